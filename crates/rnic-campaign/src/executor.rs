@@ -115,7 +115,7 @@ impl Executor for Threads {
                         sink.event(index, event);
                         ControlFlow::Continue(())
                     };
-                    run(spec, &resolved, None, &Sharing::among(share), &Events::to(&mut report))
+                    run(&self.catalogue, spec, &resolved, None, &Sharing::among(share), &Events::to(&mut report))
                 });
                 if let Err(error) = &outcome {
                     sink.event(index, RunEvent::Failed { reason: error.to_string() });

@@ -16,8 +16,8 @@
 //! The model's goodput of a flow is the rate at which the bottleneck sends the flow's packets: the flow's sending rate
 //! while the queue is empty, else the flow's share of the arriving packets times the capacity.
 
-use rnic_fabric::Routes;
 use rnic_fabric::config::{EcnSpec, MarkOn};
+use rnic_fabric::{HostId, PortId, Routes};
 use rnic_model::dcqcn::{Dcqcn, FixedPoint};
 use rnic_model::series::{Group, Run, Series};
 use rnic_results::samples::goodput;
@@ -25,10 +25,11 @@ use rnic_results::stats::mean;
 use rnic_run::FlowSpec;
 use rnic_run::RunSpec;
 use rnic_run::Samples;
-use rnic_sim::flow_hash;
-use rnic_sim::resolve::{Resolved, Stack};
+use rnic_sim::flow_hashes;
+use rnic_sim::resolve::Resolved;
 use rnic_transport::congestion::{CongestionControl, Dcqcn as Algorithm};
-use rnic_transport::{BitRate, Bytes, Time};
+use rnic_transport::transports::WireFormat;
+use rnic_transport::{BitRate, Bytes, Psn, Time};
 
 /// Maximum number of flows in the model.
 const MAX_FLOWS: usize = 1_000;
@@ -194,11 +195,11 @@ pub fn compare_with_fluid(run: &RunSpec, resolved: &Resolved, samples: &Samples)
 
 /// Refuses runs that the equations do not cover, whatever the paths of the flows.
 fn refuse(run: &RunSpec, resolved: &Resolved) -> Result<(), String> {
-    let name = run.transport.cc.name;
+    let name = run.transport.cc.name();
     if name != Algorithm::NAME {
         return Err(format!("the run has cc \"{name}\", but the model covers only cc \"{}\"", Algorithm::NAME));
     }
-    if run.transport.capped() || resolved.stack == Stack::Tcp {
+    if resolved.flow.bdp_cap != Psn::MAX_WINDOW || run.transport.declaration.wire == WireFormat::Other {
         return Err("the run limits the packets in flight, but the model does not".to_string());
     }
     if let Some(rate) = resolved.flow.max_rate.filter(|rate| *rate < resolved.flow.line_rate) {
@@ -223,7 +224,8 @@ fn model(resolved: &Resolved, bottleneck: &Bottleneck, flows: u32) -> Result<(Dc
     let frame = u64::from(resolved.flow.mtu + resolved.flow.header);
     let on_link = frame + u64::from(resolved.hosting.frame_gap);
     let capacity = (u128::from(bottleneck.rate.as_bps()) * u128::from(frame) / u128::from(on_link)) as u64;
-    let parameters = Dcqcn::new(BitRate::from_bps(capacity), &resolved.settings).map_err(|error| error.to_string())?;
+    let parameters =
+        Dcqcn::new(BitRate::from_bps(capacity), &resolved.transport.cc.settings).map_err(|error| error.to_string())?;
     let EcnSpec { marking, mark_on } =
         resolved.fabric.switch.ecn.ok_or("the switches of the run do not mark packets (ECN is off)")?;
     let mut model = Dcqcn { packet: Bytes(frame), marking, delay: bottleneck.loop_time, ..parameters };
@@ -254,30 +256,30 @@ impl Bottleneck {
                     .to_string(),
             );
         }
-        let mut paths: Vec<Vec<usize>> = Vec::new();
+        let mut paths: Vec<Vec<PortId>> = Vec::new();
         for (number, flow) in flows.iter().enumerate() {
             let same =
                 flows[..number].iter().filter(|other| (other.src, other.start) == (flow.src, flow.start)).count();
-            let (hash, _) = flow_hash(run.seed, flow, same as u32);
-            paths.push(routes.path(topology, flow.src, flow.dst, hash));
+            let hash = flow_hashes(run.seed, flow, same as u32).data;
+            paths.push(routes.path(topology, HostId(flow.src), HostId(flow.dst), hash));
         }
-        let name = |port: usize| {
-            let node = topology.ports[port].node as usize;
+        let name = |port: PortId| {
+            let node = topology.port(port).node as usize;
             format!("{}:{}", topology.names[node], topology.names[topology.peer_node(port) as usize])
         };
-        let rate = |port: usize| topology.ports[port].link.rate;
-        let shared = |port: usize| paths.iter().filter(|path| path.contains(&port)).count() as u64;
+        let rate = |port: PortId| topology.port(port).link.rate;
+        let shared = |port: PortId| paths.iter().filter(|path| path.contains(&port)).count() as u64;
         let first = paths.first().ok_or("no flow starts before the last sample")?;
         let common = first
             .iter()
             .copied()
-            .filter(|port| !topology.is_host(topology.ports[*port].node) && shared(*port) == paths.len() as u64);
+            .filter(|port| !topology.is_host(topology.port(*port).node) && shared(*port) == paths.len() as u64);
         // Of several with the same rate the first: it limits what the later ones receive.
         let bottleneck = common.min_by_key(|port| rate(*port)).ok_or("the flows have no common output of a switch")?;
         for path in &paths {
             let own = path.iter().position(|port| *port == bottleneck).unwrap_or(0);
             for (index, port) in path.iter().copied().enumerate() {
-                if topology.ports[port].link.loss > 0.0 {
+                if topology.port(port).link.loss > 0.0 {
                     return Err(format!("link {} loses packets, but the model has no loss", name(port)));
                 }
                 let arriving = if index > own { 1 } else { shared(port) };
@@ -300,9 +302,9 @@ impl Bottleneck {
         let gap = u64::from(resolved.hosting.frame_gap);
         let data = u64::from(resolved.flow.mtu + resolved.flow.header) + gap;
         let cnp = u64::from(resolved.hosting.cnp_bytes) + gap;
-        let there_and_back = |path: &Vec<usize>| {
-            let link = |port: &usize| {
-                let link = topology.ports[*port].link;
+        let there_and_back = |path: &Vec<PortId>| {
+            let link = |port: &PortId| {
+                let link = topology.port(*port).link;
                 link.delay * 2 + link.rate.time_for(data) + link.rate.time_for(cnp)
             };
             path.iter().map(link).fold(Time::ZERO, |sum, time| sum + time)

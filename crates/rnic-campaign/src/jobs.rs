@@ -6,8 +6,8 @@
 use crate::executor::{Executor, Ignore, Outcome, RunListener, Sink};
 use crate::fingerprint::Fingerprint;
 use crate::measurement::Measurement;
+use crate::store::file::{read_value, write_value};
 use crate::store::{Header, Store, Stored};
-use crate::store_file::{read_value, write_value};
 use rnic_fabric::config::TopologySpec;
 use rnic_results::summary::summarise;
 use rnic_run::{RunEvent, RunSpec, Scenario, TrafficPattern};
@@ -54,11 +54,13 @@ pub fn cost(run: &RunSpec) -> f64 {
     };
     let transport = &run.transport;
     let acks = transport.acknowledged();
-    let repeated = match (transport.pfc, transport.recovery, transport.cc.name) {
+    let roce = transport.name == "roce";
+    let go_back_n = roce || transport.settings.is("recovery", "go-back-n");
+    let repeated = match (transport.pfc, go_back_n, transport.cc.name()) {
         (true, ..) => 1.0,
-        (_, rnic_run::Recovery::GoBackN, "none") if transport.transport == "roce" => 30.0,
-        (_, rnic_run::Recovery::GoBackN, "none") => 5.0,
-        (_, rnic_run::Recovery::GoBackN, "timely") => 2.5,
+        (_, true, "none") if roce => 30.0,
+        (_, true, "none") => 5.0,
+        (_, true, "timely") => 2.5,
         _ => 1.1,
     };
     packets * links * if acks { 2.0 } else { 1.0 } * repeated * SECONDS_PER_HOP

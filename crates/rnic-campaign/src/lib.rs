@@ -16,7 +16,8 @@ pub mod jobs;
 pub mod measurement;
 mod run_cache;
 mod store;
-mod store_file;
+
+pub use store_file::{read_record, write_record};
 
 pub use executor::{Executor, Ignore, Outcome, RunListener, Sink, Threads, execute_remaining, run_scenario};
 pub use fingerprint::{CODE, Fingerprint};

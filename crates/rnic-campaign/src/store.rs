@@ -1,7 +1,8 @@
 //! A folder of results. Each result is a file, named by its fingerprint.
 
+pub(crate) mod file;
+
 use crate::fingerprint::Fingerprint;
-use crate::store_file;
 use rnic_results::files::write_and_rename;
 use serde::{Deserialize, Serialize};
 use std::fs;
@@ -106,7 +107,7 @@ impl<V: Stored> Store<V> {
         fs::create_dir_all(&self.folder)?;
         let path = self.path(&header.fingerprint);
         // No fsync: a file that a power failure damages is detected, and its run is simulated again.
-        write_and_rename(&path, |out| store_file::write(out, header, value), |_| Ok(())).map(|_| ())
+        write_and_rename(&path, |out| file::write(out, header, value), |_| Ok(())).map(|_| ())
     }
 
     /// The result with a fingerprint; `Ok(None)` if there is none.
@@ -118,7 +119,7 @@ impl<V: Stored> Store<V> {
         if !path.exists() {
             return Ok(None);
         }
-        match store_file::read(&path) {
+        match file::read(&path) {
             Ok((header, value)) if header.fingerprint == *fingerprint => Ok(Some((header, value))),
             Ok(_) => Err(format!("belongs to another run: `{}`", path.display())),
             Err(why) => Err(format!("cannot be used: `{}` {why}", path.display())),
@@ -127,7 +128,7 @@ impl<V: Stored> Store<V> {
 
     /// The headers of all results that can be read, in order of file name.
     pub fn headers(&self) -> Vec<Header> {
-        self.files(V::ENDING).iter().filter_map(|path| store_file::read_header(path).ok()).collect()
+        self.files(V::ENDING).iter().filter_map(|path| file::read_header(path).ok()).collect()
     }
 
     /// Removes the results with these fingerprints; with `None`, all results and incomplete files. Removes the folder

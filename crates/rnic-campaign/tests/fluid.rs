@@ -19,7 +19,7 @@ fn run(fabric: &str, traffic: &str, watch: &str, keys: &str) -> Result<FluidComp
     let scenario = from_str(&text, "test.toml", Path::new("."), &[], None).unwrap();
     let run = &scenario.runs[0];
     let resolved = resolve(&Catalogue::standard(), run).unwrap();
-    let samples = simulate_run(run, &resolved).samples.unwrap();
+    let samples = simulate_run(&Catalogue::standard(), run, &resolved).samples.unwrap();
     compare_with_fluid(run, &resolved, &samples)
 }
 

@@ -31,6 +31,8 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Simulate every run of a scenario, print a table and write the result files
     Run(RunArgs),
+    /// Execute one run from its JSON document, as `rnic run --print-spec` prints it
+    Exec(ExecArgs),
     /// Print the flows of a run in order of start, in rnic's format or another tool's
     Flows(FlowsArgs),
     /// Print the topology of a run in the format of another tool
@@ -95,6 +97,12 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "DIR", default_value = "out")]
     pub(crate) out: PathBuf,
 
+    /// Print the specification of each run as a JSON document, one per line, and simulate nothing
+    ///
+    /// `rnic exec` executes such a document, on this machine or another; its format is in docs/reference/run-spec.md.
+    #[arg(long, conflicts_with_all = ["pcap", "resume", "flows"])]
+    pub(crate) print_spec: bool,
+
     /// Format of the standard output
     #[arg(long, value_enum, default_value_t = Format::Table)]
     pub(crate) format: Format,
@@ -125,6 +133,49 @@ pub(crate) struct RunArgs {
     /// LINK is two node names of ports.csv, separated by a colon: --pcap h0:edge0=h0.pcapng. Payloads are zeros.
     #[arg(long, value_name = "LINK=FILE", value_parser = parse_pcap)]
     pub(crate) pcap: Option<(String, PathBuf)>,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:\n  \
+    rnic run scenarios/irn/default.toml --run IRN --print-spec > irn.json\n  \
+    rnic exec irn.json --record irn.run\n  \
+    rnic exec irn.json --events | jq -c 'select(.event == \"progress\")'\n  \
+    rnic run scenarios/irn/default.toml --print-spec | while read -r spec; do echo \"$spec\" | rnic exec -; done\n  \
+    rnic exec --schema spec\n\n\
+    Exit codes: 0 the run completed; 1 it failed, or a file cannot be written; 2 the document is wrong.")]
+pub(crate) struct ExecArgs {
+    /// File with the JSON document of one run; - reads standard input
+    #[arg(value_name = "SPEC.json", required_unless_present = "schema")]
+    pub(crate) spec: Option<PathBuf>,
+
+    /// Also write the complete record of the run, its flows included, to this file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) record: Option<PathBuf>,
+
+    /// Print the events of the run as JSON lines while it goes on, instead of its results at the end
+    #[arg(long)]
+    pub(crate) events: bool,
+
+    /// Number of threads for the run [default: the number of processors]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..), allow_negative_numbers = true)]
+    pub(crate) threads: Option<u16>,
+
+    /// No progress bar and no message about the record
+    #[arg(long)]
+    pub(crate) quiet: bool,
+
+    /// Print the JSON Schema of run specifications or of events, and execute nothing
+    #[arg(long, value_enum, value_name = "WHAT", conflicts_with_all = ["spec", "record", "events", "threads"])]
+    pub(crate) schema: Option<SchemaOf>,
+}
+
+/// A type with a JSON Schema.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum SchemaOf {
+    /// The document of a run
+    Spec,
+    /// A line of `--events`
+    Event,
 }
 
 /// Output formats of `rnic run` and `rnic reproduce`.

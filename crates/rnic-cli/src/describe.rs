@@ -30,12 +30,12 @@ pub(crate) fn check(arguments: &CheckArgs, catalogue: &Catalogue) -> Result<(), 
 /// A run in one line: transport, fabric and traffic.
 fn describe(run: &RunSpec) -> String {
     let pfc = if run.transport.pfc { "PFC" } else { "no PFC" };
-    let cc = match run.transport.cc.name {
+    let cc = match run.transport.cc.name() {
         "none" => "no congestion control",
         name => name,
     };
     let traffic: Vec<String> = run.traffic.iter().map(describe_traffic).collect();
-    format!("{}, {cc}, {pfc}; {}; {}", run.transport.transport, describe_fabric(run), traffic.join(" + "))
+    format!("{}, {cc}, {pfc}; {}; {}", run.transport.name, describe_fabric(run), traffic.join(" + "))
 }
 
 fn describe_fabric(run: &RunSpec) -> String {

@@ -7,6 +7,7 @@ mod decode;
 mod describe;
 mod drawn;
 mod error;
+mod exec;
 mod export;
 mod list;
 mod model;
@@ -49,6 +50,7 @@ pub fn main(catalogue: Catalogue) -> ExitCode {
 fn dispatch(command: Command, catalogue: &Catalogue) -> Result<(), CliError> {
     match command {
         Command::Run(arguments) => run::run(&arguments, catalogue),
+        Command::Exec(arguments) => exec::exec(&arguments, catalogue),
         Command::Flows(arguments) => export::flows(&arguments, catalogue),
         Command::Topology(arguments) => export::topology(&arguments, catalogue),
         Command::List(arguments) => list::list(&arguments, catalogue),

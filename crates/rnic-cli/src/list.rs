@@ -5,7 +5,8 @@ use crate::error::CliError;
 use crate::output;
 use rnic_scenario::{PATTERNS, TOPOLOGIES, load_with};
 use rnic_sim::Catalogue;
-use rnic_transport::registry::TRANSPORTS;
+use rnic_transport::settings::Parameter;
+use rnic_transport::transports::{COMMON_PARAMETERS, FLOW_PARAMETERS, MESSAGE_PARAMETERS};
 use rnic_workload::BUILT_IN_SIZES;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -26,7 +27,7 @@ const P4: (&str, &str) = (
 /// Prints the list, a line per entry.
 pub(crate) fn list(arguments: &ListArgs, catalogue: &Catalogue) -> Result<(), CliError> {
     let lines = match arguments.what {
-        Listing::Transports => [pairs(TRANSPORTS), pairs(&[P4])].concat(),
+        Listing::Transports => transports(catalogue),
         Listing::Congestion => congestion(catalogue),
         Listing::Topologies => pairs(TOPOLOGIES),
         Listing::Workloads => workloads(),
@@ -40,15 +41,38 @@ fn pairs(list: &[(&str, &str)]) -> Vec<(String, String)> {
     list.iter().map(|(name, about)| (name.to_string(), about.to_string())).collect()
 }
 
-/// Each congestion control, followed by its parameters.
+/// Each transport, and below it the parameters that not every transport of its kind has; then those that all have.
+fn transports(catalogue: &Catalogue) -> Vec<(String, String)> {
+    let vocabulary = catalogue.vocabulary();
+    let mut lines = Vec::new();
+    for transport in vocabulary.transports().iter().filter(|transport| transport.name != "p4") {
+        lines.push((transport.name.to_string(), transport.about.to_string()));
+        lines.extend(transport.own_parameters.iter().map(|parameter| line(transport.name, parameter)));
+    }
+    lines.push((P4.0.to_string(), P4.1.to_string()));
+    for (whose, shared) in [
+        ("every transport", COMMON_PARAMETERS),
+        ("every transport of flows", FLOW_PARAMETERS),
+        ("every transport of messages", MESSAGE_PARAMETERS),
+    ] {
+        lines.push((format!("({whose})"), "settings that all of them have".to_string()));
+        lines.extend(shared.iter().map(|parameter| line("*", parameter)));
+    }
+    lines
+}
+
+/// A parameter of a transport or congestion control.
+fn line(whose: &str, parameter: &Parameter) -> (String, String) {
+    let default = parameter.default_value().map_or("derived".to_string(), |value| value.to_string());
+    (format!("  {whose}.{}", parameter.name), format!("{default}: {}", parameter.about))
+}
+
+/// Each congestion control, and below it its parameters.
 fn congestion(catalogue: &Catalogue) -> Vec<(String, String)> {
     let mut lines = Vec::new();
     for cc in catalogue.congestion_controls().iter().map(|entry| entry.declaration) {
         lines.push((cc.name.to_string(), cc.about.to_string()));
-        for parameter in cc.parameters {
-            let default = parameter.default.map_or("derived".to_string(), |value| value.to_string());
-            lines.push((format!("  {}.{}", cc.name, parameter.name), format!("{default}: {}", parameter.about)));
-        }
+        lines.extend(cc.parameters.iter().map(|parameter| line(cc.name, parameter)));
     }
     lines
 }

@@ -8,7 +8,7 @@ use rnic_nano::diagnostic::Diagnostic;
 use rnic_nano::hir::{self, MatchKind, Pipeline};
 use rnic_nano::source::Span;
 use rnic_nano::{CompileError, Program, Rejected, compile_file};
-use rnic_run::P4Program;
+use rnic_run::{P4Program, P4Source};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::io::{self, Write};
@@ -33,7 +33,7 @@ fn check(arguments: &P4CheckArgs) -> Result<(), CliError> {
         Err(CompileError::Rejected(rejected)) => return Err(CliError::Program(Box::new(rejected))),
         Err(unreadable) => return Err(CliError::Input(unreadable.to_string())),
     };
-    if let Err((annotation, accepted)) = P4Program::of(program.clone()) {
+    if let Err((annotation, accepted)) = P4Program::of(P4Source::default(), program.clone()) {
         return Err(CliError::Input(format!("{file}: the annotation {annotation} of `main`; accepted: {accepted}")));
     }
     let cost = arguments.cost.then(|| analyse(&program, &Hardware::default()));

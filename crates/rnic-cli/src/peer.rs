@@ -1,11 +1,11 @@
-//! How the peer of an exchange over TCP is reached, and the device that talks to it.
+//! The TCP connection to the peer, and the device that exchanges packets with it.
 
 use crate::error::CliError;
 use rnic_endpoint::{Config, Device, Mode};
 use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
 use std::time::Duration;
 
-/// Connects to a server; `programs` are those that may serve there.
+/// Connects to a server; `programs` are those that can be the server.
 pub(crate) fn dial(host: &str, port: u16, patience: Duration, programs: &str) -> Result<TcpStream, CliError> {
     let addresses = (host, port)
         .to_socket_addrs()
@@ -18,10 +18,13 @@ pub(crate) fn dial(host: &str, port: u16, patience: Duration, programs: &str) ->
         }
     }
     let (address, error) = last.ok_or_else(|| CliError::Input(format!("host \"{host}\" has no address")))?;
-    Err(CliError::Io { doing: format!("no server answers at {address}; start {programs} there first"), error })
+    Err(CliError::Io {
+        doing: format!("no server accepts connections at {address}; start {programs} there first"),
+        error,
+    })
 }
 
-/// A device at `address`, or else where the peer reaches this host.
+/// A device at `address`, or else at the local address of the connection.
 pub(crate) fn device(
     stream: &TcpStream, address: Option<IpAddr>, roce_port: u16, mode: Mode,
 ) -> Result<Device, CliError> {

@@ -4,14 +4,14 @@ use crate::args::PingpongArgs;
 use crate::error::CliError;
 use crate::peer;
 use rnic_endpoint::Mode;
-use rnic_endpoint::ibverbs::{Options, Outcome, Pingpong};
 use rnic_endpoint::port::ROCE_PORT;
+use rnic_perf::ibverbs::{Options, Outcome, Pingpong};
 use rnic_transport::Time;
 use rnic_verbs::Service;
 use std::net::{Ipv4Addr, Ipv6Addr, TcpListener, TcpStream};
 use std::time::Duration;
 
-/// Plays with a client, or with a server if there is a host.
+/// Runs the ping-pong as the server, or as the client of a host.
 pub(crate) fn pingpong(arguments: &PingpongArgs) -> Result<(), CliError> {
     let service = if arguments.uc { Service::Uc } else { Service::Rc };
     let options = Options {
@@ -30,7 +30,7 @@ pub(crate) fn pingpong(arguments: &PingpongArgs) -> Result<(), CliError> {
             side(&stream, arguments, options)?.dial(stream)
         }
         None => {
-            // Without IPv6, IPv4 alone.
+            // IPv4 only, on a host without IPv6.
             let listener = TcpListener::bind((Ipv6Addr::UNSPECIFIED, arguments.port))
                 .or_else(|_| TcpListener::bind((Ipv4Addr::UNSPECIFIED, arguments.port)))
                 .map_err(|error| CliError::Io {
@@ -46,7 +46,7 @@ pub(crate) fn pingpong(arguments: &PingpongArgs) -> Result<(), CliError> {
     print(&outcome.map_err(failed)?)
 }
 
-/// Our side, on the address by which the peer is reached.
+/// This side, on the local address of the connection to the peer.
 fn side(stream: &TcpStream, arguments: &PingpongArgs, options: Options) -> Result<Pingpong, CliError> {
     let io = |error| CliError::Io { doing: "the connection to the peer".to_string(), error };
     let wait = Some(Duration::from_secs(u64::from(arguments.timeout)));

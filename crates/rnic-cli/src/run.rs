@@ -2,6 +2,7 @@
 
 use crate::args::{FlowFile, Format, RunArgs};
 use crate::error::CliError;
+use crate::exec;
 use crate::progress::Bars;
 use crate::resume::Resumable;
 use crate::{cannot_be_set_up, is_called, load_selected, output, select, set_up};
@@ -27,6 +28,9 @@ pub(crate) fn run(arguments: &RunArgs, catalogue: &Catalogue) -> Result<(), CliE
         select(&scenario, Some(name))?;
     }
     scenario.runs.retain(|run| arguments.runs.is_empty() || arguments.runs.iter().any(|name| is_called(run, name)));
+    if arguments.print_spec {
+        return exec::print_specs(&scenario.runs);
+    }
     make_folder(arguments, &scenario)?;
     let resumable = Resumable::open(arguments, &scenario, catalogue)?;
     let (reports, pcap) = match &arguments.pcap {
@@ -97,8 +101,14 @@ fn simulate_with_capture(
     };
     // Opened before the simulation, so that a wrong path fails early.
     let file = File::create(path).map_err(cannot_write)?;
-    let report =
-        rnic_sim::run::run(run, &resolved, Some(&mut capture), &Sharing::among(1), &Events::to(&mut report_event));
+    let report = rnic_sim::run::run(
+        catalogue,
+        run,
+        &resolved,
+        Some(&mut capture),
+        &Sharing::among(1),
+        &Events::to(&mut report_event),
+    );
     drop(bars);
     capture.write(BufWriter::new(file), &report.output.flows).map_err(cannot_write)?;
     Ok((report, path.to_path_buf()))

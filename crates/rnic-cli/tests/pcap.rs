@@ -217,8 +217,8 @@ fn what_cannot_be_captured() {
         (&two, "h0:s0", "--pcap captures the frames of one run; choose one with --run: \"A\", \"B\"", &[]),
         (irn, "h9:s0", "--pcap h9:s0: no node is called \"h9\"; ports.csv and `rnic topology` name the nodes", &[]),
         (irn, "h0:s9", "--pcap h0:s9: no node is called \"s9\"; ports.csv and `rnic topology` name the nodes", &[]),
-        (irn, "h0:h1", "--pcap h0:h1: no cable joins h0 and h1; h0 is linked with s0", &[]),
-        (irn, "h0", "--pcap h0: \"h0\" is no link; write two nodes with a colon between them, like h0:s0", &[]),
+        (irn, "h0:h1", "--pcap h0:h1: no link joins h0 and h1; h0 has links to s0", &[]),
+        (irn, "h0", "--pcap h0: \"h0\" names no link; write two nodes with a colon between them, like h0:s0", &[]),
         (iwarp, "h0:s0", "--pcap h0:s0: a capture has RoCE frames, and transport = \"iwarp\" sends none", &[]),
         (
             irn,

@@ -126,7 +126,7 @@ fn a_server_goes_on_after_a_client_that_fails() {
         let arguments = format!("127.0.9.1 -p {} --perftest --roce-port 15794 -n 50 -s {size}", server.port);
         rnic(&arguments).output().unwrap()
     };
-    // Whoever connects and says nothing that perftest says is told off.
+    // A client with another protocol is refused.
     let mut stream = std::net::TcpStream::connect(("127.0.9.1", server.port)).unwrap();
     stream.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
     drop(stream);
@@ -135,28 +135,25 @@ fn a_server_goes_on_after_a_client_that_fails() {
 }
 
 #[test]
-fn what_perftest_cannot_do_is_refused() {
+fn options_that_perftest_does_not_have_are_refused() {
     for (option, sentence) in [
-        ("--all", "--all: a test has one size, give it with --size"),
-        ("-D 1", "--duration: both sides count messages, give their number with --iters"),
-        (
-            "--service irn",
-            "--service irn: its programs are spoken to over reliable connections; leave it out or give rc",
-        ),
+        ("--all", "--all: a test has one size; use --size"),
+        ("-D 1", "--duration: both sides count messages; use --iters"),
+        ("--service irn", "--service irn: rnic supports its reliable connections only; leave it out or use rc"),
         ("--cc dcqcn", "--cc: perftest has no congestion control; leave it out"),
         ("--set g=1", "--set: perftest has no congestion control; leave it out"),
         ("--line-rate 1Gbps", "--line-rate: perftest has no congestion control; leave it out"),
-        ("--in-flight 5", "--in-flight: the device's default holds; --tx-depth limits the messages"),
-        ("--verify", "--verify: perftest sends bytes that nobody knows; leave it out"),
+        ("--in-flight 5", "--in-flight: the device's default applies; --tx-depth limits the outstanding messages"),
+        ("--verify", "--verify: the content of perftest's messages is not defined; leave it out"),
         ("--loss 1", "--loss: faults are injected on both sides, which perftest cannot do; leave it out"),
         ("--fault-seed 7", "--fault-seed: faults are injected on both sides, which perftest cannot do; leave it out"),
         ("-n 5000000000", "--iters 5000000000: at most 4294967295"),
     ] {
         let (said, code) = failure(&format!("127.0.0.1 --perftest {option}"));
-        assert_eq!((said, code), (format!("error: --perftest does not go with {sentence}\n"), 2));
+        assert_eq!((said, code), (format!("error: --perftest cannot be combined with {sentence}\n"), 2));
     }
     let (said, code) = failure("127.0.0.1 --perftest --op read --latency -q 2");
-    assert_eq!((said.as_str(), code), ("error: a test of latency has one queue pair\n", 2));
+    assert_eq!((said.as_str(), code), ("error: a test of latency must have one queue pair\n", 2));
 }
 
 #[test]
@@ -175,7 +172,8 @@ fn other_peers_are_told() {
     peer.join().unwrap();
     // Nobody listens there any more.
     let (said, code) = failure(&format!("127.0.0.1 -p {port} --perftest --op read --latency"));
-    let start =
-        format!("error: no server answers at 127.0.0.1:{port}; start `ib_read_lat` or `rnic perf --perftest` there");
+    let start = format!(
+        "error: no server accepts connections at 127.0.0.1:{port}; start `ib_read_lat` or `rnic perf --perftest` there"
+    );
     assert!(said.starts_with(&start) && code == 1, "{said}");
 }

@@ -1,8 +1,9 @@
-//! The measurements behind three choices: how to hand a batch to the system, which clock to read, how to wait for an instant.
+//! The measurements behind three choices: how to hand a batch to the system, which clock to read, how to wait for an
+//! instant.
 //!
-//! `cargo bench -p rnic-endpoint` prints medians with the smallest and largest of several repetitions; alternatives take turns, so that
-//! what else the machine does strikes all. `-- send`, `-- clock`, `-- wait` runs one of them. Sending goes over a virtual cable
-//! between two network namespaces and needs the right to make them.
+//! `cargo bench -p rnic-endpoint` prints medians with the smallest and largest of several repetitions; alternatives
+//! take turns, so that what else the machine does strikes all. `-- send`, `-- clock`, `-- wait` runs one of them.
+//! Sending goes over a virtual cable between two network namespaces and needs the right to make them.
 #![allow(missing_docs, reason = "a program, not a library")]
 
 use rnic_endpoint::clock::thread_cpu_time;

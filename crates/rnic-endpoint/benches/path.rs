@@ -1,13 +1,13 @@
-//! What a packet costs: CPU time of both ends together, in one thread, so that neither waits for the other and nothing else that the
-//! host does matters much.
+//! What a packet costs: CPU time of both ends together, in one thread, so that neither waits for the other and nothing
+//! else that the host does matters much.
 //!
 //! ```sh
 //! cargo bench -p rnic-endpoint --bench path                     # -- TEXT: only lines that contain the text
 //! ```
 //!
-//! A line holds CPU nanoseconds per packet and gigabytes of payload per CPU second, the medians of several repetitions, over ports in memory
-//! (what this program costs) and over UDP sockets of the loopback device (and the kernel). The lines "plain" are datagrams of the same
-//! length without a transport.
+//! A line holds CPU nanoseconds per packet and gigabytes of payload per CPU second, the medians of several repetitions,
+//! over ports in memory (what this program costs) and over UDP sockets of the loopback device (and the kernel). The
+//! lines "plain" are datagrams of the same length without a transport.
 
 #![allow(missing_docs, reason = "a program, not a library")]
 

@@ -5,9 +5,9 @@
 //! cargo run --release -p rnic-endpoint --example atomic_counter -- 127.0.0.1          # four clients; as often as you like
 //! ```
 //!
-//! Fetch-and-add brings back what was there before, so each client draws numbers that nobody else draws. The clients are
-//! asynchronous tasks of one thread, each with a connection of its own: [`completions`](CompletionQueue::completions) is a future that
-//! works in any executor.
+//! Fetch-and-add brings back what was there before, so each client draws numbers that nobody else draws. The clients
+//! are asynchronous tasks of one thread, each with a connection of its own:
+//! [`completions`](CompletionQueue::completions) is a future that works in any executor.
 
 use futures::executor::block_on;
 use futures::future::try_join_all;

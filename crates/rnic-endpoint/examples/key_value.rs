@@ -1,4 +1,5 @@
-//! A table in a server's memory that clients read and change by RDMA Read and Write: the server's program has no part in it.
+//! A table in a server's memory that clients read and change by RDMA Read and Write: the server's program has no part
+//! in it.
 //!
 //! ```sh
 //! cargo run --release -p rnic-endpoint --example key_value -- serve 127.0.0.1                # the server
@@ -6,9 +7,9 @@
 //! cargo run --release -p rnic-endpoint --example key_value -- 127.0.0.1 get planet
 //! ```
 //!
-//! A key's hash names a bucket of four slots. To get a value is one Read of the bucket, to put one is a Read, which finds the slot, and a
-//! Write. A Read is not atomic: it may bring a slot of which a Write has changed one half. So each slot ends with a checksum of the
-//! rest, and a bucket with a wrong one is read again.
+//! A key's hash names a bucket of four slots. To get a value is one Read of the bucket, to put one is a Read, which
+//! finds the slot, and a Write. A Read is not atomic: it may bring a slot of which a Write has changed one half. So
+//! each slot ends with a checksum of the rest, and a bucket with a wrong one is read again.
 //!
 //! One client at a time may put. Several would take a lock first, by compare-and-swap of a word beside the table.
 
@@ -103,7 +104,8 @@ impl Table {
         Ok(Table { cq: device.completion_queue(16)?, domain, memory })
     }
 
-    /// Connects a client, tells it where the table is, and keeps the connection until the client hangs up. All else is the device's.
+    /// Connects a client, tells it where the table is, and keeps the connection until the client hangs up. All else is
+    /// the device's.
     pub(crate) fn serve(&self, stream: TcpStream) -> Result<()> {
         let mut channel = Channel::over(stream)?;
         let qp = self.domain.queue_pair(&QpOptions::new(&self.cq))?;

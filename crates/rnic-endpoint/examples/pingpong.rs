@@ -5,11 +5,11 @@
 //! cargo run --release -p rnic-endpoint --example pingpong -- 127.0.0.1          # the client, towards that address
 //! ```
 //!
-//! Neither side has anything to do but to wait, so neither has a progress thread: packets move while it waits. That is the fastest
-//! way for messages one by one.
+//! Neither side has anything to do but to wait, so neither has a progress thread: packets move while it waits. That is
+//! the fastest way for messages one by one.
 //!
-//! Both sides do the same to get ready: open a device, register memory, make a queue pair, post a receive, connect. The receive comes
-//! before the connection, because a message needs one at the moment it arrives.
+//! Both sides do the same to get ready: open a device, register memory, make a queue pair, post a receive, connect. The
+//! receive comes before the connection, because a message needs one at the moment it arrives.
 
 use rnic_endpoint::exchange::{self, Channel, ExchangeError};
 use rnic_endpoint::{
@@ -66,7 +66,8 @@ impl End {
         Ok(self.qp.post_recv(round, &[self.place(round)?])?)
     }
 
-    /// Waits for the message of a round and makes room for the next one, which may come as soon as this one is answered.
+    /// Waits for the message of a round and makes room for the next one, which may come as soon as this one is
+    /// answered.
     fn receive(&self, round: u64) -> Result<()> {
         self.received.wait_one(PATIENCE)?;
         self.post_recv(round + 1)
@@ -92,8 +93,8 @@ pub(crate) fn serve(device: &Device, stream: TcpStream) -> Result<()> {
     part(device, &mut channel)
 }
 
-/// Says that this side is done, and lets packets move until the other side is: it may need something again that was lost, if only the
-/// last acknowledgement.
+/// Says that this side is done, and lets packets move until the other side is: it may need something again that was
+/// lost, if only the last acknowledgement.
 fn part(device: &Device, channel: &mut Channel) -> Result<()> {
     channel.send(&"done")?;
     loop {

@@ -5,23 +5,31 @@ use rnic_transport::Time;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Something that tells the time.
+/// A monotonic clock.
 pub trait TimeSource {
-    /// Time since the source's start. It never goes back.
+    /// The time since the clock was started. It never goes back.
     fn now(&self) -> Time;
 }
 
-/// The system's monotonic clock, counted from when the clock was started.
+/// The system's monotonic clock, from zero on when it is started.
 ///
-/// A reading is one `clock_gettime`, which Linux answers without a system call: cheap enough to take once per batch.
-/// Copies count from the same start, in any thread. After 213 days it stands still, at the end of [`Time`].
+/// A reading is one `clock_gettime`, for which Linux needs no system call: cheap enough for one reading per batch.
+/// Copies count from the same start, in any thread. After 213 days the clock stands still, at [`Time::MAX`].
+///
+/// ```
+/// use rnic_endpoint::{Clock, TimeSource};
+///
+/// let clock = Clock::start();
+/// let start = clock.now();
+/// assert!(clock.now() >= start);
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
     start_ns: u64,
 }
 
 impl Clock {
-    /// A clock that shows zero now.
+    /// A clock that reads zero now.
     pub fn start() -> Clock {
         Clock { start_ns: read_ns(ClockId::CLOCK_MONOTONIC) }
     }
@@ -33,12 +41,12 @@ impl TimeSource for Clock {
     }
 }
 
-/// A clock that shows what it is told, for tests. Copies show the same.
+/// A clock that a test moves on. Copies show the same time.
 #[derive(Clone, Debug, Default)]
 pub struct ManualClock(Arc<AtomicU64>);
 
 impl ManualClock {
-    /// Goes on by `span`.
+    /// Moves the clock on by `span`.
     pub fn advance(&self, span: Time) {
         self.0.fetch_add(span.as_ps(), Ordering::Relaxed);
     }
@@ -50,18 +58,18 @@ impl TimeSource for ManualClock {
     }
 }
 
-/// CPU time that the calling thread has used, in the program and in the system.
+/// CPU time of the calling thread, in user and in kernel mode.
 pub fn thread_cpu_time() -> Time {
     from_ns(read_ns(ClockId::CLOCK_THREAD_CPUTIME_ID))
 }
 
-/// Linux has all clocks read here, so that a reading cannot fail.
+/// Linux has every clock that this module reads, so that a reading cannot fail.
 fn read_ns(clock: ClockId) -> u64 {
     clock_gettime(clock).map_or(0, |time| time.tv_sec() as u64 * 1_000_000_000 + time.tv_nsec() as u64)
 }
 
-/// `ns` nanoseconds, or the end of time.
-pub(crate) fn from_ns(ns: u64) -> Time {
+/// `ns` nanoseconds, at most [`Time::MAX`].
+fn from_ns(ns: u64) -> Time {
     Time::from_ps(ns.saturating_mul(1_000))
 }
 
@@ -84,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn nanoseconds_become_picoseconds_up_to_the_end_of_time() {
+    fn nanoseconds_saturate_at_the_maximum() {
         assert_eq!(from_ns(1_500), Time::from_ps(1_500_000));
         assert_eq!(from_ns(u64::MAX / 1_000 + 1), Time::MAX);
     }

@@ -1,10 +1,10 @@
 //! Moves packets between a port and the queue pairs of a device.
 //!
-//! Each round takes what arrived, lets timers fire and sends what may be sent. The device is locked for one
-//! batch at a time, never while the system is called, so that applications can post and poll in between.
+//! Each round processes received packets, fires timers and sends packets. The driver locks the device for one batch at
+//! a time and never during a system call, so that applications can post and poll in between.
 
 use crate::clock::{Clock, TimeSource};
-use crate::device::{Acknowledge, Config, Mode};
+use crate::config::{Acknowledge, Config, Identification, Mode};
 use crate::idle::{Idle, Plan};
 use crate::port::{Batch as Datagrams, Ecn, Interest, Meta, Port, TrafficClass};
 use rnic_transport::Time;
@@ -14,48 +14,38 @@ use std::io::{self, IoSlice};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Mutex, MutexGuard};
 
-/// Which IPv4 identifications a packet that arrives may have been sent with. A UDP socket does not show them, and the ICRC covers them.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Identification {
-    /// Any: that of the ICRC decides, and one corrupted packet in 2^16 passes (over and above what Ethernet's and UDP's own checksums
-    /// find). Endpoints of other makers need this.
-    #[default]
-    Any,
-    /// 0 to 63, what rnic sends: one corrupted packet in 2^26 passes.
-    Small,
-}
-
-/// What the driver counts beside the port and the device.
+/// Counters of the driver; the port and the device have their own.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct DriverCounters {
-    /// Packets with a wrong ICRC, dropped.
+    /// Packets dropped for a wrong ICRC.
     pub bad_icrc: u64,
-    /// Batches that could not be sent because the system refused them, dropped; recovery sends the packets again.
+    /// Batches dropped because the system refused to send them; loss recovery retransmits their packets.
     pub unsendable: u64,
 }
 
-/// Sends and receives for a device. Whoever holds it makes progress.
+/// Sends and receives for a device. The thread that holds it makes progress.
 pub(crate) struct Driver {
     port: Box<dyn Port>,
     clock: Clock,
     batch: Batch,
-    /// Packets of `batch` that are sent already; the rest waits for room.
+    /// Packets of `batch` that were sent; the rest waits for room in the send buffer.
     taken: usize,
     waiting: bool,
     idle: Idle,
     identification: Identification,
-    /// What is sent is sent before what arrived is taken.
+    /// Each round sends before it receives.
     send_first: bool,
     counters: DriverCounters,
 }
 
 impl Driver {
-    /// Arrivals, and bytes of them, taken before anything is sent: so that acknowledgements follow while more arrives.
+    /// Arrivals, and bytes of them, that a round processes before it sends: ACKs must not wait until no more packets
+    /// arrive.
     const ARRIVALS: usize = 32;
     const ARRIVED_BYTES: usize = 256 << 10;
-    /// Batches sent before arrivals are looked at again.
+    /// Batches that a round sends before it receives again.
     const BATCHES: usize = 4;
-    /// Packets that come at once where messages are exchanged one by one: a message and an acknowledgement.
+    /// Packets that arrive together in a ping-pong: a message and an ACK.
     const LONE: usize = 2;
 
     pub(crate) fn new(port: Box<dyn Port>, clock: Clock, config: &Config) -> Driver {
@@ -80,7 +70,7 @@ impl Driver {
         self.counters
     }
 
-    /// Takes what arrived, lets timers fire, sends; whether there was anything to do.
+    /// Receives, fires timers and sends; returns whether there was any work.
     pub(crate) fn progress(&mut self, device: &Mutex<Device>) -> io::Result<bool> {
         let mut worked = self.send_first && self.send(device);
         worked |= self.receive(device)?;
@@ -91,13 +81,13 @@ impl Driver {
         Ok(worked)
     }
 
-    /// Sends what is owed, before nobody can any more.
+    /// Sends the packets that wait, before the device closes.
     pub(crate) fn flush(&mut self, device: &Mutex<Device>) {
         self.send(device);
     }
 
-    /// After a call of [`Driver::progress`] that did nothing: spins, or sleeps until something arrives, is due or is posted, but not
-    /// beyond `end`.
+    /// After a call of [`Driver::progress`] without work: spins, or sleeps until a packet arrives, a timer is due, work
+    /// is posted, or it is `end`.
     pub(crate) fn rest(&mut self, device: &Mutex<Device>, end: Option<Time>) -> io::Result<()> {
         let next = if self.waiting { None } else { lock(device).next_time(&self.batch) };
         let interest = if self.waiting { Interest::ArrivalOrRoom } else { Interest::Arrival };
@@ -123,8 +113,8 @@ impl Driver {
             let Some(arrival) = self.port.receive()? else { break };
             worked = true;
             bytes += arrival.data.len();
-            // The application shall see a lone message before more is looked for: maybe it is what it waits for. Acknowledgements are
-            // gathered, so that what they make room for leaves together.
+            // The application sees a lone message before the driver receives more: it may wait for that message. ACKs
+            // are processed together, so that the packets they make room for leave in one batch.
             let few = arrival.data.len() <= arrival.segment * Driver::LONE;
             let lone = self.send_first && few && !arrival.segments().all(rnic_verbs::acknowledges);
             let meta = arrival.meta;
@@ -137,7 +127,7 @@ impl Driver {
                 match check(&seed, &meta, self.identification, expected, packet) {
                     Some(found) => {
                         expected = found.wrapping_add(1);
-                        // Why a packet was not taken is counted by the device.
+                        // The device counts the packets that it drops.
                         let _ = device.receive(now, meta.source, marked, packet);
                     }
                     None => self.counters.bad_icrc += 1,
@@ -154,7 +144,7 @@ impl Driver {
         let mut worked = false;
         self.waiting = false;
         if self.taken < self.batch.count() {
-            // What could not be sent the last time goes first, but does not hold up timers.
+            // The rest of the last batch goes first, but timers fire meanwhile.
             lock(device).on_time(self.clock.now());
         }
         for _ in 0..Driver::BATCHES {
@@ -178,7 +168,7 @@ impl Driver {
                     Some(taken) => {
                         self.taken += taken;
                         if self.taken < self.batch.count() {
-                            // What remains goes with identifications from 0 on.
+                            // The remaining packets get identifications from 0 on.
                             self.seal(self.taken);
                         }
                     }
@@ -206,14 +196,14 @@ impl Driver {
         }
     }
 
-    /// Hands packets to the port: how many it took, or `None` if it cannot send them.
+    /// Hands packets to the port; returns how many it took, or `None` if it cannot send them.
     fn pass_on(&mut self) -> Option<usize> {
         let to = self.batch.destination()?;
         let segment = self.batch.segment();
         let limits = self.port.limits();
         let start = self.taken * segment;
-        let most = limits.segments.min(limits.bytes / segment.max(1)).max(1);
-        let end = self.batch.bytes().len().min(start + most * segment);
+        let max = limits.segments.min(limits.bytes / segment.max(1)).max(1);
+        let end = self.batch.bytes().len().min(start + max * segment);
         let ecn = if to.ecn { Ecn::Capable0 } else { Ecn::NotCapable };
         let datagrams = Datagrams {
             destination: to.peer,
@@ -227,7 +217,8 @@ impl Driver {
     }
 }
 
-/// What the ICRC of packets from `source` to `destination` begins with; `None` for addresses of two families.
+/// The ICRC over the pseudo header of packets from `source` to `destination`; `None` if one address is IPv4 and the
+/// other IPv6.
 fn seed(source: SocketAddr, destination: SocketAddr) -> Option<IcrcSeed> {
     match (source.ip(), destination.ip()) {
         (IpAddr::V4(from), IpAddr::V4(to)) => Some(IcrcSeed::ipv4(from, to, source.port(), destination.port())),
@@ -236,7 +227,7 @@ fn seed(source: SocketAddr, destination: SocketAddr) -> Option<IcrcSeed> {
     }
 }
 
-/// Whether the ICRC of `packet` is right: then the identification it was sent with.
+/// The IPv4 identification with which the ICRC of `packet` is right; `None` if the ICRC is wrong.
 fn check(seed: &IcrcSeed, meta: &Meta, which: Identification, expected: u16, packet: &[u8]) -> Option<u16> {
     if seed.check(expected, packet) {
         return Some(expected);
@@ -248,7 +239,7 @@ fn check(seed: &IcrcSeed, meta: &Meta, which: Identification, expected: u16, pac
     (which == Identification::Any || found < 64).then_some(found)
 }
 
-/// A lock that another thread's panic does not take away.
+/// Locks a mutex also after a panic of another thread that held it.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }

@@ -1,7 +1,8 @@
-//! What two endpoints tell each other before the first packet, over TCP: one JSON document a line.
+//! The out-of-band exchange: messages over TCP, one JSON document a line, with which two endpoints connect their queue
+//! pairs.
 //!
-//! A [`Channel`] carries any messages; [`connect`] brings a queue pair at either end into contact. Programs use it like this, both
-//! sides the same way:
+//! A [`Channel`] carries any serialisable messages; [`connect`] connects the queue pairs of both ends. Both sides use
+//! it alike:
 //!
 //! ```no_run
 //! use rnic_endpoint::exchange::{self, Channel, RemoteMemory};
@@ -14,7 +15,8 @@
 //! # }
 //! ```
 //!
-//! The conversation is neither encrypted nor authenticated, as RDMA itself: who can read it can write the memory whose keys it tells.
+//! The exchange is neither encrypted nor authenticated, like RDMA itself: a listener on the network can use the keys in
+//! it to access the memory.
 
 use crate::device::{Address, Error, MemoryRegion, PathOptions, QueuePair};
 use rnic_verbs::Service;
@@ -27,74 +29,74 @@ use std::time::Duration;
 
 /// Version of [`connect`]'s messages.
 const VERSION: u32 = 1;
-/// Longest line in bytes.
-const LONGEST_LINE: u64 = 1 << 20;
-/// How long a host may take to accept a connection, and the other side to say something that it says at once.
+/// Maximum bytes of a line.
+const MAX_LINE: u64 = 1 << 20;
+/// Timeout for a host to accept a connection, and for the peer to send a message that it sends without delay.
 pub const PATIENCE: Duration = Duration::from_secs(10);
-/// A peer that is silent for so long is asked whether it is still there, and given up after a few such times.
+/// Time without data after which TCP probes the peer; after a few probes without response the connection is aborted.
 const KEEPALIVE: Duration = Duration::from_secs(2);
 
-/// Why two endpoints did not come to an agreement.
+/// Why an exchange failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ExchangeError {
-    /// The name of the host means nothing.
+    /// The host name cannot be resolved.
     #[error("cannot find {host}: {error}")]
     Name {
-        /// What was asked for.
+        /// The host name.
         host: String,
-        /// What the system said.
+        /// The error of the system.
         #[source]
         error: io::Error,
     },
-    /// Nobody accepts the connection.
+    /// The TCP connection cannot be opened.
     #[error("cannot connect to {peer} over TCP: {error}; is the other side running, and the port open?")]
     Connect {
-        /// Where to.
+        /// The address of the peer.
         peer: SocketAddr,
-        /// What the system said.
+        /// The error of the system.
         #[source]
         error: io::Error,
     },
     /// The connection broke.
     #[error("the connection to {peer} failed: {error}")]
     Connection {
-        /// The other side.
+        /// The address of the peer.
         peer: SocketAddr,
-        /// What the system said.
+        /// The error of the system.
         #[source]
         error: io::Error,
     },
-    /// The other side ended the conversation.
-    #[error("{peer} went away")]
+    /// The peer closed the TCP connection.
+    #[error("{peer} closed the TCP connection")]
     Gone {
-        /// The other side.
+        /// The address of the peer.
         peer: SocketAddr,
     },
-    /// The other side says nothing.
-    #[error("{peer} did not answer within {} seconds", .waited.as_secs())]
+    /// The peer sent no message in time.
+    #[error("{peer} sent no message within {} seconds", .waited.as_secs())]
     Silent {
-        /// The other side.
+        /// The address of the peer.
         peer: SocketAddr,
-        /// How long it had.
+        /// The timeout.
         waited: Duration,
     },
-    /// The other side says something else than expected.
-    #[error("{peer} said something else than expected: {why}")]
+    /// The peer sent another message than expected.
+    #[error("{peer} sent another message than expected: {why}")]
     NotUnderstood {
-        /// The other side.
+        /// The address of the peer.
         peer: SocketAddr,
-        /// What is wrong with it.
+        /// What is wrong with the message.
         why: String,
     },
-    /// The two do not fit together.
+    /// The two sides are not compatible.
     #[error("{0}")]
     Disagreement(String),
-    /// The device refuses.
+    /// The device failed.
     #[error(transparent)]
     Device(#[from] Error),
 }
 
-/// A conversation with another endpoint.
+/// A TCP connection to another endpoint, for messages.
 #[derive(Debug)]
 pub struct Channel {
     reader: BufReader<TcpStream>,
@@ -102,7 +104,7 @@ pub struct Channel {
     local: SocketAddr,
 }
 
-/// The half of a [`Channel`] that speaks.
+/// The sending half of a [`Channel`].
 #[derive(Debug)]
 pub struct Speaker {
     stream: TcpStream,
@@ -113,7 +115,7 @@ impl Channel {
     /// Connects to a host that listens: `"host:port"` or an address.
     ///
     /// # Errors
-    /// The name is unknown, or nobody answers at any of its addresses.
+    /// The name cannot be resolved, or none of its addresses accepts the connection.
     pub fn connect(host: impl ToSocketAddrs + ToString) -> Result<Channel, ExchangeError> {
         let name = |error| ExchangeError::Name { host: host.to_string(), error };
         let mut last = name(io::Error::other("it has no address"));
@@ -126,7 +128,7 @@ impl Channel {
         Err(last)
     }
 
-    /// A conversation over a connection that is there.
+    /// A channel over an open connection.
     ///
     /// # Errors
     /// When the connection is broken already.
@@ -147,17 +149,17 @@ impl Channel {
         Ok(Channel { reader: BufReader::new(copy), writer: Speaker { stream, peer }, local })
     }
 
-    /// The address of this side: the one to open a device on that the other side can reach.
+    /// The address of this side: a device on its IP address is reachable for the peer.
     pub fn local_addr(&self) -> SocketAddr {
         self.local
     }
 
-    /// The address of the other side.
+    /// The address of the peer.
     pub fn peer_addr(&self) -> SocketAddr {
         self.writer.peer
     }
 
-    /// Says something.
+    /// Sends a message.
     ///
     /// # Errors
     /// When the connection is broken.
@@ -165,15 +167,15 @@ impl Channel {
         self.writer.send(message)
     }
 
-    /// Hears what the other side says at once: within [`PATIENCE`].
+    /// Receives a message, which must arrive within [`PATIENCE`].
     ///
     /// # Errors
-    /// When the other side is silent, says something else, or is gone.
+    /// When no message arrives in time, it has another type, or the peer closed the connection.
     pub fn receive<T: DeserializeOwned>(&mut self) -> Result<T, ExchangeError> {
         self.receive_within(Some(PATIENCE))
     }
 
-    /// Hears what the other side says, within `patience` or whenever that is.
+    /// Receives a message within `patience`; without a time limit for `None`.
     ///
     /// # Errors
     /// As [`Channel::receive`].
@@ -188,13 +190,13 @@ impl Channel {
         };
         self.reader.get_ref().set_read_timeout(patience).map_err(failed)?;
         let mut line = Vec::new();
-        self.reader.by_ref().take(LONGEST_LINE).read_until(b'\n', &mut line).map_err(failed)?;
+        self.reader.by_ref().take(MAX_LINE).read_until(b'\n', &mut line).map_err(failed)?;
         let not_understood = |why: String| ExchangeError::NotUnderstood { peer, why };
         if line.is_empty() {
             return Err(ExchangeError::Gone { peer });
         }
         if line.last() != Some(&b'\n') {
-            return Err(not_understood("it hung up in the middle of a line, or the line is too long".to_string()));
+            return Err(not_understood("the connection ended within a line, or the line is too long".to_string()));
         }
         serde_json::from_slice(&line).map_err(|error| {
             let start: String = String::from_utf8_lossy(&line).trim_end().chars().take(60).collect();
@@ -202,11 +204,11 @@ impl Channel {
         })
     }
 
-    /// The two directions, each for a thread of its own. What is said by the `Speaker` and heard by the `Channel` is the same
-    /// conversation; [`Speaker::hang_up`] ends it for both.
+    /// A second sender on the same connection, so that a thread of its own can receive. [`Speaker::hang_up`] closes the
+    /// connection for both.
     ///
     /// # Errors
-    /// When the system has no descriptor left.
+    /// When the system has no file descriptor left.
     pub fn speaker(&self) -> Result<Speaker, ExchangeError> {
         let peer = self.peer_addr();
         let stream = self.writer.stream.try_clone().map_err(|error| ExchangeError::Connection { peer, error })?;
@@ -215,7 +217,7 @@ impl Channel {
 }
 
 impl Speaker {
-    /// Says something.
+    /// Sends a message.
     ///
     /// # Errors
     /// When the connection is broken.
@@ -230,14 +232,14 @@ impl Speaker {
         })
     }
 
-    /// Ends the conversation, also for a thread that listens.
+    /// Closes the connection, also for a thread that receives from it.
     pub fn hang_up(&self) {
-        // It fails for one that is broken already.
+        // It fails only if the connection is broken already.
         let _ = self.stream.shutdown(std::net::Shutdown::Both);
     }
 }
 
-/// An IPv4 address that an IPv6 socket shows as an IPv6 one, as what it is.
+/// The IPv4 address for an IPv4-mapped IPv6 address.
 fn canonical(address: SocketAddr) -> SocketAddr {
     match address.ip().to_canonical() {
         ip if ip == address.ip() => address,
@@ -245,20 +247,20 @@ fn canonical(address: SocketAddr) -> SocketAddr {
     }
 }
 
-/// Registered memory of the other side, with what opens it.
+/// Registered memory of the peer: address, key and length.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct RemoteMemory {
     /// Address of the first byte.
     pub addr: u64,
-    /// Key.
+    /// Remote key.
     pub rkey: u32,
     /// Length in bytes.
     pub len: u64,
 }
 
 impl RemoteMemory {
-    /// What the other side needs to know of a region.
-    pub fn of(region: &MemoryRegion) -> RemoteMemory {
+    /// The message about a region of this side.
+    pub fn of<B>(region: &MemoryRegion<B>) -> RemoteMemory {
         RemoteMemory { addr: region.addr(), rkey: region.rkey(), len: region.len() as u64 }
     }
 }
@@ -285,8 +287,9 @@ struct Ready {
     ready: bool,
 }
 
-/// Brings a queue pair into contact with the other side's, which calls this too. Afterwards both can send. Returns the MTU: the
-/// smaller of what either side asked for, or what its path carries.
+/// Connects a queue pair with that of the peer, which calls this function too. Afterwards both can send. Returns the
+/// path MTU in payload bytes: the minimum of both sides, each of which offers `options.mtu`, or else the MTU of its
+/// path.
 ///
 /// # Errors
 /// When the two have different services or versions, the connection breaks or the device refuses.
@@ -300,7 +303,7 @@ pub fn connect(channel: &mut Channel, qp: &QueuePair, options: &PathOptions) -> 
     let theirs: Offer = channel.receive()?;
     if theirs.rnic != VERSION {
         let why = format!(
-            "{} has version {} of the exchange, this side {VERSION}; use the same rnic on both sides",
+            "{} has version {} of the exchange, this side has version {VERSION}; use the same rnic on both sides",
             channel.peer_addr(),
             theirs.rnic
         );
@@ -308,7 +311,7 @@ pub fn connect(channel: &mut Channel, qp: &QueuePair, options: &PathOptions) -> 
     }
     if theirs.service != service {
         let why = format!(
-            "{} has a queue pair of service {}, this side {service}; both must be the same",
+            "{} has a queue pair of service {}, this side one of service {service}; both must be the same",
             channel.peer_addr(),
             theirs.service
         );
@@ -316,7 +319,7 @@ pub fn connect(channel: &mut Channel, qp: &QueuePair, options: &PathOptions) -> 
     }
     let mtu = mtu.min(theirs.mtu);
     qp.connect(&theirs.address, &PathOptions { mtu: Some(mtu), ..*options })?;
-    // A packet that comes before its receiver is ready would be lost.
+    // A packet that arrives before its receiver is ready would be lost.
     channel.send(&Ready { ready: true })?;
     channel.receive::<Ready>()?;
     Ok(mtu)

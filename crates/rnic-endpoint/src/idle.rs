@@ -1,9 +1,9 @@
-//! What a progress loop does when it has nothing to do.
+//! Whether a progress loop without work spins or sleeps.
 //!
-//! To block costs nothing, but a thread that blocks is back late: the kernel's timers are late by tens of microseconds, and an
-//! arrival first has to wake it. To spin is exact and costs a core. [`Idle`] blocks while there is time, and spins just before
-//! an instant that matters, such as the next packet of a paced flow, and for a while after the last useful work, because an
-//! answer often follows soon.
+//! A thread that sleeps costs nothing, but wakes up late: the kernel's timers are late by tens of microseconds, and a
+//! datagram that arrives has to wake the thread first. A thread that spins is exact and occupies a core. [`Idle`]
+//! sleeps while there is time. It spins shortly before a deadline, such as the next packet of a paced flow, and for a
+//! while after the last work, because a response often follows soon.
 //!
 //! ```no_run
 //! # use rnic_endpoint::{Clock, Port, TimeSource, UdpPort};
@@ -30,12 +30,13 @@ use crate::port::{Interest, Port};
 use rnic_transport::Time;
 use std::io;
 
-/// When to spin and when to block.
+/// When to spin and when to sleep.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct IdleConfig {
-    /// How long to spin after the last useful work. [`Time::MAX`] spins always, [`Time::ZERO`] never.
+    /// How long to spin after the last work: [`Time::MAX`] for always, [`Time::ZERO`] for never.
     pub spin: Time,
-    /// How long before a deadline to stop blocking: how late the system may be. Larger is more exact and costs more.
+    /// How long before a deadline to stop sleeping, which is as late as the system may be. A larger value is more exact
+    /// and costs more CPU time.
     pub slack: Time,
 }
 
@@ -45,16 +46,16 @@ impl Default for IdleConfig {
     }
 }
 
-/// What to do now.
+/// What a thread without work does next.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Plan {
-    /// Look again at once.
+    /// Look for work again immediately.
     Spin,
-    /// Block in [`Port::wait`] with this timeout.
+    /// Sleep in [`Port::wait`] with this timeout.
     Block(Option<Time>),
 }
 
-/// Decides between spinning and blocking.
+/// Decides between spinning and sleeping.
 #[derive(Clone, Copy, Debug)]
 pub struct Idle {
     config: IdleConfig,
@@ -62,17 +63,17 @@ pub struct Idle {
 }
 
 impl Idle {
-    /// Nothing was done yet.
+    /// No work was done yet.
     pub fn new(config: IdleConfig) -> Idle {
         Idle { config, last_work: None }
     }
 
-    /// Something useful was done: a datagram arrived or left, a deadline was served.
+    /// Work was done at `now`: a datagram arrived or was sent, a timer fired.
     pub fn worked(&mut self, now: Time) {
         self.last_work = Some(now);
     }
 
-    /// What to do until `deadline`; without one, until something arrives.
+    /// What to do until `deadline`; without a deadline, until a datagram arrives.
     pub fn plan(&self, now: Time, deadline: Option<Time>) -> Plan {
         if self.last_work.is_some_and(|last| now.saturating_sub(last) < self.config.spin)
             || self.config.spin == Time::MAX
@@ -85,7 +86,7 @@ impl Idle {
         }
     }
 
-    /// Does as planned, once: the caller looks whether something arrived or is due, and calls again if not.
+    /// Spins or sleeps once. The caller then looks for work, and calls again if there is none.
     ///
     /// # Errors
     ///
@@ -103,7 +104,8 @@ impl Idle {
     }
 }
 
-/// Lets the kernel wake the calling thread as exactly as it can; ordinarily it may be 50 us late to save power.
+/// Sets the timer slack of the calling thread to the minimum, so that the kernel wakes it as exactly as it can. The
+/// default slack is 50 us.
 ///
 /// # Errors
 ///

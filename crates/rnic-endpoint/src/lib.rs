@@ -2,19 +2,42 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`device`] | the safe interface: devices, memory regions, completion queues, queue pairs |
+//! | [`device`] | the safe interface: devices, memory regions, completion queues, queue pairs; [`Verbs`] for layers that use any NIC |
+//! | [`config`] | how a device is opened |
 //! | [`driver`] | moves packets between a port and the queue pairs, checks and writes their ICRC |
 //! | [`port`] | datagrams in batches: UDP sockets, a pair in memory, a port with faults |
 //! | [`clock`] | monotonic time |
-//! | [`idle`] | what a progress loop does between two packets: spin or sleep |
-//! | [`exchange`] | what two ends tell each other over TCP before the first packet |
-//! | [`perf`] | bandwidth and latency between two ends |
-//! | [`ibverbs`] | exchange and traffic of `ibv_rc_pingpong` and of perftest |
-//! | [`raw`] | how fast and how soon plain datagrams are: the bound for any transport on top |
-
+//! | [`idle`] | whether a progress loop without work spins or sleeps |
+//! | [`exchange`] | the out-of-band exchange over TCP that connects two queue pairs |
 //!
-//! The programs in `examples` are the way in: `pingpong`, `key_value` and `atomic_counter`. What happens underneath is told in
-//! `docs/concepts/endpoint.md`.
+//! Two devices of this host; one writes into the memory of the other:
+//!
+//! ```
+//! use rnic_endpoint::{Access, Config, Device, PathOptions, QpOptions, SendOp, Time};
+//!
+//! # fn main() -> Result<(), rnic_endpoint::Error> {
+//! // Port 0 lets both share an address; hosts of their own use `Device::open`.
+//! let address = "127.0.0.1:0".parse().unwrap();
+//! let [here, there] = [Device::open_at(address, Config::default())?, Device::open_at(address, Config::default())?];
+//! let (cq, other_cq) = (here.completion_queue(16)?, there.completion_queue(16)?);
+//! let (pd, other_pd) = (here.protection_domain(), there.protection_domain());
+//! let local = pd.register(b"hello".to_vec(), Access::LOCAL)?;
+//! let remote = other_pd.register(vec![0; 64], Access::ALL)?;
+//! let (qp, other_qp) = (pd.queue_pair(&QpOptions::new(&cq))?, other_pd.queue_pair(&QpOptions::new(&other_cq))?);
+//! qp.connect(&other_qp.address(), &PathOptions::default())?;
+//! other_qp.connect(&qp.address(), &PathOptions::default())?;
+//!
+//! let op = SendOp::Write { addr: remote.addr(), rkey: remote.rkey() };
+//! qp.post(1, op, &[local.slice(0, 5)?])?;
+//! let completion = cq.wait_one(Time::from_ms(5_000))?;
+//! assert_eq!(completion.wr_id, 1);
+//! remote.with(|bytes| assert_eq!(&bytes[..5], b"hello"));
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! The programs in `examples` are complete: `pingpong`, `key_value` and `atomic_counter`. `docs/concepts/endpoint.md`
+//! explains what happens underneath.
 
 #![forbid(unsafe_code)]
 
@@ -22,27 +45,24 @@
 compile_error!("rnic-endpoint needs Linux: it uses UDP_SEGMENT, UDP_GRO and control messages of Linux sockets");
 
 pub mod clock;
+pub mod config;
 pub mod device;
 pub mod driver;
 pub mod exchange;
-pub mod ibverbs;
 pub mod idle;
-mod peak;
-pub mod perf;
 pub mod port;
-pub mod raw;
 
 pub use clock::{Clock, TimeSource};
+pub use config::{Acknowledge, Config, Identification, Mode};
 pub use device::{
-    Acknowledge, Address, CompletionQueue, Config, Counters, Device, Error, MemoryRegion, Mode, PathOptions,
-    ProtectionDomain, QpOptions, QueuePair, SharedReceiveQueue,
+    Address, CompletionQueue, Counters, Device, Error, MemoryRegion, PathOptions, ProtectionDomain, QpOptions,
+    QueuePair, SharedReceiveQueue,
 };
-pub use driver::Identification;
 pub use port::{Arrival, Batch, FaultyPort, Port, UdpPort};
-pub use rnic_transport::{Time, Timeouts};
+pub use rnic_transport::{BitRate, Time, Timeouts};
 pub use rnic_verbs::{
-    Access, Capacities, Completion, Congestion, Data, DeviceConfig, Event, Limits, Notify, Opcode, Qpn, SendFlags,
-    SendOp, SendRequest, Service, Sge, State, Status, VerbsError,
+    Access, Capacities, Completion, Congestion, Data, DeviceConfig, Event, ForeignMemory, Limits, Notify, Opcode, Qpn,
+    SendFlags, SendOp, SendRequest, Service, Sge, State, Status, Verbs, VerbsError,
 };
 
 /// The Rust example of the README compiles and runs as a documentation test.

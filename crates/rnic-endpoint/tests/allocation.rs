@@ -21,8 +21,8 @@ fn count() {
     let _ = ALLOCATIONS.try_with(|count| count.set(count.get() + 1));
 }
 
-// SAFETY: every method forwards to `System` with the arguments it was given; the counter is a thread-local `Cell` without
-// destructor or lazy initialisation, so that counting does not allocate.
+// SAFETY: every method forwards to `System` with the arguments it was given; the counter is a thread-local `Cell`
+// without destructor or lazy initialisation, so that counting does not allocate.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count();

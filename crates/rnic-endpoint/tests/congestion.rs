@@ -1,4 +1,5 @@
-//! Congestion control over marks that a network sets: the kernel's packet filter marks what leaves one namespace for another.
+//! Congestion control over marks that a network sets: the kernel's packet filter marks what leaves one namespace for
+//! another.
 
 use rnic_endpoint::{CompletionQueue, Config, Device, MemoryRegion, Mode, PathOptions, QpOptions, QueuePair};
 use rnic_netns::{Namespace, Pair, with_pair};

@@ -61,7 +61,8 @@ fn numbers(datagrams: &[Vec<u8>]) -> Vec<u32> {
     datagrams.iter().map(|datagram| u32::from_be_bytes(datagram[..4].try_into().unwrap())).collect()
 }
 
-/// What is left of `count` numbered datagrams, sent in batches of up to `batch`, when they passed faults on the side that receives.
+/// What is left of `count` numbered datagrams, sent in batches of up to `batch`, when they passed faults on the side
+/// that receives.
 fn received(faults: Faults, seed: u64, count: u32, batch: usize) -> (Vec<Vec<u8>>, FaultCounters) {
     let (mut sound, mut faulty, clock) = two(NONE, faults, seed);
     let mut got = Vec::new();
@@ -316,7 +317,8 @@ fn any_faults() -> impl Strategy<Value = Faults> {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Whatever goes wrong: each datagram arrives as often as the counters say, at most one bit off, and none is invented.
+    /// Whatever goes wrong: each datagram arrives as often as the counters say, at most one bit off, and none is
+    /// invented.
     #[test]
     fn the_counters_account_for_everything(
         faults in any_faults(), seed in 0u64..1_000, count in 1u32..400, batch in 1usize..64, sending in any::<bool>(),

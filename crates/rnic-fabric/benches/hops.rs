@@ -9,7 +9,7 @@ use rnic_fabric::config::{
     BufferSpec, FabricSpec, InputSpec, LinkSpec, OutputBuffers, OutputSpec, Paths, PfcThresholds, SwitchSpec,
     TopologySpec,
 };
-use rnic_fabric::{Body, Fabric, HostPartition, Packet, PartitionPlan, PartitionedHosts, Topology};
+use rnic_fabric::{Body, Fabric, HostId, HostPartition, Packet, PartitionPlan, PartitionedHosts, SlotId, Topology};
 use rnic_transport::{BitRate, Bytes, Time};
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
@@ -41,37 +41,37 @@ struct Hosts {
 
 impl HostPartition for Hosts {
     type Body = Load;
-    fn receive(&mut self, host: u32, _now: Time, packet: &Packet<Load>) {
-        let host = &mut self.hosts[host as usize];
+    fn receive(&mut self, host: SlotId, _now: Time, packet: &Packet<Load>) {
+        let host = &mut self.hosts[host.index()];
         if packet.flags & Packet::<Load>::CONTROL != 0 {
             host.credits += 1;
         } else {
             host.replies.push_back(packet.body.src);
         }
     }
-    fn next_wake(&self, host: u32) -> Time {
-        let host = &self.hosts[host as usize];
+    fn next_wake(&self, host: SlotId) -> Time {
+        let host = &self.hosts[host.index()];
         if host.started { Time::MAX } else { Time::from_ns(u64::from(host.number % 512)) }
     }
-    fn wake(&mut self, host: u32, _now: Time) {
-        let host = &mut self.hosts[host as usize];
+    fn wake(&mut self, host: SlotId, _now: Time) {
+        let host = &mut self.hosts[host.index()];
         (host.started, host.credits) = (true, WINDOW);
     }
-    fn wants_to_transmit(&self, host: u32) -> bool {
-        let host = &self.hosts[host as usize];
+    fn wants_to_transmit(&self, host: SlotId) -> bool {
+        let host = &self.hosts[host.index()];
         host.credits > 0 || !host.replies.is_empty()
     }
-    fn transmit(&mut self, host: u32, _now: Time, paused: u8) -> Option<Packet<Load>> {
+    fn transmit(&mut self, host: SlotId, _now: Time, paused: u8) -> Option<Packet<Load>> {
         if paused != 0 {
             return None;
         }
-        let host = &mut self.hosts[host as usize];
+        let host = &mut self.hosts[host.index()];
         host.state = host.state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
         let hash = (host.state >> 32) as u32;
         let body = Load { src: host.number, _rest: [0; 3] };
         if let Some(dst) = host.replies.pop_front() {
             return Some(Packet {
-                dst,
+                dst: HostId(dst),
                 flow_hash: hash,
                 bytes: 64,
                 flags: Packet::<Load>::CONTROL,
@@ -81,7 +81,7 @@ impl HostPartition for Hosts {
         }
         host.credits -= 1;
         let other = ((u64::from(hash) * u64::from(self.all - 1)) >> 32) as u32;
-        let dst = if other >= host.number { other + 1 } else { other };
+        let dst = HostId(if other >= host.number { other + 1 } else { other });
         Some(Packet { dst, flow_hash: hash, bytes: 1_086, body, ..Packet::default() })
     }
 }
@@ -103,9 +103,9 @@ impl PartitionedHosts for All {
             Time::MAX
         }
     }
-    fn open_window(&mut self, _end: Time, wake: &mut dyn FnMut(u32, Time)) {
+    fn open_window(&mut self, _end: Time, wake: &mut dyn FnMut(HostId, Time)) {
         for host in self.partitions.iter().flat_map(|partition| &partition.hosts).filter(|host| !host.started) {
-            wake(host.number, Time::from_ns(u64::from(host.number % 512)));
+            wake(HostId(host.number), Time::from_ns(u64::from(host.number % 512)));
         }
     }
     fn close_window(&mut self, _end: Time, hops: u64) -> ControlFlow<()> {
@@ -144,11 +144,11 @@ fn main() {
     })
     .unwrap();
     let all = fabric.topology().hosts;
-    let host = |number: &u32| Host {
-        number: *number,
+    let host = |id: &HostId| Host {
+        number: id.0,
         credits: 0,
         replies: VecDeque::new(),
-        state: u64::from(*number),
+        state: u64::from(id.0),
         started: false,
     };
     let plan = fabric.plan().clone();
@@ -158,8 +158,7 @@ fn main() {
     let begin = std::time::Instant::now();
     fabric.run(&mut hosts);
     let wall = begin.elapsed().as_secs_f64();
-    let drops: u64 =
-        (0..fabric.topology().ports.len()).flat_map(|port| fabric.counters(port)).map(|cell| cell.drops).sum();
+    let drops: u64 = fabric.topology().port_ids().flat_map(|port| fabric.counters(port)).map(|cell| cell.drops).sum();
     println!(
         "{all} hosts, {} partitions, {threads} threads: {} packet-hops ({drops} drops) in {wall:.2} s, {:.2} million/s; set up in {set_up:.2} s",
         plan.partitions(),

@@ -12,6 +12,8 @@ use rnic_transport::{BitRate, Bytes, Time};
 
 /// One full-duplex link; both directions have the same properties.
 #[derive(Clone, Copy, PartialEq, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema))]
+#[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
 pub struct LinkSpec {
     /// Rate of each direction.
     pub rate: BitRate,
@@ -27,6 +29,8 @@ pub struct LinkSpec {
 /// `spine0..`; leaf-spine-core `leaf0..`, `spine0..`, `core0..`; single switch `s0`; dumbbell `left` and `right`; a
 /// graph names its own.
 #[derive(Clone, PartialEq, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema))]
+#[cfg_attr(feature = "serde", serde(tag = "topology", rename_all = "kebab-case", deny_unknown_fields))]
 pub enum TopologySpec {
     /// Three-tier k-ary fat-tree: k pods, k^3/4 hosts, 5 k^2/4 switches of k ports.
     FatTree {
@@ -101,6 +105,8 @@ pub enum TopologySpec {
 
 /// A link named by its ends: a new link in a graph, a change to an existing link in other topologies.
 #[derive(Clone, PartialEq, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema))]
+#[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
 pub struct NamedLink {
     /// Name of one end.
     pub from: String,
@@ -116,6 +122,8 @@ pub struct NamedLink {
 
 /// A route of one switch that replaces the shortest one.
 #[derive(Clone, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema))]
+#[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
 pub struct NamedRoute {
     /// Name of the switch.
     pub at: String,
@@ -126,6 +134,31 @@ pub struct NamedRoute {
 }
 
 /// A switch: a buffer, a scheduler and ECN marking. The path selection is [`FabricSpec::paths`].
+///
+/// A shared buffer of 12 MB with PFC, whose outputs give priority 1 three times the bytes of priority 0 and mark on
+/// dequeue:
+///
+/// ```
+/// use rnic_fabric::config::{
+///     BufferSpec, EcnSpec, MarkOn, PauseThreshold, SchedulerSpec, SharedLimits, SharedPfc, SharedSpec, SwitchSpec,
+/// };
+/// use rnic_transport::{Bytes, congestion::Marking};
+///
+/// let pfc = SharedPfc {
+///     threshold: PauseThreshold::Dynamic { beta: 8.0 },
+///     xon_offset: Bytes(3_000),
+///     headroom: Bytes(22_400),
+/// };
+/// let buffer = BufferSpec::Shared(SharedSpec { buffer: Bytes(12_000_000), limits: SharedLimits::Pfc(pfc) });
+/// let marking = Marking { kmin: Bytes(5_000), kmax: Bytes(200_000), pmax: 0.01 };
+/// let switch = SwitchSpec {
+///     scheduler: SchedulerSpec::DeficitRoundRobin([1, 3, 0, 0, 0, 0, 0, 0]),
+///     ecn: Some(EcnSpec { marking, mark_on: MarkOn::Dequeue }),
+///     priorities: 2,
+///     ..SwitchSpec::new(buffer)
+/// };
+/// assert!(switch.buffer.has_pfc());
+/// ```
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct SwitchSpec {
     /// Where packets wait, with PFC where the buffer has it.
@@ -167,4 +200,13 @@ pub struct FabricSpec {
     pub paths: Paths,
     /// Bytes that each frame takes on a link beyond its own: preamble, start-of-frame delimiter, inter-frame gap (20).
     pub frame_gap: u32,
+}
+
+impl FabricSpec {
+    /// A fabric whose links all have the properties of `link`, with ECMP over shortest paths and Ethernet's frame gap
+    /// of 20 bytes.
+    pub fn new(topology: TopologySpec, link: LinkSpec, switch: SwitchSpec) -> FabricSpec {
+        let (links, routes) = (Vec::new(), Vec::new());
+        FabricSpec { topology, link, links, routes, switch, paths: Paths::Ecmp, frame_gap: 20 }
+    }
 }

@@ -2,6 +2,7 @@
 
 use crate::config::NamedRoute;
 use crate::cycles::find_cycle;
+use crate::ids::{HostId, PortId};
 use crate::shortest_paths::{Distances, next_hops};
 use crate::topology::{NodeId, Topology, TopologyError};
 use std::collections::BTreeMap;
@@ -10,8 +11,8 @@ use std::collections::BTreeMap;
 pub(crate) type Detours = BTreeMap<NodeId, (Vec<u16>, usize)>;
 
 /// By host: the switches with a named route to it.
-pub(crate) fn detours(topology: &Topology, named: &[NamedRoute]) -> Result<BTreeMap<NodeId, Detours>, TopologyError> {
-    let mut found: BTreeMap<NodeId, Detours> = BTreeMap::new();
+pub(crate) fn detours(topology: &Topology, named: &[NamedRoute]) -> Result<BTreeMap<HostId, Detours>, TopologyError> {
+    let mut found: BTreeMap<HostId, Detours> = BTreeMap::new();
     if named.is_empty() {
         return Ok(found);
     }
@@ -29,9 +30,9 @@ pub(crate) fn detours(topology: &Topology, named: &[NamedRoute]) -> Result<BTree
         if topology.is_host(at) {
             return Err(refused(format!("a route is at `{}`, which is a host; only switches have routes", route.at)));
         }
-        let first = topology.first_port[at as usize] as usize;
-        let towards = |port: &usize| topology.peer_node(*port) == via;
-        let ports: Vec<u16> = topology.ports_of(at).filter(towards).map(|port| (port - first) as u16).collect();
+        let towards = |port: &PortId| topology.peer_node(*port) == via;
+        let ports: Vec<u16> =
+            topology.ports_of(at).filter(towards).map(|port| topology.port_in_node(port) as u16).collect();
         if ports.is_empty() {
             return Err(refused(format!(
                 "a route at `{}` goes via `{}`, but no link joins the two; name a neighbour",
@@ -49,7 +50,7 @@ pub(crate) fn detours(topology: &Topology, named: &[NamedRoute]) -> Result<BTree
                     route.via
                 )));
             }
-            if found.entry(to).or_default().insert(at, (ports.clone(), index)).is_some() {
+            if found.entry(HostId(to)).or_default().insert(at, (ports.clone(), index)).is_some() {
                 return Err(refused(format!("a second route at `{}` to `{name}`; there can be one", route.at)));
             }
         }
@@ -59,22 +60,22 @@ pub(crate) fn detours(topology: &Topology, named: &[NamedRoute]) -> Result<BTree
 
 /// The next hops of every switch towards `host`: the shortest paths, except at switches with detours.
 pub(crate) fn detoured(
-    topology: &Topology, host_switches: &[NodeId], host: NodeId, detours: &Detours,
+    topology: &Topology, host_switches: &[NodeId], host: HostId, detours: &Detours,
 ) -> Result<Vec<Vec<u16>>, TopologyError> {
     let last = topology.peer_node(topology.host_port(host));
     let distances = Distances::to(topology, last);
     let mut sets: Vec<Vec<u16>> =
         (topology.hosts..topology.nodes()).map(|node| next_hops(topology, node, &distances)).collect();
-    let own = topology.ports[topology.host_port(host)].peer - topology.first_port[last as usize];
+    let own = topology.port_in_node(topology.port(topology.host_port(host)).peer);
     sets[(last - topology.hosts) as usize] = vec![own as u16];
     for (at, (ports, _)) in detours {
         sets[(at - topology.hosts) as usize] = ports.clone();
     }
     // Every switch has a next hop. So a packet that does not arrive circles.
     let next = |node: u32| -> Vec<usize> {
-        let first = topology.first_port[node as usize] as usize;
+        let first = topology.first_port[node as usize];
         let set = sets.get((node.wrapping_sub(topology.hosts)) as usize).map_or(&[][..], Vec::as_slice);
-        set.iter().map(|port| topology.peer_node(first + *port as usize) as usize).collect()
+        set.iter().map(|port| topology.peer_node(PortId(first.0 + u32::from(*port))) as usize).collect()
     };
     let edges: Vec<Vec<usize>> = (0..topology.nodes()).map(next).collect();
     let starts = host_switches.iter().map(|switch| *switch as usize);
@@ -86,7 +87,7 @@ pub(crate) fn detoured(
     let names: Vec<&str> = circle.iter().chain(&circle[..1]).map(|node| topology.names[*node].as_str()).collect();
     let reason = format!(
         "with this route packets to `{}` would circle for ever through {}; let it lead to the host in the end",
-        topology.names[host as usize],
+        topology.names[host.index()],
         names.join(" -> ")
     );
     Err(TopologyError::Route { index, reason })

@@ -2,6 +2,7 @@
 
 use crate::cycles::find_cycle;
 use crate::engine::Fabric;
+use crate::ids::PortId;
 use crate::packet::Body;
 use rnic_transport::Time;
 
@@ -11,17 +12,17 @@ pub enum Cause {
     /// An output that sends as fast as it can and is not paused: more packets arrive for it than it can send.
     Congestion {
         /// That output.
-        port: usize,
+        port: PortId,
     },
     /// A host's NIC that pauses its switch.
     Nic {
         /// The host's port.
-        port: usize,
+        port: PortId,
     },
     /// The transmitter itself, through other paused ports.
     Cycle {
         /// The lowest port on the cycle.
-        port: usize,
+        port: PortId,
     },
     /// None: the resume is on its way.
     Released,
@@ -40,7 +41,7 @@ pub enum Wait {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Paused {
     /// The port whose transmitter it is.
-    pub port: usize,
+    pub port: PortId,
     /// The priority.
     pub priority: u8,
     /// Whether it is paused now.
@@ -65,7 +66,7 @@ pub struct PauseTree {
     pub ports: Vec<Paused>,
     /// A cyclic buffer dependency: paused ports of which each waits for the next and the last for the first, whatever
     /// else they wait for. Empty if there is none.
-    pub cycle: Vec<usize>,
+    pub cycle: Vec<PortId>,
 }
 
 /// The pauses of a fabric in its current state.
@@ -79,7 +80,7 @@ pub fn pause_tree<B: Body>(fabric: &Fabric<B>) -> PauseTree {
     if !fabric.any_paused() {
         return tree;
     }
-    for port in 0..fabric.topology().ports.len() {
+    for port in fabric.topology().port_ids() {
         let mask = fabric.paused(port);
         tree.ports.extend((0..8).filter(|p| mask & (1 << p) != 0).map(|p| node(fabric, port, p, true)));
     }
@@ -115,8 +116,8 @@ pub fn pause_tree<B: Body>(fabric: &Fabric<B>) -> PauseTree {
     tree
 }
 
-fn node<B: Body>(fabric: &Fabric<B>, port: usize, priority: u8, on: bool) -> Paused {
-    let input = fabric.topology().ports[port].peer as usize;
+fn node<B: Body>(fabric: &Fabric<B>, port: PortId, priority: u8, on: bool) -> Paused {
+    let input = fabric.topology().port(port).peer;
     Paused {
         port,
         priority,
@@ -132,8 +133,8 @@ fn node<B: Body>(fabric: &Fabric<B>, port: usize, priority: u8, on: bool) -> Pau
 /// The output for which the peer of a paused port holds the most bytes of its packets, or the NIC that pauses the port.
 fn most_held<B: Body>(fabric: &Fabric<B>, waiting: &Paused) -> Wait {
     let topology = fabric.topology();
-    let input = topology.ports[waiting.port].peer as usize;
-    let node = topology.ports[input].node;
+    let input = topology.port(waiting.port).peer;
+    let node = topology.port(input).node;
     if topology.is_host(node) {
         return Wait::Root(Cause::Nic { port: input });
     }
@@ -146,9 +147,9 @@ fn most_held<B: Body>(fabric: &Fabric<B>, waiting: &Paused) -> Wait {
 
 /// Whether a port that is not paused now was paused when the pause of `waiting` was sent, or later, or its pause ended
 /// before that by no more than the pause had lasted: packets that piled up may not have drained by then.
-fn was_paused_during<B: Body>(fabric: &Fabric<B>, port: usize, waiting: &Paused) -> bool {
+fn was_paused_during<B: Body>(fabric: &Fabric<B>, port: PortId, waiting: &Paused) -> bool {
     let priority = usize::from(waiting.priority);
-    let sent = waiting.since.saturating_sub(fabric.topology().ports[waiting.port].link.delay);
+    let sent = waiting.since.saturating_sub(fabric.topology().port(waiting.port).link.delay);
     let recent = |at: Time| at + (at - fabric.paused_since(port, priority)) > sent;
     fabric.resumed_at(port, priority).is_some_and(recent)
 }
@@ -156,14 +157,14 @@ fn was_paused_during<B: Body>(fabric: &Fabric<B>, port: usize, waiting: &Paused)
 /// The paused ports for which the port's peer holds any bytes, by index.
 fn blockers<B: Body>(fabric: &Fabric<B>, paused: &[Paused], index: usize) -> Vec<usize> {
     let (topology, waiting) = (fabric.topology(), &paused[index]);
-    let input = topology.ports[waiting.port].peer as usize;
-    let node = topology.ports[input].node;
+    let input = topology.port(waiting.port).peer;
+    let node = topology.port(input).node;
     if topology.is_host(node) || fabric.pauses_peer(input) & (1 << waiting.priority) == 0 {
         return Vec::new();
     }
-    let ports = topology.ports_of(node);
-    let from = paused.partition_point(|p| p.port < ports.start);
-    let to = paused.partition_point(|p| p.port < ports.end);
+    let (first, end) = (topology.first_port[node as usize], topology.first_port[node as usize + 1]);
+    let from = paused.partition_point(|p| p.port < first);
+    let to = paused.partition_point(|p| p.port < end);
     let waits = |p: &Paused| p.priority == waiting.priority && fabric.held(input, p.port, usize::from(p.priority)) > 0;
     (from..to).filter(|other| waits(&paused[*other])).collect()
 }
@@ -184,7 +185,7 @@ fn trace(ports: &[Paused], start: usize) -> (Cause, u32) {
                     path.push(next);
                     continue;
                 };
-                let port = path[first..].iter().map(|index| ports[*index].port).min().unwrap_or(0);
+                let port = path[first..].iter().map(|index| ports[*index].port).min().unwrap_or_default();
                 return (Cause::Cycle { port }, first as u32 + 1);
             }
         }
@@ -199,7 +200,7 @@ impl PauseTree {
 
     /// Whether a port is the root of pauses with this cause: the congested output, the switch's port that a NIC pauses,
     /// or a port on the cycle.
-    pub fn is_at_root(&self, cause: Cause, port: usize) -> bool {
+    pub fn is_at_root(&self, cause: Cause, port: PortId) -> bool {
         match cause {
             Cause::Congestion { port: root } => port == root,
             Cause::Nic { .. } | Cause::Cycle { .. } => {

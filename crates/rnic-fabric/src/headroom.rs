@@ -11,6 +11,14 @@ use rnic_transport::Bytes;
 /// pause frame waits for a frame that has just begun in its direction, takes its own time, and travels d; the upstream
 /// transmitter finishes the frame that it has just begun; and the frames that it has sent travel d. Bytes arrive at
 /// rate R throughout.
+///
+/// ```
+/// use rnic_fabric::{config::LinkSpec, required_headroom};
+/// use rnic_transport::{BitRate, Bytes, Time};
+///
+/// let link = LinkSpec { rate: BitRate::from_gbps(40), delay: Time::from_us(2), loss: 0.0 };
+/// assert_eq!(required_headroom(&link, 1_086, 20), Bytes(23_382));
+/// ```
 pub fn required_headroom(link: &LinkSpec, max_frame: u32, gap: u32) -> Bytes {
     let in_flight = link.rate.bytes_in(link.delay * 2);
     let frames = u64::from(max_frame + gap) * 2 + u64::from(u32::from(PAUSE_FRAME) + gap);

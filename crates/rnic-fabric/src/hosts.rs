@@ -1,11 +1,12 @@
 //! The interface between a fabric and the hosts attached to it.
 
+use crate::ids::{HostId, SlotId};
 use crate::packet::{Body, Packet};
 use rnic_transport::Time;
 use std::ops::ControlFlow;
 
-/// The hosts of one partition of a fabric, numbered within it
-/// ([`PartitionPlan::hosts_of`](crate::PartitionPlan::hosts_of)).
+/// The hosts of one partition of a fabric. A host is named by its slot in the partition, its position in
+/// [`PartitionPlan::hosts_of`](crate::PartitionPlan::hosts_of).
 ///
 /// The fabric calls the methods of one host in order of time. Between hosts there is no order but the windows of the
 /// engine, so a method may touch only the state of the host that it is called for, and state that does not depend on
@@ -15,15 +16,15 @@ pub trait HostPartition: Send {
     type Body: Body;
 
     /// A packet arrived.
-    fn receive(&mut self, host: u32, now: Time, packet: &Packet<Self::Body>);
+    fn receive(&mut self, host: SlotId, now: Time, packet: &Packet<Self::Body>);
     /// Time at which the fabric must call [`HostPartition::wake`] for the host, [`Time::MAX`] for never.
-    fn next_wake(&self, host: u32) -> Time;
+    fn next_wake(&self, host: SlotId) -> Time;
     /// The time that [`HostPartition::next_wake`] named has come.
-    fn wake(&mut self, host: u32, now: Time);
+    fn wake(&mut self, host: SlotId, now: Time);
     /// Whether the host may have a packet to send, now or when it is resumed.
-    fn wants_to_transmit(&self, host: u32) -> bool;
+    fn wants_to_transmit(&self, host: SlotId) -> bool;
     /// The transmitter is free: the next packet, of a priority that is not in the bitmap `paused`.
-    fn transmit(&mut self, host: u32, now: Time, paused: u8) -> Option<Packet<Self::Body>>;
+    fn transmit(&mut self, host: SlotId, now: Time, paused: u8) -> Option<Packet<Self::Body>>;
 }
 
 /// All hosts of a fabric, by partition. The fabric calls the methods between windows, when no partition is simulated.
@@ -35,9 +36,9 @@ pub trait PartitionedHosts {
     fn partitions(&mut self) -> &mut Vec<Self::Partition>;
     /// The earliest start of a flow that is unknown to its host as yet, [`Time::MAX`] for none.
     fn next_start(&self) -> Time;
-    /// Makes every flow that starts before `end` known to its hosts. `wake` tells the fabric that a host (numbered over
-    /// all partitions) has an event at a time.
-    fn open_window(&mut self, end: Time, wake: &mut dyn FnMut(u32, Time));
+    /// Makes every flow that starts before `end` known to its hosts. `wake` tells the fabric that a host has an event
+    /// at a time.
+    fn open_window(&mut self, end: Time, wake: &mut dyn FnMut(HostId, Time));
     /// Every event before `end` has been processed; the fabric has transmitted `hops` packets so far. `Break` ends the
     /// run.
     fn close_window(&mut self, end: Time, hops: u64) -> ControlFlow<()>;

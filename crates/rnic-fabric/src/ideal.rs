@@ -1,5 +1,6 @@
 //! The completion time of a flow alone on an empty fabric.
 
+use crate::ids::PortId;
 use crate::topology::Topology;
 use rnic_transport::Time;
 
@@ -8,13 +9,28 @@ use rnic_transport::Time;
 ///
 /// At most [`Time::MAX`]. The flow has `packets` frames. The last takes `last` bytes on the link and each of the others
 /// `full` bytes, frame gap included.
-pub fn completion_time(topology: &Topology, path: &[usize], packets: u64, full: u64, last: u64) -> Time {
+///
+/// ```
+/// use rnic_fabric::config::{FabricSpec, LinkSpec, SwitchSpec, TopologySpec};
+/// use rnic_fabric::{HostId, Routes, Topology, completion_time};
+/// use rnic_transport::{BitRate, Bytes, Time};
+///
+/// let link = LinkSpec { rate: BitRate::from_gbps(40), delay: Time::from_us(2), loss: 0.0 };
+/// let switch = SwitchSpec::input_queued(Bytes(240_000));
+/// let topology = Topology::build(&FabricSpec::new(TopologySpec::SingleSwitch { hosts: 2 }, link, switch))?;
+/// let path = Routes::new(&topology, 1)?.path(&topology, HostId(0), HostId(1), 0);
+/// // Ten frames of 1,106 bytes at 200 ps follow each other; the last crosses two links of 2 us.
+/// let time = completion_time(&topology, &path, 10, 1_106, 1_106);
+/// assert_eq!(time, Time::from_ps(11 * 221_200 + 2 * 2_000_000));
+/// # Ok::<(), rnic_fabric::TopologyError>(())
+/// ```
+pub fn completion_time(topology: &Topology, path: &[PortId], packets: u64, full: u64, last: u64) -> Time {
     let mut sum_full: u128 = 0; // serialisations of a full frame so far
     let mut slowest_full = 0; // longest of them
     let mut delays = 0;
     let mut done = 0; // end of the last frame's transmission on the previous link, delays included
     for (hop, port) in path.iter().enumerate() {
-        let link = topology.ports[*port].link;
+        let link = topology.port(*port).link;
         let time = |bytes: u64| u128::from(link.rate.time_for(bytes).as_ps());
         let (full_time, last_time) = (time(full), time(last));
         sum_full += full_time;
@@ -56,7 +72,7 @@ mod tests {
     #[test]
     fn one_packet_is_serialised_at_every_hop() {
         let topology = dumbbell(40);
-        let path = [topology.host_port(0), 4, 3]; // ports 2, 3 on the left switch would do as well: all equal
+        let path = [topology.host_port(crate::HostId(0)), PortId(4), PortId(3)]; // ports 2, 3 on the left switch would do as well: all equal
         let time = completion_time(&topology, &path, 1, 1_106, 1_106);
         assert_eq!(time, Time::from_ps(3 * (221_200 + 2_000_000)));
     }
@@ -64,7 +80,7 @@ mod tests {
     #[test]
     fn a_small_last_packet_waits_behind_a_full_one() {
         let topology = dumbbell(40);
-        let path = [0usize, 0, 0];
+        let path = [PortId(0); 3];
         // Two packets, 1,000 and 100 bytes at 200 ps a byte: the second leaves each hop 20 ns after the first.
         let time = completion_time(&topology, &path, 2, 1_000, 100);
         assert_eq!(time, Time::from_ps(3 * (200_000 + 2_000_000) + 20_000));
@@ -73,10 +89,9 @@ mod tests {
     #[test]
     fn a_slow_middle_link_sets_the_pace() {
         let topology = dumbbell(10);
-        let middle =
-            (0..topology.ports.len()).find(|p| topology.ports[*p].link.rate == BitRate::from_gbps(10)).unwrap();
+        let middle = topology.port_ids().find(|port| topology.port(*port).link.rate == BitRate::from_gbps(10)).unwrap();
         // Ten full frames of 1,000 bytes: 200 ns at the edges, 800 ns in the middle.
-        let time = completion_time(&topology, &[0, middle, 0], 10, 1_000, 1_000);
+        let time = completion_time(&topology, &[PortId(0), middle, PortId(0)], 10, 1_000, 1_000);
         assert_eq!(time, Time::from_ps(3 * 2_000_000 + 200_000 + 10 * 800_000 + 200_000));
     }
 }

@@ -1,6 +1,76 @@
 //! A packet-level data-center fabric: event engine, links, switches, topologies and routing.
 //!
 //! It knows no transport: the hosts implement [`PartitionedHosts`], and only they understand a packet's body.
+//!
+//! Two hosts on one switch; host 0 sends one frame of 1,000 bytes to host 1:
+//!
+//! ```
+//! use rnic_fabric::config::{FabricSpec, LinkSpec, SwitchSpec, TopologySpec};
+//! use rnic_fabric::{Ending, Fabric, HostId, HostPartition, Packet, PartitionedHosts, SlotId};
+//! use rnic_transport::{BitRate, Bytes, Time};
+//! use std::ops::ControlFlow;
+//!
+//! /// The packet that host 0 sends as soon as the flow has started, and the arrivals.
+//! struct Nics {
+//!     started: bool,
+//!     to_send: Option<Packet<u32>>,
+//!     arrived: Vec<(SlotId, Time)>,
+//! }
+//!
+//! impl HostPartition for Nics {
+//!     type Body = u32;
+//!     fn receive(&mut self, host: SlotId, now: Time, _packet: &Packet<u32>) {
+//!         self.arrived.push((host, now));
+//!     }
+//!     fn next_wake(&self, host: SlotId) -> Time {
+//!         if host == SlotId(0) && !self.started { Time::ZERO } else { Time::MAX }
+//!     }
+//!     fn wake(&mut self, _host: SlotId, _now: Time) {
+//!         self.started = true;
+//!     }
+//!     fn wants_to_transmit(&self, host: SlotId) -> bool {
+//!         host == SlotId(0) && self.to_send.is_some()
+//!     }
+//!     fn transmit(&mut self, _host: SlotId, _now: Time, _paused: u8) -> Option<Packet<u32>> {
+//!         self.to_send.take()
+//!     }
+//! }
+//!
+//! /// All hosts in one partition; the flow starts at once.
+//! struct Hosts {
+//!     partitions: Vec<Nics>,
+//!     started: bool,
+//! }
+//!
+//! impl PartitionedHosts for Hosts {
+//!     type Partition = Nics;
+//!     fn partitions(&mut self) -> &mut Vec<Nics> {
+//!         &mut self.partitions
+//!     }
+//!     fn next_start(&self) -> Time {
+//!         if self.started { Time::MAX } else { Time::ZERO }
+//!     }
+//!     fn open_window(&mut self, _end: Time, wake: &mut dyn FnMut(HostId, Time)) {
+//!         self.started = true;
+//!         wake(HostId(0), Time::ZERO);
+//!     }
+//!     fn close_window(&mut self, _end: Time, _hops: u64) -> ControlFlow<()> {
+//!         ControlFlow::Continue(())
+//!     }
+//! }
+//!
+//! let link = LinkSpec { rate: BitRate::from_gbps(40), delay: Time::from_us(2), loss: 0.0 };
+//! let switch = SwitchSpec::input_queued(Bytes(240_000));
+//! let spec = FabricSpec::new(TopologySpec::SingleSwitch { hosts: 2 }, link, switch);
+//! let mut fabric = Fabric::new(&spec, 1)?;
+//! let packet = Packet { dst: HostId(1), bytes: 1_000, ..Packet::default() };
+//! let mut hosts =
+//!     Hosts { partitions: vec![Nics { started: false, to_send: Some(packet), arrived: Vec::new() }], started: false };
+//! assert_eq!(fabric.run(&mut hosts), Ending::Idle);
+//! // Twice 1,020 bytes at 200 ps and 2 us.
+//! assert_eq!(hosts.partitions[0].arrived, [(SlotId(1), Time::from_ps(2 * (204_000 + 2_000_000)))]);
+//! # Ok::<(), rnic_fabric::TopologyError>(())
+//! ```
 
 mod buffer;
 pub mod config;
@@ -13,6 +83,7 @@ mod event;
 mod headroom;
 mod hosts;
 mod ideal;
+mod ids;
 mod packet;
 mod partition;
 mod partition_plan;
@@ -32,6 +103,7 @@ pub use engine::{Ending, Fabric, Watcher, lossless_headroom};
 pub use headroom::required_headroom;
 pub use hosts::{BodyOf, HostPartition, PartitionedHosts};
 pub use ideal::completion_time;
+pub use ids::{HostId, PortId, SlotId};
 pub use packet::{Body, MIN_FRAME, PAUSE_FRAME, Packet};
 pub use partition_plan::{Location, PartitionPlan};
 pub use port::{Pause, PriorityCounters, Tapped};

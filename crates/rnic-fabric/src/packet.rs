@@ -1,5 +1,6 @@
 //! A packet in the fabric.
 
+use crate::ids::HostId;
 use rnic_transport::telemetry::HopRecord;
 
 /// The part of a packet that only hosts understand, with the few functions that switches need of it.
@@ -10,7 +11,7 @@ pub trait Body: Copy + Default + Send {
     /// Adds the telemetry record of a switch that sends the packet on.
     fn stamp(&mut self, _hop: HopRecord) {}
     /// The host that sent the packet, if the body names it: a switch can then return a header that has no room.
-    fn source(&self) -> Option<u32> {
+    fn source(&self) -> Option<HostId> {
         None
     }
 }
@@ -20,11 +21,18 @@ impl Body for u32 {}
 
 /// A packet: the fields that the fabric reads, around a body that only hosts understand. It is small because every hop
 /// copies it.
+///
+/// ```
+/// use rnic_fabric::{HostId, MIN_FRAME, Packet};
+///
+/// let ack = Packet::<u32> { dst: HostId(7), bytes: MIN_FRAME, flags: Packet::<u32>::CONTROL, ..Packet::default() };
+/// assert!(!ack.is_marked() && !ack.is_pause());
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[repr(C)]
 pub struct Packet<B> {
     /// Receiving host.
-    pub dst: u32,
+    pub dst: HostId,
     /// Hash of its flow, or any entropy that the sender chooses: the input of ECMP. In a pause frame: the bitmap of
     /// paused priorities.
     pub flow_hash: u32,
@@ -53,7 +61,7 @@ impl<B: Default> Packet<B> {
     /// A PFC frame that pauses exactly the priorities in `mask` and resumes the others.
     pub(crate) fn pause(mask: u8) -> Packet<B> {
         Packet {
-            dst: u32::MAX,
+            dst: HostId(u32::MAX),
             flow_hash: u32::from(mask),
             bytes: PAUSE_FRAME,
             priority: 0,

@@ -4,6 +4,7 @@ use crate::buffer::Buffer;
 use crate::config::FabricSpec;
 use crate::event::{EventList, EventTree};
 use crate::hosts::HostPartition;
+use crate::ids::SlotId;
 use crate::packet::Body;
 use crate::partition_plan::PartitionPlan;
 use crate::port::Ports;
@@ -43,8 +44,8 @@ impl<B: Body, L: EventList> Partition<B, L> {
     }
 
     /// The host has an event at `at`.
-    pub(crate) fn wake(&mut self, host: u32, at: u64) {
-        let next = &mut self.links.next_event[host as usize];
+    pub(crate) fn wake(&mut self, host: SlotId, at: u64) {
+        let next = &mut self.links.next_event[host.index()];
         *next = (*next).min(at);
         self.next = self.next.min(at);
     }
@@ -83,11 +84,11 @@ impl<B: Body, L: EventList> Partition<B, L> {
     /// transmitter sends if it is free.
     fn run_host<E: HostPartition<Body = B>>(&mut self, hosts: &mut E, host: usize, end: u64) {
         // A host has one port, and hosts come first.
-        let number = host;
+        let (number, slot) = (host, SlotId::new(host));
         let mut armed = self.armed[host];
         loop {
             let arrival = self.links.inbound[number].first_at();
-            let timer = hosts.next_wake(host as u32).as_ps();
+            let timer = hosts.next_wake(slot).as_ps();
             let free = if armed { self.links.ports[number].busy_until } else { u64::MAX };
             let now = arrival.min(timer).min(free);
             if now >= end {
@@ -100,14 +101,14 @@ impl<B: Body, L: EventList> Partition<B, L> {
                 if packet.is_pause() {
                     self.links.apply_pause(number, now, packet.paused_priorities());
                 } else {
-                    hosts.receive(host as u32, time, &packet);
+                    hosts.receive(slot, time, &packet);
                 }
             } else if timer == now {
-                hosts.wake(host as u32, time);
+                hosts.wake(slot, time);
             }
-            armed = hosts.wants_to_transmit(host as u32);
+            armed = hosts.wants_to_transmit(slot);
             if armed && self.links.ports[number].busy_until <= now {
-                match hosts.transmit(host as u32, time, self.links.ports[number].paused) {
+                match hosts.transmit(slot, time, self.links.ports[number].paused) {
                     Some(packet) => self.links.transmit(number, now, packet),
                     None => armed = false,
                 }
@@ -125,6 +126,7 @@ mod tests {
         SchedulerSpec, SwitchSpec, TopologySpec, TrimSpec, TrimmedPriority,
     };
     use crate::event::EventHeap;
+    use crate::ids::HostId;
     use crate::packet::Packet;
     use rnic_transport::congestion::Marking;
     use rnic_transport::{BitRate, Bytes};
@@ -139,30 +141,36 @@ mod tests {
 
     impl HostPartition for Bursts {
         type Body = u32;
-        fn receive(&mut self, host: u32, now: Time, packet: &Packet<u32>) {
-            self.arrived.push((host, now.as_ps(), packet.body));
+        fn receive(&mut self, host: SlotId, now: Time, packet: &Packet<u32>) {
+            self.arrived.push((host.0, now.as_ps(), packet.body));
             if packet.bytes > 64 {
-                let answer = Packet { dst: packet.body, bytes: 64, body: host, flow_hash: packet.flow_hash, ..*packet };
-                self.hosts[host as usize].push_front((0, answer));
+                let answer = Packet {
+                    dst: HostId(packet.body),
+                    bytes: 64,
+                    body: host.0,
+                    flow_hash: packet.flow_hash,
+                    ..*packet
+                };
+                self.hosts[host.index()].push_front((0, answer));
             }
         }
-        fn next_wake(&self, host: u32) -> Time {
-            let next = self.hosts[host as usize].front().map_or(u64::MAX, |(at, _)| *at);
+        fn next_wake(&self, host: SlotId) -> Time {
+            let next = self.hosts[host.index()].front().map_or(u64::MAX, |(at, _)| *at);
             if next == 0 { Time::MAX } else { Time::from_ps(next) }
         }
-        fn wake(&mut self, host: u32, now: Time) {
-            let due = self.hosts[host as usize].iter_mut().take_while(|(at, _)| *at <= now.as_ps());
+        fn wake(&mut self, host: SlotId, now: Time) {
+            let due = self.hosts[host.index()].iter_mut().take_while(|(at, _)| *at <= now.as_ps());
             due.for_each(|(at, _)| *at = 0);
         }
-        fn wants_to_transmit(&self, host: u32) -> bool {
-            self.hosts[host as usize].front().is_some_and(|(at, _)| *at == 0)
+        fn wants_to_transmit(&self, host: SlotId) -> bool {
+            self.hosts[host.index()].front().is_some_and(|(at, _)| *at == 0)
         }
-        fn transmit(&mut self, host: u32, _now: Time, paused: u8) -> Option<Packet<u32>> {
-            let (at, packet) = self.hosts[host as usize].front()?;
+        fn transmit(&mut self, host: SlotId, _now: Time, paused: u8) -> Option<Packet<u32>> {
+            let (at, packet) = self.hosts[host.index()].front()?;
             if *at > 0 || paused & (1 << packet.priority) != 0 {
                 return None;
             }
-            self.hosts[host as usize].pop_front().map(|(_, packet)| packet)
+            self.hosts[host.index()].pop_front().map(|(_, packet)| packet)
         }
     }
 
@@ -182,11 +190,12 @@ mod tests {
                 let dst = (host + 1 + draw(u64::from(topology.hosts) - 1) as u32) % topology.hosts;
                 let (flow_hash, priority) = (draw(1 << 32) as u32, draw(2) as u8);
                 for _ in 0..draw(12) {
-                    let packet = Packet { dst, flow_hash, bytes: 1_000, priority, flags: 0, body: host };
+                    let packet = Packet { dst: HostId(dst), flow_hash, bytes: 1_000, priority, flags: 0, body: host };
                     bursts.hosts[host as usize].push_back((at, packet));
                 }
             }
-            partition.wake(host, bursts.next_wake(host).as_ps());
+            let slot = SlotId(host);
+            partition.wake(slot, bursts.next_wake(slot).as_ps());
         }
         while partition.next < u64::MAX {
             let start = partition.next;

@@ -4,16 +4,17 @@
 //! is, and changes no result. A link between two partitions costs one more copy of each packet; so the plan puts a host
 //! into the partition of its switch, and a switch into the partition to which most of its links lead.
 
+use crate::ids::{HostId, PortId, SlotId};
 use crate::topology::{NodeId, Topology};
 use std::ops::Range;
 
-/// The partition of a node or port, and its index there.
+/// The partition of a node or port, and its slot there.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Location {
     /// The partition.
     pub partition: u32,
-    /// Index among the nodes, or the ports, of the partition.
-    pub index: u32,
+    /// Slot among the nodes, or the ports, of the partition.
+    pub slot: SlotId,
 }
 
 /// A division of a fabric into partitions. Nodes and ports keep their order within a partition: hosts and their ports
@@ -22,8 +23,8 @@ pub struct Location {
 pub struct PartitionPlan {
     /// Per partition: its nodes, in order.
     nodes: Vec<Vec<NodeId>>,
-    /// Per partition: its number of hosts.
-    hosts: Vec<u32>,
+    /// Per partition: its hosts, in order.
+    hosts: Vec<Vec<HostId>>,
     node_locations: Vec<Location>,
     port_locations: Vec<Location>,
 }
@@ -39,6 +40,22 @@ impl PartitionPlan {
     /// Switches with hosts go to partitions in their order, because neighbours in regular topologies have neighbouring
     /// numbers. Each other switch, the nearest to hosts first, goes to the partition to which most of its links lead,
     /// among the partitions that are not yet full.
+    ///
+    /// ```
+    /// use rnic_fabric::config::{FabricSpec, LinkSpec, SwitchSpec, TopologySpec};
+    /// use rnic_fabric::{Fabric, PartitionPlan, Topology};
+    /// use rnic_transport::{BitRate, Bytes, Time};
+    /// use std::sync::Arc;
+    ///
+    /// let link = LinkSpec { rate: BitRate::from_gbps(100), delay: Time::from_us(1), loss: 0.0 };
+    /// let switch = SwitchSpec::input_queued(Bytes(240_000));
+    /// let spec = FabricSpec::new(TopologySpec::FatTree { k: 8 }, link, switch);
+    /// let topology = Arc::new(Topology::build(&spec)?);
+    /// // Two threads, two partitions for each.
+    /// let fabric = Fabric::<u32>::partitioned(topology, &spec, 1, 2, |topology| PartitionPlan::balanced(topology, 4))?;
+    /// assert_eq!(fabric.plan().hosts_of(0).len(), 128 / 4);
+    /// # Ok::<(), rnic_fabric::TopologyError>(())
+    /// ```
     pub fn balanced(topology: &Topology, partitions: usize) -> PartitionPlan {
         let switches = topology.hosts..topology.nodes();
         let loads: Vec<f64> = (0..topology.nodes()).map(|node| load(topology, node)).collect();
@@ -81,17 +98,19 @@ impl PartitionPlan {
         used.sort_unstable();
         used.dedup();
         let mut nodes: Vec<Vec<NodeId>> = vec![Vec::new(); used.len()];
-        let mut hosts = vec![0; used.len()];
+        let mut hosts = vec![Vec::new(); used.len()];
         let mut ports = vec![0u32; used.len()];
         let mut node_locations = Vec::with_capacity(partition_of_node.len());
         let mut port_locations = Vec::with_capacity(topology.ports.len());
         for (node, partition) in (0..).zip(partition_of_node) {
             let partition = used.partition_point(|other| other < partition);
-            node_locations.push(Location { partition: partition as u32, index: nodes[partition].len() as u32 });
+            node_locations.push(Location { partition: partition as u32, slot: SlotId::new(nodes[partition].len()) });
             nodes[partition].push(node);
-            hosts[partition] += u32::from(topology.is_host(node));
+            if topology.is_host(node) {
+                hosts[partition].push(HostId(node));
+            }
             for _ in topology.ports_of(node) {
-                port_locations.push(Location { partition: partition as u32, index: ports[partition] });
+                port_locations.push(Location { partition: partition as u32, slot: SlotId(ports[partition]) });
                 ports[partition] += 1;
             }
         }
@@ -107,32 +126,33 @@ impl PartitionPlan {
         self.node_locations[node as usize]
     }
     /// The location of a port.
-    pub fn port(&self, port: usize) -> Location {
-        self.port_locations[port]
+    pub fn port(&self, port: PortId) -> Location {
+        self.port_locations[port.index()]
     }
-    /// The hosts of a partition, in order of their index within the partition.
-    pub fn hosts_of(&self, partition: usize) -> &[NodeId] {
-        &self.nodes[partition][..self.hosts[partition] as usize]
+    /// The hosts of a partition, in order of their slots.
+    pub fn hosts_of(&self, partition: usize) -> &[HostId] {
+        &self.hosts[partition]
     }
     /// The switches of a partition, in order.
     pub(crate) fn switches_of(&self, partition: usize) -> &[NodeId] {
-        &self.nodes[partition][self.hosts[partition] as usize..]
+        &self.nodes[partition][self.hosts[partition].len()..]
     }
     /// The nodes of a partition, in order.
     pub(crate) fn nodes_of(&self, partition: usize) -> &[NodeId] {
         &self.nodes[partition]
     }
-    /// The indices of a switch's ports within its partition.
+    /// The slots of a switch's ports.
     pub(crate) fn ports_of(&self, topology: &Topology, switch: NodeId) -> Range<usize> {
-        let ports = topology.ports_of(switch);
-        let first = self.port_locations.get(ports.start).map_or(0, |location| location.index as usize);
-        first..first + ports.len()
+        let mut ports = topology.ports_of(switch);
+        let count = ports.len();
+        let first = ports.next().map_or(0, |port| self.port(port).slot.index());
+        first..first + count
     }
 }
 
 /// Load of a node: the sum of the rates of its links.
 fn load(topology: &Topology, node: NodeId) -> f64 {
-    topology.ports_of(node).map(|port| topology.ports[port].link.rate.as_bps() as f64).sum()
+    topology.ports_of(node).map(|port| topology.port(port).link.rate.as_bps() as f64).sum()
 }
 
 fn hosts_of(topology: &Topology, switch: NodeId) -> impl Iterator<Item = NodeId> {
@@ -162,7 +182,7 @@ fn best_partition(topology: &Topology, switch: NodeId, partition_of: &[u32], fil
     let mut drawn = vec![0.0; filled.len()];
     for port in topology.ports_of(switch) {
         if let Some(rate) = drawn.get_mut(partition_of[topology.peer_node(port) as usize] as usize) {
-            *rate += topology.ports[port].link.rate.as_bps() as f64;
+            *rate += topology.port(port).link.rate.as_bps() as f64;
         }
     }
     let emptiest = (0..filled.len()).min_by(|a, b| filled[*a].total_cmp(&filled[*b])).unwrap_or(0);
@@ -221,9 +241,12 @@ mod tests {
         // Hosts 0 to 3, a switch.
         let topology = build(TopologySpec::SingleSwitch { hosts: 4 });
         let plan = PartitionPlan::of_nodes(&topology, &[7, 3, 7, 3, 7]);
-        assert_eq!((plan.partitions(), plan.hosts_of(0), plan.hosts_of(1)), (2, &[1, 3][..], &[0, 2][..]));
-        assert_eq!(plan.node(2), Location { partition: 1, index: 1 });
-        assert_eq!(plan.port(3), Location { partition: 0, index: 1 });
+        assert_eq!(
+            (plan.partitions(), plan.hosts_of(0), plan.hosts_of(1)),
+            (2, &[HostId(1), HostId(3)][..], &[HostId(0), HostId(2)][..])
+        );
+        assert_eq!(plan.node(2), Location { partition: 1, slot: SlotId(1) });
+        assert_eq!(plan.port(PortId(3)), Location { partition: 0, slot: SlotId(1) });
         assert_eq!((plan.switches_of(1), plan.ports_of(&topology, 4)), (&[4][..], 2..6));
         assert_eq!(PartitionPlan::whole(&topology).partitions(), 1);
     }

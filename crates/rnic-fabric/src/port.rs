@@ -1,5 +1,6 @@
 //! Ports and links: the transmitter at one end of a link, and the packets in flight towards the other end.
 
+use crate::ids::{PortId, SlotId};
 use crate::packet::{Body, PAUSE_FRAME, Packet};
 use crate::partition_plan::{Location, PartitionPlan};
 use crate::prefetch::prefetch;
@@ -201,7 +202,7 @@ pub struct Tapped<B> {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Pause {
     /// The transmitter's port.
-    pub port: u32,
+    pub port: PortId,
     /// The priority.
     pub priority: u8,
     /// Time at which the pause took effect.
@@ -257,16 +258,16 @@ pub(crate) struct Port<B> {
 impl<B> Port<B> {
     /// Port `number` of the topology, which is in `partition`.
     fn new(
-        topology: &Topology, plan: &PartitionPlan, partition: usize, number: usize, seed: u64,
+        topology: &Topology, plan: &PartitionPlan, partition: usize, number: PortId, seed: u64,
         remote: &mut Vec<Location>,
     ) -> Port<B> {
-        let PortInfo { node, peer, link } = topology.ports[number];
+        let PortInfo { node, peer, link } = *topology.port(number);
         let rate_bps = link.rate.as_bps();
         let exact = 8_000_000_000_000 % rate_bps == 0;
-        let loss = (link.loss > 0.0).then(|| Loss::random(link.loss, seed, number));
-        let far = plan.port(peer as usize);
+        let loss = (link.loss > 0.0).then(|| Loss::random(link.loss, seed, number.index()));
+        let far = plan.port(peer);
         let to = if far.partition as usize == partition {
-            far.index
+            far.slot.0
         } else {
             remote.push(far);
             REMOTE | (remote.len() as u32 - 1)
@@ -277,8 +278,8 @@ impl<B> Port<B> {
             rate_bps,
             delay: link.delay.as_ps(),
             to,
-            to_node: plan.node(topology.peer_node(number)).index,
-            node: plan.node(node).index,
+            to_node: plan.node(topology.peer_node(number)).slot.0,
+            node: plan.node(node).slot.0,
             paused: 0,
             pause_wanted: 0,
             pause_told: 0,
@@ -319,7 +320,7 @@ pub(crate) struct Ports<B> {
     /// Pauses that have ended, if the fabric logs pauses.
     pub(crate) ended_pauses: Option<Vec<Pause>>,
     /// Per port: its number in the topology.
-    numbers: Vec<u32>,
+    numbers: Vec<PortId>,
     /// Per node: time of its earliest event.
     pub(crate) next_event: Vec<u64>,
     /// Ports at the other ends of links to other partitions.
@@ -339,13 +340,10 @@ impl<B: Body> Ports<B> {
         topology: &Topology, plan: &PartitionPlan, partition: usize, gap: u32, priorities: u8, seed: u64,
     ) -> Ports<B> {
         let nodes = plan.nodes_of(partition);
-        let numbers: Vec<u32> =
-            nodes.iter().flat_map(|node| topology.ports_of(*node)).map(|port| port as u32).collect();
+        let numbers: Vec<PortId> = nodes.iter().flat_map(|node| topology.ports_of(*node)).collect();
         let mut remote = Vec::new();
-        let ports: Vec<Port<B>> = numbers
-            .iter()
-            .map(|port| Port::new(topology, plan, partition, *port as usize, seed, &mut remote))
-            .collect();
+        let ports: Vec<Port<B>> =
+            numbers.iter().map(|port| Port::new(topology, plan, partition, *port, seed, &mut remote)).collect();
         let cells = ports.len() * priorities as usize;
         let mailboxes = || (0..plan.partitions()).map(|_| Mailbox::new()).collect();
         Ports {
@@ -491,7 +489,7 @@ impl<B: Body> Ports<B> {
     /// Puts a frame on a link to another partition.
     #[inline(never)]
     fn put_across(&mut self, index: u32, at: u64, packet: Packet<B>) {
-        let Location { partition, index: port } = self.remote[index as usize];
+        let Location { partition, slot: SlotId(port) } = self.remote[index as usize];
         let mailbox = &mut self.outbox[partition as usize];
         mailbox.first_at = mailbox.first_at.min(at);
         mailbox.frames.push(Crossing { port, at, packet });

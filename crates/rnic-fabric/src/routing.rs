@@ -14,6 +14,7 @@
 use crate::config::NamedRoute;
 use crate::cycles::find_cycle;
 use crate::detours::{detoured, detours};
+use crate::ids::{HostId, PortId};
 use crate::path::Candidates;
 use crate::rng::{Purpose, mix};
 use crate::shortest_paths::{Distances, first_host_of, next_hops, switches_with_hosts};
@@ -69,7 +70,26 @@ impl Sets {
 }
 
 impl Routes {
-    /// Computes all shortest paths (fewest links) of a topology.
+    /// Computes all shortest paths (fewest links) of a topology; `seed` determines the switches' ECMP salts.
+    ///
+    /// # Errors
+    /// Hosts without a path.
+    ///
+    /// ```
+    /// use rnic_fabric::config::{FabricSpec, LinkSpec, SwitchSpec, TopologySpec};
+    /// use rnic_fabric::{HostId, Routes, Topology};
+    /// use rnic_transport::{BitRate, Bytes, Time};
+    ///
+    /// let link = LinkSpec { rate: BitRate::from_gbps(40), delay: Time::from_us(2), loss: 0.0 };
+    /// let switch = SwitchSpec::input_queued(Bytes(240_000));
+    /// let topology = Topology::build(&FabricSpec::new(TopologySpec::FatTree { k: 6 }, link, switch))?;
+    /// let routes = Routes::new(&topology, 1)?;
+    /// // From the first pod to the last: up to a core switch, and down.
+    /// let path = routes.path(&topology, HostId(0), HostId(53), 77);
+    /// assert_eq!(path.len(), 6);
+    /// assert_eq!(topology.peer_node(path[5]), 53);
+    /// # Ok::<(), rnic_fabric::TopologyError>(())
+    /// ```
     pub fn new(topology: &Topology, seed: u64) -> Result<Routes, TopologyError> {
         Routes::with(topology, &[], seed)
     }
@@ -102,8 +122,8 @@ impl Routes {
                 for (builder, set) in builders.iter_mut().zip(detoured(topology, &sources, host, &detours)?) {
                     builder.add(set);
                 }
-                let port = routes.addresses[host as usize] & ((1 << DIGIT) - 1);
-                routes.addresses[host as usize] = STORED | group << DIGIT | port;
+                let port = routes.addresses[host.index()] & ((1 << DIGIT) - 1);
+                routes.addresses[host.index()] = STORED | group << DIGIT | port;
             }
         }
         routes.stored = builders.into_iter().map(|builder| builder.sets).collect();
@@ -133,12 +153,12 @@ impl Routes {
         builders.resize_with(self.switches.len(), SetBuilder::default);
         for (group, switch) in (0u64..).zip(switches_with_hosts(topology)) {
             let distances = Distances::to(topology, switch);
-            let reached = |host: &u32| distances.of(topology.peer_node(topology.host_port(*host))) != u32::MAX;
-            if let Some(host) = (0..topology.hosts).find(|host| !reached(host)) {
+            let reached = |host: &HostId| distances.of(topology.peer_node(topology.host_port(*host))) != u32::MAX;
+            if let Some(host) = topology.host_ids().find(|host| !reached(host)) {
                 let from = first_host_of(topology, switch);
                 return Err(TopologyError::Unreachable {
-                    from: topology.names[from as usize].clone(),
-                    to: topology.names[host as usize].clone(),
+                    from: topology.names[from.index()].clone(),
+                    to: topology.names[host.index()].clone(),
                 });
             }
             for (builder, node) in builders.iter_mut().zip(topology.hosts..) {
@@ -147,12 +167,11 @@ impl Routes {
             self.switches[(switch - topology.hosts) as usize].below = STORED | group << DIGIT;
         }
         let address = |host| {
-            let peer = topology.ports[topology.host_port(host)].peer;
-            let switch = topology.ports[peer as usize].node;
-            let port = peer - topology.first_port[switch as usize];
+            let peer = topology.port(topology.host_port(host)).peer;
+            let (switch, port) = (topology.port(peer).node, topology.port_in_node(peer));
             self.switches[(switch - topology.hosts) as usize].below | u64::from(port)
         };
-        self.addresses = (0..topology.hosts).map(address).collect();
+        self.addresses = topology.host_ids().map(address).collect();
         Ok(builders)
     }
 
@@ -170,15 +189,15 @@ impl Routes {
 
     /// The port (within its switch) on which `switch` sends a packet of this flow to host `dst` under ECMP.
     #[inline]
-    pub fn port(&self, switch: NodeId, dst: u32, flow_hash: u32) -> u32 {
+    pub fn port(&self, switch: NodeId, dst: HostId, flow_hash: u32) -> u32 {
         self.pick(switch, dst, |candidates| candidates.by_hash(flow_hash))
     }
 
     /// The port towards host `dst`; where there are several, `select` returns the index of one of them.
     #[inline(always)]
-    pub(crate) fn pick(&self, switch: NodeId, dst: u32, select: impl FnOnce(Candidates<'_>) -> u32) -> u32 {
+    pub(crate) fn pick(&self, switch: NodeId, dst: HostId, select: impl FnOnce(Candidates<'_>) -> u32) -> u32 {
         let index = (switch - self.hosts) as usize;
-        let (routes, address) = (&self.switches[index], self.addresses[dst as usize]);
+        let (routes, address) = (&self.switches[index], self.addresses[dst.index()]);
         // If the addresses differ above the digit, the result is too large for a digit.
         let down = (address ^ routes.below) >> routes.shift;
         if down < 1 << DIGIT {
@@ -227,14 +246,15 @@ impl Routes {
     }
 
     /// The ports (over all nodes) that a packet of this flow is transmitted on from host `src` to host `dst`.
-    pub fn path(&self, topology: &Topology, src: u32, dst: u32, flow_hash: u32) -> Vec<usize> {
+    pub fn path(&self, topology: &Topology, src: HostId, dst: HostId, flow_hash: u32) -> Vec<PortId> {
         let mut ports = vec![topology.host_port(src)];
         loop {
             let node = topology.peer_node(ports[ports.len() - 1]);
-            if node == dst {
+            if node == dst.0 {
                 return ports;
             }
-            ports.push((topology.first_port[node as usize] + self.port(node, dst, flow_hash)) as usize);
+            let first = topology.first_port[node as usize];
+            ports.push(PortId(first.0 + self.port(node, dst, flow_hash)));
         }
     }
 }
@@ -244,13 +264,13 @@ impl Routes {
 ///
 /// A port depends on another if some packet leaves by the former and, at the switch that it leads to, by the latter
 /// (Dally and Seitz, 1987). Networks in which packets go up and then down, such as regular trees, have no cycle.
-pub fn buffer_cycle(topology: &Topology, routes: &Routes) -> Option<Vec<usize>> {
+pub fn buffer_cycle(topology: &Topology, routes: &Routes) -> Option<Vec<PortId>> {
     // One host for all hosts with the same routes.
     let ways: BTreeMap<u64, u64> = routes.addresses.iter().map(|address| (*address >> DIGIT, *address)).collect();
     let index = |node: NodeId| (node - topology.hosts) as usize;
     let set = |node: NodeId, set: u32| {
-        let first = topology.first_port[node as usize] as usize;
-        routes.ports_of_set(index(node), set).into_iter().map(move |port| first + port as usize)
+        let first = topology.first_port[node as usize];
+        routes.ports_of_set(index(node), set).into_iter().map(move |port| PortId(first.0 + port))
     };
     let sources = switches_with_hosts(topology);
     // Per port: the sets of the next switch by which its packets may leave.
@@ -266,7 +286,7 @@ pub fn buffer_cycle(topology: &Topology, routes: &Routes) -> Option<Vec<usize>> 
                 // At a host packets leave the network.
                 let next = topology.peer_node(port);
                 if !topology.is_host(next) {
-                    follows[port].insert(routes.set(index(next), address));
+                    follows[port.index()].insert(routes.set(index(next), address));
                     open.push(next);
                 }
             }
@@ -274,14 +294,15 @@ pub fn buffer_cycle(topology: &Topology, routes: &Routes) -> Option<Vec<usize>> 
     }
     let edges: Vec<Vec<usize>> = follows
         .iter()
-        .enumerate()
-        .map(|(port, sets)| {
+        .zip(topology.port_ids())
+        .map(|(sets, port)| {
             let next = topology.peer_node(port);
             let ports = sets.iter().flat_map(|number| set(next, *number));
-            ports.filter(|port| !topology.is_host(topology.peer_node(*port))).collect()
+            ports.filter(|port| !topology.is_host(topology.peer_node(*port))).map(PortId::index).collect()
         })
         .collect();
-    find_cycle(&edges, 0..edges.len())
+    let cycle = find_cycle(&edges, 0..edges.len())?;
+    Some(cycle.into_iter().map(PortId::new).collect())
 }
 
 /// Collects the next-hop sets of one switch, each distinct set once.

@@ -1,6 +1,7 @@
 //! Shortest paths: distances between switches, and the longest path of all.
 
 use crate::config::LinkSpec;
+use crate::ids::{HostId, PortId};
 use crate::topology::{Link, NodeId, Topology, Tree};
 use rnic_transport::{BitRate, Time};
 
@@ -62,36 +63,48 @@ impl Distances {
     }
 
     /// Whether a port of `node` leads to a switch that is closer.
-    fn is_closer(&self, topology: &Topology, node: NodeId, port: usize) -> bool {
+    fn is_closer(&self, topology: &Topology, node: NodeId, port: PortId) -> bool {
         self.of(topology.peer_node(port)) < self.of(node)
     }
 }
 
 /// The ports of a switch (numbered within it) that lead to closer switches.
 pub(crate) fn next_hops(topology: &Topology, node: NodeId, distances: &Distances) -> Vec<u16> {
-    let first = topology.first_port[node as usize] as usize;
     let closer = topology.ports_of(node).filter(|port| distances.is_closer(topology, node, *port));
-    closer.map(|port| (port - first) as u16).collect()
+    closer.map(|port| topology.port_in_node(port) as u16).collect()
 }
 
 /// Switches that have hosts, in order.
 pub(crate) fn switches_with_hosts(topology: &Topology) -> Vec<NodeId> {
-    let mut switches: Vec<NodeId> = (0..topology.hosts).map(|host| switch_of(topology, host)).collect();
+    let mut switches: Vec<NodeId> = topology.host_ids().map(|host| switch_of(topology, host)).collect();
     switches.sort_unstable();
     switches.dedup();
     switches
 }
 
 /// The first host attached to `switch`.
-pub(crate) fn first_host_of(topology: &Topology, switch: NodeId) -> NodeId {
-    (0..topology.hosts).find(|host| switch_of(topology, *host) == switch).unwrap_or(0)
+pub(crate) fn first_host_of(topology: &Topology, switch: NodeId) -> HostId {
+    topology.host_ids().find(|host| switch_of(topology, *host) == switch).unwrap_or_default()
 }
 
-fn switch_of(topology: &Topology, host: NodeId) -> NodeId {
+fn switch_of(topology: &Topology, host: HostId) -> NodeId {
     topology.peer_node(topology.host_port(host))
 }
 
 /// The longest of all shortest paths between hosts: maximum delay, then maximum number of links.
+///
+/// ```
+/// use rnic_fabric::config::{FabricSpec, LinkSpec, SwitchSpec, TopologySpec};
+/// use rnic_fabric::{Topology, longest_path};
+/// use rnic_transport::{BitRate, Bytes, Time};
+///
+/// let link = LinkSpec { rate: BitRate::from_gbps(40), delay: Time::from_us(2), loss: 0.0 };
+/// let switch = SwitchSpec::input_queued(Bytes(240_000));
+/// let topology = Topology::build(&FabricSpec::new(TopologySpec::FatTree { k: 6 }, link, switch))?;
+/// let path = longest_path(&topology);
+/// assert_eq!((path.hops, path.delay), (6, Time::from_us(12)));
+/// # Ok::<(), rnic_fabric::TopologyError>(())
+/// ```
 pub fn longest_path(topology: &Topology) -> PathFacts {
     let switches = match &topology.tree {
         Some(tree) => distinct_leaves(topology, tree),
@@ -102,11 +115,11 @@ pub fn longest_path(topology: &Topology) -> PathFacts {
         let to_switch = farthest_to(topology, switch);
         // The last link, from the switch to each of its hosts.
         for host_port in topology.ports_of(switch).filter(|port| topology.is_host(topology.peer_node(*port))) {
-            let own = topology.peer_node(host_port);
+            let own = HostId(topology.peer_node(host_port));
             let Some((_, path)) = to_switch.iter().flatten().find(|(host, _)| *host != own) else {
                 continue;
             };
-            let path = path.and(topology.ports[host_port].link);
+            let path = path.and(topology.port(host_port).link);
             if path.length() > longest.length() {
                 longest = path;
             }
@@ -161,17 +174,17 @@ fn unusual(links: &[Link]) -> impl Iterator<Item = &Link> {
 
 /// The first host with the longest path to `switch`, and the first of the other hosts with the longest path: the path
 /// of the latter is the longest to the former itself.
-fn farthest_to(topology: &Topology, switch: NodeId) -> [Option<(NodeId, PathFacts)>; 2] {
+fn farthest_to(topology: &Topology, switch: NodeId) -> [Option<(HostId, PathFacts)>; 2] {
     let facts = facts_to(topology, switch);
-    let mut farthest: [Option<(NodeId, PathFacts)>; 2] = [None; 2];
-    let longer = |path: &PathFacts, than: &Option<(NodeId, PathFacts)>| {
+    let mut farthest: [Option<(HostId, PathFacts)>; 2] = [None; 2];
+    let longer = |path: &PathFacts, than: &Option<(HostId, PathFacts)>| {
         than.is_none_or(|(_, than)| path.length() > than.length())
     };
-    for host in 0..topology.hosts {
+    for host in topology.host_ids() {
         let Some(facts) = facts[switch_of(topology, host) as usize] else {
             continue;
         };
-        let path = facts.and(topology.ports[topology.host_port(host)].link);
+        let path = facts.and(topology.port(topology.host_port(host)).link);
         if longer(&path, &farthest[0]) {
             farthest = [Some((host, path)), farthest[0]];
         } else if longer(&path, &farthest[1]) {
@@ -190,7 +203,7 @@ fn facts_to(topology: &Topology, switch: NodeId) -> Vec<Option<PathFacts>> {
         facts[node as usize] = topology
             .ports_of(node)
             .filter(|port| distances.is_closer(topology, node, *port))
-            .filter_map(|port| Some(facts[topology.peer_node(port) as usize]?.and(topology.ports[port].link)))
+            .filter_map(|port| Some(facts[topology.peer_node(port) as usize]?.and(topology.port(port).link)))
             .max_by_key(|facts| facts.delay);
     }
     facts

@@ -1,13 +1,13 @@
 //! Topologies: from a specification to nodes, ports and links.
 
 use crate::config::{FabricSpec, LinkSpec, NamedLink, TopologySpec};
+use crate::ids::{HostId, PortId};
 use rnic_transport::{BitRate, Time};
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 /// Index of a node; hosts come first.
 pub type NodeId = u32;
-/// Index of a port over all nodes; a node's ports are consecutive.
-pub type PortId = u32;
 
 /// Maximum number of ports of a switch: the memory of its virtual output queues grows with the square of that number.
 pub const MAX_PORTS: u32 = 4_096;
@@ -106,6 +106,19 @@ impl Topology {
     ///
     /// # Errors
     /// An impossible specification; the error names what is wrong and what would be accepted.
+    ///
+    /// ```
+    /// use rnic_fabric::Topology;
+    /// use rnic_fabric::config::{FabricSpec, LinkSpec, SwitchSpec, TopologySpec};
+    /// use rnic_transport::{BitRate, Bytes, Time};
+    ///
+    /// let link = LinkSpec { rate: BitRate::from_gbps(40), delay: Time::from_us(2), loss: 0.0 };
+    /// let switch = SwitchSpec::input_queued(Bytes(240_000));
+    /// let topology = Topology::build(&FabricSpec::new(TopologySpec::FatTree { k: 6 }, link, switch))?;
+    /// assert_eq!((topology.hosts, topology.nodes()), (54, 54 + 45));
+    /// assert_eq!(topology.port_name(topology.port_ids().last().unwrap()), "core8:5->agg17");
+    /// # Ok::<(), rnic_fabric::TopologyError>(())
+    /// ```
     pub fn build(spec: &FabricSpec) -> Result<Topology, TopologyError> {
         let mut plan = Plan::default();
         let link = spec.link;
@@ -160,22 +173,39 @@ impl Topology {
         node < self.hosts
     }
     /// The node's ports.
-    pub fn ports_of(&self, node: NodeId) -> std::ops::Range<usize> {
-        self.first_port[node as usize] as usize..self.first_port[node as usize + 1] as usize
+    pub fn ports_of(&self, node: NodeId) -> impl ExactSizeIterator<Item = PortId> + Clone + use<> {
+        ids(self.first_port[node as usize].index()..self.first_port[node as usize + 1].index())
+    }
+    /// All ports.
+    pub fn port_ids(&self) -> impl ExactSizeIterator<Item = PortId> + Clone + use<> {
+        ids(0..self.ports.len())
+    }
+    /// All hosts.
+    pub fn host_ids(&self) -> impl ExactSizeIterator<Item = HostId> + Clone + use<> {
+        let hosts = self.hosts as usize;
+        (0..hosts).map(|host| HostId(host as u32))
+    }
+    /// A port's node, peer and link.
+    #[inline]
+    pub fn port(&self, port: PortId) -> &PortInfo {
+        &self.ports[port.index()]
+    }
+    /// The number of a port within its node.
+    pub fn port_in_node(&self, port: PortId) -> u32 {
+        port.0 - self.first_port[self.port(port).node as usize].0
     }
     /// The node at the other end of a port's link.
-    pub fn peer_node(&self, port: usize) -> NodeId {
-        self.ports[self.ports[port].peer as usize].node
+    pub fn peer_node(&self, port: PortId) -> NodeId {
+        self.port(self.port(port).peer).node
     }
     /// The one port of a host.
-    pub fn host_port(&self, host: NodeId) -> usize {
-        self.first_port[host as usize] as usize
+    pub fn host_port(&self, host: HostId) -> PortId {
+        self.first_port[host.index()]
     }
     /// The name of a port in files and messages: `edge0:3->agg1`.
-    pub fn port_name(&self, port: usize) -> String {
-        let node = self.ports[port].node as usize;
-        let number = port - self.first_port[node] as usize;
-        format!("{}:{number}->{}", self.names[node], self.names[self.peer_node(port) as usize])
+    pub fn port_name(&self, port: PortId) -> String {
+        let node = &self.names[self.port(port).node as usize];
+        format!("{node}:{}->{}", self.port_in_node(port), self.names[self.peer_node(port) as usize])
     }
 }
 
@@ -328,22 +358,26 @@ impl Plan {
         if let Some((name, ports)) = self.names.iter().zip(&degree).find(|(_, ports)| **ports > MAX_PORTS) {
             return invalid(format!("switch `{name}` has {ports} ports; at most {MAX_PORTS} are possible"));
         }
-        let mut first_port = vec![0u32; nodes + 1];
+        let mut first_port = vec![PortId(0); nodes + 1];
         for node in 0..nodes {
-            first_port[node + 1] = first_port[node] + degree[node];
+            first_port[node + 1] = PortId(first_port[node].0 + degree[node]);
         }
         let mut next = first_port.clone();
         let blank = LinkSpec { rate: Default::default(), delay: Default::default(), loss: 0.0 };
-        let mut ports = vec![PortInfo { node: 0, peer: 0, link: blank }; self.links.len() * 2];
+        let mut ports = vec![PortInfo { node: 0, peer: PortId(0), link: blank }; self.links.len() * 2];
         for link in &self.links {
             let (a, b) = (next[link.a as usize], next[link.b as usize]);
-            ports[a as usize] = PortInfo { node: link.a, peer: b, link: link.spec };
-            ports[b as usize] = PortInfo { node: link.b, peer: a, link: link.spec };
-            next[link.a as usize] += 1;
-            next[link.b as usize] += 1;
+            ports[a.index()] = PortInfo { node: link.a, peer: b, link: link.spec };
+            ports[b.index()] = PortInfo { node: link.b, peer: a, link: link.spec };
+            next[link.a as usize].0 += 1;
+            next[link.b as usize].0 += 1;
         }
         Ok(Topology { hosts: self.hosts, names: self.names, links: self.links, ports, first_port, tree: self.tree })
     }
+}
+
+fn ids(range: Range<usize>) -> impl ExactSizeIterator<Item = PortId> + Clone {
+    range.map(PortId::new)
 }
 
 /// `base` with another rate and delay where given.

@@ -7,7 +7,7 @@ use common::*;
 use proptest::prelude::*;
 use rnic_fabric::config::{FabricSpec, NamedLink, NamedRoute, TopologySpec};
 use rnic_fabric::rng::{Purpose, mix};
-use rnic_fabric::{PathFacts, Routes, Topology, buffer_cycle, longest_path};
+use rnic_fabric::{HostId, PathFacts, PortId, Routes, Topology, buffer_cycle, longest_path};
 use rnic_transport::{BitRate, Time};
 
 /// Trees of every kind: fat-trees, leaves and spines, pods.
@@ -75,28 +75,28 @@ fn with_changes(tree: TopologySpec, changes: &[(usize, u64, u64)]) -> FabricSpec
 fn longest_of_all_pairs(topology: &Topology) -> PathFacts {
     let nodes = topology.nodes();
     let mut longest = PathFacts { hops: 0, delay: Time::ZERO, rate: BitRate::from_bps(u64::MAX) };
-    let mut last_ports: Vec<usize> =
-        (0..topology.hosts).map(|host| topology.ports[topology.host_port(host)].peer as usize).collect();
+    let mut last_ports: Vec<PortId> =
+        topology.host_ids().map(|host| topology.port(topology.host_port(host)).peer).collect();
     last_ports.sort_unstable();
     for last in last_ports {
-        let (switch, dst) = (topology.ports[last].node, topology.peer_node(last));
+        let (switch, dst) = (topology.port(last).node, topology.peer_node(last));
         // As many rounds as there are nodes: ways of at most that many links, hosts only at their ends.
         let mut best: Vec<Option<PathFacts>> = vec![None; nodes as usize];
         best[switch as usize] = Some(PathFacts { hops: 0, delay: Time::ZERO, rate: BitRate::from_bps(u64::MAX) });
         for hops in 1..=nodes {
             let before = best.clone();
             for node in (0..nodes).filter(|node| before[*node as usize].is_none()) {
-                let step = |port: usize| {
+                let step = |port: PortId| {
                     let next = topology.peer_node(port);
                     let rest = before[next as usize].filter(|_| !topology.is_host(next))?;
-                    let link = topology.ports[port].link;
+                    let link = topology.port(port).link;
                     Some(PathFacts { hops, delay: rest.delay + link.delay, rate: rest.rate.min(link.rate) })
                 };
                 best[node as usize] = topology.ports_of(node).filter_map(step).max_by_key(|path| path.delay);
             }
         }
         for src in (0..topology.hosts).filter(|src| *src != dst) {
-            let (Some(way), link) = (best[src as usize], topology.ports[last].link) else { continue };
+            let (Some(way), link) = (best[src as usize], topology.port(last).link) else { continue };
             let path = PathFacts { hops: way.hops + 1, delay: way.delay + link.delay, rate: way.rate.min(link.rate) };
             if (path.delay, path.hops) > (longest.delay, longest.hops) {
                 longest = path;
@@ -126,8 +126,8 @@ proptest! {
             .iter()
             .map(|(at, to, via)| {
                 let at = hosts + (at % (nodes - hosts) as usize) as u32;
-                let ports = topology.ports_of(at);
-                let via = topology.peer_node(ports.start + via % ports.len());
+                let ports: Vec<PortId> = topology.ports_of(at).collect();
+                let via = topology.peer_node(ports[via % ports.len()]);
                 let name = |node: u32| topology.names[node as usize].clone();
                 NamedRoute { at: name(at), to: vec![name((to % hosts as usize) as u32)], via: name(via) }
             })
@@ -138,7 +138,7 @@ proptest! {
         for (switch, dst) in (hosts..nodes).flat_map(|switch| (0..hosts).map(move |dst| (switch, dst))) {
             for flow in 0..16 {
                 let hash = mix(seed, Purpose::FlowHash, &[flow]) as u32;
-                let ports = [&computed, &searched].map(|routes| routes.port(switch, dst, hash));
+                let ports = [&computed, &searched].map(|routes| routes.port(switch, HostId(dst), hash));
                 prop_assert_eq!(ports[0], ports[1], "at {} to host {}", &topology.names[switch as usize], dst);
             }
         }

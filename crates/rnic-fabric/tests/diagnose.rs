@@ -4,7 +4,7 @@ mod common;
 
 use common::*;
 use rnic_fabric::config::FabricSpec;
-use rnic_fabric::{Cause, Fabric, PauseTree, Wait, Watcher, pause_tree};
+use rnic_fabric::{Cause, Fabric, HostId, PauseTree, Wait, Watcher, pause_tree};
 use rnic_transport::{BitRate, Time};
 
 const F: u64 = FRAME as u64;
@@ -29,7 +29,7 @@ impl Watcher<Script> for Look {
     }
     fn observe(&mut self, now: Time, fabric: &mut Fabric<u32>, _script: &mut Script) {
         if self.storm.take_if(|at| *at <= now.as_ps()).is_some() {
-            fabric.pause_from_host(1, 1);
+            fabric.pause_from_host(HostId(1), 1);
         }
         if self.at.take_if(|at| *at <= now.as_ps()).is_some() {
             self.tree = pause_tree(fabric);
@@ -84,11 +84,11 @@ fn a_chain_of_pauses_leads_to_the_congested_port() {
     let (log, left_out) = fabric.take_pauses();
     assert_eq!(left_out, 0);
     for paused in tree.paused() {
-        assert_eq!(log.iter().filter(|p| p.port as usize == paused.port && p.from == paused.since).count(), 1);
+        assert_eq!(log.iter().filter(|p| p.port == paused.port && p.from == paused.since).count(), 1);
     }
-    for number in 0..topology.ports.len() {
+    for number in topology.port_ids() {
         let counters = fabric.counters(number)[0];
-        let own = || log.iter().filter(|p| p.port as usize == number);
+        let own = || log.iter().filter(|p| p.port == number);
         assert_eq!(own().count() as u64, counters.pause_received);
         assert_eq!(own().map(|p| (p.to - p.from).as_ps()).sum::<u64>(), counters.paused_ps);
     }

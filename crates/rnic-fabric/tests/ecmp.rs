@@ -5,7 +5,7 @@ mod common;
 use common::*;
 use rnic_fabric::config::TopologySpec;
 use rnic_fabric::rng::{Purpose, mix};
-use rnic_fabric::{Routes, Topology};
+use rnic_fabric::{HostId, PortId, Routes, Topology};
 use std::collections::{BTreeMap, BTreeSet};
 
 fn fat_tree(k: u32, seed: u64) -> (Topology, Routes) {
@@ -42,8 +42,8 @@ fn count(values: impl Iterator<Item = u32>, choices: usize) -> Vec<u64> {
 }
 
 /// Number of a port within its node.
-fn local(topology: &Topology, port: usize) -> u32 {
-    port as u32 - topology.first_port[topology.ports[port].node as usize]
+fn local(topology: &Topology, port: PortId) -> u32 {
+    topology.port_in_node(port)
 }
 
 #[test]
@@ -51,7 +51,7 @@ fn every_switch_spreads_flows_evenly_over_all_of_its_uplinks() {
     for k in [6, 16] {
         let (topology, routes) = fat_tree(k, 1);
         let half = (k / 2) as usize;
-        let far = topology.hosts - 1; // in the last pod
+        let far = HostId(topology.hosts - 1); // in the last pod
         let mut worst: f64 = 0.0;
         for pod in 0..k - 1 {
             for switch in 0..k / 2 {
@@ -75,7 +75,7 @@ fn flows_between_two_pods_use_every_core_switch_evenly() {
     for k in [6, 16] {
         let (topology, routes) = fat_tree(k, 1);
         let core = |hash| {
-            let path = routes.path(&topology, 0, topology.hosts - 1, hash);
+            let path = routes.path(&topology, HostId(0), HostId(topology.hosts - 1), hash);
             assert_eq!(path.len(), 6);
             topology.peer_node(path[2]) - (topology.nodes() - k * k / 4)
         };
@@ -96,7 +96,7 @@ fn the_choice_at_the_aggregation_switch_is_independent_of_that_at_the_edge_switc
         for seed in 1..=5 {
             let (topology, routes) = fat_tree(k, seed);
             let (edge, agg) = (topology.hosts, topology.hosts + k * k / 2);
-            let far = topology.hosts - 1;
+            let far = HostId(topology.hosts - 1);
             let pairs = hashes(20_000).map(|hash| {
                 let (up, core) = (routes.port(edge, far, hash) - k / 2, routes.port(agg, far, hash) - k / 2);
                 up * k / 2 + core
@@ -119,14 +119,14 @@ fn the_choice_at_the_aggregation_switch_is_independent_of_that_at_the_edge_switc
 fn a_flow_has_one_path_and_the_packets_take_it() {
     let (topology, routes) = fat_tree(6, 3);
     for hash in hashes(20) {
-        let path = routes.path(&topology, 2, 40, hash);
+        let path = routes.path(&topology, HostId(2), HostId(40), hash);
         let mut fabric = rnic_fabric::Fabric::new(&spec(TopologySpec::FatTree { k: 6 }), 3).unwrap();
         let mut script = Script::new(54);
         for id in 0..30 {
             script.send(2, 0, rnic_fabric::Packet { flow_hash: hash, ..packet(40, FRAME, id) });
         }
         fabric.run(&mut script);
-        for port in 0..topology.ports.len() {
+        for port in topology.port_ids() {
             let expected = if path.contains(&port) { 30 } else { 0 };
             assert_eq!(fabric.counters(port)[0].tx_packets, expected);
         }
@@ -137,7 +137,7 @@ fn a_flow_has_one_path_and_the_packets_take_it() {
 fn another_seed_places_flows_elsewhere() {
     let paths = |seed| {
         let (topology, routes) = fat_tree(6, seed);
-        hashes(500).map(|hash| routes.path(&topology, 0, 53, hash)).collect::<Vec<_>>()
+        hashes(500).map(|hash| routes.path(&topology, HostId(0), HostId(53), hash)).collect::<Vec<_>>()
     };
     let (one, again, other) = (paths(1), paths(1), paths(2));
     assert_eq!(one, again);
@@ -150,7 +150,8 @@ fn another_seed_places_flows_elsewhere() {
 fn neighbouring_hashes_are_spread_as_well() {
     // Consecutive UDP source ports, not mixed by the host.
     let (topology, routes) = fat_tree(6, 1);
-    let core = |hash| topology.peer_node(routes.path(&topology, 0, 53, hash)[2]) - (topology.nodes() - 9);
+    let core =
+        |hash| topology.peer_node(routes.path(&topology, HostId(0), HostId(53), hash)[2]) - (topology.nodes() - 9);
     let statistic = chi_square(&count((0xc000..0xc000 + 9_000).map(core), 9));
     assert!(statistic < bound(8), "{statistic}");
 }
@@ -160,7 +161,7 @@ fn parallel_links_share_the_flows() {
     let links = [("a", "s"), ("s", "t"), ("s", "t"), ("s", "t"), ("b", "t")];
     let topology = Topology::build(&graph(&["a", "b"], &["s", "t"], &links)).unwrap();
     let routes = Routes::new(&topology, 1).unwrap();
-    let ports = hashes(3_000).map(|hash| local(&topology, routes.path(&topology, 0, 1, hash)[1]) - 1);
+    let ports = hashes(3_000).map(|hash| local(&topology, routes.path(&topology, HostId(0), HostId(1), hash)[1]) - 1);
     let statistic = chi_square(&count(ports, 3));
     assert!(statistic < bound(2), "{statistic}");
 }
@@ -171,10 +172,10 @@ fn leaf_spine_uses_every_spine_and_only_between_leaves() {
         TopologySpec::LeafSpine { leaves: 4, spines: 5, hosts_per_leaf: 3, uplink_rate: None, uplink_delay: None };
     let topology = Topology::build(&spec(leaf_spine)).unwrap();
     let routes = Routes::new(&topology, 1).unwrap();
-    assert_eq!(routes.path(&topology, 0, 2, 77).len(), 2);
+    assert_eq!(routes.path(&topology, HostId(0), HostId(2), 77).len(), 2);
     let mut spines: BTreeMap<u32, u64> = BTreeMap::new();
     for hash in hashes(5_000) {
-        let path = routes.path(&topology, 0, 11, hash);
+        let path = routes.path(&topology, HostId(0), HostId(11), hash);
         assert_eq!(path.len(), 4);
         *spines.entry(topology.peer_node(path[1])).or_default() += 1;
     }
@@ -196,11 +197,11 @@ fn every_path_of_the_fat_tree_is_shortest_and_ends_at_its_host() {
             };
             let mut distinct = BTreeSet::new();
             for hash in hashes(200) {
-                let path = routes.path(&topology, src, dst, hash);
+                let path = routes.path(&topology, HostId(src), HostId(dst), hash);
                 assert_eq!(path.len(), links);
                 assert_eq!(topology.peer_node(path[links - 1]), dst);
                 for pair in path.windows(2) {
-                    assert_eq!(topology.peer_node(pair[0]), topology.ports[pair[1]].node);
+                    assert_eq!(topology.peer_node(pair[0]), topology.port(pair[1]).node);
                 }
                 distinct.insert(path);
             }

@@ -4,7 +4,7 @@ mod common;
 
 use common::*;
 use rnic_fabric::config::TopologySpec;
-use rnic_fabric::{Fabric, Packet};
+use rnic_fabric::{Fabric, HostId, Packet, PortId};
 
 const F: u64 = FRAME as u64;
 
@@ -77,10 +77,10 @@ fn control_packets_among_the_dropped_are_counted_apart() {
     fabric.run(&mut script);
     // As above with m = 1 frame of buffer and n = 8 pairs: the second input drops in odd pairs, the first in even ones
     // from 2.
-    let of = |port: usize| (fabric.counters(port)[0].drops, fabric.counters(port)[0].control_drops);
-    let switch = fabric.topology().ports_of(3).start;
+    let of = |port: PortId| (fabric.counters(port)[0].drops, fabric.counters(port)[0].control_drops);
+    let switch = fabric.topology().first_port[3];
     assert_eq!(of(switch), (3, 0));
-    assert_eq!(of(switch + 1), (4, 4));
+    assert_eq!(of(PortId(switch.0 + 1)), (4, 4));
     assert_conserved(&fabric, &script);
 }
 
@@ -99,7 +99,7 @@ fn a_buffer_is_per_input_port_and_priority() {
     // The first frame passes to the slow output; then three of each priority fit, and the last three do not.
     let order: Vec<u32> = script.arrivals(1).iter().map(|(_, id)| *id).collect();
     assert_eq!(order, [0, 1, 3, 5, 2, 4, 6], "the higher priority first");
-    let input = fabric.topology().ports_of(2).start;
+    let input = fabric.topology().first_port[2];
     let drops: Vec<u64> = fabric.counters(input).iter().map(|c| c.drops).collect();
     assert_eq!(drops, [1, 2]);
     assert_conserved(&fabric, &script);
@@ -110,7 +110,7 @@ fn exactly_the_chosen_frames_are_lost() {
     let mut fabric = Fabric::new(&spec(TopologySpec::FatTree { k: 4 }), 1).unwrap();
     let mut script = Script::new(16);
     script.send_burst(0, 0, 9, 20);
-    let own = fabric.topology().host_port(0);
+    let own = fabric.topology().host_port(HostId(0));
     fabric.lose_frames(own, &[17, 0, 5]);
     fabric.run(&mut script);
     let arrived: Vec<u32> = script.arrivals(9).iter().map(|(_, id)| *id).collect();
@@ -125,7 +125,7 @@ fn a_frame_named_twice_is_lost_once_and_does_not_hide_later_ones() {
     let mut fabric = Fabric::new(&spec(TopologySpec::SingleSwitch { hosts: 2 }), 1).unwrap();
     let mut script = Script::new(2);
     script.send_burst(0, 0, 1, 8);
-    fabric.lose_frames(0, &[2, 2, 6]);
+    fabric.lose_frames(PortId(0), &[2, 2, 6]);
     fabric.run(&mut script);
     let arrived: Vec<u32> = script.arrivals(1).iter().map(|(_, id)| *id).collect();
     assert_eq!(arrived, [0, 1, 3, 4, 5, 7]);
@@ -142,8 +142,8 @@ fn random_loss_has_the_rate_that_it_is_given_and_its_own_stream_per_direction() 
         script.send_burst(1, 0, 0, 10_000);
         fabric.run(&mut script);
         assert_conserved(&fabric, &script);
-        let at = |port: usize| fabric.counters(port)[0].lost;
-        (at(0), at(1), script.arrivals(1))
+        let at = |port: PortId| fabric.counters(port)[0].lost;
+        (at(PortId(0)), at(PortId(1)), script.arrivals(1))
     };
     let (first, second, arrivals) = lost(1);
     // Binomial: 1,000 expected, standard deviation 30.

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use rnic_fabric::config::{
     BufferSpec, FabricSpec, MarkOn, OutputBuffers, OutputSpec, Paths, TopologySpec, TrimSpec, TrimmedPriority,
 };
-use rnic_fabric::{Body, Ending, Fabric, Packet, PriorityCounters};
+use rnic_fabric::{Body, Ending, Fabric, HostId, Packet, PriorityCounters};
 use rnic_transport::Bytes;
 
 const F: u64 = FRAME as u64;
@@ -23,8 +23,8 @@ struct Signed {
     source: u32,
 }
 impl Body for Signed {
-    fn source(&self) -> Option<u32> {
-        Some(self.source)
+    fn source(&self) -> Option<HostId> {
+        Some(HostId(self.source))
     }
 }
 impl Numbered for Signed {
@@ -46,7 +46,7 @@ fn output(hosts: u32, buffers: &[u64], trim: Option<TrimSpec>) -> FabricSpec {
 }
 
 fn signed(source: u32, dst: u32, number: u32) -> Packet<Signed> {
-    Packet { dst, bytes: FRAME, body: Signed { number, source }, ..Packet::default() }
+    Packet { dst: HostId(dst), bytes: FRAME, body: Signed { number, source }, ..Packet::default() }
 }
 
 /// A packet of each of the hosts but the last, which all send to that one at once. They arrive at the switch at `A`, in
@@ -144,7 +144,7 @@ fn a_header_without_room_is_dropped_or_goes_back() {
     let (fabric, script) = all_to_the_last(&output(7, &[2 * F, 128], Some(back)), 7);
     assert_eq!(script.arrivals(6).len(), 5);
     assert_eq!(script.arrivals(5), [(A + H + 2 * US, 5)], "it passes, as the output to its sender is idle");
-    let returned = script.packets.iter().find(|packet| packet.dst == 5).unwrap();
+    let returned = script.packets.iter().find(|packet| packet.dst == HostId(5)).unwrap();
     assert!(returned.is_returned() && returned.is_trimmed());
     assert_eq!((returned.bytes, returned.priority, returned.body), (64, 1, Signed { number: 5, source: 5 }));
     assert_eq!((total(&fabric, 6, |c| c.trimmed), total(&fabric, 6, |c| c.returned)), (3, 1));
@@ -244,7 +244,7 @@ proptest! {
         prop_assert_eq!(fabric.run(&mut script), Ending::Idle);
         assert_conserved(&fabric, &script);
         let count = |of: fn(&PriorityCounters) -> u64| -> u64 {
-            (0..fabric.topology().ports.len()).flat_map(|port| fabric.counters(port)).map(of).sum()
+            fabric.topology().port_ids().flat_map(|port| fabric.counters(port)).map(of).sum()
         };
         let gone = count(|c| c.drops) + count(|c| c.lost);
         prop_assert_eq!(script.arrived.len() as u64 + gone, sent.len() as u64);
@@ -253,7 +253,7 @@ proptest! {
         prop_assert!(numbers.windows(2).all(|pair| pair[0] < pair[1]), "no packet arrives twice");
         for packet in &script.packets {
             let before = sent[packet.body.number as usize];
-            prop_assert_eq!(packet.dst, if packet.is_returned() { before.body.source } else { before.dst });
+            prop_assert_eq!(packet.dst, if packet.is_returned() { HostId(before.body.source) } else { before.dst });
             prop_assert!(packet.is_trimmed() || !packet.is_returned());
             let bytes = if packet.is_trimmed() { 64 } else { before.bytes };
             prop_assert_eq!(packet.bytes, bytes);
@@ -264,7 +264,7 @@ proptest! {
         prop_assert!((trimmed..=trimmed + gone).contains(&count(|c| c.trimmed)));
         prop_assert!((returned..=returned + gone).contains(&count(|c| c.returned)));
         for (priority, limit) in buffers.iter().enumerate() {
-            let most = (0..fabric.topology().ports.len()).map(|port| fabric.counters(port)[priority].queue_high_water).max();
+            let most = fabric.topology().port_ids().map(|port| fabric.counters(port)[priority].queue_high_water).max();
             prop_assert!(most <= Some(*limit));
         }
     }

@@ -4,7 +4,7 @@ mod common;
 
 use common::*;
 use rnic_fabric::config::{BufferSpec, FabricSpec, InputSpec, TopologySpec};
-use rnic_fabric::{Fabric, Watcher, lossless_headroom, required_headroom};
+use rnic_fabric::{Fabric, HostId, Watcher, lossless_headroom, required_headroom};
 use rnic_transport::{BitRate, Bytes, Time};
 
 const F: u64 = FRAME as u64;
@@ -63,7 +63,7 @@ fn a_pause_travels_upstream_hop_by_hop_to_the_nic() {
         assert_eq!(fabric.paused(*transmitter), 1);
         assert_eq!(counters.paused_ps, now - paused_at, "{}", topology.port_name(*transmitter));
         assert_eq!(counters.pause_received, 1);
-        let sender = topology.ports[*transmitter].peer as usize;
+        let sender = topology.port(*transmitter).peer;
         assert_eq!(fabric.counters(sender)[0].pause_sent, 1);
     }
     // The packet in flight when the pause arrives is sent to its end, and no other.
@@ -103,8 +103,8 @@ fn transmission_resumes_at_the_exact_instant() {
     // The NIC sends its last packet at the very instant at which the resumption arrives.
     assert_eq!(script.departures(0)[40], (by_hand.resume[0], 40));
     assert_eq!(script.arrivals(1).len(), 41);
-    assert!((0..topology.ports.len()).all(|p| fabric.counters(p)[0].drops == 0));
-    assert!((0..topology.ports.len()).all(|p| fabric.paused(p) == 0));
+    assert!(topology.port_ids().all(|p| fabric.counters(p)[0].drops == 0));
+    assert!(topology.port_ids().all(|p| fabric.paused(p) == 0));
     assert_eq!(fabric.counters(port(&topology, "a", "s1"))[0].pause_received, 1);
 }
 
@@ -258,7 +258,7 @@ impl Watcher<Script> for Storm {
     }
     fn observe(&mut self, now: Time, fabric: &mut Fabric<u32>, _script: &mut Script) {
         while self.later.first().is_some_and(|(at, _)| *at <= now.as_ps()) {
-            fabric.pause_from_host(self.host, self.later.remove(0).1);
+            fabric.pause_from_host(HostId(self.host), self.later.remove(0).1);
         }
     }
     fn acts(&self) -> bool {

@@ -5,7 +5,7 @@ mod common;
 use common::*;
 use proptest::prelude::*;
 use rnic_fabric::config::{FabricSpec, NamedRoute, TopologySpec};
-use rnic_fabric::{Fabric, PathFacts, Routes, Topology, TopologyError, buffer_cycle, longest_path};
+use rnic_fabric::{Fabric, HostId, PathFacts, PortId, Routes, Topology, TopologyError, buffer_cycle, longest_path};
 use rnic_transport::{BitRate, Time};
 
 fn longest(spec: &FabricSpec) -> PathFacts {
@@ -89,18 +89,18 @@ fn the_longest_path_is_that_of_most_delay_even_over_fewer_links() {
 fn in_a_ring_the_shorter_way_is_taken_and_both_if_equal() {
     let odd = Topology::build(&ring(5)).unwrap();
     let routes = Routes::new(&odd, 1).unwrap();
-    let names = |topology: &Topology, path: Vec<usize>| -> Vec<String> {
+    let names = |topology: &Topology, path: Vec<PortId>| -> Vec<String> {
         path.iter().map(|p| topology.names[topology.peer_node(*p) as usize].clone()).collect()
     };
     for hash in 0..50 {
-        assert_eq!(names(&odd, routes.path(&odd, 0, 2, hash)), ["s0", "s1", "s2", "h2"]);
-        assert_eq!(names(&odd, routes.path(&odd, 0, 3, hash)), ["s0", "s4", "s3", "h3"]);
+        assert_eq!(names(&odd, routes.path(&odd, HostId(0), HostId(2), hash)), ["s0", "s1", "s2", "h2"]);
+        assert_eq!(names(&odd, routes.path(&odd, HostId(0), HostId(3), hash)), ["s0", "s4", "s3", "h3"]);
     }
     assert_eq!(longest(&ring(5)), facts(4, 8, 40));
 
     let even = Topology::build(&ring(6)).unwrap();
     let routes = Routes::new(&even, 1).unwrap();
-    let clockwise = (0..400).filter(|h| names(&even, routes.path(&even, 0, 3, *h))[1] == "s1").count();
+    let clockwise = (0..400).filter(|h| names(&even, routes.path(&even, HostId(0), HostId(3), *h))[1] == "s1").count();
     assert!((120..280).contains(&clockwise), "{clockwise} of 400");
     assert_eq!(longest(&ring(6)), facts(5, 10, 40));
 }
@@ -172,9 +172,9 @@ fn ports_of_a_cable_point_at_each_other() {
         pods([3, 2, 4, 5, 1]),
     ] {
         let topology = Topology::build(&spec(topology)).unwrap();
-        for (number, port) in topology.ports.iter().enumerate() {
-            assert_eq!(topology.ports[port.peer as usize].peer as usize, number);
-            assert!(topology.ports_of(port.node).contains(&number));
+        for (number, port) in topology.port_ids().zip(&topology.ports) {
+            assert_eq!(topology.port(port.peer).peer, number);
+            assert!(topology.ports_of(port.node).any(|own| own == number));
         }
         assert_eq!(topology.ports.len(), 2 * topology.links.len());
     }
@@ -195,7 +195,7 @@ fn pods_are_wired_in_planes() {
     assert_eq!(ports("core6"), ["spine1", "spine3", "spine5"]);
     let link = |name: &str, port: usize| {
         let node = topology.names.iter().position(|n| n == name).unwrap();
-        let link = topology.ports[topology.first_port[node] as usize + port].link;
+        let link = topology.ports[topology.first_port[node].index() + port].link;
         (link.rate.as_bps() / 1_000_000_000, link.delay.as_ps() / US)
     };
     assert_eq!([link("leaf3", 0), link("leaf3", 4)], [(40, 2), (10, 5)]);
@@ -248,7 +248,7 @@ fn route(at: &str, to: &[&str], via: &str) -> NamedRoute {
 
 /// The nodes that a flow's packets pass after the sending host.
 fn way(topology: &Topology, routes: &Routes, src: u32, dst: u32, hash: u32) -> Vec<String> {
-    let path = routes.path(topology, src, dst, hash);
+    let path = routes.path(topology, HostId(src), HostId(dst), hash);
     path.iter().map(|port| topology.names[topology.peer_node(*port) as usize].clone()).collect()
 }
 
@@ -284,7 +284,8 @@ fn a_named_route_uses_every_cable_to_its_neighbour() {
     let links = [("a", "s"), ("s", "t"), ("s", "t"), ("s", "u"), ("u", "t"), ("b", "t")];
     let topology = Topology::build(&graph(&["a", "b"], &["s", "t", "u"], &links)).unwrap();
     let direct = Routes::with(&topology, &[route("s", &["b"], "t")], 1).unwrap();
-    let first: std::collections::BTreeSet<usize> = (0..50).map(|hash| direct.path(&topology, 0, 1, hash)[1]).collect();
+    let first: std::collections::BTreeSet<PortId> =
+        (0..50).map(|hash| direct.path(&topology, HostId(0), HostId(1), hash)[1]).collect();
     assert_eq!(first.len(), 2);
     let detour = Routes::with(&topology, &[route("s", &["b"], "u"), route("t", &["b"], "b")], 1).unwrap();
     assert_eq!(way(&topology, &detour, 0, 1, 7), ["s", "u", "t", "b"]);
@@ -343,11 +344,11 @@ fn cycle(spec: &FabricSpec, named: &[NamedRoute]) -> Option<Vec<String>> {
     let mut cycle = buffer_cycle(&topology, &Routes::with(&topology, named, 1).unwrap())?;
     for (index, port) in cycle.iter().enumerate() {
         let next = cycle[(index + 1) % cycle.len()];
-        assert_eq!(topology.peer_node(*port), topology.ports[next].node, "each leads to the switch of the next");
+        assert_eq!(topology.peer_node(*port), topology.port(next).node, "each leads to the switch of the next");
     }
     let lowest = cycle.iter().enumerate().min_by_key(|(_, port)| **port).unwrap().0;
     cycle.rotate_left(lowest);
-    Some(cycle.iter().map(|port| topology.names[topology.ports[*port].node as usize].clone()).collect())
+    Some(cycle.iter().map(|port| topology.names[topology.port(*port).node as usize].clone()).collect())
 }
 
 #[test]
@@ -433,7 +434,7 @@ proptest! {
             .iter()
             .map(|(at, to, via)| {
                 let at = hosts + at % (nodes - hosts);
-                let ports: Vec<usize> = topology.ports_of(at as u32).collect();
+                let ports: Vec<PortId> = topology.ports_of(at as u32).collect();
                 let via = topology.peer_node(ports[via % ports.len()]) as usize;
                 route(&topology.names[at], &[&topology.names[to % hosts]], &topology.names[via])
             })
@@ -447,7 +448,7 @@ proptest! {
             if src == dst {
                 continue;
             }
-            let mut port = topology.host_port(src as u32);
+            let mut port = topology.host_port(HostId(src as u32));
             for step in 0.. {
                 let node = topology.peer_node(port);
                 if topology.is_host(node) {
@@ -455,8 +456,9 @@ proptest! {
                     break;
                 }
                 prop_assert!(step < nodes, "a packet from {} to {} circles", src, dst);
-                let next = (topology.first_port[node as usize] + routes.port(node, dst as u32, hash * 77)) as usize;
-                edges[port].insert(next);
+                let first = topology.first_port[node as usize];
+                let next = PortId(first.0 + routes.port(node, HostId(dst as u32), hash * 77));
+                edges[port.index()].insert(next.index());
                 port = next;
             }
         }

@@ -107,7 +107,7 @@ proptest! {
         }
         prop_assert_eq!(fabric.run(&mut script), Ending::Idle);
         prop_assert_eq!(script.arrived.len(), sent);
-        for number in 0..fabric.topology().ports.len() {
+        for number in fabric.topology().port_ids() {
             prop_assert_eq!(fabric.counters(number)[0].drops, 0);
         }
         prop_assert!(fabric.now() < Time::from_ms(1_000));

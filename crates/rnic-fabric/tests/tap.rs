@@ -3,8 +3,8 @@
 mod common;
 
 use common::*;
-use rnic_fabric::Fabric;
 use rnic_fabric::config::TopologySpec;
+use rnic_fabric::{Fabric, PortId};
 
 #[test]
 fn frames_in_order_with_their_times_lost_ones_too() {
@@ -17,7 +17,7 @@ fn frames_in_order_with_their_times_lost_ones_too() {
     let mut script = Script::new(2);
     script.send_burst(0, 0, 1, 3);
     fabric.run(&mut script);
-    let seen = |port: usize| -> Vec<(u64, u32)> {
+    let seen = |port: PortId| -> Vec<(u64, u32)> {
         fabric.tapped(port).iter().map(|frame| (frame.at.as_ps(), frame.packet.body)).collect()
     };
     assert_eq!(seen(out), [(0, 0), (T, 1), (2 * T, 2)]);

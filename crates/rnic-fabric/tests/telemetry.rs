@@ -4,7 +4,7 @@ mod common;
 
 use common::*;
 use rnic_fabric::config::{BufferSpec, FabricSpec, OutputBuffers, OutputSpec, SharedSpec, TopologySpec};
-use rnic_fabric::{Body, Ending, Fabric, Packet};
+use rnic_fabric::{Body, Ending, Fabric, HostId, Packet};
 use rnic_transport::telemetry::{HopRecord, Telemetry};
 use rnic_transport::{BitRate, Bytes};
 
@@ -28,7 +28,7 @@ impl Numbered for Probe {
 }
 
 fn probe(dst: u32, number: u32) -> Packet<Probe> {
-    Packet { dst, bytes: FRAME, body: Probe { number, ..Probe::default() }, ..Packet::default() }
+    Packet { dst: HostId(dst), bytes: FRAME, body: Probe { number, ..Probe::default() }, ..Packet::default() }
 }
 
 fn kinds(topology: TopologySpec) -> [FabricSpec; 3] {

@@ -5,7 +5,7 @@ mod common;
 
 use common::*;
 use rnic_fabric::config::TopologySpec;
-use rnic_fabric::{Ending, Fabric, MIN_FRAME};
+use rnic_fabric::{Ending, Fabric, HostId, MIN_FRAME};
 use rnic_transport::{BitRate, Time};
 
 const D: u64 = 2 * US;
@@ -145,7 +145,7 @@ fn the_time_for_which_a_port_was_sending_is_right_at_any_rate() {
         let mut script = Script::new(2);
         script.send_burst(0, 0, 1, 3_000); // 3.3 MB
         fabric.run(&mut script);
-        let busy = fabric.busy(fabric.topology().host_port(0)).as_ps();
+        let busy = fabric.busy(fabric.topology().host_port(HostId(0))).as_ps();
         // To the rounding of each frame's time.
         assert!(busy.abs_diff(3_000 * ps_per_frame) <= 3_000, "{gbps} Gbps: {busy} ps");
         assert_eq!(script.arrivals(1).len(), 3_000);

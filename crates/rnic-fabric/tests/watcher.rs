@@ -4,13 +4,13 @@ mod common;
 
 use common::*;
 use rnic_fabric::config::{BufferSpec, FabricSpec, MarkOn, OutputBuffers, OutputSpec, SharedSpec, TopologySpec};
-use rnic_fabric::{Fabric, Watcher};
+use rnic_fabric::{Fabric, PortId, Watcher};
 use rnic_transport::{Bytes, Time};
 
 /// Looks at given instants and notes (time, egress queue of `port`, packets in flight or queued).
 struct Look {
     at: Vec<u64>,
-    port: usize,
+    port: PortId,
     seen: Vec<(u64, u64, u64)>,
 }
 

@@ -1,124 +1,147 @@
-//! Thresholds of a switch whose ports share a buffer ("Congestion Control for Large-Scale RDMA Deployments", SIGCOMM 2015, section 4).
+//! Thresholds of a switch with a shared buffer ("Congestion Control for Large-Scale RDMA Deployments", SIGCOMM 2015,
+//! section 4).
 //!
-//! With n ports, k classes that must not lose packets (the paper: 8), a buffer of B bytes, and t_flight bytes of headroom for each port and
-//! class:
+//! With n ports, k lossless priorities (8 in the paper), a buffer of B bytes, and t_flight bytes of headroom per port
+//! and priority:
 //!
 //! ```text
-//! static pause threshold        t_PFC <= (B - k n t_flight)/(k n)
-//! marks before pauses, static   n t_ECN < t_PFC
-//! dynamic pause threshold       t_PFC = beta (B - k n t_flight - s)/k       s: shared bytes in use
-//! marks before pauses, dynamic  t_ECN < beta (B - k n t_flight)/(k n (beta + 1))
+//! static pause threshold           t_PFC <= (B - k n t_flight)/(k n)
+//! marking before pausing, static   n t_ECN < t_PFC
+//! dynamic pause threshold          t_PFC = beta (B - k n t_flight - s)/k       s: shared bytes in use
+//! marking before pausing, dynamic  t_ECN < beta (B - k n t_flight)/(k n (beta + 1))
 //! ```
 //!
-//! Pauses count what came in by a port, marks what goes out by one. The worst case for marks is that one input feeds all n outputs: each
-//! holds just t_ECN when that input holds n t_ECN.
+//! A pause threshold limits the bytes that arrived at one input port; a marking threshold limits the bytes queued for
+//! one output port. The worst case for marking is that one input feeds all n outputs: when each output holds t_ECN
+//! bytes, which is not marked yet, the input holds n t_ECN bytes.
 //!
-//! beta is the paper's. What switches call alpha (the dynamic thresholds of Choudhury and Hahne: alpha times the free buffer) is beta/k.
+//! beta is the paper's parameter. The parameter alpha of switches (dynamic thresholds after Choudhury and Hahne: alpha
+//! times the free buffer) is beta/k.
 
 use crate::ModelError;
 use crate::error::require;
 use rnic_transport::{BitRate, Bytes, Time};
 
-/// Bytes of a pause frame: a minimum Ethernet frame.
+/// Length of a pause frame in bytes: the minimum of Ethernet.
 pub const PAUSE_FRAME: u64 = 64;
-/// Bytes around each frame on a cable: preamble, start of frame, gap.
+/// Bytes around each frame on a link: preamble, start-of-frame delimiter and inter-frame gap.
 pub const FRAME_GAP: u64 = 20;
-/// Ethernet header, VLAN tag and checksum around a packet of one MTU.
+/// Bytes of Ethernet header, VLAN tag and frame check sequence around a packet.
 pub const FRAMING: u64 = 22;
-/// Bytes of a pause quantum: 512 bit times (IEEE 802.3, 31B.2).
+/// Bytes per pause quantum, which is 512 bit times (IEEE 802.3, 31B.2).
 pub const QUANTUM: u64 = 64;
-/// Light in fibre: 5 ns for each metre.
+/// Propagation delay of fibre in picoseconds per metre: 5 ns.
 pub const PS_PER_METRE: u64 = 5_000;
 
-/// Pause quanta within which a transmitter must have stopped (IEEE 802.3, 31B.3.7), by rate in Gbps, as the headroom calculation of
-/// SONiC has them.
+/// Maximum reaction time of a transmitter to a pause frame (IEEE 802.3, 31B.3.7): (rate in Gbps, pause quanta), with
+/// the values of SONiC's headroom calculation.
 const REACTION: [(u64, u64); 8] =
     [(1, 2), (10, 67), (25, 80), (40, 118), (50, 147), (100, 394), (200, 453), (400, 905)];
 
 /// A switch with a shared buffer.
+///
+/// ```
+/// use rnic_model::buffers::{Given, Switch};
+/// use rnic_transport::Bytes;
+///
+/// let switch = Switch::published();
+/// let limits = switch.thresholds(Bytes(22_400)); // the paper's headroom
+/// assert_eq!(limits.t_pfc, 24_475.0);
+///
+/// // The misconfiguration in the paper: marking begins only at 120 KB.
+/// let given = Given { t_pfc: Some(Bytes(24_470)), t_ecn: Some(Bytes(120_000)), headroom: Some(Bytes(22_400)) };
+/// assert!(switch.judge(&given).iter().any(|finding| finding.is_unsafe));
+/// ```
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Switch {
-    /// n.
+    /// n, the number of ports; 1 to 65,536.
     pub ports: u32,
-    /// Of every port.
+    /// Rate of every port.
     pub rate: BitRate,
-    /// B.
+    /// B, the size of the shared buffer.
     pub buffer: Bytes,
-    /// k: classes that pauses protect.
-    pub classes: u32,
-    /// Largest packet; a frame has [`FRAMING`] bytes more.
+    /// k, the number of lossless priorities, which PFC protects; 1 to 8.
+    pub priorities: u32,
+    /// Maximum length of a packet; a frame is [`FRAMING`] bytes longer.
     pub mtu: Bytes,
-    /// Propagation on the cable, one way.
+    /// One-way propagation delay of a link.
     pub delay: Time,
-    /// What the peer needs from the last bit of a pause frame to the end of transmission.
+    /// Reaction time of the peer: from the arrival of a pause frame's last bit until the peer stops transmitting.
     pub reaction: Time,
-    /// How far below the pause threshold pauses end.
-    pub resume_distance: Bytes,
-    /// Share of the free buffer, times k, that one input may have in a class.
+    /// XON offset: the switch resumes an input when its buffer use is this far below the pause threshold.
+    pub xon_offset: Bytes,
+    /// Dynamic pause threshold of an input in one priority: `beta` times the free buffer, divided by k.
     pub beta: f64,
 }
 
 impl Switch {
-    /// The paper's: 32 ports of 40 Gbps, 12 MB, 8 classes, an MTU of 1500 bytes, beta 8; with cables of 100 m and the reaction time of 40
-    /// Gbps, which it does not state.
+    /// The switch of the paper: 32 ports of 40 Gbps, a buffer of 12 MB, 8 priorities, an MTU of 1500 bytes, beta 8. The
+    /// paper does not state link lengths and reaction time; here they are 100 m, and IEEE 802.3's maximum at 40 Gbps.
     pub fn published() -> Switch {
         let rate = BitRate::from_gbps(40);
         Switch {
             ports: 32,
             rate,
             buffer: Bytes(12_000_000),
-            classes: 8,
+            priorities: 8,
             mtu: Bytes(1_500),
             delay: Time::from_ps(100 * PS_PER_METRE),
             reaction: reaction(rate),
-            resume_distance: Bytes(3_000),
+            xon_offset: Bytes(3_000),
             beta: 8.0,
         }
     }
 
-    /// Whether the paper's figures are of this switch: what it states is the same.
+    /// Whether the switch has all values that the paper states, so that the paper's thresholds apply to it.
     pub fn is_published(&self) -> bool {
         let paper = Switch::published();
-        (self.ports, self.rate, self.buffer, self.classes) == (paper.ports, paper.rate, paper.buffer, paper.classes)
-            && self.mtu == paper.mtu
-            && self.beta == paper.beta
+        let stated = |switch: &Switch| (switch.ports, switch.rate, switch.buffer, switch.priorities);
+        stated(self) == stated(&paper) && self.mtu == paper.mtu && self.beta == paper.beta
     }
 
+    /// Checks that all values are in range.
+    ///
     /// # Errors
-    /// One sentence about the first value that makes no sense.
+    /// One sentence about the first value that is out of range.
     pub fn check(&self) -> Result<(), ModelError> {
-        let Switch { ports, rate, buffer, classes, mtu, delay, reaction, .. } = self;
-        require((1..=65_536).contains(ports), || format!("a switch cannot have {ports} ports; 1 to 65,536"))?;
-        require((1..=8).contains(classes), || {
-            format!("there cannot be {classes} lossless classes; pauses know 8 priorities, so 1 to 8")
+        let Switch { ports, rate, buffer, priorities, mtu, delay, reaction, .. } = self;
+        require((1..=65_536).contains(ports), || {
+            format!("the switch cannot have {ports} ports; accepted: 1 to 65,536")
+        })?;
+        require((1..=8).contains(priorities), || {
+            format!("there cannot be {priorities} lossless priorities; accepted: 1 to 8")
         })?;
         require((1_000_000..=10_000_000_000_000).contains(&rate.as_bps()), || {
-            format!("ports cannot have a rate of {rate}; 1 Mbps to 10 Tbps")
+            format!("the ports cannot have a rate of {rate}; accepted: 1 Mbps to 10 Tbps")
         })?;
-        require((1..1 << 50).contains(&buffer.0), || format!("the buffer cannot be {buffer}; 1 B to 1,000 TB"))?;
-        require((1..1 << 30).contains(&mtu.0), || format!("the MTU cannot be {mtu}; 1 B to 1 GB"))?;
+        require((1..1 << 50).contains(&buffer.0), || {
+            format!("the buffer cannot be {buffer}; accepted: 1 B to 1,000 TB")
+        })?;
+        require((1..1 << 30).contains(&mtu.0), || format!("the MTU cannot be {mtu}; accepted: 1 B to 1 GB"))?;
         for (what, time) in [("delay", delay), ("reaction time", reaction)] {
-            require(*time <= Time::from_ms(1_000), || format!("a {what} of {time} is impossible; at most 1 s"))?;
+            require(*time <= Time::from_ms(1_000), || format!("the {what} cannot be {time}; accepted: at most 1 s"))?;
         }
-        require(self.beta.is_finite() && self.beta > 0.0, || format!("beta is more than 0; it cannot be {}", self.beta))
+        require(self.beta.is_finite() && self.beta > 0.0, || {
+            format!("beta cannot be {}; accepted: any number above 0", self.beta)
+        })
     }
 
-    /// The terms of the headroom: what may still come in after a pause is due.
+    /// The terms of the headroom: the bytes that can still arrive after the switch decided to pause an input.
     pub fn headroom_terms(&self) -> [Term; 6] {
         let frame = self.mtu.0 + FRAMING;
         let bytes = |time: Time| self.rate.bytes_in(time);
         let Switch { mtu, delay, rate, reaction, .. } = self;
         let mtu = mtu.0;
-        let on_cable = format!("{mtu} + {FRAMING} + {FRAME_GAP} B");
+        let on_link = format!("{mtu} + {FRAMING} + {FRAME_GAP} B");
         [
             Term {
-                name: "the packet that reaches the threshold ends above it",
+                name: "the packet that crosses the threshold",
                 formula: format!("{mtu} + {FRAMING} B"),
                 bytes: frame,
             },
             Term {
-                name: "the pause waits for a packet that is being sent",
-                formula: on_cable.clone(),
+                name: "the pause frame waits for a packet in transmission",
+                formula: on_link.clone(),
                 bytes: frame + FRAME_GAP,
             },
             Term {
@@ -126,31 +149,28 @@ impl Switch {
                 formula: format!("{PAUSE_FRAME} + {FRAME_GAP} B"),
                 bytes: PAUSE_FRAME + FRAME_GAP,
             },
-            Term {
-                name: "propagation there and back",
-                formula: format!("2 * {delay} * {rate}"),
-                bytes: bytes(*delay * 2),
-            },
+            Term { name: "round-trip propagation", formula: format!("2 * {delay} * {rate}"), bytes: bytes(*delay * 2) },
             Term { name: "the peer's reaction", formula: format!("{reaction} * {rate}"), bytes: bytes(*reaction) },
-            Term { name: "the peer finishes a packet", formula: on_cable, bytes: frame + FRAME_GAP },
+            Term { name: "the peer finishes a packet", formula: on_link, bytes: frame + FRAME_GAP },
         ]
     }
 
-    /// t_flight from first principles: the sum of [`Switch::headroom_terms`].
+    /// t_flight, the headroom per port and priority: the sum of [`Switch::headroom_terms`].
     pub fn headroom(&self) -> Bytes {
         Bytes(self.headroom_terms().iter().map(|term| term.bytes).sum())
     }
 
-    /// The one-way propagation delay for which [`Switch::headroom`] would be this; `None` if the other terms alone are more.
+    /// The one-way propagation delay for which [`Switch::headroom`] would equal `headroom`; `None` if the other terms
+    /// alone exceed it.
     pub fn delay_for(&self, headroom: Bytes) -> Option<Time> {
         let fixed = Switch { delay: Time::ZERO, ..*self }.headroom().0;
         let rest = headroom.0.checked_sub(fixed)?;
         Some(Time::from_ps(self.rate.time_for(rest).as_ps() / 2))
     }
 
-    /// The thresholds with this headroom for each port and class.
+    /// The thresholds with this headroom per port and priority.
     pub fn thresholds(&self, headroom: Bytes) -> Thresholds {
-        let queues = f64::from(self.ports) * f64::from(self.classes);
+        let queues = f64::from(self.ports) * f64::from(self.priorities);
         let shared = self.buffer.0 as f64 - queues * headroom.0 as f64;
         let t_pfc = shared / queues;
         Thresholds {
@@ -159,12 +179,12 @@ impl Switch {
             t_pfc,
             static_t_ecn: t_pfc / f64::from(self.ports),
             dynamic_t_ecn: self.beta * shared / (queues * (self.beta + 1.0)),
-            dynamic_t_pfc: self.beta * shared / f64::from(self.classes),
-            alpha: self.beta / f64::from(self.classes),
+            dynamic_t_pfc: self.beta * shared / f64::from(self.priorities),
+            alpha: self.beta / f64::from(self.priorities),
         }
     }
 
-    /// What is wrong with values that someone would set, or with the switch itself.
+    /// Finds what is wrong with the thresholds in `given`, or with the switch itself.
     pub fn judge(&self, given: &Given) -> Vec<Finding> {
         let needed = self.headroom();
         let headroom = given.headroom.unwrap_or(needed);
@@ -174,16 +194,18 @@ impl Switch {
         if let Some(headroom) = given.headroom.filter(|headroom| *headroom < needed) {
             say(
                 true,
-                format!("a headroom of {headroom} loses packets: {needed} can still come in after a pause is due"),
+                format!(
+                    "a headroom of {headroom} loses packets: {needed} can still arrive after the switch decides to pause an input"
+                ),
             );
         }
         let frame = self.mtu.0 as f64;
         if limits.shared <= 0.0 {
-            let queues = u64::from(self.ports) * u64::from(self.classes);
+            let queues = u64::from(self.ports) * u64::from(self.priorities);
             say(
                 true,
                 format!(
-                    "{queues} headrooms of {headroom} take {} of the {} there are, so not every port and class can be lossless; protect fewer classes or shorten the cables",
+                    "{queues} headrooms of {headroom} take {} of the buffer of {}, so not every port and priority can be lossless; use fewer lossless priorities or shorter links",
                     Bytes(queues.saturating_mul(headroom.0)),
                     self.buffer
                 ),
@@ -196,24 +218,24 @@ impl Switch {
                 say(
                     true,
                     format!(
-                        "a pause threshold of {t_pfc} is above {}: when all ports and classes reach it, their headrooms no longer fit into the buffer and packets are lost",
+                        "a pause threshold of {t_pfc} is above {}: when all ports reach it in all priorities, their headrooms do not fit into the buffer and packets are lost",
                         kilobytes(limits.t_pfc)
                     ),
                 );
             }
-            if t_pfc < self.resume_distance {
+            if t_pfc < self.xon_offset {
                 say(
                     true,
                     format!(
-                        "a pause threshold of {t_pfc} leaves no room for resuming {} below it, so pauses would never end",
-                        self.resume_distance
+                        "a pause threshold of {t_pfc} is less than the XON offset of {}, so pauses would never end",
+                        self.xon_offset
                     ),
                 );
             } else if value < frame {
                 say(
                     true,
                     format!(
-                        "a pause threshold of {t_pfc} is below one packet, so every packet that waits causes a pause"
+                        "a pause threshold of {t_pfc} is less than one packet, so every queued packet causes a pause"
                     ),
                 );
             }
@@ -224,7 +246,7 @@ impl Switch {
                 Some(t_pfc) if value * f64::from(self.ports) >= t_pfc.0 as f64 => say(
                     true,
                     format!(
-                        "with a marking threshold of {t_ecn} pauses can come before marks: {} queues just below it, all fed by one port, hold {}, and that port is paused from {t_pfc} on",
+                        "with a marking threshold of {t_ecn} the switch can pause before it marks: if one port feeds {} queues and each is just below the threshold, they hold {}, but the port is paused from {t_pfc} on",
                         self.ports,
                         kilobytes(value * f64::from(self.ports))
                     ),
@@ -232,7 +254,7 @@ impl Switch {
                 None if value >= limits.dynamic_t_ecn => say(
                     true,
                     format!(
-                        "a marking threshold of {t_ecn} is not below {}: under dynamic pause thresholds pauses can come before marks",
+                        "a marking threshold of {t_ecn} is not below {}: with dynamic pause thresholds the switch can pause before it marks",
                         kilobytes(limits.dynamic_t_ecn)
                     ),
                 ),
@@ -242,7 +264,7 @@ impl Switch {
                 say(
                     false,
                     format!(
-                        "a marking threshold of {t_ecn} is below one packet, so every packet that waits may be marked"
+                        "a marking threshold of {t_ecn} is less than one packet, so every queued packet may be marked"
                     ),
                 );
             }
@@ -250,7 +272,7 @@ impl Switch {
         if limits.dynamic_t_ecn < frame {
             say(
                 false,
-                "even under dynamic pause thresholds marks cannot be sure to come before pauses: the bound is below one packet"
+                "even with dynamic pause thresholds the switch cannot be guaranteed to mark before it pauses: the bound of the marking threshold is less than one packet"
                     .to_string(),
             );
         }
@@ -258,70 +280,72 @@ impl Switch {
     }
 }
 
-/// The time within which a peer must have stopped: 802.3's pause quanta for the highest listed rate that is at most `rate`, for slower
-/// ports those of 1 Gbps.
+/// The maximum reaction time of a peer to a pause frame: IEEE 802.3's pause quanta for the highest listed rate that is
+/// at most `rate`, or those of 1 Gbps for slower ports.
 pub fn reaction(rate: BitRate) -> Time {
     rate.time_for(reaction_quanta(rate) * QUANTUM)
 }
 
-/// The quanta of [`reaction`].
+/// The maximum reaction time of a peer in pause quanta; see [`reaction`].
 pub fn reaction_quanta(rate: BitRate) -> u64 {
     let gbps = rate.as_bps() / 1_000_000_000;
     REACTION.iter().rev().find(|(listed, _)| *listed <= gbps).map_or(REACTION[0].1, |(_, quanta)| *quanta)
 }
 
-/// A size for people, to the byte.
+/// Formats a size in kilobytes with three decimals, that is, to the byte.
 pub fn kilobytes(bytes: f64) -> String {
     format!("{:.3} KB", bytes / 1e3)
 }
 
-/// One part of the headroom.
+/// A term of the headroom.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Term {
-    /// What comes in meanwhile.
+    /// Description of the term.
     pub name: &'static str,
-    /// How many bytes that is.
+    /// Formula of the number of bytes.
     pub formula: String,
-    /// The result.
+    /// Number of bytes.
     pub bytes: u64,
 }
 
-/// Thresholds of a switch, in bytes; all but `headroom` are negative or zero if the headrooms alone fill the buffer.
+/// Thresholds of a switch, in bytes. If the headrooms alone fill the buffer, all thresholds are negative or zero.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Thresholds {
-    /// t_flight, for each port and class.
+    /// t_flight, the headroom per port and priority.
     pub headroom: Bytes,
-    /// What the headrooms leave of the buffer.
+    /// Size of the buffer without the headrooms.
     pub shared: f64,
-    /// Largest static pause threshold.
+    /// Maximum static pause threshold.
     pub t_pfc: f64,
-    /// A marking threshold must be below this to come before that static pause threshold.
+    /// Upper bound (exclusive) of the marking threshold for which the switch marks before it pauses, with the static
+    /// pause threshold `t_pfc`.
     pub static_t_ecn: f64,
-    /// A marking threshold must be below this to come before dynamic pause thresholds.
+    /// Upper bound (exclusive) of the marking threshold for which the switch marks before it pauses, with dynamic pause
+    /// thresholds.
     pub dynamic_t_ecn: f64,
-    /// The dynamic pause threshold of an empty switch.
+    /// Dynamic pause threshold while the switch is empty.
     pub dynamic_t_pfc: f64,
-    /// Share of the free buffer that one input may have in a class: beta/k.
+    /// Ratio of the dynamic pause threshold of an input in one priority to the free buffer: beta/k.
     pub alpha: f64,
 }
 
-/// Values that someone would set.
+/// Configured values for [`Switch::judge`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Given {
-    /// Static pause threshold.
+    /// Static pause threshold. `None`: pause thresholds are dynamic.
     pub t_pfc: Option<Bytes>,
-    /// Marking threshold; without `t_pfc` pauses are dynamic.
+    /// Marking threshold.
     pub t_ecn: Option<Bytes>,
-    /// Headroom for each port and class.
+    /// Headroom per port and priority. `None`: [`Switch::headroom`].
     pub headroom: Option<Bytes>,
 }
 
-/// Something to know about a value.
+/// A finding about a configured value or about the switch.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Finding {
-    /// Whether packets can be lost, or pauses come before marks or never end.
+    /// Whether packets can be lost, the switch can pause before it marks, or pauses would never end.
     pub is_unsafe: bool,
-    /// A sentence without its full stop.
+    /// One sentence without a full stop.
     pub text: String,
 }
 
@@ -336,14 +360,15 @@ mod tests {
     #[test]
     fn the_papers_thresholds_follow_from_its_headroom() {
         let limits = Switch::published().thresholds(bytes("22.4 KB"));
-        // 12,000,000 - 256 * 22,400 = 6,265,600; by 256 ports and classes 24,475; by 32 ports 764.84; 8/9 of 24,475 is 21,755.56.
+        // 12,000,000 - 256 * 22,400 = 6,265,600; by 256 ports and classes 24,475; by 32 ports 764.84; 8/9 of 24,475 is
+        // 21,755.56.
         assert_eq!((limits.shared, limits.t_pfc), (6_265_600.0, 24_475.0));
         assert_eq!((limits.static_t_ecn, limits.dynamic_t_pfc, limits.alpha), (764.843_75, 6_265_600.0, 1.0));
         assert!((limits.dynamic_t_ecn - 195_800.0 / 9.0).abs() < 1e-9);
-        // The paper cuts off after two decimals of 1,000 bytes.
-        let cut = |value: f64| (value / 10.0).floor() / 100.0;
-        assert_eq!((cut(limits.t_pfc), cut(limits.dynamic_t_ecn)), (24.47, 21.75));
-        // By powers of two it would be 25.6 and 22.75: that is not what it did.
+        // The paper truncates to two decimals of 1,000 bytes.
+        let truncated = |value: f64| (value / 10.0).floor() / 100.0;
+        assert_eq!((truncated(limits.t_pfc), truncated(limits.dynamic_t_ecn)), (24.47, 21.75));
+        // With binary units the results would be 25.6 and 22.75, so the paper does not use them.
         let binary = Switch { buffer: bytes("12 MiB"), ..Switch::published() }.thresholds(bytes("22.4 KiB"));
         assert!((binary.t_pfc / 1_024.0 - 25.6).abs() < 0.01);
     }
@@ -352,17 +377,17 @@ mod tests {
     fn headroom_by_hand() {
         let switch = Switch::published();
         let terms = switch.headroom_terms().map(|term| term.bytes);
-        // 40 Gbps is 5 bytes a nanosecond; 100 m are 500 ns; 118 quanta of 64 bytes.
+        // 40 Gbps are 5 bytes per nanosecond; 100 m are 500 ns; the reaction time is 118 quanta of 64 bytes.
         assert_eq!(terms, [1_522, 1_542, 84, 5_000, 7_552, 1_542]);
         assert_eq!(switch.headroom(), Bytes(17_242));
         assert_eq!(switch.reaction, Time::from_ps(1_510_400));
-        // 22,400 - 12,242 = 10,158 bytes are 2,031.6 ns there and back.
+        // 22,400 - 12,242 = 10,158 bytes take 2,031.6 ns, the round-trip propagation delay.
         assert_eq!(switch.delay_for(bytes("22.4 KB")), Some(Time::from_ps(1_015_800)));
         assert_eq!(switch.delay_for(bytes("12 KB")), None);
     }
 
     #[test]
-    fn without_a_reaction_time_it_is_what_simulated_switches_need() {
+    fn without_a_reaction_time_the_headroom_is_that_of_simulated_switches() {
         use rnic_fabric::config::LinkSpec;
         for (gbps, delay, mtu) in [(40, Time::from_us(2), 1_500), (100, Time::from_ps(333_333), 4_096)] {
             let rate = BitRate::from_gbps(gbps);
@@ -402,29 +427,35 @@ mod tests {
         verdict(Given { t_pfc: kb(24.476), ..paper }, &["true a pause threshold of 24.476 KB is above 24.475 KB"]);
         verdict(
             Given { t_pfc: kb(2.9), ..paper },
-            &["true a pause threshold of 2.9 KB leaves no room for resuming 3 KB"],
+            &["true a pause threshold of 2.9 KB is less than the XON offset of 3 KB"],
         );
         verdict(Given { t_ecn: kb(21.755), ..paper }, &[]);
         verdict(
             Given { t_ecn: kb(21.756), ..paper },
             &["true a marking threshold of 21.756 KB is not below 21.756 KB"],
         );
-        // The paper's misconfiguration: pauses at 24.47 KB, marks at 120 KB.
-        verdict(Given { t_pfc: kb(24.47), t_ecn: kb(120.0), ..paper }, &["all fed by one port, hold 3840.000 KB"]);
+        // The paper's misconfiguration: a pause threshold of 24.47 KB and a marking threshold of 120 KB.
+        verdict(
+            Given { t_pfc: kb(24.47), t_ecn: kb(120.0), ..paper },
+            &["one port feeds 32 queues and each is just below the threshold, they hold 3840.000 KB"],
+        );
         // 32 times 764 bytes are 24,448; 32 times 765 are 24,480.
         let below = Given { t_pfc: kb(24.475), t_ecn: Some(Bytes(764)), ..paper };
-        verdict(below, &["false a marking threshold of 764 B is below one packet"]);
+        verdict(below, &["false a marking threshold of 764 B is less than one packet"]);
         verdict(Given { t_ecn: Some(Bytes(765)), ..below }, &["true with a marking threshold of 765 B", "false"]);
-        verdict(Given { headroom: kb(46.875), ..paper }, &["true 256 headrooms of 46.875 KB take 12 MB of the 12 MB"]);
+        verdict(
+            Given { headroom: kb(46.875), ..paper },
+            &["true 256 headrooms of 46.875 KB take 12 MB of the buffer of 12 MB"],
+        );
     }
 
     #[test]
     fn impossible_switches_are_refused() {
         for (switch, part) in [
             (Switch { ports: 0, ..Switch::published() }, "cannot have 0 ports"),
-            (Switch { classes: 0, ..Switch::published() }, "cannot be 0 lossless classes"),
-            (Switch { classes: 9, ..Switch::published() }, "1 to 8"),
-            (Switch { delay: Time::MAX, ..Switch::published() }, "a delay of never is impossible"),
+            (Switch { priorities: 0, ..Switch::published() }, "cannot be 0 lossless priorities"),
+            (Switch { priorities: 9, ..Switch::published() }, "1 to 8"),
+            (Switch { delay: Time::MAX, ..Switch::published() }, "the delay cannot be never"),
             (Switch { mtu: Bytes(0), ..Switch::published() }, "the MTU cannot be 0 B"),
             (Switch { beta: f64::NAN, ..Switch::published() }, "cannot be NaN"),
             (Switch { rate: BitRate::from_bps(0), ..Switch::published() }, "a rate of 0 bps"),

@@ -1,6 +1,7 @@
 //! The fluid model of DCQCN ("Congestion Control for Large-Scale RDMA Deployments", SIGCOMM 2015, section 5).
 //!
-//! N flows share one bottleneck. Each flow has alpha, a target rate R_T and a current rate R_C; the queue q couples them:
+//! N flows share one bottleneck of capacity C. Each flow has alpha, a target rate R_T and a current rate R_C; the queue
+//! q couples the flows:
 //!
 //! ```text
 //! p          = 0 up to Kmin | Pmax (q - Kmin)/(Kmax - Kmin) up to Kmax | 1 above
@@ -11,7 +12,7 @@
 //! with         b = p^/((1-p^)^-B - 1)     d = p^/((1-p^)^(-T R^) - 1)
 //! ```
 //!
-//! p^ and R^ are p and R_C one control delay ago. Packets and seconds are the units.
+//! p^ and R^ are the values of p and R_C one control delay ago. The units are packets and seconds.
 
 use crate::ModelError;
 use crate::delay::{History, System, solve};
@@ -22,43 +23,53 @@ use rnic_transport::config::FlowConfig;
 use rnic_transport::congestion::{CongestionControl, Dcqcn as Algorithm, Marking, Settings};
 use rnic_transport::{BitRate, Bytes, Time};
 
-/// DCQCN on one bottleneck. Fields without a word of their own are the parameters of the congestion control of the same name.
+/// The fluid model of DCQCN on one bottleneck. The fields from `g` on are the parameters of the congestion control with
+/// the same names.
+///
+/// ```
+/// use rnic_model::dcqcn::Dcqcn;
+/// use rnic_transport::{BitRate, Time};
+///
+/// let model = Dcqcn { delay: Time::from_us(20), ..Dcqcn::deployed(BitRate::from_gbps(40)) };
+/// assert_eq!(model.first_above_kmax(100)?, Some(15), "with 15 flows the queue exceeds Kmax");
+/// # Ok::<(), rnic_model::ModelError>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Dcqcn {
-    /// Rate of the bottleneck (C), and of every flow's own link.
+    /// C, the rate of the bottleneck, which is also the line rate of every flow.
     pub rate: BitRate,
-    /// Bytes of a packet: the model's unit.
+    /// Length of a packet, the unit of the equations.
     pub packet: Bytes,
-    /// Control delay (tau*): how old p and R are when a flow feels them.
+    /// tau*, the control delay: a flow reacts to the values of p and R_C this time ago.
     pub delay: Time,
-    /// When the switch marks.
+    /// ECN marking thresholds of the switch.
     pub marking: Marking,
-    /// Gain of alpha.
+    /// g, the gain of alpha.
     pub g: f64,
-    /// T.
+    /// T, the time between two increase events of the rate timer.
     pub rate_timer: Time,
-    /// B.
+    /// B, the bytes between two increase events of the byte counter.
     pub byte_counter: Bytes,
-    /// F.
+    /// F, the number of fast recovery events.
     pub fast_recovery: u64,
-    /// tau.
+    /// tau, the minimum time between two CNPs of a flow.
     pub cnp_interval: Time,
-    /// tau'.
+    /// tau', the time after which alpha is updated.
     pub alpha_timer: Time,
-    /// R_AI.
+    /// R_AI, the additive increase of R_T.
     pub r_ai: BitRate,
 }
 
-/// Parameters of the congestion control that the equations have.
+/// The parameters of the congestion control that the equations contain.
 pub const PARAMETERS: [&str; 7] =
     ["g", "rate_timer", "byte_counter", "fast_recovery", "cnp_interval", "alpha_timer", "r_ai"];
 
 impl Dcqcn {
-    /// With the congestion control's parameters as set, packets of 1,000 bytes, a control delay of 50 us, and marking as the congestion
-    /// control has it.
+    /// A model with the congestion control parameters in `settings`, packets of 1,000 bytes, a control delay of 50 us,
+    /// and the default marking thresholds of the congestion control.
     ///
     /// # Errors
-    /// When `settings` are not those of DCQCN.
+    /// If `settings` are not settings of DCQCN.
     pub fn new(rate: BitRate, settings: &Settings) -> Result<Dcqcn, ModelError> {
         let read = || -> Result<Dcqcn, String> {
             Ok(Dcqcn {
@@ -78,13 +89,14 @@ impl Dcqcn {
         read().map_err(ModelError)
     }
 
-    /// The parameters that the paper deploys: the congestion control's defaults.
+    /// A model with the parameters that the paper deploys, which are the defaults of the congestion control.
     pub fn deployed(rate: BitRate) -> Dcqcn {
         Dcqcn::new(rate, &Settings::new(Algorithm::PARAMETERS))
             .expect("the congestion control declares these parameters")
     }
 
-    /// The parameters that the paper starts from, those of QCN and DCTCP: B 150 KB, T 1.5 ms, Kmin = Kmax = 40 KB, Pmax 1, g 1/16.
+    /// A model with the "strawman" parameters of the paper, which are those of QCN and DCTCP: B 150 KB, T 1.5 ms, Kmin
+    /// = Kmax = 40 KB, Pmax 1, g 1/16.
     pub fn strawman(rate: BitRate) -> Dcqcn {
         Dcqcn {
             marking: Marking { kmin: Bytes(40_000), kmax: Bytes(40_000), pmax: 1.0 },
@@ -95,27 +107,33 @@ impl Dcqcn {
         }
     }
 
+    /// Checks that all parameters are in range.
+    ///
     /// # Errors
-    /// One sentence about the first parameter that makes no sense.
+    /// One sentence about the first parameter that is out of range.
     pub fn check(&self) -> Result<(), ModelError> {
         let Marking { kmin, kmax, pmax } = self.marking;
         require(self.rate.as_bps() > 0, || "the rate is zero; write for example 40 Gbps".to_string())?;
-        require(self.packet.0 > 0, || "a packet has no bytes; write for example 1000 B".to_string())?;
-        require(kmin <= kmax, || format!("kmin ({kmin}) is above kmax ({kmax}); kmin is at most kmax"))?;
+        require(self.packet.0 > 0, || "the packet length is zero; write for example 1000 B".to_string())?;
+        require(kmin <= kmax, || format!("kmin cannot be {kmin}; accepted: at most kmax, which is {kmax}"))?;
         require(pmax > 0.0 && pmax <= 1.0, || {
-            format!("pmax is a probability, more than 0 and at most 1; it cannot be {pmax}")
+            format!("pmax cannot be {pmax}; accepted: a probability above 0 and at most 1")
         })?;
-        require(self.g > 0.0 && self.g <= 1.0, || format!("g is more than 0 and at most 1; it cannot be {}", self.g))?;
+        require(self.g > 0.0 && self.g <= 1.0, || {
+            format!("g cannot be {}; accepted: a number above 0 and at most 1", self.g)
+        })?;
         for (name, time) in
             [("rate_timer", self.rate_timer), ("cnp_interval", self.cnp_interval), ("alpha_timer", self.alpha_timer)]
         {
-            require(time > Time::ZERO, || format!("{name} is zero; it must be more"))?;
+            require(time > Time::ZERO, || format!("{name} is zero; accepted: any time above 0"))?;
         }
         require(self.byte_counter >= self.packet, || {
-            format!("byte_counter ({}) is below a packet ({}); it is at least one", self.byte_counter, self.packet)
+            format!("byte_counter cannot be {}; accepted: at least one packet of {}", self.byte_counter, self.packet)
         })?;
-        require(self.r_ai.as_bps() > 0, || "r_ai is zero; then no rate ever grows".to_string())?;
-        require(self.fast_recovery > 0, || "fast_recovery is zero; it is at least 1".to_string())
+        require(self.r_ai.as_bps() > 0, || {
+            "r_ai is zero, so rates would never grow; accepted: any rate above 0".to_string()
+        })?;
+        require(self.fast_recovery > 0, || "fast_recovery is zero; accepted: at least 1".to_string())
     }
 
     /// The equations in packets and seconds.
@@ -137,11 +155,11 @@ impl Dcqcn {
         }
     }
 
-    /// Where nothing changes with `flows` flows: all have the rate C/N, and one marking probability remains, the root of an equation
-    /// whose left side grows with it and whose right side falls.
+    /// The fixed point of the model with `flows` flows. All flows have the rate C/N; the marking probability p is the
+    /// unique root of an equation whose left side grows with p and whose right side falls.
     ///
     /// # Errors
-    /// See [`Dcqcn::check`]; and for no flows.
+    /// Like [`Dcqcn::check`], or if `flows` is 0.
     pub fn fixed_point(&self, flows: u32) -> Result<FixedPoint, ModelError> {
         self.check()?;
         require(flows > 0, || "there is no flow; at least one is needed".to_string())?;
@@ -174,12 +192,12 @@ impl Dcqcn {
         let mut limits = Vec::new();
         if p > e.pmax {
             limits.push(format!(
-                "it needs a marking probability of {p:.6}, above Pmax ({}): the queue would lie above Kmax, where every packet is marked",
+                "the fixed point needs a marking probability of {p:.6}, above Pmax ({}): the queue would be above Kmax, where every packet is marked",
                 e.pmax
             ));
         }
         if target > e.capacity * (1.0 + 1e-12) {
-            limits.push("it needs a target rate above line rate, which R_T cannot have".to_string());
+            limits.push("the fixed point needs a target rate R_T above line rate".to_string());
         }
         Ok(FixedPoint {
             flows,
@@ -193,12 +211,13 @@ impl Dcqcn {
         })
     }
 
-    /// The smallest number of flows, from two on, for which the fixed point asks for a queue above Kmax; `None` if none up to `most`.
+    /// The smallest number of flows, from 2 to `max_flows`, for which the queue at the fixed point is above Kmax;
+    /// `None` if there is none.
     ///
     /// # Errors
-    /// See [`Dcqcn::check`].
-    pub fn first_above_kmax(&self, most: u32) -> Result<Option<u32>, ModelError> {
-        for flows in 2..=most {
+    /// Like [`Dcqcn::check`].
+    pub fn first_above_kmax(&self, max_flows: u32) -> Result<Option<u32>, ModelError> {
+        for flows in 2..=max_flows {
             if self.fixed_point(flows)?.p > self.marking.pmax {
                 return Ok(Some(flows));
             }
@@ -208,19 +227,20 @@ impl Dcqcn {
 
     /// Solves the model for these flows.
     ///
-    /// Flows start within the step nearest to their time, with R_C = R_T at their start rate and alpha 1; what a flow sent before counts as
-    /// its start rate. Rates stay between 0 and line rate, the queue at 0 or more. Hyper increase is not in the model.
+    /// A flow starts at the point nearest to its start time, with alpha = 1 and with R_C and R_T equal to its start
+    /// rate; R^ is the start rate while the control delay reaches back before the start. Rates are limited to 0 to line
+    /// rate, and the queue to at least 0. The model does not contain hyper increase.
     ///
     /// # Errors
-    /// One sentence when a parameter, a flow or the step makes no sense.
+    /// One sentence if a parameter, a flow or the step is out of range.
     pub fn solve(&self, groups: &[Group], run: &Run) -> Result<Series, ModelError> {
         self.solve_on_grid(groups, run).map(|(_, series)| series)
     }
 
-    /// Solves by the run's step, its half and its quarter.
+    /// Solves the model with the run's step, half of it and a quarter of it, and compares the solutions.
     ///
     /// # Errors
-    /// As [`Dcqcn::solve`].
+    /// Like [`Dcqcn::solve`].
     pub fn check_step(&self, groups: &[Group], run: &Run) -> Result<StepCheck, ModelError> {
         StepCheck::of(|run| self.solve_on_grid(groups, run), run)
     }
@@ -260,20 +280,20 @@ impl Dcqcn {
     }
 }
 
-/// The marking thresholds that DCQCN asks of switches.
+/// The default marking thresholds of DCQCN at this line rate.
 pub fn deployed_marking(rate: BitRate) -> Marking {
     let flow = FlowConfig { line_rate: rate, ..FlowConfig::default() };
-    <Algorithm as CongestionControl>::marking(&flow).expect("DCQCN listens to marks")
+    <Algorithm as CongestionControl>::marking(&flow).expect("DCQCN declares marking thresholds")
 }
 
 fn relative(residual: f64, size: f64) -> f64 {
     if residual == 0.0 { 0.0 } else { residual.abs() / size }
 }
 
-/// Where the model stands still.
+/// The fixed point of the model: a state that does not change.
 #[derive(Clone, PartialEq, Debug)]
 pub struct FixedPoint {
-    /// Flows.
+    /// Number of flows.
     pub flows: u32,
     /// Marking probability.
     pub p: f64,
@@ -285,20 +305,20 @@ pub struct FixedPoint {
     pub target: f64,
     /// Alpha of each flow.
     pub alpha: f64,
-    /// Each equation and what is left of it, relative to its largest term.
+    /// Each equation with its residual, relative to the equation's largest term.
     pub residuals: Vec<(&'static str, f64)>,
-    /// Why the model cannot stand there; empty if it can.
+    /// Reasons why the model cannot reach the fixed point, one sentence each; empty if it can.
     pub limits: Vec<String>,
 }
 
 impl FixedPoint {
-    /// Whether the model can stand there.
+    /// Whether the model can reach the fixed point.
     pub fn is_valid(&self) -> bool {
         self.limits.is_empty()
     }
 }
 
-/// The parameters in packets and seconds.
+/// The model's parameters in packets and seconds.
 #[derive(Clone, Copy, PartialEq, Debug)]
 struct Equations {
     capacity: f64,
@@ -314,11 +334,11 @@ struct Equations {
     r_ai: f64,
 }
 
-/// Increase events of a flow for each second.
+/// Numbers of increase events of a flow per second.
 struct Events {
-    /// All: R (b + d).
+    /// All events: R (b + d).
     all: f64,
-    /// Those after fast recovery: R (c + e).
+    /// Events after fast recovery: R (c + e).
     additive: f64,
 }
 
@@ -333,7 +353,7 @@ impl Equations {
         }
     }
 
-    /// The line below Kmax, prolonged; `p` where it is a step.
+    /// The marking probability between Kmin and Kmax, extrapolated to any queue; `p` if Kmin = Kmax.
     fn marking_below(&self, queue: f64, p: f64) -> f64 {
         if self.kmax == self.kmin { p } else { (queue - self.kmin) / (self.kmax - self.kmin) * self.pmax }
     }
@@ -346,7 +366,7 @@ impl Equations {
         Events { all: bytes + time, additive: after_bytes * bytes + after_time * time }
     }
 
-    /// Both sides of the fixed point's equation: a^2 alpha and tau^2 R_AI R (b + d)(c + e).
+    /// Both sides of the equation of the fixed point: a^2 alpha and tau^2 R_AI R (b + d)(c + e).
     fn balance(&self, p: f64, rate: f64) -> (f64, f64) {
         let cut = at_least_one(p, self.cnp * rate);
         let events = self.events(p, rate);
@@ -354,7 +374,8 @@ impl Equations {
         (left, self.cnp * self.cnp * self.r_ai * events.all * events.additive / rate)
     }
 
-    /// Derivatives of a flow's (alpha, R_T, R_C) with p and R as they were, and the largest term of each.
+    /// Computes the derivatives of a flow's (alpha, R_T, R_C) from the delayed values `p` and `rate`; returns the
+    /// largest term of each.
     fn flow(&self, p: f64, rate: f64, state: &[f64; 3], slopes: &mut [f64; 3]) -> [f64; 3] {
         let [alpha, target, current] = *state;
         let cut = at_least_one(p, self.cnp * rate);
@@ -370,11 +391,11 @@ impl Equations {
     }
 }
 
-/// The state: q, then R_C of each group, then alpha and R_T of each group.
+/// The system of equations. Its state is q, then R_C of each group, then alpha and R_T of each group.
 struct Fluid {
     e: Equations,
     grid: Grid,
-    /// Number, start rate and first point of each group.
+    /// For each group: number of flows, start rate, first point.
     flows: Vec<(f64, f64, usize)>,
 }
 
@@ -412,7 +433,7 @@ impl System for Fluid {
                     _ => start_rate,
                 };
                 self.e.flow(p, rate, &[state[rest], state[rest + 1], current], &mut change);
-                // A rate at line rate stays there.
+                // A rate at line rate cannot grow.
                 for (slope, value) in [(1, state[rest + 1]), (2, current)] {
                     if value >= self.e.capacity {
                         change[slope] = change[slope].min(0.0);

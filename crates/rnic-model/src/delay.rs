@@ -1,25 +1,26 @@
-//! Delay-differential equations: Runge-Kutta of fourth order with a fixed step, and the past between its points by cubic interpolation.
+//! Solves delay differential equations by the Runge-Kutta method of fourth order with a fixed step; values of the past
+//! between two steps are interpolated by a cubic.
 //!
-//! Where the solution is smooth the error is of fourth order in the step. A kink of the right-hand side (a threshold, a rate at its
-//! bound) or a flow that starts between others makes it of first or second order there.
+//! The error is of fourth order in the step where the solution is smooth. It is of first or second order where the
+//! right-hand side has a kink: at a threshold, when a rate reaches its bound, or when a flow starts.
 
 use std::collections::VecDeque;
 
-/// A system of equations.
+/// A system of delay differential equations.
 pub(crate) trait System {
-    /// Components of the state.
+    /// Number of components of the state.
     fn width(&self) -> usize;
-    /// How many of them, from the first, are asked for in the past.
+    /// Number of components, counted from the first, whose past values are needed.
     fn remembered(&self) -> usize;
-    /// Steps for which the past is kept; all of it without.
+    /// Number of steps for which past values are kept; `None`: all.
     fn memory(&self) -> Option<usize>;
-    /// The derivatives, per second, `part` (0 to 1) of a step after point `step`.
+    /// Computes the derivatives, per second, at the time `step` + `part` in steps; `part` is 0 to 1.
     fn slopes(&self, step: usize, part: f64, state: &[f64], past: &History, slopes: &mut [f64]);
-    /// Puts the state at point `step` within its bounds.
+    /// Limits the state at point `step` to its bounds.
     fn bound(&self, step: usize, state: &mut [f64]);
 }
 
-/// Values and derivatives at the points so far.
+/// Values and derivatives at past points.
 pub(crate) struct History {
     width: usize,
     first: usize,
@@ -39,12 +40,13 @@ impl History {
         }
     }
 
-    /// The last point so far.
+    /// The latest point.
     fn last(&self) -> usize {
         self.first + self.values.len() / self.width - 1
     }
 
-    /// A component `part` of a step after a point: by Hermite's cubic, which needs the next point too unless `part` is 0.
+    /// The value of a component at the time `point` + `part` in steps, by cubic Hermite interpolation. The next point
+    /// must exist, unless `part` is 0.
     pub(crate) fn at(&self, component: usize, point: usize, part: f64) -> f64 {
         let here = (point - self.first) * self.width + component;
         if part == 0.0 {
@@ -58,7 +60,8 @@ impl History {
         straight + part * rest * (rest * (s0 - (v1 - v0)) - part * (s1 - (v1 - v0)))
     }
 
-    /// A component at a time in steps: before the first point its value there, after the last one its value there.
+    /// The value of a component at a time in steps. Before the first point it is the value at the first point, and
+    /// after the last point the value at the last.
     pub(crate) fn at_time(&self, component: usize, steps: f64) -> f64 {
         let point = steps.floor();
         if point < self.first as f64 {
@@ -72,7 +75,8 @@ impl History {
     }
 }
 
-/// Solves from point 0 to point `steps`, each `step` seconds after the last, and shows the state at each point.
+/// Solves the system at the points 0 to `steps`, which are `step` seconds apart, and passes the state at each point to
+/// `show`.
 pub(crate) fn solve(system: &impl System, step: f64, steps: usize, mut show: impl FnMut(usize, &[f64])) {
     let width = system.width();
     let mut history =
@@ -103,7 +107,7 @@ pub(crate) fn solve(system: &impl System, step: f64, steps: usize, mut show: imp
 mod tests {
     use super::*;
 
-    /// x' = -x(t - 1) with x = 1 before 0: a polynomial on each interval of length 1.
+    /// x' = -x(t - 1) with x = 1 before 0: the solution is a polynomial on each interval of length 1.
     struct Decay {
         delay: usize,
     }

@@ -1,11 +1,11 @@
-//! What a model refuses.
+//! Errors of models.
 
-/// Why a model cannot be computed: one sentence that names the value and what would be accepted.
+/// The reason why a model cannot be computed: one sentence that names the wrong value and what would be accepted.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct ModelError(pub String);
 
-/// An error unless `holds`.
+/// Returns an error with `sentence` if `holds` is false.
 pub(crate) fn require(holds: bool, sentence: impl FnOnce() -> String) -> Result<(), ModelError> {
     if holds { Ok(()) } else { Err(ModelError(sentence())) }
 }

@@ -1,11 +1,24 @@
-//! What can be computed without simulating packets: fluid models of DCQCN and TIMELY, and the buffer thresholds of a switch.
+//! Analytical models, which need no simulation of packets: fluid models of DCQCN and TIMELY, and the buffer thresholds
+//! of a switch.
 //!
-//! - [`buffers`]: headroom, pause and marking thresholds of a switch whose ports share a buffer;
-//! - [`dcqcn`]: DCQCN's fluid model, its fixed point, and sweeps over its parameters;
-//! - [`timely`]: TIMELY's fluid model and the patched one with its fixed point.
+//! - [`buffers`]: headroom, pause thresholds and marking thresholds of a switch with a shared buffer;
+//! - [`dcqcn`]: the fluid model of DCQCN and its fixed point;
+//! - [`timely`]: the fluid models of TIMELY and of patched TIMELY, and the fixed point of the latter.
 //!
-//! Interfaces take bits per second, bytes and [`Time`](rnic_transport::Time); the equations count packets and seconds inside, as the papers
-//! do. Exponentials come from the `libm` crate, so results are the same bits on every platform.
+//! Interfaces take bits per second, bytes and [`Time`](rnic_transport::Time); the equations use packets and seconds, as
+//! the papers do. Exponentials come from the `libm` crate, so results are bit-identical on every platform.
+//!
+//! ```
+//! use rnic_model::dcqcn::Dcqcn;
+//! use rnic_transport::BitRate;
+//!
+//! // Eight flows with the paper's parameters share a link of 40 Gbps.
+//! let point = Dcqcn::deployed(BitRate::from_gbps(40)).fixed_point(8)?;
+//! assert!(point.is_valid());
+//! assert_eq!(point.rate, 5e9, "an equal share, in bits per second");
+//! assert!((5_000.0..200_000.0).contains(&point.queue), "between Kmin and Kmax, in bytes");
+//! # Ok::<(), rnic_model::ModelError>(())
+//! ```
 
 mod delay;
 mod error;

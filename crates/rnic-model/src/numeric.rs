@@ -1,4 +1,4 @@
-//! The expressions of the fluid models, for every probability from 0 to 1 without cancellation.
+//! Expressions of the fluid models, computed without cancellation for every probability from 0 to 1.
 
 use libm::{expm1, log1p};
 
@@ -12,7 +12,7 @@ fn bernoulli(x: f64) -> f64 {
     if x == 0.0 {
         1.0
     } else if x > 700.0 {
-        0.0 // e^-700 is 1e-304: below what matters, and the quotient would be infinity by infinity
+        0.0 // the result is below 1e-301, and for larger x the quotient would be infinity divided by infinity
     } else {
         x / expm1(x)
     }
@@ -39,23 +39,25 @@ fn spread(p: f64) -> f64 {
     }
 }
 
-/// `p / ((1 - p)^-n - 1)`: events for each packet, where an event takes `n` packets in a row without a mark. `1/n` for p = 0, 0 for
-/// p = 1.
+/// `p / ((1 - p)^-n - 1)`: the number of events per packet, if an event happens after `n` consecutive packets without a
+/// mark. The limits are `1/n` for p = 0, and 0 for p = 1.
 pub fn per_packet(p: f64, n: f64) -> f64 {
     if p >= 1.0 { 0.0 } else { spread(p) * bernoulli(n * hazard(p)) / n }
 }
 
-/// `rate p / ((1 - p)^-(period rate) - 1)`: events for each second at `rate` packets per second, where an event takes a `period`, in
-/// seconds, without a mark. `1/period` for p = 0 or a rate of 0, 0 for p = 1.
+/// `rate p / ((1 - p)^-(period rate) - 1)`: the number of events per second at `rate` packets per second, if an event
+/// happens after a `period` (in seconds) without a mark. The limits are `1/period` for p = 0 or a rate of 0, and 0 for
+/// p = 1.
 pub fn per_second(p: f64, rate: f64, period: f64) -> f64 {
     if p >= 1.0 { 0.0 } else { spread(p) * bernoulli(period * rate * hazard(p)) / period }
 }
 
-/// Where `f`, positive at `low` and negative at `high`, passes zero: both ends of the interval are neighbours when it ends. Bounds are
-/// positive; the search is geometric, so that a root near 0 is as exact as any.
+/// Finds the zero of `f` between `low`, where `f` is positive, and `high`, where `f` is negative; both must be
+/// positive. The bisection is geometric, so that a root near 0 has the same relative precision, and ends when the
+/// bounds are adjacent floating-point numbers.
 pub(crate) fn root(mut low: f64, mut high: f64, f: impl Fn(f64) -> f64) -> f64 {
     for _ in 0..400 {
-        // Close together, the geometric mean loses the last bits.
+        // When the bounds are close together, the geometric mean would lose the last bits.
         let middle = if high / low < 1.01 { low + (high - low) / 2.0 } else { low.sqrt() * high.sqrt() };
         if middle <= low || middle >= high {
             break;

@@ -1,84 +1,99 @@
-//! What a fluid model yields: values over time, what they are like in a stretch of it, and how exact they are.
+//! Results of fluid models: values over time, their statistics, and an estimate of their numerical error.
 
 use crate::ModelError;
 use crate::error::require;
 use rnic_transport::{BitRate, Time};
 
-/// Most steps of a solution.
-const MOST_STEPS: u64 = 20_000_000;
-/// Most values that a solution keeps.
-const MOST_VALUES: u64 = 50_000_000;
+/// Maximum number of steps of a solution.
+const MAX_STEPS: u64 = 20_000_000;
+/// Maximum number of values that a solution keeps.
+const MAX_VALUES: u64 = 50_000_000;
 
-/// Flows that are alike from their start to the end: one set of equations stands for all of them.
+/// A group of identical flows, which share one set of equations.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Group {
-    /// How many.
+    /// Number of flows.
     pub count: u32,
-    /// The rate of each when it starts.
+    /// Rate of each flow at its start.
     pub rate: BitRate,
-    /// When they start.
+    /// Start time of the flows.
     pub start: Time,
 }
 
-/// How a model is solved.
+/// Settings of a solution.
+///
+/// ```
+/// use rnic_model::dcqcn::Dcqcn;
+/// use rnic_model::series::{Group, Run, Statistics};
+/// use rnic_transport::{BitRate, Time};
+///
+/// let line = BitRate::from_gbps(40);
+/// let flows = [Group { count: 2, rate: line, start: Time::ZERO }];
+/// let run = Run { duration: Time::from_ms(50), ..Run::default() };
+/// let series = Dcqcn::deployed(line).solve(&flows, &run)?;
+///
+/// let rate = Statistics::of(&series.flows[0].rate[series.from(0.03)..]);
+/// assert!((19e9..21e9).contains(&rate.mean), "each flow gets half of the link");
+/// # Ok::<(), rnic_model::ModelError>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Run {
-    /// From 0 to this time.
+    /// End of the solution, which begins at time 0.
     pub duration: Time,
-    /// The longest step; what is taken is the longest one below it of which a whole number makes the delay.
+    /// Maximum step. The step that is used is the longest one up to it that divides the delay evenly.
     pub step: Time,
-    /// Time between the values that are kept, rounded to steps.
+    /// Time between two kept values, rounded to whole steps.
     pub sample: Time,
 }
 
 impl Default for Run {
-    /// 200 ms by steps of 1 us, values each 100 us.
+    /// 200 ms in steps of 1 us, with a value every 100 us.
     fn default() -> Run {
         Run { duration: Time::from_ms(200), step: Time::from_us(1), sample: Time::from_us(100) }
     }
 }
 
-/// The points of a solution.
+/// The points in time of a solution.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Grid {
-    /// Seconds of a step.
+    /// Length of a step in seconds.
     pub(crate) step: f64,
+    /// Number of steps.
     pub(crate) steps: usize,
-    /// Steps between kept values.
+    /// Number of steps between two kept values.
     pub(crate) every: usize,
-    /// Steps of the delay.
+    /// Number of steps in the delay.
     pub(crate) delay: usize,
 }
 
 impl Grid {
-    /// `fastest`: the shortest time in which the equations change anything by its own size, in seconds.
+    /// `fastest` is the smallest time constant of the equations, in seconds; the step must not exceed it.
     pub(crate) fn new(run: &Run, delay: Time, fastest: f64, groups: usize) -> Result<Grid, ModelError> {
         let Run { duration, step, sample } = *run;
         require(step > Time::ZERO, || "the step is zero; write for example 1 us".to_string())?;
         require(duration > Time::ZERO, || "the duration is zero; write for example 200 ms".to_string())?;
         require(step <= duration, || format!("a step of {step} is longer than the duration of {duration}"))?;
         require(delay == Time::ZERO || step <= delay, || {
-            format!(
-                "a step of {step} is longer than the delay of {delay}, so the past would lie in the future; at most the delay is possible"
-            )
+            format!("a step of {step} is longer than the delay of {delay}; accepted: at most the delay")
         })?;
         require(step.as_secs() <= fastest, || {
-            let most = Time::from_ps((fastest * 1e12) as u64);
-            format!(
-                "a step of {step} is too long for these parameters: the model changes within {most}, at most that is possible"
-            )
+            let max = Time::from_ps((fastest * 1e12) as u64);
+            format!("a step of {step} is too long for the time constants of these parameters; accepted: at most {max}")
         })?;
         let pieces = delay.as_ps().div_ceil(step.as_ps());
         let seconds = if pieces == 0 { step.as_secs() } else { delay.as_secs() / pieces as f64 };
         let steps = (duration.as_secs() / seconds).round();
-        require(steps <= MOST_STEPS as f64, || {
+        require(steps <= MAX_STEPS as f64, || {
             format!(
-                "{duration} by steps of {step} are more than {MOST_STEPS} steps; take a longer step or a shorter duration"
+                "{duration} in steps of {step} are {steps} steps; accepted: at most {MAX_STEPS}; use a longer step or a shorter duration"
             )
         })?;
         let every = (sample.as_secs() / seconds).round().max(1.0);
-        require(steps / every * (2 + 3 * groups) as f64 <= MOST_VALUES as f64, || {
-            format!("values each {sample} are too many to keep; take a longer sample time or fewer flows")
+        let values = steps / every * (2 + 3 * groups) as f64;
+        require(values <= MAX_VALUES as f64, || {
+            format!(
+                "a sample every {sample} gives {values:.0} values; accepted: at most {MAX_VALUES}; use a longer sample time or fewer flows"
+            )
         })?;
         Ok(Grid { step: seconds, steps: steps as usize, every: every as usize, delay: pieces as usize })
     }
@@ -89,15 +104,17 @@ impl Grid {
     }
 }
 
-/// What flows must be for any model.
+/// Checks the flows, for any model.
 pub(crate) fn check_flows(groups: &[Group], line: BitRate, duration: Time) -> Result<(), ModelError> {
     require(!groups.is_empty() && groups.iter().all(|group| group.count > 0), || {
         "there is no flow; at least one is needed".to_string()
     })?;
     for group in groups {
-        require(group.rate <= line, || format!("a flow cannot start at {}: the line rate is {line}", group.rate))?;
+        require(group.rate <= line, || {
+            format!("a flow cannot start with a rate of {}; accepted: at most the line rate of {line}", group.rate)
+        })?;
         require(group.start < duration, || {
-            format!("a flow that starts at {} is never there: the duration is {duration}", group.start)
+            format!("a flow cannot start at {}; accepted: any time before the end at {duration}", group.start)
         })?;
     }
     Ok(())
@@ -106,29 +123,29 @@ pub(crate) fn check_flows(groups: &[Group], line: BitRate, duration: Time) -> Re
 /// Values over time.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Series {
-    /// Seconds.
+    /// Times in seconds.
     pub time: Vec<f64>,
     /// The bottleneck's queue in bytes.
     pub queue: Vec<f64>,
-    /// Probability that a packet is marked; empty if nothing marks.
+    /// Marking probability of a packet; empty if the model has no marking.
     pub marking: Vec<f64>,
-    /// Each group of flows.
+    /// The groups of flows.
     pub flows: Vec<FlowSeries>,
 }
 
-/// One flow of a group over time; all of its group are alike.
+/// Values of one flow of a group over time; all flows of a group are identical.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct FlowSeries {
-    /// Flows in the group.
+    /// Number of flows in the group.
     pub count: u32,
-    /// Bits per second of each; 0 before its start.
+    /// Rate of each flow in bits per second; 0 before its start.
     pub rate: Vec<f64>,
-    /// What else the model knows of it, by name.
+    /// Other state variables of the model, by name.
     pub state: Vec<(&'static str, Vec<f64>)>,
 }
 
 impl Series {
-    /// Number of the first value at or after a time in seconds.
+    /// Index of the first value at or after a time in seconds.
     pub fn from(&self, seconds: f64) -> usize {
         self.time.partition_point(|time| *time < seconds)
     }
@@ -143,53 +160,54 @@ impl Series {
     }
 }
 
-/// What values are like.
+/// Statistics of evenly spaced values.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Stretch {
+pub struct Statistics {
     /// Arithmetic mean.
     pub mean: f64,
     /// Standard deviation.
     pub deviation: f64,
-    /// Smallest.
-    pub least: f64,
-    /// Largest.
-    pub most: f64,
+    /// Minimum.
+    pub min: f64,
+    /// Maximum.
+    pub max: f64,
 }
 
-impl Stretch {
-    /// Of evenly spaced values; all zero if there are none.
-    pub fn of(values: &[f64]) -> Stretch {
+impl Statistics {
+    /// The statistics of `values`; all zero if there are no values.
+    pub fn of(values: &[f64]) -> Statistics {
         if values.is_empty() {
-            return Stretch { mean: 0.0, deviation: 0.0, least: 0.0, most: 0.0 };
+            return Statistics { mean: 0.0, deviation: 0.0, min: 0.0, max: 0.0 };
         }
         let count = values.len() as f64;
         let mean = values.iter().sum::<f64>() / count;
         let square = values.iter().map(|value| (value - mean) * (value - mean)).sum::<f64>() / count;
-        let least = values.iter().copied().fold(f64::INFINITY, f64::min);
-        let most = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        Stretch { mean, deviation: square.sqrt(), least, most }
+        let min = values.iter().copied().fold(f64::INFINITY, f64::min);
+        let max = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        Statistics { mean, deviation: square.sqrt(), min, max }
     }
 }
 
-/// How much a solution changes when its step is halved, and halved again.
+/// The differences between solutions with the steps h, h/2 and h/4.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct StepCheck {
-    /// The step in seconds.
+    /// The step h in seconds.
     pub step: f64,
-    /// Largest difference of the queue in bytes: between h and h/2, between h/2 and h/4.
+    /// Maximum difference of the queue in bytes: between h and h/2, and between h/2 and h/4.
     pub queue: [f64; 2],
-    /// Largest difference of a flow's rate in bits per second.
+    /// Maximum difference of a flow's rate in bits per second: between h and h/2, and between h/2 and h/4.
     pub rate: [f64; 2],
 }
 
 impl StepCheck {
-    /// Compares solutions by h, h/2 and h/4 at the times that all have.
+    /// Compares solutions with the steps h, h/2 and h/4 at common times.
     pub(crate) fn of(
         solve: impl Fn(&Run) -> Result<(Grid, Series), ModelError>, run: &Run,
     ) -> Result<StepCheck, ModelError> {
         let (grid, coarse) = solve(run)?;
         let finer = |parts: u64| {
-            // Rounded up, for the grid takes the longest step below; values at the same times.
+            // Round the step up, because the grid uses the longest step up to it. The sample time keeps the values at
+            // the same times.
             let step = Time::from_ps((grid.step * 1e12 / parts as f64 - 1e-3).ceil() as u64);
             let sample = Time::from_ps((grid.step * 1e12 * grid.every as f64).round() as u64);
             solve(&Run { step, sample, ..*run }).map(|(_, series)| series)
@@ -206,7 +224,7 @@ impl StepCheck {
         })
     }
 
-    /// The order of the error that the differences of a quantity show; `None` where there is none left to measure.
+    /// The order of the error, computed from the two differences of a quantity; `None` if a difference is zero.
     pub fn order(differences: [f64; 2]) -> Option<f64> {
         (differences[0] > 0.0 && differences[1] > 0.0).then(|| libm::log2(differences[0] / differences[1]))
     }
@@ -217,10 +235,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn stretches_by_hand() {
-        let stretch = Stretch::of(&[1.0, 4.0, 2.0, 3.0]);
-        assert_eq!(stretch, Stretch { mean: 2.5, deviation: 1.25f64.sqrt(), least: 1.0, most: 4.0 });
-        assert_eq!(Stretch::of(&[]).mean, 0.0);
+    fn statistics_by_hand() {
+        let statistics = Statistics::of(&[1.0, 4.0, 2.0, 3.0]);
+        assert_eq!(statistics, Statistics { mean: 2.5, deviation: 1.25f64.sqrt(), min: 1.0, max: 4.0 });
+        assert_eq!(Statistics::of(&[]).mean, 0.0);
     }
 
     #[test]

@@ -1,12 +1,14 @@
-//! The fluid models of TIMELY and of patched TIMELY ("ECN or Delay: Lessons Learnt from Analysis of DCQCN and TIMELY", CoNEXT 2016).
+//! The fluid models of TIMELY and of patched TIMELY ("ECN or Delay: Lessons Learnt from Analysis of DCQCN and TIMELY",
+//! CoNEXT 2016).
 //!
-//! N flows share one bottleneck; each has a rate R and a smoothed gradient G of the round-trip time. Bytes and seconds:
+//! N flows share one bottleneck of capacity C; each has a rate R and a moving average G of the round-trip time's
+//! gradient. The units are bytes and seconds:
 //!
 //! ```text
 //! dq/dt  = sum R - C
 //! dG/dt  = (alpha/tau*) [ -G + (q(t - tau') - q(t - tau' - tau*)) / (C minRTT) ]
-//! tau*   = max(segment/R, minRTT)          time between updates
-//! tau'   = q/C + packet/C + delay          how old the newest sample is
+//! tau*   = max(segment/R, minRTT)          time between two updates
+//! tau'   = q/C + packet/C + delay          age of the newest sample
 //!
 //! dR/dt  = delta/tau*                                    q(t - tau') < C T_low
 //!        = -(beta/tau*) (1 - C T_high/q(t - tau')) R     q(t - tau') > C T_high
@@ -17,8 +19,9 @@
 //!        = (1 - w) delta/tau* - w (beta/tau*) R (q(t - tau') - q')/q'
 //! ```
 //!
-//! They are the update rules of the algorithm divided by the time between updates. Sources: the rules are algorithm 1 of "TIMELY" (SIGCOMM
-//! 2015) and the patch of "ECN or Delay"; so is the fluid form, with the queueing delay q/C in the place of the round-trip time.
+//! The right-hand sides are the update rules of the algorithm, divided by the time between two updates. The rules are
+//! those of algorithm 1 of "TIMELY" (SIGCOMM 2015), and of the patch in "ECN or Delay". The fluid form is also that of
+//! "ECN or Delay"; it uses the queueing delay q/C instead of the round-trip time.
 
 use crate::ModelError;
 use crate::delay::{History, System, solve};
@@ -27,42 +30,59 @@ use crate::series::{FlowSeries, Grid, Group, Run, Series, StepCheck, check_flows
 use rnic_transport::congestion::Settings;
 use rnic_transport::{BitRate, Bytes, Time};
 
-/// TIMELY on one bottleneck. Fields without a word of their own are the parameters of the congestion control of the same name.
+/// The fluid model of TIMELY or patched TIMELY on one bottleneck. The fields from `t_low` on are the parameters of the
+/// congestion control with the same names.
+///
+/// ```
+/// use rnic_model::timely::Timely;
+/// use rnic_transport::BitRate;
+/// use rnic_transport::congestion::{CongestionControl, PatchedTimely, Settings};
+///
+/// let settings = Settings::new(PatchedTimely::PARAMETERS);
+/// let model = Timely::new(BitRate::from_gbps(10), true, &settings)?;
+/// let point = model.fixed_point(2)?.expect("patched TIMELY has a fixed point");
+/// assert_eq!(point.rate, 5e9);
+/// assert!((point.queue - 78_125.0).abs() < 1e-6, "C T_low (1 + N delta/(beta C)), in bytes");
+///
+/// let original = Timely { patched: false, ..model };
+/// assert_eq!(original.fixed_point(2)?, None);
+/// # Ok::<(), rnic_model::ModelError>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Timely {
-    /// Rate of the bottleneck (C), and of every flow's own link.
+    /// C, the rate of the bottleneck, which is also the line rate of every flow.
     pub rate: BitRate,
-    /// Bytes of a packet: the last one of a segment is sent before its round-trip time is known.
+    /// Length of a packet. The age of an RTT sample includes the transmission time of one packet.
     pub packet: Bytes,
-    /// What a sample's age has beside queue and packet: propagation.
+    /// Propagation delay, which the age of an RTT sample includes.
     pub delay: Time,
-    /// Whether the gradient is weighted as in patched TIMELY.
+    /// Whether the model is that of patched TIMELY.
     pub patched: bool,
-    /// T_low.
+    /// T_low, the delay below which the rate always grows.
     pub t_low: Time,
-    /// T_high.
+    /// T_high, the delay above which the rate always falls.
     pub t_high: Time,
-    /// minRTT.
+    /// minRTT, by which the RTT difference is divided to get the gradient.
     pub min_rtt: Time,
-    /// Multiplicative decrease.
+    /// beta, the factor of multiplicative decrease.
     pub beta: f64,
-    /// Additive step.
+    /// delta, the additive increase.
     pub delta: BitRate,
-    /// Weight of the newest difference.
+    /// alpha, the weight of the newest RTT difference in its moving average.
     pub alpha: f64,
-    /// Bytes for an update.
+    /// Bytes between two rate updates.
     pub segment: Bytes,
 }
 
-/// Parameters of the congestion control that the equations have.
+/// The parameters of the congestion control that the equations contain.
 pub const PARAMETERS: [&str; 7] = ["t_low", "t_high", "min_rtt", "beta", "delta", "alpha", "segment"];
 
 impl Timely {
-    /// With the congestion control's parameters as set, packets of 1,000 bytes, and `min_rtt` as propagation delay. Without `delta`: a
-    /// thousandth of the rate.
+    /// A model with the congestion control parameters in `settings`, packets of 1,000 bytes, and a propagation delay of
+    /// `min_rtt`. If `delta` is not set, it is a thousandth of the rate.
     ///
     /// # Errors
-    /// When `settings` are not those of TIMELY or patched TIMELY.
+    /// If `settings` are not settings of TIMELY or patched TIMELY.
     pub fn new(rate: BitRate, patched: bool, settings: &Settings) -> Result<Timely, ModelError> {
         let read = || -> Result<Timely, String> {
             let min_rtt = settings.time("min_rtt")?;
@@ -87,21 +107,25 @@ impl Timely {
         read().map_err(ModelError)
     }
 
+    /// Checks that all parameters are in range.
+    ///
     /// # Errors
-    /// One sentence about the first parameter that makes no sense.
+    /// One sentence about the first parameter that is out of range.
     pub fn check(&self) -> Result<(), ModelError> {
         require(self.rate.as_bps() > 0, || "the rate is zero; write for example 10 Gbps".to_string())?;
-        require(self.packet.0 > 0, || "a packet has no bytes; write for example 1000 B".to_string())?;
-        require(self.segment.0 > 0, || "a segment has no bytes; write for example 16 KB".to_string())?;
+        require(self.packet.0 > 0, || "the packet length is zero; write for example 1000 B".to_string())?;
+        require(self.segment.0 > 0, || "the segment length is zero; write for example 16 KB".to_string())?;
         require(self.t_low <= self.t_high, || {
-            format!("t_low ({}) is above t_high ({}); it is at most that", self.t_low, self.t_high)
+            format!("t_low cannot be {}; accepted: at most t_high, which is {}", self.t_low, self.t_high)
         })?;
-        require(self.t_low > Time::ZERO, || "t_low is zero; it must be more".to_string())?;
-        require(self.min_rtt > Time::ZERO, || "min_rtt is zero; it must be more".to_string())?;
-        require(self.delta.as_bps() > 0, || "delta is zero; then no rate ever grows".to_string())?;
+        require(self.t_low > Time::ZERO, || "t_low is zero; accepted: any time above 0".to_string())?;
+        require(self.min_rtt > Time::ZERO, || "min_rtt is zero; accepted: any time above 0".to_string())?;
+        require(self.delta.as_bps() > 0, || {
+            "delta is zero, so rates would never grow; accepted: any rate above 0".to_string()
+        })?;
         for (name, value) in [("alpha", self.alpha), ("beta", self.beta)] {
             require(value > 0.0 && value <= 1.0, || {
-                format!("{name} is more than 0 and at most 1; it cannot be {value}")
+                format!("{name} cannot be {value}; accepted: a number above 0 and at most 1")
             })?;
         }
         Ok(())
@@ -124,11 +148,12 @@ impl Timely {
         }
     }
 
-    /// Where patched TIMELY stands still with `flows` flows: every flow at C/N, the gradient 0, and so the weight 1/2; then
-    /// `q = C T_low (1 + N delta/(beta C))`. TIMELY itself stands still nowhere (`None`): with a gradient of 0 its rates grow.
+    /// The fixed point of patched TIMELY with `flows` flows: every flow has the rate C/N, the gradient is 0 and its
+    /// weight 1/2, and `q = C T_low (1 + N delta/(beta C))`. The original TIMELY has no fixed point (`None`), because
+    /// its rates grow if the gradient is 0.
     ///
     /// # Errors
-    /// See [`Timely::check`]; and for no flows.
+    /// Like [`Timely::check`], or if `flows` is 0.
     pub fn fixed_point(&self, flows: u32) -> Result<Option<FixedPoint>, ModelError> {
         self.check()?;
         require(flows > 0, || "there is no flow; at least one is needed".to_string())?;
@@ -146,7 +171,7 @@ impl Timely {
         let mut limits = Vec::new();
         if queue > e.high {
             limits.push(format!(
-                "its queue of {:.1} KB would lie above C T_high ({:.1} KB), where rates fall whatever the gradient",
+                "the queue at the fixed point would be {:.1} KB, above C T_high ({:.1} KB), where rates fall regardless of the gradient",
                 queue / 1e3,
                 e.high / 1e3
             ));
@@ -156,19 +181,19 @@ impl Timely {
 
     /// Solves the model for these flows.
     ///
-    /// Flows start within the step nearest to their time, with a gradient of 0. Rates stay between 0 and line rate, the queue at 0 or more.
-    /// Hyperactive increase is not in the model.
+    /// A flow starts at the point nearest to its start time, with a gradient of 0. Rates are limited to 0 to line rate,
+    /// and the queue to at least 0. The model does not contain hyperactive increase.
     ///
     /// # Errors
-    /// One sentence when a parameter, a flow or the step makes no sense.
+    /// One sentence if a parameter, a flow or the step is out of range.
     pub fn solve(&self, groups: &[Group], run: &Run) -> Result<Series, ModelError> {
         self.solve_on_grid(groups, run).map(|(_, series)| series)
     }
 
-    /// Solves by the run's step, its half and its quarter.
+    /// Solves the model with the run's step, half of it and a quarter of it, and compares the solutions.
     ///
     /// # Errors
-    /// As [`Timely::solve`].
+    /// Like [`Timely::solve`].
     pub fn check_step(&self, groups: &[Group], run: &Run) -> Result<StepCheck, ModelError> {
         StepCheck::of(|run| self.solve_on_grid(groups, run), run)
     }
@@ -178,16 +203,16 @@ impl Timely {
         let e = self.equations();
         let youngest = e.delay + e.packet / e.capacity;
         require(run.step.as_secs() <= youngest, || {
-            let most = Time::from_ps((youngest * 1e12) as u64);
+            let min_delay = Time::from_ps((youngest * 1e12) as u64);
             format!(
-                "a step of {} is longer than the shortest delay of {most}, so the past would lie in the future; at most the delay is possible",
+                "a step of {} is longer than the minimum delay of {min_delay}; accepted: at most that delay",
                 run.step
             )
         })?;
         let grid = Grid::new(run, Time::ZERO, (e.segment / e.capacity).max(e.min_rtt), groups.len())?;
         check_flows(groups, self.rate, run.duration)?;
         require(groups.iter().all(|group| group.rate.as_bps() > 0), || {
-            "a flow that starts at rate 0 sends no segment and so never changes; take a small rate, for example 10 Mbps"
+            "a flow cannot start with rate 0, because it would never complete a segment; use a small rate, for example 10 Mbps"
                 .to_string()
         })?;
         let flows = groups
@@ -212,37 +237,38 @@ impl Timely {
     }
 }
 
-/// Where patched TIMELY stands still.
+/// The fixed point of patched TIMELY: a state that does not change.
 #[derive(Clone, PartialEq, Debug)]
 pub struct FixedPoint {
-    /// Flows.
+    /// Number of flows.
     pub flows: u32,
     /// Queue in bytes.
     pub queue: f64,
     /// Rate of each flow in bits per second.
     pub rate: f64,
-    /// Each equation and what is left of it, relative to its largest term.
+    /// Each equation with its residual, relative to the equation's largest term.
     pub residuals: Vec<(&'static str, f64)>,
-    /// Why the model cannot stand there; empty if it can.
+    /// Reasons why the model cannot reach the fixed point, one sentence each; empty if it can.
     pub limits: Vec<String>,
 }
 
 impl FixedPoint {
-    /// Whether the model can stand there.
+    /// Whether the model can reach the fixed point.
     pub fn is_valid(&self) -> bool {
         self.limits.is_empty()
     }
 }
 
-/// The parameters in bytes and seconds.
+/// The model's parameters in bytes and seconds.
 #[derive(Clone, Copy, PartialEq, Debug)]
 struct Equations {
     capacity: f64,
     packet: f64,
     delay: f64,
     patched: bool,
-    /// C T_low, C T_high.
+    /// C T_low.
     low: f64,
+    /// C T_high.
     high: f64,
     min_rtt: f64,
     beta: f64,
@@ -252,12 +278,12 @@ struct Equations {
 }
 
 impl Equations {
-    /// Updates for each second: 1/tau*.
+    /// Number of updates per second: 1/tau*.
     fn updates(&self, rate: f64) -> f64 {
         (rate / self.segment).min(1.0 / self.min_rtt)
     }
 
-    /// What patched TIMELY adds and takes for each second between the thresholds.
+    /// The increase and the decrease of the rate per second in patched TIMELY, if the delay is between the thresholds.
     fn patched(&self, queue: f64, gradient: f64, rate: f64) -> (f64, f64) {
         let updates = self.updates(rate);
         let weight = (2.0 * gradient + 0.5).clamp(0.0, 1.0);
@@ -282,11 +308,11 @@ impl Equations {
     }
 }
 
-/// The state: q, then R and G of each group.
+/// The system of equations. Its state is q, then R and G of each group.
 struct Fluid {
     e: Equations,
     step: f64,
-    /// Number, start rate and first point of each group.
+    /// For each group: number of flows, start rate, first point.
     flows: Vec<(f64, f64, usize)>,
 }
 
@@ -298,13 +324,13 @@ impl System for Fluid {
         1
     }
     fn memory(&self) -> Option<usize> {
-        None // the delay grows with the queue
+        None // the delay grows with the queue, so it has no bound
     }
 
     fn slopes(&self, step: usize, part: f64, state: &[f64], past: &History, slopes: &mut [f64]) {
         let e = &self.e;
         let now = step as f64 + part;
-        // The queue is empty until the first point.
+        // The queue is empty before the first point.
         let queue_at = |steps: f64| if steps <= 0.0 { 0.0 } else { past.at_time(0, steps) };
         let newest = now - (state[0].max(0.0) / e.capacity + e.packet / e.capacity + e.delay) / self.step;
         let queue = queue_at(newest);

@@ -1,8 +1,8 @@
-//! DCQCN's fluid model against values computed elsewhere, and against itself.
+//! Checks the fluid model of DCQCN against values from independent computations, and its consistency.
 
 use proptest::prelude::*;
 use rnic_model::dcqcn::Dcqcn;
-use rnic_model::series::{Group, Run, StepCheck, Stretch};
+use rnic_model::series::{Group, Run, Statistics, StepCheck};
 use rnic_model::{at_least_one, per_packet, per_second};
 use rnic_transport::congestion::Marking;
 use rnic_transport::{BitRate, Bytes, Time};
@@ -22,7 +22,7 @@ fn assert_close(value: f64, expected: f64, relative: f64) {
     assert!((value - expected).abs() <= relative * expected.abs(), "{value:e} is not {expected:e}");
 }
 
-/// Computed with 120 decimal digits from the exact value of each `p`.
+/// The expected values were computed with 120 decimal digits from the exact value of each `p`.
 #[test]
 fn expressions_are_exact_from_the_smallest_probability_to_the_largest() {
     for (p, n, cut, events) in [
@@ -36,12 +36,12 @@ fn expressions_are_exact_from_the_smallest_probability_to_the_largest() {
     ] {
         assert_close(at_least_one(p, n), cut, 1e-14);
         assert_close(per_packet(p, n), events, 1e-13);
-        // A period of n packets at 4 packets a second.
+        // A period of n packets at 4 packets per second.
         assert_close(per_second(p, 4.0, n / 4.0), 4.0 * events, 1e-13);
     }
 }
 
-/// Computed with 120 decimal digits by bisection of the equation.
+/// The expected values were computed with 120 decimal digits by bisection of the equation.
 #[test]
 fn fixed_points() {
     for (flows, p, queue, alpha, target) in [
@@ -73,7 +73,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn nothing_is_left_of_any_equation(
+    fn the_residual_of_every_equation_is_zero(
         flows in 1u32..2_000, g in 1e-4..1.0f64, timer in 5u64..5_000, counter in 2_000u64..50_000_000,
         r_ai in 1u64..1_000, pmax in 1e-3..1.0f64, gbps in 1u64..800,
     ) {
@@ -92,7 +92,7 @@ proptest! {
     }
 }
 
-/// The last tenth of a long run is at the fixed point.
+/// In the last tenth of a long run the model is at its fixed point.
 #[test]
 fn the_model_settles_at_its_fixed_point() {
     let run = Run { duration: Time::from_ms(400), ..Run::default() };
@@ -101,9 +101,9 @@ fn the_model_settles_at_its_fixed_point() {
         let point = model.fixed_point(flows).unwrap();
         let series = model.solve(&[group(flows, 40)], &run).unwrap();
         let from = series.from(0.36);
-        let queue = Stretch::of(&series.queue[from..]);
-        let rate = Stretch::of(&series.flows[0].rate[from..]);
-        let state = |i: usize| Stretch::of(&series.flows[0].state[i].1[from..]).mean;
+        let queue = Statistics::of(&series.queue[from..]);
+        let rate = Statistics::of(&series.flows[0].rate[from..]);
+        let state = |i: usize| Statistics::of(&series.flows[0].state[i].1[from..]).mean;
         assert_close(queue.mean, point.queue, 1e-3);
         assert_close(rate.mean, point.rate, 1e-5);
         assert_close(state(0), point.target, 1e-3);
@@ -113,7 +113,7 @@ fn the_model_settles_at_its_fixed_point() {
 }
 
 #[test]
-fn unequal_flows_come_to_equal_rates() {
+fn unequal_flows_converge_to_equal_rates() {
     let run = Run { duration: Time::from_ms(400), ..Run::default() };
     let series = deployed().solve(&[group(1, 40), group(1, 0)], &run).unwrap();
     let spread = series.spread();
@@ -122,9 +122,9 @@ fn unequal_flows_come_to_equal_rates() {
     assert!(last < 0.4e9, "{last:e}");
 }
 
-/// One set of equations for six flows, and six sets of equations.
+/// A group of six flows, with one set of equations, behaves like six groups of one flow.
 #[test]
-fn equal_flows_apart_are_as_equal_flows_together() {
+fn a_group_is_equivalent_to_single_flows() {
     let run = Run { duration: Time::from_ms(20), ..Run::default() };
     let together = deployed().solve(&[group(6, 40)], &run).unwrap();
     let apart = deployed().solve(&[group(1, 40); 6], &run).unwrap();
@@ -137,10 +137,10 @@ fn equal_flows_apart_are_as_equal_flows_together() {
     }
 }
 
-/// Where no threshold is crossed the error falls with the fourth power of the step.
+/// If the solution crosses no threshold, the error is proportional to the fourth power of the step.
 #[test]
 fn the_error_is_of_fourth_order_where_the_model_is_smooth() {
-    // Marks from the first byte on, far from Kmax, rates below line rate.
+    // The switch marks from the first byte on, the queue stays far below Kmax, and rates stay below line rate.
     let model = Dcqcn { marking: Marking { kmin: Bytes(0), kmax: Bytes(2_000_000), pmax: 0.05 }, ..deployed() };
     let run = Run { duration: Time::from_ms(2), step: Time::from_us(10), sample: Time::from_us(50) };
     let groups = [Group { count: 2, rate: BitRate::from_bps(20_400_000_000), start: Time::ZERO }];
@@ -151,9 +151,10 @@ fn the_error_is_of_fourth_order_where_the_model_is_smooth() {
     }
 }
 
-/// Computed by another program: Euler's method, powers written out, steps of 0.1 and 0.05 us extrapolated to 0.
+/// The expected values come from another program, which uses Euler's method with steps of 0.1 and 0.05 us and
+/// extrapolates to a step of 0.
 #[test]
-fn a_solution_computed_elsewhere() {
+fn a_solution_by_an_independent_program() {
     let model = Dcqcn { marking: Marking { kmin: Bytes(0), kmax: Bytes(2_000_000), pmax: 0.05 }, ..deployed() };
     let run = Run { duration: Time::from_ms(3), step: Time::from_us(1), sample: Time::from_us(100) };
     let flow = |mbps: u64| Group { count: 1, rate: BitRate::from_bps(mbps * 1_000_000), start: Time::ZERO };
@@ -169,20 +170,20 @@ fn a_solution_computed_elsewhere() {
 }
 
 #[test]
-fn a_flow_that_starts_later_takes_nothing_before() {
+fn a_flow_has_no_effect_before_its_start() {
     let late = Group { start: Time::from_ms(5), ..group(1, 40) };
     let run = Run { duration: Time::from_ms(10), ..Run::default() };
     let series = deployed().solve(&[group(1, 40), late], &run).unwrap();
     let at = series.from(0.005);
     assert!(series.flows[1].rate[..at].iter().all(|rate| *rate == 0.0));
     assert_eq!(series.flows[1].rate[at], 40e9);
-    // One flow at line rate makes no queue, two do.
-    assert_eq!(Stretch::of(&series.queue[..=at]).most, 0.0);
-    assert!(Stretch::of(&series.queue[at..]).most > 100_000.0);
+    // One flow at line rate builds no queue, two flows do.
+    assert_eq!(Statistics::of(&series.queue[..=at]).max, 0.0);
+    assert!(Statistics::of(&series.queue[at..]).max > 100_000.0);
 }
 
 #[test]
-fn without_delay_there_is_no_past() {
+fn without_delay_the_model_reaches_its_fixed_point() {
     let model = Dcqcn { delay: Time::ZERO, ..deployed() };
     let run = Run { duration: Time::from_ms(400), ..Run::default() };
     let series = model.solve(&[group(2, 40)], &run).unwrap();
@@ -190,19 +191,25 @@ fn without_delay_there_is_no_past() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused() {
+fn values_out_of_range_are_refused() {
     let run = Run::default();
     let marking =
         |kmin, kmax, pmax| Dcqcn { marking: Marking { kmin: Bytes(kmin), kmax: Bytes(kmax), pmax }, ..deployed() };
     for (model, part) in [
-        (marking(200_001, 200_000, 0.01), "kmin (200.001 KB) is above kmax (200 KB)"),
-        (marking(5_000, 200_000, 1.5), "pmax is a probability, more than 0 and at most 1; it cannot be 1.5"),
-        (marking(5_000, 200_000, 0.0), "it cannot be 0"),
-        (Dcqcn { g: 0.0, ..deployed() }, "g is more than 0"),
-        (Dcqcn { byte_counter: Bytes(999), ..deployed() }, "byte_counter (999 B) is below a packet (1 KB)"),
+        (marking(200_001, 200_000, 0.01), "kmin cannot be 200.001 KB; accepted: at most kmax, which is 200 KB"),
+        (marking(5_000, 200_000, 1.5), "pmax cannot be 1.5; accepted: a probability above 0 and at most 1"),
+        (marking(5_000, 200_000, 0.0), "pmax cannot be 0"),
+        (Dcqcn { g: 0.0, ..deployed() }, "g cannot be 0; accepted: a number above 0"),
+        (
+            Dcqcn { byte_counter: Bytes(999), ..deployed() },
+            "byte_counter cannot be 999 B; accepted: at least one packet of 1 KB",
+        ),
         (Dcqcn { rate: BitRate::from_bps(0), ..deployed() }, "the rate is zero"),
         (Dcqcn { delay: Time::from_ps(500_000), ..deployed() }, "a step of 1 us is longer than the delay of 500 ns"),
-        (Dcqcn { rate_timer: Time::from_ps(500_000), ..deployed() }, "is too long for these parameters"),
+        (
+            Dcqcn { rate_timer: Time::from_ps(500_000), ..deployed() },
+            "is too long for the time constants of these parameters",
+        ),
     ] {
         let error = model.solve(&[group(2, 40)], &run).unwrap_err().to_string();
         assert!(error.contains(part), "{error} does not say {part}");
@@ -210,11 +217,11 @@ fn what_makes_no_sense_is_refused() {
     for (groups, run, part) in [
         (vec![], run, "there is no flow"),
         (vec![group(0, 40)], run, "there is no flow"),
-        (vec![group(1, 50)], run, "cannot start at 50 Gbps"),
+        (vec![group(1, 50)], run, "cannot start with a rate of 50 Gbps"),
         (vec![group(2, 40)], Run { step: Time::ZERO, ..run }, "the step is zero"),
         (vec![group(2, 40)], Run { duration: Time::ZERO, ..run }, "the duration is zero"),
-        (vec![group(2, 40)], Run { step: Time::from_ps(1), ..run }, "more than 20000000 steps"),
-        (vec![Group { start: Time::from_ms(300), ..group(1, 40) }], run, "is never there"),
+        (vec![group(2, 40)], Run { step: Time::from_ps(1), ..run }, "accepted: at most 20000000"),
+        (vec![Group { start: Time::from_ms(300), ..group(1, 40) }], run, "cannot start at 300 ms"),
     ] {
         let error = deployed().solve(&groups, &run).unwrap_err().to_string();
         assert!(error.contains(part), "{error} does not say {part}");

@@ -54,7 +54,7 @@ fn with_trimming(text: &str) -> (u64, u64) {
     assert!(network.run(Time::from_ms(100)), "{:?}", network.totals);
     assert!(network.records.iter().all(|record| record.delivered == 1));
     let late = network.log.iter().map(|packet| packet.0).max().unwrap_or(Time::ZERO);
-    (late.as_ps() / 1_000_000, network.totals.resent)
+    (late.as_ps() / 1_000_000, network.totals.retransmitted)
 }
 
 #[test]

@@ -1,8 +1,9 @@
-//! Two network namespaces joined by a virtual cable, for tests and benchmarks of real sockets.
+//! Two Linux network namespaces connected by a virtual link (veth), for tests and benchmarks with real sockets.
 //!
-//! The namespaces have no names: they live as long as something of the process is in them or holds them open. So nothing is left
-//! behind, however the process ends. Making them needs the right to administer the network: root, or a user namespace, into
-//! which [`with_pair`] moves a test by itself where the system allows that.
+//! The namespaces have no names. The kernel removes a namespace when no thread or process is in it and no file
+//! descriptor refers to it, so nothing remains after the process ends, however it ends. Creating a namespace requires
+//! the privilege to administer the network: root, or root in a user namespace. [`with_pair`] runs a test in a new user
+//! namespace if the system allows it.
 //!
 //! ```no_run
 //! let pair = rnic_netns::Pair::new(1_500)?;
@@ -32,58 +33,70 @@ use std::sync::Arc;
 use std::thread::{JoinHandle, scope, spawn};
 use std::time::Duration;
 
-/// Why there are no namespaces.
+/// The reason why namespaces could not be created.
 #[derive(Debug, thiserror::Error)]
 pub enum NetnsError {
-    /// The process may not make them.
+    /// The process lacks the privilege to create network namespaces.
     #[error("network namespaces need root or a user namespace (`unshare --user --map-root-user`): {0}")]
     Privilege(#[source] io::Error),
-    /// `ip` could not be started.
-    #[error("`ip` could not be started; install iproute2: {0}")]
+    /// The command `ip` could not be started.
+    #[error("the command `ip` could not be started; install iproute2: {0}")]
     NoIp(#[source] io::Error),
-    /// `ip` failed.
+    /// The command `ip` failed.
     #[error("`ip {arguments}` failed: {message}")]
     Ip {
-        /// What it was asked to do.
+        /// Arguments of the command.
         arguments: String,
-        /// What it said.
+        /// Error message of the command.
         message: String,
     },
-    /// Nothing passes.
-    #[error("no datagram crosses the virtual cable: {0}")]
-    Cable(#[source] io::Error),
+    /// No datagram crosses the virtual link.
+    #[error("no datagram crossed the virtual link within 10 s: {0}")]
+    Link(#[source] io::Error),
 }
 
-/// How often to try whether datagrams cross a new cable, and how long to wait for each: ten seconds in all.
+/// Number of attempts to send datagrams over a new link. With the timeout of each attempt they take up to ten seconds.
 const PROBES: u32 = 1_000;
+/// Timeout of each attempt.
 const PROBE_INTERVAL: Duration = Duration::from_millis(10);
 
 /// A network namespace.
+///
+/// ```no_run
+/// use std::net::UdpSocket;
+///
+/// let namespace = rnic_netns::Namespace::new()?;
+/// let socket = namespace.run(|| UdpSocket::bind("127.0.0.1:4791"))?;
+/// // The same port is free outside, because the namespace has a loopback device of its own.
+/// UdpSocket::bind("127.0.0.1:4791")?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Namespace(Arc<File>);
 
 impl Namespace {
-    /// A new one, in which only the loopback device exists; it is up.
+    /// Creates a namespace. It has only a loopback device, which is up.
     ///
     /// # Errors
     ///
-    /// The process may not make one, or `ip` is missing.
+    /// If the process lacks the privilege, or the command `ip` is missing.
     pub fn new() -> Result<Namespace, NetnsError> {
-        let made = spawn(|| {
+        let creator = spawn(|| {
             unshare(CloneFlags::CLONE_NEWNET)?;
             File::open("/proc/thread-self/ns/net")
         });
-        let file = join(made).map_err(NetnsError::Privilege)?;
+        let file = join(creator).map_err(NetnsError::Privilege)?;
         let namespace = Namespace(Arc::new(file));
         namespace.ip("link set lo up")?;
         Ok(namespace)
     }
 
-    /// Runs `work` in a thread inside the namespace and waits for it. Sockets it opens, and processes it starts, stay in there.
+    /// Runs `work` in a thread inside the namespace and waits for its result. Sockets that `work` opens and processes
+    /// that it starts stay in the namespace.
     ///
     /// # Panics
     ///
-    /// If `work` does.
+    /// If `work` panics.
     pub fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
         let inside = || {
             self.enter();
@@ -101,20 +114,20 @@ impl Namespace {
         })
     }
 
-    /// Starts a process inside the namespace, which is killed when the handle is dropped.
+    /// Starts a process inside the namespace. The process is killed when the returned handle is dropped.
     ///
     /// # Errors
     ///
-    /// As [`Command::spawn`].
+    /// Like [`Command::spawn`].
     pub fn child(&self, command: &mut Command) -> io::Result<KilledChild> {
         self.run(|| command.spawn()).map(KilledChild)
     }
 
-    /// Runs `ip` with these arguments, separated by spaces, inside the namespace.
+    /// Runs the command `ip` inside the namespace, with these arguments, which are separated by spaces.
     ///
     /// # Errors
     ///
-    /// It is not installed, or fails.
+    /// If the command is not installed, or fails.
     pub fn ip(&self, arguments: &str) -> Result<(), NetnsError> {
         let output = self.run(|| Command::new("ip").args(arguments.split_whitespace()).output());
         let output = output.map_err(NetnsError::NoIp)?;
@@ -125,14 +138,15 @@ impl Namespace {
         Err(NetnsError::Ip { arguments: arguments.to_string(), message })
     }
 
-    /// A path by which other processes of the same user can open it.
+    /// A path with which other processes of the same user can open the namespace.
     fn path(&self) -> String {
         format!("/proc/{}/fd/{}", std::process::id(), self.0.as_raw_fd())
     }
 
-    /// Moves the calling thread into it. A process that may make a namespace may also enter it.
+    /// Moves the calling thread into the namespace.
     fn enter(&self) {
-        setns(&self.0, CloneFlags::CLONE_NEWNET).expect("a namespace of the process's own can be entered");
+        setns(&self.0, CloneFlags::CLONE_NEWNET)
+            .expect("a process with the privilege to create a namespace has the privilege to enter it");
     }
 }
 
@@ -140,7 +154,7 @@ fn join<T>(thread: JoinHandle<T>) -> T {
     thread.join().unwrap_or_else(|panic| resume_unwind(panic))
 }
 
-/// A process that is killed when this is dropped.
+/// The handle of a process, which kills the process when it is dropped.
 #[derive(Debug)]
 pub struct KilledChild(Child);
 
@@ -159,20 +173,34 @@ impl DerefMut for KilledChild {
 
 impl Drop for KilledChild {
     fn drop(&mut self) {
-        // It fails for one that has ended already.
+        // `kill` fails if the process has ended already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// Two namespaces and a virtual cable between them.
+/// Two namespaces and a virtual link between them.
 ///
-/// The device is called `veth` at either end. Neighbours are known from the start, so that the first datagram meets what all others do.
+/// The network device at each end is called `veth`. The neighbour tables (ARP, NDP) are filled in advance, so that the
+/// first datagram is not delayed by address resolution.
+///
+/// ```no_run
+/// use rnic_netns::Pair;
+/// use std::net::UdpSocket;
+///
+/// let pair = Pair::new(1_500)?;
+/// let a = pair.a.run(|| UdpSocket::bind((Pair::A4, 0)))?;
+/// let b = pair.b.run(|| UdpSocket::bind((Pair::B4, 4791)))?;
+/// a.send_to(b"hello", (Pair::B4, 4791))?;
+/// let mut buffer = [0; 16];
+/// assert_eq!(b.recv_from(&mut buffer)?, (5, a.local_addr()?));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Pair {
-    /// One end, with [`Pair::A4`] and [`Pair::A6`].
+    /// The end with the addresses [`Pair::A4`] and [`Pair::A6`].
     pub a: Namespace,
-    /// The other, with [`Pair::B4`] and [`Pair::B6`].
+    /// The end with the addresses [`Pair::B4`] and [`Pair::B6`].
     pub b: Namespace,
 }
 
@@ -186,12 +214,12 @@ impl Pair {
     /// IPv6 address of `b`.
     pub const B6: IpAddr = IpAddr::V6(Ipv6Addr::new(0xfd77, 0, 0, 0, 0, 0, 0, 2));
 
-    /// Two namespaces whose cable carries IP packets of up to `mtu` bytes.
+    /// Creates two namespaces and a virtual link between them that carries IP packets of up to `mtu` bytes.
     ///
     /// # Errors
     ///
-    /// As [`Namespace::new`], or the cable cannot be made: no such device in the kernel, or an MTU below 1280 (IPv6's smallest) or
-    /// above 65535.
+    /// Like [`Namespace::new`], or if the link cannot be created: the kernel does not support veth devices, or the MTU
+    /// is below 1280 (the minimum of IPv6) or above 65535.
     pub fn new(mtu: u32) -> Result<Pair, NetnsError> {
         let pair = Pair { a: Namespace::new()?, b: Namespace::new()? };
         let (mac_a, mac_b) = ("02:00:00:00:00:01", "02:00:00:00:00:02");
@@ -213,14 +241,14 @@ impl Pair {
             }
         }
         for (a, b) in [(Pair::A4, Pair::B4), (Pair::A6, Pair::B6)] {
-            await_cable(&pair.a, a, &pair.b, b)?;
+            await_link(&pair.a, a, &pair.b, b)?;
         }
         Ok(pair)
     }
 }
 
-/// Waits until datagrams cross in both directions: the kernel brings up the ends some time after it was told.
-fn await_cable(a: &Namespace, a_address: IpAddr, b: &Namespace, b_address: IpAddr) -> Result<(), NetnsError> {
+/// Waits until datagrams cross the link in both directions, because the kernel brings up the devices asynchronously.
+fn await_link(a: &Namespace, a_address: IpAddr, b: &Namespace, b_address: IpAddr) -> Result<(), NetnsError> {
     let crosses = || {
         let open = |namespace: &Namespace, address| namespace.run(|| UdpSocket::bind((address, 0)));
         let sockets = [open(a, a_address)?, open(b, b_address)?];
@@ -239,5 +267,5 @@ fn await_cable(a: &Namespace, a_address: IpAddr, b: &Namespace, b_address: IpAdd
         }
         last = crosses();
     }
-    last.map_err(NetnsError::Cable)
+    last.map_err(NetnsError::Link)
 }

@@ -1,17 +1,27 @@
-//! Tests that need namespaces: run them, or say why not.
+//! Runs tests that need network namespaces, or skips them with a message.
 
 use crate::{NetnsError, Pair};
 use std::process::Command;
 use std::thread;
 
-/// Runs a test between two namespaces.
+/// Runs a test with two connected namespaces.
 ///
-/// Without the right to make them, the test is run again in a process of its own as root of a new user namespace; where the system
-/// forbids that too, it is skipped, and says so.
+/// If the process lacks the privilege to create them, the test runs again in a process of its own, as root of a new
+/// user namespace. If the system forbids user namespaces too, or `ip` is not installed, the test is skipped with a
+/// message.
+///
+/// ```no_run
+/// #[test]
+/// fn the_other_end_can_be_reached() {
+///     rnic_netns::with_pair(1_500, |pair| {
+///         pair.a.ip("route get 10.77.0.2").unwrap();
+///     });
+/// }
+/// ```
 ///
 /// # Panics
 ///
-/// If the test does, or the namespaces cannot be made for another reason than privilege.
+/// If the test panics, or the namespaces cannot be created for another reason.
 pub fn with_pair(mtu: u32, test: impl FnOnce(&Pair)) {
     match Pair::new(mtu) {
         Ok(pair) => test(&pair),
@@ -24,9 +34,11 @@ pub fn with_pair(mtu: u32, test: impl FnOnce(&Pair)) {
     }
 }
 
-/// Runs the calling test as root of a new user namespace; returns whether it passed, or nothing if that is not possible.
+/// Runs the calling test as root of a new user namespace; returns whether it passed, or `None` if the test cannot be
+/// run so.
 fn run_again() -> Option<bool> {
-    // Root that lacks the privilege (in a container) would gain nothing, and a second attempt must end here.
+    // Root without the privilege (in a container) would gain nothing. This also ends the recursion, because the second
+    // attempt runs as root.
     if nix::unistd::geteuid().is_root() {
         return None;
     }
@@ -38,7 +50,7 @@ fn run_again() -> Option<bool> {
     if !unshare("true").output().is_ok_and(|output| output.status.success()) {
         return None;
     }
-    // The harness names a test's thread after it.
+    // The test harness names the thread of a test after the test.
     let thread = thread::current();
     let name = thread.name().filter(|name| *name != "main")?;
     let program = std::env::current_exe().ok()?;

@@ -1,4 +1,4 @@
-//! The namespaces are what they promise: apart from the world, joined to each other, gone afterwards.
+//! Checks that the namespaces are isolated from the host, connected to each other, and removed at the end.
 
 use rnic_netns::{Namespace, NetnsError, Pair, with_pair};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -9,17 +9,17 @@ fn namespace_id() -> String {
 }
 
 #[test]
-fn both_families_reach_the_other_side_and_only_it() {
+fn both_address_families_reach_the_other_end_and_nothing_else() {
     with_pair(1_500, |pair| {
         for (from, to) in [(Pair::A4, Pair::B4), (Pair::A6, Pair::B6)] {
             let bound = |ip: IpAddr| UdpSocket::bind(SocketAddr::new(ip, 0)).unwrap();
             let (a, b) = (pair.a.run(|| bound(from)), pair.b.run(|| bound(to)));
-            a.send_to(b"over the cable", b.local_addr().unwrap()).unwrap();
+            a.send_to(b"over the link", b.local_addr().unwrap()).unwrap();
             let mut buffer = [0; 64];
             let (length, source) = b.recv_from(&mut buffer).unwrap();
-            assert_eq!((&buffer[..length], source), (&b"over the cable"[..], a.local_addr().unwrap()));
+            assert_eq!((&buffer[..length], source), (&b"over the link"[..], a.local_addr().unwrap()));
         }
-        // The address of one side is not there on the other, nor outside.
+        // The address of one end does not exist at the other end or on the host.
         assert!(pair.a.run(|| UdpSocket::bind((Pair::B4, 0))).is_err());
         assert!(UdpSocket::bind((Pair::A4, 0)).is_err());
     });
@@ -36,7 +36,7 @@ fn threads_and_processes_are_inside() {
         let mut text = String::new();
         std::io::Read::read_to_string(child.stdout.as_mut().unwrap(), &mut text).unwrap();
         assert_eq!(text.trim(), a);
-        assert_eq!(namespace_id(), outside, "the caller stays where it is");
+        assert_eq!(namespace_id(), outside, "the calling thread stays in its namespace");
     });
 }
 
@@ -52,7 +52,7 @@ fn a_dropped_child_is_killed() {
 }
 
 #[test]
-fn the_cable_has_the_mtu_asked_for() {
+fn the_link_has_the_requested_mtu() {
     with_pair(9_000, |pair| {
         for namespace in [&pair.a, &pair.b] {
             let output = namespace.run(|| Command::new("ip").args(["link", "show", "veth"]).output()).unwrap();
@@ -63,7 +63,7 @@ fn the_cable_has_the_mtu_asked_for() {
 }
 
 #[test]
-fn a_failed_panicked_or_finished_test_leaves_nothing() {
+fn the_pair_still_works_after_a_panic_inside() {
     with_pair(1_500, |pair| {
         let listener = pair.b.run(|| TcpListener::bind((Pair::B4, 0))).unwrap();
         let address = listener.local_addr().unwrap();
@@ -76,7 +76,7 @@ fn a_failed_panicked_or_finished_test_leaves_nothing() {
 }
 
 #[test]
-fn errors_say_what_was_tried() {
+fn errors_name_the_command() {
     let Ok(namespace) = Namespace::new() else {
         return;
     };

@@ -156,7 +156,7 @@ pub fn run(name: &str, transport: &str, pfc: bool, traffic: &[Traffic]) -> RunSp
 }
 
 fn transport_spec(transport: &str, pfc: bool) -> TransportSpec {
-    TransportSpec { transport: transport.into(), pfc, ..TransportSpec::default() }
+    TransportSpec { pfc, ..TransportSpec::named(transport).expect("a built-in transport") }
 }
 
 /// Four runs with many synthetic flows, one of them failed, for a realistic report.

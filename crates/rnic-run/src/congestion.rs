@@ -1,6 +1,7 @@
 //! A congestion control by name.
 
 use rnic_transport::congestion::{CongestionControl, NoCongestionControl, Parameter};
+use rnic_transport::settings::Settings;
 use std::fmt;
 
 /// What is known of a congestion control without running it.
@@ -48,5 +49,33 @@ impl fmt::Debug for CongestionDeclaration {
 impl Default for CongestionDeclaration {
     fn default() -> CongestionDeclaration {
         CongestionDeclaration::of::<NoCongestionControl>(false)
+    }
+}
+
+/// The congestion control of a run and its settings.
+#[derive(Clone, PartialEq, Debug)]
+pub struct CongestionSpec {
+    /// What the congestion control declares.
+    pub declaration: CongestionDeclaration,
+    /// Its settings.
+    pub settings: Settings,
+}
+
+impl CongestionSpec {
+    /// A congestion control with its default settings.
+    pub fn of(declaration: CongestionDeclaration) -> CongestionSpec {
+        CongestionSpec { declaration, settings: Settings::new(declaration.parameters) }
+    }
+
+    /// Its name, as a scenario's `cc` has it.
+    pub fn name(&self) -> &'static str {
+        self.declaration.name
+    }
+}
+
+/// `none`.
+impl Default for CongestionSpec {
+    fn default() -> CongestionSpec {
+        CongestionSpec::of(CongestionDeclaration::default())
     }
 }

@@ -1,9 +1,12 @@
 //! One flow of a workload.
 
 use rnic_transport::Time;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 /// One flow that a workload starts.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
 pub struct FlowSpec {
     /// Time at which the application hands the flow to the NIC.
     pub start: Time,

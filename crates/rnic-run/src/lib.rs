@@ -4,27 +4,30 @@
 //! simulator: whoever describes runs (scenario files), carries them about (campaigns), or evaluates them (results)
 //! needs this crate alone.
 
+mod check;
 mod congestion;
+mod document;
 mod event;
 mod flow;
 mod flow_log;
 mod keys;
-mod message;
 mod p4;
 mod record;
 mod sizes;
 mod spec;
 mod stored;
+mod transport;
 mod vocabulary;
 
 pub use congestion::*;
+pub use document::*;
 pub use event::*;
 pub use flow::*;
 pub use flow_log::*;
 pub use keys::*;
-pub use message::*;
 pub use p4::*;
 pub use record::*;
 pub use sizes::*;
 pub use spec::*;
+pub use transport::*;
 pub use vocabulary::*;

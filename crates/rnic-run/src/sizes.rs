@@ -1,7 +1,11 @@
 //! Distributions of flow sizes: points of the CDF, samples, exact means.
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
 /// A distribution of flow sizes, given by points of its CDF.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
 pub struct SizeDistribution {
     /// Name in the scenario: `irn-heavy-tailed`, `websearch`, `fixed 1 MB`, `uniform 500 KB - 5 MB`, or a file name.
     pub name: String,

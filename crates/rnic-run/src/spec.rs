@@ -2,18 +2,15 @@
 //!
 //! `None` in a setting means "not given": the value then follows from the fabric, as the reference documents.
 
-use crate::congestion::CongestionDeclaration;
 use crate::flow::FlowSpec;
-use crate::message::{self, MessageSpec};
-use crate::p4::P4Program;
 use crate::sizes::SizeDistribution;
+use crate::transport::TransportSpec;
 use rnic_fabric::config::{
     LinkSpec, MarkOn, NamedLink, NamedRoute, Paths, SchedulerSpec, TopologySpec, TrimSpec, TrimmedPriority,
 };
-use rnic_transport::congestion::Settings;
-use rnic_transport::headers::{IRN_DATA, IWARP_DATA, MESSAGE_HEADER, ROCE_DATA, TELEMETRY};
-use rnic_transport::registry::FLOWS;
-use rnic_transport::{BitRate, Bytes, NackPolicy, Time};
+use rnic_transport::{Bytes, Time};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
 /// One scenario file: named runs over fabrics and traffic.
@@ -30,8 +27,11 @@ pub struct Scenario {
 }
 
 /// One run, complete in itself: the scenario's fabric and traffic with this run's own changes applied.
-#[derive(Clone, PartialEq, Debug)]
-pub struct RunSpec {
+///
+/// `T` is how the transport is described: with all that it declares, or as a document ([`TransportDocument`](crate::TransportDocument)).
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RunSpec<T = TransportSpec> {
     /// Its name; unique in the scenario.
     pub name: String,
     /// Its name in the file; the same but in a sweep, which makes many runs of one.
@@ -45,7 +45,7 @@ pub struct RunSpec {
     /// What the hosts send.
     pub traffic: Vec<Traffic>,
     /// How they send it.
-    pub transport: TransportSpec,
+    pub transport: T,
     /// When to give up.
     pub limits: Limits,
     /// What is looked at while it goes on.
@@ -53,7 +53,8 @@ pub struct RunSpec {
 }
 
 /// The `[fabric]` table.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
 pub struct FabricSetup {
     /// The wiring.
     pub topology: TopologySpec,
@@ -76,7 +77,8 @@ pub struct FabricSetup {
 }
 
 /// A host's NIC that pauses its switch: `[[fabric.storm]]`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
 pub struct Storm {
     /// The host's number.
     pub host: u32,
@@ -89,7 +91,8 @@ pub struct Storm {
 }
 
 /// The `[fabric.switch]` table.
-#[derive(Clone, Copy, PartialEq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
 pub struct SwitchSetup {
     /// `queueing`.
     pub queueing: QueueingSetup,
@@ -108,7 +111,8 @@ pub struct SwitchSetup {
 }
 
 /// How a switch stores what waits: `queueing`.
-#[derive(Clone, Copy, PartialEq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "queueing", rename_all = "kebab-case")]
 pub enum QueueingSetup {
     /// `"input"`: at the inputs.
     #[default]
@@ -131,7 +135,8 @@ impl QueueingSetup {
 }
 
 /// Which priority an output serves next: `scheduler`, `weights`, and the bound that `trim` sets.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
 pub struct SchedulerSetup {
     /// The scheduler; default strict priority, with `weights` deficit round robin.
     pub spec: SchedulerSpec,
@@ -140,7 +145,8 @@ pub struct SchedulerSetup {
 }
 
 /// What only a switch with a buffer for each output and priority has.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
 pub struct OutputSetup {
     /// Priorities that it has (`priorities`, or as many as there are `buffers`); default those in use.
     pub priorities: Option<u8>,
@@ -159,17 +165,18 @@ impl OutputSetup {
     /// The fewest priorities with which it serves a transport.
     pub fn needed_priorities(&self, transport: &TransportSpec) -> u8 {
         let above = self.trim.is_some_and(|trim| trim.headers == TrimmedPriority::Above);
-        match transport.bands() {
-            // Headers of packets in the first band have one above it.
-            Some(bands) => (bands + u8::from(above)).max(if self.trim.is_some() { 2 } else { 1 }),
-            None if self.trim.is_some() || transport.control_priority => 2,
+        match transport.priorities() {
+            // A trimmed header of the highest of them travels one priority above.
+            Some(used) => (used + u8::from(above)).max(if self.trim.is_some() { 2 } else { 1 }),
+            None if self.trim.is_some() || transport.control_priority() => 2,
             None => 1,
         }
     }
 }
 
 /// What only a switch with a shared buffer has.
-#[derive(Clone, Copy, PartialEq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
 pub struct SharedSetup {
     /// Dynamic PFC threshold: this multiple of the pool's free bytes, divided by the priorities; default 8 if there is no `xoff`.
     pub beta: Option<f64>,
@@ -183,7 +190,8 @@ pub struct SharedSetup {
 
 /// ECN marking: `ecn = false`, or the `[fabric.switch.ecn]` table. It concerns only runs whose congestion control listens to marks,
 /// and has that one's thresholds by default.
-#[derive(Clone, Copy, PartialEq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
 pub struct EcnSetup {
     /// No marks at all (`ecn = false`).
     pub off: bool,
@@ -198,7 +206,8 @@ pub struct EcnSetup {
 }
 
 /// One source of flows: `[traffic]`, or one of several `[[traffic]]`.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
 pub struct Traffic {
     /// Its name in the results; default the pattern's name.
     pub name: String,
@@ -213,7 +222,8 @@ pub struct Traffic {
 }
 
 /// The pattern in which a traffic source starts flows.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "pattern", rename_all = "kebab-case")]
 pub enum TrafficPattern {
     /// `poisson`: every host starts flows to uniformly random other hosts, as a Poisson process.
     Poisson {
@@ -317,7 +327,8 @@ impl TrafficPattern {
 }
 
 /// One request of an incast, striped evenly over its senders.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
 pub struct Incast {
     /// Number of senders, drawn anew for each request among the other hosts.
     pub senders: u32,
@@ -336,141 +347,9 @@ impl Incast {
     }
 }
 
-/// How a transport recovers from loss: `recovery`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Recovery {
-    /// IRN (`selective`): the source retransmits what selective acknowledgements show to be lost.
-    #[default]
-    Selective,
-    /// IRN (`no-sack`): selective retransmission of what cumulative acknowledgements alone show to be lost.
-    NoSack,
-    /// RoCE and IRN (`go-back-n`): the source goes back to the first lost packet.
-    GoBackN,
-    /// iWARP (`sack`): TCP with selective acknowledgements.
-    Sack,
-    /// iWARP (`newreno`): TCP without.
-    NewReno,
-}
-
-impl TransportSpec {
-    /// Whether it is a transport of messages, and not of reliable flows.
-    pub fn is_message(&self) -> bool {
-        !FLOWS.contains(&self.transport.as_str())
-    }
-
-    /// Priorities that a message transport uses; `None` for one of flows.
-    pub fn bands(&self) -> Option<u8> {
-        self.is_message().then(|| message::bands(self))
-    }
-
-    /// Whether packets in flight are capped.
-    pub fn capped(&self) -> bool {
-        self.bdp_fc.unwrap_or(self.transport == "irn" || self.bdp_cap.is_some())
-    }
-
-    /// What needs acknowledgements in this run, if anything does.
-    pub fn needs_acks(&self) -> Option<String> {
-        if self.cc.needs_acks {
-            Some(format!("cc \"{}\"", self.cc.name))
-        } else if self.capped() {
-            Some("a cap on packets in flight".to_string())
-        } else {
-            self.dynamic_rto.then(|| "a dynamic timeout".to_string())
-        }
-    }
-
-    /// Bytes of in-band telemetry in data packets, ACKs and NACKs.
-    pub fn telemetry(&self) -> u32 {
-        let of_program = self.program.as_ref().is_some_and(|program| program.telemetry);
-        if self.cc.telemetry || self.transport == "hpcc" || of_program { TELEMETRY } else { 0 }
-    }
-
-    /// Whether every data packet is acknowledged.
-    pub fn acknowledged(&self) -> bool {
-        self.transport != "roce" || self.acks.unwrap_or_else(|| self.needs_acks().is_some())
-    }
-
-    /// Headers and trailers of a data packet: what the run says, else the transport's own.
-    pub fn header_bytes(&self) -> Bytes {
-        let own = match self.transport.as_str() {
-            "irn" => IRN_DATA,
-            "iwarp" => IWARP_DATA,
-            "roce" => ROCE_DATA,
-            _ => MESSAGE_HEADER,
-        };
-        self.header.unwrap_or(Bytes(u64::from(own + self.telemetry())))
-    }
-}
-
-/// How the hosts of a run send: `transport`, `cc`, `pfc` and their settings.
-#[derive(Clone, PartialEq, Debug, Default)]
-pub struct TransportSpec {
-    /// Name of the transport, one of `rnic list transports`, or `p4:FILE`.
-    pub transport: String,
-    /// The congestion control, one of `rnic list congestion` (`cc`); default `none`.
-    pub cc: CongestionDeclaration,
-    /// Its parameters, under its own name.
-    pub cc_settings: Settings,
-    /// How it recovers from loss; default IRN `selective`, iWARP `sack`; RoCE always `go-back-n`.
-    pub recovery: Recovery,
-    /// Whether the switches send PFC pauses.
-    pub pfc: bool,
-    /// Whether retransmission timers run; default: unless the fabric is lossless.
-    pub timeouts: Option<bool>,
-    /// Whether the timeout follows measured round-trip times as TCP's does (`rto = "dynamic"`); default no.
-    pub dynamic_rto: bool,
-    /// Lower bound of a computed timeout (`rto_min`); default 100 us, iWARP 1 ms.
-    pub rto_min: Option<Time>,
-    /// iWARP: timeout before the first measurement (`rto_initial`); default 1 ms, at least `rto_min`.
-    pub rto_initial: Option<Time>,
-    /// iWARP: longest timeout (`rto_max`); default 60 ms, at least the two others.
-    pub rto_max: Option<Time>,
-    /// iWARP: initial congestion window in packets; default 4 for an MTU of up to 1,095 B, 3 up to 2,190 B, else 2.
-    pub initial_window: Option<u32>,
-    /// iWARP: the receiver's buffer per flow; default 4 MB.
-    pub receive_window: Option<Bytes>,
-    /// iWARP: whether every second packet is acknowledged instead of every one (`delayed_acks`); default no.
-    pub delayed_acks: bool,
-    /// iWARP: longest time that an acknowledgement is held back (`delayed_ack_timeout`); default 500 us.
-    pub delayed_ack_timeout: Option<Time>,
-    /// iWARP: whether a flow includes the setup of its connection; default no.
-    pub handshake: bool,
-    /// Retransmission timeout; default the longest path's round-trip propagation plus all buffers of the largest switch sent over one link.
-    pub rto_high: Option<Time>,
-    /// IRN's short timeout; default 100 us.
-    pub rto_low: Option<Time>,
-    /// IRN uses `rto_low` while at most this many packets are in flight (`rto_low_packets`); default 3.
-    pub rto_low_packets: Option<u32>,
-    /// Whether packets in flight are capped (`bdp_fc`); default yes for IRN, no for RoCE unless it gives a `bdp_cap`.
-    pub bdp_fc: Option<bool>,
-    /// Cap on packets in flight; default the longest path's bandwidth-delay product.
-    pub bdp_cap: Option<u32>,
-    /// RoCE: whether every data packet is acknowledged; default no (all Reads), unless the congestion control needs it.
-    pub acks: Option<bool>,
-    /// Go-back-N: which packets out of order earn a NACK (`nacks`, `"first"` or `"every"`); default the first.
-    pub nacks: NackPolicy,
-    /// Bytes of headers and trailers of a data packet (`header`); default 62 B, IRN 78 B, iWARP 90 B.
-    pub header: Option<Bytes>,
-    /// Bytes of an ACK frame; default 66 B, iWARP 70 B.
-    pub ack_size: Option<Bytes>,
-    /// Bytes of a NACK frame; default 66 B, IRN 70 B, iWARP 82 B.
-    pub nack_size: Option<Bytes>,
-    /// Bytes of a congestion notification packet; default 78 B.
-    pub cnp_size: Option<Bytes>,
-    /// Whether ACKs, NACKs and CNPs travel in a higher priority than data; default no.
-    pub control_priority: bool,
-    /// Packets that a NIC sends of one flow before it turns to the next ready one (`nic_burst`); default 1.
-    pub nic_burst: Option<u32>,
-    /// Rate of a lone flow if lower than the link's (`max_rate`); default the host link's rate.
-    pub max_rate: Option<BitRate>,
-    /// What only message transports have.
-    pub message: MessageSpec,
-    /// The program of `transport = "p4:FILE"`.
-    pub program: Option<P4Program>,
-}
-
 /// What is looked at while a run goes on: the `[watch]` table.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
 pub struct Watch {
     /// From one sample to the next (`interval`).
     pub interval: Time,
@@ -485,7 +364,8 @@ pub struct Watch {
 }
 
 /// The queues that a run samples.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
 pub enum WatchedQueues {
     /// `"all"`: every output of every switch.
     All,
@@ -494,7 +374,8 @@ pub enum WatchedQueues {
 }
 
 /// When to end and when to give up: the `[limits]` table.
-#[derive(Clone, Copy, PartialEq, Debug)]
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
 pub struct Limits {
     /// Simulated time at which the run ends well, whatever is unfinished (`duration`); default: when all flows have finished.
     pub duration: Option<Time>,

@@ -1,10 +1,12 @@
 //! The names that run specifications can use, and what each of them declares.
 
 use crate::congestion::CongestionDeclaration;
+use crate::transport::P4_PREFIX;
 use rnic_transport::congestion::CongestionControl;
-use rnic_transport::registry::{Visitor, visit_congestion_controls};
+use rnic_transport::registry::{Visitor, transports, visit_congestion_controls};
+use rnic_transport::transports::TransportDeclaration;
 
-/// The congestion controls that a scenario can name, with their parameters.
+/// The transports and congestion controls that a run can name, with their parameters.
 ///
 /// ```
 /// let vocabulary = rnic_run::Vocabulary::standard();
@@ -14,12 +16,15 @@ use rnic_transport::registry::{Visitor, visit_congestion_controls};
 #[derive(Clone, Debug, PartialEq)]
 pub struct Vocabulary {
     congestion: Vec<CongestionDeclaration>,
+    transports: Vec<TransportDeclaration>,
 }
 
 impl Vocabulary {
-    /// The congestion controls of this project.
+    /// The transports and congestion controls of this project.
     pub fn standard() -> Vocabulary {
-        let mut vocabulary = Vocabulary { congestion: Vec::new() };
+        let p4 = TransportDeclaration::of_programs("p4", "a transport of messages in P4: `p4:FILE`");
+        let transports = transports().into_iter().chain([p4]).collect();
+        let mut vocabulary = Vocabulary { congestion: Vec::new(), transports };
         visit_congestion_controls(&mut vocabulary);
         vocabulary
     }
@@ -29,6 +34,17 @@ impl Vocabulary {
         self.congestion.retain(|known| known.name != declaration.name);
         self.congestion.push(declaration);
         self
+    }
+
+    /// All transports, in order of registration; `p4`, whose programs are in files, is the last.
+    pub fn transports(&self) -> &[TransportDeclaration] {
+        &self.transports
+    }
+
+    /// The transport of this name; `p4:FILE` is `p4`.
+    pub fn transport(&self, name: &str) -> Option<&TransportDeclaration> {
+        let name = if name.starts_with(P4_PREFIX) { "p4" } else { name };
+        self.transports.iter().find(|declaration| declaration.name == name)
     }
 
     /// All congestion controls, in order of registration.

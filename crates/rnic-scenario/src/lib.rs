@@ -12,7 +12,6 @@ mod fabric;
 mod faults;
 pub mod format;
 mod graph;
-mod message;
 mod names;
 mod output;
 mod overrides;

@@ -100,7 +100,7 @@ pub(super) fn check(table: &Table<'_>, fabric: &FabricSetup, transport: &Transpo
     let needed = output.needed_priorities(transport);
     if let Some(count) = output.priorities.filter(|count| *count < needed) {
         let key = if switch.get("priorities").is_some() { "priorities" } else { "buffers" };
-        let why = match (output.trim.is_some(), transport.control_priority) {
+        let why = match (output.trim.is_some(), transport.control_priority()) {
             (true, _) => "`trim` puts headers in a priority of their own",
             (false, _) => "`control_priority` puts control packets in a priority of their own",
         };

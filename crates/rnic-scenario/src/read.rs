@@ -13,7 +13,7 @@ use super::transport;
 use super::tree::{Documents, Node};
 use rnic_run::Vocabulary;
 use rnic_run::{Limits, RunSpec, Scenario, Watch, WatchedQueues};
-use rnic_transport::Time;
+use rnic_transport::{Bytes, Time};
 use std::collections::BTreeSet;
 use std::path::Path;
 
@@ -144,7 +144,7 @@ fn run(tree: &Node, node: &Node, naming: &Naming<'_>, source: &Source<'_>) -> Re
         transport::check_defaults(defaults, source.vocabulary)?;
     }
     let transport = transport::read(&table, defaults.as_ref(), &RUN_KEYS, source.vocabulary, source.lists.files)?;
-    let header = transport.header_bytes();
+    let header = Bytes(transport.header_bytes());
     switch::check_buffer(&fabric_table, &fabric, header)?;
     output::check(&fabric_table, &fabric, &transport, header)?;
     let limits = limits(&root)?;

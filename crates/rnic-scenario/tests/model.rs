@@ -59,11 +59,8 @@ fn the_default_case_of_the_irn_paper() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/irn/default.toml");
     let scenario = load(&path, &[], None).unwrap();
     assert_eq!((scenario.name.as_str(), scenario.seed), ("default", 1));
-    let runs: Vec<_> = scenario
-        .runs
-        .iter()
-        .map(|run| (run.name.as_str(), run.transport.transport.as_str(), run.transport.pfc))
-        .collect();
+    let runs: Vec<_> =
+        scenario.runs.iter().map(|run| (run.name.as_str(), run.transport.name.as_str(), run.transport.pfc)).collect();
     let expected = [
         ("RoCE + PFC", "roce", true),
         ("RoCE, no PFC", "roce", false),
@@ -79,9 +76,9 @@ fn the_default_case_of_the_irn_paper() {
     assert_eq!(run.fabric.mtu, Bytes(1_024));
     assert_eq!(run.fabric.switch.buffer, Some(Bytes(240_000)));
     assert_eq!(run.fabric.switch.xoff, Some(Bytes(220_000)));
-    assert_eq!(run.transport.rto_high, Some(Time::from_us(320)));
-    assert_eq!(run.transport.rto_low, Some(Time::from_us(100)));
-    assert_eq!(run.transport.rto_low_packets, Some(3));
+    assert_eq!(run.transport.settings.time("rto_high"), Ok(Time::from_us(320)));
+    assert_eq!(run.transport.settings.time("rto_low"), Ok(Time::from_us(100)));
+    assert_eq!(run.transport.settings.count("rto_low_packets"), Ok(3));
     assert_eq!((run.traffic[0].warmup, run.traffic[0].cooldown), (2_000, 0));
     let TrafficPattern::Poisson { load, sizes, flows } = &run.traffic[0].pattern else { panic!("not poisson") };
     assert_eq!((*load, sizes.name.as_str(), *flows), (0.7, "irn-heavy-tailed", 20_000));
@@ -95,8 +92,8 @@ fn what_is_not_written_is_open_or_has_its_default() {
     assert_eq!((run.fabric.mtu, run.fabric.frame_gap, run.fabric.link.loss), (Bytes(1_024), Bytes(20), 0.0));
     assert_eq!((run.fabric.switch.buffer, run.fabric.switch.xoff, run.fabric.switch.xon), (None, None, None));
     assert_eq!((run.limits.max_time, run.limits.stall_time), (None, Time::from_ms(1_000)));
-    assert_eq!((run.transport.cc.name, run.transport.pfc, run.transport.control_priority), ("none", false, false));
-    assert_eq!((run.transport.timeouts, run.transport.bdp_cap, run.transport.max_rate), (None, None, None));
+    assert_eq!((run.transport.cc.name(), run.transport.pfc, run.transport.control_priority()), ("none", false, false));
+    assert!(["timeouts", "bdp_cap", "max_rate"].iter().all(|name| run.transport.settings.value(name).is_none()));
     assert_eq!((run.traffic[0].name.as_str(), run.traffic[0].start), ("poisson", Time::ZERO));
 }
 
@@ -146,9 +143,10 @@ fn transport_defaults_reach_the_runs_that_use_them() {
         format!("{SMALL}bdp_cap = 20\n[transport]\nbdp_cap = 50\nacks = true\nrto_high = \"1 ms\"\npfc = true\n");
     let runs = read(&text).runs;
     let (roce, irn) = (&runs[0].transport, &runs[1].transport);
-    assert_eq!((roce.bdp_cap, irn.bdp_cap), (Some(50), Some(20)), "the run's own value wins");
-    assert_eq!((roce.acks, irn.acks), (Some(true), None));
-    assert_eq!((roce.rto_high, irn.rto_high), (Some(Time::from_ms(1)), Some(Time::from_ms(1))));
+    let both = |name: &str| [roce.settings.value(name), irn.settings.value(name)];
+    assert_eq!(both("bdp_cap"), [Some(50_u64.into()), Some(20_u64.into())], "the run's own value wins");
+    assert_eq!(both("acks"), [Some(true.into()), None]);
+    assert_eq!(both("rto_high"), [Some(Time::from_ms(1).into()), Some(Time::from_ms(1).into())]);
     assert_eq!((roce.pfc, irn.pfc), (true, true));
 }
 
@@ -196,7 +194,7 @@ fn overrides_reach_tables_runs_by_number_and_runs_by_name() {
     assert_eq!(irn.fabric.switch.buffer, Some(Bytes(1_000_000)));
     assert_eq!(irn.limits.max_time, Some(Time::from_ms(2_000)));
     assert_eq!((roce.transport.pfc, irn.transport.pfc), (true, false));
-    assert_eq!(irn.transport.bdp_cap, Some(16));
+    assert_eq!(irn.transport.settings.count("bdp_cap"), Ok(16));
     assert!(matches!(roce.traffic[0].pattern, TrafficPattern::Poisson { load: 0.25, .. }));
     assert!(matches!(irn.traffic[0].pattern, TrafficPattern::Poisson { load: 0.5, .. }));
 }

@@ -95,7 +95,7 @@ fn zip_pairs_the_values() {
 fn keys_of_the_run_itself_tables_and_quantities_can_be_swept() {
     let scenario = with("[sweep]\nrun.cc = [\"timely\", \"dctcp\"]\n").unwrap();
     assert_eq!(names(&scenario), ["RoCE, cc=timely", "IRN, cc=timely", "RoCE, cc=dctcp", "IRN, cc=dctcp"]);
-    assert_eq!(scenario.runs[3].transport.cc.name, "dctcp");
+    assert_eq!(scenario.runs[3].transport.cc.name(), "dctcp");
     let scenario = with("[sweep]\nfabric.switch.buffer = [\"60 KB\",\n  \"120 KB\"]\ntraffic = [{ pattern = \"permutation\",   sizes = \"fixed 1 KB\" }]\n").unwrap();
     assert_eq!(scenario.runs.len(), 4);
     assert_eq!(

@@ -1,16 +1,17 @@
 //! The frames of one link, as a capture file has them: `rnic run --pcap`.
 //!
-//! The fabric notes what the link's ports transmit ([`Fabric::tap`]). After the run each packet is looked up among the flows, and becomes
-//! the frame that an endpoint would send for it. Frames are as long as real ones, which the simulator's frames are only nearly: it does
-//! not count padding, the RETH of a RoCE Write's first packet, and what an IRN ACK has in common with a NACK.
+//! The fabric notes the packets that the link's ports transmit ([`Fabric::tap`]). After the run the capture finds the flow
+//! of each packet, and writes the frame that an endpoint would send. These frames have the length of real frames. The
+//! simulator's frames are a little shorter: they have no padding, no RETH in the first packet of a RoCE Write, and not
+//! all headers of an IRN ACK.
 
-use crate::hosts::FlowPlace;
+use crate::host::{EndAddress, FlowAddress, Segment};
 use crate::in_band::InBand;
-use crate::nic::Segment;
-use crate::resolve::{Resolved, SetupError, Stack};
-use rnic_fabric::{Fabric, Packet as SimulatedPacket, Topology};
+use crate::resolve::{Resolved, SetupError};
+use rnic_fabric::{Fabric, Packet as SimulatedPacket, PortId, Topology};
 use rnic_run::RunSpec;
 use rnic_run::{FlowLog, FlowRecord};
+use rnic_transport::transports::WireFormat;
 use rnic_transport::{Pdu, PduKind, Psn, Time};
 use rnic_wire::pcapng::Writer;
 use rnic_wire::{
@@ -21,30 +22,31 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::net::Ipv4Addr;
 
-/// Longest RDMA message; a longer flow is several.
+/// Max bytes of an RDMA message; a longer flow is several messages.
 const MAX_MESSAGE: u64 = 1 << 31;
 /// Largest path MTU of InfiniBand.
 const MAX_MTU: u32 = 4_096;
-/// ECN bits: capable, and congestion experienced.
+/// ECN codepoints: ECN-capable transport, and congestion experienced (CE).
 const ECN_CAPABLE: u8 = 2;
 const ECN_EXPERIENCED: u8 = 3;
-/// How long a simulated pause is said to last, in quanta of 512 bit times: it lasts until it is taken back.
+/// Duration of a pause in PFC frames, in quanta of 512 bit times. A simulated pause lasts until it is taken back.
 const PAUSE_QUANTA: u16 = u16::MAX;
 
-/// What is to be captured, and in the end what was.
+/// A capture of one link: which ports, and after the run their frames.
 #[derive(Clone, Debug)]
 pub struct Capture {
     irn: bool,
     acks: bool,
     mtu: u32,
-    /// Number of each flow's first packet.
+    /// PSN of each flow's first packet, by record.
     first_psn: Vec<Psn>,
-    /// ECN bits of an unmarked data packet.
+    /// ECN codepoint of a data packet without a CE mark.
     ecn: u8,
-    /// Mask of the priorities that switches have.
+    /// Bitmap of the priorities that switches use.
     priorities: u8,
-    /// Both ends of each cable of the link.
-    ports: Vec<usize>,
+    /// The ports at both ends of each link between the two nodes.
+    ports: Vec<PortId>,
+    /// Name of each port.
     interfaces: Vec<String>,
     /// Node of each port.
     nodes: Vec<u32>,
@@ -55,28 +57,28 @@ pub struct Capture {
 #[derive(Clone, Copy, Debug)]
 struct Frame {
     at: Time,
-    /// Number of its port among [`Capture::ports`].
-    port: u32,
-    what: What,
+    /// Index of its port in [`Capture::ports`].
+    interface: u32,
+    content: Content,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum What {
-    /// The mask of paused priorities.
+enum Content {
+    /// A PFC frame, with the bitmap of paused priorities.
     Pause(u8),
     /// A packet of the flow with this record.
     Packet { record: u32, hash: u32, priority: u8, marked: bool, pdu: Pdu },
 }
 
 impl Capture {
-    /// A capture of every cable between two nodes; `link` is their names with a colon between them.
+    /// A capture of every link between two nodes; `link` is their names with a colon between them.
     ///
     /// # Errors
-    /// If there is no such link, or the run's packets are none of RoCE.
+    /// If no such link exists, or the run's transport does not send RoCE packets.
     pub fn new(run: &RunSpec, resolved: &Resolved, link: &str) -> Result<Capture, SetupError> {
         let impossible = |why: String| Err(SetupError::Impossible(why));
-        if resolved.stack == Stack::Tcp || resolved.messages.is_some() {
-            let transport = &run.transport.transport;
+        if run.transport.declaration.wire == WireFormat::Other {
+            let transport = &run.transport.name;
             return impossible(format!("a capture has RoCE frames, and transport = \"{transport}\" sends none"));
         }
         let mtu = resolved.flow.mtu;
@@ -89,68 +91,69 @@ impl Capture {
         let ports = find_ports(topology, link).map_err(SetupError::Impossible)?;
         let marking = resolved.fabric.switch.ecn.is_some();
         Ok(Capture {
-            irn: run.transport.transport == "irn",
+            irn: run.transport.declaration.wire == WireFormat::Irn,
             acks: resolved.flow.acks,
             mtu,
             first_psn: Vec::new(),
             ecn: if marking { ECN_CAPABLE } else { 0 },
             priorities: ((1_u16 << resolved.fabric.switch.priorities) - 1) as u8,
             interfaces: ports.iter().map(|port| topology.port_name(*port)).collect(),
-            nodes: ports.iter().map(|port| topology.ports[*port].node).collect(),
+            nodes: ports.iter().map(|port| topology.port(*port).node).collect(),
             ports,
             frames: Vec::new(),
         })
     }
 
-    /// Asks the fabric to note the frames of the link.
+    /// Makes the fabric note the frames of the link.
     pub(crate) fn begin<T: InBand>(&self, fabric: &mut Fabric<Segment<T>>) {
         self.ports.iter().for_each(|port| fabric.tap(*port));
     }
 
-    /// Takes what the fabric has noted; `places` tells the slot and hashes of each flow, `flows` their records.
-    pub(crate) fn end<T: InBand>(&mut self, fabric: &Fabric<Segment<T>>, places: &[FlowPlace], flows: &FlowLog) {
-        // By host, slot and hash.
-        let mut data: BTreeMap<((u32, u32), u32), Vec<u32>> = BTreeMap::new();
-        let mut replies: BTreeMap<((u32, u32), u32), Vec<u32>> = BTreeMap::new();
-        for (record, place) in (0..).zip(places) {
-            data.entry((place.receiver, place.flow_hash)).or_default().push(record);
-            replies.entry((place.sender, place.reply_hash)).or_default().push(record);
+    /// Takes the frames that the fabric has noted. `addresses` identifies the packets of each flow, `flows` has their
+    /// records.
+    pub(crate) fn end<T: InBand>(&mut self, fabric: &Fabric<Segment<T>>, addresses: &[FlowAddress], flows: &FlowLog) {
+        // Records by destination and hash of their packets, in order of start.
+        let mut data: BTreeMap<(EndAddress, u32), Vec<u32>> = BTreeMap::new();
+        let mut replies: BTreeMap<(EndAddress, u32), Vec<u32>> = BTreeMap::new();
+        for (record, flow) in (0..).zip(addresses) {
+            data.entry((flow.receiver, flow.hashes.data)).or_default().push(record);
+            replies.entry((flow.sender, flow.hashes.control)).or_default().push(record);
         }
-        let what = |packet: &SimulatedPacket<Segment<T>>, at: Time| {
+        let content = |packet: &SimulatedPacket<Segment<T>>, at: Time| {
             if packet.is_pause() {
-                return Some(What::Pause(packet.paused_priorities()));
+                return Some(Content::Pause(packet.paused_priorities()));
             }
-            let pdu = packet.body.pdu();
+            let pdu = packet.body.pdu;
             let flows_of = if pdu.kind() == PduKind::Data { &data } else { &replies };
-            // A slot is used again when its flow is over: the last one that had started. On one connection it may be an earlier one that
-            // the packet is of.
-            let place = (packet.dst, packet.body.slot());
-            let candidates = flows_of.get(&(place, packet.flow_hash)).map_or(&[][..], Vec::as_slice);
+            // When a flow has retired, another flow takes its slot: the packet is of the last flow that had started by
+            // then. On a persistent connection it may be of an earlier one.
+            let end = EndAddress { host: packet.dst, slot: packet.body.slot };
+            let candidates = flows_of.get(&(end, packet.flow_hash)).map_or(&[][..], Vec::as_slice);
             let started = candidates.partition_point(|record| flows.get(*record).is_some_and(|flow| flow.start <= at));
-            let record = of_connection(&candidates[..started], places, pdu);
+            let record = of_connection(&candidates[..started], addresses, pdu);
             let (hash, priority, marked) = (packet.flow_hash, packet.priority, packet.is_marked());
-            Some(What::Packet { record: record?, hash, priority, marked, pdu })
+            Some(Content::Packet { record: record?, hash, priority, marked, pdu })
         };
-        for (port, number) in (0..).zip(&self.ports) {
-            let noted = fabric.tapped(*number).iter();
+        for (interface, port) in (0..).zip(&self.ports) {
+            let noted = fabric.tapped(*port).iter();
             self.frames.extend(noted.filter_map(|frame| {
-                let what = what(&frame.packet, frame.at)?;
-                Some(Frame { at: frame.at, port, what })
+                let content = content(&frame.packet, frame.at)?;
+                Some(Frame { at: frame.at, interface, content })
             }));
         }
-        self.frames.sort_by_key(|frame| (frame.at, frame.port));
-        self.first_psn = places.iter().map(|place| place.first_psn).collect();
+        self.frames.sort_by_key(|frame| (frame.at, frame.interface));
+        self.first_psn = addresses.iter().map(|flow| flow.first_psn).collect();
     }
 
-    /// Frames captured.
+    /// Number of captured frames.
     pub fn frames(&self) -> usize {
         self.frames.len()
     }
 
-    /// Writes the capture as a pcapng file with an interface for each direction of each cable; `flows` are the run's.
+    /// Writes the capture as a pcapng file with one interface per port; `flows` has the records of the run.
     ///
     /// # Errors
-    /// What the output reports.
+    /// Errors of `out`, and of the records' storage.
     pub fn write(&self, out: impl Write, flows: &FlowLog) -> io::Result<()> {
         let names: Vec<&str> = self.interfaces.iter().map(String::as_str).collect();
         let mut file = Writer::new(out, &names)?;
@@ -159,12 +162,12 @@ impl Capture {
         let mut progress = vec![0; flows.len()];
         for frame in &self.frames {
             let ns = frame.at.as_ps() / 1_000;
-            match frame.what {
-                What::Pause(mask) => {
-                    let source = mac(self.nodes[frame.port as usize]);
-                    file.frame(frame.port, ns, &self.pause(mask).emit(source))?;
+            match frame.content {
+                Content::Pause(mask) => {
+                    let source = mac(self.nodes[frame.interface as usize]);
+                    file.frame(frame.interface, ns, &self.pause(mask).emit(source))?;
                 }
-                What::Packet { record, hash, priority, marked, pdu } => {
+                Content::Packet { record, hash, priority, marked, pdu } => {
                     let Some(flow) = &flows.get(record) else { continue };
                     let is_data = pdu.kind() == PduKind::Data;
                     let index = self.index(record, pdu, &mut progress[record as usize]);
@@ -180,7 +183,7 @@ impl Capture {
                     };
                     let envelope = envelope(flow, is_data, hash, priority << 5 | ecn);
                     let len = envelope.emit(&packet, &mut bytes);
-                    file.frame(frame.port, ns, &bytes[..len])?;
+                    file.frame(frame.interface, ns, &bytes[..len])?;
                 }
             }
         }
@@ -193,7 +196,8 @@ impl Capture {
         Pfc { enabled: self.priorities, quanta: std::array::from_fn(quanta) }
     }
 
-    /// The packet of flow `record` that a PSN means, counted from 0 and without wrapping; `last` is the one before on this link. A CNP has none.
+    /// Index of a packet within flow `record`, counted from 0, without wrapping: of the indices with the packet's PSN the
+    /// nearest to `last`, the index of the flow's previous packet on this link. A CNP has no PSN and repeats `last`.
     fn index(&self, record: u32, pdu: Pdu, last: &mut u64) -> u64 {
         if pdu.kind() != PduKind::Cnp {
             let first = self.first_psn[record as usize];
@@ -203,7 +207,7 @@ impl Capture {
         *last
     }
 
-    /// Packets of a message.
+    /// Max packets of a message.
     fn message_packets(&self) -> u64 {
         MAX_MESSAGE / u64::from(self.mtu)
     }
@@ -212,16 +216,16 @@ impl Capture {
         flow.bytes.div_ceil(u64::from(self.mtu)).max(1)
     }
 
-    /// A packet of the RDMA Write that the flow is, or of one of several.
+    /// A packet of the flow's RDMA Writes.
     fn data<'z>(&self, flow: &FlowRecord, psn: Psn, index: u64, zeros: &'z [u8]) -> Packet<'z> {
         let mtu = u64::from(self.mtu);
-        let (message, place) = (index / self.message_packets(), index % self.message_packets());
+        let (message, within) = (index / self.message_packets(), index % self.message_packets());
         let offset = index * mtu;
         let payload = flow.bytes.saturating_sub(offset).min(mtu);
         let begin = message * self.message_packets() * mtu;
         let message_bytes = (flow.bytes - begin.min(flow.bytes)).min(self.message_packets() * mtu);
-        let ends = index + 1 >= self.packets(flow) || place + 1 == self.message_packets();
-        let position = match (place == 0, ends) {
+        let ends = index + 1 >= self.packets(flow) || within + 1 == self.message_packets();
+        let position = match (within == 0, ends) {
             (true, true) => Position::Only,
             (true, false) => Position::First,
             (false, true) => Position::Last,
@@ -232,7 +236,7 @@ impl Capture {
             Opcode::new(service, Operation::Write, position, Extra::None).expect("RC and IRN have every Write");
         let bth = Bth { ack_request: self.acks || self.irn, ..Bth::new(opcode, responder_qp(flow), psn.value()) };
         let has_reth = self.irn || opcode.starts_message();
-        let dma_len = (message_bytes - place * mtu) as u32;
+        let dma_len = (message_bytes - within * mtu) as u32;
         let reth = has_reth.then_some(Reth { va: offset, rkey: responder_qp(flow), dma_len });
         Packet::new(Headers { reth, ..Headers::new(bth) }, &zeros[..payload as usize])
     }
@@ -257,27 +261,28 @@ impl Capture {
     }
 }
 
-/// The one of the flows that share a slot and a connection, in order of start, that a packet is of. Their numbers follow each other. An
-/// acknowledgement names the packet after those that it acknowledges; a CNP is taken for the last flow's.
-fn of_connection(records: &[u32], places: &[FlowPlace], pdu: Pdu) -> Option<u32> {
+/// The flow that a packet belongs to, of the flows in order of start that share a slot and a persistent connection. Each
+/// flow's PSNs follow those of the flow before. An ACK has the PSN after the packets that it acknowledges. A CNP has no
+/// PSN and is taken for a packet of the last flow.
+fn of_connection(records: &[u32], addresses: &[FlowAddress], pdu: Pdu) -> Option<u32> {
     let (last, earlier) = records.split_last()?;
-    let least = i32::from(pdu.kind() == PduKind::Ack);
-    let is_of = |record: &u32| pdu.psn().distance_from(places[*record as usize].first_psn) >= least;
+    let min = i32::from(pdu.kind() == PduKind::Ack);
+    let is_of = |record: &u32| pdu.psn().distance_from(addresses[*record as usize].first_psn) >= min;
     if earlier.is_empty() || pdu.kind() == PduKind::Cnp || is_of(last) {
         return Some(*last);
     }
     Some(*earlier.iter().rfind(|record| is_of(record)).unwrap_or(last))
 }
 
-/// Both ports of every cable between the two nodes that `link` names.
-fn find_ports(topology: &Topology, link: &str) -> Result<Vec<usize>, String> {
+/// Both ports of every link between the two nodes that `link` names.
+fn find_ports(topology: &Topology, link: &str) -> Result<Vec<PortId>, String> {
     let mut ports = crate::link::ports(topology, link)?;
-    ports.extend(ports.clone().into_iter().map(|port| topology.ports[port].peer as usize));
+    ports.extend(ports.clone().into_iter().map(|port| topology.port(port).peer));
     ports.sort_unstable();
     Ok(ports)
 }
 
-/// Each flow has a queue pair of its own at either end; the first ones are for management.
+/// Each flow has its own queue pair at either end; the first numbers are reserved for management.
 fn requester_qp(flow: &FlowRecord) -> u32 {
     16 + (2 * u64::from(flow.id) % u64::from(MAX_24 - 32)) as u32
 }
@@ -286,13 +291,13 @@ fn responder_qp(flow: &FlowRecord) -> u32 {
     requester_qp(flow) + 1
 }
 
-/// A locally administered address.
+/// A locally administered MAC address.
 fn mac(node: u32) -> MacAddr {
     let [_, a, b, c] = node.to_be_bytes();
     MacAddr([2, 0, 0, a, b, c])
 }
 
-/// Hosts are 10.0.0.1 and on.
+/// The addresses of hosts begin at 10.0.0.1.
 fn address(host: u32) -> Ipv4Addr {
     let [_, a, b, c] = (host + 1).to_be_bytes();
     Ipv4Addr::new(10, a, b, c)
@@ -307,6 +312,8 @@ fn envelope(flow: &FlowRecord, is_data: bool, hash: u32, tos: u8) -> Envelope {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::host::{EndSlot, FlowHashes};
+    use rnic_fabric::HostId;
 
     fn capture(irn: bool) -> Capture {
         Capture {
@@ -405,17 +412,16 @@ mod tests {
     }
 
     #[test]
-    fn numbers_tell_the_flows_of_a_connection_apart() {
-        // Packets -2 and -1 are the first flow's, 0 to 3 the second's, all from 4 on the third's.
-        let place = |first| FlowPlace {
-            receiver: (1, 0),
-            sender: (0, 0),
-            flow_hash: 1,
-            reply_hash: 2,
+    fn psns_tell_the_flows_of_a_connection_apart() {
+        // The first flow has packets -2 and -1, the second flow packets 0 to 3, the third flow all from 4 on.
+        let address = |first| FlowAddress {
+            receiver: EndAddress { host: HostId(1), slot: EndSlot(0) },
+            sender: EndAddress { host: HostId(0), slot: EndSlot(0) },
+            hashes: FlowHashes { data: 1, control: 2 },
             first_psn: Psn::new(MAX_24).plus(first),
         };
-        let places = [place(u32::MAX), place(1), place(5)];
-        let of = |records: &[u32], pdu| of_connection(records, &places, pdu);
+        let addresses = [address(u32::MAX), address(1), address(5)];
+        let of = |records: &[u32], pdu| of_connection(records, &addresses, pdu);
         let psn = |number: u32| Psn::new(number.wrapping_sub(2));
         let data = |number| Pdu::data(psn(number), false, Time::ZERO);
         let ack = |number| Pdu::ack(psn(number), Default::default());
@@ -423,9 +429,9 @@ mod tests {
         assert_eq!([0, 1, 2, 5, 6, 99].map(|n| of(&[0, 1, 2], data(n))), [0, 0, 1, 1, 2, 2].map(Some));
         assert_eq!([1, 2, 3, 6, 7].map(|n| of(&[0, 1, 2], ack(n))), [0, 0, 1, 1, 2].map(Some));
         assert_eq!([1, 2, 6].map(|n| of(&[0, 1, 2], nack(n))), [0, 1, 2].map(Some));
-        assert_eq!(of(&[0, 1], data(6)), Some(1), "the third has not started");
+        assert_eq!(of(&[0, 1], data(6)), Some(1), "the third flow has not started");
         assert_eq!(of(&[0, 1, 2], Pdu::cnp()), Some(2));
-        // One flow alone may be longer than what numbers can order.
+        // One flow alone may have more packets than PSNs can order.
         assert_eq!(of(&[0], data(0x80_0001)), Some(0));
     }
 

@@ -2,40 +2,17 @@
 //!
 //! An entry holds everything of an algorithm that is needed by name: its parameters, and the simulator compiled for it.
 
-use crate::capture::Capture;
-use crate::events::Listener;
 use crate::in_band::InBand;
-use crate::message_hosts::simulate_messages;
-use crate::resolve::{Resolved, Stack};
-use crate::run::{Sharing, simulate_captured};
-use rnic_run::{CongestionDeclaration, RunOutput, Vocabulary};
-use rnic_transport::congestion::{CongestionControl, Marking, Settings};
-use rnic_transport::recovery::{GoBackN, Irn, Tcp};
-use rnic_transport::registry::{Visitor, visit_congestion_controls};
+use crate::resolve::{CongestionNeeds, Demands, SetupError};
+use crate::run::{Job, Simulator, simulate_captured, simulate_messages};
+use rnic_run::{CongestionDeclaration, CongestionSpec, RunOutput, Vocabulary};
+use rnic_transport::FlowConfig;
+use rnic_transport::congestion::{CongestionControl, Settings};
+use rnic_transport::recovery::Protocol;
+use rnic_transport::registry::{Visitor, visit_congestion_controls, visit_transports};
 use rnic_transport::telemetry::Telemetry;
-use rnic_transport::{FlowConfig, Time};
-use rnic_workload::{FlowStream, Loops};
-
-/// What a congestion control asks of the fabric and of the receiving NIC in a run.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub(crate) struct Demands {
-    /// Default marking thresholds; `None` if its packets are not to be marked.
-    pub(crate) marking: Option<Marking>,
-    /// Shortest time between two congestion notifications.
-    pub(crate) cnp_interval: Option<Time>,
-}
-
-/// What a run simulates.
-pub(crate) struct Job<'a, 'o> {
-    pub(crate) resolved: &'a Resolved,
-    pub(crate) settings: &'a Settings,
-    pub(crate) seed: u64,
-    pub(crate) flows: FlowStream,
-    pub(crate) loops: Option<Loops>,
-    pub(crate) events: &'o dyn Listener,
-    pub(crate) capture: Option<&'a mut Capture>,
-    pub(crate) sharing: &'a Sharing<'a>,
-}
+use rnic_transport::transports::{FlowTransport, MessageTransport, ProtocolVisitor, TransportVisitor};
+use std::marker::PhantomData;
 
 /// One congestion control by name, with the simulator compiled for it.
 #[derive(Clone, Copy, Debug)]
@@ -81,17 +58,49 @@ fn simulate_named<C: CongestionControl, T: InBand>(job: Job<'_, '_>) -> RunOutpu
     if let Some(plan) = &job.resolved.messages {
         return simulate_messages(plan, job);
     }
-    let Job { resolved, settings, seed, flows, loops, events, capture, sharing } = job;
-    let (flows, how) = ((flows, loops), (seed, sharing));
-    let params = match C::params(settings, &resolved.flow) {
+    let params = match C::params(&job.resolved.transport.cc.settings, &job.resolved.flow) {
         Ok(params) => params,
         Err(reason) => return RunOutput::not_started(reason),
     };
-    match resolved.stack {
-        Stack::GoBackN => simulate_captured::<GoBackN, C, _, T>(resolved, params, how, flows, events, capture),
-        Stack::Irn => simulate_captured::<Irn, C, _, T>(resolved, params, how, flows, events, capture),
-        Stack::Tcp => simulate_captured::<Tcp, C, _, T>(resolved, params, how, flows, events, capture),
+    let name = job.resolved.transport.declaration.name;
+    let mut choice = Choice { flows: Some(Flows::<C, T> { job, params, in_band: PhantomData }), output: None };
+    visit_transports(&mut choice);
+    choice.output.unwrap_or_else(|| RunOutput::not_started(format!("there is no transport \"{name}\"")))
+}
+
+/// A run of flows, ready but for the loss recovery.
+struct Flows<'a, 'o, C: CongestionControl, T> {
+    job: Job<'a, 'o>,
+    params: C::Params,
+    in_band: PhantomData<T>,
+}
+
+impl<C: CongestionControl, T: InBand> ProtocolVisitor for Flows<'_, '_, C, T> {
+    type Output = RunOutput;
+
+    fn visit<P: Protocol>(self) -> RunOutput {
+        let Job { resolved, seed, flows, loops, events, capture, sharing } = self.job;
+        let (flows, how) = ((flows, loops), (seed, sharing));
+        simulate_captured::<P, C, _, T>(resolved, self.params, how, flows, events, capture)
     }
+}
+
+/// Simulates a run with the transport that it names.
+struct Choice<'a, 'o, C: CongestionControl, T> {
+    /// Until its transport comes.
+    flows: Option<Flows<'a, 'o, C, T>>,
+    output: Option<RunOutput>,
+}
+
+impl<C: CongestionControl, T: InBand> TransportVisitor for Choice<'_, '_, C, T> {
+    fn flow_transport<F: FlowTransport>(&mut self) {
+        if let Some(flows) = self.flows.take_if(|flows| flows.job.resolved.transport.declaration.name == F::NAME) {
+            let settings = &flows.job.resolved.transport.settings;
+            self.output = Some(F::select(settings, flows));
+        }
+    }
+
+    fn message_transport<M: MessageTransport>(&mut self) {}
 }
 
 /// The congestion controls that scenarios are read with.
@@ -145,6 +154,27 @@ impl Catalogue {
     pub fn vocabulary(&self) -> Vocabulary {
         let declarations = self.congestion.iter().map(|entry| entry.declaration);
         declarations.fold(Vocabulary::standard(), Vocabulary::with)
+    }
+}
+
+impl CongestionNeeds for Catalogue {
+    fn demands(&self, cc: &CongestionSpec, flow: &FlowConfig) -> Result<Demands, SetupError> {
+        let entry = self.congestion_control(cc.name()).ok_or_else(|| {
+            let known: Vec<&str> = self.congestion.iter().map(|entry| entry.declaration.name).collect();
+            SetupError::Impossible(format!("there is no cc \"{}\"; there are: {}", cc.name(), known.join(", ")))
+        })?;
+        let demands = (entry.demands)(&cc.settings, flow);
+        demands.map_err(|reason| SetupError::Impossible(format!("cc \"{}\": {reason}", cc.name())))
+    }
+}
+
+impl Simulator for Catalogue {
+    fn simulate(&self, job: Job<'_, '_>) -> RunOutput {
+        let name = job.resolved.transport.cc.name();
+        match self.congestion_control(name) {
+            Some(entry) => (entry.simulate)(job),
+            None => RunOutput::not_started(format!("there is no cc \"{name}\"")),
+        }
     }
 }
 

@@ -1,18 +1,32 @@
-//! Where the events of a run go.
+//! The listener to a run's events.
 
 use rnic_run::{RunEvent, RunProgress};
 use std::cell::{Cell, RefCell};
 use std::ops::ControlFlow;
 
-/// A function that is told events; `Break` cancels the run.
+/// A function that receives events; `Break` cancels the run.
 type Sink<'e> = &'e mut dyn FnMut(RunEvent) -> ControlFlow<()>;
 
-/// Passes the events of one run to a function of the caller's.
+/// Passes the events of one run to a function of the caller.
 ///
-/// Events never influence results: a run that nobody listens to has the same record.
+/// Events never influence results: a run without a listener has the same record.
+///
+/// ```
+/// use rnic_run::RunEvent;
+/// use rnic_sim::Events;
+/// use std::ops::ControlFlow;
+/// let mut last_time = None;
+/// let mut note = |event| {
+///     if let RunEvent::Progress(progress) = event {
+///         last_time = Some(progress.time);
+///     }
+///     ControlFlow::Continue(())
+/// };
+/// let events = Events::to(&mut note);
+/// ```
 pub struct Events<'e> {
     sink: RefCell<Option<Sink<'e>>>,
-    /// Samples and pauses are told too.
+    /// The listener wants samples and pauses too.
     detailed: bool,
     cancelled: Cell<bool>,
     /// Estimates the number of flows from (flows finished, simulated time).
@@ -30,34 +44,34 @@ impl<'e> Events<'e> {
         }
     }
 
-    /// Nobody listens.
+    /// No listener.
     pub fn ignored() -> Events<'e> {
         Events::with(None, false)
     }
 
-    /// Tells `sink` of the run's start, progress and end.
+    /// Passes the run's start, progress and end to `sink`.
     pub fn to(sink: Sink<'e>) -> Events<'e> {
         Events::with(Some(sink), false)
     }
 
-    /// Tells `sink` of samples and pauses too.
+    /// Passes samples and pauses to `sink` too.
     pub fn detailed(sink: Sink<'e>) -> Events<'e> {
         Events::with(Some(sink), true)
     }
 
-    /// From now on progress has this estimate of the number of flows.
+    /// From now on progress events carry this estimate of the number of flows.
     pub(crate) fn estimate_flows(&self, total: impl Fn(&RunProgress) -> Option<u64> + 'e) {
         *self.flows_total.borrow_mut() = Box::new(total);
     }
 }
 
-/// What the parts of a simulation need of [`Events`].
+/// The part of [`Events`] that the simulation uses.
 pub(crate) trait Listener {
-    /// Whether samples and pauses are to be told.
+    /// Whether the listener wants samples and pauses.
     fn wants_details(&self) -> bool;
-    /// Takes an event; `Break` if the run is to be cancelled.
+    /// Passes on an event; `Break` if the listener cancels the run.
     fn tell(&self, event: RunEvent) -> ControlFlow<()>;
-    /// Takes how far the run is; `Break` if it is to be cancelled.
+    /// Passes on the progress of the run; `Break` if the listener cancels the run.
     fn progress(&self, progress: RunProgress) -> ControlFlow<()>;
 }
 

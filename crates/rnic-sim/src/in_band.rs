@@ -1,14 +1,14 @@
-//! In-band telemetry in simulated packets: a run is compiled with room for it or without.
+//! In-band telemetry in simulated packets. A run is compiled with room for it in packets, or without.
 
 use rnic_transport::telemetry::{HopRecord, Telemetry};
 
-/// What a packet has room for beside the transport's part: nothing, or in-band telemetry.
+/// The room for in-band telemetry in a packet: none (`()`), or [`Telemetry`].
 pub trait InBand: Copy + Default + Send {
-    /// Whether switches write telemetry.
+    /// Whether switches write telemetry records.
     const TELEMETRY: bool;
-    /// One more hop.
+    /// Adds the record of one hop.
     fn push(&mut self, _hop: HopRecord) {}
-    /// What switches wrote, if they wrote anything.
+    /// The records of the hops so far, if there are any.
     fn telemetry(&self) -> Option<&Telemetry> {
         None
     }

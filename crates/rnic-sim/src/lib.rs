@@ -1,22 +1,44 @@
-//! Runs transports on the simulated fabric: a [`RunSpec`](rnic_run::RunSpec) goes in, a [`RunRecord`](rnic_run::RunRecord) comes out.
+//! Runs transports on the simulated fabric: a [`RunSpec`](rnic_run::RunSpec) goes in, a [`RunRecord`](rnic_run::RunRecord)
+//! comes out.
+//!
+//! [`resolve`] works out the settings that a spec leaves open, and [`run::run`] simulates:
+//!
+//! ```
+//! use rnic_sim::{Catalogue, Events, Sharing, resolve::resolve, run::run};
+//! let text = r#"
+//!     [fabric]
+//!     topology = "single-switch"
+//!     hosts = 4
+//!     rate = "100 Gbps"
+//!     delay = "1 us"
+//!     [traffic]
+//!     pattern = "incast"
+//!     senders = 3
+//!     total = "300 KB"
+//!     [[run]]
+//!     name = "RoCE"
+//!     transport = "roce"
+//! "#;
+//! let scenario = rnic_scenario::from_str(text, "example.toml", "".as_ref(), &[], None).unwrap();
+//! let catalogue = Catalogue::standard();
+//! let resolved = resolve(&catalogue, &scenario.runs[0]).unwrap();
+//! let record = run(&catalogue, &scenario.runs[0], &resolved, None, &Sharing::among(1), &Events::ignored());
+//! assert_eq!(record.output.flows.iter().filter(|flow| flow.finish.is_some()).count(), 3);
+//! ```
 
 pub mod capture;
 pub mod catalogue;
 mod events;
-mod flow_book;
-mod hosts;
+pub mod host;
 mod in_band;
 mod link;
-mod message_hosts;
-pub mod nic;
 pub mod pauses;
 pub mod resolve;
 pub mod run;
-mod slab;
 pub mod storm;
 pub mod watch;
 
 pub use catalogue::Catalogue;
 pub use events::Events;
-pub use flow_book::flow_hash;
+pub use host::{FlowHashes, flow_hashes};
 pub use run::Sharing;

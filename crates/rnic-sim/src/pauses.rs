@@ -1,9 +1,8 @@
-//! Looking at the pauses of a run: who holds whom up, where it begins, and who suffers for others.
+//! Samples of the pauses of a run: which ports are paused, what the root of each pause is, and which flows are victims.
 
 use crate::events::Listener;
-use crate::nic::DATA_PRIORITY;
-use crate::run::RunHosts;
-use rnic_fabric::{Body, BodyOf, Cause, Fabric, PauseTree, Wait, Watcher, pause_tree};
+use crate::host::{DATA_PRIORITY, FlowUnderWay, RunHosts};
+use rnic_fabric::{Body, BodyOf, Cause, Fabric, PauseTree, PortId, Wait, Watcher, pause_tree};
 use rnic_run::FlowLog;
 use rnic_run::{
     BufferCycle, PauseRecords, PauseRoot, PauseRow, PauseSpan, PauseTreeRecord, RootKind, RunEvent, TreePort, Victim,
@@ -11,37 +10,39 @@ use rnic_run::{
 use rnic_transport::Time;
 use std::collections::BTreeMap;
 
-/// Most pauses in the log of a run.
-pub const MOST_PAUSES: usize = 200_000;
-/// Most stretches of time in the picture of a run.
-pub const MOST_SPANS: usize = 50_000;
-/// Most victims in the list.
-pub const MOST_VICTIMS: usize = 1_000;
+/// Max pauses in the log of a run.
+pub const MAX_PAUSES: usize = 200_000;
+/// Max spans in the chart of a run.
+pub const MAX_SPANS: usize = 50_000;
+/// Max victims in the list of a run.
+pub const MAX_VICTIMS: usize = 1_000;
 
 /// A paused transmitter: port and priority.
 type Cell = (u32, u8);
 
-/// What was last seen of a transmitter that was paused at the last sample.
+/// A transmitter that was paused at the last sample.
 #[derive(Clone, Copy)]
 struct Seen {
     since: Time,
     root: Option<u32>,
-    /// Its stretch in the picture, if there was room.
+    /// Index of its span in the chart, if the chart had room.
     span: Option<usize>,
 }
 
-/// A flow that was held up by what it has no part in.
+/// A victim: a flow that a pause holds up although it does not pass the root of the pause.
 #[derive(Clone, Copy, Default)]
-struct Suffered {
+struct VictimSamples {
+    /// Number of samples at which a pause held the flow up.
     samples: u64,
+    /// Candidate for the root that held the flow up most often.
     root: u32,
-    /// By how many samples this root is ahead of others.
+    /// Number of samples by which this root is ahead of others.
     ahead: u64,
 }
 
-impl Suffered {
-    /// One more sample. A root that holds the flow up at more than half of its samples is the one kept in the end (majority vote of Boyer
-    /// and Moore, 1981).
+impl VictimSamples {
+    /// Adds a sample. If one root holds the flow up at more than half of its samples, it is the candidate in the end
+    /// (majority vote of Boyer and Moore, 1981).
     fn add(&mut self, root: u32) {
         self.samples += 1;
         if self.ahead == 0 {
@@ -56,13 +57,14 @@ pub(crate) struct PauseWatch<'e> {
     interval: Time,
     next: Time,
     records: PauseRecords,
-    /// Since which sample there has been a cycle at every one.
+    /// The first of the latest samples that all had a cycle.
     cycle_since: Option<Time>,
-    /// Index into the roots.
+    /// Index of each root in the records.
     roots: BTreeMap<(RootKind, u32, u8), u32>,
-    /// Of those seen at the last sample.
+    /// The transmitters that were paused at the last sample.
     seen: BTreeMap<Cell, Seen>,
-    victims: BTreeMap<u32, Suffered>,
+    /// By record number of the flow.
+    victims: BTreeMap<u32, VictimSamples>,
     events: &'e dyn Listener,
 }
 
@@ -80,10 +82,8 @@ impl<'e> PauseWatch<'e> {
         }
     }
 
-    /// One sample; `flows` calls back with every flow that is under way: its number, hosts and hash.
-    fn sample<B: Body>(
-        &mut self, now: Time, fabric: &mut Fabric<B>, flows: impl FnOnce(&mut dyn FnMut(u32, u32, u32, u32)),
-    ) {
+    /// Takes a sample. `flows` calls back with every flow that is under way.
+    fn sample<B: Body>(&mut self, now: Time, fabric: &mut Fabric<B>, flows: impl FnOnce(&mut dyn FnMut(FlowUnderWay))) {
         self.records.samples += 1;
         self.log(fabric);
         let tree = pause_tree(fabric);
@@ -92,7 +92,7 @@ impl<'e> PauseWatch<'e> {
         self.span(now, &tree, &roots);
         self.cycle_since = (!tree.cycle.is_empty()).then(|| self.cycle_since.unwrap_or(now));
         if !tree.cycle.is_empty() && self.records.cycle.is_none() {
-            let ports = tree.cycle.iter().map(|port| *port as u32).collect();
+            let ports = tree.cycle.iter().map(|port| port.0).collect();
             self.records.cycle = Some(BufferCycle { first: now, ports, at_end: false, truncated: false });
         }
         let paused = tree.paused().count() as u32;
@@ -102,35 +102,35 @@ impl<'e> PauseWatch<'e> {
         }
         if paused > 0 {
             let (topology, routes) = (fabric.topology().clone(), fabric.routes().clone());
-            // Data that a paused port holds up, by port.
-            let held: BTreeMap<usize, usize> = tree.ports[..paused as usize]
+            // By port: index of the paused transmitter that holds data up.
+            let held: BTreeMap<PortId, usize> = tree.ports[..paused as usize]
                 .iter()
                 .enumerate()
                 .filter(|(_, paused)| paused.priority == DATA_PRIORITY && paused.cause != Cause::Released)
                 .map(|(index, paused)| (paused.port, index))
                 .collect();
-            flows(&mut |flow, src, dst, hash| {
-                let path = routes.path(&topology, src, dst, hash);
+            flows(&mut |flow| {
+                let path = routes.path(&topology, flow.src, flow.dst, flow.data_hash);
                 let innocent =
                     |index: &usize| !path.iter().any(|port| tree.is_at_root(tree.ports[*index].cause, *port));
                 let held = path.iter().filter_map(|port| held.get(port).copied());
                 if let Some(root) = held.filter(innocent).find_map(|index| roots[index]) {
-                    self.victims.entry(flow).or_default().add(root);
+                    self.victims.entry(flow.id).or_default().add(root);
                 }
             });
         }
     }
 
-    /// Takes over the pauses that have ended since the last sample.
+    /// Moves the pauses that have ended since the last sample to the log.
     fn log<B: Body>(&mut self, fabric: &mut Fabric<B>) {
         let (mut ended, left_out) = fabric.take_pauses();
         self.records.pauses_left_out += left_out;
         ended.sort_unstable_by_key(|pause| (pause.from, pause.port, pause.priority));
         for pause in ended {
-            let seen = self.seen.get(&(pause.port, pause.priority)).filter(|seen| seen.since == pause.from);
+            let seen = self.seen.get(&(pause.port.0, pause.priority)).filter(|seen| seen.since == pause.from);
             let root = seen.and_then(|seen| seen.root);
             self.row(PauseRow {
-                port: pause.port,
+                port: pause.port.0,
                 priority: pause.priority,
                 from: pause.from,
                 to: Some(pause.to),
@@ -141,17 +141,17 @@ impl<'e> PauseWatch<'e> {
 
     fn row(&mut self, row: PauseRow) {
         if self.events.wants_details() {
-            // Whoever cancels the run is heard at its next progress.
+            // A listener that cancels the run does so at its next progress event.
             let _ = self.events.tell(RunEvent::Pause(row));
         }
-        if self.records.log.len() < MOST_PAUSES {
+        if self.records.log.len() < MAX_PAUSES {
             self.records.log.push(row);
         } else {
             self.records.pauses_left_out += 1;
         }
     }
 
-    /// The index of a root, which is made if it is new.
+    /// The index of a root in the records, which get a new root if it is not there.
     fn root(&mut self, cause: Cause, priority: u8, now: Time) -> Option<u32> {
         let (kind, port) = match cause {
             Cause::Congestion { port } => (RootKind::Congestion, port),
@@ -159,14 +159,14 @@ impl<'e> PauseWatch<'e> {
             Cause::Cycle { port } => (RootKind::Cycle, port),
             Cause::Released => return None,
         };
-        let port = port as u32;
+        let port = port.0;
         Some(*self.roots.entry((kind, port, priority)).or_insert_with(|| {
             self.records.roots.push(PauseRoot { kind, port, priority, first: now, samples: 0, max_ports: 0 });
             self.records.roots.len() as u32 - 1
         }))
     }
 
-    /// Counts how many ports each root holds.
+    /// Counts the ports that each root holds.
     fn count(&mut self, tree: &PauseTree, roots: &[Option<u32>]) {
         let mut held: BTreeMap<u32, u32> = BTreeMap::new();
         for (_, root) in tree.ports.iter().zip(roots).filter(|(port, _)| port.on) {
@@ -181,11 +181,11 @@ impl<'e> PauseWatch<'e> {
         }
     }
 
-    /// Draws the sample into the picture: a stretch of time goes on as long as the port is paused at each sample for the same root.
+    /// Adds the sample to the chart. A span goes on while the port is paused for the same root at each sample.
     fn span(&mut self, now: Time, tree: &PauseTree, roots: &[Option<u32>]) {
         let mut seen = BTreeMap::new();
         for (paused, root) in tree.ports.iter().zip(roots).filter(|(port, _)| port.on) {
-            let cell = (paused.port as u32, paused.priority);
+            let cell = (paused.port.0, paused.priority);
             let before = self.seen.get(&cell).filter(|before| before.root == *root).and_then(|before| before.span);
             let to = now + self.interval;
             let span = match before {
@@ -193,7 +193,7 @@ impl<'e> PauseWatch<'e> {
                     self.records.spans[span].to = to;
                     Some(span)
                 }
-                None if self.records.spans.len() < MOST_SPANS => {
+                None if self.records.spans.len() < MAX_SPANS => {
                     self.records.spans.push(PauseSpan { port: cell.0, priority: cell.1, from: now, to, root: *root });
                     Some(self.records.spans.len() - 1)
                 }
@@ -207,33 +207,33 @@ impl<'e> PauseWatch<'e> {
         self.seen = seen;
     }
 
-    /// What was found in a run that ended at `end` with these records; `truncated`: whether by its `duration`.
+    /// The records of a run that ended at `end`; `truncated` if its duration ended it.
     pub(crate) fn finish<B: Body>(
         mut self, fabric: &mut Fabric<B>, end: Time, truncated: bool, flows: &FlowLog, warnings: &mut Vec<String>,
     ) -> PauseRecords {
         self.log(fabric);
         let tree = pause_tree(fabric);
         for paused in tree.paused() {
-            let cell = (paused.port as u32, paused.priority);
+            let cell = (paused.port.0, paused.priority);
             let root = self.root(paused.cause, paused.priority, end);
             self.row(PauseRow { port: cell.0, priority: cell.1, from: paused.since, to: None, root });
         }
         if !tree.cycle.is_empty() {
-            let ports = tree.cycle.iter().map(|port| *port as u32).collect();
+            let ports = tree.cycle.iter().map(|port| port.0).collect();
             let first = self.cycle_since.unwrap_or(end);
             self.records.cycle = Some(BufferCycle { first, ports, at_end: true, truncated });
         }
         for span in &mut self.records.spans {
             span.to = span.to.min(end);
         }
-        let victim = |(flow, suffered): (u32, Suffered)| {
+        let victim = |(flow, seen): (u32, VictimSamples)| {
             let record = flows.get(flow)?;
             Some(Victim {
                 flow,
                 src: record.src,
                 dst: record.dst,
-                samples: suffered.samples,
-                root: suffered.root,
+                samples: seen.samples,
+                root: seen.root,
                 finished: record.finish.is_some(),
                 goodput: record.goodput_bps(end).unwrap_or(0.0),
             })
@@ -241,32 +241,34 @@ impl<'e> PauseWatch<'e> {
         let mut victims: Vec<Victim> = std::mem::take(&mut self.victims).into_iter().filter_map(victim).collect();
         victims.sort_by_key(|victim| (std::cmp::Reverse(victim.samples), victim.flow));
         self.records.victim_count = victims.len() as u64;
-        victims.truncate(MOST_VICTIMS);
+        victims.truncate(MAX_VICTIMS);
         self.records.victims = victims;
         if self.records.pauses_left_out > 0 {
             warnings.push(format!(
-                "the log of pauses has {MOST_PAUSES}; {} more are counted only",
+                "the log of pauses is full with {MAX_PAUSES} pauses; {} more are only counted",
                 self.records.pauses_left_out
             ));
         }
         if self.records.spans_left_out > 0 {
-            warnings
-                .push("the picture of pauses is not complete: there are too many; watch a shorter time".to_string());
+            warnings.push(format!(
+                "the chart of pauses is incomplete: it is full with {MAX_SPANS} spans; watch a shorter time"
+            ));
         }
         self.records
     }
 }
 
+/// The record of a sample with `paused` paused transmitters.
 fn record(at: Time, paused: u32, tree: &PauseTree, roots: &[Option<u32>]) -> PauseTreeRecord {
     let port = |(port, root): (&rnic_fabric::Paused, &Option<u32>)| TreePort {
-        port: port.port as u32,
+        port: port.port.0,
         priority: port.priority,
         paused: port.on,
         since: port.since,
         held: port.held,
         waits_for: match port.waits_for {
-            Wait::Port(next) => Some(tree.ports[next].port as u32),
-            Wait::Root(Cause::Congestion { port } | Cause::Nic { port } | Cause::Cycle { port }) => Some(port as u32),
+            Wait::Port(next) => Some(tree.ports[next].port.0),
+            Wait::Root(Cause::Congestion { port } | Cause::Nic { port } | Cause::Cycle { port }) => Some(port.0),
             Wait::Root(Cause::Released) => None,
         },
         depth: port.depth,
@@ -282,8 +284,8 @@ impl<H: RunHosts> Watcher<H> for PauseWatch<'_> {
     }
     fn observe(&mut self, now: Time, fabric: &mut Fabric<BodyOf<H>>, hosts: &mut H) {
         self.sample(now, fabric, |visit| {
-            for (flow, src, dst, hash) in hosts.under_way(now) {
-                visit(flow, src, dst, hash);
+            for flow in hosts.under_way(now) {
+                visit(flow);
             }
         });
         self.next = now.saturating_add(self.interval);

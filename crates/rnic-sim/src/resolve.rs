@@ -6,8 +6,7 @@
 pub(crate) mod message;
 mod switch;
 
-use crate::catalogue::{Catalogue, CongestionEntry};
-use crate::nic::Hosting;
+use crate::host::HostConfig;
 use crate::storm::StormStep;
 use crate::watch::WatchPlan;
 use message::MessagePlan;
@@ -15,15 +14,13 @@ use rnic_fabric::config::{FabricSpec, SwitchSpec, TopologySpec};
 use rnic_fabric::{
     MIN_FRAME, PathFacts, Routes, Topology, TopologyError, buffer_cycle, longest_path, lossless_headroom,
 };
-use rnic_run::{EcnSetup, Recovery, RunSpec, Storm, TransportSpec};
-use rnic_transport::congestion::{Marking, Settings};
-use rnic_transport::headers::{CNP, IRN_NACK, IWARP_ACK, IWARP_SACK, MESSAGE_HEADER, ROCE_ACK, ROCE_DATA};
-use rnic_transport::{Bytes, FlowConfig, Psn, TcpConfig, Time, Timeouts};
+use rnic_run::{CongestionSpec, EcnSetup, RunSpec, Storm, TransportSpec};
+use rnic_transport::congestion::Marking;
+use rnic_transport::headers::ROCE_DATA;
+use rnic_transport::transports::FabricFacts;
+use rnic_transport::{Bytes, FlowConfig, Psn, Time};
 use rnic_workload::Network;
 use std::sync::Arc;
-
-/// InfiniBand's usual local ACK timeout, 4.096 us x 2^14: what guards a fabric that is meant to be lossless but may not be.
-const SAFETY_TIMEOUT: Time = Time::from_ps(4_096_000 << 14);
 
 /// Why a run cannot be set up.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
@@ -36,15 +33,22 @@ pub enum SetupError {
     Impossible(String),
 }
 
-/// The loss recovery that a run's flows are compiled for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Stack {
-    /// Go-back-N: RoCE, and a variant of IRN.
-    GoBackN,
-    /// IRN's selective retransmission, with or without SACK.
-    Irn,
-    /// TCP, under iWARP.
-    Tcp,
+/// What a congestion control asks of the fabric and of the receiving NIC in a run.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Demands {
+    /// Default marking thresholds; `None` if its packets are not to be marked.
+    pub marking: Option<Marking>,
+    /// Shortest time between two congestion notifications.
+    pub cnp_interval: Option<Time>,
+}
+
+/// Knows the congestion controls that runs can name.
+pub trait CongestionNeeds {
+    /// The demands of a congestion control on flows with this configuration.
+    ///
+    /// # Errors
+    /// There is no congestion control of this name, or its settings contradict each other.
+    fn demands(&self, cc: &CongestionSpec, flow: &FlowConfig) -> Result<Demands, SetupError>;
 }
 
 /// Everything that a run needs.
@@ -54,16 +58,12 @@ pub struct Resolved {
     pub fabric: FabricSpec,
     /// Its nodes and cables.
     pub topology: Arc<Topology>,
-    /// The loss recovery; without meaning for a transport of messages.
-    pub stack: Stack,
-    /// The congestion control.
-    pub(crate) congestion: CongestionEntry,
-    /// Parameters of the congestion control.
-    pub settings: Settings,
+    /// The transport and the congestion control with their settings.
+    pub transport: TransportSpec,
     /// Settings of every flow.
     pub flow: FlowConfig,
     /// Settings of every NIC.
-    pub hosting: Hosting,
+    pub hosting: HostConfig,
     /// What the workload must know.
     pub network: Network,
     /// What NICs pause and when; nothing without PFC.
@@ -84,12 +84,13 @@ pub struct Resolved {
     pub(crate) messages: Option<MessagePlan>,
 }
 
-/// Works out everything that the run leaves open; its congestion control is one of the catalogue.
+/// Works out everything that the run leaves open; `congestion` knows its congestion control: a
+/// [`Catalogue`](crate::Catalogue).
 ///
 /// # Errors
 /// What is impossible in the run.
-pub fn resolve(catalogue: &Catalogue, run: &RunSpec) -> Result<Resolved, SetupError> {
-    resolve_beside(catalogue, run, None)
+pub fn resolve(congestion: &dyn CongestionNeeds, run: &RunSpec) -> Result<Resolved, SetupError> {
+    resolve_beside(congestion, run, None)
 }
 
 /// As [`resolve`], for several runs; those after each other with the same nodes and cables share them in memory.
@@ -97,11 +98,11 @@ pub fn resolve(catalogue: &Catalogue, run: &RunSpec) -> Result<Resolved, SetupEr
 /// # Errors
 /// The first run that cannot be set up, by its name.
 pub fn resolve_all<'r>(
-    catalogue: &Catalogue, runs: impl IntoIterator<Item = &'r RunSpec>,
+    congestion: &dyn CongestionNeeds, runs: impl IntoIterator<Item = &'r RunSpec>,
 ) -> Result<Vec<Resolved>, (String, SetupError)> {
     let mut all: Vec<Resolved> = Vec::new();
     for run in runs {
-        let resolved = resolve_beside(catalogue, run, all.last()).map_err(|error| (run.name.clone(), error))?;
+        let resolved = resolve_beside(congestion, run, all.last()).map_err(|error| (run.name.clone(), error))?;
         all.push(resolved);
     }
     Ok(all)
@@ -118,20 +119,22 @@ fn topology(fabric: &FabricSpec, other: Option<&Resolved>) -> Result<Arc<Topolog
     }
 }
 
-fn resolve_beside(catalogue: &Catalogue, run: &RunSpec, other: Option<&Resolved>) -> Result<Resolved, SetupError> {
+fn resolve_beside(
+    congestion: &dyn CongestionNeeds, run: &RunSpec, other: Option<&Resolved>,
+) -> Result<Resolved, SetupError> {
     let mut fabric = FabricSpec {
         topology: run.fabric.topology.clone(),
         link: run.fabric.link,
         links: run.fabric.links.clone(),
         routes: run.fabric.routes.clone(),
         switch: SwitchSpec { priorities: switch::priorities(run)?, ..SwitchSpec::input_queued(Bytes(0)) },
-        paths: run.fabric.paths.unwrap_or_else(|| message::paths(&run.transport)),
+        paths: run.fabric.paths.unwrap_or_else(|| run.transport.default_paths()),
         frame_gap: run.fabric.frame_gap.0 as u32,
     };
     let topology = topology(&fabric, other)?;
     let network = Network {
         hosts: topology.hosts,
-        host_rate: (0..topology.hosts).map(|host| topology.ports[topology.host_port(host)].link.rate).collect(),
+        host_rate: topology.host_ids().map(|host| topology.port(topology.host_port(host)).link.rate).collect(),
         mtu: run.fabric.mtu.0 as u32,
         wire_overhead: ROCE_DATA + fabric.frame_gap,
     };
@@ -149,60 +152,47 @@ fn resolve_beside(catalogue: &Catalogue, run: &RunSpec, other: Option<&Resolved>
     let mut warnings = Vec::new();
     let random_loss = topology.ports.iter().any(|port| port.link.loss > 0.0);
     let lossless = fabric.switch.buffer.pfc_headroom().is_some_and(|headroom| headroom >= needed) && !random_loss;
-    let timeouts = timeouts(run, &fabric, &topology, longest, lossless, random_loss);
-    switch::warn_of_headroom(&fabric.switch, needed, timeouts, &mut warnings);
+    let base_rtt = base_rtt(longest, &frames);
+    let bdp = longest.rate.bytes_in(longest.delay * 2);
+    let derived_cap = bdp.div_ceil(u64::from(run.fabric.mtu.0 as u32 + ROCE_DATA)).max(1);
+    let congested_rtt = congested_round_trip(&fabric, most_ports, longest);
+    let facts = FabricFacts {
+        mtu: run.fabric.mtu.0 as u32,
+        header: frames.header,
+        line_rate: network.host_rate.iter().copied().max().unwrap_or_default(),
+        base_rtt,
+        bdp: derived_cap.min(u64::from(Psn::MAX_WINDOW)) as u32,
+        congested_rtt,
+        lossless,
+        meant_lossless: fabric.switch.buffer.has_pfc() && !random_loss,
+        cc_needs_acks: run.transport.cc.declaration.needs_acks,
+    };
+    let transport = &run.transport;
+    let mut flow = transport.declaration.configure(&transport.settings, &facts).map_err(SetupError::Impossible)?;
+    switch::warn_of_headroom(&fabric.switch, needed, flow.timeouts, &mut warnings);
     warn_of_cycle(run, &fabric, &topology, &mut warnings)?;
     warn_of_storms(run, fabric.switch.priorities, &mut warnings);
     switch::warn_of_trimming(run, &fabric.switch, &mut warnings);
     switch::warn_of_scheduler(&fabric.switch, &mut warnings);
     warn_of_many_paths(run, &fabric, &mut warnings);
-    let base_rtt = base_rtt(longest, &frames);
-    let bdp = longest.rate.bytes_in(longest.delay * 2);
-    let derived_cap = bdp.div_ceil(u64::from(run.fabric.mtu.0 as u32 + ROCE_DATA)).max(1);
-    let bdp_packets = derived_cap.min(u64::from(Psn::MAX_WINDOW)) as u32;
-    let stack = match (run.transport.transport.as_str(), run.transport.recovery) {
-        ("iwarp", _) => Stack::Tcp,
-        ("roce", _) | (_, Recovery::GoBackN) => Stack::GoBackN,
-        _ => Stack::Irn,
-    };
-    let mut flow = FlowConfig {
-        mtu: run.fabric.mtu.0 as u32,
-        header: frames.header,
-        line_rate: network.host_rate.iter().copied().max().unwrap_or_default(),
-        base_rtt,
-        bdp: bdp_packets,
-        bdp_cap: bdp_cap(&run.transport, bdp_packets),
-        sack: run.transport.recovery != Recovery::NoSack,
-        timeouts,
-        acks: run.transport.acknowledged(),
-        nacks: run.transport.nacks,
-        cnp_interval: None,
-        max_rate: run.transport.max_rate,
-        first_psn: Psn::new(0),
-        tcp: tcp(&run.transport)?,
-    };
     let messages = run.transport.is_message().then(|| {
         // At least as many round trips as in the NanoTransport paper: 7 us of 525 ns.
         let least = Time::from_ps(base_rtt.as_ps() * 40 / 3);
-        let follows = || congested_round_trip(&fabric, most_ports, longest).max(least);
-        let timeout = run.transport.rto_high.unwrap_or_else(follows);
-        message::plan(run, &flow, &frames, timeout)
+        message::plan(run, &flow, &frames, congested_rtt.max(least))
     });
     if let Some(plan) = &messages {
         message::check_sizes(plan, rnic_workload::largest(&run.traffic))?;
     }
-    let cc = &run.transport.cc;
-    let congestion = *catalogue.congestion_control(cc.name).ok_or_else(|| unknown_cc(catalogue, cc.name))?;
-    let demands = (congestion.demands)(&run.transport.cc_settings, &flow)
-        .map_err(|reason| SetupError::Impossible(format!("cc \"{}\": {reason}", cc.name)))?;
+    let cc = &run.transport.cc.declaration;
+    let demands = congestion.demands(&run.transport.cc, &flow)?;
     flow.cnp_interval = demands.cnp_interval;
     fabric.switch.ecn = marking(&run.fabric.switch.ecn, demands.marking)?.map(|marking| switch::ecn(run, marking));
     switch::warn_of_late_marks(&fabric.switch, most_ports as u64, &mut warnings);
-    if run.transport.transport == "irn" {
+    if transport.declaration.warns_of_small_cap {
         warn_of_small_cap(&flow, &frames, longest, &mut warnings);
     }
     let fastest = network.host_rate.iter().max();
-    if let Some((rate, fastest)) = run.transport.max_rate.zip(fastest).filter(|(rate, fastest)| rate > *fastest) {
+    if let Some((rate, fastest)) = flow.max_rate.zip(fastest).filter(|(rate, fastest)| rate > *fastest) {
         warnings.push(format!("max_rate = \"{rate}\" changes nothing: no host's link is faster than {fastest}"));
     }
     if let Some(slowest) = network.host_rate.iter().min().filter(|rate| **rate < flow.line_rate)
@@ -213,9 +203,9 @@ fn resolve_beside(catalogue: &Catalogue, run: &RunSpec, other: Option<&Resolved>
             flow.line_rate, cc.name
         ));
     }
-    let hosting = Hosting {
+    let hosting = HostConfig {
         frame_gap: frames.gap,
-        burst: run.transport.nic_burst.unwrap_or(1),
+        burst: transport.settings.count("nic_burst").map_or(1, |packets| packets as u32),
         ack_bytes: frames.ack,
         nack_bytes: frames.nack,
         cnp_bytes: frames.cnp,
@@ -232,7 +222,6 @@ fn resolve_beside(catalogue: &Catalogue, run: &RunSpec, other: Option<&Resolved>
     if let Some(duration) = hosting.duration {
         parameters.push(("duration".to_string(), duration.to_string()));
     }
-    let settings = run.transport.cc_settings.clone();
     let watch_pauses = run.watch.as_ref().filter(|watch| watch.pauses).map(|watch| (watch.start, watch.interval));
     let storms = match fabric.switch.buffer.has_pfc() {
         true => crate::storm::steps(&run.fabric.storms, fabric.switch.priorities),
@@ -241,9 +230,7 @@ fn resolve_beside(catalogue: &Catalogue, run: &RunSpec, other: Option<&Resolved>
     Ok(Resolved {
         fabric,
         topology,
-        stack,
-        congestion,
-        settings,
+        transport: run.transport.clone(),
         flow,
         hosting,
         network,
@@ -256,45 +243,6 @@ fn resolve_beside(catalogue: &Catalogue, run: &RunSpec, other: Option<&Resolved>
         warnings,
         messages,
     })
-}
-
-/// A run names a congestion control that this program does not have.
-fn unknown_cc(catalogue: &Catalogue, name: &str) -> SetupError {
-    let known: Vec<&str> = catalogue.congestion_controls().iter().map(|entry| entry.declaration.name).collect();
-    SetupError::Impossible(format!("there is no cc \"{name}\"; there are: {}", known.join(", ")))
-}
-
-/// What a scenario says of TCP, over the model's defaults.
-fn tcp(transport: &TransportSpec) -> Result<TcpConfig, SetupError> {
-    let default = TcpConfig::default();
-    // What is given moves the defaults that would contradict it.
-    let (shortest, longest) = (transport.rto_min.or(transport.rto_initial), transport.rto_max);
-    let rto_initial = transport
-        .rto_initial
-        .unwrap_or(default.rto_initial.max(transport.rto_min.unwrap_or_default()).min(longest.unwrap_or(Time::MAX)));
-    let rto_min = transport.rto_min.unwrap_or(default.rto_min.min(rto_initial));
-    let rto_max = longest.unwrap_or(default.rto_max.max(shortest.unwrap_or_default()));
-    if rto_min > rto_initial || rto_initial > rto_max {
-        return Err(SetupError::Impossible(format!(
-            "rto_min = \"{rto_min}\", rto_initial = \"{rto_initial}\", rto_max = \"{rto_max}\": each can be at most the next"
-        )));
-    }
-    Ok(TcpConfig {
-        sack: transport.recovery != Recovery::NewReno,
-        delayed_acks: transport.delayed_acks.then(|| transport.delayed_ack_timeout.unwrap_or(TcpConfig::DELAYED_ACK)),
-        initial_window: transport.initial_window,
-        receive_window: transport.receive_window.map_or(default.receive_window, |bytes| bytes.0 as u32),
-        rto_min,
-        rto_initial,
-        rto_max,
-        handshake: transport.handshake,
-        ..default
-    })
-}
-
-/// The most packets in flight.
-fn bdp_cap(transport: &TransportSpec, bdp: u32) -> u32 {
-    if transport.capped() { transport.bdp_cap.unwrap_or(bdp) } else { Psn::MAX_WINDOW }
 }
 
 /// Marking thresholds: what the scenario says over what the congestion control asks for.
@@ -329,15 +277,7 @@ struct Frames {
 
 impl Frames {
     fn new(run: &RunSpec, fabric: &FabricSpec) -> Result<Frames, SetupError> {
-        let (ack, nack) = match run.transport.transport.as_str() {
-            "irn" => (ROCE_ACK, IRN_NACK),
-            "iwarp" => (IWARP_ACK, IWARP_SACK),
-            "roce" => (ROCE_ACK, ROCE_ACK),
-            _ => (MESSAGE_HEADER, MESSAGE_HEADER),
-        };
-        let (ack, nack) = (ack + run.transport.telemetry(), nack + run.transport.telemetry());
-        let size = |given: Option<Bytes>, default: u32| given.unwrap_or(Bytes(u64::from(default))).0;
-        let header = run.transport.header_bytes().0;
+        let header = run.transport.header_bytes();
         let frame = |what: &str, bytes: u64| match u16::try_from(bytes.max(u64::from(MIN_FRAME))) {
             Ok(bytes) => Ok(u32::from(bytes)),
             Err(_) => Err(SetupError::Impossible(format!(
@@ -346,9 +286,9 @@ impl Frames {
             ))),
         };
         let data = frame("a full data packet", run.fabric.mtu.0.saturating_add(header))?;
-        let ack = frame("an ACK", size(run.transport.ack_size, ack))?;
-        let nack = frame("a NACK", size(run.transport.nack_size, nack))?;
-        let cnp = frame("a CNP", size(run.transport.cnp_size, CNP))?;
+        let ack = frame("an ACK", run.transport.ack_bytes())?;
+        let nack = frame("a NACK", run.transport.nack_bytes())?;
+        let cnp = frame("a CNP", run.transport.cnp_bytes())?;
         let longest = data.max(ack).max(nack).max(cnp);
         Ok(Frames { header: header as u32, data, ack, nack, cnp, longest, gap: fabric.frame_gap })
     }
@@ -370,34 +310,10 @@ fn warn_of_many_paths(run: &RunSpec, fabric: &FabricSpec, warnings: &mut Vec<Str
     if run.watch.as_ref().is_some_and(|watch| watch.pauses) {
         warnings.push(format!("`paths` = \"{paths}\": victims of pauses are judged by one of each flow's paths"));
     }
-    if run.transport.cc.telemetry {
-        let name = run.transport.cc.name;
+    if run.transport.cc.declaration.telemetry {
+        let name = run.transport.cc.name();
         warnings.push(format!("`paths` = \"{paths}\": cc \"{name}\" takes what it hears of several links for one"));
     }
-}
-
-/// The run's timeouts. A lossless fabric has none; one that is meant to be lossless, but lacks headroom, only a long one.
-fn timeouts(
-    run: &RunSpec, fabric: &FabricSpec, topology: &Topology, longest: PathFacts, lossless: bool, random_loss: bool,
-) -> Option<Timeouts> {
-    let transport = &run.transport;
-    let meant_lossless = fabric.switch.buffer.has_pfc() && !random_loss;
-    let low_packets = transport.rto_low_packets.unwrap_or(3);
-    match transport.timeouts {
-        Some(false) => return None,
-        None if lossless => return None,
-        None if meant_lossless => {
-            return Some(Timeouts { high: SAFETY_TIMEOUT, low: SAFETY_TIMEOUT, low_packets, dynamic: None });
-        }
-        _ => {}
-    }
-    let most_ports = (topology.hosts..topology.nodes()).map(|n| topology.ports_of(n).len()).max().unwrap_or(1);
-    let high = transport.rto_high.unwrap_or_else(|| congested_round_trip(fabric, most_ports, longest));
-    let low = transport.rto_low.unwrap_or(Time::from_us(100)).min(high);
-    // RoCE has one timeout, whatever is in flight.
-    let low = if transport.transport == "irn" { low } else { high };
-    let dynamic = transport.dynamic_rto.then(|| transport.rto_min.unwrap_or(Time::from_us(100)));
-    Some(Timeouts { high, low, low_packets, dynamic })
 }
 
 /// The round-trip propagation of the longest path, and all that a switch of so many ports can hold for one link.
@@ -463,7 +379,7 @@ fn warn_of_small_cap(flow: &FlowConfig, frames: &Frames, longest: PathFacts, war
 }
 
 fn parameters(
-    run: &RunSpec, fabric: &FabricSpec, flow: &FlowConfig, hosting: &Hosting, messages: Option<&MessagePlan>,
+    run: &RunSpec, fabric: &FabricSpec, flow: &FlowConfig, hosting: &HostConfig, messages: Option<&MessagePlan>,
     longest: PathFacts, topology: &Topology,
 ) -> Vec<(String, String)> {
     let mut list: Vec<(String, String)> = Vec::new();
@@ -487,60 +403,36 @@ fn parameters(
     switch::put_switch(&fabric.switch, &mut put);
     if let Some(plan) = messages {
         put("ack_size", Bytes(u64::from(hosting.ack_bytes)).to_string());
-        message::put(plan, &mut put);
+        message::put(run, plan, &mut put);
         return list;
     }
-    if run.transport.transport != "roce" {
-        let recovery = match run.transport.recovery {
-            Recovery::Selective => "selective",
-            Recovery::NoSack => "no-sack",
-            Recovery::GoBackN => "go-back-n",
-            Recovery::Sack => "sack",
-            Recovery::NewReno => "newreno",
-        };
-        put("recovery", recovery.to_string());
-        put("nack_size", Bytes(u64::from(hosting.nack_bytes)).to_string());
-    }
-    if run.transport.transport == "iwarp" {
-        let tcp = flow.tcp;
-        put("initial_window", format!("{} packets", tcp.initial_window_bytes(flow.mtu) / flow.mtu));
-        put("receive_window", Bytes(u64::from(tcp.receive_window)).to_string());
-        put("rto", format!("from {}, {} to {}", tcp.rto_initial, tcp.rto_min, tcp.rto_max));
-        put("connection setup", if tcp.handshake { "part of the flow" } else { "not simulated" }.to_string());
-    } else {
-        match flow.bdp_cap {
-            Psn::MAX_WINDOW => put("bdp_fc", "off".to_string()),
-            cap => put("bdp_cap", format!("{cap} packets")),
+    let transport = &run.transport;
+    let (before, after) = transport.declaration.describe_flows(&transport.settings, flow);
+    for (key, value) in before {
+        put(key, value);
+        if key == "recovery" {
+            put("nack_size", Bytes(u64::from(hosting.nack_bytes)).to_string());
         }
     }
-    for parameter in run.transport.cc.parameters {
-        let value = run.transport.cc_settings.value(parameter.name);
+    let cc = &transport.cc;
+    for parameter in cc.declaration.parameters {
+        let value = cc.settings.value(parameter.name);
         put(
-            &format!("{}.{}", run.transport.cc.name, parameter.name),
+            &format!("{}.{}", cc.name(), parameter.name),
             value.map_or("derived from the fabric".to_string(), |value| value.to_string()),
         );
     }
     switch::put_ecn(&fabric.switch, &mut put);
     put("nic_burst", format!("{} packets", hosting.burst));
-    let acks = match (flow.acks, run.transport.delayed_acks) {
+    let acks = match (flow.acks, flow.tcp.delayed_acks.is_some()) {
         (false, _) => "none (all Reads)".to_string(),
         (true, false) => "every packet".to_string(),
         (true, true) => "every second packet".to_string(),
     };
     put("acks", acks);
     put("ack_size", Bytes(u64::from(hosting.ack_bytes)).to_string());
-    match flow.timeouts {
-        _ if run.transport.transport == "iwarp" => {}
-        None => put("timeouts", "off".to_string()),
-        Some(Timeouts { high, dynamic: Some(least), .. }) => {
-            put("rto", format!("dynamic, from {high}, at least {least}"));
-        }
-        Some(t) if run.transport.transport == "irn" => {
-            put("rto_high", t.high.to_string());
-            put("rto_low", t.low.to_string());
-            put("rto_low_packets", t.low_packets.to_string());
-        }
-        Some(t) => put("rto_high", t.high.to_string()),
+    for (key, value) in after {
+        put(key, value);
     }
     list
 }

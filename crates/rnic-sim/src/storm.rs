@@ -1,21 +1,21 @@
-//! Pause storms: NICs that tell their switch to pause, at given instants.
+//! Pause storms: NICs that pause their switch at given instants.
 
-use rnic_fabric::{BodyOf, Fabric, PartitionedHosts, Watcher};
+use rnic_fabric::{BodyOf, Fabric, HostId, PartitionedHosts, Watcher};
 use rnic_run::Storm;
 use rnic_transport::Time;
 
-/// What a host's NIC pauses from an instant on.
+/// The priorities that a host's NIC pauses from an instant on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct StormStep {
     /// The instant.
     pub at: Time,
     /// The host.
-    pub host: u32,
-    /// Exactly the priorities that are paused from then on.
+    pub host: HostId,
+    /// Bitmap of the paused priorities; all other priorities are resumed.
     pub mask: u8,
 }
 
-/// The steps of storms in order of time, in a run that uses so many priorities.
+/// The steps of storms in order of time, in a run with `priorities` priorities.
 pub(crate) fn steps(storms: &[Storm], priorities: u8) -> Vec<StormStep> {
     let all = ((1u16 << priorities) - 1) as u8;
     let end = |storm: &Storm| storm.duration.map_or(Time::MAX, |duration| storm.start + duration);
@@ -25,13 +25,14 @@ pub(crate) fn steps(storms: &[Storm], priorities: u8) -> Vec<StormStep> {
     let step = |(at, host): (Time, u32)| {
         let active = storms.iter().filter(|s| s.host == host && s.start <= at && at < end(s));
         let mask = active.map(|s| s.priority.map_or(all, |priority| all & (1 << priority))).fold(0, |a, b| a | b);
-        StormStep { at, host, mask }
+        StormStep { at, host: HostId(host), mask }
     };
     instants.into_iter().filter(|(at, _)| *at < Time::MAX).map(step).collect()
 }
 
-/// Lets the storms of a run happen.
+/// Makes the NICs of a run pause their switches.
 pub(crate) struct Storms<'s> {
+    /// The steps to come.
     later: &'s [StormStep],
 }
 
@@ -69,9 +70,9 @@ mod tests {
             priority,
         };
         let storms = [storm(3, 10, Some(20), Some(0)), storm(3, 20, None, Some(1)), storm(1, 15, Some(5), None)];
-        let steps: Vec<_> = steps(&storms, 2).iter().map(|s| (s.at.as_ps() / 1_000_000, s.host, s.mask)).collect();
+        let steps: Vec<_> = steps(&storms, 2).iter().map(|s| (s.at.as_ps() / 1_000_000, s.host.0, s.mask)).collect();
         assert_eq!(steps, [(10, 3, 0b01), (15, 1, 0b11), (20, 1, 0), (20, 3, 0b11), (30, 3, 0b10)]);
-        // A priority that is not in use is not paused.
+        // A priority that the run does not use is not paused.
         assert_eq!(super::steps(&storms[1..2], 1)[0].mask, 0);
         assert_eq!(super::steps(&[storm(0, 0, None, None)], 8)[0].mask, 0xff);
     }

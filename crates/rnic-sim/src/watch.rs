@@ -1,40 +1,40 @@
-//! Looking at a run while it goes on: queues and flows at regular instants.
+//! Samples of a run at regular intervals: bytes in queues, and bytes delivered of flows.
 
 use crate::events::Listener;
-use crate::run::RunHosts;
-use rnic_fabric::{BodyOf, Fabric, Topology, Watcher};
+use crate::host::RunHosts;
+use rnic_fabric::{BodyOf, Fabric, PortId, Topology, Watcher};
 use rnic_run::{FlowLog, FlowSamples, QueueSamples, RunEvent, Samples};
 use rnic_run::{Watch, WatchedQueues};
 use rnic_transport::Time;
 use std::collections::BTreeMap;
 
-/// Sampling ends when so many values are held: 160 MB of them.
-const MOST_VALUES: usize = 20_000_000;
+/// Max sampled values of a run, 160 MB; then sampling ends.
+const MAX_VALUES: usize = 20_000_000;
 
-/// What is looked at and when.
+/// Which queues and flows are sampled, and when.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct WatchPlan {
     start: Time,
     interval: Time,
-    /// Name of each watched queue, and its ports: several where several cables go to the same node.
-    queues: Vec<(String, Vec<usize>)>,
+    /// Name of each sampled queue, and its ports: several if several links lead to the same node.
+    queues: Vec<(String, Vec<PortId>)>,
     flows: bool,
 }
 
 impl WatchPlan {
-    /// What `watch` asks for in this wiring.
+    /// The plan for the table `[watch]` of a scenario, in this topology.
     ///
     /// # Errors
-    /// A sentence, if a queue is none of a switch.
+    /// A sentence if a queue does not exist, is a host's, or is named twice.
     pub(crate) fn new(watch: &Watch, topology: &Topology) -> Result<WatchPlan, String> {
-        let name = |port: usize| {
-            let node = topology.ports[port].node as usize;
+        let name = |port: PortId| {
+            let node = topology.port(port).node as usize;
             format!("{}:{}", topology.names[node], topology.names[topology.peer_node(port) as usize])
         };
-        let mut queues: Vec<(String, Vec<usize>)> = Vec::new();
+        let mut queues: Vec<(String, Vec<PortId>)> = Vec::new();
         match &watch.queues {
             WatchedQueues::All => {
-                for port in (0..topology.ports.len()).filter(|port| topology.ports[*port].node >= topology.hosts) {
+                for port in topology.port_ids().filter(|port| !topology.is_host(topology.port(*port).node)) {
                     let name = name(port);
                     match queues.last_mut().filter(|(last, _)| *last == name) {
                         Some((_, ports)) => ports.push(port),
@@ -45,9 +45,11 @@ impl WatchPlan {
             WatchedQueues::Named(names) => {
                 for link in names {
                     let ports = crate::link::ports(topology, link)?;
-                    if topology.ports[ports[0]].node < topology.hosts {
-                        let peer = name(topology.ports[ports[0]].peer as usize);
-                        return Err(format!("\"{link}\" is a host's; queues are those of switches, such as {peer}"));
+                    if topology.is_host(topology.port(ports[0]).node) {
+                        let peer = name(topology.port(ports[0]).peer);
+                        return Err(format!(
+                            "\"{link}\" is a port of a host; write a port of a switch, such as {peer}"
+                        ));
                     }
                     if queues.iter().any(|(other, _)| other == link) {
                         return Err(format!("queue \"{link}\" is named twice"));
@@ -63,10 +65,10 @@ impl WatchPlan {
 /// Takes the samples of a run.
 pub(crate) struct Recorder<'p> {
     plan: &'p WatchPlan,
-    /// Of the next sample; [`Time::MAX`] when there are enough.
+    /// Time of the next sample, [`Time::MAX`] after the last one.
     next: Time,
     samples: Samples,
-    /// By number of the flow.
+    /// By record number of the flow.
     flows: BTreeMap<u32, FlowSamples>,
     values: usize,
     events: &'p dyn Listener,
@@ -74,23 +76,22 @@ pub(crate) struct Recorder<'p> {
 
 impl<'p> Recorder<'p> {
     pub(crate) fn new(plan: &'p WatchPlan, events: &'p dyn Listener) -> Recorder<'p> {
-        let queue = |(name, _): &(String, Vec<usize>)| QueueSamples { name: name.clone(), bytes: Vec::new() };
+        let queue = |(name, _): &(String, Vec<PortId>)| QueueSamples { name: name.clone(), bytes: Vec::new() };
         let (start, interval) = (plan.start, plan.interval);
         let queues = plan.queues.iter().map(queue).collect();
         let samples = Samples { start, interval, count: 0, queues, flows: Vec::new() };
         Recorder { plan, next: start, samples, flows: BTreeMap::new(), values: 0, events }
     }
 
-    /// What was sampled of the flows with these records.
+    /// The samples of the run; `records` are the records of its flows.
     pub(crate) fn finish(mut self, records: &FlowLog, warnings: &mut Vec<String>) -> Samples {
         let Samples { start, interval, count, .. } = self.samples;
         if self.next == Time::MAX {
             let end = start + interval * u64::from(count.saturating_sub(1));
-            warnings
-                .push(format!("[watch] ended at {end}: more than {MOST_VALUES} values; a longer `interval` has fewer"));
+            warnings.push(format!("[watch] ended at {end}, after {MAX_VALUES} values; use a longer `interval`"));
         }
         if self.plan.flows {
-            // At the first sample after its end a flow has delivered everything.
+            // A flow has delivered everything at the first sample after its end.
             for record in records {
                 let Some(finish) = record.finish.filter(|finish| *finish >= start) else { continue };
                 let after = (finish + Time::from_ps(1)).saturating_sub(start).as_ps().div_ceil(interval.as_ps());
@@ -113,7 +114,7 @@ impl<H: RunHosts> Watcher<H> for Recorder<'_> {
     fn observe(&mut self, now: Time, fabric: &mut Fabric<BodyOf<H>>, hosts: &mut H) {
         let priorities = usize::from(fabric.priorities());
         for (queue, (_, ports)) in self.samples.queues.iter_mut().zip(&self.plan.queues) {
-            let of_port = |port: &usize| (0..priorities).map(|priority| fabric.egress(*port, priority)).sum::<u64>();
+            let of_port = |port: &PortId| (0..priorities).map(|priority| fabric.egress(*port, priority)).sum::<u64>();
             let bytes: u64 = ports.iter().map(of_port).sum();
             queue.bytes.push(bytes.try_into().unwrap_or(u32::MAX));
         }
@@ -133,10 +134,10 @@ impl<H: RunHosts> Watcher<H> for Recorder<'_> {
         }
         if tells {
             let queue_bytes = self.samples.queues.iter().filter_map(|queue| queue.bytes.last().copied()).collect();
-            // Whoever cancels the run is heard at its next progress.
+            // A listener that cancels the run does so at its next progress event.
             let _ = self.events.tell(RunEvent::Sample { time: now, queue_bytes, delivered: under_way });
         }
         self.samples.count += 1;
-        self.next = if self.values < MOST_VALUES { now.saturating_add(self.plan.interval) } else { Time::MAX };
+        self.next = if self.values < MAX_VALUES { now.saturating_add(self.plan.interval) } else { Time::MAX };
     }
 }

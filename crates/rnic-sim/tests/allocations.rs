@@ -14,12 +14,12 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The system's allocator, counting.
+/// The system's allocator with a counter of its allocations.
 struct Counting;
 
 static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
 
-// SAFETY: every call goes unchanged to the system's allocator, which fulfils the contract; counting allocates nothing.
+// SAFETY: every call goes unchanged to the system's allocator, which fulfils the contract. The counter does not allocate.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
@@ -27,7 +27,7 @@ unsafe impl GlobalAlloc for Counting {
         unsafe { System.alloc(layout) }
     }
     unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promises are passed on; `ptr` came from `System`, as all of ours do.
+        // SAFETY: the caller's promises are passed on; `ptr` came from `System`, as every pointer of this allocator does.
         unsafe { System.dealloc(ptr, layout) }
     }
     unsafe fn realloc(&self, ptr: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
@@ -40,14 +40,14 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Every host sends 5 MB to one in another pod. Returns (packet transmissions, allocations) of the second half.
+/// Every host sends 5 MB to a host in another pod. Returns (packet transmissions, allocations) of the second half.
 fn second_half<P: Protocol>(transport: &str, pfc: bool, buffer: u64) -> (u64, u64) {
     let mut run = fat_tree(transport);
     run.transport.pfc = pfc;
     run.fabric.switch.buffer = Some(Bytes(buffer));
     let flows: Vec<_> = (0..54).map(|src| flow(u64::from(src) * 1_000, src, (src * 7 + 20) % 54, 5_000_000)).collect();
     let resolved = resolved(&run, &flows);
-    // Room for all samples, so that noting one allocates nothing.
+    // Room for all samples, so that noting a sample does not allocate.
     let mut samples = Vec::with_capacity(100_000);
     let mut note = |event| {
         if let RunEvent::Progress(progress) = event {
@@ -64,7 +64,7 @@ fn second_half<P: Protocol>(transport: &str, pfc: bool, buffer: u64) -> (u64, u6
     (hops - middle.0, allocations - middle.1)
 }
 
-/// One test: the counter is the process's.
+/// One test for all cases, because the counter counts the whole process.
 #[test]
 fn packets_allocate_nothing_after_start_up() {
     let before = ALLOCATIONS.load(Ordering::Relaxed);

@@ -1,5 +1,6 @@
-//! A table of what small runs do, over every transport, recovery and congestion control. It proves nothing right: it makes any
-//! change of behaviour a difference that a reviewer sees. `UPDATE_EXPECT=1 cargo test -p rnic-sim --test behaviour` writes it anew.
+//! A table of results of small runs, over every transport, recovery and congestion control. It does not prove that
+//! results are right: it turns any change of behaviour into a difference that a reviewer sees.
+//! `UPDATE_EXPECT=1 cargo test -p rnic-sim --test behaviour` rewrites the table.
 
 use rnic_campaign::run_scenario;
 use rnic_results::summarise;
@@ -118,8 +119,8 @@ fn table(title: &str, text: &str) -> String {
     )
     .unwrap();
     for run in summarise(&scenario, &reports).runs {
-        // Every congestion control lives through every one of these, incast and loss included. Go-back-N alone need not: without
-        // jitter, flows that overrun a buffer can lose the same packet for ever.
+        // Every congestion control completes every run, with incast and loss. Go-back-N alone may fail to: without jitter,
+        // flows that overrun a buffer can lose the same packet for ever.
         assert!(
             run.failure.is_none() || ["roce", "roce acks"].contains(&run.name.as_str()),
             "{title}: {}: {:?}",

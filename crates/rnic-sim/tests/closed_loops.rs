@@ -1,4 +1,4 @@
-//! Traffic that follows from what has arrived: pairs, and incasts whose next request waits for the last one.
+//! Closed-loop traffic: pairs, all-to-all, and incasts, whose next message waits for an earlier one.
 
 mod common;
 
@@ -6,18 +6,18 @@ use common::*;
 use proptest::prelude::*;
 use rnic_campaign::{RunListener, execute_remaining};
 use rnic_fabric::config::TopologySpec;
-use rnic_run::CongestionDeclaration;
 use rnic_run::RunEvent;
+use rnic_run::{CongestionDeclaration, CongestionSpec};
 use rnic_run::{EcnSetup, Incast, RunSpec, Scenario, Traffic, TrafficPattern};
 use rnic_run::{FlowRecord, RunOutput, RunStatus};
 use rnic_run::{FlowSpec, SizeDistribution};
 use rnic_sim::Catalogue;
 use rnic_sim::resolve::resolve;
 use rnic_sim::run::simulate_run;
-use rnic_transport::congestion::{Dcqcn, Settings};
+use rnic_transport::congestion::Dcqcn;
 use rnic_transport::{Bytes, Time};
 
-/// A minimal frame (64 + 20 bytes of gap) on a 40 Gbps cable, in picoseconds.
+/// A minimal frame (64 + 20 bytes of gap) on a 40 Gbps link, in picoseconds.
 const LEAST: u64 = 16_800;
 
 fn source(name: &str, pattern: TrafficPattern) -> Traffic {
@@ -44,7 +44,7 @@ fn persistent(mut traffic: Traffic) -> Traffic {
 }
 
 fn run(run: &RunSpec) -> RunOutput {
-    simulate_run(run, &resolve(&Catalogue::standard(), run).unwrap())
+    simulate_run(&Catalogue::standard(), run, &resolve(&Catalogue::standard(), run).unwrap())
 }
 
 #[test]
@@ -54,7 +54,7 @@ fn the_next_message_starts_when_the_sender_can_know() {
         spec.traffic = vec![pairs(1, (bytes, bytes), Some(4), Time::from_ps(think_time))];
         let output = run(&spec);
         assert_eq!((&output.status, output.flows.len(), output.offered), (&RunStatus::Completed, 4, 4));
-        // Frames through the switch, a minimal one back, the thought.
+        // The frames through the switch, a minimal frame back, and the think time.
         let (there, back) = (2 * D + (frames + 1) * ROCE, 2 * D + 2 * LEAST);
         for (number, flow) in (0..).zip(&output.flows) {
             assert_eq!(flow.start.as_ps(), number * (there + back + think_time));
@@ -77,13 +77,13 @@ fn all_to_all_in_turn_keeps_so_many_messages_under_way() {
     spec.traffic = vec![source("turns", turns(1))];
     let output = run(&spec);
     assert_eq!((&output.status, output.flows.len(), output.offered), (&RunStatus::Completed, 12, 12));
-    // All hosts send to the next, then to the one after it: no two frames meet.
+    // Each host sends to the next host, then to the host after that: no two frames meet.
     let round = 4 * D + 2 * ROCE + 2 * LEAST;
     let rounds: Vec<(u64, u32, u32)> = output.flows.iter().map(|f| (f.start.as_ps() / round, f.src, f.dst)).collect();
     let expected = (0..3).flat_map(|turn| (0..4).map(move |src| (turn, src, (src + 1 + turn as u32) % 4)));
     assert!(rounds.iter().copied().eq(expected), "{rounds:?}");
     assert!(output.flows.iter().all(|f| f.start.as_ps() % round == 0 && fct(&f) == 2 * D + 2 * ROCE));
-    // Two at once from each host: the second frame behind the first.
+    // Two outstanding messages of each host: the second frame is behind the first.
     spec.traffic = vec![source("turns", turns(2))];
     let output = run(&spec);
     assert_eq!((&output.status, output.flows.len()), (&RunStatus::Completed, 12));
@@ -97,7 +97,7 @@ fn the_next_request_starts_when_the_last_sender_can_know() {
     spec.traffic = vec![incast(2, 2 * 1_024, 0, Some(3))];
     let output = run(&spec);
     assert_eq!((&output.status, output.flows.len()), (&RunStatus::Completed, 6));
-    // Two frames meet at the switch: the second is there one frame after the first.
+    // Two frames meet at the switch: the second arrives one frame time after the first.
     let round = 2 * D + 3 * ROCE + 2 * D + 2 * LEAST;
     let starts: Vec<u64> = output.flows.iter().map(|f| f.start.as_ps()).collect();
     assert_eq!(starts, [0, 0, round, round, 2 * round, 2 * round]);
@@ -114,7 +114,7 @@ fn a_loop_without_end_lasts_as_long_as_the_run() {
     );
     spec.limits.duration = Some(Time::from_us(100));
     let output = run(&spec);
-    // The last one starts before the end.
+    // The last flow starts before the end.
     let round = 4 * D + 2 * ROCE + 2 * LEAST;
     assert_eq!(output.flows.len() as u64, 100_000_000u64.div_ceil(round));
     assert_eq!((output.truncated.unwrap().not_started, output.status), (None, RunStatus::Completed));
@@ -129,12 +129,13 @@ fn hops(a: u32, b: u32) -> u64 {
     }
 }
 
-/// When a flow's sender knows that all has arrived.
+/// Time at which a flow's sender learns that everything has arrived.
 fn known(flow: &FlowRecord) -> u64 {
     flow.finish.unwrap().as_ps() + hops(flow.src, flow.dst) * (D + LEAST)
 }
 
-/// Every start of a loop but its first is the time at which the last round was known: exactly one round for each.
+/// Every round but the first starts when the sender learns that the round before has arrived; each start has exactly one such
+/// round.
 fn check_pairs(flows: &[FlowRecord], pairs: usize, messages: usize) {
     let first: Vec<&FlowRecord> = flows.iter().filter(|f| f.start == Time::ZERO).collect();
     assert_eq!((first.len(), flows.len()), (pairs, pairs * messages));
@@ -170,13 +171,13 @@ proptest! {
     }
 }
 
-/// A pair of a single switch with DCQCN that sends 10 packets, thinks, and sends 10 more, beside one packet from each of the other two
-/// hosts at `start` to the same receiver. Whatever finds a packet in the queue is marked.
+/// A pair with DCQCN on a single switch sends 10 packets, waits for the think time, and sends 10 more. At `start` each of
+/// the other two hosts sends one packet to the same receiver. A packet that finds another in the queue is CE-marked.
 fn second_message(start: u64, think_time: Time, last: bool) -> (RunOutput, Time) {
     let mut spec = run_on(TopologySpec::SingleSwitch { hosts: 4 }, "roce");
     spec.transport.pfc = true;
     let entry = CongestionDeclaration::of::<Dcqcn>(false);
-    (spec.transport.cc, spec.transport.cc_settings) = (entry, Settings::new(entry.parameters));
+    spec.transport.cc = CongestionSpec::of(entry);
     spec.fabric.switch.ecn =
         EcnSetup { kmin: Some(Bytes(0)), kmax: Some(Bytes(0)), pmax: Some(1.0), ..EcnSetup::default() };
     let traffic = pairs(1, (10_240.0, 10_240.0), Some(2), think_time);
@@ -196,35 +197,37 @@ fn known_on_switch(flow: &FlowRecord) -> u64 {
     flow.finish.unwrap().as_ps() + 2 * (D + LEAST)
 }
 
-/// Ten packets, of which `full` leave at once after the one before, and the others `pace` after it.
+/// Ten packets: the first `full` leave back to back, each of the others `pace` after the packet before.
 fn paced(full: u64, pace: u64) -> Time {
     Time::from_ps(2 * D + 2 * ROCE + full * ROCE + (9 - full) * pace)
 }
 
-/// From one frame of 1,086 B to the next at 20 and 30 Gbps.
+/// Time between two frames of 1,086 B at 20 and 30 Gbps.
 const AT_20: u64 = 434_400;
 const AT_30: u64 = 289_600;
 
 #[test]
 fn a_message_goes_on_at_the_rate_of_the_last_one() {
-    // The others' packets meet the pair's first: it is cut once, from 40 to 20 Gbps, while the first message is under way.
+    // The packets of the other hosts meet the pair's first packet: the pair's rate is cut once, from 40 to 20 Gbps, during
+    // the first message.
     let (output, took) = second_message(0, Time::ZERO, true);
     assert_eq!((output.totals.notifications >= 1, took), (true, paced(0, AT_20)));
     assert_eq!(second_message(0, Time::ZERO, false).1, paced(9, 0), "a new connection starts at line rate");
-    // After 55 us a fast recovery: half way back to 40 Gbps, though nothing was sent.
+    // Fast recovery after 55 us: half way back to 40 Gbps, although the pair has sent nothing.
     assert_eq!(second_message(0, Time::from_us(60), true).1, paced(0, AT_30));
     assert_eq!(second_message(0, Time::from_us(45), true).1, paced(0, AT_20));
 }
 
 #[test]
 fn a_notification_that_is_late_is_of_the_connection() {
-    // The others' packets are at the switch between the pair's last two: the last one is marked, no other. Its notification is back 5.6 ns
-    // after the smaller frame by which the sender may know: one packet of the second message has left by then, and the next is not held back.
+    // The packets of the other hosts reach the switch between the pair's last two packets: only the last packet is marked.
+    // Its CNP comes back 5.6 ns after the minimal frame with which the sender learns of the arrival: by then one packet of
+    // the second message has left, and the next packet is not delayed.
     let start = ROCE * 82 / 10;
     let (output, took) = second_message(start, Time::ZERO, true);
     assert_eq!(took, paced(1, AT_20));
     assert!(output.totals.notifications >= 1);
-    // It comes while the sender thinks.
+    // The CNP arrives during the think time.
     assert_eq!(second_message(start, Time::from_us(1), true).1, paced(0, AT_20));
     assert_eq!(second_message(start, Time::from_us(1), false).1, paced(9, 0));
 }
@@ -255,16 +258,20 @@ fn hops_of(flow: &FlowRecord) -> u64 {
     }
 }
 
-/// A packet is sent again after 8 us, just before its acknowledgement is back. That copy comes when the next message has begun: it must not
-/// be taken for that one's packet, which has the same place and the same hashes.
+/// A packet is retransmitted after 8 us, just before its ACK is back. The copy arrives when the next message has begun. The
+/// receiver must not take it for a packet of that message, which has the same slot and the same hashes.
 #[test]
 fn a_late_packet_is_not_one_of_the_next_message() {
     for (transport, frame) in [("roce", ROCE), ("irn", IRN)] {
         let mut spec = run_on(TopologySpec::SingleSwitch { hosts: 2 }, transport);
-        spec.transport.acks = (transport == "roce").then_some(true);
-        spec.transport.timeouts = Some(true);
-        spec.transport.rto_high = Some(Time::from_us(8));
-        spec.transport.rto_low = (transport == "irn").then_some(Time::from_us(8));
+        if transport == "roce" {
+            spec.transport.set("acks", true).unwrap();
+        }
+        spec.transport.set("timeouts", true).unwrap();
+        spec.transport.set("rto_high", Time::from_us(8)).unwrap();
+        if transport == "irn" {
+            spec.transport.set("rto_low", Time::from_us(8)).unwrap();
+        }
         let think_time = 2_500_000;
         spec.traffic = vec![persistent(pairs(1, (1_024.0, 1_024.0), Some(5), Time::from_ps(think_time)))];
         let output = run(&spec);
@@ -281,7 +288,7 @@ fn a_late_packet_is_not_one_of_the_next_message() {
 #[test]
 fn a_tcp_connection_is_set_up_once() {
     let mut spec = run_on(TopologySpec::SingleSwitch { hosts: 2 }, "iwarp");
-    spec.transport.handshake = true;
+    spec.transport.set("handshake", true).unwrap();
     let traffic = pairs(1, (100_000.0, 100_000.0), Some(3), Time::ZERO);
     let times = |traffic: Traffic| -> Vec<u64> {
         let output = run(&RunSpec { traffic: vec![traffic], ..spec.clone() });
@@ -290,12 +297,13 @@ fn a_tcp_connection_is_set_up_once() {
     };
     let (fresh, kept) = (times(traffic.clone()), times(persistent(traffic)));
     assert!(fresh.iter().all(|time| *time == kept[0]), "each starts the same way: {fresh:?}");
-    // No setup, and a window that has grown: at the speed of the cable. A frame is 1,024 + 90 + 20 B, the last one has 672 B of payload.
+    // No connection setup, and the window has grown: the flow has the rate of the link. A frame has 1,024 + 90 + 20 B; the
+    // last frame has 672 B of payload.
     let alone = 2 * D + (97 * 1_134 + 1_134 + 782) * 200;
     assert_eq!(kept[2], alone);
 }
 
-/// Progress never counts more flows than there are in all.
+/// Progress never counts more flows than the run has.
 struct Plausible;
 impl RunListener for Plausible {
     fn event(&self, _run: usize, event: &RunEvent) {
@@ -305,7 +313,7 @@ impl RunListener for Plausible {
     }
 }
 
-/// Loops beside open traffic, with and without an end, over all congestion controls.
+/// Closed loops beside open traffic, with and without an end, over all congestion controls.
 fn scenario() -> Scenario {
     let mut runs = Vec::new();
     for cc in rnic_run::Vocabulary::standard().congestion_controls() {
@@ -313,7 +321,7 @@ fn scenario() -> Scenario {
         for ((transport, duration), last) in ends.into_iter().flat_map(|end| [(end, false), (end, true)]) {
             let mut spec = run_on(TopologySpec::FatTree { k: 4 }, transport);
             spec.name = format!("{transport} {} {last}", cc.name);
-            (spec.transport.cc, spec.transport.cc_settings) = (*cc, Settings::new(cc.parameters));
+            spec.transport.cc = CongestionSpec::of(*cc);
             spec.transport.pfc = transport == "roce";
             spec.limits.duration = duration;
             let end = |rounds| if duration.is_some() { None } else { Some(rounds) };

@@ -9,7 +9,7 @@ use rnic_run::RunSpec;
 use rnic_run::RunStatus;
 use rnic_transport::{BitRate, Bytes, Time};
 
-/// From h0: under the same switch, in the same pod, in another pod.
+/// Destinations from h0: under the same switch, in the same pod, in another pod.
 const PEERS: [(u32, u64); 3] = [(1, 2), (3, 4), (9, 6)];
 
 #[test]
@@ -32,17 +32,18 @@ fn a_lone_roce_flow_of_any_size_takes_exactly_its_ideal_time() {
     }
 }
 
-/// And that ideal time is the one worked out by hand: the last frame follows the full ones at their pace, a smaller last one catches
-/// nothing up, since every switch has to wait for the full one before it.
+/// The ideal time equals the time worked out by hand. The last frame follows the full frames at their pace. A smaller last
+/// frame does not catch up, because every switch waits for the full frame before it.
 #[test]
 fn the_ideal_time_is_that_worked_out_by_hand() {
     for (dst, links) in PEERS {
-        // One frame, 2 us and its own time per link. 1 B: 63 bytes, padded to 64, and the gap, 16,800 ps. 2 B: 64 bytes, no padding.
+        // One frame: 2 us and its serialisation time per link. 1 B: 63 bytes, padded to 64, and the gap, 16,800 ps. 2 B: 64
+        // bytes without padding.
         for (bytes, frame) in [(1, 16_800), (2, 16_800), (3, 17_000), (1_024, ROCE)] {
             let output = outcome(&fat_tree("roce"), &[flow(5, 0, dst, bytes)]);
             assert_eq!(fct(&output.flows.get(0).unwrap()), links * (frame + D), "{bytes} B, {links} links");
         }
-        // 977 packets, the last of 576 bytes: 658 bytes, 131,600 ps.
+        // 977 packets; the last has 576 bytes in a frame of 658 bytes: 131,600 ps.
         let output = outcome(&fat_tree("roce"), &[flow(5, 0, dst, 1_000_000)]);
         assert_eq!(fct(&output.flows.get(0).unwrap()), links * (ROCE + D) + 975 * ROCE + 131_600);
         // Two packets, the second with one byte.
@@ -56,13 +57,13 @@ fn headers_are_those_of_the_transport_unless_configured() {
     let mut run = fat_tree("irn");
     let alone = [flow(0, 0, 9, 1_024)];
     assert_eq!(fct(&outcome(&run, &alone).flows.get(0).unwrap()), 6 * (IRN + D));
-    run.transport.header = Some(Bytes(100)); // 1,144 bytes with the gap
+    run.transport.set("header", Bytes(100)).unwrap(); // 1,144 bytes with the gap
     assert_eq!(fct(&outcome(&run, &alone).flows.get(0).unwrap()), 6 * (228_800 + D));
     let mut run = fat_tree("roce");
-    run.transport.header = Some(Bytes(42));
+    run.transport.set("header", Bytes(42)).unwrap();
     let output = outcome(&run, &alone);
     assert_eq!(fct(&output.flows.get(0).unwrap()), 6 * (217_200 + D));
-    // The denominator of the slowdown keeps plain RoCEv2 headers.
+    // The denominator of the slowdown has plain RoCEv2 headers for every transport.
     assert_eq!(output.flows.get(0).unwrap().ideal.as_ps(), 6 * (ROCE + D));
 }
 
@@ -72,7 +73,7 @@ fn a_lone_flow_is_never_faster_than_its_ideal_time_whatever_the_frame_gap() {
         let mut run = fat_tree("roce");
         run.fabric.frame_gap = Bytes(gap);
         let output = outcome(&run, &[flow(0, 0, 9, 50_000)]);
-        // 49 packets, the last of 848 bytes.
+        // 49 packets; the last has 848 bytes.
         let (full, last) = ((1_086 + gap) * 200, (910 + gap) * 200);
         assert_eq!(fct(&output.flows.get(0).unwrap()), 6 * (full + D) + 47 * full + last);
         assert_eq!(output.flows.get(0).unwrap().ideal.as_ps(), fct(&output.flows.get(0).unwrap()), "gap {gap}");
@@ -85,8 +86,10 @@ fn acks_have_the_size_and_time_of_real_ones() {
     for (dst, links) in PEERS {
         for (ack_size, ack) in [(None, 17_200), (Some(64), 16_800), (Some(20), 16_800), (Some(300), 64_000)] {
             let mut run = fat_tree("irn");
-            run.transport.bdp_cap = Some(1);
-            run.transport.ack_size = ack_size.map(Bytes);
+            run.transport.set("bdp_cap", 1_u64).unwrap();
+            if let Some(bytes) = ack_size {
+                run.transport.set("ack_size", Bytes(bytes)).unwrap();
+            }
             let output = outcome(&run, &[flow(0, 0, dst, 5 * 1_024)]);
             let round_trip = links * (IRN + D) + links * (ack + D);
             assert_eq!(fct(&output.flows.get(0).unwrap()), 4 * round_trip + links * (IRN + D));
@@ -97,19 +100,18 @@ fn acks_have_the_size_and_time_of_real_ones() {
 
 #[test]
 fn the_cap_on_packets_in_flight_is_exact() {
-    // Over two links a frame and its ACK take 2 x (224,400 + 17,200) ps + 8 us = 8,483,200 ps, 37.8 frame times. With a
-    // cap of 10, ten frames
-    // go at once, each further one an ACK later.
+    // Over two links a frame and its ACK take 2 x (224,400 + 17,200) ps + 8 us = 8,483,200 ps, 37.8 frame times. With a cap
+    // of 10, ten frames leave back to back, and each ACK releases another.
     let mut run = fat_tree("irn");
-    run.transport.bdp_cap = Some(10);
+    run.transport.set("bdp_cap", 10_u64).unwrap();
     let output = outcome(&run, &[flow(0, 0, 1, 35 * 1_024)]);
     // Packet 34 is the fifth of the fourth batch.
     assert_eq!(fct(&output.flows.get(0).unwrap()), 3 * 8_483_200 + 4 * IRN + 2 * (IRN + D));
-    // With a cap of 38 it never waits.
-    run.transport.bdp_cap = Some(38);
+    // With a cap of 38 the sender never waits.
+    run.transport.set("bdp_cap", 38_u64).unwrap();
     let output = outcome(&run, &[flow(0, 0, 1, 200 * 1_024)]);
     assert_eq!(fct(&output.flows.get(0).unwrap()), 199 * IRN + 2 * (IRN + D));
-    run.transport.bdp_cap = Some(37);
+    run.transport.set("bdp_cap", 37_u64).unwrap();
     let output = outcome(&run, &[flow(0, 0, 1, 38 * 1_024)]);
     assert_eq!(fct(&output.flows.get(0).unwrap()), 8_483_200 + 2 * (IRN + D));
 }
@@ -118,7 +120,7 @@ fn the_cap_on_packets_in_flight_is_exact() {
 fn two_flows_into_one_host_alternate_and_finish_a_frame_apart() {
     let run = run_on(TopologySpec::SingleSwitch { hosts: 3 }, "roce");
     let output = outcome(&run, &[flow(0, 0, 2, 20 * 1_024), flow(0, 1, 2, 20 * 1_024)]);
-    // Forty frames follow each other on the last link; the lower port has its turn first.
+    // Forty frames follow each other on the last link; round robin begins with the lower port.
     assert_eq!(fct(&output.flows.get(0).unwrap()), 2 * (ROCE + D) + 38 * ROCE);
     assert_eq!(fct(&output.flows.get(1).unwrap()), 2 * (ROCE + D) + 39 * ROCE);
 }
@@ -128,8 +130,8 @@ fn flows_of_one_host_take_turns_packet_by_packet() {
     let run = run_on(TopologySpec::SingleSwitch { hosts: 4 }, "roce");
     let flows = [flow(0, 0, 1, 3 * 1_024), flow(0, 0, 2, 1_024), flow(0, 0, 3, 2 * 1_024)];
     let output = outcome(&run, &flows);
-    // The first flow has sent a packet and is in the ring again before the others start; from then on the ring goes round. On h0's cable:
-    // 1, 1, 2, 3, 1, 3.
+    // The first flow has sent a packet and is in the queue of ready flows again before the others start; from then on the
+    // flows take turns. On h0's link: 1, 1, 2, 3, 1, 3.
     let last_sent = [4, 2, 5];
     for (record, before) in output.flows.iter().zip(last_sent) {
         assert_eq!(fct(&record), before * ROCE + 2 * (ROCE + D), "{record:?}");
@@ -148,7 +150,7 @@ fn links_of_unequal_rate() {
         },
         "roce",
     );
-    let mut fast = cable("right", "h1");
+    let mut fast = link_between("right", "h1");
     fast.rate = Some(BitRate::from_gbps(100));
     run.fabric.links.push(fast);
     run.fabric.switch.buffer = Some(Bytes(1_000_000)); // three quarters of the flow wait at the bottleneck
@@ -161,9 +163,9 @@ fn links_of_unequal_rate() {
 #[test]
 fn a_maximum_rate_spaces_the_packets() {
     let mut run = fat_tree("roce");
-    run.transport.max_rate = Some(BitRate::from_gbps(8));
+    run.transport.set("max_rate", BitRate::from_gbps(8)).unwrap();
     let output = outcome(&run, &[flow(0, 0, 1, 10 * 1_024)]);
-    // A frame of 1,086 bytes each 1,086 ns.
+    // One frame of 1,086 bytes every 1,086 ns.
     assert_eq!(fct(&output.flows.get(0).unwrap()), 9 * 1_086_000 + 2 * (ROCE + D));
 }
 
@@ -179,8 +181,9 @@ fn a_flow_starts_at_its_own_picosecond() {
     }
 }
 
-/// Two flows of 8 packets from one host, on cables of their own behind the switch. With a burst of 8 the first goes out whole, as if
-/// alone, and the second waits for its 8 packets; packet by packet the first waits for most of the second's.
+/// Two flows of 8 packets from one host, on separate links behind the switch. With a burst of 8 the first flow leaves whole,
+/// as if alone, and the second waits for its 8 packets. With a burst of 1 the first flow waits for most packets of the
+/// second.
 #[test]
 fn a_nic_takes_turns_in_bursts() {
     let mut run = run_on(TopologySpec::SingleSwitch { hosts: 3 }, "roce");
@@ -190,22 +193,22 @@ fn a_nic_takes_turns_in_bursts() {
         outcome(run, &flows).flows.iter().map(|record| fct(&record) - record.ideal.as_ps()).collect()
     };
     const T: u64 = 221_200;
-    // The first flow has the wire before the second is known, so it leads by one packet.
+    // The first flow transmits before the second is known, so it leads by one packet.
     assert_eq!(late(&run), [6 * T, 8 * T]);
-    run.transport.nic_burst = Some(8);
+    run.transport.set("nic_burst", 8_u64).unwrap();
     assert_eq!(late(&run), [0, 8 * T]);
-    run.transport.nic_burst = Some(4);
+    run.transport.set("nic_burst", 4_u64).unwrap();
     assert_eq!(late(&run), [4 * T, 8 * T]);
 }
 
-/// One host has a slower link than the others: `max_rate` holds for a flow between the fast ones all the same, below the slow link's rate,
-/// at it and above it. 1,000 packets of 1,086 bytes leave 1,086 bytes apart at that rate.
+/// One host has a slower link than the others. `max_rate` limits a flow between the fast hosts all the same, whether it is
+/// below, at or above the slow link's rate: 1,000 packets of 1,086 bytes leave at that rate.
 #[test]
 fn a_rate_limit_holds_whatever_the_other_links_are() {
     for gbps in [5, 10, 11, 20, 39] {
         let mut run = run_on(TopologySpec::SingleSwitch { hosts: 3 }, "roce");
-        run.fabric.links.push(NamedLink { rate: Some(BitRate::from_gbps(10)), ..cable("h2", "s0") });
-        run.transport.max_rate = Some(BitRate::from_gbps(gbps));
+        run.fabric.links.push(NamedLink { rate: Some(BitRate::from_gbps(10)), ..link_between("h2", "s0") });
+        run.transport.set("max_rate", BitRate::from_gbps(gbps)).unwrap();
         let output = outcome(&run, &[flow(0, 0, 1, 1_024_000)]);
         let apart = BitRate::from_gbps(gbps).time_for(1_086).as_ps();
         assert_eq!(fct(&output.flows.get(0).unwrap()), 999 * apart + 2 * (ROCE + D), "{gbps} Gbps");

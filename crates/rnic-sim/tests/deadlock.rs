@@ -1,4 +1,4 @@
-//! Runs that cannot finish end as failures that say what is stuck.
+//! A run that cannot finish fails, and its failure says which ports are paused.
 
 mod common;
 
@@ -9,12 +9,11 @@ use rnic_run::RunOutput;
 use rnic_run::RunSpec;
 use rnic_transport::{Bytes, Time};
 
-/// Seven switches in a ring, each host sending to the one three switches on, which is the shorter way round.
+/// Seven switches in a ring. Each host sends to the host three switches on, which is the shorter way round.
 ///
-/// Every cable of the ring is shared by three flows. An output takes turns between its host's packets and those from the ring, so half of
-/// each cable is fresh traffic, all of which wants to go on at the next switch, beside what came from further away:
-/// more than the other half
-/// can carry. All buffers along the ring fill, and each waits for the next.
+/// Three flows share every link of the ring. An output takes turns between its host's packets and packets from the ring, so
+/// half of each link carries new traffic. All of that goes on at the next switch, together with the traffic from further
+/// away: more than the other half of the next link can carry. All buffers along the ring fill, and each waits for the next.
 fn around_the_ring(transport: &str) -> (RunSpec, Vec<FlowSpec>) {
     let mut run = ring(7, transport);
     run.transport.pfc = true;
@@ -56,12 +55,12 @@ fn a_cycle_of_pauses_is_reported_as_a_deadlock_that_names_the_ports() {
     assert_eq!(finished(&output), 0);
 }
 
-/// IRN's timers run as long as packets are in flight: only the lack of progress shows.
+/// IRN's timers run as long as packets are in flight: the run fails because no flow progresses.
 #[test]
 fn a_deadlock_under_timers_is_found_by_the_lack_of_progress() {
     let (mut run, flows) = around_the_ring("irn");
-    run.transport.timeouts = Some(true);
-    run.transport.bdp_cap = Some(1_000);
+    run.transport.set("timeouts", true).unwrap();
+    run.transport.set("bdp_cap", 1_000_u64).unwrap();
     run.limits.stall_time = Time::from_ms(20);
     let output = outcome(&run, &flows);
     let reason = failure(&output);
@@ -90,35 +89,35 @@ fn the_time_limit_ends_a_run() {
     assert!(reason.ends_with("; 1 flow has not finished"), "{reason}");
     assert_accounts(&output);
     assert_eq!(finished(&output), 1);
-    // The run ends with the window in which the limit lies: 2 us and 84 bytes' time long.
+    // The run ends at the end of the window that contains the limit. A window has 2 us and the time of 84 bytes.
     assert!(output.end >= Time::from_us(50) && output.end < Time::from_ps(52_016_800), "{}", output.end);
 }
 
 #[test]
 fn a_run_whose_flows_do_not_progress_is_stalled() {
     let mut run = run_on(TopologySpec::SingleSwitch { hosts: 3 }, "irn");
-    let mut dead = cable("h1", "s0");
+    let mut dead = link_between("h1", "s0");
     dead.loss = Some(1.0);
     run.fabric.links.push(dead);
     run.limits.stall_time = Time::from_ms(5);
-    run.transport.rto_high = Some(Time::from_us(320));
+    run.transport.set("rto_high", Time::from_us(320)).unwrap();
     let output = outcome(&run, &[flow(0, 0, 2, 100_000), flow(0, 0, 1, 1_024)]);
     let reason = failure(&output);
     assert!(reason.starts_with("no flow has progressed for a long time at "), "{reason}");
-    // Noticed when something happens next: the timeouts are 100 us apart.
+    // The next event shows it: the timeouts are 100 us apart.
     assert!(output.end > Time::from_ms(5) && output.end < Time::from_us(5_200), "{}", output.end);
     assert!(reason.ends_with("; 1 flow has not finished"), "{reason}");
     assert_accounts(&output);
-    // Every 100 us another attempt, all lost on the last cable.
+    // Every 100 us another attempt, all of them lost on the last link.
     assert!((45..=52).contains(&output.flows.get(1).unwrap().retransmitted), "{:?}", output.flows.get(1).unwrap());
     assert_eq!(output.totals.lost + output.totals.in_flight, u64::from(output.flows.get(1).unwrap().retransmitted) + 1);
 }
 
-/// No timers, and the tail of a flow is lost: nothing will ever happen again.
+/// No timers, and the tail of a flow is lost: no event is left.
 #[test]
 fn a_lost_tail_without_timers_ends_the_run() {
     let mut run = fat_tree("roce");
-    run.transport.timeouts = Some(false);
+    run.transport.set("timeouts", false).unwrap();
     let output = outcome_with_losses(&run, &[flow(0, 0, 9, 3 * 1_024)], &[(0, &[2])]);
     let reason = failure(&output);
     assert!(reason.starts_with("nothing is left to happen at "), "{reason}");

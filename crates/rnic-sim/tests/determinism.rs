@@ -1,20 +1,20 @@
-//! The same input gives the same output, whatever must not matter.
+//! The same input gives the same output, on any number of threads, in any order of runs, flows and nodes.
 
 mod common;
 
 use common::*;
 use rnic_campaign::{RunListener, execute_remaining, run_scenario};
 use rnic_fabric::config::TopologySpec;
+use rnic_run::CongestionSpec;
 use rnic_run::RunEvent;
 use rnic_run::{FlowSpec, SizeDistribution};
 use rnic_run::{RunOutput, RunStatus};
 use rnic_run::{RunSpec, Scenario, Traffic, TrafficPattern};
 use rnic_sim::Catalogue;
-use rnic_transport::congestion::Settings;
 use rnic_transport::{Bytes, Psn, Time};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Poisson traffic that overloads buffers now and then.
+/// Poisson traffic that sometimes overloads buffers.
 fn poisson(mut run: RunSpec, name: &str) -> RunSpec {
     run.name = name.to_string();
     run.traffic = vec![Traffic {
@@ -37,7 +37,7 @@ fn variants() -> Vec<RunSpec> {
     for cc in rnic_run::Vocabulary::standard().congestion_controls() {
         for (transport, pfc) in [("roce", true), ("irn", false)] {
             let mut run = run_on(TopologySpec::FatTree { k: 4 }, transport);
-            (run.transport.cc, run.transport.cc_settings) = (*cc, Settings::new(cc.parameters));
+            run.transport.cc = CongestionSpec::of(*cc);
             run.transport.pfc = pfc;
             run.fabric.switch.buffer = Some(Bytes(60_000));
             runs.push(poisson(run, &format!("{transport} {}", cc.name)));
@@ -47,7 +47,7 @@ fn variants() -> Vec<RunSpec> {
         for pfc in [false, true] {
             let mut run = run_on(TopologySpec::FatTree { k: 4 }, transport);
             run.transport.pfc = pfc;
-            run.transport.control_priority = pfc;
+            run.transport.set("control_priority", pfc).unwrap();
             run.fabric.switch.buffer = Some(Bytes(60_000));
             runs.push(poisson(run.clone(), &format!("{transport} pfc {pfc}")));
             run.fabric.link.loss = 0.001;
@@ -116,7 +116,7 @@ fn the_first_sequence_number_does_not_matter() {
             let mut run = run_on(TopologySpec::FatTree { k: 4 }, transport);
             run.fabric.link.loss = 0.002;
             run.fabric.switch.buffer = Some(Bytes(30_000));
-            run.transport.acks = Some(acks);
+            run.transport.set("acks", acks).unwrap();
             let flows = busy_flows(16, 300);
             let mut resolved = resolved(&run, &flows);
             let base = outcome_of(&run, &resolved, &flows);
@@ -134,11 +134,11 @@ fn the_first_sequence_number_does_not_matter() {
 #[test]
 fn a_flow_far_away_changes_nothing_here() {
     for transport in ["roce", "irn"] {
-        // Pods 0 and 5 of the fat-tree share no cable for traffic within each.
+        // Traffic within pod 0 and traffic within pod 5 of the fat-tree share no link.
         let here: Vec<FlowSpec> = busy_flows(9, 100);
         let mut run = fat_tree(transport);
         run.fabric.switch.buffer = Some(Bytes(40_000));
-        run.transport.rto_high = Some(Time::from_us(320));
+        run.transport.set("rto_high", Time::from_us(320)).unwrap();
         let alone = outcome(&run, &here);
         assert!(alone.totals.retransmitted > 0, "the flows do get into each other's way");
         let mut all = here.clone();
@@ -154,25 +154,25 @@ fn a_flow_far_away_changes_nothing_here() {
     }
 }
 
-/// Six switches in a line with a host each, numbered in the given order. The cables are made in the same order always, so each
-/// switch numbers its own ports alike.
+/// Six switches in a line with a host each, numbered in the given order. The links are always created in the same order, so
+/// each switch numbers its own ports alike.
 fn line(order: [usize; 6], transport: &str, pfc: bool) -> RunSpec {
     let names = |prefix: &str| order.iter().map(|i| format!("{prefix}{i}")).collect::<Vec<_>>();
     let (hosts, switches) = (names("h"), names("s"));
     let mut run = run_on(TopologySpec::Graph { hosts, switches }, transport);
     for i in 0..6 {
         if i > 0 {
-            run.fabric.links.push(cable(&format!("s{i}"), &format!("s{}", i - 1)));
+            run.fabric.links.push(link_between(&format!("s{i}"), &format!("s{}", i - 1)));
         }
-        run.fabric.links.push(cable(&format!("h{i}"), &format!("s{i}")));
+        run.fabric.links.push(link_between(&format!("h{i}"), &format!("s{i}")));
     }
     run.transport.pfc = pfc;
-    run.transport.timeouts = Some(true);
+    run.transport.set("timeouts", true).unwrap();
     run.fabric.switch.buffer = Some(Bytes(40_000));
     run
 }
 
-/// Nodes are simulated in the order of their numbers: numbering them in another order permutes it.
+/// The engine simulates nodes in the order of their numbers; another numbering permutes that order.
 #[test]
 fn the_order_in_which_nodes_are_simulated_does_not_matter() {
     const IDENTITY: [usize; 6] = [0, 1, 2, 3, 4, 5];
@@ -183,7 +183,7 @@ fn the_order_in_which_nodes_are_simulated_does_not_matter() {
             assert_eq!(base.status, RunStatus::Completed, "{transport}, pfc {pfc}");
             assert!(if pfc { base.totals.pause_frames > 0 } else { base.totals.dropped > 0 });
             for order in [[5, 4, 3, 2, 1, 0], [3, 0, 5, 1, 4, 2], [1, 0, 3, 2, 5, 4]] {
-                // Host n of the base is called h(n) and has this number here.
+                // Host n of the base is called h(n), and has this number here.
                 let number = |host: u32| order.iter().position(|o| *o == host as usize).unwrap() as u32;
                 let renamed: Vec<FlowSpec> =
                     flows.iter().map(|f| FlowSpec { src: number(f.src), dst: number(f.dst), ..*f }).collect();

@@ -16,7 +16,7 @@ fn cut(run: &RunSpec, flows: &[FlowSpec], ps: u64) -> RunOutput {
     outcome(&run, flows)
 }
 
-/// One flow of 10 packets over a switch: packet n (from 1) is all there after two propagations and n + 1 frames.
+/// One flow of 10 packets over a switch: packet n (from 1) has arrived after two propagation delays and n + 1 frames.
 #[test]
 fn what_arrived_before_the_end_is_delivered() {
     let run = run_on(TopologySpec::SingleSwitch { hosts: 2 }, "roce");
@@ -34,21 +34,21 @@ fn what_arrived_before_the_end_is_delivered() {
         );
         assert_accounts(&output);
     }
-    // Between the two flows nothing happens until the end, which comes all the same.
+    // The duration ends the run between the two flows, although no event happens there.
     let output = cut(&run, &flows, 500_000_000);
     assert_eq!((output.end.as_ps(), output.flows.get(0).unwrap().delivered), (500_000_000, 9 * 1_024 + 100));
     assert_eq!(output.truncated.unwrap().not_started, Some(1));
-    // A run that has nothing left to do does not wait.
+    // A run without events left ends before its duration.
     let output = cut(&run, &flows, 5_000_000_000);
     assert!(output.truncated.is_none() && output.end < Time::from_ps(1_100_000_000));
     assert_eq!(output, RunOutput { parameters: output.parameters.clone(), ..outcome(&run, &flows) });
 }
 
-/// A source that never acknowledges and has no timer is stuck when its last packet is lost; a duration ends that run well.
+/// A flow without ACKs and timers is stuck when its last packet is lost. A duration completes such a run.
 #[test]
 fn a_stuck_flow_is_unfinished_at_the_end() {
     let mut run = run_on(TopologySpec::SingleSwitch { hosts: 2 }, "roce");
-    run.transport.timeouts = Some(false);
+    run.transport.set("timeouts", false).unwrap();
     let flows = [flow(0, 0, 1, 3 * 1_024)];
     assert!(failure(&outcome_with_losses(&run, &flows, &[(0, &[2])])).contains("nothing is left to happen"));
     run.limits.duration = Some(Time::from_us(100));
@@ -57,7 +57,7 @@ fn a_stuck_flow_is_unfinished_at_the_end() {
     assert_eq!(output.flows.get(0).unwrap().delivered, 2 * 1_024);
 }
 
-/// Packets ahead of a gap count where the receiver keeps them, the short last one too.
+/// Packets ahead of a gap count as delivered if the receiver keeps them, the short last packet too.
 #[test]
 fn accepted_out_of_order() {
     let flows = [flow(0, 0, 1, 4 * 1_024 + 7)];
@@ -77,7 +77,7 @@ fn accepted_out_of_order() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
-    /// A cut run is the beginning of the whole run: the same flows have finished, at the same times.
+    /// A truncated run is the beginning of the whole run: the same flows have finished, at the same times.
     #[test]
     fn a_cut_run_is_the_beginning_of_the_whole(
         flows in prop::collection::vec((0u64..30_000_000, 0u32..8, 1u32..8, 1u64..60_000), 1..40),

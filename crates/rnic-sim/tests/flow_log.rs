@@ -9,14 +9,15 @@ use rnic_run::{FlowLog, FlowRecord, RunOutput, RunStatus};
 use rnic_run::{Scenario, Traffic, TrafficPattern};
 use rnic_transport::Time;
 
-/// Largest resident set of this process so far in bytes, `None` where the system does not tell.
+/// Largest resident set of this process so far in bytes, `None` if the system does not tell.
 fn peak() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
     line.trim().trim_end_matches(" kB").parse::<u64>().ok().map(|kib| kib * 1_024)
 }
 
-/// A flow of a run in which one starts every 10 ns. Sizes and times are scrambled, and the slower ones finish later than their neighbours.
+/// A flow of a run in which a flow starts every 10 ns. Sizes and times are scrambled, and slow flows finish later than
+/// their neighbours.
 fn record(id: u32) -> FlowRecord {
     let noise = u64::from(id).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 20;
     let start = Time::from_ns(u64::from(id) * 10);
@@ -38,7 +39,7 @@ fn record(id: u32) -> FlowRecord {
     }
 }
 
-/// The records come in blocks of a thousand, backwards: what is put next was not there before.
+/// The records come in blocks of a thousand, the last block first, so that each block is new to the log.
 fn log(flows: u32) -> FlowLog {
     let mut log = FlowLog::new();
     for block in (0..flows).step_by(1_000) {
@@ -48,7 +49,7 @@ fn log(flows: u32) -> FlowLog {
     log
 }
 
-/// Summary and all files of a run of so many flows.
+/// Summary and all files of a run with this number of flows.
 fn write_results(flows: u32) {
     let source = |name: &str| Traffic {
         name: name.into(),
@@ -82,7 +83,7 @@ fn many_flows_need_the_memory_of_few() {
     let Some(few) = peak() else { return };
     write_results(600_000);
     let more = peak().unwrap() - few;
-    // As many records are 43 MB, with their three statistics in three groups each 86 MB.
+    // The records alone are 43 MB, and 86 MB with three statistics in three groups each.
     assert!(more < 30_000_000, "{more} B more");
 }
 

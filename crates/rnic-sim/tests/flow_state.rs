@@ -1,4 +1,4 @@
-//! Flows come and go: what is left of one must not touch the next that takes its place.
+//! Flows start and retire: late packets and timers of a flow must not affect the next flow in its slot.
 
 mod common;
 
@@ -7,55 +7,57 @@ use rnic_fabric::config::TopologySpec;
 use rnic_run::{RunOutput, RunStatus};
 use rnic_transport::Time;
 
-/// Packets that a host has put on its cable.
+/// Number of packets that a host has transmitted.
 fn sent(output: &RunOutput, host: &str) -> u64 {
     let port = output.ports.iter().find(|p| p.node == host).unwrap();
     port.priorities[0].tx_packets
 }
 
-/// A sink that has asked again too early completes before its NACK is back at the source. By then the flow's place belongs to another flow,
-/// from another host; the NACK must not make the first host send the other's packets.
+/// A receiver that has sent a NACK too early completes before the NACK is back at the sender. By then the flow's id belongs
+/// to another flow, from another host. The NACK must not make the first host send packets of the other flow.
 #[test]
-fn a_late_nack_does_not_reach_the_flow_that_took_the_place() {
+fn a_late_nack_does_not_reach_the_flow_that_took_the_slot() {
     let mut run = run_on(TopologySpec::SingleSwitch { hosts: 12 }, "roce");
-    run.transport.timeouts = Some(true);
-    run.transport.rto_high = Some(Time::from_us(5));
+    run.transport.set("timeouts", true).unwrap();
+    run.transport.set("rto_high", Time::from_us(5)).unwrap();
     let mut flows = Vec::new();
-    // Eight hosts send one packet each to h1, h0 a picosecond after the others: its packet is the last one there, at 2 x 2,221,200 +
-    // 7 x 221,200 ps = 5.99 us, after 5 us. The sink's NACK is back 4 us later, at 9.03 us, when the eight flows are over.
+    // Eight hosts send one packet each to h1, h0 a picosecond after the others. Its packet arrives last, at 2 x 2,221,200 +
+    // 7 x 221,200 ps = 5.99 us, after the timeout of 5 us. The receiver's NACK is back at 9.03 us, when the eight flows have
+    // retired.
     for src in 2..9 {
         flows.push(flow(0, src, 1, 1_024));
     }
     flows.push(flow(1, 0, 1, 1_024));
-    // Before, at 3 us, h0 has begun to send fourteen flows of four packets each, 12.4 us' worth: whatever the NACK makes it send waits for
-    // a packet of each, until 12.1 us, and none of the fourteen is over before.
+    // At 3 us h0 begins to send fourteen flows of four packets each, 12.4 us of transmission time. A packet that the NACK
+    // triggers waits for a packet of each, until 12.1 us, and none of the fourteen flows finishes before.
     for _ in 0..14 {
         flows.push(flow(3_000_000, 0, 9, 4 * 1_024));
     }
-    // A flow of 30 packets from h10 takes the last place that became free, that of h0's, a window (2.02 us) after the NACK.
+    // A flow of 30 packets from h10 takes the id that was freed last, the id of h0's flow, a window (2.02 us) after the NACK.
     flows.push(flow(11_300_000, 10, 11, 30 * 1_024));
     let output = outcome(&run, &flows);
     assert_eq!(output.status, RunStatus::Completed);
     let late = &output.flows.get(7).unwrap();
-    assert_eq!((fct(late), late.timeouts), (2 * (ROCE + D) + 7 * ROCE - 1, 1), "the sink asks too early");
+    assert_eq!((fct(late), late.timeouts), (2 * (ROCE + D) + 7 * ROCE - 1, 1), "the receiver sends a NACK too early");
     assert_eq!(sent(&output, "h10"), 30, "h10 sends all of its packets itself");
     assert_eq!(fct(&output.flows.get(22).unwrap()), 2 * (ROCE + D) + 29 * ROCE);
     assert_accounts(&output);
 }
 
-/// A timer entry of a finished flow comes due at the very picosecond of a timeout of the flow that took its place, on another host.
+/// A timer entry of a finished flow is due at the same picosecond as a timeout of the flow that took its id, on another
+/// host.
 #[test]
-fn a_leftover_timer_does_not_act_for_the_flow_that_took_the_place() {
+fn a_leftover_timer_does_not_act_for_the_flow_that_took_the_slot() {
     let mut run = run_on(TopologySpec::SingleSwitch { hosts: 4 }, "irn");
-    run.transport.rto_low = Some(Time::from_us(100));
-    run.transport.rto_high = Some(Time::from_us(320));
-    run.transport.bdp_cap = Some(111); // no limit here
-    // A megabyte from h0. Its first timer entry comes due at 100 us; the flow has progressed last with the ACK of
-    // packet 407, at 407 x 224,400
-    // + 8,483,200 = 99,814,000 ps, and has more than three packets in flight: the next entry is for 320 us later. The flow ends at 228 us.
+    run.transport.set("rto_low", Time::from_us(100)).unwrap();
+    run.transport.set("rto_high", Time::from_us(320)).unwrap();
+    run.transport.set("bdp_cap", 111_u64).unwrap(); // no limit here
+    // A megabyte from h0. Its first timer entry is due at 100 us. By then the flow has progressed last with the ACK of packet
+    // 407, at 407 x 224,400 + 8,483,200 = 99,814,000 ps, and has more than three packets in flight: the next entry is due
+    // 320 us later. The flow ends at 228 us.
     let leftover = 99_814_000 + 320_000_000;
     let first = flow(0, 0, 1, 1_000_000);
-    // The packet of a flow from h2 is lost such that its short timeout is at that instant.
+    // The only packet of a flow from h2 is lost, at a time that puts its short timeout at that instant.
     let second = flow(leftover - 100_000_000, 2, 3, 1_024);
     let output = outcome_with_losses(&run, &[first, second], &[(2, &[0])]);
     assert_eq!(output.status, RunStatus::Completed);
@@ -63,6 +65,6 @@ fn a_leftover_timer_does_not_act_for_the_flow_that_took_the_place() {
     assert!(first.finish.unwrap() < second.start);
     assert_eq!(fct(second), 100_000_000 + 2 * (IRN + D));
     assert_eq!((second.retransmitted, second.timeouts), (1, 1));
-    assert_eq!((sent(&output, "h0"), sent(&output, "h2")), (977, 2), "h2 sends its packet again itself");
+    assert_eq!((sent(&output, "h0"), sent(&output, "h2")), (977, 2), "h2 retransmits its own packet");
     assert_accounts(&output);
 }

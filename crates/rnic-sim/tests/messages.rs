@@ -1,4 +1,4 @@
-//! Transports of messages in the simulator.
+//! Message transports in the simulator.
 
 use rnic_campaign::run_scenario;
 use rnic_run::Scenario;
@@ -42,7 +42,7 @@ fn outputs(scenario: &Scenario, threads: usize) -> Vec<RunOutput> {
     reports.into_iter().map(|report| report.output).collect()
 }
 
-/// Everything has arrived, and every packet is accounted for (a run for which that does not hold has failed).
+/// Everything has arrived, and every packet is accounted for (otherwise the run fails).
 fn check(scenario: &Scenario, output: &RunOutput, run: usize) {
     let name = &scenario.runs[run].name;
     assert_eq!(output.status, RunStatus::Completed, "{name}");
@@ -68,7 +68,7 @@ fn every_transport_in_every_pattern() {
     }
 }
 
-/// Small buffers, with and without trimming, and cables that lose packets.
+/// Small buffers, with and without trimming, and links that lose packets.
 #[test]
 fn everything_arrives_in_bad_weather() {
     let traffic = "[traffic]\npattern = \"incast\"\nsenders = 12\ntotal = \"1500 KB\"\nrepeats = 2";
@@ -79,7 +79,7 @@ fn everything_arrives_in_bad_weather() {
         "switch = { queueing = \"output\", buffer = \"20 KB\", trim = true }",
         "switch = { queueing = \"output\", buffer = \"9 KB\", trim = { return_to_sender = true } }\nloss = 0.01",
     ] {
-        // The window of a fixed size knows no congestion: some of its messages wait long.
+        // The transport with a window of fixed size has no congestion control: some of its messages wait long.
         let scenario = scenario(&format!("{TREE}\n{switch}\n{traffic}"), &ALL, "max_timeouts = 1000").unwrap();
         for (run, output) in outputs(&scenario, 2).iter().enumerate() {
             check(&scenario, output, run);
@@ -90,7 +90,7 @@ fn everything_arrives_in_bad_weather() {
     assert!(trimmed > 0);
 }
 
-/// With PFC nothing is lost, so nothing is sent again.
+/// With PFC nothing is lost, so nothing is retransmitted.
 #[test]
 fn pauses_prevent_loss() {
     let traffic = "[traffic]\npattern = \"incast\"\nsenders = 12\ntotal = \"1500 KB\"\nrepeats = 1";
@@ -102,7 +102,7 @@ fn pauses_prevent_loss() {
     }
 }
 
-/// Three packets of 1,064, 1,064 and 564 bytes over a switch: 212.8 ns each, the last 112.8, the last one twice, and 2 x 2 us.
+/// Three packets of 1,064, 1,064 and 564 bytes over a switch: 212.8 ns each, the last 112.8 ns on both links, and 2 x 2 us.
 #[test]
 fn a_lone_message_takes_what_its_bytes_take() {
     let list = |flows: &str| {
@@ -114,7 +114,7 @@ fn a_lone_message_takes_what_its_bytes_take() {
         let header = if scenario.runs[run].name == "hpcc" { 106 } else { 64 };
         let time = |payload: u64| (payload + header) * 200;
         let flow = output.flows.get(0).unwrap();
-        // Store and forward: the last packet begins when the switch has the one before.
+        // Store and forward: the last packet begins when the switch has received the packet before.
         let expected = 4_000_000 + 3 * time(1_000) + time(500);
         let taken = flow.finish.unwrap().saturating_sub(flow.start);
         assert_eq!(taken, Time::from_ps(expected), "{}", scenario.runs[run].name);
@@ -122,7 +122,8 @@ fn a_lone_message_takes_what_its_bytes_take() {
     }
 }
 
-/// One buffer to send from: two messages of a host leave one after the other, the second when the first is known to have arrived.
+/// One send buffer: two messages of a host leave one after the other, the second when the sender knows that the first has
+/// arrived.
 #[test]
 fn messages_wait_for_buffers() {
     let traffic = "[traffic]\npattern = \"incast\"\nsenders = 1\nconnections = 2\ntotal = \"20 KB\"\nreceiver = 1";
@@ -137,9 +138,10 @@ fn messages_wait_for_buffers() {
     }
 }
 
-/// One buffer to receive into, and a first message that takes long: the second is given up after the stated time, and the run goes on.
+/// One receive buffer, and a first message that takes long: the second message is aborted after the stated timeouts, and the
+/// run goes on.
 #[test]
-fn messages_without_a_place_are_given_up() {
+fn messages_without_a_buffer_are_aborted() {
     let traffic = "[traffic]\npattern = \"incast\"\nsenders = 2\ntotal = \"4 MB\"\nreceiver = 0";
     let keys = "rx_buffers = [{ size = \"2 MB\", count = 1 }]\nrto_high = \"20 us\"\nmax_timeouts = 3\ngarbage_time = \"10 ms\"";
     let scenario = scenario(&format!("{STAR}\n{traffic}"), &ALL, keys).unwrap();
@@ -149,12 +151,12 @@ fn messages_without_a_place_are_given_up() {
         let finished = output.flows.iter().filter(|flow| flow.finish.is_some()).count();
         assert_eq!(finished, 1, "{name}");
         let told = |what: &str| output.warnings.iter().any(|warning| warning.contains(what));
-        assert!(told("1 message was given up after 3 timeouts"), "{name}: {:?}", output.warnings);
+        assert!(told("1 message was aborted after 3 timeouts"), "{name}: {:?}", output.warnings);
         assert!(told("packets found no buffer"), "{name}");
     }
 }
 
-/// The same bytes whatever the number of threads, and others with another seed.
+/// The same bytes on any number of threads, and other bytes with another seed.
 #[test]
 fn results_do_not_depend_on_threads() {
     let text = format!(
@@ -167,7 +169,7 @@ fn results_do_not_depend_on_threads() {
     assert!(outputs(&scenario, 2).iter().zip(&one).all(|(other, first)| other.flows != first.flows));
 }
 
-/// What is wrong, and what cannot be.
+/// Wrong and impossible settings.
 #[test]
 fn mistakes_are_named() {
     let traffic = "[traffic]\npattern = \"incast\"\nsenders = 2\ntotal = \"40 KB\"";
@@ -203,7 +205,8 @@ fn mistakes_are_named() {
     }
 }
 
-/// Programs that answer wrongly, send to nowhere, or cut a message into others: the run ends, and says what happened.
+/// Programs that send wrong responses, send to unknown addresses, or split a message: the run ends, and its warnings say what
+/// happened.
 #[test]
 fn a_program_may_do_anything() {
     let window = include_str!("../../../p4/window.p4");
@@ -211,7 +214,7 @@ fn a_program_may_do_anything() {
     let own_message =
         "departure.tx_msg_id + (departure.pkt_offset << 16), (bit<32>) departure.payload,\n            0,";
     for (name, part, instead, told) in [
-        ("reassembles-answers", "ACK : acknowledgement();", "ACK : data();", "no flow's"),
+        ("reassembles-answers", "ACK : acknowledgement();", "ACK : data();", "belong to no flow"),
         (
             "answers-nobody",
             "ctrl_pkt_event({\n                    hdr.ipv4.src,",
@@ -222,9 +225,9 @@ fn a_program_may_do_anything() {
             "renames",
             "departure.tx_msg_id, departure.msg_len,\n            departure.pkt_offset,",
             own_message,
-            "no flow's",
+            "belong to no flow",
         ),
-        ("beyond", "link.band = 0;", "link.band = 200;", "beyond its last one"),
+        ("beyond", "link.priority = 0;", "link.priority = 200;", "beyond the last one"),
     ] {
         assert!(window.contains(part), "{name}");
         std::fs::write(folder.join(format!("{name}.p4")), window.replace(part, instead)).unwrap();

@@ -1,4 +1,4 @@
-//! `queueing = "output"`, `trim` and `paths` of a scenario, with transports of flows.
+//! `queueing = "output"`, `trim` and `paths` of a scenario, with RC-like transports.
 
 use rnic_campaign::run_scenario;
 use rnic_fabric::config::{BufferSpec, OutputBuffers, OutputSpec, SchedulerSpec, TrimSpec, TrimmedPriority};
@@ -62,7 +62,7 @@ fn what_is_left_open_follows_from_the_run() {
     let by_hand = OutputSpec { buffers: OutputBuffers::Equal(Bytes(54_400)), trim: None };
     assert_eq!(irn.fabric.switch.buffer, BufferSpec::Output(by_hand));
     assert_eq!(irn.fabric.switch.scheduler, SchedulerSpec::STRICT);
-    // Four cables of 500 ns there and back, and the one buffer that may be ahead, 54,400 bytes at 80 ps.
+    // Four links of 500 ns there and back, and one buffer that may be full, 54,400 bytes at 80 ps.
     assert_eq!(irn.flow.timeouts.unwrap().high, Time::from_ns(4_000 + 4_352));
     let iwarp = resolved(&plain, "iwarp");
     assert_eq!((iwarp.fabric.switch.priorities, iwarp.hosting.control_priority), (2, 1));
@@ -89,14 +89,14 @@ fn a_run_that_was_not_read_from_a_file_is_checked_too() {
         Err(SetupError::Impossible(reason)) => reason,
         other => panic!("{other:?}"),
     };
-    run.transport.cnp_size = Some(Bytes(2_000));
+    run.transport.set("cnp_size", Bytes(2_000)).unwrap();
     assert_eq!(refused(&run), "the buffer of 1 KB in priority 1 cannot hold one packet of 2000 bytes");
     run.transport.pfc = true;
     assert_eq!(refused(&run), "`queueing` = \"output\" has no PFC, but the run has `pfc` = true");
 }
 
-/// Every packet is accounted for, or the run would have failed. With trimming nothing but headers is dropped, and of these there is room
-/// for 100.
+/// Every packet is accounted for, or the run would have failed. With trimming only headers are dropped, and a buffer has room
+/// for 100 of them.
 #[test]
 fn all_flows_finish_with_and_without_trimming_and_spraying() {
     for (fabric, switch) in [
@@ -111,7 +111,7 @@ fn all_flows_finish_with_and_without_trimming_and_spraying() {
             assert_eq!(output.status, RunStatus::Completed, "{}: {switch}", run.name);
             assert_eq!(totals.trimmed > 0, switch.contains("trim"), "{}: {totals:?}", run.name);
             assert_eq!(totals.dropped > 0, !switch.contains("trim"), "{}: {totals:?}", run.name);
-            assert!(totals.retransmitted >= totals.trimmed, "{}: what was trimmed is sent again", run.name);
+            assert!(totals.retransmitted >= totals.trimmed, "{}: a trimmed packet is retransmitted", run.name);
             assert_eq!(totals.returned, 0);
             let most = output.ports.iter().map(|port| port.priorities[0].queue_high_water).max();
             assert!(most > Some(28_000) && most <= Some(30_000), "{}: {most:?}", run.name);
@@ -119,7 +119,7 @@ fn all_flows_finish_with_and_without_trimming_and_spraying() {
     }
 }
 
-/// Spraying uses all spines evenly, and reorders: without loss IRN retransmits all the same.
+/// Spraying uses all spines evenly, and reorders packets: IRN retransmits although nothing is lost.
 #[test]
 fn spraying_spreads_a_few_flows_and_reorders() {
     let uplinks = |fabric: &str| {

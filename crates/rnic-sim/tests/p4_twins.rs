@@ -1,4 +1,4 @@
-//! The programs in `p4/` and the native transports give the same records of flows, frame for frame.
+//! The programs in `p4/` and the native transports give the same flow records, frame for frame.
 
 use rnic_campaign::run_scenario;
 use rnic_run::RunOutput;
@@ -43,7 +43,7 @@ fn compare(text: &str, folder: &Path, path_of_p4: &str) {
 fn incast() {
     let folder = root().join("scenarios/nanotransport");
     let text = fs::read_to_string(folder.join("incast.toml")).unwrap();
-    // The program in P4 has the simulator's default.
+    // The P4 program has the simulator's default.
     let text = text.replace("paced_nacks = false", "paced_nacks = true");
     compare(&text, &folder, "../../p4");
 }

@@ -1,5 +1,5 @@
-//! A run gives the same bytes on any number of threads and with any partition of the fabric: on random scenarios over every transport,
-//! congestion control, switch, and whatever looks at a run or disturbs it.
+//! A run gives the same bytes on any number of threads and with any partition of the fabric: random scenarios over every
+//! transport, congestion control and switch, with samples, pause storms and random loss.
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
@@ -84,11 +84,11 @@ fn runs() -> Vec<String> {
     runs
 }
 
-/// One random case: a scenario of one run, who simulates which node, and how many threads.
+/// One random case: a scenario with one run, the partition of each node, and the number of threads.
 #[derive(Clone, Debug)]
 struct Case {
     text: String,
-    /// Part of node i: that of this list at i modulo its length; balanced parts where it is empty.
+    /// Partition of node i: the entry at i modulo the length; balanced partitions if the list is empty.
     parts: Vec<u32>,
     threads: usize,
 }
@@ -123,7 +123,7 @@ fn load(text: &str) -> Result<Scenario, String> {
 fn output(scenario: &Scenario, sharing: &Sharing<'_>) -> Option<RunOutput> {
     let run = &scenario.runs[0];
     let resolved = resolve(&Catalogue::standard(), run).ok()?;
-    Some(simulate_run_shared(run, &resolved, sharing))
+    Some(simulate_run_shared(&Catalogue::standard(), run, &resolved, sharing))
 }
 
 fn cut(case: &Case, topology: &Topology) -> PartitionPlan {
@@ -135,7 +135,7 @@ fn cut(case: &Case, topology: &Topology) -> PartitionPlan {
 }
 
 fn same(case: &Case, seen: &dyn Fn(&RunOutput)) -> Result<(), String> {
-    // Keys that exclude each other, and buffers too small for PFC's headroom.
+    // Keys may exclude each other, and buffers may be too small for PFC's headroom.
     let Ok(scenario) = load(&case.text) else { return Ok(()) };
     let Some(alone) = output(&scenario, &Sharing::among(1)) else { return Ok(()) };
     let whole =
@@ -160,7 +160,7 @@ fn same(case: &Case, seen: &dyn Fn(&RunOutput)) -> Result<(), String> {
 
 #[test]
 fn no_partition_changes_a_result() {
-    // With optimisation many more: `cargo test --release -p rnic-sim --test partitions`.
+    // Many more cases with optimisation: `cargo test --release -p rnic-sim --test partitions`.
     let cases = if cfg!(debug_assertions) { 1_500 } else { 20_000 };
     let config = Config { cases, failure_persistence: None, ..Config::default() };
     let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &[11; 32]);
@@ -183,6 +183,6 @@ fn no_partition_changes_a_result() {
     let check = |case: Case| same(&case, &seen).map_err(TestCaseError::fail);
     TestRunner::new_with_rng(config, rng).run(&case(), check).unwrap();
     let counts = counts.map(|count| count.get());
-    println!("runs, with pauses, drops, trimming, marks, lost frames, looks, truncated, aborted: {counts:?}");
+    println!("runs, with pauses, drops, trimming, CE marks, lost frames, samples, truncated, aborted: {counts:?}");
     assert!(counts.iter().all(|count| *count > cases / 60), "the scenarios are worth it: {counts:?}");
 }

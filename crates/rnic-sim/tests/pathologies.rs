@@ -1,4 +1,4 @@
-//! The pathologies of PFC, as the scenarios in `scenarios/pfc` show them: where each begins, whom it holds up, and that it is told.
+//! The pathologies of PFC in the scenarios of `scenarios/pfc`: the root of each, its victims, and the warnings.
 
 mod common;
 
@@ -33,7 +33,7 @@ fn name(output: &RunOutput, port: u32) -> String {
     format!("{}->{}", port.node, port.peer)
 }
 
-/// The log is exact: it adds up to the counters of every port.
+/// The log of pauses is exact: it adds up to the counters of every port.
 fn assert_log_is_whole(output: &RunOutput) {
     let records = output.pauses.as_ref().unwrap();
     assert_eq!(records.pauses_left_out, 0);
@@ -65,26 +65,26 @@ fn a_storm_is_traced_to_its_nic_and_its_victims_are_named() {
         let nic: Vec<_> = records.roots.iter().filter(|root| root.kind == RootKind::Nic).collect();
         assert_eq!(nic.len(), 1);
         assert_eq!(name(output, nic[0].port), "h0->leaf0");
-        // Its pause is there a cable after 1 ms; a sample sees it within 10 us more.
+        // The storm's pause arrives one link delay after 1 ms; the next sample within 10 us shows it.
         assert!(nic[0].first > Time::from_ms(1) && nic[0].first <= Time::from_us(1_020), "{}", nic[0].first);
-        // And until what it has piled up is through.
+        // The pauses last until the queues that the storm has filled are empty.
         let held = records.interval * nic[0].samples;
         assert!(held + Time::from_us(30) > lasts && held < lasts + Time::from_us(500), "{held}");
-        // It reaches ports of every switch, and hosts under every leaf.
+        // The storm reaches ports of every switch, and hosts under every leaf.
         let worst = records.worst.as_ref().unwrap();
         let root = records.roots.iter().position(|root| root.kind == RootKind::Nic).unwrap() as u32;
         for part in ["leaf0->h0", "spine0->leaf0", "leaf3->spine", "h1", "h15->leaf3"] {
             let mut held = worst.ports.iter().filter(|port| port.root == Some(root) && port.paused);
             assert!(held.any(|port| name(output, port.port).starts_with(part)), "{part}");
         }
-        // No flow to h0 is a victim of its NIC; many others are.
+        // No flow to h0 is a victim of h0's NIC; many other flows are.
         let of_nic: Vec<_> = records.victims.iter().filter(|victim| victim.root == root).collect();
         assert!(of_nic.len() > 100 && of_nic.iter().all(|victim| victim.dst != 0), "{}", of_nic.len());
     }
     assert_eq!(storm.output.status, RunStatus::Completed);
     let RunStatus::Failed(reason) = &for_ever.output.status else { panic!() };
     assert!(reason.contains("the NIC of h0 pauses its switch"), "{reason}");
-    // Without PFC nothing is paused, and it is said that the storm is none.
+    // Without PFC nothing is paused, and a warning says that the storm has no effect.
     assert!(pauses(irn).log.is_empty() && pauses(irn).roots.is_empty() && irn.output.status == RunStatus::Completed);
     assert!(irn.output.warnings.iter().any(|warning| warning.starts_with("the storm changes nothing")));
     let p99 = |run: usize| summary.runs[run].slowdown.unwrap().p99;
@@ -97,7 +97,7 @@ fn the_victim_of_head_of_line_blocking_is_named_and_is_none_without_pfc() {
     {
         let (records, output) = (pauses(&reports[0]), &reports[0].output);
         assert_log_is_whole(output);
-        // All pauses are for h3's port.
+        // The root of all pauses is h3's port.
         assert_eq!(records.roots.len(), 1);
         let root = records.roots[0];
         assert_eq!((root.kind, name(output, root.port).as_str()), (RootKind::Congestion, "right->h3"));
@@ -105,7 +105,7 @@ fn the_victim_of_head_of_line_blocking_is_named_and_is_none_without_pfc() {
         let victims: Vec<_> = records.victims.iter().map(|victim| victim.flow).collect();
         assert_eq!((victims, records.victim_count), (vec![2], 1));
         let victim = records.victims[0];
-        // By hand: 5 MB at 40 Gbps take 1 ms; it gets about what one of the others gets, half of that.
+        // By hand: 5 MB at 40 Gbps take 1 ms; the flow gets about as much as each of the others, half of the rate.
         let lasted = (output.flows.get(2).unwrap().finish.unwrap() - output.flows.get(2).unwrap().start).as_ps() as f64;
         assert!((victim.goodput - 5e6 * 8e12 / lasted).abs() < 1.0 && victim.goodput < 22e9, "{victim:?}");
         assert!(records.interval * victim.samples > Time::from_us(500), "{victim:?}");
@@ -129,7 +129,7 @@ fn the_deadlock_is_seen_when_it_closes_and_where() {
     }
     ports.sort();
     assert_eq!(ports, ["s0->s2", "s1->s0", "s2->s1"]);
-    // Seen at the first sample after the last of the three was paused for good.
+    // The first sample after the last of the three ports was paused for good.
     let stuck: Vec<Time> = cycle
         .ports
         .iter()
@@ -137,14 +137,14 @@ fn the_deadlock_is_seen_when_it_closes_and_where() {
         .collect();
     let closed = *stuck.iter().max().unwrap();
     assert!(cycle.first >= closed && cycle.first <= closed + pauses(broken).interval, "{} {closed}", cycle.first);
-    // At the end everything waits for the cycle.
+    // At the end every paused port waits for the cycle.
     let root = pauses(broken).roots.iter().position(|root| root.kind == RootKind::Cycle).unwrap() as u32;
     let open = pauses(broken).log.iter().filter(|row| row.to.is_none());
     assert!(open.clone().count() >= 9 && open.clone().all(|row| row.root == Some(root)));
     let RunStatus::Failed(reason) = &broken.output.status else { panic!() };
     assert!(reason.contains("deadlock: the pauses form a cycle through "), "{reason}");
     assert!(summary.runs[0].pauses.as_ref().unwrap().sentences()[0].starts_with("deadlock from "));
-    // It was told beforehand, of the run that can have it.
+    // A warning before the run names the cycle, for the run that can have it.
     let warned = |report: &RunRecord| report.output.warnings.iter().any(|warning| warning.contains("allow a deadlock"));
     assert_eq!([broken, shortest, irn].map(warned), [true, false, false]);
     let warning = broken.output.warnings.iter().find(|warning| warning.contains("deadlock")).unwrap();
@@ -185,7 +185,7 @@ fn watching_pauses_changes_no_result_and_threads_change_no_record() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
 
-    /// Random traffic under random storms that end: nothing is dropped, all flows finish, and the records hang together.
+    /// Random traffic under random storms that end: nothing is dropped, all flows finish, and the records are consistent.
     #[test]
     fn storms_that_end_lose_nothing_and_leave_whole_records(
         storms in prop::collection::vec((0u32..8, 0u64..200_000, 1_000u64..300_000), 0..4),

@@ -1,4 +1,4 @@
-//! What holds for every run, on random small fabrics with random settings and traffic.
+//! Invariants of every run, on random small fabrics with random settings and traffic.
 
 mod common;
 
@@ -6,11 +6,12 @@ use common::*;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use rnic_fabric::config::{SchedulerSpec, TopologySpec, TrimSpec, TrimmedPriority};
+use rnic_run::CongestionSpec;
 use rnic_run::FlowSpec;
 use rnic_run::RunStatus;
-use rnic_run::{OutputSetup, QueueingSetup, Recovery, RunSpec};
+use rnic_run::{OutputSetup, QueueingSetup, RunSpec};
 use rnic_sim::Catalogue;
-use rnic_transport::congestion::Settings;
+use rnic_transport::settings::Value;
 use rnic_transport::{BitRate, Bytes, Time};
 use std::cell::Cell;
 
@@ -74,16 +75,29 @@ prop_compose! {
         output in prop::option::weighted(0.3, (any::<bool>(), any::<bool>())),
     ) -> RunSpec {
         let mut run = run_on(topology, transport);
-        (run.transport.cc, run.transport.cc_settings) = (cc, Settings::new(cc.parameters));
-        run.transport.recovery = match (transport, recovery) {
-            ("irn", 0) => Recovery::GoBackN,
-            ("irn", 1) => Recovery::NoSack,
-            ("iwarp", 0) => Recovery::NewReno,
-            _ => Recovery::default(),
+        run.transport.cc = CongestionSpec::of(cc);
+        let mut set = |name: &str, value: Value| {
+            if run.transport.declaration.parameter(name).is_some() {
+                run.transport.set(name, value).unwrap();
+            }
         };
-        run.transport.handshake = transport == "iwarp" && recovery == 2;
-        run.transport.delayed_acks = transport == "iwarp" && recovery < 2;
-        run.transport.dynamic_rto = dynamic_rto;
+        match (transport, recovery) {
+            ("irn", 0) => set("recovery", "go-back-n".into()),
+            ("irn", 1) => set("recovery", "no-sack".into()),
+            ("iwarp", 0) => set("recovery", "newreno".into()),
+            _ => {}
+        }
+        set("handshake", (recovery == 2).into());
+        set("delayed_acks", (recovery < 2).into());
+        set("rto", if dynamic_rto { "dynamic" } else { "fixed" }.into());
+        set("acks", (acks || cc.needs_acks).into());
+        set("control_priority", control_priority.into());
+        if let Some(cap) = cap {
+            set("bdp_cap", u64::from(cap).into());
+        }
+        if uncapped || transport == "roce" {
+            set("bdp_fc", false.into());
+        }
         run.fabric.link.rate = BitRate::from_gbps(gbps);
         run.fabric.link.delay = Time::from_ns(delay);
         run.fabric.link.loss = lossy;
@@ -96,10 +110,6 @@ prop_compose! {
             run.fabric.switch.scheduler.spec = SchedulerSpec::Strict { max_in_a_row: trim.map(|_| 10) };
             run.fabric.switch.queueing = QueueingSetup::Output(OutputSetup { trim, ..OutputSetup::default() });
         }
-        run.transport.acks = Some(acks || cc.needs_acks);
-        run.transport.control_priority = control_priority;
-        run.transport.bdp_cap = cap;
-        run.transport.bdp_fc = (uncapped || transport == "roce").then_some(false);
         run.limits.max_time = Some(Time::from_ms(300));
         run
     }
@@ -135,8 +145,9 @@ fn invariants_hold_on_random_runs() {
             return Ok(());
         };
         let output = outcome_of(&run, &resolved, &flows);
-        let iwarp = run.transport.transport == "iwarp";
-        // Conservation, sums over ports, nothing faster than alone, all flows finished if completed.
+        let iwarp = run.transport.name == "iwarp";
+        // Packets are conserved, ports add up to totals, no flow is faster than alone, and a completed run has finished all
+        // flows.
         assert_accounts(&output);
         prop_assert_eq!(output.flows.len(), flows.len());
         for (record, flow) in output.flows.iter().zip(&flows) {
@@ -146,12 +157,12 @@ fn invariants_hold_on_random_runs() {
         if resolved.lossless {
             count(1);
             prop_assert_eq!(output.totals.dropped, 0);
-            // TCP has timers on a lossless fabric too, and a long pause is a timeout to them.
+            // TCP has timers on a lossless fabric too, and a long pause fires them.
             let timeouts: u32 = output.flows.iter().map(|f| f.timeouts).sum();
             prop_assert!(output.totals.retransmitted == 0 || (iwarp && timeouts > 0));
         }
-        // Each flow's packets are delivered, each at least once: what arrives beyond the retransmitted ones is exactly the flows'.
-        let setup = u64::from(run.transport.handshake);
+        // Each packet of a flow is delivered at least once: the arrived packets without retransmissions are the flows' packets.
+        let setup = u64::from(run.transport.settings.flag("handshake") == Ok(true));
         let packets: u64 = flows.iter().map(|f| setup + f.bytes.div_ceil(run.fabric.mtu.0)).sum();
         match &output.status {
             RunStatus::Completed => {
@@ -159,14 +170,14 @@ fn invariants_hold_on_random_runs() {
                 prop_assert_eq!(output.totals.data - output.totals.retransmitted, packets);
                 let lost = output.totals.dropped + output.totals.lost + output.totals.trimmed;
                 if lost == 0 && output.flows.iter().all(|f| f.timeouts == 0) {
-                    prop_assert_eq!(output.totals.retransmitted, 0, "sent again without cause");
+                    prop_assert_eq!(output.totals.retransmitted, 0, "retransmitted without cause");
                 }
             }
             RunStatus::Failed(reason) => {
                 count(3);
                 prop_assert!(!reason.contains("internal error"), "{}", reason);
                 prop_assert!(reason.contains("not finished"), "{}", reason);
-                // Nothing of a lossless fabric without cycles can fail.
+                // No run on a lossless fabric without cycles can fail.
                 prop_assert!(!resolved.lossless, "{}", reason);
             }
         }

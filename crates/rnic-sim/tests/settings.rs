@@ -1,4 +1,4 @@
-//! Settings at their limits: taken as they are, or refused with a reason.
+//! Settings at their limits: accepted unchanged, or refused with a reason.
 
 mod common;
 
@@ -24,9 +24,9 @@ fn a_frame_longer_than_the_fabric_can_carry_is_refused() {
     run.fabric.mtu = Bytes((1 << 32) + 1_024);
     assert!(refused(&run).contains("65535"), "{}", refused(&run));
     let mut run = run_on(TopologySpec::SingleSwitch { hosts: 2 }, "irn");
-    run.transport.ack_size = Some(Bytes(70_000));
+    run.transport.set("ack_size", Bytes(70_000)).unwrap();
     assert!(refused(&run).contains("65535"), "{}", refused(&run));
-    // The longest that can be carried is.
+    // The longest possible frame is accepted.
     let mut run = run_on(TopologySpec::SingleSwitch { hosts: 2 }, "roce");
     run.fabric.mtu = Bytes(65_535 - 62);
     let output = outcome(&run, &[flow(0, 0, 1, 200_000)]);
@@ -34,24 +34,25 @@ fn a_frame_longer_than_the_fabric_can_carry_is_refused() {
     assert_eq!(fct(&output.flows.get(0).unwrap()), output.flows.get(0).unwrap().ideal.as_ps());
 }
 
-/// Headroom is for the longest frame, whichever that is.
+/// Headroom is for the longest frame, whether data or ACK.
 #[test]
 fn a_lossless_fabric_has_headroom_for_control_packets_longer_than_data() {
     let mut run = run_on(TopologySpec::SingleSwitch { hosts: 3 }, "irn");
     run.fabric.mtu = Bytes(64);
     run.transport.pfc = true;
-    run.transport.ack_size = Some(Bytes(9_000));
-    run.transport.bdp_cap = Some(2_000);
-    run.transport.timeouts = Some(false);
+    run.transport.set("ack_size", Bytes(9_000)).unwrap();
+    run.transport.set("bdp_cap", 2_000_u64).unwrap();
+    run.transport.set("timeouts", false).unwrap();
     run.fabric.switch.buffer = Some(Bytes(60_000));
-    // Every 142-byte packet earns a 9,000-byte ACK; those to h1 and h2 share no cable with data, but those from h0 share its.
+    // Every 142-byte packet triggers a 9,000-byte ACK. ACKs to h1 and h2 share no link with data, but ACKs from h0 share its
+    // link.
     let flows = [flow(0, 1, 0, 30_000), flow(0, 2, 0, 30_000), flow(0, 2, 1, 30_000)];
     let resolved = resolved(&run, &flows);
     assert!(resolved.lossless);
     let output = outcome(&run, &flows);
     assert_eq!(output.status, RunStatus::Completed);
     assert_eq!(output.totals.dropped, 0);
-    // 4 us of 40 Gbps, two frames of 9,020 bytes on the cable, a pause of 84, an overshoot of 9,000.
+    // 4 us at 40 Gbps, two frames of 9,020 bytes on the link, a pause frame of 84, an overshoot of 9,000.
     let BufferSpec::Input(InputSpec { pfc: Some(pfc), .. }) = resolved.fabric.switch.buffer else { panic!() };
     assert_eq!(60_000 - pfc.xoff.0, 20_000 + 2 * 9_020 + 84 + 9_000);
 }

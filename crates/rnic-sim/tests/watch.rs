@@ -5,7 +5,7 @@ use rnic_run::RunOutput;
 use rnic_scenario::from_str;
 use std::path::Path;
 
-/// Two hosts send 1 MB each to a third at once.
+/// Two hosts start to send 1 MB each to a third at the same time.
 fn scenario(transport: &str, watch: &str) -> String {
     format!(
         r#"
@@ -29,14 +29,15 @@ const WATCH: &str = "watch = { interval = '10 us', start = '5 us', queues = ['s0
 
 #[test]
 fn queues_grow_by_what_comes_less_what_goes() {
-    // IRN without congestion control, no cap on what is in flight: both senders at line rate until 1 MB each is sent.
+    // IRN without congestion control and BDP cap: both senders transmit at line rate until each has sent 1 MB.
     let text = scenario("irn", WATCH) + "bdp_fc = false\n";
     let output = run(&text);
     let samples = output.samples.unwrap();
-    // 1,024 of every 1,122 bytes on the cable are payload; the last packet is sent after 977 * 1,122 * 0.2 ns = 219 us.
+    // 1,024 of every 1,122 bytes on the link are payload; the last packet leaves after 977 * 1,122 * 0.2 ns = 219 us.
     let queue = &samples.queues[0];
     assert_eq!(queue.name, "s0:h0");
-    // From 5 us to 215 us a packet is left over for each one that goes: 10 us / 224.4 ns = 44.56 packets of 1,102 bytes.
+    // From 5 us to 215 us the queue grows by a packet for each packet that leaves: 10 us / 224.4 ns = 44.56 packets of 1,102
+    // bytes.
     let packets: Vec<f64> = queue.bytes.iter().map(|bytes| f64::from(*bytes) / 1_102.0).collect();
     for (index, pair) in packets.windows(2).take(20).enumerate() {
         assert!((pair[1] - pair[0] - 44.56).abs() <= 1.0, "sample {index}: {pair:?}");
@@ -58,7 +59,7 @@ fn flows_deliver_what_they_are() {
             let ended = samples.at(flow.first + flow.delivered.len() as u32 - 1) > record.finish.unwrap();
             assert_eq!(*flow.delivered.last().unwrap() == record.bytes, ended, "{transport}");
         }
-        // Both together have the receiver's link: 1,024 of 1,106 bytes (RoCE), 1,122 (IRN), 1,134 (iWARP).
+        // Both flows share the receiver's link: 1,024 of 1,106 bytes are payload (RoCE), of 1,122 (IRN), of 1,134 (iWARP).
         let at = |index: usize| samples.flows.iter().map(|flow| flow.delivered[index]).sum::<u64>() as f64;
         let gbps = (at(20) - at(10)) * 8.0 / 100_000.0;
         let wire = match transport {
@@ -110,10 +111,13 @@ fn what_cannot_be_watched_is_said() {
             "limits = { duration = '1 ms' }\nwatch = { interval = '1 us', start = '1 ms', queues = 'all' }",
             "no sample would be taken: the run ends at its `duration` of 1 ms; let `start` be before `duration`",
         ),
-        ("watch = { interval = '1 us', queues = ['s0'] }", "\"s0\" is no link"),
+        ("watch = { interval = '1 us', queues = ['s0'] }", "\"s0\" names no link"),
         ("watch = { interval = '1 us', queues = ['s0:h9'] }", "no node is called \"h9\""),
-        ("watch = { interval = '1 us', queues = ['h0:h1'] }", "no cable joins h0 and h1"),
-        ("watch = { interval = '1 us', queues = ['h0:s0'] }", "queues are those of switches, such as s0:h0"),
+        ("watch = { interval = '1 us', queues = ['h0:h1'] }", "no link joins h0 and h1"),
+        (
+            "watch = { interval = '1 us', queues = ['h0:s0'] }",
+            "\"h0:s0\" is a port of a host; write a port of a switch, such as s0:h0",
+        ),
         ("watch = { interval = '1 us', queues = ['s0:h0', 's0:h0'] }", "named twice"),
     ] {
         let text = mistake(watch);

@@ -203,7 +203,7 @@ impl Plan {
                     if !planned.points.iter().any(|(file, known)| (*file, known) == (source.file, &point)) {
                         planned.points.push((source.file, point.clone()));
                     }
-                    let (name, cc) = (run.base.clone(), run.transport.cc.name);
+                    let (name, cc) = (run.base.clone(), run.transport.cc.name());
                     let job = Job::new(run);
                     let number = *known.entry(job.fingerprint.clone()).or_insert_with(|| {
                         self.jobs.push(job);
@@ -278,7 +278,7 @@ impl Source {
         let scenario = from_embedded(study.files, self.file, &set, Some(seed)).map_err(|error| error.to_string())?;
         let wanted = |run: &RunSpec| {
             (self.runs.is_empty() || self.runs.contains(&run.base.as_str()))
-                && (self.ccs.is_empty() || self.ccs.contains(&run.transport.cc.name))
+                && (self.ccs.is_empty() || self.ccs.contains(&run.transport.cc.name()))
                 && (!request.quick || self.quick_points.is_empty() || self.quick_points.contains(&point(run).as_str()))
         };
         Ok(scenario.runs.into_iter().filter(wanted).collect())

@@ -1,10 +1,12 @@
-//! What a packet of a message transport costs: the program alone, and with the NIC's blocks around it.
+//! Measures the time per packet of message transports, for the transport program alone and for the whole NIC.
 //!
-//! Two NICs exchange messages in memory; nothing is lost. `pipeline` then repeats every call of the two programs, with
-//! the answers that the blocks gave: its time is that of one egress and one ingress, control packets being packets too.
-//! `nic` is the whole exchange, per data packet: both ends, and the control packets that answer.
+//! Two NICs exchange messages in memory without losses. `pipeline` records every call of the two programs with the
+//! results of the blocks, and measures the replay of these calls: the time per packet, control packets included, is
+//! that of one egress and one ingress. `nic` measures the whole exchange: the time per data packet includes both NICs
+//! and the control packets.
 //!
-//! Instructions: `valgrind --tool=callgrind --toggle-collect='*replay*' BENCH --test CASE`, and `'*exchange*'`.
+//! To count instructions, run `valgrind --tool=callgrind --toggle-collect='*replay*' BENCH --test CASE`, or with
+//! `'*exchange*'`.
 #![allow(missing_docs, reason = "a program, not a library")]
 
 use divan::Bencher;
@@ -18,12 +20,13 @@ use rnic_transport::message::{
 use rnic_transport::telemetry::{HopRecord, Telemetry};
 use std::hint::black_box;
 
-/// Messages of one run: few enough for what was written down to stay in a cache.
+/// Number of messages of `pipeline`: small enough for the recorded calls to fit into a cache.
 const RECORDED: u32 = 64;
+/// Number of messages of `nic`.
 const EXCHANGED: u32 = 512;
-/// Messages under way at once.
+/// Number of outstanding messages.
 const WINDOW: usize = 16;
-/// Bytes of each: 38 packets, the longest message of the NanoTransport paper.
+/// Length of each message: 38 packets, the longest message of the NanoTransport paper.
 const BYTES: u32 = 38 * MTU;
 pub(crate) const MTU: u32 = 1_024;
 pub(crate) const RTT_PKTS: u32 = 9;
@@ -78,14 +81,14 @@ impl Case for HpccCase {
     }
 }
 
-/// What a pipeline was called with, and what `GetRxMsgInfo` answered.
+/// A recorded call of a pipeline: its arguments, and the result of `GetRxMsgInfo`.
 #[derive(Clone)]
 enum Step<H> {
     In(H, Time, Telemetry, RxMsgInfo),
     Out(Departure),
 }
 
-/// A program whose calls are written down.
+/// A program whose calls are recorded.
 #[derive(Clone)]
 struct Recording<P: Pipeline> {
     program: P,
@@ -128,10 +131,10 @@ impl<P: Pipeline> Pipeline for Recording<P> {
     }
 }
 
-/// Blocks that answer as they did, and swallow what the program says.
-struct Answers(RxMsgInfo);
+/// Blocks that return the recorded result and ignore all events.
+struct Recorded(RxMsgInfo);
 
-impl Blocks for Answers {
+impl Blocks for Recorded {
     fn get_rx_msg_info(&mut self, request: &RxMsgInfoRequest) -> RxMsgInfo {
         black_box(request);
         self.0
@@ -147,7 +150,7 @@ impl Blocks for Answers {
     }
 }
 
-/// Repeats what was written down.
+/// Replays recorded calls.
 #[inline(never)]
 fn replay<P: Pipeline>(program: &mut P, steps: &[Step<P::Header>]) {
     for step in steps {
@@ -161,7 +164,7 @@ fn replay<P: Pipeline>(program: &mut P, steps: &[Step<P::Header>]) {
                     marked: false,
                     telemetry: Some(telemetry),
                 };
-                black_box(program.ingress(&mut Answers(*info), header, &arrival));
+                black_box(program.ingress(&mut Recorded(*info), header, &arrival));
             }
             Step::Out(departure) => {
                 black_box(program.egress(departure));
@@ -170,8 +173,8 @@ fn replay<P: Pipeline>(program: &mut P, steps: &[Step<P::Header>]) {
     }
 }
 
-/// Sends messages from the first NIC to the second until all are acknowledged; returns the packets, control packets
-/// included.
+/// Sends messages from the first NIC to the second until all are acknowledged; returns the number of packets, control
+/// packets included.
 #[inline(never)]
 fn exchange<P: Pipeline>(cfg: &NicConfig, nics: &mut [MessageNic<P>; 2], messages: u32) -> usize {
     let (mut now, mut packets, mut left, mut under_way, mut done) = (Time::ZERO, 0, messages, 0, 0);
@@ -182,9 +185,9 @@ fn exchange<P: Pipeline>(cfg: &NicConfig, nics: &mut [MessageNic<P>; 2], message
             (under_way, left) = (under_way + 1, left - 1);
         }
         now += cfg.pace;
-        // A data packet a step, and what answers it.
-        for (from, most) in [(0, 1), (1, 2)] {
-            for _ in 0..most {
+        // One data packet per step, and the control packets that respond to it.
+        for (from, max) in [(0, 1), (1, 2)] {
+            for _ in 0..max {
                 let Some(packet) = nics[from].poll_transmit(cfg, now) else { break };
                 let mut telemetry = Telemetry::default();
                 telemetry.push(HopRecord {

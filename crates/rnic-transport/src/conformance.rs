@@ -87,8 +87,8 @@ pub fn check_declaration<C: CongestionControl>() -> Result<(), String> {
         if parameter.about.is_empty() || parameter.about.contains('\n') {
             return Err(format!("{name}: the description of `{key}` must be one line"));
         }
-        if let Some(default) = parameter.default {
-            settings.set(key, default).map_err(|error| format!("{name}: default of `{key}`: {error}"))?;
+        if let Some(default) = parameter.default_value() {
+            settings.set(key, default.clone()).map_err(|error| format!("{name}: default of `{key}`: {error}"))?;
         }
     }
     for flow in flows() {
@@ -114,7 +114,7 @@ fn check_bounds<C: CongestionControl>() -> Result<(), String> {
     for parameter in C::PARAMETERS {
         for value in extremes(parameter).into_iter().flatten() {
             let mut settings = Settings::new(C::PARAMETERS);
-            let fits = settings.set(parameter.name, value).is_ok();
+            let fits = settings.set(parameter.name, value.clone()).is_ok();
             if !fits || C::params(&settings, &flow).is_err() {
                 continue;
             }
@@ -128,7 +128,7 @@ fn check_bounds<C: CongestionControl>() -> Result<(), String> {
 
 /// The minimum and maximum of a parameter that has them; for others, a quarter and four times the default.
 fn extremes(parameter: &Parameter) -> [Option<Value>; 2] {
-    match (parameter.kind, parameter.default) {
+    match (parameter.kind, parameter.default_value()) {
         (Kind::Number { min, max }, _) => [Some(Value::Number(min)), Some(Value::Number(max))],
         (Kind::Count { min, max }, _) => [Some(Value::Count(min)), Some(Value::Count(max))],
         (Kind::Flag, _) => [Some(Value::Flag(false)), Some(Value::Flag(true))],

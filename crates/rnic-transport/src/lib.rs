@@ -51,8 +51,10 @@ pub mod psn;
 pub mod recovery;
 pub mod registry;
 pub mod rto;
+pub mod settings;
 pub mod telemetry;
 pub mod time;
+pub mod transports;
 pub mod units;
 
 pub use config::{FlowConfig, NackPolicy, TcpConfig, Timeouts};

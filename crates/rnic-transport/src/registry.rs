@@ -1,33 +1,56 @@
 //! The registry of transports and congestion controls, one line each.
 
 use crate::congestion::{Aimd, CongestionControl, Dcqcn, Dctcp, Hpcc, NoCongestionControl, PatchedTimely, Timely};
+use crate::transports::{
+    FlowTransport, Homa, HomaTr, Hpcc as HpccMessages, Irn, Iwarp, MessageTransport, Ndp, Roce, TransportDeclaration,
+    TransportVisitor,
+};
 
-/// Name and one-line description of a transport.
-pub type Entry = (&'static str, &'static str);
+/// Calls `visitor` with the type of every transport. To register a transport, add a line here.
+///
+/// ```
+/// use rnic_transport::registry::visit_transports;
+/// use rnic_transport::transports::{FlowTransport, MessageTransport, TransportVisitor};
+///
+/// struct Names(Vec<&'static str>);
+/// impl TransportVisitor for Names {
+///     fn flow_transport<F: FlowTransport>(&mut self) {
+///         self.0.push(F::NAME);
+///     }
+///     fn message_transport<M: MessageTransport>(&mut self) {
+///         self.0.push(M::NAME);
+///     }
+/// }
+///
+/// let mut names = Names(Vec::new());
+/// visit_transports(&mut names);
+/// assert!(names.0.starts_with(&["roce", "irn"]));
+/// ```
+pub fn visit_transports<V: TransportVisitor>(visitor: &mut V) {
+    visitor.flow_transport::<Roce>();
+    visitor.flow_transport::<Irn>();
+    visitor.flow_transport::<Iwarp>();
+    visitor.message_transport::<Ndp>();
+    visitor.message_transport::<Homa>();
+    visitor.message_transport::<HomaTr>();
+    visitor.message_transport::<HpccMessages>();
+}
 
-/// All transports. A scenario's key `transport` takes one of these names.
-pub const TRANSPORTS: &[Entry] = &[
-    ("roce", "RoCE NIC: go-back-N, NACK for the first (or every) out-of-order packet, fixed timeout; ACKs optional"),
-    ("irn", "IRN: selective retransmission (bitmap SACK), BDP-FC, two timeouts; needs no lossless network"),
-    (
-        "iwarp",
-        "iWARP: a full TCP stack (slow start, SACK or NewReno recovery, RFC 6298 timeout); needs no lossless network",
-    ),
-    (
-        "ndp",
-        "NDP: message transport; one window unsolicited, then the receiver pulls at its link rate; needs trimming switches",
-    ),
-    (
-        "homa",
-        "Homa: message transport; the receiver grants the shortest message first and assigns priorities; loss by timeout",
-    ),
-    ("homa-tr", "Homa with NDP's trimming: message transport; a NACK requests a trimmed packet again at once"),
-    ("hpcc", "HPCC as a message transport: window from in-band telemetry, in fixed-point arithmetic"),
-];
-
-/// The [`TRANSPORTS`] that combine a loss recovery with a separate congestion control; the others are message
-/// transports.
-pub const FLOWS: &[&str] = &["roce", "irn", "iwarp"];
+/// The declarations of all transports, in order of registration.
+pub fn transports() -> Vec<TransportDeclaration> {
+    struct Declarations(Vec<TransportDeclaration>);
+    impl TransportVisitor for Declarations {
+        fn flow_transport<F: FlowTransport>(&mut self) {
+            self.0.push(TransportDeclaration::of_flows::<F>());
+        }
+        fn message_transport<M: MessageTransport>(&mut self) {
+            self.0.push(TransportDeclaration::of_messages::<M>());
+        }
+    }
+    let mut declarations = Declarations(Vec::new());
+    visit_transports(&mut declarations);
+    declarations.0
+}
 
 /// A function that is generic over the type of a congestion control; see [`visit_congestion_controls`].
 pub trait Visitor {

@@ -104,6 +104,12 @@ fn parse(text: &str, table: &[(&str, f64)], units: &'static str, example: &'stat
     let Some(scale) = scale else {
         return Err(UnitError::Unit { text: text.to_string(), unit: unit.to_string(), units, example });
     };
+    // Whole numbers are exact, however large.
+    if let Some(exact) = number.parse::<u64>().ok().and_then(|whole| whole.checked_mul(scale as u64))
+        && exact < 9_000_000_000_000_000_000
+    {
+        return Ok(exact);
+    }
     let scaled = (value * scale).round();
     if !(0.0..9.0e18).contains(&scaled) {
         return Err(UnitError::Range { text: text.to_string(), example });
@@ -166,6 +172,77 @@ impl fmt::Display for Bytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         display(f, self.0, &[("GB", 1_000_000_000), ("MB", 1_000_000), ("KB", 1_000), ("B", 1)])
     }
+}
+
+/// Quantities as data: text with a unit, such as `"2 us"`, in formats for people; their base unit as an integer in others.
+#[cfg(feature = "serde")]
+mod data {
+    use super::*;
+    use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+    use serde::de::Error;
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+    use std::borrow::Cow;
+
+    macro_rules! quantity {
+        ($type:ty, $name:literal, $unit:literal, $about:literal, $get:expr, $make:expr) => {
+            impl Serialize for $type {
+                fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                    let base: u64 = $get(*self);
+                    if !serializer.is_human_readable() {
+                        return base.serialize(serializer);
+                    }
+                    let text = self.to_string();
+                    // The largest unit may need more digits than text has.
+                    let exact = text.parse::<$type>().is_ok_and(|read| read == *self);
+                    if exact { text.serialize(serializer) } else { format!("{base} {}", $unit).serialize(serializer) }
+                }
+            }
+
+            impl<'de> Deserialize<'de> for $type {
+                fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<$type, D::Error> {
+                    if !deserializer.is_human_readable() {
+                        return u64::deserialize(deserializer).map($make);
+                    }
+                    let text = Cow::<'de, str>::deserialize(deserializer)?;
+                    text.parse().map_err(D::Error::custom)
+                }
+            }
+
+            impl JsonSchema for $type {
+                fn schema_name() -> Cow<'static, str> {
+                    $name.into()
+                }
+                fn json_schema(_: &mut SchemaGenerator) -> Schema {
+                    json_schema!({"type": "string", "description": $about})
+                }
+            }
+        };
+    }
+
+    quantity!(
+        Time,
+        "Time",
+        "ps",
+        "a time with its unit (ps, ns, us, ms, s), such as \"2 us\"",
+        Time::as_ps,
+        Time::from_ps
+    );
+    quantity!(
+        Bytes,
+        "Bytes",
+        "B",
+        "a size with its unit (B, KB, MB, GB, TB), such as \"240 KB\"",
+        |b: Bytes| b.0,
+        Bytes
+    );
+    quantity!(
+        BitRate,
+        "BitRate",
+        "bps",
+        "a rate with its unit (bps, Kbps, Mbps, Gbps, Tbps), such as \"40 Gbps\"",
+        BitRate::as_bps,
+        BitRate::from_bps
+    );
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Input that no honest peer sends: arbitrary packets at either half, mixed with real ones.
+//! Robustness against malicious peers: senders and receivers get forged packets, mixed with real ones.
 
 mod common;
 
@@ -8,20 +8,20 @@ use rnic_transport::recovery::{GoBackN, Irn, Protocol, Tcp};
 use rnic_transport::{FlowConfig, NackPolicy, Pdu, PduKind, Psn, Receiver, RxMeta, RxOutcome, TcpConfig, Time};
 use std::collections::{BTreeSet, VecDeque};
 
-/// One move against a sender.
+/// One step of a test against a sender.
 #[derive(Clone, Copy, Debug)]
 enum Move {
-    /// It may send; the packet reaches the receiver or not.
+    /// The sender may send a packet, which reaches the receiver or is lost.
     Send { arrives: bool },
-    /// The oldest real reply arrives.
+    /// The oldest reply in flight arrives.
     Reply,
     /// A forged packet arrives.
     Forge { kind: u8, psn: Near, trigger: Near, extra: u32 },
-    /// Time passes, and timers fire.
+    /// Time passes, and expired timers fire.
     Wait { us: u64 },
 }
 
-/// A sequence number: near the flow, or any.
+/// A PSN near those of the flow, or an arbitrary one.
 #[derive(Clone, Copy, Debug)]
 enum Near {
     Flow(i32),
@@ -52,7 +52,7 @@ fn moves() -> impl Strategy<Value = Vec<Move>> {
     prop::collection::vec(one, 1..300)
 }
 
-/// `extra` decides about what only TCP reads: a setup flag, and a reported run.
+/// `extra` determines the fields that only TCP reads: the SYN flag and the length of a SACK block.
 fn forge(kind: u8, psn: Psn, trigger: Psn, extra: u32) -> Pdu {
     let pdu = match kind {
         0 => Pdu::data(psn, false, Time::ZERO),
@@ -70,7 +70,7 @@ fn attack_sender<P: Protocol>(cfg: &FlowConfig, packets: u32, moves: &[Move], ca
     let mut receiver = Receiver::<P>::new(cfg, bytes, now);
     let end = cfg.first_psn.plus(packets);
     let mut replies = VecDeque::new();
-    // Whether some ACK or NACK has claimed that everything arrived.
+    // Whether some ACK or NACK has acknowledged all packets.
     let mut claimed = false;
     let mut highest = 0;
     for step in moves {
@@ -133,7 +133,7 @@ fn attack_sender<P: Protocol>(cfg: &FlowConfig, packets: u32, moves: &[Move], ca
     Ok(())
 }
 
-/// The receivers as sets of positions: what they must answer, in so many words.
+/// A reference model of the receivers: sets of packet numbers, and the required responses.
 struct Model {
     arrived: BTreeSet<i64>,
     expected: i64,
@@ -162,7 +162,7 @@ impl Model {
         (Some((self.expected, trigger)), new, completed)
     }
 
-    /// Every arrival is answered; the window of `reach` counts for what is kept.
+    /// A receiver that responds to every packet and accepts packets less than `reach` after the expected one.
     fn tcp(&mut self, position: i64, reach: i64, sack: bool) -> (Option<(i64, Option<i64>)>, bool, bool) {
         let out = position >= self.packets || position >= self.expected + reach;
         if out {
@@ -214,7 +214,7 @@ fn attack_receiver<P: Protocol>(
         if let Some((now_expected, _)) = said {
             expected = now_expected;
         } else if new {
-            expected += 1; // go-back-N without ACKs accepts in silence
+            expected += 1; // go-back-N without ACKs accepts the packet without a response
         }
         completions += u32::from(completed);
         prop_assert!(completions <= 1);
@@ -274,9 +274,9 @@ proptest! {
     }
 }
 
-/// A packet of another kind that reaches the wrong half means nothing there.
+/// A sender ignores data packets, and a receiver ignores ACKs, NACKs and CNPs.
 #[test]
-fn kinds_for_the_other_half_are_ignored() {
+fn packets_for_the_other_half_are_ignored() {
     fn check<P: Protocol>() {
         let cfg = FlowConfig::default();
         let mut receiver = Receiver::<P>::new(&cfg, 1, Time::ZERO);
@@ -300,7 +300,7 @@ fn kinds_for_the_other_half_are_ignored() {
     check::<Tcp>();
 }
 
-/// The largest cap that the configuration allows, all of it in flight, and one ACK for everything.
+/// With the maximum cap in flight, one ACK acknowledges all packets.
 #[test]
 fn the_largest_window_can_be_acknowledged_at_once() {
     for first in [0, Psn::MODULUS - 5] {
@@ -315,7 +315,7 @@ fn the_largest_window_can_be_acknowledged_at_once() {
         let all = Pdu::ack(cfg.first_psn.plus(sent), Default::default());
         assert_eq!(sender.handle(&cfg, &(), Time::ZERO, all).acked, sent);
         assert!(sender.poll_transmit(&cfg, &(), Time::ZERO).is_some());
-        // Everything but the first packet arrives: the last one's NACK is understood.
+        // All packets except the first arrive: the sender accepts the NACK that the last one triggers.
         let mut receiver = Receiver::<Irn>::new(&cfg, u64::from(packets) * 1_024, Time::ZERO);
         let last = Pdu::data(cfg.first_psn.plus(sent - 1), false, Time::ZERO);
         let outcome = receiver.handle(&cfg, Time::ZERO, last, RxMeta::default());

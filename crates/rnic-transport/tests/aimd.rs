@@ -1,4 +1,4 @@
-//! AIMD's window, round trip by round trip.
+//! Checks the window of AIMD after each round trip.
 
 use rnic_transport::congestion::{AckSample, Aimd, AimdParams, CongestionControl, LossSignal, Settings, Value};
 use rnic_transport::{FlowConfig, Time};
@@ -7,7 +7,7 @@ fn flow(given: &[(&str, Value)]) -> (AimdParams, Aimd) {
     let flow = FlowConfig::default();
     let mut settings = Settings::new(Aimd::PARAMETERS);
     for (name, value) in given {
-        settings.set(name, *value).unwrap();
+        settings.set(name, value.clone()).unwrap();
     }
     let params = Aimd::params(&settings, &flow).unwrap();
     (params, Aimd::new(&params, &flow, Time::ZERO))
@@ -18,7 +18,7 @@ fn ack(cc: &mut Aimd, params: &AimdParams, acked: u32, in_flight: u32) {
     cc.on_ack(params, &sample);
 }
 
-/// A loss whenever the window reaches 12: 8, 9, 10, 11, 12 and 6 again.
+/// With a loss whenever the window reaches 12, the window is 8, 9, 10, 11, 12 and then 6.
 #[test]
 fn sawtooth() {
     let (params, mut cc) = flow(&[("initial_window", Value::Count(8))]);
@@ -29,7 +29,7 @@ fn sawtooth() {
             cc.on_loss(&params, Time::ZERO, LossSignal::Nack);
         } else {
             let window = cc.window();
-            ack(&mut cc, &params, window, 0); // a whole window: plus one packet
+            ack(&mut cc, &params, window, 0); // a whole window is acknowledged: one packet more
         }
     }
     assert_eq!(windows, [8, 9, 10, 11, 12, 6, 7, 8, 9, 10, 11, 12, 6, 7]);
@@ -55,7 +55,7 @@ fn growth_by_packets() {
 fn one_cut_per_window() {
     let (params, mut cc) = flow(&[("initial_window", Value::Count(32))]);
     ack(&mut cc, &params, 0, 20);
-    ack(&mut cc, &params, 0, 0); // go-back-N: nothing counts as in flight any more
+    ack(&mut cc, &params, 0, 0); // go-back-N: no packet counts as in flight
     cc.on_loss(&params, Time::ZERO, LossSignal::Nack);
     assert_eq!(cc.window(), 16);
     ack(&mut cc, &params, 15, 0);
@@ -70,7 +70,7 @@ fn one_cut_per_window() {
     }
 }
 
-/// Other steps: plus 3 packets, times 0.75. A window that does not limit the flow does not grow.
+/// With `increase` = 3 and `decrease` = 0.75. A window that does not limit the flow does not grow.
 #[test]
 fn parameters() {
     let (params, mut cc) = flow(&[

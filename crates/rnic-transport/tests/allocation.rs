@@ -1,4 +1,4 @@
-//! Nothing allocates per packet: a counting allocator watches flows that lose packets.
+//! Checks with a counting allocator that no packet causes an allocation, even in flows with losses.
 
 mod common;
 
@@ -14,7 +14,7 @@ use rnic_transport::{FlowConfig, TcpConfig, Time};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-/// The system's allocator, counting what this thread asks for.
+/// The system's allocator, which counts the allocations of each thread.
 struct Counting;
 
 thread_local! {
@@ -22,7 +22,7 @@ thread_local! {
 }
 
 fn count() {
-    // A thread that is going away has no counter any more, and none is needed.
+    // During the destruction of a thread its counter is gone; those allocations need not be counted.
     let _ = ALLOCATIONS.try_with(|count| count.set(count.get() + 1));
 }
 
@@ -31,7 +31,7 @@ fn count() {
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count();
-        // SAFETY: the caller keeps `System`'s contract, which is this one's.
+        // SAFETY: the caller upholds this function's contract, which is that of `System`.
         unsafe { System.alloc(layout) }
     }
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
@@ -40,7 +40,7 @@ unsafe impl GlobalAlloc for Counting {
     }
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         count();
-        // SAFETY: `block` came from `System` with this layout; the caller keeps the rest of the contract.
+        // SAFETY: `block` came from `System` with this layout; the caller upholds the rest of the contract.
         unsafe { System.realloc(block, layout, size) }
     }
 }
@@ -52,7 +52,7 @@ fn allocations() -> u64 {
     ALLOCATIONS.with(Cell::get)
 }
 
-/// Loses, reorders and duplicates all the way through a flow of 100,000 packets.
+/// A flow of 100,000 packets with losses, reordering and duplicates.
 fn run<P: Protocol>(cfg: &FlowConfig) {
     let rates = Rates { loss: 20, late: 10, twice: 10, late_by: Time::from_us(5), heals_at: Time::MAX };
     let pipe = Pipe { packet: Time::from_ns(217), delay: Time::from_us(6) };
@@ -62,7 +62,7 @@ fn run<P: Protocol>(cfg: &FlowConfig) {
     let after = allocations();
     assert_eq!(after - before, 0, "allocations while {:?}", pair.totals);
     assert_eq!((pair.totals.accepted, pair.totals.completions), (100_000, 1));
-    assert!(pair.totals.resent > 1_000 && pair.totals.timeouts + pair.totals.sink_timeouts > 10);
+    assert!(pair.totals.retransmitted > 1_000 && pair.totals.timeouts + pair.totals.receiver_timeouts > 10);
 }
 
 #[test]
@@ -78,7 +78,7 @@ fn packets_do_not_allocate() {
     run::<GoBackN>(&FlowConfig { acks: false, ..cfg });
 }
 
-/// Losses keep TCP's window small; the bitmaps are there for the whole receive window all the same.
+/// Losses keep TCP's window small, but the bitmaps are as large as the receive window.
 #[test]
 fn segments_do_not_allocate() {
     for sack in [true, false] {
@@ -88,8 +88,8 @@ fn segments_do_not_allocate() {
     }
 }
 
-/// The default cap's bitmap lies inside the flow: a flow costs no allocation at all. A larger
-/// cap costs one block a half.
+/// With the default cap the bitmap is stored inline, so a flow causes no allocation. With a larger
+/// cap, sender and receiver allocate one block each.
 #[test]
 fn flows_of_the_default_cap_do_not_allocate() {
     let cfg = FlowConfig::default();
@@ -131,7 +131,7 @@ fn congestion_controls_do_not_allocate() {
     assert!(watch.0 > 1);
 }
 
-/// Messages from one NIC to another, 16 at a time; every 10th packet arrives without its payload.
+/// One NIC sends messages to another, with 16 outstanding; every 10th packet arrives trimmed.
 fn exchange<P: Pipeline>(nics: &mut [MessageNic<P>; 2], cfg: &NicConfig, now: &mut Time, messages: u32) {
     let (mut left, mut under_way, mut packets) = (messages, 0, 0u64);
     while left + under_way > 0 {
@@ -163,7 +163,7 @@ fn exchange<P: Pipeline>(nics: &mut [MessageNic<P>; 2], cfg: &NicConfig, now: &m
     }
 }
 
-/// Once a NIC has had as many messages as it has at a time, neither packets nor messages allocate.
+/// After a NIC has once had its maximum number of concurrent messages, neither packets nor messages allocate.
 fn run_messages<P: Pipeline>(program: impl Fn(u32) -> P) {
     let cfg = NicConfig::default();
     let mut nics = [0, 1].map(|ip| MessageNic::new(&cfg, program(ip)));

@@ -1,4 +1,4 @@
-//! What every registered congestion control must do, with every loss recovery.
+//! Runs the conformance test on every registered congestion control, with every loss recovery.
 
 use proptest::prelude::*;
 use rnic_transport::conformance::{self, Driver, Path};
@@ -7,7 +7,7 @@ use rnic_transport::recovery::{GoBackN, Irn, Tcp};
 use rnic_transport::registry::{Visitor, visit_congestion_controls};
 use rnic_transport::{BitRate, FlowConfig, Time};
 
-/// Every registered algorithm passes what a third party's must.
+/// Every registered algorithm passes the test for congestion controls of third parties.
 #[test]
 fn all_conform() {
     struct Check(Vec<&'static str>);
@@ -68,14 +68,14 @@ impl Visitor for Run<'_> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Any configuration, any weather: bounds hold after every event, and flows finish.
+    /// In random configurations with random faults, bounds hold after every event and flows complete.
     #[test]
     fn flows_finish_in_any_weather(case in cases()) {
         visit_congestion_controls(&mut Run(&case));
     }
 }
 
-/// The random events do reach the timers of an algorithm that has some.
+/// The random events of the driver fire the timers of an algorithm that has timers.
 #[test]
 fn timers_are_driven() {
     use rnic_transport::congestion::Dcqcn;
@@ -89,7 +89,7 @@ fn timers_are_driven() {
     assert!(slowest < BitRate::from_gbps(1), "notifications and losses bring it down: {slowest}");
 }
 
-/// An algorithm that breaks the rule `BREAKS`.
+/// A congestion control that violates the rule `BREAKS`.
 #[derive(Clone)]
 struct Bad<const BREAKS: u8> {
     sent: u64,
@@ -136,7 +136,7 @@ impl<const BREAKS: u8> CongestionControl for Bad<BREAKS> {
     }
     fn on_ack(&mut self, _params: &f64, sample: &AckSample) {
         if BREAKS == RANDOM {
-            // Where it lies in memory: another place for each flow.
+            // Its address in memory, which differs between flows.
             self.sent = std::ptr::from_ref(self) as u64;
         }
         assert!(sample.acked <= 100_000);
@@ -164,9 +164,9 @@ impl<const BREAKS: u8> CongestionControl for Bad<BREAKS> {
     }
 }
 
-/// The checks themselves can fail, and say why.
+/// Each check detects a violation, and its message describes it.
 #[test]
-fn what_breaks_a_rule_is_told() {
+fn every_violation_is_detected() {
     fn says<const BREAKS: u8>(expected: &str) {
         let error = conformance::check::<Bad<BREAKS>>().expect_err(expected);
         assert!(error.contains(expected), "{BREAKS}: {error}");
@@ -184,6 +184,6 @@ fn what_breaks_a_rule_is_told() {
     says::<CREEPS>("the time limit has passed");
     says::<AT_A_BOUND>("with `x` = 1: ");
     says::<RANDOM>("have different states");
-    // A rate of 1 Gbps within a window of 10 packets breaks none.
+    // A rate of 1 Gbps with a window of 10 packets violates no rule.
     conformance::check::<Bad<255>>().unwrap();
 }

@@ -1,5 +1,5 @@
-//! Flows that follow each other on a connection: what is still under way of one is nothing to the next, and the
-//! congestion control goes on.
+//! Consecutive flows on a connection: packets of a flow that are still in flight do not disturb the next flow, which
+//! takes over the congestion control.
 
 use proptest::prelude::*;
 use rnic_transport::congestion::{CongestionControl, Dcqcn, DcqcnParams, NoCongestionControl, Settings};
@@ -7,7 +7,7 @@ use rnic_transport::recovery::{GoBackN, Irn, Protocol, Tcp};
 use rnic_transport::{BitRate, FlowConfig, Pdu, Psn, Receiver, Regulator, RxMeta, Sender, TcpConfig, Time, Timeouts};
 use std::collections::BTreeMap;
 
-/// The generator of xorshift64.
+/// A random number generator (xorshift64).
 struct Chance(u64);
 
 impl Chance {
@@ -19,14 +19,14 @@ impl Chance {
     }
 }
 
-/// A network that loses, delays and doubles packets, in no order. To which flow they belong is not in them.
+/// A network that loses, delays, duplicates and reorders packets. Packets do not name their flow.
 struct Network {
     chance: Chance,
-    /// Of a thousand packets.
+    /// In thousandths of all packets.
     loss: u64,
     twice: u64,
     late_ns: u64,
-    /// By arrival and number: whether it is data, the packet, and the message that it is of.
+    /// By arrival time and order: whether it is a data packet, the packet, and its message.
     under_way: BTreeMap<(Time, u64), (bool, Pdu, usize)>,
     sent: u64,
 }
@@ -44,8 +44,9 @@ impl Network {
     }
 }
 
-/// Sends messages of so many packets one after the other, each as soon as the source of the last one is done. What is
-/// still under way then reaches the ends of the next. Returns how many packets came too late.
+/// Sends messages of the given numbers of packets one after the other, each as soon as the sender of the previous one
+/// is complete. Packets that are still in flight then arrive at sender and receiver of the next message. Returns the
+/// number of such packets.
 fn exchange<P: Protocol>(cfg: &FlowConfig, messages: &[u64], network: &mut Network) -> u64 {
     let bytes = |message: usize| messages[message] * u64::from(cfg.mtu);
     let mut now = Time::ZERO;
@@ -76,7 +77,7 @@ fn exchange<P: Protocol>(cfg: &FlowConfig, messages: &[u64], network: &mut Netwo
                 stale += u64::from(of != message);
                 if !data {
                     let progress = sender.handle(cfg, &(), now, pdu);
-                    // NewReno counts duplicate acknowledgements, of whatever data.
+                    // NewReno counts every duplicate acknowledgement, also of data of an earlier message.
                     let no_loss = progress.loss.is_none() || !cfg.tcp.sack;
                     assert!(of == message || (progress.acked == 0 && no_loss), "{of} in {message}");
                     continue;
@@ -86,7 +87,7 @@ fn exchange<P: Protocol>(cfg: &FlowConfig, messages: &[u64], network: &mut Netwo
                 accepted += u64::from(!outcome.discarded);
                 completions += u32::from(outcome.completed);
                 if let Some(reply) = outcome.reply {
-                    // What answers a packet of an earlier message speaks of this one.
+                    // The response to a packet of an earlier message acknowledges packets of this message.
                     network.send(now, false, reply, message);
                 }
                 continue;
@@ -128,7 +129,7 @@ proptest! {
 }
 
 #[test]
-fn packets_do_come_too_late() {
+fn some_packets_arrive_after_their_flow() {
     let (cfg, messages) = (config(0xff_fff0, true, 20, true), [3, 1, 40, 2, 2, 90, 1, 1, 7]);
     let mut stale = [0; 3];
     for seed in 1..20 {
@@ -151,35 +152,35 @@ fn the_next_flow_has_the_rate_and_the_pace_of_the_last() {
     let (cfg, params) = dcqcn();
     let us = Time::from_us;
     let mut first = Sender::<GoBackN, Dcqcn>::new(&cfg, &params, 1_024, Time::ZERO);
-    // Alpha is 1: 40 Gbps are halved, and halved again.
+    // Alpha is 1, so each CNP halves the rate, from 40 to 20 to 10 Gbps.
     first.handle(&cfg, &params, us(10), Pdu::cnp());
     first.handle(&cfg, &params, us(60), Pdu::cnp());
     assert!(first.poll_transmit(&cfg, &params, us(60)).is_some());
     let next = FlowConfig { first_psn: Psn::new(1), ..cfg.clone() };
     let mut second = first.following(&next, 2_048, us(61));
     assert_eq!(second.congestion().rate(), BitRate::from_gbps(10));
-    // The last packet of 1,086 B at 10 Gbps: the next one no sooner than 868.8 ns after it.
+    // After the last packet of 1,086 B at 10 Gbps, the next packet departs at least 868.8 ns later.
     assert_eq!(second.next_transmit(&cfg), Some(us(60) + Time::from_ps(868_800)));
     let tx = second.poll_transmit(&cfg, &params, us(61)).unwrap();
     assert_eq!((tx.pdu.psn(), tx.retransmission), (Psn::new(1), false));
-    // The rate timer runs from the last CNP: at 115 us half way back to 20 Gbps, at 170 us another half.
+    // The rate timer runs from the last CNP: at 115 us and at 170 us it halves the gap to 20 Gbps.
     second.catch_up(&params, us(115));
-    assert_eq!(second.congestion().rate(), BitRate::from_gbps(10), "what is due now is for the timer");
+    assert_eq!(second.congestion().rate(), BitRate::from_gbps(10), "a timer that is due now has not fired yet");
     second.catch_up(&params, us(116));
     assert_eq!(second.congestion().rate(), BitRate::from_gbps(15));
-    // A CNP for the first flow, which is not done: the second one's congestion control is told. Its alpha is still
-    // about 1.
+    // A CNP arrives for the first flow, which is not complete: the second flow's congestion control handles it. Its
+    // alpha is still about 1.
     let before = *first.congestion();
     first.handle_after(&mut second, &cfg, &params, us(171), Pdu::cnp());
     assert_eq!(*first.congestion(), before);
     assert_eq!(second.congestion().target(), BitRate::from_bps(17_500_000_000));
-    let alpha = 255.0 / 256.0; // two periods of 55 us are over since the last CNP, 111 us ago
+    let alpha = 255.0 / 256.0; // two periods of 55 us have ended since the last CNP, 111 us ago
     let expected = 17.5e9 * (1.0 - alpha * alpha / 2.0);
     assert!((second.congestion().rate().as_bps() as f64 - expected).abs() < 1.0);
 }
 
 #[test]
-fn notifications_keep_their_distance_from_flow_to_flow() {
+fn the_cnp_interval_spans_flows_of_a_connection() {
     let cfg = FlowConfig { acks: false, cnp_interval: Some(Time::from_us(50)), ..FlowConfig::default() };
     let marked = RxMeta { marked: true };
     let packet = |psn: u32, us: u64| (Time::from_us(us), Pdu::data(Psn::new(psn), true, Time::from_us(us)));
@@ -197,7 +198,7 @@ fn notifications_keep_their_distance_from_flow_to_flow() {
 }
 
 proptest! {
-    /// To catch up is the same as to have kept the timer.
+    /// Catching up on timers has the same result as firing them in time.
     #[test]
     fn timers_are_made_up_for(gaps in prop::collection::vec(1u64..400_000, 1..30)) {
         let (cfg, params) = dcqcn();

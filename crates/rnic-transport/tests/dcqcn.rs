@@ -1,5 +1,5 @@
-//! DCQCN's rates step by step, worked out by hand; and the timers that do not run, against an RP in which all of them
-//! do.
+//! Checks the rates of DCQCN step by step against values computed by hand, and the omission of timers against a
+//! reaction point in which all timers run.
 
 use proptest::prelude::*;
 use rnic_transport::congestion::{CongestionControl, Dcqcn, DcqcnParams, LossSignal, Marking, Settings, Value};
@@ -20,7 +20,7 @@ impl Flow {
     fn on(flow: &FlowConfig, given: &[(&str, Value)]) -> Flow {
         let mut settings = Settings::new(Dcqcn::PARAMETERS);
         for (name, value) in given {
-            settings.set(name, *value).unwrap();
+            settings.set(name, value.clone()).unwrap();
         }
         let params = Dcqcn::params(&settings, flow).unwrap();
         Flow { params, rp: Dcqcn::new(&params, flow, Time::ZERO) }
@@ -28,7 +28,7 @@ impl Flow {
     fn cnp(&mut self, us: u64) {
         self.rp.on_cnp(&self.params, Time::from_us(us));
     }
-    /// The timer that must be due at `us` fires.
+    /// Fires the timer, which must be due at `us`.
     #[track_caller]
     fn timer(&mut self, us: u64) {
         assert_eq!(self.rp.next_timer(), Some(Time::from_us(us)));
@@ -46,16 +46,16 @@ impl Flow {
     }
 }
 
-/// Without a CNP a flow stays at line rate and needs no timer, whatever it sends and however long it lasts.
+/// Without a CNP a flow stays at line rate and has no timer.
 #[test]
-fn nothing_runs_before_the_first_cnp() {
+fn no_timer_runs_before_the_first_cnp() {
     let mut flow = Flow::new(&[]);
     for _ in 0..100_000 {
         flow.send(1_086);
     }
     assert_eq!((flow.rates(), flow.rp.next_timer()), ((40 * G, 40 * G), None));
     assert_eq!(flow.rp.window(), u32::MAX);
-    // Alpha is still 1 at the first CNP, though its timer would long have run.
+    // Alpha is still 1 at the first CNP, because its decay starts only then.
     flow.cnp(1_000_000);
     assert_eq!(flow.rates(), (40 * G, 20 * G));
 }
@@ -67,7 +67,7 @@ fn cnps_cut_and_alpha_decays() {
     flow.cnp(100);
     // R_C = 40 (1 - 1/2); alpha = 255/256 + 1/256.
     assert_eq!((flow.rates(), flow.alpha(100)), ((40 * G, 20 * G), 1.0));
-    // 50 us later: neither timer has fired, both start again.
+    // 50 us later neither timer has fired, and both restart.
     flow.cnp(150);
     assert_eq!((flow.rates(), flow.alpha(150)), ((20 * G, 10 * G), 1.0));
     flow.timer(205);
@@ -98,7 +98,7 @@ fn alpha_is_updated_after_the_cut_or_before() {
         assert_eq!((flow.rates(), flow.alpha(150)), ((40 * G, 35 * G), 0.25));
         flow.cnp(150);
         assert_eq!((flow.rates(), flow.alpha(150)), ((35 * G, cut), 0.625));
-        // At the end of a period itself a CNP comes before the timer.
+        // At the end of a period a CNP precedes the timer.
         assert_eq!(flow.alpha(205), 0.625);
         assert_eq!(flow.alpha(206), 0.3125);
     }
@@ -169,7 +169,7 @@ fn the_byte_counter_counts_every_byte() {
         }
     }
     assert_eq!(events, [(10, 30), (19, 35)]);
-    // One packet may be several events: 20,000 bytes, two halvings of the gap.
+    // One packet can cause several events: 20,000 bytes halve the gap twice.
     flow.cnp(10);
     let (target, low) = flow.rates();
     flow.send(20_000);
@@ -210,9 +210,9 @@ fn the_timer_stops_at_line_rate() {
     assert_eq!(flow.rp.next_timer(), Some(Time::from_us(10_055)));
 }
 
-/// An endpoint that comes late catches up: three events at once.
+/// A timer call that comes late handles all events that were due: three here.
 #[test]
-fn late_timers_are_made_up_for() {
+fn a_late_timer_call_handles_all_due_events() {
     let mut flow = Flow::new(&[]);
     flow.cnp(0);
     flow.rp.on_timer(&flow.params, Time::from_us(170));
@@ -221,7 +221,7 @@ fn late_timers_are_made_up_for() {
 }
 
 #[test]
-fn losses_count_only_if_asked_to() {
+fn losses_reduce_the_rate_only_with_loss_backoff() {
     for (flag, rate) in [(false, 40 * G), (true, 20 * G)] {
         let mut flow = Flow::new(&[("loss_backoff", Value::Flag(flag))]);
         flow.rp.on_loss(&flow.params, Time::from_us(10), LossSignal::Nack);
@@ -297,7 +297,7 @@ impl Eager {
             self.event(1);
         }
     }
-    /// Fires whatever is due before `until`.
+    /// Fires all timers that are due before `until`.
     fn run(&mut self, until: Time) {
         while self.alpha_due.min(self.rate_due) < until {
             self.timers += 1;
@@ -315,16 +315,16 @@ impl Eager {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Rates and alpha are the same to the last bit, with far fewer timers.
+    /// Rates and alpha are bit-identical to those of the model, with far fewer timers.
     #[test]
-    fn timers_that_do_not_run_change_nothing(
+    fn omitting_timers_does_not_change_results(
         events in prop::collection::vec((0u64..4, prop_oneof![0u64..100, 0u64..5_000], 0u32..4), 1..200),
     ) {
         let mut flow = Flow::new(&[("byte_counter", Value::Bytes(Bytes(100_000)))]);
         let mut eager = Eager::new();
         let (mut now, mut timers) = (Time::ZERO, 0);
         for (tie, wait, kind) in events {
-            // Some events fall on the very instant of a timer.
+            // Some events coincide with a timer.
             let aligned = flow.rp.next_timer().filter(|at| tie == 0 && *at >= now);
             now = aligned.unwrap_or(now + Time::from_us(wait));
             eager.run(now);

@@ -1,4 +1,4 @@
-//! DCTCP's alpha and window, window by window, worked out by hand.
+//! Checks alpha and window of DCTCP after each observation window against values computed by hand.
 
 use rnic_transport::congestion::{
     AckSample, CongestionControl, Dctcp, DctcpParams, LossSignal, Marking, Settings, Value,
@@ -15,7 +15,7 @@ impl Flow {
         let flow = FlowConfig::default();
         let mut settings = Settings::new(Dctcp::PARAMETERS);
         for (name, value) in given {
-            settings.set(name, *value).unwrap();
+            settings.set(name, value.clone()).unwrap();
         }
         let params = Dctcp::params(&settings, &flow).unwrap();
         Flow { params, cc: Dctcp::new(&params, &flow, Time::ZERO) }
@@ -24,7 +24,7 @@ impl Flow {
         let sample = AckSample { now: Time::ZERO, rtt: Time::from_us(24), acked, in_flight, marked };
         self.cc.on_ack(&self.params, &sample);
     }
-    /// `packets` acknowledgements of a packet each, the first `marked` of them with marks.
+    /// Delivers `packets` ACKs of one packet each, the first `marked` of them with an ECN echo.
     fn acks(&mut self, packets: u32, marked: u32, in_flight: u32) {
         for packet in 0..packets {
             self.ack(1, in_flight, packet < marked);
@@ -75,7 +75,7 @@ fn every_reply_stands_for_one_packet() {
     assert_eq!(flow.state(), (0.9 / 16.0, 10));
 }
 
-/// A packet per round trip, while the window is what limits the flow.
+/// The window grows by a packet per round trip while it limits the flow.
 #[test]
 fn growth() {
     let mut flow = Flow::new(&[("initial_window", Value::Count(10))]);
@@ -90,7 +90,7 @@ fn growth() {
     assert_eq!(flow.cc.window(), 13);
 }
 
-/// By default a window is the BDP: flows start at line rate.
+/// The default window is the BDP, so flows start at line rate.
 #[test]
 fn starts_with_one_bdp() {
     assert_eq!(Flow::new(&[]).state(), (1.0, 111));
@@ -104,14 +104,14 @@ fn nacks_halve_once_for_what_is_in_flight() {
     flow.lose(LossSignal::Nack);
     assert_eq!(flow.cc.window(), 32);
     flow.ack(19, 10, false);
-    flow.lose(LossSignal::Nack); // one of the twenty is still out
+    flow.lose(LossSignal::Nack); // one of the twenty packets is still unacknowledged
     assert_eq!(flow.cc.window(), 32);
     flow.ack(1, 10, false);
     flow.lose(LossSignal::Nack);
     assert_eq!(flow.cc.window(), 16);
 }
 
-/// One cut for a window, be it for marks or for a loss.
+/// Marks and losses within a window reduce it only once.
 #[test]
 fn a_loss_and_a_mark_are_one_cut() {
     let mut flow = Flow::new(&[("initial_window", Value::Count(64))]);
@@ -124,7 +124,8 @@ fn a_loss_and_a_mark_are_one_cut() {
     assert!(flow.cc.window() <= 17, "{}", flow.cc.window());
 }
 
-/// A timeout leaves one packet; slow start up to half of what was, then a packet per round trip.
+/// A timeout reduces the window to one packet; then slow start up to half of the old window, then one packet per round
+/// trip.
 #[test]
 fn timeouts_start_slowly() {
     let mut flow = Flow::new(&[("initial_window", Value::Count(13))]);
@@ -139,12 +140,12 @@ fn timeouts_start_slowly() {
     }
     // 13 / 2 = 6: doubling until then, at least one more in a window from there on.
     assert_eq!(windows, [1, 2, 4, 6, 7, 8, 9]);
-    // A second one at a window of one packet does not lower the aim.
+    // A second timeout at a window of one packet does not lower the threshold.
     flow.lose(LossSignal::Timeout); // half of 9: 4
     flow.lose(LossSignal::Timeout);
     flow.ack(1, 0, false);
     assert_eq!(flow.cc.window(), 2);
-    flow.ack(2, 0, false); // one packet for an acknowledgement of two
+    flow.ack(2, 0, false); // slow start: one packet for an acknowledgement of two
     assert_eq!(flow.cc.window(), 3);
     flow.ack(3, 0, false);
     assert_eq!(flow.cc.window(), 4);
@@ -153,7 +154,7 @@ fn timeouts_start_slowly() {
     assert_eq!(flow.cc.window(), 5);
 }
 
-/// K = 160 KB at 40 Gbps, cut-off marking.
+/// K = 160 KB at 40 Gbps, with cut-off marking (Kmin = Kmax).
 #[test]
 fn marking_scales_with_the_line_rate() {
     for (gbps, k) in [(40, 160_000), (10, 40_000), (400, 1_600_000)] {

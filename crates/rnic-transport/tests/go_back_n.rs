@@ -1,5 +1,4 @@
-//! Go-back-N event by event. Every expected trace was worked out by hand, and holds wherever the sequence numbers
-//! start.
+//! Checks go-back-N event by event. Every expected trace was derived by hand, and is the same for every first PSN.
 
 mod common;
 
@@ -11,7 +10,7 @@ fn run(cfg: &FlowConfig, packets: u32, script: &Script) -> (String, Totals) {
     run_traced::<GoBackN>(cfg, packets, Pipe::SHORT, script)
 }
 
-/// As RoCE NICs are: one timeout, and nothing bounds the packets in flight.
+/// The configuration of RoCE NICs: one timeout, and no limit of the packets in flight.
 fn roce() -> FlowConfig {
     let high = Time::from_us(320);
     let timeouts = Some(Timeouts { high, low: high, low_packets: 0, dynamic: None });
@@ -22,7 +21,7 @@ fn without_acks() -> FlowConfig {
     FlowConfig { acks: false, ..roce() }
 }
 
-/// One NACK for #3; #4 and #5 are discarded in silence. Everything from #2 on is sent again.
+/// #3 triggers a NACK; #4 and #5 are discarded without a NACK. The sender retransmits all packets from #2 on.
 #[test]
 fn middle_packet_lost() {
     let (trace, totals) = run(&roce(), 6, &Script::default().lose(2, 1));
@@ -69,7 +68,7 @@ fn retransmissions_follow_from_the_round_trip() {
             let expected = (2 * delay_ns).div_ceil(packet_ns).saturating_add(2).min(u64::from(flow - lost));
             let script = Script::default().lose(lost, 1);
             let (_, totals) = run_traced::<GoBackN>(&roce(), flow, pipe, &script);
-            assert_eq!(totals.resent, expected, "{pipe:?}, #{lost} lost: one round trip of packets");
+            assert_eq!(totals.retransmitted, expected, "{pipe:?}, #{lost} lost: one round trip of packets");
             assert_eq!((totals.nacks, totals.timeouts), (1, 0));
         }
     }
@@ -109,7 +108,7 @@ fn lost_retransmission_waits_for_the_timeout() {
     assert_eq!((totals.nacks, totals.timeouts), (1, 1));
 }
 
-/// The only timeout is the long one, even for a lone packet.
+/// The timeout is always the long one, even for a single packet in flight.
 #[test]
 fn last_packet_and_last_ack_lost() {
     let (trace, _) = run(&roce(), 1, &Script::default().lose(0, 1));
@@ -136,29 +135,29 @@ fn last_packet_and_last_ack_lost() {
     assert_eq!((totals.accepted, totals.completions), (2, 1));
 }
 
-/// ACK 2 covers the lost ACK 1. A lost NACK is not repeated: the timer runs from the last progress, 6 us.
+/// ACK 2 replaces the lost ACK 1. A lost NACK is not repeated: the timer runs from the last progress at 6 us.
 #[test]
 fn lost_replies() {
     let (_, totals) = run(&roce(), 4, &Script::default().lose_reply(1));
-    assert_eq!((totals.resent, totals.acknowledged_at), (0, Some(Time::from_us(8))));
+    assert_eq!((totals.retransmitted, totals.acknowledged_at), (0, Some(Time::from_us(8))));
     let (trace, totals) = run(&roce(), 4, &Script::default().lose(2, 1).lose_reply(3));
     assert!(trace.contains("t=6us recv #3 discarded, NACK 2/3 (lost)"));
     assert!(trace.contains("t=326us timeout\nt=326us resend #2"));
-    assert_eq!((totals.nacks, totals.resent), (1, 2));
+    assert_eq!((totals.nacks, totals.retransmitted), (1, 2));
 }
 
-/// Two losses far enough apart earn a NACK each.
+/// Two losses that are far enough apart trigger a NACK each.
 #[test]
 fn one_nack_until_order_resumes() {
     let script = Script::default().lose(10, 1).lose(30, 1).lose(31, 1);
     let (_, totals) = run(&roce(), 60, &script);
     assert_eq!((totals.nacks, totals.losses, totals.timeouts), (2, 2, 0));
-    assert_eq!(totals.resent, 6 + 7, "#31's loss delays the second NACK by a packet");
+    assert_eq!(totals.retransmitted, 6 + 7, "#31's loss delays the second NACK by a packet");
 }
 
-/// Without ACKs the sink asks again, a timeout after the last packet in order (#1 at 4 us).
+/// Without ACKs the receiver sends another NACK, one timeout after the last in-order packet (#1 at 4 us).
 #[test]
-fn sink_asks_again_for_a_lost_retransmission() {
+fn the_receiver_requests_a_lost_retransmission() {
     let script = Script::default().lose(2, 1).lose(2, 2);
     let (trace, totals) = run(&without_acks(), 4, &script);
     assert_trace(
@@ -181,11 +180,11 @@ fn sink_asks_again_for_a_lost_retransmission() {
          t=329us recv #2
          t=330us recv #3, complete",
     );
-    assert_eq!((totals.timeouts, totals.sink_timeouts), (0, 1));
+    assert_eq!((totals.timeouts, totals.receiver_timeouts), (0, 1));
 }
 
 #[test]
-fn sink_asks_for_a_lost_tail_and_a_lost_flow() {
+fn the_receiver_requests_a_lost_tail_and_a_lost_flow() {
     let (trace, _) = run(&without_acks(), 1, &Script::default().lose(0, 1));
     assert_trace(
         &trace,
@@ -195,30 +194,30 @@ fn sink_asks_for_a_lost_tail_and_a_lost_flow() {
          t=322us resend #0
          t=325us recv #0, complete",
     );
-    // The request is lost too: the next one follows a timeout later.
+    // The receiver's NACK is lost too: it sends the next one a timeout later.
     let script = Script::default().lose(2, 1).lose_reply(1);
     let (_, totals) = run(&without_acks(), 3, &script);
-    assert_eq!(totals.sink_timeouts, 2);
+    assert_eq!(totals.receiver_timeouts, 2);
     assert_eq!(totals.received_at, Some(Time::from_us(4 + 640 + 2 + 3)));
 }
 
-/// A lossless fabric: timers are off, and a flow that loses what no NACK reports stands still for good.
+/// In a lossless fabric timers are off, and a flow stalls forever if it loses a packet that no NACK reports.
 #[test]
 fn without_timeouts_nothing_times_out() {
     for acks in [false, true] {
         let cfg = FlowConfig { acks, timeouts: None, ..roce() };
         for script in [Script::default().lose(3, 1), Script::default().lose(1, 1).lose(1, 2)] {
             let (trace, totals) = run(&cfg, 4, &script);
-            assert_eq!((totals.completions, totals.timeouts, totals.sink_timeouts), (0, 0, 0));
+            assert_eq!((totals.completions, totals.timeouts, totals.receiver_timeouts), (0, 0, 0));
             assert!(!trace.contains("complete"));
         }
-        // What a NACK reports is still repaired.
+        // A loss that a NACK reports is still repaired.
         let (_, totals) = run(&cfg, 4, &Script::default().lose(1, 1));
-        assert_eq!((totals.completions, totals.resent), (1, 3));
+        assert_eq!((totals.completions, totals.retransmitted), (1, 3));
     }
 }
 
-/// Each of the three NACKs takes the source back to #2; the copies that come too late are acknowledged as duplicates.
+/// Each of the three NACKs makes the sender go back to #2; the receiver acknowledges unnecessary copies as duplicates.
 #[test]
 fn a_nack_for_every_packet() {
     let cfg = FlowConfig { nacks: NackPolicy::Every, ..roce() };
@@ -250,7 +249,7 @@ fn a_nack_for_every_packet() {
          t=18us ACK 6 arrives, complete",
     );
     assert_eq!((totals.nacks, totals.accepted), (3, 6));
-    // A lost retransmission needs no timeout then: the next packet asks again.
+    // With `NackPolicy::Every` a lost retransmission needs no timeout: the next packet triggers another NACK.
     let cfg = FlowConfig { acks: false, timeouts: None, ..cfg };
     let (_, totals) = run(&cfg, 6, &Script::default().lose(2, 1).lose(2, 2));
     assert_eq!(totals.completions, 1);
@@ -262,11 +261,11 @@ fn the_request_of_the_timer_is_the_nack() {
     let script = Script::default().lose(2, 1).lose(3, 1).lose(2, 2);
     let (trace, totals) = run(&without_acks(), 4, &script);
     assert!(trace.contains("t=330us recv #3 discarded\n"), "{trace}");
-    assert_eq!((totals.nacks, totals.sink_timeouts), (2, 2));
+    assert_eq!((totals.nacks, totals.receiver_timeouts), (2, 2));
     assert_eq!(totals.received_at, Some(Time::from_us(644 + 2 + 3 + 1)));
 }
 
-/// A sink that asks for what was not sent yet has lost nothing.
+/// A NACK for the next packet to send, which has not been sent yet, is not a loss.
 #[test]
 fn a_request_for_the_next_packet_is_no_loss() {
     let cfg = without_acks();
@@ -278,7 +277,7 @@ fn a_request_for_the_next_packet_is_no_loss() {
     assert_eq!(sender.handle(&cfg, &(), Time::ZERO, request).loss, None);
 }
 
-/// The timer of a flow that begins late runs from its first packet.
+/// The timer of a flow that starts late runs from the transmission of its first packet.
 #[test]
 fn the_timer_starts_with_the_first_packet() {
     let cfg = roce();

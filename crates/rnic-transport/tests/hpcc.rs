@@ -1,4 +1,4 @@
-//! HPCC, ACK by ACK, worked out by hand.
+//! Checks HPCC after each ACK against values computed by hand.
 
 use rnic_transport::congestion::{AckSample, CongestionControl, Hpcc, HpccParams, Settings, Value};
 use rnic_transport::recovery::Irn;
@@ -27,12 +27,13 @@ impl Flow {
         let mut settings = Settings::new(Hpcc::PARAMETERS);
         let usual = [("w_ai", Value::Bytes(Bytes(1_000))), ("eta", Value::Number(0.5))];
         for (name, value) in usual.iter().chain(given) {
-            settings.set(name, *value).unwrap();
+            settings.set(name, value.clone()).unwrap();
         }
         let params = Hpcc::params(&settings, &config()).unwrap();
         Flow { params, cc: Hpcc::new(&params, &config(), Time::ZERO) }
     }
-    /// An ACK of `acked` packets that leaves so many in flight; then the window is so many packets.
+    /// Delivers an ACK of `acked` packets, after which `in_flight` packets are in flight, and checks the window in
+    /// packets.
     #[track_caller]
     fn ack(&mut self, hops: &[HopRecord], acked: u32, in_flight: u32, window: u32) {
         let mut telemetry = Telemetry::default();
@@ -80,7 +81,8 @@ fn the_window_follows_the_use_of_a_link() {
     flow.uses(0.25);
 }
 
-/// Below the target one step a round trip, as often as there are stages; then a multiplicative one.
+/// Below the target the window grows by one additive step per round trip, `max_stage` times, and then by a
+/// multiplicative step.
 #[test]
 fn stages() {
     let mut flow = Flow::new(&[("max_stage", Value::Count(2))]);
@@ -110,7 +112,7 @@ fn the_most_used_link_counts() {
 fn records_that_say_nothing_change_nothing() {
     let mut flow = Flow::new(&[]);
     flow.ack(&[link(1_000, 0, 90_000)], 1, 99, 100);
-    // Another path, then the same instant, then an earlier one.
+    // Records of another path, then of the same instant, then of an earlier one: none changes the window.
     flow.ack(&[link(2_000, 10_000, 90_000), link(2_000, 10_000, 90_000)], 1, 98, 100);
     flow.ack(&[link(3_000, 20_000, 90_000)], 1, 97, 100);
     flow.ack(&[link(3_000, 20_000, 90_000)], 1, 96, 100);
@@ -125,7 +127,7 @@ fn records_that_say_nothing_change_nothing() {
 fn the_additive_step_follows_from_the_flows() {
     let step = |given: &[(&str, Value)]| {
         let mut settings = Settings::new(Hpcc::PARAMETERS);
-        given.iter().for_each(|(name, value)| settings.set(name, *value).unwrap());
+        given.iter().for_each(|(name, value)| settings.set(name, value.clone()).unwrap());
         let params = Hpcc::params(&settings, &config()).unwrap();
         let mut flow = Flow { params, cc: Hpcc::new(&params, &config(), Time::ZERO) };
         // All in use and a queue of 9 windows: W is 100,000 * 0.95 / 10 + W_AI.
@@ -152,7 +154,8 @@ fn of(hop: HopRecord) -> Telemetry {
     telemetry
 }
 
-/// A flow hands what an ACK brings to its congestion control, before the ACK itself; of other packets nothing.
+/// A flow passes the telemetry of an ACK to its congestion control before the ACK itself, and ignores that of other
+/// packets.
 #[test]
 fn a_flow_passes_telemetry_on() {
     let cfg = config();

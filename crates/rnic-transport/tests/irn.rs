@@ -1,5 +1,5 @@
-//! IRN event by event. Every expected trace was worked out by hand from sections 3.1 and 3.2 of the paper, and holds
-//! wherever the sequence numbers start.
+//! Checks IRN event by event. Every expected trace was derived by hand from sections 3.1 and 3.2 of the paper, and is
+//! the same for every first PSN.
 
 mod common;
 
@@ -13,7 +13,7 @@ fn cap(bdp_cap: u32) -> FlowConfig {
     FlowConfig { bdp_cap, ..FlowConfig::default() }
 }
 
-/// What the sender sees of a flow under the default configuration.
+/// The events at the sender of a flow with the default configuration.
 fn view(packets: u32, script: &Script) -> (String, Totals) {
     let (trace, totals) = run_traced::<Irn>(&FlowConfig::default(), packets, Pipe::SHORT, script);
     assert_eq!((totals.accepted, totals.completions), (u64::from(packets), 1));
@@ -79,7 +79,7 @@ fn middle_packet_lost() {
     assert_eq!((totals.losses, totals.timeouts), (1, 0));
 }
 
-/// No later packet can tell: one packet in flight, so `RTO_low` from the last progress at 8 us.
+/// No later packet reveals the loss. One packet is in flight, so `RTO_low` runs from the last progress at 8 us.
 #[test]
 fn last_packet_lost() {
     let (seen, totals) = view(5, &Script::default().lose(4, 1));
@@ -113,8 +113,8 @@ fn single_packet_flow_lost() {
     );
 }
 
-/// #1 goes first, as the cumulative acknowledgement; #2 and #5 as soon as a higher packet is selectively acknowledged. The
-/// partial acknowledgements 2 and 5 name packets that are on the way again.
+/// The sender retransmits #1 first, and #2 and #5 when a later packet is selectively acknowledged. The partial
+/// acknowledgements 2 and 5 request packets that have been retransmitted already.
 #[test]
 fn several_lost_in_one_window() {
     let (seen, totals) = view(8, &Script::default().lose(1, 1).lose(2, 1).lose(5, 1));
@@ -140,7 +140,7 @@ fn several_lost_in_one_window() {
          t=14us ACK 5 arrives
          t=16us ACK 8 arrives, complete",
     );
-    assert_eq!((totals.losses, totals.resent), (1, 3));
+    assert_eq!((totals.losses, totals.retransmitted), (1, 3));
 }
 
 /// The first retransmission takes the wire from #8; then nothing is known to be lost, and #8 and #9 follow although the
@@ -176,7 +176,7 @@ fn retransmission_lost_with_many_in_flight() {
     );
 }
 
-/// Three packets in flight are N: `RTO_low`. One more, and it is `RTO_high`.
+/// With N = 3 packets in flight the timeout is `RTO_low`, with one more `RTO_high`.
 #[test]
 fn retransmission_lost_with_few_in_flight() {
     let script = Script::default().lose(2, 1).lose(2, 2);
@@ -235,7 +235,7 @@ fn two_retransmissions_lost() {
          t=333us ACK 4 arrives
          t=334us ACK 10 arrives, complete",
     );
-    assert_eq!(totals.resent, 4);
+    assert_eq!(totals.retransmitted, 4);
 }
 
 #[test]
@@ -320,7 +320,7 @@ fn new_packet_reveals_a_lost_window() {
          t=335us ACK 3 arrives
          t=336us ACK 5 arrives, complete",
     );
-    assert_eq!(totals.resent, 4);
+    assert_eq!(totals.retransmitted, 4);
 }
 
 #[test]
@@ -344,7 +344,8 @@ fn cap_reached_then_one_packet_for_each_ack() {
     assert_eq!(totals.peak_in_flight, 4);
 }
 
-/// Selectively acknowledged packets count as in flight: the cap bounds the distance to the cumulative acknowledgement.
+/// Selectively acknowledged packets count as in flight: the cap limits the distance from the cumulative
+/// acknowledgement.
 #[test]
 fn cap_holds_in_recovery() {
     let (trace, totals) = run_traced::<Irn>(&cap(4), 6, Pipe::SHORT, &Script::default().lose(0, 1));
@@ -408,7 +409,7 @@ fn recovery_ends_past_the_recovery_sequence() {
          t=19us NACK 9/13 arrives
          t=21us ACK 14 arrives, complete",
     );
-    assert_eq!((totals.losses, totals.resent), (2, 2));
+    assert_eq!((totals.losses, totals.retransmitted), (2, 2));
 }
 
 /// ACK 5 does not pass the recovery sequence (5): the last packet was lost too, no later one could tell, and no timeout
@@ -421,7 +422,7 @@ fn partial_ack_retransmits_the_lost_tail() {
     assert_eq!(totals.timeouts, 0);
 }
 
-/// The deadline is a function of what is in flight when it is asked for.
+/// The deadline depends on the current number of packets in flight.
 #[test]
 fn short_timer_extends_while_many_are_in_flight() {
     for first in STARTS {
@@ -470,16 +471,16 @@ fn loss_is_signalled_once_per_recovery() {
     assert_eq!(nack(11, 12), None, "never sent");
 }
 
-/// The bitmap's slots serve again after 128 packets: #140 lies where #12 was selectively acknowledged.
+/// The bitmap reuses a bit after 128 packets: #140 has the bit of #12, which was selectively acknowledged.
 #[test]
 fn the_bitmap_forgets_what_it_slid_past() {
     let (seen, totals) = view(300, &Script::default().lose(10, 1).lose(138, 1).lose(140, 1));
-    let resent: Vec<&str> = seen.lines().filter(|line| line.contains("resend")).collect();
-    assert_eq!(resent, ["t=16us resend #10", "t=145us resend #138", "t=147us resend #140"]);
+    let retransmitted: Vec<&str> = seen.lines().filter(|line| line.contains("resend")).collect();
+    assert_eq!(retransmitted, ["t=16us resend #10", "t=145us resend #138", "t=147us resend #140"]);
     assert_eq!(totals.losses, 2);
 }
 
-/// The timer of a flow that begins late runs from its first packet.
+/// The timer of a flow that starts late runs from the transmission of its first packet.
 #[test]
 fn the_timer_starts_with_the_first_packet() {
     let cfg = FlowConfig::default();
@@ -505,8 +506,8 @@ fn a_dynamic_timeout_follows_the_round_trip() {
     assert_eq!(sender.deadline(&cfg), Some((Time::from_us(20 + 30), Timer::Retransmit)));
 }
 
-/// Without selective acknowledgements two losses in a window take a round trip each: the second hole is known when the
-/// first is filled. With them both are sent again at once.
+/// Without selective acknowledgements the repair of two losses in a window takes a round trip each: the sender learns
+/// of the second loss when the first is repaired. With them it retransmits both immediately.
 #[test]
 fn without_sack_each_loss_takes_a_round_trip() {
     let script = Script::default().lose(2, 1).lose(4, 1);
@@ -514,21 +515,22 @@ fn without_sack_each_loss_takes_a_round_trip() {
     let (_, with) = run_traced::<Irn>(&cfg, 7, Pipe::SHORT, &script);
     let (_, without) = run_traced::<Irn>(&FlowConfig { sack: false, ..cfg }, 7, Pipe::SHORT, &script);
     for totals in [with, without] {
-        assert_eq!((totals.resent, totals.timeouts, totals.completions), (2, 0, 1));
+        assert_eq!((totals.retransmitted, totals.timeouts, totals.completions), (2, 0, 1));
     }
-    // #3 comes at 6 us, its NACK at 8, and #2 again at 11. The NACK of #5 comes at 10, the ACK of #2 at 13: then #4 is sent again.
+    // #3 arrives at 6 us, its NACK at 8, and the retransmission of #2 at 11. The NACK of #5 arrives at 10, and the
+    // ACK of #2 at 13, when the sender retransmits #4.
     assert_eq!(with.received_at, Some(Time::from_us(13)));
     assert_eq!(without.received_at, Some(Time::from_us(16)));
 }
 
-/// The NACK of #3 is lost, so #3 looks lost when #4 is reported: it is sent again in vain. Nothing else is, though its
-/// retransmission moves the recovery sequence past packets in flight: their acknowledgements come from packets that
-/// left earlier.
+/// The NACK of #3 is lost, so #3 looks lost when #4 is reported, and the sender retransmits it unnecessarily. It
+/// retransmits no other packet, although the retransmission moves the recovery sequence past packets in flight, because
+/// their acknowledgements are caused by packets that departed earlier.
 #[test]
 fn a_lost_nack_costs_one_packet() {
     let script = Script::default().lose(2, 1).lose_reply(3);
     let (_, totals) = run_traced::<Irn>(&cap(20), 40, Pipe::SHORT, &script);
-    assert_eq!((totals.resent, totals.timeouts, totals.completions), (2, 0, 1), "{totals:?}");
+    assert_eq!((totals.retransmitted, totals.timeouts, totals.completions), (2, 0, 1), "{totals:?}");
 }
 
 /// The lower bound of a computed timeout bounds its first value too, and the longest value is never less; a huge one

@@ -1,4 +1,4 @@
-//! Messages in any weather: each is delivered once, or its sender has given it up; and every buffer comes back.
+//! Messages under random faults: each is delivered exactly once, or its sender aborts it; and all buffers become free.
 
 mod network;
 
@@ -47,12 +47,12 @@ fn hpcc(ip: u32) -> Hpcc {
 /// Longer than any case needs: 10 s.
 const LIMIT: Time = Time::from_ms(10_000);
 
-/// Runs a case to its end and checks what holds in any weather.
+/// Runs a case to its end and checks the properties that hold under all faults.
 fn check<P: Pipeline>(case: &Case, program: impl Fn(u32) -> P) -> Result<(), TestCaseError> {
     let Case { cfg, hosts, plan, weather, seed } = case.clone();
     let unlimited = cfg.rx_buffers.is_empty();
     let patience = cfg.timeout * u64::from(cfg.max_timeouts);
-    // From the timeout before the first silent one to the end of the last.
+    // The time from the timeout before the first one without a response to the end of the last one.
     let silence = (cfg.timeout + cfg.timer_granularity) * u64::from(cfg.max_timeouts + 1);
     let mut network = Network::new(cfg, hosts, program, plan, weather, seed);
     prop_assert!(network.run(LIMIT), "at {}: {:?} {:?}", network.now, network.totals, network.records);
@@ -66,8 +66,8 @@ fn check<P: Pipeline>(case: &Case, program: impl Fn(u32) -> P) -> Result<(), Tes
         } else {
             prop_assert!(record.delivered <= 1, "{:?}: {:?}", message, record);
             prop_assert!(ended >= taken + patience, "{:?}: {:?}", message, record);
-            // After the weather has cleared a sender hears of its receiver, unless that has no buffer or no memory of
-            // the message.
+            // After the end of the faults a sender gets responses from its receiver, unless the receiver has no buffer
+            // or has forgotten the message.
             let clear = ended >= weather.heals_at + silence && unlimited && !record.expired;
             prop_assert!(!clear, "given up without cause: {:?}: {:?}", message, record);
         }
@@ -78,7 +78,7 @@ fn check<P: Pipeline>(case: &Case, program: impl Fn(u32) -> P) -> Result<(), Tes
     Ok(())
 }
 
-/// Nothing goes wrong, and no timer is short: nothing is sent twice.
+/// Without faults and without short timers, no packet is retransmitted.
 fn check_calm<P: Pipeline>(case: &Case, program: impl Fn(u32) -> P) -> Result<(), TestCaseError> {
     let Case { cfg, hosts, plan, seed, .. } = case.clone();
     let packets: u64 = plan.iter().map(|message| u64::from(message.bytes.div_ceil(MTU).max(1))).sum();
@@ -87,12 +87,12 @@ fn check_calm<P: Pipeline>(case: &Case, program: impl Fn(u32) -> P) -> Result<()
     prop_assert!(network.run(LIMIT), "at {}: {:?} {:?}", network.now, network.totals, network.records);
     prop_assert!(network.records.iter().all(|record| record.delivered == 1));
     let totals = network.totals;
-    prop_assert_eq!((totals.data, totals.resent, totals.useless), (packets, 0, 0));
+    prop_assert_eq!((totals.data, totals.retransmitted, totals.useless), (packets, 0, 0));
     prop_assert!(totals.control >= packets, "each packet is answered: {:?}", totals);
     Ok(())
 }
 
-/// What is counted of all runs.
+/// Counters of all runs.
 const HAPPENINGS: [&str; 9] = [
     "timeouts",
     "probes",
@@ -105,7 +105,7 @@ const HAPPENINGS: [&str; 9] = [
     "messages given up that had arrived",
 ];
 
-/// What happens in 300 cases.
+/// The counters of 300 cases.
 fn happenings<P: Pipeline>(program: impl Fn(u32) -> P) -> [u64; 9] {
     let mut runner = TestRunner::deterministic();
     let mut sum = [0; 9];
@@ -124,7 +124,7 @@ fn happenings<P: Pipeline>(program: impl Fn(u32) -> P) -> [u64; 9] {
         let gave_up = network.records.iter().filter(|record| matches!(record.outcome, Some((_, Outcome::Aborted))));
         let arrived = gave_up.clone().filter(|record| record.delivered > 0).count();
         seen[5..].copy_from_slice(&[
-            network.totals.resent,
+            network.totals.retransmitted,
             network.totals.useless,
             gave_up.count() as u64,
             arrived as u64,
@@ -136,20 +136,20 @@ fn happenings<P: Pipeline>(program: impl Fn(u32) -> P) -> [u64; 9] {
     sum
 }
 
-/// Else the properties would say little.
+/// Checks that the random cases exercise the code; otherwise the property tests would show little.
 #[test]
 fn the_cases_are_bad_enough() {
     let all = [happenings(ndp), happenings(homa), happenings(homa_tr), happenings(hpcc)];
     for (at, what) in HAPPENINGS.iter().enumerate() {
         let counts = all.map(|seen| seen[at]);
-        // Which programs come to probe in these cases is their own matter.
+        // Whether a program sends probes in these cases depends on the program.
         let enough = if *what == "probes" { counts.iter().sum::<u64>() > 0 } else { !counts.contains(&0) };
         assert!(enough, "{what}: {counts:?}");
     }
 }
 
-/// A long message has all that it was granted when a shorter one comes and takes all grants for 39 us, six timeouts
-/// long. Its sender gives up after three in silence: but it asks, and hears that its receiver is there.
+/// A long message has received all its granted packets when shorter messages take all grants for 39 us, which is six
+/// timeouts. Its sender would abort it after three timeouts without a response, but its probes get responses.
 #[test]
 fn a_message_that_waits_for_its_turn_asks() {
     let plan = vec![

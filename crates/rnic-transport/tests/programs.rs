@@ -1,4 +1,4 @@
-//! What each program decides about single packets, worked out by hand.
+//! Checks the reactions of each program to single packets against values computed by hand.
 
 mod network;
 
@@ -12,7 +12,7 @@ use rnic_transport::message::{
 };
 use rnic_transport::telemetry::{HopRecord, Telemetry};
 
-/// Blocks that answer what the test says and write down what the program does.
+/// Blocks that return results given by the test and record the program's calls.
 #[derive(Default)]
 struct Recorder {
     info: RxMsgInfo,
@@ -67,7 +67,7 @@ fn complete(ack_no: u32) -> RxMsgInfo {
     RxMsgInfo { rx_msg_id: RxMsgInfo::COMPLETE, ack_no, ..RxMsgInfo::default() }
 }
 
-/// What the program makes of a packet.
+/// The reaction of the program to a packet.
 fn ingress<P: Pipeline>(
     program: &mut P, header: &P::Header, info: RxMsgInfo, arrival: &Arrival<'_>,
 ) -> (Verdict, Recorder) {
@@ -160,7 +160,7 @@ fn homa_grants_to_those_with_the_least_left() {
         let to: Vec<_> = blocks.control.iter().map(|event| event.tx_msg_id).collect();
         (to, control(&blocks))
     };
-    // 29 left, alone: level 0, priority 1.
+    // 29 packets left, the only message: level 0, priority 1.
     assert_eq!(whole(30, 0, new_packet(0, true, 1)), (vec![30], vec![(PULL, 0, 1, 10, 1)]));
     // 19 left: goes first.
     assert_eq!(whole(20, 0, new_packet(1, true, 1)), (vec![20], vec![(PULL, 0, 1, 10, 1)]));
@@ -251,7 +251,7 @@ fn one_message_over_an_idle_network() {
     // Packet 19 is the second of the third round.
     let done = Time::from_ps(2 * 442_160 + 43_520 + 262_040);
     for (totals, log, record) in [(ndp.totals, &ndp.log, &ndp.records[0]), (homa.totals, &homa.log, &homa.records[0])] {
-        assert_eq!((totals.data, totals.resent, totals.control, totals.useless), (20, 0, 20, 0));
+        assert_eq!((totals.data, totals.retransmitted, totals.control, totals.useless), (20, 0, 20, 0));
         assert_eq!(log[9].0, Time::from_ps(442_160));
         assert_eq!(record.delivered_at, Some(done));
     }

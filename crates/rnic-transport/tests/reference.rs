@@ -26,7 +26,7 @@ impl Visitor for Compare {
             "| key | default | meaning | source |\n|---|---|---|---|\n".to_string()
         };
         for parameter in C::PARAMETERS {
-            let default = parameter.default.map_or("derived".to_string(), |value| value.to_string());
+            let default = parameter.default_value().map_or("derived".to_string(), |value| value.to_string());
             let (meaning, source) = parameter.about.split_once("; ").unwrap_or((parameter.about, ""));
             assert_ne!(source, "", "{}: where does the default of `{}` come from?", C::NAME, parameter.name);
             let _ = writeln!(expected, "| `{}` | {default} | {meaning} | {source} |", parameter.name);

@@ -1,4 +1,4 @@
-//! RFC 6298 with numbers computed by hand.
+//! Checks the retransmission timeout of RFC 6298 against values computed by hand.
 
 use rnic_transport::Time;
 use rnic_transport::rto::{RtoBounds, RttEstimator};
@@ -43,7 +43,7 @@ fn measurements() {
     assert_state(&rtt, 100.0, 47.344, 289.376);
 }
 
-/// Without variation the timeout is one grain of the clock, 1 ns, above the round trip.
+/// Without variation the timeout is the round-trip time plus the clock granularity of 1 ns.
 #[test]
 fn the_clock_has_a_grain() {
     let mut rtt = RttEstimator::new();
@@ -81,11 +81,11 @@ fn back_off_doubles_until_a_measurement() {
     assert_eq!((rtt.doublings(), rtt.timeout(&WIDE)), (0, us(300)));
     rtt.back_off();
     assert_eq!(rtt.timeout(&WIDE), us(600), "what is doubled is the computed timeout");
-    // The shortest timeout doubles as well.
+    // The minimum timeout doubles as well.
     assert_eq!(rtt.timeout(&RtoBounds { min: us(500), ..WIDE }), us(1_000));
 }
 
-/// Nothing overflows: not the longest measurement, not the most doublings.
+/// Neither the longest measurement nor the maximum number of doublings overflows.
 #[test]
 fn extremes() {
     let mut rtt = RttEstimator::new();

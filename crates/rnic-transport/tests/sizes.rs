@@ -1,4 +1,4 @@
-//! Sizes: of frames on the wire, and of the state that a flow costs.
+//! Checks the sizes of frames on the wire, and the size of a flow's state.
 
 use rnic_transport::congestion::{Aimd, Dcqcn, Dctcp, NoCongestionControl, PatchedTimely, Timely};
 use rnic_transport::recovery::{GoBackN, Irn, Tcp};
@@ -54,8 +54,8 @@ fn flows_split_into_packets() {
     }
 }
 
-/// State of a flow, with congestion control that keeps none: the paper's argument is that it stays small. A bound that
-/// fails is a reminder to look, not a law.
+/// The size of a flow's state, with a congestion control without state. The IRN paper argues that it is small. If a
+/// bound fails, check whether the growth is justified.
 #[test]
 fn state_stays_small() {
     assert_eq!(size_of::<Pdu>(), 12);

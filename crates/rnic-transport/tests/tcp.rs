@@ -1,4 +1,5 @@
-//! TCP against its RFCs. Every number was worked out by hand; segments are of 1,000 bytes, so windows read as segments.
+//! Checks TCP against its RFCs. Every number was computed by hand. Segments have 1,000 bytes, so windows read as
+//! segments.
 
 mod common;
 
@@ -12,7 +13,7 @@ fn us(us: u64) -> Time {
 }
 
 fn config(tcp: TcpConfig) -> FlowConfig {
-    // The first sequence numbers wrap in every test.
+    // The PSN wraps early in every test.
     FlowConfig { mtu: 1_000, timeouts: None, first_psn: Psn::new(Psn::MODULUS - 2), tcp, ..FlowConfig::default() }
 }
 
@@ -24,7 +25,7 @@ fn new_reno(initial_window: u32) -> FlowConfig {
     config(TcpConfig { initial_window: Some(initial_window), sack: false, ..TcpConfig::default() })
 }
 
-/// A sender, driven by hand.
+/// A sender that the test drives step by step.
 struct Bench {
     cfg: FlowConfig,
     sender: Source<Tcp>,
@@ -38,7 +39,7 @@ impl Bench {
         Bench { cfg, sender, now: Time::ZERO, losses: 0 }
     }
 
-    /// All that may be sent now, by position.
+    /// Sends all segments that may be sent now; returns their positions.
     fn send(&mut self) -> Vec<u32> {
         let mut sent = Vec::new();
         while let Some(tx) = self.sender.poll_transmit(&self.cfg, &(), self.now) {
@@ -58,13 +59,13 @@ impl Bench {
         self.cfg.first_psn.plus(position)
     }
 
-    /// ACK of everything before `expected`.
+    /// Delivers an ACK of all segments before `expected`.
     fn ack(&mut self, expected: u32) -> &mut Bench {
         let pdu = Pdu::ack(self.psn(expected), Default::default());
         self.reply(pdu)
     }
 
-    /// The same, and the segments `first..=last` have arrived too.
+    /// Delivers the same with a SACK block of the segments `first..=last`.
     fn sack(&mut self, expected: u32, first: u32, last: u32) -> &mut Bench {
         let pdu = Pdu::nack(self.psn(expected), self.psn(last), Default::default());
         self.reply(pdu.with_below(last - first))
@@ -84,7 +85,7 @@ impl Bench {
         self.sender.deadline(&self.cfg).map(|(at, _)| at)
     }
 
-    /// Time passes until the timer fires.
+    /// Advances the time until the timer fires.
     fn timeout(&mut self) -> &mut Bench {
         self.now = self.deadline().expect("the timer runs");
         assert!(self.sender.on_deadline(&self.cfg, &(), self.now).is_some());
@@ -109,7 +110,7 @@ fn initial_window() {
     assert_eq!(flow.state(), (4_000, NEVER, 4));
 }
 
-/// Each acknowledgement of a segment lets two more go: the window doubles in a round trip.
+/// In slow start each acknowledged segment allows two more, so the window doubles in a round trip.
 #[test]
 fn slow_start_doubles() {
     let mut flow = Bench::new(config(TcpConfig::default()), 1_000);
@@ -127,7 +128,7 @@ fn slow_start_doubles() {
     }
 }
 
-/// Equation 2 adds one segment an acknowledgement, however many it covers.
+/// Equation 2 adds one segment per acknowledgement, however many segments it acknowledges.
 #[test]
 fn slow_start_adds_at_most_a_segment() {
     let mut flow = Bench::new(config(TcpConfig::default()), 100);
@@ -138,8 +139,8 @@ fn slow_start_adds_at_most_a_segment() {
     assert_eq!(flow.ack(7).cwnd(), 6_000, "an old one adds nothing");
 }
 
-/// A timeout sets ssthresh to half of what was in flight; below it one segment an acknowledgement, from it on
-/// SMSS * SMSS / cwnd.
+/// A timeout sets ssthresh to half of the segments in flight. Below ssthresh the window grows by one segment per
+/// acknowledgement, above it by SMSS * SMSS / cwnd.
 #[test]
 fn slow_start_ends_at_the_threshold() {
     for cfg in [with_sack(8), new_reno(8)] {
@@ -171,7 +172,7 @@ fn slow_start_ends_at_the_threshold() {
     }
 }
 
-/// At least one byte an acknowledgement; and no further than the receive window.
+/// The window grows by at least one byte per acknowledgement, and not beyond the receive window.
 #[test]
 fn congestion_avoidance_at_its_limits() {
     let tcp = TcpConfig { initial_window: Some(8), receive_window: 4_500, ..TcpConfig::default() };
@@ -210,21 +211,21 @@ fn fast_retransmit_with_sack() {
     assert_eq!(flow.sack(0, 1, 2).state(), (10_000, NEVER, 9));
     assert_eq!(flow.send(), [11]);
     assert_eq!(flow.losses, 0);
-    // Twelve in flight, ten by the window. Pipe: 12 - 3 acknowledged - 1 lost.
+    // Twelve segments are in flight, ten of them by the window. Pipe is 12 - 3 acknowledged - 1 lost.
     assert_eq!(flow.sack(0, 1, 3).state(), (5_000, 5_000, 8));
     assert!(flow.sender.recovery().in_fast_recovery());
     assert_eq!(flow.send(), [0]);
     assert_eq!(flow.state().2, 9);
     for (last, pipe) in [(4, 8), (5, 7), (6, 6), (7, 5)] {
         assert_eq!(flow.sack(0, 1, last).state(), (5_000, 5_000, pipe));
-        assert_eq!(flow.send(), []);
+        assert_eq!(flow.send(), [0_u32; 0]);
     }
     for (last, new) in [(8, 12), (9, 13), (10, 14), (11, 15)] {
         assert_eq!(flow.sack(0, 1, last).state(), (5_000, 5_000, 4));
         assert_eq!(flow.send(), [new]);
     }
     assert_eq!(flow.losses, 1, "once per recovery");
-    // The end of recovery leaves the window alone; then congestion avoidance.
+    // The end of recovery does not change the window; congestion avoidance follows.
     assert_eq!(flow.ack(12).state(), (5_000, 5_000, 4));
     assert!(!flow.sender.recovery().in_fast_recovery());
     assert_eq!(flow.send(), [16]);
@@ -244,10 +245,10 @@ fn several_losses_in_a_window_with_sack() {
     assert_eq!(flow.send(), [0]);
     // {1 2 5 6}: three above 2, so still only 0 is lost: 3, 4, 7..=11 and 0 again.
     assert_eq!(flow.sack(0, 5, 6).state().2, 8);
-    assert_eq!(flow.send(), []);
+    assert_eq!(flow.send(), [0_u32; 0]);
     // {1 2 5 6 7}: 3 and 4 are lost: 8..=11 and 0 again. The window is full.
     assert_eq!(flow.sack(0, 5, 7).state().2, 5);
-    assert_eq!(flow.send(), []);
+    assert_eq!(flow.send(), [0_u32; 0]);
     // Each further one lets one go: lost ones first, then new ones.
     for (last, sent) in [(8, 3), (9, 4), (10, 12), (11, 13)] {
         assert_eq!(flow.sack(0, 5, last).state().2, 4);
@@ -264,7 +265,7 @@ fn several_losses_in_a_window_with_sack() {
     assert_eq!((flow.losses, flow.deadline()), (1, Some(Time::from_ms(1))));
 }
 
-/// One acknowledgement can prove a loss, if its block is long enough (RFC 6675 section 5, step 2).
+/// A single acknowledgement proves a loss if its SACK block is long enough (RFC 6675 section 5, step 2).
 #[test]
 fn a_block_proves_a_loss_at_once() {
     let mut flow = Bench::new(with_sack(10), 100);
@@ -279,7 +280,7 @@ fn a_block_proves_a_loss_at_once() {
     assert_eq!(flow.sack(2, 3, 6).losses, 1, "no news");
 }
 
-/// DupThresh can be another.
+/// DupThresh is configurable.
 #[test]
 fn another_threshold() {
     for sack in [true, false] {
@@ -299,8 +300,8 @@ fn another_threshold() {
     }
 }
 
-/// NextSeg rule 3: nothing lost is left and there is no new data, so a hole goes out again before it is proved lost. It
-/// counts twice in pipe then.
+/// NextSeg rule 3: if no lost segment is left and there is no new data, a missing segment is retransmitted before it is
+/// proved lost. It then counts twice in pipe.
 #[test]
 fn a_hole_is_filled_as_a_last_resort() {
     let mut flow = Bench::new(with_sack(6), 6);
@@ -314,8 +315,8 @@ fn a_hole_is_filled_as_a_last_resort() {
     assert!(flow.sender.is_complete() && flow.deadline().is_none());
 }
 
-/// NextSeg rule 4: the tail was lost too, and nothing above it can prove that. One rescue, once the acknowledgement has
-/// passed the first retransmission.
+/// NextSeg rule 4: the last segments were lost too, and no later segment can prove it. There is one rescue
+/// retransmission, after the acknowledgement has passed the first retransmission.
 #[test]
 fn the_tail_is_rescued_once() {
     let mut flow = Bench::new(with_sack(8), 8);
@@ -323,7 +324,7 @@ fn the_tail_is_rescued_once() {
     flow.sack(0, 1, 3);
     assert_eq!(flow.send(), [0]);
     assert_eq!(flow.sack(0, 1, 5).state(), (4_000, 4_000, 3));
-    assert_eq!(flow.send(), [], "there is room, but the rescue has to wait");
+    assert_eq!(flow.send(), [0_u32; 0], "there is room, but the rescue has to wait");
     assert_eq!(flow.ack(6).state().2, 2);
     assert_eq!(flow.send(), [7]);
     assert_eq!(flow.sack(6, 7, 7).send(), [6], "a hole now");
@@ -342,7 +343,7 @@ fn new_reno_partial_acknowledgement() {
     assert_eq!(flow.send(), [0]);
     for cwnd in [9_000, 10_000, 11_000, 12_000] {
         assert_eq!(flow.ack(0).cwnd(), cwnd);
-        assert_eq!(flow.send(), []);
+        assert_eq!(flow.send(), [0_u32; 0]);
     }
     for (cwnd, new) in [(13_000, 12), (14_000, 13), (15_000, 14)] {
         assert_eq!(flow.ack(0).cwnd(), cwnd);
@@ -363,7 +364,7 @@ fn new_reno_partial_acknowledgement() {
     assert_eq!((flow.send(), flow.losses), (vec![18], 1));
 }
 
-/// The window after a full acknowledgement is no more than one segment above what is in flight, so there is no burst.
+/// After a full acknowledgement the window is at most one segment larger than the data in flight, so there is no burst.
 #[test]
 fn new_reno_full_acknowledgement_avoids_a_burst() {
     let mut flow = Bench::new(new_reno(10), 12);
@@ -389,7 +390,7 @@ fn new_reno_is_impatient() {
         flow.reply(pdu).send();
         assert_eq!(flow.deadline(), Some(us(deadline)), "at {now} us");
     }
-    // The next recovery has a first one again.
+    // In the next recovery the first partial acknowledgement restarts the timer again.
     flow.ack(11).send();
     flow.ack(11).ack(11).ack(11);
     assert_eq!(flow.losses, 2);
@@ -400,8 +401,8 @@ fn new_reno_is_impatient() {
     assert!(flow.sender.recovery().in_fast_recovery(), "the acknowledgement was partial");
 }
 
-/// After a timeout, duplicates of what was sent again must not start fast retransmit: the acknowledgement has to cover
-/// more than the recovery point.
+/// After a timeout, duplicate acknowledgements caused by retransmissions must not start fast retransmit; the cumulative
+/// acknowledgement must first pass the recovery point.
 #[test]
 fn new_reno_ignores_duplicates_after_a_timeout() {
     let mut flow = Bench::new(new_reno(4), 100);
@@ -418,7 +419,7 @@ fn new_reno_ignores_duplicates_after_a_timeout() {
     assert_eq!(flow.ack(5).losses, 1);
 }
 
-/// The first two duplicates let a new segment go each, whatever the window; not more.
+/// Each of the first two duplicate acknowledgements allows one new segment beyond the window (limited transmit).
 #[test]
 fn limited_transmit() {
     let mut flow = Bench::new(new_reno(4), 100);
@@ -427,13 +428,13 @@ fn limited_transmit() {
     assert_eq!(flow.ack(0).send(), [5]);
     assert_eq!(flow.ack(0).send(), [0], "fast retransmit");
     assert_eq!(flow.state(), (5_000, 2_000, 6));
-    // The receive window bounds limited transmit as well.
+    // The receive window limits limited transmit, too.
     for sack in [true, false] {
         let tcp = TcpConfig { sack, initial_window: Some(4), receive_window: 5_000, ..TcpConfig::default() };
         let mut flow = Bench::new(config(tcp), 100);
         flow.send();
         assert_eq!(flow.sack(0, 1, 1).send(), [4]);
-        assert_eq!(flow.sack(0, 1, 2).send(), []);
+        assert_eq!(flow.sack(0, 1, 2).send(), [0_u32; 0]);
         assert_eq!(flow.sack(0, 1, 3).send(), [0]);
     }
 }
@@ -459,7 +460,7 @@ fn back_off_doubles_and_ends() {
         // 400 + 4 * 200 = 1,200 us
         assert_eq!(flow.deadline(), Some(flow.now + us(1_200)));
         assert_eq!(flow.sender.recovery().rtt().smoothed(), Some(us(400)));
-        // Another loss, of another segment: half of what slow start has reached, two segments at least.
+        // Another segment is lost: ssthresh is half of the window that slow start has reached, at least two segments.
         assert_eq!(flow.send(), [1, 2]);
         assert_eq!(flow.timeout().state(), (1_000, 2_000, 0));
         assert_eq!(flow.deadline(), Some(flow.now + us(2_400)));
@@ -483,8 +484,8 @@ fn what_restarts_the_timer() {
     assert!(flow.sender.is_complete());
 }
 
-/// After a timeout what was selectively acknowledged is not sent again, and no fast recovery begins below the recovery
-/// point.
+/// After a timeout selectively acknowledged segments are not retransmitted, and no fast recovery begins below the
+/// recovery point.
 #[test]
 fn timeout_with_sack() {
     let mut flow = Bench::new(with_sack(8), 100);
@@ -497,16 +498,16 @@ fn timeout_with_sack() {
     assert_eq!(flow.send(), [1, 4], "2 and 3 have arrived");
     flow.sack(1, 5, 9);
     assert_eq!((flow.losses, flow.cwnd()), (0, 2_000));
-    assert_eq!(flow.send(), []);
+    assert_eq!(flow.send(), [0_u32; 0]);
     assert_eq!(flow.ack(4).state(), (3_000, 4_000, 1));
     assert_eq!(flow.send(), [10, 11], "5..=9 have arrived");
     assert_eq!(flow.ack(10).state(), (4_000, 4_000, 2));
     assert_eq!(flow.send(), [12, 13]);
-    // From here on it can begin again.
+    // From here on a fast recovery can begin again.
     assert_eq!(flow.sack(10, 11, 13).losses, 1);
 }
 
-/// A timeout in fast recovery: the window was halved for these losses already.
+/// A timeout during fast recovery does not halve ssthresh again, because the recovery has done so for these losses.
 #[test]
 fn timeout_in_fast_recovery() {
     for cfg in [with_sack(10), new_reno(10)] {
@@ -521,7 +522,7 @@ fn timeout_in_fast_recovery() {
     }
 }
 
-/// Half of what is in flight by then would be eight segments.
+/// Half of the data in flight at that time would be eight segments.
 #[test]
 fn timeout_in_fast_recovery_after_new_segments() {
     let mut flow = Bench::new(with_sack(10), 100);
@@ -534,7 +535,7 @@ fn timeout_in_fast_recovery_after_new_segments() {
     assert_eq!(flow.timeout().state(), (1_000, 5_000, 0));
 }
 
-/// Fast retransmit was decided, and the timer fires before the segment could leave: it goes out once.
+/// The timer fires before the segment of a fast retransmit could be sent: it is retransmitted only once.
 #[test]
 fn timeout_before_fast_retransmit_left() {
     for cfg in [with_sack(10), new_reno(10)] {
@@ -546,8 +547,8 @@ fn timeout_before_fast_retransmit_left() {
     }
 }
 
-/// What is lost above the recovery point of a timeout is nobody's business before that point is reached, and counts as
-/// in flight until then.
+/// A segment lost above the recovery point of a timeout is not retransmitted before that point is acknowledged, and
+/// counts as in flight until then.
 #[test]
 fn losses_above_the_recovery_point_of_a_timeout() {
     let mut flow = Bench::new(with_sack(8), 100);
@@ -570,7 +571,7 @@ fn losses_above_the_recovery_point_of_a_timeout() {
     assert_eq!((flow.losses, flow.state().1), (1, 2_242));
 }
 
-/// A new segment lost during recovery goes out again, and still counts when recovery ends.
+/// A new segment that is lost during recovery is retransmitted, and still counts in pipe when recovery ends.
 #[test]
 fn losses_above_the_recovery_point_of_fast_recovery() {
     let mut flow = Bench::new(with_sack(10), 100);
@@ -584,7 +585,7 @@ fn losses_above_the_recovery_point_of_fast_recovery() {
     assert_eq!(flow.send(), [17]);
 }
 
-/// A SYN-ACK that comes again acknowledges nothing: it is no duplicate acknowledgement (RFC 5681 section 2).
+/// A duplicate SYN-ACK is not a duplicate acknowledgement (RFC 5681 section 2).
 #[test]
 fn setup_answers_are_no_duplicates() {
     let mut flow = Bench::new(new_reno(4), 100);
@@ -608,8 +609,7 @@ fn only_new_data_is_measured() {
     assert_eq!(flow.sender.recovery().rtt().smoothed(), Some(us(50)));
 }
 
-/// What an outer congestion control allows bounds new segments in flight; a forced retransmission goes out all the
-/// same.
+/// The window of a separate congestion control limits new segments in flight, but not a fast retransmit.
 #[test]
 fn an_outer_window_applies() {
     for sack in [true, false] {
@@ -632,7 +632,7 @@ fn an_outer_window_applies() {
         assert_eq!((pick.psn, pick.retransmission), (cfg.first_psn, true));
         assert!(!sender.has_work(&cfg, 1));
     }
-    // Two are lost; the second one has to wait until the window takes it.
+    // Two segments are lost; the retransmission of the second waits until the window allows it.
     let cfg = with_sack(10);
     let mut sender = TcpSender::new(&cfg, 10);
     while sender.poll(&cfg, Time::ZERO, u32::MAX).is_some() {}
@@ -646,7 +646,7 @@ fn an_outer_window_applies() {
 /// Expected position, first and last position of the block, echoed time in us.
 type Answer = (u32, Option<(u32, u32)>, u64);
 
-/// A receiver, driven by hand.
+/// A receiver that the test drives step by step.
 struct Sink {
     cfg: FlowConfig,
     receiver: Receiver<Tcp>,
@@ -659,7 +659,7 @@ impl Sink {
         Sink { cfg, receiver }
     }
 
-    /// What the segment at `position`, sent and arriving at `at` us, is answered.
+    /// The response to the segment at `position`, which is sent and arrives at `at` us.
     fn data(&mut self, at: u64, position: u32) -> Option<Answer> {
         let pdu = Pdu::data(self.cfg.first_psn.plus(position), false, us(at));
         let outcome = self.receiver.handle(&self.cfg, us(at), pdu, RxMeta::default());
@@ -687,7 +687,7 @@ fn every_arrival_is_acknowledged_at_once() {
     assert_eq!(sink.data(7, 0), Some((4, None, 7)), "old");
     assert_eq!(sink.data(8, 4), Some((5, None, 8)));
     assert_eq!(sink.data(9, 5), Some((7, None, 9)));
-    // At most 255 below the trigger are reported.
+    // A NACK reports at most 255 segments before the trigger.
     for position in 8..263 {
         assert_eq!(sink.data(10, position), Some((7, Some((8, position)), 10)));
     }
@@ -705,8 +705,8 @@ fn without_sack_all_acknowledgements_are_plain() {
     assert_eq!(sink.data(4, 1), Some((3, None, 4)));
 }
 
-/// RFC 5681 section 4.2: at least every second segment, after 500 us at the latest, and at once whenever anything is
-/// out of order. The echo is of the oldest segment covered (RFC 7323 section 4.3).
+/// RFC 5681 section 4.2: the receiver acknowledges at least every second segment, after 500 us at the latest, and any
+/// out-of-order segment immediately. It echoes the timestamp of the oldest acknowledged segment (RFC 7323 section 4.3).
 #[test]
 fn delayed_acknowledgements() {
     let tcp = TcpConfig { delayed_acks: Some(TcpConfig::DELAYED_ACK), ..TcpConfig::default() };
@@ -714,14 +714,14 @@ fn delayed_acknowledgements() {
     let deadline = |sink: &Sink| sink.receiver.deadline(&sink.cfg);
     assert_eq!((sink.data(10, 0), deadline(&sink)), (None, Some(us(510))));
     assert_eq!((sink.data(20, 1), deadline(&sink)), (Some((2, None, 10)), None));
-    // One alone waits for the timer.
+    // A single segment waits for the timer.
     assert_eq!((sink.data(30, 2), deadline(&sink)), (None, Some(us(530))));
     assert_eq!(sink.receiver.on_deadline(&sink.cfg, us(529)), None);
     let late = sink.receiver.on_deadline(&sink.cfg, us(530)).map(|reply| sink.show(reply));
     assert_eq!((late, deadline(&sink)), (Some((3, None, 30)), None));
     assert_eq!(sink.receiver.on_deadline(&sink.cfg, us(2_000)), None);
-    // Out of order, duplicate, and each segment that fills a gap or part of one: at once, and nothing is held back
-    // after.
+    // Immediate acknowledgements: of out-of-order segments, of duplicates, and of segments that fill a gap or a part of
+    // it. No acknowledgement is delayed afterwards.
     assert_eq!(sink.data(600, 3), None);
     assert_eq!((sink.data(610, 5), deadline(&sink)), (Some((4, Some((5, 5)), 610)), None));
     assert_eq!(sink.data(620, 7), Some((4, Some((7, 7)), 620)));
@@ -729,14 +729,14 @@ fn delayed_acknowledgements() {
     assert_eq!(sink.data(640, 6), Some((8, None, 640)));
     assert_eq!(sink.data(650, 8), None);
     assert_eq!((sink.data(660, 8), deadline(&sink)), (Some((9, None, 660)), None));
-    // The last one is acknowledged at once.
+    // The last segment is acknowledged immediately.
     assert_eq!(sink.data(670, 9), None);
     assert_eq!(sink.data(680, 10), Some((11, None, 670)));
     assert_eq!((sink.data(690, 11), deadline(&sink)), (Some((12, None, 690)), None));
     assert!(sink.receiver.is_complete());
 }
 
-/// What lies beyond the receive window is answered and dropped (RFC 9293 section 3.10.7.4).
+/// The receiver discards a segment beyond the receive window and sends an ACK (RFC 9293 section 3.10.7.4).
 #[test]
 fn the_receive_window_is_kept() {
     let mut sink = Sink::new(TcpConfig { receive_window: 3_999, ..TcpConfig::default() }, 10);
@@ -746,7 +746,7 @@ fn the_receive_window_is_kept() {
     assert_eq!(sink.data(4, 1), Some((3, None, 4)), "3 was not kept");
 }
 
-/// In the pipe: 1 us a segment, 2 us each way.
+/// In a pipe with 1 us per segment and a one-way delay of 2 us.
 fn connection(tcp: TcpConfig, packets: u32, script: &Script) -> (String, u64) {
     let (trace, totals) = run_traced::<Tcp>(&config(tcp), packets, Pipe::SHORT, script);
     assert_eq!((totals.accepted, totals.completions), (u64::from(packets), 1));
@@ -785,7 +785,7 @@ fn setup_takes_a_round_trip() {
     );
 }
 
-/// The SYN's timeout doubles up to the longest; then the initial window is one segment (RFC 5681 section 3.1).
+/// The timeout of the SYN doubles up to the maximum; the initial window is then one segment (RFC 5681 section 3.1).
 #[test]
 fn lost_syns() {
     let script = Script::default().lose(SYN, 1).lose(SYN, 2).lose(SYN, 3);
@@ -810,7 +810,7 @@ fn lost_syns() {
     );
 }
 
-/// The second SYN finds the receiver connected: it answers again.
+/// A connected receiver responds to a second SYN with another SYN-ACK.
 #[test]
 fn lost_syn_ack() {
     let (trace, _) = connection(HANDSHAKE, 1, &Script::default().lose_reply(1));
@@ -828,7 +828,7 @@ fn lost_syn_ack() {
     );
 }
 
-/// A SYN-ACK that comes late, after the timer fired, opens the connection; the other one and its SYN change nothing.
+/// A late SYN-ACK, which arrives after the timer fired, establishes the connection; the second SYN-ACK has no effect.
 #[test]
 fn late_syn_ack() {
     let script = Script::default().delay_reply(1, us(97));
@@ -873,7 +873,7 @@ fn setup_measures_and_cannot_be_faked() {
     sender.on_reply(&cfg, us(40), answer);
     assert_eq!(sender.rtt().smoothed(), Some(us(30)));
     assert_eq!((sender.deadline(&cfg), sender.congestion_window()), (None, 2_000));
-    // Data without a connection is dropped in silence, a SYN where there are none as well.
+    // The receiver discards data without a connection, and a SYN if handshakes are off, without a response.
     let mut receiver = TcpReceiver::new(&cfg, 10, Time::ZERO);
     let data = Pdu::data(first, false, Time::ZERO);
     let outcome = receiver.on_data(&cfg, Time::ZERO, data);
@@ -885,7 +885,7 @@ fn setup_measures_and_cannot_be_faked() {
     assert_eq!(receiver.on_data(&cfg, Time::ZERO, data.with_syn()).reply, None);
 }
 
-/// A whole flow: the lost segment 2 is proved by 3, 4 and 5, and the window halves from what was in flight.
+/// A whole flow: segments 3, 4 and 5 prove the loss of segment 2, and the window is half of the data in flight.
 #[test]
 fn a_loss_in_the_pipe() {
     let tcp = TcpConfig { initial_window: Some(6), handshake: false, ..HANDSHAKE };

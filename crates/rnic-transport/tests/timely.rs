@@ -1,4 +1,4 @@
-//! TIMELY and patched TIMELY, completion by completion, worked out by hand.
+//! Checks TIMELY and patched TIMELY after each update against values computed by hand.
 
 use rnic_transport::congestion::{
     AckSample, CongestionControl, DelayGradient, LossSignal, Settings, TimelyParams, Value,
@@ -16,7 +16,7 @@ impl<const PATCHED: bool> Flow<PATCHED> {
         let flow = FlowConfig { mtu: 1_000, ..FlowConfig::default() };
         let mut settings = Settings::new(DelayGradient::<PATCHED>::PARAMETERS);
         for (name, value) in given {
-            settings.set(name, *value).unwrap();
+            settings.set(name, value.clone()).unwrap();
         }
         let params = DelayGradient::<PATCHED>::params(&settings, &flow).unwrap();
         Flow { params, cc: DelayGradient::new(&params, &flow, Time::ZERO) }
@@ -25,7 +25,7 @@ impl<const PATCHED: bool> Flow<PATCHED> {
         let sample = AckSample { now: Time::ZERO, rtt: Time::from_us(rtt_us), acked, in_flight: 0, marked: false };
         self.cc.on_ack(&self.params, &sample);
     }
-    /// A segment of 16 packets of 1,000 bytes completes; the rate must then be `gbps`, to the bit per second.
+    /// Completes a segment of 16 packets of 1,000 bytes; the rate must then be exactly `gbps`.
     #[track_caller]
     fn completes(&mut self, rtt_us: u64, gbps: f64) {
         self.ack(16, rtt_us);

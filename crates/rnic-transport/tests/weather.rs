@@ -1,7 +1,7 @@
-//! Safety in any weather, liveness once it clears.
+//! Safety under random faults, and liveness after the faults end.
 //!
-//! Random networks lose up to 30 % of what is sent in either direction, deliver late and twice, and heal at some
-//! instant. A packet with a wrong checksum is discarded on arrival: to the transport it is lost.
+//! The random networks lose, delay and duplicate up to 30 % of the packets in each direction until a given time. A
+//! packet with a wrong checksum counts as lost, because it is discarded on arrival.
 
 mod common;
 
@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use rnic_transport::recovery::{GoBackN, Irn, Protocol, Tcp};
 use rnic_transport::{BitRate, FlowConfig, NackPolicy, Psn, TcpConfig, Time};
 
-/// A flow, its network and its weather.
+/// A flow, its network and its faults.
 #[derive(Clone, Debug)]
 struct Case {
     cfg: FlowConfig,
@@ -55,21 +55,21 @@ impl Case {
         Pair::new(self.cfg.clone(), self.packets, self.pipe, faults)
     }
 
-    /// When what was sent in bad weather has arrived and its last effect has timed out: the timer restarts at the
-    /// latest when the last late packet is acknowledged.
+    /// The time at which all packets that were sent before the end of the faults have arrived, and the timer that they
+    /// restarted last has expired.
     fn settled(&self) -> Time {
         let timeouts = self.cfg.timeouts.expect("every case has timers");
         self.rates.heals_at + self.rates.late_by + self.pipe.rtt() * 2 + timeouts.high
     }
 
-    /// Sending the whole flow.
+    /// Transmission time of the whole flow.
     fn whole_flow(&self) -> Time {
         self.pipe.packet * u64::from(self.packets)
     }
 }
 
-/// Runs to the end and checks what holds for every protocol: each packet accepted once (the pair checks that none is
-/// accepted twice), completion said once, and known to the sender if it can be.
+/// Runs to the end and checks the properties of every protocol: each packet is accepted exactly once (the pair checks
+/// that none is accepted twice), completion is reported once, and the sender learns of it if the protocol allows.
 fn check<P: Protocol>(case: &Case, deadline: Time) -> Result<Pair<P, Random>, TestCaseError> {
     let mut pair = case.pair::<P>();
     pair.run();
@@ -77,22 +77,22 @@ fn check<P: Protocol>(case: &Case, deadline: Time) -> Result<Pair<P, Random>, Te
     prop_assert!(pair.is_over(), "{:?}", totals);
     prop_assert_eq!(totals.accepted, u64::from(case.packets));
     prop_assert_eq!(totals.completions, 1);
-    prop_assert_eq!(totals.sent - totals.resent, u64::from(case.packets));
+    prop_assert_eq!(totals.sent - totals.retransmitted, u64::from(case.packets));
     let over = if P::sender_learns_completion(&case.cfg) { totals.acknowledged_at } else { totals.received_at };
     let over = over.expect("it is over");
     prop_assert!(over <= deadline, "over at {over}, not by {deadline}: {totals:?}");
     Ok(pair)
 }
 
-/// One timeout, then a packet a round trip at worst: with the whole window lost and nothing new to send, only partial
-/// acknowledgements name what is missing. Until the end of recovery a packet may be sent twice.
+/// One timeout, then at worst one packet per round trip: if the whole window is lost and there is no new data, only
+/// partial acknowledgements reveal the next missing packet. Until the end of recovery a packet may be sent twice.
 fn irn_deadline(case: &Case) -> Time {
     let window = u64::from(case.cfg.bdp_cap.min(case.packets));
     let rounds = u64::from(case.packets).div_ceil(window) + window;
     case.settled() + case.pipe.rtt() * (rounds + 1) + case.whole_flow() * 2
 }
 
-/// One timeout, then the whole flow; where acknowledgements are there to open a window, a round trip for each.
+/// One timeout, then the whole flow, with one round trip per window if there are ACKs.
 fn go_back_n_deadline(case: &Case) -> Time {
     let rounds = if case.cfg.acks { u64::from(case.packets.div_ceil(case.cfg.bdp_cap)) } else { 0 };
     case.settled() + case.pipe.rtt() * (rounds + 1) + case.whole_flow() * 2
@@ -113,7 +113,7 @@ proptest! {
         let bound = if case.cfg.acks { case.cfg.bdp_cap } else { case.packets };
         prop_assert!(pair.totals.peak_in_flight <= bound);
         prop_assert!(case.cfg.acks || pair.totals.timeouts == 0, "the sink owns the timer");
-        prop_assert!(!case.cfg.acks || pair.totals.sink_timeouts == 0, "the source owns the timer");
+        prop_assert!(!case.cfg.acks || pair.totals.receiver_timeouts == 0, "the source owns the timer");
     }
 
     /// In order and without loss, neither protocol sends anything twice, whatever else is configured.
@@ -124,8 +124,8 @@ proptest! {
             check::<Irn>(&calm, irn_deadline(&calm))?.totals,
             check::<GoBackN>(&calm, go_back_n_deadline(&calm))?.totals,
         ] {
-            prop_assert_eq!((totals.resent, totals.nacks, totals.losses), (0, 0, 0));
-            prop_assert_eq!(totals.timeouts + totals.sink_timeouts, 0);
+            prop_assert_eq!((totals.retransmitted, totals.nacks, totals.losses), (0, 0, 0));
+            prop_assert_eq!(totals.timeouts + totals.receiver_timeouts, 0);
         }
     }
 }
@@ -145,13 +145,13 @@ fn connections() -> impl Strategy<Value = Case> {
             initial_window: (initial > 0).then_some(initial),
             ..TcpConfig::default()
         };
-        // TCP's timer does not ask for these.
+        // TCP's timer does not use these timeouts.
         let cfg = FlowConfig { tcp, timeouts: None, ..case.cfg };
         Case { cfg, ..case }
     })
 }
 
-/// One timeout of any length, then a segment a round trip or a delayed acknowledgement at worst.
+/// One timeout of any length, then at worst one segment per round trip or delayed acknowledgement.
 fn tcp_deadline(case: &Case) -> Time {
     let round = case.pipe.rtt() + case.cfg.tcp.delayed_acks.unwrap_or_default();
     let settled = case.rates.heals_at + case.rates.late_by + round * 2 + case.cfg.tcp.rto_max;
@@ -168,7 +168,7 @@ proptest! {
         prop_assert!(pair.totals.peak_in_flight <= window);
         prop_assert!(case.cfg.tcp.sack || pair.totals.nacks == 0);
         prop_assert_eq!(pair.totals.syns > 0, case.cfg.tcp.handshake);
-        prop_assert!(case.cfg.tcp.delayed_acks.is_some() || pair.totals.sink_timeouts == 0);
+        prop_assert!(case.cfg.tcp.delayed_acks.is_some() || pair.totals.receiver_timeouts == 0);
     }
 
     /// A round trip takes up to 41 us, a delayed acknowledgement 500 us, the shortest timeout 1 ms.
@@ -176,13 +176,13 @@ proptest! {
     fn tcp_sends_nothing_twice_without_cause(case in connections()) {
         let calm = Case { rates: Rates::default(), ..case };
         let totals = check::<Tcp>(&calm, tcp_deadline(&calm))?.totals;
-        prop_assert_eq!((totals.resent, totals.nacks, totals.losses, totals.timeouts), (0, 0, 0, 0));
+        prop_assert_eq!((totals.retransmitted, totals.nacks, totals.losses, totals.timeouts), (0, 0, 0, 0));
         prop_assert_eq!(totals.syns, u64::from(calm.cfg.tcp.handshake));
     }
 }
 
-/// Loss alone, in a network that keeps order: IRN never sends a packet again that has arrived, unless its timer fired.
-/// Replies arrive: what their loss hides from the sender is another matter.
+/// If data packets are lost but not reordered, and no ACK or NACK is lost, IRN never retransmits a packet that has
+/// arrived, unless its timer fired.
 struct DataLoss(Random);
 
 impl Faults for DataLoss {
@@ -204,7 +204,7 @@ proptest! {
         let mut pair = Pair::<Irn, DataLoss>::new(case.cfg.clone(), case.packets, case.pipe, faults);
         pair.run();
         let totals = pair.totals;
-        // Each packet is accepted once, so what was sent beyond the losses was of no use.
+        // Each packet is accepted once, so transmissions beyond the number of packets and losses were unnecessary.
         let useless = totals.sent - totals.data_lost - u64::from(case.packets);
         prop_assert!(useless == 0 || totals.timeouts > 0, "{totals:?}");
     }
@@ -215,10 +215,10 @@ proptest! {
     }
 }
 
-/// TCP with selective acknowledgements sends nothing in vain, with two exceptions that RFC 6675 makes. The rescue
-/// retransmission is a guess, one in each fast recovery. And fast recovery begins with no memory of the one before it
-/// (`HighRxt` is `HighACK`): what that one sent again beyond its recovery point is repeated, a lost segment once at
-/// most, for then it lies below the new recovery point.
+/// TCP with selective acknowledgements retransmits only lost segments, with two exceptions in RFC 6675. A rescue
+/// retransmission, at most one per fast recovery, may be unnecessary. And a fast recovery starts without knowledge of
+/// the retransmissions of the one before (`HighRxt` is set to `HighACK`), so it can retransmit a segment again that the
+/// one before retransmitted beyond its recovery point.
 fn resends_what_was_lost(case: &Case) -> Result<(), TestCaseError> {
     let rates = Rates { late: 0, twice: 0, loss: case.rates.loss / 10, ..case.rates };
     let tcp = TcpConfig { sack: true, dup_thresh: 3, ..case.cfg.tcp };
@@ -233,7 +233,7 @@ fn resends_what_was_lost(case: &Case) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// Two fast recoveries, each with a rescue, and a segment that both send again.
+/// Two fast recoveries, each with a rescue retransmission, and a segment that both retransmit.
 #[test]
 fn tcp_repeats_what_the_last_recovery_sent_again() {
     let tcp = TcpConfig { receive_window: 74 * 1024, delayed_acks: None, handshake: false, ..TcpConfig::default() };

@@ -1,4 +1,4 @@
-//! Sequence numbers wrap after 2^24 packets; nothing may depend on where they do.
+//! PSNs wrap after 2^24 packets; results must not depend on the position of the wrap.
 
 mod common;
 
@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use rnic_transport::recovery::{GoBackN, Irn, Protocol, Tcp};
 use rnic_transport::{FlowConfig, Pdu, Psn, Receiver, RxMeta, TcpConfig, Time};
 
-/// A flow through bad weather: all that can be seen of it.
+/// Runs a flow with random faults and returns everything observable.
 fn weather<P: Protocol>(cfg: &FlowConfig, first: u32, seed: u64) -> (String, Totals) {
     let rates = Rates { loss: 80, late: 50, twice: 50, late_by: Time::from_us(10), heals_at: Time::MAX };
     let cfg = FlowConfig { first_psn: Psn::new(first), ..cfg.clone() };
@@ -17,7 +17,7 @@ fn weather<P: Protocol>(cfg: &FlowConfig, first: u32, seed: u64) -> (String, Tot
     (pair.trace().to_string(), pair.totals)
 }
 
-/// Anywhere, and often near the wraps of the number itself and of its sign.
+/// An arbitrary first PSN, often near the wrap of the PSN or of the sign of PSN differences.
 fn anywhere() -> impl Strategy<Value = u32> {
     prop_oneof![0..Psn::MODULUS, Psn::MODULUS - 64..Psn::MODULUS, Psn::MODULUS / 2 - 64..Psn::MODULUS / 2 + 4]
 }
@@ -75,7 +75,7 @@ fn burst<P: Protocol>(cfg: &FlowConfig, packets: u64, lost: &[u64]) -> u64 {
         if sender.next_transmit(cfg).is_some() {
             continue;
         }
-        // All quiet: over, or time for a timer.
+        // No packet is pending: the flow is complete, or a timer must fire.
         let sink = receiver.deadline(cfg);
         match (sender.deadline(cfg).map(|(at, _)| at), sink) {
             (None, None) => break,
@@ -91,22 +91,22 @@ fn burst<P: Protocol>(cfg: &FlowConfig, packets: u64, lost: &[u64]) -> u64 {
     sent
 }
 
-/// More packets than there are sequence numbers.
+/// More packets than there are PSNs.
 const PACKETS: u64 = Psn::MODULUS as u64 + 300;
 
 fn near_the_end(acks: bool) -> FlowConfig {
     FlowConfig { acks, first_psn: Psn::new(Psn::MODULUS - 5), ..FlowConfig::default() }
 }
 
-/// Losses at the first wrap, where the number's sign wraps, where all numbers are used up, and when the first comes
-/// around again.
-fn lossy<P: Protocol>(acks: bool, most_resent_per_loss: u64) {
+/// Losses at the first wrap, where the sign of PSN differences wraps, where all PSNs have been used, and where the
+/// first PSN is used again.
+fn lossy<P: Protocol>(acks: bool, max_retransmissions_per_loss: u64) {
     let all = u64::from(Psn::MODULUS);
     let lost = [4, 5, all / 2 - 1, all / 2 + 200, all - 6, all - 1, all + 100];
     let sent = burst::<P>(&near_the_end(acks), PACKETS, &lost);
     let losses = lost.len() as u64;
-    let resent = sent - PACKETS;
-    assert!((losses..=losses * most_resent_per_loss).contains(&resent), "{resent}");
+    let retransmitted = sent - PACKETS;
+    assert!((losses..=losses * max_retransmissions_per_loss).contains(&retransmitted), "{retransmitted}");
 }
 
 #[test]
@@ -139,8 +139,8 @@ fn tcp_near_the_end(sack: bool) -> FlowConfig {
     FlowConfig { tcp, ..near_the_end(true) }
 }
 
-/// Duplicate acknowledgements name every loss, with selective acknowledgements or without: each lost segment is sent
-/// once more. The second and the third loss lie more than half the number space apart.
+/// Duplicate acknowledgements reveal every loss, with or without selective acknowledgements, so each lost segment is
+/// retransmitted once. The second and the third loss are more than half the PSN space apart.
 #[test]
 fn tcp_flow_longer_than_the_number_space() {
     let all = u64::from(Psn::MODULUS);
@@ -151,8 +151,8 @@ fn tcp_flow_longer_than_the_number_space() {
     }
 }
 
-/// Half the number space after the last loss, what was selectively acknowledged then what was selectively acknowledged
-/// then must not look later than what is now.
+/// Half the PSN space after the last loss, a segment that was selectively acknowledged then must not look later than
+/// the current segments.
 #[test]
 fn a_loss_long_after_the_last_one() {
     let cfg = near_the_end(true);

@@ -1,7 +1,8 @@
-//! What a packet costs without sockets: two devices exchange batches in memory. The time is that of both ends, acknowledgements included,
-//! ICRCs not.
+//! What a packet costs without sockets: two devices exchange batches in memory. The time is that of both ends,
+//! acknowledgements included, ICRCs not.
 //!
-//! Instructions: `valgrind --tool=callgrind --toggle-collect='*exchange*' BENCH --test CASE`, over the packets of one run.
+//! Instructions: `valgrind --tool=callgrind --toggle-collect='*exchange*' BENCH --test CASE`, over the packets of one
+//! run.
 #![allow(missing_docs, reason = "a program, not a library")]
 
 use divan::Bencher;

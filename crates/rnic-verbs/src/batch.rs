@@ -1,25 +1,26 @@
-//! Packets that leave together.
+//! Packets that one system call can send.
 
-use crate::types::{LONGEST_MTU, Qpn};
+use crate::types::{MAX_MTU, Qpn};
 use rnic_wire::{Opcode, Operation};
 use std::net::SocketAddr;
 
-/// Packets of one queue pair for its peer, one behind the other: what one system call can send.
+/// Packets of one queue pair for its peer, one after the other in one buffer, as `UDP_SEGMENT` takes them.
 ///
-/// All have the same length but the last, which may be shorter. Each ends with four bytes of room for its ICRC.
+/// All packets have the same length, but the last may be shorter. Each ends with four bytes for its ICRC, which the
+/// owner fills in.
 #[derive(Clone, Debug)]
 pub struct Batch {
     bytes: Vec<u8>,
     len: usize,
     segment: usize,
     count: usize,
-    most: usize,
-    /// An acknowledgement may be overtaken by what follows it.
+    max: usize,
+    /// Packets may overtake a lone ACK.
     overtaking: bool,
     to: Option<Destination>,
-    /// An acknowledgement that goes last, because what follows it is longer.
+    /// An ACK that goes last, because the packets that followed it are longer.
     tail: Vec<u8>,
-    /// A packet that did not fit in the batch before.
+    /// A packet that was too long for the previous batch.
     held: Vec<u8>,
     held_for: Option<Destination>,
 }
@@ -27,25 +28,25 @@ pub struct Batch {
 /// Where the packets of a batch go.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Destination {
-    /// The queue pair that sends.
+    /// The queue pair that sends them.
     pub qpn: Qpn,
     /// The peer's address.
     pub peer: SocketAddr,
     /// Differentiated services code point.
     pub dscp: u8,
-    /// Switches may mark the packets (ECT(0)).
+    /// Switches may CE-mark the packets: they carry ECT(0).
     pub ecn: bool,
 }
 
 impl Batch {
-    /// A batch of up to `most` packets and 65,000 bytes.
-    pub fn new(most: usize) -> Batch {
+    /// A batch of up to `max` packets and 65,000 bytes.
+    pub fn new(max: usize) -> Batch {
         Batch {
             bytes: vec![0; Batch::BYTES + Batch::PACKET],
             len: 0,
             segment: 0,
             count: 0,
-            most: most.max(1),
+            max: max.max(1),
             overtaking: false,
             to: None,
             tail: Vec::with_capacity(Batch::PACKET),
@@ -54,42 +55,43 @@ impl Batch {
         }
     }
 
-    /// The same; a lone acknowledgement goes behind longer packets that follow it, so that all of them leave at once.
-    pub fn overtaking(most: usize) -> Batch {
-        Batch { overtaking: true, ..Batch::new(most) }
+    /// The same, but a lone ACK goes after longer packets that follow it, so that one system call sends all of them.
+    pub fn overtaking(max: usize) -> Batch {
+        Batch { overtaking: true, ..Batch::new(max) }
     }
 
-    /// No more bytes than this leave at once: an IPv4 datagram holds 65,507.
+    /// Maximum bytes of a batch: the UDP payload of an IPv4 packet is at most 65,507.
     const BYTES: usize = 65_000;
-    /// No packet is longer.
-    const PACKET: usize = LONGEST_MTU as usize + 128;
+    /// Maximum bytes of a packet.
+    const PACKET: usize = MAX_MTU as usize + 128;
 
-    /// The packets.
+    /// The packets, one after the other.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes[..self.len]
     }
 
-    /// The packets, for their ICRCs to be filled in.
+    /// The packets one by one, for their ICRCs to be filled in.
     pub fn packets_mut(&mut self) -> impl Iterator<Item = &mut [u8]> {
         self.bytes[..self.len].chunks_mut(self.segment.max(1))
     }
 
-    /// Length of every packet but the last in bytes.
+    /// Length in bytes of every packet but the last.
     pub fn segment(&self) -> usize {
         self.segment
     }
 
-    /// How many packets there are.
+    /// The number of packets.
     pub fn count(&self) -> usize {
         self.count
     }
 
-    /// Where they go; `None` if there are none.
+    /// Where the packets go; `None` for an empty batch.
     pub fn destination(&self) -> Option<Destination> {
         self.to
     }
 
-    /// Begins anew, with the packet that is held; returns where that goes.
+    /// Empties the batch; then adds the packet that the previous batch held back, if there is one, and returns where it
+    /// goes.
     pub(crate) fn begin(&mut self) -> Option<Destination> {
         self.len = 0;
         self.segment = 0;
@@ -102,17 +104,18 @@ impl Batch {
         Some(to)
     }
 
-    /// Whether a packet is held.
+    /// Whether a packet is held back for the next batch.
     pub(crate) fn holds(&self) -> bool {
         self.held_for.is_some()
     }
 
-    /// Room for one packet behind the others.
+    /// The buffer after the last packet, for the next one.
     pub(crate) fn room(&mut self) -> &mut [u8] {
         &mut self.bytes[self.len..]
     }
 
-    /// The packet of `len` bytes behind the others belongs to the batch; `false` if it is longer than they, and held for the next one.
+    /// Adds the packet of `len` bytes that was written into [`Batch::room`]; `false` if it is longer than the others,
+    /// and held back for the next batch.
     pub(crate) fn append(&mut self, len: usize, to: Destination) -> bool {
         if self.count == 0 {
             self.segment = len;
@@ -134,13 +137,13 @@ impl Batch {
         true
     }
 
-    /// Whether no more fits.
+    /// Whether no other packet fits.
     pub(crate) fn is_closed(&self) -> bool {
         let (count, len) = (self.count + usize::from(!self.tail.is_empty()), self.len + self.tail.len());
-        count >= self.most || self.count > 0 && (!self.is_even() || len + self.segment > Batch::BYTES)
+        count >= self.max || self.count > 0 && (!self.is_even() || len + self.segment > Batch::BYTES)
     }
 
-    /// Whether the one packet that there is may go last.
+    /// Whether the packet in the batch is a lone ACK that may go last.
     fn may_overtake(&self) -> bool {
         self.overtaking && self.count == 1 && self.tail.is_empty() && acknowledges(&self.bytes)
     }
@@ -150,7 +153,7 @@ impl Batch {
         self.len.is_multiple_of(self.segment)
     }
 
-    /// Nothing more comes.
+    /// Ends the batch: no other packet is added.
     pub(crate) fn finish(&mut self) {
         if self.tail.is_empty() {
             return;
@@ -160,7 +163,7 @@ impl Batch {
             self.len += self.tail.len();
             self.count += 1;
         } else {
-            // The last packet is a short one already, and behind it nothing can be held.
+            // The last packet is shorter than the others already, so that the ACK is held back; no other packet is.
             std::mem::swap(&mut self.held, &mut self.tail);
             self.held_for = self.to;
         }
@@ -168,7 +171,8 @@ impl Batch {
     }
 }
 
-/// Whether a packet only acknowledges, so that packets which follow it may overtake it; its ICRC need not have been checked.
+/// Whether a packet is an ACK or NAK and no more, so that later packets may overtake it. Its ICRC need not have been
+/// checked.
 pub fn acknowledges(packet: &[u8]) -> bool {
     let operation = packet.first().and_then(|opcode| Opcode::from_u8(*opcode)).map(Opcode::operation);
     matches!(operation, Some(Operation::Acknowledge | Operation::ReadAcknowledge))
@@ -187,7 +191,7 @@ mod tests {
     const ACK: u8 = 0x11;
     const WRITE: u8 = 0x0a;
 
-    /// Appends packets of these opcodes and lengths until the batch is closed; returns how many of them are its own now.
+    /// Adds packets of these opcodes and lengths until the batch is closed; returns how many were taken.
     fn fill(batch: &mut Batch, packets: &[(u8, usize)]) -> usize {
         let mut taken = 0;
         for (opcode, len) in packets {
@@ -210,19 +214,19 @@ mod tests {
     }
 
     #[test]
-    fn an_acknowledgement_goes_behind_what_is_longer() {
+    fn a_lone_ack_goes_after_longer_packets() {
         let mut batch = Batch::overtaking(64);
         assert_eq!(fill(&mut batch, &[(ACK, 20), (WRITE, 100), (WRITE, 100)]), 3);
         assert_eq!(packets(&mut batch), [(WRITE, 100), (WRITE, 100), (ACK, 20)]);
         assert_eq!((batch.count(), batch.segment(), batch.bytes().len()), (3, 100, 220));
         assert_eq!(batch.begin(), None);
-        // Alone it goes alone.
+        // Without other packets it is sent alone.
         assert_eq!(fill(&mut batch, &[(ACK, 20)]), 1);
         assert_eq!(packets(&mut batch), [(ACK, 20)]);
     }
 
     #[test]
-    fn behind_a_short_packet_it_waits() {
+    fn an_ack_after_a_short_packet_waits_for_the_next_batch() {
         let mut batch = Batch::overtaking(64);
         assert_eq!(fill(&mut batch, &[(ACK, 20), (WRITE, 100), (WRITE, 50), (WRITE, 50)]), 3);
         assert_eq!(packets(&mut batch), [(WRITE, 100), (WRITE, 50)]);
@@ -233,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn only_one_acknowledgement_is_overtaken_and_nothing_else() {
+    fn packets_overtake_one_ack_and_no_other_packet() {
         let mut batch = Batch::overtaking(64);
         assert_eq!(fill(&mut batch, &[(ACK, 20), (ACK, 20), (WRITE, 100), (WRITE, 100)]), 3);
         assert_eq!(packets(&mut batch), [(ACK, 20), (ACK, 20)]);
@@ -245,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn it_counts_for_the_room() {
+    fn an_overtaken_ack_counts_for_the_size_of_the_batch() {
         let mut batch = Batch::overtaking(3);
         assert_eq!(fill(&mut batch, &[(ACK, 20), (WRITE, 100), (WRITE, 100), (WRITE, 100)]), 3);
         assert_eq!(packets(&mut batch), [(WRITE, 100), (WRITE, 100), (ACK, 20)]);
@@ -257,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn without_it_packets_stay_in_order() {
+    fn without_overtaking_packets_stay_in_order() {
         let mut batch = Batch::new(64);
         assert_eq!(fill(&mut batch, &[(ACK, 20), (WRITE, 100)]), 2);
         assert_eq!(packets(&mut batch), [(ACK, 20)]);

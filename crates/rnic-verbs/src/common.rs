@@ -1,4 +1,4 @@
-//! What queue pairs of every service have in common: queues, completions, errors.
+//! State that queue pairs of every service share: queues, completions, errors.
 
 use crate::Counters;
 use crate::memory::Memory;
@@ -13,18 +13,20 @@ use rnic_transport::Time;
 use rnic_wire::{Credits, NakCode, Syndrome};
 use std::collections::VecDeque;
 
-/// Events that wait for the application; with more the oldest is lost.
-pub const MOST_EVENTS: usize = 65_536;
+/// Maximum events that wait for the application; of more the oldest are lost.
+pub const MAX_EVENTS: usize = 65_536;
 
-/// The device around its queue pairs.
+/// State of the device that all queue pairs share.
 pub(crate) struct Ctx {
     pub(crate) memory: Memory,
     pub(crate) cqs: Table<CompletionQueue>,
     pub(crate) srqs: Table<SharedReceiveQueue>,
     pub(crate) events: VecDeque<Event>,
     pub(crate) counters: Counters,
-    /// A completion queue just overflowed: its queue pairs are to go into error.
+    /// A completion queue just overflowed: its queue pairs must go into the error state.
     pub(crate) overflow: bool,
+    /// The latest time that the device was told: the timestamp of completions.
+    pub(crate) now: Time,
 }
 
 impl Ctx {
@@ -36,12 +38,13 @@ impl Ctx {
             events: VecDeque::new(),
             counters: Counters::default(),
             overflow: false,
+            now: Time::ZERO,
         }
     }
 
-    /// Keeps an event until the application asks for it, or so many have come since that it never will.
+    /// Queues an event for the application. Of more than [`MAX_EVENTS`] the oldest is lost.
     pub(crate) fn raise(&mut self, event: Event) {
-        if self.events.len() >= MOST_EVENTS {
+        if self.events.len() >= MAX_EVENTS {
             self.events.pop_front();
             self.counters.events_lost += 1;
         }
@@ -57,30 +60,31 @@ impl Ctx {
     }
 }
 
-/// Why a request of the peer is not taken.
+/// Why a responder refuses a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Refusal {
-    /// There is no receive for it: later, perhaps.
+    /// There is no receive for the message (RNR): the peer may retry.
     NotReady,
-    /// Never. The status is for the receive that it would have used, and the event.
+    /// The NAK ends the connection. The status is that of the receive that the message would have used, and of the
+    /// event.
     Never(NakCode, Status),
 }
 
 impl Refusal {
-    /// The request makes no sense here, or the queue pair does not admit its kind.
+    /// The request is malformed, or the queue pair does not admit its operation.
     pub(crate) const INVALID: Refusal = Refusal::Never(NakCode::InvalidRequest, Status::LocalQpOperation);
-    /// The memory does not admit it.
+    /// The memory does not admit the access.
     pub(crate) const ACCESS: Refusal = Refusal::Never(NakCode::RemoteAccessError, Status::RemoteAccess);
     /// The message is longer than its receive.
     pub(crate) const TOO_LONG: Refusal = Refusal::Never(NakCode::InvalidRequest, Status::LocalLength);
-    /// The receive's own memory is gone.
+    /// The memory of the receive was deregistered.
     pub(crate) const RECEIVE: Refusal = Refusal::Never(NakCode::RemoteOperationalError, Status::LocalProtection);
 }
 
-/// A message has at most this many bytes (InfiniBand volume 1, section 9.7.6).
-pub(crate) const MOST_BYTES: u32 = 1 << 31;
+/// Maximum bytes of a message (InfiniBand volume 1, section 9.7.6).
+pub(crate) const MAX_MESSAGE: u32 = 1 << 31;
 
-/// A receive that completes with a message.
+/// A received message that completes a receive.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Delivery {
     pub(crate) write: bool,
@@ -90,7 +94,7 @@ pub(crate) struct Delivery {
     pub(crate) solicited: bool,
 }
 
-/// The queues of a queue pair and what it is connected to.
+/// State of a queue pair that does not depend on its service.
 pub(crate) struct Common {
     pub(crate) qpn: Qpn,
     pub(crate) pd: Pd,
@@ -99,27 +103,28 @@ pub(crate) struct Common {
     pub(crate) state: State,
     pub(crate) connection: Option<Connection>,
     pub(crate) attributes: SendAttributes,
-    /// IRN: retries within this time count once.
+    /// IRN: timeouts within this time use up one retry together.
     pub(crate) patience: Time,
     pub(crate) route: Route,
     pub(crate) sends: SendQueue,
     pub(crate) receives: ReceiveQueue,
-    /// Receives given to messages that are coming in, by their numbers.
+    /// Receives of messages in progress, by the sequence numbers of the receives.
     inbox: VecDeque<(u64, Receive)>,
-    /// Number of the oldest receive that is not completed.
+    /// Sequence number of the oldest receive that is not completed.
     next_receive: u64,
-    /// The send that this packet belongs to has failed; it completes so when its turn comes, and the queue pair fails with it.
+    /// The send that this packet belongs to has failed with this status. It completes after the sends before it; then
+    /// the queue pair fails.
     failing: Option<(u64, Status)>,
-    /// The send queue is to be reported as drained.
+    /// An event is due as soon as the send queue is drained.
     pub(crate) draining: bool,
-    /// An event told of the first packet.
+    /// The first packet of the peer has arrived.
     pub(crate) established: bool,
 }
 
 impl Common {
-    /// Messages out of order hold at most this many receives of a shared queue: a peer that leaves out one packet must not drain what
-    /// others live on. Packets beyond count as lost.
-    pub(crate) const MOST_EARLY: usize = 64;
+    /// Maximum receives of a shared queue that messages out of order hold: one lost packet of one peer must not take
+    /// the receives of other queue pairs away. Packets that need more count as lost.
+    pub(crate) const MAX_EARLY: usize = 64;
 
     pub(crate) fn new(qpn: Qpn, pd: Pd, init: QpInit) -> Common {
         let sizes = init.capacities;
@@ -144,22 +149,22 @@ impl Common {
         }
     }
 
-    /// Any state to RESET: as it was made.
+    /// Any state to RESET.
     pub(crate) fn reset(&mut self) {
         *self = Common::new(self.qpn, self.pd, self.init.clone());
     }
 
-    /// Whether packets of the peer are taken.
+    /// Whether the state admits packets of the peer.
     pub(crate) fn receives_packets(&self) -> bool {
         matches!(self.state, State::ReadyToReceive | State::ReadyToSend | State::SendQueueDrain | State::SendQueueError)
     }
 
-    /// Whether released sends go out.
+    /// Whether the state lets released sends be sent.
     pub(crate) fn sends_packets(&self) -> bool {
         matches!(self.state, State::ReadyToSend | State::SendQueueDrain)
     }
 
-    /// As if `messages` of every kind had come and gone before.
+    /// As if `messages` of every kind had been sent and received before.
     #[cfg(test)]
     pub(crate) fn count_from(&mut self, messages: u32) {
         self.next_receive = messages.into();
@@ -168,36 +173,37 @@ impl Common {
 
     // Receives.
 
-    /// Receives with messages in progress.
+    /// The number of receives of messages in progress.
     pub(crate) fn inbox_len(&self) -> usize {
         self.inbox.len()
     }
 
-    /// The number, modulo 2^24, of the oldest receive that is not completed.
+    /// The sequence number, modulo 2^24, of the oldest receive that is not completed.
     pub(crate) fn next_receive(&self) -> u32 {
         self.next_receive as u32
     }
 
-    /// The receive that follows `ahead` others, taken from the queue if it was not yet. `early`: for a message out of order.
+    /// The receive `ahead` receives after the oldest; from the receive queue if no packet has used it before. `early`:
+    /// for a message out of order.
     pub(crate) fn receive(&mut self, ctx: &mut Ctx, ahead: u32, early: bool) -> Option<&Receive> {
         let number = self.next_receive + u64::from(ahead);
-        let place = match self.inbox.front() {
+        let found = match self.inbox.front() {
             Some((first, _)) if *first == number => Ok(0),
             Some(_) => self.inbox.binary_search_by_key(&number, |(number, _)| *number),
             None => Err(0),
         };
-        let place = match (place, self.init.srq) {
-            (Ok(place), _) => place,
+        let slot = match (found, self.init.srq) {
+            (Ok(slot), _) => slot,
             (Err(_), None) => {
-                // Those before it are given to the messages before it.
+                // The receives before it belong to the messages before this one.
                 while self.inbox.len() <= ahead as usize {
                     let next = self.receives.queue.pop_front()?;
                     self.inbox.push_back((self.next_receive + self.inbox.len() as u64, next));
                 }
                 ahead as usize
             }
-            (Err(place), Some(id)) => {
-                if early && self.inbox.len() >= Common::MOST_EARLY {
+            (Err(slot), Some(id)) => {
+                if early && self.inbox.len() >= Common::MAX_EARLY {
                     return None;
                 }
                 let srq = ctx.srqs.get_mut(id.0)?;
@@ -205,14 +211,14 @@ impl Common {
                 if srq.reaches_limit() {
                     ctx.raise(Event::SharedReceiveLimit(id));
                 }
-                self.inbox.insert(place, (number, next));
-                place
+                self.inbox.insert(slot, (number, next));
+                slot
             }
         };
-        self.inbox.get(place).map(|(_, receive)| receive)
+        self.inbox.get(slot).map(|(_, receive)| receive)
     }
 
-    /// The oldest receive is done.
+    /// Completes the oldest receive with a message.
     pub(crate) fn received(&mut self, ctx: &mut Ctx, delivery: &Delivery) {
         let Some(receive) = self.take_oldest() else { return };
         let opcode = if delivery.write { Opcode::RecvWithImmediate } else { Opcode::Recv };
@@ -224,6 +230,7 @@ impl Common {
             imm: delivery.imm,
             invalidated: delivery.invalidated,
             qpn: self.qpn,
+            time: ctx.now,
         };
         ctx.complete(self.init.recv_cq, completion, delivery.solicited);
     }
@@ -243,11 +250,13 @@ impl Common {
             imm: None,
             invalidated: None,
             qpn: self.qpn,
+            time: ctx.now,
         };
         ctx.complete(self.init.recv_cq, completion, false);
     }
 
-    /// A request of the peer cannot be taken: the queue pair fails, and the oldest receive if it was `in_use` by the request.
+    /// A request of the peer was refused: the queue pair fails, and so does the oldest receive if the request has it
+    /// `in_use`.
     pub(crate) fn fail_receive(&mut self, ctx: &mut Ctx, status: Status, in_use: bool) {
         if in_use && let Some(receive) = self.take_oldest() {
             self.receive_failed(ctx, &receive, status);
@@ -255,7 +264,8 @@ impl Common {
         self.fail(ctx, status);
     }
 
-    /// What an acknowledgement promises: the receives that no completed message has used, or nothing with a shared queue.
+    /// The syndrome of an ACK with its credits: the receives that are not completed. With a shared receive queue there
+    /// is no limit.
     pub(crate) fn credits(&self) -> Syndrome {
         let credits = match self.init.srq {
             Some(_) => Credits::UNLIMITED,
@@ -266,7 +276,7 @@ impl Common {
 
     // Sends.
 
-    /// A send is done.
+    /// Completes a send.
     pub(crate) fn sent(&self, ctx: &mut Ctx, wqe: &Wqe, status: Status) {
         if status == Status::Success && !wqe.flags.signaled && !self.init.signal_all {
             return;
@@ -279,11 +289,12 @@ impl Common {
             imm: None,
             invalidated: None,
             qpn: self.qpn,
+            time: ctx.now,
         };
         ctx.complete(self.init.send_cq, completion, false);
     }
 
-    /// Completes the sends that are done, given that `acked` packets are acknowledged.
+    /// Completes the sends whose packets are among the first `acked` and whose responses are there.
     pub(crate) fn retire(&mut self, ctx: &mut Ctx, acked: u64) {
         while let Some(wqe) = self.sends.pop_done(acked) {
             self.sent(ctx, &wqe, Status::Success);
@@ -299,12 +310,12 @@ impl Common {
         }
     }
 
-    /// The packet from which on no send can succeed any more, if there is one.
+    /// The packet from which on no send can succeed, if a send has failed.
     pub(crate) fn failing(&self) -> Option<u64> {
         self.failing.map(|(packet, _)| packet)
     }
 
-    /// The send that `packet` belongs to has failed. Those before it still complete; then it does, and the queue pair fails.
+    /// Fails the send that `packet` belongs to: it completes after the sends before it; then the queue pair fails.
     pub(crate) fn fail_at(&mut self, ctx: &mut Ctx, packet: u64, status: Status) {
         if self.failing.is_none_or(|(earliest, _)| packet < earliest) {
             self.failing = Some((packet, status));
@@ -312,7 +323,7 @@ impl Common {
         self.retire(ctx, 0);
     }
 
-    /// The oldest send failed, and with it the queue pair.
+    /// Fails the oldest send and the queue pair.
     pub(crate) fn fail_send(&mut self, ctx: &mut Ctx, status: Status) {
         if let Some(wqe) = self.sends.pop() {
             self.sent(ctx, &wqe, status);
@@ -320,7 +331,7 @@ impl Common {
         self.fail(ctx, status);
     }
 
-    /// The queue pair goes into error: everything outstanding is flushed.
+    /// Moves the queue pair into the error state and flushes its work.
     pub(crate) fn fail(&mut self, ctx: &mut Ctx, status: Status) {
         if self.state == State::Error {
             return;
@@ -331,7 +342,7 @@ impl Common {
         self.flush(ctx);
     }
 
-    /// Everything outstanding completes as flushed.
+    /// Completes all outstanding work as flushed.
     pub(crate) fn flush(&mut self, ctx: &mut Ctx) {
         self.draining = false;
         self.failing = None;
@@ -354,7 +365,7 @@ impl Common {
     }
 }
 
-/// The status of a send that the peer refused.
+/// The status of a send that the peer refused with this NAK.
 pub(crate) fn status_of(code: NakCode) -> Status {
     match code {
         NakCode::RemoteAccessError => Status::RemoteAccess,

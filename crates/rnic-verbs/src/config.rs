@@ -1,29 +1,29 @@
-//! What a device is made with.
+//! Limits and settings of a device.
 
 use crate::flow::Congestion;
 use rnic_transport::congestion::{NoCongestionControl, Settings};
 use rnic_transport::{BitRate, Time, Timeouts};
 
-/// Most of everything that a device gives out: what bounds its memory, whatever peers and applications do.
+/// Maximum number and size of the objects of a device. They bound its memory, whatever peers and applications do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
     /// Queue pairs, at most 65,536.
     pub queue_pairs: u32,
     /// Completion queues.
     pub completion_queues: u32,
-    /// Places of a completion queue.
+    /// Completions that a completion queue holds.
     pub completions: u32,
     /// Shared receive queues.
     pub shared_receive_queues: u32,
-    /// Work requests of a queue.
+    /// Work requests that a send queue or receive queue holds.
     pub work_requests: u32,
     /// Scatter-gather elements of a work request.
     pub scatter_gather: u32,
-    /// Bytes of an inline send.
+    /// Bytes of inline data of a send.
     pub inline: u32,
     /// Memory regions.
     pub regions: u32,
-    /// Bytes of all memory regions.
+    /// Bytes of all memory regions together.
     pub bytes: u64,
 }
 
@@ -43,27 +43,37 @@ impl Default for Limits {
     }
 }
 
-/// How a device behaves.
+/// Settings of a device.
+///
+/// ```
+/// use rnic_verbs::{Congestion, Device, DeviceConfig};
+///
+/// let congestion = Congestion::named("dcqcn").expect("it is registered");
+/// let device = Device::new(DeviceConfig { congestion, seed: 7, ..DeviceConfig::default() });
+/// assert_eq!(device.config().congestion.name(), "dcqcn");
+/// ```
 #[derive(Clone, Debug)]
 pub struct DeviceConfig {
-    /// What is possible at most.
+    /// Maximum number and size of objects.
     pub limits: Limits,
-    /// Rate of the link: what flows start at.
+    /// Rate of the link, at which flows start.
     pub line_rate: BitRate,
-    /// Round-trip time without load, about; where congestion controls start from.
+    /// Approximate round-trip time without load: congestion controls that measure round-trip times start from it.
     pub base_rtt: Time,
-    /// Most packets in flight on a connection (BDP-FC), at most [`MOST_IN_FLIGHT`](crate::MOST_IN_FLIGHT).
+    /// Maximum packets in flight on a connection (BDP-FC), at most [`MAX_IN_FLIGHT`](crate::MAX_IN_FLIGHT).
     pub in_flight: u32,
-    /// The same in bytes of payload; the smaller of the two counts, and one packet is always possible.
+    /// Maximum payload bytes in flight on a connection. The smaller of the two limits applies; one packet may always be
+    /// in flight.
     pub in_flight_bytes: u64,
-    /// IRN: its retransmission timeouts. RC's come with each connection.
+    /// IRN: retransmission timeouts. For RC they are an attribute of each connection
+    /// ([`SendAttributes`](crate::SendAttributes)).
     pub timeouts: Timeouts,
-    /// IRN: timeouts within this time use up one retry. So a short timeout, which makes little of a lost retransmission, does not
-    /// make a short patience with a peer that is busy.
+    /// IRN: timeouts within this time use up one retry together. A short timeout recovers quickly from a lost
+    /// retransmission; without this setting it would also abort requests to a peer that is busy for a while.
     pub patience: Time,
     /// Congestion control of queue pairs that choose none.
     pub congestion: Congestion,
-    /// Where keys and numbers of queue pairs come from: to be unpredictable for a peer, it must be.
+    /// Seed of keys, first PSNs and queue pair numbers. A peer that knows the seed can guess keys.
     pub seed: u64,
 }
 

@@ -1,31 +1,31 @@
-//! What a device counts.
+//! Counters of a device, and the reasons for which it drops packets.
 
-/// Why a packet was not taken.
+/// Why the device dropped a received packet.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Dropped {
-    /// Its bytes are no packet.
+    /// The bytes are not a packet of RoCEv2 or IRN.
     Malformed,
-    /// No queue pair has its number.
+    /// There is no queue pair with the packet's destination QPN.
     UnknownQp,
-    /// It comes from another address than the queue pair's peer.
+    /// The packet comes from another address than that of the queue pair's peer.
     WrongPeer,
-    /// It has another partition key.
+    /// The packet has another partition key than 0xffff.
     Partition,
-    /// The queue pair's service does not know its opcode.
+    /// The queue pair's service has no such opcode.
     Opcode,
-    /// The queue pair is in a state that takes no such packet.
+    /// The queue pair is in a state in which it drops such packets.
     State,
-    /// It is too long or too short for the path MTU.
+    /// The payload is too long or too short for the path MTU.
     Length,
-    /// It was taken before.
+    /// The packet was received before.
     Duplicate,
-    /// Something before it is missing, and it is not kept.
+    /// An earlier packet is missing, and the service does not keep packets out of order.
     OutOfOrder,
-    /// It acknowledges or answers what was long done.
+    /// An ACK, NAK or response to a request that is completed.
     Stale,
-    /// There is no receive for it.
+    /// There is no receive for the message.
     NoReceive,
-    /// It asks for what is not admitted.
+    /// The request is invalid, or the memory does not admit it.
     Refused,
 }
 
@@ -46,7 +46,7 @@ impl Dropped {
         Dropped::Refused,
     ];
 
-    /// A short name that does not change, for counters.
+    /// The name of its counter, which does not change.
     pub const fn label(self) -> &'static str {
         match self {
             Dropped::Malformed => "malformed",
@@ -65,55 +65,55 @@ impl Dropped {
     }
 }
 
-/// Counts of a device since it was made.
+/// Counters of a device, from its creation on.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Counters {
-    /// Packets received, good or not.
+    /// Packets received, dropped ones included.
     pub packets_received: u64,
     /// Packets sent.
     pub packets_sent: u64,
-    /// Payload bytes sent, repetitions included.
+    /// Payload bytes sent, retransmissions included.
     pub bytes_sent: u64,
-    /// Data packets sent again.
+    /// Data packets retransmitted.
     pub retransmitted: u64,
-    /// Packets not taken, by reason.
+    /// Packets dropped, by [`Dropped`].
     pub dropped: [u64; Dropped::ALL.len()],
-    /// Requests that came again.
+    /// Requests and responses received more than once.
     pub duplicates: u64,
-    /// Acknowledgements sent.
+    /// ACKs sent.
     pub acks_sent: u64,
     /// NAKs sent.
     pub naks_sent: u64,
-    /// NAKs for a missing packet received.
+    /// NAKs for a missing packet (PSN sequence error) received.
     pub naks_received: u64,
-    /// Losses noticed because a later answer came first.
+    /// Implied NAKs (RC): an ACK or response arrived before the response to an earlier read or atomic.
     pub implied_naks: u64,
-    /// NAKs for want of a receive sent.
+    /// RNR NAKs sent: there was no receive.
     pub rnr_naks_sent: u64,
-    /// NAKs for want of a receive received.
+    /// RNR NAKs received.
     pub rnr_naks_received: u64,
     /// Retransmission timeouts.
     pub timeouts: u64,
-    /// Congestion notifications sent.
+    /// Congestion notification packets (CNPs) sent.
     pub cnps_sent: u64,
-    /// Congestion notifications received.
+    /// Congestion notification packets (CNPs) received.
     pub cnps_received: u64,
-    /// Packets that arrived with a congestion mark.
+    /// Packets received with a CE mark.
     pub marked: u64,
-    /// Queue pairs that went into error.
+    /// Queue pairs that went into the error state by themselves.
     pub queue_pair_errors: u64,
-    /// Events that the application did not take in time.
+    /// Events that were lost because the application did not poll them.
     pub events_lost: u64,
 }
 
 impl Counters {
-    /// Packets not taken for this reason.
+    /// Packets dropped for this reason.
     pub fn dropped(&self, why: Dropped) -> u64 {
         self.dropped[why as usize]
     }
 
-    pub(crate) fn sent(&mut self, again: bool, bytes: u32) {
-        self.retransmitted += u64::from(again);
+    pub(crate) fn sent(&mut self, retransmission: bool, bytes: u32) {
+        self.retransmitted += u64::from(retransmission);
         self.bytes_sent += u64::from(bytes);
     }
 }

@@ -1,4 +1,4 @@
-//! A device: everything that one RDMA NIC has; packets in and out, and time.
+//! The device: the state of one RDMA NIC; packets in and out, and timers.
 
 pub use crate::batch::{Batch, Destination};
 pub use crate::config::{DeviceConfig, Limits};
@@ -17,26 +17,24 @@ use slab::Slab;
 use std::collections::{BTreeSet, VecDeque};
 use std::net::SocketAddr;
 
-/// A device.
+/// The state of one RDMA NIC; [`Verbs`](crate::Verbs) has an example with two of them.
 pub struct Device {
     pub(crate) config: DeviceConfig,
-    /// Keys and first PSNs are secrets between two peers: a generator that does not give away what comes next.
+    /// Keys and first PSNs are secrets between two peers: nobody can predict this generator from its output.
     pub(crate) rng: ChaCha20Rng,
     pub(crate) domains: Table<()>,
     pub(crate) ctx: Ctx,
     pub(crate) qps: Slab<Qp>,
-    /// Queue pairs made, from a random number on.
+    /// Queue pairs created so far, plus a random number.
     pub(crate) made: u32,
-    /// Queue pairs that may have something to send at once, each once.
+    /// Slots of queue pairs that may have packets to send now, each at most once.
     ready: VecDeque<u32>,
-    /// When something is due, by queue pair: at most one entry each, which may be early.
+    /// The next timer of each queue pair (its slot): at most one entry each, which may be too early.
     timers: BTreeSet<(Time, u32)>,
-    /// The latest time that it was told.
-    pub(crate) now: Time,
 }
 
 impl Device {
-    /// A device without anything in it.
+    /// A device without objects.
     pub fn new(config: DeviceConfig) -> Device {
         let mut rng = ChaCha20Rng::seed_from_u64(config.seed);
         Device {
@@ -48,37 +46,48 @@ impl Device {
             rng,
             ready: VecDeque::new(),
             timers: BTreeSet::new(),
-            now: Time::ZERO,
         }
     }
 
-    /// What it was made with.
+    /// The settings of the device.
     pub fn config(&self) -> &DeviceConfig {
         &self.config
     }
 
-    /// What it has counted.
+    /// The latest time that the device was told.
+    pub fn now(&self) -> Time {
+        self.ctx.now
+    }
+
+    /// Tells the device the time. Completions that a verb causes directly, such as those of [`Device::to_error`], have
+    /// the latest time that the device was told as their timestamp. A `now` before that time changes nothing.
+    pub fn advance_to(&mut self, now: Time) {
+        self.ctx.now = self.ctx.now.max(now);
+    }
+
+    /// The counters of the device.
     pub fn counters(&self) -> &Counters {
         &self.ctx.counters
     }
 
-    /// A number that a peer cannot guess, below 2^24: for first PSNs.
+    /// A number below 2^24 that a peer cannot guess, for the first PSN of a connection.
     pub fn random_psn(&mut self) -> u32 {
         self.rng.next_u32() & (Psn::MODULUS - 1)
     }
 
-    /// The next event, oldest first. [`MOST_EVENTS`](crate::MOST_EVENTS) wait; when there are more, the oldest are lost, and counted.
+    /// Takes the oldest asynchronous event. Of more than [`MAX_EVENTS`](crate::MAX_EVENTS) the oldest are lost, and
+    /// counted.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.ctx.events.pop_front()
     }
 
-    /// A packet arrived from `source`: what the UDP datagram carried, its ICRC checked already. `marked`: a switch marked it. `now` is
-    /// not before any time that the device was told.
+    /// Processes a packet from `source`: the payload of a UDP datagram, whose ICRC the caller has checked. `marked`: a
+    /// switch CE-marked the packet. `now` must not be before any time that the device was told.
     ///
     /// # Errors
-    /// Why it was not taken; that is counted too, and needs no action.
+    /// Why the device dropped the packet. The device counts it; the caller need do nothing.
     pub fn receive(&mut self, now: Time, source: SocketAddr, marked: bool, bytes: &[u8]) -> Result<(), Dropped> {
-        self.now = now;
+        self.ctx.now = now;
         self.ctx.counters.packets_received += 1;
         self.ctx.counters.marked += u64::from(marked);
         let result = self.take(now, source, marked, bytes);
@@ -95,7 +104,7 @@ impl Device {
         let qpn = Qpn(bth.dest_qp);
         let qp = self.qps.get_mut(index(qpn)).filter(|qp| qp.qpn() == qpn).ok_or(Dropped::UnknownQp)?;
         let connection = qp.common.connection.as_ref().ok_or(Dropped::State)?;
-        // A socket for both kinds of addresses shows IPv4 addresses as mapped ones.
+        // A socket for IPv4 and IPv6 shows IPv4 addresses as IPv4-mapped IPv6 addresses.
         if connection.peer.ip() != source.ip() && connection.peer.ip().to_canonical() != source.ip().to_canonical() {
             return Err(Dropped::WrongPeer);
         }
@@ -127,12 +136,13 @@ impl Device {
         result
     }
 
-    /// Takes packets to send now: all of one queue pair, in turn. Returns whether there are any. `now` is not before any time that the
-    /// device was told, and `batch` the same every time: it keeps a packet that did not fit.
+    /// Fills `batch` with packets of the next queue pair that has any to send now; `false` if none has. `now` must not
+    /// be before any time that the device was told. Pass the same `batch` every time: it may hold a packet back for the
+    /// next call.
     pub fn transmit(&mut self, now: Time, batch: &mut Batch) -> bool {
-        self.now = now;
+        self.ctx.now = now;
         if let Some(to) = batch.begin() {
-            // The packets of its queue pair go on where they stopped.
+            // The packet that was held back comes first, then the next ones of the same queue pair.
             let at = self.ready.iter().position(|at| self.qps.get(*at as usize).is_some_and(|qp| qp.qpn() == to.qpn));
             let Some(at) = at.and_then(|at| self.ready.remove(at)) else { return true };
             self.ready.push_front(at);
@@ -163,8 +173,8 @@ impl Device {
         batch.count() > 0
     }
 
-    /// When [`Device::transmit`] or [`Device::on_time`] may have something to do: `Time::ZERO` at once, `None` when a packet or a verb
-    /// changes something.
+    /// When [`Device::transmit`] and [`Device::on_time`] are to be called next: `Time::ZERO` for now, `None` for not
+    /// before a packet arrives or a verb is called.
     pub fn next_time(&self, batch: &Batch) -> Option<Time> {
         if !self.ready.is_empty() || batch.holds() {
             return Some(Time::ZERO);
@@ -172,10 +182,10 @@ impl Device {
         self.timers.first().map(|(at, _)| *at)
     }
 
-    /// It is `now`, which is not before any time that the device was told: timers that have come fire, and paced queue pairs may send
-    /// again.
+    /// Fires the timers that are due at `now`, and lets paced queue pairs send again. `now` must not be before any time
+    /// that the device was told.
     pub fn on_time(&mut self, now: Time) {
-        self.now = now;
+        self.ctx.now = now;
         while let Some((due, at)) = self.timers.first().copied() {
             if due > now {
                 break;
@@ -191,8 +201,7 @@ impl Device {
         self.settle();
     }
 
-    /// Something happened to a queue pair: it may have something to send. [`transmit`](Device::transmit) finds out, once for all that has
-    /// happened until then.
+    /// The queue pair in this slot may have packets to send: the next [`Device::transmit`] finds out.
     pub(crate) fn touch(&mut self, at: u32) {
         if let Some(qp) = self.qps.get_mut(at as usize)
             && !qp.ready
@@ -202,16 +211,17 @@ impl Device {
         }
     }
 
-    /// Puts a queue pair in the ring, or its next time in the timers. A time that moves back leaves its entry where it is.
+    /// Queues a queue pair for transmission if it may send now; else sets its timer. A timer that moves to a later time
+    /// keeps its entry, which is too early then.
     fn wake(&mut self, at: u32) {
-        let now = self.now;
+        let now = self.ctx.now;
         let Some(qp) = self.qps.get_mut(at as usize) else { return };
         let transmit = qp.next_transmit();
         if transmit.is_some_and(|time| time <= now) && !qp.ready {
             qp.ready = true;
             self.ready.push_back(at);
         }
-        // What is in the ring anyway needs no timer for it.
+        // A queue pair that is queued needs no timer for its transmission.
         let later = transmit.filter(|_| !qp.ready);
         let due = match (later, qp.deadline()) {
             (Some(a), Some(b)) => Some(a.min(b)),
@@ -227,7 +237,7 @@ impl Device {
         }
     }
 
-    /// A queue pair is gone.
+    /// Removes a destroyed queue pair from the ring and from the timers.
     pub(crate) fn forget(&mut self, at: u32, qp: &Qp) {
         if qp.ready {
             self.ready.retain(|other| *other != at);
@@ -237,7 +247,7 @@ impl Device {
         }
     }
 
-    /// Queue pairs of a completion queue that overflowed go into error.
+    /// Moves queue pairs whose completion queue overflowed into the error state.
     pub(crate) fn settle(&mut self) {
         while std::mem::take(&mut self.ctx.overflow) {
             for (_, qp) in self.qps.iter_mut() {
@@ -256,7 +266,7 @@ impl Device {
         qp.ok_or(VerbsError::Unknown("such queue pair"))
     }
 
-    /// A queue pair, and what is around it.
+    /// A queue pair, and the device around it.
     pub(crate) fn qp_and_ctx(&mut self, qpn: Qpn) -> Result<(&mut Qp, &mut Ctx), VerbsError> {
         let qp = self.qps.get_mut(index(qpn)).filter(|qp| qp.qpn() == qpn);
         Ok((qp.ok_or(VerbsError::Unknown("such queue pair"))?, &mut self.ctx))
@@ -274,9 +284,10 @@ mod tests {
         Access, Capacities, Congestion, Connection, Data, QpInit, SendAttributes, SendFlags, SendOp, SendRequest,
     };
 
-    /// However often times change, there is one timer and one place in the ring for each queue pair, and none for one that is gone.
+    /// However often times change, each queue pair has one timer and one slot in the ring, and a destroyed one has
+    /// none.
     #[test]
-    fn what_is_kept_for_later_does_not_grow() {
+    fn the_ring_and_the_timers_do_not_grow() {
         let congestion = Congestion::named("dcqcn").unwrap();
         let mut device = Device::new(DeviceConfig { congestion, ..DeviceConfig::default() });
         let mut batch = Batch::new(4);
@@ -296,16 +307,16 @@ mod tests {
                 min_rnr_timer: 0,
                 dscp: 0,
             };
-            device.to_rtr(qpn, connection, device.now).unwrap();
+            device.to_rtr(qpn, connection, device.now()).unwrap();
             let attributes = SendAttributes { timeout: 31, ..SendAttributes::default() };
-            device.to_rts(qpn, attributes, device.now).unwrap();
+            device.to_rts(qpn, attributes, device.now()).unwrap();
             let mut packet = [0; 32];
-            let mut now = device.now;
+            let mut now = device.now();
             for _ in 0..100 {
                 let (op, data) = (SendOp::Write { addr: 0, rkey: 0 }, Data::Inline(&[0; 100]));
                 let request = SendRequest { wr_id: 0, op, data, flags: SendFlags::default() };
                 device.post_send(qpn, &request).unwrap();
-                // A congestion notification each time: the rate goes down, packets are paced.
+                // A CNP each time: the rate goes down, packets are paced.
                 let bytes = rnic_wire::Packet::cnp(qpn.0).emit_without_icrc(&mut packet);
                 device.receive(now, connection.peer, false, &packet[..bytes + 4]).unwrap();
                 now += Time::from_us(60);

@@ -1,11 +1,11 @@
-//! The transport's flows behind one interface, so that a queue pair need not be compiled for each congestion control.
+//! The transport's flows as trait objects, so that queue pairs need not be compiled for each congestion control.
 //!
-//! A call through it costs some nanoseconds a packet, a thousandth of what the system call that moves the packet takes.
+//! The dynamic calls cost some nanoseconds a packet, a thousandth of the system call that moves the packet.
 
 use rnic_transport::congestion::{CongestionControl, Settings};
 use rnic_transport::recovery::{GoBackN, Irn, Pick, Progress, Protocol, StreamSender};
 use rnic_transport::registry::{Visitor, visit_congestion_controls};
-use rnic_transport::{FlowConfig, Pdu, Regulator, Sender, Time, Timer};
+use rnic_transport::{BitRate, FlowConfig, Pdu, Regulator, Sender, Time, Timer};
 use std::fmt;
 use std::sync::Arc;
 
@@ -13,6 +13,8 @@ use std::sync::Arc;
 pub(crate) trait Flow: Send {
     fn extend(&mut self, packets: u64);
     fn handle(&mut self, now: Time, pdu: Pdu) -> Progress;
+    /// The rate limit, from the next packet on; `None`: that of the link.
+    fn set_rate(&mut self, rate: Option<BitRate>);
     fn next_transmit(&self) -> Option<Time>;
     fn poll(&mut self, now: Time) -> Option<Pick>;
     fn sent(&mut self, now: Time, bytes: u32);
@@ -26,6 +28,8 @@ pub(crate) trait Flow: Send {
 
 /// Congestion control without recovery; see [`Regulator`].
 pub(crate) trait Pace: Send {
+    /// The rate limit, from the next packet on; `None`: that of the link.
+    fn set_rate(&mut self, rate: Option<BitRate>);
     fn not_before(&self) -> Time;
     fn sent(&mut self, now: Time, bytes: u32);
     fn on_cnp(&mut self, now: Time);
@@ -33,7 +37,7 @@ pub(crate) trait Pace: Send {
     fn on_deadline(&mut self, now: Time);
 }
 
-/// What the two recoveries of queue pairs do differently here.
+/// What a flow needs of a loss recovery beyond the traits of `rnic_transport`.
 trait Recovery: Protocol<Sender: StreamSender> {
     fn claim<C: CongestionControl>(sender: &mut Sender<Self, C>, packets: u32);
 }
@@ -45,7 +49,7 @@ impl Recovery for GoBackN {
 }
 
 impl Recovery for Irn {
-    /// Packets of IRN stand for themselves alone.
+    /// IRN: a read takes one PSN, that of its request.
     fn claim<C: CongestionControl>(_sender: &mut Sender<Self, C>, _packets: u32) {}
 }
 
@@ -61,6 +65,9 @@ impl<P: Recovery, C: CongestionControl> Flow for Bound<P, C> {
     }
     fn handle(&mut self, now: Time, pdu: Pdu) -> Progress {
         self.sender.handle(&self.cfg, &self.params, now, pdu)
+    }
+    fn set_rate(&mut self, rate: Option<BitRate>) {
+        self.cfg.max_rate = rate;
     }
     fn next_transmit(&self) -> Option<Time> {
         self.sender.next_transmit(&self.cfg)
@@ -98,6 +105,9 @@ struct Paced<C: CongestionControl> {
 }
 
 impl<C: CongestionControl> Pace for Paced<C> {
+    fn set_rate(&mut self, rate: Option<BitRate>) {
+        self.cfg.max_rate = rate;
+    }
     fn not_before(&self) -> Time {
         self.regulator.not_before()
     }
@@ -163,17 +173,27 @@ impl<C: CongestionControl> Factory for Maker<C> {
     }
 }
 
-/// A congestion control and its settings.
+/// A congestion control with its settings.
+///
+/// ```
+/// use rnic_transport::congestion::{CongestionControl, Dcqcn, Settings};
+/// use rnic_verbs::Congestion;
+///
+/// let default = Congestion::named("dcqcn").unwrap();
+/// let same = Congestion::of::<Dcqcn>(Settings::new(Dcqcn::PARAMETERS));
+/// assert_eq!(default.name(), same.name());
+/// assert!(Congestion::named("no such").is_none());
+/// ```
 #[derive(Clone)]
 pub struct Congestion(Arc<dyn Factory>);
 
 impl Congestion {
-    /// This one, with these settings.
+    /// The congestion control `C` with these settings; it need not be registered.
     pub fn of<C: CongestionControl>(settings: Settings) -> Congestion {
         Congestion(Arc::new(Maker::<C> { settings, of: std::marker::PhantomData }))
     }
 
-    /// The registered one of this name, with its defaults; `None` if there is none.
+    /// The registered congestion control with this name and its default settings; `None` if there is none.
     pub fn named(name: &str) -> Option<Congestion> {
         struct Find<'a> {
             name: &'a str,
@@ -191,17 +211,17 @@ impl Congestion {
         find.found
     }
 
-    /// Its name.
+    /// The name of the congestion control.
     pub fn name(&self) -> &'static str {
         self.0.name()
     }
 
-    /// Whether it listens to congestion marks: then packets say that they may be marked.
+    /// Whether it responds to CE marks: then packets carry ECT(0).
     pub(crate) fn marks(&self, cfg: &FlowConfig) -> bool {
         self.0.marks(cfg)
     }
 
-    /// Whether its settings go with `cfg`; the shortest time between two congestion notifications.
+    /// Checks the settings against `cfg`; returns the minimum time between two CNPs, if the receiver sends any.
     pub(crate) fn check(&self, cfg: &FlowConfig) -> Result<Option<Time>, String> {
         self.0.check(cfg)
     }

@@ -1,5 +1,6 @@
-//! Registered memory: regions, their keys, and the checks before any byte is touched.
+//! Registered memory: regions, their keys, and the checks before each access.
 
+use crate::backing::{Atomic, Backing};
 use crate::table::{Id, Table};
 use crate::types::{Access, AccessError, MrId, MrInfo, Pd, Sge};
 use rand_core::Rng;
@@ -7,7 +8,7 @@ use smallvec::SmallVec;
 use std::cell::Cell;
 use std::collections::BTreeMap;
 
-/// What a peer wants to do.
+/// The right that a remote access needs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Right {
     Write,
@@ -15,7 +16,8 @@ pub(crate) enum Right {
     Atomic,
 }
 
-/// Bytes of a region that an access may touch. What was checked stays so as long as the region is there: then its handle opens it.
+/// Bytes of a region, checked for an access. The check holds until the region is deregistered; then the handle finds
+/// nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Span {
     region: Id,
@@ -23,13 +25,13 @@ pub(crate) struct Span {
     len: u32,
 }
 
-/// The memory of a work request, checked; up to two pieces in place.
+/// The checked memory of a work request; up to two pieces need no allocation.
 pub(crate) type Spans = SmallVec<[Span; 2]>;
 
 struct Region {
     pd: Pd,
     addr: u64,
-    bytes: Vec<u8>,
+    backing: Backing,
     access: Access,
     lkey: u32,
     rkey: u32,
@@ -41,7 +43,7 @@ impl Region {
     fn offset(&self, addr: u64, len: u64) -> Result<usize, AccessError> {
         let offset = addr.checked_sub(self.addr).ok_or(AccessError::Bounds)?;
         let end = offset.checked_add(len).ok_or(AccessError::Bounds)?;
-        if end > self.bytes.len() as u64 { Err(AccessError::Bounds) } else { Ok(offset as usize) }
+        if end > self.backing.len() as u64 { Err(AccessError::Bounds) } else { Ok(offset as usize) }
     }
 }
 
@@ -50,18 +52,18 @@ pub(crate) struct Memory {
     regions: Table<Region>,
     local: BTreeMap<u32, Id>,
     remote: BTreeMap<u32, Id>,
-    /// Regions whose keys were used last, local and remote, by the keys' low bits.
+    /// Regions whose keys were used last, local and remote, by the low bits of the keys.
     recent_local: [Cell<Option<Id>>; Memory::RECENT],
     recent_remote: [Cell<Option<Id>>; Memory::RECENT],
-    /// Address of the next region that does not choose its own.
+    /// The address of the next region for which the caller chooses none.
     next_addr: u64,
     bytes: u64,
 }
 
 impl Memory {
-    /// Regions begin at multiples of this.
+    /// Addresses that the device chooses are multiples of this.
     const PAGE: u64 = 4_096;
-    /// Keys for which the region is found at once.
+    /// Entries in the caches of recent keys.
     const RECENT: usize = 16;
 
     pub(crate) fn new() -> Memory {
@@ -85,12 +87,12 @@ impl Memory {
         self.bytes
     }
 
-    /// Registers `bytes`; `None` if no addresses are left for them. Regions do not overlap, with a page between them, unless `addr` makes
-    /// them.
+    /// Registers memory; `None` if no addresses are left for it. Regions whose address the device chooses do not
+    /// overlap, and have a page between them.
     pub(crate) fn register(
-        &mut self, pd: Pd, bytes: Vec<u8>, addr: Option<u64>, access: Access, rng: &mut impl Rng,
+        &mut self, pd: Pd, backing: Backing, addr: Option<u64>, access: Access, rng: &mut impl Rng,
     ) -> Option<MrInfo> {
-        let len = bytes.len() as u64;
+        let len = backing.len() as u64;
         let addr = match addr {
             Some(addr) => addr.checked_add(len).map(|_| addr)?,
             None => {
@@ -102,32 +104,45 @@ impl Memory {
         };
         let lkey = fresh(&self.local, rng);
         let rkey = fresh(&self.remote, rng);
-        let region = self.regions.insert(Region { pd, addr, bytes, access, lkey, rkey, invalidated: false });
+        let region = self.regions.insert(Region { pd, addr, backing, access, lkey, rkey, invalidated: false });
         self.local.insert(lkey, region);
         self.remote.insert(rkey, region);
         self.bytes += len;
         Some(MrInfo { id: MrId(region), addr, len, lkey, rkey })
     }
 
-    /// Gives the bytes back.
-    pub(crate) fn deregister(&mut self, id: MrId) -> Option<Vec<u8>> {
+    /// Ends a region and gives its backing back.
+    pub(crate) fn deregister(&mut self, id: MrId) -> Option<Backing> {
         let region = self.regions.remove(id.0)?;
         self.local.remove(&region.lkey);
         self.remote.remove(&region.rkey);
-        self.bytes -= region.bytes.len() as u64;
-        Some(region.bytes)
+        self.bytes -= region.backing.len() as u64;
+        Some(region.backing)
     }
 
     pub(crate) fn has_domain(&self, pd: Pd) -> bool {
         self.regions.values().any(|region| region.pd == pd)
     }
 
+    /// The bytes of a region that the device owns.
     pub(crate) fn bytes_of(&self, id: MrId) -> Option<&[u8]> {
-        self.regions.get(id.0).map(|region| &region.bytes[..])
+        match &self.regions.get(id.0)?.backing {
+            Backing::Owned(bytes) => Some(bytes),
+            Backing::Foreign(_) => None,
+        }
     }
 
+    /// The same, to change them.
     pub(crate) fn bytes_of_mut(&mut self, id: MrId) -> Option<&mut [u8]> {
-        self.regions.get_mut(id.0).map(|region| &mut region.bytes[..])
+        match &mut self.regions.get_mut(id.0)?.backing {
+            Backing::Owned(bytes) => Some(bytes),
+            Backing::Foreign(_) => None,
+        }
+    }
+
+    /// The bytes of a region, whoever owns them.
+    pub(crate) fn backing(&mut self, id: MrId) -> Option<&mut Backing> {
+        self.regions.get_mut(id.0).map(|region| &mut region.backing)
     }
 
     /// Replaces an invalidated remote key by a new one.
@@ -138,10 +153,10 @@ impl Memory {
         self.remote.insert(rkey, id.0);
         region.rkey = rkey;
         region.invalidated = false;
-        Some(MrInfo { id, addr: region.addr, len: region.bytes.len() as u64, lkey: region.lkey, rkey })
+        Some(MrInfo { id, addr: region.addr, len: region.backing.len() as u64, lkey: region.lkey, rkey })
     }
 
-    /// The key no longer admits remote access.
+    /// Ends remote access by this key.
     pub(crate) fn invalidate(&mut self, pd: Pd, rkey: u32) -> Result<(), AccessError> {
         let index = *self.remote.get(&rkey).ok_or(AccessError::Key)?;
         let region = self.regions.get_mut(index).ok_or(AccessError::Key)?;
@@ -152,8 +167,8 @@ impl Memory {
         Ok(())
     }
 
-    /// The region that `key` opens: one that was used lately, or else the one that `keys` names.
-    fn opened(
+    /// The region with this key: from the cache, or else from the map `keys`.
+    fn find(
         &self, recent: &[Cell<Option<Id>>; Memory::RECENT], keys: &BTreeMap<u32, Id>, key: u32,
         key_of: impl Fn(&Region) -> u32,
     ) -> Option<(Id, &Region)> {
@@ -168,9 +183,9 @@ impl Memory {
         self.regions.get(id).map(|region| (id, region))
     }
 
-    /// Checks an access of the peer: all of it or nothing.
+    /// Checks an access of the peer to all of the `len` bytes.
     pub(crate) fn remote(&self, pd: Pd, rkey: u32, addr: u64, len: u32, right: Right) -> Result<Span, AccessError> {
-        let found = self.opened(&self.recent_remote, &self.remote, rkey, |region| region.rkey);
+        let found = self.find(&self.recent_remote, &self.remote, rkey, |region| region.rkey);
         let (id, region) = found.ok_or(AccessError::Key)?;
         if region.invalidated {
             return Err(AccessError::Invalidated);
@@ -195,7 +210,7 @@ impl Memory {
 
     /// Checks a scatter-gather element.
     fn local(&self, pd: Pd, sge: &Sge, write: bool) -> Result<Span, AccessError> {
-        let found = self.opened(&self.recent_local, &self.local, sge.lkey, |region| region.lkey);
+        let found = self.find(&self.recent_local, &self.local, sge.lkey, |region| region.lkey);
         let (id, region) = found.ok_or(AccessError::Key)?;
         if region.pd != pd {
             return Err(AccessError::Domain);
@@ -207,10 +222,10 @@ impl Memory {
         Ok(Span { region: id, start, len: sge.len })
     }
 
-    /// Checks the memory of a work request. Elements without bytes name none.
+    /// Checks the memory of a work request. Elements of length 0 are left out, whatever their key.
     ///
     /// # Errors
-    /// The element that is wrong, and why.
+    /// The index of the first element that fails, and why.
     pub(crate) fn check(&self, pd: Pd, sges: &[Sge], write: bool) -> Result<Spans, (usize, AccessError)> {
         let mut spans = Spans::new();
         for (index, sge) in sges.iter().enumerate().filter(|(_, sge)| sge.len > 0) {
@@ -219,34 +234,53 @@ impl Memory {
         Ok(spans)
     }
 
-    /// The bytes that a check has admitted; `None` if the region is gone since.
-    pub(crate) fn slice(&self, span: Span) -> Option<&[u8]> {
-        self.regions.get(span.region).map(|region| &region.bytes[span.start..span.start + span.len as usize])
-    }
-
-    /// The same, to write.
-    pub(crate) fn slice_mut(&mut self, span: Span) -> Option<&mut [u8]> {
-        self.regions.get_mut(span.region).map(|region| &mut region.bytes[span.start..span.start + span.len as usize])
-    }
-
-    /// Copies `out.len()` bytes from `offset` on of the memory of a work request.
+    /// Copies the first `out.len()` bytes of `span`.
     ///
     /// # Errors
-    /// If a region is gone, or there are not that many bytes.
+    /// If the region was deregistered after the check.
+    #[inline]
+    pub(crate) fn read(&self, span: Span, out: &mut [u8]) -> Result<(), AccessError> {
+        debug_assert!(out.len() <= span.len as usize);
+        self.regions.get(span.region).ok_or(AccessError::Key)?.backing.read(span.start, out)
+    }
+
+    /// Copies `data` to the first bytes of `span`.
+    ///
+    /// # Errors
+    /// If the region was deregistered after the check.
+    #[inline]
+    pub(crate) fn write(&mut self, span: Span, data: &[u8]) -> Result<(), AccessError> {
+        debug_assert!(data.len() <= span.len as usize);
+        self.regions.get_mut(span.region).ok_or(AccessError::Key)?.backing.write(span.start, data)
+    }
+
+    /// Carries out an atomic operation on the first eight bytes of `span`; returns their value before it.
+    ///
+    /// # Errors
+    /// If the region was deregistered after the check.
+    pub(crate) fn atomic(&mut self, span: Span, operation: Atomic) -> Result<u64, AccessError> {
+        debug_assert!(span.len == 8);
+        self.regions.get_mut(span.region).ok_or(AccessError::Key)?.backing.atomic(span.start, operation)
+    }
+
+    /// Copies `out.len()` bytes out of the memory of a work request, from its byte `offset` on.
+    ///
+    /// # Errors
+    /// If a region was deregistered, or there are fewer bytes.
     pub(crate) fn gather(&self, spans: &[Span], offset: u32, out: &mut [u8]) -> Result<(), AccessError> {
         let mut rest = out;
         for piece in pieces(spans, offset, rest.len() as u32) {
             let (here, after) = rest.split_at_mut(piece.len as usize);
-            here.copy_from_slice(self.slice(piece).ok_or(AccessError::Key)?);
+            self.read(piece, here)?;
             rest = after;
         }
         if rest.is_empty() { Ok(()) } else { Err(AccessError::Bounds) }
     }
 
-    /// Copies `data` to `offset` on of the memory of a work request, all of it or nothing.
+    /// Copies `data` into the memory of a work request, from its byte `offset` on: all of it or nothing.
     ///
     /// # Errors
-    /// If a region is gone, or there is no room.
+    /// If a region was deregistered, or there are fewer bytes.
     pub(crate) fn scatter(&mut self, spans: &[Span], offset: u32, data: &[u8]) -> Result<(), AccessError> {
         let len = data.len() as u32;
         let mut room = 0;
@@ -260,19 +294,19 @@ impl Memory {
         let mut rest = data;
         for piece in pieces(spans, offset, len) {
             let (here, after) = rest.split_at(piece.len as usize);
-            self.slice_mut(piece).ok_or(AccessError::Key)?.copy_from_slice(here);
+            self.write(piece, here)?;
             rest = after;
         }
         Ok(())
     }
 }
 
-/// Bytes that scatter-gather elements describe.
+/// Bytes of all elements.
 pub(crate) fn total(sges: &[Sge]) -> u64 {
     sges.iter().map(|sge| u64::from(sge.len)).sum()
 }
 
-/// The parts of `spans` that make up `len` bytes from `offset` on.
+/// The pieces of `spans` that make up the `len` bytes from byte `offset` on.
 fn pieces(spans: &[Span], offset: u32, len: u32) -> impl Iterator<Item = Span> {
     let (mut skip, mut left) = (offset, len);
     spans.iter().filter_map(move |span| {
@@ -284,7 +318,7 @@ fn pieces(spans: &[Span], offset: u32, len: u32) -> impl Iterator<Item = Span> {
     })
 }
 
-/// A key that nobody can guess and that is not in use.
+/// A random key that is not in use.
 fn fresh(keys: &BTreeMap<u32, Id>, rng: &mut impl Rng) -> u32 {
     loop {
         let key = rng.next_u32();

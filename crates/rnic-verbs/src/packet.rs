@@ -1,4 +1,4 @@
-//! Packets as queue pairs write them.
+//! Writes the packets of queue pairs.
 
 use crate::send_queue::Wqe;
 use crate::types::{AccessError, SendOp, Service};
@@ -8,7 +8,7 @@ use rnic_wire::{
     pad_count,
 };
 
-/// What every packet of a queue pair needs to know.
+/// What the headers of all packets of a queue pair depend on.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Route {
     pub(crate) service: Service,
@@ -16,18 +16,18 @@ pub(crate) struct Route {
     pub(crate) mtu: u32,
 }
 
-/// What distinguishes one departure of a packet from another.
+/// The header fields that belong to one transmission of a packet.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Turn {
+pub(crate) struct TxContext {
     pub(crate) psn: Psn,
-    /// It asks for an acknowledgement.
+    /// The packet asks for an ACK.
     pub(crate) ask: bool,
-    /// IRN: how often it left before.
+    /// IRN: transmissions of the packet before this one.
     pub(crate) attempt: u8,
 }
 
-impl Turn {
-    pub(crate) fn mark(&self, bth: Bth) -> Bth {
+impl TxContext {
+    pub(crate) fn apply(&self, bth: Bth) -> Bth {
         Bth { ack_request: self.ask, attempt: self.attempt, ..bth }
     }
 }
@@ -41,24 +41,27 @@ impl Route {
         }
     }
 
-    /// The base transport header of a packet; services have all operations that queue pairs ask for.
+    /// The base transport header of a packet. Every combination that queue pairs use exists for their service.
     pub(crate) fn bth(&self, operation: Operation, position: Position, extra: Extra, psn: u32) -> Bth {
         let opcode = Opcode::new(self.wire(), operation, position, extra).unwrap_or(Opcode::CNP);
         debug_assert!(opcode != Opcode::CNP, "{operation:?} {position:?} {extra:?} of {:?}", self.service);
         Bth::new(opcode, self.peer_qpn, psn)
     }
 
-    /// The same for what is always one packet without payload.
+    /// The same for an operation that is always one packet without payload.
     pub(crate) fn only(&self, operation: Operation, psn: u32) -> Bth {
         self.bth(operation, Position::Only, Extra::None, psn)
     }
 
-    /// Begins packet `index` of a send with its headers; returns which of its bytes it carries, too: from where, and how many.
-    pub(crate) fn request<'a>(&self, wqe: &Wqe, index: u32, turn: Turn, out: &'a mut [u8]) -> (Writer<'a>, u32, u32) {
+    /// Begins packet `index` of a send and writes its headers; also returns which bytes of the message it carries: the
+    /// offset of the first, and how many.
+    pub(crate) fn request<'a>(
+        &self, wqe: &Wqe, index: u32, tx: TxContext, out: &'a mut [u8],
+    ) -> (Writer<'a>, u32, u32) {
         let irn = self.service == Service::Irn;
         let done = index * self.mtu;
         let fetch = |operation, header: &[u8], out: &'a mut [u8]| {
-            let bth = turn.mark(self.only(operation, turn.psn.value()));
+            let bth = tx.apply(self.only(operation, tx.psn.value()));
             let mut writer = Writer::begin(&bth, 0, out);
             writer.put(header);
             if irn {
@@ -83,11 +86,10 @@ impl Route {
             SendOp::Write { addr, rkey } => (Operation::Write, Extra::None, Some((addr, rkey))),
             SendOp::WriteImm { addr, rkey, .. } => (Operation::Write, Extra::Immediate, Some((addr, rkey))),
         };
-        let (position, len) = place(wqe.len, index, self.mtu);
+        let (position, len) = segment(wqe.len, index, self.mtu);
         let ends = matches!(position, Position::Last | Position::Only);
         let starts = matches!(position, Position::First | Position::Only);
-        let mut bth =
-            turn.mark(self.bth(operation, position, if ends { extra } else { Extra::None }, turn.psn.value()));
+        let mut bth = tx.apply(self.bth(operation, position, if ends { extra } else { Extra::None }, tx.psn.value()));
         bth.solicited = ends && wqe.flags.solicited;
         let mut writer = Writer::begin(&bth, len, out);
         match target {
@@ -115,8 +117,8 @@ impl Route {
     }
 }
 
-/// Position and payload length of packet `index` of a message of `len` bytes.
-pub(crate) fn place(len: u32, index: u32, mtu: u32) -> (Position, u32) {
+/// Position and payload length of packet `index` of a message of `len` bytes. `index * mtu` must not be beyond `len`.
+pub(crate) fn segment(len: u32, index: u32, mtu: u32) -> (Position, u32) {
     let done = index * mtu;
     let here = (len - done).min(mtu);
     let last = done + here == len;
@@ -129,14 +131,14 @@ pub(crate) fn place(len: u32, index: u32, mtu: u32) -> (Position, u32) {
     (position, here)
 }
 
-/// Writes a packet: the base transport header, the extension headers in their order, the payload.
+/// Writes a packet: the base transport header, the extension headers in the order of the specification, the payload.
 pub(crate) struct Writer<'a> {
     out: &'a mut [u8],
     at: usize,
 }
 
 impl<'a> Writer<'a> {
-    /// A packet that will have `len` bytes of payload.
+    /// Begins a packet with `len` bytes of payload.
     pub(crate) fn begin(bth: &Bth, len: u32, out: &'a mut [u8]) -> Writer<'a> {
         let bth = Bth { pad: pad_count(len as usize) as u8, ..*bth };
         let mut writer = Writer { out, at: 0 };
@@ -149,14 +151,15 @@ impl<'a> Writer<'a> {
         self.at += header.len();
     }
 
-    /// No payload; returns the length with the padding and the room for the ICRC.
+    /// Ends a packet without payload; returns its length in bytes with the four bytes for the ICRC.
     pub(crate) fn end(self) -> usize {
         let end = self.at + ICRC_LEN;
         self.out[self.at..end].fill(0);
         end
     }
 
-    /// `len` bytes of payload, which `fill` provides; returns the length with the padding and the room for the ICRC.
+    /// Ends a packet with `len` bytes of payload, which `fill` writes; returns its length in bytes with padding and
+    /// ICRC.
     pub(crate) fn end_with(
         self, len: u32, fill: impl FnOnce(&mut [u8]) -> Result<(), AccessError>,
     ) -> Result<usize, AccessError> {

@@ -4,23 +4,23 @@ use crate::memory::Spans;
 use crate::types::{Completion, Pd, Status, VerbsError};
 use std::collections::VecDeque;
 
-/// Which completions raise an event.
+/// Which completions trigger a notification.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Notify {
-    /// Those of messages that were sent as solicited, and errors.
+    /// Completions of messages that the peer sent as solicited, and failed ones.
     Solicited,
-    /// Any.
+    /// Every completion.
     Any,
 }
 
-/// A queue of completions with a fixed number of places.
+/// A queue of completions with a fixed capacity.
 pub(crate) struct CompletionQueue {
     queue: VecDeque<Completion>,
     capacity: u32,
     overflowed: bool,
     armed: Option<Notify>,
     notified: bool,
-    /// Queue pairs that complete here, counted once for sends and once for receives.
+    /// Queue pairs that use the queue, counted once for sends and once for receives.
     pub(crate) users: u32,
 }
 
@@ -29,8 +29,8 @@ impl CompletionQueue {
         CompletionQueue { queue: VecDeque::new(), capacity, overflowed: false, armed: None, notified: false, users: 0 }
     }
 
-    /// Adds a completion; `false` if this is the first that is lost for want of room. After it everything is lost, so that there is no
-    /// gap in what can be taken.
+    /// Adds a completion; `false` if it is the first that is lost because the queue is full. All later ones are lost
+    /// too, so that the completions that can be polled have no gap.
     #[must_use]
     pub(crate) fn push(&mut self, completion: Completion, solicited: bool) -> bool {
         if self.overflowed || self.queue.len() >= self.capacity as usize {
@@ -67,14 +67,14 @@ impl CompletionQueue {
         self.queue.len()
     }
 
-    /// The next completion of this kind raises an event; one that is there already does not. After an overflow none will come, which
-    /// is an event too.
+    /// Requests a notification of the next completion of this kind; those in the queue trigger none. After an overflow
+    /// no completion will follow: then the notification comes immediately.
     pub(crate) fn arm(&mut self, notify: Notify) {
         if self.overflowed {
             self.notified = true;
             return;
         }
-        // A request for any is not weakened by a later one for solicited only.
+        // A later request for solicited completions leaves one for all completions in force.
         self.armed = self.armed.max(Some(notify));
     }
 
@@ -88,7 +88,7 @@ impl CompletionQueue {
 pub(crate) struct Receive {
     pub(crate) wr_id: u64,
     pub(crate) scatter: Spans,
-    /// Bytes that fit.
+    /// Bytes of the message that fit.
     pub(crate) room: u64,
 }
 
@@ -105,7 +105,7 @@ impl ReceiveQueue {
         ReceiveQueue { queue: VecDeque::new(), capacity, max_sge }
     }
 
-    /// Adds a receive; `taken` of the capacity are with messages in progress.
+    /// Adds a receive; messages in progress hold `taken` of the capacity.
     pub(crate) fn post(&mut self, receive: Receive, taken: usize) -> Result<(), VerbsError> {
         if self.queue.len() + taken >= self.capacity as usize {
             return Err(VerbsError::Full("receive queue"));
@@ -115,17 +115,17 @@ impl ReceiveQueue {
     }
 }
 
-/// Receives for several queue pairs.
+/// A receive queue that several queue pairs share.
 pub(crate) struct SharedReceiveQueue {
     pub(crate) pd: Pd,
     pub(crate) receives: ReceiveQueue,
-    /// With fewer than this many an event is raised, once.
+    /// Fewer receives than this raise an event, once; 0 for none.
     pub(crate) limit: u32,
     pub(crate) users: u32,
 }
 
 impl SharedReceiveQueue {
-    /// Whether the event is due; then the limit is off.
+    /// Whether the event is due; then resets the limit to 0.
     #[must_use]
     pub(crate) fn reaches_limit(&mut self) -> bool {
         let reached = (self.receives.queue.len() as u64) < u64::from(self.limit);

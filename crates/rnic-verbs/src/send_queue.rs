@@ -1,4 +1,4 @@
-//! The send queue: work requests in order, and the packets that they become.
+//! The send queue: send requests in order, and the PSNs of their packets and responses.
 
 use crate::memory::{Memory, Spans};
 use crate::types::{AccessError, SendFlags, SendOp, Service};
@@ -6,14 +6,14 @@ use rnic_transport::Psn;
 use smallvec::SmallVec;
 use std::collections::VecDeque;
 
-/// The local bytes of a work request.
+/// The local data of a send request.
 #[derive(Clone, Debug)]
 pub(crate) enum Local {
     Gather(Spans),
     Inline(SmallVec<[u8; 64]>),
 }
 
-/// A posted send.
+/// A posted send request: a work queue element.
 #[derive(Clone, Debug)]
 pub(crate) struct Wqe {
     pub(crate) wr_id: u64,
@@ -21,35 +21,49 @@ pub(crate) struct Wqe {
     pub(crate) local: Local,
     pub(crate) len: u32,
     pub(crate) flags: SendFlags,
-    /// Its first packet, counted from the first of the queue pair.
+    /// Its first packet, counted from the first packet of the queue pair.
     pub(crate) first: u64,
-    /// Sequence numbers that it takes.
+    /// The number of PSNs that it takes.
     pub(crate) packets: u32,
-    /// Packets of the answer that it waits for, and how many have come.
-    pub(crate) answers: u32,
-    pub(crate) answered: u32,
-    /// Its first answer, counted from the first of the queue pair; of a send without answers, that of the next with any.
-    pub(crate) answer: u64,
-    /// Number of the receive that it takes, or of the read or atomic that it is.
+    /// Packets of its response; 0 for operations without one.
+    pub(crate) response_packets: u32,
+    /// Packets of its response that have arrived.
+    pub(crate) responses_received: u32,
+    /// The first packet of its response, counted from the first response packet of the queue pair; for an operation
+    /// without response that of the next response.
+    pub(crate) first_response: u64,
+    /// Sequence number of the receive that it takes (recv_WQE_SN), or among reads and atomics (read_WQE_SN).
     pub(crate) serial: u32,
 }
 
 impl Wqe {
-    /// A send that is not released.
+    /// A send request that is not released yet.
     pub(crate) fn new(wr_id: u64, op: SendOp, local: Local, len: u32, flags: SendFlags) -> Wqe {
-        Wqe { wr_id, op, local, len, flags, first: 0, packets: 0, answers: 0, answered: 0, answer: 0, serial: 0 }
+        Wqe {
+            wr_id,
+            op,
+            local,
+            len,
+            flags,
+            first: 0,
+            packets: 0,
+            response_packets: 0,
+            responses_received: 0,
+            first_response: 0,
+            serial: 0,
+        }
     }
 
     pub(crate) fn end(&self) -> u64 {
         self.first + u64::from(self.packets)
     }
 
-    fn answer_end(&self) -> u64 {
-        self.answer + u64::from(self.answers)
+    fn response_end(&self) -> u64 {
+        self.first_response + u64::from(self.response_packets)
     }
 
-    pub(crate) fn is_answered(&self) -> bool {
-        self.answered == self.answers
+    pub(crate) fn has_response(&self) -> bool {
+        self.responses_received == self.response_packets
     }
 }
 
@@ -58,8 +72,8 @@ pub(crate) fn packets(len: u32, mtu: u32) -> u32 {
     len.div_ceil(mtu).max(1)
 }
 
-/// Sends that are not completed, in order. The first of them are *released*: their sequence numbers are assigned, and the flow may
-/// send them.
+/// Send requests that are not completed, in order. The first of them are *released*: their PSNs are assigned, and the
+/// flow may send them.
 #[derive(Debug, Default)]
 pub(crate) struct SendQueue {
     wqes: VecDeque<Wqe>,
@@ -67,15 +81,15 @@ pub(crate) struct SendQueue {
     /// Reads and atomics that are released and not completed.
     fetching: u32,
     next_packet: u64,
-    next_answer: u64,
+    next_response: u64,
     next_receive: u32,
     next_fetch: u32,
     /// Messages released.
     messages: u32,
     /// Where the last search for a packet ended.
     near_packet: usize,
-    /// Where the last search for an answer ended.
-    near_answer: usize,
+    /// Where the last search for a response ended.
+    near_response: usize,
 }
 
 impl SendQueue {
@@ -87,18 +101,18 @@ impl SendQueue {
         self.wqes.push_back(wqe);
     }
 
-    /// As if `messages` of every kind had gone before.
+    /// As if `messages` of every kind had been sent before.
     #[cfg(test)]
     pub(crate) fn count_from(&mut self, messages: u32) {
         (self.next_receive, self.next_fetch, self.messages) = (messages, messages, messages);
     }
 
-    /// The oldest send.
+    /// The oldest send request.
     pub(crate) fn front(&self) -> Option<&Wqe> {
         self.wqes.front()
     }
 
-    /// The next send to release.
+    /// The next send request to release.
     pub(crate) fn waiting(&self) -> Option<&Wqe> {
         self.wqes.get(self.released)
     }
@@ -116,30 +130,30 @@ impl SendQueue {
         self.next_packet
     }
 
-    /// Whether the next message goes beyond the peer's credits, the last of which is for message `limit`. Without credits one message
-    /// may go out if nothing else is outstanding.
+    /// Whether the next message exceeds the peer's credits, which end with message `limit`. If no other message is
+    /// outstanding, one may be sent without credits.
     pub(crate) fn lacks_credits(&self, limit: Option<u32>) -> bool {
         let beyond = |limit| Psn::new(self.messages.wrapping_add(1)).distance_from(Psn::new(limit)) > 0;
         self.released > 0 && limit.is_some_and(beyond)
     }
 
-    /// Assigns sequence numbers to the next send and returns how many packets it is.
+    /// Releases the next send request; returns how many PSNs it takes.
     pub(crate) fn release(&mut self, service: Service, mtu: u32) -> u32 {
         let Some(wqe) = self.wqes.get_mut(self.released) else { return 0 };
         let fetching = wqe.op.is_fetching();
-        wqe.answers = match wqe.op {
+        wqe.response_packets = match wqe.op {
             SendOp::Read { .. } => packets(wqe.len, mtu),
             op => u32::from(op.is_atomic()),
         };
         wqe.packets = match (service, fetching) {
             (Service::Irn, true) => 1,
-            (_, true) => wqe.answers,
+            (_, true) => wqe.response_packets,
             _ => packets(wqe.len, mtu),
         };
         wqe.first = self.next_packet;
         self.next_packet = wqe.end();
-        wqe.answer = self.next_answer;
-        self.next_answer = wqe.answer_end();
+        wqe.first_response = self.next_response;
+        self.next_response = wqe.response_end();
         if fetching {
             wqe.serial = self.next_fetch;
             self.next_fetch = self.next_fetch.wrapping_add(1);
@@ -153,14 +167,14 @@ impl SendQueue {
         wqe.packets
     }
 
-    /// Takes back the release of the sends that have not begun: those from packet `sent` on.
+    /// Takes back the release of the send requests of which no packet was sent: those from packet `sent` on.
     pub(crate) fn hold(&mut self, sent: u64) {
         while let Some(wqe) = self.released.checked_sub(1).and_then(|last| self.wqes.get(last)) {
             if wqe.first < sent {
                 break;
             }
             self.next_packet = wqe.first;
-            self.next_answer = wqe.answer;
+            self.next_response = wqe.first_response;
             if wqe.op.is_fetching() {
                 self.next_fetch = wqe.serial;
                 self.fetching -= 1;
@@ -172,21 +186,23 @@ impl SendQueue {
         }
     }
 
-    /// The send that packet `packet` belongs to.
+    /// The released send request that packet `packet` belongs to.
     pub(crate) fn find(&mut self, packet: u64) -> Option<&mut Wqe> {
         let at = self.search(self.near_packet, |wqe| wqe.end() <= packet);
         self.near_packet = at;
         self.wqes.get_mut(at).filter(|wqe| at < self.released && (wqe.first..wqe.end()).contains(&packet))
     }
 
-    /// The read or atomic that answer `answer` belongs to.
-    pub(crate) fn find_answer(&mut self, answer: u64) -> Option<&mut Wqe> {
-        let at = self.search(self.near_answer, |wqe| wqe.answer_end() <= answer);
-        self.near_answer = at;
-        self.wqes.get_mut(at).filter(|wqe| at < self.released && (wqe.answer..wqe.answer_end()).contains(&answer))
+    /// The released read or atomic that response packet `response` belongs to.
+    pub(crate) fn find_response(&mut self, response: u64) -> Option<&mut Wqe> {
+        let at = self.search(self.near_response, |wqe| wqe.response_end() <= response);
+        self.near_response = at;
+        self.wqes
+            .get_mut(at)
+            .filter(|wqe| at < self.released && (wqe.first_response..wqe.response_end()).contains(&response))
     }
 
-    /// The first released send that is not `before`; looks at `near` and the next first.
+    /// The first released send request that is not `before`; tries `near` and the one after it first.
     #[inline]
     fn search(&self, near: usize, before: impl Fn(&Wqe) -> bool) -> usize {
         let is_before = |at: usize| self.wqes.get(at).is_some_and(&before);
@@ -206,27 +222,28 @@ impl SendQueue {
         low
     }
 
-    /// The oldest read or atomic that lacks an answer. For it to be found at once, nothing but this may look for answers.
-    pub(crate) fn unanswered(&mut self) -> Option<&mut Wqe> {
+    /// The oldest released read or atomic whose response is not complete. It continues the last search for a response,
+    /// so that a queue pair may use either this function or `find_response`, not both.
+    pub(crate) fn awaiting_response(&mut self) -> Option<&mut Wqe> {
         if self.fetching == 0 {
             return None;
         }
-        while self.near_answer < self.released && self.wqes.get(self.near_answer).is_some_and(Wqe::is_answered) {
-            self.near_answer += 1;
+        while self.near_response < self.released && self.wqes.get(self.near_response).is_some_and(Wqe::has_response) {
+            self.near_response += 1;
         }
-        if self.near_answer < self.released { self.wqes.get_mut(self.near_answer) } else { None }
+        if self.near_response < self.released { self.wqes.get_mut(self.near_response) } else { None }
     }
 
-    /// Takes the oldest send if it is done, given that `acked` packets are acknowledged.
+    /// Removes the oldest send request if its packets are among the first `acked` and its response is complete.
     pub(crate) fn pop_done(&mut self, acked: u64) -> Option<Wqe> {
         let front = self.wqes.front()?;
-        if self.released == 0 || front.end() > acked || !front.is_answered() {
+        if self.released == 0 || front.end() > acked || !front.has_response() {
             return None;
         }
         self.pop()
     }
 
-    /// Takes the oldest send.
+    /// Removes the oldest send request.
     pub(crate) fn pop(&mut self) -> Option<Wqe> {
         let wqe = self.wqes.pop_front()?;
         if self.released > 0 {
@@ -234,13 +251,13 @@ impl SendQueue {
             self.fetching -= u32::from(wqe.op.is_fetching());
         }
         self.near_packet = self.near_packet.saturating_sub(1);
-        self.near_answer = self.near_answer.saturating_sub(1);
+        self.near_response = self.near_response.saturating_sub(1);
         Some(wqe)
     }
 }
 
 impl Local {
-    /// Copies bytes from `offset` on into a packet.
+    /// Copies the data from byte `offset` on into a packet.
     pub(crate) fn gather(&self, memory: &Memory, offset: u32, out: &mut [u8]) -> Result<(), AccessError> {
         match self {
             Local::Inline(bytes) => {
@@ -251,7 +268,7 @@ impl Local {
         }
     }
 
-    /// Copies the answer's bytes to where they belong.
+    /// Copies data of a response to byte `offset` and those that follow.
     pub(crate) fn scatter(&self, memory: &mut Memory, offset: u32, data: &[u8]) -> Result<(), AccessError> {
         match self {
             Local::Inline(_) => Err(AccessError::Rights),
@@ -265,14 +282,14 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// What a naive queue knows of a released send.
+    /// A released send request in the reference queue.
     #[derive(Clone, Copy, Debug, PartialEq)]
     struct Released {
         id: u64,
         first: u64,
         end: u64,
         answer: u64,
-        answer_end: u64,
+        response_end: u64,
         serial: u32,
     }
 
@@ -286,7 +303,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is posted, released, held and completed, packets and answers are found where a list of all sends has them.
+        /// Whatever is posted, released, held and completed, searches find the same packets and responses as in a list
+        /// of all requests.
         #[test]
         fn agrees_with_a_list(
             irn: bool,
@@ -311,24 +329,24 @@ mod tests {
                             prop_assert_eq!(count, 0);
                             continue;
                         };
-                        let cut = u64::from(len.div_ceil(256).max(1));
+                        let segments = u64::from(len.div_ceil(256).max(1));
                         let (packets, answers) = match (op, irn) {
-                            (SendOp::Read { .. }, false) => (cut, cut),
-                            (SendOp::Read { .. }, true) => (1, cut),
+                            (SendOp::Read { .. }, false) => (segments, segments),
+                            (SendOp::Read { .. }, true) => (1, segments),
                             (SendOp::FetchAdd { .. }, _) => (1, 1),
-                            _ => (cut, 0),
+                            _ => (segments, 0),
                         };
                         prop_assert_eq!(u64::from(count), packets);
                         let counter = if answers > 0 { &mut fetches } else { &mut receives };
                         let counts = answers > 0 || op.takes_receive();
                         let serial = if counts { *counter } else { 0 };
                         *counter += u32::from(counts);
-                        let (end, answer_end) = (packet + packets, answer + answers);
-                        list.push_back(Released { id, first: packet, end, answer, answer_end, serial });
-                        (packet, answer) = (end, answer_end);
+                        let (end, response_end) = (packet + packets, answer + answers);
+                        list.push_back(Released { id, first: packet, end, answer, response_end, serial });
+                        (packet, answer) = (end, response_end);
                     }
                     4 => {
-                        // Everything from some packet on was not sent.
+                        // No packet from some packet on was sent.
                         let sent = packet.saturating_sub(at);
                         queue.hold(sent);
                         while let Some(last) = list.back().copied().filter(|last| last.first >= sent) {
@@ -336,7 +354,7 @@ mod tests {
                             let op = operation_of(&queue, list.len());
                             posted.push_front((last.id, op.0, op.1));
                             (packet, answer) = (last.first, last.answer);
-                            if last.answer_end > last.answer {
+                            if last.response_end > last.answer {
                                 fetches = last.serial;
                             } else if op.0.takes_receive() {
                                 receives = last.serial;
@@ -344,15 +362,15 @@ mod tests {
                         }
                     }
                     5 => {
-                        // The oldest is answered and acknowledged.
+                        // The oldest gets its response and its ACK.
                         let Some(oldest) = list.front().copied() else { continue };
-                        if oldest.answer_end > oldest.answer {
+                        if oldest.response_end > oldest.answer {
                             prop_assert!(queue.pop_done(oldest.end).is_none());
-                            for at in oldest.answer..oldest.answer_end {
-                                let wqe = if irn { queue.find_answer(at) } else { queue.unanswered() };
+                            for at in oldest.answer..oldest.response_end {
+                                let wqe = if irn { queue.find_response(at) } else { queue.awaiting_response() };
                                 let wqe = wqe.unwrap();
                                 prop_assert_eq!(wqe.wr_id, oldest.id);
-                                wqe.answered += 1;
+                                wqe.responses_received += 1;
                             }
                         }
                         prop_assert!(queue.pop_done(oldest.end - 1).is_none());
@@ -366,14 +384,14 @@ mod tests {
                         prop_assert_eq!(found, holds.map(|send| (send.id, send.first, send.end, send.serial)));
                         if irn {
                             let wanted = answer.saturating_sub(at);
-                            let found = queue.find_answer(wanted).map(|wqe| (wqe.wr_id, wqe.answer));
-                            let holds = list.iter().find(|send| (send.answer..send.answer_end).contains(&wanted));
+                            let found = queue.find_response(wanted).map(|wqe| (wqe.wr_id, wqe.first_response));
+                            let holds = list.iter().find(|send| (send.answer..send.response_end).contains(&wanted));
                             prop_assert_eq!(found, holds.map(|send| (send.id, send.answer)));
                         }
                     }
                 }
                 prop_assert_eq!((queue.released(), queue.next_packet()), (list.len(), packet));
-                let fetching = list.iter().filter(|send| send.answer_end > send.answer).count();
+                let fetching = list.iter().filter(|send| send.response_end > send.answer).count();
                 prop_assert_eq!(queue.fetching() as usize, fetching);
                 prop_assert_eq!(queue.len(), list.len() + posted.len());
                 prop_assert_eq!(queue.messages as usize, id as usize - posted.len());
@@ -386,19 +404,19 @@ mod tests {
     }
 
     #[test]
-    fn messages_are_held_beyond_the_credits_but_for_the_first() {
+    fn without_credits_one_message_may_be_outstanding() {
         let mut queue = SendQueue::default();
         for id in 0..4 {
             queue.push(Wqe::new(id, SendOp::Send, Local::Inline(SmallVec::new()), 0, SendFlags::default()));
         }
         assert!(!queue.lacks_credits(Some(0)));
         queue.release(Service::Rc, 256);
-        // The next is message 2.
+        // The next message is number 2.
         assert_eq!(
             [None, Some(1), Some(2), Some(0xff_ffff)].map(|limit| queue.lacks_credits(limit)),
             [false, true, false, true]
         );
-        // Numbers of 24 bits wrap.
+        // Message sequence numbers wrap at 24 bits.
         queue.messages = 0x1ff_ffff;
         assert_eq!(
             [Some(0), Some(0xff_ffff), Some(0x7f_ffff)].map(|limit| queue.lacks_credits(limit)),

@@ -1,8 +1,8 @@
-//! Things with handles: a handle of something that is gone opens nothing, even if its place is taken again.
+//! Objects by handle. The handle of a removed object finds nothing, even if another object takes its slot.
 
 use slab::Slab;
 
-/// Names one entry of one [`Table`], for good.
+/// The handle of one entry of one [`Table`]; no other entry ever gets the same.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) struct Id {
     index: u32,
@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_handle_of_the_past_opens_nothing() {
+    fn the_handle_of_a_removed_entry_finds_nothing() {
         let mut table = Table::new();
         let old = table.insert('a');
         assert_eq!(table.remove(old), Some('a'));

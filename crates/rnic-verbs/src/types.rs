@@ -1,11 +1,15 @@
-//! The words of the verbs: handles, work requests, completions, errors.
+//! The types of the verbs: handles, work requests, completions, errors.
 //!
-//! They are those of InfiniBand volume 1, chapters 10 (objects and their states) and 11 (verbs), without what only hardware has.
+//! They follow InfiniBand volume 1, chapters 10 (objects and their states) and 11 (verbs), without attributes that only
+//! hardware has.
 
+use crate::config::Limits;
 use crate::table::Id;
+use rnic_transport::{BitRate, Time};
+use std::borrow::Cow;
 use std::net::SocketAddr;
 
-/// A protection domain: only what belongs to the same one works together.
+/// A protection domain: queue pairs access only memory regions of their own protection domain.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Pd(pub(crate) Id);
 
@@ -17,7 +21,7 @@ pub struct CqId(pub(crate) Id);
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct SrqId(pub(crate) Id);
 
-/// A queue pair's number, 24 bits, as packets carry it.
+/// A queue pair number (QPN): 24 bits, as packets carry it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Qpn(pub u32);
 
@@ -25,45 +29,53 @@ pub struct Qpn(pub u32);
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct MrId(pub(crate) Id);
 
-/// What may be done with a memory region, or through a queue pair.
+/// The rights to a memory region, or of the peer of a queue pair.
+///
+/// ```
+/// use rnic_verbs::Access;
+///
+/// // A region that peers read, and that the owner fills by receives.
+/// let access = Access { remote_read: true, ..Access::LOCAL };
+/// assert!(access.local_write && !access.remote_write);
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Access {
-    /// Receives and the answers to reads and atomics may be placed here.
+    /// The device may place received messages and responses to reads and atomics here.
     pub local_write: bool,
-    /// The peer may write.
+    /// The peer may do RDMA Writes.
     pub remote_write: bool,
-    /// The peer may read.
+    /// The peer may do RDMA Reads.
     pub remote_read: bool,
     /// The peer may do atomic operations.
     pub remote_atomic: bool,
 }
 
 impl Access {
-    /// The owner reads; nobody writes.
+    /// The owner may send the memory; nobody may write it.
     pub const LOCAL_READ: Access =
         Access { local_write: false, remote_write: false, remote_read: false, remote_atomic: false };
-    /// The owner reads and writes.
+    /// The owner may send the memory and receive into it.
     pub const LOCAL: Access = Access { local_write: true, ..Access::LOCAL_READ };
-    /// Everything is allowed.
+    /// All rights.
     pub const ALL: Access = Access { local_write: true, remote_write: true, remote_read: true, remote_atomic: true };
 }
 
-/// Where a memory region lies and the keys that open it.
+/// Address, length and keys of a memory region.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MrInfo {
     /// The region.
     pub id: MrId,
-    /// Address of its first byte, for work requests here and for the peer.
+    /// Address of the first byte in work requests, here and at the peer.
     pub addr: u64,
     /// Its length in bytes.
     pub len: u64,
-    /// Key for scatter-gather elements here.
+    /// Local key, for scatter-gather elements of the owner.
     pub lkey: u32,
-    /// Key for the peer; random.
+    /// Remote key, for requests of peers; random.
     pub rkey: u32,
 }
 
-/// A piece of registered memory.
+/// A scatter-gather element: a piece of registered memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Sge {
     /// Address of the first byte.
@@ -74,62 +86,64 @@ pub struct Sge {
     pub lkey: u32,
 }
 
-/// What a posted send does.
+/// The operation of a send request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SendOp {
-    /// A message for the peer's next receive.
+    /// Send: a message for the peer's next receive.
     Send,
-    /// The same with four bytes for its completion.
+    /// Send with Immediate: the four bytes are in the peer's completion.
     SendImm(u32),
-    /// The same, and the peer's key is no longer valid for remote access.
+    /// Send with Invalidate: the peer's remote key is no longer valid afterwards.
     SendInv(u32),
-    /// Writes the peer's memory.
+    /// RDMA Write into the peer's memory.
     Write {
         /// Remote address.
         addr: u64,
         /// Remote key.
         rkey: u32,
     },
-    /// The same, and uses up the peer's next receive for a completion with four bytes.
+    /// RDMA Write with Immediate: uses up the peer's next receive, whose completion has the four bytes.
     WriteImm {
         /// Remote address.
         addr: u64,
         /// Remote key.
         rkey: u32,
-        /// The four bytes.
+        /// The immediate data.
         imm: u32,
     },
-    /// Reads the peer's memory.
+    /// RDMA Read of the peer's memory.
     Read {
         /// Remote address.
         addr: u64,
         /// Remote key.
         rkey: u32,
     },
-    /// Adds to eight bytes of the peer's memory, at an address that is a multiple of 8; brings back what was there.
+    /// Atomic fetch-and-add on eight bytes of the peer's memory, at an address that is a multiple of 8. The response
+    /// has the value before.
     FetchAdd {
         /// Remote address.
         addr: u64,
         /// Remote key.
         rkey: u32,
-        /// What to add, modulo 2^64.
+        /// The number to add, modulo 2^64.
         add: u64,
     },
-    /// Replaces eight bytes of the peer's memory if they equal `compare`; brings back what was there.
+    /// Atomic compare-and-swap of eight bytes of the peer's memory, at an address that is a multiple of 8. The response
+    /// has the value before.
     CompareSwap {
         /// Remote address.
         addr: u64,
         /// Remote key.
         rkey: u32,
-        /// What must be there.
+        /// The value to compare with.
         compare: u64,
-        /// What to store then.
+        /// The value to store if they are equal.
         swap: u64,
     },
 }
 
 impl SendOp {
-    /// Whether an answer brings data: reads and atomics.
+    /// Whether a response has data: reads and atomics.
     pub const fn is_fetching(&self) -> bool {
         matches!(self, SendOp::Read { .. } | SendOp::FetchAdd { .. } | SendOp::CompareSwap { .. })
     }
@@ -141,7 +155,7 @@ impl SendOp {
     pub const fn takes_receive(&self) -> bool {
         matches!(self, SendOp::Send | SendOp::SendImm(_) | SendOp::SendInv(_) | SendOp::WriteImm { .. })
     }
-    /// What its completion says it was.
+    /// The opcode of its completion.
     pub const fn completion(&self) -> Opcode {
         match self {
             SendOp::Send | SendOp::SendImm(_) | SendOp::SendInv(_) => Opcode::Send,
@@ -153,82 +167,84 @@ impl SendOp {
     }
 }
 
-/// How a send is treated.
+/// Flags of a send request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SendFlags {
-    /// Its success is reported; errors always are.
+    /// The request generates a completion when it succeeds. A request that fails always generates one.
     pub signaled: bool,
-    /// The completion that it causes at the peer raises an event even if only solicited ones were asked for.
+    /// The completion of the receive at the peer is solicited: it triggers a notification also if the peer requested
+    /// notifications of solicited completions only.
     pub solicited: bool,
-    /// It starts only when earlier reads and atomics have ended. With IRN, when everything earlier has: there data of a later
-    /// message can be placed before data of an earlier one.
+    /// The request begins only when all earlier reads and atomics are complete. With IRN, when all earlier requests
+    /// are: IRN may place data of a later message before data of an earlier one.
     pub fence: bool,
 }
 
 impl SendFlags {
-    /// Nothing but a completion.
+    /// Signalled, no other flag.
     pub const SIGNALED: SendFlags = SendFlags { signaled: true, solicited: false, fence: false };
 }
 
-/// The local bytes of a send.
+/// The local data of a send request.
 #[derive(Clone, Copy, Debug)]
 pub enum Data<'a> {
-    /// Registered memory, taken when it is sent: it must stay as it is until the completion.
+    /// Registered memory. The device reads it when it sends, and again when it retransmits: it must not change before
+    /// the completion.
     Gather(&'a [Sge]),
-    /// These bytes, copied now.
+    /// These bytes, which the device copies when the request is posted.
     Inline(&'a [u8]),
 }
 
 /// A work request for the send queue.
 #[derive(Clone, Copy, Debug)]
 pub struct SendRequest<'a> {
-    /// Comes back in the completion.
+    /// The application's identifier, which the completion has too.
     pub wr_id: u64,
-    /// What to do.
+    /// The operation.
     pub op: SendOp,
-    /// With what: for reads and atomics the place for the answer.
+    /// The local data; for reads and atomics the memory for the response.
     pub data: Data<'a>,
-    /// How.
+    /// Flags.
     pub flags: SendFlags,
 }
 
 /// A work request for a receive queue.
 #[derive(Clone, Copy, Debug)]
 pub struct RecvRequest<'a> {
-    /// Comes back in the completion.
+    /// The application's identifier, which the completion has too.
     pub wr_id: u64,
-    /// Where the message goes.
+    /// The memory for the message.
     pub scatter: &'a [Sge],
 }
 
 /// How a work request ended: the status codes of InfiniBand volume 1, section 11.6.2.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Status {
-    /// It was carried out.
+    /// The request succeeded.
     Success,
     /// The message is longer than the receive, or a length is not allowed.
     LocalLength,
-    /// The queue pair was in a state that does not do this.
+    /// The queue pair could not carry the request out, for instance because a completion queue overflowed.
     LocalQpOperation,
-    /// A scatter-gather element is not within a region that admits it.
+    /// The memory of a scatter-gather element was deregistered, or does not admit the access.
     LocalProtection,
-    /// The queue pair is in error; the request was not carried out, or nobody knows.
+    /// The queue pair went into the error state before the request completed; the request may have been carried out.
     WorkRequestFlushed,
-    /// The answer does not fit the question.
+    /// A response does not match its request.
     BadResponse,
-    /// The peer found the request invalid.
+    /// NAK (invalid request): the peer cannot carry out such a request.
     RemoteInvalidRequest,
-    /// The peer's memory does not admit it.
+    /// NAK (remote access error): the peer's memory does not admit the access.
     RemoteAccess,
-    /// The peer could not carry it out.
+    /// NAK (remote operational error): the peer failed to carry the request out.
     RemoteOperation,
-    /// The peer did not answer as often as it was asked.
+    /// No response after all retries.
     TransportRetryExceeded,
-    /// The peer had no receive as often as it was asked.
+    /// RNR NAKs after all retries: the peer has no receive.
     RnrRetryExceeded,
 }
 
-/// What a completion is of.
+/// The operation that a completion is about.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Opcode {
     /// A Send, of any kind.
@@ -247,27 +263,34 @@ pub enum Opcode {
     RecvWithImmediate,
 }
 
-/// The end of a work request.
+/// A completion: how a work request ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Completion {
-    /// Of the request.
+    /// Identifier of the work request.
     pub wr_id: u64,
-    /// How it ended. Unless with success, only `wr_id`, `qpn` and the queue that it was on mean anything.
+    /// How the work request ended. Unless it succeeded, only `wr_id`, `qpn` and `time` have a meaning.
     pub status: Status,
-    /// What it was.
+    /// The operation.
     pub opcode: Opcode,
-    /// Bytes received, or fetched.
+    /// Bytes received, or read from the peer.
     pub byte_len: u32,
-    /// Immediate data that came.
+    /// Immediate data of the received message.
     pub imm: Option<u32>,
-    /// The local remote key that the peer invalidated.
+    /// The remote key of this side that the message invalidated.
     pub invalidated: Option<u32>,
     /// The queue pair.
     pub qpn: Qpn,
+    /// When the device generated the completion, by the device's clock: for an acknowledged request when its ACK was
+    /// processed, for a request of an unreliable connection when its last packet was handed out, for a receive when the
+    /// last packet of its message was processed.
+    pub time: Time,
 }
 
+// A completion is copied into its queue and out of it for every signalled request.
+const _: () = assert!(size_of::<Completion>() == 48);
+
 impl Completion {
-    /// A place for one, for polling to fill.
+    /// An empty completion, for polling to overwrite.
     pub const BLANK: Completion = Completion {
         wr_id: 0,
         status: Status::Success,
@@ -276,61 +299,62 @@ impl Completion {
         imm: None,
         invalidated: None,
         qpn: Qpn(0),
+        time: Time::ZERO,
     };
 }
 
-/// What happens to a queue pair or queue as a whole.
+/// An asynchronous event of a queue pair or a queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Event {
-    /// The first packet came in before the queue pair was ready to send: the connection is there.
+    /// The first packet arrived while the queue pair was in RTR: the peer is connected.
     CommunicationEstablished(Qpn),
-    /// The send queue is drained: nothing is outstanding.
+    /// The send queue is drained: no message is outstanding.
     SendQueueDrained(Qpn),
-    /// The queue pair went into the error state, and why.
+    /// The queue pair went into the error state for this reason.
     QueuePairError(Qpn, Status),
-    /// A completion queue has no room for a completion: it and its queue pairs are in error.
+    /// A completion queue overflowed: completions are lost, and its queue pairs are in the error state.
     CompletionQueueOverflow(CqId),
-    /// Fewer receives than the limit are left; the limit is off.
+    /// A shared receive queue holds fewer receives than its limit, which is reset to 0.
     SharedReceiveLimit(SrqId),
-    /// A queue pair in error takes no more receives from its shared receive queue.
+    /// A queue pair in the error state takes no more receives from its shared receive queue.
     LastReceiveTaken(Qpn),
 }
 
 /// State of a queue pair (InfiniBand volume 1, section 10.3.1).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum State {
-    /// Takes no work.
+    /// RESET: takes no work.
     Reset,
-    /// Takes receives.
+    /// INIT: takes receives.
     Init,
-    /// Ready to receive.
+    /// RTR: receives packets.
     ReadyToReceive,
-    /// Ready to send.
+    /// RTS: sends requests, too.
     ReadyToSend,
-    /// Send queue drained, or draining: starts nothing new.
+    /// SQD: the send queue is drained or draining; no message begins.
     SendQueueDrain,
-    /// A send failed on an unreliable connection: the send queue is in error.
+    /// SQE: a send of an unreliable connection failed. The queue pair still receives.
     SendQueueError,
-    /// In error: everything is flushed.
+    /// ERR: all work is flushed.
     Error,
 }
 
-/// Service of a queue pair.
+/// The transport service of a queue pair.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub enum Service {
-    /// Reliable connection with the loss recovery of RoCE: go-back-N. Works with every RoCEv2 endpoint.
+    /// Reliable connection with the loss recovery of RoCE, go-back-N: interoperates with every RoCEv2 endpoint.
     #[default]
     Rc,
-    /// Reliable connection with IRN's loss recovery: both ends must be of this kind.
+    /// Reliable connection with the loss recovery of IRN, selective retransmission: both ends must be rnic's.
     Irn,
-    /// Unreliable connection: Sends and Writes, each whole or not at all.
+    /// Unreliable connection: Sends and RDMA Writes. A message of which a packet is lost is dropped.
     Uc,
 }
 
 /// Sizes of a queue pair's queues.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Capacities {
-    /// Sends that are not completed.
+    /// Send requests that are not completed.
     pub send_wr: u32,
     /// Receives that are not completed; 0 with a shared receive queue.
     pub recv_wr: u32,
@@ -338,7 +362,7 @@ pub struct Capacities {
     pub send_sge: u32,
     /// Scatter-gather elements of a receive.
     pub recv_sge: u32,
-    /// Bytes of an inline send.
+    /// Bytes of inline data of a send.
     pub inline: u32,
 }
 
@@ -348,58 +372,108 @@ impl Default for Capacities {
     }
 }
 
-/// What a queue pair is made of.
+/// The attributes with which a queue pair is created.
 #[derive(Clone, Debug)]
 pub struct QpInit {
-    /// Service.
+    /// Transport service.
     pub service: Service,
-    /// Where sends complete.
+    /// Completion queue of sends.
     pub send_cq: CqId,
-    /// Where receives complete.
+    /// Completion queue of receives.
     pub recv_cq: CqId,
-    /// Receives come from here instead of its own queue.
+    /// Shared receive queue that replaces the queue pair's own.
     pub srq: Option<SrqId>,
-    /// Sizes.
+    /// Sizes of its queues.
     pub capacities: Capacities,
-    /// Every send is signalled.
+    /// Every send is signalled, whatever its flags.
     pub signal_all: bool,
 }
 
-/// The largest path MTU: that of IRN, in packets of 9,000 bytes.
-pub const LONGEST_MTU: u32 = 8_960;
+/// A change of a queue pair's state, with the attributes that belong to it (InfiniBand volume 1, section 10.3.1).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Transition {
+    /// RESET to INIT: receives can be posted. The peer may do what [`Access`] says through this queue pair.
+    Init(Access),
+    /// INIT to RTR: the queue pair is connected and receives packets.
+    ReadyToReceive(Connection),
+    /// RTR to RTS: the queue pair sends. From SQD or SQE: it sends again, and the attributes are without effect.
+    ReadyToSend(SendAttributes),
+    /// RTS to SQD: messages that have begun are sent to their end, no other begins; see [`Event::SendQueueDrained`].
+    SendQueueDrain,
+    /// Any state to ERR: all outstanding requests and receives complete with [`Status::WorkRequestFlushed`].
+    Error,
+    /// Any state to RESET: outstanding work disappears without completions, and the queue pair can be connected anew.
+    /// The new connection should begin with other PSNs, because packets of the old one may still arrive.
+    Reset,
+}
 
-/// What INIT to RTR sets: the connection.
+/// What a queue pair is made of and where it stands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct QpInfo {
+    /// State.
+    pub state: State,
+    /// Service.
+    pub service: Service,
+    /// Sizes of its queues.
+    pub capacities: Capacities,
+    /// The peer, from RTR on.
+    pub connection: Option<Connection>,
+    /// Rate limit; `None`: the link's rate.
+    pub rate: Option<BitRate>,
+    /// Send requests that are not completed, unsignalled ones included.
+    pub sends: u32,
+    /// Receives in its own queue that are not completed; 0 with a shared receive queue.
+    pub receives: u32,
+}
+
+/// What a device offers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct DeviceInfo {
+    /// Maximum number and size of its objects.
+    pub limits: Limits,
+    /// Rate of its link.
+    pub line_rate: BitRate,
+    /// Rate limits are multiples of this; others are rounded down, but not to 0.
+    pub rate_granularity: BitRate,
+    /// Resolution of completion timestamps.
+    pub time_granularity: Time,
+}
+
+/// The maximum path MTU in bytes of payload: that of IRN in IP packets of 9,000 bytes.
+pub const MAX_MTU: u32 = 8_960;
+
+/// The attributes of the transition from INIT to RTR: the connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Connection {
-    /// The peer's address; packets from another are dropped, whatever their source port.
+    /// The peer's IP address and UDP port. Packets from another IP address are dropped; their source port may be any.
     pub peer: SocketAddr,
-    /// The peer's queue pair.
+    /// QPN of the peer's queue pair.
     pub peer_qpn: Qpn,
-    /// Payload bytes of a full packet: 256, 512, 1024, 2048 or 4096; with UC of rnic at both ends also 8192; with IRN any multiple of 4
-    /// from 256 to [`LONGEST_MTU`].
+    /// Payload bytes of a full packet: 256, 512, 1024, 2048 or 4096; with UC of rnic at both ends also 8192; with IRN
+    /// any multiple of 4 from 256 to [`MAX_MTU`].
     pub path_mtu: u32,
-    /// The peer's first PSN.
+    /// First PSN of the peer, 24 bits.
     pub recv_psn: u32,
-    /// Reads and atomics that the peer may have outstanding.
+    /// Maximum reads and atomics that the peer may have outstanding.
     pub max_dest_rd_atomic: u8,
-    /// Code of the least time that a peer waits for a missing receive (0 to 31; 0 is the longest, 655 ms).
+    /// Code of the minimum time that the peer waits after an RNR NAK (0 to 31; 0 is the longest, 655 ms).
     pub min_rnr_timer: u8,
     /// Differentiated services code point of the packets sent, 0 to 63.
     pub dscp: u8,
 }
 
-/// What RTR to RTS sets.
+/// The attributes of the transition from RTR to RTS.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SendAttributes {
-    /// First PSN here.
+    /// First PSN of this side, 24 bits.
     pub send_psn: u32,
-    /// Acknowledgement timeout: 4.096 us times 2^n, n 1 to 31; 0: none.
+    /// Retransmission timeout of RC: 4.096 us times 2^n for n from 1 to 31; 0: none.
     pub timeout: u8,
-    /// How often a request is sent again for want of an answer, 0 to 7.
+    /// Maximum retransmissions of a request after timeouts, 0 to 7.
     pub retry_count: u8,
-    /// How often a request is sent again for want of a receive, 0 to 6; 7: without limit.
+    /// Maximum retransmissions of a request after RNR NAKs, 0 to 6; 7: without limit.
     pub rnr_retry: u8,
-    /// Reads and atomics outstanding at once.
+    /// Maximum reads and atomics outstanding.
     pub max_rd_atomic: u8,
 }
 
@@ -412,69 +486,75 @@ impl Default for SendAttributes {
 /// Why a verb was refused.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum VerbsError {
-    /// There is no such thing, or no more.
+    /// The handle names no object, or one that was destroyed.
     #[error("there is no {0}")]
     Unknown(&'static str),
-    /// Parts of different protection domains.
+    /// The objects belong to different protection domains.
     #[error("the {0} belongs to another protection domain")]
     OtherDomain(&'static str),
-    /// It is still in use.
+    /// The object is in use.
     #[error("the {what} is in use by {by}")]
     Busy {
-        /// What.
+        /// The object.
         what: &'static str,
-        /// By what.
+        /// The objects that use it.
         by: &'static str,
     },
     /// A limit of the device is reached.
-    #[error("no more than {limit} {what} are possible")]
+    #[error("at most {limit} {what} are possible")]
     Limit {
-        /// What.
+        /// The objects that are limited.
         what: &'static str,
-        /// How many.
+        /// Their maximum number.
         limit: u64,
     },
-    /// A queue has no room.
+    /// The queue is full.
     #[error("the {0} is full")]
     Full(&'static str),
-    /// The queue pair's state does not admit it.
+    /// The queue pair's state does not admit the verb.
     #[error("a queue pair in state {state:?} cannot {action}")]
     WrongState {
-        /// State that it is in.
+        /// The state of the queue pair.
         state: State,
-        /// What it cannot.
+        /// The action that the state does not admit.
         action: &'static str,
     },
     /// An attribute is out of range.
-    #[error("{name} is {value}, possible is {possible}")]
+    #[error("{name} is {value}; it must be {possible}")]
     Range {
         /// The attribute.
         name: &'static str,
         /// Its value.
         value: u64,
-        /// What is possible.
-        possible: &'static str,
+        /// The values that are accepted.
+        possible: Cow<'static, str>,
     },
-    /// The operation does not exist here.
+    /// The service or the connection does not support the operation.
     #[error("{0}")]
     Unsupported(&'static str),
-    /// A scatter-gather element is not within a region that admits it.
-    #[error("scatter-gather element {index} is not within memory that admits it: {why}")]
+    /// A scatter-gather element cannot be used.
+    #[error("scatter-gather element {index} cannot be used: {why}")]
     Memory {
-        /// Which one.
+        /// The index of the element, from 0.
         index: usize,
-        /// Why.
+        /// The reason.
         why: AccessError,
     },
-    /// The completion queue has overflowed and is dead.
+    /// A region's memory admits no such access.
+    #[error("the memory cannot be accessed: {0}")]
+    Access(#[from] AccessError),
+    /// The completion queue has overflowed: no completions follow.
     #[error("the completion queue overflowed: completions are lost")]
     Overflow,
-    /// The congestion control cannot be had with these settings.
+    /// The congestion control refuses its settings.
     #[error("{0}")]
     Congestion(String),
+    /// The device does not work any more.
+    #[error("the device is closed: {0}")]
+    Closed(String),
 }
 
-/// Why memory may not be touched.
+/// Why an access to registered memory is refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum AccessError {
     /// No region has this key.
@@ -483,16 +563,16 @@ pub enum AccessError {
     /// The key was invalidated for remote access.
     #[error("the key was invalidated")]
     Invalidated,
-    /// The region is of another protection domain.
+    /// The region belongs to another protection domain.
     #[error("the region belongs to another protection domain")]
     Domain,
-    /// Not all of it lies within the region.
-    #[error("not all of it lies within the region")]
+    /// The access goes beyond the region.
+    #[error("it goes beyond the region")]
     Bounds,
     /// The region does not admit this kind of access.
-    #[error("the region does not admit this access")]
+    #[error("the region was registered without the right to this access")]
     Rights,
     /// An atomic operation needs an address that is a multiple of 8.
-    #[error("the address of an atomic operation is a multiple of 8")]
+    #[error("the address of an atomic operation must be a multiple of 8")]
     Alignment,
 }

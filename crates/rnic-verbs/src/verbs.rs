@@ -1,30 +1,31 @@
-//! The verbs: objects are made, changed and ended, work is posted, completions are taken.
+//! The verbs: create, modify and destroy objects, post work requests, poll completions.
 
+use crate::backing::{Backing, ForeignMemory};
 use crate::common::Common;
 use crate::device::{Device, index};
 use crate::flow::Congestion;
 use crate::memory::{Spans, total};
 use crate::packet::Route;
-use crate::qp::{Engine, MOST_IN_FLIGHT, Qp};
+use crate::qp::{Engine, MAX_IN_FLIGHT, Qp};
 use crate::queue::{CompletionQueue, Notify, Receive, ReceiveQueue, SharedReceiveQueue};
 use crate::send_queue::{Local, Wqe};
 use crate::types::{
-    Access, Completion, Connection, CqId, Data, Event, LONGEST_MTU, MrId, MrInfo, Pd, QpInit, Qpn, RecvRequest,
+    Access, Completion, Connection, CqId, Data, Event, MAX_MTU, MrId, MrInfo, Pd, QpInfo, QpInit, Qpn, RecvRequest,
     SendAttributes, SendOp, SendRequest, Service, Sge, SrqId, State, Status, VerbsError,
 };
-use rnic_transport::{FlowConfig, NackPolicy, Psn, Time, Timeouts, headers};
+use rnic_transport::{BitRate, FlowConfig, NackPolicy, Psn, Time, Timeouts, headers};
 
 /// Protection domains and memory.
 impl Device {
-    /// A new protection domain.
+    /// Creates a protection domain.
     pub fn create_pd(&mut self) -> Pd {
         Pd(self.domains.insert(()))
     }
 
-    /// Ends a protection domain.
+    /// Destroys a protection domain.
     ///
     /// # Errors
-    /// While something belongs to it.
+    /// While a memory region, a queue pair or a shared receive queue belongs to it.
     pub fn destroy_pd(&mut self, pd: Pd) -> Result<(), VerbsError> {
         let busy = |by| Err(VerbsError::Busy { what: "protection domain", by });
         if self.ctx.memory.has_domain(pd) {
@@ -43,37 +44,94 @@ impl Device {
         self.domains.get(pd.0).copied().ok_or(VerbsError::Unknown("such protection domain"))
     }
 
-    /// Registers memory. The device owns the bytes until [`Device::deregister`].
+    /// Registers memory that the device owns until [`Device::deregister`] gives it back.
     ///
-    /// `addr` is the address of the first byte in work requests and for the peer; without it the device chooses one.
+    /// `addr` is the address of the first byte in work requests, here and at the peer; without it the device chooses
+    /// one.
     ///
     /// # Errors
-    /// When a limit is reached, or `addr` leaves no room below 2^64.
+    /// When a limit is reached, or `addr` leaves no room for the region below 2^64.
     pub fn register(
         &mut self, pd: Pd, bytes: Vec<u8>, addr: Option<u64>, access: Access,
+    ) -> Result<MrInfo, VerbsError> {
+        self.register_backing(pd, Backing::Owned(bytes), addr, access)
+    }
+
+    /// Registers memory that stays with the application. The device accesses it until [`Device::deregister`] returns,
+    /// or the device is dropped.
+    ///
+    /// `addr` is the address of the first byte in work requests, here and at the peer; without it that is the memory's
+    /// own address. It may differ from the memory's own address by a multiple of 8 only, so that both are aligned for
+    /// atomic operations alike.
+    ///
+    /// # Errors
+    /// As [`Device::register`]; when `access` admits writes to memory that is read-only.
+    pub fn register_foreign(
+        &mut self, pd: Pd, memory: ForeignMemory, addr: Option<u64>, access: Access,
+    ) -> Result<MrInfo, VerbsError> {
+        let writes = access.local_write || access.remote_write || access.remote_atomic;
+        if writes && !memory.is_writable() {
+            return Err(VerbsError::Unsupported(
+                "read-only memory admits neither local_write nor remote_write nor remote_atomic",
+            ));
+        }
+        let addr = addr.unwrap_or(memory.addr());
+        if !memory.is_empty() && addr % 8 != memory.addr() % 8 {
+            let possible = "the memory's own address plus or minus a multiple of 8".into();
+            return Err(VerbsError::Range { name: "the address", value: addr, possible });
+        }
+        self.register_backing(pd, Backing::Foreign(memory), Some(addr), access)
+    }
+
+    fn register_backing(
+        &mut self, pd: Pd, backing: Backing, addr: Option<u64>, access: Access,
     ) -> Result<MrInfo, VerbsError> {
         self.domain(pd)?;
         let limits = self.config.limits;
         if self.ctx.memory.count() >= limits.regions as usize {
             return Err(VerbsError::Limit { what: "memory regions", limit: limits.regions.into() });
         }
-        if self.ctx.memory.bytes() + bytes.len() as u64 > limits.bytes {
+        if self.ctx.memory.bytes() + backing.len() as u64 > limits.bytes {
             return Err(VerbsError::Limit { what: "bytes of registered memory", limit: limits.bytes });
         }
-        let info = self.ctx.memory.register(pd, bytes, addr, access, &mut self.rng);
-        let possible = "what leaves room for the region below 2^64";
+        let info = self.ctx.memory.register(pd, backing, addr, access, &mut self.rng);
+        let possible = "low enough for the region to end below 2^64".into();
         info.ok_or(VerbsError::Range { name: "the address", value: addr.unwrap_or(u64::MAX), possible })
     }
 
-    /// Ends a region and gives its bytes back. Work that still refers to it fails.
+    /// Ends a region: the device does not access its memory any more, and work that still refers to it fails. Returns
+    /// the bytes that the device owned; none for foreign memory.
     ///
     /// # Errors
     /// If there is no such region.
     pub fn deregister(&mut self, id: MrId) -> Result<Vec<u8>, VerbsError> {
-        self.ctx.memory.deregister(id).ok_or(VerbsError::Unknown("such memory region"))
+        match self.ctx.memory.deregister(id).ok_or(VerbsError::Unknown("such memory region"))? {
+            Backing::Owned(bytes) => Ok(bytes),
+            Backing::Foreign(_) => Ok(Vec::new()),
+        }
     }
 
-    /// A new remote key for a region; the old one, invalidated or not, is no longer valid.
+    /// Copies `out.len()` bytes from byte `offset` of a region on, whoever owns them.
+    ///
+    /// # Errors
+    /// If there is no such region or it is shorter; nothing is copied then.
+    pub fn read_memory(&mut self, id: MrId, offset: usize, out: &mut [u8]) -> Result<(), VerbsError> {
+        Ok(self.backing(id)?.read(offset, out)?)
+    }
+
+    /// Copies `data` to byte `offset` of a region and those that follow, whoever owns them.
+    ///
+    /// # Errors
+    /// If there is no such region, it is shorter, or it is foreign memory that is read-only; nothing is copied then.
+    pub fn write_memory(&mut self, id: MrId, offset: usize, data: &[u8]) -> Result<(), VerbsError> {
+        Ok(self.backing(id)?.write(offset, data)?)
+    }
+
+    fn backing(&mut self, id: MrId) -> Result<&mut Backing, VerbsError> {
+        self.ctx.memory.backing(id).ok_or(VerbsError::Unknown("such memory region"))
+    }
+
+    /// Gives a region a new remote key. The old one is no longer valid, whether it was invalidated before or not.
     ///
     /// # Errors
     /// If there is no such region.
@@ -81,19 +139,20 @@ impl Device {
         self.ctx.memory.rekey(id, &mut self.rng).ok_or(VerbsError::Unknown("such memory region"))
     }
 
-    /// The bytes of a region.
+    /// The bytes of a region that the device owns; `None` for foreign memory, see [`Device::read_memory`].
     pub fn bytes(&self, id: MrId) -> Option<&[u8]> {
         self.ctx.memory.bytes_of(id)
     }
 
-    /// The bytes of a region, to change.
+    /// The bytes of a region that the device owns, to change them; `None` for foreign memory, see
+    /// [`Device::write_memory`].
     pub fn bytes_mut(&mut self, id: MrId) -> Option<&mut [u8]> {
         self.ctx.memory.bytes_of_mut(id)
     }
 
-    fn check_sges(&self, pd: Pd, sges: &[Sge], most: u32, write: bool) -> Result<Spans, VerbsError> {
-        if sges.len() > most as usize {
-            return Err(VerbsError::Limit { what: "scatter-gather elements", limit: most.into() });
+    fn check_sges(&self, pd: Pd, sges: &[Sge], max: u32, write: bool) -> Result<Spans, VerbsError> {
+        if sges.len() > max as usize {
+            return Err(VerbsError::Limit { what: "scatter-gather elements", limit: max.into() });
         }
         self.ctx.memory.check(pd, sges, write).map_err(|(index, why)| VerbsError::Memory { index, why })
     }
@@ -101,7 +160,7 @@ impl Device {
 
 /// Completion queues.
 impl Device {
-    /// A completion queue with room for `capacity` completions.
+    /// Creates a completion queue with room for `capacity` completions.
     ///
     /// # Errors
     /// When a limit is reached.
@@ -110,11 +169,11 @@ impl Device {
         if self.ctx.cqs.len() >= limits.completion_queues as usize {
             return Err(VerbsError::Limit { what: "completion queues", limit: limits.completion_queues.into() });
         }
-        range("the capacity of a completion queue", capacity, 1, limits.completions, "1 up to the device's limit")?;
+        range("the capacity of a completion queue", capacity, 1, limits.completions)?;
         Ok(CqId(self.ctx.cqs.insert(CompletionQueue::new(capacity))))
     }
 
-    /// Ends a completion queue.
+    /// Destroys a completion queue.
     ///
     /// # Errors
     /// While a queue pair uses it.
@@ -133,17 +192,18 @@ impl Device {
     /// Takes completions, oldest first; returns how many.
     ///
     /// # Errors
-    /// [`VerbsError::Overflow`] when the last one before an overflow has been taken.
+    /// [`VerbsError::Overflow`] once the queue has overflowed and the completions before that have been taken.
     pub fn poll_cq(&mut self, cq: CqId, out: &mut [Completion]) -> Result<usize, VerbsError> {
         self.cq(cq)?.poll(out)
     }
 
-    /// Completions that wait to be taken.
+    /// The number of completions in the queue.
     pub fn cq_len(&self, cq: CqId) -> usize {
         self.ctx.cqs.get(cq.0).map_or(0, CompletionQueue::len)
     }
 
-    /// Asks that the next completion of this kind be notified ([`Device::take_notification`]), once. An overflow is notified too.
+    /// Requests one notification ([`Device::take_notification`]) of the next completion of this kind, or of an
+    /// overflow.
     ///
     /// # Errors
     /// If there is no such queue.
@@ -152,7 +212,7 @@ impl Device {
         Ok(())
     }
 
-    /// Whether the notification that was asked for has come; then it is forgotten.
+    /// Whether the requested notification has come; resets it.
     pub fn take_notification(&mut self, cq: CqId) -> bool {
         self.ctx.cqs.get_mut(cq.0).is_some_and(CompletionQueue::take_notification)
     }
@@ -160,7 +220,7 @@ impl Device {
 
 /// Shared receive queues.
 impl Device {
-    /// A shared receive queue for `capacity` receives of up to `max_sge` elements.
+    /// Creates a shared receive queue for `capacity` receives of up to `max_sge` scatter-gather elements.
     ///
     /// # Errors
     /// When a limit is reached.
@@ -171,13 +231,14 @@ impl Device {
             let limit = limits.shared_receive_queues.into();
             return Err(VerbsError::Limit { what: "shared receive queues", limit });
         }
-        range("the capacity of a receive queue", capacity, 1, limits.work_requests, "1 up to the device's limit")?;
-        range("the number of elements", max_sge, 0, limits.scatter_gather, "0 up to the device's limit")?;
+        range("the capacity of a receive queue", capacity, 1, limits.work_requests)?;
+        range("the number of scatter-gather elements", max_sge, 0, limits.scatter_gather)?;
         let receives = ReceiveQueue::new(capacity, max_sge);
         Ok(SrqId(self.ctx.srqs.insert(SharedReceiveQueue { pd, receives, limit: 0, users: 0 })))
     }
 
-    /// Raises an event, once, as soon as fewer than `limit` receives are left: at once, if there are. 0 takes the request back.
+    /// Requests one event as soon as the queue holds fewer than `limit` receives, which may be now; 0 withdraws the
+    /// request.
     ///
     /// # Errors
     /// If there is no such queue.
@@ -190,7 +251,7 @@ impl Device {
         Ok(())
     }
 
-    /// Ends a shared receive queue; what was posted to it is gone.
+    /// Destroys a shared receive queue with the receives in it.
     ///
     /// # Errors
     /// While a queue pair uses it.
@@ -206,10 +267,10 @@ impl Device {
         self.ctx.srqs.get_mut(srq.0).ok_or(VerbsError::Unknown("such shared receive queue"))
     }
 
-    /// Posts a receive for whichever queue pair needs one next.
+    /// Posts a receive for the queue pair that needs one next.
     ///
     /// # Errors
-    /// If the queue is full or an element is not within memory that admits it.
+    /// If the queue is full or a scatter-gather element cannot be used.
     pub fn post_srq_recv(&mut self, srq: SrqId, request: &RecvRequest<'_>) -> Result<(), VerbsError> {
         let (pd, max_sge) = {
             let srq = self.srq(srq)?;
@@ -227,10 +288,10 @@ impl Device {
 
 /// Queue pairs (InfiniBand volume 1, section 10.3).
 impl Device {
-    /// A queue pair, in state RESET.
+    /// Creates a queue pair in state RESET.
     ///
     /// # Errors
-    /// When a limit is reached or a part belongs to another protection domain.
+    /// When a limit is reached, or the shared receive queue belongs to another protection domain.
     pub fn create_qp(&mut self, pd: Pd, init: QpInit) -> Result<Qpn, VerbsError> {
         self.domain(pd)?;
         let limits = self.config.limits;
@@ -238,11 +299,11 @@ impl Device {
             return Err(VerbsError::Limit { what: "queue pairs", limit: limits.queue_pairs.min(1 << 16).into() });
         }
         let sizes = init.capacities;
-        range("the number of sends", sizes.send_wr, 1, limits.work_requests, "1 up to the device's limit")?;
-        range("the number of receives", sizes.recv_wr, 0, limits.work_requests, "0 up to the device's limit")?;
-        let most = sizes.send_sge.max(sizes.recv_sge);
-        range("the number of elements", most, 0, limits.scatter_gather, "0 up to the device's limit")?;
-        range("the length of inline sends", sizes.inline, 0, limits.inline, "0 up to the device's limit")?;
+        range("the number of sends", sizes.send_wr, 1, limits.work_requests)?;
+        range("the number of receives", sizes.recv_wr, 0, limits.work_requests)?;
+        let max = sizes.send_sge.max(sizes.recv_sge);
+        range("the number of scatter-gather elements", max, 0, limits.scatter_gather)?;
+        range("the length of inline data", sizes.inline, 0, limits.inline)?;
         for cq in [init.send_cq, init.recv_cq] {
             if self.cq(cq)?.overflowed() {
                 return Err(VerbsError::Overflow);
@@ -260,19 +321,20 @@ impl Device {
             self.srq(srq)?.users += 1;
         }
         let entry = self.qps.vacant_entry();
-        // The index is in the number, with eight bits above it that are others when the place is taken again soon: packets for a queue
-        // pair of the past find none. Numbers 0 and 1 are taken by the specification, 0xffffff is for multicast.
+        // The QPN is the slot with eight bits above it that change when the slot is used again: packets for the
+        // destroyed queue pair do not find the new one. The specification reserves QPNs 0 and 1, and 0xffffff for
+        // multicast.
         let salt = self.made % 0xfe + 1;
         self.made = self.made.wrapping_add(1);
         let qpn = Qpn(salt << 16 | entry.key() as u32);
         let common = Common::new(qpn, pd, init);
         let congestion = self.config.congestion.clone();
         let cfg = FlowConfig::default();
-        entry.insert(Qp { common, engine: Engine::None, congestion, cfg, ready: false, armed: None });
+        entry.insert(Qp { common, engine: Engine::None, congestion, cfg, rate: None, ready: false, armed: None });
         Ok(qpn)
     }
 
-    /// Ends a queue pair. What is outstanding is gone without completions.
+    /// Destroys a queue pair. Outstanding work disappears without completions.
     ///
     /// # Errors
     /// If there is no such queue pair.
@@ -289,7 +351,7 @@ impl Device {
         Ok(())
     }
 
-    /// State of a queue pair.
+    /// The state of a queue pair.
     ///
     /// # Errors
     /// If there is no such queue pair.
@@ -298,10 +360,10 @@ impl Device {
         qp.map(|qp| qp.common.state).ok_or(VerbsError::Unknown("such queue pair"))
     }
 
-    /// Chooses a congestion control for a queue pair that is not connected yet.
+    /// Chooses the congestion control of a queue pair that is not connected yet.
     ///
     /// # Errors
-    /// If it is connected.
+    /// If the state is neither RESET nor INIT.
     pub fn set_congestion(&mut self, qpn: Qpn, congestion: Congestion) -> Result<(), VerbsError> {
         let qp = self.qp(qpn)?;
         require(qp.common.state, &[State::Reset, State::Init], "change its congestion control")?;
@@ -309,10 +371,52 @@ impl Device {
         Ok(())
     }
 
-    /// RESET to INIT: from now on receives can be posted. `access` is what the peer may do through this queue pair.
+    /// Limits the rate at which a queue pair sends its requests, and that at which it sends its responses to RDMA
+    /// Reads; `None`: the link's rate. Holds in every state, until it is set anew. It counts whole Ethernet frames,
+    /// without preamble and gap.
+    ///
+    /// After each packet the next one waits for as long as the packet takes at this rate, or at the rate of the
+    /// congestion control if that is lower. A packet that leaves late does not make up for the delay.
     ///
     /// # Errors
-    /// If the state is another.
+    /// If there is no such queue pair, or the rate is 0.
+    pub fn set_rate(&mut self, qpn: Qpn, rate: Option<BitRate>) -> Result<(), VerbsError> {
+        let qp = self.qp(qpn)?;
+        if rate.is_some_and(|rate| rate.as_bps() == 0) {
+            return Err(VerbsError::Range {
+                name: "the rate limit",
+                value: 0,
+                possible: "1 bit per second or more".into(),
+            });
+        }
+        qp.set_rate(rate);
+        self.touch(index(qpn) as u32);
+        Ok(())
+    }
+
+    /// Attributes, state and outstanding work of a queue pair.
+    ///
+    /// # Errors
+    /// If there is no such queue pair.
+    pub fn query_qp(&self, qpn: Qpn) -> Result<QpInfo, VerbsError> {
+        let qp = self.qps.get(index(qpn)).filter(|qp| qp.qpn() == qpn);
+        let qp = qp.ok_or(VerbsError::Unknown("such queue pair"))?;
+        let c = &qp.common;
+        Ok(QpInfo {
+            state: c.state,
+            service: c.init.service,
+            capacities: c.init.capacities,
+            connection: c.connection,
+            rate: qp.rate,
+            sends: c.sends.len() as u32,
+            receives: (c.receives.queue.len() + c.inbox_len()) as u32,
+        })
+    }
+
+    /// RESET to INIT: receives can be posted from now on. `access` has the rights of the peer on this queue pair.
+    ///
+    /// # Errors
+    /// If the state is neither RESET nor INIT.
     pub fn to_init(&mut self, qpn: Qpn, access: Access) -> Result<(), VerbsError> {
         let qp = self.qp(qpn)?;
         require(qp.common.state, &[State::Reset, State::Init], "go to INIT")?;
@@ -321,10 +425,10 @@ impl Device {
         Ok(())
     }
 
-    /// INIT to RTR: the connection is known, packets are received.
+    /// INIT to RTR: connects the queue pair, which receives packets from now on.
     ///
     /// # Errors
-    /// If the state is another or an attribute is out of range.
+    /// If the state is not INIT or an attribute is out of range.
     pub fn to_rtr(&mut self, qpn: Qpn, connection: Connection, now: Time) -> Result<(), VerbsError> {
         let qp = self.qp(qpn)?;
         let service = qp.common.init.service;
@@ -333,22 +437,23 @@ impl Device {
         let (fits, possible) = match service {
             Service::Rc => ((256..=4_096).contains(&path_mtu), "256, 512, 1024, 2048 or 4096"),
             Service::Uc => ((256..=8_192).contains(&path_mtu), "256, 512, 1024, 2048, 4096 or 8192"),
-            Service::Irn => ((256..=LONGEST_MTU).contains(&path_mtu), "256 to 8960, a multiple of 4"),
+            Service::Irn => ((256..=MAX_MTU).contains(&path_mtu), "256 to 8960, a multiple of 4"),
         };
         if !fits || !(path_mtu.is_power_of_two() || service == Service::Irn && path_mtu.is_multiple_of(4)) {
-            return Err(VerbsError::Range { name: "the path MTU", value: path_mtu.into(), possible });
+            return Err(VerbsError::Range { name: "the path MTU", value: path_mtu.into(), possible: possible.into() });
         }
-        range("the first PSN", recv_psn, 0, Psn::MODULUS - 1, "0 to 16777215")?;
-        range("the peer's queue pair", peer_qpn.0, 0, Psn::MODULUS - 2, "0 to 16777214")?;
-        range("the RNR timer", min_rnr_timer.into(), 0, 31, "0 to 31")?;
-        range("the DSCP", dscp.into(), 0, 63, "0 to 63")?;
+        range("the first PSN", recv_psn, 0, Psn::MODULUS - 1)?;
+        range("the QPN of the peer", peer_qpn.0, 0, Psn::MODULUS - 2)?;
+        range("the RNR timer", min_rnr_timer.into(), 0, 31)?;
+        range("the DSCP", dscp.into(), 0, 63)?;
         let (line_rate, base_rtt, timeouts) = (self.config.line_rate, self.config.base_rtt, self.config.timeouts);
         let patience = if service == Service::Irn { self.config.patience } else { Time::ZERO };
         if line_rate.as_bps() == 0 {
-            return Err(VerbsError::Range { name: "the link's rate", value: 0, possible: "1 bit per second or more" });
+            let possible = "1 bit per second or more".into();
+            return Err(VerbsError::Range { name: "the link's rate", value: 0, possible });
         }
         let packets = u32::try_from(self.config.in_flight_bytes / u64::from(path_mtu)).unwrap_or(u32::MAX);
-        let cap = self.config.in_flight.min(packets).clamp(1, MOST_IN_FLIGHT);
+        let cap = self.config.in_flight.min(packets).clamp(1, MAX_IN_FLIGHT);
         let header = if service == Service::Irn { headers::IRN_DATA } else { headers::ROCE_DATA };
         let qp = self.qp(qpn)?;
         let mut cfg = FlowConfig {
@@ -373,22 +478,23 @@ impl Device {
         qp.common.route = Route { service, peer_qpn: peer_qpn.0, mtu: path_mtu };
         qp.connect(now)?;
         qp.common.state = State::ReadyToReceive;
+        self.advance_to(now);
         Ok(())
     }
 
-    /// RTR to RTS: sends go out. Or SQD or SQE to RTS: they go out again, and `attributes` is without effect.
+    /// RTR to RTS: the queue pair sends from now on. SQD or SQE to RTS: it sends again, and `attributes` has no effect.
     ///
     /// # Errors
-    /// If the state is another or an attribute is out of range.
+    /// If the state is another one, or an attribute is out of range.
     pub fn to_rts(&mut self, qpn: Qpn, attributes: SendAttributes, now: Time) -> Result<(), VerbsError> {
         let qp = self.qp(qpn)?;
         let from = qp.common.state;
         require(from, &[State::ReadyToReceive, State::SendQueueDrain, State::SendQueueError], "go to RTS")?;
         let SendAttributes { send_psn, timeout, retry_count, rnr_retry, .. } = attributes;
-        range("the first PSN", send_psn, 0, Psn::MODULUS - 1, "0 to 16777215")?;
-        range("the timeout", timeout.into(), 0, 31, "0 to 31")?;
-        range("the retry count", retry_count.into(), 0, 7, "0 to 7")?;
-        range("the RNR retry count", rnr_retry.into(), 0, 7, "0 to 7")?;
+        range("the first PSN", send_psn, 0, Psn::MODULUS - 1)?;
+        range("the timeout", timeout.into(), 0, 31)?;
+        range("the retry count", retry_count.into(), 0, 7)?;
+        range("the RNR retry count", rnr_retry.into(), 0, 7)?;
         if from == State::ReadyToReceive {
             qp.common.attributes = attributes;
             if qp.common.init.service == Service::Rc {
@@ -402,16 +508,16 @@ impl Device {
             qp.common.draining = false;
             qp.release();
         }
-        self.now = self.now.max(now);
+        self.advance_to(now);
         self.touch(index(qpn) as u32);
         Ok(())
     }
 
-    /// RTS to SQD: messages that have begun are sent to their end, nothing new is started. [`Event::SendQueueDrained`] tells when all of
-    /// them are completed.
+    /// RTS to SQD: messages that have begun are sent to their end, and no other begins. [`Event::SendQueueDrained`]
+    /// follows when all of them are completed.
     ///
     /// # Errors
-    /// If the state is another.
+    /// If the state is not RTS.
     pub fn to_sqd(&mut self, qpn: Qpn) -> Result<(), VerbsError> {
         let (qp, ctx) = self.qp_and_ctx(qpn)?;
         require(qp.common.state, &[State::ReadyToSend], "go to SQD")?;
@@ -422,7 +528,7 @@ impl Device {
         Ok(())
     }
 
-    /// Any state to ERR: everything outstanding is flushed.
+    /// Any state to ERR: all outstanding work is flushed.
     ///
     /// # Errors
     /// If there is no such queue pair.
@@ -436,7 +542,7 @@ impl Device {
         Ok(())
     }
 
-    /// Any state to RESET: everything outstanding is gone without completions, the connection is forgotten.
+    /// Any state to RESET: outstanding work disappears without completions, and the connection ends.
     ///
     /// # Errors
     /// If there is no such queue pair.
@@ -447,10 +553,11 @@ impl Device {
         Ok(())
     }
 
-    /// Posts a send.
+    /// Posts a send request.
     ///
     /// # Errors
-    /// If the queue is full, the state or the service does not admit it, or the local memory does not. Nothing is posted then.
+    /// If the queue is full, the state or the service does not admit the request, or a scatter-gather element cannot be
+    /// used. Nothing is posted then.
     pub fn post_send(&mut self, qpn: Qpn, request: &SendRequest<'_>) -> Result<(), VerbsError> {
         self.qp(qpn)?;
         let qp = &self.qps[index(qpn)];
@@ -464,11 +571,13 @@ impl Device {
         let (local, len) = match request.data {
             Data::Inline(bytes) => {
                 if op.is_fetching() {
-                    return Err(VerbsError::Unsupported("an answer cannot be placed in inline data"));
+                    return Err(VerbsError::Unsupported(
+                        "a read or atomic cannot have inline data: its response needs registered memory",
+                    ));
                 }
-                let most = c.init.capacities.inline;
-                if bytes.len() > most as usize {
-                    return Err(VerbsError::Limit { what: "bytes of inline data", limit: most.into() });
+                let max = c.init.capacities.inline;
+                if bytes.len() > max as usize {
+                    return Err(VerbsError::Limit { what: "bytes of inline data", limit: max.into() });
                 }
                 (Local::Inline(bytes.into()), bytes.len() as u64)
             }
@@ -478,16 +587,17 @@ impl Device {
             }
         };
         if len > 1 << 31 {
-            return Err(VerbsError::Range { name: "the length", value: len, possible: "0 to 2147483648 bytes" });
+            return Err(VerbsError::Range { name: "the length", value: len, possible: "0 to 2147483648 bytes".into() });
         }
         let len = len as u32;
         if op.is_atomic() && len != 8 {
-            return Err(VerbsError::Range { name: "the length", value: len.into(), possible: "8 bytes for an atomic" });
+            let possible = "8 bytes for an atomic".into();
+            return Err(VerbsError::Range { name: "the length", value: len.into(), possible });
         }
         if let SendOp::FetchAdd { addr, .. } | SendOp::CompareSwap { addr, .. } = op
             && !addr.is_multiple_of(8)
         {
-            return Err(VerbsError::Range { name: "the address", value: addr, possible: "a multiple of 8" });
+            return Err(VerbsError::Range { name: "the address", value: addr, possible: "a multiple of 8".into() });
         }
         qp.admits(&op, len)?;
         if op.is_fetching() && c.attributes.max_rd_atomic == 0 {
@@ -509,7 +619,7 @@ impl Device {
     /// Posts a receive.
     ///
     /// # Errors
-    /// If the queue is full, the state does not admit it, or the memory does not. Nothing is posted then.
+    /// If the queue is full, the state is RESET, or a scatter-gather element cannot be used. Nothing is posted then.
     pub fn post_recv(&mut self, qpn: Qpn, request: &RecvRequest<'_>) -> Result<(), VerbsError> {
         self.qp(qpn)?;
         let c = &self.qps[index(qpn)].common;
@@ -531,11 +641,11 @@ impl Device {
     }
 }
 
-fn range(name: &'static str, value: u32, least: u32, most: u32, possible: &'static str) -> Result<(), VerbsError> {
-    if (least..=most).contains(&value) {
+fn range(name: &'static str, value: u32, min: u32, max: u32) -> Result<(), VerbsError> {
+    if (min..=max).contains(&value) {
         Ok(())
     } else {
-        Err(VerbsError::Range { name, value: value.into(), possible })
+        Err(VerbsError::Range { name, value: value.into(), possible: format!("{min} to {max}").into() })
     }
 }
 

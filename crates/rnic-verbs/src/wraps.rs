@@ -1,5 +1,5 @@
-//! Numbers of 24 bits that begin again at 0 with messages on their way: PSNs of requests and answers, MSN, credits, recv_WQE_SN,
-//! read_WQE_SN. What counts beyond 24 bits inside wraps at 32.
+//! 24-bit sequence numbers that wrap to 0 while messages are outstanding: PSNs of requests and responses, MSN, credits,
+//! recv_WQE_SN, read_WQE_SN. Internal counters of more than 24 bits wrap at 32.
 
 #[path = "../tests/common/mod.rs"]
 mod common;
@@ -7,7 +7,7 @@ mod common;
 use common::{Pair, Setup, pattern};
 use rnic_verbs::{SendFlags, SendOp, Service, Status};
 
-/// So many messages before the numbers wrap, of 24 and of 32 bits.
+/// Message counts shortly before sequence numbers wrap at 24 bits, and at 32 bits.
 const BEFORE: [u32; 2] = [(1 << 24) - 2, u32::MAX - 1];
 
 /// A pair that has exchanged `messages` of every kind already, with the PSN `psn` next.
@@ -53,7 +53,7 @@ fn run(pair: &mut Pair) {
 }
 
 #[test]
-fn irn_goes_on_after_the_last_number() {
+fn irn_sequence_numbers_wrap() {
     for messages in BEFORE {
         let mut pair = old(Service::Irn, messages, 0xff_fffe);
         run(&mut pair);
@@ -81,7 +81,7 @@ fn irn_goes_on_after_the_last_number() {
 }
 
 #[test]
-fn rc_goes_on_after_the_last_number() {
+fn rc_sequence_numbers_wrap() {
     for messages in BEFORE {
         let mut pair = old(Service::Rc, messages, 0xff_fffe);
         run(&mut pair);

@@ -152,8 +152,9 @@ fn marks_earn_notifications_at_their_distance() {
     }
 }
 
-/// The first notification finds alpha at 1 and halves the rate, from 1 Gbps to 0.5. A packet of 256 bytes payload is of 12 + 256 + 4 bytes,
-/// 16 more with a RETH, 46 around it: 16 ns for each byte at that rate. DCQCN's rate begins to rise 55 us later.
+/// The first notification finds alpha at 1 and halves the rate, from 1 Gbps to 0.5. A packet of 256 bytes payload is of
+/// 12 + 256 + 4 bytes, 16 more with a RETH, 46 around it: 16 ns for each byte at that rate. DCQCN's rate begins to rise
+/// 55 us later.
 #[test]
 fn a_notification_slows_down_what_follows() {
     // The only one has a RETH; of IRN's packets each.

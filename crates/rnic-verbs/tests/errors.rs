@@ -1,4 +1,5 @@
-//! How work ends that does not succeed: statuses at both ends, what is flushed and in which order, for RC and IRN alike.
+//! How work ends that does not succeed: statuses at both ends, what is flushed and in which order, for RC and IRN
+//! alike.
 
 mod common;
 

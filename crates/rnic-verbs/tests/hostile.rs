@@ -1,5 +1,5 @@
-//! Packets that a peer makes up: what the specification forbids is refused or dropped, memory outside what was granted stays as it is,
-//! and what is kept stays little.
+//! Packets that a peer makes up: what the specification forbids is refused or dropped, memory outside what was granted
+//! stays as it is, and what is kept stays little.
 
 mod common;
 
@@ -206,7 +206,8 @@ fn more_reads_than_agreed_are_refused() {
 
 #[test]
 fn what_is_asked_for_again_takes_no_room_from_what_is_new() {
-    // Four reads are agreed, of two packets each; twice as many answers wait when the ends of the last four are asked for again.
+    // Four reads are agreed, of two packets each; twice as many answers wait when the ends of the last four are asked
+    // for again.
     let mut forger = Forger::new(Service::Rc);
     let read = |forger: &mut Forger, psn, offset, len| {
         let mut headers = forger.pair.headers(1, Opcode::RC_READ_REQUEST, psn);
@@ -389,7 +390,7 @@ fn a_message_out_of_order_takes_no_receive_that_others_before_it_need() {
     assert_eq!(forger.send(headers, 8), Ok(()));
     assert_eq!(forger.pair.sides[1].bytes(50_000, 8), [0xee; 8]);
     // The window ends; beyond it nothing is kept.
-    forger.psn = PSN_A + rnic_verbs::MOST_IN_FLIGHT - 1;
+    forger.psn = PSN_A + rnic_verbs::MAX_IN_FLIGHT - 1;
     let headers = irn_write(&mut forger, Opcode::IRN_WRITE_ONLY, 0, 8);
     assert_eq!(forger.send(headers, 8), Ok(()));
     let headers = irn_write(&mut forger, Opcode::IRN_WRITE_ONLY, 8, 8);
@@ -604,7 +605,8 @@ fn answers_to_what_was_not_asked_are_dropped() {
 
 #[test]
 fn a_batch_for_a_queue_pair_of_the_past_goes_nowhere_else() {
-    // A packet is held for the next batch, being longer than the first; then its queue pair is gone, and another has its place.
+    // A packet is held for the next batch, being longer than the first; then its queue pair is gone, and another has
+    // its place.
     let mut pair = Pair::new(Service::Rc);
     pair.post(0, 1, pair.write_op(1, 0), 8);
     pair.post(0, 2, pair.write_op(1, 0), 200);

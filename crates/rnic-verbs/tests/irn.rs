@@ -1,7 +1,7 @@
 //! IRN connections packet by packet. Traces are worked out by hand from section 5 of the paper.
 //!
-//! Side A begins with PSN 100, side B with PSN 900; the answers to A's requests begin with 100 too. The MTU is 256 bytes, a packet
-//! takes 1 us, both timeouts are 1 ms.
+//! Side A begins with PSN 100, side B with PSN 900; the answers to A's requests begin with 100 too. The MTU is 256
+//! bytes, a packet takes 1 us, both timeouts are 1 ms.
 
 mod common;
 
@@ -91,7 +91,8 @@ fn the_responders_timer_repeats_an_answer() {
     pair.lose_once(|seen| seen.is(1, Operation::AtomicAcknowledge, 100));
     pair.post(0, 1, pair.add_op(1, 0, 2), 8);
     pair.run();
-    // The answer left at 11 us. The requester, which has nothing in flight, asks as well 1 ms after the ACK, at 12 us: too late.
+    // The answer left at 11 us. The requester, which has nothing in flight, asks as well 1 ms after the ACK, at 12 us:
+    // too late.
     pair.expect(
         "A FetchAdd #100 read 0 ask
          B ACK #100 msn 1 credits 0 for #100
@@ -281,8 +282,8 @@ fn a_refusal_comes_after_the_answers_before_it() {
     pair.post(0, 3, pair.write_op(1, 0), 8);
     pair.recv(1, 9, 0, 8);
     pair.run();
-    // The answers left at 11 us. At 1,011 us the responder repeats the second one. At 1,010 us the requester repeats the Write, which
-    // the responder ignores for now.
+    // The answers left at 11 us. At 1,011 us the responder repeats the second one. At 1,010 us the requester repeats
+    // the Write, which the responder ignores for now.
     pair.expect(
         "A RDMA READ Request #100 va +0x0 len 300 read 0 ask
          A RDMA WRITE Only #101 8 B va +0x0 len 8 ask
@@ -364,7 +365,8 @@ fn a_peer_that_lives_is_waited_for() {
     });
     pair.post(0, 1, pair.read_op(1, 0), 8);
     pair.run();
-    // The request left at 10 us, its ACK came at 12 us; every millisecond after that one side asks, and the other is heard.
+    // The request left at 10 us, its ACK came at 12 us; every millisecond after that one side asks, and the other is
+    // heard.
     let asked = pair.trace.iter().filter(|line| line.starts_with("A RDMA READ Request")).count();
     assert_eq!(asked, 1 + 3);
     assert_eq!(pair.sides[0].sent(), [(1, Status::Success)]);
@@ -512,8 +514,8 @@ fn congestion_marks_come_back_with_the_acknowledgement() {
     );
 }
 
-/// Packets that are only late: the timeout sends one of them again for nothing, and their arrival must not pass for that of the second
-/// one, which would make each look lost in turn.
+/// Packets that are only late: the timeout sends one of them again for nothing, and their arrival must not pass for
+/// that of the second one, which would make each look lost in turn.
 #[test]
 fn what_is_late_is_not_taken_for_lost() {
     let mut pair = pair();

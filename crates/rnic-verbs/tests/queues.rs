@@ -34,6 +34,9 @@ fn completions_say_what_was_done() {
             (pair.add_op(1, 0, 1), 8, Opcode::FetchAdd, 8),
             (pair.swap_op(1, 0, 1, 1), 8, Opcode::CompareSwap, 8),
         ];
+        // Everything leaves when it is posted, and every ACK when its request arrives.
+        let arrival = pair.now + common::DELAY;
+        let acknowledged = arrival + common::DELAY;
         for (wr_id, (op, len, ..)) in ops.into_iter().enumerate() {
             pair.post(0, wr_id as u64, op, len);
         }
@@ -47,6 +50,7 @@ fn completions_say_what_was_done() {
                 opcode,
                 byte_len,
                 qpn: pair.sides[0].qpn,
+                time: acknowledged,
                 ..Completion::BLANK
             };
             assert_eq!(*completion, expected, "{service:?}");
@@ -60,6 +64,7 @@ fn completions_say_what_was_done() {
             imm,
             invalidated,
             qpn,
+            time: arrival,
             ..Completion::BLANK
         };
         assert_eq!(
@@ -279,7 +284,8 @@ fn shared_receives_out_of_order_complete_in_order_of_the_messages() {
         pair.post_with(0, wr_id, SendOp::Send, 300 * wr_id, 300, SendFlags::SIGNALED);
     }
     pair.run();
-    // The second message came first and took receive 0; of the first message the second packet came before it: receive 0 is its own.
+    // The second message came first and took receive 0; of the first message the second packet came before it: receive
+    // 0 is its own.
     let received: Vec<u64> = pair.sides[1].received().iter().map(|c| c.0).collect();
     assert_eq!(received, [0, 1, 2]);
     for at in 0..3 {
@@ -450,7 +456,7 @@ fn the_last_packets_of_two_gigabytes() {
     let most = 1u32 << 31;
     for service in RELIABLE {
         let mut setup = Setup::new(service);
-        setup.config.in_flight = rnic_verbs::MOST_IN_FLIGHT;
+        setup.config.in_flight = rnic_verbs::MAX_IN_FLIGHT;
         setup.mtu = 4_096;
         setup.capacities.send_sge = 32;
         let mut pair = setup.build();
@@ -470,15 +476,15 @@ fn the_last_packets_of_two_gigabytes() {
             _ => rnic_wire::Opcode::RC_ACKNOWLEDGE,
         };
         let mut last = Vec::new();
-        for window in 1..=524_288 / rnic_verbs::MOST_IN_FLIGHT {
+        for window in 1..=524_288 / rnic_verbs::MAX_IN_FLIGHT {
             let mut packets = 0;
             let side = &mut pair.sides[0];
             while side.device.transmit(pair.now, &mut side.batch) {
                 packets += side.batch.count();
                 last = side.batch.packets_mut().last().unwrap().to_vec();
             }
-            assert_eq!(packets as u32, rnic_verbs::MOST_IN_FLIGHT);
-            let psn = (PSN_A + window * rnic_verbs::MOST_IN_FLIGHT - 1) & 0xff_ffff;
+            assert_eq!(packets as u32, rnic_verbs::MAX_IN_FLIGHT);
+            let psn = (PSN_A + window * rnic_verbs::MAX_IN_FLIGHT - 1) & 0xff_ffff;
             let mut headers = pair.headers(0, opcode, psn);
             headers.aeth = Some(rnic_wire::Aeth { syndrome: rnic_wire::Syndrome::ACK, msn: 0 });
             headers.sack = (service == Service::Irn).then_some(rnic_wire::SackEth { psn: 0, before: 0 });

@@ -1,7 +1,9 @@
-//! Reliable connections packet by packet. Traces are worked out by hand from InfiniBand volume 1, sections 9.7.3 to 9.7.7.
+//! Reliable connections packet by packet. Traces are worked out by hand from InfiniBand volume 1, sections 9.7.3 to
+//! 9.7.7.
 //!
-//! Side A begins with PSN 100, side B with PSN 900; the MTU is 256 bytes, a packet takes 1 us, the acknowledgement timeout is
-//! 1,048.576 us. Both sides post receives of their own, so acknowledgements carry credits: those that are left.
+//! Side A begins with PSN 100, side B with PSN 900; the MTU is 256 bytes, a packet takes 1 us, the acknowledgement
+//! timeout is 1,048.576 us. Both sides post receives of their own, so acknowledgements carry credits: those that are
+//! left.
 
 mod common;
 
@@ -565,7 +567,8 @@ fn an_answer_that_is_asked_for_again_takes_the_place_of_what_is_left_of_it() {
     pair.post(0, 1, pair.read_op(1, 0), 256 * 5);
     let first = pair.take(0).remove(0);
     assert_eq!(pair.arrive(1, &first), Ok(()));
-    // Two of five packets are out, and lost, when the requester asks again: from the second packet on, then from the first.
+    // Two of five packets are out, and lost, when the requester asks again: from the second packet on, then from the
+    // first.
     let side = &mut pair.sides[1];
     assert!(side.device.transmit(pair.now, &mut side.batch));
     let (va, rkey) = pair.target(1);

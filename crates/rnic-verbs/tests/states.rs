@@ -1,11 +1,12 @@
-//! The state machine (InfiniBand volume 1, section 10.3.1): every verb in every state is carried out or refused with a sentence.
+//! The state machine (InfiniBand volume 1, section 10.3.1): every verb in every state is carried out or refused with a
+//! sentence.
 
 mod common;
 
 use common::{Pair, Setup, address, bytes_of, pattern};
 use rnic_transport::Time;
 use rnic_verbs::{
-    Access, Congestion, Data, Device, Dropped, Event, MOST_EVENTS, RecvRequest, SendAttributes, SendFlags, SendOp,
+    Access, Congestion, Data, Device, Dropped, Event, MAX_EVENTS, RecvRequest, SendAttributes, SendFlags, SendOp,
     SendRequest, Service, State, Status, VerbsError,
 };
 use rnic_wire::{Opcode, Operation};
@@ -216,7 +217,7 @@ fn attributes_out_of_range_are_refused_by_name() {
         (rnic_verbs::Connection { path_mtu: 8_192, ..good }, "the path MTU"),
         (rnic_verbs::Connection { path_mtu: 0, ..good }, "the path MTU"),
         (rnic_verbs::Connection { recv_psn: 1 << 24, ..good }, "the first PSN"),
-        (rnic_verbs::Connection { peer_qpn: rnic_verbs::Qpn(0xff_ffff), ..good }, "the peer's queue pair"),
+        (rnic_verbs::Connection { peer_qpn: rnic_verbs::Qpn(0xff_ffff), ..good }, "the QPN of the peer"),
         (rnic_verbs::Connection { min_rnr_timer: 32, ..good }, "the RNR timer"),
         (rnic_verbs::Connection { dscp: 64, ..good }, "the DSCP"),
     ] {
@@ -254,7 +255,7 @@ fn a_link_without_a_rate_and_a_window_without_packets() {
     let (qpn, connection) = (pair.sides[0].qpn, pair.connection(0));
     pair.sides[0].device.to_init(qpn, Access::ALL).unwrap();
     let refused = pair.sides[0].device.to_rtr(qpn, connection, Time::ZERO).unwrap_err();
-    assert_eq!(refused.to_string(), "the link's rate is 0, possible is 1 bit per second or more");
+    assert_eq!(refused.to_string(), "the link's rate is 0; it must be 1 bit per second or more");
     for in_flight in [0, u32::MAX] {
         let mut setup = Setup::new(Service::Irn);
         setup.config.in_flight = in_flight;
@@ -425,23 +426,23 @@ fn parts_of_other_domains_and_limits_are_refused() {
     let srq = device.create_srq(other, 128, 4).unwrap();
     let says = |result: Result<(), VerbsError>, sentence: &str| assert_eq!(result.unwrap_err().to_string(), sentence);
     let srqs = |device: &mut Device, capacity, elements| device.create_srq(other, capacity, elements).map(|_| ());
-    says(srqs(device, 1, 1), "no more than 1 shared receive queues are possible");
+    says(srqs(device, 1, 1), "at most 1 shared receive queues are possible");
     device.destroy_srq(srq).unwrap();
-    says(srqs(device, 129, 1), "the capacity of a receive queue is 129, possible is 1 up to the device's limit");
-    says(srqs(device, 0, 1), "the capacity of a receive queue is 0, possible is 1 up to the device's limit");
-    says(srqs(device, 128, 5), "the number of elements is 5, possible is 0 up to the device's limit");
+    says(srqs(device, 129, 1), "the capacity of a receive queue is 129; it must be 1 to 128");
+    says(srqs(device, 0, 1), "the capacity of a receive queue is 0; it must be 1 to 128");
+    says(srqs(device, 128, 5), "the number of scatter-gather elements is 5; it must be 0 to 4");
     let srq = device.create_srq(other, 128, 4).unwrap();
     let cqs = |device: &mut Device, capacity| device.create_cq(capacity).map(|_| ());
-    says(cqs(device, 0), "the capacity of a completion queue is 0, possible is 1 up to the device's limit");
-    says(cqs(device, 101), "the capacity of a completion queue is 101, possible is 1 up to the device's limit");
+    says(cqs(device, 0), "the capacity of a completion queue is 0; it must be 1 to 100");
+    says(cqs(device, 101), "the capacity of a completion queue is 101; it must be 1 to 100");
     let cq = device.create_cq(100).unwrap();
-    says(cqs(device, 1), "no more than 3 completion queues are possible");
+    says(cqs(device, 1), "at most 3 completion queues are possible");
     let regions = |device: &mut Device, len, addr| device.register(pd, vec![0; len], addr, Access::ALL).map(|_| ());
-    says(regions(device, 101, None), "no more than 65636 bytes of registered memory are possible");
-    let below = "the address is 18446744073709551609, possible is what leaves room for the region below 2^64";
+    says(regions(device, 101, None), "at most 65636 bytes of registered memory are possible");
+    let below = "the address is 18446744073709551609; it must be low enough for the region to end below 2^64";
     says(regions(device, 8, Some(u64::MAX - 6)), below);
     regions(device, 8, Some(u64::MAX - 8)).unwrap();
-    says(regions(device, 0, None), "no more than 2 memory regions are possible");
+    says(regions(device, 0, None), "at most 2 memory regions are possible");
     let init = rnic_verbs::QpInit {
         service: Service::Rc,
         send_cq: cq,
@@ -457,16 +458,16 @@ fn parts_of_other_domains_and_limits_are_refused() {
         change(&mut init.capacities);
         device.create_qp(pd, init).map(|_| ())
     };
-    says(sized(|sizes| sizes.send_wr = 0), "the number of sends is 0, possible is 1 up to the device's limit");
-    says(sized(|sizes| sizes.send_wr = 129), "the number of sends is 129, possible is 1 up to the device's limit");
-    says(sized(|sizes| sizes.recv_wr = 129), "the number of receives is 129, possible is 0 up to the device's limit");
-    let elements = "the number of elements is 5, possible is 0 up to the device's limit";
+    says(sized(|sizes| sizes.send_wr = 0), "the number of sends is 0; it must be 1 to 128");
+    says(sized(|sizes| sizes.send_wr = 129), "the number of sends is 129; it must be 1 to 128");
+    says(sized(|sizes| sizes.recv_wr = 129), "the number of receives is 129; it must be 0 to 128");
+    let elements = "the number of scatter-gather elements is 5; it must be 0 to 4";
     says(sized(|sizes| sizes.send_sge = 5), elements);
     says(sized(|sizes| sizes.recv_sge = 5), elements);
-    let inline = "the length of inline sends is 257, possible is 0 up to the device's limit";
+    let inline = "the length of inline data is 257; it must be 0 to 256";
     says(sized(|sizes| sizes.inline = 257), inline);
     sized(|_| ()).unwrap();
-    says(sized(|_| ()), "no more than 2 queue pairs are possible");
+    says(sized(|_| ()), "at most 2 queue pairs are possible");
 }
 
 #[test]
@@ -508,12 +509,12 @@ fn the_oldest_of_too_many_events_are_lost() {
     let device = &mut pair.sides[0].device;
     device.to_error(qpn).unwrap();
     let srq = device.create_srq(pd, 4, 1).unwrap();
-    for _ in 0..MOST_EVENTS + 5 {
+    for _ in 0..MAX_EVENTS + 5 {
         // An empty queue has fewer receives than any limit.
         device.arm_srq(srq, 1).unwrap();
     }
     let errors = device.counters().queue_pair_errors;
     assert_eq!(device.counters().events_lost, errors + 5);
     let events = std::iter::from_fn(|| device.poll_event()).collect::<Vec<_>>();
-    assert_eq!(events, vec![Event::SharedReceiveLimit(srq); MOST_EVENTS]);
+    assert_eq!(events, vec![Event::SharedReceiveLimit(srq); MAX_EVENTS]);
 }

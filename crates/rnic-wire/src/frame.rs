@@ -6,10 +6,10 @@
 
 use crate::bytes::{array, put, read_u16};
 use crate::icrc::{self, IcrcSeed};
+use crate::mac::MacAddr;
 use crate::packet::Packet;
-use crate::pfc::Pfc;
+use crate::pfc::{ETHERTYPE_MAC_CONTROL, Pfc};
 use crate::{ICRC_LEN, ROCE_PORT};
-use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// EtherType of IPv4.
@@ -18,8 +18,6 @@ pub const ETHERTYPE_IPV4: u16 = 0x0800;
 pub const ETHERTYPE_IPV6: u16 = 0x86dd;
 /// EtherType of RoCEv1.
 pub const ETHERTYPE_ROCE_V1: u16 = 0x8915;
-/// EtherType of MAC control frames: pause and priority flow control.
-pub const ETHERTYPE_MAC_CONTROL: u16 = 0x8808;
 /// EtherTypes of VLAN tags: IEEE 802.1Q, IEEE 802.1ad, and the unofficial predecessor of the latter.
 const ETHERTYPES_VLAN: [u16; 3] = [0x8100, 0x88a8, 0x9100];
 
@@ -57,23 +55,6 @@ impl LinkType {
             12 | 14 | 101 | 228 | 229 => Some(LinkType::RawIp),
             _ => None,
         }
-    }
-}
-
-/// Ethernet (MAC) address.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub struct MacAddr(pub [u8; 6]);
-
-impl fmt::Display for MacAddr {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [a, b, c, d, e, g] = self.0;
-        write!(f, "{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{g:02x}")
-    }
-}
-
-impl fmt::Debug for MacAddr {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
     }
 }
 

@@ -43,17 +43,19 @@ mod bytes;
 pub mod frame;
 pub mod header;
 pub mod icrc;
+mod mac;
 pub mod opcode;
 pub mod packet;
 pub mod pcapng;
 pub mod pfc;
 pub mod syndrome;
 
-pub use frame::{Content, Envelope, Ethernet, Frame, Ip, Ipv4, Ipv6, LinkType, MacAddr, RoceV1, RoceV2, Vlan};
+pub use frame::{Content, Envelope, Ethernet, Frame, Ip, Ipv4, Ipv6, LinkType, RoceV1, RoceV2, Vlan};
 pub use header::{
     Aeth, AtomicAckEth, AtomicEth, Bth, BthView, Deth, Ieth, ImmDt, ReadEth, RecvEth, Reth, SackEth, SendEth,
 };
 pub use icrc::IcrcSeed;
+pub use mac::MacAddr;
 pub use opcode::{Extra, Opcode, Operation, PayloadRule, Position, Service};
 pub use packet::{Headers, Packet, Reject, pad_count};
 pub use pfc::Pfc;

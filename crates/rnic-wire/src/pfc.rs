@@ -2,7 +2,10 @@
 //! priorities.
 
 use crate::bytes::{array, put, read_u16};
-use crate::frame::{ETHERTYPE_MAC_CONTROL, MacAddr};
+use crate::mac::MacAddr;
+
+/// EtherType of MAC control frames: pause and priority flow control.
+pub const ETHERTYPE_MAC_CONTROL: u16 = 0x8808;
 
 /// The contents of a PFC frame: a pause time for each enabled priority.
 ///

@@ -1,6 +1,6 @@
 //! All-to-all traffic: in each repetition, every host sends a flow to every other host, all at the same time.
 
-use super::generate::Network;
+use super::network::Network;
 use super::rng::Stream;
 use super::{FlowSpec, SizeDistribution};
 use rnic_transport::Time;

@@ -9,6 +9,7 @@
 mod all_to_all;
 pub mod generate;
 mod loops;
+mod network;
 mod poisson;
 pub mod rng;
 mod rounds;
@@ -16,8 +17,9 @@ pub mod sizes;
 #[cfg(test)]
 mod tests;
 
-pub use generate::{FlowStream, Network, check, closed_loops, generate, largest};
+pub use generate::{FlowStream, check, closed_loops, generate, largest};
 pub use loops::{Loops, Origin};
+pub use network::Network;
 pub use sizes::BUILT_IN as BUILT_IN_SIZES;
 
 use rnic_run::{FlowSpec, SizeDistribution};

@@ -8,7 +8,7 @@
 //! A sender knows of the arrival when a minimal frame, sent by the receiver at the arrival of the last byte, would have
 //! crossed an empty fabric. A loop therefore reacts at least one lookahead of the engine after the arrival.
 
-use super::generate::Network;
+use super::network::Network;
 use super::rng::Stream;
 use super::rounds::{check_incast, draw_incast};
 use super::{FlowSpec, SizeDistribution};

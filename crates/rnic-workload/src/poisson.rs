@@ -1,6 +1,6 @@
 //! Poisson traffic: each host starts flows independently, at the rate that gives the scenario's load.
 
-use super::generate::Network;
+use super::network::Network;
 use super::rng::Stream;
 use super::{FlowSpec, SizeDistribution};
 use rnic_transport::Time;

@@ -1,6 +1,6 @@
 //! Incast and permutation traffic: repetitions in which all flows start at the same time.
 
-use super::generate::Network;
+use super::network::Network;
 use super::rng::Stream;
 use super::{FlowSpec, SizeDistribution};
 use rnic_run::{Incast, Traffic, TrafficPattern};

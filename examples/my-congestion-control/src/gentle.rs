@@ -1,9 +1,10 @@
-//! Gentle: additive increase, multiplicative decrease on the rate, once per round trip, towards a target delay.
+//! Gentle: controls the rate by the round-trip time, with additive increase up to a target and multiplicative decrease above it, once per
+//! round trip.
 
 use rnic_transport::congestion::{AckSample, CongestionControl, Kind, LossSignal, Parameter, Settings, ceiling};
 use rnic_transport::{BitRate, FlowConfig, Time};
 
-/// What all flows of a run share.
+/// Parameters, which all flows of a run share.
 #[derive(Clone, Debug)]
 pub(crate) struct Params {
     target: Time,
@@ -12,7 +13,7 @@ pub(crate) struct Params {
     line: f64,
 }
 
-/// What each flow has for itself: 16 bytes.
+/// State of one flow: 16 bytes.
 #[derive(Clone, Debug)]
 pub(crate) struct Gentle {
     rate: f64,
@@ -31,9 +32,9 @@ impl CongestionControl for Gentle {
     const NAME: &'static str = "gentle";
     const ABOUT: &'static str = "example: rate towards a target delay, changed once per round trip";
     const PARAMETERS: &'static [Parameter] = &[
-        Parameter::derived("queueing", Kind::Time, "queueing delay that it aims at; half the empty path's round trip"),
-        Parameter::rate("step", BitRate::from_bps(200_000_000), "added per round trip below the target"),
-        Parameter::number("decrease", 0.8, 0.0, 1.0, "what part of the excess delay a round trip above it takes off"),
+        Parameter::derived("queueing", Kind::Time, "target queueing delay; half the round-trip time of the empty path"),
+        Parameter::rate("step", BitRate::from_bps(200_000_000), "increase per round trip up to the target"),
+        Parameter::number("decrease", 0.8, 0.0, 1.0, "fraction of the excess delay by which the rate shrinks"),
     ];
 
     fn params(settings: &Settings, flow: &FlowConfig) -> Result<Params, String> {
@@ -90,7 +91,7 @@ mod tests {
         conformance::check::<Gentle>().unwrap();
     }
 
-    /// 40 Gbps, an empty path of 24 us: the target is 36 us, a step 200 Mbps.
+    /// Line rate 40 Gbps, round-trip time of the empty path 24 us, so the target is 36 us; the step is 200 Mbps.
     #[test]
     fn one_change_per_round_trip() {
         let flow = FlowConfig::default();
@@ -104,7 +105,7 @@ mod tests {
         assert_eq!(ack(100, 72), 24_000); // excess 1 - 36/72 = 1/2: 40 * (1 - 0.8 / 2)
         assert_eq!(ack(171, 72), 24_000); // within the round trip
         assert_eq!(ack(172, 36), 24_200);
-        assert_eq!(ack(208, 360), 12_100); // excess 9/10: at most halved
+        assert_eq!(ack(208, 360), 12_100); // excess 9/10: reduced by at most one half
         cc.on_loss(&params, Time::from_us(567), LossSignal::Timeout);
         assert_eq!(cc.rate(), BitRate::from_bps(12_100_000_000));
         cc.on_loss(&params, Time::from_us(568), LossSignal::Timeout);

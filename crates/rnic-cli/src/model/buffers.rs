@@ -131,11 +131,11 @@ fn switch(arguments: &BuffersArgs) -> Result<Switch, CliError> {
         ports: arguments.ports,
         rate: arguments.rate,
         buffer: arguments.buffer,
-        classes: arguments.priorities,
+        priorities: arguments.priorities,
         mtu: arguments.mtu,
         delay: arguments.delay.map_or_else(propagation, Ok)?,
         reaction,
-        resume_distance: arguments.xon_offset.unwrap_or(Bytes(arguments.mtu.0.saturating_mul(2))),
+        xon_offset: arguments.xon_offset.unwrap_or(Bytes(arguments.mtu.0.saturating_mul(2))),
         beta: arguments.alpha.map_or(arguments.beta.unwrap_or(8.0), |alpha| alpha * f64::from(arguments.priorities)),
     };
     switch.check().map_err(refused)?;
@@ -152,9 +152,9 @@ fn table(switch: &Switch, limits: &Thresholds, given: &Given, findings: &[Findin
         Some((_, value)) if switch.is_published() => (*value).to_string(),
         _ => String::new(),
     };
-    let Switch { ports, rate, buffer, classes, mtu, .. } = switch;
+    let Switch { ports, rate, buffer, priorities, mtu, .. } = switch;
     let mut text = format!(
-        "{ports} ports of {rate}, a shared buffer of {buffer}, {classes} lossless classes, MTU {} B\n\n",
+        "{ports} ports of {rate}, a shared buffer of {buffer}, {priorities} lossless priorities, MTU {} B\n\n",
         mtu.0
     );
     let row = |name: &str, formula: &str, value: &str, stated: &str| {
@@ -183,9 +183,9 @@ fn table(switch: &Switch, limits: &Thresholds, given: &Given, findings: &[Findin
         &bound(limits.t_pfc, 0.0),
         &published("t_pfc"),
     ));
-    let resume = pause_threshold(limits, given).and_then(|xoff| xoff.0.checked_sub(switch.resume_distance.0));
+    let resume = pause_threshold(limits, given).and_then(|xoff| xoff.0.checked_sub(switch.xon_offset.0));
     let resume = resume.map_or("infeasible".to_string(), |xon| kilobytes(xon as f64));
-    rows.push(row("  XON threshold", &format!("t_PFC - {}", switch.resume_distance), &resume, ""));
+    rows.push(row("  XON threshold", &format!("t_PFC - {}", switch.xon_offset), &resume, ""));
     let before = given.t_pfc.map_or(limits.static_t_ecn, |t_pfc| t_pfc.0 as f64 / f64::from(*ports));
     rows.push(row("  ECN threshold t_ECN, below", "t_PFC/n", &bound(before, packet), &published("static_t_ecn")));
     rows.push(row("Dynamic thresholds", "", "", ""));
@@ -249,12 +249,12 @@ fn document(switch: &Switch, limits: &Thresholds, given: &Given, findings: &[Fin
             "ports": switch.ports,
             "rate_bps": switch.rate.as_bps(),
             "buffer_bytes": switch.buffer.0,
-            "classes": switch.classes,
+            "priorities": switch.priorities,
             "mtu_bytes": switch.mtu.0,
             "delay_us": switch.delay.as_us(),
             "reaction_us": switch.reaction.as_us(),
             "reaction_quanta_802_3": reaction_quanta(switch.rate),
-            "resume_distance_bytes": switch.resume_distance.0,
+            "xon_offset_bytes": switch.xon_offset.0,
             "beta": switch.beta,
             "alpha": limits.alpha,
         },
@@ -265,7 +265,7 @@ fn document(switch: &Switch, limits: &Thresholds, given: &Given, findings: &[Fin
         "headroom_bytes": limits.headroom.0,
         "static": {
             "t_pfc_max_bytes": bound(limits.t_pfc),
-            "resume_bytes": pause_threshold(limits, given).and_then(|xoff| xoff.0.checked_sub(switch.resume_distance.0)),
+            "resume_bytes": pause_threshold(limits, given).and_then(|xoff| xoff.0.checked_sub(switch.xon_offset.0)),
             "t_ecn_below_bytes": bound(limits.static_t_ecn),
             "t_ecn_is_feasible": limits.static_t_ecn >= switch.mtu.0 as f64,
         },
@@ -311,16 +311,16 @@ fn fragment(switch: &Switch, limits: &Thresholds, given: &Given) -> Option<Strin
         Some(xoff) => format!("xoff = \"{xoff}\""),
         None => format!("beta = {}", switch.beta),
     };
-    let Switch { ports, rate, buffer, classes, resume_distance, .. } = switch;
+    let Switch { ports, rate, buffer, priorities, xon_offset, .. } = switch;
     Some(format!(
         "# For {ports} ports of {rate}.\n\
          [fabric.switch]\n\
          queueing = \"shared\"\n\
          buffer = \"{buffer}\"\n\
-         priorities = {classes}\n\
+         priorities = {priorities}\n\
          headroom = \"{}\"\n\
          {threshold}\n\
-         xon_offset = \"{resume_distance}\"\n\
+         xon_offset = \"{xon_offset}\"\n\
          ecn = {{ kmin = \"{kmin}\", kmax = \"{}\", pmax = {} }}\n",
         limits.headroom,
         marking.kmax.max(kmin),

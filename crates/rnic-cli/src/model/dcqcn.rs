@@ -64,7 +64,7 @@ const LETTERS: [(&str, &str); 9] = [
 fn help() -> String {
     let mut text = "Parameters of --set and --sweep, named as in scenarios, and their defaults:\n".to_string();
     for parameter in Algorithm::PARAMETERS.iter().filter(|parameter| PARAMETERS.contains(&parameter.name)) {
-        let default = parameter.default.map_or(String::new(), |value| value.to_string());
+        let default = parameter.default_value().map_or(String::new(), |value| value.to_string());
         let key = format!("dcqcn.{}", parameter.name);
         text += &format!("  {key:21}  {default}: {}\n", parameter.about.split(';').next().unwrap_or_default());
     }
@@ -207,18 +207,20 @@ pub(super) fn parameters(model: &Dcqcn) -> Vec<(&'static str, String)> {
 
 /// A sentence about the number of flows for which the fixed point is valid.
 fn range(model: &Dcqcn) -> Result<String, CliError> {
-    const MOST: u32 = 2_000;
+    const MAX_FLOWS: u32 = 2_000;
     if model.marking.kmin == model.marking.kmax {
         return Ok(
             "With Kmin = Kmax, marking is a step function: the queue oscillates around this threshold.".to_string()
         );
     }
-    Ok(match model.first_above_kmax(MOST).map_err(refused)? {
+    Ok(match model.first_above_kmax(MAX_FLOWS).map_err(refused)? {
         Some(2) => "With these parameters the fixed point is above Kmax for any number of flows.".to_string(),
         Some(flows) => format!(
             "With these parameters the fixed point is below Kmax for up to {} flows; from {flows} flows on it is above Kmax and not valid.",
             flows - 1
         ),
-        None => format!("With these parameters the fixed point is below Kmax for up to {MOST} flows and maybe more."),
+        None => format!(
+            "With these parameters the fixed point is below Kmax for up to {MAX_FLOWS} flows, and perhaps for more."
+        ),
     })
 }

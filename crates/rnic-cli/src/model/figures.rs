@@ -7,7 +7,7 @@ use crate::error::CliError;
 use crate::output;
 use clap::ValueEnum;
 use rnic_model::dcqcn::{Dcqcn, FixedPoint};
-use rnic_model::series::{Group, Run, Series, Stretch};
+use rnic_model::series::{Group, Run, Series, Statistics};
 use rnic_results::report::figure::{Axis, Line, Lines, Point, Scale, Unit, View};
 use rnic_results::report::svg::{Panel, svg};
 use rnic_results::text::round6;
@@ -33,10 +33,10 @@ struct Solved {
     flows: u32,
     point: FixedPoint,
     series: Series,
-    queue: Stretch,
+    queue: Statistics,
     /// Rate of the fastest minus rate of the slowest flow, after `--skip` and in the last tenth; `None` if all flows
     /// are identical.
-    spread: Option<(Stretch, Stretch)>,
+    spread: Option<(Statistics, Statistics)>,
 }
 
 impl Solved {
@@ -49,10 +49,10 @@ impl Solved {
         let series = setup.model.solve(groups, run).map_err(at)?;
         let from = series.from(solve.skip.as_secs());
         let last = series.from(run.duration.as_secs() * 0.9);
-        let queue = Stretch::of(&series.queue[from..]);
+        let queue = Statistics::of(&series.queue[from..]);
         let spread = (groups.len() > 1).then(|| {
             let spread = series.spread();
-            (Stretch::of(&spread[from..]), Stretch::of(&spread[last..]))
+            (Statistics::of(&spread[from..]), Statistics::of(&spread[last..]))
         });
         Ok(Solved { sweep: sweep.to_string(), value: value.to_string(), flows, point, series, queue, spread })
     }
@@ -193,7 +193,7 @@ fn fig12(deployed: Dcqcn, solve: &SolveArgs) -> Result<(), CliError> {
                 .collect();
             after(queue_panel(&format!("{flows}:1 incast"), &curves, None), solve)
         };
-        let by_gain = |title: &str, of: fn(&Stretch) -> f64| {
+        let by_gain = |title: &str, of: fn(&Statistics) -> f64| {
             let line = |(series, flows): (usize, &u32)| {
                 let points = solved
                     .iter()
@@ -237,7 +237,7 @@ fn give(solved: &[Solved], solve: &SolveArgs, notes: &[String]) -> Result<(), Cl
 
 fn table(solved: &[Solved], solve: &SolveArgs, notes: &[String]) -> String {
     let spreads = solved.iter().any(|one| one.spread.is_some());
-    let mut head = vec!["", "flows", "fixed queue", "queue", "deviation", "least", "most"];
+    let mut head = vec!["", "flows", "fixed queue", "queue", "deviation", "min", "max"];
     if spreads {
         head.extend(["difference", "in the last tenth"]);
     }
@@ -246,7 +246,7 @@ fn table(solved: &[Solved], solve: &SolveArgs, notes: &[String]) -> String {
         let fixed = if one.point.is_valid() { size(one.point.queue) } else { "above Kmax".to_string() };
         let mut row = vec![format!("{} = {}", one.sweep, one.value), one.flows.to_string(), fixed];
         let queue = &one.queue;
-        row.extend([queue.mean, queue.deviation, queue.least, queue.most].map(size));
+        row.extend([queue.mean, queue.deviation, queue.min, queue.max].map(size));
         if let Some((spread, end)) = &one.spread {
             row.extend([gbps(spread.mean), gbps(end.mean)]);
         }
@@ -267,8 +267,7 @@ fn csv(solved: &[Solved]) -> String {
         queue_min_bytes,queue_max_bytes,difference_mean_bps,difference_last_tenth_bps\n"
             .to_string();
     for one in solved {
-        let queue =
-            [one.queue.mean, one.queue.deviation, one.queue.least, one.queue.most].map(|v| round6(v).to_string());
+        let queue = [one.queue.mean, one.queue.deviation, one.queue.min, one.queue.max].map(|v| round6(v).to_string());
         let spread = one.spread.as_ref().map_or([String::new(), String::new()], |(spread, end)| {
             [spread.mean, end.mean].map(|value| round6(value).to_string())
         });
@@ -288,7 +287,7 @@ fn csv(solved: &[Solved]) -> String {
 }
 
 fn document(one: &Solved) -> Value {
-    let stretch = |s: &Stretch| json!({"mean": round6(s.mean), "deviation": round6(s.deviation), "least": round6(s.least), "most": round6(s.most)});
+    let stretch = |s: &Statistics| json!({"mean": round6(s.mean), "deviation": round6(s.deviation), "min": round6(s.min), "max": round6(s.max)});
     json!({
         "parameter": one.sweep,
         "value": one.value,

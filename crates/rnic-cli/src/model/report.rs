@@ -3,7 +3,7 @@
 use super::{ModelFormat, SolveArgs, aligned, gbps, size, write};
 use crate::error::CliError;
 use crate::output;
-use rnic_model::series::{Series, StepCheck, Stretch};
+use rnic_model::series::{Series, Statistics, StepCheck};
 use rnic_results::report::figure::{Axis, Line, Lines, Point, Reference, Scale, Unit, View};
 use rnic_results::report::svg::{Panel, svg};
 use rnic_results::text::round6;
@@ -56,19 +56,19 @@ impl Report<'_> {
     }
 
     /// (name, unit, statistics after `--skip`).
-    fn statistics(&self) -> Vec<(String, &'static str, Stretch)> {
+    fn statistics(&self) -> Vec<(String, &'static str, Statistics)> {
         let from = self.skipped();
-        let mut rows = vec![("queue".to_string(), "bytes", Stretch::of(&self.series.queue[from..]))];
+        let mut rows = vec![("queue".to_string(), "bytes", Statistics::of(&self.series.queue[from..]))];
         for (i, flow) in self.series.flows.iter().enumerate().take(MAX_FLOWS) {
             let name = match self.series.flows.len() {
                 1 if flow.count == 1 => "rate".to_string(),
                 1 => "rate of each flow".to_string(),
                 _ => format!("rate of flow {}", i + 1),
             };
-            rows.push((name, "bps", Stretch::of(&flow.rate[from..])));
+            rows.push((name, "bps", Statistics::of(&flow.rate[from..])));
         }
         if self.series.flows.len() > 1 {
-            rows.push(("fastest minus slowest".to_string(), "bps", Stretch::of(&self.series.spread()[from..])));
+            rows.push(("fastest minus slowest".to_string(), "bps", Statistics::of(&self.series.spread()[from..])));
         }
         rows
     }
@@ -95,7 +95,7 @@ impl Report<'_> {
             text += &format!("{remark}\n");
         }
         text += &format!("\nSolution from {} to {}\n", self.solve.skip, self.solve.duration);
-        let mut rows = vec![cells(&["", "mean", "deviation", "least", "most", "at the end"])];
+        let mut rows = vec![cells(&["", "mean", "deviation", "min", "max", "at the end"])];
         let last = self.series.time.len() - 1;
         let ends: Vec<f64> = std::iter::once(self.series.queue[last])
             .chain(self.series.flows.iter().take(MAX_FLOWS).map(|flow| flow.rate[last]))
@@ -103,7 +103,7 @@ impl Report<'_> {
             .collect();
         for ((name, unit, stretch), end) in self.statistics().into_iter().zip(ends) {
             let show = if unit == "bytes" { size } else { gbps };
-            let values = [stretch.mean, stretch.deviation, stretch.least, stretch.most, end].map(show);
+            let values = [stretch.mean, stretch.deviation, stretch.min, stretch.max, end].map(show);
             rows.push(std::iter::once(name).chain(values).collect());
         }
         text += &aligned(&rows, 1);
@@ -138,7 +138,7 @@ impl Report<'_> {
             }),
             "remarks": self.remarks,
             "statistics": self.statistics().iter().map(|(name, unit, s)| json!({
-                "of": name, "unit": unit, "mean": round6(s.mean), "deviation": round6(s.deviation), "least": round6(s.least), "most": round6(s.most),
+                "of": name, "unit": unit, "mean": round6(s.mean), "deviation": round6(s.deviation), "min": round6(s.min), "max": round6(s.max),
             })).collect::<Vec<_>>(),
             "step_check": self.check.as_ref().map(|check| json!({
                 "step_us": check.step * 1e6,

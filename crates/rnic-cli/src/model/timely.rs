@@ -44,8 +44,9 @@ fn help() -> String {
             .to_string();
     for parameter in Algorithm::PARAMETERS.iter().filter(|parameter| PARAMETERS.contains(&parameter.name)) {
         let patched = PatchedTimely::PARAMETERS.iter().find(|other| other.name == parameter.name);
-        let default = parameter.default.map_or("derived".to_string(), |value| value.to_string());
-        let other = patched.and_then(|other| other.default).filter(|value| Some(*value) != parameter.default);
+        let default = parameter.default_value().map_or("derived".to_string(), |value| value.to_string());
+        let own = parameter.default_value();
+        let other = patched.and_then(|other| other.default_value()).filter(|value| Some(value) != own.as_ref());
         let other = other.map_or(String::new(), |value| format!(", patched {value}"));
         let key = format!("timely.{}", parameter.name);
         text += &format!("  {key:15}  {default}{other}: {}\n", parameter.about.split(';').next().unwrap_or_default());

@@ -7,11 +7,11 @@ use crate::output;
 use clap::{Args, Subcommand, ValueEnum};
 use rnic_endpoint::Mode;
 use rnic_endpoint::exchange::ExchangeError;
-use rnic_endpoint::perf::{
+use rnic_endpoint::port::ROCE_PORT;
+use rnic_perf::raw::{self, Case};
+use rnic_perf::{
     Amount, DEFAULT_PORT, FaultPlan, Op, PerfError, Plan, Report, Row, SIZES, ServeOptions, Served, Unit, run, serve,
 };
-use rnic_endpoint::port::ROCE_PORT;
-use rnic_endpoint::raw::{self, Case};
 use rnic_transport::{BitRate, Bytes, Time};
 use rnic_verbs::Service;
 use std::io::{self, Write};
@@ -23,15 +23,15 @@ use std::sync::atomic::AtomicBool;
 #[command(
     args_conflicts_with_subcommands = true,
     after_help = "Examples:\n  \
-        rnic perf                                   on one host: serve\n  \
-        rnic perf 10.0.0.2 -s 1MiB -D 5             on the other: bandwidth of Writes\n  \
+        rnic perf                                   on one host: the server\n  \
+        rnic perf 10.0.0.2 -s 1MiB -D 5             on the other host: bandwidth of Writes\n  \
         rnic perf 10.0.0.2 --op read --latency -s 64\n  \
         rnic perf 10.0.0.2 --op send -a --format json > send.json\n  \
         rnic perf 10.0.0.2 -s 64KiB --loss 1 --verify\n  \
         rnic perf 10.0.0.2 -s 64KiB --loss 1 --service rc\n  \
-        rnic perf 10.0.0.2 --perftest -s 4096       with `ib_write_bw -x INDEX -s 4096` on the other\n  \
-        rnic perf raw 10.0.0.2                      plain datagrams: what a transport cannot exceed\n\n\
-        Both on one host: rnic perf --bind 127.0.0.1, and rnic perf 127.0.0.1 --roce-port 4792"
+        rnic perf 10.0.0.2 --perftest -s 4096       with `ib_write_bw -x INDEX -s 4096` on the other host\n  \
+        rnic perf raw 10.0.0.2                      plain datagrams: the upper bound for a transport\n\n\
+        Both sides on one host: rnic perf --bind 127.0.0.1, and rnic perf 127.0.0.1 --roce-port 4792"
 )]
 pub(crate) struct PerfArgs {
     #[command(subcommand)]
@@ -43,17 +43,17 @@ pub(crate) struct PerfArgs {
 
 #[derive(Subcommand, Debug)]
 enum Other {
-    /// Plain UDP datagrams, without a transport: what one on top cannot exceed
+    /// Measure plain UDP datagrams: the upper bound for a transport above UDP
     Raw(RawArgs),
 }
 
 #[derive(Args, Debug)]
 struct RawArgs {
-    /// The host to measure towards, which runs `rnic perf raw`; without it, serve
+    /// The server, a host that runs `rnic perf raw`; without it this side is the server
     #[arg(value_name = "HOST")]
     host: Option<String>,
 
-    /// TCP port of the conversation
+    /// TCP port of the control connection
     #[arg(short, long, value_name = "N", default_value_t = DEFAULT_PORT)]
     port: u16,
 
@@ -65,22 +65,22 @@ struct RawArgs {
     #[arg(short, long, value_name = "BYTES", value_parser = parse_size, default_value = "4096")]
     size: u32,
 
-    /// Time of a measurement; a number is of seconds
+    /// Duration of a measurement; a number without unit is in seconds
     #[arg(short = 'D', long, value_name = "TIME", value_parser = parse_time, default_value = "1")]
     duration: Time,
 }
 
 #[derive(Args, Debug)]
 struct MeasureArgs {
-    /// The host to measure towards, which runs `rnic perf`; without it, serve
+    /// The server, a host that runs `rnic perf`; without it this side is the server
     #[arg(value_name = "HOST")]
     host: Option<String>,
 
-    /// TCP port of the conversation
+    /// TCP port of the control connection
     #[arg(short, long, value_name = "N", default_value_t = DEFAULT_PORT)]
     port: u16,
 
-    /// UDP port of this side's device; with --perftest of both
+    /// UDP port of this side's device; with --perftest of both sides
     #[arg(long, value_name = "N", default_value_t = ROCE_PORT)]
     roce_port: u16,
 
@@ -92,15 +92,15 @@ struct MeasureArgs {
     #[arg(long, conflicts_with = "host")]
     once: bool,
 
-    /// The other side is a program of perftest (ib_write_bw, ib_read_lat, ...), which must get the same op, size, iters and qp
+    /// The peer is a program of perftest (ib_write_bw, ib_read_lat, ...), started with the same op, size, iters and qp
     #[arg(long)]
     perftest: bool,
 
-    /// Operation
+    /// Operation to measure
     #[arg(long, value_enum, default_value_t = OpName::Write)]
     op: OpName,
 
-    /// Measure the latency of single messages, not bandwidth
+    /// Measure the latency of single messages instead of bandwidth
     #[arg(long)]
     latency: bool,
 
@@ -108,7 +108,7 @@ struct MeasureArgs {
     #[arg(short, long, value_name = "BYTES", value_parser = parse_size)]
     size: Option<u32>,
 
-    /// Sizes from 2 B to 8 MiB, powers of two
+    /// Measure all powers of two from 2 B to 8 MiB
     #[arg(short, long, conflicts_with = "size")]
     all: bool,
 
@@ -116,27 +116,28 @@ struct MeasureArgs {
     #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     iters: Option<u64>,
 
-    /// Measure for this time instead; a number is of seconds
+    /// Duration instead of a number of messages; a number without unit is in seconds
     #[arg(short = 'D', long, value_name = "TIME", value_parser = parse_time, conflicts_with = "iters")]
     duration: Option<Time>,
 
-    /// Queue pairs
+    /// Queue pairs, 1 to 1024
     #[arg(short, long = "qp", value_name = "N", default_value_t = 1)]
     queue_pairs: u32,
 
-    /// Messages outstanding on a queue pair
+    /// Messages outstanding on a queue pair, 1 to 16384
     #[arg(short, long, value_name = "N", default_value_t = 128)]
     tx_depth: u32,
 
-    /// Payload bytes of a packet: IRN 256 to 8960, a multiple of 4; RC 256, 512, 1024, 2048 or 4096 [default: what the path carries]
+    /// Path MTU in payload bytes: IRN 256 to 8960, a multiple of 4; RC 256, 512, 1024, 2048 or 4096 [default: maximum
+    /// of the path]
     #[arg(short, long, value_name = "BYTES")]
     mtu: Option<u32>,
 
-    /// How the queue pairs recover from loss [default: irn; with --perftest rc]
+    /// Transport service of the queue pairs [default: irn; with --perftest rc]
     #[arg(long, value_enum)]
     service: Option<ServiceName>,
 
-    /// Congestion control; `rnic list congestion` names them
+    /// Congestion control; `rnic list congestion` lists all
     #[arg(long, value_name = "NAME", default_value = "none")]
     cc: String,
 
@@ -144,31 +145,31 @@ struct MeasureArgs {
     #[arg(long, value_name = "KEY=VALUE", value_parser = parse_setting)]
     set: Vec<(String, String)>,
 
-    /// Rate of the link, at which rate-based congestion control begins [default: 100Gbps]
+    /// Rate of the link, at which rate-based congestion control starts [default: 100Gbps]
     #[arg(long, value_name = "RATE")]
     line_rate: Option<BitRate>,
 
-    /// Most packets in flight on a queue pair [default: as the device has it]
+    /// Maximum packets in flight on a queue pair [default: that of the device]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=8192))]
     in_flight: Option<u32>,
 
-    /// Fill and compare every byte of every message
+    /// Verify every byte of every message
     #[arg(long)]
     verify: bool,
 
-    /// Of packets received on either side, lose so many percent
+    /// Packets lost, in percent of the packets that either side receives
     #[arg(long, value_name = "PERCENT", default_value_t = 0.0)]
     loss: f64,
 
-    /// Deliver so many percent after later ones
+    /// Packets delivered after later ones, in percent
     #[arg(long, value_name = "PERCENT", default_value_t = 0.0)]
     reorder: f64,
 
-    /// Deliver so many percent twice
+    /// Packets delivered twice, in percent
     #[arg(long, value_name = "PERCENT", default_value_t = 0.0)]
     duplicate: f64,
 
-    /// Flip a bit in so many percent
+    /// Packets delivered with one bit flipped, in percent
     #[arg(long, value_name = "PERCENT", default_value_t = 0.0)]
     corrupt: f64,
 
@@ -176,19 +177,19 @@ struct MeasureArgs {
     #[arg(long, value_name = "N", default_value_t = 1)]
     fault_seed: u64,
 
-    /// Move packets in a thread of their own on both sides, and sleep while waiting, instead of polling
+    /// Use a progress thread on both sides, and sleep while waiting, instead of polling
     #[arg(long)]
     thread: bool,
 
-    /// What to print
+    /// Output format
     #[arg(long, value_enum, default_value_t = crate::args::Format::Table)]
     format: crate::args::Format,
 
-    /// Bandwidth in 10^9 bits per second instead of 2^20 bytes
+    /// Print bandwidth in 10^9 bits per second instead of 2^20 bytes per second
     #[arg(long = "report_gbits", visible_alias = "report-gbits")]
     report_gbits: bool,
 
-    /// Accepted as in perftest, without effect
+    /// No effect; accepted because perftest has it
     #[arg(short = 'F', hide_short_help = true)]
     force: bool,
 }
@@ -221,15 +222,15 @@ impl From<OpName> for Op {
 
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 enum ServiceName {
-    /// Reliable, go-back-N: what every RoCE NIC has
+    /// Reliable connection with go-back-N, as every RoCE NIC has it
     Rc,
-    /// Reliable, selective retransmission
+    /// Reliable connection with selective retransmission (IRN)
     Irn,
-    /// Unreliable
+    /// Unreliable connection
     Uc,
 }
 
-/// Serves, or measures towards a host.
+/// Runs the server, or measures as the client of a host.
 pub(crate) fn perf(arguments: &PerfArgs) -> Result<(), CliError> {
     match &arguments.raw {
         Some(Other::Raw(raw)) => match &raw.host {
@@ -268,7 +269,7 @@ fn listen(bind: Option<IpAddr>, port: u16) -> Result<TcpListener, CliError> {
         match TcpListener::bind(SocketAddr::new(address, port)) {
             Ok(listener) => {
                 let address = listener.local_addr().map_or(port, |address| address.port());
-                // Nobody need read it.
+                // Standard error may be closed.
                 let _ = writeln!(io::stderr(), "waiting for clients at TCP port {address}; Ctrl-C ends");
                 return Ok(listener);
             }
@@ -327,7 +328,7 @@ fn client(host: &str, arguments: &MeasureArgs, stop: &AtomicBool) -> Result<(), 
     if report.is_right() {
         return Ok(());
     }
-    Err(CliError::Failed(vec!["bytes arrived wrong; the rows above say how many".to_string()]))
+    Err(CliError::Failed(vec!["some bytes arrived wrong; the rows above have their number".to_string()]))
 }
 
 fn print_json(report: &Report) -> Result<(), CliError> {
@@ -449,7 +450,7 @@ fn parse_size(text: &str) -> Result<u32, String> {
         Ok(bytes) => bytes,
         Err(_) => text.parse::<Bytes>().map_err(|error| error.to_string())?.0,
     };
-    u32::try_from(bytes).map_err(|_| format!("{bytes} bytes are too many; at most 1 GiB is possible"))
+    u32::try_from(bytes).map_err(|_| format!("{bytes} bytes are too many: at most 1 GiB"))
 }
 
 /// A time, or a number of seconds.
@@ -461,7 +462,7 @@ fn parse_time(text: &str) -> Result<Time, String> {
 }
 
 fn parse_setting(text: &str) -> Result<(String, String), String> {
-    let (key, value) = text.split_once('=').ok_or("there is no `=`; write for example rate_timer=55us")?;
+    let (key, value) = text.split_once('=').ok_or("`=` is missing; write KEY=VALUE, for example rate_timer=55us")?;
     Ok((key.trim().to_string(), value.trim().to_string()))
 }
 
@@ -481,7 +482,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_of_both_kinds_get_a_port() {
+    fn ipv4_and_ipv6_addresses_get_a_port() {
         assert_eq!(endpoint("10.0.0.2", 5), "10.0.0.2:5");
         assert_eq!(endpoint("fd00::2", 5), "[fd00::2]:5");
         assert_eq!(endpoint("host", 5), "host:5");

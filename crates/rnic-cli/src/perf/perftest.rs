@@ -1,16 +1,16 @@
-//! `rnic perf --perftest`: the other side is a program of perftest.
+//! `rnic perf --perftest`: the peer is a program of perftest.
 
 use super::{MeasureArgs, ServiceName, listen, mode, print_json, unit};
 use crate::args::Format;
 use crate::error::CliError;
 use crate::{output, peer};
-use rnic_endpoint::ibverbs::perftest::{Error, Options, Role};
-use rnic_endpoint::perf::{Op, Report, run_perftest};
+use rnic_perf::ibverbs::perftest::{Error, Options, Role};
+use rnic_perf::{Op, Report, run_perftest};
 use std::io::{self, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-/// Waits for clients, or measures towards a server if there is a host.
+/// Runs the server, or measures as the client of a host.
 pub(super) fn perftest(arguments: &MeasureArgs) -> Result<(), CliError> {
     let options = options(arguments)?;
     match &arguments.host {
@@ -38,7 +38,7 @@ fn serve(arguments: &MeasureArgs, options: Options) -> Result<(), CliError> {
         match result {
             Ok(report) => print(&report, arguments)?,
             Err(error) if arguments.once => return Err(error),
-            // Nobody need read it.
+            // Standard error may be closed.
             Err(error) => drop(writeln!(io::stderr(), "{client}: {error}")),
         }
         if arguments.once {
@@ -70,15 +70,15 @@ fn failure(error: Error) -> CliError {
     }
 }
 
-/// The test of perftest that these arguments ask for.
+/// The options of the test that the arguments select.
 fn options(arguments: &MeasureArgs) -> Result<Options, CliError> {
     if let Some((option, instead)) = impossible(arguments) {
-        return Err(CliError::Input(format!("--perftest does not go with {option}: {instead}")));
+        return Err(CliError::Input(format!("--perftest cannot be combined with {option}: {instead}")));
     }
     let usual = Options::new(arguments.op.into(), arguments.latency);
     let messages = arguments.iters.unwrap_or(u64::from(usual.messages));
     let messages = u32::try_from(messages).map_err(|_| {
-        CliError::Input(format!("--perftest does not go with --iters {messages}: at most {}", u32::MAX))
+        CliError::Input(format!("--perftest cannot be combined with --iters {messages}: at most {}", u32::MAX))
     })?;
     let options = Options {
         size: arguments.size.unwrap_or(usual.size),
@@ -93,21 +93,25 @@ fn options(arguments: &MeasureArgs) -> Result<Options, CliError> {
     Ok(options)
 }
 
-/// An option that was given and that perftest knows nothing of, and what is possible.
+/// The first given option that perftest does not have, and what to do instead.
 fn impossible(arguments: &MeasureArgs) -> Option<(&'static str, &'static str)> {
     let faults = "faults are injected on both sides, which perftest cannot do; leave it out";
-    let service = "its programs are spoken to over reliable connections; leave it out or give rc";
+    let service = "rnic supports its reliable connections only; leave it out or use rc";
     let tells = "perftest has no congestion control; leave it out";
     [
-        (arguments.all, "--all", "a test has one size, give it with --size"),
-        (arguments.duration.is_some(), "--duration", "both sides count messages, give their number with --iters"),
+        (arguments.all, "--all", "a test has one size; use --size"),
+        (arguments.duration.is_some(), "--duration", "both sides count messages; use --iters"),
         (arguments.service == Some(ServiceName::Irn), "--service irn", service),
         (arguments.service == Some(ServiceName::Uc), "--service uc", service),
         (arguments.cc != "none", "--cc", tells),
         (!arguments.set.is_empty(), "--set", tells),
         (arguments.line_rate.is_some(), "--line-rate", tells),
-        (arguments.in_flight.is_some(), "--in-flight", "the device's default holds; --tx-depth limits the messages"),
-        (arguments.verify, "--verify", "perftest sends bytes that nobody knows; leave it out"),
+        (
+            arguments.in_flight.is_some(),
+            "--in-flight",
+            "the device's default applies; --tx-depth limits the outstanding messages",
+        ),
+        (arguments.verify, "--verify", "the content of perftest's messages is not defined; leave it out"),
         (arguments.loss != 0.0, "--loss", faults),
         (arguments.reorder != 0.0, "--reorder", faults),
         (arguments.duplicate != 0.0, "--duplicate", faults),
@@ -118,7 +122,7 @@ fn impossible(arguments: &MeasureArgs) -> Option<(&'static str, &'static str)> {
     .find_map(|(given, option, instead)| given.then_some((option, instead)))
 }
 
-/// The server that fits.
+/// The name of the perftest program for these options.
 fn program(options: &Options) -> String {
     let op = match options.op {
         Op::Write => "write",

@@ -1,7 +1,8 @@
 //! Completion queues: polling, sleeping and asynchronous waiting.
 
-use super::{Device, Error, Mode};
+use super::{Device, Error};
 use crate::clock::TimeSource;
+use crate::config::Mode;
 use rnic_transport::Time;
 use rnic_verbs::{Completion, CqId, Notify, Status};
 use std::future::Future;
@@ -22,12 +23,12 @@ impl Drop for CqInner {
     }
 }
 
-/// Where work requests end.
+/// A queue of completions of work requests.
 #[derive(Clone)]
 pub struct CompletionQueue(pub(super) Arc<CqInner>);
 
 impl CompletionQueue {
-    /// Takes completions, oldest first; returns how many. Without a progress thread, looks at the socket first.
+    /// Takes completions, oldest first; returns how many. Without a progress thread it makes progress first.
     ///
     /// # Errors
     /// When completions were lost because the queue was full, or the device is closed.
@@ -39,7 +40,7 @@ impl CompletionQueue {
         self.take(out)
     }
 
-    /// Takes what is there.
+    /// Takes completions without making progress.
     fn take(&self, out: &mut [Completion]) -> Result<usize, Error> {
         let shared = self.0.device.shared();
         let count = shared.verbs().poll_cq(self.0.id, out)?;
@@ -49,7 +50,7 @@ impl CompletionQueue {
         Ok(count)
     }
 
-    /// Waits for completions and takes them; 0 if none came within `timeout`.
+    /// Waits for completions and takes them; returns how many, 0 if there were none within `timeout`.
     ///
     /// # Errors
     /// As [`CompletionQueue::poll`].
@@ -65,10 +66,10 @@ impl CompletionQueue {
         }
     }
 
-    /// Takes the oldest completion, if there is one, and makes an error of a request that failed.
+    /// Takes the oldest completion, if there is one.
     ///
     /// # Errors
-    /// As [`CompletionQueue::poll`]; the request failed.
+    /// As [`CompletionQueue::poll`]; [`Error::Failed`] if the work request failed.
     pub fn poll_one(&self) -> Result<Option<Completion>, Error> {
         let mut out = [Completion::BLANK];
         match self.poll(&mut out)? {
@@ -77,10 +78,11 @@ impl CompletionQueue {
         }
     }
 
-    /// Waits for a completion, takes it, and makes an error of a request that failed.
+    /// Waits for a completion and takes it.
     ///
     /// # Errors
-    /// As [`CompletionQueue::wait`]; the request failed, or nothing came within `timeout`.
+    /// As [`CompletionQueue::wait`]; [`Error::Failed`] if the work request failed, [`Error::TimedOut`] if there was no
+    /// completion within `timeout`.
     pub fn wait_one(&self, timeout: Time) -> Result<Completion, Error> {
         let mut out = [Completion::BLANK];
         match self.wait(&mut out, timeout)? {
@@ -89,10 +91,12 @@ impl CompletionQueue {
         }
     }
 
-    /// Resolves when completions are there; [`CompletionQueue::poll`] takes them. With [`Notify::Solicited`] it sleeps on over
-    /// completions that the peer did not mark as solicited, unless there are some at the start.
+    /// A future that resolves when the queue has completions; [`CompletionQueue::poll`] takes them. With
+    /// [`Notify::Solicited`] completions of messages that the peer did not send as solicited do not resolve it, unless
+    /// they are in the queue at the start.
     ///
-    /// With a progress thread the task sleeps. Without one it asks to be run again and again, and makes progress each time.
+    /// With a progress thread the task sleeps. Without one it wakes itself again and again, and makes progress each
+    /// time.
     pub fn completions(&self, notify: Notify) -> Completions<'_> {
         Completions { queue: self, notify }
     }

@@ -3,8 +3,9 @@
 use super::queue_pair::{QpInner, SrqInner};
 use super::{Device, Error, QpOptions, QueuePair, SharedReceiveQueue};
 use crate::driver::lock;
-use rnic_verbs::{Access, MrInfo, Pd, QpInit, Sge};
-use std::sync::{Arc, Mutex};
+use rnic_verbs::{Access, AccessError, ForeignMemory, MrInfo, Pd, QpInit, Sge, VerbsError};
+use std::marker::PhantomData;
+use std::sync::{Arc, Mutex, MutexGuard};
 
 pub(super) struct DomainInner {
     pub(super) device: Device,
@@ -13,26 +14,39 @@ pub(super) struct DomainInner {
 
 impl Drop for DomainInner {
     fn drop(&mut self) {
-        // What belongs to it holds it, so that it is empty now.
+        // The objects of a domain hold it, so that none is left now.
         let _ = self.device.shared().verbs().destroy_pd(self.id);
     }
 }
 
-/// A protection domain: only what belongs to the same one works together.
+/// A protection domain: queue pairs access only memory regions of their own protection domain.
 #[derive(Clone)]
 pub struct ProtectionDomain(pub(super) Arc<DomainInner>);
 
 impl ProtectionDomain {
-    /// Registers memory.
+    /// Registers `bytes`; the device owns them until [`MemoryRegion::into_bytes`].
     ///
     /// # Errors
     /// When a limit of the device is reached.
     pub fn register(&self, bytes: Vec<u8>, access: Access) -> Result<MemoryRegion, Error> {
         let info = self.0.device.shared().verbs().register(self.0.id, bytes, None, access)?;
-        Ok(MemoryRegion { domain: self.clone(), info: Mutex::new(info) })
+        Ok(MemoryRegion::new(self, info))
     }
 
-    /// A shared receive queue for `capacity` receives of up to `max_sge` pieces.
+    /// Registers memory that stays with the application, at its own address. The device accesses it until the region is
+    /// dropped.
+    ///
+    /// Dropping a handle is not forgetting it: what [`ForeignMemory::new`] promises must hold as long as the region is
+    /// not dropped.
+    ///
+    /// # Errors
+    /// When a limit of the device is reached, or `access` admits writes to memory that is read-only.
+    pub fn register_foreign(&self, memory: ForeignMemory, access: Access) -> Result<MemoryRegion<Foreign>, Error> {
+        let info = self.0.device.shared().verbs().register_foreign(self.0.id, memory, None, access)?;
+        Ok(MemoryRegion::new(self, info))
+    }
+
+    /// Creates a shared receive queue for `capacity` receives of up to `max_sge` scatter-gather elements.
     ///
     /// # Errors
     /// When a limit of the device is reached.
@@ -41,7 +55,7 @@ impl ProtectionDomain {
         Ok(SharedReceiveQueue(Arc::new(SrqInner { domain: self.clone(), id })))
     }
 
-    /// A queue pair; [`QueuePair::connect`] makes it usable.
+    /// Creates a queue pair; [`QueuePair::connect`] makes it usable.
     ///
     /// # Errors
     /// When a limit of the device is reached.
@@ -76,23 +90,55 @@ impl ProtectionDomain {
     }
 }
 
-/// Memory that queue pairs can use. The device owns the bytes; see [`crate::device`].
-pub struct MemoryRegion {
+/// Of a [`MemoryRegion`]: the device owns the bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Owned;
+
+/// Of a [`MemoryRegion`]: the application owns the bytes, see [`ForeignMemory`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Foreign;
+
+/// Registered memory that queue pairs use; see [`crate::device`] for who owns the bytes.
+///
+/// ```
+/// # use rnic_endpoint::{Access, Config, Device};
+/// # fn main() -> Result<(), rnic_endpoint::Error> {
+/// let device = Device::open_at("127.0.0.1:0".parse().unwrap(), Config::default())?;
+/// let region = device.protection_domain().register(vec![0; 4_096], Access::ALL)?;
+/// region.write(100, b"hello")?;
+/// let sge = region.slice(100, 5)?; // for a work request
+/// let mut copy = [0; 5];
+/// region.read(100, &mut copy)?;
+/// assert_eq!((sge.len, &copy), (5, b"hello"));
+/// assert_eq!(region.into_bytes().len(), 4_096);
+/// # Ok(())
+/// # }
+/// ```
+pub struct MemoryRegion<B = Owned> {
     domain: ProtectionDomain,
     info: Mutex<MrInfo>,
+    backing: PhantomData<fn() -> B>,
 }
 
-impl MemoryRegion {
+impl<B> MemoryRegion<B> {
+    fn new(domain: &ProtectionDomain, info: MrInfo) -> MemoryRegion<B> {
+        MemoryRegion { domain: domain.clone(), info: Mutex::new(info), backing: PhantomData }
+    }
+
     fn info(&self) -> MrInfo {
         *lock(&self.info)
     }
 
-    /// Address of the first byte, for the peer.
+    fn verbs(&self) -> MutexGuard<'_, rnic_verbs::Device> {
+        self.domain.0.device.shared().verbs()
+    }
+
+    /// The address of the first byte in work requests, here and at the peer.
     pub fn addr(&self) -> u64 {
         self.info().addr
     }
 
-    /// Key for the peer.
+    /// The remote key: the peer names it in RDMA Writes, RDMA Reads and atomics.
     pub fn rkey(&self) -> u32 {
         self.info().rkey
     }
@@ -102,12 +148,12 @@ impl MemoryRegion {
         self.info().len as usize
     }
 
-    /// Whether there are no bytes.
+    /// Whether the region has no bytes.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// `len` bytes from `start` on, for a work request.
+    /// The scatter-gather element for the `len` bytes from byte `start` of the region on.
     ///
     /// # Errors
     /// If they are not within the region, or more than 2^32 - 1.
@@ -121,77 +167,74 @@ impl MemoryRegion {
         Ok(Sge { addr: info.addr + start as u64, len, lkey: info.lkey })
     }
 
-    /// Copies from the region.
+    /// Copies `out.len()` bytes from byte `start` of the region on.
     ///
     /// # Errors
-    /// If the range is not within it.
+    /// If they are not within the region.
     pub fn read(&self, start: usize, out: &mut [u8]) -> Result<(), Error> {
         let end = start.saturating_add(out.len());
-        self.with(|bytes| match bytes.get(start..end) {
-            Some(from) => {
-                out.copy_from_slice(from);
-                Ok(())
-            }
-            None => Err(Error::Range { start, end, len: bytes.len() }),
-        })
+        let info = self.info();
+        self.verbs().read_memory(info.id, start, out).map_err(|why| range_error(why, start, end, &info))
     }
 
-    /// Copies into the region.
+    /// Copies `data` into the region, from byte `start` on.
     ///
     /// # Errors
-    /// If the range is not within it.
+    /// If the region has no room for it there, or is memory of the application that is read-only.
     pub fn write(&self, start: usize, data: &[u8]) -> Result<(), Error> {
         let end = start.saturating_add(data.len());
-        self.with_mut(|bytes| {
-            let len = bytes.len();
-            match bytes.get_mut(start..end) {
-                Some(to) => {
-                    to.copy_from_slice(data);
-                    Ok(())
-                }
-                None => Err(Error::Range { start, end, len }),
-            }
-        })
+        let info = self.info();
+        self.verbs().write_memory(info.id, start, data).map_err(|why| range_error(why, start, end, &info))
     }
 
-    /// Looks at the bytes. No packet moves on this device meanwhile: be brief.
-    ///
-    /// # Panics
-    /// If `look` uses the device or anything of it.
-    pub fn with<R>(&self, look: impl FnOnce(&[u8]) -> R) -> R {
-        let id = self.info().id;
-        self.domain.0.device.shared().look(|verbs| look(verbs.bytes(id).unwrap_or_default()))
-    }
-
-    /// Changes the bytes. No packet moves on this device meanwhile: be brief.
-    ///
-    /// # Panics
-    /// If `change` uses the device or anything of it.
-    pub fn with_mut<R>(&self, change: impl FnOnce(&mut [u8]) -> R) -> R {
-        let id = self.info().id;
-        self.domain.0.device.shared().look(|verbs| change(verbs.bytes_mut(id).unwrap_or_default()))
-    }
-
-    /// Gives the remote key a new value: the old one, invalidated by the peer or not, is no longer valid.
+    /// Replaces the remote key by a new one. The device refuses the old one from now on, whether the peer had
+    /// invalidated it or not.
     ///
     /// # Errors
     /// None is expected.
     pub fn renew_key(&self) -> Result<u32, Error> {
         let id = self.info().id;
-        let info = self.domain.0.device.shared().verbs().rekey(id)?;
+        let info = self.verbs().rekey(id)?;
         *lock(&self.info) = info;
         Ok(info.rkey)
     }
+}
 
-    /// Ends the region and gives the bytes back. Work that still refers to it fails.
-    pub fn into_bytes(self) -> Vec<u8> {
-        self.domain.0.device.shared().verbs().deregister(self.info().id).unwrap_or_default()
+fn range_error(why: VerbsError, start: usize, end: usize, info: &MrInfo) -> Error {
+    match why {
+        VerbsError::Access(AccessError::Bounds) => Error::Range { start, end, len: info.len as usize },
+        why => why.into(),
     }
 }
 
-impl Drop for MemoryRegion {
+impl MemoryRegion {
+    /// Runs `look` on the bytes. No packet moves on this device meanwhile: be brief.
+    ///
+    /// # Panics
+    /// If `look` uses the device or a handle of it.
+    pub fn with<R>(&self, look: impl FnOnce(&[u8]) -> R) -> R {
+        let id = self.info().id;
+        self.domain.0.device.shared().look(|verbs| look(verbs.bytes(id).unwrap_or_default()))
+    }
+
+    /// Runs `change` on the bytes, which it may change. No packet moves on this device meanwhile: be brief.
+    ///
+    /// # Panics
+    /// If `change` uses the device or a handle of it.
+    pub fn with_mut<R>(&self, change: impl FnOnce(&mut [u8]) -> R) -> R {
+        let id = self.info().id;
+        self.domain.0.device.shared().look(|verbs| change(verbs.bytes_mut(id).unwrap_or_default()))
+    }
+
+    /// Deregisters the region and gives the bytes back. Work that still refers to it fails.
+    pub fn into_bytes(self) -> Vec<u8> {
+        self.verbs().deregister(self.info().id).unwrap_or_default()
+    }
+}
+
+impl<B> Drop for MemoryRegion<B> {
     fn drop(&mut self) {
-        // After `into_bytes` there is nothing left.
-        let _ = self.domain.0.device.shared().verbs().deregister(self.info().id);
+        // After `into_bytes` there is no region any more.
+        let _ = self.verbs().deregister(self.info().id);
     }
 }

@@ -1,44 +1,47 @@
-//! The safe interface in the words of the verbs: [`Device`], [`ProtectionDomain`], [`MemoryRegion`], [`CompletionQueue`],
+//! The safe interface to the verbs: [`Device`], [`ProtectionDomain`], [`MemoryRegion`], [`CompletionQueue`],
 //! [`SharedReceiveQueue`], [`QueuePair`].
 //!
 //! # Who owns registered memory
 //!
-//! The device does. [`ProtectionDomain::register`] takes a `Vec<u8>`, and the region gives access to the bytes by copying or within a
-//! closure, while no packet can touch them; [`MemoryRegion::into_bytes`] gives the vector back. So neither side can see memory that is
-//! gone or half-written by the processor, and no program without `unsafe` can break that. Handles keep alive what they need: a
-//! queue pair its completion queues, everything its device.
+//! The device does. [`ProtectionDomain::register`] takes a `Vec<u8>`. The region gives access to the bytes by copies or
+//! within a closure, during which no packet can touch them; [`MemoryRegion::into_bytes`] gives the vector back. So a
+//! peer can neither reach memory that was freed nor see a write that is half done, and no program without `unsafe` can
+//! break that. An interface for another language registers memory of the application instead
+//! ([`ProtectionDomain::register_foreign`]). Handles keep alive what they need: a queue pair its completion queues,
+//! every object its device.
 //!
 //! # Progress
 //!
-//! With a progress thread ([`Mode::Thread`]) packets move whatever the application does. Without ([`Mode::Polled`]) they move while
-//! it polls or waits: [`CompletionQueue::poll`], [`CompletionQueue::wait`] and [`Device::progress`] look at the socket themselves,
-//! which is the fastest way for a thread that has nothing else to do.
+//! With a progress thread ([`Mode::Thread`]) packets move whatever the application does. Without one ([`Mode::Polled`])
+//! they move while the application polls or waits: [`CompletionQueue::poll`], [`CompletionQueue::wait`] and
+//! [`Device::progress`] read the socket themselves, which is the fastest way for a thread that has no other work.
 //!
-//! All handles can be used from any thread, also at the same time.
+//! All handles can be used from any thread, also concurrently.
 
 mod completion;
 mod memory;
 mod queue_pair;
 mod shared;
+mod verbs;
 
 pub use completion::{CompletionQueue, Completions};
-pub use memory::{MemoryRegion, ProtectionDomain};
+pub use memory::{Foreign, MemoryRegion, Owned, ProtectionDomain};
 pub use queue_pair::{Address, PathOptions, QpOptions, QueuePair, SharedReceiveQueue};
 
 use crate::clock::{Clock, TimeSource};
-use crate::driver::{Driver, DriverCounters, Identification, lock};
-use crate::idle::IdleConfig;
-use crate::port::{self, BindError, Port, UdpConfig, UdpPort};
+use crate::config::{Config, Mode};
+use crate::driver::{Driver, DriverCounters, lock};
+use crate::port::{self, BindError, Port, UdpPort};
 use completion::CqInner;
 use memory::DomainInner;
-use rnic_transport::{Time, Timeouts};
-use rnic_verbs::{DeviceConfig, Event, Status, VerbsError};
+use rnic_transport::Time;
+use rnic_verbs::{Event, Status, VerbsError};
 use shared::Shared;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-/// Why something did not work.
+/// Why an operation on a device failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The device could not be opened.
@@ -47,24 +50,24 @@ pub enum Error {
     /// A verb was refused.
     #[error(transparent)]
     Verbs(#[from] VerbsError),
-    /// The system failed.
+    /// A system call failed.
     #[error("{0}")]
     Io(#[from] io::Error),
     /// The device was shut down, or its thread failed.
     #[error("the device is closed: {0}")]
     Closed(String),
-    /// Nothing completed.
+    /// No work request completed in time.
     #[error("nothing completed within {} ms", .0.as_us() / 1e3)]
     TimedOut(Time),
     /// A work request failed.
     #[error("work request {wr_id} failed: {status:?}")]
     Failed {
-        /// Of the request.
+        /// Identifier of the request.
         wr_id: u64,
-        /// How it ended.
+        /// How the request ended.
         status: Status,
     },
-    /// A range is not within a region.
+    /// A range of bytes is not within a region.
     #[error("bytes {start} to {end} are not within the region of {len} bytes")]
     Range {
         /// First byte.
@@ -76,83 +79,7 @@ pub enum Error {
     },
 }
 
-/// Who moves packets.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Mode {
-    /// A thread of the device.
-    #[default]
-    Thread,
-    /// Whoever polls.
-    Polled,
-}
-
-impl Mode {
-    /// Its name in reports.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Mode::Thread => "thread",
-            Mode::Polled => "polled",
-        }
-    }
-}
-
-/// When packets that arrived are acknowledged, where the application moves them.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Acknowledge {
-    /// By the call that received them.
-    #[default]
-    AtOnce,
-    /// By the next call, together with what was posted in between: an answer leaves sooner, because no acknowledgement goes before it.
-    /// For applications that poll without a break; one that computes between two polls lets the peer wait, and send again.
-    WithNextPoll,
-}
-
-/// How a device is opened.
-#[derive(Clone, Debug)]
-pub struct Config {
-    /// Who moves packets.
-    pub mode: Mode,
-    /// When to spin and when to sleep where there is nothing to do.
-    pub idle: IdleConfig,
-    /// UDP sockets.
-    pub udp: UdpConfig,
-    /// IPv4 identifications of the peers.
-    pub identification: Identification,
-    /// When packets that arrived are acknowledged.
-    pub acknowledge: Acknowledge,
-    /// Queue pairs, memory, congestion control. Its seed is replaced by one from the system unless `fixed_seed` is set.
-    pub verbs: DeviceConfig,
-    /// Keys and numbers follow from `verbs.seed`: for tests only, a peer can guess them.
-    pub fixed_seed: bool,
-}
-
-impl Default for Config {
-    fn default() -> Config {
-        let verbs = DeviceConfig::default();
-        let verbs = DeviceConfig {
-            // A megabyte covers 2 GB/s over the half millisecond that two busy hosts may take to answer; more only fills buffers.
-            in_flight: 1_024,
-            in_flight_bytes: 1 << 20,
-            // A lost retransmission costs IRN a timeout in which the window stands still: at 1 % loss and packets of 1 KiB, 2 ms as the
-            // shortest one cost a third of the bandwidth, 0.5 ms a tenth. Measured round trips lengthen it.
-            timeouts: Timeouts { dynamic: Some(Time::from_us(500)), ..verbs.timeouts },
-            // As long as RC's usual timeout, so that both give a silent peer up after half a second.
-            patience: Time::from_ns(4_096 << 14),
-            ..verbs
-        };
-        Config {
-            mode: Mode::Thread,
-            idle: IdleConfig::default(),
-            udp: UdpConfig::default(),
-            identification: Identification::Any,
-            acknowledge: Acknowledge::AtOnce,
-            verbs,
-            fixed_seed: false,
-        }
-    }
-}
-
-/// Ends the thread when the last handle goes.
+/// Closes the device when the last handle is dropped.
 struct Handle(Arc<Shared>);
 
 impl Drop for Handle {
@@ -161,17 +88,18 @@ impl Drop for Handle {
     }
 }
 
-impl Config {
-    /// With no more in flight on a connection than the receive buffer of a peer like this host takes in.
-    pub(crate) fn fitting(mut self, port: &UdpPort) -> Result<Config, Error> {
-        // The system charges its bookkeeping to the buffer.
-        let room = port.buffers()?.receive as u64 / 2;
-        self.verbs.in_flight_bytes = self.verbs.in_flight_bytes.min(room);
-        Ok(self)
-    }
-}
-
 /// An RDMA device on a UDP port of this host.
+///
+/// ```no_run
+/// use rnic_endpoint::{Config, Device, Mode};
+///
+/// # fn main() -> Result<(), rnic_endpoint::Error> {
+/// let config = Config { mode: Mode::Polled, ..Config::default() };
+/// let device = Device::open("10.0.0.1".parse().unwrap(), config)?;
+/// println!("receives on {}", device.local_addr());
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct Device(Arc<Handle>);
 
@@ -179,7 +107,7 @@ impl Device {
     /// Opens a device that receives on this address of the host, at UDP port 4791.
     ///
     /// # Errors
-    /// When the address is not this host's, the port is taken or the system refuses something.
+    /// When the address is not one of this host, another socket has the port, or a system call fails.
     pub fn open(address: IpAddr, config: Config) -> Result<Device, Error> {
         Device::open_at(SocketAddr::new(address, port::ROCE_PORT), config)
     }
@@ -187,20 +115,20 @@ impl Device {
     /// The same at another UDP port: for two devices on one address.
     ///
     /// # Errors
-    /// As [`Device::open`]; the unspecified address, because the ICRC covers addresses.
+    /// As [`Device::open`]; for the unspecified address, because the ICRC covers the address.
     pub fn open_at(address: SocketAddr, config: Config) -> Result<Device, Error> {
         if address.ip().is_unspecified() {
             let error = io::Error::other(
-                "a device needs one address of this host, because packets are protected by a checksum over it",
+                "a device needs an address of this host, not the unspecified one: the ICRC of packets covers the address",
             );
             return Err(Error::Io(error));
         }
         let port = UdpPort::bind(address, &config.udp)?;
-        let config = config.fitting(&port)?;
+        let config = config.fitted_to(&port)?;
         Device::on_port(Box::new(port), config)
     }
 
-    /// A device on any port: for tests, faults, other ways to send packets.
+    /// A device on any port: for tests, fault injection, other ways to send packets.
     ///
     /// # Errors
     /// When the thread cannot be started or the system has no random numbers.
@@ -225,16 +153,16 @@ impl Device {
         &self.0.0
     }
 
-    /// The address on which packets arrive.
+    /// The address on which the device receives.
     pub fn local_addr(&self) -> SocketAddr {
         self.shared().local
     }
 
-    /// Looks once whether something arrived, is due, or can be sent; whether it was so. With a progress thread there is nothing
-    /// to do.
+    /// Makes progress once: receives packets, fires timers, sends packets. Returns whether there was any work. With a
+    /// progress thread it does nothing.
     ///
     /// # Errors
-    /// When the device is closed or the system fails.
+    /// When the device is closed or a system call fails.
     pub fn progress(&self) -> Result<bool, Error> {
         self.shared().alive()?;
         if self.shared().mode == Mode::Thread {
@@ -243,23 +171,23 @@ impl Device {
         self.shared().progress()
     }
 
-    /// Lets packets move until something was done or `timeout` has passed, and sleeps meanwhile: for an end that has nothing to do
-    /// but to answer. May return early.
+    /// Sleeps until packets were moved or `timeout` has passed: for an application that only responds to its peers. May
+    /// return early.
     ///
     /// # Errors
-    /// When the device is closed or the system fails.
+    /// When the device is closed or a system call fails.
     pub fn wait(&self, timeout: Time) -> Result<(), Error> {
         let end = self.shared().clock.now().saturating_add(timeout);
         self.shared().progress_or_wait(None, end)
     }
 
-    /// A protection domain.
+    /// Creates a protection domain.
     pub fn protection_domain(&self) -> ProtectionDomain {
         let id = self.shared().verbs().create_pd();
         ProtectionDomain(Arc::new(DomainInner { device: self.clone(), id }))
     }
 
-    /// A completion queue with room for `capacity` completions.
+    /// Creates a completion queue with room for `capacity` completions.
     ///
     /// # Errors
     /// When a limit of the device is reached.
@@ -268,46 +196,46 @@ impl Device {
         Ok(CompletionQueue(Arc::new(CqInner { device: self.clone(), id })))
     }
 
-    /// The next event of a queue pair or queue as a whole.
+    /// Takes the oldest asynchronous event.
     pub fn event(&self) -> Option<Event> {
         self.shared().verbs().poll_event()
     }
 
-    /// Who moves packets.
+    /// Which thread moves packets.
     pub fn mode(&self) -> Mode {
         self.shared().mode
     }
 
-    /// What the device, its port and its driver have counted.
+    /// The counters of the device, its driver and its port.
     pub fn counters(&self) -> Counters {
         let (driver, port) = self.shared().ask(|driver| (driver.counters(), driver.port().counters()));
         Counters { verbs: self.shared().verbs().counters().clone(), driver, port }
     }
 
-    /// Ends what waits at this moment early: [`Device::wait`] returns, [`CompletionQueue::wait`] looks again. For a thread that has
-    /// something to tell one that waits.
+    /// Wakes the threads that sleep in the device: [`Device::wait`] returns, [`CompletionQueue::wait`] looks for
+    /// completions again.
     pub fn interrupt(&self) {
         self.shared().interrupt();
     }
 
-    /// Ends the device: its thread stops, packets move no more. Handles stay, and say that the device is closed.
+    /// Closes the device: its thread stops, no packet moves any more. Calls on its handles fail with [`Error::Closed`].
     pub fn shut_down(&self) {
         self.shared().close();
     }
 }
 
-/// Everything that a device counts.
+/// All counters of a device.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Counters {
-    /// Queue pairs.
+    /// Counters of the queue pairs.
     pub verbs: rnic_verbs::Counters,
-    /// ICRC and sending.
+    /// Counters of ICRC checks and of sending.
     pub driver: DriverCounters,
-    /// Sockets.
+    /// Counters of the sockets.
     pub port: port::Counters,
 }
 
-/// Eight bytes that nobody can guess.
+/// Eight random bytes of the system.
 fn random_seed() -> io::Result<u64> {
     use std::io::Read;
     let mut bytes = [0; 8];

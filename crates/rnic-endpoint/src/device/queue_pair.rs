@@ -1,11 +1,12 @@
 //! Queue pairs and shared receive queues.
 
 use super::shared::Shared;
-use super::{CompletionQueue, Error, ProtectionDomain};
+use super::{CompletionQueue, Device, Error, ProtectionDomain};
 use crate::clock::TimeSource;
+use rnic_transport::BitRate;
 use rnic_verbs::{
-    Access, Capacities, Congestion, Connection, Data, LONGEST_MTU, Qpn, RecvRequest, SendAttributes, SendFlags, SendOp,
-    SendRequest, Service, Sge, SrqId, State, VerbsError,
+    Access, Capacities, Congestion, Connection, Data, MAX_MTU, Qpn, RecvRequest, SendAttributes, SendFlags, SendOp,
+    SendRequest, Service, Sge, SrqId, State, until_full,
 };
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -21,7 +22,7 @@ impl Drop for SrqInner {
     }
 }
 
-/// Receives for several queue pairs.
+/// A receive queue that several queue pairs share.
 #[derive(Clone)]
 pub struct SharedReceiveQueue(pub(super) Arc<SrqInner>);
 
@@ -29,13 +30,14 @@ impl SharedReceiveQueue {
     /// Posts a receive.
     ///
     /// # Errors
-    /// If the queue is full or the memory does not admit it.
+    /// If the queue is full or a scatter-gather element cannot be used.
     pub fn post_recv(&self, wr_id: u64, scatter: &[Sge]) -> Result<(), Error> {
         let mut verbs = self.0.domain.0.device.shared().verbs();
         Ok(verbs.post_srq_recv(self.0.id, &RecvRequest { wr_id, scatter })?)
     }
 
-    /// Raises [`SharedReceiveLimit`](rnic_verbs::Event::SharedReceiveLimit), once, when fewer than `limit` receives are left.
+    /// Requests one event [`SharedReceiveLimit`](rnic_verbs::Event::SharedReceiveLimit) as soon as the queue holds
+    /// fewer than `limit` receives.
     ///
     /// # Errors
     /// None is expected.
@@ -44,29 +46,29 @@ impl SharedReceiveQueue {
     }
 }
 
-/// What a queue pair is made of.
+/// The attributes with which a queue pair is created.
 #[derive(Clone)]
 pub struct QpOptions {
-    /// Service: RC, IRN or UC.
+    /// Transport service: RC, IRN or UC.
     pub service: Service,
-    /// Where sends complete.
+    /// Completion queue of sends.
     pub send_cq: CompletionQueue,
-    /// Where receives complete.
+    /// Completion queue of receives.
     pub recv_cq: CompletionQueue,
-    /// Receives come from here.
+    /// Shared receive queue; `None`: the queue pair has its own receive queue.
     pub srq: Option<SharedReceiveQueue>,
     /// Sizes of its queues.
     pub capacities: Capacities,
-    /// Every send is signalled.
+    /// Every send is signalled, whatever its flags.
     pub signal_all: bool,
-    /// What the peer may do.
+    /// The rights of the peer.
     pub access: Access,
-    /// Congestion control; the device's without.
+    /// Congestion control; `None`: that of the device.
     pub congestion: Option<Congestion>,
 }
 
 impl QpOptions {
-    /// RC, everything in one completion queue, everything allowed to the peer.
+    /// RC with one completion queue and all rights for the peer.
     pub fn new(cq: &CompletionQueue) -> QpOptions {
         QpOptions {
             service: Service::Rc,
@@ -81,33 +83,33 @@ impl QpOptions {
     }
 }
 
-/// What the other end needs to know of a queue pair.
+/// The address of a queue pair: what the peer needs to connect to it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
 pub struct Address {
-    /// Where its packets go.
+    /// IP address and UDP port on which its device receives.
     pub addr: SocketAddr,
-    /// Its number.
+    /// Queue pair number.
     pub qpn: u32,
-    /// The first PSN that it sends.
+    /// First PSN of its requests.
     pub psn: u32,
 }
 
-/// What both ends agree on.
+/// The attributes of a connection, on which both ends agree.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PathOptions {
-    /// Payload bytes of a full packet; `None`: the largest that the path and the service take.
+    /// Path MTU in payload bytes; `None`: the maximum of the path and the service.
     pub mtu: Option<u32>,
-    /// Reads and atomics outstanding, each way.
+    /// Maximum reads and atomics outstanding, each way.
     pub rd_atomic: u8,
-    /// Code of the time that a peer waits for a missing receive.
+    /// Code of the time that the peer waits after an RNR NAK (0 to 31; 12 is 0.64 ms).
     pub min_rnr_timer: u8,
-    /// Acknowledgement timeout 4.096 us times 2^n (RC).
+    /// Retransmission timeout of RC: 4.096 us times 2^n for n from 1 to 31; 0: none.
     pub timeout: u8,
-    /// Retries without an answer.
+    /// Maximum retransmissions after timeouts, 0 to 7.
     pub retry_count: u8,
-    /// Retries without a receive; 7: without limit.
+    /// Maximum retransmissions after RNR NAKs, 0 to 6; 7: without limit.
     pub rnr_retry: u8,
-    /// Differentiated services code point.
+    /// Differentiated services code point, 0 to 63.
     pub dscp: u8,
 }
 
@@ -137,16 +139,20 @@ impl Drop for QpInner {
 pub struct QueuePair(pub(super) Arc<QpInner>);
 
 impl QueuePair {
-    fn shared(&self) -> &Shared {
-        self.0.domain.0.device.shared()
+    fn device(&self) -> &Device {
+        &self.0.domain.0.device
     }
 
-    /// What the other end needs to know.
+    fn shared(&self) -> &Shared {
+        self.device().shared()
+    }
+
+    /// The address of the queue pair, for [`QueuePair::connect`] at the other end.
     pub fn address(&self) -> Address {
         Address { addr: self.shared().local, qpn: self.0.qpn.0, psn: self.0.psn }
     }
 
-    /// The largest MTU that the path to `peer` and the service take.
+    /// The maximum MTU of the path to `peer` and the service, in payload bytes.
     ///
     /// # Errors
     /// When there is no route.
@@ -159,14 +165,14 @@ impl QueuePair {
             Service::Rc => power(4_096),
             Service::Uc => power(8_192),
             // Whole cache lines.
-            Service::Irn => (room / 64 * 64).clamp(256, LONGEST_MTU),
+            Service::Irn => (room / 64 * 64).clamp(256, MAX_MTU),
         })
     }
 
-    /// Connects to the other end: brings the queue pair to RTS. Both ends must give the same MTU.
+    /// Connects to the other end: brings the queue pair to RTS. Both ends must use the same MTU.
     ///
     /// # Errors
-    /// If an option is out of range or the queue pair is connected already.
+    /// If an attribute is out of range or the queue pair is connected already.
     pub fn connect(&self, peer: &Address, options: &PathOptions) -> Result<(), Error> {
         let path_mtu = match options.mtu {
             Some(mtu) => mtu,
@@ -195,7 +201,7 @@ impl QueuePair {
         Ok(())
     }
 
-    /// Its state.
+    /// The state of the queue pair.
     ///
     /// # Errors
     /// None is expected.
@@ -203,51 +209,35 @@ impl QueuePair {
         Ok(self.shared().verbs().state(self.0.qpn)?)
     }
 
-    /// Its service.
+    /// The transport service of the queue pair.
     pub fn service(&self) -> Service {
         self.0.options.service
     }
 
-    /// Its number.
+    /// The queue pair number.
     pub fn qpn(&self) -> Qpn {
         self.0.qpn
     }
 
-    /// Posts a send.
+    /// Posts a send request.
     ///
     /// # Errors
-    /// If the queue is full, or the request is not possible; nothing is posted then.
+    /// If the send queue is full or the request is not possible; nothing is posted then.
     pub fn post_send(&self, request: &SendRequest<'_>) -> Result<(), Error> {
-        self.shared().verbs().post_send(self.0.qpn, request)?;
-        self.shared().posted();
-        Ok(())
+        Ok(self.device().post_sends_to(self.0.qpn, |verbs| verbs.post_send(self.0.qpn, request))?)
     }
 
-    /// Posts several sends under one lock; returns how many fitted in the queue.
+    /// Posts several send requests under one lock; returns how many fitted in the send queue.
     ///
     /// # Errors
-    /// Of the first that is refused for another reason than a full queue; those before it are posted.
+    /// Of the first request that is refused for another reason than a full queue; those before it are posted.
     pub fn post_sends(&self, requests: &[SendRequest<'_>]) -> Result<usize, Error> {
-        let mut verbs = self.shared().verbs();
-        let (mut posted, mut refused) = (0, None);
-        for request in requests {
-            match verbs.post_send(self.0.qpn, request) {
-                Ok(()) => posted += 1,
-                Err(VerbsError::Full(_)) => break,
-                Err(why) => {
-                    refused = Some(why);
-                    break;
-                }
-            }
-        }
-        drop(verbs);
-        if posted > 0 {
-            self.shared().posted();
-        }
-        refused.map_or(Ok(posted), |why| Err(why.into()))
+        let qpn = self.0.qpn;
+        let post = |verbs: &mut rnic_verbs::Device| until_full(requests, |request| verbs.post_send(qpn, request));
+        Ok(self.device().post_sends_to(qpn, post)?)
     }
 
-    /// Posts an operation on registered memory, signalled.
+    /// Posts a signalled send request on registered memory.
     ///
     /// # Errors
     /// As [`QueuePair::post_send`].
@@ -258,15 +248,26 @@ impl QueuePair {
     /// Posts a receive.
     ///
     /// # Errors
-    /// If the queue is full or the memory does not admit it.
+    /// If the queue is full or a scatter-gather element cannot be used.
     pub fn post_recv(&self, wr_id: u64, scatter: &[Sge]) -> Result<(), Error> {
-        self.shared().verbs().post_recv(self.0.qpn, &RecvRequest { wr_id, scatter })?;
-        // In the error state it completes at once.
-        self.shared().notify();
+        let request = RecvRequest { wr_id, scatter };
+        Ok(self.device().post_receives_to(self.0.qpn, |verbs| verbs.post_recv(self.0.qpn, &request))?)
+    }
+
+    /// Limits the rate at which the queue pair sends requests, and that at which it sends responses to RDMA Reads;
+    /// `None`: the link's rate. It counts whole Ethernet frames, without preamble and gap.
+    ///
+    /// # Errors
+    /// If the rate is 0.
+    pub fn set_rate(&self, rate: Option<BitRate>) -> Result<(), Error> {
+        self.shared().verbs().set_rate(self.0.qpn, rate)?;
+        self.shared().posted();
         Ok(())
     }
 
-    /// Starts nothing new; [`SendQueueDrained`](rnic_verbs::Event::SendQueueDrained) tells when all that was started is done.
+    /// Drains the send queue: no message begins any more, and the event
+    /// [`SendQueueDrained`](rnic_verbs::Event::SendQueueDrained) follows when all messages that have begun are
+    /// complete.
     ///
     /// # Errors
     /// If the state is not RTS.
@@ -274,12 +275,15 @@ impl QueuePair {
         Ok(self.shared().verbs().to_sqd(self.0.qpn)?)
     }
 
-    /// Goes into error: everything outstanding is flushed.
+    /// Moves the queue pair into the error state: all outstanding work is flushed.
     ///
     /// # Errors
     /// None is expected.
     pub fn abort(&self) -> Result<(), Error> {
-        self.shared().verbs().to_error(self.0.qpn)?;
+        let mut verbs = self.shared().verbs();
+        verbs.advance_to(self.shared().clock.now());
+        verbs.to_error(self.0.qpn)?;
+        drop(verbs);
         self.shared().posted();
         Ok(())
     }

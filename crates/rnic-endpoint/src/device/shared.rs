@@ -1,18 +1,20 @@
-//! What all handles of a device share, and who makes progress on it.
+//! The state that all handles of a device share, and which thread makes progress.
 //!
 //! # Locks
 //!
 //! | lock | guards | held |
 //! |---|---|---|
-//! | `driver` | the port | by whoever makes progress, also while it sleeps for an arrival |
-//! | `waiters` | who waits for completions | briefly |
+//! | `driver` | the port | by the thread that makes progress, also while it sleeps until a packet arrives |
+//! | `waiters` | threads and tasks that wait for completions | briefly |
 //! | `verbs` | queue pairs, memory, completions | briefly, never during a system call |
 //!
-//! They are taken in this order. Whoever holds the driver is the *leader*: the progress thread, or a thread that polls. Others that wait
-//! for completions sleep on `changed`; a leader that leaves wakes them, and one of them takes over.
+//! Threads lock them in this order. The thread that holds the driver is the *leader*: the progress thread, or a thread
+//! that polls. Other threads that wait for completions sleep on `changed`. A leader that leaves wakes them, and one of
+//! them takes over.
 
-use super::{Error, Mode};
+use super::Error;
 use crate::clock::{Clock, TimeSource};
+use crate::config::Mode;
 use crate::driver::{Driver, lock};
 use rnic_transport::Time;
 use rnic_verbs::{CqId, Notify};
@@ -33,19 +35,19 @@ pub(super) struct Shared {
     pub(super) mode: Mode,
     waker: Waker,
     closing: AtomicBool,
-    /// How many want to ask the driver something: the leader steps aside for them.
+    /// Threads that need the driver for a question: the leader releases it for them.
     asking: AtomicUsize,
-    /// How many wait while another one leads.
+    /// Threads that wait while another one leads.
     followers: AtomicUsize,
-    /// Why the device closed, if it failed.
+    /// Why the device closed, if it closed after a failure.
     failure: Mutex<Option<String>>,
-    /// Completion queues for whose notification somebody waits, with the tasks that do.
+    /// Completion queues for whose notification threads or tasks wait, with the wakers of the tasks.
     waiters: Mutex<BTreeMap<CqId, Vec<Waker>>>,
-    /// How many there are in `waiters`.
+    /// The number of entries in `waiters`.
     interest: AtomicUsize,
     changed: Condvar,
     pub(super) thread: Mutex<Option<JoinHandle<()>>>,
-    /// The thread that looks at the bytes of a region, as [`thread_mark`] calls it; 0 for none.
+    /// The thread within `MemoryRegion::with` or `with_mut`, by its [`thread_mark`]; 0 for none.
     looking: AtomicU64,
 }
 
@@ -79,7 +81,7 @@ impl Drop for Lead<'_> {
     }
 }
 
-/// Has the count of those who ask go down whatever happens.
+/// Decrements the count when dropped, also in a panic.
 struct Asking<'a>(&'a AtomicUsize);
 
 impl Drop for Asking<'_> {
@@ -112,7 +114,7 @@ impl Shared {
     /// The queue pairs.
     ///
     /// # Panics
-    /// If the calling thread looks at the bytes of a region just now: waiting for itself, it would wait for ever.
+    /// If the calling thread is within `MemoryRegion::with` or `with_mut`: it would wait for itself.
     pub(super) fn verbs(&self) -> MutexGuard<'_, rnic_verbs::Device> {
         let looking = self.looking.load(Ordering::Relaxed);
         assert!(
@@ -122,7 +124,7 @@ impl Shared {
         lock(&self.verbs)
     }
 
-    /// Runs `look`, which the application brought, on the queue pairs.
+    /// Runs a closure of the application on the queue pairs.
     pub(super) fn look<R>(&self, look: impl FnOnce(&mut rnic_verbs::Device) -> R) -> R {
         struct Done<'a>(&'a AtomicU64);
         impl Drop for Done<'_> {
@@ -136,13 +138,13 @@ impl Shared {
         look(&mut verbs)
     }
 
-    /// Something was posted: whoever sleeps in the driver shall look, and whoever waits for a completion that posting caused.
+    /// Work was posted: wakes the leader if it sleeps, and threads that wait for a completion which posting caused.
     pub(super) fn posted(&self) {
         self.waker.wake_by_ref();
         self.notify();
     }
 
-    /// Ends sleeps.
+    /// Wakes the leader and all other threads that sleep.
     pub(super) fn interrupt(&self) {
         self.waker.wake_by_ref();
         self.wake_all();
@@ -161,12 +163,12 @@ impl Shared {
         Some(Lead { shared: self, driver: Some(driver) })
     }
 
-    /// Whether the leader has a reason not to sleep, or to step aside.
+    /// Whether the leader must not sleep, or release the driver.
     fn is_wanted(&self) -> bool {
         self.asking.load(Ordering::Acquire) > 0 || self.closing.load(Ordering::Acquire)
     }
 
-    /// Makes progress once, if nobody else does at this moment; whether something was done.
+    /// Makes progress once, unless another thread leads; returns whether there was any work.
     pub(super) fn progress(&self) -> Result<bool, Error> {
         if self.closing.load(Ordering::Acquire) {
             return Ok(false);
@@ -180,13 +182,13 @@ impl Shared {
         Ok(worked)
     }
 
-    /// Makes progress once, or sleeps until there is something to do, `cq` has completions, or it is `end`.
+    /// Makes progress once, or sleeps until there is work, `cq` has completions, or it is `end`.
     pub(super) fn progress_or_wait(&self, cq: Option<CqId>, end: Time) -> Result<(), Error> {
         self.alive()?;
         let lead = if self.mode == Mode::Polled { self.try_lead() } else { None };
         let Some(mut driver) = lead else { return self.follow(cq, end) };
         let worked = driver.progress(&self.verbs)?;
-        // Whatever completes later, and not by this thread, wakes the port.
+        // A completion that another thread causes later wakes the port.
         let complete = || cq.is_some_and(|cq| self.verbs().cq_len(cq) > 0);
         if !worked && !self.is_wanted() && !complete() {
             driver.rest(&self.verbs, Some(end))?;
@@ -201,7 +203,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Sleeps while another one leads, until `cq` has completions, the leader leaves, or it is `end`.
+    /// Sleeps while another thread leads, until `cq` has completions, the leader leaves, or it is `end`.
     fn follow(&self, cq: Option<CqId>, end: Time) -> Result<(), Error> {
         let mut waiters = lock(&self.waiters);
         self.alive()?;
@@ -223,25 +225,26 @@ impl Shared {
         Ok(())
     }
 
-    /// Whether nobody leads.
+    /// Whether no thread leads.
     fn is_free(&self) -> bool {
         !matches!(self.driver.try_lock(), Err(TryLockError::WouldBlock))
     }
 
     fn wake_all(&self) {
-        // With the lock, nobody is between looking and sleeping.
+        // While this thread holds the lock, no other one is between its last look and its sleep.
         let _waiters = lock(&self.waiters);
         self.changed.notify_all();
     }
 
-    /// Asks for a notification; `false` if completions are there already.
+    /// Requests a notification; `false` if the queue has completions already.
     fn arm_if_empty(&self, cq: CqId, notify: Notify) -> Result<bool, Error> {
         let mut verbs = self.verbs();
         verbs.arm_cq(cq, notify)?;
         Ok(verbs.cq_len(cq) == 0)
     }
 
-    /// Has `waker` woken when `cq` has completions or the device closes; `false` if it has completions already.
+    /// Registers `waker` to be woken when `cq` has completions or the device closes; `false` if `cq` has completions
+    /// already.
     pub(super) fn register(&self, cq: CqId, notify: Notify, waker: &Waker) -> Result<bool, Error> {
         let mut waiters = lock(&self.waiters);
         self.alive()?;
@@ -253,7 +256,7 @@ impl Shared {
         self.arm_if_empty(cq, notify)
     }
 
-    /// Nobody waits for this queue any more.
+    /// Removes the waiters of a queue that is destroyed.
     pub(super) fn forget(&self, cq: CqId) {
         let tasks = {
             let mut waiters = lock(&self.waiters);
@@ -261,14 +264,14 @@ impl Shared {
             self.interest.store(waiters.len(), Ordering::Release);
             tasks
         };
-        // Outside the lock: the end of a task may be the end of handles.
+        // Without the lock: the drop of a task may drop handles of the device.
         drop(tasks);
     }
 
-    /// Passes notifications on to whoever waits.
+    /// Passes notifications on to the threads and tasks that wait.
     ///
-    /// A waiter registers before it looks whether completions are there, and both looks and completions are under the lock of the
-    /// queue pairs: one that this overlooks has seen the completion.
+    /// A waiter registers before it looks for completions, and it looks under the lock of the queue pairs, under which
+    /// completions are generated. So a waiter that this function misses has seen the completion.
     pub(super) fn notify(&self) {
         if self.interest.load(Ordering::Acquire) == 0 {
             return;
@@ -296,7 +299,7 @@ impl Shared {
 
     /// The progress thread: leads until the device closes.
     pub(super) fn run(&self) {
-        /// However the thread ends, nobody waits for it any longer.
+        /// However the thread ends, it wakes all threads that wait for it.
         struct End<'a>(&'a Shared);
         impl Drop for End<'_> {
             fn drop(&mut self) {
@@ -335,7 +338,7 @@ impl Shared {
         lock(&self.failure).get_or_insert_with(|| why.to_string());
     }
 
-    /// Asks the driver something.
+    /// Runs `question` on the driver.
     pub(super) fn ask<R>(&self, question: impl FnOnce(&Driver) -> R) -> R {
         self.asking.fetch_add(1, Ordering::AcqRel);
         let _asking = Asking(&self.asking);
@@ -343,7 +346,7 @@ impl Shared {
         question(&self.lead())
     }
 
-    /// Sends acknowledgements that wait for the next poll, if nobody else is at it.
+    /// Sends the ACKs that wait for the next poll, unless another thread leads.
     pub(super) fn flush(&self) {
         if self.mode == Mode::Polled
             && !self.closing.load(Ordering::Acquire)
@@ -353,7 +356,7 @@ impl Shared {
         }
     }
 
-    /// Ends the device, and its thread if it has one.
+    /// Closes the device, and ends its thread if it has one.
     pub(super) fn close(&self) {
         self.flush();
         self.closing.store(true, Ordering::Release);
@@ -362,13 +365,13 @@ impl Shared {
         if let Some(thread) = thread
             && thread.thread().id() != std::thread::current().id()
         {
-            // A panic there was reported where it happened.
+            // A panic of the thread was reported where it happened.
             let _ = thread.join();
         }
         self.closed();
     }
 
-    /// Wakes everybody who waits: there is nothing to wait for any more.
+    /// Wakes all threads and tasks that wait.
     fn closed(&self) {
         self.closing.store(true, Ordering::Release);
         let tasks: Vec<Waker> = {
@@ -388,7 +391,7 @@ impl Shared {
     }
 }
 
-/// A number of the calling thread's own, not 0.
+/// A nonzero number that no other thread has.
 fn thread_mark() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     thread_local!(static MARK: u64 = NEXT.fetch_add(1, Ordering::Relaxed));

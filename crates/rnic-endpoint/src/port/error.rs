@@ -7,57 +7,57 @@ use std::net::{IpAddr, SocketAddr};
 /// Why a port could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum BindError {
-    /// Another socket receives there.
+    /// Another socket has the address and port.
     #[error(
         "UDP port {} of {} is taken by another program or by the kernel's own RoCE (rdma_rxe); stop it or choose another address",
         address.port(), address.ip()
     )]
     InUse {
-        /// The address asked for.
+        /// The requested address.
         address: SocketAddr,
     },
-    /// The address is not this host's.
+    /// The address is not one of this host.
     #[error("{} is not an address of this host; `ip address` lists them", address.ip())]
     NotLocal {
-        /// The address asked for.
+        /// The requested address.
         address: SocketAddr,
     },
-    /// More source ports than a port may have.
-    #[error("{asked} source ports are too many; at most {most} are possible")]
+    /// More source ports than a port can have.
+    #[error("{asked} source ports are too many; at most {max} are possible")]
     TooManySourcePorts {
-        /// The number asked for.
+        /// The requested number.
         asked: usize,
-        /// The greatest number.
-        most: usize,
+        /// The maximum number.
+        max: usize,
     },
     /// Too few UDP ports are free.
     #[error("only {found} of {asked} source ports between 49152 and 65535 are free on this host; ask for fewer")]
     NoSourcePorts {
-        /// The number asked for.
+        /// The requested number.
         asked: usize,
-        /// The number found.
+        /// The number of free ones.
         found: usize,
     },
-    /// Anything else that the system refuses.
+    /// A system call failed for another reason.
     #[error("cannot {step} for {address}: {error}")]
     System {
-        /// What was tried.
+        /// The step that failed.
         step: &'static str,
-        /// The address asked for.
+        /// The requested address.
         address: SocketAddr,
-        /// What the system said.
+        /// The error of the system.
         #[source]
         error: io::Error,
     },
 }
 
-/// Why nothing of a batch was sent.
+/// Why no datagram of a batch was sent.
 #[derive(Debug, thiserror::Error)]
 pub enum SendError {
-    /// No bytes, or a segment length of 0.
+    /// The batch has no bytes, or a segment length of 0.
     #[error("a batch must have at least one byte and a segment length of at least 1")]
     Empty,
-    /// More than the port takes at once.
+    /// The batch exceeds the limits of the port.
     #[error(
         "{segments} datagrams of {bytes} bytes are too much for one call; at most {} of {} bytes are possible",
         limits.segments, limits.bytes
@@ -67,41 +67,41 @@ pub enum SendError {
         segments: usize,
         /// Bytes in the batch.
         bytes: usize,
-        /// What is possible.
+        /// The limits of the port.
         limits: Limits,
     },
-    /// A datagram longer than the path carries in one piece.
+    /// A datagram is longer than the path carries without fragmentation.
     #[error(
         "a datagram of {length} bytes is longer than the path to {destination} carries in one piece; send shorter ones"
     )]
     TooLong {
         /// UDP payload bytes.
         length: usize,
-        /// Where it should have gone.
+        /// The destination.
         destination: SocketAddr,
     },
-    /// IPv4 and IPv6 mixed.
+    /// One address is IPv4, another one IPv6.
     #[error(
         "cannot send from {source_address} to {destination}: the port and both addresses must be all IPv4 or all IPv6"
     )]
     OtherFamily {
-        /// The source address asked for, or the port's own.
+        /// The requested source address, or the port's own.
         source_address: IpAddr,
-        /// Where it should have gone.
+        /// The destination.
         destination: SocketAddr,
     },
-    /// A source port that the port does not have.
+    /// The port does not have the source port.
     #[error("UDP port {source_port} is not one of this port's source ports")]
     UnknownSourcePort {
-        /// The source port asked for.
+        /// The requested source port.
         source_port: u16,
     },
-    /// Anything else that the system refuses: no route, a firewall.
+    /// The system refused to send for another reason: no route, a firewall.
     #[error("cannot send to {destination}: {error}")]
     System {
-        /// Where it should have gone.
+        /// The destination.
         destination: SocketAddr,
-        /// What the system said.
+        /// The error of the system.
         #[source]
         error: io::Error,
     },

@@ -1,4 +1,5 @@
-//! Two ports in memory, each receiving what the other sends. For tests: no privileges, no sockets, nothing lost but by overflow.
+//! Two ports in memory, each of which receives the datagrams of the other. For tests: no privileges, no sockets, losses
+//! only by overflow.
 
 use super::{Arrival, Batch, Counters, Interest, Limits, Meta, Port, SOURCE_PORTS, SendError};
 use rnic_transport::Time;
@@ -9,16 +10,16 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::{Wake, Waker};
 use std::time::Duration;
 
-/// How a pair is set up.
+/// Options of a pair.
 #[derive(Clone, Copy, Debug)]
 pub struct LoopbackConfig {
     /// Addresses of the two.
     pub addresses: [SocketAddr; 2],
-    /// The largest batch they take.
+    /// The largest batch that [`Port::send`] takes.
     pub limits: Limits,
-    /// Longest datagram in bytes.
+    /// Maximum bytes of a datagram.
     pub longest_datagram: usize,
-    /// Bytes that may wait at each; what exceeds them is lost and counted by the receiver.
+    /// Bytes of receive buffer of each port; datagrams beyond it are lost, and the receiver counts them.
     pub receive_buffer: usize,
 }
 
@@ -34,7 +35,16 @@ impl Default for LoopbackConfig {
     }
 }
 
-/// Two ports, each of which receives what the other sends.
+/// Two ports, each of which receives the datagrams of the other.
+///
+/// ```
+/// use rnic_endpoint::port::loopback::{LoopbackConfig, pair};
+/// use rnic_endpoint::{Config, Device};
+///
+/// let (here, there) = pair(LoopbackConfig::default());
+/// let [here, there] = [here, there].map(|port| Device::on_port(Box::new(port), Config::default()).unwrap());
+/// assert_ne!(here.local_addr(), there.local_addr());
+/// ```
 pub fn pair(config: LoopbackConfig) -> (LoopbackPort, LoopbackPort) {
     let inboxes = [Arc::<Inbox>::default(), Arc::<Inbox>::default()];
     let port = |own: usize, other: usize| LoopbackPort {
@@ -49,7 +59,7 @@ pub fn pair(config: LoopbackConfig) -> (LoopbackPort, LoopbackPort) {
     (port(0, 1), port(1, 0))
 }
 
-/// One of a pair.
+/// One port of a pair.
 #[derive(Debug)]
 pub struct LoopbackPort {
     config: LoopbackConfig,
@@ -61,7 +71,7 @@ pub struct LoopbackPort {
     counters: Counters,
 }
 
-/// What waits for one of the two.
+/// The receive buffer of a port.
 #[derive(Debug, Default)]
 struct Inbox {
     state: Mutex<InboxState>,
@@ -78,7 +88,7 @@ struct InboxState {
 }
 
 impl Inbox {
-    /// A thread that panicked inside left at worst one batch more or less.
+    /// Ignores that a thread panicked with the lock: at worst one batch is in the buffer or not.
     fn lock(&self) -> MutexGuard<'_, InboxState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,21 +1,21 @@
-//! A place where datagrams go out and come in, in batches.
+//! Ports: they send and receive datagrams in batches.
 //!
-//! [`Port`] is what the layers above see. [`UdpPort`] is Linux UDP sockets, [`loopback::pair`] two ports in memory, and
-//! [`FaultyPort`] loses, doubles, damages and delays what passes through another port. Nothing in the trait assumes a socket:
-//! a port that writes whole Ethernet frames fits it as well.
+//! [`Port`] is the trait that the layers above use. [`UdpPort`] implements it on Linux UDP sockets and
+//! [`loopback::pair`] in memory; [`FaultyPort`] loses, duplicates, corrupts, reorders and delays the datagrams of
+//! another port. The trait does not assume a socket: a port that writes whole Ethernet frames can implement it as well.
 //!
 //! # Batches
 //!
-//! What is sent is a [`Batch`]: datagrams of equal length (the last may be shorter) for one destination, with one traffic class
-//! and one source port. Its bytes are gathered from slices that may be cut anywhere, so that a payload can be sent
-//! from where it lies, between a header and a trailer kept elsewhere. What is received is an [`Arrival`]: datagrams of equal
+//! A port sends a [`Batch`]: datagrams of equal length (the last may be shorter) for one destination, with one traffic
+//! class and one source port. The slices of its bytes may begin and end anywhere, so that a payload can be sent from
+//! its place in memory, between a header and a trailer elsewhere. A port receives an [`Arrival`]: datagrams of equal
 //! length from one source, contiguous in the port's own buffer.
 //!
 //! # IPv4 identification
 //!
-//! RoCEv2's invariant CRC covers the IPv4 identification, which a UDP socket can neither set nor see. So it is part of the contract:
-//! **the n-th datagram (from 0) that one call of [`Port::send`] takes carries identification n and "don't fragment".** A port
-//! that cannot keep this for a batch takes only its first datagram, and says so by the number it returns.
+//! RoCEv2's invariant CRC covers the IPv4 identification, which a UDP socket can neither set nor see. So it is part of
+//! the contract: **the n-th datagram (from 0) that one call of [`Port::send`] takes carries identification n and "don't
+//! fragment".** A port that cannot do so for a batch takes only its first datagram, and returns 1.
 
 mod error;
 mod faulty;
@@ -37,23 +37,23 @@ use std::task::Waker;
 /// The UDP port of RoCEv2.
 pub const ROCE_PORT: u16 = 4791;
 
-/// The UDP ports that RoCEv2 leaves to the sender's choice, as entropy for ECMP: the dynamic ones.
+/// The UDP source ports of RoCEv2, among which the sender chooses as entropy for ECMP: the dynamic ports.
 pub const SOURCE_PORTS: std::ops::RangeInclusive<u16> = 49_152..=65_535;
 
-/// Datagrams to be sent by one call: one destination, one length (the last may be shorter), one traffic class.
+/// Datagrams that one call sends: one destination, one length (the last may be shorter), one traffic class.
 #[derive(Clone, Copy, Debug)]
 pub struct Batch<'a> {
-    /// Where they go.
+    /// The destination.
     pub destination: SocketAddr,
-    /// The UDP port they come from, one that [`Port::source_port`] gave.
+    /// The UDP source port, one that [`Port::source_port`] returned.
     pub source_port: u16,
-    /// The address they come from. `None` is the port's own address, or what the route says for a port on the unspecified address.
+    /// The source address. `None`: the port's own address, or that of the route for a port on the unspecified address.
     pub source_address: Option<IpAddr>,
     /// DSCP and ECN codepoint.
     pub traffic_class: TrafficClass,
     /// UDP payload bytes of each datagram; the last may be shorter.
     pub segment: usize,
-    /// The datagrams' bytes one after the other, cut into slices in any way.
+    /// The bytes of the datagrams, one after the other, in slices of any length.
     pub data: &'a [IoSlice<'a>],
 }
 
@@ -68,7 +68,7 @@ impl Batch<'_> {
         if self.segment == 0 { 0 } else { self.bytes().div_ceil(self.segment) }
     }
 
-    /// Number of datagrams of a batch that is right for a port with this address and these limits.
+    /// Checks a batch against the address and the limits of a port; returns the number of datagrams.
     fn check(&self, local: SocketAddr, limits: Limits) -> Result<usize, SendError> {
         let source_address = self.source_address.unwrap_or(local.ip());
         if [self.destination.is_ipv4(), source_address.is_ipv4()] != [local.is_ipv4(); 2] {
@@ -85,10 +85,10 @@ impl Batch<'_> {
     }
 }
 
-/// Datagrams that one call received: one source, one length (the last may be shorter), one traffic class.
+/// Datagrams that one call has received: one source, one length (the last may be shorter), one traffic class.
 #[derive(Clone, Copy, Debug)]
 pub struct Arrival<'a> {
-    /// What they have in common.
+    /// Source, destination and traffic class of all datagrams.
     pub meta: Meta,
     /// UDP payload bytes of each datagram; the last may be shorter.
     pub segment: usize,
@@ -103,14 +103,14 @@ impl<'a> Arrival<'a> {
     }
 }
 
-/// Where a datagram came from and how.
+/// Source, destination and traffic class of a received datagram.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Meta {
     /// The sender.
     pub source: SocketAddr,
-    /// The local address it was sent to.
+    /// The local address to which it was sent.
     pub destination: IpAddr,
-    /// DSCP and ECN codepoint, as the last router left them.
+    /// DSCP and ECN codepoint.
     pub traffic_class: TrafficClass,
     /// IPv4 identification of the first datagram, where the port can see it.
     pub identification: Option<u16>,
@@ -125,18 +125,18 @@ pub struct Limits {
     pub bytes: usize,
 }
 
-/// What a port did so far.
+/// Counters of a port.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Counters {
-    /// Calls that sent something.
+    /// Calls that sent at least one datagram.
     pub sent_batches: u64,
     /// Datagrams sent.
     pub sent_segments: u64,
-    /// Their bytes.
+    /// Bytes of these datagrams.
     pub sent_bytes: u64,
     /// Calls that found the send buffer full.
     pub blocked: u64,
-    /// Calls that found the system without memory for packets.
+    /// Calls for which the system had no memory for packets.
     pub starved: u64,
     /// Calls that failed.
     pub refused: u64,
@@ -144,72 +144,75 @@ pub struct Counters {
     pub received_batches: u64,
     /// Datagrams received.
     pub received_segments: u64,
-    /// Their bytes.
+    /// Bytes of these datagrams.
     pub received_bytes: u64,
-    /// What arrived and was lost because the receive buffer was full, as far as the system told.
+    /// Datagrams that were lost because the receive buffer was full, as far as the system reports them.
     pub overflowed: u64,
     /// Arrivals discarded because they were longer than the port's buffer or came without their control messages.
     pub malformed: u64,
 }
 
-/// A place where datagrams go out and come in, in batches. No call blocks but [`Port::wait`].
+/// Sends and receives datagrams in batches. Only [`Port::wait`] blocks.
 pub trait Port: Send {
-    /// The address on which datagrams arrive.
+    /// The address on which the port receives.
     fn local_addr(&self) -> SocketAddr;
 
-    /// A source port for a flow with this hash, one of [`SOURCE_PORTS`] unless the port was told otherwise: the same hash gives the
-    /// same source port, and different hashes spread over as many as the port has.
+    /// The source port for a flow with this hash, one of [`SOURCE_PORTS`] unless the port is configured otherwise. The
+    /// same hash gives the same source port, and different hashes spread over all source ports of the port.
     fn source_port(&self, hash: u32) -> u16;
 
-    /// The largest batch that [`Port::send`] takes now. It may shrink, when the system turns out to refuse larger ones.
+    /// The largest batch that [`Port::send`] takes now. It shrinks if the system refuses larger ones.
     fn limits(&self) -> Limits;
 
-    /// UDP payload bytes of the longest datagram that reaches `destination` in one piece, as far as the system knows the path.
+    /// Maximum UDP payload bytes of a datagram that reaches `destination` without fragmentation, as far as the system
+    /// knows the path.
     ///
     /// # Errors
     ///
-    /// An address of the other family, or one without a route.
+    /// The address belongs to the other family, or has no route.
     fn longest_datagram(&self, destination: SocketAddr) -> io::Result<usize>;
 
     /// Sends a batch; returns how many of its datagrams, from the first on, were taken.
     ///
-    /// None means that the port is full: [`Port::wait`] with [`Interest::ArrivalOrRoom`] waits for room. Fewer than all means that the
-    /// rest must be sent by a call of its own, with identifications from 0 (see the module's documentation), within [`Port::limits`].
+    /// 0 means that the send buffer is full: [`Port::wait`] with [`Interest::ArrivalOrRoom`] waits for room. If the
+    /// port takes some of the datagrams, the caller sends the rest by another call, with identifications from 0 (see
+    /// the module's documentation).
     ///
     /// # Errors
     ///
-    /// [`SendError`]; then nothing was sent.
+    /// [`SendError`]; no datagram was sent then.
     fn send(&mut self, batch: &Batch<'_>) -> Result<usize, SendError>;
 
-    /// What arrived, or `None` if nothing did. An arrival may hold no datagram at all. It stays in the port's buffer until the next call.
+    /// The next arrival, if there is one. An arrival may hold no datagram. It stays in the port's buffer until the next
+    /// call.
     ///
     /// # Errors
     ///
     /// The system's, none of which is expected on a port that was opened.
     fn receive(&mut self) -> io::Result<Option<Arrival<'_>>>;
 
-    /// Blocks until something arrived, the port can send again (if that is of interest), its waker was woken, or `timeout` has passed;
-    /// without a timeout there is no last. May return early without any of them.
+    /// Blocks until a datagram arrives, the send buffer has room (with [`Interest::ArrivalOrRoom`]), the waker is
+    /// woken, or `timeout` has passed. May return early.
     ///
     /// # Errors
     ///
     /// The system's, none of which is expected on a port that was opened.
     fn wait(&mut self, interest: Interest, timeout: Option<Time>) -> io::Result<()>;
 
-    /// A handle by which another thread ends a [`Port::wait`], the one in progress or else the next.
+    /// A handle with which another thread ends the [`Port::wait`] in progress, or else the next one.
     fn waker(&self) -> Waker;
 
-    /// What the port did so far.
+    /// The counters of the port.
     fn counters(&self) -> Counters;
 }
 
-/// What ends a [`Port::wait`], apart from the waker and the timeout.
+/// The event that ends a [`Port::wait`], besides the waker and the timeout.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Interest {
-    /// Something arrives.
+    /// A datagram arrives.
     #[default]
     Arrival,
-    /// Something arrives, or there is room to send after [`Port::send`] found none.
+    /// A datagram arrives, or the send buffer has room after [`Port::send`] found none.
     ArrivalOrRoom,
 }
 

@@ -1,19 +1,19 @@
-//! The byte that IPv4 calls type of service and IPv6 traffic class.
+//! DSCP and ECN: the byte that IPv4 calls type of service and IPv6 traffic class.
 
 use std::fmt;
 
-/// The two bits by which routers signal congestion (RFC 3168).
+/// The ECN codepoint, by which switches and routers signal congestion (RFC 3168).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
 #[repr(u8)]
 pub enum Ecn {
-    /// The sender does not understand marks: a congested router drops.
+    /// Not-ECT: a congested switch drops the packet.
     #[default]
     NotCapable = 0,
     /// ECT(1).
     Capable1 = 1,
-    /// ECT(0), what senders of RoCEv2 use.
+    /// ECT(0), which senders of RoCEv2 use.
     Capable0 = 2,
-    /// A router on the way was congested.
+    /// CE: a switch on the path was congested.
     Congestion = 3,
 }
 
@@ -34,23 +34,23 @@ impl Ecn {
 pub struct TrafficClass(u8);
 
 impl TrafficClass {
-    /// `dscp` in 0..=63; higher bits are cut off.
+    /// `dscp` is 0 to 63; higher bits are ignored.
     pub const fn new(dscp: u8, ecn: Ecn) -> TrafficClass {
         TrafficClass(dscp << 2 | ecn as u8)
     }
-    /// The byte as it stands in the IP header.
+    /// The byte in the IP header.
     pub const fn from_byte(byte: u8) -> TrafficClass {
         TrafficClass(byte)
     }
-    /// The byte as it stands in the IP header.
+    /// The byte in the IP header.
     pub const fn byte(self) -> u8 {
         self.0
     }
-    /// The class of service, 0..=63.
+    /// The DSCP, 0 to 63.
     pub const fn dscp(self) -> u8 {
         self.0 >> 2
     }
-    /// The congestion signal.
+    /// The ECN codepoint.
     pub const fn ecn(self) -> Ecn {
         Ecn::from_bits(self.0)
     }

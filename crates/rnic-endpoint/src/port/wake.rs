@@ -1,4 +1,4 @@
-//! How another thread ends a wait in `poll`.
+//! Lets another thread end a wait in `poll`.
 
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use std::io;
@@ -11,7 +11,7 @@ const AWAKE: u8 = 0;
 const ASLEEP: u8 = 1;
 const NOTIFIED: u8 = 2;
 
-/// A flag with an eventfd behind it. Only a thread that sleeps costs its waker a system call.
+/// A flag with an eventfd. Waking costs a system call only if the thread sleeps.
 #[derive(Debug)]
 pub(super) struct WakeFlag {
     state: AtomicU8,
@@ -24,7 +24,7 @@ impl WakeFlag {
         Ok(Arc::new(WakeFlag { state: AtomicU8::new(AWAKE), event }))
     }
 
-    /// Before polling; returns whether a wake-up came already, so that there is nothing to wait for.
+    /// To be called before polling; returns whether a wake-up came already: then there is no need to wait.
     pub(super) fn fall_asleep(&self) -> bool {
         let came = self.state.compare_exchange(AWAKE, ASLEEP, Ordering::AcqRel, Ordering::Acquire).is_err();
         if came {
@@ -33,8 +33,8 @@ impl WakeFlag {
         came
     }
 
-    /// After polling, which found the eventfd `readable` or not. A waker that saw a sleeper may write only after this: then the
-    /// next wait returns at once, which is allowed.
+    /// To be called after polling, which found the eventfd `readable` or not. A waker that saw a sleeping thread may
+    /// write only after this call: then the next wait returns immediately, which is allowed.
     pub(super) fn wake_up(&self, readable: bool) {
         self.state.swap(AWAKE, Ordering::AcqRel);
         if readable {

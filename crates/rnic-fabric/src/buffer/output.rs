@@ -41,6 +41,8 @@ pub enum OutputBuffers {
 /// Trimming: a data packet that finds no room loses its payload, and its header goes on, as in NDP (Handley et al.,
 /// SIGCOMM 2017).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema))]
+#[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
 pub struct TrimSpec {
     /// Length of a trimmed packet, at least [`MIN_FRAME`](crate::MIN_FRAME); a shorter packet loses its payload all the
     /// same, and keeps its length.
@@ -54,6 +56,8 @@ pub struct TrimSpec {
 
 /// The priority of a trimmed packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum TrimmedPriority {
     /// The highest.
     #[default]

@@ -20,6 +20,8 @@ pub struct EcnSpec {
 
 /// When a switch decides whether to mark a packet. Every buffer can do both.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum MarkOn {
     /// As the packet joins the queue, by the queue in front of it.
     Enqueue,

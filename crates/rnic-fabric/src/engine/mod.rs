@@ -16,6 +16,7 @@ use crate::buffer::Buffer;
 use crate::config::FabricSpec;
 use crate::headroom::required_headroom;
 use crate::hosts::{HostPartition, PartitionedHosts};
+use crate::ids::{HostId, PortId};
 use crate::packet::{Body, MIN_FRAME};
 use crate::partition::Partition;
 use crate::partition_plan::{Location, PartitionPlan};
@@ -182,8 +183,8 @@ impl<B: Body> Fabric<B> {
             if next_start < end {
                 let Fabric { partitions, plan, .. } = self;
                 hosts.open_window(Time::from_ps(end), &mut |host, at| {
-                    let Location { partition, index } = plan.node(host);
-                    partitions[partition as usize].wake(index, at.as_ps());
+                    let Location { partition, slot } = plan.node(host.0);
+                    partitions[partition as usize].wake(slot, at.as_ps());
                 });
             }
             while next_observation < end {
@@ -271,7 +272,7 @@ impl<B: Body> Fabric<B> {
             .flat_map(|partition| &mut partition.links.ended_pauses)
             .flat_map(|ended| ended.drain(..));
         let mut ended: Vec<Pause> = ended.collect();
-        ended.sort_by_key(|pause| self.topology.ports[pause.port as usize].node);
+        ended.sort_by_key(|pause| self.topology.port(pause.port).node);
         let room = log.max.saturating_sub(log.ended.len()).min(ended.len());
         log.left_out += (ended.len() - room) as u64;
         log.ended.extend(ended.into_iter().take(room));
@@ -320,34 +321,34 @@ impl<B: Body> Fabric<B> {
         self.partitions.iter().map(|partition| partition.links.hops).sum()
     }
     /// The partition of a port and the port's index there.
-    fn at(&self, port: usize) -> (&Partition<B>, usize) {
-        let Location { partition, index } = self.plan.port(port);
-        (&self.partitions[partition as usize], index as usize)
+    fn at(&self, port: PortId) -> (&Partition<B>, usize) {
+        let Location { partition, slot } = self.plan.port(port);
+        (&self.partitions[partition as usize], slot.index())
     }
-    fn at_mut(&mut self, port: usize) -> (&mut Partition<B>, usize) {
-        let Location { partition, index } = self.plan.port(port);
-        (&mut self.partitions[partition as usize], index as usize)
+    fn at_mut(&mut self, port: PortId) -> (&mut Partition<B>, usize) {
+        let Location { partition, slot } = self.plan.port(port);
+        (&mut self.partitions[partition as usize], slot.index())
     }
     /// Loses exactly these frames of a port, by their number among the frames that it transmits, counted from 0 without
     /// pause frames.
-    pub fn lose_frames(&mut self, port: usize, frames: &[u64]) {
+    pub fn lose_frames(&mut self, port: PortId, frames: &[u64]) {
         let (partition, port) = self.at_mut(port);
         partition.links.lose_frames(port, frames);
     }
     /// Records every frame that a port transmits from now on, in memory, pause frames and frames that the link loses
     /// included.
-    pub fn tap(&mut self, port: usize) {
+    pub fn tap(&mut self, port: PortId) {
         let (partition, port) = self.at_mut(port);
         partition.links.tap(port);
     }
     /// The frames that a tapped port has transmitted, in order; empty for other ports.
-    pub fn tapped(&self, port: usize) -> &[Tapped<B>] {
+    pub fn tapped(&self, port: PortId) -> &[Tapped<B>] {
         let (partition, port) = self.at(port);
         partition.links.tapped(port)
     }
     /// A host's NIC pauses exactly the priorities in the bitmap `mask` of its switch from now on. The pause frame
     /// leaves as soon as the transmitter is free, ahead of data. Switches obey it whether or not they have PFC.
-    pub fn pause_from_host(&mut self, host: u32, mask: u8) {
+    pub fn pause_from_host(&mut self, host: HostId, mask: u8) {
         let now = self.now;
         let (partition, port) = self.at_mut(self.topology.host_port(host));
         partition.links.pause_from_host(port, now, mask);
@@ -361,12 +362,12 @@ impl<B: Body> Fabric<B> {
         }
     }
     /// Counters of a port, one entry per priority.
-    pub fn counters(&self, port: usize) -> &[PriorityCounters] {
+    pub fn counters(&self, port: PortId) -> &[PriorityCounters] {
         let (partition, port) = self.at(port);
         &partition.links.counters[port * partition.links.priorities..(port + 1) * partition.links.priorities]
     }
     /// Time for which a port was transmitting frames, pause frames not included.
-    pub fn busy(&self, port: usize) -> Time {
+    pub fn busy(&self, port: PortId) -> Time {
         let (partition, port) = self.at(port);
         Time::from_ps(partition.links.busy_ps(port))
     }
@@ -379,21 +380,21 @@ impl<B: Body> Fabric<B> {
         self.partitions.iter().map(|partition| partition.in_flight() as u64).sum()
     }
     /// Bitmap of the priorities in which its peer has paused a port's transmitter.
-    pub fn paused(&self, port: usize) -> u8 {
+    pub fn paused(&self, port: PortId) -> u8 {
         let (partition, port) = self.at(port);
         partition.links.ports[port].paused
     }
     /// Bytes in a switch's buffer that came by an input port in a priority; 0 for a host's port.
-    pub fn occupancy(&self, port: usize, priority: usize) -> u64 {
+    pub fn occupancy(&self, port: PortId, priority: usize) -> u64 {
         self.inspect(port, |buffer, input| buffer.occupancy(input, priority)).unwrap_or(0)
     }
     /// Bytes in a switch's buffer that wait for an output port in a priority; 0 for a host's port.
-    pub fn egress(&self, port: usize, priority: usize) -> u64 {
+    pub fn egress(&self, port: PortId, priority: usize) -> u64 {
         self.inspect(port, |buffer, output| buffer.queued_bytes(output, priority)).unwrap_or(0)
     }
     /// Bytes in a switch's buffer that came by an input port in a priority and wait for an output port.
-    pub fn held(&self, input: usize, output: usize, priority: usize) -> u64 {
-        let output = output - self.topology.first_port[self.topology.ports[output].node as usize] as usize;
+    pub fn held(&self, input: PortId, output: PortId, priority: usize) -> u64 {
+        let output = self.topology.port_in_node(output) as usize;
         self.inspect(input, |buffer, input| buffer.held(input, output, priority)).unwrap_or(0)
     }
     /// Whether any transmitter is paused.
@@ -401,18 +402,18 @@ impl<B: Body> Fabric<B> {
         self.partitions.iter().any(|partition| partition.links.paused_ports > 0)
     }
     /// Time at which a port's transmitter was last paused in a priority; zero if never.
-    pub fn paused_since(&self, port: usize, priority: usize) -> Time {
+    pub fn paused_since(&self, port: PortId, priority: usize) -> Time {
         let (partition, port) = self.at(port);
         Time::from_ps(partition.links.paused_since(port, priority))
     }
     /// Time at which a port's transmitter was last resumed in a priority.
-    pub fn resumed_at(&self, port: usize, priority: usize) -> Option<Time> {
+    pub fn resumed_at(&self, port: PortId, priority: usize) -> Option<Time> {
         let (partition, port) = self.at(port);
         let at = partition.links.resumed_at(port, priority);
         (at > 0).then_some(Time::from_ps(at))
     }
     /// Bitmap of the priorities in which a port wants its peer to pause, whether or not the pause frame has left.
-    pub fn pauses_peer(&self, port: usize) -> u8 {
+    pub fn pauses_peer(&self, port: PortId) -> u8 {
         let (partition, port) = self.at(port);
         partition.links.ports[port].pause_wanted
     }
@@ -430,18 +431,18 @@ impl<B: Body> Fabric<B> {
         self.pause_log.as_mut().map(take).unwrap_or_default()
     }
     /// Calls `inspect` with the buffer of a port's switch and the port's number there; `None` for a host's port.
-    fn inspect<R>(&self, port: usize, inspect: impl FnOnce(&dyn Buffer<B>, usize) -> R) -> Option<R> {
-        let node = self.topology.ports[port].node;
-        let number = port - self.topology.first_port[node as usize] as usize;
-        let Location { partition, index } = self.plan.node(node);
-        self.partitions[partition as usize].inspect(index as usize, |buffer| inspect(buffer, number))
+    fn inspect<R>(&self, port: PortId, inspect: impl FnOnce(&dyn Buffer<B>, usize) -> R) -> Option<R> {
+        let node = self.topology.port(port).node;
+        let number = self.topology.port_in_node(port) as usize;
+        let Location { partition, slot } = self.plan.node(node);
+        self.partitions[partition as usize].inspect(slot.index(), |buffer| inspect(buffer, number))
     }
 }
 
 /// The headroom that the most demanding switch port of a fabric needs for PFC to be lossless, for frames of at most
 /// `max_frame` bytes.
 pub fn lossless_headroom(topology: &Topology, max_frame: u32, frame_gap: u32) -> Bytes {
-    let switch_ports = topology.first_port[topology.hosts as usize] as usize..topology.ports.len();
-    let need = switch_ports.map(|port| required_headroom(&topology.ports[port].link, max_frame, frame_gap));
+    let switch_ports = topology.port_ids().filter(|port| !topology.is_host(topology.port(*port).node));
+    let need = switch_ports.map(|port| required_headroom(&topology.port(port).link, max_frame, frame_gap));
     need.max().unwrap_or_default()
 }

@@ -8,6 +8,28 @@ use rnic_transport::Time;
 ///
 /// The engine ends a window there: every node has then processed exactly the events before the instant. Observing
 /// changes no result.
+///
+/// ```
+/// use rnic_fabric::{BodyOf, Fabric, PartitionedHosts, PortId, Watcher};
+/// use rnic_transport::Time;
+///
+/// /// The egress queue of a port, every 10 us.
+/// struct QueueSamples {
+///     port: PortId,
+///     next: Time,
+///     bytes: Vec<u64>,
+/// }
+///
+/// impl<H: PartitionedHosts> Watcher<H> for QueueSamples {
+///     fn next(&self) -> Time {
+///         self.next
+///     }
+///     fn observe(&mut self, now: Time, fabric: &mut Fabric<BodyOf<H>>, _hosts: &mut H) {
+///         self.bytes.push(fabric.egress(self.port, 0));
+///         self.next = now + Time::from_us(10);
+///     }
+/// }
+/// ```
 pub trait Watcher<H: PartitionedHosts> {
     /// The next instant to observe, [`Time::MAX`] for never.
     fn next(&self) -> Time;

@@ -15,6 +15,8 @@ use spray::Spray;
 
 /// Which of several shortest paths packets take.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum Paths {
     /// Equal-cost multipath: all packets with the same [`flow_hash`](Packet::flow_hash) take the same path.
     #[default]
@@ -53,6 +55,13 @@ pub struct PathEntry {
 }
 
 /// Every path selection, the default first.
+///
+/// ```
+/// use rnic_fabric::config::{PATHS, Paths};
+///
+/// assert_eq!(PATHS.map(|entry| entry.name), ["ecmp", "spray"]);
+/// assert_eq!(PATHS[1].paths, Paths::Spray);
+/// ```
 pub const PATHS: [PathEntry; 2] = [
     PathEntry { name: "ecmp", about: "all packets of a flow take the path that its hash picks", paths: Paths::Ecmp },
     PathEntry { name: "spray", about: "each packet takes a path at random", paths: Paths::Spray },
@@ -101,8 +110,8 @@ impl PathSelector {
         }
     }
 
-    /// The index of the candidate by which a packet leaves. `queued` tells the bytes that wait for a port in the packet's
-    /// priority.
+    /// The index of the candidate by which a packet leaves. `queued` tells the bytes that wait for a port in the
+    /// packet's priority.
     pub(crate) fn select<B>(
         &mut self, packet: &Packet<B>, candidates: Candidates<'_>, _queued: impl Fn(u32) -> u64,
     ) -> u32 {

@@ -21,6 +21,8 @@ pub type Weights = [u32; 8];
 
 /// Which priority an output serves next.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case", deny_unknown_fields))]
 pub enum SchedulerSpec {
     /// The highest priority that has a packet.
     Strict {
@@ -58,6 +60,14 @@ pub enum ChooseScheduler {
 }
 
 /// Every scheduler, the default first.
+///
+/// ```
+/// use rnic_fabric::config::{ChooseScheduler, SCHEDULERS, SchedulerSpec};
+///
+/// let entry = SCHEDULERS.iter().find(|entry| entry.name == "wrr").unwrap();
+/// let ChooseScheduler::Weighted(choose) = entry.choose else { panic!() };
+/// assert_eq!(choose([1; 8]), SchedulerSpec::WeightedRoundRobin([1; 8]));
+/// ```
 pub const SCHEDULERS: [SchedulerEntry; 4] = [
     SchedulerEntry {
         name: "strict",

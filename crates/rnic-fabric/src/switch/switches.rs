@@ -79,7 +79,7 @@ impl Builder<'_> {
                 priorities: spec.priorities as usize,
                 reads_egress: spec.ecn.is_some() || B::TELEMETRY,
             };
-            let first_of_all = self.topology.ports_of(*node).start;
+            let first_of_all = self.topology.first_port[*node as usize].index();
             Switch::new(*node, ports, first_of_all, buffer(shape), spec, self.spec.paths, self.seed)
         };
         self.plan.switches_of(self.partition).iter().map(switch).collect()

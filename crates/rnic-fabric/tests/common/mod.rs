@@ -6,7 +6,9 @@ use rnic_fabric::config::{
     BufferSpec, EcnSpec, FabricSpec, InputSpec, LinkSpec, MarkOn, NamedLink, Paths, PfcThresholds, SwitchSpec,
     TopologySpec,
 };
-use rnic_fabric::{Body, Fabric, HostPartition, Packet, PartitionPlan, PartitionedHosts, Topology};
+use rnic_fabric::{
+    Body, Fabric, HostId, HostPartition, Packet, PartitionPlan, PartitionedHosts, PortId, SlotId, Topology,
+};
 use rnic_transport::congestion::Marking;
 use rnic_transport::{BitRate, Bytes, Time};
 use std::collections::VecDeque;
@@ -72,10 +74,11 @@ pub(crate) fn mark_above(threshold: u64, mark_on: MarkOn) -> Option<EcnSpec> {
 }
 
 /// The port of `node` towards `peer`, by name; the first one if there are several.
-pub(crate) fn port(topology: &Topology, node: &str, peer: &str) -> usize {
-    (0..topology.ports.len())
+pub(crate) fn port(topology: &Topology, node: &str, peer: &str) -> PortId {
+    topology
+        .port_ids()
         .find(|p| {
-            topology.names[topology.ports[*p].node as usize] == node
+            topology.names[topology.port(*p).node as usize] == node
                 && topology.names[topology.peer_node(*p) as usize] == peer
         })
         .unwrap()
@@ -83,7 +86,7 @@ pub(crate) fn port(topology: &Topology, node: &str, peer: &str) -> usize {
 
 /// A packet of `bytes` to `dst`; its body is a number of the test's choice.
 pub(crate) fn packet(dst: u32, bytes: u16, id: u32) -> Packet<u32> {
-    Packet { dst, bytes, body: id, ..Packet::default() }
+    Packet { dst: HostId(dst), bytes, body: id, ..Packet::default() }
 }
 
 /// A packet that a host began to send, or that arrived at one: `at` in picoseconds.
@@ -144,7 +147,7 @@ impl<B: Numbered> Script<B> {
     }
     /// Hosts of a fabric in these partitions.
     pub(crate) fn partitioned(plan: &PartitionPlan) -> Script<B> {
-        let hosts = |partition| plan.hosts_of(partition).to_vec();
+        let hosts = |partition| plan.hosts_of(partition).iter().map(|host| host.0).collect();
         Script::with_partitions(&(0..plan.partitions()).map(hosts).collect::<Vec<_>>())
     }
     fn with_partitions(partitions: &[Vec<u32>]) -> Script<B> {
@@ -202,26 +205,26 @@ fn of(seen: &[Seen], host: u32) -> Vec<(u64, u32)> {
 impl<B: Numbered> HostPartition for ScriptPartition<B> {
     type Body = B;
 
-    fn receive(&mut self, host: u32, now: Time, packet: &Packet<B>) {
-        let host = self.hosts[host as usize].0;
-        assert_eq!(packet.dst, host, "a packet arrives where it is addressed to");
+    fn receive(&mut self, host: SlotId, now: Time, packet: &Packet<B>) {
+        let host = self.hosts[host.index()].0;
+        assert_eq!(packet.dst, HostId(host), "a packet arrives where it is addressed to");
         self.arrived.push((Seen { host, at: now.as_ps(), id: packet.body.number() }, *packet));
     }
-    fn next_wake(&self, host: u32) -> Time {
-        let first = self.hosts[host as usize].1.later.front();
+    fn next_wake(&self, host: SlotId) -> Time {
+        let first = self.hosts[host.index()].1.later.front();
         first.map_or(Time::MAX, |(at, _)| Time::from_ps(*at))
     }
-    fn wake(&mut self, host: u32, now: Time) {
-        let host = &mut self.hosts[host as usize].1;
+    fn wake(&mut self, host: SlotId, now: Time) {
+        let host = &mut self.hosts[host.index()].1;
         while let Some((_, packet)) = host.later.pop_front_if(|(at, _)| *at <= now.as_ps()) {
             host.now.push_back(packet);
         }
     }
-    fn wants_to_transmit(&self, host: u32) -> bool {
-        !self.hosts[host as usize].1.now.is_empty()
+    fn wants_to_transmit(&self, host: SlotId) -> bool {
+        !self.hosts[host.index()].1.now.is_empty()
     }
-    fn transmit(&mut self, host: u32, now: Time, paused: u8) -> Option<Packet<B>> {
-        let (host, script) = &mut self.hosts[host as usize];
+    fn transmit(&mut self, host: SlotId, now: Time, paused: u8) -> Option<Packet<B>> {
+        let (host, script) = &mut self.hosts[host.index()];
         let first = script.now.iter().position(|p| paused & (1 << p.priority) == 0)?;
         let packet = script.now.remove(first)?;
         self.sent.push(Seen { host: *host, at: now.as_ps(), id: packet.body.number() });
@@ -239,12 +242,12 @@ impl<B: Numbered> PartitionedHosts for Script<B> {
         let next = |(_, host): &(u32, ScriptedHost<B>)| host.later.front().map_or(u64::MAX, |(at, _)| *at);
         Time::from_ps(self.hosts().map(next).min().unwrap_or(u64::MAX))
     }
-    fn open_window(&mut self, end: Time, wake: &mut dyn FnMut(u32, Time)) {
+    fn open_window(&mut self, end: Time, wake: &mut dyn FnMut(HostId, Time)) {
         for (host, script) in self.hosts() {
             if let Some((at, _)) = script.later.front()
                 && *at < end.as_ps()
             {
-                wake(*host, Time::from_ps(*at));
+                wake(HostId(*host), Time::from_ps(*at));
             }
         }
     }
@@ -264,13 +267,13 @@ impl<B: Numbered> PartitionedHosts for Script<B> {
 /// Every packet that enters a switch leaves it, is dropped, or is still there.
 pub(crate) fn assert_conserved<B: Numbered>(fabric: &Fabric<B>, script: &Script<B>) {
     let topology = fabric.topology();
-    let sum = |port: usize, of: fn(&rnic_fabric::PriorityCounters) -> u64| -> u64 {
+    let sum = |port: PortId, of: fn(&rnic_fabric::PriorityCounters) -> u64| -> u64 {
         fabric.counters(port).iter().map(of).sum()
     };
     for node in topology.hosts..topology.nodes() {
         let (mut received, mut dropped, mut sent) = (0, 0, 0);
         for port in topology.ports_of(node) {
-            let peer = topology.ports[port].peer as usize;
+            let peer = topology.port(port).peer;
             received += sum(peer, |c| c.tx_packets) - sum(peer, |c| c.lost);
             dropped += sum(port, |c| c.drops);
             sent += sum(port, |c| c.tx_packets);
@@ -278,14 +281,14 @@ pub(crate) fn assert_conserved<B: Numbered>(fabric: &Fabric<B>, script: &Script<
         assert_eq!(received, dropped + sent, "{}", topology.names[node as usize]);
     }
     for host in 0..topology.hosts {
-        let own = topology.host_port(host);
-        let peer = topology.ports[own].peer as usize;
+        let own = topology.host_port(HostId(host));
+        let peer = topology.port(own).peer;
         assert_eq!(sum(own, |c| c.tx_packets), script.departures(host).len() as u64);
         let received = sum(peer, |c| c.tx_packets) - sum(peer, |c| c.lost);
         assert_eq!(received, script.arrivals(host).len() as u64);
         assert_eq!(sum(own, |c| c.drops), 0, "a host drops nothing");
     }
-    let all: u64 = (0..topology.ports.len()).map(|p| sum(p, |c| c.tx_packets)).sum();
+    let all: u64 = topology.port_ids().map(|p| sum(p, |c| c.tx_packets)).sum();
     assert_eq!(all, fabric.hops());
 }
 

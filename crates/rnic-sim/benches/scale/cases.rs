@@ -1,13 +1,13 @@
-//! What is measured.
+//! The measured runs.
 
 /// Runs of one scenario.
 pub(crate) struct Group {
-    /// What the tables call it; the number of hosts comes first.
+    /// Its name in the tables; the number of hosts comes first.
     pub(crate) hosts: u32,
     pub(crate) traffic: &'static str,
     /// The scenario, in `scenarios/bench`.
     file: &'static str,
-    /// Names of its runs.
+    /// Names of its measured runs.
     runs: &'static [&'static str],
 }
 
@@ -35,7 +35,7 @@ pub(crate) const CASES: &[Group] = &[
     Group { hosts: 16_384, traffic: "heavy-tailed, 400 Gbps", file: "scale-16384.toml", runs: TRANSPORTS },
 ];
 
-/// What a flow takes while it is under way.
+/// A run for the memory of a flow that is under way.
 pub(crate) const FLOWS_UNDER_WAY: Group =
     Group { hosts: 128, traffic: "flows under way", file: "flows-128.toml", runs: TRANSPORTS };
 
@@ -47,7 +47,7 @@ impl Group {
 }
 
 impl Case {
-    /// By which a case is asked for.
+    /// The name that selects a case.
     pub(crate) fn name(&self) -> String {
         format!("{} hosts, {}: {}", self.hosts, self.traffic, self.run)
     }

@@ -1,12 +1,13 @@
-//! What a simulation costs, from 54 hosts to tens of thousands: time to set it up, packet-hops per second, memory.
+//! The cost of a simulation, from 54 hosts to tens of thousands: set-up time, packet-hops per second, memory.
 //!
 //! `cargo bench -p rnic-sim --bench scale` prints the tables of `docs/performance.md`. A packet-hop is a transmission of a data or control
-//! packet on a link. Each measurement is a process of its own, so that peak memory is the case's; those of different numbers of threads take
-//! turns. After `--`:
+//! packet on a link. Each measurement is a separate process, so that its peak memory is the memory of one case.
+//! Measurements with different numbers of threads take turns. After `--`:
 //!
-//! - `--quick`: each once, instead of three times;
+//! - `--quick`: one measurement per case instead of three;
 //! - `--threads 1,2,4`: other numbers of threads than 1 and 2;
-//! - anything else: only cases whose name contains one of these texts, such as `54`, `"1024 hosts, heavy-tailed"` or `Homa`.
+//! - any other argument: only cases whose name contains one of these texts, such as `54`, `"1024 hosts, heavy-tailed"` or
+//!   `Homa`.
 #![allow(missing_docs, reason = "a program, not a library")]
 
 mod cases;
@@ -18,7 +19,7 @@ use sample::{Sample, Task};
 use std::process::ExitCode;
 use table::Table;
 
-/// What the command line asks for.
+/// The arguments.
 struct Arguments {
     rounds: usize,
     threads: Vec<usize>,
@@ -48,7 +49,7 @@ impl Arguments {
     }
 }
 
-/// Numbers of threads, the first of which is 1: it is what the others are compared with.
+/// Numbers of threads. The first is 1, with which the others are compared.
 fn threads(list: &str) -> Result<Vec<usize>, String> {
     let numbers: Result<Vec<usize>, _> = list.split(',').map(str::parse).collect();
     match numbers {
@@ -72,7 +73,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Measures all cases that are wanted, printing each as it is done. One that fails does not keep the others from being measured.
+/// Measures all selected cases and prints each when it is complete. A case that fails does not stop the others.
 fn measure(arguments: &Arguments) -> Result<(), String> {
     let mut failures = Vec::new();
     let mut table = Table::default();
@@ -93,7 +94,7 @@ fn measure(arguments: &Arguments) -> Result<(), String> {
     if failures.is_empty() { Ok(()) } else { Err(failures.join("\n")) }
 }
 
-/// The samples of one case: of setting up, and for each number of threads of whole runs, all as many.
+/// The samples of one case: of the set-up, and of whole runs for each number of threads, with as many samples each.
 struct Measured {
     set_up: Vec<Sample>,
     runs: Vec<(usize, Vec<Sample>)>,
@@ -116,7 +117,7 @@ fn measure_case(case: &Case, arguments: &Arguments) -> Result<Measured, String> 
     Ok(measured)
 }
 
-/// Flows under way in the larger of two runs, and by how many bytes each of those that the smaller one lacks raises the peak.
+/// Flows under way in the larger of two runs, and the bytes of peak memory for each flow that the smaller run lacks.
 fn bytes_per_flow(case: &Case) -> Result<(u64, f64), String> {
     let few = sample::of(case, &Task::repeated(1))?;
     let many = sample::of(case, &Task::repeated(5))?;

@@ -1,4 +1,4 @@
-//! One measurement, in a process of its own.
+//! One measurement, in a separate process.
 
 use crate::cases::Case;
 use rnic_campaign::run_scenario;
@@ -8,25 +8,25 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
 
-/// The first argument of a process that measures: the rest is the scenario's path, the run's name, and a [`Task`].
+/// The first argument of a process that measures. The scenario's path, the run's name and a [`Task`] follow.
 pub(crate) const CHILD: &str = "--measure";
 
 /// What to measure of a case.
 pub(crate) struct Task {
     threads: usize,
-    /// Only until the first event.
+    /// The run up to its first event.
     set_up: bool,
-    /// How often the traffic is repeated, where it has such a key.
+    /// Number of repetitions of the traffic, if its pattern has such a key.
     repeats: Option<u32>,
 }
 
 impl Task {
-    /// Nothing but what comes before the first event.
+    /// The set-up before the first event.
     pub(crate) fn set_up() -> Task {
         Task { threads: 1, set_up: true, repeats: None }
     }
 
-    /// The whole run, on so many threads.
+    /// The whole run on this number of threads.
     pub(crate) fn whole(threads: usize) -> Task {
         Task { threads, set_up: false, repeats: None }
     }

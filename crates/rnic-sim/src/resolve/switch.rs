@@ -1,7 +1,7 @@
 //! The switches of a run.
 
-use super::{Frames, SAFETY_TIMEOUT, SetupError};
-use crate::nic::DATA_PRIORITY;
+use super::{Frames, SetupError};
+use crate::host::DATA_PRIORITY;
 use rnic_fabric::PathFacts;
 use rnic_fabric::config::{
     BufferSpec, EcnSpec, FabricSpec, InputSpec, MarkOn, OutputBuffers, OutputSpec, PauseThreshold, PfcThresholds,
@@ -9,6 +9,7 @@ use rnic_fabric::config::{
 };
 use rnic_run::{OutputSetup, QueueingSetup, RunSpec, SharedSetup};
 use rnic_transport::congestion::Marking;
+use rnic_transport::transports::SAFETY_TIMEOUT;
 use rnic_transport::{Bytes, Timeouts};
 
 /// A pause frame has a bit for each of this many priorities.
@@ -16,7 +17,7 @@ const MAX_PRIORITIES: u8 = 8;
 
 /// Priorities that switches have.
 pub(super) fn priorities(run: &RunSpec) -> Result<u8, SetupError> {
-    let used = run.transport.bands().unwrap_or(if run.transport.control_priority { 2 } else { 1 });
+    let used = run.transport.priorities().unwrap_or(if run.transport.control_priority() { 2 } else { 1 });
     let used = match run.fabric.switch.queueing {
         QueueingSetup::Output(output) => output.needed_priorities(&run.transport),
         QueueingSetup::Input | QueueingSetup::Shared(_) => used,
@@ -24,14 +25,14 @@ pub(super) fn priorities(run: &RunSpec) -> Result<u8, SetupError> {
     if used > MAX_PRIORITIES {
         return Err(SetupError::Impossible(format!(
             "transport \"{}\" needs {used} priorities, those of trimmed headers included; a fabric has at most {MAX_PRIORITIES}",
-            run.transport.transport
+            run.transport.name
         )));
     }
     let priorities = match run.fabric.switch.queueing.priorities() {
         Some(given) if given < used => {
-            let why = match run.transport.bands() {
-                Some(_) => format!("transport \"{}\"", run.transport.transport),
-                None if run.transport.control_priority => "`control_priority`".to_string(),
+            let why = match run.transport.priorities() {
+                Some(_) => format!("transport \"{}\"", run.transport.name),
+                None if run.transport.control_priority() => "`control_priority`".to_string(),
                 None => "`trim`".to_string(),
             };
             return Err(SetupError::Impossible(format!("`priorities` = {given}, but with {why} {used} are in use")));
@@ -59,7 +60,7 @@ pub(super) fn ecn(run: &RunSpec, marking: Marking) -> EcnSpec {
 /// The priority of ACKs, NACKs and CNPs.
 pub(super) fn control_priority(run: &RunSpec, switch: &SwitchSpec) -> u8 {
     match switch.buffer {
-        BufferSpec::Output(_) if !run.transport.control_priority => DATA_PRIORITY,
+        BufferSpec::Output(_) if !run.transport.control_priority() => DATA_PRIORITY,
         _ => switch.priorities - 1,
     }
 }
@@ -254,7 +255,7 @@ pub(super) fn warn_of_trimming(run: &RunSpec, switch: &SwitchSpec, warnings: &mu
     if run.transport.is_message() {
         return;
     }
-    let transport = &run.transport.transport;
+    let transport = &run.transport.name;
     warnings.push(format!("transport \"{transport}\" takes a trimmed packet for a lost one"));
     if trim.return_to_sender {
         warnings.push(format!(

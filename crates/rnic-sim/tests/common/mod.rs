@@ -1,4 +1,4 @@
-//! What the simulator's tests share: runs over explicit flows.
+//! Helpers of the simulator's tests: runs over explicit flows.
 
 #![allow(dead_code)] // each test file uses its own part
 
@@ -6,7 +6,7 @@ use rnic_fabric::config::{LinkSpec, NamedLink, TopologySpec};
 use rnic_run::FlowSpec;
 use rnic_run::{FabricSetup, Limits, RunSpec, SwitchSetup, Traffic, TrafficPattern, TransportSpec};
 use rnic_run::{FlowRecord, RunOutput, RunStatus};
-use rnic_sim::nic::Segment;
+use rnic_sim::host::Segment;
 use rnic_sim::resolve::{Resolved, resolve};
 use rnic_sim::run::{simulate_on, simulate_run};
 use rnic_sim::{Catalogue, Events};
@@ -14,11 +14,11 @@ use rnic_transport::congestion::NoCongestionControl;
 use rnic_transport::recovery::{GoBackN, Irn};
 use rnic_transport::{BitRate, Bytes, Time};
 
-/// A full RoCEv2 frame (1,024 + 62 + 20 bytes of gap) on a 40 Gbps cable, in picoseconds.
+/// A full RoCEv2 frame (1,024 + 62 + 20 bytes of gap) on a 40 Gbps link, in picoseconds.
 pub(crate) const ROCE: u64 = 221_200;
-/// A full IRN frame (16 bytes more) on a 40 Gbps cable.
+/// A full IRN frame (16 bytes more) on a 40 Gbps link, in picoseconds.
 pub(crate) const IRN: u64 = 224_400;
-/// Propagation of a cable.
+/// Propagation delay of a link, in picoseconds.
 pub(crate) const D: u64 = 2_000_000;
 
 /// The IRN paper's default fabric: 40 Gbps, 2 us, MTU 1,024 B.
@@ -40,7 +40,7 @@ pub(crate) fn run_on(topology: TopologySpec, transport: &str) -> RunSpec {
             switch: SwitchSetup::default(),
         },
         traffic: Vec::new(),
-        transport: TransportSpec { transport: transport.to_string(), ..TransportSpec::default() },
+        transport: TransportSpec::named(transport).expect("a built-in transport"),
         limits: Limits { duration: None, max_time: None, stall_time: Time::from_ms(1_000) },
         watch: None,
     }
@@ -51,8 +51,8 @@ pub(crate) fn fat_tree(transport: &str) -> RunSpec {
     run_on(TopologySpec::FatTree { k: 6 }, transport)
 }
 
-/// A cable with the fabric's properties.
-pub(crate) fn cable(from: &str, to: &str) -> NamedLink {
+/// A link with the fabric's properties.
+pub(crate) fn link_between(from: &str, to: &str) -> NamedLink {
     NamedLink { from: from.to_string(), to: to.to_string(), rate: None, delay: None, loss: None }
 }
 
@@ -62,8 +62,8 @@ pub(crate) fn ring(n: usize, transport: &str) -> RunSpec {
     let (hosts, switches) = (names("h"), names("s"));
     let mut run = run_on(TopologySpec::Graph { hosts: hosts.clone(), switches: switches.clone() }, transport);
     for i in 0..n {
-        run.fabric.links.push(cable(&hosts[i], &switches[i]));
-        run.fabric.links.push(cable(&switches[i], &switches[(i + 1) % n]));
+        run.fabric.links.push(link_between(&hosts[i], &switches[i]));
+        run.fabric.links.push(link_between(&switches[i], &switches[(i + 1) % n]));
     }
     run
 }
@@ -84,7 +84,7 @@ pub(crate) fn list(flows: &[FlowSpec]) -> Vec<Traffic> {
     }]
 }
 
-/// Works the run's settings out.
+/// Resolves the run's settings, with these flows as its traffic.
 pub(crate) fn resolved(run: &RunSpec, flows: &[FlowSpec]) -> Resolved {
     let run = RunSpec { traffic: list(flows), ..run.clone() };
     resolve(&Catalogue::standard(), &run).unwrap()
@@ -98,20 +98,20 @@ pub(crate) fn outcome(run: &RunSpec, flows: &[FlowSpec]) -> RunOutput {
 /// Runs exactly these flows on resolved settings.
 pub(crate) fn outcome_of(run: &RunSpec, resolved: &Resolved, flows: &[FlowSpec]) -> RunOutput {
     let run = RunSpec { traffic: list(flows), ..run.clone() };
-    simulate_run(&run, resolved)
+    simulate_run(&Catalogue::standard(), &run, resolved)
 }
 
-/// Runs these flows on a fabric that loses frames: (host, numbers of the frames that it transmits).
+/// Runs these flows on a fabric that loses frames: (host, which of the frames that it transmits, counted from 0).
 pub(crate) fn outcome_with_losses(run: &RunSpec, flows: &[FlowSpec], losses: &[(u32, &[u64])]) -> RunOutput {
     let resolved = resolved(run, flows);
     let mut fabric = rnic_fabric::Fabric::<Segment>::new(&resolved.fabric, 1).unwrap();
     for (host, frames) in losses {
-        let port = fabric.topology().host_port(*host);
+        let port = fabric.topology().host_port(rnic_fabric::HostId(*host));
         fabric.lose_frames(port, frames);
     }
     let flows = flows.iter().copied();
     let events = &Events::ignored();
-    if run.transport.transport == "irn" {
+    if run.transport.name == "irn" {
         simulate_on::<Irn, NoCongestionControl, _>(fabric, &resolved, (), flows, events)
     } else {
         simulate_on::<GoBackN, NoCongestionControl, _>(fabric, &resolved, (), flows, events)
@@ -123,7 +123,7 @@ pub(crate) fn fct(record: &FlowRecord) -> u64 {
     (record.finish.unwrap() - record.start).as_ps()
 }
 
-/// Why a run failed; it must have.
+/// The reason of a run's failure; the run must have failed.
 pub(crate) fn failure(output: &RunOutput) -> &str {
     match &output.status {
         RunStatus::Failed(reason) => reason,
@@ -131,7 +131,7 @@ pub(crate) fn failure(output: &RunOutput) -> &str {
     }
 }
 
-/// Every run that ends, in whatever way, has accounted for its packets and its flows.
+/// Every run, completed or failed, accounts for its packets and its flows.
 pub(crate) fn assert_accounts(output: &RunOutput) {
     let t = &output.totals;
     assert_eq!(t.data + t.control, t.delivered + t.dropped + t.lost + t.in_flight);

@@ -5,7 +5,6 @@ mod dcqcn;
 mod dctcp;
 mod hpcc;
 mod none;
-mod parameter;
 mod timely;
 mod window;
 
@@ -14,8 +13,9 @@ pub use dcqcn::{Dcqcn, DcqcnParams};
 pub use dctcp::{Dctcp, DctcpParams};
 pub use hpcc::{Hpcc, HpccParams};
 pub use none::NoCongestionControl;
-pub use parameter::{Kind, Parameter, Settings, Value};
 pub use timely::{DelayGradient, PatchedTimely, Timely, TimelyParams};
+
+pub use crate::settings::{Kind, Parameter, Settings, Value};
 
 use crate::config::FlowConfig;
 use crate::telemetry::Telemetry;

@@ -2,6 +2,8 @@
 
 /// A class of buffers of the same size.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema))]
+#[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
 pub struct BufferClass {
     /// Size of each buffer in bytes.
     pub bytes: u32,

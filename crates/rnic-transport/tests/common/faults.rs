@@ -1,24 +1,25 @@
-//! What goes wrong in the pipe: scripted, or random from a seed.
+//! Faults of the pipe: scripted, or random with a seed.
 
 use rand_core::{Rng as _, SeedableRng as _};
 use rand_pcg::Pcg64Mcg;
 use rnic_transport::Time;
 use std::collections::BTreeMap;
 
-/// The extra delay of each copy that arrives: none for a lost packet, two for a duplicated one.
+/// The additional delay of each copy of a packet that arrives: no copy of a lost packet, two copies of a duplicated
+/// one.
 pub(crate) type Fate = [Option<Time>; 2];
 
 const ARRIVES: Fate = [Some(Time::ZERO), None];
 
-/// Decides about every packet.
+/// Determines the fate of every packet.
 pub(crate) trait Faults {
-    /// The packet at `position` in the flow leaves.
+    /// The fate of the data packet at `position` in the flow, which departs now.
     fn data(&mut self, now: Time, position: u32) -> Fate;
-    /// A reply leaves.
+    /// The fate of an ACK, NACK or CNP, which departs now.
     fn reply(&mut self, now: Time) -> Fate;
 }
 
-/// Named packets are lost or late, all others arrive.
+/// Scripted faults: the named packets are lost or delayed, all others arrive.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Script {
     data: BTreeMap<(u32, u32), Fate>,
@@ -62,18 +63,18 @@ impl Faults for Script {
     }
 }
 
-/// How bad a random network is, in parts per thousand.
+/// Probabilities of random faults, in thousandths.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Rates {
-    /// Lost on the way, or discarded for a wrong checksum.
+    /// The packet is lost, or discarded because of a wrong checksum.
     pub(crate) loss: u32,
-    /// Late by up to `late_by`.
+    /// The packet is delayed by up to `late_by`.
     pub(crate) late: u32,
-    /// Delivered twice, the second time late by up to `late_by`.
+    /// The packet is duplicated, and the copy delayed by up to `late_by`.
     pub(crate) twice: u32,
-    /// Greatest extra delay.
+    /// Maximum additional delay.
     pub(crate) late_by: Time,
-    /// From then on nothing goes wrong.
+    /// Time from which there are no faults.
     pub(crate) heals_at: Time,
 }
 

@@ -1,9 +1,9 @@
-//! Both halves of one flow, joined by a lossy pipe, under virtual time.
+//! Sender and receiver of one flow, connected by a lossy pipe, in virtual time.
 //!
-//! The pipe sends one data packet per `packet` of time and delivers it `delay` after its last bit; replies take `delay`
-//! and no time of their own. A lone data packet and its ACK therefore take `packet + 2 * delay`. At one instant,
-//! arrivals come first, then timers, then the wire: what happens does not depend on how events are stored.
-#![allow(dead_code, unused_imports)] // every test file uses another part of it
+//! The pipe transmits one data packet per time `packet` and delivers it `delay` after its last bit. ACKs and NACKs take
+//! `delay` and no transmission time, so a single data packet and its ACK take `packet + 2 * delay`. Events of one
+//! instant have a fixed order: arrivals, then timers, then transmission.
+#![allow(dead_code, unused_imports)] // no test file uses all items
 
 mod faults;
 
@@ -16,16 +16,16 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::fmt::Write as _;
 
-/// The sender of every test: recovery alone.
+/// The sender in all tests: loss recovery without congestion control.
 pub(crate) type Source<P> = Sender<P, NoCongestionControl>;
 
-/// The position at which faults are told of a SYN.
+/// The position that a SYN has for [`Faults`].
 pub(crate) const SYN: u32 = u32::MAX;
 
-/// Timing of the path between the two halves.
+/// Timing of the path between sender and receiver.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pipe {
-    /// Time a data packet occupies the wire.
+    /// Transmission time of a data packet.
     pub(crate) packet: Time,
     /// One-way delay.
     pub(crate) delay: Time,
@@ -34,20 +34,20 @@ pub(crate) struct Pipe {
 impl Pipe {
     /// 1 us per packet, 2 us each way: a packet sent at t arrives at t + 3 us, its reply at t + 5 us.
     pub(crate) const SHORT: Pipe = Pipe { packet: Time::from_us(1), delay: Time::from_us(2) };
-    /// From the start of a packet's transmission to its reply.
+    /// Time from the start of a packet's transmission to the arrival of its ACK.
     pub(crate) fn rtt(self) -> Time {
         self.packet + self.delay + self.delay
     }
 }
 
-/// Which way something travels.
+/// The direction of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Way {
     ToReceiver,
     ToSender,
 }
 
-/// A packet under way. Only its time and order of departure count in comparisons.
+/// A packet in flight. Packets are ordered by arrival time and order of departure.
 #[derive(Clone, Copy, Debug)]
 struct Flying {
     at: Time,
@@ -73,34 +73,34 @@ impl Ord for Flying {
     }
 }
 
-/// What a run added up to.
+/// Counters of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Totals {
-    /// Data packets put on the wire.
+    /// Data packets transmitted, retransmissions included.
     pub(crate) sent: u64,
-    /// Attempts to set up the connection.
+    /// SYNs transmitted, retransmissions included.
     pub(crate) syns: u64,
-    /// Those of them that were sent before.
-    pub(crate) resent: u64,
-    /// Data packets that never arrived.
+    /// Data packets retransmitted.
+    pub(crate) retransmitted: u64,
+    /// Data packets lost.
     pub(crate) data_lost: u64,
     /// Data packets that the receiver accepted.
     pub(crate) accepted: u64,
     /// NACKs that the receiver sent.
     pub(crate) nacks: u64,
-    /// Losses that the source noticed from replies.
+    /// Losses that the sender detected from ACKs and NACKs.
     pub(crate) losses: u64,
-    /// Retransmission timeouts of the source.
+    /// Retransmission timeouts of the sender.
     pub(crate) timeouts: u64,
-    /// Timeouts of the sink.
-    pub(crate) sink_timeouts: u64,
-    /// How often the receiver said that the flow is complete.
+    /// Timeouts of the receiver.
+    pub(crate) receiver_timeouts: u64,
+    /// Number of times that the receiver reported completion.
     pub(crate) completions: u64,
-    /// Most packets in flight.
+    /// Maximum number of packets in flight.
     pub(crate) peak_in_flight: u32,
-    /// When the receiver had everything.
+    /// Time at which the receiver had all packets.
     pub(crate) received_at: Option<Time>,
-    /// When the sender knew.
+    /// Time at which all packets were acknowledged.
     pub(crate) acknowledged_at: Option<Time>,
 }
 
@@ -115,16 +115,18 @@ pub(crate) struct Pair<P: Protocol, F: Faults> {
     faults: F,
     packets: u32,
     wire_free: Time,
-    /// Time that a slower link behind the wire needs for a packet, and when it is free; it queues without limit.
+    /// Transmission time of a packet on a slower second link, which has an unlimited queue.
     slow_link: Time,
+    /// Time at which the second link becomes idle.
     slow_link_free: Time,
     flying: BinaryHeap<Reverse<Flying>>,
     order: u64,
-    /// By position in the flow: was sent, was accepted.
+    /// By position in the flow: whether the packet was sent.
     sent: Vec<bool>,
+    /// By position in the flow: whether the packet was accepted.
     accepted: Vec<bool>,
     trace: Option<String>,
-    /// A run that is not over by then has failed.
+    /// Time by which the run must end.
     limit: Time,
 }
 
@@ -236,7 +238,7 @@ impl<P: Protocol, F: Faults> Pair<P, F> {
             self.note(format_args!("timeout"));
         }
         if let Some(nack) = self.receiver.on_deadline(&self.cfg, self.now) {
-            self.totals.sink_timeouts += 1;
+            self.totals.receiver_timeouts += 1;
             let lost = self.reply_departs(nack);
             if self.trace.is_some() {
                 let said = self.show(nack);
@@ -266,7 +268,7 @@ impl<P: Protocol, F: Faults> Pair<P, F> {
         assert_eq!(tx.retransmission, self.sent[position as usize]);
         self.sent[position as usize] = true;
         self.totals.sent += 1;
-        self.totals.resent += u64::from(tx.retransmission);
+        self.totals.retransmitted += u64::from(tx.retransmission);
         self.wire_free = self.now + self.pipe.packet;
         self.slow_link_free = self.slow_link_free.max(self.wire_free) + self.slow_link;
         let arrival = self.slow_link_free + self.pipe.delay;

@@ -1,4 +1,4 @@
-//! Random hosts, messages, buffers and weather.
+//! Random hosts, messages, buffers and faults.
 
 use super::{Planned, Weather};
 use proptest::prelude::*;
@@ -8,7 +8,7 @@ use rnic_transport::message::{BufferClass, NicConfig, Order};
 pub(crate) const RTT_PKTS: u32 = 9;
 pub(crate) const MTU: u32 = 1_024;
 
-/// Hosts, messages, weather.
+/// Number of hosts, messages, faults.
 #[derive(Clone, Debug)]
 pub(crate) struct Case {
     pub(crate) cfg: NicConfig,
@@ -18,7 +18,7 @@ pub(crate) struct Case {
     pub(crate) seed: u64,
 }
 
-/// Messages of one packet, of a few, of more than an unscheduled window, and now and then a long one.
+/// Lengths of messages: one packet, a few packets, more than an unscheduled window, and rarely a long message.
 fn sizes() -> impl Strategy<Value = u32> {
     prop_oneof![4 => 0u32..3_000, 4 => 0u32..40_000, 2 => 0u32..60 * MTU, 1 => 0u32..400 * MTU]
 }

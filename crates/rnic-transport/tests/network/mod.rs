@@ -1,10 +1,9 @@
-//! NICs of messages around one switch, under virtual time.
+//! NICs of a message transport, connected by one switch, in virtual time.
 //!
-//! A NIC's address is its number. Its wire takes a packet at a time; the switch queues without limit in front of each
-//! NIC's link, which is as fast, and writes telemetry. In bad weather packets are lost, trimmed, sent back, late and
-//! doubled, until it clears. At one instant arrivals come first, then timers, then the wires: what happens does not
-//! depend on how events are stored.
-#![allow(dead_code)] // every test file uses another part of it
+//! The address of a NIC is its index. All links have the same rate. The switch has an unlimited queue for each NIC and
+//! writes telemetry. Until a given time, packets are randomly lost, trimmed, returned to their sender, delayed and
+//! duplicated. Events of one instant have a fixed order: arrivals, then timers, then transmission.
+#![allow(dead_code)] // no test file uses all items
 
 pub(crate) mod cases;
 
@@ -16,28 +15,30 @@ use rnic_transport::telemetry::{HopRecord, Telemetry};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 
-/// 200 Gbps: 40 ps for a byte.
+/// 200 Gbps: 40 ps per byte.
 const PS_PER_BYTE: u64 = 40;
 const HEADER: u32 = 64;
 
-/// How bad the weather is, in parts per thousand.
+/// Probabilities of random faults, in thousandths.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Weather {
+    /// The packet is lost.
     pub(crate) loss: u32,
-    /// Data packets that lose their payload.
+    /// A data packet is trimmed.
     pub(crate) trim: u32,
-    /// Trimmed packets that go back to their sender.
+    /// A trimmed packet is returned to its sender.
     pub(crate) back: u32,
-    /// Late by up to `late_by`.
+    /// The packet is delayed by up to `late_by`.
     pub(crate) late: u32,
-    /// Delivered twice, the second time late by up to `late_by`.
+    /// The packet is duplicated, and the copy delayed by up to `late_by`.
     pub(crate) twice: u32,
+    /// Maximum additional delay.
     pub(crate) late_by: Time,
-    /// From then on nothing goes wrong.
+    /// Time from which there are no faults.
     pub(crate) heals_at: Time,
 }
 
-/// A message to send at a certain time.
+/// A message to send at a given time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Planned {
     pub(crate) at: Time,
@@ -46,35 +47,36 @@ pub(crate) struct Planned {
     pub(crate) bytes: u32,
 }
 
-/// What its sender has said of a message.
+/// The event with which the sender reported the end of a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Outcome {
     Sent,
     Aborted,
 }
 
-/// What became of a message.
+/// The history of a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Record {
-    /// When its NIC took it.
+    /// Time at which the sending NIC accepted the message.
     pub(crate) taken: Option<Time>,
+    /// Number of deliveries.
     pub(crate) delivered: u32,
     pub(crate) delivered_at: Option<Time>,
     pub(crate) outcome: Option<(Time, Outcome)>,
-    /// Its receiver no longer waited for it.
+    /// Whether its reception expired.
     pub(crate) expired: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Totals {
     pub(crate) data: u64,
-    pub(crate) resent: u64,
+    pub(crate) retransmitted: u64,
     pub(crate) control: u64,
     pub(crate) new_bytes: u64,
     pub(crate) useless: u64,
 }
 
-/// A packet under way. Only its time and order of departure count in comparisons.
+/// A packet in flight. Packets are ordered by arrival time and order of departure.
 struct Flying<H> {
     at: Time,
     order: u64,
@@ -102,16 +104,16 @@ impl<H> Ord for Flying<H> {
     }
 }
 
-/// Packets with the time at which they leave and their sender.
+/// Packets with their departure time and sender.
 pub(crate) type Trace<H> = Vec<(Time, u32, Outgoing<H>)>;
 
-/// A NIC, its wire, and the switch's link to it.
+/// A NIC, its link to the switch, and the switch's link to it.
 struct Host<P> {
     nic: MessageNic<P>,
     wire_free: Time,
     link_free: Time,
     link_bytes: u32,
-    /// Messages that found no buffer, by number.
+    /// Indices of messages that wait for a buffer.
     waiting: VecDeque<usize>,
 }
 
@@ -123,21 +125,21 @@ pub(crate) struct Network<P: Pipeline> {
     rng: Pcg64Mcg,
     plan: Vec<Planned>,
     pub(crate) records: Vec<Record>,
-    /// (sender, number on the wire) to the message's place in the plan.
+    /// Maps (sender, message id) to the message's index in the plan.
     names: BTreeMap<(u32, u32), usize>,
     flying: BinaryHeap<Reverse<Flying<P::Header>>>,
     order: u64,
     next: usize,
     pub(crate) now: Time,
     pub(crate) totals: Totals,
-    /// Called with each data packet that leaves: time, sender, priority, packet again.
+    /// All departed data packets: time, sender, priority, whether it is a retransmission.
     pub(crate) log: Vec<(Time, u32, u8, bool)>,
-    /// If it is there: every packet that leaves, with time and sender.
+    /// All departed packets, if recording is on.
     pub(crate) trace: Option<Trace<P::Header>>,
 }
 
 impl<P: Pipeline> Network<P> {
-    /// `program` makes the program of the NIC with an address. `plan` is in order of time.
+    /// A network in which `program` returns the program of the NIC with a given address. `plan` is sorted by time.
     pub(crate) fn new(
         cfg: NicConfig, hosts: u32, program: impl Fn(u32) -> P, plan: Vec<Planned>, weather: Weather, seed: u64,
     ) -> Network<P> {
@@ -171,7 +173,7 @@ impl<P: Pipeline> Network<P> {
         &self.hosts[host as usize].nic
     }
 
-    /// Runs until nothing happens any more, at most to `limit`; returns whether everything is over and free.
+    /// Runs until no event is pending, at most to `limit`; returns whether all NICs are idle.
     pub(crate) fn run(&mut self, limit: Time) -> bool {
         while let Some(at) = self.next_instant().filter(|at| *at <= limit) {
             self.now = at;
@@ -291,7 +293,7 @@ impl<P: Pipeline> Network<P> {
         let at_switch = source.wire_free + self.delay;
         self.totals.control += u64::from(packet.is_control);
         self.totals.data += u64::from(!packet.is_control);
-        self.totals.resent += u64::from(packet.is_rtx);
+        self.totals.retransmitted += u64::from(packet.is_rtx);
         if !packet.is_control {
             self.log.push((self.now, from, packet.priority, packet.is_rtx));
         }

@@ -1,13 +1,13 @@
-//! Messages that come in packet after packet, in order: what reliable and unreliable connections have in common as responders.
+//! Sends and Writes that arrive in order, packet after packet: shared by the responders of RC and UC.
 //!
-//! The checks are those of InfiniBand volume 1, section 9.7.4.1: the sequence of opcodes, whether the operation is enabled, lengths,
-//! whether there is a receive, rights to the memory. Nothing is written before all of them.
+//! The checks are those of InfiniBand volume 1, section 9.7.4.1: the sequence of opcodes, whether the operation is
+//! enabled, lengths, whether there is a receive, rights to the memory. All checks precede the first write to memory.
 
-use crate::common::{Common, Ctx, Delivery, MOST_BYTES, Refusal};
+use crate::common::{Common, Ctx, Delivery, MAX_MESSAGE, Refusal};
 use crate::memory::Right;
 use rnic_wire::{Operation, Packet};
 
-/// A message that has begun.
+/// A message in progress.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Incoming {
     Send { done: u32 },
@@ -15,7 +15,8 @@ pub(crate) enum Incoming {
 }
 
 impl Incoming {
-    /// Takes the next packet of a Send or a Write, with `incoming` as the message in progress; returns whether the message ends.
+    /// Processes the next packet of a Send or a Write, with `incoming` as the message in progress; returns whether the
+    /// message ends.
     pub(crate) fn take(
         incoming: &mut Option<Incoming>, c: &mut Common, ctx: &mut Ctx, packet: &Packet<'_>,
     ) -> Result<bool, Refusal> {
@@ -40,7 +41,7 @@ impl Incoming {
         let pd = c.pd;
         let receive = c.receive(ctx, 0, false).ok_or(Refusal::NotReady)?;
         let bytes = u64::from(done) + u64::from(len);
-        if bytes > receive.room.min(u64::from(MOST_BYTES)) {
+        if bytes > receive.room.min(u64::from(MAX_MESSAGE)) {
             return Err(Refusal::TOO_LONG);
         }
         ctx.memory.scatter(&receive.scatter, done, packet.payload).map_err(|_| Refusal::RECEIVE)?;
@@ -75,7 +76,7 @@ impl Incoming {
         if !c.access.remote_write {
             return Err(Refusal::INVALID);
         }
-        if left > MOST_BYTES || len > left || ends != (len == left) {
+        if left > MAX_MESSAGE || len > left || ends != (len == left) {
             return Err(Refusal::INVALID);
         }
         let imm = headers.imm.map(|imm| imm.0);
@@ -83,10 +84,9 @@ impl Incoming {
             return Err(Refusal::NotReady);
         }
         if left > 0 {
-            // The rest of the message too: what cannot be written whole is not begun.
+            // The check covers the rest of the message: nothing is written of a message that does not fit.
             let span = ctx.memory.remote(c.pd, rkey, addr, left, Right::Write).map_err(|_| Refusal::ACCESS)?;
-            let place = ctx.memory.slice_mut(span).ok_or(Refusal::ACCESS)?;
-            place[..packet.payload.len()].copy_from_slice(packet.payload);
+            ctx.memory.write(span, packet.payload).map_err(|_| Refusal::ACCESS)?;
         }
         let bytes = done + len;
         if !ends {

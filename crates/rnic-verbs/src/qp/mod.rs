@@ -1,26 +1,28 @@
-//! A queue pair: what all services have in common, and the engine of its service.
+//! A queue pair: the state that all services share, and the protocol engine of its service.
 
 mod atomic;
 mod incoming;
 pub(crate) mod irn;
 pub(crate) mod rc;
+mod requester;
 pub(crate) mod sending;
 pub(crate) mod uc;
 
 use crate::common::{Common, Ctx};
 use crate::types::{Qpn, SendOp, Service, State, VerbsError};
 use crate::{Congestion, Dropped};
-use rnic_transport::{FlowConfig, Time};
+use rnic_transport::{BitRate, FlowConfig, Time};
 use rnic_wire::Packet;
 use sending::Due;
 
-/// Ethernet, IPv4 and UDP headers and the frame check sequence around a packet: what congestion control counts beside it.
+/// Bytes around a packet that congestion control counts too: Ethernet, IPv4 and UDP headers and the frame check
+/// sequence.
 pub(crate) const AROUND_PACKET: u32 = 14 + 20 + 8 + 4;
 
-/// More packets than this are never in flight on one connection: the largest window that a receiver keeps a map of.
-pub const MOST_IN_FLIGHT: u32 = 8_192;
+/// Maximum packets in flight on a connection: the size of the receiver's bitmap.
+pub const MAX_IN_FLIGHT: u32 = 8_192;
 
-/// Writes a congestion notification for the peer; returns its length.
+/// Writes a CNP for the peer; returns its length in bytes.
 pub(crate) fn cnp(c: &Common, out: &mut [u8]) -> usize {
     let packet = Packet::cnp(c.route.peer_qpn);
     let bytes = packet.emit_without_icrc(out);
@@ -28,7 +30,7 @@ pub(crate) fn cnp(c: &Common, out: &mut [u8]) -> usize {
     bytes + rnic_wire::ICRC_LEN
 }
 
-/// The protocol engine of a queue pair; there is none before it is connected.
+/// The protocol engine of a queue pair; `None` before the queue pair is connected.
 pub(crate) enum Engine {
     None,
     Rc(Box<rc::Rc>),
@@ -42,14 +44,16 @@ pub(crate) struct Qp {
     pub(crate) engine: Engine,
     pub(crate) congestion: Congestion,
     pub(crate) cfg: FlowConfig,
-    /// It is in the device's ring of queue pairs with something to send.
+    /// Rate limit of the application.
+    pub(crate) rate: Option<BitRate>,
+    /// The queue pair is in the device's ring of those that may have packets to send.
     pub(crate) ready: bool,
-    /// The time of its entry in the device's timers.
+    /// The time of the queue pair's entry in the device's timers.
     pub(crate) armed: Option<Time>,
 }
 
 impl Qp {
-    /// INIT to RTR: the engine begins.
+    /// INIT to RTR: creates the engine.
     pub(crate) fn connect(&mut self, now: Time) -> Result<(), VerbsError> {
         let c = &self.common;
         self.engine = match c.init.service {
@@ -57,10 +61,11 @@ impl Qp {
             Service::Irn => Engine::Irn(Box::new(irn::Irn::new(c, &self.cfg, &self.congestion, now)?)),
             Service::Uc => Engine::Uc(Box::new(uc::Uc::new(c, &self.cfg, &self.congestion, now)?)),
         };
+        self.set_rate(self.rate);
         Ok(())
     }
 
-    /// RTR to RTS: sends may go out.
+    /// RTR to RTS: requests may be sent.
     pub(crate) fn start(&mut self, now: Time) -> Result<(), VerbsError> {
         match &mut self.engine {
             Engine::None => return Err(VerbsError::Unknown("connection")),
@@ -68,12 +73,25 @@ impl Qp {
             Engine::Irn(irn) => irn.start(&self.common, &self.cfg, &self.congestion, now)?,
             Engine::Uc(uc) => uc.start(&self.common),
         }
+        self.set_rate(self.rate);
         self.common.state = State::ReadyToSend;
         self.release();
         Ok(())
     }
 
-    /// As if `messages` of every kind had come and gone before.
+    /// Limits the rate of what the queue pair sends. A flow is made without the limit, so that its congestion control
+    /// does not take the limit for the link's rate: the limit may be raised later.
+    pub(crate) fn set_rate(&mut self, rate: Option<BitRate>) {
+        self.rate = rate;
+        match &mut self.engine {
+            Engine::None => {}
+            Engine::Rc(rc) => rc.set_rate(rate),
+            Engine::Irn(irn) => irn.set_rate(rate),
+            Engine::Uc(uc) => uc.set_rate(rate),
+        }
+    }
+
+    /// As if `messages` of every kind had been sent and received before.
     #[cfg(test)]
     pub(crate) fn count_from(&mut self, messages: u32) {
         self.common.count_from(messages);
@@ -93,7 +111,7 @@ impl Qp {
         }
     }
 
-    /// RTS to SQD: sends that have not begun are held.
+    /// RTS to SQD: holds the sends of which no packet was sent.
     pub(crate) fn drain(&mut self) {
         match &mut self.engine {
             Engine::None => {}
@@ -114,7 +132,7 @@ impl Qp {
         }
     }
 
-    /// Writes the next packet; 0 if there is none for now.
+    /// Writes the next packet and returns its length in bytes; 0 if there is none for now.
     pub(crate) fn emit(&mut self, ctx: &mut Ctx, now: Time, out: &mut [u8]) -> usize {
         let bytes = match &mut self.engine {
             Engine::None => 0,
@@ -166,12 +184,12 @@ impl Qp {
         self.release();
     }
 
-    /// Whether the service can do this at all.
+    /// Checks whether the service has this operation.
     pub(crate) fn admits(&self, op: &SendOp, len: u32) -> Result<(), VerbsError> {
         match self.common.init.service {
             Service::Rc => rc::Rc::admits(op, len, self.common.route.mtu.max(256)),
             Service::Uc if op.is_fetching() || matches!(op, SendOp::SendInv(_)) => Err(VerbsError::Unsupported(
-                "an unreliable connection does Sends and Writes, no reads, atomics or invalidation",
+                "an unreliable connection has Sends and RDMA Writes, but no reads, atomics or Send with Invalidate",
             )),
             _ => Ok(()),
         }

@@ -1,4 +1,4 @@
-//! Small things that queue pairs of several services have in common.
+//! State that queue pairs of several services share: timers, CNPs, times of transmission, retries.
 
 use crate::common::Common;
 use crate::types::SendAttributes;
@@ -17,7 +17,7 @@ impl Due {
     pub(crate) fn at(&mut self, time: Time) {
         self.0 = Some(self.0.map_or(time, |due| due.min(time)));
     }
-    pub(crate) fn at_once(&mut self) {
+    pub(crate) fn immediately(&mut self) {
         self.0 = Some(Time::ZERO);
     }
     pub(crate) fn maybe(&mut self, time: Option<Time>) {
@@ -30,122 +30,133 @@ impl Due {
     }
 }
 
-/// Congestion marks on the packets that come in, and the notifications that they earn.
+/// The congestion notifications (CNPs) of a queue pair: CE-marked packets trigger them, a minimum interval apart.
 #[derive(Debug)]
-pub(crate) struct Marks {
+pub(crate) struct CnpState {
     notifier: Notifier,
-    /// Shortest time between two notifications; without one there are none.
+    /// Minimum time between two CNPs; `None`: the queue pair sends none.
     interval: Option<Time>,
     due: bool,
 }
 
-impl Marks {
-    pub(crate) fn new(interval: Option<Time>) -> Marks {
-        Marks { notifier: Notifier::new(), interval, due: false }
+impl CnpState {
+    pub(crate) fn new(interval: Option<Time>) -> CnpState {
+        CnpState { notifier: Notifier::new(), interval, due: false }
     }
 
-    /// A packet with data, or a request for data, arrived.
-    pub(crate) fn packet(&mut self, now: Time, marked: bool) {
+    /// A request or a response arrived, CE-marked or not.
+    pub(crate) fn on_packet(&mut self, now: Time, marked: bool) {
         if let Some(interval) = self.interval {
             self.due |= self.notifier.on_packet(interval, now, marked);
         }
     }
 
-    /// Whether a notification is to be sent now.
+    /// Whether a CNP is to be sent now.
     pub(crate) fn is_due(&self) -> bool {
         self.due
     }
 
+    /// The same; the caller sends the CNP.
     pub(crate) fn take_due(&mut self) -> bool {
         std::mem::take(&mut self.due)
     }
 }
 
-/// When the packets of a window left, and how often.
-pub(crate) struct Stamps {
-    /// By sequence number, modulo their count.
-    packets: Vec<Departure>,
+/// When the packets of a window were sent, and how often.
+pub(crate) struct SendTimes {
+    /// By PSN, modulo the number of entries.
+    packets: Vec<Transmissions>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Departure {
+struct Transmissions {
     first: Stamp,
     last: Stamp,
-    /// How often it left before the last time, at most [`Bth::MAX_ATTEMPTS`].
+    /// Transmissions before the last one, at most [`Bth::MAX_ATTEMPTS`].
     attempt: u8,
 }
 
-impl Stamps {
+impl SendTimes {
     /// For at least `window` packets in flight.
-    pub(crate) fn new(window: u32) -> Stamps {
-        Stamps { packets: vec![Departure::default(); window.max(1).next_power_of_two() as usize] }
+    pub(crate) fn new(window: u32) -> SendTimes {
+        SendTimes { packets: vec![Transmissions::default(); window.max(1).next_power_of_two() as usize] }
     }
 
-    fn at(&self, psn: Psn) -> usize {
+    fn slot(&self, psn: Psn) -> usize {
         psn.value() as usize & (self.packets.len() - 1)
     }
 
-    /// Packet `psn` leaves, `again` or for the first time; returns how often it left before.
-    pub(crate) fn set(&mut self, psn: Psn, again: bool, now: Time) -> u8 {
-        let (at, now) = (self.at(psn), Stamp::at(now));
-        let packet = &mut self.packets[at];
-        *packet = match again {
-            false => Departure { first: now, last: now, attempt: 0 },
-            true => Departure { last: now, attempt: (packet.attempt + 1).min(Bth::MAX_ATTEMPTS), ..*packet },
+    /// Packet `psn` is sent, as a `retransmission` or for the first time; returns how often it was sent before.
+    pub(crate) fn record(&mut self, psn: Psn, retransmission: bool, now: Time) -> u8 {
+        let (slot, now) = (self.slot(psn), Stamp::at(now));
+        let packet = &mut self.packets[slot];
+        *packet = match retransmission {
+            false => Transmissions { first: now, last: now, attempt: 0 },
+            true => Transmissions { last: now, attempt: (packet.attempt + 1).min(Bth::MAX_ATTEMPTS), ..*packet },
         };
         packet.attempt
     }
 
-    /// When packet `psn` last left; for one that is older than the window, something in the past.
-    pub(crate) fn last(&self, psn: Psn) -> Stamp {
-        self.packets[self.at(psn)].last
+    /// When packet `psn` was last sent; for one that is older than the window, some time in the past.
+    pub(crate) fn last_sent(&self, psn: Psn) -> Stamp {
+        self.packets[self.slot(psn)].last
     }
 
-    /// When packet `psn` left that arrived as the peer says; if it left again since, and more than once, when it first left: what arrived
-    /// then proves nothing about what left later.
-    pub(crate) fn of(&self, psn: Psn, attempt: u8) -> Stamp {
-        let packet = self.packets[self.at(psn)];
+    /// When the transmission of packet `psn` that the peer acknowledges was sent. `attempt` transmissions were before
+    /// it. Times are known for the first and the last one. For any other this is the first one's, because an arrival
+    /// proves nothing about packets sent later.
+    pub(crate) fn sent_at(&self, psn: Psn, attempt: u8) -> Stamp {
+        let packet = self.packets[self.slot(psn)];
         if attempt == packet.attempt { packet.last } else { packet.first }
     }
 }
 
-/// How often the peer may still stay silent, or without a receive (InfiniBand volume 1, sections 9.7.5.2.8 and 9.9.2.4.2).
+/// How many retries are left, after timeouts and after RNR NAKs (InfiniBand volume 1, sections 9.7.5.2.8 and
+/// 9.9.2.4.2).
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Waiting {
+pub(crate) struct RetryState {
     retry_count: u8,
     rnr_retry: u8,
     retries: u8,
     rnr_retries: u8,
+    /// Timeouts within this time use up one retry together.
     patience: Time,
-    /// When a retry was last used up for a timeout.
+    /// When a timeout last used up a retry.
     counted: Option<Time>,
-    until: Option<Time>,
+    /// End of the wait that an RNR NAK asks for.
+    rnr_wait_end: Option<Time>,
 }
 
-impl Waiting {
-    /// A `rnr_retry` of this never ends.
+impl RetryState {
+    /// An `rnr_retry` of this value never ends.
     const FOREVER: u8 = 7;
 
-    pub(crate) fn new(c: &Common) -> Waiting {
+    pub(crate) fn new(c: &Common) -> RetryState {
         let SendAttributes { retry_count, rnr_retry, .. } = c.attributes;
-        let (retries, rnr_retries) = (retry_count, rnr_retry);
-        Waiting { retry_count, rnr_retry, retries, rnr_retries, patience: c.patience, counted: None, until: None }
+        RetryState {
+            retry_count,
+            rnr_retry,
+            retries: retry_count,
+            rnr_retries: rnr_retry,
+            patience: c.patience,
+            ..RetryState::default()
+        }
     }
 
-    /// The peer has acknowledged something new.
-    pub(crate) fn progress(&mut self) {
-        self.sign_of_life();
+    /// The peer has acknowledged something new: all retries are back.
+    pub(crate) fn on_progress(&mut self) {
+        self.on_sign_of_life();
         self.rnr_retries = self.rnr_retry;
     }
 
-    /// The peer lives, though nothing new has happened.
-    pub(crate) fn sign_of_life(&mut self) {
+    /// The peer has responded, without acknowledging anything new: the retries after timeouts are back.
+    pub(crate) fn on_sign_of_life(&mut self) {
         self.retries = self.retry_count;
         self.counted = None;
     }
 
-    /// The peer did not answer in time: whether to ask again.
-    pub(crate) fn timed_out(&mut self, now: Time) -> bool {
+    /// A timeout: whether to retransmit.
+    pub(crate) fn on_timeout(&mut self, now: Time) -> bool {
         if self.counted.is_some_and(|counted| now < counted + self.patience) {
             return true;
         }
@@ -155,34 +166,35 @@ impl Waiting {
         again
     }
 
-    /// The peer has no receive and wants to be left alone for `delay`: whether to ask again.
-    pub(crate) fn not_ready(&mut self, now: Time, delay: Time) -> bool {
-        if self.until.is_some() {
+    /// An RNR NAK that asks for `delay`: whether to retransmit after it.
+    pub(crate) fn on_rnr_nak(&mut self, now: Time, delay: Time) -> bool {
+        if self.rnr_wait_end.is_some() {
             return true;
         }
-        if self.rnr_retry != Waiting::FOREVER {
+        if self.rnr_retry != RetryState::FOREVER {
             if self.rnr_retries == 0 {
                 return false;
             }
             self.rnr_retries -= 1;
         }
-        self.until = Some(now + delay);
+        self.rnr_wait_end = Some(now + delay);
         true
     }
 
-    pub(crate) fn until(&self) -> Option<Time> {
-        self.until
+    pub(crate) fn rnr_wait_end(&self) -> Option<Time> {
+        self.rnr_wait_end
     }
 
-    pub(crate) fn is_waiting(&self) -> bool {
-        self.until.is_some()
+    /// Whether an RNR NAK keeps the requester waiting.
+    pub(crate) fn in_rnr_wait(&self) -> bool {
+        self.rnr_wait_end.is_some()
     }
 
-    /// Whether the wait is over; then it is forgotten.
-    pub(crate) fn ends(&mut self, now: Time) -> bool {
-        let over = self.until.is_some_and(|until| until <= now);
+    /// Ends the wait if its time has come; returns whether it ended.
+    pub(crate) fn end_rnr_wait(&mut self, now: Time) -> bool {
+        let over = self.rnr_wait_end.is_some_and(|end| end <= now);
         if over {
-            self.until = None;
+            self.rnr_wait_end = None;
         }
         over
     }
@@ -195,37 +207,37 @@ mod tests {
     #[test]
     fn timeouts_within_the_patience_use_up_one_retry() {
         let patience = Time::from_ms(10);
-        let mut waiting = Waiting { retry_count: 2, retries: 2, patience, ..Waiting::default() };
-        let times = [(0, true), (1, true), (9, true), (10, true), (19, true), (20, false)];
-        for (ms, again) in times {
-            assert_eq!(waiting.timed_out(Time::from_ms(ms)), again, "at {ms} ms");
+        let mut retry = RetryState { retry_count: 2, retries: 2, patience, ..RetryState::default() };
+        let timeouts = [(0, true), (1, true), (9, true), (10, true), (19, true), (20, false)];
+        for (ms, again) in timeouts {
+            assert_eq!(retry.on_timeout(Time::from_ms(ms)), again, "at {ms} ms");
         }
-        waiting.progress();
+        retry.on_progress();
         for (ms, again) in [(21, true), (30, true), (31, true), (40, true), (41, false)] {
-            assert_eq!(waiting.timed_out(Time::from_ms(ms)), again, "at {ms} ms");
+            assert_eq!(retry.on_timeout(Time::from_ms(ms)), again, "at {ms} ms");
         }
     }
 
     #[test]
-    fn an_arrival_is_that_of_the_attempt_it_names() {
-        let mut stamps = Stamps::new(3);
+    fn an_ack_names_the_transmission_that_it_acknowledges() {
+        let mut times = SendTimes::new(3);
         let (psn, us) = (Psn::new(0xff_ffff), Time::from_us);
-        assert_eq!(stamps.set(psn, false, us(10)), 0);
-        assert_eq!(stamps.of(psn, 0), Stamp::at(us(10)));
-        assert_eq!([stamps.set(psn, true, us(20)), stamps.set(psn, true, us(30))], [1, 2]);
-        // The second attempt's time is forgotten: the first is the earliest that it can be.
-        let times = [(0, 10), (1, 10), (2, 30)];
-        assert!(times.iter().all(|(attempt, at)| stamps.of(psn, *attempt) == Stamp::at(us(*at))));
-        assert_eq!(stamps.last(psn), Stamp::at(us(30)));
-        // The same place, four packets on.
-        assert_eq!(stamps.set(psn.plus(4), false, us(40)), 0);
-        assert_eq!(stamps.of(psn.plus(4), 0), Stamp::at(us(40)));
-        assert_eq!((0..200).map(|_| stamps.set(psn, true, us(50))).last(), Some(127));
+        assert_eq!(times.record(psn, false, us(10)), 0);
+        assert_eq!(times.sent_at(psn, 0), Stamp::at(us(10)));
+        assert_eq!([times.record(psn, true, us(20)), times.record(psn, true, us(30))], [1, 2]);
+        // The second transmission's time is not kept: the first one's is the earliest that it can be.
+        let attempts = [(0, 10), (1, 10), (2, 30)];
+        assert!(attempts.iter().all(|(attempt, at)| times.sent_at(psn, *attempt) == Stamp::at(us(*at))));
+        assert_eq!(times.last_sent(psn), Stamp::at(us(30)));
+        // The same slot, four packets later.
+        assert_eq!(times.record(psn.plus(4), false, us(40)), 0);
+        assert_eq!(times.sent_at(psn.plus(4), 0), Stamp::at(us(40)));
+        assert_eq!((0..200).map(|_| times.record(psn, true, us(50))).last(), Some(127));
     }
 
     #[test]
     fn without_patience_each_timeout_counts() {
-        let mut waiting = Waiting { retry_count: 1, retries: 1, ..Waiting::default() };
-        assert!(waiting.timed_out(Time::ZERO) && !waiting.timed_out(Time::ZERO));
+        let mut retry = RetryState { retry_count: 1, retries: 1, ..RetryState::default() };
+        assert!(retry.on_timeout(Time::ZERO) && !retry.on_timeout(Time::ZERO));
     }
 }

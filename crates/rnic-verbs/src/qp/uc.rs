@@ -1,30 +1,31 @@
-//! The unreliable connection (InfiniBand volume 1, section 9.8): Sends and Writes without acknowledgements. A message of which a
-//! packet is lost is dropped whole, and its receive serves the next one.
+//! The unreliable connection (InfiniBand volume 1, section 9.8): Sends and Writes without acknowledgements. A message
+//! of which a packet is lost is dropped whole, and its receive serves the next one.
 //!
-//! The specification knows no packet that comes late or twice. Here a packet from before the expected one is such a packet, and
-//! dropped; one from after it tells of a loss.
+//! The specification does not provide for packets that are reordered or duplicated. Here the receiver takes a packet
+//! with a PSN before the expected one for such a packet and drops it; a PSN after the expected one tells of a loss.
 
 use super::incoming::Incoming;
-use super::sending::{Due, Marks};
+use super::sending::{CnpState, Due};
 use crate::common::{Common, Ctx, Refusal};
 use crate::flow::Pace;
-use crate::packet::Turn;
+use crate::packet::TxContext;
 use crate::types::{State, Status, VerbsError};
 use crate::{Congestion, Dropped};
-use rnic_transport::{FlowConfig, Psn, Time};
+use rnic_transport::{BitRate, FlowConfig, Psn, Time};
 use rnic_wire::{Operation, Packet};
 
 /// State of an unreliable connection.
 pub(crate) struct Uc {
     first: Psn,
-    /// Packets sent, and to be sent.
+    /// The next packet to send, counted from the first.
     next: u64,
+    /// One past the last packet of the released sends.
     total: u64,
     pace: Box<dyn Pace>,
     expected: Psn,
-    /// The message in progress; none, too, while what is left of a lost one comes.
+    /// The message in progress; `None` also while the rest of a lost message arrives.
     incoming: Option<Incoming>,
-    marks: Marks,
+    cnp: CnpState,
 }
 
 impl Uc {
@@ -37,12 +38,16 @@ impl Uc {
             pace: congestion.pace(cfg, now).map_err(VerbsError::Congestion)?,
             expected: Psn::new(connection.recv_psn),
             incoming: None,
-            marks: Marks::new(cfg.cnp_interval),
+            cnp: CnpState::new(cfg.cnp_interval),
         })
     }
 
     pub(crate) fn start(&mut self, c: &Common) {
         self.first = Psn::new(c.attributes.send_psn);
+    }
+
+    pub(crate) fn set_rate(&mut self, rate: Option<BitRate>) {
+        self.pace.set_rate(rate);
     }
 
     pub(crate) fn release(&mut self, c: &mut Common) {
@@ -51,7 +56,7 @@ impl Uc {
         }
     }
 
-    /// Only messages that have begun are sent to their end.
+    /// RTS to SQD: only messages that have begun are sent to their end.
     pub(crate) fn drain(&mut self, c: &mut Common) {
         c.sends.hold(self.next);
         self.total = c.sends.next_packet();
@@ -66,7 +71,7 @@ impl Uc {
             self.pace.on_cnp(now);
             return Ok(());
         }
-        self.marks.packet(now, marked);
+        self.cnp.on_packet(now, marked);
         let psn = Psn::new(packet.headers.bth.psn);
         if psn.is_before(self.expected) {
             ctx.counters.duplicates += 1;
@@ -74,7 +79,8 @@ impl Uc {
         }
         let begins = opcode.starts_message();
         if psn != self.expected || begins != self.incoming.is_none() {
-            // Something was lost: the message in progress, and this packet if it does not begin another.
+            // A packet was lost, and with it the message in progress; this packet too if it does not begin another
+            // message.
             self.incoming = None;
             if !begins {
                 self.expected = psn.plus(1);
@@ -88,7 +94,7 @@ impl Uc {
                 self.incoming = None;
                 return Err(Dropped::NoReceive);
             }
-            // The receive is at fault, not the message.
+            // The fault is in the receive, not in the message.
             Err(Refusal::Never(_, status @ (Status::LocalLength | Status::LocalProtection))) => {
                 c.fail_receive(ctx, status, true);
             }
@@ -99,7 +105,7 @@ impl Uc {
     }
 
     pub(crate) fn emit(&mut self, c: &mut Common, ctx: &mut Ctx, now: Time, out: &mut [u8]) -> usize {
-        if self.marks.take_due() {
+        if self.cnp.take_due() {
             ctx.counters.cnps_sent += 1;
             return super::cnp(c, out);
         }
@@ -109,8 +115,8 @@ impl Uc {
         let packet = self.next;
         let route = c.route;
         let Some(wqe) = c.sends.find(packet) else { return 0 };
-        let turn = Turn { psn: self.first.plus(packet as u32), ask: false, attempt: 0 };
-        let (writer, offset, len) = route.request(wqe, (packet - wqe.first) as u32, turn, out);
+        let tx = TxContext { psn: self.first.plus(packet as u32), ask: false, attempt: 0 };
+        let (writer, offset, len) = route.request(wqe, (packet - wqe.first) as u32, tx, out);
         match writer.end_with(len, |payload| wqe.local.gather(&ctx.memory, offset, payload)) {
             Ok(bytes) => {
                 self.next += 1;
@@ -120,7 +126,7 @@ impl Uc {
                 bytes
             }
             Err(_) => {
-                // Receiving goes on.
+                // The queue pair goes on receiving.
                 if let Some(wqe) = c.sends.pop() {
                     c.sent(ctx, &wqe, Status::LocalProtection);
                 }
@@ -135,8 +141,8 @@ impl Uc {
 
     pub(crate) fn next_transmit(&self, c: &Common) -> Due {
         let mut due = Due::never();
-        if self.marks.is_due() {
-            due.at_once();
+        if self.cnp.is_due() {
+            due.immediately();
         }
         if c.sends_packets() && self.next < self.total {
             due.at(self.pace.not_before());

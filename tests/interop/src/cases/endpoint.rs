@@ -8,7 +8,7 @@ use crate::fault::Faults;
 use crate::guest::{COMMAND_PATIENCE, GuestOptions, HOST_SEEN_BY_GUEST, OUT_OF_BAND_PORT, listener};
 use crate::host::{Gid, Host};
 use rnic_endpoint::Device;
-use rnic_endpoint::ibverbs::{Options, Outcome, Pingpong};
+use rnic_perf::ibverbs::{Options, Outcome, Pingpong};
 use rnic_transport::Time;
 use rnic_verbs::Service;
 

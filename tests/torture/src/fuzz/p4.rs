@@ -272,7 +272,7 @@ fn any_header<const N: usize>(dice: &mut Dice, usual: u32) -> P4Header<N> {
 
 fn any_telemetry(dice: &mut Dice) -> Option<Telemetry> {
     let mut telemetry = Telemetry::default();
-    for _ in 0..dice.below(Telemetry::MOST as u64 + 2) {
+    for _ in 0..dice.below(Telemetry::MAX_HOPS as u64 + 2) {
         let [timestamp_ns, tx_bytes, queue_bytes, rate_mbps] = std::array::from_fn(|_| dice.word() as u32);
         telemetry.push(HopRecord { timestamp_ns, tx_bytes, queue_bytes, rate_mbps });
     }

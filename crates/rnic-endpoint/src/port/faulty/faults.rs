@@ -1,4 +1,4 @@
-//! What may go wrong, and how often.
+//! Faults and their probabilities.
 
 use rnic_transport::Time;
 
@@ -6,7 +6,7 @@ use rnic_transport::Time;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
 pub struct Probability(u64);
 
-/// Why a number is no probability.
+/// The number is not a probability.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
 #[error("{0} is not a probability; give a number between 0 and 1, for example 0.01 for one in a hundred")]
 pub struct ProbabilityError(f64);
@@ -35,36 +35,45 @@ impl Probability {
     }
 }
 
-/// What goes wrong in one direction. Each fault strikes each datagram independently of the others.
+/// The probabilities of faults in one direction. Each fault happens to each datagram independently of the other faults.
+///
+/// ```
+/// use rnic_endpoint::port::{Faults, Probability};
+///
+/// let faults = Faults { loss: Probability::new(0.01).unwrap(), ..Faults::default() };
+/// assert_eq!(faults.duplication, Probability::NEVER);
+/// assert!(Probability::new(1.5).is_err());
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Faults {
-    /// Lost.
+    /// The datagram is lost.
     pub loss: Probability,
-    /// Delivered a second time, undamaged, right behind the first or in its place.
+    /// The datagram is delivered a second time, without corruption, directly after the first or in its place.
     pub duplication: Probability,
-    /// Delivered with one bit flipped.
+    /// The datagram is delivered with one bit flipped.
     pub corruption: Probability,
-    /// Held back until one to [`Faults::reordering_depth`] later datagrams came by, at most for a millisecond.
+    /// The datagram is held back until one to [`Faults::reordering_depth`] later datagrams have passed, at most for a
+    /// millisecond.
     pub reordering: Probability,
-    /// Most datagrams for which a reordered one is held back. With 0 nothing is.
+    /// Maximum number of later datagrams that pass a reordered one. With 0 there is no reordering.
     pub reordering_depth: u32,
-    /// Held back for a time of up to [`Faults::longest_delay`].
+    /// The datagram is held back for up to [`Faults::longest_delay`].
     pub delay: Probability,
-    /// Longest delay. With 0 nothing is late.
+    /// Maximum delay. With 0 there are no delays.
     pub longest_delay: Time,
 }
 
 impl Faults {
-    /// Whether nothing can go wrong.
+    /// Whether no fault can happen.
     pub fn none(&self) -> bool {
         [self.loss, self.duplication, self.corruption, self.reordering, self.delay] == [Probability::NEVER; 5]
     }
 }
 
-/// What went wrong in one direction, in datagrams.
+/// Counters of faults in one direction, in datagrams.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct FaultCounters {
-    /// All that came by, if anything can go wrong at all.
+    /// All datagrams, if any fault can happen.
     pub seen: u64,
     /// Lost.
     pub lost: u64,
@@ -72,9 +81,9 @@ pub struct FaultCounters {
     pub duplicated: u64,
     /// Delivered with a bit flipped.
     pub corrupted: u64,
-    /// Held back for others to pass.
+    /// Reordered: held back for later ones to pass.
     pub reordered: u64,
-    /// Held back for a time.
+    /// Delayed.
     pub delayed: u64,
 }
 

@@ -1,13 +1,13 @@
-//! One direction: the fate of each datagram, and those that are held back.
+//! One direction: the faults that happen to each datagram, and the datagrams that are held back.
 
 use super::{FaultCounters, Faults};
 use rand_core::Rng as _;
 use rand_pcg::Pcg64Mcg;
 use rnic_transport::Time;
 
-/// How long a reordered datagram waits for later ones before it goes on all the same.
+/// How long a reordered datagram waits for later ones before it is delivered without them.
 const LONGEST_REORDERING: Time = Time::from_ms(1);
-/// Most datagrams held back at a time; further ones pass.
+/// Maximum number of datagrams held back; further ones pass.
 const MOST_HELD: usize = 1_024;
 
 /// What happens to one datagram.
@@ -24,7 +24,8 @@ impl Fate {
     pub(super) const PASSES: Fate = Fate { lost: false, duplicated: false, flip: None, hold: None };
 }
 
-/// Until when a datagram is held back: an instant, or the passing of the datagram with a number, whichever comes first.
+/// Until when a datagram is held back: until a time, or until the datagram with a number has passed, whichever comes
+/// first.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Hold {
     pub(super) due: Time,
@@ -37,7 +38,7 @@ impl Hold {
     }
 }
 
-/// A datagram held back, with what is needed to hand it on.
+/// A datagram that is held back, with the data to deliver it later.
 #[derive(Debug)]
 pub(super) struct Held<M> {
     pub(super) hold: Hold,
@@ -51,11 +52,11 @@ pub(super) struct Lane<M> {
     pub(super) faults: Faults,
     pub(super) counters: FaultCounters,
     rng: Pcg64Mcg,
-    /// In the order in which they came.
+    /// In the order of their arrival.
     held: Vec<Held<M>>,
     /// Earliest of the held ones, each by itself; [`Time::MAX`] and [`u64::MAX`] for none.
     next: Hold,
-    /// Buffers to be used again.
+    /// Buffers for reuse.
     spare: Vec<Vec<u8>>,
 }
 
@@ -68,7 +69,8 @@ impl<M> Lane<M> {
         Lane { faults, counters: FaultCounters::default(), rng, held: Vec::new(), next: NEVER, spare: Vec::new() }
     }
 
-    /// Draws the fate of the next datagram. Five draws each time, so that one fault's rate does not change when another strikes.
+    /// Draws the faults of the next datagram. It draws five numbers each time, so that the sequence of one fault does
+    /// not depend on others.
     pub(super) fn fate(&mut self, now: Time) -> Fate {
         let faults = self.faults;
         let [loss, duplication, corruption, reordering, delay] = [(); 5].map(|()| {
@@ -113,7 +115,7 @@ impl<M> Lane<M> {
         (self.rng, self.counters) = mark;
     }
 
-    /// When the first held datagram goes on if none comes by; [`Time::MAX`] for none.
+    /// When the first held datagram is delivered if none passes before; [`Time::MAX`] for none.
     pub(super) fn due(&self) -> Time {
         self.next.due
     }
@@ -127,12 +129,12 @@ impl<M> Lane<M> {
         self.held.push(held);
     }
 
-    /// Whether a held datagram may go on.
+    /// Whether a held datagram can be delivered.
     pub(super) fn may_release(&self, now: Time, passed: u64) -> bool {
         !self.held.is_empty() && self.next.over(now, passed)
     }
 
-    /// The next held datagram that may go on, now that datagrams up to the one with number `passed` came by.
+    /// The next held datagram to deliver, after the datagrams up to number `passed` have passed.
     pub(super) fn release(&mut self, now: Time, passed: u64) -> Option<Held<M>> {
         if !self.may_release(now, passed) {
             return None;
@@ -151,7 +153,7 @@ impl<M> Lane<M> {
         data
     }
 
-    /// Takes back a buffer.
+    /// Keeps a buffer for reuse.
     pub(super) fn recycle(&mut self, data: Vec<u8>) {
         if data.capacity() > 0 && self.spare.len() < MOST_HELD {
             self.spare.push(data);
@@ -189,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn held_datagrams_go_when_due_or_passed_in_the_order_in_which_they_came() {
+    fn held_datagrams_are_delivered_in_order_when_due_or_passed() {
         let mut lane = Lane::new(Faults::default(), 1, 1);
         lane.hold(held(30, 7, 1));
         lane.hold(held(10, 9, 2));

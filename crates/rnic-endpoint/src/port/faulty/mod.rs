@@ -1,4 +1,4 @@
-//! A port whose network misbehaves, as often as told and the same way each time.
+//! A port with fault injection: reproducible losses, duplicates, corruption, reordering and delays.
 
 mod faults;
 mod lane;
@@ -15,37 +15,37 @@ use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;
 use std::task::Waker;
 
-/// Another port behind a network that loses, doubles, damages, reorders and delays datagrams.
+/// Another port behind a network that loses, duplicates, corrupts, reorders and delays datagrams.
 ///
-/// What happens follows from the seed and the sequence of datagrams alone: the n-th datagram of a direction meets the same fate,
-/// whatever it holds and however it is batched. Only the end of a delay, and of a reordering without later datagrams, follows the
-/// clock.
+/// The faults depend on the seed and the sequence of datagrams alone: the same faults happen to the n-th datagram of a
+/// direction, whatever its content and its batch. Only the end of a delay, and of a reordering without later datagrams,
+/// depends on the clock.
 ///
-/// With faults on what is sent, a batch is one datagram, because the IPv4 identifications of what is left of a larger one could not be
-/// kept. Faults on what is received leave batches as they are on the wire, so they are the ones to measure speed with.
+/// With faults on sent datagrams a batch is one datagram, because the rest of a larger batch could not keep its IPv4
+/// identifications. Faults on received datagrams leave batches as they are: use them to measure speed.
 #[derive(Debug)]
 pub struct FaultyPort<P, C = Clock> {
     inner: P,
     clock: C,
     sending: Lane<Outgoing>,
     receiving: Lane<Meta>,
-    /// An arrival that is handed on in pieces.
+    /// An arrival that is delivered in pieces.
     stash: Vec<u8>,
     pieces: VecDeque<Piece>,
-    /// The held datagram that was handed on last.
+    /// The held datagram that was delivered last.
     current: Vec<u8>,
 }
 
-/// A part of an arrival, to be handed on.
+/// A piece of an arrival, to be delivered.
 #[derive(Debug)]
 enum Piece {
     /// Datagrams in the stash.
     Run { meta: Meta, segment: usize, range: Range<usize> },
-    /// One datagram that was held back or doubled.
+    /// One datagram that was held back or duplicated.
     Single { meta: Meta, data: Vec<u8> },
 }
 
-/// What a datagram that is held back needs to be sent later.
+/// The data to send a held datagram later.
 #[derive(Clone, Copy, Debug)]
 struct Outgoing {
     destination: SocketAddr,
@@ -55,14 +55,15 @@ struct Outgoing {
 }
 
 impl<P: Port> FaultyPort<P, Clock> {
-    /// Faults on what `inner` sends and on what it receives, each direction with a random stream of its own derived from `seed`.
+    /// A port with faults on the datagrams that `inner` sends and on those that it receives. Each direction has a
+    /// random stream of its own, derived from `seed`.
     pub fn new(inner: P, sending: Faults, receiving: Faults, seed: u64) -> FaultyPort<P, Clock> {
         FaultyPort::with_clock(inner, sending, receiving, seed, Clock::start())
     }
 }
 
 impl<P: Port, C: TimeSource + Send> FaultyPort<P, C> {
-    /// As [`FaultyPort::new`], with delays by `clock`.
+    /// As [`FaultyPort::new`], with `clock` for delays.
     pub fn with_clock(inner: P, sending: Faults, receiving: Faults, seed: u64, clock: C) -> FaultyPort<P, C> {
         FaultyPort {
             inner,
@@ -75,12 +76,12 @@ impl<P: Port, C: TimeSource + Send> FaultyPort<P, C> {
         }
     }
 
-    /// What went wrong with what was sent and with what was received.
+    /// The faults that happened to sent and to received datagrams.
     pub fn faults(&self) -> (FaultCounters, FaultCounters) {
         (self.sending.counters, self.receiving.counters)
     }
 
-    /// Sends a datagram that is not lost; returns whether it was taken.
+    /// Sends a datagram that is not lost; returns whether the inner port took it.
     fn send_one(&mut self, batch: &Batch<'_>, fate: Fate, now: Time) -> Result<bool, SendError> {
         if fate.flip.is_none() && fate.hold.is_none() {
             if self.inner.send(batch)? == 0 {
@@ -108,7 +109,7 @@ impl<P: Port, C: TimeSource + Send> FaultyPort<P, C> {
         Ok(true)
     }
 
-    /// Sends the held datagrams that may go on.
+    /// Sends the held datagrams that are due.
     fn flush(&mut self) {
         if self.sending.holds_nothing() {
             return;
@@ -119,7 +120,7 @@ impl<P: Port, C: TimeSource + Send> FaultyPort<P, C> {
                 self.sending.hold(held);
                 return;
             }
-            // Sent, or refused: what could not be sent now is lost as in a network.
+            // A datagram that the inner port does not take is lost, as in a network.
             self.sending.recycle(held.data);
         }
     }
@@ -139,14 +140,15 @@ fn transmit<P: Port>(inner: &mut P, to: &Outgoing, data: &[u8]) -> Result<usize,
 }
 
 impl Lane<Meta> {
-    /// Queues the held datagrams that may go on, now that those up to the one with number `passed` came by.
+    /// Queues the held datagrams that are due after the datagrams up to number `passed` have passed.
     fn release_into(&mut self, pieces: &mut VecDeque<Piece>, now: Time, passed: u64) {
         while let Some(held) = self.release(now, passed) {
             pieces.push_back(Piece::Single { meta: held.meta, data: held.data });
         }
     }
 
-    /// Deals with an arrival. Returns whether anything happens to it; then what is to be handed on in its place is in `stash` and `pieces`.
+    /// Applies faults to an arrival. Returns whether any happened; then `stash` and `pieces` hold the datagrams to
+    /// deliver instead.
     fn strike(&mut self, arrival: &Arrival<'_>, now: Time, stash: &mut Vec<u8>, pieces: &mut VecDeque<Piece>) -> bool {
         let segment = arrival.segment.max(1);
         let meta_at = |at: usize| Meta {
@@ -154,7 +156,7 @@ impl Lane<Meta> {
             ..arrival.meta
         };
         let mut struck = false;
-        let mut run = 0; // where the datagrams begin that pass and are not yet queued
+        let mut run = 0; // the first datagram that passes without fault and is not queued yet
         for (index, datagram) in arrival.segments().enumerate() {
             let (at, end) = (index * segment, index * segment + datagram.len());
             let fate = self.fate(now);
@@ -224,7 +226,7 @@ impl<P: Port, C: TimeSource + Send> Port for FaultyPort<P, C> {
         let fate = self.sending.fate(now);
         let taken = if fate.lost { Ok(true) } else { self.send_one(batch, fate, now) };
         if !matches!(taken, Ok(true)) {
-            // When it is tried again it shall meet the same fate.
+            // The same faults must happen to it at the next attempt.
             self.sending.rewind(mark);
             return taken.map(usize::from);
         }

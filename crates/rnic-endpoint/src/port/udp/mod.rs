@@ -1,10 +1,10 @@
 //! A port on Linux UDP sockets.
 //!
-//! One socket receives. What is sent leaves from a small pool of other sockets, one for each source port: a source port is the
-//! entropy by which ECMP spreads flows, and a UDP socket has but one. The sending sockets drop whatever arrives at them.
+//! One socket receives. A small pool of other sockets sends, one for each source port: ECMP spreads flows by their
+//! source ports, and a UDP socket has only one. The sending sockets drop all datagrams that arrive at them.
 //!
-//! Batches leave by one `sendmsg` with `UDP_SEGMENT` and arrive merged by `UDP_GRO`, so that the network stack is passed once
-//! per batch instead of once per datagram.
+//! One `sendmsg` with `UDP_SEGMENT` sends a batch, and `UDP_GRO` merges received datagrams, so that a batch passes the
+//! network stack once instead of once per datagram.
 
 mod options;
 mod receive;
@@ -29,23 +29,24 @@ use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
 
-/// Most datagrams of one `UDP_SEGMENT` call that every kernel with the option accepts.
-const MOST_SEGMENTS: usize = 64;
-/// Most bytes of one call: an IPv4 packet's 65,535 less its header and UDP's.
-const MOST_BYTES: usize = 65_535 - 20 - 8;
-/// Most source ports of one port, each of which is a socket.
-const MOST_SOURCE_PORTS: usize = 256;
-/// How long to wait before trying again to send when the system has no memory for packets: nothing tells when it has.
+/// Maximum datagrams of one `UDP_SEGMENT` call that every kernel with the option accepts.
+const MAX_SEGMENTS: usize = 64;
+/// Maximum bytes of one call: 65,535 of an IPv4 packet without the headers of IPv4 and UDP.
+const MAX_BYTES: usize = 65_535 - 20 - 8;
+/// Maximum source ports of one port, each of which is a socket.
+const MAX_SOURCE_PORTS: usize = 256;
+/// Time until the next attempt to send after the system had no memory for packets: it sends no notification when it
+/// has.
 const STARVED_RETRY: Time = Time::from_ms(1);
 
-/// How a [`UdpPort`] is set up.
+/// Options of a [`UdpPort`].
 #[derive(Clone, Debug)]
 pub struct UdpConfig {
-    /// Number of source ports between 49152 and 65535, at most 256. With 0 everything leaves from the port's own address.
+    /// Number of source ports between 49152 and 65535, at most 256. With 0 the port sends from its own UDP port.
     pub source_ports: usize,
-    /// Bytes of receive buffer to ask the system for.
+    /// Bytes of receive buffer to request from the system.
     pub receive_buffer: usize,
-    /// Bytes of send buffer to ask the system for, for each source port.
+    /// Bytes of send buffer to request from the system, for each source port.
     pub send_buffer: usize,
     /// Send batches by `UDP_SEGMENT`.
     pub segmentation: bool,
@@ -60,24 +61,33 @@ impl Default for UdpConfig {
     }
 }
 
-/// Sizes of a port's buffers as the system granted them. Linux grants twice what is asked, at most twice
+/// Sizes of a port's buffers as the system granted them. Linux grants twice the requested size, at most twice
 /// `net.core.rmem_max` or `wmem_max` for a process without privileges, and charges its own bookkeeping to them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Buffers {
-    /// Bytes for what arrived and was not yet read.
+    /// Bytes for datagrams that arrived and were not read yet.
     pub receive: usize,
-    /// Bytes for what was sent and has not yet left, for each source port.
+    /// Bytes for datagrams that were sent and have not left the host yet, for each source port.
     pub send: usize,
 }
 
 /// A port on UDP sockets, IPv4 or IPv6.
+///
+/// ```
+/// use rnic_endpoint::port::UdpConfig;
+/// use rnic_endpoint::{Port, UdpPort};
+///
+/// let port = UdpPort::bind("127.0.0.1:0".parse().unwrap(), &UdpConfig::default()).unwrap();
+/// assert_eq!(port.source_ports().count(), 16);
+/// assert_ne!(port.local_addr().port(), 0);
+/// ```
 #[derive(Debug)]
 pub struct UdpPort {
     local: SocketAddr,
     receiver: Socket,
     /// By source port.
     senders: Vec<Sender>,
-    /// Asks the system about paths.
+    /// Finds the MTU of paths.
     probe: Socket,
     segmentation: bool,
     starved: bool,
@@ -95,15 +105,15 @@ struct Sender {
 }
 
 impl UdpPort {
-    /// Opens a port that receives on `address`. UDP port 0 takes any that is free; the unspecified address receives on all
-    /// addresses of its family.
+    /// Opens a port that receives on `address`. UDP port 0 stands for any free one; the unspecified address receives on
+    /// all addresses of its family.
     ///
     /// # Errors
     ///
-    /// The address is taken or not this host's, there are not enough source ports, or the system refuses something.
+    /// The address is in use or not one of this host, there are not enough source ports, or a system call fails.
     pub fn bind(address: SocketAddr, config: &UdpConfig) -> Result<UdpPort, BindError> {
-        if config.source_ports > MOST_SOURCE_PORTS {
-            return Err(BindError::TooManySourcePorts { asked: config.source_ports, most: MOST_SOURCE_PORTS });
+        if config.source_ports > MAX_SOURCE_PORTS {
+            return Err(BindError::TooManySourcePorts { asked: config.source_ports, max: MAX_SOURCE_PORTS });
         }
         let system = |step| move |error| BindError::System { step, address, error };
         let receiver = options::unbound(&address).map_err(system("open a UDP socket"))?;
@@ -150,7 +160,7 @@ impl UdpPort {
     }
 }
 
-/// The sockets that send: `count` on source ports of their own, or the one that receives.
+/// The sockets that send: `count` on source ports of their own, or for 0 the one that receives.
 fn senders(local: SocketAddr, receiver: &Socket, count: usize) -> Result<Vec<Sender>, BindError> {
     let system = |step| move |error| BindError::System { step, address: local, error };
     if count == 0 {
@@ -172,7 +182,7 @@ fn senders(local: SocketAddr, receiver: &Socket, count: usize) -> Result<Vec<Sen
     Err(BindError::NoSourcePorts { asked: count, found: senders.len() })
 }
 
-/// A socket on another UDP port of the same address, which drops whatever arrives.
+/// A socket on another UDP port of the same address that drops all datagrams which arrive.
 fn send_only(local: SocketAddr, port: u16) -> io::Result<Socket> {
     let socket = options::unbound(&local)?;
     options::never_receive(&socket)?;
@@ -182,7 +192,7 @@ fn send_only(local: SocketAddr, port: u16) -> io::Result<Socket> {
 
 /// All source ports, in an order in which neighbours differ in many bits.
 fn candidates() -> impl Iterator<Item = u16> {
-    const STRIDE: u32 = 10_127; // near 2^14 over the golden ratio; odd, so that every port has its turn
+    const STRIDE: u32 = 10_127; // near 2^14 over the golden ratio; odd, so that the sequence visits every port
     let count = SOURCE_PORTS.len() as u32;
     (0..count).map(move |turn| SOURCE_PORTS.start() + (turn * STRIDE % count) as u16)
 }
@@ -205,7 +215,7 @@ impl Port for UdpPort {
     }
 
     fn limits(&self) -> Limits {
-        Limits { segments: if self.segmentation { MOST_SEGMENTS } else { 1 }, bytes: MOST_BYTES }
+        Limits { segments: if self.segmentation { MAX_SEGMENTS } else { 1 }, bytes: MAX_BYTES }
     }
 
     fn longest_datagram(&self, destination: SocketAddr) -> io::Result<usize> {
@@ -214,7 +224,7 @@ impl Port for UdpPort {
             SocketAddr::V4(_) => (getsockopt(&self.probe, sockopt::IpMtu)?, 20 + 8),
             SocketAddr::V6(_) => (getsockopt(&self.probe, options::Ipv6Mtu)?, 40 + 8),
         };
-        Ok((mtu as usize).saturating_sub(headers).min(MOST_BYTES))
+        Ok((mtu as usize).saturating_sub(headers).min(MAX_BYTES))
     }
 
     fn send(&mut self, batch: &Batch<'_>) -> Result<usize, SendError> {

@@ -1,4 +1,4 @@
-//! Socket options, and what they are set to.
+//! Socket options and their values.
 
 use nix::libc;
 use nix::sys::socket::{SetSockOpt, setsockopt, sockopt};
@@ -8,7 +8,7 @@ use std::io;
 use std::net::SocketAddr;
 
 sockopt_impl!(
-    /// What happens to a datagram longer than the path carries.
+    /// Whether the kernel fragments a datagram longer than the path MTU.
     Ipv4MtuDiscover,
     Both,
     libc::IPPROTO_IP,
@@ -16,7 +16,7 @@ sockopt_impl!(
     libc::c_int
 );
 sockopt_impl!(
-    /// What happens to a datagram longer than the path carries.
+    /// Whether the kernel fragments a datagram longer than the path MTU.
     Ipv6MtuDiscover,
     Both,
     libc::IPPROTO_IPV6,
@@ -24,7 +24,7 @@ sockopt_impl!(
     libc::c_int
 );
 sockopt_impl!(
-    /// What the path to a connected peer carries.
+    /// MTU of the path to a connected peer.
     Ipv6Mtu,
     GetOnly,
     libc::IPPROTO_IPV6,
@@ -42,8 +42,8 @@ sockopt_impl!(
 
 /// A UDP socket on `address` that does not block and never fragments.
 ///
-/// "Don't fragment" on a socket that is not connected is also what makes Linux send IPv4 identification 0 (and 0, 1, 2, ... within a
-/// `UDP_SEGMENT` batch), on which the invariant CRC depends.
+/// "Don't fragment" on a socket that is not connected is also what makes Linux send IPv4 identification 0 (and 0, 1, 2,
+/// ... within a `UDP_SEGMENT` batch), on which the invariant CRC depends.
 pub(super) fn unbound(address: &SocketAddr) -> io::Result<Socket> {
     let socket = Socket::new(Domain::for_address(*address), Type::DGRAM.nonblocking(), Some(Protocol::UDP))?;
     match address {
@@ -56,7 +56,8 @@ pub(super) fn unbound(address: &SocketAddr) -> io::Result<Socket> {
     Ok(socket)
 }
 
-/// Has the socket deliver what [`super::receive`] reads: traffic class, local address if it is open, lengths of merged datagrams.
+/// Enables the control messages that [`super::receive`] reads: traffic class, local address if the socket has none,
+/// lengths of merged datagrams.
 pub(super) fn prepare_receiver(socket: &Socket, address: &SocketAddr, coalescing: bool) -> io::Result<()> {
     let open = address.ip().is_unspecified();
     match address {
@@ -67,7 +68,7 @@ pub(super) fn prepare_receiver(socket: &Socket, address: &SocketAddr, coalescing
         SocketAddr::V6(_) => {
             socket.set_recv_tclass_v6(true)?;
             setsockopt(socket, sockopt::Ipv6RecvPacketInfo, &open)?;
-            // Linux' software RoCE sends IPv6 without a UDP checksum, as RoCEv2 allows.
+            // The Linux kernel's software RoCE sends IPv6 without a UDP checksum, as RoCEv2 allows.
             setsockopt(socket, NoCheck6Receive, &true)?;
         }
     }
@@ -78,14 +79,14 @@ pub(super) fn prepare_receiver(socket: &Socket, address: &SocketAddr, coalescing
     Ok(())
 }
 
-/// Has the socket drop whatever arrives: it only sends, and nothing may pile up in it.
+/// Lets the socket drop all datagrams that arrive: it only sends, and its receive buffer must not fill up.
 pub(super) fn never_receive(socket: &Socket) -> io::Result<()> {
     let drop_all = SockFilter::new((libc::BPF_RET | libc::BPF_K) as u16, 0, 0, 0);
     socket.attach_filter(&[drop_all])?;
     socket.set_recv_buffer_size(0)
 }
 
-/// Asks for `bytes` of buffer: beyond the system's limit where the process may, else up to it.
+/// Requests `bytes` of buffer: beyond the system's limit if the process has the privilege, else up to the limit.
 pub(super) fn size_buffer<F, S>(socket: &Socket, force: F, set: S, bytes: usize) -> io::Result<()>
 where
     F: SetSockOpt<Val = usize>,

@@ -1,4 +1,4 @@
-//! Receiving a batch.
+//! Receives a batch.
 
 use crate::port::{Arrival, Counters, Meta, TrafficClass};
 use nix::errno::Errno;
@@ -9,20 +9,20 @@ use std::io::{self, IoSliceMut};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::os::fd::AsRawFd;
 
-/// The longest arrival: datagrams merged by the system stay within one IP packet's 16-bit length.
+/// Maximum bytes of an arrival: merged datagrams stay within the 16-bit length of one IP packet.
 const LONGEST_ARRIVAL: usize = 65_535;
 
-/// Where arrivals lie until the next one.
+/// The buffer of an arrival, until the next one.
 #[derive(Debug)]
 pub(super) struct ReceiveBuffer {
     local: SocketAddr,
     data: Box<[u8]>,
     control: Vec<u8>,
-    /// The system's count of datagrams lost for want of buffer, when it was last told.
+    /// The system's latest count of datagrams that it dropped because the receive buffer was full.
     overflowed: u32,
 }
 
-/// What one `recvmsg` says about the bytes it read.
+/// The control messages of one `recvmsg`.
 struct Message {
     length: usize,
     meta: Meta,
@@ -57,7 +57,7 @@ impl ReceiveBuffer {
         Ok(Some(Arrival { meta: message.meta, segment: message.segment, data: &self.data[..message.length] }))
     }
 
-    /// One `recvmsg`; `None` for what is not complete.
+    /// One `recvmsg`; `None` if the datagram or its control messages are truncated.
     fn read(&mut self, socket: &Socket) -> Result<Option<Message>, Errno> {
         let mut slices = [IoSliceMut::new(&mut self.data)];
         let message =

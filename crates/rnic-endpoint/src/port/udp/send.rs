@@ -1,4 +1,4 @@
-//! Sending a batch.
+//! Sends a batch.
 
 use super::{Sender, UdpPort};
 use crate::port::{Batch, Port as _, SendError};
@@ -10,7 +10,7 @@ use std::io::IoSlice;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsRawFd;
 
-/// Sends as much of the batch as one call takes; returns the number of datagrams.
+/// Sends as much of the batch as one system call takes; returns the number of datagrams.
 pub(super) fn send(port: &mut UdpPort, batch: &Batch<'_>) -> Result<usize, SendError> {
     let segments = batch.check(port.local, port.limits())?;
     let sender = find(&mut port.senders, batch.source_port)?;
@@ -19,7 +19,8 @@ pub(super) fn send(port: &mut UdpPort, batch: &Batch<'_>) -> Result<usize, SendE
     let mut sent = transmit(sender, batch, batch.data, segments > 1);
     let mut taken = segments;
     if segments > 1 && matches!(sent, Err(Errno::EIO | Errno::EINVAL)) {
-        // The device cannot segment, or this destination's cannot, or the fault lies elsewhere: the first datagram alone tells.
+        // The device or the one towards this destination cannot segment, or there is another fault: the first datagram
+        // alone shows which.
         let first = prefix(batch.data, batch.segment);
         sent = transmit(sender, batch, &first, false);
         taken = 1;

@@ -9,7 +9,8 @@ use nix::{
 use std::io::IoSlice;
 
 sockopt_impl!(
-    /// A socket without UDP checksums: Linux refuses `UDP_SEGMENT` on it with EINVAL, as it does with EIO on some devices.
+    /// A socket without UDP checksums: Linux refuses `UDP_SEGMENT` on it with EINVAL, as it does with EIO on some
+    /// devices.
     NoCheck,
     SetOnly,
     libc::SOL_SOCKET,
@@ -18,7 +19,7 @@ sockopt_impl!(
 );
 
 #[test]
-fn a_refused_batch_goes_out_one_by_one() {
+fn a_refused_batch_is_sent_one_by_one() {
     let local = "127.0.0.1:0".parse().unwrap();
     let mut a = UdpPort::bind(local, &UdpConfig::default()).unwrap();
     let mut b = UdpPort::bind(local, &UdpConfig::default()).unwrap();
@@ -26,7 +27,7 @@ fn a_refused_batch_goes_out_one_by_one() {
         setsockopt(&sender.socket, NoCheck, &true).unwrap();
     }
     let data: Vec<u8> = (0..25).collect();
-    // Cut within the first datagram, at its end, and behind it.
+    // The slices end within the first datagram, at its end, and after it.
     for (at, cuts) in [[2usize, 4], [10, 20], [10, 12], [0, 0]].into_iter().enumerate() {
         a.segmentation = true;
         let (head, rest) = data.split_at(cuts[0]);
@@ -61,7 +62,7 @@ fn a_refused_batch_goes_out_one_by_one() {
 }
 
 #[test]
-fn nothing_piles_up_in_a_socket_that_only_sends() {
+fn a_socket_that_only_sends_keeps_no_datagrams() {
     let port = UdpPort::bind("127.0.0.1:0".parse().unwrap(), &UdpConfig::default()).unwrap();
     let stranger = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     for socket in port.senders.iter().map(|sender| &sender.socket).chain([&port.probe]) {
@@ -73,24 +74,24 @@ fn nothing_piles_up_in_a_socket_that_only_sends() {
 }
 
 #[test]
-fn a_wait_for_room_ends_once_and_for_what_was_full() {
+fn a_wait_for_room_ends_once_and_for_the_full_socket() {
     let mut port = UdpPort::bind("127.0.0.1:0".parse().unwrap(), &UdpConfig::default()).unwrap();
     // There is room: as if another thread of the kernel had made some since the port was found full.
     port.senders[3].blocked = true;
     port.wait(Interest::ArrivalOrRoom, None).unwrap();
     assert!(port.senders.iter().all(|sender| !sender.blocked));
-    // Nothing tells when there is memory again, so the wait ends by itself.
+    // The system does not notify when it has memory again, so the wait ends by itself.
     port.starved = true;
     port.wait(Interest::ArrivalOrRoom, None).unwrap();
     assert!(!port.starved);
-    // Who does not ask for room does not hear of it.
+    // A wait for arrivals only does not end for room.
     port.senders[3].blocked = true;
     port.wait(Interest::Arrival, Some(Time::from_us(1))).unwrap();
     assert!(port.senders[3].blocked);
 }
 
 #[test]
-fn every_source_port_has_its_turn() {
+fn the_candidates_visit_every_source_port() {
     let mut all: Vec<u16> = candidates().collect();
     assert_eq!(all[..3], [49_152, 59_279, 53_022]); // 49152 + 10127, + 20254 - 16384
     all.sort_unstable();

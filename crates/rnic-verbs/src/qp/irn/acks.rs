@@ -1,17 +1,17 @@
-//! Acknowledgements of one PSN space that wait to be sent: NACKs each, but one for a run of packets, of ACKs the last. A NACK says
-//! all that an ACK before it would.
+//! ACKs and NACKs of one sequence of PSNs that wait to be sent: the last ACK, and all NACKs, but one for a run of
+//! consecutive packets. A NACK replaces the ACKs before it, because it tells the expected PSN as well.
 
 use rnic_transport::{Pdu, PduKind, Psn};
 use rnic_wire::{Bth, SackEth};
 use std::collections::VecDeque;
 
-/// What a packet causes, and whether it bore a congestion mark.
+/// The packet that triggers an ACK or NACK, and whether it was CE-marked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Cause {
     pub(crate) psn: Psn,
-    /// So many packets directly before it caused the same.
+    /// So many packets directly before it triggered the same NACK.
     pub(crate) before: u8,
-    /// How often it was sent before, as it says itself.
+    /// Transmissions of the packet before this one, from its header.
     pub(crate) attempt: u8,
     pub(crate) marked: bool,
 }
@@ -22,12 +22,12 @@ impl Cause {
         Cause { psn: Psn::new(bth.psn), before: 0, attempt: bth.attempt, marked }
     }
 
-    /// A packet that is refused.
+    /// A packet that the responder refuses.
     pub(crate) fn of(psn: Psn) -> Cause {
         Cause { psn, before: 0, attempt: 0, marked: false }
     }
 
-    /// What the other side is told.
+    /// The header that tells the peer of it.
     pub(crate) fn sack(&self) -> SackEth {
         SackEth { psn: self.psn.value(), before: self.before }
     }
@@ -46,10 +46,10 @@ pub(crate) struct Acknowledgements {
 }
 
 impl Acknowledgements {
-    /// More NACKs than this wait only if nothing can be sent; the oldest count as lost then.
-    const MOST: usize = 1_024;
+    /// Maximum NACKs that wait. There are more only if the queue pair cannot send; the oldest count as lost then.
+    const MAX: usize = 1_024;
 
-    /// A packet arrived, and this is the answer to it.
+    /// A packet arrived, and `reply` is what the receiver sends for it.
     pub(crate) fn note(&mut self, reply: Option<Pdu>, cause: Cause) {
         match reply.map(Pdu::kind) {
             Some(PduKind::Nack) => {
@@ -62,7 +62,7 @@ impl Acknowledgements {
                     *last = Cause { before: last.before + 1, marked: last.marked || marked, ..cause };
                     return;
                 }
-                if self.nacks.len() >= Acknowledgements::MOST {
+                if self.nacks.len() >= Acknowledgements::MAX {
                     self.nacks.pop_front();
                 }
                 self.nacks.push_back(Cause { marked, ..cause });
@@ -81,13 +81,14 @@ impl Acknowledgements {
         self.ack.is_some() || !self.nacks.is_empty()
     }
 
-    /// The next one, given the packet that is expected now: whether it is a NACK, and its cause.
+    /// Takes the next ACK or NACK, given the PSN that is expected now: whether it is a NACK, and the packet that
+    /// triggered it.
     pub(crate) fn next(&mut self, expected: Psn) -> Option<(bool, Cause)> {
         while let Some(cause) = self.nacks.pop_front() {
             if expected.is_before(cause.psn) {
                 return Some((true, cause));
             }
-            // The hole is filled since: an ACK says as much.
+            // The missing packets have arrived since: an ACK tells that.
             self.acknowledge(cause);
         }
         self.ack.take().map(|cause| (false, cause))
@@ -104,8 +105,9 @@ mod tests {
         acks.note(Some(reply), Cause { psn: Psn::new(psn), before: 0, attempt, marked });
     }
 
-    /// What is told, given that `expected` is the next packet: whether it is a NACK, first and last packet, attempt, mark.
-    fn told(acks: &mut Acknowledgements, expected: u32) -> Vec<(bool, u32, u32, u8, bool)> {
+    /// The ACKs and NACKs that are sent if `expected` is the next PSN: whether a NACK, first and last packet, attempt,
+    /// mark.
+    fn taken(acks: &mut Acknowledgements, expected: u32) -> Vec<(bool, u32, u32, u8, bool)> {
         let next = std::iter::from_fn(|| acks.next(Psn::new(expected)));
         next.map(|(nack, cause)| {
             let first = run(&cause.sack()).next().map_or(0, Psn::value);
@@ -115,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn packets_of_one_attempt_that_follow_one_another_share_a_nack() {
+    fn consecutive_packets_of_one_attempt_share_a_nack() {
         let mut acks = Acknowledgements::default();
         for (psn, attempt, marked) in
             [(5, 0, false), (6, 0, true), (7, 1, false), (8, 1, false), (10, 1, false), (0xff_ffff, 0, false)]
@@ -124,26 +126,26 @@ mod tests {
         }
         nack(&mut acks, 0, 0, false);
         assert!(acks.is_due());
-        // The last run goes over the end of the numbers. It precedes what is expected, so it says no more than an ACK.
+        // The last run wraps at the end of the PSNs. It is before the expected PSN, so that an ACK replaces its NACK.
         let expected =
             [(true, 5, 6, 0, true), (true, 7, 8, 1, false), (true, 10, 10, 1, false), (false, 0xff_ffff, 0, 0, false)];
-        assert_eq!(told(&mut acks, 1), expected);
+        assert_eq!(taken(&mut acks, 1), expected);
         assert!(!acks.is_due());
     }
 
     #[test]
-    fn a_run_has_at_most_as_many_packets_as_its_field_counts() {
+    fn a_run_is_limited_by_its_header_field() {
         let mut acks = Acknowledgements::default();
         (2..302).for_each(|psn| nack(&mut acks, psn, 0, false));
-        assert_eq!(told(&mut acks, 1), [(true, 2, 257, 0, false), (true, 258, 301, 0, false)]);
+        assert_eq!(taken(&mut acks, 1), [(true, 2, 257, 0, false), (true, 258, 301, 0, false)]);
     }
 
     #[test]
-    fn a_hole_that_is_filled_since_is_told_with_an_ack() {
+    fn an_ack_replaces_nacks_of_packets_before_the_expected_psn() {
         let mut acks = Acknowledgements::default();
         nack(&mut acks, 5, 0, true);
         nack(&mut acks, 7, 0, false);
         nack(&mut acks, 9, 2, false);
-        assert_eq!(told(&mut acks, 8), [(true, 9, 9, 2, false), (false, 7, 7, 0, true)]);
+        assert_eq!(taken(&mut acks, 8), [(true, 9, 9, 2, false), (false, 7, 7, 0, true)]);
     }
 }

@@ -1,33 +1,37 @@
 //! A reliable connection with IRN's loss recovery ("Revisiting Network Support for RDMA", SIGCOMM 2018, section 5).
 //!
-//! Both ends keep what arrives out of order, in memory, at once. Requests and answers have sequence numbers of their own:
+//! Both ends place packets in memory when they arrive, also out of order. Requests and responses have PSNs of their
+//! own:
 //!
-//! | | requests | answers (of reads and atomics) |
+//! | | requests | responses (to reads and atomics) |
 //! |---|---|---|
-//! | source | requester: [`IrnSender`](rnic_transport::recovery::IrnSender) | responder: another |
-//! | sink | responder: [`IrnReceiver`](rnic_transport::recovery::IrnReceiver) | requester: another |
+//! | sent by | requester: [`IrnSender`](rnic_transport::recovery::IrnSender) | responder: [`IrnSender`](rnic_transport::recovery::IrnSender) |
+//! | received by | responder: [`IrnReceiver`](rnic_transport::recovery::IrnReceiver) | requester: [`IrnReceiver`](rnic_transport::recovery::IrnReceiver) |
 //! | acknowledged by | Acknowledge | Read Acknowledge |
 //!
-//! The answers to one side's requests begin with the number that its requests begin with.
+//! The responses to a side's requests begin with the same PSN as its requests.
 //!
-//! - Every packet of a Write has its address; one of a Send the number of its receive and its offset: they are placed on arrival.
-//! - What the last packet of a message causes (a completion, a count, a read or atomic operation) waits until everything before it
-//!   has arrived; so does the check that packets follow one another as they should. The paper's second bitmap says which packets end
-//!   messages; here what is to be done is parked in its place.
-//! - A packet that cannot be taken out of order (no receive, no right) is dropped as if lost; in order it is refused as in RoCE. A
-//!   refusal waits until what precedes it is answered, since a connection in error answers nothing.
-//! - An answer says that its request has arrived; a request for a read number `n` that the answers before the last
-//!   `max_rd_atomic` reads have: lost acknowledgements cost no timeout.
-//! - A requester that waits for nothing but answers has no packet in flight, and the responder's timers are not its own. If it hears
-//!   nothing for the long timeout, it repeats the oldest request; the peer's acknowledgement proves that it lives.
-//! - An acknowledgement caused by a packet that bore a congestion mark has BECN set.
+//! - Every packet of a Write carries its address, and every packet of a Send its offset and the sequence number of its
+//!   receive, so that the responder can place it on arrival.
+//! - The responder processes the end of a message (a completion, the MSN, a read or atomic operation) when all packets
+//!   before it have arrived. It also checks only then that each packet continues the one before it. In the paper a
+//!   second bitmap tells which packets end messages; here a buffer holds the headers of packets that arrived out of
+//!   order.
+//! - The responder drops a packet out of order for which there is no receive or no right, and counts it as lost; in
+//!   order it sends an RNR NAK or a NAK as RoCE does. The NAK waits until the peer has the responses to earlier
+//!   requests, because a connection in error sends no responses.
+//! - A response acknowledges its request. Read or atomic `n` acknowledges the responses before the last `max_rd_atomic`
+//!   ones. So a lost ACK costs no timeout.
+//! - While a requester waits for responses alone, it has no packet in flight, so no timer of its flow runs. If no
+//!   packet arrives for the long timeout, it retransmits the oldest request; the peer's ACK shows that the peer lives.
+//! - An ACK or NAK that a CE-marked packet triggers has BECN set.
 
 mod acks;
-mod part;
+mod request;
 mod requester;
 mod responder;
 
-use super::sending::{Due, Marks};
+use super::sending::{CnpState, Due};
 use crate::common::{Common, Ctx};
 use crate::packet::Writer;
 use crate::types::VerbsError;
@@ -35,16 +39,16 @@ use crate::{Congestion, Dropped};
 use acks::Cause;
 use requester::Requester;
 use responder::Responder;
-use rnic_transport::{FlowConfig, Psn, Time};
+use rnic_transport::{BitRate, FlowConfig, Psn, Time};
 use rnic_wire::{Aeth, NakCode, Operation, Packet, RnrTimer, Syndrome};
 
 /// State of an IRN connection.
 pub(crate) struct Irn {
     requester: Requester,
     pub(super) responder: Responder,
-    marks: Marks,
-    /// Whose turn it is: answers to the peer, or requests.
-    answers_next: bool,
+    cnp: CnpState,
+    /// Responses and requests alternate: whether a response was last.
+    responses_next: bool,
 }
 
 impl Irn {
@@ -52,18 +56,23 @@ impl Irn {
         Ok(Irn {
             requester: Requester::new(c, cfg, congestion, now)?,
             responder: Responder::new(c, cfg, congestion, now)?,
-            marks: Marks::new(cfg.cnp_interval),
-            answers_next: false,
+            cnp: CnpState::new(cfg.cnp_interval),
+            responses_next: false,
         })
     }
 
-    /// RTR to RTS: what the requester needs is known.
+    /// RTR to RTS: the attributes of the requester are known.
     pub(crate) fn start(
         &mut self, c: &Common, cfg: &FlowConfig, congestion: &Congestion, now: Time,
     ) -> Result<(), VerbsError> {
         self.requester = Requester::new(c, cfg, congestion, now)?;
         self.responder.start(c);
         Ok(())
+    }
+
+    pub(crate) fn set_rate(&mut self, rate: Option<BitRate>) {
+        self.requester.set_rate(rate);
+        self.responder.set_rate(rate);
     }
 
     pub(crate) fn release(&mut self, c: &mut Common) {
@@ -74,13 +83,13 @@ impl Irn {
         self.requester.drain(c);
     }
 
-    /// A packet of the connection came in.
+    /// A packet of the connection arrived.
     pub(crate) fn handle(
         &mut self, c: &mut Common, ctx: &mut Ctx, now: Time, packet: &Packet<'_>, marked: bool,
     ) -> Result<(), Dropped> {
         let operation = packet.headers.bth.opcode.operation();
         if operation.is_request() {
-            self.marks.packet(now, marked);
+            self.cnp.on_packet(now, marked);
             return self.responder.handle(c, ctx, now, packet, marked);
         }
         match operation {
@@ -97,8 +106,8 @@ impl Irn {
         let result = match operation {
             Operation::Acknowledge => self.requester.on_acknowledge(c, ctx, now, &packet.headers),
             Operation::ReadResponse | Operation::AtomicAcknowledge => {
-                self.marks.packet(now, marked);
-                self.requester.on_answer(c, ctx, now, packet, marked)
+                self.cnp.on_packet(now, marked);
+                self.requester.on_response(c, ctx, now, packet, marked)
             }
             _ => return Err(Dropped::Opcode),
         };
@@ -107,7 +116,7 @@ impl Irn {
     }
 
     fn emit_control(&mut self, c: &mut Common, ctx: &mut Ctx, out: &mut [u8]) -> usize {
-        if self.marks.take_due() {
+        if self.cnp.take_due() {
             ctx.counters.cnps_sent += 1;
             return super::cnp(c, out);
         }
@@ -139,7 +148,7 @@ impl Irn {
             return acknowledge(Operation::Acknowledge, psn, Syndrome::RnrNak { timer }, Cause::of(psn), msn);
         }
         let expected = self.requester.expected();
-        if let Some((nack, cause)) = self.requester.answer_acks.next(expected) {
+        if let Some((nack, cause)) = self.requester.response_acks.next(expected) {
             if nack {
                 ctx.counters.naks_sent += 1;
                 return acknowledge(Operation::ReadAcknowledge, expected, LOST, cause, 0);
@@ -160,9 +169,9 @@ impl Irn {
         if bytes > 0 || !c.receives_packets() {
             return bytes;
         }
-        let answer_first = !self.answers_next;
-        self.answers_next = answer_first;
-        for answer in [answer_first, !answer_first] {
+        let response_first = !self.responses_next;
+        self.responses_next = response_first;
+        for answer in [response_first, !response_first] {
             let bytes =
                 if answer { self.responder.emit(c, ctx, now, out) } else { self.requester.emit(c, ctx, now, out) };
             if bytes > 0 {
@@ -172,12 +181,12 @@ impl Irn {
         0
     }
 
-    /// When there is something to send; `Time::ZERO` at once.
+    /// When the next packet is to be sent; `Time::ZERO` for now.
     pub(crate) fn next_transmit(&self, c: &Common) -> Due {
         let mut due = self.responder.next_transmit(c);
         due.maybe(self.requester.next_transmit(c).time());
-        if self.marks.is_due() || self.requester.answer_acks.is_due() {
-            due.at_once();
+        if self.cnp.is_due() || self.requester.response_acks.is_due() {
+            due.immediately();
         }
         due
     }

@@ -1,41 +1,42 @@
-//! The responder of an IRN connection: sink of requests, source of answers.
+//! The responder of an IRN connection: receives requests, sends responses.
 
 use super::acks::{Acknowledgements, Cause, run};
-use super::part::{Kind, Parked, Part};
-use crate::common::{Common, Ctx, Delivery, MOST_BYTES, Refusal};
+use super::request::{ReorderBuffer, RequestKind, RequestPacket};
+use crate::common::{Common, Ctx, Delivery, MAX_MESSAGE, Refusal};
 use crate::flow::Flow;
 use crate::memory::Right;
-use crate::packet::{Turn, Writer, place};
+use crate::packet::{TxContext, Writer, segment};
 use crate::qp::incoming::Incoming;
-use crate::qp::sending::{Due, Stamps, Waiting};
+use crate::qp::sending::{Due, RetryState, SendTimes};
 use crate::qp::{AROUND_PACKET, atomic};
 use crate::send_queue::packets;
-use crate::types::{AccessError, Status, VerbsError};
-use crate::{Congestion, Dropped, MOST_IN_FLIGHT};
+use crate::types::{Status, VerbsError};
+use crate::{Congestion, Dropped, MAX_IN_FLIGHT};
 use rnic_transport::recovery::{Arrival, Irn, StreamReceiver};
-use rnic_transport::{FlowConfig, Pdu, Psn, Receiver, RxMeta, Time, Timer};
+use rnic_transport::{BitRate, FlowConfig, Pdu, Psn, Receiver, RxMeta, Time, Timer};
 use rnic_wire::{Aeth, AtomicAckEth, Extra, Headers, NakCode, Operation, Packet, Position, Reth, Syndrome};
 use std::collections::VecDeque;
 
-/// An answer that goes out, or is not known to have arrived.
+/// The response to a read or atomic, until it is known to have arrived.
 #[derive(Clone, Copy, Debug)]
-struct Answer {
-    /// Its first packet, counted from the first answer.
+struct Response {
+    /// Its first packet, counted from the first response packet.
     first: u64,
     packets: u32,
-    /// The request: its packet, and its number among reads and atomics.
+    /// The packet that asked for it, counted from the first request packet.
     request: u64,
+    /// Its sequence number among reads and atomics (read_WQE_SN).
     serial: u32,
-    kind: AnswerKind,
+    kind: ResponseKind,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum AnswerKind {
+enum ResponseKind {
     Read { addr: u64, rkey: u32, len: u32 },
     Atomic { value: u64 },
 }
 
-/// Why the connection ends as soon as what precedes it is answered.
+/// The NAK with which the connection ends as soon as the peer has the responses to all earlier requests.
 #[derive(Clone, Copy, Debug)]
 struct Ending {
     request: u64,
@@ -49,29 +50,31 @@ pub(crate) struct Responder {
     first: Psn,
     cfg: FlowConfig,
     receiver: Receiver<Irn>,
-    /// The packet whose turn it is: all before it are carried out.
-    turn: u64,
-    parked: Parked,
-    /// The first packet of the message whose turn it is.
+    /// The next packet to process: all before it have been.
+    next: u64,
+    early: ReorderBuffer,
+    /// The first packet of the message in progress.
     message: u64,
     incoming: Option<Incoming>,
     msn: u32,
-    /// Number of the next read or atomic.
+    /// Sequence number (read_WQE_SN) of the next read or atomic.
     next_fetch: u32,
     pub(crate) acks: Acknowledgements,
-    /// There is no receive for this packet.
+    /// An RNR NAK of this packet is to be sent.
     pub(crate) not_ready: Option<Psn>,
     ending: Option<Ending>,
-    /// The last word.
+    /// The NAK that ends the connection is to be sent.
     pub(crate) refusal: Option<(Psn, NakCode)>,
-    // Answers out.
+    // Responses out.
     flow: Box<dyn Flow>,
+    /// Response packets acknowledged.
     acked: u64,
-    next: u64,
-    stamps: Stamps,
-    answering: VecDeque<Answer>,
+    /// One past the last response packet.
+    end: u64,
+    times: SendTimes,
+    responses: VecDeque<Response>,
     max_dest: u32,
-    waiting: Waiting,
+    retry: RetryState,
 }
 
 impl Responder {
@@ -82,15 +85,15 @@ impl Responder {
         let first = Psn::new(connection.recv_psn);
         let cfg = FlowConfig { first_psn: first, ..cfg.clone() };
         let flow = congestion.irn(&cfg, now).map_err(VerbsError::Congestion)?;
-        let stamps = Stamps::new(cfg.bdp_cap);
-        // A peer may have more in flight than this side. Marks are the queue pair's to see to.
-        let cfg = FlowConfig { bdp_cap: MOST_IN_FLIGHT, cnp_interval: None, ..cfg };
+        let times = SendTimes::new(cfg.bdp_cap);
+        // A peer may have more in flight than this side. CNPs are up to the queue pair, not to the receiver.
+        let cfg = FlowConfig { bdp_cap: MAX_IN_FLIGHT, cnp_interval: None, ..cfg };
         Ok(Responder {
             first,
             receiver: Receiver::stream(&cfg, now),
             cfg,
-            turn: 0,
-            parked: Parked::default(),
+            next: 0,
+            early: ReorderBuffer::default(),
             message: 0,
             incoming: None,
             msn: 0,
@@ -101,22 +104,22 @@ impl Responder {
             refusal: None,
             flow,
             acked: 0,
-            next: 0,
-            stamps,
-            answering: VecDeque::new(),
+            end: 0,
+            times,
+            responses: VecDeque::new(),
             max_dest: u32::from(connection.max_dest_rd_atomic),
-            waiting: Waiting::new(c),
+            retry: RetryState::new(c),
         })
     }
 
-    /// RTR to RTS: how patient it is.
+    /// RTR to RTS: the number of retries is known.
     pub(crate) fn start(&mut self, c: &Common) {
-        self.waiting = Waiting::new(c);
+        self.retry = RetryState::new(c);
     }
 
-    /// The packet whose turn it is.
+    /// The PSN of the next packet to process.
     pub(crate) fn expected(&self) -> Psn {
-        self.first.plus(self.turn as u32)
+        self.first.plus(self.next as u32)
     }
 
     pub(crate) fn msn(&self) -> u32 {
@@ -147,13 +150,13 @@ impl Responder {
             ctx.counters.duplicates += 1;
             return Err(Dropped::Duplicate);
         }
-        let Some(part) = Part::of(packet) else { return Err(Dropped::Opcode) };
+        let Some(request) = RequestPacket::of(packet) else { return Err(Dropped::Opcode) };
         let in_order = arrival == Arrival::InOrder;
         let ahead = psn.since(self.expected());
-        let checked = if in_order { self.follows(c, &part) } else { self.may_follow(&part) };
-        match checked.and_then(|()| self.place(c, ctx, packet.payload, &part, ahead)) {
+        let checked = if in_order { self.follows(c, &request) } else { self.may_be_early(&request) };
+        match checked.and_then(|()| self.place(c, ctx, packet.payload, &request, ahead)) {
             Ok(()) => {}
-            // As if lost: it will come again when its turn is there.
+            // The packet counts as lost: the peer retransmits it, in order by then.
             Err(Refusal::NotReady) if !in_order => return Err(Dropped::NoReceive),
             Err(Refusal::Never(..)) if !in_order => return Err(Dropped::Refused),
             Err(Refusal::NotReady) => {
@@ -161,46 +164,46 @@ impl Responder {
                 return Err(Dropped::NoReceive);
             }
             Err(refusal) => {
-                self.refuse(c, ctx, self.turn, refusal, part.uses_receive());
+                self.refuse(c, ctx, self.next, refusal, request.uses_receive());
                 return Err(Dropped::Refused);
             }
         }
         let outcome = self.receiver.handle(&self.cfg, now, data, RxMeta::default());
         self.acks.note(outcome.reply, cause);
         if !in_order {
-            self.parked.park(ahead as usize, part);
+            self.early.insert(ahead as usize, request);
             return Ok(());
         }
         self.not_ready = None;
-        let mut part = part;
-        let mut result = self.finish(c, ctx, now, &part);
+        let mut request = request;
+        let mut result = self.finish(c, ctx, now, &request);
         while result.is_ok() {
-            self.turn += 1;
-            let Some(next) = self.parked.next() else { return Ok(()) };
-            part = next;
-            // What was parked could not be checked for this.
-            result = self.follows(c, &part).and_then(|()| self.finish(c, ctx, now, &part));
+            self.next += 1;
+            let Some(next) = self.early.pop_next() else { return Ok(()) };
+            request = next;
+            // An early packet could not be compared with the one before it.
+            result = self.follows(c, &request).and_then(|()| self.finish(c, ctx, now, &request));
         }
         if let Err(refusal) = result {
-            self.refuse(c, ctx, self.turn, refusal, part.uses_receive());
+            self.refuse(c, ctx, self.next, refusal, request.uses_receive());
         }
         Ok(())
     }
 
-    /// Whether the packet whose turn it is goes on where the one before it stopped.
-    fn follows(&self, c: &Common, part: &Part) -> Result<(), Refusal> {
+    /// Checks that the next packet continues where the one before it ended.
+    fn follows(&self, c: &Common, request: &RequestPacket) -> Result<(), Refusal> {
         let is_receive = |serial: u32| Psn::new(serial) == Psn::new(c.next_receive());
-        let good = match (part.kind, self.incoming) {
-            (Kind::Send { serial, offset, .. }, None) => part.begins && is_receive(serial) && offset == 0,
-            (Kind::Send { serial, offset, .. }, Some(Incoming::Send { done })) => {
-                !part.begins && is_receive(serial) && offset == done
+        let good = match (request.kind, self.incoming) {
+            (RequestKind::Send { serial, offset, .. }, None) => request.begins && is_receive(serial) && offset == 0,
+            (RequestKind::Send { serial, offset, .. }, Some(Incoming::Send { done })) => {
+                !request.begins && is_receive(serial) && offset == done
             }
-            (Kind::Write { serial, .. }, None) => part.begins && serial.is_none_or(is_receive),
+            (RequestKind::Write { serial, .. }, None) => request.begins && serial.is_none_or(is_receive),
             (
-                Kind::Write { addr, rkey, left, serial },
+                RequestKind::Write { addr, rkey, left, serial },
                 Some(Incoming::Write { addr: at, rkey: key, left: rest, .. }),
-            ) => !part.begins && (addr, rkey, left) == (at, key, rest) && serial.is_none_or(is_receive),
-            (Kind::Read { serial, .. } | Kind::Atomic { serial, .. }, None) => {
+            ) => !request.begins && (addr, rkey, left) == (at, key, rest) && serial.is_none_or(is_receive),
+            (RequestKind::Read { serial, .. } | RequestKind::Atomic { serial, .. }, None) => {
                 Psn::new(serial) == Psn::new(self.next_fetch)
             }
             _ => false,
@@ -208,10 +211,11 @@ impl Responder {
         if good { Ok(()) } else { Err(Refusal::INVALID) }
     }
 
-    /// Whether a packet may wait for its turn. A peer has no more reads and atomics outstanding than it is allowed.
-    fn may_follow(&self, part: &Part) -> Result<(), Refusal> {
-        match part.kind {
-            Kind::Read { serial, .. } | Kind::Atomic { serial, .. } => {
+    /// Checks that a packet may be kept out of order: a peer has no more reads and atomics outstanding than it is
+    /// allowed.
+    fn may_be_early(&self, request: &RequestPacket) -> Result<(), Refusal> {
+        match request.kind {
+            RequestKind::Read { serial, .. } | RequestKind::Atomic { serial, .. } => {
                 let ahead = Psn::new(serial).distance_from(Psn::new(self.next_fetch));
                 if (0..self.max_dest as i32).contains(&ahead) { Ok(()) } else { Err(Refusal::INVALID) }
             }
@@ -219,106 +223,109 @@ impl Responder {
         }
     }
 
-    /// Checks what a packet wants and places its data; `ahead` is its distance from the one whose turn it is. Nothing is written before
-    /// all checks, and nothing else happens.
-    fn place(&mut self, c: &mut Common, ctx: &mut Ctx, payload: &[u8], part: &Part, ahead: u32) -> Result<(), Refusal> {
-        // Each message takes at least one packet: the receives ahead are no more than the packets since the message began.
-        let most = self.turn + u64::from(ahead) - self.message;
+    /// Checks a packet that is `ahead` packets after the next one to process, and places its data. Memory is written
+    /// after all checks, and nothing but memory changes.
+    fn place(
+        &mut self, c: &mut Common, ctx: &mut Ctx, payload: &[u8], request: &RequestPacket, ahead: u32,
+    ) -> Result<(), Refusal> {
+        // Each message takes at least one packet: no more receives are ahead than packets since the message in progress
+        // began.
+        let max = self.next + u64::from(ahead) - self.message;
         let receives_ahead = |c: &Common, serial: u32| {
             let ahead = Psn::new(serial).distance_from(Psn::new(c.next_receive()));
-            u32::try_from(ahead).ok().filter(|ahead| u64::from(*ahead) <= most).ok_or(Refusal::INVALID)
+            u32::try_from(ahead).ok().filter(|ahead| u64::from(*ahead) <= max).ok_or(Refusal::INVALID)
         };
-        match part.kind {
-            Kind::Send { serial, offset, .. } => {
-                let place = receives_ahead(c, serial)?;
-                let receive = c.receive(ctx, place, ahead > 0).ok_or(Refusal::NotReady)?;
-                let end = u64::from(offset) + u64::from(part.len);
-                if end > receive.room.min(u64::from(MOST_BYTES)) {
+        match request.kind {
+            RequestKind::Send { serial, offset, .. } => {
+                let receives = receives_ahead(c, serial)?;
+                let receive = c.receive(ctx, receives, ahead > 0).ok_or(Refusal::NotReady)?;
+                let end = u64::from(offset) + u64::from(request.len);
+                if end > receive.room.min(u64::from(MAX_MESSAGE)) {
                     return Err(Refusal::TOO_LONG);
                 }
                 ctx.memory.scatter(&receive.scatter, offset, payload).map_err(|_| Refusal::RECEIVE)
             }
-            Kind::Write { addr, rkey, left, serial } => {
+            RequestKind::Write { addr, rkey, left, serial } => {
                 if !c.access.remote_write {
                     return Err(Refusal::INVALID);
                 }
-                if left > MOST_BYTES || part.len > left || part.ends != (part.len == left) {
+                if left > MAX_MESSAGE || request.len > left || request.ends != (request.len == left) {
                     return Err(Refusal::INVALID);
                 }
                 if let Some(serial) = serial {
-                    let place = receives_ahead(c, serial)?;
-                    c.receive(ctx, place, ahead > 0).ok_or(Refusal::NotReady)?;
+                    let receives = receives_ahead(c, serial)?;
+                    c.receive(ctx, receives, ahead > 0).ok_or(Refusal::NotReady)?;
                 }
                 if left > 0 {
-                    // The rest of the message too: what cannot be written whole is not begun.
+                    // The check covers the rest of the message: nothing is written of a message that does not fit.
                     let span = ctx.memory.remote(c.pd, rkey, addr, left, Right::Write).map_err(|_| Refusal::ACCESS)?;
-                    let place = ctx.memory.slice_mut(span).ok_or(Refusal::ACCESS)?;
-                    place[..payload.len()].copy_from_slice(payload);
+                    ctx.memory.write(span, payload).map_err(|_| Refusal::ACCESS)?;
                 }
                 Ok(())
             }
-            Kind::Read { .. } | Kind::Atomic { .. } => Ok(()),
+            RequestKind::Read { .. } | RequestKind::Atomic { .. } => Ok(()),
         }
     }
 
-    /// A packet's turn has come, its data is in place: what it causes.
-    fn finish(&mut self, c: &mut Common, ctx: &mut Ctx, now: Time, part: &Part) -> Result<(), Refusal> {
-        match part.kind {
-            Kind::Send { offset, rkey, .. } => {
-                let bytes = offset + part.len;
-                if !part.ends {
+    /// All packets before this one have been processed and its data is in place: completes or executes what it ends.
+    fn finish(&mut self, c: &mut Common, ctx: &mut Ctx, now: Time, request: &RequestPacket) -> Result<(), Refusal> {
+        match request.kind {
+            RequestKind::Send { offset, rkey, .. } => {
+                let bytes = offset + request.len;
+                if !request.ends {
                     self.incoming = Some(Incoming::Send { done: bytes });
                     return Ok(());
                 }
                 if let Some(rkey) = rkey {
                     ctx.memory.invalidate(c.pd, rkey).map_err(|_| Refusal::ACCESS)?;
                 }
-                let (imm, solicited) = (part.imm, part.solicited);
+                let (imm, solicited) = (request.imm, request.solicited);
                 c.received(ctx, &Delivery { write: false, bytes, imm, invalidated: rkey, solicited });
             }
-            Kind::Write { addr, rkey, left, serial } => {
+            RequestKind::Write { addr, rkey, left, serial } => {
                 let done = match self.incoming {
                     Some(Incoming::Write { done, .. }) => done,
                     _ => 0,
                 };
-                let bytes = done + part.len;
-                if !part.ends {
-                    let addr = addr.wrapping_add(u64::from(part.len));
-                    self.incoming = Some(Incoming::Write { addr, rkey, done: bytes, left: left - part.len });
+                let bytes = done + request.len;
+                if !request.ends {
+                    let addr = addr.wrapping_add(u64::from(request.len));
+                    self.incoming = Some(Incoming::Write { addr, rkey, done: bytes, left: left - request.len });
                     return Ok(());
                 }
                 if serial.is_some() {
-                    let (imm, solicited) = (part.imm, part.solicited);
+                    let (imm, solicited) = (request.imm, request.solicited);
                     c.received(ctx, &Delivery { write: true, bytes, imm, invalidated: None, solicited });
                 }
             }
-            Kind::Read { reth, serial } => self.answer_read(c, ctx, now, &reth, serial)?,
-            Kind::Atomic { request, compare, serial } => {
+            RequestKind::Read { reth, serial } => self.respond_to_read(c, ctx, now, &reth, serial)?,
+            RequestKind::Atomic { request, compare, serial } => {
                 if !c.access.remote_atomic {
                     return Err(Refusal::INVALID);
                 }
                 self.make_room(now, serial)?;
                 let value = atomic::execute(&mut ctx.memory, c.pd, &request, compare)?;
-                self.answer(serial, 1, AnswerKind::Atomic { value });
+                self.respond(serial, 1, ResponseKind::Atomic { value });
             }
         }
         self.incoming = None;
-        self.message = self.turn + 1;
+        self.message = self.next + 1;
         self.msn = self.msn.wrapping_add(1);
         Ok(())
     }
 
-    /// The request in packet `request` cannot be taken. What precedes it is answered still, then a NAK ends the connection.
+    /// Refuses the request in packet `request`: the peer gets the responses to earlier requests, then a NAK that ends
+    /// the connection.
     fn refuse(&mut self, c: &mut Common, ctx: &mut Ctx, request: u64, refusal: Refusal, uses_receive: bool) {
         let Refusal::Never(code, status) = refusal else { return };
         if self.ending.is_none_or(|ending| request < ending.request) {
             self.ending = Some(Ending { request, code, status, uses_receive });
         }
-        self.end_when_answered(c, ctx);
+        self.end_when_acknowledged(c, ctx);
     }
 
-    fn end_when_answered(&mut self, c: &mut Common, ctx: &mut Ctx) {
-        if !self.answering.is_empty() {
+    fn end_when_acknowledged(&mut self, c: &mut Common, ctx: &mut Ctx) {
+        if !self.responses.is_empty() {
             return;
         }
         if let Some(Ending { request, code, status, uses_receive }) = self.ending.take() {
@@ -327,10 +334,10 @@ impl Responder {
         }
     }
 
-    // Answers out.
+    // Responses out.
 
-    fn answer_read(&mut self, c: &Common, ctx: &Ctx, now: Time, reth: &Reth, serial: u32) -> Result<(), Refusal> {
-        if !c.access.remote_read || reth.dma_len > MOST_BYTES {
+    fn respond_to_read(&mut self, c: &Common, ctx: &Ctx, now: Time, reth: &Reth, serial: u32) -> Result<(), Refusal> {
+        if !c.access.remote_read || reth.dma_len > MAX_MESSAGE {
             return Err(Refusal::INVALID);
         }
         self.make_room(now, serial)?;
@@ -338,28 +345,29 @@ impl Responder {
             let span = ctx.memory.remote(c.pd, reth.rkey, reth.va, reth.dma_len, Right::Read);
             span.map_err(|_| Refusal::ACCESS)?;
         }
-        let kind = AnswerKind::Read { addr: reth.va, rkey: reth.rkey, len: reth.dma_len };
-        self.answer(serial, packets(reth.dma_len, c.route.mtu), kind);
+        let kind = ResponseKind::Read { addr: reth.va, rkey: reth.rkey, len: reth.dma_len };
+        self.respond(serial, packets(reth.dma_len, c.route.mtu), kind);
         Ok(())
     }
 
-    /// Request `serial` says that the answers to those at least `max_dest` before it have arrived: acknowledgements of them may be lost
-    /// or late.
+    /// Read or atomic `serial` tells that the responses to those at least `max_dest` before it have arrived: the peer
+    /// would not send it otherwise. Their ACKs may be lost or late.
     fn make_room(&mut self, now: Time, serial: u32) -> Result<(), Refusal> {
-        let arrived = |answer: &Answer| Psn::new(serial).distance_from(Psn::new(answer.serial)) >= self.max_dest as i32;
-        if let Some(last) = self.answering.iter().rfind(|answer| arrived(answer)) {
+        let arrived =
+            |response: &Response| Psn::new(serial).distance_from(Psn::new(response.serial)) >= self.max_dest as i32;
+        if let Some(last) = self.responses.iter().rfind(|response| arrived(response)) {
             let end = (last.first + u64::from(last.packets)).min(self.acked + u64::from(self.flow.outstanding()));
             let psn = self.first.plus(end as u32);
-            let stamp = self.stamps.of(psn.plus(Psn::MODULUS - 1), 0);
+            let stamp = self.times.sent_at(psn.plus(Psn::MODULUS - 1), 0);
             self.slide(now, Pdu::ack(psn, stamp));
         }
-        if self.answering.len() < self.max_dest as usize { Ok(()) } else { Err(Refusal::INVALID) }
+        if self.responses.len() < self.max_dest as usize { Ok(()) } else { Err(Refusal::INVALID) }
     }
 
-    /// Puts an answer in line.
-    fn answer(&mut self, serial: u32, packets: u32, kind: AnswerKind) {
-        self.answering.push_back(Answer { first: self.next, packets, request: self.turn, serial, kind });
-        self.next += u64::from(packets);
+    /// Queues a response to the request packet in progress.
+    fn respond(&mut self, serial: u32, packets: u32, kind: ResponseKind) {
+        self.responses.push_back(Response { first: self.end, packets, request: self.next, serial, kind });
+        self.end += u64::from(packets);
         self.next_fetch = self.next_fetch.wrapping_add(1);
         self.flow.extend(u64::from(packets));
     }
@@ -368,9 +376,9 @@ impl Responder {
         let progress = self.flow.handle(now, pdu);
         if progress.acked > 0 {
             self.acked += u64::from(progress.acked);
-            self.waiting.progress();
-            while self.answering.front().is_some_and(|a| a.first + u64::from(a.packets) <= self.acked) {
-                self.answering.pop_front();
+            self.retry.on_progress();
+            while self.responses.front().is_some_and(|a| a.first + u64::from(a.packets) <= self.acked) {
+                self.responses.pop_front();
             }
         }
     }
@@ -392,42 +400,46 @@ impl Responder {
         if nack {
             ctx.counters.naks_received += 1;
             for cause in run(&sack) {
-                let pdu = Pdu::nack(upto, cause, self.stamps.of(cause, headers.bth.attempt));
+                let pdu = Pdu::nack(upto, cause, self.times.sent_at(cause, headers.bth.attempt));
                 self.slide(now, pdu.with_mark_echo(headers.bth.becn));
             }
         } else {
-            let pdu = Pdu::ack(upto, self.stamps.of(Psn::new(sack.psn), headers.bth.attempt));
+            let pdu = Pdu::ack(upto, self.times.sent_at(Psn::new(sack.psn), headers.bth.attempt));
             self.slide(now, pdu.with_mark_echo(headers.bth.becn));
         }
-        self.end_when_answered(c, ctx);
+        self.end_when_acknowledged(c, ctx);
         Ok(())
+    }
+
+    pub(crate) fn set_rate(&mut self, rate: Option<BitRate>) {
+        self.flow.set_rate(rate);
     }
 
     pub(crate) fn on_cnp(&mut self, now: Time) {
         self.flow.handle(now, Pdu::cnp());
     }
 
-    /// Writes the next packet of an answer; 0 if there is none for now.
+    /// Writes the next response packet; 0 if there is none for now.
     pub(crate) fn emit(&mut self, c: &mut Common, ctx: &mut Ctx, now: Time, out: &mut [u8]) -> usize {
         let Some(pick) = self.flow.poll(now) else { return 0 };
         let packet = self.acked + u64::from(pick.psn.since(self.first.plus(self.acked as u32)));
-        let at = self.answering.partition_point(|answer| answer.first + u64::from(answer.packets) <= packet);
-        let Some(answer) = self.answering.get(at).copied() else { return 0 };
-        let index = (packet - answer.first) as u32;
+        let at = self.responses.partition_point(|response| response.first + u64::from(response.packets) <= packet);
+        let Some(response) = self.responses.get(at).copied() else { return 0 };
+        let index = (packet - response.first) as u32;
         let aeth = Aeth { syndrome: c.credits(), msn: self.msn() }.emit();
-        let attempt = self.stamps.set(pick.psn, pick.retransmission, now);
-        let turn = Turn { psn: pick.psn, ask: false, attempt };
-        let (written, len) = match answer.kind {
-            AnswerKind::Atomic { value } => {
+        let attempt = self.times.record(pick.psn, pick.retransmission, now);
+        let tx = TxContext { psn: pick.psn, ask: false, attempt };
+        let (written, len) = match response.kind {
+            ResponseKind::Atomic { value } => {
                 let mut writer =
-                    Writer::begin(&turn.mark(c.route.only(Operation::AtomicAcknowledge, pick.psn.value())), 0, out);
+                    Writer::begin(&tx.apply(c.route.only(Operation::AtomicAcknowledge, pick.psn.value())), 0, out);
                 writer.put(&aeth);
                 writer.put(&AtomicAckEth { original: value }.emit());
                 (Ok(writer.end()), 0)
             }
-            AnswerKind::Read { addr, rkey, len } => {
-                let (position, here) = place(len, index, c.route.mtu);
-                let bth = turn.mark(c.route.bth(Operation::ReadResponse, position, Extra::None, pick.psn.value()));
+            ResponseKind::Read { addr, rkey, len } => {
+                let (position, here) = segment(len, index, c.route.mtu);
+                let bth = tx.apply(c.route.bth(Operation::ReadResponse, position, Extra::None, pick.psn.value()));
                 let mut writer = Writer::begin(&bth, here, out);
                 if position != Position::Middle {
                     writer.put(&aeth);
@@ -436,7 +448,7 @@ impl Responder {
                 let written = writer.end_with(here, |payload| {
                     if here > 0 {
                         let span = ctx.memory.remote(c.pd, rkey, addr, here, Right::Read)?;
-                        payload.copy_from_slice(ctx.memory.slice(span).ok_or(AccessError::Key)?);
+                        ctx.memory.read(span, payload)?;
                     }
                     Ok(())
                 });
@@ -444,10 +456,10 @@ impl Responder {
             }
         };
         let Ok(bytes) = written else {
-            // The region went away in the middle: this answer and those after it cannot be given.
-            self.answering.truncate(at);
-            self.flow.truncate(answer.first.saturating_sub(self.acked));
-            self.refuse(c, ctx, answer.request, Refusal::ACCESS, false);
+            // The region was deregistered: this response and those after it cannot be sent.
+            self.responses.truncate(at);
+            self.flow.truncate(response.first.saturating_sub(self.acked));
+            self.refuse(c, ctx, response.request, Refusal::ACCESS, false);
             return 0;
         };
         ctx.counters.sent(pick.retransmission, len);
@@ -458,7 +470,7 @@ impl Responder {
     pub(crate) fn next_transmit(&self, c: &Common) -> Due {
         let mut due = Due::never();
         if self.acks.is_due() || self.not_ready.is_some() || self.refusal.is_some() {
-            due.at_once();
+            due.immediately();
         }
         if c.receives_packets() {
             due.maybe(self.flow.next_transmit());
@@ -473,7 +485,7 @@ impl Responder {
     pub(crate) fn on_deadline(&mut self, c: &mut Common, ctx: &mut Ctx, now: Time) {
         if self.flow.on_deadline(now) == Some(Timer::Retransmit) {
             ctx.counters.timeouts += 1;
-            if !self.waiting.timed_out(now) {
+            if !self.retry.on_timeout(now) {
                 c.fail(ctx, Status::TransportRetryExceeded);
             }
         }

@@ -1,37 +1,39 @@
 //! The reliable connection of RoCE (InfiniBand volume 1, section 9.7): go-back-N.
 //!
-//! A read takes one sequence number for each packet of its answer, so requests and answers share one sequence. An answer
-//! acknowledges what precedes it; an acknowledgement of something after an unanswered read is an implied NAK of the read.
+//! A read takes one PSN for each packet of its response, so that requests and responses share one sequence of PSNs. A
+//! response acknowledges all packets before it. An ACK of a packet after a read whose response is missing is an implied
+//! NAK of the read.
 //!
 //! Where the specification leaves a choice:
-//! - an acknowledgement is asked for with the last packet of a message, at least every 16 packets, with every packet sent again, and
-//!   with the last packet that may be sent for now;
-//! - timeouts alone use up retries, any progress gives them back; a NAK is proof that the peer lives;
-//! - with credits used up, a message that needs a receive still goes out if nothing else is outstanding; the RNR NAK paces it;
-//! - an answer that is asked for again from its middle on goes on with Middle packets, as Linux does it and wants it;
-//! - an acknowledgement of a packet that bore a congestion mark has BECN set.
+//! - The requester asks for an ACK with the last packet of a message, at least every 16 packets, with every
+//!   retransmission, and with the last packet that it may send for now.
+//! - Only timeouts use up retries, and any progress gives them back. A NAK shows that the peer lives.
+//! - Without credits a message that needs a receive is sent if no other message is outstanding; RNR NAKs pace it then.
+//! - A response that is requested again from its middle on goes on with Middle packets, as the Linux kernel sends and
+//!   expects it.
+//! - An ACK or NAK after a CE-marked packet has BECN set.
 
 mod reply;
 mod requester;
 mod responder;
 
-use super::sending::{Due, Marks};
+use super::sending::{CnpState, Due};
 use crate::common::{Common, Ctx};
 use crate::send_queue::packets;
 use crate::types::{SendOp, VerbsError};
 use crate::{Congestion, Dropped};
 use requester::Requester;
 use responder::Responder;
-use rnic_transport::{FlowConfig, Psn, Time};
+use rnic_transport::{BitRate, FlowConfig, Psn, Time};
 use rnic_wire::{Operation, Packet};
 
 /// State of a reliable connection.
 pub(crate) struct Rc {
     requester: Requester,
     pub(super) responder: Responder,
-    marks: Marks,
-    /// Whose turn it is: answers to the peer, or requests.
-    answers_next: bool,
+    cnp: CnpState,
+    /// Responses and requests alternate: whether a response is next.
+    responses_next: bool,
 }
 
 impl Rc {
@@ -39,17 +41,22 @@ impl Rc {
         Ok(Rc {
             requester: Requester::new(c, cfg, congestion, now)?,
             responder: Responder::new(c, cfg, congestion, now)?,
-            marks: Marks::new(cfg.cnp_interval),
-            answers_next: false,
+            cnp: CnpState::new(cfg.cnp_interval),
+            responses_next: false,
         })
     }
 
-    /// RTR to RTS: what the requester needs is known.
+    /// RTR to RTS: the attributes of the requester are known.
     pub(crate) fn start(
         &mut self, c: &Common, cfg: &FlowConfig, congestion: &Congestion, now: Time,
     ) -> Result<(), VerbsError> {
         self.requester = Requester::new(c, cfg, congestion, now)?;
         Ok(())
+    }
+
+    pub(crate) fn set_rate(&mut self, rate: Option<BitRate>) {
+        self.requester.set_rate(rate);
+        self.responder.set_rate(rate);
     }
 
     pub(crate) fn release(&mut self, c: &mut Common) {
@@ -60,18 +67,18 @@ impl Rc {
         self.requester.drain(c);
     }
 
-    /// The connection is over.
+    /// The connection is in error.
     pub(crate) fn quiet(&mut self) {
         self.responder.quiet();
     }
 
-    /// A packet of the connection came in.
+    /// A packet of the connection arrived.
     pub(crate) fn handle(
         &mut self, c: &mut Common, ctx: &mut Ctx, now: Time, packet: &Packet<'_>, marked: bool,
     ) -> Result<(), Dropped> {
         let operation = packet.headers.bth.opcode.operation();
         if operation.is_request() {
-            self.marks.packet(now, marked);
+            self.cnp.on_packet(now, marked);
             return self.responder.handle(c, ctx, now, packet, marked);
         }
         if operation == Operation::Cnp {
@@ -86,8 +93,8 @@ impl Rc {
         let result = match operation {
             Operation::Acknowledge => self.requester.on_acknowledge(c, ctx, now, &packet.headers),
             Operation::ReadResponse | Operation::AtomicAcknowledge => {
-                self.marks.packet(now, marked);
-                self.requester.on_answer(c, ctx, now, packet)
+                self.cnp.on_packet(now, marked);
+                self.requester.on_response(c, ctx, now, packet)
             }
             _ => return Err(Dropped::Opcode),
         };
@@ -96,13 +103,13 @@ impl Rc {
     }
 
     pub(crate) fn emit(&mut self, c: &mut Common, ctx: &mut Ctx, now: Time, out: &mut [u8]) -> usize {
-        if self.marks.take_due() {
+        if self.cnp.take_due() {
             ctx.counters.cnps_sent += 1;
             return super::cnp(c, out);
         }
-        // Acknowledgements first; answers and requests take turns.
-        let reply_first = !self.responder.answers_next() || self.answers_next;
-        self.answers_next = !reply_first;
+        // ACKs and NAKs go first; responses and requests alternate.
+        let reply_first = !self.responder.responses_next() || self.responses_next;
+        self.responses_next = !reply_first;
         for reply in [reply_first, !reply_first] {
             let bytes =
                 if reply { self.responder.emit(c, ctx, now, out) } else { self.requester.emit(c, ctx, now, out) };
@@ -113,12 +120,12 @@ impl Rc {
         0
     }
 
-    /// When there is something to send; `Time::ZERO` at once.
+    /// When the next packet is to be sent; `Time::ZERO` for now.
     pub(crate) fn next_transmit(&self, c: &Common) -> Due {
         let mut due = self.responder.next_transmit();
         due.maybe(self.requester.next_transmit(c).time());
-        if self.marks.is_due() {
-            due.at_once();
+        if self.cnp.is_due() {
+            due.immediately();
         }
         due
     }
@@ -135,7 +142,7 @@ impl Rc {
         self.requester.on_deadline(c, ctx, now);
     }
 
-    /// The kind of send that this service can do.
+    /// Checks whether the service can carry out this operation.
     pub(crate) fn admits(op: &SendOp, len: u32, mtu: u32) -> Result<(), VerbsError> {
         if matches!(op, SendOp::Read { .. }) && packets(len, mtu) > Psn::MAX_WINDOW / 2 {
             return Err(VerbsError::Unsupported(

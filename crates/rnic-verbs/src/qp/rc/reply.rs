@@ -1,28 +1,29 @@
-//! What a responder owes the requester, in the order of the requests.
+//! The replies that a responder has to send: ACKs, NAKs and responses, in the order of the requests.
 
 use rnic_transport::Psn;
 use rnic_wire::Position;
 use std::collections::VecDeque;
 
-/// The answer to a read, or what is left of it.
+/// The response to a read, or the rest of it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct ReadAnswer {
-    /// Sequence number of the first packet.
+pub(crate) struct ReadResponse {
+    /// PSN of the first packet.
     pub(crate) psn: Psn,
     pub(crate) addr: u64,
     pub(crate) rkey: u32,
-    /// Bytes to the end of the read.
+    /// Bytes from the first packet to the end of the read.
     pub(crate) len: u32,
-    /// Packets to send, and sent.
+    /// Packets to send.
     pub(crate) count: u32,
+    /// Packets of them that were sent.
     pub(crate) sent: u32,
-    /// It goes on in the middle of an answer that came before.
+    /// It begins in the middle of a response that was sent before.
     pub(crate) resumed: bool,
 }
 
-impl ReadAnswer {
-    /// What a packet is called that is `position` in this answer. An answer that is resumed goes on with Middle packets: the requester
-    /// in the Linux kernel does not take a First in the middle of a read.
+impl ReadResponse {
+    /// The position in the opcode of a packet that is at `position` of this response. A response that is resumed goes
+    /// on with Middle packets: the Linux kernel's requester drops a First packet in the middle of a read.
     pub(crate) fn position(&self, position: Position) -> Position {
         match position {
             Position::First if self.resumed => Position::Middle,
@@ -35,20 +36,20 @@ impl ReadAnswer {
 /// A reply of a reliable connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Reply {
-    /// Everything up to here is carried out.
+    /// An ACK: all packets up to this PSN have been processed.
     Ack(Psn),
-    /// This packet is missing.
+    /// A NAK: the packet with this PSN is missing.
     OutOfSequence(Psn),
-    /// There is no receive for this packet.
+    /// An RNR NAK: there is no receive for the packet with this PSN.
     NotReady(Psn),
-    /// The answer to an atomic operation.
+    /// The response to an atomic operation.
     Atomic { psn: Psn, value: u64 },
-    /// The answer to a read.
-    Read(ReadAnswer),
+    /// The response to a read.
+    Read(ReadResponse),
 }
 
 impl Reply {
-    /// The sequence numbers that it is for: the first and how many.
+    /// The PSNs that the reply covers: the first and how many.
     fn span(&self) -> (Psn, u32) {
         match *self {
             Reply::Ack(psn) | Reply::OutOfSequence(psn) | Reply::NotReady(psn) | Reply::Atomic { psn, .. } => (psn, 1),
@@ -56,8 +57,8 @@ impl Reply {
         }
     }
 
-    /// Whether it answers a read or atomic.
-    fn is_answer(&self) -> bool {
+    /// Whether it is the response to a read or atomic.
+    fn is_response(&self) -> bool {
         matches!(self, Reply::Atomic { .. } | Reply::Read(_))
     }
 }
@@ -66,7 +67,8 @@ impl Reply {
 #[derive(Debug, Default)]
 pub(crate) struct Replies {
     queue: VecDeque<Reply>,
-    answers: usize,
+    /// Responses in the queue.
+    responses: usize,
 }
 
 impl Replies {
@@ -78,111 +80,114 @@ impl Replies {
         self.queue.front_mut()
     }
 
-    /// Answers to reads and atomics.
-    pub(crate) fn answers(&self) -> usize {
-        self.answers
+    /// The number of responses to reads and atomics.
+    pub(crate) fn responses(&self) -> usize {
+        self.responses
     }
 
-    pub(crate) fn answer(&mut self, reply: Reply) {
-        self.answers += 1;
+    /// Queues a response.
+    pub(crate) fn respond(&mut self, reply: Reply) {
+        self.responses += 1;
         self.queue.push_back(reply);
     }
 
-    /// Adds a reply that is no answer. It takes the place of one of its kind since the last answer, so that what is not sent stays
-    /// little, whatever comes in.
+    /// Queues an ACK or NAK. It replaces one of its kind after the last response, so that the queue stays short,
+    /// whatever arrives.
     pub(crate) fn control(&mut self, reply: Reply) {
         let same = |other: &Reply| std::mem::discriminant(other) == std::mem::discriminant(&reply);
         if let Some(last) = self.queue.back_mut().filter(|last| same(last)) {
             *last = reply;
             return;
         }
-        let since = self.queue.iter().rposition(Reply::is_answer).map_or(0, |answer| answer + 1);
+        let since = self.queue.iter().rposition(Reply::is_response).map_or(0, |response| response + 1);
         if let Some(old) = self.queue.iter().skip(since).position(same) {
             self.queue.remove(since + old);
         }
         self.queue.push_back(reply);
     }
 
-    /// The front is sent.
+    /// Removes the oldest reply: it was sent.
     pub(crate) fn pop(&mut self) {
         if let Some(reply) = self.queue.pop_front() {
-            self.answers -= usize::from(reply.is_answer());
+            self.responses -= usize::from(reply.is_response());
         }
     }
 
-    /// An answer is to be given again: in its place, and instead of what is left of it there.
-    pub(crate) fn answer_again(&mut self, reply: Reply) {
+    /// Queues a response that was sent before, or the end of one: in the order of PSNs, and instead of the rest of it
+    /// in the queue.
+    pub(crate) fn repeat_response(&mut self, reply: Reply) {
         let (psn, count) = reply.span();
         self.queue.retain_mut(|other| {
             if let Reply::Read(read) = other {
-                // What it holds from `psn` on is part of the new one.
+                // The repeated response covers its packets from `psn` on.
                 if let Ok(before @ 1..) = u32::try_from(psn.distance_from(read.psn)) {
                     read.count = read.count.min(before);
                     return read.sent < read.count;
                 }
             }
-            !other.is_answer() || other.span().0.since(psn) >= count
+            !other.is_response() || other.span().0.since(psn) >= count
         });
         let place = self.queue.iter().position(|other| !other.span().0.is_before(psn));
         self.queue.insert(place.unwrap_or(self.queue.len()), reply);
-        self.answers = self.queue.iter().filter(|reply| reply.is_answer()).count();
+        self.responses = self.queue.iter().filter(|reply| reply.is_response()).count();
     }
 
-    /// The connection is over: answers, and what waits for them, are not sent any more.
-    pub(crate) fn drop_answers(&mut self) {
-        if self.answers > 0 {
-            let first = self.queue.iter().position(Reply::is_answer).unwrap_or(self.queue.len());
+    /// Drops the responses, and the ACKs and NAKs behind them.
+    pub(crate) fn drop_responses(&mut self) {
+        if self.responses > 0 {
+            let first = self.queue.iter().position(Reply::is_response).unwrap_or(self.queue.len());
             self.queue.truncate(first);
-            self.answers = 0;
+            self.responses = 0;
         }
     }
 }
 
-/// What a read or atomic operation was, to answer it again.
+/// A read or atomic operation that was executed, to send its response again.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Executed {
     Atomic { value: u64 },
     Read { addr: u64, rkey: u32, len: u32 },
 }
 
-/// The last reads and atomic operations: as many as the peer may have outstanding (InfiniBand volume 1, section 9.7.7.2, "responder
-/// resources"). Nothing else is answered again.
+/// The last reads and atomic operations, as many as the peer may have outstanding (InfiniBand volume 1, section
+/// 9.7.7.2, "responder resources"). Only their responses can be sent again.
 pub(crate) struct Resources {
     kept: VecDeque<(Psn, u32, Executed)>,
-    most: usize,
+    max: usize,
 }
 
 impl Resources {
-    pub(crate) fn new(most: u8) -> Resources {
-        Resources { kept: VecDeque::new(), most: usize::from(most) }
+    pub(crate) fn new(max: u8) -> Resources {
+        Resources { kept: VecDeque::new(), max: usize::from(max) }
     }
 
-    pub(crate) fn most(&self) -> usize {
-        self.most
+    pub(crate) fn max(&self) -> usize {
+        self.max
     }
 
-    /// Keeps an operation that takes `count` sequence numbers from `psn` on.
+    /// Keeps an operation whose response takes `count` PSNs from `psn` on.
     pub(crate) fn keep(&mut self, psn: Psn, count: u32, executed: Executed) {
-        if self.kept.len() >= self.most {
+        if self.kept.len() >= self.max {
             self.kept.pop_front();
         }
         self.kept.push_back((psn, count, executed));
     }
 
-    /// The operation that `psn` belongs to, and the packets of its answer before `psn`.
+    /// The operation whose response has `psn`, and how many packets of the response are before `psn`.
     pub(crate) fn find(&self, psn: Psn) -> Option<(u32, Executed)> {
         let holds = |(first, count, _): &&(Psn, u32, Executed)| psn.since(*first) < *count;
         self.kept.iter().rev().find(holds).map(|(first, _, executed)| (psn.since(*first), *executed))
     }
 
-    /// The answer to a read request that came again: all of what was asked for, or the end of it.
-    pub(crate) fn read_again(&self, psn: Psn, again: (u64, u32, u32), mtu: u32, count: u32) -> Option<ReadAnswer> {
+    /// The response to a read request that was retransmitted: all of the read, or the end of it. `rest` is the address,
+    /// key and length in the request.
+    pub(crate) fn read_again(&self, psn: Psn, rest: (u64, u32, u32), mtu: u32, count: u32) -> Option<ReadResponse> {
         let (before, Executed::Read { addr, rkey, len }) = self.find(psn)? else { return None };
         let done = before * mtu;
-        if again != (addr.wrapping_add(u64::from(done)), rkey, len.checked_sub(done)?) {
+        if rest != (addr.wrapping_add(u64::from(done)), rkey, len.checked_sub(done)?) {
             return None;
         }
-        Some(ReadAnswer { psn, addr: again.0, rkey, len: again.2, count, sent: 0, resumed: before > 0 })
+        Some(ReadResponse { psn, addr: rest.0, rkey, len: rest.2, count, sent: 0, resumed: before > 0 })
     }
 }
 
@@ -193,13 +198,13 @@ mod tests {
 
     fn read(psn: u32, count: u32) -> Reply {
         let (len, resumed) = (count * 256, false);
-        Reply::Read(ReadAnswer { psn: Psn::new(psn), addr: 0, rkey: 0, len, count, sent: 0, resumed })
+        Reply::Read(ReadResponse { psn: Psn::new(psn), addr: 0, rkey: 0, len, count, sent: 0, resumed })
     }
 
-    /// Sequence numbers for which answers wait, in order.
-    fn owed(replies: &Replies) -> Vec<u32> {
-        let answers = replies.queue.iter().filter(|reply| reply.is_answer());
-        answers
+    /// PSNs of the responses in the queue, in order.
+    fn psns(replies: &Replies) -> Vec<u32> {
+        let responses = replies.queue.iter().filter(|reply| reply.is_response());
+        responses
             .flat_map(|reply| {
                 let (psn, count) = reply.span();
                 (0..count).map(move |at| psn.plus(at).value())
@@ -208,44 +213,44 @@ mod tests {
     }
 
     #[test]
-    fn replies_that_are_no_answers_take_the_place_of_their_like() {
+    fn an_ack_or_nak_replaces_the_previous_one() {
         let mut replies = Replies::default();
         let [a, b] = [Psn::new(0xff_ffff), Psn::new(0)];
         for reply in [Reply::Ack(a), Reply::OutOfSequence(b), Reply::Ack(b), Reply::OutOfSequence(b)] {
             replies.control(reply);
         }
         assert_eq!(replies.queue, [Reply::Ack(b), Reply::OutOfSequence(b)]);
-        // Not across an answer.
-        replies.answer(read(1, 2));
+        // Not across a response.
+        replies.respond(read(1, 2));
         replies.control(Reply::Ack(Psn::new(3)));
         assert_eq!(replies.queue.len(), 4);
-        // A connection that is over answers nothing, nor what would come behind an answer.
-        replies.drop_answers();
+        // In error neither responses are sent nor the ACKs behind them.
+        replies.drop_responses();
         assert_eq!(replies.queue, [Reply::Ack(b), Reply::OutOfSequence(b)]);
     }
 
     proptest! {
-        /// What is asked for again is owed once, and everything in the order of its numbers.
+        /// A repeated response is queued once, and all replies stay in the order of their PSNs.
         #[test]
-        fn each_answer_is_owed_once_and_in_order(
+        fn each_response_is_queued_once_and_in_order(
             start in 0..Psn::MODULUS, lengths in prop::collection::vec(1u32..6, 1..8),
             again in prop::collection::vec((0usize..8, 0u32..6), 0..12),
         ) {
             let mut replies = Replies::default();
             let (mut psn, mut reads) = (start, Vec::new());
             for count in lengths {
-                replies.answer(read(psn, count));
+                replies.respond(read(psn, count));
                 replies.control(Reply::Ack(Psn::new(psn + count)));
                 reads.push((psn, count));
                 psn = (psn + count + 1) % Psn::MODULUS;
             }
-            let all = owed(&replies);
+            let all = psns(&replies);
             for (which, from) in again {
                 let Some((psn, count)) = reads.get(which) else { continue };
                 let from = from.min(count - 1);
-                replies.answer_again(read(psn + from, count - from));
-                prop_assert_eq!(&owed(&replies), &all);
-                prop_assert_eq!(replies.answers(), replies.queue.iter().filter(|reply| reply.is_answer()).count());
+                replies.repeat_response(read(psn + from, count - from));
+                prop_assert_eq!(&psns(&replies), &all);
+                prop_assert_eq!(replies.responses(), replies.queue.iter().filter(|reply| reply.is_response()).count());
                 let order = replies.queue.iter().map(|reply| reply.span().0.since(Psn::new(start)));
                 prop_assert!(order.is_sorted());
             }

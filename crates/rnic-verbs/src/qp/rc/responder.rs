@@ -1,18 +1,18 @@
 //! The responder of a reliable connection (InfiniBand volume 1, section 9.7.4).
 
-use super::reply::{Executed, ReadAnswer, Replies, Reply, Resources};
-use crate::common::{Common, Ctx, MOST_BYTES, Refusal};
+use super::reply::{Executed, ReadResponse, Replies, Reply, Resources};
+use crate::common::{Common, Ctx, MAX_MESSAGE, Refusal};
 use crate::flow::Pace;
 use crate::memory::Right;
-use crate::packet::{Writer, place};
+use crate::packet::{Writer, segment};
 use crate::qp::incoming::Incoming;
 use crate::qp::sending::Due;
 use crate::qp::{AROUND_PACKET, atomic};
 use crate::send_queue::packets;
-use crate::types::{AccessError, Status, VerbsError};
+use crate::types::{Status, VerbsError};
 use crate::{Congestion, Dropped};
 use rnic_transport::recovery::{Arrival, GoBackN, StreamReceiver};
-use rnic_transport::{FlowConfig, Pdu, Psn, Receiver, RxMeta, Time};
+use rnic_transport::{BitRate, FlowConfig, Pdu, Psn, Receiver, RxMeta, Time};
 use rnic_wire::{Aeth, AtomicAckEth, Extra, NakCode, Operation, Packet, Position, RnrTimer, Syndrome};
 
 pub(crate) struct Responder {
@@ -22,11 +22,11 @@ pub(crate) struct Responder {
     incoming: Option<Incoming>,
     replies: Replies,
     resources: Resources,
-    /// An RNR NAK is out: what follows is dropped until the packet comes again.
+    /// An RNR NAK was sent: later packets are dropped until the packet is retransmitted.
     not_ready: bool,
-    /// The last word: why the connection ends.
+    /// The NAK that ends the connection, after the responses to earlier requests.
     refusal: Option<(Psn, NakCode)>,
-    /// The next acknowledgement tells of a congestion mark.
+    /// The next ACK or NAK has BECN set: a packet was CE-marked.
     echo: bool,
     pace: Box<dyn Pace>,
 }
@@ -36,7 +36,7 @@ impl Responder {
         c: &Common, cfg: &FlowConfig, congestion: &Congestion, now: Time,
     ) -> Result<Responder, VerbsError> {
         let connection = c.connection.ok_or(VerbsError::Unknown("connection"))?;
-        // Marks are the queue pair's to see to.
+        // CNPs are up to the queue pair, not to the receiver.
         let cfg = FlowConfig { first_psn: Psn::new(connection.recv_psn), cnp_interval: None, ..cfg.clone() };
         Ok(Responder {
             receiver: Receiver::stream(&cfg, now),
@@ -52,7 +52,7 @@ impl Responder {
         })
     }
 
-    /// As if `messages` had come before.
+    /// As if `messages` had been received before.
     #[cfg(test)]
     pub(crate) fn count_from(&mut self, messages: u32) {
         self.msn = messages;
@@ -102,7 +102,7 @@ impl Responder {
         }
     }
 
-    /// Carries out a packet in order. Reads and atomics return how many sequence numbers they take.
+    /// Processes a packet in order. Reads and atomics return how many PSNs their responses take.
     fn execute(&mut self, c: &mut Common, ctx: &mut Ctx, packet: &Packet<'_>) -> Result<Option<u32>, Refusal> {
         let headers = &packet.headers;
         let operation = headers.bth.opcode.operation();
@@ -112,15 +112,15 @@ impl Responder {
             return Ok(None);
         }
         let admitted = if operation == Operation::ReadRequest { c.access.remote_read } else { c.access.remote_atomic };
-        // Beside the outstanding answers there may be some that are given again.
-        if self.incoming.is_some() || !admitted || self.replies.answers() >= 3 * self.resources.most() {
+        // Besides the responses to outstanding requests, the queue may hold some that are repeated.
+        if self.incoming.is_some() || !admitted || self.replies.responses() >= 3 * self.resources.max() {
             return Err(Refusal::INVALID);
         }
         let psn = Psn::new(headers.bth.psn);
         let claims = match (headers.reth, headers.atomic) {
             (Some(reth), _) => {
                 let count = packets(reth.dma_len, c.route.mtu);
-                if reth.dma_len > MOST_BYTES || count > Psn::MAX_WINDOW {
+                if reth.dma_len > MAX_MESSAGE || count > Psn::MAX_WINDOW {
                     return Err(Refusal::INVALID);
                 }
                 if reth.dma_len > 0 {
@@ -129,14 +129,22 @@ impl Responder {
                 }
                 let (addr, rkey, len) = (reth.va, reth.rkey, reth.dma_len);
                 self.resources.keep(psn, count, Executed::Read { addr, rkey, len });
-                self.replies.answer(Reply::Read(ReadAnswer { psn, addr, rkey, len, count, sent: 0, resumed: false }));
+                self.replies.respond(Reply::Read(ReadResponse {
+                    psn,
+                    addr,
+                    rkey,
+                    len,
+                    count,
+                    sent: 0,
+                    resumed: false,
+                }));
                 count
             }
             (None, Some(request)) => {
                 let compare = operation == Operation::CompareSwap;
                 let value = atomic::execute(&mut ctx.memory, c.pd, &request, compare)?;
                 self.resources.keep(psn, 1, Executed::Atomic { value });
-                self.replies.answer(Reply::Atomic { psn, value });
+                self.replies.respond(Reply::Atomic { psn, value });
                 1
             }
             _ => return Err(Refusal::INVALID),
@@ -145,21 +153,21 @@ impl Responder {
         Ok(Some(claims))
     }
 
-    /// A packet that was carried out before: answers again.
+    /// A duplicate of a packet that was processed before: sends its ACK or response again.
     fn repeat(&mut self, c: &Common, ctx: &Ctx, packet: &Packet<'_>) {
         let headers = &packet.headers;
         let psn = Psn::new(headers.bth.psn);
-        let answer = match headers.bth.opcode.operation() {
+        let response = match headers.bth.opcode.operation() {
             Operation::ReadRequest => {
                 let Some(reth) = headers.reth else { return };
                 let all = reth.dma_len;
                 let count = packets(reth.dma_len, c.route.mtu);
                 let again = (reth.va, reth.rkey, reth.dma_len);
-                let Some(answer) = self.resources.read_again(psn, again, c.route.mtu, count) else { return };
+                let Some(response) = self.resources.read_again(psn, again, c.route.mtu, count) else { return };
                 if all > 0 && ctx.memory.remote(c.pd, reth.rkey, reth.va, all, Right::Read).is_err() {
                     return;
                 }
-                Reply::Read(answer)
+                Reply::Read(response)
             }
             Operation::CompareSwap | Operation::FetchAdd => match self.resources.find(psn) {
                 Some((_, Executed::Atomic { value })) => Reply::Atomic { psn, value },
@@ -171,22 +179,23 @@ impl Responder {
                 return;
             }
         };
-        // Packets that the network repeats ask too. Who is not answered now may ask again.
-        if self.replies.answers() < 2 * self.resources.most() {
-            self.replies.answer_again(answer);
+        // The network may duplicate requests, so that repeated responses are bounded. A peer without a response
+        // retransmits its request.
+        if self.replies.responses() < 2 * self.resources.max() {
+            self.replies.repeat_response(response);
         }
     }
 
-    /// The connection ends with a NAK, after what is owed for the requests before it.
+    /// Ends the connection with a NAK, after the replies to earlier requests.
     fn refuse(&mut self, c: &mut Common, ctx: &mut Ctx, psn: Psn, code: NakCode, status: Status) {
         self.refusal = Some((psn, code));
         c.fail_receive(ctx, status, true);
     }
 
-    /// The connection is over: answers go out only if the peer is to learn why.
+    /// The connection is in error: responses are sent only before a NAK that tells the peer why.
     pub(crate) fn quiet(&mut self) {
         if self.refusal.is_none() {
-            self.replies.drop_answers();
+            self.replies.drop_responses();
         }
     }
 
@@ -236,11 +245,11 @@ impl Responder {
         writer.end()
     }
 
-    fn emit_read(&mut self, c: &mut Common, ctx: &mut Ctx, now: Time, read: &ReadAnswer, out: &mut [u8]) -> usize {
+    fn emit_read(&mut self, c: &mut Common, ctx: &mut Ctx, now: Time, read: &ReadResponse, out: &mut [u8]) -> usize {
         if self.pace.not_before() > now {
             return 0;
         }
-        let (position, here) = place(read.len, read.sent, c.route.mtu);
+        let (position, here) = segment(read.len, read.sent, c.route.mtu);
         let position = read.position(position);
         let addr = read.addr.wrapping_add(u64::from(read.sent * c.route.mtu));
         let psn = read.psn.plus(read.sent);
@@ -252,12 +261,12 @@ impl Responder {
         let written = writer.end_with(here, |payload| {
             if here > 0 {
                 let span = ctx.memory.remote(c.pd, read.rkey, addr, here, Right::Read)?;
-                payload.copy_from_slice(ctx.memory.slice(span).ok_or(AccessError::Key)?);
+                ctx.memory.read(span, payload)?;
             }
             Ok(())
         });
         let Ok(bytes) = written else {
-            // The region went away in the middle: nothing that follows can be answered.
+            // The region was deregistered: neither this response nor those after it can be sent.
             self.replies = Replies::default();
             self.refuse(c, ctx, psn, NakCode::RemoteAccessError, Status::RemoteAccess);
             return 0;
@@ -273,12 +282,16 @@ impl Responder {
         bytes
     }
 
-    /// Whether the next reply is an answer, which takes turns with requests; others go first.
-    pub(crate) fn answers_next(&self) -> bool {
+    /// Whether the next reply is a response, which alternates with requests; ACKs and NAKs go before requests.
+    pub(crate) fn responses_next(&self) -> bool {
         matches!(self.replies.front(), Some(Reply::Read(_) | Reply::Atomic { .. }))
     }
 
-    /// A congestion notification came.
+    pub(crate) fn set_rate(&mut self, rate: Option<BitRate>) {
+        self.pace.set_rate(rate);
+    }
+
+    /// A CNP arrived: it slows responses to reads down.
     pub(crate) fn on_cnp(&mut self, now: Time) {
         self.pace.on_cnp(now);
     }
@@ -287,8 +300,8 @@ impl Responder {
         let mut due = Due::never();
         match self.replies.front() {
             Some(Reply::Read(_)) => due.at(self.pace.not_before()),
-            Some(_) => due.at_once(),
-            None if self.refusal.is_some() => due.at_once(),
+            Some(_) => due.immediately(),
+            None if self.refusal.is_some() => due.immediately(),
             None => {}
         }
         due

@@ -1,0 +1,170 @@
+//! The device as an implementation of [`Verbs`]: handles that are numbers, for layers that are written against that
+//! trait.
+
+use super::{Device, Error};
+use crate::clock::TimeSource;
+use crate::config::Mode;
+use rnic_transport::{BitRate, Time};
+use rnic_verbs::{
+    Access, Completion, CqId, DeviceInfo, Event, ForeignMemory, MrId, MrInfo, Pd, QpInfo, QpInit, Qpn, RecvRequest,
+    SendRequest, State, Transition, Verbs, VerbsError, until_full,
+};
+
+/// Objects made through the trait belong to the device: they live until they are destroyed, or the last handle of the
+/// device is dropped. Objects of the handles ([`QueuePair`](super::QueuePair) and so on) live until their handles are
+/// dropped; they are not to be destroyed through the trait.
+///
+/// Completion timestamps are readings of the device's [`Clock`](crate::Clock), taken once for all packets that one
+/// system call received or that leave in one batch. Packets move in the progress thread, or while [`Verbs::poll_cq`] is
+/// called ([`Mode::Polled`]).
+impl Verbs for Device {
+    fn now(&self) -> Time {
+        self.shared().clock.now()
+    }
+
+    fn query_device(&self) -> DeviceInfo {
+        DeviceInfo { time_granularity: Time::from_ns(1), ..self.shared().verbs().query_device() }
+    }
+
+    fn create_pd(&mut self) -> Result<Pd, VerbsError> {
+        Ok(self.shared().verbs().create_pd())
+    }
+
+    fn destroy_pd(&mut self, pd: Pd) -> Result<(), VerbsError> {
+        self.shared().verbs().destroy_pd(pd)
+    }
+
+    fn register(&mut self, pd: Pd, bytes: Vec<u8>, addr: Option<u64>, access: Access) -> Result<MrInfo, VerbsError> {
+        self.shared().verbs().register(pd, bytes, addr, access)
+    }
+
+    fn register_foreign(
+        &mut self, pd: Pd, memory: ForeignMemory, addr: Option<u64>, access: Access,
+    ) -> Result<MrInfo, VerbsError> {
+        self.shared().verbs().register_foreign(pd, memory, addr, access)
+    }
+
+    fn deregister(&mut self, id: MrId) -> Result<Vec<u8>, VerbsError> {
+        self.shared().verbs().deregister(id)
+    }
+
+    fn read_memory(&mut self, id: MrId, offset: usize, out: &mut [u8]) -> Result<(), VerbsError> {
+        self.shared().verbs().read_memory(id, offset, out)
+    }
+
+    fn write_memory(&mut self, id: MrId, offset: usize, data: &[u8]) -> Result<(), VerbsError> {
+        self.shared().verbs().write_memory(id, offset, data)
+    }
+
+    fn create_cq(&mut self, capacity: u32) -> Result<CqId, VerbsError> {
+        self.shared().verbs().create_cq(capacity)
+    }
+
+    fn destroy_cq(&mut self, cq: CqId) -> Result<(), VerbsError> {
+        self.shared().verbs().destroy_cq(cq)
+    }
+
+    fn poll_cq(&mut self, cq: CqId, out: &mut [Completion]) -> Result<usize, VerbsError> {
+        let shared = self.shared();
+        if shared.mode == Mode::Polled {
+            shared.progress().map_err(closed)?;
+        }
+        let count = shared.verbs().poll_cq(cq, out)?;
+        if count == 0 {
+            shared.alive().map_err(closed)?;
+        }
+        Ok(count)
+    }
+
+    fn create_qp(&mut self, pd: Pd, init: QpInit) -> Result<Qpn, VerbsError> {
+        self.shared().verbs().create_qp(pd, init)
+    }
+
+    fn modify_qp(&mut self, qpn: Qpn, transition: Transition) -> Result<(), VerbsError> {
+        let mut verbs = self.shared().verbs();
+        verbs.advance_to(self.shared().clock.now());
+        verbs.modify_qp(qpn, transition)?;
+        drop(verbs);
+        // Requests may go out, or completions may have come.
+        self.shared().posted();
+        Ok(())
+    }
+
+    fn query_qp(&self, qpn: Qpn) -> Result<QpInfo, VerbsError> {
+        self.shared().verbs().query_qp(qpn)
+    }
+
+    fn set_rate(&mut self, qpn: Qpn, rate: Option<BitRate>) -> Result<Option<BitRate>, VerbsError> {
+        self.shared().verbs().set_rate(qpn, rate)?;
+        self.shared().posted();
+        Ok(rate)
+    }
+
+    fn destroy_qp(&mut self, qpn: Qpn) -> Result<(), VerbsError> {
+        self.shared().flush();
+        self.shared().verbs().destroy_qp(qpn)
+    }
+
+    fn post_send(&mut self, qpn: Qpn, request: &SendRequest<'_>) -> Result<(), VerbsError> {
+        self.post_sends_to(qpn, |verbs| verbs.post_send(qpn, request))
+    }
+
+    fn post_sends(&mut self, qpn: Qpn, requests: &[SendRequest<'_>]) -> Result<usize, VerbsError> {
+        self.post_sends_to(qpn, |verbs| until_full(requests, |request| verbs.post_send(qpn, request)))
+    }
+
+    fn post_recv(&mut self, qpn: Qpn, request: &RecvRequest<'_>) -> Result<(), VerbsError> {
+        self.post_receives_to(qpn, |verbs| verbs.post_recv(qpn, request))
+    }
+
+    fn post_recvs(&mut self, qpn: Qpn, requests: &[RecvRequest<'_>]) -> Result<usize, VerbsError> {
+        self.post_receives_to(qpn, |verbs| until_full(requests, |request| verbs.post_recv(qpn, request)))
+    }
+
+    fn poll_event(&mut self) -> Option<Event> {
+        self.event()
+    }
+}
+
+impl Device {
+    /// Posts sends to a queue pair under one lock, and wakes whoever is to move their packets.
+    pub(super) fn post_sends_to<R>(
+        &self, qpn: Qpn, post: impl FnOnce(&mut rnic_verbs::Device) -> Result<R, VerbsError>,
+    ) -> Result<R, VerbsError> {
+        let shared = self.shared();
+        let posted = self.post(qpn, post);
+        // Even if a request was refused, those before it may have been posted.
+        shared.posted();
+        posted
+    }
+
+    /// Posts receives to a queue pair under one lock.
+    pub(super) fn post_receives_to<R>(
+        &self, qpn: Qpn, post: impl FnOnce(&mut rnic_verbs::Device) -> Result<R, VerbsError>,
+    ) -> Result<R, VerbsError> {
+        let posted = self.post(qpn, post);
+        // In the error state receives complete at once.
+        self.shared().notify();
+        posted
+    }
+
+    fn post<R>(
+        &self, qpn: Qpn, post: impl FnOnce(&mut rnic_verbs::Device) -> Result<R, VerbsError>,
+    ) -> Result<R, VerbsError> {
+        let shared = self.shared();
+        let mut verbs = shared.verbs();
+        // In the error state work completes at once, and needs a timestamp; else the time is read when packets move.
+        if matches!(verbs.state(qpn)?, State::Error | State::SendQueueError) {
+            verbs.advance_to(shared.clock.now());
+        }
+        post(&mut verbs)
+    }
+}
+
+fn closed(error: Error) -> VerbsError {
+    match error {
+        Error::Verbs(error) => error,
+        Error::Closed(why) => VerbsError::Closed(why),
+        error => VerbsError::Closed(error.to_string()),
+    }
+}

@@ -1,0 +1,285 @@
+//! RDMA, plain datagrams and other software side by side, between two network namespaces of this host, in one run.
+//!
+//! ```sh
+//! cargo run --release -p rnic-perf --example side_by_side -- --mtu 9000,1500 --repeat 5
+//! ```
+//!
+//! It needs root, or a system that allows user namespaces. `--others` compares with software of other makers as well,
+//! as far as it is installed (Debian: `libfabric-bin`, `ucx-utils`).
+//!
+//! Repetitions alternate between all that is compared, so that whatever else the host does meets all alike. A line
+//! holds the median with the smallest and the largest. The ceiling is plain UDP sent by `UDP_SEGMENT` and received by
+//! `UDP_GRO`, with datagrams as long as the path carries.
+
+use clap::Parser;
+use rnic_netns::Pair;
+use rnic_perf::raw::{self, Case, Mode};
+use rnic_perf::{Amount, FaultPlan, Op, PerfError, Plan, ServeOptions, run, serve};
+use rnic_transport::Time;
+use rnic_verbs::Service;
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::process::{Command, ExitCode, Stdio};
+use std::sync::atomic::AtomicBool;
+
+#[derive(Parser)]
+#[command(about = "Compares RDMA by rnic with plain datagrams and other software")]
+struct Arguments {
+    /// IP packet sizes of the virtual cable
+    #[arg(long, value_delimiter = ',', default_values_t = [9000, 1500])]
+    mtu: Vec<u32>,
+    /// Repetitions
+    #[arg(long, default_value_t = 5)]
+    repeat: usize,
+    /// Milliseconds of each measurement
+    #[arg(long, default_value_t = 500)]
+    milliseconds: u64,
+    /// Also libfabric's fi_pingpong over its reliable datagrams, and ucx_perftest over TCP, if they are installed
+    #[arg(long)]
+    others: bool,
+    /// Packets in flight on a queue pair; several are compared
+    #[arg(long, value_delimiter = ',')]
+    in_flight: Vec<u32>,
+    /// Only lines whose name contains this
+    #[arg(long, default_value = "")]
+    only: String,
+}
+
+/// Measurements of one name.
+#[derive(Default)]
+struct Series {
+    unit: &'static str,
+    values: Vec<f64>,
+}
+
+impl Series {
+    fn median(&mut self) -> f64 {
+        self.values.sort_by(f64::total_cmp);
+        self.values.get(self.values.len() / 2).copied().unwrap_or(f64::NAN)
+    }
+}
+
+struct Bench<'a> {
+    arguments: &'a Arguments,
+    pair: &'a Pair,
+    series: BTreeMap<String, Series>,
+}
+
+const RNIC: u16 = 18_515;
+const RAW: u16 = 18_516;
+const SERVER: IpAddr = Pair::B4;
+/// Seconds for a measurement by other software.
+const PATIENCE: &str = "20";
+
+impl Bench<'_> {
+    fn note(&mut self, name: &str, unit: &'static str, value: f64) {
+        let series = self.series.entry(name.to_string()).or_default();
+        series.unit = unit;
+        series.values.push(value);
+    }
+
+    fn wants(&self, name: &str) -> bool {
+        name.contains(&self.arguments.only)
+    }
+
+    fn duration(&self) -> Time {
+        Time::from_ms(self.arguments.milliseconds)
+    }
+
+    fn rnic(&mut self, name: &str, plan: &Plan) -> Result<(), PerfError> {
+        if !self.wants(name) {
+            return Ok(());
+        }
+        let address = SocketAddr::new(SERVER, RNIC);
+        let report = self.pair.a.run(|| run(address, plan, &AtomicBool::new(false), |_, _| {}))?;
+        let row = &report.rows[0];
+        match (&row.latency, row.bytes < 1_024) {
+            (Some(latency), _) => self.note(name, "us", latency.typical),
+            (None, true) => self.note(name, "Mmsg/s", row.messages_per_second / 1e6),
+            (None, false) => self.note(name, "GB/s", row.bytes_per_second / 1e9),
+        }
+        Ok(())
+    }
+
+    fn raw(&mut self, mtu: u32) -> Result<(), raw::RawError> {
+        let server = SocketAddr::new(SERVER, RAW);
+        let size = mtu as usize - 28;
+        for (name, mode, size, window) in [
+            ("1 ceiling, datagrams as long as the path carries", Mode::Merged, size, Some(1 << 20)),
+            ("1 ceiling, unlimited", Mode::Merged, size, None),
+            ("4 ceiling, datagrams of 64 B", Mode::Merged, 64, Some(1 << 18)),
+        ] {
+            if !self.wants(name) {
+                continue;
+            }
+            let case = Case { mode, size, duration: self.duration(), window };
+            let result = self.pair.a.run(|| raw::throughput(server, &case))?;
+            if size == 64 {
+                self.note(name, "Mmsg/s", result.million_per_second());
+            } else {
+                self.note(name, "GB/s", result.gigabytes_per_second());
+            }
+        }
+        let name = "5 ceiling, latency 64 B";
+        if self.wants(name) {
+            let trips = self.pair.a.run(|| raw::round_trips(server, 64, 5_000))?;
+            self.note(name, "us", trips.quantile(0.5).unwrap_or(Time::MAX).as_us() / 2.0);
+        }
+        Ok(())
+    }
+
+    fn all(&mut self, mtu: u32) -> Result<(), Box<dyn Error>> {
+        self.raw(mtu)?;
+        if self.arguments.in_flight.is_empty() {
+            self.endpoint(None, "")?;
+        }
+        for &in_flight in &self.arguments.in_flight {
+            self.endpoint(Some(in_flight), &format!(", {in_flight} in flight"))?;
+        }
+        if self.arguments.others {
+            // A measurement that they do not finish is missing from the median.
+            for done in [self.libfabric(), self.ucx()] {
+                done.unwrap_or_else(|error| eprintln!("{error}"));
+            }
+        }
+        Ok(())
+    }
+
+    fn endpoint(&mut self, in_flight: Option<u32>, note: &str) -> Result<(), PerfError> {
+        let amount = Amount::Duration(self.duration());
+        let large = Plan { sizes: vec![1 << 20], amount, depth: 16, ..Plan::default() };
+        let small = Plan { sizes: vec![64], amount, ..Plan::default() };
+        let latency = Plan { latency: true, sizes: vec![64], amount: Amount::Messages(5_000), ..Plan::default() };
+        for service in [Service::Irn, Service::Rc] {
+            let with = |plan: &Plan, op| Plan { op, service, in_flight, ..plan.clone() };
+            self.rnic(&format!("2 {service:?} write 1 MiB{note}"), &with(&large, Op::Write))?;
+            self.rnic(&format!("2 {service:?} read 1 MiB{note}"), &with(&large, Op::Read))?;
+            self.rnic(&format!("2 {service:?} send 1 MiB{note}"), &with(&large, Op::Send))?;
+            let loss = FaultPlan { loss: 1.0, seed: 7, ..FaultPlan::default() };
+            let lossy = Plan { faults: loss, ..with(&large, Op::Write) };
+            self.rnic(&format!("3 {service:?} write 1 MiB, 1 % loss{note}"), &lossy)?;
+            self.rnic(&format!("4 {service:?} write 64 B{note}"), &with(&small, Op::Write))?;
+            self.rnic(&format!("4 {service:?} send 64 B{note}"), &with(&small, Op::Send))?;
+            self.rnic(&format!("5 {service:?} write latency 64 B{note}"), &with(&latency, Op::Write))?;
+            self.rnic(&format!("5 {service:?} read latency 64 B (round trip){note}"), &with(&latency, Op::Read))?;
+        }
+        Ok(())
+    }
+
+    /// Runs the same program as server and as client, and returns what the client prints.
+    fn two(&self, program: &str, server: &[&str], client: &[&str]) -> Result<String, Box<dyn Error>> {
+        let start = |program: &str, arguments: &[&str]| {
+            let mut command = Command::new(program);
+            command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+            command
+        };
+        let _server = self.pair.b.child(&mut start(program, server))?;
+        // ofi_rxd may wait for ever for what was lost.
+        let client: Vec<&str> = [PATIENCE, program].into_iter().chain(client.iter().copied()).collect();
+        let mut last = String::new();
+        for _ in 0..5 {
+            // It takes a while until the server listens.
+            std::thread::park_timeout(std::time::Duration::from_millis(100));
+            let mut client = start("timeout", &client);
+            let output = self.pair.a.run(|| client.stdout(Stdio::piped()).stderr(Stdio::piped()).output())?;
+            last = String::from_utf8_lossy(&output.stdout).into_owned();
+            if output.status.success() {
+                return Ok(last);
+            }
+        }
+        Err(format!("{program} does not work: {last}").into())
+    }
+
+    fn libfabric(&mut self) -> Result<(), Box<dyn Error>> {
+        for (name, size, iterations) in
+            [("2 ofi_rxd 1 MiB", "1048576", "200"), ("5 ofi_rxd latency 64 B", "64", "2000")]
+        {
+            if !self.wants(name) {
+                continue;
+            }
+            let common = ["-p", "udp;ofi_rxd", "-e", "rdm", "-I", iterations, "-S", size];
+            let client: Vec<&str> = common.into_iter().chain(["10.77.0.2"]).collect();
+            let text = self.two("fi_pingpong", &common, &client)?;
+            // bytes #sent #ack total time MB/sec usec/xfer Mxfers/sec
+            let row: Vec<&str> = text.lines().last().unwrap_or_default().split_whitespace().collect();
+            let number = |at: usize| row.get(at).and_then(|word| word.parse::<f64>().ok()).unwrap_or(f64::NAN);
+            if size == "64" {
+                self.note(name, "us", number(6));
+            } else {
+                self.note(name, "GB/s", number(5) / 1e3);
+            }
+        }
+        Ok(())
+    }
+
+    fn ucx(&mut self) -> Result<(), Box<dyn Error>> {
+        for (name, test, size, iterations) in [
+            ("2 UCX over TCP, put 1 MiB", "ucp_put_bw", "1048576", "500"),
+            ("4 UCX over TCP, tag 64 B", "tag_bw", "64", "100000"),
+            ("5 UCX over TCP, latency 64 B", "tag_lat", "64", "5000"),
+        ] {
+            if !self.wants(name) {
+                continue;
+            }
+            // UCX looks for devices in /sys, which shows those of the namespace in which it was mounted.
+            let mount = "mount -t sysfs none /sys && UCX_TLS=tcp UCX_NET_DEVICES=veth exec ucx_perftest -p 18517";
+            let server = ["--mount", "sh", "-c", mount];
+            let measure = format!("{mount} {SERVER} -t {test} -s {size} -n {iterations} -f");
+            let text = self.two("unshare", &server, &["--mount", "sh", "-c", &measure])?;
+            // iterations, latency us (three columns), bandwidth MB/s (two), messages per second (two)
+            let row: Vec<f64> = text
+                .lines()
+                .rev()
+                .map(|line| line.split_whitespace().filter_map(|word| word.parse().ok()).collect::<Vec<f64>>())
+                .find(|row| row.len() >= 7)
+                .unwrap_or_default();
+            let number = |at: usize| row.get(at).copied().unwrap_or(f64::NAN);
+            match size {
+                "64" if test == "tag_lat" => self.note(name, "us", number(3)),
+                "64" => self.note(name, "Mmsg/s", number(7) / 1e6),
+                _ => self.note(name, "GB/s", number(5) * f64::from(1 << 20) / 1e9),
+            }
+        }
+        Ok(())
+    }
+}
+
+fn between(arguments: &Arguments, mtu: u32) -> Result<(), Box<dyn Error>> {
+    let pair = Pair::new(mtu)?;
+    let listen = |port| pair.b.run(|| TcpListener::bind(SocketAddr::new(SERVER, port)));
+    let (rnic, plain) = (listen(RNIC)?, listen(RAW)?);
+    // They end with the process.
+    pair.b.spawn(move || {
+        let options = ServeOptions { roce_port: rnic_endpoint::port::ROCE_PORT, once: false };
+        let failed = |served: rnic_perf::Served| {
+            if let Err(error) = served.result {
+                eprintln!("server: {error}");
+            }
+        };
+        serve(&rnic, options, &AtomicBool::new(false), failed)
+    });
+    pair.b.spawn(move || raw::serve(&plain, |error| eprintln!("{error}")));
+    let mut bench = Bench { arguments, pair: &pair, series: BTreeMap::new() };
+    for _ in 0..arguments.repeat.max(1) {
+        bench.all(mtu)?;
+    }
+    println!("MTU {mtu}: median (smallest to largest) of {}", arguments.repeat);
+    for (name, series) in &mut bench.series {
+        let median = series.median();
+        let (low, high) = (series.values[0], series.values[series.values.len() - 1]);
+        println!("  {:<52} {median:>9.3} {:<7} ({low:.3} to {high:.3})", &name[2..], series.unit);
+    }
+    Ok(())
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    match arguments.mtu.iter().try_for_each(|&mtu| between(&arguments, mtu)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! The TCP connection of a test. Packets move while it waits for the peer.
+
+use super::Error;
+use rnic_endpoint::device::Device;
+use rnic_endpoint::{Clock, TimeSource};
+use rnic_transport::Time;
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{Shutdown, TcpStream};
+
+/// Which end of the TCP connection this side is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Role {
+    /// Connects and sends the first message. In tests of one direction it is the requester.
+    Client,
+    /// Waits for a client.
+    Server,
+}
+
+pub(super) struct Conversation {
+    stream: TcpStream,
+    device: Device,
+    role: Role,
+    patience: Time,
+    clock: Clock,
+}
+
+impl Conversation {
+    pub(super) fn new(stream: TcpStream, device: Device, role: Role, patience: Time) -> Result<Conversation, Error> {
+        let ready = stream.set_nonblocking(true).and_then(|()| stream.set_nodelay(true));
+        ready.map_err(|error| Error::Exchange(format!("the connection to the peer cannot be used: {error}")))?;
+        Ok(Conversation { stream, device, role, patience, clock: Clock::start() })
+    }
+
+    pub(super) fn role(&self) -> Role {
+        self.role
+    }
+
+    /// Both sides send a message, the client first.
+    pub(super) fn exchange<const N: usize>(&mut self, mine: &[u8; N], what: &str) -> Result<[u8; N], Error> {
+        if self.role == Role::Client {
+            self.tell(mine, what)?;
+            return self.hear(what);
+        }
+        let theirs = self.hear(what)?;
+        self.tell(mine, what)?;
+        Ok(theirs)
+    }
+
+    pub(super) fn tell(&mut self, message: &[u8], what: &str) -> Result<(), Error> {
+        let mut left = message;
+        self.repeat(what, |stream| {
+            let count = stream.write(left)?;
+            left = &left[count..];
+            if count == 0 { Err(ErrorKind::WriteZero.into()) } else { Ok(left.is_empty()) }
+        })
+    }
+
+    pub(super) fn hear<const N: usize>(&mut self, what: &str) -> Result<[u8; N], Error> {
+        let mut message = [0; N];
+        let mut have = 0;
+        self.repeat(what, |stream| {
+            let count = stream.read(&mut message[have..])?;
+            have += count;
+            if count == 0 { Err(ErrorKind::UnexpectedEof.into()) } else { Ok(have == N) }
+        })?;
+        Ok(message)
+    }
+
+    /// Closes this side's direction, and lets packets move until the peer closes too, for at most 0.25 s: if the peer
+    /// retransmits its last message because an ACK was lost, it gets another ACK.
+    pub(super) fn close(mut self) {
+        self.patience = self.patience.min(Time::from_ms(250));
+        let _ = self.stream.shutdown(Shutdown::Write);
+        let _ = self.repeat("the end", |stream| Ok(stream.read(&mut [0; 64])? == 0));
+    }
+
+    /// Runs `step` until it is complete. Packets move while it waits.
+    fn repeat(&mut self, what: &str, mut step: impl FnMut(&mut TcpStream) -> io::Result<bool>) -> Result<(), Error> {
+        let mut end = self.clock.now().saturating_add(self.patience);
+        let arrivals = |device: &Device| device.counters().verbs.packets_received;
+        let mut seen = arrivals(&self.device);
+        loop {
+            match step(&mut self.stream) {
+                Ok(true) => return Ok(()),
+                Ok(false) => {}
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    self.device.wait(Time::from_ms(1))?;
+                    let now = self.clock.now();
+                    // While packets move, the peer is alive.
+                    if arrivals(&self.device) != seen {
+                        seen = arrivals(&self.device);
+                        end = now.saturating_add(self.patience);
+                    }
+                    if now >= end {
+                        return Err(Error::Exchange(format!(
+                            "the peer does not exchange {what}: silent for {}",
+                            self.patience
+                        )));
+                    }
+                }
+                Err(error) => {
+                    let why = match error.kind() {
+                        ErrorKind::UnexpectedEof => "it closed the connection".to_string(),
+                        _ => error.to_string(),
+                    };
+                    return Err(Error::Exchange(format!("the peer does not exchange {what}: {why}")));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,518 @@
+//! The protocol of perftest's `ib_write_bw`, `ib_read_bw`, `ib_send_bw`, `ib_atomic_bw` and their `_lat` variants, over
+//! reliable connections.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`messages`] | the messages over TCP, to bytes and back |
+//! | `conversation` | the TCP connection |
+//! | `traffic` | the traffic of the queue pairs |
+//!
+//! Supported are tests of one direction, one size and a number of messages; not `-a`, `-b`, `-D`, UC and UD.
+
+mod conversation;
+pub mod messages;
+mod traffic;
+
+pub use conversation::Role;
+pub use messages::{Keys, Report};
+
+use conversation::Conversation;
+use messages::{DONE, MessageError};
+use rnic_endpoint::clock::{Clock, TimeSource};
+use rnic_endpoint::device::{self, CompletionQueue, Device, MemoryRegion, PathOptions, QpOptions, QueuePair};
+use rnic_transport::Time;
+use rnic_verbs::{Access, Capacities, Status};
+use std::net::{SocketAddr, TcpStream};
+
+pub use crate::Op;
+
+/// The options of a test. Both sides must have the same operation, kind, size, messages and queue pairs, because they
+/// do not exchange them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Options {
+    /// Operation; [`Op::FetchAdd`] is what `ib_atomic_bw` and `ib_atomic_lat` do, [`Op::CompareSwap`] the same with `-A
+    /// CMP_AND_SWAP`.
+    pub op: Op,
+    /// One message at a time, to measure its latency (`ib_*_lat`).
+    pub latency: bool,
+    /// Bytes of a message, `-s`; atomics have 8.
+    pub size: u32,
+    /// Messages on each queue pair, `-n`.
+    pub messages: u32,
+    /// Queue pairs, `-q`; 1 for latency.
+    pub queue_pairs: u32,
+    /// Path MTU in payload bytes, `-m`: the minimum of both sides applies. `None`: the maximum of the path.
+    pub mtu: Option<u32>,
+    /// Messages outstanding on a queue pair, `-t`.
+    pub depth: u32,
+    /// Receives posted on a queue pair, `-r`.
+    pub receives: u32,
+    /// The client reports bandwidths in Gbit/s, `--report_gbits`, not in MiB/s: the server prints the numbers without
+    /// conversion.
+    pub gbits: bool,
+    /// Time without any progress of the peer after which the test is aborted.
+    pub patience: Time,
+}
+
+impl Options {
+    /// The defaults of perftest.
+    pub fn new(op: Op, latency: bool) -> Options {
+        let size = match (op.is_atomic(), latency) {
+            (true, _) => 8,
+            (false, true) => 2,
+            (false, false) => 65_536,
+        };
+        Options {
+            op,
+            latency,
+            size,
+            messages: if latency || op.is_atomic() || op == Op::Read { 1_000 } else { 5_000 },
+            queue_pairs: 1,
+            mtu: None,
+            depth: 128,
+            receives: 512,
+            gbits: false,
+            patience: Time::from_ms(10_000),
+        }
+    }
+
+    /// Checks the options.
+    ///
+    /// # Errors
+    /// [`Error::Options`] for the first one that is out of range.
+    pub fn check(&self) -> Result<(), Error> {
+        let wrong = |sentence: &str| Err(Error::Options(sentence.to_string()));
+        if self.op.is_atomic() && self.size != 8 {
+            return wrong("the size of an atomic operation must be 8 bytes");
+        }
+        if !(1..=1 << 30).contains(&self.size) {
+            return wrong("the size of a message must be 1 byte to 1 GiB");
+        }
+        if self.messages == 0 || self.depth == 0 || self.receives == 0 {
+            return wrong("a test needs at least one message, one outstanding message and one receive");
+        }
+        if !(1..=1_024).contains(&self.queue_pairs) {
+            return wrong("a test must have 1 to 1024 queue pairs");
+        }
+        if self.latency && self.queue_pairs != 1 {
+            return wrong("a test of latency must have one queue pair");
+        }
+        if self.mtu.is_some_and(|mtu| ![256, 512, 1_024, 2_048, 4_096].contains(&mtu)) {
+            return wrong("the MTU must be 256, 512, 1024, 2048 or 4096");
+        }
+        Ok(())
+    }
+}
+
+/// Why a test was aborted.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The device failed.
+    #[error(transparent)]
+    Device(#[from] device::Error),
+    /// The peer's message is not one of perftest.
+    #[error(transparent)]
+    Message(#[from] MessageError),
+    /// An option is out of range.
+    #[error("{0}")]
+    Options(String),
+    /// The exchange with the peer failed.
+    #[error("{0}")]
+    Exchange(String),
+    /// The path carries less than both sides agreed on.
+    #[error(
+        "the sides agreed on an MTU of {agreed} bytes, but the path to the peer carries {carried}; start one of them with -m {carried}"
+    )]
+    Mtu {
+        /// The MTU on which the sides agreed.
+        agreed: u32,
+        /// The maximum MTU of the path.
+        carried: u32,
+    },
+    /// A work request failed.
+    #[error("{what} failed with {status:?} after {done} messages")]
+    Failed {
+        /// The kind of work request: a request or a receive.
+        what: &'static str,
+        /// Messages completed.
+        done: u64,
+        /// How the work request ended.
+        status: Status,
+    },
+    /// No progress in time.
+    #[error(
+        "no progress for {0}, after {1} messages; operation, size, messages and queue pairs must be the same on both sides"
+    )]
+    Silence(Time, u64),
+    /// A received message has the wrong length.
+    #[error("received a message of {found} bytes instead of {expected}; the size must be the same on both sides")]
+    Length {
+        /// The received length.
+        found: u32,
+        /// The expected length.
+        expected: u32,
+    },
+    /// An atomic operation returned a wrong value.
+    #[error("atomic operation {message} returned {found:#x} instead of {expected:#x}")]
+    Wrong {
+        /// Number of the operation, from 0.
+        message: u32,
+        /// The returned value.
+        found: u64,
+        /// The expected value.
+        expected: u64,
+    },
+}
+
+/// The result of a test.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Outcome {
+    /// Messages over all queue pairs.
+    pub messages: u64,
+    /// Bytes of a message.
+    pub size: u32,
+    /// Time from the first message to the last, on this side; for a server that only responds, until the client has
+    /// sent that all are complete.
+    pub elapsed: Time,
+    /// Maximum messages per second over at least 10 ms. 0 for a shorter test, for latency, and for a server that only
+    /// responds.
+    pub peak: f64,
+    /// Latency of each message, in order: half a round trip for Write and Send, a whole one for Read and atomics. Empty
+    /// for bandwidth, and for a server that only responds.
+    pub latencies: Vec<Time>,
+    /// The client's report, in tests of Write, Read and atomic bandwidth.
+    pub report: Option<Report>,
+}
+
+/// Maximum sizes in the greeting that this side accepts: they determine how much memory it allocates.
+const MOST_CYCLE: u32 = 1 << 20;
+const MAX_LINE: u32 = 4_096;
+/// The sizes that this side sends.
+const CYCLE: u32 = 4_096;
+const LINE: u32 = 64;
+/// Maximum outstanding reads and atomics of the peer.
+const READS: u16 = 16;
+/// Maximum memory for receives of all queue pairs: further receives share buffers.
+const RECEIVE_BYTES: usize = 64 << 20;
+
+/// The layout of messages in memory, the same on both sides.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Layout {
+    /// Bytes from one message to the next.
+    pub stride: usize,
+    /// Messages before the layout starts again from the front.
+    pub slots: usize,
+    /// Bytes of one queue pair's part.
+    pub part: usize,
+}
+
+impl Layout {
+    fn new(size: u32, cycle: u32, line: u32) -> Layout {
+        let stride = size.next_multiple_of(line.max(1)) as usize;
+        let part = stride.max(cycle as usize).next_multiple_of(4_096);
+        Layout { stride, slots: (cycle as usize / stride).max(1), part }
+    }
+
+    /// Offset of message `number` in its queue pair's part.
+    pub fn offset(&self, number: u32) -> usize {
+        number as usize % self.slots * self.stride
+    }
+}
+
+/// Byte `at` of this side's memory at the start, except for latency of Writes, where all are zero.
+pub fn pattern(at: usize) -> u8 {
+    // Neighbouring bytes differ, and so do the parts of queue pairs and the packets.
+    (at as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes()[0]
+}
+
+/// One side of a test, connected to its peer.
+pub struct Session {
+    options: Options,
+    conversation: Conversation,
+    device: Device,
+    cq: CompletionQueue,
+    pairs: Vec<QueuePair>,
+    peers: Vec<Keys>,
+    /// The keys that this side sends in exchanges, some of which only synchronise.
+    keys: Vec<Keys>,
+    layout: Layout,
+    /// A part for each queue pair to send from, then a part for each that the peer accesses, then buffers for receives.
+    region: MemoryRegion,
+    buffers: usize,
+    mtu: u32,
+    latencies: Vec<Time>,
+    elapsed: Time,
+    peak: f64,
+    /// Whether the server has received the first message after the traffic already.
+    heard: bool,
+}
+
+impl Session {
+    /// Does the exchanges before the traffic.
+    ///
+    /// # Errors
+    /// When an option is out of range, the peer does not follow the protocol, or a limit of the device is reached.
+    pub fn start(device: &Device, options: Options, role: Role, stream: TcpStream) -> Result<Session, Error> {
+        options.check()?;
+        let peer = stream.peer_addr().map(|addr| SocketAddr::new(addr.ip().to_canonical(), device.local_addr().port()));
+        let mut conversation = Conversation::new(stream, device.clone(), role, options.patience)?;
+
+        let count = options.queue_pairs as usize;
+        let receives = if options.op == Op::Send { options.receives } else { 0 };
+        let depth = if options.latency { 1 } else { options.depth };
+        let cq = device.completion_queue(options.queue_pairs.saturating_mul(depth.saturating_add(receives)))?;
+        let domain = device.protection_domain();
+        let capacities = Capacities { send_wr: depth, recv_wr: receives, ..Capacities::default() };
+        let create = |_| domain.queue_pair(&QpOptions { capacities, ..QpOptions::new(&cq) });
+        let pairs = (0..count).map(create).collect::<Result<Vec<_>, _>>()?;
+        // If the connection is broken, the exchange below fails with the reason.
+        let carried = peer.ok().and_then(|peer| pairs[0].path_mtu(peer).ok()).unwrap_or(4_096);
+
+        let (cycle, line, mtu) = greet(&mut conversation, options.mtu.unwrap_or(carried))?;
+        let layout = Layout::new(options.size, cycle, line);
+        let fitting = RECEIVE_BYTES / layout.stride / count;
+        let buffers = if receives == 0 { 0 } else { fitting.clamp(1, receives as usize) };
+        let mut bytes = vec![0; count * (2 * layout.part + buffers * layout.stride)];
+        if !(options.op == Op::Write && options.latency) {
+            bytes.iter_mut().enumerate().for_each(|(at, byte)| *byte = pattern(at));
+        }
+        let region = domain.register(bytes, Access::ALL)?;
+        let tell = |(index, pair): (usize, &QueuePair)| Keys {
+            address: pair.address(),
+            outstanding_reads: if options.op == Op::Read || options.op.is_atomic() { READS } else { 1 },
+            rkey: region.rkey(),
+            buffer: region.addr() + ((count + index) * layout.part) as u64,
+        };
+        let keys = pairs.iter().enumerate().map(tell).collect();
+        let mut session = Session {
+            options,
+            conversation,
+            device: device.clone(),
+            cq,
+            pairs,
+            peers: Vec::new(),
+            keys,
+            layout,
+            region,
+            buffers,
+            mtu,
+            latencies: Vec::new(),
+            elapsed: Time::ZERO,
+            peak: 0.0,
+            heard: false,
+        };
+        session.connect(receives)?;
+        Ok(session)
+    }
+
+    /// The exchanges between the greeting and the traffic.
+    fn connect(&mut self, receives: u32) -> Result<(), Error> {
+        for index in 0..self.pairs.len() {
+            let message = self.conversation.exchange(&messages::encode_keys(&self.keys[index]), "keys")?;
+            self.peers.push(messages::decode_keys(&message, self.device.local_addr().port())?);
+        }
+        for (pair, peer) in self.pairs.iter().zip(&self.peers) {
+            // In a test of one direction the client is the requester and the server the responder.
+            let rd_atomic = match self.conversation.role() {
+                Role::Client => peer.outstanding_reads.min(READS),
+                Role::Server => READS,
+            };
+            let carried = pair.path_mtu(peer.address.addr)?;
+            if carried < self.mtu {
+                return Err(Error::Mtu { agreed: self.mtu, carried });
+            }
+            let path = PathOptions { mtu: Some(self.mtu), rd_atomic: rd_atomic as u8, ..PathOptions::default() };
+            pair.connect(&peer.address, &path)?;
+        }
+        for index in 0..self.pairs.len() {
+            for number in 0..receives {
+                self.post_receive(index, number)?;
+            }
+        }
+        if self.options.latency {
+            return self.synchronise(3);
+        }
+        if self.options.op == Op::Send {
+            self.synchronise(1)?;
+        }
+        // The peer uses the message that it reads here as the keys, once more.
+        for index in 0..self.pairs.len() {
+            self.conversation.exchange(&messages::encode_keys(&self.keys[index]), "its keys again")?;
+        }
+        self.synchronise(1)
+    }
+
+    /// Exchanges that only synchronise with the peer: the first queue pair's keys again.
+    fn synchronise(&mut self, times: usize) -> Result<(), Error> {
+        for _ in 0..times {
+            self.conversation.exchange(&messages::encode_keys(&self.keys[0]), "that it is ready")?;
+        }
+        Ok(())
+    }
+
+    /// Runs the traffic. When it has returned on one side, the other side waits, except for latency of Writes.
+    ///
+    /// # Errors
+    /// When a request fails, there is no progress in time, or the peer closes the connection.
+    pub fn traffic(&mut self) -> Result<(), Error> {
+        let client = self.conversation.role() == Role::Client;
+        match (self.options.op, self.options.latency, client) {
+            (Op::Write, true, _) => self.write_in_turn(!client),
+            (Op::Send, true, _) => self.send_in_turn(client),
+            (Op::Send, false, false) => self.receive_all(),
+            (_, false, true) => self.request_all(),
+            (_, true, true) => self.request_one_by_one(),
+            (_, _, false) => {
+                let clock = Clock::start();
+                let _: [u8; messages::KEYS] = self.conversation.hear("the end of its requests")?;
+                self.elapsed = clock.now();
+                self.heard = true;
+                Ok(())
+            }
+        }
+    }
+
+    /// Does the exchanges after the traffic.
+    ///
+    /// # Errors
+    /// When the peer does not follow the protocol.
+    pub fn finish(mut self) -> Result<Outcome, Error> {
+        let mut report = None;
+        if !(self.options.op == Op::Write && self.options.latency) {
+            if std::mem::take(&mut self.heard) {
+                self.conversation.tell(&messages::encode_keys(&self.keys[0]), "that it is ready")?;
+            } else {
+                self.synchronise(1)?;
+            }
+            if self.options.op != Op::Send && !self.options.latency {
+                report = Some(self.exchange_report()?);
+                self.synchronise(1)?;
+            }
+            self.conversation.tell(DONE, "its `done`")?;
+        }
+        self.conversation.close();
+        let messages = u64::from(self.options.messages) * u64::from(self.options.queue_pairs);
+        let Session { options, elapsed, peak, latencies, .. } = self;
+        Ok(Outcome { messages, size: options.size, elapsed, peak, latencies, report })
+    }
+
+    /// Exchanges the client's report.
+    fn exchange_report(&mut self) -> Result<Report, Error> {
+        let count = u64::from(self.options.messages) * u64::from(self.options.queue_pairs);
+        let mut mine =
+            Report { size: u64::from(self.options.size), messages: count, peak: 0.0, average: 0.0, rate: 0.0 };
+        let client = self.conversation.role() == Role::Client;
+        if client {
+            let rate = count as f64 / self.elapsed.as_secs().max(1e-9);
+            let unit = if self.options.gbits { 8e-9 } else { 1.0 / f64::from(1 << 20) };
+            let bandwidth = |rate: f64| rate * f64::from(self.options.size) * unit;
+            mine.rate = rate / 1e6;
+            (mine.average, mine.peak) = (bandwidth(rate), bandwidth(self.peak.max(rate)));
+        }
+        let mut theirs = [[0; 8]; 5];
+        for (mine, theirs) in messages::encode_report(&mine).iter().zip(&mut theirs) {
+            *theirs = self.conversation.exchange(mine, "its report")?;
+        }
+        Ok(if client { mine } else { messages::decode_report(theirs) })
+    }
+
+    /// The keys of the peer's queue pairs.
+    pub fn peers(&self) -> &[Keys] {
+        &self.peers
+    }
+
+    /// The path MTU in payload bytes on which both sides agreed.
+    pub fn mtu(&self) -> u32 {
+        self.mtu
+    }
+
+    /// The layout of messages in the part of a queue pair, on both sides.
+    pub fn layout(&self) -> Layout {
+        self.layout
+    }
+
+    /// The bytes from which this queue pair sends, and into which it reads. They started as [`pattern`], counted from
+    /// the first queue pair's part on.
+    ///
+    /// # Panics
+    /// If there is no such queue pair.
+    pub fn local(&self, index: usize) -> Vec<u8> {
+        assert!(index < self.pairs.len(), "there are {} queue pairs", self.pairs.len());
+        self.bytes(index * self.layout.part, self.layout.part)
+    }
+
+    /// The bytes that the peer uses through this queue pair. They started as [`pattern`], counted on from all parts of
+    /// [`Session::local`].
+    ///
+    /// # Panics
+    /// If there is no such queue pair.
+    pub fn remote(&self, index: usize) -> Vec<u8> {
+        assert!(index < self.pairs.len(), "there are {} queue pairs", self.pairs.len());
+        self.bytes((self.pairs.len() + index) * self.layout.part, self.layout.part)
+    }
+
+    /// The buffer of receive `number` of this queue pair, unless a later receive has overwritten it.
+    ///
+    /// # Panics
+    /// If there is no such queue pair, or it has no receives.
+    pub fn received(&self, index: usize, number: u32) -> Vec<u8> {
+        assert!(index < self.pairs.len() && self.buffers > 0, "queue pair {index} has no receives");
+        self.bytes(self.place(index, number), self.options.size as usize)
+    }
+
+    fn bytes(&self, start: usize, len: usize) -> Vec<u8> {
+        self.region.with(|bytes| bytes[start..start + len].to_vec())
+    }
+
+    /// The offset of the buffer of receive `number` of a queue pair.
+    fn place(&self, index: usize, number: u32) -> usize {
+        let first = 2 * self.pairs.len() * self.layout.part;
+        first + (index * self.buffers + number as usize % self.buffers) * self.layout.stride
+    }
+}
+
+/// Exchanges the greeting: cycle buffer, cache line and MTU of both sides.
+fn greet(conversation: &mut Conversation, mtu: u32) -> Result<(u32, u32, u32), Error> {
+    messages::check_version(&conversation.exchange(&messages::encode_version(), "its version")?)?;
+    let page = conversation.exchange(&messages::encode_size(CYCLE), "its page size")?;
+    let cycle = messages::decode_size(page, "page size", MOST_CYCLE)?.max(CYCLE);
+    let line = conversation.exchange(&messages::encode_size(LINE), "its cache line size")?;
+    let line = messages::decode_size(line, "cache line size", MAX_LINE)?.max(LINE);
+    let mine = messages::encode_mtu(mtu);
+    let theirs = messages::decode_mtu(conversation.exchange(&mine, "its MTU")?)?;
+    Ok((cycle, line, theirs.min(messages::decode_mtu(mine)?)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_layout_of_messages_is_that_of_perftest() {
+        let small = Layout::new(514, 4_096, 64);
+        assert_eq!(small, Layout { stride: 576, slots: 7, part: 4_096 });
+        assert_eq!([0, 1, 6, 7, 8].map(|number| small.offset(number)), [0, 576, 3_456, 0, 576]);
+        assert_eq!(Layout::new(8, 4_096, 64).slots, 64);
+        // Two messages fit exactly; larger ones all start at the front.
+        assert_eq!(Layout::new(2_048, 4_096, 64).slots, 2);
+        assert_eq!(Layout::new(2_049, 4_096, 64).slots, 1);
+        let large = Layout::new(10_001, 4_096, 64);
+        assert_eq!((large, large.offset(3)), (Layout { stride: 10_048, slots: 1, part: 12_288 }, 0));
+    }
+
+    #[test]
+    fn options_out_of_range_are_refused() {
+        let wrong = |change: fn(&mut Options)| {
+            let mut options = Options::new(Op::Write, false);
+            assert!(options.check().is_ok());
+            change(&mut options);
+            options.check().unwrap_err().to_string()
+        };
+        assert_eq!(wrong(|o| o.size = 0), "the size of a message must be 1 byte to 1 GiB");
+        assert_eq!(wrong(|o| o.op = Op::FetchAdd), "the size of an atomic operation must be 8 bytes");
+        assert_eq!(wrong(|o| o.queue_pairs = 0), "a test must have 1 to 1024 queue pairs");
+        assert_eq!(wrong(|o| o.mtu = Some(1_000)), "the MTU must be 256, 512, 1024, 2048 or 4096");
+        assert!(wrong(|o| (o.latency, o.queue_pairs) = (true, 2)).contains("one queue pair"));
+        assert!(wrong(|o| o.depth = 0).contains("at least one"));
+    }
+}

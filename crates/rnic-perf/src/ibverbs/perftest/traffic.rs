@@ -1,0 +1,230 @@
+//! The traffic of the queue pairs of a test.
+
+use super::{Error, Op, Session};
+use crate::peak::Peak;
+use rnic_endpoint::{Clock, TimeSource};
+use rnic_transport::Time;
+use rnic_verbs::{Completion, SendOp, Status};
+
+/// A bit in the identifier of a work request, besides the index of its queue pair: the request is a receive.
+const RECEIVE: u64 = 1 << 32;
+
+/// The completions so far.
+struct Progress {
+    found: [Completion; 16],
+    sent: Vec<u32>,
+    received: Vec<u32>,
+}
+
+impl Progress {
+    fn new(pairs: usize) -> Progress {
+        Progress { found: [Completion::BLANK; 16], sent: vec![0; pairs], received: vec![0; pairs] }
+    }
+
+    fn total(&self) -> u64 {
+        self.sent.iter().chain(&self.received).map(|count| u64::from(*count)).sum()
+    }
+}
+
+impl Session {
+    pub(super) fn post_receive(&self, index: usize, number: u32) -> Result<(), Error> {
+        let place = self.region.slice(self.place(index, number), self.options.size as usize)?;
+        Ok(self.pairs[index].post_recv(RECEIVE | index as u64, &[place])?)
+    }
+
+    /// Posts message `number` of a queue pair.
+    fn post(&self, index: usize, number: u32, op: SendOp) -> Result<(), Error> {
+        let start = index * self.layout.part + self.layout.offset(number);
+        Ok(self.pairs[index].post(index as u64, op, &[self.region.slice(start, self.options.size as usize)?])?)
+    }
+
+    /// Message `number` of a queue pair, as perftest posts it.
+    fn request(&self, index: usize, number: u32) -> SendOp {
+        let rkey = self.peers[index].rkey;
+        let addr = self.peers[index].buffer.wrapping_add(self.layout.offset(number) as u64);
+        match self.options.op {
+            Op::Write => SendOp::Write { addr, rkey },
+            Op::Read => SendOp::Read { addr, rkey },
+            Op::Send => SendOp::Send,
+            Op::FetchAdd => SendOp::FetchAdd { addr, rkey, add: 1 },
+            Op::CompareSwap => SendOp::CompareSwap { addr, rkey, compare: 0, swap: 0 },
+        }
+    }
+
+    /// Waits for completions, and posts a new receive for each one that completed.
+    fn complete(&self, progress: &mut Progress) -> Result<(), Error> {
+        let patience = self.options.patience;
+        let count = self.cq.wait(&mut progress.found, patience)?;
+        if count == 0 {
+            return Err(Error::Silence(patience, progress.total()));
+        }
+        for at in 0..count {
+            let Completion { wr_id, status, byte_len, .. } = progress.found[at];
+            let index = (wr_id & 0xffff_ffff) as usize;
+            let receive = wr_id & RECEIVE != 0;
+            if status != Status::Success {
+                let what = if receive { "a receive" } else { "a request" };
+                return Err(Error::Failed { what, done: progress.total(), status });
+            }
+            if !receive {
+                progress.sent[index] += 1;
+                continue;
+            }
+            if byte_len != self.options.size {
+                return Err(Error::Length { found: byte_len, expected: self.options.size });
+            }
+            let number = progress.received[index].wrapping_add(self.options.receives);
+            progress.received[index] += 1;
+            // No receive is needed beyond the last message.
+            if number < self.options.messages {
+                self.post_receive(index, number)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends all messages of a test of bandwidth, as the requester.
+    pub(super) fn request_all(&mut self) -> Result<(), Error> {
+        let (messages, depth) = (self.options.messages, self.options.depth);
+        let mut progress = Progress::new(self.pairs.len());
+        let mut posted = vec![0; self.pairs.len()];
+        let clock = Clock::start();
+        let mut peak = Peak::new(Time::ZERO);
+        while progress.sent.iter().any(|sent| *sent < messages) {
+            for (index, posted) in posted.iter_mut().enumerate() {
+                while *posted < messages && *posted - progress.sent[index] < depth {
+                    self.post(index, *posted, self.request(index, *posted))?;
+                    *posted += 1;
+                }
+            }
+            let before = progress.total();
+            self.complete(&mut progress)?;
+            peak.add(clock.now(), progress.total() - before);
+        }
+        (self.elapsed, self.peak) = (clock.now(), peak.best());
+        Ok(())
+    }
+
+    /// Receives all messages of a test of the bandwidth of Sends.
+    pub(super) fn receive_all(&mut self) -> Result<(), Error> {
+        let mut progress = Progress::new(self.pairs.len());
+        let clock = Clock::start();
+        let mut peak = Peak::new(Time::ZERO);
+        while progress.received.iter().any(|received| *received < self.options.messages) {
+            let before = progress.total();
+            self.complete(&mut progress)?;
+            peak.add(clock.now(), progress.total() - before);
+        }
+        (self.elapsed, self.peak) = (clock.now(), peak.best());
+        Ok(())
+    }
+
+    /// Reads or atomics, one after the other, all at the front. The values that atomics return must follow from the
+    /// operations before.
+    pub(super) fn request_one_by_one(&mut self) -> Result<(), Error> {
+        let clock = Clock::start();
+        let mut progress = Progress::new(1);
+        let mut expected: Option<u64> = None;
+        for message in 0..self.options.messages {
+            let mut op = self.request(0, 0);
+            if let (SendOp::CompareSwap { compare, swap, .. }, Some(there)) = (&mut op, expected) {
+                // The first one returns the value at the start; each one changes it.
+                (*compare, *swap) = (there, there.wrapping_add(1));
+            }
+            let start = clock.now();
+            self.post(0, 0, op)?;
+            while progress.sent[0] <= message {
+                self.complete(&mut progress)?;
+            }
+            self.latencies.push(clock.now().saturating_sub(start));
+            if self.options.op.is_atomic() {
+                let mut bytes = [0; 8];
+                self.region.read(0, &mut bytes)?;
+                // A NIC stores the value in the byte order of the host.
+                let found = u64::from_ne_bytes(bytes);
+                if let Some(expected) = expected.filter(|expected| *expected != found) {
+                    return Err(Error::Wrong { message, found, expected });
+                }
+                expected = Some(match op {
+                    SendOp::FetchAdd { add, .. } => found.wrapping_add(add),
+                    SendOp::CompareSwap { compare, swap, .. } if compare == found => swap,
+                    _ => found,
+                });
+            }
+        }
+        self.elapsed = clock.now();
+        Ok(())
+    }
+
+    /// Sends of both sides alternately; `first`: this side begins.
+    pub(super) fn send_in_turn(&mut self, first: bool) -> Result<(), Error> {
+        let clock = Clock::start();
+        let mut progress = Progress::new(1);
+        for number in 0..self.options.messages {
+            let due = if first { number } else { number + 1 };
+            // The previous message must be complete too: the send queue holds one.
+            while progress.received[0] < due || progress.sent[0] < number {
+                self.complete(&mut progress)?;
+            }
+            self.turn(&clock, number);
+            self.post(0, 0, SendOp::Send)?;
+        }
+        while progress.received[0] < self.options.messages || progress.sent[0] < self.options.messages {
+            self.complete(&mut progress)?;
+        }
+        self.elapsed = clock.now();
+        Ok(())
+    }
+
+    /// Writes of both sides alternately, each with its number as last byte; `first`: this side begins.
+    pub(super) fn write_in_turn(&mut self, first: bool) -> Result<(), Error> {
+        let clock = Clock::start();
+        let mut progress = Progress::new(1);
+        let last = self.options.size as usize - 1;
+        let rkey = self.peers[0].rkey;
+        let addr = self.peers[0].buffer;
+        for number in 1..=self.options.messages {
+            if !first {
+                self.await_byte(number)?;
+            }
+            self.turn(&clock, number - 1);
+            self.region.write(last, &[number as u8])?;
+            self.post(0, 0, SendOp::Write { addr, rkey })?;
+            while progress.sent[0] < number {
+                self.complete(&mut progress)?;
+            }
+            if first {
+                self.await_byte(number)?;
+            }
+        }
+        self.elapsed = clock.now();
+        Ok(())
+    }
+
+    /// Waits until the peer has written message `number`.
+    fn await_byte(&self, number: u32) -> Result<(), Error> {
+        let clock = Clock::start();
+        let last = self.layout.part + self.options.size as usize - 1;
+        let mut byte = [0];
+        loop {
+            self.region.read(last, &mut byte)?;
+            if byte[0] == number as u8 {
+                return Ok(());
+            }
+            if clock.now() >= self.options.patience {
+                return Err(Error::Silence(self.options.patience, u64::from(number) - 1));
+            }
+            // A Write generates no completion at the responder.
+            self.device.wait(Time::from_us(50))?;
+        }
+    }
+
+    /// Records when message `number` starts: half of the time between two messages is a latency.
+    fn turn(&mut self, clock: &Clock, number: u32) {
+        let now = clock.now();
+        if number > 0 {
+            self.latencies.push(Time::from_ps(now.saturating_sub(self.elapsed).as_ps() / 2));
+        }
+        self.elapsed = now;
+    }
+}

@@ -1,0 +1,276 @@
+//! The protocol of `ibv_rc_pingpong` and `ibv_uc_pingpong`: two sides send each other messages alternately.
+//!
+//! The exchange: the client sends its address, the server connects its queue pair and sends its own, the client sends
+//! `done`. The client sends the first message; a side sends its next message when its last one is complete and one of
+//! the peer has arrived.
+
+use super::address::{AddressError, MESSAGE, decode, encode};
+use rnic_endpoint::device::{self, CompletionQueue, Device, MemoryRegion, PathOptions, QpOptions, QueuePair};
+use rnic_endpoint::{Clock, TimeSource};
+use rnic_transport::Time;
+use rnic_verbs::{Access, Capacities, Completion, SendOp, Service, Status};
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
+
+/// Options on which both sides must agree, because they exchange only addresses. The defaults are those of
+/// `ibv_rc_pingpong`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Options {
+    /// RC or UC.
+    pub service: Service,
+    /// Bytes of a message.
+    pub size: usize,
+    /// Messages each way.
+    pub iterations: u32,
+    /// Path MTU in payload bytes.
+    pub mtu: u32,
+    /// Receives posted.
+    pub receives: u32,
+    /// Compare every received byte; the peer must be started with `-c` too.
+    pub check: bool,
+    /// Time without a completion after which the ping-pong is aborted.
+    pub patience: Time,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            service: Service::Rc,
+            size: 4_096,
+            iterations: 1_000,
+            mtu: 1_024,
+            receives: 500,
+            check: false,
+            patience: Time::from_ms(10_000),
+        }
+    }
+}
+
+/// The result of a ping-pong.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Outcome {
+    /// Bytes both ways.
+    pub bytes: u64,
+    /// Messages each way.
+    pub iterations: u32,
+    /// Time from the connection to the last message.
+    pub elapsed: Time,
+    /// Bytes that were compared.
+    pub checked: u64,
+}
+
+/// Why a ping-pong was aborted.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The device failed.
+    #[error(transparent)]
+    Device(#[from] device::Error),
+    /// The peer's message is not an address.
+    #[error(transparent)]
+    Address(#[from] AddressError),
+    /// The exchange with the peer failed.
+    #[error("{0}")]
+    Exchange(String),
+    /// A work request failed.
+    #[error("message {message} of {iterations}: {what} failed with {status:?}")]
+    Failed {
+        /// Messages completed.
+        message: u32,
+        /// Messages of the ping-pong.
+        iterations: u32,
+        /// The kind of request: a send or a receive.
+        what: &'static str,
+        /// How the request ended.
+        status: Status,
+    },
+    /// No completion in time.
+    #[error(
+        "no completion for {0}, after {1} messages sent and {2} received; size, iterations and MTU must be the same on both sides"
+    )]
+    Silence(Time, u32, u32),
+    /// A received byte is wrong.
+    #[error("byte {at} of message {message} is {found:#04x}, not {expected:#04x}")]
+    Wrong {
+        /// Number of the message.
+        message: u32,
+        /// Offset of the byte.
+        at: usize,
+        /// The received byte.
+        found: u8,
+        /// The expected byte.
+        expected: u8,
+    },
+}
+
+/// One side of a ping-pong, before it starts.
+pub struct Pingpong {
+    device: Device,
+    options: Options,
+    cq: CompletionQueue,
+    qp: QueuePair,
+    /// The message that is sent, and after it the buffer for received ones.
+    region: MemoryRegion,
+}
+
+const SEND: u64 = 1;
+const RECEIVE: u64 = 2;
+
+impl Pingpong {
+    /// Prepares memory, receives and a queue pair.
+    ///
+    /// # Errors
+    /// When a limit of the device is reached or an option is out of range.
+    pub fn new(device: &Device, options: Options) -> Result<Pingpong, device::Error> {
+        let cq = device.completion_queue(options.receives + 2)?;
+        let domain = device.protection_domain();
+        let mut bytes = vec![0; 2 * options.size];
+        for (at, byte) in bytes[..options.size].iter_mut().enumerate() {
+            *byte = pattern(at, options.check);
+        }
+        let region = domain.register(bytes, Access::LOCAL)?;
+        let capacities = Capacities { send_wr: 2, recv_wr: options.receives, ..Capacities::default() };
+        let qp = domain.queue_pair(&QpOptions {
+            service: options.service,
+            capacities,
+            access: Access::LOCAL_READ,
+            ..QpOptions::new(&cq)
+        })?;
+        let side = Pingpong { device: device.clone(), options, cq, qp, region };
+        for _ in 0..options.receives {
+            side.post_receive()?;
+        }
+        Ok(side)
+    }
+
+    fn post_receive(&self) -> Result<(), device::Error> {
+        self.qp.post_recv(RECEIVE, &[self.region.slice(self.options.size, self.options.size)?])
+    }
+
+    fn connect(&self, message: &[u8; MESSAGE]) -> Result<(), Error> {
+        let peer = decode(message, self.device.local_addr().port())?;
+        let options = PathOptions { mtu: Some(self.options.mtu), rd_atomic: 1, ..PathOptions::default() };
+        Ok(self.qp.connect(&peer, &options)?)
+    }
+
+    /// The server's side, with a client that has just connected.
+    ///
+    /// # Errors
+    /// When the client does not follow the protocol, or the traffic fails.
+    pub fn serve(&self, mut stream: TcpStream) -> Result<Outcome, Error> {
+        let mut message = [0; MESSAGE];
+        told(stream.read_exact(&mut message), "the client's address")?;
+        self.connect(&message)?;
+        told(stream.write_all(&encode(&self.qp.address())), "our address")?;
+        let mut done = [0; 5];
+        told(stream.read_exact(&mut done), "the client's `done`")?;
+        drop(stream);
+        self.play(false)
+    }
+
+    /// The client's side, on a connection to the server.
+    ///
+    /// # Errors
+    /// When the server does not follow the protocol, or the traffic fails.
+    pub fn dial(&self, mut stream: TcpStream) -> Result<Outcome, Error> {
+        told(stream.write_all(&encode(&self.qp.address())), "our address")?;
+        let mut message = [0; MESSAGE];
+        told(stream.read_exact(&mut message), "the server's address")?;
+        self.connect(&message)?;
+        told(stream.write_all(b"done\0"), "our `done`")?;
+        drop(stream);
+        self.play(true)
+    }
+
+    fn play(&self, first: bool) -> Result<Outcome, Error> {
+        let clock = Clock::start();
+        let Options { size, iterations, receives, patience, .. } = self.options;
+        let mine = [self.region.slice(0, size)?];
+        let (mut sent, mut received, mut posted) = (0, 0, receives);
+        let mut sending = first && iterations > 0;
+        if sending {
+            self.qp.post(SEND, SendOp::Send, &mine)?;
+        }
+        // Received messages to which no message was sent back yet.
+        let mut unanswered = 0;
+        let mut checked = 0;
+        let mut found = [Completion::BLANK; 16];
+        while sent < iterations || received < iterations {
+            let count = self.cq.wait(&mut found, patience)?;
+            if count == 0 {
+                return Err(Error::Silence(patience, sent, received));
+            }
+            for completion in &found[..count] {
+                let receive = completion.wr_id == RECEIVE;
+                if completion.status != Status::Success {
+                    let (message, what) = if receive { (received, "a receive") } else { (sent, "a send") };
+                    return Err(Error::Failed { message, iterations, what, status: completion.status });
+                }
+                if receive {
+                    received += 1;
+                    posted -= 1;
+                    unanswered += 1;
+                    checked += self.compare(received, completion.byte_len)?;
+                    if posted <= 1 {
+                        while posted < receives {
+                            self.post_receive()?;
+                            posted += 1;
+                        }
+                    }
+                } else {
+                    sent += 1;
+                    sending = false;
+                }
+            }
+            if !sending && unanswered > 0 && sent < iterations {
+                unanswered -= 1;
+                sending = true;
+                self.qp.post(SEND, SendOp::Send, &mine)?;
+            }
+        }
+        let elapsed = clock.now();
+        // The last ACK of this side may be lost: if the peer retransmits its last message, it gets another ACK.
+        let end = clock.now() + Time::from_ms(100);
+        while clock.now() < end {
+            self.device.wait(Time::from_ms(10))?;
+        }
+        let bytes = 2 * u64::from(iterations) * size as u64;
+        Ok(Outcome { bytes, iterations, elapsed, checked })
+    }
+
+    /// Compares a received message; returns the number of bytes.
+    fn compare(&self, message: u32, len: u32) -> Result<u64, Error> {
+        if !self.options.check {
+            return Ok(0);
+        }
+        let start = self.options.size;
+        self.region.with_mut(|bytes| {
+            let here = &mut bytes[start..start + len as usize];
+            let wrong = here.iter().enumerate().find(|(at, byte)| **byte != pattern(*at, true));
+            if let Some((at, &found)) = wrong {
+                return Err(Error::Wrong { message, at, found, expected: pattern(at, true) });
+            }
+            // The bytes of this message must not pass for the next one.
+            here.fill(0xff);
+            Ok(u64::from(len))
+        })
+    }
+}
+
+/// Byte `at` of a message. With `-c`, `ibv_rc_pingpong` writes a zero at the start of each page before its first
+/// message, and compares received messages with it; a server that has one buffer for both directions sends received
+/// bytes back.
+fn pattern(at: usize, check: bool) -> u8 {
+    if check && at.is_multiple_of(4_096) { 0 } else { 0x7b }
+}
+
+/// The error of an exchange with the peer.
+fn told(result: io::Result<()>, what: &str) -> Result<(), Error> {
+    result.map_err(|error| {
+        let why = match error.kind() {
+            io::ErrorKind::UnexpectedEof => "the peer closed the connection".to_string(),
+            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => "the peer sends nothing".to_string(),
+            _ => error.to_string(),
+        };
+        Error::Exchange(format!("{what} could not be exchanged: {why}"))
+    })
+}

@@ -1,0 +1,42 @@
+//! Measures RDMA between two hosts over `rnic-endpoint`: bandwidth and latency of every operation, in the manner of
+//! perftest.
+//!
+//! | module | holds |
+//! |---|---|
+//! | this one | [`run`] and [`serve`], the two sides of `rnic perf`; [`run_perftest`], one side with a perftest program as its peer |
+//! | [`ibverbs`] | the out-of-band exchanges and the traffic of `ibv_rc_pingpong` and of perftest |
+//! | [`raw`] | throughput and round-trip time of plain UDP datagrams: the upper bound for every transport above UDP |
+//!
+//! The client's [`Plan`] says everything; the server needs a TCP listener only:
+//!
+//! ```
+//! use rnic_perf::{Amount, Op, Plan, ServeOptions, run, serve};
+//! use std::net::TcpListener;
+//! use std::sync::atomic::AtomicBool;
+//!
+//! let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+//! let address = listener.local_addr().unwrap();
+//! let server = std::thread::spawn(move || {
+//!     let options = ServeOptions { roce_port: 0, once: true };
+//!     serve(&listener, options, &AtomicBool::new(false), |served| assert!(served.result.is_ok()))
+//! });
+//! // Both sides share this host: neither can have RoCE's UDP port 4791 for itself.
+//! let (op, amount) = (Op::Write, Amount::Messages(100));
+//! let plan = Plan { op, sizes: vec![4_096], amount, roce_port: 0, ..Plan::default() };
+//! let report = run(address, &plan, &AtomicBool::new(false), |_, _| {}).unwrap();
+//! assert_eq!(report.rows[0].messages, 100);
+//! server.join().unwrap().unwrap();
+//! ```
+#![forbid(unsafe_code)]
+
+pub mod ibverbs;
+mod op;
+mod peak;
+mod perf;
+pub mod raw;
+
+pub use op::Op;
+pub use perf::{
+    Amount, Counts, DEFAULT_PORT, FaultPlan, Latencies, PerfError, Plan, PlanError, Report, Row, SIZES, ServeOptions,
+    Served, Side, Unit, Verified, run, run_perftest, serve,
+};

@@ -1,0 +1,315 @@
+//! Bandwidth: as many messages as possible.
+
+use super::control::{Control, Message, unexpected};
+use super::end::{End, Tag};
+use super::pattern::Pattern;
+use super::plan::Amount;
+use super::{PerfError, Verified};
+use crate::Op;
+use crate::peak::Peak;
+use rnic_endpoint::clock::{Clock, TimeSource};
+use rnic_endpoint::exchange::RemoteMemory;
+use rnic_transport::Time;
+use rnic_verbs::{Completion, Data, Opcode, SendFlags, SendOp, SendRequest, Sge};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Maximum completions taken by one call.
+const AT_ONCE: usize = 64;
+/// How long the receiver of an unreliable connection waits for messages that may still arrive.
+const AFTERMATH: Time = Time::from_ms(20);
+
+/// The client's result of a measurement.
+pub(super) struct Outcome {
+    /// Messages completed on each queue pair.
+    pub(super) messages: Vec<u64>,
+    /// From the first post to the last completion.
+    pub(super) elapsed: Time,
+    /// Peak of messages per second.
+    pub(super) peak: f64,
+    pub(super) verified: Verified,
+}
+
+/// The client's side.
+pub(super) struct Client<'a> {
+    pub(super) end: &'a End,
+    pub(super) control: &'a mut Control,
+    pub(super) memory: RemoteMemory,
+    pub(super) size: u32,
+    pub(super) stop: &'a AtomicBool,
+}
+
+/// The progress of a queue pair.
+#[derive(Clone, Copy, Default)]
+struct Lane {
+    posted: u64,
+    done: u64,
+}
+
+impl Client<'_> {
+    pub(super) fn run(mut self, amount: Amount) -> Result<Outcome, PerfError> {
+        if self.end.setup.verify { self.run_in_rounds(amount) } else { self.run_freely(amount) }
+    }
+
+    fn heed(&self) -> Result<(), PerfError> {
+        self.control.quiet()?;
+        if self.stop.load(Ordering::Relaxed) { Err(PerfError::Interrupted) } else { Ok(()) }
+    }
+
+    fn run_freely(&mut self, amount: Amount) -> Result<Outcome, PerfError> {
+        let depth = u64::from(self.end.setup.depth);
+        let group = self.group();
+        let clock = Clock::start();
+        let mut lanes = vec![Lane::default(); self.end.queue_pairs.len()];
+        let (limit, until) = match amount {
+            Amount::Messages(count) => (count, Time::MAX),
+            Amount::Duration(time) => (u64::MAX, time),
+        };
+        let mut completions = [Completion::BLANK; AT_ONCE];
+        let mut peak = Peak::new(Time::ZERO);
+        let mut elapsed = Time::ZERO;
+        let mut open = true;
+        loop {
+            self.heed()?;
+            open &= clock.now() < until;
+            for (queue_pair, lane) in lanes.iter_mut().enumerate().filter(|_| open) {
+                loop {
+                    let count = group.min(limit - lane.posted);
+                    if count == 0 || lane.posted - lane.done + count > depth {
+                        break;
+                    }
+                    self.post(queue_pair, lane.posted, count as u32)?;
+                    lane.posted += count;
+                }
+            }
+            if lanes.iter().all(|lane| lane.posted == lane.done && (!open || lane.posted == limit)) {
+                break;
+            }
+            let mut messages = 0;
+            for completion in self.end.wait(&mut completions)? {
+                let tag = Tag::of(completion.wr_id);
+                lanes[tag.queue_pair].done += u64::from(tag.value);
+                messages += u64::from(tag.value);
+            }
+            if messages > 0 {
+                elapsed = clock.now();
+                peak.add(elapsed, messages);
+            }
+        }
+        let messages = lanes.iter().map(|lane| lane.done).collect();
+        Ok(Outcome { messages, elapsed, peak: peak.best(), verified: Verified::default() })
+    }
+
+    /// Messages per signalled request: only the last message of each group is signalled.
+    fn group(&self) -> u64 {
+        if self.size > 16_384 { 1 } else { u64::from(self.end.setup.depth / 4).clamp(1, AT_ONCE as u64) }
+    }
+
+    /// Posts messages `first` to `first + count - 1`; only the last is signalled.
+    fn post(&self, queue_pair: usize, first: u64, count: u32) -> Result<(), PerfError> {
+        let slots = u64::from(self.end.setup.slots);
+        let slot = |message: u64| (message % slots) as u32;
+        let messages = first..first + u64::from(count);
+        let places: Vec<Sge> = messages
+            .clone()
+            .map(|message| self.end.sge(queue_pair, slot(message), self.size))
+            .collect::<Result<_, _>>()?;
+        let requests: Vec<SendRequest<'_>> = messages
+            .zip(&places)
+            .map(|(message, place)| SendRequest {
+                wr_id: Tag::id(queue_pair, count),
+                op: self.op(queue_pair, slot(message), message),
+                data: Data::Gather(std::slice::from_ref(place)),
+                flags: SendFlags { signaled: message + 1 == first + u64::from(count), ..SendFlags::default() },
+            })
+            .collect();
+        let posted = self.end.queue_pairs[queue_pair].post_sends(&requests)?;
+        debug_assert_eq!(posted, requests.len(), "the send queue holds `depth` messages");
+        Ok(())
+    }
+
+    fn op(&self, queue_pair: usize, slot: u32, message: u64) -> SendOp {
+        let RemoteMemory { addr, rkey, .. } = self.memory;
+        let at = |slot| addr + self.end.offset(queue_pair, slot) as u64;
+        match self.end.setup.op {
+            // The receiver counts completions.
+            Op::Write if self.end.setup.service == "uc" => SendOp::WriteImm { addr: at(slot), rkey, imm: 0 },
+            Op::Write => SendOp::Write { addr: at(slot), rkey },
+            Op::Read => SendOp::Read { addr: at(slot), rkey },
+            Op::Send => SendOp::Send,
+            Op::FetchAdd => SendOp::FetchAdd { addr: at(0), rkey, add: 1 },
+            Op::CompareSwap => SendOp::CompareSwap { addr: at(0), rkey, compare: message, swap: message + 1 },
+        }
+    }
+
+    /// With verification: rounds of one message per slot, then a comparison of every byte.
+    fn run_in_rounds(&mut self, amount: Amount) -> Result<Outcome, PerfError> {
+        let clock = Clock::start();
+        let (limit, until) = match amount {
+            Amount::Messages(count) => (count, Time::MAX),
+            Amount::Duration(time) => (u64::MAX, time),
+        };
+        let op = self.end.setup.op;
+        let mut verified = Verified::default();
+        let (mut first, mut peak) = (0, Peak::new(Time::ZERO));
+        while first < limit && clock.now() < until {
+            let count = (limit - first).min(u64::from(self.end.setup.slots)) as u32;
+            if op == Op::Read {
+                self.round(first, count)?;
+            }
+            if matches!(op, Op::Write | Op::Send) {
+                self.end.each_slot(first, count, self.size, |pattern, bytes| pattern.fill(bytes))?;
+            }
+            self.carry_out(first, count)?;
+            match op {
+                Op::Write => self.round(first, count)?,
+                Op::Send => {}
+                Op::Read => verified += self.end.check(first, count, self.size)?,
+                Op::FetchAdd | Op::CompareSwap => verified += self.check_atomics(first, count),
+            }
+            first += u64::from(count);
+            peak.add(clock.now(), u64::from(count) * self.end.queue_pairs.len() as u64);
+        }
+        let messages = vec![first; self.end.queue_pairs.len()];
+        Ok(Outcome { messages, elapsed: clock.now(), peak: peak.best(), verified })
+    }
+
+    /// Posts a round on every queue pair and waits until it is complete.
+    fn carry_out(&mut self, first: u64, count: u32) -> Result<(), PerfError> {
+        let mut left = 0;
+        for message in first..first + u64::from(count) {
+            for queue_pair in 0..self.end.queue_pairs.len() {
+                self.post(queue_pair, message, 1)?;
+                left += 1;
+            }
+        }
+        let mut completions = [Completion::BLANK; AT_ONCE];
+        while left > 0 {
+            self.heed()?;
+            left -= self.end.wait(&mut completions)?.len();
+        }
+        Ok(())
+    }
+
+    /// Lets the server check a round of Writes, or prepare one of Reads.
+    fn round(&mut self, first: u64, count: u32) -> Result<(), PerfError> {
+        self.control.say(&Message::Round { first, count })?;
+        match self.control.await_word(&self.end.device, self.stop)? {
+            Message::Checked => Ok(()),
+            message => Err(unexpected(self.control.peer(), &message)),
+        }
+    }
+
+    /// Each response must be the value that the previous operation stored: the number of this one.
+    fn check_atomics(&self, first: u64, count: u32) -> Verified {
+        let mut verified = Verified::default();
+        let slots = u64::from(self.end.setup.slots);
+        self.end.region.with(|bytes| {
+            for queue_pair in 0..self.end.queue_pairs.len() {
+                for message in first..first + u64::from(count) {
+                    let at = self.end.offset(queue_pair, (message % slots) as u32);
+                    let wrong = bytes[at..at + 8].iter().zip(message.to_ne_bytes()).filter(|(a, b)| **a != *b).count();
+                    verified += Verified { bytes: 8, wrong: wrong as u64 };
+                }
+            }
+        });
+        verified
+    }
+}
+
+impl End {
+    /// Runs a function on the bytes of each message of a round, one message at a time, so that packets can move in
+    /// between.
+    pub(super) fn each_slot(
+        &self, first: u64, count: u32, size: u32, mut with: impl FnMut(Pattern, &mut [u8]),
+    ) -> Result<(), PerfError> {
+        for queue_pair in 0..self.queue_pairs.len() {
+            for message in first..first + u64::from(count) {
+                let at = self.offset(queue_pair, (message % u64::from(self.setup.slots)) as u32);
+                let pattern = Pattern::new(self.setup.seed, queue_pair, message);
+                self.region.with_mut(|bytes| with(pattern, &mut bytes[at..at + size as usize]));
+                self.device.progress()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Compares every byte of a round.
+    pub(super) fn check(&self, first: u64, count: u32, size: u32) -> Result<Verified, PerfError> {
+        let mut verified = Verified::default();
+        self.each_slot(first, count, size, |pattern, bytes| {
+            verified += Verified { bytes: bytes.len() as u64, wrong: pattern.wrong(bytes) };
+            // Bytes of this round must not pass the comparison of the next.
+            bytes.fill(0);
+        })?;
+        Ok(verified)
+    }
+}
+
+/// The server's side: responds, receives and checks messages until the client has sent all. Returns the number of
+/// received messages.
+pub(super) fn attend(
+    end: &End, control: &mut Control, size: u32, stop: &AtomicBool,
+) -> Result<(u64, Verified), PerfError> {
+    let mut verified = Verified::default();
+    let mut completions = [Completion::BLANK; AT_ONCE];
+    let mut taken = vec![0; end.queue_pairs.len()];
+    loop {
+        match control.heard()? {
+            None => {}
+            Some(Message::Round { first, count }) if u64::from(count) <= u64::from(end.setup.slots) => {
+                if end.setup.op == Op::Read {
+                    end.each_slot(first, count, size, |pattern, bytes| pattern.fill(bytes))?;
+                } else {
+                    verified += end.check(first, count, size)?;
+                }
+                control.say(&Message::Checked)?;
+            }
+            Some(Message::End { .. }) => break,
+            Some(message) => return Err(unexpected(control.peer(), &message)),
+        }
+        if stop.load(Ordering::Relaxed) {
+            return Err(PerfError::Interrupted);
+        }
+        let arrived = end.wait(&mut completions)?;
+        take(end, size, arrived, &mut taken, &mut verified)?;
+    }
+    // All messages for which the client got ACKs have completed here; on an unreliable connection some may still be in
+    // flight.
+    let clock = Clock::start();
+    let aftermath = if end.setup.service == "uc" { AFTERMATH } else { Time::ZERO };
+    loop {
+        let arrived = end.poll(&mut completions)?;
+        if arrived.is_empty() && clock.now() >= aftermath {
+            break;
+        }
+        take(end, size, arrived, &mut taken, &mut verified)?;
+    }
+    Ok((taken.iter().sum(), verified))
+}
+
+/// Checks the received messages and posts their receives again.
+fn take(
+    end: &End, size: u32, completions: &[Completion], taken: &mut [u64], verified: &mut Verified,
+) -> Result<(), PerfError> {
+    for completion in completions {
+        if !matches!(completion.opcode, Opcode::Recv | Opcode::RecvWithImmediate) {
+            continue;
+        }
+        let Tag { queue_pair, value: slot } = Tag::of(completion.wr_id);
+        if end.setup.verify {
+            let at = end.offset(queue_pair, slot);
+            let pattern = Pattern::new(end.setup.seed, queue_pair, taken[queue_pair]);
+            let wrong = end.region.with_mut(|bytes| {
+                let bytes = &mut bytes[at..at + size as usize];
+                let wrong = pattern.wrong(bytes);
+                bytes.fill(0);
+                wrong
+            });
+            let wrong = if completion.byte_len == size { wrong } else { u64::from(size) };
+            *verified += Verified { bytes: u64::from(size), wrong };
+        }
+        taken[queue_pair] += 1;
+        end.post_recv(queue_pair, slot)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,150 @@
+//! The client: runs the measurements.
+
+use super::bandwidth::Client;
+use super::control::{Control, Message, Setup, greet, hear, unexpected};
+use super::counters::difference;
+use super::end::End;
+use super::latency::{self, Ball};
+use super::plan::{Amount, Plan, PlanError};
+use super::report::process_cpu_time;
+use super::{Latencies, PerfError, Report, Row, Side, Verified};
+use crate::Op;
+use rnic_endpoint::config::Mode;
+use rnic_endpoint::exchange::{Channel, RemoteMemory, service_name};
+use rnic_transport::{BitRate, Time};
+use rnic_verbs::Service;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::sync::atomic::AtomicBool;
+
+/// Carries out the plan with a host that runs [`serve`](super::serve). `row` gets each result as soon as its
+/// measurement ends.
+///
+/// # Errors
+/// When the plan cannot be carried out, the host does not respond, has another version or closes the connection, a work
+/// request fails, or `stop` is set.
+pub fn run(
+    host: impl ToSocketAddrs + ToString, plan: &Plan, stop: &AtomicBool, mut row: impl FnMut(&Report, &Row),
+) -> Result<Report, PerfError> {
+    plan.check()?;
+    let mut channel = Channel::connect(host)?;
+    greet(&mut channel)?;
+    let setup = setup(plan);
+    let (mut local, peer) = (channel.local_addr(), channel.peer_addr());
+    local.set_port(plan.roce_port);
+    let end = End::open(local, &setup, 0)?;
+    let own = end.path_mtu(peer)?;
+    if let Some(asked) = plan.mtu
+        && asked > own
+    {
+        let why = format!("an MTU of {asked} is too large: the path to {} carries at most {own}", peer.ip());
+        return Err(PlanError(why).into());
+    }
+    let client = end.introduction(plan.mtu.unwrap_or(own));
+    channel.send(&Message::Hello { setup, client, mtu_fixed: plan.mtu.is_some() })?;
+    let server = match hear(&mut channel)? {
+        Message::Welcome { server } => server,
+        message => return Err(unexpected(peer, &message)),
+    };
+    let mtu = server.mtu;
+    end.connect(peer, &server, mtu)?;
+    if plan.latency {
+        for _ in 0..end.receives() {
+            end.post_recv(0, end.setup.slots - 1)?;
+        }
+    }
+    channel.send(&Message::Ready)?;
+    match hear(&mut channel)? {
+        Message::Ready => {}
+        message => return Err(unexpected(peer, &message)),
+    }
+    let mut report = Report::new(plan, mtu, end.device.local_addr(), SocketAddr::new(peer.ip(), server.roce_port));
+    let mut control = Control::new(channel, end.device.clone())?;
+    for size in &plan.sizes {
+        let result = measure(&end, &mut control, server.memory, *size, plan, mtu, stop);
+        let result = result.inspect_err(|error| control.refuse(error))?;
+        row(&report, &result);
+        report.rows.push(result);
+    }
+    Ok(report)
+}
+
+fn setup(plan: &Plan) -> Setup {
+    Setup {
+        op: plan.op,
+        latency: plan.latency,
+        service: service_name(plan.service).to_string(),
+        queue_pairs: plan.queue_pairs,
+        depth: plan.depth,
+        slots: plan.slots(),
+        stride: plan.stride(),
+        congestion: plan.congestion.clone(),
+        settings: plan.settings.clone(),
+        line_rate: plan.line_rate.map(BitRate::as_bps),
+        in_flight: plan.in_flight,
+        verify: plan.verify,
+        seed: plan.faults.seed,
+        faults: plan.faults,
+        polled: plan.mode == Mode::Polled,
+    }
+}
+
+/// A row of the report.
+fn measure(
+    end: &End, control: &mut Control, memory: RemoteMemory, size: u32, plan: &Plan, mtu: u32, stop: &AtomicBool,
+) -> Result<Row, PerfError> {
+    end.region.with_mut(|bytes| bytes.fill(0));
+    control.say(&Message::Begin { size })?;
+    match control.await_word(&end.device, stop)? {
+        Message::Began => {}
+        message => return Err(unexpected(control.peer(), &message)),
+    }
+    let (before, cpu) = (end.counts(), process_cpu_time());
+    let mut latency = None;
+    let (messages, elapsed, peak, mut verified) = if plan.latency {
+        let times = latency::measure(&Ball::new(end, memory, size, mtu, stop), control, plan.amount)?;
+        let (count, elapsed) = (times.len() as u64, times.iter().fold(Time::ZERO, |sum, time| sum + *time));
+        // Sends and Writes go back and forth: the latency is half of the round trip.
+        let parts = if plan.op.is_fetching() { 1.0 } else { 2.0 };
+        latency = Latencies::new(times, parts);
+        (vec![count], elapsed, 0.0, Verified::default())
+    } else {
+        let outcome = Client { end, control, memory, size, stop }.run(plan.amount)?;
+        (outcome.messages, outcome.elapsed, outcome.peak, outcome.verified)
+    };
+    let cpu = process_cpu_time().saturating_sub(cpu);
+    let client = Side { cpu_seconds: cpu.as_secs(), counts: difference(end.counts(), &before) };
+    let sent: u64 = messages.iter().sum();
+    control.say(&Message::End { messages })?;
+    let (server, arrived) = match control.await_word(&end.device, stop)? {
+        Message::Ended { side, arrived, verified: theirs } => {
+            verified += theirs;
+            (side, arrived)
+        }
+        message => return Err(unexpected(control.peer(), &message)),
+    };
+    // Only the receiver knows how many messages an unreliable connection delivered.
+    let carried = if plan.service == Service::Uc && !plan.latency { arrived } else { sent };
+    let seconds = elapsed.as_secs().max(1e-9);
+    let rate = carried as f64 / seconds;
+    let peak = if plan.service == Service::Uc { rate } else { peak.max(rate) };
+    Ok(Row {
+        bytes: size,
+        messages: sent,
+        arrived: carried,
+        seconds,
+        bytes_per_second: rate * f64::from(size),
+        peak_bytes_per_second: peak * f64::from(size),
+        messages_per_second: rate,
+        latency,
+        verified: plan.verify.then_some(verified),
+        client: Some(client),
+        server: Some(server),
+    })
+}
+
+impl Plan {
+    /// perftest's default number of messages: 5,000 for bandwidth, 1,000 for latency and atomic operations.
+    pub fn usual_messages(op: Op, latency: bool) -> Amount {
+        Amount::Messages(if latency || op.is_atomic() { 1_000 } else { 5_000 })
+    }
+}

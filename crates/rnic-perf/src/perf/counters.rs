@@ -1,0 +1,52 @@
+//! The counters of one side during a measurement.
+
+use rnic_endpoint::device::Counters;
+use rnic_endpoint::port::FaultCounters;
+use rnic_verbs::Dropped;
+use std::collections::BTreeMap;
+
+/// Values of counters by name.
+pub type Counts = BTreeMap<String, u64>;
+
+/// All counters by name.
+pub(super) fn counts(counters: &Counters, faults: &FaultCounters) -> Counts {
+    let Counters { verbs, driver, port } = counters;
+    let plain = [
+        ("packets_sent", verbs.packets_sent),
+        ("packets_received", verbs.packets_received),
+        ("payload_bytes_sent", verbs.bytes_sent),
+        ("retransmitted", verbs.retransmitted),
+        ("duplicates", verbs.duplicates),
+        ("acks_sent", verbs.acks_sent),
+        ("naks_sent", verbs.naks_sent),
+        ("naks_received", verbs.naks_received),
+        ("implied_naks", verbs.implied_naks),
+        ("rnr_naks_sent", verbs.rnr_naks_sent),
+        ("rnr_naks_received", verbs.rnr_naks_received),
+        ("timeouts", verbs.timeouts),
+        ("cnps_sent", verbs.cnps_sent),
+        ("cnps_received", verbs.cnps_received),
+        ("marked", verbs.marked),
+        ("queue_pair_errors", verbs.queue_pair_errors),
+        ("events_lost", verbs.events_lost),
+        ("bad_icrc", driver.bad_icrc),
+        ("unsendable_batches", driver.unsendable),
+        ("port_sent_batches", port.sent_batches),
+        ("port_received_batches", port.received_batches),
+        ("port_blocked", port.blocked),
+        ("port_starved", port.starved),
+        ("port_overflowed", port.overflowed),
+        ("port_malformed", port.malformed),
+        ("injected_losses", faults.lost),
+        ("injected_duplicates", faults.duplicated),
+        ("injected_corruptions", faults.corrupted),
+        ("injected_reorderings", faults.reordered),
+    ];
+    let dropped = Dropped::ALL.map(|why| (format!("dropped_{}", why.label()), verbs.dropped(why)));
+    plain.into_iter().map(|(name, count)| (name.to_string(), count)).chain(dropped).collect()
+}
+
+/// The differences of counters between two moments.
+pub(super) fn difference(after: Counts, before: &Counts) -> Counts {
+    after.into_iter().map(|(name, count)| (name.clone(), count - before.get(&name).copied().unwrap_or(0))).collect()
+}

@@ -1,0 +1,241 @@
+//! The state of either side: a device, queue pairs, memory.
+
+use super::PerfError;
+use super::control::{Introduction, Peer, Setup};
+use super::counters::{Counts, counts};
+use super::plan::{MAX_DEPTH, MAX_MEMORY, MAX_QUEUE_PAIRS, MAX_SIZE, PlanError, congestion, too_many};
+use crate::Op;
+use rnic_endpoint::config::{Acknowledge, Config, Mode};
+use rnic_endpoint::device::{Address, CompletionQueue, Device, Error, MemoryRegion, PathOptions, QpOptions, QueuePair};
+use rnic_endpoint::exchange::RemoteMemory;
+use rnic_endpoint::port::{
+    Arrival, Batch, Counters, FaultCounters, Faults, FaultyPort, Interest, Limits, Port, SendError, UdpConfig, UdpPort,
+};
+use rnic_transport::{BitRate, Time};
+use rnic_verbs::{Access, Capacities, Completion, Service, Sge, Status};
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Waker;
+
+/// The identifier of a work request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Tag {
+    pub(super) queue_pair: usize,
+    /// Sends: the number of messages that its completion completes. Receives: the slot.
+    pub(super) value: u32,
+}
+
+impl Tag {
+    pub(super) fn id(queue_pair: usize, value: u32) -> u64 {
+        (queue_pair as u64) << 32 | u64::from(value)
+    }
+
+    pub(super) fn of(id: u64) -> Tag {
+        Tag { queue_pair: (id >> 32) as usize, value: id as u32 }
+    }
+}
+
+pub(super) struct End {
+    pub(super) device: Device,
+    pub(super) cq: CompletionQueue,
+    pub(super) queue_pairs: Vec<QueuePair>,
+    pub(super) region: MemoryRegion,
+    pub(super) setup: Setup,
+    faults: Arc<Mutex<FaultCounters>>,
+}
+
+impl End {
+    /// Opens a device at `local`. `side` makes the random faults of the two sides differ.
+    pub(super) fn open(local: SocketAddr, setup: &Setup, side: u64) -> Result<End, PerfError> {
+        let service = check(setup)?;
+        let udp = UdpConfig { source_ports: setup.queue_pairs.clamp(1, 16) as usize, ..UdpConfig::default() };
+        let port = UdpPort::bind(local, &udp).map_err(Error::from)?;
+        let mut config = Config { mode: if setup.polled { Mode::Polled } else { Mode::Thread }, ..Config::default() };
+        config.verbs.congestion = congestion(&setup.congestion, &setup.settings)?;
+        if let Some(bps) = setup.line_rate {
+            config.verbs.line_rate = BitRate::from_bps(bps);
+        }
+        config.acknowledge = Acknowledge::WithNextPoll;
+        let mut config = config.fitted_to(&port).map_err(Error::from)?;
+        if let Some(in_flight) = setup.in_flight {
+            (config.verbs.in_flight, config.verbs.in_flight_bytes) = (in_flight, u64::MAX);
+        }
+        let faults = Arc::<Mutex<FaultCounters>>::default();
+        let device = if setup.faults.is_none() {
+            Device::on_port(Box::new(port), config)?
+        } else {
+            let seed = setup.faults.seed.wrapping_mul(2).wrapping_add(side);
+            let port = FaultyPort::new(port, Faults::default(), setup.faults.faults()?, seed);
+            Device::on_port(Box::new(Watched { port, faults: faults.clone() }), config)?
+        };
+        let receives = receives(setup);
+        let cq = device.completion_queue(setup.queue_pairs * (setup.depth + receives) + 16)?;
+        let domain = device.protection_domain();
+        let bytes = u64::from(setup.queue_pairs) * u64::from(setup.slots) * u64::from(setup.stride);
+        let region = domain.register(vec![0; bytes as usize], Access::ALL)?;
+        let capacities =
+            Capacities { send_wr: setup.depth, recv_wr: receives, send_sge: 1, recv_sge: 1, ..Capacities::default() };
+        let options = QpOptions { service, capacities, ..QpOptions::new(&cq) };
+        let queue_pairs = (0..setup.queue_pairs).map(|_| domain.queue_pair(&options)).collect::<Result<_, _>>()?;
+        Ok(End { device, cq, queue_pairs, region, setup: setup.clone(), faults })
+    }
+
+    /// The maximum MTU of the path to `peer`.
+    pub(super) fn path_mtu(&self, peer: SocketAddr) -> Result<u32, PerfError> {
+        Ok(self.queue_pairs[0].path_mtu(peer)?)
+    }
+
+    pub(super) fn introduction(&self, mtu: u32) -> Introduction {
+        let peer = |qp: &QueuePair| Peer { qpn: qp.address().qpn, psn: qp.address().psn };
+        Introduction {
+            roce_port: self.device.local_addr().port(),
+            peers: self.queue_pairs.iter().map(peer).collect(),
+            memory: RemoteMemory::of(&self.region),
+            mtu,
+        }
+    }
+
+    /// Connects to the peer, whose IP address is that of `peer`.
+    pub(super) fn connect(&self, peer: SocketAddr, theirs: &Introduction, mtu: u32) -> Result<(), PerfError> {
+        let needed = u64::from(self.setup.queue_pairs) * u64::from(self.setup.slots) * u64::from(self.setup.stride);
+        if theirs.peers.len() != self.queue_pairs.len() || theirs.memory.len < needed {
+            return Err(
+                PlanError("the peer has fewer queue pairs or less memory than the plan needs".to_string()).into()
+            );
+        }
+        let mut addr = peer;
+        addr.set_port(theirs.roce_port);
+        let options = PathOptions { mtu: Some(mtu), ..PathOptions::default() };
+        for (qp, peer) in self.queue_pairs.iter().zip(&theirs.peers) {
+            qp.connect(&Address { addr, qpn: peer.qpn, psn: peer.psn }, &options)?;
+        }
+        Ok(())
+    }
+
+    /// The offset of a slot in the memory of either side.
+    pub(super) fn offset(&self, queue_pair: usize, slot: u32) -> usize {
+        (queue_pair * self.setup.slots as usize + slot as usize) * self.setup.stride as usize
+    }
+
+    pub(super) fn sge(&self, queue_pair: usize, slot: u32, len: u32) -> Result<Sge, PerfError> {
+        Ok(self.region.slice(self.offset(queue_pair, slot), len as usize)?)
+    }
+
+    /// The number of receives that each queue pair keeps posted.
+    pub(super) fn receives(&self) -> u32 {
+        receives(&self.setup)
+    }
+
+    /// Posts a receive for a message of any size into a slot.
+    pub(super) fn post_recv(&self, queue_pair: usize, slot: u32) -> Result<(), PerfError> {
+        let sge = self.sge(queue_pair, slot, self.setup.stride)?;
+        Ok(self.queue_pairs[queue_pair].post_recv(Tag::id(queue_pair, slot), &[sge])?)
+    }
+
+    /// Takes completions; fails with the first failed one. Without a progress thread it makes progress first.
+    pub(super) fn poll<'c>(&self, out: &'c mut [Completion]) -> Result<&'c [Completion], PerfError> {
+        let count = self.cq.poll(out)?;
+        succeeded(&out[..count])
+    }
+
+    /// The same; sleeps for up to 1 ms if there are none.
+    pub(super) fn wait<'c>(&self, out: &'c mut [Completion]) -> Result<&'c [Completion], PerfError> {
+        let count = self.cq.wait(out, Time::from_ms(1))?;
+        succeeded(&out[..count])
+    }
+
+    pub(super) fn counts(&self) -> Counts {
+        let counters = self.device.counters();
+        counts(&counters, &lock(&self.faults))
+    }
+}
+
+fn succeeded(completions: &[Completion]) -> Result<&[Completion], PerfError> {
+    match completions.iter().find(|completion| completion.status != Status::Success) {
+        None => Ok(completions),
+        Some(failed) => Err(PerfError::Failed { queue_pair: Tag::of(failed.wr_id).queue_pair, status: failed.status }),
+    }
+}
+
+/// Receives of an unreliable connection, which has no flow control that waits for receives.
+const UNRELIABLE_RECEIVES: u32 = 4_096;
+
+fn receives(setup: &Setup) -> u32 {
+    match (setup.op, setup.latency, setup.verify) {
+        (_, true, _) => 4,
+        (Op::Send | Op::Write, ..) if setup.service == "uc" => UNRELIABLE_RECEIVES,
+        (Op::Send, _, true) => setup.slots,
+        (Op::Send, _, false) => 2 * setup.depth,
+        _ => 0,
+    }
+}
+
+/// Checks the limits of a setup, which the client has sent.
+fn check(setup: &Setup) -> Result<Service, PlanError> {
+    let limits = [
+        (setup.queue_pairs, "queue pairs", MAX_QUEUE_PAIRS),
+        (setup.depth, "outstanding messages on a queue pair", MAX_DEPTH),
+        (setup.slots, "slots on a queue pair", MAX_DEPTH),
+        (setup.stride, "bytes in a slot", MAX_SIZE),
+    ];
+    for (count, what, max) in limits {
+        if !(1..=max).contains(&count) {
+            return Err(PlanError(too_many(count.into(), what, max.into())));
+        }
+    }
+    let slots = u64::from(setup.queue_pairs) * u64::from(setup.slots);
+    let bytes = slots.saturating_mul(u64::from(setup.stride));
+    if bytes > MAX_MEMORY {
+        return Err(PlanError(too_many(bytes, "bytes of memory", MAX_MEMORY)));
+    }
+    match setup.service.as_str() {
+        "rc" => Ok(Service::Rc),
+        "irn" => Ok(Service::Irn),
+        "uc" => Ok(Service::Uc),
+        other => Err(PlanError(format!("unknown service `{other}`; there are rc, irn and uc"))),
+    }
+}
+
+/// Locks the counters of faults, also after a panic of another thread: counters have no invariant that a panic can
+/// break.
+fn lock(faults: &Mutex<FaultCounters>) -> MutexGuard<'_, FaultCounters> {
+    faults.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A port with faults whose counters can be read while the device owns it.
+struct Watched {
+    port: FaultyPort<UdpPort>,
+    faults: Arc<Mutex<FaultCounters>>,
+}
+
+impl Port for Watched {
+    fn local_addr(&self) -> SocketAddr {
+        self.port.local_addr()
+    }
+    fn source_port(&self, hash: u32) -> u16 {
+        self.port.source_port(hash)
+    }
+    fn limits(&self) -> Limits {
+        self.port.limits()
+    }
+    fn longest_datagram(&self, destination: SocketAddr) -> io::Result<usize> {
+        self.port.longest_datagram(destination)
+    }
+    fn send(&mut self, batch: &Batch<'_>) -> Result<usize, SendError> {
+        self.port.send(batch)
+    }
+    fn receive(&mut self) -> io::Result<Option<Arrival<'_>>> {
+        self.port.receive()
+    }
+    fn wait(&mut self, interest: Interest, timeout: Option<Time>) -> io::Result<()> {
+        self.port.wait(interest, timeout)
+    }
+    fn waker(&self) -> Waker {
+        self.port.waker()
+    }
+    fn counters(&self) -> Counters {
+        *lock(&self.faults) = self.port.faults().1;
+        self.port.counters()
+    }
+}

@@ -1,0 +1,325 @@
+//! The plan of a measurement.
+
+use super::PerfError;
+use crate::Op;
+use rnic_endpoint::config::Mode;
+use rnic_endpoint::port::{Faults, Probability};
+use rnic_transport::congestion::{CongestionControl, Settings};
+use rnic_transport::registry::{Visitor, visit_congestion_controls};
+use rnic_transport::{BitRate, Time};
+use rnic_verbs::{Congestion, Service};
+use serde::{Deserialize, Serialize};
+
+/// Default TCP port of the control connection, the same as perftest's.
+pub const DEFAULT_PORT: u16 = 18_515;
+
+/// Exponents of the sizes of `--all`, as in perftest: powers of two from 2 B to 8 MiB.
+pub const SIZES: std::ops::RangeInclusive<u32> = 1..=23;
+
+/// How many messages a measurement sends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Amount {
+    /// This number on each queue pair.
+    Messages(u64),
+    /// As many as possible in this time.
+    Duration(Time),
+}
+
+/// Fault injection into the packets that either side receives, in percent.
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct FaultPlan {
+    /// Packets lost.
+    pub loss: f64,
+    /// Packets delivered after later ones.
+    pub reorder: f64,
+    /// Packets delivered twice.
+    pub duplicate: f64,
+    /// Packets delivered with one bit flipped.
+    pub corrupt: f64,
+    /// Seed of the random numbers that pick the packets.
+    pub seed: u64,
+}
+
+impl FaultPlan {
+    /// Maximum number of later packets that pass a reordered one.
+    const DEPTH: u32 = 16;
+
+    /// Whether there are no faults.
+    pub fn is_none(&self) -> bool {
+        [self.loss, self.reorder, self.duplicate, self.corrupt] == [0.0; 4]
+    }
+
+    pub(super) fn faults(&self) -> Result<Faults, PlanError> {
+        let percent = |name, value: f64| {
+            Probability::new(value / 100.0)
+                .map_err(|_| PlanError(format!("{name} is {value}; it must be a percentage, 0 to 100")))
+        };
+        Ok(Faults {
+            loss: percent("loss", self.loss)?,
+            reordering: percent("reorder", self.reorder)?,
+            reordering_depth: FaultPlan::DEPTH,
+            duplication: percent("duplicate", self.duplicate)?,
+            corruption: percent("corrupt", self.corrupt)?,
+            ..Faults::default()
+        })
+    }
+}
+
+/// What is wrong with a plan, in one sentence.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct PlanError(pub(super) String);
+
+/// The plan of a measurement: what the client and the server do.
+///
+/// ```
+/// use rnic_perf::{FaultPlan, Op, Plan};
+///
+/// let faults = FaultPlan { loss: 1.0, ..FaultPlan::default() };
+/// let plan = Plan { op: Op::Read, sizes: vec![65_536], verify: true, faults, ..Plan::default() };
+/// assert!(plan.check().is_ok());
+/// let too_many = Plan { queue_pairs: 70_000, ..Plan::default() };
+/// assert_eq!(too_many.check().unwrap_err().to_string(), "70000 queue pairs are too many: at most 1024");
+/// ```
+#[derive(Clone, PartialEq, Debug)]
+pub struct Plan {
+    /// Operation.
+    pub op: Op,
+    /// Measure latency, one message at a time; else bandwidth.
+    pub latency: bool,
+    /// Sizes of messages in bytes, 1 to 2^30, with a measurement for each.
+    pub sizes: Vec<u32>,
+    /// How many messages each measurement sends.
+    pub amount: Amount,
+    /// Queue pairs, 1 to 1024.
+    pub queue_pairs: u32,
+    /// Messages outstanding on each queue pair, 1 to 16384.
+    pub depth: u32,
+    /// Path MTU in payload bytes; `None`: the maximum of the path.
+    pub mtu: Option<u32>,
+    /// Transport service.
+    pub service: Service,
+    /// Congestion control by name.
+    pub congestion: String,
+    /// Parameters of the congestion control that differ from the default: name and value.
+    pub settings: Vec<(String, String)>,
+    /// Rate of the link, at which rate-based congestion control begins; `None`: the device's default.
+    pub line_rate: Option<BitRate>,
+    /// Maximum packets in flight on each queue pair; `None`: the device's default.
+    pub in_flight: Option<u32>,
+    /// Compare every received byte.
+    pub verify: bool,
+    /// Faults on both sides.
+    pub faults: FaultPlan,
+    /// Which thread moves packets, on both sides.
+    pub mode: Mode,
+    /// UDP port of the client's device; 0 for any free one.
+    pub roce_port: u16,
+}
+
+impl Default for Plan {
+    fn default() -> Plan {
+        Plan {
+            op: Op::Write,
+            latency: false,
+            sizes: vec![65_536],
+            amount: Amount::Messages(5_000),
+            queue_pairs: 1,
+            depth: 128,
+            mtu: None,
+            service: Service::Irn,
+            congestion: "none".to_string(),
+            settings: Vec::new(),
+            line_rate: None,
+            in_flight: None,
+            verify: false,
+            faults: FaultPlan::default(),
+            mode: Mode::Polled,
+            roce_port: rnic_endpoint::port::ROCE_PORT,
+        }
+    }
+}
+
+/// Maximum queue pairs.
+pub(super) const MAX_QUEUE_PAIRS: u32 = 1_024;
+/// Maximum messages outstanding on a queue pair.
+pub(super) const MAX_DEPTH: u32 = 16_384;
+/// Maximum bytes of a message.
+pub(super) const MAX_SIZE: u32 = 1 << 30;
+/// Maximum bytes of memory on each side.
+pub(super) const MAX_MEMORY: u64 = 2 << 30;
+/// Maximum bytes of slots with verification, unless one message is larger.
+const SLOT_MEMORY: u64 = 128 << 20;
+
+/// The error for more than `max` objects; 0 of them are too few.
+pub(super) fn too_many(count: u64, what: &str, max: u64) -> String {
+    match count {
+        0 => format!("0 {what} are too few: at least 1"),
+        _ => format!("{count} {what} are too many: at most {max}"),
+    }
+}
+
+impl Plan {
+    /// Checks whether the plan can be carried out.
+    ///
+    /// # Errors
+    /// [`PerfError::Plan`] with the first option that cannot.
+    pub fn check(&self) -> Result<(), PerfError> {
+        let wrong = |why: String| Err(PlanError(why).into());
+        if self.sizes.is_empty() || self.sizes.iter().any(|size| !(1..=MAX_SIZE).contains(size)) {
+            return wrong("a size must be 1 B to 1 GiB".to_string());
+        }
+        if self.op.is_atomic() && self.sizes != [8] {
+            return wrong(format!("{} works on 8 bytes; leave out the size", self.op.name()));
+        }
+        if !(1..=MAX_QUEUE_PAIRS).contains(&self.queue_pairs) {
+            return wrong(too_many(self.queue_pairs.into(), "queue pairs", MAX_QUEUE_PAIRS.into()));
+        }
+        if self.latency && self.queue_pairs > 1 {
+            return wrong("latency is measured on one queue pair; leave out one of the two options".to_string());
+        }
+        if self.latency && self.verify {
+            return wrong("verification goes with bandwidth; leave out one of the two".to_string());
+        }
+        if !(1..=MAX_DEPTH).contains(&self.depth) {
+            return wrong(too_many(self.depth.into(), "outstanding messages on a queue pair", MAX_DEPTH.into()));
+        }
+        match self.amount {
+            Amount::Messages(0) => return wrong("a measurement needs at least 1 message".to_string()),
+            Amount::Duration(time) if time == Time::ZERO => {
+                return wrong("a measurement needs more than 0 s".to_string());
+            }
+            _ => {}
+        }
+        if self.service == Service::Uc {
+            if self.op.is_fetching() {
+                return wrong(format!("an unreliable connection (uc) has no {}; use write or send", self.op.name()));
+            }
+            if self.verify {
+                return wrong(
+                    "an unreliable connection (uc) may lose messages, so that they cannot be verified; use rc or irn"
+                        .to_string(),
+                );
+            }
+        }
+        if self.memory() > MAX_MEMORY {
+            return wrong(format!(
+                "{} queue pairs with messages of {} bytes need more than 2 GiB of memory; use fewer or smaller ones",
+                self.queue_pairs,
+                self.longest()
+            ));
+        }
+        self.congestion()?;
+        self.faults.faults()?;
+        Ok(())
+    }
+
+    pub(super) fn longest(&self) -> u32 {
+        self.sizes.iter().copied().max().unwrap_or(1)
+    }
+
+    /// Bytes from one slot to the next.
+    pub(super) fn stride(&self) -> u32 {
+        self.longest().next_multiple_of(64)
+    }
+
+    /// Slots of memory for messages on each queue pair: one for all, or with verification one for each outstanding
+    /// message.
+    pub(super) fn slots(&self) -> u32 {
+        if self.latency {
+            return 2;
+        }
+        if !self.verify {
+            return 1;
+        }
+        let fitting = SLOT_MEMORY / u64::from(self.stride()) / u64::from(self.queue_pairs);
+        (self.depth).min(fitting.max(1) as u32)
+    }
+
+    fn memory(&self) -> u64 {
+        u64::from(self.queue_pairs) * u64::from(self.slots()) * u64::from(self.stride())
+    }
+
+    pub(super) fn congestion(&self) -> Result<Congestion, PlanError> {
+        congestion(&self.congestion, &self.settings)
+    }
+}
+
+/// The congestion control of this name with these settings.
+pub(super) fn congestion(name: &str, settings: &[(String, String)]) -> Result<Congestion, PlanError> {
+    struct Find<'a> {
+        name: &'a str,
+        settings: &'a [(String, String)],
+        names: Vec<&'static str>,
+        found: Option<Result<Congestion, PlanError>>,
+    }
+    impl Visitor for Find<'_> {
+        fn visit<C: CongestionControl>(&mut self) {
+            self.names.push(C::NAME);
+            if C::NAME == self.name {
+                self.found = Some(configure::<C>(self.settings));
+            }
+        }
+    }
+    let mut find = Find { name, settings, names: Vec::new(), found: None };
+    visit_congestion_controls(&mut find);
+    let Find { names, found, .. } = find;
+    found.unwrap_or_else(|| {
+        Err(PlanError(format!("unknown congestion control `{name}`; there are: {}", names.join(", "))))
+    })
+}
+
+fn configure<C: CongestionControl>(given: &[(String, String)]) -> Result<Congestion, PlanError> {
+    let mut settings = Settings::new(C::PARAMETERS);
+    for (key, text) in given {
+        let Some(parameter) = C::PARAMETERS.iter().find(|parameter| parameter.name == key) else {
+            let names: Vec<&str> = C::PARAMETERS.iter().map(|parameter| parameter.name).collect();
+            let known =
+                if names.is_empty() { "it has none".to_string() } else { format!("there are: {}", names.join(", ")) };
+            return Err(PlanError(format!("{} has no parameter `{key}`; {known}", C::NAME)));
+        };
+        let value = parameter.kind.parse(text).map_err(|why| PlanError(format!("`{key}`: {why}")))?;
+        settings.set(key, value).map_err(PlanError)?;
+    }
+    Ok(Congestion::of::<C>(settings))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusal(change: impl FnOnce(&mut Plan)) -> String {
+        let mut plan = Plan::default();
+        change(&mut plan);
+        plan.check().unwrap_err().to_string()
+    }
+
+    #[test]
+    fn impossible_plans_are_refused_with_a_sentence() {
+        assert!(Plan::default().check().is_ok());
+        assert_eq!(refusal(|plan| plan.op = Op::FetchAdd), "fetch-add works on 8 bytes; leave out the size");
+        assert_eq!(refusal(|plan| plan.faults.loss = 101.0), "loss is 101; it must be a percentage, 0 to 100");
+        assert!(
+            refusal(|plan| plan.congestion = "bbr".to_string())
+                .starts_with("unknown congestion control `bbr`; there are: none, dcqcn")
+        );
+        let settings = |key: &str, value: &str| {
+            let pairs = vec![(key.to_string(), value.to_string())];
+            refusal(|plan| (plan.congestion, plan.settings) = ("dcqcn".to_string(), pairs))
+        };
+        assert!(settings("gain", "1").starts_with("dcqcn has no parameter `gain`; there are: g, "));
+        assert!(settings("rate_timer", "5").starts_with("`rate_timer`: `5` has no unit"));
+        assert_eq!(settings("g", "2"), "`g` cannot be 2; it takes a number from 0 to 1");
+        let uc = |op| refusal(|plan| (plan.service, plan.op) = (Service::Uc, op));
+        assert_eq!(uc(Op::Read), "an unreliable connection (uc) has no read; use write or send");
+    }
+
+    #[test]
+    fn memory_is_bounded() {
+        let plan = Plan { verify: true, sizes: vec![1 << 20], depth: 1_000, ..Plan::default() };
+        assert_eq!(plan.slots(), 128);
+        let plan = Plan { verify: true, sizes: vec![64], depth: 1_000, queue_pairs: 4, ..Plan::default() };
+        assert_eq!(plan.slots(), 1_000);
+        assert!(refusal(|plan| (plan.queue_pairs, plan.sizes) = (3, vec![1 << 30])).contains("more than 2 GiB"));
+    }
+}

@@ -1,0 +1,318 @@
+//! The report of a measurement.
+
+use super::counters::Counts;
+use super::plan::{FaultPlan, Plan};
+use crate::Op;
+use nix::time::{ClockId, clock_gettime};
+use rnic_endpoint::exchange::service_name;
+use rnic_transport::Time;
+use serde::{Deserialize, Serialize};
+use std::io::{self, Write};
+use std::net::SocketAddr;
+use std::ops::AddAssign;
+
+/// CPU time of the process, in user and kernel mode.
+pub(super) fn process_cpu_time() -> Time {
+    // Linux has this clock, so that a reading cannot fail.
+    let time = clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID);
+    time.map_or(Time::ZERO, |time| Time::from_ns(time.tv_sec() as u64 * 1_000_000_000 + time.tv_nsec() as u64))
+}
+
+/// Statistics of the latencies of all messages, in microseconds.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Latencies {
+    /// Minimum.
+    pub min: f64,
+    /// Maximum.
+    pub max: f64,
+    /// Median.
+    pub typical: f64,
+    /// Mean.
+    pub average: f64,
+    /// Standard deviation.
+    pub deviation: f64,
+    /// 99th percentile.
+    pub percentile_99: f64,
+    /// 99.9th percentile.
+    pub percentile_99_9: f64,
+}
+
+impl Latencies {
+    /// Statistics of these times, each divided by `parts`; `None` if there are none.
+    pub fn new(mut times: Vec<Time>, parts: f64) -> Option<Latencies> {
+        times.sort_unstable();
+        let last = times.len().checked_sub(1)?;
+        let us = |time: &Time| time.as_us() / parts;
+        // The smallest time that the fraction does not exceed, as in perftest.
+        let quantile =
+            |fraction: f64| us(&times[((times.len() as f64 * fraction).ceil() as usize).clamp(1, last + 1) - 1]);
+        let average = times.iter().map(us).sum::<f64>() / times.len() as f64;
+        let variance = times.iter().map(|time| (us(time) - average).powi(2)).sum::<f64>() / times.len() as f64;
+        Some(Latencies {
+            min: us(&times[0]),
+            max: us(&times[last]),
+            typical: quantile(0.5),
+            average,
+            deviation: variance.sqrt(),
+            percentile_99: quantile(0.99),
+            percentile_99_9: quantile(0.999),
+        })
+    }
+}
+
+/// Result of a verification.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+pub struct Verified {
+    /// Bytes compared.
+    pub bytes: u64,
+    /// Bytes that were wrong.
+    pub wrong: u64,
+}
+
+impl AddAssign for Verified {
+    fn add_assign(&mut self, more: Verified) {
+        self.bytes += more.bytes;
+        self.wrong += more.wrong;
+    }
+}
+
+/// Counters of one side during a measurement.
+#[derive(Clone, PartialEq, Default, Debug, Serialize, Deserialize)]
+pub struct Side {
+    /// CPU time of the process in seconds, in user and kernel mode.
+    pub cpu_seconds: f64,
+    /// Counters by name.
+    pub counts: Counts,
+}
+
+impl Side {
+    fn count(&self, name: &str) -> u64 {
+        self.counts.get(name).copied().unwrap_or(0)
+    }
+
+    /// Packets dropped for reasons other than loss recovery.
+    fn dropped(&self) -> u64 {
+        let reasons = ["malformed", "unknown_qp", "wrong_peer", "partition", "opcode", "state", "length"];
+        reasons.iter().map(|why| self.count(&format!("dropped_{why}"))).sum()
+    }
+}
+
+/// The result of one measurement.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Row {
+    /// Bytes of a message.
+    pub bytes: u32,
+    /// Messages sent on all queue pairs.
+    pub messages: u64,
+    /// Messages that arrived; fewer than sent only on an unreliable connection.
+    pub arrived: u64,
+    /// Duration in seconds.
+    pub seconds: f64,
+    /// Payload bytes per second, retransmissions not counted.
+    pub bytes_per_second: f64,
+    /// Maximum payload bytes per second over at least 10 ms.
+    pub peak_bytes_per_second: f64,
+    /// Messages per second.
+    pub messages_per_second: f64,
+    /// Latencies of messages; `None` for bandwidth, and for a server of perftest that only responds.
+    pub latency: Option<Latencies>,
+    /// Result of the verification, if the plan has one.
+    pub verified: Option<Verified>,
+    /// Counters of the client; `None` if it is a perftest program, which does not send them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub client: Option<Side>,
+    /// Counters of the server; `None` likewise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub server: Option<Side>,
+}
+
+/// The results of a plan.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Report {
+    /// Version of the format of this document.
+    pub rnic_perf: u32,
+    /// Operation.
+    pub op: Op,
+    /// Whether latency was measured; else bandwidth.
+    pub latency: bool,
+    /// Transport service: `rc`, `irn` or `uc`.
+    pub service: &'static str,
+    /// Path MTU in payload bytes.
+    pub mtu: u32,
+    /// Queue pairs.
+    pub queue_pairs: u32,
+    /// Messages outstanding on each queue pair.
+    pub depth: u32,
+    /// Congestion control.
+    pub congestion: String,
+    /// Which thread moves packets: `thread` or `polled`.
+    pub progress: &'static str,
+    /// Address of the client's device.
+    pub client: SocketAddr,
+    /// Address of the server's device.
+    pub server: SocketAddr,
+    /// Faults injected on both sides.
+    pub faults: FaultPlan,
+    /// One result for each size.
+    pub rows: Vec<Row>,
+}
+
+/// Unit of bandwidth in a table.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Unit {
+    /// 2^20 bytes per second, which perftest calls MB/sec.
+    #[default]
+    MegaBytes,
+    /// 10^9 bits per second.
+    GigaBits,
+}
+
+impl Report {
+    pub(super) fn new(plan: &Plan, mtu: u32, client: SocketAddr, server: SocketAddr) -> Report {
+        Report {
+            rnic_perf: 1,
+            op: plan.op,
+            latency: plan.latency,
+            service: service_name(plan.service),
+            mtu,
+            queue_pairs: plan.queue_pairs,
+            depth: plan.depth,
+            congestion: plan.congestion.clone(),
+            progress: plan.mode.name(),
+            client,
+            server,
+            faults: plan.faults,
+            rows: Vec::new(),
+        }
+    }
+
+    /// Whether every compared byte was right.
+    pub fn is_right(&self) -> bool {
+        self.rows.iter().all(|row| row.verified.is_none_or(|verified| verified.wrong == 0))
+    }
+
+    /// Writes the head of the table: the plan, and the names of the columns.
+    ///
+    /// # Errors
+    /// Errors of `out`.
+    pub fn write_head(&self, out: &mut dyn Write, unit: Unit) -> io::Result<()> {
+        let what = if self.latency { "latency" } else { "bandwidth" };
+        writeln!(out, " {} {what}, {}, {} to {}", self.op.name(), self.service, self.client, self.server)?;
+        writeln!(
+            out,
+            " MTU {}, {} queue pair{}, depth {}, congestion control {}, progress {}",
+            self.mtu,
+            self.queue_pairs,
+            if self.queue_pairs == 1 { "" } else { "s" },
+            self.depth,
+            self.congestion,
+            self.progress
+        )?;
+        let FaultPlan { loss, reorder, duplicate, corrupt, seed } = self.faults;
+        if !self.faults.is_none() {
+            writeln!(
+                out,
+                " faults both ways: {loss} % lost, {reorder} % reordered, {duplicate} % duplicated, {corrupt} % corrupted; seed {seed}"
+            )?;
+        }
+        if self.latency {
+            let columns = [
+                "#bytes    ",
+                "#iterations   ",
+                "t_min[usec]  ",
+                "t_max[usec]  ",
+                "t_typical[usec] ",
+                "t_avg[usec] ",
+                "t_stdev[usec] ",
+                "99%[usec]    ",
+                "99.9%[usec]",
+            ];
+            return writeln!(out, " {}", columns.join(" "));
+        }
+        let unit = match unit {
+            Unit::MegaBytes => "MB/sec",
+            Unit::GigaBits => "Gb/sec",
+        };
+        let (peak, average) = (format!("BW peak[{unit}]"), format!("BW average[{unit}]"));
+        writeln!(out, " {:<10} {:<14} {peak:<18} {average:<20} MsgRate[Mpps]", "#bytes", "#iterations")
+    }
+
+    /// Writes one result: the measurement, the verification, counters of loss recovery and congestion control, and CPU
+    /// time.
+    ///
+    /// # Errors
+    /// Errors of `out`.
+    pub fn write_row(&self, row: &Row, out: &mut dyn Write, unit: Unit) -> io::Result<()> {
+        if let Some(latency) = &row.latency {
+            writeln!(
+                out,
+                " {:<10} {:<14} {:<13.2} {:<13.2} {:<16.2} {:<12.2} {:<14.2} {:<13.2} {:.2}",
+                row.bytes,
+                row.messages,
+                latency.min,
+                latency.max,
+                latency.typical,
+                latency.average,
+                latency.deviation,
+                latency.percentile_99,
+                latency.percentile_99_9
+            )?;
+        } else if self.latency {
+            writeln!(out, " {:<10} {:<14} measured by the client", row.bytes, row.messages)?;
+        } else {
+            let scale = match unit {
+                Unit::MegaBytes => 1.0 / f64::from(1 << 20),
+                Unit::GigaBits => 8e-9,
+            };
+            let (peak, average) = (row.peak_bytes_per_second * scale, row.bytes_per_second * scale);
+            let rate = row.messages_per_second / 1e6;
+            writeln!(out, " {:<10} {:<14} {peak:<18.2} {average:<20.2} {rate:.6}", row.bytes, row.messages)?;
+        }
+        if row.arrived < row.messages {
+            writeln!(out, "   arrived: {} of {} messages", row.arrived, row.messages)?;
+        }
+        if let Some(Verified { bytes, wrong }) = row.verified {
+            writeln!(out, "   verified: {bytes} bytes, {wrong} wrong")?;
+        }
+        for (name, side) in [("client", &row.client), ("server", &row.server)] {
+            let Some(side) = side else { continue };
+            let count = |name| side.count(name);
+            let congestion = match [count("marked"), count("cnps_sent"), count("cnps_received")] {
+                [0, 0, 0] => String::new(),
+                [marked, sent, received] => format!(", {marked} marked, {sent} CNPs sent, {received} CNPs received"),
+            };
+            writeln!(
+                out,
+                "   {name}: {} packets sent, {} retransmitted, {} timeouts, {} NAKs received, {} bad ICRC, {} dropped, {} overflowed{congestion}; CPU {:.3} s",
+                count("packets_sent"),
+                count("retransmitted"),
+                count("timeouts"),
+                count("naks_received") + count("implied_naks") + count("rnr_naks_received"),
+                count("bad_icrc"),
+                side.dropped(),
+                count("port_overflowed"),
+                side.cpu_seconds
+            )?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn latencies_are_summarised() {
+        // 1 to 1000 us, each divided by two: mean 250.25, variance (1000^2 - 1) / 12 / 4.
+        let times = (1..=1_000).rev().map(Time::from_us).collect();
+        let latencies = Latencies::new(times, 2.0).unwrap();
+        assert_eq!((latencies.min, latencies.max, latencies.typical), (0.5, 500.0, 250.0));
+        assert_eq!((latencies.percentile_99, latencies.percentile_99_9), (495.0, 499.5));
+        assert_eq!(latencies.average, 250.25);
+        assert!((latencies.deviation - (999_999.0_f64 / 48.0).sqrt()).abs() < 1e-9);
+        let one = Latencies::new(vec![Time::from_us(3)], 1.0).unwrap();
+        assert_eq!((one.typical, one.percentile_99_9, one.deviation), (3.0, 3.0, 0.0));
+        assert_eq!(Latencies::new(Vec::new(), 1.0), None);
+    }
+}

@@ -1,0 +1,120 @@
+//! The control messages over TCP: one line each way.
+
+use rnic_endpoint::port::{BindError, SendError};
+use socket2::{SockRef, TcpKeepalive};
+use std::io::{self, BufRead, BufReader, Read as _, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::str::FromStr;
+use std::time::Duration;
+
+/// Maximum bytes of a line.
+const MAX_LINE: u64 = 256;
+/// Timeout for a message that the peer sends without delay.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Why a measurement failed.
+#[derive(Debug, thiserror::Error)]
+pub enum RawError {
+    /// The TCP connection failed.
+    #[error("the connection to {peer} failed: {error}")]
+    Connection {
+        /// The address of the peer.
+        peer: SocketAddr,
+        /// The error of the system.
+        #[source]
+        error: io::Error,
+    },
+    /// The peer sent another message than expected.
+    #[error("the peer is not `rnic perf raw`, or one of another version: {0}")]
+    Protocol(String),
+    /// The port for the datagrams cannot be opened.
+    #[error(transparent)]
+    Bind(#[from] BindError),
+    /// A datagram could not be sent.
+    #[error(transparent)]
+    Send(#[from] SendError),
+    /// The port failed.
+    #[error("the port failed: {0}")]
+    Port(#[source] io::Error),
+    /// No datagram arrived.
+    #[error("no datagram arrived; is UDP from {from} to {to} filtered?")]
+    Nothing {
+        /// The sender.
+        from: SocketAddr,
+        /// The receiver.
+        to: SocketAddr,
+    },
+}
+
+/// One end of the TCP connection.
+#[derive(Debug)]
+pub(super) struct Control {
+    reader: BufReader<TcpStream>,
+    pub(super) local: SocketAddr,
+    pub(super) peer: SocketAddr,
+}
+
+impl Control {
+    pub(super) fn connect(server: SocketAddr) -> Result<Control, RawError> {
+        let failed = |error| RawError::Connection { peer: server, error };
+        Control::over(TcpStream::connect(server).map_err(failed)?, server)
+    }
+
+    pub(super) fn over(stream: TcpStream, peer: SocketAddr) -> Result<Control, RawError> {
+        let prepare = || {
+            stream.set_nodelay(true)?;
+            stream.set_read_timeout(Some(PATIENCE))?;
+            // A peer that sends no message may be measuring, or gone.
+            SockRef::from(&stream).set_tcp_keepalive(&TcpKeepalive::new().with_time(PATIENCE))?;
+            stream.local_addr()
+        };
+        let local = prepare().map_err(|error| RawError::Connection { peer, error })?;
+        Ok(Control { reader: BufReader::new(stream), local, peer })
+    }
+
+    pub(super) fn say(&mut self, line: &str) -> Result<(), RawError> {
+        let sent = self.reader.get_mut().write_all(format!("{line}\n").as_bytes());
+        sent.map_err(|error| RawError::Connection { peer: self.peer, error })
+    }
+
+    /// The peer's next line, without the line feed.
+    pub(super) fn hear(&mut self) -> Result<String, RawError> {
+        let mut line = String::new();
+        let read = self.reader.by_ref().take(MAX_LINE).read_line(&mut line);
+        match read {
+            Ok(_) if line.ends_with('\n') => Ok(line.trim_end().to_string()),
+            Ok(_) => Err(RawError::Protocol("the connection ended within a line, or the line is too long".to_string())),
+            Err(error) => Err(RawError::Connection { peer: self.peer, error }),
+        }
+    }
+
+    /// As [`Control::hear`] without a timeout; `None` if the peer closed the connection.
+    pub(super) fn hear_whenever(&mut self) -> Result<Option<String>, RawError> {
+        let failed = |error| RawError::Connection { peer: self.peer, error };
+        self.reader.get_ref().set_read_timeout(None).map_err(failed)?;
+        let ended = self.reader.fill_buf().map_err(failed)?.is_empty();
+        self.reader.get_ref().set_read_timeout(Some(PATIENCE)).map_err(failed)?;
+        if ended { Ok(None) } else { self.hear().map(Some) }
+    }
+}
+
+/// The value of `name=value` in a line.
+pub(super) fn field<T: FromStr>(line: &str, name: &str) -> Result<T, RawError> {
+    let value = line.split(' ').find_map(|word| word.strip_prefix(name)?.strip_prefix('='));
+    let value = value.ok_or_else(|| RawError::Protocol(format!("`{line}` has no field `{name}`")))?;
+    value.parse().map_err(|_| RawError::Protocol(format!("`{name}` in `{line}` has an invalid value")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_are_found_by_name() {
+        let line = "throughput size=1024 to=127.0.0.1:80 resize=5";
+        assert_eq!(field::<usize>(line, "size").unwrap(), 1024);
+        assert_eq!(field::<SocketAddr>(line, "to").unwrap(), "127.0.0.1:80".parse().unwrap());
+        assert!(matches!(field::<u64>(line, "window"), Err(RawError::Protocol(_))));
+        assert!(matches!(field::<u64>(line, "to"), Err(RawError::Protocol(_))));
+    }
+}

@@ -1,0 +1,148 @@
+//! The server: receives, reports and returns datagrams.
+
+use super::control::{Control, RawError, field};
+use super::{Mode, UdpConfig};
+use rnic_endpoint::clock::{Clock, TimeSource, thread_cpu_time};
+use rnic_endpoint::idle::{Idle, IdleConfig};
+use rnic_endpoint::port::{Batch, Interest, Port, TrafficClass, UdpPort};
+use rnic_transport::Time;
+use std::io::IoSlice;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// How long datagrams may still arrive after the sender's `done`.
+const AFTERMATH: Time = Time::from_ms(20);
+
+/// Serves one client after another, without end. After an error `report` gets it, and the next client is served.
+///
+/// # Errors
+///
+/// Errors of the listener.
+pub fn serve(listener: &TcpListener, mut report: impl FnMut(RawError)) -> std::io::Result<()> {
+    loop {
+        let (stream, peer) = listener.accept()?;
+        if let Err(error) = Control::over(stream, peer).and_then(serve_client) {
+            report(error);
+        }
+    }
+}
+
+fn serve_client(mut control: Control) -> Result<(), RawError> {
+    while let Some(request) = control.hear_whenever()? {
+        match request.split(' ').next() {
+            Some("throughput") => receive(&mut control, &request)?,
+            Some("round-trips") => echo(&mut control, &request)?,
+            _ => return Err(RawError::Protocol(format!("`{request}` is not a request"))),
+        }
+    }
+    Ok(())
+}
+
+fn open(control: &mut Control, config: &UdpConfig) -> Result<UdpPort, RawError> {
+    let port = UdpPort::bind(SocketAddr::new(control.local.ip(), 0), config)?;
+    control.say(&format!("ready port={}", port.local_addr().port()))?;
+    Ok(port)
+}
+
+/// Runs `work` on the port in a thread of its own; sets its flag when the client sends `done`.
+fn until_done<T: Send>(
+    control: &mut Control, port: &mut UdpPort,
+    work: impl FnOnce(&mut UdpPort, &AtomicBool) -> Result<T, RawError> + Send,
+) -> Result<T, RawError> {
+    let (done, waker) = (AtomicBool::new(false), port.waker());
+    std::thread::scope(|threads| {
+        let worker = threads.spawn(|| work(port, &done));
+        let word = control.hear_whenever();
+        done.store(true, Ordering::Release);
+        waker.wake();
+        let result = worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+        match word? {
+            Some(line) if line == "done" => Ok(result),
+            other => Err(RawError::Protocol(format!("expected `done`, not `{}`", other.unwrap_or_default()))),
+        }
+    })
+}
+
+/// The received datagrams.
+#[derive(Default)]
+struct Received {
+    datagrams: u64,
+    bytes: u64,
+    first: Option<Time>,
+    last: Time,
+    cpu: Time,
+}
+
+fn receive(control: &mut Control, request: &str) -> Result<(), RawError> {
+    let mode: Mode = field(request, "mode")?;
+    let every: u64 = field(request, "every")?;
+    let answer_to = SocketAddr::new(control.peer.ip(), field(request, "port")?);
+    let mut port = open(control, &mode.config())?;
+    let received = until_done(control, &mut port, |port, done| count(port, done, answer_to, every))?;
+    let elapsed = received.last.saturating_sub(received.first.unwrap_or_default());
+    let (nanoseconds, cpu) = (elapsed.as_ps() / 1_000, received.cpu.as_ps() / 1_000);
+    control.say(&format!(
+        "received datagrams={} bytes={} elapsed_ns={nanoseconds} cpu_ns={cpu}",
+        received.datagrams, received.bytes
+    ))
+}
+
+/// Counts received datagrams, and reports the number of bytes to the sender after each `every` bytes (never for 0).
+fn count(port: &mut UdpPort, done: &AtomicBool, answer_to: SocketAddr, every: u64) -> Result<Received, RawError> {
+    let (clock, mut received, mut told) = (Clock::start(), Received::default(), 0);
+    let mut idle = Idle::new(IdleConfig::default());
+    let start_cpu = thread_cpu_time();
+    loop {
+        let ending = done.load(Ordering::Acquire);
+        let arrival = port.receive().map_err(RawError::Port)?;
+        let arrived = arrival.map(|arrival| (arrival.segments().len() as u64, arrival.data.len() as u64));
+        let now = clock.now();
+        if let Some((datagrams, bytes)) = arrived {
+            received.datagrams += datagrams;
+            received.bytes += bytes;
+            received.first.get_or_insert(now);
+            received.last = now;
+            idle.worked(now);
+            if every > 0 && received.bytes - told >= every {
+                told = received.bytes;
+                tell(port, answer_to, &told.to_be_bytes())?;
+            }
+        } else if ending && now.saturating_sub(received.last) >= AFTERMATH {
+            received.cpu = thread_cpu_time().saturating_sub(start_cpu);
+            return Ok(received);
+        } else if ending {
+            port.wait(Interest::Arrival, Some(AFTERMATH)).map_err(RawError::Port)?;
+        } else {
+            idle.rest(port, now, Interest::Arrival, None).map_err(RawError::Port)?;
+        }
+    }
+}
+
+/// Sends one datagram; a full send buffer loses it, as any switch might.
+fn tell(port: &mut UdpPort, destination: SocketAddr, data: &[u8]) -> Result<(), RawError> {
+    let (source_port, segment, traffic_class) = (port.source_port(0), data.len(), TrafficClass::default());
+    let data = [IoSlice::new(data)];
+    port.send(&Batch { destination, source_port, source_address: None, traffic_class, segment, data: &data })?;
+    Ok(())
+}
+
+/// Returns all datagrams from the client's address; polls without sleeping.
+fn echo(control: &mut Control, request: &str) -> Result<(), RawError> {
+    let answer_to = SocketAddr::new(control.peer.ip(), field(request, "port")?);
+    let mut port = open(control, &Mode::Plain.config())?;
+    until_done(control, &mut port, |port, done| {
+        let mut copy = Vec::new();
+        while !done.load(Ordering::Relaxed) {
+            copy.clear();
+            match port.receive().map_err(RawError::Port)? {
+                Some(arrival) if arrival.meta.source.ip() == answer_to.ip() => copy.extend_from_slice(arrival.data),
+                _ => std::hint::spin_loop(),
+            }
+            if !copy.is_empty() {
+                tell(port, answer_to, &copy)?;
+            }
+        }
+        Ok(())
+    })?;
+    control.say("echoed")
+}

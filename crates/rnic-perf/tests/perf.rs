@@ -1,0 +1,308 @@
+//! `rnic perf` as a library: both sides in one process, over the loopback device.
+
+use rnic_endpoint::Mode;
+use rnic_perf::{Amount, FaultPlan, Op, PerfError, Plan, Report, ServeOptions, Unit, run, serve};
+use rnic_transport::Time;
+use rnic_verbs::Service;
+use std::io::{BufRead, BufReader, Write};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::channel;
+use std::thread::JoinHandle;
+
+/// A server that ends after one client.
+struct Server {
+    address: SocketAddr,
+    stop: Arc<AtomicBool>,
+    thread: JoinHandle<Vec<Result<u32, String>>>,
+}
+
+fn server_at(ip: IpAddr) -> Server {
+    let listener = TcpListener::bind((ip, 0)).unwrap();
+    let address = listener.local_addr().unwrap();
+    let stop = Arc::new(AtomicBool::new(false));
+    let flag = stop.clone();
+    let thread = std::thread::spawn(move || {
+        let mut results = Vec::new();
+        let options = ServeOptions { roce_port: 0, once: true };
+        serve(&listener, options, &flag, |served| results.push(served.result.map_err(|error| error.to_string())))
+            .unwrap();
+        results
+    });
+    Server { address, stop, thread }
+}
+
+fn server() -> Server {
+    server_at(Ipv4Addr::LOCALHOST.into())
+}
+
+/// A plan that fits many tests at once on a slow machine.
+fn plan(op: Op) -> Plan {
+    Plan {
+        op,
+        sizes: vec![if op.is_atomic() { 8 } else { 5_000 }],
+        amount: Amount::Messages(200),
+        depth: 16,
+        roce_port: 0,
+        ..Plan::default()
+    }
+}
+
+fn carry_out(plan: &Plan) -> Report {
+    let server = server();
+    let report = run(server.address, plan, &AtomicBool::new(false), |_, _| {});
+    let served = server.thread.join().unwrap();
+    let report = report.unwrap_or_else(|error| panic!("{error}; {plan:?}; the server: {served:?}"));
+    assert_eq!(served, [Ok(plan.sizes.len() as u32)]);
+    report
+}
+
+const OPS: [Op; 5] = [Op::Write, Op::Read, Op::Send, Op::FetchAdd, Op::CompareSwap];
+
+#[test]
+fn every_operation_is_measured_on_every_service() {
+    for op in OPS {
+        for (service, mode) in [(Service::Rc, Mode::Polled), (Service::Irn, Mode::Thread)] {
+            let plan = Plan { service, mode, queue_pairs: 3, ..plan(op) };
+            let report = carry_out(&plan);
+            let row = &report.rows[0];
+            assert_eq!((row.messages, row.arrived), (600, 600), "{op:?} {service:?}");
+            let payload = 600 * u64::from(row.bytes);
+            assert!((row.bytes_per_second - payload as f64 / row.seconds).abs() < 1.0);
+            assert!(row.peak_bytes_per_second >= row.bytes_per_second);
+            let mut text = Vec::new();
+            report.write_head(&mut text, Unit::MegaBytes).unwrap();
+            report.write_row(row, &mut text, Unit::GigaBits).unwrap();
+            let text = String::from_utf8(text).unwrap();
+            assert!(text.contains("MsgRate[Mpps]") && text.contains("0 bad ICRC"), "{text}");
+        }
+    }
+}
+
+#[test]
+fn latency_is_measured_message_by_message() {
+    for op in OPS {
+        for (service, mode, size) in [
+            (Service::Irn, Mode::Polled, 64),
+            (Service::Irn, Mode::Thread, 20_000),
+            (Service::Rc, Mode::Polled, 20_000),
+        ] {
+            let size = if op.is_atomic() { 8 } else { size };
+            let amount = Amount::Messages(50);
+            let plan = Plan { latency: true, service, mode, amount, sizes: vec![size], ..plan(op) };
+            let report = carry_out(&plan);
+            let row = &report.rows[0];
+            let latency = row.latency.unwrap();
+            assert_eq!(row.messages, 50);
+            assert!(
+                latency.min > 0.0 && latency.min <= latency.typical && latency.typical <= latency.max,
+                "{latency:?}"
+            );
+            let parts = if op.is_fetching() { 1.0 } else { 2.0 };
+            assert!((latency.average * parts * 50.0 / 1e6 - row.seconds).abs() < 1e-6, "{latency:?} {}", row.seconds);
+        }
+    }
+}
+
+/// Unreliable connections may lose messages; what arrived is counted.
+#[test]
+fn an_unreliable_connection_counts_what_arrived() {
+    for op in [Op::Write, Op::Send] {
+        let faults = FaultPlan { loss: 30.0, ..FaultPlan::default() };
+        let plan = Plan { service: Service::Uc, faults, sizes: vec![100], ..plan(op) };
+        let row = &carry_out(&plan).rows[0];
+        let server = row.server.as_ref().unwrap();
+        let lost = server.counts["injected_losses"];
+        assert_eq!(row.messages, 200);
+        // One message is one packet.
+        let unwanted = server.counts["dropped_no_receive"] + server.counts["port_overflowed"];
+        assert_eq!(row.arrived, 200 - lost - unwanted, "{:?}", server);
+        assert!((20..=100).contains(&lost), "{lost} of 200 lost");
+    }
+}
+
+#[test]
+fn every_byte_is_right_whatever_the_network_does() {
+    let faults = FaultPlan { loss: 2.0, reorder: 5.0, duplicate: 2.0, corrupt: 1.0, seed: 42 };
+    let mut struck = 0;
+    for op in OPS {
+        for service in [Service::Irn, Service::Rc] {
+            let sizes = if op.is_atomic() { vec![8] } else { vec![1, 4_000, 70_001] };
+            let checked: u64 = sizes.iter().map(|size| u64::from(*size) * 2 * 40).sum();
+            let amount = Amount::Messages(40);
+            let plan = Plan { service, faults, sizes, amount, verify: true, queue_pairs: 2, depth: 7, ..plan(op) };
+            let report = carry_out(&plan);
+            assert!(report.is_right(), "{report:?}");
+            assert_eq!(report.rows.iter().map(|row| row.verified.unwrap().bytes).sum::<u64>(), checked);
+            for side in report.rows.iter().flat_map(|row| [&row.client, &row.server]).flatten() {
+                assert_eq!(side.counts["bad_icrc"], side.counts["injected_corruptions"]);
+                struck += side.counts["injected_losses"] + side.counts["injected_reorderings"];
+            }
+        }
+    }
+    assert!(struck > 100, "the faults did not happen: {struck}");
+}
+
+#[test]
+fn a_duration_ends_the_measurement() {
+    let plan = Plan { amount: Amount::Duration(Time::from_ms(50)), sizes: vec![64, 100_000], ..plan(Op::Write) };
+    for verify in [false, true] {
+        let report = carry_out(&Plan { verify, ..plan.clone() });
+        assert_eq!(report.rows.len(), 2);
+        assert!(report.rows.iter().all(|row| row.seconds >= 0.05 && row.messages > 0), "{report:?}");
+    }
+}
+
+#[test]
+fn ipv6_works() {
+    let server = server_at("::1".parse().unwrap());
+    let report = run(server.address, &plan(Op::Write), &AtomicBool::new(false), |_, _| {}).unwrap();
+    assert!(report.client.is_ipv6() && report.server.is_ipv6());
+    server.thread.join().unwrap();
+}
+
+#[test]
+fn a_report_is_a_json_document_with_both_sides() {
+    let report = carry_out(&plan(Op::Write));
+    let json = serde_json::to_value(&report).unwrap();
+    assert_eq!((&json["rnic_perf"], &json["op"], &json["service"]), (&1.into(), &"write".into(), &"irn".into()));
+    assert_eq!(json["rows"][0]["bytes"], 5_000);
+    for side in ["client", "server"] {
+        assert!(json["rows"][0][side]["counts"]["packets_sent"].as_u64().unwrap() > 0);
+    }
+}
+
+fn refusal(plan: &Plan) -> String {
+    let server = server();
+    let error = run(server.address, plan, &AtomicBool::new(false), |_, _| {}).unwrap_err().to_string();
+    server.stop.store(true, Ordering::Relaxed);
+    server.thread.join().unwrap();
+    error
+}
+
+#[test]
+fn impossible_mtus_and_absent_servers_are_refused_with_a_sentence() {
+    let error = refusal(&Plan { mtu: Some(65_536), ..plan(Op::Write) });
+    assert_eq!(error, "an MTU of 65536 is too large: the path to 127.0.0.1 carries at most 8960");
+    let error = refusal(&Plan { mtu: Some(1_002), ..plan(Op::Write) });
+    assert!(error.contains("the path MTU is 1002; it must be 256 to 8960, a multiple of 4"), "{error}");
+    let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let error = run(nobody, &plan(Op::Write), &AtomicBool::new(false), |_, _| {}).unwrap_err().to_string();
+    assert!(error.starts_with(&format!("cannot connect to {nobody} over TCP: ")), "{error}");
+}
+
+/// A server with another protocol.
+fn impostor(lines: &'static [&'static str]) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut reader = BufReader::new(stream.try_clone().unwrap());
+        for line in lines {
+            reader.read_line(&mut String::new()).unwrap();
+            writeln!(stream, "{line}").unwrap();
+        }
+        // Keep the connection until the client closes it, so that the client can send its messages.
+        while reader.read_line(&mut String::new()).is_ok_and(|read| read > 0) {}
+    });
+    address
+}
+
+#[test]
+fn a_client_reports_the_error_of_its_server() {
+    let failure =
+        |lines| run(impostor(lines), &plan(Op::Write), &AtomicBool::new(false), |_, _| {}).unwrap_err().to_string();
+    let error = failure(&["{\"rnic_perf\":99}"]);
+    assert!(error.contains("has version 99") && error.contains("use the same rnic on both sides"), "{error}");
+    let error = failure(&["HTTP/1.1 400 Bad Request"]);
+    assert!(error.contains("it is not `rnic perf`; it sent `HTTP/1.1 400 Bad Request`"), "{error}");
+    let error = failure(&["{\"rnic_perf\":1}", "{\"say\":\"refused\",\"why\":\"no room\"}"]);
+    assert_eq!(error, "the peer refuses: no room");
+    let error = failure(&["{\"rnic_perf\":1}", "{\"say\":\"began\"}"]);
+    assert!(error.ends_with("`began` is not due"), "{error}");
+}
+
+/// A client that measures without end; returns when it has begun.
+fn endless(server: &Server, plan: Plan, stop: Arc<AtomicBool>) -> JoinHandle<Result<Report, PerfError>> {
+    let (sender, begun) = channel();
+    let address = server.address;
+    let plan = Plan { amount: Amount::Duration(Time::from_ms(20)), sizes: vec![8; 100_000], ..plan };
+    let row = move |_: &Report, _: &_| {
+        let _ = sender.send(());
+    };
+    let client = std::thread::spawn(move || run(address, &plan, &stop, row));
+    begun.recv().unwrap();
+    client
+}
+
+#[test]
+fn a_client_ends_when_its_server_closes_the_connection() {
+    for mode in [Mode::Polled, Mode::Thread] {
+        for (op, latency) in [(Op::Write, false), (Op::Send, true), (Op::Read, true)] {
+            let server = server();
+            let client = endless(&server, Plan { mode, latency, ..plan(op) }, Arc::default());
+            server.stop.store(true, Ordering::Relaxed);
+            assert_eq!(server.thread.join().unwrap(), [Err("interrupted".to_string())]);
+            let error = client.join().unwrap().unwrap_err();
+            assert!(matches!(error, PerfError::Refused(_) | PerfError::Exchange(_)), "{error}");
+        }
+    }
+}
+
+#[test]
+fn a_client_can_be_interrupted() {
+    let server = server();
+    let stop = Arc::new(AtomicBool::new(false));
+    let client = endless(&server, plan(Op::Write), stop.clone());
+    stop.store(true, Ordering::Relaxed);
+    assert!(matches!(client.join().unwrap(), Err(PerfError::Interrupted)));
+    let served = server.thread.join().unwrap();
+    assert_eq!(served, [Err("the peer refuses: interrupted".to_string())]);
+}
+
+#[test]
+fn a_server_survives_what_clients_say() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let stop = Arc::new(AtomicBool::new(false));
+    let flag = stop.clone();
+    let (sender, results) = channel();
+    let server = std::thread::spawn(move || {
+        let options = ServeOptions { roce_port: 0, once: false };
+        serve(&listener, options, &flag, |served| sender.send(served.result).unwrap()).unwrap();
+    });
+    const GREETING: &str = "{\"rnic_perf\":1}\n";
+    let setup = |queue_pairs: u64, stride: u64, service: &str| {
+        format!(
+            "{GREETING}{{\"say\":\"hello\",\"setup\":{{\"op\":\"write\",\"latency\":false,\"service\":\"{service}\",\
+             \"queue_pairs\":{queue_pairs},\"depth\":1,\"slots\":1,\"stride\":{stride},\"congestion\":\"none\",\
+             \"settings\":[],\"in_flight\":null,\"verify\":false,\"seed\":1,\"polled\":true,\
+             \"faults\":{{\"loss\":0,\"reorder\":0,\"duplicate\":0,\"corrupt\":0,\"seed\":1}}}},\
+             \"client\":{{\"roce_port\":1,\"peers\":[],\"memory\":{{\"addr\":0,\"rkey\":0,\"len\":0}},\"mtu\":1024}},\
+             \"mtu_fixed\":false}}\n"
+        )
+    };
+    let cases = [
+        ("GET / HTTP/1.1\r\n".to_string(), ""),
+        (String::new(), ""),
+        (format!("{GREETING}{{\"say\":\"ready\"}}\n"), ""),
+        (setup(1 << 20, 64, "irn"), "1048576 queue pairs are too many: at most 1024"),
+        (setup(1_000, 1 << 30, "irn"), "1073741824000 bytes of memory are too many: at most 2147483648"),
+        (setup(1, 64, "rd"), "unknown service `rd`; there are rc, irn and uc"),
+        (setup(1, 64, "irn"), "the peer has fewer queue pairs or less memory than the plan needs"),
+    ];
+    for (text, answer) in &cases {
+        let mut stream = TcpStream::connect(address).unwrap();
+        stream.write_all(text.as_bytes()).unwrap();
+        stream.shutdown(std::net::Shutdown::Write).unwrap();
+        let heard = BufReader::new(stream).lines().map_while(Result::ok).last().unwrap_or_default();
+        assert!(heard.contains(answer), "{heard}");
+        assert!(results.recv().unwrap().is_err());
+    }
+    let report = run(address, &plan(Op::Write), &AtomicBool::new(false), |_, _| {}).unwrap();
+    assert_eq!(report.rows.len(), 1);
+    assert!(matches!(results.recv().unwrap(), Ok(1)));
+    stop.store(true, Ordering::Relaxed);
+    server.join().unwrap();
+}

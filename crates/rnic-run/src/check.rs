@@ -1,0 +1,177 @@
+//! Bounds of a run specification that does not come from a scenario file, whose reader has checked them.
+
+use crate::spec::{QueueingSetup, RunSpec, Traffic, TrafficPattern};
+use crate::transport::TransportSpec;
+use rnic_fabric::config::TopologySpec;
+use rnic_transport::{BitRate, Bytes, Time};
+
+/// No time of a specification is longer: 30 days.
+const MAX_TIME: Time = Time::from_ms(30 * 24 * 3_600 * 1_000);
+/// No size of a specification is larger: 1,000 TB.
+const MAX_BYTES: Bytes = Bytes(1_000_000_000_000_000);
+/// No rate is higher: 100 Tbps.
+const MAX_RATE: BitRate = BitRate::from_gbps(100_000);
+
+/// Checks the values that the simulator relies on.
+///
+/// # Errors
+/// One sentence with the name of the first field that is out of range.
+pub(crate) fn check(run: &RunSpec<TransportSpec>) -> Result<(), String> {
+    let fabric = &run.fabric;
+    rate("run.fabric.link.rate", Some(fabric.link.rate))?;
+    time("run.fabric.link.delay", Some(fabric.link.delay), true)?;
+    share("run.fabric.link.loss", Some(fabric.link.loss))?;
+    range("run.fabric.mtu", fabric.mtu.0, 64, 65_535)?;
+    range("run.fabric.frame_gap", fabric.frame_gap.0, 0, 9_000)?;
+    for (index, link) in fabric.links.iter().enumerate() {
+        let at = format!("run.fabric.links[{index}]");
+        rate(&format!("{at}.rate"), link.rate)?;
+        time(&format!("{at}.delay"), link.delay, true)?;
+        share(&format!("{at}.loss"), link.loss)?;
+    }
+    topology(&fabric.topology)?;
+    let hosts = crate::hosts(&fabric.topology);
+    for (index, storm) in fabric.storms.iter().enumerate() {
+        let at = format!("run.fabric.storms[{index}]");
+        range(&format!("{at}.host"), storm.host.into(), 0, u64::from(hosts.saturating_sub(1)))?;
+        time(&format!("{at}.start"), Some(storm.start), false)?;
+        time(&format!("{at}.duration"), storm.duration, true)?;
+        range(&format!("{at}.priority"), storm.priority.unwrap_or(0).into(), 0, 7)?;
+    }
+    switch(run)?;
+    if run.traffic.is_empty() {
+        return Err("run.traffic: there is no traffic; at least one source is needed".to_string());
+    }
+    for (index, source) in run.traffic.iter().enumerate() {
+        traffic(&format!("run.traffic[{index}]"), source, hosts)?;
+    }
+    time("run.limits.duration", run.limits.duration, true)?;
+    time("run.limits.max_time", run.limits.max_time, true)?;
+    time("run.limits.stall_time", Some(run.limits.stall_time), true)?;
+    if let Some(watch) = &run.watch {
+        time("run.watch.interval", Some(watch.interval), true)?;
+        time("run.watch.start", Some(watch.start), false)?;
+    }
+    Ok(())
+}
+
+fn switch(run: &RunSpec<TransportSpec>) -> Result<(), String> {
+    let switch = &run.fabric.switch;
+    for (name, bytes) in
+        [("buffer", switch.buffer), ("xoff", switch.xoff), ("xon", switch.xon), ("headroom", switch.headroom)]
+    {
+        range(&format!("run.fabric.switch.{name}"), bytes.unwrap_or_default().0, 0, MAX_BYTES.0)?;
+    }
+    share("run.fabric.switch.ecn.pmax", switch.ecn.pmax)?;
+    for (name, bytes) in [("kmin", switch.ecn.kmin), ("kmax", switch.ecn.kmax)] {
+        range(&format!("run.fabric.switch.ecn.{name}"), bytes.unwrap_or_default().0, 0, MAX_BYTES.0)?;
+    }
+    range("run.fabric.switch.scheduler.weights", switch.scheduler.weights.into(), 0, 8)?;
+    let priorities = switch.queueing.priorities().map_or(1, u64::from);
+    range("run.fabric.switch.queueing.priorities", priorities, 1, 8)?;
+    match &switch.queueing {
+        QueueingSetup::Input => {}
+        QueueingSetup::Shared(shared) => {
+            for (name, value) in [("beta", shared.beta), ("egress_alpha", shared.egress_alpha)] {
+                let fits = value.is_none_or(|value| value > 0.0 && value <= 1e6);
+                within(fits, &format!("run.fabric.switch.queueing.{name}"), "a number above 0, at most 1000000")?;
+            }
+            let offset = shared.xon_offset.unwrap_or_default().0;
+            range("run.fabric.switch.queueing.xon_offset", offset, 0, MAX_BYTES.0)?;
+        }
+        QueueingSetup::Output(output) => {
+            for bytes in output.buffers.into_iter().flatten() {
+                range("run.fabric.switch.queueing.buffers", bytes.0, 0, MAX_BYTES.0)?;
+            }
+            let to = output.trim.map_or(64, |trim| u64::from(trim.to));
+            range("run.fabric.switch.queueing.trim.to", to, 64, 9_000)?;
+        }
+    }
+    Ok(())
+}
+
+fn topology(topology: &TopologySpec) -> Result<(), String> {
+    let rates = match topology {
+        TopologySpec::LeafSpine { uplink_rate, .. } => vec![*uplink_rate],
+        TopologySpec::LeafSpineCore { uplink_rate, core_rate, .. } => vec![*uplink_rate, *core_rate],
+        TopologySpec::Dumbbell { bottleneck_rate, .. } => vec![*bottleneck_rate],
+        _ => Vec::new(),
+    };
+    let delays = match topology {
+        TopologySpec::LeafSpine { uplink_delay, .. } => vec![*uplink_delay],
+        TopologySpec::LeafSpineCore { uplink_delay, core_delay, .. } => vec![*uplink_delay, *core_delay],
+        TopologySpec::Dumbbell { bottleneck_delay, .. } => vec![*bottleneck_delay],
+        _ => Vec::new(),
+    };
+    rates.into_iter().try_for_each(|value| rate("run.fabric.topology: rate", value))?;
+    delays.into_iter().try_for_each(|value| time("run.fabric.topology: delay", value, true))?;
+    // What a fabric of this many hosts needs would not fit into memory.
+    range("run.fabric.topology: number of hosts", crate::hosts(topology).into(), 1, 1 << 20)
+}
+
+fn traffic(at: &str, source: &Traffic, hosts: u32) -> Result<(), String> {
+    time(&format!("{at}.start"), Some(source.start), false)?;
+    let count = |name: &str, value: u64| range(&format!("{at}.{name}"), value, 1, u32::MAX.into());
+    let interval = |value: Time| time(&format!("{at}.interval"), Some(value), true);
+    let sizes = match &source.pattern {
+        TrafficPattern::Poisson { sizes, load, flows } => {
+            within(*load > 0.0 && *load <= 100.0, &format!("{at}.load"), "a number above 0, at most 100")?;
+            count("flows", *flows)?;
+            Some(sizes)
+        }
+        TrafficPattern::Incast { total, repeats, interval: every, .. } => {
+            range(&format!("{at}.total"), total.0, 1, MAX_BYTES.0)?;
+            count("repeats", (*repeats).into())?;
+            every.map_or(Ok(()), interval)?;
+            None
+        }
+        TrafficPattern::Permutation { sizes, repeats, interval: every }
+        | TrafficPattern::AllToAll { sizes, repeats, interval: every } => {
+            count("repeats", (*repeats).into())?;
+            interval(*every)?;
+            Some(sizes)
+        }
+        TrafficPattern::List { flows } => {
+            let sorted = flows.is_sorted_by_key(|flow| flow.start);
+            within(sorted && !flows.is_empty(), &format!("{at}.flows"), "at least one flow, in order of start")?;
+            for (index, flow) in flows.iter().enumerate() {
+                let fits = flow.src < hosts && flow.dst < hosts && flow.src != flow.dst;
+                within(fits, &format!("{at}.flows[{index}]"), &format!("two different hosts from 0 to {}", hosts - 1))?;
+                range(&format!("{at}.flows[{index}].bytes"), flow.bytes, 1, MAX_BYTES.0)?;
+                time(&format!("{at}.flows[{index}].start"), Some(flow.start), false)?;
+            }
+            None
+        }
+        TrafficPattern::Pairs { sizes, .. } | TrafficPattern::AllToAllLoop { sizes, .. } => Some(sizes),
+        TrafficPattern::IncastLoop { incast, .. } => {
+            range(&format!("{at}.incast.total"), incast.total.0, 1, MAX_BYTES.0)?;
+            None
+        }
+    };
+    match sizes {
+        Some(sizes) => sizes.validate().map_err(|error| format!("{at}: {error}")),
+        None => Ok(()),
+    }
+}
+
+fn within(fits: bool, name: &str, accepted: &str) -> Result<(), String> {
+    if fits { Ok(()) } else { Err(format!("{name} is out of range; accepted: {accepted}")) }
+}
+
+fn range(name: &str, value: u64, min: u64, max: u64) -> Result<(), String> {
+    if (min..=max).contains(&value) { Ok(()) } else { Err(format!("{name} is {value}; accepted: {min} to {max}")) }
+}
+
+fn rate(name: &str, rate: Option<BitRate>) -> Result<(), String> {
+    let fits = rate.is_none_or(|rate| rate >= BitRate::from_bps(1_000) && rate <= MAX_RATE);
+    within(fits, name, &format!("1 Kbps to {MAX_RATE}"))
+}
+
+fn time(name: &str, time: Option<Time>, positive: bool) -> Result<(), String> {
+    let fits = time.is_none_or(|time| time <= MAX_TIME && (time > Time::ZERO || !positive));
+    within(fits, name, if positive { "a time above 0, at most 30 days" } else { "at most 30 days" })
+}
+
+fn share(name: &str, share: Option<f64>) -> Result<(), String> {
+    within(share.is_none_or(|share| (0.0..=1.0).contains(&share)), name, "0 to 1")
+}

@@ -1,0 +1,226 @@
+//! A run specification as a JSON document.
+
+use crate::check::check;
+use crate::congestion::CongestionSpec;
+use crate::p4::{P4Program, P4Source};
+use crate::spec::RunSpec;
+use crate::transport::TransportSpec;
+use crate::vocabulary::Vocabulary;
+use rnic_transport::settings::{Settings, Value};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema, schema_for};
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+/// Version of the document that this program reads and writes. It rises with every change that older programs would misunderstand.
+pub const SPEC_VERSION: u32 = 1;
+
+/// A transport and a congestion control by name, with the settings that differ from the defaults.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TransportDocument {
+    /// Name of the transport, or `p4:FILE`; `rnic list transports` has them with their settings.
+    pub name: String,
+    /// Settings of the transport by name.
+    #[serde(default)]
+    pub settings: BTreeMap<String, Value>,
+    /// Whether the switches send PFC pauses.
+    #[serde(default)]
+    pub pfc: bool,
+    /// The congestion control; `none` by default, and with a transport of messages.
+    #[serde(default)]
+    pub cc: CongestionDocument,
+    /// The program of `p4:FILE`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub program: Option<P4Source>,
+}
+
+/// A congestion control by name, with the settings that differ from the defaults.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CongestionDocument {
+    /// Name of the congestion control; `rnic list congestion` has them with their settings.
+    pub name: String,
+    /// Its settings by name.
+    #[serde(default)]
+    pub settings: BTreeMap<String, Value>,
+}
+
+/// `none`.
+impl Default for CongestionDocument {
+    fn default() -> CongestionDocument {
+        CongestionDocument { name: "none".to_string(), settings: BTreeMap::new() }
+    }
+}
+
+/// The number [`SPEC_VERSION`]; any other number is refused.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Version;
+
+impl Serialize for Version {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        SPEC_VERSION.serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Version {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Version, D::Error> {
+        match u32::deserialize(deserializer)? {
+            SPEC_VERSION => Ok(Version),
+            other => Err(D::Error::custom(format!(
+                "version {other} is not known; this program reads version {SPEC_VERSION}"
+            ))),
+        }
+    }
+}
+
+impl JsonSchema for Version {
+    fn schema_name() -> Cow<'static, str> {
+        "Version".into()
+    }
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({"const": SPEC_VERSION, "description": "version of the format"})
+    }
+}
+
+/// The document of a run: everything that determines its results.
+#[derive(Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(title = "rnic run specification")]
+struct Document {
+    /// Version of the format.
+    version: Version,
+    /// The run.
+    run: RunSpec<TransportDocument>,
+}
+
+/// A document that is not a run specification: what is wrong, where, and what is accepted.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct SpecError(pub String);
+
+impl<T> RunSpec<T> {
+    /// The same run with another description of its transport.
+    fn with_transport<U>(self, transport: U) -> RunSpec<U> {
+        let RunSpec { name, base, point, seed, fabric, traffic, transport: _, limits, watch } = self;
+        RunSpec { name, base, point, seed, fabric, traffic, transport, limits, watch }
+    }
+}
+
+impl RunSpec {
+    /// The run as a document: names and settings instead of declarations.
+    pub fn to_document(&self) -> RunSpec<TransportDocument> {
+        let given = |settings: &Settings| -> BTreeMap<String, Value> {
+            settings.given().map(|(name, value)| (name.to_string(), value.clone())).collect()
+        };
+        let transport = &self.transport;
+        let cc = CongestionDocument { name: transport.cc.name().to_string(), settings: given(&transport.cc.settings) };
+        let document = TransportDocument {
+            name: transport.name.clone(),
+            settings: given(&transport.settings),
+            pfc: transport.pfc,
+            cc,
+            program: transport.program.as_ref().map(|program| program.source.clone()),
+        };
+        self.clone().with_transport(document)
+    }
+
+    /// The run as one JSON document; `pretty`: on several lines.
+    ///
+    /// # Errors
+    /// A number that JSON does not have: infinity, or none at all.
+    pub fn to_json(&self, pretty: bool) -> Result<String, SpecError> {
+        let document = Document { version: Version, run: self.to_document() };
+        let text = if pretty { serde_json::to_string_pretty(&document) } else { serde_json::to_string(&document) };
+        text.map_err(|error| SpecError(error.to_string()))
+    }
+
+    /// Reads a run from its JSON document, with the transports and congestion controls of `vocabulary`.
+    ///
+    /// ```
+    /// use rnic_run::{RunSpec, Vocabulary};
+    /// let error = RunSpec::from_json("{\"version\": 7}", &Vocabulary::standard()).unwrap_err();
+    /// assert!(error.to_string().contains("this program reads version 1"));
+    /// ```
+    ///
+    /// # Errors
+    /// What is wrong, with line and column where the text is not such a document.
+    pub fn from_json(text: &str, vocabulary: &Vocabulary) -> Result<RunSpec, SpecError> {
+        let document: Document = serde_json::from_str(text).map_err(|error| SpecError(error.to_string()))?;
+        RunSpec::from_document(document.run, vocabulary)
+    }
+
+    /// Finds the names of a document in `vocabulary`.
+    ///
+    /// # Errors
+    /// A name or setting that does not exist, or a value that cannot be simulated.
+    pub fn from_document(run: RunSpec<TransportDocument>, vocabulary: &Vocabulary) -> Result<RunSpec, SpecError> {
+        let transport = transport(&run.transport, vocabulary)?;
+        let run = run.with_transport(transport);
+        check(&run).map_err(SpecError)?;
+        Ok(run)
+    }
+
+    /// The JSON Schema of the document.
+    pub fn json_schema() -> serde_json::Value {
+        schema_for!(Document).to_value()
+    }
+}
+
+fn transport(document: &TransportDocument, vocabulary: &Vocabulary) -> Result<TransportSpec, SpecError> {
+    let declaration = vocabulary.transport(&document.name).ok_or_else(|| {
+        let names: Vec<&str> =
+            vocabulary.transports().iter().map(|t| if t.name == "p4" { "p4:FILE" } else { t.name }).collect();
+        SpecError(format!(
+            "run.transport.name: there is no transport \"{}\"; there are: {}",
+            document.name,
+            names.join(", ")
+        ))
+    })?;
+    let mut spec = TransportSpec::of(*declaration);
+    spec.name = document.name.clone();
+    spec.pfc = document.pfc;
+    for (name, value) in &document.settings {
+        if declaration.parameter(name).is_none() {
+            let others = vocabulary.transports().iter().filter(|other| other.parameter(name).is_some());
+            let others: Vec<&str> = others.map(|other| other.name).collect();
+            let hint = if others.is_empty() { String::new() } else { format!("; {} has it", others.join(", ")) };
+            let message =
+                format!("run.transport.settings: transport \"{}\" has no setting `{name}`{hint}", document.name);
+            return Err(SpecError(message));
+        }
+        let set = spec.settings.set(name, value.clone());
+        set.map_err(|error| SpecError(format!("run.transport.settings: {error}")))?;
+    }
+    spec.program = match (&document.program, declaration.name == "p4") {
+        (Some(source), true) => Some(P4Program::compile(source).map_err(SpecError)?),
+        (None, false) => None,
+        (None, true) => {
+            return Err(SpecError(format!("run.transport.program is missing: \"{}\" needs one", document.name)));
+        }
+        (Some(_), false) => {
+            return Err(SpecError(format!(
+                "run.transport.program has no effect: \"{}\" is no P4 program",
+                document.name
+            )));
+        }
+    };
+    let cc = vocabulary.congestion_control(&document.cc.name).ok_or_else(|| {
+        let names: Vec<&str> = vocabulary.congestion_controls().iter().map(|cc| cc.name).collect();
+        SpecError(format!(
+            "run.transport.cc.name: there is no cc \"{}\"; there are: {}",
+            document.cc.name,
+            names.join(", ")
+        ))
+    })?;
+    spec.cc = CongestionSpec::of(*cc);
+    for (name, value) in &document.cc.settings {
+        let set = spec.cc.settings.set(name, value.clone());
+        set.map_err(|error| SpecError(format!("run.transport.cc.settings: {error}")))?;
+    }
+    if spec.is_message() && cc.name != "none" {
+        return Err(SpecError(format!("run.transport.cc: transport \"{}\" controls congestion itself", document.name)));
+    }
+    Ok(spec)
+}

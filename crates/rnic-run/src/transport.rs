@@ -1,0 +1,143 @@
+//! How the hosts of a run send: a transport and a congestion control by name, with their settings.
+
+use crate::congestion::CongestionSpec;
+use crate::p4::P4Program;
+use rnic_fabric::config::Paths;
+use rnic_transport::headers::CNP;
+use rnic_transport::message::Order;
+use rnic_transport::registry::transports;
+use rnic_transport::settings::{Settings, Value};
+use rnic_transport::transports::{FrameSizes, TransportDeclaration, TransportKind};
+
+/// The beginning of a transport's name that names a P4 program.
+pub const P4_PREFIX: &str = "p4:";
+
+/// How the hosts of a run send: `transport`, `cc`, `pfc` and their settings. Only settings that the transport declares can be set.
+///
+/// ```
+/// use rnic_run::TransportSpec;
+///
+/// let mut irn = TransportSpec::named("irn").expect("IRN is built in");
+/// irn.set("recovery", "go-back-n")?;
+/// assert!(irn.set("delayed_acks", true).is_err(), "iWARP has that");
+/// assert_eq!(irn.header_bytes(), 78);
+/// # Ok::<(), String>(())
+/// ```
+#[derive(Clone, PartialEq, Debug)]
+pub struct TransportSpec {
+    /// Name of the transport, one of `rnic list transports`, or `p4:FILE`.
+    pub name: String,
+    /// What the transport declares.
+    pub declaration: TransportDeclaration,
+    /// Its settings.
+    pub settings: Settings,
+    /// Whether the switches send PFC pauses.
+    pub pfc: bool,
+    /// The congestion control and its settings; `none` with a transport of messages.
+    pub cc: CongestionSpec,
+    /// The program of `p4:FILE`.
+    pub program: Option<P4Program>,
+}
+
+impl TransportSpec {
+    /// The transport of this name with its default settings, without PFC and congestion control; `None` if there is none.
+    pub fn named(name: &str) -> Option<TransportSpec> {
+        let declaration = transports().into_iter().find(|declaration| declaration.name == name)?;
+        Some(TransportSpec::of(declaration))
+    }
+
+    /// A transport with its default settings, without PFC and congestion control.
+    pub fn of(declaration: TransportDeclaration) -> TransportSpec {
+        TransportSpec {
+            name: declaration.name.to_string(),
+            settings: declaration.settings(),
+            declaration,
+            pfc: false,
+            cc: CongestionSpec::default(),
+            program: None,
+        }
+    }
+
+    /// Sets a setting that the transport declares.
+    ///
+    /// # Errors
+    /// See [`Settings::set`].
+    pub fn set(&mut self, name: &str, value: impl Into<Value>) -> Result<(), String> {
+        self.settings.set(name, value.into())
+    }
+
+    /// Whether it is a transport of messages, and not of reliable flows.
+    pub fn is_message(&self) -> bool {
+        self.declaration.kind == TransportKind::Messages
+    }
+
+    /// Number of priorities that a message transport uses; `None` for a transport of flows.
+    pub fn priorities(&self) -> Option<u8> {
+        match &self.program {
+            Some(program) => Some(program.priorities),
+            None => self.declaration.priorities(&self.settings),
+        }
+    }
+
+    /// Which path packets take if the scenario does not say.
+    pub fn default_paths(&self) -> Paths {
+        match &self.program {
+            Some(program) => program.paths,
+            None if self.declaration.spray => Paths::Spray,
+            None => Paths::Ecmp,
+        }
+    }
+
+    /// Order in which a NIC sends the packets of its messages if the scenario does not say.
+    pub fn default_order(&self) -> Order {
+        self.program.as_ref().map_or(self.declaration.order, |program| program.order)
+    }
+
+    /// The congestion control or feature that needs acknowledgements in this run, if any does.
+    pub fn needs_acks(&self) -> Option<String> {
+        if self.cc.declaration.needs_acks {
+            return Some(format!("cc \"{}\"", self.cc.name()));
+        }
+        self.declaration.needs_acks(&self.settings).map(str::to_string)
+    }
+
+    /// Whether data packets, ACKs and NACKs carry in-band telemetry.
+    pub fn carries_telemetry(&self) -> bool {
+        let of_program = self.program.as_ref().is_some_and(|program| program.telemetry);
+        self.cc.declaration.telemetry || self.declaration.telemetry || of_program
+    }
+
+    /// Whether every data packet is acknowledged.
+    pub fn acknowledged(&self) -> bool {
+        self.declaration.acknowledges(&self.settings, self.cc.declaration.needs_acks)
+    }
+
+    /// Whether ACKs, NACKs and CNPs travel in a higher priority than data.
+    pub fn control_priority(&self) -> bool {
+        self.settings.flag("control_priority") == Ok(true)
+    }
+
+    /// Headers and trailers of a data packet in bytes: the run's setting, else the transport's own.
+    pub fn header_bytes(&self) -> u64 {
+        self.settings.bytes("header").unwrap_or(self.own_frames().data_header.into())
+    }
+
+    /// Length of an ACK frame in bytes.
+    pub fn ack_bytes(&self) -> u64 {
+        self.settings.bytes("ack_size").unwrap_or(self.own_frames().ack.into())
+    }
+
+    /// Length of a NACK frame in bytes.
+    pub fn nack_bytes(&self) -> u64 {
+        self.settings.bytes("nack_size").unwrap_or(self.own_frames().nack.into())
+    }
+
+    /// Length of a congestion notification packet in bytes.
+    pub fn cnp_bytes(&self) -> u64 {
+        self.settings.bytes("cnp_size").unwrap_or(CNP.into())
+    }
+
+    fn own_frames(&self) -> FrameSizes {
+        self.declaration.frames(self.carries_telemetry())
+    }
+}

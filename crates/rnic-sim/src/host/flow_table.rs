@@ -1,0 +1,298 @@
+//! The flow table: which flows of a run start when, and what has become of them, whatever their transport.
+
+use super::config::HostConfig;
+use super::ends::FlowHashes;
+use super::ids::{FlowId, Id};
+use crate::events::Listener;
+use rnic_fabric::rng::{Purpose, mix};
+use rnic_fabric::{Body, Fabric, HostId, MIN_FRAME, Routes, Topology, completion_time};
+use rnic_run::{FlowLog, FlowRecord, FlowSpec, RunProgress};
+use rnic_transport::Time;
+use rnic_transport::headers::ROCE_DATA;
+use rnic_workload::{Loops, Origin};
+use std::iter::Peekable;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+/// Windows between two reports of progress.
+const WINDOWS_PER_REPORT: u32 = 256;
+
+/// Why the hosts ended a run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Stop {
+    /// Every flow finished.
+    Finished,
+    /// The simulated time reached its limit.
+    TimeLimit,
+    /// No flow progressed for too long.
+    Stalled,
+    /// The caller cancelled the run.
+    Cancelled,
+}
+
+/// The hashes of a flow, drawn from the seed of the run, the flow's hosts and its start. `same_start` is the number of
+/// earlier flows of the sending host that start at the same instant.
+///
+/// ```
+/// use rnic_run::FlowSpec;
+/// use rnic_sim::flow_hashes;
+/// use rnic_transport::Time;
+/// let request = FlowSpec::NO_REQUEST;
+/// let flow = FlowSpec { start: Time::ZERO, src: 0, dst: 1, bytes: 1, request, traffic: 0, measured: true };
+/// assert_eq!(flow_hashes(1, &flow, 0), flow_hashes(1, &flow, 0));
+/// assert_ne!(flow_hashes(1, &flow, 0), flow_hashes(1, &FlowSpec { dst: 2, ..flow }, 0));
+/// ```
+pub fn flow_hashes(seed: u64, flow: &FlowSpec, same_start: u32) -> FlowHashes {
+    let entity = [u64::from(flow.src), u64::from(flow.dst), flow.start.as_ps(), u64::from(same_start)];
+    let hash = mix(seed, Purpose::FlowHash, &entity);
+    FlowHashes { data: hash as u32, control: (hash >> 32) as u32 }
+}
+
+/// The latest flow of a sending host.
+#[derive(Clone, Copy, Default)]
+struct LastStart {
+    at: Time,
+    /// Number of earlier flows of the host that started at the same instant.
+    before: u32,
+}
+
+/// The flows of a run.
+pub(crate) struct FlowTable<'a, S: Iterator<Item = FlowSpec>> {
+    config: HostConfig,
+    mtu: u32,
+    topology: Arc<Topology>,
+    routes: Arc<Routes>,
+    stream: Peekable<S>,
+    /// Flows that start when earlier ones have arrived.
+    loops: Option<Loops>,
+    /// Start of the next flow of the stream and the loops.
+    next_start: Time,
+    /// Records of the flows that have not retired.
+    open: Vec<Option<FlowRecord>>,
+    /// Records of the flows that have retired.
+    log: FlowLog,
+    started: u32,
+    active: u64,
+    finished: u64,
+    last_progress: Time,
+    stop: Option<Stop>,
+    events: &'a dyn Listener,
+    windows: u32,
+    /// By sending host.
+    last_start: Vec<LastStart>,
+}
+
+impl<'a, S: Iterator<Item = FlowSpec>> FlowTable<'a, S> {
+    /// The flows of `stream`, in order of start, and of `loops`, with at most `mtu` payload bytes in a packet. The table
+    /// reports progress to `events`.
+    pub(crate) fn new<B: Body>(
+        config: HostConfig, mtu: u32, fabric: &Fabric<B>, stream: S, loops: Option<Loops>, events: &'a dyn Listener,
+    ) -> Self {
+        let (topology, routes) = (fabric.topology().clone(), fabric.routes().clone());
+        let mut table = FlowTable {
+            config,
+            mtu,
+            last_start: vec![LastStart::default(); topology.hosts as usize],
+            topology,
+            routes,
+            stream: stream.peekable(),
+            loops,
+            next_start: Time::MAX,
+            open: Vec::new(),
+            log: FlowLog::new(),
+            started: 0,
+            active: 0,
+            finished: 0,
+            last_progress: Time::ZERO,
+            stop: None,
+            events,
+            windows: 0,
+        };
+        table.next_start = table.known_start();
+        table
+    }
+
+    /// Why the run ended, if it did.
+    pub(crate) fn stop(&self) -> Option<Stop> {
+        self.stop
+    }
+    /// Number of flows that have started and not finished.
+    pub(crate) fn active(&self) -> u64 {
+        self.active
+    }
+    /// Start of the next flow, [`Time::MAX`] if none is known.
+    pub(crate) fn next_start(&self) -> Time {
+        self.next_start
+    }
+    /// A flow has progressed.
+    #[inline]
+    pub(crate) fn progress(&mut self, now: Time) {
+        self.last_progress = self.last_progress.max(now);
+    }
+
+    /// The next flow of the stream and the closed loops, if it starts before `end`, and the loop that it belongs to.
+    #[inline]
+    pub(crate) fn next_flow(&mut self, end: Time) -> Option<(FlowSpec, Origin)> {
+        if let Some(loops) = &mut self.loops
+            && let Some(head) = loops.head().filter(|(start, _)| *start < end)
+            && self.stream.peek().is_none_or(|flow| head < (flow.start, flow.traffic))
+        {
+            return loops.take();
+        }
+        self.stream.next_if(|flow| flow.start < end).map(|flow| (flow, Loops::OUTSIDE))
+    }
+
+    /// The hosts have taken all flows that start in this window.
+    pub(crate) fn window_is_open(&mut self) {
+        self.next_start = self.known_start();
+    }
+
+    fn known_start(&mut self) -> Time {
+        let looped = self.loops.as_ref().map_or(Time::MAX, Loops::next_start);
+        self.stream.peek().map_or(Time::MAX, |flow| flow.start).min(looped)
+    }
+
+    /// The hashes of a flow that is about to start, which is the next flow of its host.
+    pub(crate) fn hashes(&mut self, flow: &FlowSpec) -> FlowHashes {
+        let last = &mut self.last_start[flow.src as usize];
+        last.before = if last.at == flow.start { last.before + 1 } else { 0 };
+        last.at = flow.start;
+        flow_hashes(self.config.seed, flow, last.before)
+    }
+
+    /// A flow starts, whose data packets have this hash. It has this id until it retires.
+    pub(crate) fn start(&mut self, spec: &FlowSpec, data_hash: u32, flow: FlowId) {
+        let record = FlowRecord {
+            id: self.started,
+            src: spec.src,
+            dst: spec.dst,
+            bytes: spec.bytes,
+            start: spec.start,
+            finish: None,
+            ideal: self.ideal(spec, data_hash),
+            delivered: 0,
+            retransmitted: 0,
+            timeouts: 0,
+            request: spec.request,
+            traffic: spec.traffic,
+            measured: spec.measured,
+        };
+        if self.open.len() <= flow.index() {
+            self.open.resize(flow.index() + 1, None);
+        }
+        self.open[flow.index()] = Some(record);
+        self.started += 1;
+        self.active += 1;
+        self.progress(spec.start);
+    }
+
+    /// The record of a flow that has not retired.
+    ///
+    /// # Panics
+    /// If no flow has the id.
+    pub(crate) fn record(&mut self, flow: FlowId) -> &mut FlowRecord {
+        self.open[flow.index()].as_mut().expect("a flow that has not retired")
+    }
+
+    /// The flows that have not retired, in order of their ids.
+    pub(crate) fn open_flows(&self) -> impl Iterator<Item = (FlowId, &FlowRecord)> {
+        (0..).map(FlowId).zip(&self.open).filter_map(|(flow, record)| Some((flow, record.as_ref()?)))
+    }
+
+    /// A flow of a loop has this id from now on.
+    pub(crate) fn assign(&mut self, flow: FlowId, origin: Origin) {
+        if let Some(loops) = &mut self.loops {
+            loops.place(flow.0, origin.member);
+        }
+    }
+
+    /// Everything of a flow has arrived.
+    pub(crate) fn finish(&mut self, flow: FlowId, control_hash: u32, now: Time) {
+        let record = self.record(flow);
+        record.finish = Some(now);
+        record.delivered = record.bytes;
+        let record = *record;
+        self.finished += 1;
+        self.active -= 1;
+        if self.loops.as_ref().is_some_and(|loops| loops.holds(flow.0)) {
+            self.tell_loops(&record, flow, control_hash, now);
+        }
+    }
+
+    /// The record of a flow is final, and its id free.
+    pub(crate) fn retire(&mut self, flow: FlowId, retransmitted: u32, timeouts: u32) {
+        if let Some(record) = self.open[flow.index()].take() {
+            self.log.put(FlowRecord { retransmitted, timeouts, ..record });
+        }
+    }
+
+    /// The run ends before the flow has retired.
+    pub(crate) fn truncate(&mut self, flow: FlowId, delivered: u64, retransmitted: u32, timeouts: u32) {
+        let record = self.record(flow);
+        if record.finish.is_none() {
+            record.delivered = delivered;
+        }
+        self.retire(flow, retransmitted, timeouts);
+    }
+
+    /// One record per flow that has started.
+    pub(crate) fn take_log(&mut self) -> FlowLog {
+        self.log.close();
+        std::mem::take(&mut self.log)
+    }
+
+    /// The sender of a flow has aborted it: it counts as unfinished for good.
+    pub(crate) fn abort(&mut self) {
+        self.active -= 1;
+    }
+
+    /// Everything of a closed loop's flow has arrived. Its sender learns that when a minimal frame can have come back.
+    #[cold]
+    fn tell_loops(&mut self, record: &FlowRecord, flow: FlowId, control_hash: u32, now: Time) {
+        let path = self.routes.path(&self.topology, HostId(record.dst), HostId(record.src), control_hash);
+        let frame = u64::from(MIN_FRAME) + u64::from(self.config.frame_gap);
+        let back = completion_time(&self.topology, &path, 1, frame, frame);
+        if let Some(loops) = &mut self.loops {
+            loops.complete(flow.0, now.saturating_add(back));
+        }
+    }
+
+    /// The slowdown's denominator: completion time of the flow alone, with plain RoCEv2 headers, on its own path.
+    fn ideal(&self, flow: &FlowSpec, data_hash: u32) -> Time {
+        let path = self.routes.path(&self.topology, HostId(flow.src), HostId(flow.dst), data_hash);
+        let packets = flow.bytes.div_ceil(u64::from(self.mtu)).max(1);
+        let last = flow.bytes - (packets - 1) * u64::from(self.mtu);
+        let on_link = |payload: u64| {
+            (payload + u64::from(ROCE_DATA)).max(u64::from(MIN_FRAME)) + u64::from(self.config.frame_gap)
+        };
+        completion_time(&self.topology, &path, packets, on_link(u64::from(self.mtu)), on_link(last))
+    }
+
+    fn report_progress(&self, time: Time, hops: u64) -> ControlFlow<()> {
+        self.events.progress(RunProgress { flows_done: self.finished, flows_total: None, hops, time })
+    }
+
+    /// Every event before `end` has been processed. `idle`: the hosts have nothing to do until the next flow starts.
+    pub(crate) fn close_window(&mut self, end: Time, hops: u64, idle: bool) -> ControlFlow<()> {
+        if let Some(loops) = &self.loops {
+            let next = loops.next_start();
+            assert!(next >= end, "a flow of a closed loop would start within the window that caused it");
+            self.next_start = self.next_start.min(next);
+        }
+        if self.active == 0 && idle && self.next_start == Time::MAX {
+            self.stop = Some(Stop::Finished);
+            return ControlFlow::Break(());
+        }
+        self.windows = self.windows.wrapping_add(1);
+        let reports = self.windows.is_multiple_of(WINDOWS_PER_REPORT);
+        // A run whose records cannot be stored has failed.
+        if reports && (self.report_progress(end, hops).is_break() || self.log.error().is_some()) {
+            self.stop = Some(Stop::Cancelled);
+        } else if end >= self.config.max_time {
+            self.stop = Some(Stop::TimeLimit);
+        } else if self.active > 0 && end.saturating_sub(self.last_progress) > self.config.stall_time {
+            self.stop = Some(Stop::Stalled);
+        }
+        if self.stop.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    }
+}

@@ -1,0 +1,186 @@
+//! Hosts with message transports (NDP, Homa, HPCC, programs in P4): each flow is a message of a
+//! [`MessageNic`](rnic_transport::message::nic::MessageNic).
+
+mod ends;
+mod nic;
+mod packet;
+
+pub(crate) use packet::{Framing, MessageSegment};
+
+use super::ends::{FlowEnds, FlowHashes, SendingEnd};
+use super::flow_table::FlowTable;
+use super::hosts::{Hosts, NicKind};
+use super::ids::FlowId;
+use super::partition::{Host, Notice};
+use crate::in_band::InBand;
+use ends::{ReceiveEnd, SendEnd};
+use nic::{HostNic, InvalidActions, MessageShared};
+use packet::ip;
+use rnic_fabric::{HostId, PartitionPlan};
+use rnic_run::FlowSpec;
+use rnic_transport::message::Pipeline;
+use rnic_transport::message::nic::{Counters, NicConfig};
+use std::collections::BTreeSet;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+/// NICs of message transports, and what is known of their flows beside the flow table.
+pub(crate) struct MessageNics<P, T> {
+    /// Number of flows whose sender has not learned that everything has arrived.
+    sending: u64,
+    /// Flows that their senders have aborted. They keep their ids to the end, because all of them may arrive after all.
+    aborted: BTreeSet<FlowId>,
+    nics: PhantomData<fn() -> (P, T)>,
+}
+
+/// All hosts of a run with a message transport.
+pub(crate) type MessageHosts<'a, P, T, S> = Hosts<'a, MessageNics<P, T>, S>;
+
+impl<'a, P: Pipeline, T: InBand, S: Iterator<Item = FlowSpec>> MessageHosts<'a, P, T, S> {
+    /// Hosts that will start the flows of the table. `program` makes the program of the host with an IP address.
+    pub(crate) fn new(
+        cfg: NicConfig, framing: Framing, program: impl Fn(u32) -> P, plan: Arc<PartitionPlan>, table: FlowTable<'a, S>,
+    ) -> Self {
+        let kind = MessageNics { sending: 0, aborted: BTreeSet::new(), nics: PhantomData };
+        let all_hosts = (0..plan.partitions()).map(|partition| plan.hosts_of(partition).len() as u32).sum();
+        let shared = || MessageShared { cfg: cfg.clone(), framing, all_hosts, invalid: InvalidActions::default() };
+        Hosts::with(kind, plan, table, shared, |host| HostNic::new(&cfg, program(ip(host))))
+    }
+
+    /// The NIC of the flow's sender is done with it.
+    fn end_sending(&mut self, flow: FlowId) {
+        self.kind.sending -= 1;
+        self.send_end_mut(flow).ended = true;
+    }
+
+    /// Retires a flow if both ends are done with it.
+    fn retire_flow(&mut self, flow: FlowId) {
+        if self.send_end(flow).ended && self.table.record(flow).finish.is_some() {
+            self.retire_record(flow);
+            self.release_ends(flow);
+            self.flows.release(flow);
+        }
+    }
+
+    /// All hosts, in order of their ids.
+    fn in_order(&self) -> impl Iterator<Item = &Host<MessageNics<P, T>>> {
+        (0..self.shared().all_hosts).map(|host| self.host(self.plan.node(host)))
+    }
+
+    /// Warnings of what a reader of the results should know.
+    pub(crate) fn warn(&self, warnings: &mut Vec<String>) {
+        let sum = |of: fn(&Counters) -> u64| self.in_order().map(|host| of(&host.nic.engine.counters())).sum::<u64>();
+        let invalid = |of: fn(&InvalidActions) -> u64| -> u64 {
+            self.partitions.iter().map(|partition| of(&partition.shared.invalid)).sum()
+        };
+        let aborted = self.kind.aborted.len();
+        if aborted > 0 {
+            let messages = if aborted == 1 { "1 message was".to_string() } else { format!("{aborted} messages were") };
+            let timeouts = self.shared().cfg.max_timeouts;
+            warnings.push(format!("{messages} aborted after {timeouts} timeouts in a row without a response"));
+        }
+        for (count, what) in [
+            (sum(|counters| counters.rx_failures), "packets found no buffer for their message"),
+            (sum(|counters| counters.expired), "messages expired at their receivers"),
+            (
+                sum(|counters| counters.program_errors),
+                "packets got a verdict from the program that contradicts the reassembly block",
+            ),
+            (invalid(|invalid| invalid.unknown_address), "packets of the program were for no host"),
+            (invalid(|invalid| invalid.invalid_priority), "packets of the program had a priority beyond the last one"),
+            (invalid(|invalid| invalid.unknown_flow), "packets or messages of the program belong to no flow"),
+        ] {
+            if count > 0 {
+                warnings.push(format!("{count} {what}"));
+            }
+        }
+        for (count, what) in self.program_faults().into_iter().filter(|(count, _)| *count > 0) {
+            warnings.push(format!("{count} {what}"));
+        }
+    }
+
+    /// Faults that the programs have counted themselves, summed by text.
+    fn program_faults(&self) -> Vec<(u64, &'static str)> {
+        let mut sums: Vec<(u64, &'static str)> = Vec::new();
+        for (count, what) in self.in_order().flat_map(|host| host.nic.engine.program().faults()) {
+            match sums.iter_mut().find(|(_, known)| *known == what) {
+                Some((sum, _)) => *sum += count,
+                None => sums.push((count, what)),
+            }
+        }
+        sums
+    }
+}
+
+impl<P: Pipeline, T: InBand> NicKind for MessageNics<P, T> {
+    type SendEnd = SendEnd;
+    type ReceiveEnd = ReceiveEnd;
+    type Nic = HostNic<P, T>;
+    type Shared = MessageShared;
+
+    fn open<S: Iterator<Item = FlowSpec>>(
+        hosts: &mut MessageHosts<'_, P, T, S>, spec: &FlowSpec, hashes: FlowHashes, _connection: u32,
+    ) -> FlowId {
+        let flow = hosts.flows.insert(FlowEnds::default());
+        let ends = hosts.next_ends(spec);
+        let send = SendEnd {
+            flow,
+            dst: HostId(spec.dst),
+            bytes: spec.bytes as u32,
+            receive_slot: ends.receiver.slot,
+            data_hash: hashes.data,
+            retransmitted: 0,
+            timeouts: 0,
+            ended: false,
+        };
+        let receive = ReceiveEnd { flow, bytes: spec.bytes, data_hash: hashes.data, delivered: 0, done: false };
+        hosts.insert(flow, ends, send, receive);
+        hosts.kind.sending += 1;
+        flow
+    }
+
+    fn wakes_receivers(_shared: &MessageShared) -> bool {
+        false
+    }
+
+    fn process<S: Iterator<Item = FlowSpec>>(hosts: &mut MessageHosts<'_, P, T, S>, notice: Notice) {
+        match notice {
+            // A message that its sender has aborted counts as unfinished even if all of it has arrived.
+            Notice::Finished { flow, .. } if hosts.kind.aborted.contains(&flow) => {}
+            Notice::Finished { flow, at } => {
+                let control_hash = hosts.send_end(flow).control_hash();
+                hosts.table.finish(flow, control_hash, at);
+                hosts.retire_flow(flow);
+            }
+            Notice::Sent { flow } => {
+                hosts.end_sending(flow);
+                hosts.retire_flow(flow);
+            }
+            Notice::Aborted { flow } => {
+                hosts.end_sending(flow);
+                if hosts.table.record(flow).finish.is_none() {
+                    hosts.table.abort();
+                    hosts.kind.aborted.insert(flow);
+                } else {
+                    hosts.retire_flow(flow);
+                }
+            }
+        }
+    }
+
+    /// Flows retire as soon as their notes are processed.
+    fn retire<S: Iterator<Item = FlowSpec>>(_hosts: &mut MessageHosts<'_, P, T, S>) {}
+
+    fn is_idle(&self) -> bool {
+        self.sending == 0
+    }
+    fn is_aborted(&self, flow: FlowId) -> bool {
+        self.aborted.contains(&flow)
+    }
+    fn aborted(&self) -> u64 {
+        self.aborted.len() as u64
+    }
+    fn delivered(_shared: &MessageShared, end: &ReceiveEnd, _bytes: u64) -> u64 {
+        end.delivered
+    }
+}

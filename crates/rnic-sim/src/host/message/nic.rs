@@ -1,0 +1,236 @@
+//! The NIC of a host with messages: a [`MessageNic`] with the transport's program.
+
+use super::MessageNics;
+use super::packet::{Framing, MessageSegment, host_of, ip};
+use crate::host::ids::{EndSlot, FlowId};
+use crate::host::partition::{Host, NicPartition, Notice, Start};
+use crate::in_band::InBand;
+use rnic_fabric::{HostPartition, MIN_FRAME, Packet, SlotId};
+use rnic_transport::Time;
+use rnic_transport::message::buffers::NoBuffer;
+use rnic_transport::message::nic::{Message, MessageNic, NicConfig, NicEvent, Outgoing, Received};
+use rnic_transport::message::{Arrival, Pipeline};
+use std::collections::VecDeque;
+
+/// The NIC of one host.
+pub(crate) struct HostNic<P: Pipeline, T> {
+    /// It knows a message by the slot of its sending end.
+    pub(super) engine: MessageNic<P>,
+    /// Sending ends for whose messages the NIC has had no buffer yet.
+    waiting: VecDeque<EndSlot>,
+    /// A packet that the NIC has sent while its priority was paused.
+    held: Option<Packet<MessageSegment<P::Header, T>>>,
+    /// A packet can be sent now.
+    ready: bool,
+}
+
+impl<P: Pipeline, T> HostNic<P, T> {
+    pub(super) fn new(cfg: &NicConfig, program: P) -> Self {
+        HostNic { engine: MessageNic::new(cfg, program), waiting: VecDeque::new(), held: None, ready: false }
+    }
+}
+
+/// Counters of invalid actions of a program. A program in P4 can request anything.
+#[derive(Clone, Copy, Default)]
+pub(super) struct InvalidActions {
+    /// Packets to an address that no host has; they are not sent.
+    pub(super) unknown_address: u64,
+    /// Packets with a priority beyond the last one; they travel in the last one.
+    pub(super) invalid_priority: u64,
+    /// Packets with payload, and messages, that belong to no flow.
+    pub(super) unknown_flow: u64,
+}
+
+/// Settings and counters that the NICs of one partition share.
+pub(crate) struct MessageShared {
+    pub(super) cfg: NicConfig,
+    pub(super) framing: Framing,
+    /// Number of hosts in all partitions.
+    pub(super) all_hosts: u32,
+    pub(super) invalid: InvalidActions,
+}
+
+impl<P: Pipeline, T: InBand> Host<MessageNics<P, T>> {
+    /// Hands a message to the NIC; `false` if the NIC has no buffer for it.
+    fn send(&mut self, cfg: &NicConfig, slot: EndSlot, now: Time) -> bool {
+        let end = &self.senders[slot];
+        let message = Message { dst_ip: ip(end.dst), bytes: end.bytes, tag: slot.0, ..Message::default() };
+        match self.nic.engine.send(cfg, now, &message) {
+            Ok(_) => true,
+            Err(NoBuffer::NoneFree { .. } | NoBuffer::TooLong { .. }) => false,
+        }
+    }
+}
+
+impl<P: Pipeline, T: InBand> NicPartition<MessageNics<P, T>> {
+    /// Payload of a message has arrived, or what the program takes for payload.
+    #[inline]
+    fn arrived(&mut self, host: SlotId, slot: EndSlot, data_hash: u32, received: &Received, now: Time) {
+        let host = &mut self.hosts[host.index()];
+        let invalid = &mut self.shared.invalid;
+        let Some(end) = host.receivers.get_mut(slot) else {
+            invalid.unknown_flow += 1;
+            return;
+        };
+        self.last_progress = self.last_progress.max(now);
+        if end.data_hash != data_hash {
+            // The packet is of an earlier message in this slot, which has retired.
+            invalid.unknown_flow += u64::from(received.completed.is_some());
+            return;
+        }
+        end.delivered = (end.delivered + u64::from(received.new_bytes)).min(end.bytes);
+        let Some(message) = received.completed else { return };
+        if end.done || u64::from(message.bytes) != end.bytes {
+            invalid.unknown_flow += 1;
+        } else {
+            end.done = true;
+            self.notices.push((host.id, Notice::Finished { flow: end.flow, at: now }));
+        }
+    }
+
+    /// Processes the events of the NIC after a call, and notes whether it has a packet to send now.
+    #[inline]
+    fn follow_up(&mut self, host: SlotId, now: Time) {
+        while let Some(event) = self.hosts[host.index()].nic.engine.poll_event() {
+            self.event(host, event, now);
+        }
+        let nic = &mut self.hosts[host.index()].nic;
+        nic.ready = nic.held.is_some() || nic.engine.next_transmit().is_some_and(|at| at <= now);
+    }
+
+    fn event(&mut self, index: SlotId, event: NicEvent, now: Time) {
+        let host = &mut self.hosts[index.index()];
+        let flow = |tag: u32| -> FlowId { host.senders[EndSlot(tag)].flow };
+        let notice = match event {
+            NicEvent::Sent { tag } => Notice::Sent { flow: flow(tag) },
+            NicEvent::Aborted { tag } => Notice::Aborted { flow: flow(tag) },
+            NicEvent::Timeout { tag } => {
+                self.totals.timeouts += 1;
+                host.senders[EndSlot(tag)].timeouts += 1;
+                return;
+            }
+            NicEvent::ReceiveExpired { .. } => return,
+        };
+        self.notices.push((host.id, notice));
+        // The message's buffer is free.
+        while let Some(slot) = host.nic.waiting.front().copied() {
+            if !host.send(&self.shared.cfg, slot, now) {
+                break;
+            }
+            host.nic.waiting.pop_front();
+        }
+    }
+
+    #[inline]
+    fn frame(&mut self, host: SlotId, out: &Outgoing<P::Header>) -> Option<Packet<MessageSegment<P::Header, T>>> {
+        let Framing { header, control, priorities } = self.shared.framing;
+        let written = P::header_bytes(&out.header);
+        let bytes = if out.is_control { written.max(control) } else { out.payload + written.max(header) };
+        let dst = host_of(out.dst_ip);
+        if dst.0 >= self.shared.all_hosts {
+            self.shared.invalid.unknown_address += 1;
+            return None;
+        }
+        self.shared.invalid.invalid_priority += u64::from(out.priority >= priorities);
+        let host = &mut self.hosts[host.index()];
+        let src = host.id;
+        let (slot, flow_hash, flags) = if out.is_control {
+            self.totals.control += 1;
+            (EndSlot::NONE, src.0.wrapping_mul(0x9e37_79b9) ^ dst.0.wrapping_mul(0x85eb_ca6b), Packet::<()>::CONTROL)
+        } else {
+            self.totals.data += 1;
+            self.totals.retransmitted += u64::from(out.is_rtx);
+            let end = &mut host.senders[EndSlot(out.tag)];
+            end.retransmitted += u32::from(out.is_rtx);
+            (end.receive_slot, end.data_hash, 0)
+        };
+        Some(Packet {
+            dst,
+            flow_hash,
+            bytes: (bytes as u16).max(MIN_FRAME),
+            priority: (priorities - 1).saturating_sub(out.priority),
+            flags,
+            body: MessageSegment { src, slot, header: out.header, in_band: T::default() },
+        })
+    }
+
+    /// The next packet to send, whatever its priority.
+    #[inline]
+    fn next_packet(&mut self, index: SlotId, now: Time) -> Option<Packet<MessageSegment<P::Header, T>>> {
+        if let Some(packet) = self.hosts[index.index()].nic.held.take() {
+            return Some(packet);
+        }
+        loop {
+            let nic = &mut self.hosts[index.index()].nic.engine;
+            if let Some(out) = nic.poll_transmit(&self.shared.cfg, now) {
+                match self.frame(index, &out) {
+                    None => continue,
+                    packet => return packet,
+                }
+            }
+            nic.next_transmit().filter(|at| *at <= now)?;
+        }
+    }
+}
+
+impl<P: Pipeline, T: InBand> HostPartition for NicPartition<MessageNics<P, T>> {
+    type Body = MessageSegment<P::Header, T>;
+
+    #[inline]
+    fn receive(&mut self, host: SlotId, now: Time, packet: &Packet<Self::Body>) {
+        self.totals.delivered += 1;
+        self.totals.marked += u64::from(packet.is_marked());
+        let MessageSegment { slot, header, in_band, .. } = &packet.body;
+        let arrival = Arrival {
+            now,
+            frame_bytes: packet.bytes,
+            trimmed: packet.is_trimmed(),
+            returned: packet.is_returned(),
+            marked: packet.is_marked(),
+            telemetry: in_band.telemetry(),
+        };
+        let received = self.hosts[host.index()].nic.engine.receive(&self.shared.cfg, header, &arrival);
+        if received.new_bytes > 0 {
+            self.arrived(host, *slot, packet.flow_hash, &received, now);
+        }
+        self.follow_up(host, now);
+    }
+
+    #[inline]
+    fn next_wake(&self, host: SlotId) -> Time {
+        let host = &self.hosts[host.index()];
+        let timer = host.nic.engine.deadline().unwrap_or(Time::MAX);
+        let paced = if host.nic.ready { None } else { host.nic.engine.next_transmit() };
+        host.next_start().min(timer).min(paced.unwrap_or(Time::MAX))
+    }
+
+    fn wake(&mut self, index: SlotId, now: Time) {
+        let cfg = &self.shared.cfg;
+        let host = &mut self.hosts[index.index()];
+        if let Some(Start { slot, .. }) = host.starts.pop_front_if(|start| start.at <= now) {
+            if !host.nic.waiting.is_empty() || !host.send(cfg, slot, now) {
+                host.nic.waiting.push_back(slot);
+            }
+        } else if host.nic.engine.deadline().is_some_and(|at| at <= now) {
+            host.nic.engine.on_deadline(cfg, now);
+        }
+        self.follow_up(index, now);
+    }
+
+    #[inline]
+    fn wants_to_transmit(&self, host: SlotId) -> bool {
+        self.hosts[host.index()].nic.ready
+    }
+
+    #[inline]
+    fn transmit(&mut self, index: SlotId, now: Time, paused: u8) -> Option<Packet<Self::Body>> {
+        let packet = self.next_packet(index, now);
+        if packet.as_ref().is_some_and(|packet| paused & (1 << packet.priority) != 0) {
+            self.hosts[index.index()].nic.held = packet;
+            self.follow_up(index, now);
+            return None;
+        }
+        self.follow_up(index, now);
+        packet
+    }
+}

@@ -1,0 +1,56 @@
+//! The packets of message transports.
+
+use crate::host::ids::EndSlot;
+use crate::in_band::InBand;
+use rnic_fabric::Body;
+use rnic_fabric::HostId;
+use rnic_transport::telemetry::HopRecord;
+
+/// The address of host 0; the other hosts have the addresses after it.
+const FIRST_IP: u32 = 0x0a00_0000;
+
+/// The IP address of a host.
+pub(super) fn ip(host: HostId) -> u32 {
+    FIRST_IP + host.0
+}
+
+/// The host that would have an IP address; the fabric need not have so many hosts.
+#[inline]
+pub(super) fn host_of(ip: u32) -> HostId {
+    HostId(ip.wrapping_sub(FIRST_IP))
+}
+
+/// Body of a simulated packet of a message transport: the program's header `H`, in-band telemetry `T` if the run uses it,
+/// and what the simulated hosts need.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct MessageSegment<H, T> {
+    /// Sending host.
+    pub(super) src: HostId,
+    /// Slot of the flow's receiving end; [`EndSlot::NONE`] in a control packet.
+    pub(super) slot: EndSlot,
+    pub(super) header: H,
+    pub(super) in_band: T,
+}
+
+impl<H: Copy + Default + Send, T: InBand> Body for MessageSegment<H, T> {
+    const TELEMETRY: bool = T::TELEMETRY;
+    #[inline]
+    fn stamp(&mut self, hop: HopRecord) {
+        self.in_band.push(hop);
+    }
+    fn source(&self) -> Option<HostId> {
+        Some(self.src)
+    }
+}
+
+/// Frame lengths and priorities of a run's packets.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Framing {
+    /// Bytes around the payload of a data packet.
+    pub(crate) header: u32,
+    /// Length of a control packet, in bytes.
+    pub(crate) control: u32,
+    /// Number of priorities that the transport uses. It counts them from the most urgent one, the fabric from 0 as the
+    /// least urgent one.
+    pub(crate) priorities: u8,
+}

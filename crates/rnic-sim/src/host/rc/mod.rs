@@ -1,0 +1,238 @@
+//! Hosts with RC-like transports (go-back-N, IRN, TCP): each flow is a sender and a receiver of `rnic-transport`.
+//!
+//! Two kinds of flows stay after they have finished. A closing flow waits until its sender learns that everything has
+//! arrived. The latest flow of a persistent connection keeps its id and its slots: the next flow of the connection finds
+//! the congestion control, the pace and the next PSN there.
+
+pub(crate) mod ends;
+mod nic;
+pub(crate) mod segment;
+
+use super::config::HostConfig;
+use super::ends::{EndAddress, FlowAddress, FlowEnds, FlowHashes, SendingEnd};
+use super::flow_table::FlowTable;
+use super::hosts::{Hosts, NicKind};
+use super::ids::FlowId;
+use super::partition::Notice;
+use crate::in_band::InBand;
+use ends::{Connection, Peer, Phase, ReceiveEnd, SendEnd};
+use nic::{RcNic, RcShared};
+use rnic_fabric::{HostId, PartitionPlan};
+use rnic_run::FlowSpec;
+use rnic_transport::congestion::CongestionControl;
+use rnic_transport::recovery::Protocol;
+use rnic_transport::{FlowConfig, Psn, Receiver, Sender, TcpConfig, Time};
+use rnic_workload::Loops;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+/// A persistent connection.
+#[derive(Clone, Copy)]
+struct PersistentConnection {
+    /// Its latest flow.
+    flow: FlowId,
+    /// Its index among the connections of its sending host.
+    index: u32,
+}
+
+/// NICs of RC-like transports, and what is known of their flows beside the flow table.
+pub(crate) struct RcNics<P: Protocol, C: CongestionControl, T> {
+    connections: Vec<PersistentConnection>,
+    /// Flows whose receiver has everything while their sender still has something to do.
+    closing: Vec<FlowId>,
+    /// One entry per record, if a capture needs them.
+    addresses: Option<Vec<FlowAddress>>,
+    nics: PhantomData<fn() -> (P, C, T)>,
+}
+
+/// All hosts of a run with an RC-like transport.
+pub(crate) type RcHosts<'a, P, C, S, T> = Hosts<'a, RcNics<P, C, T>, S>;
+
+impl<'a, P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>, T: InBand> RcHosts<'a, P, C, S, T> {
+    /// Hosts that will start the flows of the table.
+    pub(crate) fn new(
+        cfg: FlowConfig, params: C::Params, config: HostConfig, plan: Arc<PartitionPlan>, table: FlowTable<'a, S>,
+    ) -> Self {
+        let kind = RcNics { connections: Vec::new(), closing: Vec::new(), addresses: None, nics: PhantomData };
+        let shared = || RcShared { cfg: cfg.clone(), params: params.clone(), host: config };
+        Hosts::with(kind, plan, table, shared, |_| RcNic::new())
+    }
+
+    /// Keeps the address of every flow that starts from now on.
+    pub(crate) fn keep_addresses(&mut self) {
+        self.kind.addresses = Some(Vec::new());
+    }
+    /// The addresses kept, in order of start.
+    pub(crate) fn take_addresses(&mut self) -> Vec<FlowAddress> {
+        self.kind.addresses.take().unwrap_or_default()
+    }
+
+    fn cfg(&self) -> &FlowConfig {
+        &self.shared().cfg
+    }
+
+    /// PSN of the first packet of the next flow on a connection.
+    fn next_psn(&self, connection: PersistentConnection) -> Psn {
+        let sender = self.flows[connection.flow].sender;
+        self.host(sender.host).nic.connections[connection.index as usize].next
+    }
+
+    /// Sender and receiver of the next flow on a connection.
+    fn following(&self, spec: &FlowSpec, connection: PersistentConnection) -> (Sender<P, C>, Receiver<P>) {
+        let tcp = TcpConfig { handshake: false, ..self.cfg().tcp };
+        let cfg = FlowConfig { first_psn: self.next_psn(connection), tcp, ..self.cfg().clone() };
+        (
+            self.send_end(connection.flow).sender.following(&cfg, spec.bytes, spec.start),
+            self.receive_end(connection.flow).receiver.following(&cfg, spec.bytes, spec.start),
+        )
+    }
+
+    /// An id for a new flow: the id of the latest flow of its connection unless that flow is still active, else a free id.
+    /// The ends of the retired flow that had the id are released.
+    fn claim_id(&mut self, before: Option<PersistentConnection>) -> FlowId {
+        let kept = before.map(|connection| connection.flow).filter(|flow| {
+            let end = self.send_end_mut(*flow);
+            let retired = end.phase == Phase::Idle;
+            if !retired {
+                end.phase = Phase::Followed;
+            }
+            retired
+        });
+        let Some(flow) = kept.or_else(|| self.flows.reuse()) else {
+            return self.flows.insert(FlowEnds::default());
+        };
+        self.release_ends(flow);
+        flow
+    }
+
+    /// Makes the flow the latest of its connection, whose next flow begins with packet `next`.
+    fn connect(&mut self, connection: u32, flow: FlowId, next: Psn) {
+        let sender = self.flows[flow].sender;
+        let known = self.kind.connections.get_mut(connection as usize).map(|connection| {
+            connection.flow = flow;
+            connection.index
+        });
+        let host = self.host_mut(sender.host);
+        let latest = Connection { slot: sender.slot, next };
+        let index = match known {
+            Some(index) => {
+                host.nic.connections[index as usize] = latest;
+                index
+            }
+            None => {
+                host.nic.connections.push(latest);
+                host.nic.connections.len() as u32 - 1
+            }
+        };
+        host.senders[sender.slot].connection = index;
+        if known.is_none() {
+            self.kind.connections.push(PersistentConnection { flow, index });
+        }
+    }
+
+    /// Retires the flow if its sender is done with it.
+    fn close(&mut self, flow: FlowId, learns_completion: bool) -> bool {
+        let end = self.send_end_mut(flow);
+        // A sender without acknowledgements ends with its receiver, once it has sent what it has queued.
+        let done = !end.queued && (!learns_completion || end.sender.is_complete());
+        if done {
+            end.phase = Phase::Idle;
+            self.retire_record(flow);
+            if !self.is_latest_of_its_connection(flow) {
+                self.flows.release(flow);
+            }
+        }
+        done
+    }
+
+    /// Whether the flow's slot holds the state of a persistent connection.
+    fn is_latest_of_its_connection(&self, flow: FlowId) -> bool {
+        let sender = self.flows[flow].sender;
+        let host = self.host(sender.host);
+        let connection = host.nic.connections.get(host.senders[sender.slot].connection as usize);
+        connection.is_some_and(|connection| connection.slot == sender.slot)
+    }
+}
+
+impl<P: Protocol, C: CongestionControl, T: InBand> NicKind for RcNics<P, C, T> {
+    type SendEnd = SendEnd<P, C>;
+    type ReceiveEnd = ReceiveEnd<P>;
+    type Nic = RcNic<T>;
+    type Shared = RcShared<C>;
+
+    fn open<S: Iterator<Item = FlowSpec>>(
+        hosts: &mut RcHosts<'_, P, C, S, T>, spec: &FlowSpec, hashes: FlowHashes, connection: u32,
+    ) -> FlowId {
+        let before = hosts.kind.connections.get(connection as usize).copied();
+        let first_psn = before.map_or(hosts.cfg().first_psn, |before| hosts.next_psn(before));
+        let hashes = before.map_or(hashes, |before| hosts.send_end(before.flow).peer.hashes);
+        let (sender, receiver) = match before {
+            Some(connection) => hosts.following(spec, connection),
+            None => {
+                let RcShared { cfg, params, .. } = hosts.shared();
+                (Sender::new(cfg, params, spec.bytes, spec.start), Receiver::new(cfg, spec.bytes, spec.start))
+            }
+        };
+        let flow = hosts.claim_id(before);
+        let ends = hosts.next_ends(spec);
+        let send = SendEnd {
+            sender,
+            peer: Peer { flow, host: HostId(spec.dst), slot: ends.receiver.slot, hashes },
+            armed: Time::MAX,
+            queued: false,
+            phase: if before.is_some() { Phase::Idle } else { Phase::Active },
+            connection: Loops::NONE,
+            retransmitted: 0,
+            timeouts: 0,
+        };
+        let peer = Peer { flow, host: HostId(spec.src), slot: ends.sender.slot, hashes };
+        let receive = ReceiveEnd { receiver, peer, armed: Time::MAX, done: false, timeouts: 0 };
+        hosts.insert(flow, ends, send, receive);
+        if connection != Loops::NONE {
+            let packets = hosts.cfg().packets(spec.bytes) as u32;
+            hosts.connect(connection, flow, first_psn.plus(packets));
+        }
+        if let Some(addresses) = &mut hosts.kind.addresses {
+            let receiver = EndAddress { host: HostId(spec.dst), slot: ends.receiver.slot };
+            let sender = EndAddress { host: HostId(spec.src), slot: ends.sender.slot };
+            addresses.push(FlowAddress { receiver, sender, hashes, first_psn });
+        }
+        flow
+    }
+
+    fn wakes_receivers(shared: &RcShared<C>) -> bool {
+        P::receiver_has_timer(&shared.cfg)
+    }
+
+    fn process<S: Iterator<Item = FlowSpec>>(hosts: &mut RcHosts<'_, P, C, S, T>, notice: Notice) {
+        // The NIC of an RC-like transport sends no other notes.
+        if let Notice::Finished { flow, at } = notice {
+            let control_hash = hosts.send_end(flow).control_hash();
+            hosts.table.finish(flow, control_hash, at);
+            hosts.kind.closing.push(flow);
+        }
+    }
+
+    fn retire<S: Iterator<Item = FlowSpec>>(hosts: &mut RcHosts<'_, P, C, S, T>) {
+        if hosts.kind.closing.is_empty() {
+            return;
+        }
+        let learns_completion = P::sender_learns_completion(hosts.cfg());
+        let mut closing = std::mem::take(&mut hosts.kind.closing);
+        closing.retain(|flow| !hosts.close(*flow, learns_completion));
+        hosts.kind.closing = closing;
+    }
+
+    fn is_idle(&self) -> bool {
+        self.closing.is_empty()
+    }
+    fn is_aborted(&self, _flow: FlowId) -> bool {
+        false
+    }
+    fn aborted(&self) -> u64 {
+        0
+    }
+    fn delivered(shared: &RcShared<C>, end: &ReceiveEnd<P>, bytes: u64) -> u64 {
+        end.receiver.delivered(&shared.cfg, bytes)
+    }
+}

@@ -1,0 +1,399 @@
+//! The NIC of a host with RC-like flows: its queues and timers, and what it does with packets.
+//!
+//! A NIC sends control packets (ACK, NACK, CNP) before data, and takes data packets from its ready flows in turn, `burst`
+//! packets of each. A flow that its recovery, window or pacing holds back is not in the queue of ready flows. At most one
+//! entry per flow end is pending in the heap of timers; to re-arm a timer for a later time costs nothing until the entry
+//! is due.
+
+use super::RcNics;
+use super::ends::{Connection, Phase};
+use super::segment::Segment;
+use crate::host::config::{DATA_PRIORITY, HostConfig};
+use crate::host::ids::{EndSlot, FlowId};
+use crate::host::partition::{Host, NicPartition, Notice, Start};
+use crate::in_band::InBand;
+use rnic_fabric::{HostPartition, MIN_FRAME, Packet, SlotId};
+use rnic_transport::congestion::CongestionControl;
+use rnic_transport::recovery::Protocol;
+use rnic_transport::{FlowConfig, Pdu, PduKind, RxMeta, Time, Timer};
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+
+/// Settings that all NICs share.
+pub(crate) struct RcShared<C: CongestionControl> {
+    pub(crate) cfg: FlowConfig,
+    pub(crate) params: C::Params,
+    pub(crate) host: HostConfig,
+}
+
+/// The end of a flow that a timer belongs to: its slot, with the highest bit set for a receiving end.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(transparent)]
+struct TimerEnd(u32);
+
+impl TimerEnd {
+    const RECEIVING: u32 = 1 << 31;
+
+    fn sending(slot: EndSlot) -> TimerEnd {
+        TimerEnd(slot.0)
+    }
+    fn receiving(slot: EndSlot) -> TimerEnd {
+        TimerEnd(slot.0 | TimerEnd::RECEIVING)
+    }
+    fn is_receiving(self) -> bool {
+        self.0 & TimerEnd::RECEIVING != 0
+    }
+    fn slot(self) -> EndSlot {
+        EndSlot(self.0 & !TimerEnd::RECEIVING)
+    }
+}
+
+/// When a timer is due, and whose. The flow comes before the slot: then entries of the same instant have the same order
+/// in every partition of the fabric, and the entry of a finished flow is not taken for the entry of another flow.
+type TimerEntry = (Time, FlowId, TimerEnd);
+
+/// The flow that has its turn to send.
+#[derive(Clone, Copy, Default)]
+struct Burst {
+    flow: FlowId,
+    /// Packets that the flow may still send in this turn.
+    left: u32,
+}
+
+/// The NIC of one host.
+pub(crate) struct RcNic<T> {
+    /// Control packets that wait for the transmitter.
+    control: VecDeque<Packet<Segment<T>>>,
+    /// Sending ends that have a data packet to send now.
+    ready: VecDeque<EndSlot>,
+    burst: Burst,
+    /// Sending ends that may send from a time on.
+    paced: BinaryHeap<Reverse<(Time, FlowId, EndSlot)>>,
+    timers: BinaryHeap<Reverse<TimerEntry>>,
+    /// Persistent connections on which the host sends.
+    pub(crate) connections: Vec<Connection>,
+}
+
+impl<T> RcNic<T> {
+    pub(crate) fn new() -> Self {
+        RcNic {
+            control: VecDeque::new(),
+            ready: VecDeque::new(),
+            burst: Burst::default(),
+            paced: BinaryHeap::new(),
+            timers: BinaryHeap::new(),
+            connections: Vec::new(),
+        }
+    }
+}
+
+impl<P: Protocol, C: CongestionControl, T: InBand> Host<RcNics<P, C, T>> {
+    /// Queues the flow if it has a packet to send, now or at its pacing time.
+    #[inline]
+    fn schedule(&mut self, cfg: &FlowConfig, slot: EndSlot, now: Time) {
+        let end = &mut self.senders[slot];
+        if end.queued {
+            return;
+        }
+        if let Some(at) = end.sender.next_transmit(cfg) {
+            end.queued = true;
+            if at <= now {
+                self.nic.ready.push_back(slot)
+            } else {
+                self.nic.paced.push(Reverse((at, end.peer.flow, slot)))
+            }
+        }
+    }
+
+    /// Makes sure that a timer entry at or before the flow's deadline is pending.
+    #[inline]
+    fn arm_sender(&mut self, cfg: &FlowConfig, slot: EndSlot) {
+        let end = &mut self.senders[slot];
+        if let Some((at, _)) = end.sender.deadline(cfg)
+            && at < end.armed
+        {
+            end.armed = at;
+            self.nic.timers.push(Reverse((at, end.peer.flow, TimerEnd::sending(slot))));
+        }
+    }
+
+    fn arm_receiver(&mut self, cfg: &FlowConfig, slot: EndSlot) {
+        let end = &mut self.receivers[slot];
+        if let Some(at) = end.receiver.deadline(cfg)
+            && at < end.armed
+        {
+            end.armed = at;
+            self.nic.timers.push(Reverse((at, end.peer.flow, TimerEnd::receiving(slot))));
+        }
+    }
+}
+
+impl<P: Protocol, C: CongestionControl, T: InBand> NicPartition<RcNics<P, C, T>> {
+    /// A flow starts to send.
+    fn begin(&mut self, host: SlotId, slot: EndSlot, now: Time) {
+        let host = &mut self.hosts[host.index()];
+        let end = &mut host.senders[slot];
+        let follows = end.phase == Phase::Idle;
+        if follows {
+            end.phase = Phase::Active;
+            end.sender.catch_up(&self.shared.params, now);
+        }
+        host.schedule(&self.shared.cfg, slot, now);
+        if follows {
+            host.arm_sender(&self.shared.cfg, slot);
+        }
+    }
+
+    /// A control packet arrived for a flow that has retired, or that the next flow of its connection has followed.
+    #[cold]
+    fn late_reply(&mut self, host: SlotId, slot: EndSlot, now: Time, pdu: Pdu) {
+        let RcShared { cfg, params, .. } = &self.shared;
+        let host = &mut self.hosts[host.index()];
+        let end = &mut host.senders[slot];
+        let Some(latest) = host.nic.connections.get(end.connection as usize).map(|connection| connection.slot) else {
+            return; // another flow may have the slot before the host's turn to send comes
+        };
+        if end.phase == Phase::Idle {
+            if latest == slot && pdu.kind() == PduKind::Cnp {
+                end.sender.catch_up(params, now);
+                end.sender.handle(cfg, params, now, pdu);
+            }
+            return;
+        }
+        let Some([end, follower]) = host.senders.two_mut(slot, latest) else { return };
+        end.sender.handle_after(&mut follower.sender, cfg, params, now, pdu);
+        let active = follower.phase == Phase::Active;
+        for slot in [Some(slot), active.then_some(latest)].into_iter().flatten() {
+            host.schedule(cfg, slot, now);
+            host.arm_sender(cfg, slot);
+        }
+    }
+
+    /// A timer entry is due.
+    fn timer(&mut self, host: SlotId, (at, flow, end): TimerEntry) {
+        let slot = end.slot();
+        if end.is_receiving() {
+            self.receiver_timer(host, at, flow, slot);
+            return;
+        }
+        let RcShared { cfg, params, .. } = &self.shared;
+        let host = &mut self.hosts[host.index()];
+        let end = &mut host.senders[slot];
+        if end.armed != at || end.phase == Phase::Idle || end.peer.flow != flow {
+            return; // the timer has been re-armed, or another flow has the slot now
+        }
+        end.armed = Time::MAX;
+        if end.sender.on_deadline(cfg, params, at) == Some(Timer::Retransmit) {
+            end.timeouts += 1;
+            self.totals.timeouts += 1;
+        }
+        host.arm_sender(cfg, slot);
+        host.schedule(cfg, slot, at);
+    }
+
+    fn receiver_timer(&mut self, index: SlotId, at: Time, flow: FlowId, slot: EndSlot) {
+        let end = &mut self.hosts[index.index()].receivers[slot];
+        if end.armed != at || end.done || end.peer.flow != flow {
+            return;
+        }
+        end.armed = Time::MAX;
+        if let Some(pdu) = end.receiver.on_deadline(&self.shared.cfg, at) {
+            // A delayed ACK is no timeout.
+            if pdu.kind() == PduKind::Nack {
+                end.timeouts += 1;
+                self.totals.timeouts += 1;
+            }
+            self.reply(index, slot, pdu, T::default());
+        }
+        self.hosts[index.index()].arm_receiver(&self.shared.cfg, slot);
+    }
+
+    /// Queues a control packet from the receiving end to the sending end. It carries the telemetry of the packet that
+    /// caused it.
+    #[inline]
+    fn reply(&mut self, host: SlotId, slot: EndSlot, pdu: Pdu, in_band: T) {
+        let config = &self.shared.host;
+        let host = &mut self.hosts[host.index()];
+        let peer = &host.receivers[slot].peer;
+        let bytes = match pdu.kind() {
+            PduKind::Nack => config.nack_bytes,
+            PduKind::Cnp => config.cnp_bytes,
+            PduKind::Ack | PduKind::Data => config.ack_bytes,
+        };
+        host.nic.control.push_back(Packet {
+            dst: peer.host,
+            flow_hash: peer.hashes.control,
+            bytes: (bytes as u16).max(MIN_FRAME),
+            priority: config.control_priority,
+            flags: Packet::<Segment<T>>::CONTROL,
+            body: Segment { slot: peer.slot, pdu, in_band },
+        });
+    }
+
+    #[inline]
+    fn receive_data(&mut self, host: SlotId, now: Time, packet: &Packet<Segment<T>>) {
+        let Segment { slot, pdu, in_band } = packet.body;
+        let nic = &mut self.hosts[host.index()];
+        let end = &mut nic.receivers[slot];
+        if end.peer.hashes.data != packet.flow_hash {
+            return; // a packet of an earlier flow in this slot
+        }
+        let outcome = end.receiver.handle(&self.shared.cfg, now, pdu, RxMeta { marked: packet.is_marked() });
+        if !outcome.discarded {
+            self.last_progress = self.last_progress.max(now);
+        }
+        if outcome.completed {
+            end.done = true;
+            self.notices.push((nic.id, Notice::Finished { flow: end.peer.flow, at: now }));
+        }
+        if outcome.notify {
+            self.totals.notifications += 1;
+            self.reply(host, slot, Pdu::cnp(), T::default());
+        }
+        if let Some(pdu) = outcome.reply {
+            self.reply(host, slot, pdu, in_band);
+        }
+        if P::receiver_has_timer(&self.shared.cfg) && !outcome.completed {
+            self.hosts[host.index()].arm_receiver(&self.shared.cfg, slot);
+        }
+    }
+
+    #[inline]
+    fn receive_reply(&mut self, host: SlotId, now: Time, packet: &Packet<Segment<T>>) {
+        let Segment { slot, pdu, ref in_band } = packet.body;
+        let RcShared { cfg, params, .. } = &self.shared;
+        let nic = &mut self.hosts[host.index()];
+        let end = &mut nic.senders[slot];
+        if end.peer.hashes.control != packet.flow_hash {
+            return; // a packet of an earlier flow in this slot
+        }
+        if end.phase != Phase::Active {
+            return self.late_reply(host, slot, now, pdu);
+        }
+        match in_band.telemetry() {
+            None => end.sender.handle(cfg, params, now, pdu),
+            Some(telemetry) => end.sender.handle_with(cfg, params, now, pdu, telemetry),
+        };
+        nic.schedule(cfg, slot, now);
+        nic.arm_sender(cfg, slot);
+    }
+
+    #[inline]
+    fn data_packet(&mut self, host: SlotId, slot: EndSlot, now: Time) -> Option<Packet<Segment<T>>> {
+        let RcShared { cfg, params, .. } = &self.shared;
+        let host = &mut self.hosts[host.index()];
+        let end = &mut host.senders[slot];
+        let desc = end.sender.poll_transmit(cfg, params, now);
+        end.queued = false;
+        let packet = desc.map(|desc| {
+            end.retransmitted += u32::from(desc.retransmission);
+            self.totals.retransmitted += u64::from(desc.retransmission);
+            self.totals.data += 1;
+            Packet {
+                dst: end.peer.host,
+                flow_hash: end.peer.hashes.data,
+                bytes: ((desc.payload + cfg.header) as u16).max(MIN_FRAME),
+                priority: DATA_PRIORITY,
+                flags: 0,
+                body: Segment { slot: end.peer.slot, pdu: desc.pdu, in_band: T::default() },
+            }
+        });
+        host.schedule(cfg, slot, now);
+        if packet.is_some() {
+            host.arm_sender(cfg, slot);
+        }
+        packet
+    }
+
+    /// The flow has sent a packet: while its burst lasts and it stays ready, it is the first of the ready flows again.
+    #[inline]
+    fn keep_turn(&mut self, host: SlotId, slot: EndSlot) {
+        let burst = self.shared.host.burst;
+        if burst == 1 {
+            return;
+        }
+        let host = &mut self.hosts[host.index()];
+        let (nic, flow) = (&mut host.nic, host.senders[slot].peer.flow);
+        let left = if nic.burst.flow == flow && nic.burst.left > 0 { nic.burst.left } else { burst } - 1;
+        nic.burst = Burst { flow, left };
+        if left > 0 && nic.ready.back() == Some(&slot) {
+            nic.ready.pop_back();
+            nic.ready.push_front(slot);
+        }
+    }
+}
+
+impl<P: Protocol, C: CongestionControl, T: InBand> HostPartition for NicPartition<RcNics<P, C, T>> {
+    type Body = Segment<T>;
+
+    #[inline]
+    fn receive(&mut self, host: SlotId, now: Time, packet: &Packet<Segment<T>>) {
+        self.totals.delivered += 1;
+        self.totals.marked += u64::from(packet.is_marked());
+        if packet.is_trimmed() {
+            // RC-like transports do not know packets without payload: the packet is lost to them.
+        } else if packet.body.pdu.kind() == PduKind::Data {
+            self.receive_data(host, now, packet);
+        } else {
+            self.receive_reply(host, now, packet);
+        }
+    }
+
+    #[inline]
+    fn next_wake(&self, host: SlotId) -> Time {
+        let host = &self.hosts[host.index()];
+        let timer = host.nic.timers.peek().map_or(Time::MAX, |Reverse(timer)| timer.0);
+        let paced = host.nic.paced.peek().map_or(Time::MAX, |Reverse(paced)| paced.0);
+        host.next_start().min(timer).min(paced)
+    }
+
+    fn wake(&mut self, index: SlotId, now: Time) {
+        let host = &mut self.hosts[index.index()];
+        if let Some(Start { slot, receiving, .. }) = host.starts.pop_front_if(|start| start.at <= now) {
+            if receiving {
+                host.arm_receiver(&self.shared.cfg, slot)
+            } else {
+                self.begin(index, slot, now)
+            }
+            return;
+        }
+        if host.nic.timers.peek().is_some_and(|Reverse(timer)| timer.0 <= now)
+            && let Some(Reverse(entry)) = host.nic.timers.pop()
+        {
+            self.timer(index, entry);
+            return;
+        }
+        if host.nic.paced.peek().is_some_and(|Reverse(paced)| paced.0 <= now)
+            && let Some(Reverse((_, _, slot))) = host.nic.paced.pop()
+        {
+            host.nic.ready.push_back(slot);
+        }
+    }
+
+    #[inline]
+    fn wants_to_transmit(&self, host: SlotId) -> bool {
+        let nic = &self.hosts[host.index()].nic;
+        !nic.control.is_empty() || !nic.ready.is_empty()
+    }
+
+    #[inline]
+    fn transmit(&mut self, index: SlotId, now: Time, paused: u8) -> Option<Packet<Segment<T>>> {
+        let nic = &mut self.hosts[index.index()].nic;
+        if paused & (1 << self.shared.host.control_priority) == 0
+            && let Some(packet) = nic.control.pop_front()
+        {
+            self.totals.control += 1;
+            return Some(packet);
+        }
+        if paused & (1 << DATA_PRIORITY) != 0 {
+            return None;
+        }
+        while let Some(slot) = self.hosts[index.index()].nic.ready.pop_front() {
+            if let Some(packet) = self.data_packet(index, slot, now) {
+                self.keep_turn(index, slot);
+                return Some(packet);
+            }
+        }
+        None
+    }
+}

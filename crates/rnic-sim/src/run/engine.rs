@@ -1,0 +1,120 @@
+//! The simulation of one run on its fabric, and how it ended.
+
+use super::records::{port_records, totals};
+use crate::events::Listener;
+use crate::host::{RunHosts, Stop};
+use crate::pauses::{MAX_PAUSES, PauseWatch};
+use crate::resolve::Resolved;
+use crate::storm::Storms;
+use crate::watch::Recorder;
+use rnic_fabric::{Body, BodyOf, Cause, Ending, Fabric, PortId, Watcher, pause_tree};
+use rnic_run::{RunOutput, RunStatus, Totals, Truncation};
+use rnic_transport::Time;
+
+/// Runs the hosts on the fabric until they are done or the run's duration is over.
+pub(super) fn run_hosts<H: RunHosts>(
+    fabric: &mut Fabric<BodyOf<H>>, resolved: &Resolved, hosts: &mut H, events: &dyn Listener,
+) -> RunOutput {
+    let until = resolved.hosting.duration.unwrap_or(Time::MAX);
+    let mut recorder = resolved.watch.as_ref().map(|plan| Recorder::new(plan, events));
+    let mut storms = Storms::new(&resolved.storms);
+    let mut pauses = resolved.watch_pauses.map(|(start, interval)| PauseWatch::new(start, interval, events));
+    if pauses.is_some() {
+        fabric.log_pauses(MAX_PAUSES);
+    }
+    let mut watchers: Vec<&mut dyn Watcher<_>> = vec![&mut storms];
+    watchers.extend(pauses.as_mut().map(|watch| watch as &mut dyn Watcher<_>));
+    watchers.extend(recorder.as_mut().map(|recorder| recorder as &mut dyn Watcher<_>));
+    let ending = fabric.run_watched(hosts, &mut watchers, until);
+    let end = fabric.now();
+    fabric.close_counters(end);
+    let ports = port_records(fabric);
+    let totals = totals(fabric, &ports, hosts.totals());
+    let status = accounts(resolved, &totals)
+        .map_or_else(|| status(fabric, ending, hosts.stop(), hosts.unfinished(), end), RunStatus::Failed);
+    let mut warnings = resolved.warnings.clone();
+    if resolved.fabric.switch.buffer.has_pfc() && totals.dropped > 0 {
+        warnings.push(format!("PFC did not prevent loss: {} packets were dropped", totals.dropped));
+    }
+    let truncated = (ending == Ending::TimeUp).then_some(Truncation { at: end, not_started: None });
+    if truncated.is_some() {
+        warnings
+            .extend(cycle_of_pauses(fabric).map(|ports| format!("a cycle of pauses at the end of the run: {ports}")));
+    }
+    let flows = hosts.take_records();
+    let status = flows.error().map_or(status, |error| RunStatus::Failed(error.to_string()));
+    let pauses = pauses.map(|watch| watch.finish(fabric, end, truncated.is_some(), &flows, &mut warnings));
+    let samples = recorder.map(|recorder| recorder.finish(&flows, &mut warnings));
+    RunOutput {
+        status,
+        offered: flows.len() as u64,
+        truncated,
+        flows,
+        ports,
+        totals,
+        end,
+        parameters: resolved.parameters.clone(),
+        warnings,
+        pauses,
+        samples,
+    }
+}
+
+/// A sentence if packets are unaccounted for, or a lossless fabric has dropped packets.
+fn accounts(resolved: &Resolved, totals: &Totals) -> Option<String> {
+    let sent = totals.data + totals.control;
+    let accounted = totals.delivered + totals.dropped + totals.lost + totals.in_flight;
+    if sent != accounted {
+        return Some(format!("internal error: {sent} packets were sent but {accounted} are accounted for"));
+    }
+    (resolved.lossless && totals.dropped > 0)
+        .then(|| format!("internal error: a lossless fabric dropped {} packets", totals.dropped))
+}
+
+/// The ports of a cycle of pauses as "through PORT, PORT", if there is a cycle.
+fn cycle_of_pauses<B: Body>(fabric: &Fabric<B>) -> Option<String> {
+    let cycle = pause_tree(fabric).cycle;
+    let names: Vec<String> = cycle.iter().map(|port| fabric.topology().port_name(*port)).collect();
+    (!names.is_empty()).then(|| format!("through {}", names.join(", ")))
+}
+
+/// How the run ended: completed, or failed with the reason.
+fn status<B: Body>(fabric: &Fabric<B>, ending: Ending, stop: Option<Stop>, unfinished: u64, end: Time) -> RunStatus {
+    let end = Time::from_ns(end.as_ps() / 1_000);
+    let flows = if unfinished == 1 { "1 flow has".to_string() } else { format!("{unfinished} flows have") };
+    let what = match (ending, stop) {
+        (_, Some(Stop::Finished)) | (Ending::TimeUp, _) => return RunStatus::Completed,
+        (Ending::Idle, _) if unfinished == 0 => return RunStatus::Completed,
+        (Ending::Idle, _) => format!("nothing is left to happen at {end}, but {flows} not finished"),
+        (_, Some(Stop::TimeLimit)) => format!("the time limit was reached at {end}; {flows} not finished"),
+        (_, Some(Stop::Stalled)) => {
+            format!("no flow has progressed for a long time at {end}; {flows} not finished")
+        }
+        _ => format!("stopped at {end}; {flows} not finished"),
+    };
+    RunStatus::Failed(what + &blocked(fabric))
+}
+
+/// The end of a sentence: which ports are paused, and by what. Empty if none is.
+fn blocked<B: Body>(fabric: &Fabric<B>) -> String {
+    if let Some(ports) = cycle_of_pauses(fabric) {
+        return format!("; deadlock: the pauses form a cycle {ports}");
+    }
+    let (tree, topology) = (pause_tree(fabric), fabric.topology());
+    let mut ports: Vec<PortId> = tree.paused().map(|paused| paused.port).collect();
+    ports.dedup();
+    if ports.is_empty() {
+        return String::new();
+    }
+    let names: Vec<String> = ports.iter().take(8).map(|port| topology.port_name(*port)).collect();
+    let more = if ports.len() > names.len() { ", ..." } else { "" };
+    let mut text = format!("; {} ports are paused: {}{more}", ports.len(), names.join(", "));
+    let nic = tree.paused().find_map(|paused| match paused.cause {
+        Cause::Nic { port } => Some(port),
+        _ => None,
+    });
+    if let Some(port) = nic {
+        text += &format!("; the NIC of {} pauses its switch", topology.names[topology.port(port).node as usize]);
+    }
+    text
+}

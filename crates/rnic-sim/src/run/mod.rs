@@ -1,0 +1,153 @@
+//! One run: from its resolved settings to its record.
+
+mod engine;
+mod message;
+mod rc;
+mod records;
+mod sharing;
+
+pub(crate) use message::simulate_messages;
+pub(crate) use rc::simulate_captured;
+pub use rc::{simulate, simulate_on};
+pub use sharing::Sharing;
+
+use crate::capture::Capture;
+use crate::events::{Events, Listener};
+use crate::resolve::Resolved;
+use cpu_time::ThreadTime;
+use rnic_run::{RunEvent, RunOutput, RunProgress, RunRecord, RunSpec, RunStatus, Truncation};
+use rnic_transport::Time;
+use rnic_workload::{FlowStream, Loops};
+
+/// What the code compiled for a transport needs to simulate a run.
+pub struct Job<'a, 'o> {
+    pub(crate) resolved: &'a Resolved,
+    pub(crate) seed: u64,
+    pub(crate) flows: FlowStream,
+    pub(crate) loops: Option<Loops>,
+    pub(crate) events: &'o dyn Listener,
+    pub(crate) capture: Option<&'a mut Capture>,
+    pub(crate) sharing: &'a Sharing<'a>,
+}
+
+/// Simulates runs by the code compiled for their congestion controls: a [`Catalogue`](crate::Catalogue).
+pub trait Simulator {
+    /// Simulates a run.
+    fn simulate(&self, job: Job<'_, '_>) -> RunOutput;
+}
+
+/// Simulates a run with its own traffic, by the code of `simulator` compiled for its transport and congestion control. `resolved` is the
+/// result of [`resolve`](crate::resolve::resolve) for `spec`. Fills `capture` with the frames of a link, and passes the
+/// events of the run to `events`.
+///
+/// ```
+/// use rnic_sim::{Catalogue, Events, Sharing, resolve::resolve, run::run};
+/// let text = r#"
+///     [fabric]
+///     topology = "single-switch"
+///     hosts = 4
+///     rate = "100 Gbps"
+///     delay = "1 us"
+///     [traffic]
+///     pattern = "permutation"
+///     sizes = "fixed 64 KB"
+///     repeats = 1
+///     interval = "1 ms"
+///     [[run]]
+///     name = "IRN"
+///     transport = "irn"
+/// "#;
+/// let scenario = rnic_scenario::from_str(text, "example.toml", "".as_ref(), &[], None).unwrap();
+/// let spec = &scenario.runs[0];
+/// let catalogue = Catalogue::standard();
+/// let resolved = resolve(&catalogue, spec).unwrap();
+/// let record = run(&catalogue, spec, &resolved, None, &Sharing::among(1), &Events::ignored());
+/// assert_eq!(record.output.flows.len(), 4);
+/// ```
+#[expect(clippy::disallowed_methods, reason = "the cost of a run is measured here, and nowhere in its results")]
+pub fn run(
+    simulator: &dyn Simulator, spec: &RunSpec, resolved: &Resolved, capture: Option<&mut Capture>,
+    sharing: &Sharing<'_>, events: &Events<'_>,
+) -> RunRecord {
+    let (wall, cpu) = (std::time::Instant::now(), ThreadTime::now());
+    // A listener cancels a run at its progress events; the record does not depend on other results.
+    let _ = events.tell(RunEvent::Started {
+        run: spec.name.clone(),
+        seed: spec.seed,
+        parameters: resolved.parameters.clone(),
+        warnings: resolved.warnings.clone(),
+    });
+    let output = simulate_with(simulator, spec, resolved, capture, sharing, events);
+    let _ = events.tell(match &output.status {
+        RunStatus::Completed => RunEvent::Finished {
+            time: output.end,
+            flows_done: output.flows.iter().filter(|flow| flow.finish.is_some()).count() as u64,
+            flows_total: output.offered,
+        },
+        RunStatus::Failed(reason) => RunEvent::Failed { reason: reason.clone() },
+    });
+    RunRecord {
+        output,
+        wall_s: wall.elapsed().as_secs_f64(),
+        cpu_s: cpu.elapsed().as_secs_f64() + sharing.workers_cpu_s(),
+        peak_rss_bytes: peak_rss_bytes(),
+    }
+}
+
+/// Largest resident set of this process so far, in bytes.
+fn peak_rss_bytes() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kib = line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<u64>().ok());
+    kib.map_or(0, |kib| kib * 1_024)
+}
+
+/// As [`run`], on one thread, without capture, events and measurements of the run's cost.
+pub fn simulate_run(simulator: &dyn Simulator, spec: &RunSpec, resolved: &Resolved) -> RunOutput {
+    simulate_with(simulator, spec, resolved, None, &Sharing::among(1), &Events::ignored())
+}
+
+/// As [`simulate_run`], divided among threads.
+pub fn simulate_run_shared(
+    simulator: &dyn Simulator, spec: &RunSpec, resolved: &Resolved, sharing: &Sharing<'_>,
+) -> RunOutput {
+    simulate_with(simulator, spec, resolved, None, sharing, &Events::ignored())
+}
+
+fn simulate_with(
+    simulator: &dyn Simulator, spec: &RunSpec, resolved: &Resolved, capture: Option<&mut Capture>,
+    sharing: &Sharing<'_>, events: &Events<'_>,
+) -> RunOutput {
+    let seed = spec.seed;
+    let stream = rnic_workload::generate(&spec.traffic, &resolved.network, seed);
+    let loops = rnic_workload::closed_loops(&spec.traffic, &resolved.network, seed);
+    // `None` if the traffic has no end.
+    let total = loops.as_ref().map_or(Some(0), Loops::total).map(|looped| looped.saturating_add(stream.total()));
+    let duration = resolved.hosting.duration;
+    events.estimate_flows(move |progress| expected(total, duration, progress));
+    let job = Job { resolved, seed, flows: stream, loops, events, capture, sharing };
+    let output = simulator.simulate(job);
+    let started = output.flows.len() as u64;
+    if let Some(truncation) = output.truncated {
+        let not_started = total.map(|total| total.saturating_sub(started));
+        return RunOutput { truncated: Some(Truncation { not_started, ..truncation }), ..output };
+    }
+    // A stream ends early if a flow would start beyond the end of time. Such a run is not complete.
+    let status = match output.status {
+        RunStatus::Completed if total.is_none_or(|total| started < total) => RunStatus::Failed(format!(
+            "only {started} of {} flows start before the end of time (213 days)",
+            total.map_or("endless".to_string(), |total| total.to_string())
+        )),
+        status => status,
+    };
+    RunOutput { status, offered: total.unwrap_or(started), ..output }
+}
+
+/// Estimated number of flows of a run: the number of flows in its traffic, or fewer if its duration ends it before.
+fn expected(total: Option<u64>, duration: Option<Time>, progress: &RunProgress) -> Option<u64> {
+    let Some(duration) = duration else { return total };
+    let scaled =
+        u128::from(progress.flows_done) * u128::from(duration.as_ps()) / u128::from(progress.time.as_ps().max(1));
+    let scaled = u64::try_from(scaled).unwrap_or(u64::MAX).max(progress.flows_done.saturating_add(1));
+    Some(scaled.min(total.unwrap_or(u64::MAX)))
+}

@@ -1,0 +1,62 @@
+//! Runs of RC-like transports, compiled for the loss recovery `P` and the congestion control `C`.
+
+use super::engine::run_hosts;
+use super::sharing::Sharing;
+use crate::capture::Capture;
+use crate::events::{Events, Listener};
+use crate::host::{FlowTable, RcHosts, Segment};
+use crate::in_band::InBand;
+use crate::resolve::Resolved;
+use rnic_fabric::Fabric;
+use rnic_run::{FlowSpec, RunOutput};
+use rnic_transport::congestion::CongestionControl;
+use rnic_transport::recovery::Protocol;
+use rnic_workload::Loops;
+
+/// Simulates one run with the given flows, which must be in order of start.
+pub fn simulate<P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>>(
+    resolved: &Resolved, params: C::Params, seed: u64, flows: S, events: &Events<'_>,
+) -> RunOutput {
+    simulate_captured::<P, C, S, ()>(resolved, params, (seed, &Sharing::among(1)), (flows, None), events, None)
+}
+
+/// As [`simulate`], divided among threads, with closed loops beside the flows, with room for `T` in packets, and with a
+/// capture of a link's frames if there is one.
+pub(crate) fn simulate_captured<P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>, T: InBand>(
+    resolved: &Resolved, params: C::Params, (seed, sharing): (u64, &Sharing<'_>), flows: (S, Option<Loops>),
+    events: &dyn Listener, capture: Option<&mut Capture>,
+) -> RunOutput {
+    let mut fabric = match sharing.fabric(resolved, seed) {
+        Ok(fabric) => fabric,
+        Err(error) => return RunOutput::not_started(error.to_string()),
+    };
+    let output = run_on::<P, C, S, T>(&mut fabric, resolved, params, flows, events, capture);
+    sharing.done(&fabric);
+    output
+}
+
+/// As [`simulate`], on a fabric that the caller has prepared.
+pub fn simulate_on<P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>>(
+    mut fabric: Fabric<Segment>, resolved: &Resolved, params: C::Params, flows: S, events: &Events<'_>,
+) -> RunOutput {
+    run_on::<P, C, S, ()>(&mut fabric, resolved, params, (flows, None), events, None)
+}
+
+fn run_on<P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>, T: InBand>(
+    fabric: &mut Fabric<Segment<T>>, resolved: &Resolved, params: C::Params, (flows, loops): (S, Option<Loops>),
+    events: &dyn Listener, capture: Option<&mut Capture>,
+) -> RunOutput {
+    let (cfg, config) = (resolved.flow.clone(), resolved.hosting);
+    let table = FlowTable::new(config, cfg.mtu, fabric, flows, loops, events);
+    let plan = fabric.plan().clone();
+    let mut hosts = RcHosts::<P, C, S, T>::new(cfg, params, config, plan, table);
+    if let Some(capture) = &capture {
+        capture.begin(fabric);
+        hosts.keep_addresses();
+    }
+    let output = run_hosts(fabric, resolved, &mut hosts, events);
+    if let Some(capture) = capture {
+        capture.end(fabric, &hosts.take_addresses(), &output.flows);
+    }
+    output
+}

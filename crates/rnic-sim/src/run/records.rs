@@ -1,0 +1,67 @@
+//! The counters of a run's ports and hosts, as its record has them.
+
+use crate::host::HostTotals;
+use rnic_fabric::{Body, Fabric, PortId};
+use rnic_run::{PortRecord, PriorityCounters, Totals};
+
+/// The record of each port.
+pub(super) fn port_records<B: Body>(fabric: &Fabric<B>) -> Vec<PortRecord> {
+    let topology = fabric.topology();
+    let record = |port: PortId| {
+        let info = topology.port(port);
+        PortRecord {
+            node: topology.names[info.node as usize].clone(),
+            port: topology.port_in_node(port),
+            peer: topology.names[topology.peer_node(port) as usize].clone(),
+            rate: info.link.rate,
+            // A frame that the port is transmitting at the end counts in full.
+            busy: fabric.busy(port).min(fabric.now()),
+            priorities: fabric.counters(port).iter().map(priority_counters).collect(),
+        }
+    };
+    topology.port_ids().map(record).collect()
+}
+
+/// The totals of a run, over its hosts and ports.
+pub(super) fn totals<B: Body>(fabric: &Fabric<B>, ports: &[PortRecord], hosts: HostTotals) -> Totals {
+    let mut totals = Totals {
+        data: hosts.data,
+        control: hosts.control,
+        retransmitted: hosts.retransmitted,
+        delivered: hosts.delivered,
+        marked: hosts.marked,
+        notifications: hosts.notifications,
+        aborted: hosts.aborted,
+        hops: fabric.hops(),
+        in_flight: fabric.in_flight(),
+        ..Totals::default()
+    };
+    for port in fabric.topology().port_ids() {
+        totals.dropped_data += fabric.counters(port).iter().map(|c| c.drops - c.control_drops).sum::<u64>();
+    }
+    for counters in ports.iter().flat_map(|port| &port.priorities) {
+        totals.dropped += counters.drops;
+        totals.trimmed += counters.trimmed;
+        totals.returned += counters.returned;
+        totals.lost += counters.lost;
+        totals.pause_frames += counters.pause_sent;
+        totals.paused_ps += counters.paused_ps;
+    }
+    totals
+}
+
+fn priority_counters(c: &rnic_fabric::PriorityCounters) -> PriorityCounters {
+    PriorityCounters {
+        tx_packets: c.tx_packets,
+        tx_bytes: c.tx_bytes,
+        drops: c.drops,
+        lost: c.lost,
+        marked: c.marked,
+        pause_sent: c.pause_sent,
+        pause_received: c.pause_received,
+        paused_ps: c.paused_ps,
+        queue_high_water: c.queue_high_water,
+        trimmed: c.trimmed,
+        returned: c.returned,
+    }
+}

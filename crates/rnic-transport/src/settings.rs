@@ -1,0 +1,503 @@
+//! Parameters of transports and congestion controls: their declaration (kind, range, default), and their values in a run.
+
+use crate::message::buffers::BufferClass;
+use crate::{BitRate, Bytes, Time};
+use std::fmt;
+
+/// The value of a parameter.
+///
+/// As data it is a string with a unit, a number, `true` or `false`, a word, or a list of buffer classes; a whole number is a [`Value::Count`],
+/// which [`Settings::set`] also accepts where a number is declared.
+#[derive(Clone, PartialEq, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema))]
+#[cfg_attr(feature = "serde", serde(untagged))]
+pub enum Value {
+    /// `"40 Mbps"`.
+    Rate(BitRate),
+    /// `"55 us"`.
+    Time(Time),
+    /// `"10 MB"`.
+    Bytes(Bytes),
+    /// `0.8`.
+    Number(f64),
+    /// `5`.
+    Count(u64),
+    /// `true`.
+    Flag(bool),
+    /// `"selective"`.
+    Choice(String),
+    /// `[{ size = "2 KB", count = 32 }]`.
+    Buffers(Vec<BufferClass>),
+}
+
+impl Value {
+    /// One of the words of a [`Kind::Choice`].
+    pub fn choice(word: &str) -> Value {
+        Value::Choice(word.to_string())
+    }
+}
+
+impl From<BitRate> for Value {
+    fn from(rate: BitRate) -> Value {
+        Value::Rate(rate)
+    }
+}
+impl From<Time> for Value {
+    fn from(time: Time) -> Value {
+        Value::Time(time)
+    }
+}
+impl From<Bytes> for Value {
+    fn from(bytes: Bytes) -> Value {
+        Value::Bytes(bytes)
+    }
+}
+impl From<f64> for Value {
+    fn from(number: f64) -> Value {
+        Value::Number(number)
+    }
+}
+impl From<u64> for Value {
+    fn from(count: u64) -> Value {
+        Value::Count(count)
+    }
+}
+impl From<bool> for Value {
+    fn from(flag: bool) -> Value {
+        Value::Flag(flag)
+    }
+}
+impl From<&str> for Value {
+    fn from(word: &str) -> Value {
+        Value::choice(word)
+    }
+}
+
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Value::Rate(rate) => rate.fmt(f),
+            Value::Time(time) => time.fmt(f),
+            Value::Bytes(bytes) => bytes.fmt(f),
+            Value::Number(number) => number.fmt(f),
+            Value::Count(count) => count.fmt(f),
+            Value::Flag(flag) => flag.fmt(f),
+            Value::Choice(word) => write!(f, "\"{word}\""),
+            Value::Buffers(classes) if classes.is_empty() => f.write_str("without limit"),
+            Value::Buffers(classes) => {
+                let classes: Vec<String> = classes.iter().map(|c| format!("{} of {} B", c.count, c.bytes)).collect();
+                f.write_str(&classes.join(", "))
+            }
+        }
+    }
+}
+
+/// The kind of value that a parameter takes, and its range (bounds included).
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Kind {
+    /// A rate greater than zero.
+    Rate,
+    /// A time greater than zero.
+    Time,
+    /// A size of at least one byte.
+    Bytes,
+    /// A number.
+    Number {
+        /// Minimum.
+        min: f64,
+        /// Maximum.
+        max: f64,
+    },
+    /// A whole number.
+    Count {
+        /// Minimum.
+        min: u64,
+        /// Maximum.
+        max: u64,
+    },
+    /// `true` or `false`.
+    Flag,
+    /// A retransmission timeout of at least [`MIN_TIMEOUT`].
+    Timeout,
+    /// A time, zero included.
+    Delay,
+    /// A size within a range.
+    Size {
+        /// Minimum in bytes.
+        min: u64,
+        /// Maximum in bytes.
+        max: u64,
+    },
+    /// One of these words.
+    Choice(&'static [&'static str]),
+    /// Classes of message buffers, at least one.
+    Buffers,
+}
+
+/// The shortest timeout that a setting can ask for: shorter than any round trip, and long enough that a run with it still ends.
+pub const MIN_TIMEOUT: Time = Time::from_ns(100);
+
+impl Kind {
+    /// Reads a value of this kind from text, as a command line has it. Its range is checked by [`Settings::set`].
+    ///
+    /// # Errors
+    /// One sentence that says what the text is not.
+    pub fn parse(&self, text: &str) -> Result<Value, String> {
+        let unit = |error: crate::units::UnitError| error.to_string();
+        let plain = |what: &str| format!("`{text}` is not {what}");
+        match self {
+            Kind::Rate => text.parse().map(Value::Rate).map_err(unit),
+            Kind::Time | Kind::Timeout | Kind::Delay => text.parse().map(Value::Time).map_err(unit),
+            Kind::Bytes | Kind::Size { .. } => text.parse().map(Value::Bytes).map_err(unit),
+            Kind::Number { .. } => text.parse().map(Value::Number).map_err(|_| plain("a number")),
+            Kind::Count { .. } => text.parse().map(Value::Count).map_err(|_| plain("a whole number")),
+            Kind::Flag => text.parse().map(Value::Flag).map_err(|_| plain("true or false")),
+            Kind::Choice(_) => Ok(Value::choice(text)),
+            Kind::Buffers => Err(plain("given as text: buffers are a list in a scenario file")),
+        }
+    }
+
+    /// Whether `value` is of this kind and within its range.
+    pub fn accepts(&self, value: &Value) -> bool {
+        match (self, value) {
+            (Kind::Rate, Value::Rate(rate)) => rate.as_bps() > 0,
+            (Kind::Time, Value::Time(time)) => *time > Time::ZERO,
+            (Kind::Timeout, Value::Time(time)) => *time >= MIN_TIMEOUT,
+            (Kind::Delay, Value::Time(_)) => true,
+            (Kind::Bytes, Value::Bytes(bytes)) => bytes.0 > 0,
+            (Kind::Size { min, max }, Value::Bytes(bytes)) => (*min..=*max).contains(&bytes.0),
+            (Kind::Number { min, max }, Value::Number(number)) => (*min..=*max).contains(number),
+            (Kind::Count { min, max }, Value::Count(count)) => (*min..=*max).contains(count),
+            (Kind::Flag, Value::Flag(_)) => true,
+            (Kind::Choice(words), Value::Choice(word)) => words.contains(&word.as_str()),
+            (Kind::Buffers, Value::Buffers(classes)) => {
+                !classes.is_empty() && classes.iter().all(|class| class.bytes > 0 && class.count > 0)
+            }
+            _ => false,
+        }
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Kind::Rate => f.write_str("a rate above 0, for example \"40 Gbps\""),
+            Kind::Time => f.write_str("a time above 0, for example \"55 us\""),
+            Kind::Bytes => f.write_str("a size of at least 1 B, for example \"10 MB\""),
+            Kind::Number { min, max } => write!(f, "a number from {min} to {max}"),
+            Kind::Count { min, max } => write!(f, "a whole number from {min} to {max}"),
+            Kind::Flag => f.write_str("true or false"),
+            Kind::Timeout => write!(f, "a time of at least {MIN_TIMEOUT}, for example \"320 us\""),
+            Kind::Delay => f.write_str("a time, for example \"100 ns\""),
+            Kind::Size { min, max } => write!(f, "a size from {} to {}", Bytes(*min), Bytes(*max)),
+            Kind::Choice(words) => {
+                let words: Vec<String> = words.iter().map(|word| format!("\"{word}\"")).collect();
+                f.write_str(&words.join(", "))
+            }
+            Kind::Buffers => f.write_str("a list of buffer classes, for example [{ size = \"2 KB\", count = 32 }]"),
+        }
+    }
+}
+
+/// The declaration of a parameter of a transport or a congestion control.
+///
+/// ```
+/// use rnic_transport::Time;
+/// use rnic_transport::settings::{Kind, Parameter, Value};
+///
+/// const GAIN: Parameter = Parameter::number("g", 1.0 / 16.0, 0.0, 1.0, "gain of alpha; published (1/16)");
+/// assert_eq!(GAIN.kind, Kind::Number { min: 0.0, max: 1.0 });
+/// assert_eq!(GAIN.default_value(), Some(Value::Number(0.0625)));
+/// ```
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Parameter {
+    /// The key of the parameter in a scenario.
+    pub name: &'static str,
+    /// Kind and range of its value.
+    pub kind: Kind,
+    /// Default value; `None` if the default is derived from the fabric, as `about` describes.
+    pub default: Option<DefaultValue>,
+    /// Description of one line: the meaning, a semicolon, and the source of the default.
+    pub about: &'static str,
+}
+
+/// A default value: as [`Value`], but a constant.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum DefaultValue {
+    /// A rate.
+    Rate(BitRate),
+    /// A time.
+    Time(Time),
+    /// A size.
+    Bytes(Bytes),
+    /// A number.
+    Number(f64),
+    /// A whole number.
+    Count(u64),
+    /// `true` or `false`.
+    Flag(bool),
+    /// A word.
+    Choice(&'static str),
+}
+
+impl Parameter {
+    /// The default value; `None` if it is derived from the fabric.
+    pub fn default_value(&self) -> Option<Value> {
+        Some(match self.default? {
+            DefaultValue::Rate(rate) => Value::Rate(rate),
+            DefaultValue::Time(time) => Value::Time(time),
+            DefaultValue::Bytes(bytes) => Value::Bytes(bytes),
+            DefaultValue::Number(number) => Value::Number(number),
+            DefaultValue::Count(count) => Value::Count(count),
+            DefaultValue::Flag(flag) => Value::Flag(flag),
+            DefaultValue::Choice(word) => Value::choice(word),
+        })
+    }
+    /// A rate.
+    pub const fn rate(name: &'static str, default: BitRate, about: &'static str) -> Parameter {
+        Parameter { name, kind: Kind::Rate, default: Some(DefaultValue::Rate(default)), about }
+    }
+    /// A time.
+    pub const fn time(name: &'static str, default: Time, about: &'static str) -> Parameter {
+        Parameter { name, kind: Kind::Time, default: Some(DefaultValue::Time(default)), about }
+    }
+    /// A size.
+    pub const fn bytes(name: &'static str, default: u64, about: &'static str) -> Parameter {
+        Parameter { name, kind: Kind::Bytes, default: Some(DefaultValue::Bytes(Bytes(default))), about }
+    }
+    /// A number from `min` to `max`.
+    pub const fn number(name: &'static str, default: f64, min: f64, max: f64, about: &'static str) -> Parameter {
+        Parameter { name, kind: Kind::Number { min, max }, default: Some(DefaultValue::Number(default)), about }
+    }
+    /// A whole number from `min` to `max`.
+    pub const fn count(name: &'static str, default: u64, min: u64, max: u64, about: &'static str) -> Parameter {
+        Parameter { name, kind: Kind::Count { min, max }, default: Some(DefaultValue::Count(default)), about }
+    }
+    /// `true` or `false`.
+    pub const fn flag(name: &'static str, default: bool, about: &'static str) -> Parameter {
+        Parameter { name, kind: Kind::Flag, default: Some(DefaultValue::Flag(default)), about }
+    }
+    /// A retransmission timeout.
+    pub const fn timeout(name: &'static str, default: Time, about: &'static str) -> Parameter {
+        Parameter { name, kind: Kind::Timeout, default: Some(DefaultValue::Time(default)), about }
+    }
+    /// One of `words`.
+    pub const fn choice(
+        name: &'static str, default: &'static str, words: &'static [&'static str], about: &'static str,
+    ) -> Parameter {
+        Parameter { name, kind: Kind::Choice(words), default: Some(DefaultValue::Choice(default)), about }
+    }
+    /// A parameter whose default is derived from the fabric; `about` describes how.
+    pub const fn derived(name: &'static str, kind: Kind, about: &'static str) -> Parameter {
+        Parameter { name, kind, default: None, about }
+    }
+}
+
+/// The values of declared parameters: the values that a run sets, and the declared defaults of the others.
+///
+/// ```
+/// use rnic_transport::Time;
+/// use rnic_transport::congestion::{CongestionControl, Dcqcn};
+/// use rnic_transport::settings::{Settings, Value};
+///
+/// let mut settings = Settings::new(Dcqcn::PARAMETERS);
+/// settings.set("rate_timer", Value::Time(Time::from_us(300)))?;
+/// assert_eq!(settings.time("rate_timer"), Ok(Time::from_us(300)));
+/// assert_eq!(settings.count("fast_recovery"), Ok(5), "the default");
+/// assert!(settings.set("fast_recovery", Value::Count(0)).is_err(), "out of range");
+/// # Ok::<(), String>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Settings {
+    declared: Vec<&'static Parameter>,
+    given: Vec<(&'static str, Value)>,
+}
+
+/// By the values that were set, in whatever order.
+impl PartialEq for Settings {
+    fn eq(&self, other: &Settings) -> bool {
+        self.given.len() == other.given.len() && self.given.iter().all(|given| other.given.contains(given))
+    }
+}
+
+impl Settings {
+    /// The default values of the parameters in `declared`.
+    pub fn new(declared: &'static [Parameter]) -> Settings {
+        Settings::of(&[declared])
+    }
+
+    /// The default values of the parameters in several lists.
+    pub fn of(declared: &[&'static [Parameter]]) -> Settings {
+        Settings { declared: declared.iter().copied().flatten().collect(), given: Vec::new() }
+    }
+
+    /// The declared parameters.
+    pub fn declared(&self) -> impl Iterator<Item = &'static Parameter> {
+        self.declared.iter().copied()
+    }
+
+    /// The names and values that were set, in the order in which they were.
+    pub fn given(&self) -> impl Iterator<Item = (&'static str, &Value)> {
+        self.given.iter().map(|(name, value)| (*name, value))
+    }
+
+    /// Sets the value of a parameter. A whole number is also accepted where a number is declared.
+    ///
+    /// # Errors
+    /// If no parameter has this name, or `value` has the wrong kind or is out of range. The message says what would be
+    /// accepted.
+    pub fn set(&mut self, name: &str, value: Value) -> Result<(), String> {
+        let parameter = self.declared.iter().find(|parameter| parameter.name == name);
+        let parameter = parameter.ok_or_else(|| {
+            let names: Vec<String> = self.declared.iter().map(|parameter| format!("`{}`", parameter.name)).collect();
+            match names.is_empty() {
+                true => format!("there is no parameter `{name}`: there are none at all"),
+                false => format!("there is no parameter `{name}`; there are {}", names.join(", ")),
+            }
+        })?;
+        let value = match (parameter.kind, value) {
+            (Kind::Number { .. }, Value::Count(count)) => Value::Number(count as f64),
+            (_, value) => value,
+        };
+        if !parameter.kind.accepts(&value) {
+            return Err(format!("`{name}` cannot be {value}; it takes {}", parameter.kind));
+        }
+        self.given.retain(|(given, _)| *given != parameter.name);
+        self.given.push((parameter.name, value));
+        Ok(())
+    }
+
+    /// Whether the value of a parameter was set.
+    pub fn is_set(&self, name: &str) -> bool {
+        self.given.iter().any(|(given, _)| *given == name)
+    }
+
+    /// The value of a parameter: the value that was set, or its default. `None` if it was not set and its default is
+    /// derived, or if there is no such parameter.
+    pub fn value(&self, name: &str) -> Option<Value> {
+        let given = self.given.iter().find(|(given, _)| *given == name).map(|(_, value)| value.clone());
+        given.or_else(|| self.declared.iter().find(|parameter| parameter.name == name)?.default_value())
+    }
+
+    /// The value of a parameter that is a rate.
+    ///
+    /// # Errors
+    /// If no rate of this name is declared, or if it was not set and has no fixed default. Such an error is a bug in
+    /// the transport or congestion control, not a mistake in a scenario. The same holds for the functions below.
+    pub fn rate(&self, name: &str) -> Result<BitRate, String> {
+        match self.value(name) {
+            Some(Value::Rate(rate)) => Ok(rate),
+            _ => Err(undeclared(name, "rate")),
+        }
+    }
+    /// The value of a parameter that is a time.
+    ///
+    /// # Errors
+    /// See [`Settings::rate`].
+    pub fn time(&self, name: &str) -> Result<Time, String> {
+        match self.value(name) {
+            Some(Value::Time(time)) => Ok(time),
+            _ => Err(undeclared(name, "time")),
+        }
+    }
+    /// The value, in bytes, of a parameter that is a size.
+    ///
+    /// # Errors
+    /// See [`Settings::rate`].
+    pub fn bytes(&self, name: &str) -> Result<u64, String> {
+        match self.value(name) {
+            Some(Value::Bytes(bytes)) => Ok(bytes.0),
+            _ => Err(undeclared(name, "size")),
+        }
+    }
+    /// The value of a parameter that is a number.
+    ///
+    /// # Errors
+    /// See [`Settings::rate`].
+    pub fn number(&self, name: &str) -> Result<f64, String> {
+        match self.value(name) {
+            Some(Value::Number(number)) => Ok(number),
+            _ => Err(undeclared(name, "number")),
+        }
+    }
+    /// The value of a parameter that is a whole number.
+    ///
+    /// # Errors
+    /// See [`Settings::rate`].
+    pub fn count(&self, name: &str) -> Result<u64, String> {
+        match self.value(name) {
+            Some(Value::Count(count)) => Ok(count),
+            _ => Err(undeclared(name, "whole number")),
+        }
+    }
+    /// The value of a parameter that is a flag.
+    ///
+    /// # Errors
+    /// See [`Settings::rate`].
+    pub fn flag(&self, name: &str) -> Result<bool, String> {
+        match self.value(name) {
+            Some(Value::Flag(flag)) => Ok(flag),
+            _ => Err(undeclared(name, "flag")),
+        }
+    }
+    /// The value of a parameter that is one of several words.
+    ///
+    /// # Errors
+    /// See [`Settings::rate`].
+    pub fn choice(&self, name: &str) -> Result<String, String> {
+        match self.value(name) {
+            Some(Value::Choice(word)) => Ok(word),
+            _ => Err(undeclared(name, "choice")),
+        }
+    }
+    /// Whether a parameter that is one of several words has this word as its value.
+    pub fn is(&self, name: &str, word: &str) -> bool {
+        self.choice(name).is_ok_and(|chosen| chosen == word)
+    }
+    /// The buffer classes of a parameter; none if they are not limited.
+    pub fn buffers(&self, name: &str) -> Vec<BufferClass> {
+        match self.value(name) {
+            Some(Value::Buffers(classes)) => classes,
+            _ => Vec::new(),
+        }
+    }
+}
+
+fn undeclared(name: &str, kind: &str) -> String {
+    format!("there is no {kind} `{name}` with a value")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DECLARED: &[Parameter] = &[
+        Parameter::time("timer", Time::from_us(55), "a timer"),
+        Parameter::number("g", 0.0625, 0.0, 1.0, "a gain"),
+        Parameter::derived("delta", Kind::Rate, "a thousandth of line rate"),
+    ];
+
+    #[test]
+    fn a_set_value_overrides_the_default() {
+        let mut settings = Settings::new(DECLARED);
+        assert_eq!(settings.time("timer"), Ok(Time::from_us(55)));
+        settings.set("timer", Value::Time(Time::from_us(300))).unwrap();
+        settings.set("timer", Value::Time(Time::from_us(30))).unwrap();
+        assert_eq!(settings.time("timer"), Ok(Time::from_us(30)));
+        assert_eq!(settings.value("delta"), None);
+        assert_eq!(settings.number("g"), Ok(0.0625));
+    }
+
+    #[test]
+    fn wrong_values_are_refused() {
+        let mut settings = Settings::new(DECLARED);
+        let refused = |value| Err(format!("`g` cannot be {value}; it takes a number from 0 to 1"));
+        assert_eq!(settings.set("g", Value::Number(1.5)), refused("1.5"));
+        assert_eq!(settings.set("g", Value::Number(f64::NAN)), refused("NaN"));
+        assert!(settings.set("g", Value::Flag(true)).is_err());
+        assert!(settings.set("timer", Value::Time(Time::ZERO)).is_err());
+        let unknown = "there is no parameter `h`; there are `timer`, `g`, `delta`".to_string();
+        assert_eq!(settings.set("h", Value::Number(0.5)), Err(unknown));
+        assert!(settings.rate("timer").is_err() && settings.rate("delta").is_err());
+    }
+}

@@ -1,0 +1,157 @@
+//! What several transports of flows share: timeouts, the cap on packets in flight, their parameters.
+
+use super::{FabricFacts, MAX_IN_FLIGHT};
+use crate::config::{FlowConfig, NackPolicy, Timeouts};
+use crate::settings::{Kind, Parameter, Settings};
+use crate::{Bytes, Psn, Time};
+
+/// InfiniBand's usual local ACK timeout, 4.096 us x 2^14: guards a fabric that is meant to be lossless, but may not be.
+pub const SAFETY_TIMEOUT: Time = Time::from_ps(4_096_000 << 14);
+
+pub(super) const TIMEOUTS: Parameter =
+    Parameter::derived("timeouts", Kind::Flag, "whether retransmission timers run; unless the fabric is lossless");
+pub(super) const RTO: Parameter = Parameter::choice(
+    "rto",
+    "fixed",
+    &["fixed", "dynamic"],
+    "\"dynamic\": computed from round-trip times (RFC 6298); fixed",
+);
+pub(super) const RTO_HIGH: Parameter = Parameter::derived(
+    "rto_high",
+    Kind::Timeout,
+    "retransmission timeout; round-trip propagation plus all buffers of the largest switch over one link (IRN, section 4.1)",
+);
+pub(super) const NACKS: Parameter = Parameter::choice(
+    "nacks",
+    "first",
+    &["first", "every"],
+    "go-back-N: which out-of-order packets trigger a NACK; first (InfiniBand)",
+);
+pub(super) const BDP_FC: Parameter = Parameter::derived(
+    "bdp_fc",
+    Kind::Flag,
+    "whether packets in flight are capped; IRN yes, RoCE if `bdp_cap` is given",
+);
+pub(super) const BDP_CAP: Parameter = Parameter::derived(
+    "bdp_cap",
+    Kind::Count { min: 1, max: MAX_IN_FLIGHT },
+    "maximum number of packets in flight; the longest path's bandwidth-delay product",
+);
+
+/// Whether the timeout follows measured round-trip times.
+pub(super) fn is_dynamic(settings: &Settings) -> bool {
+    settings.is("rto", "dynamic")
+}
+
+/// Whether packets in flight are capped; `default`: if neither `bdp_fc` nor `bdp_cap` says.
+pub(super) fn is_capped(settings: &Settings, default: bool) -> bool {
+    settings.flag("bdp_fc").unwrap_or(default || settings.is_set("bdp_cap"))
+}
+
+/// The maximum number of packets in flight.
+pub(super) fn bdp_cap(settings: &Settings, facts: &FabricFacts, default: bool) -> u32 {
+    if !is_capped(settings, default) {
+        return Psn::MAX_WINDOW;
+    }
+    settings.count("bdp_cap").map_or(facts.bdp, |packets| packets as u32)
+}
+
+pub(super) fn nacks(settings: &Settings) -> NackPolicy {
+    if settings.is("nacks", "every") { NackPolicy::Every } else { NackPolicy::First }
+}
+
+/// The feature that needs acknowledgements; `capped`: see [`is_capped`].
+pub(super) fn needs_acks(settings: &Settings, capped: bool) -> Option<&'static str> {
+    if capped {
+        return Some("a cap on packets in flight");
+    }
+    is_dynamic(settings).then_some("a dynamic timeout")
+}
+
+/// Settings of timers and caps that others make idle.
+pub(super) fn idle(settings: &Settings, go_back_n: bool) -> Vec<(&'static str, &'static str)> {
+    let dynamic = is_dynamic(settings);
+    let checks = [
+        ("bdp_cap", settings.flag("bdp_fc") == Ok(false), "with bdp_fc = false there is no cap"),
+        ("nacks", !go_back_n, "only go-back-N has this choice"),
+        ("rto_low", dynamic, "a dynamic timeout has no short one"),
+        ("rto_low_packets", dynamic, "a dynamic timeout has no short one"),
+        ("rto_min", !dynamic, "a fixed timeout has no minimum; write rto = \"dynamic\", or set rto_high"),
+    ];
+    checks.into_iter().filter(|(_, idle, _)| *idle).map(|(name, _, why)| (name, why)).collect()
+}
+
+/// The run's timeouts. A lossless fabric has none; a fabric that is meant to be lossless, but lacks headroom, only a long one. `two`: there
+/// is a short timeout for few packets in flight, as IRN has it.
+pub(super) fn timeouts(settings: &Settings, facts: &FabricFacts, two: bool) -> Option<Timeouts> {
+    let low_packets = settings.count("rto_low_packets").map_or(3, |packets| packets as u32);
+    match settings.flag("timeouts") {
+        Ok(false) => return None,
+        Err(_) if facts.lossless => return None,
+        Err(_) if facts.meant_lossless => {
+            return Some(Timeouts { high: SAFETY_TIMEOUT, low: SAFETY_TIMEOUT, low_packets, dynamic: None });
+        }
+        _ => {}
+    }
+    let high = settings.time("rto_high").unwrap_or(facts.congested_rtt);
+    let low = settings.time("rto_low").unwrap_or(Time::from_us(100)).min(high);
+    let low = if two { low } else { high };
+    let dynamic = is_dynamic(settings).then(|| settings.time("rto_min").unwrap_or(Time::from_us(100)));
+    Some(Timeouts { high, low, low_packets, dynamic })
+}
+
+/// The configuration that all transports of flows begin with.
+pub(super) fn config(settings: &Settings, facts: &FabricFacts, two_timeouts: bool) -> FlowConfig {
+    FlowConfig {
+        mtu: facts.mtu,
+        header: facts.header,
+        line_rate: facts.line_rate,
+        base_rtt: facts.base_rtt,
+        bdp: facts.bdp,
+        bdp_cap: Psn::MAX_WINDOW,
+        sack: true,
+        timeouts: timeouts(settings, facts, two_timeouts),
+        acks: true,
+        nacks: NackPolicy::First,
+        cnp_interval: None,
+        max_rate: settings.rate("max_rate").ok(),
+        first_psn: Psn::new(0),
+        tcp: Default::default(),
+    }
+}
+
+/// The configuration of the flows under a transport of messages, which has none of their settings.
+impl From<&FabricFacts> for FlowConfig {
+    fn from(facts: &FabricFacts) -> FlowConfig {
+        config(&Settings::of(&[super::FLOW_PARAMETERS]), facts, false)
+    }
+}
+
+/// The cap on packets in flight, to show.
+pub(super) fn describe_cap(cfg: &FlowConfig) -> (&'static str, String) {
+    match cfg.bdp_cap {
+        Psn::MAX_WINDOW => ("bdp_fc", "off".to_string()),
+        cap => ("bdp_cap", format!("{cap} packets")),
+    }
+}
+
+/// The timeouts, to show; `two` as in [`timeouts`].
+pub(super) fn describe_timeouts(cfg: &FlowConfig, two: bool) -> super::Description {
+    match cfg.timeouts {
+        None => vec![("timeouts", "off".to_string())],
+        Some(Timeouts { high, dynamic: Some(min), .. }) => {
+            vec![("rto", format!("dynamic, from {high}, at least {min}"))]
+        }
+        Some(t) if two => vec![
+            ("rto_high", t.high.to_string()),
+            ("rto_low", t.low.to_string()),
+            ("rto_low_packets", t.low_packets.to_string()),
+        ],
+        Some(t) => vec![("rto_high", t.high.to_string())],
+    }
+}
+
+/// Acknowledgements and their size are shown by the simulator, which knows the frame.
+pub(super) fn bytes(bytes: u32) -> String {
+    Bytes(u64::from(bytes)).to_string()
+}

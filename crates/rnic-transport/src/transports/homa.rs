@@ -1,0 +1,100 @@
+//! Homa and Homa-Tr as transports: their settings and their program.
+
+use super::{Description, MessageFacts, MessageTransport, ProgramVisitor};
+use crate::message::nic::Order;
+use crate::message::programs::{self, HomaSettings};
+use crate::settings::{Kind, Parameter, Settings};
+
+const PRIORITIES: Kind = Kind::Count { min: 1, max: 7 };
+
+const PARAMETERS: &[Parameter] = &[
+    Parameter::count("unscheduled_levels", 1, 1, 7, "number of priorities for packets that nobody has granted; 1"),
+    Parameter::count("scheduled_levels", 3, 1, 7, "number of priorities for granted packets; 3"),
+    Parameter::derived(
+        "overcommitment",
+        PRIORITIES,
+        "messages that a receiver grants packets to at the same time; as many as there are scheduled priorities",
+    ),
+];
+
+/// The Homa transport.
+#[derive(Clone, Copy, Debug)]
+pub struct Homa;
+
+/// The Homa transport with NDP's trimming.
+#[derive(Clone, Copy, Debug)]
+pub struct HomaTr;
+
+impl MessageTransport for Homa {
+    const NAME: &'static str = "homa";
+    const ABOUT: &'static str = "Homa: message transport; the receiver grants the shortest message first and assigns priorities; loss by timeout";
+    const PARAMETERS: &'static [Parameter] = PARAMETERS;
+    const SPRAY: bool = true;
+    const ORDER: Order = Order::ShortestFirst;
+
+    fn priorities(settings: &Settings) -> u8 {
+        priorities(settings)
+    }
+
+    fn describe(settings: &Settings, facts: &MessageFacts) -> Description {
+        describe(&program(settings, facts, false))
+    }
+
+    fn select<V: ProgramVisitor>(settings: &Settings, facts: &MessageFacts, visitor: V) -> V::Output {
+        let settings = program(settings, facts, false);
+        visitor.visit(|ip| programs::Homa::new(ip, settings))
+    }
+}
+
+impl MessageTransport for HomaTr {
+    const NAME: &'static str = "homa-tr";
+    const ABOUT: &'static str =
+        "Homa with NDP's trimming: message transport; a NACK requests a trimmed packet again at once";
+    const PARAMETERS: &'static [Parameter] = PARAMETERS;
+    const SPRAY: bool = true;
+    const ORDER: Order = Order::ShortestFirst;
+
+    fn priorities(settings: &Settings) -> u8 {
+        priorities(settings)
+    }
+
+    fn describe(settings: &Settings, facts: &MessageFacts) -> Description {
+        describe(&program(settings, facts, true))
+    }
+
+    fn select<V: ProgramVisitor>(settings: &Settings, facts: &MessageFacts, visitor: V) -> V::Output {
+        let settings = program(settings, facts, true);
+        visitor.visit(|ip| programs::Homa::new(ip, settings))
+    }
+}
+
+/// Numbers of priorities for unscheduled and for granted packets.
+fn levels(settings: &Settings) -> (u8, u8) {
+    let count = |name: &str, default: u8| settings.count(name).map_or(default, |count| count as u8);
+    (count("unscheduled_levels", 1), count("scheduled_levels", 3))
+}
+
+fn priorities(settings: &Settings) -> u8 {
+    let (unscheduled, scheduled) = levels(settings);
+    unscheduled + scheduled
+}
+
+fn program(settings: &Settings, facts: &MessageFacts, trimming: bool) -> HomaSettings {
+    let (unscheduled_levels, scheduled_levels) = levels(settings);
+    HomaSettings {
+        mtu: facts.mtu,
+        rtt_pkts: facts.rtt_pkts,
+        unscheduled_levels,
+        scheduled_levels,
+        overcommitment: settings.count("overcommitment").map_or(scheduled_levels.into(), |count| count as u32),
+        trimming,
+    }
+}
+
+fn describe(homa: &HomaSettings) -> Description {
+    vec![
+        ("unscheduled_levels", homa.unscheduled_levels.to_string()),
+        ("scheduled_levels", homa.scheduled_levels.to_string()),
+        ("overcommitment", homa.overcommitment.to_string()),
+    ]
+}

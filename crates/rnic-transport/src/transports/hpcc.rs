@@ -1,0 +1,58 @@
+//! HPCC as a message transport: its settings and its program.
+
+use super::{Description, MessageFacts, MessageTransport, ProgramVisitor};
+use crate::message::programs::{self, HpccSettings};
+use crate::settings::{Kind, Parameter, Settings};
+
+/// The HPCC transport.
+#[derive(Clone, Copy, Debug)]
+pub struct Hpcc;
+
+impl MessageTransport for Hpcc {
+    const NAME: &'static str = "hpcc";
+    const ABOUT: &'static str = "HPCC as a message transport: window from in-band telemetry, in fixed-point arithmetic";
+    const PARAMETERS: &'static [Parameter] = &[
+        Parameter::number("eta", 0.95, 0.01, 0.999, "target utilisation; 0.95 (HPCC, section 3.2)"),
+        Parameter::count("max_stage", 5, 1, 1_000, "consecutive steps of additive increase; 5 (HPCC, section 3.2)"),
+        Parameter::derived(
+            "w_ai",
+            Kind::Size { min: 1, max: 1_000_000_000 },
+            "additive increase of the window per step; a sixteenth of what `eta` leaves of the first window (HPCC, section 3.3)",
+        ),
+    ];
+    const TELEMETRY: bool = true;
+
+    fn describe(settings: &Settings, facts: &MessageFacts) -> Description {
+        let hpcc = program(settings, facts);
+        vec![
+            ("eta", format!("{:.3}", f64::from(hpcc.target) / 65_536.0)),
+            ("max_stage", hpcc.max_stages.to_string()),
+            ("w_ai", format!("{} B", hpcc.additive_bytes)),
+        ]
+    }
+
+    fn select<V: ProgramVisitor>(settings: &Settings, facts: &MessageFacts, visitor: V) -> V::Output {
+        let settings = program(settings, facts);
+        visitor.visit_with_telemetry(|ip| programs::Hpcc::new(ip, settings))
+    }
+}
+
+fn program(settings: &Settings, facts: &MessageFacts) -> HpccSettings {
+    let MessageFacts { mtu, rtt_pkts, base_rtt_ns } = *facts;
+    let target = (settings.number("eta").unwrap_or(0.95) * 65_536.0).round() as u32;
+    HpccSettings {
+        mtu,
+        rtt_pkts,
+        base_rtt_ns,
+        additive_bytes: settings.bytes("w_ai").map_or(additive_bytes(mtu, rtt_pkts, target), |bytes| bytes as u32),
+        target,
+        max_stages: settings.count("max_stage").map_or(5, |count| count as u32),
+    }
+}
+
+/// The default additive step in bytes: the part of the first window that the target leaves free, shared by 16 messages (HPCC paper, section
+/// 3.3). In integers, as a program in P4 works it out; `target` is a fraction of 65,536.
+fn additive_bytes(mtu: u32, rtt_pkts: u32, target: u32) -> u32 {
+    let free = u64::from(rtt_pkts) * u64::from(mtu) * 65_536u64.saturating_sub(target.into());
+    ((free + (1 << 19)) >> 20).clamp(1, u64::from(u32::MAX)) as u32
+}

@@ -1,0 +1,78 @@
+//! IRN: selective retransmission and a cap on packets in flight, for networks that lose packets (IRN paper, sections 3 and 4.1).
+
+use super::flow::{self, BDP_CAP, BDP_FC, NACKS, RTO, RTO_HIGH, TIMEOUTS};
+use super::{Description, FabricFacts, FlowTransport, FrameSizes, MAX_IN_FLIGHT, ProtocolVisitor, WireFormat};
+use crate::Time;
+use crate::config::FlowConfig;
+use crate::headers::{IRN_DATA, IRN_NACK, ROCE_ACK};
+use crate::recovery::{GoBackN, Irn as Selective};
+use crate::settings::{Parameter, Settings};
+
+/// The IRN transport.
+#[derive(Clone, Copy, Debug)]
+pub struct Irn;
+
+impl FlowTransport for Irn {
+    const NAME: &'static str = "irn";
+    const ABOUT: &'static str =
+        "IRN: selective retransmission (bitmap SACK), BDP-FC, two timeouts; needs no lossless network";
+    const PARAMETERS: &'static [Parameter] = &[
+        Parameter::choice(
+            "recovery",
+            "selective",
+            &["selective", "no-sack", "go-back-n"],
+            "what is retransmitted after a loss; selective (section 3.1), the others are the paper's variants (section 4.3)",
+        ),
+        TIMEOUTS,
+        RTO,
+        RTO_HIGH,
+        Parameter::timeout(
+            "rto_low",
+            Time::from_us(100),
+            "timeout while few packets are in flight; 100 us (section 4.1)",
+        ),
+        Parameter::count(
+            "rto_low_packets",
+            3,
+            0,
+            MAX_IN_FLIGHT,
+            "`rto_low` applies while at most this many packets are in flight; 3 (section 4.1)",
+        ),
+        NACKS,
+        BDP_FC,
+        BDP_CAP,
+    ];
+    const WARNS_OF_SMALL_CAP: bool = true;
+
+    const WIRE: WireFormat = WireFormat::Irn;
+
+    fn frames() -> FrameSizes {
+        FrameSizes { data_header: IRN_DATA, ack: ROCE_ACK, nack: IRN_NACK }
+    }
+
+    fn idle(settings: &Settings) -> Vec<(&'static str, &'static str)> {
+        flow::idle(settings, settings.is("recovery", "go-back-n"))
+    }
+
+    fn needs_acks(settings: &Settings) -> Option<&'static str> {
+        flow::needs_acks(settings, flow::is_capped(settings, true))
+    }
+
+    fn configure(settings: &Settings, facts: &FabricFacts) -> Result<FlowConfig, String> {
+        Ok(FlowConfig {
+            bdp_cap: flow::bdp_cap(settings, facts, true),
+            sack: !settings.is("recovery", "no-sack"),
+            nacks: flow::nacks(settings),
+            ..flow::config(settings, facts, true)
+        })
+    }
+
+    fn describe(settings: &Settings, cfg: &FlowConfig) -> (Description, Description) {
+        let recovery = ("recovery", settings.choice("recovery").unwrap_or_default());
+        (vec![recovery, flow::describe_cap(cfg)], flow::describe_timeouts(cfg, true))
+    }
+
+    fn select<V: ProtocolVisitor>(settings: &Settings, visitor: V) -> V::Output {
+        if settings.is("recovery", "go-back-n") { visitor.visit::<GoBackN>() } else { visitor.visit::<Selective>() }
+    }
+}

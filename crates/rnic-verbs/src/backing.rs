@@ -1,0 +1,361 @@
+//! The bytes behind a memory region: a vector that the device owns, or memory of the application.
+//!
+//! This module holds all `unsafe` code of the crate: it copies to and from [`ForeignMemory`]. Everything else reaches
+//! registered memory through the safe functions of `Backing`.
+//!
+//! # Why the copies are sound
+//!
+//! **Bounds.** `Backing` checks every access against the length of the memory directly before the copy, with arithmetic
+//! that cannot overflow, and hands out no pointer.
+//!
+//! **Lifetime.** Who makes a [`ForeignMemory`] promises that the memory stays valid until the device has given the
+//! region up: until [`Device::deregister`](crate::Device::deregister) has returned or the [`Device`](crate::Device) is
+//! dropped. The device reaches the bytes only through its table of regions. `deregister` takes the region out of the
+//! table, and needs the device mutably: no copy is under way then. Work requests and packets that still name the region
+//! hold a handle with a generation, which finds nothing any more (`table.rs`), so no later copy touches the memory. A
+//! packet that was written before holds a copy of the bytes.
+//!
+//! **Aliasing.** The device never makes a Rust reference to foreign memory; it uses raw pointers and
+//! [`copy_nonoverlapping`](std::ptr::copy_nonoverlapping). The other side of each copy is a buffer that a Rust
+//! reference covers (a packet, or the argument of a verb), and the promise excludes that such a buffer lies in the
+//! registered memory: the two do not overlap. Two regions may cover the same foreign memory, because the device never
+//! copies from one region to another.
+//!
+//! **Concurrent access.** The application's threads may use the memory while it is registered, as they may with an RDMA
+//! NIC in hardware, which knows of no Rust references either. The copies treat the bytes as opaque: no decision follows
+//! from their values, and every bit pattern is a valid `u8`, so a copy that overlaps an access of the application
+//! yields old, new or mixed bytes, and nothing worse inside the device. Atomic operations are [`AtomicU64`] operations,
+//! also towards the application's threads. In the terms of the language an unsynchronised conflicting access remains a
+//! data race; that the application has none is part of the promise, with the accesses that the promise allows.
+#![allow(unsafe_code)]
+
+use crate::types::AccessError;
+use std::ptr::{NonNull, copy_nonoverlapping};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Memory of the application that a device may access while it is registered
+/// ([`Device::register_foreign`](crate::Device::register_foreign)).
+///
+/// For interfaces where the application owns its buffers, such as `ibv_reg_mr` of libibverbs. A Rust application has no
+/// need of it: a region of a `Vec<u8>` ([`Device::register`](crate::Device::register)) is as fast, and safe.
+///
+/// ```
+/// use rnic_verbs::{Access, Device, DeviceConfig, ForeignMemory};
+///
+/// let mut device = Device::new(DeviceConfig::default());
+/// let pd = device.create_pd();
+/// // The application owns the buffer, and touches it through a raw pointer while it is registered.
+/// let buffer = Box::into_raw(Box::new([7u8; 64]));
+/// // SAFETY: the buffer is freed after the region is deregistered, and no reference to it exists before.
+/// let memory = unsafe { ForeignMemory::new(buffer.cast(), 64) };
+/// let region = device.register_foreign(pd, memory, None, Access::ALL).unwrap();
+/// assert_eq!(region.addr, buffer as u64);
+/// let mut copy = [0; 4];
+/// device.read_memory(region.id, 60, &mut copy).unwrap();
+/// assert_eq!(copy, [7; 4]);
+/// device.deregister(region.id).unwrap();
+/// // SAFETY: made by `Box::into_raw`, and the device has given it up.
+/// drop(unsafe { Box::from_raw(buffer) });
+/// ```
+#[derive(PartialEq, Eq, Debug)]
+pub struct ForeignMemory {
+    start: NonNull<u8>,
+    len: usize,
+    writable: bool,
+}
+
+// SAFETY: `ForeignMemory::new` demands that any thread may access the memory.
+unsafe impl Send for ForeignMemory {}
+
+impl ForeignMemory {
+    /// The `len` bytes from `start` on, to be read and written by the device.
+    ///
+    /// # Safety
+    /// From this call until the region made of the memory is deregistered, or its device dropped, or the returned value
+    /// dropped without having been registered:
+    /// - `start` is valid for reads and writes of `len` bytes, from any thread. It points into one allocation of at
+    ///   most `isize::MAX` bytes, or `len` is 0.
+    /// - No Rust reference (`&` or `&mut`) covers any of the bytes. Code in Rust uses raw pointers or atomics.
+    /// - No thread of the application accesses bytes that an operation under way writes, nor writes bytes that one
+    ///   under way reads: from the moment a work request that names them is posted until its completion is polled, and,
+    ///   for memory that peers may access, between messages that say so. Excepted are volatile and atomic accesses, for
+    ///   applications that poll memory until an RDMA Write changes it; their results are those of polling memory that
+    ///   hardware writes.
+    pub unsafe fn new(start: *mut u8, len: usize) -> ForeignMemory {
+        let empty = (NonNull::dangling(), 0);
+        let (start, len) = NonNull::new(start).map_or(empty, |start| (start, len));
+        ForeignMemory { start, len, writable: true }
+    }
+
+    /// The same for memory that the device only reads: regions of it admit neither local writes nor remote writes and
+    /// atomics.
+    ///
+    /// # Safety
+    /// As [`ForeignMemory::new`], but `start` need not be valid for writes, and `&` references to the bytes may exist.
+    pub unsafe fn read_only(start: *const u8, len: usize) -> ForeignMemory {
+        // SAFETY: the device does not write memory that is not `writable`; the rest is promised by the caller.
+        ForeignMemory { writable: false, ..unsafe { ForeignMemory::new(start.cast_mut(), len) } }
+    }
+
+    /// Length in bytes.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The address of the first byte in this process.
+    pub fn addr(&self) -> u64 {
+        self.start.addr().get() as u64
+    }
+
+    /// Whether the device may write the memory.
+    pub fn is_writable(&self) -> bool {
+        self.writable
+    }
+
+    /// The first of `len` bytes from `offset` on, if all of them are within the memory.
+    fn range(&self, offset: usize, len: usize) -> Result<NonNull<u8>, AccessError> {
+        if offset.checked_add(len).is_none_or(|end| end > self.len) {
+            return Err(AccessError::Bounds);
+        }
+        // SAFETY: `offset` is at most `self.len`, so that the result is within the allocation or one past its end.
+        Ok(unsafe { self.start.add(offset) })
+    }
+}
+
+/// The bytes of a region.
+pub(crate) enum Backing {
+    /// The device owns the bytes.
+    Owned(Vec<u8>),
+    /// The application owns the bytes.
+    Foreign(ForeignMemory),
+}
+
+/// An operation on eight bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Atomic {
+    /// Adds, modulo 2^64.
+    Add(u64),
+    /// Stores `swap` if the value equals `compare`.
+    CompareSwap { compare: u64, swap: u64 },
+}
+
+impl Atomic {
+    fn apply(self, value: u64) -> u64 {
+        match self {
+            Atomic::Add(add) => value.wrapping_add(add),
+            Atomic::CompareSwap { compare, swap } if value == compare => swap,
+            Atomic::CompareSwap { .. } => value,
+        }
+    }
+}
+
+impl Backing {
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Backing::Owned(bytes) => bytes.len(),
+            Backing::Foreign(memory) => memory.len,
+        }
+    }
+
+    /// Copies `out.len()` bytes from `offset` on.
+    #[inline]
+    pub(crate) fn read(&self, offset: usize, out: &mut [u8]) -> Result<(), AccessError> {
+        match self {
+            Backing::Owned(bytes) => {
+                let from = bytes.get(offset..).and_then(|rest| rest.get(..out.len())).ok_or(AccessError::Bounds)?;
+                out.copy_from_slice(from);
+            }
+            Backing::Foreign(memory) => {
+                let from = memory.range(offset, out.len())?;
+                // SAFETY: `range` has checked the bounds, and the promise of `ForeignMemory::new` makes the bytes
+                // readable; `out` is a Rust reference, which the promise keeps outside of the memory.
+                unsafe { copy_nonoverlapping(from.as_ptr(), out.as_mut_ptr(), out.len()) };
+            }
+        }
+        Ok(())
+    }
+
+    /// Copies `data` to `offset` and the bytes that follow.
+    #[inline]
+    pub(crate) fn write(&mut self, offset: usize, data: &[u8]) -> Result<(), AccessError> {
+        match self {
+            Backing::Owned(bytes) => {
+                let to = bytes.get_mut(offset..).and_then(|rest| rest.get_mut(..data.len()));
+                to.ok_or(AccessError::Bounds)?.copy_from_slice(data);
+            }
+            Backing::Foreign(memory) => {
+                if !memory.writable {
+                    return Err(AccessError::Rights);
+                }
+                let to = memory.range(offset, data.len())?;
+                // SAFETY: `range` has checked the bounds, the memory is writable, and the promise of
+                // `ForeignMemory::new` makes the bytes valid for writes; `data` is a Rust reference, which the promise
+                // keeps outside of the memory.
+                unsafe { copy_nonoverlapping(data.as_ptr(), to.as_ptr(), data.len()) };
+            }
+        }
+        Ok(())
+    }
+
+    /// Carries out `operation` on the eight bytes at `offset`, in the host's byte order, and returns the value before
+    /// it.
+    pub(crate) fn atomic(&mut self, offset: usize, operation: Atomic) -> Result<u64, AccessError> {
+        match self {
+            Backing::Owned(bytes) => {
+                let bytes = bytes.get_mut(offset..).and_then(|rest| rest.first_chunk_mut::<8>());
+                let bytes = bytes.ok_or(AccessError::Bounds)?;
+                let value = u64::from_ne_bytes(*bytes);
+                *bytes = operation.apply(value).to_ne_bytes();
+                Ok(value)
+            }
+            Backing::Foreign(memory) => {
+                if !memory.writable {
+                    return Err(AccessError::Rights);
+                }
+                let word = memory.range(offset, 8)?.cast::<u64>();
+                if !word.is_aligned() {
+                    return Err(AccessError::Alignment);
+                }
+                // SAFETY: `range` has checked the bounds, the memory is writable and the address a multiple of 8. The
+                // promise of `ForeignMemory::new` makes it valid, and leaves the application's threads atomic accesses
+                // to it.
+                let word = unsafe { AtomicU64::from_ptr(word.as_ptr()) };
+                Ok(match operation {
+                    Atomic::Add(add) => word.fetch_add(add, Ordering::SeqCst),
+                    Atomic::CompareSwap { compare, swap } => {
+                        match word.compare_exchange(compare, swap, Ordering::SeqCst, Ordering::SeqCst) {
+                            Ok(value) | Err(value) => value,
+                        }
+                    }
+                })
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The application's memory for a test: freed when dropped.
+    struct Buffer(*mut [u64]);
+
+    impl Buffer {
+        fn new(words: usize) -> Buffer {
+            Buffer(Box::into_raw(vec![0u64; words].into_boxed_slice()))
+        }
+
+        /// Both kinds of backing, of as many bytes.
+        fn backings(&self) -> [Backing; 2] {
+            let len = 8 * self.0.len();
+            // SAFETY: tests drop the backing before the buffer, and make no reference to the buffer's bytes.
+            [Backing::Owned(vec![0; len]), Backing::Foreign(unsafe { ForeignMemory::new(self.0.cast(), len) })]
+        }
+    }
+
+    impl Drop for Buffer {
+        fn drop(&mut self) {
+            // SAFETY: made by `Box::into_raw`, and nothing uses it any more.
+            drop(unsafe { Box::from_raw(self.0) });
+        }
+    }
+
+    #[test]
+    fn accesses_beyond_the_end_are_refused_and_touch_nothing() {
+        let buffer = Buffer::new(4);
+        for mut backing in buffer.backings() {
+            assert_eq!(backing.len(), 32);
+            for (offset, len) in [(0, 33), (1, 32), (32, 1), (33, 0), (usize::MAX, 1), (usize::MAX, 2)] {
+                assert_eq!(backing.write(offset, &vec![1; len]), Err(AccessError::Bounds), "{offset} {len}");
+                assert_eq!(backing.read(offset, &mut vec![1; len]), Err(AccessError::Bounds), "{offset} {len}");
+            }
+            for offset in [25, 32, usize::MAX - 7, usize::MAX] {
+                assert_eq!(backing.atomic(offset, Atomic::Add(1)), Err(AccessError::Bounds));
+            }
+            let mut all = [9; 32];
+            backing.read(0, &mut all).unwrap();
+            assert_eq!(all, [0; 32]);
+            // Up to the end everything is possible.
+            for (offset, len) in [(0, 32), (31, 1), (32, 0)] {
+                backing.write(offset, &vec![1; len]).unwrap();
+                backing.read(offset, &mut vec![0; len]).unwrap();
+            }
+        }
+    }
+
+    #[test]
+    fn both_backings_hold_what_is_written() {
+        let buffer = Buffer::new(4);
+        for mut backing in buffer.backings() {
+            backing.write(3, &[1, 2, 3]).unwrap();
+            let mut out = [0; 5];
+            backing.read(2, &mut out).unwrap();
+            assert_eq!(out, [0, 1, 2, 3, 0]);
+            assert_eq!(backing.atomic(8, Atomic::Add(u64::MAX)), Ok(0));
+            assert_eq!(backing.atomic(8, Atomic::Add(3)), Ok(u64::MAX));
+            assert_eq!(backing.atomic(8, Atomic::CompareSwap { compare: 1, swap: 7 }), Ok(2));
+            assert_eq!(backing.atomic(8, Atomic::CompareSwap { compare: 2, swap: 7 }), Ok(2));
+            let mut word = [0; 8];
+            backing.read(8, &mut word).unwrap();
+            assert_eq!(word, 7u64.to_ne_bytes());
+        }
+    }
+
+    #[test]
+    fn two_backings_may_share_memory() {
+        let buffer = Buffer::new(4);
+        let [_, mut first] = buffer.backings();
+        let [_, second] = buffer.backings();
+        first.write(4, &[5; 4]).unwrap();
+        let mut out = [0; 4];
+        second.read(4, &mut out).unwrap();
+        assert_eq!(out, [5; 4]);
+    }
+
+    #[test]
+    fn the_application_sees_what_the_device_writes_and_the_device_what_the_application_writes() {
+        let buffer = Buffer::new(2);
+        let [_, mut backing] = buffer.backings();
+        let start = buffer.0.cast::<u8>();
+        backing.write(1, &[8]).unwrap();
+        // SAFETY: within the buffer; nothing else accesses it meanwhile.
+        assert_eq!(unsafe { start.add(1).read() }, 8);
+        // SAFETY: as above.
+        unsafe { start.add(2).write(9) };
+        let mut out = [0; 2];
+        backing.read(1, &mut out).unwrap();
+        assert_eq!(out, [8, 9]);
+    }
+
+    #[test]
+    fn read_only_memory_is_not_written() {
+        let bytes = [3u8; 16];
+        // SAFETY: the array outlives the backing, and nobody writes it.
+        let mut backing = Backing::Foreign(unsafe { ForeignMemory::read_only(bytes.as_ptr(), 16) });
+        assert_eq!(backing.write(0, &[1]), Err(AccessError::Rights));
+        assert_eq!(backing.atomic(0, Atomic::Add(1)), Err(AccessError::Rights));
+        let mut out = [0; 16];
+        backing.read(0, &mut out).unwrap();
+        assert_eq!(out, bytes);
+    }
+
+    #[test]
+    fn atomics_of_foreign_memory_are_aligned() {
+        let buffer = Buffer::new(2);
+        let [_, mut backing] = buffer.backings();
+        assert_eq!(backing.atomic(4, Atomic::Add(1)), Err(AccessError::Alignment));
+    }
+
+    #[test]
+    fn empty_memory_may_lie_anywhere() {
+        // SAFETY: there are no bytes.
+        let mut backing = Backing::Foreign(unsafe { ForeignMemory::new(std::ptr::null_mut(), 0) });
+        assert_eq!((backing.read(0, &mut []), backing.write(0, &[])), (Ok(()), Ok(())));
+        assert_eq!(backing.read(0, &mut [0]), Err(AccessError::Bounds));
+    }
+}

@@ -1,0 +1,138 @@
+//! Request packets without their payload: what the responder does with each when all packets before it have been
+//! processed.
+
+use rnic_wire::{AtomicEth, Operation, Packet, Reth};
+use std::collections::VecDeque;
+
+/// A request packet without its payload.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RequestPacket {
+    pub(crate) kind: RequestKind,
+    /// It is the first packet of its message.
+    pub(crate) begins: bool,
+    /// It is the last packet of its message.
+    pub(crate) ends: bool,
+    pub(crate) solicited: bool,
+    pub(crate) imm: Option<u32>,
+    /// Bytes of payload.
+    pub(crate) len: u32,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum RequestKind {
+    /// `serial` is the sequence number of the receive (recv_WQE_SN), `rkey` the key to invalidate.
+    Send { serial: u32, offset: u32, rkey: Option<u32> },
+    /// `left` counts the message's bytes from this packet on; with a `serial` the message uses up that receive.
+    Write { addr: u64, rkey: u32, left: u32, serial: Option<u32> },
+    /// `serial` is the sequence number among reads and atomics (read_WQE_SN).
+    Read { reth: Reth, serial: u32 },
+    /// `serial` as that of a read.
+    Atomic { request: AtomicEth, compare: bool, serial: u32 },
+}
+
+impl RequestPacket {
+    /// What `packet` is; `None` if it is no request.
+    pub(crate) fn of(packet: &Packet<'_>) -> Option<RequestPacket> {
+        let headers = &packet.headers;
+        let opcode = headers.bth.opcode;
+        let kind = match opcode.operation() {
+            Operation::Send => {
+                let send = headers.send?;
+                let rkey = headers.ieth.map(|ieth| ieth.rkey);
+                RequestKind::Send { serial: send.recv_wqe_sn, offset: send.offset, rkey }
+            }
+            Operation::Write => {
+                let reth = headers.reth?;
+                let serial = headers.recv.map(|recv| recv.recv_wqe_sn);
+                RequestKind::Write { addr: reth.va, rkey: reth.rkey, left: reth.dma_len, serial }
+            }
+            Operation::ReadRequest => RequestKind::Read { reth: headers.reth?, serial: headers.read?.read_wqe_sn },
+            operation @ (Operation::CompareSwap | Operation::FetchAdd) => RequestKind::Atomic {
+                request: headers.atomic?,
+                compare: operation == Operation::CompareSwap,
+                serial: headers.read?.read_wqe_sn,
+            },
+            _ => return None,
+        };
+        Some(RequestPacket {
+            kind,
+            begins: opcode.starts_message(),
+            ends: opcode.ends_message(),
+            solicited: headers.bth.solicited,
+            imm: headers.imm.map(|imm| imm.0),
+            len: packet.payload.len() as u32,
+        })
+    }
+
+    /// Whether its message uses up a receive.
+    pub(crate) fn uses_receive(&self) -> bool {
+        matches!(self.kind, RequestKind::Send { .. } | RequestKind::Write { serial: Some(_), .. })
+    }
+}
+
+/// Request packets that arrived out of order, until all packets before them have been processed.
+#[derive(Debug, Default)]
+pub(crate) struct ReorderBuffer {
+    /// The first entry is for the packet after the next one to be processed.
+    packets: VecDeque<Option<RequestPacket>>,
+}
+
+impl ReorderBuffer {
+    /// A larger capacity is given back as soon as the buffer is empty.
+    const KEEP: usize = 256;
+
+    /// Keeps a packet that is `ahead` packets, at least 1, after the next one to be processed.
+    pub(crate) fn insert(&mut self, ahead: usize, request: RequestPacket) {
+        if self.packets.len() < ahead {
+            self.packets.resize(ahead, None);
+        }
+        self.packets[ahead - 1] = Some(request);
+    }
+
+    /// A packet was processed: takes the one after it, if that has arrived.
+    pub(crate) fn pop_next(&mut self) -> Option<RequestPacket> {
+        let next = self.packets.pop_front()?;
+        if self.packets.is_empty() && self.packets.capacity() > ReorderBuffer::KEEP {
+            self.packets = VecDeque::new();
+        }
+        next
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+
+    proptest! {
+        /// Packets leave the buffer in order, each as soon as all packets before it have left, whatever the order of
+        /// their arrival.
+        #[test]
+        fn agrees_with_a_map(arrivals in prop::collection::vec(0u64..40, 1..300)) {
+            let (mut buffer, mut map, mut next) = (ReorderBuffer::default(), BTreeMap::new(), 0);
+            for (number, ahead) in arrivals.into_iter().enumerate() {
+                let request = RequestPacket {
+                    kind: RequestKind::Send { serial: 0, offset: number as u32, rkey: None },
+                    begins: true,
+                    ends: true,
+                    solicited: false,
+                    imm: None,
+                    len: 0,
+                };
+                if ahead > 0 {
+                    buffer.insert(ahead as usize, request);
+                    map.insert(next + ahead, number as u32);
+                    continue;
+                }
+                next += 1;
+                while let Some(request) = buffer.pop_next() {
+                    let RequestKind::Send { offset, .. } = request.kind else { unreachable!() };
+                    prop_assert_eq!(Some(offset), map.remove(&next));
+                    next += 1;
+                }
+                prop_assert_eq!(map.get(&next), None);
+            }
+        }
+    }
+}

@@ -1,0 +1,39 @@
+//! The network that a workload runs on.
+
+use rnic_transport::BitRate;
+
+/// The properties of a network on which its workload depends.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Network {
+    /// Number of hosts; host ids count from 0.
+    pub hosts: u32,
+    /// Rate of each host's link; one entry per host.
+    pub host_rate: Vec<BitRate>,
+    /// Payload bytes of a full packet.
+    pub mtu: u32,
+    /// Bytes on the link in addition to each data packet's payload: headers and trailers of plain RoCEv2 (62) and the
+    /// frame gap (20).
+    pub wire_overhead: u32,
+}
+
+impl Network {
+    /// Bytes on a link for a flow of `bytes` of payload, without retransmissions.
+    pub(crate) fn wire_bytes(&self, bytes: u64) -> u128 {
+        let packets = bytes.div_ceil(u64::from(self.mtu.max(1)));
+        u128::from(bytes) + u128::from(packets) * u128::from(self.wire_overhead)
+    }
+
+    /// Checks that traffic can run on the network; the error says why it cannot.
+    pub(crate) fn validate(&self) -> Result<(), String> {
+        if self.hosts < 2 {
+            return Err(format!("traffic needs at least 2 hosts; the fabric has {}", self.hosts));
+        }
+        if self.host_rate.len() != self.hosts as usize || self.host_rate.contains(&BitRate::default()) {
+            return Err(format!("each of the {} hosts needs a link with a rate above 0", self.hosts));
+        }
+        if self.mtu == 0 {
+            return Err("the MTU is 0 B; a packet carries at least 1 B".to_string());
+        }
+        Ok(())
+    }
+}
