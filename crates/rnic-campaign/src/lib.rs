@@ -17,10 +17,8 @@ pub mod measurement;
 mod run_cache;
 mod store;
 
-pub use store_file::{read_record, write_record};
-
 pub use executor::{Executor, Ignore, Outcome, RunListener, Sink, Threads, execute_remaining, run_scenario};
 pub use fingerprint::{CODE, Fingerprint};
 pub use measurement::Measurement;
 pub use run_cache::{CachedRuns, RunCache};
-pub use store::{Header, Store, Stored};
+pub use store::{Header, Store, Stored, read_record, write_record};

@@ -2,6 +2,8 @@
 
 pub(crate) mod file;
 
+pub use file::{read_record, write_record};
+
 use crate::fingerprint::Fingerprint;
 use rnic_results::files::write_and_rename;
 use serde::{Deserialize, Serialize};
