@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::{env, fs, io};
 
+#[expect(clippy::disallowed_methods, reason = "Cargo passes the output folder in an environment variable")]
 fn main() -> io::Result<()> {
     let own = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
     let mut crates = BTreeSet::new();

@@ -98,7 +98,7 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "DIR", default_value = "out")]
     pub(crate) out: PathBuf,
 
-    /// Print the specification of each run as a JSON document, one per line, and simulate nothing
+    /// Print the specification of each run as a JSON document, one per line, without simulating
     ///
     /// `rnic exec` executes such a document, on this machine or another; its format is in docs/reference/run-spec.md.
     #[arg(long, conflicts_with_all = ["pcap", "resume", "flows"])]
@@ -153,7 +153,7 @@ pub(crate) struct ExecArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) record: Option<PathBuf>,
 
-    /// Print the events of the run as JSON lines while it goes on, instead of its results at the end
+    /// Print the events of the run as JSON lines during the run, instead of the results at its end
     #[arg(long)]
     pub(crate) events: bool,
 
@@ -161,11 +161,11 @@ pub(crate) struct ExecArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..), allow_negative_numbers = true)]
     pub(crate) threads: Option<u16>,
 
-    /// No progress bar and no message about the record
+    /// Do not print the progress bar or the name of the record file
     #[arg(long)]
     pub(crate) quiet: bool,
 
-    /// Print the JSON Schema of run specifications or of events, and execute nothing
+    /// Print the JSON Schema of run specifications or of events, without executing a run
     #[arg(long, value_enum, value_name = "WHAT", conflicts_with_all = ["spec", "record", "events", "threads"])]
     pub(crate) schema: Option<SchemaOf>,
 }

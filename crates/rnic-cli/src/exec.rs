@@ -1,4 +1,4 @@
-//! `rnic exec`: one run from its JSON document.
+//! The command `rnic exec`: executes one run from its JSON document.
 
 use crate::args::{ExecArgs, SchemaOf};
 use crate::error::CliError;
@@ -15,7 +15,7 @@ use std::io::{self, BufWriter, Read, Write};
 use std::ops::ControlFlow;
 use std::path::Path;
 
-/// A longer document is refused: 1 GiB, about 10 million listed flows.
+/// Maximum length of a document in bytes: 1 GiB, about 10 million listed flows.
 const MAX_DOCUMENT: u64 = 1 << 30;
 
 /// Executes the run, prints its events or its results, and writes its record.
@@ -28,7 +28,7 @@ pub(crate) fn exec(arguments: &ExecArgs, catalogue: &Catalogue) -> Result<(), Cl
     };
     let spec = read(path, catalogue)?;
     let resolved = resolve(catalogue, &spec).map_err(|error| cannot_be_set_up((spec.name.clone(), error)))?;
-    // Before any time is spent on a record that could not be written.
+    // Opened before the simulation, so that a wrong path fails early.
     let file = arguments.record.as_deref().map(|path| create(path).map(|file| (path, file))).transpose()?;
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     let sharing = Sharing::among(arguments.threads.map_or(processors, usize::from));
@@ -40,7 +40,7 @@ pub(crate) fn exec(arguments: &ExecArgs, catalogue: &Catalogue) -> Result<(), Cl
         if let Some(bars) = &bars {
             bars.event(0, &event);
         }
-        // Whoever reads the events may stop; then nobody wants the run.
+        // If the reader of the events closes the output, the run ends.
         if arguments.events && !unread.get() && print_event(&event).is_err() {
             unread.set(true);
         }
@@ -55,7 +55,7 @@ pub(crate) fn exec(arguments: &ExecArgs, catalogue: &Catalogue) -> Result<(), Cl
     }
 
     if let Some((path, file)) = file {
-        // A congestion control from outside this project may have the name of another.
+        // In an extended catalogue, a congestion control may have the name of another one.
         let program = if catalogue.is_extended() { format!("{CODE} extended") } else { String::new() };
         let fingerprint = Fingerprint::of(&spec, &program);
         let header = Header { run: spec.name.clone(), seed: spec.seed, cpu_s: record.cpu_s, fingerprint };

@@ -41,7 +41,7 @@ fn pairs(list: &[(&str, &str)]) -> Vec<(String, String)> {
     list.iter().map(|(name, about)| (name.to_string(), about.to_string())).collect()
 }
 
-/// Each transport, and below it the parameters that not every transport of its kind has; then those that all have.
+/// Each transport, followed by its own parameters; then the parameters that several transports share.
 fn transports(catalogue: &Catalogue) -> Vec<(String, String)> {
     let vocabulary = catalogue.vocabulary();
     let mut lines = Vec::new();
@@ -51,11 +51,11 @@ fn transports(catalogue: &Catalogue) -> Vec<(String, String)> {
     }
     lines.push((P4.0.to_string(), P4.1.to_string()));
     for (whose, shared) in [
-        ("every transport", COMMON_PARAMETERS),
-        ("every transport of flows", FLOW_PARAMETERS),
-        ("every transport of messages", MESSAGE_PARAMETERS),
+        ("all transports", COMMON_PARAMETERS),
+        ("all flow transports", FLOW_PARAMETERS),
+        ("all message transports", MESSAGE_PARAMETERS),
     ] {
-        lines.push((format!("({whose})"), "settings that all of them have".to_string()));
+        lines.push((format!("({whose})"), "shared parameters".to_string()));
         lines.extend(shared.iter().map(|parameter| line("*", parameter)));
     }
     lines

@@ -241,9 +241,9 @@ impl PauseSummary {
         }
         if let Some(worst) = self.longest.first() {
             let flows = if self.victims == 1 { "1 victim".to_string() } else { format!("{} victims", self.victims) };
-            let end = if worst.finished { "" } else { " and did not finish" };
+            let end = if worst.finished { "" } else { ", and it did not finish" };
             sentences.push(format!(
-                "{flows}; flow {} from {} to {} was delayed for {} by {}, had a goodput of {} Gbps{end}",
+                "{flows}; flow {} from {} to {} was delayed for {} by {}; its goodput was {} Gbps{end}",
                 worst.flow,
                 worst.src,
                 worst.dst,

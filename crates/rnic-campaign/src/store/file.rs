@@ -37,16 +37,16 @@ pub(crate) fn write<V: Stored>(out: impl Write, header: &Header, value: &V) -> i
 /// Writes the record of a run, as [`Store`](crate::Store) stores it and `rnic exec --record` writes it.
 ///
 /// # Errors
-/// Those of `out`, or flows of the record that cannot be read.
+/// `out` cannot be written, or flow records cannot be read.
 pub fn write_record(mut out: impl Write, header: &Header, record: &RunRecord) -> io::Result<()> {
     write(&mut out, header, record)?;
     out.flush()
 }
 
-/// Reads a file of [`write_record`].
+/// Reads a file that [`write_record`] wrote.
 ///
 /// # Errors
-/// What is wrong with the file, in words that follow its name.
+/// What is wrong with the file, as the end of a sentence that begins with its name.
 pub fn read_record(path: &Path) -> Result<(Header, RunRecord), String> {
     read(path)
 }

@@ -32,7 +32,7 @@ enum Model {
 /// Output formats of a model.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum ModelFormat {
-    /// Tables for people
+    /// Text tables
     Table,
     /// One JSON document
     Json,

@@ -1,11 +1,10 @@
 //! Samples of queues and flows as curves over time.
 
+use super::super::pauses::host_name;
 use super::super::samples::goodput;
 use super::super::summary::ScenarioSummary;
 use super::figure::{Axis, Board, Figure, Line, Lines, Point, Scale, Unit, View};
-use rnic_run::FlowLog;
-use rnic_run::RunRecord;
-use rnic_run::Samples;
+use rnic_run::{RunOutput, RunRecord, Samples};
 
 /// Maximum number of runs with figures; further runs have none.
 const RUNS: usize = 8;
@@ -19,7 +18,7 @@ pub(super) fn boards(summary: &ScenarioSummary, reports: &[RunRecord]) -> Vec<(S
     let runs = summary.runs.iter().zip(reports).take(RUNS);
     let boards = runs.flat_map(|(run, report)| {
         let samples = report.output.samples.as_ref();
-        let boards = samples.map(|samples| [queues(samples), flows(samples, &report.output.flows)]);
+        let boards = samples.map(|samples| [queues(samples), flows(samples, &report.output)]);
         boards.into_iter().flatten().flatten().map(|board| (format!("Over time: {}", run.name), board))
     });
     boards.collect()
@@ -47,14 +46,16 @@ fn queues(samples: &Samples) -> Option<Board> {
     })
 }
 
-fn flows(samples: &Samples, records: &FlowLog) -> Option<Board> {
+fn flows(samples: &Samples, output: &RunOutput) -> Option<Board> {
     let flows = || samples.flows.iter().take(CURVES);
     let line = |(series, flow): (usize, &rnic_run::FlowSamples)| {
         let mean = |bucket: &[f64]| bucket.iter().sum::<f64>() / bucket.len() as f64;
         Line { series, points: thin(samples, goodput(samples, flow), mean) }
     };
     let name = |flow: &rnic_run::FlowSamples| {
-        let hosts = records.get(flow.flow).map_or(String::new(), |flow| format!(", {} to {}", flow.src, flow.dst));
+        let host = |host| host_name(&output.ports, host);
+        let record = output.flows.get(flow.flow);
+        let hosts = record.map_or(String::new(), |flow| format!(", {} to {}", host(flow.src), host(flow.dst)));
         format!("flow {}{hosts}", flow.flow)
     };
     (!samples.flows.is_empty()).then(|| Board {
@@ -62,7 +63,7 @@ fn flows(samples: &Samples, records: &FlowLog) -> Option<Board> {
         shown: 0,
         rows: vec![vec![figure(
             "Goodput of each flow",
-            format!("payload delivered in intervals of {}{}", samples.interval, more(samples.flows.len())),
+            format!("payload delivered per interval of {}{}", samples.interval, more(samples.flows.len())),
             Axis { name: "Goodput, Gbps".into(), unit: Unit::Number, scale: Scale::Zero },
             flows().enumerate().map(line).collect(),
         )]],

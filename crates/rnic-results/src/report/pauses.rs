@@ -99,19 +99,16 @@ fn board(spec: &RunSpec, records: &PauseRecords, report: &RunRecord) -> Board {
     let mut rows: Vec<SpanRow> = roots.collect();
     rows.sort_by_key(|row| row.root);
     rows.extend(paused);
-    let shown = if all > ROWS {
-        format!(", the others the {ROWS} of {all} ports that were paused longest")
-    } else {
-        String::new()
-    };
+    let shown =
+        if all > ROWS { format!("; the {ROWS} of {all} ports that were paused longest") } else { String::new() };
     Board {
         series: colours.names,
         shown: 0,
         rows: vec![vec![Figure::Spans(Spans {
             title: "Paused ports".to_string(),
             caption: format!(
-                "a bar where the port was paused, sampled every {}, in the colour of the root of the pause; the first rows are the \
-                 roots{shown}",
+                "a bar where the port was paused, sampled every {}, in the colour of the root of the pause; bold rows are the \
+                 roots, with bars where they kept other ports paused{shown}",
                 records.interval
             ),
             x: Axis { name: "Time".into(), unit: Unit::Time, scale: Scale::Linear },
