@@ -1,9 +1,9 @@
 //! The frames of one link, as a capture file has them: `rnic run --pcap`.
 //!
-//! The fabric notes the packets that the link's ports transmit ([`Fabric::tap`]). After the run the capture finds the flow
-//! of each packet, and writes the frame that an endpoint would send. These frames have the length of real frames. The
-//! simulator's frames are a little shorter: they have no padding, no RETH in the first packet of a RoCE Write, and not
-//! all headers of an IRN ACK.
+//! The fabric notes the packets that the link's ports transmit ([`Fabric::tap`]). After the run the capture finds the
+//! flow of each packet, and writes the frame that an endpoint would send. These frames have the length of real frames.
+//! The simulator's frames are a little shorter: they have no padding, no RETH in the first packet of a RoCE Write, and
+//! not all headers of an IRN ACK.
 
 use crate::host::{EndAddress, FlowAddress, Segment};
 use crate::in_band::InBand;
@@ -33,6 +33,33 @@ const ECN_EXPERIENCED: u8 = 3;
 const PAUSE_QUANTA: u16 = u16::MAX;
 
 /// A capture of one link: which ports, and after the run their frames.
+///
+/// ```
+/// use rnic_sim::{Catalogue, Events, Sharing, capture::Capture, resolve::resolve, run::run};
+/// # let text = r#"
+/// #     [fabric]
+/// #     topology = "single-switch"
+/// #     hosts = 2
+/// #     rate = "100 Gbps"
+/// #     delay = "1 us"
+/// #     [traffic]
+/// #     pattern = "permutation"
+/// #     sizes = "fixed 64 KB"
+/// #     repeats = 1
+/// #     interval = "1 ms"
+/// #     [[run]]
+/// #     name = "IRN"
+/// #     transport = "irn"
+/// # "#;
+/// # let scenario = rnic_scenario::from_str(text, "example.toml", "".as_ref(), &[], None).unwrap();
+/// # let spec = &scenario.runs[0];
+/// let resolved = resolve(&Catalogue::standard(), spec).unwrap();
+/// let mut capture = Capture::new(spec, &resolved, "h0:s0").unwrap();
+/// let record = run(spec, &resolved, Some(&mut capture), &Sharing::among(1), &Events::ignored());
+/// let mut pcapng = Vec::new();
+/// capture.write(&mut pcapng, &record.output.flows).unwrap();
+/// assert!(capture.frames() > 0 && pcapng.starts_with(&[0x0a, 0x0d, 0x0d, 0x0a]));
+/// ```
 #[derive(Clone, Debug)]
 pub struct Capture {
     irn: bool,
@@ -196,8 +223,9 @@ impl Capture {
         Pfc { enabled: self.priorities, quanta: std::array::from_fn(quanta) }
     }
 
-    /// Index of a packet within flow `record`, counted from 0, without wrapping: of the indices with the packet's PSN the
-    /// nearest to `last`, the index of the flow's previous packet on this link. A CNP has no PSN and repeats `last`.
+    /// Index of a packet within flow `record`, counted from 0, without wrapping: of the indices with the packet's PSN
+    /// the nearest to `last`, the index of the flow's previous packet on this link. A CNP has no PSN and repeats
+    /// `last`.
     fn index(&self, record: u32, pdu: Pdu, last: &mut u64) -> u64 {
         if pdu.kind() != PduKind::Cnp {
             let first = self.first_psn[record as usize];
@@ -261,9 +289,9 @@ impl Capture {
     }
 }
 
-/// The flow that a packet belongs to, of the flows in order of start that share a slot and a persistent connection. Each
-/// flow's PSNs follow those of the flow before. An ACK has the PSN after the packets that it acknowledges. A CNP has no
-/// PSN and is taken for a packet of the last flow.
+/// The flow that a packet belongs to, of the flows in order of start that share a slot and a persistent connection.
+/// Each flow's PSNs follow those of the flow before. An ACK has the PSN after the packets that it acknowledges. A CNP
+/// has no PSN and is taken for a packet of the last flow.
 fn of_connection(records: &[u32], addresses: &[FlowAddress], pdu: Pdu) -> Option<u32> {
     let (last, earlier) = records.split_last()?;
     let min = i32::from(pdu.kind() == PduKind::Ack);

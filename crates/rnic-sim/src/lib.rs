@@ -1,5 +1,5 @@
-//! Runs transports on the simulated fabric: a [`RunSpec`](rnic_run::RunSpec) goes in, a [`RunRecord`](rnic_run::RunRecord)
-//! comes out.
+//! Runs transports on the simulated fabric: a [`RunSpec`](rnic_run::RunSpec) goes in, a
+//! [`RunRecord`](rnic_run::RunRecord) comes out.
 //!
 //! [`resolve`] works out the settings that a spec leaves open, and [`run::run`] simulates:
 //!

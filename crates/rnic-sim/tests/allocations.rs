@@ -19,7 +19,8 @@ struct Counting;
 
 static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
 
-// SAFETY: every call goes unchanged to the system's allocator, which fulfils the contract. The counter does not allocate.
+// SAFETY: every call goes unchanged to the system's allocator, which fulfils the contract. The counter does not
+// allocate.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
@@ -27,7 +28,8 @@ unsafe impl GlobalAlloc for Counting {
         unsafe { System.alloc(layout) }
     }
     unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promises are passed on; `ptr` came from `System`, as every pointer of this allocator does.
+        // SAFETY: the caller's promises are passed on; `ptr` came from `System`, as every pointer of this allocator
+        // does.
         unsafe { System.dealloc(ptr, layout) }
     }
     unsafe fn realloc(&self, ptr: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {

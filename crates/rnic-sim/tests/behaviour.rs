@@ -119,8 +119,8 @@ fn table(title: &str, text: &str) -> String {
     )
     .unwrap();
     for run in summarise(&scenario, &reports).runs {
-        // Every congestion control completes every run, with incast and loss. Go-back-N alone may fail to: without jitter,
-        // flows that overrun a buffer can lose the same packet for ever.
+        // Every congestion control completes every run, with incast and loss. Go-back-N alone may fail to: without
+        // jitter, flows that overrun a buffer can lose the same packet for ever.
         assert!(
             run.failure.is_none() || ["roce", "roce acks"].contains(&run.name.as_str()),
             "{title}: {}: {:?}",

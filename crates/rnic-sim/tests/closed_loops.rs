@@ -134,8 +134,8 @@ fn known(flow: &FlowRecord) -> u64 {
     flow.finish.unwrap().as_ps() + hops(flow.src, flow.dst) * (D + LEAST)
 }
 
-/// Every round but the first starts when the sender learns that the round before has arrived; each start has exactly one such
-/// round.
+/// Every round but the first starts when the sender learns that the round before has arrived; each start has exactly
+/// one such round.
 fn check_pairs(flows: &[FlowRecord], pairs: usize, messages: usize) {
     let first: Vec<&FlowRecord> = flows.iter().filter(|f| f.start == Time::ZERO).collect();
     assert_eq!((first.len(), flows.len()), (pairs, pairs * messages));
@@ -171,8 +171,8 @@ proptest! {
     }
 }
 
-/// A pair with DCQCN on a single switch sends 10 packets, waits for the think time, and sends 10 more. At `start` each of
-/// the other two hosts sends one packet to the same receiver. A packet that finds another in the queue is CE-marked.
+/// A pair with DCQCN on a single switch sends 10 packets, waits for the think time, and sends 10 more. At `start` each
+/// of the other two hosts sends one packet to the same receiver. A packet that finds another in the queue is CE-marked.
 fn second_message(start: u64, think_time: Time, last: bool) -> (RunOutput, Time) {
     let mut spec = run_on(TopologySpec::SingleSwitch { hosts: 4 }, "roce");
     spec.transport.pfc = true;
@@ -208,8 +208,8 @@ const AT_30: u64 = 289_600;
 
 #[test]
 fn a_message_goes_on_at_the_rate_of_the_last_one() {
-    // The packets of the other hosts meet the pair's first packet: the pair's rate is cut once, from 40 to 20 Gbps, during
-    // the first message.
+    // The packets of the other hosts meet the pair's first packet: the pair's rate is cut once, from 40 to 20 Gbps,
+    // during the first message.
     let (output, took) = second_message(0, Time::ZERO, true);
     assert_eq!((output.totals.notifications >= 1, took), (true, paced(0, AT_20)));
     assert_eq!(second_message(0, Time::ZERO, false).1, paced(9, 0), "a new connection starts at line rate");
@@ -220,9 +220,9 @@ fn a_message_goes_on_at_the_rate_of_the_last_one() {
 
 #[test]
 fn a_notification_that_is_late_is_of_the_connection() {
-    // The packets of the other hosts reach the switch between the pair's last two packets: only the last packet is marked.
-    // Its CNP comes back 5.6 ns after the minimal frame with which the sender learns of the arrival: by then one packet of
-    // the second message has left, and the next packet is not delayed.
+    // The packets of the other hosts reach the switch between the pair's last two packets: only the last packet is
+    // marked. Its CNP comes back 5.6 ns after the minimal frame with which the sender learns of the arrival: by then
+    // one packet of the second message has left, and the next packet is not delayed.
     let start = ROCE * 82 / 10;
     let (output, took) = second_message(start, Time::ZERO, true);
     assert_eq!(took, paced(1, AT_20));
@@ -258,8 +258,8 @@ fn hops_of(flow: &FlowRecord) -> u64 {
     }
 }
 
-/// A packet is retransmitted after 8 us, just before its ACK is back. The copy arrives when the next message has begun. The
-/// receiver must not take it for a packet of that message, which has the same slot and the same hashes.
+/// A packet is retransmitted after 8 us, just before its ACK is back. The copy arrives when the next message has begun.
+/// The receiver must not take it for a packet of that message, which has the same slot and the same hashes.
 #[test]
 fn a_late_packet_is_not_one_of_the_next_message() {
     for (transport, frame) in [("roce", ROCE), ("irn", IRN)] {
@@ -297,8 +297,8 @@ fn a_tcp_connection_is_set_up_once() {
     };
     let (fresh, kept) = (times(traffic.clone()), times(persistent(traffic)));
     assert!(fresh.iter().all(|time| *time == kept[0]), "each starts the same way: {fresh:?}");
-    // No connection setup, and the window has grown: the flow has the rate of the link. A frame has 1,024 + 90 + 20 B; the
-    // last frame has 672 B of payload.
+    // No connection setup, and the window has grown: the flow has the rate of the link. A frame has 1,024 + 90 + 20 B;
+    // the last frame has 672 B of payload.
     let alone = 2 * D + (97 * 1_134 + 1_134 + 782) * 200;
     assert_eq!(kept[2], alone);
 }

@@ -32,13 +32,13 @@ fn a_lone_roce_flow_of_any_size_takes_exactly_its_ideal_time() {
     }
 }
 
-/// The ideal time equals the time worked out by hand. The last frame follows the full frames at their pace. A smaller last
-/// frame does not catch up, because every switch waits for the full frame before it.
+/// The ideal time equals the time worked out by hand. The last frame follows the full frames at their pace. A smaller
+/// last frame does not catch up, because every switch waits for the full frame before it.
 #[test]
 fn the_ideal_time_is_that_worked_out_by_hand() {
     for (dst, links) in PEERS {
-        // One frame: 2 us and its serialisation time per link. 1 B: 63 bytes, padded to 64, and the gap, 16,800 ps. 2 B: 64
-        // bytes without padding.
+        // One frame: 2 us and its serialisation time per link. 1 B: 63 bytes, padded to 64, and the gap, 16,800 ps. 2
+        // B: 64 bytes without padding.
         for (bytes, frame) in [(1, 16_800), (2, 16_800), (3, 17_000), (1_024, ROCE)] {
             let output = outcome(&fat_tree("roce"), &[flow(5, 0, dst, bytes)]);
             assert_eq!(fct(&output.flows.get(0).unwrap()), links * (frame + D), "{bytes} B, {links} links");
@@ -100,8 +100,8 @@ fn acks_have_the_size_and_time_of_real_ones() {
 
 #[test]
 fn the_cap_on_packets_in_flight_is_exact() {
-    // Over two links a frame and its ACK take 2 x (224,400 + 17,200) ps + 8 us = 8,483,200 ps, 37.8 frame times. With a cap
-    // of 10, ten frames leave back to back, and each ACK releases another.
+    // Over two links a frame and its ACK take 2 x (224,400 + 17,200) ps + 8 us = 8,483,200 ps, 37.8 frame times. With a
+    // cap of 10, ten frames leave back to back, and each ACK releases another.
     let mut run = fat_tree("irn");
     run.transport.set("bdp_cap", 10_u64).unwrap();
     let output = outcome(&run, &[flow(0, 0, 1, 35 * 1_024)]);
@@ -130,8 +130,8 @@ fn flows_of_one_host_take_turns_packet_by_packet() {
     let run = run_on(TopologySpec::SingleSwitch { hosts: 4 }, "roce");
     let flows = [flow(0, 0, 1, 3 * 1_024), flow(0, 0, 2, 1_024), flow(0, 0, 3, 2 * 1_024)];
     let output = outcome(&run, &flows);
-    // The first flow has sent a packet and is in the queue of ready flows again before the others start; from then on the
-    // flows take turns. On h0's link: 1, 1, 2, 3, 1, 3.
+    // The first flow has sent a packet and is in the queue of ready flows again before the others start; from then on
+    // the flows take turns. On h0's link: 1, 1, 2, 3, 1, 3.
     let last_sent = [4, 2, 5];
     for (record, before) in output.flows.iter().zip(last_sent) {
         assert_eq!(fct(&record), before * ROCE + 2 * (ROCE + D), "{record:?}");
@@ -181,9 +181,9 @@ fn a_flow_starts_at_its_own_picosecond() {
     }
 }
 
-/// Two flows of 8 packets from one host, on separate links behind the switch. With a burst of 8 the first flow leaves whole,
-/// as if alone, and the second waits for its 8 packets. With a burst of 1 the first flow waits for most packets of the
-/// second.
+/// Two flows of 8 packets from one host, on separate links behind the switch. With a burst of 8 the first flow leaves
+/// whole, as if alone, and the second waits for its 8 packets. With a burst of 1 the first flow waits for most packets
+/// of the second.
 #[test]
 fn a_nic_takes_turns_in_bursts() {
     let mut run = run_on(TopologySpec::SingleSwitch { hosts: 3 }, "roce");
@@ -201,8 +201,8 @@ fn a_nic_takes_turns_in_bursts() {
     assert_eq!(late(&run), [4 * T, 8 * T]);
 }
 
-/// One host has a slower link than the others. `max_rate` limits a flow between the fast hosts all the same, whether it is
-/// below, at or above the slow link's rate: 1,000 packets of 1,086 bytes leave at that rate.
+/// One host has a slower link than the others. `max_rate` limits a flow between the fast hosts all the same, whether it
+/// is below, at or above the slow link's rate: 1,000 packets of 1,086 bytes leave at that rate.
 #[test]
 fn a_rate_limit_holds_whatever_the_other_links_are() {
     for gbps in [5, 10, 11, 20, 39] {

@@ -11,9 +11,10 @@ use rnic_transport::{Bytes, Time};
 
 /// Seven switches in a ring. Each host sends to the host three switches on, which is the shorter way round.
 ///
-/// Three flows share every link of the ring. An output takes turns between its host's packets and packets from the ring, so
-/// half of each link carries new traffic. All of that goes on at the next switch, together with the traffic from further
-/// away: more than the other half of the next link can carry. All buffers along the ring fill, and each waits for the next.
+/// Three flows share every link of the ring. An output takes turns between its host's packets and packets from the
+/// ring, so half of each link carries new traffic. All of that goes on at the next switch, together with the traffic
+/// from further away: more than the other half of the next link can carry. All buffers along the ring fill, and each
+/// waits for the next.
 fn around_the_ring(transport: &str) -> (RunSpec, Vec<FlowSpec>) {
     let mut run = ring(7, transport);
     run.transport.pfc = true;

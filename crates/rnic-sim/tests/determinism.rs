@@ -31,7 +31,8 @@ fn poisson(mut run: RunSpec, name: &str) -> RunSpec {
     run
 }
 
-/// Every transport, with and without PFC, with random loss, and with two priorities; every congestion control with PFC or without.
+/// Every transport, with and without PFC, with random loss, and with two priorities; every congestion control with PFC
+/// or without.
 fn variants() -> Vec<RunSpec> {
     let mut runs = Vec::new();
     for cc in rnic_run::Vocabulary::standard().congestion_controls() {
@@ -154,8 +155,8 @@ fn a_flow_far_away_changes_nothing_here() {
     }
 }
 
-/// Six switches in a line with a host each, numbered in the given order. The links are always created in the same order, so
-/// each switch numbers its own ports alike.
+/// Six switches in a line with a host each, numbered in the given order. The links are always created in the same
+/// order, so each switch numbers its own ports alike.
 fn line(order: [usize; 6], transport: &str, pfc: bool) -> RunSpec {
     let names = |prefix: &str| order.iter().map(|i| format!("{prefix}{i}")).collect::<Vec<_>>();
     let (hosts, switches) = (names("h"), names("s"));

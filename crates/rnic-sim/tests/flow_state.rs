@@ -13,27 +13,28 @@ fn sent(output: &RunOutput, host: &str) -> u64 {
     port.priorities[0].tx_packets
 }
 
-/// A receiver that has sent a NACK too early completes before the NACK is back at the sender. By then the flow's id belongs
-/// to another flow, from another host. The NACK must not make the first host send packets of the other flow.
+/// A receiver that has sent a NACK too early completes before the NACK is back at the sender. By then the flow's id
+/// belongs to another flow, from another host. The NACK must not make the first host send packets of the other flow.
 #[test]
 fn a_late_nack_does_not_reach_the_flow_that_took_the_slot() {
     let mut run = run_on(TopologySpec::SingleSwitch { hosts: 12 }, "roce");
     run.transport.set("timeouts", true).unwrap();
     run.transport.set("rto_high", Time::from_us(5)).unwrap();
     let mut flows = Vec::new();
-    // Eight hosts send one packet each to h1, h0 a picosecond after the others. Its packet arrives last, at 2 x 2,221,200 +
-    // 7 x 221,200 ps = 5.99 us, after the timeout of 5 us. The receiver's NACK is back at 9.03 us, when the eight flows have
-    // retired.
+    // Eight hosts send one packet each to h1, h0 a picosecond after the others. Its packet arrives last, at 2 x
+    // 2,221,200 + 7 x 221,200 ps = 5.99 us, after the timeout of 5 us. The receiver's NACK is back at 9.03 us, when the
+    // eight flows have retired.
     for src in 2..9 {
         flows.push(flow(0, src, 1, 1_024));
     }
     flows.push(flow(1, 0, 1, 1_024));
-    // At 3 us h0 begins to send fourteen flows of four packets each, 12.4 us of transmission time. A packet that the NACK
-    // triggers waits for a packet of each, until 12.1 us, and none of the fourteen flows finishes before.
+    // At 3 us h0 begins to send fourteen flows of four packets each, 12.4 us of transmission time. A packet that the
+    // NACK triggers waits for a packet of each, until 12.1 us, and none of the fourteen flows finishes before.
     for _ in 0..14 {
         flows.push(flow(3_000_000, 0, 9, 4 * 1_024));
     }
-    // A flow of 30 packets from h10 takes the id that was freed last, the id of h0's flow, a window (2.02 us) after the NACK.
+    // A flow of 30 packets from h10 takes the id that was freed last, the id of h0's flow, a window (2.02 us) after the
+    // NACK.
     flows.push(flow(11_300_000, 10, 11, 30 * 1_024));
     let output = outcome(&run, &flows);
     assert_eq!(output.status, RunStatus::Completed);
@@ -52,9 +53,9 @@ fn a_leftover_timer_does_not_act_for_the_flow_that_took_the_slot() {
     run.transport.set("rto_low", Time::from_us(100)).unwrap();
     run.transport.set("rto_high", Time::from_us(320)).unwrap();
     run.transport.set("bdp_cap", 111_u64).unwrap(); // no limit here
-    // A megabyte from h0. Its first timer entry is due at 100 us. By then the flow has progressed last with the ACK of packet
-    // 407, at 407 x 224,400 + 8,483,200 = 99,814,000 ps, and has more than three packets in flight: the next entry is due
-    // 320 us later. The flow ends at 228 us.
+    // A megabyte from h0. Its first timer entry is due at 100 us. By then the flow has progressed last with the ACK of
+    // packet 407, at 407 x 224,400 + 8,483,200 = 99,814,000 ps, and has more than three packets in flight: the next
+    // entry is due 320 us later. The flow ends at 228 us.
     let leftover = 99_814_000 + 320_000_000;
     let first = flow(0, 0, 1, 1_000_000);
     // The only packet of a flow from h2 is lost, at a time that puts its short timeout at that instant.

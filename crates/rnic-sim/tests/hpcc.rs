@@ -60,9 +60,9 @@ fn telemetry_takes_room_in_packets() {
     assert!(roce.flow.acks, "HPCC needs acknowledgements");
 }
 
-/// Eight senders that start together. Without congestion control the bottleneck's queue holds all of the 16 MB that it has
-/// not sent yet. HPCC's flows begin at line rate too; then the queue is near zero with every kind of switch, and the link
-/// stays busy.
+/// Eight senders that start together. Without congestion control the bottleneck's queue holds all of the 16 MB that it
+/// has not sent yet. HPCC's flows begin at line rate too; then the queue is near zero with every kind of switch, and
+/// the link stays busy.
 #[test]
 fn an_incast_leaves_the_queue_near_zero() {
     for switch in
@@ -78,8 +78,8 @@ fn an_incast_leaves_the_queue_near_zero() {
             let later = &queue(run)[20..];
             let mean = later.iter().map(|bytes| u64::from(*bytes)).sum::<u64>() / later.len() as u64;
             assert!(mean < 30_000, "{switch}, run {run}: {mean} bytes on average");
-            // 16 MB in frames of 1,148 bytes, gap included, with 1,024 of payload (RoCE) need 1.43 ms, and 1.51 ms at 95 % of
-            // the rate.
+            // 16 MB in frames of 1,148 bytes, gap included, with 1,024 of payload (RoCE) need 1.43 ms, and 1.51 ms at
+            // 95 % of the rate.
             assert!(outputs[run].end < Time::from_us(1_800), "{switch}, run {run}: {}", outputs[run].end);
         }
     }

@@ -20,7 +20,8 @@ fn run(transport: &str) -> RunSpec {
     run
 }
 
-/// Time at which a NACK for packet `lost` is back at the sender: packet `lost + 1` crosses all links, then the NACK does.
+/// Time at which a NACK for packet `lost` is back at the sender: packet `lost + 1` crosses all links, then the NACK
+/// does.
 fn nack_back(lost: u64, links: u64, frame: u64, nack: u64) -> u64 {
     (lost + 1) * frame + links * (frame + D) + links * (nack + D)
 }
@@ -31,7 +32,8 @@ fn go_back_n_sends_everything_again_from_the_lost_packet() {
     for (dst, links) in [(1, 2), (3, 4), (9, 6)] {
         for lost in [0, 1, 17, 60] {
             let output = outcome_with_losses(&run("roce"), &[flow(0, 0, dst, packets * 1_024)], &[(0, &[lost])]);
-            // The sender completes the packet that it transmits when the NACK arrives, and then retransmits the lost packet.
+            // The sender completes the packet that it transmits when the NACK arrives, and then retransmits the lost
+            // packet.
             let sent = nack_back(lost, links, ROCE, ROCE_NACK).div_ceil(ROCE);
             assert!(sent < packets);
             let record = &output.flows.get(0).unwrap();
@@ -43,8 +45,8 @@ fn go_back_n_sends_everything_again_from_the_lost_packet() {
             assert_accounts(&output);
         }
     }
-    // In numbers: over two links 8,476,800 ps, 38.3 frame times: 39 frames after the frame that follows the lost one, and
-    // that frame.
+    // In numbers: over two links 8,476,800 ps, 38.3 frame times: 39 frames after the frame that follows the lost one,
+    // and that frame.
     let output = outcome_with_losses(&run("roce"), &[flow(0, 0, 1, 200 * 1_024)], &[(0, &[60])]);
     assert_eq!(output.flows.get(0).unwrap().retransmitted, 40);
 }
@@ -76,9 +78,9 @@ fn irn_sends_the_lost_packet_once_and_nothing_else() {
         let output = outcome_with_losses(&run("irn"), &[flow(0, 0, 1, packets * 1_024)], &[(0, &[lost])]);
         let record = &output.flows.get(0).unwrap();
         assert_eq!((record.retransmitted, record.timeouts), (1, 0));
-        // The retransmission takes one frame time on the link from the other packets. The lost packet stays the first missing
-        // packet for two round trips, from its departure to the ACK of its retransmission: 76 frame times over two links,
-        // within the cap of 111 packets in flight.
+        // The retransmission takes one frame time on the link from the other packets. The lost packet stays the first
+        // missing packet for two round trips, from its departure to the ACK of its retransmission: 76 frame times over
+        // two links, within the cap of 111 packets in flight.
         assert_eq!(output.totals.data, packets + 1);
         assert_eq!(fct(record), packets * IRN + 2 * (IRN + D), "packet {lost}");
         assert_accounts(&output);
@@ -87,7 +89,8 @@ fn irn_sends_the_lost_packet_once_and_nothing_else() {
 
 #[test]
 fn irn_waits_for_the_acknowledgement_when_the_cap_is_reached() {
-    // Over four links the two round trips are 153 frame times: 111 packets from the lost one on are in flight before its ACK is back.
+    // Over four links the two round trips are 153 frame times: 111 packets from the lost one on are in flight before
+    // its ACK is back.
     for lost in [0, 1, 17, 60] {
         let output = outcome_with_losses(&run("irn"), &[flow(0, 0, 3, 200 * 1_024)], &[(0, &[lost])]);
         let record = &output.flows.get(0).unwrap();
@@ -136,8 +139,8 @@ fn irn_repeats_a_lost_single_packet_after_the_short_timeout() {
     assert_eq!((record.retransmitted, record.timeouts), (1, 1));
 }
 
-/// The last four of ten packets are lost: more than N = 3 are in flight, so IRN uses its long timeout, which runs from the
-/// last cumulative progress.
+/// The last four of ten packets are lost: more than N = 3 are in flight, so IRN uses its long timeout, which runs from
+/// the last cumulative progress.
 #[test]
 fn irn_repeats_a_long_lost_tail_after_the_long_timeout() {
     let mut run = fat_tree("irn");
@@ -146,8 +149,8 @@ fn irn_repeats_a_long_lost_tail_after_the_long_timeout() {
     let record = &output.flows.get(0).unwrap();
     // Time at which the ACK of packet 5 is back.
     let progress = 5 * IRN + 6 * (IRN + D) + 6 * (17_200 + D);
-    // The timeout retransmits packet 6. Its ACK shows progress short of the recovery sequence, which retransmits packet 7, and
-    // so on: one round trip each.
+    // The timeout retransmits packet 6. Its ACK shows progress short of the recovery sequence, which retransmits packet
+    // 7, and so on: one round trip each.
     let round_trip = 6 * (IRN + D) + 6 * (17_200 + D);
     assert_eq!(fct(record), progress + 320_000_000 + 3 * round_trip + 6 * (IRN + D));
     assert_eq!((record.retransmitted, record.timeouts), (4, 1));

@@ -102,7 +102,8 @@ fn pauses_prevent_loss() {
     }
 }
 
-/// Three packets of 1,064, 1,064 and 564 bytes over a switch: 212.8 ns each, the last 112.8 ns on both links, and 2 x 2 us.
+/// Three packets of 1,064, 1,064 and 564 bytes over a switch: 212.8 ns each, the last 112.8 ns on both links, and 2 x 2
+/// us.
 #[test]
 fn a_lone_message_takes_what_its_bytes_take() {
     let list = |flows: &str| {
@@ -122,8 +123,8 @@ fn a_lone_message_takes_what_its_bytes_take() {
     }
 }
 
-/// One send buffer: two messages of a host leave one after the other, the second when the sender knows that the first has
-/// arrived.
+/// One send buffer: two messages of a host leave one after the other, the second when the sender knows that the first
+/// has arrived.
 #[test]
 fn messages_wait_for_buffers() {
     let traffic = "[traffic]\npattern = \"incast\"\nsenders = 1\nconnections = 2\ntotal = \"20 KB\"\nreceiver = 1";
@@ -138,8 +139,8 @@ fn messages_wait_for_buffers() {
     }
 }
 
-/// One receive buffer, and a first message that takes long: the second message is aborted after the stated timeouts, and the
-/// run goes on.
+/// One receive buffer, and a first message that takes long: the second message is aborted after the stated timeouts,
+/// and the run goes on.
 #[test]
 fn messages_without_a_buffer_are_aborted() {
     let traffic = "[traffic]\npattern = \"incast\"\nsenders = 2\ntotal = \"4 MB\"\nreceiver = 0";
@@ -205,8 +206,8 @@ fn mistakes_are_named() {
     }
 }
 
-/// Programs that send wrong responses, send to unknown addresses, or split a message: the run ends, and its warnings say what
-/// happened.
+/// Programs that send wrong responses, send to unknown addresses, or split a message: the run ends, and its warnings
+/// say what happened.
 #[test]
 fn a_program_may_do_anything() {
     let window = include_str!("../../../p4/window.p4");

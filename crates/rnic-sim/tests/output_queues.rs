@@ -95,8 +95,8 @@ fn a_run_that_was_not_read_from_a_file_is_checked_too() {
     assert_eq!(refused(&run), "`queueing` = \"output\" has no PFC, but the run has `pfc` = true");
 }
 
-/// Every packet is accounted for, or the run would have failed. With trimming only headers are dropped, and a buffer has room
-/// for 100 of them.
+/// Every packet is accounted for, or the run would have failed. With trimming only headers are dropped, and a buffer
+/// has room for 100 of them.
 #[test]
 fn all_flows_finish_with_and_without_trimming_and_spraying() {
     for (fabric, switch) in [

@@ -1,5 +1,5 @@
-//! A run gives the same bytes on any number of threads and with any partition of the fabric: random scenarios over every
-//! transport, congestion control and switch, with samples, pause storms and random loss.
+//! A run gives the same bytes on any number of threads and with any partition of the fabric: random scenarios over
+//! every transport, congestion control and switch, with samples, pause storms and random loss.
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};

@@ -185,7 +185,8 @@ fn watching_pauses_changes_no_result_and_threads_change_no_record() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
 
-    /// Random traffic under random storms that end: nothing is dropped, all flows finish, and the records are consistent.
+    /// Random traffic under random storms that end: nothing is dropped, all flows finish, and the records are
+    /// consistent.
     #[test]
     fn storms_that_end_lose_nothing_and_leave_whole_records(
         storms in prop::collection::vec((0u32..8, 0u64..200_000, 1_000u64..300_000), 0..4),

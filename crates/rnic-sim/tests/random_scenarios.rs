@@ -146,8 +146,8 @@ fn invariants_hold_on_random_runs() {
         };
         let output = outcome_of(&run, &resolved, &flows);
         let iwarp = run.transport.name == "iwarp";
-        // Packets are conserved, ports add up to totals, no flow is faster than alone, and a completed run has finished all
-        // flows.
+        // Packets are conserved, ports add up to totals, no flow is faster than alone, and a completed run has finished
+        // all flows.
         assert_accounts(&output);
         prop_assert_eq!(output.flows.len(), flows.len());
         for (record, flow) in output.flows.iter().zip(&flows) {
@@ -161,7 +161,8 @@ fn invariants_hold_on_random_runs() {
             let timeouts: u32 = output.flows.iter().map(|f| f.timeouts).sum();
             prop_assert!(output.totals.retransmitted == 0 || (iwarp && timeouts > 0));
         }
-        // Each packet of a flow is delivered at least once: the arrived packets without retransmissions are the flows' packets.
+        // Each packet of a flow is delivered at least once: the arrived packets without retransmissions are the flows'
+        // packets.
         let setup = u64::from(run.transport.settings.flag("handshake") == Ok(true));
         let packets: u64 = flows.iter().map(|f| setup + f.bytes.div_ceil(run.fabric.mtu.0)).sum();
         match &output.status {

@@ -44,8 +44,8 @@ fn a_lossless_fabric_has_headroom_for_control_packets_longer_than_data() {
     run.transport.set("bdp_cap", 2_000_u64).unwrap();
     run.transport.set("timeouts", false).unwrap();
     run.fabric.switch.buffer = Some(Bytes(60_000));
-    // Every 142-byte packet triggers a 9,000-byte ACK. ACKs to h1 and h2 share no link with data, but ACKs from h0 share its
-    // link.
+    // Every 142-byte packet triggers a 9,000-byte ACK. ACKs to h1 and h2 share no link with data, but ACKs from h0
+    // share its link.
     let flows = [flow(0, 1, 0, 30_000), flow(0, 2, 0, 30_000), flow(0, 2, 1, 30_000)];
     let resolved = resolved(&run, &flows);
     assert!(resolved.lossless);

@@ -36,8 +36,8 @@ fn queues_grow_by_what_comes_less_what_goes() {
     // 1,024 of every 1,122 bytes on the link are payload; the last packet leaves after 977 * 1,122 * 0.2 ns = 219 us.
     let queue = &samples.queues[0];
     assert_eq!(queue.name, "s0:h0");
-    // From 5 us to 215 us the queue grows by a packet for each packet that leaves: 10 us / 224.4 ns = 44.56 packets of 1,102
-    // bytes.
+    // From 5 us to 215 us the queue grows by a packet for each packet that leaves: 10 us / 224.4 ns = 44.56 packets of
+    // 1,102 bytes.
     let packets: Vec<f64> = queue.bytes.iter().map(|bytes| f64::from(*bytes) / 1_102.0).collect();
     for (index, pair) in packets.windows(2).take(20).enumerate() {
         assert!((pair[1] - pair[0] - 44.56).abs() <= 1.0, "sample {index}: {pair:?}");
@@ -59,7 +59,8 @@ fn flows_deliver_what_they_are() {
             let ended = samples.at(flow.first + flow.delivered.len() as u32 - 1) > record.finish.unwrap();
             assert_eq!(*flow.delivered.last().unwrap() == record.bytes, ended, "{transport}");
         }
-        // Both flows share the receiver's link: 1,024 of 1,106 bytes are payload (RoCE), of 1,122 (IRN), of 1,134 (iWARP).
+        // Both flows share the receiver's link: 1,024 of 1,106 bytes are payload (RoCE), of 1,122 (IRN), of 1,134
+        // (iWARP).
         let at = |index: usize| samples.flows.iter().map(|flow| flow.delivered[index]).sum::<u64>() as f64;
         let gbps = (at(20) - at(10)) * 8.0 / 100_000.0;
         let wire = match transport {

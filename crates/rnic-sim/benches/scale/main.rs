@@ -1,13 +1,13 @@
 //! The cost of a simulation, from 54 hosts to tens of thousands: set-up time, packet-hops per second, memory.
 //!
-//! `cargo bench -p rnic-sim --bench scale` prints the tables of `docs/performance.md`. A packet-hop is a transmission of a data or control
-//! packet on a link. Each measurement is a separate process, so that its peak memory is the memory of one case.
-//! Measurements with different numbers of threads take turns. After `--`:
+//! `cargo bench -p rnic-sim --bench scale` prints the tables of `docs/performance.md`. A packet-hop is a transmission
+//! of a data or control packet on a link. Each measurement is a separate process, so that its peak memory is the memory
+//! of one case. Measurements with different numbers of threads take turns. After `--`:
 //!
 //! - `--quick`: one measurement per case instead of three;
 //! - `--threads 1,2,4`: other numbers of threads than 1 and 2;
-//! - any other argument: only cases whose name contains one of these texts, such as `54`, `"1024 hosts, heavy-tailed"` or
-//!   `Homa`.
+//! - any other argument: only cases whose name contains one of these texts, such as `54`, `"1024 hosts, heavy-tailed"`
+//!   or `Homa`.
 #![allow(missing_docs, reason = "a program, not a library")]
 
 mod cases;

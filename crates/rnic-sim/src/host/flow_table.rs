@@ -1,4 +1,4 @@
-//! The flow table: which flows of a run start when, and what has become of them, whatever their transport.
+//! The flow table: starts, records and ends of all flows of a run, for every transport.
 
 use super::config::HostConfig;
 use super::ends::FlowHashes;
@@ -83,8 +83,8 @@ pub(crate) struct FlowTable<'a, S: Iterator<Item = FlowSpec>> {
 }
 
 impl<'a, S: Iterator<Item = FlowSpec>> FlowTable<'a, S> {
-    /// The flows of `stream`, in order of start, and of `loops`, with at most `mtu` payload bytes in a packet. The table
-    /// reports progress to `events`.
+    /// The flows of `stream`, in order of start, and of `loops`, with at most `mtu` payload bytes in a packet. The
+    /// table reports progress to `events`.
     pub(crate) fn new<B: Body>(
         config: HostConfig, mtu: u32, fabric: &Fabric<B>, stream: S, loops: Option<Loops>, events: &'a dyn Listener,
     ) -> Self {

@@ -36,9 +36,9 @@ pub trait Simulator {
     fn simulate(&self, job: Job<'_, '_>) -> RunOutput;
 }
 
-/// Simulates a run with its own traffic, by the code of `simulator` compiled for its transport and congestion control. `resolved` is the
-/// result of [`resolve`](crate::resolve::resolve) for `spec`. Fills `capture` with the frames of a link, and passes the
-/// events of the run to `events`.
+/// Simulates a run with its own traffic, by the code of `simulator` compiled for its transport and congestion control.
+/// `resolved` is the result of [`resolve`](crate::resolve::resolve) for `spec`. Fills `capture` with the frames of a
+/// link, and passes the events of the run to `events`.
 ///
 /// ```
 /// use rnic_sim::{Catalogue, Events, Sharing, resolve::resolve, run::run};

@@ -1,8 +1,8 @@
 //! Hosts with RC-like transports (go-back-N, IRN, TCP): each flow is a sender and a receiver of `rnic-transport`.
 //!
 //! Two kinds of flows stay after they have finished. A closing flow waits until its sender learns that everything has
-//! arrived. The latest flow of a persistent connection keeps its id and its slots: the next flow of the connection finds
-//! the congestion control, the pace and the next PSN there.
+//! arrived. The latest flow of a persistent connection keeps its id and its slots: the next flow of the connection
+//! finds the congestion control, the pace and the next PSN there.
 
 pub(crate) mod ends;
 mod nic;
@@ -35,7 +35,7 @@ struct PersistentConnection {
     index: u32,
 }
 
-/// NICs of RC-like transports, and what is known of their flows beside the flow table.
+/// The kind of RC-like NICs, with the state of their flows that is not in the flow table.
 pub(crate) struct RcNics<P: Protocol, C: CongestionControl, T> {
     connections: Vec<PersistentConnection>,
     /// Flows whose receiver has everything while their sender still has something to do.
@@ -87,8 +87,8 @@ impl<'a, P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>, T: InB
         )
     }
 
-    /// An id for a new flow: the id of the latest flow of its connection unless that flow is still active, else a free id.
-    /// The ends of the retired flow that had the id are released.
+    /// An id for a new flow: the id of the latest flow of its connection unless that flow is still active, else a free
+    /// id. The ends of the retired flow that had the id are released.
     fn claim_id(&mut self, before: Option<PersistentConnection>) -> FlowId {
         let kept = before.map(|connection| connection.flow).filter(|flow| {
             let end = self.send_end_mut(*flow);
@@ -133,7 +133,7 @@ impl<'a, P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>, T: InB
     /// Retires the flow if its sender is done with it.
     fn close(&mut self, flow: FlowId, learns_completion: bool) -> bool {
         let end = self.send_end_mut(flow);
-        // A sender without acknowledgements ends with its receiver, once it has sent what it has queued.
+        // Without ACKs the sender ends with the receiver, after its queued packets have left.
         let done = !end.queued && (!learns_completion || end.sender.is_complete());
         if done {
             end.phase = Phase::Idle;
