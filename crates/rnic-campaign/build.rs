@@ -1,6 +1,6 @@
-//! Computes `RNIC_CODE`, the version and a hash of the code that determines the results of a run. The hash covers the sources
-//! of this crate, the sources of every workspace crate on which it depends, and the lock file. Every stored result carries
-//! it in its fingerprint.
+//! Computes `RNIC_CODE`, the version and a hash of the code that determines the results of a run. The hash covers the
+//! sources of this crate, the sources of every workspace crate on which it depends, and the lock file. Every stored
+//! result carries it in its fingerprint.
 //!
 //! The list of crates comes from the manifests, so a new dependency is part of the hash automatically.
 

@@ -1,5 +1,5 @@
-//! Parses arbitrary UDP payloads: nothing panics, and an accepted packet is emitted with the same bytes, except reserved
-//! bits and padding.
+//! Parses arbitrary UDP payloads: nothing panics, and an accepted packet is emitted with the same bytes, except
+//! reserved bits and padding.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,5 +1,5 @@
-//! Feeds connected queue pairs with nearly valid packets: nothing panics, only permitted bytes change, and no work request
-//! completes twice.
+//! Feeds connected queue pairs with nearly valid packets: nothing panics, only permitted bytes change, and no work
+//! request completes twice.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -22,16 +22,16 @@ pub trait Sink: Sync {
 
 /// Executes runs, in this process, in other processes or on other machines.
 pub trait Executor {
-    /// Starts the runs in the given order and reports them to `sink`. Returns when all runs have ended or, after `Break`,
-    /// when all started runs have ended.
+    /// Starts the runs in the given order and reports them to `sink`. Returns when all runs have ended or, after
+    /// `Break`, when all started runs have ended.
     fn execute(&self, runs: &[&RunSpec], sink: &dyn Sink);
 
     /// Number of runs that are executed at the same time, at least 1.
     fn width(&self) -> usize;
 }
 
-/// Executes runs in threads of this process: one run per thread, or several threads per run if fewer runs than threads are
-/// left.
+/// Executes runs in threads of this process: one run per thread, or several threads per run if fewer runs than threads
+/// are left.
 ///
 /// ```
 /// # let text = r#"
@@ -83,8 +83,8 @@ impl Threads {
         Threads { catalogue: catalogue.clone(), threads: threads.max(1), prepared: Vec::new() }
     }
 
-    /// An executor for exactly these runs. It resolves all of them now, so no run starts if one of them cannot be set up.
-    /// Consecutive runs with the same nodes and links share these in memory.
+    /// An executor for exactly these runs. It resolves all of them now, so no run starts if one of them cannot be set
+    /// up. Consecutive runs with the same nodes and links share these in memory.
     ///
     /// # Errors
     /// Name and error of the first run that cannot be set up.
@@ -189,8 +189,9 @@ impl Sink for Collect<'_> {
     }
 }
 
-/// Executes the runs of a scenario that have no record in `found`, which has one entry per run or is empty. Resolves all runs
-/// before the first one starts. Returns all records in the scenario's order; they do not depend on the number of threads.
+/// Executes the runs of a scenario that have no record in `found`, which has one entry per run or is empty. Resolves
+/// all runs before the first one starts. Returns all records in the scenario's order; they do not depend on the number
+/// of threads.
 ///
 /// # Errors
 /// Name and error of the first run that cannot be set up.

@@ -3,13 +3,13 @@
 use crate::hash::Fnv1a;
 use rnic_run::{FlowSpec, RunSpec, Traffic, TrafficPattern};
 use serde::{Deserialize, Serialize};
-use std::fmt::{self, Debug, Write};
+use std::io;
 
 /// Version and hash of the code that determines results. The build script computes the hash from the sources.
 pub const CODE: &str = env!("RNIC_CODE");
 
-/// Hashes of everything that determines the result of a run: one hash for the program, and one for each part of the run's
-/// specification except its name.
+/// Hashes of everything that determines the result of a run: one hash for the program, and one for each part of the
+/// run's specification except its name.
 ///
 /// Two runs with the same fingerprint have the same result. The contents of files that a scenario names are part of the
 /// fingerprint, their paths are not.
@@ -45,11 +45,12 @@ pub struct Fingerprint {
 }
 
 impl Fingerprint {
-    /// The fingerprint of a run. `program` distinguishes programs with the same code but different catalogues, for example
-    /// with another congestion control of the same name; it is empty for the standard catalogue.
+    /// The fingerprint of a run. `program` distinguishes programs with the same code but different catalogues, for
+    /// example with another congestion control of the same name; it is empty for the standard catalogue.
     pub fn of(run: &RunSpec, program: &str) -> Fingerprint {
         // Names do not influence the result of a run.
-        let RunSpec { name: _, base: _, point: _, seed, fabric, traffic, transport, limits, watch } = run;
+        let RunSpec { name: _, base: _, point: _, seed, fabric, traffic, transport, limits, watch } =
+            &run.to_document();
         let parts = [
             ("program", hash(&(CODE, program))),
             ("seed", hash(seed)),
@@ -74,14 +75,14 @@ impl Fingerprint {
     }
 }
 
-/// The hash of a value's `Debug` text.
-fn hash(value: &dyn Debug) -> u128 {
-    write_to_hash(|hash| write!(hash, "{value:?}"))
+/// The hash of a value's JSON document.
+fn hash(value: &impl Serialize) -> u128 {
+    write_to_hash(|hash| serde_json::to_writer(hash, value).map_err(io::Error::other))
 }
 
-fn write_to_hash(write: impl FnOnce(&mut Fnv1a) -> fmt::Result) -> u128 {
+fn write_to_hash(write: impl FnOnce(&mut Fnv1a) -> io::Result<()>) -> u128 {
     let mut hash = Fnv1a::new();
-    // Writing to a hash never fails.
+    // Writing to a hash never fails, and every number of a run is one that JSON has.
     let _ = write(&mut hash);
     hash.finish()
 }
@@ -91,13 +92,13 @@ fn hash_traffic(traffic: &[Traffic]) -> u128 {
     write_to_hash(|hash| {
         for source in traffic {
             let Traffic { name, pattern, warmup, cooldown, start } = source;
-            write!(hash, "{name:?} {warmup} {cooldown} {start:?} ")?;
+            serde_json::to_writer(&mut *hash, &(name, warmup, cooldown, start))?;
             match pattern {
                 TrafficPattern::List { flows } => {
-                    write!(hash, "list {} ", flows.len())?;
+                    hash.absorb(&flows.len().to_le_bytes());
                     flows.iter().for_each(|flow| absorb(hash, flow));
                 }
-                pattern => write!(hash, "{pattern:?} ")?,
+                pattern => serde_json::to_writer(&mut *hash, pattern)?,
             }
         }
         Ok(())

@@ -2,18 +2,19 @@
 //!
 //! The model's parameters come from the resolved run:
 //!
-//! - A packet is a full data frame. The capacity is the bottleneck's rate without frame gaps, so that run and model send the
-//!   same number of packets per second.
+//! - A packet is a full data frame. The capacity is the bottleneck's rate without frame gaps, so that run and model
+//!   send the same number of packets per second.
 //! - ECN marking and congestion control have the run's parameters. The model has no hyper increase and no minimum rate.
-//! - The control delay is the time from a CE mark at the bottleneck to the arrival of the slowed-down flow at the bottleneck,
-//!   in an empty fabric: one full frame and one CNP over each link of the path. The receiver's CNP interval is part of the
-//!   equations. If the switch marks packets on enqueue, a marked packet also waits in the queue: the delay then includes the
-//!   time to drain the fixed point's queue, at most Kmax. With several flows, the longest delay counts.
-//! - A flow starts at the same time as in the run, at line rate, with alpha = 1, and has no end. In the model, alpha decays
-//!   without marks from the start; in the run, from the first CNP on.
+//! - The control delay is the time from a CE mark at the bottleneck to the arrival of the slowed-down flow at the
+//!   bottleneck, in an empty fabric: one full frame and one CNP over each link of the path. The receiver's CNP interval
+//!   is part of the equations. If the switch marks packets on enqueue, a marked packet also waits in the queue: the
+//!   delay then includes the time to drain the fixed point's queue, at most Kmax. With several flows, the longest delay
+//!   counts.
+//! - A flow starts at the same time as in the run, at line rate, with alpha = 1, and has no end. In the model, alpha
+//!   decays without marks from the start; in the run, from the first CNP on.
 //!
-//! The model's goodput of a flow is the rate at which the bottleneck sends the flow's packets: the flow's sending rate while
-//! the queue is empty, else the flow's share of the arriving packets times the capacity.
+//! The model's goodput of a flow is the rate at which the bottleneck sends the flow's packets: the flow's sending rate
+//! while the queue is empty, else the flow's share of the arriving packets times the capacity.
 
 use rnic_fabric::config::{EcnSpec, MarkOn};
 use rnic_fabric::{HostId, PortId, Routes};
@@ -54,8 +55,8 @@ pub struct FluidComparison {
     pub share: f64,
     /// Index of the first interval of the steady state, which is the second half of the time with all flows active.
     pub steady_from: usize,
-    /// Mean absolute difference between the run's and the model's goodput of the flow that starts last, from its start on,
-    /// relative to `share`.
+    /// Mean absolute difference between the run's and the model's goodput of the flow that starts last, from its start
+    /// on, relative to `share`.
     pub difference: f64,
 }
 
@@ -89,13 +90,13 @@ pub struct QueueComparison {
     pub model_steady: f64,
 }
 
-/// Solves the model for a run and compares both. `resolved` is the result of [`resolve`](rnic_sim::resolve::resolve) for the
-/// run, `samples` are the run's samples.
+/// Solves the model for a run and compares both. `resolved` is the result of [`resolve`](rnic_sim::resolve::resolve)
+/// for the run, `samples` are the run's samples.
 ///
 /// # Errors
-/// One sentence that says why the model does not apply to this run: another congestion control, no ECN marking, flows that
-/// were not watched or that finish, closed-loop traffic, pause storms, more than one bottleneck, or parameters that the model
-/// refuses.
+/// One sentence that says why the model does not apply to this run: another congestion control, no ECN marking, flows
+/// that were not watched or that finish, closed-loop traffic, pause storms, more than one bottleneck, or parameters
+/// that the model refuses.
 pub fn compare_with_fluid(run: &RunSpec, resolved: &Resolved, samples: &Samples) -> Result<FluidComparison, String> {
     refuse(run, resolved)?;
     let end = samples.at(samples.count.saturating_sub(1));

@@ -1,6 +1,6 @@
 //! A hash function with the same value in every process, on every machine and in every version.
 
-use std::fmt;
+use std::io;
 
 /// The 128-bit FNV-1a hash of the bytes or the text written to it.
 pub(crate) struct Fnv1a(u128);
@@ -24,9 +24,13 @@ impl Fnv1a {
     }
 }
 
-impl fmt::Write for Fnv1a {
-    fn write_str(&mut self, text: &str) -> fmt::Result {
-        self.absorb(text.as_bytes());
+impl io::Write for Fnv1a {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.absorb(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
 }
@@ -34,7 +38,7 @@ impl fmt::Write for Fnv1a {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::fmt::Write;
+    use std::io::Write;
 
     fn of(bytes: &[u8]) -> u128 {
         let mut hash = Fnv1a::new();

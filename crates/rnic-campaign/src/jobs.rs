@@ -1,7 +1,7 @@
 //! The simulations of a study. Each one is executed once, the longest first; a stored result is never simulated again.
 //!
-//! The [`Fingerprint`] of a result covers everything that determines it, so a changed setting, seed or program never yields an
-//! old result.
+//! The [`Fingerprint`] of a result covers everything that determines it, so a changed setting, seed or program never
+//! yields an old result.
 
 use crate::executor::{Executor, Ignore, Outcome, RunListener, Sink};
 use crate::fingerprint::Fingerprint;
@@ -36,9 +36,9 @@ impl Job {
 /// CPU seconds for one packet-hop.
 const SECONDS_PER_HOP: f64 = 80e-9;
 
-/// Expected CPU seconds of a run: packets times links on a path, doubled with acknowledgements, more if go-back-N has to
-/// recover from loss. The order of jobs follows from it and, scaled by the time that finished jobs took, the estimate of the
-/// remaining time.
+/// Expected CPU seconds of a run: packets times links on a path, doubled with acknowledgements, more if go-back-N has
+/// to recover from loss. The order of jobs follows from it and, scaled by the time that finished jobs took, the
+/// estimate of the remaining time.
 pub fn cost(run: &RunSpec) -> f64 {
     let mtu = run.fabric.mtu.0 as f64;
     let mut packets: f64 = run.traffic.iter().map(|traffic| packets(&traffic.pattern, &run.fabric.topology, mtu)).sum();
@@ -178,8 +178,8 @@ fn stored(store: &Store<Measurement>, job: &Job) -> Option<(Measurement, f64)> {
     Some((result, header.cpu_s))
 }
 
-/// Expected seconds for all jobs without a stored result (with `fresh`, for all jobs), and the number of these jobs. Stored
-/// results show how fast this machine is. `width` is the number of jobs that are executed at a time.
+/// Expected seconds for all jobs without a stored result (with `fresh`, for all jobs), and the number of these jobs.
+/// Stored results show how fast this machine is. `width` is the number of jobs that are executed at a time.
 pub fn outlook(jobs: &[Job], store: Option<&Store<Measurement>>, width: usize, fresh: bool) -> (f64, usize) {
     let (mut expected, mut real, mut left, mut longest, mut count) = (0.0, 0.0, 0.0, 0.0_f64, 0);
     for job in jobs {
@@ -243,8 +243,8 @@ impl Sink for Storing<'_> {
     }
 }
 
-/// Executes every job that has no stored result (with `fresh`, every job) and returns all results in the order of the jobs.
-/// The fingerprints of the jobs must differ.
+/// Executes every job that has no stored result (with `fresh`, every job) and returns all results in the order of the
+/// jobs. The fingerprints of the jobs must differ.
 ///
 /// ```
 /// # let text = r#"
@@ -322,7 +322,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The measurement of a run and the CPU seconds that the run took. A run that cannot be set up yields a failed measurement.
+/// The measurement of a run and the CPU seconds that the run took. A run that cannot be set up yields a failed
+/// measurement.
 fn measure(run: &RunSpec, outcome: Outcome) -> (Measurement, f64) {
     let record = match outcome {
         Ok(record) => record,

@@ -1,9 +1,10 @@
 //! Many runs: executing them, and storing their results so that no run is simulated twice.
 //!
-//! - A [`Fingerprint`] identifies everything that determines the result of a run: its specification and the simulator's code.
+//! - A [`Fingerprint`] identifies everything that determines the result of a run: its specification and the simulator's
+//!   code.
 //! - A [`Store`] is a folder of results. The fingerprint of a result is its file name.
-//! - An [`Executor`] executes runs, in threads of this process ([`Threads`]) or elsewhere, and reports events and records to
-//!   a [`Sink`].
+//! - An [`Executor`] executes runs, in threads of this process ([`Threads`]) or elsewhere, and reports events and
+//!   records to a [`Sink`].
 //!
 //! `rnic run --resume` ([`RunCache`]) and the studies of papers ([`jobs`]) are built on these three.
 
@@ -20,4 +21,4 @@ pub use executor::{Executor, Ignore, Outcome, RunListener, Sink, Threads, execut
 pub use fingerprint::{CODE, Fingerprint};
 pub use measurement::Measurement;
 pub use run_cache::{CachedRuns, RunCache};
-pub use store::{Header, Store, Stored};
+pub use store::{Header, Store, Stored, read_record, write_record};

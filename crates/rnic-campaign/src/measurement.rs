@@ -41,8 +41,8 @@ pub struct Measurement {
     pub flows: Option<Flows>,
     /// Metrics by traffic source, if there are several.
     pub traffic: BTreeMap<String, Flows>,
-    /// Percentiles ([`TAIL_PER_MILLE`]) of the completion times of single-packet messages in microseconds; empty if there
-    /// are none.
+    /// Percentiles ([`TAIL_PER_MILLE`]) of the completion times of single-packet messages in microseconds; empty if
+    /// there are none.
     pub tail_us: Vec<f64>,
     /// Completion time of each request in microseconds.
     pub requests_us: Vec<f64>,
@@ -58,11 +58,11 @@ pub struct Measurement {
     pub goodput: BTreeMap<String, Speeds>,
     /// Delivered payload of all measured flows divided by the sum of their lifetimes, in Gbps.
     pub pooled_gbps: Option<f64>,
-    /// Goodput of each flow in Gbps, in order of start: over the sampled time if flows are watched, else over the flow's
-    /// lifetime. Empty for more than 64 flows.
+    /// Goodput of each flow in Gbps, in order of start: over the sampled time if flows are watched, else over the
+    /// flow's lifetime. Empty for more than 64 flows.
     pub each_gbps: Vec<f64>,
-    /// (payload bytes, completion time in microseconds) of each finished flow, in order of start. Empty for more than 64
-    /// flows.
+    /// (payload bytes, completion time in microseconds) of each finished flow, in order of start. Empty for more than
+    /// 64 flows.
     pub each_us: Vec<(u64, f64)>,
     /// Number of finished flows divided by the time from the first start to the last finish, in millions per second.
     pub millions_per_s: Option<f64>,
@@ -132,8 +132,8 @@ pub struct QueueCourse {
     pub at_us: Vec<f64>,
     /// Maximum sample of each interval in bytes.
     pub bytes: Vec<u32>,
-    /// Start and end of each burst in microseconds. A burst lasts while the queue is not empty; gaps of less than 1 us do not
-    /// end it. Bytes that are queued at the end of the run are assumed to leave at the link's rate.
+    /// Start and end of each burst in microseconds. A burst lasts while the queue is not empty; gaps of less than 1 us
+    /// do not end it. Bytes that are queued at the end of the run are assumed to leave at the link's rate.
     pub bursts: Vec<[f64; 2]>,
 }
 
@@ -173,8 +173,8 @@ impl QueueCourse {
 pub struct Course {
     /// End of each interval in microseconds.
     pub at_us: Vec<f64>,
-    /// Goodput of each flow in Gbps, in order of start. The values of a flow are those of the last intervals: a flow that
-    /// starts late has fewer values.
+    /// Goodput of each flow in Gbps, in order of start. The values of a flow are those of the last intervals: a flow
+    /// that starts late has fewer values.
     pub gbps: Vec<Vec<f64>>,
 }
 

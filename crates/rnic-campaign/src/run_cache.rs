@@ -1,8 +1,9 @@
 //! The stored runs of an interrupted scenario.
 //!
-//! While a scenario is simulated, [`RunCache::put`] stores the record of each finished run in a file. After an interruption,
-//! [`RunCache::load`] returns the records that are still valid, and [`execute_remaining`](crate::execute_remaining) executes
-//! the other runs. The results have the same bytes as without the interruption.
+//! While a scenario is simulated, [`RunCache::put`] stores the record of each finished run in a file. After an
+//! interruption, [`RunCache::load`] returns the records that are still valid, and
+//! [`execute_remaining`](crate::execute_remaining) executes the other runs. The results have the same bytes as without
+//! the interruption.
 
 use crate::fingerprint::Fingerprint;
 use crate::store::{Header, Store};
@@ -64,7 +65,8 @@ impl CachedRuns {
 }
 
 impl RunCache {
-    /// The cache of `scenario` in `folder`, which need not exist. `program` identifies the program, see [`Fingerprint::of`].
+    /// The cache of `scenario` in `folder`, which need not exist. `program` identifies the program, see
+    /// [`Fingerprint::of`].
     pub fn of(scenario: &Scenario, folder: &Path, program: &str) -> RunCache {
         let header = |run: &RunSpec| Header {
             run: run.name.clone(),
@@ -132,8 +134,8 @@ impl RunCache {
         missing.iter().filter_map(changed).collect()
     }
 
-    /// Removes the scenario's stored runs; with `all`, the stored runs of other scenarios too. Removes the folder if it is
-    /// empty then.
+    /// Removes the scenario's stored runs; with `all`, the stored runs of other scenarios too. Removes the folder if it
+    /// is empty then.
     ///
     /// # Errors
     /// A file cannot be removed.

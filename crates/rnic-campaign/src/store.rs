@@ -2,6 +2,8 @@
 
 pub(crate) mod file;
 
+pub use file::{read_record, write_record};
+
 use crate::fingerprint::Fingerprint;
 use rnic_results::files::write_and_rename;
 use serde::{Deserialize, Serialize};
@@ -35,15 +37,16 @@ pub trait Stored: Sized {
     /// `out` cannot be written, or a part of the result cannot be read.
     fn write_to(&self, out: &mut dyn Write) -> io::Result<()>;
 
-    /// Reads a result that [`Stored::write_to`] wrote. `length` is the length of the whole file in bytes, an upper bound for
-    /// every part of it.
+    /// Reads a result that [`Stored::write_to`] wrote. `length` is the length of the whole file in bytes, an upper
+    /// bound for every part of it.
     ///
     /// # Errors
     /// `input` cannot be read, or contains bytes that `write_to` does not write.
     fn read_from(input: &mut dyn Read, length: u64) -> io::Result<Self>;
 }
 
-/// A folder of results of one kind. Each file is written completely or not at all; damaged and renamed files are detected.
+/// A folder of results of one kind. Each file is written completely or not at all; damaged and renamed files are
+/// detected.
 ///
 /// ```
 /// # let text = r#"
@@ -130,8 +133,8 @@ impl<V: Stored> Store<V> {
         self.files(V::ENDING).iter().filter_map(|path| file::read_header(path).ok()).collect()
     }
 
-    /// Removes the results with these fingerprints; with `None`, all results and incomplete files. Removes the folder if it is
-    /// empty then.
+    /// Removes the results with these fingerprints; with `None`, all results and incomplete files. Removes the folder
+    /// if it is empty then.
     ///
     /// # Errors
     /// A file cannot be removed.

@@ -84,7 +84,8 @@ start = "20 ms""#;
     assert_eq!(both.flows[1].start, Time::from_ms(20));
     // The second half of the 80 intervals from 20 ms on.
     assert_eq!(both.steady_from, 40 + 39);
-    // In the model, the first flow's alpha has decayed by then; in the run it has not. The model's flow slows down later.
+    // In the model, the first flow's alpha has decayed by then; in the run it has not. The model's flow slows down
+    // later.
     assert!(both.difference < 0.35, "{}", both.difference);
 }
 

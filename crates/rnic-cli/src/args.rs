@@ -32,6 +32,8 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Simulate every run of a scenario, print a table and write the result files
     Run(RunArgs),
+    /// Execute one run from its JSON document, as `rnic run --print-spec` prints it
+    Exec(ExecArgs),
     /// Print the flows of a run in order of start, in rnic's format or another tool's
     Flows(FlowsArgs),
     /// Print the topology of a run in the format of another tool
@@ -63,9 +65,9 @@ pub(crate) struct Selection {
 
     /// Change one setting; may be repeated, later changes override earlier ones
     ///
-    /// PATH is a dotted path in the scenario. Runs and traffic sources are selected by index, from 0, or by name; a name
-    /// with a dot needs quotes. VALUE is TOML, or text if it is not valid TOML, so quantities with units need no quotes.
-    /// A run's own `set` table overrides this option.
+    /// PATH is a dotted path in the scenario. Runs and traffic sources are selected by index, from 0, or by name; a
+    /// name with a dot needs quotes. VALUE is TOML, or text if it is not valid TOML, so quantities with units need no
+    /// quotes. A run's own `set` table overrides this option.
     #[arg(long, value_name = "PATH=VALUE", value_parser = parse_set)]
     pub(crate) set: Vec<(String, String)>,
 
@@ -96,18 +98,25 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "DIR", default_value = "out")]
     pub(crate) out: PathBuf,
 
+    /// Print the specification of each run as a JSON document, one per line, and simulate nothing
+    ///
+    /// `rnic exec` executes such a document, on this machine or another; its format is in docs/reference/run-spec.md.
+    #[arg(long, conflicts_with_all = ["pcap", "resume", "flows"])]
+    pub(crate) print_spec: bool,
+
     /// Format of the standard output
     #[arg(long, value_enum, default_value_t = Format::Table)]
     pub(crate) format: Format,
 
-    /// Number of threads; with fewer runs than threads, several threads simulate one run [default: number of processors]
+    /// Number of threads; with fewer runs than threads, several threads simulate one run [default: number of
+    /// processors]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..), allow_negative_numbers = true)]
     pub(crate) threads: Option<u16>,
 
     /// Continue an interrupted scenario: simulate only the runs that had not finished
     ///
-    /// rnic stores finished runs in the folder `unfinished`, next to the result files, until it has written these. It uses
-    /// a stored run only if everything that determines the result is unchanged: settings, seed, the files that the
+    /// rnic stores finished runs in the folder `unfinished`, next to the result files, until it has written these. It
+    /// uses a stored run only if everything that determines the result is unchanged: settings, seed, the files that the
     /// scenario names, and this program. The results are the same as without the interruption.
     #[arg(long, conflicts_with = "pcap")]
     pub(crate) resume: bool,
@@ -125,6 +134,49 @@ pub(crate) struct RunArgs {
     /// LINK is two node names of ports.csv, separated by a colon: --pcap h0:edge0=h0.pcapng. Payloads are zeros.
     #[arg(long, value_name = "LINK=FILE", value_parser = parse_pcap)]
     pub(crate) pcap: Option<(String, PathBuf)>,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:\n  \
+    rnic run scenarios/irn/default.toml --run IRN --print-spec > irn.json\n  \
+    rnic exec irn.json --record irn.run\n  \
+    rnic exec irn.json --events | jq -c 'select(.event == \"progress\")'\n  \
+    rnic run scenarios/irn/default.toml --print-spec | while read -r spec; do echo \"$spec\" | rnic exec -; done\n  \
+    rnic exec --schema spec\n\n\
+    Exit codes: 0 the run completed; 1 it failed, or a file cannot be written; 2 the document is wrong.")]
+pub(crate) struct ExecArgs {
+    /// File with the JSON document of one run; - reads standard input
+    #[arg(value_name = "SPEC.json", required_unless_present = "schema")]
+    pub(crate) spec: Option<PathBuf>,
+
+    /// Also write the complete record of the run, its flows included, to this file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) record: Option<PathBuf>,
+
+    /// Print the events of the run as JSON lines while it goes on, instead of its results at the end
+    #[arg(long)]
+    pub(crate) events: bool,
+
+    /// Number of threads for the run [default: the number of processors]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..), allow_negative_numbers = true)]
+    pub(crate) threads: Option<u16>,
+
+    /// No progress bar and no message about the record
+    #[arg(long)]
+    pub(crate) quiet: bool,
+
+    /// Print the JSON Schema of run specifications or of events, and execute nothing
+    #[arg(long, value_enum, value_name = "WHAT", conflicts_with_all = ["spec", "record", "events", "threads"])]
+    pub(crate) schema: Option<SchemaOf>,
+}
+
+/// A type with a JSON Schema.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum SchemaOf {
+    /// The document of a run
+    Spec,
+    /// A line of `--events`
+    Event,
 }
 
 /// File formats of flow records.
@@ -434,7 +486,8 @@ mod tests {
 /// Arguments of `rnic pingpong`.
 ///
 /// Without HOST, the command is the server and waits for a client. The peer is `rnic pingpong`, or `ibv_rc_pingpong` of
-/// ibverbs-utils with `-g` and the index of a RoCE v2 GID. Size, number of iterations and MTU must be equal on both sides.
+/// ibverbs-utils with `-g` and the index of a RoCE v2 GID. Size, number of iterations and MTU must be equal on both
+/// sides.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n  \
     rnic pingpong                        # a server\n  \

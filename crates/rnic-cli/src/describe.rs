@@ -58,7 +58,7 @@ fn describe_fabric(run: &RunSpec) -> String {
         (QueueingSetup::Output(_), Some(buffer)) => format!("{buffer} buffers at outputs"),
         (QueueingSetup::Output(_), None) => "buffers at outputs".to_string(),
     };
-    format!("{topology}, {hosts} hosts, {}, {} per cable, {buffer}", run.fabric.link.rate, run.fabric.link.delay)
+    format!("{topology}, {hosts} hosts, {}, {} per link, {buffer}", run.fabric.link.rate, run.fabric.link.delay)
 }
 
 fn describe_traffic(traffic: &Traffic) -> String {

@@ -7,6 +7,7 @@ mod decode;
 mod describe;
 mod drawn;
 mod error;
+mod exec;
 mod export;
 mod format;
 mod list;
@@ -30,7 +31,8 @@ use rnic_sim::Catalogue;
 use rnic_sim::resolve::{Resolved, SetupError, resolve};
 use std::process::ExitCode;
 
-/// Runs the command with the program's arguments. Scenarios may name the congestion controls and transports in `catalogue`.
+/// Runs the command with the program's arguments. Scenarios may name the congestion controls and transports in
+/// `catalogue`.
 pub fn main(catalogue: Catalogue) -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
@@ -49,6 +51,7 @@ pub fn main(catalogue: Catalogue) -> ExitCode {
 fn dispatch(command: Command, catalogue: &Catalogue) -> Result<(), CliError> {
     match command {
         Command::Run(arguments) => run::run(&arguments, catalogue),
+        Command::Exec(arguments) => exec::exec(&arguments, catalogue),
         Command::Flows(arguments) => export::flows(&arguments, catalogue),
         Command::Topology(arguments) => export::topology(&arguments, catalogue),
         Command::List(arguments) => list::list(&arguments, catalogue),

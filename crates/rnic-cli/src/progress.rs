@@ -18,8 +18,8 @@ const OVERALL: &str = "{prefix:16!} {wide_bar} {pos}/{len} runs  ETA {eta}";
 /// Maximum number of runs without a bar over all runs.
 const FEW: usize = 8;
 
-/// Progress bars: one per running simulation with flows, packet-hops per second and remaining time; with many runs, also one
-/// over all runs.
+/// Progress bars: one per running simulation with flows, packet-hops per second and remaining time; with many runs,
+/// also one over all runs.
 pub(crate) struct Bars {
     all: MultiProgress,
     overall: Option<ProgressBar>,

@@ -66,7 +66,8 @@ fn cannot_write(folder: &Path, error: std::io::Error) -> CliError {
     CliError::Io { doing: format!("cannot write the results into `{}`", folder.display()), error }
 }
 
-/// Prints a line on standard error, unless `--quiet` is given. Ignores errors, which mean that standard error is closed.
+/// Prints a line on standard error, unless `--quiet` is given. Ignores errors, which mean that standard error is
+/// closed.
 fn tell(arguments: &ReproduceArgs, line: &str) {
     if !arguments.quiet && !line.is_empty() {
         let _ = writeln!(std::io::stderr(), "{line}");

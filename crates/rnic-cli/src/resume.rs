@@ -47,8 +47,8 @@ impl<'a> Resumable<'a> {
         }
     }
 
-    /// The records of the stored runs that `--resume` can use; `None` for the other runs. Reports on standard error how many
-    /// stored runs are used, and why others are not.
+    /// The records of the stored runs that `--resume` can use; `None` for the other runs. Reports on standard error how
+    /// many stored runs are used, and why others are not.
     pub(crate) fn take(&self) -> Vec<Option<RunRecord>> {
         let (folder, runs) = (self.cache.folder().display(), self.scenario.runs.len());
         if !self.arguments.resume {
@@ -110,8 +110,8 @@ impl<'a> Resumable<'a> {
     }
 }
 
-/// Identifies this program by the contents of its executable file. Programs that simulate differently, for example with another
-/// congestion control of the same name, have different contents.
+/// Identifies this program by the contents of its executable file. Programs that simulate differently, for example with
+/// another congestion control of the same name, have different contents.
 fn program() -> io::Result<String> {
     let mut file = BufReader::with_capacity(1 << 20, File::open(std::env::current_exe()?)?);
     let (mut length, mut sum) = (0, crc32fast::Hasher::new());

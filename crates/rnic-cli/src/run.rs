@@ -2,6 +2,7 @@
 
 use crate::args::{FlowFile, RunArgs};
 use crate::error::CliError;
+use crate::exec;
 use crate::format::Format;
 use crate::progress::Bars;
 use crate::resume::Resumable;
@@ -28,6 +29,9 @@ pub(crate) fn run(arguments: &RunArgs, catalogue: &Catalogue) -> Result<(), CliE
         select(&scenario, Some(name))?;
     }
     scenario.runs.retain(|run| arguments.runs.is_empty() || arguments.runs.iter().any(|name| is_called(run, name)));
+    if arguments.print_spec {
+        return exec::print_specs(&scenario.runs);
+    }
     make_folder(arguments, &scenario)?;
     let resumable = Resumable::open(arguments, &scenario, catalogue)?;
     let (reports, pcap) = match &arguments.pcap {
@@ -143,7 +147,7 @@ fn print(format: Format, summary: &ScenarioSummary) -> Result<(), CliError> {
 
 fn print_files(files: &[PathBuf]) {
     let names: Vec<String> = files.iter().map(|file| file.display().to_string()).collect();
-    // Where standard error is gone there is nobody to tell.
+    // An error here means that standard error is closed.
     let _ = writeln!(std::io::stderr(), "wrote {}", names.join(", "));
 }
 

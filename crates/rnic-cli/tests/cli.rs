@@ -194,7 +194,7 @@ fn a_result_folder_that_cannot_be_made_is_a_failure() {
 fn check_describes_each_run_in_a_line() {
     let folder = Folder::with(GOOD);
     let output = folder.rnic(&["check", "a.toml", "--seed", "9", "--set", "fabric.hosts=8"]);
-    let rest = "single switch, 8 hosts, 40 Gbps, 1 us per cable, default buffers; \
+    let rest = "single switch, 8 hosts, 40 Gbps, 1 us per link, default buffers; \
         poisson at load 0.5, fixed 10 KB, 50 flows (5 not measured)";
     let expected = format!(
         "two transports: seed 9, 2 runs\n\

@@ -288,7 +288,8 @@ fn other_frames_are_counted() {
     assert_eq!(err, "RoCE packets: 0; bad: 0; other frames: 4 (2 ARP, 1 IP but not UDP, 1 UDP to another port)\n");
 }
 
-/// What a capture shows of datagrams that the network card is to cut: one datagram of packets of one size, the last may be shorter.
+/// What a capture shows of datagrams that the network card is to cut: one datagram of packets of one size, the last may
+/// be shorter.
 #[test]
 fn batches_are_taken_apart() {
     let of = |opcode, psn| Headers::new(Bth::new(opcode, 0x12, psn));
@@ -399,7 +400,8 @@ fn files_of_another_program() {
     assert_eq!((err.as_str(), code), ("RoCE packets: 3; bad: 0; truncated by the capture: 3\n", 0));
 }
 
-/// What the Linux kernel sent, and beside each capture its lines, which were compared with tshark's fields. All ICRCs are right.
+/// What the Linux kernel sent, and beside each capture its lines, which were compared with tshark's fields. All ICRCs
+/// are right.
 #[test]
 fn captures_of_the_kernel() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/interop/captures");

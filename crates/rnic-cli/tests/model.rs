@@ -158,7 +158,8 @@ fn sweeps_have_a_row_for_each_value() {
     assert_eq!(key("dcqcn.g=1/16,0.01"), key("g=1/16,0.01"));
 }
 
-/// Figure 11: the strawman's flows stay apart, a fast timer and marking as in RED bring them together. Figure 12: a small g calms the queue.
+/// Figure 11: the strawman's flows stay apart, a fast timer and marking as in RED bring them together. Figure 12: a
+/// small g calms the queue.
 #[test]
 fn the_papers_figures() {
     let value = json(&["dcqcn", "--figure", "fig11"]);

@@ -75,8 +75,8 @@ fn counters(folder: &Path, node: &str, peer: &str) -> BTreeMap<String, u64> {
     sums
 }
 
-/// How long the simulator takes a decoded packet for: without padding, without the RETH of an RC Write, without the SackEth of an ACK, with
-/// the frame check sequence, at least 64 bytes.
+/// How long the simulator takes a decoded packet for: without padding, without the RETH of an RC Write, without the
+/// SackEth of an ACK, with the frame check sequence, at least 64 bytes.
 fn simulated_bytes(packet: &Value) -> u64 {
     let (opcode, bytes) = (packet["bth"]["name"].as_str().unwrap(), packet["frame_bytes"].as_u64().unwrap());
     let reth = if opcode.starts_with("RC") && packet.get("reth").is_some() { 16 } else { 0 };
@@ -214,7 +214,7 @@ fn what_cannot_be_captured() {
     let two = format!("{irn}[[run]]\nname = \"B\"\ntransport = \"roce\"\npfc = true\n");
     let iwarp = "[[run]]\nname = \"A\"\ntransport = \"iwarp\"\n";
     let cases: [(&str, &str, &str, &[&str]); 7] = [
-        (&two, "h0:s0", "--pcap writes the frames of one run; choose it with --run: \"A\", \"B\"", &[]),
+        (&two, "h0:s0", "--pcap captures the frames of one run; choose one with --run: \"A\", \"B\"", &[]),
         (irn, "h9:s0", "--pcap h9:s0: no node is called \"h9\"; ports.csv and `rnic topology` name the nodes", &[]),
         (irn, "h0:s9", "--pcap h0:s9: no node is called \"s9\"; ports.csv and `rnic topology` name the nodes", &[]),
         (irn, "h0:h1", "--pcap h0:h1: no link joins h0 and h1; h0 has links to s0", &[]),

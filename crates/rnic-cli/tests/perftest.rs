@@ -1,4 +1,5 @@
-//! `rnic perf --perftest`: both sides are ours here; the test bed in `tests/interop` has perftest itself on the other one.
+//! `rnic perf --perftest`: both sides are ours here; the test bed in `tests/interop` has perftest itself on the other
+//! one.
 
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read, Write};

@@ -135,7 +135,7 @@ mod tests {
     /// Hosts that send bursts to each other, and answer each packet with a small one.
     struct Bursts {
         hosts: Vec<VecDeque<(u64, Packet<u32>)>>,
-        /// Host, time and body of what arrived.
+        /// Host, time and body of each arrival.
         arrived: Vec<(u32, u64, u32)>,
     }
 
@@ -174,7 +174,7 @@ mod tests {
         }
     }
 
-    /// What a whole fabric does in one partition with this event list: arrivals and counters.
+    /// Arrivals and counters of a whole fabric in one partition with this event list.
     fn run<L: EventList>(spec: &FabricSpec, seed: u64) -> (Vec<(u32, u64, u32)>, Vec<crate::PriorityCounters>) {
         let topology = Topology::build(spec).unwrap();
         let routes = Routes::new(&topology, seed).unwrap();

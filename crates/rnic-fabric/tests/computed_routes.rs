@@ -38,7 +38,7 @@ fn trees() -> impl Strategy<Value = TopologySpec> {
     ]
 }
 
-/// The same nodes and links, of which nobody says that they are a tree.
+/// The same nodes and links as a graph, whose shape is unknown.
 fn as_graph(topology: &Topology) -> Topology {
     let (hosts, switches) = topology.names.split_at(topology.hosts as usize);
     let mut graph = spec(TopologySpec::Graph { hosts: hosts.to_vec(), switches: switches.to_vec() });

@@ -1,4 +1,4 @@
-//! The pause tree: who waits for whom, since when, and what for in the end.
+//! The pause tree: which port waits for which, since when, and the root.
 
 mod common;
 
@@ -63,8 +63,8 @@ fn a_chain_of_pauses_leads_to_the_congested_port() {
     let since = Time::from_ps(30 * T + PAUSE + 4 * 2 * US);
     let shape: Vec<_> = first.ports.iter().map(|p| (p.port, p.on, p.since, p.waits_for, p.cause, p.depth)).collect();
     assert_eq!(shape, [(s2, true, since, Wait::Root(cause), cause, 1)]);
-    // Whenever one looks, whoever is paused is so for the same cause in the end, also while a port on the way sends on
-    // what its last pause piled up: that is no congestion of its own.
+    // At every sample all paused ports have the same root, also while a port on the way sends packets that piled up
+    // during its last pause: that port is not congested itself.
     let (mut whole, mut bridged) = (0, 0);
     for at in (16..400).step_by(3) {
         let tree = seen(&spec, None, at * US).1;
@@ -131,8 +131,7 @@ fn a_nic_that_pauses_is_the_root() {
 
 #[test]
 fn the_output_with_most_behind_it_counts() {
-    // c sends to b and to a at once, through s2 towards a slow s3-b: what waits for b is more than the frame or two for
-    // a.
+    // c sends to b and to a at once, through s2 towards a slow s3-b: more frames wait for b than the one or two for a.
     let mut spec = chain();
     spec.links[3].rate = Some(BitRate::from_gbps(1));
     let mut fabric = Fabric::new(&spec, 1).unwrap();

@@ -1,4 +1,4 @@
-//! What is dropped at full buffers and lost on links, and that every packet is accounted for.
+//! Drops at full buffers and losses on links; every packet is accounted for.
 
 mod common;
 

@@ -69,7 +69,7 @@ fn total<B: Body>(fabric: &Fabric<B>, host: u32, of: fn(&PriorityCounters) -> u6
 }
 
 /// Four frames of host 0, and half a frame later four of host 1, in priorities 0, 2, 1 and 0. Frame 100 waits alone
-/// when the first one has left; of what comes later the higher priorities go first.
+/// when the first one has left; among later frames the higher priorities go first.
 #[test]
 fn the_highest_priority_goes_first() {
     let mut fabric = Fabric::new(&output(3, &[100_000; 3], None), 1).unwrap();
@@ -163,8 +163,8 @@ fn what_cannot_be_trimmed_or_returned_is_dropped() {
     let back = TrimSpec { return_to_sender: true, ..TRIM };
     let mut fabric = Fabric::new(&output(5, &[F, 64], Some(back)), 1).unwrap();
     let mut script = Script::new(5);
-    // 0 passes, 1 waits, of 2 the header, 3 has no room. Nor has what comes while these wait: a control packet and two
-    // small frames.
+    // 0 passes, 1 waits, of 2 the header, 3 has no room. Nor have the frames that arrive while these wait: a control
+    // packet and two small frames.
     for host in 0..4 {
         script.send(host, 0, packet(4, FRAME, host));
     }

@@ -1,4 +1,5 @@
-//! Priority flow control: when pauses are sent, how long they take, what they stop, and how much buffer they need.
+//! Priority flow control: when ports send pauses, how long pauses take, which transmissions they stop, and the
+//! headroom.
 
 mod common;
 
@@ -159,9 +160,9 @@ fn all_outputs_blocked(headroom: u64) -> Blocked {
 
 /// The pause leaves at 13T + D - 1, is at a at 13T + 2D + P - 1 = 31.16 T, so a sends frames 0 to 31: 31 frames queue,
 /// 21 above xoff, 22,806 bytes. The bound is 20,000 + 2 x 1,106 + 84 + 1,086 = 23,382 bytes: 576 more, since it counts
-/// the frame gaps of what is on the link, which take no buffer, and does not round to whole frames.
+/// the gaps of the frames on the link, which take no buffer, and does not round to whole frames.
 #[test]
-fn the_required_headroom_is_enough_and_within_a_packet_of_the_least() {
+fn the_required_headroom_is_enough_and_within_a_packet_of_the_minimum() {
     let link = spec(rnic_fabric::config::TopologySpec::SingleSwitch { hosts: 2 }).link;
     let bound = required_headroom(&link, u32::from(FRAME), 20).0;
     assert_eq!(bound, 23_382);
@@ -245,7 +246,7 @@ fn a_paused_transmitter_still_sends_pauses() {
     assert_eq!(fabric.in_flight(), 0);
 }
 
-/// Tells host `host`'s NIC at given instants what to pause.
+/// Makes the NIC of host `host` pause given priorities at given instants.
 struct Storm {
     host: u32,
     /// (when, mask), in order of time.

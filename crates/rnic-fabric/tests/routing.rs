@@ -1,4 +1,4 @@
-//! Routes and path facts on topologies of every kind, and what is refused.
+//! Routes and path facts on topologies of every kind, and refused topologies and routes.
 
 mod common;
 
@@ -164,7 +164,7 @@ fn a_link_without_a_rate_is_refused() {
 }
 
 #[test]
-fn ports_of_a_cable_point_at_each_other() {
+fn ports_of_a_link_point_at_each_other() {
     for topology in [
         TopologySpec::FatTree { k: 4 },
         TopologySpec::SingleSwitch { hosts: 3 },
@@ -258,7 +258,7 @@ fn a_named_route_changes_one_switch_and_one_destination() {
         TopologySpec::LeafSpine { leaves: 3, spines: 2, hosts_per_leaf: 2, uplink_rate: None, uplink_delay: None };
     let topology = Topology::build(&spec(leaf_spine)).unwrap();
     let plain = Routes::new(&topology, 1).unwrap();
-    // What spine0 gets for h0 goes down to leaf 2, which sends it up again by the other spine.
+    // Packets that spine0 receives for h0 go down to leaf 2, which sends them up again by the other spine.
     let named = [route("spine0", &["h0"], "leaf2"), route("leaf2", &["h0"], "spine1")];
     let routes = Routes::with(&topology, &named, 1).unwrap();
     let mut bounced = 0;
@@ -280,7 +280,7 @@ fn a_named_route_changes_one_switch_and_one_destination() {
 }
 
 #[test]
-fn a_named_route_uses_every_cable_to_its_neighbour() {
+fn a_named_route_uses_every_link_to_its_neighbour() {
     let links = [("a", "s"), ("s", "t"), ("s", "t"), ("s", "u"), ("u", "t"), ("b", "t")];
     let topology = Topology::build(&graph(&["a", "b"], &["s", "t", "u"], &links)).unwrap();
     let direct = Routes::with(&topology, &[route("s", &["b"], "t")], 1).unwrap();
@@ -370,7 +370,7 @@ fn up_and_down_allows_no_cycle_of_buffers() {
 }
 
 #[test]
-fn a_ring_allows_a_cycle_once_packets_cross_two_of_its_cables() {
+fn a_ring_allows_a_cycle_once_packets_cross_two_of_its_links() {
     assert_eq!(cycle(&ring(3), &[]), None);
     for n in [4, 5, 7] {
         assert_eq!(cycle(&ring(n), &[]).unwrap().len(), n);
@@ -418,8 +418,8 @@ fn broken_routes_that_close_a_circle_are_found() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
 
-    /// Whatever routes are asked for: they are refused, or every packet arrives. What packets really do can wait in a
-    /// circle only where the routes are said to allow it.
+    /// Any named routes are refused, or every packet arrives. The ports on the packets' paths form a circle only if
+    /// `buffer_cycle` finds one.
     #[test]
     fn routes_by_hand_lead_somewhere_or_are_refused(
         kind in 0usize..3,
@@ -463,7 +463,7 @@ proptest! {
             }
         }
         if buffer_cycle(&topology, &routes).is_none() {
-            // Take away what depends on nothing, again and again: nothing may remain.
+            // Removing ports that depend on no other port, again and again, must leave none.
             let mut left: Vec<usize> = (0..edges.len()).collect();
             loop {
                 let before = left.len();

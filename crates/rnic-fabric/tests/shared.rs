@@ -42,8 +42,7 @@ fn an_output_sends_what_came_first() {
     assert_eq!(order, by_turns);
 }
 
-/// Host 0 fills what it may have of the pool, and is paused: after frame k of 2k, as the other half leaves by the
-/// output.
+/// Host 0 fills its share of the pool and is paused: after frame k of 2k, as the other half leaves by the output.
 #[test]
 fn a_pause_at_the_threshold_and_a_resume_below_it() {
     let mut fabric = Fabric::new(&shared(3, 1_000_000, 4 * F, None), 1).unwrap();

@@ -8,7 +8,7 @@ use rnic_fabric::{Ending, Fabric};
 
 const PACKETS: u32 = 4_000;
 
-/// One flow of full packets across four spines: what each uplink of the first leaf sent, and what arrived when.
+/// One flow of full packets across four spines: packets of each uplink of the first leaf, and the arrivals.
 fn across(paths: Paths, seed: u64) -> (Vec<u64>, Vec<(u64, u32)>) {
     let (leaves, spines, hosts_per_leaf) = (2, 4, 2);
     let (uplink_rate, uplink_delay) = (None, None);
@@ -41,7 +41,7 @@ fn the_seed_decides() {
     assert_ne!(across(Paths::Spray, 2).0, first.0);
 }
 
-/// Each switch has a stream of its own: what one draws does not change what another does.
+/// Each switch has a random stream of its own: the draws of one do not change the paths at another.
 #[test]
 fn switches_draw_independently() {
     let mut spec = spec(TopologySpec::FatTree { k: 4 });

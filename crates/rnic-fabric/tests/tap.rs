@@ -1,4 +1,4 @@
-//! What a tapped port shows: every frame that it transmits, when it begins to.
+//! Tapped ports record every frame that they transmit, with the time at which its transmission begins.
 
 mod common;
 

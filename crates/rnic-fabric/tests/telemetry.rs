@@ -1,4 +1,4 @@
-//! What switches write into the packets that pass.
+//! Telemetry records that switches write into packets.
 
 mod common;
 

@@ -1,4 +1,4 @@
-//! Looking at a run from outside: at the right instants, and without changing it.
+//! Watchers observe a run at the right instants, and without changing it.
 
 mod common;
 

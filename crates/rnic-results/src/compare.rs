@@ -29,8 +29,8 @@ impl Change {
     }
 }
 
-/// For example `same`, `4 % better`, `2.9x better`, `34x worse`. Percentages refer to the smaller value: 4 % better means that
-/// the reference is 1.04 times the value.
+/// For example `same`, `4 % better`, `2.9x better`, `34x worse`. Percentages refer to the smaller value: 4 % better
+/// means that the reference is 1.04 times the value.
 impl fmt::Display for Change {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (factor, word) = match *self {

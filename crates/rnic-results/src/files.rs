@@ -22,8 +22,8 @@ pub enum FlowFormat {
     Parquet,
 }
 
-/// Columns of `ports.csv`, one row per run, port and priority. `utilisation` is the fraction of the run for which the port was
-/// sending, repeated for each priority. Names end in their unit; columns without a unit are counts.
+/// Columns of `ports.csv`, one row per run, port and priority. `utilisation` is the fraction of the run for which the
+/// port was sending, repeated for each priority. Names end in their unit; columns without a unit are counts.
 pub const PORT_COLUMNS: [&str; 17] = [
     "run",
     "node",
@@ -46,8 +46,8 @@ pub const PORT_COLUMNS: [&str; 17] = [
 
 /// Writes the result files into `dir`, which it creates, and returns their paths: `summary.json`, `ports.csv` and
 /// `report.html`; `queues.csv`, `goodput.csv`, `pauses.csv` and `victims.csv` for watched runs; `sweep.csv` and
-/// `sweep.parquet` for a sweep; the flow records in the formats `flows`. Each file is written completely or not at all, and
-/// replaces an older file of the same name.
+/// `sweep.parquet` for a sweep; the flow records in the formats `flows`. Each file is written completely or not at all,
+/// and replaces an older file of the same name.
 ///
 /// # Errors
 /// A file cannot be written, or flow records cannot be read.
@@ -92,8 +92,8 @@ pub fn write_all(
     Ok(paths)
 }
 
-/// Writes to a temporary file in the folder of `path`, syncs it to the disk and renames it to `path`. Removes it if writing
-/// fails.
+/// Writes to a temporary file in the folder of `path`, syncs it to the disk and renames it to `path`. Removes it if
+/// writing fails.
 pub fn write_atomically(
     path: &Path, write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>,
 ) -> io::Result<PathBuf> {

@@ -241,7 +241,7 @@ pub fn study() -> Study {
     };
     let bars = Bars {
         title: "Ratios of the three metrics".into(),
-        caption: "RoCE over IRN; the band is what the paper states".into(),
+        caption: "RoCE over IRN; the band is the range that the paper states".into(),
         unit: Unit::Factor,
         groups: vec![
             group("average slowdown", 2.0, 2.9, Some([2.8, 3.7])),

@@ -16,10 +16,10 @@ use rnic_transport::Time;
 use std::io::{self, Write};
 use std::sync::Arc;
 
-/// Columns of both files, one row per flow, in order of run and start. `slowdown` is `fct_us / ideal_us`. An unfinished flow has
-/// no `finish_us`, `fct_us` and `slowdown`; a flow outside requests has no `request`. `traffic` is the name of the traffic
-/// source, `measured` says whether the flow counts in the statistics. `delivered_bytes` is the payload that the receiver had
-/// accepted by the end of the run, `goodput_bps` this payload divided by the flow's lifetime.
+/// Columns of both files, one row per flow, in order of run and start. `slowdown` is `fct_us / ideal_us`. An unfinished
+/// flow has no `finish_us`, `fct_us` and `slowdown`; a flow outside requests has no `request`. `traffic` is the name of
+/// the traffic source, `measured` says whether the flow counts in the statistics. `delivered_bytes` is the payload that
+/// the receiver had accepted by the end of the run, `goodput_bps` this payload divided by the flow's lifetime.
 pub const COLUMNS: [&str; 17] = [
     "run",
     "flow",
@@ -40,7 +40,8 @@ pub const COLUMNS: [&str; 17] = [
     "goodput_bps",
 ];
 
-/// Writes `flows.csv`. Times are exact decimals, slowdown and goodput have six significant digits, missing values are empty.
+/// Writes `flows.csv`. Times are exact decimals, slowdown and goodput have six significant digits, missing values are
+/// empty.
 pub fn write_csv(out: impl Write, scenario: &Scenario, reports: &[RunRecord]) -> io::Result<()> {
     let mut csv = csv::Writer::from_writer(out);
     csv.write_record(COLUMNS)?;
@@ -113,8 +114,8 @@ const GROUP: usize = 1 << 20;
 /// Number of rows that are passed to a column writer in one call.
 const BATCH: usize = 1 << 16;
 
-/// Writes `flows.parquet` with Snappy compression. There is one row group per run, or one for every 1,048,576 flows of a larger
-/// run. The values equal those of `flows.csv`. The flows are read once for each column.
+/// Writes `flows.parquet` with Snappy compression. There is one row group per run, or one for every 1,048,576 flows of
+/// a larger run. The values equal those of `flows.csv`. The flows are read once for each column.
 pub fn write_parquet<W: Write + Send>(out: W, scenario: &Scenario, reports: &[RunRecord]) -> io::Result<()> {
     let properties = WriterProperties::builder()
         .set_compression(Compression::SNAPPY)
@@ -142,7 +143,8 @@ struct Columns<'a, W: Write> {
 }
 
 impl<W: Write + Send> Columns<'_, W> {
-    /// Writes every column, in the order of [`SCHEMA`]. Parquet stores unsigned numbers as signed ones with the same bits.
+    /// Writes every column, in the order of [`SCHEMA`]. Parquet stores unsigned numbers as signed ones with the same
+    /// bits.
     fn write(&mut self, run: &RunSpec, end: Time) -> Result<(), ParquetError> {
         let run_name = ByteArray::from(run.name.as_str());
         let sources: Vec<ByteArray> = run.traffic.iter().map(|t| ByteArray::from(t.name.as_str())).collect();

@@ -1,7 +1,7 @@
 //! The summary as JSON: `summary.json` and `--format json`, a stable interface for scripts.
 //!
-//! Statistics are rounded to six significant digits ([`round6`]). Counts are exact. Simulated times are exact up to 53 bits of
-//! picoseconds (2.5 hours).
+//! Statistics are rounded to six significant digits ([`round6`]). Counts are exact. Simulated times are exact up to 53
+//! bits of picoseconds (2.5 hours).
 
 use super::stats::{Distribution, Goodput};
 use super::summary::{Group, QueueSummary, RunSummary, ScenarioSummary, SizeClass, TrafficClass, Utilisation};
@@ -11,8 +11,8 @@ use serde_json::{Map, Value, json};
 
 impl ScenarioSummary {
     /// The summary as one JSON document, with keys in the documented order. `with_timing` adds the resources that the
-    /// simulation used, which differ from machine to machine; without it, the document depends on the scenario and the seed
-    /// alone.
+    /// simulation used, which differ from machine to machine; without it, the document depends on the scenario and the
+    /// seed alone.
     ///
     /// ```
     /// use rnic_results::ScenarioSummary;

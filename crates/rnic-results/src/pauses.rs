@@ -8,8 +8,8 @@ use rnic_transport::Time;
 use serde_json::{Value, json};
 use std::io::{self, Write};
 
-/// Columns of `pauses.csv`, one row per run and pause. `to_us` is empty if the pause lasted until the end of the run; `root` and
-/// `root_kind` are empty if there was no sample during the pause.
+/// Columns of `pauses.csv`, one row per run and pause. `to_us` is empty if the pause lasted until the end of the run;
+/// `root` and `root_kind` are empty if there was no sample during the pause.
 const PAUSE_COLUMNS: [&str; 9] = ["run", "node", "port", "peer", "priority", "from_us", "to_us", "root_kind", "root"];
 /// Columns of `victims.csv`, one row per run and victim.
 const VICTIM_COLUMNS: [&str; 9] =
@@ -111,7 +111,8 @@ pub struct TreePortSummary {
     pub port: String,
     /// The priority.
     pub priority: u8,
-    /// Whether the transmitter was paused at this sample; `false` if it was sending packets that a pause had left behind.
+    /// Whether the transmitter was paused at this sample; `false` if it was sending packets that a pause had left
+    /// behind.
     pub paused: bool,
     /// Start of the pause.
     pub since: Time,

@@ -1,10 +1,10 @@
 //! Exact means and percentiles of several series of values, from flow records in memory or in a file.
 //!
-//! Values of records in memory are collected and sorted. For records in a file, the file is read in several passes, so the
-//! values need not fit in memory. The first pass counts the values of each series and finds their minimum and maximum. Each
-//! later pass narrows the ranges in which the wanted ranks lie, by counting the values in equal parts of each range, until few
-//! enough values are left to collect them (Munro and Paterson, "Selection and sorting with limited storage", 1980). Both ways
-//! give the same bits.
+//! Values of records in memory are collected and sorted. For records in a file, the file is read in several passes, so
+//! the values need not fit in memory. The first pass counts the values of each series and finds their minimum and
+//! maximum. Each later pass narrows the ranges in which the wanted ranks lie, by counting the values in equal parts of
+//! each range, until few enough values are left to collect them (Munro and Paterson, "Selection and sorting with
+//! limited storage", 1980). Both ways give the same bits.
 
 use rnic_run::FlowLog;
 use rnic_run::FlowRecord;
@@ -17,8 +17,8 @@ pub fn mean(values: &[f64]) -> Option<f64> {
     if values.is_empty() { None } else { Some(values.iter().sum::<f64>() / values.len() as f64) }
 }
 
-/// The percentile `per_mille` / 10 by nearest rank: the value of rank `ceil(per_mille / 1000 * n)`, at least 1, among the `n`
-/// ascending values of `sorted`. `None` if `sorted` is empty. `per_mille` above 1000 counts as 1000.
+/// The percentile `per_mille` / 10 by nearest rank: the value of rank `ceil(per_mille / 1000 * n)`, at least 1, among
+/// the `n` ascending values of `sorted`. `None` if `sorted` is empty. `per_mille` above 1000 counts as 1000.
 ///
 /// ```
 /// use rnic_results::stats::nearest_rank;
@@ -47,7 +47,8 @@ pub struct Ranked {
 }
 
 impl Ranked {
-    /// Mean and percentiles (in thousandths) of `values`; `None` if there are none. The mean is summed in the given order.
+    /// Mean and percentiles (in thousandths) of `values`; `None` if there are none. The mean is summed in the given
+    /// order.
     pub fn of(mut values: Vec<f64>, per_mille: &[u32]) -> Option<Ranked> {
         let mean = mean(&values)?;
         values.sort_unstable_by(f64::total_cmp);
@@ -56,9 +57,9 @@ impl Ranked {
     }
 }
 
-/// Means and percentiles of several series. For each flow, `visit` calls its second argument with (index of a series, value)
-/// for each value; `wanted` has the percentiles of each series in thousandths. The result is `None` for a series without
-/// values, and for all series if the flows cannot be read ([`FlowLog::error`]).
+/// Means and percentiles of several series. For each flow, `visit` calls its second argument with (index of a series,
+/// value) for each value; `wanted` has the percentiles of each series in thousandths. The result is `None` for a series
+/// without values, and for all series if the flows cannot be read ([`FlowLog::error`]).
 ///
 /// `visit` sees the flows in order, several times if they are in a file, and must yield the same values each time.
 ///
@@ -243,7 +244,8 @@ mod tests {
 
     const WANTED: [&[u32]; 3] = [&[0, 1, 500, 999, 1_000, 2_000], &[], &[990]];
 
-    /// Results from memory and from a file. The sizes of the flows are the bits of the values; series 2 has every third value.
+    /// Results from memory and from a file. The sizes of the flows are the bits of the values; series 2 has every third
+    /// value.
     fn both_ways(values: &[f64]) -> [Vec<Option<Ranked>>; 2] {
         let log: FlowLog = (0..).zip(values).map(|(id, value)| flow(id, value.to_bits())).collect();
         let visit = |flow: &FlowRecord, add: &mut dyn FnMut(usize, f64)| {

@@ -1,8 +1,8 @@
 //! HTML reports. Each report is one file that works offline, in print and on a phone; its tables need no JavaScript.
 //!
-//! [`render`] makes the report of one scenario's runs, [`render_study`] the report of several experiments. Both write tables as
-//! static HTML, and figures ([`figure`]) as JSON that one script draws. The JSON of a scenario's report also contains
-//! `summary.json`. Reports do not depend on the machine: the same input gives the same bytes.
+//! [`render`] makes the report of one scenario's runs, [`render_study`] the report of several experiments. Both write
+//! tables as static HTML, and figures ([`figure`]) as JSON that one script draws. The JSON of a scenario's report also
+//! contains `summary.json`. Reports do not depend on the machine: the same input gives the same bytes.
 //!
 //! [`svg`] draws line figures as an SVG picture instead.
 

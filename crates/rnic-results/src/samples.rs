@@ -23,8 +23,8 @@ fn samples(reports: &[RunRecord]) -> impl Iterator<Item = &Samples> {
     reports.iter().filter_map(|report| report.output.samples.as_ref())
 }
 
-/// (Index of a sample, goodput of the flow in Gbps over the interval that ends at this sample). There is no value for the first
-/// sample of the run, because no interval ends there.
+/// (Index of a sample, goodput of the flow in Gbps over the interval that ends at this sample). There is no value for
+/// the first sample of the run, because no interval ends there.
 pub fn goodput<'s>(samples: &'s Samples, flow: &'s FlowSamples) -> impl Iterator<Item = (u32, f64)> {
     let interval = samples.interval.as_ps() as f64;
     let before = std::iter::once(&0).chain(&flow.delivered);

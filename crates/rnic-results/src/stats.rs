@@ -50,7 +50,8 @@ impl Distribution {
     }
 }
 
-/// The flow completion time: from handing the flow to the NIC until all bytes have arrived; `None` for an unfinished flow.
+/// The flow completion time: from handing the flow to the NIC until all bytes have arrived; `None` for an unfinished
+/// flow.
 pub fn fct(flow: &FlowRecord) -> Option<Time> {
     flow.finish.map(|finish| finish.saturating_sub(flow.start))
 }
@@ -98,9 +99,9 @@ impl Goodput {
     }
 }
 
-/// Request completion times in microseconds, ordered by (traffic source, request): from the first start to the last finish
-/// among the measured flows of a request. Requests with an unfinished flow are left out. Memory grows with the number of
-/// requests, not with the number of flows.
+/// Request completion times in microseconds, ordered by (traffic source, request): from the first start to the last
+/// finish among the measured flows of a request. Requests with an unfinished flow are left out. Memory grows with the
+/// number of requests, not with the number of flows.
 pub fn request_completion_us(flows: &FlowLog) -> Vec<f64> {
     let mut spans: BTreeMap<(u16, u32), (Time, Option<Time>)> = BTreeMap::new();
     for flow in flows.iter().filter(|f| f.measured && f.request != u32::MAX) {

@@ -32,7 +32,8 @@ impl ScenarioSummary {
         self.runs.first().map_or(Vec::new(), |run| run.point.iter().map(|(key, _)| key.as_str()).collect())
     }
 
-    /// The run with which `run` is compared: the first run at the same point of the sweep, or the first run of the scenario.
+    /// The run with which `run` is compared: the first run at the same point of the sweep, or the first run of the
+    /// scenario.
     pub fn reference(&self, run: &RunSummary) -> Option<&RunSummary> {
         self.runs.iter().find(|other| other.point == run.point)
     }

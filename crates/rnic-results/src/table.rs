@@ -16,8 +16,8 @@ const QUEUES: usize = 4;
 /// Minimum width of a table in characters.
 const NARROWEST: usize = 60;
 
-/// Horizontal rules only: above the table, below the header and below the table. Columns are separated by spaces, so that the
-/// table fits 80 characters.
+/// Horizontal rules only: above the table, below the header and below the table. Columns are separated by spaces, so
+/// that the table fits 80 characters.
 const STYLE: TableStyle = TableStyle::new().top_border(RULE).header_separator(RULE).bottom_border(RULE);
 const RULE: LineStyle = LineStyle { left: None, fill: Some('─'), junction: Some('─'), right: None };
 
@@ -30,8 +30,8 @@ struct Column {
     cell: fn(&RunSummary, &RunSummary) -> String,
 }
 
-/// The summary as plain text without colour codes, with lines of at most `width` characters, at least 60: a table with a row
-/// per run, then a sentence that compares each further run with the first one, failures, and warnings.
+/// The summary as plain text without colour codes, with lines of at most `width` characters, at least 60: a table with
+/// a row per run, then a sentence that compares each further run with the first one, failures, and warnings.
 pub fn render(summary: &ScenarioSummary, width: usize) -> String {
     let width = width.clamp(NARROWEST, usize::from(u16::MAX));
     let mut metrics = vec![SLOWDOWN, AVERAGE_FCT, P99_FCT];
@@ -57,7 +57,8 @@ pub fn render(summary: &ScenarioSummary, width: usize) -> String {
     text
 }
 
-/// A table with a line per run: swept values, name in the scenario file, metrics. Drops the last columns if it is too wide.
+/// A table with a line per run: swept values, name in the scenario file, metrics. Drops the last columns if it is too
+/// wide.
 fn compact(summary: &ScenarioSummary, metrics: &[Column], width: usize) -> String {
     let keys = summary.swept();
     let swept = short_keys(&keys);
@@ -228,7 +229,8 @@ fn notes(summary: &ScenarioSummary) -> Vec<String> {
     notes
 }
 
-/// Breaks `text` into lines between words, and indents all lines but the first. Words longer than a line are not broken.
+/// Breaks `text` into lines between words, and indents all lines but the first. Words longer than a line are not
+/// broken.
 fn wrap(text: &str, width: usize) -> String {
     let mut wrapped = String::new();
     let mut column = 0;
@@ -377,14 +379,14 @@ warning: all runs: only 4 flows were measured: the 99th percentile is the
     }
 
     const COMPACT: &str = "\
-────────────────────────────────────────────────────────────────────────────────────
-load   run            average  average  99th perc.  request  dropped    sent  pauses
-                     slowdown      FCT         FCT     time            again
-────────────────────────────────────────────────────────────────────────────────────
-0.3    RoCE + PFC        5.00   188 us      400 us   410 us   0.67 %  1.00 %       3
-0.3    IRN               2.50  93.8 us      200 us   210 us   0.67 %  1.00 %       3
-0.5    RoCE + PFC        5.00   188 us      400 us   410 us   0.67 %  1.00 %       3
-0.5    IRN FAILED           -        -           -        -        -       -       3
+──────────────────────────────────────────────────────────────────────────────────────
+load   run            average  average  99th perc.  request  dropped  retrans-  pauses
+                     slowdown      FCT         FCT     time             mitted
+──────────────────────────────────────────────────────────────────────────────────────
+0.3    RoCE + PFC        5.00   188 us      400 us   410 us   0.67 %    1.00 %       3
+0.3    IRN               2.50  93.8 us      200 us   210 us   0.67 %    1.00 %       3
+0.5    RoCE + PFC        5.00   188 us      400 us   410 us   0.67 %    1.00 %       3
+0.5    IRN FAILED           -        -           -        -        -         -       3
 ";
 
     #[test]

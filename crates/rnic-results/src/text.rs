@@ -2,8 +2,8 @@
 
 use rnic_transport::Time;
 
-/// Rounds to six significant digits. Files store every statistic rounded like this, without the noise of binary fractions.
-/// Counts and single times are never rounded.
+/// Rounds to six significant digits. Files store every statistic rounded like this, without the noise of binary
+/// fractions. Counts and single times are never rounded.
 ///
 /// ```
 /// assert_eq!(rnic_results::text::round6(0.1 + 0.2), 0.3);

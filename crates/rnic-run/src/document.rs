@@ -13,7 +13,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-/// Version of the document that this program reads and writes. It rises with every change that older programs would misunderstand.
+/// Version of the document that this program reads and writes. It rises with every change that older programs would
+/// misunderstand.
 pub const SPEC_VERSION: u32 = 1;
 
 /// A transport and a congestion control by name, with the settings that differ from the defaults.

@@ -2,10 +2,11 @@
 
 use crate::record::PauseRow;
 use rnic_transport::Time;
+use schemars::{JsonSchema, schema_for};
 use serde::{Deserialize, Serialize};
 
 /// Progress of a run.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct RunProgress {
     /// Flows that have finished.
     pub flows_done: u64,
@@ -15,6 +16,7 @@ pub struct RunProgress {
     pub hops: u64,
     /// Simulated time, in picoseconds.
     #[serde(rename = "time_ps", with = "crate::stored::time")]
+    #[schemars(with = "u64")]
     pub time: Time,
 }
 
@@ -34,7 +36,7 @@ pub struct RunProgress {
 /// assert_eq!(serde_json::from_str::<RunEvent>(&line)?, event);
 /// # Ok::<(), serde_json::Error>(())
 /// ```
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum RunEvent {
     /// The simulation begins.
@@ -54,6 +56,7 @@ pub enum RunEvent {
     Sample {
         /// Simulated time of the sample, in picoseconds.
         #[serde(rename = "time_ps", with = "crate::stored::time")]
+        #[schemars(with = "u64")]
         time: Time,
         /// Bytes in each watched queue, in the order of [`crate::Samples::queues`].
         queue_bytes: Vec<u32>,
@@ -66,6 +69,7 @@ pub enum RunEvent {
     Finished {
         /// Simulated time at the end of the run, in picoseconds.
         #[serde(rename = "time_ps", with = "crate::stored::time")]
+        #[schemars(with = "u64")]
         time: Time,
         /// Flows that finished.
         flows_done: u64,
@@ -77,4 +81,11 @@ pub enum RunEvent {
         /// One sentence that says why.
         reason: String,
     },
+}
+
+impl RunEvent {
+    /// The JSON Schema of an event, as `rnic exec --events` prints them, a line each.
+    pub fn json_schema() -> serde_json::Value {
+        schema_for!(RunEvent).to_value()
+    }
 }

@@ -1,7 +1,8 @@
 //! What goes into a simulation run and what comes out of it, as data.
 //!
-//! A [`RunSpec`] determines a run completely; a [`RunRecord`] is everything that the run yields. Neither knows the simulator: whoever
-//! describes runs (scenario files), carries them about (campaigns), or evaluates them (results) needs this crate alone.
+//! A [`RunSpec`] determines a run completely; a [`RunRecord`] is everything that the run yields. Neither knows the
+//! simulator: whoever describes runs (scenario files), carries them about (campaigns), or evaluates them (results)
+//! needs this crate alone.
 
 mod check;
 mod congestion;

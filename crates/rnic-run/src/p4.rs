@@ -1,6 +1,7 @@
 //! A transport written in P4: `transport = "p4:FILE"`.
 //!
-//! What a program needs of its NIC and of the network, beside what it computes, stands in annotations of its package's instance:
+//! What a program needs of its NIC and of the network, beside what it computes, stands in annotations of its package's
+//! instance:
 //!
 //! | annotation | meaning | without |
 //! |---|---|---|
@@ -35,7 +36,8 @@ pub struct P4Source {
 }
 
 impl P4Source {
-    /// Compiles the text in `text`, called `file` in messages, and keeps what it includes; `include` gives the text of a file beside it.
+    /// Compiles the text in `text`, called `file` in messages, and keeps what it includes; `include` gives the text of
+    /// a file beside it.
     ///
     /// # Errors
     /// What is wrong with the program, and where.

@@ -342,7 +342,7 @@ pub struct Victim {
 }
 
 /// One pause of a transmitter.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct PauseRow {
     /// The paused port.
     pub port: u32,
@@ -350,9 +350,11 @@ pub struct PauseRow {
     pub priority: u8,
     /// Start of the pause.
     #[serde(with = "stored::time")]
+    #[schemars(with = "u64")]
     pub from: Time,
     /// End of the pause; `None` if the pause lasted until the end of the run.
     #[serde(with = "stored::optional_time")]
+    #[schemars(with = "Option<u64>")]
     pub to: Option<Time>,
     /// Root of the pause at its last sample; `None` if there was no sample during the pause.
     pub root: Option<u32>,
@@ -384,7 +386,8 @@ pub struct RunRecord {
     pub wall_s: f64,
     /// CPU seconds of the threads that simulated the run.
     pub cpu_s: f64,
-    /// Maximum resident set of the whole process until the end of the run, in bytes; 0 if the system does not report it.
+    /// Maximum resident set of the whole process until the end of the run, in bytes; 0 if the system does not report
+    /// it.
     pub peak_rss_bytes: u64,
 }
 

@@ -10,8 +10,8 @@ pub struct SizeDistribution {
     /// Name in the scenario: `irn-heavy-tailed`, `websearch`, `fixed 1 MB`, `uniform 500 KB - 5 MB`, or a file name.
     pub name: String,
     /// Points (bytes, cumulative probability). Neither coordinate decreases from point to point, and the last
-    /// probability is 1. Between two points, bytes are linear in probability. Two points of equal probability form a gap,
-    /// two points of equal size a point mass. The first point's probability is the point mass at its size.
+    /// probability is 1. Between two points, bytes are linear in probability. Two points of equal probability form a
+    /// gap, two points of equal size a point mass. The first point's probability is the point mass at its size.
     pub points: Vec<(f64, f64)>,
 }
 
@@ -67,8 +67,8 @@ impl SizeDistribution {
         })
     }
 
-    /// Expectation of a function of the size. `average(a, b)` is the function's average over the sizes from a to b, and its
-    /// value at a if a equals b.
+    /// Expectation of a function of the size. `average(a, b)` is the function's average over the sizes from a to b, and
+    /// its value at a if a equals b.
     fn expect(&self, average: impl Fn(f64, f64) -> f64) -> f64 {
         let Some(&(first, share)) = self.points.first() else {
             return 1.0;

@@ -28,7 +28,8 @@ pub struct Scenario {
 
 /// One run, complete in itself: the scenario's fabric and traffic with this run's own changes applied.
 ///
-/// `T` is how the transport is described: with all that it declares, or as a document ([`TransportDocument`](crate::TransportDocument)).
+/// `T` is how the transport is described: with all that it declares, or as a document
+/// ([`TransportDocument`](crate::TransportDocument)).
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RunSpec<T = TransportSpec> {
@@ -96,9 +97,11 @@ pub struct Storm {
 pub struct SwitchSetup {
     /// `queueing`.
     pub queueing: QueueingSetup,
-    /// Shared: the whole buffer; default 12 MB. Otherwise the buffer per port and priority; default twice the longest path's bandwidth-delay product, at least 16 full frames.
+    /// Shared: the whole buffer; default 12 MB. Otherwise the buffer per port and priority; default twice the longest
+    /// path's bandwidth-delay product, at least 16 full frames.
     pub buffer: Option<Bytes>,
-    /// PFC pause threshold; default buffer minus the headroom that makes the fabric lossless, in a shared buffer a dynamic one.
+    /// PFC pause threshold; default buffer minus the headroom that makes the fabric lossless, in a shared buffer a
+    /// dynamic one.
     pub xoff: Option<Bytes>,
     /// PFC resume threshold; default `xoff`.
     pub xon: Option<Bytes>,
@@ -178,7 +181,8 @@ impl OutputSetup {
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SharedSetup {
-    /// Dynamic PFC threshold: this multiple of the pool's free bytes, divided by the priorities; default 8 if there is no `xoff`.
+    /// Dynamic PFC threshold: this multiple of the pool's free bytes, divided by the priorities; default 8 if there is
+    /// no `xoff`.
     pub beta: Option<f64>,
     /// Bytes by which a charge must fall below its threshold for a resume; default two full frames.
     pub xon_offset: Option<Bytes>,
@@ -188,8 +192,8 @@ pub struct SharedSetup {
     pub priorities: Option<u8>,
 }
 
-/// ECN marking: `ecn = false`, or the `[fabric.switch.ecn]` table. It concerns only runs whose congestion control listens to marks,
-/// and has that one's thresholds by default.
+/// ECN marking: `ecn = false`, or the `[fabric.switch.ecn]` table. It concerns only runs whose congestion control
+/// listens to marks, and has that one's thresholds by default.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EcnSetup {
@@ -201,7 +205,8 @@ pub struct EcnSetup {
     pub kmax: Option<Bytes>,
     /// Probability of a mark at `kmax`.
     pub pmax: Option<f64>,
-    /// Which end of the queue decides; default `"enqueue"` with buffers at the inputs, `"dequeue"` with buffers at the outputs.
+    /// Which end of the queue decides; default `"enqueue"` with buffers at the inputs, `"dequeue"` with buffers at the
+    /// outputs.
     pub mark_on: Option<MarkOn>,
 }
 
@@ -377,7 +382,8 @@ pub enum WatchedQueues {
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Limits {
-    /// Simulated time at which the run ends well, whatever is unfinished (`duration`); default: when all flows have finished.
+    /// Simulated time at which the run ends well, whatever is unfinished (`duration`); default: when all flows have
+    /// finished.
     pub duration: Option<Time>,
     /// Simulated time at which a run that has not finished is a failure (`max_time`).
     pub max_time: Option<Time>,

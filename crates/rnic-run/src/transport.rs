@@ -12,7 +12,8 @@ use rnic_transport::transports::{FrameSizes, TransportDeclaration, TransportKind
 /// The beginning of a transport's name that names a P4 program.
 pub const P4_PREFIX: &str = "p4:";
 
-/// How the hosts of a run send: `transport`, `cc`, `pfc` and their settings. Only settings that the transport declares can be set.
+/// How the hosts of a run send: `transport`, `cc`, `pfc` and their settings. Only settings that the transport declares
+/// can be set.
 ///
 /// ```
 /// use rnic_run::TransportSpec;
@@ -40,7 +41,8 @@ pub struct TransportSpec {
 }
 
 impl TransportSpec {
-    /// The transport of this name with its default settings, without PFC and congestion control; `None` if there is none.
+    /// The transport of this name with its default settings, without PFC and congestion control; `None` if there is
+    /// none.
     pub fn named(name: &str) -> Option<TransportSpec> {
         let declaration = transports().into_iter().find(|declaration| declaration.name == name)?;
         Some(TransportSpec::of(declaration))

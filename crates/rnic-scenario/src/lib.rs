@@ -3,8 +3,8 @@
 //! [`load`] goes from a file to [`Scenario`], plain data in which every value is checked. The way there has five steps:
 //! the text becomes a tree in which each key and value knows its place, over the tree of the file that it extends;
 //! overrides change the tree; each point of the sweep takes a copy with its values in place; each run takes a copy of
-//! that with its own `set` applied; a typed reader turns the copy into a [`RunSpec`](rnic_run::RunSpec). The first thing that is wrong ends
-//! it with a [`ScenarioError`] that points at the place.
+//! that with its own `set` applied; a typed reader turns the copy into a [`RunSpec`](rnic_run::RunSpec). The first
+//! thing that is wrong ends it with a [`ScenarioError`] that points at the place.
 
 mod error;
 mod extends;
@@ -73,8 +73,8 @@ pub fn from_str(
     read::scenario(&Vocabulary::standard(), &text, overrides, seed)
 }
 
-/// Reads one of several scenarios that are in memory, as [`load`] does. Each has a path and a text; what it `extends` is
-/// one of the others.
+/// Reads one of several scenarios that are in memory, as [`load`] does. Each has a path and a text; what it `extends`
+/// is one of the others.
 ///
 /// # Errors
 ///

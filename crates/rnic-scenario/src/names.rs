@@ -23,14 +23,17 @@ pub const PATTERNS: &[(&str, &str)] = &[
     (
         "incast",
         "one request striped over many senders: `senders`, `total`, `repeats`, `receiver`, `connections`, `interval` (a time or \"completion\"), \
-         `think`, `lasting_connections`",
+         `think_time`, `persistent_connections`",
     ),
     ("permutation", "every host sends to one other and receives from one other: `sizes`, `repeats`, `interval`"),
     (
         "all-to-all",
-        "every host sends to every other host: `sizes`, `repeats`, `interval`, or in turn: `at_once`, `think`",
+        "every host sends to every other host: `sizes`, `repeats`, `interval`, or in turn: `outstanding`, `think_time`",
     ),
-    ("pairs", "random pairs send message after message: `pairs`, `sizes`, `messages`, `think`, `lasting_connections`"),
+    (
+        "pairs",
+        "random pairs send message after message: `pairs`, `sizes`, `messages`, `think_time`, `persistent_connections`",
+    ),
     ("list", "the flows of a file: `file`, `format`"),
 ];
 

@@ -24,6 +24,13 @@ const RENAMED: &[Renamed] = &[
     },
     Renamed { table: "fabric.switch", old: "resume", new: "xon_offset", values: &[], note: "" },
     Renamed { table: "fabric.switch", old: "classes", new: "priorities", values: &[], note: "" },
+    Renamed { table: "traffic", old: "at_once", new: "outstanding", values: &[], note: "" },
+    Renamed { table: "traffic", old: "think", new: "think_time", values: &[], note: "" },
+    Renamed { table: "traffic", old: "lasting_connections", new: "persistent_connections", values: &[], note: "" },
+    Renamed { table: "run", old: "garbage_time", new: "rx_timeout", values: &[], note: "" },
+    Renamed { table: "run", old: "timer_scan", new: "timer_granularity", values: &[], note: "" },
+    Renamed { table: "transport", old: "garbage_time", new: "rx_timeout", values: &[], note: "" },
+    Renamed { table: "transport", old: "timer_scan", new: "timer_granularity", values: &[], note: "" },
 ];
 
 /// What a key is called now, if a table with this label once had it.

@@ -22,11 +22,11 @@ const VARIANTS: [Variant; 6] = [
     Variant { name: "poisson", keys: &["load", "sizes", "flows"] },
     Variant {
         name: "incast",
-        keys: &["senders", "total", "repeats", "receiver", "connections", "interval", "think", LASTING],
+        keys: &["senders", "total", "repeats", "receiver", "connections", "interval", "think_time", PERSISTENT],
     },
     Variant { name: "permutation", keys: &["sizes", "repeats", "interval"] },
-    Variant { name: "all-to-all", keys: &["sizes", "repeats", "interval", "at_once", "think"] },
-    Variant { name: "pairs", keys: &["pairs", "sizes", "messages", "think", LASTING] },
+    Variant { name: "all-to-all", keys: &["sizes", "repeats", "interval", "outstanding", "think_time"] },
+    Variant { name: "pairs", keys: &["pairs", "sizes", "messages", "think_time", PERSISTENT] },
     Variant { name: "list", keys: &["file", "format"] },
 ];
 
@@ -102,26 +102,26 @@ fn read_pattern(table: &Table<'_>, chosen: &str, context: &Context<'_>) -> Resul
             pairs: table.require("pairs", "pairs = 20")?.count(Loops::MAX_PAIRS)?,
             sizes: sizes()?,
             messages: table.get("messages").map(|item| item.count(u32::MAX)).transpose()?,
-            think_time: read_think(table)?,
-            persistent: read_lasting(table)?,
+            think_time: read_think_time(table)?,
+            persistent: read_persistent(table)?,
         },
         "permutation" => TrafficPattern::Permutation { sizes: sizes()?, repeats: repeats()?, interval: every()? },
-        "all-to-all" => match table.get("at_once") {
+        "all-to-all" => match table.get("outstanding") {
             None => {
-                refuse_loop_keys(table, &["think"], "messages start at fixed times", "set `at_once`")?;
+                refuse_loop_keys(table, &["think_time"], "messages start at fixed times", "set `outstanding`")?;
                 TrafficPattern::AllToAll { sizes: sizes()?, repeats: repeats()?, interval: every()? }
             }
             Some(outstanding) => {
                 if let Some(item) = table.get("interval") {
-                    let help = "with `at_once` a host's next message starts when an earlier one has arrived: remove one of them";
-                    return Err(item.error("`interval` and `at_once` are both given", help));
+                    let help = "with `outstanding` a host's next message starts when an earlier one has arrived: remove one of them";
+                    return Err(item.error("`interval` and `outstanding` are both given", help));
                 }
                 let outstanding = outstanding.integer(1..=u64::from(context.hosts) - 1)? as u32;
                 TrafficPattern::AllToAllLoop {
                     sizes: sizes()?,
                     repeats: repeats()?,
                     outstanding,
-                    think_time: read_think(table)?,
+                    think_time: read_think_time(table)?,
                 }
             }
         },
@@ -166,11 +166,11 @@ fn read_incast(table: &Table<'_>, hosts: u32) -> Result<TrafficPattern> {
     let interval = table.get("interval");
     if interval.as_ref().is_some_and(|item| item.string("").is_ok_and(|text| text == COMPLETION)) {
         let incast = Incast { senders, total, receiver, connections };
-        let (think_time, persistent) = (read_think(table)?, read_lasting(table)?);
+        let (think_time, persistent) = (read_think_time(table)?, read_persistent(table)?);
         return Ok(TrafficPattern::IncastLoop { incast, repeats, think_time, persistent });
     }
     let instead = format!("set `interval = \"{COMPLETION}\"`");
-    refuse_loop_keys(table, &["think", LASTING], "requests start at fixed times", &instead)?;
+    refuse_loop_keys(table, &["think_time", PERSISTENT], "requests start at fixed times", &instead)?;
     if let Some(item) = &interval
         && let Some(text) = item.string("").ok().filter(|text| !text.contains(|c: char| c.is_ascii_digit()))
     {
@@ -186,10 +186,10 @@ fn read_incast(table: &Table<'_>, hosts: u32) -> Result<TrafficPattern> {
 const COMPLETION: &str = "completion";
 
 /// Whether the flows of a closed loop share connections.
-const LASTING: &str = "lasting_connections";
+const PERSISTENT: &str = "persistent_connections";
 
-fn read_lasting(table: &Table<'_>) -> Result<bool> {
-    table.get(LASTING).map_or(Ok(false), |item| item.boolean())
+fn read_persistent(table: &Table<'_>) -> Result<bool> {
+    table.get(PERSISTENT).map_or(Ok(false), |item| item.boolean())
 }
 
 /// An error if one of `keys` is given, which are of closed loops.
@@ -203,8 +203,8 @@ fn refuse_loop_keys(table: &Table<'_>, keys: &[&str], why: &str, instead: &str) 
     }
 }
 
-fn read_think(table: &Table<'_>) -> Result<Time> {
-    table.get("think").map_or(Ok(Time::ZERO), |item| item.time("10 us"))
+fn read_think_time(table: &Table<'_>) -> Result<Time> {
+    table.get("think_time").map_or(Ok(Time::ZERO), |item| item.time("10 us"))
 }
 
 /// An error if traffic never ends and nothing else ends the run.
@@ -244,7 +244,8 @@ fn read_list(table: &Table<'_>, context: &Context<'_>) -> Result<Arc<[FlowSpec]>
     Ok(flows)
 }
 
-/// Number of flows that a pattern makes ([`u128::MAX`] without an end), and the time from its first to its last start where that is fixed.
+/// Number of flows that a pattern makes ([`u128::MAX`] without an end), and the time from its first to its last start
+/// where that is fixed.
 fn extent(pattern: &TrafficPattern, hosts: u32) -> (u128, u128) {
     let hosts = u128::from(hosts);
     let span = |repeats: u32, interval: Time| u128::from(repeats - 1) * u128::from(interval.as_ps());

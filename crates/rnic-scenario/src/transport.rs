@@ -1,5 +1,5 @@
-//! How the hosts of a run send: the keys of `[[run]]` and their defaults in `[transport]`. Which keys there are, the transports and
-//! congestion controls declare.
+//! How the hosts of a run send: the keys of `[[run]]` and their defaults in `[transport]`. Which keys there are, the
+//! transports and congestion controls declare.
 
 use super::extends::Files;
 use super::reader::{Item, Result, Table, Variant};

@@ -109,8 +109,7 @@ fn closed_loops_and_durations() {
         (*pairs, sizes.name.as_str(), *messages, *think_time, *persistent),
         (20, "websearch", None, Time::ZERO, true)
     );
-    let traffic =
-        r#"{ pattern = "incast", senders = 2, total = "1 MB", interval = "completion", lasting_connections = true }"#;
+    let traffic = r#"{ pattern = "incast", senders = 2, total = "1 MB", interval = "completion", persistent_connections = true }"#;
     let scenario = read_with(SMALL, &[("traffic", traffic), ("limits.duration", "1 ms")]);
     let TrafficPattern::IncastLoop { incast, repeats, think_time, persistent } = &scenario.runs[0].traffic[0].pattern
     else {
@@ -119,7 +118,7 @@ fn closed_loops_and_durations() {
     assert_eq!((incast.senders, incast.total, incast.receiver, incast.connections), (2, Bytes(1_000_000), 0, 1));
     assert_eq!((*repeats, *think_time, *persistent), (None, Time::ZERO, true));
     // With an end, and thought.
-    let traffic = r#"{ pattern = "incast", senders = 2, total = "1 MB", receiver = 3, repeats = 7, interval = "completion", think = "2 us" }"#;
+    let traffic = r#"{ pattern = "incast", senders = 2, total = "1 MB", receiver = 3, repeats = 7, interval = "completion", think_time = "2 us" }"#;
     let scenario = read_with(SMALL, &[("traffic", traffic)]);
     let TrafficPattern::IncastLoop { incast, repeats, think_time, persistent } = &scenario.runs[0].traffic[0].pattern
     else {
@@ -241,7 +240,8 @@ fn pods_of_leaves_and_spines_with_rates_by_level() {
         rates("uplink_rate = \"200 Gbps\"\nuplink_delay = \"1 us\"\ncore_rate = \"400 Gbps\"\ncore_delay = \"3 us\""),
         (gbps(200), Some(Time::from_us(1)), gbps(400), Some(Time::from_us(3)))
     );
-    // A leaf has 16 x 100 Gbps down and 2 up: 2 to 1 at 400 Gbps. A spine then has 4 x 400 Gbps down and 8 up: 0.5 to 1 at 400 Gbps.
+    // A leaf has 16 x 100 Gbps down and 2 up: 2 to 1 at 400 Gbps. A spine then has 4 x 400 Gbps down and 8 up: 0.5 to 1
+    // at 400 Gbps.
     let follow = rates("oversubscription = 2.0\ncore_oversubscription = 0.5");
     assert_eq!((follow.0, follow.2), (gbps(400), gbps(400)));
     // Without uplinks of their own, 4 x 100 Gbps down: 1 to 1 at 50 Gbps.
@@ -298,8 +298,9 @@ fn every_pattern() {
     );
     assert!(matches!(traffic[0].pattern, TrafficPattern::AllToAll { repeats: 2, .. }));
     assert_eq!((traffic[0].warmup, traffic[0].cooldown), (56, 55));
-    let traffic =
-        with_traffic("[traffic]\npattern = \"all-to-all\"\nsizes = \"fixed 1 MB\"\nat_once = 4\nthink = \"3 us\"\n");
+    let traffic = with_traffic(
+        "[traffic]\npattern = \"all-to-all\"\nsizes = \"fixed 1 MB\"\noutstanding = 4\nthink = \"3 us\"\n",
+    );
     let TrafficPattern::AllToAllLoop { repeats, outstanding, think_time, .. } = traffic[0].pattern else {
         panic!("{traffic:?}")
     };

@@ -1,7 +1,7 @@
 //! From a run's settings to the numbers that the fabric and the transport work with.
 //!
-//! What a scenario leaves open follows from its fabric as the IRN paper does it (section 4.1): the BDP cap from the longest path, buffers
-//! of twice the BDP, `RTO_high` from one congested link.
+//! What a scenario leaves open follows from its fabric as the IRN paper does it (section 4.1): the BDP cap from the
+//! longest path, buffers of twice the BDP, `RTO_high` from one congested link.
 
 pub(crate) mod message;
 mod switch;
@@ -328,7 +328,8 @@ fn storm_text(storm: &Storm, topology: &Topology) -> String {
     format!("{} pauses {what} from {} on {until}", topology.names[storm.host as usize], storm.start)
 }
 
-/// Warns when pauses can end in a deadlock. Regular topologies with their own routes lead up and then down, where they cannot.
+/// Warns when pauses can end in a deadlock. Regular topologies with their own routes lead up and then down, where they
+/// cannot.
 fn warn_of_cycle(
     run: &RunSpec, fabric: &FabricSpec, topology: &Topology, warnings: &mut Vec<String>,
 ) -> Result<(), SetupError> {

@@ -144,7 +144,8 @@ fn messages_wait_for_buffers() {
 #[test]
 fn messages_without_a_buffer_are_aborted() {
     let traffic = "[traffic]\npattern = \"incast\"\nsenders = 2\ntotal = \"4 MB\"\nreceiver = 0";
-    let keys = "rx_buffers = [{ size = \"2 MB\", count = 1 }]\nrto_high = \"20 us\"\nmax_timeouts = 3\ngarbage_time = \"10 ms\"";
+    let keys =
+        "rx_buffers = [{ size = \"2 MB\", count = 1 }]\nrto_high = \"20 us\"\nmax_timeouts = 3\nrx_timeout = \"10 ms\"";
     let scenario = scenario(&format!("{STAR}\n{traffic}"), &ALL, keys).unwrap();
     for (run, output) in outputs(&scenario, 2).iter().enumerate() {
         let name = &scenario.runs[run].name;

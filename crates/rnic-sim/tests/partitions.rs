@@ -33,15 +33,15 @@ const SWITCHES: [&str; 6] = [
 ];
 
 const TRAFFIC: [&str; 10] = [
-    "pattern = \"all-to-all\"\nsizes = \"fixed 20 KB\"\nat_once = 2",
-    "pattern = \"incast\"\nsenders = 4\ntotal = \"200 KB\"\nrepeats = 3\ninterval = \"completion\"\nlasting_connections = true",
+    "pattern = \"all-to-all\"\nsizes = \"fixed 20 KB\"\noutstanding = 2",
+    "pattern = \"incast\"\nsenders = 4\ntotal = \"200 KB\"\nrepeats = 3\ninterval = \"completion\"\npersistent_connections = true",
     "pattern = \"poisson\"\nload = 0.8\nsizes = \"irn-heavy-tailed\"\nflows = 60",
     "pattern = \"poisson\"\nload = 0.6\nsizes = \"uniform 1 B - 60 KB\"\nflows = 120",
     "pattern = \"incast\"\nsenders = 5\ntotal = \"600 KB\"\nrepeats = 2",
     "pattern = \"incast\"\nsenders = 4\ntotal = \"200 KB\"\nrepeats = 3\ninterval = \"completion\"\nconnections = 2",
     "pattern = \"permutation\"\nsizes = \"uniform 1 B - 200 KB\"\nrepeats = 2\ninterval = \"50 us\"",
     "pattern = \"all-to-all\"\nsizes = \"fixed 9 KB\"\nrepeats = 1\ninterval = \"50 us\"",
-    "pattern = \"pairs\"\npairs = 8\nsizes = \"uniform 1 B - 60 KB\"\nmessages = 5\nthink = \"1 us\"\nlasting_connections = true",
+    "pattern = \"pairs\"\npairs = 8\nsizes = \"uniform 1 B - 60 KB\"\nmessages = 5\nthink = \"1 us\"\npersistent_connections = true",
     "pattern = \"pairs\"\npairs = 8\nsizes = \"fixed 30 KB\"\nmessages = 4",
 ];
 

@@ -1,4 +1,5 @@
-//! "Congestion Control for Large-Scale RDMA Deployments" (Zhu et al., SIGCOMM 2015): the experiments of sections 2.2, 5 and 6.
+//! "Congestion Control for Large-Scale RDMA Deployments" (Zhu et al., SIGCOMM 2015): the experiments of sections 2.2, 5
+//! and 6.
 
 use super::figures::{Chart, Pick};
 use super::measured::{Case, Measured, Metric, divide, each, largest, smallest};
@@ -140,7 +141,7 @@ const EXPERIMENTS: &[Experiment] = &[
         seeds: 10,
         sources: &[Source::all("fluid.toml")],
         charts: &[Chart::Fluid {
-            picks: &[pick("Short cables", SHORT_CABLES), pick("A round trip of 50 us", LONG_CABLES)],
+            picks: &[pick("Short links", SHORT_LINKS), pick("A round trip of 50 us", LONG_LINKS)],
         }],
         rows: fluid,
     },
@@ -279,8 +280,8 @@ const COUNTER: Case<'_> = dcqcn("validation.toml", "").run("counter of 10 MB");
 const BOTH: Case<'_> = dcqcn("validation.toml", "").run("timer of 55 us, counter of 10 MB");
 const RED: Case<'_> = dcqcn("validation.toml", "").run("RED-like marking");
 const DEPLOYED: Case<'_> = dcqcn("validation.toml", "").run("deployed");
-const SHORT_CABLES: Case<'_> = dcqcn("fluid.toml", "").run("short cables");
-const LONG_CABLES: Case<'_> = dcqcn("fluid.toml", "").run("a round trip of 50 us");
+const SHORT_LINKS: Case<'_> = dcqcn("fluid.toml", "").run("short links");
+const LONG_LINKS: Case<'_> = dcqcn("fluid.toml", "").run("a round trip of 50 us");
 const DCTCP: Case<'_> = Case { file: "queue.toml", run: "DCTCP", cc: "dctcp", point: "" };
 const CUT_OFF: Case<'_> = dcqcn("parking-lot.toml", "").run("cut-off marking");
 const RED_LIKE: Case<'_> = dcqcn("parking-lot.toml", "").run("RED-like marking");
@@ -466,7 +467,7 @@ fn incast(m: &Measured<'_>) -> Vec<Row> {
 
 fn fluid(m: &Measured<'_>) -> Vec<Row> {
     let mut rows = Vec::new();
-    for (name, case) in [("short cables", SHORT_CABLES), ("round trip of 50 us", LONG_CABLES)] {
+    for (name, case) in [("short links", SHORT_LINKS), ("round trip of 50 us", LONG_LINKS)] {
         let row = |metric: Metric, stated: &str, claim, unit| {
             Row::new(format!("{name}: second flow, {}", metric.text()), stated, claim, unit, m.values(case, metric))
         };

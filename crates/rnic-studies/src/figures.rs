@@ -31,8 +31,8 @@ pub enum Chart {
         /// The figures.
         ccs: &'static [&'static str],
     },
-    /// Ratios of two runs over the points of a sweep: a row of figures for each pair of runs, a figure for each metric, a
-    /// curve for each congestion control.
+    /// Ratios of two runs over the points of a sweep: a row of figures for each pair of runs, a figure for each metric,
+    /// a curve for each congestion control.
     Sweep {
         /// Name of the scenario file.
         file: &'static str,
@@ -45,7 +45,8 @@ pub enum Chart {
         /// The figures.
         metrics: &'static [Metric],
     },
-    /// Ratios of two runs at the points of a sweep as bars, in a group for each point with a bar for each congestion control.
+    /// Ratios of two runs at the points of a sweep as bars, in a group for each point with a bar for each congestion
+    /// control.
     Points {
         /// Name of the scenario file.
         file: &'static str,
@@ -56,8 +57,8 @@ pub enum Chart {
         /// The quantity.
         metric: Metric,
     },
-    /// Medians over the seeds with minimum and maximum, as papers show the spread over ECMP placements: a group for each case
-    /// with a bar for each metric.
+    /// Medians over the seeds with minimum and maximum, as papers show the spread over ECMP placements: a group for
+    /// each case with a bar for each metric.
     Spread {
         /// Title of the figure.
         title: &'static str,
@@ -68,8 +69,8 @@ pub enum Chart {
         /// Traffic source; empty for all.
         traffic: &'static str,
     },
-    /// A metric over the points of a sweep, with a curve for each pick. A pick's curve has the points whose names end in the
-    /// pick's point.
+    /// A metric over the points of a sweep, with a curve for each pick. A pick's curve has the points whose names end
+    /// in the pick's point.
     Curves {
         /// Title of the horizontal axis: the swept quantity.
         axis: &'static str,
@@ -87,8 +88,8 @@ pub enum Chart {
         /// Names of the flows, in order of start.
         flows: &'static [&'static str],
     },
-    /// A quantity that follows from a flow's completion time, over the sizes of flows: a curve for each pick with the mean
-    /// over the seeds.
+    /// A quantity that follows from a flow's completion time, over the sizes of flows: a curve for each pick with the
+    /// mean over the seeds.
     EachFlow {
         /// Title of the figure and of the vertical axis.
         title: &'static str,
@@ -110,7 +111,8 @@ pub enum Chart {
         /// The curves.
         picks: &'static [Pick],
     },
-    /// Goodput of the last flow over time for the first seed, in the run and in the fluid model: a figure for each pick.
+    /// Goodput of the last flow over time for the first seed, in the run and in the fluid model: a figure for each
+    /// pick.
     Fluid {
         /// The figures.
         picks: &'static [Pick],

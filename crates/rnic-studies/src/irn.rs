@@ -393,7 +393,8 @@ fn fig2(m: &Measured<'_>) -> Vec<Row> {
     rows
 }
 
-/// The ratio of two runs for each congestion control, point and metric. The name of each ratio has the properties that vary.
+/// The ratio of two runs for each congestion control, point and metric. The name of each ratio has the properties that
+/// vary.
 fn ratios(
     m: &Measured<'_>, file: &str, ccs: &[&str], (above, below): (&str, &str), metrics: &[Metric],
 ) -> Vec<(String, Sample)> {
@@ -562,7 +563,8 @@ fn robustness(m: &Measured<'_>, file: &str) -> Vec<Row> {
     rows
 }
 
-/// The rows of [`robustness`], and the change of PFC's cost without congestion control from the first to the last point.
+/// The rows of [`robustness`], and the change of PFC's cost without congestion control from the first to the last
+/// point.
 fn with_trend(m: &Measured<'_>, file: &str, stated: &str, grows: bool) -> Vec<Row> {
     let mut rows = robustness(m, file);
     let points = m.points(file);

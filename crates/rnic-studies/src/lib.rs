@@ -1,9 +1,10 @@
 //! Reproductions of papers: their experiments as scenarios, and their claims compared with measurements.
 //!
-//! A [`Study`] is one paper: embedded scenario files and [`Experiment`]s. Each experiment names its runs and the claims of the
-//! paper about them. [`Plan::new`] turns a [`Request`] into jobs; experiments share simulations, so each simulation is one job.
-//! [`rnic_campaign::jobs::execute`] executes the jobs that have no stored result. [`Plan::conclude`] compares the results with
-//! the claims. To add a paper, add a module like [`irn`] and its entry in [`STUDIES`].
+//! A [`Study`] is one paper: embedded scenario files and [`Experiment`]s. Each experiment names its runs and the claims
+//! of the paper about them. [`Plan::new`] turns a [`Request`] into jobs; experiments share simulations, so each
+//! simulation is one job. [`rnic_campaign::jobs::execute`] executes the jobs that have no stored result.
+//! [`Plan::conclude`] compares the results with the claims. To add a paper, add a module like [`irn`] and its entry in
+//! [`STUDIES`].
 //!
 //! ```
 //! use rnic_studies::{Plan, Request, irn};
@@ -284,8 +285,8 @@ impl Source {
     }
 }
 
-/// Name of the run's point: the values of the swept keys without quotes, except the congestion control, the seed and the keys in
-/// [`Source::ALONG`]. Empty without such keys.
+/// Name of the run's point: the values of the swept keys without quotes, except the congestion control, the seed and
+/// the keys in [`Source::ALONG`]. Empty without such keys.
 fn point(run: &RunSpec) -> String {
     let axis = |(key, _): &&(String, String)| {
         !["transport.cc", "run.cc", "seed"].contains(&key.as_str()) && !Source::ALONG.contains(&key.as_str())

@@ -94,7 +94,8 @@ pub enum Metric {
     LateJitter(usize),
     /// Difference between the goodputs of two flows in the last quarter of the run, divided by their sum.
     LateGap(usize, usize),
-    /// Mean absolute difference between the goodput of the last flow and that of the fluid model, relative to the fair share.
+    /// Mean absolute difference between the goodput of the last flow and that of the fluid model, relative to the fair
+    /// share.
     FluidDifference,
     /// Goodput of the last flow in the steady state, run / fluid model.
     FluidRate,
@@ -305,8 +306,8 @@ pub fn each(sample: Sample, change: impl Fn(f64) -> f64) -> Sample {
     sample.map(|values| values.into_iter().map(change).collect())
 }
 
-/// The sample with the largest mean, and its name. If one of the cases has no result, neither has the extreme, because it could
-/// be that case.
+/// The sample with the largest mean, and its name. If one of the cases has no result, neither has the extreme, because
+/// it could be that case.
 pub fn largest(cases: Vec<(String, Sample)>) -> (Sample, String) {
     extreme(cases, |mean| mean)
 }

@@ -1,5 +1,5 @@
-//! "NanoTransport: A Low-Latency, Programmable Transport Layer for NICs" (Arslan et al., SOSR 2021): the incast of its figure 2,
-//! messages at line rate, and the sensitivity of the results.
+//! "NanoTransport: A Low-Latency, Programmable Transport Layer for NICs" (Arslan et al., SOSR 2021): the incast of its
+//! figure 2, messages at line rate, and the sensitivity of the results.
 
 use super::figures::{Chart, Pick};
 use super::measured::{Case, Measured, Metric, divide, each};

@@ -19,8 +19,8 @@ pub struct Estimate {
 }
 
 impl Estimate {
-    /// The estimate from independent values, assumed to be normally distributed; `None` without values, or if a value is not
-    /// finite.
+    /// The estimate from independent values, assumed to be normally distributed; `None` without values, or if a value
+    /// is not finite.
     pub fn of(values: &[f64]) -> Option<Estimate> {
         let count = values.len();
         if count == 0 || values.iter().any(|value| !value.is_finite()) {

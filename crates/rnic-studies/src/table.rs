@@ -6,8 +6,8 @@ use comfy_table::{Cell, CellAlignment, ColumnConstraint, ContentArrangement, Lin
 const RULE: LineStyle = LineStyle { left: None, fill: Some('─'), junction: Some('─'), right: None };
 const STYLE: TableStyle = TableStyle::new().top_border(RULE).header_separator(RULE).bottom_border(RULE);
 
-/// The verdicts as plain text with lines of at most `width` characters, at least 80: a table with a row per claim, then the
-/// number of claims per outcome.
+/// The verdicts as plain text with lines of at most `width` characters, at least 80: a table with a row per claim, then
+/// the number of claims per outcome.
 pub fn table(verdicts: &[Verdict], width: usize) -> String {
     let mut table = Table::new();
     let width = width.clamp(80, usize::from(u16::MAX));

@@ -25,8 +25,8 @@ pub enum Claim {
     },
     /// The mean is at most this value: a bound on the worst of several cases.
     AtMost(f64),
-    /// One number. It is met if the 95 % confidence interval includes it and is at most as wide as the stated effect on each
-    /// side.
+    /// One number. It is met if the 95 % confidence interval includes it and is at most as wide as the stated effect on
+    /// each side.
     Exactly {
         /// The stated number.
         value: f64,

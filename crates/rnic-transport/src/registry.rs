@@ -1,56 +1,7 @@
 //! The registry of transports and congestion controls, one line each.
 
 use crate::congestion::{Aimd, CongestionControl, Dcqcn, Dctcp, Hpcc, NoCongestionControl, PatchedTimely, Timely};
-use crate::transports::{
-    FlowTransport, Homa, HomaTr, Hpcc as HpccMessages, Irn, Iwarp, MessageTransport, Ndp, Roce, TransportDeclaration,
-    TransportVisitor,
-};
-
-/// Calls `visitor` with the type of every transport. To register a transport, add a line here.
-///
-/// ```
-/// use rnic_transport::registry::visit_transports;
-/// use rnic_transport::transports::{FlowTransport, MessageTransport, TransportVisitor};
-///
-/// struct Names(Vec<&'static str>);
-/// impl TransportVisitor for Names {
-///     fn flow_transport<F: FlowTransport>(&mut self) {
-///         self.0.push(F::NAME);
-///     }
-///     fn message_transport<M: MessageTransport>(&mut self) {
-///         self.0.push(M::NAME);
-///     }
-/// }
-///
-/// let mut names = Names(Vec::new());
-/// visit_transports(&mut names);
-/// assert!(names.0.starts_with(&["roce", "irn"]));
-/// ```
-pub fn visit_transports<V: TransportVisitor>(visitor: &mut V) {
-    visitor.flow_transport::<Roce>();
-    visitor.flow_transport::<Irn>();
-    visitor.flow_transport::<Iwarp>();
-    visitor.message_transport::<Ndp>();
-    visitor.message_transport::<Homa>();
-    visitor.message_transport::<HomaTr>();
-    visitor.message_transport::<HpccMessages>();
-}
-
-/// The declarations of all transports, in order of registration.
-pub fn transports() -> Vec<TransportDeclaration> {
-    struct Declarations(Vec<TransportDeclaration>);
-    impl TransportVisitor for Declarations {
-        fn flow_transport<F: FlowTransport>(&mut self) {
-            self.0.push(TransportDeclaration::of_flows::<F>());
-        }
-        fn message_transport<M: MessageTransport>(&mut self) {
-            self.0.push(TransportDeclaration::of_messages::<M>());
-        }
-    }
-    let mut declarations = Declarations(Vec::new());
-    visit_transports(&mut declarations);
-    declarations.0
-}
+pub use crate::transports::{transports, visit_transports};
 
 /// A function that is generic over the type of a congestion control; see [`visit_congestion_controls`].
 pub trait Visitor {

@@ -1,4 +1,5 @@
-//! Parameters of transports and congestion controls: their declaration (kind, range, default), and their values in a run.
+//! Parameters of transports and congestion controls: their declaration (kind, range, default), and their values in a
+//! run.
 
 use crate::message::buffers::BufferClass;
 use crate::{BitRate, Bytes, Time};
@@ -6,8 +7,8 @@ use std::fmt;
 
 /// The value of a parameter.
 ///
-/// As data it is a string with a unit, a number, `true` or `false`, a word, or a list of buffer classes; a whole number is a [`Value::Count`],
-/// which [`Settings::set`] also accepts where a number is declared.
+/// As data it is a string with a unit, a number, `true` or `false`, a word, or a list of buffer classes; a whole number
+/// is a [`Value::Count`], which [`Settings::set`] also accepts where a number is declared.
 #[derive(Clone, PartialEq, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema))]
 #[cfg_attr(feature = "serde", serde(untagged))]
@@ -134,7 +135,8 @@ pub enum Kind {
     Buffers,
 }
 
-/// The shortest timeout that a setting can ask for: shorter than any round trip, and long enough that a run with it still ends.
+/// The shortest timeout that a setting can ask for: shorter than any round trip, and long enough that a run with it
+/// still ends.
 pub const MIN_TIMEOUT: Time = Time::from_ns(100);
 
 impl Kind {

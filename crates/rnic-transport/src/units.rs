@@ -174,7 +174,8 @@ impl fmt::Display for Bytes {
     }
 }
 
-/// Quantities as data: text with a unit, such as `"2 us"`, in formats for people; their base unit as an integer in others.
+/// Quantities as data: text with a unit, such as `"2 us"`, in formats for people; their base unit as an integer in
+/// others.
 #[cfg(feature = "serde")]
 mod data {
     use super::*;

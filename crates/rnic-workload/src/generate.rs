@@ -1,8 +1,8 @@
 //! From traffic to flows: one time-ordered stream that merges all traffic sources of a run.
 //!
-//! The stream creates each flow on demand. A Poisson source keeps one pending flow per host; incasts and permutations keep
-//! the flows of the current repetition; a list is shared, not copied. The order is total: by start, then by index of the
-//! traffic source, then by sending host, then by the order in which this host generates its flows.
+//! The stream creates each flow on demand. A Poisson source keeps one pending flow per host; incasts and permutations
+//! keep the flows of the current repetition; a list is shared, not copied. The order is total: by start, then by index
+//! of the traffic source, then by sending host, then by the order in which this host generates its flows.
 
 use super::FlowSpec;
 use super::all_to_all::AllToAll;
@@ -135,11 +135,11 @@ pub fn closed_loops(traffic: &[Traffic], network: &Network, seed: u64) -> Option
     Loops::new(traffic, network, seed, u32::try_from(requests).ok()?)
 }
 
-/// The flows of all `traffic` except closed loops, drawn from `seed`, ordered by (start, traffic index, sending host, order
-/// in which the host generates them).
+/// The flows of all `traffic` except closed loops, drawn from `seed`, ordered by (start, traffic index, sending host,
+/// order in which the host generates them).
 ///
-/// Request ids are unique in the run: the ids of each source follow those of the sources before it. The starts in a list
-/// are relative to its source's `start`. A source that [`check`] refuses yields no flows.
+/// Request ids are unique in the run: the ids of each source follow those of the sources before it. The starts in a
+/// list are relative to its source's `start`. A source that [`check`] refuses yields no flows.
 ///
 /// ```
 /// use rnic_run::{Traffic, TrafficPattern};

@@ -1,9 +1,9 @@
 //! Closed loops: traffic whose next flows start when earlier flows complete.
 //!
-//! There are three kinds of loops: a pair of hosts with one message at a time, a host that sends to all other hosts in turn
-//! with a fixed number of outstanding messages, and an incast with one request at a time. A pair or an incast starts its next
-//! round one think time after the senders know that all flows of the round have arrived; a host that sends to all others
-//! starts its next message one think time after it knows that one of its messages has arrived.
+//! There are three kinds of loops: a pair of hosts with one message at a time, a host that sends to all other hosts in
+//! turn with a fixed number of outstanding messages, and an incast with one request at a time. A pair or an incast
+//! starts its next round one think time after the senders know that all flows of the round have arrived; a host that
+//! sends to all others starts its next message one think time after it knows that one of its messages has arrived.
 //!
 //! A sender knows of the arrival when a minimal frame, sent by the receiver at the arrival of the last byte, would have
 //! crossed an empty fabric. A loop therefore reacts at least one lookahead of the engine after the arrival.
@@ -40,8 +40,8 @@ pub struct Loops {
 pub struct Origin {
     /// Index of the loop, or [`Loops::NONE`].
     pub member: u32,
-    /// Id of the persistent connection, or [`Loops::NONE`]. Ids count from 0 in order of the connections' first flows. A
-    /// connection has one flow at a time.
+    /// Id of the persistent connection, or [`Loops::NONE`]. Ids count from 0 in order of the connections' first flows.
+    /// A connection has one flow at a time.
     pub connection: u32,
 }
 
@@ -118,8 +118,8 @@ impl Loops {
         }
     }
 
-    /// The closed loops of `traffic`, drawn from `seed`; `None` if there is none. Request ids count from `first_request`, in
-    /// order of start. A source that [`Loops::check`] refuses has no loops.
+    /// The closed loops of `traffic`, drawn from `seed`; `None` if there is none. Request ids count from
+    /// `first_request`, in order of start. A source that [`Loops::check`] refuses has no loops.
     pub fn new(traffic: &[Traffic], network: &Network, seed: u64, first_request: u32) -> Option<Loops> {
         let mut loops = Loops {
             seed,
@@ -490,7 +490,8 @@ mod tests {
             }
         }
 
-        /// Every host sends the right number of messages to each other host, and never has too many outstanding messages.
+        /// Every host sends the right number of messages to each other host, and never has too many outstanding
+        /// messages.
         #[test]
         fn all_to_all_keeps_its_limit_of_outstanding_messages(
             hosts in 2u32..9, outstanding in 1u32..8, repeats in 1u32..4, seed: u64, scramble in 0usize..7,

@@ -28,8 +28,8 @@ struct Host {
 }
 
 impl Poisson {
-    /// A source that begins at `start`, at the rate at which data frames, headers and frame gap included, use on average
-    /// the fraction `load` of each host's link.
+    /// A source that begins at `start`, at the rate at which data frames, headers and frame gap included, use on
+    /// average the fraction `load` of each host's link.
     pub(crate) fn new(
         traffic: u16, start: Time, load: f64, sizes: &SizeDistribution, network: &Network, seed: u64,
     ) -> Poisson {

@@ -1,9 +1,9 @@
 //! Random streams of workloads: one stream per entity, with the same numbers on every machine.
 //!
-//! Every host of a Poisson source and every repetition of an incast, permutation or all-to-all has its own PCG generator,
-//! seeded from (seed, traffic index, entity). Additional traffic, hosts or repetitions therefore do not change the
-//! existing streams. The code uses only integer arithmetic and the four basic floating-point operations, which IEEE 754
-//! defines to the last bit.
+//! Every host of a Poisson source and every repetition of an incast, permutation or all-to-all has its own PCG
+//! generator, seeded from (seed, traffic index, entity). Additional traffic, hosts or repetitions therefore do not
+//! change the existing streams. The code uses only integer arithmetic and the four basic floating-point operations,
+//! which IEEE 754 defines to the last bit.
 
 use rnic_fabric::rng::{self, Purpose};
 

@@ -1,8 +1,8 @@
 //! Flow sizes: built-in distributions, fixed and uniform sizes, CDF files.
 //!
-//! A CDF file has one point of the cumulative distribution per line: a size in bytes, and the percentage of flows that are
-//! not larger, separated by white space or a comma. Between two points, sizes are linear in probability. `#` starts a
-//! comment.
+//! A CDF file has one point of the cumulative distribution per line: a size in bytes, and the percentage of flows that
+//! are not larger, separated by white space or a comma. Between two points, sizes are linear in probability. `#` starts
+//! a comment.
 //!
 //! ```text
 //! # bytes  percentage of flows that are not larger
@@ -25,10 +25,11 @@ pub const BUILT_IN: &[(&str, &str)] = &[
 const ACCEPTED: &str =
     "accepted: `irn-heavy-tailed`, `websearch`, `fixed 1 MB`, `uniform 500 KB - 5 MB` or the path of a CDF file";
 
-/// Points of `irn-heavy-tailed` in units of 1,460 bytes, from the text of the IRN paper and its authors' public simulator.
+/// Points of `irn-heavy-tailed` in units of 1,460 bytes, from the text of the IRN paper and its authors' public
+/// simulator.
 ///
-/// Half of the flows are a single packet of 32 to 1,000 bytes. Neither source states how these sizes are distributed; here
-/// they are uniform. The load hardly depends on them: they are 0.1 % of the bytes.
+/// Half of the flows are a single packet of 32 to 1,000 bytes. Neither source states how these sizes are distributed;
+/// here they are uniform. The load hardly depends on them: they are 0.1 % of the bytes.
 const IRN_UNITS: &[(f64, f64)] = &[
     (1.0, 0.50),
     (2.0, 0.60),
@@ -43,8 +44,8 @@ const IRN_UNITS: &[(f64, f64)] = &[
     (2107.0, 1.0),
 ];
 
-/// Points of `websearch` in bytes: the web search trace of the DCTCP paper, with the points that later public simulators
-/// use, HPCC's among them.
+/// Points of `websearch` in bytes: the web search trace of the DCTCP paper, with the points that later public
+/// simulators use, HPCC's among them.
 const WEBSEARCH: &[(f64, f64)] = &[
     (0.0, 0.0),
     (10e3, 0.15),
@@ -60,8 +61,8 @@ const WEBSEARCH: &[(f64, f64)] = &[
     (30e6, 1.0),
 ];
 
-/// Parses the value of a scenario's key `sizes`: a name of [`BUILT_IN`], `fixed 1 MB`, `uniform 500 KB - 5 MB`, or the path
-/// of a CDF file relative to `base_dir`.
+/// Parses the value of a scenario's key `sizes`: a name of [`BUILT_IN`], `fixed 1 MB`, `uniform 500 KB - 5 MB`, or the
+/// path of a CDF file relative to `base_dir`.
 ///
 /// ```
 /// use rnic_workload::sizes;

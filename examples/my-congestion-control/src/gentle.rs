@@ -1,5 +1,5 @@
-//! Gentle: controls the rate by the round-trip time, with additive increase up to a target and multiplicative decrease above it, once per
-//! round trip.
+//! Gentle: controls the rate by the round-trip time, with additive increase up to a target and multiplicative decrease
+//! above it, once per round trip.
 
 use rnic_transport::congestion::{AckSample, CongestionControl, Kind, LossSignal, Parameter, Settings, ceiling};
 use rnic_transport::{BitRate, FlowConfig, Time};

@@ -17,8 +17,8 @@ fn count(bytes: isize) {
     let _ = BYTES.try_with(|sum| sum.set(sum.get() + bytes));
 }
 
-// SAFETY: every method forwards to `System` with the arguments it was given; the counter is a thread-local `Cell` without
-// destructor or lazy initialisation, so that counting does not allocate.
+// SAFETY: every method forwards to `System` with the arguments it was given; the counter is a thread-local `Cell`
+// without destructor or lazy initialisation, so that counting does not allocate.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(layout.size() as isize);

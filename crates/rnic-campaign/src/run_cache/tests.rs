@@ -226,8 +226,8 @@ fn one_stored() -> (tempfile::TempDir, RunCache, PathBuf) {
 fn assert_refused(cache: &RunCache, why: &str) {
     let cached = cache.load();
     assert_eq!(cached.count(), 0);
-    let [(0, told)] = cached.refused.as_slice() else { panic!("{:?}", cached.refused) };
-    assert!(told.starts_with("cannot be used: `") && told.ends_with(why), "{told}");
+    let [(0, reason)] = cached.refused.as_slice() else { panic!("{:?}", cached.refused) };
+    assert!(reason.starts_with("cannot be used: `") && reason.ends_with(why), "{reason}");
 }
 
 #[test]

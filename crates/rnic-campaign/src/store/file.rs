@@ -34,8 +34,26 @@ pub(crate) fn write<V: Stored>(out: impl Write, header: &Header, value: &V) -> i
     out.write_all(&sum.to_le_bytes())
 }
 
-/// The record without its flows in postcard, the number of flows in 4 bytes, then 64 bytes for each flow in the format of
-/// [`FlowLog`]. Flows are written and read one by one, so their number does not matter for the memory that is needed.
+/// Writes the record of a run, as [`Store`](crate::Store) stores it and `rnic exec --record` writes it.
+///
+/// # Errors
+/// Those of `out`, or flows of the record that cannot be read.
+pub fn write_record(mut out: impl Write, header: &Header, record: &RunRecord) -> io::Result<()> {
+    write(&mut out, header, record)?;
+    out.flush()
+}
+
+/// Reads a file of [`write_record`].
+///
+/// # Errors
+/// What is wrong with the file, in words that follow its name.
+pub fn read_record(path: &Path) -> Result<(Header, RunRecord), String> {
+    read(path)
+}
+
+/// The record without its flows in postcard, the number of flows in 4 bytes, then 64 bytes for each flow in the format
+/// of [`FlowLog`]. Flows are written and read one by one, so their number does not matter for the memory that is
+/// needed.
 impl Stored for RunRecord {
     const ENDING: &'static str = "run";
 
@@ -61,7 +79,8 @@ pub(crate) fn write_value(out: &mut impl Write, value: &impl Serialize) -> io::R
     out.write_all(&bytes)
 }
 
-/// Reads the header of a file. The error says what is wrong with the file, as the end of a sentence that begins with its name.
+/// Reads the header of a file. The error says what is wrong with the file, as the end of a sentence that begins with
+/// its name.
 pub(crate) fn read_header(path: &Path) -> Result<Header, String> {
     let (mut input, length) = open(path)?;
     read_value(&mut input, length).map_err(damaged)
@@ -79,7 +98,8 @@ pub(crate) fn read<V: Stored>(path: &Path) -> Result<(Header, V), String> {
     Ok((header, value))
 }
 
-/// Opens a file and checks its magic number and format. Returns a reader after these, and the length of the file in bytes.
+/// Opens a file and checks its magic number and format. Returns a reader after these, and the length of the file in
+/// bytes.
 fn open(path: &Path) -> Result<(BufReader<File>, u64), String> {
     let file = File::open(path).map_err(unreadable)?;
     let length = file.metadata().map_err(unreadable)?.len();

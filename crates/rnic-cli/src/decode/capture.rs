@@ -155,8 +155,8 @@ fn captured<'a>(interface: &'a Interface, ns: i128, data: &'a [u8], len: u32, or
     Captured { number: 0, ns, link, interface, bytes, original: original as usize }
 }
 
-/// A reader whose first call returns at least 4,096 bytes if the input has them, enough for every file header. A pipe may return
-/// fewer bytes per call.
+/// A reader whose first call returns at least 4,096 bytes if the input has them, enough for every file header. A pipe
+/// may return fewer bytes per call.
 struct Patient<R> {
     input: R,
     started: bool,

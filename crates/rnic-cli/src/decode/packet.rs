@@ -158,9 +158,10 @@ fn read(roce: &mut Roce) {
     }
 }
 
-/// Splits a datagram into the packets of a batch, if it is one: a large datagram that the NIC is to segment into datagrams of one
-/// size (UDP_SEGMENT), or that the system has merged on reception. In a batch, there is one packet size for which the ICRC of the
-/// first packet is right, and so are all others, with IPv4 identifications that increase by 1.
+/// Splits a datagram into the packets of a batch, if it is one: a large datagram that the NIC is to segment into
+/// datagrams of one size (UDP_SEGMENT), or that the system has merged on reception. In a batch, there is one packet
+/// size for which the ICRC of the first packet is right, and so are all others, with IPv4 identifications that increase
+/// by 1.
 fn batch<'a>(ethernet: Option<Ethernet>, datagram: RoceV2<'a>) -> Option<Vec<Roce<'a>>> {
     let (seed, body, first) = (datagram.icrc_seed(), datagram.body, datagram.ip.id());
     let begins_alike = |at: &usize| {

@@ -48,7 +48,8 @@ pub(crate) struct BuffersArgs {
     #[arg(long, value_name = "TIME", conflicts_with = "length", allow_hyphen_values = true)]
     delay: Option<Time>,
 
-    /// Time until the peer reacts to a pause, as a time or in pause quanta (512 bit times) [default: the limit of IEEE 802.3 at this rate]
+    /// Time until the peer reacts to a pause, as a time or in pause quanta (512 bit times) [default: the limit of IEEE
+    /// 802.3 at this rate]
     #[arg(long, value_name = "TIME|QUANTA", allow_hyphen_values = true)]
     reaction: Option<String>,
 
@@ -300,8 +301,8 @@ fn csv(switch: &Switch, limits: &Thresholds) -> String {
     text
 }
 
-/// The section `[fabric.switch]` of a scenario, with dynamic pause thresholds unless a static one is given; `None` if the headrooms
-/// take the whole buffer.
+/// The section `[fabric.switch]` of a scenario, with dynamic pause thresholds unless a static one is given; `None` if
+/// the headrooms take the whole buffer.
 fn fragment(switch: &Switch, limits: &Thresholds, given: &Given) -> Option<String> {
     pause_threshold(limits, given)?;
     let marking = deployed_marking(switch.rate);

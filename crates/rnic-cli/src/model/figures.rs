@@ -34,7 +34,8 @@ struct Solved {
     point: FixedPoint,
     series: Series,
     queue: Statistics,
-    /// Rate of the fastest minus rate of the slowest flow, after `--skip` and in the last tenth; `None` if all flows are identical.
+    /// Rate of the fastest minus rate of the slowest flow, after `--skip` and in the last tenth; `None` if all flows
+    /// are identical.
     spread: Option<(Statistics, Statistics)>,
 }
 
@@ -86,8 +87,8 @@ pub(super) fn sweep(
     give(&solved, solve, &[])
 }
 
-/// A panel of curves over time, without the time before `--skip`: flows that all start at line rate cause an initial queue that would
-/// hide the rest.
+/// A panel of curves over time, without the time before `--skip`: flows that all start at line rate cause an initial
+/// queue that would hide the rest.
 fn after(mut panel: Panel, solve: &SolveArgs) -> Panel {
     let from = format!("from {} to {}", solve.skip, solve.duration);
     let caption = &mut panel.figure.caption;
@@ -106,7 +107,8 @@ pub(super) fn figure(name: FigureName, deployed: Dcqcn, solve: &SolveArgs) -> Re
     }
 }
 
-/// The paper's sweeps of two flows that start at line rate and at 0, with our choice of values between strawman and deployment.
+/// The paper's sweeps of two flows that start at line rate and at 0, with our choice of values between strawman and
+/// deployment.
 fn fig11(deployed: Dcqcn, solve: &SolveArgs) -> Result<(), CliError> {
     let run = solve.run()?;
     let strawman = Dcqcn { delay: deployed.delay, packet: deployed.packet, ..Dcqcn::strawman(deployed.rate) };

@@ -59,7 +59,7 @@ pub(crate) struct Shape {
     pub(crate) reads_egress: bool,
 }
 
-/// What a buffer holds after it has stored a packet.
+/// The state of a buffer after it has stored a packet.
 pub(crate) struct Stored {
     /// Bytes in the packet's priority at the port that [`Buffer::counted_at`] names.
     pub(crate) occupancy: u64,

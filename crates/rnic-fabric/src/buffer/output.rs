@@ -97,13 +97,13 @@ impl<B: Copy> OutputBuffer<B> {
 }
 
 impl<B: Copy> Buffer<B> for OutputBuffer<B> {
-    #[inline]
+    #[inline(always)]
     fn admits(&self, _input: usize, output: usize, packet: &Packet<B>) -> bool {
         let priority = packet.priority as usize;
         self.egress[output * self.priorities + priority] + u64::from(packet.bytes) <= self.limits[priority]
     }
 
-    #[inline]
+    #[inline(always)]
     fn egress(&self, output: usize, priority: usize) -> u64 {
         self.egress[output * self.priorities + priority]
     }
@@ -112,7 +112,7 @@ impl<B: Copy> Buffer<B> for OutputBuffer<B> {
         self.trim.as_ref()
     }
 
-    #[inline]
+    #[inline(always)]
     fn push(&mut self, input: usize, output: usize, packet: Packet<B>) -> Stored {
         let lane = output * self.priorities + packet.priority as usize;
         self.egress[lane] += u64::from(packet.bytes);
@@ -121,18 +121,18 @@ impl<B: Copy> Buffer<B> for OutputBuffer<B> {
         Stored { occupancy: self.egress[lane], pause: false }
     }
 
-    #[inline]
+    #[inline(always)]
     fn counted_at(&self, _input: usize, output: usize) -> usize {
         output
     }
 
-    #[inline]
+    #[inline(always)]
     fn head(&self, output: usize, priority: usize) -> Head {
         let queue = &self.queues[output * self.priorities + priority];
         Head { bytes: self.cells.first(queue).0.bytes, is_last: queue.is_single() }
     }
 
-    #[inline]
+    #[inline(always)]
     fn pop(&mut self, output: usize, priority: usize) -> (Packet<B>, usize) {
         let lane = output * self.priorities + priority;
         let (packet, input) = self.cells.pop(&mut self.queues[lane]);
@@ -143,7 +143,7 @@ impl<B: Copy> Buffer<B> for OutputBuffer<B> {
         (packet, input as usize)
     }
 
-    #[inline]
+    #[inline(always)]
     fn backlog(&self, output: usize) -> u8 {
         self.backlog[output]
     }

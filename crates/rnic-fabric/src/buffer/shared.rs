@@ -21,7 +21,7 @@ use rnic_transport::Bytes;
 pub struct SharedSpec {
     /// Size of the whole buffer; with PFC it includes the headroom of all ports and priorities.
     pub buffer: Bytes,
-    /// What limits the share of a port or queue.
+    /// Limits on the share of a port or queue.
     pub limits: SharedLimits,
 }
 
@@ -32,7 +32,7 @@ impl SharedSpec {
     }
 }
 
-/// What limits the share of a port or queue in a shared buffer.
+/// Limits on the share of a port or queue in a shared buffer.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum SharedLimits {
     /// PFC pauses an input port that is charged too much in a priority.
@@ -141,7 +141,7 @@ impl<B: Copy> SharedBuffer<B> {
 }
 
 impl<B: Copy> Buffer<B> for SharedBuffer<B> {
-    #[inline]
+    #[inline(always)]
     fn admits(&self, input: usize, output: usize, packet: &Packet<B>) -> bool {
         let (bytes, priority) = (u64::from(packet.bytes), packet.priority as usize);
         let charge = &self.charges[input * self.priorities + priority];
@@ -154,12 +154,12 @@ impl<B: Copy> Buffer<B> for SharedBuffer<B> {
         self.fits_in_pool(charge, bytes) || self.pfc.is_some_and(|pfc| charge.headroom + bytes <= pfc.headroom.0)
     }
 
-    #[inline]
+    #[inline(always)]
     fn egress(&self, output: usize, priority: usize) -> u64 {
         self.egress[output * self.priorities + priority]
     }
 
-    #[inline]
+    #[inline(always)]
     fn push(&mut self, input: usize, output: usize, packet: Packet<B>) -> Stored {
         let (bytes, priority) = (u64::from(packet.bytes), packet.priority as usize);
         let (lane, cell) = (output * self.priorities + priority, input * self.priorities + priority);
@@ -178,13 +178,13 @@ impl<B: Copy> Buffer<B> for SharedBuffer<B> {
         Stored { occupancy: now.shared + now.headroom, pause: now.headroom > 0 }
     }
 
-    #[inline]
+    #[inline(always)]
     fn head(&self, output: usize, priority: usize) -> Head {
         let queue = &self.queues[output * self.priorities + priority];
         Head { bytes: self.cells.first(queue).0.bytes, is_last: queue.is_single() }
     }
 
-    #[inline]
+    #[inline(always)]
     fn pop(&mut self, output: usize, priority: usize) -> (Packet<B>, usize) {
         let lane = output * self.priorities + priority;
         let (packet, input) = self.cells.pop(&mut self.queues[lane]);
@@ -201,14 +201,14 @@ impl<B: Copy> Buffer<B> for SharedBuffer<B> {
         (packet, input as usize)
     }
 
-    #[inline]
+    #[inline(always)]
     fn may_resume(&self, input: usize, priority: usize) -> bool {
         let Some(pfc) = &self.pfc else { return true };
         let charge = &self.charges[input * self.priorities + priority];
         charge.headroom == 0 && (charge.shared == 0 || charge.shared + pfc.xon_offset.0 <= self.threshold(pfc))
     }
 
-    #[inline]
+    #[inline(always)]
     fn backlog(&self, output: usize) -> u8 {
         self.backlog[output]
     }
@@ -264,7 +264,7 @@ mod tests {
         // Two fit below the threshold, three in the headroom.
         assert_eq!(offers, [Some(false), Some(false), Some(true), Some(true), Some(true), None]);
         assert_eq!((buffer.used, buffer.occupancy(0, 0), buffer.egress(1, 0)), (2_000, 5_000, 5_000));
-        // The other input is not touched by that. Its second packet fits in what is left of the pool.
+        // The other input is not affected. Its second packet fits in the rest of the pool.
         let others: Vec<_> = (0..2).map(|_| offer(&mut buffer, 1, 1, 0)).collect();
         assert_eq!((others, buffer.used), (vec![Some(false), Some(false)], 4_000));
         // The headroom empties first, and 2,000 are more than 2,500 - 1,000.
@@ -296,7 +296,7 @@ mod tests {
         // Its other priority, with 8,000 free: 4; then 4,000 are free.
         let second: Vec<_> = (0..5).map(|_| offer(&mut buffer, 0, 1, 1)).collect();
         assert_eq!(second, [Some(false), Some(false), Some(false), Some(false), Some(true)]);
-        // The first priority resumes when its charge c is 2,000 below what is free, 16,000 - 4,000 - c, without
+        // The first priority resumes when its charge c is 2,000 below the free bytes, 16,000 - 4,000 - c, without
         // headroom.
         let mut left = Vec::new();
         for _ in 0..9 {
@@ -313,7 +313,7 @@ mod tests {
         let mut buffer = SharedBuffer::new(&lossy, shape(2, 1));
         let taken = (0..20).filter(|_| offer(&mut buffer, 0, 1, 0).is_some()).count();
         assert_eq!((taken, buffer.may_resume(0, 0)), (10, true));
-        // A queue q of at most what is free: q + 1,000 <= 10,000 - q.
+        // A queue q of at most the free bytes: q + 1,000 <= 10,000 - q.
         lossy.limits = SharedLimits::Lossy { egress_alpha: Some(1.0) };
         let mut buffer = SharedBuffer::new(&lossy, shape(2, 1));
         let taken = [1, 0].map(|output| (0..20).filter(|_| offer(&mut buffer, 0, output, 0).is_some()).count());

@@ -103,7 +103,7 @@ impl<B: Body, U: Buffer<B>> Switch<B, U> {
     #[inline]
     fn arrival<L: EventList>(&mut self, links: &mut Ports<B>, routes: &Routes, tree: &mut L, input: usize, now: u64) {
         let queue = &mut links.inbound[self.first_port + input];
-        let packet = queue.pop();
+        let mut packet = queue.pop();
         tree.set(input, queue.first_at());
         if packet.is_pause() {
             links.apply_pause(self.first_port + input, now, packet.paused_priorities());
@@ -112,7 +112,7 @@ impl<B: Body, U: Buffer<B>> Switch<B, U> {
         }
         let output = self.route(routes, &packet);
         if self.buffer.admits(input, output, &packet) {
-            self.pass_on(links, tree, input, output, packet, now);
+            self.pass_on(links, tree, input, output, &mut packet, now);
         } else {
             self.refuse(links, routes, tree, input, output, packet, now);
         }
@@ -121,7 +121,7 @@ impl<B: Body, U: Buffer<B>> Switch<B, U> {
     /// Sends a packet that has room, or queues it.
     #[inline(always)]
     fn pass_on<L: EventList>(
-        &mut self, links: &mut Ports<B>, tree: &mut L, input: usize, output: usize, packet: Packet<B>, now: u64,
+        &mut self, links: &mut Ports<B>, tree: &mut L, input: usize, output: usize, packet: &mut Packet<B>, now: u64,
     ) {
         let port = &links.ports[self.first_port + output];
         let blocked = port.busy_until > now || port.paused & (1 << packet.priority) != 0;
@@ -142,8 +142,8 @@ impl<B: Body, U: Buffer<B>> Switch<B, U> {
         &mut self, links: &mut Ports<B>, routes: &Routes, tree: &mut L, input: usize, output: usize, packet: Packet<B>,
         now: u64,
     ) {
-        if let Some((header, output)) = self.trimmed(links, routes, input, output, packet) {
-            self.pass_on(links, tree, input, output, header, now);
+        if let Some((mut header, output)) = self.trimmed(links, routes, input, output, packet) {
+            self.pass_on(links, tree, input, output, &mut header, now);
         } else {
             let counters = &mut links.counters[(self.first_port + input) * self.priorities + packet.priority as usize];
             counters.drops += 1;
@@ -170,22 +170,22 @@ impl<B: Body, U: Buffer<B>> Switch<B, U> {
 
     /// Puts a packet on the link of an output whose transmitter is free.
     #[inline]
-    fn transmit(&mut self, links: &mut Ports<B>, output: usize, mut packet: Packet<B>, now: u64) {
+    fn transmit(&mut self, links: &mut Ports<B>, output: usize, packet: &mut Packet<B>, now: u64) {
         let number = self.first_port + output;
         if B::TELEMETRY && packet.flags & (Packet::<B>::CONTROL | Packet::<B>::TRIMMED) == 0 {
             let behind = (0..self.priorities).map(|priority| self.buffer.egress(output, priority)).sum();
             packet.body.stamp(links.hop(number, now, behind));
         }
-        links.transmit(number, now, packet);
+        links.transmit(number, now, *packet);
     }
 
-    #[inline]
+    #[inline(always)]
     fn enqueue<L: EventList>(
-        &mut self, links: &mut Ports<B>, tree: &mut L, input: usize, output: usize, mut packet: Packet<B>, now: u64,
+        &mut self, links: &mut Ports<B>, tree: &mut L, input: usize, output: usize, packet: &mut Packet<B>, now: u64,
     ) {
         let priority = packet.priority as usize;
-        self.mark(links, output, &mut packet, MarkOn::Enqueue);
-        let Stored { occupancy, pause } = self.buffer.push(input, output, packet);
+        self.mark(links, output, packet, MarkOn::Enqueue);
+        let Stored { occupancy, pause } = self.buffer.push(input, output, *packet);
         let counted = self.first_port + self.buffer.counted_at(input, output);
         let high_water = &mut links.counters[counted * self.priorities + priority].queue_high_water;
         *high_water = (*high_water).max(occupancy);
@@ -197,7 +197,7 @@ impl<B: Body, U: Buffer<B>> Switch<B, U> {
     }
 
     /// Marks a data packet by the queue of its output, if the switch marks at this end of the queue.
-    #[inline]
+    #[inline(always)]
     fn mark(&mut self, links: &mut Ports<B>, output: usize, packet: &mut Packet<B>, end: MarkOn) {
         let priority = packet.priority as usize;
         if let Some(marker) = &mut self.marker
@@ -227,7 +227,7 @@ impl<B: Body, U: Buffer<B>> Switch<B, U> {
             };
             let (mut packet, input) = self.buffer.pop(output, priority);
             self.mark(links, output, &mut packet, MarkOn::Dequeue);
-            self.transmit(links, output, packet, now);
+            self.transmit(links, output, &mut packet, now);
             self.release(links, tree, input, packet.priority as usize, now);
         }
         let again = self.needs_service(links, output);

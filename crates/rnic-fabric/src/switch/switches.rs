@@ -60,7 +60,7 @@ impl<B: Body> Switches<B> {
     }
 }
 
-/// What switches are made from.
+/// The inputs from which a partition's switches are built.
 struct Builder<'s> {
     topology: &'s Topology,
     plan: &'s PartitionPlan,

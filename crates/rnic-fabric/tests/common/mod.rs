@@ -1,4 +1,4 @@
-//! What the fabric's tests share: specifications, and hosts that follow a script.
+//! Shared by the fabric's tests: specifications, and hosts that follow a script.
 
 #![allow(dead_code)] // each test file uses its own partition
 
@@ -115,7 +115,7 @@ struct ScriptedHost<B> {
     now: VecDeque<Packet<B>>,
 }
 
-/// The hosts of a partition, with what they have seen since the window began.
+/// The hosts of a partition, with their departures and arrivals since the window began.
 #[derive(Default)]
 pub(crate) struct ScriptPartition<B> {
     /// Number of each over all partitions, and the host.
@@ -124,7 +124,7 @@ pub(crate) struct ScriptPartition<B> {
     arrived: Vec<(Seen, Packet<B>)>,
 }
 
-/// Hosts that send given packets at given times and note what arrives.
+/// Hosts that send given packets at given times and record the arrivals.
 #[derive(Default)]
 pub(crate) struct Script<B = u32> {
     partitions: Vec<ScriptPartition<B>>,

@@ -6,8 +6,8 @@ use crate::diagnostic::Diagnostic;
 use crate::lexer::{Token, TokenKind};
 use crate::source::Span;
 
-/// Operator precedences; an operator with a higher precedence binds tighter. As the P4_16 specification says, and unlike
-/// in C, `&`, `^` and `|` bind tighter than comparisons.
+/// Operator precedences; an operator with a higher precedence binds tighter. As the P4_16 specification says, and
+/// unlike in C, `&`, `^` and `|` bind tighter than comparisons.
 const CONDITIONAL: u8 = 0;
 const SHIFT: u8 = 8;
 const SUM: u8 = 9;

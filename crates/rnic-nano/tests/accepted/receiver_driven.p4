@@ -1,5 +1,5 @@
-// A receiver-driven transport similar to NDP: the sender sends the first packets immediately, and later packets when the
-// receiver pulls them. For a trimmed packet the receiver sends a NACK, and the sender retransmits the packet.
+// A receiver-driven transport similar to NDP: the sender sends the first packets immediately, and later packets when
+// the receiver pulls them. For a trimmed packet the receiver sends a NACK, and the sender retransmits the packet.
 #include <core.p4>
 #include <nanotransport.p4>
 

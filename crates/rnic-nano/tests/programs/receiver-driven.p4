@@ -1,5 +1,5 @@
-// A receiver-driven transport similar to NDP: the receiver sends an ACK or NACK for every data packet, and pulls one more
-// packet for each untrimmed packet.
+// A receiver-driven transport similar to NDP: the receiver sends an ACK or NACK for every data packet, and pulls one
+// more packet for each untrimmed packet.
 #include <core.p4>
 #include <nanotransport.p4>
 

@@ -1,5 +1,5 @@
-// A transport similar to Homa: the receiver grants packets to the message with the fewest remaining packets. It uses DualPort
-// registers, a scheduler, and a register that both pipelines access.
+// A transport similar to Homa: the receiver grants packets to the message with the fewest remaining packets. It uses
+// DualPort registers, a scheduler, and a register that both pipelines access.
 #include <core.p4>
 #include <nanotransport.p4>
 

@@ -11,8 +11,8 @@ const STICKY: usize = 6;
 /// Maximum number of rows for one curve in a table of values.
 const ROWS: usize = 12;
 
-/// The frame of a board, in which the script draws. `number` is the index of the board in the page's data. `numbers` adds a
-/// table of values to each figure, for pages that do not have these values elsewhere.
+/// The frame of a board, in which the script draws. `number` is the index of the board in the page's data. `numbers`
+/// adds a table of values to each figure, for pages that do not have these values elsewhere.
 pub(super) fn frame(number: usize, board: &Board, numbers: bool) -> String {
     let mut html = format!("<div class=\"board\" data-board=\"{number}\">\n{}", legend(board));
     let mut index = 0;

@@ -204,7 +204,8 @@ fn drops(port: &PortRecord) -> u64 {
     port.priorities.iter().map(|p| p.drops).sum()
 }
 
-/// The `top` ports with the largest values, with bars relative to the first one. Equal values keep the order of the ports.
+/// The `top` ports with the largest values, with bars relative to the first one. Equal values keep the order of the
+/// ports.
 fn list(
     title: &str, none: &str, columns: [&str; 2], ports: &[PortRecord], top: usize, value: fn(&PortRecord) -> u64,
     show: impl Fn(u64) -> (String, String),

@@ -1,7 +1,7 @@
 //! Figures as plain data, without any drawing code.
 //!
-//! A [`Board`] is a legend and the figures that share it. Rust decides what a figure shows (`to_json`), `script.js` draws it.
-//! The reports of scenarios and of studies both draw their figures this way.
+//! A [`Board`] is a legend and the figures that share it. Rust decides what a figure shows (`to_json`), `script.js`
+//! draws it. The reports of scenarios and of studies both draw their figures this way.
 
 use super::super::text::{self, round6};
 use serde_json::{Value, json};

@@ -62,7 +62,8 @@ pub(super) fn change(change: Change) -> String {
     format!("<small class=\"{class}\">{}</small>", change.to_string().replace('x', "\u{d7}"))
 }
 
-/// A table in a frame that scrolls on narrow screens. `head` and `rows` are HTML; the first cell of each row is its title.
+/// A table in a frame that scrolls on narrow screens. `head` and `rows` are HTML; the first cell of each row is its
+/// title.
 pub(super) fn table(class: &str, label: &str, head: &[String], rows: &[String]) -> String {
     let head: String = head.iter().map(|cell| format!("<th scope=\"col\">{cell}</th>")).collect();
     format!(

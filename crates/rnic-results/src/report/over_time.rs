@@ -85,8 +85,8 @@ fn figure(title: &str, caption: String, y: Axis, lines: Vec<Line>) -> Figure {
     })
 }
 
-/// Reduces the samples to at most [`POINTS`] points. A point has the time of the last sample of its group, and the value
-/// that `stand_in` computes from the group.
+/// Reduces the samples to at most [`POINTS`] points. A point has the time of the last sample of its group, and the
+/// value that `stand_in` computes from the group.
 fn thin(samples: &Samples, values: impl Iterator<Item = (u32, f64)>, stand_in: impl Fn(&[f64]) -> f64) -> Vec<Point> {
     let values: Vec<(u32, f64)> = values.collect();
     let size = (samples.count as usize).div_ceil(POINTS).max(1);

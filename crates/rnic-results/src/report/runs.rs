@@ -13,7 +13,8 @@ use rnic_run::FlowLog;
 use rnic_run::RunRecord;
 use rnic_run::{RunSpec, Scenario};
 
-/// With more runs than this, bars are coloured by transport, and the curves of the first [`FEW`] runs are visible at first.
+/// With more runs than this, bars are coloured by transport, and the curves of the first [`FEW`] runs are visible at
+/// first.
 const MANY: usize = 8;
 /// Number of runs whose curves are visible at first if there are many runs.
 const FEW: usize = 8;
@@ -183,8 +184,8 @@ fn view(summary: &ScenarioSummary, sweep: &Sweep, value: impl Fn(f64, usize) -> 
     View { name: String::new(), lines: sweep.series.iter().enumerate().map(line).collect() }
 }
 
-/// Tail of the completion time of single-packet messages: a curve per run, from the 90th to the 99.9th percentile. `None` if
-/// no run has such messages.
+/// Tail of the completion time of single-packet messages: a curve per run, from the 90th to the 99.9th percentile.
+/// `None` if no run has such messages.
 pub fn tails(scenario: &Scenario, summary: &ScenarioSummary, reports: &[RunRecord]) -> Option<Lines> {
     // With many curves, every fifth point is enough up to the 99th percentile.
     let many = summary.runs.len() > MANY;
@@ -249,8 +250,8 @@ pub fn slowdown_by_size(summary: &ScenarioSummary, reports: &[RunRecord]) -> Opt
     })
 }
 
-/// Percentiles from the 90th on in steps of 0.1 %, as long as there is at least one flow above the percentile on average. The
-/// rule is that of the summary, so the curve passes through the summary's 99th and 99.9th percentiles.
+/// Percentiles from the 90th on in steps of 0.1 %, as long as there is at least one flow above the percentile on
+/// average. The rule is that of the summary, so the curve passes through the summary's 99th and 99.9th percentiles.
 fn tail(flows: &FlowLog, mtu: u64) -> Vec<Point> {
     let per_mille: Vec<u32> = (900..=999).collect();
     let fct = ranked(flows, &[&per_mille], |flow, add| {
@@ -267,7 +268,8 @@ fn tail(flows: &FlowLog, mtu: u64) -> Vec<Point> {
         .collect()
 }
 
-/// Slowdown of flows of similar size. The 95th percentile needs at least 20 flows, the 99th at least 100; else it is `None`.
+/// Slowdown of flows of similar size. The 95th percentile needs at least 20 flows, the 99th at least 100; else it is
+/// `None`.
 #[derive(Clone, Copy, PartialEq, Debug)]
 struct SizePoint {
     /// Median of the sizes.

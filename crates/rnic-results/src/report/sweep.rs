@@ -20,8 +20,8 @@ pub(super) struct Sweep {
     pub(super) series: Vec<Vec<(f64, usize)>>,
 }
 
-/// The sweep over the setting among those that `wanted` accepts that gives the fewest series; `None` if the runs do not vary
-/// such a setting regularly.
+/// The sweep over the setting among those that `wanted` accepts that gives the fewest series; `None` if the runs do not
+/// vary such a setting regularly.
 pub(super) fn find(summary: &ScenarioSummary, settings: &Settings, wanted: impl Fn(&str) -> bool) -> Option<Sweep> {
     let differ: Vec<usize> = (0..settings.keys.len()).filter(|key| !settings.same(*key)).collect();
     let sweeps = differ.iter().filter(|key| wanted(&settings.keys[**key]));
@@ -37,8 +37,8 @@ fn over(summary: &ScenarioSummary, settings: &Settings, differ: &[usize], key: u
     if parsed.iter().any(|(_, other)| *other != unit) {
         return None;
     }
-    // Runs with different transports are different series. So are runs that differ in another setting, unless this setting
-    // follows from the varying one.
+    // Runs with different transports are different series. So are runs that differ in another setting, unless this
+    // setting follows from the varying one.
     let kind = |run: usize| {
         let run = &summary.runs[run];
         (run.transport.as_str(), run.cc.as_str(), run.pfc)
@@ -83,7 +83,8 @@ fn number(text: &str) -> Option<(f64, &str)> {
     value.is_finite().then_some((value, unit))
 }
 
-/// A name for each group of runs: the common part of the runs' names, or the transport if these parts are empty or equal.
+/// A name for each group of runs: the common part of the runs' names, or the transport if these parts are empty or
+/// equal.
 pub(super) fn names(summary: &ScenarioSummary, groups: &[Vec<usize>]) -> Vec<String> {
     let of = |split: fn(&str) -> Vec<&str>, joint: &str| -> Option<Vec<String>> {
         let common = |runs: &Vec<usize>| {

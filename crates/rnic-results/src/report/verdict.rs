@@ -46,7 +46,8 @@ impl Within {
     }
 }
 
-/// The section of verdicts; empty without verdicts. `anchor` returns the HTML id of an experiment's section by its name.
+/// The section of verdicts; empty without verdicts. `anchor` returns the HTML id of an experiment's section by its
+/// name.
 pub(super) fn section(verdicts: &[Verdict], anchor: impl Fn(&str) -> Option<String>) -> String {
     if verdicts.is_empty() {
         return String::new();

@@ -33,7 +33,8 @@ pub struct Tier {
 }
 
 impl FatTreeShape {
-    /// The shape of a fat-tree, a leaf-spine or a leaf-spine-core fabric with these host cables; `None` for other topologies.
+    /// The shape of a fat-tree, a leaf-spine or a leaf-spine-core fabric with these host cables; `None` for other
+    /// topologies.
     pub fn of(topology: &TopologySpec, link: &LinkSpec) -> Option<FatTreeShape> {
         let tier = |down, up| Tier { down, up, rate: link.rate, delay: link.delay };
         match *topology {

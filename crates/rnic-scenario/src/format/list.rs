@@ -4,10 +4,10 @@
 //! empty) and `measured` (1 or 0, default 1) optional, in any order; any other column is an error. Starts are in
 //! microseconds with up to six decimals, exact to the picosecond. Lines that begin with `#` are comments.
 //!
-//! **HPCC**: the first line is the number of flows, then one flow per line, `src dst priority port bytes seconds`. Later
-//! forks leave out the port: five numbers are understood as `src dst priority bytes seconds` if the last one has a decimal
-//! point, which their generators always write. Priority and port have no meaning here. As in that simulator, text after
-//! the announced flows is ignored, unless it is one more flow: then the count is wrong.
+//! **HPCC**: the first line is the number of flows, then one flow per line, `src dst priority port bytes seconds`.
+//! Later forks leave out the port: five numbers are understood as `src dst priority bytes seconds` if the last one has
+//! a decimal point, which their generators always write. Priority and port have no meaning here. As in that simulator,
+//! text after the announced flows is ignored, unless it is one more flow: then the count is wrong.
 
 use super::decimal::{self, MICROSECONDS, SECONDS};
 use rnic_run::FlowSpec;

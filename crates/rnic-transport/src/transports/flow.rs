@@ -81,8 +81,8 @@ pub(super) fn idle(settings: &Settings, go_back_n: bool) -> Vec<(&'static str, &
     checks.into_iter().filter(|(_, idle, _)| *idle).map(|(name, _, why)| (name, why)).collect()
 }
 
-/// The run's timeouts. A lossless fabric has none; a fabric that is meant to be lossless, but lacks headroom, only a long one. `two`: there
-/// is a short timeout for few packets in flight, as IRN has it.
+/// The run's timeouts. A lossless fabric has none; a fabric that is meant to be lossless, but lacks headroom, only a
+/// long one. `two`: there is a short timeout for few packets in flight, as IRN has it.
 pub(super) fn timeouts(settings: &Settings, facts: &FabricFacts, two: bool) -> Option<Timeouts> {
     let low_packets = settings.count("rto_low_packets").map_or(3, |packets| packets as u32);
     match settings.flag("timeouts") {

@@ -7,8 +7,8 @@ use crate::{BitRate, Time};
 
 /// The configuration of the NICs of a message transport.
 ///
-/// `order` is the transport's own order, `timeout` the timeout that follows from the fabric, `frame` the length of a full data frame on a
-/// link of `line_rate`, frame gap included.
+/// `order` is the transport's own order, `timeout` the timeout that follows from the fabric, `frame` the length of a
+/// full data frame on a link of `line_rate`, frame gap included.
 pub fn nic_config(
     settings: &Settings, facts: &MessageFacts, order: Order, timeout: Time, frame: u32, line_rate: BitRate,
 ) -> NicConfig {

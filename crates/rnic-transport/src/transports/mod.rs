@@ -1,8 +1,9 @@
-//! The transports, a file each: what a transport declares to users, and how it configures the recovery or program that runs.
+//! The transports, a file each: what a transport declares to users, and how it configures the recovery or program that
+//! runs.
 //!
 //! A transport is either a [`FlowTransport`], which combines a loss recovery with a separate congestion control, or a
-//! [`MessageTransport`], a program of the message engine ([`crate::message`]). To add one, write its file and add its line to
-//! [`visit_transports`](crate::registry::visit_transports): scenarios, the simulator, listings and documentation follow.
+//! [`MessageTransport`], a program of the message engine ([`crate::message`]). To add one, write its file and add its
+//! line to [`visit_transports`]: scenarios, the simulator, listings and documentation follow.
 
 mod flow;
 mod homa;
@@ -29,8 +30,55 @@ use crate::message::nic::Order;
 use crate::recovery::Protocol;
 use crate::settings::{Kind, Parameter, Settings};
 use crate::{BitRate, Time};
+use std::fmt;
 
-/// A function that is generic over the type of a transport; see [`visit_transports`](crate::registry::visit_transports).
+/// Calls `visitor` with the type of every transport. To register a transport, add a line here.
+///
+/// ```
+/// use rnic_transport::registry::visit_transports;
+/// use rnic_transport::transports::{FlowTransport, MessageTransport, TransportVisitor};
+///
+/// struct Names(Vec<&'static str>);
+/// impl TransportVisitor for Names {
+///     fn flow_transport<F: FlowTransport>(&mut self) {
+///         self.0.push(F::NAME);
+///     }
+///     fn message_transport<M: MessageTransport>(&mut self) {
+///         self.0.push(M::NAME);
+///     }
+/// }
+///
+/// let mut names = Names(Vec::new());
+/// visit_transports(&mut names);
+/// assert!(names.0.starts_with(&["roce", "irn"]));
+/// ```
+pub fn visit_transports<V: TransportVisitor>(visitor: &mut V) {
+    visitor.flow_transport::<Roce>();
+    visitor.flow_transport::<Irn>();
+    visitor.flow_transport::<Iwarp>();
+    visitor.message_transport::<Ndp>();
+    visitor.message_transport::<Homa>();
+    visitor.message_transport::<HomaTr>();
+    visitor.message_transport::<Hpcc>();
+}
+
+/// The declarations of all transports, in order of registration.
+pub fn transports() -> Vec<TransportDeclaration> {
+    struct Declarations(Vec<TransportDeclaration>);
+    impl TransportVisitor for Declarations {
+        fn flow_transport<F: FlowTransport>(&mut self) {
+            self.0.push(TransportDeclaration::of_flows::<F>());
+        }
+        fn message_transport<M: MessageTransport>(&mut self) {
+            self.0.push(TransportDeclaration::of_messages::<M>());
+        }
+    }
+    let mut declarations = Declarations(Vec::new());
+    visit_transports(&mut declarations);
+    declarations.0
+}
+
+/// A function that is generic over the type of a transport; see [`visit_transports`].
 pub trait TransportVisitor {
     /// Called once for each transport of flows.
     fn flow_transport<F: FlowTransport>(&mut self);
@@ -62,8 +110,8 @@ pub struct FabricFacts {
     pub base_rtt: Time,
     /// Bandwidth-delay product of the longest path in packets.
     pub bdp: u32,
-    /// Round-trip propagation of the longest path, plus the time to send all that the largest switch can hold over one link: the default
-    /// `RTO_high` (IRN, section 4.1).
+    /// Round-trip propagation of the longest path, plus the time to send all that the largest switch can hold over one
+    /// link: the default `RTO_high` (IRN, section 4.1).
     pub congested_rtt: Time,
     /// Nothing can be dropped: PFC with enough headroom, and no random loss.
     pub lossless: bool,
@@ -108,7 +156,8 @@ pub trait FlowTransport: 'static {
         None
     }
 
-    /// Whether every data packet is acknowledged; `cc_needs_acks`: the run's congestion control works only with acknowledgements.
+    /// Whether every data packet is acknowledged; `cc_needs_acks`: the run's congestion control works only with
+    /// acknowledgements.
     fn acknowledges(_settings: &Settings, _cc_needs_acks: bool) -> bool {
         true
     }
@@ -250,7 +299,7 @@ pub enum TransportKind {
 }
 
 /// All that is known of a transport without running it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub struct TransportDeclaration {
     /// The name in a scenario's `transport`.
     pub name: &'static str,
@@ -324,7 +373,8 @@ impl TransportDeclaration {
         }
     }
 
-    /// The declaration of transports whose programs are read from files, such as P4: whatever differs between programs is with the program.
+    /// The declaration of transports whose programs are read from files, such as P4: whatever differs between programs
+    /// is with the program.
     pub fn of_programs(name: &'static str, about: &'static str) -> TransportDeclaration {
         TransportDeclaration {
             name,
@@ -401,7 +451,8 @@ impl TransportDeclaration {
         (self.needs_acks)(settings)
     }
 
-    /// Whether every data packet is acknowledged; `cc_needs_acks`: the congestion control works only with acknowledgements.
+    /// Whether every data packet is acknowledged; `cc_needs_acks`: the congestion control works only with
+    /// acknowledgements.
     pub fn acknowledges(&self, settings: &Settings, cc_needs_acks: bool) -> bool {
         (self.acknowledges)(settings, cc_needs_acks)
     }
@@ -409,6 +460,12 @@ impl TransportDeclaration {
     /// Number of priorities that a message transport uses; `None` for a transport of flows.
     pub fn priorities(&self, settings: &Settings) -> Option<u8> {
         (self.priorities)(settings)
+    }
+}
+
+impl fmt::Debug for TransportDeclaration {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
     }
 }
 

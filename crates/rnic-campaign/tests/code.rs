@@ -1,0 +1,67 @@
+//! The code part of a fingerprint: which sources it covers.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The files that the build script hashed, relative to `crates`.
+const SOURCES: &str = include_str!(concat!(env!("OUT_DIR"), "/sources.txt"));
+
+fn hashed() -> BTreeSet<&'static str> {
+    SOURCES.lines().collect()
+}
+
+/// These determine results, and a list kept by hand once left them out: a stored result could be stale.
+#[test]
+fn models_and_measurements_are_covered() {
+    for file in [
+        "rnic-campaign/src/fluid.rs",
+        "rnic-campaign/src/measurement.rs",
+        "rnic-model/src/dcqcn.rs",
+        "rnic-results/src/samples.rs",
+        "rnic-results/src/summary.rs",
+        "rnic-transport/src/transports/irn.rs",
+        "rnic-nano/p4include/nanotransport.p4",
+    ] {
+        assert!(hashed().contains(file), "{file}");
+    }
+}
+
+/// Every source of every crate that cargo links into this one is covered, whatever the crates are called.
+#[test]
+fn every_source_of_every_linked_crate_is_covered() {
+    let own = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let crates = own.parent().unwrap();
+    let tree = Command::new(env!("CARGO"))
+        .args(["tree", "--offline", "--locked", "-p", "rnic-campaign", "-e", "normal,build", "--prefix", "none"])
+        .args(["--format", "{p}"])
+        .current_dir(own)
+        .output()
+        .unwrap();
+    assert!(tree.status.success(), "{}", String::from_utf8_lossy(&tree.stderr));
+    let tree = String::from_utf8(tree.stdout).unwrap();
+    let linked: BTreeSet<&str> = tree.lines().filter_map(|line| line.split(' ').next()).collect();
+    let linked: Vec<&str> = linked.into_iter().filter(|name| crates.join(name).join("Cargo.toml").exists()).collect();
+    assert!(linked.contains(&"rnic-sim") && linked.contains(&"rnic-model"), "{linked:?}");
+    let hashed = hashed();
+    for name in linked {
+        let mut sources = Vec::new();
+        collect(&crates.join(name).join("src"), &mut sources);
+        assert!(!sources.is_empty());
+        for source in sources {
+            let relative = source.strip_prefix(crates).unwrap().to_string_lossy().into_owned();
+            assert!(hashed.contains(relative.as_str()), "{relative} is linked, but not part of the fingerprint");
+        }
+    }
+}
+
+fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            collect(&path, files);
+        } else {
+            files.push(path);
+        }
+    }
+}
