@@ -33,6 +33,33 @@ const ECN_EXPERIENCED: u8 = 3;
 const PAUSE_QUANTA: u16 = u16::MAX;
 
 /// A capture of one link: which ports, and after the run their frames.
+///
+/// ```
+/// use rnic_sim::{Catalogue, Events, Sharing, capture::Capture, resolve::resolve, run::run};
+/// # let text = r#"
+/// #     [fabric]
+/// #     topology = "single-switch"
+/// #     hosts = 2
+/// #     rate = "100 Gbps"
+/// #     delay = "1 us"
+/// #     [traffic]
+/// #     pattern = "permutation"
+/// #     sizes = "fixed 64 KB"
+/// #     repeats = 1
+/// #     interval = "1 ms"
+/// #     [[run]]
+/// #     name = "IRN"
+/// #     transport = "irn"
+/// # "#;
+/// # let scenario = rnic_scenario::from_str(text, "example.toml", "".as_ref(), &[], None).unwrap();
+/// # let spec = &scenario.runs[0];
+/// let resolved = resolve(&Catalogue::standard(), spec).unwrap();
+/// let mut capture = Capture::new(spec, &resolved, "h0:s0").unwrap();
+/// let record = run(spec, &resolved, Some(&mut capture), &Sharing::among(1), &Events::ignored());
+/// let mut pcapng = Vec::new();
+/// capture.write(&mut pcapng, &record.output.flows).unwrap();
+/// assert!(capture.frames() > 0 && pcapng.starts_with(&[0x0a, 0x0d, 0x0d, 0x0a]));
+/// ```
 #[derive(Clone, Debug)]
 pub struct Capture {
     irn: bool,

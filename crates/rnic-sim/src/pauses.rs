@@ -1,4 +1,4 @@
-//! Samples of the pauses of a run: which ports are paused, what the root of each pause is, and which flows are victims.
+//! Samples of the pauses of a run: the paused ports, the root of each pause, and the flows that are victims.
 
 use crate::events::Listener;
 use crate::host::{DATA_PRIORITY, FlowUnderWay, RunHosts};

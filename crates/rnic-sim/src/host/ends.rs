@@ -1,4 +1,4 @@
-//! The two ends of a flow: where they are, and what every kind of NIC can tell of them.
+//! The two ends of a flow: their locations, their addresses in packets, and their common properties.
 
 use super::ids::EndSlot;
 use rnic_fabric::HostId;
@@ -35,7 +35,7 @@ impl FlowHashes {
     }
 }
 
-/// What every sending end of a flow can tell.
+/// The properties of a sending end that both kinds of NICs have.
 pub(crate) trait SendingEnd {
     /// Hash of the flow's data packets.
     fn data_hash(&self) -> u32;
@@ -49,7 +49,7 @@ pub(crate) trait SendingEnd {
     fn forget(&mut self);
 }
 
-/// What every receiving end of a flow can tell.
+/// The properties of a receiving end that both kinds of NICs have.
 pub(crate) trait ReceivingEnd {
     /// Whether everything has arrived.
     fn is_done(&self) -> bool;
@@ -66,8 +66,8 @@ pub(crate) struct EndAddress {
     pub(crate) slot: EndSlot,
 }
 
-/// What identifies a flow's packets. Flows that use the same slots one after the other differ in their hashes; flows of
-/// one connection differ in their PSNs.
+/// The addresses, hashes and PSNs that identify a flow's packets. Flows that use the same slots one after the other
+/// differ in their hashes; flows of one connection differ in their PSNs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct FlowAddress {
     /// Destination of its data packets.

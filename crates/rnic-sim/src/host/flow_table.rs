@@ -1,4 +1,4 @@
-//! The flow table: which flows of a run start when, and what has become of them, whatever their transport.
+//! The flow table: starts, records and ends of all flows of a run, for every transport.
 
 use super::config::HostConfig;
 use super::ends::FlowHashes;

@@ -1,4 +1,4 @@
-//! All hosts of a run, between windows: which flows there are, where their ends are, and what becomes of them.
+//! All hosts of a run, between windows: they start flows, process the notes of NICs, and retire flows.
 
 use super::config::HostTotals;
 use super::ends::{EndLocation, FlowEnds, FlowHashes, ReceivingEnd, SendingEnd};
@@ -12,8 +12,8 @@ use rnic_transport::Time;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-/// A kind of NICs: everything in which RC-like NICs and message NICs differ between windows. The value holds the kind's
-/// state of a run. What they do with packets is the kind's implementation of [`HostPartition`] for [`NicPartition`].
+/// A kind of NICs: the steps between windows in which RC-like NICs and message NICs differ. The value holds the kind's
+/// state of a run. The kind's implementation of [`HostPartition`] for [`NicPartition`] sends and receives packets.
 pub(crate) trait NicKind: Sized {
     /// The sending end of a flow.
     type SendEnd: SendingEnd;
@@ -58,7 +58,7 @@ pub(crate) struct FlowUnderWay {
     pub(crate) data_hash: u32,
 }
 
-/// What a run and its probes need of the hosts, beside moving packets.
+/// The interface of the hosts to a run and its probes.
 pub(crate) trait RunHosts: PartitionedHosts {
     /// Counters of all hosts.
     fn totals(&self) -> HostTotals;

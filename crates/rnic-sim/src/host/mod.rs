@@ -1,8 +1,9 @@
 //! The simulated hosts of a run: their NICs, by partition of the fabric, and the table of their flows.
 //!
-//! [`Hosts`] is what RC-like NICs ([`rc`]) and message NICs ([`message`]) share: which flows start and end, where the
-//! two ends of a flow are, and what probes can read. A [`NicKind`] adds what differs between windows. What a NIC does
-//! with a packet is the kind's implementation of the fabric's host trait, and compiled for the kind.
+//! RC-like NICs (`rc`) and message NICs (`message`) share `Hosts`: it starts and retires flows, knows the
+//! locations of both ends of each flow, and answers probes. A `NicKind` adds the steps between windows in which
+//! the two kinds differ. Each kind implements the fabric's [`HostPartition`](rnic_fabric::HostPartition) for
+//! `NicPartition`: this code sends and receives packets, and is compiled for each kind.
 
 mod config;
 mod ends;

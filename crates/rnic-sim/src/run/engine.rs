@@ -95,7 +95,7 @@ fn status<B: Body>(fabric: &Fabric<B>, ending: Ending, stop: Option<Stop>, unfin
     RunStatus::Failed(what + &blocked(fabric))
 }
 
-/// The end of a sentence: which ports are paused, and by what. Empty if none is.
+/// The end of a sentence that names the paused ports and the cause of their pauses. Empty if no port is paused.
 fn blocked<B: Body>(fabric: &Fabric<B>) -> String {
     if let Some(ports) = cycle_of_pauses(fabric) {
         return format!("; deadlock: the pauses form a cycle {ports}");

@@ -13,7 +13,36 @@ use rnic_transport::congestion::CongestionControl;
 use rnic_transport::recovery::Protocol;
 use rnic_workload::Loops;
 
-/// Simulates one run with the given flows, which must be in order of start.
+/// Simulates one run with the given flows, which must be in order of start. The run's settings come from `resolved`; its
+/// loss recovery is `P`, and its congestion control `C` with the parameters `params`.
+///
+/// ```
+/// use rnic_run::FlowSpec;
+/// use rnic_sim::{Catalogue, Events, resolve::resolve, run::simulate};
+/// use rnic_transport::{Time, congestion::NoCongestionControl, recovery::Irn};
+/// # let text = r#"
+/// #     [fabric]
+/// #     topology = "single-switch"
+/// #     hosts = 2
+/// #     rate = "100 Gbps"
+/// #     delay = "1 us"
+/// #     [traffic]
+/// #     pattern = "permutation"
+/// #     sizes = "fixed 64 KB"
+/// #     repeats = 1
+/// #     interval = "1 ms"
+/// #     [[run]]
+/// #     name = "IRN"
+/// #     transport = "irn"
+/// # "#;
+/// # let scenario = rnic_scenario::from_str(text, "example.toml", "".as_ref(), &[], None).unwrap();
+/// # let spec = &scenario.runs[0];
+/// let resolved = resolve(&Catalogue::standard(), spec).unwrap();
+/// let request = FlowSpec::NO_REQUEST;
+/// let flow = FlowSpec { start: Time::ZERO, src: 0, dst: 1, bytes: 4_096, request, traffic: 0, measured: true };
+/// let output = simulate::<Irn, NoCongestionControl, _>(&resolved, (), 1, [flow].into_iter(), &Events::ignored());
+/// assert!(output.flows.get(0).unwrap().finish.is_some());
+/// ```
 pub fn simulate<P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>>(
     resolved: &Resolved, params: C::Params, seed: u64, flows: S, events: &Events<'_>,
 ) -> RunOutput {

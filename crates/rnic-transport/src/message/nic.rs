@@ -282,6 +282,7 @@ impl<P: Pipeline> MessageNic<P> {
     }
 
     /// Handles a received packet; `arrival.now` is the current time.
+    #[inline]
     pub fn receive(&mut self, cfg: &NicConfig, header: &P::Header, arrival: &Arrival<'_>) -> Received {
         let mut call = Call { engine: &mut self.engine, cfg, now: arrival.now, marked: None, useless: false };
         let verdict = self.program.ingress(&mut call, header, arrival);
@@ -335,6 +336,7 @@ impl<P: Pipeline> MessageNic<P> {
     }
 
     /// The next packet to send; control packets precede data packets.
+    #[inline]
     pub fn poll_transmit(&mut self, cfg: &NicConfig, now: Time) -> Option<Outgoing<P::Header>> {
         let control = self.engine.generator.poll(now, cfg.pace);
         let is_control = control.is_some();

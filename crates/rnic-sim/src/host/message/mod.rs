@@ -24,7 +24,7 @@ use std::collections::BTreeSet;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-/// NICs of message transports, and what is known of their flows beside the flow table.
+/// The kind of message NICs, with the state of their flows that is not in the flow table.
 pub(crate) struct MessageNics<P, T> {
     /// Number of flows whose sender has not learned that everything has arrived.
     sending: u64,
@@ -67,7 +67,7 @@ impl<'a, P: Pipeline, T: InBand, S: Iterator<Item = FlowSpec>> MessageHosts<'a, 
         (0..self.shared().all_hosts).map(|host| self.host(self.plan.node(host)))
     }
 
-    /// Warnings of what a reader of the results should know.
+    /// Adds warnings of aborted messages, missing buffers and faults of the programs.
     pub(crate) fn warn(&self, warnings: &mut Vec<String>) {
         let sum = |of: fn(&Counters) -> u64| self.in_order().map(|host| of(&host.nic.engine.counters())).sum::<u64>();
         let invalid = |of: fn(&InvalidActions) -> u64| -> u64 {

@@ -63,7 +63,7 @@ impl<P: Pipeline, T: InBand> Host<MessageNics<P, T>> {
 }
 
 impl<P: Pipeline, T: InBand> NicPartition<MessageNics<P, T>> {
-    /// Payload of a message has arrived, or what the program takes for payload.
+    /// Payload of a message has arrived, according to the program.
     #[inline]
     fn arrived(&mut self, host: SlotId, slot: EndSlot, data_hash: u32, received: &Received, now: Time) {
         let host = &mut self.hosts[host.index()];

@@ -21,7 +21,7 @@ pub(super) fn host_of(ip: u32) -> HostId {
 }
 
 /// Body of a simulated packet of a message transport: the program's header `H`, in-band telemetry `T` if the run uses
-/// it, and what the simulated hosts need.
+/// it, and the ids that the simulated hosts need.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct MessageSegment<H, T> {
     /// Sending host.
@@ -50,7 +50,7 @@ pub(crate) struct Framing {
     pub(crate) header: u32,
     /// Length of a control packet, in bytes.
     pub(crate) control: u32,
-    /// Number of priorities that the transport uses. It counts them from the most urgent one, the fabric from 0 as the
-    /// least urgent one.
+    /// Number of priorities that the transport uses. In the transport, priority 0 is served first; in the fabric, it is
+    /// served last.
     pub(crate) priorities: u8,
 }

@@ -35,7 +35,7 @@ struct PersistentConnection {
     index: u32,
 }
 
-/// NICs of RC-like transports, and what is known of their flows beside the flow table.
+/// The kind of RC-like NICs, with the state of their flows that is not in the flow table.
 pub(crate) struct RcNics<P: Protocol, C: CongestionControl, T> {
     connections: Vec<PersistentConnection>,
     /// Flows whose receiver has everything while their sender still has something to do.
@@ -133,7 +133,7 @@ impl<'a, P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>, T: InB
     /// Retires the flow if its sender is done with it.
     fn close(&mut self, flow: FlowId, learns_completion: bool) -> bool {
         let end = self.send_end_mut(flow);
-        // A sender without acknowledgements ends with its receiver, once it has sent what it has queued.
+        // Without ACKs the sender ends with the receiver, after its queued packets have left.
         let done = !end.queued && (!learns_completion || end.sender.is_complete());
         if done {
             end.phase = Phase::Idle;

@@ -1,4 +1,4 @@
-//! The NIC of a host with RC-like flows: its queues and timers, and what it does with packets.
+//! The NIC of a host with RC-like flows: its queues and timers, and the code that sends and receives packets.
 //!
 //! A NIC sends control packets (ACK, NACK, CNP) before data, and takes data packets from its ready flows in turn,
 //! `burst` packets of each. A flow that its recovery, window or pacing holds back is not in the queue of ready flows.
