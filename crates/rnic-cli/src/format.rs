@@ -5,7 +5,7 @@ use clap::ValueEnum;
 /// Output formats of `rnic run` and `rnic reproduce`.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Format {
-    /// A table for people
+    /// A text table
     Table,
     /// One JSON document
     Json,

@@ -58,18 +58,22 @@ fn resolved(scenario: &Scenario, run: &str) -> Resolved {
 fn what_is_left_open_follows_from_the_run() {
     let plain = scenario("", "buffer = \"54.4 KB\"");
     let irn = resolved(&plain, "irn");
-    assert_eq!((irn.fabric.switch.priorities, irn.hosting.control_priority), (1, 0));
+    assert_eq!((irn.fabric.switch.priorities, irn.host_config.control_priority), (1, 0));
     let by_hand = OutputSpec { buffers: OutputBuffers::Equal(Bytes(54_400)), trim: None };
     assert_eq!(irn.fabric.switch.buffer, BufferSpec::Output(by_hand));
     assert_eq!(irn.fabric.switch.scheduler, SchedulerSpec::STRICT);
     // Four links of 500 ns there and back, and one buffer that may be full, 54,400 bytes at 80 ps.
     assert_eq!(irn.flow.timeouts.unwrap().high, Time::from_ns(4_000 + 4_352));
     let iwarp = resolved(&plain, "iwarp");
-    assert_eq!((iwarp.fabric.switch.priorities, iwarp.hosting.control_priority), (2, 1));
+    assert_eq!((iwarp.fabric.switch.priorities, iwarp.host_config.control_priority), (2, 1));
 
     let trimming = scenario("", "buffers = [\"8 KB\", \"16 KB\", \"1 KB\"]\ntrim = { to = \"80 B\" }");
     let irn = resolved(&trimming, "irn");
-    assert_eq!((irn.fabric.switch.priorities, irn.hosting.control_priority), (3, 0), "control packets go with data");
+    assert_eq!(
+        (irn.fabric.switch.priorities, irn.host_config.control_priority),
+        (3, 0),
+        "control packets go with data"
+    );
     let BufferSpec::Output(output) = irn.fabric.switch.buffer else { panic!("{:?}", irn.fabric.switch) };
     assert_eq!(output.trim, Some(TrimSpec { to: 80, headers: TrimmedPriority::Highest, return_to_sender: false }));
     assert_eq!(irn.fabric.switch.scheduler, SchedulerSpec::Strict { max_in_a_row: Some(10) });
