@@ -13,8 +13,8 @@ use rnic_transport::congestion::CongestionControl;
 use rnic_transport::recovery::Protocol;
 use rnic_workload::Loops;
 
-/// Simulates one run with the given flows, which must be in order of start. The run's settings come from `resolved`; its
-/// loss recovery is `P`, and its congestion control `C` with the parameters `params`.
+/// Simulates one run with the given flows, which must be in order of start. The run's settings come from `resolved`;
+/// its loss recovery is `P`, and its congestion control `C` with the parameters `params`.
 ///
 /// ```
 /// use rnic_run::FlowSpec;
