@@ -11,6 +11,7 @@ use std::{env, fs, io};
 #[expect(clippy::disallowed_methods, reason = "Cargo passes the output folder in an environment variable")]
 fn main() -> io::Result<()> {
     let own = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+    let neighbours = own.parent().unwrap_or(&own);
     let mut crates = BTreeSet::new();
     closure(&own, &mut crates)?;
     let mut files = Vec::new();
@@ -23,7 +24,7 @@ fn main() -> io::Result<()> {
             }
         }
     }
-    let lock = own.join("../../Cargo.lock");
+    let lock = neighbours.join("../Cargo.lock");
     if lock.exists() {
         println!("cargo::rerun-if-changed={}", lock.display());
         files.push(lock);
@@ -31,8 +32,8 @@ fn main() -> io::Result<()> {
     let mut hash: u64 = 0xcbf2_9ce4_8422_2325;
     let mut names = String::new();
     for file in &files {
-        // Relative to the workspace, because the location on this machine does not influence results.
-        let name = file.strip_prefix(own.join("..")).unwrap_or(file).to_string_lossy().replace('\\', "/");
+        // Relative to the folder of the crates, because the location on this machine does not influence results.
+        let name = file.strip_prefix(neighbours).unwrap_or(file).to_string_lossy().replace('\\', "/");
         absorb(name.as_bytes(), &mut hash);
         absorb(&fs::read(file)?, &mut hash);
         names += &name;

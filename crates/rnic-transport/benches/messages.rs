@@ -2,8 +2,8 @@
 //!
 //! Two NICs exchange messages in memory without losses. `pipeline` records every call of the two programs with the
 //! results of the blocks, and measures the replay of these calls: the time per packet, control packets included, is
-//! the time of one egress and one ingress. `nic` measures the whole exchange: the time per data packet includes both NICs
-//! and the control packets.
+//! the time of one egress and one ingress. `nic` measures the whole exchange: the time per data packet includes both
+//! NICs and the control packets.
 //!
 //! To count instructions, run `valgrind --tool=callgrind --toggle-collect='*replay*' BENCH --test CASE`, or with
 //! `'*exchange*'`.

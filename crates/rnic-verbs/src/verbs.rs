@@ -482,7 +482,8 @@ impl Device {
         Ok(())
     }
 
-    /// RTR to RTS: the queue pair sends from now on. SQD or SQE to RTS: sending resumes, and `attributes` has no effect.
+    /// RTR to RTS: the queue pair sends from now on. SQD or SQE to RTS: sending resumes, and `attributes` has no
+    /// effect.
     ///
     /// # Errors
     /// If the state is another one, or an attribute is out of range.
