@@ -299,7 +299,7 @@ fn every_pattern() {
     assert!(matches!(traffic[0].pattern, TrafficPattern::AllToAll { repeats: 2, .. }));
     assert_eq!((traffic[0].warmup, traffic[0].cooldown), (56, 55));
     let traffic = with_traffic(
-        "[traffic]\npattern = \"all-to-all\"\nsizes = \"fixed 1 MB\"\noutstanding = 4\nthink = \"3 us\"\n",
+        "[traffic]\npattern = \"all-to-all\"\nsizes = \"fixed 1 MB\"\noutstanding = 4\nthink_time = \"3 us\"\n",
     );
     let TrafficPattern::AllToAllLoop { repeats, outstanding, think_time, .. } = traffic[0].pattern else {
         panic!("{traffic:?}")
