@@ -3,6 +3,7 @@
 use crate::format::Format;
 use crate::model::ModelArgs;
 use crate::perf::PerfArgs;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -536,4 +537,18 @@ pub(crate) struct PingpongArgs {
     /// Seconds without a response after which the command fails
     #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) timeout: u32,
+}
+
+/// Options that once had another name: (old, new).
+const RENAMED: [(&str, &str); 3] =
+    [("--classes", "--priorities"), ("--cable", "--length"), ("--resume-distance", "--xon-offset")];
+
+/// The old and new name of the unknown option in this error, if it was renamed.
+pub(crate) fn renamed(error: &clap::Error) -> Option<(&'static str, &'static str)> {
+    match error.get(ContextKind::InvalidArg) {
+        Some(ContextValue::String(option)) if error.kind() == ErrorKind::UnknownArgument => {
+            RENAMED.into_iter().find(|(old, _)| old == option)
+        }
+        _ => None,
+    }
 }

@@ -29,6 +29,7 @@ use rnic_run::{RunSpec, Scenario};
 use rnic_scenario::load_with;
 use rnic_sim::Catalogue;
 use rnic_sim::resolve::{Resolved, SetupError, resolve};
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 /// Runs the command with the program's arguments. Scenarios may name the congestion controls and transports in
@@ -38,7 +39,10 @@ pub fn main(catalogue: Catalogue) -> ExitCode {
         Ok(cli) => cli,
         Err(error) => {
             // Help and version come this way too, with code 0. An error here means that the output is closed.
-            let _ = error.print();
+            let _ = match args::renamed(&error) {
+                Some((old, new)) => writeln!(io::stderr(), "error: {old} is now called {new}; write {new}"),
+                None => error.print(),
+            };
             return ExitCode::from(error.exit_code().clamp(0, 255) as u8);
         }
     };

@@ -200,10 +200,7 @@ fn the_documented_schemas_are_those_of_the_types() {
     for (what, file) in [("spec", "run-spec.schema.json"), ("event", "run-event.schema.json")] {
         let schema = printed(&["exec", "--schema", what], "");
         let path = folder.join(file);
-        if std::env::var_os("UPDATE_SCHEMAS").is_some() {
-            std::fs::write(&path, &schema).unwrap();
-        }
         let documented = std::fs::read_to_string(&path).unwrap_or_default();
-        assert!(documented == schema, "docs/reference/{file} is not up to date: run this test with UPDATE_SCHEMAS=1");
+        assert!(documented == schema, "docs/reference/{file} is not what `rnic exec --schema {what}` prints");
     }
 }

@@ -199,7 +199,9 @@ fn timely_with_and_without_its_patch() {
 
 #[test]
 fn bad_input_is_one_sentence() {
-    let cases: [(&[&str], &str); 17] = [
+    let cases: [(&[&str], &str); 19] = [
+        (&["buffers", "--classes", "2"], "error: --classes is now called --priorities; write --priorities"),
+        (&["buffers", "--cable=300"], "error: --cable is now called --length; write --length"),
         (&["dcqcn", "-N", "0"], "error: there is no flow; at least one is needed"),
         (&["dcqcn", "--step", "0us"], "error: the step is zero; write for example 1 us"),
         (&["dcqcn", "--step", "60us"], "error: a step of 60 us is longer than the delay of 50 us"),

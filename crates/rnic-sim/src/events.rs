@@ -7,6 +7,9 @@ use std::ops::ControlFlow;
 /// A function that receives events; `Break` cancels the run.
 type Sink<'e> = &'e mut dyn FnMut(RunEvent) -> ControlFlow<()>;
 
+/// Estimates the number of flows of a run from its progress.
+type FlowEstimate<'e> = Box<dyn Fn(&RunProgress) -> Option<u64> + 'e>;
+
 /// Passes the events of one run to a function of the caller.
 ///
 /// Events never influence results: a run without a listener has the same record.
@@ -29,8 +32,7 @@ pub struct Events<'e> {
     /// The listener wants samples and pauses too.
     detailed: bool,
     cancelled: Cell<bool>,
-    /// Estimates the number of flows from (flows finished, simulated time).
-    flows_total: RefCell<Box<dyn Fn(&RunProgress) -> Option<u64> + 'e>>,
+    flows_total: RefCell<FlowEstimate<'e>>,
 }
 
 impl<'e> Events<'e> {

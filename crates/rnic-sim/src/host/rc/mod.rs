@@ -35,6 +35,9 @@ struct PersistentConnection {
     index: u32,
 }
 
+/// The types of an RC-like NIC, without a value of them.
+type TypesOfNic<P, C, T> = PhantomData<fn() -> (P, C, T)>;
+
 /// The kind of RC-like NICs, with the state of their flows that is not in the flow table.
 pub(crate) struct RcNics<P: Protocol, C: CongestionControl, T> {
     connections: Vec<PersistentConnection>,
@@ -42,7 +45,7 @@ pub(crate) struct RcNics<P: Protocol, C: CongestionControl, T> {
     closing: Vec<FlowId>,
     /// One entry per record, if a capture needs them.
     addresses: Option<Vec<FlowAddress>>,
-    nics: PhantomData<fn() -> (P, C, T)>,
+    nics: TypesOfNic<P, C, T>,
 }
 
 /// All hosts of a run with an RC-like transport.
