@@ -1,6 +1,6 @@
 //! Formats of other tools: flow lists and topologies of the HPCC simulator, htsim and Graphviz.
 //!
-//! [`flows`] and [`topology`] write them; [`rnic_workload::list`] reads flow lists.
+//! [`flows`] and [`topology`] write them; [`list`] reads flow lists.
 
 pub(crate) mod decimal;
 pub mod flows;
