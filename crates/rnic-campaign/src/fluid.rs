@@ -60,7 +60,7 @@ pub struct FluidComparison {
     pub difference: f64,
 }
 
-/// Goodput of one flow, in bit/s of payload.
+/// Goodput of one flow in the simulation and in the fluid model, in bit/s of payload.
 #[derive(Clone, PartialEq, Debug)]
 pub struct FlowComparison {
     /// Id of the flow in the run.

@@ -33,10 +33,10 @@ impl std::error::Error for Rejected {}
 /// Why [`compile_file`] returned no program.
 #[derive(Debug, thiserror::Error)]
 pub enum CompileError {
-    /// The program's file cannot be read.
+    /// A source file of the program cannot be read.
     #[error("cannot read {file}: {error}")]
     Unreadable {
-        /// The path of the file.
+        /// Path of the source file.
         file: String,
         /// The error of the operating system.
         error: io::Error,

@@ -1,4 +1,5 @@
-//! A P4 program on a NIC: the [`message::Pipeline`](Pipeline) that the NIC of a message transport calls.
+//! Runs a P4 program on a NIC: implements [`message::Pipeline`](Pipeline), the trait through which the NIC calls the
+//! program of a message transport.
 
 use crate::lower::{Executable, TELEMETRY_BYTES};
 use crate::program::{ARRIVAL, DEPARTURE, NIC, Program};

@@ -34,7 +34,7 @@ pub struct PauseSummary {
     pub roots: Vec<RootSummary>,
     /// A cyclic buffer dependency, if there was one.
     pub cycle: Option<CycleSummary>,
-    /// Number of flows that a root delayed although the root is not on their path.
+    /// Number of flows that a pause tree delayed although its root, the congested port, is not on their path.
     pub victims: u64,
     /// The victims with the longest delay.
     pub longest: Vec<VictimSummary>,

@@ -47,9 +47,9 @@ pub struct RunSpec<T = TransportSpec> {
     pub traffic: Vec<Traffic>,
     /// How they send it.
     pub transport: T,
-    /// When to give up.
+    /// Limits at which the run ends or fails.
     pub limits: Limits,
-    /// What is looked at while it goes on.
+    /// What to sample during the run; `None` samples nothing.
     pub watch: Option<Watch>,
 }
 

@@ -1,6 +1,6 @@
-//! The congestion controls that a scenario can name: those of this project, and whatever a program adds.
+//! The congestion controls that a scenario can name: those of this project, and those that a program adds.
 //!
-//! An entry holds everything of an algorithm that is needed by name: its parameters, and the simulator compiled for it.
+//! An entry contains the parameters of an algorithm and the simulator compiled for it.
 
 use crate::in_band::InBand;
 use crate::resolve::{CongestionNeeds, Demands, SetupError};
@@ -23,7 +23,7 @@ pub struct CongestionEntry {
     pub(crate) simulate: fn(Job<'_, '_>) -> RunOutput,
 }
 
-/// Entries are told apart by name.
+/// Two entries are equal if their names are.
 impl PartialEq for CongestionEntry {
     fn eq(&self, other: &CongestionEntry) -> bool {
         self.declaration == other.declaration
@@ -53,7 +53,8 @@ impl CongestionEntry {
     }
 }
 
-/// Picks the transport: from here on everything is compiled for it, for `C`, and for packets with room for `T`.
+/// Selects the transport. The code behind it is compiled for this transport, for the congestion control `C` and for
+/// packets that carry telemetry of type `T`.
 fn simulate_named<C: CongestionControl, T: InBand>(job: Job<'_, '_>) -> RunOutput {
     if let Some(plan) = &job.resolved.messages {
         return simulate_messages(plan, job);
@@ -68,7 +69,7 @@ fn simulate_named<C: CongestionControl, T: InBand>(job: Job<'_, '_>) -> RunOutpu
     choice.output.unwrap_or_else(|| RunOutput::not_started(format!("there is no transport \"{name}\"")))
 }
 
-/// A run of flows, ready but for the loss recovery.
+/// A run of flows before its loss recovery is selected.
 struct Flows<'a, 'o, C: CongestionControl, T> {
     job: Job<'a, 'o>,
     params: C::Params,
@@ -87,7 +88,7 @@ impl<C: CongestionControl, T: InBand> ProtocolVisitor for Flows<'_, '_, C, T> {
 
 /// Simulates a run with the transport that it names.
 struct Choice<'a, 'o, C: CongestionControl, T> {
-    /// Until its transport comes.
+    /// The run, until the visitor reaches its transport.
     flows: Option<Flows<'a, 'o, C, T>>,
     output: Option<RunOutput>,
 }
@@ -103,23 +104,23 @@ impl<C: CongestionControl, T: InBand> TransportVisitor for Choice<'_, '_, C, T> 
     fn message_transport<M: MessageTransport>(&mut self) {}
 }
 
-/// The congestion controls that scenarios are read with.
+/// The congestion controls that scenarios can name.
 #[derive(Clone, Debug)]
 pub struct Catalogue {
     congestion: Vec<CongestionEntry>,
-    /// Has entries from outside this project.
+    /// Whether it has entries from outside this project.
     extended: bool,
 }
 
 impl Catalogue {
-    /// Those of this project.
+    /// The congestion controls of this project.
     pub fn standard() -> Catalogue {
         let mut catalogue = Catalogue { congestion: Vec::new(), extended: false };
         visit_congestion_controls(&mut catalogue);
         catalogue
     }
 
-    /// And one more; it takes the place of one that has the same name.
+    /// Adds a congestion control. It replaces an entry with the same name.
     pub fn with<C: CongestionControl>(mut self) -> Catalogue {
         self.congestion.retain(|entry| entry.declaration.name != C::NAME);
         self.congestion.push(CongestionEntry::of::<C>());
@@ -127,7 +128,7 @@ impl Catalogue {
         self
     }
 
-    /// As [`Catalogue::with`], for one that works with in-band telemetry.
+    /// As [`Catalogue::with`], for a congestion control that uses in-band telemetry.
     pub fn with_telemetry<C: CongestionControl>(mut self) -> Catalogue {
         self.congestion.retain(|entry| entry.declaration.name != C::NAME);
         self.congestion.push(CongestionEntry::with_telemetry::<C>());
@@ -135,7 +136,7 @@ impl Catalogue {
         self
     }
 
-    /// All of them, in order of registration.
+    /// All entries, in order of registration.
     pub fn congestion_controls(&self) -> &[CongestionEntry] {
         &self.congestion
     }
@@ -145,7 +146,8 @@ impl Catalogue {
         self.congestion.iter().find(|entry| entry.declaration.name == name)
     }
 
-    /// Whether it has entries from outside this project: then this project's code alone does not determine results.
+    /// Whether it has entries from outside this project. Results then also depend on code that the fingerprint does not
+    /// cover.
     pub fn is_extended(&self) -> bool {
         self.extended
     }

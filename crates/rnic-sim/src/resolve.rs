@@ -1,7 +1,7 @@
-//! From a run's settings to the numbers that the fabric and the transport work with.
+//! Resolves a run: computes the configuration of the fabric, the transport and the NICs from the run's settings.
 //!
-//! What a scenario leaves open follows from its fabric as the IRN paper does it (section 4.1): the BDP cap from the
-//! longest path, buffers of twice the BDP, `RTO_high` from one congested link.
+//! Settings that a scenario leaves out are derived from its fabric as in the IRN paper (section 4.1): the BDP cap from
+//! the longest path, buffers of twice the BDP, `RTO_high` from one congested link.
 
 pub(crate) mod message;
 mod switch;
@@ -33,25 +33,25 @@ pub enum SetupError {
     Impossible(String),
 }
 
-/// What a congestion control asks of the fabric and of the receiving NIC in a run.
+/// Requirements of a congestion control for the fabric and the receiving NIC of a run.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Demands {
-    /// Default marking thresholds; `None` if its packets are not to be marked.
+    /// Default ECN thresholds; `None` if switches do not mark its packets.
     pub marking: Option<Marking>,
-    /// Shortest time between two congestion notifications.
+    /// Minimum time between two congestion notifications of a flow.
     pub cnp_interval: Option<Time>,
 }
 
-/// Knows the congestion controls that runs can name.
+/// The congestion controls that runs can name, with their requirements.
 pub trait CongestionNeeds {
-    /// The demands of a congestion control on flows with this configuration.
+    /// Requirements of a congestion control for flows with this configuration.
     ///
     /// # Errors
     /// There is no congestion control of this name, or its settings contradict each other.
     fn demands(&self, cc: &CongestionSpec, flow: &FlowConfig) -> Result<Demands, SetupError>;
 }
 
-/// Everything that a run needs.
+/// A run's complete configuration, derived settings included.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Resolved {
     /// The fabric.
@@ -64,39 +64,39 @@ pub struct Resolved {
     pub flow: FlowConfig,
     /// Settings of every NIC.
     pub host_config: HostConfig,
-    /// What the workload must know.
+    /// Facts about the network that traffic generators use: hosts, rates, path lengths.
     pub network: Network,
-    /// What NICs pause and when; nothing without PFC.
+    /// Steps of the pause storms: which NIC starts or stops to send PFC pauses at which time. Empty without PFC.
     pub storms: Vec<StormStep>,
-    /// When pauses are looked at: the first time, and how far apart.
+    /// Time of the first sample of the pauses, and interval between samples.
     pub watch_pauses: Option<(Time, Time)>,
     /// Whether nothing can be dropped: PFC with enough headroom, and no random loss.
     pub lossless: bool,
-    /// The longest path.
+    /// Facts about the longest path.
     pub longest: PathFacts,
-    /// What is looked at while the run goes on.
+    /// What to sample during the run; `None` samples nothing.
     pub watch: Option<WatchPlan>,
     /// The settings as (key, value with unit).
     pub parameters: Vec<(String, String)>,
-    /// What a reader should know.
+    /// Warnings about the results, one sentence each.
     pub warnings: Vec<String>,
-    /// Of a run whose transport is one of messages.
+    /// Configuration of the message transport; `None` with a transport of flows.
     pub(crate) messages: Option<MessagePlan>,
 }
 
-/// Works out everything that the run leaves open; `congestion` knows its congestion control: a
-/// [`Catalogue`](crate::Catalogue).
+/// Computes the complete configuration of a run. `congestion` is usually a [`Catalogue`](crate::Catalogue); it supplies
+/// the requirements of the run's congestion control.
 ///
 /// # Errors
-/// What is impossible in the run.
+/// If the run cannot be set up, with the reason.
 pub fn resolve(congestion: &dyn CongestionNeeds, run: &RunSpec) -> Result<Resolved, SetupError> {
     resolve_beside(congestion, run, None)
 }
 
-/// As [`resolve`], for several runs; those after each other with the same nodes and links share them in memory.
+/// As [`resolve`], for several runs. Consecutive runs with the same nodes and links share one topology in memory.
 ///
 /// # Errors
-/// The first run that cannot be set up, by its name.
+/// Name of the first run that cannot be set up, and the reason.
 pub fn resolve_all<'r>(
     congestion: &dyn CongestionNeeds, runs: impl IntoIterator<Item = &'r RunSpec>,
 ) -> Result<Vec<Resolved>, (String, SetupError)> {
@@ -108,7 +108,7 @@ pub fn resolve_all<'r>(
     Ok(all)
 }
 
-/// The nodes and links of `fabric`: those of `other` if they are the same.
+/// The topology of `fabric`; shares that of `other` if the nodes and links are the same.
 fn topology(fabric: &FabricSpec, other: Option<&Resolved>) -> Result<Arc<Topology>, TopologyError> {
     let same = |spec: &FabricSpec| {
         (&spec.topology, &spec.link, &spec.links) == (&fabric.topology, &fabric.link, &fabric.links)
@@ -210,7 +210,7 @@ fn resolve_beside(
         nack_bytes: frames.nack,
         cnp_bytes: frames.cnp,
         control_priority: switch::control_priority(run, &fabric.switch),
-        // A duration is at most that, and ends the run well.
+        // A run with a duration ends successfully at that time.
         max_time: run.limits.max_time.filter(|_| run.limits.duration.is_none()).unwrap_or(Time::MAX),
         stall_time: run.limits.stall_time,
         duration: run.limits.duration,
@@ -245,7 +245,7 @@ fn resolve_beside(
     })
 }
 
-/// Marking thresholds: what the scenario says over what the congestion control asks for.
+/// ECN thresholds: those of the scenario, else the defaults of the congestion control.
 fn marking(ecn: &EcnSetup, demanded: Option<Marking>) -> Result<Option<Marking>, SetupError> {
     let Some(default) = demanded.filter(|_| !ecn.off) else {
         return Ok(None);
@@ -270,7 +270,7 @@ struct Frames {
     ack: u32,
     nack: u32,
     cnp: u32,
-    /// The longest of all.
+    /// The longest frame of the run.
     longest: u32,
     gap: u32,
 }
@@ -294,14 +294,14 @@ impl Frames {
     }
 }
 
-/// Round trip of one full packet and its ACK over the longest path of an empty fabric.
+/// Round-trip time of one full packet and its ACK over the longest path of an empty fabric.
 fn base_rtt(longest: PathFacts, frames: &Frames) -> Time {
     let both = longest.rate.time_for(u64::from(frames.data + frames.gap))
         + longest.rate.time_for(u64::from(frames.ack + frames.gap));
     longest.delay * 2 + both * u64::from(longest.hops)
 }
 
-/// Warns where something is worked out from a flow's path, but each packet has its own.
+/// Warns of settings derived from the path of a flow if each packet of the flow takes a path of its own.
 fn warn_of_many_paths(run: &RunSpec, fabric: &FabricSpec, warnings: &mut Vec<String>) {
     if fabric.paths.is_per_flow() {
         return;
@@ -316,20 +316,21 @@ fn warn_of_many_paths(run: &RunSpec, fabric: &FabricSpec, warnings: &mut Vec<Str
     }
 }
 
-/// The round-trip propagation of the longest path, and all that a switch of so many ports can hold for one link.
+/// Round-trip propagation of the longest path, plus the time to send over one link all bytes that a switch of `ports`
+/// ports can hold for that link.
 fn congested_round_trip(fabric: &FabricSpec, most_ports: usize, longest: PathFacts) -> Time {
     longest.delay * 2 + longest.rate.time_for(switch::most_ahead(&fabric.switch, most_ports as u64))
 }
 
-/// A storm in words.
+/// Description of a pause storm for the settings of a run.
 fn storm_text(storm: &Storm, topology: &Topology) -> String {
     let what = storm.priority.map_or("its switch".to_string(), |priority| format!("priority {priority} of its switch"));
     let until = storm.duration.map_or("for ever".to_string(), |duration| format!("for {duration}"));
     format!("{} pauses {what} from {} on {until}", topology.names[storm.host as usize], storm.start)
 }
 
-/// Warns when pauses can end in a deadlock. Regular topologies with their own routes lead up and then down, where they
-/// cannot.
+/// Warns if PFC pauses can deadlock. They cannot in a regular topology with its own routes, because these routes go up
+/// and then down.
 fn warn_of_cycle(
     run: &RunSpec, fabric: &FabricSpec, topology: &Topology, warnings: &mut Vec<String>,
 ) -> Result<(), SetupError> {
@@ -350,7 +351,7 @@ fn warn_of_cycle(
     Ok(())
 }
 
-/// Warns of storms that stop nothing.
+/// Warns of pause storms that have no effect.
 fn warn_of_storms(run: &RunSpec, priorities: u8, warnings: &mut Vec<String>) {
     if !run.fabric.storms.is_empty() && !run.transport.pfc {
         warnings.push("the storm changes nothing: without PFC switches ignore pause frames".to_string());
@@ -366,7 +367,7 @@ fn warn_of_storms(run: &RunSpec, priorities: u8, warnings: &mut Vec<String>) {
     }
 }
 
-/// Warns when the cap alone keeps a lone flow clearly below line rate.
+/// Warns if the cap on packets in flight keeps a lone flow clearly below line rate.
 fn warn_of_small_cap(flow: &FlowConfig, frames: &Frames, longest: PathFacts, warnings: &mut Vec<String>) {
     let needed =
         flow.base_rtt.as_ps().div_ceil(longest.rate.time_for(u64::from(frames.data + frames.gap)).as_ps().max(1));

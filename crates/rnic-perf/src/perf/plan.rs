@@ -25,16 +25,17 @@ pub enum Amount {
     Duration(Time),
 }
 
-/// Fault injection into the packets that either side receives, in percent.
+/// Fault injection into the packets that either side receives. Each field is a share of the packets in percent, 0 to
+/// 100.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct FaultPlan {
-    /// Packets lost.
+    /// Percentage of packets dropped.
     pub loss: f64,
-    /// Packets delivered after later ones.
+    /// Percentage of packets delivered after later ones.
     pub reorder: f64,
-    /// Packets delivered twice.
+    /// Percentage of packets delivered twice.
     pub duplicate: f64,
-    /// Packets delivered with one bit flipped.
+    /// Percentage of packets delivered with one bit flipped.
     pub corrupt: f64,
     /// Seed of the random numbers that pick the packets.
     pub seed: u64,

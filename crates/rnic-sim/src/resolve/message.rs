@@ -1,4 +1,4 @@
-//! What a message transport takes from the fabric.
+//! Configuration of message transports, derived from the fabric.
 
 use super::{Frames, SetupError};
 use crate::host::Framing;
@@ -18,7 +18,7 @@ pub(crate) struct MessagePlan {
     pub(crate) p4: Option<(P4Program, NicParameters)>,
 }
 
-/// The settings of a message transport; `timeout` is the timeout that follows from the fabric.
+/// Configuration of a message transport; `timeout` is the retransmission timeout derived from the fabric.
 pub(super) fn plan(run: &RunSpec, flow: &FlowConfig, frames: &Frames, timeout: Time) -> MessagePlan {
     let transport = &run.transport;
     let frame = frames.data + frames.gap;
@@ -45,7 +45,7 @@ pub(super) fn plan(run: &RunSpec, flow: &FlowConfig, frames: &Frames, timeout: T
     MessagePlan { facts, nic, framing, p4 }
 }
 
-/// Whether every message of the traffic finds a buffer and a number of bytes that fits.
+/// Checks that the NIC has a buffer for the longest message of the traffic, and that its length can be represented.
 pub(super) fn check_sizes(plan: &MessagePlan, largest: u64) -> Result<(), SetupError> {
     if largest > u64::from(u32::MAX) {
         let message = format!("a flow of {largest} bytes; a message transport takes up to {} bytes", u32::MAX);
@@ -62,7 +62,7 @@ pub(super) fn check_sizes(plan: &MessagePlan, largest: u64) -> Result<(), SetupE
     Ok(())
 }
 
-/// The settings in words.
+/// Settings to show in results: (key, value with unit).
 pub(super) fn put(run: &RunSpec, plan: &MessagePlan, put: &mut impl FnMut(&str, String)) {
     let nic = &plan.nic;
     put("rtt_packets", format!("{} packets", nic.rtt_pkts));

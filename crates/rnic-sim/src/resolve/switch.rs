@@ -1,4 +1,4 @@
-//! The switches of a run.
+//! Configuration of the switches of a run.
 
 use super::{Frames, SetupError};
 use crate::host::DATA_PRIORITY;
@@ -12,10 +12,10 @@ use rnic_transport::congestion::Marking;
 use rnic_transport::transports::SAFETY_TIMEOUT;
 use rnic_transport::{Bytes, Timeouts};
 
-/// A pause frame has a bit for each of this many priorities.
+/// Number of priorities in a PFC pause frame (IEEE 802.1Qbb).
 const MAX_PRIORITIES: u8 = 8;
 
-/// Priorities that switches have.
+/// Number of priorities of a run's switches.
 pub(super) fn priorities(run: &RunSpec) -> Result<u8, SetupError> {
     let used = run.transport.priorities().unwrap_or(if run.transport.control_priority() { 2 } else { 1 });
     let used = match run.fabric.switch.queueing {
@@ -48,7 +48,7 @@ pub(super) fn priorities(run: &RunSpec) -> Result<u8, SetupError> {
     }
 }
 
-/// ECN marking with these thresholds, at the end of the queue that the scenario or the buffer says.
+/// ECN marking with these thresholds, on enqueue or dequeue as the scenario says, else as the buffer does by default.
 pub(super) fn ecn(run: &RunSpec, marking: Marking) -> EcnSpec {
     let default = match run.fabric.switch.queueing {
         QueueingSetup::Input => MarkOn::Enqueue,
@@ -65,7 +65,8 @@ pub(super) fn control_priority(run: &RunSpec, switch: &SwitchSpec) -> u8 {
     }
 }
 
-/// A run's switches, of at most `ports` ports; `needed` is the headroom that makes them lossless.
+/// Configuration of a run's switches, which have at most `ports` ports; `needed` is the PFC headroom in bytes that
+/// prevents drops.
 pub(super) fn switch(
     run: &RunSpec, fabric: &FabricSpec, needed: Bytes, longest: PathFacts, frames: &Frames, ports: u64,
 ) -> Result<SwitchSpec, SetupError> {
@@ -80,13 +81,13 @@ pub(super) fn switch(
     Ok(SwitchSpec { buffer, scheduler: run.fabric.switch.scheduler.spec, ecn: None, priorities })
 }
 
-/// The buffer of a port and priority.
+/// Bytes of buffer for each port and priority.
 fn buffer(run: &RunSpec, longest: PathFacts, frames: &Frames) -> Bytes {
     let bdp = longest.rate.bytes_in(longest.delay * 2);
     run.fabric.switch.buffer.unwrap_or(Bytes((2 * bdp).max(16 * u64::from(frames.data))))
 }
 
-/// The buffer of an input-queued switch.
+/// Configuration of the buffer of an input-queued switch.
 fn input_buffer(run: &RunSpec, needed: Bytes, longest: PathFacts, frames: &Frames) -> Result<InputSpec, SetupError> {
     let buffer = buffer(run, longest, frames);
     if buffer.0 < u64::from(frames.longest) {
@@ -124,13 +125,13 @@ fn input_buffer(run: &RunSpec, needed: Bytes, longest: PathFacts, frames: &Frame
     Ok(InputSpec { buffer, pfc: Some(PfcThresholds { xoff, xon, headroom }) })
 }
 
-/// A shared buffer, when nothing else is said: that of the switches in the DCQCN paper (section 4).
+/// Default size of a shared buffer: that of the switches in the DCQCN paper (section 4).
 const SHARED_BUFFER: Bytes = Bytes(12_000_000);
 
-/// Its dynamic threshold (section 4.1).
+/// Default beta of the dynamic PFC threshold of a shared buffer (DCQCN paper, section 4.1).
 const SHARED_BETA: f64 = 8.0;
 
-/// The shared buffer of a switch of `ports` ports.
+/// Configuration of the shared buffer of a switch with `ports` ports.
 fn shared_buffer(
     run: &RunSpec, shared: &SharedSetup, priorities: u8, needed: Bytes, frames: &Frames, ports: u64,
 ) -> Result<SharedSpec, SetupError> {
@@ -168,7 +169,7 @@ fn shared_buffer(
     Ok(SharedSpec { buffer, limits: SharedLimits::Lossy { egress_alpha: shared.egress_alpha } })
 }
 
-/// The buffers of a switch that has one for each output and priority.
+/// Configuration of the buffers of an output-queued switch: one for each output and priority.
 fn output_buffer(
     run: &RunSpec, output: &OutputSetup, priorities: u8, longest: PathFacts, frames: &Frames,
 ) -> Result<OutputSpec, SetupError> {
@@ -229,14 +230,14 @@ pub(super) fn warn_of_headroom(
     }
 }
 
-/// Warns when PFC can come before the first mark: then congestion control learns of congestion too late (DCQCN paper,
-/// section 4.2).
+/// Warns if PFC can pause a sender before ECN marks its packets: then the congestion control reacts too late (DCQCN
+/// paper, section 4.2).
 pub(super) fn warn_of_late_marks(switch: &SwitchSpec, ports: u64, warnings: &mut Vec<String>) {
     let BufferSpec::Shared(SharedSpec { buffer, limits: SharedLimits::Pfc(pfc) }) = switch.buffer else { return };
     let Some(EcnSpec { marking, .. }) = switch.ecn else { return };
     let priorities = u64::from(switch.priorities);
     let pool = buffer.0.saturating_sub(pfc.headroom.0 * ports * priorities) as f64;
-    // All inputs may feed the one queue that ECN looks at.
+    // Packets from all inputs may be in the one queue whose length ECN compares with its thresholds.
     let bound = match pfc.threshold {
         PauseThreshold::Dynamic { beta } => beta * pool / ((priorities * ports) as f64 * (beta + 1.0)),
         PauseThreshold::Static(xoff) => xoff.0 as f64 / ports as f64,
@@ -249,7 +250,7 @@ pub(super) fn warn_of_late_marks(switch: &SwitchSpec, ports: u64, warnings: &mut
     }
 }
 
-/// Warns of what a transport of flows makes of trimming.
+/// Warns that a transport of flows treats a trimmed packet as lost.
 pub(super) fn warn_of_trimming(run: &RunSpec, switch: &SwitchSpec, warnings: &mut Vec<String>) {
     let BufferSpec::Output(OutputSpec { trim: Some(trim), .. }) = switch.buffer else { return };
     if run.transport.is_message() {
@@ -264,7 +265,7 @@ pub(super) fn warn_of_trimming(run: &RunSpec, switch: &SwitchSpec, warnings: &mu
     }
 }
 
-/// Warns of a scheduler with nothing to schedule.
+/// Warns of a scheduler that has no effect, because there is one priority.
 pub(super) fn warn_of_scheduler(switch: &SwitchSpec, warnings: &mut Vec<String>) {
     if switch.priorities == 1 && !matches!(switch.scheduler, SchedulerSpec::Strict { .. }) {
         let name = switch.scheduler.name();
@@ -272,7 +273,7 @@ pub(super) fn warn_of_scheduler(switch: &SwitchSpec, warnings: &mut Vec<String>)
     }
 }
 
-/// The settings of the switches.
+/// Settings of the switches to show in results.
 pub(super) fn put_switch(switch: &SwitchSpec, put: &mut impl FnMut(&str, String)) {
     match &switch.buffer {
         BufferSpec::Input(InputSpec { buffer, pfc }) => {
@@ -294,7 +295,7 @@ pub(super) fn put_switch(switch: &SwitchSpec, put: &mut impl FnMut(&str, String)
     }
 }
 
-/// The settings of ECN marking.
+/// Settings of ECN marking to show in results.
 pub(super) fn put_ecn(switch: &SwitchSpec, put: &mut impl FnMut(&str, String)) {
     let Some(EcnSpec { marking, mark_on }) = switch.ecn else { return };
     put("ecn.kmin", marking.kmin.to_string());
@@ -305,7 +306,7 @@ pub(super) fn put_ecn(switch: &SwitchSpec, put: &mut impl FnMut(&str, String)) {
     }
 }
 
-/// The settings of a shared buffer.
+/// Settings of a shared buffer to show in results.
 fn put_shared(shared: &SharedSpec, priorities: u8, put: &mut impl FnMut(&str, String)) {
     put("buffer", shared.buffer.to_string());
     put("queueing", "shared".to_string());
@@ -324,7 +325,7 @@ fn put_shared(shared: &SharedSpec, priorities: u8, put: &mut impl FnMut(&str, St
     }
 }
 
-/// The settings of a switch with a buffer for each output and priority.
+/// Settings of an output-queued switch to show in results.
 fn put_output(output: &OutputSpec, switch: &SwitchSpec, put: &mut impl FnMut(&str, String)) {
     let priorities = usize::from(switch.priorities);
     put("queueing", "output".to_string());
