@@ -1,8 +1,8 @@
 //! Writes flow lists: our CSV, the HPCC simulator's flow file, htsim's connection matrix.
 //!
 //! CSV has the columns `start_us` (microseconds, exact to the picosecond), `src`, `dst`, `bytes`, `request` (empty for
-//! none) and `measured` (1 or 0). [`read_flow_list`](super::read_flow_list) reads it and the HPCC file, which has neither
-//! requests nor what is measured.
+//! none) and `measured` (1 or 0). [`read_flow_list`](super::read_flow_list) reads it and the HPCC file, which has
+//! neither requests nor what is measured.
 
 use super::decimal::{self, MICROSECONDS, SECONDS};
 use rnic_run::FlowSpec;
