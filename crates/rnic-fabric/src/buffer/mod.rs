@@ -10,6 +10,7 @@ mod arbiter;
 mod cells;
 mod input;
 mod output;
+mod output_queues;
 mod shared;
 
 pub(crate) use input::InputBuffer;

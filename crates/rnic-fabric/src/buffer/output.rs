@@ -4,7 +4,7 @@
 //! fit, or trims it ([`TrimSpec`]). There is no PFC: a queue holds packets from any input, so pausing one input would
 //! not relieve it.
 
-use super::cells::{Cells, Queue};
+use super::output_queues::OutputQueues;
 use super::{Buffer, Shape, Stored};
 use crate::packet::Packet;
 use crate::scheduler::Head;
@@ -68,30 +68,18 @@ pub enum TrimmedPriority {
 
 /// The buffers of all outputs of a switch.
 pub(crate) struct OutputBuffer<B> {
-    priorities: usize,
     /// Bytes that a queue may hold, by priority.
     limits: [u64; 8],
     trim: Option<TrimSpec>,
-    /// Per (output, priority).
-    queues: Vec<Queue>,
-    egress: Vec<u64>,
-    /// Per output: bitmap of priorities with a non-empty queue.
-    backlog: Vec<u8>,
-    /// Packets and the inputs that they came by.
-    cells: Cells<(Packet<B>, u32)>,
+    queues: OutputQueues<B>,
 }
 
 impl<B: Copy> OutputBuffer<B> {
     pub(crate) fn new(spec: &OutputSpec, shape: Shape) -> OutputBuffer<B> {
-        let Shape { ports, priorities, .. } = shape;
         OutputBuffer {
-            priorities,
             limits: std::array::from_fn(|priority| spec.buffer_of(priority).0),
             trim: spec.trim,
-            queues: vec![Queue::EMPTY; ports * priorities],
-            egress: vec![0; ports * priorities],
-            backlog: vec![0; ports],
-            cells: Cells::new(),
+            queues: OutputQueues::new(shape),
         }
     }
 }
@@ -100,12 +88,12 @@ impl<B: Copy> Buffer<B> for OutputBuffer<B> {
     #[inline(always)]
     fn admits(&self, _input: usize, output: usize, packet: &Packet<B>) -> bool {
         let priority = packet.priority as usize;
-        self.egress[output * self.priorities + priority] + u64::from(packet.bytes) <= self.limits[priority]
+        self.queues.bytes(output, priority) + u64::from(packet.bytes) <= self.limits[priority]
     }
 
     #[inline(always)]
     fn egress(&self, output: usize, priority: usize) -> u64 {
-        self.egress[output * self.priorities + priority]
+        self.queues.bytes(output, priority)
     }
 
     fn trim(&self) -> Option<&TrimSpec> {
@@ -114,11 +102,7 @@ impl<B: Copy> Buffer<B> for OutputBuffer<B> {
 
     #[inline(always)]
     fn push(&mut self, input: usize, output: usize, packet: Packet<B>) -> Stored {
-        let lane = output * self.priorities + packet.priority as usize;
-        self.egress[lane] += u64::from(packet.bytes);
-        self.backlog[output] |= 1 << packet.priority;
-        self.cells.push(&mut self.queues[lane], (packet, input as u32));
-        Stored { occupancy: self.egress[lane], pause: false }
+        Stored { occupancy: self.queues.push(input, output, packet), pause: false }
     }
 
     #[inline(always)]
@@ -128,36 +112,28 @@ impl<B: Copy> Buffer<B> for OutputBuffer<B> {
 
     #[inline(always)]
     fn head(&self, output: usize, priority: usize) -> Head {
-        let queue = &self.queues[output * self.priorities + priority];
-        Head { bytes: self.cells.first(queue).0.bytes, is_last: queue.is_single() }
+        self.queues.head(output, priority)
     }
 
     #[inline(always)]
     fn pop(&mut self, output: usize, priority: usize) -> (Packet<B>, usize) {
-        let lane = output * self.priorities + priority;
-        let (packet, input) = self.cells.pop(&mut self.queues[lane]);
-        self.egress[lane] -= u64::from(packet.bytes);
-        if self.queues[lane].is_empty() {
-            self.backlog[output] &= !(1 << priority);
-        }
-        (packet, input as usize)
+        self.queues.pop(output, priority)
     }
 
     #[inline(always)]
     fn backlog(&self, output: usize) -> u8 {
-        self.backlog[output]
+        self.queues.backlog(output)
     }
 
     fn queued(&self) -> usize {
-        self.cells.used()
+        self.queues.queued()
     }
 
     fn occupancy(&self, input: usize, priority: usize) -> u64 {
-        (0..self.backlog.len()).map(|output| self.held(input, output, priority)).sum()
+        (0..self.queues.outputs()).map(|output| self.held(input, output, priority)).sum()
     }
 
     fn held(&self, input: usize, output: usize, priority: usize) -> u64 {
-        let queue = &self.queues[output * self.priorities + priority];
-        self.cells.iter(queue).filter(|(_, by)| *by as usize == input).map(|(packet, _)| u64::from(packet.bytes)).sum()
+        self.queues.held(input, output, priority)
     }
 }

@@ -10,7 +10,7 @@
 //!
 //! Without PFC there is no headroom, and a queue may be limited to a multiple of the pool's free bytes.
 
-use super::cells::{Cells, Queue};
+use super::output_queues::OutputQueues;
 use super::{Buffer, Shape, Stored};
 use crate::packet::Packet;
 use crate::scheduler::Head;
@@ -84,15 +84,9 @@ pub(crate) struct SharedBuffer<B> {
     pfc: Option<SharedPfc>,
     /// Without PFC: a queue holds at most this multiple of the free bytes.
     egress_alpha: Option<f64>,
-    /// Per (output, priority).
-    queues: Vec<Queue>,
-    egress: Vec<u64>,
-    /// Per output: bitmap of priorities with a non-empty queue.
-    backlog: Vec<u8>,
+    queues: OutputQueues<B>,
     /// Per (input, priority).
     charges: Vec<Charge>,
-    /// Packets and the inputs that they came by.
-    cells: Cells<(Packet<B>, u32)>,
 }
 
 impl<B: Copy> SharedBuffer<B> {
@@ -109,11 +103,8 @@ impl<B: Copy> SharedBuffer<B> {
             used: 0,
             pfc,
             egress_alpha,
-            queues: vec![Queue::EMPTY; ports * priorities],
-            egress: vec![0; ports * priorities],
-            backlog: vec![0; ports],
+            queues: OutputQueues::new(shape),
             charges: vec![Charge::default(); ports * priorities],
-            cells: Cells::new(),
         }
     }
 
@@ -146,7 +137,7 @@ impl<B: Copy> Buffer<B> for SharedBuffer<B> {
         let (bytes, priority) = (u64::from(packet.bytes), packet.priority as usize);
         let charge = &self.charges[input * self.priorities + priority];
         if let Some(alpha) = self.egress_alpha {
-            let queue = self.egress[output * self.priorities + priority] + bytes;
+            let queue = self.queues.bytes(output, priority) + bytes;
             if queue as f64 > alpha * self.free() as f64 {
                 return false;
             }
@@ -156,13 +147,13 @@ impl<B: Copy> Buffer<B> for SharedBuffer<B> {
 
     #[inline(always)]
     fn egress(&self, output: usize, priority: usize) -> u64 {
-        self.egress[output * self.priorities + priority]
+        self.queues.bytes(output, priority)
     }
 
     #[inline(always)]
     fn push(&mut self, input: usize, output: usize, packet: Packet<B>) -> Stored {
         let (bytes, priority) = (u64::from(packet.bytes), packet.priority as usize);
-        let (lane, cell) = (output * self.priorities + priority, input * self.priorities + priority);
+        let cell = input * self.priorities + priority;
         let in_pool = self.fits_in_pool(&self.charges[cell], bytes);
         let charge = &mut self.charges[cell];
         if in_pool {
@@ -172,33 +163,25 @@ impl<B: Copy> Buffer<B> for SharedBuffer<B> {
             charge.headroom += bytes;
         }
         let now = *charge;
-        self.egress[lane] += bytes;
-        self.backlog[output] |= 1 << priority;
-        self.cells.push(&mut self.queues[lane], (packet, input as u32));
+        self.queues.push(input, output, packet);
         Stored { occupancy: now.shared + now.headroom, pause: now.headroom > 0 }
     }
 
     #[inline(always)]
     fn head(&self, output: usize, priority: usize) -> Head {
-        let queue = &self.queues[output * self.priorities + priority];
-        Head { bytes: self.cells.first(queue).0.bytes, is_last: queue.is_single() }
+        self.queues.head(output, priority)
     }
 
     #[inline(always)]
     fn pop(&mut self, output: usize, priority: usize) -> (Packet<B>, usize) {
-        let lane = output * self.priorities + priority;
-        let (packet, input) = self.cells.pop(&mut self.queues[lane]);
+        let (packet, input) = self.queues.pop(output, priority);
         let bytes = u64::from(packet.bytes);
-        self.egress[lane] -= bytes;
-        if self.queues[lane].is_empty() {
-            self.backlog[output] &= !(1 << priority);
-        }
-        let charge = &mut self.charges[input as usize * self.priorities + priority];
+        let charge = &mut self.charges[input * self.priorities + priority];
         let from_headroom = charge.headroom.min(bytes);
         charge.headroom -= from_headroom;
         charge.shared -= bytes - from_headroom;
         self.used -= bytes - from_headroom;
-        (packet, input as usize)
+        (packet, input)
     }
 
     #[inline(always)]
@@ -210,11 +193,11 @@ impl<B: Copy> Buffer<B> for SharedBuffer<B> {
 
     #[inline(always)]
     fn backlog(&self, output: usize) -> u8 {
-        self.backlog[output]
+        self.queues.backlog(output)
     }
 
     fn queued(&self) -> usize {
-        self.cells.used()
+        self.queues.queued()
     }
 
     fn occupancy(&self, input: usize, priority: usize) -> u64 {
@@ -223,8 +206,7 @@ impl<B: Copy> Buffer<B> for SharedBuffer<B> {
     }
 
     fn held(&self, input: usize, output: usize, priority: usize) -> u64 {
-        let queue = &self.queues[output * self.priorities + priority];
-        self.cells.iter(queue).filter(|(_, by)| *by as usize == input).map(|(packet, _)| u64::from(packet.bytes)).sum()
+        self.queues.held(input, output, priority)
     }
 }
 
