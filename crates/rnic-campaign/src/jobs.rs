@@ -11,6 +11,8 @@ use crate::store::{Header, Store, Stored};
 use rnic_fabric::config::TopologySpec;
 use rnic_results::summary::summarise;
 use rnic_run::{RunEvent, RunSpec, Scenario, TrafficPattern};
+use rnic_sim::Catalogue;
+use rnic_sim::resolve::reset_idle_settings;
 use std::io::{self, Read, Write};
 use std::ops::ControlFlow;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -18,7 +20,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// One simulation.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Job {
-    /// Fingerprint of the result.
+    /// Fingerprint of the result: that of the run without the transport settings that have no effect on it.
     pub fingerprint: Fingerprint,
     /// The run to simulate.
     pub run: RunSpec,
@@ -29,7 +31,9 @@ pub struct Job {
 impl Job {
     /// The simulation of a run.
     pub fn new(run: RunSpec) -> Job {
-        Job { fingerprint: Fingerprint::of(&run, ""), cost: cost(&run), run }
+        let mut effective = run.clone();
+        reset_idle_settings(&Catalogue::standard(), &mut effective);
+        Job { fingerprint: Fingerprint::of(&effective, ""), cost: cost(&run), run }
     }
 }
 
@@ -438,7 +442,7 @@ mod tests {
     #[test]
     fn fingerprints_depend_on_everything_except_names() {
         let [one, irn]: [RunSpec; 2] = runs(TINY, 1).try_into().unwrap();
-        let key = |run: &RunSpec| Fingerprint::of(run, "").key();
+        let key = |run: &RunSpec| Job::new(run.clone()).fingerprint.key();
         assert_eq!(key(&one), key(&RunSpec { name: "other".into(), base: "other".into(), ..one.clone() }));
         let other = |from: &str, to: &str| key(&runs(&TINY.replacen(from, to, 1), 1)[0]);
         let keys = [
@@ -455,6 +459,13 @@ mod tests {
             assert_eq!(key.len(), 32);
             assert!(!keys[..index].contains(key), "{index}");
         }
+        // A setting that PFC makes idle: without timers, their length cannot matter.
+        assert_eq!(key(&one), other("pfc = true", "pfc = true\nrto_high = \"999 us\""));
+        // A default that is written out, and a value that only selects another loss recovery.
+        let irn_with = |setting: &str| key(&runs(&format!("{TINY}\n{setting}"), 1)[1]);
+        assert_eq!(key(&irn), irn_with("rto_low = \"100 us\""));
+        assert_ne!(key(&irn), irn_with("rto_low = \"1 us\""));
+        assert_ne!(key(&irn), irn_with("recovery = \"go-back-n\""));
     }
 
     #[test]

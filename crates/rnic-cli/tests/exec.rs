@@ -201,6 +201,9 @@ fn the_documented_schemas_are_those_of_the_types() {
         let schema = printed(&["exec", "--schema", what], "");
         let path = folder.join(file);
         let documented = std::fs::read_to_string(&path).unwrap_or_default();
-        assert!(documented == schema, "docs/reference/{file} is not what `rnic exec --schema {what}` prints");
+        assert!(
+            documented == schema,
+            "docs/reference/{file} differs from the types: `rnic exec --schema {what} > docs/reference/{file}` updates it"
+        );
     }
 }

@@ -108,6 +108,32 @@ pub fn resolve_all<'r>(
     Ok(all)
 }
 
+/// Resets the transport settings of a run that have no effect on it, such as `rto_high` where PFC makes timeouts
+/// needless, or a value equal to the default. The run has the same result without them.
+///
+/// The settings of a message transport stay: its program reads them itself. So do those of a run that cannot be set up.
+pub fn reset_idle_settings(congestion: &dyn CongestionNeeds, run: &mut RunSpec) {
+    let declaration = run.transport.declaration;
+    let Some(recovery) = declaration.recovery(&run.transport.settings) else {
+        return;
+    };
+    let Ok(mut full) = resolve(congestion, run) else {
+        return;
+    };
+    let given: Vec<&str> = run.transport.settings.given().map(|(name, _)| name).collect();
+    for name in given {
+        let before = run.transport.settings.clone();
+        run.transport.settings.unset(name);
+        full.transport.settings.unset(name);
+        let is_idle = declaration.recovery(&run.transport.settings) == Some(recovery)
+            && resolve_beside(congestion, run, Some(&full)).is_ok_and(|without| without == full);
+        if !is_idle {
+            run.transport.settings = before.clone();
+            full.transport.settings = before;
+        }
+    }
+}
+
 /// The topology of `fabric`; shares that of `other` if the nodes and links are the same.
 fn topology(fabric: &FabricSpec, other: Option<&Resolved>) -> Result<Arc<Topology>, TopologyError> {
     let same = |spec: &FabricSpec| {

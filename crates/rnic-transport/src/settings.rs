@@ -369,6 +369,11 @@ impl Settings {
         Ok(())
     }
 
+    /// Resets a parameter to its default.
+    pub fn unset(&mut self, name: &str) {
+        self.given.retain(|(given, _)| *given != name);
+    }
+
     /// Whether the value of a parameter was set.
     pub fn is_set(&self, name: &str) -> bool {
         self.given.iter().any(|(given, _)| *given == name)
@@ -488,6 +493,8 @@ mod tests {
         assert_eq!(settings.time("timer"), Ok(Time::from_us(30)));
         assert_eq!(settings.value("delta"), None);
         assert_eq!(settings.number("g"), Ok(0.0625));
+        settings.unset("timer");
+        assert_eq!(settings, Settings::new(DECLARED));
     }
 
     #[test]

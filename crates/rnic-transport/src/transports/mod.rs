@@ -327,6 +327,7 @@ pub struct TransportDeclaration {
     needs_acks: fn(&Settings) -> Option<&'static str>,
     acknowledges: fn(&Settings, bool) -> bool,
     priorities: fn(&Settings) -> Option<u8>,
+    recovery: fn(&Settings) -> Option<&'static str>,
 }
 
 /// Frames of every message transport (NanoTransport, section 5.1).
@@ -355,6 +356,7 @@ impl TransportDeclaration {
             needs_acks: F::needs_acks,
             acknowledges: F::acknowledges,
             priorities: |_| None,
+            recovery: |settings| Some(F::select(settings, NameOfRecovery)),
         }
     }
 
@@ -394,6 +396,7 @@ impl TransportDeclaration {
             needs_acks: |_| None,
             acknowledges: |_, _| true,
             priorities: |_| Some(2),
+            recovery: |_| None,
         }
     }
 
@@ -460,6 +463,22 @@ impl TransportDeclaration {
     /// Number of priorities that a message transport uses; `None` for a transport of flows.
     pub fn priorities(&self, settings: &Settings) -> Option<u8> {
         (self.priorities)(settings)
+    }
+
+    /// Name of the type of the loss recovery that these settings select, which tells recoveries apart within one
+    /// program; `None` for a transport of messages.
+    pub fn recovery(&self, settings: &Settings) -> Option<&'static str> {
+        (self.recovery)(settings)
+    }
+}
+
+struct NameOfRecovery;
+
+impl ProtocolVisitor for NameOfRecovery {
+    type Output = &'static str;
+
+    fn visit<P: Protocol>(self) -> &'static str {
+        std::any::type_name::<P>()
     }
 }
 
