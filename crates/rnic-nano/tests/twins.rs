@@ -174,12 +174,12 @@ static HOMA: LazyLock<ByLevels> = LazyLock::new(|| by_levels("homa.p4"));
 static HOMA_TR: LazyLock<ByLevels> = LazyLock::new(|| by_levels("homa-tr.p4"));
 
 fn homa(case: &Case, priorities: usize, trimming: bool) -> Result<(), TestCaseError> {
-    let (unscheduled_levels, scheduled_levels, overcommitment) = PRIORITIES[priorities];
+    let (unscheduled_priorities, scheduled_priorities, overcommitment) = PRIORITIES[priorities];
     let settings = HomaSettings {
         mtu: MTU,
         rtt_pkts: RTT_PKTS,
-        unscheduled_levels,
-        scheduled_levels,
+        unscheduled_priorities,
+        scheduled_priorities,
         overcommitment: overcommitment.into(),
         trimming,
     };
@@ -259,8 +259,8 @@ fn deviating_programs_are_noticed() {
     let settings = HomaSettings {
         mtu: MTU,
         rtt_pkts: RTT_PKTS,
-        unscheduled_levels: 1,
-        scheduled_levels: 3,
+        unscheduled_priorities: 1,
+        scheduled_priorities: 3,
         overcommitment: 3,
         trimming: false,
     };

@@ -31,6 +31,10 @@ const RENAMED: &[Renamed] = &[
     Renamed { table: "run", old: "timer_scan", new: "timer_granularity", values: &[], note: "" },
     Renamed { table: "transport", old: "garbage_time", new: "rx_timeout", values: &[], note: "" },
     Renamed { table: "transport", old: "timer_scan", new: "timer_granularity", values: &[], note: "" },
+    Renamed { table: "run", old: "unscheduled_levels", new: "unscheduled_priorities", values: &[], note: "" },
+    Renamed { table: "run", old: "scheduled_levels", new: "scheduled_priorities", values: &[], note: "" },
+    Renamed { table: "transport", old: "unscheduled_levels", new: "unscheduled_priorities", values: &[], note: "" },
+    Renamed { table: "transport", old: "scheduled_levels", new: "scheduled_priorities", values: &[], note: "" },
 ];
 
 /// What a key is called now, if a table with this label once had it.

@@ -310,6 +310,8 @@ fn renamed_keys() {
             "a.toml:11:1: `resume` in [fabric.switch] is now called `xon_offset`; write `xon_offset` instead of `resume`"),
         (SWITCH, "queueing = \"shared\"\nclasses = 2",
             "a.toml:11:1: `classes` in [fabric.switch] is now called `priorities`; write `priorities` instead of `classes`"),
+        (r#"transport = "irn""#, "transport = \"homa\"\nscheduled_levels = 2",
+            "a.toml:23:1: `scheduled_levels` in run \"IRN\" is now called `scheduled_priorities`; write `scheduled_priorities` instead of `scheduled_levels`"),
         (r#"transport = "irn""#, "transport = \"irn\"\nset = { \"fabric.switch.mark\" = \"arrivals\" }",
             r#"a.toml:23:9: `mark` in [fabric.switch] is now called `ecn.mark_on`; write `ecn.mark_on = "enqueue"`"#),
     ]);
@@ -515,7 +517,7 @@ fn runs() {
         (r#"transport = "irn""#, "transport = \"irn\"\nrto_low = \"400 us\"\n[transport]\nrto_high = \"320 us\"",
             "a.toml:23:11: `rto_low` of 400 us is above `rto_high` of 320 us; `rto_low` can be at most `rto_high`"),
         ("[traffic]", "[transport]\nrto_lo = \"100 us\"\n[traffic]",
-            "a.toml:13:1: unknown key `rto_lo` in [transport]; did you mean `rto_low`? accepted here: cc, pfc, header, ack_size, timeouts, rto, rto_high, acks, nacks, bdp_fc, bdp_cap, recovery, rto_low, rto_low_packets, rto_initial, rto_max, initial_window, receive_window, delayed_acks, delayed_ack_timeout, handshake, paced_nacks, unscheduled_levels, scheduled_levels, overcommitment, eta, max_stage, w_ai, constants, rto_min, nack_size, cnp_size, control_priority, nic_burst, max_rate, rtt_packets, max_timeouts, rx_timeout, timer_granularity, probe, send_order, tx_buffers, rx_buffers, dcqcn, timely, patched-timely, dctcp, aimd, hpcc"),
+            "a.toml:13:1: unknown key `rto_lo` in [transport]; did you mean `rto_low`? accepted here: cc, pfc, header, ack_size, timeouts, rto, rto_high, acks, nacks, bdp_fc, bdp_cap, recovery, rto_low, rto_low_packets, rto_initial, rto_max, initial_window, receive_window, delayed_acks, delayed_ack_timeout, handshake, paced_nacks, unscheduled_priorities, scheduled_priorities, overcommitment, eta, max_stage, w_ai, constants, rto_min, nack_size, cnp_size, control_priority, nic_burst, max_rate, rtt_packets, max_timeouts, rx_timeout, timer_granularity, probe, send_order, tx_buffers, rx_buffers, dcqcn, timely, patched-timely, dctcp, aimd, hpcc"),
         ("[traffic]", "[transport]\nbdp_cap = \"50\"\n[traffic]",
             "a.toml:13:11: `bdp_cap` must be an integer, not a string; write for example `bdp_cap = 1`"),
         ("[traffic]", "[[transport]]\nbdp_cap = 50\n[traffic]",

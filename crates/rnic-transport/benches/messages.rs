@@ -56,8 +56,8 @@ impl Case for HomaCase {
         let settings = HomaSettings {
             mtu: MTU,
             rtt_pkts: RTT_PKTS,
-            unscheduled_levels: 1,
-            scheduled_levels: 3,
+            unscheduled_priorities: 1,
+            scheduled_priorities: 3,
             overcommitment: 3,
             trimming: false,
         };

@@ -179,8 +179,8 @@ fn messages_do_not_allocate() {
     let homa = HomaSettings {
         mtu: 1_024,
         rtt_pkts: 9,
-        unscheduled_levels: 1,
-        scheduled_levels: 3,
+        unscheduled_priorities: 1,
+        scheduled_priorities: 3,
         overcommitment: 3,
         trimming: true,
     };

@@ -18,8 +18,8 @@ fn ndp(ip: u32) -> Ndp {
 const HOMA: HomaSettings = HomaSettings {
     mtu: MTU,
     rtt_pkts: RTT_PKTS,
-    unscheduled_levels: 1,
-    scheduled_levels: 3,
+    unscheduled_priorities: 1,
+    scheduled_priorities: 3,
     overcommitment: 3,
     trimming: false,
 };

@@ -144,8 +144,8 @@ fn ndp_sender_takes_each_flag_for_itself() {
 const HOMA: HomaSettings = HomaSettings {
     mtu: 1_024,
     rtt_pkts: 9,
-    unscheduled_levels: 1,
-    scheduled_levels: 3,
+    unscheduled_priorities: 1,
+    scheduled_priorities: 3,
     overcommitment: 2,
     trimming: true,
 };
@@ -218,7 +218,7 @@ fn homa_tr_asks_for_trimmed_packets_and_homa_does_not() {
 
 #[test]
 fn homa_priorities() {
-    let mut homa = Homa::new(1, HomaSettings { unscheduled_levels: 2, ..HOMA });
+    let mut homa = Homa::new(1, HomaSettings { unscheduled_priorities: 2, ..HOMA });
     let mut band = |packets: u32, is_new_msg, is_rtx, flags| {
         let msg_len = packets * 1_024;
         let departure = Departure { tx_msg_id: MESSAGE, msg_len, is_new_msg, is_rtx, flags, ..Departure::default() };

@@ -8,8 +8,14 @@ use crate::settings::{Kind, Parameter, Settings};
 const PRIORITIES: Kind = Kind::Count { min: 1, max: 7 };
 
 const PARAMETERS: &[Parameter] = &[
-    Parameter::count("unscheduled_levels", 1, 1, 7, "number of priorities for packets that nobody has granted; 1"),
-    Parameter::count("scheduled_levels", 3, 1, 7, "number of priorities for granted packets; 3"),
+    Parameter::count(
+        "unscheduled_priorities",
+        1,
+        1,
+        7,
+        "number of priorities for packets that are sent without a grant; 1",
+    ),
+    Parameter::count("scheduled_priorities", 3, 1, 7, "number of priorities for granted packets; 3"),
     Parameter::derived(
         "overcommitment",
         PRIORITIES,
@@ -69,32 +75,32 @@ impl MessageTransport for HomaTr {
 }
 
 /// Numbers of priorities for unscheduled and for granted packets.
-fn levels(settings: &Settings) -> (u8, u8) {
+fn both_kinds(settings: &Settings) -> (u8, u8) {
     let count = |name: &str, default: u8| settings.count(name).map_or(default, |count| count as u8);
-    (count("unscheduled_levels", 1), count("scheduled_levels", 3))
+    (count("unscheduled_priorities", 1), count("scheduled_priorities", 3))
 }
 
 fn priorities(settings: &Settings) -> u8 {
-    let (unscheduled, scheduled) = levels(settings);
+    let (unscheduled, scheduled) = both_kinds(settings);
     unscheduled + scheduled
 }
 
 fn program(settings: &Settings, facts: &MessageFacts, trimming: bool) -> HomaSettings {
-    let (unscheduled_levels, scheduled_levels) = levels(settings);
+    let (unscheduled_priorities, scheduled_priorities) = both_kinds(settings);
     HomaSettings {
         mtu: facts.mtu,
         rtt_pkts: facts.rtt_pkts,
-        unscheduled_levels,
-        scheduled_levels,
-        overcommitment: settings.count("overcommitment").map_or(scheduled_levels.into(), |count| count as u32),
+        unscheduled_priorities,
+        scheduled_priorities,
+        overcommitment: settings.count("overcommitment").map_or(scheduled_priorities.into(), |count| count as u32),
         trimming,
     }
 }
 
 fn describe(homa: &HomaSettings) -> Description {
     vec![
-        ("unscheduled_levels", homa.unscheduled_levels.to_string()),
-        ("scheduled_levels", homa.scheduled_levels.to_string()),
+        ("unscheduled_priorities", homa.unscheduled_priorities.to_string()),
+        ("scheduled_priorities", homa.scheduled_priorities.to_string()),
         ("overcommitment", homa.overcommitment.to_string()),
     ]
 }

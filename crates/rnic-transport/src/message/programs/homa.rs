@@ -22,9 +22,9 @@ pub struct HomaSettings {
     /// message.
     pub rtt_pkts: u32,
     /// Number of priorities for unscheduled packets; at least 1. They are the priorities from 0 on.
-    pub unscheduled_levels: u8,
+    pub unscheduled_priorities: u8,
     /// Number of priorities for granted packets; at least 1. They follow the priorities for unscheduled packets.
-    pub scheduled_levels: u8,
+    pub scheduled_priorities: u8,
     /// Number of messages that the receiver grants packets to at the same time.
     pub overcommitment: u32,
     /// `true`: Homa-Tr, whose receiver requests trimmed packets again. `false`: Homa, which ignores trimmed packets.
@@ -43,8 +43,8 @@ pub struct HomaSettings {
 /// let settings = HomaSettings {
 ///     mtu: 1_024,
 ///     rtt_pkts: 9,
-///     unscheduled_levels: 2,
-///     scheduled_levels: 3,
+///     unscheduled_priorities: 2,
+///     scheduled_priorities: 3,
 ///     overcommitment: 3,
 ///     trimming: false,
 /// };
@@ -152,10 +152,10 @@ impl Homa {
         let Some(chosen) = self.scheduler.select(self.settings.overcommitment) else { return false };
         let index = usize::from(chosen.id);
         self.granted.write(index, chosen.credit.into());
-        let level = chosen.level.min(u32::from(self.settings.scheduled_levels) - 1) as u8;
+        let level = chosen.level.min(u32::from(self.settings.scheduled_priorities) - 1) as u8;
         blocks.ctrl_pkt(&CtrlPktEvent {
             credit: chosen.credit,
-            rank: self.settings.unscheduled_levels + level,
+            rank: self.settings.unscheduled_priorities + level,
             immediate: PULL,
             ..self.senders[index]
         });
@@ -179,7 +179,7 @@ impl Homa {
     /// unscheduled priority.
     #[inline]
     fn data_priority(&mut self, departure: &Departure) -> u8 {
-        let unscheduled = self.settings.unscheduled_levels;
+        let unscheduled = self.settings.unscheduled_priorities;
         let slot = slot(departure.tx_msg_id);
         if departure.is_new_msg {
             let is_small = self.is_all(self.settings.rtt_pkts.into(), departure.msg_len);
