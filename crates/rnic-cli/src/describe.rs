@@ -51,8 +51,8 @@ fn describe_fabric(run: &RunSpec) -> String {
     };
     let hosts = hosts(&run.fabric.topology);
     let buffer = match (run.fabric.switch.queueing, run.fabric.switch.buffer) {
-        (QueueingSetup::Input, Some(buffer)) => format!("{buffer} buffers"),
-        (QueueingSetup::Input, None) => "default buffers".to_string(),
+        (QueueingSetup::Input(_), Some(buffer)) => format!("{buffer} buffers"),
+        (QueueingSetup::Input(_), None) => "default buffers".to_string(),
         (QueueingSetup::Shared(_), Some(buffer)) => format!("shared buffers of {buffer}"),
         (QueueingSetup::Shared(_), None) => "shared buffers".to_string(),
         (QueueingSetup::Output(_), Some(buffer)) => format!("{buffer} buffers at outputs"),

@@ -83,7 +83,7 @@ fn each_kind_of_bad_input_is_one_line_with_its_position() {
         (
             "rate =",
             "rat =",
-            "error: a.toml:5:1: unknown key `rat` in [fabric]; did you mean `rate`? accepted here: topology, rate, delay, loss, mtu, frame_gap, paths, switch, link, route, storm, hosts",
+            "error: a.toml:5:1: unknown key `rat` in [fabric]; did you mean `rate`? accepted here: topology, rate, delay, loss, mtu, frame_gap, clock_skew_ppm, clock_jitter, paths, switch, link, route, storm, hosts",
         ),
         (
             "\"40 Gbps\"",

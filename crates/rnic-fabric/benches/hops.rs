@@ -6,8 +6,8 @@
 #![allow(missing_docs, reason = "a program, not a library")]
 
 use rnic_fabric::config::{
-    BufferSpec, FabricSpec, InputSpec, LinkSpec, OutputBuffers, OutputSpec, Paths, PfcThresholds, SwitchSpec,
-    TopologySpec,
+    BufferSpec, ClockSpec, FabricSpec, InputSpec, LinkSpec, OutputBuffers, OutputSpec, Paths, PfcThresholds,
+    SwitchSpec, TopologySpec,
 };
 use rnic_fabric::{Body, Fabric, HostId, HostPartition, Packet, PartitionPlan, PartitionedHosts, SlotId, Topology};
 use rnic_transport::{BitRate, Bytes, Time};
@@ -125,7 +125,7 @@ fn main() {
         "output" => BufferSpec::Output(OutputSpec { buffers: OutputBuffers::Equal(size), trim: None }),
         _ => {
             let pfc = PfcThresholds { xoff, xon: xoff, headroom: Bytes(400_000) };
-            BufferSpec::Input(InputSpec { buffer: size, pfc: (kind == "pfc").then_some(pfc) })
+            BufferSpec::Input(InputSpec { pfc: (kind == "pfc").then_some(pfc), ..InputSpec::lossy(size) })
         }
     };
     let spec = FabricSpec {
@@ -136,6 +136,7 @@ fn main() {
         switch: SwitchSpec::new(buffer),
         paths: Paths::Ecmp,
         frame_gap: 20,
+        clocks: ClockSpec::default(),
     };
     let begin = std::time::Instant::now();
     let partitions = number(4, if threads > 1 { 4 * threads as u64 } else { 1 }) as usize;

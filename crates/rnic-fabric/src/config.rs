@@ -1,9 +1,10 @@
 //! The specification of a fabric: plain data.
 
 pub use crate::buffer::{
-    BufferSpec, InputSpec, OutputBuffers, OutputSpec, PauseThreshold, PfcThresholds, SharedLimits, SharedPfc,
-    SharedSpec, TrimSpec, TrimmedPriority,
+    ArbiterSpec, BufferSpec, InputSpec, OutputBuffers, OutputSpec, PauseThreshold, PfcThresholds, Quantum,
+    SharedLimits, SharedPfc, SharedSpec, TrimSpec, TrimmedPriority,
 };
+pub use crate::clocks::ClockSpec;
 pub use crate::ecn::{EcnSpec, MarkOn};
 pub use crate::path::{PATHS, PathEntry, Paths};
 pub use crate::scheduler::{ChooseScheduler, SCHEDULERS, SchedulerEntry, SchedulerSpec, Weights};
@@ -179,7 +180,7 @@ impl SwitchSpec {
 
     /// A lossy input-queued switch with `buffer` bytes per input port, one priority, and no ECN.
     pub fn input_queued(buffer: Bytes) -> SwitchSpec {
-        SwitchSpec::new(BufferSpec::Input(InputSpec { buffer, pfc: None }))
+        SwitchSpec::new(BufferSpec::Input(InputSpec::lossy(buffer)))
     }
 }
 
@@ -200,13 +201,24 @@ pub struct FabricSpec {
     pub paths: Paths,
     /// Bytes that each frame takes on a link beyond its own: preamble, start-of-frame delimiter, inter-frame gap (20).
     pub frame_gap: u32,
+    /// Imperfections of the clocks of all nodes.
+    pub clocks: ClockSpec,
 }
 
 impl FabricSpec {
-    /// A fabric whose links all have the properties of `link`, with ECMP over shortest paths and Ethernet's frame gap
+    /// A fabric with perfect clocks whose links all have the properties of `link`, with ECMP over shortest paths and Ethernet's frame gap
     /// of 20 bytes.
     pub fn new(topology: TopologySpec, link: LinkSpec, switch: SwitchSpec) -> FabricSpec {
         let (links, routes) = (Vec::new(), Vec::new());
-        FabricSpec { topology, link, links, routes, switch, paths: Paths::Ecmp, frame_gap: 20 }
+        FabricSpec {
+            topology,
+            link,
+            links,
+            routes,
+            switch,
+            paths: Paths::Ecmp,
+            frame_gap: 20,
+            clocks: ClockSpec::default(),
+        }
     }
 }

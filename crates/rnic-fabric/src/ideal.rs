@@ -65,6 +65,7 @@ mod tests {
             switch: SwitchSpec::input_queued(Bytes(240_000)),
             paths: Paths::Ecmp,
             frame_gap: 20,
+            clocks: crate::config::ClockSpec::default(),
         })
         .unwrap()
     }

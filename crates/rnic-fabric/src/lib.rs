@@ -73,6 +73,7 @@
 //! ```
 
 mod buffer;
+mod clocks;
 pub mod config;
 mod cycles;
 mod detours;

@@ -34,7 +34,7 @@ impl<B: Body, L: EventList> Partition<B, L> {
         let ports = |switch: &u32| topology.ports_of(*switch).len();
         let max_ports = plan.switches_of(partition).iter().map(ports).max();
         Partition {
-            links: Ports::new(topology, plan, partition, spec.frame_gap, spec.switch.priorities, seed),
+            links: Ports::new(topology, plan, partition, spec, seed),
             switches: Switches::new(topology, plan, partition, spec, seed),
             events: L::new(2 * max_ports.unwrap_or(1)),
             armed: vec![false; plan.hosts_of(partition).len()],
@@ -212,7 +212,7 @@ mod tests {
         let ecn = Some(EcnSpec { marking, mark_on: MarkOn::Enqueue });
         let trim = TrimSpec { to: 64, headers: TrimmedPriority::Highest, return_to_sender: false };
         let output = OutputSpec { buffers: OutputBuffers::Equal(Bytes(6_000)), trim: Some(trim) };
-        let input = |pfc| BufferSpec::Input(InputSpec { buffer: Bytes(12_000), pfc });
+        let input = |pfc| BufferSpec::Input(InputSpec { pfc, ..InputSpec::lossy(Bytes(12_000)) });
         let kinds = [
             (input(None), SchedulerSpec::STRICT),
             (input(Some(pfc)), SchedulerSpec::STRICT),
@@ -227,7 +227,16 @@ mod tests {
             ]) {
                 let (links, routes, paths) = (Vec::new(), Vec::new(), Paths::Ecmp);
                 let switch = SwitchSpec { buffer, scheduler, ecn, priorities: 2 };
-                let spec = FabricSpec { topology, link, links, routes, switch, paths, frame_gap: 20 };
+                let spec = FabricSpec {
+                    topology,
+                    link,
+                    links,
+                    routes,
+                    switch,
+                    paths,
+                    frame_gap: 20,
+                    clocks: crate::config::ClockSpec::default(),
+                };
                 let (arrived, counters) = run::<EventTree>(&spec, seed);
                 assert!((arrived.clone(), counters.clone()) == run::<EventHeap>(&spec, seed));
                 for cell in &counters {

@@ -203,7 +203,16 @@ mod tests {
         let link = LinkSpec { rate: BitRate::from_gbps(100), delay: Time::from_us(1), loss: 0.0 };
         let switch = SwitchSpec::input_queued(Bytes(1_000));
         let (links, routes) = (Vec::new(), Vec::new());
-        let spec = FabricSpec { topology, link, links, routes, switch, paths: Paths::Ecmp, frame_gap: 20 };
+        let spec = FabricSpec {
+            topology,
+            link,
+            links,
+            routes,
+            switch,
+            paths: Paths::Ecmp,
+            frame_gap: 20,
+            clocks: crate::config::ClockSpec::default(),
+        };
         Topology::build(&spec).unwrap()
     }
 

@@ -1,5 +1,7 @@
 //! Ports and links: the transmitter at one end of a link, and the packets in flight towards the other end.
 
+use crate::clocks::{ClockSpec, Jitter};
+use crate::config::FabricSpec;
 use crate::ids::{PortId, SlotId};
 use crate::packet::{Body, PAUSE_FRAME, Packet};
 use crate::partition_plan::{Location, PartitionPlan};
@@ -214,11 +216,17 @@ pub struct Pause {
 /// Features of few links, kept away from the path of all others.
 struct Special<B> {
     loss: Option<Loss>,
+    jitter: Option<Jitter>,
     /// Every frame that the port has transmitted, if it is tapped.
     tap: Option<Vec<Tapped<B>>>,
 }
 
 impl<B: Copy> Special<B> {
+    /// The arrival of the next frame, which would arrive at `at` without jitter.
+    fn arrival(&mut self, at: u64) -> u64 {
+        self.jitter.as_mut().map_or(at, |jitter| jitter.delayed(at))
+    }
+
     /// Records a frame if the port is tapped.
     #[cold]
     #[inline(never)]
@@ -258,13 +266,15 @@ pub(crate) struct Port<B> {
 impl<B> Port<B> {
     /// Port `number` of the topology, which is in `partition`.
     fn new(
-        topology: &Topology, plan: &PartitionPlan, partition: usize, number: PortId, seed: u64,
+        topology: &Topology, plan: &PartitionPlan, partition: usize, number: PortId, clocks: &ClockSpec, seed: u64,
         remote: &mut Vec<Location>,
     ) -> Port<B> {
         let PortInfo { node, peer, link } = *topology.port(number);
-        let rate_bps = link.rate.as_bps();
+        let rate_bps = clocks.rate(link.rate, seed, node);
         let exact = 8_000_000_000_000 % rate_bps == 0;
         let loss = (link.loss > 0.0).then(|| Loss::random(link.loss, seed, number.index()));
+        let jitter = Jitter::new(clocks, seed, number.index());
+        let special = (loss.is_some() || jitter.is_some()).then(|| Box::new(Special { loss, jitter, tap: None }));
         let far = plan.port(peer);
         let to = if far.partition as usize == partition {
             far.slot.0
@@ -283,7 +293,7 @@ impl<B> Port<B> {
             paused: 0,
             pause_wanted: 0,
             pause_told: 0,
-            special: loss.map(|loss| Box::new(Special { loss: Some(loss), tap: None })),
+            special,
         }
     }
 
@@ -337,13 +347,16 @@ pub(crate) struct Ports<B> {
 
 impl<B: Body> Ports<B> {
     pub(crate) fn new(
-        topology: &Topology, plan: &PartitionPlan, partition: usize, gap: u32, priorities: u8, seed: u64,
+        topology: &Topology, plan: &PartitionPlan, partition: usize, spec: &FabricSpec, seed: u64,
     ) -> Ports<B> {
+        let priorities = spec.switch.priorities;
         let nodes = plan.nodes_of(partition);
         let numbers: Vec<PortId> = nodes.iter().flat_map(|node| topology.ports_of(*node)).collect();
         let mut remote = Vec::new();
-        let ports: Vec<Port<B>> =
-            numbers.iter().map(|port| Port::new(topology, plan, partition, *port, seed, &mut remote)).collect();
+        let ports: Vec<Port<B>> = numbers
+            .iter()
+            .map(|port| Port::new(topology, plan, partition, *port, &spec.clocks, seed, &mut remote))
+            .collect();
         let cells = ports.len() * priorities as usize;
         let mailboxes = || (0..plan.partitions()).map(|_| Mailbox::new()).collect();
         Ports {
@@ -360,7 +373,7 @@ impl<B: Body> Ports<B> {
             remote,
             outbox: mailboxes(),
             inbox: mailboxes(),
-            gap: u64::from(gap),
+            gap: u64::from(spec.frame_gap),
             priorities: priorities as usize,
             hops: 0,
         }
@@ -428,11 +441,13 @@ impl<B: Body> Ports<B> {
         let port = &mut self.ports[number];
         let end = now + port.serialise(u64::from(PAUSE_FRAME) + self.gap);
         port.busy_until = end;
+        let mut at = end + port.delay;
         let packet = Packet::pause(mask);
         if let Some(special) = &mut port.special {
             special.record(now, &packet);
+            at = special.arrival(at);
         }
-        self.put(number, end, packet);
+        self.put(number, at, packet);
     }
 
     /// The host's port `number` pauses exactly the priorities in `mask` of its peer. The current transmission ends
@@ -453,31 +468,33 @@ impl<B: Body> Ports<B> {
         debug_assert!(port.busy_until <= now);
         let end = now + port.serialise(u64::from(packet.bytes) + self.gap);
         port.busy_until = end;
+        let at = end + port.delay;
         if port.special.is_some() {
-            return self.send_special(number, now, end, packet);
+            return self.send_special(number, now, at, packet);
         }
-        self.put(number, end, packet);
+        self.put(number, at, packet);
         true
     }
 
     /// As [`Ports::send`] for a port with special features, away from the path of all others.
     #[cold]
     #[inline(never)]
-    fn send_special(&mut self, number: usize, now: u64, end: u64, packet: Packet<B>) -> bool {
+    fn send_special(&mut self, number: usize, now: u64, mut at: u64, packet: Packet<B>) -> bool {
         if let Some(special) = &mut self.ports[number].special {
             special.record(now, &packet);
             if special.loss.as_mut().is_some_and(Loss::takes_next) {
                 return false;
             }
+            at = special.arrival(at);
         }
-        self.put(number, end, packet);
+        self.put(number, at, packet);
         true
     }
 
+    /// Puts a frame on the link of a port; it arrives at `at`.
     #[inline]
-    fn put(&mut self, number: usize, end: u64, packet: Packet<B>) {
+    fn put(&mut self, number: usize, at: u64, packet: Packet<B>) {
         let port = &self.ports[number];
-        let at = end + port.delay;
         if port.to & REMOTE != 0 {
             self.put_across(port.to & !REMOTE, at, packet);
         } else if self.inbound[port.to as usize].push(at, packet) {
@@ -562,7 +579,7 @@ impl<B: Body> Ports<B> {
     }
 
     fn special(&mut self, number: usize) -> &mut Special<B> {
-        self.ports[number].special.get_or_insert_with(|| Box::new(Special { loss: None, tap: None }))
+        self.ports[number].special.get_or_insert_with(|| Box::new(Special { loss: None, jitter: None, tap: None }))
     }
 
     /// Time for which the port's transmitter was sending frames other than pauses, in picoseconds.

@@ -21,6 +21,10 @@ pub enum Purpose {
     Marking = 4,
     /// Paths of single packets at a switch.
     Spray = 5,
+    /// The rate of a node's clock.
+    ClockSkew = 6,
+    /// Additional delays of the frames on one direction of a link.
+    Jitter = 7,
     /// Arrivals, destinations and sizes of flows.
     Workload = 0x776f_726b_6c6f_6164,
 }

@@ -5,11 +5,11 @@ mod common;
 use common::*;
 use proptest::prelude::*;
 use rnic_fabric::config::{
-    BufferSpec, FabricSpec, InputSpec, MarkOn, OutputBuffers, OutputSpec, PATHS, PauseThreshold, PfcThresholds,
-    SchedulerSpec, SharedLimits, SharedPfc, SharedSpec, TopologySpec,
+    ArbiterSpec, BufferSpec, ClockSpec, FabricSpec, InputSpec, MarkOn, OutputBuffers, OutputSpec, PATHS,
+    PauseThreshold, PfcThresholds, Quantum, SchedulerSpec, SharedLimits, SharedPfc, SharedSpec, TopologySpec,
 };
 use rnic_fabric::{Ending, Fabric, Packet, Topology, lossless_headroom};
-use rnic_transport::Bytes;
+use rnic_transport::{Bytes, Time};
 
 const F: u64 = FRAME as u64;
 
@@ -21,6 +21,21 @@ fn buffers(size: u64, ports: u64, priorities: u64) -> [BufferSpec; 3] {
         BufferSpec::Output(OutputSpec { buffers: OutputBuffers::Equal(Bytes(size)), trim: None }),
     ]
 }
+
+/// Every arbiter of an input-queued switch, with and without hysteresis, with buffers of `size` bytes.
+fn arbiters(size: u64) -> [InputSpec; 4] {
+    let lossy = InputSpec::lossy(Bytes(size));
+    let (two_frames, three_packets) = (Quantum::Bytes(Bytes(2 * F)), Quantum::Packets(3));
+    [
+        lossy,
+        InputSpec { arbiter: ArbiterSpec::RoundRobin(three_packets), ..lossy },
+        InputSpec { arbiter: ArbiterSpec::RoundRobin(two_frames), drop_until_free: Bytes(size / 2), ..lossy },
+        InputSpec { arbiter: ArbiterSpec::OldestFirst, drop_until_free: Bytes(size), ..lossy },
+    ]
+}
+
+/// Clocks far from perfect.
+const BAD_CLOCKS: ClockSpec = ClockSpec { skew_ppm: 20_000, jitter: Time::from_ns(100) };
 
 /// Weights of the lowest three priorities.
 fn weights(weights: [u32; 3]) -> [u32; 8] {
@@ -194,12 +209,14 @@ proptest! {
     /// Every packet arrives once or is dropped, whatever the switch is composed of.
     #[test]
     fn no_combination_loses_or_repeats_packets(bursts in bursts(), size in 1u64..20, seed: u64) {
-        for buffer in buffers(size * F, 6, 3) {
+        let arbiters = arbiters(size * F).map(BufferSpec::Input);
+        for buffer in buffers(size * F, 6, 3).into_iter().chain(arbiters) {
             for scheduler in schedulers() {
                 for path in PATHS {
                     for mark_on in [MarkOn::Enqueue, MarkOn::Dequeue] {
                         let mut spec = leaf_spine(buffer, scheduler);
                         spec.paths = path.paths;
+                        spec.clocks = if mark_on == MarkOn::Enqueue { ClockSpec::default() } else { BAD_CLOCKS };
                         spec.switch.ecn = mark_above(2 * F, mark_on);
                         let mut fabric = Fabric::new(&spec, seed).unwrap();
                         let mut script = Script::new(8);
@@ -218,24 +235,25 @@ proptest! {
     }
 
     /// PFC with the headroom from first principles drops nothing and holds nothing back for ever, whatever the
-    /// scheduler.
+    /// scheduler, the arbiter and the clocks.
     #[test]
-    fn pfc_is_lossless_with_every_scheduler(bursts in bursts(), xoff in 0u64..10, xon in 0u64..10, beta in 0.1..4.0f64) {
+    fn pfc_is_lossless_with_every_scheduler(
+        bursts in bursts(), xoff in 0u64..10, xon in 0u64..10, beta in 0.1..4.0f64, bad_clocks: bool, seed: u64,
+    ) {
         let topology = Topology::build(&leaf_spine(input_buffer(0), SchedulerSpec::STRICT)).unwrap();
-        let headroom = lossless_headroom(&topology, u32::from(FRAME), 20);
+        let clocks = if bad_clocks { BAD_CLOCKS } else { ClockSpec::default() };
+        let headroom = lossless_headroom(&topology, u32::from(FRAME), 20, &clocks);
         let pfc = PfcThresholds { xoff: Bytes(xoff * F), xon: Bytes(xon.min(xoff) * F), headroom };
         let shared = |threshold| {
             let limits = SharedLimits::Pfc(SharedPfc { threshold, xon_offset: Bytes(2 * F), headroom });
             BufferSpec::Shared(SharedSpec { buffer: Bytes(20 * F + 6 * 3 * headroom.0), limits })
         };
-        let buffers = [
-            BufferSpec::Input(InputSpec { buffer: Bytes(0), pfc: Some(pfc) }),
-            shared(PauseThreshold::Static(Bytes(xoff * F))),
-            shared(PauseThreshold::Dynamic { beta }),
-        ];
-        for buffer in buffers {
+        let inputs = arbiters(0).map(|input| BufferSpec::Input(InputSpec { pfc: Some(pfc), ..input }));
+        let shared = [shared(PauseThreshold::Static(Bytes(xoff * F))), shared(PauseThreshold::Dynamic { beta })];
+        for buffer in inputs.into_iter().chain(shared) {
             for scheduler in schedulers() {
-                let mut fabric = Fabric::new(&leaf_spine(buffer, scheduler), 1).unwrap();
+                let spec = FabricSpec { clocks, ..leaf_spine(buffer, scheduler) };
+                let mut fabric = Fabric::new(&spec, seed).unwrap();
                 let mut script = Script::new(8);
                 let sent = run(&mut fabric, &mut script, bursts.clone());
                 prop_assert_eq!(script.arrived.len(), sent as usize, "{:?} {:?}", scheduler, buffer);

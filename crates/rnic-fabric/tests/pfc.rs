@@ -4,7 +4,7 @@
 mod common;
 
 use common::*;
-use rnic_fabric::config::{BufferSpec, FabricSpec, InputSpec, TopologySpec};
+use rnic_fabric::config::{BufferSpec, ClockSpec, FabricSpec, InputSpec, TopologySpec};
 use rnic_fabric::{Fabric, HostId, Watcher, lossless_headroom, required_headroom};
 use rnic_transport::{BitRate, Bytes, Time};
 
@@ -181,7 +181,7 @@ fn lossless_headroom_is_that_of_the_most_demanding_port() {
     spec.links[1].delay = Some(Time::from_us(4));
     let topology = rnic_fabric::Topology::build(&spec).unwrap();
     // 23,382 bytes at 2 us of delay; 20,000 more at 4 us.
-    assert_eq!(lossless_headroom(&topology, u32::from(FRAME), 20), Bytes(43_382));
+    assert_eq!(lossless_headroom(&topology, u32::from(FRAME), 20, &ClockSpec::default()), Bytes(43_382));
 }
 
 /// Priority 0 is paused, priority 1 goes on, at the NIC and through the queue of the switch.

@@ -5,7 +5,7 @@ mod common;
 use common::*;
 use proptest::prelude::*;
 use rnic_fabric::config::{
-    BufferSpec, FabricSpec, MarkOn, PauseThreshold, SharedLimits, SharedPfc, SharedSpec, TopologySpec,
+    BufferSpec, ClockSpec, FabricSpec, MarkOn, PauseThreshold, SharedLimits, SharedPfc, SharedSpec, TopologySpec,
 };
 use rnic_fabric::{Ending, Fabric, lossless_headroom};
 use rnic_transport::{Bytes, Time};
@@ -17,7 +17,7 @@ const F: u64 = FRAME as u64;
 fn shared(hosts: u32, buffer: u64, xoff: u64, beta: Option<f64>) -> FabricSpec {
     let mut spec = spec(TopologySpec::SingleSwitch { hosts });
     let topology = rnic_fabric::Topology::build(&spec).unwrap();
-    let headroom = lossless_headroom(&topology, u32::from(FRAME), spec.frame_gap);
+    let headroom = lossless_headroom(&topology, u32::from(FRAME), spec.frame_gap, &ClockSpec::default());
     let threshold = beta.map_or(PauseThreshold::Static(Bytes(xoff)), |beta| PauseThreshold::Dynamic { beta });
     let limits = SharedLimits::Pfc(SharedPfc { threshold, xon_offset: Bytes(2 * F), headroom });
     spec.switch.buffer =
@@ -57,7 +57,7 @@ fn a_pause_at_the_threshold_and_a_resume_below_it() {
         let counters = fabric.counters(input)[0];
         assert!(counters.pause_sent > 0 && counters.drops == 0);
         // Never more than the threshold and the headroom.
-        let headroom = lossless_headroom(&topology, u32::from(FRAME), 20).0;
+        let headroom = lossless_headroom(&topology, u32::from(FRAME), 20, &ClockSpec::default()).0;
         assert!((4 * F..=4 * F + headroom).contains(&counters.queue_high_water), "{counters:?}");
     }
     assert_eq!(script.arrivals(2).len(), 600);

@@ -145,6 +145,7 @@ pub fn run(name: &str, transport: &str, pfc: bool, traffic: &[Traffic]) -> RunSp
             storms: Vec::new(),
             mtu: Bytes(1_000),
             frame_gap: Bytes(20),
+            clocks: Default::default(),
             paths: None,
             switch: SwitchSetup::default(),
         },

@@ -2,13 +2,17 @@
 
 use crate::spec::{QueueingSetup, RunSpec, Traffic, TrafficPattern};
 use crate::transport::TransportSpec;
-use rnic_fabric::config::TopologySpec;
+use rnic_fabric::config::{ArbiterSpec, Quantum, TopologySpec};
 use rnic_transport::{BitRate, Bytes, Time};
 
 /// No time of a specification is longer: 30 days.
 const MAX_TIME: Time = Time::from_ms(30 * 24 * 3_600 * 1_000);
 /// No size of a specification is larger: 1,000 TB.
 const MAX_BYTES: Bytes = Bytes(1_000_000_000_000_000);
+/// No clock differs more from its nominal rate: 10 %.
+pub const MAX_SKEW_PPM: u64 = 100_000;
+/// No frame is delayed for longer by jitter.
+pub const MAX_JITTER: Time = Time::from_ms(1);
 /// No rate is higher: 100 Tbps.
 const MAX_RATE: BitRate = BitRate::from_gbps(100_000);
 
@@ -23,6 +27,8 @@ pub(crate) fn check(run: &RunSpec<TransportSpec>) -> Result<(), String> {
     share("run.fabric.link.loss", Some(fabric.link.loss))?;
     range("run.fabric.mtu", fabric.mtu.0, 64, 65_535)?;
     range("run.fabric.frame_gap", fabric.frame_gap.0, 0, 9_000)?;
+    range("run.fabric.clocks.skew_ppm", fabric.clocks.skew_ppm.into(), 0, MAX_SKEW_PPM)?;
+    within(fabric.clocks.jitter <= MAX_JITTER, "run.fabric.clocks.jitter", "at most 1 ms")?;
     for (index, link) in fabric.links.iter().enumerate() {
         let at = format!("run.fabric.links[{index}]");
         rate(&format!("{at}.rate"), link.rate)?;
@@ -70,7 +76,16 @@ fn switch(run: &RunSpec<TransportSpec>) -> Result<(), String> {
     let priorities = switch.queueing.priorities().map_or(1, u64::from);
     range("run.fabric.switch.queueing.priorities", priorities, 1, 8)?;
     match &switch.queueing {
-        QueueingSetup::Input => {}
+        QueueingSetup::Input(input) => {
+            if let ArbiterSpec::RoundRobin(quantum) = input.arbiter {
+                let quantum = match quantum {
+                    Quantum::Packets(packets) => packets.into(),
+                    Quantum::Bytes(bytes) => bytes.0,
+                };
+                range("run.fabric.switch.queueing.arbiter.round-robin", quantum, 1, MAX_BYTES.0)?;
+            }
+            range("run.fabric.switch.queueing.drop_until_free", input.drop_until_free.0, 0, MAX_BYTES.0)?;
+        }
         QueueingSetup::Shared(shared) => {
             for (name, value) in [("beta", shared.beta), ("egress_alpha", shared.egress_alpha)] {
                 let fits = value.is_none_or(|value| value > 0.0 && value <= 1e6);

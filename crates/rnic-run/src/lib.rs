@@ -19,6 +19,7 @@ mod stored;
 mod transport;
 mod vocabulary;
 
+pub use check::{MAX_JITTER, MAX_SKEW_PPM};
 pub use congestion::*;
 pub use document::*;
 pub use event::*;

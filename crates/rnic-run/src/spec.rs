@@ -6,7 +6,8 @@ use crate::flow::FlowSpec;
 use crate::sizes::SizeDistribution;
 use crate::transport::TransportSpec;
 use rnic_fabric::config::{
-    LinkSpec, MarkOn, NamedLink, NamedRoute, Paths, SchedulerSpec, TopologySpec, TrimSpec, TrimmedPriority,
+    ArbiterSpec, ClockSpec, LinkSpec, MarkOn, NamedLink, NamedRoute, Paths, SchedulerSpec, TopologySpec, TrimSpec,
+    TrimmedPriority,
 };
 use rnic_transport::{Bytes, Time};
 use schemars::JsonSchema;
@@ -71,6 +72,9 @@ pub struct FabricSetup {
     pub mtu: Bytes,
     /// Bytes on the link around each frame (`frame_gap`, default 20 B).
     pub frame_gap: Bytes,
+    /// Imperfections of the clocks (`clock_skew_ppm`, `clock_jitter`); default none.
+    #[serde(default)]
+    pub clocks: ClockSpec,
     /// Which of several shortest paths packets take (`paths`); default `"ecmp"`.
     pub paths: Option<Paths>,
     /// `[fabric.switch]`.
@@ -114,23 +118,42 @@ pub struct SwitchSetup {
 }
 
 /// How a switch stores what waits: `queueing`.
-#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "queueing", rename_all = "kebab-case")]
 pub enum QueueingSetup {
     /// `"input"`: at the inputs.
-    #[default]
-    Input,
+    Input(InputSetup),
     /// `"shared"`: at the outputs, in one buffer for all ports.
     Shared(SharedSetup),
     /// `"output"`: at the outputs, in a buffer for each of them and each priority.
     Output(OutputSetup),
 }
 
+/// Buffers at the inputs.
+impl Default for QueueingSetup {
+    fn default() -> QueueingSetup {
+        QueueingSetup::Input(InputSetup::default())
+    }
+}
+
+/// Settings that only a switch with buffers at its inputs has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct InputSetup {
+    /// Which of the inputs with packets for the same output sends next (`arbiter`, `arbiter_quantum`).
+    #[serde(default)]
+    pub arbiter: ArbiterSpec,
+    /// Hysteresis: an input port that has dropped a packet drops every packet of this priority until this many bytes of
+    /// its buffer are free. 0, the default: it accepts every packet that fits.
+    #[serde(default)]
+    pub drop_until_free: Bytes,
+}
+
 impl QueueingSetup {
     /// The number of priorities, where the table gives it.
     pub fn priorities(&self) -> Option<u8> {
         match self {
-            QueueingSetup::Input => None,
+            QueueingSetup::Input(_) => None,
             QueueingSetup::Shared(shared) => shared.priorities,
             QueueingSetup::Output(output) => output.priorities,
         }

@@ -5,7 +5,8 @@ use super::tree::{Documents, Entry, Node, Value};
 use std::path::{Component, Path, PathBuf};
 
 /// Keys of `[fabric]` that mean the same in every topology.
-const ANY_TOPOLOGY: [&str; 7] = ["rate", "delay", "loss", "mtu", "frame_gap", "paths", "switch"];
+const ANY_TOPOLOGY: [&str; 9] =
+    ["rate", "delay", "loss", "mtu", "frame_gap", "clock_skew_ppm", "clock_jitter", "paths", "switch"];
 
 /// Where the files are that scenarios extend.
 #[derive(Clone, Copy)]

@@ -6,8 +6,8 @@ use super::graph;
 use super::names::{TOPOLOGIES, names};
 use super::reader::{Item, Result, Table, Variant};
 use super::switch;
-use rnic_fabric::config::{LinkSpec, NamedLink, PATHS, Paths, TopologySpec};
-use rnic_run::{FabricSetup, SwitchSetup};
+use rnic_fabric::config::{ClockSpec, LinkSpec, NamedLink, PATHS, Paths, TopologySpec};
+use rnic_run::{FabricSetup, MAX_JITTER, MAX_SKEW_PPM, SwitchSetup};
 use rnic_transport::{BitRate, Bytes, Time};
 
 /// Maximum number of hosts, and of anything else that is counted in a topology.
@@ -17,8 +17,21 @@ const MAX_UPLINKS: u64 = 10_000_000;
 /// Maximum `k` of a fat-tree: 65,536 hosts.
 const MAX_K: u64 = 64;
 
-const COMMON: [&str; 11] =
-    ["topology", "rate", "delay", "loss", "mtu", "frame_gap", "paths", "switch", "link", "route", "storm"];
+const COMMON: [&str; 13] = [
+    "topology",
+    "rate",
+    "delay",
+    "loss",
+    "mtu",
+    "frame_gap",
+    "clock_skew_ppm",
+    "clock_jitter",
+    "paths",
+    "switch",
+    "link",
+    "route",
+    "storm",
+];
 const VARIANTS: [Variant; 6] = [
     Variant { name: "fat-tree", keys: &["k"] },
     Variant {
@@ -69,6 +82,7 @@ pub(super) fn read(table: &Table<'_>) -> Result<FabricSetup> {
         links: links.into_iter().map(|(link, _)| link).collect(),
         mtu: table.get("mtu").map_or(Ok(Bytes(1_024)), |item| item.bytes(64..=9_000, "1024 B"))?,
         frame_gap: table.get("frame_gap").map_or(Ok(Bytes(20)), |item| item.bytes(0..=1_000, "20 B"))?,
+        clocks: read_clocks(table)?,
         paths: table.get("paths").map(|item| paths(&item)).transpose()?,
         switch: match table.get("switch") {
             Some(item) => switch::read(&item.table("[fabric.switch]")?)?,
@@ -77,6 +91,20 @@ pub(super) fn read(table: &Table<'_>) -> Result<FabricSetup> {
     };
     faults::check_routes(&fabric, &routes)?;
     Ok(fabric)
+}
+
+/// `clock_skew_ppm` and `clock_jitter`.
+fn read_clocks(table: &Table<'_>) -> Result<ClockSpec> {
+    let jitter = |item: Item<'_>| match item.time("1 ns")? {
+        jitter if jitter <= MAX_JITTER => Ok(jitter),
+        jitter => {
+            Err(item.error(format!("`clock_jitter` is out of range: {jitter}"), format!("accepted: 0 to {MAX_JITTER}")))
+        }
+    };
+    Ok(ClockSpec {
+        skew_ppm: table.get("clock_skew_ppm").map_or(Ok(0), |item| item.integer(0..=MAX_SKEW_PPM))? as u32,
+        jitter: table.get("clock_jitter").map_or(Ok(Time::ZERO), jitter)?,
+    })
 }
 
 fn paths(item: &Item<'_>) -> Result<Paths> {

@@ -52,6 +52,7 @@ pub(super) fn check_routes(fabric: &FabricSetup, routes: &[Route<'_>]) -> Result
         switch: SwitchSpec::input_queued(Bytes(0)),
         paths: Paths::Ecmp,
         frame_gap: 0,
+        clocks: Default::default(),
     };
     // What is wrong with the topology itself is told elsewhere.
     let Ok(topology) = Topology::build(&spec) else {

@@ -3,15 +3,15 @@
 use super::error::ScenarioError;
 use super::output;
 use super::reader::{Item, Result, Table, Variant};
-use rnic_fabric::config::{ChooseScheduler, MarkOn, SCHEDULERS, SchedulerSpec, Weights};
-use rnic_run::{EcnSetup, FabricSetup, QueueingSetup, SchedulerSetup, SharedSetup, SwitchSetup};
+use rnic_fabric::config::{ArbiterSpec, ChooseScheduler, MarkOn, Quantum, SCHEDULERS, SchedulerSpec, Weights};
+use rnic_run::{EcnSetup, FabricSetup, InputSetup, QueueingSetup, SchedulerSetup, SharedSetup, SwitchSetup};
 use rnic_transport::Bytes;
 
 /// The keys of every switch.
 const COMMON: [&str; 5] = ["queueing", "buffer", "scheduler", "weights", "ecn"];
 /// The keys of each buffer.
 const VARIANTS: [Variant; 3] = [
-    Variant { name: "input", keys: &["xoff", "headroom", "xon"] },
+    Variant { name: "input", keys: &["xoff", "headroom", "xon", "arbiter", "arbiter_quantum", "drop_until_free"] },
     Variant { name: "shared", keys: &["xoff", "headroom", "beta", "xon_offset", "egress_alpha", "priorities"] },
     Variant { name: "output", keys: &output::KEYS },
 ];
@@ -27,7 +27,7 @@ pub(super) fn read(table: &Table<'_>) -> Result<SwitchSetup> {
     let queueing = match queueing {
         "shared" => QueueingSetup::Shared(read_shared(table)?),
         "output" => QueueingSetup::Output(output::read(table)?),
-        _ => QueueingSetup::Input,
+        _ => QueueingSetup::Input(read_input(table)?),
     };
     let mut scheduler = read_scheduler(table, queueing.priorities())?;
     if let QueueingSetup::Output(output) = &queueing {
@@ -48,9 +48,33 @@ pub(super) fn read(table: &Table<'_>) -> Result<SwitchSetup> {
     };
     const OR_ELSE: &str = ": change both, or leave it out";
     table.ordered(("xoff", switch.xoff), ("buffer", switch.buffer), OR_ELSE)?;
+    if let QueueingSetup::Input(InputSetup { drop_until_free, .. }) = switch.queueing {
+        table.ordered(("drop_until_free", Some(drop_until_free)), ("buffer", switch.buffer), OR_ELSE)?;
+    }
     table.ordered(("xon", switch.xon), ("xoff", switch.xoff), OR_ELSE)?;
     table.ordered(("xon", switch.xon), ("buffer", switch.buffer), OR_ELSE)?;
     Ok(switch)
+}
+
+/// `arbiter`, `arbiter_quantum` and `drop_until_free`.
+fn read_input(table: &Table<'_>) -> Result<InputSetup> {
+    let arbiter =
+        table.get("arbiter").map_or(Ok("round-robin"), |item| item.choice(&["round-robin", "oldest-first"]))?;
+    let quantum = table.get("arbiter_quantum");
+    let arbiter = match (arbiter, quantum) {
+        ("oldest-first", None) => ArbiterSpec::OldestFirst,
+        ("oldest-first", Some(item)) => {
+            let help = "remove `arbiter_quantum`, or write `arbiter = \"round-robin\"`";
+            return Err(item.error("arbiter \"oldest-first\" has no `arbiter_quantum`", help));
+        }
+        (_, None) => ArbiterSpec::default(),
+        (_, Some(item)) if item.text().is_some() => {
+            ArbiterSpec::RoundRobin(Quantum::Bytes(item.bytes(1..=1_000_000_000, "9 KB")?))
+        }
+        (_, Some(item)) => ArbiterSpec::RoundRobin(Quantum::Packets(item.count(1_000_000)?)),
+    };
+    let free = table.get("drop_until_free").map_or(Ok(Bytes(0)), |item| item.bytes(0..=1_000_000_000_000, "60 KB"))?;
+    Ok(InputSetup { arbiter, drop_until_free: free })
 }
 
 fn read_shared(table: &Table<'_>) -> Result<SharedSetup> {

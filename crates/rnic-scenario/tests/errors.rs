@@ -166,7 +166,7 @@ fn fabrics() {
         ("rate = \"40 Gbps\"\n", "",
             r#"a.toml:2:1: `rate` is missing in [fabric]; write for example `rate = "40 Gbps"`"#),
         ("rate =", "rat =",
-            "a.toml:7:1: unknown key `rat` in [fabric]; did you mean `rate`? accepted here: topology, rate, delay, loss, mtu, frame_gap, paths, switch, link, route, storm, leaves, spines, hosts_per_leaf, uplink_rate, uplink_delay, oversubscription"),
+            "a.toml:7:1: unknown key `rat` in [fabric]; did you mean `rate`? accepted here: topology, rate, delay, loss, mtu, frame_gap, clock_skew_ppm, clock_jitter, paths, switch, link, route, storm, leaves, spines, hosts_per_leaf, uplink_rate, uplink_delay, oversubscription"),
         ("topology = \"leaf-spine\"\nleaves = 2\nspines = 2\nhosts_per_leaf = 4\n", "topology = \"fat-tree\"\n",
             "a.toml:2:1: `k` is missing in [fabric]; write for example `k = 6`"),
         ("topology = \"leaf-spine\"\nleaves = 2\nspines = 2\nhosts_per_leaf = 4\n", "topology = \"fat-tree\"\nk = 5\n",
@@ -178,9 +178,9 @@ fn fabrics() {
         ("topology = \"leaf-spine\"\nleaves = 2\nspines = 2\nhosts_per_leaf = 4\n", "topology = \"fat-tree\"\nk = 4.0\n",
             "a.toml:4:5: `k` must be an integer, not a decimal number; write for example `k = 2`"),
         ("topology = \"leaf-spine\"\nleaves = 2\nspines = 2\nhosts_per_leaf = 4\n", "topology = \"fat-tree\"\nk = 4\nhosts = 16\n",
-            r#"a.toml:5:1: `hosts` belongs to topology "single-switch" or "graph", not to "fat-tree"; accepted here: topology, rate, delay, loss, mtu, frame_gap, paths, switch, link, route, storm, k"#),
+            r#"a.toml:5:1: `hosts` belongs to topology "single-switch" or "graph", not to "fat-tree"; accepted here: topology, rate, delay, loss, mtu, frame_gap, clock_skew_ppm, clock_jitter, paths, switch, link, route, storm, k"#),
         ("topology = \"leaf-spine\"\nleaves = 2\nspines = 2\nhosts_per_leaf = 4\n", "topology = \"fat-tree\"\nk = 4\nspines = 2\n",
-            r#"a.toml:5:1: `spines` belongs to topology "leaf-spine", not to "fat-tree"; accepted here: topology, rate, delay, loss, mtu, frame_gap, paths, switch, link, route, storm, k"#),
+            r#"a.toml:5:1: `spines` belongs to topology "leaf-spine", not to "fat-tree"; accepted here: topology, rate, delay, loss, mtu, frame_gap, clock_skew_ppm, clock_jitter, paths, switch, link, route, storm, k"#),
         ("topology = \"leaf-spine\"\nleaves = 2\nspines = 2\nhosts_per_leaf = 4\n", "topology = \"single-switch\"\nhosts = 1\n",
             "a.toml:3:12: the fabric has fewer than two hosts; a flow needs a sender and a receiver"),
         ("topology = \"leaf-spine\"\nleaves = 2\nspines = 2\nhosts_per_leaf = 4\n", "topology = \"single-switch\"\nhosts = -3\n",
@@ -204,7 +204,7 @@ fn fabrics() {
         ("topology = \"leaf-spine\"\nleaves = 2\nspines = 2\nhosts_per_leaf = 4\n", "topology = \"leaf-spine-core\"\npods = 2\nleaves_per_pod = 2\nspines_per_pod = 2\ncores_per_plane = 2\nhosts_per_leaf = 2\ncore_oversubscription = -1\n",
             "a.toml:9:25: `core_oversubscription` is out of range: -1; accepted: a ratio of more than zero that leaves each uplink at most 10 Tbps, for example 2.0"),
         ("topology = \"leaf-spine\"\nleaves = 2\nspines = 2\nhosts_per_leaf = 4\n", "topology = \"leaf-spine-core\"\npods = 2\nleaves_per_pod = 2\nspines_per_pod = 2\ncores_per_plane = 2\nhosts_per_leaf = 2\nspines = 2\n",
-            r#"a.toml:9:1: `spines` belongs to topology "leaf-spine", not to "leaf-spine-core"; accepted here: topology, rate, delay, loss, mtu, frame_gap, paths, switch, link, route, storm, pods, leaves_per_pod, spines_per_pod, cores_per_plane, hosts_per_leaf, uplink_rate, uplink_delay, oversubscription, core_rate, core_delay, core_oversubscription"#),
+            r#"a.toml:9:1: `spines` belongs to topology "leaf-spine", not to "leaf-spine-core"; accepted here: topology, rate, delay, loss, mtu, frame_gap, clock_skew_ppm, clock_jitter, paths, switch, link, route, storm, pods, leaves_per_pod, spines_per_pod, cores_per_plane, hosts_per_leaf, uplink_rate, uplink_delay, oversubscription, core_rate, core_delay, core_oversubscription"#),
         ("spines = 2", "spines = 2\noversubscription = 0",
             "a.toml:6:20: `oversubscription` is out of range: 0; accepted: a ratio of more than zero that leaves each uplink at most 10 Tbps, for example 2.0"),
         ("topology = \"leaf-spine\"\nleaves = 2\nspines = 2\nhosts_per_leaf = 4\n", "topology = \"dumbbell\"\nleft = 2\nright = 2\nbottleneck_rate = 10\n",
@@ -223,7 +223,7 @@ fn output_queues() {
         (SWITCH, "queueing = \"output\"\nxoff = \"220 KB\"",
             r#"a.toml:11:1: `xoff` belongs to queueing "input" or "shared", not to "output"; accepted here: queueing, buffer, scheduler, weights, ecn, priorities, buffers, trim"#),
         (SWITCH, "trim = true",
-            r#"a.toml:10:1: `trim` belongs to queueing "output", not to "input"; accepted here: queueing, buffer, scheduler, weights, ecn, xoff, headroom, xon"#),
+            r#"a.toml:10:1: `trim` belongs to queueing "output", not to "input"; accepted here: queueing, buffer, scheduler, weights, ecn, xoff, headroom, xon, arbiter, arbiter_quantum, drop_until_free"#),
         (SWITCH, "queueing = \"output\"\npriorities = 9",
             "a.toml:11:14: `priorities` is out of range: 9; accepted: 1 to 8"),
         (SWITCH, "queueing = \"output\"\npriorities = 1\ntrim = true",
@@ -296,6 +296,31 @@ fn schedulers() {
     ]);
 }
 
+#[test]
+#[rustfmt::skip] // a table: two lines for each case
+fn arbiters_and_clocks() {
+    const SWITCH: &str = "buffer = \"240 KB\"";
+    const DELAY: &str = "delay = \"2 us\"";
+    check(&[
+        (SWITCH, "arbiter = \"fifo\"",
+            r#"a.toml:10:11: unknown arbiter "fifo"; available: "round-robin", "oldest-first""#),
+        (SWITCH, "arbiter = \"oldest-first\"\narbiter_quantum = 8",
+            r#"a.toml:11:19: arbiter "oldest-first" has no `arbiter_quantum`; remove `arbiter_quantum`, or write `arbiter = "round-robin"`"#),
+        (SWITCH, "arbiter_quantum = 0",
+            "a.toml:10:19: `arbiter_quantum` is out of range: 0; accepted: 1 to 1000000"),
+        (SWITCH, "arbiter_quantum = \"0 B\"",
+            "a.toml:10:19: `arbiter_quantum` is out of range: 0 B; accepted: 1 B to 1 GB"),
+        (SWITCH, "queueing = \"shared\"\narbiter_quantum = 8",
+            r#"a.toml:11:1: `arbiter_quantum` belongs to queueing "input", not to "shared"; accepted here: queueing, buffer, scheduler, weights, ecn, xoff, headroom, beta, xon_offset, egress_alpha, priorities"#),
+        (SWITCH, "buffer = \"240 KB\"\ndrop_until_free = \"250 KB\"",
+            "a.toml:11:19: `drop_until_free` of 250 KB is above `buffer` of 240 KB; `drop_until_free` can be at most `buffer`: change both, or leave it out"),
+        (DELAY, "delay = \"2 us\"\nclock_skew_ppm = 100001",
+            "a.toml:9:18: `clock_skew_ppm` is out of range: 100001; accepted: 0 to 100000"),
+        (DELAY, "delay = \"2 us\"\nclock_jitter = \"2 ms\"",
+            "a.toml:9:16: `clock_jitter` is out of range: 2 ms; accepted: 0 to 1 ms"),
+    ]);
+}
+
 /// A key's former name is an error that names the key, and the value, to write now.
 #[test]
 #[rustfmt::skip] // a table: two lines for each case
@@ -324,7 +349,7 @@ fn switches() {
         (r#"buffer = "240 KB""#, r#"queueing = "outputs""#,
             r#"a.toml:10:12: unknown queueing "outputs"; did you mean `output`? available: "input", "shared", "output""#),
         (r#"buffer = "240 KB""#, "beta = 8",
-            r#"a.toml:10:1: `beta` belongs to queueing "shared", not to "input"; accepted here: queueing, buffer, scheduler, weights, ecn, xoff, headroom, xon"#),
+            r#"a.toml:10:1: `beta` belongs to queueing "shared", not to "input"; accepted here: queueing, buffer, scheduler, weights, ecn, xoff, headroom, xon, arbiter, arbiter_quantum, drop_until_free"#),
         (r#"buffer = "240 KB""#, "queueing = \"shared\"\nxon = \"10 KB\"",
             r#"a.toml:11:1: `xon` belongs to queueing "input", not to "shared"; accepted here: queueing, buffer, scheduler, weights, ecn, xoff, headroom, beta, xon_offset, egress_alpha, priorities"#),
         (r#"buffer = "240 KB""#, "queueing = \"shared\"\nbeta = 8",
@@ -336,7 +361,7 @@ fn switches() {
         (r#"buffer = "240 KB""#, "queueing = \"shared\"\npriorities = 3\nweights = [1, 2]",
             "a.toml:12:11: `weights` has 2 entries; accepted: one for each of the 3 priorities, the lowest first"),
         (r#"buffer = "240 KB""#, r#"buffr = "240 KB""#,
-            "a.toml:10:1: unknown key `buffr` in [fabric.switch]; did you mean `buffer`? accepted here: queueing, buffer, scheduler, weights, ecn, xoff, headroom, xon"),
+            "a.toml:10:1: unknown key `buffr` in [fabric.switch]; did you mean `buffer`? accepted here: queueing, buffer, scheduler, weights, ecn, xoff, headroom, xon, arbiter, arbiter_quantum, drop_until_free"),
         (r#"buffer = "240 KB""#, r#"buffer = "200 KB""#,
             "a.toml:11:8: `xoff` of 220 KB is above `buffer` of 200 KB; `xoff` can be at most `buffer`: change both, or leave it out"),
         (r#"xoff = "220 KB""#, "xoff = \"220 KB\"\nxon = \"230 KB\"",
@@ -501,11 +526,11 @@ fn runs() {
         (r#"transport = "irn""#, "transport = \"irn\"\npfc = \"yes\"",
             "a.toml:23:7: `pfc` must be true or false, not a string; write for example `pfc = true`"),
         (r#"transport = "irn""#, "transport = \"irn\"\nbpd_cap = 50",
-            r#"a.toml:23:1: unknown key `bpd_cap` in run "IRN"; did you mean `bdp_cap`? accepted here: name, transport, set, cc, pfc, header, ack_size, dcqcn, timely, patched-timely, dctcp, aimd, hpcc, rto_min, nack_size, cnp_size, control_priority, nic_burst, max_rate, recovery, timeouts, rto, rto_high, rto_low, rto_low_packets, nacks, bdp_fc, bdp_cap"#),
+            r#"a.toml:23:1: unknown key `bpd_cap` in run "IRN"; did you mean `bdp_cap`? accepted here: name, transport, set, cc, pfc, header, ack_size, dcqcn, timely, patched-timely, dctcp, aimd, hpcc, rto_min, nack_size, cnp_size, control_priority, nic_burst, max_rate, recovery, timeouts, rto, rto_high, rto_low, rto_low_packets, timer_restart, nacks, bdp_fc, bdp_cap"#),
         (r#"transport = "irn""#, "transport = \"irn\"\nbdp_cap = 0",
             "a.toml:23:11: `bdp_cap` is out of range: 0; accepted: 1 to 8388607"),
         (r#"transport = "irn""#, "transport = \"irn\"\nacks = true",
-            r#"a.toml:23:1: `acks` belongs to transport "roce", not to "irn"; accepted here: name, transport, set, cc, pfc, header, ack_size, dcqcn, timely, patched-timely, dctcp, aimd, hpcc, rto_min, nack_size, cnp_size, control_priority, nic_burst, max_rate, recovery, timeouts, rto, rto_high, rto_low, rto_low_packets, nacks, bdp_fc, bdp_cap"#),
+            r#"a.toml:23:1: `acks` belongs to transport "roce", not to "irn"; accepted here: name, transport, set, cc, pfc, header, ack_size, dcqcn, timely, patched-timely, dctcp, aimd, hpcc, rto_min, nack_size, cnp_size, control_priority, nic_burst, max_rate, recovery, timeouts, rto, rto_high, rto_low, rto_low_packets, timer_restart, nacks, bdp_fc, bdp_cap"#),
         (r#"transport = "roce""#, "transport = \"roce\"\nrto_low = \"50 us\"",
             r#"a.toml:20:1: `rto_low` belongs to transport "irn", not to "roce"; accepted here: name, transport, set, cc, pfc, header, ack_size, dcqcn, timely, patched-timely, dctcp, aimd, hpcc, rto_min, nack_size, cnp_size, control_priority, nic_burst, max_rate, timeouts, rto, rto_high, acks, nacks, bdp_fc, bdp_cap"#),
         (r#"transport = "irn""#, "transport = \"irn\"\nrto_low = \"400 us\"\nrto_high = \"320 us\"",
@@ -517,7 +542,7 @@ fn runs() {
         (r#"transport = "irn""#, "transport = \"irn\"\nrto_low = \"400 us\"\n[transport]\nrto_high = \"320 us\"",
             "a.toml:23:11: `rto_low` of 400 us is above `rto_high` of 320 us; `rto_low` can be at most `rto_high`"),
         ("[traffic]", "[transport]\nrto_lo = \"100 us\"\n[traffic]",
-            "a.toml:13:1: unknown key `rto_lo` in [transport]; did you mean `rto_low`? accepted here: cc, pfc, header, ack_size, timeouts, rto, rto_high, acks, nacks, bdp_fc, bdp_cap, recovery, rto_low, rto_low_packets, rto_initial, rto_max, initial_window, receive_window, delayed_acks, delayed_ack_timeout, handshake, paced_nacks, unscheduled_priorities, scheduled_priorities, overcommitment, eta, max_stage, w_ai, constants, rto_min, nack_size, cnp_size, control_priority, nic_burst, max_rate, rtt_packets, max_timeouts, rx_timeout, timer_granularity, probe, send_order, tx_buffers, rx_buffers, dcqcn, timely, patched-timely, dctcp, aimd, hpcc"),
+            "a.toml:13:1: unknown key `rto_lo` in [transport]; did you mean `rto_low`? accepted here: cc, pfc, header, ack_size, timeouts, rto, rto_high, acks, nacks, bdp_fc, bdp_cap, recovery, rto_low, rto_low_packets, timer_restart, rto_initial, rto_max, initial_window, receive_window, delayed_acks, delayed_ack_timeout, handshake, paced_nacks, unscheduled_priorities, scheduled_priorities, overcommitment, eta, max_stage, w_ai, constants, rto_min, nack_size, cnp_size, control_priority, nic_burst, max_rate, rtt_packets, max_timeouts, rx_timeout, timer_granularity, probe, send_order, tx_buffers, rx_buffers, dcqcn, timely, patched-timely, dctcp, aimd, hpcc"),
         ("[traffic]", "[transport]\nbdp_cap = \"50\"\n[traffic]",
             "a.toml:13:11: `bdp_cap` must be an integer, not a string; write for example `bdp_cap = 1`"),
         ("[traffic]", "[[transport]]\nbdp_cap = 50\n[traffic]",
@@ -583,7 +608,7 @@ fn changes_of_a_run() {
         (r#"transport = "irn""#, "transport = \"irn\"\nset = \"x\"",
             "a.toml:23:7: `set` must be a table, not a string; write `{ key = value }`"),
         (r#"transport = "irn""#, "transport = \"irn\"\nset = { \"fabric.switch.bufer\" = \"60 KB\" }",
-            "a.toml:23:9: unknown key `bufer` in [fabric.switch]; did you mean `buffer`? accepted here: queueing, buffer, scheduler, weights, ecn, xoff, headroom, xon"),
+            "a.toml:23:9: unknown key `bufer` in [fabric.switch]; did you mean `buffer`? accepted here: queueing, buffer, scheduler, weights, ecn, xoff, headroom, xon, arbiter, arbiter_quantum, drop_until_free"),
         (r#"transport = "irn""#, "transport = \"irn\"\nset = { \"fabric.switch.buffer\" = \"60 KB\" }",
             "a.toml:23:34: `xoff` of 220 KB is above `buffer` of 60 KB; `xoff` can be at most `buffer`: change both, or leave it out"),
         (r#"transport = "irn""#, "transport = \"irn\"\nset = { \"fabric.switch.buffer\" = \"60 KB\", \"fabric.switch.xoff\" = \"50 KB\", \"fabric.switch.xon\" = \"55 KB\" }",
@@ -609,13 +634,13 @@ fn overrides_are_checked_as_the_file_is() {
     let cases = [
         ("fabric.delay=fast", r#"--set fabric.delay=fast: `delay`: `fast` does not start with a number; write for example "2 us""#),
         ("fabric.switch.buffer=100 KB", "--set fabric.switch.buffer=100 KB: `xoff` of 220 KB is above `buffer` of 100 KB; `xoff` can be at most `buffer`: change both, or leave it out"),
-        ("fabric.delya=2 us", "--set fabric.delya=2 us: unknown key `delya` in [fabric]; did you mean `delay`? accepted here: topology, rate, delay, loss, mtu, frame_gap, paths, switch, link, route, storm, leaves, spines, hosts_per_leaf, uplink_rate, uplink_delay, oversubscription"),
+        ("fabric.delya=2 us", "--set fabric.delya=2 us: unknown key `delya` in [fabric]; did you mean `delay`? accepted here: topology, rate, delay, loss, mtu, frame_gap, clock_skew_ppm, clock_jitter, paths, switch, link, route, storm, leaves, spines, hosts_per_leaf, uplink_rate, uplink_delay, oversubscription"),
         ("fabrik.k=4", "--set fabrik.k=4: unknown key `fabrik` in the scenario; did you mean `fabric`? accepted here: title, seed, fabric, traffic, transport, run, limits, sweep, extends, watch"),
         ("fabric.switch.queueing=voq", r#"--set fabric.switch.queueing=voq: unknown queueing "voq"; available: "input", "shared", "output""#),
         ("run.0.pfc=1", "--set run.0.pfc=1: `pfc` must be true or false, not an integer; write for example `pfc = true`"),
         ("run.2.pfc=true", r#"--set run.2.pfc=true: nothing in `run` is called or numbered `2`; there are: 0 ("RoCE"), 1 ("IRN")"#),
         ("run.Irn.pfc=true", r#"--set run.Irn.pfc=true: nothing in `run` is called or numbered `Irn`; there are: 0 ("RoCE"), 1 ("IRN")"#),
-        ("run.IRN.bpd_cap=50", r#"--set run.IRN.bpd_cap=50: unknown key `bpd_cap` in run "IRN"; did you mean `bdp_cap`? accepted here: name, transport, set, cc, pfc, header, ack_size, dcqcn, timely, patched-timely, dctcp, aimd, hpcc, rto_min, nack_size, cnp_size, control_priority, nic_burst, max_rate, recovery, timeouts, rto, rto_high, rto_low, rto_low_packets, nacks, bdp_fc, bdp_cap"#),
+        ("run.IRN.bpd_cap=50", r#"--set run.IRN.bpd_cap=50: unknown key `bpd_cap` in run "IRN"; did you mean `bdp_cap`? accepted here: name, transport, set, cc, pfc, header, ack_size, dcqcn, timely, patched-timely, dctcp, aimd, hpcc, rto_min, nack_size, cnp_size, control_priority, nic_burst, max_rate, recovery, timeouts, rto, rto_high, rto_low, rto_low_packets, timer_restart, nacks, bdp_fc, bdp_cap"#),
         ("run.RoCE.rto_low=50us", r#"--set run.RoCE.rto_low=50us: `rto_low` belongs to transport "irn", not to "roce"; accepted here: name, transport, set, cc, pfc, header, ack_size, dcqcn, timely, patched-timely, dctcp, aimd, hpcc, rto_min, nack_size, cnp_size, control_priority, nic_burst, max_rate, timeouts, rto, rto_high, acks, nacks, bdp_fc, bdp_cap"#),
         (r#"run."IRN.pfc=true"#, r#"--set run."IRN.pfc=true: the path `run."IRN.pfc` has an open quote; write a dotted path, for example `fabric.switch.buffer` or `run."IRN 2.0".bdp_cap`"#),
         ("title.x=1", "--set title.x=1: `title` is a string, so it has no `x`; set `title` itself"),

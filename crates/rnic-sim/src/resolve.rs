@@ -156,6 +156,7 @@ fn resolve_beside(
         switch: SwitchSpec { priorities: switch::priorities(run)?, ..SwitchSpec::input_queued(Bytes(0)) },
         paths: run.fabric.paths.unwrap_or_else(|| run.transport.default_paths()),
         frame_gap: run.fabric.frame_gap.0 as u32,
+        clocks: run.fabric.clocks,
     };
     let topology = topology(&fabric, other)?;
     let network = Network {
@@ -171,7 +172,7 @@ fn resolve_beside(
     }
     let longest = longest_path(&topology);
     let frames = Frames::new(run, &fabric)?;
-    let needed = lossless_headroom(&topology, frames.longest, frames.gap);
+    let needed = lossless_headroom(&topology, frames.longest, frames.gap, &fabric.clocks);
     let most_ports = (topology.hosts..topology.nodes()).map(|n| topology.ports_of(n).len()).max().unwrap_or(1);
     fabric.switch = switch::switch(run, &fabric, needed, longest, &frames, most_ports as u64)?;
 
@@ -425,6 +426,12 @@ fn parameters(
     put("mtu", Bytes(u64::from(flow.mtu)).to_string());
     put("header", Bytes(u64::from(flow.header)).to_string());
     put("frame_gap", Bytes(u64::from(fabric.frame_gap)).to_string());
+    if fabric.clocks.skew_ppm > 0 {
+        put("clock_skew", format!("up to {} ppm", fabric.clocks.skew_ppm));
+    }
+    if fabric.clocks.jitter > Time::ZERO {
+        put("clock_jitter", format!("up to {}", fabric.clocks.jitter));
+    }
     if !fabric.paths.is_per_flow() {
         put("paths", fabric.paths.name().to_string());
     }

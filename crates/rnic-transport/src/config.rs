@@ -38,6 +38,16 @@ impl Timeouts {
     const MAX_GROWTH: u64 = 64;
 }
 
+/// Which responses restart IRN's retransmission timer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum TimerRestart {
+    /// Every ACK or NACK that is not stale: the timer expires only after silence.
+    Response,
+    /// Only a response that acknowledges further packets cumulatively, as TCP's timer (RFC 6298, rule 5.3).
+    #[default]
+    Progress,
+}
+
 /// Which out-of-order packets make a go-back-N receiver send a NACK.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum NackPolicy {
@@ -144,6 +154,8 @@ pub struct FlowConfig {
     /// IRN: whether the sender keeps a bitmap of selectively acknowledged packets. Without it the sender detects one
     /// loss per round trip.
     pub sack: bool,
+    /// IRN: which responses restart the retransmission timer.
+    pub timer_restart: TimerRestart,
     /// Retransmission timeouts. `None`: no timeouts (for a lossless fabric).
     pub timeouts: Option<Timeouts>,
     /// Go-back-N: `true`: the receiver acknowledges every data packet and the sender has the retransmission timer.
@@ -181,6 +193,7 @@ impl Default for FlowConfig {
             bdp: 111,
             bdp_cap: 111,
             sack: true,
+            timer_restart: TimerRestart::default(),
             timeouts: Some(Timeouts {
                 high: Time::from_us(320),
                 low: Time::from_us(100),

@@ -1,51 +1,195 @@
 //! Arbitration among the inputs of an input-queued switch.
 //!
-//! A *lane* is one priority of one output. The scheduler of the output has chosen the priority; the arbiter then
-//! chooses the input that sends. It goes round robin over the inputs with packets in the lane, and an input's turn is
-//! one packet.
+//! A *lane* is one priority of one output. The scheduler of the output has chosen the priority; the arbiter of the lane
+//! then chooses the input that sends the next packet.
+
+use rnic_transport::Bytes;
+use std::collections::VecDeque;
+use std::fmt;
+
+/// How an output of an input-queued switch chooses among the inputs that hold packets for it in one priority.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
+pub enum ArbiterSpec {
+    /// Round robin over the inputs. An input keeps its turn until it has sent the quantum, or has no packet left.
+    RoundRobin(Quantum),
+    /// First come, first served: the packet that arrived first at the switch leaves first, whatever its input.
+    OldestFirst,
+}
+
+impl ArbiterSpec {
+    /// Round robin with one packet per turn.
+    pub const PACKET_BY_PACKET: ArbiterSpec = ArbiterSpec::RoundRobin(Quantum::Packets(1));
+}
+
+/// [`ArbiterSpec::PACKET_BY_PACKET`].
+impl Default for ArbiterSpec {
+    fn default() -> ArbiterSpec {
+        ArbiterSpec::PACKET_BY_PACKET
+    }
+}
+
+/// As settings show it, for example `round-robin, 8 packets per turn`.
+impl fmt::Display for ArbiterSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ArbiterSpec::RoundRobin(Quantum::Packets(1)) => f.write_str("round-robin, 1 packet per turn"),
+            ArbiterSpec::RoundRobin(Quantum::Packets(packets)) => write!(f, "round-robin, {packets} packets per turn"),
+            ArbiterSpec::RoundRobin(Quantum::Bytes(bytes)) => write!(f, "round-robin, {bytes} per turn"),
+            ArbiterSpec::OldestFirst => f.write_str("oldest-first"),
+        }
+    }
+}
+
+/// What an input sends in one turn of a round robin. A turn always ends after a whole packet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
+pub enum Quantum {
+    /// This number of packets, at least 1.
+    Packets(u32),
+    /// Packets until their sum is at least this many bytes.
+    Bytes(Bytes),
+}
 
 /// The arbiters of all lanes of a switch.
-pub(super) struct InputArbiter {
+pub(super) enum InputArbiter {
+    RoundRobin(RoundRobin),
+    /// Per lane: the input of each packet that waits, in order of arrival.
+    OldestFirst(Vec<VecDeque<u16>>),
+}
+
+impl InputArbiter {
+    pub(super) fn new(spec: ArbiterSpec, lanes: usize, inputs: usize) -> InputArbiter {
+        match spec {
+            ArbiterSpec::RoundRobin(quantum) => InputArbiter::RoundRobin(RoundRobin::new(quantum, lanes, inputs)),
+            ArbiterSpec::OldestFirst => InputArbiter::OldestFirst(vec![VecDeque::new(); lanes]),
+        }
+    }
+
+    /// A packet from `input` joined the lane; `is_first`: the input had none there.
+    #[inline(always)]
+    pub(super) fn pushed(&mut self, lane: usize, input: usize, is_first: bool) {
+        match self {
+            InputArbiter::RoundRobin(arbiter) if is_first => arbiter.join(lane, input),
+            InputArbiter::RoundRobin(_) => {}
+            InputArbiter::OldestFirst(lanes) => lanes[lane].push_back(input as u16),
+        }
+    }
+
+    /// The input that sends next in the lane, in which some packet waits.
+    #[inline(always)]
+    pub(super) fn next(&self, lane: usize) -> usize {
+        match self {
+            InputArbiter::RoundRobin(arbiter) => arbiter.next(lane),
+            InputArbiter::OldestFirst(lanes) => lanes[lane].front().map_or(0, |input| usize::from(*input)),
+        }
+    }
+
+    /// The input that [`InputArbiter::next`] returned sent a packet of `bytes` bytes from the lane; `is_last`: it has no
+    /// other packet there. Returns whether the lane is empty now.
+    #[inline(always)]
+    pub(super) fn popped(&mut self, lane: usize, input: usize, bytes: u16, is_last: bool) -> bool {
+        match self {
+            InputArbiter::RoundRobin(arbiter) => {
+                arbiter.sent(lane, input, bytes);
+                is_last && arbiter.leave(lane, input)
+            }
+            InputArbiter::OldestFirst(lanes) => {
+                lanes[lane].pop_front();
+                lanes[lane].is_empty()
+            }
+        }
+    }
+
+    /// A packet of `bytes` bytes from `input` passed through an empty lane without waiting.
+    #[inline(always)]
+    pub(super) fn passed(&mut self, lane: usize, input: usize, bytes: u16) {
+        if let InputArbiter::RoundRobin(arbiter) = self {
+            arbiter.sent(lane, input, bytes);
+        }
+    }
+
+    /// Whether exactly one input has packets in the lane; with [`ArbiterSpec::OldestFirst`], exactly one packet waits.
+    pub(super) fn is_single(&self, lane: usize) -> bool {
+        match self {
+            InputArbiter::RoundRobin(arbiter) => arbiter.is_single(lane),
+            InputArbiter::OldestFirst(lanes) => lanes[lane].len() == 1,
+        }
+    }
+}
+
+/// The turn of a lane.
+#[derive(Clone, Copy, Default)]
+struct Turn {
+    /// The input that has the turn, or that comes first in the search for the next input.
+    input: u32,
+    /// What the input has sent in this turn: packets or bytes, as the quantum counts them.
+    sent: u32,
+}
+
+/// Round robin over inputs.
+pub(super) struct RoundRobin {
     inputs: usize,
     /// Per lane: bitmap of the inputs with packets, `words` words each.
     waiting: Vec<u64>,
     words: usize,
-    /// Per lane: the input that comes first in the search for the next one.
-    turn: Vec<u32>,
+    turns: Vec<Turn>,
+    /// Packets or bytes of a turn.
+    quantum: u32,
+    counts_bytes: bool,
 }
 
-impl InputArbiter {
-    pub(super) fn new(lanes: usize, inputs: usize) -> InputArbiter {
+impl RoundRobin {
+    fn new(quantum: Quantum, lanes: usize, inputs: usize) -> RoundRobin {
         let words = inputs.div_ceil(64);
-        InputArbiter { inputs, waiting: vec![0; lanes * words], words, turn: vec![0; lanes] }
+        let (quantum, counts_bytes) = match quantum {
+            Quantum::Packets(packets) => (packets, false),
+            Quantum::Bytes(bytes) => (bytes.0.min(u64::from(u32::MAX)) as u32, true),
+        };
+        RoundRobin {
+            inputs,
+            waiting: vec![0; lanes * words],
+            words,
+            turns: vec![Turn::default(); lanes],
+            quantum,
+            counts_bytes,
+        }
     }
 
     /// `input` has a first packet in the lane.
     #[inline(always)]
-    pub(super) fn join(&mut self, lane: usize, input: usize) {
+    fn join(&mut self, lane: usize, input: usize) {
         self.waiting[lane * self.words + input / 64] |= 1 << (input % 64);
     }
 
     /// `input` has no packet in the lane any more. Returns whether no other input has one either.
     #[inline(always)]
-    pub(super) fn leave(&mut self, lane: usize, input: usize) -> bool {
+    fn leave(&mut self, lane: usize, input: usize) -> bool {
         let words = &mut self.waiting[lane * self.words..(lane + 1) * self.words];
         words[input / 64] &= !(1 << (input % 64));
         words.iter().all(|word| *word == 0)
     }
 
-    /// `input` has sent a packet in the lane: its turn is over. A quantum of several packets or bytes for each turn
-    /// belongs here.
+    /// `input` has sent a packet in the lane. Its turn ends if it has sent the quantum.
     #[inline(always)]
-    pub(super) fn sent(&mut self, lane: usize, input: usize) {
-        self.turn[lane] = if input + 1 == self.inputs { 0 } else { input as u32 + 1 };
+    fn sent(&mut self, lane: usize, input: usize, bytes: u16) {
+        let turn = &mut self.turns[lane];
+        let before = if turn.input as usize == input { turn.sent } else { 0 };
+        let sent = before.saturating_add(if self.counts_bytes { u32::from(bytes) } else { 1 });
+        *turn = if sent < self.quantum {
+            Turn { input: input as u32, sent }
+        } else {
+            Turn { input: if input + 1 == self.inputs { 0 } else { input as u32 + 1 }, sent: 0 }
+        };
     }
 
     /// The input that sends next in the lane: the first one with a packet at or after the turn, cyclically.
     #[inline(always)]
-    pub(super) fn next(&self, lane: usize) -> usize {
+    fn next(&self, lane: usize) -> usize {
         let words = &self.waiting[lane * self.words..(lane + 1) * self.words];
-        let turn = self.turn[lane] as usize;
+        let turn = self.turns[lane].input as usize;
         let first = turn / 64;
         let later = words[first] & (u64::MAX << (turn % 64));
         if later != 0 {
@@ -62,7 +206,7 @@ impl InputArbiter {
     }
 
     /// Whether exactly one input has packets in the lane.
-    pub(super) fn is_single(&self, lane: usize) -> bool {
+    fn is_single(&self, lane: usize) -> bool {
         let words = &self.waiting[lane * self.words..(lane + 1) * self.words];
         words.iter().map(|word| word.count_ones()).sum::<u32>() == 1
     }
@@ -72,20 +216,70 @@ impl InputArbiter {
 mod tests {
     use super::*;
 
+    /// The inputs that send the packets of a lane; each has packets of the given lengths, and lower inputs came first.
+    fn order(spec: ArbiterSpec, inputs: usize, packets: &[(usize, &[u16])]) -> Vec<usize> {
+        let mut arbiter = InputArbiter::new(spec, 2, inputs);
+        let mut queues: Vec<(usize, VecDeque<u16>)> =
+            packets.iter().map(|(input, lengths)| (*input, lengths.iter().copied().collect())).collect();
+        for (input, queue) in &queues {
+            (0..queue.len()).for_each(|index| arbiter.pushed(1, *input, index == 0));
+        }
+        let mut order = Vec::new();
+        while queues.iter().any(|(_, queue)| !queue.is_empty()) {
+            let next = arbiter.next(1);
+            let (_, queue) = queues.iter_mut().find(|(input, _)| *input == next).unwrap();
+            let bytes = queue.pop_front().unwrap();
+            let is_last = queue.is_empty();
+            let is_empty = arbiter.popped(1, next, bytes, is_last);
+            assert_eq!(is_empty, queues.iter().all(|(_, queue)| queue.is_empty()));
+            order.push(next);
+        }
+        order
+    }
+
     #[test]
     fn inputs_take_turns_across_words() {
-        let mut arbiter = InputArbiter::new(2, 130);
-        for input in [3, 64, 129] {
-            arbiter.join(1, input);
+        let packets: [(usize, &[u16]); 3] = [(3, &[100, 100]), (64, &[100]), (129, &[100])];
+        assert_eq!(order(ArbiterSpec::PACKET_BY_PACKET, 130, &packets), [3, 64, 129, 3]);
+    }
+
+    #[test]
+    fn a_turn_lasts_for_the_quantum_of_packets_or_bytes() {
+        let packets: [(usize, &[u16]); 2] = [(0, &[100; 5]), (1, &[500; 3])];
+        let quantum = |quantum| order(ArbiterSpec::RoundRobin(quantum), 4, &packets);
+        assert_eq!(quantum(Quantum::Packets(1)), [0, 1, 0, 1, 0, 1, 0, 0]);
+        assert_eq!(quantum(Quantum::Packets(2)), [0, 0, 1, 1, 0, 0, 1, 0]);
+        // Input 0 has sent 300 bytes after three packets, input 1 after one.
+        assert_eq!(quantum(Quantum::Bytes(Bytes(300))), [0, 0, 0, 1, 0, 0, 1, 1]);
+        assert_eq!(quantum(Quantum::Packets(9)), [0, 0, 0, 0, 0, 1, 1, 1]);
+    }
+
+    #[test]
+    fn a_packet_that_passes_counts_in_its_turn() {
+        let mut arbiter = InputArbiter::new(ArbiterSpec::RoundRobin(Quantum::Packets(2)), 1, 3);
+        arbiter.passed(0, 1, 100);
+        arbiter.pushed(0, 0, true);
+        arbiter.pushed(0, 1, true);
+        assert_eq!(arbiter.next(0), 1, "the second packet of its turn");
+        assert!(!arbiter.popped(0, 1, 100, true));
+        assert_eq!(arbiter.next(0), 0);
+        assert!(arbiter.is_single(0));
+    }
+
+    #[test]
+    fn the_oldest_packet_leaves_first() {
+        let mut arbiter = InputArbiter::new(ArbiterSpec::OldestFirst, 1, 3);
+        for (input, is_first) in [(2, true), (0, true), (0, false), (2, false), (1, true)] {
+            arbiter.pushed(0, input, is_first);
         }
-        let mut turns = Vec::new();
-        for _ in 0..4 {
-            let input = arbiter.next(1);
-            arbiter.sent(1, input);
-            turns.push(input);
+        let mut order = Vec::new();
+        loop {
+            let input = arbiter.next(0);
+            order.push(input);
+            if arbiter.popped(0, input, 64, false) {
+                break;
+            }
         }
-        assert_eq!(turns, [3, 64, 129, 3]);
-        assert_eq!((arbiter.leave(1, 3), arbiter.leave(1, 129), arbiter.is_single(1)), (false, false, true));
-        assert_eq!((arbiter.next(1), arbiter.leave(1, 64)), (64, true));
+        assert_eq!(order, [2, 0, 0, 2, 1]);
     }
 }

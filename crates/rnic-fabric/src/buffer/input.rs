@@ -7,7 +7,7 @@
 //! priority, an occupancy that has fallen to `xon` resumes it, and `headroom` bytes above `xoff` store the packets that
 //! are still on their way.
 
-use super::arbiter::InputArbiter;
+use super::arbiter::{ArbiterSpec, InputArbiter};
 use super::cells::{Cells, Queue};
 use super::{Buffer, Shape, Stored};
 use crate::packet::Packet;
@@ -21,6 +21,18 @@ pub struct InputSpec {
     pub buffer: Bytes,
     /// PFC, or `None` for a lossy fabric.
     pub pfc: Option<PfcThresholds>,
+    /// Which input sends next.
+    pub arbiter: ArbiterSpec,
+    /// Hysteresis of a full buffer: after an input port has dropped a packet, it drops all packets of that priority
+    /// until this many bytes of its buffer are free. 0: it accepts every packet that fits.
+    pub drop_until_free: Bytes,
+}
+
+impl InputSpec {
+    /// A lossy buffer of this size whose inputs take turns packet by packet.
+    pub fn lossy(buffer: Bytes) -> InputSpec {
+        InputSpec { buffer, pfc: None, arbiter: ArbiterSpec::PACKET_BY_PACKET, drop_until_free: Bytes(0) }
+    }
 }
 
 /// Priority flow control (IEEE 802.1Qbb): thresholds in bytes of an input port's occupancy in one priority.
@@ -41,6 +53,8 @@ struct Thresholds {
     buffer: u32,
     xoff: u32,
     xon: u32,
+    /// Occupancy at which a port that drops accepts packets again.
+    accept: u32,
 }
 
 /// The buffers of all inputs of a switch.
@@ -56,6 +70,8 @@ pub(crate) struct InputBuffer<B> {
     backlog: Vec<u8>,
     /// Per (input, priority): bytes queued.
     occupancy: Vec<u32>,
+    /// Per (input, priority): whether it drops all packets. Empty unless `drop_until_free` is set.
+    drops: Vec<bool>,
     /// Per (output, priority): bytes that wait for it at all inputs. Empty unless ECN or telemetry reads it.
     egress: Vec<u64>,
     cells: Cells<Packet<B>>,
@@ -65,19 +81,23 @@ impl<B: Copy> InputBuffer<B> {
     pub(crate) fn new(spec: &InputSpec, shape: Shape) -> InputBuffer<B> {
         let Shape { ports, priorities, reads_egress } = shape;
         let limit = |bytes: u64| bytes.min(u64::from(u32::MAX / 2)) as u32;
+        let buffer = limit(spec.pfc.map_or(spec.buffer.0, |pfc| pfc.xoff.0 + pfc.headroom.0));
         let thresholds = Thresholds {
-            buffer: limit(spec.pfc.map_or(spec.buffer.0, |pfc| pfc.xoff.0 + pfc.headroom.0)),
+            buffer,
             xoff: spec.pfc.map_or(u32::MAX, |pfc| limit(pfc.xoff.0)),
             xon: spec.pfc.map_or(0, |pfc| limit(pfc.xon.0)),
+            accept: buffer.saturating_sub(limit(spec.drop_until_free.0)),
         };
+        let hysteresis = spec.drop_until_free > Bytes(0);
         InputBuffer {
             ports,
             priorities,
             thresholds,
             queues: vec![Queue::EMPTY; ports * priorities * ports],
-            arbiter: InputArbiter::new(ports * priorities, ports),
+            arbiter: InputArbiter::new(spec.arbiter, ports * priorities, ports),
             backlog: vec![0; ports],
             occupancy: vec![0; ports * priorities],
+            drops: vec![false; if hysteresis { ports * priorities } else { 0 }],
             egress: vec![0; if reads_egress { ports * priorities } else { 0 }],
             cells: Cells::new(),
         }
@@ -88,7 +108,14 @@ impl<B: Copy> Buffer<B> for InputBuffer<B> {
     #[inline(always)]
     fn admits(&self, input: usize, _output: usize, packet: &Packet<B>) -> bool {
         let cell = input * self.priorities + packet.priority as usize;
-        self.occupancy[cell] + u32::from(packet.bytes) <= self.thresholds.buffer
+        let fits = self.occupancy[cell] + u32::from(packet.bytes) <= self.thresholds.buffer;
+        fits && !self.drops.get(cell).is_some_and(|drops| *drops)
+    }
+
+    fn refused(&mut self, input: usize, priority: usize) {
+        if let Some(drops) = self.drops.get_mut(input * self.priorities + priority) {
+            *drops = true;
+        }
     }
 
     #[inline(always)]
@@ -111,10 +138,11 @@ impl<B: Copy> Buffer<B> for InputBuffer<B> {
             *bytes += u64::from(packet.bytes);
         }
         let queue = &mut self.queues[lane * self.ports + input];
-        if queue.is_empty() {
-            self.arbiter.join(lane, input);
+        let is_first = queue.is_empty();
+        if is_first {
             self.backlog[output] |= 1 << priority;
         }
+        self.arbiter.pushed(lane, input, is_first);
         self.cells.push(queue, packet);
         let occupancy = &mut self.occupancy[input * self.priorities + priority];
         *occupancy += u32::from(packet.bytes);
@@ -133,22 +161,25 @@ impl<B: Copy> Buffer<B> for InputBuffer<B> {
     fn pop(&mut self, output: usize, priority: usize) -> (Packet<B>, usize) {
         let lane = output * self.priorities + priority;
         let input = self.arbiter.next(lane);
-        self.arbiter.sent(lane, input);
         let queue = &mut self.queues[lane * self.ports + input];
         let packet = self.cells.pop(queue);
         if let Some(bytes) = self.egress.get_mut(lane) {
             *bytes -= u64::from(packet.bytes);
         }
-        if queue.is_empty() && self.arbiter.leave(lane, input) {
+        if self.arbiter.popped(lane, input, packet.bytes, queue.is_empty()) {
             self.backlog[output] &= !(1 << priority);
         }
-        self.occupancy[input * self.priorities + priority] -= u32::from(packet.bytes);
+        let cell = input * self.priorities + priority;
+        self.occupancy[cell] -= u32::from(packet.bytes);
+        if let Some(drops) = self.drops.get_mut(cell) {
+            *drops &= self.occupancy[cell] > self.thresholds.accept;
+        }
         (packet, input)
     }
 
     #[inline(always)]
-    fn passed(&mut self, input: usize, output: usize, priority: usize) {
-        self.arbiter.sent(output * self.priorities + priority, input);
+    fn passed(&mut self, input: usize, output: usize, packet: &Packet<B>) {
+        self.arbiter.passed(output * self.priorities + packet.priority as usize, input, packet.bytes);
     }
 
     #[inline(always)]

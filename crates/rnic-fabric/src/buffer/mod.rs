@@ -13,6 +13,7 @@ mod output;
 mod output_queues;
 mod shared;
 
+pub use arbiter::{ArbiterSpec, Quantum};
 pub(crate) use input::InputBuffer;
 pub use input::{InputSpec, PfcThresholds};
 pub(crate) use output::OutputBuffer;
@@ -78,6 +79,8 @@ pub(crate) trait Buffer<B> {
     fn queued_bytes(&self, output: usize, priority: usize) -> u64 {
         self.egress(output, priority)
     }
+    /// The switch refused a packet that had no room.
+    fn refused(&mut self, _input: usize, _priority: usize) {}
     /// How to trim a data packet that has no room; `None`: the switch drops the packet.
     fn trim(&self) -> Option<&TrimSpec> {
         None
@@ -94,7 +97,7 @@ pub(crate) trait Buffer<B> {
     /// some packet must wait.
     fn pop(&mut self, output: usize, priority: usize) -> (Packet<B>, usize);
     /// The switch sent a packet on without storing it.
-    fn passed(&mut self, _input: usize, _output: usize, _priority: usize) {}
+    fn passed(&mut self, _input: usize, _output: usize, _packet: &Packet<B>) {}
     /// Whether the peer of an input may resume a priority that it has paused; asked after a packet from that input has
     /// left.
     fn may_resume(&self, _input: usize, _priority: usize) -> bool {

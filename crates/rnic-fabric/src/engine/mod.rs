@@ -13,7 +13,8 @@ mod watcher;
 pub use watcher::Watcher;
 
 use crate::buffer::Buffer;
-use crate::config::FabricSpec;
+use crate::clocks::ClockSpec;
+use crate::config::{FabricSpec, LinkSpec};
 use crate::headroom::required_headroom;
 use crate::hosts::{HostPartition, PartitionedHosts};
 use crate::ids::{HostId, PortId};
@@ -96,7 +97,7 @@ impl<B: Body> Fabric<B> {
         let lookahead = topology
             .ports
             .iter()
-            .map(|port| (port.link.delay + port.link.rate.time_for(shortest)).as_ps())
+            .map(|port| (port.link.delay + spec.clocks.max_rate(port.link.rate).time_for(shortest)).as_ps())
             .min()
             .unwrap_or(1);
         Ok(Fabric {
@@ -441,8 +442,15 @@ impl<B: Body> Fabric<B> {
 
 /// The headroom that the most demanding switch port of a fabric needs for PFC to be lossless, for frames of at most
 /// `max_frame` bytes.
-pub fn lossless_headroom(topology: &Topology, max_frame: u32, frame_gap: u32) -> Bytes {
+///
+/// Imperfect clocks add to [`required_headroom`]: the link is longer by the jitter, and the bytes that arrive while a
+/// slow clock sends the pause frame come from a fast clock.
+pub fn lossless_headroom(topology: &Topology, max_frame: u32, frame_gap: u32, clocks: &ClockSpec) -> Bytes {
     let switch_ports = topology.port_ids().filter(|port| !topology.is_host(topology.port(*port).node));
-    let need = switch_ports.map(|port| required_headroom(&topology.port(port).link, max_frame, frame_gap));
-    need.max().unwrap_or_default()
+    let need = switch_ports.map(|port| {
+        let link = topology.port(port).link;
+        let link = LinkSpec { delay: link.delay + clocks.jitter, ..link };
+        clocks.stretched(required_headroom(&link, max_frame, frame_gap).0)
+    });
+    Bytes(need.max().unwrap_or_default())
 }

@@ -129,7 +129,7 @@ impl<B: Body, U: Buffer<B>> Switch<B, U> {
             self.enqueue(links, tree, input, output, packet, now);
             self.wake(links, tree, output, now);
         } else {
-            self.buffer.passed(input, output, packet.priority as usize);
+            self.buffer.passed(input, output, packet);
             self.transmit(links, output, packet, now);
         }
     }
@@ -142,6 +142,7 @@ impl<B: Body, U: Buffer<B>> Switch<B, U> {
         &mut self, links: &mut Ports<B>, routes: &Routes, tree: &mut L, input: usize, output: usize, packet: Packet<B>,
         now: u64,
     ) {
+        self.buffer.refused(input, packet.priority as usize);
         if let Some((mut header, output)) = self.trimmed(links, routes, input, output, packet) {
             self.pass_on(links, tree, input, output, &mut header, now);
         } else {

@@ -3,8 +3,8 @@
 #![allow(dead_code)] // each test file uses its own partition
 
 use rnic_fabric::config::{
-    BufferSpec, EcnSpec, FabricSpec, InputSpec, LinkSpec, MarkOn, NamedLink, Paths, PfcThresholds, SwitchSpec,
-    TopologySpec,
+    BufferSpec, ClockSpec, EcnSpec, FabricSpec, InputSpec, LinkSpec, MarkOn, NamedLink, Paths, PfcThresholds,
+    SwitchSpec, TopologySpec,
 };
 use rnic_fabric::{
     Body, Fabric, HostId, HostPartition, Packet, PartitionPlan, PartitionedHosts, PortId, SlotId, Topology,
@@ -33,6 +33,7 @@ pub(crate) fn spec(topology: TopologySpec) -> FabricSpec {
         switch: SwitchSpec::input_queued(Bytes(240_000)),
         paths: Paths::Ecmp,
         frame_gap: 20,
+        clocks: ClockSpec::default(),
     }
 }
 
@@ -58,13 +59,13 @@ pub(crate) fn with_rate(mut link: NamedLink, rate: BitRate) -> NamedLink {
 /// Turns PFC on.
 pub(crate) fn with_pfc(mut spec: FabricSpec, buffer: u64, xoff: u64, xon: u64) -> FabricSpec {
     let pfc = PfcThresholds { xoff: Bytes(xoff), xon: Bytes(xon), headroom: Bytes(buffer - xoff) };
-    spec.switch.buffer = BufferSpec::Input(InputSpec { buffer: Bytes(buffer), pfc: Some(pfc) });
+    spec.switch.buffer = BufferSpec::Input(InputSpec { pfc: Some(pfc), ..InputSpec::lossy(Bytes(buffer)) });
     spec
 }
 
 /// A lossy buffer of this size for each input port and priority.
 pub(crate) fn input_buffer(buffer: u64) -> BufferSpec {
-    BufferSpec::Input(InputSpec { buffer: Bytes(buffer), pfc: None })
+    BufferSpec::Input(InputSpec::lossy(Bytes(buffer)))
 }
 
 /// A mark for every packet by whose queue of more than `threshold` bytes the switch decides.

@@ -7,7 +7,7 @@ use rnic_fabric::config::{
     BufferSpec, EcnSpec, FabricSpec, InputSpec, MarkOn, OutputBuffers, OutputSpec, PauseThreshold, PfcThresholds,
     SchedulerSpec, SharedLimits, SharedPfc, SharedSpec, SwitchSpec, TrimmedPriority,
 };
-use rnic_run::{OutputSetup, QueueingSetup, RunSpec, SharedSetup};
+use rnic_run::{InputSetup, OutputSetup, QueueingSetup, RunSpec, SharedSetup};
 use rnic_transport::congestion::Marking;
 use rnic_transport::transports::SAFETY_TIMEOUT;
 use rnic_transport::{Bytes, Timeouts};
@@ -20,7 +20,7 @@ pub(super) fn priorities(run: &RunSpec) -> Result<u8, SetupError> {
     let used = run.transport.priorities().unwrap_or(if run.transport.control_priority() { 2 } else { 1 });
     let used = match run.fabric.switch.queueing {
         QueueingSetup::Output(output) => output.needed_priorities(&run.transport),
-        QueueingSetup::Input | QueueingSetup::Shared(_) => used,
+        QueueingSetup::Input(_) | QueueingSetup::Shared(_) => used,
     };
     if used > MAX_PRIORITIES {
         return Err(SetupError::Impossible(format!(
@@ -51,7 +51,7 @@ pub(super) fn priorities(run: &RunSpec) -> Result<u8, SetupError> {
 /// ECN marking with these thresholds, on enqueue or dequeue as the scenario says, else as the buffer does by default.
 pub(super) fn ecn(run: &RunSpec, marking: Marking) -> EcnSpec {
     let default = match run.fabric.switch.queueing {
-        QueueingSetup::Input => MarkOn::Enqueue,
+        QueueingSetup::Input(_) => MarkOn::Enqueue,
         QueueingSetup::Shared(_) | QueueingSetup::Output(_) => MarkOn::Dequeue,
     };
     EcnSpec { marking, mark_on: run.fabric.switch.ecn.mark_on.unwrap_or(default) }
@@ -72,7 +72,7 @@ pub(super) fn switch(
 ) -> Result<SwitchSpec, SetupError> {
     let priorities = fabric.switch.priorities;
     let buffer = match &run.fabric.switch.queueing {
-        QueueingSetup::Input => BufferSpec::Input(input_buffer(run, needed, longest, frames)?),
+        QueueingSetup::Input(input) => BufferSpec::Input(input_buffer(run, input, needed, longest, frames)?),
         QueueingSetup::Shared(shared) => {
             BufferSpec::Shared(shared_buffer(run, shared, priorities, needed, frames, ports)?)
         }
@@ -88,7 +88,9 @@ fn buffer(run: &RunSpec, longest: PathFacts, frames: &Frames) -> Bytes {
 }
 
 /// Configuration of the buffer of an input-queued switch.
-fn input_buffer(run: &RunSpec, needed: Bytes, longest: PathFacts, frames: &Frames) -> Result<InputSpec, SetupError> {
+fn input_buffer(
+    run: &RunSpec, input: &InputSetup, needed: Bytes, longest: PathFacts, frames: &Frames,
+) -> Result<InputSpec, SetupError> {
     let buffer = buffer(run, longest, frames);
     if buffer.0 < u64::from(frames.longest) {
         return Err(SetupError::Impossible(format!(
@@ -96,8 +98,14 @@ fn input_buffer(run: &RunSpec, needed: Bytes, longest: PathFacts, frames: &Frame
             frames.longest
         )));
     }
+    let InputSetup { arbiter, drop_until_free } = *input;
+    if drop_until_free > buffer {
+        return Err(SetupError::Impossible(format!(
+            "drop_until_free = \"{drop_until_free}\" is more than the buffer of {buffer}"
+        )));
+    }
     if !run.transport.pfc {
-        return Ok(InputSpec { buffer, pfc: None });
+        return Ok(InputSpec { buffer, pfc: None, arbiter, drop_until_free });
     }
     let headroom = run.fabric.switch.headroom.unwrap_or(needed);
     let xoff = match run.fabric.switch.xoff {
@@ -122,7 +130,7 @@ fn input_buffer(run: &RunSpec, needed: Bytes, longest: PathFacts, frames: &Frame
             frames.longest
         )));
     }
-    Ok(InputSpec { buffer, pfc: Some(PfcThresholds { xoff, xon, headroom }) })
+    Ok(InputSpec { buffer, pfc: Some(PfcThresholds { xoff, xon, headroom }), arbiter, drop_until_free })
 }
 
 /// Default size of a shared buffer: that of the switches in the DCQCN paper (section 4).
@@ -219,7 +227,7 @@ pub(super) fn warn_of_headroom(
         warnings.push(format!(
             "PFC can lose packets: headroom = \"{headroom}\", but the links need \"{needed}\" at worst{guard}"
         ));
-    } else if let BufferSpec::Input(InputSpec { buffer, pfc: Some(pfc) }) = switch.buffer
+    } else if let BufferSpec::Input(InputSpec { buffer, pfc: Some(pfc), .. }) = switch.buffer
         && pfc.xoff.0 + pfc.headroom.0 > buffer.0
     {
         let beyond = Bytes(pfc.xoff.0 + pfc.headroom.0 - buffer.0);
@@ -276,8 +284,12 @@ pub(super) fn warn_of_scheduler(switch: &SwitchSpec, warnings: &mut Vec<String>)
 /// Settings of the switches to show in results.
 pub(super) fn put_switch(switch: &SwitchSpec, put: &mut impl FnMut(&str, String)) {
     match &switch.buffer {
-        BufferSpec::Input(InputSpec { buffer, pfc }) => {
+        BufferSpec::Input(InputSpec { buffer, pfc, arbiter, drop_until_free }) => {
             put("buffer", buffer.to_string());
+            put("arbiter", arbiter.to_string());
+            if *drop_until_free > Bytes(0) {
+                put("drop_until_free", drop_until_free.to_string());
+            }
             if let Some(pfc) = pfc {
                 put("xoff", pfc.xoff.to_string());
                 put("xon", pfc.xon.to_string());

@@ -36,6 +36,7 @@ pub(crate) fn run_on(topology: TopologySpec, transport: &str) -> RunSpec {
             storms: Vec::new(),
             mtu: Bytes(1_024),
             frame_gap: Bytes(20),
+            clocks: Default::default(),
             paths: None,
             switch: SwitchSetup::default(),
         },

@@ -23,12 +23,13 @@
 //! its end, with one unnecessary retransmission for each new packet. Here retransmissions without proof of a loss do
 //! not move the recovery sequence.
 //!
-//! The retransmission timer restarts at cumulative progress, at the transmission of a packet while none is in flight,
-//! at a retransmission of the first missing packet, and at a timeout.
+//! The retransmission timer restarts at the transmission of a packet while none is in flight, at a retransmission of
+//! the first missing packet, at a timeout, and at an ACK or NACK: at every one, or only at those that acknowledge further
+//! packets cumulatively ([`TimerRestart`]). The paper does not say which.
 
 use super::{Arrival, Pick, Progress, Protocol, ReceiveRecovery, SendRecovery, StreamReceiver, StreamSender};
 use crate::bitmap::BitWindow;
-use crate::config::FlowConfig;
+use crate::config::{FlowConfig, TimerRestart};
 use crate::congestion::LossSignal;
 use crate::pdu::Stamp;
 use crate::rto::RttEstimator;
@@ -180,6 +181,9 @@ impl SendRecovery for IrnSender {
         let advance = expected.distance_from(self.first_missing);
         if advance < 0 || advance as u32 > self.in_flight() {
             return Progress::default(); // stale, or about packets that were never sent
+        }
+        if cfg.timer_restart == TimerRestart::Response {
+            self.timer_start = now;
         }
         let acked = if advance > 0 { self.slide(now, expected, pdu.stamp()) } else { 0 };
         if acked > 0 && cfg.timeouts.is_some_and(|timeouts| timeouts.dynamic.is_some()) {

@@ -1,7 +1,7 @@
 //! What several transports of flows share: timeouts, the cap on packets in flight, their parameters.
 
 use super::{FabricFacts, MAX_IN_FLIGHT};
-use crate::config::{FlowConfig, NackPolicy, Timeouts};
+use crate::config::{FlowConfig, NackPolicy, Timeouts, TimerRestart};
 use crate::settings::{Kind, Parameter, Settings};
 use crate::{Bytes, Psn, Time};
 
@@ -110,6 +110,7 @@ pub(super) fn config(settings: &Settings, facts: &FabricFacts, two_timeouts: boo
         bdp: facts.bdp,
         bdp_cap: Psn::MAX_WINDOW,
         sack: true,
+        timer_restart: TimerRestart::default(),
         timeouts: timeouts(settings, facts, two_timeouts),
         acks: true,
         nacks: NackPolicy::First,

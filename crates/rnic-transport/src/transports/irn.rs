@@ -4,7 +4,7 @@
 use super::flow::{self, BDP_CAP, BDP_FC, NACKS, RTO, RTO_HIGH, TIMEOUTS};
 use super::{Description, FabricFacts, FlowTransport, FrameSizes, MAX_IN_FLIGHT, ProtocolVisitor, WireFormat};
 use crate::Time;
-use crate::config::FlowConfig;
+use crate::config::{FlowConfig, TimerRestart};
 use crate::headers::{IRN_DATA, IRN_NACK, ROCE_ACK};
 use crate::recovery::{GoBackN, Irn as Selective};
 use crate::settings::{Parameter, Settings};
@@ -39,6 +39,12 @@ impl FlowTransport for Irn {
             MAX_IN_FLIGHT,
             "`rto_low` applies while at most this many packets are in flight; 3 (section 4.1)",
         ),
+        Parameter::choice(
+            "timer_restart",
+            "progress",
+            &["progress", "response"],
+            "which ACKs and NACKs restart the retransmission timer: those of cumulative progress, or all; progress",
+        ),
         NACKS,
         BDP_FC,
         BDP_CAP,
@@ -52,7 +58,12 @@ impl FlowTransport for Irn {
     }
 
     fn idle(settings: &Settings) -> Vec<(&'static str, &'static str)> {
-        flow::idle(settings, settings.is("recovery", "go-back-n"))
+        let go_back_n = settings.is("recovery", "go-back-n");
+        let mut idle = flow::idle(settings, go_back_n);
+        if go_back_n {
+            idle.push(("timer_restart", "go-back-N restarts its timer at cumulative progress"));
+        }
+        idle
     }
 
     fn needs_acks(settings: &Settings) -> Option<&'static str> {
@@ -63,6 +74,10 @@ impl FlowTransport for Irn {
         Ok(FlowConfig {
             bdp_cap: flow::bdp_cap(settings, facts, true),
             sack: !settings.is("recovery", "no-sack"),
+            timer_restart: match settings.is("timer_restart", "response") {
+                true => TimerRestart::Response,
+                false => TimerRestart::Progress,
+            },
             nacks: flow::nacks(settings),
             ..flow::config(settings, facts, true)
         })
@@ -70,7 +85,11 @@ impl FlowTransport for Irn {
 
     fn describe(settings: &Settings, cfg: &FlowConfig) -> (Description, Description) {
         let recovery = ("recovery", settings.choice("recovery").unwrap_or_default());
-        (vec![recovery, flow::describe_cap(cfg)], flow::describe_timeouts(cfg, true))
+        let mut timers = flow::describe_timeouts(cfg, true);
+        if cfg.timeouts.is_some() && !settings.is("recovery", "go-back-n") {
+            timers.push(("timer_restart", settings.choice("timer_restart").unwrap_or_default()));
+        }
+        (vec![recovery, flow::describe_cap(cfg)], timers)
     }
 
     fn select<V: ProtocolVisitor>(settings: &Settings, visitor: V) -> V::Output {
