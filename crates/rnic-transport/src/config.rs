@@ -1,4 +1,5 @@
-//! Settings that all flows of a run share. Functions take them by reference, which keeps the state of a flow small.
+//! Settings that all flows of a simulation or endpoint share. The functions of a flow take them by reference, so that
+//! each flow's own state stays small.
 
 use crate::rto::{RtoBounds, RttEstimator};
 use crate::{BitRate, Psn, Time};
@@ -6,14 +7,15 @@ use crate::{BitRate, Psn, Time};
 /// Retransmission timeouts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Timeouts {
-    /// IRN's `RTO_high`. RoCE's only timeout, with `low_packets` = 0.
+    /// The timeout while more than `low_packets` packets are in flight: IRN's `RTO_high`. A protocol with a single
+    /// fixed timeout, such as RoCE, has `low` = `high`.
     pub high: Time,
-    /// IRN's `RTO_low`, which applies while few packets are in flight.
+    /// The timeout while at most `low_packets` packets are in flight: IRN's `RTO_low`.
     pub low: Time,
-    /// IRN's N: the timeout is `low` while at most this many packets are in flight, else `high`.
+    /// Maximum number of packets in flight at which the timeout is `low`: IRN's N.
     pub low_packets: u32,
-    /// `None`: the fixed timeouts above. `Some(min)`: a timeout computed from round-trip times like TCP's (RFC 6298),
-    /// at least `min`. Before the first measurement it is the larger of `high` and `min`. It doubles with each
+    /// `None`: the timeout is `low` or `high`. `Some(min)`: a timeout computed from round-trip times like TCP's (RFC
+    /// 6298), at least `min`. Before the first measurement it is the larger of `high` and `min`. It doubles with each
     /// consecutive timeout.
     pub dynamic: Option<Time>,
 }
@@ -77,7 +79,8 @@ pub struct TcpConfig {
 }
 
 impl TcpConfig {
-    /// A delay of acknowledgements for data centers: a thousandth of the maximum of 0.5 s in RFC 5681 section 4.2.
+    /// Delay of acknowledgements that suits data centers: a thousandth of the maximum of 0.5 s that RFC 5681 section
+    /// 4.2 allows.
     pub const DELAYED_ACK: Time = Time::from_us(500);
 
     /// Initial congestion window in bytes for segments of `mss` bytes.
@@ -101,7 +104,8 @@ impl TcpConfig {
     }
 }
 
-/// The default timeouts are a thousandth of those of RFC 6298: `rto_min` and `rto_initial` 1 ms, `rto_max` 60 ms.
+/// The default timeouts are a thousandth of the timeouts in RFC 6298: `rto_min` and `rto_initial` 1 ms, `rto_max` 60
+/// ms.
 impl Default for TcpConfig {
     fn default() -> TcpConfig {
         TcpConfig {
@@ -118,7 +122,7 @@ impl Default for TcpConfig {
     }
 }
 
-/// Settings that all flows of a run share.
+/// Settings that all flows of a simulation or endpoint share.
 ///
 /// ```
 /// use rnic_transport::{BitRate, FlowConfig};

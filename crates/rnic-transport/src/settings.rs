@@ -1,5 +1,5 @@
-//! Parameters of transports and congestion controls: their declaration (kind, range, default), and their values in a
-//! run.
+//! Parameters of transports and congestion controls: their declarations (kind, range, default), and the values that a
+//! run gives them.
 
 use crate::message::buffers::BufferClass;
 use crate::{BitRate, Bytes, Time};
@@ -7,32 +7,33 @@ use std::fmt;
 
 /// The value of a parameter.
 ///
-/// As data it is a string with a unit, a number, `true` or `false`, a word, or a list of buffer classes; a whole number
-/// is a [`Value::Count`], which [`Settings::set`] also accepts where a number is declared.
+/// In a JSON or TOML document it is a string with a unit, a number, `true` or `false`, a word, or a list of buffer
+/// classes. A whole number is read as a [`Value::Count`], which [`Settings::set`] also accepts for a parameter that
+/// takes any number.
 #[derive(Clone, PartialEq, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema))]
 #[cfg_attr(feature = "serde", serde(untagged))]
 pub enum Value {
-    /// `"40 Mbps"`.
+    /// A rate, such as `"40 Mbps"`.
     Rate(BitRate),
-    /// `"55 us"`.
+    /// A time, such as `"55 us"`.
     Time(Time),
-    /// `"10 MB"`.
+    /// A size, such as `"10 MB"`.
     Bytes(Bytes),
-    /// `5`.
+    /// A whole number, such as `5`.
     Count(u64),
-    /// `0.8`.
+    /// A number with a fraction, such as `0.8`.
     Number(f64),
-    /// `true`.
+    /// `true` or `false`.
     Flag(bool),
-    /// `"selective"`.
+    /// A word, such as `"selective"`.
     Choice(String),
-    /// `[{ size = "2 KB", count = 32 }]`.
+    /// A list of buffer classes, such as `[{ size = "2 KB", count = 32 }]`.
     Buffers(Vec<BufferClass>),
 }
 
 impl Value {
-    /// One of the words of a [`Kind::Choice`].
+    /// A [`Value::Choice`]: one of the words that a parameter of kind [`Kind::Choice`] takes.
     pub fn choice(word: &str) -> Value {
         Value::Choice(word.to_string())
     }
@@ -93,7 +94,7 @@ impl fmt::Display for Value {
     }
 }
 
-/// The kind of value that a parameter takes, and its range (bounds included).
+/// The kind of value that a parameter takes, and the range of the value (bounds included).
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Kind {
     /// A rate greater than zero.
@@ -135,15 +136,15 @@ pub enum Kind {
     Buffers,
 }
 
-/// The shortest timeout that a setting can ask for: shorter than any round trip, and long enough that a run with it
-/// still ends.
+/// Minimum retransmission timeout that a setting accepts, 100 ns. It is shorter than any round trip, but long enough
+/// that a simulation with this timeout still ends.
 pub const MIN_TIMEOUT: Time = Time::from_ns(100);
 
 impl Kind {
-    /// Reads a value of this kind from text, as a command line has it. Its range is checked by [`Settings::set`].
+    /// Parses a value of this kind from the text of a command-line option. [`Settings::set`] checks the range.
     ///
     /// # Errors
-    /// One sentence that says what the text is not.
+    /// One sentence that names the expected kind of value, if the text is of another kind.
     pub fn parse(&self, text: &str) -> Result<Value, String> {
         let unit = |error: crate::units::UnitError| error.to_string();
         let plain = |what: &str| format!("`{text}` is not {what}");
@@ -215,7 +216,7 @@ impl fmt::Display for Kind {
 pub struct Parameter {
     /// The key of the parameter in a scenario.
     pub name: &'static str,
-    /// Kind and range of its value.
+    /// Kind and range of the parameter's value.
     pub kind: Kind,
     /// Default value; `None` if the default is derived from the fabric, as `about` describes.
     pub default: Option<DefaultValue>,
@@ -223,7 +224,7 @@ pub struct Parameter {
     pub about: &'static str,
 }
 
-/// A default value: as [`Value`], but a constant.
+/// A default value: like [`Value`], but usable in a constant, because it allocates no memory.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum DefaultValue {
     /// A rate.
@@ -255,41 +256,41 @@ impl Parameter {
             DefaultValue::Choice(word) => Value::choice(word),
         })
     }
-    /// A rate.
+    /// Declares a parameter that is a rate greater than zero.
     pub const fn rate(name: &'static str, default: BitRate, about: &'static str) -> Parameter {
         Parameter { name, kind: Kind::Rate, default: Some(DefaultValue::Rate(default)), about }
     }
-    /// A time.
+    /// Declares a parameter that is a time greater than zero.
     pub const fn time(name: &'static str, default: Time, about: &'static str) -> Parameter {
         Parameter { name, kind: Kind::Time, default: Some(DefaultValue::Time(default)), about }
     }
-    /// A size.
+    /// Declares a parameter that is a size of at least one byte; `default` is in bytes.
     pub const fn bytes(name: &'static str, default: u64, about: &'static str) -> Parameter {
         Parameter { name, kind: Kind::Bytes, default: Some(DefaultValue::Bytes(Bytes(default))), about }
     }
-    /// A number from `min` to `max`.
+    /// Declares a parameter that is a number from `min` to `max`.
     pub const fn number(name: &'static str, default: f64, min: f64, max: f64, about: &'static str) -> Parameter {
         Parameter { name, kind: Kind::Number { min, max }, default: Some(DefaultValue::Number(default)), about }
     }
-    /// A whole number from `min` to `max`.
+    /// Declares a parameter that is a whole number from `min` to `max`.
     pub const fn count(name: &'static str, default: u64, min: u64, max: u64, about: &'static str) -> Parameter {
         Parameter { name, kind: Kind::Count { min, max }, default: Some(DefaultValue::Count(default)), about }
     }
-    /// `true` or `false`.
+    /// Declares a parameter that is `true` or `false`.
     pub const fn flag(name: &'static str, default: bool, about: &'static str) -> Parameter {
         Parameter { name, kind: Kind::Flag, default: Some(DefaultValue::Flag(default)), about }
     }
-    /// A retransmission timeout.
+    /// Declares a parameter that is a retransmission timeout of at least [`MIN_TIMEOUT`].
     pub const fn timeout(name: &'static str, default: Time, about: &'static str) -> Parameter {
         Parameter { name, kind: Kind::Timeout, default: Some(DefaultValue::Time(default)), about }
     }
-    /// One of `words`.
+    /// Declares a parameter whose value is one of `words`.
     pub const fn choice(
         name: &'static str, default: &'static str, words: &'static [&'static str], about: &'static str,
     ) -> Parameter {
         Parameter { name, kind: Kind::Choice(words), default: Some(DefaultValue::Choice(default)), about }
     }
-    /// A parameter whose default is derived from the fabric; `about` describes how.
+    /// Declares a parameter whose default is derived from the fabric; `about` describes the derivation.
     pub const fn derived(name: &'static str, kind: Kind, about: &'static str) -> Parameter {
         Parameter { name, kind, default: None, about }
     }
@@ -311,11 +312,13 @@ impl Parameter {
 /// ```
 #[derive(Clone, Debug)]
 pub struct Settings {
+    /// The declared parameters.
     declared: Vec<&'static Parameter>,
+    /// Names and values of the parameters that were set.
     given: Vec<(&'static str, Value)>,
 }
 
-/// By the values that were set, in whatever order.
+/// Two `Settings` are equal if the same parameters were set to the same values, in any order.
 impl PartialEq for Settings {
     fn eq(&self, other: &Settings) -> bool {
         self.given.len() == other.given.len() && self.given.iter().all(|given| other.given.contains(given))
@@ -338,7 +341,7 @@ impl Settings {
         self.declared.iter().copied()
     }
 
-    /// The names and values that were set, in the order in which they were.
+    /// Names and values of the parameters that were set, in the order of the calls of [`Settings::set`].
     pub fn given(&self) -> impl Iterator<Item = (&'static str, &Value)> {
         self.given.iter().map(|(name, value)| (*name, value))
     }
@@ -461,7 +464,8 @@ impl Settings {
     pub fn is(&self, name: &str, word: &str) -> bool {
         self.choice(name).is_ok_and(|chosen| chosen == word)
     }
-    /// The buffer classes of a parameter; none if they are not limited.
+    /// The buffer classes that a parameter was set to. Empty if it was not set, which means an unlimited number of
+    /// buffers.
     pub fn buffers(&self, name: &str) -> Vec<BufferClass> {
         match self.value(name) {
             Some(Value::Buffers(classes)) => classes,
