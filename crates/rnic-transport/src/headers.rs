@@ -42,8 +42,8 @@ pub const IWARP_DATA: u32 = IWARP_ACK + 2 + 4 + 14;
 pub const IWARP_ACK: u32 = 14 + 20 + 20 + 12 + 4;
 /// Size of a TCP segment without data, with one SACK block.
 pub const IWARP_SACK: u32 = IWARP_ACK + 12;
-/// Number of bytes by which a frame occupies the link longer than its size: preamble and start-of-frame delimiter (8
-/// bytes) and inter-frame gap (12 bytes).
+/// Overhead of each frame on a link, in bytes, which frame sizes do not include: preamble and start-of-frame delimiter
+/// (8 bytes) and inter-frame gap (12 bytes).
 pub const FRAME_GAP: u32 = 20;
 /// Size of a congestion notification packet, with BTH and 16 reserved bytes (RoCEv2, annex A17.9.3).
 pub const CNP: u32 = ROCE_DATA + 16;

@@ -1,4 +1,4 @@
-//! Time in integer picoseconds: the time type of all rnic crates.
+//! Time in integer picoseconds: the time type of the simulator and the endpoint.
 
 use std::fmt;
 use std::ops::{Add, AddAssign, Mul, Sub};
