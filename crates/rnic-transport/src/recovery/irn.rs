@@ -10,13 +10,13 @@
 //! - The recovery sequence is the PSN whose cumulative acknowledgement ends the recovery: the last new packet sent
 //!   before the latest retransmission of a lost packet. It moves up with each retransmission of a packet that selective
 //!   acknowledgements prove to be lost.
-//! - A partial acknowledgement is a cumulative acknowledgement during recovery that does not reach the recovery
-//!   sequence. The sender then retransmits the new first missing packet, under two conditions: the current recovery has
-//!   not retransmitted it yet, and the acknowledgement was caused by a packet that departed no earlier than the
-//!   retransmission that set the recovery sequence (the acknowledgement echoes the departure time). Under these
-//!   conditions the missing packet departed before a packet that has already arrived. The published logic lacks the
-//!   second condition. In the published logic the loss of one NACK makes the sender retransmit every packet in flight,
-//!   one after each partial acknowledgement.
+//! - A partial acknowledgement is a cumulative acknowledgement during recovery that does not include the recovery
+//!   sequence. The sender then retransmits the new first missing packet under two conditions. First, the current
+//!   recovery has not retransmitted this packet yet. Second, the packet that caused the acknowledgement departed no
+//!   earlier than the retransmission that set the recovery sequence (the acknowledgement echoes the departure time).
+//!   Under these conditions the missing packet departed before a packet that has already arrived. The published logic
+//!   lacks the second condition. In the published logic the loss of one NACK makes the sender retransmit every packet
+//!   in flight, one after each partial acknowledgement.
 //! - If `RTO_low` expires with more than N packets in flight, the authors' NIC extends the timeout to `RTO_high`. Here
 //!   [`deadline`](SendRecovery::deadline) has the same effect, because it computes the timeout from the current number
 //!   of packets in flight.

@@ -20,8 +20,8 @@
 //!   and up to 255 segments immediately before it; RFC 2018 requires this block to be the first. A real SACK option
 //!   repeats older blocks after the first. The model omits the older blocks, because earlier NACKs have reported each
 //!   of them. The omission matters only if an earlier NACK was lost, and usually the next NACK for the same block makes
-//!   up for the loss. A duplicate segment triggers an acknowledgement without a SACK block. If `sack` is off, no
-//!   acknowledgement has a SACK block.
+//!   up for the loss. A duplicate of a cumulatively acknowledged segment triggers an acknowledgement without a SACK
+//!   block. If `sack` is off, no acknowledgement has a SACK block.
 //! - *Round-trip time.* Every segment carries its departure time, and every acknowledgement echoes the departure time
 //!   of a segment, so retransmissions give valid measurements. As in RFC 7323 section 4.3, the sender measures only
 //!   acknowledgements of new data, and a delayed acknowledgement echoes the oldest segment that it acknowledges. A

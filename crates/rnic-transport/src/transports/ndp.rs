@@ -1,4 +1,4 @@
-//! NDP as a transport: its settings and its program.
+//! The NDP transport: the parameters that users may set, and how their values configure the program.
 
 use super::{Description, MessageFacts, MessageTransport, ProgramVisitor};
 use crate::message::programs;
