@@ -15,8 +15,8 @@ pub struct Timeouts {
     /// Maximum number of packets in flight at which the timeout is `low`: IRN's N.
     pub low_packets: u32,
     /// `None`: the timeout is `low` or `high`. `Some(min)`: a timeout computed from round-trip times like TCP's (RFC
-    /// 6298), at least `min`. Before the first measurement it is the larger of `high` and `min`. It doubles with each
-    /// consecutive timeout.
+    /// 6298), at least `min`. Before the first measurement the timeout is the larger of `high` and `min`. Each
+    /// consecutive timeout doubles it.
     pub dynamic: Option<Time>,
 }
 
@@ -57,12 +57,12 @@ pub struct TcpConfig {
     /// `true`: selective acknowledgements and the loss recovery of RFC 6675. `false`: NewReno (RFC 6582).
     pub sack: bool,
     /// `Some(delay)`: delayed acknowledgements; the receiver acknowledges every second segment, and a single segment
-    /// after `delay` at the latest (RFC 5681 section 4.2). `None`: it acknowledges every segment immediately.
+    /// after `delay` at the latest (RFC 5681 section 4.2). `None`: the receiver acknowledges every segment immediately.
     pub delayed_acks: Option<Time>,
     /// Initial congestion window in segments. `None`: RFC 5681 section 3.1 determines it from the segment size.
     pub initial_window: Option<u32>,
-    /// Receive window in bytes. It limits the data in flight, to at least one segment and at most [`Psn::MAX_WINDOW`]
-    /// segments.
+    /// Receive window in bytes, which limits the data in flight. It is rounded down to whole segments, at least one and
+    /// at most [`Psn::MAX_WINDOW`].
     pub receive_window: u32,
     /// Minimum retransmission timeout.
     pub rto_min: Time,
@@ -156,7 +156,7 @@ pub struct FlowConfig {
     /// Go-back-N: which out-of-order packets make the receiver send a NACK.
     pub nacks: NackPolicy,
     /// Minimum time between two congestion notification packets (CNPs) that the receiver sends for CE-marked packets.
-    /// `None`: it sends no CNPs.
+    /// `None`: the receiver sends no CNPs.
     pub cnp_interval: Option<Time>,
     /// Maximum rate of a flow, counted in frames without the frame gap. `None`: only the host's link limits the rate.
     pub max_rate: Option<BitRate>,

@@ -25,7 +25,7 @@ use std::collections::BTreeMap;
 /// Runs all checks on the congestion control `C`.
 ///
 /// # Errors
-/// One sentence that describes the first violation.
+/// The error is one sentence that describes the first violation.
 pub fn check<C: CongestionControl>() -> Result<(), String> {
     check_declaration::<C>()?;
     let settings = Settings::new(C::PARAMETERS);
@@ -67,7 +67,7 @@ fn flows() -> Vec<FlowConfig> {
 /// accepted.
 ///
 /// # Errors
-/// One sentence that describes the first violation.
+/// The error is one sentence that describes the first violation.
 pub fn check_declaration<C: CongestionControl>() -> Result<(), String> {
     let name = C::NAME;
     if !is_name(name) {
@@ -172,9 +172,9 @@ impl Random {
 /// Drives two instances of a congestion control with the same random events, and compares them after each event.
 ///
 /// A step is one event after a random time: a packet is sent, an ACK or NACK arrives (with telemetry records), a
-/// congestion notification arrives, or a loss is detected. Congested periods alternate with uncongested ones. Timers
-/// that are due before the event fire first, sometimes late. The driver does not allocate memory, so a test can check
-/// that the congestion control does not allocate either.
+/// congestion notification arrives, or a loss is detected. Congested periods alternate with periods without congestion.
+/// Timers that are due before the event fire first, sometimes late. The driver does not allocate memory, so a test can
+/// check that the congestion control does not allocate either.
 ///
 /// ```
 /// use rnic_transport::FlowConfig;
@@ -247,7 +247,7 @@ impl<C: CongestionControl> Driver<C> {
     /// Passes the next random event to both congestion controls and checks their states.
     ///
     /// # Errors
-    /// One sentence that describes the violation.
+    /// The error is one sentence that describes the violation.
     pub fn step(&mut self) -> Result<(), String> {
         if self.steps.is_multiple_of(256) {
             self.congested = self.random.chance(500);
@@ -373,7 +373,7 @@ impl<C: CongestionControl> Driver<C> {
 /// same events must lead to the same state.
 ///
 /// # Errors
-/// One sentence that describes the first violation.
+/// The error is one sentence that describes the first violation.
 pub fn check_events<C: CongestionControl>(
     settings: &Settings, flow: &FlowConfig, seed: u64, steps: u32,
 ) -> Result<(), String> {
@@ -397,7 +397,7 @@ pub struct Path {
 /// The flow must complete within 1 s plus 2 ms per packet.
 ///
 /// # Errors
-/// One sentence that says why the flow did not complete.
+/// The error is one sentence that says why the flow did not complete.
 pub fn check_flow<P: Protocol, C: CongestionControl>(
     settings: &Settings, flow: &FlowConfig, path: Path, packets: u32,
 ) -> Result<Time, String> {

@@ -68,7 +68,7 @@ impl<C: CongestionControl> Regulator<C> {
         }
     }
 
-    /// The congestion control, for the caller to pass events to.
+    /// The congestion control as a mutable reference, so that the caller can pass events to it.
     pub fn congestion_mut(&mut self) -> &mut C {
         &mut self.congestion
     }
@@ -116,9 +116,9 @@ impl<P: Protocol, C: CongestionControl> Sender<P, C> {
     }
 
     /// The sender of the next flow on the same connection, with `bytes` bytes of payload (at least 1), that begins at
-    /// `now`. It takes over the state of congestion control and pacing, and the round-trip time measurements.
-    /// `cfg.first_psn` must be the PSN after the last PSN of this flow, so that the new flow ignores packets of this
-    /// flow that are still in flight.
+    /// `now`. The new sender takes over this sender's state of congestion control and pacing, and its round-trip time
+    /// measurements. `cfg.first_psn` must be the PSN after the last PSN of this flow, so that the new flow ignores
+    /// packets of this flow that are still in flight.
     pub fn following(&self, cfg: &FlowConfig, bytes: u64, now: Time) -> Self {
         let packets = cfg.packets(bytes);
         Sender {
@@ -395,7 +395,7 @@ impl<P: Protocol> Receiver<P> {
         outcome
     }
 
-    /// The time at which the receiver's timer fires, if one runs.
+    /// The time at which the receiver's timer fires; `None` if the timer does not run.
     pub fn deadline(&self, cfg: &FlowConfig) -> Option<Time> {
         self.recovery.deadline(cfg)
     }

@@ -71,7 +71,7 @@ impl Pdu {
     /// Maximum number of packets that a NACK can selectively acknowledge besides the packet that triggered it, 255.
     pub const MAX_BELOW: u32 = 255;
 
-    /// A data packet that departs at `now`; `last` says whether it is the last of its flow.
+    /// A data packet that departs at `now`; `last` says whether the packet is the last of its flow.
     pub const fn data(psn: Psn, last: bool, now: Time) -> Pdu {
         let last = if last { Pdu::LAST } else { 0 };
         Pdu { head: psn.value() | last, trigger: 0, stamp: Stamp::at(now) }
@@ -162,7 +162,7 @@ pub struct RxMeta {
 pub struct TxDesc {
     /// The packet.
     pub pdu: Pdu,
-    /// Length of its payload in bytes.
+    /// Length of the packet's payload in bytes.
     pub payload: u32,
     /// Whether the packet is a retransmission.
     pub retransmission: bool,

@@ -34,7 +34,7 @@ impl Psn {
     pub const fn value(self) -> u32 {
         self.0
     }
-    /// The PSN `count` packets after this one.
+    /// The PSN that is `count` packets after this PSN; it wraps around after 2^24 - 1.
     pub const fn plus(self, count: u32) -> Psn {
         Psn::new(self.0.wrapping_add(count))
     }

@@ -105,16 +105,16 @@ pub enum Kind {
     Bytes,
     /// A number.
     Number {
-        /// Minimum.
+        /// Minimum, included in the range.
         min: f64,
-        /// Maximum.
+        /// Maximum, included in the range.
         max: f64,
     },
     /// A whole number.
     Count {
-        /// Minimum.
+        /// Minimum, included in the range.
         min: u64,
-        /// Maximum.
+        /// Maximum, included in the range.
         max: u64,
     },
     /// `true` or `false`.
@@ -130,7 +130,7 @@ pub enum Kind {
         /// Maximum in bytes.
         max: u64,
     },
-    /// One of these words.
+    /// One of the listed words.
     Choice(&'static [&'static str]),
     /// Classes of message buffers, at least one.
     Buffers,
@@ -144,7 +144,7 @@ impl Kind {
     /// Parses a value of this kind from the text of a command-line option. [`Settings::set`] checks the range.
     ///
     /// # Errors
-    /// One sentence that names the expected kind of value, if the text is of another kind.
+    /// If the text is not a value of this kind. The error is one sentence that names the expected kind.
     pub fn parse(&self, text: &str) -> Result<Value, String> {
         let unit = |error: crate::units::UnitError| error.to_string();
         let plain = |what: &str| format!("`{text}` is not {what}");
@@ -227,19 +227,19 @@ pub struct Parameter {
 /// A default value: like [`Value`], but usable in a constant, because it allocates no memory.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum DefaultValue {
-    /// A rate.
+    /// A default rate.
     Rate(BitRate),
-    /// A time.
+    /// A default time.
     Time(Time),
-    /// A size.
+    /// A default size.
     Bytes(Bytes),
-    /// A number.
+    /// A default number.
     Number(f64),
-    /// A whole number.
+    /// A default whole number.
     Count(u64),
-    /// `true` or `false`.
+    /// The default `true` or `false`.
     Flag(bool),
-    /// A word.
+    /// A default word of a [`Kind::Choice`].
     Choice(&'static str),
 }
 
@@ -403,7 +403,7 @@ impl Settings {
     /// The value of a parameter that is a time.
     ///
     /// # Errors
-    /// See [`Settings::rate`].
+    /// If no time of this name is declared, or it has no value; see [`Settings::rate`].
     pub fn time(&self, name: &str) -> Result<Time, String> {
         match self.value(name) {
             Some(Value::Time(time)) => Ok(time),
@@ -413,7 +413,7 @@ impl Settings {
     /// The value, in bytes, of a parameter that is a size.
     ///
     /// # Errors
-    /// See [`Settings::rate`].
+    /// If no size of this name is declared, or it has no value; see [`Settings::rate`].
     pub fn bytes(&self, name: &str) -> Result<u64, String> {
         match self.value(name) {
             Some(Value::Bytes(bytes)) => Ok(bytes.0),
@@ -423,7 +423,7 @@ impl Settings {
     /// The value of a parameter that is a number.
     ///
     /// # Errors
-    /// See [`Settings::rate`].
+    /// If no number of this name is declared, or it has no value; see [`Settings::rate`].
     pub fn number(&self, name: &str) -> Result<f64, String> {
         match self.value(name) {
             Some(Value::Number(number)) => Ok(number),
@@ -433,17 +433,17 @@ impl Settings {
     /// The value of a parameter that is a whole number.
     ///
     /// # Errors
-    /// See [`Settings::rate`].
+    /// If no whole number of this name is declared, or it has no value; see [`Settings::rate`].
     pub fn count(&self, name: &str) -> Result<u64, String> {
         match self.value(name) {
             Some(Value::Count(count)) => Ok(count),
             _ => Err(undeclared(name, "whole number")),
         }
     }
-    /// The value of a parameter that is a flag.
+    /// The value of a parameter that is `true` or `false`.
     ///
     /// # Errors
-    /// See [`Settings::rate`].
+    /// If no flag of this name is declared, or it has no value; see [`Settings::rate`].
     pub fn flag(&self, name: &str) -> Result<bool, String> {
         match self.value(name) {
             Some(Value::Flag(flag)) => Ok(flag),
@@ -453,7 +453,7 @@ impl Settings {
     /// The value of a parameter that is one of several words.
     ///
     /// # Errors
-    /// See [`Settings::rate`].
+    /// If no word of this name is declared, or it has no value; see [`Settings::rate`].
     pub fn choice(&self, name: &str) -> Result<String, String> {
         match self.value(name) {
             Some(Value::Choice(word)) => Ok(word),

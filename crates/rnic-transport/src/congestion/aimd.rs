@@ -13,7 +13,7 @@ use super::{AckSample, CongestionControl, LossSignal, Parameter, Settings};
 use crate::config::FlowConfig;
 use crate::{BitRate, Time};
 
-/// Parameters of AIMD.
+/// The parameters of AIMD in a run, computed from the scenario's settings.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct AimdParams {
     initial_window: f64,

@@ -32,7 +32,7 @@ use super::{CongestionControl, LossSignal, Marking, Parameter, Settings, ceiling
 use crate::config::FlowConfig;
 use crate::{BitRate, Bytes, Time};
 
-/// Parameters of DCQCN.
+/// The parameters of DCQCN in a run, computed from the scenario's settings.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct DcqcnParams {
     g: f64,
@@ -55,9 +55,9 @@ pub struct DcqcnParams {
 /// Rates are in whole bits per second. Averages round up, so that fast recovery reaches its target.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Dcqcn {
-    /// R_C, the current rate.
+    /// R_C, the current rate in bits per second.
     current: u64,
-    /// R_T, the target rate.
+    /// R_T, the target rate in bits per second, to which R_C returns in fast recovery.
     target: u64,
     /// Alpha, the estimated degree of congestion (0 to 1), immediately after the last CNP.
     alpha: f64,

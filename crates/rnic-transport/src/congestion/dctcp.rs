@@ -5,16 +5,16 @@
 //! start are acknowledged. At its end, alpha = (1 - g) alpha + g F; if F > 0, the congestion window is multiplied by 1
 //! - alpha/2.
 //!
-//! The reaction to losses is that of TCP (RFC 5681): a NACK halves the window, if all packets that were in flight at
-//! the last reduction are acknowledged; a timeout reduces the window to one packet, with slow start up to half of the
-//! old window. Flows begin with a window of one BDP, without slow start.
+//! The reaction to losses is the same as in TCP (RFC 5681). A NACK halves the window, if all packets that were in
+//! flight at the last reduction are acknowledged. A timeout reduces the window to one packet, and slow start follows up
+//! to half of the old window. Flows begin with a window of one BDP, without slow start.
 
 use super::window::{INITIAL_WINDOW, UNPACED, Window, initial_window};
 use super::{AckSample, CongestionControl, LossSignal, Marking, Parameter, Settings};
 use crate::config::FlowConfig;
 use crate::{BitRate, Bytes, Time};
 
-/// Parameters of DCTCP.
+/// The parameters of DCTCP in a run, computed from the scenario's settings.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct DctcpParams {
     initial_window: f64,

@@ -17,15 +17,15 @@
 //! - A loss does not change the window.
 //!
 //! If an ACK has another number of records than the previous ACK, the records belong to another path. The sender stores
-//! them for the next ACK, but does not change the window. The same holds if the records of a link are not newer than
-//! those of the previous ACK.
+//! them for the next ACK, but does not change the window. The sender does the same if the records of a link are not
+//! newer than the records in the previous ACK.
 
 use super::{AckSample, CongestionControl, Kind, Parameter, Settings, ceiling};
 use crate::config::FlowConfig;
 use crate::telemetry::{HopRecord, Telemetry};
 use crate::{BitRate, Psn, Time};
 
-/// Parameters of HPCC.
+/// The parameters of HPCC in a run, computed from the scenario's settings.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct HpccParams {
     eta: f64,
@@ -51,7 +51,7 @@ pub struct Hpcc {
     reference: f64,
     /// U: moving average of the utilization of the most utilized link; 1 is a fully utilized link without a queue.
     utilization: f64,
-    /// Number of additive steps since the last multiplicative one.
+    /// Number of additive steps since the last multiplicative step.
     stage: u32,
     /// Number of packets to be acknowledged before the reference window is replaced.
     left: u32,
@@ -72,7 +72,7 @@ impl Hpcc {
     }
 
     /// MeasureInflight of algorithm 1: returns the utilization of the most utilized link, and the time in nanoseconds
-    /// over which it was measured.
+    /// over which this utilization was measured. `None` if an ACK gives no measurement.
     fn inflight(&self, params: &HpccParams, telemetry: &Telemetry) -> Option<(f64, f64)> {
         let (before, now) = (self.last.hops(), telemetry.hops());
         if before.is_empty() || before.len() != now.len() {

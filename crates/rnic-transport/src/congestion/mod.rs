@@ -127,7 +127,7 @@ pub trait CongestionControl: Clone + Send + 'static {
     /// Computes the parameters of a run from the scenario's settings.
     ///
     /// # Errors
-    /// One sentence if settings contradict each other. Each setting by itself is in its declared range.
+    /// If settings contradict each other. The error is one sentence. Each setting by itself is in its declared range.
     fn params(settings: &Settings, flow: &FlowConfig) -> Result<Self::Params, String>;
     /// Default ECN marking thresholds of switches. `None`: the algorithm does not use ECN, and switches do not mark its
     /// packets.

@@ -25,7 +25,7 @@ pub type Timely = DelayGradient<false>;
 /// which gives the algorithm a unique fixed point.
 pub type PatchedTimely = DelayGradient<true>;
 
-/// Parameters of TIMELY and of patched TIMELY.
+/// The parameters of TIMELY or patched TIMELY in a run, computed from the scenario's settings.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct TimelyParams {
     /// RTT below which the rate grows, in picoseconds like all RTTs in this struct.

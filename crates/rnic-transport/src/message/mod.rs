@@ -65,7 +65,7 @@ pub mod flags {
     pub const NACK: u8 = 4;
     /// NDP: the packet requests further packets (PULL). Homa: it grants further packets (GRANT).
     pub const PULL: u8 = 8;
-    /// A switch has trimmed the packet: it has removed the payload.
+    /// A switch has trimmed the packet, that is, removed its payload.
     pub const CHOP: u8 = 16;
     /// The packet requests the retransmission of a packet.
     pub const RESEND: u8 = 32;
@@ -98,7 +98,7 @@ pub struct Arrival<'a> {
 pub struct RxMsgInfoRequest {
     /// Address of the sending NIC.
     pub src_ip: u32,
-    /// Context (port) at the sending NIC.
+    /// Context at the sending NIC: NanoTransport's name for a port.
     pub src_context: u16,
     /// Message id that the sending NIC assigned. It is the same for all packets of a message, and differs from the ids
     /// of all other messages that this NIC is sending.
@@ -167,9 +167,9 @@ pub struct CreditToBtxEvent {
 pub struct CtrlPktEvent {
     /// Address of the destination NIC.
     pub dst_ip: u32,
-    /// Context (port) at the destination NIC.
+    /// Context at the destination NIC: NanoTransport's name for a port.
     pub dst_context: u16,
-    /// Context (port) at this NIC.
+    /// Context at this NIC: NanoTransport's name for a port.
     pub src_context: u16,
     /// Id of the message that the control packet refers to, assigned by the message's sender.
     pub tx_msg_id: u32,
@@ -197,9 +197,9 @@ pub struct Departure {
     pub now: Time,
     /// Address of the destination NIC.
     pub dst_ip: u32,
-    /// Context (port) at the destination NIC.
+    /// Context at the destination NIC: NanoTransport's name for a port.
     pub dst_context: u16,
-    /// Context (port) at this NIC.
+    /// Context at this NIC: NanoTransport's name for a port.
     pub src_context: u16,
     /// Id of the message.
     pub tx_msg_id: u32,
@@ -229,7 +229,7 @@ pub enum Verdict {
     /// The NIC writes the packet's payload to its message's buffer. The program must have called `GetRxMsgInfo` with
     /// `mark_received` for this packet.
     Reassemble {
-        /// Local id of the message.
+        /// The `rx_msg_id` of the message: its local id at the receiver.
         rx_msg_id: u16,
         /// Index of the packet in the message.
         pkt_offset: u32,

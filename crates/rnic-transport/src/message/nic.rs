@@ -76,9 +76,9 @@ impl Default for NicConfig {
 pub struct Message {
     /// Address of the destination NIC.
     pub dst_ip: u32,
-    /// Context (port) at the destination NIC.
+    /// Context at the destination NIC: NanoTransport's name for a port.
     pub dst_context: u16,
-    /// Context (port) at this NIC.
+    /// Context at this NIC: NanoTransport's name for a port.
     pub src_context: u16,
     /// Length of the message in bytes; a message of 0 bytes takes one packet.
     pub bytes: u32,

@@ -598,7 +598,8 @@ mod tests {
         assert!(block.timers.next().is_none() && block.messages.len() == 1);
     }
 
-    /// The receiver has seen generation 10 last. It considers the generations up to 10 + 32,767 newer.
+    /// The last generation that the receiver has seen is 10. The receiver considers the generations up to 10 + 32,767
+    /// newer.
     #[test]
     fn the_receiver_considers_the_next_generation_newer() {
         assert_eq!(next_generation(0, None), 1);

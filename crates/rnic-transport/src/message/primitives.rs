@@ -23,8 +23,8 @@ fn entry(values: &mut Vec<u64>, at: usize) -> &mut u64 {
     &mut values[at]
 }
 
-/// `ifElseRaw`: a register array with predicated read-modify-write operations. A predicate selects one of two
-/// operations on an entry.
+/// `ifElseRaw`, an extern of NanoTransport: a register array with predicated read-modify-write operations. A predicate
+/// selects which of two operations is applied to an entry.
 ///
 /// ```
 /// use rnic_transport::message::primitives::{IfElseRaw, Op};
@@ -60,8 +60,8 @@ impl IfElseRaw {
     }
 }
 
-/// A register array with two ports: one pipeline stage reads it, and another stage, possibly of the other pipeline,
-/// writes it.
+/// A register array with two ports: one pipeline stage reads entries, and another stage writes entries. The two stages
+/// may belong to different pipelines, ingress and egress.
 #[derive(Clone, Debug, Default)]
 pub struct DualPort {
     values: Vec<u64>,
@@ -190,7 +190,7 @@ impl PriorityScheduler {
         }
     }
 
-    /// The entry of `id`, if there is one.
+    /// The entry of `id`; `None` if the scheduler has no such entry.
     pub fn get(&self, id: u16) -> Option<Entry> {
         let state = self.ids.get(usize::from(id))?;
         match state.location {

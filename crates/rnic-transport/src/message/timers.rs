@@ -1,9 +1,9 @@
 //! Timers of messages, one per slot.
 //!
 //! The hardware of the NanoTransport paper has a table of expiry times, and a background scan that finds expired
-//! timers. Here a heap finds expired timers. A restart before the expiry is cheap, because it happens at every packet:
-//! it stores the new expiry time, while the timer's entry in the heap keeps the old time. When the entry reaches the
-//! top of the heap, it moves to the new time.
+//! timers. Here a heap finds expired timers. Every packet restarts the timer of its message, so a restart must be
+//! cheap. It only stores the new expiry time; the timer's entry in the heap keeps the old time. When the entry reaches
+//! the top of the heap, it moves to the new time.
 
 use crate::Time;
 use std::cmp::Reverse;

@@ -15,7 +15,7 @@ use crate::congestion::LossSignal;
 use crate::rto::RttEstimator;
 use crate::{Pdu, PduKind, Psn, RxOutcome, Time};
 
-/// The go-back-N protocol.
+/// The loss recovery protocol go-back-N: its sender and receiver.
 #[derive(Clone, Copy, Debug)]
 pub struct GoBackN;
 

@@ -37,7 +37,7 @@ use crate::pdu::Stamp;
 use crate::rto::RttEstimator;
 use crate::{Pdu, PduKind, Psn, RxOutcome, Time};
 
-/// The IRN protocol.
+/// The loss recovery protocol of IRN: its sender and receiver.
 #[derive(Clone, Copy, Debug)]
 pub struct Irn;
 

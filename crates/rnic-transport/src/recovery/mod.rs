@@ -88,7 +88,7 @@ pub trait ReceiveRecovery: Clone + Send + 'static {
     fn on_deadline(&mut self, cfg: &FlowConfig, now: Time) -> Option<Pdu>;
     /// Whether all packets of the flow have arrived.
     fn is_complete(&self) -> bool;
-    /// Number of packets that the receiver has not accepted yet, and whether the flow's last packet is one of them.
+    /// Number of packets that the receiver has not accepted yet, and whether the flow's last packet is among them.
     fn missing(&self) -> (u64, bool);
 }
 

@@ -11,7 +11,7 @@
 //! | immediate and delayed acknowledgements | RFC 5681 section 4.2 |
 //!
 //! The sender has all data of a flow from the start, so every segment except the last is full, and sequence numbers
-//! count segments. Windows count bytes, and count the last segment as a full one.
+//! count segments. Windows are in bytes, and the last segment counts as a full segment.
 //!
 //! Where the standards leave a choice, or the model simplifies them:
 //!
@@ -52,7 +52,7 @@ use super::Protocol;
 use crate::bitmap::BitWindow;
 use crate::config::FlowConfig;
 
-/// The TCP protocol.
+/// The loss recovery protocol TCP: its sender and receiver.
 #[derive(Clone, Copy, Debug)]
 pub struct Tcp;
 

@@ -17,7 +17,7 @@ const PARAMETERS: &[Parameter] = &[
     ),
 ];
 
-/// The Homa transport.
+/// The Homa transport: the receiver grants packets to the shortest messages and assigns their priorities.
 #[derive(Clone, Copy, Debug)]
 pub struct Homa;
 

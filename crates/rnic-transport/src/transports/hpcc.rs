@@ -4,7 +4,7 @@ use super::{Description, MessageFacts, MessageTransport, ProgramVisitor};
 use crate::message::programs::{self, HpccSettings};
 use crate::settings::{Kind, Parameter, Settings};
 
-/// The HPCC message transport.
+/// The HPCC message transport: in-band telemetry controls the window of each message.
 #[derive(Clone, Copy, Debug)]
 pub struct Hpcc;
 

@@ -9,7 +9,7 @@ use crate::headers::{IRN_DATA, IRN_NACK, ROCE_ACK};
 use crate::recovery::{GoBackN, Irn as Selective};
 use crate::settings::{Parameter, Settings};
 
-/// The IRN transport.
+/// The IRN transport: selective retransmission and BDP-FC, combined with a separate congestion control.
 #[derive(Clone, Copy, Debug)]
 pub struct Irn;
 

@@ -8,7 +8,7 @@ use crate::headers::{IWARP_ACK, IWARP_DATA, IWARP_SACK};
 use crate::recovery::Tcp;
 use crate::settings::{Kind, Parameter, Settings};
 
-/// The iWARP transport.
+/// The iWARP transport: TCP with its own congestion control.
 #[derive(Clone, Copy, Debug)]
 pub struct Iwarp;
 

@@ -169,7 +169,7 @@ pub trait FlowTransport: 'static {
     /// The configuration of the run's flows.
     ///
     /// # Errors
-    /// One sentence if settings contradict each other.
+    /// If settings contradict each other. The error is one sentence.
     fn configure(settings: &Settings, facts: &FabricFacts) -> Result<FlowConfig, String>;
 
     /// The transport's settings for a description of the run. The first list is shown before the settings of the
@@ -440,7 +440,7 @@ impl TransportDeclaration {
     /// have a meaning.
     ///
     /// # Errors
-    /// One sentence if settings contradict each other.
+    /// If settings contradict each other. The error is one sentence.
     pub fn configure(&self, settings: &Settings, facts: &FabricFacts) -> Result<FlowConfig, String> {
         (self.configure)(settings, facts)
     }

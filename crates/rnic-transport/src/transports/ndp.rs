@@ -4,7 +4,7 @@ use super::{Description, MessageFacts, MessageTransport, ProgramVisitor};
 use crate::message::programs;
 use crate::settings::{Parameter, Settings};
 
-/// The NDP transport.
+/// The NDP transport: the receiver pulls packets of messages at the rate of its link.
 #[derive(Clone, Copy, Debug)]
 pub struct Ndp;
 

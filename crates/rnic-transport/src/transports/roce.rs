@@ -7,7 +7,7 @@ use crate::headers::{ROCE_ACK, ROCE_DATA};
 use crate::recovery::GoBackN;
 use crate::settings::{Kind, Parameter, Settings};
 
-/// The RoCE transport.
+/// The RoCE transport: go-back-N loss recovery, combined with a separate congestion control.
 #[derive(Clone, Copy, Debug)]
 pub struct Roce;
 

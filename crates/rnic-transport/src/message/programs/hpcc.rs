@@ -182,7 +182,7 @@ impl Algorithm {
         let queue = now.queue_bytes.min(before.queue_bytes);
         // Transmission rate plus queue per round trip, in bytes per nanosecond; at most 256 (2 Tbit/s).
         let per_ns = (quotient(sent.into(), elapsed) + ((u64::from(queue) * self.per_rtt) >> 16)).min(256 * ONE);
-        // One byte per nanosecond is 8,000 Mbit/s.
+        // Converts the rate of the link: one byte per nanosecond is 8,000 Mbit/s.
         (quotient(per_ns * 8_000, now.rate_mbps) >> 16).min(256 * ONE)
     }
 

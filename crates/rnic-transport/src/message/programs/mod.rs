@@ -20,9 +20,9 @@ use super::{Blocks, CreditToBtxEvent, CtrlPktEvent, Departure, RxMsgInfoRequest,
 pub struct NativeHeader {
     /// Address of the sending NIC.
     pub src_ip: u32,
-    /// Context (port) at the sending NIC.
+    /// Context at the sending NIC: NanoTransport's name for a port.
     pub src_context: u16,
-    /// Context (port) at the destination NIC.
+    /// Context at the destination NIC: NanoTransport's name for a port.
     pub dst_context: u16,
     /// Id of the message that the packet belongs or refers to, assigned by the message's sender.
     pub tx_msg_id: u32,

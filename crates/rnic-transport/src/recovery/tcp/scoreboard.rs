@@ -7,8 +7,8 @@ use crate::bitmap::BitWindow;
 ///
 /// In RFC 6675 `IsLost` holds for a segment if at least `DupThresh` segments after it are selectively acknowledged.
 /// (The RFC has a second condition in bytes, which is the same here because all segments are full.) So the lost
-/// segments are exactly the unacknowledged ones before the `DupThresh`-th highest selectively acknowledged segment.
-/// This segment is [`lost_below`](Scoreboard::lost_below), which only moves up; a timeout moves it past all segments
+/// segments are exactly the unacknowledged segments before the `DupThresh`-th highest selectively acknowledged segment.
+/// This segment is [`lost_below`](Scoreboard::lost_below). It only moves up, and a timeout moves it past all segments
 /// sent. `pipe` and the rules of `NextSeg` are computed from `lost_below`, from `HighRxt` and from counters.
 #[derive(Clone, Debug)]
 pub(super) struct Scoreboard {
