@@ -43,11 +43,11 @@ impl Timeouts {
 /// Which out-of-order packets make a go-back-N receiver send a NACK.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum NackPolicy {
-    /// Only the first out-of-order packet; after the NACK the receiver sends no other until a packet arrives in order
-    /// (InfiniBand).
+    /// Only the first out-of-order packet makes the receiver send a NACK. It sends no other NACK until a packet arrives
+    /// in order (InfiniBand).
     #[default]
     First,
-    /// Every out-of-order packet.
+    /// Every out-of-order packet makes the receiver send a NACK.
     Every,
 }
 

@@ -98,7 +98,7 @@ impl Pdu {
         self.head |= Pdu::SYN;
         self
     }
-    /// A congestion notification packet.
+    /// A congestion notification packet (CNP).
     pub const fn cnp() -> Pdu {
         Pdu { head: (PduKind::Cnp as u32) << Pdu::KIND_SHIFT, trigger: 0, stamp: Stamp(0) }
     }

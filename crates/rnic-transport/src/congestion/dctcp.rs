@@ -2,8 +2,8 @@
 //!
 //! Every ACK and NACK echoes the CE mark of the data packet that caused it, so the fraction F of marked packets is the
 //! fraction of ACKs and NACKs with an ECN echo. An observation window ends when all packets that were in flight at its
-//! start are acknowledged. At its end, alpha = (1 - g) alpha + g F; if F > 0, the congestion window is multiplied by 1
-//! - alpha/2.
+//! start are acknowledged. At the end of a window, alpha becomes (1 - g) alpha + g F. If F > 0, the congestion window
+//! is multiplied by (1 - alpha/2).
 //!
 //! The reaction to losses is the same as in TCP (RFC 5681). A NACK halves the window, if all packets that were in
 //! flight at the last reduction are acknowledged. A timeout reduces the window to one packet, and slow start follows up

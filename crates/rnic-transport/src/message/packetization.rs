@@ -15,7 +15,7 @@ use crate::Time;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
-/// The state of a message that is being sent, or a free slot for one.
+/// The state of a message that is being sent, or a free slot for such a message.
 #[derive(Clone, Debug, Default)]
 struct TxMessage {
     message: Message,
@@ -24,7 +24,7 @@ struct TxMessage {
     /// Whether the slot is in use.
     live: bool,
     buffer: Buffer,
-    /// Number of packets.
+    /// Number of packets of the message.
     packets: u32,
     /// Packets before this index may be sent.
     credit: u32,

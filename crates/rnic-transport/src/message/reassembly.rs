@@ -31,7 +31,7 @@ struct SenderSlot {
     fate: Fate,
 }
 
-/// The state of a message that is being received, or a free slot for one.
+/// The state of a message that is being received, or a free slot for such a message.
 #[derive(Clone, Debug, Default)]
 struct RxMessage {
     /// Whether the slot is in use.

@@ -156,7 +156,7 @@ impl StreamSender for GoBackNSender {
         (self.highest - self.acked) as u32
     }
 
-    /// Retransmits all unacknowledged packets, because the receiver has discarded them.
+    /// Retransmits all unacknowledged packets after an RNR NAK, because the receiver has discarded them.
     fn resend(&mut self, now: Time) {
         self.next = self.acked;
         self.timer_start = now;

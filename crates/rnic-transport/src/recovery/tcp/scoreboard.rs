@@ -18,7 +18,8 @@ pub(super) struct Scoreboard {
     next: Psn,
     /// First segment that does not count as lost. All segments before it are acknowledged or lost.
     lost_below: Psn,
-    /// First segment that does not count as retransmitted (`HighRxt` + 1). All segments before it do.
+    /// First segment that does not count as retransmitted (`HighRxt` + 1). All segments before it count as
+    /// retransmitted.
     retransmit_next: Psn,
     /// Highest selectively acknowledged segment; valid only while `sacked` has a set bit.
     highest_sacked: Psn,
