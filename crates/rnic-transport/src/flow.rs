@@ -129,7 +129,7 @@ impl<P: Protocol, C: CongestionControl> Sender<P, C> {
     }
 
     /// Fires all congestion control timers that were due before `now`, each with its due time. The owner calls this
-    /// function before the flow sends again, if it kept no timer for the flow while the flow had nothing to send.
+    /// function before the next packet, if it kept no timer for the flow while the flow had nothing to send.
     pub fn catch_up(&mut self, params: &C::Params, now: Time) {
         self.regulator.catch_up(params, now);
     }
