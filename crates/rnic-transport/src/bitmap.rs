@@ -5,9 +5,9 @@ use smallvec::SmallVec;
 
 /// A bitmap with one bit per packet of a sliding window of PSNs.
 ///
-/// The bit of a packet is at index `psn mod capacity`, so no bits move when the window slides. A window of up to 128
-/// packets (the 40 Gbps default case) is stored inline; a larger window takes one heap allocation for its whole
-/// lifetime.
+/// The bit of a packet is at index `psn mod capacity`, so no bits move when the window slides. The bitmap of a window
+/// of up to 128 packets is stored inline, which suffices for the default bandwidth-delay product of 111 packets. A
+/// larger bitmap takes one heap allocation for its whole lifetime.
 ///
 /// ```
 /// use rnic_transport::Psn;
@@ -27,6 +27,7 @@ use smallvec::SmallVec;
 #[derive(Clone, Debug, Default)]
 pub struct BitWindow {
     words: SmallVec<[u64; 2]>,
+    /// Number of set bits.
     set: u32,
 }
 
@@ -38,7 +39,7 @@ impl BitWindow {
         BitWindow { words: SmallVec::from_elem(0, words.max(2)), set: 0 }
     }
 
-    /// Number of bits, a power of two; the window must not be larger.
+    /// Number of bits in the bitmap: a power of two, at least the size of the window in packets.
     pub fn capacity(&self) -> u32 {
         self.words.len() as u32 * 64
     }
@@ -71,7 +72,7 @@ impl BitWindow {
         new
     }
 
-    /// Sets the bits of the `count` packets from `first` on; returns how many were clear before.
+    /// Sets the bits of the `count` packets that begin with `first`; returns how many of these bits were clear before.
     pub fn set_run(&mut self, first: Psn, count: u32) -> u32 {
         let before = self.set;
         let mut at = first.value() & (self.capacity() - 1);
@@ -89,8 +90,8 @@ impl BitWindow {
         self.set - before
     }
 
-    /// Clears the bits of the `count` packets that begin with `first`. The caller does so for packets that leave the
-    /// window.
+    /// Clears the bits of the `count` packets that begin with `first`. The caller must clear the bits of packets that
+    /// leave the window, because later packets use the same bits.
     pub fn clear(&mut self, first: Psn, count: u32) {
         if self.set == 0 {
             return;

@@ -1,4 +1,5 @@
-//! Settings that all flows of a run share. Functions take them by reference, which keeps the state of a flow small.
+//! Settings that all flows of a simulation or endpoint share. The functions of a flow take them by reference, so that
+//! each flow's own state stays small.
 
 use crate::rto::{RtoBounds, RttEstimator};
 use crate::{BitRate, Psn, Time};
@@ -6,15 +7,16 @@ use crate::{BitRate, Psn, Time};
 /// Retransmission timeouts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Timeouts {
-    /// IRN's `RTO_high`. RoCE's only timeout, with `low_packets` = 0.
+    /// The timeout while more than `low_packets` packets are in flight: IRN's `RTO_high`. A protocol with a single
+    /// fixed timeout, such as RoCE, has `low` = `high`.
     pub high: Time,
-    /// IRN's `RTO_low`, which applies while few packets are in flight.
+    /// The timeout while at most `low_packets` packets are in flight: IRN's `RTO_low`.
     pub low: Time,
-    /// IRN's N: the timeout is `low` while at most this many packets are in flight, else `high`.
+    /// Maximum number of packets in flight at which the timeout is `low`: IRN's N.
     pub low_packets: u32,
-    /// `None`: the fixed timeouts above. `Some(min)`: a timeout computed from round-trip times like TCP's (RFC 6298),
-    /// at least `min`. Before the first measurement it is the larger of `high` and `min`. It doubles with each
-    /// consecutive timeout.
+    /// `None`: the timeout is `low` or `high`. `Some(min)`: a timeout computed from round-trip times like TCP's (RFC
+    /// 6298), at least `min`. Before the first measurement the timeout is the larger of `high` and `min`. Each
+    /// consecutive timeout doubles it.
     pub dynamic: Option<Time>,
 }
 
@@ -51,11 +53,11 @@ pub enum TimerRestart {
 /// Which out-of-order packets make a go-back-N receiver send a NACK.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum NackPolicy {
-    /// Only the first out-of-order packet; after the NACK the receiver sends no other until a packet arrives in order
-    /// (InfiniBand).
+    /// Only the first out-of-order packet makes the receiver send a NACK. It sends no other NACK until a packet arrives
+    /// in order (InfiniBand).
     #[default]
     First,
-    /// Every out-of-order packet.
+    /// Every out-of-order packet makes the receiver send a NACK.
     Every,
 }
 
@@ -65,12 +67,12 @@ pub struct TcpConfig {
     /// `true`: selective acknowledgements and the loss recovery of RFC 6675. `false`: NewReno (RFC 6582).
     pub sack: bool,
     /// `Some(delay)`: delayed acknowledgements; the receiver acknowledges every second segment, and a single segment
-    /// after `delay` at the latest (RFC 5681 section 4.2). `None`: it acknowledges every segment immediately.
+    /// after `delay` at the latest (RFC 5681 section 4.2). `None`: the receiver acknowledges every segment immediately.
     pub delayed_acks: Option<Time>,
     /// Initial congestion window in segments. `None`: RFC 5681 section 3.1 determines it from the segment size.
     pub initial_window: Option<u32>,
-    /// Receive window in bytes. It limits the data in flight, to at least one segment and at most [`Psn::MAX_WINDOW`]
-    /// segments.
+    /// Receive window in bytes, which limits the data in flight. It is rounded down to whole segments, at least one and
+    /// at most [`Psn::MAX_WINDOW`].
     pub receive_window: u32,
     /// Minimum retransmission timeout.
     pub rto_min: Time,
@@ -87,7 +89,8 @@ pub struct TcpConfig {
 }
 
 impl TcpConfig {
-    /// A delay of acknowledgements for data centers: a thousandth of the maximum of 0.5 s in RFC 5681 section 4.2.
+    /// Delay of acknowledgements that suits data centers: a thousandth of the maximum of 0.5 s that RFC 5681 section
+    /// 4.2 allows.
     pub const DELAYED_ACK: Time = Time::from_us(500);
 
     /// Initial congestion window in bytes for segments of `mss` bytes.
@@ -111,7 +114,8 @@ impl TcpConfig {
     }
 }
 
-/// The default timeouts are a thousandth of those of RFC 6298: `rto_min` and `rto_initial` 1 ms, `rto_max` 60 ms.
+/// The default timeouts are a thousandth of the timeouts in RFC 6298: `rto_min` and `rto_initial` 1 ms, `rto_max` 60
+/// ms.
 impl Default for TcpConfig {
     fn default() -> TcpConfig {
         TcpConfig {
@@ -128,7 +132,7 @@ impl Default for TcpConfig {
     }
 }
 
-/// Settings that all flows of a run share.
+/// Settings that all flows of a simulation or endpoint share.
 ///
 /// ```
 /// use rnic_transport::{BitRate, FlowConfig};
@@ -164,7 +168,7 @@ pub struct FlowConfig {
     /// Go-back-N: which out-of-order packets make the receiver send a NACK.
     pub nacks: NackPolicy,
     /// Minimum time between two congestion notification packets (CNPs) that the receiver sends for CE-marked packets.
-    /// `None`: it sends no CNPs.
+    /// `None`: the receiver sends no CNPs.
     pub cnp_interval: Option<Time>,
     /// Maximum rate of a flow, counted in frames without the frame gap. `None`: only the host's link limits the rate.
     pub max_rate: Option<BitRate>,

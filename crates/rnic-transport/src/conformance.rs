@@ -5,9 +5,14 @@
 //! conformance::check::<NoCongestionControl>().unwrap();
 //! ```
 //!
-//! [`check`] validates the declaration (names, parameters, defaults), drives the algorithm with long random sequences
-//! of events ([`Driver`]), also with each parameter at its bounds, and checks that flows complete over a lossy,
-//! congested path with every loss recovery ([`check_flow`]). Everything is deterministic, so a failure is reproducible.
+//! [`check`] tests an algorithm in three ways:
+//!
+//! - It validates the algorithm's declaration: names, parameters, defaults ([`check_declaration`]).
+//! - It drives the algorithm with long random sequences of events ([`check_events`]).
+//! - It checks with every loss recovery that flows complete over a lossy, congested path ([`check_flow`]).
+//!
+//! It repeats the last two tests, shorter and with IRN only, with each parameter at its bounds. All random numbers have
+//! fixed seeds, so a failure is reproducible.
 
 use crate::congestion::{AckSample, CongestionControl, Kind, LossSignal, Marking, Parameter, Settings, Value, ceiling};
 use crate::recovery::{GoBackN, Irn, Protocol, Tcp};
@@ -17,10 +22,10 @@ use crate::{
 };
 use std::collections::BTreeMap;
 
-/// Runs all checks.
+/// Runs all checks on the congestion control `C`.
 ///
 /// # Errors
-/// One sentence that describes the first violation.
+/// The error is one sentence that describes the first violation.
 pub fn check<C: CongestionControl>() -> Result<(), String> {
     check_declaration::<C>()?;
     let settings = Settings::new(C::PARAMETERS);
@@ -39,7 +44,7 @@ pub fn check<C: CongestionControl>() -> Result<(), String> {
     check_bounds::<C>()
 }
 
-/// Flow configurations that differ in all settings that an algorithm may depend on.
+/// The flow configurations to test with. They vary every setting that an algorithm may depend on.
 fn flows() -> Vec<FlowConfig> {
     let usual = FlowConfig::default();
     vec![
@@ -62,7 +67,7 @@ fn flows() -> Vec<FlowConfig> {
 /// accepted.
 ///
 /// # Errors
-/// One sentence that describes the first violation.
+/// The error is one sentence that describes the first violation.
 pub fn check_declaration<C: CongestionControl>() -> Result<(), String> {
     let name = C::NAME;
     if !is_name(name) {
@@ -126,7 +131,8 @@ fn check_bounds<C: CongestionControl>() -> Result<(), String> {
     Ok(())
 }
 
-/// The minimum and maximum of a parameter that has them; for others, a quarter and four times the default.
+/// Two extreme values of a parameter to test with: its minimum and maximum, or a quarter of its default and four times
+/// its default if its kind has no bounds.
 fn extremes(parameter: &Parameter) -> [Option<Value>; 2] {
     match (parameter.kind, parameter.default_value()) {
         (Kind::Number { min, max }, _) => [Some(Value::Number(min)), Some(Value::Number(max))],
@@ -166,8 +172,9 @@ impl Random {
 /// Drives two instances of a congestion control with the same random events, and compares them after each event.
 ///
 /// A step is one event after a random time: a packet is sent, an ACK or NACK arrives (with telemetry records), a
-/// congestion notification arrives, or a loss is detected. Congested periods alternate with uncongested ones. Timers
-/// that are due before the event fire first, sometimes late. The driver does not allocate memory.
+/// congestion notification arrives, or a loss is detected. Congested periods alternate with periods without congestion.
+/// Timers that are due before the event fire first, sometimes late. The driver does not allocate memory, so a test can
+/// check that the congestion control does not allocate either.
 ///
 /// ```
 /// use rnic_transport::FlowConfig;
@@ -189,15 +196,18 @@ pub struct Driver<C: CongestionControl> {
     controls: [C; 2],
     random: Random,
     now: Time,
+    /// Number of packets sent and not acknowledged.
     in_flight: u32,
+    /// Number of events so far.
     steps: u32,
     /// Whether the network is congested: then events are more frequent, and more of them signal congestion.
     congested: bool,
+    /// Number of times that the timer has fired so far.
     fired: u64,
 }
 
 impl<C: CongestionControl> Driver<C> {
-    /// Begins two flows; `seed` determines all random events.
+    /// Begins two flows with the same parameters; `seed` determines all random events.
     ///
     /// # Errors
     /// The error of [`CongestionControl::params`], or one sentence that describes a violation by a new flow.
@@ -229,21 +239,22 @@ impl<C: CongestionControl> Driver<C> {
     pub fn control(&self) -> &C {
         &self.controls[0]
     }
-    /// Number of timers fired so far.
+    /// Number of times that the timer of a flow has fired so far.
     pub fn fired(&self) -> u64 {
         self.fired
     }
 
-    /// Performs the next event and checks the congestion controls.
+    /// Passes the next random event to both congestion controls and checks their states.
     ///
     /// # Errors
-    /// One sentence that describes the violation.
+    /// The error is one sentence that describes the violation.
     pub fn step(&mut self) -> Result<(), String> {
         if self.steps.is_multiple_of(256) {
             self.congested = self.random.chance(500);
         }
         self.steps += 1;
-        // Mostly nanoseconds to microseconds; without congestion up to milliseconds, rarely up to 200 ms.
+        // Maximum time to the next event, in picoseconds: at most 60 us with congestion, and 2 ms without; rarely 200
+        // ms.
         let span = [0, 300_000, 300_000, 3_000_000, 3_000_000, 60_000_000, 2_000_000_000];
         let span = span[self.random.below(if self.congested { 6 } else { 7 }) as usize];
         let span = if !self.congested && self.random.chance(2) { 200_000_000_000 } else { span };
@@ -362,7 +373,7 @@ impl<C: CongestionControl> Driver<C> {
 /// same events must lead to the same state.
 ///
 /// # Errors
-/// One sentence that describes the first violation.
+/// The error is one sentence that describes the first violation.
 pub fn check_events<C: CongestionControl>(
     settings: &Settings, flow: &FlowConfig, seed: u64, steps: u32,
 ) -> Result<(), String> {
@@ -370,7 +381,7 @@ pub fn check_events<C: CongestionControl>(
     (0..steps).try_for_each(|_| driver.step()).map_err(|error| format!("{error} (seed {seed})"))
 }
 
-/// The random losses of a path.
+/// The path of [`check_flow`]: its random packet losses.
 #[derive(Clone, Copy, Debug)]
 pub struct Path {
     /// Seed of the random losses and marks.
@@ -381,12 +392,12 @@ pub struct Path {
 
 /// Sends a flow of `packets` full packets over a path with random losses, and returns its completion time.
 ///
-/// The second link of the path has half the rate of the first. The buffer between them holds 100 packets and marks with
-/// the algorithm's default thresholds (every queued packet, if the algorithm has none). The flow must complete within 1
-/// s plus 2 ms per packet.
+/// The second link of the path has half the rate of the first. The buffer between the links holds 100 packets. It
+/// CE-marks packets with the algorithm's default thresholds, or every queued packet if the algorithm has no thresholds.
+/// The flow must complete within 1 s plus 2 ms per packet.
 ///
 /// # Errors
-/// One sentence that says why the flow did not complete.
+/// The error is one sentence that says why the flow did not complete.
 pub fn check_flow<P: Protocol, C: CongestionControl>(
     settings: &Settings, flow: &FlowConfig, path: Path, packets: u32,
 ) -> Result<Time, String> {
@@ -436,9 +447,12 @@ struct Pipe<P: Protocol, C: CongestionControl> {
     now: Time,
     /// Transmission time of a full packet on the first link; on the second link it is twice as long.
     packet: Time,
+    /// Time at which the first link becomes idle.
     wire_free: Time,
+    /// Time at which the second, slower link becomes idle.
     slow_free: Time,
-    /// By arrival time and order of departure: the packet, and whether it is CE-marked.
+    /// The packets in flight, sorted by arrival time and order of departure. The flag says whether a packet is
+    /// CE-marked.
     flying: BTreeMap<(Time, u64), (Pdu, bool)>,
     order: u64,
 }

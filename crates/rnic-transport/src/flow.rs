@@ -10,7 +10,7 @@ use crate::recovery::{GoBackN, Pick, Progress, Protocol, ReceiveRecovery, SendRe
 use crate::telemetry::Telemetry;
 use crate::{Pdu, PduKind, RxMeta, RxOutcome, Time, TxDesc};
 
-/// The timer of a flow that fires next.
+/// Which of a sender's two timers fires next; see [`Sender::deadline`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Timer {
     /// The retransmission timer.
@@ -19,8 +19,8 @@ pub enum Timer {
     Congestion,
 }
 
-/// Congestion control with pacing: the part of a [`Sender`] that does not depend on loss recovery. A sender without
-/// loss recovery uses it alone.
+/// Congestion control with pacing: the part of a [`Sender`] that does not depend on loss recovery. A sender whose loss
+/// recovery is implemented elsewhere uses a `Regulator` without a [`Sender`].
 #[derive(Clone, Debug)]
 pub struct Regulator<C: CongestionControl> {
     congestion: C,
@@ -29,7 +29,7 @@ pub struct Regulator<C: CongestionControl> {
 }
 
 impl<C: CongestionControl> Regulator<C> {
-    /// The state of a flow that begins at `now`.
+    /// The congestion control and pacing state of a flow that begins at `now`.
     pub fn new(cfg: &FlowConfig, params: &C::Params, now: Time) -> Self {
         Regulator { congestion: C::new(params, cfg, now), not_before: now }
     }
@@ -68,7 +68,7 @@ impl<C: CongestionControl> Regulator<C> {
         }
     }
 
-    /// The congestion control, for the caller to pass events to.
+    /// The congestion control as a mutable reference, so that the caller can pass events to it.
     pub fn congestion_mut(&mut self) -> &mut C {
         &mut self.congestion
     }
@@ -116,9 +116,9 @@ impl<P: Protocol, C: CongestionControl> Sender<P, C> {
     }
 
     /// The sender of the next flow on the same connection, with `bytes` bytes of payload (at least 1), that begins at
-    /// `now`. It takes over the state of congestion control and pacing, and the round-trip time measurements.
-    /// `cfg.first_psn` must be the PSN after the last PSN of this flow, so that the new flow ignores packets of this
-    /// flow that are still in flight.
+    /// `now`. The new sender takes over this sender's state of congestion control and pacing, and its round-trip time
+    /// measurements. `cfg.first_psn` must be the PSN after the last PSN of this flow, so that the new flow ignores
+    /// packets of this flow that are still in flight.
     pub fn following(&self, cfg: &FlowConfig, bytes: u64, now: Time) -> Self {
         let packets = cfg.packets(bytes);
         Sender {
@@ -128,15 +128,15 @@ impl<P: Protocol, C: CongestionControl> Sender<P, C> {
         }
     }
 
-    /// Fires all congestion control timers that were due before `now`, each with its due time. Use it if no timer was
-    /// kept for the flow while it had nothing to send.
+    /// Fires all congestion control timers that were due before `now`, each with its due time. The owner calls this
+    /// function before the next packet, if it kept no timer for the flow while the flow had nothing to send.
     pub fn catch_up(&mut self, params: &C::Params, now: Time) {
         self.regulator.catch_up(params, now);
     }
 
     /// Like [`handle`](Sender::handle), for a packet of this flow that arrives after `follower` was created with
-    /// [`following`](Sender::following): congestion control events go to the follower, which has taken over the
-    /// congestion control.
+    /// [`following`](Sender::following): the packet's congestion control events go to `follower`, which has taken over
+    /// the congestion control of this flow.
     pub fn handle_after(
         &mut self, follower: &mut Self, cfg: &FlowConfig, params: &C::Params, now: Time, pdu: Pdu,
     ) -> Progress {
@@ -288,24 +288,25 @@ impl<P: Protocol<Sender: StreamSender>, C: CongestionControl> Sender<P, C> {
         self.recovery.extend(packets);
     }
 
-    /// See [`StreamSender::truncate`].
+    /// Shortens the stream to the first `keep` unacknowledged packets; see [`StreamSender::truncate`].
     pub fn truncate(&mut self, keep: u64) {
         self.recovery.truncate(keep);
     }
 
-    /// See [`StreamSender::outstanding`].
+    /// Number of packets that have ever been sent and are not acknowledged; see [`StreamSender::outstanding`].
     pub fn outstanding(&self) -> u32 {
         self.recovery.outstanding()
     }
 
-    /// See [`StreamSender::resend`].
+    /// Retransmits from the first unacknowledged packet on, after an RNR NAK; see [`StreamSender::resend`].
     pub fn resend(&mut self, now: Time) {
         self.recovery.resend(now);
     }
 }
 
 impl<C: CongestionControl> Sender<GoBackN, C> {
-    /// See [`GoBackNSender::claim`](crate::recovery::GoBackNSender::claim).
+    /// Reserves `packets` PSNs for the responses to a Read request; see
+    /// [`GoBackNSender::claim`](crate::recovery::GoBackNSender::claim).
     pub fn claim(&mut self, packets: u32) {
         self.recovery.claim(packets);
     }
@@ -343,8 +344,8 @@ pub struct Receiver<P: Protocol> {
 /// CE-marked within the interval after a CNP, the first packet after that interval, marked or not, triggers one more
 /// CNP.
 ///
-/// The state is one word, to keep flows small: the earliest time of the next CNP in picoseconds, shifted left by one,
-/// and in the lowest bit whether a CNP is due.
+/// To keep flows small, the state is one 64-bit word. The lowest bit says whether a CNP is due; the other bits are the
+/// earliest time of the next CNP in picoseconds.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Notifier(u64);
 
@@ -374,7 +375,8 @@ impl<P: Protocol> Receiver<P> {
     }
 
     /// The receiver of the next flow on the same connection, with `bytes` bytes of payload, that begins at `now`; see
-    /// [`Sender::following`]. It keeps the CNP interval to the last CNP of this flow.
+    /// [`Sender::following`]. The new receiver remembers when this flow sent its last CNP, so that the minimum time
+    /// between CNPs holds across the two flows.
     pub fn following(&self, cfg: &FlowConfig, bytes: u64, now: Time) -> Self {
         Receiver { notifier: self.notifier, ..Receiver::new(cfg, bytes, now) }
     }
@@ -393,7 +395,7 @@ impl<P: Protocol> Receiver<P> {
         outcome
     }
 
-    /// The time at which the receiver's timer fires, if one runs.
+    /// The time at which the receiver's timer fires; `None` if the timer does not run.
     pub fn deadline(&self, cfg: &FlowConfig) -> Option<Time> {
         self.recovery.deadline(cfg)
     }
@@ -409,7 +411,8 @@ impl<P: Protocol> Receiver<P> {
         self.recovery.is_complete()
     }
 
-    /// Number of payload bytes accepted so far, of the flow's `bytes`; includes packets after a gap.
+    /// Number of payload bytes that the receiver has accepted so far, out-of-order packets included. `bytes` is the
+    /// length of the flow.
     pub fn delivered(&self, cfg: &FlowConfig, bytes: u64) -> u64 {
         let (missing, last) = self.recovery.missing();
         let tail = bytes - (cfg.packets(bytes) - 1) * u64::from(cfg.mtu);
@@ -431,7 +434,8 @@ impl<P: Protocol<Receiver: StreamReceiver>> Receiver<P> {
 }
 
 impl Receiver<GoBackN> {
-    /// See [`GoBackNReceiver::claim`](crate::recovery::GoBackNReceiver::claim).
+    /// Skips `packets` PSNs that belong to the responses to a Read request; see
+    /// [`GoBackNReceiver::claim`](crate::recovery::GoBackNReceiver::claim).
     pub fn claim(&mut self, packets: u32) {
         self.recovery.claim(packets);
     }

@@ -34,7 +34,7 @@ pub const ROCE_DATA: u32 = 14 + 20 + 8 + 12 + 4 + 4;
 pub const IRN_DATA: u32 = ROCE_DATA + 16;
 /// Size of a RoCEv2 ACK or NACK, with BTH and AETH.
 pub const ROCE_ACK: u32 = ROCE_DATA + 4;
-/// Size of an IRN NACK, which also carries the PSN that triggered it.
+/// Size of an IRN NACK: a RoCEv2 NACK, and 4 bytes with the PSN of the out-of-order packet that triggered it.
 pub const IRN_NACK: u32 = ROCE_ACK + 4;
 /// Size of headers and trailers around the payload of an iWARP data packet: one MPA frame in one TCP segment.
 pub const IWARP_DATA: u32 = IWARP_ACK + 2 + 4 + 14;
@@ -42,13 +42,14 @@ pub const IWARP_DATA: u32 = IWARP_ACK + 2 + 4 + 14;
 pub const IWARP_ACK: u32 = 14 + 20 + 20 + 12 + 4;
 /// Size of a TCP segment without data, with one SACK block.
 pub const IWARP_SACK: u32 = IWARP_ACK + 12;
-/// Preamble and start-of-frame delimiter (8 bytes) and inter-frame gap (12 bytes).
+/// Overhead of each frame on a link, in bytes, which frame sizes do not include: preamble and start-of-frame delimiter
+/// (8 bytes) and inter-frame gap (12 bytes).
 pub const FRAME_GAP: u32 = 20;
 /// Size of a congestion notification packet, with BTH and 16 reserved bytes (RoCEv2, annex A17.9.3).
 pub const CNP: u32 = ROCE_DATA + 16;
 /// Number of bytes that in-band telemetry adds to a data packet and to its ACK or NACK (HPCC, SIGCOMM 2019): 8 bytes
-/// for each of 5 hops, and 2 bytes.
+/// for each of 5 hops, and 2 bytes for the hop count and the path ID.
 pub const TELEMETRY: u32 = 42;
-/// Size of headers and trailers around a segment of a message, and of a control packet of a message transport
-/// (NanoTransport section 5.1: 64 bytes).
+/// Size of headers and trailers around the payload of a data packet of a message transport (NanoTransport section 5.1:
+/// 64 bytes). A control packet of a message transport consists of these 64 bytes alone.
 pub const MESSAGE_HEADER: u32 = 64;

@@ -33,9 +33,11 @@
 //! | [`recovery`] | loss recovery of sender and receiver: go-back-N, IRN, TCP |
 //! | [`rto`] | the retransmission timeout computed from measured round-trip times |
 //! | [`congestion`] | the congestion control trait and its implementations |
+//! | [`config`] | the settings that all flows of a simulation or endpoint share |
 //! | [`flow`] | a flow: loss recovery combined with congestion control ([`flow::Sender`], [`flow::Receiver`]) |
 //! | [`message`] | message transports: the NanoTransport NIC and its programs |
 //! | [`telemetry`] | in-band network telemetry |
+//! | [`transports`], [`settings`] | the transports that users can choose, and the parameters that users can set |
 //! | [`registry`] | the names of all transports and congestion controls |
 //! | [`conformance`] | a test that every congestion control must pass |
 

@@ -10,8 +10,8 @@ pub enum PduKind {
     Data = 0,
     /// Positive acknowledgement: all packets before `psn` have arrived.
     Ack = 1,
-    /// Negative acknowledgement: all packets before `psn` have arrived, but packet `psn` has not. In IRN, `trigger` is
-    /// the packet whose out-of-order arrival caused the NACK.
+    /// Negative acknowledgement: all packets before `psn` have arrived, but packet `psn` has not. [`Pdu::trigger`] is
+    /// the PSN of the out-of-order packet that caused the NACK.
     Nack = 2,
     /// Congestion notification packet (DCQCN).
     Cnp = 3,
@@ -30,11 +30,11 @@ impl Stamp {
     pub const fn before(now: Time, span: Time) -> Stamp {
         Stamp(Stamp::at(now).0.wrapping_sub((span.as_ps() / 1_000) as u32))
     }
-    /// Whether this timestamp is equal to or later than `other`; both must be less than 2.1 s apart.
+    /// Whether this timestamp is equal to or later than `other`; the two timestamps must be less than 2.1 s apart.
     pub const fn is_from(self, other: Stamp) -> bool {
         self.0.wrapping_sub(other.0) as i32 >= 0
     }
-    /// Time from this timestamp to `now`, in whole nanoseconds; correct if it is less than 4.3 s.
+    /// Time from this timestamp to `now`, in whole nanoseconds; correct if less than 4.3 s have passed.
     pub const fn elapsed(self, now: Time) -> Time {
         Time::from_ns(Stamp::at(now).0.wrapping_sub(self.0) as u64)
     }
@@ -55,8 +55,8 @@ impl Stamp {
 pub struct Pdu {
     /// PSN (24 bits), kind (2 bits) and flags.
     head: u32,
-    /// NACK: PSN of the packet that triggered it (24 bits), and number of packets before it that the NACK acknowledges
-    /// too (8 bits).
+    /// NACK: PSN of the packet that triggered the NACK (24 bits), and number of packets immediately before this packet
+    /// that the NACK acknowledges too (8 bits; see [`Pdu::with_below`]).
     trigger: u32,
     /// Data: departure time. ACK and NACK: departure time of the data packet that caused them.
     stamp: Stamp,
@@ -68,10 +68,10 @@ impl Pdu {
     const MARK_ECHO: u32 = 1 << 27;
     const SYN: u32 = 1 << 28;
     const BELOW_SHIFT: u32 = 24;
-    /// Maximum number of packets before its trigger that a NACK can acknowledge.
+    /// Maximum number of packets that a NACK can selectively acknowledge besides the packet that triggered it, 255.
     pub const MAX_BELOW: u32 = 255;
 
-    /// A data packet that departs at `now`; `last` says whether it is the last of its flow.
+    /// A data packet that departs at `now`; `last` says whether the packet is the last of its flow.
     pub const fn data(psn: Psn, last: bool, now: Time) -> Pdu {
         let last = if last { Pdu::LAST } else { 0 };
         Pdu { head: psn.value() | last, trigger: 0, stamp: Stamp::at(now) }
@@ -85,8 +85,9 @@ impl Pdu {
         let head = expected.value() | (PduKind::Nack as u32) << Pdu::KIND_SHIFT;
         Pdu { head, trigger: trigger.value(), stamp }
     }
-    /// Sets how many packets immediately before its trigger this NACK acknowledges too, at most
-    /// [`MAX_BELOW`](Pdu::MAX_BELOW); a larger number is reduced to the maximum.
+    /// Sets the number of packets immediately before the NACK's trigger that the NACK selectively acknowledges together
+    /// with the trigger, like a SACK block of TCP. A number above [`MAX_BELOW`](Pdu::MAX_BELOW) is reduced to this
+    /// maximum.
     pub const fn with_below(mut self, below: u32) -> Pdu {
         let below = if below < Pdu::MAX_BELOW { below } else { Pdu::MAX_BELOW };
         self.trigger = Psn::new(self.trigger).value() | below << Pdu::BELOW_SHIFT;
@@ -97,11 +98,12 @@ impl Pdu {
         self.head |= Pdu::SYN;
         self
     }
-    /// A congestion notification packet.
+    /// A congestion notification packet (CNP).
     pub const fn cnp() -> Pdu {
         Pdu { head: (PduKind::Cnp as u32) << Pdu::KIND_SHIFT, trigger: 0, stamp: Stamp(0) }
     }
-    /// Sets the ECN echo flag of this ACK or NACK if `marked`: the data packet that caused it was CE-marked.
+    /// Sets the ECN echo flag of this ACK or NACK if `marked` is true, that is, if the data packet that caused it was
+    /// CE-marked.
     pub const fn with_mark_echo(mut self, marked: bool) -> Pdu {
         if marked {
             self.head |= Pdu::MARK_ECHO;
@@ -122,11 +124,11 @@ impl Pdu {
     pub const fn psn(self) -> Psn {
         Psn::new(self.head)
     }
-    /// NACK: PSN of the out-of-order packet that triggered it.
+    /// NACK: PSN of the out-of-order packet that triggered the NACK.
     pub const fn trigger(self) -> Psn {
         Psn::new(self.trigger)
     }
-    /// NACK: number of packets immediately before the trigger that it acknowledges too.
+    /// NACK: number of packets immediately before [`trigger`](Pdu::trigger) that the NACK selectively acknowledges too.
     pub const fn below(self) -> u32 {
         self.trigger >> Pdu::BELOW_SHIFT
     }
@@ -155,12 +157,12 @@ pub struct RxMeta {
     pub marked: bool,
 }
 
-/// A data packet for the sender's owner to transmit now.
+/// A data packet that the owner of a [`Sender`](crate::Sender) must transmit now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TxDesc {
     /// The packet.
     pub pdu: Pdu,
-    /// Length of its payload in bytes.
+    /// Length of the packet's payload in bytes.
     pub payload: u32,
     /// Whether the packet is a retransmission.
     pub retransmission: bool,

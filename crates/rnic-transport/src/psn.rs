@@ -22,8 +22,8 @@ pub struct Psn(u32);
 impl Psn {
     /// Number of distinct PSNs, 2^24.
     pub const MODULUS: u32 = 1 << 24;
-    /// Maximum number of outstanding packets. With this many the comparison of PSNs is still unambiguous: the PSN after
-    /// the last outstanding packet is later than the PSN of the first.
+    /// Maximum number of outstanding packets of a flow, 2^23 - 1. Within this limit [`Psn::is_before`] orders correctly
+    /// the PSNs of all outstanding packets and the PSN of the next new packet.
     pub const MAX_WINDOW: u32 = (1 << 23) - 1;
 
     /// The PSN whose value is the low 24 bits of `value`.
@@ -34,7 +34,7 @@ impl Psn {
     pub const fn value(self) -> u32 {
         self.0
     }
-    /// The PSN `count` packets after this one.
+    /// The PSN that is `count` packets after this PSN; it wraps around after 2^24 - 1.
     pub const fn plus(self, count: u32) -> Psn {
         Psn::new(self.0.wrapping_add(count))
     }

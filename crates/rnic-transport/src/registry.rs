@@ -1,4 +1,4 @@
-//! The registry of transports and congestion controls, one line each.
+//! The registry of all transports and congestion controls. The simulator and the `rnic` command find them here by name.
 
 use crate::congestion::{Aimd, CongestionControl, Dcqcn, Dctcp, Hpcc, NoCongestionControl, PatchedTimely, Timely};
 pub use crate::transports::{transports, visit_transports};

@@ -34,15 +34,19 @@ pub struct RtoBounds {
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct RttEstimator {
+    /// Smoothed RTT in nanoseconds.
     srtt: u32,
+    /// RTT variation in nanoseconds.
     rttvar: u32,
+    /// Whether there was at least one measurement.
     measured: bool,
-    /// Number of doublings of the timeout by back-off.
+    /// Number of times that back-off has doubled the timeout since the last measurement.
     doublings: u8,
 }
 
 impl RttEstimator {
-    /// Maximum number of doublings. More have no effect, because the maximum timeout is reached before.
+    /// Maximum number of doublings. Further doublings would have no effect, because the timeout has reached its
+    /// maximum.
     const MAX_DOUBLINGS: u8 = 32;
 
     /// An estimator without measurements.

@@ -1,5 +1,5 @@
-//! Parameters of transports and congestion controls: their declaration (kind, range, default), and their values in a
-//! run.
+//! Parameters of transports and congestion controls: their declarations (kind, range, default), and the values that a
+//! run gives them.
 
 use crate::message::buffers::BufferClass;
 use crate::{BitRate, Bytes, Time};
@@ -7,32 +7,33 @@ use std::fmt;
 
 /// The value of a parameter.
 ///
-/// As data it is a string with a unit, a number, `true` or `false`, a word, or a list of buffer classes; a whole number
-/// is a [`Value::Count`], which [`Settings::set`] also accepts where a number is declared.
+/// In a JSON or TOML document it is a string with a unit, a number, `true` or `false`, a word, or a list of buffer
+/// classes. A whole number is read as a [`Value::Count`], which [`Settings::set`] also accepts for a parameter that
+/// takes any number.
 #[derive(Clone, PartialEq, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema))]
 #[cfg_attr(feature = "serde", serde(untagged))]
 pub enum Value {
-    /// `"40 Mbps"`.
+    /// A rate, such as `"40 Mbps"`.
     Rate(BitRate),
-    /// `"55 us"`.
+    /// A time, such as `"55 us"`.
     Time(Time),
-    /// `"10 MB"`.
+    /// A size, such as `"10 MB"`.
     Bytes(Bytes),
-    /// `5`.
+    /// A whole number, such as `5`.
     Count(u64),
-    /// `0.8`.
+    /// A number with a fraction, such as `0.8`.
     Number(f64),
-    /// `true`.
+    /// `true` or `false`.
     Flag(bool),
-    /// `"selective"`.
+    /// A word, such as `"selective"`.
     Choice(String),
-    /// `[{ size = "2 KB", count = 32 }]`.
+    /// A list of buffer classes, such as `[{ size = "2 KB", count = 32 }]`.
     Buffers(Vec<BufferClass>),
 }
 
 impl Value {
-    /// One of the words of a [`Kind::Choice`].
+    /// A [`Value::Choice`]: one of the words that a parameter of kind [`Kind::Choice`] takes.
     pub fn choice(word: &str) -> Value {
         Value::Choice(word.to_string())
     }
@@ -93,7 +94,7 @@ impl fmt::Display for Value {
     }
 }
 
-/// The kind of value that a parameter takes, and its range (bounds included).
+/// The kind of value that a parameter takes, and the range of the value (bounds included).
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Kind {
     /// A rate greater than zero.
@@ -104,16 +105,16 @@ pub enum Kind {
     Bytes,
     /// A number.
     Number {
-        /// Minimum.
+        /// Minimum, included in the range.
         min: f64,
-        /// Maximum.
+        /// Maximum, included in the range.
         max: f64,
     },
     /// A whole number.
     Count {
-        /// Minimum.
+        /// Minimum, included in the range.
         min: u64,
-        /// Maximum.
+        /// Maximum, included in the range.
         max: u64,
     },
     /// `true` or `false`.
@@ -129,21 +130,21 @@ pub enum Kind {
         /// Maximum in bytes.
         max: u64,
     },
-    /// One of these words.
+    /// One of the listed words.
     Choice(&'static [&'static str]),
     /// Classes of message buffers, at least one.
     Buffers,
 }
 
-/// The shortest timeout that a setting can ask for: shorter than any round trip, and long enough that a run with it
-/// still ends.
+/// Minimum retransmission timeout that a setting accepts, 100 ns. It is shorter than any round trip, but long enough
+/// that a simulation with this timeout still ends.
 pub const MIN_TIMEOUT: Time = Time::from_ns(100);
 
 impl Kind {
-    /// Reads a value of this kind from text, as a command line has it. Its range is checked by [`Settings::set`].
+    /// Parses a value of this kind from the text of a command-line option. [`Settings::set`] checks the range.
     ///
     /// # Errors
-    /// One sentence that says what the text is not.
+    /// If the text is not a value of this kind. The error is one sentence that names the expected kind.
     pub fn parse(&self, text: &str) -> Result<Value, String> {
         let unit = |error: crate::units::UnitError| error.to_string();
         let plain = |what: &str| format!("`{text}` is not {what}");
@@ -215,7 +216,7 @@ impl fmt::Display for Kind {
 pub struct Parameter {
     /// The key of the parameter in a scenario.
     pub name: &'static str,
-    /// Kind and range of its value.
+    /// Kind and range of the parameter's value.
     pub kind: Kind,
     /// Default value; `None` if the default is derived from the fabric, as `about` describes.
     pub default: Option<DefaultValue>,
@@ -223,22 +224,22 @@ pub struct Parameter {
     pub about: &'static str,
 }
 
-/// A default value: as [`Value`], but a constant.
+/// A default value: like [`Value`], but usable in a constant, because it allocates no memory.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum DefaultValue {
-    /// A rate.
+    /// A default rate.
     Rate(BitRate),
-    /// A time.
+    /// A default time.
     Time(Time),
-    /// A size.
+    /// A default size.
     Bytes(Bytes),
-    /// A number.
+    /// A default number.
     Number(f64),
-    /// A whole number.
+    /// A default whole number.
     Count(u64),
-    /// `true` or `false`.
+    /// The default `true` or `false`.
     Flag(bool),
-    /// A word.
+    /// A default word of a [`Kind::Choice`].
     Choice(&'static str),
 }
 
@@ -255,41 +256,41 @@ impl Parameter {
             DefaultValue::Choice(word) => Value::choice(word),
         })
     }
-    /// A rate.
+    /// Declares a parameter that is a rate greater than zero.
     pub const fn rate(name: &'static str, default: BitRate, about: &'static str) -> Parameter {
         Parameter { name, kind: Kind::Rate, default: Some(DefaultValue::Rate(default)), about }
     }
-    /// A time.
+    /// Declares a parameter that is a time greater than zero.
     pub const fn time(name: &'static str, default: Time, about: &'static str) -> Parameter {
         Parameter { name, kind: Kind::Time, default: Some(DefaultValue::Time(default)), about }
     }
-    /// A size.
+    /// Declares a parameter that is a size of at least one byte; `default` is in bytes.
     pub const fn bytes(name: &'static str, default: u64, about: &'static str) -> Parameter {
         Parameter { name, kind: Kind::Bytes, default: Some(DefaultValue::Bytes(Bytes(default))), about }
     }
-    /// A number from `min` to `max`.
+    /// Declares a parameter that is a number from `min` to `max`.
     pub const fn number(name: &'static str, default: f64, min: f64, max: f64, about: &'static str) -> Parameter {
         Parameter { name, kind: Kind::Number { min, max }, default: Some(DefaultValue::Number(default)), about }
     }
-    /// A whole number from `min` to `max`.
+    /// Declares a parameter that is a whole number from `min` to `max`.
     pub const fn count(name: &'static str, default: u64, min: u64, max: u64, about: &'static str) -> Parameter {
         Parameter { name, kind: Kind::Count { min, max }, default: Some(DefaultValue::Count(default)), about }
     }
-    /// `true` or `false`.
+    /// Declares a parameter that is `true` or `false`.
     pub const fn flag(name: &'static str, default: bool, about: &'static str) -> Parameter {
         Parameter { name, kind: Kind::Flag, default: Some(DefaultValue::Flag(default)), about }
     }
-    /// A retransmission timeout.
+    /// Declares a parameter that is a retransmission timeout of at least [`MIN_TIMEOUT`].
     pub const fn timeout(name: &'static str, default: Time, about: &'static str) -> Parameter {
         Parameter { name, kind: Kind::Timeout, default: Some(DefaultValue::Time(default)), about }
     }
-    /// One of `words`.
+    /// Declares a parameter whose value is one of `words`.
     pub const fn choice(
         name: &'static str, default: &'static str, words: &'static [&'static str], about: &'static str,
     ) -> Parameter {
         Parameter { name, kind: Kind::Choice(words), default: Some(DefaultValue::Choice(default)), about }
     }
-    /// A parameter whose default is derived from the fabric; `about` describes how.
+    /// Declares a parameter whose default is derived from the fabric; `about` describes the derivation.
     pub const fn derived(name: &'static str, kind: Kind, about: &'static str) -> Parameter {
         Parameter { name, kind, default: None, about }
     }
@@ -311,11 +312,13 @@ impl Parameter {
 /// ```
 #[derive(Clone, Debug)]
 pub struct Settings {
+    /// The declared parameters.
     declared: Vec<&'static Parameter>,
+    /// Names and values of the parameters that were set.
     given: Vec<(&'static str, Value)>,
 }
 
-/// By the values that were set, in whatever order.
+/// Two `Settings` are equal if the same parameters were set to the same values, in any order.
 impl PartialEq for Settings {
     fn eq(&self, other: &Settings) -> bool {
         self.given.len() == other.given.len() && self.given.iter().all(|given| other.given.contains(given))
@@ -338,7 +341,7 @@ impl Settings {
         self.declared.iter().copied()
     }
 
-    /// The names and values that were set, in the order in which they were.
+    /// Names and values of the parameters that were set, in the order of the calls of [`Settings::set`].
     pub fn given(&self) -> impl Iterator<Item = (&'static str, &Value)> {
         self.given.iter().map(|(name, value)| (*name, value))
     }
@@ -400,7 +403,7 @@ impl Settings {
     /// The value of a parameter that is a time.
     ///
     /// # Errors
-    /// See [`Settings::rate`].
+    /// If no time of this name is declared, or it has no value; see [`Settings::rate`].
     pub fn time(&self, name: &str) -> Result<Time, String> {
         match self.value(name) {
             Some(Value::Time(time)) => Ok(time),
@@ -410,7 +413,7 @@ impl Settings {
     /// The value, in bytes, of a parameter that is a size.
     ///
     /// # Errors
-    /// See [`Settings::rate`].
+    /// If no size of this name is declared, or it has no value; see [`Settings::rate`].
     pub fn bytes(&self, name: &str) -> Result<u64, String> {
         match self.value(name) {
             Some(Value::Bytes(bytes)) => Ok(bytes.0),
@@ -420,7 +423,7 @@ impl Settings {
     /// The value of a parameter that is a number.
     ///
     /// # Errors
-    /// See [`Settings::rate`].
+    /// If no number of this name is declared, or it has no value; see [`Settings::rate`].
     pub fn number(&self, name: &str) -> Result<f64, String> {
         match self.value(name) {
             Some(Value::Number(number)) => Ok(number),
@@ -430,17 +433,17 @@ impl Settings {
     /// The value of a parameter that is a whole number.
     ///
     /// # Errors
-    /// See [`Settings::rate`].
+    /// If no whole number of this name is declared, or it has no value; see [`Settings::rate`].
     pub fn count(&self, name: &str) -> Result<u64, String> {
         match self.value(name) {
             Some(Value::Count(count)) => Ok(count),
             _ => Err(undeclared(name, "whole number")),
         }
     }
-    /// The value of a parameter that is a flag.
+    /// The value of a parameter that is `true` or `false`.
     ///
     /// # Errors
-    /// See [`Settings::rate`].
+    /// If no flag of this name is declared, or it has no value; see [`Settings::rate`].
     pub fn flag(&self, name: &str) -> Result<bool, String> {
         match self.value(name) {
             Some(Value::Flag(flag)) => Ok(flag),
@@ -450,7 +453,7 @@ impl Settings {
     /// The value of a parameter that is one of several words.
     ///
     /// # Errors
-    /// See [`Settings::rate`].
+    /// If no word of this name is declared, or it has no value; see [`Settings::rate`].
     pub fn choice(&self, name: &str) -> Result<String, String> {
         match self.value(name) {
             Some(Value::Choice(word)) => Ok(word),
@@ -461,7 +464,8 @@ impl Settings {
     pub fn is(&self, name: &str, word: &str) -> bool {
         self.choice(name).is_ok_and(|chosen| chosen == word)
     }
-    /// The buffer classes of a parameter; none if they are not limited.
+    /// The buffer classes that a parameter was set to. Empty if it was not set, which means an unlimited number of
+    /// buffers.
     pub fn buffers(&self, name: &str) -> Vec<BufferClass> {
         match self.value(name) {
             Some(Value::Buffers(classes)) => classes,

@@ -29,12 +29,12 @@ pub struct HopRecord {
 pub struct Telemetry {
     hops: [HopRecord; Telemetry::MAX_HOPS],
     len: u8,
-    /// The packet has passed more than [`Telemetry::MAX_HOPS`] hops.
+    /// Whether the packet has passed more than [`Telemetry::MAX_HOPS`] hops.
     truncated: bool,
 }
 
 impl Telemetry {
-    /// Maximum number of hops that are recorded. A further hop only sets the flag
+    /// Maximum number of hops whose records are stored. A further hop only sets the flag
     /// [`is_truncated`](Telemetry::is_truncated).
     pub const MAX_HOPS: usize = 8;
 

@@ -1,4 +1,4 @@
-//! Time in integer picoseconds, as all crates of this project use it.
+//! Time in integer picoseconds: the time type of the simulator and the endpoint.
 
 use std::fmt;
 use std::ops::{Add, AddAssign, Mul, Sub};
@@ -46,11 +46,11 @@ impl Time {
     pub const fn as_ps(self) -> u64 {
         self.0
     }
-    /// The time in microseconds, with fraction.
+    /// The time in microseconds, as a floating-point number.
     pub fn as_us(self) -> f64 {
         self.0 as f64 / 1e6
     }
-    /// The time in seconds, with fraction.
+    /// The time in seconds, as a floating-point number.
     pub fn as_secs(self) -> f64 {
         self.0 as f64 / 1e12
     }

@@ -57,13 +57,13 @@ impl BitRate {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Bytes(pub u64);
 
-/// The reason why a text is not a quantity. The error message names what would be accepted.
+/// The reason why a text could not be parsed as a quantity. The error message gives an example of an accepted text.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum UnitError {
     /// The text does not begin with a number.
     #[error("`{text}` does not start with a number; write for example {example}")]
     NotANumber {
-        /// The text.
+        /// The text that was rejected.
         text: String,
         /// A value that would be accepted.
         example: &'static str,
@@ -72,7 +72,7 @@ pub enum UnitError {
     #[error("`{text}` has {}; use one of {units}, for example {example}",
         if unit.is_empty() { "no unit".to_string() } else { format!("the unknown unit `{unit}`") })]
     Unit {
-        /// The text.
+        /// The text that was rejected.
         text: String,
         /// The unit in the text; empty if there is none.
         unit: String,
@@ -84,7 +84,7 @@ pub enum UnitError {
     /// The number is negative, not finite, or too large.
     #[error("`{text}` is out of range; write for example {example}")]
     Range {
-        /// The text.
+        /// The text that was rejected.
         text: String,
         /// A value that would be accepted.
         example: &'static str,
@@ -98,13 +98,14 @@ fn parse(text: &str, table: &[(&str, f64)], units: &'static str, example: &'stat
         trimmed.find(|c: char| !(c.is_ascii_digit() || matches!(c, '.' | '_' | '-' | '+'))).unwrap_or(trimmed.len());
     let (number, unit) = (trimmed[..end].replace('_', ""), trimmed[end..].trim());
     let value: f64 = number.parse().map_err(|_| UnitError::NotANumber { text: text.to_string(), example })?;
-    // Case does not matter (`40 gbps`), except at the end: `b` means bit and `B` means byte.
+    // The case of a unit's letters does not matter (`40 gbps`), except that a final `B` (byte) must be upper case,
+    // because `b` means bit.
     let same = |name: &str| name.eq_ignore_ascii_case(unit) && name.ends_with('B') == unit.ends_with('B');
     let scale = table.iter().find(|(name, _)| same(name)).map(|(_, scale)| *scale);
     let Some(scale) = scale else {
         return Err(UnitError::Unit { text: text.to_string(), unit: unit.to_string(), units, example });
     };
-    // Whole numbers are exact, however large.
+    // A whole number is multiplied as an integer, because floating point would round a large number.
     if let Some(exact) = number.parse::<u64>().ok().and_then(|whole| whole.checked_mul(scale as u64))
         && exact < 9_000_000_000_000_000_000
     {
@@ -174,8 +175,8 @@ impl fmt::Display for Bytes {
     }
 }
 
-/// Quantities as data: text with a unit, such as `"2 us"`, in formats for people; their base unit as an integer in
-/// others.
+/// Serialisation of quantities. A human-readable format, such as JSON, contains text with a unit, such as `"2 us"`. A
+/// binary format contains the number of base units (ps, B, bps) as an integer.
 #[cfg(feature = "serde")]
 mod data {
     use super::*;
@@ -193,7 +194,8 @@ mod data {
                         return base.serialize(serializer);
                     }
                     let text = self.to_string();
-                    // The largest unit may need more digits than text has.
+                    // The text contains a floating-point number, which cannot represent every large value. In this case
+                    // the value is written as a whole number of base units.
                     let exact = text.parse::<$type>().is_ok_and(|read| read == *self);
                     if exact { text.serialize(serializer) } else { format!("{base} {}", $unit).serialize(serializer) }
                 }

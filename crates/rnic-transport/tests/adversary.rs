@@ -21,7 +21,7 @@ enum Move {
     Wait { us: u64 },
 }
 
-/// A PSN near those of the flow, or an arbitrary one.
+/// A PSN of a forged packet: near the PSNs of the flow, or arbitrary.
 #[derive(Clone, Copy, Debug)]
 enum Near {
     Flow(i32),
@@ -52,7 +52,7 @@ fn moves() -> impl Strategy<Value = Vec<Move>> {
     prop::collection::vec(one, 1..300)
 }
 
-/// `extra` determines the fields that only TCP reads: the SYN flag and the length of a SACK block.
+/// Forges a packet. `extra` determines the fields that only TCP reads: the SYN flag and the length of a SACK block.
 fn forge(kind: u8, psn: Psn, trigger: Psn, extra: u32) -> Pdu {
     let pdu = match kind {
         0 => Pdu::data(psn, false, Time::ZERO),
@@ -146,7 +146,8 @@ impl Model {
         Model { arrived: BTreeSet::new(), expected: 0, packets: i64::from(packets), nack_sent: false }
     }
 
-    /// Reply (expected, trigger if a NACK), newly accepted, completed.
+    /// The IRN receiver. Returns the reply (expected PSN, and trigger if it is a NACK), whether the packet is newly
+    /// accepted, and whether it completes the flow.
     fn irn(&mut self, position: i64, reach: i64) -> (Option<(i64, Option<i64>)>, bool, bool) {
         if position > self.expected && (position >= self.packets || position >= self.expected + reach) {
             let answer = (self.expected == self.packets).then_some((self.expected, None));
@@ -162,7 +163,8 @@ impl Model {
         (Some((self.expected, trigger)), new, completed)
     }
 
-    /// A receiver that responds to every packet and accepts packets less than `reach` after the expected one.
+    /// The TCP receiver, which responds to every packet and accepts packets less than `reach` after the expected
+    /// packet.
     fn tcp(&mut self, position: i64, reach: i64, sack: bool) -> (Option<(i64, Option<i64>)>, bool, bool) {
         let out = position >= self.packets || position >= self.expected + reach;
         if out {
@@ -300,7 +302,7 @@ fn packets_for_the_other_half_are_ignored() {
     check::<Tcp>();
 }
 
-/// With the maximum cap in flight, one ACK acknowledges all packets.
+/// With the maximum number of packets in flight, one ACK can acknowledge all packets.
 #[test]
 fn the_largest_window_can_be_acknowledged_at_once() {
     for first in [0, Psn::MODULUS - 5] {
@@ -315,7 +317,7 @@ fn the_largest_window_can_be_acknowledged_at_once() {
         let all = Pdu::ack(cfg.first_psn.plus(sent), Default::default());
         assert_eq!(sender.handle(&cfg, &(), Time::ZERO, all).acked, sent);
         assert!(sender.poll_transmit(&cfg, &(), Time::ZERO).is_some());
-        // All packets except the first arrive: the sender accepts the NACK that the last one triggers.
+        // Only the last packet arrives: the sender accepts the NACK that it triggers.
         let mut receiver = Receiver::<Irn>::new(&cfg, u64::from(packets) * 1_024, Time::ZERO);
         let last = Pdu::data(cfg.first_psn.plus(sent - 1), false, Time::ZERO);
         let outcome = receiver.handle(&cfg, Time::ZERO, last, RxMeta::default());

@@ -18,7 +18,7 @@ fn ack(cc: &mut Aimd, params: &AimdParams, acked: u32, in_flight: u32) {
     cc.on_ack(params, &sample);
 }
 
-/// With a loss whenever the window reaches 12, the window is 8, 9, 10, 11, 12 and then 6.
+/// A loss occurs whenever the window reaches 12 packets. The window is 8, 9, 10, 11, 12 and then 6 packets.
 #[test]
 fn sawtooth() {
     let (params, mut cc) = flow(&[("initial_window", Value::Count(8))]);
@@ -29,14 +29,15 @@ fn sawtooth() {
             cc.on_loss(&params, Time::ZERO, LossSignal::Nack);
         } else {
             let window = cc.window();
-            ack(&mut cc, &params, window, 0); // a whole window is acknowledged: one packet more
+            ack(&mut cc, &params, window, 0); // an acknowledged window adds one packet
         }
     }
     assert_eq!(windows, [8, 9, 10, 11, 12, 6, 7, 8, 9, 10, 11, 12, 6, 7]);
 }
 
-/// Packet by packet, W acknowledgements of 1/W each (with W growing meanwhile) make a little less than one packet:
-/// 4, 4.25, 4.485, 4.708, 4.921, 5.124; 5.32, 5.51, 5.69, 5.86, 6.03; 6.20, 6.36, 6.52, 6.67, 6.82, 6.97, 7.11.
+/// Each acknowledgement of one packet adds 1/W to the window W. W acknowledgements add a little less than one packet,
+/// because W grows with each of them: 4, 4.25, 4.485, 4.708, 4.921, 5.124; 5.32, 5.51, 5.69, 5.86, 6.03; 6.20, 6.36,
+/// 6.52, 6.67, 6.82, 6.97, 7.11.
 #[test]
 fn growth_by_packets() {
     let (params, mut cc) = flow(&[("initial_window", Value::Count(4))]);
@@ -49,8 +50,8 @@ fn growth_by_packets() {
     }
 }
 
-/// NACKs cut once for what is in flight, also where go-back-N takes it all back; a timeout always cuts, to one packet
-/// at least.
+/// NACKs halve the window once for all packets in flight, even if go-back-N then counts no packet as in flight. A
+/// timeout always halves the window, which stays at least one packet.
 #[test]
 fn one_cut_per_window() {
     let (params, mut cc) = flow(&[("initial_window", Value::Count(32))]);
@@ -70,7 +71,8 @@ fn one_cut_per_window() {
     }
 }
 
-/// With `increase` = 3 and `decrease` = 0.75. A window that does not limit the flow does not grow.
+/// The parameters have the values `increase` = 3 and `decrease` = 0.75. A window that does not limit the flow does not
+/// grow.
 #[test]
 fn parameters() {
     let (params, mut cc) = flow(&[

@@ -22,7 +22,7 @@ thread_local! {
 }
 
 fn count() {
-    // During the destruction of a thread its counter is gone; those allocations need not be counted.
+    // During the destruction of a thread its counter is gone. Allocations at this time need not be counted.
     let _ = ALLOCATIONS.try_with(|count| count.set(count.get() + 1));
 }
 
@@ -31,7 +31,7 @@ fn count() {
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count();
-        // SAFETY: the caller upholds this function's contract, which is that of `System`.
+        // SAFETY: the caller upholds the contract of this function, which is the same as the contract of `System`.
         unsafe { System.alloc(layout) }
     }
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
@@ -163,7 +163,8 @@ fn exchange<P: Pipeline>(nics: &mut [MessageNic<P>; 2], cfg: &NicConfig, now: &m
     }
 }
 
-/// After a NIC has once had its maximum number of concurrent messages, neither packets nor messages allocate.
+/// Once a NIC has had its maximum number of concurrent messages, it allocates no memory for further packets and
+/// messages.
 fn run_messages<P: Pipeline>(program: impl Fn(u32) -> P) {
     let cfg = NicConfig::default();
     let mut nics = [0, 1].map(|ip| MessageNic::new(&cfg, program(ip)));

@@ -7,7 +7,7 @@ use rnic_transport::recovery::{GoBackN, Irn, Tcp};
 use rnic_transport::registry::{Visitor, visit_congestion_controls};
 use rnic_transport::{BitRate, FlowConfig, Time};
 
-/// Every registered algorithm passes the test for congestion controls of third parties.
+/// Every registered algorithm passes the conformance test that users run on their own congestion controls.
 #[test]
 fn all_conform() {
     struct Check(Vec<&'static str>);
@@ -136,7 +136,7 @@ impl<const BREAKS: u8> CongestionControl for Bad<BREAKS> {
     }
     fn on_ack(&mut self, _params: &f64, sample: &AckSample) {
         if BREAKS == RANDOM {
-            // Its address in memory, which differs between flows.
+            // The address of `self` in memory differs between flows.
             self.sent = std::ptr::from_ref(self) as u64;
         }
         assert!(sample.acked <= 100_000);

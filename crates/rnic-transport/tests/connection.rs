@@ -22,11 +22,13 @@ impl Chance {
 /// A network that loses, delays, duplicates and reorders packets. Packets do not name their flow.
 struct Network {
     chance: Chance,
-    /// In thousandths of all packets.
+    /// Probability that a packet is lost, in thousandths.
     loss: u64,
+    /// Probability that a packet is duplicated, in thousandths.
     twice: u64,
     late_ns: u64,
-    /// By arrival time and order: whether it is a data packet, the packet, and its message.
+    /// Packets in flight, sorted by arrival time and order of departure: whether the packet is a data packet, the
+    /// packet, and the index of its message.
     under_way: BTreeMap<(Time, u64), (bool, Pdu, usize)>,
     sent: u64,
 }
@@ -44,9 +46,9 @@ impl Network {
     }
 }
 
-/// Sends messages of the given numbers of packets one after the other, each as soon as the sender of the previous one
-/// is complete. Packets that are still in flight then arrive at sender and receiver of the next message. Returns the
-/// number of such packets.
+/// Sends messages one after the other. Each message starts as soon as the sender of the previous message is complete.
+/// Packets that are in flight at this time arrive at the sender and receiver of the next message. `messages` has the
+/// number of packets of each message. Returns the number of packets that arrived after their message.
 fn exchange<P: Protocol>(cfg: &FlowConfig, messages: &[u64], network: &mut Network) -> u64 {
     let bytes = |message: usize| messages[message] * u64::from(cfg.mtu);
     let mut now = Time::ZERO;
@@ -77,7 +79,7 @@ fn exchange<P: Protocol>(cfg: &FlowConfig, messages: &[u64], network: &mut Netwo
                 stale += u64::from(of != message);
                 if !data {
                     let progress = sender.handle(cfg, &(), now, pdu);
-                    // NewReno counts every duplicate acknowledgement, also of data of an earlier message.
+                    // NewReno counts every duplicate acknowledgement, even if data of an earlier message caused it.
                     let no_loss = progress.loss.is_none() || !cfg.tcp.sack;
                     assert!(of == message || (progress.acked == 0 && no_loss), "{of} in {message}");
                     continue;
@@ -163,13 +165,14 @@ fn the_next_flow_has_the_rate_and_the_pace_of_the_last() {
     assert_eq!(second.next_transmit(&cfg), Some(us(60) + Time::from_ps(868_800)));
     let tx = second.poll_transmit(&cfg, &params, us(61)).unwrap();
     assert_eq!((tx.pdu.psn(), tx.retransmission), (Psn::new(1), false));
-    // The rate timer runs from the last CNP: at 115 us and at 170 us it halves the gap to 20 Gbps.
+    // The rate timer runs from the last CNP. At 115 us and at 170 us it halves the difference between the rate and 20
+    // Gbps.
     second.catch_up(&params, us(115));
     assert_eq!(second.congestion().rate(), BitRate::from_gbps(10), "a timer that is due now has not fired yet");
     second.catch_up(&params, us(116));
     assert_eq!(second.congestion().rate(), BitRate::from_gbps(15));
-    // A CNP arrives for the first flow, which is not complete: the second flow's congestion control handles it. Its
-    // alpha is still about 1.
+    // A CNP arrives for the first flow, which is not complete. The congestion control of the second flow handles the
+    // CNP. Its alpha is still about 1.
     let before = *first.congestion();
     first.handle_after(&mut second, &cfg, &params, us(171), Pdu::cnp());
     assert_eq!(*first.congestion(), before);

@@ -60,14 +60,15 @@ fn no_timer_runs_before_the_first_cnp() {
     assert_eq!(flow.rates(), (40 * G, 20 * G));
 }
 
-/// Equation 1 at each CNP, equation 2 for each K = 55 us without, equation 3 for each T = 55 us.
+/// Each CNP applies equation 1. Each period K = 55 us without a CNP applies equation 2, and each expiry of the rate
+/// timer (T = 55 us) applies equation 3.
 #[test]
 fn cnps_cut_and_alpha_decays() {
     let mut flow = Flow::new(&[]);
     flow.cnp(100);
     // R_C = 40 (1 - 1/2); alpha = 255/256 + 1/256.
     assert_eq!((flow.rates(), flow.alpha(100)), ((40 * G, 20 * G), 1.0));
-    // 50 us later neither timer has fired, and both restart.
+    // After 50 us neither timer has fired. The second CNP restarts both.
     flow.cnp(150);
     assert_eq!((flow.rates(), flow.alpha(150)), ((20 * G, 10 * G), 1.0));
     flow.timer(205);
@@ -83,8 +84,8 @@ fn cnps_cut_and_alpha_decays() {
     assert_eq!(flow.rp.next_timer(), Some(Time::from_us(355)));
 }
 
-/// g = 1/2 makes the order visible. After a CNP at 0 (alpha 1 -> 1), periods of K end at 55 and 110 us: alpha is 1/4
-/// when the next CNP comes at 150 us. By then R_C has come from 20 to 35 Gbps.
+/// g = 1/2 makes the order of the two updates visible. After a CNP at 0 us, alpha is 1. Periods of K end at 55 and 110
+/// us, so alpha is 1/4 when the next CNP arrives at 150 us. At this time R_C has risen from 20 to 35 Gbps.
 #[test]
 fn alpha_is_updated_after_the_cut_or_before() {
     for (first, cut) in [
@@ -98,20 +99,21 @@ fn alpha_is_updated_after_the_cut_or_before() {
         assert_eq!((flow.rates(), flow.alpha(150)), ((40 * G, 35 * G), 0.25));
         flow.cnp(150);
         assert_eq!((flow.rates(), flow.alpha(150)), ((35 * G, cut), 0.625));
-        // At the end of a period a CNP precedes the timer.
+        // At the end of a period of K, a CNP precedes the alpha timer.
         assert_eq!(flow.alpha(205), 0.625);
         assert_eq!(flow.alpha(206), 0.3125);
     }
 }
 
-/// Through fast recovery, additive and hyper increase, with both the timer and the byte counter (B = 10 KB).
+/// The rate passes fast recovery, additive increase and hyper increase. Both the rate timer and the byte counter (B =
+/// 10 KB) cause increase events.
 #[test]
 fn increase_events_in_order() {
     let mut flow = Flow::new(&[("byte_counter", Value::Bytes(Bytes(10_000)))]);
     flow.cnp(0);
     flow.cnp(10);
     assert_eq!(flow.rates(), (20 * G, 10 * G));
-    // Fast recovery, F = 5 times: the gap to R_T halves.
+    // Fast recovery, F = 5 times: each event halves the difference to R_T.
     for (us, current) in [
         (65, 15_000_000_000),
         (120, 17_500_000_000),
@@ -122,7 +124,8 @@ fn increase_events_in_order() {
         flow.timer(us);
         assert_eq!(flow.rates(), (20 * G, current));
     }
-    // Additive: the time stage is 5 and more, the byte stage less. R_T + 40 Mbps, then the mean.
+    // Additive increase: the time stage is at least 5, the byte stage less than 5. R_T grows by 40 Mbps; R_C becomes
+    // the mean of R_C and R_T.
     flow.timer(340);
     assert_eq!(flow.rates(), (20_040_000_000, 19_863_750_000)); // (20.04 + 19.6875) / 2
     flow.timer(395);
@@ -139,14 +142,15 @@ fn increase_events_in_order() {
         flow.send(1);
         assert_eq!(flow.rates(), (target, current));
     }
-    // Hyper: both stages are 5 and more. The slower one was at 5: 200 Mbps; at 6: 400 Mbps; at 7: 600 Mbps.
+    // Hyper increase: both stages are at least 5. R_T grows by 200 Mbps if the smaller stage is 5, by 400 Mbps if it is
+    // 6, and by 600 Mbps if it is 7.
     flow.send(10_000);
     assert_eq!(flow.rates(), (20_480_000_000, 20_358_935_547));
     flow.send(10_000);
     assert_eq!(flow.rates(), (20_880_000_000, 20_619_467_774)); // ...773.5
     flow.timer(450);
     assert_eq!(flow.rates(), (21_480_000_000, 21_049_733_887));
-    // A CNP puts both stages back: fast recovery again, towards the rate before it.
+    // A CNP resets both stages. Fast recovery begins again, towards the rate before the CNP.
     flow.cnp(460);
     let (target, low) = flow.rates();
     assert_eq!(target, 21_049_733_887);
@@ -154,8 +158,8 @@ fn increase_events_in_order() {
     assert_eq!(flow.rates(), (target, (target + low).div_ceil(2)));
 }
 
-/// Packets of 1,100 bytes against B = 10 KB: the tenth makes 11,000, of which 1,000 count for the next B, so that the
-/// second event comes with the 19th (20,900), not the 20th.
+/// Packets have 1,100 bytes, and B is 10 KB. After the tenth packet, 11,000 bytes have been sent, of which 1,000 count
+/// for the next period of B. So the 19th packet (20,900 bytes) causes the second event, not the 20th.
 #[test]
 fn the_byte_counter_counts_every_byte() {
     let mut flow = Flow::new(&[("byte_counter", Value::Bytes(Bytes(10_000)))]);
@@ -169,14 +173,15 @@ fn the_byte_counter_counts_every_byte() {
         }
     }
     assert_eq!(events, [(10, 30), (19, 35)]);
-    // One packet can cause several events: 20,000 bytes halve the gap twice.
+    // One packet can cause several events: 20,000 bytes halve the difference to R_T twice.
     flow.cnp(10);
     let (target, low) = flow.rates();
     flow.send(20_000);
     assert_eq!(flow.rates(), (target, target - (target - low) / 4));
 }
 
-/// The rate never falls below `min_rate`, and rises to the cap of the flow where that is less than the link.
+/// The rate never falls below `min_rate`. It rises to the `max_rate` of the flow, which is less than the rate of the
+/// link.
 #[test]
 fn rates_stay_within_bounds() {
     let capped = FlowConfig { max_rate: Some(BitRate::from_gbps(8)), ..FlowConfig::default() };
@@ -195,8 +200,8 @@ fn rates_stay_within_bounds() {
     assert_eq!((flow.rates(), flow.rp.next_timer()), ((8 * G, 8 * G), None));
 }
 
-/// From 20 to 40 Gbps the gap of 20e9 bps halves, rounded down: 35 events, since 2^34 < 20e9 < 2^35. Then the timer
-/// stops.
+/// The rate rises from 20 to 40 Gbps. Each event halves the difference of 20e9 bps, rounded down, so 35 events suffice,
+/// because 2^34 < 20e9 < 2^35. Then the timer stops.
 #[test]
 fn the_timer_stops_at_line_rate() {
     let mut flow = Flow::new(&[]);
@@ -241,8 +246,8 @@ fn deployed_parameters() {
     assert_eq!(error, "`byte_counter` cannot be 5 GB: at most 4 GB");
 }
 
-/// The RP as the paper draws it, every timer running all the time: the alpha timer from the first CNP on, the rate
-/// timer and the byte counter from the start.
+/// The reaction point as in the paper's figure, in which every timer always runs: the alpha timer from the first CNP
+/// on, the rate timer and the byte counter from the start.
 struct Eager {
     current: u64,
     target: u64,

@@ -38,31 +38,33 @@ impl Flow {
     }
 }
 
-/// g = 1/16, alpha 1 at first. 100 packets are in flight throughout, fewer than the window, so that it does not grow;
-/// after the first, windows of observation are 100 packets.
+/// The gain g is 1/16, and alpha is 1 at first. 100 packets are always in flight, fewer than the window, so the window
+/// does not grow. Each observation window after the first has 100 packets.
 #[test]
 fn alpha_follows_the_marked_fraction() {
     let mut flow = Flow::new(&[("initial_window", Value::Count(1_000))]);
-    // 250 of 1000: alpha = 15/16 + 1/64 = 61/64; W = 1000 (1 - 61/128) = 523.4.
+    // 250 of 1000 packets are marked: alpha = 15/16 + 1/64 = 61/64; W = 1000 (1 - 61/128) = 523.4.
     flow.acks(999, 250, 100);
     assert_eq!(flow.state(), (1.0, 1_000));
     flow.acks(1, 0, 100);
     assert_eq!(flow.state(), (61.0 / 64.0, 523));
-    // None of 100: alpha = 15/16 * 61/64 = 915/1024, no cut.
+    // No packet of 100 is marked: alpha = 15/16 * 61/64 = 915/1024, no reduction.
     flow.acks(100, 0, 100);
     assert_eq!(flow.state(), (915.0 / 1_024.0, 523));
-    // 50 of 100: alpha = 15/16 * 915/1024 + 1/32 = 14237/16384; W = 523.4375 (1 - 14237/32768) = 296.01.
+    // 50 of 100 packets are marked: alpha = 15/16 * 915/1024 + 1/32 = 14237/16384; W = 523.4375 (1 - 14237/32768) =
+    // 296.01.
     flow.acks(99, 50, 100);
     assert_eq!(flow.state(), (915.0 / 1_024.0, 523));
     flow.acks(1, 0, 100);
     assert_eq!(flow.state(), (14_237.0 / 16_384.0, 296));
-    // One mark is enough for a cut: alpha = 15/16 * 14237/16384 + 1/1600 = 0.81527...; 296.01 * 0.59236 = 175.3.
+    // One marked packet is enough for a reduction: alpha = 15/16 * 14237/16384 + 1/1600 = 0.81527...; 296.01 * 0.59236
+    // = 175.3.
     flow.acks(100, 1, 100);
     assert_eq!(flow.state().1, 175);
 }
 
-/// Replies are counted, not what they acknowledge: an ACK of 10 packets that lay in order behind a hole stands for one
-/// packet, like the 9 NACKs before it.
+/// DCTCP counts ACKs and NACKs, not the packets that they acknowledge. An ACK that closes a gap and acknowledges 10
+/// packets counts as one packet, like each of the 9 NACKs before it.
 #[test]
 fn every_reply_stands_for_one_packet() {
     let mut flow = Flow::new(&[("initial_window", Value::Count(10)), ("initial_alpha", Value::Number(0.0))]);
@@ -71,11 +73,11 @@ fn every_reply_stands_for_one_packet() {
     }
     assert_eq!(flow.state(), (0.0, 10));
     flow.ack(10, 0, false);
-    // F = 9/10; alpha = 0.9/16. The window has grown by 1 first: 11 (1 - 0.028125) = 10.69.
+    // F = 9/10; alpha = 0.9/16. Before the reduction the window grows by 1 packet: 11 (1 - 0.028125) = 10.69.
     assert_eq!(flow.state(), (0.9 / 16.0, 10));
 }
 
-/// The window grows by a packet per round trip while it limits the flow.
+/// The window grows by one packet per round trip while it limits the flow.
 #[test]
 fn growth() {
     let mut flow = Flow::new(&[("initial_window", Value::Count(10))]);
@@ -83,7 +85,7 @@ fn growth() {
     assert_eq!(flow.cc.window(), 11);
     flow.ack(11, 0, false);
     assert_eq!(flow.cc.window(), 12);
-    flow.ack(1, 10, false); // 11 of 12 were in flight: it was not
+    flow.ack(1, 10, false); // 11 packets were in flight, fewer than the window of 12
     flow.ack(11, 0, false);
     assert_eq!(flow.cc.window(), 12);
     flow.ack(12, 0, false);
@@ -116,16 +118,16 @@ fn nacks_halve_once_for_what_is_in_flight() {
 fn a_loss_and_a_mark_are_one_cut() {
     let mut flow = Flow::new(&[("initial_window", Value::Count(64))]);
     flow.ack(63, 30, true);
-    flow.lose(LossSignal::Nack); // 30 in flight
+    flow.lose(LossSignal::Nack); // 30 packets are in flight
     assert_eq!(flow.cc.window(), 32);
-    flow.ack(1, 29, true); // the window of observation ends, all marked: alpha stays 1
+    flow.ack(1, 29, true); // the observation window ends with all packets marked: alpha stays 1
     assert_eq!(flow.state(), (1.0, 32));
-    flow.ack(29, 20, true); // the next ends, and all that was in flight at the loss is acknowledged
+    flow.ack(29, 20, true); // the 30 packets that were in flight at the loss are acknowledged
     assert!(flow.cc.window() <= 17, "{}", flow.cc.window());
 }
 
-/// A timeout reduces the window to one packet; then slow start up to half of the old window, then one packet per round
-/// trip.
+/// A timeout reduces the window to one packet. Slow start follows up to half of the old window, then growth by one
+/// packet per round trip.
 #[test]
 fn timeouts_start_slowly() {
     let mut flow = Flow::new(&[("initial_window", Value::Count(13))]);
@@ -138,19 +140,19 @@ fn timeouts_start_slowly() {
         }
         windows.push(flow.cc.window());
     }
-    // 13 / 2 = 6: doubling until then, at least one more in a window from there on.
+    // The threshold is 13 / 2 = 6. The window doubles up to 6 and then grows by one packet per window.
     assert_eq!(windows, [1, 2, 4, 6, 7, 8, 9]);
     // A second timeout at a window of one packet does not lower the threshold.
-    flow.lose(LossSignal::Timeout); // half of 9: 4
+    flow.lose(LossSignal::Timeout); // the threshold becomes 4, half of 9
     flow.lose(LossSignal::Timeout);
     flow.ack(1, 0, false);
     assert_eq!(flow.cc.window(), 2);
-    flow.ack(2, 0, false); // slow start: one packet for an acknowledgement of two
+    flow.ack(2, 0, false); // slow start: an acknowledgement of two packets adds one
     assert_eq!(flow.cc.window(), 3);
     flow.ack(3, 0, false);
     assert_eq!(flow.cc.window(), 4);
     flow.ack(4, 0, false); // 4 + 4/4
-    flow.ack(1, 4, false); // and a fifth
+    flow.ack(1, 4, false); // one more packet
     assert_eq!(flow.cc.window(), 5);
 }
 

@@ -10,7 +10,7 @@ fn run(cfg: &FlowConfig, packets: u32, script: &Script) -> (String, Totals) {
     run_traced::<GoBackN>(cfg, packets, Pipe::SHORT, script)
 }
 
-/// The configuration of RoCE NICs: one timeout, and no limit of the packets in flight.
+/// The configuration of RoCE NICs: a single timeout, and no limit on the number of packets in flight.
 fn roce() -> FlowConfig {
     let high = Time::from_us(320);
     let timeouts = Some(Timeouts { high, low: high, low_packets: 0, dynamic: None });
@@ -57,8 +57,9 @@ fn middle_packet_lost() {
     assert_eq!((totals.nacks, totals.losses, totals.completions), (1, 1, 1));
 }
 
-/// The NACK for packet k arrives (k + 2) packet times and two delays after the start; until then a packet left every
-/// packet time. From k on that is ceil(2 delay / packet) + 2 packets, or the rest of the flow.
+/// Packet k is lost. Its NACK arrives (k + 2) packet times and two delays after the start. Until this time the sender
+/// transmits one packet per packet time. So it must retransmit ceil(2 delay / packet) + 2 packets from k on, or the
+/// rest of the flow.
 #[test]
 fn retransmissions_follow_from_the_round_trip() {
     let flow = 400;
@@ -74,8 +75,8 @@ fn retransmissions_follow_from_the_round_trip() {
     }
 }
 
-/// The retransmission of #2 is lost: #3, #4, #5 come out of order once more, and no NACK follows. The source's timer
-/// runs from the retransmission.
+/// The retransmission of #2 is lost. #3, #4 and #5 arrive out of order once more, and the receiver sends no further
+/// NACK. The sender's timer runs from the retransmission.
 #[test]
 fn lost_retransmission_waits_for_the_timeout() {
     let script = Script::default().lose(2, 1).lose(2, 2);
@@ -108,7 +109,7 @@ fn lost_retransmission_waits_for_the_timeout() {
     assert_eq!((totals.nacks, totals.timeouts), (1, 1));
 }
 
-/// The timeout is always the long one, even for a single packet in flight.
+/// The timeout is always the same, even for a single packet in flight.
 #[test]
 fn last_packet_and_last_ack_lost() {
     let (trace, _) = run(&roce(), 1, &Script::default().lose(0, 1));
@@ -135,7 +136,8 @@ fn last_packet_and_last_ack_lost() {
     assert_eq!((totals.accepted, totals.completions), (2, 1));
 }
 
-/// ACK 2 replaces the lost ACK 1. A lost NACK is not repeated: the timer runs from the last progress at 6 us.
+/// ACK 2 replaces the lost ACK 1. The receiver does not repeat a lost NACK. The sender's timer runs from the last
+/// acknowledgement of new packets, at 6 us.
 #[test]
 fn lost_replies() {
     let (_, totals) = run(&roce(), 4, &Script::default().lose_reply(1));
@@ -194,7 +196,7 @@ fn the_receiver_requests_a_lost_tail_and_a_lost_flow() {
          t=322us resend #0
          t=325us recv #0, complete",
     );
-    // The receiver's NACK is lost too: it sends the next one a timeout later.
+    // The receiver's NACK is lost too. The receiver sends the next NACK one timeout later.
     let script = Script::default().lose(2, 1).lose_reply(1);
     let (_, totals) = run(&without_acks(), 3, &script);
     assert_eq!(totals.receiver_timeouts, 2);
@@ -217,7 +219,8 @@ fn without_timeouts_nothing_times_out() {
     }
 }
 
-/// Each of the three NACKs makes the sender go back to #2; the receiver acknowledges unnecessary copies as duplicates.
+/// Each of the three NACKs makes the sender go back to #2. The receiver acknowledges the unnecessary copies as
+/// duplicates.
 #[test]
 fn a_nack_for_every_packet() {
     let cfg = FlowConfig { nacks: NackPolicy::Every, ..roce() };
@@ -255,7 +258,8 @@ fn a_nack_for_every_packet() {
     assert_eq!(totals.completions, 1);
 }
 
-/// The sink's own request counts as the NACK: no other follows before order resumes or the timer fires again.
+/// The NACK that the receiver's timer sends counts like any other NACK: no further NACK follows before a packet arrives
+/// in order or the timer fires again.
 #[test]
 fn the_request_of_the_timer_is_the_nack() {
     let script = Script::default().lose(2, 1).lose(3, 1).lose(2, 2);
@@ -287,8 +291,8 @@ fn the_timer_starts_with_the_first_packet() {
     assert_eq!(sender.deadline(&cfg), Some((Time::from_us(370), Timer::Retransmit)));
 }
 
-/// As a variant of IRN it has IRN's cap and both of its timeouts: three packets in flight time out after 100 us, four
-/// after 320.
+/// Go-back-N as a variant of IRN has IRN's cap on packets in flight and both of its timeouts: 100 us with three packets
+/// in flight, 320 us with four.
 #[test]
 fn with_the_cap_and_timeouts_of_irn() {
     let cfg = FlowConfig { bdp_cap: 4, ..FlowConfig::default() };

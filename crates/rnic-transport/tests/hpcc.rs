@@ -5,7 +5,8 @@ use rnic_transport::recovery::Irn;
 use rnic_transport::telemetry::{HopRecord, Telemetry};
 use rnic_transport::{BitRate, Bytes, FlowConfig, Pdu, Psn, Sender, Time};
 
-/// A flow at 80 Gbps, 10 bytes per nanosecond, T = 10 us: a window of 100,000 bytes, 100 packets of 1,000 bytes.
+/// A flow at 80 Gbps (10 bytes per nanosecond) with T = 10 us. Its maximum window is 100,000 bytes, or 100 packets of
+/// 1,000 bytes.
 struct Flow {
     params: HpccParams,
     cc: Hpcc,
@@ -22,7 +23,7 @@ fn link(timestamp_ns: u32, tx_bytes: u32, queue_bytes: u32) -> HopRecord {
 }
 
 impl Flow {
-    /// With W_AI = 1,000 bytes and a target of one half.
+    /// Creates a flow with W_AI = 1,000 bytes and a target utilization `eta` of one half.
     fn new(given: &[(&str, Value)]) -> Flow {
         let mut settings = Settings::new(Hpcc::PARAMETERS);
         let usual = [("w_ai", Value::Bytes(Bytes(1_000))), ("eta", Value::Number(0.5))];
@@ -59,8 +60,8 @@ fn a_flow_begins_at_line_rate() {
     assert_eq!((cc.window(), cc.rate()), (10, BitRate::from_gbps(8)));
 }
 
-/// In 5 us the link sends all it can, 50,000 bytes, and 20,000 and then 30,000 wait: u = 20,000 / 100,000 + 1. U = 1 /
-/// 2 + 1.2 / 2.
+/// In 5 us the link sends 50,000 bytes, which is its full rate. Its queue has 20,000 and then 30,000 bytes, of which
+/// the minimum counts: u = 20,000 / 100,000 + 1. The moving average is U = 1 / 2 + 1.2 / 2.
 #[test]
 fn the_window_follows_the_use_of_a_link() {
     let mut flow = Flow::new(&[]);
@@ -69,14 +70,16 @@ fn the_window_follows_the_use_of_a_link() {
     flow.uses(1.1);
     // W = 100,000 * 0.5 / 1.1 + 1,000 = 46,454.5: 37.16 Gbps.
     assert_eq!(flow.cc.rate().as_bps() / 1_000, 37_163_636);
-    // Within the round trip the reference stays: in 10 us or more all of U is new. 1 + 0.3: 39,461.5.
+    // Within the round trip the reference window stays. After 10 us or more, U is the new measurement alone: 1 + 0.3. W
+    // = 39,461.5.
     flow.ack(&[link(15_000, 150_000, 40_000)], 1, 90, 40);
     flow.uses(1.3);
-    // 98 more packets end the round trip of the 99 in flight at the first ACK and one: the link has sent half as much
-    // as it could, and an empty queue. 100,000 * 0.5 / 0.5 + 1,000 is more than line rate.
+    // The acknowledgement of 98 more packets ends the round trip. The link has sent at half of its rate, and its queue
+    // is empty. W = 100,000 * 0.5 / 0.5 + 1,000 exceeds the maximum window, which applies.
     flow.ack(&[link(25_000, 200_000, 0)], 98, 40, 100);
     flow.uses(0.5);
-    // That is the reference now. A quarter in use: an additive step on it, but line rate is the most.
+    // The maximum window is the reference window now. A quarter of the link is in use, so an additive step follows, but
+    // the window stays at its maximum.
     flow.ack(&[link(35_000, 225_000, 0)], 1, 40, 100);
     flow.uses(0.25);
 }
@@ -87,18 +90,21 @@ fn the_window_follows_the_use_of_a_link() {
 fn stages() {
     let mut flow = Flow::new(&[("max_stage", Value::Count(2))]);
     flow.ack(&[link(0, 0, 0)], 1, 0, 100);
-    // Each of these ends a round trip. All in use, and no queue at first: 100,000 * 0.5 / 1 + 1,000 = 51,000.
+    // Each of the following ACKs ends a round trip. The link is fully used, at first without a queue: W = 100,000 * 0.5
+    // / 1 + 1,000 = 51,000.
     flow.ack(&[link(10_000, 100_000, 60_000)], 1, 0, 51);
     flow.ack(&[link(20_000, 200_000, 60_000)], 1, 0, 17);
-    // 60,000 in the queue both times: 51,000 * 0.5 / 1.6 + 1,000 = 16,937.5. Then a fifth in use, stages 1 and 2.
+    // The queue had 60,000 bytes in both records: W = 51,000 * 0.5 / 1.6 + 1,000 = 16,937.5. Then a fifth of the link
+    // is in use, which gives additive steps 1 and 2.
     flow.ack(&[link(30_000, 220_000, 0)], 1, 0, 18);
     flow.ack(&[link(40_000, 240_000, 0)], 1, 0, 19);
-    // 18,937.5 * 0.5 / 0.2 + 1,000 = 48,343.75; then stage 1 again.
+    // A multiplicative step follows: W = 18,937.5 * 0.5 / 0.2 + 1,000 = 48,343.75. Then additive step 1 again.
     flow.ack(&[link(50_000, 260_000, 0)], 1, 0, 49);
     flow.ack(&[link(60_000, 280_000, 0)], 1, 0, 50);
 }
 
-/// The second link has half the rate: what is a quarter of the first is half of it. Counters wrap.
+/// The second link has half the rate of the first. The same traffic uses a quarter of the first link and half of the
+/// second. Timestamps and byte counters wrap.
 #[test]
 fn the_most_used_link_counts() {
     let slow = |timestamp_ns, tx_bytes| HopRecord { rate_mbps: 40_000, ..link(timestamp_ns, tx_bytes, 0) };
@@ -112,13 +118,15 @@ fn the_most_used_link_counts() {
 fn records_that_say_nothing_change_nothing() {
     let mut flow = Flow::new(&[]);
     flow.ack(&[link(1_000, 0, 90_000)], 1, 99, 100);
-    // Records of another path, then of the same instant, then of an earlier one: none changes the window.
+    // The ACKs carry records of another path, then of the same instant, then of an earlier instant. None of them
+    // changes the window.
     flow.ack(&[link(2_000, 10_000, 90_000), link(2_000, 10_000, 90_000)], 1, 98, 100);
     flow.ack(&[link(3_000, 20_000, 90_000)], 1, 97, 100);
     flow.ack(&[link(3_000, 20_000, 90_000)], 1, 96, 100);
     flow.ack(&[link(2_500, 20_000, 90_000)], 1, 95, 100);
     flow.uses(1.0);
-    // Each was kept: from the last one on, 10 us with 90,000 in the queue.
+    // The sender stored the records of each ACK. Since the last records, 10 us have passed with a queue of 90,000
+    // bytes.
     flow.ack(&[link(12_500, 120_000, 90_000)], 1, 94, 28);
     flow.uses(1.9);
 }
@@ -130,14 +138,14 @@ fn the_additive_step_follows_from_the_flows() {
         given.iter().for_each(|(name, value)| settings.set(name, value.clone()).unwrap());
         let params = Hpcc::params(&settings, &config()).unwrap();
         let mut flow = Flow { params, cc: Hpcc::new(&params, &config(), Time::ZERO) };
-        // All in use and a queue of 9 windows: W is 100,000 * 0.95 / 10 + W_AI.
+        // The link is fully used and has a queue of 9 windows: W is 100,000 * 0.95 / 10 + W_AI.
         flow.cc.on_telemetry(&params, Time::ZERO, &of(link(0, 0, 900_000)));
         flow.cc.on_telemetry(&params, Time::ZERO, &of(link(10_000, 100_000, 900_000)));
         let (now, rtt) = (Time::ZERO, Time::from_us(10));
         flow.cc.on_ack(&params, &AckSample { now, rtt, acked: 1, in_flight: 9, marked: false });
         flow.cc.rate().as_bps() as f64 * 1e-5 / 8.0 - 9_500.0
     };
-    // 100,000 * 0.05 / N.
+    // W_AI = 100,000 * 0.05 / N for N flows.
     for (given, expected) in [
         (&[][..], 312.5),
         (&[("flows", Value::Count(5))], 1_000.0),
@@ -154,8 +162,8 @@ fn of(hop: HopRecord) -> Telemetry {
     telemetry
 }
 
-/// A flow passes the telemetry of an ACK to its congestion control before the ACK itself, and ignores that of other
-/// packets.
+/// A flow passes the telemetry of an ACK to its congestion control before the ACK itself. It ignores the telemetry of
+/// other packets.
 #[test]
 fn a_flow_passes_telemetry_on() {
     let cfg = config();

@@ -79,7 +79,8 @@ fn middle_packet_lost() {
     assert_eq!((totals.losses, totals.timeouts), (1, 0));
 }
 
-/// No later packet reveals the loss. One packet is in flight, so `RTO_low` runs from the last progress at 8 us.
+/// The last packet is lost, so no later packet reveals the loss. One packet is in flight, so `RTO_low` runs from the
+/// last cumulative acknowledgement at 8 us.
 #[test]
 fn last_packet_lost() {
     let (seen, totals) = view(5, &Script::default().lose(4, 1));
@@ -113,8 +114,9 @@ fn single_packet_flow_lost() {
     );
 }
 
-/// The sender retransmits #1 first, and #2 and #5 when a later packet is selectively acknowledged. The partial
-/// acknowledgements 2 and 5 request packets that have been retransmitted already.
+/// Packets #1, #2 and #5 are lost. The sender retransmits #1 first, and #2 and #5 when a later packet is selectively
+/// acknowledged. The partial acknowledgements ACK 2 and ACK 5 cause no further retransmission, because #2 and #5 have
+/// been retransmitted already.
 #[test]
 fn several_lost_in_one_window() {
     let (seen, totals) = view(8, &Script::default().lose(1, 1).lose(2, 1).lose(5, 1));
@@ -143,8 +145,8 @@ fn several_lost_in_one_window() {
     assert_eq!((totals.losses, totals.retransmitted), (1, 3));
 }
 
-/// The first retransmission takes the wire from #8; then nothing is known to be lost, and #8 and #9 follow although the
-/// flow is in recovery. Eight packets stay in flight: `RTO_high` from the retransmission.
+/// Packet #2 and its retransmission at 8 us are lost. The sender knows of no other loss, so it sends the new packets #8
+/// and #9 although the flow is in recovery. Eight packets stay in flight, so `RTO_high` runs from the retransmission.
 #[test]
 fn retransmission_lost_with_many_in_flight() {
     let (seen, _) = view(10, &Script::default().lose(2, 1).lose(2, 2));
@@ -176,7 +178,7 @@ fn retransmission_lost_with_many_in_flight() {
     );
 }
 
-/// With N = 3 packets in flight the timeout is `RTO_low`, with one more `RTO_high`.
+/// With N = 3 packets in flight the timeout is `RTO_low`. With four packets in flight it is `RTO_high`.
 #[test]
 fn retransmission_lost_with_few_in_flight() {
     let script = Script::default().lose(2, 1).lose(2, 2);
@@ -201,8 +203,8 @@ fn retransmission_lost_with_few_in_flight() {
     assert_eq!(totals.acknowledged_at, Some(Time::from_us(8 + 320 + 5)));
 }
 
-/// Two retransmissions lost: the timer runs from the first missing packet's (8 us), not from #4's. After the timeout
-/// the bitmap still knows that #4 is missing.
+/// The retransmissions of #2 and #4 are lost. The timer runs from the retransmission of the first missing packet, #2 at
+/// 8 us, not from the retransmission of #4. After the timeout the bitmap still shows that #4 is missing.
 #[test]
 fn two_retransmissions_lost() {
     let script = Script::default().lose(2, 1).lose(2, 2).lose(4, 1).lose(4, 2);
@@ -273,7 +275,8 @@ fn last_ack_lost() {
     assert_eq!((totals.accepted, totals.completions), (3, 1));
 }
 
-/// All lost and nothing more to send: each partial acknowledgement names the next one, a packet a round trip.
+/// All packets are lost, and there are no new packets to send. Each partial acknowledgement requests the next packet,
+/// so the sender retransmits one packet per round trip.
 #[test]
 fn whole_flow_lost() {
     let script = (0..3).fold(Script::default(), |script, n| script.lose(n, 1));
@@ -296,8 +299,8 @@ fn whole_flow_lost() {
     assert_eq!(totals.acknowledged_at, Some(Time::from_us(320 + 4 * 5)), "RTO_high");
 }
 
-/// The whole window lost, but not the flow: the slot that the first partial acknowledgement frees carries a new packet,
-/// whose NACK reveals all others.
+/// The first four packets, a whole window, are lost. The first partial acknowledgement allows a new packet. Its NACK
+/// reveals that all other packets of the window are lost.
 #[test]
 fn new_packet_reveals_a_lost_window() {
     let script = (0..4).fold(Script::default(), |script, n| script.lose(n, 1));
@@ -378,8 +381,8 @@ fn the_cap_is_met_exactly() {
     }
 }
 
-/// The retransmission of #1 leaves at 7 us, after #6: 6 is the recovery sequence, ACK 7 ends recovery, and the loss of
-/// #9 begins another.
+/// The sender retransmits #1 at 7 us, after #6, so 6 is the recovery sequence. ACK 7 ends the recovery. The loss of #9
+/// begins another recovery.
 #[test]
 fn recovery_ends_past_the_recovery_sequence() {
     let (seen, totals) = view(14, &Script::default().lose(1, 1).lose(9, 1));
@@ -412,8 +415,8 @@ fn recovery_ends_past_the_recovery_sequence() {
     assert_eq!((totals.losses, totals.retransmitted), (2, 2));
 }
 
-/// ACK 5 does not pass the recovery sequence (5): the last packet was lost too, no later one could tell, and no timeout
-/// is needed.
+/// The last packet, #5, is lost too, and no later packet reveals this loss. ACK 5 does not pass the recovery sequence
+/// 5, so it is a partial acknowledgement: the sender retransmits #5 without a timeout.
 #[test]
 fn partial_ack_retransmits_the_lost_tail() {
     let (seen, totals) = view(6, &Script::default().lose(1, 1).lose(5, 1));
@@ -451,7 +454,7 @@ fn short_timer_extends_while_many_are_in_flight() {
     }
 }
 
-/// A loss is reported once for each recovery, whatever the number of NACKs.
+/// The sender reports a loss to the congestion control once per recovery, whatever the number of NACKs.
 #[test]
 fn loss_is_signalled_once_per_recovery() {
     let cfg = FlowConfig::default();
@@ -490,8 +493,8 @@ fn the_timer_starts_with_the_first_packet() {
     assert_eq!(sender.deadline(&cfg), Some((Time::from_us(150), Timer::Retransmit)));
 }
 
-/// A computed timeout (RFC 6298): 320 us before the first measurement; then 5 us of round trip and half of that four
-/// times, 15 us, but at least 12; after one timeout twice as long.
+/// The timeout is computed as in RFC 6298. Before the first measurement it is 320 us. A measured round trip of 5 us
+/// gives 5 us + 4 x 2.5 us = 15 us, which is above the minimum of 12 us. A timeout doubles it.
 #[test]
 fn a_dynamic_timeout_follows_the_round_trip() {
     let mut cfg = FlowConfig::default();
@@ -506,8 +509,9 @@ fn a_dynamic_timeout_follows_the_round_trip() {
     assert_eq!(sender.deadline(&cfg), Some((Time::from_us(20 + 30), Timer::Retransmit)));
 }
 
-/// Without selective acknowledgements the repair of two losses in a window takes a round trip each: the sender learns
-/// of the second loss when the first is repaired. With them it retransmits both immediately.
+/// Two packets of a window are lost. Without selective acknowledgements the repair of each loss takes a round trip,
+/// because the sender learns of the second loss only when the first is repaired. With selective acknowledgements it
+/// retransmits both packets immediately.
 #[test]
 fn without_sack_each_loss_takes_a_round_trip() {
     let script = Script::default().lose(2, 1).lose(4, 1);
@@ -533,8 +537,8 @@ fn a_lost_nack_costs_one_packet() {
     assert_eq!((totals.retransmitted, totals.timeouts, totals.completions), (2, 0, 1), "{totals:?}");
 }
 
-/// The lower bound of a computed timeout bounds its first value too, and the longest value is never less; a huge one
-/// does not wrap.
+/// The minimum of a computed timeout also applies to its first value and to its maximum. A very large minimum does not
+/// overflow.
 #[test]
 fn a_dynamic_timeout_keeps_its_bounds() {
     let timeouts = |high, min| Timeouts { high, low: high, low_packets: 3, dynamic: Some(min) };

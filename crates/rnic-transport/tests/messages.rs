@@ -1,4 +1,5 @@
-//! Messages under random faults: each is delivered exactly once, or its sender aborts it; and all buffers become free.
+//! Messages under random faults: each message is delivered exactly once, or its sender aborts it. In the end all
+//! buffers are free.
 
 mod network;
 
@@ -44,7 +45,7 @@ fn hpcc(ip: u32) -> Hpcc {
     Hpcc::new(ip, settings)
 }
 
-/// Longer than any case needs: 10 s.
+/// Time limit of a case, 10 s. No case takes this long.
 const LIMIT: Time = Time::from_ms(10_000);
 
 /// Runs a case to its end and checks the properties that hold under all faults.
@@ -52,7 +53,7 @@ fn check<P: Pipeline>(case: &Case, program: impl Fn(u32) -> P) -> Result<(), Tes
     let Case { cfg, hosts, plan, weather, seed } = case.clone();
     let unlimited = cfg.rx_buffers.is_empty();
     let patience = cfg.timeout * u64::from(cfg.max_timeouts);
-    // The time from the timeout before the first one without a response to the end of the last one.
+    // Maximum time from the last timeout that got a response to the timeout that aborts the message.
     let silence = (cfg.timeout + cfg.timer_granularity) * u64::from(cfg.max_timeouts + 1);
     let mut network = Network::new(cfg, hosts, program, plan, weather, seed);
     prop_assert!(network.run(LIMIT), "at {}: {:?} {:?}", network.now, network.totals, network.records);
@@ -92,7 +93,7 @@ fn check_calm<P: Pipeline>(case: &Case, program: impl Fn(u32) -> P) -> Result<()
     Ok(())
 }
 
-/// Counters of all runs.
+/// Names of the counters that [`happenings`] sums over all cases.
 const HAPPENINGS: [&str; 9] = [
     "timeouts",
     "probes",
@@ -105,7 +106,7 @@ const HAPPENINGS: [&str; 9] = [
     "messages aborted that had arrived",
 ];
 
-/// The counters of 300 cases.
+/// The counters in the order of [`HAPPENINGS`], summed over 300 random cases.
 fn happenings<P: Pipeline>(program: impl Fn(u32) -> P) -> [u64; 9] {
     let mut runner = TestRunner::deterministic();
     let mut sum = [0; 9];

@@ -76,7 +76,7 @@ fn ingress<P: Pipeline>(
     (verdict, blocks)
 }
 
-/// The control packets: immediate, paced, pkt_offset, credit, rank.
+/// The control packets that the program sent, each as `immediate`, `paced`, `pkt_offset`, `credit`, `rank`.
 fn control(blocks: &Recorder) -> Vec<(u8, u8, u32, u32, u8)> {
     blocks
         .control
@@ -85,7 +85,8 @@ fn control(blocks: &Recorder) -> Vec<(u8, u8, u32, u32, u8)> {
         .collect()
 }
 
-/// A message of 11 packets, 9 of them unscheduled: pulls for packets 9 and 10, none for what does not exist.
+/// A message has 11 packets, 9 of them unscheduled. The receiver sends PULLs for packets 9 and 10, but none for packets
+/// beyond the end of the message.
 #[test]
 fn ndp_pulls_while_there_is_something_to_pull() {
     let mut ndp = Ndp::new(1, 1_024, 9);
@@ -150,7 +151,7 @@ const HOMA: HomaSettings = HomaSettings {
     trimming: true,
 };
 
-/// Three messages of 30, 20 and 40 packets send their first packets; two may be granted at once.
+/// Three messages of 30, 20 and 40 packets send their first packets. The overcommitment allows grants to two messages.
 #[test]
 fn homa_grants_to_those_with_the_least_left() {
     let mut homa = Homa::new(1, HOMA);
@@ -160,18 +161,19 @@ fn homa_grants_to_those_with_the_least_left() {
         let to: Vec<_> = blocks.control.iter().map(|event| event.tx_msg_id).collect();
         (to, control(&blocks))
     };
-    // 29 packets left, the only message: level 0, priority 1.
+    // 29 packets of the first message are missing. It is the only message, so it has level 0 and priority 1.
     assert_eq!(whole(30, 0, new_packet(0, true, 1)), (vec![30], vec![(PULL, 0, 1, 10, 1)]));
-    // 19 left: goes first.
+    // 19 packets of the second message are missing, fewer than of the first, so it gets level 0.
     assert_eq!(whole(20, 0, new_packet(1, true, 1)), (vec![20], vec![(PULL, 0, 1, 10, 1)]));
-    // 39 left, third: no grant, so an acknowledgement with what it has.
+    // 39 packets of the third message are missing. It is the third in order and gets no grant, so the receiver sends an
+    // ACK with its old credit.
     assert_eq!(whole(40, 0, new_packet(2, true, 1)), (vec![40], vec![(ACK, 0, 1, 9, 0)]));
-    // The first has level 1 now.
+    // The first message has level 1 now.
     assert_eq!(whole(30, 1, new_packet(0, false, 2)), (vec![30], vec![(PULL, 0, 2, 11, 2)]));
-    // A packet of the third again: an answer of its own.
+    // A duplicate packet of the third message triggers an ACK for this message.
     let again = RxMsgInfo { is_new_pkt: false, ..new_packet(2, false, 1) };
     assert_eq!(whole(40, 0, again), (vec![40], vec![(ACK, 0, 1, 9, 0)]));
-    // The second is granted up to its end; then it makes way, and its packets bring grants to others.
+    // The second message gets grants up to its end. After that its packets trigger grants to other messages.
     for number in 1..11 {
         assert_eq!(whole(20, number, new_packet(1, false, number + 1)).1, [(PULL, 0, number + 1, 10 + number, 1)]);
     }
@@ -182,8 +184,8 @@ fn homa_grants_to_those_with_the_least_left() {
     assert_eq!(whole(20, 19, complete(20)), (vec![20], vec![(ACK, 0, 20, 0, 0)]));
 }
 
-/// Two messages have all grants within the overcommitment and fall silent; when their slots are released, the third
-/// gets its grant.
+/// The overcommitment allows grants to two messages, and both senders stop sending. The third message gets a grant only
+/// when the reception of one of the two expires.
 #[test]
 fn homa_forgets_messages_that_expire() {
     let mut homa = Homa::new(1, HOMA);
@@ -203,7 +205,7 @@ fn homa_tr_asks_for_trimmed_packets_and_homa_does_not() {
     let mut homa = Homa::new(1, HOMA);
     let (verdict, blocks) = ingress(&mut homa, &data(30, 4), new_packet(0, true, 0), &arrival(true, false));
     assert_eq!((verdict, control(&blocks)), (Verdict::Consumed, vec![(NACK, 0, 4, 0, 0)]));
-    // The first whole packet is the first that counts: 9 + 1.
+    // A trimmed packet does not raise the credit. The first whole packet raises it to 9 + 1.
     let (_, blocks) = ingress(&mut homa, &data(30, 0), new_packet(0, false, 1), &arrival(false, false));
     assert_eq!(control(&blocks), [(PULL, 0, 1, 10, 1)]);
     let header = NativeHeader { flags: NACK, credit: 2, ..data(30, 4) };
@@ -236,10 +238,10 @@ fn homa_priorities() {
     assert_eq!(homa.egress(&Departure { is_rtx: true, ..departure }).priority, 4);
 }
 
-/// One message of 20 packets over a path of 2 x 87.5 ns and frames of 43.52 ns with one more store in the switch. A
-/// data packet that leaves at t has arrived at t + 262.04 ns, its answer of 2.56 ns at t + 442.16 ns; pulls are as far
-/// apart as packets, so the wire never rests once 11 packets are on their way. With 9 it rests for 442.16 - 9 x 43.52 =
-/// 50.48 ns a round.
+/// One message of 20 packets crosses two links of 87.5 ns propagation delay and a store-and-forward switch. A data
+/// frame takes 43.52 ns per link, a control frame 2.56 ns. A data packet that leaves at t arrives at t + 262.04 ns, and
+/// its reply arrives at t + 442.16 ns. PULLs have the same distance as data packets, so the sender's link would never
+/// be idle with 11 packets in flight. With 9 packets it is idle for 442.16 - 9 x 43.52 = 50.48 ns per round trip.
 #[test]
 fn one_message_over_an_idle_network() {
     let plan = vec![Planned { at: Time::ZERO, src: 0, dst: 1, bytes: 20 * 1_024 }];
@@ -248,7 +250,7 @@ fn one_message_over_an_idle_network() {
     let homa = HomaSettings { trimming: false, overcommitment: 3, ..HOMA };
     let mut homa = Network::new(cfg, 2, |ip| Homa::new(ip, homa), plan, Weather::default(), 1);
     assert!(ndp.run(Time::from_ms(1)) && homa.run(Time::from_ms(1)));
-    // Packet 19 is the second of the third round.
+    // Packet 19 is the second packet of the third round trip.
     let done = Time::from_ps(2 * 442_160 + 43_520 + 262_040);
     for (totals, log, record) in [(ndp.totals, &ndp.log, &ndp.records[0]), (homa.totals, &homa.log, &homa.records[0])] {
         assert_eq!((totals.data, totals.retransmitted, totals.control, totals.useless), (20, 0, 20, 0));
@@ -268,7 +270,8 @@ fn hop(timestamp_ns: u32, tx_bytes: u32, queue_bytes: u32) -> Telemetry {
     telemetry
 }
 
-/// Sends the first packet of a message and returns what an acknowledgement with telemetry does: its credit.
+/// Sends the first packet of a message. Returns a function that delivers an ACK with telemetry and returns the
+/// resulting credit.
 fn hpcc_sender() -> impl FnMut(u32, Telemetry) -> u32 {
     let mut hpcc = Hpcc::new(1, HPCC);
     hpcc.egress(&Departure { tx_msg_id: MESSAGE, is_new_msg: true, flags: DATA, ..Departure::default() });
@@ -281,9 +284,9 @@ fn hpcc_sender() -> impl FnMut(u32, Telemetry) -> u32 {
     }
 }
 
-/// 100 Gbps are 12.5 bytes per ns, T is 1 us. A round trip at 25,000 bytes sent is U = 2; the window of 20,480 bytes
-/// becomes 0.95 / 2 of it and 80 more, 9,808: 9 packets. After a full round trip of U = 2 it does so once more from
-/// there: 4,738, 4 packets.
+/// The link sends 12.5 bytes per ns (100 Gbps), and T is 1 us. If telemetry reports 25,000 bytes sent in a round trip,
+/// U is 2. The window of 20,480 bytes is multiplied by 0.95 / 2 and grows by 80 bytes to 9,808 bytes, or 9 packets.
+/// After another round trip with U = 2 the window is 4,738 bytes, or 4 packets.
 #[test]
 fn hpcc_window_follows_the_utilisation() {
     let mut ack = hpcc_sender();
@@ -291,8 +294,8 @@ fn hpcc_window_follows_the_utilisation() {
     assert_eq!(ack(15, hop(1_000, 25_000, 0)), 24);
     assert_eq!(ack(21, hop(2_000, 50_000, 0)), 30, "more than 20 packets: the reference becomes 9,808");
     assert_eq!(ack(28, hop(3_000, 75_000, 0)), 32, "28 + 4");
-    // Of two queue lengths the lesser counts. First it is 0, and U = 1: 0.95 x 4,738 + 80 = 4,581. Then 12,500 bytes
-    // are 1.0 more: 0.475 x 4,738 + 80 = 2,330.
+    // The smaller of two consecutive queue lengths counts. First it is 0 bytes, and U = 1: the window is 0.95 x 4,738 +
+    // 80 = 4,581 bytes. Then it is 12,500 bytes, which adds 1.0 to U: the window is 0.475 x 4,738 + 80 = 2,330 bytes.
     assert_eq!(ack(29, hop(4_000, 87_500, 12_500)), 33);
     assert_eq!(ack(32, hop(5_000, 100_000, 12_500)), 34);
 }
@@ -302,8 +305,8 @@ fn hpcc_idle_path_adds_and_then_multiplies() {
     let mut ack = hpcc_sender();
     ack(1, hop(0, 0, 0));
     assert_eq!(ack(21, hop(1_000, 25_000, 0)), 30, "reference: 9,808");
-    // U = 0.5 from here: five additions of 80 bytes a round trip, then a multiplication by 0.95 / 0.5, at most to
-    // 20,480.
+    // From here on U is 0.5. The window grows by 80 bytes in each of five round trips, and is then multiplied by 0.95 /
+    // 0.5, up to the maximum of 20,480 bytes.
     let mut at = 1_000;
     let mut bytes = 25_000;
     let mut credit = 30;
@@ -322,7 +325,7 @@ fn hpcc_idle_path_adds_and_then_multiplies() {
 fn hpcc_old_answers_and_old_telemetry() {
     let mut ack = hpcc_sender();
     ack(1, hop(5_000, 0, 0));
-    // U is 1 at the beginning: 0.95 x 20,480 + 80 = 19,536, 19 packets.
+    // U is 1 at the beginning, so the window is 0.95 x 20,480 + 80 = 19,536 bytes, or 19 packets.
     assert_eq!(ack(12, hop(4_000, 99_000, 0)), 31, "earlier than what is known: not measured");
     assert_eq!(ack(13, hop(5_000, 99_000, 0)), 32);
     let mut hpcc = Hpcc::new(1, HPCC);

@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/congestion-control.md");
 
-/// Compares the page with the tables that the code requires, and collects those that are missing from the page.
+/// Compares the page with the tables that the code requires, and collects the tables that are missing from the page.
 struct Compare {
     page: String,
     missing: String,

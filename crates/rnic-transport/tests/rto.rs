@@ -9,7 +9,7 @@ fn us(us: u64) -> Time {
     Time::from_us(us)
 }
 
-/// SRTT, RTTVAR and RTO, in microseconds.
+/// Checks SRTT, RTTVAR and the timeout, in microseconds.
 #[track_caller]
 fn assert_state(rtt: &RttEstimator, srtt: f64, rttvar: f64, rto: f64) {
     assert_eq!(rtt.smoothed().map(Time::as_us), Some(srtt), "SRTT");
@@ -32,13 +32,13 @@ fn measurements() {
     // SRTT = R, RTTVAR = R / 2, RTO = 100 + 4 * 50.
     rtt.sample(us(100));
     assert_state(&rtt, 100.0, 50.0, 300.0);
-    // RTTVAR = 3/4 * 50 + 1/4 * |100 - 180| = 37.5 + 20, with the SRTT from before; SRTT = 7/8 * 100 + 1/8 * 180.
+    // RTTVAR = 3/4 * 50 + 1/4 * |100 - 180| = 37.5 + 20, computed with the old SRTT. SRTT = 7/8 * 100 + 1/8 * 180.
     rtt.sample(us(180));
     assert_state(&rtt, 110.0, 57.5, 340.0);
     // RTTVAR = 43.125 + 1/4 * 80 = 63.125; SRTT = 96.25 + 3.75 = 100.
     rtt.sample(us(30));
     assert_state(&rtt, 100.0, 63.125, 352.5);
-    // To the nearest nanosecond: RTTVAR = 47.34375; SRTT stays.
+    // RTTVAR = 47.34375 is rounded to the nearest nanosecond. SRTT does not change.
     rtt.sample(us(100));
     assert_state(&rtt, 100.0, 47.344, 289.376);
 }
@@ -81,7 +81,7 @@ fn back_off_doubles_until_a_measurement() {
     assert_eq!((rtt.doublings(), rtt.timeout(&WIDE)), (0, us(300)));
     rtt.back_off();
     assert_eq!(rtt.timeout(&WIDE), us(600), "what is doubled is the computed timeout");
-    // The minimum timeout doubles as well.
+    // Back-off doubles the minimum timeout as well.
     assert_eq!(rtt.timeout(&RtoBounds { min: us(500), ..WIDE }), us(1_000));
 }
 

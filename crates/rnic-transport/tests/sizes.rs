@@ -4,7 +4,7 @@ use rnic_transport::congestion::{Aimd, Dcqcn, Dctcp, NoCongestionControl, Patche
 use rnic_transport::recovery::{GoBackN, Irn, Tcp};
 use rnic_transport::{FlowConfig, Pdu, Receiver, RxOutcome, Sender, Time, TxDesc, headers};
 
-/// Field by field, from the InfiniBand and RoCEv2 formats.
+/// The frame sizes are the sums of the header fields in the InfiniBand, RoCEv2, TCP and iWARP formats.
 #[test]
 fn frames_add_up() {
     let ethernet = 6 + 6 + 2; // destination, source, type
@@ -34,7 +34,7 @@ fn frames_add_up() {
     assert_eq!(FlowConfig::default().header, headers::ROCE_DATA);
 }
 
-/// The last packet carries what is left; an empty flow is one empty packet.
+/// The last packet of a flow carries the remaining bytes. An empty flow consists of one empty packet.
 #[test]
 fn flows_split_into_packets() {
     let cfg = FlowConfig::default();

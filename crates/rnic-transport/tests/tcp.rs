@@ -1,5 +1,5 @@
-//! Checks TCP against its RFCs. Every number was computed by hand. Segments have 1,000 bytes, so windows read as
-//! segments.
+//! Checks TCP against its RFCs. Every number was computed by hand. Segments have 1,000 bytes, so a window of 4,000
+//! bytes is a window of 4 segments.
 
 mod common;
 
@@ -65,7 +65,7 @@ impl Bench {
         self.reply(pdu)
     }
 
-    /// Delivers the same with a SACK block of the segments `first..=last`.
+    /// Delivers an ACK of all segments before `expected`, with a SACK block of the segments `first..=last`.
     fn sack(&mut self, expected: u32, first: u32, last: u32) -> &mut Bench {
         let pdu = Pdu::nack(self.psn(expected), self.psn(last), Default::default());
         self.reply(pdu.with_below(last - first))
@@ -75,7 +75,7 @@ impl Bench {
         self.sender.recovery().congestion_window()
     }
 
-    /// Congestion window, slow start threshold, pipe.
+    /// The congestion window in bytes, the slow start threshold in bytes, and `pipe` in segments.
     fn state(&self) -> (u32, u32, u32) {
         let tcp = self.sender.recovery();
         (tcp.congestion_window(), tcp.slow_start_threshold(), tcp.pipe())
@@ -95,7 +95,7 @@ impl Bench {
 
 const NEVER: u32 = u32::MAX;
 
-/// RFC 5681 section 3.1: 4, 3 or 2 segments by their size.
+/// RFC 5681 section 3.1: the initial window is 4, 3 or 2 segments, depending on the segment size.
 #[test]
 fn initial_window() {
     for (mss, segments) in [(500, 4), (1_095, 4), (1_096, 3), (2_190, 3), (2_191, 2), (9_000, 2)] {
@@ -110,7 +110,7 @@ fn initial_window() {
     assert_eq!(flow.state(), (4_000, NEVER, 4));
 }
 
-/// In slow start each acknowledged segment allows two more, so the window doubles in a round trip.
+/// In slow start each acknowledged segment allows two new segments, so the window doubles in a round trip.
 #[test]
 fn slow_start_doubles() {
     let mut flow = Bench::new(config(TcpConfig::default()), 1_000);
@@ -200,8 +200,9 @@ fn congestion_avoidance_at_its_limits() {
     assert_eq!(flow.ack(expected + 1).cwnd(), 2_000_000_001);
 }
 
-/// Segment 0 of ten is lost. The first two selective acknowledgements take a segment each from pipe, so limited
-/// transmit sends one for each; it does not count where ssthresh is set. The third proves the loss.
+/// Segment 0 of ten is lost. Each of the first two selective acknowledgements reduces `pipe` by one, so limited
+/// transmit sends a new segment for each. These two segments do not count when ssthresh is set. The third selective
+/// acknowledgement proves the loss.
 #[test]
 fn fast_retransmit_with_sack() {
     let mut flow = Bench::new(with_sack(10), 100);
@@ -211,7 +212,8 @@ fn fast_retransmit_with_sack() {
     assert_eq!(flow.sack(0, 1, 2).state(), (10_000, NEVER, 9));
     assert_eq!(flow.send(), [11]);
     assert_eq!(flow.losses, 0);
-    // Twelve segments are in flight, ten of them by the window. Pipe is 12 - 3 acknowledged - 1 lost.
+    // Twelve segments are in flight; the window allowed ten of them. `pipe` is 12 - 3 selectively acknowledged - 1
+    // lost.
     assert_eq!(flow.sack(0, 1, 3).state(), (5_000, 5_000, 8));
     assert!(flow.sender.recovery().in_fast_recovery());
     assert_eq!(flow.send(), [0]);
@@ -233,29 +235,31 @@ fn fast_retransmit_with_sack() {
     assert_eq!(flow.losses, 1);
 }
 
-/// Segments 0, 3 and 4 of ten are lost. Pipe as RFC 6675 section 4 counts it, after each acknowledgement.
+/// Segments 0, 3 and 4 of ten are lost. After each acknowledgement `pipe` is as RFC 6675 section 4 defines it.
 #[test]
 fn several_losses_in_a_window_with_sack() {
     let mut flow = Bench::new(with_sack(10), 100);
     flow.send();
     flow.sack(0, 1, 1).send();
     flow.sack(0, 1, 2).send();
-    // {1 2 5} of 12: 0 is lost; 3, 4, 6..=11 are on their way.
+    // Segments 1, 2 and 5 of 12 are selectively acknowledged. Segment 0 is lost; `pipe` counts 3, 4 and 6 to 11.
     assert_eq!(flow.sack(0, 5, 5).state(), (5_000, 5_000, 8));
     assert_eq!(flow.send(), [0]);
-    // {1 2 5 6}: three above 2, so still only 0 is lost: 3, 4, 7..=11 and 0 again.
+    // Segments 1, 2, 5 and 6 are selectively acknowledged. Only segment 0 is proved lost; `pipe` counts 3, 4, 7 to 11,
+    // and the retransmission of 0.
     assert_eq!(flow.sack(0, 5, 6).state().2, 8);
     assert_eq!(flow.send(), [0_u32; 0]);
-    // {1 2 5 6 7}: 3 and 4 are lost: 8..=11 and 0 again. The window is full.
+    // Segments 1, 2, 5, 6 and 7 are selectively acknowledged, so 3 and 4 are lost. `pipe` counts 8 to 11 and the
+    // retransmission of 0. The window is full.
     assert_eq!(flow.sack(0, 5, 7).state().2, 5);
     assert_eq!(flow.send(), [0_u32; 0]);
-    // Each further one lets one go: lost ones first, then new ones.
+    // Each further selective acknowledgement allows one segment: first the lost segments, then new segments.
     for (last, sent) in [(8, 3), (9, 4), (10, 12), (11, 13)] {
         assert_eq!(flow.sack(0, 5, last).state().2, 4);
         assert_eq!(flow.send(), [sent]);
         assert_eq!(flow.state(), (5_000, 5_000, 5));
     }
-    // 3, 4, 12 and 13 are on their way.
+    // `pipe` counts segments 3, 4, 12 and 13.
     assert_eq!(flow.ack(3).state(), (5_000, 5_000, 4));
     assert_eq!(flow.send(), [14]);
     assert_eq!(flow.ack(4).state().2, 4);
@@ -275,7 +279,8 @@ fn a_block_proves_a_loss_at_once() {
     flow.send();
     flow.sack(2, 3, 6);
     assert_eq!((flow.losses, flow.send()), (1, vec![2]));
-    // 8 in flight of a window that the same acknowledgement made 11 segments.
+    // The cumulative part of the acknowledgement raised the window to 11 segments, but only 8 are in flight, so the
+    // threshold is 4.
     assert_eq!(flow.state(), (4_000, 4_000, 4));
     assert_eq!(flow.sack(2, 3, 6).losses, 1, "no news");
 }
@@ -300,8 +305,8 @@ fn another_threshold() {
     }
 }
 
-/// NextSeg rule 3: if no lost segment is left and there is no new data, a missing segment is retransmitted before it is
-/// proved lost. It then counts twice in pipe.
+/// NextSeg rule 3: if no lost segment and no new data remain to be sent, the sender retransmits a missing segment
+/// before its loss is proved. This segment then counts twice in `pipe`.
 #[test]
 fn a_hole_is_filled_as_a_last_resort() {
     let mut flow = Bench::new(with_sack(6), 6);
@@ -315,8 +320,8 @@ fn a_hole_is_filled_as_a_last_resort() {
     assert!(flow.sender.is_complete() && flow.deadline().is_none());
 }
 
-/// NextSeg rule 4: the last segments were lost too, and no later segment can prove it. There is one rescue
-/// retransmission, after the acknowledgement has passed the first retransmission.
+/// NextSeg rule 4: the last segments were lost too, and no later segment can prove their loss. The sender makes one
+/// rescue retransmission after the cumulative acknowledgement has passed the first retransmission.
 #[test]
 fn the_tail_is_rescued_once() {
     let mut flow = Bench::new(with_sack(8), 8);
@@ -332,7 +337,8 @@ fn the_tail_is_rescued_once() {
     assert!(flow.sender.is_complete());
 }
 
-/// Segments 0 and 4 of ten are lost. Window inflation and the partial acknowledgement of RFC 6582 section 3.2.
+/// Segments 0 and 4 of ten are lost. The test checks the window inflation and the partial acknowledgement of RFC 6582
+/// section 3.2.
 #[test]
 fn new_reno_partial_acknowledgement() {
     let mut flow = Bench::new(new_reno(10), 100);
@@ -350,14 +356,15 @@ fn new_reno_partial_acknowledgement() {
         assert_eq!(flow.send(), [new]);
     }
     assert_eq!(flow.losses, 1);
-    // Four segments: 15 - 4 + 1. The next hole, and one new segment for the eleven in flight.
+    // A partial acknowledgement of four segments: the window is 15 - 4 + 1 segments. The sender retransmits the next
+    // missing segment and sends one new segment, because eleven segments are in flight.
     assert_eq!(flow.ack(4).state(), (12_000, 5_000, 11));
     assert_eq!(flow.send(), [4, 15]);
     for (cwnd, new) in [(13_000, 16), (14_000, 17)] {
         assert_eq!(flow.ack(4).cwnd(), cwnd);
         assert_eq!(flow.send(), [new]);
     }
-    // All up to the recovery point, and one more: five in flight.
+    // The full acknowledgement passes the recovery point; five segments are in flight.
     assert_eq!(flow.ack(13).state(), (5_000, 5_000, 5));
     assert!(!flow.sender.recovery().in_fast_recovery());
     assert_eq!(flow.ack(14).state(), (5_200, 5_000, 4));
@@ -439,8 +446,8 @@ fn limited_transmit() {
     }
 }
 
-/// Section 5.5: each timeout doubles the next; the threshold is set by the first of them only. An acknowledgement of
-/// new data measures, and ends the back-off.
+/// RFC 6298, rule 5.5: each timeout doubles the next timeout. Only the first timeout sets the threshold. An
+/// acknowledgement of new data gives a measurement and ends the back-off.
 #[test]
 fn back_off_doubles_and_ends() {
     for cfg in [with_sack(10), new_reno(10)] {
@@ -467,8 +474,8 @@ fn back_off_doubles_and_ends() {
     }
 }
 
-/// Section 5.3: acknowledgements of new data restart the timer, others do not; section 5.2: it stops when all is
-/// acknowledged.
+/// RFC 6298, rule 5.3: an acknowledgement of new data restarts the timer; other acknowledgements do not. Rule 5.2: the
+/// timer stops when all data are acknowledged.
 #[test]
 fn what_restarts_the_timer() {
     let mut flow = Bench::new(with_sack(3), 4);
@@ -484,8 +491,8 @@ fn what_restarts_the_timer() {
     assert!(flow.sender.is_complete());
 }
 
-/// After a timeout selectively acknowledged segments are not retransmitted, and no fast recovery begins below the
-/// recovery point.
+/// After a timeout the sender does not retransmit selectively acknowledged segments. No fast recovery begins before the
+/// recovery point is acknowledged.
 #[test]
 fn timeout_with_sack() {
     let mut flow = Bench::new(with_sack(8), 100);
@@ -522,7 +529,8 @@ fn timeout_in_fast_recovery() {
     }
 }
 
-/// Half of the data in flight at that time would be eight segments.
+/// A timeout occurs in fast recovery, after new segments were sent. ssthresh is not half of the data in flight, which
+/// would be eight segments.
 #[test]
 fn timeout_in_fast_recovery_after_new_segments() {
     let mut flow = Bench::new(with_sack(10), 100);
@@ -535,7 +543,8 @@ fn timeout_in_fast_recovery_after_new_segments() {
     assert_eq!(flow.timeout().state(), (1_000, 5_000, 0));
 }
 
-/// The timer fires before the segment of a fast retransmit could be sent: it is retransmitted only once.
+/// The timer fires before the sender could send the segment of a fast retransmit. The sender retransmits the segment
+/// only once.
 #[test]
 fn timeout_before_fast_retransmit_left() {
     for cfg in [with_sack(10), new_reno(10)] {
@@ -547,8 +556,8 @@ fn timeout_before_fast_retransmit_left() {
     }
 }
 
-/// A segment lost above the recovery point of a timeout is not retransmitted before that point is acknowledged, and
-/// counts as in flight until then.
+/// A segment is lost after the recovery point of a timeout. The sender retransmits it only when the recovery point is
+/// acknowledged; until then the segment counts as in flight.
 #[test]
 fn losses_above_the_recovery_point_of_a_timeout() {
     let mut flow = Bench::new(with_sack(8), 100);
@@ -559,11 +568,11 @@ fn losses_above_the_recovery_point_of_a_timeout() {
     assert_eq!(flow.ack(6).send(), [6, 7, 8, 9]);
     assert_eq!(flow.ack(7).state(), (4_250, 4_000, 3));
     assert_eq!(flow.send(), [10]);
-    // 7 is late and 8 is lost.
+    // Segment 7 is late, and segment 8 is lost.
     assert_eq!(flow.sack(7, 9, 10).send(), [11, 12]);
     assert_eq!(flow.sack(7, 9, 12).state(), (4_250, 4_000, 2));
     assert_eq!(flow.send(), [13, 14]);
-    // 8 is lost below 10, 11 and 12; 13 and 14 are on their way.
+    // Segment 8 is lost, because 9 to 12 are selectively acknowledged; `pipe` counts 13 and 14.
     assert_eq!(flow.ack(8).state(), (4_485, 4_000, 2));
     assert_eq!(flow.send(), [15, 16]);
     assert_eq!(flow.losses, 0);
@@ -580,7 +589,7 @@ fn losses_above_the_recovery_point_of_fast_recovery() {
     assert_eq!(flow.sack(0, 1, 9).send(), [10, 11, 12, 13]);
     assert_eq!(flow.sack(0, 11, 13).send(), [10, 14, 15, 16]);
     assert_eq!(flow.state(), (5_000, 5_000, 5));
-    // 10, 14, 15 and 16.
+    // `pipe` counts segments 10, 14, 15 and 16.
     assert_eq!(flow.ack(10).state(), (5_000, 5_000, 4));
     assert_eq!(flow.send(), [17]);
 }
@@ -597,7 +606,7 @@ fn setup_answers_are_no_duplicates() {
     assert_eq!((flow.losses, flow.send()), (0, vec![]));
 }
 
-/// RFC 7323 section 4.3: duplicate acknowledgements are not measured.
+/// RFC 7323 section 4.3: the sender takes no round-trip time measurement from duplicate acknowledgements.
 #[test]
 fn only_new_data_is_measured() {
     let mut flow = Bench::new(with_sack(4), 100);
@@ -643,7 +652,7 @@ fn an_outer_window_applies() {
     assert_eq!(sender.poll(&cfg, Time::ZERO, 2).map(|pick| pick.psn), Some(cfg.first_psn.plus(1)));
 }
 
-/// Expected position, first and last position of the block, echoed time in us.
+/// An acknowledgement: the expected position, the first and last position of its SACK block, and the echoed time in us.
 type Answer = (u32, Option<(u32, u32)>, u64);
 
 /// A receiver that the test drives step by step.
@@ -720,8 +729,8 @@ fn delayed_acknowledgements() {
     let late = sink.receiver.on_deadline(&sink.cfg, us(530)).map(|reply| sink.show(reply));
     assert_eq!((late, deadline(&sink)), (Some((3, None, 30)), None));
     assert_eq!(sink.receiver.on_deadline(&sink.cfg, us(2_000)), None);
-    // Immediate acknowledgements: of out-of-order segments, of duplicates, and of segments that fill a gap or a part of
-    // it. No acknowledgement is delayed afterwards.
+    // The receiver acknowledges out-of-order segments, duplicates, and segments that fill a gap or a part of it
+    // immediately. After such an acknowledgement no other acknowledgement is pending.
     assert_eq!(sink.data(600, 3), None);
     assert_eq!((sink.data(610, 5), deadline(&sink)), (Some((4, Some((5, 5)), 610)), None));
     assert_eq!(sink.data(620, 7), Some((4, Some((7, 7)), 620)));
@@ -746,7 +755,8 @@ fn the_receive_window_is_kept() {
     assert_eq!(sink.data(4, 1), Some((3, None, 4)), "3 was not kept");
 }
 
-/// In a pipe with 1 us per segment and a one-way delay of 2 us.
+/// Runs a connection over a pipe with 1 us per segment and a one-way delay of 2 us. Returns the trace and the number of
+/// SYNs.
 fn connection(tcp: TcpConfig, packets: u32, script: &Script) -> (String, u64) {
     let (trace, totals) = run_traced::<Tcp>(&config(tcp), packets, Pipe::SHORT, script);
     assert_eq!((totals.accepted, totals.completions), (u64::from(packets), 1));
@@ -885,7 +895,8 @@ fn setup_measures_and_cannot_be_faked() {
     assert_eq!(receiver.on_data(&cfg, Time::ZERO, data.with_syn()).reply, None);
 }
 
-/// A whole flow: segments 3, 4 and 5 prove the loss of segment 2, and the window is half of the data in flight.
+/// The trace of a whole flow: segments 3, 4 and 5 prove the loss of segment 2, and the window becomes half of the data
+/// in flight.
 #[test]
 fn a_loss_in_the_pipe() {
     let tcp = TcpConfig { initial_window: Some(6), handshake: false, ..HANDSHAKE };

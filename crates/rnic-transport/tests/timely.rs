@@ -38,35 +38,39 @@ impl<const PATCHED: bool> Flow<PATCHED> {
     }
 }
 
-/// With alpha = 1/2 (the differences below are smoothed ones), T_low 50 us, T_high 500 us, minRTT 20 us, beta 0.8.
+/// The parameters are alpha = 1/2, T_low 50 us, T_high 500 us, minRTT 20 us, beta 0.8. The differences in the comments
+/// below are the smoothed RTT differences in us.
 #[test]
 fn timely_step_by_step() {
     let mut flow = Flow::<false>::new(&[("alpha", Value::Number(0.5))]);
     flow.is_at(40.0);
-    // Above T_high: 40 (1 - 0.8 (1 - 500/1000)). The first sample has no difference.
+    // Above T_high: 40 (1 - 0.8 (1 - 500/1000)). The difference of the first sample is zero.
     flow.completes(1_000, 24.0);
-    // Below T_low: one step. Difference (0 - 960) / 2 = -480.
+    // Below T_low: one step of delta. The difference is (0 - 960) / 2 = -480.
     flow.completes(40, 24.04);
-    // (-480 + 60) / 2 = -210: not positive, one step; so are the next four, as -210 halves: -105, -52.5, -26.25,
-    // -13.125.
+    // The difference is (-480 + 60) / 2 = -210, which is not positive: one step. The next four differences are not
+    // positive either: -105, -52.5, -26.25, -13.125.
     flow.completes(100, 24.08);
     flow.completes(100, 24.12);
     flow.completes(100, 24.16);
     flow.completes(100, 24.20);
     flow.completes(100, 24.24);
-    // After five of them, five steps at once. Difference -6.5625.
+    // After five such updates, hyperactive increase adds five steps. The difference is -6.5625.
     flow.completes(100, 24.44);
-    // (-6.5625 + 30) / 2 = 11.71875; gradient 0.5859375; factor 1 - 0.8 * 0.5859375 = 0.53125.
+    // The difference is (-6.5625 + 30) / 2 = 11.71875, the gradient 0.5859375, and the factor 1 - 0.8 * 0.5859375 =
+    // 0.53125.
     flow.completes(130, 12.98375);
-    // 5.859375; gradient 0.29296875; factor 0.765625.
+    // The difference is 5.859375, the gradient 0.29296875, and the factor 0.765625.
     flow.completes(130, 9.940_683_593_75);
-    // (5.859375 + 70) / 2 = 37.9296875; gradient 1.896...; 1 - 1.517 < 1/2: halved.
+    // The difference is (5.859375 + 70) / 2 = 37.9296875, and the gradient 1.896. 1 - 1.517 is less than 1/2, so the
+    // rate is halved.
     flow.completes(200, 4.970_341_796_875);
-    // (37.9296875 - 80) / 2 = -21.03515625: one step, the count has started again.
+    // The difference is (37.9296875 - 80) / 2 = -21.03515625: one step, because the count of updates has been reset.
     flow.completes(120, 5.010_341_796_875);
 }
 
-/// A completion below T_low starts the count to five again. With alpha = 1, at a steady 60 us the gradient is 0.
+/// An RTT below T_low resets the count of updates for hyperactive increase. With alpha = 1, the gradient at a constant
+/// RTT of 60 us is 0.
 #[test]
 fn hai_needs_five_in_a_row() {
     let mut flow = Flow::<false>::new(&[("alpha", Value::Number(1.0))]);
@@ -75,19 +79,20 @@ fn hai_needs_five_in_a_row() {
         flow.completes(60, 24.0 + 0.04 * f64::from(step));
     }
     flow.completes(40, 24.2);
-    // Up from 40 to 60 us: gradient 1, factor 1 - 0.8 < 1/2. Then five single steps, a large one, and large ones on.
+    // The RTT rises from 40 to 60 us: the gradient is 1, and the rate is halved, because 1 - 0.8 < 1/2. Then five
+    // single steps follow, and after them only steps of five times delta.
     flow.completes(60, 12.1);
     for step in 1..=5 {
         flow.completes(60, 12.1 + 0.04 * f64::from(step));
     }
     flow.completes(60, 12.5);
     flow.completes(60, 12.7);
-    // Above T_high it starts again as well: 12.7 * 0.6, down to 60 us.
+    // An RTT above T_high resets the count as well: the rate is 12.7 * 0.6. Then the RTT returns to 60 us.
     flow.completes(1_000, 7.62);
     flow.completes(60, 7.66);
 }
 
-/// Without `halve_at_most`, a gradient above 1 / beta leaves the least rate.
+/// Without `halve_at_most`, a gradient above 1 / beta reduces the rate to `min_rate`.
 #[test]
 fn steep_gradients() {
     for (halve, gbps) in [(true, 20.0), (false, 0.1)] {
@@ -98,7 +103,7 @@ fn steep_gradients() {
     }
 }
 
-/// The rate is capped at the line's, below at `min_rate`.
+/// The rate never exceeds the line rate and never falls below `min_rate`.
 #[test]
 fn rates_stay_within_bounds() {
     let mut flow = Flow::<false>::new(&[("min_rate", Value::Rate(BitRate::from_gbps(18)))]);
@@ -108,8 +113,8 @@ fn rates_stay_within_bounds() {
     flow.completes(40, 18.04);
 }
 
-/// A segment is 16,000 bytes; what is acknowledged beyond counts for the next, and only the sample that completes it
-/// counts.
+/// A segment has 16,000 bytes. Bytes acknowledged beyond its end count for the next segment. Only the RTT sample that
+/// completes a segment has an effect.
 #[test]
 fn one_update_per_segment() {
     let mut flow = Flow::<false>::new(&[]);
@@ -119,7 +124,8 @@ fn one_update_per_segment() {
     flow.is_at(40.0);
     flow.ack(1, 1_000);
     flow.is_at(24.0);
-    // 40 packets: two segments complete and half of the third, one sample, one update: 24 * 0.6.
+    // An acknowledgement of 40 packets completes two segments and half of a third. It has one sample and causes one
+    // update: 24 * 0.6.
     flow.ack(40, 1_000);
     flow.is_at(14.4);
     flow.ack(7, 1_000);
@@ -141,7 +147,7 @@ fn losses_halve_once_per_round_trip_if_asked_to() {
         flow.cc.rate().as_bps() / 1_000_000
     };
     assert_eq!(lose(0), 20_000);
-    assert_eq!(lose(23), 20_000); // the empty path takes 24 us
+    assert_eq!(lose(23), 20_000); // within the round-trip time of 24 us without queueing
     assert_eq!(lose(24), 10_000);
     flow.ack(16, 45); // + 40 Mbps, and a round trip of 45 us
     let mut lose = |us| {
@@ -156,30 +162,31 @@ fn losses_halve_once_per_round_trip_if_asked_to() {
     deaf.is_at(40.0);
 }
 
-/// With alpha = 1 (the gradient is the last difference over 20 us) and beta 0.008.
+/// The parameters are alpha = 1, so that the gradient g is the last RTT difference divided by 20 us, and beta 0.008.
+/// Comments give the difference in us, the weight w and the error err of the paper.
 #[test]
 fn patched_timely_step_by_step() {
     let mut flow = Flow::<true>::new(&[("alpha", Value::Number(1.0))]);
     // Above T_high: 40 (1 - 0.008 / 2).
     flow.completes(1_000, 39.84);
-    // -900: w = 0, a whole step.
+    // Difference -900: w = 0, so one step of delta is added.
     flow.completes(100, 39.88);
-    // -5: g = -1/4, w = 0 still.
+    // Difference -5: g = -1/4, so w is still 0.
     flow.completes(95, 39.92);
     // g = 0, w = 1/2; err = 45/50: 0.04 / 2 + 39.92 (1 - 0.008 * 0.5 * 0.9).
     flow.completes(95, 39.796_288);
-    // +5: g = 1/4, w = 1; err = 1: no step, and 39.796288 (1 - 0.008).
+    // Difference 5: g = 1/4, w = 1, err = 1. There is no step, and the rate is 39.796288 (1 - 0.008).
     flow.completes(100, 39.477_917_696);
-    // +2: g = 0.1, w = 0.7; err = 1.04: 0.04 * 0.3 + 39.477917696 (1 - 0.008 * 0.7 * 1.04).
+    // Difference 2: g = 0.1, w = 0.7, err = 1.04: 0.04 * 0.3 + 39.477917696 (1 - 0.008 * 0.7 * 1.04).
     flow.completes(102, 39.259_998_303_338_5);
-    // +98: w = 1; err = 3: 1 - 0.024.
+    // Difference 98: w = 1, err = 3, and the factor is 1 - 0.024.
     flow.completes(200, 38.317_758_344_058_4);
-    // Below T_low: a step, whatever the gradient. There is no HAI.
+    // Below T_low: one step, whatever the gradient. Patched TIMELY has no hyperactive increase.
     flow.completes(49, 38.357_758_344_058_4);
     // g = 2.5 at 99 us: err = 0.98.
     let rate = 38.357_758_344_058_4 * (1.0 - 0.008 * 0.98);
     flow.completes(99, rate);
-    // Just inside the edges: g = -0.2, w = 0.1, err = 0.9; then g = 0.2, w = 0.9, err = 0.98.
+    // Gradients just inside the range of the weight: g = -0.2, w = 0.1, err = 0.9; then g = 0.2, w = 0.9, err = 0.98.
     let rate = 0.04 * 0.9 + rate * (1.0 - 0.008 * 0.1 * 0.9);
     flow.completes(95, rate);
     let rate = 0.04 * 0.1 + rate * (1.0 - 0.008 * 0.9 * 0.98);

@@ -55,8 +55,8 @@ impl Case {
         Pair::new(self.cfg.clone(), self.packets, self.pipe, faults)
     }
 
-    /// The time at which all packets that were sent before the end of the faults have arrived, and the timer that they
-    /// restarted last has expired.
+    /// A time by which the effects of the faults are over: all packets sent before the end of the faults have arrived,
+    /// and every timer that they restarted has expired.
     fn settled(&self) -> Time {
         let timeouts = self.cfg.timeouts.expect("every case has timers");
         self.rates.heals_at + self.rates.late_by + self.pipe.rtt() * 2 + timeouts.high
@@ -68,8 +68,9 @@ impl Case {
     }
 }
 
-/// Runs to the end and checks the properties of every protocol: each packet is accepted exactly once (the pair checks
-/// that none is accepted twice), completion is reported once, and the sender learns of it if the protocol allows.
+/// Runs a flow to its end and checks the properties that hold for every protocol. Each packet is accepted exactly once
+/// (the pair checks that no packet is accepted twice). The receiver reports completion once, and the sender learns of
+/// the completion if the protocol has acknowledgements.
 fn check<P: Protocol>(case: &Case, deadline: Time) -> Result<Pair<P, Random>, TestCaseError> {
     let mut pair = case.pair::<P>();
     pair.run();
@@ -84,15 +85,17 @@ fn check<P: Protocol>(case: &Case, deadline: Time) -> Result<Pair<P, Random>, Te
     Ok(pair)
 }
 
-/// One timeout, then at worst one packet per round trip: if the whole window is lost and there is no new data, only
-/// partial acknowledgements reveal the next missing packet. Until the end of recovery a packet may be sent twice.
+/// Time by which an IRN flow must complete after the faults: one timeout, then at worst one packet per round trip. This
+/// happens if the whole window is lost and there is no new data, because only partial acknowledgements reveal the next
+/// missing packet. Until the end of recovery a packet may be transmitted twice.
 fn irn_deadline(case: &Case) -> Time {
     let window = u64::from(case.cfg.bdp_cap.min(case.packets));
     let rounds = u64::from(case.packets).div_ceil(window) + window;
     case.settled() + case.pipe.rtt() * (rounds + 1) + case.whole_flow() * 2
 }
 
-/// One timeout, then the whole flow, with one round trip per window if there are ACKs.
+/// Time by which a go-back-N flow must complete after the faults: one timeout, then the whole flow, with one round trip
+/// per window if there are ACKs.
 fn go_back_n_deadline(case: &Case) -> Time {
     let rounds = if case.cfg.acks { u64::from(case.packets.div_ceil(case.cfg.bdp_cap)) } else { 0 };
     case.settled() + case.pipe.rtt() * (rounds + 1) + case.whole_flow() * 2
@@ -116,7 +119,8 @@ proptest! {
         prop_assert!(!case.cfg.acks || pair.totals.receiver_timeouts == 0, "the source owns the timer");
     }
 
-    /// In order and without loss, neither protocol sends anything twice, whatever else is configured.
+    /// If the network neither loses nor reorders packets, neither protocol retransmits any packet, whatever the other
+    /// settings are.
     #[test]
     fn nothing_is_sent_twice_without_cause(case in cases()) {
         let calm = Case { rates: Rates::default(), ..case };
@@ -130,7 +134,7 @@ proptest! {
     }
 }
 
-/// A case for TCP, with all that its configuration offers; windows down to one segment.
+/// A case for TCP, with all options of its configuration, and windows down to one segment.
 fn connections() -> impl Strategy<Value = Case> {
     let options = (any::<bool>(), any::<bool>(), any::<bool>(), 0u32..20, 1u32..5);
     let window = prop_oneof![0u32..20_000, 20_000u32..5_000_000];
@@ -151,7 +155,8 @@ fn connections() -> impl Strategy<Value = Case> {
     })
 }
 
-/// One timeout of any length, then at worst one segment per round trip or delayed acknowledgement.
+/// Time by which a TCP flow must complete after the faults: one timeout of maximum length, then at worst one segment
+/// per round trip and delayed acknowledgement.
 fn tcp_deadline(case: &Case) -> Time {
     let round = case.pipe.rtt() + case.cfg.tcp.delayed_acks.unwrap_or_default();
     let settled = case.rates.heals_at + case.rates.late_by + round * 2 + case.cfg.tcp.rto_max;
@@ -171,7 +176,8 @@ proptest! {
         prop_assert!(case.cfg.tcp.delayed_acks.is_some() || pair.totals.receiver_timeouts == 0);
     }
 
-    /// A round trip takes up to 41 us, a delayed acknowledgement 500 us, the shortest timeout 1 ms.
+    /// The shortest timeout, 1 ms, is longer than a round trip (up to 41 us) and a delayed acknowledgement (500 us), so
+    /// no timer fires.
     #[test]
     fn tcp_sends_nothing_twice_without_cause(case in connections()) {
         let calm = Case { rates: Rates::default(), ..case };
@@ -217,8 +223,8 @@ proptest! {
 
 /// TCP with selective acknowledgements retransmits only lost segments, with two exceptions in RFC 6675. A rescue
 /// retransmission, at most one per fast recovery, may be unnecessary. And a fast recovery starts without knowledge of
-/// the retransmissions of the one before (`HighRxt` is set to `HighACK`), so it can retransmit a segment again that the
-/// one before retransmitted beyond its recovery point.
+/// the retransmissions of the previous fast recovery (`HighRxt` is set to `HighACK`). So it can retransmit once more a
+/// segment that the previous recovery retransmitted beyond its recovery point.
 fn resends_what_was_lost(case: &Case) -> Result<(), TestCaseError> {
     let rates = Rates { late: 0, twice: 0, loss: case.rates.loss / 10, ..case.rates };
     let tcp = TcpConfig { sack: true, dup_thresh: 3, ..case.cfg.tcp };

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use rnic_transport::recovery::{GoBackN, Irn, Protocol, Tcp};
 use rnic_transport::{FlowConfig, Pdu, Psn, Receiver, RxMeta, TcpConfig, Time};
 
-/// Runs a flow with random faults and returns everything observable.
+/// Runs a flow with random faults; returns its trace and its counters.
 fn weather<P: Protocol>(cfg: &FlowConfig, first: u32, seed: u64) -> (String, Totals) {
     let rates = Rates { loss: 80, late: 50, twice: 50, late_by: Time::from_us(10), heals_at: Time::MAX };
     let cfg = FlowConfig { first_psn: Psn::new(first), ..cfg.clone() };
@@ -91,15 +91,15 @@ fn burst<P: Protocol>(cfg: &FlowConfig, packets: u64, lost: &[u64]) -> u64 {
     sent
 }
 
-/// More packets than there are PSNs.
+/// Number of packets of the long flows: more packets than there are PSNs.
 const PACKETS: u64 = Psn::MODULUS as u64 + 300;
 
 fn near_the_end(acks: bool) -> FlowConfig {
     FlowConfig { acks, first_psn: Psn::new(Psn::MODULUS - 5), ..FlowConfig::default() }
 }
 
-/// Losses at the first wrap, where the sign of PSN differences wraps, where all PSNs have been used, and where the
-/// first PSN is used again.
+/// Checks a flow with losses at four critical places: at the first wrap, where the sign of PSN differences wraps, where
+/// all PSNs have been used, and where the first PSN is used again.
 fn lossy<P: Protocol>(acks: bool, max_retransmissions_per_loss: u64) {
     let all = u64::from(Psn::MODULUS);
     let lost = [4, 5, all / 2 - 1, all / 2 + 200, all - 6, all - 1, all + 100];
@@ -151,8 +151,8 @@ fn tcp_flow_longer_than_the_number_space() {
     }
 }
 
-/// Half the PSN space after the last loss, a segment that was selectively acknowledged then must not look later than
-/// the current segments.
+/// A packet was selectively acknowledged at the last loss. When the flow is half of the PSN space further, this packet
+/// must not be taken for a packet later than the current packets.
 #[test]
 fn a_loss_long_after_the_last_one() {
     let cfg = near_the_end(true);

@@ -6,14 +6,14 @@
 //!
 //! A NACK halves the window only if all packets that were in flight at the last reduction are acknowledged. Every
 //! timeout halves it, because timeouts are more than a round trip apart. The paper does not state the reaction to a
-//! timeout; a window of one packet, as in TCP, would stay small for long without slow start.
+//! timeout. TCP would reduce the window to one packet, but without slow start such a window would stay small for long.
 
 use super::window::{INITIAL_WINDOW, UNPACED, Window, initial_window};
 use super::{AckSample, CongestionControl, LossSignal, Parameter, Settings};
 use crate::config::FlowConfig;
 use crate::{BitRate, Time};
 
-/// Parameters of AIMD.
+/// The parameters of AIMD in a run, computed from the scenario's settings.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct AimdParams {
     initial_window: f64,

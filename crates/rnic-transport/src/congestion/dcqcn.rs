@@ -3,15 +3,21 @@
 //! The congestion point (CP) is the ECN [`Marking`] of a switch. The notification point (NP) is
 //! [`Notifier`](crate::Notifier), a part of the receiver of a flow.
 //!
-//! Where the paper leaves a choice:
+//! Symbols are those of the paper: R_C is the current rate, R_T the target rate, R_AI and R_HAI the steps of additive
+//! and hyper increase, F the number of fast recovery events, K the period of the alpha timer. The rate timer and the
+//! byte counter each have a stage: the number of increase events that they have caused since the last CNP.
 //!
-//! - An increase event compares the stages *before* the event with F, so exactly F fast recovery events precede the
-//!   first additive increase. This agrees with the paper's text ("F = 5 successive iterations") and fluid model
-//!   (section 5). The first author's simulator counts the event first, which gives F - 1 fast recovery events.
+//! Where the paper leaves a choice, this implementation does the following:
+//!
+//! - The stages that an increase event compares with F do not count this event. So exactly F fast recovery events
+//!   precede the first additive increase. This agrees with the paper's text ("F = 5 successive iterations") and fluid
+//!   model (section 5). The first author's simulator counts the event before the comparison, which gives F - 1 fast
+//!   recovery events.
 //! - The k-th hyper increase adds k R_HAI to R_T, where k follows from the smaller of the two stages, as in the first
 //!   author's simulator.
-//! - R_T is capped at line rate, like R_C. A larger R_T would only delay the effect of the next event.
-//! - Bytes of a packet beyond the end of the byte counter's period count for the next period.
+//! - R_T is capped at line rate, like R_C. An R_T above line rate would only delay the effect of the next increase
+//!   event.
+//! - If a packet exceeds the end of the byte counter's period, its remaining bytes count for the next period.
 //!
 //! Every timer costs simulation events. The implementation avoids timers where that does not change any result:
 //!
@@ -26,7 +32,7 @@ use super::{CongestionControl, LossSignal, Marking, Parameter, Settings, ceiling
 use crate::config::FlowConfig;
 use crate::{BitRate, Bytes, Time};
 
-/// Parameters of DCQCN.
+/// The parameters of DCQCN in a run, computed from the scenario's settings.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct DcqcnParams {
     g: f64,
@@ -49,17 +55,17 @@ pub struct DcqcnParams {
 /// Rates are in whole bits per second. Averages round up, so that fast recovery reaches its target.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Dcqcn {
-    /// R_C, the current rate.
+    /// R_C, the current rate in bits per second.
     current: u64,
-    /// R_T, the target rate.
+    /// R_T, the target rate in bits per second, to which R_C returns in fast recovery.
     target: u64,
-    /// Alpha immediately after the last CNP.
+    /// Alpha, the estimated degree of congestion (0 to 1), immediately after the last CNP.
     alpha: f64,
-    /// Time of the last CNP, from which alpha decays; [`Time::MAX`] before the first.
+    /// Time of the last CNP, from which alpha decays; [`Time::MAX`] before the first CNP.
     since: Time,
     /// Next time at which the rate timer fires; [`Time::MAX`] while neither the timer nor the byte counter runs.
     timer: Time,
-    /// Number of bytes until the byte counter expires.
+    /// Number of bytes to send before the byte counter expires.
     bytes: u32,
     /// Number of increase events of the rate timer since the last CNP.
     time_stage: u16,
@@ -87,7 +93,7 @@ impl Dcqcn {
         BitRate::from_bps(self.target)
     }
 
-    /// Reduces the rate and updates alpha (equation 1), and restarts timer, byte counter and stages.
+    /// Reduces the rate and updates alpha (equation 1). Restarts the rate timer, the byte counter and the stages.
     fn cut(&mut self, params: &DcqcnParams, now: Time) {
         // Before the first CNP alpha keeps its initial value, because its decay starts with the first CNP.
         let running = self.since != Time::MAX;

@@ -2,19 +2,19 @@
 //!
 //! Every ACK and NACK echoes the CE mark of the data packet that caused it, so the fraction F of marked packets is the
 //! fraction of ACKs and NACKs with an ECN echo. An observation window ends when all packets that were in flight at its
-//! start are acknowledged. At its end, alpha = (1 - g) alpha + g F; if F > 0, the congestion window is multiplied by 1
-//! - alpha/2.
+//! start are acknowledged. At the end of a window, alpha becomes (1 - g) alpha + g F. If F > 0, the congestion window
+//! is multiplied by (1 - alpha/2).
 //!
-//! The reaction to losses is that of TCP (RFC 5681): a NACK halves the window, if all packets that were in flight at
-//! the last reduction are acknowledged; a timeout reduces the window to one packet, with slow start up to half of the
-//! old window. Flows begin with a window of one BDP, without slow start.
+//! The reaction to losses is the same as in TCP (RFC 5681). A NACK halves the window, if all packets that were in
+//! flight at the last reduction are acknowledged. A timeout reduces the window to one packet, and slow start follows up
+//! to half of the old window. Flows begin with a window of one BDP, without slow start.
 
 use super::window::{INITIAL_WINDOW, UNPACED, Window, initial_window};
 use super::{AckSample, CongestionControl, LossSignal, Marking, Parameter, Settings};
 use crate::config::FlowConfig;
 use crate::{BitRate, Bytes, Time};
 
-/// Parameters of DCTCP.
+/// The parameters of DCTCP in a run, computed from the scenario's settings.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct DctcpParams {
     initial_window: f64,
@@ -74,8 +74,8 @@ impl CongestionControl for Dctcp {
             initial_alpha: settings.number("initial_alpha")?,
         })
     }
-    /// Threshold K = 160 KB at 40 Gbps, the value that the DCQCN paper uses for DCTCP (figure 19), and in proportion to
-    /// the line rate.
+    /// The switch marks every packet while its queue is longer than K. K is 160 KB at 40 Gbps, the value that the DCQCN
+    /// paper uses for DCTCP (figure 19), and proportional to the line rate.
     fn marking(flow: &FlowConfig) -> Option<Marking> {
         let k = Bytes((flow.line_rate.as_bps() / 250_000).max(1));
         Some(Marking { kmin: k, kmax: k, pmax: 1.0 })

@@ -4,34 +4,35 @@
 //! Every data packet collects a [`HopRecord`] at each hop, and its ACK returns the records to the sender. From two
 //! consecutive records of a link, the sender computes the link's utilization: its transmission rate divided by its
 //! capacity, plus its queue divided by its bandwidth-delay product. The link with the highest utilization U determines
-//! the window. If U is at least `eta`, or after `max_stage` additive steps, the window is the reference window times
-//! `eta` / U, plus `w_ai`; otherwise it is the reference window plus `w_ai`. The reference window is replaced by the
-//! window once per round trip, so that several ACKs of one round trip do not accumulate.
+//! the window. A step is multiplicative if U is at least `eta`, or after `max_stage` additive steps: the window is the
+//! reference window times `eta` / U, plus `w_ai`. In an additive step, the window is the reference window plus `w_ai`.
+//! The reference window is replaced by the window once per round trip, so that the reactions to several ACKs of one
+//! round trip do not accumulate.
 //!
 //! Where the paper leaves a choice, the implementation follows the first author's public simulator:
 //!
-//! - The first ACK has no predecessor and only stores its records. The reference window is first replaced in the second
-//!   round trip.
+//! - The sender only stores the records of the first ACK, because there is no earlier ACK to compare them with. It
+//!   replaces the reference window for the first time in the second round trip.
 //! - The window never exceeds the bandwidth-delay product at line rate.
 //! - A loss does not change the window.
 //!
 //! If an ACK has another number of records than the previous ACK, the records belong to another path. The sender stores
-//! them for the next ACK, but does not change the window. The same holds if the records of a link are not newer than
-//! those of the previous ACK.
+//! them for the next ACK, but does not change the window. The sender does the same if the records of a link are not
+//! newer than the records in the previous ACK.
 
 use super::{AckSample, CongestionControl, Kind, Parameter, Settings, ceiling};
 use crate::config::FlowConfig;
 use crate::telemetry::{HopRecord, Telemetry};
 use crate::{BitRate, Psn, Time};
 
-/// Parameters of HPCC.
+/// The parameters of HPCC in a run, computed from the scenario's settings.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct HpccParams {
     eta: f64,
     max_stage: u32,
-    /// W_AI, in bytes.
+    /// W_AI, the additive increase of the window per step, in bytes.
     w_ai: f64,
-    /// T, in nanoseconds.
+    /// T, the round-trip time without queueing, in nanoseconds.
     base_rtt: f64,
     /// Maximum window: the bandwidth-delay product at line rate, in bytes.
     max_window: f64,
@@ -50,7 +51,7 @@ pub struct Hpcc {
     reference: f64,
     /// U: moving average of the utilization of the most utilized link; 1 is a fully utilized link without a queue.
     utilization: f64,
-    /// Number of additive steps since the last multiplicative one.
+    /// Number of additive steps since the last multiplicative step.
     stage: u32,
     /// Number of packets to be acknowledged before the reference window is replaced.
     left: u32,
@@ -58,7 +59,9 @@ pub struct Hpcc {
     measured: bool,
     /// Telemetry records of the last ACK.
     last: Telemetry,
+    /// The pacing rate: the window divided by T, at most line rate.
     rate: BitRate,
+    /// The window in packets, rounded up.
     packets: u32,
 }
 
@@ -69,7 +72,7 @@ impl Hpcc {
     }
 
     /// MeasureInflight of algorithm 1: returns the utilization of the most utilized link, and the time in nanoseconds
-    /// over which it was measured.
+    /// over which this utilization was measured. `None` if an ACK gives no measurement.
     fn inflight(&self, params: &HpccParams, telemetry: &Telemetry) -> Option<(f64, f64)> {
         let (before, now) = (self.last.hops(), telemetry.hops());
         if before.is_empty() || before.len() != now.len() {
@@ -89,7 +92,7 @@ impl Hpcc {
     fn compute_window(&mut self, params: &HpccParams, replace: bool) {
         let multiplicative = self.utilization >= params.eta || self.stage >= params.max_stage;
         let scaled = match multiplicative {
-            true => self.reference * params.eta / self.utilization.max(1e-9), // a minimum, to avoid division by 0
+            true => self.reference * params.eta / self.utilization.max(1e-9), // 1e-9 avoids a division by 0
             false => self.reference,
         };
         self.set_window(params, scaled + params.w_ai);
@@ -203,7 +206,7 @@ impl CongestionControl for Hpcc {
             self.compute_window(params, round_over && !first);
         }
         if round_over {
-            // The packets in flight, and the first packet after them.
+            // The round trip ends when all packets in flight and the next new packet are acknowledged.
             self.left = sample.in_flight + 1;
         }
     }

@@ -45,7 +45,7 @@ pub enum LossSignal {
     Timeout,
 }
 
-/// Thresholds at which a switch CE-marks packets (RED with ECN, the CP of DCQCN section 3.1).
+/// Thresholds at which a switch CE-marks packets (RED with ECN, the congestion point of DCQCN section 3.1).
 ///
 /// The switch marks no packet while the queue is at most `kmin`, and every packet while it is above `kmax`. Between
 /// them the marking probability grows linearly from 0 to `pmax`.
@@ -59,7 +59,7 @@ pub struct Marking {
     pub pmax: f64,
 }
 
-/// The maximum rate of a flow: the line rate, or the smaller `max_rate` of `flow`.
+/// The maximum rate of a flow: `line_rate`, or `max_rate` if it is set and smaller.
 pub fn ceiling(flow: &FlowConfig) -> BitRate {
     flow.max_rate.map_or(flow.line_rate, |rate| rate.min(flow.line_rate))
 }
@@ -113,11 +113,11 @@ pub trait CongestionControl: Clone + Send + 'static {
     /// The parameters, which all flows of a run share.
     type Params: Clone + Send + Sync + 'static;
 
-    /// The name of the algorithm, which a scenario's key `cc` takes.
+    /// The name of the algorithm: the value of a scenario's key `cc` that selects it.
     const NAME: &'static str;
     /// Description of one line for `rnic list`.
     const ABOUT: &'static str;
-    /// The parameters that a scenario may set, in a table with the algorithm's name.
+    /// The parameters that a scenario file may set, in the table that has the algorithm's name.
     const PARAMETERS: &'static [Parameter] = &[];
     /// Whether [`rate`](CongestionControl::rate) can be below the line rate, so that packets need pacing.
     const PACED: bool = true;
@@ -127,7 +127,7 @@ pub trait CongestionControl: Clone + Send + 'static {
     /// Computes the parameters of a run from the scenario's settings.
     ///
     /// # Errors
-    /// One sentence if settings contradict each other. Each setting by itself is in its declared range.
+    /// If settings contradict each other. The error is one sentence. Each setting by itself is in its declared range.
     fn params(settings: &Settings, flow: &FlowConfig) -> Result<Self::Params, String>;
     /// Default ECN marking thresholds of switches. `None`: the algorithm does not use ECN, and switches do not mark its
     /// packets.
@@ -140,7 +140,8 @@ pub trait CongestionControl: Clone + Send + 'static {
         None
     }
 
-    /// The state of a flow that begins at `now`. Its rate is the line rate unless the algorithm specifies another.
+    /// The state of a flow that begins at `now`. The flow's initial rate is the line rate, unless the algorithm
+    /// specifies another initial rate.
     fn new(params: &Self::Params, flow: &FlowConfig, now: Time) -> Self;
 
     /// Handles the transmission of a packet of `bytes` bytes, headers included.
@@ -159,10 +160,11 @@ pub trait CongestionControl: Clone + Send + 'static {
     fn next_timer(&self) -> Option<Time> {
         None
     }
-    /// Handles the timer: the time that [`next_timer`](CongestionControl::next_timer) returned has come.
+    /// Handles the expiry of the timer, at or after the time that [`next_timer`](CongestionControl::next_timer)
+    /// returned.
     fn on_timer(&mut self, _params: &Self::Params, _now: Time) {}
 
-    /// The current rate limit of the flow, headers included.
+    /// The current maximum rate of the flow; packets count with their headers.
     fn rate(&self) -> BitRate;
     /// The current maximum number of packets in flight, at least 1; `u32::MAX` for no limit.
     fn window(&self) -> u32;

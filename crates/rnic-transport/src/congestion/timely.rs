@@ -2,34 +2,37 @@
 //! Lessons Learnt from Analysis of DCQCN and TIMELY" (CoNEXT 2016).
 //!
 //! The rate is updated once per completed segment, from the round-trip time (RTT) sample of the acknowledgement that
-//! completes it. An acknowledgement that completes several segments carries one sample and causes one update. The NIC
-//! paces single packets, not bursts of a segment.
+//! completes the segment. An acknowledgement that completes several segments carries one sample and causes one update.
+//! The NIC paces single packets, not bursts of a segment.
 //!
-//! Where the papers leave a choice:
+//! Where the papers leave a choice, this implementation does the following:
 //!
-//! - The first RTT sample has no predecessor; its RTT difference is zero.
+//! - The RTT difference of the first RTT sample is zero, because there is no earlier sample.
 //! - Hyperactive increase (HAI) counts consecutive updates with an RTT between `t_low` and `t_high` and a gradient that
-//!   is not positive; any other update resets the count. The first five such updates add `delta` each, the sixth is the
-//!   first to add `hai_factor` times `delta`.
+//!   is not positive; any other update resets the count. Each of the first five such updates adds `delta`. From the
+//!   sixth on, each adds `hai_factor` times `delta`.
 //! - A steep gradient makes `1 - beta * gradient` negative. The code that TIMELY's first author released limits a
-//!   decrease to one half, and so does `halve_at_most` here. Without the limit the rate falls to `min_rate`.
+//!   decrease to one half, and so does this implementation if `halve_at_most` is set. Without the limit, the rate falls
+//!   to `min_rate`.
 
 use super::{AckSample, CongestionControl, Kind, LossSignal, Parameter, Settings, ceiling};
 use crate::config::FlowConfig;
 use crate::{BitRate, Bytes, Time};
 
-/// TIMELY.
+/// TIMELY as in the SIGCOMM 2015 paper, without the fix of "ECN or Delay".
 pub type Timely = DelayGradient<false>;
 /// Patched TIMELY of "ECN or Delay": the decrease depends on the absolute RTT and on a bounded weight of the gradient,
 /// which gives the algorithm a unique fixed point.
 pub type PatchedTimely = DelayGradient<true>;
 
-/// Parameters of TIMELY and of patched TIMELY.
+/// The parameters of TIMELY or patched TIMELY in a run, computed from the scenario's settings.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct TimelyParams {
-    /// In picoseconds, like all round-trip times here.
+    /// RTT below which the rate grows, in picoseconds like all RTTs in this struct.
     t_low: f64,
+    /// RTT above which the rate falls.
     t_high: f64,
+    /// RTT by which the RTT difference is divided to get the gradient.
     min_rtt: f64,
     beta: f64,
     delta: f64,
@@ -50,13 +53,14 @@ pub struct TimelyParams {
 /// TIMELY, or patched TIMELY if `PATCHED`: controls the rate by the round-trip time and its gradient.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct DelayGradient<const PATCHED: bool> {
-    /// In bits per second.
+    /// Current rate in bits per second.
     rate: f64,
     /// Moving average of the difference between consecutive RTT samples, in picoseconds.
     rtt_diff: f64,
-    /// The last RTT sample; zero before the first.
+    /// The last RTT sample; zero before the first sample.
     last_rtt: Time,
-    /// With `loss_backoff`: losses before this time do not reduce the rate again.
+    /// If `loss_backoff` is set: losses before this time do not reduce the rate, so that the rate is halved at most
+    /// once per round trip.
     backoff_after: Time,
     /// Number of acknowledged bytes of the current segment.
     acked: u32,

@@ -1,4 +1,4 @@
-//! The congestion window, which all window-based congestion controls share.
+//! The congestion window in packets, which AIMD and DCTCP use.
 
 use super::{AckSample, Kind, Parameter, Settings};
 use crate::config::FlowConfig;
@@ -22,10 +22,11 @@ pub(super) fn initial_window(settings: &Settings, flow: &FlowConfig) -> Result<f
 /// A congestion window in packets.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) struct Window {
+    /// Size of the window in packets, with a fraction.
     pub(super) packets: f64,
-    /// Number of packets sent and not acknowledged cumulatively, as of the last sample. When go-back-N goes back, the
-    /// sample's `in_flight` falls although those packets are still unacknowledged; this number falls only with
-    /// acknowledgements.
+    /// Number of packets sent and not acknowledged cumulatively, as of the last sample. The sample's `in_flight` also
+    /// falls when go-back-N returns to an earlier packet, although the packets after it are still unacknowledged. This
+    /// number falls only with acknowledgements.
     pub(super) flight: u32,
     /// Number of packets to be acknowledged before [`may_cut`](Window::may_cut) allows the next reduction.
     hold: u32,
@@ -36,7 +37,7 @@ impl Window {
         Window { packets, flight: 0, hold: 0 }
     }
 
-    /// Updates the packet counts from a sample; the caller calls it before it reacts to the sample.
+    /// Updates `flight` and `hold` from a sample. The congestion control must call it before it reacts to the sample.
     #[inline]
     pub(super) fn note(&mut self, sample: &AckSample) {
         self.flight = self.flight.saturating_sub(sample.acked).max(sample.in_flight);
@@ -56,23 +57,24 @@ impl Window {
         self.packets += increase * f64::from(acked) / self.packets;
     }
 
-    /// Whether all packets that were in flight at the last reduction are acknowledged.
+    /// Whether a loss or CE mark may reduce the window: all packets that were in flight at the last reduction are
+    /// acknowledged.
     pub(super) fn may_cut(&self) -> bool {
         self.hold == 0
     }
 
-    /// Multiplies the window by `factor`, to at least one packet.
+    /// Multiplies the window by `factor`; the result is at least one packet.
     pub(super) fn cut(&mut self, factor: f64) {
         self.packets = (self.packets * factor).max(1.0);
         self.hold = self.flight;
     }
 
-    /// Maximum number of packets in flight, at least 1.
+    /// The window in whole packets, rounded down, at least 1: the maximum number of packets in flight.
     #[inline]
     pub(super) fn whole(&self) -> u32 {
         (self.packets as u32).max(1)
     }
 }
 
-/// The rate of a congestion control that limits only the window.
+/// The rate of a congestion control that limits only the window: no limit.
 pub(super) const UNPACED: BitRate = BitRate::from_bps(u64::MAX);

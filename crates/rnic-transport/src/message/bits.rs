@@ -2,8 +2,8 @@
 
 use smallvec::{SmallVec, smallvec};
 
-/// A two-level bitmap. A summary bit says whether a word of 64 bits has any set bit, so that the lowest set bit of a
-/// long message is found in few steps. The bitmap of a message of up to 64 packets is stored inline.
+/// A two-level bitmap. Each bit of the summary says whether a word of 64 bits has any set bit, so that the lowest set
+/// bit of a long message is found in few steps. The bitmap of a message of up to 64 packets is stored inline.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Bits {
     words: SmallVec<[u64; 1]>,
@@ -15,7 +15,7 @@ pub(super) struct Bits {
     low: u32,
 }
 
-/// Maximum number of allocated words that a bitmap keeps for a next message that needs fewer.
+/// Maximum number of 64-bit words whose memory a bitmap keeps when it is reset for a shorter message.
 const KEPT_WORDS: usize = 1_024;
 
 impl Bits {
@@ -50,7 +50,7 @@ impl Bits {
         self.words[word as usize]
     }
 
-    /// Sets the bits in `mask` of a word; returns how many of them were clear.
+    /// Sets the bits in `mask` of word `word`; returns how many of these bits were clear.
     #[inline]
     pub(super) fn set_mask(&mut self, word: u32, mask: u64) -> u32 {
         if mask == 0 {
@@ -65,7 +65,7 @@ impl Bits {
         new
     }
 
-    /// Clears the bits in `mask` of a word.
+    /// Clears the bits in `mask` of word `word`.
     #[inline]
     pub(super) fn clear_mask(&mut self, word: u32, mask: u64) {
         let old = self.words[word as usize];
@@ -76,7 +76,7 @@ impl Bits {
         }
     }
 
-    /// Sets bit `at`; returns whether it was clear.
+    /// Sets bit `at`; returns whether the bit was clear.
     #[inline]
     pub(super) fn set(&mut self, at: u32) -> bool {
         self.set_mask(at >> 6, 1 << (at & 63)) == 1
@@ -116,7 +116,8 @@ impl Bits {
     }
 }
 
-/// The words, and the masks in them, that make up the bits from `first` (inclusive) to `end` (exclusive).
+/// Divides the bits from `first` (inclusive) to `end` (exclusive) into words of 64 bits. Returns the index of each
+/// word, and a mask of its bits in this range.
 pub(super) fn runs(first: u32, end: u32) -> impl Iterator<Item = (u32, u64)> {
     let words = if first < end { first >> 6..((end - 1) >> 6) + 1 } else { 0..0 };
     words.map(move |word| {

@@ -1,4 +1,4 @@
-//! Message buffers in a few fixed sizes, with a free list for each size.
+//! Message buffers of a NIC, in a few fixed sizes, with a free list for each size.
 
 /// A class of buffers of the same size.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -22,7 +22,7 @@ pub enum NoBuffer {
         /// Size of the largest buffer in bytes.
         largest: u32,
     },
-    /// All buffers that are large enough are in use; one becomes free when another message ends.
+    /// All buffers that are large enough are in use. A buffer becomes free when another message ends.
     #[error("all buffers for a message of {bytes} bytes are in use; try again when another message is complete")]
     NoneFree {
         /// Length of the message in bytes.
@@ -30,7 +30,8 @@ pub enum NoBuffer {
     },
 }
 
-/// The free lists of the buffers of one direction. Buffers hold no payload here, so a free list is just a number.
+/// The free lists of the message buffers for one direction, sending or receiving. Buffers contain no payload here, so a
+/// free list is only a count.
 ///
 /// ```
 /// use rnic_transport::message::buffers::Buffers;
@@ -46,8 +47,10 @@ pub enum NoBuffer {
 /// ```
 #[derive(Clone, Debug)]
 pub struct Buffers {
-    /// Classes by size, smallest first, each with its number of free buffers. Without classes there is no limit.
+    /// Classes by size, smallest first, each with its number of free buffers. If there are no classes, the number of
+    /// buffers is unlimited.
     classes: Vec<(BufferClass, u32)>,
+    /// Number of allocated buffers.
     in_use: usize,
 }
 
@@ -56,7 +59,7 @@ pub struct Buffers {
 pub struct Buffer(u16);
 
 impl Buffers {
-    /// Buffers of these classes, all free. Without classes there is no limit.
+    /// Buffers of these classes, all free. If `classes` is empty, the number of buffers is unlimited.
     pub fn new(classes: &[BufferClass]) -> Buffers {
         let mut classes: Vec<_> = classes.iter().map(|class| (*class, class.count)).collect();
         classes.sort_by_key(|(class, _)| class.bytes);

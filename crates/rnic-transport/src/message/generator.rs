@@ -1,4 +1,4 @@
-//! The packet generator: sends control packets, immediately or paced to the rate of the receiving link.
+//! The packet generator: the block that sends control packets, immediately or paced to the rate of the receiving link.
 
 use super::{CtrlPktEvent, Departure};
 use crate::Time;
@@ -6,14 +6,14 @@ use std::collections::VecDeque;
 
 /// The queues of control packets that wait for the link, and of control packets that wait for the pacer.
 ///
-/// The pacer releases one packet per interval `pace`. Each such packet requests one data packet, so the requested data
-/// arrive at the rate of the receiving link. The pacer continues while the link is busy: a released packet that waits
-/// for the link does not delay the release of further packets.
+/// The pacer releases one control packet per interval `pace`. Each paced packet requests one data packet, so the
+/// requested data arrive at the rate of the receiving link. The pacer continues while the link is busy: a released
+/// packet that waits for the link does not delay the release of further packets.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Generator {
-    /// Packets that wait for the link, with the flags to send.
+    /// Control packets that wait for the link, each with the flags to send.
     ready: VecDeque<(CtrlPktEvent, u8)>,
-    /// Packets that wait for the pacer.
+    /// Control packets that wait for the pacer.
     paced: VecDeque<CtrlPktEvent>,
     /// Earliest time at which the pacer releases the next packet.
     pacer_free: Time,
@@ -31,7 +31,7 @@ impl Generator {
         }
     }
 
-    /// Handles a `CtrlPktEvent`.
+    /// Handles a [`CtrlPktEvent`]: queues its control packets for the link or for the pacer.
     pub(super) fn ctrl_pkt(&mut self, event: &CtrlPktEvent, now: Time, pace: Time) {
         self.release(now, pace);
         if event.paced != 0 && self.pacer_free <= now {
@@ -47,7 +47,7 @@ impl Generator {
         }
     }
 
-    /// The earliest time at which a packet may be sent; [`Time::ZERO`] if one waits only for the link.
+    /// The earliest time at which a control packet may be sent; [`Time::ZERO`] if a packet waits only for the link.
     #[inline]
     pub(super) fn next(&self) -> Option<Time> {
         if !self.ready.is_empty() {
@@ -76,7 +76,7 @@ impl Generator {
         })
     }
 
-    /// Whether no packet waits.
+    /// Whether no control packet waits for the link or the pacer.
     pub(super) fn is_empty(&self) -> bool {
         self.ready.is_empty() && self.paced.is_empty()
     }
@@ -97,8 +97,8 @@ mod tests {
         generator.poll(Time::from_ns(ns), PACE).map(|packet| (packet.pkt_offset, packet.flags))
     }
 
-    /// Three events at 0, 10 and 20 ns: the first becomes one packet; the paced packets of the others are sent at 40
-    /// and 80 ns.
+    /// Three events occur at 0, 10 and 20 ns. The first event becomes one packet. The paced packets of the other two
+    /// events are sent at 40 and 80 ns.
     #[test]
     fn one_packet_carries_both_flags_if_the_pacer_is_free() {
         let mut generator = Generator::default();
@@ -121,8 +121,8 @@ mod tests {
         assert_eq!((poll(&mut generator, 1_000), poll(&mut generator, 1_039)), (Some((5, PULL)), None));
     }
 
-    /// The link is busy from 40 to 130 ns. The packets that the pacer released meanwhile are sent then, and the pacer
-    /// was not delayed.
+    /// The link is busy from 40 to 130 ns. The packets that the pacer released in this time are sent at 130 ns, and the
+    /// pacer was not delayed.
     #[test]
     fn a_busy_link_does_not_slow_the_pacer() {
         let mut generator = Generator::default();

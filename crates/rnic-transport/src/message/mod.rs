@@ -6,7 +6,8 @@
 //! the [`Pipeline`], processes each arriving packet (ingress) and fills in the header of each departing packet
 //! (egress). Programs are written in Rust ([`programs`]) or in P4.
 //!
-//! Everything is a state machine without sockets, clocks or payload bytes, with the pull interface of the whole crate.
+//! The NIC is a state machine without sockets, clocks or payload bytes. Like a flow of this crate, it is polled for the
+//! next packet to transmit.
 //!
 //! ```
 //! use rnic_transport::Time;
@@ -60,11 +61,11 @@ pub mod flags {
     pub const DATA: u8 = 1;
     /// The packet is an acknowledgement.
     pub const ACK: u8 = 2;
-    /// The packet reports the loss of a packet.
+    /// The packet reports that a data packet was lost or trimmed.
     pub const NACK: u8 = 4;
     /// NDP: the packet requests further packets (PULL). Homa: it grants further packets (GRANT).
     pub const PULL: u8 = 8;
-    /// A switch has trimmed the packet: it has removed the payload.
+    /// A switch has trimmed the packet, that is, removed its payload.
     pub const CHOP: u8 = 16;
     /// The packet requests the retransmission of a packet.
     pub const RESEND: u8 = 32;
@@ -87,19 +88,20 @@ pub struct Arrival<'a> {
     pub returned: bool,
     /// Whether a switch CE-marked the packet (ECN "congestion experienced").
     pub marked: bool,
-    /// In-band telemetry that switches wrote into the packet, if they did.
+    /// In-band telemetry that switches wrote into the packet; `None` if the run has no in-band telemetry.
     pub telemetry: Option<&'a Telemetry>,
 }
 
-/// The input of `GetRxMsgInfo`: identifies a packet and its message.
+/// The input of NanoTransport's extern `GetRxMsgInfo` ([`Blocks::get_rx_msg_info`]): identifies an arrived packet and
+/// its message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct RxMsgInfoRequest {
     /// Address of the sending NIC.
     pub src_ip: u32,
-    /// Context (port) at the sending NIC.
+    /// Context at the sending NIC: NanoTransport's name for a port.
     pub src_context: u16,
-    /// Message id that the sending NIC assigned: equal for all packets of a message, and different from the ids of its
-    /// other current messages.
+    /// Message id that the sending NIC assigned. It is the same for all packets of a message, and differs from the ids
+    /// of all other messages that this NIC is sending.
     pub tx_msg_id: u32,
     /// Length of the message in bytes.
     pub msg_len: u32,
@@ -109,16 +111,17 @@ pub struct RxMsgInfoRequest {
     pub mark_received: bool,
 }
 
-/// The output of `GetRxMsgInfo`: the state of the message that a packet belongs to.
+/// The output of NanoTransport's extern `GetRxMsgInfo` ([`Blocks::get_rx_msg_info`]): the state of the message that a
+/// packet belongs to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct RxMsgInfo {
-    /// Whether the request failed: there is no buffer for the message, or its reception has expired. The other fields
-    /// are then invalid.
+    /// Whether the request failed: there is no buffer for the message, or its reception has expired. If it failed, the
+    /// other fields are invalid.
     pub fail: bool,
     /// Local id of the message, less than the maximum number of concurrently received messages; [`RxMsgInfo::COMPLETE`]
     /// if the message has been delivered.
     pub rx_msg_id: u16,
-    /// Whether this packet is the first to arrive of its message.
+    /// Whether this packet is the first packet of its message to arrive.
     pub is_new_msg: bool,
     /// Whether this packet had not been received before.
     pub is_new_pkt: bool,
@@ -139,11 +142,11 @@ impl RxMsgInfo {
 pub struct DeliveredEvent {
     /// Id of the message.
     pub tx_msg_id: u32,
-    /// Cumulative acknowledgement: all packets before this index have arrived. 0 acknowledges nothing.
+    /// Cumulative acknowledgement: all packets before this index have arrived. The value 0 acknowledges no packet.
     pub before: u32,
-    /// Index of the packet that bit 0 of `bitmap` stands for.
+    /// Index of the packet that bit 0 of `bitmap` represents.
     pub pkt_offset: u32,
-    /// Selective acknowledgement: a bitmap of packets that have arrived.
+    /// Selective acknowledgement: bit n is set if packet `pkt_offset` + n has arrived.
     pub bitmap: u64,
 }
 
@@ -154,47 +157,49 @@ pub struct CreditToBtxEvent {
     pub tx_msg_id: u32,
     /// Index of a packet to retransmit, unless it has been acknowledged.
     pub rtx: Option<u32>,
-    /// The sender may send all packets before this index. A value below the current credit has no effect.
+    /// New credit: the sender may send all packets before this index. A value below the current credit has no effect.
     pub credit: Option<u32>,
 }
 
-/// `CtrlPktEvent`: a control packet for the packet generator to send. Its fields are passed on to the egress pipeline
-/// ([`Departure`]).
+/// `CtrlPktEvent`: a control packet for the packet generator to send. The generator passes its fields on to the egress
+/// pipeline ([`Departure`]).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct CtrlPktEvent {
     /// Address of the destination NIC.
     pub dst_ip: u32,
-    /// Context (port) at the destination NIC.
+    /// Context at the destination NIC: NanoTransport's name for a port.
     pub dst_context: u16,
-    /// Context (port) at this NIC.
+    /// Context at this NIC: NanoTransport's name for a port.
     pub src_context: u16,
     /// Id of the message that the control packet refers to, assigned by the message's sender.
     pub tx_msg_id: u32,
-    /// Length of that message in bytes.
+    /// Length of this message in bytes.
     pub msg_len: u32,
-    /// Index of the packet of that message that the control packet refers to.
+    /// Index of the data packet of this message that the control packet refers to.
     pub pkt_offset: u32,
-    /// A value that the program defines, for example a credit, a pull offset, or the index of the first missing packet.
+    /// A value whose meaning the program defines, for example a credit, a pull offset, or the index of the first
+    /// missing packet.
     pub credit: u32,
-    /// A value that the program defines; in Homa, the granted priority.
+    /// A value whose meaning the program defines; in Homa, the granted priority.
     pub rank: u8,
-    /// Flags to send immediately.
+    /// Flags of the control packet to send immediately; 0 if there is none.
     pub immediate: u8,
-    /// Flags to send when the pacer allows it. If it allows it now, one packet carries `immediate` and `paced`;
-    /// otherwise a second packet carries `paced` later.
+    /// Flags of the control packet to send at the next turn of the pacer; 0 if there is none. If the pacer allows a
+    /// packet now, one packet carries both `immediate` and `paced`. Otherwise a second packet carries `paced` later.
     pub paced: u8,
 }
 
-/// The metadata of a packet that packetization or the packet generator passes to the egress pipeline.
+/// The metadata of a departing packet. Packetization (data) or the packet generator (control) passes it to the egress
+/// pipeline.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Departure {
     /// Departure time of the packet's first bit.
     pub now: Time,
     /// Address of the destination NIC.
     pub dst_ip: u32,
-    /// Context (port) at the destination NIC.
+    /// Context at the destination NIC: NanoTransport's name for a port.
     pub dst_context: u16,
-    /// Context (port) at this NIC.
+    /// Context at this NIC: NanoTransport's name for a port.
     pub src_context: u16,
     /// Id of the message.
     pub tx_msg_id: u32,
@@ -208,9 +213,9 @@ pub struct Departure {
     pub rank: u8,
     /// The [`flags`] of the packet.
     pub flags: u8,
-    /// Whether it is the first packet that is sent of its message.
+    /// Whether the packet is the first transmission of its message.
     pub is_new_msg: bool,
-    /// Whether it is a retransmission.
+    /// Whether the packet is a retransmission.
     pub is_rtx: bool,
     /// Payload in bytes; 0 in a control packet.
     pub payload: u32,
@@ -224,7 +229,7 @@ pub enum Verdict {
     /// The NIC writes the packet's payload to its message's buffer. The program must have called `GetRxMsgInfo` with
     /// `mark_received` for this packet.
     Reassemble {
-        /// Local id of the message.
+        /// The `rx_msg_id` of the message: its local id at the receiver.
         rx_msg_id: u16,
         /// Index of the packet in the message.
         pkt_offset: u32,
@@ -238,11 +243,11 @@ pub enum Verdict {
 pub struct Framed<H> {
     /// Header of the packet.
     pub header: H,
-    /// Priority of the packet in the network; 0 is served first.
+    /// Priority of the packet in the network; switches serve priority 0 first.
     pub priority: u8,
 }
 
-/// The interface of the fixed-function blocks to the ingress pipeline: the externs of NanoTransport.
+/// The functions of the fixed-function blocks that the ingress pipeline can call: the externs of NanoTransport.
 pub trait Blocks {
     /// Finds the message that a packet belongs to, or begins its reception.
     fn get_rx_msg_info(&mut self, request: &RxMsgInfoRequest) -> RxMsgInfo;
@@ -256,34 +261,34 @@ pub trait Blocks {
 
 /// A transport program: the ingress and egress pipelines of a NIC, and the state that they share.
 ///
-/// Each NIC has its own value, which contains the program's registers. State per sent message is indexed by the low 16
-/// bits of `tx_msg_id` ([`slot`]), and state per received message by `rx_msg_id`; both indices are dense and small.
+/// Each NIC has its own value, which contains the program's registers. A program indexes its state of sent messages by
+/// the low 16 bits of `tx_msg_id` ([`slot`]), and its state of received messages by `rx_msg_id`. Both indices count
+/// from 0, and the NIC reuses the lowest free index.
 pub trait Pipeline: Send {
     /// The header of the transport's packets.
     type Header: Copy + Default + Send;
 
     /// Processes an arriving packet.
     fn ingress<B: Blocks>(&mut self, blocks: &mut B, header: &Self::Header, arrival: &Arrival<'_>) -> Verdict;
-    /// Length of a header in bytes, if it differs between packets; a frame has room for at least the run's usual
-    /// header.
+    /// Length of `header` in bytes, if the length differs between packets. The length of a frame includes this length
+    /// or the run's setting for headers, whichever is larger.
     #[inline]
     fn header_bytes(_header: &Self::Header) -> u32 {
         0
     }
-    /// Errors of the program that its author should know about: how often each occurred, and a description that begins
-    /// with "packets".
+    /// Errors of the program, for a warning to its author: the number of occurrences of each error, and its
+    /// description, which begins with "packets".
     fn faults(&self) -> Vec<(u64, &'static str)> {
         Vec::new()
     }
     /// Fills in the header of a departing packet and chooses its priority.
     fn egress(&mut self, departure: &Departure) -> Framed<Self::Header>;
-    /// Handles the expiry of a received message: the NIC no longer waits for it and will reuse its id. A program with a
-    /// scheduler must remove the message from it.
+    /// Handles the expiry of a received message: the NIC no longer waits for the message and will reuse its id. A
+    /// program with a scheduler must remove the message from it.
     fn expired(&mut self, _rx_msg_id: u16) {}
 }
 
-/// The slot of a message, which is the low 16 bits of its id: different for all messages that a NIC is currently
-/// sending.
+/// The slot of a message: the low 16 bits of its id. All messages that a NIC is currently sending have different slots.
 #[inline]
 pub fn slot(tx_msg_id: u32) -> usize {
     (tx_msg_id & 0xffff) as usize

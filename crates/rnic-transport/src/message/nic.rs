@@ -14,10 +14,11 @@ use std::collections::VecDeque;
 /// The order in which a NIC sends the packets of its messages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Order {
-    /// One packet of each message in turn.
+    /// The NIC sends one packet of each message in turn.
     #[default]
     RoundRobin,
-    /// The message with the fewest unsent packets first; of several such messages, the one in the lowest slot.
+    /// The NIC sends the message with the fewest unsent packets first. Of several such messages, it sends the message
+    /// in the lowest slot first.
     ShortestFirst,
 }
 
@@ -37,7 +38,7 @@ pub struct NicConfig {
     /// Whether to retransmit a message's last packet after a timeout without a response, if the message has nothing to
     /// send. The response to this probe replaces credit that was lost.
     pub probe: bool,
-    /// Order in which the messages send their packets.
+    /// Order in which the NIC sends the packets of its messages.
     pub order: Order,
     /// Time between two paced control packets: the serialisation time of a full data frame on the receiving link.
     pub pace: Time,
@@ -45,13 +46,14 @@ pub struct NicConfig {
     pub tx_buffers: Vec<BufferClass>,
     /// Buffers for messages that are being received; if empty, there is no limit.
     pub rx_buffers: Vec<BufferClass>,
-    /// Granularity of the timers: they fire at multiples of this time. Zero: they fire exactly when they expire.
+    /// Granularity of the timers, which fire at multiples of this time. If it is zero, timers fire exactly when they
+    /// expire.
     pub timer_granularity: Time,
 }
 
 impl Default for NicConfig {
-    /// The incast experiment of the NanoTransport paper: 200 Gbps, segments of 1,024 bytes in frames of 1,088 bytes, a
-    /// timeout of 7 us.
+    /// The settings of the incast experiment in the NanoTransport paper: links of 200 Gbps, segments of 1,024 bytes in
+    /// frames of 1,088 bytes, a timeout of 7 us.
     fn default() -> NicConfig {
         NicConfig {
             mtu: 1_024,
@@ -74,13 +76,13 @@ impl Default for NicConfig {
 pub struct Message {
     /// Address of the destination NIC.
     pub dst_ip: u32,
-    /// Context (port) at the destination NIC.
+    /// Context at the destination NIC: NanoTransport's name for a port.
     pub dst_context: u16,
-    /// Context (port) at this NIC.
+    /// Context at this NIC: NanoTransport's name for a port.
     pub src_context: u16,
-    /// Length in bytes; a message of 0 bytes takes one packet.
+    /// Length of the message in bytes; a message of 0 bytes takes one packet.
     pub bytes: u32,
-    /// An identifier that the owner chooses; it is returned in [`NicEvent`] and [`Outgoing`].
+    /// An identifier that the owner of the NIC chooses. The NIC returns it in [`NicEvent`] and [`Outgoing`].
     pub tag: u32,
 }
 
@@ -91,13 +93,13 @@ pub struct Outgoing<H> {
     pub dst_ip: u32,
     /// Header of the packet.
     pub header: H,
-    /// Priority of the packet in the network; 0 is served first.
+    /// Priority of the packet in the network; switches serve priority 0 first.
     pub priority: u8,
     /// Payload in bytes; 0 in a control packet.
     pub payload: u32,
-    /// Whether it is a retransmitted data packet.
+    /// Whether the packet is a retransmitted data packet.
     pub is_rtx: bool,
-    /// Whether it is a control packet.
+    /// Whether the packet is a control packet.
     pub is_control: bool,
     /// Data packet: the message's tag. Control packet: 0.
     pub tag: u32,
@@ -110,7 +112,7 @@ pub struct Completed {
     pub src_ip: u32,
     /// Message id that the sending NIC assigned.
     pub tx_msg_id: u32,
-    /// Length in bytes.
+    /// Length of the message in bytes.
     pub bytes: u32,
 }
 
@@ -133,13 +135,13 @@ pub enum NicEvent {
         /// The message's tag.
         tag: u32,
     },
-    /// A timeout of the message expired, and packets of it will be retransmitted.
+    /// The retransmission timer of the message expired, and the NIC will retransmit packets of the message.
     Timeout {
         /// The message's tag.
         tag: u32,
     },
-    /// The sender aborted the message after [`NicConfig::max_timeouts`]; its buffer is free. The receiver may have
-    /// received it nevertheless.
+    /// The sender aborted the message after [`NicConfig::max_timeouts`] timeouts; its buffer is free. The receiver may
+    /// have received it nevertheless.
     Aborted {
         /// The message's tag.
         tag: u32,
@@ -157,20 +159,20 @@ pub enum NicEvent {
 /// The counters of a NIC.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counters {
-    /// Expired retransmission timeouts, with or without a retransmission.
+    /// Number of expiries of retransmission timers, with or without a retransmission.
     pub timeouts: u64,
-    /// Probes: last packets of messages that were retransmitted because nothing else was left to send
+    /// Number of probes: retransmissions of a message's last packet because the message had no other packet to send
     /// ([`NicConfig::probe`]).
     pub probes: u64,
-    /// Messages that could not be sent because no buffer was free.
+    /// Number of messages that could not be sent because no transmit buffer was free.
     pub tx_failures: u64,
-    /// Packets that were discarded because no receive buffer was free for their message.
+    /// Number of packets that were discarded because no receive buffer was free for their message.
     pub rx_failures: u64,
-    /// Messages that were aborted by the sender.
+    /// Number of messages that this NIC aborted as their sender.
     pub aborted: u64,
-    /// Messages whose reception expired.
+    /// Number of messages whose reception expired ([`NicEvent::ReceiveExpired`]).
     pub expired: u64,
-    /// Packets for which the program's [`Verdict`] contradicted its call of `GetRxMsgInfo`.
+    /// Number of packets for which the program's [`Verdict`] contradicted its call of `GetRxMsgInfo`.
     pub program_errors: u64,
 }
 
@@ -184,7 +186,7 @@ struct Engine {
     counters: Counters,
 }
 
-/// The blocks as the ingress pipeline sees them while it processes a packet.
+/// The [`Blocks`] that the ingress pipeline calls while it processes one packet.
 struct Call<'a> {
     engine: &'a mut Engine,
     cfg: &'a NicConfig,
@@ -227,7 +229,7 @@ impl Blocks for Call<'_> {
     }
 }
 
-/// A NIC of a message transport, with program `P`.
+/// A NIC of a message transport, which runs the transport program `P`.
 ///
 /// ```
 /// use rnic_transport::Time;
@@ -328,7 +330,7 @@ impl<P: Pipeline> MessageNic<P> {
         self.program.expired(rx_msg_id);
     }
 
-    /// The earliest time at which the NIC has a packet to send; [`Time::ZERO`] if it has one now.
+    /// The earliest time at which the NIC has a packet to send; [`Time::ZERO`] if it has a packet now.
     /// [`MessageNic::poll_transmit`] may return `None` at that time, if the packet has become unnecessary.
     #[inline]
     pub fn next_transmit(&self) -> Option<Time> {
@@ -399,12 +401,12 @@ impl<P: Pipeline> MessageNic<P> {
         engine.packetization.all_free() && engine.reassembly.all_free() && engine.generator.is_empty()
     }
 
-    /// The program.
+    /// The transport program.
     pub fn program(&self) -> &P {
         &self.program
     }
 
-    /// The program, for example to change its tables.
+    /// The transport program, for example to change the tables of a P4 program.
     pub fn program_mut(&mut self) -> &mut P {
         &mut self.program
     }

@@ -1,4 +1,4 @@
-//! Packetization: the state of messages that are being sent; chooses the next data packet.
+//! Packetization: the block that keeps the state of messages that are being sent, and chooses the next data packet.
 //!
 //! In the NanoTransport paper the state of a message consists of `deliveredBitmap`, `credit`, `toBtx`, `maxTxPktOffset`
 //! and `timeoutCnt`, and three events change it (algorithms 1 to 3). `toBtx` is a bitmap of the packets to send; all
@@ -15,7 +15,7 @@ use crate::Time;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
-/// The state of a message that is being sent, or a free slot for one.
+/// The state of a message that is being sent, or a free slot for such a message.
 #[derive(Clone, Debug, Default)]
 struct TxMessage {
     message: Message,
@@ -24,7 +24,7 @@ struct TxMessage {
     /// Whether the slot is in use.
     live: bool,
     buffer: Buffer,
-    /// Number of packets.
+    /// Number of packets of the message.
     packets: u32,
     /// Packets before this index may be sent.
     credit: u32,
@@ -45,7 +45,7 @@ struct TxMessage {
     timeouts: u32,
     /// Whether an event from the receiver has arrived since the timer was set.
     heard: bool,
-    /// Whether a packet has been sent since the timer was set.
+    /// Whether a packet of the message has left the NIC since the timer was set.
     left: bool,
     /// Whether the message is in the queue of messages that may send.
     listed: bool,
@@ -71,7 +71,7 @@ impl TxMessage {
         std::mem::take(&mut self.probe).then(|| self.sent - 1)
     }
 
-    /// Algorithm 1 for the packets in one word of the bitmaps.
+    /// Marks packets as delivered (algorithm 1): the packets in `mask` of one 64-bit word of the bitmaps.
     #[inline]
     fn deliver(&mut self, word: u32, mask: u64) {
         self.delivered.set_mask(word, mask);
@@ -91,8 +91,9 @@ impl TxMessage {
 /// its slot's id.
 #[derive(Clone, Debug, Default)]
 struct Ready {
+    /// Message ids in round-robin order.
     ring: VecDeque<u32>,
-    /// Number of unsent packets, slot, message id.
+    /// For shortest-first order: number of unsent packets, slot, message id; the smallest entry is first.
     shortest: BinaryHeap<Reverse<(u32, usize, u32)>>,
 }
 
@@ -131,14 +132,14 @@ pub(super) enum Timeout {
 /// All messages that a NIC is sending.
 #[derive(Clone, Debug)]
 pub(super) struct Packetization {
-    /// By slot.
+    /// Messages, indexed by slot.
     messages: Vec<TxMessage>,
     slots: Slots,
-    /// By slot: the generation of its latest message.
+    /// Generation of the latest message in each slot.
     generations: Vec<u16>,
     /// Maps (receiver, slot) to an index into `latest`.
     receivers: Directory,
-    /// By (receiver, slot): the generation of the latest message in the slot that went to the receiver.
+    /// Generation of the latest message that went from a slot to a receiver, for each pair of receiver and slot.
     latest: Vec<u16>,
     buffers: Buffers,
     timers: Timers,
@@ -148,8 +149,9 @@ pub(super) struct Packetization {
 /// The generation of the next message in a slot whose previous message had generation `previous`. `known` is the
 /// generation of the slot's latest message to the same receiver.
 ///
-/// Normally the result is `previous` + 1. If the receiver would consider this generation older than `known`, the result
-/// is one that the receiver considers newer and that the slot has not used for its last 2^14 messages.
+/// Normally the result is `previous` + 1. But the receiver may consider this generation older than `known`. In this
+/// case the result is a generation that the receiver considers newer and that the slot has not used for its last 2^14
+/// messages.
 fn next_generation(previous: u16, known: Option<u16>) -> u16 {
     let next = previous.wrapping_add(1);
     match known {
@@ -400,7 +402,8 @@ mod tests {
         (block, id)
     }
 
-    /// All packets that may be sent: index, and whether it is a retransmission.
+    /// Polls all packets that may be sent now. Returns the index of each packet, and whether the packet is a
+    /// retransmission.
     fn drain(block: &mut Packetization, cfg: &NicConfig) -> Vec<(u32, bool)> {
         std::iter::from_fn(|| block.poll(cfg, Time::ZERO))
             .map(|(packet, _)| (packet.pkt_offset, packet.is_rtx))
@@ -538,8 +541,8 @@ mod tests {
         for round in 1..20 {
             assert_eq!(block.timeout(&cfg, us(10 * round)), Some(Timeout::Idle));
         }
-        // Now its packets are sent. The first timeout does not count, because packets were sent since the one before;
-        // the next three count.
+        // Now the message's packets are sent. The first timeout does not count, because packets were sent since the
+        // previous timeout. The next three timeouts count.
         let ends: Vec<_> = (20..24)
             .filter_map(|round| {
                 drain(&mut block, &cfg);
@@ -595,7 +598,8 @@ mod tests {
         assert!(block.timers.next().is_none() && block.messages.len() == 1);
     }
 
-    /// The receiver has seen generation 10 last. It considers the generations up to 10 + 32,767 newer.
+    /// The last generation that the receiver has seen is 10. The receiver considers the generations up to 10 + 32,767
+    /// newer.
     #[test]
     fn the_receiver_considers_the_next_generation_newer() {
         assert_eq!(next_generation(0, None), 1);

@@ -1,8 +1,8 @@
-//! State primitives: the state that a transport program keeps between packets. Programs in Rust and in P4 use the same
-//! primitives.
+//! State primitives: the registers and schedulers in which a transport program keeps state between packets. Programs in
+//! Rust and in P4 use the same primitives.
 //!
-//! Register arrays grow when they are written, and an entry that was never written is 0. So a simulated NIC that has
-//! processed few messages needs little memory.
+//! Register arrays grow when they are written, and an entry that was never written is 0. So a simulated NIC needs
+//! little memory before it has processed many messages.
 
 /// The operation of a predicated register on its entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -23,8 +23,8 @@ fn entry(values: &mut Vec<u64>, at: usize) -> &mut u64 {
     &mut values[at]
 }
 
-/// `ifElseRaw`: a register array with predicated read-modify-write operations. A predicate selects one of two
-/// operations on an entry.
+/// `ifElseRaw`, an extern of NanoTransport: a register array with predicated read-modify-write operations. A predicate
+/// selects which of two operations is applied to an entry.
 ///
 /// ```
 /// use rnic_transport::message::primitives::{IfElseRaw, Op};
@@ -60,8 +60,8 @@ impl IfElseRaw {
     }
 }
 
-/// A register array with two ports: one pipeline stage reads it, and another stage, possibly of the other pipeline,
-/// writes it.
+/// A register array with two ports: one pipeline stage reads entries, and another stage writes entries. The two stages
+/// may belong to different pipelines, ingress and egress.
 #[derive(Clone, Debug, Default)]
 pub struct DualPort {
     values: Vec<u64>,
@@ -88,9 +88,9 @@ pub struct Entry {
     pub id: u16,
     /// Rank of the entry. The entry with the smallest rank is first; of equal ranks, the entry with the smallest `id`.
     pub rank: u32,
-    /// Credit that has been granted.
+    /// Credit that has been granted, in packets: the sender may send all packets before this index.
     pub granted: u32,
-    /// Credit that may be granted.
+    /// Maximum credit that may be granted now, in packets.
     pub grantable: u32,
 }
 
@@ -106,13 +106,13 @@ impl Entry {
 pub struct Selected {
     /// Local id of the selected message.
     pub id: u16,
-    /// Number of compared entries that are before the selected one; 0 for the first.
+    /// Number of compared entries that precede the selected entry in the order of ranks; 0 for the first entry.
     pub level: u32,
     /// Credit that is granted to the message now.
     pub credit: u32,
 }
 
-/// Location of the entry of an id.
+/// Location of an id's entry in the scheduler.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 enum Location {
     /// The id has no entry.
@@ -128,7 +128,7 @@ enum Location {
 #[derive(Clone, Copy, Debug, Default)]
 struct IdState {
     location: Location,
-    /// Whether the FIFO contains the id. It may still do so after the entry was removed.
+    /// Whether the FIFO contains the id. The FIFO may still contain the id after the entry was removed.
     in_fifo: bool,
     entry: Entry,
 }
@@ -149,11 +149,12 @@ struct IdState {
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct PriorityScheduler {
-    /// The compared entries in order. Software has no 16 parallel comparators, but an update rarely moves an entry far.
+    /// The compared entries in the order of their ranks. Hardware has 16 parallel comparators; software moves an
+    /// updated entry step by step, which is fast because an entry rarely moves far.
     compared: [Entry; PriorityScheduler::COMPARED],
     count: usize,
     fifo: std::collections::VecDeque<u16>,
-    /// By id.
+    /// The state of each id, indexed by id.
     ids: Vec<IdState>,
 }
 
@@ -189,7 +190,7 @@ impl PriorityScheduler {
         }
     }
 
-    /// The entry of `id`, if there is one.
+    /// The entry of `id`; `None` if the scheduler has no such entry.
     pub fn get(&self, id: u16) -> Option<Entry> {
         let state = self.ids.get(usize::from(id))?;
         match state.location {
@@ -302,7 +303,7 @@ mod tests {
         assert_eq!(select(&mut scheduler, 1), Some((5, 0, 11)));
     }
 
-    /// Ids 0 to 15 are compared; 16 to 19 wait in this order, whatever their ranks.
+    /// The entries of ids 0 to 15 are compared. The entries of ids 16 to 19 wait in this order, whatever their ranks.
     #[test]
     fn excess_entries_wait_first_in_first_out() {
         let mut scheduler = PriorityScheduler::default();

@@ -1,4 +1,5 @@
-//! Reassembly: the state of messages that are being received, and the fate of each sender's latest message per slot.
+//! Reassembly: the block that keeps the state of messages that are being received. It also remembers whether the latest
+//! message from each slot of each sender was delivered.
 
 use super::bits::Bits;
 use super::buffers::{Buffer, Buffers};
@@ -30,14 +31,14 @@ struct SenderSlot {
     fate: Fate,
 }
 
-/// The state of a message that is being received, or a free slot for one.
+/// The state of a message that is being received, or a free slot for such a message.
 #[derive(Clone, Debug, Default)]
 struct RxMessage {
     /// Whether the slot is in use.
     live: bool,
     src_ip: u32,
     tx_msg_id: u32,
-    /// Index of its sender's slot in `sender_slots`.
+    /// Index in `sender_slots` of the slot from which the message comes.
     sender_slot: usize,
     bytes: u32,
     packets: u32,
@@ -47,7 +48,7 @@ struct RxMessage {
     buffer: Buffer,
 }
 
-/// A packet that has been marked as received.
+/// A data packet that has been marked as received.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Marked {
     pub(super) rx_msg_id: u16,
@@ -69,7 +70,7 @@ pub(super) enum Effect {
 /// All messages that a NIC is receiving.
 #[derive(Clone, Debug)]
 pub(super) struct Reassembly {
-    /// By `rx_msg_id`.
+    /// Messages, indexed by `rx_msg_id`.
     messages: Vec<RxMessage>,
     slots: Slots,
     /// Maps (sender, slot) to an index into `sender_slots`.
@@ -77,11 +78,12 @@ pub(super) struct Reassembly {
     sender_slots: Vec<SenderSlot>,
     buffers: Buffers,
     timers: Timers,
-    /// Messages that were ended by a newer message in the same slot of their sender: `rx_msg_id`, and the event for the
-    /// owner.
+    /// Messages whose reception ended because their sender began a newer message in the same slot: `rx_msg_id`, and the
+    /// event for the owner of the NIC.
     superseded: Vec<(u16, NicEvent)>,
 }
 
+/// The response to a request that failed.
 const FAIL: RxMsgInfo =
     RxMsgInfo { fail: true, rx_msg_id: 0, is_new_msg: false, is_new_pkt: false, is_last_pkt: false, ack_no: 0 };
 
@@ -113,9 +115,9 @@ impl Reassembly {
             }
             Fate::Complete if known.generation == generation => (complete(cfg, request), Effect::None),
             Fate::Active(rx_msg_id) if is_newer(generation, known.generation) => {
-                // The sender has begun a newer message in the slot, so it has finished the older one. The new message
-                // may use the older one's buffer, but not its `rx_msg_id`, because the program has not been told yet
-                // that it is free.
+                // The sender has begun a newer message in the slot, so it has finished the older message. The new
+                // message may use the buffer of the older message. It must not use the `rx_msg_id` of the older
+                // message, because the program does not know yet that this id is free.
                 let event = self.end(rx_msg_id, Fate::Expired);
                 self.superseded.push((rx_msg_id, event));
                 let begun = self.begin(cfg, now, request, sender_slot);
@@ -162,7 +164,7 @@ impl Reassembly {
         self.lookup(cfg, now, request, rx_msg_id, true)
     }
 
-    /// Looks up, and marks if requested, a packet of a message that is being received.
+    /// Looks up a packet of a message that is being received, and marks the packet as received if the request says so.
     #[inline]
     fn lookup(
         &mut self, cfg: &NicConfig, now: Time, request: &RxMsgInfoRequest, rx_msg_id: u16, is_new_msg: bool,
@@ -206,8 +208,8 @@ impl Reassembly {
         done
     }
 
-    /// Frees the state of a message except its `rx_msg_id`; returns the event for the owner in case the message was not
-    /// delivered.
+    /// Frees the state of a message except its `rx_msg_id`; returns the event for the owner of the NIC, which is needed
+    /// if the message was not delivered.
     fn end(&mut self, rx_msg_id: u16, fate: Fate) -> NicEvent {
         let state = &mut self.messages[usize::from(rx_msg_id)];
         state.live = false;
@@ -217,7 +219,7 @@ impl Reassembly {
         NicEvent::ReceiveExpired { src_ip: state.src_ip, tx_msg_id: state.tx_msg_id }
     }
 
-    /// Takes the next message that the last request superseded.
+    /// Takes the next message that was superseded by a newer message in the same slot.
     #[inline]
     pub(super) fn superseded(&mut self) -> Option<(u16, NicEvent)> {
         self.superseded.pop()
@@ -228,7 +230,8 @@ impl Reassembly {
         self.timers.next()
     }
 
-    /// Ends the next message whose timer has expired by `now`.
+    /// Ends the reception of the next message whose timer has expired by `now`; returns its `rx_msg_id`, and the event
+    /// for the owner.
     pub(super) fn timeout(&mut self, now: Time) -> Option<(u16, NicEvent)> {
         let rx_msg_id = self.timers.expired(now)?;
         let event = self.end(rx_msg_id, Fate::Expired);
@@ -247,7 +250,7 @@ impl Reassembly {
     }
 }
 
-/// The response for a packet of a message that has been delivered: it acknowledges all packets.
+/// The response to a request about a message that has been delivered: it acknowledges all packets of the message.
 #[cold]
 fn complete(cfg: &NicConfig, request: &RxMsgInfoRequest) -> RxMsgInfo {
     let ack_no = request.msg_len.div_ceil(cfg.mtu).max(1);
@@ -273,8 +276,7 @@ mod tests {
         RxMsgInfoRequest { src_ip: 7, src_context: 1, tx_msg_id, msg_len: 250, pkt_offset, mark_received: true }
     }
 
-    /// rx_msg_id, whether the message is new, whether the packet is new, whether the message is complete, first missing
-    /// packet.
+    /// The fields of [`RxMsgInfo`]: `rx_msg_id`, `is_new_msg`, `is_new_pkt`, `is_last_pkt`, `ack_no`.
     type Short = (u16, bool, bool, bool, u32);
 
     fn ask(block: &mut Reassembly, at: u64, request: &RxMsgInfoRequest) -> Option<Short> {
@@ -318,7 +320,8 @@ mod tests {
         assert_eq!(ask(&mut block, 0, &RxMsgInfoRequest { msg_len: 260, ..packet(1, 0) }), None, "another length");
     }
 
-    /// Generations 9, 8 and 10 of one slot: 8 is older than 9, and 10 ends 9.
+    /// Messages of generations 9, 8 and 10 arrive from one slot. Generation 8 is refused because it is older than 9.
+    /// Generation 10 ends the reception of generation 9.
     #[test]
     fn a_newer_message_of_the_slot_ends_the_older() {
         let mut block = Reassembly::new(&cfg());

@@ -1,19 +1,20 @@
-//! Allocation of slots, and a hash table from (address, slot) to an index.
+//! Allocation of message slots, and a hash table that maps (address, slot) to an index.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Allocates slots, numbered from 0. It always allocates the lowest free slot, so that arrays indexed by slot stay
-/// small.
+/// Allocates message slots, numbered from 0. It always allocates the lowest free slot, so that arrays indexed by slot
+/// stay small.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Slots {
     free: BinaryHeap<Reverse<u16>>,
-    /// Number of slots that were ever allocated.
+    /// Number of different slots that have been allocated so far.
     ever: u32,
 }
 
 impl Slots {
-    /// Maximum number of slots; the largest 16-bit number is not a slot.
+    /// Maximum number of slots, 65,535. The number 65,535 itself is not a slot, because
+    /// [`RxMsgInfo::COMPLETE`](super::RxMsgInfo::COMPLETE) uses it.
     pub(super) const MAX: u32 = u16::MAX as u32;
 
     /// Allocates the lowest free slot; `None` if all are in use.
@@ -42,8 +43,8 @@ impl Slots {
 /// the order in which the pairs were first seen. Entries are never removed.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Directory {
-    /// Open addressing with linear probing, at most half full. An entry holds the key and the index + 1; 0 means that
-    /// it is empty.
+    /// Open addressing with linear probing, at most half full. An entry holds the key and the index + 1; a 0 in place
+    /// of index + 1 marks an empty entry.
     table: Vec<(u64, u32)>,
     entries: u32,
 }

@@ -1,8 +1,9 @@
-//! One timer per message.
+//! Timers of messages, one per slot.
 //!
 //! The hardware of the NanoTransport paper has a table of expiry times, and a background scan that finds expired
-//! timers. Here a heap finds them. To restart a timer before it expires, which every packet does, costs only one store:
-//! the timer's entry in the heap keeps its old time, and is moved when it reaches the top of the heap.
+//! timers. Here a heap finds expired timers. Every packet restarts the timer of its message, so a restart must be
+//! cheap. It only stores the new expiry time; the timer's entry in the heap keeps the old time. When the entry reaches
+//! the top of the heap, it moves to the new time.
 
 use crate::Time;
 use std::cmp::Reverse;
@@ -21,11 +22,13 @@ struct Timer {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Timers {
     timers: Vec<Timer>,
+    /// Entries (time, slot), earliest first.
     heap: BinaryHeap<Reverse<(Time, u16)>>,
+    /// Number of timers that are on.
     on: usize,
 }
 
-/// Rounds `at` up to a multiple of `granularity`; zero means no rounding.
+/// Rounds `at` up to a multiple of `granularity`; a granularity of zero means no rounding.
 fn round_up(at: Time, granularity: Time) -> Time {
     if granularity == Time::ZERO {
         return at;
@@ -126,7 +129,8 @@ mod tests {
         assert_eq!(timers.expired(us(98)), None);
         assert_eq!(timers.next(), Some(us(99)));
         assert_eq!(timers.expired(us(99)), Some(0));
-        // A time before the timer's entry adds a second entry, and the first is ignored later.
+        // An expiry time before the time of the timer's entry adds a second entry. The first entry is ignored when it
+        // reaches the top of the heap.
         timers.set(0, us(200), Time::ZERO);
         timers.set(0, us(150), Time::ZERO);
         assert_eq!(timers.next(), Some(us(150)));

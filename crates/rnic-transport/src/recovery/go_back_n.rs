@@ -4,10 +4,10 @@
 //! receiver sends no other NACK until a packet arrives in order ([`NackPolicy::First`]). The sender goes back to the
 //! expected PSN and retransmits all packets from there on.
 //!
-//! Which side has the retransmission timer depends on which side is the requester. With ACKs (Writes, Sends) it is the
-//! sender, and the timer restarts whenever an acknowledgement makes progress. Without ACKs all flows are RDMA Reads
-//! (IRN section 4.1, its extreme case) and the receiver is the requester: its timer restarts whenever a packet arrives
-//! in order, and its expiry sends a NACK for the expected packet.
+//! The requester has the retransmission timer. With ACKs (Writes, Sends) the requester is the sender. Its timer
+//! restarts whenever an acknowledgement makes progress. Without ACKs all flows are RDMA Reads (the extreme case in
+//! section 4.1 of the IRN paper), and the requester is the receiver. Its timer restarts whenever a packet arrives in
+//! order. When the timer expires, the receiver sends a NACK for the expected packet.
 
 use super::{Arrival, Pick, Progress, Protocol, ReceiveRecovery, SendRecovery, StreamReceiver, StreamSender};
 use crate::config::{FlowConfig, NackPolicy};
@@ -15,7 +15,7 @@ use crate::congestion::LossSignal;
 use crate::rto::RttEstimator;
 use crate::{Pdu, PduKind, Psn, RxOutcome, Time};
 
-/// The go-back-N protocol.
+/// The loss recovery protocol go-back-N: its sender and receiver.
 #[derive(Clone, Copy, Debug)]
 pub struct GoBackN;
 
@@ -37,20 +37,20 @@ pub struct GoBackNSender {
     first: Psn,
     /// Number of packets acknowledged cumulatively.
     acked: u64,
-    /// The packet to send next; a loss sets it back.
+    /// Number of the packet to send next; a loss sets it back to `acked`.
     next: u64,
-    /// The packet after the highest packet ever sent.
+    /// Number of the packet after the highest packet that was ever sent.
     highest: u64,
-    /// Number of packets of the flow.
+    /// Number of packets of the flow, or of the stream so far.
     packets: u64,
-    /// Time from which the retransmission timeout counts.
+    /// Time at which the retransmission timer was last started.
     timer_start: Time,
     /// Round-trip times, measured only for a dynamic timeout.
     rtt: RttEstimator,
 }
 
 impl GoBackNSender {
-    /// The number of the packet with PSN `psn`; `None` if it is after `highest`.
+    /// The 64-bit number of the packet with PSN `psn`; `None` if this number would exceed `highest`.
     fn absolute(&self, psn: Psn) -> Option<u64> {
         let behind = self.first.plus(self.highest as u32).distance_from(psn);
         u64::try_from(behind).ok().and_then(|behind| self.highest.checked_sub(behind))
@@ -76,7 +76,7 @@ impl SendRecovery for GoBackNSender {
 
     fn on_reply(&mut self, cfg: &FlowConfig, now: Time, pdu: Pdu) -> Progress {
         let Some(expected) = self.absolute(pdu.psn()).filter(|expected| *expected >= self.acked) else {
-            return Progress::default(); // stale, or about packets that were never sent
+            return Progress::default(); // an old reply, or a reply about packets that were never sent
         };
         let acked = (expected - self.acked) as u32;
         self.acked = expected;
@@ -156,7 +156,7 @@ impl StreamSender for GoBackNSender {
         (self.highest - self.acked) as u32
     }
 
-    /// Retransmits all unacknowledged packets, because the receiver has discarded them.
+    /// Retransmits all unacknowledged packets after an RNR NAK, because the receiver has discarded them.
     fn resend(&mut self, now: Time) {
         self.next = self.acked;
         self.timer_start = now;
@@ -164,8 +164,8 @@ impl StreamSender for GoBackNSender {
 }
 
 impl GoBackNSender {
-    /// Reserves `packets` more PSNs after the packet that [`poll`](SendRecovery::poll) just returned. A Read request
-    /// does so, because its response packets use these PSNs.
+    /// Reserves `packets` more PSNs after the packet that [`poll`](SendRecovery::poll) just returned. The owner calls
+    /// it for a Read request, because the response packets use these PSNs.
     pub fn claim(&mut self, packets: u32) {
         self.next = (self.next + u64::from(packets)).min(self.packets);
         self.highest = self.highest.max(self.next);
@@ -175,12 +175,13 @@ impl GoBackNSender {
 /// The go-back-N receiver.
 #[derive(Clone, Debug)]
 pub struct GoBackNReceiver {
+    /// PSN of the first packet that has not arrived.
     expected: Psn,
     /// Whether a NACK for `expected` has been sent.
     nack_sent: bool,
     /// Number of packets of the flow that have not arrived.
     left: u64,
-    /// Time from which the retransmission timeout counts.
+    /// Time at which the retransmission timer was last started.
     timer_start: Time,
 }
 
@@ -246,8 +247,8 @@ impl StreamReceiver for GoBackNReceiver {
 }
 
 impl GoBackNReceiver {
-    /// Skips `packets` more PSNs after the packet that just arrived in order: the counterpart of
-    /// [`GoBackNSender::claim`].
+    /// Skips `packets` more PSNs after the packet that just arrived in order. The owner calls it for a Read request,
+    /// whose response packets use these PSNs: the counterpart of [`GoBackNSender::claim`].
     pub fn claim(&mut self, packets: u32) {
         self.expected = self.expected.plus(packets);
     }

@@ -7,25 +7,29 @@
 //!
 //! Where the paper leaves a choice, the implementation follows the NIC logic that the authors published:
 //!
-//! - The recovery sequence is the last new packet sent before the latest retransmission of a lost packet. It moves up
-//!   with each retransmission of a packet that selective acknowledgements prove to be lost.
-//! - A partial acknowledgement makes progress, but not past the recovery sequence. The sender then retransmits the new
-//!   first missing packet, under two conditions: the current recovery has not retransmitted it yet, and the
-//!   acknowledgement was caused by a packet that departed no earlier than the retransmission that set the recovery
-//!   sequence (the acknowledgement echoes the departure time). In this case the missing packet departed before a packet
-//!   that has already arrived. The published logic lacks the second condition. There, after the loss of a NACK, the
-//!   sender retransmits every packet in flight when the packet before it arrives.
-//! - If `RTO_low` expires with more than N packets in flight, it is extended to `RTO_high`. Here
-//!   [`deadline`](SendRecovery::deadline) is a function of the current number of packets in flight.
+//! - The recovery sequence is the PSN whose cumulative acknowledgement ends the recovery: the last new packet sent
+//!   before the latest retransmission of a lost packet. It moves up with each retransmission of a packet that selective
+//!   acknowledgements prove to be lost.
+//! - A partial acknowledgement is a cumulative acknowledgement during recovery that does not include the recovery
+//!   sequence. The sender then retransmits the new first missing packet under two conditions. First, the current
+//!   recovery has not retransmitted this packet yet. Second, the packet that caused the acknowledgement departed no
+//!   earlier than the retransmission that set the recovery sequence (the acknowledgement echoes the departure time).
+//!   Under these conditions the missing packet departed before a packet that has already arrived. The published logic
+//!   lacks the second condition. In the published logic the loss of one NACK makes the sender retransmit every packet
+//!   in flight, one after each partial acknowledgement.
+//! - If `RTO_low` expires with more than N packets in flight, the authors' NIC extends the timeout to `RTO_high`. Here
+//!   [`deadline`](SendRecovery::deadline) has the same effect, because it computes the timeout from the current number
+//!   of packets in flight.
 //!
 //! In one respect the implementation differs from the published logic, which moves the recovery sequence up with
-//! *every* retransmission. With that logic a single late packet or early timeout can keep a long flow in recovery until
-//! its end, with one unnecessary retransmission for each new packet. Here retransmissions without proof of a loss do
-//! not move the recovery sequence.
+//! *every* retransmission. With the published logic a single late packet or early timeout can keep a long flow in
+//! recovery until the flow ends. In such a recovery the sender makes one unnecessary retransmission for each new
+//! packet. In this implementation retransmissions without proof of a loss do not move the recovery sequence.
 //!
-//! The retransmission timer restarts at the transmission of a packet while none is in flight, at a retransmission of
-//! the first missing packet, at a timeout, and at an ACK or NACK: at every one, or only at those that acknowledge further
-//! packets cumulatively ([`TimerRestart`]). The paper does not say which.
+//! Four events restart the retransmission timer: an acknowledgement, the transmission of a packet while no packet is in
+//! flight, a retransmission of the first missing packet, and a timeout. The paper does not say which acknowledgements
+//! restart the timer: either every ACK and NACK, or only the cumulative acknowledgement of new packets
+//! ([`TimerRestart`]).
 
 use super::{Arrival, Pick, Progress, Protocol, ReceiveRecovery, SendRecovery, StreamReceiver, StreamSender};
 use crate::bitmap::BitWindow;
@@ -35,7 +39,7 @@ use crate::pdu::Stamp;
 use crate::rto::RttEstimator;
 use crate::{Pdu, PduKind, Psn, RxOutcome, Time};
 
-/// The IRN protocol.
+/// The loss recovery protocol of IRN: its sender and receiver.
 #[derive(Clone, Copy, Debug)]
 pub struct Irn;
 
@@ -50,7 +54,8 @@ impl Protocol for Irn {
     }
 }
 
-/// A bitmap for a flow of `packets` packets (0 for a stream), no larger than the flow or the BDP-FC cap requires.
+/// An empty bitmap for a flow of `packets` packets (0 for a stream). It is no larger than the flow or the BDP-FC cap
+/// requires.
 fn window(cfg: &FlowConfig, packets: u64) -> BitWindow {
     let packets = if packets == 0 { u64::MAX } else { packets };
     BitWindow::new(u64::from(cfg.bdp_cap).min(packets) as u32)
@@ -65,7 +70,7 @@ pub struct IrnSender {
     next: Psn,
     /// During recovery: every lost packet before this PSN has been retransmitted.
     retransmit_next: Psn,
-    /// During recovery: the recovery sequence.
+    /// During recovery: the recovery sequence, whose cumulative acknowledgement ends the recovery.
     recover: Psn,
     /// During recovery: departure time of the retransmission that set `recover`.
     recover_since: Stamp,
@@ -76,7 +81,7 @@ pub struct IrnSender {
     retransmit_first: bool,
     /// Number of packets of the flow, sent or not, that are not acknowledged cumulatively.
     left: u64,
-    /// Time from which the retransmission timeout counts.
+    /// Time at which the retransmission timer was last started.
     timer_start: Time,
     /// Round-trip times, measured only for a dynamic timeout.
     rtt: RttEstimator,
@@ -180,7 +185,7 @@ impl SendRecovery for IrnSender {
         let expected = pdu.psn();
         let advance = expected.distance_from(self.first_missing);
         if advance < 0 || advance as u32 > self.in_flight() {
-            return Progress::default(); // stale, or about packets that were never sent
+            return Progress::default(); // an old reply, or a reply about packets that were never sent
         }
         if cfg.timer_restart == TimerRestart::Response {
             self.timer_start = now;
@@ -294,6 +299,7 @@ impl StreamSender for IrnSender {
 /// The IRN receiver.
 #[derive(Clone, Debug)]
 pub struct IrnReceiver {
+    /// PSN of the first packet that has not arrived.
     expected: Psn,
     /// Number of packets of the flow from `expected` on.
     left: u64,

@@ -21,11 +21,11 @@ use crate::{Pdu, Psn, RxOutcome, Time};
 pub struct Pick {
     /// PSN of the packet.
     pub psn: Psn,
-    /// Whether it is the last packet of the flow.
+    /// Whether the packet is the last of the flow.
     pub last: bool,
-    /// Whether it is a retransmission.
+    /// Whether the packet is a retransmission.
     pub retransmission: bool,
-    /// Whether it is a SYN, which sets up a connection and carries no data.
+    /// Whether the packet is a TCP SYN, which sets up a connection and carries no data.
     pub syn: bool,
 }
 
@@ -34,7 +34,7 @@ pub struct Pick {
 pub struct Progress {
     /// Number of packets that are newly acknowledged cumulatively.
     pub acked: u32,
-    /// Set if the ACK or NACK begins a new recovery episode because of a loss.
+    /// How the loss was detected, if the ACK or NACK begins a new recovery episode; else `None`.
     pub loss: Option<LossSignal>,
 }
 
@@ -43,7 +43,7 @@ pub trait SendRecovery: Clone + Send + 'static {
     /// The state of a flow with `packets` packets.
     fn new(cfg: &FlowConfig, packets: u64) -> Self;
     /// The state of the next flow on the same connection, with `packets` packets, that begins at `now`. It takes over
-    /// measurements of the path, such as the round-trip time. Its first PSN is `cfg.first_psn`, as for every flow.
+    /// measurements of the path, such as the round-trip time. The first PSN of the next flow is `cfg.first_psn`.
     fn following(&self, cfg: &FlowConfig, packets: u64, now: Time) -> Self;
     /// Handles the arrival of an ACK or NACK.
     fn on_reply(&mut self, cfg: &FlowConfig, now: Time, pdu: Pdu) -> Progress;
@@ -51,7 +51,7 @@ pub trait SendRecovery: Clone + Send + 'static {
     fn has_work(&self, cfg: &FlowConfig, window: u32) -> bool;
     /// Chooses the next packet to send. The congestion control allows at most `window` packets in flight.
     fn poll(&mut self, cfg: &FlowConfig, now: Time, window: u32) -> Option<Pick>;
-    /// The time at which the retransmission timer fires; `None` if it does not run.
+    /// The time at which the retransmission timer fires; `None` if the timer does not run.
     fn deadline(&self, cfg: &FlowConfig) -> Option<Time>;
     /// Handles the expiry of the retransmission timer.
     fn on_deadline(&mut self, cfg: &FlowConfig, now: Time);
@@ -68,7 +68,8 @@ pub trait StreamSender: SendRecovery {
     /// Shortens the stream to the first `keep` unacknowledged packets. The sender forgets all packets after them, even
     /// if it has sent them.
     fn truncate(&mut self, keep: u64);
-    /// Number of packets that were ever sent and are not acknowledged; an ACK or NACK may refer to any of them.
+    /// Number of packets that have ever been sent and are not acknowledged. An ACK or NACK may refer to any of these
+    /// packets.
     fn outstanding(&self) -> u32;
     /// Retransmits from the first unacknowledged packet on without a loss or timeout, because the receiver was not
     /// ready (RNR NAK).
@@ -81,13 +82,13 @@ pub trait ReceiveRecovery: Clone + Send + 'static {
     fn new(cfg: &FlowConfig, packets: u64, now: Time) -> Self;
     /// Handles the arrival of a data packet.
     fn on_data(&mut self, cfg: &FlowConfig, now: Time, pdu: Pdu) -> RxOutcome;
-    /// The time at which the receiver's timer fires; `None` if none runs.
+    /// The time at which the receiver's timer fires; `None` if the timer does not run.
     fn deadline(&self, cfg: &FlowConfig) -> Option<Time>;
-    /// Handles the expiry of the timer; returns the NACK or delayed ACK to send.
+    /// Handles the expiry of the receiver's timer; returns the NACK or delayed ACK to send.
     fn on_deadline(&mut self, cfg: &FlowConfig, now: Time) -> Option<Pdu>;
     /// Whether all packets of the flow have arrived.
     fn is_complete(&self) -> bool;
-    /// Number of packets that the receiver has not accepted yet, and whether the flow's last packet is one of them.
+    /// Number of packets that the receiver has not accepted yet, and whether the flow's last packet is among them.
     fn missing(&self) -> (u64, bool);
 }
 
@@ -101,7 +102,7 @@ fn missing(expected: Psn, left: u64, arrived: &BitWindow) -> (u64, bool) {
 
 /// A receiver of a stream: a flow to which packets are added over time.
 pub trait StreamReceiver: ReceiveRecovery {
-    /// The expected PSN: that of the first packet that has not arrived.
+    /// The expected PSN: the PSN of the first packet that has not arrived.
     fn expected(&self) -> Psn;
     /// Classifies packet `psn` as [`on_data`](ReceiveRecovery::on_data) would treat it, without changing the state.
     fn foresee(&self, psn: Psn) -> Arrival;
@@ -114,8 +115,8 @@ pub enum Arrival {
     InOrder,
     /// The packet is after the expected PSN, and the receiver accepts it.
     Ahead,
-    /// The packet is after the expected PSN, and the receiver discards it because it does not keep out-of-order packets
-    /// or has it already.
+    /// The packet is after the expected PSN, and the receiver discards it. Either the receiver accepts no out-of-order
+    /// packet at this distance, or it has received the packet before.
     Useless,
     /// The packet is before the expected PSN: a duplicate.
     Duplicate,
@@ -123,12 +124,12 @@ pub enum Arrival {
 
 /// A loss recovery protocol: the types of its sender and receiver.
 pub trait Protocol: Clone + Send + 'static {
-    /// The sender's half.
+    /// The sender's half of the protocol.
     type Sender: SendRecovery;
-    /// The receiver's half.
+    /// The receiver's half of the protocol.
     type Receiver: ReceiveRecovery;
-    /// Whether the sender learns from acknowledgements that all packets have arrived. If not, the owner must drop the
-    /// sender when the receiver is complete.
+    /// Whether the sender learns from acknowledgements that all packets have arrived. If it does not, the owner must
+    /// drop the sender when the receiver is complete.
     fn sender_learns_completion(cfg: &FlowConfig) -> bool;
     /// Whether the receiver uses a timer.
     fn receiver_has_timer(cfg: &FlowConfig) -> bool;

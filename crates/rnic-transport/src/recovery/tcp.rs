@@ -11,27 +11,29 @@
 //! | immediate and delayed acknowledgements | RFC 5681 section 4.2 |
 //!
 //! The sender has all data of a flow from the start, so every segment except the last is full, and sequence numbers
-//! count segments. Windows count bytes, and count the last segment as a full one.
+//! count segments. Windows are in bytes, and the last segment counts as a full segment.
 //!
 //! Where the standards leave a choice, or the model simplifies them:
 //!
-//! - *Acknowledgements.* The receiver responds to an out-of-order segment immediately with a NACK descriptor. It stands
-//!   for a duplicate acknowledgement with one SACK block, which contains the segment and up to 255 segments immediately
-//!   before it; RFC 2018 requires this block to be the first. A real SACK option repeats older blocks after the first.
-//!   The model omits them, because earlier NACKs have reported each of them. The omission matters only if such a NACK
-//!   was lost, and usually the next NACK for the same block repairs it. Duplicate data triggers an acknowledgement
-//!   without SACK block. If `sack` is off, no acknowledgement has a SACK block.
-//! - *Round-trip time.* Every segment carries its departure time and every acknowledgement echoes one, so
-//!   retransmissions give valid measurements. As in RFC 7323 section 4.3, the sender measures only acknowledgements of
-//!   new data, and a delayed acknowledgement echoes the oldest segment that it acknowledges. A duplicate
-//!   acknowledgement echoes the segment that caused it, not the last segment in order. The sender uses that time only
-//!   if the acknowledgement of the last segment in order was lost; it is a correct round-trip time.
+//! - *Acknowledgements.* The receiver responds to an out-of-order segment immediately with a [`Pdu`](crate::Pdu) of
+//!   kind NACK. This NACK stands for a duplicate acknowledgement with one SACK block. The block contains the segment
+//!   and up to 255 segments immediately before it; RFC 2018 requires this block to be the first. A real SACK option
+//!   repeats older blocks after the first. The model omits the older blocks, because earlier NACKs have reported each
+//!   of them. The omission matters only if an earlier NACK was lost, and usually the next NACK for the same block makes
+//!   up for the loss. A duplicate of a cumulatively acknowledged segment triggers an acknowledgement without a SACK
+//!   block. If `sack` is off, no acknowledgement has a SACK block.
+//! - *Round-trip time.* Every segment carries its departure time, and every acknowledgement echoes the departure time
+//!   of a segment, so retransmissions give valid measurements. As in RFC 7323 section 4.3, the sender measures only
+//!   acknowledgements of new data, and a delayed acknowledgement echoes the oldest segment that it acknowledges. A
+//!   duplicate acknowledgement echoes the segment that caused it, where RFC 7323 echoes the last segment in order. The
+//!   sender measures with this echo only if the acknowledgement of the last segment in order was lost. The result is a
+//!   correct round-trip time.
 //! - *After a timeout* selective acknowledgements stay valid (RFC 6675 section 5.1), unless the first missing segment
 //!   is selectively acknowledged. In that case the receiver has discarded data, and the sender forgets all selective
 //!   acknowledgements. All other segments before the recovery point count as lost, and the sender retransmits them in
 //!   slow start.
 //! - *FlightSize*, from which `ssthresh` is computed, excludes segments sent by limited transmit, so it is at most the
-//!   congestion window. A timeout during fast recovery does not halve the window again, because the recovery has halved
+//!   congestion window. A timeout during fast recovery does not halve `ssthresh` again, because the recovery has halved
 //!   it already.
 //! - *Growth* of the window follows RFC 5681, equations 2 and 3, per acknowledgement of new data, up to the receive
 //!   window.
@@ -50,7 +52,7 @@ use super::Protocol;
 use crate::bitmap::BitWindow;
 use crate::config::FlowConfig;
 
-/// The TCP protocol.
+/// The loss recovery protocol TCP: its sender and receiver.
 #[derive(Clone, Copy, Debug)]
 pub struct Tcp;
 
@@ -65,7 +67,7 @@ impl Protocol for Tcp {
     }
 }
 
-/// A bitmap for a flow of `packets` packets, no larger than the flow or the receive window requires.
+/// An empty bitmap for a flow of `packets` packets. It is no larger than the flow or the receive window requires.
 fn window(cfg: &FlowConfig, packets: u64) -> BitWindow {
     BitWindow::new(u64::from(cfg.tcp.receive_window_segments(cfg.mtu)).min(packets) as u32)
 }

@@ -1,11 +1,13 @@
-//! What several transports of flows share: timeouts, the cap on packets in flight, their parameters.
+//! Parameters and configuration that the transports of flows share: retransmission timeouts and the cap on packets in
+//! flight.
 
 use super::{FabricFacts, MAX_IN_FLIGHT};
 use crate::config::{FlowConfig, NackPolicy, Timeouts, TimerRestart};
 use crate::settings::{Kind, Parameter, Settings};
 use crate::{Bytes, Psn, Time};
 
-/// InfiniBand's usual local ACK timeout, 4.096 us x 2^14: guards a fabric that is meant to be lossless, but may not be.
+/// Retransmission timeout in a fabric that is meant to be lossless, but may drop packets for lack of headroom. It is
+/// InfiniBand's usual local ACK timeout, 4.096 us x 2^14 = 67 ms.
 pub const SAFETY_TIMEOUT: Time = Time::from_ps(4_096_000 << 14);
 
 pub(super) const TIMEOUTS: Parameter =
@@ -38,17 +40,18 @@ pub(super) const BDP_CAP: Parameter = Parameter::derived(
     "maximum number of packets in flight; the longest path's bandwidth-delay product",
 );
 
-/// Whether the timeout follows measured round-trip times.
+/// Whether the retransmission timeout is computed from measured round-trip times.
 pub(super) fn is_dynamic(settings: &Settings) -> bool {
     settings.is("rto", "dynamic")
 }
 
-/// Whether packets in flight are capped; `default`: if neither `bdp_fc` nor `bdp_cap` says.
+/// Whether the number of packets in flight is capped. `default` is the result if the user set neither `bdp_fc` nor
+/// `bdp_cap`.
 pub(super) fn is_capped(settings: &Settings, default: bool) -> bool {
     settings.flag("bdp_fc").unwrap_or(default || settings.is_set("bdp_cap"))
 }
 
-/// The maximum number of packets in flight.
+/// The maximum number of packets in flight; [`Psn::MAX_WINDOW`] if [`is_capped`] is false.
 pub(super) fn bdp_cap(settings: &Settings, facts: &FabricFacts, default: bool) -> u32 {
     if !is_capped(settings, default) {
         return Psn::MAX_WINDOW;
@@ -60,7 +63,8 @@ pub(super) fn nacks(settings: &Settings) -> NackPolicy {
     if settings.is("nacks", "every") { NackPolicy::Every } else { NackPolicy::First }
 }
 
-/// The feature that needs acknowledgements; `capped`: see [`is_capped`].
+/// The feature in these settings that needs acknowledgements, in words for a message to the user; `None` if no feature
+/// does. `capped` is the result of [`is_capped`].
 pub(super) fn needs_acks(settings: &Settings, capped: bool) -> Option<&'static str> {
     if capped {
         return Some("a cap on packets in flight");
@@ -68,7 +72,8 @@ pub(super) fn needs_acks(settings: &Settings, capped: bool) -> Option<&'static s
     is_dynamic(settings).then_some("a dynamic timeout")
 }
 
-/// Settings of timers and caps that others make idle.
+/// Settings of timers and of the cap that have no effect because of other settings: (name, reason). `go_back_n` says
+/// whether the transport uses go-back-N.
 pub(super) fn idle(settings: &Settings, go_back_n: bool) -> Vec<(&'static str, &'static str)> {
     let dynamic = is_dynamic(settings);
     let checks = [
@@ -81,8 +86,9 @@ pub(super) fn idle(settings: &Settings, go_back_n: bool) -> Vec<(&'static str, &
     checks.into_iter().filter(|(_, idle, _)| *idle).map(|(name, _, why)| (name, why)).collect()
 }
 
-/// The run's timeouts. A lossless fabric has none; a fabric that is meant to be lossless, but lacks headroom, only a
-/// long one. `two`: there is a short timeout for few packets in flight, as IRN has it.
+/// The retransmission timeouts of a run. Unless the user set `timeouts`, a lossless fabric has no timeouts, and a
+/// fabric with PFC but uncertain headroom has only [`SAFETY_TIMEOUT`]. `two` says whether the transport has a second,
+/// short timeout for few packets in flight, like IRN.
 pub(super) fn timeouts(settings: &Settings, facts: &FabricFacts, two: bool) -> Option<Timeouts> {
     let low_packets = settings.count("rto_low_packets").map_or(3, |packets| packets as u32);
     match settings.flag("timeouts") {
@@ -100,7 +106,8 @@ pub(super) fn timeouts(settings: &Settings, facts: &FabricFacts, two: bool) -> O
     Some(Timeouts { high, low, low_packets, dynamic })
 }
 
-/// The configuration that all transports of flows begin with.
+/// The configuration that every transport of flows starts from and then adapts. `two_timeouts` is the parameter `two`
+/// of [`timeouts`].
 pub(super) fn config(settings: &Settings, facts: &FabricFacts, two_timeouts: bool) -> FlowConfig {
     FlowConfig {
         mtu: facts.mtu,
@@ -121,14 +128,15 @@ pub(super) fn config(settings: &Settings, facts: &FabricFacts, two_timeouts: boo
     }
 }
 
-/// The configuration of the flows under a transport of messages, which has none of their settings.
+/// A flow configuration for a message transport, which has no settings of flows: every value follows from the fabric or
+/// is a default.
 impl From<&FabricFacts> for FlowConfig {
     fn from(facts: &FabricFacts) -> FlowConfig {
         config(&Settings::of(&[super::FLOW_PARAMETERS]), facts, false)
     }
 }
 
-/// The cap on packets in flight, to show.
+/// The cap on packets in flight as (key, value), for a description of the run.
 pub(super) fn describe_cap(cfg: &FlowConfig) -> (&'static str, String) {
     match cfg.bdp_cap {
         Psn::MAX_WINDOW => ("bdp_fc", "off".to_string()),
@@ -136,7 +144,7 @@ pub(super) fn describe_cap(cfg: &FlowConfig) -> (&'static str, String) {
     }
 }
 
-/// The timeouts, to show; `two` as in [`timeouts`].
+/// The timeouts as (key, value), for a description of the run. `two` is the parameter of [`timeouts`].
 pub(super) fn describe_timeouts(cfg: &FlowConfig, two: bool) -> super::Description {
     match cfg.timeouts {
         None => vec![("timeouts", "off".to_string())],
@@ -152,7 +160,7 @@ pub(super) fn describe_timeouts(cfg: &FlowConfig, two: bool) -> super::Descripti
     }
 }
 
-/// Acknowledgements and their size are shown by the simulator, which knows the frame.
+/// Formats a number of bytes with its unit.
 pub(super) fn bytes(bytes: u32) -> String {
     Bytes(u64::from(bytes)).to_string()
 }

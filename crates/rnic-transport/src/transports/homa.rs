@@ -1,4 +1,4 @@
-//! Homa and Homa-Tr as transports: their settings and their program.
+//! The transports Homa and Homa-Tr: the parameters that users may set, and how their values configure the program.
 
 use super::{Description, MessageFacts, MessageTransport, ProgramVisitor};
 use crate::message::nic::Order;
@@ -23,11 +23,11 @@ const PARAMETERS: &[Parameter] = &[
     ),
 ];
 
-/// The Homa transport.
+/// The Homa transport: the receiver grants packets to the shortest messages and assigns their priorities.
 #[derive(Clone, Copy, Debug)]
 pub struct Homa;
 
-/// The Homa transport with NDP's trimming.
+/// The Homa-Tr transport: Homa for switches that trim packets, as in NDP.
 #[derive(Clone, Copy, Debug)]
 pub struct HomaTr;
 
@@ -74,7 +74,7 @@ impl MessageTransport for HomaTr {
     }
 }
 
-/// Numbers of priorities for unscheduled and for granted packets.
+/// Number of priorities for unscheduled packets, and number of priorities for granted packets.
 fn both_kinds(settings: &Settings) -> (u8, u8) {
     let count = |name: &str, default: u8| settings.count(name).map_or(default, |count| count as u8);
     (count("unscheduled_priorities", 1), count("scheduled_priorities", 3))

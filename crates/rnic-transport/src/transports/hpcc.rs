@@ -1,10 +1,10 @@
-//! HPCC as a message transport: its settings and its program.
+//! HPCC as a message transport: the parameters that users may set, and how their values configure the program.
 
 use super::{Description, MessageFacts, MessageTransport, ProgramVisitor};
 use crate::message::programs::{self, HpccSettings};
 use crate::settings::{Kind, Parameter, Settings};
 
-/// The HPCC transport.
+/// The HPCC message transport: in-band telemetry controls the window of each message.
 #[derive(Clone, Copy, Debug)]
 pub struct Hpcc;
 
@@ -50,8 +50,9 @@ fn program(settings: &Settings, facts: &MessageFacts) -> HpccSettings {
     }
 }
 
-/// The default additive step in bytes: the part of the first window that the target leaves free, shared by 16 messages
-/// (HPCC paper, section 3.3). In integers, as a program in P4 works it out; `target` is a fraction of 65,536.
+/// The default additive increase of the window per step, in bytes: (1 - eta) times the initial window, divided by 16
+/// messages (HPCC paper, section 3.3). `target` is eta times 65,536. The computation uses integers only, like the P4
+/// program.
 fn additive_bytes(mtu: u32, rtt_pkts: u32, target: u32) -> u32 {
     let free = u64::from(rtt_pkts) * u64::from(mtu) * 65_536u64.saturating_sub(target.into());
     ((free + (1 << 19)) >> 20).clamp(1, u64::from(u32::MAX)) as u32

@@ -1,5 +1,5 @@
-//! IRN: selective retransmission and a cap on packets in flight, for networks that lose packets (IRN paper, sections 3
-//! and 4.1).
+//! The IRN transport: selective retransmission and a cap on packets in flight, for networks that lose packets (IRN
+//! paper, sections 3 and 4.1).
 
 use super::flow::{self, BDP_CAP, BDP_FC, NACKS, RTO, RTO_HIGH, TIMEOUTS};
 use super::{Description, FabricFacts, FlowTransport, FrameSizes, MAX_IN_FLIGHT, ProtocolVisitor, WireFormat};
@@ -9,7 +9,7 @@ use crate::headers::{IRN_DATA, IRN_NACK, ROCE_ACK};
 use crate::recovery::{GoBackN, Irn as Selective};
 use crate::settings::{Parameter, Settings};
 
-/// The IRN transport.
+/// The IRN transport: selective retransmission and BDP-FC, combined with a separate congestion control.
 #[derive(Clone, Copy, Debug)]
 pub struct Irn;
 

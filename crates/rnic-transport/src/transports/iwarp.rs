@@ -1,4 +1,4 @@
-//! iWARP: RDMA over a full TCP stack (IRN paper, section 4.6).
+//! The iWARP transport: RDMA over a full TCP stack (IRN paper, section 4.6).
 
 use super::flow;
 use super::{Description, FabricFacts, FlowTransport, FrameSizes, MAX_IN_FLIGHT, ProtocolVisitor, WireFormat};
@@ -8,7 +8,7 @@ use crate::headers::{IWARP_ACK, IWARP_DATA, IWARP_SACK};
 use crate::recovery::Tcp;
 use crate::settings::{Kind, Parameter, Settings};
 
-/// The iWARP transport.
+/// The iWARP transport: TCP with its own congestion control.
 #[derive(Clone, Copy, Debug)]
 pub struct Iwarp;
 
@@ -84,11 +84,11 @@ impl FlowTransport for Iwarp {
     }
 }
 
-/// The settings over the model's defaults.
+/// The TCP configuration: the values that the user set, and [`TcpConfig::default`] for the others.
 fn tcp(settings: &Settings) -> Result<TcpConfig, String> {
     let default = TcpConfig::default();
     let [min, initial, max] = ["rto_min", "rto_initial", "rto_max"].map(|name| settings.time(name).ok());
-    // A given value moves the defaults that would contradict it.
+    // If a value that the user set contradicts the default of another timeout, this default is adapted.
     let (shortest, longest) = (min.or(initial), max);
     let rto_initial =
         initial.unwrap_or(default.rto_initial.max(min.unwrap_or_default()).min(longest.unwrap_or(Time::MAX)));

@@ -1,4 +1,4 @@
-//! What the transports of messages share: the configuration of their NICs.
+//! The NIC configuration that all message transports share.
 
 use super::MessageFacts;
 use crate::message::nic::{NicConfig, Order};
@@ -7,14 +7,15 @@ use crate::{BitRate, Time};
 
 /// The configuration of the NICs of a message transport.
 ///
-/// `order` is the transport's own order, `timeout` the timeout that follows from the fabric, `frame` the length of a
-/// full data frame on a link of `line_rate`, frame gap included.
+/// `order` and `timeout` apply unless the user set them: `order` is the transport's default order, and `timeout` the
+/// retransmission timeout derived from the fabric. `frame` is the length in bytes of a full data frame, frame gap
+/// included. Together with `line_rate`, the rate of the host's link, it determines the pace of control packets.
 pub fn nic_config(
     settings: &Settings, facts: &MessageFacts, order: Order, timeout: Time, frame: u32, line_rate: BitRate,
 ) -> NicConfig {
     let timeout = settings.time("rto_high").unwrap_or(timeout);
     let max_timeouts = settings.count("max_timeouts").map_or(10, |count| count as u32);
-    // As long as a sender tries.
+    // By default a receiver waits for packets of a message as long as the sender retries.
     let patience = timeout * (u64::from(max_timeouts) + 1);
     NicConfig {
         mtu: facts.mtu,

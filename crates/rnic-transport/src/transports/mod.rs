@@ -1,9 +1,10 @@
-//! The transports, a file each: what a transport declares to users, and how it configures the recovery or program that
-//! runs.
+//! The transports, each in its own file. A transport declares its name and parameters, and configures a loss recovery
+//! or a message program with the parameters' values.
 //!
 //! A transport is either a [`FlowTransport`], which combines a loss recovery with a separate congestion control, or a
-//! [`MessageTransport`], a program of the message engine ([`crate::message`]). To add one, write its file and add its
-//! line to [`visit_transports`]: scenarios, the simulator, listings and documentation follow.
+//! [`MessageTransport`], a program for the NIC of the NanoTransport architecture ([`crate::message`]). To add a
+//! transport, write its file and add a line to [`visit_transports`]. Scenario files, the simulator and `rnic list` then
+//! know the new transport.
 
 mod flow;
 mod homa;
@@ -62,7 +63,7 @@ pub fn visit_transports<V: TransportVisitor>(visitor: &mut V) {
     visitor.message_transport::<Hpcc>();
 }
 
-/// The declarations of all transports, in order of registration.
+/// The declarations of all transports, in the order of [`visit_transports`].
 pub fn transports() -> Vec<TransportDeclaration> {
     struct Declarations(Vec<TransportDeclaration>);
     impl TransportVisitor for Declarations {
@@ -89,20 +90,21 @@ pub trait TransportVisitor {
 /// Frame sizes of a transport in bytes, from the Ethernet header to the frame check sequence.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FrameSizes {
-    /// Headers and trailers around the payload of a data packet.
+    /// Size of the headers and trailers around the payload of a data packet.
     pub data_header: u32,
-    /// An ACK, or any control packet of a message transport.
+    /// Size of an ACK, or of any control packet of a message transport.
     pub ack: u32,
-    /// A NACK.
+    /// Size of a NACK.
     pub nack: u32,
 }
 
-/// What a transport's configuration takes from the fabric.
+/// Properties of the fabric from which a transport of flows derives its configuration.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct FabricFacts {
     /// Payload bytes of a full packet.
     pub mtu: u32,
-    /// Headers and trailers of a data packet in bytes, as the run has them.
+    /// Size of the headers and trailers of a data packet in bytes: the run's setting `header`, or the transport's own
+    /// size.
     pub header: u32,
     /// Rate of the fastest host link.
     pub line_rate: BitRate,
@@ -110,137 +112,142 @@ pub struct FabricFacts {
     pub base_rtt: Time,
     /// Bandwidth-delay product of the longest path in packets.
     pub bdp: u32,
-    /// Round-trip propagation of the longest path, plus the time to send all that the largest switch can hold over one
-    /// link: the default `RTO_high` (IRN, section 4.1).
+    /// Round-trip propagation of the longest path, plus the time to send a full buffer of the largest switch over one
+    /// link. It is the default `RTO_high` (IRN, section 4.1).
     pub congested_rtt: Time,
-    /// Nothing can be dropped: PFC with enough headroom, and no random loss.
+    /// Whether no packet can be dropped: PFC is on with enough headroom, and there is no random loss.
     pub lossless: bool,
-    /// PFC is on and there is no random loss, but the headroom may be too small.
+    /// Whether PFC is on and there is no random loss, while the headroom may be too small.
     pub meant_lossless: bool,
-    /// The run's congestion control works only with acknowledgements.
+    /// Whether the run's congestion control works only with acknowledgements.
     pub cc_needs_acks: bool,
 }
 
-/// Settings as a reader of results wants them: (key, value with unit).
+/// Settings of a run for a reader of its results: pairs of a key and a value with its unit.
 pub type Description = Vec<(&'static str, String)>;
 
-/// The format of a transport's packets on a wire.
+/// The format of a transport's packets in capture files.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum WireFormat {
-    /// RoCEv2 of the InfiniBand specification, as RC sends it.
+    /// RoCEv2 packets of the reliable connection (RC) service, as in the InfiniBand specification.
     Roce,
     /// RoCEv2 with the headers of IRN: a RETH in every packet of a Write, and selective acknowledgements.
     Irn,
-    /// Another format, of which this project writes no frames.
+    /// Another format, whose frames rnic cannot write.
     Other,
 }
 
-/// A transport of reliable flows: a loss recovery, with a congestion control beside it.
+/// A transport of reliable flows: a loss recovery that is combined with a separate congestion control.
 pub trait FlowTransport: 'static {
-    /// The name in a scenario's `transport`.
+    /// The name of the transport: the value of a scenario's key `transport` that selects it.
     const NAME: &'static str;
-    /// Description of one line.
+    /// Description of the transport in one line, for `rnic list`.
     const ABOUT: &'static str;
-    /// Parameters that only this transport, or not every transport of flows, has. Those of all flow transports are
-    /// [`FLOW_PARAMETERS`].
+    /// Parameters of this transport, besides the parameters that every transport of flows has ([`COMMON_PARAMETERS`],
+    /// [`FLOW_PARAMETERS`]).
     const PARAMETERS: &'static [Parameter];
 
-    /// Frame sizes without settings of the run.
+    /// Default frame sizes, without in-band telemetry. A run's settings may change them.
     fn frames() -> FrameSizes;
 
-    /// Settings that have no effect because of others: (name of the idle parameter, reason).
+    /// Settings that have no effect because of other settings: (name of the parameter, reason). The user gets a message
+    /// about them.
     fn idle(settings: &Settings) -> Vec<(&'static str, &'static str)>;
 
-    /// The feature of these settings that needs acknowledgements, if any.
+    /// The feature in these settings that works only with acknowledgements, in words for a message to the user; `None`
+    /// if no feature does.
     fn needs_acks(_settings: &Settings) -> Option<&'static str> {
         None
     }
 
-    /// Whether every data packet is acknowledged; `cc_needs_acks`: the run's congestion control works only with
-    /// acknowledgements.
+    /// Whether the receiver acknowledges every data packet. `cc_needs_acks` says whether the run's congestion control
+    /// works only with acknowledgements.
     fn acknowledges(_settings: &Settings, _cc_needs_acks: bool) -> bool {
         true
     }
 
-    /// Configuration of the run's flows.
+    /// The configuration of the run's flows.
     ///
     /// # Errors
-    /// One sentence if settings contradict each other.
+    /// If settings contradict each other. The error is one sentence.
     fn configure(settings: &Settings, facts: &FabricFacts) -> Result<FlowConfig, String>;
 
-    /// Settings to show before those of the congestion control, and after them.
+    /// The transport's settings for a description of the run. The first list is shown before the settings of the
+    /// congestion control, the second list after them.
     fn describe(settings: &Settings, cfg: &FlowConfig) -> (Description, Description);
 
-    /// Whether to warn if the cap on packets in flight keeps a lone flow below line rate.
+    /// Whether the simulator warns if the cap on packets in flight keeps a lone flow below line rate.
     const WARNS_OF_SMALL_CAP: bool = false;
 
-    /// The format of its packets on a wire, for captures.
+    /// The format of the transport's packets in capture files.
     const WIRE: WireFormat;
 
-    /// Calls `visitor` with the loss recovery that these settings ask for.
+    /// Calls `visitor` with the type of the loss recovery that these settings select.
     fn select<V: ProtocolVisitor>(settings: &Settings, visitor: V) -> V::Output;
 }
 
-/// A function that is generic over a loss recovery.
+/// A function that is generic over the type of a loss recovery; see [`FlowTransport::select`].
 pub trait ProtocolVisitor {
     /// Result of the function.
     type Output;
-    /// Called with the loss recovery.
+    /// Called with the type of the loss recovery.
     fn visit<P: Protocol>(self) -> Self::Output;
 }
 
-/// What the program of a message transport takes from the fabric.
+/// Properties of the fabric from which a message transport derives the configuration of its program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MessageFacts {
     /// Payload bytes of a full packet.
     pub mtu: u32,
-    /// Packets that a message may send before the first response.
+    /// Number of packets that a message may send before the first response of the receiver.
     pub rtt_pkts: u32,
     /// Round-trip time of a full packet over the longest path of an empty fabric, in nanoseconds; at least 1.
     pub base_rtt_ns: u32,
 }
 
-/// A transport of messages: a program of the message engine. It controls congestion itself.
+/// A transport of messages: a program for the NIC of [`crate::message`]. The program includes the congestion control.
 pub trait MessageTransport: 'static {
-    /// The name in a scenario's `transport`.
+    /// The name of the transport: the value of a scenario's key `transport` that selects it.
     const NAME: &'static str;
-    /// Description of one line.
+    /// Description of the transport in one line, for `rnic list`.
     const ABOUT: &'static str;
-    /// Parameters that not every message transport has. Those of all are [`MESSAGE_PARAMETERS`].
+    /// Parameters of this transport, besides the parameters that every message transport has ([`COMMON_PARAMETERS`],
+    /// [`MESSAGE_PARAMETERS`]).
     const PARAMETERS: &'static [Parameter];
-    /// Whether switches write in-band telemetry into its data packets.
+    /// Whether switches write in-band telemetry into the transport's data packets.
     const TELEMETRY: bool = false;
-    /// Whether each packet takes a path of its own if the scenario does not say.
+    /// Whether switches choose a path for each packet (packet spraying), unless the scenario sets the path selection.
     const SPRAY: bool = false;
-    /// Order in which a NIC sends the packets of its messages if the scenario does not say.
+    /// Order in which a NIC sends the packets of its messages, unless the scenario sets `send_order`.
     const ORDER: Order = Order::RoundRobin;
 
-    /// Number of priorities that its packets use, 1 to 8.
+    /// Number of priorities that the transport's packets use, 1 to 8.
     fn priorities(_settings: &Settings) -> u8 {
         2
     }
 
-    /// Settings of its own to show.
+    /// The transport's settings for a description of the run.
     fn describe(settings: &Settings, facts: &MessageFacts) -> Description;
 
     /// Calls `visitor` with a constructor of the program.
     fn select<V: ProgramVisitor>(settings: &Settings, facts: &MessageFacts, visitor: V) -> V::Output;
 }
 
-/// A function that is generic over a message program.
+/// A function that is generic over the type of a message program; see [`MessageTransport::select`].
 pub trait ProgramVisitor {
     /// Result of the function.
     type Output;
-    /// Called with a function that makes the program of the NIC with an IP address.
+    /// Called if packets carry no in-band telemetry. `program` creates the program of the NIC with a given address.
     fn visit<P: Pipeline + 'static>(self, program: impl Fn(u32) -> P) -> Self::Output;
-    /// The same for a program whose packets carry in-band telemetry.
+    /// Called instead of [`visit`](ProgramVisitor::visit) if the program's packets carry in-band telemetry.
     fn visit_with_telemetry<P: Pipeline + 'static>(self, program: impl Fn(u32) -> P) -> Self::Output;
 }
 
-/// Maximum number of packets in flight: half of the 24-bit packet sequence numbers.
+/// Maximum number of packets in flight that a setting accepts: 2^23 - 1, half of the 24-bit sequence number space, as
+/// [`Psn::MAX_WINDOW`](crate::Psn::MAX_WINDOW).
 pub(crate) const MAX_IN_FLIGHT: u64 = (1 << 23) - 1;
 
-/// Sizes that a frame or header can be set to, in bytes.
+/// Range of the settings for the size of a frame or header, in bytes.
 const FRAME: Kind = Kind::Size { min: 1, max: 9_000 };
 
 /// Parameters of every transport.
@@ -249,7 +256,7 @@ pub const COMMON_PARAMETERS: &[Parameter] = &[
     Parameter::derived("ack_size", FRAME, "length of an ACK frame; the transport's own"),
 ];
 
-/// Parameters of every transport of flows, beside [`COMMON_PARAMETERS`].
+/// Parameters of every transport of flows, in addition to [`COMMON_PARAMETERS`].
 pub const FLOW_PARAMETERS: &[Parameter] = &[
     Parameter::derived("rto_min", Kind::Timeout, "minimum of a computed timeout; 100 us, iWARP 1 ms"),
     Parameter::derived("nack_size", FRAME, "length of a NACK frame; the transport's own"),
@@ -259,7 +266,7 @@ pub const FLOW_PARAMETERS: &[Parameter] = &[
     Parameter::derived("max_rate", Kind::Rate, "maximum rate of a lone flow; the host link's rate"),
 ];
 
-/// Parameters of every transport of messages, beside [`COMMON_PARAMETERS`].
+/// Parameters of every transport of messages, in addition to [`COMMON_PARAMETERS`].
 pub const MESSAGE_PARAMETERS: &[Parameter] = &[
     Parameter::derived(
         "rtt_packets",
@@ -292,32 +299,34 @@ pub const MESSAGE_PARAMETERS: &[Parameter] = &[
 /// Whether a transport carries flows or messages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TransportKind {
-    /// Reliable flows, with a congestion control beside the loss recovery.
+    /// Reliable flows: a loss recovery that is combined with a separate congestion control.
     Flows,
-    /// Messages; the transport controls congestion itself.
+    /// Messages: the transport's program includes the congestion control.
     Messages,
 }
 
-/// All that is known of a transport without running it.
+/// The declaration of a transport as a value: its name, its parameters, and the functions of its [`FlowTransport`] or
+/// [`MessageTransport`].
 #[derive(Clone, Copy)]
 pub struct TransportDeclaration {
-    /// The name in a scenario's `transport`.
+    /// The name of the transport: the value of a scenario's key `transport` that selects it.
     pub name: &'static str,
-    /// Description of one line.
+    /// Description of the transport in one line, for `rnic list`.
     pub about: &'static str,
-    /// Flows or messages.
+    /// Whether the transport carries flows or messages.
     pub kind: TransportKind,
-    /// Parameters of its own.
+    /// Parameters of this transport only.
     pub own_parameters: &'static [Parameter],
-    /// Whether switches write in-band telemetry into its packets, whatever the congestion control.
+    /// Whether switches write in-band telemetry into the transport's packets, even if the congestion control does not
+    /// need it.
     pub telemetry: bool,
-    /// Whether each packet takes a path of its own if the scenario does not say.
+    /// Whether switches choose a path for each packet (packet spraying), unless the scenario sets the path selection.
     pub spray: bool,
-    /// Order in which a NIC sends the packets of its messages if the scenario does not say.
+    /// Order in which a NIC sends the packets of its messages, unless the scenario sets `send_order`.
     pub order: Order,
-    /// The format of its packets on a wire.
+    /// The format of the transport's packets in capture files.
     pub wire: WireFormat,
-    /// Whether to warn if the cap on packets in flight keeps a lone flow below line rate.
+    /// Whether the simulator warns if the cap on packets in flight keeps a lone flow below line rate.
     pub warns_of_small_cap: bool,
     frames: fn() -> FrameSizes,
     configure: fn(&Settings, &FabricFacts) -> Result<FlowConfig, String>,
@@ -330,7 +339,7 @@ pub struct TransportDeclaration {
     recovery: fn(&Settings) -> Option<&'static str>,
 }
 
-/// Frames of every message transport (NanoTransport, section 5.1).
+/// Frame sizes of every message transport (NanoTransport, section 5.1).
 fn message_frames() -> FrameSizes {
     FrameSizes { data_header: MESSAGE_HEADER, ack: MESSAGE_HEADER, nack: MESSAGE_HEADER }
 }
@@ -375,8 +384,8 @@ impl TransportDeclaration {
         }
     }
 
-    /// The declaration of transports whose programs are read from files, such as P4: whatever differs between programs
-    /// is with the program.
+    /// The declaration of a transport whose programs are read from files, such as P4. It has no parameters of its own:
+    /// each program brings its own.
     pub fn of_programs(name: &'static str, about: &'static str) -> TransportDeclaration {
         TransportDeclaration {
             name,
@@ -400,7 +409,8 @@ impl TransportDeclaration {
         }
     }
 
-    /// All of its parameters: those of every transport, those of its kind, and its own.
+    /// All parameters of the transport: the parameters of every transport, those of every transport of its kind, and
+    /// its own.
     pub fn parameters(&self) -> [&'static [Parameter]; 3] {
         let of_kind = match self.kind {
             TransportKind::Flows => FLOW_PARAMETERS,
@@ -409,53 +419,56 @@ impl TransportDeclaration {
         [COMMON_PARAMETERS, of_kind, self.own_parameters]
     }
 
-    /// The parameter of this name.
+    /// The declaration of the parameter called `name`.
     pub fn parameter(&self, name: &str) -> Option<&'static Parameter> {
         self.parameters().into_iter().flatten().find(|parameter| parameter.name == name)
     }
 
-    /// Default settings.
+    /// Settings in which all parameters have their defaults.
     pub fn settings(&self) -> Settings {
         Settings::of(&self.parameters())
     }
 
-    /// Frame sizes; `telemetry`: data packets, ACKs and NACKs carry in-band telemetry.
+    /// Default frame sizes. `telemetry` says whether data packets, ACKs and NACKs carry in-band telemetry.
     pub fn frames(&self, telemetry: bool) -> FrameSizes {
         let FrameSizes { data_header, ack, nack } = (self.frames)();
         let more = if telemetry { TELEMETRY } else { 0 };
         FrameSizes { data_header: data_header + more, ack: ack + more, nack: nack + more }
     }
 
-    /// Configuration of the run's flows; of a transport of messages only what follows from the fabric has a meaning.
+    /// The configuration of the run's flows. For a transport of messages, only the values that follow from the fabric
+    /// have a meaning.
     ///
     /// # Errors
-    /// One sentence if settings contradict each other.
+    /// If settings contradict each other. The error is one sentence.
     pub fn configure(&self, settings: &Settings, facts: &FabricFacts) -> Result<FlowConfig, String> {
         (self.configure)(settings, facts)
     }
 
-    /// Settings of a transport of flows to show before those of the congestion control, and after them.
+    /// Settings of a transport of flows for a description of the run; see [`FlowTransport::describe`].
     pub fn describe_flows(&self, settings: &Settings, cfg: &FlowConfig) -> (Description, Description) {
         (self.describe_flows)(settings, cfg)
     }
 
-    /// Settings of a transport of messages to show.
+    /// Settings of a transport of messages for a description of the run; see [`MessageTransport::describe`].
     pub fn describe_messages(&self, settings: &Settings, facts: &MessageFacts) -> Description {
         (self.describe_messages)(settings, facts)
     }
 
-    /// Settings that have no effect because of others: (name of the idle parameter, reason).
+    /// Settings that have no effect because of other settings: (name of the parameter, reason). The user gets a message
+    /// about them.
     pub fn idle(&self, settings: &Settings) -> Vec<(&'static str, &'static str)> {
         (self.idle)(settings)
     }
 
-    /// The feature of these settings that needs acknowledgements, if any.
+    /// The feature in these settings that works only with acknowledgements, in words for a message to the user; `None`
+    /// if no feature does.
     pub fn needs_acks(&self, settings: &Settings) -> Option<&'static str> {
         (self.needs_acks)(settings)
     }
 
-    /// Whether every data packet is acknowledged; `cc_needs_acks`: the congestion control works only with
-    /// acknowledgements.
+    /// Whether the receiver acknowledges every data packet. `cc_needs_acks` says whether the congestion control works
+    /// only with acknowledgements.
     pub fn acknowledges(&self, settings: &Settings, cc_needs_acks: bool) -> bool {
         (self.acknowledges)(settings, cc_needs_acks)
     }
@@ -465,8 +478,8 @@ impl TransportDeclaration {
         (self.priorities)(settings)
     }
 
-    /// Name of the type of the loss recovery that these settings select, which tells recoveries apart within one
-    /// program; `None` for a transport of messages.
+    /// Name of the Rust type of the loss recovery that these settings select, to compare it with other recoveries;
+    /// `None` for a transport of messages.
     pub fn recovery(&self, settings: &Settings) -> Option<&'static str> {
         (self.recovery)(settings)
     }
@@ -488,7 +501,7 @@ impl fmt::Debug for TransportDeclaration {
     }
 }
 
-/// Declarations are told apart by name.
+/// Two declarations are equal if their transports have the same name.
 impl PartialEq for TransportDeclaration {
     fn eq(&self, other: &TransportDeclaration) -> bool {
         self.name == other.name

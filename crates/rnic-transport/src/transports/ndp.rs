@@ -1,10 +1,10 @@
-//! NDP as a transport: its settings and its program.
+//! The NDP transport: the parameters that users may set, and how their values configure the program.
 
 use super::{Description, MessageFacts, MessageTransport, ProgramVisitor};
 use crate::message::programs;
 use crate::settings::{Parameter, Settings};
 
-/// The NDP transport.
+/// The NDP transport: the receiver pulls packets of messages at the rate of its link.
 #[derive(Clone, Copy, Debug)]
 pub struct Ndp;
 

@@ -1,4 +1,4 @@
-//! RoCE: the go-back-N recovery of RDMA NICs (IRN paper, section 2.1).
+//! The RoCE transport: the go-back-N loss recovery of RDMA NICs (IRN paper, section 2.1).
 
 use super::flow::{self, BDP_CAP, BDP_FC, NACKS, RTO, RTO_HIGH, TIMEOUTS};
 use super::{Description, FabricFacts, FlowTransport, FrameSizes, ProtocolVisitor, WireFormat};
@@ -7,7 +7,7 @@ use crate::headers::{ROCE_ACK, ROCE_DATA};
 use crate::recovery::GoBackN;
 use crate::settings::{Kind, Parameter, Settings};
 
-/// The RoCE transport.
+/// The RoCE transport: go-back-N loss recovery, combined with a separate congestion control.
 #[derive(Clone, Copy, Debug)]
 pub struct Roce;
 

@@ -5,8 +5,8 @@ use rand_pcg::Pcg64Mcg;
 use rnic_transport::Time;
 use std::collections::BTreeMap;
 
-/// The additional delay of each copy of a packet that arrives: no copy of a lost packet, two copies of a duplicated
-/// one.
+/// The additional delay of each arriving copy of a packet. No copy of a lost packet arrives, and two copies of a
+/// duplicated packet.
 pub(crate) type Fate = [Option<Time>; 2];
 
 const ARRIVES: Fate = [Some(Time::ZERO), None];
@@ -19,7 +19,7 @@ pub(crate) trait Faults {
     fn reply(&mut self, now: Time) -> Fate;
 }
 
-/// Scripted faults: the named packets are lost or delayed, all others arrive.
+/// Scripted faults: the given packets are lost or delayed, all other packets arrive.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Script {
     data: BTreeMap<(u32, u32), Fate>,
@@ -66,15 +66,15 @@ impl Faults for Script {
 /// Probabilities of random faults, in thousandths.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Rates {
-    /// The packet is lost, or discarded because of a wrong checksum.
+    /// Probability that a packet is lost, or discarded because of a wrong checksum.
     pub(crate) loss: u32,
-    /// The packet is delayed by up to `late_by`.
+    /// Probability that a packet is delayed by up to `late_by`.
     pub(crate) late: u32,
-    /// The packet is duplicated, and the copy delayed by up to `late_by`.
+    /// Probability that a packet is duplicated, with the copy delayed by up to `late_by`.
     pub(crate) twice: u32,
-    /// Maximum additional delay.
+    /// Maximum additional delay of a packet.
     pub(crate) late_by: Time,
-    /// Time from which there are no faults.
+    /// Time at which the faults end.
     pub(crate) heals_at: Time,
 }
 

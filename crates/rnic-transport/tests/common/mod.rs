@@ -76,23 +76,23 @@ impl Ord for Flying {
 /// Counters of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Totals {
-    /// Data packets transmitted, retransmissions included.
+    /// Number of transmitted data packets, retransmissions included.
     pub(crate) sent: u64,
-    /// SYNs transmitted, retransmissions included.
+    /// Number of transmitted SYNs, retransmissions included.
     pub(crate) syns: u64,
-    /// Data packets retransmitted.
+    /// Number of retransmitted data packets.
     pub(crate) retransmitted: u64,
-    /// Data packets lost.
+    /// Number of lost data packets.
     pub(crate) data_lost: u64,
-    /// Data packets that the receiver accepted.
+    /// Number of data packets that the receiver accepted.
     pub(crate) accepted: u64,
-    /// NACKs that the receiver sent.
+    /// Number of NACKs that the receiver sent.
     pub(crate) nacks: u64,
-    /// Losses that the sender detected from ACKs and NACKs.
+    /// Number of losses that the sender detected from ACKs and NACKs.
     pub(crate) losses: u64,
-    /// Retransmission timeouts of the sender.
+    /// Number of retransmission timeouts of the sender.
     pub(crate) timeouts: u64,
-    /// Timeouts of the receiver.
+    /// Number of timeouts of the receiver.
     pub(crate) receiver_timeouts: u64,
     /// Number of times that the receiver reported completion.
     pub(crate) completions: u64,
@@ -121,9 +121,9 @@ pub(crate) struct Pair<P: Protocol, F: Faults> {
     slow_link_free: Time,
     flying: BinaryHeap<Reverse<Flying>>,
     order: u64,
-    /// By position in the flow: whether the packet was sent.
+    /// Whether each packet was sent, by its position in the flow.
     sent: Vec<bool>,
-    /// By position in the flow: whether the packet was accepted.
+    /// Whether the receiver accepted each packet, by its position in the flow.
     accepted: Vec<bool>,
     trace: Option<String>,
     /// Time by which the run must end.
@@ -154,36 +154,36 @@ impl<P: Protocol, F: Faults> Pair<P, F> {
         }
     }
 
-    /// Keeps a trace from here on.
+    /// Records a trace from now on.
     pub(crate) fn traced(mut self) -> Self {
         self.trace = Some(String::new());
         self
     }
 
-    /// Puts a slower link behind the wire.
+    /// Adds a slower second link, on which a packet takes `slow_link`.
     pub(crate) fn behind(mut self, slow_link: Time) -> Self {
         self.slow_link = slow_link;
         self
     }
 
-    /// The trace so far, one event a line, sequence numbers relative to the flow's first.
+    /// The trace so far: one event per line, with sequence numbers relative to the flow's first PSN.
     pub(crate) fn trace(&self) -> &str {
         self.trace.as_deref().unwrap_or_default()
     }
 
-    /// Runs until nothing is left to happen.
+    /// Runs until no event is pending.
     pub(crate) fn run(&mut self) {
         while self.step() {}
     }
 
-    /// Runs all that happens up to and including `until`.
+    /// Processes all events up to and including the time `until`.
     pub(crate) fn run_until(&mut self, until: Time) {
         while self.next_event().is_some_and(|at| at <= until) {
             self.step();
         }
     }
 
-    /// Whether the receiver has everything, and the sender knows if it is to.
+    /// Whether the receiver has all packets, and the sender knows that it has, if the protocol tells the sender.
     pub(crate) fn is_over(&self) -> bool {
         let knows = !P::sender_learns_completion(&self.cfg) || self.sender.is_complete();
         self.receiver.is_complete() && knows
@@ -204,7 +204,7 @@ impl<P: Protocol, F: Faults> Pair<P, F> {
         Some(next.max(self.now))
     }
 
-    /// Everything of the next instant at which something happens; false if nothing will.
+    /// Processes all events of the next instant at which an event is due; returns false if no event is pending.
     fn step(&mut self) -> bool {
         let Some(at) = self.next_event() else { return false };
         assert!(at <= self.limit, "no end in sight: {:?}", self.totals);
@@ -309,7 +309,7 @@ impl<P: Protocol, F: Faults> Pair<P, F> {
         }
     }
 
-    /// Sends a reply; returns what the trace says of its loss.
+    /// Sends a reply; returns the note about its loss for the trace, or an empty text.
     fn reply_departs(&mut self, reply: Pdu) -> &'static str {
         self.totals.nacks += u64::from(reply.kind() == PduKind::Nack);
         let fate = self.faults.reply(self.now);
@@ -364,10 +364,11 @@ fn lost(fate: [Option<Time>; 2]) -> &'static str {
     if fate == [None, None] { " (lost)" } else { "" }
 }
 
-/// First sequence numbers that every trace must not depend on.
+/// First PSNs of the flows that each test runs. The traces must not depend on the first PSN.
 pub(crate) const STARTS: [u32; 5] = [0, Psn::MODULUS - 5, Psn::MODULUS - 1, Psn::MODULUS / 2 - 3, 0xab_cdef];
 
-/// The run of one flow from each of [`STARTS`]; asserts that they agree, returns trace and totals of the first.
+/// Runs a flow from each of [`STARTS`]. Asserts that all runs agree; returns the trace and the counters of the first
+/// run.
 pub(crate) fn run_traced<P: Protocol>(cfg: &FlowConfig, packets: u32, pipe: Pipe, script: &Script) -> (String, Totals) {
     let runs = STARTS.map(|first| {
         let first_psn = Psn::new(first);
@@ -383,13 +384,13 @@ pub(crate) fn run_traced<P: Protocol>(cfg: &FlowConfig, packets: u32, pipe: Pipe
     first
 }
 
-/// The lines of `trace` that the sender sees: what it sends, what reaches it, its timeouts.
+/// The lines of `trace` that concern the sender: the packets that it sends and receives, and its timeouts.
 pub(crate) fn sender_view(trace: &str) -> String {
     let seen = |line: &&str| !line.contains(" recv ") && !line.contains(" sink ");
     trace.lines().filter(seen).map(|line| format!("{line}\n")).collect()
 }
 
-/// Asserts that `trace` is `expected`, whose indentation does not count.
+/// Asserts that `trace` equals `expected`. The indentation of `expected` does not count.
 #[track_caller]
 pub(crate) fn assert_trace(trace: &str, expected: &str) {
     let lines = expected.lines().map(str::trim).filter(|line| !line.is_empty());

@@ -8,7 +8,7 @@ use rnic_transport::message::{BufferClass, NicConfig, Order};
 pub(crate) const RTT_PKTS: u32 = 9;
 pub(crate) const MTU: u32 = 1_024;
 
-/// Number of hosts, messages, faults.
+/// A random test case: the number of hosts, the messages to send, and the faults.
 #[derive(Clone, Debug)]
 pub(crate) struct Case {
     pub(crate) cfg: NicConfig,

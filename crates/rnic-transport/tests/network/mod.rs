@@ -15,26 +15,26 @@ use rnic_transport::telemetry::{HopRecord, Telemetry};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 
-/// 200 Gbps: 40 ps per byte.
+/// Transmission time per byte of all links, in picoseconds: 200 Gbps.
 const PS_PER_BYTE: u64 = 40;
 const HEADER: u32 = 64;
 
 /// Probabilities of random faults, in thousandths.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Weather {
-    /// The packet is lost.
+    /// Probability that a packet is lost.
     pub(crate) loss: u32,
-    /// A data packet is trimmed.
+    /// Probability that a data packet is trimmed.
     pub(crate) trim: u32,
-    /// A trimmed packet is returned to its sender.
+    /// Probability that a trimmed packet is returned to its sender.
     pub(crate) back: u32,
-    /// The packet is delayed by up to `late_by`.
+    /// Probability that a packet is delayed by up to `late_by`.
     pub(crate) late: u32,
-    /// The packet is duplicated, and the copy delayed by up to `late_by`.
+    /// Probability that a packet is duplicated, with the copy delayed by up to `late_by`.
     pub(crate) twice: u32,
-    /// Maximum additional delay.
+    /// Maximum additional delay of a packet.
     pub(crate) late_by: Time,
-    /// Time from which there are no faults.
+    /// Time at which the faults end.
     pub(crate) heals_at: Time,
 }
 
@@ -63,7 +63,7 @@ pub(crate) struct Record {
     pub(crate) delivered: u32,
     pub(crate) delivered_at: Option<Time>,
     pub(crate) outcome: Option<(Time, Outcome)>,
-    /// Whether its reception expired.
+    /// Whether the reception of the message expired.
     pub(crate) expired: bool,
 }
 
@@ -104,7 +104,7 @@ impl<H> Ord for Flying<H> {
     }
 }
 
-/// Packets with their departure time and sender.
+/// Departed packets, each with its departure time and the address of its sender.
 pub(crate) type Trace<H> = Vec<(Time, u32, Outgoing<H>)>;
 
 /// A NIC, its link to the switch, and the switch's link to it.
@@ -132,7 +132,7 @@ pub(crate) struct Network<P: Pipeline> {
     next: usize,
     pub(crate) now: Time,
     pub(crate) totals: Totals,
-    /// All departed data packets: time, sender, priority, whether it is a retransmission.
+    /// All departed data packets: departure time, sender, priority, and whether the packet is a retransmission.
     pub(crate) log: Vec<(Time, u32, u8, bool)>,
     /// All departed packets, if recording is on.
     pub(crate) trace: Option<Trace<P::Header>>,

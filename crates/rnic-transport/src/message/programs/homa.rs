@@ -13,7 +13,7 @@ use crate::message::{
     slot,
 };
 
-/// The settings of Homa, equal for all NICs.
+/// The settings of Homa, which are the same for all NICs of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct HomaSettings {
     /// Payload of a full packet in bytes.
@@ -21,7 +21,7 @@ pub struct HomaSettings {
     /// Number of packets that a message sends unscheduled, and maximum number of outstanding granted packets of a
     /// message.
     pub rtt_pkts: u32,
-    /// Number of priorities for unscheduled packets; at least 1. They are the priorities from 0 on.
+    /// Number of priorities for unscheduled packets; at least 1. They begin with priority 0.
     pub unscheduled_priorities: u8,
     /// Number of priorities for granted packets; at least 1. They follow the priorities for unscheduled packets.
     pub scheduled_priorities: u8,
@@ -31,9 +31,12 @@ pub struct HomaSettings {
     pub trimming: bool,
 }
 
-/// The Homa program. In an ACK or GRANT ([`PULL`]) `pkt_offset` is the index of the first missing packet, and `credit`
-/// is the granted credit; in a GRANT `rank` is the priority to use. In a NACK `pkt_offset` is the index of the packet
-/// to retransmit, and `credit` is the index of the first missing packet.
+/// The Homa program. The fields of its control packets have these meanings:
+///
+/// - ACK and GRANT (flag [`PULL`]): `pkt_offset` is the index of the first missing packet. `credit` is the granted
+///   credit: the sender may send all packets before this index. In a GRANT, `rank` is the priority to use.
+/// - NACK: `pkt_offset` is the index of the packet to retransmit, and `credit` is the index of the first missing
+///   packet.
 ///
 /// ```
 /// use rnic_transport::Time;
@@ -57,17 +60,17 @@ pub struct HomaSettings {
 pub struct Homa {
     ip: u32,
     settings: HomaSettings,
-    /// By received message: number of packets that have arrived whole.
+    /// Number of packets that have arrived whole, for each received message.
     received: IfElseRaw,
-    /// By received message: granted credit; all packets before this index have been granted.
+    /// Granted credit of each received message: all packets before this index have been granted.
     granted: DualPort,
-    /// By received message: a control packet to its sender, with the first missing packet. In P4 there is a register
-    /// for each field.
+    /// For each received message, a template of the control packets to its sender. It contains the index of the first
+    /// missing packet. The P4 program has a register array for each field.
     senders: Vec<CtrlPktEvent>,
     /// Messages that wait for grants.
     scheduler: PriorityScheduler,
-    /// By slot of a sent message: priority of its packets. Ingress writes it for a GRANT, egress reads it for a data
-    /// packet.
+    /// Priority of the packets of each sent message, indexed by the message's slot. Ingress writes it when a GRANT
+    /// arrives, and egress reads it for each data packet.
     priority: DualPort,
 }
 
@@ -127,8 +130,8 @@ impl Homa {
             self.scheduler.upsert(Entry { id: info.rx_msg_id, rank, granted: granted as u32, grantable });
         }
         let has_granted = self.grant(blocks);
-        // A duplicate means that its sender may have missed a response, so it gets an ACK with the credit that was
-        // granted before.
+        // A duplicate packet suggests that a response to the sender was lost. So the sender gets an ACK with the credit
+        // that was granted before.
         if !has_granted || !gained || info.is_last_pkt {
             blocks.ctrl_pkt(&reply);
         }
@@ -146,7 +149,8 @@ impl Homa {
         self.senders[index] = reply;
     }
 
-    /// Sends a GRANT to the first grantable message in the scheduler; returns whether there was one.
+    /// Sends a GRANT for the first message in the scheduler that may get more credit; returns whether there was such a
+    /// message.
     #[inline]
     fn grant<B: Blocks>(&mut self, blocks: &mut B) -> bool {
         let Some(chosen) = self.scheduler.select(self.settings.overcommitment) else { return false };
@@ -175,8 +179,8 @@ impl Homa {
         Verdict::Consumed
     }
 
-    /// Priority of a data packet. Messages that are sent unscheduled have priority 0; retransmissions never use an
-    /// unscheduled priority.
+    /// Priority of a data packet. Messages that are short enough to be sent unscheduled have priority 0.
+    /// Retransmissions never use an unscheduled priority.
     #[inline]
     fn data_priority(&mut self, departure: &Departure) -> u8 {
         let unscheduled = self.settings.unscheduled_priorities;

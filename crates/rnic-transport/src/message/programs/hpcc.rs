@@ -13,7 +13,7 @@ use crate::message::{
 };
 use crate::telemetry::{HopRecord, Telemetry};
 
-/// 1.0 as a fixed-point number.
+/// The number 1.0 in fixed-point arithmetic with 16 fractional bits.
 const ONE: u64 = 1 << 16;
 
 /// Reciprocals of the divisors from 1.0 to 2.0 in 256 intervals: entry n is 2^16 divided by the middle of interval n.
@@ -28,8 +28,8 @@ const RECIPROCALS: [u32; 256] = {
     table
 };
 
-/// `a` / `b` as a fixed-point number; `b` must not be 0. In P4, tables find the exponent of `b` and the eight bits
-/// after its leading one.
+/// `a` / `b` as a fixed-point number; `b` must not be 0. The P4 program uses tables to find the exponent of `b` and the
+/// eight bits after the leading 1 bit of `b`.
 #[inline]
 fn quotient(a: u64, b: u32) -> u64 {
     let exponent = b.ilog2();
@@ -37,7 +37,7 @@ fn quotient(a: u64, b: u32) -> u64 {
     (a * u64::from(RECIPROCALS[leading])) >> exponent
 }
 
-/// The settings of HPCC, equal for all NICs.
+/// The settings of HPCC, which are the same for all NICs of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct HpccSettings {
     /// Payload of a full packet in bytes.
@@ -59,7 +59,7 @@ pub struct HpccSettings {
 pub struct HpccHeader {
     /// The header of all programs in Rust.
     pub native: NativeHeader,
-    /// ACK and NACK: the telemetry of the data packet that caused it.
+    /// ACK and NACK: the telemetry of the data packet that caused the ACK or NACK.
     pub echo: Telemetry,
 }
 
@@ -78,8 +78,8 @@ struct Echo {
     telemetry: Telemetry,
 }
 
-/// Number of ACKs and NACKs in the NIC whose telemetry is kept. If more wait for the link, the oldest lose their
-/// telemetry.
+/// Number of ACKs and NACKs whose telemetry the NIC can store until they are sent. If more ACKs and NACKs wait for the
+/// link, the oldest lose their telemetry.
 const ECHOES: usize = 256;
 
 /// The sender's state of a message.
@@ -93,7 +93,7 @@ struct Flow {
     reference: u32,
     /// The utilization (U), as a fixed-point number.
     utilization: u32,
-    /// Number of additive steps since the last multiplicative one.
+    /// Number of additive steps since the last multiplicative step.
     stage: u32,
     /// All packets before this index may be sent.
     credit: u32,
@@ -107,9 +107,11 @@ struct Flow {
 #[derive(Clone, Copy, Debug)]
 struct Algorithm {
     settings: HpccSettings,
-    /// 2^32 / T.
+    /// 2^32 / T, where T is the round-trip time in nanoseconds: a multiplication by this number replaces a division by
+    /// T.
     per_rtt: u64,
-    /// 2^40 / mtu, rounded up; gives exact quotients while window times mtu is below 2^40.
+    /// 2^40 / mtu, rounded up: a multiplication by this number replaces a division by the MTU. Quotients are exact
+    /// while window times MTU is below 2^40.
     per_mtu: u64,
 }
 
@@ -151,7 +153,8 @@ impl Algorithm {
         flow.credit
     }
 
-    /// `MeasureInflight`: updates the moving average, over a round trip, of the utilization of the most utilized hop.
+    /// `MeasureInflight` of algorithm 1: updates the moving average of the utilization of the most utilized hop. The
+    /// average spans about one round trip.
     fn measure(&self, flow: &mut Flow, echo: &Telemetry) {
         let (mut max, mut span) = (0, 0);
         let same_path = echo.hops().len() == flow.last.hops().len();
@@ -177,13 +180,14 @@ impl Algorithm {
     fn hop_utilization(&self, now: &HopRecord, before: &HopRecord, elapsed: u32) -> u64 {
         let sent = now.tx_bytes.wrapping_sub(before.tx_bytes);
         let queue = now.queue_bytes.min(before.queue_bytes);
-        // In bytes per nanosecond, at most 256 (2 Tbit/s).
+        // Transmission rate plus queue per round trip, in bytes per nanosecond; at most 256 (2 Tbit/s).
         let per_ns = (quotient(sent.into(), elapsed) + ((u64::from(queue) * self.per_rtt) >> 16)).min(256 * ONE);
-        // One byte per nanosecond is 8,000 Mbit/s.
+        // Converts the rate of the link: one byte per nanosecond is 8,000 Mbit/s.
         (quotient(per_ns * 8_000, now.rate_mbps) >> 16).min(256 * ONE)
     }
 
-    /// `ComputeWind`: returns the window in bytes. Once per round trip the window becomes the reference window.
+    /// `ComputeWind` of algorithm 1: returns the window in bytes. Once per round trip the window becomes the reference
+    /// window.
     fn window(&self, flow: &mut Flow, ack_no: u32) -> u64 {
         let HpccSettings { target, max_stages, additive_bytes, .. } = self.settings;
         let multiplicative = flow.utilization >= target || flow.stage >= max_stages;
@@ -202,8 +206,8 @@ impl Algorithm {
     }
 }
 
-/// The HPCC program. In its ACKs and NACKs `pkt_offset` is the index of the packet that arrived whole or trimmed,
-/// `credit` is the index of the first missing packet, and `rank` is the index of the telemetry to echo.
+/// The HPCC program. In its ACKs and NACKs `pkt_offset` is the index of the packet that arrived, whole or trimmed.
+/// `credit` is the index of the first missing packet, and `rank` is the index of the stored telemetry to echo.
 ///
 /// ```
 /// use rnic_transport::Time;
@@ -229,12 +233,14 @@ impl Algorithm {
 pub struct Hpcc {
     ip: u32,
     algorithm: Algorithm,
+    /// Telemetry of the ACKs and NACKs that wait for the link.
     echoes: Vec<Echo>,
+    /// Index in `echoes` of the next ACK or NACK.
     next_echo: u8,
-    /// By slot: id of the message in it. Egress writes it; ingress reads it to detect responses to an earlier message
-    /// in the slot.
+    /// Id of the message in each slot. Egress writes it; ingress reads it to detect responses to an earlier message in
+    /// the slot.
     current: DualPort,
-    /// By slot. In P4 there is a register for each field.
+    /// The state of the message in each slot. The P4 program has a register array for each field.
     flows: Vec<Flow>,
 }
 
@@ -315,7 +321,7 @@ impl Pipeline for Hpcc {
         }
     }
 
-    /// The length of a header grows with the number of telemetry records in it.
+    /// The header's length in bytes grows with its number of telemetry records.
     #[inline]
     fn header_bytes(header: &HpccHeader) -> u32 {
         HEADER_BYTES + RECORD_BYTES * header.echo.hops().len() as u32

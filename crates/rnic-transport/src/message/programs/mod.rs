@@ -1,5 +1,5 @@
-//! Transport programs in Rust. Each has an equivalent P4 program, so it uses only what a P4 pipeline can do: no
-//! unbounded loop, no division by a variable, and state only in the [primitives](super::primitives).
+//! Transport programs in Rust. Each program has an equivalent P4 program, so it uses only the operations of a P4
+//! pipeline: no unbounded loop, no division by a variable, and state only in the [primitives](super::primitives).
 //!
 //! Message lengths are in bytes, and credits in packets. To compare the two, a program multiplies a number of packets
 //! by the constant segment size; it never divides a number of bytes.
@@ -20,19 +20,20 @@ use super::{Blocks, CreditToBtxEvent, CtrlPktEvent, Departure, RxMsgInfoRequest,
 pub struct NativeHeader {
     /// Address of the sending NIC.
     pub src_ip: u32,
-    /// Context (port) at the sending NIC.
+    /// Context at the sending NIC: NanoTransport's name for a port.
     pub src_context: u16,
-    /// Context (port) at the destination NIC.
+    /// Context at the destination NIC: NanoTransport's name for a port.
     pub dst_context: u16,
     /// Id of the message that the packet belongs or refers to, assigned by the message's sender.
     pub tx_msg_id: u32,
-    /// Length of that message in bytes.
+    /// Length of this message in bytes.
     pub msg_len: u32,
-    /// Index of the packet of that message which this packet is, or to which this control packet refers.
+    /// Data packet: the index of the packet in its message. Control packet: the index of the data packet to which the
+    /// control packet refers.
     pub pkt_offset: u32,
-    /// Control packet: a value that the program defines.
+    /// Control packet: a value whose meaning the program defines, for example the granted credit in packets.
     pub credit: u32,
-    /// Control packet: a value that the program defines.
+    /// Control packet: a value whose meaning the program defines, for example a priority.
     pub rank: u8,
     /// The [`flags`](super::flags) of the packet.
     pub flags: u8,
@@ -60,7 +61,7 @@ impl NativeHeader {
         self.flags & flags != 0
     }
 
-    /// The `GetRxMsgInfo` request for this data packet.
+    /// The [`RxMsgInfoRequest`] for this data packet; `mark_received` says whether to mark the packet as received.
     #[inline]
     fn request(&self, mark_received: bool) -> RxMsgInfoRequest {
         RxMsgInfoRequest {

@@ -1,9 +1,9 @@
 //! NDP: the receiver pulls packets at the rate of its link.
 //!
 //! A sender transmits the first `rtt_pkts` packets of a message without waiting. The receiver acknowledges each whole
-//! packet with an ACK and each trimmed packet, whose payload a switch has removed, with a NACK, which makes the sender
-//! retransmit the packet. For each packet the receiver also sends a PULL, which allows the sender one more packet; the
-//! NIC paces PULLs to the rate of the receiver's link.
+//! packet with an ACK. A trimmed packet is a packet whose payload a switch has removed; the receiver responds with a
+//! NACK, which makes the sender retransmit the packet. For each packet the receiver also sends a PULL, which allows the
+//! sender to send one more packet. The NIC paces PULLs to the rate of the receiver's link.
 //!
 //! NACKs are sent immediately ([`Ndp::new`], as in the NanoTransport paper) or paced together with PULLs
 //! ([`Ndp::with_paced_nacks`], as in the NDP paper). Simulations use paced NACKs unless a scenario sets `paced_nacks =
@@ -48,7 +48,7 @@ pub struct Ndp {
     rtt_pkts: u32,
     /// Whether NACKs are paced together with PULLs.
     paced_nacks: bool,
-    /// By received message: the pull offset, which is `rtt_pkts` plus the number of packets that have arrived whole.
+    /// Pull offset of each received message: `rtt_pkts` plus the number of packets that have arrived whole.
     pull_offset: IfElseRaw,
 }
 

@@ -9,21 +9,23 @@ use crate::{Pdu, Psn, RxOutcome, Time};
 /// The TCP receiver.
 #[derive(Clone, Debug)]
 pub struct TcpReceiver {
+    /// Number of the first segment that has not arrived.
     expected: Psn,
     /// Timestamp of the segment whose acknowledgement is delayed.
     held: Stamp,
-    /// Latest time to send the delayed acknowledgement; [`Time::MAX`] while none is delayed.
+    /// Time at which the delayed acknowledgement must be sent; [`Time::MAX`] while no acknowledgement is delayed.
     held_until: Time,
     /// Number of segments of the flow from `expected` on.
     left: u64,
+    /// Whether the connection is set up: a SYN has arrived, or flows have no handshake.
     connected: bool,
     /// Segments after `expected` that have arrived.
     arrived: BitWindow,
 }
 
 impl TcpReceiver {
-    /// Returns an acknowledgement to send now. It also acknowledges the segment whose acknowledgement is delayed, if
-    /// there is one.
+    /// Returns a cumulative acknowledgement to send now, which echoes `stamp`. It replaces the delayed acknowledgement,
+    /// if one is pending.
     fn ack_now(&mut self, stamp: Stamp) -> Option<Pdu> {
         self.held_until = Time::MAX;
         Some(Pdu::ack(self.expected, stamp))
@@ -48,8 +50,8 @@ impl TcpReceiver {
         let completed = self.left == 0;
         let holding = self.held_until != Time::MAX;
         let reply = match cfg.tcp.delayed_acks {
-            // The acknowledgement of the last segment is not delayed: in TCP a FIN would follow and be acknowledged
-            // immediately.
+            // The acknowledgement of the flow's last segment is not delayed, because in TCP a FIN would follow, which
+            // the receiver would acknowledge immediately.
             Some(delay) if !fills_gap && !completed && !holding => {
                 self.held = stamp;
                 self.held_until = now.saturating_add(delay);

@@ -7,8 +7,8 @@ use crate::bitmap::BitWindow;
 ///
 /// In RFC 6675 `IsLost` holds for a segment if at least `DupThresh` segments after it are selectively acknowledged.
 /// (The RFC has a second condition in bytes, which is the same here because all segments are full.) So the lost
-/// segments are exactly the unacknowledged ones before the `DupThresh`-th highest selectively acknowledged segment.
-/// This segment is [`lost_below`](Scoreboard::lost_below), which only moves up; a timeout moves it past all segments
+/// segments are exactly the unacknowledged segments before the `DupThresh`-th highest selectively acknowledged segment.
+/// This segment is [`lost_below`](Scoreboard::lost_below). It only moves up, and a timeout moves it past all segments
 /// sent. `pipe` and the rules of `NextSeg` are computed from `lost_below`, from `HighRxt` and from counters.
 #[derive(Clone, Debug)]
 pub(super) struct Scoreboard {
@@ -16,9 +16,10 @@ pub(super) struct Scoreboard {
     first: Psn,
     /// First segment never sent (SND.NXT, `HighData` + 1).
     next: Psn,
-    /// All unacknowledged segments before this one are lost.
+    /// First segment that does not count as lost. All segments before it are acknowledged or lost.
     lost_below: Psn,
-    /// All segments before this one count as retransmitted (`HighRxt` + 1).
+    /// First segment that does not count as retransmitted (`HighRxt` + 1). All segments before it count as
+    /// retransmitted.
     retransmit_next: Psn,
     /// Highest selectively acknowledged segment; valid only while `sacked` has a set bit.
     highest_sacked: Psn,
@@ -142,8 +143,8 @@ impl Scoreboard {
         }
     }
 
-    /// Handles a timeout: all segments in flight that are not selectively acknowledged are lost, and none counts as
-    /// retransmitted.
+    /// Handles a timeout: all segments in flight that are not selectively acknowledged are lost, and no segment counts
+    /// as retransmitted.
     pub(super) fn lose_all(&mut self) {
         if self.sacked.get(self.first) {
             self.sacked.clear(self.first, self.in_flight()); // the receiver has discarded its out-of-order segments
@@ -171,15 +172,15 @@ impl Scoreboard {
         i64::from(span) > sacked.max(0)
     }
 
-    /// Whether some segment before the highest selectively acknowledged one is neither retransmitted nor acknowledged
-    /// (rule 3 of `NextSeg`).
+    /// Whether some segment before the highest selectively acknowledged segment is neither retransmitted nor
+    /// acknowledged (rule 3 of `NextSeg`).
     pub(super) fn has_hole(&self) -> bool {
         let sacked = self.sacked.count() - self.sacked_retransmitted;
         sacked > 0 && self.highest_sacked.distance_from(self.retransmit_next) + 1 > sacked as i32
     }
 
-    /// Returns the next segment to retransmit, lost or not, and counts it as retransmitted. There must be such a
-    /// segment.
+    /// Returns the next unacknowledged segment to retransmit, lost or not, and counts it as retransmitted. The caller
+    /// must have checked that there is such a segment.
     pub(super) fn retransmit(&mut self) -> Psn {
         let from = self.retransmit_next;
         let psn = self.sacked.first_clear(from, self.next.since(from)).unwrap_or(from);
@@ -216,7 +217,7 @@ mod tests {
         sacked: BTreeSet<u64>,
         /// `HighRxt` + 1.
         retransmit_next: u64,
-        /// All segments before this one are lost: `HighData` + 1 at the last timeout.
+        /// First segment that the last timeout did not declare lost: `HighData` + 1 at that timeout.
         timed_out: u64,
     }
 
@@ -312,7 +313,7 @@ mod tests {
                         model.retransmit_next = model.first;
                     }
                 }
-                // The model determines losses on demand, so it has nothing to do here.
+                // The model has no such call, because it determines losses on demand.
                 board.conclude_losses(DUP_THRESH as u32);
                 prop_assert_eq!(board.pipe() as usize, model.pipe());
                 prop_assert_eq!(u64::from(board.in_flight()), model.next - model.first);
@@ -326,8 +327,8 @@ mod tests {
         }
     }
 
-    /// A receiver that misses a segment which it acknowledged selectively has discarded data: a timeout then voids all
-    /// its selective acknowledgements.
+    /// Segments 2 to 3 are selectively acknowledged, then a cumulative acknowledgement says that segment 3 is missing:
+    /// the receiver has discarded data. The next timeout voids all selective acknowledgements.
     #[test]
     fn a_receiver_that_drops_data_is_not_believed() {
         let mut board = Scoreboard::new(Psn::new(0), BitWindow::new(WINDOW));

@@ -21,7 +21,7 @@ enum Setup {
     Done,
 }
 
-/// The kind of recovery that the sender is in.
+/// The phase of loss recovery that the sender is in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Phase {
     /// No recovery.
@@ -37,16 +37,18 @@ enum Phase {
 pub struct TcpSender {
     board: Scoreboard,
     /// The segment after the highest segment that had been sent when recovery began (`recover` of RFC 6582,
-    /// `RecoveryPoint` of RFC 6675). After the recovery it moves along with the first unacknowledged segment, so that
-    /// PSN comparisons stay valid.
+    /// `RecoveryPoint` of RFC 6675). After the recovery `recover` moves along with the first unacknowledged segment, so
+    /// that PSN comparisons stay valid.
     recover: Psn,
-    /// A rescue retransmission is allowed once the first unacknowledged segment is after this one (`RescueRxt` + 1).
+    /// A rescue retransmission (RFC 6675) is allowed once the first unacknowledged segment is after `rescue_after`,
+    /// which is `RescueRxt` + 1.
     rescue_after: Psn,
     /// Congestion window in bytes.
     cwnd: u32,
     /// Slow start threshold in bytes.
     ssthresh: u32,
-    /// NewReno: number of consecutive duplicate acknowledgements. Not counted with selective acknowledgements.
+    /// NewReno: number of consecutive duplicate acknowledgements. With selective acknowledgements the sender does not
+    /// count them.
     duplicates: u32,
     rtt: RttEstimator,
     /// Number of segments of the flow, sent or not, that are not acknowledged cumulatively.
@@ -166,7 +168,8 @@ impl TcpSender {
                 }
             }
             Phase::Fast if !cfg.tcp.sack => {
-                // Partial acknowledgement: retransmit the next missing segment. Only the first restarts the timer.
+                // Partial acknowledgement: retransmit the next missing segment. Only the first partial acknowledgement
+                // of a recovery restarts the timer.
                 self.retransmit_first = true;
                 restart = !std::mem::replace(&mut self.partial, true);
                 let deflated = self.cwnd.saturating_sub(acked.saturating_mul(cfg.mtu));
@@ -216,8 +219,8 @@ impl TcpSender {
     /// network.
     fn fits(&self, cfg: &FlowConfig, window: u32) -> bool {
         let pipe = self.board.pipe();
-        // Limited transmit (RFC 3042). With selective acknowledgements `pipe` falls with each of them, which has the
-        // same effect.
+        // Limited transmit (RFC 3042). With SACK, each selective acknowledgement reduces `pipe`, which has the same
+        // effect.
         let extra = match self.phase {
             Phase::Open if !cfg.tcp.sack => self.duplicates.min(cfg.tcp.dup_thresh.max(1) - 1),
             _ => 0,
@@ -282,7 +285,7 @@ impl SendRecovery for TcpSender {
         let expected = pdu.psn();
         let advance = expected.distance_from(self.board.first());
         if pdu.is_syn() || advance < 0 || advance as u32 > self.board.in_flight() {
-            return Progress::default(); // stale, or about segments that were never sent
+            return Progress::default(); // an old reply, or about segments that were never sent
         }
         let acked = if advance > 0 { self.on_new_ack(cfg, now, expected, pdu) } else { 0 };
         let lost = match cfg.tcp.sack {
