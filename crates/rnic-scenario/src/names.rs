@@ -1,4 +1,5 @@
-//! What a scenario can choose from by name, a line each: what `rnic list` prints.
+//! The topologies and traffic patterns that a scenario can name, with one line of description each. `rnic list` prints
+//! them.
 
 /// Topologies: (name, description).
 pub const TOPOLOGIES: &[(&str, &str)] = &[
@@ -37,7 +38,7 @@ pub const PATTERNS: &[(&str, &str)] = &[
     ("list", "the flows of a file: `file`, `format`"),
 ];
 
-/// The names of a list, in its order.
+/// The names in a list of (name, description), in the order of the list.
 pub(super) fn names(list: &[(&'static str, &'static str)]) -> Vec<&'static str> {
     list.iter().map(|(name, _)| *name).collect()
 }
