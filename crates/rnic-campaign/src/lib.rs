@@ -1,4 +1,4 @@
-//! Many runs: executing them, and storing their results so that no run is simulated twice.
+//! Executes many runs, and stores their results so that no run is simulated twice.
 //!
 //! - A [`Fingerprint`] identifies everything that determines the result of a run: its specification and the simulator's
 //!   code.
@@ -6,7 +6,7 @@
 //! - An [`Executor`] executes runs, in threads of this process ([`Threads`]) or elsewhere, and reports events and
 //!   records to a [`Sink`].
 //!
-//! `rnic run --resume` ([`RunCache`]) and the studies of papers ([`jobs`]) are built on these three.
+//! `rnic run --resume` ([`RunCache`]) and the studies of papers ([`jobs`]) use these three types.
 
 mod executor;
 mod fingerprint;
