@@ -153,7 +153,7 @@ impl<P: Protocol, C: CongestionControl, T: InBand> NicPartition<RcNics<P, C, T>>
         let host = &mut self.hosts[host.index()];
         let end = &mut host.senders[slot];
         let Some(latest) = host.nic.connections.get(end.connection as usize).map(|connection| connection.slot) else {
-            return; // without a connection, the slot may already belong to another flow
+            return; // a retired flow without connection must not send: another flow may take its slot
         };
         if end.phase == Phase::Idle {
             if latest == slot && pdu.kind() == PduKind::Cnp {
