@@ -94,9 +94,9 @@ pub struct QueueComparison {
 /// [`resolve`](rnic_sim::resolve::resolve) for the run; `samples` are the run's samples.
 ///
 /// # Errors
-/// One sentence that says why the model does not apply to this run: another congestion control, no ECN marking, flows
-/// that were not watched or that finish, closed-loop traffic, pause storms, more than one bottleneck, or parameters
-/// that the model refuses.
+/// The model does not apply to this run. The error is one sentence with the reason: another congestion control, no ECN
+/// marking, flows that were not watched or that finish, closed-loop traffic, pause storms, more than one bottleneck, or
+/// parameters that the model refuses.
 pub fn compare_with_fluid(run: &RunSpec, resolved: &Resolved, samples: &Samples) -> Result<FluidComparison, String> {
     refuse(run, resolved)?;
     let end = samples.at(samples.count.saturating_sub(1));
@@ -366,9 +366,10 @@ mod tests {
     #[test]
     fn means_of_a_broken_line_by_hand() {
         let (time, values) = ([0.0, 1.0, 3.0], [0.0, 4.0, 2.0]);
-        // From 0.5 to 1 the value rises from 2 to 4: area 1.5. From 1 to 2 it falls from 4 to 3: area 3.5.
+        // From 0.5 to 1 the value rises from 2 to 4, which is an area of 1.5. From 1 to 2 it falls from 4 to 3, which
+        // is an area of 3.5.
         assert_eq!(mean_between(&time, &values, 0.5, 2.0), 5.0 / 1.5);
-        // From 2 to 3 the area is 2.5; from 3 to 5 the value is constant: area 4.
+        // From 2 to 3 the area is 2.5. From 3 to 5 the value is constant, which is an area of 4.
         assert_eq!(mean_between(&time, &values, 2.0, 5.0), (2.5 + 4.0) / 3.0);
         assert_eq!(mean_between(&time, &values, 1.0, 3.0), 3.0);
     }

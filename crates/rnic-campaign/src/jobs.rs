@@ -29,7 +29,7 @@ pub struct Job {
 }
 
 impl Job {
-    /// The simulation of a run.
+    /// The job that simulates `run`.
     pub fn new(run: RunSpec) -> Job {
         let mut effective = run.clone();
         reset_idle_settings(&Catalogue::standard(), &mut effective);

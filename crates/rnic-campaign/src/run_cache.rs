@@ -50,7 +50,7 @@ pub struct RunCache {
 /// The valid records of a [`RunCache`].
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct CachedRuns {
-    /// One entry per run, in the scenario's order: the valid record, or `None`.
+    /// The stored record of each run, in the scenario's order; `None` for a run without a valid record.
     pub records: Vec<Option<RunRecord>>,
     /// Runs whose stored record cannot be used: the index of the run, and the reason as the end of a sentence that
     /// begins with "the stored result".

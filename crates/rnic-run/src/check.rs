@@ -16,7 +16,7 @@ const MAX_RATE: BitRate = BitRate::from_gbps(100_000);
 /// Checks that the values on which the simulator relies are in range.
 ///
 /// # Errors
-/// One sentence with the name of the first field that is out of range.
+/// A field is out of range. The error is one sentence that names the first such field and the accepted values.
 pub(crate) fn check(run: &RunSpec<TransportSpec>) -> Result<(), String> {
     let fabric = &run.fabric;
     rate("run.fabric.link.rate", Some(fabric.link.rate))?;

@@ -1,4 +1,4 @@
-//! A run specification as a JSON document.
+//! Reads and writes run specifications as JSON documents.
 
 use crate::check::check;
 use crate::congestion::CongestionSpec;
@@ -91,9 +91,9 @@ impl JsonSchema for Version {
 #[serde(deny_unknown_fields)]
 #[schemars(title = "rnic run specification")]
 struct Document {
-    /// Version of the format.
+    /// Version of the document format.
     version: Version,
-    /// The run.
+    /// Specification of the run.
     run: RunSpec<TransportDocument>,
 }
 
@@ -103,7 +103,7 @@ struct Document {
 pub struct SpecError(pub String);
 
 impl<T> RunSpec<T> {
-    /// The same run with another description of its transport.
+    /// The same run, with `transport` in place of its description of the transport.
     fn with_transport<U>(self, transport: U) -> RunSpec<U> {
         let RunSpec { name, base, point, seed, fabric, traffic, transport: _, limits, watch } = self;
         RunSpec { name, base, point, seed, fabric, traffic, transport, limits, watch }

@@ -60,7 +60,7 @@ pub enum RunEvent {
         time: Time,
         /// Bytes in each watched queue, in the order of [`crate::Samples::queues`].
         queue_bytes: Vec<u32>,
-        /// Id and delivered payload bytes of each active flow; empty if flows are not watched.
+        /// Id of each active flow, and the payload bytes that it has delivered so far; empty if flows are not watched.
         delivered: Vec<(u32, u64)>,
     },
     /// A pause of a transmitter that has ended, or that lasts until the end of the run.
@@ -78,7 +78,7 @@ pub enum RunEvent {
     },
     /// The run could not be set up, or did not complete.
     Failed {
-        /// One sentence that says why.
+        /// Reason of the failure, one sentence.
         reason: String,
     },
 }

@@ -42,7 +42,7 @@ pub struct FlowRecord {
     pub bytes: u64,
     /// Time at which the application handed the flow to the NIC.
     pub start: Time,
-    /// Time at which the receiver had all bytes; `None` if it never did.
+    /// Time at which the receiver had all bytes; `None` if the flow did not finish.
     pub finish: Option<Time>,
     /// Completion time of the flow alone on an empty fabric, at line rate with plain RoCEv2 headers: the denominator of
     /// the slowdown.

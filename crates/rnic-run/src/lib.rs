@@ -1,4 +1,4 @@
-//! What goes into a simulation run and what comes out of it, as data.
+//! Data types for the inputs and outputs of simulation runs.
 //!
 //! A [`RunSpec`] determines a run completely; a [`RunRecord`] contains everything that the run yields. Neither depends
 //! on the simulator. Crates that describe runs (scenario files), distribute runs (campaigns) or evaluate results

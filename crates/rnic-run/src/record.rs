@@ -112,7 +112,7 @@ pub struct Truncation {
 /// How a run ended.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum RunStatus {
-    /// Every flow finished, or the run reached its `duration`.
+    /// All flows finished, or the run reached its `duration`.
     Completed,
     /// The run could not start or did not finish; the text says why, and which flows are stuck.
     Failed(String),
@@ -242,7 +242,8 @@ pub struct PauseRecords {
 /// The kind of cause at the end of a chain of PFC pauses.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub enum RootKind {
-    /// A congested output: it is not paused and always busy, and packets for it arrive faster than it can send.
+    /// A congested output: an output that is not paused and always busy, because packets for it arrive faster than it
+    /// can send.
     Congestion,
     /// A host's NIC that sends pause frames to its switch.
     Nic,
@@ -389,7 +390,7 @@ pub struct PauseSpan {
 pub struct RunRecord {
     /// Output of the run. It depends on the scenario and the seed alone.
     pub output: RunOutput,
-    /// Wall-clock seconds.
+    /// Wall-clock seconds that the simulation took.
     pub wall_s: f64,
     /// CPU seconds of the threads that simulated the run.
     pub cpu_s: f64,

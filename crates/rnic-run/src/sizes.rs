@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SizeDistribution {
-    /// Name of the distribution in the scenario: `irn-heavy-tailed`, `websearch`, `fixed 1 MB`, `uniform 500 KB - 5
-    /// MB`, or a file name.
+    /// Name of the distribution in the scenario: a file name, or for example `irn-heavy-tailed`, `websearch`,
+    /// `fixed 1 MB` or `uniform 500 KB - 5 MB`.
     pub name: String,
     /// Points (bytes, cumulative probability). Neither coordinate decreases from point to point, and the last
     /// probability is 1. Between two points, bytes are linear in probability. Two points of equal probability form a
@@ -82,7 +82,8 @@ impl SizeDistribution {
     /// Checks that the points form a distribution.
     ///
     /// # Errors
-    /// One sentence that names the distribution and the rule that it breaks.
+    /// The points do not form a distribution. The error is one sentence that names the distribution and the rule that
+    /// it breaks.
     pub fn validate(&self) -> Result<(), String> {
         let ordered = self.points.windows(2).all(|pair| pair[0].0 <= pair[1].0 && pair[0].1 <= pair[1].1);
         let inside = self.points.iter().all(|p| p.0 >= 0.0 && p.0.is_finite() && (0.0..=1.0).contains(&p.1));

@@ -13,7 +13,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-/// One scenario file: named runs over fabrics and traffic.
+/// The contents of a scenario file: named runs, each with its network, traffic and transport.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Scenario {
     /// Title of the scenario: the file's `title`, else `name`.
@@ -147,7 +147,7 @@ impl QueueingSetup {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SchedulerSetup {
-    /// The scheduler; default strict priority, with `weights` deficit round robin.
+    /// The scheduler. Default: strict priority; if `weights` are given, deficit round robin.
     pub spec: SchedulerSpec,
     /// Number of `weights` given; 0 for a scheduler without weights.
     pub weights: u8,
@@ -282,7 +282,7 @@ pub enum TrafficPattern {
     },
     /// `list`: a given list of flows, sorted by start.
     List {
-        /// The flows.
+        /// The flows to start, in order of start.
         flows: Arc<[FlowSpec]>,
     },
     /// `pairs`: random pairs of hosts; in each pair, one host sends messages to the other, one at a time.
@@ -291,7 +291,7 @@ pub enum TrafficPattern {
         pairs: u32,
         /// Message sizes.
         sizes: SizeDistribution,
-        /// Messages of each pair; `None` for endless traffic.
+        /// Number of messages of each pair; `None` for endless traffic.
         messages: Option<u32>,
         /// Time from the sender's knowledge that a message is complete to the start of its next message.
         think_time: Time,
@@ -312,7 +312,7 @@ pub enum TrafficPattern {
     },
     /// `incast` with `interval = "completion"`: the next request starts when the previous one is complete.
     IncastLoop {
-        /// The request.
+        /// Senders, receiver and size of each request.
         incast: Incast,
         /// Number of requests; `None` for endless traffic.
         repeats: Option<u32>,

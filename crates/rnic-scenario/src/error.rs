@@ -21,7 +21,7 @@ pub enum ScenarioError {
     },
 }
 
-/// One mistake in a scenario's text, with its place.
+/// One mistake in a scenario's text, with its position.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub struct Mistake {
     /// Name of the file as the caller gave it, or `--set path=value`.

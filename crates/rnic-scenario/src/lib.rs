@@ -56,7 +56,7 @@ pub fn load(path: &Path, overrides: &[(String, String)], seed: Option<u64>) -> R
 ///
 /// # Errors
 ///
-/// As [`load`].
+/// As for [`load`].
 pub fn load_with(
     vocabulary: &Vocabulary, path: &Path, overrides: &[(String, String)], seed: Option<u64>,
 ) -> Result<Scenario, ScenarioError> {
@@ -84,7 +84,7 @@ pub fn from_str(
 ///
 /// # Errors
 ///
-/// `files` has no scenario of this name; otherwise as [`load`].
+/// `files` has no scenario of this name; otherwise as for [`load`].
 pub fn from_embedded(
     files: &[(&str, &str)], name: &str, overrides: &[(String, String)], seed: Option<u64>,
 ) -> Result<Scenario, ScenarioError> {

@@ -44,7 +44,7 @@ pub(super) struct Variant<'k> {
 }
 
 impl<'a> Table<'a> {
-    /// The root of a tree.
+    /// The root table of a scenario's tree.
     pub(super) fn root(documents: &'a Documents, node: &'a Node) -> Result<Table<'a>> {
         Item { documents, key: "the scenario", node }.table("the scenario")
     }
@@ -72,7 +72,7 @@ impl<'a> Table<'a> {
         self.get(key).ok_or_else(missing)
     }
 
-    /// An error about the table as a whole.
+    /// An error that points at the whole table.
     pub(super) fn error(&self, message: impl Into<String>, help: &str) -> ScenarioError {
         self.documents.mistake(self.at, message, Some(help.to_string()))
     }
@@ -231,7 +231,7 @@ impl<'a> Item<'a> {
         names.iter().copied().find(|name| *name == text).ok_or_else(unknown)
     }
 
-    /// A boolean.
+    /// The value of a boolean.
     pub(super) fn boolean(&self) -> Result<bool> {
         match self.node.value {
             Value::Boolean(flag) => Ok(flag),
@@ -239,7 +239,7 @@ impl<'a> Item<'a> {
         }
     }
 
-    /// An integer within a range.
+    /// The value of an integer, which must be in `range`.
     pub(super) fn integer(&self, range: RangeInclusive<u64>) -> Result<u64> {
         let Value::Integer(number) = self.node.value else {
             return Err(self.kind_error("an integer", &range.start().to_string()));
@@ -251,7 +251,7 @@ impl<'a> Item<'a> {
         })
     }
 
-    /// A count of at least one and at most `most`.
+    /// The value of an integer from 1 to `most`.
     pub(super) fn count(&self, most: u32) -> Result<u32> {
         self.integer(1..=u64::from(most)).map(|number| number as u32)
     }
@@ -286,7 +286,7 @@ impl<'a> Item<'a> {
         })
     }
 
-    /// A number of bytes within a range.
+    /// A size in bytes, which must be in `range`.
     pub(super) fn bytes(&self, range: RangeInclusive<u64>, example: &str) -> Result<Bytes> {
         let bytes: Bytes = self.quantity(example)?;
         if range.contains(&bytes.0) {
@@ -296,7 +296,7 @@ impl<'a> Item<'a> {
         Err(self.error(format!("`{}` is out of range: {bytes}", self.key), format!("accepted: {least} to {most}")))
     }
 
-    /// A time, possibly zero.
+    /// A time of 0 or more, at most 30 days.
     pub(super) fn time(&self, example: &str) -> Result<Time> {
         let time: Time = self.quantity(example)?;
         if time > LONGEST {
@@ -305,7 +305,7 @@ impl<'a> Item<'a> {
         Ok(time)
     }
 
-    /// A time of more than zero.
+    /// A time of more than 0, at most 30 days.
     pub(super) fn positive_time(&self, example: &str) -> Result<Time> {
         let time = self.time(example)?;
         if time == Time::ZERO {
@@ -315,7 +315,7 @@ impl<'a> Item<'a> {
         Ok(time)
     }
 
-    /// A rate of more than zero.
+    /// A rate of more than 0, at most 10 Tbps.
     pub(super) fn rate(&self) -> Result<BitRate> {
         let rate: BitRate = self.quantity("40 Gbps")?;
         if rate.as_bps() == 0 || rate > FASTEST {
@@ -325,7 +325,7 @@ impl<'a> Item<'a> {
         Ok(rate)
     }
 
-    /// The values of an array.
+    /// The elements of an array.
     pub(super) fn array(&self, example: &str) -> Result<Vec<Item<'a>>> {
         let Value::Array(nodes) = &self.node.value else {
             return Err(self.kind_error("an array", example));
@@ -333,7 +333,7 @@ impl<'a> Item<'a> {
         Ok(nodes.iter().map(|node| Item { documents: self.documents, key: self.key, node }).collect())
     }
 
-    /// The strings of an array, none of them empty.
+    /// The strings of an array; an empty string is an error.
     pub(super) fn names(&self, example: &str) -> Result<Vec<String>> {
         let name = |item: &Item<'_>| {
             let refused = || {

@@ -445,7 +445,8 @@ mod tests {
 
     #[test]
     fn psns_tell_the_flows_of_a_connection_apart() {
-        // The first flow has packets -2 and -1, the second flow packets 0 to 3, the third flow all from 4 on.
+        // The first flow has the PSNs -2 and -1 (modulo 2^24), the second flow the PSNs 0 to 3, and the third flow all
+        // PSNs from 4 on.
         let address = |first| FlowAddress {
             receiver: EndAddress { host: HostId(1), slot: EndSlot(0) },
             sender: EndAddress { host: HostId(0), slot: EndSlot(0) },

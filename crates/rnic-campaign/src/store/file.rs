@@ -23,7 +23,7 @@ const MAGIC: [u8; 8] = *b"rnic-run";
 /// Version of the file layout; it increases with every change of the layout.
 const FORMAT: u32 = 2;
 
-/// Writes the file of a result.
+/// Writes a result with its header to `out`, in the layout above.
 pub(crate) fn write<V: Stored>(out: impl Write, header: &Header, value: &V) -> io::Result<()> {
     let mut out = Summed { inner: out, sum: crc32fast::Hasher::new() };
     out.write_all(&MAGIC)?;

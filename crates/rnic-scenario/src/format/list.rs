@@ -51,7 +51,7 @@ pub fn read_flow_list(path: &Path, format: ListFormat, hosts: u32) -> Result<Vec
 /// As [`read_flow_list`], for the text `content` of a file; `path` is used in messages only.
 ///
 /// # Errors
-/// As [`read_flow_list`].
+/// As for [`read_flow_list`].
 pub fn parse_flow_list(content: &str, path: &Path, format: ListFormat, hosts: u32) -> Result<Vec<FlowSpec>, String> {
     let shown = path.display().to_string();
     let flows = match format {

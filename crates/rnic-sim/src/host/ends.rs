@@ -47,7 +47,7 @@ pub(crate) trait SendingEnd {
     fn retransmitted(&self) -> u32;
     /// Number of timeouts at this end of the flow.
     fn timeouts(&self) -> u32;
-    /// The flow has retired: packets and timers of the flow no longer match.
+    /// Marks the end as unused after its flow has retired: late packets and timers of the flow no longer match it.
     fn forget(&mut self);
 }
 
@@ -57,7 +57,7 @@ pub(crate) trait ReceivingEnd {
     fn is_done(&self) -> bool;
     /// Number of timeouts at this end of the flow.
     fn timeouts(&self) -> u32;
-    /// The flow has retired: packets and timers of the flow no longer match.
+    /// Marks the end as unused after its flow has retired: late packets and timers of the flow no longer match it.
     fn forget(&mut self);
 }
 

@@ -37,7 +37,7 @@ pub(crate) trait NicKind: Sized {
     fn process<S: Iterator<Item = FlowSpec>>(hosts: &mut Hosts<'_, Self, S>, notice: Notice);
     /// Retires flows, after all notes of the window have been processed.
     fn retire<S: Iterator<Item = FlowSpec>>(hosts: &mut Hosts<'_, Self, S>);
-    /// Whether no sender has anything to do.
+    /// Whether the senders of all finished flows are done with them.
     fn is_idle(&self) -> bool;
     /// Whether the sender of a flow has aborted it.
     fn is_aborted(&self, flow: FlowId) -> bool;
@@ -60,7 +60,7 @@ pub(crate) struct FlowUnderWay {
     pub(crate) data_hash: u32,
 }
 
-/// The interface of the hosts to a run and its probes.
+/// The interface through which a run and its samplers access the hosts.
 pub(crate) trait RunHosts: PartitionedHosts {
     /// Counters of all hosts.
     fn totals(&self) -> HostTotals;

@@ -33,7 +33,7 @@ pub struct Job<'a, 'o> {
 /// Simulates runs with the code that is compiled for their congestion control. [`Catalogue`](crate::Catalogue) is the
 /// usual implementation.
 pub trait Simulator {
-    /// Simulates a run.
+    /// Simulates the run that `job` describes, and returns its output.
     fn simulate(&self, job: Job<'_, '_>) -> RunOutput;
 }
 

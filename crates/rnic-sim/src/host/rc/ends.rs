@@ -32,7 +32,7 @@ pub(crate) struct Connection {
 pub(crate) struct Peer {
     /// Id of the flow; [`FlowId::NONE`] after its slots have been released.
     pub(crate) flow: FlowId,
-    /// The other host.
+    /// The host at the other end of the flow.
     pub(crate) host: HostId,
     /// Slot of the other end on that host.
     pub(crate) slot: EndSlot,
