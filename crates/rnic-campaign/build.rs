@@ -1,6 +1,6 @@
-//! Computes `RNIC_CODE`, the version and a hash of the code that determines the results of a run. The hash covers the
-//! sources of this crate, the sources of every workspace crate on which it depends, and the lock file. Every stored
-//! result carries it in its fingerprint.
+//! Computes `RNIC_CODE`: the version, and a hash of the code that determines the results of a run. The hash covers the
+//! sources of this crate, the sources of every workspace crate on which it depends, and the lock file. The fingerprint
+//! of every stored result contains `RNIC_CODE`.
 //!
 //! The list of crates comes from the manifests, so a new dependency is part of the hash automatically.
 
@@ -32,7 +32,8 @@ fn main() -> io::Result<()> {
     let mut hash: u64 = 0xcbf2_9ce4_8422_2325;
     let mut names = String::new();
     for file in &files {
-        // Relative to the folder of the crates, because the location on this machine does not influence results.
+        // File names are relative to the folder of the crates, because the location on this machine does not influence
+        // results.
         let name = file.strip_prefix(neighbours).unwrap_or(file).to_string_lossy().replace('\\', "/");
         absorb(name.as_bytes(), &mut hash);
         absorb(&fs::read(file)?, &mut hash);
@@ -54,7 +55,7 @@ fn closure(folder: &Path, crates: &mut BTreeSet<PathBuf>) -> io::Result<()> {
     for table in ["dependencies", "build-dependencies"] {
         for name in manifest.get(table).and_then(toml::Value::as_table).into_iter().flat_map(toml::Table::keys) {
             let neighbour = folder.parent().unwrap_or(folder).join(name);
-            // Outside the workspace, the crate has no neighbours; the lock file has their versions then.
+            // Dependencies outside the workspace are not in this folder; the lock file has their versions.
             if neighbour.join("Cargo.toml").exists() {
                 closure(&neighbour, crates)?;
             }
@@ -63,7 +64,7 @@ fn closure(folder: &Path, crates: &mut BTreeSet<PathBuf>) -> io::Result<()> {
     Ok(())
 }
 
-/// Appends all files below a path, in order of file name.
+/// Appends all files below `path` to `files`, in order of file name.
 fn list(path: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {
     if !path.is_dir() {
         files.push(path.to_path_buf());
@@ -75,7 +76,7 @@ fn list(path: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {
     entries.iter().try_for_each(|entry| list(entry, files))
 }
 
-/// FNV-1a, 64 bits.
+/// Adds bytes to a 64-bit FNV-1a hash.
 fn absorb(bytes: &[u8], hash: &mut u64) {
     for byte in bytes {
         *hash = (*hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);

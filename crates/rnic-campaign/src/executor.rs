@@ -1,4 +1,4 @@
-//! Executors of runs.
+//! Executors, which execute a list of runs and report each result to a sink.
 
 use rnic_run::{RunEvent, RunRecord, RunSpec, Scenario};
 use rnic_sim::resolve::{Resolved, SetupError, resolve, resolve_all};
@@ -8,10 +8,11 @@ use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// Result of executing a run: its record, or the reason why it cannot be set up.
+/// Result of a run: its record, or the reason why the run cannot be set up.
 pub type Outcome = Result<RunRecord, SetupError>;
 
-/// Receives events and outcomes of runs, from any thread. `run` is the index in the list of executed runs.
+/// Receives the events and outcomes of runs, from any thread. `run` is the index of the run in the list that is
+/// executed.
 pub trait Sink: Sync {
     /// Called for each event of a run.
     fn event(&self, _run: usize, _event: RunEvent) {}
@@ -73,7 +74,8 @@ pub trait Executor {
 pub struct Threads {
     catalogue: Catalogue,
     threads: usize,
-    /// Runs that [`Threads::checked`] resolved, by index; `None` once the run has started.
+    /// Configurations of the runs that [`Threads::checked`] has resolved, by index of the run; `None` after the run has
+    /// started.
     prepared: Vec<Mutex<Option<Resolved>>>,
 }
 
@@ -83,11 +85,11 @@ impl Threads {
         Threads { catalogue: catalogue.clone(), threads: threads.max(1), prepared: Vec::new() }
     }
 
-    /// An executor for exactly these runs. It resolves all of them now, so no run starts if one of them cannot be set
-    /// up. Consecutive runs with the same nodes and links share these in memory.
+    /// An executor for exactly the runs `runs`. It resolves all of them now, so that no run starts if one of them
+    /// cannot be set up. Consecutive runs with the same nodes and links share one topology in memory.
     ///
     /// # Errors
-    /// Name and error of the first run that cannot be set up.
+    /// A run cannot be set up: the name of the first such run, and the reason.
     pub fn checked(catalogue: &Catalogue, threads: usize, runs: &[&RunSpec]) -> Result<Threads, (String, SetupError)> {
         let prepared = resolve_all(catalogue, runs.iter().copied())?;
         let prepared = prepared.into_iter().map(|resolved| Mutex::new(Some(resolved))).collect();
@@ -108,7 +110,7 @@ impl Executor for Threads {
             while !stopped.load(Ordering::Relaxed) {
                 let index = next.fetch_add(1, Ordering::Relaxed);
                 let Some(spec) = runs.get(index) else { return };
-                // This run's share of the threads: several if fewer runs than threads are left.
+                // Number of threads for this run: more than one if fewer runs than threads are left.
                 let share = self.threads / unfinished.load(Ordering::Relaxed).clamp(1, self.threads);
                 let outcome = self.resolved(index, spec).map(|resolved| {
                     let mut report = |event| {
@@ -151,14 +153,15 @@ impl Sink for Ignore {
 
 /// A sink that collects the records and forwards events to a listener.
 struct Collect<'s> {
-    /// Index in the scenario of each executed run.
+    /// For each executed run, its index in the scenario.
     indices: Vec<usize>,
     records: Vec<Mutex<Option<RunRecord>>>,
     failure: Mutex<Option<(usize, SetupError)>>,
     listener: &'s dyn RunListener,
 }
 
-/// Receives events and records of a scenario's runs, from any thread. `run` is the index in the scenario.
+/// Receives the events and records of a scenario's runs, from any thread. `run` is the index of the run in the
+/// scenario.
 pub trait RunListener: Sync {
     /// Called for each event of a run.
     fn event(&self, _run: usize, _event: &RunEvent) {}
@@ -189,12 +192,12 @@ impl Sink for Collect<'_> {
     }
 }
 
-/// Executes the runs of a scenario that have no record in `found`, which has one entry per run or is empty. Resolves
-/// all runs before the first one starts. Returns all records in the scenario's order; they do not depend on the number
-/// of threads.
+/// Executes the runs of a scenario that have no record in `found`, which has one entry per run or is empty. All these
+/// runs are resolved before the first one starts. Returns the records of all runs, in the scenario's order. The records
+/// do not depend on the number of threads.
 ///
 /// # Errors
-/// Name and error of the first run that cannot be set up.
+/// A run cannot be set up: the name of the first such run, and the reason.
 pub fn execute_remaining(
     catalogue: &Catalogue, scenario: &Scenario, mut found: Vec<Option<RunRecord>>, threads: usize,
     listener: &dyn RunListener,
@@ -237,7 +240,7 @@ pub fn execute_remaining(
 /// ```
 ///
 /// # Errors
-/// Name and error of the first run that cannot be set up.
+/// A run cannot be set up: the name of the first such run, and the reason.
 pub fn run_scenario(scenario: &Scenario, threads: usize) -> Result<Vec<RunRecord>, (String, SetupError)> {
     execute_remaining(&Catalogue::standard(), scenario, Vec::new(), threads, &Ignore)
 }

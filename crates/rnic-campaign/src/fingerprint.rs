@@ -11,8 +11,8 @@ pub const CODE: &str = env!("RNIC_CODE");
 /// Hashes of everything that determines the result of a run: one hash for the program, and one for each part of the
 /// run's specification except its name.
 ///
-/// Two runs with the same fingerprint have the same result. The contents of files that a scenario names are part of the
-/// fingerprint, their paths are not.
+/// Two runs with the same fingerprint have the same result. The fingerprint covers the contents of the files that a
+/// scenario names, but not their paths.
 ///
 /// ```
 /// # let text = r#"
@@ -40,7 +40,7 @@ pub const CODE: &str = env!("RNIC_CODE");
 /// ```
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Serialize, Deserialize)]
 pub struct Fingerprint {
-    /// (name of the part, hash).
+    /// The parts of the fingerprint, as (name of the part, hash).
     parts: Vec<(String, u128)>,
 }
 
@@ -68,7 +68,7 @@ impl Fingerprint {
         format!("{:032x}", hash(&self.parts))
     }
 
-    /// Names of the parts in which `other` differs.
+    /// Names of the parts in which `other` differs from this fingerprint.
     pub fn differences<'f>(&self, other: &'f Fingerprint) -> Vec<&'f str> {
         let differs = |part: &&(String, u128)| !self.parts.contains(part);
         other.parts.iter().filter(differs).map(|(name, _)| name.as_str()).collect()
@@ -82,12 +82,12 @@ fn hash(value: &impl Serialize) -> u128 {
 
 fn write_to_hash(write: impl FnOnce(&mut Fnv1a) -> io::Result<()>) -> u128 {
     let mut hash = Fnv1a::new();
-    // Writing to a hash never fails, and every number of a run is one that JSON has.
+    // Writing to a hash never fails, and JSON can represent every number of a run.
     let _ = write(&mut hash);
     hash.finish()
 }
 
-/// As [`hash`], but faster for lists with millions of flows.
+/// The hash of the traffic sources. It does not use JSON for flow lists, because they may have millions of flows.
 fn hash_traffic(traffic: &[Traffic]) -> u128 {
     write_to_hash(|hash| {
         for source in traffic {

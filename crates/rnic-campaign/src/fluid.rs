@@ -2,16 +2,16 @@
 //!
 //! The model's parameters come from the resolved run:
 //!
-//! - A packet is a full data frame. The capacity is the bottleneck's rate without frame gaps, so that run and model
-//!   send the same number of packets per second.
+//! - A packet is a full data frame. The capacity is the bottleneck's rate reduced by the frame gaps, so that run and
+//!   model send the same number of packets per second.
 //! - ECN marking and congestion control have the run's parameters. The model has no hyper increase and no minimum rate.
-//! - The control delay is the time from a CE mark at the bottleneck to the arrival of the slowed-down flow at the
-//!   bottleneck, in an empty fabric: one full frame and one CNP over each link of the path. The receiver's CNP interval
-//!   is part of the equations. If the switch marks packets on enqueue, a marked packet also waits in the queue: the
-//!   delay then includes the time to drain the fixed point's queue, at most Kmax. With several flows, the longest delay
-//!   counts.
-//! - A flow starts at the same time as in the run, at line rate, with alpha = 1, and has no end. In the model, alpha
-//!   decays without marks from the start; in the run, from the first CNP on.
+//! - The control delay is the time from a CE mark at the bottleneck until the flow arrives at the bottleneck with its
+//!   reduced rate. It is computed for an empty fabric: one full frame and one CNP over each link of the path. The
+//!   receiver's CNP interval is part of the equations. If the switch marks packets on enqueue, a marked packet also
+//!   waits in the queue. The delay then includes the time to drain the queue of the model's fixed point, at most Kmax.
+//!   With several flows, the delay is that of the longest path.
+//! - A flow starts at the same time as in the run, at line rate, with alpha = 1, and never ends. In the model, alpha
+//!   decays from the start if there are no marks; in the run, alpha decays only after the first CNP.
 //!
 //! The model's goodput of a flow is the rate at which the bottleneck sends the flow's packets: the flow's sending rate
 //! while the queue is empty, else the flow's share of the arriving packets times the capacity.
@@ -33,23 +33,23 @@ use rnic_transport::{BitRate, Bytes, Psn, Time};
 
 /// Maximum number of flows in the model.
 const MAX_FLOWS: usize = 1_000;
-/// Values that the model's solver records per sampling interval of the run.
+/// Number of values that the model's solver records per sampling interval of the run.
 const VALUES_PER_INTERVAL: u64 = 16;
 
-/// A run and the model on the same time grid: the run's samples without the first one.
+/// A run and the model compared on the same time grid: the run's samples without the first sample.
 #[derive(Clone, PartialEq, Debug)]
 pub struct FluidComparison {
-    /// The model.
+    /// The fluid model with the parameters of the run.
     pub model: Dcqcn,
     /// The model's fixed point with all flows active.
     pub fixed_point: FixedPoint,
-    /// Name of the bottleneck: a switch and the node to which its output sends.
+    /// Name of the bottleneck: a switch and the node to which its output sends, joined by a colon.
     pub bottleneck: String,
-    /// End of each interval; all intervals have the same length.
+    /// Simulated time at the end of each interval between samples; all intervals have the same length.
     pub times: Vec<Time>,
-    /// The flows, in order of start.
+    /// Goodput of each flow, in order of start.
     pub flows: Vec<FlowComparison>,
-    /// The bottleneck's queue.
+    /// Length of the bottleneck's queue.
     pub queue: QueueComparison,
     /// Fair share C/N of the bottleneck, in bit/s of payload.
     pub share: f64,
@@ -90,13 +90,13 @@ pub struct QueueComparison {
     pub model_steady: f64,
 }
 
-/// Solves the model for a run and compares both. `resolved` is the result of [`resolve`](rnic_sim::resolve::resolve)
-/// for the run, `samples` are the run's samples.
+/// Solves the model for a run and compares the model with the run. `resolved` is the result of
+/// [`resolve`](rnic_sim::resolve::resolve) for the run; `samples` are the run's samples.
 ///
 /// # Errors
-/// One sentence that says why the model does not apply to this run: another congestion control, no ECN marking, flows
-/// that were not watched or that finish, closed-loop traffic, pause storms, more than one bottleneck, or parameters
-/// that the model refuses.
+/// The model does not apply to this run. The error is one sentence with the reason: another congestion control, no ECN
+/// marking, flows that were not watched or that finish, closed-loop traffic, pause storms, more than one bottleneck, or
+/// parameters that the model refuses.
 pub fn compare_with_fluid(run: &RunSpec, resolved: &Resolved, samples: &Samples) -> Result<FluidComparison, String> {
     refuse(run, resolved)?;
     let end = samples.at(samples.count.saturating_sub(1));
@@ -193,7 +193,7 @@ pub fn compare_with_fluid(run: &RunSpec, resolved: &Resolved, samples: &Samples)
     })
 }
 
-/// Refuses runs that the equations do not cover, whatever the paths of the flows.
+/// Refuses runs that the equations do not cover, independent of the paths of the flows.
 fn refuse(run: &RunSpec, resolved: &Resolved) -> Result<(), String> {
     let name = run.transport.cc.name();
     if name != Algorithm::NAME {
@@ -237,12 +237,12 @@ fn model(resolved: &Resolved, bottleneck: &Bottleneck, flows: u32) -> Result<(Dc
     Ok((model, fixed_point))
 }
 
-/// The output of a switch that all flows share and that limits them.
+/// The switch output that all flows share and that limits their rates.
 struct Bottleneck {
-    /// Names of the switch and of the node to which the output sends.
+    /// Names of the switch and of the node to which the output sends, joined by a colon.
     name: String,
     rate: BitRate,
-    /// Time for a full frame to the receiver and a CNP back, over the longest of the paths.
+    /// Time for a full frame to the receiver and a CNP back to the sender, over the longest path of a flow.
     loop_time: Time,
 }
 
@@ -274,7 +274,8 @@ impl Bottleneck {
             .iter()
             .copied()
             .filter(|port| !topology.is_host(topology.port(*port).node) && shared(*port) == paths.len() as u64);
-        // Of several with the same rate the first: it limits what the later ones receive.
+        // If several outputs have the same rate, the first one on the path is the bottleneck, because it limits the
+        // packets that reach the others.
         let bottleneck = common.min_by_key(|port| rate(*port)).ok_or("the flows have no common output of a switch")?;
         for path in &paths {
             let own = path.iter().position(|port| *port == bottleneck).unwrap_or(0);
@@ -314,7 +315,8 @@ impl Bottleneck {
     }
 }
 
-/// Rate at which the bottleneck sends one flow of each group, at the times of the series.
+/// For each group of equal flows, the rate at which the bottleneck sends the packets of one flow, at the times of the
+/// series.
 fn delivered(series: &Series, capacity: f64) -> Vec<Vec<f64>> {
     let arriving = |i: usize| series.flows.iter().map(|flow| f64::from(flow.count) * flow.rate[i]).sum::<f64>();
     let sent = |i: usize| {
@@ -329,13 +331,14 @@ fn delivered(series: &Series, capacity: f64) -> Vec<Vec<f64>> {
         .collect()
 }
 
-/// Mean of `values` over each interval between two samples.
+/// The mean of `values` over each interval between two samples.
 fn per_interval(time: &[f64], values: &[f64], samples: &Samples) -> Vec<f64> {
     let at = |index: u32| samples.at(index).as_secs();
     (1..samples.count).map(|index| mean_between(time, values, at(index - 1), at(index))).collect()
 }
 
-/// Mean from `from` to `to` of a function that is linear between its points and constant outside them.
+/// The mean of a function over the time from `from` to `to`. The function is linear between its points (`time`,
+/// `values`) and constant outside them.
 fn mean_between(time: &[f64], values: &[f64], from: f64, to: f64) -> f64 {
     let value = |at: f64| {
         let after = time.partition_point(|time| *time < at);
@@ -363,9 +366,10 @@ mod tests {
     #[test]
     fn means_of_a_broken_line_by_hand() {
         let (time, values) = ([0.0, 1.0, 3.0], [0.0, 4.0, 2.0]);
-        // From 0.5 to 1 the value rises from 2 to 4: area 1.5. From 1 to 2 it falls from 4 to 3: area 3.5.
+        // From 0.5 to 1 the value rises from 2 to 4, which is an area of 1.5. From 1 to 2 it falls from 4 to 3, which
+        // is an area of 3.5.
         assert_eq!(mean_between(&time, &values, 0.5, 2.0), 5.0 / 1.5);
-        // From 2 to 3 the area is 2.5; from 3 to 5 the value is constant: area 4.
+        // From 2 to 3 the area is 2.5. From 3 to 5 the value is constant, which is an area of 4.
         assert_eq!(mean_between(&time, &values, 2.0, 5.0), (2.5 + 4.0) / 3.0);
         assert_eq!(mean_between(&time, &values, 1.0, 3.0), 3.0);
     }
@@ -379,7 +383,8 @@ mod tests {
             marking: Vec::new(),
             flows: vec![flow(1, [4.0, 10.0, 2.0]), flow(2, [1.0, 5.0, 3.0])],
         };
-        // Arrivals of 6 below the capacity of 10; of 20 above it; of 8 with a queue, so that 10 leave.
+        // At the first time, packets arrive at a rate of 6, below the capacity of 10; at the second time, at 20, above
+        // the capacity; at the third time, at 8, but a queue is being drained, so packets leave at 10.
         assert_eq!(delivered(&series, 10.0), [[4.0, 5.0, 2.5], [1.0, 2.5, 3.75]]);
     }
 }

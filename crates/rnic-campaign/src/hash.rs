@@ -6,19 +6,19 @@ use std::io;
 pub(crate) struct Fnv1a(u128);
 
 impl Fnv1a {
-    /// The hash of no bytes.
+    /// The state before the first byte: the hash of an empty input.
     pub(crate) fn new() -> Fnv1a {
         Fnv1a(0x6c62_272e_07bb_0142_62b8_2175_6295_c58d)
     }
 
-    /// Adds these bytes.
+    /// Adds bytes to the hash.
     pub(crate) fn absorb(&mut self, bytes: &[u8]) {
         for byte in bytes {
             self.0 = (self.0 ^ u128::from(*byte)).wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013b);
         }
     }
 
-    /// The hash of all bytes added.
+    /// The hash of all bytes that have been added.
     pub(crate) fn finish(&self) -> u128 {
         self.0
     }
@@ -46,7 +46,7 @@ mod tests {
         hash.finish()
     }
 
-    /// Published values.
+    /// The expected values are published test vectors of FNV-1a.
     #[test]
     fn is_fnv_1a() {
         assert_eq!(of(b""), 0x6c62272e07bb014262b821756295c58d);

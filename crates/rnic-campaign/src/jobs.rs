@@ -1,4 +1,4 @@
-//! The simulations of a study. Each one is executed once, the longest first; a stored result is never simulated again.
+//! Executes the simulations of a study, the longest first. A simulation whose result is stored is not executed again.
 //!
 //! The [`Fingerprint`] of a result covers everything that determines it, so a changed setting, seed or program never
 //! yields an old result.
@@ -17,19 +17,19 @@ use std::io::{self, Read, Write};
 use std::ops::ControlFlow;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// One simulation.
+/// One simulation of a study.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Job {
-    /// Fingerprint of the result: that of the run without the transport settings that have no effect on it.
+    /// Fingerprint of the result: the fingerprint of the run without the transport settings that have no effect on it.
     pub fingerprint: Fingerprint,
     /// The run to simulate.
     pub run: RunSpec,
-    /// Expected CPU seconds, from a model ([`cost`]).
+    /// Expected CPU seconds of the simulation, as [`cost`] estimates them.
     pub cost: f64,
 }
 
 impl Job {
-    /// The simulation of a run.
+    /// The job that simulates `run`.
     pub fn new(run: RunSpec) -> Job {
         let mut effective = run.clone();
         reset_idle_settings(&Catalogue::standard(), &mut effective);
@@ -37,12 +37,12 @@ impl Job {
     }
 }
 
-/// CPU seconds for one packet-hop.
+/// CPU seconds that the simulator takes for one packet-hop (one packet on one link).
 const SECONDS_PER_HOP: f64 = 80e-9;
 
-/// Expected CPU seconds of a run: packets times links on a path, doubled with acknowledgements, more if go-back-N has
-/// to recover from loss. The order of jobs follows from it and, scaled by the time that finished jobs took, the
-/// estimate of the remaining time.
+/// Estimates the CPU seconds of a run: the number of packets times the links on a path, doubled if packets are
+/// acknowledged, and multiplied further if go-back-N has to recover from loss. Jobs are executed in order of this
+/// estimate. Scaled by the time that finished jobs took, it also gives the remaining time.
 pub fn cost(run: &RunSpec) -> f64 {
     let mtu = run.fabric.mtu.0 as f64;
     let mut packets: f64 = run.traffic.iter().map(|traffic| packets(&traffic.pattern, &run.fabric.topology, mtu)).sum();
@@ -74,7 +74,7 @@ fn packets(pattern: &TrafficPattern, topology: &TopologySpec, mtu: f64) -> f64 {
     let hosts = f64::from(rnic_run::hosts(topology));
     match pattern {
         TrafficPattern::Poisson { sizes, flows, .. } => *flows as f64 * sizes.mean_packets(mtu as u32),
-        // Incasts have few flows at a time, which stay in the CPU caches: half the time per packet.
+        // Incasts have few flows at a time, whose state stays in the CPU caches, so a packet takes half the time.
         TrafficPattern::Incast { total, repeats, .. } => total.0 as f64 / mtu * f64::from(*repeats) * 0.5,
         TrafficPattern::Permutation { sizes, repeats, .. } => {
             hosts * f64::from(*repeats) * sizes.mean_packets(mtu as u32)
@@ -105,7 +105,7 @@ impl Stored for Measurement {
     }
 }
 
-/// Progress of the jobs.
+/// Progress of a list of jobs.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct State {
     /// Number of jobs with a result.
@@ -124,20 +124,20 @@ pub trait Listener: RunListener {
     fn state(&self, state: State);
 }
 
-/// Ignores progress.
+/// Discards the progress.
 impl Listener for Ignore {
     fn state(&self, _state: State) {}
 }
 
-/// Results so far, and the time that they took.
+/// Results of the jobs so far, and the CPU time that they took.
 struct Ledger {
     results: Vec<Option<Measurement>>,
     found: usize,
     done: usize,
-    /// Expected and real CPU seconds of the jobs that are done.
+    /// Expected CPU seconds of the jobs that are done; `real_s` has the measured CPU seconds.
     expected_s: f64,
     real_s: f64,
-    /// Expected CPU seconds of the other jobs.
+    /// Expected CPU seconds of the jobs that are not done.
     left_s: f64,
     /// Error of the first result that could not be stored.
     error: Option<io::Error>,
@@ -171,7 +171,7 @@ impl Ledger {
     }
 }
 
-/// Ratio of real to expected time of the jobs that are done.
+/// Ratio of real to expected CPU time of the jobs that are done; 1 if none is done.
 fn scale(expected_s: f64, real_s: f64) -> f64 {
     if expected_s > 0.0 && real_s > 0.0 { real_s / expected_s } else { 1.0 }
 }
@@ -182,8 +182,9 @@ fn stored(store: &Store<Measurement>, job: &Job) -> Option<(Measurement, f64)> {
     Some((result, header.cpu_s))
 }
 
-/// Expected seconds for all jobs without a stored result (with `fresh`, for all jobs), and the number of these jobs.
-/// Stored results show how fast this machine is. `width` is the number of jobs that are executed at a time.
+/// Estimates the seconds that the remaining jobs will take, and returns their number too. The remaining jobs are those
+/// without a stored result, or all jobs if `fresh`. The CPU times of stored results calibrate the estimate for this
+/// machine. `width` is the number of jobs that are executed at the same time.
 pub fn outlook(jobs: &[Job], store: Option<&Store<Measurement>>, width: usize, fresh: bool) -> (f64, usize) {
     let (mut expected, mut real, mut left, mut longest, mut count) = (0.0, 0.0, 0.0, 0.0_f64, 0);
     for job in jobs {
@@ -202,7 +203,7 @@ pub fn outlook(jobs: &[Job], store: Option<&Store<Measurement>>, width: usize, f
 /// Minimum expected CPU seconds of the job that measures the machine's speed.
 const CALIBRATION_S: f64 = 0.3;
 
-/// Executes one short job if no job has a result yet, so that [`outlook`] knows the machine's speed.
+/// Executes one short job if no job has a stored result, so that [`outlook`] knows the speed of the machine.
 ///
 /// # Errors
 /// The result of the job cannot be stored.
@@ -210,7 +211,7 @@ pub fn calibrate(jobs: &[Job], store: &Store<Measurement>, executor: &dyn Execut
     if jobs.iter().any(|job| stored(store, job).is_some()) {
         return Ok(());
     }
-    // The time of a very short job is not representative.
+    // The CPU time of a very short job is not representative of longer jobs.
     let long_enough = |job: &&Job| job.cost >= CALIBRATION_S;
     let shortest = jobs.iter().filter(long_enough).min_by(|a, b| a.cost.total_cmp(&b.cost));
     let job = shortest.or_else(|| jobs.iter().max_by(|a, b| a.cost.total_cmp(&b.cost)));
@@ -220,7 +221,7 @@ pub fn calibrate(jobs: &[Job], store: &Store<Measurement>, executor: &dyn Execut
 /// A sink that stores the result of each job when it is done.
 struct Storing<'s> {
     jobs: &'s [Job],
-    /// Index in `jobs` of each executed run.
+    /// For each executed run, the index of its job in `jobs`.
     indices: Vec<usize>,
     store: &'s Store<Measurement>,
     ledger: Mutex<Ledger>,
@@ -321,7 +322,8 @@ pub fn execute(
     }
 }
 
-/// Locks the mutex, poisoned or not: no code that can panic runs in the middle of a change of the ledger.
+/// Locks the mutex even if it is poisoned. This is safe because no code that can panic runs in the middle of a change
+/// of the ledger.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -459,9 +461,9 @@ mod tests {
             assert_eq!(key.len(), 32);
             assert!(!keys[..index].contains(key), "{index}");
         }
-        // A setting that PFC makes idle: without timers, their length cannot matter.
+        // With PFC there are no retransmission timers, so the setting of their length has no effect.
         assert_eq!(key(&one), other("pfc = true", "pfc = true\nrto_high = \"999 us\""));
-        // A default that is written out, and a value that only selects another loss recovery.
+        // A setting with its default value has no effect; another value, or another loss recovery, has.
         let irn_with = |setting: &str| key(&runs(&format!("{TINY}\n{setting}"), 1)[1]);
         assert_eq!(key(&irn), irn_with("rto_low = \"100 us\""));
         assert_ne!(key(&irn), irn_with("rto_low = \"1 us\""));

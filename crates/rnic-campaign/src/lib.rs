@@ -1,12 +1,12 @@
-//! Many runs: executing them, and storing their results so that no run is simulated twice.
+//! Executes many runs, and stores their results so that no run is simulated twice.
 //!
 //! - A [`Fingerprint`] identifies everything that determines the result of a run: its specification and the simulator's
 //!   code.
 //! - A [`Store`] is a folder of results. The fingerprint of a result is its file name.
-//! - An [`Executor`] executes runs, in threads of this process ([`Threads`]) or elsewhere, and reports events and
-//!   records to a [`Sink`].
+//! - An [`Executor`] executes runs and reports their events and records to a [`Sink`]. [`Threads`] executes them in
+//!   threads of this process; other executors may use other processes or machines.
 //!
-//! `rnic run --resume` ([`RunCache`]) and the studies of papers ([`jobs`]) are built on these three.
+//! `rnic run --resume` ([`RunCache`]) and the studies of papers ([`jobs`]) use these three types.
 
 mod executor;
 mod fingerprint;

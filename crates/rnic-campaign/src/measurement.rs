@@ -15,11 +15,11 @@ use rnic_transport::Time;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// The percentiles of [`Measurement::tail_us`] in thousandths: 90 % to 99.9 %.
+/// The percentiles in [`Measurement::tail_us`], in units of 0.1 %: from 90 % to 99.9 %.
 pub const TAIL_PER_MILLE: [u32; 19] =
     [900, 910, 920, 930, 940, 950, 955, 960, 965, 970, 975, 980, 985, 990, 992, 994, 996, 998, 999];
 
-/// The metrics of a set of flows.
+/// Slowdown and completion times of a set of flows.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Flows {
     /// Number of measured flows.
@@ -39,50 +39,52 @@ pub struct Measurement {
     pub failure: Option<String>,
     /// Metrics of all measured flows.
     pub flows: Option<Flows>,
-    /// Metrics by traffic source, if there are several.
+    /// Metrics of the flows of each traffic source, by its name; empty if there is only one source.
     pub traffic: BTreeMap<String, Flows>,
-    /// Percentiles ([`TAIL_PER_MILLE`]) of the completion times of single-packet messages in microseconds; empty if
-    /// there are none.
+    /// Percentiles ([`TAIL_PER_MILLE`]) of the completion times of single-packet messages, in microseconds; empty if
+    /// the run has no such messages.
     pub tail_us: Vec<f64>,
-    /// Completion time of each request in microseconds.
+    /// Completion time of each request (all flows of one incast), in microseconds.
     pub requests_us: Vec<f64>,
-    /// Dropped data packets / data packets sent.
+    /// Number of dropped data packets divided by the number of data packets sent.
     pub drop_rate: Option<f64>,
-    /// Retransmitted data packets / data packets sent.
+    /// Number of retransmitted data packets divided by the number of data packets sent.
     pub retransmission_rate: Option<f64>,
-    /// PFC XOFF frames sent.
+    /// Number of PFC XOFF frames that all ports sent.
     pub pauses: u64,
-    /// PFC XOFF frames that each node received.
+    /// Number of PFC XOFF frames that each node received, by the node's name.
     pub pauses_at: BTreeMap<String, u64>,
-    /// Goodput of measured flows, finished or not, by traffic source; under the empty name, over all sources.
+    /// Distribution of the goodput of measured flows, finished or not, by name of the traffic source. The empty name
+    /// stands for all sources together.
     pub goodput: BTreeMap<String, Speeds>,
     /// Delivered payload of all measured flows divided by the sum of their lifetimes, in Gbps.
     pub pooled_gbps: Option<f64>,
-    /// Goodput of each flow in Gbps, in order of start: over the sampled time if flows are watched, else over the
-    /// flow's lifetime. Empty for more than 64 flows.
+    /// Goodput of each flow in Gbps, in order of start. If the run samples flows, the goodput is taken over the sampled
+    /// time, else over the flow's lifetime. Empty if the run has more than 64 flows.
     pub each_gbps: Vec<f64>,
-    /// (payload bytes, completion time in microseconds) of each finished flow, in order of start. Empty for more than
-    /// 64 flows.
+    /// Payload bytes and completion time in microseconds of each finished flow, in order of start. Empty if the run has
+    /// more than 64 flows.
     pub each_us: Vec<(u64, f64)>,
-    /// Number of finished flows divided by the time from the first start to the last finish, in millions per second.
+    /// Message rate in millions per second: the number of finished flows divided by the time from the first start to
+    /// the last finish.
     pub millions_per_s: Option<f64>,
-    /// Expired retransmission timers.
+    /// Number of retransmission timeouts.
     pub timeouts: u64,
-    /// Data packets that a full buffer trimmed to their header.
+    /// Number of data packets that a switch trimmed to their header because a buffer was full.
     pub trimmed: u64,
-    /// Headers that a switch returned to their sender.
+    /// Number of trimmed headers that a switch returned to their sender.
     pub returned: u64,
     /// Statistics of each watched queue, by name.
     pub queues: BTreeMap<String, Queue>,
-    /// The first watched queue over time.
+    /// Length of the first watched queue over time.
     pub queue_course: Option<QueueCourse>,
-    /// Goodput of each flow over time, if flows are watched and at most 64.
+    /// Goodput of each flow over time; `None` if the run does not sample flows or has more than 64.
     pub course: Option<Course>,
-    /// Comparison with the fluid model, if the model applies to the run.
+    /// Comparison with the fluid model of DCQCN; `None` if the model does not apply to the run.
     pub fluid: Option<Fluid>,
-    /// Transmissions of packets on links (packet-hops).
+    /// Number of transmissions of packets on links (packet-hops).
     pub hops: u64,
-    /// Simulated time at the end in microseconds.
+    /// Simulated time at the end of the run, in microseconds.
     pub sim_time_us: f64,
 }
 
@@ -91,7 +93,7 @@ pub struct Measurement {
 pub struct Speeds {
     /// Number of flows.
     pub flows: usize,
-    /// Minimum.
+    /// Minimum goodput.
     pub min: f64,
     /// 10th percentile.
     pub p10: f64,
@@ -112,7 +114,7 @@ fn pooled_gbps(output: &RunOutput) -> Option<f64> {
     (us > 0.0).then(|| round6(bits / us / 1e3))
 }
 
-/// Statistics of the length of a watched queue, in bytes.
+/// Statistics of the length of a watched queue over its samples, in bytes.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Queue {
     /// Mean over time.
@@ -137,7 +139,7 @@ pub struct QueueCourse {
     pub bursts: Vec<[f64; 2]>,
 }
 
-/// A queue that is empty for this time ends its burst.
+/// A burst ends when the queue has been empty for this time.
 const BURST_GAP: Time = Time::from_us(1);
 
 impl QueueCourse {
@@ -173,25 +175,27 @@ impl QueueCourse {
 pub struct Course {
     /// End of each interval in microseconds.
     pub at_us: Vec<f64>,
-    /// Goodput of each flow in Gbps, in order of start. The values of a flow are those of the last intervals: a flow
-    /// that starts late has fewer values.
+    /// Goodput of each flow in Gbps, in order of start. A flow that starts late has fewer values; they belong to the
+    /// last intervals.
     pub gbps: Vec<Vec<f64>>,
 }
 
 /// Comparison of a DCQCN run with the fluid model ([`crate::fluid`]).
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Fluid {
-    /// Mean absolute difference between the run's and the model's goodput of the last flow, relative to the fair share.
+    /// Mean absolute difference between the run's and the model's goodput of the flow that starts last, relative to the
+    /// fair share.
     pub difference: f64,
-    /// Goodput of the last flow in the steady state, run / model.
+    /// Goodput of the last flow in the steady state: the run's value divided by the model's.
     pub rate: f64,
-    /// Mean queue in the steady state, run / model; `None` if the queue was not watched or is empty in the model.
+    /// Mean queue length in the steady state: the run's value divided by the model's. `None` if the queue was not
+    /// watched or is empty in the model.
     pub queue: Option<f64>,
     /// End of each interval in microseconds.
     pub at_us: Vec<f64>,
-    /// Goodput of the last flow in the run, in Gbps.
+    /// Goodput of the last flow in the run in each interval, in Gbps.
     pub packets_gbps: Vec<f64>,
-    /// Goodput of the last flow in the model, in Gbps.
+    /// Goodput of the last flow in the model in each interval, in Gbps.
     pub model_gbps: Vec<f64>,
 }
 
@@ -205,7 +209,7 @@ impl Fluid {
             rates.chunks(step).map(|rates| round6(mean(rates) / 1e9)).collect()
         };
         let ends = comparison.times.chunks(step).filter_map(|times| times.last());
-        // The model's queue is empty for a single sender.
+        // In the model, the queue of a single sender is empty.
         let over = |packets: f64, model: f64| (model > 0.0).then(|| round6(packets / model));
         let queue = comparison.queue.packets_steady.and_then(|packets| over(packets, comparison.queue.model_steady));
         Some(Fluid {
@@ -219,9 +223,9 @@ impl Fluid {
     }
 }
 
-/// Maximum number of flows for per-flow values.
+/// Maximum number of flows of a run for which per-flow values are stored.
 const FEW_FLOWS: usize = 64;
-/// Maximum number of intervals of a course over time.
+/// Maximum number of intervals of a metric over time.
 const COURSE: u32 = 200;
 
 impl Measurement {
@@ -230,7 +234,7 @@ impl Measurement {
         Measurement { failure: Some(reason), ..Measurement::default() }
     }
 
-    /// The measurement of a run.
+    /// The measurement of a run from its record `report` and the statistics `summary`.
     pub(super) fn of(run: &RunSpec, summary: &RunSummary, report: &RunRecord) -> Measurement {
         let whole = Group { flows: summary.flows.measured, slowdown: summary.slowdown, fct_us: summary.fct_us };
         let totals = summary.totals;
@@ -397,7 +401,7 @@ mod tests {
     use rnic_run::{PortRecord, QueueSamples};
     use rnic_transport::BitRate;
 
-    /// A queue of a link of 8 Gbps, which sends a byte in a nanosecond; samples are 100 ns apart.
+    /// The bursts of a queue with samples every 100 ns. The link has 8 Gbps, so it sends one byte per nanosecond.
     fn bursts(bytes: &[u32], end: Time) -> Vec<[f64; 2]> {
         let port = PortRecord {
             node: "s0".into(),

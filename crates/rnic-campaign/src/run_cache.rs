@@ -1,9 +1,9 @@
-//! The stored runs of an interrupted scenario.
+//! Stores the finished runs of a scenario, so that an interrupted scenario can be resumed.
 //!
 //! While a scenario is simulated, [`RunCache::put`] stores the record of each finished run in a file. After an
 //! interruption, [`RunCache::load`] returns the records that are still valid, and
-//! [`execute_remaining`](crate::execute_remaining) executes the other runs. The results have the same bytes as without
-//! the interruption.
+//! [`execute_remaining`](crate::execute_remaining) executes the other runs. The result files are then identical to
+//! those of an uninterrupted scenario.
 
 use crate::fingerprint::Fingerprint;
 use crate::store::{Header, Store};
@@ -50,10 +50,10 @@ pub struct RunCache {
 /// The valid records of a [`RunCache`].
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct CachedRuns {
-    /// One entry per run, in the scenario's order: the valid record, or `None`.
+    /// The stored record of each run, in the scenario's order; `None` for a run without a valid record.
     pub records: Vec<Option<RunRecord>>,
-    /// Runs whose stored record cannot be used: index, and reason as the end of a sentence that begins with "the stored
-    /// result".
+    /// Runs whose stored record cannot be used: the index of the run, and the reason as the end of a sentence that
+    /// begins with "the stored result".
     pub refused: Vec<(usize, String)>,
 }
 
@@ -65,8 +65,8 @@ impl CachedRuns {
 }
 
 impl RunCache {
-    /// The cache of `scenario` in `folder`, which need not exist. `program` identifies the program, see
-    /// [`Fingerprint::of`].
+    /// The cache of `scenario` in `folder`, which need not exist. `program` distinguishes programs with different
+    /// catalogues, see [`Fingerprint::of`].
     pub fn of(scenario: &Scenario, folder: &Path, program: &str) -> RunCache {
         let header = |run: &RunSpec| Header {
             run: run.name.clone(),
@@ -87,10 +87,10 @@ impl RunCache {
         self.headers.iter().filter(|header| self.store.path(&header.fingerprint).exists()).count()
     }
 
-    /// Stores the record of the run with this index.
+    /// Stores the record of the run with the index `run`.
     ///
     /// # Errors
-    /// The scenario has no run with this index, its file cannot be written, or its flow records cannot be read.
+    /// The scenario has no run with this index, the file cannot be written, or the flow records cannot be read.
     pub fn put(&self, run: usize, record: &RunRecord) -> io::Result<()> {
         let no_such_run = || io::Error::other(format!("the scenario has no run with index {run}"));
         let header = self.headers.get(run).ok_or_else(no_such_run)?;
@@ -118,7 +118,8 @@ impl RunCache {
         cached
     }
 
-    /// The runs among `missing` that are stored with other settings, and the settings that have changed.
+    /// For each run in `missing` of which an older result with other settings is stored: its index, and the parts of
+    /// the fingerprint that have changed.
     fn outdated(&self, missing: &[usize]) -> Vec<(usize, String)> {
         let mut old: BTreeMap<String, Vec<Fingerprint>> = BTreeMap::new();
         for header in if missing.is_empty() { Vec::new() } else { self.store.headers() } {
@@ -126,7 +127,7 @@ impl RunCache {
         }
         let changed = |index: &usize| {
             let header = &self.headers[*index];
-            // Of several stored runs with this name, the one with the fewest differences.
+            // If several stored runs have this name, compare with the one that has the fewest differences.
             let changes = old.get(&header.run)?.iter().map(|old| old.differences(&header.fingerprint));
             let changes = changes.filter(|changes| !changes.is_empty()).min_by_key(Vec::len)?;
             Some((*index, format!("has a different {}", changes.join(" and a different "))))
@@ -135,7 +136,7 @@ impl RunCache {
     }
 
     /// Removes the scenario's stored runs; with `all`, the stored runs of other scenarios too. Removes the folder if it
-    /// is empty then.
+    /// is then empty.
     ///
     /// # Errors
     /// A file cannot be removed.

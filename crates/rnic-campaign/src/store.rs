@@ -1,4 +1,4 @@
-//! A folder of results. Each result is a file, named by its fingerprint.
+//! A store of results: a folder with one file per result, whose name is the fingerprint of the result.
 
 pub(crate) mod file;
 
@@ -28,7 +28,7 @@ pub struct Header {
 
 /// A kind of result that a [`Store`] can hold.
 pub trait Stored: Sized {
-    /// Extension of the files' names.
+    /// File name extension of this kind of result.
     const ENDING: &'static str;
 
     /// Writes the result.
@@ -41,7 +41,7 @@ pub trait Stored: Sized {
     /// bound for every part of it.
     ///
     /// # Errors
-    /// `input` cannot be read, or contains bytes that `write_to` does not write.
+    /// `input` cannot be read, or its bytes are not a result that `write_to` can have written.
     fn read_from(input: &mut dyn Read, length: u64) -> io::Result<Self>;
 }
 
@@ -101,7 +101,7 @@ impl<V: Stored> Store<V> {
         self.folder.join(format!("{}.{}", fingerprint.key(), V::ENDING))
     }
 
-    /// Stores a result; replaces an older one with the same fingerprint. Creates the folder if it does not exist.
+    /// Stores a result. It replaces an older result with the same fingerprint. Creates the folder if it does not exist.
     ///
     /// # Errors
     /// The file cannot be written, or a part of the result cannot be read.
@@ -113,10 +113,11 @@ impl<V: Stored> Store<V> {
         write_and_rename(&path, |out| file::write(out, header, value), |_| Ok(())).map(|_| ())
     }
 
-    /// The result with a fingerprint; `Ok(None)` if there is none.
+    /// The stored result with a fingerprint; `Ok(None)` if there is none.
     ///
     /// # Errors
-    /// Why the existing file cannot be used, as the end of a sentence that begins with "the stored result".
+    /// The file exists but cannot be used. The error is the reason, as the end of a sentence that begins with "the
+    /// stored result".
     pub fn get(&self, fingerprint: &Fingerprint) -> Result<Option<(Header, V)>, String> {
         let path = self.path(fingerprint);
         if !path.exists() {
@@ -134,8 +135,8 @@ impl<V: Stored> Store<V> {
         self.files(V::ENDING).iter().filter_map(|path| file::read_header(path).ok()).collect()
     }
 
-    /// Removes the results with these fingerprints; with `None`, all results and incomplete files. Removes the folder
-    /// if it is empty then.
+    /// Removes the results with the fingerprints `of`; with `None`, all results and incomplete files. Removes the
+    /// folder if it is then empty.
     ///
     /// # Errors
     /// A file cannot be removed.

@@ -1,4 +1,4 @@
-//! The code part of a fingerprint: which sources it covers.
+//! Checks which source files the code hash in a fingerprint covers.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,8 @@ fn hashed() -> BTreeSet<&'static str> {
     SOURCES.lines().collect()
 }
 
-/// These determine results, and a list kept by hand once left them out: a stored result could be stale.
+/// These files determine results, so the hash must cover them: otherwise a stored result could be stale. An earlier,
+/// handwritten list of files had omitted them.
 #[test]
 fn models_and_measurements_are_covered() {
     for file in [
@@ -27,7 +28,8 @@ fn models_and_measurements_are_covered() {
     }
 }
 
-/// Every source of every crate that cargo links into this one is covered, whatever the crates are called.
+/// The hash covers every source of every workspace crate that cargo links into this crate, independent of the crates'
+/// names.
 #[test]
 fn every_source_of_every_linked_crate_is_covered() {
     let own = Path::new(env!("CARGO_MANIFEST_DIR"));

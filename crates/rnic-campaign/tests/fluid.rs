@@ -1,4 +1,4 @@
-//! The fluid model compared with packet-level runs.
+//! Compares the fluid model of DCQCN with packet-level runs.
 
 use rnic_campaign::fluid::{FluidComparison, compare_with_fluid};
 use rnic_scenario::from_str;
@@ -28,21 +28,22 @@ const DCQCN: &str = "cc = \"dcqcn\"";
 #[test]
 fn parameters_by_hand() {
     let both = run(SWITCH, INCAST, WATCH, DCQCN).unwrap();
-    // 1,500 of 1,520 bytes on the link.
+    // A frame takes 1,520 bytes on the link, and 1,500 of them count in the model: 40 Gbps x 1,500 / 1,520.
     assert_eq!(both.model.rate, BitRate::from_bps(39_473_684_210));
     assert_eq!(both.model.packet, Bytes(1_500));
-    // Twice 500 ns, 1,520 bytes and 98 bytes at 200 ps each, over two links.
+    // Each of the two links adds twice 500 ns of delay, and 1,520 bytes of data and 98 bytes of CNP at 200 ps per byte.
     assert_eq!(both.model.delay, Time::from_ps(2 * (1_000_000 + 304_000 + 19_600)));
     assert_eq!((both.model.cnp_interval, both.model.rate_timer), (Time::from_us(50), Time::from_us(55)));
     assert_eq!((both.bottleneck.as_str(), both.flows.len(), both.times.len()), ("s0:h0", 2, 119));
     assert!((both.share / 1e9 - 40.0 * 1_438.0 / 1_520.0 / 2.0).abs() < 1e-6);
-    // With marks on enqueue, a mark waits in the queue: the fixed point's queue at 39.47 Gbps.
+    // With marking on enqueue, a marked packet waits in the queue: the delay grows by the time to drain the fixed
+    // point's queue at 39.47 Gbps.
     let enqueue = run(&SWITCH.replace("dequeue", "enqueue"), INCAST, WATCH, DCQCN).unwrap();
     let wait = (enqueue.model.delay - both.model.delay).as_secs();
     assert!((wait - both.fixed_point.queue * 8.0 / 39.4737e9).abs() < 1e-9, "{wait}");
 }
 
-/// Run and model settle near the same point: shares, their sum, the queue.
+/// In the steady state, run and model have nearly the same goodput per flow, sum of goodputs and queue length.
 #[test]
 fn run_and_model_agree_in_the_steady_state() {
     for senders in [2, 4] {
@@ -62,7 +63,7 @@ fn run_and_model_agree_in_the_steady_state() {
     }
 }
 
-/// A second flow that starts later, and the first flow until then.
+/// The second flow starts later; until then, the first flow has the bottleneck for itself.
 #[test]
 fn a_later_flow() {
     let list = r#"[[traffic]]
@@ -82,14 +83,14 @@ start = "20 ms""#;
     assert!((both.flows[0].packets[38] / (2.0 * both.share) - 1.0).abs() < 0.01);
     assert_eq!((both.flows[1].model[38], both.flows[1].packets[38]), (0.0, 0.0));
     assert_eq!(both.flows[1].start, Time::from_ms(20));
-    // The second half of the 80 intervals from 20 ms on.
+    // The steady state is the second half of the 80 intervals after 20 ms, when both flows are active.
     assert_eq!(both.steady_from, 40 + 39);
-    // In the model, the first flow's alpha has decayed by then; in the run it has not. The model's flow slows down
-    // later.
+    // When the second flow starts, the alpha of the first flow has decayed in the model but not in the run. The model's
+    // flow therefore reduces its rate later.
     assert!(both.difference < 0.35, "{}", both.difference);
 }
 
-/// Explicit routes determine the bottleneck and the path of a mark.
+/// The model takes the bottleneck and the control delay from the explicit routes of the run.
 #[test]
 fn the_model_uses_the_routes_of_the_run() {
     let triangle = |route: &str| {

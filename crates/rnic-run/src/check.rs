@@ -1,25 +1,26 @@
-//! Bounds of a run specification that does not come from a scenario file, whose reader has checked them.
+//! Checks that the values of a run specification are in range. It serves specifications that are read from JSON; for
+//! scenario files, the scenario reader checks the ranges.
 
 use crate::spec::{QueueingSetup, RunSpec, Traffic, TrafficPattern};
 use crate::transport::TransportSpec;
 use rnic_fabric::config::{ArbiterSpec, Quantum, TopologySpec};
 use rnic_transport::{BitRate, Bytes, Time};
 
-/// No time of a specification is longer: 30 days.
+/// Maximum of every time in a specification: 30 days.
 const MAX_TIME: Time = Time::from_ms(30 * 24 * 3_600 * 1_000);
-/// No size of a specification is larger: 1,000 TB.
+/// Maximum of every size in a specification: 1,000 TB.
 const MAX_BYTES: Bytes = Bytes(1_000_000_000_000_000);
-/// No clock differs more from its nominal rate: 10 %.
+/// Maximum difference of a clock from its nominal rate in parts per million: 10 %.
 pub const MAX_SKEW_PPM: u64 = 100_000;
-/// No frame is delayed for longer by jitter.
+/// Maximum delay of a frame by jitter.
 pub const MAX_JITTER: Time = Time::from_ms(1);
-/// No rate is higher: 100 Tbps.
+/// Maximum of every rate in a specification: 100 Tbps.
 const MAX_RATE: BitRate = BitRate::from_gbps(100_000);
 
-/// Checks the values that the simulator relies on.
+/// Checks that the values on which the simulator relies are in range.
 ///
 /// # Errors
-/// One sentence with the name of the first field that is out of range.
+/// A field is out of range. The error is one sentence that names the first such field and the accepted values.
 pub(crate) fn check(run: &RunSpec<TransportSpec>) -> Result<(), String> {
     let fabric = &run.fabric;
     rate("run.fabric.link.rate", Some(fabric.link.rate))?;
@@ -120,7 +121,7 @@ fn topology(topology: &TopologySpec) -> Result<(), String> {
     };
     rates.into_iter().try_for_each(|value| rate("run.fabric.topology: rate", value))?;
     delays.into_iter().try_for_each(|value| time("run.fabric.topology: delay", value, true))?;
-    // What a fabric of this many hosts needs would not fit into memory.
+    // The state of a fabric with more hosts would not fit into memory.
     range("run.fabric.topology: number of hosts", crate::hosts(topology).into(), 1, 1 << 20)
 }
 

@@ -1,26 +1,26 @@
-//! A congestion control by name.
+//! Congestion controls by name: what each declares, and the settings that a run gives it.
 
 use rnic_transport::congestion::{CongestionControl, NoCongestionControl, Parameter};
 use rnic_transport::settings::Settings;
 use std::fmt;
 
-/// What is known of a congestion control without running it.
+/// Name, description and parameters of a congestion control, without its implementation.
 #[derive(Clone, Copy)]
 pub struct CongestionDeclaration {
-    /// What a scenario's `cc` calls it.
+    /// Name of the congestion control, as in a scenario's `cc`.
     pub name: &'static str,
-    /// One line on what it is.
+    /// Description of the algorithm, one line.
     pub about: &'static str,
-    /// The keys that a scenario may set under its name.
+    /// The parameters of the algorithm: keys of the scenario table that has its name.
     pub parameters: &'static [Parameter],
-    /// Whether it works only with acknowledgements.
+    /// Whether the algorithm needs acknowledgements of data packets.
     pub needs_acks: bool,
-    /// Whether its packets carry in-band telemetry.
+    /// Whether data packets must carry in-band telemetry for the algorithm.
     pub telemetry: bool,
 }
 
 impl CongestionDeclaration {
-    /// The declaration of an algorithm; `telemetry`: its packets carry in-band telemetry.
+    /// The declaration of the algorithm `C`; `telemetry` says whether its data packets carry in-band telemetry.
     pub const fn of<C: CongestionControl>(telemetry: bool) -> CongestionDeclaration {
         CongestionDeclaration {
             name: C::NAME,
@@ -32,7 +32,7 @@ impl CongestionDeclaration {
     }
 }
 
-/// Declarations are told apart by name.
+/// Two declarations are equal if their names are equal.
 impl PartialEq for CongestionDeclaration {
     fn eq(&self, other: &CongestionDeclaration) -> bool {
         self.name == other.name
@@ -45,7 +45,7 @@ impl fmt::Debug for CongestionDeclaration {
     }
 }
 
-/// `none`.
+/// The default is `none`: no congestion control.
 impl Default for CongestionDeclaration {
     fn default() -> CongestionDeclaration {
         CongestionDeclaration::of::<NoCongestionControl>(false)
@@ -55,9 +55,9 @@ impl Default for CongestionDeclaration {
 /// The congestion control of a run and its settings.
 #[derive(Clone, PartialEq, Debug)]
 pub struct CongestionSpec {
-    /// What the congestion control declares.
+    /// Declaration of the congestion control.
     pub declaration: CongestionDeclaration,
-    /// Its settings.
+    /// Settings of the congestion control.
     pub settings: Settings,
 }
 
@@ -67,13 +67,13 @@ impl CongestionSpec {
         CongestionSpec { declaration, settings: Settings::new(declaration.parameters) }
     }
 
-    /// Its name, as a scenario's `cc` has it.
+    /// Name of the congestion control, as in a scenario's `cc`.
     pub fn name(&self) -> &'static str {
         self.declaration.name
     }
 }
 
-/// `none`.
+/// The default is `none`: no congestion control.
 impl Default for CongestionSpec {
     fn default() -> CongestionSpec {
         CongestionSpec::of(CongestionDeclaration::default())

@@ -1,4 +1,4 @@
-//! A run specification as a JSON document.
+//! Reads and writes run specifications as JSON documents.
 
 use crate::check::check;
 use crate::congestion::CongestionSpec;
@@ -13,15 +13,15 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-/// Version of the document that this program reads and writes. It rises with every change that older programs would
-/// misunderstand.
+/// Version of the JSON document that this program reads and writes. The version rises with every change that older
+/// programs would misunderstand.
 pub const SPEC_VERSION: u32 = 1;
 
 /// A transport and a congestion control by name, with the settings that differ from the defaults.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TransportDocument {
-    /// Name of the transport, or `p4:FILE`; `rnic list transports` has them with their settings.
+    /// Name of the transport, or `p4:FILE`; `rnic list transports` prints all names and their settings.
     pub name: String,
     /// Settings of the transport by name.
     #[serde(default)]
@@ -29,10 +29,11 @@ pub struct TransportDocument {
     /// Whether the switches send PFC pauses.
     #[serde(default)]
     pub pfc: bool,
-    /// The congestion control; `none` by default, and with a transport of messages.
+    /// The congestion control; default `none`. A message transport requires `none`, because it controls congestion
+    /// itself.
     #[serde(default)]
     pub cc: CongestionDocument,
-    /// The program of `p4:FILE`.
+    /// Source text of the P4 program; required if `name` is `p4:FILE`, otherwise refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub program: Option<P4Source>,
 }
@@ -41,21 +42,21 @@ pub struct TransportDocument {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CongestionDocument {
-    /// Name of the congestion control; `rnic list congestion` has them with their settings.
+    /// Name of the congestion control; `rnic list congestion` prints all names and their settings.
     pub name: String,
-    /// Its settings by name.
+    /// Settings of the congestion control by name.
     #[serde(default)]
     pub settings: BTreeMap<String, Value>,
 }
 
-/// `none`.
+/// The default is `none`: no congestion control.
 impl Default for CongestionDocument {
     fn default() -> CongestionDocument {
         CongestionDocument { name: "none".to_string(), settings: BTreeMap::new() }
     }
 }
 
-/// The number [`SPEC_VERSION`]; any other number is refused.
+/// The number [`SPEC_VERSION`]; a document with any other version is refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Version;
 
@@ -90,19 +91,19 @@ impl JsonSchema for Version {
 #[serde(deny_unknown_fields)]
 #[schemars(title = "rnic run specification")]
 struct Document {
-    /// Version of the format.
+    /// Version of the document format.
     version: Version,
-    /// The run.
+    /// Specification of the run.
     run: RunSpec<TransportDocument>,
 }
 
-/// A document that is not a run specification: what is wrong, where, and what is accepted.
+/// Why a document is not a run specification: what is wrong, where, and what would be accepted.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct SpecError(pub String);
 
 impl<T> RunSpec<T> {
-    /// The same run with another description of its transport.
+    /// The same run, with `transport` in place of its description of the transport.
     fn with_transport<U>(self, transport: U) -> RunSpec<U> {
         let RunSpec { name, base, point, seed, fabric, traffic, transport: _, limits, watch } = self;
         RunSpec { name, base, point, seed, fabric, traffic, transport, limits, watch }
@@ -110,7 +111,7 @@ impl<T> RunSpec<T> {
 }
 
 impl RunSpec {
-    /// The run as a document: names and settings instead of declarations.
+    /// The run with its transport and congestion control as names and settings, instead of as declarations.
     pub fn to_document(&self) -> RunSpec<TransportDocument> {
         let given = |settings: &Settings| -> BTreeMap<String, Value> {
             settings.given().map(|(name, value)| (name.to_string(), value.clone())).collect()
@@ -127,10 +128,10 @@ impl RunSpec {
         self.clone().with_transport(document)
     }
 
-    /// The run as one JSON document; `pretty`: on several lines.
+    /// The run as one JSON document: indented on several lines if `pretty`, else on one line.
     ///
     /// # Errors
-    /// A number that JSON does not have: infinity, or none at all.
+    /// The run has a number that JSON cannot represent: infinity or NaN.
     pub fn to_json(&self, pretty: bool) -> Result<String, SpecError> {
         let document = Document { version: Version, run: self.to_document() };
         let text = if pretty { serde_json::to_string_pretty(&document) } else { serde_json::to_string(&document) };
@@ -146,16 +147,18 @@ impl RunSpec {
     /// ```
     ///
     /// # Errors
-    /// What is wrong, with line and column where the text is not such a document.
+    /// The text is not a valid run specification. The error says what is wrong, with line and column if the JSON is not
+    /// of the document's form.
     pub fn from_json(text: &str, vocabulary: &Vocabulary) -> Result<RunSpec, SpecError> {
         let document: Document = serde_json::from_str(text).map_err(|error| SpecError(error.to_string()))?;
         RunSpec::from_document(document.run, vocabulary)
     }
 
-    /// Finds the names of a document in `vocabulary`.
+    /// Replaces the names of transport and congestion control by their declarations in `vocabulary`, and checks the
+    /// run.
     ///
     /// # Errors
-    /// A name or setting that does not exist, or a value that cannot be simulated.
+    /// A name or setting does not exist, or a value cannot be simulated.
     pub fn from_document(run: RunSpec<TransportDocument>, vocabulary: &Vocabulary) -> Result<RunSpec, SpecError> {
         let transport = transport(&run.transport, vocabulary)?;
         let run = run.with_transport(transport);

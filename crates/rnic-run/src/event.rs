@@ -8,13 +8,13 @@ use serde::{Deserialize, Serialize};
 /// Progress of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct RunProgress {
-    /// Flows that have finished.
+    /// Number of flows that have finished.
     pub flows_done: u64,
-    /// Flows of the whole run; `None` if their number is not known, as for endless traffic.
+    /// Number of flows of the whole run; `None` if it is not known, as for endless traffic.
     pub flows_total: Option<u64>,
-    /// Transmissions of data and control packets on links so far (packet-hops).
+    /// Number of transmissions of data and control packets on links so far (packet-hops).
     pub hops: u64,
-    /// Simulated time, in picoseconds.
+    /// Simulated time reached so far, in picoseconds.
     #[serde(rename = "time_ps", with = "crate::stored::time")]
     #[schemars(with = "u64")]
     pub time: Time,
@@ -50,7 +50,7 @@ pub enum RunEvent {
         /// Warnings for readers of the results, one sentence each.
         warnings: Vec<String>,
     },
-    /// Progress so far.
+    /// The progress of the run so far; emitted repeatedly.
     Progress(RunProgress),
     /// A sample of the queues and flows that the run's `[watch]` table names.
     Sample {
@@ -60,7 +60,7 @@ pub enum RunEvent {
         time: Time,
         /// Bytes in each watched queue, in the order of [`crate::Samples::queues`].
         queue_bytes: Vec<u32>,
-        /// Id and delivered payload bytes of each active flow; empty if flows are not watched.
+        /// Id of each active flow, and the payload bytes that it has delivered so far; empty if flows are not watched.
         delivered: Vec<(u32, u64)>,
     },
     /// A pause of a transmitter that has ended, or that lasts until the end of the run.
@@ -71,20 +71,20 @@ pub enum RunEvent {
         #[serde(rename = "time_ps", with = "crate::stored::time")]
         #[schemars(with = "u64")]
         time: Time,
-        /// Flows that finished.
+        /// Number of flows that finished.
         flows_done: u64,
-        /// Flows of the whole run.
+        /// Number of flows of the whole run.
         flows_total: u64,
     },
     /// The run could not be set up, or did not complete.
     Failed {
-        /// One sentence that says why.
+        /// Reason of the failure, one sentence.
         reason: String,
     },
 }
 
 impl RunEvent {
-    /// The JSON Schema of an event, as `rnic exec --events` prints them, a line each.
+    /// The JSON Schema of one event; `rnic exec --events` prints one event per line.
     pub fn json_schema() -> serde_json::Value {
         schema_for!(RunEvent).to_value()
     }

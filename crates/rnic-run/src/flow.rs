@@ -1,4 +1,4 @@
-//! One flow: as a workload starts it, and as a run records it.
+//! Flows: a [`FlowSpec`] is a flow that a workload starts, a [`FlowRecord`] is the result of a flow.
 
 use rnic_transport::Time;
 use schemars::JsonSchema;
@@ -29,7 +29,7 @@ impl FlowSpec {
     pub const NO_REQUEST: u32 = u32::MAX;
 }
 
-/// What happened to one flow.
+/// The result of one flow: when it started and finished, and what its delivery took.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FlowRecord {
     /// Id of the flow, counted from 0 in order of start.
@@ -42,16 +42,16 @@ pub struct FlowRecord {
     pub bytes: u64,
     /// Time at which the application handed the flow to the NIC.
     pub start: Time,
-    /// Time at which the receiver had all bytes; `None` if it never did.
+    /// Time at which the receiver had all bytes; `None` if the flow did not finish.
     pub finish: Option<Time>,
     /// Completion time of the flow alone on an empty fabric, at line rate with plain RoCEv2 headers: the denominator of
     /// the slowdown.
     pub ideal: Time,
     /// Payload bytes that the receiver had accepted by the end of the run.
     pub delivered: u64,
-    /// Retransmitted data packets.
+    /// Number of retransmitted data packets.
     pub retransmitted: u32,
-    /// Expired retransmission timers.
+    /// Number of retransmission timeouts.
     pub timeouts: u32,
     /// Id of the request (incast) to which the flow belongs; `u32::MAX` for none.
     pub request: u32,

@@ -1,4 +1,4 @@
-//! The flow records of a run: in memory up to a limit, above it in a temporary file.
+//! The flow records of a run. A small number of records is kept in memory, a larger number in a temporary file.
 
 mod file;
 mod stream;
@@ -12,7 +12,8 @@ use std::sync::OnceLock;
 /// Maximum number of records that a log keeps in memory (16 MB). A log with more records keeps all of them in a file.
 pub const IN_MEMORY: usize = 200_000;
 
-/// The records of all flows of a run, read in order of flow id. Each flow id from 0 on is put once, in any order.
+/// The records of all flows of a run, read in order of flow id. The record of each flow id, from 0 on, is put into the
+/// log once; the order does not matter.
 ///
 /// A log of more than [`IN_MEMORY`] flows keeps its records, 64 bytes each, in an unnamed file in the system's
 /// temporary folder (on Unix `TMPDIR`, else `/tmp`). The system deletes the file with the last clone of the log. The
@@ -58,7 +59,7 @@ pub struct FlowLog {
 
 #[derive(Clone)]
 enum Store {
-    /// Indexed by flow id; `None` until the record of the flow is put.
+    /// The records, indexed by flow id; `None` until the record of the flow is put into the log.
     Memory(Vec<Option<FlowRecord>>),
     File(RecordFile),
 }
@@ -80,7 +81,7 @@ impl FlowLog {
         FlowLog { store: Store::Memory(Vec::new()), len: 0, limit, lost: None, unread: OnceLock::new() }
     }
 
-    /// Stores the final record of a flow. If that fails, [`FlowLog::error`] says why.
+    /// Puts the final record of a flow into the log. If the record cannot be stored, [`FlowLog::error`] says why.
     pub fn put(&mut self, record: FlowRecord) {
         if self.lost.is_some() {
             return;
@@ -113,7 +114,8 @@ impl FlowLog {
         Ok(())
     }
 
-    /// Writes buffered records to the file. Call it after the last record: [`FlowLog::get`] is then faster.
+    /// Writes buffered records to the file. Call this method after the last record has been put, because it makes
+    /// [`FlowLog::get`] faster.
     pub fn close(&mut self) {
         if let Store::File(file) = &mut self.store
             && let Err(error) = file.write()
@@ -142,7 +144,7 @@ impl FlowLog {
         self.lost.as_deref().or(self.unread.get().map(String::as_str))
     }
 
-    /// Checks that all records read so far could be read, for example after writing them to a result file.
+    /// Checks that no read of a record has failed so far, for example after the records were written to a result file.
     ///
     /// # Errors
     /// The error of the first stored record that could not be read.
@@ -178,12 +180,12 @@ impl FlowLog {
     }
 }
 
-/// Stores the error in `note`, unless there is an earlier one.
+/// Stores the error in `note`, unless `note` has an earlier error.
 fn unread(note: &OnceLock<String>, error: &io::Error) {
     note.get_or_init(|| told("read", error));
 }
 
-/// The error as a sentence; `done` is what failed: `kept` or `read`.
+/// The error as a sentence; `done` is the action that failed, `kept` or `read`.
 fn told(done: &str, error: &io::Error) -> String {
     format!(
         "the flow records cannot be {done} in a temporary file in {}: {error}; they need 64 bytes per flow; set TMPDIR \
@@ -263,7 +265,7 @@ impl FlowLog {
         *self = edited;
     }
 
-    /// The same records in a file, some of them still buffered.
+    /// A log with the same records in a file; some of them are still buffered.
     pub fn in_file(&self) -> FlowLog {
         let mut log = FlowLog::with_limit(0);
         log.extend(self);
@@ -271,7 +273,7 @@ impl FlowLog {
         log
     }
 
-    /// The same log in a file that cannot be read.
+    /// A log with the same records in a file that cannot be read.
     pub fn unreadable(&self) -> FlowLog {
         let mut log = self.in_file();
         log.close();
@@ -315,7 +317,8 @@ mod tests {
         assert!(none.is_empty() && none.iter().next().is_none() && none.get(0).is_none());
     }
 
-    /// More records than one write and one read handle, in an order that leaves gaps at first.
+    /// The log has more records than one write and one read handle, and they arrive in an order that leaves gaps at
+    /// first.
     #[test]
     fn many_records_in_a_scrambled_order() {
         let count = 40_000_u32;

@@ -1,6 +1,6 @@
-//! Short names of swept keys.
+//! Short labels for the keys of a sweep.
 
-/// The shortest suffix of each dotted path that no other path of `keys` shares.
+/// For each dotted path in `keys`, the shortest suffix that no other path of `keys` has; the labels of a sweep's keys.
 ///
 /// ```
 /// assert_eq!(rnic_run::short_keys(&["traffic.a.load", "traffic.b.load", "seed"]), ["a.load", "b.load", "seed"]);

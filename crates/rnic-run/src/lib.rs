@@ -1,8 +1,8 @@
-//! What goes into a simulation run and what comes out of it, as data.
+//! Data types for the inputs and outputs of simulation runs.
 //!
-//! A [`RunSpec`] determines a run completely; a [`RunRecord`] is everything that the run yields. Neither knows the
-//! simulator: whoever describes runs (scenario files), carries them about (campaigns), or evaluates them (results)
-//! needs this crate alone.
+//! A [`RunSpec`] determines a run completely; a [`RunRecord`] contains everything that the run yields. Neither depends
+//! on the simulator. Crates that describe runs (scenario files), distribute runs (campaigns) or evaluate results
+//! therefore need this crate alone.
 
 mod check;
 mod congestion;

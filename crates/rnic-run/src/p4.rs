@@ -1,14 +1,13 @@
 //! A transport written in P4: `transport = "p4:FILE"`.
 //!
-//! What a program needs of its NIC and of the network, beside what it computes, stands in annotations of its package's
-//! instance:
+//! Annotations on the instance of the program's package state what the program needs of its NIC and of the network:
 //!
-//! | annotation | meaning | without |
+//! | annotation | meaning | default |
 //! |---|---|---|
-//! | `@priorities(N)` | it uses bands 0 to N - 1 | 2 |
-//! | `@order("shortest-first")` | which message sends next | `"round-robin"` |
-//! | `@paths("spray")` | each packet takes a path of its own | `"ecmp"` |
-//! | `@telemetry` | switches write telemetry into its data packets | they do not |
+//! | `@priorities(N)` | the program uses the priorities 0 to N - 1 | 2 |
+//! | `@order("shortest-first")` | order in which the NIC serves its messages | `"round-robin"` |
+//! | `@paths("spray")` | path selection: here, a random path for each packet | `"ecmp"` |
+//! | `@telemetry` | switches write in-band telemetry into data packets | no telemetry |
 
 use rnic_fabric::config::Paths;
 use rnic_nano::source::SourceFile;
@@ -19,28 +18,28 @@ use serde::{Deserialize, Serialize};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
-/// The text of a P4 program, with everything that it includes.
+/// Source text of a P4 program, with the texts of all files that it includes.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct P4Source {
-    /// Name of the file, for messages.
+    /// Name of the program's file, for error messages.
     pub file: String,
-    /// Its text.
+    /// Text of the program's file.
     pub text: String,
-    /// Texts of the files that it includes with quotes, by the path that it includes them by.
+    /// Texts of the files that the program includes with `#include "PATH"`, by their `PATH`.
     #[serde(default)]
     pub includes: BTreeMap<String, String>,
-    /// Other values for constants of the program.
+    /// Values that replace those of constants in the program, by the constant's name.
     #[serde(default)]
     pub constants: BTreeMap<String, u64>,
 }
 
 impl P4Source {
-    /// Compiles the text in `text`, called `file` in messages, and keeps what it includes; `include` gives the text of
-    /// a file beside it.
+    /// Compiles the program `text`, which messages call `file`. `include` returns the text of a file that the program
+    /// includes; the returned [`P4Source`] contains these texts.
     ///
     /// # Errors
-    /// What is wrong with the program, and where.
+    /// The program does not compile. [`Rejected`] has all errors with their positions.
     pub fn compile(
         file: &str, text: String, include: &dyn Fn(&str) -> Option<String>, constants: BTreeMap<String, u64>,
     ) -> Result<(P4Source, Program), Rejected> {
@@ -57,24 +56,24 @@ impl P4Source {
     }
 }
 
-/// A compiled program and what it needs.
+/// A compiled P4 program, and what it needs of its NIC and of the network.
 #[derive(Clone, Debug)]
 pub struct P4Program {
-    /// Its text.
+    /// Source text of the program.
     pub source: P4Source,
     /// The compiled program.
     pub program: Program,
-    /// Number of priorities that it uses, 1 to 8.
+    /// Number of priorities that the program uses, 1 to 8.
     pub priorities: u8,
-    /// Which message sends next.
+    /// Order in which the NIC serves its outstanding messages.
     pub order: Order,
-    /// Whether packets are sprayed.
+    /// How packets choose among several shortest paths.
     pub paths: Paths,
-    /// Whether switches write telemetry.
+    /// Whether switches write in-band telemetry into data packets.
     pub telemetry: bool,
 }
 
-/// Programs are the same if they do the same.
+/// Two programs are equal if their checked forms are equal; file names and comments do not count.
 impl PartialEq for P4Program {
     fn eq(&self, other: &P4Program) -> bool {
         self.program.hir() == other.program.hir()
@@ -82,10 +81,10 @@ impl PartialEq for P4Program {
 }
 
 impl P4Program {
-    /// Compiles a program.
+    /// Compiles a program and reads its annotations.
     ///
     /// # Errors
-    /// What is wrong with it, on several lines.
+    /// The program or one of its annotations is invalid. The text says where and why, on several lines.
     pub fn compile(source: &P4Source) -> Result<P4Program, String> {
         let include = |path: &str| source.includes.get(path).cloned();
         let compiled = P4Source::compile(&source.file, source.text.clone(), &include, source.constants.clone());
@@ -96,10 +95,10 @@ impl P4Program {
         })
     }
 
-    /// Takes what the program needs out of its annotations.
+    /// Reads from the program's annotations what it needs of its NIC and of the network.
     ///
     /// # Errors
-    /// The annotation that is wrong, and what is accepted.
+    /// An annotation is invalid: the annotation, and what would be accepted.
     pub fn of(source: P4Source, program: Program) -> std::result::Result<P4Program, (String, &'static str)> {
         let (mut priorities, mut order, mut paths, mut telemetry) = (2, Order::RoundRobin, Paths::Ecmp, false);
         for (number, (name, argument)) in program.hir().annotations.iter().enumerate() {

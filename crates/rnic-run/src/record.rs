@@ -10,14 +10,16 @@ use serde::{Deserialize, Serialize};
 pub struct RunOutput {
     /// How the run ended.
     pub status: RunStatus,
-    /// Flows of the traffic, started or not; in a truncated run, the flows that started.
+    /// Number of flows of the traffic, whether they started or not; in a truncated run, the number of flows that
+    /// started.
     pub offered: u64,
-    /// Set if the run's `duration` ended it while flows were unfinished or still to start.
+    /// When the run was truncated; `None` unless the run's `duration` ended it while flows were unfinished or still to
+    /// start.
     pub truncated: Option<Truncation>,
-    /// Every flow that started, in order of start.
+    /// The record of every flow that started, in order of start.
     #[serde(skip)]
     pub flows: FlowLog,
-    /// Every port of the fabric, ordered by node, then by port.
+    /// Counters of every port of the fabric, ordered by node, then by port.
     pub ports: Vec<PortRecord>,
     /// Fabric-wide counts.
     pub totals: Totals,
@@ -103,20 +105,20 @@ pub struct Truncation {
     /// Simulated time at which the run was truncated: its `duration`.
     #[serde(with = "stored::time")]
     pub at: Time,
-    /// Flows of the traffic that had not started; `None` for endless traffic.
+    /// Number of flows that had not started at this time; `None` for endless traffic.
     pub not_started: Option<u64>,
 }
 
 /// How a run ended.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum RunStatus {
-    /// Every flow finished, or the run reached its `duration`.
+    /// All flows finished, or the run reached its `duration`.
     Completed,
     /// The run could not start or did not finish; the text says why, and which flows are stuck.
     Failed(String),
 }
 
-/// Counters of one port: of its transmitter, and of its input buffer.
+/// Counters of the transmitter and of the input buffer of one port.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct PortRecord {
     /// Name of the node, for example `edge3`.
@@ -140,7 +142,7 @@ pub struct PortRecord {
 pub struct PriorityCounters {
     /// Frames transmitted, pause frames not included.
     pub tx_packets: u64,
-    /// Bytes of these frames, frame gaps not included.
+    /// Bytes of the transmitted frames, frame gaps not included.
     pub tx_bytes: u64,
     /// Frames that arrived at this port and were dropped because the buffer was full.
     pub drops: u64,
@@ -158,7 +160,8 @@ pub struct PriorityCounters {
     pub queue_high_water: u64,
     /// Packets that this output trimmed to their header because its buffer was full.
     pub trimmed: u64,
-    /// Headers for which this output had no space either, and which the switch returned to their sender.
+    /// Trimmed headers that did not fit into the buffer of this output and that the switch therefore returned to their
+    /// sender.
     pub returned: u64,
 }
 
@@ -173,11 +176,12 @@ pub struct Totals {
     pub retransmitted: u64,
     /// Data and control packets dropped at full buffers.
     pub dropped: u64,
-    /// The data packets among `dropped`.
+    /// Number of data packets among `dropped`.
     pub dropped_data: u64,
-    /// Data packets that lost their payload at a full buffer; their headers continued or returned.
+    /// Data packets whose payload a switch trimmed at a full buffer; their headers continued to the receiver or
+    /// returned to the sender.
     pub trimmed: u64,
-    /// Headers that a switch returned to their sender.
+    /// Trimmed headers that a switch returned to their sender.
     pub returned: u64,
     /// Packets lost on links (random loss).
     pub lost: u64,
@@ -199,7 +203,7 @@ pub struct Totals {
     pub paused_ps: u64,
 }
 
-/// The PFC pauses of a run. Their causes are determined at regular samples. A port is an index into
+/// The PFC pauses of a run. Regular samples determine the causes of pauses, called roots. A port is an index into
 /// [`RunOutput::ports`], a root an index into [`PauseRecords::roots`].
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct PauseRecords {
@@ -217,35 +221,38 @@ pub struct PauseRecords {
     pub max_paused: u32,
     /// The first sample with `max_paused` paused transmitters.
     pub worst: Option<PauseTreeRecord>,
-    /// A cyclic buffer dependency, if there was one at a sample or at the end of the run.
+    /// A cyclic buffer dependency that existed at a sample or at the end of the run; `None` if there was none.
     pub cycle: Option<BufferCycle>,
-    /// Flows that a root delayed although the root is not on their path, longest delay first; a limited number.
+    /// Flows that a root delayed although the root is not on their path. The flows with the longest delays come first;
+    /// their number is limited.
     pub victims: Vec<Victim>,
-    /// Number of all victims.
+    /// Number of all victims, including those beyond the limit of `victims`.
     pub victim_count: u64,
-    /// The pauses, exact to the picosecond, in the order in which samples noticed them; a limited number.
+    /// The pauses with their exact start and end, in the order in which samples noticed them; their number is limited.
     pub log: Vec<PauseRow>,
-    /// Pauses that are missing in `log` because of its limit.
+    /// Number of pauses that are missing in `log` because of its limit.
     pub pauses_left_out: u64,
-    /// Intervals for the report's figure: consecutive samples at which a port was paused because of the same root.
+    /// Intervals of consecutive samples at which a port was paused because of the same root; the report draws them as a
+    /// figure.
     pub spans: Vec<PauseSpan>,
-    /// Intervals that are missing in `spans` because of its limit.
+    /// Number of intervals that are missing in `spans` because of its limit.
     pub spans_left_out: u64,
 }
 
-/// Kinds of causes of pauses.
+/// The kind of cause at the end of a chain of PFC pauses.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub enum RootKind {
-    /// A congested output: it is not paused and always busy, and packets for it arrive faster than it can send.
+    /// A congested output: an output that is not paused and always busy, because packets for it arrive faster than it
+    /// can send.
     Congestion,
-    /// A NIC of a host that pauses its switch.
+    /// A host's NIC that sends pause frames to its switch.
     Nic,
     /// A cycle of ports, each paused by the next.
     Cycle,
 }
 
 impl RootKind {
-    /// The name in result files.
+    /// Name of the kind in result files.
     pub fn name(self) -> &'static str {
         match self {
             RootKind::Congestion => "congestion",
@@ -262,7 +269,7 @@ pub struct PauseRoot {
     pub kind: RootKind,
     /// The congested output, the NIC's port, or the port with the lowest index on the cycle.
     pub port: u32,
-    /// The priority.
+    /// The paused priority.
     pub priority: u8,
     /// First sample at which this root kept a port paused.
     #[serde(with = "stored::time")]
@@ -288,22 +295,23 @@ pub struct PauseTreeRecord {
 /// One transmitter in a pause tree.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct TreePort {
-    /// The port.
+    /// Index of the transmitter's port.
     pub port: u32,
-    /// The priority.
+    /// Priority of the transmitter.
     pub priority: u8,
-    /// Whether the transmitter is paused now; `false` if it is sending packets that a pause has left behind.
+    /// Whether the transmitter is paused at this sample. `false` for a transmitter between a paused port and its root
+    /// that has resumed and still sends the packets of its latest pause.
     pub paused: bool,
-    /// Start of the current pause.
+    /// Start of the current pause; of a transmitter that is not paused now, start of its latest pause.
     #[serde(with = "stored::time")]
     pub since: Time,
-    /// Bytes from this port that its peer has buffered.
+    /// Bytes received from this port that wait in its peer's buffer; 0 if the peer is a host.
     pub held: u64,
-    /// The port for which this port waits; `None` if an XON frame is on its way.
+    /// Index of the port for which this port waits; `None` if an XON frame to this port is on its way.
     pub waits_for: Option<u32>,
-    /// Distance from the root in hops, 1 next to the root.
+    /// Distance from the root in hops, counted from 1 for a port next to the root.
     pub depth: u32,
-    /// The root.
+    /// Index of the root that holds up this transmitter; `None` if an XON frame is on its way.
     pub root: Option<u32>,
 }
 
@@ -333,7 +341,7 @@ pub struct Victim {
     pub dst: u32,
     /// Number of samples at which the flow was a victim.
     pub samples: u64,
-    /// The root that delayed the flow at more than half of these samples; if there is none, one of its roots.
+    /// Index of the root that delayed the flow at more than half of these samples; if there is none, one of its roots.
     pub root: u32,
     /// Whether the flow finished.
     pub finished: bool,
@@ -363,17 +371,17 @@ pub struct PauseRow {
 /// An interval of consecutive samples at which a port was paused because of the same root.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct PauseSpan {
-    /// The port.
+    /// Index of the paused port.
     pub port: u32,
-    /// The priority.
+    /// The paused priority.
     pub priority: u8,
-    /// Time of the first sample.
+    /// Simulated time of the first sample.
     #[serde(with = "stored::time")]
     pub from: Time,
     /// One sampling interval after the last sample.
     #[serde(with = "stored::time")]
     pub to: Time,
-    /// The root.
+    /// Index of the root of the pause; `None` if an XON frame was on its way at these samples.
     pub root: Option<u32>,
 }
 
@@ -382,7 +390,7 @@ pub struct PauseSpan {
 pub struct RunRecord {
     /// Output of the run. It depends on the scenario and the seed alone.
     pub output: RunOutput,
-    /// Wall-clock seconds.
+    /// Wall-clock seconds that the simulation took.
     pub wall_s: f64,
     /// CPU seconds of the threads that simulated the run.
     pub cpu_s: f64,

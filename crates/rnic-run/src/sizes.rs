@@ -1,4 +1,4 @@
-//! Distributions of flow sizes: points of the CDF, samples, exact means.
+//! Distributions of flow sizes: random samples and exact means of a distribution that points of its CDF define.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SizeDistribution {
-    /// Name in the scenario: `irn-heavy-tailed`, `websearch`, `fixed 1 MB`, `uniform 500 KB - 5 MB`, or a file name.
+    /// Name of the distribution in the scenario: a file name, or for example `irn-heavy-tailed`, `websearch`,
+    /// `fixed 1 MB` or `uniform 500 KB - 5 MB`.
     pub name: String,
     /// Points (bytes, cumulative probability). Neither coordinate decreases from point to point, and the last
     /// probability is 1. Between two points, bytes are linear in probability. Two points of equal probability form a
@@ -16,8 +17,8 @@ pub struct SizeDistribution {
 }
 
 impl SizeDistribution {
-    /// The size in bytes at which the CDF reaches `u`, rounded to whole bytes, at least 1. Uniformly distributed `u` in
-    /// `0.0..1.0` give sizes of this distribution.
+    /// The size in bytes at which the CDF reaches `u`, rounded to whole bytes and at least 1. If `u` is uniformly
+    /// distributed in `0.0..1.0`, the sizes have this distribution.
     ///
     /// ```
     /// use rnic_run::SizeDistribution;
@@ -55,7 +56,7 @@ impl SizeDistribution {
     /// Exact mean number of packets per flow if each packet carries at most `mtu` bytes: the mean of ceil(size / mtu).
     pub fn mean_packets(&self, mtu: u32) -> f64 {
         let mtu = f64::from(mtu.max(1));
-        // A size x, rounded to whole bytes, takes 1 + extra(x) packets.
+        // A flow of x bytes, rounded to whole bytes, has 1 + extra(x) packets.
         let shifted = |x: f64| (x - 0.5).max(0.0) / mtu;
         let extra = |x: f64| shifted(x).floor();
         let integral_of_extra = |x: f64| {
@@ -81,7 +82,8 @@ impl SizeDistribution {
     /// Checks that the points form a distribution.
     ///
     /// # Errors
-    /// One sentence that names the distribution and the rule that it breaks.
+    /// The points do not form a distribution. The error is one sentence that names the distribution and the rule that
+    /// it breaks.
     pub fn validate(&self) -> Result<(), String> {
         let ordered = self.points.windows(2).all(|pair| pair[0].0 <= pair[1].0 && pair[0].1 <= pair[1].1);
         let inside = self.points.iter().all(|p| p.0 >= 0.0 && p.0.is_finite() && (0.0..=1.0).contains(&p.1));

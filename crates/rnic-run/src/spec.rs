@@ -1,6 +1,6 @@
 //! A scenario as plain data, after parsing and checking.
 //!
-//! `None` in a setting means "not given": the value then follows from the fabric, as the reference documents.
+//! A setting that is `None` is not given: its value then follows from the fabric, as the scenario reference documents.
 
 use crate::flow::FlowSpec;
 use crate::sizes::SizeDistribution;
@@ -14,118 +14,123 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-/// One scenario file: named runs over fabrics and traffic.
+/// The contents of a scenario file: named runs, each with its network, traffic and transport.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Scenario {
-    /// What the file calls itself.
+    /// Title of the scenario: the file's `title`, else `name`.
     pub title: String,
-    /// Stem of the file's name; names the output folder.
+    /// File name without its extension; also the name of the output folder.
     pub name: String,
-    /// The seed as written or as asked for; each run has its own copy, which is the one that counts.
+    /// Seed of the scenario: the caller's seed, else the file's `seed`. Each run has its own seed, which is the one
+    /// that its simulation uses.
     pub seed: u64,
     /// The runs, in the file's order; at least one.
     pub runs: Vec<RunSpec>,
 }
 
-/// One run, complete in itself: the scenario's fabric and traffic with this run's own changes applied.
+/// One run, complete in itself: the scenario's fabric and traffic, with the changes that the run's `set` makes.
 ///
-/// `T` is how the transport is described: with all that it declares, or as a document
-/// ([`TransportDocument`](crate::TransportDocument)).
+/// `T` is the description of the transport: a [`TransportSpec`] with everything that the transport declares, or a
+/// [`TransportDocument`](crate::TransportDocument) of names and settings.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RunSpec<T = TransportSpec> {
-    /// Its name; unique in the scenario.
+    /// Name of the run; unique in the scenario.
     pub name: String,
-    /// Its name in the file; the same but in a sweep, which makes many runs of one.
+    /// Name of the `[[run]]` table from which the run was made. A sweep makes many runs of one table and appends the
+    /// swept values to their names; without a sweep, `base` equals `name`.
     pub base: String,
-    /// In a sweep: the swept keys and their values, as written.
+    /// Keys and values, as written, of the run's point in the sweep; empty without a sweep.
     pub point: Vec<(String, String)>,
-    /// Seed of its random streams.
+    /// Seed of the run's random streams.
     pub seed: u64,
-    /// The fabric it runs on.
+    /// The network that carries the traffic.
     pub fabric: FabricSetup,
-    /// What the hosts send.
+    /// Sources of flows: what the hosts send, and when.
     pub traffic: Vec<Traffic>,
-    /// How they send it.
+    /// Transport and congestion control of the hosts.
     pub transport: T,
-    /// Limits at which the run ends or fails.
+    /// Simulated times at which the run ends or fails.
     pub limits: Limits,
-    /// What to sample during the run; `None` samples nothing.
+    /// Queues, flows and pauses to sample during the run; `None` samples nothing.
     pub watch: Option<Watch>,
 }
 
-/// The `[fabric]` table.
+/// The network of a run: the `[fabric]` table of a scenario.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FabricSetup {
-    /// The wiring.
+    /// Hosts, switches and the links between them.
     pub topology: TopologySpec,
-    /// Default of every link (`rate`, `delay`, `loss`).
+    /// Rate, delay and loss of every link that `links` does not change (`rate`, `delay`, `loss`).
     pub link: LinkSpec,
-    /// `[[fabric.link]]`: links of a graph, or changes to single links.
+    /// `[[fabric.link]]`: the links of a graph topology; in other topologies, changes to single links.
     pub links: Vec<NamedLink>,
-    /// `[[fabric.route]]`: routes that differ from the shortest.
+    /// `[[fabric.route]]`: routes that replace the shortest paths.
     pub routes: Vec<NamedRoute>,
-    /// `[[fabric.storm]]`: NICs that pause their switch.
+    /// `[[fabric.storm]]`: NICs that send PFC pause frames to their switch.
     pub storms: Vec<Storm>,
     /// Payload bytes of a full packet (`mtu`).
     pub mtu: Bytes,
-    /// Bytes on the link around each frame (`frame_gap`, default 20 B).
+    /// Bytes of link time that each frame takes beyond its own length, for preamble and inter-frame gap (`frame_gap`,
+    /// default 20 B).
     pub frame_gap: Bytes,
-    /// Imperfections of the clocks (`clock_skew_ppm`, `clock_jitter`); default none.
+    /// Imperfections of the clocks of all nodes (`clock_skew_ppm`, `clock_jitter`); default none.
     #[serde(default)]
     pub clocks: ClockSpec,
-    /// Which of several shortest paths packets take (`paths`); default `"ecmp"`.
+    /// How packets choose among several shortest paths (`paths`); default: the transport's own choice, `"ecmp"` for
+    /// most.
     pub paths: Option<Paths>,
-    /// `[fabric.switch]`.
+    /// Settings of all switches: `[fabric.switch]`.
     pub switch: SwitchSetup,
 }
 
-/// A host's NIC that pauses its switch: `[[fabric.storm]]`.
+/// A pause storm (`[[fabric.storm]]`): a host's NIC sends PFC pause frames to its switch, as a defective NIC would.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Storm {
-    /// The host's number.
+    /// Index of the host whose NIC sends the pause frames.
     pub host: u32,
-    /// When it tells its switch to pause.
+    /// Simulated time at which the NIC pauses its switch.
     pub start: Time,
-    /// How long after that it lets its switch resume; `None`: never.
+    /// Time after `start` at which the NIC sends XON, so that the switch resumes; `None`: never.
     pub duration: Option<Time>,
-    /// The one priority that it pauses; `None`: all in use.
+    /// The priority that the NIC pauses; `None`: all priorities in use.
     pub priority: Option<u8>,
 }
 
-/// The `[fabric.switch]` table.
+/// Settings of all switches: the `[fabric.switch]` table.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SwitchSetup {
-    /// `queueing`.
+    /// Where a switch buffers packets (`queueing`), with the keys that only this kind of buffer has.
     pub queueing: QueueingSetup,
-    /// Shared: the whole buffer; default 12 MB. Otherwise the buffer per port and priority; default twice the longest
-    /// path's bandwidth-delay product, at least 16 full frames.
+    /// Size of the buffer. With `queueing = "shared"`, of the whole switch; default 12 MB. Otherwise, of each port and
+    /// priority; default twice the longest path's bandwidth-delay product, at least 16 full frames.
     pub buffer: Option<Bytes>,
-    /// PFC pause threshold; default buffer minus the headroom that makes the fabric lossless, in a shared buffer a
-    /// dynamic one.
+    /// PFC pause threshold. Default: `buffer` minus the headroom that makes the fabric lossless; with a shared buffer,
+    /// a dynamic threshold.
     pub xoff: Option<Bytes>,
     /// PFC resume threshold; default `xoff`.
     pub xon: Option<Bytes>,
-    /// Buffer reserved above `xoff`; default what the fabric needs to be lossless, and at least `buffer` minus `xoff`.
+    /// Buffer above `xoff` for packets that arrive before a pause takes effect. Default: the bytes that the fabric
+    /// needs to be lossless, at least `buffer` minus `xoff`.
     pub headroom: Option<Bytes>,
-    /// `scheduler` and `weights`.
+    /// How an output chooses the priority to serve: `scheduler` and `weights`.
     pub scheduler: SchedulerSetup,
-    /// `ecn`.
+    /// ECN marking: `ecn`.
     pub ecn: EcnSetup,
 }
 
-/// How a switch stores what waits: `queueing`.
+/// Where a switch buffers packets that wait for an output: `queueing`.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "queueing", rename_all = "kebab-case")]
 pub enum QueueingSetup {
-    /// `"input"`: at the inputs.
+    /// `"input"`: in virtual output queues at the inputs.
     Input(InputSetup),
-    /// `"shared"`: at the outputs, in one buffer for all ports.
+    /// `"shared"`: in queues at the outputs, with one buffer for all ports.
     Shared(SharedSetup),
-    /// `"output"`: at the outputs, in a buffer for each of them and each priority.
+    /// `"output"`: in queues at the outputs, with a buffer of its own for each output and priority.
     Output(OutputSetup),
 }
 
@@ -150,7 +155,7 @@ pub struct InputSetup {
 }
 
 impl QueueingSetup {
-    /// The number of priorities, where the table gives it.
+    /// The number of priorities, if the `[fabric.switch]` table gives it.
     pub fn priorities(&self) -> Option<u8> {
         match self {
             QueueingSetup::Input(_) => None,
@@ -160,39 +165,40 @@ impl QueueingSetup {
     }
 }
 
-/// Which priority an output serves next: `scheduler`, `weights`, and the bound that `trim` sets.
+/// How an output chooses the priority to serve next: the keys `scheduler` and `weights`, and the bound on consecutive
+/// packets that `trim` sets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SchedulerSetup {
-    /// The scheduler; default strict priority, with `weights` deficit round robin.
+    /// The scheduler. Default: strict priority; if `weights` are given, deficit round robin.
     pub spec: SchedulerSpec,
     /// Number of `weights` given; 0 for a scheduler without weights.
     pub weights: u8,
 }
 
-/// What only a switch with a buffer for each output and priority has.
+/// Settings that only a switch with a buffer for each output and priority has (`queueing = "output"`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct OutputSetup {
-    /// Priorities that it has (`priorities`, or as many as there are `buffers`); default those in use.
+    /// Number of priorities of each output (`priorities`, or the number of `buffers`); default: the priorities in use.
     pub priorities: Option<u8>,
-    /// A buffer for each priority, lowest first; default the same for all.
+    /// Buffer size of each priority, lowest priority first (`buffers`); default: `buffer` for every priority.
     pub buffers: Option<[Bytes; 8]>,
-    /// What is left of packets that do not fit (`trim`); default nothing.
+    /// How the switch trims a data packet that does not fit into the buffer (`trim`); default: it drops the packet.
     pub trim: Option<TrimSpec>,
 }
 
 impl OutputSetup {
-    /// Whether headers of trimmed packets have the highest priority to themselves, and to control packets.
+    /// Whether the highest priority is reserved for the headers of trimmed packets and for control packets.
     pub fn headers_apart(&self) -> bool {
         self.trim.is_some_and(|trim| trim.headers == TrimmedPriority::Highest)
     }
 
-    /// The fewest priorities with which it serves a transport.
+    /// The minimum number of priorities that `transport` needs on this switch.
     pub fn needed_priorities(&self, transport: &TransportSpec) -> u8 {
         let above = self.trim.is_some_and(|trim| trim.headers == TrimmedPriority::Above);
         match transport.priorities() {
-            // A trimmed header of the highest of them travels one priority above.
+            // A header trimmed from a packet of the transport's highest priority travels one priority above it.
             Some(used) => (used + u8::from(above)).max(if self.trim.is_some() { 2 } else { 1 }),
             None if self.trim.is_some() || transport.control_priority() => 2,
             None => 1,
@@ -200,36 +206,37 @@ impl OutputSetup {
     }
 }
 
-/// What only a switch with a shared buffer has.
+/// Settings that only a switch with a shared buffer has (`queueing = "shared"`).
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SharedSetup {
-    /// Dynamic PFC threshold: this multiple of the pool's free bytes, divided by the priorities; default 8 if there is
-    /// no `xoff`.
+    /// Factor of the dynamic PFC threshold: threshold = `beta` x free bytes of the pool / number of priorities. Default
+    /// 8 if `xoff` is not given.
     pub beta: Option<f64>,
-    /// Bytes by which a charge must fall below its threshold for a resume; default two full frames.
+    /// Bytes by which the occupancy charged to an input port and priority must fall below the pause threshold before
+    /// the switch sends XON; default two full frames.
     pub xon_offset: Option<Bytes>,
-    /// Without PFC: limit of a queue as a multiple of the pool's free bytes; default all of them.
+    /// Without PFC: limit of a queue as a multiple of the pool's free bytes. Default: a queue may take all free bytes.
     pub egress_alpha: Option<f64>,
-    /// Priorities for which the buffer is divided; default those in use.
+    /// Number of priorities among which the pool is divided; default: the priorities in use.
     pub priorities: Option<u8>,
 }
 
-/// ECN marking: `ecn = false`, or the `[fabric.switch.ecn]` table. It concerns only runs whose congestion control
-/// listens to marks, and has that one's thresholds by default.
+/// ECN marking: `ecn = false`, or the `[fabric.switch.ecn]` table. It affects only runs whose congestion control reacts
+/// to CE marks. Thresholds that are not given are the defaults of that congestion control.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EcnSetup {
-    /// No marks at all (`ecn = false`).
+    /// Whether switches mark no packets (`ecn = false`).
     pub off: bool,
-    /// No packet is marked up to this egress queue.
+    /// Length of the egress queue up to which no packet is marked.
     pub kmin: Option<Bytes>,
-    /// Every packet is marked above this egress queue.
+    /// Length of the egress queue above which every packet is marked.
     pub kmax: Option<Bytes>,
-    /// Probability of a mark at `kmax`.
+    /// Probability that a packet is marked when the egress queue is at `kmax`, 0 to 1.
     pub pmax: Option<f64>,
-    /// Which end of the queue decides; default `"enqueue"` with buffers at the inputs, `"dequeue"` with buffers at the
-    /// outputs.
+    /// When a packet is marked: as it joins the queue (`"enqueue"`, default with buffers at the inputs) or as it leaves
+    /// the queue (`"dequeue"`, default with buffers at the outputs).
     pub mark_on: Option<MarkOn>,
 }
 
@@ -237,15 +244,15 @@ pub struct EcnSetup {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Traffic {
-    /// Its name in the results; default the pattern's name.
+    /// Name of the source in the results; default: the pattern's name.
     pub name: String,
-    /// What it does.
+    /// The pattern in which the source starts flows.
     pub pattern: TrafficPattern,
-    /// Number of its first flows to leave out of the statistics.
+    /// Number of the source's first flows that the statistics leave out.
     pub warmup: u64,
-    /// Number of its last flows to leave out of the statistics.
+    /// Number of the source's last flows that the statistics leave out.
     pub cooldown: u64,
-    /// When it begins.
+    /// Simulated time at which the source starts its first flows.
     pub start: Time,
 }
 
@@ -298,7 +305,7 @@ pub enum TrafficPattern {
     },
     /// `list`: a given list of flows, sorted by start.
     List {
-        /// The flows.
+        /// The flows to start, in order of start.
         flows: Arc<[FlowSpec]>,
     },
     /// `pairs`: random pairs of hosts; in each pair, one host sends messages to the other, one at a time.
@@ -307,7 +314,7 @@ pub enum TrafficPattern {
         pairs: u32,
         /// Message sizes.
         sizes: SizeDistribution,
-        /// Messages of each pair; `None` for endless traffic.
+        /// Number of messages of each pair; `None` for endless traffic.
         messages: Option<u32>,
         /// Time from the sender's knowledge that a message is complete to the start of its next message.
         think_time: Time,
@@ -328,7 +335,7 @@ pub enum TrafficPattern {
     },
     /// `incast` with `interval = "completion"`: the next request starts when the previous one is complete.
     IncastLoop {
-        /// The request.
+        /// Senders, receiver and size of each request.
         incast: Incast,
         /// Number of requests; `None` for endless traffic.
         repeats: Option<u32>,
@@ -360,34 +367,34 @@ impl TrafficPattern {
 pub struct Incast {
     /// Number of senders, drawn anew for each request among the other hosts.
     pub senders: u32,
-    /// Bytes of the request over all senders.
+    /// Payload bytes of the request, summed over all senders.
     pub total: Bytes,
-    /// The receiver's host number.
+    /// Index of the receiving host.
     pub receiver: u32,
-    /// Flows from each sender.
+    /// Number of flows from each sender.
     pub connections: u32,
 }
 
 impl Incast {
-    /// Flows of one request.
+    /// Number of flows of one request.
     pub fn flows(&self) -> u64 {
         u64::from(self.senders) * u64::from(self.connections)
     }
 }
 
-/// What is looked at while a run goes on: the `[watch]` table.
+/// What a run samples while it is simulated: the `[watch]` table.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Watch {
-    /// From one sample to the next (`interval`).
+    /// Simulated time between two samples (`interval`).
     pub interval: Time,
-    /// When the first sample is taken (`start`, default 0).
+    /// Simulated time of the first sample (`start`, default 0).
     pub start: Time,
-    /// Egress queues of switches (`queues`).
+    /// Egress queues of switches whose lengths are sampled (`queues`).
     pub queues: WatchedQueues,
     /// Whether the payload that each flow has delivered is sampled (`flows`, default no).
     pub flows: bool,
-    /// Whether it is looked at who is paused and why (`pauses`, default no).
+    /// Whether samples determine which transmitters PFC pauses and which port causes the pause (`pauses`, default no).
     pub pauses: bool,
 }
 
@@ -397,20 +404,20 @@ pub struct Watch {
 pub enum WatchedQueues {
     /// `"all"`: every output of every switch.
     All,
-    /// Those with these names: a switch and the node that it sends to, with a colon between them.
+    /// The queues with these names: the switch and the node to which the output sends, joined by a colon (`"s0:h0"`).
     Named(Vec<String>),
 }
 
-/// When to end and when to give up: the `[limits]` table.
+/// When a run ends, and when a run without progress fails: the `[limits]` table.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Limits {
-    /// Simulated time at which the run ends well, whatever is unfinished (`duration`); default: when all flows have
+    /// Simulated time at which the run completes, even with unfinished flows (`duration`); default: when all flows have
     /// finished.
     pub duration: Option<Time>,
-    /// Simulated time at which a run that has not finished is a failure (`max_time`).
+    /// Simulated time at which a run with unfinished flows fails (`max_time`); default: no limit.
     pub max_time: Option<Time>,
-    /// Simulated time without any flow progressing after which a run is a livelock (`stall_time`, default 1 s).
+    /// Simulated time without progress of any flow after which the run fails as a livelock (`stall_time`, default 1 s).
     pub stall_time: Time,
 }
 
@@ -420,7 +427,7 @@ pub fn hosts(topology: &TopologySpec) -> u32 {
         TopologySpec::FatTree { k } => u64::from(*k).pow(3) / 4,
         TopologySpec::LeafSpine { leaves, hosts_per_leaf, .. } => u64::from(*leaves) * u64::from(*hosts_per_leaf),
         TopologySpec::LeafSpineCore { pods, leaves_per_pod, hosts_per_leaf, .. } => {
-            // Three counts of at most 2^32 could be more than 64 bits hold.
+            // The product of three 32-bit counts can exceed 64 bits.
             u64::from(*pods).saturating_mul(u64::from(*leaves_per_pod)).saturating_mul(u64::from(*hosts_per_leaf))
         }
         TopologySpec::SingleSwitch { hosts } => u64::from(*hosts),

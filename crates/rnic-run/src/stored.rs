@@ -1,4 +1,4 @@
-//! Serialisation of quantities in records: integers in their base unit.
+//! Serialisation of times and rates in result records: as integers in picoseconds and in bits per second.
 
 use rnic_transport::{BitRate, Time};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};

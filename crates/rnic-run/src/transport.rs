@@ -9,11 +9,11 @@ use rnic_transport::registry::transports;
 use rnic_transport::settings::{Settings, Value};
 use rnic_transport::transports::{FrameSizes, TransportDeclaration, TransportKind};
 
-/// The beginning of a transport's name that names a P4 program.
+/// Prefix of a transport's name that is followed by the file of a P4 program.
 pub const P4_PREFIX: &str = "p4:";
 
-/// How the hosts of a run send: `transport`, `cc`, `pfc` and their settings. Only settings that the transport declares
-/// can be set.
+/// How the hosts of a run send: the keys `transport`, `cc` and `pfc` of a scenario, and the settings of transport and
+/// congestion control. Only settings that the transport declares can be set.
 ///
 /// ```
 /// use rnic_run::TransportSpec;
@@ -28,21 +28,21 @@ pub const P4_PREFIX: &str = "p4:";
 pub struct TransportSpec {
     /// Name of the transport, one of `rnic list transports`, or `p4:FILE`.
     pub name: String,
-    /// What the transport declares.
+    /// Declaration of the transport: its kind, settings and frame sizes.
     pub declaration: TransportDeclaration,
-    /// Its settings.
+    /// Settings of the transport.
     pub settings: Settings,
     /// Whether the switches send PFC pauses.
     pub pfc: bool,
-    /// The congestion control and its settings; `none` with a transport of messages.
+    /// The congestion control and its settings; `none` with a message transport.
     pub cc: CongestionSpec,
-    /// The program of `p4:FILE`.
+    /// The compiled program, if the transport is `p4:FILE`.
     pub program: Option<P4Program>,
 }
 
 impl TransportSpec {
-    /// The transport of this name with its default settings, without PFC and congestion control; `None` if there is
-    /// none.
+    /// The built-in transport called `name` with its default settings, without PFC and congestion control; `None` if no
+    /// built-in transport has this name.
     pub fn named(name: &str) -> Option<TransportSpec> {
         let declaration = transports().into_iter().find(|declaration| declaration.name == name)?;
         Some(TransportSpec::of(declaration))
@@ -68,7 +68,7 @@ impl TransportSpec {
         self.settings.set(name, value.into())
     }
 
-    /// Whether it is a transport of messages, and not of reliable flows.
+    /// Whether the transport sends messages, as NDP and Homa do, and not reliable flows.
     pub fn is_message(&self) -> bool {
         self.declaration.kind == TransportKind::Messages
     }
@@ -81,7 +81,7 @@ impl TransportSpec {
         }
     }
 
-    /// Which path packets take if the scenario does not say.
+    /// How packets choose their paths if the scenario does not set `paths`.
     pub fn default_paths(&self) -> Paths {
         match &self.program {
             Some(program) => program.paths,
@@ -90,12 +90,12 @@ impl TransportSpec {
         }
     }
 
-    /// Order in which a NIC sends the packets of its messages if the scenario does not say.
+    /// Order in which a NIC serves its outstanding messages if the scenario does not set it.
     pub fn default_order(&self) -> Order {
         self.program.as_ref().map_or(self.declaration.order, |program| program.order)
     }
 
-    /// The congestion control or feature that needs acknowledgements in this run, if any does.
+    /// Name of the congestion control or feature that needs acknowledgements in this run; `None` if nothing needs them.
     pub fn needs_acks(&self) -> Option<String> {
         if self.cc.declaration.needs_acks {
             return Some(format!("cc \"{}\"", self.cc.name()));
@@ -109,7 +109,7 @@ impl TransportSpec {
         self.cc.declaration.telemetry || self.declaration.telemetry || of_program
     }
 
-    /// Whether every data packet is acknowledged.
+    /// Whether the receiver sends acknowledgements for data packets.
     pub fn acknowledged(&self) -> bool {
         self.declaration.acknowledges(&self.settings, self.cc.declaration.needs_acks)
     }
@@ -119,7 +119,8 @@ impl TransportSpec {
         self.settings.flag("control_priority") == Ok(true)
     }
 
-    /// Headers and trailers of a data packet in bytes: the run's setting, else the transport's own.
+    /// Length of the headers and trailers of a data packet, in bytes: the run's `header` setting, else the transport's
+    /// default.
     pub fn header_bytes(&self) -> u64 {
         self.settings.bytes("header").unwrap_or(self.own_frames().data_header.into())
     }

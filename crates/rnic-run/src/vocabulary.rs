@@ -1,4 +1,4 @@
-//! The names that run specifications can use, and what each of them declares.
+//! The transports and congestion controls that a run specification can name, with what each of them declares.
 
 use crate::congestion::CongestionDeclaration;
 use crate::transport::P4_PREFIX;
@@ -20,7 +20,7 @@ pub struct Vocabulary {
 }
 
 impl Vocabulary {
-    /// The transports and congestion controls of this project.
+    /// The transports and congestion controls that are part of rnic.
     pub fn standard() -> Vocabulary {
         let p4 = TransportDeclaration::of_programs("p4", "a transport of messages in P4: `p4:FILE`");
         let transports = transports().into_iter().chain([p4]).collect();
@@ -29,19 +29,20 @@ impl Vocabulary {
         vocabulary
     }
 
-    /// The same with one more congestion control, which replaces one of the same name.
+    /// The vocabulary with `declaration` added. It replaces a congestion control of the same name.
     pub fn with(mut self, declaration: CongestionDeclaration) -> Vocabulary {
         self.congestion.retain(|known| known.name != declaration.name);
         self.congestion.push(declaration);
         self
     }
 
-    /// All transports, in order of registration; `p4`, whose programs are in files, is the last.
+    /// All transports, in order of registration. The last is `p4`, which stands for every transport whose program is in
+    /// a P4 file.
     pub fn transports(&self) -> &[TransportDeclaration] {
         &self.transports
     }
 
-    /// The transport of this name; `p4:FILE` is `p4`.
+    /// The transport called `name`; every `p4:FILE` is the transport `p4`.
     pub fn transport(&self, name: &str) -> Option<&TransportDeclaration> {
         let name = if name.starts_with(P4_PREFIX) { "p4" } else { name };
         self.transports.iter().find(|declaration| declaration.name == name)
@@ -52,7 +53,7 @@ impl Vocabulary {
         &self.congestion
     }
 
-    /// The congestion control of this name.
+    /// The congestion control called `name`.
     pub fn congestion_control(&self, name: &str) -> Option<&CongestionDeclaration> {
         self.congestion.iter().find(|declaration| declaration.name == name)
     }

@@ -1,45 +1,45 @@
-//! What is wrong with a scenario, and where.
+//! Errors of scenario files: what is wrong, and where.
 
 use std::fmt;
 use std::io;
 use std::ops::Range;
 use std::path::PathBuf;
 
-/// Why a scenario was not accepted.
+/// Why a scenario could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum ScenarioError {
-    /// The text says something that cannot be simulated.
+    /// The text is not TOML, or describes something that cannot be simulated.
     #[error(transparent)]
     Mistake(#[from] Box<Mistake>),
     /// The file could not be read.
     #[error("cannot read `{}`: {error}", path.display())]
     Io {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What the operating system said.
+        /// Error of the operating system.
         error: io::Error,
     },
 }
 
-/// One mistake in a scenario's text, with its place.
+/// One mistake in a scenario's text, with its position.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub struct Mistake {
-    /// The file as it was named, or `--set path=value`.
+    /// Name of the file as the caller gave it, or `--set path=value`.
     pub file: String,
-    /// The whole text in which the mistake stands: the file's, or the `path=value` of an override.
+    /// The whole text that contains the mistake: the text of the file, or the `path=value` of an override.
     pub text: String,
-    /// The bytes of `text` to point at.
+    /// Range of bytes in `text` that the mistake concerns.
     pub span: Range<usize>,
     /// What is wrong: one sentence without a full stop.
     pub message: String,
     /// What would be accepted.
     pub help: Option<String>,
-    /// Whether the text is an override and not a file, so that line numbers mean nothing.
+    /// Whether `text` is an override and not a file; messages then have no line number.
     pub is_override: bool,
 }
 
 impl Mistake {
-    /// Line and column of the first byte of the span, both counted from 1, the column in characters.
+    /// Line and column of the first byte of `span`. Both count from 1; the column counts characters, not bytes.
     pub fn line_column(&self) -> (usize, usize) {
         let mut start = self.span.start.min(self.text.len());
         while !self.text.is_char_boundary(start) {

@@ -1,24 +1,24 @@
-//! `extends`: a scenario that states only how it differs from another one.
+//! The key `extends`: a scenario file inherits another scenario file and states only the differences.
 
 use super::reader::Result;
 use super::tree::{Documents, Entry, Node, Value};
 use std::path::{Component, Path, PathBuf};
 
-/// Keys of `[fabric]` that mean the same in every topology.
+/// Keys of `[fabric]` that every topology has. They are inherited even if the topology changes.
 const ANY_TOPOLOGY: [&str; 9] =
     ["rate", "delay", "loss", "mtu", "frame_gap", "clock_skew_ppm", "clock_jitter", "paths", "switch"];
 
-/// Where the files are that scenarios extend.
+/// Where to find the files that scenarios refer to.
 #[derive(Clone, Copy)]
 pub(super) enum Files<'f> {
     /// In the file system.
     Disk,
-    /// In memory, by path.
+    /// In memory: pairs of path and text.
     Embedded(&'f [(&'f str, &'f str)]),
 }
 
 impl Files<'_> {
-    /// The text of a file, or why there is none.
+    /// The text of a file, or the reason why it cannot be read.
     pub(super) fn read(&self, path: &Path) -> std::result::Result<String, String> {
         match self {
             Files::Disk => std::fs::read_to_string(path).map_err(|error| error.to_string()),
@@ -31,7 +31,7 @@ impl Files<'_> {
         }
     }
 
-    /// What two paths to the same file have in common.
+    /// A form of the path that is the same for all paths to the same file.
     fn identity(&self, path: &Path) -> PathBuf {
         match self {
             Files::Disk => path.canonicalize().unwrap_or_else(|_| normal(path)),
@@ -56,7 +56,7 @@ fn normal(path: &Path) -> PathBuf {
     normal
 }
 
-/// The tree of a scenario file with everything that it inherits.
+/// Parses the scenario file `name` and merges it over the files that it extends, directly and indirectly.
 pub(super) fn tree(documents: &mut Documents, files: Files<'_>, name: &str, text: &str, folder: &Path) -> Result<Node> {
     let document = documents.add_file(name, text, folder);
     let mut tree = documents.parse(document)?;
@@ -88,7 +88,7 @@ pub(super) fn tree(documents: &mut Documents, files: Files<'_>, name: &str, text
     Ok(tree)
 }
 
-/// Takes a key out of a table.
+/// Removes a key from a table and returns its value.
 fn take(table: &mut Node, key: &str) -> Option<Node> {
     let Value::Table(entries) = &mut table.value else {
         return None;
@@ -97,9 +97,10 @@ fn take(table: &mut Node, key: &str) -> Option<Node> {
     Some(entries.remove(position).node)
 }
 
-/// What `own` says over what it inherits, for two whole scenarios.
+/// Merges a scenario (`own`) over the scenario that it extends (`inherited`): keys of `own` replace inherited keys.
 fn inherit(documents: &Documents, mut inherited: Node, own: Node) -> Node {
-    // Lists of values belong to one sweep, and keys to one pattern: a mixture of two is neither.
+    // A sweep replaces the inherited sweep as a whole, and so does traffic with another pattern: a mixture of both
+    // would be neither.
     if get(&own, "sweep").is_some() {
         take(&mut inherited, "sweep");
     }
@@ -114,7 +115,7 @@ fn inherit(documents: &Documents, mut inherited: Node, own: Node) -> Node {
     merge(documents, inherited, own)
 }
 
-/// Tables key by key; anything else, an inline table too, is replaced.
+/// Merges two values. Tables are merged key by key; every other value, inline tables included, is replaced.
 fn merge(documents: &Documents, inherited: Node, own: Node) -> Node {
     let (Value::Table(mut entries), Value::Table(changes)) = (inherited.value, own.value.clone()) else {
         return own;
@@ -151,7 +152,7 @@ fn entry<'n>(table: &'n mut Node, key: &str) -> Option<&'n mut Entry> {
     }
 }
 
-/// Whether both have a table with this key, of which `selector` chooses another shape.
+/// Whether both scenarios have the table `table`, with different values of the key `selector` in it.
 fn differs(inherited: &Node, own: &Node, table: &str, selector: &str) -> bool {
     let chosen = |root| match get(get(root, table)?, selector).map(|node| &node.value) {
         Some(Value::String(text)) => Some(text),

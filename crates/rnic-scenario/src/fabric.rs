@@ -1,4 +1,4 @@
-//! The `[fabric]` table.
+//! Reads the `[fabric]` table of a scenario.
 
 use super::error::ScenarioError;
 use super::faults;
@@ -10,7 +10,7 @@ use rnic_fabric::config::{ClockSpec, LinkSpec, NamedLink, PATHS, Paths, Topology
 use rnic_run::{FabricSetup, MAX_JITTER, MAX_SKEW_PPM, SwitchSetup};
 use rnic_transport::{BitRate, Bytes, Time};
 
-/// Maximum number of hosts, and of anything else that is counted in a topology.
+/// Maximum number of hosts, and of each other count in a topology, such as leaves or spines.
 const MAX: u32 = 1_000_000;
 /// Maximum number of links between switches.
 const MAX_UPLINKS: u64 = 10_000_000;
@@ -162,7 +162,8 @@ fn read_k(table: &Table<'_>) -> Result<u32> {
     Ok(k as u32)
 }
 
-/// Keys of a switch's links upwards: their rate, and the oversubscription from which the rate follows.
+/// Keys for the uplinks of a leaf: their rate, or the oversubscription from which the rate follows. `CORE` has the keys
+/// for the uplinks of a spine.
 const UPLINK: [&str; 2] = ["uplink_rate", "oversubscription"];
 const CORE: [&str; 2] = ["core_rate", "core_oversubscription"];
 
@@ -198,9 +199,9 @@ fn too_many_links(table: &Table<'_>, what: &str) -> ScenarioError {
     table.error(format!("{what} need too many links"), &help)
 }
 
-/// The rate of each of the `up` links of a switch upwards. The first of `keys` gives the rate; the second gives the
-/// ratio of the bandwidth of the links downwards, `down` being their number and rate, to the bandwidth of the links
-/// upwards.
+/// The rate of each of the `up` uplinks of a switch; `None` if the table gives neither key. The first of `keys` gives
+/// the rate. The second gives the oversubscription: the bandwidth of the switch's downlinks divided by the bandwidth of
+/// its uplinks. `down` is the number and the rate of the downlinks.
 fn read_uplink(table: &Table<'_>, keys: [&str; 2], down: (u32, BitRate), up: u32) -> Result<Option<BitRate>> {
     let [rate, oversubscription] = keys;
     let Some(item) = table.get(oversubscription) else {
@@ -219,7 +220,8 @@ fn read_uplink(table: &Table<'_>, keys: [&str; 2], down: (u32, BitRate), up: u32
     Err(item.error(format!("`{oversubscription}` is out of range: {ratio}"), help))
 }
 
-/// `["a", "b"]`, or a count that names them by letter and number.
+/// Reads the names of nodes: a list such as `["a", "b"]`, or a count N, which stands for the names `letter` + 0 to N -
+/// 1.
 fn read_names(item: &Item<'_>, letter: char) -> Result<Vec<String>> {
     if !item.is_array() {
         return Ok((0..item.count(MAX)?).map(|number| format!("{letter}{number}")).collect());
@@ -260,5 +262,5 @@ fn read_links<'a>(table: &Table<'a>) -> Result<Vec<(NamedLink, Table<'a>)>> {
     item.tables("fabric.link")?.into_iter().map(read).collect()
 }
 
-/// Maximum time that a whole traffic source may span, so that sums of times stay far from overflow.
+/// Maximum time from the first to the last start of a traffic source: 60 days, so that sums of times cannot overflow.
 pub(super) const LONGEST_TRAFFIC: Time = Time::from_ms(60 * 24 * 3_600 * 1_000);

@@ -1,4 +1,5 @@
-//! What is wrong with a fabric on purpose: `[[fabric.route]]` and `[[fabric.storm]]`.
+//! Deliberate faults of a fabric: routes that leave the shortest paths (`[[fabric.route]]`) and pause storms
+//! (`[[fabric.storm]]`).
 
 use super::graph;
 use super::reader::{Item, Result, Table};
@@ -7,10 +8,10 @@ use rnic_fabric::{Routes, Topology, TopologyError};
 use rnic_run::{FabricSetup, Storm};
 use rnic_transport::Bytes;
 
-/// A route and the table that defines it.
+/// A route, and the scenario table that defines it.
 pub(super) type Route<'a> = (NamedRoute, Table<'a>);
 
-/// Reads every `[[fabric.route]]`; [`check_routes`] looks at what they name.
+/// Reads every `[[fabric.route]]`; [`check_routes`] checks that the named nodes exist.
 pub(super) fn read_routes<'a>(table: &Table<'a>) -> Result<Vec<Route<'a>>> {
     let Some(item) = table.get("route") else {
         return Ok(Vec::new());
@@ -27,7 +28,7 @@ pub(super) fn read_routes<'a>(table: &Table<'a>) -> Result<Vec<Route<'a>>> {
     item.tables("fabric.route")?.into_iter().map(read).collect()
 }
 
-/// A name, or a list of names.
+/// Reads the hosts of a route: one name, or a list of names.
 fn names(item: &Item<'_>) -> Result<Vec<String>> {
     if !item.is_array() {
         return Ok(vec![item.name("h1")?.to_string()]);
@@ -39,7 +40,8 @@ fn names(item: &Item<'_>) -> Result<Vec<String>> {
     items.iter().map(|item| Ok(item.name("h1")?.to_string())).collect()
 }
 
-/// Checks that routes name switches, hosts and neighbours that there are, and that packets arrive.
+/// Checks that each route names an existing switch, hosts and neighbour, and that packets reach their hosts by the
+/// routes.
 pub(super) fn check_routes(fabric: &FabricSetup, routes: &[Route<'_>]) -> Result<()> {
     if routes.is_empty() {
         return Ok(());
@@ -54,7 +56,7 @@ pub(super) fn check_routes(fabric: &FabricSetup, routes: &[Route<'_>]) -> Result
         frame_gap: 0,
         clocks: Default::default(),
     };
-    // What is wrong with the topology itself is told elsewhere.
+    // Errors of the topology itself are reported when the run is set up.
     let Ok(topology) = Topology::build(&spec) else {
         return Ok(());
     };
@@ -67,7 +69,7 @@ pub(super) fn check_routes(fabric: &FabricSetup, routes: &[Route<'_>]) -> Result
     }
 }
 
-/// Reads every `[[fabric.storm]]`.
+/// Reads every pause storm, `[[fabric.storm]]`.
 pub(super) fn read_storms(table: &Table<'_>, topology: &TopologySpec) -> Result<Vec<Storm>> {
     let Some(item) = table.get("storm") else {
         return Ok(Vec::new());

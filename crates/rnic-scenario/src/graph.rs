@@ -1,13 +1,14 @@
-//! Links named by their ends: whether the ends exist, and whether a graph is a fabric at all.
+//! Checks of `[[fabric.link]]`: whether the nodes at both ends exist, and whether a graph topology connects all hosts.
 
 use super::reader::{Result, Table, did_you_mean};
 use rnic_fabric::config::{NamedLink, TopologySpec};
 use std::collections::BTreeMap;
 
-/// A link and the table that defines it.
+/// A link, and the scenario table that defines it.
 type Link<'a> = (NamedLink, Table<'a>);
 
-/// Checks the names in every `[[fabric.link]]`; in a graph, also that each host has one link and reaches the others.
+/// Checks the node names in every `[[fabric.link]]`. In a graph topology, also checks that each host has exactly one
+/// link and that all hosts can reach each other.
 pub(super) fn check(table: &Table<'_>, topology: &TopologySpec, links: &[Link<'_>]) -> Result<()> {
     match topology {
         TopologySpec::Graph { hosts, switches } => Graph::new(table, hosts, switches)?.check(table, links),
@@ -15,7 +16,7 @@ pub(super) fn check(table: &Table<'_>, topology: &TopologySpec, links: &[Link<'_
     }
 }
 
-/// The node that a `from` or `to` names.
+/// A node that the `from` or `to` of a link names: the index of a host, or of a switch.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Node {
     Host(usize),
@@ -69,7 +70,7 @@ impl<'n> Graph<'n> {
         Ok(())
     }
 
-    /// The two nodes that a link joins, of which at most one is a host.
+    /// The two nodes that a link joins; at most one of them may be a host.
     fn ends(&self, link: &NamedLink, table: &Table<'_>) -> Result<[Node; 2]> {
         let ends = [self.node(table, "from", &link.from)?, self.node(table, "to", &link.to)?];
         if ends[0] == ends[1] {
@@ -100,7 +101,7 @@ impl<'n> Graph<'n> {
     }
 }
 
-/// Which nodes are connected: a disjoint-set forest.
+/// The connected components of the graph, as a disjoint-set forest over the nodes.
 struct Groups {
     parents: Vec<usize>,
 }
@@ -124,7 +125,7 @@ impl Groups {
     }
 }
 
-/// Checks the names of a link that a regular topology already has.
+/// Checks that a `[[fabric.link]]` names a link that the regular topology has.
 fn check_existing(topology: &TopologySpec, (link, table): &Link<'_>) -> Result<()> {
     let tiers = tiers(topology);
     for (key, name) in [("from", &link.from), ("to", &link.to)] {
@@ -141,7 +142,8 @@ fn check_existing(topology: &TopologySpec, (link, table): &Link<'_>) -> Result<(
     Err(table.error_at("to", message, "[[fabric.link]] changes a link that this topology has"))
 }
 
-/// Prefix of the names of each kind of node, and how many there are; `None` for a single node without number.
+/// For each kind of node of a regular topology, the prefix of the node names and the number of nodes. `None` stands for
+/// a single node, whose name is the prefix.
 fn tiers(topology: &TopologySpec) -> Vec<(&'static str, Option<u32>)> {
     let hosts = ("h", Some(rnic_run::hosts(topology)));
     match topology {
@@ -173,7 +175,7 @@ fn has(prefix: &str, count: Option<u32>, name: &str) -> bool {
     }
 }
 
-/// The number of the host that is called `name`.
+/// The index of the host that is called `name`.
 pub(super) fn host(topology: &TopologySpec, name: &str) -> Option<u32> {
     match topology {
         TopologySpec::Graph { hosts, .. } => {
@@ -183,7 +185,8 @@ pub(super) fn host(topology: &TopologySpec, name: &str) -> Option<u32> {
     }
 }
 
-/// The number in `name` after `prefix`, written without leading zeros or sign.
+/// The number that follows `prefix` in `name`; `None` if `name` is not the prefix and a decimal number without sign and
+/// leading zeros.
 fn number(name: &str, prefix: &str) -> Option<u32> {
     let digits = name.strip_prefix(prefix)?;
     let number: u32 = digits.parse().ok()?;
@@ -197,7 +200,7 @@ fn describe((prefix, count): &(&str, Option<u32>)) -> String {
     }
 }
 
-/// Whether the topology has a link between a lower and an upper node.
+/// Whether the topology has a link from the node `lower` up to the node `upper`, which is nearer to the core.
 fn joined(topology: &TopologySpec, lower: &str, upper: &str) -> bool {
     let host = number(lower, "h");
     match topology {

@@ -1,10 +1,15 @@
-//! Scenarios: what to simulate, read from a TOML file.
+//! Reads scenarios from TOML files: what to simulate, on which network and with which traffic.
 //!
-//! [`load`] goes from a file to [`Scenario`], plain data in which every value is checked. The way there has five steps:
-//! the text becomes a tree in which each key and value knows its place, over the tree of the file that it extends;
-//! overrides change the tree; each point of the sweep takes a copy with its values in place; each run takes a copy of
-//! that with its own `set` applied; a typed reader turns the copy into a [`RunSpec`](rnic_run::RunSpec). The first
-//! thing that is wrong ends it with a [`ScenarioError`] that points at the place.
+//! [`load`] turns a file into a [`Scenario`]: plain data, with every value checked. It takes five steps:
+//!
+//! 1. The text becomes a tree in which each key and value knows its position in the text. The tree is merged over the
+//!    tree of the file that the scenario extends.
+//! 2. Overrides change the tree.
+//! 3. Each point of the sweep gets a copy of the tree with its values.
+//! 4. Each run gets a copy of this tree with its own `set` applied.
+//! 5. A typed reader turns the copy into a [`RunSpec`](rnic_run::RunSpec).
+//!
+//! The first mistake ends the reading with a [`ScenarioError`] that points at the position of the mistake.
 
 mod error;
 mod extends;
@@ -36,22 +41,22 @@ use std::path::Path;
 
 /// Reads a scenario file.
 ///
-/// Each override is a dotted path and the text of a TOML value (text that is no TOML value counts as a string); they
-/// apply in order, before the sweep and the runs' own `set` tables. `seed` replaces the file's. Files that a file names
-/// are relative to its folder.
+/// Each override is a dotted path and the text of a TOML value; text that is not a TOML value counts as a string.
+/// Overrides apply in order, before the sweep and the runs' own `set` tables. `seed` replaces the seed of the file.
+/// Relative paths in a file start at the folder of this file.
 ///
 /// # Errors
 ///
-/// When the file cannot be read, is not TOML, or says something that cannot be simulated.
+/// The file cannot be read, is not TOML, or describes something that cannot be simulated.
 pub fn load(path: &Path, overrides: &[(String, String)], seed: Option<u64>) -> Result<Scenario, ScenarioError> {
     load_with(&Vocabulary::standard(), path, overrides, seed)
 }
 
-/// As [`load`], with names of one's own.
+/// As [`load`], with the transports and congestion controls of `vocabulary` instead of the standard ones.
 ///
 /// # Errors
 ///
-/// As [`load`].
+/// As for [`load`].
 pub fn load_with(
     vocabulary: &Vocabulary, path: &Path, overrides: &[(String, String)], seed: Option<u64>,
 ) -> Result<Scenario, ScenarioError> {
@@ -61,11 +66,12 @@ pub fn load_with(
     read::scenario(vocabulary, &text, overrides, seed)
 }
 
-/// Reads a scenario from its text, as [`load`] does; `name` is the file's name, `base_dir` its folder.
+/// Reads a scenario from `text`, as [`load`] does. `name` is the file name for messages; relative paths in the text
+/// start at `base_dir`.
 ///
 /// # Errors
 ///
-/// When the text is not TOML or says something that cannot be simulated.
+/// The text is not TOML, or describes something that cannot be simulated.
 pub fn from_str(
     text: &str, name: &str, base_dir: &Path, overrides: &[(String, String)], seed: Option<u64>,
 ) -> Result<Scenario, ScenarioError> {
@@ -73,12 +79,12 @@ pub fn from_str(
     read::scenario(&Vocabulary::standard(), &text, overrides, seed)
 }
 
-/// Reads one of several scenarios that are in memory, as [`load`] does. Each has a path and a text; what it `extends`
-/// is one of the others.
+/// Reads the scenario `name` from `files`, pairs of path and text in memory, as [`load`] does. The file that it
+/// `extends` must be in `files` too.
 ///
 /// # Errors
 ///
-/// When there is no scenario of this name, or as [`load`].
+/// `files` has no scenario of this name; otherwise as for [`load`].
 pub fn from_embedded(
     files: &[(&str, &str)], name: &str, overrides: &[(String, String)], seed: Option<u64>,
 ) -> Result<Scenario, ScenarioError> {

@@ -1,6 +1,7 @@
-//! What a scenario can choose from by name, a line each: what `rnic list` prints.
+//! The topologies and traffic patterns that a scenario can name, with one line of description each. `rnic list` prints
+//! them.
 
-/// Topologies: (name, description).
+/// All topologies, as (name, description).
 pub const TOPOLOGIES: &[(&str, &str)] = &[
     ("fat-tree", "three tiers of k-port switches, k^3/4 hosts: `k`"),
     (
@@ -17,7 +18,7 @@ pub const TOPOLOGIES: &[(&str, &str)] = &[
     ("graph", "any graph: `hosts`, `switches`, and one `[[fabric.link]]` per link"),
 ];
 
-/// Traffic patterns: (name, description).
+/// All traffic patterns, as (name, description).
 pub const PATTERNS: &[(&str, &str)] = &[
     ("poisson", "every host starts flows at random times towards random hosts: `load`, `sizes`, `flows`"),
     (
@@ -37,7 +38,7 @@ pub const PATTERNS: &[(&str, &str)] = &[
     ("list", "the flows of a file: `file`, `format`"),
 ];
 
-/// The names of a list, in its order.
+/// The names in a list of (name, description), in the order of the list.
 pub(super) fn names(list: &[(&'static str, &'static str)]) -> Vec<&'static str> {
     list.iter().map(|(name, _)| *name).collect()
 }

@@ -1,23 +1,24 @@
 //! Changes to a scenario's tree: `--set path=value`, and the `set` table of a run.
 //!
-//! A path is dotted; `"..."` or `'...'` keeps a dot inside a name. An element of an array is named by its number from
-//! zero or by its `name`. A value that is a table replaces the table that was there.
+//! The names in a path are separated by dots; a name in `"..."` or `'...'` may contain dots. An element of an array is
+//! named by its index from 0, or by its `name`. If the new value is a table, it replaces the previous table as a whole.
 
 use super::error::ScenarioError;
 use super::reader::{Result, Table};
 use super::tree::{At, Documents, Entry, Node, Value};
 
-/// One step of a path, and where it is written.
+/// One name of a dotted path, and its position in the text.
 #[derive(Clone, Debug)]
 pub(super) struct Step {
     pub(super) name: String,
     pub(super) at: At,
 }
 
-/// What a run may change with `set`.
+/// The top-level tables that a run may change with `set`.
 const RUN_MAY_SET: [&str; 5] = ["fabric", "traffic", "transport", "limits", "watch"];
 
-/// Applies each `--set` in order; the texts join `documents`, so that errors can point at them.
+/// Applies each `--set` in order. The texts of the arguments are added to `documents`, so that errors can point at
+/// them.
 pub(super) fn apply_arguments(
     documents: &mut Documents, root: &mut Node, overrides: &[(String, String)],
 ) -> Result<()> {
@@ -52,8 +53,8 @@ pub(super) fn apply_run_set(documents: &Documents, root: &mut Node, set: &Table<
     Ok(())
 }
 
-/// Flattens a table whose keys are paths: a dotted key that was left unquoted means the same as the quoted one. A table
-/// that `whole` picks is a value.
+/// Flattens a table whose keys are dotted paths into pairs of path and value. It makes no difference whether a path is
+/// quoted. A table for which `whole` returns true counts as one value.
 pub(super) fn collect(
     documents: &Documents, entries: &[Entry], before: &[Step], whole: &dyn Fn(&Node) -> bool,
     into: &mut Vec<(Vec<Step>, Node)>,
@@ -106,7 +107,7 @@ fn split(path: &str) -> std::result::Result<Vec<(String, usize)>, String> {
     }
 }
 
-/// Puts `value` at the end of the path, making the tables on the way that do not exist.
+/// Stores `value` at the path `steps`, and creates the missing tables along the path.
 pub(super) fn assign(documents: &Documents, root: &mut Node, steps: &[Step], value: Node) -> Result<()> {
     let mut node = root;
     let mut path = String::new();
@@ -121,7 +122,8 @@ pub(super) fn assign(documents: &Documents, root: &mut Node, steps: &[Step], val
     Ok(())
 }
 
-/// The node one step below the one at `path`, made as an empty table where a table does not have it.
+/// The child `step` of the node at `path`. If the node is a table without this key, the child is created as an empty
+/// table.
 fn descend<'n>(documents: &Documents, node: &'n mut Node, step: &Step, path: &str) -> Result<&'n mut Node> {
     match &mut node.value {
         Value::Table(entries) => {
@@ -143,7 +145,7 @@ fn descend<'n>(documents: &Documents, node: &'n mut Node, step: &Step, path: &st
     }
 }
 
-/// The node at the end of the path, if every step of it is there.
+/// The node at the path `steps`; `None` if a step does not exist.
 pub(super) fn find<'n>(root: &'n Node, steps: &[Step]) -> Option<&'n Node> {
     steps.iter().try_fold(root, |node, step| match &node.value {
         Value::Table(entries) => entries.iter().find(|entry| entry.key == step.name).map(|entry| &entry.node),
@@ -152,7 +154,7 @@ pub(super) fn find<'n>(root: &'n Node, steps: &[Step]) -> Option<&'n Node> {
     })
 }
 
-/// Which element of an array a name or a number means.
+/// The index of the array element that `name` means: an element's name, or an index as text.
 fn position(elements: &[Node], name: &str) -> Option<usize> {
     let by_name = elements.iter().position(|element| name_of(element).is_some_and(|own| own == name));
     by_name.or_else(|| name.parse().ok().filter(|number| *number < elements.len()))
@@ -171,7 +173,7 @@ fn no_element(documents: &Documents, elements: &[Node], step: &Step, path: &str)
     documents.mistake(&step.at, format!("nothing in `{path}` is called or numbered `{}`", step.name), Some(help))
 }
 
-/// What an element of an array of tables is called: its `name`, or the pattern of unnamed traffic.
+/// The name of an element of an array of tables: its `name`, else its `pattern` (for traffic without a name).
 fn name_of(node: &Node) -> Option<&String> {
     let Value::Table(entries) = &node.value else {
         return None;

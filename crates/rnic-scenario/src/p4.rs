@@ -6,7 +6,8 @@ use rnic_run::{P4Program, P4Source};
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// Compiles the program in `file`, one of `files`, which `item` names.
+/// Compiles the P4 program `file` with other values for its `constants`. `item` is the scenario value that names the
+/// file, for error positions; `files` is where its text is read.
 pub(super) fn read(
     item: &Item<'_>, file: &str, constants: BTreeMap<String, u64>, files: Files<'_>,
 ) -> Result<P4Program> {
@@ -16,14 +17,14 @@ pub(super) fn read(
     })?;
     let folder = path.parent().unwrap_or(Path::new(""));
     let include = |beside: &str| files.read(&folder.join(beside)).ok();
-    // Messages name a file on disk by its path, as an editor opens it.
+    // For a file on disk, messages have the whole path, so that an editor can open it.
     let shown = if let Files::Disk = files { path.to_string_lossy() } else { file.into() };
     let (source, program) = P4Source::compile(&shown, text, &include, constants).map_err(|rejected| {
         let count = rejected.errors.len();
         let errors = if count == 1 { "an error".to_string() } else { format!("{count} errors") };
         item.error(format!("the P4 program `{file}` has {errors}"), rejected.to_string())
     })?;
-    // Where a file lies does not determine what it does.
+    // The run specification keeps the file name without the folder, because the folder does not affect results.
     let source = P4Source { file: file.to_string(), ..source };
     P4Program::of(source, program).map_err(|(annotation, accepted)| {
         let message = format!("the P4 program `{file}` has the annotation {annotation}");

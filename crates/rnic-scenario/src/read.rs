@@ -1,4 +1,5 @@
-//! A whole scenario: overrides first, then each run at each point of the sweep on its own copy of the tree.
+//! Reads a whole scenario: applies the overrides, then reads each run at each point of the sweep from its own copy of
+//! the tree.
 
 use super::error::ScenarioError;
 use super::extends::{self, Files};
@@ -19,17 +20,17 @@ use std::path::Path;
 
 const ROOT_KEYS: [&str; 10] =
     ["title", "seed", "fabric", "traffic", "transport", "run", "limits", "sweep", "extends", "watch"];
-/// Keys of a run that are not its transport's.
+/// Keys of `[[run]]` that are not settings of its transport.
 const RUN_KEYS: [&str; 3] = ["name", "transport", "set"];
 
-/// The text of a scenario, and where it comes from.
+/// The text of a scenario, and the file from which it was read.
 pub(super) struct Text<'t> {
     pub(super) text: &'t str,
-    /// The file's name, for messages and for the scenario's own name.
+    /// Name of the file: for messages, and without its extension the name of the scenario.
     pub(super) name: &'t str,
-    /// Folder of the files that it names.
+    /// Folder at which relative paths in the scenario start.
     pub(super) folder: &'t Path,
-    /// Where the files are that it extends.
+    /// Where to read the files that the scenario extends or names.
     pub(super) files: Files<'t>,
 }
 
@@ -88,7 +89,7 @@ fn runs(tree: &Node, root: &Table<'_>, source: &Source<'_>) -> Result<Vec<RunSpe
     Ok(runs)
 }
 
-/// A run at a point of a sweep.
+/// The names of a run at one point of the sweep: of its `[[run]]` table (`base`), and of the run itself (`name`).
 struct Naming<'n> {
     base: &'n str,
     name: &'n str,
@@ -97,7 +98,7 @@ struct Naming<'n> {
 }
 
 impl Naming<'_> {
-    /// Says which run of the sweep an error is about, unless it points at what is swept.
+    /// Adds the name of the run to an error, unless the error points at the swept value itself.
     fn located(&self, error: ScenarioError, documents: &Documents) -> ScenarioError {
         match error {
             ScenarioError::Mistake(mut mistake)
@@ -112,17 +113,17 @@ impl Naming<'_> {
     }
 }
 
-/// What the runs of a scenario share.
+/// Inputs that all runs of a scenario share.
 struct Source<'a> {
     documents: &'a Documents,
     vocabulary: &'a Vocabulary,
-    /// The seed that takes the place of the scenario's.
+    /// The caller's seed, which replaces the seed of the scenario.
     given_seed: Option<u64>,
     seed: u64,
     lists: &'a Lists<'a>,
 }
 
-/// Reads the run that `node` describes; `tree` is the scenario at this point of the sweep.
+/// Reads the run in the `[[run]]` table `node`. `tree` is the scenario with the values of this point of the sweep.
 fn run(tree: &Node, node: &Node, naming: &Naming<'_>, source: &Source<'_>) -> Result<RunSpec> {
     let (documents, sweep, point) = (source.documents, naming.sweep, naming.point);
     let label = format!("run \"{}\"", naming.base);

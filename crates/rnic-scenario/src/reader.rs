@@ -1,4 +1,5 @@
-//! A typed reader over the tree: every question that goes unanswered is an error at the right place.
+//! A typed reader over the tree of a scenario. A value that is missing or invalid becomes an error that points at its
+//! position in the text.
 
 use super::error::ScenarioError;
 use super::renamed;
@@ -10,12 +11,12 @@ use std::str::FromStr;
 
 pub(super) type Result<T> = std::result::Result<T, ScenarioError>;
 
-/// The longest time that a scenario may name; sums of a few of them still fit into [`Time`].
+/// Maximum of every time in a scenario; sums of a few such times still fit into [`Time`].
 const LONGEST: Time = Time::from_ms(30 * 24 * 3_600 * 1_000);
-/// The highest rate that a scenario may name.
+/// Maximum of every rate in a scenario.
 const FASTEST: BitRate = BitRate::from_gbps(10_000);
 
-/// A value that is being read, with the key it stands under.
+/// A value of the tree, and the key to which it belongs.
 #[derive(Clone, Copy)]
 pub(super) struct Item<'a> {
     documents: &'a Documents,
@@ -23,59 +24,60 @@ pub(super) struct Item<'a> {
     node: &'a Node,
 }
 
-/// A table that is being read.
+/// A table of the tree.
 #[derive(Clone)]
 pub(super) struct Table<'a> {
     documents: &'a Documents,
-    /// What messages call it: `[fabric]`, `run "IRN"`.
+    /// Name of the table in messages, for example `[fabric]` or `run "IRN"`.
     label: String,
     at: &'a At,
     entries: &'a [Entry],
 }
 
-/// One of several shapes that a table takes, chosen by one of its keys.
+/// One of several forms of a table: the value of one key, such as `topology`, determines which other keys the table
+/// has.
 pub(super) struct Variant<'k> {
-    /// The value of the choosing key.
+    /// The value of the selecting key for this form.
     pub(super) name: &'static str,
-    /// The keys that belong to this shape.
+    /// The keys that a table of this form has.
     pub(super) keys: &'k [&'static str],
 }
 
 impl<'a> Table<'a> {
-    /// The root of a tree.
+    /// The root table of a scenario's tree.
     pub(super) fn root(documents: &'a Documents, node: &'a Node) -> Result<Table<'a>> {
         Item { documents, key: "the scenario", node }.table("the scenario")
     }
 
-    /// What messages call it.
+    /// Name of the table in messages.
     pub(super) fn label(&self) -> &str {
         &self.label
     }
 
-    /// Its keys and values in the order of the text.
+    /// Keys and values of the table, in the order of the text.
     pub(super) fn entries(&self) -> &'a [Entry] {
         self.entries
     }
 
-    /// The value of `key`, if written.
+    /// The value of `key`; `None` if the table does not have the key.
     pub(super) fn get(&self, key: &str) -> Option<Item<'a>> {
         let entry = self.entries.iter().find(|entry| entry.key == key)?;
         Some(Item { documents: self.documents, key: &entry.key, node: &entry.node })
     }
 
-    /// The value of `key`; `example` is what to write if it is missing.
+    /// The value of `key`. If the key is missing, the error suggests `example`.
     pub(super) fn require(&self, key: &str, example: &str) -> Result<Item<'a>> {
         let missing =
             || self.error(format!("`{key}` is missing in {}", self.label), &format!("write for example `{example}`"));
         self.get(key).ok_or_else(missing)
     }
 
-    /// An error about the table as a whole.
+    /// An error that points at the whole table.
     pub(super) fn error(&self, message: impl Into<String>, help: &str) -> ScenarioError {
         self.documents.mistake(self.at, message, Some(help.to_string()))
     }
 
-    /// An error at the value of `key`, or about the table where `key` is not written.
+    /// An error that points at the value of `key`, or at the whole table if the key is missing.
     pub(super) fn error_at(&self, key: &str, message: impl Into<String>, help: &str) -> ScenarioError {
         match self.get(key) {
             Some(item) => item.error(message, help),
@@ -83,7 +85,8 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// An error unless `low` is at most `high`, where both are given; it points at the value that was written later.
+    /// Checks that `low` is at most `high` if both are given; each is a key and its value. The error points at the
+    /// value that was written later.
     pub(super) fn ordered<Q>(&self, low: (&str, Option<Q>), high: (&str, Option<Q>), remedy: &str) -> Result<()>
     where
         Q: PartialOrd + std::fmt::Display,
@@ -103,7 +106,7 @@ impl<'a> Table<'a> {
         Err(self.documents.mistake(at, message, Some(format!("`{low_key}` can be at most `{high_key}`{remedy}"))))
     }
 
-    /// Fails at the first key that is not among `keys`.
+    /// Fails if the table has a key that is not among `keys`; the error points at the first such key.
     pub(super) fn accept(&self, keys: &[&str]) -> Result<()> {
         match self.entries.iter().find(|entry| !keys.contains(&entry.key.as_str())) {
             Some(entry) => Err(self.unknown_key(entry, keys)),
@@ -111,8 +114,8 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// Fails at the first key that is neither in `common` nor in the variant that `selector` chose; says so when it
-    /// belongs to another variant.
+    /// Fails at the first key that is neither in `common` nor in the variant named `chosen`, which is the value of the
+    /// key `selector`. The error says if the key belongs to another variant.
     pub(super) fn accept_variant(
         &self, common: &[&str], selector: &str, chosen: &str, variants: &[Variant<'_>],
     ) -> Result<()> {
@@ -144,7 +147,7 @@ impl<'a> Table<'a> {
 }
 
 impl<'a> Item<'a> {
-    /// The value of a key.
+    /// A reader for the value `node` of `key`.
     pub(super) fn new(documents: &'a Documents, key: &'a str, node: &'a Node) -> Item<'a> {
         Item { documents, key, node }
     }
@@ -159,12 +162,13 @@ impl<'a> Item<'a> {
         self.documents.folder_at(&self.node.at)
     }
 
-    /// Where and what the value is.
+    /// The node of the tree: the value and its position.
     pub(super) fn node(&self) -> &'a Node {
         self.node
     }
 
-    /// An error that somebody else put into one sentence; what follows a semicolon is what would be accepted.
+    /// An error that points at the value, from a sentence of another crate: the part after "; " says what would be
+    /// accepted.
     pub(super) fn sentence(&self, sentence: &str) -> ScenarioError {
         let (message, help) = match sentence.split_once("; ") {
             Some((message, help)) => (message, Some(help.to_string())),
@@ -196,7 +200,7 @@ impl<'a> Item<'a> {
         matches!(self.node.value, Value::Table(_))
     }
 
-    /// A string, `example` being one.
+    /// The text of a string; `example` is a valid string for the error message.
     pub(super) fn string(&self, example: &str) -> Result<&'a str> {
         match &self.node.value {
             Value::String(text) => Ok(text),
@@ -204,7 +208,7 @@ impl<'a> Item<'a> {
         }
     }
 
-    /// A string that is not empty.
+    /// The text of a string, which must not be empty.
     pub(super) fn name(&self, example: &str) -> Result<&'a str> {
         let text = self.string(example)?;
         if text.trim().is_empty() {
@@ -213,7 +217,7 @@ impl<'a> Item<'a> {
         Ok(text)
     }
 
-    /// One of `names`.
+    /// The value as one of `names`; any other string is an error that lists them.
     pub(super) fn choice(&self, names: &[&'static str]) -> Result<&'static str> {
         let text = self.string(names.first().copied().unwrap_or(""))?;
         let unknown = || {
@@ -227,7 +231,7 @@ impl<'a> Item<'a> {
         names.iter().copied().find(|name| *name == text).ok_or_else(unknown)
     }
 
-    /// A boolean.
+    /// The value of a boolean.
     pub(super) fn boolean(&self) -> Result<bool> {
         match self.node.value {
             Value::Boolean(flag) => Ok(flag),
@@ -235,7 +239,7 @@ impl<'a> Item<'a> {
         }
     }
 
-    /// An integer within a range.
+    /// The value of an integer, which must be in `range`.
     pub(super) fn integer(&self, range: RangeInclusive<u64>) -> Result<u64> {
         let Value::Integer(number) = self.node.value else {
             return Err(self.kind_error("an integer", &range.start().to_string()));
@@ -247,12 +251,12 @@ impl<'a> Item<'a> {
         })
     }
 
-    /// A count of at least one and at most `most`.
+    /// The value of an integer from 1 to `most`.
     pub(super) fn count(&self, most: u32) -> Result<u32> {
         self.integer(1..=u64::from(most)).map(|number| number as u32)
     }
 
-    /// A number, whole or not.
+    /// The value of an integer or a decimal number.
     pub(super) fn number(&self, example: &str) -> Result<f64> {
         match self.node.value {
             Value::Integer(number) => Ok(number as f64),
@@ -261,7 +265,7 @@ impl<'a> Item<'a> {
         }
     }
 
-    /// A quantity with its unit.
+    /// A quantity from a string with its unit, such as `"2 us"`.
     fn quantity<Q: FromStr>(&self, example: &str) -> Result<Q>
     where
         Q::Err: std::fmt::Display,
@@ -282,7 +286,7 @@ impl<'a> Item<'a> {
         })
     }
 
-    /// A number of bytes within a range.
+    /// A size in bytes, which must be in `range`.
     pub(super) fn bytes(&self, range: RangeInclusive<u64>, example: &str) -> Result<Bytes> {
         let bytes: Bytes = self.quantity(example)?;
         if range.contains(&bytes.0) {
@@ -292,7 +296,7 @@ impl<'a> Item<'a> {
         Err(self.error(format!("`{}` is out of range: {bytes}", self.key), format!("accepted: {least} to {most}")))
     }
 
-    /// A time, possibly zero.
+    /// A time of 0 or more, at most 30 days.
     pub(super) fn time(&self, example: &str) -> Result<Time> {
         let time: Time = self.quantity(example)?;
         if time > LONGEST {
@@ -301,7 +305,7 @@ impl<'a> Item<'a> {
         Ok(time)
     }
 
-    /// A time of more than zero.
+    /// A time of more than 0, at most 30 days.
     pub(super) fn positive_time(&self, example: &str) -> Result<Time> {
         let time = self.time(example)?;
         if time == Time::ZERO {
@@ -311,7 +315,7 @@ impl<'a> Item<'a> {
         Ok(time)
     }
 
-    /// A rate of more than zero.
+    /// A rate of more than 0, at most 10 Tbps.
     pub(super) fn rate(&self) -> Result<BitRate> {
         let rate: BitRate = self.quantity("40 Gbps")?;
         if rate.as_bps() == 0 || rate > FASTEST {
@@ -321,7 +325,7 @@ impl<'a> Item<'a> {
         Ok(rate)
     }
 
-    /// The values of an array.
+    /// The elements of an array.
     pub(super) fn array(&self, example: &str) -> Result<Vec<Item<'a>>> {
         let Value::Array(nodes) = &self.node.value else {
             return Err(self.kind_error("an array", example));
@@ -329,7 +333,7 @@ impl<'a> Item<'a> {
         Ok(nodes.iter().map(|node| Item { documents: self.documents, key: self.key, node }).collect())
     }
 
-    /// The strings of an array, none of them empty.
+    /// The strings of an array; an empty string is an error.
     pub(super) fn names(&self, example: &str) -> Result<Vec<String>> {
         let name = |item: &Item<'_>| {
             let refused = || {
@@ -344,7 +348,7 @@ impl<'a> Item<'a> {
         self.array(example)?.iter().map(name).collect()
     }
 
-    /// The tables of an array of tables that `[[header]]` makes.
+    /// The tables of an array of tables, which the file writes as `[[header]]`.
     pub(super) fn tables(&self, header: &str) -> Result<Vec<Table<'a>>> {
         let header = format!("[[{header}]]");
         if !self.is_array() {
@@ -354,7 +358,7 @@ impl<'a> Item<'a> {
         self.array("[]")?.iter().map(|item| item.table(&header)).collect()
     }
 
-    /// A table; `label` is what messages call it.
+    /// The value as a table; messages call it `label`.
     pub(super) fn table(&self, label: &str) -> Result<Table<'a>> {
         match &self.node.value {
             Value::Table(entries) => {
@@ -377,7 +381,7 @@ fn table_help(label: &str) -> String {
     if label.starts_with('[') { format!("write `{label}`") } else { "write `{ key = value }`".to_string() }
 }
 
-/// `did you mean ...? `, or nothing where no name is near.
+/// The text "did you mean `NAME`? " with the name that is most similar to `given`; empty if no name is similar.
 pub(super) fn did_you_mean(given: &str, names: &[&str]) -> String {
     let given = given.to_lowercase();
     let likeness = |name: &str| strsim::normalized_damerau_levenshtein(&given, &name.to_lowercase());

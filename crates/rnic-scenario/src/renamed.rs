@@ -1,15 +1,15 @@
 //! Scenario keys of former versions: the error for such a key names the key to write now.
 
-/// A key that has another name now.
+/// A key that had another name in a former version.
 pub(super) struct Renamed {
-    /// The table in which it stood, without brackets: `fabric.switch`; for `[[run]]` `run`.
+    /// Name of the table that had the key, without brackets: `fabric.switch`; for `[[run]]`, `run`.
     table: &'static str,
     old: &'static str,
-    /// The key to write now, relative to the table; it may have dots.
+    /// The present name of the key, relative to the table; it may be a dotted path.
     new: &'static str,
-    /// Values that have other names now: old, new.
+    /// Values that have been renamed: (old, new).
     values: &'static [(&'static str, &'static str)],
-    /// What else has changed; may be empty.
+    /// Other changes of the key's meaning, for the error message; may be empty.
     note: &'static str,
 }
 
@@ -37,18 +37,18 @@ const RENAMED: &[Renamed] = &[
     Renamed { table: "transport", old: "scheduled_levels", new: "scheduled_priorities", values: &[], note: "" },
 ];
 
-/// What a key is called now, if a table with this label once had it.
+/// The renamed key, if `key` is a former key of the table that messages call `label`.
 pub(super) fn find(label: &str, key: &str) -> Option<&'static Renamed> {
     RENAMED.iter().find(|row| row.old == key && row.table == table_of(label))
 }
 
 impl Renamed {
-    /// What is wrong.
+    /// The error message: the key has a new name.
     pub(super) fn message(&self, label: &str) -> String {
         format!("`{}` in {label} is now called `{}`", self.old, self.new)
     }
 
-    /// What to write; `value` is the old key's value if that is a string.
+    /// The text of the error that says what to write instead. `value` is the value of the old key, if it is a string.
     pub(super) fn help(&self, value: Option<&str>) -> String {
         let renamed = self.values.iter().find(|(old, _)| Some(*old) == value);
         let write = match renamed {
@@ -59,7 +59,7 @@ impl Renamed {
     }
 }
 
-/// The table that a label of messages names: `[fabric.switch]` is `fabric.switch`, `run "IRN"` is `run`.
+/// The table that a label in messages names: `[fabric.switch]` becomes `fabric.switch`, `run "IRN"` becomes `run`.
 fn table_of(label: &str) -> &str {
     let name = label.trim_matches(['[', ']', '`']);
     name.split_once(' ').map_or(name, |(name, _)| name)

@@ -1,38 +1,39 @@
-//! `[sweep]`: lists of values for any key, and the points that they span.
+//! The `[sweep]` table: lists of values for any keys of the scenario, and the points (combinations of values) at which
+//! the scenario's runs are simulated.
 
 use super::overrides::{self, Step};
 use super::reader::{Item, Result, Table};
 use super::tree::{At, Documents, Node, Value};
 
-/// Most runs that a sweep may make.
+/// Maximum number of runs of a sweep.
 const MOST_RUNS: u128 = 10_000;
 
-/// What the path of a swept key begins with.
+/// The tables whose keys a sweep can vary: a swept path begins with one of these names, or with `run`.
 const SWEPT: [&str; 5] = ["fabric", "traffic", "transport", "limits", "watch"];
 
-/// A key and its values.
+/// One swept key and the list of its values.
 pub(super) struct Axis {
-    /// The whole path.
+    /// The dotted path of the key.
     key: String,
-    /// The end of the path that tells it from the others.
+    /// The shortest suffix of `key` that no other swept key has; run names contain it.
     label: String,
     steps: Vec<Step>,
-    /// Where the key is written.
+    /// Position of the key in the text.
     at: At,
     values: Vec<Node>,
 }
 
-/// A scenario's sweep; without one, no axis and a single point.
+/// The sweep of a scenario. A scenario without a sweep has no axis and a single point.
 pub(super) struct Sweep {
     axes: Vec<Axis>,
     points: Vec<Point>,
 }
 
-/// One value of each axis, by its number.
+/// One point of the sweep: for each axis, the index of its value.
 pub(super) struct Point(Vec<usize>);
 
 impl Sweep {
-    /// Reads `[sweep]` for a scenario of this many runs.
+    /// Reads the `[sweep]` table of a scenario with `runs` `[[run]]` tables.
     pub(super) fn read(documents: &Documents, root: &Table<'_>, runs: usize) -> Result<Sweep> {
         let Some(item) = root.get("sweep") else {
             return Ok(Sweep { axes: Vec::new(), points: vec![Point(Vec::new())] });
@@ -63,7 +64,7 @@ impl Sweep {
         Ok(sweep)
     }
 
-    /// The points in order: the first key varies slowest.
+    /// The points in order. In a grid, the value of the first key varies slowest.
     pub(super) fn points(&self) -> &[Point] {
         &self.points
     }
@@ -73,18 +74,19 @@ impl Sweep {
         self.axes.iter().zip(&point.0).map(|(axis, number)| (axis, &axis.values[*number]))
     }
 
-    /// The keys and values of a point, as written.
+    /// The keys and values of a point, as they are written in the file.
     pub(super) fn texts(&self, documents: &Documents, point: &Point) -> Vec<(String, String)> {
         self.values(point).map(|(axis, value)| (axis.key.clone(), text(documents, value))).collect()
     }
 
-    /// The name of a run at a point.
+    /// The name of a run at a point: `base` followed by the keys and values of the point.
     pub(super) fn name(&self, documents: &Documents, base: &str, point: &Point) -> String {
         let value = |(axis, value): (&Axis, &Node)| format!(", {}={}", axis.label, text(documents, value));
         base.to_string() + &self.values(point).map(value).collect::<String>()
     }
 
-    /// The seed at a point, if it is swept; `given` is the one that takes the place of the scenario's.
+    /// The seed of a point; `None` if the sweep does not vary the seed. `given` is the caller's seed, which may not be
+    /// combined with a swept seed.
     pub(super) fn seed(&self, documents: &Documents, point: &Point, given: Option<u64>) -> Result<Option<u64>> {
         let Some((axis, value)) = self.values(point).find(|(axis, _)| axis.key == "seed") else {
             return Ok(None);
@@ -96,7 +98,7 @@ impl Sweep {
         Item::new(documents, "seed", value).integer(0..=i64::MAX as u64).map(Some)
     }
 
-    /// Puts the values of a point into the scenario's tree.
+    /// Stores the values of a point in the scenario's tree.
     pub(super) fn apply(&self, documents: &Documents, tree: &mut Node, point: &Point) -> Result<()> {
         let in_tree = |axis: &Axis| SWEPT.contains(&axis.steps[0].name.as_str());
         for (axis, value) in self.values(point).filter(|(axis, _)| in_tree(axis)) {
@@ -108,7 +110,7 @@ impl Sweep {
         }
     }
 
-    /// Puts the values of a point into a run, which must not say the same itself.
+    /// Stores the values of a point in the `[[run]]` table `run`, which must not set the same keys itself.
     pub(super) fn apply_to_run(&self, documents: &Documents, run: &mut Node, label: &str, point: &Point) -> Result<()> {
         for (axis, value) in self.values(point) {
             let [first, own @ ..] = &axis.steps[..] else { continue };
@@ -127,7 +129,7 @@ impl Sweep {
         Ok(())
     }
 
-    /// Checks that a run's `set` has left the values of a point alone.
+    /// Checks that the run's `set` has not changed a value of the point in `tree`.
     pub(super) fn check_set(
         &self, documents: &Documents, tree: &Node, set: &Item<'_>, label: &str, point: &Point,
     ) -> Result<()> {
@@ -141,12 +143,12 @@ impl Sweep {
         }
     }
 
-    /// Whether a place lies in one of the values of a point.
+    /// Whether a position in the text, which `within` tests, lies in a key or value of the point.
     pub(super) fn holds_place(&self, point: &Point, within: impl Fn(&At) -> bool) -> bool {
         self.values(point).any(|(axis, value)| within(&value.at) || within(&axis.at))
     }
 
-    /// Two points that are written alike would be one run twice.
+    /// Fails if two points have the same values as text, because their runs would be equal.
     fn check_repetition(&self, documents: &Documents) -> Result<()> {
         let mut seen = std::collections::BTreeSet::new();
         for point in &self.points {
@@ -163,7 +165,7 @@ impl Sweep {
     }
 }
 
-/// Whether `tree` has the value where the axis put it.
+/// Whether `tree` still has the value that the axis stored in it.
 fn holds(tree: &Node, axis: &Axis, value: &Node) -> bool {
     overrides::find(tree, &axis.steps) == Some(value)
 }
@@ -178,7 +180,7 @@ fn overlap(documents: &Documents, axis: &Axis, other: &str) -> super::ScenarioEr
     documents.mistake(&axis.at, message, Some("sweep one of them".to_string()))
 }
 
-/// The lists of the file with those of `--set` in place, however the path is quoted.
+/// Replaces the lists of the file by the lists that `--set` gives for the same keys, whether the path is quoted or not.
 fn overridden(documents: &Documents, lists: Vec<(Vec<Step>, Node)>) -> Vec<(Vec<Step>, Node)> {
     let mut kept: Vec<(Vec<Step>, Node)> = Vec::new();
     for (steps, list) in lists {
@@ -192,7 +194,7 @@ fn overridden(documents: &Documents, lists: Vec<(Vec<Step>, Node)>) -> Vec<(Vec<
     kept
 }
 
-/// Reads a key and its list.
+/// Reads one swept key and its list of values.
 fn axis(documents: &Documents, steps: Vec<Step>, list: &Node) -> Result<Axis> {
     let names: Vec<&str> = steps.iter().map(|step| step.name.as_str()).collect();
     let key = names.join(".");
@@ -219,7 +221,8 @@ fn axis(documents: &Documents, steps: Vec<Step>, list: &Node) -> Result<Axis> {
     Ok(Axis { label: key.clone(), key, steps, at, values: values.clone() })
 }
 
-/// A key within another one would be overwritten.
+/// Fails if a swept key is equal to another swept key or lies within the table of another, because one value would
+/// overwrite the other.
 fn check_overlap(documents: &Documents, axes: &[Axis]) -> Result<()> {
     let names = |axis: &Axis| axis.steps.iter().map(|step| step.name.clone()).collect::<Vec<_>>();
     for (number, axis) in axes.iter().enumerate() {
@@ -250,7 +253,7 @@ fn check_lengths(documents: &Documents, axes: &[Axis]) -> Result<()> {
     }
 }
 
-/// Gives each axis the shortest end of its path that no other one has.
+/// Sets the label of each axis: the shortest suffix of its path that no other axis has.
 fn label(axes: &mut [Axis]) {
     let keys: Vec<&str> = axes.iter().map(|axis| axis.key.as_str()).collect();
     let labels = rnic_run::short_keys(&keys);
@@ -273,7 +276,7 @@ fn point(axes: &[Axis], zip: bool, mut number: usize) -> Point {
     Point(digits)
 }
 
-/// A value as written, in one line, a string without its quotes.
+/// The text of a value as it is written in the file, on one line; strings lose their quotes.
 fn text(documents: &Documents, value: &Node) -> String {
     let text = match &value.value {
         Value::String(text) => text,

@@ -1,4 +1,4 @@
-//! `[fabric.switch]`.
+//! Reads the `[fabric.switch]` table.
 
 use super::error::ScenarioError;
 use super::output;
@@ -7,17 +7,17 @@ use rnic_fabric::config::{ArbiterSpec, ChooseScheduler, MarkOn, Quantum, SCHEDUL
 use rnic_run::{EcnSetup, FabricSetup, InputSetup, QueueingSetup, SchedulerSetup, SharedSetup, SwitchSetup};
 use rnic_transport::Bytes;
 
-/// The keys of every switch.
+/// The keys that every switch has.
 const COMMON: [&str; 5] = ["queueing", "buffer", "scheduler", "weights", "ecn"];
-/// The keys of each buffer.
+/// The keys that belong to each value of `queueing`.
 const VARIANTS: [Variant; 3] = [
     Variant { name: "input", keys: &["xoff", "headroom", "xon", "arbiter", "arbiter_quantum", "drop_until_free"] },
     Variant { name: "shared", keys: &["xoff", "headroom", "beta", "xon_offset", "egress_alpha", "priorities"] },
     Variant { name: "output", keys: &output::KEYS },
 ];
-/// The scheduler of a switch with `weights` and no `scheduler`.
+/// Default scheduler if the table has `weights`: deficit round robin.
 const WEIGHTED: &str = "drr";
-/// The scheduler of a switch with neither.
+/// Default scheduler if the table has no `weights`: strict priority.
 const UNWEIGHTED: &str = "strict";
 
 /// Reads the `[fabric.switch]` table.
@@ -100,7 +100,7 @@ fn read_shared(table: &Table<'_>) -> Result<SharedSetup> {
     })
 }
 
-/// `scheduler = "wrr"` and `weights = [1, 4]`.
+/// Reads the scheduler and its weights, for example `scheduler = "wrr"` and `weights = [1, 4]`.
 fn read_scheduler(table: &Table<'_>, priorities: Option<u8>) -> Result<SchedulerSetup> {
     let weights = table.get("weights");
     let default = if weights.is_some() { WEIGHTED } else { UNWEIGHTED };
@@ -126,7 +126,7 @@ fn read_scheduler(table: &Table<'_>, priorities: Option<u8>) -> Result<Scheduler
     }
 }
 
-/// `weights = [1, 4, 0]`, one for each priority: how many, and the weights.
+/// Reads `weights = [1, 4, 0]`, one for each priority: returns their number and the weights.
 fn read_weights(item: &Item<'_>, priorities: Option<u8>) -> Result<(u8, Weights)> {
     let items = item.array("[1, 0]")?;
     let wanted = priorities.map_or(1..=8, |count| usize::from(count)..=usize::from(count));
@@ -144,7 +144,7 @@ fn read_weights(item: &Item<'_>, priorities: Option<u8>) -> Result<(u8, Weights)
     Ok((items.len() as u8, weights))
 }
 
-/// `ecn = false`, or a table of thresholds.
+/// Reads `ecn`: a boolean, or the table `[fabric.switch.ecn]` with thresholds.
 fn read_ecn(item: &Item<'_>) -> Result<EcnSetup> {
     if !item.is_table() {
         let off = !item.boolean()?;
@@ -174,7 +174,8 @@ fn read_ecn(item: &Item<'_>) -> Result<EcnSetup> {
     Ok(ecn)
 }
 
-/// Checks that a switch's buffer, where given, holds one full packet of `mtu` and `header`.
+/// Checks that the switch buffer, if the table gives its size, holds one full packet: the fabric's MTU plus `header`
+/// bytes.
 pub(super) fn check_buffer(table: &Table<'_>, fabric: &FabricSetup, header: Bytes) -> Result<()> {
     let buffer_item = table.get("switch").and_then(|item| item.table("[fabric.switch]").ok()?.get("buffer"));
     let packet = Bytes(fabric.mtu.0 + header.0);

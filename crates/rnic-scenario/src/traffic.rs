@@ -1,4 +1,4 @@
-//! `[traffic]` and `[[traffic]]`.
+//! Reads the traffic sources of a scenario: one `[traffic]` table, or several `[[traffic]]` tables.
 
 use super::extends::Files;
 use super::fabric::LONGEST_TRAFFIC;
@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Most flows of one source: their numbers fit into 32 bits, with room for several sources.
+/// Maximum number of flows of one source, so that the flow ids of several sources fit into 32 bits.
 const MOST_FLOWS: u64 = 1_000_000_000;
 
 const COMMON: [&str; 5] = ["pattern", "name", "warmup", "cooldown", "start"];
@@ -30,13 +30,13 @@ const VARIANTS: [Variant; 6] = [
     Variant { name: "list", keys: &["file", "format"] },
 ];
 
-/// Where traffic is read: the hosts of the run's fabric, and the flow lists read so far.
+/// Context in which traffic is read: the number of hosts of the run's fabric, and the flow lists read so far.
 pub(super) struct Context<'a> {
     pub(super) hosts: u32,
     pub(super) lists: &'a Lists<'a>,
 }
 
-/// Where flow lists are, and those that an earlier run of the scenario has read already.
+/// Where to read flow lists, and a cache of the lists that earlier runs of the scenario have read.
 pub(super) struct Lists<'f> {
     pub(super) files: Files<'f>,
     read: RefCell<BTreeMap<ListKey, Arc<[FlowSpec]>>>,
@@ -48,10 +48,10 @@ impl<'f> Lists<'f> {
     }
 }
 
-/// A file, whether it is CSV, and the number of hosts it is for.
+/// Key of a cached flow list: path of the file, whether its format is CSV, and the number of hosts of the fabric.
 type ListKey = (PathBuf, bool, u32);
 
-/// Reads one table or several.
+/// Reads all traffic sources of a run from one table or from several.
 pub(super) fn read(item: &Item<'_>, context: &Context<'_>) -> Result<Vec<Traffic>> {
     let tables = if item.is_array() { item.tables("traffic")? } else { vec![item.table("[traffic]")?] };
     if tables.is_empty() {
@@ -182,17 +182,18 @@ fn read_incast(table: &Table<'_>, hosts: u32) -> Result<TrafficPattern> {
     Ok(TrafficPattern::Incast { senders, total, repeats, receiver, connections, interval })
 }
 
-/// As `interval` of an incast: the next request starts when the last one is complete.
+/// Value of an incast's `interval` for a closed loop: the next request starts when the previous request is complete.
 const COMPLETION: &str = "completion";
 
-/// Whether the flows of a closed loop share connections.
+/// Key that says whether the flows of a closed loop share persistent connections.
 const PERSISTENT: &str = "persistent_connections";
 
 fn read_persistent(table: &Table<'_>) -> Result<bool> {
     table.get(PERSISTENT).map_or(Ok(false), |item| item.boolean())
 }
 
-/// An error if one of `keys` is given, which are of closed loops.
+/// Fails if the table has one of `keys`, which only closed loops have. `why` and `instead` are parts of the error
+/// message.
 fn refuse_loop_keys(table: &Table<'_>, keys: &[&str], why: &str, instead: &str) -> Result<()> {
     match keys.iter().find_map(|key| Some((key, table.get(key)?))) {
         None => Ok(()),
@@ -207,7 +208,7 @@ fn read_think_time(table: &Table<'_>) -> Result<Time> {
     table.get("think_time").map_or(Ok(Time::ZERO), |item| item.time("10 us"))
 }
 
-/// An error if traffic never ends and nothing else ends the run.
+/// Fails if a traffic source never ends and the run has no `duration`, so that nothing would end the run.
 pub(super) fn check_end(item: &Item<'_>, traffic: &[Traffic], duration: Option<Time>) -> Result<()> {
     match traffic.iter().find(|source| source.pattern.is_endless() && duration.is_none()) {
         None => Ok(()),
@@ -244,8 +245,8 @@ fn read_list(table: &Table<'_>, context: &Context<'_>) -> Result<Arc<[FlowSpec]>
     Ok(flows)
 }
 
-/// Number of flows that a pattern makes ([`u128::MAX`] without an end), and the time from its first to its last start
-/// where that is fixed.
+/// The number of flows of a pattern ([`u128::MAX`] for endless traffic), and the time in picoseconds from its first to
+/// its last start (0 if the settings do not fix it).
 fn extent(pattern: &TrafficPattern, hosts: u32) -> (u128, u128) {
     let hosts = u128::from(hosts);
     let span = |repeats: u32, interval: Time| u128::from(repeats - 1) * u128::from(interval.as_ps());
@@ -273,7 +274,7 @@ fn extent(pattern: &TrafficPattern, hosts: u32) -> (u128, u128) {
     }
 }
 
-/// Checks the number of flows against what is possible and against warm-up and cool-down.
+/// Checks that the number of flows is within the limit, and that warm-up and cool-down leave flows to measure.
 fn check_flows(table: &Table<'_>, traffic: &Traffic, hosts: u32) -> Result<()> {
     let (flows, span) = extent(&traffic.pattern, hosts);
     if traffic.pattern.is_endless() {

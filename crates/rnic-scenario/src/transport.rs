@@ -1,5 +1,5 @@
-//! How the hosts of a run send: the keys of `[[run]]` and their defaults in `[transport]`. Which keys there are, the
-//! transports and congestion controls declare.
+//! Reads the transport of a run: the keys of `[[run]]`, and their defaults in `[transport]`. The declarations of the
+//! transports and congestion controls determine which keys exist.
 
 use super::extends::Files;
 use super::reader::{Item, Result, Table, Variant};
@@ -10,16 +10,17 @@ use rnic_transport::transports::{COMMON_PARAMETERS, FLOW_PARAMETERS, MESSAGE_PAR
 use rnic_transport::{Bytes, Time};
 use std::collections::BTreeMap;
 
-/// Keys of every run that no transport declares, beside the congestion controls' names.
+/// Keys of every run that no transport declares. The names of the congestion controls are further such keys.
 const COMMON: [&str; 2] = ["cc", "pfc"];
 
-/// Keys that only `p4:FILE` has: other values for constants of its program.
+/// Keys that only the transport `p4:FILE` has: `constants` replaces the values of constants in its program.
 const P4_KEYS: [&str; 1] = ["constants"];
 
-/// Pairs of settings of which the first can be at most the second.
+/// Pairs of settings of which the first must be at most the second.
 const ORDERED: [(&str, &str); 2] = [("rto_low", "rto_high"), ("rto_min", "rto_max")];
 
-/// A run's own table over the defaults; keys that its transport does not have are not looked up.
+/// Lookup of a run's settings: first in the run's own table, then in the defaults of `[transport]`. Only keys of the
+/// run's transport are looked up, so the defaults may have keys of other transports.
 struct Layers<'t, 'a> {
     run: &'t Table<'a>,
     defaults: Option<&'t Table<'a>>,
@@ -31,18 +32,18 @@ impl<'a> Layers<'_, 'a> {
     }
 }
 
-/// Names of the congestion controls that have parameters: each is a key that holds a table of them.
+/// Names of the congestion controls that have parameters. Each name is a key whose table holds the parameters.
 fn parameter_tables(vocabulary: &Vocabulary) -> impl Iterator<Item = &'static str> {
     vocabulary.congestion_controls().iter().filter(|cc| !cc.parameters.is_empty()).map(|cc| cc.name)
 }
 
-/// The keys that a transport adds to those of its kind.
+/// The keys that only this transport has, not every transport of its kind (flows or messages).
 fn own_keys(declaration: &TransportDeclaration) -> Vec<&'static str> {
     let own = declaration.own_parameters.iter().map(|parameter| parameter.name);
     own.chain(if declaration.name == "p4" { &P4_KEYS[..] } else { &[] }.iter().copied()).collect()
 }
 
-/// The keys of a transport that not every transport has.
+/// The keys of a transport without the keys that all transports have.
 fn keys(declaration: &TransportDeclaration) -> Vec<&'static str> {
     let [_, of_kind, _] = declaration.parameters();
     of_kind.iter().map(|parameter| parameter.name).chain(own_keys(declaration)).collect()
@@ -53,7 +54,7 @@ fn common_keys() -> Vec<&'static str> {
     COMMON.into_iter().chain(COMMON_PARAMETERS.iter().map(|parameter| parameter.name)).collect()
 }
 
-/// Checks a `[transport]` table by itself: every key and value, whichever transport uses it.
+/// Checks every key and value of the `[transport]` table, independent of the transports that the runs use.
 pub(super) fn check_defaults(table: &Table<'_>, vocabulary: &Vocabulary) -> Result<()> {
     let mut known: Vec<&str> = common_keys();
     let shared = [FLOW_PARAMETERS, MESSAGE_PARAMETERS].into_iter().flatten().map(|parameter| parameter.name);
@@ -80,7 +81,8 @@ pub(super) fn check_defaults(table: &Table<'_>, vocabulary: &Vocabulary) -> Resu
     check_order(table, None, &value)
 }
 
-/// Reads a value that several transports declare, each perhaps with other words.
+/// Reads the value of a setting that several transports declare. If it is a choice, the words of all these transports
+/// are accepted.
 fn read_any(declared: &[&Parameter], item: &Item<'_>) -> Result<Value> {
     let mut words: Vec<&'static str> = Vec::new();
     for parameter in declared {
@@ -95,7 +97,7 @@ fn read_any(declared: &[&Parameter], item: &Item<'_>) -> Result<Value> {
     }
 }
 
-/// `pfc` and `cc`.
+/// Reads the keys `pfc` and `cc`.
 fn read_common(layers: &Layers<'_, '_>, vocabulary: &Vocabulary) -> Result<(bool, CongestionSpec)> {
     let pfc = layers.get("pfc").map_or(Ok(false), |item| item.boolean())?;
     let names: Vec<&'static str> = vocabulary.congestion_controls().iter().map(|cc| cc.name).collect();
@@ -104,7 +106,8 @@ fn read_common(layers: &Layers<'_, '_>, vocabulary: &Vocabulary) -> Result<(bool
     Ok((pfc, CongestionSpec::of(declaration)))
 }
 
-/// Reads a run's transport; `own` are the keys of a run that belong to no transport, `files` those of P4 programs.
+/// Reads the transport of the `[[run]]` table `run`. `own` are the keys of the table that belong to no transport;
+/// `files` is where P4 programs are read.
 pub(super) fn read(
     run: &Table<'_>, defaults: Option<&Table<'_>>, own: &[&str], vocabulary: &Vocabulary, files: Files<'_>,
 ) -> Result<TransportSpec> {
@@ -151,7 +154,8 @@ pub(super) fn read(
     Ok(spec)
 }
 
-/// Reads a setting. A default that is another transport's choice does not concern this one.
+/// Reads a setting of the run's transport. A default from `[transport]` is ignored if it is a choice that only another
+/// transport has.
 fn read_setting(parameter: &'static Parameter, layers: &Layers<'_, '_>, settings: &mut Settings) -> Result<()> {
     let Some(item) = layers.get(parameter.name) else { return Ok(()) };
     let inherited = layers.run.get(parameter.name).is_none();
@@ -164,7 +168,7 @@ fn read_setting(parameter: &'static Parameter, layers: &Layers<'_, '_>, settings
     settings.set(parameter.name, value).map_err(|sentence| item.sentence(&sentence))
 }
 
-/// Reads the table that holds a congestion control's parameters.
+/// Reads the table that holds the parameters of a congestion control.
 fn read_parameters(cc: &CongestionDeclaration, item: Option<Item<'_>>, settings: &mut Settings) -> Result<()> {
     let Some(item) = item else {
         return Ok(());
@@ -215,7 +219,7 @@ fn read_timeout(key: &str, item: &Item<'_>, example: &str) -> Result<Time> {
     Ok(time)
 }
 
-/// Reads a list of buffer sizes.
+/// Reads the buffers of a message NIC: a list of sizes, each with the number of buffers.
 fn buffers(item: &Item<'_>) -> Result<Vec<BufferClass>> {
     const EXAMPLE: &str = "[{ size = \"2 KB\", count = 32 }, { size = \"39 KB\", count = 16 }]";
     let mut classes = Vec::new();
@@ -232,7 +236,7 @@ fn buffers(item: &Item<'_>) -> Result<Vec<BufferClass>> {
     Ok(classes)
 }
 
-/// Reads other values for a program's constants.
+/// Reads the values that replace constants of a P4 program, by the constant's name.
 fn constants(item: &Item<'_>) -> Result<BTreeMap<String, u64>> {
     let table = item.table("`constants`")?;
     let mut constants = BTreeMap::new();
@@ -247,7 +251,7 @@ fn constants(item: &Item<'_>) -> Result<BTreeMap<String, u64>> {
     Ok(constants)
 }
 
-/// Checks that the lower of two settings is not above the other; the two may stand in different tables.
+/// Checks the pairs in [`ORDERED`]: the first setting must not exceed the second. The two may be in different tables.
 fn check_order(run: &Table<'_>, defaults: Option<&Table<'_>>, value: &dyn Fn(&str) -> Option<Value>) -> Result<()> {
     let time = |name: &str| match value(name) {
         Some(Value::Time(time)) => Some(time),
@@ -260,7 +264,7 @@ fn check_order(run: &Table<'_>, defaults: Option<&Table<'_>>, value: &dyn Fn(&st
     Ok(())
 }
 
-/// Checks that whoever needs acknowledgements has them.
+/// Checks that `acks` is not off if the congestion control or a feature of the transport needs acknowledgements.
 fn check_acks(layers: &Layers<'_, '_>, spec: &TransportSpec) -> Result<()> {
     match (spec.needs_acks(), layers.get("acks")) {
         (Some(who), Some(item)) if spec.settings.flag("acks") == Ok(false) => {
@@ -270,7 +274,7 @@ fn check_acks(layers: &Layers<'_, '_>, spec: &TransportSpec) -> Result<()> {
     }
 }
 
-/// Checks that a run itself writes nothing that its other keys make meaningless.
+/// Checks that the run's own table has no setting that its other settings make ineffective.
 fn check_idle(run: &Table<'_>, spec: &TransportSpec) -> Result<()> {
     for (key, why) in spec.declaration.idle(&spec.settings) {
         if let Some(item) = run.get(key) {
@@ -280,7 +284,8 @@ fn check_idle(run: &Table<'_>, spec: &TransportSpec) -> Result<()> {
     Ok(())
 }
 
-/// Checks what a message transport excludes: it is a congestion control itself.
+/// Checks that a run with a message transport has no congestion control, because the transport controls congestion
+/// itself.
 fn check_messages(layers: &Layers<'_, '_>, spec: &TransportSpec) -> Result<()> {
     match layers.get("cc").filter(|_| spec.is_message() && spec.cc.name() != "none") {
         Some(item) => {

@@ -1,6 +1,6 @@
-//! A parsed TOML text as a tree in which every key and value knows where it was written.
+//! A parsed TOML text as a tree in which every key and value knows its position in the text.
 //!
-//! Values may come from several texts: the scenario file, those that it extends, and each `--set` override.
+//! Values may come from several texts: the scenario file, the files that it extends, and each `--set` override.
 
 use super::error::{Mistake, ScenarioError};
 use std::cmp::Reverse;
@@ -9,27 +9,27 @@ use std::path::{Path, PathBuf};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// A place in one of the texts.
+/// A position in one of the texts.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct At {
-    /// Which text, an index into [`Documents`].
+    /// Index of the text in [`Documents`].
     document: usize,
-    /// Which bytes of it.
+    /// Range of bytes in the text.
     span: Range<usize>,
 }
 
-/// A value and its place.
+/// A value and its position.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Node {
     pub(super) value: Value,
     pub(super) at: At,
 }
 
-/// A value.
+/// A TOML value.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) enum Value {
     String(String),
-    /// Beyond 128 bits it is `i128::MAX`: out of every range that any key accepts.
+    /// An integer of more than 128 bits is stored as `i128::MAX`, which is out of the range of every key.
     Integer(i128),
     Float(f64),
     Boolean(bool),
@@ -47,7 +47,7 @@ pub(super) struct Entry {
 }
 
 impl Value {
-    /// The kind of value, with its article.
+    /// The kind of value with its article, for error messages.
     pub(super) fn kind(&self) -> &'static str {
         match self {
             Value::String(_) => "a string",
@@ -61,7 +61,7 @@ impl Value {
     }
 }
 
-/// Every text that values came from; the first one is the scenario file.
+/// All texts from which values came. The first is the scenario file.
 #[derive(Debug, Default)]
 pub(super) struct Documents {
     documents: Vec<Document>,
@@ -71,20 +71,20 @@ pub(super) struct Documents {
 struct Document {
     name: String,
     text: String,
-    /// Folder of the files that it names; an override has the scenario file's.
+    /// Folder at which relative paths in the text start; for an override, the folder of the scenario file.
     folder: PathBuf,
     is_override: bool,
 }
 
 impl Documents {
-    /// Adds a file and returns its number; files in `folder` are what it names by a relative path.
+    /// Adds a file and returns its index. Relative paths in the file start at `folder`.
     pub(super) fn add_file(&mut self, name: &str, text: &str, folder: &Path) -> usize {
         let (name, text, folder) = (name.to_string(), text.to_string(), folder.to_path_buf());
         self.documents.push(Document { name, text, folder, is_override: false });
         self.documents.len() - 1
     }
 
-    /// Adds the text of an override and returns its number.
+    /// Adds the text of an override and returns its index.
     pub(super) fn add_override(&mut self, text: &str) -> usize {
         let folder = self.documents.first().map_or(PathBuf::new(), |file| file.folder.clone());
         let name = format!("--set {text}");
@@ -92,46 +92,46 @@ impl Documents {
         self.documents.len() - 1
     }
 
-    /// The folder that a relative path written at a place starts from.
+    /// The folder at which a relative path written at the position `at` starts.
     pub(super) fn folder_at(&self, at: &At) -> &Path {
         self.documents.get(at.document).map_or(Path::new(""), |document| &document.folder)
     }
 
-    /// Whether two places are in the same text.
+    /// Whether two positions are in the same text.
     pub(super) fn same_text(&self, a: &At, b: &At) -> bool {
         a.document == b.document
     }
 
-    /// Whether a mistake lies within a place.
+    /// Whether a mistake lies within the range of bytes `at`.
     pub(super) fn within(&self, mistake: &Mistake, at: &At) -> bool {
         self.documents.get(at.document).is_some_and(|document| document.name == mistake.file)
             && at.span.start <= mistake.span.start
             && mistake.span.end <= at.span.end
     }
 
-    /// A place in a text.
+    /// A position in a text.
     pub(super) fn at(&self, document: usize, span: Range<usize>) -> At {
         At { document, span }
     }
 
-    /// The words at a place.
+    /// The text at a position.
     pub(super) fn text_at(&self, at: &At) -> &str {
         self.documents.get(at.document).and_then(|document| document.text.get(at.span.clone())).unwrap_or("")
     }
 
-    /// The one of two places that was written later: a `--set` after the file, the file after those that it extends,
-    /// and further down after further up.
+    /// The later of two positions. A `--set` counts as later than all files, a file as later than the files that it
+    /// extends; in the same text, the position further down is later.
     pub(super) fn later<'p>(&self, a: &'p At, b: &'p At) -> &'p At {
         let rank = |at: &At| {
             let is_override = self.documents.get(at.document).is_some_and(|document| document.is_override);
-            // Extended files are added after the one that extends them.
+            // Extended files are added after the file that extends them.
             let (file, argument) = if is_override { (0, at.document) } else { (at.document, 0) };
             (argument, Reverse(file), at.span.start)
         };
         if rank(a) > rank(b) { a } else { b }
     }
 
-    /// The error that points at a place.
+    /// An error that points at a position.
     pub(super) fn mistake(&self, at: &At, message: impl Into<String>, help: Option<String>) -> ScenarioError {
         let (file, text, is_override) = match self.documents.get(at.document) {
             Some(document) => (document.name.clone(), document.text.clone(), document.is_override),
@@ -153,7 +153,8 @@ impl Documents {
         }
     }
 
-    /// What the parser found wrong; it takes a word without quotes for a broken number or boolean, which helps nobody.
+    /// A syntax error of the TOML parser. If the parser misread a word without quotes as a broken number or boolean,
+    /// the message says instead that the word is not a value.
     fn syntax_mistake(&self, document: usize, error: &toml::de::Error) -> ScenarioError {
         let at = self.at(document, error.span().unwrap_or(0..0));
         let about_a_value = ["string values must be quoted", "invalid boolean", "invalid float"];
@@ -167,7 +168,7 @@ impl Documents {
         self.mistake(&at, message, Some("a value is a number, true, false, or text in quotes".to_string()))
     }
 
-    /// Parses the value that makes up the bytes of `span`; what is not a TOML value is taken as a string.
+    /// Parses the TOML value at `span`. Text that is not a TOML value counts as a string.
     pub(super) fn parse_value(&self, document: usize, span: Range<usize>) -> Node {
         let at = self.at(document, span.clone());
         let text = self.text_at(&at);
@@ -181,7 +182,7 @@ impl Documents {
     }
 }
 
-/// Turns the parser's value into a tree whose spans are shifted by `offset`; keys keep the order of the text.
+/// Turns the parser's value into a tree. All positions are shifted by `offset`, and keys keep the order of the text.
 fn convert(document: usize, offset: usize, span: Range<usize>, value: DeValue<'_>) -> Node {
     let at = |span: Range<usize>| At { document, span: span.start + offset..span.end + offset };
     let child = |value: Spanned<DeValue<'_>>| {

@@ -1,9 +1,9 @@
-//! Every way in which a scenario can be wrong, and the exact sentence that says so.
+//! The error messages of wrong scenarios, word by word.
 
 use rnic_scenario::{ScenarioError, from_str};
 use std::path::Path;
 
-/// A scenario without mistakes; the cases change one piece of it.
+/// A scenario without mistakes. Each test case replaces one piece of its text.
 const GOOD: &str = r#"title = "good"
 [fabric]
 topology = "leaf-spine"
@@ -40,7 +40,7 @@ fn error_of(text: &str, overrides: &[(String, String)]) -> String {
     }
 }
 
-/// Checks cases of (a piece of [`GOOD`], what takes its place, the error); an empty piece stands for all of it.
+/// Checks cases of (piece of [`GOOD`], replacement, expected error). An empty piece stands for the whole text.
 fn check(cases: &[(&str, &str, &str)]) {
     let mut wrong = Vec::new();
     for (replace, with, expected) in cases {
@@ -321,7 +321,8 @@ fn arbiters_and_clocks() {
     ]);
 }
 
-/// A key's former name is an error that names the key, and the value, to write now.
+/// A former name of a key is an error. The error names the present key, and the present value if the value was renamed
+/// too.
 #[test]
 #[rustfmt::skip] // a table: two lines for each case
 fn renamed_keys() {
@@ -659,8 +660,8 @@ fn overrides_are_checked_as_the_file_is() {
     }
 }
 
-/// Damages the scenario at every character in several ways: whatever comes of it, nothing panics and every error points
-/// into the text.
+/// Damages the scenario at every character in several ways. The reader must not panic, and every error must point into
+/// the text.
 #[test]
 fn damaged_scenarios_end_in_an_error_or_in_a_scenario() {
     let mut accepted = 0;

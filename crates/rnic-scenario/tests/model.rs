@@ -1,4 +1,4 @@
-//! What a scenario file means: the values that it leads to, and those that it leaves open.
+//! The contents of a scenario that is read from a file: values that the file sets, and settings that it leaves open.
 
 use rnic_fabric::config::TopologySpec;
 use rnic_run::hosts;
@@ -117,7 +117,7 @@ fn closed_loops_and_durations() {
     };
     assert_eq!((incast.senders, incast.total, incast.receiver, incast.connections), (2, Bytes(1_000_000), 0, 1));
     assert_eq!((*repeats, *think_time, *persistent), (None, Time::ZERO, true));
-    // With an end, and thought.
+    // A closed-loop incast with an end and a think time.
     let traffic = r#"{ pattern = "incast", senders = 2, total = "1 MB", receiver = 3, repeats = 7, interval = "completion", think_time = "2 us" }"#;
     let scenario = read_with(SMALL, &[("traffic", traffic)]);
     let TrafficPattern::IncastLoop { incast, repeats, think_time, persistent } = &scenario.runs[0].traffic[0].pattern
@@ -240,11 +240,12 @@ fn pods_of_leaves_and_spines_with_rates_by_level() {
         rates("uplink_rate = \"200 Gbps\"\nuplink_delay = \"1 us\"\ncore_rate = \"400 Gbps\"\ncore_delay = \"3 us\""),
         (gbps(200), Some(Time::from_us(1)), gbps(400), Some(Time::from_us(3)))
     );
-    // A leaf has 16 x 100 Gbps down and 2 up: 2 to 1 at 400 Gbps. A spine then has 4 x 400 Gbps down and 8 up: 0.5 to 1
-    // at 400 Gbps.
+    // A leaf has 16 downlinks of 100 Gbps and 2 uplinks: at an oversubscription of 2, an uplink has 400 Gbps. A spine
+    // then has 4 downlinks of 400 Gbps and 8 uplinks: at an oversubscription of 0.5, an uplink has 400 Gbps.
     let follow = rates("oversubscription = 2.0\ncore_oversubscription = 0.5");
     assert_eq!((follow.0, follow.2), (gbps(400), gbps(400)));
-    // Without uplinks of their own, 4 x 100 Gbps down: 1 to 1 at 50 Gbps.
+    // If the uplinks of leaves have the default rate, a spine has 4 downlinks of 100 Gbps and 8 uplinks: at an
+    // oversubscription of 1, an uplink has 50 Gbps.
     assert_eq!(rates("core_oversubscription = 1"), (None, None, gbps(50), None));
 }
 

@@ -1,4 +1,4 @@
-//! `[sweep]` and `extends`: which runs they make, and what they say when something is wrong.
+//! Tests of `[sweep]` and `extends`: the runs that they produce, and their error messages.
 
 use rnic_fabric::config::TopologySpec;
 use rnic_run::{RunSpec, Scenario, TrafficPattern};
@@ -40,7 +40,7 @@ fn read(files: &[(&str, &str)], overrides: &[(&str, &str)], seed: Option<u64>) -
     })
 }
 
-/// [`BASE`] with more text at its end.
+/// Reads [`BASE`] with `more` appended.
 fn with(more: &str) -> Result<Scenario, String> {
     read(&[("a.toml", &(BASE.to_string() + more))], &[], None)
 }

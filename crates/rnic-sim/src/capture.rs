@@ -1,9 +1,9 @@
-//! The frames of one link, as a capture file has them: `rnic run --pcap`.
+//! Captures the frames of one simulated link as a pcapng file: `rnic run --pcap`.
 //!
-//! The fabric notes the packets that the link's ports transmit ([`Fabric::tap`]). After the run the capture finds the
-//! flow of each packet, and writes the frame that an endpoint would send. These frames have the length of real frames.
-//! The simulator's frames are a little shorter: they have no padding, no RETH in the first packet of a RoCE Write, and
-//! not all headers of an IRN ACK.
+//! During the run the fabric records the packets that the link's ports transmit ([`Fabric::tap`]). After the run the
+//! capture finds the flow of each packet, and writes the frame that an RNIC would send. The frames in the file have the
+//! length of real frames. The simulator's own frames are a little shorter: they have no padding, no RETH in the first
+//! packet of a RoCE Write, and not all headers of an IRN ACK.
 
 use crate::host::{EndAddress, FlowAddress, Segment};
 use crate::in_band::InBand;
@@ -22,17 +22,18 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::net::Ipv4Addr;
 
-/// Max bytes of an RDMA message; a longer flow is several messages.
+/// Maximum length of an RDMA message in bytes. The capture shows a longer flow as several messages.
 const MAX_MESSAGE: u64 = 1 << 31;
-/// Largest path MTU of InfiniBand.
+/// Maximum path MTU of InfiniBand, in bytes.
 const MAX_MTU: u32 = 4_096;
-/// ECN codepoints: ECN-capable transport, and congestion experienced (CE).
+/// ECN codepoints in the IP header: ECN-capable transport (ECT), and congestion experienced (CE).
 const ECN_CAPABLE: u8 = 2;
 const ECN_EXPERIENCED: u8 = 3;
-/// Duration of a pause in PFC frames, in quanta of 512 bit times. A simulated pause lasts until it is taken back.
+/// Duration of a pause in the captured PFC frames, in quanta of 512 bit times. A simulated pause lasts until an XON
+/// frame, so the captured frames have the maximum duration.
 const PAUSE_QUANTA: u16 = u16::MAX;
 
-/// A capture of one link: which ports, and after the run their frames.
+/// A capture of one link: before the run, the ports to record; after the run, their frames.
 ///
 /// ```
 /// use rnic_sim::{Catalogue, Events, Sharing, capture::Capture, resolve::resolve, run::run};
@@ -66,43 +67,43 @@ pub struct Capture {
     irn: bool,
     acks: bool,
     mtu: u32,
-    /// PSN of each flow's first packet, by record.
+    /// PSN of each flow's first packet; the index is the id of the flow's record.
     first_psn: Vec<Psn>,
     /// ECN codepoint of a data packet without a CE mark.
     ecn: u8,
     /// Bitmap of the priorities that switches use.
     priorities: u8,
-    /// The ports at both ends of each link between the two nodes.
+    /// The ports at both ends of each link between the two nodes; each is an interface of the capture file.
     ports: Vec<PortId>,
-    /// Name of each port.
+    /// Name of each port in `ports`.
     interfaces: Vec<String>,
-    /// Node of each port.
+    /// Index of the node of each port in `ports`.
     nodes: Vec<u32>,
     frames: Vec<Frame>,
 }
 
-/// A frame of the link.
+/// A captured frame.
 #[derive(Clone, Copy, Debug)]
 struct Frame {
     at: Time,
-    /// Index of its port in [`Capture::ports`].
+    /// Index in [`Capture::ports`] of the port that sent the frame.
     interface: u32,
     content: Content,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Content {
-    /// A PFC frame, with the bitmap of paused priorities.
+    /// A PFC frame, with the bitmap of the priorities that it pauses.
     Pause(u8),
-    /// A packet of the flow with this record.
+    /// A packet of the flow whose record has the id `record`.
     Packet { record: u32, hash: u32, priority: u8, marked: bool, pdu: Pdu },
 }
 
 impl Capture {
-    /// A capture of every link between two nodes; `link` is their names with a colon between them.
+    /// A capture of every link between two nodes. `link` is their names with a colon between them, for example `h0:s0`.
     ///
     /// # Errors
-    /// If no such link exists, or the run's transport does not send RoCE packets.
+    /// No such link exists, the run's transport does not send RoCE packets, or the MTU is not possible in RoCE.
     pub fn new(run: &RunSpec, resolved: &Resolved, link: &str) -> Result<Capture, SetupError> {
         let impossible = |why: String| Err(SetupError::Impossible(why));
         if run.transport.declaration.wire == WireFormat::Other {
@@ -132,15 +133,15 @@ impl Capture {
         })
     }
 
-    /// Makes the fabric note the frames of the link.
+    /// Makes the fabric record the frames of the link.
     pub(crate) fn begin<T: InBand>(&self, fabric: &mut Fabric<Segment<T>>) {
         self.ports.iter().for_each(|port| fabric.tap(*port));
     }
 
-    /// Takes the frames that the fabric has noted. `addresses` identifies the packets of each flow, `flows` has their
-    /// records.
+    /// Takes the recorded frames from the fabric and finds the flow of each packet. `addresses` identifies the packets
+    /// of each flow; `flows` has the records of the flows.
     pub(crate) fn end<T: InBand>(&mut self, fabric: &Fabric<Segment<T>>, addresses: &[FlowAddress], flows: &FlowLog) {
-        // Records by destination and hash of their packets, in order of start.
+        // Ids of flow records by destination and hash of the flow's packets, in order of start.
         let mut data: BTreeMap<(EndAddress, u32), Vec<u32>> = BTreeMap::new();
         let mut replies: BTreeMap<(EndAddress, u32), Vec<u32>> = BTreeMap::new();
         for (record, flow) in (0..).zip(addresses) {
@@ -153,8 +154,9 @@ impl Capture {
             }
             let pdu = packet.body.pdu;
             let flows_of = if pdu.kind() == PduKind::Data { &data } else { &replies };
-            // When a flow has retired, another flow takes its slot: the packet is of the last flow that had started by
-            // then. On a persistent connection it may be of an earlier one.
+            // When a flow has retired, another flow takes its slot. The packet therefore belongs to the last flow with
+            // this destination and hash that had started by then. On a persistent connection it may belong to an
+            // earlier flow of the connection.
             let end = EndAddress { host: packet.dst, slot: packet.body.slot };
             let candidates = flows_of.get(&(end, packet.flow_hash)).map_or(&[][..], Vec::as_slice);
             let started = candidates.partition_point(|record| flows.get(*record).is_some_and(|flow| flow.start <= at));
@@ -178,10 +180,10 @@ impl Capture {
         self.frames.len()
     }
 
-    /// Writes the capture as a pcapng file with one interface per port; `flows` has the records of the run.
+    /// Writes the capture as a pcapng file with one interface per port. `flows` has the records of the run's flows.
     ///
     /// # Errors
-    /// Errors of `out`, and of the records' storage.
+    /// `out` cannot be written, or the flow records cannot be read.
     pub fn write(&self, out: impl Write, flows: &FlowLog) -> io::Result<()> {
         let names: Vec<&str> = self.interfaces.iter().map(String::as_str).collect();
         let mut file = Writer::new(out, &names)?;
@@ -224,9 +226,9 @@ impl Capture {
         Pfc { enabled: self.priorities, quanta: std::array::from_fn(quanta) }
     }
 
-    /// Index of a packet within flow `record`, counted from 0, without wrapping: of the indices with the packet's PSN
-    /// the nearest to `last`, the index of the flow's previous packet on this link. A CNP has no PSN and repeats
-    /// `last`.
+    /// The index of a packet within flow `record`, counted from 0. Unlike the PSN, it does not wrap: of all indices
+    /// that have the packet's PSN, it is the nearest to `last`, the index of the flow's previous packet on this link. A
+    /// CNP has no PSN and gets the index `last`.
     fn index(&self, record: u32, pdu: Pdu, last: &mut u64) -> u64 {
         if pdu.kind() != PduKind::Cnp {
             let first = self.first_psn[record as usize];
@@ -236,7 +238,7 @@ impl Capture {
         *last
     }
 
-    /// Max packets of a message.
+    /// Maximum number of packets of an RDMA message.
     fn message_packets(&self) -> u64 {
         MAX_MESSAGE / u64::from(self.mtu)
     }
@@ -245,7 +247,7 @@ impl Capture {
         flow.bytes.div_ceil(u64::from(self.mtu)).max(1)
     }
 
-    /// A packet of the flow's RDMA Writes.
+    /// The data packet `index` of the flow, as a packet of its RDMA Writes.
     fn data<'z>(&self, flow: &FlowRecord, psn: Psn, index: u64, zeros: &'z [u8]) -> Packet<'z> {
         let mtu = u64::from(self.mtu);
         let (message, within) = (index / self.message_packets(), index % self.message_packets());
@@ -270,7 +272,7 @@ impl Capture {
         Packet::new(Headers { reth, ..Headers::new(bth) }, &zeros[..payload as usize])
     }
 
-    /// An ACK or NACK; `index` is the packet that the receiver expects.
+    /// The headers of an ACK or NACK. `index` is the index of the packet that the receiver expects next.
     fn acknowledgement(&self, flow: &FlowRecord, pdu: Pdu, index: u64) -> Headers {
         let is_nack = pdu.kind() == PduKind::Nack;
         let expected = pdu.psn();
@@ -290,9 +292,9 @@ impl Capture {
     }
 }
 
-/// The flow that a packet belongs to, of the flows in order of start that share a slot and a persistent connection.
-/// Each flow's PSNs follow those of the flow before. An ACK has the PSN after the packets that it acknowledges. A CNP
-/// has no PSN and is taken for a packet of the last flow.
+/// Finds the flow of a packet among flows that share a slot and a persistent connection; `records` has their ids in
+/// order of start. Each flow's PSNs follow those of the previous flow. An ACK has the PSN after the packets that it
+/// acknowledges. A CNP has no PSN and is attributed to the last flow.
 fn of_connection(records: &[u32], addresses: &[FlowAddress], pdu: Pdu) -> Option<u32> {
     let (last, earlier) = records.split_last()?;
     let min = i32::from(pdu.kind() == PduKind::Ack);
@@ -311,7 +313,8 @@ fn find_ports(topology: &Topology, link: &str) -> Result<Vec<PortId>, String> {
     Ok(ports)
 }
 
-/// Each flow has its own queue pair at either end; the first numbers are reserved for management.
+/// Queue pair number of the flow's requester. Each flow has its own queue pair at each end. The numbers start at 16,
+/// because the lowest numbers are reserved for management.
 fn requester_qp(flow: &FlowRecord) -> u32 {
     16 + (2 * u64::from(flow.id) % u64::from(MAX_24 - 32)) as u32
 }
@@ -320,13 +323,13 @@ fn responder_qp(flow: &FlowRecord) -> u32 {
     requester_qp(flow) + 1
 }
 
-/// A locally administered MAC address.
+/// A locally administered MAC address for a node.
 fn mac(node: u32) -> MacAddr {
     let [_, a, b, c] = node.to_be_bytes();
     MacAddr([2, 0, 0, a, b, c])
 }
 
-/// The addresses of hosts begin at 10.0.0.1.
+/// The IP address of a host; host 0 has 10.0.0.1.
 fn address(host: u32) -> Ipv4Addr {
     let [_, a, b, c] = (host + 1).to_be_bytes();
     Ipv4Addr::new(10, a, b, c)
@@ -382,7 +385,7 @@ mod tests {
         (packet.headers.bth.opcode, packet.headers.reth, packet.payload.len())
     }
 
-    /// Messages of 2^31 bytes have 2^19 packets of 4 KiB.
+    /// A message has at most 2^31 bytes, which are 2^19 packets of 4 KiB.
     #[test]
     fn a_long_flow_is_several_messages() {
         let (rc, irn) = (capture(false), capture(true));
@@ -442,7 +445,8 @@ mod tests {
 
     #[test]
     fn psns_tell_the_flows_of_a_connection_apart() {
-        // The first flow has packets -2 and -1, the second flow packets 0 to 3, the third flow all from 4 on.
+        // The first flow has the PSNs -2 and -1 (modulo 2^24), the second flow the PSNs 0 to 3, and the third flow all
+        // PSNs from 4 on.
         let address = |first| FlowAddress {
             receiver: EndAddress { host: HostId(1), slot: EndSlot(0) },
             sender: EndAddress { host: HostId(0), slot: EndSlot(0) },

@@ -1,4 +1,4 @@
-//! The congestion controls that a scenario can name: those of this project, and those that a program adds.
+//! The congestion controls that a scenario can name: those that are part of rnic, and those that a program adds.
 //!
 //! An entry contains the parameters of an algorithm and the simulator compiled for it.
 
@@ -17,13 +17,13 @@ use std::marker::PhantomData;
 /// One congestion control by name, with the simulator compiled for it.
 #[derive(Clone, Copy, Debug)]
 pub struct CongestionEntry {
-    /// Its name, parameters and needs.
+    /// Name, parameters and needs of the congestion control.
     pub declaration: CongestionDeclaration,
     pub(crate) demands: fn(&Settings, &FlowConfig) -> Result<Demands, String>,
     pub(crate) simulate: fn(Job<'_, '_>) -> RunOutput,
 }
 
-/// Two entries are equal if their names are.
+/// Two entries are equal if their names are equal.
 impl PartialEq for CongestionEntry {
     fn eq(&self, other: &CongestionEntry) -> bool {
         self.declaration == other.declaration
@@ -31,12 +31,12 @@ impl PartialEq for CongestionEntry {
 }
 
 impl CongestionEntry {
-    /// The entry of an algorithm.
+    /// The entry of the algorithm `C`.
     pub fn of<C: CongestionControl>() -> CongestionEntry {
         CongestionEntry::carrying::<C, ()>()
     }
 
-    /// The entry of an algorithm that works with in-band telemetry.
+    /// The entry of the algorithm `C`, whose packets carry in-band telemetry.
     pub fn with_telemetry<C: CongestionControl>() -> CongestionEntry {
         CongestionEntry::carrying::<C, Telemetry>()
     }
@@ -53,8 +53,8 @@ impl CongestionEntry {
     }
 }
 
-/// Selects the transport. The code behind it is compiled for this transport, for the congestion control `C` and for
-/// packets that carry telemetry of type `T`.
+/// Simulates a run with the transport that it names. The code of the simulation is compiled for this transport, for the
+/// congestion control `C` and for packets that carry telemetry of type `T`.
 fn simulate_named<C: CongestionControl, T: InBand>(job: Job<'_, '_>) -> RunOutput {
     if let Some(plan) = &job.resolved.messages {
         return simulate_messages(plan, job);
@@ -69,7 +69,7 @@ fn simulate_named<C: CongestionControl, T: InBand>(job: Job<'_, '_>) -> RunOutpu
     choice.output.unwrap_or_else(|| RunOutput::not_started(format!("there is no transport \"{name}\"")))
 }
 
-/// A run of flows before its loss recovery is selected.
+/// A run of a flow transport whose loss recovery has not been selected yet.
 struct Flows<'a, 'o, C: CongestionControl, T> {
     job: Job<'a, 'o>,
     params: C::Params,
@@ -86,9 +86,9 @@ impl<C: CongestionControl, T: InBand> ProtocolVisitor for Flows<'_, '_, C, T> {
     }
 }
 
-/// Simulates a run with the transport that it names.
+/// Visitor of all transports that simulates the run with the transport that it names.
 struct Choice<'a, 'o, C: CongestionControl, T> {
-    /// The run, until the visitor reaches its transport.
+    /// The run; `None` after the visitor has reached its transport.
     flows: Option<Flows<'a, 'o, C, T>>,
     output: Option<RunOutput>,
 }
@@ -108,12 +108,12 @@ impl<C: CongestionControl, T: InBand> TransportVisitor for Choice<'_, '_, C, T> 
 #[derive(Clone, Debug)]
 pub struct Catalogue {
     congestion: Vec<CongestionEntry>,
-    /// Whether it has entries from outside this project.
+    /// Whether the catalogue has entries that are not part of rnic.
     extended: bool,
 }
 
 impl Catalogue {
-    /// The congestion controls of this project.
+    /// The congestion controls that are part of rnic.
     pub fn standard() -> Catalogue {
         let mut catalogue = Catalogue { congestion: Vec::new(), extended: false };
         visit_congestion_controls(&mut catalogue);
@@ -141,18 +141,18 @@ impl Catalogue {
         &self.congestion
     }
 
-    /// The congestion control of this name.
+    /// The congestion control called `name`.
     pub fn congestion_control(&self, name: &str) -> Option<&CongestionEntry> {
         self.congestion.iter().find(|entry| entry.declaration.name == name)
     }
 
-    /// Whether it has entries from outside this project. Results then also depend on code that the fingerprint does not
-    /// cover.
+    /// Whether the catalogue has entries that are not part of rnic. Results then also depend on code that the run's
+    /// fingerprint does not cover, and must not be cached under it.
     pub fn is_extended(&self) -> bool {
         self.extended
     }
 
-    /// The names that scenarios can use with this catalogue.
+    /// The names of transports and congestion controls that scenarios can use with this catalogue.
     pub fn vocabulary(&self) -> Vocabulary {
         let declarations = self.congestion.iter().map(|entry| entry.declaration);
         declarations.fold(Vocabulary::standard(), Vocabulary::with)

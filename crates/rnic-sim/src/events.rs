@@ -1,13 +1,13 @@
-//! The listener to a run's events.
+//! Delivery of a run's events (start, progress, samples, end) to a listener.
 
 use rnic_run::{RunEvent, RunProgress};
 use std::cell::{Cell, RefCell};
 use std::ops::ControlFlow;
 
-/// A function that receives events; `Break` cancels the run.
+/// A function that receives events. If it returns `Break`, the run is cancelled.
 type Sink<'e> = &'e mut dyn FnMut(RunEvent) -> ControlFlow<()>;
 
-/// Estimates the number of flows of a run from its progress.
+/// A function that estimates the number of flows of the whole run from its progress.
 type FlowEstimate<'e> = Box<dyn Fn(&RunProgress) -> Option<u64> + 'e>;
 
 /// Passes the events of one run to a function of the caller.
@@ -29,7 +29,7 @@ type FlowEstimate<'e> = Box<dyn Fn(&RunProgress) -> Option<u64> + 'e>;
 /// ```
 pub struct Events<'e> {
     sink: RefCell<Option<Sink<'e>>>,
-    /// The listener wants samples and pauses too.
+    /// Whether the listener also receives samples and pauses.
     detailed: bool,
     cancelled: Cell<bool>,
     flows_total: RefCell<FlowEstimate<'e>>,
@@ -46,7 +46,7 @@ impl<'e> Events<'e> {
         }
     }
 
-    /// No listener.
+    /// Discards all events.
     pub fn ignored() -> Events<'e> {
         Events::with(None, false)
     }
@@ -56,12 +56,12 @@ impl<'e> Events<'e> {
         Events::with(Some(sink), false)
     }
 
-    /// Passes samples and pauses to `sink` too.
+    /// Passes all events to `sink`, samples and pauses included.
     pub fn detailed(sink: Sink<'e>) -> Events<'e> {
         Events::with(Some(sink), true)
     }
 
-    /// From now on progress events carry this estimate of the number of flows.
+    /// Sets the function that estimates the number of flows for the following progress events.
     pub(crate) fn estimate_flows(&self, total: impl Fn(&RunProgress) -> Option<u64> + 'e) {
         *self.flows_total.borrow_mut() = Box::new(total);
     }
@@ -69,11 +69,11 @@ impl<'e> Events<'e> {
 
 /// The part of [`Events`] that the simulation uses.
 pub(crate) trait Listener {
-    /// Whether the listener wants samples and pauses.
+    /// Whether the listener receives samples and pauses.
     fn wants_details(&self) -> bool;
-    /// Passes on an event; `Break` if the listener cancels the run.
+    /// Passes an event to the listener. Returns `Break` if the listener has cancelled the run.
     fn tell(&self, event: RunEvent) -> ControlFlow<()>;
-    /// Passes on the progress of the run; `Break` if the listener cancels the run.
+    /// Passes the progress of the run to the listener. Returns `Break` if the listener has cancelled the run.
     fn progress(&self, progress: RunProgress) -> ControlFlow<()>;
 }
 

@@ -1,14 +1,15 @@
-//! In-band telemetry in simulated packets. A run is compiled with room for it in packets, or without.
+//! In-band telemetry in simulated packets. The simulation is compiled twice: with a telemetry field in packets, and
+//! without.
 
 use rnic_transport::telemetry::{HopRecord, Telemetry};
 
-/// The room for in-band telemetry in a packet: none (`()`), or [`Telemetry`].
+/// The type of a packet's telemetry field: `()` for no telemetry, or [`Telemetry`].
 pub trait InBand: Copy + Default + Send {
     /// Whether switches write telemetry records.
     const TELEMETRY: bool;
-    /// Adds the record of one hop.
+    /// Adds the telemetry record of one hop.
     fn push(&mut self, _hop: HopRecord) {}
-    /// The records of the hops so far, if there are any.
+    /// The telemetry records of the hops so far; `None` if there are none.
     fn telemetry(&self) -> Option<&Telemetry> {
         None
     }

@@ -1,7 +1,7 @@
 //! Runs transports on the simulated fabric: a [`RunSpec`](rnic_run::RunSpec) goes in, a
 //! [`RunRecord`](rnic_run::RunRecord) comes out.
 //!
-//! [`resolve`] works out the settings that a spec leaves open, and [`run::run`] simulates:
+//! [`resolve`] computes the settings that the specification leaves open, and [`run::run`] simulates the run:
 //!
 //! ```
 //! use rnic_sim::{Catalogue, Events, Sharing, resolve::resolve, run::run};

@@ -8,7 +8,7 @@ use rnic_fabric::{PortId, Topology};
 /// A sentence if no such link exists.
 pub(crate) fn ports(topology: &Topology, link: &str) -> Result<Vec<PortId>, String> {
     let node = |name: &str| topology.names.iter().position(|other| other == name);
-    // The name of a node may contain colons too.
+    // The name of a node may itself contain colons, so each colon of `link` is tried as the separator.
     let pairs = link.match_indices(':').map(|(at, _)| (&link[..at], &link[at + 1..]));
     let Some((a, b)) = pairs.clone().find_map(|(a, b)| node(a).zip(node(b))) else {
         let unknown = pairs.flat_map(|(a, b)| [a, b]).find(|name| node(name).is_none());

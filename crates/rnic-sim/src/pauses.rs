@@ -1,4 +1,4 @@
-//! Samples of the pauses of a run: the paused ports, the root of each pause, and the flows that are victims.
+//! Samples the PFC pauses of a run: the paused ports, the root (cause) of each pause, and the flows that are victims.
 
 use crate::events::Listener;
 use crate::host::{DATA_PRIORITY, FlowUnderWay, RunHosts};
@@ -10,39 +10,40 @@ use rnic_run::{
 use rnic_transport::Time;
 use std::collections::BTreeMap;
 
-/// Max pauses in the log of a run.
+/// Maximum number of pauses in the log of a run.
 pub const MAX_PAUSES: usize = 200_000;
-/// Max spans in the chart of a run.
+/// Maximum number of spans in a run's pause chart. A span is a series of samples at which a port was paused by the same
+/// root.
 pub const MAX_SPANS: usize = 50_000;
-/// Max victims in the list of a run.
+/// Maximum number of flows in a run's list of victims.
 pub const MAX_VICTIMS: usize = 1_000;
 
-/// A paused transmitter: port and priority.
+/// A paused transmitter: index of the port, and priority.
 type Cell = (u32, u8);
 
-/// A transmitter that was paused at the last sample.
+/// State of a transmitter that was paused at the last sample.
 #[derive(Clone, Copy)]
 struct Seen {
     since: Time,
     root: Option<u32>,
-    /// Index of its span in the chart, if the chart had room.
+    /// Index of the transmitter's span in the chart; `None` if the chart is full.
     span: Option<usize>,
 }
 
-/// A victim: a flow that a pause holds up although it does not pass the root of the pause.
+/// Samples of a victim: a flow that a pause delays although the flow's path does not contain the root of the pause.
 #[derive(Clone, Copy, Default)]
 struct VictimSamples {
-    /// Number of samples at which a pause held the flow up.
+    /// Number of samples at which a pause delayed the flow.
     samples: u64,
-    /// Candidate for the root that held the flow up most often.
+    /// Candidate for the root that delayed the flow at more than half of these samples.
     root: u32,
-    /// Number of samples by which this root is ahead of others.
+    /// Counter of the majority vote: samples for the candidate minus samples against it.
     ahead: u64,
 }
 
 impl VictimSamples {
-    /// Adds a sample. If one root holds the flow up at more than half of its samples, it is the candidate in the end
-    /// (majority vote of Boyer and Moore, 1981).
+    /// Adds a sample at which `root` delayed the flow. If one root delays the flow at more than half of its samples,
+    /// this root is the candidate after the last sample (majority vote of Boyer and Moore, 1981).
     fn add(&mut self, root: u32) {
         self.samples += 1;
         if self.ahead == 0 {
@@ -52,18 +53,18 @@ impl VictimSamples {
     }
 }
 
-/// Takes the samples of a run.
+/// Takes the pause samples of a run.
 pub(crate) struct PauseWatch<'e> {
     interval: Time,
     next: Time,
     records: PauseRecords,
-    /// The first of the latest samples that all had a cycle.
+    /// Time of the first sample in the current series of samples with a cycle; `None` if the last sample had no cycle.
     cycle_since: Option<Time>,
-    /// Index of each root in the records.
+    /// Index of each root in the records, by kind, port and priority.
     roots: BTreeMap<(RootKind, u32, u8), u32>,
     /// The transmitters that were paused at the last sample.
     seen: BTreeMap<Cell, Seen>,
-    /// By record number of the flow.
+    /// Samples of each victim, by the id of the flow's record.
     victims: BTreeMap<u32, VictimSamples>,
     events: &'e dyn Listener,
 }
@@ -82,7 +83,7 @@ impl<'e> PauseWatch<'e> {
         }
     }
 
-    /// Takes a sample. `flows` calls back with every flow that is under way.
+    /// Takes a sample. `flows` must call its argument with every flow that is under way.
     fn sample<B: Body>(&mut self, now: Time, fabric: &mut Fabric<B>, flows: impl FnOnce(&mut dyn FnMut(FlowUnderWay))) {
         self.records.samples += 1;
         self.log(fabric);
@@ -102,7 +103,7 @@ impl<'e> PauseWatch<'e> {
         }
         if paused > 0 {
             let (topology, routes) = (fabric.topology().clone(), fabric.routes().clone());
-            // By port: index of the paused transmitter that holds data up.
+            // For each port that a pause keeps from sending data, the index of its transmitter in the pause tree.
             let held: BTreeMap<PortId, usize> = tree.ports[..paused as usize]
                 .iter()
                 .enumerate()
@@ -141,7 +142,7 @@ impl<'e> PauseWatch<'e> {
 
     fn row(&mut self, row: PauseRow) {
         if self.events.wants_details() {
-            // A listener that cancels the run does so at its next progress event.
+            // The run stops at the next progress event if the listener cancels it here.
             let _ = self.events.tell(RunEvent::Pause(row));
         }
         if self.records.log.len() < MAX_PAUSES {
@@ -151,7 +152,7 @@ impl<'e> PauseWatch<'e> {
         }
     }
 
-    /// The index of a root in the records, which get a new root if it is not there.
+    /// The index of a root in the records. A root that is not there yet is added.
     fn root(&mut self, cause: Cause, priority: u8, now: Time) -> Option<u32> {
         let (kind, port) = match cause {
             Cause::Congestion { port } => (RootKind::Congestion, port),
@@ -166,7 +167,7 @@ impl<'e> PauseWatch<'e> {
         }))
     }
 
-    /// Counts the ports that each root holds.
+    /// Updates the counters of each root with the number of ports that it keeps paused.
     fn count(&mut self, tree: &PauseTree, roots: &[Option<u32>]) {
         let mut held: BTreeMap<u32, u32> = BTreeMap::new();
         for (_, root) in tree.ports.iter().zip(roots).filter(|(port, _)| port.on) {
@@ -181,7 +182,7 @@ impl<'e> PauseWatch<'e> {
         }
     }
 
-    /// Adds the sample to the chart. A span goes on while the port is paused for the same root at each sample.
+    /// Adds the sample to the chart. A span continues as long as the port is paused by the same root at each sample.
     fn span(&mut self, now: Time, tree: &PauseTree, roots: &[Option<u32>]) {
         let mut seen = BTreeMap::new();
         for (paused, root) in tree.ports.iter().zip(roots).filter(|(port, _)| port.on) {
@@ -207,7 +208,7 @@ impl<'e> PauseWatch<'e> {
         self.seen = seen;
     }
 
-    /// The records of a run that ended at `end`; `truncated` if its duration ended it.
+    /// The pause records of a run that ended at `end`. `truncated` says whether its `duration` ended the run.
     pub(crate) fn finish<B: Body>(
         mut self, fabric: &mut Fabric<B>, end: Time, truncated: bool, flows: &FlowLog, warnings: &mut Vec<String>,
     ) -> PauseRecords {
@@ -258,7 +259,7 @@ impl<'e> PauseWatch<'e> {
     }
 }
 
-/// The record of a sample with `paused` paused transmitters.
+/// The record of the sample at `at`, which has `paused` paused transmitters.
 fn record(at: Time, paused: u32, tree: &PauseTree, roots: &[Option<u32>]) -> PauseTreeRecord {
     let port = |(port, root): (&rnic_fabric::Paused, &Option<u32>)| TreePort {
         port: port.port.0,

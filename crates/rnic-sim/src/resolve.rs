@@ -25,10 +25,10 @@ use std::sync::Arc;
 /// Why a run cannot be set up.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
 pub enum SetupError {
-    /// Its fabric cannot be built.
+    /// The fabric of the run cannot be built.
     #[error(transparent)]
     Fabric(#[from] TopologyError),
-    /// Its traffic cannot be generated on this fabric, or its settings contradict each other.
+    /// The traffic cannot be generated on this fabric, or the settings of the run contradict each other.
     #[error("{0}")]
     Impossible(String),
 }
@@ -36,9 +36,9 @@ pub enum SetupError {
 /// Requirements of a congestion control for the fabric and the receiving NIC of a run.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Demands {
-    /// Default ECN thresholds; `None` if switches do not mark its packets.
+    /// Default ECN thresholds; `None` if switches do not mark packets for this congestion control.
     pub marking: Option<Marking>,
-    /// Minimum time between two congestion notifications of a flow.
+    /// Minimum time between two congestion notifications (CNPs) of a flow; `None` if receivers send no CNPs.
     pub cnp_interval: Option<Time>,
 }
 
@@ -54,9 +54,9 @@ pub trait CongestionNeeds {
 /// A run's complete configuration, derived settings included.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Resolved {
-    /// The fabric.
+    /// Configuration of the fabric, with the derived settings of its switches.
     pub fabric: FabricSpec,
-    /// Its nodes and links.
+    /// Nodes and links of the fabric.
     pub topology: Arc<Topology>,
     /// The transport and the congestion control with their settings.
     pub transport: TransportSpec,
@@ -66,19 +66,19 @@ pub struct Resolved {
     pub host_config: HostConfig,
     /// Facts about the network that traffic generators use: hosts, rates, path lengths.
     pub network: Network,
-    /// Steps of the pause storms: which NIC starts or stops to send PFC pauses at which time. Empty without PFC.
+    /// Steps of the pause storms: which NIC starts or stops sending PFC pauses, and when. Empty without PFC.
     pub storms: Vec<StormStep>,
-    /// Time of the first sample of the pauses, and interval between samples.
+    /// Time of the first pause sample, and interval between samples; `None` if pauses are not sampled.
     pub watch_pauses: Option<(Time, Time)>,
-    /// Whether nothing can be dropped: PFC with enough headroom, and no random loss.
+    /// Whether the fabric cannot drop packets: it has PFC with enough headroom, and no random loss.
     pub lossless: bool,
-    /// Facts about the longest path.
+    /// Number of hops, delay and rate of the longest path.
     pub longest: PathFacts,
-    /// What to sample during the run; `None` samples nothing.
+    /// Queues and flows to sample during the run; `None` samples neither.
     pub watch: Option<WatchPlan>,
-    /// The settings as (key, value with unit).
+    /// All settings in effect, as (key, value with unit), for the results.
     pub parameters: Vec<(String, String)>,
-    /// Warnings about the results, one sentence each.
+    /// Warnings for readers of the results, one sentence each.
     pub warnings: Vec<String>,
     /// Configuration of the message transport; `None` with a transport of flows.
     pub(crate) messages: Option<MessagePlan>,
@@ -88,7 +88,7 @@ pub struct Resolved {
 /// the requirements of the run's congestion control.
 ///
 /// # Errors
-/// If the run cannot be set up, with the reason.
+/// The run cannot be set up, for the reason in the error.
 pub fn resolve(congestion: &dyn CongestionNeeds, run: &RunSpec) -> Result<Resolved, SetupError> {
     resolve_beside(congestion, run, None)
 }
@@ -96,7 +96,7 @@ pub fn resolve(congestion: &dyn CongestionNeeds, run: &RunSpec) -> Result<Resolv
 /// As [`resolve`], for several runs. Consecutive runs with the same nodes and links share one topology in memory.
 ///
 /// # Errors
-/// Name of the first run that cannot be set up, and the reason.
+/// A run cannot be set up: the name of the first such run, and the reason.
 pub fn resolve_all<'r>(
     congestion: &dyn CongestionNeeds, runs: impl IntoIterator<Item = &'r RunSpec>,
 ) -> Result<Vec<Resolved>, (String, SetupError)> {
@@ -111,7 +111,8 @@ pub fn resolve_all<'r>(
 /// Resets the transport settings of a run that have no effect on it, such as `rto_high` where PFC makes timeouts
 /// needless, or a value equal to the default. The run has the same result without them.
 ///
-/// The settings of a message transport stay: its program reads them itself. So do those of a run that cannot be set up.
+/// The function does not change the settings of a message transport, because its program reads them itself, nor those
+/// of a run that cannot be set up.
 pub fn reset_idle_settings(congestion: &dyn CongestionNeeds, run: &mut RunSpec) {
     let declaration = run.transport.declaration;
     let Some(recovery) = declaration.recovery(&run.transport.settings) else {
@@ -134,7 +135,7 @@ pub fn reset_idle_settings(congestion: &dyn CongestionNeeds, run: &mut RunSpec) 
     }
 }
 
-/// The topology of `fabric`; shares that of `other` if the nodes and links are the same.
+/// The topology of `fabric`. If `other` has the same nodes and links, both share one topology in memory.
 fn topology(fabric: &FabricSpec, other: Option<&Resolved>) -> Result<Arc<Topology>, TopologyError> {
     let same = |spec: &FabricSpec| {
         (&spec.topology, &spec.link, &spec.links) == (&fabric.topology, &fabric.link, &fabric.links)
@@ -203,7 +204,8 @@ fn resolve_beside(
     switch::warn_of_scheduler(&fabric.switch, &mut warnings);
     warn_of_many_paths(run, &fabric, &mut warnings);
     let messages = run.transport.is_message().then(|| {
-        // At least as many round trips as in the NanoTransport paper: 7 us of 525 ns.
+        // The timeout is at least 40/3 round-trip times, the ratio in the NanoTransport paper: a timeout of 7 us at a
+        // round-trip time of 525 ns.
         let least = Time::from_ps(base_rtt.as_ps() * 40 / 3);
         message::plan(run, &flow, &frames, congested_rtt.max(least))
     });
@@ -237,7 +239,7 @@ fn resolve_beside(
         nack_bytes: frames.nack,
         cnp_bytes: frames.cnp,
         control_priority: switch::control_priority(run, &fabric.switch),
-        // A run with a duration ends successfully at that time.
+        // A run with a `duration` completes at this time, so `max_time` cannot fail it.
         max_time: run.limits.max_time.filter(|_| run.limits.duration.is_none()).unwrap_or(Time::MAX),
         stall_time: run.limits.stall_time,
         duration: run.limits.duration,
@@ -272,7 +274,7 @@ fn resolve_beside(
     })
 }
 
-/// ECN thresholds: those of the scenario, else the defaults of the congestion control.
+/// The ECN thresholds of the scenario, else the defaults of the congestion control (`demanded`); `None` for no marking.
 fn marking(ecn: &EcnSetup, demanded: Option<Marking>) -> Result<Option<Marking>, SetupError> {
     let Some(default) = demanded.filter(|_| !ecn.off) else {
         return Ok(None);
@@ -289,15 +291,15 @@ fn marking(ecn: &EcnSetup, demanded: Option<Marking>) -> Result<Option<Marking>,
     Ok(Some(Marking { kmin, kmax, pmax: ecn.pmax.unwrap_or(default.pmax) }))
 }
 
-/// Frame lengths.
+/// Lengths of the run's frames, in bytes.
 struct Frames {
     header: u32,
-    /// A full data packet.
+    /// Length of a full data packet.
     data: u32,
     ack: u32,
     nack: u32,
     cnp: u32,
-    /// The longest frame of the run.
+    /// Length of the longest frame of the run.
     longest: u32,
     gap: u32,
 }
@@ -328,7 +330,7 @@ fn base_rtt(longest: PathFacts, frames: &Frames) -> Time {
     longest.delay * 2 + both * u64::from(longest.hops)
 }
 
-/// Warns of settings derived from the path of a flow if each packet of the flow takes a path of its own.
+/// Warns of features that assume one path per flow, if the packets of a flow take different paths.
 fn warn_of_many_paths(run: &RunSpec, fabric: &FabricSpec, warnings: &mut Vec<String>) {
     if fabric.paths.is_per_flow() {
         return;
@@ -343,8 +345,8 @@ fn warn_of_many_paths(run: &RunSpec, fabric: &FabricSpec, warnings: &mut Vec<Str
     }
 }
 
-/// Round-trip propagation of the longest path, plus the time to send over one link all bytes that a switch of `ports`
-/// ports can hold for that link.
+/// The round-trip time over the longest path with one congested link: propagation in both directions, plus the time to
+/// send all bytes that a switch of `most_ports` ports can hold for one output.
 fn congested_round_trip(fabric: &FabricSpec, most_ports: usize, longest: PathFacts) -> Time {
     longest.delay * 2 + longest.rate.time_for(switch::most_ahead(&fabric.switch, most_ports as u64))
 }
@@ -356,8 +358,8 @@ fn storm_text(storm: &Storm, topology: &Topology) -> String {
     format!("{} pauses {what} from {} on {until}", topology.names[storm.host as usize], storm.start)
 }
 
-/// Warns if PFC pauses can deadlock. They cannot in a regular topology with its own routes, because these routes go up
-/// and then down.
+/// Warns if PFC pauses can deadlock. They cannot deadlock in a regular topology with its default routes, because these
+/// routes go up and then down.
 fn warn_of_cycle(
     run: &RunSpec, fabric: &FabricSpec, topology: &Topology, warnings: &mut Vec<String>,
 ) -> Result<(), SetupError> {

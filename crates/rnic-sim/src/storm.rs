@@ -1,21 +1,22 @@
-//! Pause storms: NICs that pause their switch at given instants.
+//! Pause storms: NICs that send PFC pause frames to their switch from a given time on.
 
 use rnic_fabric::{BodyOf, Fabric, HostId, PartitionedHosts, Watcher};
 use rnic_run::Storm;
 use rnic_transport::Time;
 
-/// The priorities that a host's NIC pauses from an instant on.
+/// A change of a pause storm: the priorities that a host's NIC pauses from this time on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct StormStep {
-    /// The instant.
+    /// Simulated time of the change.
     pub at: Time,
-    /// The host.
+    /// The host whose NIC sends the pause frames.
     pub host: HostId,
-    /// Bitmap of the paused priorities; all other priorities are resumed.
+    /// Bitmap of the paused priorities; the NIC resumes all other priorities.
     pub mask: u8,
 }
 
-/// The steps of storms in order of time, in a run with `priorities` priorities.
+/// The steps of all storms in order of time, for a run with `priorities` priorities. Storms of the same host are
+/// combined.
 pub(crate) fn steps(storms: &[Storm], priorities: u8) -> Vec<StormStep> {
     let all = ((1u16 << priorities) - 1) as u8;
     let end = |storm: &Storm| storm.duration.map_or(Time::MAX, |duration| storm.start + duration);
@@ -30,9 +31,9 @@ pub(crate) fn steps(storms: &[Storm], priorities: u8) -> Vec<StormStep> {
     instants.into_iter().filter(|(at, _)| *at < Time::MAX).map(step).collect()
 }
 
-/// Makes the NICs of a run pause their switches.
+/// Executes the steps of pause storms during a run.
 pub(crate) struct Storms<'s> {
-    /// The steps to come.
+    /// The steps that are still to be executed, in order of time.
     later: &'s [StormStep],
 }
 

@@ -1,4 +1,4 @@
-//! Samples of a run at regular intervals: bytes in queues, and bytes delivered of flows.
+//! Samples of a run at regular intervals: the length of queues, and the payload that flows have delivered.
 
 use crate::events::Listener;
 use crate::host::RunHosts;
@@ -8,7 +8,7 @@ use rnic_run::{Watch, WatchedQueues};
 use rnic_transport::Time;
 use std::collections::BTreeMap;
 
-/// Max sampled values of a run, 160 MB; then sampling ends.
+/// Maximum number of sampled values of a run, which take 160 MB. Sampling ends when it is reached.
 const MAX_VALUES: usize = 20_000_000;
 
 /// Which queues and flows are sampled, and when.
@@ -16,16 +16,16 @@ const MAX_VALUES: usize = 20_000_000;
 pub struct WatchPlan {
     start: Time,
     interval: Time,
-    /// Name of each sampled queue, and its ports: several if several links lead to the same node.
+    /// Name and ports of each sampled queue. A queue has several ports if several links lead to the same node.
     queues: Vec<(String, Vec<PortId>)>,
     flows: bool,
 }
 
 impl WatchPlan {
-    /// The plan for the table `[watch]` of a scenario, in this topology.
+    /// The plan for the `[watch]` table of a scenario on this topology.
     ///
     /// # Errors
-    /// A sentence if a queue does not exist, is a host's, or is named twice.
+    /// A queue does not exist, belongs to a host, or is named twice; the error is one sentence.
     pub(crate) fn new(watch: &Watch, topology: &Topology) -> Result<WatchPlan, String> {
         let name = |port: PortId| {
             let node = topology.port(port).node as usize;
@@ -62,13 +62,13 @@ impl WatchPlan {
     }
 }
 
-/// Takes the samples of a run.
+/// Takes the samples of queues and flows of a run.
 pub(crate) struct Recorder<'p> {
     plan: &'p WatchPlan,
     /// Time of the next sample, [`Time::MAX`] after the last one.
     next: Time,
     samples: Samples,
-    /// By record number of the flow.
+    /// Samples of each flow, by the id of the flow's record.
     flows: BTreeMap<u32, FlowSamples>,
     values: usize,
     events: &'p dyn Listener,
@@ -83,7 +83,8 @@ impl<'p> Recorder<'p> {
         Recorder { plan, next: start, samples, flows: BTreeMap::new(), values: 0, events }
     }
 
-    /// The samples of the run; `records` are the records of its flows.
+    /// The samples of the run, completed by the last sample of each finished flow; `records` are the records of its
+    /// flows.
     pub(crate) fn finish(mut self, records: &FlowLog, warnings: &mut Vec<String>) -> Samples {
         let Samples { start, interval, count, .. } = self.samples;
         if self.next == Time::MAX {
@@ -91,7 +92,7 @@ impl<'p> Recorder<'p> {
             warnings.push(format!("[watch] ended at {end}, after {MAX_VALUES} values; use a longer `interval`"));
         }
         if self.plan.flows {
-            // A flow has delivered everything at the first sample after its end.
+            // Adds the first sample after the end of each flow, which has all its bytes.
             for record in records {
                 let Some(finish) = record.finish.filter(|finish| *finish >= start) else { continue };
                 let after = (finish + Time::from_ps(1)).saturating_sub(start).as_ps().div_ceil(interval.as_ps());
@@ -134,7 +135,7 @@ impl<H: RunHosts> Watcher<H> for Recorder<'_> {
         }
         if tells {
             let queue_bytes = self.samples.queues.iter().filter_map(|queue| queue.bytes.last().copied()).collect();
-            // A listener that cancels the run does so at its next progress event.
+            // The run stops at the next progress event if the listener cancels it here.
             let _ = self.events.tell(RunEvent::Sample { time: now, queue_bytes, delivered: under_way });
         }
         self.samples.count += 1;

@@ -1,4 +1,4 @@
-//! A packet costs no allocation once queues and pools have grown to what a run needs.
+//! The simulator allocates no memory per packet, once queues and pools have grown to the size that a run needs.
 
 mod common;
 
@@ -14,22 +14,22 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The system's allocator with a counter of its allocations.
+/// The system's allocator, with a counter of allocations.
 struct Counting;
 
 static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
 
-// SAFETY: every call goes unchanged to the system's allocator, which fulfils the contract. The counter does not
+// SAFETY: every call is passed unchanged to the system's allocator, which fulfils the contract. The counter does not
 // allocate.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: the caller's promises are passed on.
+        // SAFETY: the caller guarantees what `System` requires.
         unsafe { System.alloc(layout) }
     }
     unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promises are passed on; `ptr` came from `System`, as every pointer of this allocator
-        // does.
+        // SAFETY: the caller guarantees what `System` requires. `ptr` came from `System`, as every pointer of this
+        // allocator does.
         unsafe { System.dealloc(ptr, layout) }
     }
     unsafe fn realloc(&self, ptr: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
@@ -42,14 +42,15 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Every host sends 5 MB to a host in another pod. Returns (packet transmissions, allocations) of the second half.
+/// Every host sends 5 MB to a host in another pod. Returns the number of packet transmissions and the number of
+/// allocations in the second half of the run.
 fn second_half<P: Protocol>(transport: &str, pfc: bool, buffer: u64) -> (u64, u64) {
     let mut run = fat_tree(transport);
     run.transport.pfc = pfc;
     run.fabric.switch.buffer = Some(Bytes(buffer));
     let flows: Vec<_> = (0..54).map(|src| flow(u64::from(src) * 1_000, src, (src * 7 + 20) % 54, 5_000_000)).collect();
     let resolved = resolved(&run, &flows);
-    // Room for all samples, so that noting a sample does not allocate.
+    // The capacity is large enough for all samples, so that recording a sample does not allocate.
     let mut samples = Vec::with_capacity(100_000);
     let mut note = |event| {
         if let RunEvent::Progress(progress) = event {

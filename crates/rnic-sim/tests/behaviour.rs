@@ -1,6 +1,6 @@
-//! A table of results of small runs, over every transport, recovery and congestion control. It does not prove that
-//! results are right: it turns any change of behaviour into a difference that a reviewer sees.
-//! `UPDATE_EXPECT=1 cargo test -p rnic-sim --test behaviour` rewrites the table.
+//! A table of the results of small runs with every transport, loss recovery and congestion control. The table does not
+//! prove that results are right: it shows a reviewer every change of behaviour as a difference. This command rewrites
+//! the table: `UPDATE_EXPECT=1 cargo test -p rnic-sim --test behaviour`.
 
 use rnic_campaign::run_scenario;
 use rnic_results::summarise;
@@ -78,7 +78,8 @@ interval = "1 ms"
     ),
 ];
 
-/// Every transport and recovery alone, and every congestion control with the two that the IRN paper compares.
+/// Runs of every transport and loss recovery without congestion control, and of every congestion control with IRN and
+/// with RoCE + PFC, which the IRN paper compares.
 fn runs() -> Vec<(String, String)> {
     let mut runs = Vec::new();
     let mut add = |name: &str, keys: &str| runs.push((name.to_string(), keys.to_string()));
@@ -119,8 +120,8 @@ fn table(title: &str, text: &str) -> String {
     )
     .unwrap();
     for run in summarise(&scenario, &reports).runs {
-        // Every congestion control completes every run, with incast and loss. Go-back-N alone may fail to: without
-        // jitter, flows that overrun a buffer can lose the same packet for ever.
+        // Every run completes, with incast and with loss. Only RoCE without congestion control may fail: without
+        // jitter, go-back-N flows that overflow a buffer can lose the same packet for ever.
         assert!(
             run.failure.is_none() || ["roce", "roce acks"].contains(&run.name.as_str()),
             "{title}: {}: {:?}",

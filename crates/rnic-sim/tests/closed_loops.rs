@@ -1,4 +1,4 @@
-//! Closed-loop traffic: pairs, all-to-all, and incasts, whose next message waits for an earlier one.
+//! Closed-loop traffic (pairs, all-to-all and incasts): a message starts when an earlier message is complete.
 
 mod common;
 
@@ -17,7 +17,7 @@ use rnic_sim::run::simulate_run;
 use rnic_transport::congestion::Dcqcn;
 use rnic_transport::{Bytes, Time};
 
-/// A minimal frame (64 + 20 bytes of gap) on a 40 Gbps link, in picoseconds.
+/// Serialisation time of a minimum-size frame (64 bytes + 20 bytes of gap) on a 40 Gbps link, in picoseconds.
 const LEAST: u64 = 16_800;
 
 fn source(name: &str, pattern: TrafficPattern) -> Traffic {
@@ -34,7 +34,7 @@ fn incast(senders: u32, total: u64, receiver: u32, repeats: Option<u32>) -> Traf
     source("incast", TrafficPattern::IncastLoop { incast, repeats, think_time: Time::ZERO, persistent: false })
 }
 
-/// The same traffic over persistent connections.
+/// Changes the traffic so that it uses persistent connections.
 fn persistent(mut traffic: Traffic) -> Traffic {
     match &mut traffic.pattern {
         TrafficPattern::Pairs { persistent, .. } | TrafficPattern::IncastLoop { persistent, .. } => *persistent = true,
@@ -54,7 +54,7 @@ fn the_next_message_starts_when_the_sender_can_know() {
         spec.traffic = vec![pairs(1, (bytes, bytes), Some(4), Time::from_ps(think_time))];
         let output = run(&spec);
         assert_eq!((&output.status, output.flows.len(), output.offered), (&RunStatus::Completed, 4, 4));
-        // The frames through the switch, a minimal frame back, and the think time.
+        // A round is the time of the frames through the switch, of a minimum-size frame back, and the think time.
         let (there, back) = (2 * D + (frames + 1) * ROCE, 2 * D + 2 * LEAST);
         for (number, flow) in (0..).zip(&output.flows) {
             assert_eq!(flow.start.as_ps(), number * (there + back + think_time));
@@ -77,13 +77,13 @@ fn all_to_all_in_turn_keeps_so_many_messages_under_way() {
     spec.traffic = vec![source("turns", turns(1))];
     let output = run(&spec);
     assert_eq!((&output.status, output.flows.len(), output.offered), (&RunStatus::Completed, 12, 12));
-    // Each host sends to the next host, then to the host after that: no two frames meet.
+    // Each host sends to the next host, then to the host after it, so no two frames meet at the switch.
     let round = 4 * D + 2 * ROCE + 2 * LEAST;
     let rounds: Vec<(u64, u32, u32)> = output.flows.iter().map(|f| (f.start.as_ps() / round, f.src, f.dst)).collect();
     let expected = (0..3).flat_map(|turn| (0..4).map(move |src| (turn, src, (src + 1 + turn as u32) % 4)));
     assert!(rounds.iter().copied().eq(expected), "{rounds:?}");
     assert!(output.flows.iter().all(|f| f.start.as_ps() % round == 0 && fct(&f) == 2 * D + 2 * ROCE));
-    // Two outstanding messages of each host: the second frame is behind the first.
+    // With two outstanding messages per host, the second frame leaves behind the first.
     spec.traffic = vec![source("turns", turns(2))];
     let output = run(&spec);
     assert_eq!((&output.status, output.flows.len()), (&RunStatus::Completed, 12));
@@ -97,7 +97,7 @@ fn the_next_request_starts_when_the_last_sender_can_know() {
     spec.traffic = vec![incast(2, 2 * 1_024, 0, Some(3))];
     let output = run(&spec);
     assert_eq!((&output.status, output.flows.len()), (&RunStatus::Completed, 6));
-    // Two frames meet at the switch: the second arrives one frame time after the first.
+    // Two frames meet at the switch, so the second arrives one frame time after the first.
     let round = 2 * D + 3 * ROCE + 2 * D + 2 * LEAST;
     let starts: Vec<u64> = output.flows.iter().map(|f| f.start.as_ps()).collect();
     assert_eq!(starts, [0, 0, round, round, 2 * round, 2 * round]);
@@ -114,13 +114,13 @@ fn a_loop_without_end_lasts_as_long_as_the_run() {
     );
     spec.limits.duration = Some(Time::from_us(100));
     let output = run(&spec);
-    // The last flow starts before the end.
+    // The last flow starts before the end of the run.
     let round = 4 * D + 2 * ROCE + 2 * LEAST;
     assert_eq!(output.flows.len() as u64, 100_000_000u64.div_ceil(round));
     assert_eq!((output.truncated.unwrap().not_started, output.status), (None, RunStatus::Completed));
 }
 
-/// Links that a frame crosses from one host of the 16-host fat-tree to another.
+/// Number of links between two hosts of the 16-host fat-tree.
 fn hops(a: u32, b: u32) -> u64 {
     match (a / 2 == b / 2, a / 4 == b / 4) {
         (true, _) => 2,
@@ -129,13 +129,13 @@ fn hops(a: u32, b: u32) -> u64 {
     }
 }
 
-/// Time at which a flow's sender learns that everything has arrived.
+/// Time at which the sender of a flow learns that all bytes have arrived.
 fn known(flow: &FlowRecord) -> u64 {
     flow.finish.unwrap().as_ps() + hops(flow.src, flow.dst) * (D + LEAST)
 }
 
-/// Every round but the first starts when the sender learns that the round before has arrived; each start has exactly
-/// one such round.
+/// Checks that every message but the first of a pair starts when its sender learns that the pair's previous message has
+/// arrived.
 fn check_pairs(flows: &[FlowRecord], pairs: usize, messages: usize) {
     let first: Vec<&FlowRecord> = flows.iter().filter(|f| f.start == Time::ZERO).collect();
     assert_eq!((first.len(), flows.len()), (pairs, pairs * messages));
@@ -197,23 +197,25 @@ fn known_on_switch(flow: &FlowRecord) -> u64 {
     flow.finish.unwrap().as_ps() + 2 * (D + LEAST)
 }
 
-/// Ten packets: the first `full` leave back to back, each of the others `pace` after the packet before.
+/// Completion time of ten packets: the first `full` packets leave back to back, each further packet `pace` picoseconds
+/// after the previous packet.
 fn paced(full: u64, pace: u64) -> Time {
     Time::from_ps(2 * D + 2 * ROCE + full * ROCE + (9 - full) * pace)
 }
 
-/// Time between two frames of 1,086 B at 20 and 30 Gbps.
+/// Time between two frames of 1,086 B at 20 Gbps (`AT_20`) and at 30 Gbps (`AT_30`), in picoseconds.
 const AT_20: u64 = 434_400;
 const AT_30: u64 = 289_600;
 
 #[test]
 fn a_message_goes_on_at_the_rate_of_the_last_one() {
-    // The packets of the other hosts meet the pair's first packet: the pair's rate is cut once, from 40 to 20 Gbps,
-    // during the first message.
+    // The packets of the other hosts meet the pair's first packet at the switch. DCQCN cuts the pair's rate once, from
+    // 40 to 20 Gbps, during the first message.
     let (output, took) = second_message(0, Time::ZERO, true);
     assert_eq!((output.totals.notifications >= 1, took), (true, paced(0, AT_20)));
     assert_eq!(second_message(0, Time::ZERO, false).1, paced(9, 0), "a new connection starts at line rate");
-    // Fast recovery after 55 us: half way back to 40 Gbps, although the pair has sent nothing.
+    // After 55 us, fast recovery raises the rate half way back to 40 Gbps, although the pair has sent nothing
+    // meanwhile.
     assert_eq!(second_message(0, Time::from_us(60), true).1, paced(0, AT_30));
     assert_eq!(second_message(0, Time::from_us(45), true).1, paced(0, AT_20));
 }
@@ -249,7 +251,7 @@ fn a_connection_has_one_path() {
     assert!(cores(false, "roce").len() > 4);
 }
 
-/// Links between two hosts of the 128-host fat-tree.
+/// Number of links between the two hosts of a flow in the 128-host fat-tree.
 fn hops_of(flow: &FlowRecord) -> u64 {
     match (flow.src / 4 == flow.dst / 4, flow.src / 16 == flow.dst / 16) {
         (true, _) => 2,
@@ -258,8 +260,9 @@ fn hops_of(flow: &FlowRecord) -> u64 {
     }
 }
 
-/// A packet is retransmitted after 8 us, just before its ACK is back. The copy arrives when the next message has begun.
-/// The receiver must not take it for a packet of that message, which has the same slot and the same hashes.
+/// A packet is retransmitted after 8 us, just before its ACK is back. The copy arrives after the next message has
+/// begun. The receiver must not take the copy for a packet of the next message, which has the same slot and the same
+/// hashes.
 #[test]
 fn a_late_packet_is_not_one_of_the_next_message() {
     for (transport, frame) in [("roce", ROCE), ("irn", IRN)] {
@@ -297,13 +300,13 @@ fn a_tcp_connection_is_set_up_once() {
     };
     let (fresh, kept) = (times(traffic.clone()), times(persistent(traffic)));
     assert!(fresh.iter().all(|time| *time == kept[0]), "each starts the same way: {fresh:?}");
-    // No connection setup, and the window has grown: the flow has the rate of the link. A frame has 1,024 + 90 + 20 B;
-    // the last frame has 672 B of payload.
+    // A later flow of the connection needs no connection setup, and its window has already grown, so it sends at the
+    // rate of the link. A full frame has 1,024 + 90 + 20 B; the last frame has 672 B of payload.
     let alone = 2 * D + (97 * 1_134 + 1_134 + 782) * 200;
     assert_eq!(kept[2], alone);
 }
 
-/// Progress never counts more flows than the run has.
+/// Checks that progress events never count more flows than the run has.
 struct Plausible;
 impl RunListener for Plausible {
     fn event(&self, _run: usize, event: &RunEvent) {
@@ -313,7 +316,7 @@ impl RunListener for Plausible {
     }
 }
 
-/// Closed loops beside open traffic, with and without an end, over all congestion controls.
+/// Closed loops, with and without an end, together with open-loop traffic, under all congestion controls.
 fn scenario() -> Scenario {
     let mut runs = Vec::new();
     for cc in rnic_run::Vocabulary::standard().congestion_controls() {

@@ -1,4 +1,4 @@
-//! Flow completion times, to the picosecond.
+//! Flow completion times, checked to the picosecond against values worked out by hand.
 
 mod common;
 
@@ -9,7 +9,7 @@ use rnic_run::RunSpec;
 use rnic_run::RunStatus;
 use rnic_transport::{BitRate, Bytes, Time};
 
-/// Destinations from h0: under the same switch, in the same pod, in another pod.
+/// Destinations from h0, with the number of links to each: under the same switch, in the same pod, in another pod.
 const PEERS: [(u32, u64); 3] = [(1, 2), (3, 4), (9, 6)];
 
 #[test]
@@ -32,18 +32,19 @@ fn a_lone_roce_flow_of_any_size_takes_exactly_its_ideal_time() {
     }
 }
 
-/// The ideal time equals the time worked out by hand. The last frame follows the full frames at their pace. A smaller
-/// last frame does not catch up, because every switch waits for the full frame before it.
+/// The ideal time of a flow equals the time worked out by hand. A small last frame follows the full frames without
+/// gaining on them, because at every switch it waits for the full frame before it.
 #[test]
 fn the_ideal_time_is_that_worked_out_by_hand() {
     for (dst, links) in PEERS {
-        // One frame: 2 us and its serialisation time per link. 1 B: 63 bytes, padded to 64, and the gap, 16,800 ps. 2
-        // B: 64 bytes without padding.
+        // One frame takes 2 us and its serialisation time per link. With 1 B of payload it has 63 bytes, is padded to
+        // 64, and takes 16,800 ps with the gap. With 2 B it has 64 bytes without padding.
         for (bytes, frame) in [(1, 16_800), (2, 16_800), (3, 17_000), (1_024, ROCE)] {
             let output = outcome(&fat_tree("roce"), &[flow(5, 0, dst, bytes)]);
             assert_eq!(fct(&output.flows.get(0).unwrap()), links * (frame + D), "{bytes} B, {links} links");
         }
-        // 977 packets; the last has 576 bytes in a frame of 658 bytes: 131,600 ps.
+        // The flow has 977 packets. The last has 576 bytes of payload and takes 658 bytes on the link, which are
+        // 131,600 ps.
         let output = outcome(&fat_tree("roce"), &[flow(5, 0, dst, 1_000_000)]);
         assert_eq!(fct(&output.flows.get(0).unwrap()), links * (ROCE + D) + 975 * ROCE + 131_600);
         // Two packets, the second with one byte.
@@ -73,7 +74,7 @@ fn a_lone_flow_is_never_faster_than_its_ideal_time_whatever_the_frame_gap() {
         let mut run = fat_tree("roce");
         run.fabric.frame_gap = Bytes(gap);
         let output = outcome(&run, &[flow(0, 0, 9, 50_000)]);
-        // 49 packets; the last has 848 bytes.
+        // The flow has 49 packets; the last has 848 bytes of payload.
         let (full, last) = ((1_086 + gap) * 200, (910 + gap) * 200);
         assert_eq!(fct(&output.flows.get(0).unwrap()), 6 * (full + D) + 47 * full + last);
         assert_eq!(output.flows.get(0).unwrap().ideal.as_ps(), fct(&output.flows.get(0).unwrap()), "gap {gap}");
@@ -100,14 +101,14 @@ fn acks_have_the_size_and_time_of_real_ones() {
 
 #[test]
 fn the_cap_on_packets_in_flight_is_exact() {
-    // Over two links a frame and its ACK take 2 x (224,400 + 17,200) ps + 8 us = 8,483,200 ps, 37.8 frame times. With a
-    // cap of 10, ten frames leave back to back, and each ACK releases another.
+    // Over two links, a frame and its ACK take 2 x (224,400 + 17,200) ps + 8 us = 8,483,200 ps, which are 37.8 frame
+    // times. With a BDP cap of 10, ten frames leave back to back, and each ACK releases one more frame.
     let mut run = fat_tree("irn");
     run.transport.set("bdp_cap", 10_u64).unwrap();
     let output = outcome(&run, &[flow(0, 0, 1, 35 * 1_024)]);
-    // Packet 34 is the fifth of the fourth batch.
+    // Packet 34 is the fifth packet of the fourth batch of ten.
     assert_eq!(fct(&output.flows.get(0).unwrap()), 3 * 8_483_200 + 4 * IRN + 2 * (IRN + D));
-    // With a cap of 38 the sender never waits.
+    // With a BDP cap of 38 the sender never waits.
     run.transport.set("bdp_cap", 38_u64).unwrap();
     let output = outcome(&run, &[flow(0, 0, 1, 200 * 1_024)]);
     assert_eq!(fct(&output.flows.get(0).unwrap()), 199 * IRN + 2 * (IRN + D));
@@ -120,7 +121,8 @@ fn the_cap_on_packets_in_flight_is_exact() {
 fn two_flows_into_one_host_alternate_and_finish_a_frame_apart() {
     let run = run_on(TopologySpec::SingleSwitch { hosts: 3 }, "roce");
     let output = outcome(&run, &[flow(0, 0, 2, 20 * 1_024), flow(0, 1, 2, 20 * 1_024)]);
-    // Forty frames follow each other on the last link; round robin begins with the lower port.
+    // Forty frames follow each other on the last link. Round robin begins with the lower port, so the first flow
+    // finishes one frame earlier.
     assert_eq!(fct(&output.flows.get(0).unwrap()), 2 * (ROCE + D) + 38 * ROCE);
     assert_eq!(fct(&output.flows.get(1).unwrap()), 2 * (ROCE + D) + 39 * ROCE);
 }
@@ -130,8 +132,8 @@ fn flows_of_one_host_take_turns_packet_by_packet() {
     let run = run_on(TopologySpec::SingleSwitch { hosts: 4 }, "roce");
     let flows = [flow(0, 0, 1, 3 * 1_024), flow(0, 0, 2, 1_024), flow(0, 0, 3, 2 * 1_024)];
     let output = outcome(&run, &flows);
-    // The first flow has sent a packet and is in the queue of ready flows again before the others start; from then on
-    // the flows take turns. On h0's link: 1, 1, 2, 3, 1, 3.
+    // The first flow has sent a packet and is in the queue of ready flows again before the others start. From then on
+    // the flows take turns. The packets on h0's link belong to the flows 1, 1, 2, 3, 1, 3.
     let last_sent = [4, 2, 5];
     for (record, before) in output.flows.iter().zip(last_sent) {
         assert_eq!(fct(&record), before * ROCE + 2 * (ROCE + D), "{record:?}");
@@ -140,7 +142,7 @@ fn flows_of_one_host_take_turns_packet_by_packet() {
 
 #[test]
 fn links_of_unequal_rate() {
-    // 40 Gbps to a 10 Gbps middle to 100 Gbps hosts: frame times 221,200, 884,800 and 88,480 ps.
+    // The links of the path have 40, 10 and 100 Gbps: frame times of 221,200, 884,800 and 88,480 ps.
     let mut run = run_on(
         TopologySpec::Dumbbell {
             left: 1,
@@ -165,7 +167,7 @@ fn a_maximum_rate_spaces_the_packets() {
     let mut run = fat_tree("roce");
     run.transport.set("max_rate", BitRate::from_gbps(8)).unwrap();
     let output = outcome(&run, &[flow(0, 0, 1, 10 * 1_024)]);
-    // One frame of 1,086 bytes every 1,086 ns.
+    // The flow sends one frame of 1,086 bytes every 1,086 ns.
     assert_eq!(fct(&output.flows.get(0).unwrap()), 9 * 1_086_000 + 2 * (ROCE + D));
 }
 
@@ -181,9 +183,9 @@ fn a_flow_starts_at_its_own_picosecond() {
     }
 }
 
-/// Two flows of 8 packets from one host, on separate links behind the switch. With a burst of 8 the first flow leaves
-/// whole, as if alone, and the second waits for its 8 packets. With a burst of 1 the first flow waits for most packets
-/// of the second.
+/// Two flows of 8 packets leave one host, and use separate links behind the switch. With a burst of 8, the first flow
+/// leaves as a whole, as if it were alone, and the second flow waits for its 8 packets. With a burst of 1, the first
+/// flow waits for most packets of the second flow.
 #[test]
 fn a_nic_takes_turns_in_bursts() {
     let mut run = run_on(TopologySpec::SingleSwitch { hosts: 3 }, "roce");
@@ -193,7 +195,7 @@ fn a_nic_takes_turns_in_bursts() {
         outcome(run, &flows).flows.iter().map(|record| fct(&record) - record.ideal.as_ps()).collect()
     };
     const T: u64 = 221_200;
-    // The first flow transmits before the second is known, so it leads by one packet.
+    // The first flow sends a packet before the second flow starts, so it is ahead by one packet.
     assert_eq!(late(&run), [6 * T, 8 * T]);
     run.transport.set("nic_burst", 8_u64).unwrap();
     assert_eq!(late(&run), [0, 8 * T]);
@@ -201,8 +203,8 @@ fn a_nic_takes_turns_in_bursts() {
     assert_eq!(late(&run), [4 * T, 8 * T]);
 }
 
-/// One host has a slower link than the others. `max_rate` limits a flow between the fast hosts all the same, whether it
-/// is below, at or above the slow link's rate: 1,000 packets of 1,086 bytes leave at that rate.
+/// One host has a slower link than the others. `max_rate` limits a flow between two fast hosts, whether it is below, at
+/// or above the rate of the slow link: 1,000 packets of 1,086 bytes leave at `max_rate`.
 #[test]
 fn a_rate_limit_holds_whatever_the_other_links_are() {
     for gbps in [5, 10, 11, 20, 39] {

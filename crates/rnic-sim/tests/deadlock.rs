@@ -1,4 +1,4 @@
-//! A run that cannot finish fails, and its failure says which ports are paused.
+//! A run that cannot finish fails, and the reason names the paused ports.
 
 mod common;
 
@@ -9,12 +9,13 @@ use rnic_run::RunOutput;
 use rnic_run::RunSpec;
 use rnic_transport::{Bytes, Time};
 
-/// Seven switches in a ring. Each host sends to the host three switches on, which is the shorter way round.
+/// Seven switches in a ring. Each host sends to the host that is three switches further, which is the shorter way
+/// around the ring.
 ///
-/// Three flows share every link of the ring. An output takes turns between its host's packets and packets from the
-/// ring, so half of each link carries new traffic. All of that goes on at the next switch, together with the traffic
-/// from further away: more than the other half of the next link can carry. All buffers along the ring fill, and each
-/// waits for the next.
+/// Three flows share every link of the ring. An output alternates between packets of its host and packets from the
+/// ring, so half of each link's traffic is new. All new traffic continues over the next link, together with traffic
+/// from hosts further back. The next link has only half of its rate for both, because the other half goes to its own
+/// host. So all buffers along the ring fill, and each waits for the next.
 fn around_the_ring(transport: &str) -> (RunSpec, Vec<FlowSpec>) {
     let mut run = ring(7, transport);
     run.transport.pfc = true;
@@ -23,7 +24,7 @@ fn around_the_ring(transport: &str) -> (RunSpec, Vec<FlowSpec>) {
     (run, flows)
 }
 
-/// The names of the ring's ports in the direction of the traffic: s0:p->s1, s1:p->s2, ...
+/// Checks that the reason names the ring's ports in the direction of the traffic: s0:p->s1, s1:p->s2, and so on.
 fn assert_names_the_ring(reason: &str) {
     let (_, cycle) = reason.split_once("deadlock: the pauses form a cycle through ").expect(reason);
     let ports: Vec<&str> = cycle.split(", ").collect();
@@ -56,7 +57,8 @@ fn a_cycle_of_pauses_is_reported_as_a_deadlock_that_names_the_ports() {
     assert_eq!(finished(&output), 0);
 }
 
-/// IRN's timers run as long as packets are in flight: the run fails because no flow progresses.
+/// In a deadlock under IRN, retransmission timers keep running as long as packets are in flight. The run fails because
+/// no flow progresses.
 #[test]
 fn a_deadlock_under_timers_is_found_by_the_lack_of_progress() {
     let (mut run, flows) = around_the_ring("irn");
@@ -90,7 +92,8 @@ fn the_time_limit_ends_a_run() {
     assert!(reason.ends_with("; 1 flow has not finished"), "{reason}");
     assert_accounts(&output);
     assert_eq!(finished(&output), 1);
-    // The run ends at the end of the window that contains the limit. A window has 2 us and the time of 84 bytes.
+    // The run ends at the end of the simulation window that contains the limit. A window is as long as the link delay
+    // of 2 us plus the time of 84 bytes.
     assert!(output.end >= Time::from_us(50) && output.end < Time::from_ps(52_016_800), "{}", output.end);
 }
 
@@ -105,16 +108,16 @@ fn a_run_whose_flows_do_not_progress_is_stalled() {
     let output = outcome(&run, &[flow(0, 0, 2, 100_000), flow(0, 0, 1, 1_024)]);
     let reason = failure(&output);
     assert!(reason.starts_with("no flow has progressed for a long time at "), "{reason}");
-    // The next event shows it: the timeouts are 100 us apart.
+    // The engine notices the stall at the next event. Events are timeouts here, which are 100 us apart.
     assert!(output.end > Time::from_ms(5) && output.end < Time::from_us(5_200), "{}", output.end);
     assert!(reason.ends_with("; 1 flow has not finished"), "{reason}");
     assert_accounts(&output);
-    // Every 100 us another attempt, all of them lost on the last link.
+    // The sender retransmits every 100 us, and the last link loses all retransmissions.
     assert!((45..=52).contains(&output.flows.get(1).unwrap().retransmitted), "{:?}", output.flows.get(1).unwrap());
     assert_eq!(output.totals.lost + output.totals.in_flight, u64::from(output.flows.get(1).unwrap().retransmitted) + 1);
 }
 
-/// No timers, and the tail of a flow is lost: no event is left.
+/// The flow has no timers and its last packets are lost, so no event is left.
 #[test]
 fn a_lost_tail_without_timers_ends_the_run() {
     let mut run = fat_tree("roce");

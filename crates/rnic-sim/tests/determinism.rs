@@ -14,7 +14,7 @@ use rnic_sim::Catalogue;
 use rnic_transport::{Bytes, Psn, Time};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Poisson traffic that sometimes overloads buffers.
+/// Adds Poisson traffic that sometimes overflows buffers.
 fn poisson(mut run: RunSpec, name: &str) -> RunSpec {
     run.name = name.to_string();
     run.traffic = vec![Traffic {
@@ -31,8 +31,8 @@ fn poisson(mut run: RunSpec, name: &str) -> RunSpec {
     run
 }
 
-/// Every transport, with and without PFC, with random loss, and with two priorities; every congestion control with PFC
-/// or without.
+/// Runs of every transport with and without PFC, with random loss and with two priorities, and of every congestion
+/// control with or without PFC.
 fn variants() -> Vec<RunSpec> {
     let mut runs = Vec::new();
     for cc in rnic_run::Vocabulary::standard().congestion_controls() {
@@ -58,7 +58,7 @@ fn variants() -> Vec<RunSpec> {
     runs
 }
 
-/// The variants with one seed.
+/// A scenario of all variants with the same seed.
 fn scenario(seed: u64) -> Scenario {
     let runs = variants().into_iter().map(|run| RunSpec { seed, ..run }).collect();
     Scenario { title: "t".to_string(), name: "t".to_string(), seed, runs }
@@ -96,7 +96,7 @@ fn a_run_does_not_depend_on_the_other_runs_of_its_scenario() {
     }
 }
 
-/// Many flows into a few hosts, with a random-looking start each.
+/// Many flows into a few hosts, with pseudo-random starts.
 fn busy_flows(hosts: u32, count: u64) -> Vec<FlowSpec> {
     let scramble = |i: u64| i.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(23) >> 33;
     let mut flows: Vec<FlowSpec> = (0..count)
@@ -137,7 +137,8 @@ fn the_first_sequence_number_does_not_matter() {
 #[test]
 fn a_flow_far_away_changes_nothing_here() {
     for transport in ["roce", "irn"] {
-        // Traffic within pod 0 and traffic within pod 5 of the fat-tree share no link.
+        // Traffic within pod 0 and traffic within pod 5 of the fat-tree share no link, so they cannot influence each
+        // other.
         let here: Vec<FlowSpec> = busy_flows(9, 100);
         let mut run = fat_tree(transport);
         run.fabric.switch.buffer = Some(Bytes(40_000));
@@ -157,8 +158,8 @@ fn a_flow_far_away_changes_nothing_here() {
     }
 }
 
-/// Six switches in a line with a host each, numbered in the given order. The links are always created in the same
-/// order, so each switch numbers its own ports alike.
+/// Six switches in a line, each with one host. `order` permutes the numbers of the nodes. The links are always created
+/// in the same order, so the ports of each switch always have the same numbers.
 fn line(order: [usize; 6], transport: &str, pfc: bool) -> RunSpec {
     let names = |prefix: &str| order.iter().map(|i| format!("{prefix}{i}")).collect::<Vec<_>>();
     let (hosts, switches) = (names("h"), names("s"));
@@ -175,7 +176,8 @@ fn line(order: [usize; 6], transport: &str, pfc: bool) -> RunSpec {
     run
 }
 
-/// The engine simulates nodes in the order of their numbers; another numbering permutes that order.
+/// The engine simulates nodes in the order of their numbers, so a permutation of the numbers permutes the order of
+/// simulation.
 #[test]
 fn the_order_in_which_nodes_are_simulated_does_not_matter() {
     const IDENTITY: [usize; 6] = [0, 1, 2, 3, 4, 5];
@@ -186,7 +188,7 @@ fn the_order_in_which_nodes_are_simulated_does_not_matter() {
             assert_eq!(base.status, RunStatus::Completed, "{transport}, pfc {pfc}");
             assert!(if pfc { base.totals.pause_frames > 0 } else { base.totals.dropped > 0 });
             for order in [[5, 4, 3, 2, 1, 0], [3, 0, 5, 1, 4, 2], [1, 0, 3, 2, 5, 4]] {
-                // Host n of the base is called h(n), and has this number here.
+                // Host n of the unpermuted line keeps the name h(n); `number` is its number in the permuted line.
                 let number = |host: u32| order.iter().position(|o| *o == host as usize).unwrap() as u32;
                 let renamed: Vec<FlowSpec> =
                     flows.iter().map(|f| FlowSpec { src: number(f.src), dst: number(f.dst), ..*f }).collect();

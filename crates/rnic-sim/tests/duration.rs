@@ -16,7 +16,8 @@ fn cut(run: &RunSpec, flows: &[FlowSpec], ps: u64) -> RunOutput {
     outcome(&run, flows)
 }
 
-/// One flow of 10 packets over a switch: packet n (from 1) has arrived after two propagation delays and n + 1 frames.
+/// One flow of 10 packets over a switch. Packet n, counted from 1, has arrived after two propagation delays and n + 1
+/// frame times.
 #[test]
 fn what_arrived_before_the_end_is_delivered() {
     let run = run_on(TopologySpec::SingleSwitch { hosts: 2 }, "roce");
@@ -34,17 +35,17 @@ fn what_arrived_before_the_end_is_delivered() {
         );
         assert_accounts(&output);
     }
-    // The duration ends the run between the two flows, although no event happens there.
+    // The duration ends the run between the two flows, although there is no event at this time.
     let output = cut(&run, &flows, 500_000_000);
     assert_eq!((output.end.as_ps(), output.flows.get(0).unwrap().delivered), (500_000_000, 9 * 1_024 + 100));
     assert_eq!(output.truncated.unwrap().not_started, Some(1));
-    // A run without events left ends before its duration.
+    // A run that has no events left ends before its duration.
     let output = cut(&run, &flows, 5_000_000_000);
     assert!(output.truncated.is_none() && output.end < Time::from_ps(1_100_000_000));
     assert_eq!(output, RunOutput { parameters: output.parameters.clone(), ..outcome(&run, &flows) });
 }
 
-/// A flow without ACKs and timers is stuck when its last packet is lost. A duration completes such a run.
+/// A flow without ACKs and timers is stuck if its last packet is lost. With a duration, such a run completes.
 #[test]
 fn a_stuck_flow_is_unfinished_at_the_end() {
     let mut run = run_on(TopologySpec::SingleSwitch { hosts: 2 }, "roce");
@@ -57,13 +58,14 @@ fn a_stuck_flow_is_unfinished_at_the_end() {
     assert_eq!(output.flows.get(0).unwrap().delivered, 2 * 1_024);
 }
 
-/// Packets ahead of a gap count as delivered if the receiver keeps them, the short last packet too.
+/// Packets that arrive after a missing packet count as delivered if the receiver keeps them. This includes the short
+/// last packet.
 #[test]
 fn accepted_out_of_order() {
     let flows = [flow(0, 0, 1, 4 * 1_024 + 7)];
     for (transport, kept) in [("irn", 3 * 1_024 + 7), ("roce", 1_024)] {
         let mut run = run_on(TopologySpec::SingleSwitch { hosts: 2 }, transport);
-        // The last packet has arrived, the retransmission of the second has not.
+        // At the end of the run, the last packet has arrived, but not the retransmission of the second packet.
         run.limits.duration = Some(Time::from_ps(2 * D + 6 * IRN));
         let output = outcome_with_losses(&run, &flows, &[(0, &[1])]);
         assert_eq!(
@@ -77,7 +79,8 @@ fn accepted_out_of_order() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
-    /// A truncated run is the beginning of the whole run: the same flows have finished, at the same times.
+    /// A truncated run is the beginning of the complete run: the flows that have finished by then are the same, with
+    /// the same times.
     #[test]
     fn a_cut_run_is_the_beginning_of_the_whole(
         flows in prop::collection::vec((0u64..30_000_000, 0u32..8, 1u32..8, 1u64..60_000), 1..40),

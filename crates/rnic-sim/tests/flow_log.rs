@@ -1,4 +1,5 @@
-//! The records of a run's flows need no memory that grows with the run, from the simulation to the files.
+//! The memory for the flow records of a run does not grow with the number of flows, from the simulation to the result
+//! files.
 
 mod common;
 
@@ -9,15 +10,15 @@ use rnic_run::{FlowLog, FlowRecord, RunOutput, RunStatus};
 use rnic_run::{Scenario, Traffic, TrafficPattern};
 use rnic_transport::Time;
 
-/// Largest resident set of this process so far in bytes, `None` if the system does not tell.
+/// Maximum resident set size of this process so far in bytes; `None` if the system does not report it.
 fn peak() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
     line.trim().trim_end_matches(" kB").parse::<u64>().ok().map(|kib| kib * 1_024)
 }
 
-/// A flow of a run in which a flow starts every 10 ns. Sizes and times are scrambled, and slow flows finish later than
-/// their neighbours.
+/// The record of a flow, in a run in which a flow starts every 10 ns. Sizes and completion times are pseudo-random, so
+/// some flows finish after many later flows.
 fn record(id: u32) -> FlowRecord {
     let noise = u64::from(id).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 20;
     let start = Time::from_ns(u64::from(id) * 10);
@@ -39,7 +40,8 @@ fn record(id: u32) -> FlowRecord {
     }
 }
 
-/// The records come in blocks of a thousand, the last block first, so that each block is new to the log.
+/// A log that receives its records in blocks of a thousand, the last block first, so that every block lies before the
+/// blocks already written.
 fn log(flows: u32) -> FlowLog {
     let mut log = FlowLog::new();
     for block in (0..flows).step_by(1_000) {
@@ -49,7 +51,7 @@ fn log(flows: u32) -> FlowLog {
     log
 }
 
-/// Summary and all files of a run with this number of flows.
+/// Writes the summary and all result files of a run with `flows` flows.
 fn write_results(flows: u32) {
     let source = |name: &str| Traffic {
         name: name.into(),
@@ -83,7 +85,7 @@ fn many_flows_need_the_memory_of_few() {
     let Some(few) = peak() else { return };
     write_results(600_000);
     let more = peak().unwrap() - few;
-    // The records alone are 43 MB, and 86 MB with three statistics in three groups each.
+    // In memory, the records alone would take 43 MB, and 86 MB together with three statistics in three groups each.
     assert!(more < 30_000_000, "{more} B more");
 }
 

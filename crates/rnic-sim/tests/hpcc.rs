@@ -1,4 +1,4 @@
-//! HPCC in a fabric with in-band telemetry of its queues.
+//! HPCC on fabrics whose switches write in-band telemetry of their queues into packets.
 
 use rnic_campaign::run_scenario;
 use rnic_run::Scenario;
@@ -60,9 +60,9 @@ fn telemetry_takes_room_in_packets() {
     assert!(roce.flow.acks, "HPCC needs acknowledgements");
 }
 
-/// Eight senders that start together. Without congestion control the bottleneck's queue holds all of the 16 MB that it
-/// has not sent yet. HPCC's flows begin at line rate too; then the queue is near zero with every kind of switch, and
-/// the link stays busy.
+/// Eight senders start at the same time. Without congestion control, the bottleneck's queue holds all of the 16 MB that
+/// it has not sent yet. With HPCC, flows begin at line rate too, but then the queue is near zero with every kind of
+/// switch, and the link stays busy.
 #[test]
 fn an_incast_leaves_the_queue_near_zero() {
     for switch in
@@ -74,12 +74,12 @@ fn an_incast_leaves_the_queue_near_zero() {
         assert!(*queue(0).iter().max().unwrap() > 13_000_000, "{switch}");
         for run in [1, 2] {
             assert_eq!((&outputs[run].status, outputs[run].totals.dropped), (&RunStatus::Completed, 0), "{switch}");
-            // Samples from 100 us on, after about 20 round trips.
+            // Use the samples from 100 us on, which is after about 20 round trips.
             let later = &queue(run)[20..];
             let mean = later.iter().map(|bytes| u64::from(*bytes)).sum::<u64>() / later.len() as u64;
             assert!(mean < 30_000, "{switch}, run {run}: {mean} bytes on average");
-            // 16 MB in frames of 1,148 bytes, gap included, with 1,024 of payload (RoCE) need 1.43 ms, and 1.51 ms at
-            // 95 % of the rate.
+            // The incast has 16 MB. In frames of 1,148 bytes, gap included, with 1,024 bytes of payload (RoCE), it
+            // takes 1.43 ms at full rate, and 1.51 ms at 95 % of the rate.
             assert!(outputs[run].end < Time::from_us(1_800), "{switch}, run {run}: {}", outputs[run].end);
         }
     }

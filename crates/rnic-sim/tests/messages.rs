@@ -1,4 +1,4 @@
-//! Message transports in the simulator.
+//! Simulated runs of message transports.
 
 use rnic_campaign::run_scenario;
 use rnic_run::Scenario;
@@ -29,7 +29,7 @@ mtu = "1000 B"
 frame_gap = "0 B"
 "#;
 
-/// A scenario with a run for each transport, and these keys in each run.
+/// A scenario with one run for each transport; `keys` is added to each run.
 fn scenario(text: &str, transports: &[&str], keys: &str) -> Result<Scenario, String> {
     let runs = transports.iter().map(|t| format!("[[run]]\nname = \"{t}\"\ntransport = \"{t}\"\n{keys}\n"));
     let text = format!("{text}\n{}", runs.collect::<String>());
@@ -42,7 +42,7 @@ fn outputs(scenario: &Scenario, threads: usize) -> Vec<RunOutput> {
     reports.into_iter().map(|report| report.output).collect()
 }
 
-/// Everything has arrived, and every packet is accounted for (otherwise the run fails).
+/// Checks that all messages have arrived and that every packet is accounted for (otherwise the run would have failed).
 fn check(scenario: &Scenario, output: &RunOutput, run: usize) {
     let name = &scenario.runs[run].name;
     assert_eq!(output.status, RunStatus::Completed, "{name}");
@@ -68,7 +68,7 @@ fn every_transport_in_every_pattern() {
     }
 }
 
-/// Small buffers, with and without trimming, and links that lose packets.
+/// All messages arrive with small buffers, with and without trimming, and with links that lose packets.
 #[test]
 fn everything_arrives_in_bad_weather() {
     let traffic = "[traffic]\npattern = \"incast\"\nsenders = 12\ntotal = \"1500 KB\"\nrepeats = 2";
@@ -79,7 +79,8 @@ fn everything_arrives_in_bad_weather() {
         "switch = { queueing = \"output\", buffer = \"20 KB\", trim = true }",
         "switch = { queueing = \"output\", buffer = \"9 KB\", trim = { return_to_sender = true } }\nloss = 0.01",
     ] {
-        // The transport with a window of fixed size has no congestion control: some of its messages wait long.
+        // The transport with a window of fixed size has no congestion control, so some of its messages wait long and
+        // need many timeouts.
         let scenario = scenario(&format!("{TREE}\n{switch}\n{traffic}"), &ALL, "max_timeouts = 1000").unwrap();
         for (run, output) in outputs(&scenario, 2).iter().enumerate() {
             check(&scenario, output, run);
@@ -90,7 +91,7 @@ fn everything_arrives_in_bad_weather() {
     assert!(trimmed > 0);
 }
 
-/// With PFC nothing is lost, so nothing is retransmitted.
+/// With PFC no packet is lost, so no packet is retransmitted.
 #[test]
 fn pauses_prevent_loss() {
     let traffic = "[traffic]\npattern = \"incast\"\nsenders = 12\ntotal = \"1500 KB\"\nrepeats = 1";
@@ -102,8 +103,8 @@ fn pauses_prevent_loss() {
     }
 }
 
-/// Three packets of 1,064, 1,064 and 564 bytes over a switch: 212.8 ns each, the last 112.8 ns on both links, and 2 x 2
-/// us.
+/// A message of three packets of 1,064, 1,064 and 564 bytes crosses a switch. A full packet takes 212.8 ns per link,
+/// the last packet 112.8 ns, and each of the two links adds 2 us.
 #[test]
 fn a_lone_message_takes_what_its_bytes_take() {
     let list = |flows: &str| {
@@ -115,7 +116,7 @@ fn a_lone_message_takes_what_its_bytes_take() {
         let header = if scenario.runs[run].name == "hpcc" { 106 } else { 64 };
         let time = |payload: u64| (payload + header) * 200;
         let flow = output.flows.get(0).unwrap();
-        // Store and forward: the last packet begins when the switch has received the packet before.
+        // The switch stores and forwards packets: the last packet leaves after the full packets before it.
         let expected = 4_000_000 + 3 * time(1_000) + time(500);
         let taken = flow.finish.unwrap().saturating_sub(flow.start);
         assert_eq!(taken, Time::from_ps(expected), "{}", scenario.runs[run].name);
@@ -123,8 +124,7 @@ fn a_lone_message_takes_what_its_bytes_take() {
     }
 }
 
-/// One send buffer: two messages of a host leave one after the other, the second when the sender knows that the first
-/// has arrived.
+/// With one send buffer, the second message of a host starts when the sender knows that the first message has arrived.
 #[test]
 fn messages_wait_for_buffers() {
     let traffic = "[traffic]\npattern = \"incast\"\nsenders = 1\nconnections = 2\ntotal = \"20 KB\"\nreceiver = 1";
@@ -139,8 +139,8 @@ fn messages_wait_for_buffers() {
     }
 }
 
-/// One receive buffer, and a first message that takes long: the second message is aborted after the stated timeouts,
-/// and the run goes on.
+/// With one receive buffer and a long first message, the sender of the second message aborts it after `max_timeouts`
+/// timeouts, and the run continues.
 #[test]
 fn messages_without_a_buffer_are_aborted() {
     let traffic = "[traffic]\npattern = \"incast\"\nsenders = 2\ntotal = \"4 MB\"\nreceiver = 0";
@@ -158,7 +158,7 @@ fn messages_without_a_buffer_are_aborted() {
     }
 }
 
-/// The same bytes on any number of threads, and other bytes with another seed.
+/// The output is the same on any number of threads, and differs with another seed.
 #[test]
 fn results_do_not_depend_on_threads() {
     let text = format!(
@@ -171,7 +171,7 @@ fn results_do_not_depend_on_threads() {
     assert!(outputs(&scenario, 2).iter().zip(&one).all(|(other, first)| other.flows != first.flows));
 }
 
-/// Wrong and impossible settings.
+/// Wrong and impossible settings yield errors that name the setting.
 #[test]
 fn mistakes_are_named() {
     let traffic = "[traffic]\npattern = \"incast\"\nsenders = 2\ntotal = \"40 KB\"";
@@ -207,8 +207,8 @@ fn mistakes_are_named() {
     }
 }
 
-/// Programs that send wrong responses, send to unknown addresses, or split a message: the run ends, and its warnings
-/// say what happened.
+/// A faulty program may send wrong responses, send to unknown addresses, or split a message. The run ends, and its
+/// warnings say what happened.
 #[test]
 fn a_program_may_do_anything() {
     let window = include_str!("../../../p4/window.p4");

@@ -1,4 +1,4 @@
-//! `queueing = "output"`, `trim` and `paths` of a scenario, with RC-like transports.
+//! Tests of `queueing = "output"`, `trim` and `paths` with RC-like transports.
 
 use rnic_campaign::run_scenario;
 use rnic_fabric::config::{BufferSpec, OutputBuffers, OutputSpec, SchedulerSpec, TrimSpec, TrimmedPriority};
@@ -9,7 +9,8 @@ use rnic_sim::resolve::{Resolved, SetupError, resolve};
 use rnic_transport::{Bytes, Time};
 use std::path::Path;
 
-/// An incast across two leaves, over every transport, with this in `[fabric]` and this in `[fabric.switch]`.
+/// An incast across two leaves with a run of every transport. `fabric` is added to `[fabric]`, `switch` to
+/// `[fabric.switch]`.
 fn scenario(fabric: &str, switch: &str) -> Scenario {
     let text = format!(
         r#"
@@ -62,7 +63,8 @@ fn what_is_left_open_follows_from_the_run() {
     let by_hand = OutputSpec { buffers: OutputBuffers::Equal(Bytes(54_400)), trim: None };
     assert_eq!(irn.fabric.switch.buffer, BufferSpec::Output(by_hand));
     assert_eq!(irn.fabric.switch.scheduler, SchedulerSpec::STRICT);
-    // Four links of 500 ns there and back, and one buffer that may be full, 54,400 bytes at 80 ps.
+    // `rto_high` is the propagation delay of four links of 500 ns in both directions, plus the time to drain one full
+    // buffer of 54,400 bytes at 80 ps per byte.
     assert_eq!(irn.flow.timeouts.unwrap().high, Time::from_ns(4_000 + 4_352));
     let iwarp = resolved(&plain, "iwarp");
     assert_eq!((iwarp.fabric.switch.priorities, iwarp.host_config.control_priority), (2, 1));
@@ -99,8 +101,8 @@ fn a_run_that_was_not_read_from_a_file_is_checked_too() {
     assert_eq!(refused(&run), "`queueing` = \"output\" has no PFC, but the run has `pfc` = true");
 }
 
-/// Every packet is accounted for, or the run would have failed. With trimming only headers are dropped, and a buffer
-/// has room for 100 of them.
+/// Every packet is accounted for, because otherwise the run would have failed. With trimming, switches drop only
+/// headers, and a buffer holds 100 headers.
 #[test]
 fn all_flows_finish_with_and_without_trimming_and_spraying() {
     for (fabric, switch) in [
@@ -123,7 +125,7 @@ fn all_flows_finish_with_and_without_trimming_and_spraying() {
     }
 }
 
-/// Spraying uses all spines evenly, and reorders packets: IRN retransmits although nothing is lost.
+/// Spraying uses all spines evenly and reorders packets, so IRN retransmits although no packet is lost.
 #[test]
 fn spraying_spreads_a_few_flows_and_reorders() {
     let uplinks = |fabric: &str| {

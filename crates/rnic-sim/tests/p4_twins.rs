@@ -1,4 +1,4 @@
-//! The programs in `p4/` and the native transports give the same flow records, frame for frame.
+//! The P4 programs in `p4/` and the native transports in Rust yield exactly the same flow records.
 
 use rnic_campaign::run_scenario;
 use rnic_run::RunOutput;
@@ -19,7 +19,7 @@ fn outputs(text: &str, folder: &Path) -> Vec<RunOutput> {
     reports.into_iter().map(|report| report.output).collect()
 }
 
-/// Runs a scenario as it is and with each native transport replaced by its twin.
+/// Simulates a scenario as it is, and with each native transport replaced by its P4 program, and compares the results.
 fn compare(text: &str, folder: &Path, path_of_p4: &str) {
     let mut twins = text.to_string();
     for (native, p4) in PAIRS {
@@ -43,12 +43,12 @@ fn compare(text: &str, folder: &Path, path_of_p4: &str) {
 fn incast() {
     let folder = root().join("scenarios/nanotransport");
     let text = fs::read_to_string(folder.join("incast.toml")).unwrap();
-    // The P4 program has the simulator's default.
+    // The P4 program always paces NACKs, which is also the default of the native transport.
     let text = text.replace("paced_nacks = false", "paced_nacks = true");
     compare(&text, &folder, "../../p4");
 }
 
-/// Three hops up, three down; trimmed and lost packets.
+/// Paths of three links up and three links down, with trimmed and lost packets.
 #[test]
 fn fat_tree() {
     let text = r#"

@@ -1,5 +1,5 @@
-//! A run gives the same bytes on any number of threads and with any partition of the fabric: random scenarios over
-//! every transport, congestion control and switch, with samples, pause storms and random loss.
+//! The output of a run is the same on any number of threads and with any partition of the fabric. Random scenarios
+//! cover every transport, congestion control and switch, with samples, pause storms and random loss.
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
@@ -53,7 +53,7 @@ const LOOKS: [&str; 5] = [
     "[watch]\ninterval = \"10 us\"\npauses = true",
 ];
 
-/// `[[run]]` keys: every transport alone, and every congestion control with the transports that it runs on.
+/// The `[[run]]` keys of every transport alone, and of every congestion control with the transports that support it.
 fn runs() -> Vec<String> {
     let mut runs: Vec<String> = [
         "transport = \"roce\"",
@@ -88,7 +88,8 @@ fn runs() -> Vec<String> {
 #[derive(Clone, Debug)]
 struct Case {
     text: String,
-    /// Partition of node i: the entry at i modulo the length; balanced partitions if the list is empty.
+    /// Partition of each node: node i has the entry at i modulo the length. If the list is empty, the partitions are
+    /// balanced.
     parts: Vec<u32>,
     threads: usize,
 }
@@ -135,7 +136,8 @@ fn cut(case: &Case, topology: &Topology) -> PartitionPlan {
 }
 
 fn same(case: &Case, seen: &dyn Fn(&RunOutput)) -> Result<(), String> {
-    // Keys may exclude each other, and buffers may be too small for PFC's headroom.
+    // Some random scenarios are invalid: keys may exclude each other, and buffers may be too small for the PFC
+    // headroom.
     let Ok(scenario) = load(&case.text) else { return Ok(()) };
     let Some(alone) = output(&scenario, &Sharing::among(1)) else { return Ok(()) };
     let whole =
@@ -160,7 +162,7 @@ fn same(case: &Case, seen: &dyn Fn(&RunOutput)) -> Result<(), String> {
 
 #[test]
 fn no_partition_changes_a_result() {
-    // Many more cases with optimisation: `cargo test --release -p rnic-sim --test partitions`.
+    // An optimised build tests many more cases: `cargo test --release -p rnic-sim --test partitions`.
     let cases = if cfg!(debug_assertions) { 1_500 } else { 20_000 };
     let config = Config { cases, failure_persistence: None, ..Config::default() };
     let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &[11; 32]);

@@ -1,4 +1,4 @@
-//! The pathologies of PFC in the scenarios of `scenarios/pfc`: the root of each, its victims, and the warnings.
+//! The PFC pathologies in the scenarios of `scenarios/pfc`: the root of each pathology, its victims, and the warnings.
 
 mod common;
 
@@ -14,7 +14,7 @@ use rnic_scenario::load;
 use rnic_transport::Time;
 use std::path::Path;
 
-/// Runs a scenario of the folder.
+/// Simulates a scenario of `scenarios/pfc`.
 fn run(name: &str, overrides: &[(&str, &str)]) -> (Scenario, Vec<RunRecord>, ScenarioSummary) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/pfc").join(name);
     let overrides: Vec<_> = overrides.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect();
@@ -33,7 +33,7 @@ fn name(output: &RunOutput, port: u32) -> String {
     format!("{}->{}", port.node, port.peer)
 }
 
-/// The log of pauses is exact: it adds up to the counters of every port.
+/// Checks that the log of pauses is exact: its pauses add up to the counters of every port.
 fn assert_log_is_whole(output: &RunOutput) {
     let records = output.pauses.as_ref().unwrap();
     assert_eq!(records.pauses_left_out, 0);
@@ -65,26 +65,27 @@ fn a_storm_is_traced_to_its_nic_and_its_victims_are_named() {
         let nic: Vec<_> = records.roots.iter().filter(|root| root.kind == RootKind::Nic).collect();
         assert_eq!(nic.len(), 1);
         assert_eq!(name(output, nic[0].port), "h0->leaf0");
-        // The storm's pause arrives one link delay after 1 ms; the next sample within 10 us shows it.
+        // The storm starts at 1 ms, and its pause frame arrives one link delay later. The next sample, within 10 us,
+        // shows the pause.
         assert!(nic[0].first > Time::from_ms(1) && nic[0].first <= Time::from_us(1_020), "{}", nic[0].first);
         // The pauses last until the queues that the storm has filled are empty.
         let held = records.interval * nic[0].samples;
         assert!(held + Time::from_us(30) > lasts && held < lasts + Time::from_us(500), "{held}");
-        // The storm reaches ports of every switch, and hosts under every leaf.
+        // The storm pauses ports of every switch, and hosts under every leaf.
         let worst = records.worst.as_ref().unwrap();
         let root = records.roots.iter().position(|root| root.kind == RootKind::Nic).unwrap() as u32;
         for part in ["leaf0->h0", "spine0->leaf0", "leaf3->spine", "h1", "h15->leaf3"] {
             let mut held = worst.ports.iter().filter(|port| port.root == Some(root) && port.paused);
             assert!(held.any(|port| name(output, port.port).starts_with(part)), "{part}");
         }
-        // No flow to h0 is a victim of h0's NIC; many other flows are.
+        // No flow to h0 is a victim of h0's NIC, because the NIC is on its path; many other flows are victims.
         let of_nic: Vec<_> = records.victims.iter().filter(|victim| victim.root == root).collect();
         assert!(of_nic.len() > 100 && of_nic.iter().all(|victim| victim.dst != 0), "{}", of_nic.len());
     }
     assert_eq!(storm.output.status, RunStatus::Completed);
     let RunStatus::Failed(reason) = &for_ever.output.status else { panic!() };
     assert!(reason.contains("the NIC of h0 pauses its switch"), "{reason}");
-    // Without PFC nothing is paused, and a warning says that the storm has no effect.
+    // Without PFC no port is paused, and a warning says that the storm has no effect.
     assert!(pauses(irn).log.is_empty() && pauses(irn).roots.is_empty() && irn.output.status == RunStatus::Completed);
     assert!(irn.output.warnings.iter().any(|warning| warning.starts_with("the storm changes nothing")));
     let p99 = |run: usize| summary.runs[run].slowdown.unwrap().p99;
@@ -105,7 +106,7 @@ fn the_victim_of_head_of_line_blocking_is_named_and_is_none_without_pfc() {
         let victims: Vec<_> = records.victims.iter().map(|victim| victim.flow).collect();
         assert_eq!((victims, records.victim_count), (vec![2], 1));
         let victim = records.victims[0];
-        // By hand: 5 MB at 40 Gbps take 1 ms; the flow gets about as much as each of the others, half of the rate.
+        // 5 MB take 1 ms at 40 Gbps. The victim gets about as much as each of the other flows, half of this rate.
         let lasted = (output.flows.get(2).unwrap().finish.unwrap() - output.flows.get(2).unwrap().start).as_ps() as f64;
         assert!((victim.goodput - 5e6 * 8e12 / lasted).abs() < 1.0 && victim.goodput < 22e9, "{victim:?}");
         assert!(records.interval * victim.samples > Time::from_us(500), "{victim:?}");
@@ -129,7 +130,7 @@ fn the_deadlock_is_seen_when_it_closes_and_where() {
     }
     ports.sort();
     assert_eq!(ports, ["s0->s2", "s1->s0", "s2->s1"]);
-    // The first sample after the last of the three ports was paused for good.
+    // The cycle first appears in the first sample after the last of its three ports was paused for the rest of the run.
     let stuck: Vec<Time> = cycle
         .ports
         .iter()
@@ -137,14 +138,14 @@ fn the_deadlock_is_seen_when_it_closes_and_where() {
         .collect();
     let closed = *stuck.iter().max().unwrap();
     assert!(cycle.first >= closed && cycle.first <= closed + pauses(broken).interval, "{} {closed}", cycle.first);
-    // At the end every paused port waits for the cycle.
+    // At the end of the run, every paused port waits for the cycle.
     let root = pauses(broken).roots.iter().position(|root| root.kind == RootKind::Cycle).unwrap() as u32;
     let open = pauses(broken).log.iter().filter(|row| row.to.is_none());
     assert!(open.clone().count() >= 9 && open.clone().all(|row| row.root == Some(root)));
     let RunStatus::Failed(reason) = &broken.output.status else { panic!() };
     assert!(reason.contains("deadlock: the pauses form a cycle through "), "{reason}");
     assert!(summary.runs[0].pauses.as_ref().unwrap().sentences()[0].starts_with("deadlock from "));
-    // A warning before the run names the cycle, for the run that can have it.
+    // Only the run whose routes allow a deadlock has a warning, which names the cycle before the run starts.
     let warned = |report: &RunRecord| report.output.warnings.iter().any(|warning| warning.contains("allow a deadlock"));
     assert_eq!([broken, shortest, irn].map(warned), [true, false, false]);
     let warning = broken.output.warnings.iter().find(|warning| warning.contains("deadlock")).unwrap();
@@ -188,8 +189,8 @@ fn watching_pauses_changes_no_result_and_threads_change_no_record() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
 
-    /// Random traffic under random storms that end: nothing is dropped, all flows finish, and the records are
-    /// consistent.
+    /// With random traffic and random storms that end, no packet is dropped, all flows finish, and the pause records
+    /// are consistent.
     #[test]
     fn storms_that_end_lose_nothing_and_leave_whole_records(
         storms in prop::collection::vec((0u32..8, 0u64..200_000, 1_000u64..300_000), 0..4),

@@ -1,4 +1,4 @@
-//! Invariants of every run, on random small fabrics with random settings and traffic.
+//! Invariants that every run satisfies, checked on random small fabrics with random settings and traffic.
 
 mod common;
 
@@ -146,8 +146,8 @@ fn invariants_hold_on_random_runs() {
         };
         let output = outcome_of(&run, &resolved, &flows);
         let iwarp = run.transport.name == "iwarp";
-        // Packets are conserved, ports add up to totals, no flow is faster than alone, and a completed run has finished
-        // all flows.
+        // Every packet is accounted for, the counters of ports add up to the totals, no flow is faster than its ideal
+        // time, and in a completed run all flows have finished.
         assert_accounts(&output);
         prop_assert_eq!(output.flows.len(), flows.len());
         for (record, flow) in output.flows.iter().zip(&flows) {
@@ -157,12 +157,12 @@ fn invariants_hold_on_random_runs() {
         if resolved.lossless {
             count(1);
             prop_assert_eq!(output.totals.dropped, 0);
-            // TCP has timers on a lossless fabric too, and a long pause fires them.
+            // iWARP's TCP has retransmission timers on a lossless fabric too, and a long pause makes them expire.
             let timeouts: u32 = output.flows.iter().map(|f| f.timeouts).sum();
             prop_assert!(output.totals.retransmitted == 0 || (iwarp && timeouts > 0));
         }
-        // Each packet of a flow is delivered at least once: the arrived packets without retransmissions are the flows'
-        // packets.
+        // Each packet of a flow is sent exactly once as an original: the data packets without retransmissions are the
+        // packets of the flows.
         let setup = u64::from(run.transport.settings.flag("handshake") == Ok(true));
         let packets: u64 = flows.iter().map(|f| setup + f.bytes.div_ceil(run.fabric.mtu.0)).sum();
         match &output.status {

@@ -1,4 +1,4 @@
-//! Settings at their limits: accepted unchanged, or refused with a reason.
+//! Settings at their limits are accepted unchanged, or refused with a reason.
 
 mod common;
 
@@ -26,7 +26,7 @@ fn a_frame_longer_than_the_fabric_can_carry_is_refused() {
     let mut run = run_on(TopologySpec::SingleSwitch { hosts: 2 }, "irn");
     let error = run.transport.set("ack_size", Bytes(70_000)).unwrap_err();
     assert_eq!(error, "`ack_size` cannot be 70 KB; it takes a size from 1 B to 9 KB");
-    // The longest possible frame is accepted.
+    // An MTU that yields the longest possible frame is accepted.
     let mut run = run_on(TopologySpec::SingleSwitch { hosts: 2 }, "roce");
     run.fabric.mtu = Bytes(65_535 - 62);
     let output = outcome(&run, &[flow(0, 0, 1, 200_000)]);
@@ -34,7 +34,7 @@ fn a_frame_longer_than_the_fabric_can_carry_is_refused() {
     assert_eq!(fct(&output.flows.get(0).unwrap()), output.flows.get(0).unwrap().ideal.as_ps());
 }
 
-/// Headroom is for the longest frame, whether data or ACK.
+/// The PFC headroom is computed for the longest frame of the run, which may be an ACK.
 #[test]
 fn a_lossless_fabric_has_headroom_for_control_packets_longer_than_data() {
     let mut run = run_on(TopologySpec::SingleSwitch { hosts: 3 }, "irn");
@@ -52,7 +52,8 @@ fn a_lossless_fabric_has_headroom_for_control_packets_longer_than_data() {
     let output = outcome(&run, &flows);
     assert_eq!(output.status, RunStatus::Completed);
     assert_eq!(output.totals.dropped, 0);
-    // 4 us at 40 Gbps, two frames of 9,020 bytes on the link, a pause frame of 84, an overshoot of 9,000.
+    // The headroom covers 4 us at 40 Gbps (20,000 bytes), two frames of 9,020 bytes on the link, a pause frame of 84
+    // bytes, and an overshoot of 9,000 bytes.
     let BufferSpec::Input(InputSpec { pfc: Some(pfc), .. }) = resolved.fabric.switch.buffer else { panic!() };
     assert_eq!(60_000 - pfc.xoff.0, 20_000 + 2 * 9_020 + 84 + 9_000);
 }

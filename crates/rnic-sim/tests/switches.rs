@@ -1,5 +1,5 @@
-//! What a switch is composed of: defaults, settings in the results, and combinations that are refused when a run is
-//! known.
+//! The composition of a switch: default settings, settings shown in the results, and combinations that are refused when
+//! the run is set up.
 
 use rnic_campaign::run_scenario;
 use rnic_fabric::config::{MarkOn, SchedulerSpec};
@@ -9,8 +9,8 @@ use rnic_sim::Catalogue;
 use rnic_sim::resolve::{Resolved, SetupError, resolve};
 use std::path::Path;
 
-/// Four hosts on one switch, an incast with ECN; `switch` is the body of `[fabric.switch]`, `transport` that of
-/// `[transport]`.
+/// An incast on four hosts at one switch, with ECN. `switch` is the body of `[fabric.switch]`, `transport` is the body
+/// of `[transport]`.
 fn scenario(switch: &str, transport: &str) -> Scenario {
     let text = format!(
         r#"

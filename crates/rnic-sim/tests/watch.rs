@@ -1,11 +1,11 @@
-//! `[watch]`: samples of queues and flows.
+//! Tests of `[watch]`: samples of queues and flows.
 
 use rnic_campaign::run_scenario;
 use rnic_run::RunOutput;
 use rnic_scenario::from_str;
 use std::path::Path;
 
-/// Two hosts start to send 1 MB each to a third at the same time.
+/// Two hosts start at the same time to send 1 MB each to a third host.
 fn scenario(transport: &str, watch: &str) -> String {
     format!(
         r#"
@@ -33,11 +33,12 @@ fn queues_grow_by_what_comes_less_what_goes() {
     let text = scenario("irn", WATCH) + "bdp_fc = false\n";
     let output = run(&text);
     let samples = output.samples.unwrap();
-    // 1,024 of every 1,122 bytes on the link are payload; the last packet leaves after 977 * 1,122 * 0.2 ns = 219 us.
+    // Of every 1,122 bytes on the link, 1,024 are payload. The last packet of a sender leaves after 977 * 1,122 * 0.2
+    // ns = 219 us.
     let queue = &samples.queues[0];
     assert_eq!(queue.name, "s0:h0");
-    // From 5 us to 215 us the queue grows by a packet for each packet that leaves: 10 us / 224.4 ns = 44.56 packets of
-    // 1,102 bytes.
+    // From 5 us to 215 us, two packets arrive for each packet that leaves. Between two samples, 10 us apart, the queue
+    // therefore grows by 10 us / 224.4 ns = 44.56 packets of 1,102 bytes.
     let packets: Vec<f64> = queue.bytes.iter().map(|bytes| f64::from(*bytes) / 1_102.0).collect();
     for (index, pair) in packets.windows(2).take(20).enumerate() {
         assert!((pair[1] - pair[0] - 44.56).abs() <= 1.0, "sample {index}: {pair:?}");
@@ -59,8 +60,8 @@ fn flows_deliver_what_they_are() {
             let ended = samples.at(flow.first + flow.delivered.len() as u32 - 1) > record.finish.unwrap();
             assert_eq!(*flow.delivered.last().unwrap() == record.bytes, ended, "{transport}");
         }
-        // Both flows share the receiver's link: 1,024 of 1,106 bytes are payload (RoCE), of 1,122 (IRN), of 1,134
-        // (iWARP).
+        // Both flows share the receiver's link. The payload is 1,024 of 1,106 bytes on the link with RoCE, of 1,122
+        // bytes with IRN, and of 1,134 bytes with iWARP.
         let at = |index: usize| samples.flows.iter().map(|flow| flow.delivered[index]).sum::<u64>() as f64;
         let gbps = (at(20) - at(10)) * 8.0 / 100_000.0;
         let wire = match transport {

@@ -1,4 +1,4 @@
-//! The cache of runs: valid and refused records, and interrupted scenarios.
+//! Tests of the run cache: valid and refused records, and interrupted scenarios.
 
 use super::*;
 use crate::executor::{RunListener, execute_remaining};
@@ -16,7 +16,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::sync::Mutex;
 
-/// Three transports at two loads; queues, flows and pauses watched; two sources of traffic.
+/// A sweep of three transports at two loads, with two traffic sources; the runs sample queues, flows and pauses.
 const SWEEP: &str = r#"
     [fabric]
     topology = "single-switch"
@@ -64,7 +64,7 @@ fn cache(scenario: &Scenario, folder: &Path) -> RunCache {
     RunCache::of(scenario, &folder.join("unfinished"), "test")
 }
 
-/// Stores the first runs that finish, up to a number of them, and notes all that finish.
+/// Stores the first `max` runs that finish, and lists all runs that finish.
 struct Storing<'k> {
     cache: &'k RunCache,
     max: usize,
@@ -133,7 +133,7 @@ fn an_interrupted_scenario_ends_with_the_same_files() {
     assert!(!cache.folder().exists());
 }
 
-/// A record with a value in every field.
+/// The record has a value in every field.
 #[test]
 fn a_record_survives_storing_and_loading() {
     let (mut scenario, mut reports) = fixture::two_runs();
@@ -211,7 +211,7 @@ fn unreadable_records_are_not_stored() {
     assert_eq!(fs::read_dir(cache.folder()).unwrap().count(), 0, "no partial file either");
 }
 
-/// A cache with the first run of the fixture, and the file of this run.
+/// A cache that stores the first run of the fixture, and the path of this run's file.
 fn one_stored() -> (tempfile::TempDir, RunCache, PathBuf) {
     let (mut scenario, reports) = fixture::two_runs();
     scenario.runs[1].seed = 8;
@@ -257,7 +257,7 @@ fn damaged_and_foreign_files_are_refused_with_a_reason() {
 }
 
 proptest! {
-    /// One wrong bit is detected at every position, without a panic.
+    /// A single wrong bit at any position of the file is detected, and causes no panic.
     #[test]
     fn one_wrong_bit_is_found(place in any::<prop::sample::Index>(), bit in 0_u32..8) {
         let (_folder, cache, file) = one_stored();
@@ -269,7 +269,7 @@ proptest! {
         prop_assert_eq!((cached.count(), cached.refused.len()), (0, 1));
     }
 
-    /// Nonsense with a right checksum is accepted or refused, without a panic.
+    /// Random bytes with a correct checksum are accepted or refused, and cause no panic.
     #[test]
     fn nonsense_with_a_checksum_is_refused(place in any::<prop::sample::Index>(), new in any::<[u8; 9]>()) {
         let (_folder, cache, file) = one_stored();

@@ -1,10 +1,10 @@
-//! The file of a stored result.
+//! Reads and writes the file of a stored result. Its layout:
 //!
 //! | bytes | content |
 //! |---|---|
 //! | 8 | `rnic-run` |
 //! | 4 | [`FORMAT`] |
-//! | 8 (the length), then as many | [`Header`], in postcard |
+//! | 8, then as many as these say | length of the header, then the [`Header`] in the postcard encoding |
 //! | any | the result, in the format of its kind ([`Stored`]) |
 //! | 4 | CRC-32 of all previous bytes |
 //!
@@ -20,10 +20,10 @@ use std::path::Path;
 
 const MAGIC: [u8; 8] = *b"rnic-run";
 
-/// Version of the file's layout; increases with every change of it.
+/// Version of the file layout; it increases with every change of the layout.
 const FORMAT: u32 = 2;
 
-/// Writes the file of a result.
+/// Writes a result with its header to `out`, in the layout above.
 pub(crate) fn write<V: Stored>(out: impl Write, header: &Header, value: &V) -> io::Result<()> {
     let mut out = Summed { inner: out, sum: crc32fast::Hasher::new() };
     out.write_all(&MAGIC)?;
@@ -46,14 +46,14 @@ pub fn write_record(mut out: impl Write, header: &Header, record: &RunRecord) ->
 /// Reads a file that [`write_record`] wrote.
 ///
 /// # Errors
-/// What is wrong with the file, as the end of a sentence that begins with its name.
+/// The file cannot be used. The error says why, as the end of a sentence that begins with the file name.
 pub fn read_record(path: &Path) -> Result<(Header, RunRecord), String> {
     read(path)
 }
 
-/// The record without its flows in postcard, the number of flows in 4 bytes, then 64 bytes for each flow in the format
-/// of [`FlowLog`]. Flows are written and read one by one, so their number does not matter for the memory that is
-/// needed.
+/// The record without its flows in the postcard encoding, the number of flows in 4 bytes, then 64 bytes for each flow
+/// in the format of [`FlowLog`]. Flows are written and read one by one, so the memory needed does not depend on their
+/// number.
 impl Stored for RunRecord {
     const ENDING: &'static str = "run";
 
@@ -72,21 +72,22 @@ impl Stored for RunRecord {
     }
 }
 
-/// Writes the length in 8 bytes, then the value in postcard.
+/// Writes the length of the encoded value in 8 bytes, then the value in the postcard encoding.
 pub(crate) fn write_value(out: &mut impl Write, value: &impl Serialize) -> io::Result<()> {
     let bytes = postcard::to_stdvec(value).map_err(io::Error::other)?;
     out.write_all(&(bytes.len() as u64).to_le_bytes())?;
     out.write_all(&bytes)
 }
 
-/// Reads the header of a file. The error says what is wrong with the file, as the end of a sentence that begins with
-/// its name.
+/// Reads the header of a result file. The error says what is wrong, as the end of a sentence that begins with the file
+/// name.
 pub(crate) fn read_header(path: &Path) -> Result<Header, String> {
     let (mut input, length) = open(path)?;
     read_value(&mut input, length).map_err(damaged)
 }
 
-/// Reads a file. The error says what is wrong with the file, as the end of a sentence that begins with its name.
+/// Reads a result file with its header. The error says what is wrong, as the end of a sentence that begins with the
+/// file name.
 pub(crate) fn read<V: Stored>(path: &Path) -> Result<(Header, V), String> {
     let (mut input, length) = open(path)?;
     if !is_intact(&mut input).map_err(unreadable)? {
@@ -98,8 +99,8 @@ pub(crate) fn read<V: Stored>(path: &Path) -> Result<(Header, V), String> {
     Ok((header, value))
 }
 
-/// Opens a file and checks its magic number and format. Returns a reader after these, and the length of the file in
-/// bytes.
+/// Opens a file and checks its magic number and format version. Returns a reader positioned after these fields, and the
+/// length of the file in bytes.
 fn open(path: &Path) -> Result<(BufReader<File>, u64), String> {
     let file = File::open(path).map_err(unreadable)?;
     let length = file.metadata().map_err(unreadable)?.len();
@@ -124,7 +125,7 @@ fn damaged(error: io::Error) -> String {
     }
 }
 
-/// Whether the checksum at the end of the file is right.
+/// Whether the checksum at the end of the file matches the bytes before it.
 fn is_intact(input: &mut BufReader<File>) -> io::Result<bool> {
     input.rewind()?;
     let length = input.get_ref().metadata()?.len();

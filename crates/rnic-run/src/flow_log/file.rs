@@ -11,7 +11,7 @@ use std::sync::Arc;
 pub(super) const SIZE: usize = 64;
 /// Number of records that are buffered and then written together.
 const BATCH: usize = 16_384;
-/// Number of records that are read together.
+/// Number of records that an iterator reads together.
 const CHUNK: usize = 4_096;
 
 /// Flags in the last byte of a record. A record that was never written is all zeros.
@@ -56,7 +56,7 @@ impl RecordFile {
         Ok(())
     }
 
-    /// A copy of the file.
+    /// Copies the file, for a clone of the log that is about to write.
     fn copy(&self) -> io::Result<File> {
         let copy = tempfile::tempfile()?;
         let mut bytes = vec![0; CHUNK * SIZE];

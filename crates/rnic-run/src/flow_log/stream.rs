@@ -1,4 +1,4 @@
-//! Writing a log to a stream and reading it back, in the format of the log's file.
+//! Writes a log to a stream and reads it back, in the format of the log's file.
 
 use super::FlowLog;
 use super::file::{SIZE, decode, encode};
@@ -25,7 +25,7 @@ impl FlowLog {
         }
     }
 
-    /// Reads `flows` records, written by [`FlowLog::write_to`].
+    /// Reads a log of `flows` records that [`FlowLog::write_to`] has written.
     ///
     /// # Errors
     /// `input` ends early or contains other data, or the log cannot store the records.

@@ -1,13 +1,13 @@
-//! Times as decimal fractions, exactly: no floating point between a file and picoseconds.
+//! Exact conversion between decimal fractions in files and times in picoseconds, without floating point.
 
 use rnic_transport::Time;
 
 /// A unit in which files state times.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Unit {
-    /// Decimals that reach down to one picosecond.
+    /// Number of decimals at which the unit reaches one picosecond.
     decimals: usize,
-    /// A time that would be accepted, for error messages.
+    /// A valid time in this unit, for error messages.
     example: &'static str,
 }
 
@@ -16,7 +16,7 @@ pub(crate) const MICROSECONDS: Unit = Unit { decimals: 6, example: "12.5" };
 /// Seconds.
 pub(crate) const SECONDS: Unit = Unit { decimals: 12, example: "2.000001" };
 
-/// The time that `text` states in `unit`; the error continues a sentence that starts with the field's name.
+/// Parses the time `text` in `unit`. The error text continues a sentence that begins with the name of the field.
 pub(crate) fn parse(text: &str, unit: Unit) -> Result<Time, String> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
     let digits = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
@@ -37,7 +37,8 @@ pub(crate) fn parse(text: &str, unit: Unit) -> Result<Time, String> {
     }
 }
 
-/// `time` in `unit`, exactly, with at least `decimals` digits after the point and no more than it needs.
+/// Formats `time` exactly in `unit`, with at least `decimals` digits after the point, and more only if the exact value
+/// needs them.
 pub(crate) fn format(time: Time, unit: Unit, decimals: usize) -> String {
     let scale = 10u64.pow(unit.decimals as u32);
     let (whole, fraction) = (time.as_ps() / scale, time.as_ps() % scale);

@@ -1,8 +1,8 @@
-//! Writes flow lists: our CSV, the HPCC simulator's flow file, htsim's connection matrix.
+//! Writes flow lists in three formats: CSV, the flow file of the HPCC simulator, and the connection matrix of htsim.
 //!
 //! CSV has the columns `start_us` (microseconds, exact to the picosecond), `src`, `dst`, `bytes`, `request` (empty for
-//! none) and `measured` (1 or 0). [`read_flow_list`](super::read_flow_list) reads it and the HPCC file, which has
-//! neither requests nor what is measured.
+//! a flow without request) and `measured` (1 or 0). [`read_flow_list`](super::read_flow_list) reads CSV and the HPCC
+//! file. The HPCC file does not contain requests and the `measured` flag.
 
 use super::decimal::{self, MICROSECONDS, SECONDS};
 use rnic_run::FlowSpec;
@@ -17,17 +17,19 @@ pub enum FlowExport {
     Hpcc,
     /// The connection matrix of htsim: nodes, connections, then `src->dst id N start PICOSECONDS size BYTES`.
     ///
-    /// htsim reads a start as a 32-bit floating-point number, about seven digits of it.
+    /// htsim reads a start as a 32-bit floating-point number, so it keeps about seven digits.
     Htsim,
 }
 
-/// Priority and destination port in the HPCC file: the ones that its own traffic generator writes.
+/// Priority and destination port of each flow in the HPCC file: the values that the simulator's own traffic generator
+/// writes.
 const HPCC_CLASS: &str = "3 100";
 
-/// Writes `flows` of a network with `hosts` hosts; `total` is how many there are.
+/// Writes the list `flows`, whose number is `total`, for a network with `hosts` hosts.
 ///
 /// # Errors
-/// Those of `out`; `InvalidInput` for a flow that the format cannot hold, `InvalidData` if there are not `total` flows.
+/// Errors of `out`; `InvalidInput` if the format cannot represent a flow; `InvalidData` if the number of flows is not
+/// `total`.
 pub fn write_flows(
     out: &mut dyn Write, format: FlowExport, flows: impl Iterator<Item = FlowSpec>, hosts: u32, total: u64,
 ) -> io::Result<()> {
@@ -71,14 +73,14 @@ fn write_hpcc(out: &mut dyn Write, flow: &FlowSpec) -> io::Result<()> {
     writeln!(out, "{src} {dst} {HPCC_CLASS} {bytes} {}", decimal::format(flow.start, SECONDS, 9))
 }
 
-/// `id` counts from 1: htsim refuses 0.
+/// Writes a line of htsim's connection matrix. `id` counts from 1, because htsim refuses 0.
 fn write_htsim(out: &mut dyn Write, flow: &FlowSpec, id: u64) -> io::Result<()> {
     let FlowSpec { src, dst, bytes, .. } = flow;
     htsim_integer("size of a flow in bytes", *bytes)?;
     writeln!(out, "{src}->{dst} id {id} start {} size {bytes}", flow.start.as_ps())
 }
 
-/// htsim reads integers as 32-bit signed ones and stops at larger ones.
+/// Checks that htsim can read the integer: it reads signed 32-bit integers and stops at larger ones.
 fn htsim_integer(what: &str, value: u64) -> io::Result<()> {
     if value > i32::MAX as u64 {
         let error = format!("the {what} is {value}; htsim reads at most {}", i32::MAX);

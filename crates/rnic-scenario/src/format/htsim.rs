@@ -1,7 +1,8 @@
-//! htsim's fat-tree file: a regular tree of two or three tiers, described tier by tier.
+//! Writes htsim's fat-tree file, which describes a regular tree of two or three tiers, tier by tier.
 //!
-//! What its loader (csg-htsim) accepts: whole Gbps, whole nanoseconds above 0, and one rate in all tiers, because it
-//! takes the oversubscription of a tier both for a ratio of ports and for one of bandwidths.
+//! htsim's loader (csg-htsim) accepts only rates in whole Gbps, delays in whole nanoseconds above 0, and one rate in
+//! all tiers. All tiers need the same rate because the loader uses the oversubscription of a tier both as a ratio of
+//! ports and as a ratio of bandwidths.
 
 use super::topology::{Graph, invalid};
 use rnic_fabric::config::{LinkSpec, TopologySpec};
@@ -13,7 +14,7 @@ use std::io::{self, Write};
 pub struct FatTreeShape {
     /// Number of hosts.
     pub hosts: u32,
-    /// Hosts per pod; all hosts where there are two tiers.
+    /// Number of hosts per pod; with two tiers, the number of all hosts.
     pub hosts_per_pod: u32,
     /// The switch tiers from the hosts upwards; two or three.
     pub tiers: Vec<Tier>,
@@ -22,9 +23,9 @@ pub struct FatTreeShape {
 /// One tier of switches.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Tier {
-    /// Ports of each switch towards the hosts.
+    /// Number of ports of each switch towards the hosts.
     pub down: u32,
-    /// Ports of each switch away from the hosts, 0 in the highest tier.
+    /// Number of ports of each switch away from the hosts; 0 in the highest tier.
     pub up: u32,
     /// Rate of the ports towards the hosts.
     pub rate: BitRate,
@@ -73,7 +74,7 @@ impl FatTreeShape {
         }
     }
 
-    /// Why htsim would not read it.
+    /// Checks that htsim can read the tree; the error is the reason why not.
     fn validate(&self) -> Result<(), String> {
         if !(2..=3).contains(&self.tiers.len()) {
             return Err(format!("{} tiers of switches; it has two or three", self.tiers.len()));
@@ -98,7 +99,7 @@ impl FatTreeShape {
         }
     }
 
-    /// Why `graph` is not this tree.
+    /// Checks that `graph` is this tree; the error is the first difference.
     fn matches(&self, graph: &Graph) -> Result<(), String> {
         if graph.hosts() as u64 != u64::from(self.hosts) {
             return Err(format!("{} hosts where the tree has {}", graph.hosts(), self.hosts));
@@ -119,7 +120,7 @@ impl FatTreeShape {
     }
 }
 
-/// Writes the tree of this `shape`, which `graph` must have.
+/// Writes the tree `shape`. `graph` is the built topology, which must have this shape.
 pub(super) fn write(out: &mut dyn Write, graph: &Graph, shape: Option<&FatTreeShape>) -> io::Result<()> {
     let fail = |why: String| invalid(format!("htsim's topology file cannot describe this fabric: {why}"));
     let shape =

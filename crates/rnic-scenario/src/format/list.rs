@@ -1,13 +1,15 @@
-//! Reads flow lists: our CSV and the flow file of the HPCC simulator.
+//! Reads flow lists in two formats: CSV, and the flow file of the HPCC simulator.
 //!
-//! **CSV** starts with a header. The columns `start_us`, `src`, `dst` and `bytes` are required, `request` (a number, or
-//! empty) and `measured` (1 or 0, default 1) optional, in any order; any other column is an error. Starts are in
-//! microseconds with up to six decimals, exact to the picosecond. Lines that begin with `#` are comments.
+//! **CSV** starts with a header line that names the columns, in any order. The columns `start_us`, `src`, `dst` and
+//! `bytes` are required. The columns `request` (a number, or empty) and `measured` (1 or 0, default 1) are optional.
+//! Any other column is an error. Starts are in microseconds with up to six decimals, exact to the picosecond. Lines
+//! that begin with `#` are comments.
 //!
 //! **HPCC**: the first line is the number of flows, then one flow per line, `src dst priority port bytes seconds`.
-//! Later forks leave out the port: five numbers are understood as `src dst priority bytes seconds` if the last one has
-//! a decimal point, which their generators always write. Priority and port have no meaning here. As in that simulator,
-//! text after the announced flows is ignored, unless it is one more flow: then the count is wrong.
+//! Later forks of the simulator leave out the port. A line of five numbers is read as `src dst priority bytes seconds`
+//! if the last number has a decimal point, which the traffic generators of these forks always write. rnic ignores
+//! priority and port. As in the HPCC simulator, text after the announced flows is ignored; if this text is one more
+//! flow, the announced number is wrong, which is an error.
 
 use super::decimal::{self, MICROSECONDS, SECONDS};
 use rnic_run::FlowSpec;
@@ -23,19 +25,21 @@ pub enum ListFormat {
     Hpcc,
 }
 
-/// The largest flow: 2.3 days at 40 Gbps, and far from what overflows.
+/// Maximum size of a flow: it takes 2.3 days at 40 Gbps, far below an overflow of [`Time`].
 pub const LARGEST_FLOW: Bytes = Bytes(1_000_000_000_000_000);
 
-/// The latest start: what follows it has six times as long until the end of time.
+/// Latest start of a flow: 30 days, which leaves 183 days until [`Time`] overflows.
 const LATEST_START: Time = Time::from_ms(30 * 24 * 3_600 * 1_000);
 
 /// The columns of the CSV format: the first four are required.
 const COLUMNS: [&str; 6] = ["start_us", "src", "dst", "bytes", "request", "measured"];
 
-/// The flows in the file at `path`, sorted by start and sending host, for a network of `hosts` hosts.
+/// Reads the flows in the file at `path`, for a network of `hosts` hosts. The result is sorted by start, then by
+/// sending host.
 ///
 /// # Errors
-/// One sentence that names file and line and says what is wrong and what would be accepted.
+/// The file cannot be read or is not a valid list. The error is one sentence: file, line, what is wrong and what would
+/// be accepted.
 pub fn read_flow_list(path: &Path, format: ListFormat, hosts: u32) -> Result<Vec<FlowSpec>, String> {
     let content = std::fs::read_to_string(path).map_err(|error| match error.kind() {
         std::io::ErrorKind::NotFound => format!("{}: this flow list does not exist", path.display()),
@@ -44,10 +48,10 @@ pub fn read_flow_list(path: &Path, format: ListFormat, hosts: u32) -> Result<Vec
     parse_flow_list(&content, path, format, hosts)
 }
 
-/// As [`read_flow_list`], of a file that has been read; `path` is for messages.
+/// As [`read_flow_list`], for the text `content` of a file; `path` is used in messages only.
 ///
 /// # Errors
-/// As [`read_flow_list`].
+/// As for [`read_flow_list`].
 pub fn parse_flow_list(content: &str, path: &Path, format: ListFormat, hosts: u32) -> Result<Vec<FlowSpec>, String> {
     let shown = path.display().to_string();
     let flows = match format {
@@ -62,7 +66,7 @@ pub fn parse_flow_list(content: &str, path: &Path, format: ListFormat, hosts: u3
     Ok(flows)
 }
 
-/// An error and the line it is on.
+/// An error: the number of the line, and the text.
 type AtLine = (u64, String);
 
 fn read_csv(content: &str, hosts: u32) -> Result<Vec<FlowSpec>, AtLine> {
@@ -87,7 +91,7 @@ fn read_csv(content: &str, hosts: u32) -> Result<Vec<FlowSpec>, AtLine> {
     Ok(flows)
 }
 
-/// Where each of [`COLUMNS`] is in the header.
+/// The index of each of [`COLUMNS`] in the header; `None` for an optional column that is missing.
 fn find_columns(header: &csv::StringRecord) -> Result<[Option<usize>; 6], String> {
     let unknown: Vec<String> =
         header.iter().filter(|name| !COLUMNS.contains(name)).map(|name| format!("`{name}`")).collect();
@@ -166,7 +170,7 @@ fn hpcc_flow(fields: &[&str], line: &str, hosts: u32) -> Result<FlowSpec, String
     flow([src, dst, bytes], start, hosts)
 }
 
-/// A flow from the texts of its source, destination and bytes.
+/// A flow from its start and the texts of its source, destination and bytes.
 fn flow([src, dst, bytes]: [&str; 3], start: Time, hosts: u32) -> Result<FlowSpec, String> {
     let (src, dst) = (host("src", src, hosts)?, host("dst", dst, hosts)?);
     if src == dst {
@@ -185,7 +189,7 @@ fn flow([src, dst, bytes]: [&str; 3], start: Time, hosts: u32) -> Result<FlowSpe
     Ok(FlowSpec { start, src, dst, bytes, request: FlowSpec::NO_REQUEST, traffic: 0, measured: true })
 }
 
-/// A host's number.
+/// Parses the index of a host, which must be below `hosts`.
 fn host(name: &str, text: &str, hosts: u32) -> Result<u32, String> {
     let host = number(name, text, u64::MAX)?;
     match u32::try_from(host) {
@@ -194,7 +198,7 @@ fn host(name: &str, text: &str, hosts: u32) -> Result<u32, String> {
     }
 }
 
-/// A whole number from 0 to `largest`.
+/// Parses a whole number from 0 to `largest`; `name` is the field's name for the error.
 fn number(name: &str, text: &str, largest: u64) -> Result<u64, String> {
     let value = text.parse().ok().filter(|&value| value <= largest);
     value.ok_or_else(|| format!("{name} `{text}` is not a whole number from 0 to {largest}"))

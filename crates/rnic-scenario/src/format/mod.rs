@@ -1,6 +1,6 @@
-//! Formats of other tools: flow lists and topologies of the HPCC simulator, htsim and Graphviz.
+//! File formats of flow lists and topologies, among them those of the HPCC simulator, htsim and Graphviz.
 //!
-//! [`flows`] and [`topology`] write them; [`list`] reads flow lists.
+//! [`flows`] writes flow lists, [`topology`] writes topologies, and [`list`] reads flow lists.
 
 pub(crate) mod decimal;
 pub mod flows;

@@ -1,38 +1,38 @@
-//! Writes topologies: for the HPCC simulator, htsim and Graphviz.
+//! Writes topologies in the formats of the HPCC simulator, htsim and Graphviz.
 
 use super::htsim::{self, FatTreeShape};
 use rnic_transport::{BitRate, Time};
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, Write};
 
-/// A built topology: nodes by number, hosts first, and links.
+/// A built topology: its nodes, hosts before switches, and its links.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Graph {
-    /// The nodes; a node's number is its position.
+    /// The nodes; links refer to a node by its index in this list.
     pub nodes: Vec<Node>,
-    /// The links.
+    /// The full-duplex links between the nodes.
     pub links: Vec<Link>,
 }
 
 /// A host or a switch.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Node {
-    /// Its name, for example `h0` or `edge3`.
+    /// Name of the node, for example `h0` or `edge3`.
     pub name: String,
-    /// Whether it is a switch.
+    /// Whether the node is a switch; otherwise it is a host.
     pub is_switch: bool,
 }
 
 /// A full-duplex link between two nodes.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Link {
-    /// Numbers of the two nodes.
+    /// Indices of the two nodes in [`Graph::nodes`].
     pub ends: [u32; 2],
     /// Rate of each direction.
     pub rate: BitRate,
     /// Propagation delay.
     pub delay: Time,
-    /// Probability that a frame is lost.
+    /// Probability that a frame is lost on the link.
     pub loss: f64,
 }
 
@@ -53,8 +53,8 @@ impl Graph {
         self.nodes.iter().filter(|node| !node.is_switch).count()
     }
 
-    /// Each node's distance in links from the nearest host: 0 for hosts, 1 for the switches they hang on, and so on;
-    /// `None` for a node that no host reaches.
+    /// For each node, its distance in links from the nearest host: 0 for hosts, 1 for the switches that hosts are
+    /// attached to, and so on; `None` for a node that no host can reach.
     pub fn tiers(&self) -> Vec<Option<u32>> {
         let mut neighbours = vec![Vec::new(); self.nodes.len()];
         for link in &self.links {
@@ -77,7 +77,7 @@ impl Graph {
         tiers
     }
 
-    /// Why it is not a graph.
+    /// Checks that the ends of all links are nodes of the graph.
     fn validate(&self) -> io::Result<()> {
         let nodes = self.nodes.len();
         match self.links.iter().find(|link| link.ends.iter().any(|&end| end as usize >= nodes)) {
@@ -89,10 +89,10 @@ impl Graph {
     }
 }
 
-/// Writes `graph`; htsim's format describes a regular tree, so it also needs the tree's `shape`.
+/// Writes `graph` in `format`. htsim's format describes a regular tree and therefore also needs `shape`.
 ///
 /// # Errors
-/// Those of `out`; `InvalidInput` with one sentence for a topology that the format cannot hold.
+/// Errors of `out`; `InvalidInput` with one sentence if the format cannot represent the topology.
 pub fn write_topology(
     out: &mut dyn Write, format: TopologyExport, graph: &Graph, shape: Option<&FatTreeShape>,
 ) -> io::Result<()> {
@@ -109,7 +109,8 @@ pub(super) fn invalid(text: String) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, text)
 }
 
-/// Counts of nodes, switches and links; the switches' numbers; then each link's ends, rate, delay and loss.
+/// Writes the topology file of the HPCC simulator: the numbers of nodes, switches and links; the indices of the
+/// switches; then each link's ends, rate, delay and loss.
 fn write_hpcc(out: &mut dyn Write, graph: &Graph) -> io::Result<()> {
     let numbered = graph.nodes.iter().enumerate();
     let switches: Vec<String> =
@@ -122,7 +123,7 @@ fn write_hpcc(out: &mut dyn Write, graph: &Graph) -> io::Result<()> {
     Ok(())
 }
 
-/// A rate as ns-3 reads it, `40Gbps`: in the largest unit in which it is a whole number.
+/// A rate in the syntax of ns-3, such as `40Gbps`: in the largest unit in which the rate is a whole number.
 fn ns3_rate(rate: BitRate) -> String {
     let bps = rate.as_bps();
     match bps {
@@ -133,13 +134,15 @@ fn ns3_rate(rate: BitRate) -> String {
     }
 }
 
-/// A delay as ns-3 reads it, `2000ns`: whole nanoseconds, its usual resolution, where that is exact.
+/// A delay in the syntax of ns-3, such as `2000ns`: in nanoseconds, the usual resolution of ns-3, or in picoseconds if
+/// the delay is not a whole number of nanoseconds.
 fn ns3_delay(delay: Time) -> String {
     let ps = delay.as_ps();
     if ps.is_multiple_of(1_000) { format!("{}ns", ps / 1_000) } else { format!("{ps}ps") }
 }
 
-/// One rank per tier, the highest tier on top; every link carries its rate, and delay and loss as a tooltip.
+/// Writes the graph for Graphviz, with one rank per tier and the highest tier on top. The label of a link is its rate;
+/// its tooltip has rate, delay and loss.
 fn write_dot(out: &mut dyn Write, graph: &Graph) -> io::Result<()> {
     let tiers = graph.tiers();
     let mut ranks: BTreeMap<Option<u32>, Vec<usize>> = BTreeMap::new();
@@ -165,7 +168,7 @@ fn write_dot(out: &mut dyn Write, graph: &Graph) -> io::Result<()> {
     writeln!(out, "}}")
 }
 
-/// A name inside Graphviz quotes.
+/// Escapes a name for a quoted string of Graphviz.
 fn escaped(name: &str) -> String {
     name.replace('\\', "\\\\").replace('"', "\\\"")
 }
@@ -174,7 +177,7 @@ fn escaped(name: &str) -> String {
 mod tests {
     use super::*;
 
-    /// Two hosts on a switch, and that switch on another one.
+    /// Two hosts on a switch, which has a link to a second switch.
     fn small() -> Graph {
         let node = |name: &str, is_switch| Node { name: name.into(), is_switch };
         let link =

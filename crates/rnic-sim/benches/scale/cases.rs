@@ -1,17 +1,17 @@
-//! The measured runs.
+//! The runs that the benchmark measures.
 
-/// Runs of one scenario.
+/// The measured runs of one scenario.
 pub(crate) struct Group {
-    /// Its name in the tables; the number of hosts comes first.
+    /// Number of hosts. In the tables, hosts and traffic are the name of the scenario.
     pub(crate) hosts: u32,
     pub(crate) traffic: &'static str,
-    /// The scenario, in `scenarios/bench`.
+    /// File name of the scenario in `scenarios/bench`.
     file: &'static str,
-    /// Names of its measured runs.
+    /// Names of the scenario's runs that are measured.
     runs: &'static [&'static str],
 }
 
-/// One run.
+/// One run to measure.
 #[derive(Clone, Copy)]
 pub(crate) struct Case {
     pub(crate) hosts: u32,
@@ -23,7 +23,7 @@ pub(crate) struct Case {
 const TRANSPORTS: &[&str] = &["RoCE + PFC", "IRN", "RoCE + PFC + DCQCN", "IRN + DCQCN", "NDP", "Homa", "HPCC"];
 const TWO: &[&str] = &["RoCE + PFC", "IRN"];
 
-/// In the order of the table.
+/// All cases, in the order of the table.
 pub(crate) const CASES: &[Group] = &[
     Group { hosts: 54, traffic: "heavy-tailed, 40 Gbps", file: "scale-54.toml", runs: TRANSPORTS },
     Group { hosts: 54, traffic: "WebSearch, 40 Gbps", file: "websearch-54.toml", runs: TWO },
@@ -35,7 +35,7 @@ pub(crate) const CASES: &[Group] = &[
     Group { hosts: 16_384, traffic: "heavy-tailed, 400 Gbps", file: "scale-16384.toml", runs: TRANSPORTS },
 ];
 
-/// A run for the memory of a flow that is under way.
+/// Runs that measure the memory of an active flow.
 pub(crate) const FLOWS_UNDER_WAY: Group =
     Group { hosts: 128, traffic: "flows under way", file: "flows-128.toml", runs: TRANSPORTS };
 
@@ -47,7 +47,7 @@ impl Group {
 }
 
 impl Case {
-    /// The name that selects a case.
+    /// Name of the case; an argument that is part of it selects the case.
     pub(crate) fn name(&self) -> String {
         format!("{} hosts, {}: {}", self.hosts, self.traffic, self.run)
     }

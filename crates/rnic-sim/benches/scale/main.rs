@@ -1,10 +1,12 @@
-//! The cost of a simulation, from 54 hosts to tens of thousands: set-up time, packet-hops per second, memory.
+//! Benchmark of the simulator on fabrics of 54 hosts to tens of thousands of hosts: set-up time, packet-hops per second
+//! and memory.
 //!
 //! `cargo bench -p rnic-sim --bench scale` prints the tables of `docs/performance.md`. A packet-hop is a transmission
 //! of a data or control packet on a link. Each measurement is a separate process, so that its peak memory is the memory
-//! of one case. Measurements with different numbers of threads take turns. After `--`:
+//! of one case. Measurements with different numbers of threads alternate, so that other programs disturb all of them
+//! alike. Arguments after `--`:
 //!
-//! - `--quick`: one measurement per case instead of three;
+//! - `--quick`: one round of measurements per case instead of three;
 //! - `--threads 1,2,4`: other numbers of threads than 1 and 2;
 //! - any other argument: only cases whose name contains one of these texts, such as `54`, `"1024 hosts, heavy-tailed"`
 //!   or `Homa`.
@@ -19,7 +21,7 @@ use sample::{Sample, Task};
 use std::process::ExitCode;
 use table::Table;
 
-/// The arguments.
+/// The command line arguments.
 struct Arguments {
     rounds: usize,
     threads: Vec<usize>,
@@ -49,7 +51,7 @@ impl Arguments {
     }
 }
 
-/// Numbers of threads. The first is 1, with which the others are compared.
+/// Parses the numbers of threads. The first is always 1, to which the speeds of the others are compared.
 fn threads(list: &str) -> Result<Vec<usize>, String> {
     let numbers: Result<Vec<usize>, _> = list.split(',').map(str::parse).collect();
     match numbers {
@@ -94,7 +96,8 @@ fn measure(arguments: &Arguments) -> Result<(), String> {
     if failures.is_empty() { Ok(()) } else { Err(failures.join("\n")) }
 }
 
-/// The samples of one case: of the set-up, and of whole runs for each number of threads, with as many samples each.
+/// The measurements of one case: of the set-up, and of whole runs for each number of threads. All lists have the same
+/// length.
 struct Measured {
     set_up: Vec<Sample>,
     runs: Vec<(usize, Vec<Sample>)>,
@@ -117,7 +120,8 @@ fn measure_case(case: &Case, arguments: &Arguments) -> Result<Measured, String> 
     Ok(measured)
 }
 
-/// Flows under way in the larger of two runs, and the bytes of peak memory for each flow that the smaller run lacks.
+/// Measures the memory per active flow by two runs of different size. Returns the active flows of the larger run, and
+/// the difference in peak memory divided by the difference in active flows.
 fn bytes_per_flow(case: &Case) -> Result<(u64, f64), String> {
     let few = sample::of(case, &Task::repeated(1))?;
     let many = sample::of(case, &Task::repeated(5))?;

@@ -1,4 +1,4 @@
-//! One measurement, in a separate process.
+//! One measurement in a child process.
 
 use crate::cases::Case;
 use rnic_campaign::run_scenario;
@@ -8,30 +8,31 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
 
-/// The first argument of a process that measures. The scenario's path, the run's name and a [`Task`] follow.
+/// The first argument of a child process that measures. It is followed by the path of the scenario, the name of the run
+/// and a [`Task`].
 pub(crate) const CHILD: &str = "--measure";
 
-/// What to measure of a case.
+/// What a child process measures of a case.
 pub(crate) struct Task {
     threads: usize,
-    /// The run up to its first event.
+    /// Whether to measure only the set-up: the run up to its first event.
     set_up: bool,
-    /// Number of repetitions of the traffic, if its pattern has such a key.
+    /// Number of repetitions of the traffic (`repeats`), if its pattern has this key.
     repeats: Option<u32>,
 }
 
 impl Task {
-    /// The set-up before the first event.
+    /// Measures the set-up: the run up to its first event.
     pub(crate) fn set_up() -> Task {
         Task { threads: 1, set_up: true, repeats: None }
     }
 
-    /// The whole run on this number of threads.
+    /// Measures the whole run on `threads` threads.
     pub(crate) fn whole(threads: usize) -> Task {
         Task { threads, set_up: false, repeats: None }
     }
 
-    /// The whole run on one thread, with `repeats` times the flows.
+    /// Measures the whole run on one thread, with `repeats` times the flows.
     pub(crate) fn repeated(repeats: u32) -> Task {
         Task { threads: 1, set_up: false, repeats: Some(repeats) }
     }
@@ -47,19 +48,20 @@ impl Task {
     }
 }
 
-/// One measurement.
+/// The result of one measurement.
 #[derive(Clone, Copy)]
 pub(crate) struct Sample {
     pub(crate) hops: u64,
-    /// Flows that have started and not finished at the end.
+    /// Number of flows that have started and not finished at the end of the run.
     pub(crate) under_way: u64,
-    /// Wall-clock seconds from the scenario's file to the end of the run.
+    /// Wall-clock seconds from reading the scenario file to the end of the run.
     pub(crate) total_s: f64,
     /// Wall-clock seconds of the run.
     pub(crate) wall_s: f64,
     /// CPU seconds of the run, over all its threads.
     pub(crate) cpu_s: f64,
-    /// Largest resident set at the end and before the beginning.
+    /// Maximum resident set size in bytes until the end of the run (`peak_bytes`), and before the scenario is read
+    /// (`base_bytes`).
     pub(crate) peak_bytes: u64,
     pub(crate) base_bytes: u64,
 }
@@ -78,7 +80,7 @@ impl Sample {
     }
 }
 
-/// Measures in a child process.
+/// Starts a child process that measures `task` on `case`.
 pub(crate) fn of(case: &Case, task: &Task) -> Result<Sample, String> {
     let program = std::env::current_exe().map_err(|error| error.to_string())?;
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/bench").join(case.file);
@@ -92,7 +94,7 @@ pub(crate) fn of(case: &Case, task: &Task) -> Result<Sample, String> {
     })
 }
 
-/// What a child process does: measures and prints a [`Sample`].
+/// The main function of a child process: measures, and prints a [`Sample`].
 #[expect(clippy::disallowed_methods, reason = "a measurement of time")]
 pub(crate) fn child(words: &[String]) -> Result<(), String> {
     let [path, name, task @ ..] = words else { return Err("no case".to_string()) };
@@ -118,7 +120,7 @@ pub(crate) fn child(words: &[String]) -> Result<(), String> {
     Ok(())
 }
 
-/// Largest resident set of this process so far.
+/// Maximum resident set size of this process so far, in bytes.
 fn peak_rss_bytes() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));

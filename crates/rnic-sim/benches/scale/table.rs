@@ -1,20 +1,20 @@
-//! The tables, in Markdown.
+//! Prints the tables of the benchmark in Markdown.
 
 use crate::Measured;
 use crate::cases::Case;
 use crate::sample::Sample;
 
-/// A table that is printed row by row. Every row has the same columns; the first one brings the head.
+/// A table that is printed row by row. Every row has the same columns; the first row prints the header before it.
 #[derive(Default)]
 pub(crate) struct Table {
     begun: bool,
 }
 
-/// What a column is called, and its value in a row.
+/// Name of a column, and its value in one row.
 pub(crate) type Cell = (String, String);
 
 impl Table {
-    /// Prints a row, which begins with what it is about.
+    /// Prints a row for `case`, with the case's hosts, traffic and run in the first columns.
     pub(crate) fn row(&mut self, case: &Case, cells: &[Cell]) {
         if !self.begun {
             self.begun = true;
@@ -27,7 +27,7 @@ impl Table {
     }
 }
 
-/// Width of the columns that say which case a row is.
+/// Widths of the first three columns: hosts, traffic and run.
 const WHICH: [usize; 3] = [6, 22, 18];
 
 fn line(which: [&str; 3], cells: impl Iterator<Item = String>) {
@@ -36,7 +36,7 @@ fn line(which: [&str; 3], cells: impl Iterator<Item = String>) {
     println!("| {:>hosts$} | {:traffic$} | {:transport$} | {} |", which[0], which[1], which[2], cells.join(" | "));
 }
 
-/// Speed and memory of one case. Rates leave out what setting up takes, which has a column of its own.
+/// Speed and memory of one case. The time of the set-up has its own column and does not count in the rates.
 pub(crate) fn scale(case: &Case, measured: &Measured) -> Vec<Cell> {
     let set_up = |of: fn(&Sample) -> f64| median(measured.set_up.iter().map(of).collect());
     let (set_up_cpu, set_up_wall) = (set_up(|s| s.cpu_s), set_up(|s| s.wall_s));
@@ -59,7 +59,7 @@ pub(crate) fn scale(case: &Case, measured: &Measured) -> Vec<Cell> {
         cells.push((format!("per s, {}", counted(*threads)), format!("{rate:.1}")));
     }
     for (threads, samples) in &measured.runs[1..] {
-        // Within each round: other programs disturb neighbours alike.
+        // Compare measurements of the same round, because other programs disturb consecutive measurements alike.
         let ratios = samples.iter().zip(alone).map(|(many, one)| per_second(many) / per_second(one));
         let speed_up = median(ratios.collect());
         cells.push((format!("speed-up on {threads}"), format!("{speed_up:.2}")));
@@ -72,7 +72,7 @@ pub(crate) fn scale(case: &Case, measured: &Measured) -> Vec<Cell> {
     cells
 }
 
-/// Flows under way in a run, and bytes for each.
+/// The columns for the memory of active flows: their number, and the bytes per flow.
 pub(crate) fn flows(flows: u64, bytes: f64) -> Vec<Cell> {
     vec![cell("flows under way", flows.to_string()), cell("bytes per flow", format!("{bytes:.0}"))]
 }
@@ -85,7 +85,7 @@ fn counted(threads: usize) -> String {
     format!("{threads} thread{}", if threads == 1 { "" } else { "s" })
 }
 
-/// The median, and the smallest and largest if there are several.
+/// The median as text, followed by minimum and maximum if there are several values.
 fn spread(mut values: Vec<f64>) -> String {
     values.sort_by(f64::total_cmp);
     match values[..] {
@@ -94,7 +94,7 @@ fn spread(mut values: Vec<f64>) -> String {
     }
 }
 
-/// The middle one, of an even number the higher of the two.
+/// The median; of an even number of values, the higher of the two middle values.
 fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 2).copied().unwrap_or(f64::NAN)

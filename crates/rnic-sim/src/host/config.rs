@@ -1,14 +1,14 @@
-//! Settings of simulated NICs, and their counters.
+//! Settings and counters of simulated NICs.
 
 use rnic_transport::Time;
 
 /// Priority of data packets of RC-like transports.
 pub(crate) const DATA_PRIORITY: u8 = 0;
 
-/// Settings of the hosts of a run, beside the settings of their transport.
+/// Settings of the hosts of a run that do not belong to their transport.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct HostConfig {
-    /// Bytes on the link around each frame, such as preamble and inter-frame gap.
+    /// Bytes of link time that each frame takes beyond its own length, for preamble and inter-frame gap.
     pub frame_gap: u32,
     /// Frame length of an ACK, in bytes.
     pub ack_bytes: u32,
@@ -22,15 +22,15 @@ pub struct HostConfig {
     pub control_priority: u8,
     /// Simulated time at which the run fails if flows are unfinished.
     pub max_time: Time,
-    /// The run fails when no flow has progressed for this long.
+    /// Simulated time without progress of any flow after which the run fails.
     pub stall_time: Time,
-    /// Simulated time at which the run ends, whether flows are finished or not.
+    /// Simulated time at which the run completes, even with unfinished flows; `None`: when all flows have finished.
     pub duration: Option<Time>,
     /// Seed of the flow hashes.
     pub seed: u64,
 }
 
-/// Counters of all hosts.
+/// Counters, summed over all hosts of a run or of a partition.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct HostTotals {
     /// Data packets sent.
@@ -45,7 +45,7 @@ pub struct HostTotals {
     pub marked: u64,
     /// Congestion notification packets sent.
     pub notifications: u64,
-    /// Timeouts that fired.
+    /// Retransmission timeouts.
     pub timeouts: u64,
     /// Messages that their senders aborted.
     pub aborted: u64,

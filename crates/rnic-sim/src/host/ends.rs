@@ -1,25 +1,27 @@
-//! The two ends of a flow: their locations, their addresses in packets, and their common properties.
+//! The sending and the receiving end of a flow: locations, addresses in packets, and the traits that both kinds of NICs
+//! implement.
 
 use super::ids::EndSlot;
 use rnic_fabric::HostId;
 use rnic_fabric::Location;
 use rnic_transport::Psn;
 
-/// Where one end of a flow is: the location of its host in the partitions, and the slot there.
+/// Location of one end of a flow: its host's partition and position, and the slot of the end on the host.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct EndLocation {
     pub(crate) host: Location,
     pub(crate) slot: EndSlot,
 }
 
-/// Where both ends of a flow are.
+/// Locations of both ends of a flow.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct FlowEnds {
     pub(crate) sender: EndLocation,
     pub(crate) receiver: EndLocation,
 }
 
-/// Flow hashes: ECMP chooses paths by them, and with the slot they tell a flow's packets from packets of earlier flows.
+/// Hashes of a flow. ECMP uses them to choose paths. Hosts compare them to recognise late packets of an earlier flow in
+/// the same slot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FlowHashes {
     /// Hash of the data packets.
@@ -29,52 +31,52 @@ pub struct FlowHashes {
 }
 
 impl FlowHashes {
-    /// Makes late packets of a finished flow strangers to the next flow in its slot.
+    /// Changes the hashes of a finished flow, so that its late packets no longer match its slot.
     pub(crate) fn invalidate(&mut self) {
         (self.data, self.control) = (!self.data, !self.control);
     }
 }
 
-/// The properties of a sending end that both kinds of NICs have.
+/// The sending end of a flow, as both kinds of NICs (RC-like and message) implement it.
 pub(crate) trait SendingEnd {
     /// Hash of the flow's data packets.
     fn data_hash(&self) -> u32;
-    /// Hash of the flow's control packets, as far as it is the flow's own.
+    /// Hash of the flow's control packets. If control packets have no hash per flow, the hash of the data packets.
     fn control_hash(&self) -> u32;
-    /// Data packets retransmitted.
+    /// Number of retransmitted data packets.
     fn retransmitted(&self) -> u32;
-    /// Timeouts that fired.
+    /// Number of timeouts at this end of the flow.
     fn timeouts(&self) -> u32;
-    /// The flow has retired: packets and timers of the flow no longer match.
+    /// Marks the end as unused after its flow has retired: late packets and timers of the flow no longer match it.
     fn forget(&mut self);
 }
 
-/// The properties of a receiving end that both kinds of NICs have.
+/// The receiving end of a flow, as both kinds of NICs (RC-like and message) implement it.
 pub(crate) trait ReceivingEnd {
-    /// Whether everything has arrived.
+    /// Whether all bytes of the flow have arrived.
     fn is_done(&self) -> bool;
-    /// Timeouts that fired.
+    /// Number of timeouts at this end of the flow.
     fn timeouts(&self) -> u32;
-    /// The flow has retired: packets and timers of the flow no longer match.
+    /// Marks the end as unused after its flow has retired: late packets and timers of the flow no longer match it.
     fn forget(&mut self);
 }
 
-/// One end of a flow as its packets address it.
+/// Address of one end of a flow in simulated packets: the host, and the slot on the host.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct EndAddress {
     pub(crate) host: HostId,
     pub(crate) slot: EndSlot,
 }
 
-/// The addresses, hashes and PSNs that identify a flow's packets. Flows that use the same slots one after the other
-/// differ in their hashes; flows of one connection differ in their PSNs.
+/// The addresses, hashes and first PSN that identify a flow's packets. Flows that use the same slots one after the
+/// other differ in their hashes; flows of one persistent connection differ in their PSNs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct FlowAddress {
-    /// Destination of its data packets.
+    /// Destination of the flow's data packets.
     pub(crate) receiver: EndAddress,
-    /// Destination of its control packets.
+    /// Destination of the flow's control packets.
     pub(crate) sender: EndAddress,
     pub(crate) hashes: FlowHashes,
-    /// PSN of its first packet.
+    /// PSN of the flow's first packet.
     pub(crate) first_psn: Psn,
 }

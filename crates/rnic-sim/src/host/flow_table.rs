@@ -1,4 +1,4 @@
-//! The flow table: starts, records and ends of all flows of a run, for every transport.
+//! The flow table: starts, counts and records all flows of a run, for every transport.
 
 use super::config::HostConfig;
 use super::ends::FlowHashes;
@@ -14,24 +14,25 @@ use std::iter::Peekable;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-/// Windows between two reports of progress.
+/// Number of windows (the engine's units of parallel simulation) between two progress events.
 const WINDOWS_PER_REPORT: u32 = 256;
 
 /// Why the hosts ended a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Stop {
-    /// Every flow finished.
+    /// Every flow has finished.
     Finished,
-    /// The simulated time reached its limit.
+    /// The simulated time has reached `max_time`.
     TimeLimit,
-    /// No flow progressed for too long.
+    /// No flow has progressed for `stall_time`.
     Stalled,
-    /// The caller cancelled the run.
+    /// The listener has cancelled the run, or a flow record could not be stored.
     Cancelled,
 }
 
-/// The hashes of a flow, drawn from the seed of the run, the flow's hosts and its start. `same_start` is the number of
-/// earlier flows of the sending host that start at the same instant.
+/// The hashes of a flow: pseudo-random numbers that depend on the seed of the run, the flow's hosts and its start.
+/// `same_start` is the number of earlier flows of the sending host that start at the same instant; it distinguishes
+/// their hashes.
 ///
 /// ```
 /// use rnic_run::FlowSpec;
@@ -48,7 +49,7 @@ pub fn flow_hashes(seed: u64, flow: &FlowSpec, same_start: u32) -> FlowHashes {
     FlowHashes { data: hash as u32, control: (hash >> 32) as u32 }
 }
 
-/// The latest flow of a sending host.
+/// Start of the latest flow of a sending host.
 #[derive(Clone, Copy, Default)]
 struct LastStart {
     at: Time,
@@ -56,18 +57,19 @@ struct LastStart {
     before: u32,
 }
 
-/// The flows of a run.
+/// The flows of a run: flows to start, records of open flows, and the log of retired flows. A flow retires when both of
+/// its ends are done with it.
 pub(crate) struct FlowTable<'a, S: Iterator<Item = FlowSpec>> {
     config: HostConfig,
     mtu: u32,
     topology: Arc<Topology>,
     routes: Arc<Routes>,
     stream: Peekable<S>,
-    /// Flows that start when earlier ones have arrived.
+    /// Closed loops: flows that start when earlier flows have completed.
     loops: Option<Loops>,
-    /// Start of the next flow of the stream and the loops.
+    /// Earliest start of a flow of the stream or the loops.
     next_start: Time,
-    /// Records of the flows that have not retired.
+    /// Records of the flows that have not retired, indexed by flow id.
     open: Vec<Option<FlowRecord>>,
     /// Records of the flows that have retired.
     log: FlowLog,
@@ -78,13 +80,13 @@ pub(crate) struct FlowTable<'a, S: Iterator<Item = FlowSpec>> {
     stop: Option<Stop>,
     events: &'a dyn Listener,
     windows: u32,
-    /// By sending host.
+    /// Start of the latest flow of each sending host.
     last_start: Vec<LastStart>,
 }
 
 impl<'a, S: Iterator<Item = FlowSpec>> FlowTable<'a, S> {
-    /// The flows of `stream`, in order of start, and of `loops`, with at most `mtu` payload bytes in a packet. The
-    /// table reports progress to `events`.
+    /// A table of the flows of `stream`, which must be in order of start, and of `loops`. `mtu` is the maximum payload
+    /// of a packet in bytes. The table reports progress to `events`.
     pub(crate) fn new<B: Body>(
         config: HostConfig, mtu: u32, fabric: &Fabric<B>, stream: S, loops: Option<Loops>, events: &'a dyn Listener,
     ) -> Self {
@@ -112,7 +114,7 @@ impl<'a, S: Iterator<Item = FlowSpec>> FlowTable<'a, S> {
         table
     }
 
-    /// Why the run ended, if it did.
+    /// The reason why the hosts ended the run; `None` while they go on.
     pub(crate) fn stop(&self) -> Option<Stop> {
         self.stop
     }
@@ -124,13 +126,13 @@ impl<'a, S: Iterator<Item = FlowSpec>> FlowTable<'a, S> {
     pub(crate) fn next_start(&self) -> Time {
         self.next_start
     }
-    /// A flow has progressed.
+    /// Records that a flow has progressed at `now`.
     #[inline]
     pub(crate) fn progress(&mut self, now: Time) {
         self.last_progress = self.last_progress.max(now);
     }
 
-    /// The next flow of the stream and the closed loops, if it starts before `end`, and the loop that it belongs to.
+    /// The next flow of the stream or the closed loops, with its loop; `None` if no further flow starts before `end`.
     #[inline]
     pub(crate) fn next_flow(&mut self, end: Time) -> Option<(FlowSpec, Origin)> {
         if let Some(loops) = &mut self.loops
@@ -142,7 +144,7 @@ impl<'a, S: Iterator<Item = FlowSpec>> FlowTable<'a, S> {
         self.stream.next_if(|flow| flow.start < end).map(|flow| (flow, Loops::OUTSIDE))
     }
 
-    /// The hosts have taken all flows that start in this window.
+    /// Updates the start of the next flow, after the hosts have taken all flows that start in this window.
     pub(crate) fn window_is_open(&mut self) {
         self.next_start = self.known_start();
     }
@@ -152,7 +154,7 @@ impl<'a, S: Iterator<Item = FlowSpec>> FlowTable<'a, S> {
         self.stream.peek().map_or(Time::MAX, |flow| flow.start).min(looped)
     }
 
-    /// The hashes of a flow that is about to start, which is the next flow of its host.
+    /// The hashes of the next flow of a sending host. Call it once for each flow, in order of start.
     pub(crate) fn hashes(&mut self, flow: &FlowSpec) -> FlowHashes {
         let last = &mut self.last_start[flow.src as usize];
         last.before = if last.at == flow.start { last.before + 1 } else { 0 };
@@ -160,7 +162,7 @@ impl<'a, S: Iterator<Item = FlowSpec>> FlowTable<'a, S> {
         flow_hashes(self.config.seed, flow, last.before)
     }
 
-    /// A flow starts, whose data packets have this hash. It has this id until it retires.
+    /// Adds a flow that starts. Its data packets have the hash `data_hash`; it has the id `flow` until it retires.
     pub(crate) fn start(&mut self, spec: &FlowSpec, data_hash: u32, flow: FlowId) {
         let record = FlowRecord {
             id: self.started,
@@ -189,7 +191,7 @@ impl<'a, S: Iterator<Item = FlowSpec>> FlowTable<'a, S> {
     /// The record of a flow that has not retired.
     ///
     /// # Panics
-    /// If no flow has the id.
+    /// No open flow has the id.
     pub(crate) fn record(&mut self, flow: FlowId) -> &mut FlowRecord {
         self.open[flow.index()].as_mut().expect("a flow that has not retired")
     }
@@ -199,14 +201,14 @@ impl<'a, S: Iterator<Item = FlowSpec>> FlowTable<'a, S> {
         (0..).map(FlowId).zip(&self.open).filter_map(|(flow, record)| Some((flow, record.as_ref()?)))
     }
 
-    /// A flow of a loop has this id from now on.
+    /// Tells the closed loops that a flow of a loop has the id `flow`.
     pub(crate) fn assign(&mut self, flow: FlowId, origin: Origin) {
         if let Some(loops) = &mut self.loops {
             loops.place(flow.0, origin.member);
         }
     }
 
-    /// Everything of a flow has arrived.
+    /// Records that all bytes of a flow had arrived at `now`.
     pub(crate) fn finish(&mut self, flow: FlowId, control_hash: u32, now: Time) {
         let record = self.record(flow);
         record.finish = Some(now);
@@ -219,14 +221,14 @@ impl<'a, S: Iterator<Item = FlowSpec>> FlowTable<'a, S> {
         }
     }
 
-    /// The record of a flow is final, and its id free.
+    /// Completes the record of a flow and moves it to the log. The id of the flow is free afterwards.
     pub(crate) fn retire(&mut self, flow: FlowId, retransmitted: u32, timeouts: u32) {
         if let Some(record) = self.open[flow.index()].take() {
             self.log.put(FlowRecord { retransmitted, timeouts, ..record });
         }
     }
 
-    /// The run ends before the flow has retired.
+    /// Completes the record of a flow that has not retired when the run ends.
     pub(crate) fn truncate(&mut self, flow: FlowId, delivered: u64, retransmitted: u32, timeouts: u32) {
         let record = self.record(flow);
         if record.finish.is_none() {
@@ -235,18 +237,19 @@ impl<'a, S: Iterator<Item = FlowSpec>> FlowTable<'a, S> {
         self.retire(flow, retransmitted, timeouts);
     }
 
-    /// One record per flow that has started.
+    /// Takes the log, with one record per flow that has started.
     pub(crate) fn take_log(&mut self) -> FlowLog {
         self.log.close();
         std::mem::take(&mut self.log)
     }
 
-    /// The sender of a flow has aborted it: it counts as unfinished for good.
+    /// Records that the sender of a flow has aborted it. The flow stays unfinished but is no longer active.
     pub(crate) fn abort(&mut self) {
         self.active -= 1;
     }
 
-    /// Everything of a closed loop's flow has arrived. Its sender learns that when a minimal frame can have come back.
+    /// Tells the closed loop of a flow when the flow completes for its sender: at `now`, when all bytes have arrived,
+    /// plus the time that a minimum-size frame takes from the receiver back to the sender.
     #[cold]
     fn tell_loops(&mut self, record: &FlowRecord, flow: FlowId, control_hash: u32, now: Time) {
         let path = self.routes.path(&self.topology, HostId(record.dst), HostId(record.src), control_hash);
@@ -257,7 +260,8 @@ impl<'a, S: Iterator<Item = FlowSpec>> FlowTable<'a, S> {
         }
     }
 
-    /// The slowdown's denominator: completion time of the flow alone, with plain RoCEv2 headers, on its own path.
+    /// The ideal completion time of the flow, which is the denominator of its slowdown: alone on its path, with plain
+    /// RoCEv2 headers.
     fn ideal(&self, flow: &FlowSpec, data_hash: u32) -> Time {
         let path = self.routes.path(&self.topology, HostId(flow.src), HostId(flow.dst), data_hash);
         let packets = flow.bytes.div_ceil(u64::from(self.mtu)).max(1);
@@ -272,7 +276,8 @@ impl<'a, S: Iterator<Item = FlowSpec>> FlowTable<'a, S> {
         self.events.progress(RunProgress { flows_done: self.finished, flows_total: None, hops, time })
     }
 
-    /// Every event before `end` has been processed. `idle`: the hosts have nothing to do until the next flow starts.
+    /// Ends a window after every event before `end` has been processed: reports progress and decides whether the run
+    /// ends. `idle` says that no sender has anything to do until the next flow starts.
     pub(crate) fn close_window(&mut self, end: Time, hops: u64, idle: bool) -> ControlFlow<()> {
         if let Some(loops) = &self.loops {
             let next = loops.next_start();
@@ -285,7 +290,7 @@ impl<'a, S: Iterator<Item = FlowSpec>> FlowTable<'a, S> {
         }
         self.windows = self.windows.wrapping_add(1);
         let reports = self.windows.is_multiple_of(WINDOWS_PER_REPORT);
-        // A run whose records cannot be stored has failed.
+        // If the flow records cannot be stored, the run has failed and need not go on.
         if reports && (self.report_progress(end, hops).is_break() || self.log.error().is_some()) {
             self.stop = Some(Stop::Cancelled);
         } else if end >= self.config.max_time {

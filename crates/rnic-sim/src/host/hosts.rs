@@ -1,4 +1,5 @@
-//! All hosts of a run, between windows: they start flows, process the notes of NICs, and retire flows.
+//! All hosts of a run. Between the windows of the simulation they start flows, process the notes that NICs left during
+//! the window, and retire flows.
 
 use super::config::HostTotals;
 use super::ends::{EndLocation, FlowEnds, FlowHashes, ReceivingEnd, SendingEnd};
@@ -12,63 +13,65 @@ use rnic_transport::Time;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-/// A kind of NICs: the steps between windows in which RC-like NICs and message NICs differ. The value holds the kind's
-/// state of a run. The kind's implementation of [`HostPartition`] for [`NicPartition`] sends and receives packets.
+/// A kind of NIC, RC-like or message: the steps between windows in which the two kinds differ. The value of the type
+/// has the state of a run that only this kind needs. To send and receive packets, each kind implements
+/// [`HostPartition`] for [`NicPartition`].
 pub(crate) trait NicKind: Sized {
     /// The sending end of a flow.
     type SendEnd: SendingEnd;
     /// The receiving end of a flow.
     type ReceiveEnd: ReceivingEnd;
-    /// The NIC of a host, beside the ends of its flows.
+    /// State of a host's NIC that does not belong to one flow.
     type Nic;
     /// Settings and state that the NICs of one partition share.
     type Shared;
 
-    /// Creates both ends of a flow with [`Hosts::insert`]; returns the id of the flow. The flow is on the persistent
-    /// connection `connection`, [`Loops::NONE`](rnic_workload::Loops::NONE) for none.
+    /// Creates both ends of a flow with [`Hosts::insert`], and returns the id of the flow. `connection` is the index of
+    /// the persistent connection of the flow, or [`Loops::NONE`](rnic_workload::Loops::NONE).
     fn open<S: Iterator<Item = FlowSpec>>(
         hosts: &mut Hosts<'_, Self, S>, spec: &FlowSpec, hashes: FlowHashes, connection: u32,
     ) -> FlowId;
-    /// Whether the receiving end must be woken when its flow starts.
+    /// Whether the host of the receiving end must be woken when a flow starts, because the receiver has a timer.
     fn wakes_receivers(shared: &Self::Shared) -> bool;
-    /// Processes a note of a host.
+    /// Processes a note that a host's NIC left during the window.
     fn process<S: Iterator<Item = FlowSpec>>(hosts: &mut Hosts<'_, Self, S>, notice: Notice);
     /// Retires flows, after all notes of the window have been processed.
     fn retire<S: Iterator<Item = FlowSpec>>(hosts: &mut Hosts<'_, Self, S>);
-    /// Whether no sender has anything to do.
+    /// Whether the senders of all finished flows are done with them.
     fn is_idle(&self) -> bool;
     /// Whether the sender of a flow has aborted it.
     fn is_aborted(&self, flow: FlowId) -> bool;
     /// Number of flows that their senders have aborted.
     fn aborted(&self) -> u64;
-    /// Payload bytes that have arrived of a flow of `bytes` bytes.
+    /// Number of payload bytes that have arrived at the receiving end `end` of a flow of `bytes` bytes.
     fn delivered(shared: &Self::Shared, end: &Self::ReceiveEnd, bytes: u64) -> u64;
 }
 
 /// A flow that has started and not finished.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FlowUnderWay {
-    /// Number of its record.
+    /// Id of the flow's record.
     pub(crate) id: u32,
     /// Sending host.
     pub(crate) src: HostId,
     /// Receiving host.
     pub(crate) dst: HostId,
-    /// Hash of its data packets.
+    /// Hash of the flow's data packets.
     pub(crate) data_hash: u32,
 }
 
-/// The interface of the hosts to a run and its probes.
+/// The interface through which a run and its samplers access the hosts.
 pub(crate) trait RunHosts: PartitionedHosts {
     /// Counters of all hosts.
     fn totals(&self) -> HostTotals;
-    /// Why the hosts ended the run, if they did.
+    /// The reason why the hosts ended the run; `None` if they did not end it.
     fn stop(&self) -> Option<Stop>;
     /// Number of flows that have started and not finished.
     fn unfinished(&self) -> u64;
-    /// The flows that are under way before `now`.
+    /// The flows that started before `now` and have not finished.
     fn under_way(&self, now: Time) -> impl Iterator<Item = FlowUnderWay>;
-    /// Record number of each flow that is under way before `now`, and the payload bytes that have arrived of it.
+    /// For each flow that started before `now` and has not finished: the id of its record, and the payload bytes that
+    /// have arrived.
     fn delivered(&self, now: Time) -> impl Iterator<Item = (u32, u64)>;
     /// One record per flow that has started, in order of start.
     fn take_records(&mut self) -> FlowLog;
@@ -79,15 +82,16 @@ pub(crate) struct Hosts<'a, K: NicKind, S: Iterator<Item = FlowSpec>> {
     pub(super) partitions: Vec<NicPartition<K>>,
     pub(super) plan: Arc<PartitionPlan>,
     pub(super) table: FlowTable<'a, S>,
-    /// Where the ends of each flow of the table are.
+    /// Locations of the ends of each flow in the table.
     pub(super) flows: Slab<FlowId, FlowEnds>,
     pub(super) kind: K,
-    /// Notes that are being processed; empty otherwise.
+    /// Buffer for the notes that are being processed; empty at other times.
     notices: Vec<(HostId, Notice)>,
 }
 
 impl<'a, K: NicKind, S: Iterator<Item = FlowSpec>> Hosts<'a, K, S> {
-    /// Hosts with NICs of a kind, which will start the flows of the table.
+    /// Hosts with NICs of the kind `kind`, which will start the flows of `table`. `shared` creates the state of a
+    /// partition, `nic` the NIC of a host.
     pub(super) fn with(
         kind: K, plan: Arc<PartitionPlan>, table: FlowTable<'a, S>, shared: impl Fn() -> K::Shared,
         nic: impl Fn(HostId) -> K::Nic,
@@ -100,7 +104,7 @@ impl<'a, K: NicKind, S: Iterator<Item = FlowSpec>> Hosts<'a, K, S> {
         Hosts { partitions, plan, table, flows: Slab::new(), kind, notices: Vec::new() }
     }
 
-    /// Settings that are the same in every partition.
+    /// The settings that are the same in every partition.
     pub(super) fn shared(&self) -> &K::Shared {
         &self.partitions[0].shared
     }
@@ -123,7 +127,7 @@ impl<'a, K: NicKind, S: Iterator<Item = FlowSpec>> Hosts<'a, K, S> {
         &self.host(host).receivers[slot]
     }
 
-    /// Where [`Hosts::insert`] will put the ends of the next flow between these hosts.
+    /// The locations where [`Hosts::insert`] will put the ends of the next flow between the hosts of `spec`.
     pub(super) fn next_ends(&self, spec: &FlowSpec) -> FlowEnds {
         let (sender, receiver) = (self.plan.node(spec.src), self.plan.node(spec.dst));
         FlowEnds {
@@ -132,7 +136,7 @@ impl<'a, K: NicKind, S: Iterator<Item = FlowSpec>> Hosts<'a, K, S> {
         }
     }
 
-    /// Puts the ends of a flow into their slots, which are the result of [`Hosts::next_ends`].
+    /// Stores the ends of a flow in their slots; `ends` must be the result of [`Hosts::next_ends`].
     pub(super) fn insert(&mut self, flow: FlowId, ends: FlowEnds, send: K::SendEnd, receive: K::ReceiveEnd) {
         let slot = self.host_mut(ends.sender.host).senders.insert(send);
         debug_assert_eq!(slot, ends.sender.slot);
@@ -152,7 +156,7 @@ impl<'a, K: NicKind, S: Iterator<Item = FlowSpec>> Hosts<'a, K, S> {
         host.receivers.release(receiver.slot);
     }
 
-    /// Retransmissions and timeouts of a flow so far, at both ends.
+    /// Number of retransmissions and number of timeouts of a flow so far; timeouts of both ends count.
     pub(super) fn losses(&self, flow: FlowId) -> (u32, u32) {
         let (send, receive) = (self.send_end(flow), self.receive_end(flow));
         (send.retransmitted(), send.timeouts() + receive.timeouts())
@@ -164,7 +168,7 @@ impl<'a, K: NicKind, S: Iterator<Item = FlowSpec>> Hosts<'a, K, S> {
         self.table.retire(flow, retransmitted, timeouts);
     }
 
-    /// Processes what the hosts have noted since the window began: by host, then by time.
+    /// Processes the notes that NICs left during the window, in order of host, then of time.
     fn process_notices(&mut self) {
         let mut notices = std::mem::take(&mut self.notices);
         for partition in &mut self.partitions {
@@ -177,8 +181,8 @@ impl<'a, K: NicKind, S: Iterator<Item = FlowSpec>> Hosts<'a, K, S> {
         self.notices = notices;
     }
 
-    /// The flows that are under way before `now`. Between their last packet and the end of the window only the
-    /// receiving end knows that they have finished.
+    /// The flows that started before `now` and have not finished. Until the end of the window, only the receiving end
+    /// knows that a flow has finished, so it is asked too.
     fn open_flows(&self, now: Time) -> impl Iterator<Item = (FlowId, &FlowRecord)> {
         let open = self.table.open_flows().filter(move |(_, record)| record.finish.is_none() && record.start < now);
         open.filter(move |(flow, _)| !self.kind.is_aborted(*flow) && !self.receive_end(*flow).is_done())

@@ -1,10 +1,10 @@
 //! Identifiers of flows and of the slots of their ends.
 
-/// The number of an item in a [`Slab`](super::slab::Slab).
+/// The id of an item in a [`Slab`](super::slab::Slab): a number that is used again after the item is released.
 pub(crate) trait Id: Copy + PartialEq {
     /// The id with this number.
     fn new(number: usize) -> Self;
-    /// Its number.
+    /// The number of this id.
     fn index(self) -> usize;
 }
 
@@ -29,22 +29,22 @@ macro_rules! id {
 }
 
 id! {
-    /// A flow of the flow table. After a flow has retired, another flow takes its id;
+    /// Id of a flow in the flow table. After a flow has retired, another flow takes its id. In contrast,
     /// [`FlowRecord::id`](rnic_run::FlowRecord::id) is unique in a run.
     FlowId
 }
 
 id! {
-    /// A slot of a host that holds the sending end or the receiving end of a flow. Later flows use the slot again.
+    /// A slot of a host, which holds the sending end or the receiving end of a flow. Later flows use the same slot.
     EndSlot
 }
 
 impl FlowId {
-    /// No flow.
+    /// The id that stands for no flow.
     pub(crate) const NONE: FlowId = FlowId(u32::MAX);
 }
 
 impl EndSlot {
-    /// No slot.
+    /// The value that stands for no slot.
     pub(crate) const NONE: EndSlot = EndSlot(u32::MAX);
 }

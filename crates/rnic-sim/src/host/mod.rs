@@ -1,9 +1,10 @@
-//! The simulated hosts of a run: their NICs, by partition of the fabric, and the table of their flows.
+//! The simulated hosts of a run: their NICs, grouped by fabric partition, and the table of their flows.
 //!
-//! RC-like NICs (`rc`) and message NICs (`message`) share `Hosts`: it starts and retires flows, knows the
-//! locations of both ends of each flow, and answers probes. A `NicKind` adds the steps between windows in which
-//! the two kinds differ. Each kind implements the fabric's [`HostPartition`](rnic_fabric::HostPartition) for
-//! `NicPartition`: this code sends and receives packets, and is compiled for each kind.
+//! There are two kinds of NICs: RC-like NICs (`rc`), which send reliable flows, and message NICs (`message`). Both use
+//! `Hosts`, which starts and retires flows, knows the locations of both ends of each flow, and supplies samples. The
+//! trait `NicKind` has the steps between simulation windows in which the two kinds differ. The code that sends and
+//! receives packets is each kind's implementation of the fabric's [`HostPartition`](rnic_fabric::HostPartition) for
+//! `NicPartition`.
 
 mod config;
 mod ends;

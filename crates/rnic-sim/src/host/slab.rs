@@ -1,9 +1,10 @@
-//! Storage with reusable ids.
+//! A vector of items whose ids are used again after release.
 
 use super::ids::Id;
 use std::ops::{Index, IndexMut};
 
-/// Items by id. The id that was released last is the next to be assigned; until then its old item stays readable.
+/// Items by id. The id that was released last is assigned next. The item of a released id stays readable until the id
+/// is assigned again.
 #[derive(Clone, Debug)]
 pub(crate) struct Slab<I, T> {
     items: Vec<T>,
@@ -34,12 +35,12 @@ impl<I: Id, T> Slab<I, T> {
         }
     }
 
-    /// Assigns a free id without storing an item: the id still has its old item.
+    /// Assigns a free id without storing an item: the id keeps its old item. `None` if no id is free.
     pub(crate) fn reuse(&mut self) -> Option<I> {
         self.free.pop()
     }
 
-    /// Frees an id, which must be in use.
+    /// Releases an id, which must be in use.
     pub(crate) fn release(&mut self, id: I) {
         debug_assert!(!self.free.contains(&id));
         self.free.push(id);
@@ -51,7 +52,7 @@ impl<I: Id, T> Slab<I, T> {
         self.items.get_mut(id.index())
     }
 
-    /// Two different items.
+    /// Mutable references to two items; `None` if the ids are equal or unknown.
     pub(crate) fn two_mut(&mut self, one: I, other: I) -> Option<[&mut T; 2]> {
         self.items.get_disjoint_mut([one.index(), other.index()]).ok()
     }

@@ -8,17 +8,17 @@ use rnic_transport::message::nic::{NicConfig, Order};
 use rnic_transport::transports::{MessageFacts, nic_config};
 use rnic_transport::{FlowConfig, Time};
 
-/// A message transport, ready to run.
+/// Complete configuration of a run's message transport.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct MessagePlan {
     pub(crate) facts: MessageFacts,
     pub(crate) nic: NicConfig,
     pub(crate) framing: Framing,
-    /// The program of a transport in P4, and the parameters of its NICs but for their addresses.
+    /// For a transport in P4: its program, and the parameters of its NICs without their addresses.
     pub(crate) p4: Option<(P4Program, NicParameters)>,
 }
 
-/// Configuration of a message transport; `timeout` is the retransmission timeout derived from the fabric.
+/// The configuration of a run's message transport; `timeout` is the retransmission timeout derived from the fabric.
 pub(super) fn plan(run: &RunSpec, flow: &FlowConfig, frames: &Frames, timeout: Time) -> MessagePlan {
     let transport = &run.transport;
     let frame = frames.data + frames.gap;
@@ -45,7 +45,8 @@ pub(super) fn plan(run: &RunSpec, flow: &FlowConfig, frames: &Frames, timeout: T
     MessagePlan { facts, nic, framing, p4 }
 }
 
-/// Checks that the NIC has a buffer for the longest message of the traffic, and that its length can be represented.
+/// Checks that the NIC has a buffer for the longest message of the traffic (`largest` bytes), and that 32 bits can
+/// represent its length.
 pub(super) fn check_sizes(plan: &MessagePlan, largest: u64) -> Result<(), SetupError> {
     if largest > u64::from(u32::MAX) {
         let message = format!("a flow of {largest} bytes; a message transport takes up to {} bytes", u32::MAX);
@@ -62,7 +63,7 @@ pub(super) fn check_sizes(plan: &MessagePlan, largest: u64) -> Result<(), SetupE
     Ok(())
 }
 
-/// Settings to show in results: (key, value with unit).
+/// Passes the settings of the message transport to `put`, as (key, value with unit) for the results.
 pub(super) fn put(run: &RunSpec, plan: &MessagePlan, put: &mut impl FnMut(&str, String)) {
     let nic = &plan.nic;
     put("rtt_packets", format!("{} packets", nic.rtt_pkts));

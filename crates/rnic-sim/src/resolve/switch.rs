@@ -48,7 +48,8 @@ pub(super) fn priorities(run: &RunSpec) -> Result<u8, SetupError> {
     }
 }
 
-/// ECN marking with these thresholds, on enqueue or dequeue as the scenario says, else as the buffer does by default.
+/// ECN marking with the thresholds `marking`. Packets are marked on enqueue or dequeue as the scenario says; the
+/// default depends on the kind of buffer.
 pub(super) fn ecn(run: &RunSpec, marking: Marking) -> EcnSpec {
     let default = match run.fabric.switch.queueing {
         QueueingSetup::Input(_) => MarkOn::Enqueue,
@@ -65,7 +66,7 @@ pub(super) fn control_priority(run: &RunSpec, switch: &SwitchSpec) -> u8 {
     }
 }
 
-/// Configuration of a run's switches, which have at most `ports` ports; `needed` is the PFC headroom in bytes that
+/// The configuration of a run's switches, which have at most `ports` ports. `needed` is the PFC headroom in bytes that
 /// prevents drops.
 pub(super) fn switch(
     run: &RunSpec, fabric: &FabricSpec, needed: Bytes, longest: PathFacts, frames: &Frames, ports: u64,
@@ -81,7 +82,8 @@ pub(super) fn switch(
     Ok(SwitchSpec { buffer, scheduler: run.fabric.switch.scheduler.spec, ecn: None, priorities })
 }
 
-/// Bytes of buffer for each port and priority.
+/// Buffer size of each port and priority: the scenario's `buffer`, else twice the bandwidth-delay product of the
+/// longest path, at least 16 full packets.
 fn buffer(run: &RunSpec, longest: PathFacts, frames: &Frames) -> Bytes {
     let bdp = longest.rate.bytes_in(longest.delay * 2);
     run.fabric.switch.buffer.unwrap_or(Bytes((2 * bdp).max(16 * u64::from(frames.data))))
@@ -133,7 +135,7 @@ fn input_buffer(
     Ok(InputSpec { buffer, pfc: Some(PfcThresholds { xoff, xon, headroom }), arbiter, drop_until_free })
 }
 
-/// Default size of a shared buffer: that of the switches in the DCQCN paper (section 4).
+/// Default size of a shared buffer: 12 MB, as in the switches of the DCQCN paper (section 4).
 const SHARED_BUFFER: Bytes = Bytes(12_000_000);
 
 /// Default beta of the dynamic PFC threshold of a shared buffer (DCQCN paper, section 4.1).
@@ -177,7 +179,7 @@ fn shared_buffer(
     Ok(SharedSpec { buffer, limits: SharedLimits::Lossy { egress_alpha: shared.egress_alpha } })
 }
 
-/// Configuration of the buffers of an output-queued switch: one for each output and priority.
+/// Configuration of an output-queued switch, which has one buffer for each output and priority.
 fn output_buffer(
     run: &RunSpec, output: &OutputSetup, priorities: u8, longest: PathFacts, frames: &Frames,
 ) -> Result<OutputSpec, SetupError> {
@@ -202,7 +204,7 @@ fn output_buffer(
     Ok(spec)
 }
 
-/// Bytes that a switch of `ports` ports can hold for one output.
+/// Maximum number of bytes that a switch of `ports` ports can hold for one output.
 pub(super) fn most_ahead(switch: &SwitchSpec, ports: u64) -> u64 {
     match switch.buffer {
         BufferSpec::Input(input) => input.buffer.0 * ports,
@@ -213,7 +215,7 @@ pub(super) fn most_ahead(switch: &SwitchSpec, ports: u64) -> u64 {
     }
 }
 
-/// Warns of headroom that is too small, or that takes more than the buffer.
+/// Warns if the PFC headroom is too small to prevent drops, or if `xoff` plus headroom exceeds the buffer.
 pub(super) fn warn_of_headroom(
     switch: &SwitchSpec, needed: Bytes, timeouts: Option<Timeouts>, warnings: &mut Vec<String>,
 ) {
@@ -245,7 +247,8 @@ pub(super) fn warn_of_late_marks(switch: &SwitchSpec, ports: u64, warnings: &mut
     let Some(EcnSpec { marking, .. }) = switch.ecn else { return };
     let priorities = u64::from(switch.priorities);
     let pool = buffer.0.saturating_sub(pfc.headroom.0 * ports * priorities) as f64;
-    // Packets from all inputs may be in the one queue whose length ECN compares with its thresholds.
+    // ECN compares its thresholds with the length of an egress queue, which may hold packets from all inputs. `bound`
+    // is the length at which each input may be at its pause threshold.
     let bound = match pfc.threshold {
         PauseThreshold::Dynamic { beta } => beta * pool / ((priorities * ports) as f64 * (beta + 1.0)),
         PauseThreshold::Static(xoff) => xoff.0 as f64 / ports as f64,
@@ -258,7 +261,7 @@ pub(super) fn warn_of_late_marks(switch: &SwitchSpec, ports: u64, warnings: &mut
     }
 }
 
-/// Warns that a transport of flows treats a trimmed packet as lost.
+/// Warns that a flow transport treats a trimmed packet as lost, if the switches trim.
 pub(super) fn warn_of_trimming(run: &RunSpec, switch: &SwitchSpec, warnings: &mut Vec<String>) {
     let BufferSpec::Output(OutputSpec { trim: Some(trim), .. }) = switch.buffer else { return };
     if run.transport.is_message() {
@@ -273,7 +276,7 @@ pub(super) fn warn_of_trimming(run: &RunSpec, switch: &SwitchSpec, warnings: &mu
     }
 }
 
-/// Warns of a scheduler that has no effect, because there is one priority.
+/// Warns of a scheduler that has no effect because the switches have only one priority.
 pub(super) fn warn_of_scheduler(switch: &SwitchSpec, warnings: &mut Vec<String>) {
     if switch.priorities == 1 && !matches!(switch.scheduler, SchedulerSpec::Strict { .. }) {
         let name = switch.scheduler.name();
@@ -281,7 +284,7 @@ pub(super) fn warn_of_scheduler(switch: &SwitchSpec, warnings: &mut Vec<String>)
     }
 }
 
-/// Settings of the switches to show in results.
+/// Passes the settings of the switches to `put`, for the results.
 pub(super) fn put_switch(switch: &SwitchSpec, put: &mut impl FnMut(&str, String)) {
     match &switch.buffer {
         BufferSpec::Input(InputSpec { buffer, pfc, arbiter, drop_until_free }) => {
@@ -307,7 +310,7 @@ pub(super) fn put_switch(switch: &SwitchSpec, put: &mut impl FnMut(&str, String)
     }
 }
 
-/// Settings of ECN marking to show in results.
+/// Passes the settings of ECN marking to `put`, for the results.
 pub(super) fn put_ecn(switch: &SwitchSpec, put: &mut impl FnMut(&str, String)) {
     let Some(EcnSpec { marking, mark_on }) = switch.ecn else { return };
     put("ecn.kmin", marking.kmin.to_string());
@@ -318,7 +321,7 @@ pub(super) fn put_ecn(switch: &SwitchSpec, put: &mut impl FnMut(&str, String)) {
     }
 }
 
-/// Settings of a shared buffer to show in results.
+/// Passes the settings of a shared buffer to `put`, for the results.
 fn put_shared(shared: &SharedSpec, priorities: u8, put: &mut impl FnMut(&str, String)) {
     put("buffer", shared.buffer.to_string());
     put("queueing", "shared".to_string());
@@ -337,7 +340,7 @@ fn put_shared(shared: &SharedSpec, priorities: u8, put: &mut impl FnMut(&str, St
     }
 }
 
-/// Settings of an output-queued switch to show in results.
+/// Passes the settings of an output-queued switch to `put`, for the results.
 fn put_output(output: &OutputSpec, switch: &SwitchSpec, put: &mut impl FnMut(&str, String)) {
     let priorities = usize::from(switch.priorities);
     put("queueing", "output".to_string());

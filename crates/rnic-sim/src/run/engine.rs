@@ -1,4 +1,4 @@
-//! The simulation of one run on its fabric, and how it ended.
+//! Simulates the hosts of one run on its fabric, and determines whether the run completed or failed.
 
 use super::records::{port_records, totals};
 use crate::events::Listener;
@@ -11,7 +11,7 @@ use rnic_fabric::{Body, BodyOf, Cause, Ending, Fabric, PortId, Watcher, pause_tr
 use rnic_run::{RunOutput, RunStatus, Totals, Truncation};
 use rnic_transport::Time;
 
-/// Runs the hosts on the fabric until they are done or the run's duration is over.
+/// Simulates the hosts on the fabric until all flows have finished or the run's `duration` is over.
 pub(super) fn run_hosts<H: RunHosts>(
     fabric: &mut Fabric<BodyOf<H>>, resolved: &Resolved, hosts: &mut H, events: &dyn Listener,
 ) -> RunOutput {
@@ -60,7 +60,8 @@ pub(super) fn run_hosts<H: RunHosts>(
     }
 }
 
-/// A sentence if packets are unaccounted for, or a lossless fabric has dropped packets.
+/// Checks that every sent packet is accounted for and that a lossless fabric dropped none. Returns the error as a
+/// sentence.
 fn accounts(resolved: &Resolved, totals: &Totals) -> Option<String> {
     let sent = totals.data + totals.control;
     let accounted = totals.delivered + totals.dropped + totals.lost + totals.in_flight;
@@ -71,14 +72,14 @@ fn accounts(resolved: &Resolved, totals: &Totals) -> Option<String> {
         .then(|| format!("internal error: a lossless fabric dropped {} packets", totals.dropped))
 }
 
-/// The ports of a cycle of pauses as "through PORT, PORT", if there is a cycle.
+/// The ports of a cycle of pauses, as "through PORT, PORT"; `None` if there is no cycle.
 fn cycle_of_pauses<B: Body>(fabric: &Fabric<B>) -> Option<String> {
     let cycle = pause_tree(fabric).cycle;
     let names: Vec<String> = cycle.iter().map(|port| fabric.topology().port_name(*port)).collect();
     (!names.is_empty()).then(|| format!("through {}", names.join(", ")))
 }
 
-/// How the run ended: completed, or failed with the reason.
+/// The status of a run that ended at `end` with `unfinished` flows: completed, or failed with the reason.
 fn status<B: Body>(fabric: &Fabric<B>, ending: Ending, stop: Option<Stop>, unfinished: u64, end: Time) -> RunStatus {
     let end = Time::from_ns(end.as_ps() / 1_000);
     let flows = if unfinished == 1 { "1 flow has".to_string() } else { format!("{unfinished} flows have") };

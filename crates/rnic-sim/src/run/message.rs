@@ -1,4 +1,4 @@
-//! Runs of message transports, compiled for their program.
+//! Simulates runs of message transports. The code is compiled for each transport program.
 
 use super::Job;
 use super::engine::run_hosts;
@@ -12,7 +12,7 @@ use rnic_transport::registry::visit_transports;
 use rnic_transport::telemetry::Telemetry;
 use rnic_transport::transports::{FlowTransport, MessageTransport, ProgramVisitor, TransportVisitor};
 
-/// Simulates a run by the code compiled for its program.
+/// Simulates a run with the code that is compiled for its transport program, in Rust or in P4.
 pub(crate) fn simulate_messages(plan: &MessagePlan, job: Job<'_, '_>) -> RunOutput {
     if let Some((p4, nic)) = &plan.p4 {
         return match (p4.program.header_room(), p4.telemetry) {
@@ -28,10 +28,10 @@ pub(crate) fn simulate_messages(plan: &MessagePlan, job: Job<'_, '_>) -> RunOutp
     choice.output.unwrap_or_else(|| RunOutput::not_started(format!("there is no transport \"{name}\"")))
 }
 
-/// Simulates a run with the transport that it names.
+/// Visitor of all transports that simulates the run with the transport that it names.
 struct Choice<'a, 'o> {
     plan: &'a MessagePlan,
-    /// Until its transport comes.
+    /// The run; `None` after the visitor has reached its transport.
     job: Option<Job<'a, 'o>>,
     output: Option<RunOutput>,
 }
@@ -47,7 +47,7 @@ impl TransportVisitor for Choice<'_, '_> {
     }
 }
 
-/// A run of messages, ready but for the program.
+/// A run of a message transport whose program has not been selected yet.
 struct Messages<'a, 'o> {
     plan: &'a MessagePlan,
     job: Job<'a, 'o>,
@@ -65,14 +65,15 @@ impl ProgramVisitor for Messages<'_, '_> {
     }
 }
 
-/// A program with headers of up to `N` bytes, on the NIC with this IP address.
+/// A P4 pipeline for headers of up to `N` bytes, on the NIC with the IP address `ip`.
 fn p4_pipeline<const N: usize>(p4: &P4Program, nic: &NicParameters, ip: u32) -> P4Pipeline<N> {
-    // Locally administered MAC addresses; the last four bytes of a host's are its IP address.
+    // The MAC addresses are locally administered. The last four bytes of a host's MAC address are its IP address.
     let nic = NicParameters { ip, mac: 0x0200_0000_0000 | u64::from(ip), switch_mac: 0x0200_ffff_ffff, ..*nic };
     P4Pipeline::new(&p4.program, &nic).expect("N is at least the program's header room")
 }
 
-/// Simulates a run with the program that `program` makes for an IP address, and with room for `T` in packets.
+/// Simulates a run. `program` creates the transport program of the host with an IP address; `T` is the telemetry field
+/// of packets.
 fn simulate<P: Pipeline, T: InBand>(plan: &MessagePlan, job: Job<'_, '_>, program: impl Fn(u32) -> P) -> RunOutput {
     let Job { resolved, seed, flows, loops, events, sharing, .. } = job;
     let mut fabric = match sharing.fabric::<MessageSegment<P::Header, T>>(resolved, seed) {

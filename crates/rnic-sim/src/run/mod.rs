@@ -1,4 +1,4 @@
-//! One run: from its resolved settings to its record.
+//! Simulates one run: takes its resolved settings and returns its record.
 
 mod engine;
 mod message;
@@ -19,7 +19,7 @@ use rnic_run::{RunEvent, RunOutput, RunProgress, RunRecord, RunSpec, RunStatus, 
 use rnic_transport::Time;
 use rnic_workload::{FlowStream, Loops};
 
-/// What the code compiled for a transport needs to simulate a run.
+/// The inputs of one simulation, for the code that is compiled for the run's transport.
 pub struct Job<'a, 'o> {
     pub(crate) resolved: &'a Resolved,
     pub(crate) seed: u64,
@@ -30,15 +30,17 @@ pub struct Job<'a, 'o> {
     pub(crate) sharing: &'a Sharing<'a>,
 }
 
-/// Simulates runs by the code compiled for their congestion controls: a [`Catalogue`](crate::Catalogue).
+/// Simulates runs with the code that is compiled for their congestion control. [`Catalogue`](crate::Catalogue) is the
+/// usual implementation.
 pub trait Simulator {
-    /// Simulates a run.
+    /// Simulates the run that `job` describes, and returns its output.
     fn simulate(&self, job: Job<'_, '_>) -> RunOutput;
 }
 
-/// Simulates a run with its own traffic, by the code of `simulator` compiled for its transport and congestion control.
-/// `resolved` is the result of [`resolve`](crate::resolve::resolve) for `spec`. Fills `capture` with the frames of a
-/// link, and passes the events of the run to `events`.
+/// Simulates the run `spec` with its own traffic. `simulator` has the code that is compiled for the run's transport and
+/// congestion control. `resolved` is the result of [`resolve`](crate::resolve::resolve) for `spec`. The function fills
+/// `capture` with the frames of a link, divides the run among the threads of `sharing`, and passes the events of the
+/// run to `events`.
 ///
 /// ```
 /// use rnic_sim::{Catalogue, Events, Sharing, resolve::resolve, run::run};
@@ -70,7 +72,7 @@ pub fn run(
     sharing: &Sharing<'_>, events: &Events<'_>,
 ) -> RunRecord {
     let (wall, cpu) = (std::time::Instant::now(), ThreadTime::now());
-    // A listener cancels a run at its progress events; the record does not depend on other results.
+    // The result is ignored because a run is cancelled only at progress events.
     let _ = events.tell(RunEvent::Started {
         run: spec.name.clone(),
         seed: spec.seed,
@@ -94,7 +96,7 @@ pub fn run(
     }
 }
 
-/// Largest resident set of this process so far, in bytes.
+/// Maximum resident set size of this process so far, in bytes; 0 if the system does not report it.
 fn peak_rss_bytes() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
@@ -102,12 +104,12 @@ fn peak_rss_bytes() -> u64 {
     kib.map_or(0, |kib| kib * 1_024)
 }
 
-/// As [`run`], on one thread, without capture, events and measurements of the run's cost.
+/// As [`run`], on one thread, without capture and events, and without measuring run time and memory.
 pub fn simulate_run(simulator: &dyn Simulator, spec: &RunSpec, resolved: &Resolved) -> RunOutput {
     simulate_with(simulator, spec, resolved, None, &Sharing::among(1), &Events::ignored())
 }
 
-/// As [`simulate_run`], divided among threads.
+/// As [`simulate_run`], divided among the threads of `sharing`.
 pub fn simulate_run_shared(
     simulator: &dyn Simulator, spec: &RunSpec, resolved: &Resolved, sharing: &Sharing<'_>,
 ) -> RunOutput {
@@ -132,7 +134,8 @@ fn simulate_with(
         let not_started = total.map(|total| total.saturating_sub(started));
         return RunOutput { truncated: Some(Truncation { not_started, ..truncation }), ..output };
     }
-    // A stream ends early if a flow would start beyond the end of time. Such a run is not complete.
+    // The stream of flows ends early if a flow would start after the largest representable time. Such a run is not
+    // complete.
     let status = match output.status {
         RunStatus::Completed if total.is_none_or(|total| started < total) => RunStatus::Failed(format!(
             "only {started} of {} flows start before the end of time (213 days)",
@@ -143,7 +146,8 @@ fn simulate_with(
     RunOutput { status, offered: total.unwrap_or(started), ..output }
 }
 
-/// Estimated number of flows of a run: the number of flows in its traffic, or fewer if its duration ends it before.
+/// Estimates the number of flows that finish in a run: the number of flows in its traffic (`total`), or fewer if the
+/// run's `duration` ends it before.
 fn expected(total: Option<u64>, duration: Option<Time>, progress: &RunProgress) -> Option<u64> {
     let Some(duration) = duration else { return total };
     let scaled =

@@ -1,4 +1,5 @@
-//! Runs of RC-like transports, compiled for the loss recovery `P` and the congestion control `C`.
+//! Simulates runs of RC-like transports (reliable flows). The code is compiled for each loss recovery `P` and each
+//! congestion control `C`.
 
 use super::engine::run_hosts;
 use super::sharing::Sharing;
@@ -13,8 +14,8 @@ use rnic_transport::congestion::CongestionControl;
 use rnic_transport::recovery::Protocol;
 use rnic_workload::Loops;
 
-/// Simulates one run with the given flows, which must be in order of start. The run's settings come from `resolved`;
-/// its loss recovery is `P`, and its congestion control `C` with the parameters `params`.
+/// Simulates one run with `flows`, which must be in order of start. `resolved` has the settings of the run, `P` is its
+/// loss recovery, and `C` is its congestion control with the parameters `params`.
 ///
 /// ```
 /// use rnic_run::FlowSpec;
@@ -49,8 +50,8 @@ pub fn simulate<P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>>
     simulate_captured::<P, C, S, ()>(resolved, params, (seed, &Sharing::among(1)), (flows, None), events, None)
 }
 
-/// As [`simulate`], divided among threads, with closed loops beside the flows, with room for `T` in packets, and with a
-/// capture of a link's frames if there is one.
+/// As [`simulate`], with further inputs: the threads that share the run, closed loops that add flows, the telemetry
+/// field `T` of packets, and a capture of a link's frames.
 pub(crate) fn simulate_captured<P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>, T: InBand>(
     resolved: &Resolved, params: C::Params, (seed, sharing): (u64, &Sharing<'_>), flows: (S, Option<Loops>),
     events: &dyn Listener, capture: Option<&mut Capture>,
@@ -64,7 +65,7 @@ pub(crate) fn simulate_captured<P: Protocol, C: CongestionControl, S: Iterator<I
     output
 }
 
-/// As [`simulate`], on a fabric that the caller has prepared.
+/// As [`simulate`], on a fabric that the caller has built.
 pub fn simulate_on<P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>>(
     mut fabric: Fabric<Segment>, resolved: &Resolved, params: C::Params, flows: S, events: &Events<'_>,
 ) -> RunOutput {

@@ -1,4 +1,4 @@
-//! The counters of a run's ports and hosts, as its record has them.
+//! Collects the counters of a run's ports and hosts for its record.
 
 use crate::host::HostTotals;
 use rnic_fabric::{Body, Fabric, PortId};
@@ -14,7 +14,8 @@ pub(super) fn port_records<B: Body>(fabric: &Fabric<B>) -> Vec<PortRecord> {
             port: topology.port_in_node(port),
             peer: topology.names[topology.peer_node(port) as usize].clone(),
             rate: info.link.rate,
-            // A frame that the port is transmitting at the end counts in full.
+            // A frame that the port is transmitting at the end counts in full; the busy time is limited to the length of
+            // the run.
             busy: fabric.busy(port).min(fabric.now()),
             priorities: fabric.counters(port).iter().map(priority_counters).collect(),
         }
@@ -22,7 +23,7 @@ pub(super) fn port_records<B: Body>(fabric: &Fabric<B>) -> Vec<PortRecord> {
     topology.port_ids().map(record).collect()
 }
 
-/// The totals of a run, over its hosts and ports.
+/// The counters of a run, summed over its hosts and ports.
 pub(super) fn totals<B: Body>(fabric: &Fabric<B>, ports: &[PortRecord], hosts: HostTotals) -> Totals {
     let mut totals = Totals {
         data: hosts.data,

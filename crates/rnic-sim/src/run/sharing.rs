@@ -1,17 +1,18 @@
-//! The division of one run among threads.
+//! Division of one run among threads.
 
 use crate::resolve::Resolved;
 use rnic_fabric::{Body, Fabric, PartitionPlan, Topology, TopologyError};
 use std::cell::Cell;
 
-/// Partitions of the fabric for each thread. More partitions share the work more evenly, and have more links between
-/// them.
+/// Number of fabric partitions per thread. More partitions balance the load of the threads better, but more packets
+/// cross between partitions.
 const PARTITIONS_PER_THREAD: usize = 2;
 
-/// Max threads of one run: with more partitions, more packets cross from one to another.
+/// Maximum number of threads of one run. More threads need more partitions, and then more packets cross between
+/// partitions.
 const MAX_THREADS: usize = 32;
 
-/// How one run is divided among threads. No result depends on it.
+/// How one run is divided among threads. The results of the run do not depend on the division.
 ///
 /// ```
 /// use rnic_sim::Sharing;
@@ -25,16 +26,16 @@ pub struct Sharing<'s> {
 }
 
 impl<'s> Sharing<'s> {
-    /// Divides a run among `threads` threads, at most 32, if the run is large enough for them.
+    /// Divides a run among up to `threads` threads, at most 32; a small run uses fewer.
     pub fn among(threads: usize) -> Sharing<'s> {
         Sharing { threads: threads.min(MAX_THREADS), plan: None, workers_cpu_s: Cell::new(0.0) }
     }
-    /// Divides a run among `threads` threads by the partitions of `plan`, however small the run is.
+    /// Divides a run of any size among `threads` threads, with the fabric partitions of `plan`.
     pub fn in_parts(threads: usize, plan: &'s dyn Fn(&Topology) -> PartitionPlan) -> Sharing<'s> {
         Sharing { plan: Some(plan), ..Sharing::among(threads) }
     }
 
-    /// The fabric of a run.
+    /// Builds the fabric of a run, partitioned for the threads.
     pub(super) fn fabric<B: Body>(&self, resolved: &Resolved, seed: u64) -> Result<Fabric<B>, TopologyError> {
         let plan = |topology: &Topology| match self.plan {
             Some(plan) => plan(topology),
@@ -48,12 +49,12 @@ impl<'s> Sharing<'s> {
         Ok(fabric)
     }
 
-    /// A run on this fabric is over.
+    /// Adds the CPU time of the fabric's worker threads after a run has ended.
     pub(super) fn done<B: Body>(&self, fabric: &Fabric<B>) {
         self.workers_cpu_s.set(self.workers_cpu_s.get() + fabric.workers_cpu_s());
     }
 
-    /// CPU seconds of the threads beside the calling one, in all runs so far.
+    /// CPU seconds of the worker threads, without the calling thread, summed over all runs so far.
     pub(super) fn workers_cpu_s(&self) -> f64 {
         self.workers_cpu_s.get()
     }

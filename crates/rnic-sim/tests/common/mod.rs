@@ -1,4 +1,4 @@
-//! Helpers of the simulator's tests: runs over explicit flows.
+//! Helpers for the simulator's tests: runs with explicit lists of flows.
 
 #![allow(dead_code)] // each test file uses its own part
 
@@ -14,14 +14,14 @@ use rnic_transport::congestion::NoCongestionControl;
 use rnic_transport::recovery::{GoBackN, Irn};
 use rnic_transport::{BitRate, Bytes, Time};
 
-/// A full RoCEv2 frame (1,024 + 62 + 20 bytes of gap) on a 40 Gbps link, in picoseconds.
+/// Serialisation time of a full RoCEv2 frame (1,024 + 62 bytes + 20 bytes of gap) on a 40 Gbps link, in picoseconds.
 pub(crate) const ROCE: u64 = 221_200;
-/// A full IRN frame (16 bytes more) on a 40 Gbps link, in picoseconds.
+/// Serialisation time of a full IRN frame (16 bytes more than RoCEv2) on a 40 Gbps link, in picoseconds.
 pub(crate) const IRN: u64 = 224_400;
 /// Propagation delay of a link, in picoseconds.
 pub(crate) const D: u64 = 2_000_000;
 
-/// The IRN paper's default fabric: 40 Gbps, 2 us, MTU 1,024 B.
+/// A run with the links of the IRN paper's default case: 40 Gbps, a delay of 2 us, an MTU of 1,024 B.
 pub(crate) fn run_on(topology: TopologySpec, transport: &str) -> RunSpec {
     RunSpec {
         name: "run".to_string(),
@@ -47,17 +47,17 @@ pub(crate) fn run_on(topology: TopologySpec, transport: &str) -> RunSpec {
     }
 }
 
-/// The 54-host fat-tree.
+/// A run on the 54-host fat-tree.
 pub(crate) fn fat_tree(transport: &str) -> RunSpec {
     run_on(TopologySpec::FatTree { k: 6 }, transport)
 }
 
-/// A link with the fabric's properties.
+/// A link with the default rate, delay and loss of the fabric.
 pub(crate) fn link_between(from: &str, to: &str) -> NamedLink {
     NamedLink { from: from.to_string(), to: to.to_string(), rate: None, delay: None, loss: None }
 }
 
-/// `n` switches in a ring, a host on each: h0 on s0, ...
+/// A run on a ring of `n` switches with one host on each switch: h0 on s0, and so on.
 pub(crate) fn ring(n: usize, transport: &str) -> RunSpec {
     let names = |prefix: &str| (0..n).map(|i| format!("{prefix}{i}")).collect::<Vec<_>>();
     let (hosts, switches) = (names("h"), names("s"));
@@ -74,7 +74,7 @@ pub(crate) fn flow(start: u64, src: u32, dst: u32, bytes: u64) -> FlowSpec {
     FlowSpec { start: Time::from_ps(start), src, dst, bytes, request: FlowSpec::NO_REQUEST, traffic: 0, measured: true }
 }
 
-/// The flows as a run's traffic.
+/// A traffic source with exactly these flows.
 pub(crate) fn list(flows: &[FlowSpec]) -> Vec<Traffic> {
     vec![Traffic {
         name: "list".to_string(),
@@ -85,24 +85,25 @@ pub(crate) fn list(flows: &[FlowSpec]) -> Vec<Traffic> {
     }]
 }
 
-/// Resolves the run's settings, with these flows as its traffic.
+/// Resolves the settings of the run with `flows` as its traffic.
 pub(crate) fn resolved(run: &RunSpec, flows: &[FlowSpec]) -> Resolved {
     let run = RunSpec { traffic: list(flows), ..run.clone() };
     resolve(&Catalogue::standard(), &run).unwrap()
 }
 
-/// Runs exactly these flows.
+/// Simulates the run with exactly these flows.
 pub(crate) fn outcome(run: &RunSpec, flows: &[FlowSpec]) -> RunOutput {
     outcome_of(run, &resolved(run, flows), flows)
 }
 
-/// Runs exactly these flows on resolved settings.
+/// Simulates the run with exactly these flows and the settings `resolved`.
 pub(crate) fn outcome_of(run: &RunSpec, resolved: &Resolved, flows: &[FlowSpec]) -> RunOutput {
     let run = RunSpec { traffic: list(flows), ..run.clone() };
     simulate_run(&Catalogue::standard(), &run, resolved)
 }
 
-/// Runs these flows on a fabric that loses frames: (host, which of the frames that it transmits, counted from 0).
+/// Simulates the run with these flows on a fabric that loses chosen frames. An entry of `losses` has a host and the
+/// indices of the frames to lose, counted from 0 over all frames that the host transmits.
 pub(crate) fn outcome_with_losses(run: &RunSpec, flows: &[FlowSpec], losses: &[(u32, &[u64])]) -> RunOutput {
     let resolved = resolved(run, flows);
     let mut fabric = rnic_fabric::Fabric::<Segment>::new(&resolved.fabric, 1).unwrap();
@@ -132,7 +133,7 @@ pub(crate) fn failure(output: &RunOutput) -> &str {
     }
 }
 
-/// Every run, completed or failed, accounts for its packets and its flows.
+/// Checks that all packets and flows of a run, completed or failed, are accounted for.
 pub(crate) fn assert_accounts(output: &RunOutput) {
     let t = &output.totals;
     assert_eq!(t.data + t.control, t.delivered + t.dropped + t.lost + t.in_flight);

@@ -1,4 +1,4 @@
-//! The ends of a message.
+//! The sending and the receiving end of a message.
 
 use crate::host::ends::{ReceivingEnd, SendingEnd};
 use crate::host::ids::{EndSlot, FlowId};
@@ -15,8 +15,9 @@ pub(crate) struct SendEnd {
     pub(super) data_hash: u32,
     pub(super) retransmitted: u32,
     pub(super) timeouts: u32,
-    /// [`Hosts`](crate::host::Hosts) has processed the note that the NIC has sent or aborted the message. Notes of both
-    /// hosts from one window are processed host by host, not in order of time.
+    /// Whether the sender is done with the message, sent or aborted, according to a note that
+    /// [`Hosts`](crate::host::Hosts) has processed. The receiver's note may be processed before or after it, because
+    /// notes are processed host by host, not in order of time.
     pub(super) ended: bool,
 }
 
@@ -24,7 +25,7 @@ impl SendingEnd for SendEnd {
     fn data_hash(&self) -> u32 {
         self.data_hash
     }
-    /// Control packets have one hash per pair of hosts, so the flow's own hash stands for it.
+    /// Control packets have one hash per pair of hosts and not per flow, so this is the hash of the data packets.
     fn control_hash(&self) -> u32 {
         self.data_hash
     }
@@ -34,7 +35,7 @@ impl SendingEnd for SendEnd {
     fn timeouts(&self) -> u32 {
         self.timeouts
     }
-    /// The NIC has no timer and no packet left that refers to the slot.
+    /// There is nothing to do: the NIC has no timer and no packet left that refers to the slot.
     fn forget(&mut self) {}
 }
 
@@ -42,11 +43,11 @@ impl SendingEnd for SendEnd {
 pub(crate) struct ReceiveEnd {
     pub(super) flow: FlowId,
     pub(super) bytes: u64,
-    /// Hash of the message's data packets, in which packets of earlier messages in the slot differ.
+    /// Hash of the message's data packets. Packets of earlier messages in the same slot have another hash.
     pub(super) data_hash: u32,
-    /// Payload bytes that have arrived.
+    /// Number of payload bytes that have arrived.
     pub(super) delivered: u64,
-    /// Everything has arrived.
+    /// Whether all bytes have arrived.
     pub(super) done: bool,
 }
 
@@ -54,7 +55,7 @@ impl ReceivingEnd for ReceiveEnd {
     fn is_done(&self) -> bool {
         self.done
     }
-    /// Receivers of messages have no timeouts that records count.
+    /// Always 0: flow records do not count timeouts at the receivers of messages.
     fn timeouts(&self) -> u32 {
         0
     }

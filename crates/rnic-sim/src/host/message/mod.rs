@@ -24,11 +24,12 @@ use std::collections::BTreeSet;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-/// The kind of message NICs, with the state of their flows that is not in the flow table.
+/// The kind "message NIC", with the state of its flows that is not in the flow table.
 pub(crate) struct MessageNics<P, T> {
-    /// Number of flows whose sender has not learned that everything has arrived.
+    /// Number of flows whose sender does not know yet that all bytes have arrived.
     sending: u64,
-    /// Flows that their senders have aborted. They keep their ids to the end, because all of them may arrive after all.
+    /// Flows that their senders have aborted. They keep their ids until the run ends, because the rest of their bytes
+    /// may still arrive.
     aborted: BTreeSet<FlowId>,
     nics: PhantomData<fn() -> (P, T)>,
 }
@@ -37,7 +38,8 @@ pub(crate) struct MessageNics<P, T> {
 pub(crate) type MessageHosts<'a, P, T, S> = Hosts<'a, MessageNics<P, T>, S>;
 
 impl<'a, P: Pipeline, T: InBand, S: Iterator<Item = FlowSpec>> MessageHosts<'a, P, T, S> {
-    /// Hosts that will start the flows of the table. `program` makes the program of the host with an IP address.
+    /// Hosts that will start the flows of `table`. `program` creates the transport program of the host with an IP
+    /// address.
     pub(crate) fn new(
         cfg: NicConfig, framing: Framing, program: impl Fn(u32) -> P, plan: Arc<PartitionPlan>, table: FlowTable<'a, S>,
     ) -> Self {
@@ -47,13 +49,13 @@ impl<'a, P: Pipeline, T: InBand, S: Iterator<Item = FlowSpec>> MessageHosts<'a, 
         Hosts::with(kind, plan, table, shared, |host| HostNic::new(&cfg, program(ip(host))))
     }
 
-    /// The NIC of the flow's sender is done with it.
+    /// Records that the sending NIC is done with the flow.
     fn end_sending(&mut self, flow: FlowId) {
         self.kind.sending -= 1;
         self.send_end_mut(flow).ended = true;
     }
 
-    /// Retires a flow if both ends are done with it.
+    /// Retires a flow if both of its ends are done with it.
     fn retire_flow(&mut self, flow: FlowId) {
         if self.send_end(flow).ended && self.table.record(flow).finish.is_some() {
             self.retire_record(flow);
@@ -145,7 +147,7 @@ impl<P: Pipeline, T: InBand> NicKind for MessageNics<P, T> {
 
     fn process<S: Iterator<Item = FlowSpec>>(hosts: &mut MessageHosts<'_, P, T, S>, notice: Notice) {
         match notice {
-            // A message that its sender has aborted counts as unfinished even if all of it has arrived.
+            // A message that its sender has aborted counts as unfinished even if all its bytes have arrived.
             Notice::Finished { flow, .. } if hosts.kind.aborted.contains(&flow) => {}
             Notice::Finished { flow, at } => {
                 let control_hash = hosts.send_end(flow).control_hash();
@@ -168,7 +170,7 @@ impl<P: Pipeline, T: InBand> NicKind for MessageNics<P, T> {
         }
     }
 
-    /// Flows retire as soon as their notes are processed.
+    /// There is nothing to do: flows retire as soon as their notes are processed.
     fn retire<S: Iterator<Item = FlowSpec>>(_hosts: &mut MessageHosts<'_, P, T, S>) {}
 
     fn is_idle(&self) -> bool {

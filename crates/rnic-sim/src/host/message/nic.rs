@@ -1,4 +1,4 @@
-//! The NIC of a host with messages: a [`MessageNic`] with the transport's program.
+//! The NIC of a host with a message transport: a [`MessageNic`] that runs the transport's program.
 
 use super::MessageNics;
 use super::packet::{Framing, MessageSegment, host_of, ip};
@@ -12,15 +12,15 @@ use rnic_transport::message::nic::{Message, MessageNic, NicConfig, NicEvent, Out
 use rnic_transport::message::{Arrival, Pipeline};
 use std::collections::VecDeque;
 
-/// The NIC of one host.
+/// The NIC of one host, with a message transport.
 pub(crate) struct HostNic<P: Pipeline, T> {
-    /// It knows a message by the slot of its sending end.
+    /// The transport's NIC. Its tag for a message is the slot of the message's sending end.
     pub(super) engine: MessageNic<P>,
-    /// Sending ends for whose messages the NIC has had no buffer yet.
+    /// Sending ends whose messages wait for a free transmit buffer of the NIC, in order of arrival.
     waiting: VecDeque<EndSlot>,
-    /// A packet that the NIC has sent while its priority was paused.
+    /// A packet that the transport's NIC has issued but that waits because its priority is paused.
     held: Option<Packet<MessageSegment<P::Header, T>>>,
-    /// A packet can be sent now.
+    /// Whether a packet can be sent now.
     ready: bool,
 }
 
@@ -30,14 +30,14 @@ impl<P: Pipeline, T> HostNic<P, T> {
     }
 }
 
-/// Counters of invalid actions of a program. A program in P4 can request anything.
+/// Counters of invalid actions of a transport program. The compiler cannot exclude them in a P4 program.
 #[derive(Clone, Copy, Default)]
 pub(super) struct InvalidActions {
-    /// Packets to an address that no host has; they are not sent.
+    /// Packets to an IP address that no host has. They are not sent.
     pub(super) unknown_address: u64,
-    /// Packets with a priority beyond the last one; they travel in the last one.
+    /// Packets with a priority that the run does not use. They travel in the last priority.
     pub(super) invalid_priority: u64,
-    /// Packets with payload, and messages, that belong to no flow.
+    /// Completed messages and packets with payload that belong to no flow.
     pub(super) unknown_flow: u64,
 }
 
@@ -63,7 +63,7 @@ impl<P: Pipeline, T: InBand> Host<MessageNics<P, T>> {
 }
 
 impl<P: Pipeline, T: InBand> NicPartition<MessageNics<P, T>> {
-    /// Payload of a message has arrived, according to the program.
+    /// Counts payload that has arrived, according to the program, and reports a message that is complete.
     #[inline]
     fn arrived(&mut self, host: SlotId, slot: EndSlot, data_hash: u32, received: &Received, now: Time) {
         let host = &mut self.hosts[host.index()];
@@ -74,7 +74,7 @@ impl<P: Pipeline, T: InBand> NicPartition<MessageNics<P, T>> {
         };
         self.last_progress = self.last_progress.max(now);
         if end.data_hash != data_hash {
-            // The packet is of an earlier message in this slot, which has retired.
+            // The packet belongs to an earlier message in this slot, which has retired.
             invalid.unknown_flow += u64::from(received.completed.is_some());
             return;
         }
@@ -88,7 +88,8 @@ impl<P: Pipeline, T: InBand> NicPartition<MessageNics<P, T>> {
         }
     }
 
-    /// Processes the events of the NIC after a call, and notes whether it has a packet to send now.
+    /// Processes the events that a call of the transport's NIC caused, and updates whether the NIC can send a packet
+    /// now.
     #[inline]
     fn follow_up(&mut self, host: SlotId, now: Time) {
         while let Some(event) = self.hosts[host.index()].nic.engine.poll_event() {
@@ -112,7 +113,7 @@ impl<P: Pipeline, T: InBand> NicPartition<MessageNics<P, T>> {
             NicEvent::ReceiveExpired { .. } => return,
         };
         self.notices.push((host.id, notice));
-        // The message's buffer is free.
+        // The buffer of the message is free now: hand waiting messages to the NIC.
         while let Some(slot) = host.nic.waiting.front().copied() {
             if !host.send(&self.shared.cfg, slot, now) {
                 break;
@@ -154,7 +155,7 @@ impl<P: Pipeline, T: InBand> NicPartition<MessageNics<P, T>> {
         })
     }
 
-    /// The next packet to send, whatever its priority.
+    /// The next packet to send, even if its priority is paused.
     #[inline]
     fn next_packet(&mut self, index: SlotId, now: Time) -> Option<Packet<MessageSegment<P::Header, T>>> {
         if let Some(packet) = self.hosts[index.index()].nic.held.take() {

@@ -1,4 +1,4 @@
-//! The packets of message transports.
+//! Simulated packets of message transports.
 
 use crate::host::ids::EndSlot;
 use crate::in_band::InBand;
@@ -6,7 +6,7 @@ use rnic_fabric::Body;
 use rnic_fabric::HostId;
 use rnic_transport::telemetry::HopRecord;
 
-/// The address of host 0; the other hosts have the addresses after it.
+/// The IP address of host 0 (10.0.0.0). The other hosts have the following addresses.
 const FIRST_IP: u32 = 0x0a00_0000;
 
 /// The IP address of a host.
@@ -14,14 +14,14 @@ pub(super) fn ip(host: HostId) -> u32 {
     FIRST_IP + host.0
 }
 
-/// The host that would have an IP address; the fabric need not have so many hosts.
+/// The host with an IP address. The caller checks that the fabric has so many hosts.
 #[inline]
 pub(super) fn host_of(ip: u32) -> HostId {
     HostId(ip.wrapping_sub(FIRST_IP))
 }
 
-/// Body of a simulated packet of a message transport: the program's header `H`, in-band telemetry `T` if the run uses
-/// it, and the ids that the simulated hosts need.
+/// Body of a simulated packet of a message transport: the header `H` of the transport program, the telemetry field `T`,
+/// and the ids that the simulated hosts need.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct MessageSegment<H, T> {
     /// Sending host.
@@ -46,7 +46,7 @@ impl<H: Copy + Default + Send, T: InBand> Body for MessageSegment<H, T> {
 /// Frame lengths and priorities of a run's packets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Framing {
-    /// Bytes around the payload of a data packet.
+    /// Length of the headers and trailers of a data packet, in bytes.
     pub(crate) header: u32,
     /// Length of a control packet, in bytes.
     pub(crate) control: u32,

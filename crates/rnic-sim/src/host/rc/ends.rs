@@ -1,4 +1,4 @@
-//! The ends of an RC-like flow.
+//! The sending and the receiving end of an RC-like (reliable) flow.
 
 use crate::host::ends::{FlowHashes, ReceivingEnd, SendingEnd};
 use crate::host::ids::{EndSlot, FlowId};
@@ -10,31 +10,31 @@ use rnic_transport::{Psn, Receiver, Sender, Time};
 /// State of a sending end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Phase {
-    /// The flow sends.
+    /// The flow has started, and no later flow of its connection has.
     Active,
-    /// The next flow of its connection has started before the sender learned that everything has arrived.
+    /// The next flow of the connection started before the sender knew that all bytes of this flow had arrived.
     Followed,
-    /// The flow has retired, or is about to start on a connection that has the state of an earlier flow.
+    /// The flow has retired, or it has not started yet and will continue the connection of an earlier flow.
     Idle,
 }
 
-/// A persistent connection as its sending host knows it.
+/// State of a persistent connection on its sending host.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Connection {
-    /// Slot of its latest flow, which holds the state of the connection. No other flow takes the slot.
+    /// Slot of the latest flow, which holds the state of the connection. No other flow takes this slot.
     pub(crate) slot: EndSlot,
     /// PSN of the next flow's first packet. Packets of earlier flows have earlier PSNs.
     pub(crate) next: Psn,
 }
 
-/// What both ends of a flow know of it.
+/// State of a flow that each of its ends has: the identity of the flow, and the address of the other end.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Peer {
     /// Id of the flow; [`FlowId::NONE`] after its slots have been released.
     pub(crate) flow: FlowId,
-    /// The other host.
+    /// The host at the other end of the flow.
     pub(crate) host: HostId,
-    /// Slot of the other end there.
+    /// Slot of the other end on that host.
     pub(crate) slot: EndSlot,
     pub(crate) hashes: FlowHashes,
 }
@@ -50,12 +50,13 @@ impl Peer {
 pub(crate) struct SendEnd<P: Protocol, C: CongestionControl> {
     pub(crate) sender: Sender<P, C>,
     pub(crate) peer: Peer,
-    /// Time of the pending timer entry, [`Time::MAX`] for none.
+    /// Time of this end's pending entry in the heap of timers; [`Time::MAX`] if there is none.
     pub(crate) armed: Time,
-    /// The flow is in the host's queue of ready flows, or waits for its pacing time.
+    /// Whether the flow is in the host's queue of ready flows or waits for its pacing time.
     pub(crate) queued: bool,
     pub(crate) phase: Phase,
-    /// Index of the flow's persistent connection in its host, [`Loops::NONE`](rnic_workload::Loops::NONE) for none.
+    /// Index of the flow's persistent connection on its sending host; [`Loops::NONE`](rnic_workload::Loops::NONE) if
+    /// the flow has none.
     pub(crate) connection: u32,
     pub(crate) retransmitted: u32,
     pub(crate) timeouts: u32,
@@ -83,9 +84,9 @@ impl<P: Protocol, C: CongestionControl> SendingEnd for SendEnd<P, C> {
 pub(crate) struct ReceiveEnd<P: Protocol> {
     pub(crate) receiver: Receiver<P>,
     pub(crate) peer: Peer,
-    /// Time of the pending timer entry, [`Time::MAX`] for none.
+    /// Time of this end's pending entry in the heap of timers; [`Time::MAX`] if there is none.
     pub(crate) armed: Time,
-    /// Everything has arrived.
+    /// Whether all bytes have arrived.
     pub(crate) done: bool,
     pub(crate) timeouts: u32,
 }

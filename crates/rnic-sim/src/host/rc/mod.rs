@@ -1,8 +1,9 @@
-//! Hosts with RC-like transports (go-back-N, IRN, TCP): each flow is a sender and a receiver of `rnic-transport`.
+//! Hosts with RC-like transports, which send reliable flows (go-back-N, IRN, TCP). Each flow is a `Sender` and a
+//! `Receiver` of `rnic-transport`.
 //!
-//! Two kinds of flows stay after they have finished. A closing flow waits until its sender learns that everything has
-//! arrived. The latest flow of a persistent connection keeps its id and its slots: the next flow of the connection
-//! finds the congestion control, the pace and the next PSN there.
+//! Two kinds of flows keep their ids and slots after they have finished. A closing flow waits until its sender knows
+//! that all bytes have arrived. The latest flow of a persistent connection stays because the next flow of the
+//! connection takes over its congestion control, pacing state and next PSN.
 
 pub(crate) mod ends;
 mod nic;
@@ -26,24 +27,24 @@ use rnic_workload::Loops;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-/// A persistent connection.
+/// A persistent connection, as all hosts together know it.
 #[derive(Clone, Copy)]
 struct PersistentConnection {
-    /// Its latest flow.
+    /// Latest flow of the connection.
     flow: FlowId,
-    /// Its index among the connections of its sending host.
+    /// Index of the connection on its sending host.
     index: u32,
 }
 
-/// The types of an RC-like NIC, without a value of them.
+/// A marker for the type parameters of an RC-like NIC; it stores no value.
 type TypesOfNic<P, C, T> = PhantomData<fn() -> (P, C, T)>;
 
-/// The kind of RC-like NICs, with the state of their flows that is not in the flow table.
+/// The kind "RC-like NIC", with the state of its flows that is not in the flow table.
 pub(crate) struct RcNics<P: Protocol, C: CongestionControl, T> {
     connections: Vec<PersistentConnection>,
-    /// Flows whose receiver has everything while their sender still has something to do.
+    /// Flows whose receiver has all bytes, but whose sender does not know it yet or still has queued packets.
     closing: Vec<FlowId>,
-    /// One entry per record, if a capture needs them.
+    /// Address of every started flow, in order of start; `None` unless a capture needs the addresses.
     addresses: Option<Vec<FlowAddress>>,
     nics: TypesOfNic<P, C, T>,
 }
@@ -52,7 +53,7 @@ pub(crate) struct RcNics<P: Protocol, C: CongestionControl, T> {
 pub(crate) type RcHosts<'a, P, C, S, T> = Hosts<'a, RcNics<P, C, T>, S>;
 
 impl<'a, P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>, T: InBand> RcHosts<'a, P, C, S, T> {
-    /// Hosts that will start the flows of the table.
+    /// Hosts that will start the flows of `table`.
     pub(crate) fn new(
         cfg: FlowConfig, params: C::Params, config: HostConfig, plan: Arc<PartitionPlan>, table: FlowTable<'a, S>,
     ) -> Self {
@@ -61,11 +62,11 @@ impl<'a, P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>, T: InB
         Hosts::with(kind, plan, table, shared, |_| RcNic::new())
     }
 
-    /// Keeps the address of every flow that starts from now on.
+    /// Makes the hosts store the address of every flow that starts from now on.
     pub(crate) fn keep_addresses(&mut self) {
         self.kind.addresses = Some(Vec::new());
     }
-    /// The addresses kept, in order of start.
+    /// Takes the stored addresses, in order of start.
     pub(crate) fn take_addresses(&mut self) -> Vec<FlowAddress> {
         self.kind.addresses.take().unwrap_or_default()
     }
@@ -90,8 +91,8 @@ impl<'a, P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>, T: InB
         )
     }
 
-    /// An id for a new flow: the id of the latest flow of its connection unless that flow is still active, else a free
-    /// id. The ends of the retired flow that had the id are released.
+    /// An id for a new flow. If the latest flow of its connection, `before`, has retired, the new flow takes its id and
+    /// the ends in its slots are released. Otherwise the new flow gets a free id.
     fn claim_id(&mut self, before: Option<PersistentConnection>) -> FlowId {
         let kept = before.map(|connection| connection.flow).filter(|flow| {
             let end = self.send_end_mut(*flow);
@@ -108,7 +109,8 @@ impl<'a, P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>, T: InB
         flow
     }
 
-    /// Makes the flow the latest of its connection, whose next flow begins with packet `next`.
+    /// Makes `flow` the latest flow of `connection`. The following flow of the connection will begin with the PSN
+    /// `next`.
     fn connect(&mut self, connection: u32, flow: FlowId, next: Psn) {
         let sender = self.flows[flow].sender;
         let known = self.kind.connections.get_mut(connection as usize).map(|connection| {
@@ -133,10 +135,11 @@ impl<'a, P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>, T: InB
         }
     }
 
-    /// Retires the flow if its sender is done with it.
+    /// Retires a finished flow if its sender is done with it; returns whether it has retired.
     fn close(&mut self, flow: FlowId, learns_completion: bool) -> bool {
         let end = self.send_end_mut(flow);
-        // Without ACKs the sender ends with the receiver, after its queued packets have left.
+        // Without ACKs the sender does not learn that the flow is complete: it is done when its queued packets have
+        // left.
         let done = !end.queued && (!learns_completion || end.sender.is_complete());
         if done {
             end.phase = Phase::Idle;
@@ -208,7 +211,7 @@ impl<P: Protocol, C: CongestionControl, T: InBand> NicKind for RcNics<P, C, T> {
     }
 
     fn process<S: Iterator<Item = FlowSpec>>(hosts: &mut RcHosts<'_, P, C, S, T>, notice: Notice) {
-        // The NIC of an RC-like transport sends no other notes.
+        // The NICs of RC-like transports leave no other notes.
         if let Notice::Finished { flow, at } = notice {
             let control_hash = hosts.send_end(flow).control_hash();
             hosts.table.finish(flow, control_hash, at);

@@ -1,9 +1,9 @@
 //! The NIC of a host with RC-like flows: its queues and timers, and the code that sends and receives packets.
 //!
-//! A NIC sends control packets (ACK, NACK, CNP) before data, and takes data packets from its ready flows in turn,
-//! `burst` packets of each. A flow that its recovery, window or pacing holds back is not in the queue of ready flows.
-//! At most one entry per flow end is pending in the heap of timers; to re-arm a timer for a later time costs nothing
-//! until the entry is due.
+//! A NIC sends control packets (ACK, NACK, CNP) before data. It takes data packets from its ready flows in turn,
+//! `burst` packets of each. A flow that must wait for its loss recovery, window or pacing is not in the queue of ready
+//! flows. The heap of timers has at most one pending entry per flow end. To postpone a timer costs nothing: its entry
+//! stays in the heap, and is replaced when it is due.
 
 use super::RcNics;
 use super::ends::{Connection, Phase};
@@ -19,14 +19,14 @@ use rnic_transport::{FlowConfig, Pdu, PduKind, RxMeta, Time, Timer};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
-/// Settings that all NICs share.
+/// Settings that all NICs of the run share.
 pub(crate) struct RcShared<C: CongestionControl> {
     pub(crate) cfg: FlowConfig,
     pub(crate) params: C::Params,
     pub(crate) host: HostConfig,
 }
 
-/// The end of a flow that a timer belongs to: its slot, with the highest bit set for a receiving end.
+/// The flow end to which a timer belongs: the slot of the end, with the highest bit set for a receiving end.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(transparent)]
 struct TimerEnd(u32);
@@ -48,29 +48,30 @@ impl TimerEnd {
     }
 }
 
-/// When a timer is due, and whose. The flow comes before the slot: then entries of the same instant have the same order
-/// in every partition of the fabric, and the entry of a finished flow is not taken for the entry of another flow.
+/// An entry in the heap of timers: when it is due, and for which flow end. The flow id comes before the slot, so that
+/// entries of the same instant have the same order however the fabric is partitioned. The flow id also prevents the
+/// entry of a finished flow from being taken for that of a later flow in its slot.
 type TimerEntry = (Time, FlowId, TimerEnd);
 
-/// The flow that has its turn to send.
+/// The flow whose turn it is to send.
 #[derive(Clone, Copy, Default)]
 struct Burst {
     flow: FlowId,
-    /// Packets that the flow may still send in this turn.
+    /// Number of packets that the flow may still send in this turn.
     left: u32,
 }
 
-/// The NIC of one host.
+/// State of one host's NIC that does not belong to one flow.
 pub(crate) struct RcNic<T> {
     /// Control packets that wait for the transmitter.
     control: VecDeque<Packet<Segment<T>>>,
     /// Sending ends that have a data packet to send now.
     ready: VecDeque<EndSlot>,
     burst: Burst,
-    /// Sending ends that may send from a time on.
+    /// Sending ends that wait for their pacing time, with this time.
     paced: BinaryHeap<Reverse<(Time, FlowId, EndSlot)>>,
     timers: BinaryHeap<Reverse<TimerEntry>>,
-    /// Persistent connections on which the host sends.
+    /// Persistent connections of which the host is the sender.
     pub(crate) connections: Vec<Connection>,
 }
 
@@ -88,7 +89,7 @@ impl<T> RcNic<T> {
 }
 
 impl<P: Protocol, C: CongestionControl, T: InBand> Host<RcNics<P, C, T>> {
-    /// Queues the flow if it has a packet to send, now or at its pacing time.
+    /// Puts the flow into the queue of ready flows, or into `paced` until its pacing time, if it has a packet to send.
     #[inline]
     fn schedule(&mut self, cfg: &FlowConfig, slot: EndSlot, now: Time) {
         let end = &mut self.senders[slot];
@@ -105,7 +106,7 @@ impl<P: Protocol, C: CongestionControl, T: InBand> Host<RcNics<P, C, T>> {
         }
     }
 
-    /// Makes sure that a timer entry at or before the flow's deadline is pending.
+    /// Ensures that the heap has a timer entry at or before the deadline of the sending end.
     #[inline]
     fn arm_sender(&mut self, cfg: &FlowConfig, slot: EndSlot) {
         let end = &mut self.senders[slot];
@@ -129,7 +130,7 @@ impl<P: Protocol, C: CongestionControl, T: InBand> Host<RcNics<P, C, T>> {
 }
 
 impl<P: Protocol, C: CongestionControl, T: InBand> NicPartition<RcNics<P, C, T>> {
-    /// A flow starts to send.
+    /// Starts the sending end of a flow.
     fn begin(&mut self, host: SlotId, slot: EndSlot, now: Time) {
         let host = &mut self.hosts[host.index()];
         let end = &mut host.senders[slot];
@@ -144,14 +145,15 @@ impl<P: Protocol, C: CongestionControl, T: InBand> NicPartition<RcNics<P, C, T>>
         }
     }
 
-    /// A control packet arrived for a flow that has retired, or that the next flow of its connection has followed.
+    /// Handles a control packet for a flow that has retired, or after which the next flow of its connection has
+    /// started.
     #[cold]
     fn late_reply(&mut self, host: SlotId, slot: EndSlot, now: Time, pdu: Pdu) {
         let RcShared { cfg, params, .. } = &self.shared;
         let host = &mut self.hosts[host.index()];
         let end = &mut host.senders[slot];
         let Some(latest) = host.nic.connections.get(end.connection as usize).map(|connection| connection.slot) else {
-            return; // another flow may have the slot before the host's turn to send comes
+            return; // a retired flow without connection must not send: another flow may take its slot
         };
         if end.phase == Phase::Idle {
             if latest == slot && pdu.kind() == PduKind::Cnp {
@@ -169,7 +171,7 @@ impl<P: Protocol, C: CongestionControl, T: InBand> NicPartition<RcNics<P, C, T>>
         }
     }
 
-    /// A timer entry is due.
+    /// Handles a timer entry that is due.
     fn timer(&mut self, host: SlotId, (at, flow, end): TimerEntry) {
         let slot = end.slot();
         if end.is_receiving() {
@@ -198,7 +200,7 @@ impl<P: Protocol, C: CongestionControl, T: InBand> NicPartition<RcNics<P, C, T>>
         }
         end.armed = Time::MAX;
         if let Some(pdu) = end.receiver.on_deadline(&self.shared.cfg, at) {
-            // A delayed ACK is no timeout.
+            // An ACK sent by the delayed-ACK timer does not count as a timeout.
             if pdu.kind() == PduKind::Nack {
                 end.timeouts += 1;
                 self.totals.timeouts += 1;
@@ -208,8 +210,8 @@ impl<P: Protocol, C: CongestionControl, T: InBand> NicPartition<RcNics<P, C, T>>
         self.hosts[index.index()].arm_receiver(&self.shared.cfg, slot);
     }
 
-    /// Queues a control packet from the receiving end to the sending end. It carries the telemetry of the packet that
-    /// caused it.
+    /// Queues a control packet from the receiving end to the sending end. `in_band` is the telemetry of the data packet
+    /// that triggered it.
     #[inline]
     fn reply(&mut self, host: SlotId, slot: EndSlot, pdu: Pdu, in_band: T) {
         let config = &self.shared.host;
@@ -305,7 +307,8 @@ impl<P: Protocol, C: CongestionControl, T: InBand> NicPartition<RcNics<P, C, T>>
         packet
     }
 
-    /// The flow has sent a packet: while its burst lasts and it stays ready, it is the first of the ready flows again.
+    /// Keeps the turn of a flow that has just sent a packet: as long as its burst is not used up and it is ready, it
+    /// goes to the front of the queue of ready flows.
     #[inline]
     fn keep_turn(&mut self, host: SlotId, slot: EndSlot) {
         let burst = self.shared.host.burst;
@@ -331,7 +334,7 @@ impl<P: Protocol, C: CongestionControl, T: InBand> HostPartition for NicPartitio
         self.totals.delivered += 1;
         self.totals.marked += u64::from(packet.is_marked());
         if packet.is_trimmed() {
-            // RC-like transports do not know packets without payload: the packet is lost to them.
+            // RC-like transports have no packets without payload, so they treat a trimmed packet as lost.
         } else if packet.body.pdu.kind() == PduKind::Data {
             self.receive_data(host, now, packet);
         } else {

@@ -1,4 +1,4 @@
-//! The body of an RC-like transport's packets.
+//! The body of simulated packets of RC-like transports.
 
 use crate::host::ids::EndSlot;
 use crate::in_band::InBand;
@@ -6,13 +6,13 @@ use rnic_fabric::Body;
 use rnic_transport::Pdu;
 use rnic_transport::telemetry::HopRecord;
 
-/// Body of a simulated packet of an RC-like transport: the slot at the destination, the PDU, and in-band telemetry `T`
-/// if the run uses it. An ACK carries the telemetry of its data packet.
+/// Body of a simulated packet of an RC-like transport: the slot at the destination, the PDU, and the telemetry field
+/// `T`. An ACK carries the telemetry of the data packet that triggered it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Segment<T = ()> {
     /// Slot of the flow's end at the packet's destination.
     pub(crate) slot: EndSlot,
-    /// The transport's part.
+    /// The protocol data unit of the transport: kind of packet, PSN and other header fields.
     pub(crate) pdu: Pdu,
     pub(crate) in_band: T,
 }
