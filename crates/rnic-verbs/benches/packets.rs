@@ -1,5 +1,5 @@
-//! Measures the CPU time per data packet of `rnic-verbs` without sockets: two devices exchange batches in memory. The
-//! time includes both ends and the acknowledgements, but not the ICRCs.
+//! Measures the time per data packet of `rnic-verbs` without sockets: two devices exchange batches in memory. The time
+//! includes both ends and the acknowledgements, but not the ICRCs.
 //!
 //! To count instructions, run `valgrind --tool=callgrind --toggle-collect='*exchange*' BENCH --test CASE`, and divide
 //! the result by the number of packets of one run.
