@@ -79,7 +79,7 @@ impl Refusal {
     pub(crate) const ACCESS: Refusal = Refusal::Never(NakCode::RemoteAccessError, Status::RemoteAccess);
     /// The message is longer than the memory of its receive.
     pub(crate) const TOO_LONG: Refusal = Refusal::Never(NakCode::InvalidRequest, Status::LocalLength);
-    /// The memory of the receive was deregistered.
+    /// The memory of the receive that the message needs was deregistered.
     pub(crate) const RECEIVE: Refusal = Refusal::Never(NakCode::RemoteOperationalError, Status::LocalProtection);
 }
 
@@ -125,9 +125,9 @@ pub(crate) struct Common {
 }
 
 impl Common {
-    /// Maximum number of receives from a shared receive queue that messages in progress of one queue pair hold when a
-    /// packet out of order needs another. The limit keeps one peer's lost packet from using up the receives of other
-    /// queue pairs. A packet that would exceed the limit counts as lost.
+    /// Limit on the receives of a shared receive queue that one queue pair holds for messages in progress. If a packet
+    /// out of order needs a receive beyond the limit, the packet is dropped, as if it were lost. So a lost packet of
+    /// one peer cannot use up the receives of other queue pairs.
     pub(crate) const MAX_EARLY: usize = 64;
 
     pub(crate) fn new(qpn: Qpn, pd: Pd, init: QpInit) -> Common {
@@ -315,8 +315,8 @@ impl Common {
         }
     }
 
-    /// A packet of the earliest failed send request; `None` if no request has failed. No request from this one on can
-    /// succeed.
+    /// Number of a packet of the earliest failed send request; `None` if no request has failed. Neither the failed
+    /// request nor any later request can succeed.
     pub(crate) fn failing(&self) -> Option<u64> {
         self.failing.map(|(packet, _)| packet)
     }

@@ -21,7 +21,7 @@ use std::net::SocketAddr;
 pub struct Device {
     pub(crate) config: DeviceConfig,
     /// Generator of memory keys, of first PSNs and of the first queue pair number. Keys and PSNs are secrets between
-    /// two peers, so the generator is one whose output does not reveal the numbers that follow.
+    /// two peers, so the generator is cryptographic: its output does not reveal later numbers.
     pub(crate) rng: ChaCha20Rng,
     pub(crate) domains: Table<()>,
     pub(crate) ctx: Ctx,
@@ -187,8 +187,8 @@ impl Device {
         self.timers.first().map(|(at, _)| *at)
     }
 
-    /// Fires the timers that are due at `now`, and lets paced queue pairs send again whose next packet is due. `now`
-    /// must not be before any time that was passed to the device earlier.
+    /// Fires the timers that are due at `now`, and resumes paced queue pairs whose next packet is due. `now` must not
+    /// be before any time that was passed to the device earlier.
     pub fn on_time(&mut self, now: Time) {
         self.ctx.now = now;
         while let Some((due, at)) = self.timers.first().copied() {

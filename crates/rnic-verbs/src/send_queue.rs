@@ -74,9 +74,9 @@ pub(crate) fn packets(len: u32, mtu: u32) -> u32 {
     len.div_ceil(mtu).max(1)
 }
 
-/// The send requests of a queue pair that are not completed, in order of posting. The oldest ones, up to some request,
-/// are *released*: their PSNs are assigned, and the flow may send them. The others wait, for instance for a fence or
-/// for credits.
+/// The send requests of a queue pair that are not completed, in order of posting. The oldest requests are *released*:
+/// their PSNs are assigned, and the flow may send them. The requests behind them wait, for instance for a fence or for
+/// credits.
 #[derive(Debug, Default)]
 pub(crate) struct SendQueue {
     wqes: VecDeque<Wqe>,
@@ -133,8 +133,9 @@ impl SendQueue {
         self.next_packet
     }
 
-    /// Whether the peer's end-to-end credits do not admit the next message. They admit messages up to sequence number
-    /// `limit`; `None`: all messages. If no other message is outstanding, one message may be sent without credits.
+    /// Whether the peer's end-to-end credits do not admit the next message. The credits admit messages up to sequence
+    /// number `limit`; with `None` they admit all messages. If no other message is outstanding, one message may be sent
+    /// without credits.
     pub(crate) fn lacks_credits(&self, limit: Option<u32>) -> bool {
         let beyond = |limit| Psn::new(self.messages.wrapping_add(1)).distance_from(Psn::new(limit)) > 0;
         self.released > 0 && limit.is_some_and(beyond)

@@ -98,34 +98,34 @@ pub enum SendOp {
     SendInv(u32),
     /// RDMA Write into the peer's memory.
     Write {
-        /// Remote address.
+        /// Virtual address in the peer's memory.
         addr: u64,
-        /// Remote key.
+        /// Remote key of the peer's memory region.
         rkey: u32,
     },
     /// RDMA Write with Immediate: an RDMA Write that consumes the peer's next receive. The completion of this receive
     /// carries the four bytes of immediate data.
     WriteImm {
-        /// Remote address.
+        /// Virtual address in the peer's memory.
         addr: u64,
-        /// Remote key.
+        /// Remote key of the peer's memory region.
         rkey: u32,
         /// The immediate data.
         imm: u32,
     },
     /// RDMA Read of the peer's memory.
     Read {
-        /// Remote address.
+        /// Virtual address in the peer's memory.
         addr: u64,
-        /// Remote key.
+        /// Remote key of the peer's memory region.
         rkey: u32,
     },
     /// Atomic fetch-and-add on eight bytes of the peer's memory, at an address that is a multiple of 8. The response
     /// carries the value before the addition.
     FetchAdd {
-        /// Remote address.
+        /// Virtual address in the peer's memory.
         addr: u64,
-        /// Remote key.
+        /// Remote key of the peer's memory region.
         rkey: u32,
         /// The number to add, modulo 2^64.
         add: u64,
@@ -133,11 +133,11 @@ pub enum SendOp {
     /// Atomic compare-and-swap of eight bytes of the peer's memory, at an address that is a multiple of 8. The response
     /// carries the value before the operation.
     CompareSwap {
-        /// Remote address.
+        /// Virtual address in the peer's memory.
         addr: u64,
-        /// Remote key.
+        /// Remote key of the peer's memory region.
         rkey: u32,
-        /// The value to compare with.
+        /// The value with which the memory's value is compared.
         compare: u64,
         /// The value to store if the memory's value equals `compare`.
         swap: u64,
@@ -172,7 +172,7 @@ impl SendOp {
 /// Flags of a send request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SendFlags {
-    /// The request generates a completion when it succeeds. A request that fails always generates one.
+    /// The request generates a completion when it succeeds. A request that fails always generates a completion.
     pub signaled: bool,
     /// The completion of the peer's receive is a solicited event: it triggers a notification also if the peer has
     /// requested notifications of solicited completions only.
@@ -513,9 +513,9 @@ pub enum VerbsError {
     /// The object is in use.
     #[error("the {what} is in use by {by}")]
     Busy {
-        /// The object.
+        /// The object that cannot be destroyed.
         what: &'static str,
-        /// The objects that use it.
+        /// The kind of objects that use the object.
         by: &'static str,
     },
     /// A limit of the device is reached.
@@ -540,7 +540,7 @@ pub enum VerbsError {
     /// An attribute is out of range.
     #[error("{name} is {value}; it must be {possible}")]
     Range {
-        /// The attribute.
+        /// Name of the attribute.
         name: &'static str,
         /// The value of the attribute.
         value: u64,
@@ -553,9 +553,9 @@ pub enum VerbsError {
     /// A scatter-gather element cannot be used.
     #[error("scatter-gather element {index} cannot be used: {why}")]
     Memory {
-        /// The index of the element, from 0.
+        /// Index of the scatter-gather element in the work request, from 0.
         index: usize,
-        /// The reason.
+        /// The reason for the refusal.
         why: AccessError,
     },
     /// The access to the memory of a region is not allowed.

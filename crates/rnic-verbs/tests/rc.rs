@@ -653,8 +653,8 @@ fn only_reads_of_the_recent_past_are_answered_again() {
     // The responder repeats the whole response, or its end.
     assert_eq!(ask(&mut pair, 100, 0, 600), 3);
     assert_eq!(ask(&mut pair, 102, 512, 88), 1);
-    // It does not respond to a request with another address or length, to one that is not the end of a read, or to a
-    // PSN that is not a read's.
+    // The responder does not respond to a request with another address or length, to a request that is not the end of a
+    // stored read, or to a PSN that belongs to no read.
     assert_eq!(ask(&mut pair, 100, 8, 592), 0);
     assert_eq!(ask(&mut pair, 101, 512, 88), 0);
     assert_eq!(ask(&mut pair, 101, 256, 88), 0);

@@ -281,7 +281,7 @@ fn a_drained_send_queue_finishes_what_it_began() {
         if service != Service::Uc {
             pair.post(0, 4, pair.read_op(1, 0), 8);
         }
-        // One packet of the first message leaves.
+        // One packet of the first message is sent.
         let side = &mut pair.sides[0];
         assert!(side.device.transmit(pair.now, &mut side.batch));
         side.device.to_sqd(side.qpn).unwrap();

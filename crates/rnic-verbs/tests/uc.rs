@@ -183,7 +183,7 @@ fn a_send_that_fails_leaves_receiving_alone() {
     pair.run();
     assert_eq!(pair.sides[0].sent(), [(3, Status::WorkRequestFlushed)]);
     assert_eq!(pair.sides[0].received(), [(7, Status::Success, 10)]);
-    // After the transition back to RTS the queue pair sends again.
+    // After the transition back to RTS, sending resumes.
     pair.recv(1, 9, 0, 100);
     let now = pair.now;
     pair.sides[0].device.to_rts(qpn, SendAttributes::default(), now).unwrap();

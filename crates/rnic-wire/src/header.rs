@@ -197,11 +197,11 @@ impl<'a> BthView<'a> {
 /// of bytes from there to the end of the message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Reth {
-    /// Virtual address.
+    /// Virtual address in the responder's memory.
     pub va: u64,
-    /// Remote key.
+    /// Remote key of the responder's memory region.
     pub rkey: u32,
-    /// Length in bytes.
+    /// Length in bytes of the range.
     pub dma_len: u32,
 }
 
@@ -229,9 +229,9 @@ impl Reth {
 /// memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct AtomicEth {
-    /// Virtual address, a multiple of 8.
+    /// Virtual address in the responder's memory, a multiple of 8.
     pub va: u64,
-    /// Remote key.
+    /// Remote key of the responder's memory region.
     pub rkey: u32,
     /// Compare-and-swap: the value to store if the comparison holds. Fetch-and-add: the value to add.
     pub swap_add: u64,
@@ -320,7 +320,7 @@ impl AtomicAckEth {
 /// Datagram extended transport header (DETH) of every UD packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Deth {
-    /// Queue key.
+    /// Queue key (Q_Key) that the receiving queue pair compares with its own.
     pub qkey: u32,
     /// Source queue pair, 24 bits.
     pub src_qp: u32,

@@ -62,8 +62,8 @@ impl Core {
         self.first.plus(packet as u32)
     }
 
-    /// The number of the packet with this PSN: of the packets with this PSN modulo 2^24, the one nearest to the first
-    /// unacknowledged packet. Negative for a PSN before the first packet's.
+    /// The number of the packet with this PSN. PSNs repeat after 2^24 packets; the result is the number nearest to the
+    /// first unacknowledged packet's. It is negative for a PSN before that of the first packet.
     pub(crate) fn position(&self, psn: u32) -> i64 {
         self.acked as i64 + i64::from(Psn::new(psn).distance_from(self.psn(self.acked)))
     }
@@ -99,7 +99,8 @@ impl Core {
         }
     }
 
-    /// RTS to SQD: finishes messages of which a packet was sent, and takes back the release of the others.
+    /// RTS to SQD: messages of which a packet was sent are finished. The release of all other send requests is taken
+    /// back.
     pub(crate) fn drain(&mut self, c: &mut Common) {
         c.sends.hold(self.sent());
         self.flow.truncate(c.sends.next_packet() - self.acked);
@@ -119,7 +120,7 @@ impl Core {
         Acknowledged { at, upto: at + i64::from(matches!(aeth.syndrome, Syndrome::Ack { .. })) }
     }
 
-    /// Hands an ACK or NACK to the flow, and completes the send requests that are thereby acknowledged.
+    /// Hands an ACK or NACK to the flow, and completes the send requests that it acknowledges.
     pub(crate) fn advance(&mut self, c: &mut Common, ctx: &mut Ctx, now: Time, pdu: Pdu) {
         let progress = self.flow.handle(now, pdu);
         if progress.acked > 0 {
@@ -147,7 +148,7 @@ impl Core {
         }
     }
 
-    // Packets out.
+    // Sent packets.
 
     /// Whether request packets may be sent now: the queue pair's state allows it, and no RNR NAK keeps the requester
     /// waiting.

@@ -57,7 +57,8 @@ impl Uc {
         }
     }
 
-    /// RTS to SQD: finishes messages of which a packet was sent, and takes back the release of the others.
+    /// RTS to SQD: messages of which a packet was sent are finished. The release of all other send requests is taken
+    /// back.
     pub(crate) fn drain(&mut self, c: &mut Common) {
         c.sends.hold(self.next);
         self.total = c.sends.next_packet();

@@ -179,7 +179,7 @@ pub(crate) enum Fate {
     Twice(Time),
 }
 
-/// A packet as a script sees it, which decides the packet's fate.
+/// The view of a packet from which a script decides the packet's fate.
 pub(crate) struct Seen<'a> {
     /// The side that sends it.
     pub(crate) from: usize,

@@ -1,5 +1,5 @@
 //! The queue of replies that a responder has to send: ACKs, NAKs and responses, in the order of the requests. Also the
-//! memory of executed reads and atomics, whose responses the responder can repeat.
+//! list of executed reads and atomics, whose responses the responder can repeat.
 
 use rnic_transport::Psn;
 use rnic_wire::Position;
