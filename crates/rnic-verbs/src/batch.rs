@@ -16,7 +16,7 @@ pub struct Batch {
     segment: usize,
     count: usize,
     max: usize,
-    /// Whether longer packets may overtake an ACK that is alone in the batch; see [`Batch::overtaking`].
+    /// Whether longer packets may overtake an ACK that is alone in the batch; see [`Batch::overtaking()`].
     overtaking: bool,
     to: Option<Destination>,
     /// An ACK that moves to the end of the batch, because the packets after it are longer; empty if there is no such
