@@ -177,7 +177,7 @@ impl Common {
 
     // Receives.
 
-    /// The number of receives of messages in progress.
+    /// The number of receives that messages in progress hold.
     pub(crate) fn inbox_len(&self) -> usize {
         self.inbox.len()
     }

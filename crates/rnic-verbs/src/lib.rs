@@ -17,8 +17,8 @@
 //!
 //! Registered memory belongs to the device: an application hands a `Vec<u8>` over, and reads and writes the bytes
 //! through the device. So no packet can touch memory that was freed. [`ForeignMemory`] is memory that stays with the
-//! application, for interfaces in other languages. To make a `ForeignMemory` is `unsafe`, and its module holds the only
-//! `unsafe` code of the crate.
+//! application, for interfaces in other languages. Creating a `ForeignMemory` is `unsafe`, and its module holds the
+//! only `unsafe` code of the crate.
 #![deny(unsafe_code)]
 
 mod backing;

@@ -244,8 +244,8 @@ impl Device {
         Ok(SrqId(self.ctx.srqs.insert(SharedReceiveQueue { pd, receives, limit: 0, users: 0 })))
     }
 
-    /// Requests one [`Event::SharedReceiveLimit`] as soon as the queue holds fewer than `limit` receives. If it already
-    /// does, the event comes immediately. A `limit` of 0 withdraws the request.
+    /// Requests one [`Event::SharedReceiveLimit`] as soon as the queue holds fewer than `limit` receives. If the queue
+    /// already holds fewer receives, the event comes immediately. A `limit` of 0 withdraws the request.
     ///
     /// # Errors
     /// If there is no such queue.

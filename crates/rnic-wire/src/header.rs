@@ -52,7 +52,7 @@ pub struct Bth {
 impl Bth {
     /// Length on the wire in bytes.
     pub const LEN: usize = 12;
-    /// Largest value of [`Bth::attempt`]; a packet that was transmitted more often carries this value too.
+    /// Maximum of [`Bth::attempt`]. If a packet is transmitted more often, the field keeps this value.
     pub const MAX_ATTEMPTS: u8 = 127;
     /// Default partition key: full membership of the default partition.
     pub const DEFAULT_PKEY: u16 = 0xffff;
