@@ -1,6 +1,6 @@
-//! The bytes behind a memory region: a vector that the device owns, or memory of the application.
+//! The memory behind a memory region: a vector that the device owns, or memory of the application.
 //!
-//! This module holds all `unsafe` code of the crate: it copies to and from [`ForeignMemory`]. Everything else reaches
+//! This module holds all `unsafe` code of the crate: the copies to and from [`ForeignMemory`]. All other modules reach
 //! registered memory through the safe functions of `Backing`.
 //!
 //! # Why the copies are sound
@@ -8,25 +8,26 @@
 //! **Bounds.** `Backing` checks every access against the length of the memory directly before the copy, with arithmetic
 //! that cannot overflow, and hands out no pointer.
 //!
-//! **Lifetime.** Who makes a [`ForeignMemory`] promises that the memory stays valid until the device has given the
-//! region up: until [`Device::deregister`](crate::Device::deregister) has returned or the [`Device`](crate::Device) is
-//! dropped. The device reaches the bytes only through its table of regions. `deregister` takes the region out of the
-//! table, and needs the device mutably: no copy is under way then. Work requests and packets that still name the region
-//! hold a handle with a generation, which finds nothing any more (`table.rs`), so no later copy touches the memory. A
-//! packet that was written before holds a copy of the bytes.
+//! **Lifetime.** The caller of [`ForeignMemory::new`] promises that the memory stays valid until
+//! [`Device::deregister`](crate::Device::deregister) has returned or the [`Device`](crate::Device) is dropped. The
+//! device reaches the bytes only through its table of regions. `deregister` removes the region from the table. It
+//! borrows the device mutably, so no copy is under way at that time. Work requests and packets that still name the
+//! region hold a handle with a generation. The table no longer finds a region by this handle (`table.rs`), so no later
+//! copy touches the memory. A packet that was written earlier holds a copy of the bytes.
 //!
 //! **Aliasing.** The device never makes a Rust reference to foreign memory; it uses raw pointers and
 //! [`copy_nonoverlapping`](std::ptr::copy_nonoverlapping). The other side of each copy is a buffer that a Rust
-//! reference covers (a packet, or the argument of a verb), and the promise excludes that such a buffer lies in the
-//! registered memory: the two do not overlap. Two regions may cover the same foreign memory, because the device never
-//! copies from one region to another.
+//! reference covers: a packet, or the argument of a verb. The caller of [`ForeignMemory::new`] promises that no such
+//! buffer lies in the registered memory, so source and destination do not overlap. Two regions may cover the same
+//! foreign memory, because the device never copies from one region to another.
 //!
 //! **Concurrent access.** The application's threads may use the memory while it is registered, as they may with an RDMA
-//! NIC in hardware, which knows of no Rust references either. The copies treat the bytes as opaque: no decision follows
-//! from their values, and every bit pattern is a valid `u8`, so a copy that overlaps an access of the application
-//! yields old, new or mixed bytes, and nothing worse inside the device. Atomic operations are [`AtomicU64`] operations,
-//! also towards the application's threads. In the terms of the language an unsynchronised conflicting access remains a
-//! data race; that the application has none is part of the promise, with the accesses that the promise allows.
+//! NIC in hardware. The copies treat the bytes as opaque: the device makes no decision from their values, and every bit
+//! pattern is a valid `u8`. So a copy that overlaps an access of the application yields old, new or mixed bytes, and
+//! does no other harm inside the device. Atomic operations are [`AtomicU64`] operations, so they are atomic towards the
+//! application's threads too. In the terms of the Rust language an unsynchronised conflicting access is still a data
+//! race. The caller of [`ForeignMemory::new`] promises that the application makes no such access, except the volatile
+//! and atomic accesses that its documentation allows.
 #![allow(unsafe_code)]
 
 use crate::types::AccessError;
@@ -36,15 +37,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Memory of the application that a device may access while it is registered
 /// ([`Device::register_foreign`](crate::Device::register_foreign)).
 ///
-/// For interfaces where the application owns its buffers, such as `ibv_reg_mr` of libibverbs. A Rust application has no
-/// need of it: a region of a `Vec<u8>` ([`Device::register`](crate::Device::register)) is as fast, and safe.
+/// It serves interfaces in which the application owns its buffers, such as `ibv_reg_mr` of libibverbs. A Rust
+/// application does not need it: a region of a `Vec<u8>` ([`Device::register`](crate::Device::register)) is as fast,
+/// and safe.
 ///
 /// ```
 /// use rnic_verbs::{Access, Device, DeviceConfig, ForeignMemory};
 ///
 /// let mut device = Device::new(DeviceConfig::default());
 /// let pd = device.create_pd();
-/// // The application owns the buffer, and touches it through a raw pointer while it is registered.
+/// // The application owns the buffer, and accesses it only through a raw pointer while it is registered.
 /// let buffer = Box::into_raw(Box::new([7u8; 64]));
 /// // SAFETY: the buffer is freed after the region is deregistered, and no reference to it exists before.
 /// let memory = unsafe { ForeignMemory::new(buffer.cast(), 64) };
@@ -54,7 +56,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// device.read_memory(region.id, 60, &mut copy).unwrap();
 /// assert_eq!(copy, [7; 4]);
 /// device.deregister(region.id).unwrap();
-/// // SAFETY: made by `Box::into_raw`, and the device has given it up.
+/// // SAFETY: `Box::into_raw` returned the pointer, and the region is deregistered.
 /// drop(unsafe { Box::from_raw(buffer) });
 /// ```
 #[derive(PartialEq, Eq, Debug)]
@@ -68,41 +70,41 @@ pub struct ForeignMemory {
 unsafe impl Send for ForeignMemory {}
 
 impl ForeignMemory {
-    /// The `len` bytes from `start` on, to be read and written by the device.
+    /// Foreign memory of `len` bytes that begins at `start`, which the device may read and write.
     ///
     /// # Safety
-    /// From this call until the region made of the memory is deregistered, or its device dropped, or the returned value
-    /// dropped without having been registered:
+    /// The caller promises the following. The promises hold from this call until the region that covers the memory is
+    /// deregistered, its device is dropped, or the returned value is dropped without having been registered.
     /// - `start` is valid for reads and writes of `len` bytes, from any thread. It points into one allocation of at
     ///   most `isize::MAX` bytes, or `len` is 0.
     /// - No Rust reference (`&` or `&mut`) covers any of the bytes. Code in Rust uses raw pointers or atomics.
-    /// - No thread of the application accesses bytes that an operation under way writes, nor writes bytes that one
-    ///   under way reads: from the moment a work request that names them is posted until its completion is polled, and,
-    ///   for memory that peers may access, between messages that say so. Excepted are volatile and atomic accesses, for
-    ///   applications that poll memory until an RDMA Write changes it; their results are those of polling memory that
-    ///   hardware writes.
+    /// - No thread of the application accesses bytes that a pending operation writes, or writes bytes that a pending
+    ///   operation reads. An operation of a local work request is pending from the call that posts the work request
+    ///   until its completion is polled. For memory that peers may access, messages between the two applications must
+    ///   say when operations are pending. Volatile and atomic accesses are always allowed, for applications that poll
+    ///   memory until an RDMA Write changes it; they see the same values as if hardware wrote the memory.
     pub unsafe fn new(start: *mut u8, len: usize) -> ForeignMemory {
         let empty = (NonNull::dangling(), 0);
         let (start, len) = NonNull::new(start).map_or(empty, |start| (start, len));
         ForeignMemory { start, len, writable: true }
     }
 
-    /// The same for memory that the device only reads: regions of it admit neither local writes nor remote writes and
-    /// atomics.
+    /// Foreign memory of `len` bytes that begins at `start`, which the device only reads. A region that covers it can
+    /// have neither the right to local writes nor that to remote writes or atomics.
     ///
     /// # Safety
     /// As [`ForeignMemory::new`], but `start` need not be valid for writes, and `&` references to the bytes may exist.
     pub unsafe fn read_only(start: *const u8, len: usize) -> ForeignMemory {
-        // SAFETY: the device does not write memory that is not `writable`; the rest is promised by the caller.
+        // SAFETY: the device does not write memory that is not `writable`; the caller promises the other conditions.
         ForeignMemory { writable: false, ..unsafe { ForeignMemory::new(start.cast_mut(), len) } }
     }
 
-    /// Length in bytes.
+    /// Length of the memory in bytes.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there are no bytes.
+    /// Whether the memory has length 0.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -117,7 +119,7 @@ impl ForeignMemory {
         self.writable
     }
 
-    /// The first of `len` bytes from `offset` on, if all of them are within the memory.
+    /// Returns a pointer to byte `offset`, if all `len` bytes from there on are within the memory.
     fn range(&self, offset: usize, len: usize) -> Result<NonNull<u8>, AccessError> {
         if offset.checked_add(len).is_none_or(|end| end > self.len) {
             return Err(AccessError::Bounds);
@@ -127,7 +129,7 @@ impl ForeignMemory {
     }
 }
 
-/// The bytes of a region.
+/// The memory of a region, by its owner.
 pub(crate) enum Backing {
     /// The device owns the bytes.
     Owned(Vec<u8>),
@@ -135,12 +137,12 @@ pub(crate) enum Backing {
     Foreign(ForeignMemory),
 }
 
-/// An operation on eight bytes.
+/// An atomic operation on eight bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Atomic {
-    /// Adds, modulo 2^64.
+    /// Fetch-and-add: adds this number, modulo 2^64.
     Add(u64),
-    /// Stores `swap` if the value equals `compare`.
+    /// Compare-and-swap: stores `swap` if the value equals `compare`.
     CompareSwap { compare: u64, swap: u64 },
 }
 
@@ -162,7 +164,7 @@ impl Backing {
         }
     }
 
-    /// Copies `out.len()` bytes from `offset` on.
+    /// Copies `out.len()` bytes of the memory into `out`, beginning with byte `offset`.
     #[inline]
     pub(crate) fn read(&self, offset: usize, out: &mut [u8]) -> Result<(), AccessError> {
         match self {
@@ -180,7 +182,7 @@ impl Backing {
         Ok(())
     }
 
-    /// Copies `data` to `offset` and the bytes that follow.
+    /// Copies `data` into the memory, beginning at byte `offset`.
     #[inline]
     pub(crate) fn write(&mut self, offset: usize, data: &[u8]) -> Result<(), AccessError> {
         match self {
@@ -202,8 +204,8 @@ impl Backing {
         Ok(())
     }
 
-    /// Carries out `operation` on the eight bytes at `offset`, in the host's byte order, and returns the value before
-    /// it.
+    /// Executes `operation` on the eight bytes at `offset`, in the host's byte order. Returns the value before the
+    /// operation.
     pub(crate) fn atomic(&mut self, offset: usize, operation: Atomic) -> Result<u64, AccessError> {
         match self {
             Backing::Owned(bytes) => {
@@ -221,9 +223,9 @@ impl Backing {
                 if !word.is_aligned() {
                     return Err(AccessError::Alignment);
                 }
-                // SAFETY: `range` has checked the bounds, the memory is writable and the address a multiple of 8. The
-                // promise of `ForeignMemory::new` makes it valid, and leaves the application's threads atomic accesses
-                // to it.
+                // SAFETY: `range` has checked the bounds, the memory is writable, and the address is a multiple of 8.
+                // The promise of `ForeignMemory::new` makes the address valid, and allows the application's threads
+                // only atomic and volatile accesses to it.
                 let word = unsafe { AtomicU64::from_ptr(word.as_ptr()) };
                 Ok(match operation {
                     Atomic::Add(add) => word.fetch_add(add, Ordering::SeqCst),
@@ -242,7 +244,7 @@ impl Backing {
 mod tests {
     use super::*;
 
-    /// The application's memory for a test: freed when dropped.
+    /// Memory of the application in a test. It is freed when the value is dropped.
     struct Buffer(*mut [u64]);
 
     impl Buffer {
@@ -250,7 +252,7 @@ mod tests {
             Buffer(Box::into_raw(vec![0u64; words].into_boxed_slice()))
         }
 
-        /// Both kinds of backing, of as many bytes.
+        /// An owned and a foreign backing, each of the buffer's length.
         fn backings(&self) -> [Backing; 2] {
             let len = 8 * self.0.len();
             // SAFETY: tests drop the backing before the buffer, and make no reference to the buffer's bytes.
@@ -260,7 +262,7 @@ mod tests {
 
     impl Drop for Buffer {
         fn drop(&mut self) {
-            // SAFETY: made by `Box::into_raw`, and nothing uses it any more.
+            // SAFETY: `Box::into_raw` returned the pointer, and nothing uses it any more.
             drop(unsafe { Box::from_raw(self.0) });
         }
     }
@@ -280,7 +282,7 @@ mod tests {
             let mut all = [9; 32];
             backing.read(0, &mut all).unwrap();
             assert_eq!(all, [0; 32]);
-            // Up to the end everything is possible.
+            // Accesses that reach up to the end of the memory succeed.
             for (offset, len) in [(0, 32), (31, 1), (32, 0)] {
                 backing.write(offset, &vec![1; len]).unwrap();
                 backing.read(offset, &mut vec![0; len]).unwrap();
@@ -353,7 +355,7 @@ mod tests {
 
     #[test]
     fn empty_memory_may_lie_anywhere() {
-        // SAFETY: there are no bytes.
+        // SAFETY: the memory has length 0.
         let mut backing = Backing::Foreign(unsafe { ForeignMemory::new(std::ptr::null_mut(), 0) });
         assert_eq!((backing.read(0, &mut []), backing.write(0, &[])), (Ok(()), Ok(())));
         assert_eq!(backing.read(0, &mut [0]), Err(AccessError::Bounds));

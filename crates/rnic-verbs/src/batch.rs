@@ -1,13 +1,14 @@
-//! Packets that one system call can send.
+//! Batches: packets of one queue pair that one system call can send.
 
 use crate::types::{MAX_MTU, Qpn};
 use rnic_wire::{Opcode, Operation};
 use std::net::SocketAddr;
 
-/// Packets of one queue pair for its peer, one after the other in one buffer, as `UDP_SEGMENT` takes them.
+/// Packets of one queue pair for its peer, one after the other in one buffer, as Linux's `UDP_SEGMENT` (UDP
+/// segmentation offload) expects them.
 ///
-/// All packets have the same length, but the last may be shorter. Each ends with four bytes for its ICRC, which the
-/// owner fills in.
+/// All packets have the same length, except that the last packet may be shorter. Each packet ends with four bytes for
+/// its ICRC, which the owner of the [`Device`](crate::Device) fills in.
 #[derive(Clone, Debug)]
 pub struct Batch {
     bytes: Vec<u8>,
@@ -15,31 +16,33 @@ pub struct Batch {
     segment: usize,
     count: usize,
     max: usize,
-    /// Packets may overtake a lone ACK.
+    /// Whether longer packets may overtake an ACK that is alone in the batch; see [`Batch::overtaking()`].
     overtaking: bool,
     to: Option<Destination>,
-    /// An ACK that goes last, because the packets that followed it are longer.
+    /// An ACK that moves to the end of the batch, because the packets after it are longer; empty if there is no such
+    /// ACK.
     tail: Vec<u8>,
-    /// A packet that was too long for the previous batch.
+    /// A packet that is held back for the next batch, because it is longer than the packets of this batch.
     held: Vec<u8>,
     held_for: Option<Destination>,
 }
 
-/// Where the packets of a batch go.
+/// The destination of a batch's packets, and the fields of their IP header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Destination {
     /// The queue pair that sends them.
     pub qpn: Qpn,
-    /// The peer's address.
+    /// The peer's IP address and UDP port.
     pub peer: SocketAddr,
-    /// Differentiated services code point.
+    /// Differentiated services code point (DSCP), 0 to 63.
     pub dscp: u8,
-    /// Switches may CE-mark the packets: they carry ECT(0).
+    /// Whether the packets carry the ECN codepoint ECT(0), so that switches may CE-mark them.
     pub ecn: bool,
 }
 
 impl Batch {
-    /// A batch of up to `max` packets and 65,000 bytes.
+    /// Creates an empty batch for up to `max` packets and 65,000 bytes. Packets stay in the order in which the queue
+    /// pair produces them.
     pub fn new(max: usize) -> Batch {
         Batch {
             bytes: vec![0; Batch::BYTES + Batch::PACKET],
@@ -55,43 +58,45 @@ impl Batch {
         }
     }
 
-    /// The same, but a lone ACK goes after longer packets that follow it, so that one system call sends all of them.
+    /// Creates an empty batch like [`Batch::new`], in which longer packets may overtake an ACK that was alone in the
+    /// batch. Without this exception a batch that begins with a short ACK could not take longer packets, and would need
+    /// a system call of its own.
     pub fn overtaking(max: usize) -> Batch {
         Batch { overtaking: true, ..Batch::new(max) }
     }
 
-    /// Maximum bytes of a batch: the UDP payload of an IPv4 packet is at most 65,507.
+    /// Maximum length of a batch in bytes. The kernel takes a batch as one UDP payload, and over IPv4 that is at most
+    /// 65,507 bytes.
     const BYTES: usize = 65_000;
-    /// Maximum bytes of a packet.
+    /// Maximum length of a packet in bytes: payload, and at most 128 bytes of headers, padding and ICRC.
     const PACKET: usize = MAX_MTU as usize + 128;
 
-    /// The packets, one after the other.
+    /// The bytes of all packets, one packet after the other.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes[..self.len]
     }
 
-    /// The packets one by one, for their ICRCs to be filled in.
+    /// Iterates over the packets, so that the caller can fill in their ICRCs.
     pub fn packets_mut(&mut self) -> impl Iterator<Item = &mut [u8]> {
         self.bytes[..self.len].chunks_mut(self.segment.max(1))
     }
 
-    /// Length in bytes of every packet but the last.
+    /// Length in bytes of every packet except the last, which may be shorter.
     pub fn segment(&self) -> usize {
         self.segment
     }
 
-    /// The number of packets.
+    /// The number of packets in the batch.
     pub fn count(&self) -> usize {
         self.count
     }
 
-    /// Where the packets go; `None` for an empty batch.
+    /// The destination of the packets; `None` for an empty batch.
     pub fn destination(&self) -> Option<Destination> {
         self.to
     }
 
-    /// Empties the batch; then adds the packet that the previous batch held back, if there is one, and returns where it
-    /// goes.
+    /// Empties the batch. If the previous batch held a packet back, adds this packet and returns its destination.
     pub(crate) fn begin(&mut self) -> Option<Destination> {
         self.len = 0;
         self.segment = 0;
@@ -109,13 +114,13 @@ impl Batch {
         self.held_for.is_some()
     }
 
-    /// The buffer after the last packet, for the next one.
+    /// The buffer behind the last packet, into which the next packet is written.
     pub(crate) fn room(&mut self) -> &mut [u8] {
         &mut self.bytes[self.len..]
     }
 
-    /// Adds the packet of `len` bytes that was written into [`Batch::room`]; `false` if it is longer than the others,
-    /// and held back for the next batch.
+    /// Adds the packet of `len` bytes that was written into [`Batch::room`]. Returns `false` if the packet is longer
+    /// than the others; then the packet is held back for the next batch.
     pub(crate) fn append(&mut self, len: usize, to: Destination) -> bool {
         if self.count == 0 {
             self.segment = len;
@@ -137,13 +142,13 @@ impl Batch {
         true
     }
 
-    /// Whether no other packet fits.
+    /// Whether the batch can take no other packet.
     pub(crate) fn is_closed(&self) -> bool {
         let (count, len) = (self.count + usize::from(!self.tail.is_empty()), self.len + self.tail.len());
         count >= self.max || self.count > 0 && (!self.is_even() || len + self.segment > Batch::BYTES)
     }
 
-    /// Whether the packet in the batch is a lone ACK that may go last.
+    /// Whether the batch holds exactly one packet, this packet is an ACK or NAK, and longer packets may overtake it.
     fn may_overtake(&self) -> bool {
         self.overtaking && self.count == 1 && self.tail.is_empty() && acknowledges(&self.bytes)
     }
@@ -153,7 +158,7 @@ impl Batch {
         self.len.is_multiple_of(self.segment)
     }
 
-    /// Ends the batch: no other packet is added.
+    /// Ends the batch: appends the overtaken ACK, if there is one. No packet is added afterwards.
     pub(crate) fn finish(&mut self) {
         if self.tail.is_empty() {
             return;
@@ -163,7 +168,8 @@ impl Batch {
             self.len += self.tail.len();
             self.count += 1;
         } else {
-            // The last packet is shorter than the others already, so that the ACK is held back; no other packet is.
+            // The last packet is already shorter than the others, so the ACK cannot follow it and is held back. No
+            // other packet is held back at this time.
             std::mem::swap(&mut self.held, &mut self.tail);
             self.held_for = self.to;
         }
@@ -171,8 +177,8 @@ impl Batch {
     }
 }
 
-/// Whether a packet is an ACK or NAK and no more, so that later packets may overtake it. Its ICRC need not have been
-/// checked.
+/// Whether a packet is only an ACK or NAK, without data, so that later packets of the queue pair may overtake it. The
+/// function reads the opcode alone; the packet's ICRC need not have been checked.
 pub fn acknowledges(packet: &[u8]) -> bool {
     let operation = packet.first().and_then(|opcode| Opcode::from_u8(*opcode)).map(Opcode::operation);
     matches!(operation, Some(Operation::Acknowledge | Operation::ReadAcknowledge))
@@ -191,7 +197,8 @@ mod tests {
     const ACK: u8 = 0x11;
     const WRITE: u8 = 0x0a;
 
-    /// Adds packets of these opcodes and lengths until the batch is closed; returns how many were taken.
+    /// Adds packets with these opcodes and lengths until the batch is closed; returns the number of packets written,
+    /// including a packet that the batch held back.
     fn fill(batch: &mut Batch, packets: &[(u8, usize)]) -> usize {
         let mut taken = 0;
         for (opcode, len) in packets {
@@ -208,7 +215,7 @@ mod tests {
         taken
     }
 
-    /// The packets: first byte and length.
+    /// The first byte (opcode) and the length of each packet in the batch.
     fn packets(batch: &mut Batch) -> Vec<(u8, usize)> {
         batch.packets_mut().map(|packet| (packet[0], packet.len())).collect()
     }
@@ -220,7 +227,7 @@ mod tests {
         assert_eq!(packets(&mut batch), [(WRITE, 100), (WRITE, 100), (ACK, 20)]);
         assert_eq!((batch.count(), batch.segment(), batch.bytes().len()), (3, 100, 220));
         assert_eq!(batch.begin(), None);
-        // Without other packets it is sent alone.
+        // Without other packets the ACK is sent alone.
         assert_eq!(fill(&mut batch, &[(ACK, 20)]), 1);
         assert_eq!(packets(&mut batch), [(ACK, 20)]);
     }

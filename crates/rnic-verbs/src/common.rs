@@ -1,4 +1,4 @@
-//! State that queue pairs of every service share: queues, completions, errors.
+//! State of queue pairs that is the same for every transport service: queues, completions, errors.
 
 use crate::Counters;
 use crate::memory::Memory;
@@ -13,7 +13,7 @@ use rnic_transport::Time;
 use rnic_wire::{Credits, NakCode, Syndrome};
 use std::collections::VecDeque;
 
-/// Maximum events that wait for the application; of more the oldest are lost.
+/// Maximum number of asynchronous events that wait for the application. If more occur, the oldest are lost.
 pub const MAX_EVENTS: usize = 65_536;
 
 /// State of the device that all queue pairs share.
@@ -23,9 +23,10 @@ pub(crate) struct Ctx {
     pub(crate) srqs: Table<SharedReceiveQueue>,
     pub(crate) events: VecDeque<Event>,
     pub(crate) counters: Counters,
-    /// A completion queue just overflowed: its queue pairs must go into the error state.
+    /// Whether a completion queue has just overflowed, so that the queue pairs that use it must go into the error
+    /// state.
     pub(crate) overflow: bool,
-    /// The latest time that the device was told: the timestamp of completions.
+    /// The latest time that was passed to the device. Completions get it as their timestamp.
     pub(crate) now: Time,
 }
 
@@ -42,7 +43,7 @@ impl Ctx {
         }
     }
 
-    /// Queues an event for the application. Of more than [`MAX_EVENTS`] the oldest is lost.
+    /// Queues an asynchronous event for the application. If [`MAX_EVENTS`] events already wait, the oldest is lost.
     pub(crate) fn raise(&mut self, event: Event) {
         if self.events.len() >= MAX_EVENTS {
             self.events.pop_front();
@@ -60,28 +61,29 @@ impl Ctx {
     }
 }
 
-/// Why a responder refuses a request.
+/// The reason for which a responder refuses a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Refusal {
-    /// There is no receive for the message (RNR): the peer may retry.
+    /// The message needs a posted receive, and there is none. The responder sends an RNR NAK, and the peer may retry.
     NotReady,
-    /// The NAK ends the connection. The status is that of the receive that the message would have used, and of the
-    /// event.
+    /// The request can never succeed: the responder sends a NAK with this code, which ends the connection. The status
+    /// goes into the completion of the receive that the message would have consumed, and into the event of the queue
+    /// pair's error.
     Never(NakCode, Status),
 }
 
 impl Refusal {
-    /// The request is malformed, or the queue pair does not admit its operation.
+    /// The request is malformed, or the queue pair does not allow its operation.
     pub(crate) const INVALID: Refusal = Refusal::Never(NakCode::InvalidRequest, Status::LocalQpOperation);
-    /// The memory does not admit the access.
+    /// The addressed memory does not admit the access: wrong key, range or rights.
     pub(crate) const ACCESS: Refusal = Refusal::Never(NakCode::RemoteAccessError, Status::RemoteAccess);
-    /// The message is longer than its receive.
+    /// The message is longer than the memory of its receive.
     pub(crate) const TOO_LONG: Refusal = Refusal::Never(NakCode::InvalidRequest, Status::LocalLength);
-    /// The memory of the receive was deregistered.
+    /// The memory of the receive that the message needs was deregistered.
     pub(crate) const RECEIVE: Refusal = Refusal::Never(NakCode::RemoteOperationalError, Status::LocalProtection);
 }
 
-/// Maximum bytes of a message (InfiniBand volume 1, section 9.7.6).
+/// Maximum length of a message in bytes, 2^31 (InfiniBand volume 1, section 9.7.6).
 pub(crate) const MAX_MESSAGE: u32 = 1 << 31;
 
 /// A received message that completes a receive.
@@ -103,27 +105,29 @@ pub(crate) struct Common {
     pub(crate) state: State,
     pub(crate) connection: Option<Connection>,
     pub(crate) attributes: SendAttributes,
-    /// IRN: timeouts within this time use up one retry together.
+    /// IRN: period within which all timeouts together use up only one retry
+    /// ([`DeviceConfig::patience`](crate::DeviceConfig)).
     pub(crate) patience: Time,
     pub(crate) route: Route,
     pub(crate) sends: SendQueue,
     pub(crate) receives: ReceiveQueue,
-    /// Receives of messages in progress, by the sequence numbers of the receives.
+    /// Receives of messages in progress, with the sequence number of each receive, in ascending order.
     inbox: VecDeque<(u64, Receive)>,
     /// Sequence number of the oldest receive that is not completed.
     next_receive: u64,
-    /// The send that this packet belongs to has failed with this status. It completes after the sends before it; then
-    /// the queue pair fails.
+    /// A packet of a send request that has failed, and the status of the failure. The request completes with this
+    /// status after all earlier requests; then the queue pair goes into the error state.
     failing: Option<(u64, Status)>,
-    /// An event is due as soon as the send queue is drained.
+    /// Whether [`Event::SendQueueDrained`] is due as soon as the send queue is drained.
     pub(crate) draining: bool,
-    /// The first packet of the peer has arrived.
+    /// Whether the first packet of the peer has arrived.
     pub(crate) established: bool,
 }
 
 impl Common {
-    /// Maximum receives of a shared queue that messages out of order hold: one lost packet of one peer must not take
-    /// the receives of other queue pairs away. Packets that need more count as lost.
+    /// Limit on the receives of a shared receive queue that one queue pair holds for messages in progress. If a packet
+    /// out of order needs a receive beyond the limit, the packet is dropped, as if it were lost. So a lost packet of
+    /// one peer cannot use up the receives of other queue pairs.
     pub(crate) const MAX_EARLY: usize = 64;
 
     pub(crate) fn new(qpn: Qpn, pd: Pd, init: QpInit) -> Common {
@@ -149,7 +153,7 @@ impl Common {
         }
     }
 
-    /// Any state to RESET.
+    /// Resets the queue pair: from any state to RESET.
     pub(crate) fn reset(&mut self) {
         *self = Common::new(self.qpn, self.pd, self.init.clone());
     }
@@ -159,12 +163,12 @@ impl Common {
         matches!(self.state, State::ReadyToReceive | State::ReadyToSend | State::SendQueueDrain | State::SendQueueError)
     }
 
-    /// Whether the state lets released sends be sent.
+    /// Whether the state allows the queue pair to send the packets of released send requests.
     pub(crate) fn sends_packets(&self) -> bool {
         matches!(self.state, State::ReadyToSend | State::SendQueueDrain)
     }
 
-    /// As if `messages` of every kind had been sent and received before.
+    /// Sets the sequence numbers as if `messages` messages of every kind had been sent and received before.
     #[cfg(test)]
     pub(crate) fn count_from(&mut self, messages: u32) {
         self.next_receive = messages.into();
@@ -173,7 +177,7 @@ impl Common {
 
     // Receives.
 
-    /// The number of receives of messages in progress.
+    /// The number of receives that messages in progress hold.
     pub(crate) fn inbox_len(&self) -> usize {
         self.inbox.len()
     }
@@ -183,8 +187,8 @@ impl Common {
         self.next_receive as u32
     }
 
-    /// The receive `ahead` receives after the oldest; from the receive queue if no packet has used it before. `early`:
-    /// for a message out of order.
+    /// Returns the receive that is `ahead` receives after the oldest uncompleted receive. If no packet has used this
+    /// receive yet, takes it from the receive queue. `early` says that the packet arrived out of order.
     pub(crate) fn receive(&mut self, ctx: &mut Ctx, ahead: u32, early: bool) -> Option<&Receive> {
         let number = self.next_receive + u64::from(ahead);
         let found = match self.inbox.front() {
@@ -195,7 +199,7 @@ impl Common {
         let slot = match (found, self.init.srq) {
             (Ok(slot), _) => slot,
             (Err(_), None) => {
-                // The receives before it belong to the messages before this one.
+                // The receives before this receive belong to earlier messages, and leave the receive queue too.
                 while self.inbox.len() <= ahead as usize {
                     let next = self.receives.queue.pop_front()?;
                     self.inbox.push_back((self.next_receive + self.inbox.len() as u64, next));
@@ -218,7 +222,7 @@ impl Common {
         self.inbox.get(slot).map(|(_, receive)| receive)
     }
 
-    /// Completes the oldest receive with a message.
+    /// Completes the oldest receive with the message `delivery`.
     pub(crate) fn received(&mut self, ctx: &mut Ctx, delivery: &Delivery) {
         let Some(receive) = self.take_oldest() else { return };
         let opcode = if delivery.write { Opcode::RecvWithImmediate } else { Opcode::Recv };
@@ -255,8 +259,8 @@ impl Common {
         ctx.complete(self.init.recv_cq, completion, false);
     }
 
-    /// A request of the peer was refused: the queue pair fails, and so does the oldest receive if the request has it
-    /// `in_use`.
+    /// Fails the queue pair after it refused a request of the peer. If the request was using the oldest receive
+    /// (`in_use`), this receive completes with `status` too.
     pub(crate) fn fail_receive(&mut self, ctx: &mut Ctx, status: Status, in_use: bool) {
         if in_use && let Some(receive) = self.take_oldest() {
             self.receive_failed(ctx, &receive, status);
@@ -264,8 +268,8 @@ impl Common {
         self.fail(ctx, status);
     }
 
-    /// The syndrome of an ACK with its credits: the receives that are not completed. With a shared receive queue there
-    /// is no limit.
+    /// The syndrome of an ACK with end-to-end credits: the number of receives that are not completed. With a shared
+    /// receive queue the ACK carries no credits, because other queue pairs take receives from the same queue.
     pub(crate) fn credits(&self) -> Syndrome {
         let credits = match self.init.srq {
             Some(_) => Credits::UNLIMITED,
@@ -276,7 +280,7 @@ impl Common {
 
     // Sends.
 
-    /// Completes a send.
+    /// Completes a send request with `status`. A request that succeeds generates a completion only if it is signalled.
     pub(crate) fn sent(&self, ctx: &mut Ctx, wqe: &Wqe, status: Status) {
         if status == Status::Success && !wqe.flags.signaled && !self.init.signal_all {
             return;
@@ -294,7 +298,8 @@ impl Common {
         ctx.complete(self.init.send_cq, completion, false);
     }
 
-    /// Completes the sends whose packets are among the first `acked` and whose responses are there.
+    /// Completes the send requests whose packets are all among the first `acked` packets and whose responses have
+    /// arrived.
     pub(crate) fn retire(&mut self, ctx: &mut Ctx, acked: u64) {
         while let Some(wqe) = self.sends.pop_done(acked) {
             self.sent(ctx, &wqe, Status::Success);
@@ -310,12 +315,14 @@ impl Common {
         }
     }
 
-    /// The packet from which on no send can succeed, if a send has failed.
+    /// Number of a packet of the earliest failed send request; `None` if no request has failed. Neither the failed
+    /// request nor any later request can succeed.
     pub(crate) fn failing(&self) -> Option<u64> {
         self.failing.map(|(packet, _)| packet)
     }
 
-    /// Fails the send that `packet` belongs to: it completes after the sends before it; then the queue pair fails.
+    /// Fails the send request that `packet` belongs to. The request completes with `status` after all earlier requests;
+    /// then the queue pair goes into the error state.
     pub(crate) fn fail_at(&mut self, ctx: &mut Ctx, packet: u64, status: Status) {
         if self.failing.is_none_or(|(earliest, _)| packet < earliest) {
             self.failing = Some((packet, status));
@@ -323,7 +330,7 @@ impl Common {
         self.retire(ctx, 0);
     }
 
-    /// Fails the oldest send and the queue pair.
+    /// Completes the oldest send request with `status`, and moves the queue pair into the error state.
     pub(crate) fn fail_send(&mut self, ctx: &mut Ctx, status: Status) {
         if let Some(wqe) = self.sends.pop() {
             self.sent(ctx, &wqe, status);
@@ -331,7 +338,7 @@ impl Common {
         self.fail(ctx, status);
     }
 
-    /// Moves the queue pair into the error state and flushes its work.
+    /// Moves the queue pair into the error state because of `status`, and flushes its work requests.
     pub(crate) fn fail(&mut self, ctx: &mut Ctx, status: Status) {
         if self.state == State::Error {
             return;
@@ -342,7 +349,7 @@ impl Common {
         self.flush(ctx);
     }
 
-    /// Completes all outstanding work as flushed.
+    /// Completes all outstanding work requests with [`Status::WorkRequestFlushed`].
     pub(crate) fn flush(&mut self, ctx: &mut Ctx) {
         self.draining = false;
         self.failing = None;
@@ -365,7 +372,7 @@ impl Common {
     }
 }
 
-/// The status of a send that the peer refused with this NAK.
+/// The completion status of a send request that the peer refused with the NAK code `code`.
 pub(crate) fn status_of(code: NakCode) -> Status {
     match code {
         NakCode::RemoteAccessError => Status::RemoteAccess,

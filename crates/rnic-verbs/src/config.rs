@@ -4,26 +4,27 @@ use crate::flow::Congestion;
 use rnic_transport::congestion::{NoCongestionControl, Settings};
 use rnic_transport::{BitRate, Time, Timeouts};
 
-/// Maximum number and size of the objects of a device. They bound its memory, whatever peers and applications do.
+/// Maximum number and size of the objects of a device. The limits bound the device's memory, whatever its peers and
+/// applications do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
-    /// Queue pairs, at most 65,536.
+    /// Maximum number of queue pairs, at most 65,536.
     pub queue_pairs: u32,
-    /// Completion queues.
+    /// Maximum number of completion queues.
     pub completion_queues: u32,
-    /// Completions that a completion queue holds.
+    /// Maximum capacity of a completion queue, in completions.
     pub completions: u32,
-    /// Shared receive queues.
+    /// Maximum number of shared receive queues.
     pub shared_receive_queues: u32,
-    /// Work requests that a send queue or receive queue holds.
+    /// Maximum capacity of a send queue or receive queue, in work requests.
     pub work_requests: u32,
-    /// Scatter-gather elements of a work request.
+    /// Maximum number of scatter-gather elements of a work request.
     pub scatter_gather: u32,
-    /// Bytes of inline data of a send.
+    /// Maximum length in bytes of the inline data of a send request.
     pub inline: u32,
-    /// Memory regions.
+    /// Maximum number of memory regions.
     pub regions: u32,
-    /// Bytes of all memory regions together.
+    /// Maximum total length of all memory regions, in bytes.
     pub bytes: u64,
 }
 
@@ -54,26 +55,30 @@ impl Default for Limits {
 /// ```
 #[derive(Clone, Debug)]
 pub struct DeviceConfig {
-    /// Maximum number and size of objects.
+    /// Maximum number and size of the device's objects.
     pub limits: Limits,
-    /// Rate of the link, at which flows start.
+    /// Rate of the device's link, which is also the initial rate of a connection.
     pub line_rate: BitRate,
-    /// Approximate round-trip time without load: congestion controls that measure round-trip times start from it.
+    /// Approximate round-trip time of an unloaded network. Congestion controls that measure round-trip times use it as
+    /// their initial value.
     pub base_rtt: Time,
     /// Maximum packets in flight on a connection (BDP-FC), at most [`MAX_IN_FLIGHT`](crate::MAX_IN_FLIGHT).
     pub in_flight: u32,
     /// Maximum payload bytes in flight on a connection. The smaller of the two limits applies; one packet may always be
     /// in flight.
     pub in_flight_bytes: u64,
-    /// IRN: retransmission timeouts. For RC they are an attribute of each connection
-    /// ([`SendAttributes`](crate::SendAttributes)).
+    /// Retransmission timeouts of IRN connections. An RC connection has its timeout as an attribute
+    /// ([`SendAttributes::timeout`](crate::SendAttributes::timeout)).
     pub timeouts: Timeouts,
-    /// IRN: timeouts within this time use up one retry together. A short timeout recovers quickly from a lost
-    /// retransmission; without this setting it would also abort requests to a peer that is busy for a while.
+    /// IRN: period within which all timeouts of a connection together use up only one retry; 0: each timeout uses up a
+    /// retry. With a positive period the timeout can be short, and so recover quickly from a lost retransmission,
+    /// without aborting requests to a peer that is busy for a while.
     pub patience: Time,
-    /// Congestion control of queue pairs that choose none.
+    /// Congestion control of queue pairs for which the application chooses none
+    /// ([`Device::set_congestion`](crate::Device::set_congestion)).
     pub congestion: Congestion,
-    /// Seed of keys, first PSNs and queue pair numbers. A peer that knows the seed can guess keys.
+    /// Seed of the generator of memory keys, first PSNs and queue pair numbers. The seed must be secret: a peer that
+    /// knows it can compute the keys.
     pub seed: u64,
 }
 

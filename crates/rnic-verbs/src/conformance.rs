@@ -1,8 +1,8 @@
-//! Checks an implementation of [`Verbs`]: the same for the state machine in virtual time, for the endpoint on sockets,
-//! for a simulated NIC.
+//! Checks of an implementation of [`Verbs`]. They are the same for the state machine in virtual time, for the endpoint
+//! on sockets, and for a simulated NIC.
 //!
-//! An implementation's test makes a [`Fabric`] with two of its NICs and calls [`check`], which panics with the first
-//! thing that is wrong.
+//! The test of an implementation creates a [`Fabric`] with two of its NICs and calls [`check`], which panics at the
+//! first deviation.
 
 use crate::Verbs;
 use crate::types::{
@@ -12,20 +12,20 @@ use crate::types::{
 use rnic_transport::{BitRate, Time};
 use std::net::SocketAddr;
 
-/// Two NICs that reach each other.
+/// Two NICs under test, and the network between them.
 pub trait Fabric {
-    /// NIC `side`, 0 or 1.
+    /// Returns NIC `side`, 0 or 1.
     fn nic(&mut self, side: usize) -> &mut dyn Verbs;
-    /// The address of NIC `side`, which the other NIC connects to.
+    /// Returns the IP address and UDP port of NIC `side`, to which the other NIC connects.
     fn addr(&self, side: usize) -> SocketAddr;
-    /// Lets packets and time move on by a little. Time must pass even if no packet moves.
+    /// Moves packets, and lets a little time pass. Time must pass even if no packet moves.
     fn progress(&mut self);
 }
 
-/// Runs all checks, each on a new fabric without losses.
+/// Runs all checks. Each check takes a new fabric from `make`, which must lose no packets.
 ///
 /// # Panics
-/// With the first check that fails.
+/// If a check fails.
 pub fn check(make: &mut dyn FnMut() -> Box<dyn Fabric>) {
     for service in [Service::Rc, Service::Irn, Service::Uc] {
         every_operation(Pair::new(make(), service));
@@ -42,13 +42,14 @@ pub fn check(make: &mut dyn FnMut() -> Box<dyn Fabric>) {
     destroyed_objects(Pair::new(make(), Service::Rc));
 }
 
-/// Calls of [`Fabric::progress`] after which something that should happen has not.
+/// Number of calls of [`Fabric::progress`] after which a check stops waiting, and fails.
 const PATIENCE: u32 = 5_000_000;
-/// Bytes of each side's region.
+/// Length in bytes of each side's memory region.
 const REGION: usize = 1 << 16;
 /// Path MTU in bytes.
 const MTU: u32 = 1_024;
-/// Ethernet, IPv4, UDP and RoCE headers, ICRC and frame check sequence of a data packet: at least this many bytes.
+/// Minimum number of bytes around the payload of a data packet: Ethernet, IPv4, UDP and base transport headers, ICRC
+/// and frame check sequence.
 const HEADERS: u64 = 14 + 20 + 8 + 12 + 4 + 4;
 
 struct Side {
@@ -62,8 +63,8 @@ struct Pair {
     fabric: Box<dyn Fabric>,
     service: Service,
     sides: [Side; 2],
-    /// First PSN of both sides. Each connection has another one, far from the last: packets of a connection that was
-    /// reset may still arrive, and are not to be taken for those of the new one.
+    /// First PSN of both sides in the next connection. Each connection begins far from the PSNs of the previous one,
+    /// because packets of the previous connection may still arrive, and must not pass for packets of the new one.
     psn: u32,
 }
 
@@ -88,7 +89,7 @@ impl Pair {
         pair
     }
 
-    /// RESET to RTS on both sides.
+    /// Connects the queue pairs: brings both sides from RESET to RTS.
     fn connect(&mut self) {
         for side in 0..2 {
             let qpn = self.sides[side].qpn;
@@ -101,7 +102,7 @@ impl Pair {
                 min_rnr_timer: 1,
                 dscp: 0,
             };
-            // 4.096 us * 2^12: 17 ms.
+            // Retransmission timeout code 12: 4.096 us * 2^12 = 17 ms.
             let attributes =
                 SendAttributes { send_psn: self.psn, timeout: 12, retry_count: 2, ..SendAttributes::default() };
             let nic = self.fabric.nic(side);
@@ -119,7 +120,7 @@ impl Pair {
         Sge { addr: region.addr + offset, len, lkey: region.lkey }
     }
 
-    /// Where side 1's region begins, and its remote key.
+    /// The virtual address of side 1's region, and its remote key.
     fn target(&self) -> (u64, u32) {
         (self.sides[1].region.addr, self.sides[1].region.rkey)
     }
@@ -145,7 +146,7 @@ impl Pair {
         self.fabric.nic(side).post_recv(self.sides[side].qpn, &RecvRequest { wr_id, scatter: &scatter }).unwrap();
     }
 
-    /// A completion of `side` if there is one. Its timestamp is between `since` and now.
+    /// Polls one completion of `side`; `None` if there is none. Checks that its timestamp is between `since` and now.
     fn poll(&mut self, side: usize, since: Time) -> Option<Completion> {
         let mut out = [Completion::BLANK];
         let nic = self.fabric.nic(side);
@@ -160,7 +161,7 @@ impl Pair {
         })
     }
 
-    /// The next completion of `side`, which was not there at `since`.
+    /// Waits for the next completion of `side`. Checks that its timestamp is not before `since`.
     fn complete(&mut self, side: usize, since: Time) -> Completion {
         for _ in 0..PATIENCE {
             if let Some(completion) = self.poll(side, since) {
@@ -171,7 +172,8 @@ impl Pair {
         panic!("{:?}: no completion at side {side}", self.service);
     }
 
-    /// The next completion of side 0's work, which succeeds.
+    /// Waits for the next completion of side 0. Checks that it reports success of request `wr_id` with operation
+    /// `opcode`.
     fn succeed(&mut self, wr_id: u64, opcode: Opcode, since: Time) -> Completion {
         let completion = self.complete(0, since);
         let seen = (completion.wr_id, completion.status, completion.opcode);
@@ -193,7 +195,7 @@ impl Pair {
         self.fabric.nic(side).write_memory(self.sides[side].region.id, offset, data).unwrap();
     }
 
-    /// Lets time move on until side 1 has received `data` at `offset`.
+    /// Lets time pass until `data` is in side 1's region at `offset`.
     fn arrive(&mut self, offset: usize, data: &[u8]) {
         for _ in 0..PATIENCE {
             if self.read(1, offset, data.len()) == data {
@@ -260,7 +262,7 @@ fn unsignalled_sends(mut pair: Pair) {
         pair.try_post(wr_id, pair.write_op(100 * wr_id), 0, 100, false).unwrap();
     }
     pair.post(4, pair.write_op(0), 0, 100);
-    // One signalled send tells of all before it.
+    // The completion of a signalled request implies that all earlier requests are complete.
     pair.succeed(4, Opcode::Write, start);
     assert_eq!(pair.poll(0, start), None);
     assert_eq!(pair.fabric.nic(0).query_qp(pair.sides[0].qpn).unwrap().sends, 0);
@@ -279,7 +281,7 @@ fn batches(mut pair: Pair) {
     for wr_id in 0..16 {
         pair.succeed(wr_id, Opcode::Write, start);
     }
-    // Of what is beyond the queue's capacity nothing is posted, nor of what follows a request that is refused.
+    // Requests beyond the queue's capacity are not posted, nor are requests that follow a refused request.
     let scatter = [pair.sge(0, 0, 64)];
     let receive = |wr_id| RecvRequest { wr_id, scatter: &scatter };
     let receives: Vec<RecvRequest<'_>> = (0..20).map(receive).collect();
@@ -299,7 +301,7 @@ fn rate_limits(mut pair: Pair) {
     assert!(info.rate_granularity.as_bps() > 0 && info.time_granularity > Time::ZERO);
     let zero = pair.fabric.nic(0).set_rate(qpn, Some(BitRate::from_bps(0)));
     assert!(matches!(zero, Err(VerbsError::Range { .. })), "{zero:?}");
-    // The limit is in effect over RESET and a new connection, as long as it is not set anew.
+    // The rate limit stays in effect across RESET and a new connection.
     let rate = pair.fabric.nic(0).set_rate(qpn, Some(BitRate::from_bps(100_000_000))).unwrap().unwrap();
     let least = 100_000_000u64.saturating_sub(info.rate_granularity.as_bps());
     assert!((least..=100_000_000).contains(&rate.as_bps()), "{rate}");
@@ -315,7 +317,7 @@ fn rate_limits(mut pair: Pair) {
         let start = pair.now(0);
         pair.post(1, pair.write_op(0), 0, MTU * PACKETS);
         let spent = pair.succeed(1, Opcode::Write, start).time - start;
-        // The last packet leaves when those before it have had their time.
+        // The last packet leaves after the serialisation times of all packets before it.
         let shortest = rate.time_for((u64::from(MTU) + HEADERS) * u64::from(PACKETS - 1));
         assert!(spent >= shortest, "{PACKETS} packets took {spent}, at {rate} at least {shortest}");
     }
@@ -328,7 +330,7 @@ fn rate_limits(mut pair: Pair) {
 
 fn error_reset_and_reconnect(mut pair: Pair) {
     let qpn = pair.sides[0].qpn;
-    // So slow that the first message is still being sent when the queue pair goes into error.
+    // The rate is so low that the first message is still being sent when the queue pair goes into the error state.
     pair.fabric.nic(0).set_rate(qpn, Some(BitRate::from_bps(1_000_000))).unwrap();
     let start = pair.now(0);
     pair.recv(0, 10, 0, 100);
@@ -339,7 +341,7 @@ fn error_reset_and_reconnect(mut pair: Pair) {
     }
     pair.fabric.nic(0).modify_qp(qpn, Transition::Error).unwrap();
     assert_eq!(pair.fabric.nic(0).query_qp(qpn).unwrap().state, State::Error);
-    // In error requests are taken, and flushed.
+    // In the error state the queue pair accepts requests and completes them as flushed.
     pair.post(3, pair.write_op(0), 0, 8);
     pair.recv(0, 11, 0, 100);
     let mut flushed: Vec<u64> = (0..5)
@@ -349,7 +351,7 @@ fn error_reset_and_reconnect(mut pair: Pair) {
             completion.wr_id
         })
         .collect();
-    // Requests and receives are each in order, and an unsignalled request that fails completes too.
+    // Send requests complete in order of posting. An unsignalled request that fails generates a completion too.
     assert!(flushed.iter().filter(|wr_id| **wr_id < 10).is_sorted());
     flushed.sort_unstable();
     assert_eq!(flushed, [1, 2, 3, 10, 11]);
@@ -412,7 +414,7 @@ fn no_response(mut pair: Pair) {
     pair.post(1, pair.write_op(0), 0, 64);
     let completion = pair.complete(0, start);
     assert_eq!(completion.status, Status::TransportRetryExceeded);
-    // The first transmission and two retries, each with a timeout of 17 ms.
+    // The request times out three times, 17 ms each: after the first transmission and after two retries.
     assert!(completion.time - start >= Time::from_ms(50), "after {}", completion.time - start);
 }
 

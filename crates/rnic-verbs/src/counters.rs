@@ -1,31 +1,31 @@
 //! Counters of a device, and the reasons for which it drops packets.
 
-/// Why the device dropped a received packet.
+/// The reason for which the device dropped a received packet.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Dropped {
     /// The bytes are not a packet of RoCEv2 or IRN.
     Malformed,
     /// There is no queue pair with the packet's destination QPN.
     UnknownQp,
-    /// The packet comes from another address than that of the queue pair's peer.
+    /// The packet's source IP address is not that of the queue pair's peer.
     WrongPeer,
-    /// The packet has another partition key than 0xffff.
+    /// The packet's partition key is not that of the default partition (0xffff or 0x7fff).
     Partition,
-    /// The queue pair's service has no such opcode.
+    /// The opcode does not belong to the queue pair's transport service.
     Opcode,
-    /// The queue pair is in a state in which it drops such packets.
+    /// The queue pair's state does not admit such packets.
     State,
     /// The payload is too long or too short for the path MTU.
     Length,
     /// The packet was received before.
     Duplicate,
-    /// An earlier packet is missing, and the service does not keep packets out of order.
+    /// An earlier packet is missing, and the service does not accept packets out of order.
     OutOfOrder,
-    /// An ACK, NAK or response to a request that is completed.
+    /// The packet is an ACK, a NAK or a response for a request that is not outstanding.
     Stale,
-    /// There is no receive for the message.
+    /// The message needs a posted receive, and there is none.
     NoReceive,
-    /// The request is invalid, or the memory does not admit it.
+    /// The request is invalid, or the addressed memory does not admit the access.
     Refused,
 }
 
@@ -46,7 +46,7 @@ impl Dropped {
         Dropped::Refused,
     ];
 
-    /// The name of its counter, which does not change.
+    /// The name of the reason's counter in statistics. Names are stable across versions.
     pub const fn label(self) -> &'static str {
         match self {
             Dropped::Malformed => "malformed",
@@ -68,27 +68,28 @@ impl Dropped {
 /// Counters of a device, from its creation on.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Counters {
-    /// Packets received, dropped ones included.
+    /// Packets received, dropped packets included.
     pub packets_received: u64,
-    /// Packets sent.
+    /// Packets sent, retransmissions included.
     pub packets_sent: u64,
     /// Payload bytes sent, retransmissions included.
     pub bytes_sent: u64,
     /// Data packets retransmitted.
     pub retransmitted: u64,
-    /// Packets dropped, by [`Dropped`].
+    /// Packets dropped, by reason: the index is `Dropped as usize`.
     pub dropped: [u64; Dropped::ALL.len()],
     /// Requests and responses received more than once.
     pub duplicates: u64,
     /// ACKs sent.
     pub acks_sent: u64,
-    /// NAKs sent.
+    /// NAKs sent, without RNR NAKs.
     pub naks_sent: u64,
     /// NAKs for a missing packet (PSN sequence error) received.
     pub naks_received: u64,
-    /// Implied NAKs (RC): an ACK or response arrived before the response to an earlier read or atomic.
+    /// Implied NAKs of RC: an ACK or response that arrived before the response to an earlier read or atomic operation,
+    /// and so shows that packets of the earlier response were lost.
     pub implied_naks: u64,
-    /// RNR NAKs sent: there was no receive.
+    /// RNR NAKs sent, because there was no posted receive for a message.
     pub rnr_naks_sent: u64,
     /// RNR NAKs received.
     pub rnr_naks_received: u64,
@@ -98,16 +99,16 @@ pub struct Counters {
     pub cnps_sent: u64,
     /// Congestion notification packets (CNPs) received.
     pub cnps_received: u64,
-    /// Packets received with a CE mark.
+    /// Packets received with a CE mark (ECN).
     pub marked: u64,
-    /// Queue pairs that went into the error state by themselves.
+    /// Queue pairs that went into the error state because of an error, not because of a verb.
     pub queue_pair_errors: u64,
-    /// Events that were lost because the application did not poll them.
+    /// Asynchronous events that were lost because the application polled too rarely.
     pub events_lost: u64,
 }
 
 impl Counters {
-    /// Packets dropped for this reason.
+    /// Number of packets dropped for the reason `why`.
     pub fn dropped(&self, why: Dropped) -> u64 {
         self.dropped[why as usize]
     }

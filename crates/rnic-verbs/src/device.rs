@@ -1,4 +1,4 @@
-//! The device: the state of one RDMA NIC; packets in and out, and timers.
+//! The device: the state of one RDMA NIC, its received and sent packets, and its timers.
 
 pub use crate::batch::{Batch, Destination};
 pub use crate::config::{DeviceConfig, Limits};
@@ -17,19 +17,21 @@ use slab::Slab;
 use std::collections::{BTreeSet, VecDeque};
 use std::net::SocketAddr;
 
-/// The state of one RDMA NIC; [`Verbs`](crate::Verbs) has an example with two of them.
+/// The state of one RDMA NIC. The documentation of [`Verbs`](crate::Verbs) has an example with two devices.
 pub struct Device {
     pub(crate) config: DeviceConfig,
-    /// Keys and first PSNs are secrets between two peers: nobody can predict this generator from its output.
+    /// Generator of memory keys, of first PSNs and of the first queue pair number. Keys and PSNs are secrets between
+    /// two peers, so the generator is cryptographic: its output does not reveal later numbers.
     pub(crate) rng: ChaCha20Rng,
     pub(crate) domains: Table<()>,
     pub(crate) ctx: Ctx,
     pub(crate) qps: Slab<Qp>,
-    /// Queue pairs created so far, plus a random number.
+    /// Number of queue pairs created so far, plus a random number. It salts the upper bits of the next QPN.
     pub(crate) made: u32,
-    /// Slots of queue pairs that may have packets to send now, each at most once.
+    /// Queue pairs (their slots in `qps`) that may have packets to send now; each queue pair occurs at most once.
     ready: VecDeque<u32>,
-    /// The next timer of each queue pair (its slot): at most one entry each, which may be too early.
+    /// The next timer of each queue pair: its time, and the queue pair's slot in `qps`. A queue pair has at most one
+    /// entry. The entry's time may be too early, because a timer that is postponed keeps its entry.
     timers: BTreeSet<(Time, u32)>,
 }
 
@@ -54,13 +56,14 @@ impl Device {
         &self.config
     }
 
-    /// The latest time that the device was told.
+    /// The latest time that the device's owner passed to the device.
     pub fn now(&self) -> Time {
         self.ctx.now
     }
 
-    /// Tells the device the time. Completions that a verb causes directly, such as those of [`Device::to_error`], have
-    /// the latest time that the device was told as their timestamp. A `now` before that time changes nothing.
+    /// Passes the current time to the device. Some verbs generate completions themselves, such as [`Device::to_error`];
+    /// these completions get the latest time that was passed to the device as their timestamp. A `now` before that time
+    /// changes nothing.
     pub fn advance_to(&mut self, now: Time) {
         self.ctx.now = self.ctx.now.max(now);
     }
@@ -70,22 +73,23 @@ impl Device {
         &self.ctx.counters
     }
 
-    /// A number below 2^24 that a peer cannot guess, for the first PSN of a connection.
+    /// Returns a random number below 2^24 that a third party cannot predict, for the first PSN of a connection.
     pub fn random_psn(&mut self) -> u32 {
         self.rng.next_u32() & (Psn::MODULUS - 1)
     }
 
-    /// Takes the oldest asynchronous event. Of more than [`MAX_EVENTS`](crate::MAX_EVENTS) the oldest are lost, and
-    /// counted.
+    /// Takes the oldest asynchronous event; `None` if no event waits. If more than [`MAX_EVENTS`](crate::MAX_EVENTS)
+    /// events wait, the oldest are lost, and [`Counters::events_lost`] counts them.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.ctx.events.pop_front()
     }
 
-    /// Processes a packet from `source`: the payload of a UDP datagram, whose ICRC the caller has checked. `marked`: a
-    /// switch CE-marked the packet. `now` must not be before any time that the device was told.
+    /// Processes a received packet. `bytes` is the payload of a UDP datagram from the address `source`; the caller has
+    /// checked its ICRC. `marked` says whether a switch CE-marked the packet. `now` must not be before any time that
+    /// was passed to the device earlier.
     ///
     /// # Errors
-    /// Why the device dropped the packet. The device counts it; the caller need do nothing.
+    /// The reason for which the device dropped the packet. The device counts the packet, and the caller need not react.
     pub fn receive(&mut self, now: Time, source: SocketAddr, marked: bool, bytes: &[u8]) -> Result<(), Dropped> {
         self.ctx.now = now;
         self.ctx.counters.packets_received += 1;
@@ -104,7 +108,7 @@ impl Device {
         let qpn = Qpn(bth.dest_qp);
         let qp = self.qps.get_mut(index(qpn)).filter(|qp| qp.qpn() == qpn).ok_or(Dropped::UnknownQp)?;
         let connection = qp.common.connection.as_ref().ok_or(Dropped::State)?;
-        // A socket for IPv4 and IPv6 shows IPv4 addresses as IPv4-mapped IPv6 addresses.
+        // A dual-stack socket (IPv4 and IPv6) reports an IPv4 peer by its IPv4-mapped IPv6 address.
         if connection.peer.ip() != source.ip() && connection.peer.ip().to_canonical() != source.ip().to_canonical() {
             return Err(Dropped::WrongPeer);
         }
@@ -136,13 +140,14 @@ impl Device {
         result
     }
 
-    /// Fills `batch` with packets of the next queue pair that has any to send now; `false` if none has. `now` must not
-    /// be before any time that the device was told. Pass the same `batch` every time: it may hold a packet back for the
-    /// next call.
+    /// Fills `batch` with packets of the next queue pair that has packets to send now. Returns `false` if no queue pair
+    /// has any. `now` must not be before any time that was passed to the device earlier. The caller passes the same
+    /// `batch` every time, because the batch may hold a packet back for the next call.
     pub fn transmit(&mut self, now: Time, batch: &mut Batch) -> bool {
         self.ctx.now = now;
         if let Some(to) = batch.begin() {
-            // The packet that was held back comes first, then the next ones of the same queue pair.
+            // The packet that the previous batch held back comes first. Further packets of the same queue pair follow
+            // it.
             let at = self.ready.iter().position(|at| self.qps.get(*at as usize).is_some_and(|qp| qp.qpn() == to.qpn));
             let Some(at) = at.and_then(|at| self.ready.remove(at)) else { return true };
             self.ready.push_front(at);
@@ -173,8 +178,8 @@ impl Device {
         batch.count() > 0
     }
 
-    /// When [`Device::transmit`] and [`Device::on_time`] are to be called next: `Time::ZERO` for now, `None` for not
-    /// before a packet arrives or a verb is called.
+    /// The time at which the owner should call [`Device::transmit`] and [`Device::on_time`] next. `Time::ZERO` means
+    /// immediately; `None` means not before a packet arrives or an application calls a verb.
     pub fn next_time(&self, batch: &Batch) -> Option<Time> {
         if !self.ready.is_empty() || batch.holds() {
             return Some(Time::ZERO);
@@ -182,8 +187,8 @@ impl Device {
         self.timers.first().map(|(at, _)| *at)
     }
 
-    /// Fires the timers that are due at `now`, and resumes paced queue pairs. `now` must not be before any time
-    /// that the device was told.
+    /// Fires the timers that are due at `now`, and resumes paced queue pairs whose next packet is due. `now` must not
+    /// be before any time that was passed to the device earlier.
     pub fn on_time(&mut self, now: Time) {
         self.ctx.now = now;
         while let Some((due, at)) = self.timers.first().copied() {
@@ -201,7 +206,8 @@ impl Device {
         self.settle();
     }
 
-    /// The queue pair in this slot may have packets to send: the next [`Device::transmit`] finds out.
+    /// Puts the queue pair in slot `at` into the ring of ready queue pairs, because it may have packets to send. The
+    /// next [`Device::transmit`] asks the queue pair.
     pub(crate) fn touch(&mut self, at: u32) {
         if let Some(qp) = self.qps.get_mut(at as usize)
             && !qp.ready
@@ -211,8 +217,8 @@ impl Device {
         }
     }
 
-    /// Queues a queue pair for transmission if it may send now; else sets its timer. A timer that moves to a later time
-    /// keeps its entry, which is too early then.
+    /// Puts the queue pair in slot `at` into the ring of ready queue pairs if it may send now; otherwise sets its
+    /// timer. A timer that moves to a later time keeps its entry in `timers`, which is then too early.
     fn wake(&mut self, at: u32) {
         let now = self.ctx.now;
         let Some(qp) = self.qps.get_mut(at as usize) else { return };
@@ -221,7 +227,7 @@ impl Device {
             qp.ready = true;
             self.ready.push_back(at);
         }
-        // A queue pair that is queued needs no timer for its transmission.
+        // A queue pair in the ring needs no timer for its next transmission.
         let later = transmit.filter(|_| !qp.ready);
         let due = match (later, qp.deadline()) {
             (Some(a), Some(b)) => Some(a.min(b)),
@@ -237,7 +243,8 @@ impl Device {
         }
     }
 
-    /// Removes a destroyed queue pair from the ring and from the timers.
+    /// Removes the destroyed queue pair `qp`, which was in slot `at`, from the ring of ready queue pairs and from the
+    /// timers.
     pub(crate) fn forget(&mut self, at: u32, qp: &Qp) {
         if qp.ready {
             self.ready.retain(|other| *other != at);
@@ -266,7 +273,7 @@ impl Device {
         qp.ok_or(VerbsError::Unknown("such queue pair"))
     }
 
-    /// A queue pair, and the device around it.
+    /// Returns a queue pair together with the state that all queue pairs of the device share.
     pub(crate) fn qp_and_ctx(&mut self, qpn: Qpn) -> Result<(&mut Qp, &mut Ctx), VerbsError> {
         let qp = self.qps.get_mut(index(qpn)).filter(|qp| qp.qpn() == qpn);
         Ok((qp.ok_or(VerbsError::Unknown("such queue pair"))?, &mut self.ctx))
@@ -284,8 +291,8 @@ mod tests {
         Access, Capacities, Congestion, Connection, Data, QpInit, SendAttributes, SendFlags, SendOp, SendRequest,
     };
 
-    /// However often times change, each queue pair has one timer and one slot in the ring, and a destroyed one has
-    /// none.
+    /// However often its times change, a queue pair has at most one timer and one place in the ring of ready queue
+    /// pairs. A destroyed queue pair has neither.
     #[test]
     fn the_ring_and_the_timers_do_not_grow() {
         let congestion = Congestion::named("dcqcn").unwrap();
@@ -316,7 +323,7 @@ mod tests {
                 let (op, data) = (SendOp::Write { addr: 0, rkey: 0 }, Data::Inline(&[0; 100]));
                 let request = SendRequest { wr_id: 0, op, data, flags: SendFlags::default() };
                 device.post_send(qpn, &request).unwrap();
-                // A CNP each time: the rate goes down, packets are paced.
+                // Each round a CNP arrives, so that DCQCN lowers the rate and paces the packets.
                 let bytes = rnic_wire::Packet::cnp(qpn.0).emit_without_icrc(&mut packet);
                 device.receive(now, connection.peer, false, &packet[..bytes + 4]).unwrap();
                 now += Time::from_us(60);

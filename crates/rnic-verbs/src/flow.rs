@@ -1,6 +1,7 @@
-//! The transport's flows as trait objects, so that queue pairs need not be compiled for each congestion control.
+//! The flows of `rnic-transport` as trait objects, so that the code of queue pairs is compiled once, not once for each
+//! congestion control.
 //!
-//! The dynamic calls cost some nanoseconds a packet, a thousandth of the system call that moves the packet.
+//! The dynamic calls cost a few nanoseconds per packet, about a thousandth of the system call that moves the packet.
 
 use rnic_transport::congestion::{CongestionControl, Settings};
 use rnic_transport::recovery::{GoBackN, Irn, Pick, Progress, Protocol, StreamSender};
@@ -9,11 +10,11 @@ use rnic_transport::{BitRate, FlowConfig, Pdu, Regulator, Sender, Time, Timer};
 use std::fmt;
 use std::sync::Arc;
 
-/// A stream of packets with loss recovery and congestion control; see [`Sender`].
+/// The sender of a stream of packets, with loss recovery and congestion control. The functions are those of [`Sender`].
 pub(crate) trait Flow: Send {
     fn extend(&mut self, packets: u64);
     fn handle(&mut self, now: Time, pdu: Pdu) -> Progress;
-    /// The rate limit, from the next packet on; `None`: that of the link.
+    /// Sets the application's rate limit, which applies from the next packet on; `None`: no limit but the link's rate.
     fn set_rate(&mut self, rate: Option<BitRate>);
     fn next_transmit(&self) -> Option<Time>;
     fn poll(&mut self, now: Time) -> Option<Pick>;
@@ -26,9 +27,9 @@ pub(crate) trait Flow: Send {
     fn on_deadline(&mut self, now: Time) -> Option<Timer>;
 }
 
-/// Congestion control without recovery; see [`Regulator`].
+/// Pacing by a congestion control, for packets without loss recovery. The functions are those of [`Regulator`].
 pub(crate) trait Pace: Send {
-    /// The rate limit, from the next packet on; `None`: that of the link.
+    /// Sets the application's rate limit, which applies from the next packet on; `None`: no limit but the link's rate.
     fn set_rate(&mut self, rate: Option<BitRate>);
     fn not_before(&self) -> Time;
     fn sent(&mut self, now: Time, bytes: u32);
@@ -37,7 +38,7 @@ pub(crate) trait Pace: Send {
     fn on_deadline(&mut self, now: Time);
 }
 
-/// What a flow needs of a loss recovery beyond the traits of `rnic_transport`.
+/// A loss recovery that a [`Flow`] can use, with the function that the traits of `rnic_transport` lack.
 trait Recovery: Protocol<Sender: StreamSender> {
     fn claim<C: CongestionControl>(sender: &mut Sender<Self, C>, packets: u32);
 }
@@ -49,7 +50,7 @@ impl Recovery for GoBackN {
 }
 
 impl Recovery for Irn {
-    /// IRN: a read takes one PSN, that of its request.
+    /// With IRN a read takes one PSN, that of its request, so that there are no further PSNs to reserve.
     fn claim<C: CongestionControl>(_sender: &mut Sender<Self, C>, _packets: u32) {}
 }
 
@@ -127,7 +128,7 @@ impl<C: CongestionControl> Pace for Paced<C> {
     }
 }
 
-/// Makes flows with one kind of congestion control.
+/// Creates flows with one kind of congestion control and its settings.
 trait Factory: Send + Sync {
     fn name(&self) -> &'static str;
     fn marks(&self, cfg: &FlowConfig) -> bool;
@@ -173,7 +174,7 @@ impl<C: CongestionControl> Factory for Maker<C> {
     }
 }
 
-/// A congestion control with its settings.
+/// The choice of a congestion control, with its settings.
 ///
 /// ```
 /// use rnic_transport::congestion::{CongestionControl, Dcqcn, Settings};
@@ -188,12 +189,13 @@ impl<C: CongestionControl> Factory for Maker<C> {
 pub struct Congestion(Arc<dyn Factory>);
 
 impl Congestion {
-    /// The congestion control `C` with these settings; it need not be registered.
+    /// The congestion control `C` with these settings. `C` need not be in the registry of `rnic-transport`.
     pub fn of<C: CongestionControl>(settings: Settings) -> Congestion {
         Congestion(Arc::new(Maker::<C> { settings, of: std::marker::PhantomData }))
     }
 
-    /// The registered congestion control with this name and its default settings; `None` if there is none.
+    /// The congestion control with this name in the registry of `rnic-transport`, with its default settings; `None` if
+    /// the registry has no such name.
     pub fn named(name: &str) -> Option<Congestion> {
         struct Find<'a> {
             name: &'a str,
@@ -216,12 +218,14 @@ impl Congestion {
         self.0.name()
     }
 
-    /// Whether it responds to CE marks: then packets carry ECT(0).
+    /// Whether the congestion control responds to CE marks. If it does, packets carry ECT(0), so that switches may mark
+    /// them.
     pub(crate) fn marks(&self, cfg: &FlowConfig) -> bool {
         self.0.marks(cfg)
     }
 
-    /// Checks the settings against `cfg`; returns the minimum time between two CNPs, if the receiver sends any.
+    /// Checks the settings against `cfg`. Returns the minimum time between two CNPs; `None` if the receiver sends no
+    /// CNPs.
     pub(crate) fn check(&self, cfg: &FlowConfig) -> Result<Option<Time>, String> {
         self.0.check(cfg)
     }

@@ -1,4 +1,4 @@
-//! The verbs as a trait: what an RDMA NIC offers to the layers above it.
+//! The verbs as a trait, [`Verbs`], for layers above an RDMA NIC.
 
 use crate::backing::ForeignMemory;
 use crate::device::Device;
@@ -8,19 +8,19 @@ use crate::types::{
 };
 use rnic_transport::{BitRate, Time};
 
-/// What an RDMA NIC offers to the layers above it: objects, work requests, completions with timestamps, a rate limit
-/// for each queue pair.
+/// The verbs of an RDMA NIC: memory regions, queues, work requests, completions with timestamps, and a rate limit for
+/// each queue pair.
 ///
 /// A layer written against this trait, such as a transport in host software, runs on every implementation: on the state
-/// machine [`Device`] in virtual time, on the sockets of `rnic_endpoint::Device`, on a simulated NIC.
+/// machine [`Device`] in virtual time, on the sockets of `rnic_endpoint::Device`, or on a simulated NIC.
 /// [`crate::conformance`] checks an implementation.
 ///
-/// No method blocks, and none takes the time: [`Verbs::now`] is the NIC's own clock, in which it stamps completions.
-/// Who makes packets and time move on (a thread, a simulation, calls of [`Device::receive`] and [`Device::transmit`])
-/// is up to the implementation. The trait is object-safe. Objects are handles; one that was destroyed gives
-/// [`VerbsError::Unknown`].
+/// No method blocks, and no method takes the current time as an argument: [`Verbs::now`] reads the NIC's own clock,
+/// from which completions get their timestamps. Each implementation decides how packets move and time passes: by a
+/// thread, by a simulation, or by calls of [`Device::receive`] and [`Device::transmit`]. The trait is object-safe.
+/// Methods identify objects by handles; the handle of a destroyed object gives [`VerbsError::Unknown`].
 ///
-/// Two NICs in virtual time; an RDMA Write goes from the first to the second:
+/// In this example two NICs run in virtual time, and the first NIC writes into the memory of the second NIC:
 ///
 /// ```
 /// use rnic_transport::{BitRate, Time};
@@ -77,7 +77,7 @@ use rnic_transport::{BitRate, Time};
 /// # Ok::<(), VerbsError>(())
 /// ```
 pub trait Verbs {
-    /// The NIC's clock, in which it stamps completions. It never goes back.
+    /// The time of the NIC's clock, from which completions get their timestamps. The clock never goes back.
     fn now(&self) -> Time;
 
     /// Limits, link rate and granularities of the NIC.
@@ -85,58 +85,61 @@ pub trait Verbs {
 
     // Protection domains and memory.
 
-    /// A new protection domain.
+    /// Creates a protection domain.
     ///
     /// # Errors
-    /// When the NIC has no more of them, or is closed.
+    /// When the NIC has no protection domain left, or is closed.
     fn create_pd(&mut self) -> Result<Pd, VerbsError>;
 
     /// Destroys a protection domain.
     ///
     /// # Errors
-    /// [`VerbsError::Busy`] while a memory region or a queue pair belongs to it.
+    /// [`VerbsError::Busy`] while a memory region or a queue pair belongs to the protection domain.
     fn destroy_pd(&mut self, pd: Pd) -> Result<(), VerbsError>;
 
     /// Registers memory that the NIC owns until [`Verbs::deregister`] gives it back.
     ///
-    /// `addr` is the address of the first byte in work requests, here and at the peer; without it the NIC chooses one.
+    /// `addr` is the virtual address of the first byte, as in the work requests of this side and of the peer. With
+    /// `None` the NIC chooses an address.
     ///
     /// # Errors
     /// When a limit is reached, or `addr` leaves no room for the region below 2^64.
     fn register(&mut self, pd: Pd, bytes: Vec<u8>, addr: Option<u64>, access: Access) -> Result<MrInfo, VerbsError>;
 
-    /// Registers memory that stays with the application; without `addr` at its own address. The NIC accesses it until
-    /// [`Verbs::deregister`] has returned, or the NIC is dropped.
+    /// Registers memory that stays with the application. The NIC accesses the memory until [`Verbs::deregister`] has
+    /// returned, or the NIC is dropped. `addr` is as in [`Verbs::register`]; with `None` it is the memory's address in
+    /// this process.
     ///
     /// # Errors
-    /// As [`Verbs::register`]; when `access` admits writes to memory that is read-only, or `addr` differs from the
-    /// memory's own address by no multiple of 8.
+    /// As [`Verbs::register`]. Also when `access` admits writes to memory that is read-only, or when `addr` differs
+    /// from the memory's address in this process by a number that is not a multiple of 8.
     fn register_foreign(
         &mut self, pd: Pd, memory: ForeignMemory, addr: Option<u64>, access: Access,
     ) -> Result<MrInfo, VerbsError>;
 
-    /// Ends a region. Work that still refers to it fails. Returns the bytes that the NIC owned; of foreign memory there
-    /// are none.
+    /// Deregisters a memory region. Work requests that still refer to the region fail. Returns the region's bytes if
+    /// the NIC owned them; an empty vector for foreign memory.
     ///
     /// # Errors
     /// If there is no such region.
     fn deregister(&mut self, id: MrId) -> Result<Vec<u8>, VerbsError>;
 
-    /// Copies `out.len()` bytes from byte `offset` of a region on.
+    /// Copies `out.len()` bytes of a region into `out`, beginning with the region's byte `offset`.
     ///
     /// # Errors
-    /// If there is no such region or it is shorter; nothing is copied then.
+    /// If there is no such region, or the region ends before the last of these bytes. Then nothing is copied.
     fn read_memory(&mut self, id: MrId, offset: usize, out: &mut [u8]) -> Result<(), VerbsError>;
 
-    /// Copies `data` to byte `offset` of a region and those that follow.
+    /// Copies `data` into a region, beginning at the region's byte `offset`.
     ///
     /// # Errors
-    /// If there is no such region, it is shorter, or it is read-only; nothing is copied then.
+    /// If there is no such region, the region ends before the last of these bytes, or the region is read-only. Then
+    /// nothing is copied.
     fn write_memory(&mut self, id: MrId, offset: usize, data: &[u8]) -> Result<(), VerbsError>;
 
     // Completion queues.
 
-    /// A completion queue with room for `capacity` completions.
+    /// Creates a completion queue with room for `capacity` completions.
     ///
     /// # Errors
     /// When a limit is reached.
@@ -145,20 +148,20 @@ pub trait Verbs {
     /// Destroys a completion queue.
     ///
     /// # Errors
-    /// [`VerbsError::Busy`] while a queue pair uses it.
+    /// [`VerbsError::Busy`] while a queue pair uses the completion queue.
     fn destroy_cq(&mut self, cq: CqId) -> Result<(), VerbsError>;
 
-    /// Takes up to `out.len()` completions, oldest first, and returns how many. Timestamps ([`Completion::time`]) of
-    /// one queue never decrease.
+    /// Moves up to `out.len()` completions into `out`, oldest first, and returns their number. The timestamps
+    /// ([`Completion::time`]) in one queue never decrease.
     ///
     /// # Errors
-    /// [`VerbsError::Overflow`] once completions were lost because the queue was full, and those before have been
-    /// taken.
+    /// [`VerbsError::Overflow`] once completions were lost because the queue was full, and the completions before the
+    /// loss have been polled.
     fn poll_cq(&mut self, cq: CqId, out: &mut [Completion]) -> Result<usize, VerbsError>;
 
     // Queue pairs.
 
-    /// A queue pair, in state RESET.
+    /// Creates a queue pair, in state RESET.
     ///
     /// # Errors
     /// When a limit is reached, or `init` names an object that does not exist or belongs to another protection domain.
@@ -167,20 +170,22 @@ pub trait Verbs {
     /// Changes the state of a queue pair.
     ///
     /// # Errors
-    /// [`VerbsError::WrongState`] if there is no such transition from the present state; if an attribute is out of
-    /// range. The state is as before then.
+    /// [`VerbsError::WrongState`] if there is no such transition from the present state; [`VerbsError::Range`] if an
+    /// attribute is out of range. After an error the state is unchanged.
     fn modify_qp(&mut self, qpn: Qpn, transition: Transition) -> Result<(), VerbsError>;
 
-    /// State, connection, rate limit and outstanding work of a queue pair.
+    /// Returns state, connection, rate limit and outstanding work of a queue pair.
     ///
     /// # Errors
     /// If there is no such queue pair.
     fn query_qp(&self, qpn: Qpn) -> Result<QpInfo, VerbsError>;
 
-    /// Limits the rate at which a queue pair sends requests, and that at which it sends responses to RDMA Reads, from
-    /// the next packet on; `None`: the link's rate. The limit holds in every state until it is set anew. The NIC rounds
-    /// it down to a multiple of [`DeviceInfo::rate_granularity`], but not to 0, and counts whole Ethernet frames
-    /// without preamble and gap. Returns the limit in effect.
+    /// Limits the rate at which a queue pair sends requests, and separately the rate at which it sends responses to
+    /// RDMA Reads. Returns the limit in effect. `None`: only the link limits the rate.
+    ///
+    /// The limit takes effect with the next packet, and stays in effect in every state until the next call of this
+    /// function. The NIC rounds the limit down to a multiple of [`DeviceInfo::rate_granularity`], but not to 0. The
+    /// limited rate counts whole Ethernet frames, without preamble and inter-frame gap.
     ///
     /// # Errors
     /// If there is no such queue pair, or the rate is 0.
@@ -194,28 +199,30 @@ pub trait Verbs {
 
     // Work requests.
 
-    /// Posts a send request. It generates a completion if it is signalled, or fails.
+    /// Posts a send request. The request generates a completion if it is signalled or if it fails.
     ///
     /// # Errors
-    /// [`VerbsError::Full`] if the send queue is full; if the state or the service does not admit the request, or a
-    /// scatter-gather element is not within memory that admits it. Nothing is posted then.
+    /// [`VerbsError::Full`] if the send queue is full. Other errors if the queue pair's state or service does not admit
+    /// the request, or if the access to a scatter-gather element's memory is not allowed. After an error nothing is
+    /// posted.
     fn post_send(&mut self, qpn: Qpn, request: &SendRequest<'_>) -> Result<(), VerbsError>;
 
-    /// Posts send requests in order until the send queue is full; returns how many were posted.
+    /// Posts send requests in order until the send queue is full; returns the number of posted requests.
     ///
     /// # Errors
-    /// Of the first request that is refused for another reason than a full queue; those before it are posted.
+    /// The error of the first request that is refused for another reason than a full queue. The requests before it are
+    /// posted.
     fn post_sends(&mut self, qpn: Qpn, requests: &[SendRequest<'_>]) -> Result<usize, VerbsError> {
         until_full(requests, |request| self.post_send(qpn, request))
     }
 
-    /// Posts a receive.
+    /// Posts a receive request.
     ///
     /// # Errors
-    /// As [`Verbs::post_send`]. Nothing is posted then.
+    /// As [`Verbs::post_send`], for the receive queue. After an error nothing is posted.
     fn post_recv(&mut self, qpn: Qpn, request: &RecvRequest<'_>) -> Result<(), VerbsError>;
 
-    /// Posts receives in order until the receive queue is full; returns how many were posted.
+    /// Posts receive requests in order until the receive queue is full; returns the number of posted requests.
     ///
     /// # Errors
     /// As [`Verbs::post_sends`].
@@ -223,14 +230,15 @@ pub trait Verbs {
         until_full(requests, |request| self.post_recv(qpn, request))
     }
 
-    /// Takes the oldest asynchronous event, if there is one.
+    /// Takes the oldest asynchronous event; `None` if no event waits.
     fn poll_event(&mut self) -> Option<Event>;
 }
 
-/// Posts `requests` in order until a queue is full; returns how many were posted.
+/// Calls `post` for each of `requests`, in order, until a queue is full; returns the number of posted requests.
 ///
 /// # Errors
-/// Of the first request that is refused for another reason; those before it are posted.
+/// The error of the first request that `post` refuses for another reason than a full queue. The requests before it are
+/// posted.
 pub fn until_full<R>(requests: &[R], mut post: impl FnMut(&R) -> Result<(), VerbsError>) -> Result<usize, VerbsError> {
     for (posted, request) in requests.iter().enumerate() {
         match post(request) {
@@ -242,8 +250,8 @@ pub fn until_full<R>(requests: &[R], mut post: impl FnMut(&R) -> Result<(), Verb
     Ok(requests.len())
 }
 
-/// The time is the latest that the device was told ([`Device::receive`], [`Device::transmit`], [`Device::on_time`],
-/// [`Device::advance_to`]).
+/// A [`Device`] has no clock: [`Verbs::now`] is the latest time that its owner passed to [`Device::receive`],
+/// [`Device::transmit`], [`Device::on_time`] or [`Device::advance_to`].
 impl Verbs for Device {
     fn now(&self) -> Time {
         Device::now(self)

@@ -1,23 +1,24 @@
-//! RDMA verbs as a state machine: queue pairs, memory regions, completion queues, on rnic's transports. No sockets, no
-//! clocks.
+//! RDMA verbs as a state machine: queue pairs, memory regions and completion queues, on the loss recovery and
+//! congestion control of `rnic-transport`. The crate uses neither sockets nor clocks.
 //!
-//! A [`Device`] holds the state of one RDMA NIC. Its owner hands in received packets ([`Device::receive`]), takes
-//! packets to send ([`Device::transmit`]), passes the time to both, and calls [`Device::on_time`] at
-//! [`Device::next_time`]. Applications post work requests and poll completions. The trait [`Verbs`] has the part of it
-//! that every NIC offers, with an example.
+//! A [`Device`] holds the state of one RDMA NIC. The device's owner is a driver or a simulation. The owner hands in
+//! received packets ([`Device::receive`]) and takes packets to send ([`Device::transmit`]); both functions take the
+//! current time. When the time reaches [`Device::next_time`], the owner calls [`Device::on_time`]. Applications post
+//! work requests and poll completions. The trait [`Verbs`] holds the verbs that every NIC offers, with an example.
 //!
 //! | module | holds |
 //! |---|---|
 //! | [`types`] | handles, work requests, completions, states, errors |
-//! | [`device`] | the device: verbs, packets in and out, timers |
+//! | [`device`] | the device: its verbs, received and sent packets, timers |
 //! | [`queue`] | completion queues and receive queues |
-//! | [`flow`] | congestion controls, by name or type |
-//! | [`counters`] | counters of a device, reasons for dropped packets |
+//! | [`flow`] | congestion controls of queue pairs, chosen by name or by type |
+//! | [`counters`] | counters of a device, and the reasons for which it drops packets |
 //! | [`conformance`] | checks of an implementation of [`Verbs`], the trait that layers above a NIC use |
 //!
-//! Registered memory belongs to the device: an application hands a `Vec<u8>` over and reads and writes the bytes
-//! through the device, so no packet can touch memory that is gone. [`ForeignMemory`] stays with the application, for
-//! interfaces in other languages; making one is `unsafe`, and its module holds the only `unsafe` code of the crate.
+//! Registered memory belongs to the device: an application hands a `Vec<u8>` over, and reads and writes the bytes
+//! through the device. So no packet can touch memory that was freed. [`ForeignMemory`] is memory that stays with the
+//! application, for interfaces in other languages. Creating a `ForeignMemory` is `unsafe`, and its module holds the
+//! only `unsafe` code of the crate.
 #![deny(unsafe_code)]
 
 mod backing;

@@ -1,4 +1,4 @@
-//! Registered memory: regions, their keys, and the checks before each access.
+//! Registered memory: the regions of a device, their keys, and the checks before each access.
 
 use crate::backing::{Atomic, Backing};
 use crate::table::{Id, Table};
@@ -16,8 +16,8 @@ pub(crate) enum Right {
     Atomic,
 }
 
-/// Bytes of a region, checked for an access. The check holds until the region is deregistered; then the handle finds
-/// nothing.
+/// A range of bytes in a region, for which an access was checked. The check remains valid until the region is
+/// deregistered. After that the handle `region` finds no region, so every access fails.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Span {
     region: Id,
@@ -25,7 +25,7 @@ pub(crate) struct Span {
     len: u32,
 }
 
-/// The checked memory of a work request; up to two pieces need no allocation.
+/// The checked memory of a work request. Up to two spans are stored without an allocation.
 pub(crate) type Spans = SmallVec<[Span; 2]>;
 
 struct Region {
@@ -35,7 +35,7 @@ struct Region {
     access: Access,
     lkey: u32,
     rkey: u32,
-    /// The peer invalidated `rkey`.
+    /// Whether a Send with Invalidate from the peer has invalidated `rkey`.
     invalidated: bool,
 }
 
@@ -52,18 +52,18 @@ pub(crate) struct Memory {
     regions: Table<Region>,
     local: BTreeMap<u32, Id>,
     remote: BTreeMap<u32, Id>,
-    /// Regions whose keys were used last, local and remote, by the low bits of the keys.
+    /// Caches of the regions that were last found by a local or a remote key; the index is the low bits of the key.
     recent_local: [Cell<Option<Id>>; Memory::RECENT],
     recent_remote: [Cell<Option<Id>>; Memory::RECENT],
-    /// The address of the next region for which the caller chooses none.
+    /// The virtual address of the next region for which the application chooses no address.
     next_addr: u64,
     bytes: u64,
 }
 
 impl Memory {
-    /// Addresses that the device chooses are multiples of this.
+    /// Alignment in bytes of the virtual addresses that the device chooses.
     const PAGE: u64 = 4_096;
-    /// Entries in the caches of recent keys.
+    /// Number of entries in each of the caches `recent_local` and `recent_remote`.
     const RECENT: usize = 16;
 
     pub(crate) fn new() -> Memory {
@@ -82,13 +82,13 @@ impl Memory {
         self.regions.len()
     }
 
-    /// Bytes of all regions.
+    /// Total length of all regions, in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Registers memory; `None` if no addresses are left for it. Regions whose address the device chooses do not
-    /// overlap, and have a page between them.
+    /// Registers memory; `None` if the region would end beyond the last 64-bit address. Regions whose address the
+    /// device chooses do not overlap, and at least one unused page of 4 KiB lies between them.
     pub(crate) fn register(
         &mut self, pd: Pd, backing: Backing, addr: Option<u64>, access: Access, rng: &mut impl Rng,
     ) -> Option<MrInfo> {
@@ -111,7 +111,7 @@ impl Memory {
         Some(MrInfo { id: MrId(region), addr, len, lkey, rkey })
     }
 
-    /// Ends a region and gives its backing back.
+    /// Deregisters a region and returns its memory.
     pub(crate) fn deregister(&mut self, id: MrId) -> Option<Backing> {
         let region = self.regions.remove(id.0)?;
         self.local.remove(&region.lkey);
@@ -124,7 +124,7 @@ impl Memory {
         self.regions.values().any(|region| region.pd == pd)
     }
 
-    /// The bytes of a region that the device owns.
+    /// The bytes of a region that the device owns; `None` for foreign memory.
     pub(crate) fn bytes_of(&self, id: MrId) -> Option<&[u8]> {
         match &self.regions.get(id.0)?.backing {
             Backing::Owned(bytes) => Some(bytes),
@@ -132,7 +132,7 @@ impl Memory {
         }
     }
 
-    /// The same, to change them.
+    /// The bytes of a region that the device owns, as a mutable slice; `None` for foreign memory.
     pub(crate) fn bytes_of_mut(&mut self, id: MrId) -> Option<&mut [u8]> {
         match &mut self.regions.get_mut(id.0)?.backing {
             Backing::Owned(bytes) => Some(bytes),
@@ -140,12 +140,12 @@ impl Memory {
         }
     }
 
-    /// The bytes of a region, whoever owns them.
+    /// The memory of a region, owned by the device or by the application.
     pub(crate) fn backing(&mut self, id: MrId) -> Option<&mut Backing> {
         self.regions.get_mut(id.0).map(|region| &mut region.backing)
     }
 
-    /// Replaces an invalidated remote key by a new one.
+    /// Gives a region a new remote key, which is valid even if the old key was invalidated.
     pub(crate) fn rekey(&mut self, id: MrId, rng: &mut impl Rng) -> Option<MrInfo> {
         let rkey = fresh(&self.remote, rng);
         let region = self.regions.get_mut(id.0)?;
@@ -156,7 +156,7 @@ impl Memory {
         Some(MrInfo { id, addr: region.addr, len: region.backing.len() as u64, lkey: region.lkey, rkey })
     }
 
-    /// Ends remote access by this key.
+    /// Makes the remote key `rkey` invalid, so that no peer can access the region with it.
     pub(crate) fn invalidate(&mut self, pd: Pd, rkey: u32) -> Result<(), AccessError> {
         let index = *self.remote.get(&rkey).ok_or(AccessError::Key)?;
         let region = self.regions.get_mut(index).ok_or(AccessError::Key)?;
@@ -167,7 +167,7 @@ impl Memory {
         Ok(())
     }
 
-    /// The region with this key: from the cache, or else from the map `keys`.
+    /// Finds the region with this key, in the cache `recent` or else in the map `keys`.
     fn find(
         &self, recent: &[Cell<Option<Id>>; Memory::RECENT], keys: &BTreeMap<u32, Id>, key: u32,
         key_of: impl Fn(&Region) -> u32,
@@ -183,7 +183,7 @@ impl Memory {
         self.regions.get(id).map(|region| (id, region))
     }
 
-    /// Checks an access of the peer to all of the `len` bytes.
+    /// Checks an access of the peer to the `len` bytes at the virtual address `addr`.
     pub(crate) fn remote(&self, pd: Pd, rkey: u32, addr: u64, len: u32, right: Right) -> Result<Span, AccessError> {
         let found = self.find(&self.recent_remote, &self.remote, rkey, |region| region.rkey);
         let (id, region) = found.ok_or(AccessError::Key)?;
@@ -208,7 +208,7 @@ impl Memory {
         Ok(Span { region: id, start, len })
     }
 
-    /// Checks a scatter-gather element.
+    /// Checks the access to the memory of a scatter-gather element.
     fn local(&self, pd: Pd, sge: &Sge, write: bool) -> Result<Span, AccessError> {
         let found = self.find(&self.recent_local, &self.local, sge.lkey, |region| region.lkey);
         let (id, region) = found.ok_or(AccessError::Key)?;
@@ -222,10 +222,10 @@ impl Memory {
         Ok(Span { region: id, start, len: sge.len })
     }
 
-    /// Checks the memory of a work request. Elements of length 0 are left out, whatever their key.
+    /// Checks the access to the memory of a work request. The check skips elements of length 0, whatever their key.
     ///
     /// # Errors
-    /// The index of the first element that fails, and why.
+    /// The index of the first element whose check fails, and the reason.
     pub(crate) fn check(&self, pd: Pd, sges: &[Sge], write: bool) -> Result<Spans, (usize, AccessError)> {
         let mut spans = Spans::new();
         for (index, sge) in sges.iter().enumerate().filter(|(_, sge)| sge.len > 0) {
@@ -234,7 +234,7 @@ impl Memory {
         Ok(spans)
     }
 
-    /// Copies the first `out.len()` bytes of `span`.
+    /// Copies the first `out.len()` bytes of `span` into `out`.
     ///
     /// # Errors
     /// If the region was deregistered after the check.
@@ -254,7 +254,7 @@ impl Memory {
         self.regions.get_mut(span.region).ok_or(AccessError::Key)?.backing.write(span.start, data)
     }
 
-    /// Carries out an atomic operation on the first eight bytes of `span`; returns their value before it.
+    /// Executes an atomic operation on the eight bytes of `span`; returns their value before the operation.
     ///
     /// # Errors
     /// If the region was deregistered after the check.
@@ -263,10 +263,10 @@ impl Memory {
         self.regions.get_mut(span.region).ok_or(AccessError::Key)?.backing.atomic(span.start, operation)
     }
 
-    /// Copies `out.len()` bytes out of the memory of a work request, from its byte `offset` on.
+    /// Copies `out.len()` bytes out of the memory of a work request, beginning with byte `offset` of its message.
     ///
     /// # Errors
-    /// If a region was deregistered, or there are fewer bytes.
+    /// If a region was deregistered, or the work request's memory ends before the last of these bytes.
     pub(crate) fn gather(&self, spans: &[Span], offset: u32, out: &mut [u8]) -> Result<(), AccessError> {
         let mut rest = out;
         for piece in pieces(spans, offset, rest.len() as u32) {
@@ -277,10 +277,11 @@ impl Memory {
         if rest.is_empty() { Ok(()) } else { Err(AccessError::Bounds) }
     }
 
-    /// Copies `data` into the memory of a work request, from its byte `offset` on: all of it or nothing.
+    /// Copies `data` into the memory of a work request, beginning at byte `offset` of its message. After an error no
+    /// byte was written.
     ///
     /// # Errors
-    /// If a region was deregistered, or there are fewer bytes.
+    /// If a region was deregistered, or the work request's memory ends before the last of these bytes.
     pub(crate) fn scatter(&mut self, spans: &[Span], offset: u32, data: &[u8]) -> Result<(), AccessError> {
         let len = data.len() as u32;
         let mut room = 0;
@@ -301,12 +302,12 @@ impl Memory {
     }
 }
 
-/// Bytes of all elements.
+/// Total length in bytes of scatter-gather elements.
 pub(crate) fn total(sges: &[Sge]) -> u64 {
     sges.iter().map(|sge| u64::from(sge.len)).sum()
 }
 
-/// The pieces of `spans` that make up the `len` bytes from byte `offset` on.
+/// The parts of `spans` that cover `len` bytes from byte `offset` on, where the spans count as one contiguous message.
 fn pieces(spans: &[Span], offset: u32, len: u32) -> impl Iterator<Item = Span> {
     let (mut skip, mut left) = (offset, len);
     spans.iter().filter_map(move |span| {
@@ -318,7 +319,7 @@ fn pieces(spans: &[Span], offset: u32, len: u32) -> impl Iterator<Item = Span> {
     })
 }
 
-/// A random key that is not in use.
+/// Returns a random key that is not 0 and not in use.
 fn fresh(keys: &BTreeMap<u32, Id>, rng: &mut impl Rng) -> u32 {
     loop {
         let key = rng.next_u32();

@@ -1,4 +1,4 @@
-//! Writes the packets of queue pairs.
+//! Writes the request and response packets of queue pairs.
 
 use crate::send_queue::Wqe;
 use crate::types::{AccessError, SendOp, Service};
@@ -8,7 +8,7 @@ use rnic_wire::{
     pad_count,
 };
 
-/// What the headers of all packets of a queue pair depend on.
+/// Properties of a connection that determine the headers of all its packets.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Route {
     pub(crate) service: Service,
@@ -16,13 +16,13 @@ pub(crate) struct Route {
     pub(crate) mtu: u32,
 }
 
-/// The header fields that belong to one transmission of a packet.
+/// The header fields that can differ between two transmissions of the same packet, and its PSN.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TxContext {
     pub(crate) psn: Psn,
-    /// The packet asks for an ACK.
+    /// Whether the packet requests an ACK (BTH bit A).
     pub(crate) ask: bool,
-    /// IRN: transmissions of the packet before this one.
+    /// IRN: number of earlier transmissions of the packet.
     pub(crate) attempt: u8,
 }
 
@@ -41,20 +41,22 @@ impl Route {
         }
     }
 
-    /// The base transport header of a packet. Every combination that queue pairs use exists for their service.
+    /// Returns the base transport header (BTH) of a packet. Queue pairs pass only combinations of arguments for which
+    /// their service has an opcode.
     pub(crate) fn bth(&self, operation: Operation, position: Position, extra: Extra, psn: u32) -> Bth {
         let opcode = Opcode::new(self.wire(), operation, position, extra).unwrap_or(Opcode::CNP);
         debug_assert!(opcode != Opcode::CNP, "{operation:?} {position:?} {extra:?} of {:?}", self.service);
         Bth::new(opcode, self.peer_qpn, psn)
     }
 
-    /// The same for an operation that is always one packet without payload.
+    /// Returns the base transport header of an operation that is always one packet without payload.
     pub(crate) fn only(&self, operation: Operation, psn: u32) -> Bth {
         self.bth(operation, Position::Only, Extra::None, psn)
     }
 
-    /// Begins packet `index` of a send and writes its headers; also returns which bytes of the message it carries: the
-    /// offset of the first, and how many.
+    /// Begins packet `index` of the send request `wqe`, and writes its headers into `out`. Also returns the part of the
+    /// message that the packet carries: its offset and its length, in bytes. For a read or atomic request the length is
+    /// 0.
     pub(crate) fn request<'a>(
         &self, wqe: &Wqe, index: u32, tx: TxContext, out: &'a mut [u8],
     ) -> (Writer<'a>, u32, u32) {
@@ -117,7 +119,8 @@ impl Route {
     }
 }
 
-/// Position and payload length of packet `index` of a message of `len` bytes. `index * mtu` must not be beyond `len`.
+/// Returns position and payload length of packet `index` of a message of `len` bytes. `index * mtu` must not exceed
+/// `len`.
 pub(crate) fn segment(len: u32, index: u32, mtu: u32) -> (Position, u32) {
     let done = index * mtu;
     let here = (len - done).min(mtu);
@@ -131,14 +134,15 @@ pub(crate) fn segment(len: u32, index: u32, mtu: u32) -> (Position, u32) {
     (position, here)
 }
 
-/// Writes a packet: the base transport header, the extension headers in the order of the specification, the payload.
+/// Writes a packet into a buffer: the base transport header, the extension headers in the order of the specification,
+/// and the payload. The bytes of the ICRC are left zero.
 pub(crate) struct Writer<'a> {
     out: &'a mut [u8],
     at: usize,
 }
 
 impl<'a> Writer<'a> {
-    /// Begins a packet with `len` bytes of payload.
+    /// Begins a packet with `len` bytes of payload, and writes its base transport header with the padding count.
     pub(crate) fn begin(bth: &Bth, len: u32, out: &'a mut [u8]) -> Writer<'a> {
         let bth = Bth { pad: pad_count(len as usize) as u8, ..*bth };
         let mut writer = Writer { out, at: 0 };
@@ -151,14 +155,14 @@ impl<'a> Writer<'a> {
         self.at += header.len();
     }
 
-    /// Ends a packet without payload; returns its length in bytes with the four bytes for the ICRC.
+    /// Ends a packet without payload; returns its length in bytes, with the four bytes of the ICRC.
     pub(crate) fn end(self) -> usize {
         let end = self.at + ICRC_LEN;
         self.out[self.at..end].fill(0);
         end
     }
 
-    /// Ends a packet with `len` bytes of payload, which `fill` writes; returns its length in bytes with padding and
+    /// Ends a packet with `len` bytes of payload, which `fill` writes; returns its length in bytes, with padding and
     /// ICRC.
     pub(crate) fn end_with(
         self, len: u32, fill: impl FnOnce(&mut [u8]) -> Result<(), AccessError>,

@@ -4,10 +4,11 @@ use crate::memory::Spans;
 use crate::types::{Completion, Pd, Status, VerbsError};
 use std::collections::VecDeque;
 
-/// Which completions trigger a notification.
+/// The kind of completions that trigger a notification of a completion queue.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Notify {
-    /// Completions of messages that the peer sent as solicited, and failed ones.
+    /// Solicited completions: completions of messages that the peer sent with the solicited flag, and completions of
+    /// failed work requests.
     Solicited,
     /// Every completion.
     Any,
@@ -20,7 +21,8 @@ pub(crate) struct CompletionQueue {
     overflowed: bool,
     armed: Option<Notify>,
     notified: bool,
-    /// Queue pairs that use the queue, counted once for sends and once for receives.
+    /// Number of queue pairs that use the queue. A queue pair counts once for its send requests and once for its
+    /// receives.
     pub(crate) users: u32,
 }
 
@@ -29,8 +31,8 @@ impl CompletionQueue {
         CompletionQueue { queue: VecDeque::new(), capacity, overflowed: false, armed: None, notified: false, users: 0 }
     }
 
-    /// Adds a completion; `false` if it is the first that is lost because the queue is full. All later ones are lost
-    /// too, so that the completions that can be polled have no gap.
+    /// Adds a completion. If the queue is full, the completion is lost, and so are all later completions: the
+    /// completions that can be polled then have no gap. Returns `false` for the first completion that is lost.
     #[must_use]
     pub(crate) fn push(&mut self, completion: Completion, solicited: bool) -> bool {
         if self.overflowed || self.queue.len() >= self.capacity as usize {
@@ -67,14 +69,14 @@ impl CompletionQueue {
         self.queue.len()
     }
 
-    /// Requests a notification of the next completion of this kind; those in the queue trigger none. After an overflow
-    /// no completion will follow: then the notification comes immediately.
+    /// Requests a notification of the next completion of this kind; completions that are already in the queue trigger
+    /// none. After an overflow no further completion is added, so the notification comes immediately.
     pub(crate) fn arm(&mut self, notify: Notify) {
         if self.overflowed {
             self.notified = true;
             return;
         }
-        // A later request for solicited completions leaves one for all completions in force.
+        // A request for any completion stays in force when a request for solicited completions follows it.
         self.armed = self.armed.max(Some(notify));
     }
 
@@ -83,16 +85,16 @@ impl CompletionQueue {
     }
 }
 
-/// A posted receive.
+/// A posted receive request.
 #[derive(Clone, Debug)]
 pub(crate) struct Receive {
     pub(crate) wr_id: u64,
     pub(crate) scatter: Spans,
-    /// Bytes of the message that fit.
+    /// Maximum length in bytes of a message that fits into `scatter`.
     pub(crate) room: u64,
 }
 
-/// Receives in order of posting.
+/// A receive queue: receives that no message has taken yet, in order of posting.
 #[derive(Debug)]
 pub(crate) struct ReceiveQueue {
     pub(crate) queue: VecDeque<Receive>,
@@ -105,7 +107,8 @@ impl ReceiveQueue {
         ReceiveQueue { queue: VecDeque::new(), capacity, max_sge }
     }
 
-    /// Adds a receive; messages in progress hold `taken` of the capacity.
+    /// Adds a receive. `taken` is the number of receives that messages in progress hold; they count towards the
+    /// capacity.
     pub(crate) fn post(&mut self, receive: Receive, taken: usize) -> Result<(), VerbsError> {
         if self.queue.len() + taken >= self.capacity as usize {
             return Err(VerbsError::Full("receive queue"));
@@ -119,13 +122,14 @@ impl ReceiveQueue {
 pub(crate) struct SharedReceiveQueue {
     pub(crate) pd: Pd,
     pub(crate) receives: ReceiveQueue,
-    /// Fewer receives than this raise an event, once; 0 for none.
+    /// When the queue holds fewer receives than this limit, one event is raised, and the limit becomes 0. 0: no event.
     pub(crate) limit: u32,
     pub(crate) users: u32,
 }
 
 impl SharedReceiveQueue {
-    /// Whether the event is due; then resets the limit to 0.
+    /// Whether the queue holds fewer receives than the limit, so that the caller must raise the event. If so, resets
+    /// the limit to 0.
     #[must_use]
     pub(crate) fn reaches_limit(&mut self) -> bool {
         let reached = (self.receives.queue.len() as u64) < u64::from(self.limit);

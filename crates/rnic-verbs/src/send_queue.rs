@@ -1,4 +1,5 @@
-//! The send queue: send requests in order, and the PSNs of their packets and responses.
+//! The send queue: send requests in order of posting, and the numbers of their request and response packets, from which
+//! the PSNs follow.
 
 use crate::memory::{Memory, Spans};
 use crate::types::{AccessError, SendFlags, SendOp, Service};
@@ -21,23 +22,24 @@ pub(crate) struct Wqe {
     pub(crate) local: Local,
     pub(crate) len: u32,
     pub(crate) flags: SendFlags,
-    /// Its first packet, counted from the first packet of the queue pair.
+    /// Number of the request's first packet, where the first request packet of the queue pair has number 0.
     pub(crate) first: u64,
-    /// The number of PSNs that it takes.
+    /// Number of PSNs that the request takes. With RC a read takes one PSN for each packet of its response.
     pub(crate) packets: u32,
-    /// Packets of its response; 0 for operations without one.
+    /// Number of packets of the response; 0 for an operation without response (Send, Write).
     pub(crate) response_packets: u32,
-    /// Packets of its response that have arrived.
+    /// Number of packets of the response that have arrived.
     pub(crate) responses_received: u32,
-    /// The first packet of its response, counted from the first response packet of the queue pair; for an operation
-    /// without response that of the next response.
+    /// Number of the response's first packet, where the first response packet to the queue pair has number 0. For an
+    /// operation without response it is the number of the next response packet.
     pub(crate) first_response: u64,
-    /// Sequence number of the receive that it takes (recv_WQE_SN), or among reads and atomics (read_WQE_SN).
+    /// For IRN: sequence number of the receive that the message consumes (recv_WQE_SN), or of the read or atomic among
+    /// all reads and atomics (read_WQE_SN).
     pub(crate) serial: u32,
 }
 
 impl Wqe {
-    /// A send request that is not released yet.
+    /// A send request that is not released yet, so that it has no packet numbers.
     pub(crate) fn new(wr_id: u64, op: SendOp, local: Local, len: u32, flags: SendFlags) -> Wqe {
         Wqe {
             wr_id,
@@ -67,28 +69,29 @@ impl Wqe {
     }
 }
 
-/// Packets of a message of `len` bytes.
+/// The number of packets of a message of `len` bytes; at least 1.
 pub(crate) fn packets(len: u32, mtu: u32) -> u32 {
     len.div_ceil(mtu).max(1)
 }
 
-/// Send requests that are not completed, in order. The first of them are *released*: their PSNs are assigned, and the
-/// flow may send them.
+/// The send requests of a queue pair that are not completed, in order of posting. The oldest requests are *released*:
+/// their PSNs are assigned, and the flow may send them. The requests behind them wait, for instance for a fence or for
+/// credits.
 #[derive(Debug, Default)]
 pub(crate) struct SendQueue {
     wqes: VecDeque<Wqe>,
     released: usize,
-    /// Reads and atomics that are released and not completed.
+    /// Number of reads and atomics that are released and not completed.
     fetching: u32,
     next_packet: u64,
     next_response: u64,
     next_receive: u32,
     next_fetch: u32,
-    /// Messages released.
+    /// Number of messages released so far, modulo 2^32.
     messages: u32,
-    /// Where the last search for a packet ended.
+    /// Index in `wqes` at which the last search for a packet ended; the next search begins there.
     near_packet: usize,
-    /// Where the last search for a response ended.
+    /// Index in `wqes` at which the last search for a response packet ended; the next search begins there.
     near_response: usize,
 }
 
@@ -101,7 +104,7 @@ impl SendQueue {
         self.wqes.push_back(wqe);
     }
 
-    /// As if `messages` of every kind had been sent before.
+    /// Sets the sequence numbers as if `messages` messages of every kind had been sent before.
     #[cfg(test)]
     pub(crate) fn count_from(&mut self, messages: u32) {
         (self.next_receive, self.next_fetch, self.messages) = (messages, messages, messages);
@@ -112,7 +115,7 @@ impl SendQueue {
         self.wqes.front()
     }
 
-    /// The next send request to release.
+    /// The oldest send request that is not released; `None` if all are released.
     pub(crate) fn waiting(&self) -> Option<&Wqe> {
         self.wqes.get(self.released)
     }
@@ -125,19 +128,20 @@ impl SendQueue {
         self.fetching
     }
 
-    /// One past the last packet that is released.
+    /// The number of the first packet of the next request to release: one more than the last released packet's.
     pub(crate) fn next_packet(&self) -> u64 {
         self.next_packet
     }
 
-    /// Whether the next message exceeds the peer's credits, which end with message `limit`. If no other message is
-    /// outstanding, one may be sent without credits.
+    /// Whether the peer's end-to-end credits do not admit the next message. The credits admit messages up to sequence
+    /// number `limit`; with `None` they admit all messages. If no other message is outstanding, one message may be sent
+    /// without credits.
     pub(crate) fn lacks_credits(&self, limit: Option<u32>) -> bool {
         let beyond = |limit| Psn::new(self.messages.wrapping_add(1)).distance_from(Psn::new(limit)) > 0;
         self.released > 0 && limit.is_some_and(beyond)
     }
 
-    /// Releases the next send request; returns how many PSNs it takes.
+    /// Releases the next send request; returns the number of PSNs that it takes.
     pub(crate) fn release(&mut self, service: Service, mtu: u32) -> u32 {
         let Some(wqe) = self.wqes.get_mut(self.released) else { return 0 };
         let fetching = wqe.op.is_fetching();
@@ -167,7 +171,8 @@ impl SendQueue {
         wqe.packets
     }
 
-    /// Takes back the release of the send requests of which no packet was sent: those from packet `sent` on.
+    /// Takes back the release of the send requests of which no packet was sent. `sent` is the number of the first
+    /// packet that was not sent.
     pub(crate) fn hold(&mut self, sent: u64) {
         while let Some(wqe) = self.released.checked_sub(1).and_then(|last| self.wqes.get(last)) {
             if wqe.first < sent {
@@ -186,14 +191,14 @@ impl SendQueue {
         }
     }
 
-    /// The released send request that packet `packet` belongs to.
+    /// Finds the released send request that packet number `packet` belongs to.
     pub(crate) fn find(&mut self, packet: u64) -> Option<&mut Wqe> {
         let at = self.search(self.near_packet, |wqe| wqe.end() <= packet);
         self.near_packet = at;
         self.wqes.get_mut(at).filter(|wqe| at < self.released && (wqe.first..wqe.end()).contains(&packet))
     }
 
-    /// The released read or atomic that response packet `response` belongs to.
+    /// Finds the released read or atomic that response packet number `response` belongs to.
     pub(crate) fn find_response(&mut self, response: u64) -> Option<&mut Wqe> {
         let at = self.search(self.near_response, |wqe| wqe.response_end() <= response);
         self.near_response = at;
@@ -202,7 +207,8 @@ impl SendQueue {
             .filter(|wqe| at < self.released && (wqe.first_response..wqe.response_end()).contains(&response))
     }
 
-    /// The first released send request that is not `before`; tries `near` and the one after it first.
+    /// Returns the index of the first released send request for which `before` is false, by binary search. It tries the
+    /// indices `near` and `near + 1` first, because consecutive searches mostly end at the same or the next request.
     #[inline]
     fn search(&self, near: usize, before: impl Fn(&Wqe) -> bool) -> usize {
         let is_before = |at: usize| self.wqes.get(at).is_some_and(&before);
@@ -222,8 +228,8 @@ impl SendQueue {
         low
     }
 
-    /// The oldest released read or atomic whose response is not complete. It continues the last search for a response,
-    /// so that a queue pair may use either this function or `find_response`, not both.
+    /// Finds the oldest released read or atomic whose response is not complete. The function shares its search position
+    /// with `find_response`, so a queue pair uses only one of the two functions: RC this one, IRN the other.
     pub(crate) fn awaiting_response(&mut self) -> Option<&mut Wqe> {
         if self.fetching == 0 {
             return None;
@@ -257,7 +263,8 @@ impl SendQueue {
 }
 
 impl Local {
-    /// Copies the data from byte `offset` on into a packet.
+    /// Copies `out.len()` bytes of the request's data, beginning with byte `offset` of the message, into the packet
+    /// payload `out`.
     pub(crate) fn gather(&self, memory: &Memory, offset: u32, out: &mut [u8]) -> Result<(), AccessError> {
         match self {
             Local::Inline(bytes) => {
@@ -268,7 +275,8 @@ impl Local {
         }
     }
 
-    /// Copies data of a response to byte `offset` and those that follow.
+    /// Copies the payload `data` of a response packet into the request's memory, beginning at byte `offset` of the
+    /// response.
     pub(crate) fn scatter(&self, memory: &mut Memory, offset: u32, data: &[u8]) -> Result<(), AccessError> {
         match self {
             Local::Inline(_) => Err(AccessError::Rights),
@@ -303,8 +311,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is posted, released, held and completed, searches find the same packets and responses as in a list
-        /// of all requests.
+        /// Compares the queue with a plain list of all released requests. After random posts, releases, holds and
+        /// completions, searches for packets and responses find the same requests in both.
         #[test]
         fn agrees_with_a_list(
             irn: bool,
@@ -346,7 +354,7 @@ mod tests {
                         (packet, answer) = (end, response_end);
                     }
                     4 => {
-                        // No packet from some packet on was sent.
+                        // The release of the requests that begin with packet `sent` or later is taken back.
                         let sent = packet.saturating_sub(at);
                         queue.hold(sent);
                         while let Some(last) = list.back().copied().filter(|last| last.first >= sent) {
@@ -362,7 +370,7 @@ mod tests {
                         }
                     }
                     5 => {
-                        // The oldest gets its response and its ACK.
+                        // The oldest request gets its response, then its ACK, and completes.
                         let Some(oldest) = list.front().copied() else { continue };
                         if oldest.response_end > oldest.answer {
                             prop_assert!(queue.pop_done(oldest.end).is_none());
@@ -411,7 +419,7 @@ mod tests {
         }
         assert!(!queue.lacks_credits(Some(0)));
         queue.release(Service::Rc, 256);
-        // The next message is number 2.
+        // One message is outstanding, and the next message has sequence number 2.
         assert_eq!(
             [None, Some(1), Some(2), Some(0xff_ffff)].map(|limit| queue.lacks_credits(limit)),
             [false, true, false, true]

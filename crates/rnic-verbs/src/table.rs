@@ -1,15 +1,16 @@
-//! Objects by handle. The handle of a removed object finds nothing, even if another object takes its slot.
+//! A table of objects by handle. The handle of a removed object finds no object, even if another object takes its slot.
 
 use slab::Slab;
 
-/// The handle of one entry of one [`Table`]; no other entry ever gets the same.
+/// The handle of an entry in a [`Table`]. Its generation differs from that of every earlier entry in the same slot
+/// (until 2^32 entries were inserted).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) struct Id {
     index: u32,
     generation: u32,
 }
 
-/// Entries by handle.
+/// A table of entries by handle, with a generation for each entry.
 pub(crate) struct Table<T> {
     entries: Slab<(u32, T)>,
     generations: u32,

@@ -1,7 +1,7 @@
 //! The types of the verbs: handles, work requests, completions, errors.
 //!
-//! They follow InfiniBand volume 1, chapters 10 (objects and their states) and 11 (verbs), without attributes that only
-//! hardware has.
+//! The types follow InfiniBand volume 1, chapters 10 (objects and their states) and 11 (verbs), without the attributes
+//! that only hardware has.
 
 use crate::config::Limits;
 use crate::table::Id;
@@ -9,38 +9,39 @@ use rnic_transport::{BitRate, Time};
 use std::borrow::Cow;
 use std::net::SocketAddr;
 
-/// A protection domain: queue pairs access only memory regions of their own protection domain.
+/// Handle of a protection domain. A queue pair accesses only memory regions of its own protection domain.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Pd(pub(crate) Id);
 
-/// A completion queue.
+/// Handle of a completion queue.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct CqId(pub(crate) Id);
 
-/// A shared receive queue.
+/// Handle of a shared receive queue.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct SrqId(pub(crate) Id);
 
-/// A queue pair number (QPN): 24 bits, as packets carry it.
+/// A queue pair number (QPN), 24 bits. It is the handle of a queue pair, and the number that packets carry.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Qpn(pub u32);
 
-/// A memory region.
+/// Handle of a memory region.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct MrId(pub(crate) Id);
 
-/// The rights to a memory region, or of the peer of a queue pair.
+/// Access rights: either the rights to a memory region, or the rights that the peer has through a queue pair.
 ///
 /// ```
 /// use rnic_verbs::Access;
 ///
-/// // A region that peers read, and that the owner fills by receives.
+/// // Rights to a region from which peers may read, and into which the owner receives messages.
 /// let access = Access { remote_read: true, ..Access::LOCAL };
 /// assert!(access.local_write && !access.remote_write);
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Access {
-    /// The device may place received messages and responses to reads and atomics here.
+    /// The device may place received messages in the region, and the data of responses to the owner's reads and
+    /// atomics.
     pub local_write: bool,
     /// The peer may do RDMA Writes.
     pub remote_write: bool,
@@ -51,10 +52,10 @@ pub struct Access {
 }
 
 impl Access {
-    /// The owner may send the memory; nobody may write it.
+    /// Rights to a region that its owner may send from. Neither the owner's receives nor peers may write it.
     pub const LOCAL_READ: Access =
         Access { local_write: false, remote_write: false, remote_read: false, remote_atomic: false };
-    /// The owner may send the memory and receive into it.
+    /// Rights to a region that its owner may send from and receive into. Peers have no access.
     pub const LOCAL: Access = Access { local_write: true, ..Access::LOCAL_READ };
     /// All rights.
     pub const ALL: Access = Access { local_write: true, remote_write: true, remote_read: true, remote_atomic: true };
@@ -65,17 +66,17 @@ impl Access {
 pub struct MrInfo {
     /// The region.
     pub id: MrId,
-    /// Address of the first byte in work requests, here and at the peer.
+    /// Virtual address of the region's first byte, as in the work requests of this side and of the peer.
     pub addr: u64,
-    /// Its length in bytes.
+    /// Length of the region in bytes.
     pub len: u64,
-    /// Local key, for scatter-gather elements of the owner.
+    /// Local key (lkey), for the owner's scatter-gather elements.
     pub lkey: u32,
-    /// Remote key, for requests of peers; random.
+    /// Remote key (rkey), for the requests of peers. The key is random, so that a peer must be told the key.
     pub rkey: u32,
 }
 
-/// A scatter-gather element: a piece of registered memory.
+/// A scatter-gather element: a range of bytes in a memory region.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Sge {
     /// Address of the first byte.
@@ -89,73 +90,74 @@ pub struct Sge {
 /// The operation of a send request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SendOp {
-    /// Send: a message for the peer's next receive.
+    /// Send: a message into the memory of the peer's next receive.
     Send,
-    /// Send with Immediate: the four bytes are in the peer's completion.
+    /// Send with Immediate: a Send with four bytes that the completion of the peer's receive carries.
     SendImm(u32),
-    /// Send with Invalidate: the peer's remote key is no longer valid afterwards.
+    /// Send with Invalidate: a Send that makes the given remote key of the peer invalid.
     SendInv(u32),
     /// RDMA Write into the peer's memory.
     Write {
-        /// Remote address.
+        /// Virtual address in the peer's memory.
         addr: u64,
-        /// Remote key.
+        /// Remote key of the peer's memory region.
         rkey: u32,
     },
-    /// RDMA Write with Immediate: uses up the peer's next receive, whose completion has the four bytes.
+    /// RDMA Write with Immediate: an RDMA Write that consumes the peer's next receive. The completion of this receive
+    /// carries the four bytes of immediate data.
     WriteImm {
-        /// Remote address.
+        /// Virtual address in the peer's memory.
         addr: u64,
-        /// Remote key.
+        /// Remote key of the peer's memory region.
         rkey: u32,
         /// The immediate data.
         imm: u32,
     },
     /// RDMA Read of the peer's memory.
     Read {
-        /// Remote address.
+        /// Virtual address in the peer's memory.
         addr: u64,
-        /// Remote key.
+        /// Remote key of the peer's memory region.
         rkey: u32,
     },
     /// Atomic fetch-and-add on eight bytes of the peer's memory, at an address that is a multiple of 8. The response
-    /// has the value before.
+    /// carries the value before the addition.
     FetchAdd {
-        /// Remote address.
+        /// Virtual address in the peer's memory.
         addr: u64,
-        /// Remote key.
+        /// Remote key of the peer's memory region.
         rkey: u32,
         /// The number to add, modulo 2^64.
         add: u64,
     },
     /// Atomic compare-and-swap of eight bytes of the peer's memory, at an address that is a multiple of 8. The response
-    /// has the value before.
+    /// carries the value before the operation.
     CompareSwap {
-        /// Remote address.
+        /// Virtual address in the peer's memory.
         addr: u64,
-        /// Remote key.
+        /// Remote key of the peer's memory region.
         rkey: u32,
-        /// The value to compare with.
+        /// The value with which the memory's value is compared.
         compare: u64,
-        /// The value to store if they are equal.
+        /// The value to store if the memory's value equals `compare`.
         swap: u64,
     },
 }
 
 impl SendOp {
-    /// Whether a response has data: reads and atomics.
+    /// Whether the operation's response carries data: true for reads and atomics.
     pub const fn is_fetching(&self) -> bool {
         matches!(self, SendOp::Read { .. } | SendOp::FetchAdd { .. } | SendOp::CompareSwap { .. })
     }
-    /// Whether it is an atomic operation.
+    /// Whether the operation is a fetch-and-add or a compare-and-swap.
     pub const fn is_atomic(&self) -> bool {
         matches!(self, SendOp::FetchAdd { .. } | SendOp::CompareSwap { .. })
     }
-    /// Whether it uses up one of the peer's receives.
+    /// Whether the operation consumes a receive of the peer: true for Sends and for RDMA Write with Immediate.
     pub const fn takes_receive(&self) -> bool {
         matches!(self, SendOp::Send | SendOp::SendImm(_) | SendOp::SendInv(_) | SendOp::WriteImm { .. })
     }
-    /// The opcode of its completion.
+    /// The opcode in the completion of a request with this operation.
     pub const fn completion(&self) -> Opcode {
         match self {
             SendOp::Send | SendOp::SendImm(_) | SendOp::SendInv(_) => Opcode::Send,
@@ -170,86 +172,88 @@ impl SendOp {
 /// Flags of a send request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SendFlags {
-    /// The request generates a completion when it succeeds. A request that fails always generates one.
+    /// The request generates a completion when it succeeds. A request that fails always generates a completion.
     pub signaled: bool,
-    /// The completion of the receive at the peer is solicited: it triggers a notification also if the peer requested
-    /// notifications of solicited completions only.
+    /// The completion of the peer's receive is a solicited event: it triggers a notification also if the peer has
+    /// requested notifications of solicited completions only.
     pub solicited: bool,
-    /// The request begins only when all earlier reads and atomics are complete. With IRN, when all earlier requests
-    /// are: IRN may place data of a later message before data of an earlier one.
+    /// With RC, the request begins only when all earlier reads and atomics of the queue pair are complete. With IRN, it
+    /// begins only when all earlier requests are complete, because IRN may place the data of a later message before the
+    /// data of an earlier one.
     pub fence: bool,
 }
 
 impl SendFlags {
-    /// Signalled, no other flag.
+    /// The request is signalled; the other flags are clear.
     pub const SIGNALED: SendFlags = SendFlags { signaled: true, solicited: false, fence: false };
 }
 
 /// The local data of a send request.
 #[derive(Clone, Copy, Debug)]
 pub enum Data<'a> {
-    /// Registered memory. The device reads it when it sends, and again when it retransmits: it must not change before
-    /// the completion.
+    /// Registered memory. The device reads the memory whenever it sends or retransmits a packet, so the bytes must not
+    /// change before the request completes.
     Gather(&'a [Sge]),
-    /// These bytes, which the device copies when the request is posted.
+    /// Inline data: bytes that the device copies when the request is posted.
     Inline(&'a [u8]),
 }
 
 /// A work request for the send queue.
 #[derive(Clone, Copy, Debug)]
 pub struct SendRequest<'a> {
-    /// The application's identifier, which the completion has too.
+    /// Identifier that the application chooses, and that the request's completion carries.
     pub wr_id: u64,
     /// The operation.
     pub op: SendOp,
-    /// The local data; for reads and atomics the memory for the response.
+    /// The local data to send; for reads and atomics, the local memory in which the device places the response.
     pub data: Data<'a>,
-    /// Flags.
+    /// Flags: signalled, solicited, fence.
     pub flags: SendFlags,
 }
 
 /// A work request for a receive queue.
 #[derive(Clone, Copy, Debug)]
 pub struct RecvRequest<'a> {
-    /// The application's identifier, which the completion has too.
+    /// Identifier that the application chooses, and that the request's completion carries.
     pub wr_id: u64,
-    /// The memory for the message.
+    /// The memory in which the device places the received message.
     pub scatter: &'a [Sge],
 }
 
-/// How a work request ended: the status codes of InfiniBand volume 1, section 11.6.2.
+/// The status of a completed work request, with the status codes of InfiniBand volume 1, section 11.6.2.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Status {
     /// The request succeeded.
     Success,
-    /// The message is longer than the receive, or a length is not allowed.
+    /// The received message is longer than the memory of its receive.
     LocalLength,
-    /// The queue pair could not carry the request out, for instance because a completion queue overflowed.
+    /// The queue pair could not execute the request, for instance because a completion queue overflowed.
     LocalQpOperation,
     /// The memory of a scatter-gather element was deregistered, or does not admit the access.
     LocalProtection,
-    /// The queue pair went into the error state before the request completed; the request may have been carried out.
+    /// The queue pair went into the error state before the request completed. The peer may have executed the request or
+    /// not.
     WorkRequestFlushed,
     /// A response does not match its request.
     BadResponse,
-    /// NAK (invalid request): the peer cannot carry out such a request.
+    /// NAK (invalid request): the peer's queue pair does not allow the request, or the request is malformed.
     RemoteInvalidRequest,
     /// NAK (remote access error): the peer's memory does not admit the access.
     RemoteAccess,
-    /// NAK (remote operational error): the peer failed to carry the request out.
+    /// NAK (remote operational error): the peer failed while it executed the request.
     RemoteOperation,
-    /// No response after all retries.
+    /// No response arrived, and all retries after timeouts are used up.
     TransportRetryExceeded,
-    /// RNR NAKs after all retries: the peer has no receive.
+    /// The peer still has no posted receive, and all retries after RNR NAKs are used up.
     RnrRetryExceeded,
 }
 
-/// The operation that a completion is about.
+/// The operation of a completed work request.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Opcode {
-    /// A Send, of any kind.
+    /// A Send, with or without Immediate or Invalidate.
     Send,
-    /// An RDMA Write, of any kind.
+    /// An RDMA Write, with or without Immediate.
     Write,
     /// An RDMA Read.
     Read,
@@ -257,40 +261,43 @@ pub enum Opcode {
     FetchAdd,
     /// An atomic compare-and-swap.
     CompareSwap,
-    /// A receive that took a Send.
+    /// A receive that a Send of the peer consumed.
     Recv,
-    /// A receive that a Write with immediate data used up.
+    /// A receive that an RDMA Write with Immediate of the peer consumed.
     RecvWithImmediate,
 }
 
-/// A completion: how a work request ended.
+/// A completion: the outcome of a work request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Completion {
     /// Identifier of the work request.
     pub wr_id: u64,
-    /// How the work request ended. Unless it succeeded, only `wr_id`, `qpn` and `time` have a meaning.
+    /// Success, or the reason for the failure. Of a failed request only `wr_id`, `status`, `qpn` and `time` have a
+    /// meaning.
     pub status: Status,
     /// The operation.
     pub opcode: Opcode,
-    /// Bytes received, or read from the peer.
+    /// Receive: length in bytes of the message. Read or atomic: bytes that the response brought. 0 for other
+    /// operations.
     pub byte_len: u32,
-    /// Immediate data of the received message.
+    /// Receive: immediate data of the message, if it has any.
     pub imm: Option<u32>,
-    /// The remote key of this side that the message invalidated.
+    /// Receive of a Send with Invalidate: the remote key of a local region that the message made invalid.
     pub invalidated: Option<u32>,
     /// The queue pair.
     pub qpn: Qpn,
-    /// When the device generated the completion, by the device's clock: for an acknowledged request when its ACK was
-    /// processed, for a request of an unreliable connection when its last packet was handed out, for a receive when the
-    /// last packet of its message was processed.
+    /// Time when the device generated the completion, by the device's clock. A request of a reliable connection
+    /// completes when the device processes its ACK or response. A request of an unreliable connection completes when
+    /// [`Device::transmit`](crate::Device::transmit) returns its last packet. A receive completes when the device
+    /// processes the last packet of its message.
     pub time: Time,
 }
 
-// A completion is copied into its queue and out of it for every signalled request.
+// The size is checked because every completion is copied into its queue and out of it: one cache line or less.
 const _: () = assert!(size_of::<Completion>() == 48);
 
 impl Completion {
-    /// An empty completion, for polling to overwrite.
+    /// An empty completion, to fill the array that [`Verbs::poll_cq`](crate::Verbs::poll_cq) overwrites.
     pub const BLANK: Completion = Completion {
         wr_id: 0,
         status: Status::Success,
@@ -306,15 +313,17 @@ impl Completion {
 /// An asynchronous event of a queue pair or a queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Event {
-    /// The first packet arrived while the queue pair was in RTR: the peer is connected.
+    /// The peer's first packet arrived while the queue pair was in RTR, so the peer is connected.
     CommunicationEstablished(Qpn),
-    /// The send queue is drained: no message is outstanding.
+    /// The send queue of a queue pair in SQD is drained: no message is outstanding.
     SendQueueDrained(Qpn),
     /// The queue pair went into the error state for this reason.
     QueuePairError(Qpn, Status),
-    /// A completion queue overflowed: completions are lost, and its queue pairs are in the error state.
+    /// A completion queue overflowed. Completions are lost, and the queue pairs that use the queue are in the error
+    /// state.
     CompletionQueueOverflow(CqId),
-    /// A shared receive queue holds fewer receives than its limit, which is reset to 0.
+    /// A shared receive queue holds fewer receives than the limit that the application set. The event resets the limit
+    /// to 0, so that it occurs once.
     SharedReceiveLimit(SrqId),
     /// A queue pair in the error state takes no more receives from its shared receive queue.
     LastReceiveTaken(Qpn),
@@ -323,46 +332,48 @@ pub enum Event {
 /// State of a queue pair (InfiniBand volume 1, section 10.3.1).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum State {
-    /// RESET: takes no work.
+    /// RESET: the queue pair takes no work requests.
     Reset,
-    /// INIT: takes receives.
+    /// INIT: the application can post receives.
     Init,
-    /// RTR: receives packets.
+    /// RTR: the queue pair is connected, and processes received requests.
     ReadyToReceive,
-    /// RTS: sends requests, too.
+    /// RTS: the queue pair sends requests too.
     ReadyToSend,
-    /// SQD: the send queue is drained or draining; no message begins.
+    /// SQD: the send queue is drained or draining. The queue pair finishes messages that it has begun to send, and
+    /// begins no other.
     SendQueueDrain,
-    /// SQE: a send of an unreliable connection failed. The queue pair still receives.
+    /// SQE: a send request of an unreliable connection failed. The queue pair still receives.
     SendQueueError,
-    /// ERR: all work is flushed.
+    /// ERR: all work requests complete as flushed, and the queue pair drops packets.
     Error,
 }
 
 /// The transport service of a queue pair.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub enum Service {
-    /// Reliable connection with the loss recovery of RoCE, go-back-N: interoperates with every RoCEv2 endpoint.
+    /// Reliable connection with go-back-N, the loss recovery of RoCE. It interoperates with every RoCEv2 endpoint.
     #[default]
     Rc,
-    /// Reliable connection with the loss recovery of IRN, selective retransmission: both ends must be rnic's.
+    /// Reliable connection with selective retransmission, the loss recovery of IRN ("Revisiting Network Support for
+    /// RDMA", SIGCOMM 2018). Both ends must be rnic.
     Irn,
-    /// Unreliable connection: Sends and RDMA Writes. A message of which a packet is lost is dropped.
+    /// Unreliable connection, for Sends and RDMA Writes. If a packet is lost, the receiver drops the whole message.
     Uc,
 }
 
-/// Sizes of a queue pair's queues.
+/// Maximum sizes of a queue pair's queues and work requests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Capacities {
-    /// Send requests that are not completed.
+    /// Maximum number of send requests that are not completed.
     pub send_wr: u32,
-    /// Receives that are not completed; 0 with a shared receive queue.
+    /// Maximum number of receives that are not completed; ignored with a shared receive queue.
     pub recv_wr: u32,
-    /// Scatter-gather elements of a send.
+    /// Maximum number of scatter-gather elements of a send request.
     pub send_sge: u32,
-    /// Scatter-gather elements of a receive.
+    /// Maximum number of scatter-gather elements of a receive; ignored with a shared receive queue.
     pub recv_sge: u32,
-    /// Bytes of inline data of a send.
+    /// Maximum length in bytes of the inline data of a send request.
     pub inline: u32,
 }
 
@@ -372,91 +383,98 @@ impl Default for Capacities {
     }
 }
 
-/// The attributes with which a queue pair is created.
+/// The attributes that a queue pair gets when it is created.
 #[derive(Clone, Debug)]
 pub struct QpInit {
     /// Transport service.
     pub service: Service,
-    /// Completion queue of sends.
+    /// Completion queue for send requests.
     pub send_cq: CqId,
-    /// Completion queue of receives.
+    /// Completion queue for receives.
     pub recv_cq: CqId,
-    /// Shared receive queue that replaces the queue pair's own.
+    /// Shared receive queue; `None`: the queue pair has a receive queue of its own.
     pub srq: Option<SrqId>,
-    /// Sizes of its queues.
+    /// Sizes of the queue pair's queues and work requests.
     pub capacities: Capacities,
-    /// Every send is signalled, whatever its flags.
+    /// Whether every send request is signalled, whatever its flags.
     pub signal_all: bool,
 }
 
 /// A change of a queue pair's state, with the attributes that belong to it (InfiniBand volume 1, section 10.3.1).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Transition {
-    /// RESET to INIT: receives can be posted. The peer may do what [`Access`] says through this queue pair.
+    /// RESET to INIT: the application can post receives. [`Access`] holds the rights of the peer through this queue
+    /// pair. From INIT the transition changes only these rights.
     Init(Access),
     /// INIT to RTR: the queue pair is connected and receives packets.
     ReadyToReceive(Connection),
-    /// RTR to RTS: the queue pair sends. From SQD or SQE: sending resumes, and the attributes are without effect.
+    /// RTR to RTS: the queue pair may send requests. From SQD or SQE: sending resumes, and the attributes have no
+    /// effect.
     ReadyToSend(SendAttributes),
-    /// RTS to SQD: messages that have begun are sent to their end, no other begins; see [`Event::SendQueueDrained`].
+    /// RTS to SQD: the queue pair finishes messages that it has begun to send, and begins no other.
+    /// [`Event::SendQueueDrained`] tells when these messages are completed.
     SendQueueDrain,
     /// Any state to ERR: all outstanding requests and receives complete with [`Status::WorkRequestFlushed`].
     Error,
-    /// Any state to RESET: outstanding work disappears without completions, and the queue pair can be connected anew.
-    /// The new connection should begin with other PSNs, because packets of the old one may still arrive.
+    /// Any state to RESET: outstanding work requests disappear without completions, and the queue pair can be connected
+    /// again. The new connection should begin with other PSNs, because packets of the old connection may still arrive.
     Reset,
 }
 
-/// What a queue pair is made of and where it stands.
+/// Attributes, state and outstanding work of a queue pair, as [`Verbs::query_qp`](crate::Verbs::query_qp) returns them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct QpInfo {
     /// State.
     pub state: State,
-    /// Service.
+    /// Transport service.
     pub service: Service,
-    /// Sizes of its queues.
+    /// Sizes of the queue pair's queues and work requests.
     pub capacities: Capacities,
-    /// The peer, from RTR on.
+    /// Attributes of the connection; `None` before RTR.
     pub connection: Option<Connection>,
-    /// Rate limit; `None`: the link's rate.
+    /// Rate limit of the application; `None`: only the link limits the rate.
     pub rate: Option<BitRate>,
-    /// Send requests that are not completed, unsignalled ones included.
+    /// Number of send requests that are not completed, unsignalled requests included.
     pub sends: u32,
-    /// Receives in its own queue that are not completed; 0 with a shared receive queue.
+    /// Number of receives that are not completed. With a shared receive queue, this is the number of receives that
+    /// messages in progress have taken from the shared queue.
     pub receives: u32,
 }
 
-/// What a device offers.
+/// Limits and granularities of a device, as [`Verbs::query_device`](crate::Verbs::query_device) returns them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DeviceInfo {
-    /// Maximum number and size of its objects.
+    /// Maximum number and size of the device's objects.
     pub limits: Limits,
-    /// Rate of its link.
+    /// Rate of the device's link.
     pub line_rate: BitRate,
-    /// Rate limits are multiples of this; others are rounded down, but not to 0.
+    /// Granularity of rate limits: the device rounds a limit down to a multiple of this rate, but not to 0.
     pub rate_granularity: BitRate,
     /// Resolution of completion timestamps.
     pub time_granularity: Time,
 }
 
-/// The maximum path MTU in bytes of payload: that of IRN in IP packets of 9,000 bytes.
+/// Maximum path MTU in bytes of payload, which only IRN supports: 9,000 bytes minus the IPv4, UDP and base transport
+/// headers.
 pub const MAX_MTU: u32 = 8_960;
 
-/// The attributes of the transition from INIT to RTR: the connection.
+/// The attributes of a connection, which the transition from INIT to RTR sets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Connection {
-    /// The peer's IP address and UDP port. Packets from another IP address are dropped; their source port may be any.
+    /// The peer's IP address, and the UDP port to which packets are sent. The device drops received packets with
+    /// another source IP address, but accepts any UDP source port.
     pub peer: SocketAddr,
     /// QPN of the peer's queue pair.
     pub peer_qpn: Qpn,
-    /// Payload bytes of a full packet: 256, 512, 1024, 2048 or 4096; with UC of rnic at both ends also 8192; with IRN
-    /// any multiple of 4 from 256 to [`MAX_MTU`].
+    /// Path MTU: payload bytes of a full packet. RC allows 256, 512, 1024, 2048 and 4096. UC allows 8192 too, if both
+    /// ends are rnic. IRN allows any multiple of 4 from 256 to [`MAX_MTU`].
     pub path_mtu: u32,
-    /// First PSN of the peer, 24 bits.
+    /// PSN of the peer's first request packet, 24 bits.
     pub recv_psn: u32,
-    /// Maximum reads and atomics that the peer may have outstanding.
+    /// Maximum number of reads and atomics that the peer may have outstanding.
     pub max_dest_rd_atomic: u8,
-    /// Code of the minimum time that the peer waits after an RNR NAK (0 to 31; 0 is the longest, 655 ms).
+    /// RNR NAK timer: the five-bit code of the minimum time that the peer waits after an RNR NAK before it retries. The
+    /// code is 0 to 31, and code 0 is the longest time, 655.36 ms.
     pub min_rnr_timer: u8,
     /// Differentiated services code point of the packets sent, 0 to 63.
     pub dscp: u8,
@@ -465,15 +483,15 @@ pub struct Connection {
 /// The attributes of the transition from RTR to RTS.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SendAttributes {
-    /// First PSN of this side, 24 bits.
+    /// PSN of this side's first request packet, 24 bits.
     pub send_psn: u32,
-    /// Retransmission timeout of RC: 4.096 us times 2^n for n from 1 to 31; 0: none.
+    /// Code n of RC's retransmission timeout, 0 to 31: the timeout is 4.096 us times 2^n; 0 means no timeout.
     pub timeout: u8,
-    /// Maximum retransmissions of a request after timeouts, 0 to 7.
+    /// Maximum number of retries of a request after timeouts, 0 to 7.
     pub retry_count: u8,
-    /// Maximum retransmissions of a request after RNR NAKs, 0 to 6; 7: without limit.
+    /// Maximum number of retries of a request after RNR NAKs, 0 to 6; 7 means no limit.
     pub rnr_retry: u8,
-    /// Maximum reads and atomics outstanding.
+    /// Maximum number of reads and atomics that this side has outstanding.
     pub max_rd_atomic: u8,
 }
 
@@ -483,10 +501,10 @@ impl Default for SendAttributes {
     }
 }
 
-/// Why a verb was refused.
+/// The reason for which a verb failed.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum VerbsError {
-    /// The handle names no object, or one that was destroyed.
+    /// No object has this handle, or the object was destroyed.
     #[error("there is no {0}")]
     Unknown(&'static str),
     /// The objects belong to different protection domains.
@@ -495,17 +513,17 @@ pub enum VerbsError {
     /// The object is in use.
     #[error("the {what} is in use by {by}")]
     Busy {
-        /// The object.
+        /// The object that cannot be destroyed.
         what: &'static str,
-        /// The objects that use it.
+        /// The kind of objects that use the object.
         by: &'static str,
     },
     /// A limit of the device is reached.
     #[error("at most {limit} {what} are possible")]
     Limit {
-        /// The objects that are limited.
+        /// The kind of objects, or the quantity, that the limit applies to.
         what: &'static str,
-        /// Their maximum number.
+        /// The maximum number.
         limit: u64,
     },
     /// The queue is full.
@@ -522,9 +540,9 @@ pub enum VerbsError {
     /// An attribute is out of range.
     #[error("{name} is {value}; it must be {possible}")]
     Range {
-        /// The attribute.
+        /// Name of the attribute.
         name: &'static str,
-        /// Its value.
+        /// The value of the attribute.
         value: u64,
         /// The values that are accepted.
         possible: Cow<'static, str>,
@@ -535,32 +553,32 @@ pub enum VerbsError {
     /// A scatter-gather element cannot be used.
     #[error("scatter-gather element {index} cannot be used: {why}")]
     Memory {
-        /// The index of the element, from 0.
+        /// Index of the scatter-gather element in the work request, from 0.
         index: usize,
-        /// The reason.
+        /// The reason for the refusal.
         why: AccessError,
     },
-    /// A region's memory admits no such access.
+    /// The access to the memory of a region is not allowed.
     #[error("the memory cannot be accessed: {0}")]
     Access(#[from] AccessError),
-    /// The completion queue has overflowed: no completions follow.
+    /// The completion queue has overflowed: completions are lost, and it will hold no more.
     #[error("the completion queue overflowed: completions are lost")]
     Overflow,
     /// The congestion control refuses its settings.
     #[error("{0}")]
     Congestion(String),
-    /// The device does not work any more.
+    /// The device is closed and can execute no verbs; the text gives the reason.
     #[error("the device is closed: {0}")]
     Closed(String),
 }
 
-/// Why an access to registered memory is refused.
+/// The reason for which the device refuses an access to registered memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum AccessError {
     /// No region has this key.
     #[error("no region has this key")]
     Key,
-    /// The key was invalidated for remote access.
+    /// The remote key was invalidated by a Send with Invalidate.
     #[error("the key was invalidated")]
     Invalidated,
     /// The region belongs to another protection domain.
@@ -572,7 +590,7 @@ pub enum AccessError {
     /// The region does not admit this kind of access.
     #[error("the region was registered without the right to this access")]
     Rights,
-    /// An atomic operation needs an address that is a multiple of 8.
+    /// The address of an atomic operation is not a multiple of 8.
     #[error("the address of an atomic operation must be a multiple of 8")]
     Alignment,
 }

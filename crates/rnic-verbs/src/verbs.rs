@@ -1,4 +1,5 @@
-//! The verbs: create, modify and destroy objects, post work requests, poll completions.
+//! The verbs of a [`Device`]: functions that create, modify and destroy objects, post work requests and poll
+//! completions.
 
 use crate::backing::{Backing, ForeignMemory};
 use crate::common::Common;
@@ -25,7 +26,8 @@ impl Device {
     /// Destroys a protection domain.
     ///
     /// # Errors
-    /// While a memory region, a queue pair or a shared receive queue belongs to it.
+    /// [`VerbsError::Busy`] while a memory region, a queue pair or a shared receive queue belongs to the protection
+    /// domain.
     pub fn destroy_pd(&mut self, pd: Pd) -> Result<(), VerbsError> {
         let busy = |by| Err(VerbsError::Busy { what: "protection domain", by });
         if self.ctx.memory.has_domain(pd) {
@@ -46,8 +48,8 @@ impl Device {
 
     /// Registers memory that the device owns until [`Device::deregister`] gives it back.
     ///
-    /// `addr` is the address of the first byte in work requests, here and at the peer; without it the device chooses
-    /// one.
+    /// `addr` is the virtual address of the first byte, as in the work requests of this side and of the peer. With
+    /// `None` the device chooses an address.
     ///
     /// # Errors
     /// When a limit is reached, or `addr` leaves no room for the region below 2^64.
@@ -57,15 +59,16 @@ impl Device {
         self.register_backing(pd, Backing::Owned(bytes), addr, access)
     }
 
-    /// Registers memory that stays with the application. The device accesses it until [`Device::deregister`] returns,
-    /// or the device is dropped.
+    /// Registers memory that stays with the application. The device accesses the memory until [`Device::deregister`]
+    /// returns, or the device is dropped.
     ///
-    /// `addr` is the address of the first byte in work requests, here and at the peer; without it that is the memory's
-    /// own address. It may differ from the memory's own address by a multiple of 8 only, so that both are aligned for
-    /// atomic operations alike.
+    /// `addr` is the virtual address of the first byte, as in the work requests of this side and of the peer. With
+    /// `None` it is the memory's address in this process. The two addresses may differ only by a multiple of 8, so that
+    /// an aligned virtual address of an atomic operation is aligned in memory too.
     ///
     /// # Errors
-    /// As [`Device::register`]; when `access` admits writes to memory that is read-only.
+    /// As [`Device::register`]. Also when `access` admits writes to memory that is read-only, or when the two addresses
+    /// differ by a number that is not a multiple of 8.
     pub fn register_foreign(
         &mut self, pd: Pd, memory: ForeignMemory, addr: Option<u64>, access: Access,
     ) -> Result<MrInfo, VerbsError> {
@@ -99,8 +102,8 @@ impl Device {
         info.ok_or(VerbsError::Range { name: "the address", value: addr.unwrap_or(u64::MAX), possible })
     }
 
-    /// Ends a region: the device does not access its memory any more, and work that still refers to it fails. Returns
-    /// the bytes that the device owned; none for foreign memory.
+    /// Deregisters a memory region. From now on the device does not access the region's memory, and work requests that
+    /// still refer to it fail. Returns the region's bytes if the device owned them; an empty vector for foreign memory.
     ///
     /// # Errors
     /// If there is no such region.
@@ -111,18 +114,20 @@ impl Device {
         }
     }
 
-    /// Copies `out.len()` bytes from byte `offset` of a region on, whoever owns them.
+    /// Copies `out.len()` bytes of a region into `out`, beginning with the region's byte `offset`. The region may be
+    /// foreign memory.
     ///
     /// # Errors
-    /// If there is no such region or it is shorter; nothing is copied then.
+    /// If there is no such region, or the region ends before the last of these bytes. Then nothing is copied.
     pub fn read_memory(&mut self, id: MrId, offset: usize, out: &mut [u8]) -> Result<(), VerbsError> {
         Ok(self.backing(id)?.read(offset, out)?)
     }
 
-    /// Copies `data` to byte `offset` of a region and those that follow, whoever owns them.
+    /// Copies `data` into a region, beginning at the region's byte `offset`. The region may be foreign memory.
     ///
     /// # Errors
-    /// If there is no such region, it is shorter, or it is foreign memory that is read-only; nothing is copied then.
+    /// If there is no such region, the region ends before the last of these bytes, or the region is read-only foreign
+    /// memory. Then nothing is copied.
     pub fn write_memory(&mut self, id: MrId, offset: usize, data: &[u8]) -> Result<(), VerbsError> {
         Ok(self.backing(id)?.write(offset, data)?)
     }
@@ -131,7 +136,8 @@ impl Device {
         self.ctx.memory.backing(id).ok_or(VerbsError::Unknown("such memory region"))
     }
 
-    /// Gives a region a new remote key. The old one is no longer valid, whether it was invalidated before or not.
+    /// Gives a region a new remote key. The old remote key is no longer valid. The new key is valid even if a peer had
+    /// invalidated the old key.
     ///
     /// # Errors
     /// If there is no such region.
@@ -139,13 +145,13 @@ impl Device {
         self.ctx.memory.rekey(id, &mut self.rng).ok_or(VerbsError::Unknown("such memory region"))
     }
 
-    /// The bytes of a region that the device owns; `None` for foreign memory, see [`Device::read_memory`].
+    /// The bytes of a region that the device owns; `None` for foreign memory, which [`Device::read_memory`] can read.
     pub fn bytes(&self, id: MrId) -> Option<&[u8]> {
         self.ctx.memory.bytes_of(id)
     }
 
-    /// The bytes of a region that the device owns, to change them; `None` for foreign memory, see
-    /// [`Device::write_memory`].
+    /// The bytes of a region that the device owns, as a mutable slice; `None` for foreign memory, which
+    /// [`Device::write_memory`] can write.
     pub fn bytes_mut(&mut self, id: MrId) -> Option<&mut [u8]> {
         self.ctx.memory.bytes_of_mut(id)
     }
@@ -176,7 +182,7 @@ impl Device {
     /// Destroys a completion queue.
     ///
     /// # Errors
-    /// While a queue pair uses it.
+    /// [`VerbsError::Busy`] while a queue pair uses the completion queue.
     pub fn destroy_cq(&mut self, cq: CqId) -> Result<(), VerbsError> {
         if self.cq(cq)?.users > 0 {
             return Err(VerbsError::Busy { what: "completion queue", by: "a queue pair" });
@@ -189,21 +195,22 @@ impl Device {
         self.ctx.cqs.get_mut(cq.0).ok_or(VerbsError::Unknown("such completion queue"))
     }
 
-    /// Takes completions, oldest first; returns how many.
+    /// Moves up to `out.len()` completions into `out`, oldest first, and returns their number.
     ///
     /// # Errors
-    /// [`VerbsError::Overflow`] once the queue has overflowed and the completions before that have been taken.
+    /// [`VerbsError::Overflow`] once completions were lost because the queue was full, and the completions before the
+    /// loss have been polled.
     pub fn poll_cq(&mut self, cq: CqId, out: &mut [Completion]) -> Result<usize, VerbsError> {
         self.cq(cq)?.poll(out)
     }
 
-    /// The number of completions in the queue.
+    /// The number of completions that wait in the queue; 0 if there is no such queue.
     pub fn cq_len(&self, cq: CqId) -> usize {
         self.ctx.cqs.get(cq.0).map_or(0, CompletionQueue::len)
     }
 
-    /// Requests one notification ([`Device::take_notification`]) of the next completion of this kind, or of an
-    /// overflow.
+    /// Requests one notification of the next completion of the kind `notify`, or of an overflow.
+    /// [`Device::take_notification`] tells whether it has come.
     ///
     /// # Errors
     /// If there is no such queue.
@@ -212,7 +219,7 @@ impl Device {
         Ok(())
     }
 
-    /// Whether the requested notification has come; resets it.
+    /// Whether the notification that [`Device::arm_cq`] requested has come; clears the notification.
     pub fn take_notification(&mut self, cq: CqId) -> bool {
         self.ctx.cqs.get_mut(cq.0).is_some_and(CompletionQueue::take_notification)
     }
@@ -237,8 +244,8 @@ impl Device {
         Ok(SrqId(self.ctx.srqs.insert(SharedReceiveQueue { pd, receives, limit: 0, users: 0 })))
     }
 
-    /// Requests one event as soon as the queue holds fewer than `limit` receives, which may be now; 0 withdraws the
-    /// request.
+    /// Requests one [`Event::SharedReceiveLimit`] as soon as the queue holds fewer than `limit` receives. If the queue
+    /// already holds fewer receives, the event comes immediately. A `limit` of 0 withdraws the request.
     ///
     /// # Errors
     /// If there is no such queue.
@@ -254,7 +261,7 @@ impl Device {
     /// Destroys a shared receive queue with the receives in it.
     ///
     /// # Errors
-    /// While a queue pair uses it.
+    /// [`VerbsError::Busy`] while a queue pair uses the shared receive queue.
     pub fn destroy_srq(&mut self, srq: SrqId) -> Result<(), VerbsError> {
         if self.srq(srq)?.users > 0 {
             return Err(VerbsError::Busy { what: "shared receive queue", by: "a queue pair" });
@@ -267,7 +274,7 @@ impl Device {
         self.ctx.srqs.get_mut(srq.0).ok_or(VerbsError::Unknown("such shared receive queue"))
     }
 
-    /// Posts a receive for the queue pair that needs one next.
+    /// Posts a receive to a shared receive queue. The next queue pair that needs a receive takes the oldest one.
     ///
     /// # Errors
     /// If the queue is full or a scatter-gather element cannot be used.
@@ -291,7 +298,8 @@ impl Device {
     /// Creates a queue pair in state RESET.
     ///
     /// # Errors
-    /// When a limit is reached, or the shared receive queue belongs to another protection domain.
+    /// When a limit is reached, a completion queue has overflowed, or the shared receive queue belongs to another
+    /// protection domain.
     pub fn create_qp(&mut self, pd: Pd, init: QpInit) -> Result<Qpn, VerbsError> {
         self.domain(pd)?;
         let limits = self.config.limits;
@@ -321,9 +329,9 @@ impl Device {
             self.srq(srq)?.users += 1;
         }
         let entry = self.qps.vacant_entry();
-        // The QPN is the slot with eight bits above it that change when the slot is used again: packets for the
-        // destroyed queue pair do not find the new one. The specification reserves QPNs 0 and 1, and 0xffffff for
-        // multicast.
+        // The low 16 bits of the QPN are the slot; the upper 8 bits (salt) change when another queue pair takes the
+        // slot. So packets for the destroyed queue pair do not reach the new one. The salt is 1 to 254, because the
+        // specification reserves QPNs 0 and 1, and 0xffffff for multicast.
         let salt = self.made % 0xfe + 1;
         self.made = self.made.wrapping_add(1);
         let qpn = Qpn(salt << 16 | entry.key() as u32);
@@ -334,7 +342,7 @@ impl Device {
         Ok(qpn)
     }
 
-    /// Destroys a queue pair. Outstanding work disappears without completions.
+    /// Destroys a queue pair. Its outstanding work requests disappear without completions.
     ///
     /// # Errors
     /// If there is no such queue pair.
@@ -360,7 +368,8 @@ impl Device {
         qp.map(|qp| qp.common.state).ok_or(VerbsError::Unknown("such queue pair"))
     }
 
-    /// Chooses the congestion control of a queue pair that is not connected yet.
+    /// Chooses the congestion control of a queue pair that is not connected yet, instead of
+    /// [`DeviceConfig::congestion`](crate::DeviceConfig::congestion).
     ///
     /// # Errors
     /// If the state is neither RESET nor INIT.
@@ -371,12 +380,12 @@ impl Device {
         Ok(())
     }
 
-    /// Limits the rate at which a queue pair sends its requests, and that at which it sends its responses to RDMA
-    /// Reads; `None`: the link's rate. Holds in every state, until it is set anew. It counts whole Ethernet frames,
-    /// without preamble and gap.
+    /// Limits the rate at which a queue pair sends requests, and separately the rate at which it sends responses to
+    /// RDMA Reads. `None`: only the link limits the rate. The limit stays in effect in every state until the next call
+    /// of this function. The limited rate counts whole Ethernet frames, without preamble and inter-frame gap.
     ///
-    /// After each packet the next one waits for as long as the packet takes at this rate, or at the rate of the
-    /// congestion control if that is lower. A packet that leaves late does not make up for the delay.
+    /// After each packet the queue pair waits for the packet's serialisation time at this rate, or at the congestion
+    /// control's rate if that is lower. If a packet leaves late, the packets after it do not make up for the delay.
     ///
     /// # Errors
     /// If there is no such queue pair, or the rate is 0.
@@ -394,7 +403,7 @@ impl Device {
         Ok(())
     }
 
-    /// Attributes, state and outstanding work of a queue pair.
+    /// Returns attributes, state and outstanding work of a queue pair.
     ///
     /// # Errors
     /// If there is no such queue pair.
@@ -413,7 +422,8 @@ impl Device {
         })
     }
 
-    /// RESET to INIT: receives can be posted from now on. `access` has the rights of the peer on this queue pair.
+    /// RESET to INIT: from now on the application can post receives. `access` holds the rights that the peer has
+    /// through this queue pair. In state INIT the function only changes these rights.
     ///
     /// # Errors
     /// If the state is neither RESET nor INIT.
@@ -425,7 +435,7 @@ impl Device {
         Ok(())
     }
 
-    /// INIT to RTR: connects the queue pair, which receives packets from now on.
+    /// INIT to RTR: connects the queue pair. From now on the queue pair receives packets.
     ///
     /// # Errors
     /// If the state is not INIT or an attribute is out of range.
@@ -482,11 +492,11 @@ impl Device {
         Ok(())
     }
 
-    /// RTR to RTS: the queue pair sends from now on. SQD or SQE to RTS: sending resumes, and `attributes` has no
-    /// effect.
+    /// RTR to RTS: from now on the queue pair sends requests. SQD or SQE to RTS: sending resumes, and `attributes` has
+    /// no effect.
     ///
     /// # Errors
-    /// If the state is another one, or an attribute is out of range.
+    /// If the state is not RTR, SQD or SQE, or an attribute is out of range.
     pub fn to_rts(&mut self, qpn: Qpn, attributes: SendAttributes, now: Time) -> Result<(), VerbsError> {
         let qp = self.qp(qpn)?;
         let from = qp.common.state;
@@ -514,8 +524,8 @@ impl Device {
         Ok(())
     }
 
-    /// RTS to SQD: messages that have begun are sent to their end, and no other begins. [`Event::SendQueueDrained`]
-    /// follows when all of them are completed.
+    /// RTS to SQD: the queue pair finishes messages that it has begun to send, and begins no other.
+    /// [`Event::SendQueueDrained`] follows when these messages are completed.
     ///
     /// # Errors
     /// If the state is not RTS.
@@ -529,7 +539,7 @@ impl Device {
         Ok(())
     }
 
-    /// Any state to ERR: all outstanding work is flushed.
+    /// Any state to ERR: all outstanding work requests complete with [`Status::WorkRequestFlushed`].
     ///
     /// # Errors
     /// If there is no such queue pair.
@@ -543,7 +553,7 @@ impl Device {
         Ok(())
     }
 
-    /// Any state to RESET: outstanding work disappears without completions, and the connection ends.
+    /// Any state to RESET: outstanding work requests disappear without completions, and the connection ends.
     ///
     /// # Errors
     /// If there is no such queue pair.
@@ -554,11 +564,11 @@ impl Device {
         Ok(())
     }
 
-    /// Posts a send request.
+    /// Posts a send request. In state ERR or SQE the request completes immediately with [`Status::WorkRequestFlushed`].
     ///
     /// # Errors
-    /// If the queue is full, the state or the service does not admit the request, or a scatter-gather element cannot be
-    /// used. Nothing is posted then.
+    /// If the send queue is full, if the state or the service does not admit the request, or if a scatter-gather
+    /// element cannot be used. After an error nothing is posted.
     pub fn post_send(&mut self, qpn: Qpn, request: &SendRequest<'_>) -> Result<(), VerbsError> {
         self.qp(qpn)?;
         let qp = &self.qps[index(qpn)];
@@ -617,10 +627,11 @@ impl Device {
         Ok(())
     }
 
-    /// Posts a receive.
+    /// Posts a receive. In state ERR it completes immediately with [`Status::WorkRequestFlushed`].
     ///
     /// # Errors
-    /// If the queue is full, the state is RESET, or a scatter-gather element cannot be used. Nothing is posted then.
+    /// If the receive queue is full, the state is RESET, the queue pair has a shared receive queue, or a scatter-gather
+    /// element cannot be used. After an error nothing is posted.
     pub fn post_recv(&mut self, qpn: Qpn, request: &RecvRequest<'_>) -> Result<(), VerbsError> {
         self.qp(qpn)?;
         let c = &self.qps[index(qpn)].common;

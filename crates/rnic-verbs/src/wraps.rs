@@ -1,5 +1,5 @@
-//! 24-bit sequence numbers that wrap to 0 while messages are outstanding: PSNs of requests and responses, MSN, credits,
-//! recv_WQE_SN, read_WQE_SN. Internal counters of more than 24 bits wrap at 32.
+//! Tests in which 24-bit sequence numbers wrap to 0 while messages are outstanding: the PSNs of requests and responses,
+//! MSN, credits, recv_WQE_SN and read_WQE_SN. The tests also wrap the internal 32-bit counters of messages.
 
 #[path = "../tests/common/mod.rs"]
 mod common;
@@ -7,10 +7,11 @@ mod common;
 use common::{Pair, Setup, pattern};
 use rnic_verbs::{SendFlags, SendOp, Service, Status};
 
-/// Message counts shortly before sequence numbers wrap at 24 bits, and at 32 bits.
+/// Numbers of messages sent before a test begins: shortly before sequence numbers wrap at 24 bits, and at 32 bits.
 const BEFORE: [u32; 2] = [(1 << 24) - 2, u32::MAX - 1];
 
-/// A pair that has exchanged `messages` of every kind already, with the PSN `psn` next.
+/// Creates a connected pair that appears to have exchanged `messages` messages of every kind. Both sides begin with PSN
+/// `psn`.
 fn old(service: Service, messages: u32, psn: u32) -> Pair {
     let mut setup = Setup::new(service);
     setup.psns = [psn, psn];
@@ -22,7 +23,7 @@ fn old(service: Service, messages: u32, psn: u32) -> Pair {
     pair
 }
 
-/// Eight messages, four of which take receives and four of which fetch; the packet with PSN 0 is lost once.
+/// Sends eight messages: four consume a receive, and four are reads or atomics. The packet with PSN 0 is lost once.
 fn run(pair: &mut Pair) {
     pair.sides[0].fill(0, &pattern(300, 7));
     for at in 0..4 {
@@ -44,7 +45,7 @@ fn run(pair: &mut Pair) {
     assert_eq!(pair.sides[0].sent(), sent);
     let received = [(10, 300), (11, 8), (12, 8), (13, 8)].map(|(wr_id, len)| (wr_id, Status::Success, len));
     assert_eq!(pair.sides[1].received(), received);
-    // The adds of 5 brought back 0, 5 and 10, the read what the first Send has brought.
+    // The three fetch-and-adds of 5 return 0, 5 and 10. The read returns the data of the first Send.
     for (at, value) in [0u64, 5, 10].into_iter().enumerate() {
         assert_eq!(pair.sides[0].bytes(20_000 + 8 * at, 8), value.to_ne_bytes());
     }
@@ -116,7 +117,7 @@ fn rc_sequence_numbers_wrap() {
     }
 }
 
-/// The peer's credits end beyond the last number.
+/// The peer's credits reach across the wrap of the message sequence number.
 #[test]
 fn credits_count_on_after_the_last_number() {
     for messages in BEFORE {
@@ -128,7 +129,7 @@ fn credits_count_on_after_the_last_number() {
             "A SEND Only #100 10 B ask
              B ACK #100 msn 16777215 credits 0",
         );
-        // Without a credit one goes out alone; its answer brings two, one of which is for the next.
+        // Without credits message 2 is sent alone. Its ACK brings two credits, and message 3 uses one of them.
         for wr_id in 1..=3 {
             pair.recv(1, wr_id, 0, 10);
         }
@@ -141,7 +142,7 @@ fn credits_count_on_after_the_last_number() {
              A SEND Only #102 10 B ask
              B ACK #102 msn 1 credits 1",
         );
-        // One of two has a credit.
+        // Two messages are posted, and the peer's credit admits only one of them at first.
         pair.post(0, 4, SendOp::Send, 10);
         pair.post(0, 5, SendOp::Send, 10);
         pair.recv(1, 4, 0, 10);

@@ -1,4 +1,4 @@
-//! The device as an implementation of [`Verbs`], in virtual time.
+//! Runs the conformance checks of [`Verbs`] on two devices in virtual time.
 
 mod common;
 
@@ -8,12 +8,12 @@ use rnic_verbs::{Batch, Device, DeviceConfig, Verbs};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 
-/// Two devices and a link of 1 us between them.
+/// Two devices, and a link between them with a delay of 1 us.
 struct Link {
     devices: [Device; 2],
     batch: [Batch; 2],
     now: Time,
-    /// Packets on the link: when they arrive, at which side.
+    /// Packets on the link: time of arrival, receiving side, and bytes.
     flying: VecDeque<(Time, usize, Vec<u8>)>,
 }
 

@@ -1,4 +1,5 @@
-//! Packets that are not for a queue pair: each is counted under its reason, and nothing else happens.
+//! Tests of packets that a queue pair does not accept. The device drops such a packet and counts it under its reason,
+//! and the packet has no other effect.
 
 mod common;
 
@@ -7,7 +8,7 @@ use rnic_transport::Time;
 use rnic_verbs::{Dropped, Service};
 use rnic_wire::{Aeth, Bth, Deth, Headers, Opcode, ReadEth, RecvEth, Reth, SackEth, SendEth, Syndrome};
 
-/// Every packet that A may send B as its first, with all headers that it needs.
+/// Headers of a packet with this opcode from A to B, with all extension headers of the opcode.
 fn packet(pair: &Pair, opcode: Opcode, psn: u32, len: usize) -> Headers {
     let (va, rkey) = pair.target(1);
     let mut headers = pair.headers(1, opcode, psn);
@@ -80,7 +81,7 @@ fn packets_for_nobody() {
         let result = pair.sides[1].device.receive(pair.now, source, false, &bytes(|_| {}));
         assert_eq!(result, Err(Dropped::WrongPeer));
         assert_eq!(pair.sides[1].bytes(0, 64), [0; 64]);
-        // A limited member of the partition is one.
+        // The partition key of a limited member of the default partition is accepted.
         assert_eq!(pair.arrive(1, &bytes(|bth| bth.pkey = 0x7fff)), Ok(()));
         assert_eq!(pair.sides[1].bytes(0, 8), [1; 8]);
     }
@@ -145,19 +146,20 @@ fn marks_earn_notifications_at_their_distance() {
         pair.recv(1, 1, 0, 20_000);
         pair.post(0, 1, rnic_verbs::SendOp::Send, 20_000);
         pair.run();
-        // The interval is 50 us: one at once, one more for the marks after it with the next packet later than that.
+        // The minimum interval between two CNPs is 50 us. The first marked packet triggers a CNP immediately; the other
+        // packets arrive within the interval, so no second CNP is sent.
         assert_eq!(pair.sides[1].device.counters().cnps_sent, 1, "{service:?}");
         assert_eq!(pair.sides[0].device.counters().cnps_received, 1);
         assert_eq!(pair.sides[1].device.counters().marked, 79);
     }
 }
 
-/// The first notification finds alpha at 1 and halves the rate, from 1 Gbps to 0.5. A packet of 256 bytes payload is of
-/// 12 + 256 + 4 bytes, 16 more with a RETH, 46 around it: 16 ns for each byte at that rate. DCQCN's rate begins to rise
-/// 55 us later.
+/// The first CNP halves DCQCN's rate, because alpha is 1 initially: from 1 Gbps to 0.5 Gbps, or 16 ns per byte. A
+/// packet with 256 bytes of payload has 12 + 256 + 4 bytes, 16 more with a RETH, and 46 bytes around it. DCQCN raises
+/// the rate again only 55 us later.
 #[test]
 fn a_notification_slows_down_what_follows() {
-    // The only one has a RETH; of IRN's packets each.
+    // `reths` is the number of packets with a RETH among the first nine: one with RC and UC, all with IRN.
     let ten_packets = |reths: u64| Time::from_ns(16 * (9 * (12 + 256 + 4 + 46) + 16 * reths));
     for (service, reths) in [(Service::Rc, 1), (Service::Irn, 9), (Service::Uc, 1)] {
         let mut setup = common::Setup::new(service);
@@ -174,7 +176,8 @@ fn a_notification_slows_down_what_follows() {
             let last = pair.departures[lines..].iter().filter(|(from, _)| *from == 0).map(|(_, at)| *at).max();
             spans.push(last.unwrap() - posted);
         }
-        // At line rate the link is the pace, and the first marked packet tells nothing before the last has left.
+        // At line rate the sender does not pace packets, so all leave at once. The CNP for the second message arrives
+        // after its last packet has left, so only the third message is paced.
         assert_eq!(spans, [Time::ZERO, Time::ZERO, ten_packets(reths)], "{service:?}");
     }
 }

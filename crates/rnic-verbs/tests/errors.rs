@@ -1,5 +1,5 @@
-//! How work ends that does not succeed: statuses at both ends, what is flushed and in which order, for RC and IRN
-//! alike.
+//! Tests of work requests that fail, for RC and IRN: the completion statuses at both ends, and the order in which other
+//! work requests are flushed.
 
 mod common;
 
@@ -13,16 +13,17 @@ use rnic_wire::{Aeth, NakCode, Opcode, Operation, SackEth, Syndrome};
 
 const RELIABLE: [Service; 2] = [Service::Rc, Service::Irn];
 
-/// An operation of A, with the bytes that it needs.
+/// An operation of side A, and its length in bytes.
 type Case = fn(&Pair) -> (SendOp, u32);
 type Op = fn(&Pair) -> SendOp;
 
-/// What A's send 1, between a Write before it and one behind it, comes to at both ends.
+/// The expected outcome, at both ends, of A's send request 1. A Write precedes the request, and another Write follows
+/// it.
 struct Outcome {
     status: Status,
-    /// B's event.
+    /// Status in the event of B's queue pair.
     event: Status,
-    /// B's receive 7, which the send may use.
+    /// Status of B's receive 7, which the request consumes if it needs a receive.
     receive: Status,
     nak: &'static str,
 }
@@ -63,7 +64,7 @@ fn memory_that_does_not_admit_an_operation_refuses_it() {
             |pair| (pair.write_op(1, REGION as u64 - 7), 8),
             |pair| (SendOp::Write { addr: pair.target(1).0 - 1, rkey: pair.target(1).1 }, 8),
             |pair| (SendOp::Write { addr: u64::MAX - 3, rkey: pair.target(1).1 }, 8),
-            // Two packets fit, the third does not: nothing is written.
+            // The first two packets would fit into the region, but the third exceeds it: nothing is written.
             |pair| (pair.write_op(1, REGION as u64 - 600), 601),
             |pair| (pair.read_op(1, REGION as u64 - 7), 8),
             |pair| (SendOp::Read { addr: pair.target(1).0, rkey: 1 }, 8),
@@ -84,7 +85,7 @@ fn memory_that_does_not_admit_an_operation_refuses_it() {
 fn a_read_that_goes_beyond_its_region_brings_nothing() {
     for (service, nak) in [(Service::Rc, ""), (Service::Irn, " for #100")] {
         let mut pair = Pair::new(service);
-        // Two packets of three lie within the region.
+        // Two of the three response packets would lie within the region.
         pair.post(0, 1, pair.read_op(1, 65_536 - 550), 600);
         pair.run();
         let trace = std::mem::take(&mut pair.trace);
@@ -132,7 +133,7 @@ fn a_region_of_another_domain_is_closed() {
         pair.run();
         assert_eq!(pair.sides[0].sent(), [(1, Status::RemoteAccess)]);
         assert_eq!(pair.sides[1].device.bytes(info.id), Some(&[0; 64][..]));
-        // Nor may a Send invalidate it.
+        // A Send with Invalidate may not invalidate a key of another protection domain either.
         let mut pair = Pair::new(service);
         let side = &mut pair.sides[1];
         let other = side.device.create_pd();
@@ -187,7 +188,7 @@ fn a_message_longer_than_its_receive_is_refused() {
             };
             refused(&mut pair, SendOp::Send, len, &outcome);
         }
-        // As long as it is admitted.
+        // A message exactly as long as the receive succeeds.
         let mut pair = Pair::new(service);
         pair.recv(1, 7, 0, 600);
         pair.post(0, 1, SendOp::Send, 600);
@@ -217,7 +218,8 @@ fn a_receive_whose_memory_is_gone_fails_at_both_ends() {
 fn a_send_whose_memory_is_gone_fails_after_those_before_it() {
     for service in RELIABLE {
         let mut pair = Pair::new(service);
-        // Three packets of the second send; its memory goes when the first of them is out.
+        // The second request has three packets, and its memory is deregistered before it is sent. With RC, at most two
+        // packets are in flight.
         let mut setup = Setup::new(service);
         setup.config.in_flight = 2;
         if service == Service::Rc {
@@ -233,7 +235,7 @@ fn a_send_whose_memory_is_gone_fails_after_those_before_it() {
         pair.sides[0].device.post_send(qpn, &request).unwrap();
         pair.post(0, 3, pair.write_op(1, 0), 8);
         pair.sides[0].device.deregister(spare.id).unwrap();
-        // The first send's acknowledgement is lost once: it is waited for.
+        // The ACK of the first request is lost once. The second request completes only after the first.
         pair.lose_once(|seen| seen.is(1, Operation::Acknowledge, PSN_A));
         pair.run();
         let expected = [(1, Status::Success), (2, Status::LocalProtection), (3, Status::WorkRequestFlushed)];
@@ -275,7 +277,8 @@ fn an_answer_that_does_not_fit_fails_the_read() {
         let first = opcode(Opcode::RC_READ_RESPONSE_FIRST, Opcode::IRN_READ_RESPONSE_FIRST);
         let atomic = opcode(Opcode::RC_ATOMIC_ACKNOWLEDGE, Opcode::IRN_ATOMIC_ACKNOWLEDGE);
         let aeth = Some(Aeth { syndrome: Syndrome::ACK, msn: 1 });
-        // To a read of 300 bytes: an end instead of the beginning, the answer to an atomic.
+        // Wrong responses to a read of 300 bytes: a Last or Only packet instead of the First packet, and the response
+        // to an atomic.
         for (opcode, len) in [(last, 256), (only, 256), (only, 44), (atomic, 0)] {
             let mut pair = Pair::new(service);
             pair.script(|seen| if seen.from == 1 { Fate::Lost } else { Fate::Arrives });
@@ -288,7 +291,7 @@ fn an_answer_that_does_not_fit_fails_the_read() {
             assert_eq!(pair.sides[0].sent(), [(1, Status::BadResponse)], "{service:?} {opcode:?} {len}");
             assert_eq!(pair.sides[0].bytes(0, 300), [0; 300]);
         }
-        // To an atomic: the answer to a read.
+        // A wrong response to an atomic: the response to a read.
         let mut pair = Pair::new(service);
         pair.script(|seen| if seen.from == 1 { Fate::Lost } else { Fate::Arrives });
         pair.post(0, 1, pair.add_op(1, 0, 1), 8);
@@ -297,7 +300,7 @@ fn an_answer_that_does_not_fit_fails_the_read() {
         headers.aeth = aeth;
         pair.arrive(0, &bytes_of(headers, &[9; 8])).unwrap();
         assert_eq!(pair.sides[0].sent(), [(1, Status::BadResponse)]);
-        // One packet of a read of one packet is an Only, of the length that was asked for.
+        // Wrong responses to a read of one packet: a First packet, and Only packets of a wrong length.
         for (opcode, asked, len) in [(first, 256, 256), (only, 256, 252), (only, 100, 104), (only, 100, 99)] {
             let mut pair = Pair::new(service);
             pair.script(|seen| if seen.from == 1 { Fate::Lost } else { Fate::Arrives });
@@ -333,7 +336,7 @@ fn every_nak_code_has_its_status() {
             headers.aeth = Some(Aeth { syndrome: Syndrome::Nak(code), msn: 1 });
             headers.sack = (service == Service::Irn).then_some(SackEth { psn: PSN_A + 1, before: 0 });
             pair.arrive(0, &bytes_of(headers, &[])).unwrap();
-            // The first is acknowledged by it and was not signalled.
+            // The NAK acknowledges the first request, which was not signalled and so generates no completion.
             assert_eq!(pair.sides[0].sent(), [(2, status), (3, Status::WorkRequestFlushed)]);
         }
     }
@@ -387,7 +390,7 @@ fn everything_outstanding_is_flushed_in_order() {
         let flushed = (0..5).map(|wr_id| (wr_id, Status::WorkRequestFlushed)).collect::<Vec<_>>();
         assert_eq!(pair.sides[0].sent(), flushed);
         assert_eq!(pair.sides[0].received().iter().map(|c| c.0).collect::<Vec<_>>(), [100, 101, 102, 103, 104]);
-        // No event: it was asked for. What is posted now is flushed at once.
+        // The application requested the error state, so there is no event. Requests posted now are flushed immediately.
         assert_eq!(pair.sides[0].events(), []);
         pair.post_with(0, 9, pair.write_op(1, 0), 0, 10, SendFlags::default());
         pair.recv(0, 109, 0, 10);
@@ -420,7 +423,7 @@ fn a_connection_in_error_answers_nothing() {
     for service in RELIABLE {
         let mut pair = Pair::new(service);
         pair.post(0, 1, pair.read_op(1, 0), 20_000);
-        // The request arrives.
+        // Side B receives the request.
         pair.step(Time::MAX);
         let qpn = pair.sides[1].qpn;
         pair.sides[1].device.to_error(qpn).unwrap();
@@ -443,7 +446,7 @@ fn a_region_that_goes_in_the_middle_of_an_answer_ends_the_connection() {
         pair.post(0, 1, pair.read_op(1, 0), 300);
         pair.post(0, 2, pair.read_op(1, 0), 256 * 8);
         pair.post(0, 3, pair.write_op(1, 0), 8);
-        // The second answer begins; then its memory goes.
+        // The region is deregistered when the first packet of the second response was sent.
         while !pair.trace.iter().any(|line| line.starts_with("B RDMA READ Response First #102")) {
             pair.step(Time::MAX);
             let side = &mut pair.sides[1];
@@ -522,7 +525,7 @@ fn local_memory_is_checked_when_work_is_posted() {
     let refused = Err(VerbsError::Memory { index: 0, why: AccessError::Rights });
     assert_eq!(side.device.post_send(side.qpn, &request(SendOp::Read { addr, rkey })), refused);
     assert_eq!(side.device.post_recv(side.qpn, &RecvRequest { wr_id: 1, scatter: &sges }), refused);
-    // An element without bytes names no memory.
+    // A scatter-gather element of length 0 needs no valid key.
     let sges = [Sge::default()];
     assert_eq!(side.device.post_recv(side.qpn, &RecvRequest { wr_id: 1, scatter: &sges }), Ok(()));
 }

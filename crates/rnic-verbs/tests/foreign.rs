@@ -1,5 +1,5 @@
-//! Regions of the application's memory: every operation reaches them, no access leaves them, none comes after
-//! deregistration.
+//! Tests of regions of foreign memory. Every operation works on them, no access goes beyond their bounds, and no access
+//! happens after deregistration.
 
 mod common;
 
@@ -10,8 +10,8 @@ use rnic_verbs::{
 };
 use rnic_wire::Operation;
 
-/// The application's memory: 4,096 bytes, touched through a raw pointer alone, freed when dropped. Declare it before
-/// the devices.
+/// Memory of the application: 4,096 bytes, which the test accesses only through a raw pointer. The memory is freed when
+/// the value is dropped. A test declares it before the devices, so that it is dropped after them.
 struct Buffer(*mut [u64; 512]);
 
 impl Buffer {
@@ -21,7 +21,7 @@ impl Buffer {
         Buffer(Box::into_raw(Box::new([0; 512])))
     }
 
-    /// `len` bytes from `offset` on, for a device.
+    /// Foreign memory of `len` bytes, from byte `offset` of the buffer on.
     fn memory(&self, offset: usize, len: usize) -> ForeignMemory {
         assert!(offset + len <= Buffer::LEN);
         // SAFETY: within the buffer, which outlives the devices, and no reference to the bytes exists.
@@ -43,14 +43,14 @@ impl Buffer {
 
 impl Drop for Buffer {
     fn drop(&mut self) {
-        // SAFETY: made by `Box::into_raw`; the devices are gone.
+        // SAFETY: `Box::into_raw` returned the pointer, and the devices are dropped.
         drop(unsafe { Box::from_raw(self.0) });
     }
 }
 
 const SERVICES: [Service; 2] = [Service::Rc, Service::Irn];
 
-/// Registers the buffer's bytes from `offset` on at side `at`.
+/// Registers `len` bytes of the buffer, from byte `offset` on, at side `at`.
 fn register(pair: &mut Pair, at: usize, buffer: &Buffer, offset: usize, len: usize) -> MrInfo {
     let side = &mut pair.sides[at];
     side.device.register_foreign(side.pd, buffer.memory(offset, len), None, Access::ALL).unwrap()
@@ -137,7 +137,7 @@ fn regions_may_overlap_each_with_keys_of_its_own() {
     let mut seen = [0; 8];
     pair.sides[1].device.read_memory(second.id, 104, &mut seen).unwrap();
     assert_eq!(seen[..], pattern(8, 1));
-    // The end of one does not end the other.
+    // Deregistration of one region does not affect the other region of the same memory.
     assert_eq!(pair.sides[1].device.deregister(first.id), Ok(Vec::new()));
     pair.post(0, 2, SendOp::Write { addr, rkey: second.rkey }, 4);
     pair.run();
@@ -147,7 +147,8 @@ fn regions_may_overlap_each_with_keys_of_its_own() {
     assert_eq!(pair.sides[0].sent(), statuses.into_iter().zip(1..).map(|(s, id)| (id, s)).collect::<Vec<_>>());
 }
 
-/// The responder's region ends while a Write of three packets is on its way: the application may free it at once.
+/// The responder deregisters its region while a Write of three packets is in flight. The application may free the
+/// memory immediately.
 #[test]
 fn a_region_deregistered_under_a_write_is_not_touched_any_more() {
     for service in SERVICES {
@@ -166,14 +167,15 @@ fn a_region_deregistered_under_a_write_is_not_touched_any_more() {
     }
 }
 
-/// The same with the memory of a read's responder, and with that of the requester's work requests.
+/// A region is deregistered while work requests need it: the region that a read addresses, or the local memory of the
+/// requester's work requests. The work requests fail, and nothing accesses the memory.
 #[test]
 fn a_region_deregistered_under_work_that_names_it_fails_the_work() {
     for service in SERVICES {
         let buffer = Buffer::new();
         let mut pair = Pair::new(service);
         let region = register(&mut pair, 1, &buffer, 0, Buffer::LEN);
-        // The response's first packet is lost; the second request for it finds no region.
+        // The first packet of the response is lost, and the retransmitted request finds no region.
         pair.lose_once(|seen| seen.is(1, Operation::ReadResponse, seen.headers.bth.psn));
         pair.post_with(0, 1, SendOp::Read { addr: region.addr, rkey: region.rkey }, 8_000, 100, SendFlags::SIGNALED);
         while !pair.trace.iter().any(|packet| packet.ends_with("lost")) {

@@ -1,5 +1,5 @@
-//! Packets that a peer makes up: what the specification forbids is refused or dropped, memory outside what was granted
-//! stays as it is, and what is kept stays little.
+//! Tests with forged packets of a peer. The device refuses or drops packets that the specification forbids, changes no
+//! memory beyond the granted rights, and stores a bounded amount of state.
 
 mod common;
 
@@ -9,7 +9,7 @@ use rnic_wire::{
     Aeth, AtomicEth, Headers, ImmDt, NakCode, Opcode, Packet, ReadEth, RecvEth, Reth, SackEth, SendEth, Syndrome,
 };
 
-/// Makes up packets of A for B.
+/// Forges packets from side A to side B.
 struct Forger {
     pair: Pair,
     psn: u32,
@@ -23,7 +23,7 @@ impl Forger {
         Forger { pair, psn: PSN_A }
     }
 
-    /// A packet without extension headers, and the PSN after it.
+    /// Headers without extension headers of a packet with the next PSN; advances the next PSN.
     fn next(&mut self, opcode: Opcode) -> Headers {
         let headers = self.pair.headers(1, opcode, self.psn);
         self.psn += 1;
@@ -34,13 +34,13 @@ impl Forger {
         self.pair.arrive(1, &bytes_of(headers, &[0xee; 4_096][..len]))
     }
 
-    /// Where the region begins, and its key, with `len`.
+    /// A RETH for `len` bytes of B's region, from byte `offset` on.
     fn reth(&self, offset: u64, len: u32) -> Reth {
         let (va, rkey) = self.pair.target(1);
         Reth { va: va + offset, rkey, dma_len: len }
     }
 
-    /// B has refused packet `psn` with an "invalid request", and is in error.
+    /// Checks that B has refused packet `psn` with a NAK "invalid request", and is in the error state.
     #[track_caller]
     fn is_refused(&mut self, psn: u32) {
         self.is_refused_with(psn, "invalid request");
@@ -62,7 +62,7 @@ const RC_SEND: [Opcode; 4] =
 const RC_WRITE: [Opcode; 4] =
     [Opcode::RC_WRITE_FIRST, Opcode::RC_WRITE_MIDDLE, Opcode::RC_WRITE_LAST, Opcode::RC_WRITE_ONLY];
 
-/// An RC request with headers that fit a message of 600 bytes.
+/// Headers and payload length of an RC request packet with this opcode, as part of a message of 600 bytes.
 fn rc(forger: &mut Forger, opcode: Opcode) -> (Headers, usize) {
     let mut headers = forger.next(opcode);
     let len = match opcode.payload_rule() {
@@ -87,7 +87,8 @@ fn rc(forger: &mut Forger, opcode: Opcode) -> (Headers, usize) {
 fn opcodes_follow_one_another_as_they_should() {
     let requests: Vec<Opcode> =
         RC_SEND.into_iter().chain(RC_WRITE).chain([Opcode::RC_READ_REQUEST, Opcode::RC_FETCH_ADD]).collect();
-    // After what comes first, what may come next: the specification's table of valid sequences.
+    // For each first packet, the test sends every opcode as the second packet. The specification's table of opcode
+    // sequences says which second packets are valid.
     for first in [None, Some(Opcode::RC_SEND_FIRST), Some(Opcode::RC_WRITE_FIRST)] {
         for &second in &requests {
             let mut forger = Forger::new(Service::Rc);
@@ -101,7 +102,8 @@ fn opcodes_follow_one_another_as_they_should() {
                 None => second.starts_message(),
                 Some(first) => first.operation() == second.operation() && !second.starts_message(),
             };
-            // A Last ends a message of 600 bytes too early after one packet: for Writes that is another fault.
+            // A Last packet directly after the First packet ends a message of 600 bytes too early. For a Write this is
+            // another error.
             let short = first.is_some() && second == Opcode::RC_WRITE_LAST;
             let result = forger.send(headers, len);
             if allowed && !short {
@@ -116,7 +118,8 @@ fn opcodes_follow_one_another_as_they_should() {
 
 #[test]
 fn a_write_has_the_length_that_it_announces() {
-    // Announced, lengths of the packets; all are refused at the last one, before it is written.
+    // Each case: opcode of the first packet, length in the RETH, payload lengths of the packets. The responder refuses
+    // the last packet of each case before it writes the payload.
     let cases: [(Opcode, u32, &[usize]); 8] = [
         (Opcode::RC_WRITE_ONLY, 9, &[8]),
         (Opcode::RC_WRITE_ONLY, 7, &[8]),
@@ -164,7 +167,7 @@ fn a_message_has_at_most_two_gigabytes() {
             forger.is_refused(PSN_A);
         }
     }
-    // A receive that takes more: the message still ends there, and no count overflows.
+    // An offset near 2^32: the packet is refused, and no counter overflows.
     let mut forger = Forger::new(Service::Irn);
     let mut headers = forger.next(Opcode::IRN_SEND_ONLY);
     headers.send = Some(SendEth { recv_wqe_sn: 0, offset: u32::MAX - 8 });
@@ -189,7 +192,7 @@ fn an_atomic_needs_an_address_that_is_a_multiple_of_eight() {
 
 #[test]
 fn more_reads_than_agreed_are_refused() {
-    // Four are agreed. Answers that wait do not grow with what is asked for.
+    // `max_dest_rd_atomic` is four. However many reads the peer sends, the number of queued responses is bounded.
     let mut forger = Forger::new(Service::Rc);
     let mut taken = 0;
     loop {
@@ -206,8 +209,8 @@ fn more_reads_than_agreed_are_refused() {
 
 #[test]
 fn what_is_asked_for_again_takes_no_room_from_what_is_new() {
-    // Four reads are agreed, of two packets each; twice as many answers wait when the ends of the last four are asked
-    // for again.
+    // `max_dest_rd_atomic` is four. Eight responses of two packets each are queued when the requester repeats its last
+    // four read requests, from the second packet of their responses on.
     let mut forger = Forger::new(Service::Rc);
     let read = |forger: &mut Forger, psn, offset, len| {
         let mut headers = forger.pair.headers(1, Opcode::RC_READ_REQUEST, psn);
@@ -220,7 +223,7 @@ fn what_is_asked_for_again_takes_no_room_from_what_is_new() {
     for at in 4..8 {
         assert_eq!(read(&mut forger, PSN_A + 2 * at + 1, 256, 256), Err(Dropped::Duplicate));
     }
-    // There is room for three times as many answers as agreed.
+    // The queue has room for three times `max_dest_rd_atomic` responses.
     for at in 8..12 {
         assert_eq!(read(&mut forger, PSN_A + 2 * at, 0, 512), Ok(()));
     }
@@ -247,9 +250,9 @@ fn a_region_that_goes_in_the_middle_of_a_write() {
     }
 }
 
-// IRN: packets say where they belong, and may lie.
+// IRN packets state their position in the message, and may state a wrong one.
 
-/// IRN's Send packets of a message of 600 bytes.
+/// Headers of an IRN Send packet with this sequence number of the receive and this offset in bytes.
 fn irn_send(forger: &mut Forger, opcode: Opcode, recv_wqe_sn: u32, offset: u32) -> Headers {
     let mut headers = forger.next(opcode);
     headers.send = Some(SendEth { recv_wqe_sn, offset });
@@ -270,7 +273,7 @@ const ONLY: Opcode = Opcode::IRN_SEND_ONLY;
 
 #[test]
 fn packets_in_order_go_on_where_the_one_before_stopped() {
-    // What comes first (opcode, receive, offset), and what must not follow it.
+    // Each case: the first packet (opcode, receive, offset), if there is one, and a packet that must not follow it.
     let none: Option<(Opcode, u32, u32)> = None;
     let first = Some((FIRST, 0, 0));
     let cases = [
@@ -306,18 +309,19 @@ fn packets_in_order_go_on_where_the_one_before_stopped() {
 
 #[test]
 fn packets_out_of_order_are_checked_when_their_turn_comes() {
-    // The packet that is missing, and those behind it that do not fit together; which of them is refused.
+    // Each case: the packet that arrives last, the packets that arrive before it although they follow it in PSN order,
+    // and the index of the packet that does not fit and is refused.
     type Make = fn(&mut Forger) -> Headers;
     let cases: [(Make, &[Make], u32); 7] = [
-        // A Send without an end.
+        // A Send without its last packet.
         (|f| irn_send(f, FIRST, 0, 0), &[|f| irn_send(f, ONLY, 1, 0)], 1),
-        // An end too early.
+        // The Last packet of a Send at a wrong offset.
         (|f| irn_send(f, FIRST, 0, 0), &[|f| irn_send(f, LAST, 0, 512)], 1),
         // Messages that claim the same receive.
         (|f| irn_send(f, ONLY, 0, 0), &[|f| irn_send(f, ONLY, 0, 0)], 1),
         // A Write in the middle of a Send.
         (|f| irn_send(f, FIRST, 0, 0), &[|f| irn_write(f, Opcode::IRN_WRITE_ONLY, 0, 88)], 1),
-        // A Write that jumps.
+        // A Write packet whose address does not continue the previous packet.
         (
             |f| irn_write(f, Opcode::IRN_WRITE_FIRST, 0, 600),
             &[
@@ -326,7 +330,7 @@ fn packets_out_of_order_are_checked_when_their_turn_comes() {
             ],
             1,
         ),
-        // A Middle without a First.
+        // A Middle packet of a Write without a First packet.
         (
             |f| irn_write(f, Opcode::IRN_WRITE_ONLY, 0, 88),
             &[|f| irn_write(f, Opcode::IRN_WRITE_ONLY, 0, 88), |f| irn_write(f, Opcode::IRN_WRITE_MIDDLE, 0, 600)],
@@ -379,7 +383,7 @@ fn a_write_without_an_end_is_bounded_by_what_it_announced() {
 fn a_message_out_of_order_takes_no_receive_that_others_before_it_need() {
     let mut forger = Forger::new(Service::Irn);
     forger.next(ONLY);
-    // One packet is missing: at most one message, so at most one receive, is before this one.
+    // One packet is missing. At most one message, and so at most one receive, can precede this packet's message.
     let headers = irn_send(&mut forger, ONLY, 2, 0);
     assert_eq!(forger.send(headers, 8), Err(Dropped::Refused));
     forger.psn -= 1;
@@ -389,7 +393,7 @@ fn a_message_out_of_order_takes_no_receive_that_others_before_it_need() {
     let headers = irn_send(&mut forger, ONLY, 1, 0);
     assert_eq!(forger.send(headers, 8), Ok(()));
     assert_eq!(forger.pair.sides[1].bytes(50_000, 8), [0xee; 8]);
-    // The window ends; beyond it nothing is kept.
+    // This is the last packet in the receiver's window. The responder stores no packet beyond the window.
     forger.psn = PSN_A + rnic_verbs::MAX_IN_FLIGHT - 1;
     let headers = irn_write(&mut forger, Opcode::IRN_WRITE_ONLY, 0, 8);
     assert_eq!(forger.send(headers, 8), Ok(()));
@@ -415,7 +419,7 @@ fn no_more_reads_are_parked_than_agreed() {
     for serial in [4, 5, 0xff_ffff] {
         assert_eq!(read(&mut forger, serial), Err(Dropped::Refused));
     }
-    // Numbers that are not in order are refused when their turn comes.
+    // A read with a wrong sequence number is refused when it is the next packet to process.
     let mut forger = Forger::new(Service::Irn);
     assert_eq!(read(&mut forger, 1), Err(Dropped::Refused));
     forger.is_refused(PSN_A);
@@ -435,7 +439,7 @@ fn an_immediate_write_out_of_order_names_its_receive() {
     assert_eq!(forger.pair.sides[1].bytes(0, 8), [0; 8]);
     forger.psn -= 1;
     assert_eq!(imm(&mut forger, 1), Ok(()));
-    // A third would need a receive that is not there.
+    // A third message would need a receive that is not posted.
     assert_eq!(imm(&mut forger, 2), Err(Dropped::NoReceive));
     forger.psn = PSN_A;
     let headers = irn_send(&mut forger, ONLY, 0, 0);
@@ -443,15 +447,15 @@ fn an_immediate_write_out_of_order_names_its_receive() {
     assert_eq!(forger.pair.sides[1].received(), [(1, Status::Success, 8), (2, Status::Success, 8)]);
 }
 
-// What is kept stays little, and little goes out for what comes in.
+// The stored state stays bounded, and the device sends little in response to forged packets.
 
 #[test]
 fn replies_that_cannot_be_sent_do_not_pile_up() {
-    // B's link is not asked for packets while A repeats itself in every way.
+    // B is never asked to transmit, while A repeats its packets in every possible way.
     let mut forger = Forger::new(Service::Rc);
     for round in 0..2_000 {
         let before = forger.psn;
-        // In order, then ahead, then again.
+        // A packet in order, then a packet ahead of the expected PSN, then a duplicate.
         let mut headers = forger.next(Opcode::RC_WRITE_ONLY);
         headers.reth = Some(forger.reth(0, 8));
         assert_eq!(forger.send(headers, 8), Ok(()));
@@ -469,11 +473,11 @@ fn replies_that_cannot_be_sent_do_not_pile_up() {
             assert_eq!(forger.send(headers, 0), Ok(()));
             forger.psn = before + 2 + 20;
         }
-        // Every part of the read again.
+        // The read request again, from each packet of its response on.
         let mut again = forger.pair.headers(1, Opcode::RC_READ_REQUEST, PSN_A + 2 + round % 20);
         again.reth = Some(forger.reth(u64::from(round % 20) * 256, 256 * (20 - round % 20)));
         assert_eq!(forger.send(again, 0), Err(Dropped::Duplicate));
-        // There are receives for two messages, then RNR NAKs.
+        // Two messages find a receive; the others trigger RNR NAKs.
         let mut send = forger.pair.headers(1, Opcode::RC_SEND_ONLY, forger.psn);
         send.bth.ack_request = true;
         let expected = if round < 2 { Ok(()) } else { Err(Dropped::NoReceive) };
@@ -492,7 +496,7 @@ fn acknowledgements_that_cannot_be_sent_do_not_pile_up() {
     for _ in 0..20_000 {
         let headers = irn_write(&mut forger, Opcode::IRN_WRITE_ONLY, 0, 8);
         let _ = forger.send(headers, 8);
-        // Every second one is missing: those that follow one another would share a NACK.
+        // Every second packet is missing, because consecutive packets would share a NACK.
         forger.psn += 1;
         if forger.psn > PSN_A + 8_000 {
             forger.psn = PSN_A + 1;
@@ -505,7 +509,7 @@ fn acknowledgements_that_cannot_be_sent_do_not_pile_up() {
 
 #[test]
 fn little_goes_out_for_what_comes_in() {
-    // Any packet that names no memory which it may read gets at most one short packet back.
+    // A packet that is not a permitted read triggers at most one short packet.
     for service in [Service::Rc, Service::Irn, Service::Uc] {
         let mut dice = 88_172_645_463_325_252u64;
         let mut roll = |bound: u64| {
@@ -586,7 +590,7 @@ fn answers_to_what_was_not_asked_are_dropped() {
             }
         }
         assert_eq!(pair.sides[0].bytes(0, 64), [0; 64]);
-        // An answer to a request that is released but not sent is one of those too.
+        // A response to a request that is released but was not sent is stale too.
         let mut setup = Setup::new(service);
         setup.config.in_flight = 1;
         let mut pair = setup.build();
@@ -605,8 +609,8 @@ fn answers_to_what_was_not_asked_are_dropped() {
 
 #[test]
 fn a_batch_for_a_queue_pair_of_the_past_goes_nowhere_else() {
-    // A packet is held for the next batch, being longer than the first; then its queue pair is gone, and another has
-    // its place.
+    // The batch holds a packet back, because it is longer than the first packet. Then its queue pair is destroyed, and
+    // another queue pair takes its slot.
     let mut pair = Pair::new(Service::Rc);
     pair.post(0, 1, pair.write_op(1, 0), 8);
     pair.post(0, 2, pair.write_op(1, 0), 200);

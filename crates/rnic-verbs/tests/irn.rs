@@ -1,7 +1,8 @@
-//! IRN connections packet by packet. Traces are worked out by hand from section 5 of the paper.
+//! Tests of IRN connections, packet by packet. The expected traces were derived by hand from section 5 of the paper
+//! ("Revisiting Network Support for RDMA", SIGCOMM 2018).
 //!
-//! Side A begins with PSN 100, side B with PSN 900; the answers to A's requests begin with 100 too. The MTU is 256
-//! bytes, a packet takes 1 us, both timeouts are 1 ms.
+//! Side A's requests begin with PSN 100, and so do the responses to them; side B's requests begin with PSN 900. The MTU
+//! is 256 bytes, the link's delay is 1 us, and both retransmission timeouts are 1 ms.
 
 mod common;
 
@@ -14,7 +15,7 @@ fn pair() -> Pair {
     Pair::new(Service::Irn)
 }
 
-/// Loses the packets with these numbers, of all that are sent, counted from 0.
+/// Loses the packets with these numbers; all packets that both sides send are counted from 0.
 fn lose(pair: &mut Pair, numbers: &'static [u64]) {
     pair.script(|seen: &Seen<'_>| if numbers.contains(&seen.number) { Fate::Lost } else { Fate::Arrives });
 }
@@ -26,7 +27,7 @@ fn a_send_of_three_packets() {
     pair.recv(1, 7, 1_000, 4_096);
     pair.post(0, 1, SendOp::Send, 600);
     pair.run();
-    // The three arrive together, so one ACK is enough.
+    // The three packets arrive at the same time, so one ACK acknowledges all of them.
     pair.expect(
         "A SEND First #100 256 B recv 0 at 0 ask
          A SEND Middle #101 256 B recv 0 at 256 ask
@@ -45,7 +46,7 @@ fn only_what_is_lost_is_sent_again() {
     pair.lose_once(|seen| seen.is(0, Operation::Write, 101));
     pair.post(0, 1, pair.write_op(1, 5_000), 1_000);
     pair.run_for(Time::from_us(1));
-    // What came out of order is in place already.
+    // The payload of packets that arrived out of order is already in memory.
     assert_eq!(pair.sides[1].bytes(5_512, 488), &pattern(1_000, 2)[512..]);
     assert_eq!(pair.sides[1].bytes(5_256, 256), [0; 256]);
     pair.run();
@@ -91,8 +92,8 @@ fn the_responders_timer_repeats_an_answer() {
     pair.lose_once(|seen| seen.is(1, Operation::AtomicAcknowledge, 100));
     pair.post(0, 1, pair.add_op(1, 0, 2), 8);
     pair.run();
-    // The answer left at 11 us. The requester, which has nothing in flight, asks as well 1 ms after the ACK, at 12 us:
-    // too late.
+    // The response left at 11 us, so the responder's timeout is at 1,011 us. The requester has no packet in flight; its
+    // own timeout is 1 ms after the ACK, which arrived at 12 us, and so comes later.
     pair.expect(
         "A FetchAdd #100 read 0 ask
          B ACK #100 msn 1 credits 0 for #100
@@ -109,7 +110,7 @@ fn the_responders_timer_repeats_an_answer() {
 #[test]
 fn a_duplicate_atomic_is_acknowledged_and_not_executed() {
     let mut pair = pair();
-    // The ACK and the answer are lost: both sides repeat.
+    // The ACK and the response are lost, so both sides retransmit.
     lose(&mut pair, &[1, 2]);
     pair.post(0, 1, pair.add_op(1, 0, 2), 8);
     pair.run();
@@ -138,7 +139,7 @@ fn messages_out_of_order_complete_in_order() {
         pair.post_with(0, wr_id, SendOp::Send, wr_id * 8, 8, SendFlags::SIGNALED);
     }
     pair.run_for(Time::from_us(1));
-    // The second and third are in their own receives, and not completed.
+    // The second and the third message are in the memory of their receives, but these receives are not completed.
     assert_eq!(pair.sides[1].received(), []);
     assert_eq!(pair.sides[1].bytes(2_000, 8), [2; 8]);
     assert_eq!(pair.sides[1].bytes(3_000, 8), [3; 8]);
@@ -209,7 +210,7 @@ fn a_message_without_a_receive_waits_as_long_as_the_peer_says() {
     pair.post(0, 1, SendOp::Send, 10);
     pair.post(0, 2, pair.write_op(1, 0), 10);
     pair.run_for(Time::from_us(50));
-    // What follows the Send is kept.
+    // The responder stores the Write that follows the Send.
     pair.expect(
         "A SEND Only #100 10 B recv 0 at 0 ask
          A RDMA WRITE Only #101 10 B va +0x0 len 10 ask
@@ -235,7 +236,7 @@ fn a_message_out_of_order_without_a_receive_counts_as_lost() {
     pair.post(0, 2, SendOp::Send, 10);
     pair.post(0, 3, pair.write_op(1, 0), 10);
     pair.run_for(Time::from_us(3));
-    // Only #102 is reported: #101 counts as lost.
+    // The NACK acknowledges only #102: #101 was dropped, as if it were lost.
     pair.expect(
         "A SEND Only #100 10 B recv 0 at 0 ask lost
          A SEND Only #101 10 B recv 1 at 0 ask
@@ -257,7 +258,7 @@ fn a_message_out_of_order_without_a_receive_counts_as_lost() {
 fn without_a_receive_for_too_long_the_send_fails_and_not_the_read_before_it() {
     let mut pair = pair();
     pair.sides[1].fill(0, &pattern(8, 9));
-    // The read's answer is lost as long as the Send is refused.
+    // The response to the read is lost as long as the Send triggers RNR NAKs.
     pair.script(|seen| {
         let answer = seen.headers.bth.opcode.operation() == Operation::ReadResponse;
         if answer && seen.number < 14 { Fate::Lost } else { Fate::Arrives }
@@ -282,8 +283,8 @@ fn a_refusal_comes_after_the_answers_before_it() {
     pair.post(0, 3, pair.write_op(1, 0), 8);
     pair.recv(1, 9, 0, 8);
     pair.run();
-    // The answers left at 11 us. At 1,011 us the responder repeats the second one. At 1,010 us the requester repeats
-    // the Write, which the responder ignores for now.
+    // The response packets left at 11 us. At 1,010 us the requester retransmits the Write, which the responder drops
+    // because it has refused it. At 1,011 us the responder retransmits the second response packet.
     pair.expect(
         "A RDMA READ Request #100 va +0x0 len 300 read 0 ask
          A RDMA WRITE Only #101 8 B va +0x0 len 8 ask
@@ -300,13 +301,13 @@ fn a_refusal_comes_after_the_answers_before_it() {
     let expected = [(1, Status::Success), (2, Status::RemoteAccess), (3, Status::WorkRequestFlushed)];
     assert_eq!(pair.sides[0].sent(), expected);
     assert_eq!(pair.sides[0].bytes(1_000, 300), pattern(300, 9));
-    // The receive was not part of it.
+    // The refused Write did not use the receive.
     assert_eq!(pair.sides[1].received(), [(9, Status::WorkRequestFlushed, 0)]);
 }
 
 #[test]
 fn a_read_that_is_refused_fails_though_it_was_acknowledged() {
-    // The region goes away after the request was taken, before its answer has arrived.
+    // The region is deregistered after the responder has accepted the read, but before the response has arrived.
     let mut pair = pair();
     pair.lose_once(|seen| seen.is(1, Operation::ReadResponse, 101));
     pair.post(0, 1, pair.read_op(1, 0), 8);
@@ -335,22 +336,22 @@ fn a_silent_peer_is_asked_as_often_as_the_retry_count_says() {
 #[test]
 fn a_peer_that_dies_before_it_answers_is_noticed() {
     let mut pair = pair();
-    // The request is acknowledged, then nothing comes any more.
+    // The request is acknowledged; then all packets are lost.
     pair.script(|seen| if seen.number > 1 { Fate::Lost } else { Fate::Arrives });
     pair.post(0, 1, pair.read_op(1, 0), 8);
     pair.run();
-    // The ACK came at 12 us.
+    // The requester sends the request once, and repeats it `retry_count` (3) times.
     let asked = pair.trace.iter().filter(|line| line.starts_with("A RDMA READ Request")).count();
     assert_eq!(asked, 1 + 3);
     assert_eq!(pair.sides[0].sent(), [(1, Status::TransportRetryExceeded)]);
-    // The responder gave up as well, in its own time.
+    // The responder's retries are used up too, so its queue pair also goes into the error state.
     let event = Event::QueuePairError(pair.sides[1].qpn, Status::TransportRetryExceeded);
     assert_eq!(pair.sides[1].events(), [event]);
 }
 
 #[test]
 fn a_peer_that_lives_is_waited_for() {
-    // The requester has one retry, the responder seven. All answers are lost for four timeouts.
+    // The requester has one retry, the responder has seven. All responses are lost for four timeouts.
     let mut setup = Setup::new(Service::Irn);
     setup.attributes.retry_count = 1;
     let mut pair = setup.unconnected();
@@ -365,8 +366,8 @@ fn a_peer_that_lives_is_waited_for() {
     });
     pair.post(0, 1, pair.read_op(1, 0), 8);
     pair.run();
-    // The request left at 10 us, its ACK came at 12 us; every millisecond after that one side asks, and the other is
-    // heard.
+    // The request left at 10 us, and its ACK came at 12 us. Every millisecond after that the requester repeats the
+    // request as a probe, and the ACK shows that the responder is alive.
     let asked = pair.trace.iter().filter(|line| line.starts_with("A RDMA READ Request")).count();
     assert_eq!(asked, 1 + 3);
     assert_eq!(pair.sides[0].sent(), [(1, Status::Success)]);
@@ -446,7 +447,7 @@ fn reads_are_answered_before_the_responder_is_ready_to_send() {
     assert_eq!(pair.sides[0].sent(), [(1, Status::Success)]);
     assert_eq!(pair.sides[0].bytes(0, 300), pattern(300, 4));
     assert_eq!(pair.sides[1].events(), [Event::CommunicationEstablished(pair.sides[1].qpn)]);
-    // Its own sends begin with its own number, and reads go on as they were.
+    // B's requests begin with B's own PSN, and B's responses continue their PSN sequence.
     let (qpn, attributes, now) = (pair.sides[1].qpn, pair.attributes(1), pair.now);
     pair.sides[1].device.to_rts(qpn, attributes, now).unwrap();
     pair.trace.clear();
@@ -470,7 +471,7 @@ fn lost_acknowledgements_of_answers_cost_no_timeout() {
         pair.post(0, wr_id, pair.read_op(1, 0), 8);
     }
     pair.run_for(Time::from_us(20));
-    // The request for the next read says that the answer has come.
+    // Each read request acknowledges the response to the previous read, although the READ ACK was lost.
     assert_eq!(pair.sides[0].sent().len(), 3);
     assert_eq!(pair.sides[0].device.counters().timeouts, 0);
     assert_eq!(pair.sides[1].device.counters().timeouts, 0);
@@ -483,7 +484,7 @@ fn every_packet_out_of_order_is_reported() {
     lose(&mut pair, &[0, 3]);
     pair.post(0, 1, pair.write_op(1, 0), 256 * 6);
     pair.run();
-    // Both holes are known after the last NACK: 101, 102, 104, 105 have arrived.
+    // After the last NACK the sender knows that 101, 102, 104 and 105 have arrived, so that 100 and 103 are missing.
     pair.expect(
         "A RDMA WRITE First #100 256 B va +0x0 len 1536 ask lost
          A RDMA WRITE Middle #101 256 B va +0x100 len 1280 ask
@@ -514,13 +515,13 @@ fn congestion_marks_come_back_with_the_acknowledgement() {
     );
 }
 
-/// Packets that are only late: the timeout sends one of them again for nothing, and their arrival must not pass for
-/// that of the second one, which would make each look lost in turn.
+/// Packets are late but not lost. The timeout retransmits one packet needlessly. The sender must not take the ACK of
+/// the first transmission for the ACK of the second: otherwise each packet in flight would look lost.
 #[test]
 fn what_is_late_is_not_taken_for_lost() {
     let mut pair = pair();
     pair.sides[0].fill(0, &pattern(5_000, 4));
-    // The timeout is 1 ms, and the path takes longer just then, one packet after the other.
+    // The timeout is 1 ms, but the path's delay is 1.5 ms, and each packet arrives later than the one before it.
     pair.script(|seen: &Seen<'_>| match seen.from {
         0 => Fate::Late(Time::from_us(1_500 + 5 * seen.number)),
         _ => Fate::Arrives,

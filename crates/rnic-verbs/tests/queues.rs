@@ -1,4 +1,5 @@
-//! Queues: order, signals, notifications, overflow, shared receives, inline and scattered data, large messages.
+//! Tests of send, receive and completion queues: order, signalling, notifications, overflow, shared receive queues,
+//! inline and scattered data, large messages.
 
 mod common;
 
@@ -34,7 +35,7 @@ fn completions_say_what_was_done() {
             (pair.add_op(1, 0, 1), 8, Opcode::FetchAdd, 8),
             (pair.swap_op(1, 0, 1, 1), 8, Opcode::CompareSwap, 8),
         ];
-        // Everything leaves when it is posted, and every ACK when its request arrives.
+        // Packets leave when their request is posted, and an ACK leaves when its packet arrives.
         let arrival = pair.now + common::DELAY;
         let acknowledged = arrival + common::DELAY;
         for (wr_id, (op, len, ..)) in ops.into_iter().enumerate() {
@@ -113,7 +114,7 @@ fn a_full_queue_takes_no_more() {
     let full = Err(VerbsError::Full("receive queue"));
     let side = &mut pair.sides[1];
     assert_eq!(side.device.post_recv(side.qpn, &request), full);
-    // A place is free when its request is completed. A receive with a message in progress is not.
+    // A completed request frees its place in the queue. A receive of a message in progress still takes up its place.
     pair.run();
     let begins = |seen: &Seen<'_>| seen.headers.bth.opcode.starts_message();
     pair.script(move |seen| if begins(seen) { Fate::Arrives } else { Fate::Lost });
@@ -138,22 +139,22 @@ fn a_notification_comes_once_and_for_the_kind_that_was_asked_for() {
             let sent = pair.sides[0].device.take_notification(send);
             (sent, pair.sides[1].device.take_notification(recv))
         };
-        // Nothing was asked for.
+        // Without a request there is no notification.
         assert_eq!(go(&mut pair, quiet), (false, false));
         pair.sides[0].device.arm_cq(send, Notify::Any).unwrap();
         pair.sides[1].device.arm_cq(recv, Notify::Any).unwrap();
         assert_eq!(go(&mut pair, quiet), (true, true));
         assert_eq!(go(&mut pair, quiet), (false, false));
-        // Solicited ones only.
+        // A request for solicited completions only.
         pair.sides[0].device.arm_cq(send, Notify::Solicited).unwrap();
         pair.sides[1].device.arm_cq(recv, Notify::Solicited).unwrap();
         assert_eq!(go(&mut pair, quiet), (false, false));
         assert_eq!(go(&mut pair, urgent), (false, true));
-        // A later request for solicited ones does not weaken one for any.
+        // A later request for solicited completions does not weaken a request for any completion.
         pair.sides[1].device.arm_cq(recv, Notify::Any).unwrap();
         pair.sides[1].device.arm_cq(recv, Notify::Solicited).unwrap();
         assert_eq!(go(&mut pair, quiet), (false, true));
-        // Errors are solicited.
+        // Completions of failed requests count as solicited.
         pair.sides[0].device.arm_cq(send, Notify::Solicited).unwrap();
         let qpn = pair.sides[0].qpn;
         pair.sides[0].device.to_error(qpn).unwrap();
@@ -190,11 +191,11 @@ fn a_completion_queue_that_overflows_ends_its_queue_pairs() {
         let qpn = pair.sides[0].qpn;
         let events = [Event::CompletionQueueOverflow(cq), Event::QueuePairError(qpn, Status::LocalQpOperation)];
         assert_eq!(pair.sides[0].events(), events, "{service:?}");
-        // Who waits for a completion learns of it, now and later.
+        // An overflow triggers the requested notification, and every later request is notified immediately.
         assert!(pair.sides[0].device.take_notification(cq));
         pair.sides[0].device.arm_cq(cq, Notify::Any).unwrap();
         assert!(pair.sides[0].device.take_notification(cq));
-        // What came before is there, without a gap; then nothing any more.
+        // The completions before the overflow can be polled, without a gap. After them polling returns an error.
         let mut one = [Completion::BLANK];
         for wr_id in 0..3 {
             assert_eq!(pair.sides[0].device.poll_cq(cq, &mut one), Ok(1));
@@ -204,7 +205,7 @@ fn a_completion_queue_that_overflows_ends_its_queue_pairs() {
         pair.post(0, 9, pair.write_op(1, 0), 8);
         assert_eq!(pair.sides[0].device.poll_cq(cq, &mut one), Err(VerbsError::Overflow));
         assert_eq!(pair.sides[0].events(), []);
-        // No queue pair begins with it.
+        // No queue pair can be created with an overflowed completion queue.
         let side = &mut pair.sides[0];
         let init = rnic_verbs::QpInit {
             service,
@@ -240,21 +241,22 @@ fn a_shared_receive_queue_serves_and_reports_its_limit() {
             pair.post(0, wr_id, SendOp::Send, 300);
             pair.run();
         }
-        // Two were left, then one: fewer than two. Once.
+        // The queue held two receives, then one, which is less than the limit of two. The event comes once.
         assert_eq!(pair.sides[1].events(), [Event::SharedReceiveLimit(srq)], "{service:?}");
         pair.post(0, 2, SendOp::Send, 300);
         pair.run();
         assert_eq!(pair.sides[1].events(), []);
         assert_eq!(pair.sides[1].received(), [0, 1, 2].map(|wr_id| (wr_id, Status::Success, 300)));
-        // Asked for when there are fewer already: at once.
+        // If the queue already holds fewer receives than the limit, the event comes immediately.
         pair.sides[1].device.arm_srq(srq, 1).unwrap();
         assert_eq!(pair.sides[1].events(), [Event::SharedReceiveLimit(srq)]);
-        // Acknowledgements promise nothing.
+        // ACKs of a queue pair with a shared receive queue carry no credits.
         assert!(!pair.trace.iter().any(|line| line.contains("credits")), "{:?}", pair.trace);
         let side = &mut pair.sides[1];
         let own = side.device.post_recv(side.qpn, &RecvRequest { wr_id: 1, scatter: &[] });
         assert!(matches!(own, Err(VerbsError::Unsupported(_))));
-        // A queue pair in error gives back what it has, and says that it takes no more.
+        // A queue pair in the error state raises an event, because it takes no more receives from the shared receive
+        // queue. The receives in this queue stay there.
         pair.srq_recv(9, 0, 1_000);
         let side = &mut pair.sides[1];
         side.device.to_error(side.qpn).unwrap();
@@ -284,14 +286,14 @@ fn shared_receives_out_of_order_complete_in_order_of_the_messages() {
         pair.post_with(0, wr_id, SendOp::Send, 300 * wr_id, 300, SendFlags::SIGNALED);
     }
     pair.run();
-    // The second message came first and took receive 0; of the first message the second packet came before it: receive
-    // 0 is its own.
+    // Only the first packet of message 0 is lost. The second packet of message 0 arrives before the packets of the
+    // other messages, and takes receive 0 for its message.
     let received: Vec<u64> = pair.sides[1].received().iter().map(|c| c.0).collect();
     assert_eq!(received, [0, 1, 2]);
     for at in 0..3 {
         assert_eq!(pair.sides[1].bytes(1_000 * at, 300), &pattern(900, 1)[300 * at..300 * at + 300]);
     }
-    // A whole message that is missing takes the receive that is left.
+    // All packets of message 0 are lost. When it is retransmitted, it takes the receive that the other messages left.
     let mut pair = shared(Service::Irn, 3);
     pair.sides[0].fill(0, &pattern(900, 1));
     pair.lose_once(|seen| seen.is(0, Operation::Send, PSN_A));
@@ -308,14 +310,15 @@ fn shared_receives_out_of_order_complete_in_order_of_the_messages() {
 #[test]
 fn a_peer_that_leaves_out_a_packet_does_not_drain_a_shared_queue() {
     let mut pair = shared(Service::Irn, 500);
-    // Messages 1, 2, 3 ... without message 0.
+    // Messages 1, 2, 3 ... arrive without message 0, so they are out of order.
     for message in 1..500u32 {
         let mut headers = pair.headers(1, rnic_wire::Opcode::IRN_SEND_ONLY, PSN_A + message);
         headers.send = Some(SendEth { recv_wqe_sn: message, offset: 0 });
         let taken = pair.arrive(1, &bytes_of(headers, &[1; 8]));
         assert_eq!(taken, if message <= 64 { Ok(()) } else { Err(Dropped::NoReceive) }, "{message}");
     }
-    // Others find receives: the message that is missing does too, and everything goes on.
+    // Receives are left in the shared receive queue, so the missing message finds one, and all stored messages
+    // complete.
     let mut headers = pair.headers(1, rnic_wire::Opcode::IRN_SEND_ONLY, PSN_A);
     headers.send = Some(SendEth { recv_wqe_sn: 0, offset: 0 });
     assert_eq!(pair.arrive(1, &bytes_of(headers, &[1; 8])), Ok(()));
@@ -377,7 +380,7 @@ fn a_key_is_closed_by_its_invalidation_and_a_new_one_opens() {
         pair.post(0, 3, SendOp::Write { addr: new.addr, rkey: info.rkey }, 8);
         pair.run();
         assert_eq!(pair.sides[0].sent(), [(3, Status::RemoteAccess)]);
-        // Without a new key it stays closed. The owner's own access does not end.
+        // Without a new key the region stays closed to peers. The owner's access through the local key continues.
         let mut pair = Pair::new(service);
         let info = pair.sides[1].memory;
         pair.recv(1, 7, 0, 0);
@@ -416,7 +419,7 @@ fn messages_go_through_memory_of_their_own_size() {
 
 #[test]
 fn a_message_has_at_most_two_gigabytes() {
-    // A region of the whole size is not touched: pages that nobody writes cost nothing.
+    // The test does not write the region of 2 GiB, so that the kernel allocates no pages for it.
     let most = 1usize << 31;
     for service in ALL {
         let mut pair = Pair::new(service);
@@ -431,7 +434,7 @@ fn a_message_has_at_most_two_gigabytes() {
         };
         assert!(matches!(post(SendOp::Send, most + 1), Err(VerbsError::Range { name: "the length", .. })));
         assert_eq!(post(SendOp::Write { addr, rkey }, most), Ok(()));
-        // 8,388,608 packets of 256 bytes are more than an RC read's answer can have.
+        // 2 GiB are 8,388,608 packets of 256 bytes, more than the response to an RC read can have.
         match service {
             Service::Rc => {
                 assert!(matches!(post(SendOp::Read { addr, rkey }, most), Err(VerbsError::Unsupported(_))));
@@ -440,7 +443,7 @@ fn a_message_has_at_most_two_gigabytes() {
             Service::Irn => assert_eq!(post(SendOp::Read { addr, rkey }, most), Ok(())),
             Service::Uc => {}
         }
-        // UC has no window to stop it.
+        // UC has no window, and would send all packets of the message.
         if service != Service::Uc {
             pair.drain();
             let first = "A RDMA WRITE First #100 256 B va +0x0 len 2147483648";
@@ -452,7 +455,7 @@ fn a_message_has_at_most_two_gigabytes() {
 
 #[test]
 fn the_last_packets_of_two_gigabytes() {
-    // Of a Write of 2 GiB: the offset where 31 bits end. Everything is acknowledged unseen.
+    // Sends a Write of 2 GiB, so that the last offsets reach 2^31. The test forges the ACKs, without a receiver.
     let most = 1u32 << 31;
     for service in RELIABLE {
         let mut setup = Setup::new(service);

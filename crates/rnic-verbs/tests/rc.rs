@@ -1,9 +1,9 @@
-//! Reliable connections packet by packet. Traces are worked out by hand from InfiniBand volume 1, sections 9.7.3 to
-//! 9.7.7.
+//! Tests of reliable connections, packet by packet. The expected traces were derived by hand from InfiniBand volume 1,
+//! sections 9.7.3 to 9.7.7.
 //!
-//! Side A begins with PSN 100, side B with PSN 900; the MTU is 256 bytes, a packet takes 1 us, the acknowledgement
-//! timeout is 1,048.576 us. Both sides post receives of their own, so acknowledgements carry credits: those that are
-//! left.
+//! Side A begins with PSN 100, side B with PSN 900. The MTU is 256 bytes, the link's delay is 1 us, and the
+//! retransmission timeout is 1,048.576 us. Both sides have receive queues of their own, so ACKs carry credits: the
+//! number of receives left.
 
 mod common;
 
@@ -74,7 +74,7 @@ fn the_last_packet_lost_costs_a_timeout() {
          A RDMA WRITE Last #101 44 B ask
          B ACK #101 msn 1 credits 0",
     );
-    // Sent at 10 us; the timer started then.
+    // The packet was sent at 10 us, when the retransmission timer started.
     assert_eq!(pair.last, Time::from_us(10) + Time::from_ns(1_048_576) + Time::from_us(2));
     assert_eq!(pair.sides[0].device.counters().timeouts, 1);
     assert_eq!(pair.sides[1].dropped(Dropped::Duplicate), 1);
@@ -133,7 +133,8 @@ fn a_read_asks_again_for_what_is_missing_of_the_answer() {
     pair.lose_once(|seen| seen.is(1, Operation::ReadResponse, 101));
     pair.post(0, 1, pair.read_op(1, 64), 600);
     pair.run();
-    // The Last is an implied NAK of what is before it. The answer goes on with a Middle packet.
+    // The Last packet is an implied NAK of the missing Middle packet. The repeated response begins with a Middle
+    // packet.
     pair.expect(
         "A RDMA READ Request #100 va +0x40 len 600 ask
          B RDMA READ Response First #100 256 B msn 1 credits 0
@@ -172,7 +173,7 @@ fn requests_after_a_read_count_on_from_the_end_of_its_answer() {
     pair.post(0, 1, pair.read_op(1, 0), 600);
     pair.post(0, 2, pair.write_op(1, 8_000), 10);
     pair.run();
-    // The answer acknowledges the read, the ACK the Write.
+    // The response acknowledges the read, and the ACK acknowledges the Write.
     pair.expect(
         "A RDMA READ Request #100 va +0x0 len 600 ask
          A RDMA WRITE Only #103 10 B va +0x1f40 len 10 ask
@@ -267,7 +268,7 @@ fn a_message_without_a_receive_waits_as_long_as_the_peer_says() {
     pair.post(0, 1, SendOp::Send, 10);
     pair.post(0, 2, pair.write_op(1, 0), 10);
     pair.run_for(Time::from_us(50));
-    // What follows the Send is dropped in silence.
+    // The responder drops the packet that follows the Send, without a NAK.
     pair.expect(
         "A SEND Only #100 10 B ask
          A RDMA WRITE Only #101 10 B va +0x0 len 10 ask
@@ -280,7 +281,7 @@ fn a_message_without_a_receive_waits_as_long_as_the_peer_says() {
          A RDMA WRITE Only #101 10 B va +0x0 len 10 ask
          B ACK #101 msn 2 credits 0",
     );
-    // The NAK arrived at 12 us.
+    // The RNR NAK arrived at 12 us, and the requester waited for 80 us.
     assert_eq!(pair.last, Time::from_us(12 + 80 + 2));
     assert_eq!(pair.sides[1].received(), [(7, Status::Success, 10)]);
     let [a, b] = &pair.sides;
@@ -293,13 +294,13 @@ fn without_a_receive_for_too_long_the_send_fails() {
     pair.post(0, 1, SendOp::Send, 10);
     pair.post(0, 2, SendOp::Send, 10);
     pair.run();
-    // Three retries, 80 us apart, and a round trip each.
+    // There are three retries: each takes a wait of 80 us and a round trip of 2 us.
     assert_eq!(pair.last, Time::from_us(10 + 4 * 2 + 3 * 80));
     assert_eq!(pair.trace.iter().filter(|line| line.contains("RNR NAK")).count(), 4);
     assert_eq!(pair.sides[0].sent(), [(1, Status::RnrRetryExceeded), (2, Status::WorkRequestFlushed)]);
     let event = Event::QueuePairError(pair.sides[0].qpn, Status::RnrRetryExceeded);
     assert_eq!(pair.sides[0].events(), [event]);
-    // The peer is none the worse.
+    // The peer's queue pair is not affected.
     assert_eq!(pair.sides[1].events(), []);
 }
 
@@ -348,7 +349,7 @@ fn a_peer_without_a_receive_is_not_silent() {
         let mut setup = Setup::new(service);
         setup.attributes = SendAttributes { rnr_retry: 7, retry_count: 1, ..setup.attributes };
         let mut pair = setup.build();
-        // Every other packet is lost: a timeout, then an RNR NAK, and so on. Each NAK gives the one retry back.
+        // Every other packet of A is lost, so timeouts and RNR NAKs alternate. Each RNR NAK restores the single retry.
         let mut sent = 0;
         pair.script(move |seen| {
             sent += u32::from(seen.from == 0);
@@ -374,7 +375,7 @@ fn a_silent_peer_is_asked_as_often_as_the_retry_count_says() {
     pair.run();
     assert_eq!(pair.trace.len(), 2 * (1 + 3));
     assert_eq!(pair.now, Time::from_us(10) + Time::from_ns(4 * 1_048_576));
-    // Errors are reported though a send was not signalled.
+    // A failed request generates a completion although it was not signalled.
     assert_eq!(pair.sides[0].sent(), [(1, Status::TransportRetryExceeded), (2, Status::WorkRequestFlushed)]);
     assert_eq!(pair.sides[0].received(), [(3, Status::WorkRequestFlushed, 0)]);
     let event = Event::QueuePairError(pair.sides[0].qpn, Status::TransportRetryExceeded);
@@ -391,7 +392,7 @@ fn a_timeout_of_zero_waits_for_ever() {
     pair.run();
     pair.expect("A RDMA WRITE Only #100 10 B va +0x0 len 10 ask lost");
     assert_eq!(pair.sides[0].sent(), []);
-    // The next packet brings a NAK.
+    // The next packet triggers a NAK, so the lost packet is retransmitted.
     pair.post(0, 2, pair.write_op(1, 0), 10);
     pair.run();
     assert_eq!(pair.sides[0].sent().len(), 2);
@@ -499,7 +500,8 @@ fn credits_hold_messages_back_but_not_the_last() {
         "A SEND Only #100 10 B ask
          B ACK #100 msn 1 credits 0",
     );
-    // Nothing else is outstanding: one message goes out without credit. The other waits for it; a Write is free.
+    // No other message is outstanding, so one Send goes out without a credit. The other Send waits for credits. The
+    // Write needs no credit, but waits behind the Send.
     pair.recv(1, 1, 0, 10);
     pair.recv(1, 2, 0, 10);
     pair.recv(1, 3, 0, 10);
@@ -525,14 +527,14 @@ fn messages_of_both_directions_take_turns() {
     pair.run_for(Time::ZERO);
     pair.post(0, 1, pair.write_op(1, 0), 512);
     pair.run();
-    // The read request arrives when A's packets have left: then its answers go.
+    // The read request arrives after A's Write packets have left, so A sends the response packets after them.
     assert_eq!(pair.trace.len(), 6);
     assert_eq!(pair.sides[0].sent().len() + pair.sides[1].sent().len(), 2);
 }
 
 #[test]
 fn a_duplicate_of_the_past_disturbs_nothing_that_is_owed() {
-    // A read request comes once more, together with a Write and another read, and behind them.
+    // A duplicate of an old read request arrives behind a Write and another read, and at the same time.
     let mut pair = pair();
     pair.sides[1].fill(0, &pattern(1_024, 7));
     pair.post(0, 1, pair.read_op(1, 0), 300);
@@ -547,7 +549,7 @@ fn a_duplicate_of_the_past_disturbs_nothing_that_is_owed() {
     }
     assert_eq!(pair.arrive(1, &old[0]), Err(Dropped::Duplicate));
     pair.run();
-    // The old answer has its place before the rest.
+    // The repeated response to the old request precedes the other replies, in the order of PSNs.
     pair.expect(
         "B RDMA READ Response First #100 256 B msn 3 credits 0
          B RDMA READ Response Last #101 44 B msn 3 credits 0
@@ -567,8 +569,8 @@ fn an_answer_that_is_asked_for_again_takes_the_place_of_what_is_left_of_it() {
     pair.post(0, 1, pair.read_op(1, 0), 256 * 5);
     let first = pair.take(0).remove(0);
     assert_eq!(pair.arrive(1, &first), Ok(()));
-    // Two of five packets are out, and lost, when the requester asks again: from the second packet on, then from the
-    // first.
+    // Two of the five response packets were sent and lost. The requester repeats its request, first from the second
+    // packet on, then from the first packet on.
     let side = &mut pair.sides[1];
     assert!(side.device.transmit(pair.now, &mut side.batch));
     let (va, rkey) = pair.target(1);
@@ -597,7 +599,8 @@ fn an_answer_that_is_asked_for_again_goes_on_where_it_was_sent_to() {
     assert_eq!(pair.arrive(1, &first), Ok(()));
     let side = &mut pair.sides[1];
     assert!(side.device.transmit(pair.now, &mut side.batch));
-    // Two of five packets are out when the requester asks for the rest: nothing is left of the first answer.
+    // Two of the five response packets were sent when the requester asks for the other three again. The repeated
+    // response replaces the rest of the first one.
     let (va, rkey) = pair.target(1);
     let mut again = pair.headers(1, Opcode::RC_READ_REQUEST, 102);
     again.reth = Some(Reth { va: va + 512, rkey, dma_len: 768 });
@@ -647,15 +650,16 @@ fn only_reads_of_the_recent_past_are_answered_again() {
         pair.drain();
         std::mem::take(&mut pair.trace).len()
     };
-    // All of it, its end.
+    // The responder repeats the whole response, or its end.
     assert_eq!(ask(&mut pair, 100, 0, 600), 3);
     assert_eq!(ask(&mut pair, 102, 512, 88), 1);
-    // Another place, another length, not its end, numbers of no read.
+    // The responder does not respond to a request with another address or length, to a request that is not the end of a
+    // stored read, or to a PSN that belongs to no read.
     assert_eq!(ask(&mut pair, 100, 8, 592), 0);
     assert_eq!(ask(&mut pair, 101, 512, 88), 0);
     assert_eq!(ask(&mut pair, 101, 256, 88), 0);
     assert_eq!(ask(&mut pair, 99, 0, 8), 0);
-    // As many as may be outstanding are kept: four.
+    // The responder stores as many reads as may be outstanding: four.
     for wr_id in 2..6 {
         pair.post(0, wr_id, pair.read_op(1, 0), 8);
         pair.run();
@@ -669,7 +673,7 @@ fn only_reads_of_the_recent_past_are_answered_again() {
 fn an_answer_that_comes_after_the_timeout_still_counts() {
     let mut pair = pair();
     pair.sides[1].fill(0, &pattern(600, 8));
-    // The whole answer is late: it comes between the timeout and the answer to the second request.
+    // The response is late: it arrives after the timeout, but before the response to the retransmitted request.
     pair.script(|seen| if seen.number == 1 { Fate::Late(Time::from_ns(1_048_000)) } else { Fate::Arrives });
     pair.post(0, 1, pair.read_op(1, 0), 100);
     pair.run();

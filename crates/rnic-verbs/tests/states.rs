@@ -1,5 +1,5 @@
-//! The state machine (InfiniBand volume 1, section 10.3.1): every verb in every state is carried out or refused with a
-//! sentence.
+//! Tests of the state machine (InfiniBand volume 1, section 10.3.1): in every state, every verb either is executed or
+//! returns an error with a sentence.
 
 mod common;
 
@@ -21,7 +21,7 @@ const STATES: [State; 7] = [
     State::Error,
 ];
 
-/// A pair whose side A is in this state. SQE exists only for UC.
+/// Creates a pair whose side A is in the state `state`. The state SQE exists only for UC.
 fn in_state(service: Service, state: State) -> Pair {
     let mut pair = Setup::new(service).unconnected();
     pair.connect(1);
@@ -61,7 +61,7 @@ fn in_state(service: Service, state: State) -> Pair {
     pair
 }
 
-/// What a verb does to side A: the new state, or why not.
+/// A verb: its name, a call at side A, and the expected new state by old state; `None` if the verb is refused.
 type Verb = (&'static str, fn(&mut Pair) -> Result<(), VerbsError>, fn(State) -> Option<State>);
 
 fn verbs() -> Vec<Verb> {
@@ -281,7 +281,7 @@ fn a_drained_send_queue_finishes_what_it_began() {
         if service != Service::Uc {
             pair.post(0, 4, pair.read_op(1, 0), 8);
         }
-        // One packet of the first message leaves.
+        // One packet of the first message is sent.
         let side = &mut pair.sides[0];
         assert!(side.device.transmit(pair.now, &mut side.batch));
         side.device.to_sqd(side.qpn).unwrap();
@@ -291,7 +291,7 @@ fn a_drained_send_queue_finishes_what_it_began() {
         pair.run();
         assert_eq!(pair.sides[0].sent(), [(1, Status::Success)], "{service:?}");
         assert_eq!(pair.sides[0].events(), [Event::SendQueueDrained(pair.sides[0].qpn)]);
-        // What is posted now waits too. Receiving goes on.
+        // Requests that are posted now wait too. The queue pair still receives.
         pair.post(0, 5, pair.write_op(1, 3_000), 8);
         pair.post(1, 6, pair.write_op(0, 3_000), 8);
         pair.run();
@@ -335,7 +335,7 @@ fn the_first_packet_before_ready_to_send_is_an_event() {
         pair.post(1, 2, pair.write_op(0, 0), 8);
         pair.run();
         assert_eq!(pair.sides[0].events(), [Event::CommunicationEstablished(pair.sides[0].qpn)]);
-        // None when it is ready already.
+        // There is no event if the queue pair is already in RTS.
         let mut pair = in_state(service, State::ReadyToSend);
         pair.post(1, 1, pair.write_op(0, 0), 8);
         pair.run();
@@ -362,7 +362,7 @@ fn objects_in_use_stay_and_handles_of_the_past_open_nothing() {
     assert!(busy(device.destroy_pd(pd)));
     device.destroy_srq(srq).unwrap();
     device.destroy_pd(pd).unwrap();
-    // Their places are taken again; the handles are not.
+    // New objects take the slots of the destroyed objects, but get other handles.
     let new_pd = device.create_pd();
     let new_cq = device.create_cq(1).unwrap();
     let new_srq = device.create_srq(new_pd, 1, 1).unwrap();
@@ -472,7 +472,7 @@ fn parts_of_other_domains_and_limits_are_refused() {
 
 #[test]
 fn a_congestion_control_that_cannot_be_had_is_refused() {
-    // Settings without the parameters that DCQCN needs.
+    // These settings lack the parameters that DCQCN needs.
     let settings = rnic_transport::congestion::Settings::new(&[]);
     let mut setup = Setup::new(Service::Rc);
     setup.config.congestion = Congestion::of::<rnic_transport::congestion::Dcqcn>(settings);
@@ -487,7 +487,7 @@ fn a_congestion_control_that_cannot_be_had_is_refused() {
 
 #[test]
 fn addresses_are_compared_as_what_they_mean() {
-    // A socket for both kinds of addresses shows an IPv4 peer as a mapped IPv6 address.
+    // A dual-stack socket reports an IPv4 peer by its IPv4-mapped IPv6 address.
     let mut pair = Pair::new(Service::Rc);
     pair.post(0, 1, pair.write_op(1, 0), 8);
     let side = &mut pair.sides[0];
@@ -496,12 +496,12 @@ fn addresses_are_compared_as_what_they_mean() {
     let device = &mut pair.sides[1].device;
     let other = address("[::ffff:10.0.0.9]:4791");
     assert_eq!(device.receive(pair.now, other, false, &bytes), Err(Dropped::WrongPeer));
-    // The port is free: it spreads connections over paths.
+    // Any UDP source port is accepted, because source ports spread connections over paths.
     let mapped = address("[::ffff:10.0.0.1]:55555");
     assert_eq!(device.receive(pair.now, mapped, false, &bytes), Ok(()));
 }
 
-/// An application that never asks for events costs bounded memory.
+/// Events use bounded memory, even if the application never polls them.
 #[test]
 fn the_oldest_of_too_many_events_are_lost() {
     let mut pair = Pair::new(Service::Rc);

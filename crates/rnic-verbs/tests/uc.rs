@@ -1,4 +1,4 @@
-//! Unreliable connections (InfiniBand volume 1, section 9.8): messages arrive whole or not at all.
+//! Tests of unreliable connections (InfiniBand volume 1, section 9.8): a message is received completely or not at all.
 
 mod common;
 
@@ -33,7 +33,8 @@ fn nothing_is_acknowledged() {
     assert_eq!(pair.sides[1].bytes(5_000, 300), &pattern(600, 1)[..300]);
 }
 
-/// Of two Sends of three packets and one of one, packet `lost` is: which receives complete with what.
+/// Sends two messages of three packets and one message of one packet, and loses packet number `lost`. Returns the
+/// completed receives: `wr_id` and message length.
 fn lose(lost: u64) -> Vec<(u64, u32)> {
     let mut pair = pair();
     pair.script(move |seen| if seen.number == lost { Fate::Lost } else { Fate::Arrives });
@@ -62,7 +63,8 @@ fn a_message_with_a_packet_lost_is_lost_and_its_receive_serves_the_next() {
 
 #[test]
 fn the_end_of_one_message_does_not_end_another() {
-    // First of one message and Last of the next, with a Last and a First lost between them.
+    // The Last packet of one message and the First packet of the next are lost. So the Last packet of the second
+    // message follows the First packet of the first.
     let mut pair = pair();
     pair.script(|seen| if matches!(seen.number, 1 | 2) { Fate::Lost } else { Fate::Arrives });
     pair.recv(1, 7, 0, 1_000);
@@ -156,7 +158,7 @@ fn a_message_too_long_for_its_receive_ends_the_connection() {
 fn a_send_that_fails_leaves_receiving_alone() {
     let mut pair = pair();
     pair.recv(0, 7, 0, 100);
-    // The first is on its way when its memory goes.
+    // The memory of the first request is deregistered after the request was posted, and before its packets are sent.
     let spare = {
         let side = &mut pair.sides[0];
         side.device.register(side.pd, vec![1; 1_000], None, rnic_verbs::Access::LOCAL_READ).unwrap()
@@ -175,13 +177,13 @@ fn a_send_that_fails_leaves_receiving_alone() {
     pair.run();
     assert_eq!(pair.sides[0].device.state(qpn), Ok(State::SendQueueError));
     assert_eq!(pair.sides[0].sent(), [(1, Status::LocalProtection), (2, Status::WorkRequestFlushed)]);
-    // What is posted now is flushed; what comes is received.
+    // Requests that are posted now are flushed, but the queue pair still receives messages.
     pair.post(0, 3, SendOp::Send, 10);
     pair.post(1, 4, SendOp::Send, 10);
     pair.run();
     assert_eq!(pair.sides[0].sent(), [(3, Status::WorkRequestFlushed)]);
     assert_eq!(pair.sides[0].received(), [(7, Status::Success, 10)]);
-    // Back to RTS: messages arrive again.
+    // After the transition back to RTS, sending resumes.
     pair.recv(1, 9, 0, 100);
     let now = pair.now;
     pair.sides[0].device.to_rts(qpn, SendAttributes::default(), now).unwrap();
@@ -199,7 +201,7 @@ fn what_needs_an_answer_is_refused() {
         let refused = pair.try_post(0, 1, op, 0, 8, SendFlags::SIGNALED);
         assert!(matches!(refused, Err(VerbsError::Unsupported(_))), "{op:?}: {refused:?}");
     }
-    // A peer that asks anyway is not answered.
+    // The device does not respond to a read request of a peer.
     let mut read = pair.headers(1, Opcode::RC_READ_REQUEST, PSN_A);
     read.reth = Some(Reth::default());
     assert_eq!(pair.arrive(1, &bytes_of(read, &[])), Err(Dropped::Opcode));

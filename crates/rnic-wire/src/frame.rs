@@ -187,7 +187,7 @@ impl Ip {
     }
 }
 
-/// A RoCEv2 datagram in a frame, and its IP and UDP headers.
+/// A RoCEv2 packet in a frame, with the IP and UDP headers around it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RoceV2<'a> {
     /// IP header.

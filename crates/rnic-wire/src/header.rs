@@ -52,7 +52,7 @@ pub struct Bth {
 impl Bth {
     /// Length on the wire in bytes.
     pub const LEN: usize = 12;
-    /// Largest value of [`Bth::attempt`]; a packet that was transmitted more often carries this value too.
+    /// Maximum of [`Bth::attempt`]. If a packet is transmitted more often, the field keeps this value.
     pub const MAX_ATTEMPTS: u8 = 127;
     /// Default partition key: full membership of the default partition.
     pub const DEFAULT_PKEY: u16 = 0xffff;
@@ -125,7 +125,7 @@ impl<'a> BthView<'a> {
     pub fn migrated(self) -> bool {
         self.bytes[1] & 0x40 != 0
     }
-    /// Bytes of padding.
+    /// PadCnt: number of padding bytes between payload and ICRC, 0 to 3.
     #[inline]
     pub fn pad(self) -> u8 {
         self.bytes[1] >> 4 & 3
@@ -140,27 +140,28 @@ impl<'a> BthView<'a> {
     pub fn pkey(self) -> u16 {
         read_u16(self.bytes, 2)
     }
-    /// Forward congestion notification.
+    /// Whether FECN (forward congestion notification) is set.
     #[inline]
     pub fn fecn(self) -> bool {
         self.bytes[4] & 0x80 != 0
     }
-    /// Backward congestion notification.
+    /// Whether BECN (backward congestion notification) is set.
     #[inline]
     pub fn becn(self) -> bool {
         self.bytes[4] & 0x40 != 0
     }
-    /// Queue pair to which the packet goes.
+    /// Destination queue pair, 24 bits.
     #[inline]
     pub fn dest_qp(self) -> u32 {
         read_u32(self.bytes, 4) & LOW_24
     }
-    /// Whether an acknowledgement is wanted.
+    /// Whether the requester asks for an acknowledgement of this packet (bit A).
     #[inline]
     pub fn ack_request(self) -> bool {
         self.bytes[8] & 0x80 != 0
     }
-    /// IRN: how often the packet was sent before; reserved in other packets.
+    /// Number of earlier transmissions of this packet, 0 to 127, in IRN packets. In packets of other services these
+    /// bits are reserved.
     #[inline]
     pub fn attempt(self) -> u8 {
         self.bytes[8] & Bth::MAX_ATTEMPTS
@@ -170,7 +171,7 @@ impl<'a> BthView<'a> {
     pub fn psn(self) -> u32 {
         read_u32(self.bytes, 8) & LOW_24
     }
-    /// All fields. The caller has decoded `opcode` from this header.
+    /// All fields as a struct. The caller has decoded `opcode` from this header.
     #[inline]
     pub(crate) fn fields(self, opcode: Opcode) -> Bth {
         Bth {
@@ -196,11 +197,11 @@ impl<'a> BthView<'a> {
 /// of bytes from there to the end of the message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Reth {
-    /// Virtual address.
+    /// Virtual address in the responder's memory.
     pub va: u64,
-    /// Remote key.
+    /// Remote key of the responder's memory region.
     pub rkey: u32,
-    /// Length in bytes.
+    /// Length in bytes of the range.
     pub dma_len: u32,
 }
 
@@ -228,9 +229,9 @@ impl Reth {
 /// memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct AtomicEth {
-    /// Virtual address, a multiple of 8.
+    /// Virtual address in the responder's memory, a multiple of 8.
     pub va: u64,
-    /// Remote key.
+    /// Remote key of the responder's memory region.
     pub rkey: u32,
     /// Compare-and-swap: the value to store if the comparison holds. Fetch-and-add: the value to add.
     pub swap_add: u64,
@@ -264,7 +265,7 @@ impl AtomicEth {
     }
 }
 
-/// ACK extended transport header (AETH).
+/// ACK extended transport header (AETH) of ACKs, NAKs and responses to reads and atomics.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Aeth {
     /// Syndrome: ACK, RNR NAK or NAK.
@@ -316,10 +317,10 @@ impl AtomicAckEth {
     }
 }
 
-/// Datagram extended transport header (DETH).
+/// Datagram extended transport header (DETH) of every UD packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Deth {
-    /// Queue key.
+    /// Queue key (Q_Key) that the receiving queue pair compares with its own.
     pub qkey: u32,
     /// Source queue pair, 24 bits.
     pub src_qp: u32,
@@ -383,7 +384,7 @@ macro_rules! word {
         }
 
         impl $name {
-            /// Bytes on the wire.
+            /// Length on the wire in bytes.
             pub const LEN: usize = 4;
 
             /// Parses the header.
@@ -401,7 +402,7 @@ macro_rules! word {
 }
 
 word! {
-    /// Invalidate extended transport header (IETH).
+    /// Invalidate extended transport header (IETH) of the last packet of a Send with Invalidate.
     Ieth {
         /// The remote key that the responder shall invalidate.
         rkey

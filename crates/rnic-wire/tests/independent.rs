@@ -298,8 +298,8 @@ fn tshark_sees_the_time_to_the_nanosecond() {
     assert_eq!(rows, [["1700000000.000000000", "wire"], ["1700000000.000000001", "wire"]]);
 }
 
-/// The path of a Python interpreter with scapy, and of the script to run. Prints a message and returns `None` if there
-/// is none.
+/// The path of a Python interpreter with scapy, and of the script to run. If there is no such interpreter, prints a
+/// message and returns `None`.
 fn python() -> Option<(PathBuf, PathBuf)> {
     let home = Path::new(env!("CARGO_MANIFEST_DIR"));
     let script = home.join("tests/scapy_icrc.py");

@@ -1,5 +1,6 @@
-"""Prints, for each RoCEv2 frame of a capture file, the ICRC that scapy computes for it and the fields of its base transport header that
-scapy reads, as JSON lines. Without a file: says whether scapy can do that."""
+"""Prints one JSON line for each RoCEv2 frame of a capture file: the ICRC that scapy computes for the frame, and the
+fields of the base transport header that scapy decodes. Without a file, the script only checks that the installed scapy
+computes ICRCs."""
 
 import json
 import sys
@@ -20,7 +21,8 @@ for frame in rdpcap(sys.argv[1]) if len(sys.argv) > 1 else []:
     bth.icrc = None
     fields = {name: int(bth.getfieldval(name)) for name in
               ("opcode", "solicited", "migreq", "padcount", "version", "pkey", "fecn", "becn", "dqpn", "ackreq", "psn")}
-    # Built from the IP header on: Ethernet would pad. What scapy writes last is what it computed.
+    # Scapy builds the bytes from the IP header on, because an Ethernet frame would be padded. The last four bytes are
+    # the ICRC that scapy computed.
     datagram = frame[IP] if IP in frame else frame[IPv6]
     fields["icrc"] = bytes(datagram)[-4:].hex()
     print(json.dumps(fields))

@@ -6,7 +6,8 @@ use crate::memory::{Memory, Right};
 use crate::types::{AccessError, Pd};
 use rnic_wire::AtomicEth;
 
-/// Carries out an atomic operation and returns the value before it. Values lie in memory in the host's byte order.
+/// Executes an atomic operation on registered memory, where values have the host's byte order. Returns the value before
+/// the operation. `compare` selects compare-and-swap instead of fetch-and-add.
 pub(crate) fn execute(memory: &mut Memory, pd: Pd, request: &AtomicEth, compare: bool) -> Result<u64, Refusal> {
     let span = memory.remote(pd, request.rkey, request.va, 8, Right::Atomic).map_err(|why| match why {
         AccessError::Alignment => Refusal::INVALID,

@@ -1,13 +1,15 @@
-//! Sends and Writes that arrive in order, packet after packet: shared by the responders of RC and UC.
+//! Processing of the packets of Sends and Writes that arrive in order. The responders of RC and UC share it.
 //!
-//! The checks are those of InfiniBand volume 1, section 9.7.4.1: the sequence of opcodes, whether the operation is
-//! enabled, lengths, whether there is a receive, rights to the memory. All checks precede the first write to memory.
+//! The checks are those of InfiniBand volume 1, section 9.7.4.1: the sequence of opcodes, whether the queue pair allows
+//! the operation, lengths, whether there is a receive, and the rights to the memory. For each packet, all checks
+//! precede the write of its payload to memory.
 
 use crate::common::{Common, Ctx, Delivery, MAX_MESSAGE, Refusal};
 use crate::memory::Right;
 use rnic_wire::{Operation, Packet};
 
-/// A message in progress.
+/// A message of which some packets have arrived. `done` is the number of bytes received; `addr` and `left` are the
+/// address and the number of the bytes to come.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Incoming {
     Send { done: u32 },
@@ -15,8 +17,8 @@ pub(crate) enum Incoming {
 }
 
 impl Incoming {
-    /// Processes the next packet of a Send or a Write, with `incoming` as the message in progress; returns whether the
-    /// message ends.
+    /// Processes the next packet of a Send or Write, and updates the message in progress, `incoming`. Returns whether
+    /// the packet ends its message.
     pub(crate) fn take(
         incoming: &mut Option<Incoming>, c: &mut Common, ctx: &mut Ctx, packet: &Packet<'_>,
     ) -> Result<bool, Refusal> {
@@ -84,7 +86,8 @@ impl Incoming {
             return Err(Refusal::NotReady);
         }
         if left > 0 {
-            // The check covers the rest of the message: nothing is written of a message that does not fit.
+            // The check covers the rest of the message, so that no byte is written of a message that exceeds the
+            // region.
             let span = ctx.memory.remote(c.pd, rkey, addr, left, Right::Write).map_err(|_| Refusal::ACCESS)?;
             ctx.memory.write(span, packet.payload).map_err(|_| Refusal::ACCESS)?;
         }

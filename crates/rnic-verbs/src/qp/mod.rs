@@ -1,4 +1,4 @@
-//! A queue pair: the state that all services share, and the protocol engine of its service.
+//! A queue pair: the state that is the same for all transport services, and the protocol engine of its own service.
 
 mod atomic;
 mod incoming;
@@ -15,14 +15,14 @@ use rnic_transport::{BitRate, FlowConfig, Time};
 use rnic_wire::Packet;
 use sending::Due;
 
-/// Bytes around a packet that congestion control counts too: Ethernet, IPv4 and UDP headers and the frame check
-/// sequence.
+/// Bytes around a packet that congestion control and rate limits count too: Ethernet, IPv4 and UDP headers, and the
+/// frame check sequence.
 pub(crate) const AROUND_PACKET: u32 = 14 + 20 + 8 + 4;
 
-/// Maximum packets in flight on a connection: the size of the receiver's bitmap.
+/// Maximum number of packets in flight on a connection: the size of an IRN receiver's bitmap of arrived packets.
 pub const MAX_IN_FLIGHT: u32 = 8_192;
 
-/// Writes a CNP for the peer; returns its length in bytes.
+/// Writes a congestion notification packet (CNP) for the peer; returns its length in bytes.
 pub(crate) fn cnp(c: &Common, out: &mut [u8]) -> usize {
     let packet = Packet::cnp(c.route.peer_qpn);
     let bytes = packet.emit_without_icrc(out);
@@ -44,16 +44,16 @@ pub(crate) struct Qp {
     pub(crate) engine: Engine,
     pub(crate) congestion: Congestion,
     pub(crate) cfg: FlowConfig,
-    /// Rate limit of the application.
+    /// Rate limit that the application has set; `None`: only the link limits the rate.
     pub(crate) rate: Option<BitRate>,
-    /// The queue pair is in the device's ring of queue pairs with packets to send.
+    /// Whether the queue pair is in the device's ring of ready queue pairs (`Device::ready`).
     pub(crate) ready: bool,
-    /// The time of the queue pair's entry in the device's timers.
+    /// Time of the queue pair's entry in the device's timers; `None` if it has no entry.
     pub(crate) armed: Option<Time>,
 }
 
 impl Qp {
-    /// INIT to RTR: creates the engine.
+    /// INIT to RTR: creates the protocol engine.
     pub(crate) fn connect(&mut self, now: Time) -> Result<(), VerbsError> {
         let c = &self.common;
         self.engine = match c.init.service {
@@ -65,7 +65,7 @@ impl Qp {
         Ok(())
     }
 
-    /// RTR to RTS: requests may be sent.
+    /// RTR to RTS: the protocol engine may send requests from now on.
     pub(crate) fn start(&mut self, now: Time) -> Result<(), VerbsError> {
         match &mut self.engine {
             Engine::None => return Err(VerbsError::Unknown("connection")),
@@ -79,8 +79,8 @@ impl Qp {
         Ok(())
     }
 
-    /// Limits the rate of what the queue pair sends. A flow is made without the limit, so that its congestion control
-    /// does not take the limit for the link's rate: the limit may be raised later.
+    /// Limits the rate at which the queue pair sends. Flows are created without the limit, because their congestion
+    /// control would otherwise take the limit for the link's rate, and the limit may be raised later.
     pub(crate) fn set_rate(&mut self, rate: Option<BitRate>) {
         self.rate = rate;
         match &mut self.engine {
@@ -91,7 +91,7 @@ impl Qp {
         }
     }
 
-    /// As if `messages` of every kind had been sent and received before.
+    /// Sets the sequence numbers as if `messages` messages of every kind had been sent and received before.
     #[cfg(test)]
     pub(crate) fn count_from(&mut self, messages: u32) {
         self.common.count_from(messages);
@@ -111,7 +111,7 @@ impl Qp {
         }
     }
 
-    /// RTS to SQD: holds the sends of which no packet was sent.
+    /// RTS to SQD: takes back the release of the send requests of which no packet was sent.
     pub(crate) fn drain(&mut self) {
         match &mut self.engine {
             Engine::None => {}
@@ -132,7 +132,8 @@ impl Qp {
         }
     }
 
-    /// Writes the next packet and returns its length in bytes; 0 if there is none for now.
+    /// Writes the next packet into `out` and returns its length in bytes; 0 if the queue pair has no packet to send at
+    /// `now`.
     pub(crate) fn emit(&mut self, ctx: &mut Ctx, now: Time, out: &mut [u8]) -> usize {
         let bytes = match &mut self.engine {
             Engine::None => 0,
@@ -184,7 +185,7 @@ impl Qp {
         self.release();
     }
 
-    /// Checks whether the service has this operation.
+    /// Checks whether the queue pair's service supports the operation.
     pub(crate) fn admits(&self, op: &SendOp, len: u32) -> Result<(), VerbsError> {
         match self.common.init.service {
             Service::Rc => rc::Rc::admits(op, len, self.common.route.mtu.max(256)),

@@ -1,8 +1,9 @@
-//! What the requesters of RC and of IRN do alike: hand the send queue to the flow, write request packets, take
-//! responses, count retries.
+//! The common part of the requesters of RC and IRN: it hands send requests to the flow, writes request packets, takes
+//! responses and counts retries.
 //!
-//! What depends on the loss recovery stands beside it: which packets an ACK, a NAK or a response acknowledges, and when
-//! a requester asks for an ACK, in `rc/requester.rs` and `irn/requester.rs`.
+//! The parts that depend on the loss recovery are in `rc/requester.rs` and `irn/requester.rs`: which packets an ACK, a
+//! NAK or a response acknowledges, and when a requester asks for an ACK. Packets are numbered from 0, the first request
+//! packet of the queue pair.
 
 use super::AROUND_PACKET;
 use super::sending::{Due, RetryState, SendTimes};
@@ -17,13 +18,13 @@ use rnic_transport::recovery::Pick;
 use rnic_transport::{BitRate, FlowConfig, Pdu, Psn, Time};
 use rnic_wire::{Aeth, Opcode, Packet, Position, RnrTimer, Syndrome};
 
-/// What an ACK or NAK is about, in packets counted from the queue pair's first.
+/// The request packets that an ACK or NAK refers to, by their numbers from the queue pair's first request packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Acknowledged {
-    /// The packet with the PSN of the ACK or NAK; negative if that is before the first.
+    /// Number of the packet with the PSN of the ACK or NAK; negative if this PSN is before the first packet's.
     pub(crate) at: i64,
-    /// The packets before this one have arrived. An ACK acknowledges the packet with its own PSN and those before it, a
-    /// NAK only those before it.
+    /// Number of the first packet that is not acknowledged. An ACK acknowledges the packet with its own PSN and all
+    /// earlier packets; a NAK acknowledges only the earlier packets.
     pub(crate) upto: i64,
 }
 
@@ -31,16 +32,17 @@ pub(crate) struct Acknowledged {
 pub(crate) struct Core {
     pub(crate) flow: Box<dyn Flow>,
     first: Psn,
-    /// Packets acknowledged, counted from the first.
+    /// Number of packets acknowledged, which is also the number of the first unacknowledged packet.
     pub(crate) acked: u64,
     pub(crate) times: SendTimes,
     pub(crate) retry: RetryState,
-    /// Sequence number (MSN) of the last message that the peer's credits admit; `None` without end-to-end flow control.
+    /// Message sequence number (MSN) of the last message that the peer's end-to-end credits admit; `None`: the peer's
+    /// ACKs carry no credits.
     pub(crate) credit_limit: Option<u32>,
 }
 
 impl Core {
-    /// The configuration of the flow of requests: that of the queue pair, from its first PSN on.
+    /// The configuration of the flow of requests: the queue pair's configuration, with this side's first PSN.
     pub(crate) fn config(c: &Common, cfg: &FlowConfig) -> FlowConfig {
         FlowConfig { first_psn: Psn::new(c.attributes.send_psn), ..cfg.clone() }
     }
@@ -60,12 +62,13 @@ impl Core {
         self.first.plus(packet as u32)
     }
 
-    /// The packet with this PSN, near the first unacknowledged; negative for a PSN before the first.
+    /// The number of the packet with this PSN. PSNs repeat after 2^24 packets; the result is the number nearest to the
+    /// first unacknowledged packet's. It is negative for a PSN before that of the first packet.
     pub(crate) fn position(&self, psn: u32) -> i64 {
         self.acked as i64 + i64::from(Psn::new(psn).distance_from(self.psn(self.acked)))
     }
 
-    /// One past the last packet that was ever sent.
+    /// The number of packets that were ever sent, which is also the number of the next new packet.
     pub(crate) fn sent(&self) -> u64 {
         self.acked + u64::from(self.flow.outstanding())
     }
@@ -80,8 +83,8 @@ impl Core {
 
     // The send queue.
 
-    /// Hands sends to the flow while fence, `max_rd_atomic` and credits admit the next one. A send with a fence waits
-    /// while `fenced`.
+    /// Releases send requests to the flow, as long as the fence, `max_rd_atomic` and the peer's credits admit the next
+    /// request. A request with the fence flag waits while `fenced` returns true.
     pub(crate) fn release(&mut self, c: &mut Common, fenced: impl Fn(&SendQueue) -> bool) {
         while c.state == State::ReadyToSend && c.failing().is_none() {
             let Some(wqe) = c.sends.waiting() else { return };
@@ -96,13 +99,14 @@ impl Core {
         }
     }
 
-    /// RTS to SQD: only messages that have begun are sent to their end.
+    /// RTS to SQD: messages of which a packet was sent are finished. The release of all other send requests is taken
+    /// back.
     pub(crate) fn drain(&mut self, c: &mut Common) {
         c.sends.hold(self.sent());
         self.flow.truncate(c.sends.next_packet() - self.acked);
     }
 
-    /// The send that `packet` belongs to failed: no packet from `packet` on is sent any more.
+    /// Fails the send request that `packet` belongs to. The flow forgets all packets from `packet` on.
     pub(crate) fn fail_at(&mut self, c: &mut Common, ctx: &mut Ctx, packet: u64, status: Status) {
         c.fail_at(ctx, packet, status);
         self.flow.truncate(packet.saturating_sub(self.acked));
@@ -110,13 +114,13 @@ impl Core {
 
     // ACKs, NAKs and responses.
 
-    /// What an ACK or NAK with this PSN is about.
+    /// The request packets that an ACK or NAK with this PSN and AETH refers to.
     pub(crate) fn acknowledged(&self, psn: u32, aeth: &Aeth) -> Acknowledged {
         let at = self.position(psn);
         Acknowledged { at, upto: at + i64::from(matches!(aeth.syndrome, Syndrome::Ack { .. })) }
     }
 
-    /// Hands an ACK or NACK to the flow, and completes the sends that it finishes.
+    /// Hands an ACK or NACK to the flow, and completes the send requests that it acknowledges.
     pub(crate) fn advance(&mut self, c: &mut Common, ctx: &mut Ctx, now: Time, pdu: Pdu) {
         let progress = self.flow.handle(now, pdu);
         if progress.acked > 0 {
@@ -126,15 +130,16 @@ impl Core {
         }
     }
 
-    /// Credits of an ACK: the peer has receives for so many messages after the last that it has carried out.
+    /// Takes the end-to-end credits of an ACK: the number of messages after the AETH's MSN for which the peer has
+    /// receives.
     pub(crate) fn on_credits(&mut self, aeth: &Aeth) {
         if let Syndrome::Ack { credits } = aeth.syndrome {
             self.credit_limit = credits.count().map(|count| aeth.msn.wrapping_add(count));
         }
     }
 
-    /// An RNR NAK of packet `upto`, the first unacknowledged: the requester waits, and aborts the send after too many
-    /// of them.
+    /// Handles an RNR NAK for packet `upto`, the first unacknowledged packet. The requester waits for the time of
+    /// `timer` before it retries. If no retry is left, the send request fails.
     pub(crate) fn on_rnr_nak(&mut self, c: &mut Common, ctx: &mut Ctx, now: Time, upto: u64, timer: RnrTimer) {
         ctx.counters.rnr_naks_received += 1;
         self.retry.on_sign_of_life();
@@ -143,21 +148,24 @@ impl Core {
         }
     }
 
-    // Packets out.
+    // Sent packets.
 
-    /// Whether request packets may leave: not in an RNR wait, nor in a state that does not send.
+    /// Whether request packets may be sent now: the queue pair's state allows it, and no RNR NAK keeps the requester
+    /// waiting.
     pub(crate) fn may_send(&self, c: &Common) -> bool {
         c.sends_packets() && !self.retry.in_rnr_wait()
     }
 
-    /// The packet that the flow sends next, counted from the first, if it sends one now.
+    /// Asks the flow for the packet to send now; returns its number with the flow's choice. `None`: no packet may be
+    /// sent now.
     pub(crate) fn poll(&mut self, now: Time) -> Option<(u64, Pick)> {
         let pick = self.flow.poll(now)?;
         Some((self.acked + u64::from(pick.psn.since(self.psn(self.acked))), pick))
     }
 
-    /// Writes request packet `packet`, a `retransmission` or not, and returns its length in bytes; 0 if its memory is
-    /// gone, with which the send fails. `describe` completes the packet's header, given its send and its index therein.
+    /// Writes request packet number `packet` into `out` and returns its length in bytes. If the memory of the request
+    /// was deregistered, the request fails and the result is 0. `describe` gets the send request and the packet's index
+    /// in it, and returns the header fields of this transmission.
     #[expect(clippy::too_many_arguments, reason = "the packet, its surroundings and the time")]
     pub(crate) fn write(
         &mut self, c: &mut Common, ctx: &mut Ctx, now: Time, packet: u64, retransmission: bool,
@@ -191,13 +199,13 @@ impl Core {
 
     // Timers.
 
-    /// The end of the RNR wait, or else the flow's next timer.
+    /// The time of the next timer: the end of the wait after an RNR NAK, or else the flow's next timer.
     pub(crate) fn deadline(&self) -> Option<Time> {
         self.retry.rnr_wait_end().or_else(|| self.flow.deadline())
     }
 
-    /// In an RNR wait: whether it is over. Then the flow retransmits from the first unacknowledged packet on. `None`
-    /// outside of one.
+    /// Ends the wait after an RNR NAK if its time has come, and lets the flow retransmit from the first unacknowledged
+    /// packet on. Returns whether the wait has ended; `None` if the requester was not waiting.
     pub(crate) fn end_rnr_wait(&mut self, now: Time) -> Option<bool> {
         if !self.retry.in_rnr_wait() {
             return None;
@@ -209,7 +217,8 @@ impl Core {
         Some(over)
     }
 
-    /// The peer has been silent for a timeout: whether the requester tries again. Else the oldest send fails.
+    /// Counts a retransmission timeout. Returns whether the requester retries; if no retry is left, the oldest send
+    /// request fails.
     pub(crate) fn on_timeout(&mut self, c: &mut Common, ctx: &mut Ctx, now: Time) -> bool {
         ctx.counters.timeouts += 1;
         let again = self.retry.on_timeout(now);
@@ -220,11 +229,11 @@ impl Core {
     }
 }
 
-/// Takes packet `index` of the response that `wqe` waits for, and places its data. `in_place` compares the packet's
-/// opcode with its position in the response.
+/// Takes packet `index` of the response that the send request `wqe` waits for, and places its data in the request's
+/// memory. `in_place` says whether the packet's opcode fits the packet's position in the response.
 ///
 /// # Errors
-/// The status with which the send fails.
+/// The status with which the send request fails.
 pub(crate) fn take_response(
     wqe: &mut Wqe, memory: &mut Memory, packet: &Packet<'_>, index: u32, mtu: u32,
     in_place: impl FnOnce(Opcode, Position) -> bool,
@@ -246,10 +255,10 @@ pub(crate) fn take_response(
     Ok(())
 }
 
-/// The AETH of an ACK or NAK, which has one.
+/// Returns the AETH of a received ACK or NAK.
 ///
 /// # Errors
-/// If there is none.
+/// [`Dropped::Opcode`] if the packet has no AETH.
 pub(crate) fn aeth(headers: &rnic_wire::Headers) -> Result<Aeth, Dropped> {
     headers.aeth.ok_or(Dropped::Opcode)
 }

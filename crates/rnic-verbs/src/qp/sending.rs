@@ -1,4 +1,5 @@
-//! State that queue pairs of several services share: timers, CNPs, times of transmission, retries.
+//! State that queue pairs of several transport services use: times of timers, pending CNPs, times of transmission,
+//! retries.
 
 use crate::common::Common;
 use crate::types::SendAttributes;
@@ -6,7 +7,7 @@ use rnic_transport::pdu::Stamp;
 use rnic_transport::{Notifier, Psn, Time};
 use rnic_wire::Bth;
 
-/// The earliest of several times, if there is one.
+/// Collects times and keeps the earliest; [`Due::never`] begins without any.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Due(Option<Time>);
 
@@ -30,11 +31,12 @@ impl Due {
     }
 }
 
-/// The congestion notifications (CNPs) of a queue pair: CE-marked packets trigger them, a minimum interval apart.
+/// Decides when a queue pair sends congestion notification packets (CNPs). CE-marked packets trigger CNPs, with a
+/// minimum interval between two CNPs.
 #[derive(Debug)]
 pub(crate) struct CnpState {
     notifier: Notifier,
-    /// Minimum time between two CNPs; `None`: the queue pair sends none.
+    /// Minimum time between two CNPs; `None`: the queue pair sends no CNPs.
     interval: Option<Time>,
     due: bool,
 }
@@ -44,7 +46,7 @@ impl CnpState {
         CnpState { notifier: Notifier::new(), interval, due: false }
     }
 
-    /// A request or a response arrived, CE-marked or not.
+    /// Handles the arrival of a request or response packet; `marked`: it was CE-marked.
     pub(crate) fn on_packet(&mut self, now: Time, marked: bool) {
         if let Some(interval) = self.interval {
             self.due |= self.notifier.on_packet(interval, now, marked);
@@ -56,15 +58,15 @@ impl CnpState {
         self.due
     }
 
-    /// The same; the caller sends the CNP.
+    /// Whether a CNP is to be sent now. The caller sends the CNP, so that it is no longer due.
     pub(crate) fn take_due(&mut self) -> bool {
         std::mem::take(&mut self.due)
     }
 }
 
-/// When the packets of a window were sent, and how often.
+/// Transmission times and numbers of transmissions of the packets in flight, for round-trip times.
 pub(crate) struct SendTimes {
-    /// By PSN, modulo the number of entries.
+    /// An entry for each packet; the index is the PSN modulo the number of entries, which is a power of two.
     packets: Vec<Transmissions>,
 }
 
@@ -72,12 +74,12 @@ pub(crate) struct SendTimes {
 struct Transmissions {
     first: Stamp,
     last: Stamp,
-    /// Transmissions before the last one, at most [`Bth::MAX_ATTEMPTS`].
+    /// Number of transmissions before the last one, at most [`Bth::MAX_ATTEMPTS`].
     attempt: u8,
 }
 
 impl SendTimes {
-    /// For at least `window` packets in flight.
+    /// Creates room for at least `window` packets in flight.
     pub(crate) fn new(window: u32) -> SendTimes {
         SendTimes { packets: vec![Transmissions::default(); window.max(1).next_power_of_two() as usize] }
     }
@@ -86,7 +88,8 @@ impl SendTimes {
         psn.value() as usize & (self.packets.len() - 1)
     }
 
-    /// Packet `psn` is sent, as a `retransmission` or for the first time; returns how often it was sent before.
+    /// Records that packet `psn` is sent now, as a `retransmission` or for the first time. Returns the number of its
+    /// earlier transmissions, at most [`Bth::MAX_ATTEMPTS`].
     pub(crate) fn record(&mut self, psn: Psn, retransmission: bool, now: Time) -> u8 {
         let (slot, now) = (self.slot(psn), Stamp::at(now));
         let packet = &mut self.packets[slot];
@@ -97,21 +100,23 @@ impl SendTimes {
         packet.attempt
     }
 
-    /// When packet `psn` was last sent; for one that is older than the window, some time in the past.
+    /// The time of the last transmission of packet `psn`. For a packet older than the window, the result may be the
+    /// time of a later packet.
     pub(crate) fn last_sent(&self, psn: Psn) -> Stamp {
         self.packets[self.slot(psn)].last
     }
 
-    /// When the transmission of packet `psn` that the peer acknowledges was sent. `attempt` transmissions were before
-    /// it. Times are known for the first and the last one. For any other this is the first one's, because an arrival
-    /// proves nothing about packets sent later.
+    /// The time of the transmission of packet `psn` that the peer acknowledges. `attempt` is the number of
+    /// transmissions before it. Only the times of the first and of the last transmission are stored. For any other
+    /// transmission the result is the time of the first one: an earlier time is safe, because the arrival of a packet
+    /// proves nothing about packets that were sent later.
     pub(crate) fn sent_at(&self, psn: Psn, attempt: u8) -> Stamp {
         let packet = self.packets[self.slot(psn)];
         if attempt == packet.attempt { packet.last } else { packet.first }
     }
 }
 
-/// How many retries are left, after timeouts and after RNR NAKs (InfiniBand volume 1, sections 9.7.5.2.8 and
+/// Counters of the retries that are left after timeouts and after RNR NAKs (InfiniBand volume 1, sections 9.7.5.2.8 and
 /// 9.9.2.4.2).
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct RetryState {
@@ -119,16 +124,16 @@ pub(crate) struct RetryState {
     rnr_retry: u8,
     retries: u8,
     rnr_retries: u8,
-    /// Timeouts within this time use up one retry together.
+    /// Period within which all timeouts together use up only one retry.
     patience: Time,
-    /// When a timeout last used up a retry.
+    /// Time when a timeout last used up a retry; `None` if none has since the last progress.
     counted: Option<Time>,
-    /// End of the wait that an RNR NAK asks for.
+    /// End of the wait that an RNR NAK has asked for; `None` if the requester is not waiting.
     rnr_wait_end: Option<Time>,
 }
 
 impl RetryState {
-    /// An `rnr_retry` of this value never ends.
+    /// Value of the attribute `rnr_retry` that means no limit.
     const FOREVER: u8 = 7;
 
     pub(crate) fn new(c: &Common) -> RetryState {
@@ -143,19 +148,19 @@ impl RetryState {
         }
     }
 
-    /// The peer has acknowledged something new: all retries are back.
+    /// The peer has acknowledged a packet for the first time: restores all retries.
     pub(crate) fn on_progress(&mut self) {
         self.on_sign_of_life();
         self.rnr_retries = self.rnr_retry;
     }
 
-    /// The peer has responded, without acknowledging anything new: the retries after timeouts are back.
+    /// The peer has sent a packet, without acknowledging a new packet: restores only the retries after timeouts.
     pub(crate) fn on_sign_of_life(&mut self) {
         self.retries = self.retry_count;
         self.counted = None;
     }
 
-    /// A timeout: whether to retransmit.
+    /// Handles a timeout; returns whether to retransmit. `false`: no retry is left.
     pub(crate) fn on_timeout(&mut self, now: Time) -> bool {
         if self.counted.is_some_and(|counted| now < counted + self.patience) {
             return true;
@@ -166,7 +171,8 @@ impl RetryState {
         again
     }
 
-    /// An RNR NAK that asks for `delay`: whether to retransmit after it.
+    /// Handles an RNR NAK that asks the requester to wait for `delay`. Returns whether to retransmit after this time;
+    /// `false`: no retry is left.
     pub(crate) fn on_rnr_nak(&mut self, now: Time, delay: Time) -> bool {
         if self.rnr_wait_end.is_some() {
             return true;
@@ -185,12 +191,12 @@ impl RetryState {
         self.rnr_wait_end
     }
 
-    /// Whether an RNR NAK keeps the requester waiting.
+    /// Whether the requester is waiting because of an RNR NAK.
     pub(crate) fn in_rnr_wait(&self) -> bool {
         self.rnr_wait_end.is_some()
     }
 
-    /// Ends the wait if its time has come; returns whether it ended.
+    /// Ends the wait after an RNR NAK if its time has come; returns whether it ended.
     pub(crate) fn end_rnr_wait(&mut self, now: Time) -> bool {
         let over = self.rnr_wait_end.is_some_and(|end| end <= now);
         if over {
@@ -225,11 +231,11 @@ mod tests {
         assert_eq!(times.record(psn, false, us(10)), 0);
         assert_eq!(times.sent_at(psn, 0), Stamp::at(us(10)));
         assert_eq!([times.record(psn, true, us(20)), times.record(psn, true, us(30))], [1, 2]);
-        // The second transmission's time is not kept: the first one's is the earliest that it can be.
+        // The time of the second of three transmissions is not stored, so the result is the time of the first.
         let attempts = [(0, 10), (1, 10), (2, 30)];
         assert!(attempts.iter().all(|(attempt, at)| times.sent_at(psn, *attempt) == Stamp::at(us(*at))));
         assert_eq!(times.last_sent(psn), Stamp::at(us(30)));
-        // The same slot, four packets later.
+        // The packet four PSNs later uses the same entry.
         assert_eq!(times.record(psn.plus(4), false, us(40)), 0);
         assert_eq!(times.sent_at(psn.plus(4), 0), Stamp::at(us(40)));
         assert_eq!((0..200).map(|_| times.record(psn, true, us(50))).last(), Some(127));

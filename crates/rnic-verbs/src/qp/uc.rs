@@ -1,8 +1,9 @@
-//! The unreliable connection (InfiniBand volume 1, section 9.8): Sends and Writes without acknowledgements. A message
-//! of which a packet is lost is dropped whole, and its receive serves the next one.
+//! The unreliable connection (UC; InfiniBand volume 1, section 9.8): Sends and Writes without acknowledgements. If a
+//! packet of a message is lost, the receiver drops the whole message, and the next message uses its receive.
 //!
-//! The specification does not provide for packets that are reordered or duplicated. Here the receiver takes a packet
-//! with a PSN before the expected one for such a packet and drops it; a PSN after the expected one tells of a loss.
+//! The specification does not provide for reordered or duplicated packets. This receiver treats a packet with a PSN
+//! before the expected PSN as reordered or duplicated, and drops it. A PSN after the expected PSN means that packets
+//! were lost.
 
 use super::incoming::Incoming;
 use super::sending::{CnpState, Due};
@@ -17,13 +18,13 @@ use rnic_wire::{Operation, Packet};
 /// State of an unreliable connection.
 pub(crate) struct Uc {
     first: Psn,
-    /// The next packet to send, counted from the first.
+    /// Number of packets sent, which is also the number of the next packet to send.
     next: u64,
-    /// One past the last packet of the released sends.
+    /// Total number of packets of all send requests released so far.
     total: u64,
     pace: Box<dyn Pace>,
     expected: Psn,
-    /// The message in progress; `None` also while the rest of a lost message arrives.
+    /// The message in progress; `None` between messages, and while the remaining packets of a dropped message arrive.
     incoming: Option<Incoming>,
     cnp: CnpState,
 }
@@ -56,7 +57,8 @@ impl Uc {
         }
     }
 
-    /// RTS to SQD: only messages that have begun are sent to their end.
+    /// RTS to SQD: messages of which a packet was sent are finished. The release of all other send requests is taken
+    /// back.
     pub(crate) fn drain(&mut self, c: &mut Common) {
         c.sends.hold(self.next);
         self.total = c.sends.next_packet();
@@ -79,8 +81,8 @@ impl Uc {
         }
         let begins = opcode.starts_message();
         if psn != self.expected || begins != self.incoming.is_none() {
-            // A packet was lost, and with it the message in progress; this packet too if it does not begin another
-            // message.
+            // A packet was lost, so the message in progress is dropped. This packet is dropped too, unless it begins
+            // another message.
             self.incoming = None;
             if !begins {
                 self.expected = psn.plus(1);
@@ -94,7 +96,7 @@ impl Uc {
                 self.incoming = None;
                 return Err(Dropped::NoReceive);
             }
-            // The fault is in the receive, not in the message.
+            // The receive is at fault: it is too short, or its memory was deregistered. It completes with an error.
             Err(Refusal::Never(_, status @ (Status::LocalLength | Status::LocalProtection))) => {
                 c.fail_receive(ctx, status, true);
             }
@@ -126,7 +128,8 @@ impl Uc {
                 bytes
             }
             Err(_) => {
-                // The queue pair goes on receiving.
+                // The memory of the send request was deregistered. The send queue goes into the error state (SQE); the
+                // queue pair still receives.
                 if let Some(wqe) = c.sends.pop() {
                     c.sent(ctx, &wqe, Status::LocalProtection);
                 }

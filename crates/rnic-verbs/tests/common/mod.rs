@@ -1,4 +1,4 @@
-//! Two devices and a link between them in virtual time, with scripted losses and a written trace of every packet.
+//! Two devices and a link between them in virtual time, with losses by script, and a trace with a line for each packet.
 #![allow(dead_code, reason = "each test file uses some of it")]
 
 use rnic_transport::Time;
@@ -10,15 +10,15 @@ use rnic_wire::{Credits, Headers, Operation, Packet, Syndrome};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 
-/// First PSNs of the two sides.
+/// First PSNs of sides A and B.
 pub(crate) const PSN_A: u32 = 100;
 pub(crate) const PSN_B: u32 = 900;
-/// Bytes of every side's region.
+/// Length in bytes of each side's memory region.
 pub(crate) const REGION: usize = 1 << 16;
-/// Packets take this long.
+/// Delay of a packet on the link.
 pub(crate) const DELAY: Time = Time::from_us(1);
 
-/// What to make a pair of.
+/// The settings of a [`Pair`].
 #[derive(Clone)]
 pub(crate) struct Setup {
     pub(crate) service: Service,
@@ -31,7 +31,7 @@ pub(crate) struct Setup {
     pub(crate) capacities: Capacities,
     pub(crate) cq: u32,
     pub(crate) signal_all: bool,
-    /// Side B receives from a shared queue of this capacity.
+    /// If set, side B receives from a shared receive queue of this capacity.
     pub(crate) srq: Option<u32>,
     pub(crate) config: DeviceConfig,
     pub(crate) peers: [SocketAddr; 2],
@@ -69,12 +69,12 @@ impl Setup {
         let mut pair = self.unconnected();
         pair.connect(0);
         pair.connect(1);
-        // Nothing is to be sent yet.
+        // A new queue pair may be in the ring of ready queue pairs, although it has nothing to send.
         pair.drain();
         pair
     }
 
-    /// Queue pairs in RESET.
+    /// Creates a pair whose queue pairs are in state RESET.
     pub(crate) fn unconnected(self) -> Pair {
         let sides = [0, 1].map(|at| Side::new(&self, at));
         Pair {
@@ -127,7 +127,7 @@ impl Side {
         Side { device, pd, send_cq, recv_cq, srq, qpn, memory, batch: Batch::new(16) }
     }
 
-    /// `len` bytes from `offset` of the region on.
+    /// A scatter-gather element of `len` bytes, from byte `offset` of the region on.
     pub(crate) fn sge(&self, offset: u64, len: u32) -> Sge {
         Sge { addr: self.memory.addr + offset, len, lkey: self.memory.lkey }
     }
@@ -149,12 +149,12 @@ impl Side {
         all
     }
 
-    /// Send completions: number and status.
+    /// Polls all send completions: `wr_id` and status.
     pub(crate) fn sent(&mut self) -> Vec<(u64, Status)> {
         self.poll(self.send_cq).iter().map(|c| (c.wr_id, c.status)).collect()
     }
 
-    /// Receive completions: number, status, length.
+    /// Polls all receive completions: `wr_id`, status, and message length in bytes.
     pub(crate) fn received(&mut self) -> Vec<(u64, Status, u32)> {
         self.poll(self.recv_cq).iter().map(|c| (c.wr_id, c.status, c.byte_len)).collect()
     }
@@ -168,22 +168,22 @@ impl Side {
     }
 }
 
-/// What becomes of a packet.
+/// The fate of a packet on the link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Fate {
     Arrives,
     Lost,
-    /// Arrives this much later than others.
+    /// Arrives, later than other packets by this time.
     Late(Time),
-    /// Arrives, and once more this much later.
+    /// Arrives twice: a duplicate follows after this time.
     Twice(Time),
 }
 
-/// A packet as scripts see it.
+/// The view of a packet from which a script decides the packet's fate.
 pub(crate) struct Seen<'a> {
     /// The side that sends it.
     pub(crate) from: usize,
-    /// Packets before it, of both sides.
+    /// Number of packets that both sides sent before this packet.
     pub(crate) number: u64,
     pub(crate) headers: &'a Headers,
 }
@@ -207,13 +207,13 @@ pub(crate) struct Pair {
     pub(crate) now: Time,
     wire: VecDeque<Flight>,
     pub(crate) trace: Vec<String>,
-    /// Of each packet in the trace, who sent it and when.
+    /// For each packet in the trace: the side that sent it, and the time.
     pub(crate) departures: Vec<(usize, Time)>,
     pub(crate) script: Box<dyn FnMut(&Seen<'_>) -> Fate>,
     number: u64,
-    /// When the last packet left or arrived.
+    /// Time when the last packet left or arrived.
     pub(crate) last: Time,
-    /// Every packet that arrives is CE-marked.
+    /// Whether every packet that arrives is CE-marked.
     pub(crate) marks: bool,
 }
 
@@ -239,7 +239,7 @@ impl Pair {
         SendAttributes { send_psn: self.setup.psns[at], ..self.setup.attributes }
     }
 
-    /// RESET to RTS.
+    /// Connects side `at`: brings its queue pair from RESET to RTS.
     pub(crate) fn connect(&mut self, at: usize) {
         self.listen(at);
         let attributes = self.attributes(at);
@@ -247,7 +247,7 @@ impl Pair {
         side.device.to_rts(side.qpn, attributes, self.now).unwrap();
     }
 
-    /// RESET to RTR.
+    /// Brings the queue pair of side `at` from RESET to RTR.
     pub(crate) fn listen(&mut self, at: usize) {
         let (connection, access) = (self.connection(at), self.setup.access);
         let side = &mut self.sides[at];
@@ -255,12 +255,12 @@ impl Pair {
         side.device.to_rtr(side.qpn, connection, self.now).unwrap();
     }
 
-    /// Losses by script.
+    /// Sets the script that decides the fate of each packet.
     pub(crate) fn script(&mut self, script: impl FnMut(&Seen<'_>) -> Fate + 'static) {
         self.script = Box::new(script);
     }
 
-    /// Loses the first packet that `which` names.
+    /// Loses the first packet for which `which` returns true.
     pub(crate) fn lose_once(&mut self, mut which: impl FnMut(&Seen<'_>) -> bool + 'static) {
         let mut done = false;
         self.script(move |seen| {
@@ -270,7 +270,7 @@ impl Pair {
         });
     }
 
-    /// Posts a send of side `at`, signalled, from the start of its region.
+    /// Posts a signalled send request at side `at`, with `len` bytes from the start of its region.
     pub(crate) fn post(&mut self, at: usize, wr_id: u64, op: SendOp, len: u32) {
         self.post_with(at, wr_id, op, 0, len, SendFlags::SIGNALED);
     }
@@ -287,21 +287,21 @@ impl Pair {
         side.device.post_send(side.qpn, &SendRequest { wr_id, op, data: Data::Gather(&sges), flags })
     }
 
-    /// Posts a receive of side `at`.
+    /// Posts a receive at side `at`.
     pub(crate) fn recv(&mut self, at: usize, wr_id: u64, offset: u64, len: u32) {
         let side = &mut self.sides[at];
         let sges = [side.sge(offset, len)];
         side.device.post_recv(side.qpn, &RecvRequest { wr_id, scatter: &sges }).unwrap();
     }
 
-    /// Posts a receive to side B's shared queue.
+    /// Posts a receive to side B's shared receive queue.
     pub(crate) fn srq_recv(&mut self, wr_id: u64, offset: u64, len: u32) {
         let side = &mut self.sides[1];
         let sges = [side.sge(offset, len)];
         side.device.post_srq_recv(side.srq.unwrap(), &RecvRequest { wr_id, scatter: &sges }).unwrap();
     }
 
-    /// Where side `at`'s region begins, and its remote key.
+    /// The virtual address and the remote key of side `at`'s region.
     pub(crate) fn target(&self, at: usize) -> (u64, u32) {
         (self.sides[at].memory.addr, self.sides[at].memory.rkey)
     }
@@ -331,7 +331,7 @@ impl Pair {
         SendOp::CompareSwap { addr: addr + offset, rkey, compare, swap }
     }
 
-    /// Takes what the sides have to send.
+    /// Puts all packets that the two sides have to send on the link.
     pub(crate) fn drain(&mut self) {
         for from in 0..2 {
             loop {
@@ -350,7 +350,7 @@ impl Pair {
         }
     }
 
-    /// Takes what side `from` has to send, away from the wire.
+    /// Takes all packets that side `from` has to send, without putting them on the link.
     pub(crate) fn take(&mut self, from: usize) -> Vec<Vec<u8>> {
         let mut all = Vec::new();
         let side = &mut self.sides[from];
@@ -387,7 +387,7 @@ impl Pair {
         }
     }
 
-    /// The next thing happens, if it is due by `limit`.
+    /// Advances to the next arrival or timer, if it is due by `limit`, and handles it. Returns `false` if none is due.
     pub(crate) fn step(&mut self, limit: Time) -> bool {
         self.drain();
         let timers = self.sides.iter().filter_map(|side| side.device.next_time(&side.batch));
@@ -406,13 +406,13 @@ impl Pair {
         true
     }
 
-    /// Bytes arrive at side `to`, from its peer.
+    /// Delivers `bytes` to side `to`, as a packet from its peer.
     pub(crate) fn arrive(&mut self, to: usize, bytes: &[u8]) -> Result<(), Dropped> {
         let source = self.setup.peers[1 - to];
         self.sides[to].device.receive(self.now, source, self.marks, bytes)
     }
 
-    /// Runs until nothing happens any more.
+    /// Runs until no packet is on the link and no timer is set.
     pub(crate) fn run(&mut self) {
         for _ in 0..100_000 {
             if !self.step(Time::MAX) {
@@ -422,7 +422,7 @@ impl Pair {
         panic!("it never ends:\n{}", self.trace.join("\n"));
     }
 
-    /// Runs for this long.
+    /// Runs for a time of `span`.
     pub(crate) fn run_for(&mut self, span: Time) {
         let limit = self.now + span;
         while self.step(limit) {}
@@ -432,7 +432,7 @@ impl Pair {
         }
     }
 
-    /// Compares the trace with `expected`, a line for each packet, and forgets it.
+    /// Compares the trace with `expected`, which has a line for each packet, and clears the trace.
     #[track_caller]
     pub(crate) fn expect(&mut self, expected: &str) {
         let expected: Vec<&str> = expected.trim().lines().map(str::trim).collect();
@@ -441,13 +441,13 @@ impl Pair {
         self.trace.clear();
     }
 
-    /// Headers of a packet for side `to`.
+    /// Headers without extension headers, of a packet to side `to`.
     pub(crate) fn headers(&self, to: usize, opcode: rnic_wire::Opcode, psn: u32) -> Headers {
         Headers::new(rnic_wire::Bth::new(opcode, self.sides[to].qpn.0, psn))
     }
 }
 
-/// The bytes of a packet, with an ICRC that nobody looks at.
+/// The bytes of a packet, with four zero bytes in place of the ICRC, which a device does not check.
 pub(crate) fn bytes_of(headers: Headers, payload: &[u8]) -> Vec<u8> {
     let packet = Packet::new(headers, payload);
     let mut bytes = vec![0; packet.len()];
@@ -455,7 +455,7 @@ pub(crate) fn bytes_of(headers: Headers, payload: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// A packet in a line: what it is, its PSN, what else it says.
+/// Describes a packet in one line: its operation, its PSN, and its other header fields.
 pub(crate) fn describe(packet: &Packet<'_>) -> String {
     let headers = &packet.headers;
     let bth = &headers.bth;
@@ -513,7 +513,7 @@ pub(crate) fn describe(packet: &Packet<'_>) -> String {
     line
 }
 
-/// Bytes that differ from their neighbours.
+/// `len` bytes of a test pattern in which neighbouring bytes differ; other values of `salt` give other patterns.
 pub(crate) fn pattern(len: usize, salt: u8) -> Vec<u8> {
     (0..len).map(|at| (at as u8).wrapping_mul(31).wrapping_add((at >> 8) as u8).wrapping_add(salt)).collect()
 }

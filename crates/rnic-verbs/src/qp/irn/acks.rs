@@ -1,39 +1,40 @@
-//! ACKs and NACKs of one sequence of PSNs that wait to be sent: the last ACK, and all NACKs, but one for a run of
-//! consecutive packets. A NACK replaces the ACKs before it, because it tells the expected PSN as well.
+//! The queue of ACKs and NACKs that an IRN receiver has to send for one sequence of PSNs. The queue holds at most one
+//! ACK, because a later ACK replaces an earlier one. It holds one NACK for each run of consecutive packets that arrived
+//! out of order. A NACK replaces an earlier ACK, because it states the expected PSN too.
 
 use rnic_transport::{Pdu, PduKind, Psn};
 use rnic_wire::{Bth, SackEth};
 use std::collections::VecDeque;
 
-/// The packet that triggers an ACK or NACK, and whether it was CE-marked.
+/// The received packet that triggers an ACK or NACK. For a run of packets that share a NACK, it is the last packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Cause {
     pub(crate) psn: Psn,
-    /// So many packets directly before it triggered the same NACK.
+    /// Number of packets directly before `psn` that triggered the same NACK.
     pub(crate) before: u8,
-    /// Transmissions of the packet before this one, from its header.
+    /// Number of earlier transmissions of the packet, from its header.
     pub(crate) attempt: u8,
     pub(crate) marked: bool,
 }
 
 impl Cause {
-    /// The packet with this header.
+    /// The received packet with this base transport header; `marked`: it was CE-marked.
     pub(crate) fn new(bth: &Bth, marked: bool) -> Cause {
         Cause { psn: Psn::new(bth.psn), before: 0, attempt: bth.attempt, marked }
     }
 
-    /// A packet that the responder refuses.
+    /// The packet with this PSN, which the responder refuses with a NAK or RNR NAK.
     pub(crate) fn of(psn: Psn) -> Cause {
         Cause { psn, before: 0, attempt: 0, marked: false }
     }
 
-    /// The header that tells the peer of it.
+    /// The extension header that tells the peer which packets triggered the ACK or NACK.
     pub(crate) fn sack(&self) -> SackEth {
         SackEth { psn: self.psn.value(), before: self.before }
     }
 }
 
-/// The packets of a run, oldest first.
+/// The PSNs of the packets that a NACK acknowledges selectively, in ascending order.
 pub(crate) fn run(sack: &SackEth) -> impl Iterator<Item = Psn> {
     let last = Psn::new(sack.psn);
     (0..=u32::from(sack.before)).rev().map(move |before| last.plus(Psn::MODULUS - before))
@@ -46,10 +47,11 @@ pub(crate) struct Acknowledgements {
 }
 
 impl Acknowledgements {
-    /// Maximum NACKs that wait. There are more only if the queue pair cannot send; the oldest count as lost then.
+    /// Maximum number of NACKs in the queue. More NACKs wait only if the queue pair cannot send; then the oldest is
+    /// dropped, as if the network had lost it.
     const MAX: usize = 1_024;
 
-    /// A packet arrived, and `reply` is what the receiver sends for it.
+    /// Queues the ACK or NACK `reply` with which the receiver responds to the packet `cause`.
     pub(crate) fn note(&mut self, reply: Option<Pdu>, cause: Cause) {
         match reply.map(Pdu::kind) {
             Some(PduKind::Nack) => {
@@ -81,14 +83,14 @@ impl Acknowledgements {
         self.ack.is_some() || !self.nacks.is_empty()
     }
 
-    /// Takes the next ACK or NACK, given the PSN that is expected now: whether it is a NACK, and the packet that
-    /// triggered it.
+    /// Takes the next ACK or NACK to send. `expected` is the PSN that the receiver expects now. Returns whether it is a
+    /// NACK, and the packet that triggered it.
     pub(crate) fn next(&mut self, expected: Psn) -> Option<(bool, Cause)> {
         while let Some(cause) = self.nacks.pop_front() {
             if expected.is_before(cause.psn) {
                 return Some((true, cause));
             }
-            // The missing packets have arrived since: an ACK tells that.
+            // The missing packets before this one have arrived in the meantime, so an ACK replaces the NACK.
             self.acknowledge(cause);
         }
         self.ack.take().map(|cause| (false, cause))
@@ -105,8 +107,8 @@ mod tests {
         acks.note(Some(reply), Cause { psn: Psn::new(psn), before: 0, attempt, marked });
     }
 
-    /// The ACKs and NACKs that are sent if `expected` is the next PSN: whether a NACK, first and last packet, attempt,
-    /// mark.
+    /// Takes all ACKs and NACKs while the receiver expects PSN `expected`. Each tuple holds: whether it is a NACK, the
+    /// PSNs of the first and last packet that triggered it, attempt, CE mark.
     fn taken(acks: &mut Acknowledgements, expected: u32) -> Vec<(bool, u32, u32, u8, bool)> {
         let next = std::iter::from_fn(|| acks.next(Psn::new(expected)));
         next.map(|(nack, cause)| {
@@ -126,7 +128,7 @@ mod tests {
         }
         nack(&mut acks, 0, 0, false);
         assert!(acks.is_due());
-        // The last run wraps at the end of the PSNs. It is before the expected PSN, so that an ACK replaces its NACK.
+        // The last run wraps from PSN 0xff_ffff to 0. It lies before the expected PSN, so an ACK replaces its NACK.
         let expected =
             [(true, 5, 6, 0, true), (true, 7, 8, 1, false), (true, 10, 10, 1, false), (false, 0xff_ffff, 0, 0, false)];
         assert_eq!(taken(&mut acks, 1), expected);

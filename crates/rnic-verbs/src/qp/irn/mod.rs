@@ -1,7 +1,7 @@
 //! A reliable connection with IRN's loss recovery ("Revisiting Network Support for RDMA", SIGCOMM 2018, section 5).
 //!
-//! Both ends place packets in memory when they arrive, also out of order. Requests and responses have PSNs of their
-//! own:
+//! Both ends place the payload of packets in memory on arrival, also of packets out of order. Requests and responses
+//! have separate PSN sequences:
 //!
 //! | | requests | responses (to reads and atomics) |
 //! |---|---|---|
@@ -9,21 +9,24 @@
 //! | received by | responder: [`IrnReceiver`](rnic_transport::recovery::IrnReceiver) | requester: [`IrnReceiver`](rnic_transport::recovery::IrnReceiver) |
 //! | acknowledged by | Acknowledge | Read Acknowledge |
 //!
-//! The responses to a side's requests begin with the same PSN as its requests.
+//! The PSNs of the responses to a side's requests begin with the same number as the PSNs of these requests.
 //!
-//! - Every packet of a Write carries its address, and every packet of a Send its offset and the sequence number of its
-//!   receive, so that the responder can place it on arrival.
-//! - The responder processes the end of a message (a completion, the MSN, a read or atomic operation) when all packets
-//!   before it have arrived. It also checks only then that each packet continues the one before it. In the paper a
-//!   second bitmap tells which packets end messages; here a buffer holds the headers of packets that arrived out of
-//!   order.
-//! - The responder drops a packet out of order for which there is no receive or no right, and counts it as lost; in
-//!   order it sends an RNR NAK or a NAK as RoCE does. The NAK waits until the peer has the responses to earlier
-//!   requests, because a connection in error sends no responses.
-//! - A response acknowledges its request. Read or atomic `n` acknowledges the responses before the last `max_rd_atomic`
-//!   ones. So a lost ACK costs no timeout.
-//! - While a requester waits for responses alone, it has no packet in flight, so no timer of its flow runs. If no
-//!   packet arrives for the long timeout, it retransmits the oldest request; the peer's ACK shows that the peer lives.
+//! - Every packet of a Write carries its memory address. Every packet of a Send carries its offset in the message and
+//!   the sequence number of the receive. So the responder can place each packet on arrival.
+//! - The responder completes messages in order: it generates a completion, increments the MSN, or executes a read or
+//!   atomic only when all earlier packets have arrived. Only then does it check that each packet continues the previous
+//!   packet. In the paper a second bitmap marks the packets that end messages; here a buffer holds the headers of
+//!   packets that arrived out of order.
+//! - If a packet out of order needs a receive that is not posted, or an access that is not allowed, the responder drops
+//!   the packet, as if the network had lost it. For such a packet in order it sends an RNR NAK or a NAK, as RoCE does.
+//!   The NAK waits until the peer has the responses to earlier requests, because a connection in error sends no
+//!   responses.
+//! - A response acknowledges its request. A read or atomic request with sequence number `n` acknowledges the responses
+//!   to all reads and atomics up to number `n - max_rd_atomic`, because the requester could not send it earlier. So the
+//!   loss of an ACK causes no timeout.
+//! - A requester that waits only for responses has no packet in flight, so no timer of its flow runs. If no packet of
+//!   the peer arrives for the long timeout (`RTO_high`), the requester retransmits its oldest request. The peer's ACK
+//!   then shows that the peer is alive.
 //! - An ACK or NAK that a CE-marked packet triggers has BECN set.
 
 mod acks;
@@ -47,7 +50,7 @@ pub(crate) struct Irn {
     requester: Requester,
     pub(super) responder: Responder,
     cnp: CnpState,
-    /// Responses and requests alternate: whether a response was last.
+    /// Whether the responder could send before the requester the last time. Responses and requests alternate.
     responses_next: bool,
 }
 
@@ -61,7 +64,7 @@ impl Irn {
         })
     }
 
-    /// RTR to RTS: the attributes of the requester are known.
+    /// RTR to RTS: creates the requester again, with the attributes that are known only now.
     pub(crate) fn start(
         &mut self, c: &Common, cfg: &FlowConfig, congestion: &Congestion, now: Time,
     ) -> Result<(), VerbsError> {
@@ -83,7 +86,7 @@ impl Irn {
         self.requester.drain(c);
     }
 
-    /// A packet of the connection arrived.
+    /// Handles a received packet of the connection.
     pub(crate) fn handle(
         &mut self, c: &mut Common, ctx: &mut Ctx, now: Time, packet: &Packet<'_>, marked: bool,
     ) -> Result<(), Dropped> {
@@ -181,7 +184,7 @@ impl Irn {
         0
     }
 
-    /// When the next packet is to be sent; `Time::ZERO` for now.
+    /// The time at which the next packet is to be sent; `Time::ZERO` means immediately.
     pub(crate) fn next_transmit(&self, c: &Common) -> Due {
         let mut due = self.responder.next_transmit(c);
         due.maybe(self.requester.next_transmit(c).time());

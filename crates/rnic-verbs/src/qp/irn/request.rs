@@ -1,5 +1,5 @@
-//! Request packets without their payload: what the responder does with each when all packets before it have been
-//! processed.
+//! Request packets without their payload. The responder stores the headers of packets that arrive out of order, and
+//! processes them when all earlier packets have been processed.
 
 use rnic_wire::{AtomicEth, Operation, Packet, Reth};
 use std::collections::VecDeque;
@@ -8,30 +8,33 @@ use std::collections::VecDeque;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RequestPacket {
     pub(crate) kind: RequestKind,
-    /// It is the first packet of its message.
+    /// Whether the packet is the first packet of its message.
     pub(crate) begins: bool,
-    /// It is the last packet of its message.
+    /// Whether the packet is the last packet of its message.
     pub(crate) ends: bool,
     pub(crate) solicited: bool,
     pub(crate) imm: Option<u32>,
-    /// Bytes of payload.
+    /// Length of the payload in bytes.
     pub(crate) len: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum RequestKind {
-    /// `serial` is the sequence number of the receive (recv_WQE_SN), `rkey` the key to invalidate.
+    /// A packet of a Send. `serial` is the sequence number of the receive (recv_WQE_SN), `offset` the offset in bytes
+    /// of the payload in the message, and `rkey` the remote key to invalidate.
     Send { serial: u32, offset: u32, rkey: Option<u32> },
-    /// `left` counts the message's bytes from this packet on; with a `serial` the message uses up that receive.
+    /// A packet of a Write. `left` is the number of the message's bytes from this packet on. `serial` is the sequence
+    /// number of the receive that the Write consumes; only the last packet of a Write with Immediate has it.
     Write { addr: u64, rkey: u32, left: u32, serial: Option<u32> },
-    /// `serial` is the sequence number among reads and atomics (read_WQE_SN).
+    /// A read request. `serial` is its sequence number among reads and atomics (read_WQE_SN).
     Read { reth: Reth, serial: u32 },
-    /// `serial` as that of a read.
+    /// An atomic request. `serial` is its sequence number among reads and atomics (read_WQE_SN); `compare` selects
+    /// compare-and-swap instead of fetch-and-add.
     Atomic { request: AtomicEth, compare: bool, serial: u32 },
 }
 
 impl RequestPacket {
-    /// What `packet` is; `None` if it is no request.
+    /// Extracts the request from a received packet; `None` if the packet is not a request.
     pub(crate) fn of(packet: &Packet<'_>) -> Option<RequestPacket> {
         let headers = &packet.headers;
         let opcode = headers.bth.opcode;
@@ -64,24 +67,26 @@ impl RequestPacket {
         })
     }
 
-    /// Whether its message uses up a receive.
+    /// Whether the packet shows that its message consumes a receive: true for every packet of a Send, and for the last
+    /// packet of a Write with Immediate.
     pub(crate) fn uses_receive(&self) -> bool {
         matches!(self.kind, RequestKind::Send { .. } | RequestKind::Write { serial: Some(_), .. })
     }
 }
 
-/// Request packets that arrived out of order, until all packets before them have been processed.
+/// Buffer of request packets that arrived out of order. A packet leaves the buffer when all earlier packets have been
+/// processed.
 #[derive(Debug, Default)]
 pub(crate) struct ReorderBuffer {
-    /// The first entry is for the packet after the next one to be processed.
+    /// The entry at index `i` is for the packet `i + 1` after the next packet to process; `None` if it has not arrived.
     packets: VecDeque<Option<RequestPacket>>,
 }
 
 impl ReorderBuffer {
-    /// A larger capacity is given back as soon as the buffer is empty.
+    /// Capacity, in packets, that an empty buffer keeps; an empty buffer frees a larger capacity.
     const KEEP: usize = 256;
 
-    /// Keeps a packet that is `ahead` packets, at least 1, after the next one to be processed.
+    /// Stores a packet that is `ahead` packets after the next packet to process; `ahead` is at least 1.
     pub(crate) fn insert(&mut self, ahead: usize, request: RequestPacket) {
         if self.packets.len() < ahead {
             self.packets.resize(ahead, None);
@@ -89,7 +94,7 @@ impl ReorderBuffer {
         self.packets[ahead - 1] = Some(request);
     }
 
-    /// A packet was processed: takes the one after it, if that has arrived.
+    /// Takes the next packet to process after a packet was processed; `None` if the next packet has not arrived.
     pub(crate) fn pop_next(&mut self) -> Option<RequestPacket> {
         let next = self.packets.pop_front()?;
         if self.packets.is_empty() && self.packets.capacity() > ReorderBuffer::KEEP {

@@ -1,4 +1,4 @@
-//! The requester of an IRN connection: sends requests, receives responses, each with PSNs of their own.
+//! The requester of an IRN connection. It sends requests and receives responses, which have separate PSN sequences.
 
 use super::acks::{Acknowledgements, Cause, run};
 use crate::common::{Common, Ctx, status_of};
@@ -15,13 +15,13 @@ pub(crate) struct Requester {
     core: Core,
     response_cfg: FlowConfig,
     responses: Receiver<Irn>,
-    /// The response packet that is expected next, counted from the first.
+    /// Number of the response packet that is expected next, where the first response packet has number 0.
     next_response: u64,
     pub(crate) response_acks: Acknowledgements,
-    /// When the last packet of the peer arrived.
+    /// Time when the last packet arrived that shows that the peer is alive.
     heard: Time,
-    /// The first packet of a request whose response is outstanding: it is sent once more, to see whether the peer still
-    /// lives.
+    /// Number of a request packet to retransmit as a probe, to find out whether the peer is alive while only responses
+    /// are outstanding.
     probe: Option<u64>,
 }
 
@@ -31,7 +31,8 @@ impl Requester {
     ) -> Result<Requester, VerbsError> {
         let cfg = Core::config(c, cfg);
         let flow = congestion.irn(&cfg, now).map_err(VerbsError::Congestion)?;
-        // A peer may have more in flight than this side. CNPs are up to the queue pair, not to the receiver.
+        // The receiver's window is the maximum, because the peer's limit of packets in flight may exceed this side's.
+        // The queue pair decides when to send CNPs (`CnpState`), so the receiver sends none.
         let response_cfg = FlowConfig { bdp_cap: crate::MAX_IN_FLIGHT, cnp_interval: None, ..cfg.clone() };
         Ok(Requester {
             core: Core::new(c, &cfg, flow),
@@ -49,7 +50,7 @@ impl Requester {
         self.responses.recovery().expected()
     }
 
-    /// Hands sends to the flow. A fence waits for everything before it.
+    /// Releases send requests to the flow. A request with the fence flag waits until all earlier requests are complete.
     pub(crate) fn release(&mut self, c: &mut Common) {
         self.core.release(c, |sends| sends.released() > 0);
     }
@@ -77,8 +78,8 @@ impl Requester {
             if c.failing().is_none() {
                 return Err(Dropped::Stale);
             }
-            // The flow has forgotten the packets after a failed send; that one of them arrived says that all before
-            // them did.
+            // After a send request has failed, the flow has forgotten all packets from this request on. An ACK of a
+            // forgotten packet shows that all packets before them have arrived.
             let pdu = Pdu::ack(self.core.psn(sent), stamp(&self.core, Psn::new(sack.psn)));
             self.core.advance(c, ctx, now, pdu);
             return Ok(());
@@ -115,7 +116,8 @@ impl Requester {
         Ok(())
     }
 
-    /// A NAK of an acknowledged packet is news only if the packet asks for a response that is outstanding.
+    /// Handles a NAK of a packet that is already acknowledged. It matters only if the packet is a read or atomic
+    /// request whose response is still outstanding; otherwise the NAK is stale.
     fn on_late_nak(&mut self, c: &mut Common, ctx: &mut Ctx, at: i64, syndrome: Syndrome) -> Result<(), Dropped> {
         match (syndrome, u64::try_from(at)) {
             (Syndrome::Nak(code), Ok(packet))
@@ -150,7 +152,7 @@ impl Requester {
             self.heard = now;
             self.core.retry.on_progress();
             if request >= self.core.acked {
-                // The request has arrived, and all before it.
+                // The response shows that its request has arrived, and all earlier requests.
                 let upto = c.failing().map_or(request + 1, |failing| failing.min(request + 1));
                 let stamp = self.core.times.sent_at(self.core.psn(request), 0);
                 self.core.advance(c, ctx, now, Pdu::ack(self.core.psn(upto), stamp));
@@ -168,7 +170,7 @@ impl Requester {
         }
     }
 
-    /// Writes the next request packet; 0 if there is none for now.
+    /// Writes the next request packet into `out` and returns its length in bytes; 0 if there is no packet to send now.
     pub(crate) fn emit(&mut self, c: &mut Common, ctx: &mut Ctx, now: Time, out: &mut [u8]) -> usize {
         if !self.core.may_send(c) {
             return 0;
@@ -195,8 +197,8 @@ impl Requester {
         due
     }
 
-    /// When the peer has been silent for too long, if nothing but responses is outstanding: no timer of the flow would
-    /// notice then.
+    /// The time at which the requester probes the peer because no packet of it has arrived for the long timeout. `None`
+    /// unless only responses are outstanding: otherwise the timer of the flow detects a silent peer.
     fn patience_ends(&self, c: &Common) -> Option<Time> {
         let timeouts = self.response_cfg.timeouts?;
         let oldest_waits = |oldest: &crate::send_queue::Wqe| oldest.op.is_fetching() && oldest.end() <= self.core.acked;

@@ -1,4 +1,5 @@
-//! The responder of an IRN connection: receives requests, sends responses.
+//! The responder of an IRN connection. It receives requests and sends responses, which have separate PSN sequences. In
+//! each sequence the first packet has number 0.
 
 use super::acks::{Acknowledgements, Cause, run};
 use super::request::{ReorderBuffer, RequestKind, RequestPacket};
@@ -17,15 +18,15 @@ use rnic_transport::{BitRate, FlowConfig, Pdu, Psn, Receiver, RxMeta, Time, Time
 use rnic_wire::{Aeth, AtomicAckEth, Extra, Headers, NakCode, Operation, Packet, Position, Reth, Syndrome};
 use std::collections::VecDeque;
 
-/// The response to a read or atomic, until it is known to have arrived.
+/// The response to a read or atomic. The responder keeps it until the requester has acknowledged it.
 #[derive(Clone, Copy, Debug)]
 struct Response {
-    /// Its first packet, counted from the first response packet.
+    /// Number of the response's first packet among the response packets.
     first: u64,
     packets: u32,
-    /// The packet that asked for it, counted from the first request packet.
+    /// Number of the request packet that the response belongs to.
     request: u64,
-    /// Its sequence number among reads and atomics (read_WQE_SN).
+    /// Sequence number of the request among reads and atomics (read_WQE_SN).
     serial: u32,
     kind: ResponseKind,
 }
@@ -36,7 +37,8 @@ enum ResponseKind {
     Atomic { value: u64 },
 }
 
-/// The NAK with which the connection ends as soon as the peer has the responses to all earlier requests.
+/// A NAK that ends the connection, and that is sent as soon as the peer has acknowledged the responses to all earlier
+/// requests.
 #[derive(Clone, Copy, Debug)]
 struct Ending {
     request: u64,
@@ -46,30 +48,30 @@ struct Ending {
 }
 
 pub(crate) struct Responder {
-    // Requests in.
+    // Received requests.
     first: Psn,
     cfg: FlowConfig,
     receiver: Receiver<Irn>,
-    /// The next packet to process: all before it have been.
+    /// Number of the next request packet to process: the number of packets processed so far.
     next: u64,
     early: ReorderBuffer,
-    /// The first packet of the message in progress.
+    /// Number of the first packet of the message in progress.
     message: u64,
     incoming: Option<Incoming>,
     msn: u32,
     /// Sequence number (read_WQE_SN) of the next read or atomic.
     next_fetch: u32,
     pub(crate) acks: Acknowledgements,
-    /// An RNR NAK of this packet is to be sent.
+    /// PSN of the packet for which an RNR NAK is to be sent; `None` if no RNR NAK is due.
     pub(crate) not_ready: Option<Psn>,
     ending: Option<Ending>,
-    /// The NAK that ends the connection is to be sent.
+    /// PSN and code of the NAK that ends the connection and is to be sent now; `None` if no such NAK is due.
     pub(crate) refusal: Option<(Psn, NakCode)>,
-    // Responses out.
+    // Sent responses.
     flow: Box<dyn Flow>,
-    /// Response packets acknowledged.
+    /// Number of response packets that the requester has acknowledged.
     acked: u64,
-    /// One past the last response packet.
+    /// Number of response packets created so far, sent or not.
     end: u64,
     times: SendTimes,
     responses: VecDeque<Response>,
@@ -86,7 +88,8 @@ impl Responder {
         let cfg = FlowConfig { first_psn: first, ..cfg.clone() };
         let flow = congestion.irn(&cfg, now).map_err(VerbsError::Congestion)?;
         let times = SendTimes::new(cfg.bdp_cap);
-        // A peer may have more in flight than this side. CNPs are up to the queue pair, not to the receiver.
+        // The receiver's window is the maximum, because the peer's limit of packets in flight may exceed this side's.
+        // The queue pair decides when to send CNPs (`CnpState`), so the receiver sends none.
         let cfg = FlowConfig { bdp_cap: MAX_IN_FLIGHT, cnp_interval: None, ..cfg };
         Ok(Responder {
             first,
@@ -112,12 +115,12 @@ impl Responder {
         })
     }
 
-    /// RTR to RTS: the number of retries is known.
+    /// RTR to RTS: sets the number of retries, which is known only now.
     pub(crate) fn start(&mut self, c: &Common) {
         self.retry = RetryState::new(c);
     }
 
-    /// The PSN of the next packet to process.
+    /// The PSN of the next request packet to process.
     pub(crate) fn expected(&self) -> Psn {
         self.first.plus(self.next as u32)
     }
@@ -126,13 +129,13 @@ impl Responder {
         self.msn & rnic_wire::MAX_24
     }
 
-    /// As if `messages` of every kind had come before.
+    /// Sets the sequence numbers as if `messages` messages of every kind had been received before.
     #[cfg(test)]
     pub(crate) fn count_from(&mut self, messages: u32) {
         (self.msn, self.next_fetch) = (messages, messages);
     }
 
-    // Requests in.
+    // Received requests.
 
     pub(crate) fn handle(
         &mut self, c: &mut Common, ctx: &mut Ctx, now: Time, packet: &Packet<'_>, marked: bool,
@@ -156,7 +159,7 @@ impl Responder {
         let checked = if in_order { self.follows(c, &request) } else { self.may_be_early(&request) };
         match checked.and_then(|()| self.place(c, ctx, packet.payload, &request, ahead)) {
             Ok(()) => {}
-            // The packet counts as lost: the peer retransmits it, in order by then.
+            // The packet is dropped as if it were lost. The peer retransmits it, and by then it is in order.
             Err(Refusal::NotReady) if !in_order => return Err(Dropped::NoReceive),
             Err(Refusal::Never(..)) if !in_order => return Err(Dropped::Refused),
             Err(Refusal::NotReady) => {
@@ -181,7 +184,7 @@ impl Responder {
             self.next += 1;
             let Some(next) = self.early.pop_next() else { return Ok(()) };
             request = next;
-            // An early packet could not be compared with the one before it.
+            // When this packet arrived out of order, it could not yet be compared with the packet before it.
             result = self.follows(c, &request).and_then(|()| self.finish(c, ctx, now, &request));
         }
         if let Err(refusal) = result {
@@ -190,7 +193,7 @@ impl Responder {
         Ok(())
     }
 
-    /// Checks that the next packet continues where the one before it ended.
+    /// Checks that the next packet to process continues where the previous packet ended.
     fn follows(&self, c: &Common, request: &RequestPacket) -> Result<(), Refusal> {
         let is_receive = |serial: u32| Psn::new(serial) == Psn::new(c.next_receive());
         let good = match (request.kind, self.incoming) {
@@ -211,8 +214,8 @@ impl Responder {
         if good { Ok(()) } else { Err(Refusal::INVALID) }
     }
 
-    /// Checks that a packet may be kept out of order: a peer has no more reads and atomics outstanding than it is
-    /// allowed.
+    /// Checks that a packet out of order may be stored: the peer must not have more reads and atomics outstanding than
+    /// `max_dest_rd_atomic`.
     fn may_be_early(&self, request: &RequestPacket) -> Result<(), Refusal> {
         match request.kind {
             RequestKind::Read { serial, .. } | RequestKind::Atomic { serial, .. } => {
@@ -223,13 +226,14 @@ impl Responder {
         }
     }
 
-    /// Checks a packet that is `ahead` packets after the next one to process, and places its data. Memory is written
-    /// after all checks, and nothing but memory changes.
+    /// Checks a packet that is `ahead` packets after the next packet to process, and places its payload in memory. All
+    /// checks precede the write to memory. The function changes no protocol state, except that receives may be taken
+    /// from the receive queue.
     fn place(
         &mut self, c: &mut Common, ctx: &mut Ctx, payload: &[u8], request: &RequestPacket, ahead: u32,
     ) -> Result<(), Refusal> {
-        // Each message takes at least one packet: no more receives are ahead than packets since the message in progress
-        // began.
+        // Each message has at least one packet. So at most as many receives precede this packet's receive as packets
+        // were sent since the start of the message in progress.
         let max = self.next + u64::from(ahead) - self.message;
         let receives_ahead = |c: &Common, serial: u32| {
             let ahead = Psn::new(serial).distance_from(Psn::new(c.next_receive()));
@@ -257,7 +261,8 @@ impl Responder {
                     c.receive(ctx, receives, ahead > 0).ok_or(Refusal::NotReady)?;
                 }
                 if left > 0 {
-                    // The check covers the rest of the message: nothing is written of a message that does not fit.
+                    // The check covers the rest of the message, so that no byte is written of a message that exceeds
+                    // the region.
                     let span = ctx.memory.remote(c.pd, rkey, addr, left, Right::Write).map_err(|_| Refusal::ACCESS)?;
                     ctx.memory.write(span, payload).map_err(|_| Refusal::ACCESS)?;
                 }
@@ -267,7 +272,8 @@ impl Responder {
         }
     }
 
-    /// All packets before this one have been processed and its data is in place: completes or executes what it ends.
+    /// Processes a packet whose payload is in memory, after all earlier packets have been processed. If the packet ends
+    /// a message, completes the message; a read or atomic is executed.
     fn finish(&mut self, c: &mut Common, ctx: &mut Ctx, now: Time, request: &RequestPacket) -> Result<(), Refusal> {
         match request.kind {
             RequestKind::Send { offset, rkey, .. } => {
@@ -314,8 +320,8 @@ impl Responder {
         Ok(())
     }
 
-    /// Refuses the request in packet `request`: the peer gets the responses to earlier requests, then a NAK that ends
-    /// the connection.
+    /// Refuses the request in packet number `request`. The peer gets the responses to earlier requests, then a NAK that
+    /// ends the connection.
     fn refuse(&mut self, c: &mut Common, ctx: &mut Ctx, request: u64, refusal: Refusal, uses_receive: bool) {
         let Refusal::Never(code, status) = refusal else { return };
         if self.ending.is_none_or(|ending| request < ending.request) {
@@ -334,7 +340,7 @@ impl Responder {
         }
     }
 
-    // Responses out.
+    // Sent responses.
 
     fn respond_to_read(&mut self, c: &Common, ctx: &Ctx, now: Time, reth: &Reth, serial: u32) -> Result<(), Refusal> {
         if !c.access.remote_read || reth.dma_len > MAX_MESSAGE {
@@ -350,8 +356,9 @@ impl Responder {
         Ok(())
     }
 
-    /// Read or atomic `serial` tells that the responses to those at least `max_dest` before it have arrived: the peer
-    /// would not send it otherwise. Their ACKs may be lost or late.
+    /// Makes room for the response to the read or atomic with sequence number `serial`. The peer has at most `max_dest`
+    /// reads and atomics outstanding. So this request shows that the responses to all requests up to number `serial -
+    /// max_dest` have arrived, even if their ACKs are lost or late.
     fn make_room(&mut self, now: Time, serial: u32) -> Result<(), Refusal> {
         let arrived =
             |response: &Response| Psn::new(serial).distance_from(Psn::new(response.serial)) >= self.max_dest as i32;
@@ -364,7 +371,7 @@ impl Responder {
         if self.responses.len() < self.max_dest as usize { Ok(()) } else { Err(Refusal::INVALID) }
     }
 
-    /// Queues a response to the request packet in progress.
+    /// Queues a response to the request packet that is being processed.
     fn respond(&mut self, serial: u32, packets: u32, kind: ResponseKind) {
         self.responses.push_back(Response { first: self.end, packets, request: self.next, serial, kind });
         self.end += u64::from(packets);
@@ -419,7 +426,7 @@ impl Responder {
         self.flow.handle(now, Pdu::cnp());
     }
 
-    /// Writes the next response packet; 0 if there is none for now.
+    /// Writes the next response packet into `out` and returns its length in bytes; 0 if there is no packet to send now.
     pub(crate) fn emit(&mut self, c: &mut Common, ctx: &mut Ctx, now: Time, out: &mut [u8]) -> usize {
         let Some(pick) = self.flow.poll(now) else { return 0 };
         let packet = self.acked + u64::from(pick.psn.since(self.first.plus(self.acked as u32)));
@@ -456,7 +463,7 @@ impl Responder {
             }
         };
         let Ok(bytes) = written else {
-            // The region was deregistered: this response and those after it cannot be sent.
+            // The region was deregistered, so neither this response nor the responses behind it can be sent.
             self.responses.truncate(at);
             self.flow.truncate(response.first.saturating_sub(self.acked));
             self.refuse(c, ctx, response.request, Refusal::ACCESS, false);

@@ -1,17 +1,19 @@
-//! The reliable connection of RoCE (InfiniBand volume 1, section 9.7): go-back-N.
+//! The reliable connection (RC) of RoCE, with go-back-N loss recovery (InfiniBand volume 1, section 9.7).
 //!
 //! A read takes one PSN for each packet of its response, so that requests and responses share one sequence of PSNs. A
-//! response acknowledges all packets before it. An ACK of a packet after a read whose response is missing is an implied
-//! NAK of the read.
+//! response acknowledges all earlier packets. If an ACK acknowledges packets after a read whose response is missing,
+//! the ACK is an implied NAK of the read.
 //!
 //! Where the specification leaves a choice:
-//! - The requester asks for an ACK with the last packet of a message, at least every 16 packets, with every
-//!   retransmission, and with the last packet that it may send for now.
-//! - Only timeouts use up retries, and any progress gives them back. A NAK shows that the peer lives.
-//! - Without credits a message that needs a receive is sent if no other message is outstanding; RNR NAKs pace it then.
-//! - A response that is requested again from its middle on goes on with Middle packets, as the Linux kernel sends and
-//!   expects it.
-//! - An ACK or NAK after a CE-marked packet has BECN set.
+//! - The requester sets the AckReq bit in the last packet of a message, at least in every 16th packet, in every
+//!   retransmission, and in the last packet that window or pace let it send for now.
+//! - Only timeouts use up the retries of `retry_count`; a NAK does not, because it shows that the peer is alive. When a
+//!   new packet is acknowledged, all retries are restored.
+//! - Without credits, a message that needs a receive is sent only if no other message is outstanding. If the peer has
+//!   no receive, its RNR NAKs then set the pace of the retries.
+//! - If a requester repeats a read request from the middle of the response on, the response continues with Middle
+//!   packets, as the Linux kernel sends and expects it.
+//! - The first ACK or NAK after a CE-marked packet has BECN set, for congestion controls that respond to echoed marks.
 
 mod reply;
 mod requester;
@@ -32,7 +34,7 @@ pub(crate) struct Rc {
     requester: Requester,
     pub(super) responder: Responder,
     cnp: CnpState,
-    /// Responses and requests alternate: whether a response is next.
+    /// Whether the responder may send before the requester the next time. Responses and requests alternate.
     responses_next: bool,
 }
 
@@ -46,7 +48,7 @@ impl Rc {
         })
     }
 
-    /// RTR to RTS: the attributes of the requester are known.
+    /// RTR to RTS: creates the requester again, with the attributes that are known only now.
     pub(crate) fn start(
         &mut self, c: &Common, cfg: &FlowConfig, congestion: &Congestion, now: Time,
     ) -> Result<(), VerbsError> {
@@ -67,12 +69,12 @@ impl Rc {
         self.requester.drain(c);
     }
 
-    /// The connection is in error.
+    /// Tells the responder that the connection is in the error state, in which it sends no responses.
     pub(crate) fn quiet(&mut self) {
         self.responder.quiet();
     }
 
-    /// A packet of the connection arrived.
+    /// Handles a received packet of the connection.
     pub(crate) fn handle(
         &mut self, c: &mut Common, ctx: &mut Ctx, now: Time, packet: &Packet<'_>, marked: bool,
     ) -> Result<(), Dropped> {
@@ -107,7 +109,7 @@ impl Rc {
             ctx.counters.cnps_sent += 1;
             return super::cnp(c, out);
         }
-        // ACKs and NAKs go first; responses and requests alternate.
+        // ACKs and NAKs precede requests; responses and requests alternate.
         let reply_first = !self.responder.responses_next() || self.responses_next;
         self.responses_next = !reply_first;
         for reply in [reply_first, !reply_first] {
@@ -120,7 +122,7 @@ impl Rc {
         0
     }
 
-    /// When the next packet is to be sent; `Time::ZERO` for now.
+    /// The time at which the next packet is to be sent; `Time::ZERO` means immediately.
     pub(crate) fn next_transmit(&self, c: &Common) -> Due {
         let mut due = self.responder.next_transmit();
         due.maybe(self.requester.next_transmit(c).time());
@@ -142,7 +144,7 @@ impl Rc {
         self.requester.on_deadline(c, ctx, now);
     }
 
-    /// Checks whether the service can carry out this operation.
+    /// Checks whether RC supports an operation with a message of `len` bytes.
     pub(crate) fn admits(op: &SendOp, len: u32, mtu: u32) -> Result<(), VerbsError> {
         if matches!(op, SendOp::Read { .. }) && packets(len, mtu) > Psn::MAX_WINDOW / 2 {
             return Err(VerbsError::Unsupported(

@@ -1,29 +1,31 @@
-//! The replies that a responder has to send: ACKs, NAKs and responses, in the order of the requests.
+//! The queue of replies that a responder has to send: ACKs, NAKs and responses, in the order of the requests. Also the
+//! list of executed reads and atomics, whose responses the responder can repeat.
 
 use rnic_transport::Psn;
 use rnic_wire::Position;
 use std::collections::VecDeque;
 
-/// The response to a read, or the rest of it.
+/// The response to a read request. A repeated response may cover only the last packets of the read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct ReadResponse {
-    /// PSN of the first packet.
+    /// PSN of the first packet of this response.
     pub(crate) psn: Psn,
     pub(crate) addr: u64,
     pub(crate) rkey: u32,
     /// Bytes from the first packet to the end of the read.
     pub(crate) len: u32,
-    /// Packets to send.
+    /// Number of packets of this response.
     pub(crate) count: u32,
-    /// Packets of them that were sent.
+    /// Number of packets of this response that were sent.
     pub(crate) sent: u32,
-    /// It begins in the middle of a response that was sent before.
+    /// Whether this response begins in the middle of a read whose response was sent before.
     pub(crate) resumed: bool,
 }
 
 impl ReadResponse {
-    /// The position in the opcode of a packet that is at `position` of this response. A response that is resumed goes
-    /// on with Middle packets: the Linux kernel's requester drops a First packet in the middle of a read.
+    /// The position that the opcode of a packet states, if the packet is at `position` of this response. A resumed
+    /// response continues with Middle packets, because the Linux kernel's requester drops a First packet in the middle
+    /// of a read.
     pub(crate) fn position(&self, position: Position) -> Position {
         match position {
             Position::First if self.resumed => Position::Middle,
@@ -33,7 +35,7 @@ impl ReadResponse {
     }
 }
 
-/// A reply of a reliable connection.
+/// A reply of a responder to the requester.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Reply {
     /// An ACK: all packets up to this PSN have been processed.
@@ -49,7 +51,7 @@ pub(crate) enum Reply {
 }
 
 impl Reply {
-    /// The PSNs that the reply covers: the first and how many.
+    /// The PSNs that the reply covers: the first PSN, and their number.
     fn span(&self) -> (Psn, u32) {
         match *self {
             Reply::Ack(psn) | Reply::OutOfSequence(psn) | Reply::NotReady(psn) | Reply::Atomic { psn, .. } => (psn, 1),
@@ -57,17 +59,17 @@ impl Reply {
         }
     }
 
-    /// Whether it is the response to a read or atomic.
+    /// Whether the reply is the response to a read or atomic operation.
     fn is_response(&self) -> bool {
         matches!(self, Reply::Atomic { .. } | Reply::Read(_))
     }
 }
 
-/// Replies that are not sent yet, oldest first.
+/// The queue of replies that are not sent yet, in the order of their PSNs.
 #[derive(Debug, Default)]
 pub(crate) struct Replies {
     queue: VecDeque<Reply>,
-    /// Responses in the queue.
+    /// Number of responses in the queue.
     responses: usize,
 }
 
@@ -80,19 +82,19 @@ impl Replies {
         self.queue.front_mut()
     }
 
-    /// The number of responses to reads and atomics.
+    /// The number of responses to reads and atomics in the queue.
     pub(crate) fn responses(&self) -> usize {
         self.responses
     }
 
-    /// Queues a response.
+    /// Queues a new response behind all other replies.
     pub(crate) fn respond(&mut self, reply: Reply) {
         self.responses += 1;
         self.queue.push_back(reply);
     }
 
-    /// Queues an ACK or NAK. It replaces one of its kind after the last response, so that the queue stays short,
-    /// whatever arrives.
+    /// Queues an ACK or NAK. If the queue has a reply of the same kind behind the last response, the new reply replaces
+    /// it. So the queue stays short, whatever packets arrive.
     pub(crate) fn control(&mut self, reply: Reply) {
         let same = |other: &Reply| std::mem::discriminant(other) == std::mem::discriminant(&reply);
         if let Some(last) = self.queue.back_mut().filter(|last| same(last)) {
@@ -106,15 +108,16 @@ impl Replies {
         self.queue.push_back(reply);
     }
 
-    /// Removes the oldest reply: it was sent.
+    /// Removes the oldest reply, which was sent.
     pub(crate) fn pop(&mut self) {
         if let Some(reply) = self.queue.pop_front() {
             self.responses -= usize::from(reply.is_response());
         }
     }
 
-    /// Queues a response that was sent before, or the end of one: in the order of PSNs, and instead of the rest of it
-    /// in the queue.
+    /// Queues a repeated response, which may cover only the last packets of a read, at its place in the order of PSNs.
+    /// Packets that the repeated response covers are removed from the queued responses, so that no packet is queued
+    /// twice.
     pub(crate) fn repeat_response(&mut self, reply: Reply) {
         let (psn, count) = reply.span();
         self.queue.retain_mut(|other| {
@@ -132,7 +135,7 @@ impl Replies {
         self.responses = self.queue.iter().filter(|reply| reply.is_response()).count();
     }
 
-    /// Drops the responses, and the ACKs and NAKs behind them.
+    /// Drops all replies from the first response on: the responses, and the ACKs and NAKs behind the first response.
     pub(crate) fn drop_responses(&mut self) {
         if self.responses > 0 {
             let first = self.queue.iter().position(Reply::is_response).unwrap_or(self.queue.len());
@@ -142,15 +145,15 @@ impl Replies {
     }
 }
 
-/// A read or atomic operation that was executed, to send its response again.
+/// A read or atomic operation that was executed. It is stored so that the responder can repeat its response.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Executed {
     Atomic { value: u64 },
     Read { addr: u64, rkey: u32, len: u32 },
 }
 
-/// The last reads and atomic operations, as many as the peer may have outstanding (InfiniBand volume 1, section
-/// 9.7.7.2, "responder resources"). Only their responses can be repeated.
+/// The responder resources (InfiniBand volume 1, section 9.7.7.2): the last executed reads and atomics, as many as the
+/// peer may have outstanding. The responder can repeat only the responses of these operations.
 pub(crate) struct Resources {
     kept: VecDeque<(Psn, u32, Executed)>,
     max: usize,
@@ -165,7 +168,8 @@ impl Resources {
         self.max
     }
 
-    /// Keeps an operation whose response takes `count` PSNs from `psn` on.
+    /// Stores an executed operation whose response takes `count` PSNs from `psn` on. If the store is full, removes the
+    /// oldest operation.
     pub(crate) fn keep(&mut self, psn: Psn, count: u32, executed: Executed) {
         if self.kept.len() >= self.max {
             self.kept.pop_front();
@@ -173,14 +177,15 @@ impl Resources {
         self.kept.push_back((psn, count, executed));
     }
 
-    /// The operation whose response has `psn`, and how many packets of the response are before `psn`.
+    /// Finds the operation whose response contains `psn`. Also returns the number of packets of the response before
+    /// `psn`.
     pub(crate) fn find(&self, psn: Psn) -> Option<(u32, Executed)> {
         let holds = |(first, count, _): &&(Psn, u32, Executed)| psn.since(*first) < *count;
         self.kept.iter().rev().find(holds).map(|(first, _, executed)| (psn.since(*first), *executed))
     }
 
-    /// The response to a read request that was retransmitted: all of the read, or the end of it. `rest` is the address,
-    /// key and length in the request.
+    /// Returns the response to a retransmitted read request, which asks for a whole read or for its last packets.
+    /// `rest` holds the address, key and length in the request. `None` if they do not match a stored read.
     pub(crate) fn read_again(&self, psn: Psn, rest: (u64, u32, u32), mtu: u32, count: u32) -> Option<ReadResponse> {
         let (before, Executed::Read { addr, rkey, len }) = self.find(psn)? else { return None };
         let done = before * mtu;
@@ -220,11 +225,11 @@ mod tests {
             replies.control(reply);
         }
         assert_eq!(replies.queue, [Reply::Ack(b), Reply::OutOfSequence(b)]);
-        // Not across a response.
+        // A reply does not replace a reply in front of a response.
         replies.respond(read(1, 2));
         replies.control(Reply::Ack(Psn::new(3)));
         assert_eq!(replies.queue.len(), 4);
-        // In error neither responses are sent nor the ACKs behind them.
+        // When the connection is in error, neither responses nor the ACKs behind them are sent.
         replies.drop_responses();
         assert_eq!(replies.queue, [Reply::Ack(b), Reply::OutOfSequence(b)]);
     }

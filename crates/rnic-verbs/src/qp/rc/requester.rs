@@ -12,17 +12,17 @@ use rnic_wire::{Headers, NakCode, Packet, Position, Syndrome};
 
 pub(crate) struct Requester {
     core: Core,
-    /// The missing response packet for which the flow has got an implied NAK already.
+    /// Number of the missing response packet for which the flow has already been given an implied NAK.
     implied: Option<u64>,
-    /// Packets sent since the last that asked for an ACK.
+    /// Number of packets sent since the last packet that asked for an ACK.
     unasked: u32,
-    /// The last round-trip time measured. It stands in for a response packet after the first of its read: no request
-    /// has its PSN.
+    /// The last measured round-trip time. It serves as an estimate for response packets after the first of a read: no
+    /// request packet was sent with their PSNs, so their round-trip time cannot be measured.
     rtt: Time,
 }
 
 impl Requester {
-    /// At least one packet of so many asks for an ACK.
+    /// Maximum interval, in packets, between two packets that ask for an ACK.
     const ASK_EVERY: u32 = 16;
 
     pub(crate) fn new(
@@ -33,7 +33,7 @@ impl Requester {
         Ok(Requester { core: Core::new(c, &cfg, flow), implied: None, unasked: 0, rtt: cfg.base_rtt })
     }
 
-    /// Hands sends to the flow. A fence waits for reads and atomics.
+    /// Releases send requests to the flow. A request with the fence flag waits for all earlier reads and atomics.
     pub(crate) fn release(&mut self, c: &mut Common) {
         self.core.release(c, |sends| sends.fetching() > 0);
     }
@@ -81,14 +81,15 @@ impl Requester {
         Ok(())
     }
 
-    /// The packets before `upto` have arrived, but for those that ask for a response which is missing; a NACK asks for
-    /// `upto` again.
+    /// Handles the acknowledgement of all packets before packet `upto`; a NACK also asks for a retransmission from
+    /// `upto` on. Only a read or atomic whose response is missing is not acknowledged.
     fn advance(&mut self, c: &mut Common, ctx: &mut Ctx, now: Time, upto: u64, kind: PduKind, echo: bool) {
         let stamp = self.core.times.last_sent(self.core.psn(upto.saturating_sub(1)));
         self.advance_with(c, ctx, now, upto, kind, stamp, echo);
     }
 
-    /// The same, caused by a packet that left at `stamp`.
+    /// As [`Requester::advance`], for an acknowledgement of a packet that was sent at `stamp`, from which the
+    /// round-trip time follows.
     #[expect(clippy::too_many_arguments, reason = "what an acknowledgement says")]
     fn advance_with(
         &mut self, c: &mut Common, ctx: &mut Ctx, now: Time, upto: u64, kind: PduKind, stamp: Stamp, echo: bool,
@@ -124,18 +125,19 @@ impl Requester {
             return Err(Dropped::Stale);
         }
         if at as u64 != expected {
-            // A later response packet: those before it are lost.
+            // This is a later response packet than expected, so the packets before it are lost.
             let stamp = Stamp::before(now, self.rtt);
             self.advance_with(c, ctx, now, at as u64, PduKind::Ack, stamp, false);
             return Err(Dropped::OutOfOrder);
         }
-        // A response that is resumed in its middle begins with a Middle packet.
+        // A resumed response begins with a Middle packet, so the first packet of a response may have position First or
+        // Middle.
         let in_place = |opcode: rnic_wire::Opcode, position| {
             opcode.ends_message() == matches!(position, Position::Last | Position::Only)
         };
         let index = wqe.responses_received;
         if let Err(status) = take_response(wqe, &mut ctx.memory, packet, index, mtu, in_place) {
-            // Everything before it is done.
+            // The response also acknowledges all packets before it.
             let stamp = Stamp::before(now, self.rtt);
             self.advance_with(c, ctx, now, expected, PduKind::Ack, stamp, false);
             self.core.fail_at(c, ctx, expected, status);
@@ -147,7 +149,7 @@ impl Requester {
         Ok(())
     }
 
-    /// Writes the next request packet; 0 if there is none for now.
+    /// Writes the next request packet into `out` and returns its length in bytes; 0 if there is no packet to send now.
     pub(crate) fn emit(&mut self, c: &mut Common, ctx: &mut Ctx, now: Time, out: &mut [u8]) -> usize {
         if !self.core.may_send(c) {
             return 0;

@@ -22,11 +22,12 @@ pub(crate) struct Responder {
     incoming: Option<Incoming>,
     replies: Replies,
     resources: Resources,
-    /// An RNR NAK was sent: later packets are dropped until the packet is retransmitted.
+    /// Whether an RNR NAK was sent for the expected packet. Until this packet is retransmitted, later packets are
+    /// dropped without a NAK.
     not_ready: bool,
-    /// The NAK that ends the connection, after the responses to earlier requests.
+    /// PSN and code of the NAK that ends the connection. It is sent after the responses to earlier requests.
     refusal: Option<(Psn, NakCode)>,
-    /// The next ACK or NAK has BECN set: a packet was CE-marked.
+    /// Whether the next ACK or NAK has BECN set, because a CE-marked packet arrived.
     echo: bool,
     pace: Box<dyn Pace>,
 }
@@ -36,7 +37,7 @@ impl Responder {
         c: &Common, cfg: &FlowConfig, congestion: &Congestion, now: Time,
     ) -> Result<Responder, VerbsError> {
         let connection = c.connection.ok_or(VerbsError::Unknown("connection"))?;
-        // CNPs are up to the queue pair, not to the receiver.
+        // The queue pair decides when to send CNPs (`CnpState`), so the receiver sends none.
         let cfg = FlowConfig { first_psn: Psn::new(connection.recv_psn), cnp_interval: None, ..cfg.clone() };
         Ok(Responder {
             receiver: Receiver::stream(&cfg, now),
@@ -52,7 +53,7 @@ impl Responder {
         })
     }
 
-    /// As if `messages` had been received before.
+    /// Sets the MSN as if `messages` messages had been received before.
     #[cfg(test)]
     pub(crate) fn count_from(&mut self, messages: u32) {
         self.msn = messages;
@@ -102,7 +103,8 @@ impl Responder {
         }
     }
 
-    /// Processes a packet in order. Reads and atomics return how many PSNs their responses take.
+    /// Executes the request packet that arrived in order. Returns the number of PSNs that the response takes, for a
+    /// read or atomic; otherwise `None`.
     fn execute(&mut self, c: &mut Common, ctx: &mut Ctx, packet: &Packet<'_>) -> Result<Option<u32>, Refusal> {
         let headers = &packet.headers;
         let operation = headers.bth.opcode.operation();
@@ -112,7 +114,8 @@ impl Responder {
             return Ok(None);
         }
         let admitted = if operation == Operation::ReadRequest { c.access.remote_read } else { c.access.remote_atomic };
-        // Besides the responses to outstanding requests, the queue may hold some that are repeated.
+        // The queue may hold repeated responses besides the responses to outstanding requests, so its limit is three
+        // times `max_dest_rd_atomic`.
         if self.incoming.is_some() || !admitted || self.replies.responses() >= 3 * self.resources.max() {
             return Err(Refusal::INVALID);
         }
@@ -153,7 +156,7 @@ impl Responder {
         Ok(Some(claims))
     }
 
-    /// A duplicate of a packet that was processed before: sends its ACK or response again.
+    /// Handles a duplicate of a packet that was processed before: queues its ACK or response again.
     fn repeat(&mut self, c: &Common, ctx: &Ctx, packet: &Packet<'_>) {
         let headers = &packet.headers;
         let psn = Psn::new(headers.bth.psn);
@@ -179,27 +182,28 @@ impl Responder {
                 return;
             }
         };
-        // The network may duplicate requests, so that repeated responses are bounded. A peer without a response
-        // retransmits its request.
+        // The number of queued responses is bounded, because the network may duplicate requests. If the limit drops a
+        // response that the peer needs, the peer retransmits its request.
         if self.replies.responses() < 2 * self.resources.max() {
             self.replies.repeat_response(response);
         }
     }
 
-    /// Ends the connection with a NAK, after the replies to earlier requests.
+    /// Ends the connection with a NAK for the request at `psn`. The NAK is sent after the replies to earlier requests.
     fn refuse(&mut self, c: &mut Common, ctx: &mut Ctx, psn: Psn, code: NakCode, status: Status) {
         self.refusal = Some((psn, code));
         c.fail_receive(ctx, status, true);
     }
 
-    /// The connection is in error: responses are sent only before a NAK that tells the peer why.
+    /// Handles the error state of the connection, in which no responses are sent. Exception: if a NAK is still to be
+    /// sent that ends the connection, the responses before the NAK are sent first.
     pub(crate) fn quiet(&mut self) {
         if self.refusal.is_none() {
             self.replies.drop_responses();
         }
     }
 
-    /// Writes the next reply; 0 if there is none for now.
+    /// Writes the next reply into `out` and returns its length in bytes; 0 if there is no reply to send now.
     pub(crate) fn emit(&mut self, c: &mut Common, ctx: &mut Ctx, now: Time, out: &mut [u8]) -> usize {
         let (syndrome, psn) = match self.replies.front().copied() {
             None => {
@@ -266,7 +270,7 @@ impl Responder {
             Ok(())
         });
         let Ok(bytes) = written else {
-            // The region was deregistered: neither this response nor those after it can be sent.
+            // The region was deregistered, so neither this response nor the replies behind it can be sent.
             self.replies = Replies::default();
             self.refuse(c, ctx, psn, NakCode::RemoteAccessError, Status::RemoteAccess);
             return 0;
@@ -282,7 +286,8 @@ impl Responder {
         bytes
     }
 
-    /// Whether the next reply is a response, which alternates with requests; ACKs and NAKs go before requests.
+    /// Whether the next reply is the response to a read or atomic. Responses alternate with requests, but ACKs and NAKs
+    /// precede requests.
     pub(crate) fn responses_next(&self) -> bool {
         matches!(self.replies.front(), Some(Reply::Read(_) | Reply::Atomic { .. }))
     }
@@ -291,7 +296,7 @@ impl Responder {
         self.pace.set_rate(rate);
     }
 
-    /// A CNP arrived: it slows responses to reads down.
+    /// Handles a received CNP: the congestion control lowers the rate of responses to reads.
     pub(crate) fn on_cnp(&mut self, now: Time) {
         self.pace.on_cnp(now);
     }
