@@ -1,7 +1,8 @@
 //! A compiler and runtime for message transports that are programmed in P4_16.
 //!
-//! The compiler turns a P4 program into a [`message::Pipeline`](rnic_transport::message::Pipeline). The simulator runs
-//! this pipeline in the same way as a transport written in Rust.
+//! The compiler turns a P4 program into a [`message::Pipeline`](rnic_transport::message::Pipeline): the code that a NIC
+//! runs for each arriving and each departing packet. The simulator runs this pipeline in the same way as a transport
+//! written in Rust.
 //!
 //! | module | holds |
 //! |---|---|
