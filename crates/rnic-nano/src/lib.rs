@@ -11,16 +11,16 @@
 //! | [`diagnostic`] | error messages with positions |
 //! | [`parser`] | the front end: preprocessor, lexer, parser |
 //! | [`ast`] | the abstract syntax tree that the parser returns |
-//! | [`sema`] | semantic analysis: name resolution, type checking, constant folding, lowering to HIR |
-//! | [`hir`] | the high-level intermediate representation: a checked program over scalar slots |
+//! | [`sema`] | semantic analysis: name resolution, type checking, constant folding, translation to HIR |
+//! | [`hir`] | the high-level intermediate representation: a checked program whose values are in scalar variables (slots) |
 //! | [`lower`] | code generation: instructions, optimisation, register allocation |
-//! | [`program`] | a compiled program |
-//! | [`pipeline`] | a program on a NIC |
+//! | [`program`] | a compiled program, which can run on any number of NICs |
+//! | [`pipeline`] | a compiled program loaded into one NIC |
 //! | [`runtime`] | registers, schedulers, tables and the control plane's access to tables |
 //! | [`cost`] | a model of the program's cost in hardware |
 //!
 //! # Examples
-//! Compile a transport, load it into a NIC, and let it write the header of a data packet:
+//! This example compiles a transport, loads it into a NIC, and lets it write the headers of a data packet:
 //! ```
 //! use rnic_nano::{NicParameters, P4Pipeline, compile_file};
 //! use rnic_transport::message::{Departure, Pipeline, flags};
