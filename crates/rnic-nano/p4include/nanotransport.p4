@@ -97,7 +97,7 @@ struct rx_msg_info_request_t {
 }
 
 struct rx_msg_info_t {
-    bool     fail;          // no buffer is free, or the message was aborted: the other fields are undefined
+    bool     fail;          // no buffer is free, or the reception has expired: the other fields are undefined
     rx_msg_t rx_msg_id;
     bool     is_new_msg;
     bool     is_new_pkt;
