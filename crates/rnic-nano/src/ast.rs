@@ -33,18 +33,18 @@ pub struct Module {
     pub items: Vec<Item>,
 }
 
-/// A declaration at the top level.
+/// A declaration at the top level of a program, such as a header type or a control.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Item {
     /// The annotations before the declaration.
     pub annotations: Vec<Annotation>,
     /// The source range of the whole declaration.
     pub span: Span,
-    /// The declaration itself.
+    /// The kind of the declaration, with its contents.
     pub kind: ItemKind,
 }
 
-/// The kinds of top-level declarations.
+/// The kinds of declarations at the top level of a program.
 #[derive(Clone, PartialEq, Debug)]
 pub enum ItemKind {
     /// A constant: `const T NAME = value;`
@@ -102,7 +102,7 @@ pub struct Const {
 pub struct Struct {
     /// The name of the header or struct type.
     pub name: Ident,
-    /// The fields, in source order.
+    /// The fields of the header or struct type, in source order.
     pub fields: Vec<Field>,
 }
 
@@ -136,7 +136,7 @@ pub struct Extern {
     pub type_parameters: Vec<Ident>,
     /// The constructors, as prototypes that have the extern's name and no result type.
     pub constructors: Vec<Prototype>,
-    /// The prototypes of the methods.
+    /// The prototypes of the extern type's methods.
     pub methods: Vec<Prototype>,
 }
 
@@ -188,7 +188,7 @@ pub struct Type {
     pub kind: TypeKind,
 }
 
-/// The kinds of types.
+/// The kinds of types in the source text.
 #[derive(Clone, PartialEq, Debug)]
 pub enum TypeKind {
     /// The type `bool`.
@@ -221,11 +221,11 @@ pub struct Parser {
     pub parameters: Vec<Parameter>,
     /// The constants, variables and instances declared before the first state.
     pub locals: Vec<Local>,
-    /// The states, in source order.
+    /// The states of the parser, in source order.
     pub states: Vec<State>,
 }
 
-/// A state of a parser.
+/// A state of a P4 parser: statements, and a transition to the next state.
 #[derive(Clone, PartialEq, Debug)]
 pub struct State {
     /// The name of the state.
@@ -236,7 +236,7 @@ pub struct State {
     pub transition: Option<Transition>,
 }
 
-/// The transition at the end of a state.
+/// The transition at the end of a parser state.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Transition {
     /// An unconditional transition: `transition NAME;`
@@ -285,26 +285,26 @@ pub struct Control {
     pub parameters: Vec<Parameter>,
     /// The constants, variables, instances, actions and tables declared before `apply`.
     pub locals: Vec<Local>,
-    /// The `apply` block.
+    /// The `apply` block: the statements that the control runs for a packet.
     pub apply: Block,
 }
 
-/// A declaration within a parser or control.
+/// A declaration within a parser (before its states) or within a control (before `apply`).
 #[derive(Clone, PartialEq, Debug)]
 pub enum Local {
-    /// A constant.
+    /// A declaration of a constant.
     Const(Const),
-    /// A variable.
+    /// A declaration of a variable.
     Variable(Variable),
     /// An instance of an extern or control.
     Instance(Instance),
-    /// An action.
+    /// A declaration of an action (in controls only).
     Action(Action),
-    /// A table.
+    /// A declaration of a table (in controls only).
     Table(Table),
 }
 
-/// A variable declaration.
+/// A declaration of a variable, with or without an initial value.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Variable {
     /// The type of the variable.
@@ -320,9 +320,9 @@ pub struct Variable {
 pub struct Instance {
     /// The annotations before the instantiation, such as `@priorities(4)` before the package's instance.
     pub annotations: Vec<Annotation>,
-    /// The type that is instantiated.
+    /// The extern, control, parser or package type that is instantiated.
     pub ty: Type,
-    /// The arguments of the constructor.
+    /// The arguments of the instance's constructor.
     pub arguments: Vec<Argument>,
     /// The name of the instance.
     pub name: Ident,
@@ -339,7 +339,7 @@ pub struct Argument {
     pub span: Span,
 }
 
-/// An action declaration.
+/// A declaration of an action.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Action {
     /// The name of the action.
@@ -350,7 +350,7 @@ pub struct Action {
     pub body: Block,
 }
 
-/// A table declaration.
+/// A declaration of a match-action table.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Table {
     /// The name of the table.
@@ -395,22 +395,22 @@ pub struct Entry {
 /// A block of statements: `{ ... }`
 #[derive(Clone, PartialEq, Debug)]
 pub struct Block {
-    /// The statements, in source order.
+    /// The statements of the block, in source order.
     pub body: Vec<Stmt>,
     /// The source range of the block, including its braces.
     pub span: Span,
 }
 
-/// A statement.
+/// A statement of an action, a control or a parser state.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Stmt {
     /// The source range of the statement.
     pub span: Span,
-    /// The kind of the statement.
+    /// The kind of the statement, with its contents.
     pub kind: StmtKind,
 }
 
-/// The kinds of statements.
+/// The kinds of statements, with their contents.
 #[derive(Clone, PartialEq, Debug)]
 pub enum StmtKind {
     /// A declaration of a local variable.
@@ -428,7 +428,7 @@ pub enum StmtKind {
     Call(Expr),
     /// A conditional statement: `if (condition) then else otherwise`
     If {
-        /// The condition, of type `bool`.
+        /// The condition: an expression of type `bool`.
         condition: Expr,
         /// The statement or block that runs if the condition is true.
         then: Box<Stmt>,
@@ -456,7 +456,7 @@ pub enum StmtKind {
 /// A case of a `switch` statement.
 #[derive(Clone, PartialEq, Debug)]
 pub struct SwitchCase {
-    /// The label; `None` for `default`.
+    /// The label with which the value is compared; `None` for `default`.
     pub label: Option<Expr>,
     /// The source range of the label.
     pub span: Span,
@@ -464,16 +464,16 @@ pub struct SwitchCase {
     pub body: Option<Block>,
 }
 
-/// An expression.
+/// An expression, with its position in the source text.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Expr {
     /// The source range of the expression.
     pub span: Span,
-    /// The kind of the expression.
+    /// The kind of the expression, with its operands.
     pub kind: ExprKind,
 }
 
-/// The kinds of expressions.
+/// The kinds of expressions, with their operands.
 #[derive(Clone, PartialEq, Debug)]
 pub enum ExprKind {
     /// An integer literal: `10`, `0x1F`, `8w255`, `4s7`, `0b1010_1010`
@@ -523,7 +523,7 @@ pub enum ExprKind {
     Conditional(Box<Expr>, Box<Expr>, Box<Expr>),
 }
 
-/// Unary operators.
+/// Unary operators of P4.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum UnaryOp {
     /// Negation: `-a`
@@ -536,7 +536,7 @@ pub enum UnaryOp {
     Plus,
 }
 
-/// Binary operators.
+/// Binary operators of P4.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum BinaryOp {
     /// Addition: `+`

@@ -100,7 +100,7 @@ pub struct Instance {
     pub types: Vec<u32>,
     /// The arguments of the constructor, such as the number of registers.
     pub arguments: Vec<u128>,
-    /// The source range of the declaration.
+    /// The source range of the object's declaration.
     pub span: Span,
 }
 
@@ -181,7 +181,7 @@ pub struct Table {
     pub entries_const: bool,
     /// The maximum number of entries.
     pub size: u32,
-    /// The source range of the declaration.
+    /// The source range of the table's declaration.
     pub span: Span,
 }
 

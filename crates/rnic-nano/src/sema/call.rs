@@ -13,7 +13,7 @@ use crate::source::Span;
 /// The way in which the caller uses the result of a call.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) enum Want {
-    /// The result is used as a value.
+    /// The caller uses the result as a value in an expression.
     Value,
     /// The result of the call is not used.
     Nothing,

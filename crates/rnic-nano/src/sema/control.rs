@@ -70,7 +70,7 @@ pub(super) struct Frame {
 }
 
 impl<'a> Analyser<'a> {
-    /// Declares an action and checks it.
+    /// Checks the body of an action, and declares the action in the current scope.
     pub(super) fn declare_action(&mut self, action: &'a ast::Action) {
         let id = ActionId(self.actions.len());
         self.declare(&action.name, Symbol::Action(id));
@@ -196,7 +196,7 @@ impl<'a> Analyser<'a> {
         self.emit(Stmt::Exit, span);
     }
 
-    /// Inlines a call of an action.
+    /// Translates a call of an action: inlines the action's body.
     pub(super) fn call_action(&mut self, id: ActionId, arguments: &'a [Argument], span: Span) -> Typed {
         let ActionInfo { ast, state, .. } = self.actions[id.0];
         let name = &ast.name;
@@ -267,7 +267,7 @@ impl<'a> Analyser<'a> {
         found == expected
     }
 
-    /// Declares a control and checks it.
+    /// Checks a control, and declares it in the current scope.
     pub(super) fn declare_control(&mut self, control: &'a ast::Control) {
         let id = ControlId(self.controls.len());
         self.declare(&control.name, Symbol::Control(id));

@@ -8,7 +8,7 @@ use crate::diagnostic::{Diagnostic, nearest};
 use crate::hir::{self, Header, HeaderId, Slot, SlotId, Stmt};
 use crate::source::Span;
 
-/// Maximum number of slots of a pipeline.
+/// Maximum number of slots (scalar variables) of a pipeline.
 const MAX_SLOTS: u32 = 65_536;
 
 /// An lvalue: a variable or a part of a variable. It occupies consecutive slots of the pipeline.

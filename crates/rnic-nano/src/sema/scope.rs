@@ -70,7 +70,7 @@ impl Symbol<'_> {
     }
 }
 
-/// The names declared in one scope.
+/// A scope: a region of the program with the names that are declared in it.
 pub(super) struct Scope<'a> {
     parent: Option<usize>,
     /// Number of declarations at the time when this scope was opened. Names that the parent scope declares later are

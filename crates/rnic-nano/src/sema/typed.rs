@@ -20,7 +20,7 @@ pub(super) struct Typed {
 pub(super) enum Value {
     /// No value, for [`Type::Error`] and [`Type::Void`].
     Nothing,
-    /// The value of a [`Type::Integer`].
+    /// The value of an expression of type [`Type::Integer`].
     Integer(Integer),
     /// The value of any other type: one scalar expression for each slot, in the order of the slots.
     Scalars(Vec<Expr>),

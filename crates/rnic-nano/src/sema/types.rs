@@ -151,7 +151,7 @@ impl Types<'_> {
         }
     }
 
-    /// Returns the type in P4 syntax.
+    /// Formats a type in P4 syntax, for error messages.
     pub(super) fn display(&self, ty: Type) -> String {
         match ty {
             Type::Error => "an unknown type".to_string(),
