@@ -70,7 +70,7 @@ pub(super) struct Frame {
 }
 
 impl<'a> Analyser<'a> {
-    /// Checks the body of an action, and declares the action in the current scope.
+    /// Declares an action in the current scope, and checks its body.
     pub(super) fn declare_action(&mut self, action: &'a ast::Action) {
         let id = ActionId(self.actions.len());
         self.declare(&action.name, Symbol::Action(id));
@@ -267,7 +267,7 @@ impl<'a> Analyser<'a> {
         found == expected
     }
 
-    /// Checks a control, and declares it in the current scope.
+    /// Declares a control in the current scope, and checks it.
     pub(super) fn declare_control(&mut self, control: &'a ast::Control) {
         let id = ControlId(self.controls.len());
         self.declare(&control.name, Symbol::Control(id));
