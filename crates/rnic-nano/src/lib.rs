@@ -12,7 +12,7 @@
 //! | [`parser`] | the front end: preprocessor, lexer, parser |
 //! | [`ast`] | the abstract syntax tree that the parser returns |
 //! | [`sema`] | semantic analysis: name resolution, type checking, constant folding, translation to HIR |
-//! | [`hir`] | the high-level intermediate representation: a checked program whose values are in scalar variables (slots) |
+//! | [`hir`] | the high-level intermediate representation (HIR): a checked program with scalar variables |
 //! | [`lower`] | code generation: instructions, optimisation, register allocation |
 //! | [`program`] | a compiled program, which can run on any number of NICs |
 //! | [`pipeline`] | a compiled program loaded into one NIC |

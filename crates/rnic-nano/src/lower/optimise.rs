@@ -205,8 +205,8 @@ fn fold_branches(code: &mut Code<u32>) {
     }
 }
 
-/// Replaces a conditional jump over an unconditional jump by one jump: the opposite conditional jump to the target of the
-/// unconditional jump.
+/// Replaces a conditional jump over an unconditional jump by one jump: the opposite conditional jump to the target of
+/// the unconditional jump.
 fn invert_over_jumps(code: &mut Code<u32>) {
     let entered = entered(code);
     for index in (1..code.ops.len()).filter(|index| !entered[*index]) {

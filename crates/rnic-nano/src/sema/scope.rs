@@ -1,4 +1,4 @@
-//! Scopes, and the symbols for which the names in them stand.
+//! Scopes with their declared names, and the symbols that describe the meanings of names.
 
 use super::control::{ActionId, ControlId, ControlInstanceId};
 use super::lvalue::LValue;
