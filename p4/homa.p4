@@ -20,14 +20,15 @@
 const bit<8> PROTOCOL = 0x9b;
 #include "include/parser.p4"
 
-// Number of priorities for unscheduled packets (from priority 0 on), and for granted packets (the priorities after
-// those). `@priorities` at the end of this file must be their sum.
+// Number of priorities for unscheduled packets (from priority 0 on), and for granted packets (the priorities after the
+// unscheduled ones). `@priorities` at the end of this file must be at least their sum.
 const bit<8> UNSCHEDULED_PRIORITIES = 1;
 const bit<8> SCHEDULED_PRIORITIES = 3;
 // Maximum number of messages that are granted packets at the same time.
 const bit<8> OVERCOMMITMENT = 3;
 
-// The destination of control packets to a message's sender, and the message's first missing packet.
+// For each message that is being received: the destination of control packets to its sender, and its first missing
+// packet.
 struct sender_t {
     ip_t      ip;
     context_t context;
@@ -37,11 +38,11 @@ struct sender_t {
     pkt_t     ack_no;
 }
 
-// Registers indexed by the receiver's slot of a message.
+// These registers are indexed by the receiver's slot of a message.
 IfElseRaw<pkt_t>(MESSAGES) received; // number of packets that have arrived untrimmed
 DualPort<pkt_t>(MESSAGES) granted;   // credit: packets with lower numbers may be sent
 DualPort<sender_t>(MESSAGES) senders;
-// The messages that wait for grants.
+// Selects the message that is granted next, among the messages that wait for grants.
 PriorityScheduler() scheduler;
 
 // The priority of a message's packets, indexed by the sender's slot. Ingress writes it when a GRANT arrives; egress
@@ -50,7 +51,7 @@ DualPort<bit<8>>(MESSAGES) priorities;
 
 control HomaIngress(inout headers_t hdr, inout metadata_t meta, in arrival_t arrival, in nic_t nic,
                     inout reassembly_t reassembly) {
-    // Sends a control packet about this packet's message to this packet's sender.
+    // Sends a control packet about the arriving packet's message to the arriving packet's sender.
     action reply(in pkt_t pkt_offset, in pkt_t credit, in bit<8> flags) {
         ctrl_pkt_event({
             hdr.ipv4.src, hdr.message.src_context, hdr.message.dst_context, hdr.message.tx_msg_id, hdr.message.msg_len,
@@ -71,7 +72,7 @@ control HomaIngress(inout headers_t hdr, inout metadata_t meta, in arrival_t arr
         }, GRANT, 0);
     }
 
-    // Updates the message in the scheduler, and sends a GRANT for the message that the scheduler selects, if any.
+    // Updates the arriving packet's message in the scheduler. If the scheduler selects a message, sends a GRANT for it.
     action schedule(in rx_msg_info_t info, in bool gained, in pkt_t so_far, in pkt_t allowed) {
         bit<64> got = (bit<64>) so_far * (bit<64>) nic.mtu;
         bit<32> left = (bit<32>) ((bit<64>) hdr.message.msg_len |-| got);
@@ -122,7 +123,8 @@ control HomaIngress(inout headers_t hdr, inout metadata_t meta, in arrival_t arr
             hdr.ipv4.src, hdr.message.src_context, hdr.message.tx_msg_id, hdr.message.msg_len, hdr.message.pkt_offset,
             !arrival.trimmed
         });
-        // Without a buffer for the message, the packet is dropped; its sender retransmits it after a timeout.
+        // If the NIC has no buffer for the message, it drops the packet. The sender retransmits the packet after a
+        // timeout.
         if (!info.fail) {
             if (info.rx_msg_id == DELIVERED) {
                 reply(info.ack_no, 0, ACK);
@@ -144,7 +146,7 @@ control HomaIngress(inout headers_t hdr, inout metadata_t meta, in arrival_t arr
     apply {
         bool is_data = hdr.message.flags & DATA != 0;
         if (arrival.returned) {
-            // A switch has returned a packet that this NIC sent; a data packet is retransmitted.
+            // A switch has returned a packet that this NIC sent. If it is a data packet, the NIC retransmits it.
             if (is_data) {
                 credit_to_btx_event(hdr.message.tx_msg_id, true, hdr.message.pkt_offset, false, 0);
             }
@@ -165,7 +167,8 @@ control HomaIngress(inout headers_t hdr, inout metadata_t meta, in arrival_t arr
 
 control HomaEgress(inout headers_t hdr, inout metadata_t meta, in departure_t departure, in nic_t nic,
                    inout link_t link) {
-    // Small messages have the highest priority. Retransmissions do not compete with unscheduled packets.
+    // A message that fits into one bandwidth-delay product has the highest priority. Retransmissions never have an
+    // unscheduled priority, so that they do not delay unscheduled packets.
     action set_data_priority() {
         bit<32> slot = departure.tx_msg_id & 0xffff;
         if (departure.is_new_msg) {

@@ -4,10 +4,10 @@
 // packets; the receiver returns the telemetry in its ACKs; the sender compares it with the telemetry of the previous
 // ACK to compute the utilisation of each hop.
 //
-// The paper's fractions are fixed-point numbers with 16 fractional bits here: 1.0 is 65,536. A quotient is computed
-// without division, by multiplying with a reciprocal from a table of 256 entries, whose key is the leading bits of the
-// divisor; its error is at most 0.2 %. Without loops and header stacks, the hops 0 to 7 need separate headers and
-// registers.
+// The paper's fractions are fixed-point numbers with 16 fractional bits here: 1.0 is 65,536. Instead of dividing, the
+// program multiplies by a reciprocal from a table of 256 entries. The key of this table is the leading bits of the
+// divisor, and the error of a quotient is at most 0.2 %. The compiler supports neither loops in controls nor header
+// stacks, so each of the hops 0 to 7 has headers and registers of its own.
 //
 // In an ACK or NACK, `pkt_offset` is the packet that arrived or was trimmed, and `credit` is the first missing packet.
 // `rank` is the index of the packet's telemetry in the registers of the NIC that sends the ACK or NACK.
@@ -30,8 +30,8 @@ const bit<32> W_AI = 0;
 const bit<8> CONTROL_PRIORITY = 0;
 const bit<8> DATA_PRIORITY = 1;
 
-// The header after the message header: the number of telemetry records that follow in an ACK or NACK. In data packets
-// the number is 0, and the records that switches append come after all headers.
+// The header after the message header. In an ACK or NACK it has the number of telemetry records that follow. In data
+// packets the number is 0, and the records that switches append come after all headers.
 header echo_t {
     bit<8> hops;
 }
@@ -93,7 +93,7 @@ struct flow_t {
     pkt_t    round_ends;  // the current round trip ends when all packets below this one have arrived
     bit<8>   hops;        // number of records in the latest telemetry
 }
-// Registers indexed by the sender's slot of a message.
+// These registers are indexed by the sender's slot of a message.
 DualPort<tx_msg_t>(MESSAGES) current; // the message in the slot; an ACK or NACK for another message is outdated
 DualPort<flow_t>(MESSAGES) flows;
 DualPort<hop_t>(MESSAGES) latest0;
@@ -214,8 +214,8 @@ control Quotient(in bit<64> a, in bit<32> b, out bit<64> quotient) {
     }
 
     apply {
-        // Normalises: shifts the leading one to bit 31, by 16 bits if it is not in the upper half, then by 8, 4, 2 and
-        // 1.
+        // Normalises the divisor: shifts its leading one to bit 31. The steps shift by 16, 8, 4, 2 and 1 bits, each
+        // only if the upper half, quarter, eighth and so on is zero.
         bit<8> exponent = 31;
         leading = b;
         if (leading[31:16] == 0) { leading = leading << 16; exponent = exponent - 16; }
@@ -228,8 +228,9 @@ control Quotient(in bit<64> a, in bit<32> b, out bit<64> quotient) {
     }
 }
 
-// Computes the utilisation of one hop since the previous ACK or NACK: throughput plus queue length per round-trip time,
-// as a fraction of the link rate. Keeps the maximum over all hops in `busiest`.
+// Computes the utilisation of one hop since the previous ACK or NACK: the throughput plus the queue length divided by
+// the round-trip time, as a fraction of the link rate. `busiest` is the maximum utilisation of the hops processed so
+// far.
 control Hop(in telemetry_t now, in hop_t before, in nic_t nic, inout bool valid, inout bit<64> busiest, inout bit<32> span) {
     Quotient() rate;
     Quotient() share;
@@ -237,10 +238,10 @@ control Hop(in telemetry_t now, in hop_t before, in nic_t nic, inout bool valid,
     apply {
         bit<32> elapsed = now.timestamp_ns - before.timestamp_ns;
         if (elapsed == 0 || elapsed[31:31] == 1 || now.rate_mbps == 0) {
-            valid = false; // outdated, or not written by a switch
+            valid = false; // the record is outdated, or no switch wrote it
         } else {
             bit<32> queue = now.queue_bytes < before.queue_bytes ? now.queue_bytes : before.queue_bytes;
-            // In bytes per nanosecond; limited to 256, which is about 2 Tbit/s.
+            // The throughput plus queue length, in bytes per nanosecond. It is limited to 256, which is about 2 Tbit/s.
             bit<64> per_ns;
             rate.apply((bit<64>) (now.tx_bytes - before.tx_bytes), elapsed, per_ns);
             per_ns = per_ns + (((bit<64>) queue * (bit<64>) nic.per_rtt) >> 16);
@@ -270,7 +271,7 @@ control HpccIngress(inout headers_t hdr, inout metadata_t meta, in arrival_t arr
     Hop() compare7;
     Quotient() adjustment;
 
-    // Stores the packet's telemetry for the ACK or NACK.
+    // Stores the telemetry of the arriving packet, until egress sends it in the ACK or NACK.
     action store_telemetry(in bit<32> index) {
         waiting.write(index, { hdr.ipv4.src, hdr.message.tx_msg_id, meta.hops });
         if (meta.hops > 0) { waiting0.write(index, { hdr.hop0.timestamp_ns, hdr.hop0.tx_bytes, hdr.hop0.queue_bytes, hdr.hop0.rate_mbps }); }
@@ -288,7 +289,8 @@ control HpccIngress(inout headers_t hdr, inout metadata_t meta, in arrival_t arr
             hdr.ipv4.src, hdr.message.src_context, hdr.message.tx_msg_id, hdr.message.msg_len, hdr.message.pkt_offset,
             !arrival.trimmed
         });
-        // Without a buffer for the message, the packet is dropped; its sender retransmits it after a timeout.
+        // If the NIC has no buffer for the message, it drops the packet. The sender retransmits the packet after a
+        // timeout.
         if (!info.fail) {
             bit<8> index = next_index.execute(0, true, reg_op_t.ADD, 1, reg_op_t.READ, 0) - 1;
             store_telemetry((bit<32>) index);
@@ -303,7 +305,7 @@ control HpccIngress(inout headers_t hdr, inout metadata_t meta, in arrival_t arr
         }
     }
 
-    // Stores the telemetry, with which the telemetry of the next ACK or NACK is compared.
+    // Stores the telemetry of this ACK or NACK, to compare it with the telemetry of the next ACK or NACK.
     action remember(in bit<32> slot) {
         if (meta.hops > 0) { latest0.write(slot, { hdr.hop0.timestamp_ns, hdr.hop0.tx_bytes, hdr.hop0.queue_bytes, hdr.hop0.rate_mbps }); }
         if (meta.hops > 1) { latest1.write(slot, { hdr.hop1.timestamp_ns, hdr.hop1.tx_bytes, hdr.hop1.queue_bytes, hdr.hop1.rate_mbps }); }
@@ -318,7 +320,7 @@ control HpccIngress(inout headers_t hdr, inout metadata_t meta, in arrival_t arr
     apply {
         bool is_data = hdr.message.flags & DATA != 0;
         if (arrival.returned) {
-            // A switch has returned a packet that this NIC sent; a data packet is retransmitted.
+            // A switch has returned a packet that this NIC sent. If it is a data packet, the NIC retransmits it.
             if (is_data) {
                 credit_to_btx_event(hdr.message.tx_msg_id, true, hdr.message.pkt_offset, false, 0);
             }
@@ -336,20 +338,20 @@ control HpccIngress(inout headers_t hdr, inout metadata_t meta, in arrival_t arr
         bool is_nack = hdr.message.flags & NACK != 0;
         delivered_event(hdr.message.tx_msg_id, ack_no, hdr.message.pkt_offset, is_nack ? 0 : (bit<64>) 1);
 
-        // The limits keep products with 2^16 within 64 bits.
+        // The window is limited, so that its product with 2^16 stays within 64 bits.
         bit<64> largest = (bit<64>) (nic.rtt_pkts < 0x400000 ? nic.rtt_pkts : 0x400000) * (bit<64>) nic.mtu;
         largest = largest < 0x10000000 ? largest : 0x10000000;
         bit<64> window = largest;
         flow_t flow = flows.read(slot);
         if (!flow.started || flow.tx_msg_id != hdr.message.tx_msg_id) {
-            // The first ACK or NACK of a message: its telemetry is only stored, for the next comparison.
+            // This is the first ACK or NACK of the message. Its telemetry is only stored, for the next comparison.
             flow = {
                 true, hdr.message.tx_msg_id, (bit<32>) largest, (bit<32>) ONE, 0, nic.rtt_pkts, nic.rtt_pkts, meta.hops
             };
             remember(slot);
         } else {
-            // MeasureInflight: the utilisation of the busiest hop since the previous ACK or NACK, averaged over a round
-            // trip.
+            // MeasureInflight in the paper: computes the utilisation of the busiest hop since the previous ACK or NACK,
+            // averaged over a round trip.
             bool valid = true;
             bit<64> busiest = 0;
             bit<32> span = 0;
@@ -364,7 +366,7 @@ control HpccIngress(inout headers_t hdr, inout metadata_t meta, in arrival_t arr
                 if (meta.hops > 7) { compare7.apply(hdr.hop7, latest7.read(slot), nic, valid, busiest, span); }
             }
             if (valid) {
-                // The fraction of a round trip that the measurement covers.
+                // `covered` is the fraction of a round trip that the measurement covers.
                 bit<64> covered = (bit<64>) (span < nic.base_rtt_ns ? span : nic.base_rtt_ns);
                 covered = (covered * (bit<64>) nic.per_rtt) >> 16;
                 covered = covered < ONE ? covered : ONE;
@@ -373,7 +375,8 @@ control HpccIngress(inout headers_t hdr, inout metadata_t meta, in arrival_t arr
                 remember(slot);
             }
 
-            // ComputeWind: the window in bytes. Once per round trip it becomes the reference window.
+            // ComputeWind in the paper: computes the window in bytes. Once per round trip it becomes the reference
+            // window.
             bool is_multiplicative = flow.utilisation >= ETA || flow.stage >= MAX_STAGE;
             window = (bit<64>) flow.reference;
             if (is_multiplicative) {

@@ -28,15 +28,15 @@ const bit<8> DATA_PRIORITY = 1;
 // NACKs immediately.
 const bool PACED_NACKS = true;
 
-// The pull offset, indexed by the receiver's slot of a message. It begins with the bandwidth-delay product and grows by
-// one with each untrimmed packet.
+// The pull offset of each message that is being received, indexed by the receiver's slot of the message. It begins with
+// the bandwidth-delay product in packets, and grows by one with each untrimmed packet that arrives.
 IfElseRaw<pkt_t>(MESSAGES) pull_offsets;
 
 control NdpIngress(inout headers_t hdr, inout metadata_t meta, in arrival_t arrival, in nic_t nic,
                    inout reassembly_t reassembly) {
     ctrl_pkt_t reply;
 
-    // Prepares a control packet about this packet to this packet's sender.
+    // Prepares a control packet about the arriving packet, to be sent to the arriving packet's sender.
     action begin_reply() {
         reply = {
             hdr.ipv4.src, hdr.message.src_context, hdr.message.dst_context, hdr.message.tx_msg_id, hdr.message.msg_len,
@@ -48,7 +48,8 @@ control NdpIngress(inout headers_t hdr, inout metadata_t meta, in arrival_t arri
     action respond(in rx_msg_info_t info) {
         bool gained = info.is_new_pkt && !arrival.trimmed;
         pkt_t one = gained ? (pkt_t) 1 : 0;
-        // The first packet of a message writes the register, later packets add to it: a single access.
+        // The first packet of a message writes the register, and later packets add to it. One predicated operation does
+        // both, because the hardware allows one access to a register per packet.
         pkt_t pull_offset = pull_offsets.execute(
             (bit<32>) info.rx_msg_id, info.is_new_msg, reg_op_t.WRITE, nic.rtt_pkts + one, reg_op_t.ADD, one
         );
@@ -56,8 +57,9 @@ control NdpIngress(inout headers_t hdr, inout metadata_t meta, in arrival_t arri
 
         // The payload of a trimmed packet is missing, unless an untrimmed copy arrived before.
         bit<8> immediate = arrival.trimmed && info.is_new_pkt ? NACK : ACK;
-        // A PULL beyond the end of the message would delay other PULLs, so none is sent. A packet that brought no new
-        // data always triggers a PULL: for its retransmission, or because an earlier PULL may be lost.
+        // A PULL for a packet beyond the end of the message would only delay other PULLs, so the receiver sends none. A
+        // packet that brought no new data always triggers a PULL: for its own retransmission if it was trimmed, or
+        // because an earlier PULL may be lost if it is a duplicate.
         bool beyond = ((bit<64>) pull_offset - 1) * (bit<64>) nic.mtu >= (bit<64>) hdr.message.msg_len;
         bit<8> pull = gained && beyond ? 0 : PULL;
         if (PACED_NACKS && immediate == NACK) {
@@ -76,7 +78,8 @@ control NdpIngress(inout headers_t hdr, inout metadata_t meta, in arrival_t arri
             hdr.ipv4.src, hdr.message.src_context, hdr.message.tx_msg_id, hdr.message.msg_len, hdr.message.pkt_offset,
             !arrival.trimmed
         });
-        // Without a buffer for the message, the packet is dropped; its sender retransmits it after a timeout.
+        // If the NIC has no buffer for the message, it drops the packet. The sender retransmits the packet after a
+        // timeout.
         if (!info.fail) {
             begin_reply();
             if (info.rx_msg_id == DELIVERED) {
@@ -101,7 +104,7 @@ control NdpIngress(inout headers_t hdr, inout metadata_t meta, in arrival_t arri
     apply {
         bool is_data = hdr.message.flags & DATA != 0;
         if (arrival.returned) {
-            // A switch has returned a packet that this NIC sent; a data packet is retransmitted.
+            // A switch has returned a packet that this NIC sent. If it is a data packet, the NIC retransmits it.
             if (is_data) {
                 credit_to_btx_event(hdr.message.tx_msg_id, true, hdr.message.pkt_offset, false, 0);
             }
@@ -121,7 +124,8 @@ control NdpEgress(inout headers_t hdr, inout metadata_t meta, in departure_t dep
     }
 }
 
-// Priorities 0 and 1. Each packet takes a path of its own (packet spraying), because NDP tolerates reordering.
+// The program uses the priorities 0 and 1. Each packet takes a path of its own (packet spraying), because NDP tolerates
+// reordering.
 @priorities(2)
 @order("round-robin")
 @paths("spray")

@@ -35,13 +35,14 @@ const bit<16> IPV4 = 0x0800;
 const bit<16> IPV4_BYTES = 20;
 const bit<16> MESSAGE_BYTES = 22;
 
-// The value of `rx_msg_id` for a message that has been delivered.
+// The value of `rx_msg_id` in a result of `get_rx_msg_info` for a message that has been delivered.
 const rx_msg_t DELIVERED = 0xffff;
 
 // Number of registers indexed by `rx_msg_id`, or by the low 16 bits of `tx_msg_id`.
 const bit<32> MESSAGES = 65536;
 
-// Writes the headers of a departing packet; `more` bytes of headers follow these three.
+// Writes the Ethernet, IPv4 and message headers of a departing packet. After them, the program writes `more` bytes of
+// other headers.
 action write_frame(inout ethernet_t ethernet, inout ipv4_t ipv4, inout message_t message,
                    in departure_t departure, in nic_t nic, in bit<8> protocol, in bit<16> more) {
     ethernet.setValid();

@@ -1,4 +1,5 @@
-// The parser and the deparser for programs that need only the headers of frame.p4. The program defines PROTOCOL.
+// The parser and the deparser for programs that need only the headers of frame.p4. The program must define the constant
+// PROTOCOL: the value of the IPv4 header's protocol field for its packets.
 
 struct headers_t {
     ethernet_t ethernet;

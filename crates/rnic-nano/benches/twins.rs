@@ -1,5 +1,5 @@
-//! Cost per packet of the programs in `p4/`, next to the same transports in Rust: the benchmarks of rnic-transport for
-//! both.
+//! Benchmarks of the programs in `p4/` and of the same transports in Rust. The benchmarks of rnic-transport measure the
+//! cost per packet of both.
 #![allow(missing_docs, reason = "a program, not a library")]
 
 #[path = "../../rnic-transport/benches/messages.rs"]
@@ -16,7 +16,7 @@ fn main() {
     divan::main();
 }
 
-/// A program that is compiled once.
+/// A P4 program that is compiled when a benchmark first uses it.
 struct Twin(LazyLock<Program>);
 
 impl Twin {

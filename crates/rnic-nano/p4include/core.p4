@@ -12,17 +12,17 @@ match_kind {
     lpm
 }
 
-// The bytes of an arriving packet.
+// The bytes of an arriving packet, from which the parser extracts headers.
 extern packet_in {
-    // Extracts a header: moves its bytes from the front of the packet into `hdr`.
+    // Extracts a header: moves its bytes from the front of the packet into the fields of `hdr`.
     void extract<T>(out T hdr);
-    // Skips `bits` bits, a multiple of 8.
+    // Skips `bits` bits of the packet; the number must be a multiple of 8.
     void advance(in bit<32> bits);
 }
 
-// The bytes of a departing packet.
+// The bytes of a departing packet, to which the deparser appends headers.
 extern packet_out {
-    // Appends a header if it is valid, or all valid headers of a struct.
+    // Appends the header `hdr` if it is valid. If `hdr` is a struct, appends all valid headers in it.
     void emit<T>(in T hdr);
 }
 

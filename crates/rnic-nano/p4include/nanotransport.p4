@@ -4,17 +4,17 @@
 // `reassembly` decides whether the NIC reassembles the packet's payload. A departing packet, data or control, passes
 // through the egress control and the deparser, which write its header.
 //
-// The packets of a message have the numbers 0, 1, 2, ...: `pkt_offset`. A credit of n allows the sender to send packets
-// 0 to n - 1.
+// The packets of a message are numbered 0, 1, 2, and so on; `pkt_offset` is the number of a packet. A credit of n
+// allows the sender to send packets 0 to n - 1.
 
 typedef bit<32> ip_t;       // IPv4 address of a NIC
-typedef bit<16> context_t;  // port number at that NIC
-typedef bit<32> tx_msg_t;   // the sender's id of a message; the low 16 bits are the sender's slot and index registers
+typedef bit<16> context_t;  // port number at a NIC
+typedef bit<32> tx_msg_t;   // sender's id of a message; its low 16 bits are the sender's slot, which indexes registers
 typedef bit<16> rx_msg_t;   // the receiver's slot of a message, which indexes registers; 0xffff for a delivered message
 typedef bit<32> pkt_t;      // number of a packet in its message, or a number of packets
 
-// Types of packets. A program may use other flags in its headers; the NIC's packetization and packet generator use
-// these.
+// Flags for the types of packets. The NIC's packetization and packet generator use these values; a program may use
+// other values in its headers.
 const bit<8> DATA = 1;
 const bit<8> ACK = 2;
 const bit<8> NACK = 4;
@@ -34,12 +34,12 @@ struct nic_t {
     bit<16> mtu;            // payload of a full packet in bytes
     bit<32> line_rate_mbps; // rate of the NIC's link in Mbit/s
     bit<32> base_rtt_ns;    // maximum round-trip time of an idle network in nanoseconds
-    // Reciprocals, because a pipeline cannot divide:
+    // A pipeline cannot divide, so a program multiplies by these reciprocals:
     bit<48> per_mtu;        // 2^40 / mtu, rounded up
     bit<48> per_rtt;        // 2^32 / base_rtt_ns
 }
 
-// The properties of an arriving packet that are not in its bytes.
+// What the NIC knows about an arriving packet besides the packet's bytes.
 struct arrival_t {
     bit<64> now_ns;
     bit<16> frame_bytes;
@@ -57,7 +57,7 @@ header telemetry_t {
     bit<32> rate_mbps;
 }
 
-// Ingress tells reassembly what to do with the payload. `drop` is initially true: by default the payload is dropped.
+// Ingress tells the NIC what to do with the payload. `drop` is initially true, so the NIC drops the payload by default.
 struct reassembly_t {
     bool  drop;
     rx_msg_t rx_msg_id;
@@ -77,12 +77,12 @@ struct departure_t {
     pkt_t     credit;
     bit<8>    rank;
     bit<8>    flags;
-    bool      is_new_msg;   // the first packet that is sent of its message
+    bool      is_new_msg;   // the packet is the first one that is sent of its message
     bool      is_rtx;       // the packet is a retransmission
     bit<16>   payload;      // payload in bytes
 }
 
-// Egress tells the link how to send the packet.
+// Egress tells the NIC how to send the packet on the link.
 struct link_t {
     bit<8> priority;        // priority in the network; 0 is the highest
 }
@@ -97,7 +97,7 @@ struct rx_msg_info_request_t {
 }
 
 struct rx_msg_info_t {
-    bool     fail;          // no buffer is free, or the message was aborted: the other fields are undefined
+    bool     fail;          // no buffer is free, or the reception has expired: the other fields are undefined
     rx_msg_t rx_msg_id;
     bool     is_new_msg;
     bool     is_new_pkt;
@@ -116,16 +116,16 @@ struct ctrl_pkt_t {
     bit<8>    rank;
 }
 
-// Finds the message that a packet belongs to; creates the message if it is new.
+// Finds the message to which an arriving packet belongs. Creates the message if this is its first packet.
 extern rx_msg_info_t get_rx_msg_info(in rx_msg_info_request_t request);
-// Marks packets of a sent message as delivered: all below `before`, and those in the bitmap, whose bit 0 is packet
-// `pkt_offset`.
+// Marks packets of a sent message as delivered: all packets below `before`, and packet `pkt_offset` + i for each bit i
+// of `bitmap` that is 1.
 extern void delivered_event(in tx_msg_t tx_msg_id, in pkt_t before, in pkt_t pkt_offset, in bit<64> bitmap);
-// Allows packets of a message to be sent: retransmits packet `rtx_pkt` if `rtx`, and raises the credit to `credit` if
-// `more`.
+// Allows packets of a message to be sent. If `rtx` is true, the NIC retransmits packet `rtx_pkt`. If `more` is true,
+// the credit of the message is raised to `credit`.
 extern void credit_to_btx_event(in tx_msg_t tx_msg_id, in bool rtx, in pkt_t rtx_pkt, in bool more, in pkt_t credit);
-// Sends a control packet: immediately with the flags `immediate`, and paced at the rate of the receiving link with the
-// flags `paced`. If the pacer allows a packet now, a single packet carries both sets of flags.
+// Sends one control packet immediately, with the flags `immediate`, and one at the pace of the receiving link, with the
+// flags `paced`. Flags of 0 send no packet. If the pacer allows a packet now, one packet carries both sets of flags.
 extern void ctrl_pkt_event(in ctrl_pkt_t packet, in bit<8> immediate, in bit<8> paced);
 
 enum bit<2> reg_op_t {
@@ -134,15 +134,15 @@ enum bit<2> reg_op_t {
     ADD = 2
 }
 
-// Registers with an atomic read-modify-write operation: a predicate selects one of two operations. `execute` returns
-// the new value.
+// An array of registers with an atomic read-modify-write operation: a predicate selects one of two operations on a
+// register. `execute` returns the register's new value.
 extern IfElseRaw<T> {
     IfElseRaw(bit<32> size);
     T execute(in bit<32> index, in bool predicate, in reg_op_t op_true, in T operand_true, in reg_op_t op_false, in T operand_false);
 }
 
-// Registers with a read port and a write port, which different stages of one or both pipelines can use. T is a bit<W>
-// or a struct of such fields.
+// An array of registers with a read port and a write port, which different stages of one or both pipelines can use. T
+// is a number bit<W>, or a struct whose fields are such numbers.
 extern DualPort<T> {
     DualPort(bit<32> size);
     T read(in bit<32> index);
@@ -156,13 +156,13 @@ struct scheduled_t {
     pkt_t    credit;        // the credit that the message is granted now
 }
 
-// Messages ordered by rank, the smallest first; the hardware compares 16 in parallel. The scheduler keeps for each
-// message how many packets have been granted and how many may be granted.
+// A scheduler that orders messages by rank, the smallest first. The hardware compares 16 messages in parallel. For each
+// message, the scheduler keeps the number of packets that have been granted and the number that may be granted.
 extern PriorityScheduler {
     PriorityScheduler();
     // Inserts, updates or (if `remove`) removes message `id`. Then selects, among the first `levels` messages, the
-    // first one with granted < grantable, and sets its granted to its grantable. `granted` is the initial value of a
-    // new message, and is ignored for a message that is already in the scheduler.
+    // first message with granted < grantable, and raises its granted to its grantable. The argument `granted` is the
+    // initial value for a new message; it is ignored for a message that is already in the scheduler.
     scheduled_t schedule(in rx_msg_t id, in bool remove, in bit<32> rank, in pkt_t granted, in pkt_t grantable, in bit<8> levels);
 }
 

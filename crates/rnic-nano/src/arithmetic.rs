@@ -1,4 +1,5 @@
-//! Arithmetic of the P4 operators for any width, used by constant folding and by the general form of instructions.
+//! Arithmetic of the P4 operators on numbers of 1 to 128 bits. Constant folding and the virtual machine's general form
+//! of an operator use it.
 
 use crate::hir::{BinaryOp, UnaryOp};
 
@@ -7,18 +8,18 @@ pub(crate) fn ones(width: u32) -> u128 {
     if width == 0 { 0 } else { u128::MAX >> (128 - width) }
 }
 
-/// Interprets `width` bits as a two's-complement number.
+/// Interprets the lowest `width` bits of a value as a two's-complement number.
 fn signed(value: u128, width: u32) -> i128 {
     let unused = 128 - width;
     ((value << unused) as i128) >> unused
 }
 
-/// Sign-extends a value from `from` bits to `to` bits.
+/// Sign-extends a two's-complement number of `from` bits to `to` bits.
 pub(crate) fn sign_extend(value: u128, from: u32, to: u32) -> u128 {
     signed(value, from) as u128 & ones(to)
 }
 
-/// Computes a unary operator on an operand of `width` bits.
+/// Computes a unary operator on an operand of `width` bits; the result also has `width` bits.
 pub(crate) fn unary(op: UnaryOp, width: u32, a: u128) -> u128 {
     let value = match op {
         UnaryOp::Negate => a.wrapping_neg(),
@@ -27,7 +28,7 @@ pub(crate) fn unary(op: UnaryOp, width: u32, a: u128) -> u128 {
     value & ones(width)
 }
 
-/// Computes a binary operator; the first operand has `width` bits, the second one has `second` bits.
+/// Computes a binary operator. The first operand has `width` bits and the second operand has `second` bits.
 pub(crate) fn binary(op: BinaryOp, width: u32, second: u32, a: u128, b: u128) -> u128 {
     let saturated = |exact: i128| exact.clamp(-((ones(width - 1)) as i128) - 1, ones(width - 1) as i128) as u128;
     let shift = u32::try_from(b).unwrap_or(u32::MAX);
@@ -66,7 +67,7 @@ mod tests {
         assert_eq!((of(BinaryOp::Add, 15, 3), of(BinaryOp::SatAdd, 15, 3)), (2, 15));
         assert_eq!((of(BinaryOp::Sub, 2, 3), of(BinaryOp::SatSub, 2, 3)), (15, 0));
         assert_eq!(of(BinaryOp::Mul, 7, 7), 1); // 49 = 3 * 16 + 1
-        // In two's complement of four bits: 7 + 1 saturates at 7; -8 - 1 saturates at -8; -1 + 1 is 0.
+        // With four bits in two's complement, 7 + 1 saturates at 7, -8 - 1 saturates at -8, and -1 + 1 is 0.
         assert_eq!((of(BinaryOp::SatAddSigned, 7, 1), of(BinaryOp::SatSubSigned, 8, 1)), (7, 8));
         assert_eq!(of(BinaryOp::SatAddSigned, 15, 1), 0);
         assert_eq!(binary(BinaryOp::SatAdd, 128, 128, u128::MAX, 1), u128::MAX);

@@ -1,456 +1,462 @@
-//! The abstract syntax tree (AST) of a P4_16 program, after preprocessing. Names are not resolved and nothing is
-//! checked.
+//! The abstract syntax tree (AST) of a P4_16 program after preprocessing. The parser builds the AST without resolving
+//! names and without checking types.
 //!
-//! The AST has only the constructs of the supported subset; the parser reports all others as "not supported".
+//! The AST can represent only the subset of P4_16 that this compiler supports. The parser reports every other construct
+//! of P4_16 as "not supported".
 
 use crate::source::Span;
 use std::rc::Rc;
 
-/// An identifier.
+/// An identifier in the source text.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Ident {
-    /// The name.
+    /// The identifier's text.
     pub name: Rc<str>,
-    /// The source range of the name.
+    /// The source range of the identifier.
     pub span: Span,
 }
 
 /// An annotation: `@name` or `@name(arguments)`.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Annotation {
-    /// The name without the `@`.
+    /// The annotation's name without the `@`.
     pub name: Ident,
-    /// The arguments, if they are a list of expressions; else empty.
+    /// The annotation's arguments, if they are a list of expressions. Empty for an annotation without arguments or with
+    /// arguments of another form.
     pub arguments: Vec<Expr>,
 }
 
 /// A whole program, including the files that it includes.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Module {
-    /// The declarations, in source order.
+    /// The top-level declarations, in source order.
     pub items: Vec<Item>,
 }
 
-/// A declaration at the top level.
+/// A declaration at the top level of a program, such as a header type or a control.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Item {
     /// The annotations before the declaration.
     pub annotations: Vec<Annotation>,
     /// The source range of the whole declaration.
     pub span: Span,
-    /// The declaration itself.
+    /// The kind of the declaration, with its contents.
     pub kind: ItemKind,
 }
 
-/// The kinds of top-level declarations.
+/// The kinds of declarations at the top level of a program.
 #[derive(Clone, PartialEq, Debug)]
 pub enum ItemKind {
-    /// `const T NAME = value;`
+    /// A constant: `const T NAME = value;`
     Const(Const),
-    /// `typedef T NAME;` or `type T NAME;`
+    /// A type alias: `typedef T NAME;` or `type T NAME;`
     Typedef {
-        /// The new name.
+        /// The alias.
         name: Ident,
-        /// The type that the name stands for.
+        /// The type that the alias stands for.
         of: Type,
     },
-    /// `header NAME { ... }`
+    /// A header type: `header NAME { ... }`
     Header(Struct),
-    /// `struct NAME { ... }`
+    /// A struct type: `struct NAME { ... }`
     Struct(Struct),
-    /// `enum NAME { A, B }` or `enum bit<8> NAME { A = 1, B = 2 }`
+    /// An enum type: `enum NAME { A, B }` or `enum bit<8> NAME { A = 1, B = 2 }`
     Enum(Enum),
-    /// `error { A, B }`
+    /// Error constants: `error { A, B }`
     Error(Vec<Ident>),
-    /// `match_kind { exact, ternary }`
+    /// Names of match kinds for table keys: `match_kind { exact, ternary }`
     MatchKind(Vec<Ident>),
-    /// `extern NAME<T> { NAME(...); R method(...); }`
+    /// An extern type: `extern NAME<T> { NAME(...); R method(...); }`
     Extern(Extern),
-    /// `extern R name<T>(...);`
+    /// An extern function: `extern R name<T>(...);`
     ExternFunction(Prototype),
-    /// `parser NAME<T>(...);`: a parser type declaration
+    /// A parser type, which is a signature without a body: `parser NAME<T>(...);`
     ParserType(Prototype),
-    /// `control NAME<T>(...);`: a control type declaration
+    /// A control type, which is a signature without a body: `control NAME<T>(...);`
     ControlType(Prototype),
-    /// `package NAME<T>(...);`
+    /// A package type: `package NAME<T>(...);`
     Package(Prototype),
-    /// `parser NAME(...) { ... }`
+    /// A parser: `parser NAME(...) { ... }`
     Parser(Parser),
-    /// `control NAME(...) { ... apply { ... } }`
+    /// A control: `control NAME(...) { ... apply { ... } }`
     Control(Control),
-    /// `action NAME(...) { ... }` at the top level
+    /// An action outside all controls: `action NAME(...) { ... }`
     Action(Action),
-    /// `TYPE(arguments) NAME;`
+    /// An instance of an extern or package: `TYPE(arguments) NAME;`
     Instance(Instance),
 }
 
 /// A constant declaration, at the top level or within a parser, control or block.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Const {
-    /// The type.
+    /// The type of the constant.
     pub ty: Type,
-    /// The name.
+    /// The name of the constant.
     pub name: Ident,
-    /// The value.
+    /// The expression that gives the constant's value.
     pub value: Expr,
 }
 
-/// A header or struct declaration.
+/// A declaration of a header type or struct type.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Struct {
-    /// The name.
+    /// The name of the header or struct type.
     pub name: Ident,
-    /// The fields.
+    /// The fields of the header or struct type, in source order.
     pub fields: Vec<Field>,
 }
 
-/// A field of a header or struct.
+/// A field of a header or struct type.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Field {
-    /// The type.
+    /// The type of the field.
     pub ty: Type,
-    /// The name.
+    /// The name of the field.
     pub name: Ident,
 }
 
-/// An enum declaration.
+/// A declaration of an enum type.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Enum {
-    /// The name.
+    /// The name of the enum type.
     pub name: Ident,
     /// The underlying type of a serializable enum, in which every member has a value; `None` for an enum without an
     /// underlying type.
     pub representation: Option<Type>,
-    /// The members, each with its value if it has one.
+    /// The members in source order, each with its value if the source text gives one.
     pub members: Vec<(Ident, Option<Expr>)>,
 }
 
 /// An extern type: a kind of object that the architecture provides.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Extern {
-    /// The name.
+    /// The name of the extern type.
     pub name: Ident,
-    /// The type parameters.
+    /// The type parameters of the extern type: `T` in `extern NAME<T>`.
     pub type_parameters: Vec<Ident>,
-    /// The constructors: prototypes with the name of the extern and without a result type.
+    /// The constructors, as prototypes that have the extern's name and no result type.
     pub constructors: Vec<Prototype>,
-    /// The methods.
+    /// The prototypes of the extern type's methods.
     pub methods: Vec<Prototype>,
 }
 
 /// The signature of a function, method, constructor, parser, control or package.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Prototype {
-    /// The result type; `None` for `void` and for what has no result.
+    /// The result type. `None` for a function that returns `void`, and for constructors, parsers, controls and
+    /// packages, which have no result.
     pub result: Option<Type>,
-    /// The name.
+    /// The name of the function, method, constructor, parser, control or package.
     pub name: Ident,
-    /// The type parameters.
+    /// The type parameters: `T` in `name<T>(...)`.
     pub type_parameters: Vec<Ident>,
-    /// The parameters.
+    /// The parameters, in source order.
     pub parameters: Vec<Parameter>,
 }
 
-/// A parameter.
+/// A parameter of a function, method, constructor, parser, control, package or action.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Parameter {
-    /// The direction.
+    /// The direction: `in`, `out`, `inout` or none.
     pub direction: Direction,
-    /// The type.
+    /// The type of the parameter.
     pub ty: Type,
-    /// The name.
+    /// The name of the parameter.
     pub name: Ident,
 }
 
-/// The direction of a parameter.
+/// The direction of a parameter, which says whether the callee reads the argument, writes the argument, or both.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Direction {
-    /// No direction: the argument is a compile-time constant, or an action's argument given by the control plane.
+    /// No direction: the argument is a compile-time constant, or the control plane gives it as an action argument of a
+    /// table entry.
     None,
-    /// `in`
+    /// `in`: the callee only reads the parameter.
     In,
-    /// `out`
+    /// `out`: the callee writes the parameter, and the caller receives the value.
     Out,
-    /// `inout`
+    /// `inout`: the callee reads and writes the parameter, and the caller receives the new value.
     InOut,
 }
 
-/// A type as it is written.
+/// A type as the source text writes it, with unresolved names.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Type {
-    /// The source range.
+    /// The source range of the type.
     pub span: Span,
-    /// The type itself.
+    /// The kind of the type.
     pub kind: TypeKind,
 }
 
-/// The kinds of types.
+/// The kinds of types in the source text.
 #[derive(Clone, PartialEq, Debug)]
 pub enum TypeKind {
-    /// `bool`
+    /// The type `bool`.
     Bool,
-    /// `bit<W>`; `bit` alone means `bit<1>`
+    /// An unsigned number of W bits, `bit<W>`. The type `bit` without a width means `bit<1>`.
     Bit(Box<Expr>),
-    /// `int<W>`
+    /// A signed number of W bits, `int<W>`.
     Int(Box<Expr>),
-    /// `int`: an integer of arbitrary precision, known at compile time
+    /// The type `int` without a width: an integer of arbitrary precision that is known at compile time.
     Integer,
-    /// `error`
+    /// The type `error`.
     Error,
-    /// `NAME` or `NAME<arguments>`
+    /// A declared type or a type parameter, `NAME`, or a generic type with type arguments, `NAME<arguments>`.
     Named {
-        /// The name.
+        /// The name of the type.
         name: Ident,
-        /// The type arguments.
+        /// The type arguments; empty if there are none.
         arguments: Vec<Type>,
     },
-    /// `_` as a type argument: the compiler infers the type
+    /// The placeholder `_` as a type argument: the compiler infers the type.
     Any,
 }
 
-/// A parser with its body.
+/// A declaration of a parser with its states.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Parser {
-    /// The name.
+    /// The name of the parser.
     pub name: Ident,
-    /// The parameters.
+    /// The parameters of the parser.
     pub parameters: Vec<Parameter>,
-    /// The declarations before the first state.
+    /// The constants, variables and instances declared before the first state.
     pub locals: Vec<Local>,
-    /// The states.
+    /// The states of the parser, in source order.
     pub states: Vec<State>,
 }
 
-/// A state of a parser.
+/// A state of a P4 parser: statements, and a transition to the next state.
 #[derive(Clone, PartialEq, Debug)]
 pub struct State {
-    /// The name.
+    /// The name of the state.
     pub name: Ident,
-    /// The statements.
+    /// The statements of the state, without the transition.
     pub body: Vec<Stmt>,
-    /// The transition; a state without one goes to `reject`.
+    /// The transition to the next state. A state without a `transition` statement goes to `reject`.
     pub transition: Option<Transition>,
 }
 
-/// The transition at the end of a state.
+/// The transition at the end of a parser state.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Transition {
-    /// `transition NAME;`
+    /// An unconditional transition: `transition NAME;`
     To(Ident),
-    /// `transition select(keys) { cases }`
+    /// A transition that depends on values: `transition select(keys) { cases }`
     Select {
-        /// The source range.
+        /// The source range of the `select`.
         span: Span,
-        /// The expressions that the cases are compared with.
+        /// The expressions in the parentheses of the `select`, which are compared with the keysets of each case.
         keys: Vec<Expr>,
-        /// The cases, in source order.
+        /// The cases, in source order. The first matching case decides the next state.
         cases: Vec<SelectCase>,
     },
 }
 
-/// A case of a `select`.
+/// A case of a `select` transition: `keysets: state;`
 #[derive(Clone, PartialEq, Debug)]
 pub struct SelectCase {
-    /// One keyset for each key.
+    /// The keysets, one for each key of the `select`.
     pub keys: Vec<KeySet>,
     /// The source range of the keysets.
     pub span: Span,
-    /// The next state.
+    /// The name of the state that follows if all keysets match.
     pub next: Ident,
 }
 
-/// A keyset: the set of values that a key is compared with.
+/// A keyset: the set of values that a key of a `select` or of a table entry must have.
 #[derive(Clone, PartialEq, Debug)]
 pub enum KeySet {
-    /// `default` or `_`: every value
+    /// `default` or `_`: every value matches.
     Any(Span),
-    /// A single value.
+    /// A single value: only this value matches.
     Value(Expr),
-    /// `value &&& mask`
+    /// `value &&& mask`: a key matches if it equals the value in the bits that are set in the mask.
     Masked(Expr, Expr),
-    /// `low .. high`
+    /// `low .. high`: the values from `low` to `high`, both included, match.
     Range(Expr, Expr),
 }
 
-/// A control with its body.
+/// A declaration of a control with its `apply` block.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Control {
-    /// The name.
+    /// The name of the control.
     pub name: Ident,
-    /// The parameters.
+    /// The parameters of the control.
     pub parameters: Vec<Parameter>,
-    /// The declarations before `apply`.
+    /// The constants, variables, instances, actions and tables declared before `apply`.
     pub locals: Vec<Local>,
-    /// The `apply` block.
+    /// The `apply` block: the statements that the control runs for a packet.
     pub apply: Block,
 }
 
-/// A declaration within a parser or control.
+/// A declaration within a parser (before its states) or within a control (before `apply`).
 #[derive(Clone, PartialEq, Debug)]
 pub enum Local {
-    /// A constant.
+    /// A declaration of a constant.
     Const(Const),
-    /// A variable.
+    /// A declaration of a variable.
     Variable(Variable),
     /// An instance of an extern or control.
     Instance(Instance),
-    /// An action.
+    /// A declaration of an action (in controls only).
     Action(Action),
-    /// A table.
+    /// A declaration of a table (in controls only).
     Table(Table),
 }
 
-/// A variable declaration.
+/// A declaration of a variable, with or without an initial value.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Variable {
-    /// The type.
+    /// The type of the variable.
     pub ty: Type,
-    /// The name.
+    /// The name of the variable.
     pub name: Ident,
-    /// The initial value.
+    /// The initial value; `None` if the declaration has no initialiser.
     pub value: Option<Expr>,
 }
 
 /// An instantiation of an extern, control, parser or package.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Instance {
-    /// The annotations before the instantiation.
+    /// The annotations before the instantiation, such as `@priorities(4)` before the package's instance.
     pub annotations: Vec<Annotation>,
-    /// The type that is instantiated.
+    /// The extern, control, parser or package type that is instantiated.
     pub ty: Type,
-    /// The constructor's arguments.
+    /// The arguments of the instance's constructor.
     pub arguments: Vec<Argument>,
     /// The name of the instance.
     pub name: Ident,
 }
 
-/// An argument of a call.
+/// An argument of a call or constructor, or an item of a list expression.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Argument {
-    /// The name of the parameter in `name = value`; `None` for a positional argument.
+    /// The name of the parameter or field in `name = value`; `None` for a positional argument.
     pub name: Option<Ident>,
     /// The value; `None` for `_`, which discards the value of an `out` parameter.
     pub value: Option<Expr>,
-    /// The source range.
+    /// The source range of the argument.
     pub span: Span,
 }
 
-/// An action declaration.
+/// A declaration of an action.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Action {
-    /// The name.
+    /// The name of the action.
     pub name: Ident,
-    /// The parameters.
+    /// The parameters of the action.
     pub parameters: Vec<Parameter>,
-    /// The body.
+    /// The statements of the action.
     pub body: Block,
 }
 
-/// A table declaration.
+/// A declaration of a match-action table.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Table {
-    /// The name.
+    /// The name of the table.
     pub name: Ident,
-    /// The keys, each with the name of its match kind: `exact`, `ternary`, `lpm`.
+    /// The key expressions, each with the name of its match kind: `exact`, `ternary` or `lpm`.
     pub keys: Vec<(Expr, Ident)>,
-    /// The `actions` list.
+    /// The actions of the `actions` property: the table's entries can select only these actions.
     pub actions: Vec<ActionRef>,
-    /// The default action, and whether it is `const`, so that the control plane cannot change it.
+    /// The default action, which runs if no entry matches, and whether it is declared `const`. The control plane cannot
+    /// change a `const` default action.
     pub default: Option<(ActionRef, bool)>,
-    /// The entries that the program gives.
+    /// The initial entries, from the `entries` property.
     pub entries: Vec<Entry>,
-    /// Whether the entries are `const`, so that the control plane cannot change them.
+    /// Whether the `entries` property is declared `const`: then the control plane cannot change the entries.
     pub entries_const: bool,
-    /// The maximum number of entries.
+    /// The maximum number of entries, from the `size` property; `None` if the table has no such property.
     pub size: Option<Expr>,
 }
 
-/// A reference to an action by name, with arguments.
+/// A reference to an action by name, optionally with arguments: in an `actions` list, an entry or a default action.
 #[derive(Clone, PartialEq, Debug)]
 pub struct ActionRef {
-    /// The name of the action.
+    /// The name of the referenced action.
     pub name: Ident,
-    /// The arguments.
+    /// The arguments that the reference gives to the action.
     pub arguments: Vec<Argument>,
     /// The annotations before the reference, such as `@defaultonly` and `@tableonly`.
     pub annotations: Vec<Annotation>,
 }
 
-/// An entry of a table.
+/// An initial entry of a table, as the program declares it: `keysets: action(arguments);`
 #[derive(Clone, PartialEq, Debug)]
 pub struct Entry {
-    /// One keyset for each key of the table.
+    /// The keysets, one for each key of the table.
     pub keys: Vec<KeySet>,
     /// The source range of the keysets.
     pub span: Span,
-    /// The action with its arguments.
+    /// The action that runs if the entry matches, with its arguments.
     pub action: ActionRef,
 }
 
 /// A block of statements: `{ ... }`
 #[derive(Clone, PartialEq, Debug)]
 pub struct Block {
-    /// The statements, in source order.
+    /// The statements of the block, in source order.
     pub body: Vec<Stmt>,
-    /// The source range.
+    /// The source range of the block, including its braces.
     pub span: Span,
 }
 
-/// A statement.
+/// A statement of an action, a control or a parser state.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Stmt {
-    /// The source range.
+    /// The source range of the statement.
     pub span: Span,
-    /// The statement itself.
+    /// The kind of the statement, with its contents.
     pub kind: StmtKind,
 }
 
-/// The kinds of statements.
+/// The kinds of statements, with their contents.
 #[derive(Clone, PartialEq, Debug)]
 pub enum StmtKind {
-    /// A variable declaration.
+    /// A declaration of a local variable.
     Variable(Variable),
-    /// A constant declaration.
+    /// A declaration of a local constant.
     Const(Const),
-    /// `target = value;`
+    /// An assignment: `target = value;`
     Assign {
-        /// An lvalue.
+        /// The lvalue that is assigned: a variable, a field, or a slice of bits.
         target: Expr,
-        /// The value.
+        /// The expression that gives the new value.
         value: Expr,
     },
     /// A call of an action, method, extern function or `apply`.
     Call(Expr),
-    /// `if (condition) then else otherwise`
+    /// A conditional statement: `if (condition) then else otherwise`
     If {
-        /// The condition, of type `bool`.
+        /// The condition: an expression of type `bool`.
         condition: Expr,
-        /// A statement or a block.
+        /// The statement or block that runs if the condition is true.
         then: Box<Stmt>,
-        /// The statement or block after `else`.
+        /// The statement or block after `else`; `None` if there is no `else`.
         otherwise: Option<Box<Stmt>>,
     },
-    /// `switch (value) { labels: { ... } }`; the value may be `table.apply().action_run`
+    /// A `switch` statement: `switch (value) { labels: { ... } }`. The value may be `table.apply().action_run`; then
+    /// the labels are names of actions.
     Switch {
-        /// The expression that the labels are compared with.
+        /// The expression that is compared with the labels of the cases.
         value: Expr,
         /// The cases, in source order.
         cases: Vec<SwitchCase>,
     },
-    /// `{ ... }`
+    /// A nested block: `{ ... }`
     Block(Block),
-    /// `exit;`
+    /// `exit;`: ends the top-level control, also from within an action or an inner control.
     Exit,
-    /// `return;`
+    /// `return;`: ends the current action or control.
     Return,
-    /// `;`
+    /// An empty statement: `;`
     Empty,
 }
 
-/// A case of a `switch`.
+/// A case of a `switch` statement.
 #[derive(Clone, PartialEq, Debug)]
 pub struct SwitchCase {
-    /// The label; `None` for `default`.
+    /// The label with which the value is compared; `None` for `default`.
     pub label: Option<Expr>,
     /// The source range of the label.
     pub span: Span,
@@ -458,121 +464,121 @@ pub struct SwitchCase {
     pub body: Option<Block>,
 }
 
-/// An expression.
+/// An expression, with its position in the source text.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Expr {
-    /// The source range.
+    /// The source range of the expression.
     pub span: Span,
-    /// The expression itself.
+    /// The kind of the expression, with its operands.
     pub kind: ExprKind,
 }
 
-/// The kinds of expressions.
+/// The kinds of expressions, with their operands.
 #[derive(Clone, PartialEq, Debug)]
 pub enum ExprKind {
     /// An integer literal: `10`, `0x1F`, `8w255`, `4s7`, `0b1010_1010`
     Number {
-        /// The value.
+        /// The number, without its width prefix.
         value: u128,
-        /// The width and whether the literal is signed, if it has a width prefix.
+        /// The width in bits and whether the literal is signed, if it has a width prefix such as `8w` or `4s`.
         width: Option<(u32, bool)>,
     },
-    /// `true`, `false`
+    /// A Boolean literal: `true` or `false`
     Bool(bool),
-    /// A string literal, in annotations only.
+    /// A string literal; allowed in annotations only.
     String(Rc<str>),
-    /// An identifier.
+    /// The name of a variable, constant, type or other declaration.
     Name(Ident),
-    /// `.NAME`: an identifier looked up at the top level
+    /// `.NAME`: a name that is looked up at the top level, so that local declarations cannot hide it.
     TopName(Ident),
-    /// `value.member`
+    /// `value.member`: a field, a method, or a member of an enum.
     Member(Box<Expr>, Ident),
-    /// `value[high:low]`
+    /// `value[high:low]`: the bits from `high` down to `low` of a number.
     Slice {
-        /// The value that is sliced.
+        /// The number from which the bits are taken.
         value: Box<Expr>,
-        /// The index of the highest bit.
+        /// The index of the highest selected bit; bit 0 is the least significant one.
         high: Box<Expr>,
-        /// The index of the lowest bit.
+        /// The index of the lowest selected bit.
         low: Box<Expr>,
     },
-    /// `function<types>(arguments)`
+    /// A call: `function<types>(arguments)`
     Call {
-        /// The callee: a name, or a member of an object.
+        /// The callee: the name of a function or action, or a member of an object.
         function: Box<Expr>,
-        /// The type arguments.
+        /// The type arguments; empty if the call has none.
         types: Vec<Type>,
-        /// The arguments.
+        /// The arguments of the call.
         arguments: Vec<Argument>,
     },
-    /// A list expression `{a, b}` or `{x = a, y = b}`: a struct given by its fields
+    /// A list expression `{a, b}` or `{x = a, y = b}`: the values of a struct's fields, by position or by name.
     List(Vec<Argument>),
-    /// `(T) value`
+    /// A cast to another type: `(T) value`
     Cast(Type, Box<Expr>),
-    /// `-a`, `~a`, `!a`, `+a`
+    /// A unary operator with its operand: `-a`, `~a`, `!a` or `+a`
     Unary(UnaryOp, Box<Expr>),
-    /// `a + b`
+    /// A binary operator with its two operands, such as `a + b`
     Binary(BinaryOp, Box<Expr>, Box<Expr>),
-    /// `condition ? a : b`
+    /// A conditional expression: `condition ? a : b`
     Conditional(Box<Expr>, Box<Expr>, Box<Expr>),
 }
 
-/// Unary operators.
+/// Unary operators of P4.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum UnaryOp {
-    /// `-`
+    /// Negation: `-a`
     Negate,
-    /// `~`
+    /// Bitwise complement: `~a`
     BitNot,
-    /// `!`
+    /// Logical negation of a `bool`: `!a`
     Not,
-    /// `+`
+    /// Unary plus, which returns its operand: `+a`
     Plus,
 }
 
-/// Binary operators.
+/// Binary operators of P4.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum BinaryOp {
-    /// `+`
+    /// Addition: `+`
     Add,
-    /// `-`
+    /// Subtraction: `-`
     Sub,
-    /// `|+|`: saturating addition
+    /// Saturating addition: `|+|`
     SatAdd,
-    /// `|-|`: saturating subtraction
+    /// Saturating subtraction: `|-|`
     SatSub,
-    /// `*`
+    /// Multiplication: `*`
     Mul,
-    /// `/`
+    /// Division: `/`
     Div,
-    /// `%`
+    /// Remainder of a division: `%`
     Mod,
-    /// `<<`
+    /// Left shift: `<<`
     Shl,
-    /// `>>`
+    /// Right shift: `>>`
     Shr,
-    /// `&`
+    /// Bitwise and: `&`
     And,
-    /// `|`
+    /// Bitwise or: `|`
     Or,
-    /// `^`
+    /// Bitwise exclusive or: `^`
     Xor,
-    /// `++`: concatenation
+    /// Concatenation of bit strings: `++`
     Concat,
-    /// `==`
+    /// Equal: `==`
     Eq,
-    /// `!=`
+    /// Not equal: `!=`
     Ne,
-    /// `<`
+    /// Less than: `<`
     Lt,
-    /// `<=`
+    /// Less than or equal: `<=`
     Le,
-    /// `>`
+    /// Greater than: `>`
     Gt,
-    /// `>=`
+    /// Greater than or equal: `>=`
     Ge,
-    /// `&&`
+    /// Logical and of two `bool` values: `&&`
     LogicalAnd,
-    /// `||`
+    /// Logical or of two `bool` values: `||`
     LogicalOr,
 }

@@ -14,14 +14,14 @@ use std::path::Path;
 /// The errors of a program that the compiler refused.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Rejected {
-    /// The errors, 1 to 20 of them.
+    /// The errors in the program, 1 to 20 of them. The compiler stops after 20 errors.
     pub errors: Vec<Diagnostic>,
     /// The program's source files, which the spans of the errors refer to.
     pub sources: SourceMap,
 }
 
 impl fmt::Display for Rejected {
-    /// Writes all errors as plain text.
+    /// Writes all errors as plain text, each with its source line.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let errors: Vec<String> = self.errors.iter().map(|error| error.render(&self.sources)).collect();
         f.write_str(errors.join("\n").trim_end())
@@ -30,7 +30,7 @@ impl fmt::Display for Rejected {
 
 impl std::error::Error for Rejected {}
 
-/// Why [`compile_file`] returned no program.
+/// The reason why [`compile_file`] returned no program.
 #[derive(Debug, thiserror::Error)]
 pub enum CompileError {
     /// A source file of the program cannot be read.
@@ -48,9 +48,9 @@ pub enum CompileError {
 
 /// Compiles a P4 program.
 ///
-/// `include` returns the text of a file that the program includes with `#include "..."`; the file's path is relative
-/// to the program's own file. `constants` replaces the values of constants declared at the top level of the program,
-/// by name.
+/// `include` is a function that returns the text of a file that the program includes with `#include "..."`. Its
+/// argument is the file's path, relative to the folder of the program's main file. `constants` lists names of top-level
+/// constants and the values that replace the values in the program.
 ///
 /// # Errors
 /// The errors in the program, each with its position.
@@ -73,7 +73,7 @@ pub fn compile(main: SourceFile, include: Include, constants: &[(String, u128)])
 
 /// Compiles the program in a file, together with the files that it includes.
 ///
-/// `constants` replaces the values of constants declared at the top level of the program, by name.
+/// `constants` lists names of top-level constants and the values that replace the values in the program.
 ///
 /// # Errors
 /// [`CompileError::Unreadable`] if the file cannot be read, [`CompileError::Rejected`] if the program has errors.
@@ -85,7 +85,7 @@ pub fn compile(main: SourceFile, include: Include, constants: &[(String, u128)])
 ///
 /// let path = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../p4/ndp.p4"));
 /// let program = compile_file(path, &[])?;
-/// // NDP's packets carry 29 bytes of its own header besides Ethernet and IPv4.
+/// // The NDP program adds a header of 29 bytes after the Ethernet and IPv4 headers.
 /// assert!(program.emitted_bytes() <= program.header_room() as u32);
 /// # Ok::<(), rnic_nano::CompileError>(())
 /// ```
@@ -97,7 +97,8 @@ pub fn compile_file(path: &Path, constants: &[(String, u128)]) -> Result<Program
     Ok(compile(SourceFile { name, text }, &include, constants)?)
 }
 
-/// Reads the text of a file, but at most one byte more than the compiler accepts: the compiler then reports the limit.
+/// Reads the text of a file, but at most one byte more than the compiler accepts. From the additional byte, the
+/// preprocessor detects that the file is too large, and reports the limit.
 fn read(path: &Path) -> io::Result<String> {
     let mut text = String::new();
     File::open(path)?.take(MAX_BYTES as u64 + 1).read_to_string(&mut text)?;

@@ -3,7 +3,7 @@
 use crate::source::{SourceMap, Span};
 use std::fmt::Write;
 
-/// One error of a program.
+/// One error that the compiler found in a program.
 ///
 /// # Examples
 /// ```
@@ -26,15 +26,16 @@ use std::fmt::Write;
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Diagnostic {
-    /// The error in one sentence, without a full stop.
+    /// The error in one sentence, without a full stop at its end.
     pub message: String,
-    /// The source range that is wrong.
+    /// The source range in which the error lies.
     pub span: Span,
-    /// The label printed under the source range: what was found or expected there.
+    /// The label printed below the source range: it says what the compiler found or expected there.
     pub label: String,
-    /// Other source ranges that explain the error, each with a label: for example the first of two declarations.
+    /// Other source ranges that explain the error, each with a label. For a name that is declared twice, this is the
+    /// first declaration.
     pub related: Vec<(Span, String)>,
-    /// Advice: what would be accepted, or what to write instead.
+    /// Advice: what the compiler would accept, or what to write instead.
     pub help: Option<String>,
 }
 
@@ -44,26 +45,27 @@ impl Diagnostic {
         Diagnostic { message: message.into(), span, label: label.into(), related: Vec::new(), help: None }
     }
 
-    /// Creates an error for a construct of P4_16 that this compiler does not support; `instead` is advice.
+    /// Creates an error for a construct of P4_16 that this compiler does not support. `what` names the construct, and
+    /// `instead` is advice on what to write instead.
     pub fn unsupported(span: Span, what: &str, instead: Option<&str>) -> Diagnostic {
         let help = instead.map(str::to_string);
         Diagnostic { help, ..Diagnostic::new(span, format!("not supported: {what}"), "not part of the subset") }
     }
 
-    /// Adds a related source range.
+    /// Adds a source range that helps to explain the error, with a label.
     pub fn with_related(mut self, span: Span, label: impl Into<String>) -> Diagnostic {
         self.related.push((span, label.into()));
         self
     }
 
-    /// Adds advice.
+    /// Adds advice, which is printed in the last line of the error.
     pub fn with_help(mut self, help: impl Into<String>) -> Diagnostic {
         self.help = Some(help.into());
         self
     }
 
-    /// Renders the error as plain text: `file:line:column: message`, the source line, `^` under the source range, the
-    /// related source ranges and the advice.
+    /// Renders the error as plain text. The text has the message, the position as `file:line:column`, the source line
+    /// with `^` under the source range, the related source ranges in the same form, and the advice.
     pub fn render(&self, sources: &SourceMap) -> String {
         let mut text = format!("error: {}\n", self.message);
         self.render_span(&mut text, sources, self.span, &self.label);
@@ -81,7 +83,7 @@ impl Diagnostic {
         let (line, column) = sources.position(span);
         let shown = file.text.lines().nth(line - 1).unwrap_or_default();
         let (shown, before) = truncate_line(shown, column - 1);
-        // The indentation repeats the tabs of the source line, so that the `^` stand under the source range.
+        // The indentation repeats the tabs of the source line, so that each `^` stands exactly under the source range.
         let indent: String = shown.chars().take(before).map(|c| if c == '\t' { '\t' } else { ' ' }).collect();
         let max_width = shown.chars().count().saturating_sub(before).max(1);
         let width = sources.text(span).chars().take_while(|c| *c != '\n').count().clamp(1, max_width);
@@ -92,7 +94,8 @@ impl Diagnostic {
     }
 }
 
-/// Truncates a long line to the text around a column; returns the text and the column within the text.
+/// Truncates a long source line to the text around the column `before`. Returns the truncated text and the position of
+/// the column in it.
 fn truncate_line(line: &str, before: usize) -> (String, usize) {
     const MAX_CHARS: usize = 200;
     const CONTEXT_CHARS: usize = 80;
@@ -105,10 +108,10 @@ fn truncate_line(line: &str, before: usize) -> (String, usize) {
     (format!("{start}{shown}..."), before - skipped + start.len())
 }
 
-/// Returns the known name that is most similar to `name`, for the advice `did you mean ...?`.
+/// Returns the name in `known` that is most similar to `name`, for the advice `did you mean ...?`.
 ///
-/// The edit distance may be a third of the characters, and 1 in a name of two characters. Among equally similar names
-/// the first in alphabetical order is chosen.
+/// The edit distance between the two names must be at most a third of the characters of `name`; for a name of two
+/// characters it must be at most 1. Among equally similar names, the first in alphabetical order is chosen.
 pub(crate) fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let max_distance = match name.chars().count() {
         0 | 1 => return None,

@@ -1,114 +1,115 @@
-//! The high-level intermediate representation (HIR): a checked program.
+//! The high-level intermediate representation (HIR) of a program that has passed all checks of the compiler.
 //!
 //! In the HIR, names are resolved, types are checked, constants are folded, and calls of actions and controls are
-//! inlined. Every variable, field and parameter that holds bits is a *slot* of its pipeline; structs, enums and
-//! generics no longer exist.
+//! inlined. Every variable, field and parameter that holds bits is a *slot* (a scalar variable) of its pipeline.
+//! Structs, enums and generics no longer exist.
 //!
-//! The front end produces only well-formed HIR: widths agree, slots exist, and slices lie within their operands. Code
-//! that executes the HIR need not check this again.
+//! The front end produces only well-formed HIR: the widths of operands agree, every slot exists, and slices lie within
+//! their operands. So code generation and interpreters do not check these properties again.
 
 pub mod check;
 
 use crate::source::Span;
 
-/// A checked program.
+/// A checked program: two pipelines and the objects that they share.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Program {
-    /// The parser and the ingress control.
+    /// The ingress pipeline, which processes arriving packets: the parser and the ingress control.
     pub ingress: Pipeline,
-    /// The egress control and the deparser.
+    /// The egress pipeline, which writes the headers of departing packets: the egress control and the deparser.
     pub egress: Pipeline,
-    /// The objects with state, which both pipelines share.
+    /// The extern objects, such as register arrays, whose state both pipelines share.
     pub instances: Vec<Instance>,
-    /// The annotations of the package's instance (`main`): name and argument. The argument is empty if the annotation
-    /// has none.
+    /// The annotations of the package's instance (`main`), each with its name and its argument. The argument is an
+    /// empty string if the annotation has none.
     pub annotations: Vec<(String, String)>,
     /// The top-level constants whose values a user may replace, each with its current value.
     pub constants: Vec<(String, u128)>,
 }
 
-/// One of the two pipelines. Each has its own slots.
+/// The ingress or the egress pipeline. Each pipeline has its own slots.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Pipeline {
-    /// The slots.
+    /// The slots: all scalar variables of the pipeline.
     pub slots: Vec<Slot>,
-    /// The headers.
+    /// The headers that the parser can extract or the deparser can emit.
     pub headers: Vec<Header>,
-    /// The tables.
+    /// The match-action tables.
     pub tables: Vec<Table>,
-    /// The values that the architecture passes to the pipeline: the name, such as `arrival.trimmed`, and the slot that
-    /// is written before the pipeline runs.
+    /// The values that the NIC passes to the pipeline for each packet. Each has a name, such as `arrival.trimmed`, and
+    /// the slot that receives the value before the pipeline runs.
     pub inputs: Vec<(String, SlotId)>,
-    /// The values that the architecture reads after the pipeline has run. They are zero before it runs, except for
-    /// `inout` values, which are also among the inputs.
+    /// The values that the NIC reads after the pipeline has run, each with its name and slot. They are zero before the
+    /// pipeline runs, except for `inout` values, which are also among the inputs.
     pub outputs: Vec<(String, SlotId)>,
-    /// The states of the parser; the first one is `start`. Empty in egress.
+    /// The states of the parser; the first one is `start`. Empty in the egress pipeline.
     pub states: Vec<State>,
-    /// The statements of the control.
+    /// The statements of the control, with all calls inlined.
     pub control: Vec<Stmt>,
-    /// The statements of the deparser. Empty in ingress.
+    /// The statements of the deparser. Empty in the ingress pipeline.
     pub deparser: Vec<Stmt>,
 }
 
-/// A slot: its index in the pipeline's slots.
+/// Identifies a slot by its index in [`Pipeline::slots`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct SlotId(pub u32);
-/// A header: its index in the pipeline's headers.
+/// Identifies a header by its index in [`Pipeline::headers`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct HeaderId(pub u32);
-/// A table: its index in the pipeline's tables.
+/// Identifies a table by its index in [`Pipeline::tables`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct TableId(pub u32);
-/// An extern object: its index in the program's instances.
+/// Identifies an extern object by its index in [`Program::instances`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct InstanceId(pub u32);
-/// A parser state: its index in the pipeline's states.
+/// Identifies a parser state by its index in [`Pipeline::states`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct StateId(pub u32);
 
-/// A scalar variable. All slots are zero when a pipeline begins, except its inputs.
+/// A scalar variable. When a pipeline begins to process a packet, all slots are zero, except the slots of its inputs.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Slot {
-    /// The name for diagnostics and dumps, such as `hdr.ndp.flags`.
+    /// The name for error messages and dumps, such as `hdr.ndp.flags`.
     pub name: String,
-    /// The width in bits, 1 to 128; a `bool` has 1.
+    /// The width in bits, 1 to 128. A `bool` has a width of 1.
     pub width: u32,
-    /// Whether the value is a two's-complement number.
+    /// Whether the slot holds a two's-complement number.
     pub signed: bool,
 }
 
-/// A header.
+/// A header of a packet: its fields and its validity bit.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Header {
-    /// The name for diagnostics and dumps, such as `hdr.ndp`.
+    /// The name for error messages and dumps, such as `hdr.ndp`.
     pub name: String,
-    /// The slot of the validity bit.
+    /// The slot of the validity bit: 1 if the header is present in the packet.
     pub valid: SlotId,
-    /// The fields, first to last. Their widths add up to whole bytes.
+    /// The slots of the fields, in their order in the packet. Their widths add up to whole bytes.
     pub fields: Vec<SlotId>,
 }
 
-/// An object with state that the architecture provides.
+/// An extern object, which keeps state between packets: an array of registers or a scheduler.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Instance {
-    /// The name in the program.
+    /// The name of the object in the program.
     pub name: String,
-    /// The extern type: `IfElseRaw`.
+    /// The name of the extern type, such as `IfElseRaw`.
     pub kind: String,
-    /// The widths of the scalars of the type argument, first to last; a `bit<W>` has one.
+    /// The widths in bits of all scalars in the type argument, in order. For the type argument `bit<W>`, this is the
+    /// single width W.
     pub types: Vec<u32>,
-    /// The arguments of the constructor.
+    /// The arguments of the constructor, such as the number of registers.
     pub arguments: Vec<u128>,
-    /// The source range of the declaration.
+    /// The source range of the object's declaration.
     pub span: Span,
 }
 
 /// A state of the parser.
 #[derive(Clone, PartialEq, Debug)]
 pub struct State {
-    /// The name.
+    /// The name of the state.
     pub name: String,
-    /// The statements.
+    /// The statements of the state.
     pub body: Vec<Stmt>,
     /// The transition to the next state.
     pub transition: Transition,
@@ -119,176 +120,179 @@ pub struct State {
 pub enum Transition {
     /// An unconditional transition.
     To(Target),
-    /// A transition to the target of the first case whose patterns match all keys; to `reject` if no case matches.
+    /// A transition to the target of the first case whose patterns match all keys. If no case matches, the parser
+    /// rejects the packet.
     Select {
         /// The expressions that are compared with the patterns.
         keys: Vec<Expr>,
-        /// The cases in order: one pattern for each key, and the target.
+        /// The cases in order, each with one pattern for each key, and the target.
         cases: Vec<(Vec<Pattern>, Target)>,
     },
 }
 
-/// The target of a transition.
+/// The target of a parser transition.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Target {
-    /// A state.
+    /// Another parser state.
     State(StateId),
-    /// `accept`: the control runs next.
+    /// `accept`: parsing ends, and the control runs next.
     Accept,
-    /// `reject`: the NIC drops the packet.
+    /// `reject`: parsing ends, and the NIC drops the packet.
     Reject,
 }
 
-/// A pattern that a key is compared with, as an unsigned number.
+/// A pattern that is compared with a key; the key's value is treated as an unsigned number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Pattern {
-    /// Matches if `key & mask == value`; the value has no bit outside the mask.
+    /// Matches if `key & mask == value`. The value has no bits outside the mask.
     Masked {
-        /// The value.
+        /// The value that the key must have under the mask.
         value: u128,
-        /// The bits that are compared.
+        /// The mask: its bits that are 1 are compared.
         mask: u128,
     },
     /// Matches if `low <= key <= high`.
     Range {
-        /// The minimum.
+        /// The smallest matching value.
         low: u128,
-        /// The maximum.
+        /// The largest matching value.
         high: u128,
     },
 }
 
-/// A table.
+/// A match-action table.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Table {
-    /// The name.
+    /// The name of the table.
     pub name: String,
-    /// The keys with their match kinds.
+    /// The key expressions, each with its match kind.
     pub keys: Vec<(Expr, MatchKind)>,
-    /// The actions.
+    /// The actions that an entry can select.
     pub actions: Vec<Action>,
     /// The default action, which runs if no entry matches: its index in `actions` and its arguments. `None` if there
     /// is no default action.
     pub default: Option<(usize, Vec<u128>)>,
-    /// Whether the default action is `const`: the control plane cannot change it.
+    /// Whether the default action is declared `const`: then the control plane cannot change it.
     pub default_const: bool,
-    /// The program's entries in order of precedence; in a table with one `lpm` key, entries with longer prefixes come
-    /// first.
+    /// The entries that the program declares, in order of precedence. In a table with one `lpm` key, entries with
+    /// longer prefixes come first.
     pub entries: Vec<Entry>,
-    /// Whether the entries are `const`: the control plane cannot change them.
+    /// Whether the entries are declared `const`: then the control plane cannot change them.
     pub entries_const: bool,
     /// The maximum number of entries.
     pub size: u32,
-    /// The source range of the declaration.
+    /// The source range of the table's declaration.
     pub span: Span,
 }
 
-/// The match kind of a key.
+/// The match kind of a key: how the table compares the key with its entries.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum MatchKind {
-    /// All bits are compared.
+    /// All bits of the key are compared.
     Exact,
-    /// The bits under the entry's mask are compared.
+    /// The bits of the key under the entry's mask are compared.
     Ternary,
-    /// The prefix is compared; the longest matching prefix takes precedence.
+    /// A prefix of the key is compared. The entry with the longest matching prefix takes precedence.
     Lpm,
 }
 
-/// An action of a table.
+/// An action that entries of a table can select.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Action {
-    /// The name.
+    /// The name of the action.
     pub name: String,
-    /// The slots that receive the entry's arguments before the action runs.
+    /// The slots that receive the arguments of the matching entry before the action runs.
     pub parameters: Vec<SlotId>,
-    /// The statements.
+    /// The statements of the action.
     pub body: Vec<Stmt>,
 }
 
-/// An entry of a table.
+/// An entry of a table: the patterns to match and the action to run.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Entry {
     /// One pattern for each key.
     pub keys: Vec<Pattern>,
-    /// The action: its index in the table's `actions`.
+    /// The index of the action in the table's `actions`.
     pub action: usize,
     /// The arguments of the action.
     pub arguments: Vec<u128>,
 }
 
-/// A statement.
+/// A statement of a parser state, control or deparser.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Stmt {
     /// Assigns a value to a slot of the same width.
     Assign {
-        /// The slot.
+        /// The slot that is assigned.
         slot: SlotId,
-        /// The new value.
+        /// The new value of the slot.
         value: Expr,
     },
-    /// Assigns a value to some bits of a slot: as many as the value has.
+    /// Assigns a value to some bits of a slot. The number of assigned bits is the width of the value.
     AssignSlice {
-        /// The slot.
+        /// The slot of which some bits are assigned.
         slot: SlotId,
-        /// The lowest bit that is assigned.
+        /// The index of the lowest bit that is assigned; bit 0 is the least significant one.
         low: u32,
-        /// The new value of the bits.
+        /// The new value of the assigned bits.
         value: Expr,
     },
-    /// Runs one of two branches.
+    /// Runs one of two lists of statements, depending on a condition.
     If {
-        /// The condition, of width 1.
+        /// The condition: an expression of width 1.
         condition: Expr,
-        /// Runs if the condition is 1.
+        /// The statements that run if the condition is 1.
         then: Vec<Stmt>,
-        /// Runs if the condition is 0.
+        /// The statements that run if the condition is 0.
         otherwise: Vec<Stmt>,
     },
-    /// Runs the case with the value, or else the default.
+    /// Runs the statements of the case that lists the value, or the default statements if no case lists it.
     Switch {
-        /// The value that is compared.
+        /// The value that is compared with the values of the cases.
         value: Expr,
-        /// The cases: values and statements. No value occurs twice.
+        /// The cases, each with its values and its statements. No value occurs in two cases.
         cases: Vec<(Vec<u128>, Vec<Stmt>)>,
-        /// Runs if no case has the value.
+        /// The statements that run if no case lists the value.
         default: Vec<Stmt>,
     },
-    /// A body that [`Stmt::Leave`] can leave: an inlined action or control.
+    /// An inlined action or control. [`Stmt::Leave`] within these statements jumps to their end.
     Scope(Vec<Stmt>),
-    /// Continues after an enclosing [`Stmt::Scope`]: 0 means the innermost one, 1 the one around it.
+    /// Jumps to the end of an enclosing [`Stmt::Scope`]: 0 means the innermost enclosing scope, 1 the scope around it.
     Leave(u32),
-    /// Ends the control.
+    /// Ends the control; a deparser still runs.
     Exit,
-    /// Applies a table: looks up the keys and runs the action found.
+    /// Applies a table: looks up the keys, and runs the action of the matching entry or the default action.
     Apply {
-        /// The table.
+        /// The table that is applied.
         table: TableId,
-        /// The slot set to 1 if an entry matched, else to 0.
+        /// The slot that is set to 1 if an entry matched, else to 0. `None` if the program does not use this result.
         hit: Option<SlotId>,
-        /// The slot set to the index of the action that ran, or to the number of the table's actions if no action ran.
+        /// The slot that is set to the index of the action that ran, or to the number of the table's actions if no
+        /// action ran. `None` if the program does not use this result.
         action: Option<SlotId>,
     },
-    /// Calls a function or method of the architecture.
+    /// Calls an extern function or a method of an extern object.
     Extern(ExternCall),
     /// Parser only: extracts a header from the packet and makes it valid. A packet with too few bytes is dropped.
     Extract(HeaderId),
-    /// Parser only: skips bits of the packet; the number is a multiple of 8.
+    /// Parser only: skips this number of bits of the packet, a multiple of 8. A packet with too few bytes is dropped.
     Advance(u32),
-    /// Deparser only: appends the header's bytes to the packet, if the header is valid.
+    /// Deparser only: appends the header's bytes to the packet if the header is valid.
     Emit(HeaderId),
 }
 
-/// A call of a function or method that the architecture provides.
+/// A call of an extern function, or of a method of an extern object, which the NIC provides.
 #[derive(Clone, PartialEq, Debug)]
 pub struct ExternCall {
-    /// The name: `execute`, or `delivered_event`.
+    /// The name of the function or method, such as `delivered_event` or `execute`.
     pub function: String,
-    /// The object whose method is called; `None` for a function.
+    /// The object whose method is called; `None` for a call of a function.
     pub instance: Option<InstanceId>,
-    /// The arguments: the scalars of all `in` and `inout` parameters, first to last.
+    /// The arguments: the scalars of all `in` and `inout` parameters, in order.
     pub arguments: Vec<Expr>,
-    /// The slots that receive the results: the scalars of the return value, then those of all `out` and `inout`
-    /// parameters. The slots' widths are as declared; `None` for a result that is not used.
+    /// The slots that receive the results: first the scalars of the return value, then the scalars of all `out` and
+    /// `inout` parameters. Each slot has the declared width of the result. `None` for a result that the program does
+    /// not use.
     pub results: Vec<Option<SlotId>>,
     /// The source range of the call.
     pub span: Span,
@@ -299,40 +303,40 @@ pub struct ExternCall {
 pub struct Expr {
     /// The width of the value in bits, 1 to 128; a `bool` has 1.
     pub width: u32,
-    /// The expression itself.
+    /// The operator, or the constant or slot, with its operands.
     pub kind: ExprKind,
 }
 
-/// The kinds of expressions. A value is an unsigned number less than two to the power of its width; a signed one is
-/// represented in two's complement.
+/// The kinds of expressions. A value of width W is an unsigned number less than 2^W. A signed number is represented in
+/// two's complement.
 #[derive(Clone, PartialEq, Debug)]
 pub enum ExprKind {
     /// A constant.
     Const(u128),
     /// The value of a slot of the same width.
     Slot(SlotId),
-    /// A unary operator; the operand has the same width.
+    /// A unary operator with its operand, which has the width of the result.
     Unary(UnaryOp, Box<Expr>),
     /// A binary operator. The operands have the same width, except in shifts and concatenations. The result has the
     /// operands' width, or width 1 for comparisons.
     Binary(BinaryOp, Box<Expr>, Box<Expr>),
-    /// A slice: bits `low` to `low + width - 1` of the operand, where `width` is that of this expression.
+    /// A slice: bits `low` to `low + width - 1` of the operand, where `width` is the width of this expression.
     Slice {
-        /// The operand.
+        /// The operand from which the bits are taken.
         of: Box<Expr>,
-        /// The lowest bit.
+        /// The index of the lowest bit of the slice; bit 0 is the least significant one.
         low: u32,
     },
-    /// Zero extension to this expression's width.
+    /// Extends an operand to the width of this expression with zeros.
     ZeroExtend(Box<Expr>),
-    /// Sign extension to this expression's width.
+    /// Extends an operand to the width of this expression with copies of its sign bit.
     SignExtend(Box<Expr>),
-    /// A conditional expression; the condition has width 1. No operand has side effects, so both values may be
-    /// evaluated.
+    /// A conditional expression: the condition (of width 1), the value if it is 1, and the value if it is 0.
+    /// Expressions have no side effects, so both values may be evaluated.
     Conditional(Box<Expr>, Box<Expr>, Box<Expr>),
 }
 
-/// Unary operators.
+/// Unary operators of the HIR.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum UnaryOp {
     /// Two's-complement negation.
@@ -341,7 +345,7 @@ pub enum UnaryOp {
     Not,
 }
 
-/// Binary operators. Addition, subtraction and multiplication wrap on overflow.
+/// Binary operators of the HIR. Addition, subtraction and multiplication wrap on overflow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum BinaryOp {
     /// Addition.
@@ -358,24 +362,24 @@ pub enum BinaryOp {
     SatSubSigned,
     /// Multiplication.
     Mul,
-    /// Left shift. The second operand is unsigned and may have any width; the result is 0 if it is at least the width
-    /// of the first.
+    /// Left shift. The second operand, the shift count, is unsigned and may have any width. The result is 0 if the
+    /// count is at least the width of the first operand.
     Shl,
-    /// Logical right shift.
+    /// Logical right shift, which shifts in zeros.
     Shr,
-    /// Arithmetic right shift.
+    /// Arithmetic right shift, which shifts in copies of the sign bit.
     ShrSigned,
     /// Bitwise and; also `&&`.
     And,
     /// Bitwise or; also `||`.
     Or,
-    /// Bitwise exclusive or; also the `!=` of `bool`s.
+    /// Bitwise exclusive or; also the `!=` of two `bool` values.
     Xor,
-    /// Concatenation: the first operand gives the upper bits.
+    /// Concatenation: the first operand becomes the upper bits of the result, the second operand the lower bits.
     Concat,
-    /// Equal.
+    /// Equality; the result is 1 or 0.
     Eq,
-    /// Not equal.
+    /// Inequality; the result is 1 or 0.
     Ne,
     /// Unsigned less than.
     Lt,

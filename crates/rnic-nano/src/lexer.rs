@@ -1,4 +1,4 @@
-//! The lexer: source text to tokens.
+//! The lexer: splits source text into tokens.
 
 use crate::diagnostic::Diagnostic;
 use crate::source::Span;
@@ -8,13 +8,14 @@ use std::rc::Rc;
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Token {
     pub(crate) kind: TokenKind,
-    /// The token's source range. A token from a macro's body has the range in which the macro was used.
+    /// The source range of the token. A token from the body of a macro has the range of the macro's name where the
+    /// program uses it.
     pub(crate) span: Span,
-    /// No white space separates this token from the next one.
+    /// Whether the next token follows without white space.
     pub(crate) joint: bool,
-    /// This token is the first one of its line.
+    /// Whether this token is the first one of its line.
     pub(crate) first_on_line: bool,
-    /// The number of bytes before the first token of this line.
+    /// The number of bytes before the first token of the line that this token is in: the line's indentation.
     pub(crate) indent: u32,
 }
 
@@ -23,18 +24,20 @@ pub(crate) struct Token {
 pub(crate) enum TokenKind {
     Ident(Rc<str>),
     Keyword(&'static str),
-    /// The value of an integer literal; and its width and whether it is signed, if the literal has a width prefix.
+    /// An integer literal: its value, and its width in bits and whether it is signed, if the literal has a width
+    /// prefix.
     Number(u128, Option<(u32, bool)>),
     String(Rc<str>),
-    /// An operator or punctuation. `>>` is lexed as two tokens, because it may close two lists of type arguments.
+    /// An operator or punctuation. The lexer splits `>>` into two tokens, because it may close two lists of type
+    /// arguments.
     Punctuation(&'static str),
-    /// An invalid token, which has already been reported.
+    /// An invalid token, for which the lexer has already reported an error.
     Invalid,
     End,
 }
 
-/// The reserved words. `apply`, `key`, `actions`, `entries`, `state`, `type` and `priority` are identifiers elsewhere,
-/// so they are not reserved.
+/// The reserved words. `apply`, `key`, `actions`, `entries`, `state`, `type` and `priority` are keywords in some places
+/// only and identifiers elsewhere, so they are not in this list.
 pub(crate) const KEYWORDS: &[&str] = &[
     "_",
     "abstract",
@@ -80,7 +83,8 @@ pub(crate) const KEYWORDS: &[&str] = &[
     "void",
 ];
 
-/// Operators and punctuation. A longer one comes before its own prefixes.
+/// Operators and punctuation. A longer operator stands before every operator that is a prefix of it, because the lexer
+/// takes the first match.
 const PUNCTUATION: &[&str] = &[
     "|+|=", "|-|=", "&&&", "...", "|+|", "|-|", "<<=", ">>=", "&&", "||", "==", "!=", "<=", ">=", "<<", "++", "..",
     "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "+", "-", "*", "/", "%", "&", "|", "^", "~", "!", "<", ">", "=",
@@ -90,7 +94,7 @@ const PUNCTUATION: &[&str] = &[
 /// The maximum width of an integer literal in bits.
 const MAX_BITS: u32 = 128;
 
-/// The lexer of one file.
+/// The lexer of one source file.
 #[derive(Clone)]
 pub(crate) struct Lexer<'a> {
     file: u16,
@@ -98,7 +102,7 @@ pub(crate) struct Lexer<'a> {
     at: usize,
     line_start: bool,
     indent: u32,
-    /// A block comment has no end, so the rest of the file was skipped.
+    /// Whether a block comment without an end caused the lexer to skip the rest of the file.
     pub(crate) unterminated: bool,
 }
 
@@ -114,7 +118,7 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    /// Returns the next token; at the end of the file returns `End` each time.
+    /// Returns the next token. At the end of the file, every call returns `End`.
     pub(crate) fn next(&mut self, errors: &mut Vec<Diagnostic>) -> Token {
         self.skip_blanks(errors);
         let start = self.at;
@@ -224,7 +228,7 @@ impl<'a> Lexer<'a> {
         self.invalid_character(errors)
     }
 
-    /// Reports a character that no token begins with; several non-ASCII characters in a row are one error.
+    /// Reports a character that cannot begin a token. Several non-ASCII characters in a row are reported as one error.
     fn invalid_character(&mut self, errors: &mut Vec<Diagnostic>) -> TokenKind {
         let start = self.at;
         let first = self.rest().chars().next().unwrap_or_default();
@@ -325,7 +329,8 @@ fn parse_number(text: &str) -> Result<(u128, Option<(u32, bool)>), NumberError> 
     Ok((value, Some((width, signed))))
 }
 
-/// Parses digits with an optional base prefix; `text` is the whole literal, for error messages.
+/// Parses the digits of an integer literal, with an optional base prefix such as `0x`. `text` is the whole literal, for
+/// error messages.
 fn digits(digits: &str, text: &str) -> Result<u128, NumberError> {
     let prefix = digits.get(..2).unwrap_or_default().to_ascii_lowercase();
     let (radix, digits) = match prefix.as_str() {

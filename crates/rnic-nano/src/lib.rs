@@ -1,7 +1,8 @@
 //! A compiler and runtime for message transports that are programmed in P4_16.
 //!
-//! The compiler turns a P4 program into a [`message::Pipeline`](rnic_transport::message::Pipeline). The simulator runs
-//! this pipeline in the same way as a transport written in Rust.
+//! The compiler turns a P4 program into a [`message::Pipeline`](rnic_transport::message::Pipeline): the code that a NIC
+//! runs for each arriving and each departing packet. The simulator runs this pipeline in the same way as a transport
+//! written in Rust.
 //!
 //! | module | holds |
 //! |---|---|
@@ -10,16 +11,16 @@
 //! | [`diagnostic`] | error messages with positions |
 //! | [`parser`] | the front end: preprocessor, lexer, parser |
 //! | [`ast`] | the abstract syntax tree that the parser returns |
-//! | [`sema`] | semantic analysis: name resolution, type checking, constant folding, lowering to HIR |
-//! | [`hir`] | the high-level intermediate representation: a checked program over scalar slots |
+//! | [`sema`] | semantic analysis: name resolution, type checking, constant folding, translation to HIR |
+//! | [`hir`] | the high-level intermediate representation (HIR): a checked program with scalar variables |
 //! | [`lower`] | code generation: instructions, optimisation, register allocation |
-//! | [`program`] | a compiled program |
-//! | [`pipeline`] | a program on a NIC |
+//! | [`program`] | a compiled program, which can run on any number of NICs |
+//! | [`pipeline`] | a compiled program loaded into one NIC |
 //! | [`runtime`] | registers, schedulers, tables and the control plane's access to tables |
 //! | [`cost`] | a model of the program's cost in hardware |
 //!
 //! # Examples
-//! Compile a transport, load it into a NIC, and let it write the header of a data packet:
+//! This example compiles a transport, loads it into a NIC, and lets it write the headers of a data packet:
 //! ```
 //! use rnic_nano::{NicParameters, P4Pipeline, compile_file};
 //! use rnic_transport::message::{Departure, Pipeline, flags};

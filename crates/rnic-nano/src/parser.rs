@@ -1,8 +1,8 @@
-//! The parser: tokens to an abstract syntax tree (AST).
+//! The parser: builds an abstract syntax tree (AST) from tokens.
 //!
-//! A recursive-descent parser for the grammar of the P4_16 specification, version 1.2.4. It recognises constructs of
-//! P4 that the compiler's subset lacks and reports them as "not supported". After an error it resumes after the next
-//! `;` or `}`.
+//! This is a recursive-descent parser for the grammar of the P4_16 specification, version 1.2.4. It recognises the
+//! constructs of P4 that this compiler does not support, and reports them as "not supported". After an error it resumes
+//! after the next `;` or `}`.
 
 mod declarations;
 mod expressions;
@@ -27,21 +27,22 @@ const MAX_OPERATORS: usize = 500;
 /// Maximum number of errors reported for a program.
 const MAX_ERRORS: usize = 20;
 
-/// Parses a program and the files that it includes.
+/// Parses a program together with the files that it includes.
 ///
-/// `include` returns the text of a file that the program includes with `#include "..."`; the file's path is relative
-/// to the program's own file.
+/// `include` is a function that returns the text of a file that the program includes with `#include "..."`. Its
+/// argument is the file's path, relative to the program's main file.
 ///
 /// # Errors
-/// The errors, at most 20, in the order in which they were found, with the source files that their spans refer to.
+/// The errors, at most 20, in the order in which the parser found them, and the source files in which they lie.
 ///
 /// # Examples
 /// ```
 /// use rnic_nano::parser::parse_program;
 /// use rnic_nano::source::SourceFile;
 ///
-/// let main = SourceFile { name: "main.p4".into(), text: "#include \"size.p4\"\nconst bit<8> TWICE = 2 *
-/// SIZE;\n".into() }; let include = |path: &str| (path == "size.p4").then(|| "const bit<8> SIZE = 8;\n".to_string());
+/// let text = "#include \"size.p4\"\nconst bit<8> TWICE = 2 * SIZE;\n".to_string();
+/// let main = SourceFile { name: "main.p4".into(), text };
+/// let include = |path: &str| (path == "size.p4").then(|| "const bit<8> SIZE = 8;\n".to_string());
 /// let (module, sources) = parse_program(main, &include).expect("the program has no syntax error");
 /// assert_eq!((module.items.len(), sources.files.len()), (2, 2));
 /// ```
@@ -58,7 +59,7 @@ pub fn parse_program(main: SourceFile, include: Include) -> Result<(Module, Sour
     if errors.is_empty() { Ok((module, read.sources)) } else { Err((errors, read.sources)) }
 }
 
-/// Marks a failed parse whose error has already been reported.
+/// Marks a failed parse. The function that returns it has already reported the error.
 #[derive(Debug)]
 struct Failed;
 
@@ -69,25 +70,27 @@ struct Parser {
     tokens: Vec<Token>,
     at: usize,
     errors: Vec<Diagnostic>,
-    /// The token at which the last error was reported; a second error at the same token would be a consequence of the
-    /// first and is not reported.
+    /// The token at which the last error was reported. A second error at the same token would only be a consequence of
+    /// the first, so it is not reported.
     failed_at: Option<usize>,
-    /// No more errors are reported.
+    /// Whether parsing has stopped, so that no more errors are reported.
     stopped: bool,
-    /// The type names declared so far: with a type name, `(name) value` is a cast.
+    /// The type names declared so far. They distinguish a cast: in `(name) value`, the name must be a type.
     types: BTreeSet<Rc<str>>,
     nesting: usize,
-    /// Number of expressions around the current token, and number of operators in the outermost of them.
+    /// Number of expressions that enclose the current token. The field `operators` is the number of operators in the
+    /// outermost of these expressions.
     expressions: usize,
     operators: usize,
-    /// The current token is in a state of a parser.
+    /// Whether the current token is in a state of a P4 parser.
     in_state: bool,
-    /// The current token is in an annotation.
+    /// Whether the current token is in an annotation.
     in_annotation: bool,
-    /// The first block of the current declaration whose `}` is not indented like its opening line: a `}` is probably
-    /// missing in this block.
+    /// The first block of the current declaration whose `}` is indented differently from the line with its `{`. If a
+    /// `}` is missing in the declaration, it is probably missing in this block.
     misindented: Option<Span>,
-    /// The token index at which error recovery has already ended: recovery from here skips nothing.
+    /// The index of the token at which error recovery last ended. If the parser fails again at this token, recovery
+    /// skips no further tokens.
     recovered: Option<usize>,
 }
 
@@ -128,7 +131,8 @@ impl Parser {
         self.tokens[self.at.saturating_sub(1)].span
     }
 
-    /// Advances to the next token, except at the end, and returns the span of the token it leaves.
+    /// Advances to the next token, except at the end of the program. Returns the span of the token that was current
+    /// before.
     fn bump(&mut self) -> Span {
         let span = self.span();
         self.at = (self.at + 1).min(self.tokens.len() - 1);
@@ -172,7 +176,7 @@ impl Parser {
         }
     }
 
-    /// Stops parsing: no more tokens are read and no more errors are reported.
+    /// Stops parsing: the parser reads no more tokens and reports no more errors.
     fn stop(&mut self) {
         self.stopped = true;
         self.at = self.tokens.len() - 1;
@@ -198,7 +202,8 @@ impl Parser {
         Diagnostic::new(self.span(), message, format!("expected {expected}"))
     }
 
-    /// Consumes an operator or punctuation that must stand here; `after` describes, for the message, what it follows.
+    /// Consumes an operator or punctuation that is required here. `after` describes, for the error message, what
+    /// precedes the current token.
     fn expect(&mut self, sign: &str, after: &str) -> Parsed<Span> {
         match self.eat(sign) {
             Some(span) => Ok(span),
@@ -206,7 +211,7 @@ impl Parser {
         }
     }
 
-    /// Consumes the closing punctuation of the construct that began at `open`.
+    /// Consumes the closing bracket of the construct whose opening bracket is at `open`.
     fn close(&mut self, sign: &str, open: Span, what: &str) -> Parsed<Span> {
         if let Some(span) = self.eat(sign) {
             return Ok(span);
@@ -234,7 +239,7 @@ impl Parser {
         if goes_on { Err(Failed) } else { Ok(()) }
     }
 
-    /// Parses an identifier; `what` describes, for the message, whose name is expected.
+    /// Parses an identifier. `what` describes, for the error message, the kind of name that is expected.
     fn ident(&mut self, what: &str) -> Parsed<Ident> {
         let span = self.span();
         match &self.peek().kind {
@@ -252,7 +257,7 @@ impl Parser {
         }
     }
 
-    /// Runs a parse function one nesting level deeper and fails if the nesting is too deep.
+    /// Runs a parse function one nesting level deeper. Fails if the nesting exceeds [`MAX_NESTING`].
     fn nested_parse<T>(&mut self, parse: impl FnOnce(&mut Parser) -> Parsed<T>) -> Parsed<T> {
         if self.nesting >= MAX_NESTING {
             let message = format!("blocks, expressions and types are nested more than {MAX_NESTING} levels deep");
@@ -266,8 +271,8 @@ impl Parser {
         parsed
     }
 
-    /// Parses a comma-separated list up to the closing bracket `end`; the opening bracket is at `open`. Only a list in
-    /// braces may have a trailing comma.
+    /// Parses a comma-separated list up to the closing bracket `end`. `open` is the span of the opening bracket. Only a
+    /// list in braces may have a trailing comma.
     fn list<T>(
         &mut self, end: &str, open: Span, what: &str, parse: impl Fn(&mut Parser) -> Parsed<T>,
     ) -> Parsed<Vec<T>> {
@@ -291,7 +296,7 @@ impl Parser {
     }
 
     /// Parses `{`, then items until `}`. After an error in one item, `recover` skips to the next item, so that the
-    /// other items are still parsed.
+    /// parser still checks the other items.
     fn braces(&mut self, what: &str, mut part: impl FnMut(&mut Parser) -> Parsed<()>) -> Parsed<Span> {
         let indent = self.peek().indent;
         let open = self.expect("{", &format!("at the beginning of {what}"))?;
@@ -328,8 +333,8 @@ impl Parser {
         Ok(open.to(self.last_span()))
     }
 
-    /// Whether a declaration begins here that is allowed only at the top level, which means that a `}` before it is
-    /// missing.
+    /// Whether a declaration that is allowed only at the top level begins at the current token. Within a block, this
+    /// means that a `}` is missing before the token.
     fn begins_item(&self) -> bool {
         let next = self.ahead(1);
         let named = matches!(next.kind, TokenKind::Ident(_));
@@ -342,7 +347,8 @@ impl Parser {
         }
     }
 
-    /// Skips to after the next `;` or block, or to the `}` that ends the enclosing block.
+    /// Error recovery: skips tokens up to and including the next `;` or block, but not the `}` that ends the enclosing
+    /// block.
     fn recover(&mut self) {
         if self.recovered == Some(self.at) {
             return;
@@ -369,7 +375,7 @@ impl Parser {
         }
     }
 
-    /// Skips to after the `}` of a list with an error, if the `}` is in the current statement.
+    /// Skips tokens up to and including the `}` of a list with an error, if the `}` is within the current statement.
     fn skip_list(&mut self) {
         while !self.at_end() && !self.is(";") && !self.is("{") && !self.begins_item() {
             if self.eat("}").is_some() {
@@ -379,7 +385,7 @@ impl Parser {
         }
     }
 
-    /// Skips the block that begins here; stops before a token that cannot be part of a block.
+    /// Skips the block that begins at the current token. Stops before a token that cannot be part of a block.
     fn skip_block(&mut self) {
         let mut open = 0usize;
         while !self.at_end() && !self.begins_item() {
@@ -414,7 +420,7 @@ fn describe(token: &Token) -> String {
     }
 }
 
-/// Returns the advice `did you mean ...?` if a keyword is similar to `word`.
+/// Returns the advice `did you mean ...?` if a keyword, or one of the words in `also`, is similar to `word`.
 fn near_keyword(word: &str, also: &[&'static str]) -> Option<String> {
     let known = KEYWORDS.iter().copied().chain(also.iter().copied()).filter(|known| known.len() > 1);
     nearest(word, known).map(|near| format!("did you mean `{near}`?"))

@@ -1,5 +1,5 @@
-//! Runs a P4 program on a NIC: implements [`message::Pipeline`](Pipeline), the trait through which the NIC calls the
-//! program of a message transport.
+//! Runs a P4 program on a NIC. [`P4Pipeline`] implements [`message::Pipeline`](Pipeline), the trait through which the
+//! NIC calls the program of a message transport.
 
 use crate::lower::{Executable, TELEMETRY_BYTES};
 use crate::program::{ARRIVAL, DEPARTURE, NIC, Program};
@@ -13,12 +13,12 @@ use rnic_transport::message::{
 };
 use std::sync::Arc;
 
-/// A packet's header: the bytes that a program's deparser emitted.
+/// The headers of one packet: the bytes that the program's deparser emitted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct P4Header<const N: usize> {
-    /// The bytes; zero after the end of the header.
+    /// The bytes of the headers. The bytes of this buffer after the first `len` bytes are zero.
     pub bytes: [u8; N],
-    /// The length of the header in bytes, at most `N`.
+    /// The total length of the headers in bytes, at most `N`.
     pub len: u16,
 }
 
@@ -28,7 +28,7 @@ impl<const N: usize> Default for P4Header<N> {
     }
 }
 
-/// The parameters of a NIC that a program can read: `nic_t`.
+/// The parameters of a NIC that a program can read: the fields of `nic_t` in P4.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct NicParameters {
     /// The NIC's Ethernet address, 48 bits.
@@ -43,12 +43,12 @@ pub struct NicParameters {
     pub mtu: u16,
     /// Rate of the NIC's link in Mbit/s.
     pub line_rate_mbps: u32,
-    /// Maximum round-trip time of an idle network in nanoseconds.
+    /// Maximum round-trip time in an idle network, in nanoseconds.
     pub base_rtt_ns: u32,
 }
 
 impl NicParameters {
-    /// Returns the values in the order of `nic_t`.
+    /// Returns the values in the order of the fields of `nic_t` in P4.
     fn values(&self) -> [u64; NIC.len()] {
         let mac = |address: u64| address & ((1 << 48) - 1);
         let [ip, rtt_pkts, rate, rtt] = [self.ip, self.rtt_pkts, self.line_rate_mbps, self.base_rtt_ns].map(u64::from);
@@ -58,19 +58,20 @@ impl NicParameters {
     }
 }
 
-/// Counters of errors while a program ran. None of these errors stops the program.
+/// Counters of errors while a program processed packets. None of these errors stops the program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counters {
-    /// Packets that the parser rejected: they were too short, no case matched, or the program transitioned to
-    /// `reject`.
+    /// Number of packets that the program's parser rejected. A parser rejects a packet that is too short, that no case
+    /// of a `select` matches, or for which the program transitions to `reject`.
     pub rejected: u64,
-    /// Packets dropped because the parser looped too often.
+    /// Number of packets that the NIC dropped because the parser's loops repeated more instructions than allowed.
     pub exhausted: u64,
-    /// Accesses to registers with an index beyond the array: they read 0 and write nothing.
+    /// Number of register accesses with an index beyond the end of the array. Such an access reads 0 and writes
+    /// nothing.
     pub beyond: u64,
 }
 
-/// Error: a program's header is larger than the header buffer of the pipeline.
+/// Error: the headers of a program do not fit into the header buffer of a [`P4Pipeline`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("the program needs room for headers of {needed} bytes, the pipeline has room for {room} bytes")]
 pub struct HeaderRoom {
@@ -80,7 +81,7 @@ pub struct HeaderRoom {
     pub room: usize,
 }
 
-/// A program on one NIC, with header buffers of `N` bytes.
+/// A P4 program loaded into one NIC. Each packet has a header buffer of `N` bytes.
 #[derive(Clone, Debug)]
 pub struct P4Pipeline<const N: usize> {
     program: Program,
@@ -94,7 +95,8 @@ pub struct P4Pipeline<const N: usize> {
 }
 
 impl<const N: usize> P4Pipeline<N> {
-    /// Loads a program into a NIC: registers are zero, and tables have the program's entries.
+    /// Loads a program into a NIC. All registers are zero initially, and the tables have the entries that the program
+    /// declares.
     ///
     /// # Errors
     /// `N` is less than [`Program::header_room`].
@@ -104,9 +106,10 @@ impl<const N: usize> P4Pipeline<N> {
     /// use rnic_nano::{NicParameters, P4Pipeline, compile_file};
     /// use std::path::Path;
     ///
-    /// let program = compile_file(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../p4/ndp.p4")), &[])?; let nic =
-    /// NicParameters { ip: 0x0a00_0001, rtt_pkts: 10, mtu: 1000, line_rate_mbps: 100_000, ..Default::default() }; let
-    /// pipeline = P4Pipeline::<64>::new(&program, &nic)?; assert_eq!(pipeline.counters().rejected, 0);
+    /// let program = compile_file(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../p4/ndp.p4")), &[])?;
+    /// let nic = NicParameters { rtt_pkts: 10, mtu: 1000, line_rate_mbps: 100_000, ..NicParameters::default() };
+    /// let pipeline = P4Pipeline::<64>::new(&program, &nic)?;
+    /// assert_eq!(pipeline.counters().rejected, 0);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn new(program: &Program, nic: &NicParameters) -> Result<P4Pipeline<N>, HeaderRoom> {
@@ -126,12 +129,13 @@ impl<const N: usize> P4Pipeline<N> {
         })
     }
 
-    /// Returns the counters of errors so far.
+    /// Returns the counters of errors since the program was loaded.
     pub fn counters(&self) -> Counters {
         Counters { beyond: self.state.beyond, ..self.counters }
     }
 
-    /// Returns a table by its name in the program, for the control plane to read and change between packets.
+    /// Returns a table by its name in the program. The control plane uses it to read and change the table's entries
+    /// between packets.
     ///
     /// # Errors
     /// [`TableError::UnknownTable`] if the program has no table of this name.
@@ -148,7 +152,8 @@ impl<const N: usize> P4Pipeline<N> {
         Err(TableError::UnknownTable(name.to_string(), names.join(", ")))
     }
 
-    /// Runs ingress for a packet in a buffer.
+    /// Runs the ingress pipeline for an arriving packet. `packet` is a buffer whose first `len` bytes are the packet's
+    /// headers; `hops` is the number of telemetry records in it.
     fn arrive<B: Blocks>(
         &mut self, blocks: &mut B, packet: &[u8], len: usize, arrival: &Arrival<'_>, hops: u64,
     ) -> Verdict {
@@ -173,7 +178,8 @@ impl<const N: usize> P4Pipeline<N> {
         }
     }
 
-    /// Runs ingress for a packet whose header is followed by the telemetry records of switches.
+    /// Runs the ingress pipeline for a packet with in-band telemetry: appends the telemetry records of the switches to
+    /// the packet's headers.
     fn arrive_with_telemetry<B: Blocks>(&mut self, blocks: &mut B, header: &[u8], arrival: &Arrival<'_>) -> Verdict {
         let mut packet = [0; 256 + TELEMETRY_BYTES as usize];
         packet[..header.len()].copy_from_slice(header);
@@ -258,7 +264,7 @@ fn nanoseconds(time: Time) -> u64 {
     time.as_ps() / 1000
 }
 
-/// Converts the outputs of ingress to the verdict for the reassembly block.
+/// Converts the outputs of the ingress pipeline to a verdict: what the reassembly block does with the payload.
 fn verdict(executable: &Executable, frame: &Frame) -> Verdict {
     let output = |at: usize| frame[usize::from(executable.code.outputs[at])];
     if output(0) != 0 {
@@ -267,7 +273,8 @@ fn verdict(executable: &Executable, frame: &Frame) -> Verdict {
     Verdict::Reassemble { rx_msg_id: output(1) as u16, pkt_offset: output(2) as u32, is_last_pkt: output(3) != 0 }
 }
 
-/// The fixed-function blocks for egress: none. The compiler rejects a program whose egress calls one.
+/// The NIC's fixed-function blocks as egress sees them: none of the functions has an effect. The compiler rejects a
+/// program whose egress calls such a function.
 struct NoBlocks;
 
 impl Blocks for NoBlocks {

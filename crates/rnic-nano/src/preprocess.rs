@@ -1,4 +1,5 @@
-//! The preprocessor: `#include`, object-like macros, and conditional compilation.
+//! The preprocessor: processes `#include`, macros without parameters (`#define`), and conditional compilation
+//! (`#ifdef`).
 
 use crate::diagnostic::{Diagnostic, nearest};
 use crate::lexer::{Lexer, Token, TokenKind};
@@ -6,27 +7,27 @@ use crate::source::{SourceFile, SourceMap, Span};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-/// The files that are part of the compiler, by name.
+/// The include files that are built into the compiler: name and text.
 const BUILT_IN: &[(&str, &str)] = &[
     ("core.p4", include_str!("../p4include/core.p4")),
     ("nanotransport.p4", include_str!("../p4include/nanotransport.p4")),
 ];
 
-/// Maximum nesting depth of included files.
+/// Maximum nesting depth of `#include` directives.
 const MAX_INCLUDE_DEPTH: usize = 32;
-/// Maximum number of files of a program.
+/// Maximum number of source files of a program, including the included files.
 const MAX_FILES: usize = 256;
-/// Maximum total size of a program's files in bytes.
+/// Maximum total size of all source files of a program, in bytes.
 pub(crate) const MAX_BYTES: usize = 8 << 20;
 /// Maximum number of tokens of a program after macro expansion.
 const MAX_TOKENS: usize = 1_000_000;
 /// Maximum nesting depth of macro expansions.
 const MAX_MACRO_DEPTH: usize = 64;
-/// Maximum number of errors kept.
+/// Maximum number of errors that the preprocessor reports for a program.
 const MAX_ERRORS: usize = 20;
 
-/// Returns the text of a file that the program includes, or `None` if there is no such file. The path is relative to
-/// the program's main file and separated by `/`.
+/// A function that returns the text of a file that the program includes, or `None` if there is no such file. Its
+/// argument is the file's path, relative to the program's main file, with `/` as the separator.
 pub type Include<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 /// The result of preprocessing: tokens and errors.
@@ -35,12 +36,12 @@ pub(crate) struct Preprocessed {
     pub(crate) tokens: Vec<Token>,
     pub(crate) errors: Vec<Diagnostic>,
     pub(crate) sources: SourceMap,
-    /// A part of the program is missing from the tokens, so parsing them would report errors that are only
-    /// consequences.
+    /// Whether a part of the program is missing from the tokens. Then the program is not parsed, because syntax errors
+    /// would only be consequences of the missing part.
     pub(crate) incomplete: bool,
 }
 
-/// Preprocesses a program into tokens.
+/// Preprocesses a program: reads the main file and the files that it includes, and returns their tokens.
 pub(crate) fn preprocess(main: SourceFile, include: Include) -> Preprocessed {
     let mut state = Preprocessor {
         include,
@@ -66,20 +67,21 @@ pub(crate) fn preprocess(main: SourceFile, include: Include) -> Preprocessed {
     Preprocessed { tokens, errors, sources, incomplete: incomplete || stopped }
 }
 
-/// A macro: its body, and where it was defined.
+/// A macro: the tokens of its body, and the source range of its definition.
 struct Macro {
     body: Rc<[Token]>,
     span: Span,
-    /// The macro is being expanded; its own name within its body is not expanded again.
+    /// Whether the macro is being expanded. Meanwhile the macro's own name is not expanded again, so that the expansion
+    /// ends.
     expanding: bool,
 }
 
 /// An `#ifdef` or `#ifndef` whose `#endif` has not come yet.
 struct Condition {
     span: Span,
-    /// The enclosing text is compiled.
+    /// Whether the text around this `#ifdef` is compiled, not skipped.
     outer: bool,
-    /// The text of the current branch is compiled.
+    /// Whether the text of the current branch is compiled, not skipped.
     active: bool,
     otherwise: Option<Span>,
 }
@@ -92,12 +94,13 @@ struct Preprocessor<'a> {
     tokens: Vec<Token>,
     errors: Vec<Diagnostic>,
     macros: BTreeMap<Rc<str>, Macro>,
-    /// Built-in files that have been included.
+    /// The names of the built-in files that have been included.
     built_in: BTreeSet<&'static str>,
-    /// Paths of the files that are being read, outermost first, each with the span of its `#include`.
+    /// Paths of the files that are being read, from the main file to the innermost included file. Each path has the
+    /// span of the `#include` directive for it.
     open: Vec<(String, Span)>,
     bytes: usize,
-    /// Number of tokens read or produced by macro expansion.
+    /// Number of tokens that were read or produced by macro expansion so far.
     work: usize,
     incomplete: bool,
     stopped: bool,
@@ -111,13 +114,13 @@ impl Preprocessor<'_> {
         }
     }
 
-    /// Reports that a limit is exceeded and stops reading.
+    /// Reports that the program exceeds a limit, and stops preprocessing.
     fn stop(&mut self, error: Diagnostic) {
         self.report(error);
         self.stopped = true;
     }
 
-    /// Preprocesses a file; `asked` is the span of its `#include`.
+    /// Preprocesses a file. `asked` is the span of the `#include` directive that includes it.
     fn file(&mut self, name: String, path: String, text: String, asked: Span) {
         self.bytes += text.len();
         let (too_long, too_many) = (self.bytes > MAX_BYTES, self.sources.files.len() >= MAX_FILES);
@@ -161,7 +164,8 @@ impl Preprocessor<'_> {
         }
     }
 
-    /// Returns the next token. Lexer errors are reported only in text that is compiled.
+    /// Returns the next token of a file. `active` says whether the current text is compiled; errors of the lexer are
+    /// not reported in text that `#ifdef` excludes.
     fn lex(&mut self, lexer: &mut Lexer, active: bool) -> Token {
         let mut errors = Vec::new();
         let token = lexer.next(&mut errors);
@@ -183,8 +187,8 @@ impl Preprocessor<'_> {
         }
     }
 
-    /// Appends a token, or the expansion of the macro that it names. Within the expansion of a macro, the macro's own
-    /// name is not expanded.
+    /// Appends a token to the result or, if the token is the name of a macro, the expansion of the macro. Within the
+    /// expansion, the macro's own name is not expanded.
     fn expand(&mut self, token: &Token, depth: usize, used_at: Span) {
         let found = match &token.kind {
             TokenKind::Ident(name) => self.macros.get_mut(name).filter(|found| !found.expanding),
@@ -297,7 +301,7 @@ impl Preprocessor<'_> {
         }
     }
 
-    /// Processes `#else` and `#endif`.
+    /// Processes the directives `#else` and `#endif`.
     fn branch(&mut self, name: &str, lexer: &mut Lexer, span: Span, conditions: &mut Vec<Condition>) {
         let extra = lexer.line_tokens(&mut Vec::new());
         if let Some(extra) = extra.first() {
@@ -322,7 +326,7 @@ impl Preprocessor<'_> {
         }
     }
 
-    /// Returns the name in a directive that takes exactly one name.
+    /// Returns the argument of a directive that requires exactly one name, such as `#ifdef NAME`.
     fn only_name(&mut self, lexer: &mut Lexer, span: Span, directive: &str) -> Option<(Rc<str>, Span)> {
         let tokens = lexer.line_tokens(&mut self.errors);
         match tokens.as_slice() {
@@ -396,7 +400,7 @@ impl Preprocessor<'_> {
         }
     }
 
-    /// Includes a built-in file; a second inclusion of the same file has no effect.
+    /// Includes a file that is built into the compiler. A second inclusion of the same file has no effect.
     fn include_built_in(&mut self, name: &str, span: Span) {
         let Some((name, text)) = BUILT_IN.iter().find(|(known, _)| *known == name) else {
             let error = Diagnostic::new(span, format!("unknown built-in file <{name}>"), "not known");
@@ -439,12 +443,12 @@ impl Preprocessor<'_> {
     }
 }
 
-/// Returns the directory part of a path, with the final `/`.
+/// Returns the directory part of a path, with the `/` at its end.
 fn directory(path: &str) -> &str {
     &path[..path.rfind('/').map_or(0, |slash| slash + 1)]
 }
 
-/// Normalises a path: removes `.` and resolves `..` except at the beginning.
+/// Normalises a path: removes each `.`, and resolves each `..` that follows the name of a directory.
 fn normal(path: &str) -> String {
     let mut parts: Vec<&str> = Vec::new();
     for part in path.split('/').filter(|part| *part != ".") {

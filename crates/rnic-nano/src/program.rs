@@ -7,7 +7,7 @@ use crate::runtime::{Binding, Table, bind_instances};
 use crate::source::Span;
 use std::sync::Arc;
 
-/// The parameters of the NIC that a program can read, in the order of
+/// The names of the NIC parameters that a program can read, in the order of
 /// [`NicParameters::values`](crate::pipeline::NicParameters).
 pub(crate) const NIC: [&str; 9] = [
     "nic.mac",
@@ -21,7 +21,7 @@ pub(crate) const NIC: [&str; 9] = [
     "nic.per_rtt",
 ];
 
-/// The values that the NIC provides to ingress with each packet.
+/// The names of the values that the NIC passes to the ingress pipeline with each arriving packet.
 pub(crate) const ARRIVAL: [&str; 10] = [
     "arrival.now_ns",
     "arrival.frame_bytes",
@@ -35,7 +35,7 @@ pub(crate) const ARRIVAL: [&str; 10] = [
     "reassembly.is_last_pkt",
 ];
 
-/// The values that the NIC provides to egress with each packet.
+/// The names of the values that the NIC passes to the egress pipeline with each departing packet.
 pub(crate) const DEPARTURE: [&str; 14] = [
     "departure.now_ns",
     "departure.dst_ip",
@@ -53,20 +53,22 @@ pub(crate) const DEPARTURE: [&str; 14] = [
     "link.priority",
 ];
 
-/// The values that ingress gives to the NIC, with their defaults. By default the payload is not reassembled.
+/// The outputs of the ingress pipeline that the NIC reads, with their default values. By default the NIC drops the
+/// payload instead of reassembling it.
 const REASSEMBLY: [(&str, u64); 4] =
     [("reassembly.drop", 1), ("reassembly.rx_msg_id", 0), ("reassembly.pkt_offset", 0), ("reassembly.is_last_pkt", 0)];
 
-/// The values that egress gives to the NIC, with their defaults.
+/// The outputs of the egress pipeline that the NIC reads, with their default values.
 const LINK: [(&str, u64); 1] = [("link.priority", 0)];
 
-/// Maximum length of the header that a program emits, in bytes.
+/// Maximum total length of the headers that a program emits for a packet, in bytes.
 const MAX_HEADER_BYTES: u32 = 256;
 
-/// The sizes of header buffers in bytes: 64; 64 plus the telemetry of eight hops; and the maximum.
+/// The supported sizes of the header buffer of a [`P4Pipeline`](crate::pipeline::P4Pipeline), in bytes: 64; 192, which
+/// is 64 plus the telemetry of eight hops; and the maximum.
 const HEADER_ROOMS: [u32; 3] = [64, 192, MAX_HEADER_BYTES];
 
-/// A compiled program that can run on any number of NICs. Cloning is cheap: the clones share the code.
+/// A compiled program that can run on any number of NICs. The clones of a program share its code, so cloning is cheap.
 #[derive(Clone, Debug)]
 pub struct Program(Arc<Compiled>);
 
@@ -75,7 +77,8 @@ struct Compiled {
     hir: hir::Program,
     ingress: Executable,
     egress: Executable,
-    /// The tables with the program's entries. NICs share them until a control plane changes a NIC's own copy.
+    /// The tables of the ingress pipeline, with the entries that the program declares. All NICs share these tables;
+    /// when a control plane changes a table of one NIC, that NIC gets a copy of its own.
     ingress_tables: Vec<Arc<Table>>,
     egress_tables: Vec<Arc<Table>>,
     bindings: Vec<Binding>,
@@ -136,49 +139,50 @@ impl Program {
         Ok(Program(Arc::new(Compiled { hir, ingress, egress, ingress_tables, egress_tables, bindings, emitted, room })))
     }
 
-    /// Returns the checked program.
+    /// Returns the checked program in the high-level intermediate representation, from which the code was generated.
     pub fn hir(&self) -> &hir::Program {
         &self.0.hir
     }
 
-    /// Returns the tables of ingress with the program's entries.
+    /// Returns the tables of the ingress pipeline, with the entries that the program declares.
     pub(crate) fn ingress_tables(&self) -> &[Arc<Table>] {
         &self.0.ingress_tables
     }
 
-    /// Returns the tables of egress with the program's entries.
+    /// Returns the tables of the egress pipeline, with the entries that the program declares.
     pub(crate) fn egress_tables(&self) -> &[Arc<Table>] {
         &self.0.egress_tables
     }
 
-    /// Returns the executable code of ingress.
+    /// Returns the executable code of the ingress pipeline.
     pub fn ingress(&self) -> &Executable {
         &self.0.ingress
     }
 
-    /// Returns the executable code of egress.
+    /// Returns the executable code of the egress pipeline.
     pub fn egress(&self) -> &Executable {
         &self.0.egress
     }
 
-    /// Returns the runtime objects of the program's extern instances.
+    /// Returns a description of each extern object that the program declares (register arrays and schedulers), in order
+    /// of declaration.
     pub fn bindings(&self) -> &[Binding] {
         &self.0.bindings
     }
 
-    /// Returns the maximum length of the header that the program emits, in bytes.
+    /// Returns the maximum total length in bytes of the headers that the program emits for a packet.
     pub fn emitted_bytes(&self) -> u32 {
         self.0.emitted
     }
 
-    /// Returns the minimum `N` of a [`P4Pipeline<N>`](crate::pipeline::P4Pipeline) that runs the program: 64, 192 or
-    /// 256.
+    /// Returns the size in bytes of the header buffer that the program needs: 64, 192 or 256. This is the minimum `N`
+    /// of a [`P4Pipeline<N>`](crate::pipeline::P4Pipeline) that can run the program.
     pub fn header_room(&self) -> usize {
         self.0.room
     }
 }
 
-/// Returns the tables of a pipeline with the program's entries.
+/// Creates the tables of a pipeline, with the entries that the program declares.
 fn tables(pipeline: &hir::Pipeline) -> Vec<Arc<Table>> {
     let widths = |action: &hir::Action| action.parameters.iter().map(|s| pipeline.slots[s.0 as usize].width).collect();
     let table = |table: &hir::Table| Arc::new(Table::new(table, table.actions.iter().map(widths).collect()));

@@ -3,17 +3,17 @@
 /// A range of bytes in a source file.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub struct Span {
-    /// The file, as an index into [`SourceMap::files`].
+    /// The source file, as an index into [`SourceMap::files`].
     pub file: u16,
-    /// The first byte of the range.
+    /// The offset of the first byte of the range.
     pub start: u32,
-    /// The byte after the last byte of the range.
+    /// The offset of the first byte after the range.
     pub end: u32,
 }
 
 impl Span {
-    /// Returns the range from the start of `self` to the end of `last`; returns `self` if the two are in different
-    /// files.
+    /// Returns the range from the start of `self` to the end of `last`. Returns `self` if the two ranges are in
+    /// different files.
     pub fn to(self, last: Span) -> Span {
         if self.file == last.file { Span { end: last.end.max(self.end), ..self } } else { self }
     }
@@ -22,7 +22,7 @@ impl Span {
 /// A source file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SourceFile {
-    /// The name that diagnostics print.
+    /// The file name that error messages show.
     pub name: String,
     /// The text of the file.
     pub text: String,
@@ -41,18 +41,19 @@ pub struct SourceFile {
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct SourceMap {
-    /// The files, in order of inclusion.
+    /// The files, in the order in which the preprocessor read them; the main file is the first one.
     pub files: Vec<SourceFile>,
 }
 
 impl SourceMap {
-    /// Returns the text in a span; empty if the span is not in one of these files.
+    /// Returns the source text in a span. The text is empty if the span does not lie in one of these files.
     pub fn text(&self, span: Span) -> &str {
         let file = self.files.get(usize::from(span.file));
         file.and_then(|file| file.text.get(span.start as usize..span.end as usize)).unwrap_or_default()
     }
 
-    /// Returns line and column of a span's start. Both count from 1; columns count characters.
+    /// Returns the line and the column at which a span starts. Both count from 1, and columns count characters, not
+    /// bytes.
     pub fn position(&self, span: Span) -> (usize, usize) {
         let text = self.files.get(usize::from(span.file)).map_or("", |file| &file.text);
         let before = text.get(..span.start as usize).unwrap_or(text);

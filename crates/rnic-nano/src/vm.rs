@@ -1,4 +1,4 @@
-//! The virtual machine that executes pipelines.
+//! The virtual machine that executes the compiled ingress and egress pipelines of a program for each packet.
 
 use crate::arithmetic;
 use crate::lower::Executable;
@@ -8,38 +8,40 @@ use rnic_transport::message::primitives::{Entry, Op as RegisterOp};
 use rnic_transport::message::{Blocks, CreditToBtxEvent, CtrlPktEvent, DeliveredEvent, RxMsgInfo, RxMsgInfoRequest};
 use std::sync::Arc;
 
-/// The registers of a pipeline. A byte names a register, so an access needs no bounds check.
+/// The registers of a pipeline. There are 256 of them, and a byte holds the number of a register, so register accesses
+/// need no bounds checks.
 pub(crate) type Frame = [u64; crate::lower::REGISTERS];
 
-/// Maximum number of instructions that the pipeline repeats for one packet by jumping backwards. Only parsers jump
-/// backwards.
+/// Maximum number of instructions that a parser may execute repeatedly for one packet by jumping backwards. Only loops
+/// of parser states contain backward jumps.
 pub(crate) const MAX_REPEATED_INSTRUCTIONS: usize = 4096;
 
-/// The end of a run.
+/// The way in which the run of a pipeline for one packet ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Outcome {
-    /// The pipeline ran to its end and emitted this many bytes.
+    /// The pipeline ran to its end. The number is the length of the emitted headers in bytes.
     Done(usize),
-    /// The parser rejected the packet.
+    /// The parser rejected the packet, so the NIC drops it.
     Rejected,
-    /// The parser's loops repeated more instructions than allowed.
+    /// The parser's loops repeated more than [`MAX_REPEATED_INSTRUCTIONS`] instructions, so the NIC drops the packet.
     Exhausted,
 }
 
-/// The data that a pipeline works on, besides its registers.
+/// The data that a pipeline reads and writes during a run, besides its registers.
 pub(crate) struct Context<'a, B> {
     pub(crate) state: &'a mut State,
     pub(crate) tables: &'a [Arc<Table>],
     pub(crate) blocks: &'a mut B,
-    /// A buffer that begins with the packet.
+    /// A buffer that begins with the headers of the arriving packet.
     pub(crate) packet: &'a [u8],
-    /// The length of the packet in bytes.
+    /// The length of the arriving packet's headers in bytes.
     pub(crate) len: usize,
-    /// The buffer for emitted bytes, large enough for the longest header of the program.
+    /// The buffer for the headers that the pipeline emits, large enough for the longest headers of the program.
     pub(crate) out: &'a mut [u8],
 }
 
-/// Creates a frame with the constants and the parameters of the NIC.
+/// Creates the registers of a pipeline, and loads the constants and the NIC's parameters. `first_pinned` is the index
+/// of the first NIC parameter in the list of inputs.
 pub(crate) fn prepare(executable: &Executable, nic: &[u64], first_pinned: usize) -> Box<Frame> {
     let mut frame = Box::new([0; crate::lower::REGISTERS]);
     for (value, register) in &executable.code.constants {
@@ -51,7 +53,8 @@ pub(crate) fn prepare(executable: &Executable, nic: &[u64], first_pinned: usize)
     frame
 }
 
-/// Runs a pipeline for one packet. `input` returns a value that the NIC provides, by its index.
+/// Runs a pipeline for one packet. `input` returns a value that the NIC provides with the packet, by its index in the
+/// list of inputs.
 #[inline]
 pub(crate) fn run<B: Blocks>(
     executable: &Executable, frame: &mut Frame, input: impl Fn(u8) -> u64, context: &mut Context<'_, B>,
@@ -65,7 +68,7 @@ pub(crate) fn run<B: Blocks>(
     execute(executable, frame, context)
 }
 
-/// Jumps if a condition holds.
+/// Continues at the instruction `$to` if the condition holds.
 macro_rules! jump {
     ($next:ident, $condition:expr, $to:expr) => {
         if $condition {
@@ -152,14 +155,16 @@ fn execute<B: Blocks>(executable: &Executable, frame: &mut Frame, context: &mut 
     }
 }
 
-/// Loads a field: reads eight bytes and shifts out the bits around the field.
+/// Loads a field of the packet: reads eight bytes as a big-endian number, and shifts out the bits before and after the
+/// field.
 #[inline(always)]
 fn load(packet: &[u8], field: Load<u8>) -> u64 {
     let bytes: &[u8; 8] = packet[usize::from(field.at)..].first_chunk().expect("the code loads within the buffer");
     u64::from_be_bytes(*bytes) << (field.left & 63) >> (field.right & 63)
 }
 
-/// Stores bytes into the header that begins at `base`. It may write zeros after them, which the next store overwrites.
+/// Stores the lowest bytes of `value` into the header that begins at offset `base` of the output. It may write zeros
+/// after these bytes; the next store overwrites the zeros.
 #[inline(always)]
 fn store(out: &mut [u8], base: usize, field: Store<u8>, value: u64) {
     let word = (value << ((64 - 8 * u32::from(field.bytes)) & 63)).to_be_bytes();
@@ -170,13 +175,13 @@ fn store(out: &mut [u8], base: usize, field: Store<u8>, value: u64) {
     }
 }
 
-/// Drops the bits beyond the width of a result.
+/// Drops the bits beyond the width of a result; `s` is 64 minus the width.
 #[inline(always)]
 fn cut(value: u64, s: u8) -> u64 {
     value << (s & 63) >> (s & 63)
 }
 
-/// Executes an operator in its general form.
+/// Executes an operator in its general form, which works for operands of up to 128 bits.
 #[inline(never)]
 fn general(wide: &Wide<u8>, frame: &mut Frame) {
     let value =
@@ -186,9 +191,10 @@ fn general(wide: &Wide<u8>, frame: &mut Frame) {
     frame[usize::from(wide.d.hi)] = (result >> 64) as u64;
 }
 
-/// Applies a table. Returns the index of the next instruction.
+/// Looks up the keys of a table and passes the arguments of the selected action. Returns the index of the instruction
+/// at which execution continues.
 fn apply(apply: &Apply<u8>, frame: &mut Frame, tables: &[Arc<Table>]) -> usize {
-    /// Maximum number of key words that fit in an array on the stack.
+    /// Maximum number of 64-bit key words for which the lookup needs no heap allocation.
     const MAX_STACK_WORDS: usize = 8;
     let table = &tables[usize::from(apply.table)];
     let read = |register: &u8| frame[usize::from(*register)];
@@ -214,7 +220,7 @@ fn apply(apply: &Apply<u8>, frame: &mut Frame, tables: &[Arc<Table>]) -> usize {
     *to as usize
 }
 
-/// Calls an extern function or method.
+/// Calls a function or method that the NIC provides to programs.
 fn call<B: Blocks>(call: &Call<u8>, frame: &mut Frame, context: &mut Context<'_, B>) {
     match call.target {
         Function::GetRxMsgInfo => get_rx_msg_info(call, frame, context.blocks),
@@ -228,13 +234,13 @@ fn call<B: Blocks>(call: &Call<u8>, frame: &mut Frame, context: &mut Context<'_,
     }
 }
 
-/// Returns the arguments of a call. Their number was checked when the call was bound.
+/// Returns the values of a call's arguments. The compiler has checked their number.
 fn arguments<const N: usize>(call: &Call<u8>, frame: &Frame) -> [u64; N] {
     let registers: &[u8; N] = call.arguments.first_chunk().expect("a bound call has its arguments");
     registers.map(|register| frame[usize::from(register)])
 }
 
-/// Writes the results of a call to their registers.
+/// Writes the results of a call into the registers that receive them.
 fn results<const N: usize>(call: &Call<u8>, frame: &mut Frame, values: [u64; N]) {
     for (register, value) in call.results.iter().zip(values) {
         frame[usize::from(*register)] = value;
@@ -300,7 +306,7 @@ fn if_else(call: &Call<u8>, frame: &mut Frame, state: &mut State, index: usize) 
     results(call, frame, [value]);
 }
 
-/// Converts a `reg_op_t`. A value without a name means `READ`.
+/// Converts a value of the P4 enum `reg_op_t`. A number that is not a member of the enum means `READ`.
 fn register_op(number: u64) -> RegisterOp {
     match number {
         1 => RegisterOp::Write,

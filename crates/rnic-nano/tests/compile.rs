@@ -1,4 +1,4 @@
-//! Tests of the compiler driver.
+//! Tests that compile whole programs: from the source text to executable code.
 
 use rnic_nano::source::SourceFile;
 use rnic_nano::{CompileError, compile, compile_file};
@@ -11,7 +11,8 @@ fn file(name: &str) -> PathBuf {
 #[test]
 fn a_transport_is_compiled() {
     let program = compile_file(&file("accepted/receiver_driven.p4"), &[]).unwrap_or_else(|what| panic!("{what}"));
-    // Two addresses of 4 bytes, two contexts of 2 bytes, four words of 4 bytes, and the flags.
+    // The program's own header has two addresses of 4 bytes, two contexts of 2 bytes, four words of 4 bytes, and the
+    // flags.
     assert_eq!(program.emitted_bytes(), 29);
     let names: Vec<&str> = program.hir().constants.iter().map(|(name, _)| name.as_str()).collect();
     assert!(names.contains(&"REGISTERS") && names.contains(&"DATA_PRIORITY"), "{names:?}");
@@ -24,7 +25,7 @@ fn every_construct_is_compiled() {
     let program = compile_file(&file("accepted/every_construct.p4"), &[]).unwrap_or_else(|what| panic!("{what}"));
     let ingress = &program.hir().ingress;
     let tables: Vec<&str> = ingress.tables.iter().map(|table| table.name.as_str()).collect();
-    // The unreachable state is removed.
+    // The compiler removes the unreachable parser state.
     assert_eq!((ingress.states.len(), tables.len()), (3, 3), "{tables:?}");
 }
 

@@ -1,4 +1,4 @@
-//! Tests of the cost model; the expected stages are derived by hand.
+//! Tests of the model of a program's cost in hardware. The expected pipeline stages are derived by hand.
 
 use rnic_nano::compile;
 use rnic_nano::cost::{Cost, Hardware, analyse};
@@ -13,8 +13,8 @@ fn cost_of(text: &str, hardware: &Hardware) -> Cost {
 const RECEIVER_DRIVEN: &str = include_str!("programs/receiver-driven.p4");
 const SCHEDULED: &str = include_str!("programs/scheduled.p4");
 
-/// Returns a program with two register arrays of each kind, a scheduler and a table, and the given statements in
-/// ingress and egress.
+/// Returns a program with the given statements in ingress and egress. The program declares two register arrays of each
+/// kind, a scheduler and a table.
 fn program(ingress: &str, egress: &str) -> String {
     format!(
         "#include <core.p4>
@@ -44,7 +44,8 @@ fn program(ingress: &str, egress: &str) -> String {
     )
 }
 
-/// Returns the accesses in each stage of an ingress; the last stage has the events.
+/// Returns the names of the memory accesses in each stage of an ingress with the given statements. The last stage has
+/// the events.
 fn stages(ingress: &str) -> Vec<String> {
     let cost = cost_of(&program(ingress, ""), &Hardware::default());
     cost.ingress.stages.iter().map(|stage| stage.join(" ")).collect()
@@ -58,7 +59,7 @@ fn stages_of_the_documents_transports() {
     assert_eq!(cost.egress.stages.len(), 1);
     let cost = cost_of(SCHEDULED, &Hardware::default());
     let expected: [&[&str]; 5] = [
-        // The rank of a GRANT is known after parsing, so the write is in the first stage.
+        // The rank of a GRANT is known after parsing, so ingress writes it in the first stage.
         &["get_rx_msg_info", "granted_ranks.write"],
         &["messages.write", "remaining.execute"],
         &["scheduler.schedule"],
@@ -79,7 +80,7 @@ fn independent_accesses_share_a_stage() {
         stages("hdr.h.b = two.read(hdr.h.a); hdr.h.c = other.read(hdr.h.b + 1);"),
         ["two.read", "other.read", ""]
     );
-    // The value is overwritten, so the earlier access does not matter.
+    // The program overwrites the value that it has read, so the second access does not depend on the first.
     assert_eq!(
         stages("hdr.h.b = two.read(hdr.h.a); hdr.h.b = 7; hdr.h.c = other.read(hdr.h.b);"),
         ["other.read two.read", ""]
@@ -103,13 +104,13 @@ fn accesses_depend_on_their_conditions() {
 
 #[test]
 fn all_accesses_to_a_port_share_a_stage() {
-    // Both branches use the same memory, which is in a stage after the accesses that either branch needs first.
+    // Both branches access the same memory. It is in a stage after all accesses on which one of the branches depends.
     let branches = "bit<32> x;
         if (hdr.h.c == 0) { x = one.execute(hdr.h.a, true, reg_op_t.READ, 0, reg_op_t.READ, 0); }
         else { x = one.execute(two.read(hdr.h.a), true, reg_op_t.READ, 0, reg_op_t.READ, 0); }
         other.write(x, 1);";
     assert_eq!(stages(branches), ["two.read", "one.execute", "other.write", ""]);
-    // A read and a write of a DualPort may share a stage if the read comes first.
+    // A read and a write of a `DualPort` may share a stage if the read comes first.
     assert_eq!(stages("hdr.h.b = two.read(hdr.h.a); two.write(hdr.h.a, 1);"), ["two.read two.write", ""]);
     assert_eq!(stages("two.write(hdr.h.a, 1); hdr.h.b = two.read(hdr.h.a);"), ["two.write", "two.read", ""]);
     assert_eq!(stages("two.write(hdr.h.a, two.read(hdr.h.a) + 1);"), ["two.read", "two.write", ""]);
@@ -150,7 +151,8 @@ fn unsupported_accesses_are_noted() {
     );
 }
 
-/// The NanoTransport document: 5 and 2 stages, 7.2 and 3.8 ns at 3.2 GHz; 65 bytes at 200 Gbps take 2.6 ns.
+/// The NanoTransport paper states 5 and 2 stages for Homa, and latencies of 7.2 and 3.8 ns at 3.2 GHz. A packet of 65
+/// bytes takes 2.6 ns at 200 Gbps.
 #[test]
 fn latency_and_interval() {
     let cost = cost_of(SCHEDULED, &Hardware::default());
@@ -160,34 +162,36 @@ fn latency_and_interval() {
     assert_eq!((cost.link_interval, cost.pipeline_interval, cost.interval()), (2600, 625, 2600));
     let cost = cost_of(RECEIVER_DRIVEN, &Hardware::default());
     assert_eq!((cost.ingress.cycles, cost.egress.cycles), (19, 10)); // 8 + 2 * 3 + 5, 8 + 2
-    // At a slow clock the link delivers 200 bits per cycle, so the data path is 256 bits wide and a header has 2 words.
+    // With this slow clock the link delivers 200 bits per cycle. So the data path is 256 bits wide, and a header has 2
+    // words.
     let slow = Hardware { clock_hz: 1_000_000_000, ..Hardware::default() };
     let cost = cost_of(RECEIVER_DRIVEN, &slow);
     assert_eq!((cost.word_bytes, cost.ingress.cycles, cost.ingress.picoseconds), (32, 13, 13_000));
-    // Two accesses to one memory use its port twice.
+    // Two accesses of a packet to one memory use its port twice, which doubles the interval between packets.
     let once = "one.execute(hdr.h.a, true, reg_op_t.ADD, 1, reg_op_t.READ, 0);";
     let slower = Hardware { clock_hz: 500_000_000, ..Hardware::default() };
     assert_eq!(cost_of(&program(&format!("{once} {once}"), ""), &slower).interval(), 8000);
 }
 
-/// The NanoTransport document: 1.2 MB for 16 messages of 39 kB, less than 100 bytes of state for each.
+/// The NanoTransport paper states 1.2 MB for 16 messages of 39 kB, and less than 100 bytes of state for each message.
 #[test]
 fn memory_of_messages_and_of_the_program() {
     let memory = cost_of(RECEIVER_DRIVEN, &Hardware::default()).memory;
     assert_eq!(memory.buffers, 2 * 16 * 38 * 1024);
-    // 2 * 38 + 305 bits are 48 bytes; 38 + 217 bits are 32 bytes.
+    // Packetization keeps 2 * 38 + 305 bits per message, which are 48 bytes. Reassembly keeps 38 + 217 bits, which are
+    // 32 bytes.
     assert_eq!(memory.message_state, 16 * 80);
     assert_eq!(memory.registers, 16 * 4);
     assert_eq!(memory.tables, 0);
-    // 200 bits of fields and one validity bit, in 3 stages of ingress and 1 of egress.
+    // The headers have 200 bits of fields and one validity bit, in 3 stages of ingress and 1 stage of egress.
     assert_eq!(memory.headers, (3u64 * 201).div_ceil(8) + 201u64.div_ceil(8));
     assert_eq!(memory.total(), 1_245_184 + 1_280 + 64 + 76 + 26);
     let many = Hardware { messages: 128, message_bytes: 1500, ..Hardware::default() };
     let memory = cost_of(RECEIVER_DRIVEN, &many).memory;
     assert_eq!((memory.buffers, memory.registers), (2 * 128 * 2048, 128 * 4));
     let memory = cost_of(&program("free.apply(); fixed.apply();", ""), &many).memory;
-    // Registers: two arrays of each kind with 100 entries, and a scheduler with 16 compared and 128 waiting entries of
-    // 113 bits. Table: 10 entries of 64 bits, with one action.
+    // The registers are two arrays of each kind with 100 entries, and a scheduler with 16 compared and 128 waiting
+    // entries of 113 bits. The table has 10 entries of 64 bits, with one action.
     assert_eq!((memory.registers, memory.tables), (4 * 400 + (16 + 128) * 113 / 8, 80));
 }
 

@@ -1,5 +1,5 @@
-//! Tests of compiled programs on a NIC: calls of the fixed-function blocks, emitted headers, and tables changed by a
-//! control plane.
+//! Tests of compiled programs on a NIC: calls of the fixed-function blocks, emitted headers, and tables that a control
+//! plane changes.
 
 use rnic_nano::hir::{StateId, Target, Transition};
 use rnic_nano::runtime::{Key, TableError};
@@ -12,7 +12,7 @@ use rnic_transport::message::{
 };
 use rnic_transport::telemetry::{HopRecord, Telemetry};
 
-/// Fixed-function blocks that record all events, and return the same message information for every packet.
+/// Fixed-function blocks that record all events. They return the same message information for every packet.
 #[derive(Default)]
 struct Recorder {
     info: RxMsgInfo,
@@ -90,7 +90,8 @@ fn small(declarations: &str, ingress: &str) -> String {
 
 const INGRESS: &str = "control I(inout headers_t hdr, inout metadata_t meta, in arrival_t arrival, in nic_t nic, inout reassembly_t reassembly) {";
 
-/// Runs a program of [`small`] for a packet with the given `a`, and returns the credit that it sends.
+/// Runs a program of [`small`] for a packet whose field `a` has the given value. Returns the credit in the control
+/// packet that the program sends.
 fn credit(pipeline: &mut P4Pipeline<64>, a: u32) -> u32 {
     let departure = Departure { pkt_offset: a, ..Departure::default() };
     let header = pipeline.egress(&departure).header;
@@ -147,8 +148,8 @@ fn a_receiver_driven_transport_triggers_the_right_events() {
     };
     assert_eq!(blocks.control, [answer]);
 
-    // The next packet is trimmed, so the pull offset stays. The packet after it is not trimmed and raises the pull
-    // offset by one.
+    // The next packet is trimmed, so the pull offset does not change. The packet after it is not trimmed and raises the
+    // pull offset by one.
     blocks.info.is_new_msg = false;
     let trimmed = Arrival { trimmed: true, ..arrival() };
     assert_eq!(nic.ingress(&mut blocks, &framed.header, &trimmed), Verdict::Consumed);
@@ -172,7 +173,8 @@ fn a_receiver_driven_transport_triggers_the_right_events() {
     assert_eq!(blocks.credit, [pulled, CreditToBtxEvent { rtx: Some(4), credit: None, ..pulled }]);
 }
 
-/// Of two messages, the one with fewer remaining packets is granted first, and the GRANT goes to its sender.
+/// Of two messages, the message with fewer remaining packets is granted first. The GRANT goes to the sender of this
+/// message.
 #[test]
 fn a_scheduler_and_shared_registers() {
     let mut nic = pipeline(include_str!("programs/scheduled.p4"));
@@ -199,24 +201,25 @@ fn a_scheduler_and_shared_registers() {
         ack_no,
         ..RxMsgInfo::default()
     };
-    // A message of 30 packets: after the first packet its rank is 29, 10 packets are grantable and 9 were granted
-    // initially.
+    // The first message has 30 packets. After its first packet its rank is 29, and 10 packets are grantable, of which 9
+    // were granted initially.
     assert_eq!(arrive(&mut nic, from(1, 30, 0), info(0, true, 1)), (1, 10, 1, flags::PULL));
-    // A message of 20 packets precedes the first message.
+    // A message of 20 packets has fewer remaining packets, so it comes first in the scheduler.
     assert_eq!(arrive(&mut nic, from(2, 20, 0), info(1, true, 1)), (2, 10, 1, flags::PULL));
-    // Another packet of the first message: only the first message can be granted packets; its position is 1.
+    // Another packet of the first message arrives. Only the first message can be granted more packets; its position is
+    // 1.
     assert_eq!(arrive(&mut nic, from(1, 30, 1), info(0, false, 2)), (1, 11, 2, flags::PULL));
-    // A duplicate of this packet: all grantable packets are granted already.
+    // A duplicate of this packet arrives. All grantable packets are granted already, so the response is an ACK.
     assert_eq!(arrive(&mut nic, from(1, 30, 1), info(0, false, 2)), (1, 0, 0, flags::ACK));
-    // The second message completes and leaves the scheduler; the first one moves to position 0.
+    // The second message completes and leaves the scheduler. The first message moves to position 0.
     let last = RxMsgInfo { is_last_pkt: true, ..info(1, false, 20) };
     assert_eq!(arrive(&mut nic, from(2, 20, 19), last), (2, 0, 0, flags::ACK));
     assert_eq!(arrive(&mut nic, from(1, 30, 2), info(0, false, 3)), (1, 12, 1, flags::PULL));
-    // An expired message leaves the scheduler.
+    // A message whose reception has expired leaves the scheduler.
     nic.expired(0);
     assert_eq!(arrive(&mut nic, from(2, 40, 0), info(1, true, 1)), (2, 10, 1, flags::PULL));
 
-    // The priority in a GRANT applies to the message's later packets.
+    // The priority in a GRANT applies to packets of the message that are sent later.
     let grant = Departure { tx_msg_id: 0x30005, flags: flags::PULL, credit: 12, rank: 3, ..Departure::default() };
     let header = nic.egress(&grant).header;
     nic.ingress(&mut blocks, &header, &arrival());
@@ -245,7 +248,7 @@ fn register_accesses_out_of_range_have_no_effect() {
     assert_eq!(credit(&mut nic, 2), 200);
 }
 
-/// A program with more constants than the machine has registers.
+/// A program may have more constants than the virtual machine has registers.
 #[test]
 fn six_hundred_constants() {
     let steps: String = (0..300).map(|n| format!("if (hdr.h.a == {n}) {{ hdr.h.b = {}; }}", 1000 + n)).collect();
@@ -310,7 +313,7 @@ fn a_control_plane_changes_a_table() {
         "table 't' has no entry with these keys",
     ];
     for (wrong, expected) in wrong.iter().zip(expected) {
-        // The name of a parameter may be qualified.
+        // The error message may give the name of a parameter with the name of its action.
         assert!(wrong == expected || wrong.contains("parameter"), "{wrong}");
     }
     for a in [1, 2] {
@@ -351,7 +354,7 @@ fn const_tables_cannot_be_changed() {
     assert_eq!(credit(&mut nic, 7), 9);
 }
 
-/// Two telemetry records follow the 8-byte header. The program adds up fields of the second record.
+/// Two telemetry records follow the 8-byte header of the packet. The program adds up fields of the second record.
 #[test]
 fn telemetry_follows_the_header() {
     let text = small(INGRESS, "hdr.h.b = meta.second.queue_bytes + meta.second.rate_mbps + (bit<32>)arrival.hops;")
@@ -388,7 +391,7 @@ fn short_packets_and_endless_parsers_drop_the_packet() {
     let short = P4Header { bytes: [0xff; 64], len: 7 };
     assert_eq!(nic.ingress(&mut blocks, &short, &arrival()), Verdict::Consumed);
     assert_eq!((nic.counters().rejected, blocks.control.len()), (1, 0));
-    // The front end rejects such a parser, so the test changes the HIR.
+    // The front end rejects a parser with an endless loop, so the test changes the program's HIR.
     let mut endless = program(&small(INGRESS, "")).hir().clone();
     endless.ingress.states[0].transition = Transition::To(Target::State(StateId(0)));
     endless.ingress.states[0].body.clear();

@@ -1,5 +1,5 @@
-//! Tests the guide "Write a transport in P4": its code blocks are the program in `p4/`, and the change that it
-//! proposes has the described effect.
+//! Tests the guide "Write a transport in P4". Its code blocks together are the program `p4/window.p4`, and the change
+//! that it proposes has the described effect.
 
 #[path = "../../rnic-transport/tests/network/mod.rs"]
 mod network;
@@ -13,7 +13,7 @@ use rnic_transport::message::NicConfig;
 const GUIDE: &str = include_str!("../../../docs/guides/write-a-transport-in-p4.md");
 const PROGRAM: &str = include_str!("../../../p4/window.p4");
 
-/// Returns the guide's code blocks with the given info string (the text after the three backquotes).
+/// Returns the code blocks of the guide that have the given info string (the text after the three backquotes).
 fn blocks(kind: &str) -> Vec<&'static str> {
     let start = format!("```{kind}\n");
     let parts = GUIDE.split(start.as_str()).skip(1);
@@ -41,7 +41,7 @@ fn the_code_blocks_are_the_program() {
     assert_eq!(format!("{}\n", blocks("p4").join("\n\n")), program);
 }
 
-/// Sends two long messages at the same time while every fifth packet is trimmed. Returns the time until the last
+/// Sends two long messages at the same time over a network that trims every fifth packet. Returns the time of the last
 /// packet in microseconds, and the number of retransmissions.
 fn with_trimming(text: &str) -> (u64, u64) {
     let program = compiled(text);

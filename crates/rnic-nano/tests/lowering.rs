@@ -1,4 +1,5 @@
-//! Tests of semantic analysis: programs are lowered to HIR and interpreted; the expected results are computed by hand.
+//! Tests of semantic analysis: programs are translated to HIR, and the HIR is interpreted. The expected results are
+//! computed by hand.
 
 mod hir_interpreter;
 
@@ -12,9 +13,9 @@ use rnic_nano::source::SourceFile;
 /// Externs that record their calls and return prepared results.
 #[derive(Default)]
 struct RecordedCalls {
-    /// The name of each called function, and its arguments.
+    /// The name of each function that the program called, with its arguments.
     calls: Vec<(String, Vec<u128>)>,
-    /// The results of the next calls, in order; later calls return zeros.
+    /// The results of the next calls, in order. Calls after the last of these results return zeros.
     results: Vec<Vec<u128>>,
 }
 
@@ -50,8 +51,8 @@ fn compile(text: &str) -> Program {
     compile_with(text, &[]).unwrap_or_else(|what| panic!("{what}"))
 }
 
-/// Returns a program with the given declarations at the top level and in the ingress control, and the given `apply`
-/// body.
+/// Returns a program with the given declarations at the top level (`top`) and in the ingress control (`locals`), and
+/// with the given body of `apply`.
 ///
 /// The program has the variables `meta.a` to `meta.d` of 32 bits, `meta.s` and `meta.t` (signed), `meta.w` of 128 bits,
 /// `meta.f` and `meta.g` (`bool`), and two headers.
@@ -78,7 +79,7 @@ NanoTransport(P(), I(), E(), D()) main;
     )
 }
 
-/// Returns the value of `meta.a` after the ingress control has run.
+/// Returns the value of `meta.a` after the ingress control of such a program has run.
 fn a_after(top: &str, locals: &str, apply: &str) -> u128 {
     let program = compile(&around(top, locals, apply));
     let mut run = ingress(&program);
@@ -154,7 +155,7 @@ fn the_package_accepts_explicit_type_arguments() {
 
 #[test]
 fn operators_compute() {
-    // The operands are variables, so that no expression is folded: a = 100, b = 7, s = -3, t = 100.
+    // The operands are variables, so that the compiler cannot fold the expressions: a = 100, b = 7, s = -3, t = 100.
     let first = "meta.a = 100; meta.b = 7; meta.s = -3; meta.t = 100; meta.c = nic.rtt_pkts;";
     let cases: &[(&str, u128)] = &[
         ("meta.a + meta.b * 3", 121),
@@ -181,7 +182,7 @@ fn operators_compute() {
         ("(bit<32>) reg_op_t.ADD + reg_op_t.WRITE ++ 30w0", 0x4000_0002),
     ];
     for (expr, expected) in cases {
-        // Concatenation has the same precedence as addition, so it needs parentheses here.
+        // Concatenation has the same precedence as addition, so the test puts it in parentheses.
         let expr = expr.replace("reg_op_t.WRITE ++ 30w0", "((bit<2>) reg_op_t.WRITE ++ 30w0)");
         assert_eq!(a_after("", "", &format!("{first} meta.a = {expr};")), *expected, "{expr}");
     }
@@ -253,16 +254,18 @@ fn actions_copy_in_and_out() {
         action twice(inout bit<32> x, in bit<32> by, out bool done) { if (by == 0) { return; } x = x + by; x = x + by; done = true; }
         action outer(inout bit<32> x) { bool done; twice(x, x, done); if (done) { x = x + 1; } }
         bit<32> v = 5;";
-    // The first call changes 5 to 15 and 16; the second one has the argument 0, which it does not change.
+    // The first call changes the value 5 to 15 and then to 16. The second call has the argument 0, and does not change
+    // it.
     assert_eq!(a_after("", locals, "outer(v); bit<32> zero = 0; outer(zero); meta.a = v + zero;"), 16);
-    // Both parameters are the same variable: copy-out happens at the end, left to right.
+    // Both parameters are the same variable. The results are copied to it at the end of the action, from the first
+    // parameter to the last.
     let swap = "action swap(inout bit<32> x, inout bit<32> y) { bit<32> t = x; x = y; y = t; } bit<32> v = 1;";
     assert_eq!(a_after("", swap, "swap(meta.b, v); meta.a = (meta.b << 8) | v;"), 0x100);
     let same = "action change(inout bit<32> x, inout bit<32> y) { x = 1; y = y + 2; } bit<32> v = 7;";
     assert_eq!(a_after("", same, "change(v, v); meta.a = v;"), 9);
     let names = "action sub(in bit<32> x, in bit<32> y) { meta.a = x - y; }";
     assert_eq!(a_after("", names, "sub(y = 3, x = 10);"), 7);
-    // The argument is a slice of a variable.
+    // The argument is a slice of a variable, so only its four bits change.
     let part = "action set(out bit<4> x) { x = 15; }";
     assert_eq!(a_after("", part, "set(meta.a[11:8]);"), 0xf00);
 }
@@ -283,7 +286,7 @@ fn inner_declarations_shadow_outer_ones() {
     let locals = "const bit<32> N = 2; action get(out bit<32> x) { x = N; } ";
     let apply = "{ const bit<32> N = 3; bit<32> x; get(x); meta.a = (x << 8) | (N << 4) | .N; }";
     assert_eq!(a_after(top, locals, apply), 0x231);
-    // An action sees only the names that are declared before it.
+    // An action sees only the names that are declared before the action.
     let locals = "action get(out bit<32> x) { x = N; } const bit<32> N = 2;";
     assert_eq!(a_after(top, locals, "get(meta.a);"), 1);
 }
@@ -302,7 +305,8 @@ fn calls_happen_in_order_and_only_in_chosen_branches() {
     };
     let said = |value, calls: &str| (value, calls.to_string());
     assert_eq!(run("meta.a = next(1) - next(2);", &[&[50], &[8]]), said(42, "next[1] next[2]"));
-    // The first operand is read before the call changes the variable: 10 + 3, and b = 20 afterwards.
+    // The program reads the first operand before the call changes the variable. So the sum is 10 + 3, and b is 20
+    // afterwards.
     assert_eq!(
         run("meta.b = 10; meta.a = meta.b + change(meta.b); meta.a = meta.a + meta.b;", &[&[3, 20]]),
         said(33, "change[10]")
@@ -314,7 +318,7 @@ fn calls_happen_in_order_and_only_in_chosen_branches() {
     assert_eq!(run("meta.a = meta.b == 1 ? next(1) : next(2) + 1;", &[&[9]]), said(10, "next[2]"));
     assert_eq!(run("meta.a = next(next(5));", &[&[6], &[7]]), said(7, "next[5] next[6]"));
     assert_eq!(run("next(5); meta.a = 2;", &[&[6]]), said(2, "next[5]"));
-    // The call changes a slice of a variable.
+    // The argument of the call is a slice of a variable.
     assert_eq!(run("bit<32> x = change(meta.a);", &[&[1, 77]]), said(77, "change[0]"));
 }
 
@@ -427,7 +431,8 @@ fn inner_controls_initialise_their_variables_at_each_call() {
             apply { t.apply(); if (by == 3) { return; } local = local + by; x = x + local + first; }
         }
         control Twice(inout bit<32> x) { Count() inner; apply { inner.apply(x, 1); inner.apply(x, 1); } }";
-    // 0: 5 + 1 + 2 = 8; 8: 7 + 1 + 2 = 18; the next key matches no entry.
+    // With the key 0, `inner` adds 5 + 1 + 2 to x, which becomes 8. With the key 8, it adds 7 + 1 + 2, and x becomes
+    // 18. No entry has the key 18.
     let apply = "twice.apply(meta.b); meta.a = meta.b; single.apply(meta.a, 3);";
     assert_eq!(a_after(top, "Twice() twice; Count() single;", apply), 18);
     let program = compile(&around(top, "Twice() twice; Count() single;", apply));
@@ -566,7 +571,7 @@ fn deparsers_emit_valid_headers() {
     assert_eq!(program.annotations, expected);
 }
 
-/// A random expression of `int` constants, and its value. All intermediate values fit in 120 bits.
+/// Generates a random expression of `int` constants, and its value. All intermediate values fit in 120 bits.
 fn integers() -> impl Strategy<Value = (String, i128)> {
     let leaf = (-1_000_000i128..1_000_000).prop_map(|value| (format!("({value})"), value));
     leaf.prop_recursive(6, 60, 2, |inner| {
@@ -593,8 +598,9 @@ fn integers() -> impl Strategy<Value = (String, i128)> {
     })
 }
 
-/// A random expression of 32-bit values, with constants as operands, and the same expression with the variables
-/// `meta.a` = 1, `meta.b` = 0x80000001 and `meta.c` = 0xffffffff; and their value.
+/// Generates a random expression of 32-bit values in two forms, and its value. The first form may read the variables
+/// `meta.a` = 1, `meta.b` = 0x80000001 and `meta.c` = 0xffffffff. The second form has constants instead of these
+/// variables.
 fn words() -> impl Strategy<Value = (String, String, u32)> {
     let leaf = prop_oneof![
         any::<u32>().prop_map(|value| (format!("32w{value}"), format!("32w{value}"), value)),

@@ -1,4 +1,4 @@
-//! Tests of the semantic analysis: accepted programs, and the recorded error messages of rejected ones.
+//! Tests of the semantic analysis, with accepted programs and with the recorded error messages of rejected programs.
 //!
 //! The programs `rejected/meaning-*.p4` have errors. For each program, the `.txt` file of the same name holds the
 //! expected error messages. After an intended change of messages, `cargo test -p rnic-nano --test meaning --
@@ -41,8 +41,8 @@ fn programs(folder: &Path, prefix: &str) -> Vec<PathBuf> {
     files
 }
 
-/// Returns the error messages for a file of `rejected`. Its first line may replace constants:
-/// `// constants: NAME = 1, OTHER = 2`.
+/// Returns the error messages for a program in the folder `rejected`. The first line of the program may replace values
+/// of constants: `// constants: NAME = 1, OTHER = 2`.
 fn error_messages(path: &Path) -> String {
     let text = fs::read_to_string(path).unwrap();
     let given = text.lines().next().and_then(|line| line.strip_prefix("// constants: ")).unwrap_or_default();
@@ -83,7 +83,7 @@ fn correct_programs_are_accepted() {
     }
 }
 
-/// Each of these programs would exhaust the memory, time or stack of a compiler without limits.
+/// Without limits in the compiler, each of these programs would exhaust its memory, time or stack.
 #[test]
 fn hostile_programs_are_refused() {
     let many = |count: usize, one: &dyn Fn(usize) -> String| (0..count).map(one).collect::<String>();
@@ -91,7 +91,7 @@ fn hostile_programs_are_refused() {
     let control = |locals: &str, apply: &str| format!("control C(inout bit<8> x) {{ {locals} apply {{ {apply} }} }}");
     let parser = |states: &str| format!("parser P(packet_in packet) {{ state start {{ transition s0; }} {states} }}");
     let programs = [
-        // An empty struct, contained 2^40 times.
+        // This program contains an empty struct 2^40 times.
         format!("struct s0 {{ }} {}", many(40, &|n| format!("struct s{} {{ s{n} a; s{n} b; }}\n", n + 1))),
         format!("struct s {{ {} }}", many(70_000, &|n| format!("bit<8> f{n};\n"))),
         control("", &many(70_000, &|n| format!("bit<8> v{n};\n"))),
@@ -146,7 +146,7 @@ fn hostile_programs_are_refused() {
     }
 }
 
-/// Splits a program into words and the text between them.
+/// Splits the text of a program into words and the text between the words.
 fn words(text: &str) -> Vec<&str> {
     let mut words = Vec::new();
     let mut rest = text;
@@ -163,8 +163,8 @@ fn words(text: &str) -> Vec<&str> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// A program with some words removed or replaced by other words of the program is rejected with at most 20 errors,
-    /// or accepted.
+    /// The compiler must accept a program in which some words are removed or replaced by other words of the program, or
+    /// reject it with at most 20 errors. It must not panic.
     #[test]
     fn mangled_programs_are_accepted_or_rejected(file in any::<prop::sample::Index>(), changes in prop::collection::vec(any::<[prop::sample::Index; 2]>(), 1..4)) {
         let mut files = programs(&folder("accepted"), "");

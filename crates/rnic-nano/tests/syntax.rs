@@ -1,4 +1,4 @@
-//! Tests of the parser: accepted programs, and the recorded error messages of rejected ones.
+//! Tests of the parser, with accepted programs and with the recorded error messages of rejected programs.
 //!
 //! The programs `rejected/syntax-*.p4` have errors. For each program, the `.txt` file of the same name holds the
 //! expected error messages. After an intended change of messages, `cargo test -p rnic-nano --test syntax -- --ignored`
@@ -24,7 +24,7 @@ fn parse(text: &str) -> Result<(Module, SourceMap), String> {
     parse_program(main, &|_| None).map_err(|(errors, sources)| render(&errors, &sources))
 }
 
-/// Returns the parser's error messages for a file of `rejected`.
+/// Returns the parser's error messages for a program in the folder `rejected`.
 fn error_messages(path: &Path) -> String {
     let name = path.file_name().unwrap().to_string_lossy().into_owned();
     let main = SourceFile { name, text: fs::read_to_string(path).unwrap() };
@@ -73,7 +73,7 @@ fn every_supported_construct_is_accepted() {
     assert_eq!(module.items.iter().map(|item| &item.kind).filter(is_main).count(), 1);
 }
 
-/// Formats the tree of an expression, with parentheses around every operator.
+/// Formats an expression with parentheses around every operator, to show which operands belong to it.
 fn tree(expr: &Expr) -> String {
     match &expr.kind {
         ExprKind::Number { value, width: None } => value.to_string(),
@@ -155,14 +155,14 @@ fn sign(op: BinaryOp) -> &'static str {
     }
 }
 
-/// Grammar and precedence rules of the P4_16 specification, section 8.
+/// Precedence and grammar of operators, as section 8 of the P4_16 specification defines them.
 #[test]
 fn operators_bind_as_the_specification_says() {
     let cases = [
         ("1 + 2 * 3 - 4", "((1 + (2 * 3)) - 4)"),
         ("a || b && c == d", "(a || (b && (c == d)))"),
         ("a == b < c", "(a == (b < c))"),
-        // Unlike in C.
+        // In C, `&` and `|` bind less tightly than `==`.
         ("a & 1 == b | c ^ d & e", "((a & 1) == (b | (c ^ (d & e))))"),
         ("a < b & c", "(a < (b & c))"),
         ("a & b << 1 + 2", "(a & (b << (1 + 2)))"),
@@ -182,7 +182,7 @@ fn operators_bind_as_the_specification_says() {
         ("(bit<8>)(bool) a", "(bit 8)((bool)(a))"),
         ("(bit<(N + 1)>) a", "(bit (N + 1))(a)"),
         ("(bit<N>) a", "(bit N)(a)"),
-        // `a` is not a declared type, `T` is one.
+        // In these cases `T` is a declared type, and `a` is not.
         ("(a) - b", "(a - b)"),
         ("(T) - b", "(T)(-(b))"),
         ("(a)(b)", "a(b)"),
@@ -286,7 +286,7 @@ fn files_are_found_from_the_file_that_includes_them() {
     assert_eq!(texts, ["const int B = 2;", "const int C_ = 3;", "const int A = 1;", "const int M = 0;"]);
 }
 
-/// Each of these programs would exhaust the memory, time or stack of a compiler without limits.
+/// Without limits in the parser, each of these programs would exhaust its memory, time or stack.
 #[test]
 fn hostile_programs_are_refused() {
     let deep = 100_000;
@@ -333,7 +333,7 @@ fn hostile_programs_are_refused() {
     }
 }
 
-/// One wrong statement among correct ones: the parser reports exactly one error.
+/// For one wrong statement among correct statements, the parser reports exactly one error.
 #[test]
 fn one_mistake_gives_one_error() {
     let mistakes = [

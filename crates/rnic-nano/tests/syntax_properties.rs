@@ -1,4 +1,4 @@
-//! For any text, the parser ends without a panic, and all spans are within the source files.
+//! Property tests of the parser: for any text it ends without a panic, and all spans lie within the source files.
 
 use proptest::prelude::*;
 use rnic_nano::parser::parse_program;
@@ -129,7 +129,7 @@ const WORDS: &[&str] = &[
 
 const PROGRAM: &str = include_str!("accepted/every_construct.p4");
 
-/// Returns every span in a debug representation.
+/// Returns every span in the debug representation of a syntax tree or an error.
 fn places(text: &str) -> impl Iterator<Item = Span> {
     text.split("Span { file: ").skip(1).map(|rest| {
         let mut numbers = rest
@@ -146,7 +146,7 @@ fn lies_in(span: Span, sources: &SourceMap) -> bool {
     span.start <= span.end && text.get(span.start as usize..span.end as usize).is_some()
 }
 
-/// Parses a text; returns whether the parser accepted it.
+/// Parses a text and checks all spans in the result. Returns whether the parser accepted the text.
 fn check(text: &str) -> Result<bool, TestCaseError> {
     let main = SourceFile { name: "program.p4".into(), text: text.into() };
     let (shown, sources, taken) = match parse_program(main, &|_| None) {
@@ -166,7 +166,7 @@ fn check(text: &str) -> Result<bool, TestCaseError> {
     Ok(taken)
 }
 
-/// Splits the program into words and the text between them.
+/// Splits a valid program into words and the text between the words.
 fn pieces() -> Vec<&'static str> {
     let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let mut pieces = Vec::new();
@@ -191,7 +191,8 @@ proptest! {
         check(&words.concat())?;
     }
 
-    /// A program with some pieces removed, duplicated, or replaced by other pieces of the program or by other words.
+    /// Parses a valid program in which some pieces are removed, duplicated, or replaced by other pieces of the program
+    /// or by other words.
     #[test]
     fn nearly_programs(changes in proptest::collection::vec((any::<prop::sample::Index>(), any::<prop::sample::Index>(), 0..4u8), 1..12)) {
         let mut pieces = pieces();

@@ -1,5 +1,5 @@
-//! Compares the P4 programs in `p4/` with the same transports in Rust: both must send the same packets at the same
-//! times, also over a network that drops, trims, delays and duplicates packets.
+//! Compares each P4 program in `p4/` with its twin, the same transport in Rust. Both must send the same packets at the
+//! same times, also over a network that drops, trims, delays and duplicates packets.
 
 #[path = "../../rnic-transport/tests/network/mod.rs"]
 mod network;
@@ -17,16 +17,16 @@ use std::sync::LazyLock;
 
 const BASE_RTT_NS: u32 = 525;
 
-/// The fields of a packet's header.
+/// The contents of a packet's header, in the same form for a P4 program and its twin in Rust.
 #[derive(PartialEq, Eq, Debug)]
 struct Said {
     native: NativeHeader,
-    /// Telemetry that a receiver returns to the sender.
+    /// The telemetry records that a receiver returns to the sender in this packet.
     echo: Vec<HopRecord>,
 }
 
 trait Says {
-    /// Parses the header. `telemetry` tells whether the program's headers can carry telemetry.
+    /// Parses the header. `telemetry` says whether the headers of this transport can carry telemetry.
     fn says(&self, telemetry: bool) -> Said;
 }
 
@@ -43,7 +43,7 @@ impl Says for HpccHeader {
 }
 
 impl Says for P4Header<256> {
-    /// Parses the header after Ethernet (14 bytes) and IPv4 (20 bytes).
+    /// Parses the transport's header, which follows Ethernet (14 bytes) and IPv4 (20 bytes).
     fn says(&self, telemetry: bool) -> Said {
         let bytes = &self.bytes[..usize::from(self.len)];
         let word = |at: usize| u32::from_be_bytes(bytes[at..at + 4].try_into().unwrap());
@@ -73,14 +73,14 @@ impl Says for P4Header<256> {
     }
 }
 
-/// Compiles a program of `p4/` with the values of some constants replaced.
+/// Compiles a program in `p4/`. Each pair in `constants` replaces the value of a constant.
 fn program(name: &str, constants: &[(&str, u128)]) -> Program {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../p4").join(name);
     let constants: Vec<_> = constants.iter().map(|(name, value)| ((*name).to_string(), *value)).collect();
     compile_file(&file, &constants).unwrap_or_else(|what| panic!("{what}"))
 }
 
-/// Loads a program into a NIC with the given IP address.
+/// Loads a program into a NIC that has the given IP address.
 fn on_nic(program: &Program, ip: u32) -> P4Pipeline<256> {
     let nic = NicParameters {
         ip,
@@ -93,10 +93,10 @@ fn on_nic(program: &Program, ip: u32) -> P4Pipeline<256> {
     P4Pipeline::new(program, &nic).unwrap()
 }
 
-/// Time limit of a case; every case ends earlier.
+/// Time limit of a test case. Every case ends earlier, unless a transport stalls.
 const LIMIT: Time = Time::from_ms(10_000);
 
-/// Runs a case to its end and returns the network with a trace of all packets.
+/// Runs a test case to its end. Returns the network, which has a trace of all packets.
 fn run<P: Pipeline>(case: &Case, program: impl Fn(u32) -> P) -> Network<P> {
     let Case { cfg, hosts, plan, weather, seed } = case.clone();
     let mut network = Network::new(cfg, hosts, program, plan, weather, seed);
@@ -105,7 +105,7 @@ fn run<P: Pipeline>(case: &Case, program: impl Fn(u32) -> P) -> Network<P> {
     network
 }
 
-/// Compares a transport in Rust with its P4 program.
+/// Runs a test case with a transport in Rust and with its P4 program, and compares the packets that they send.
 fn compare<P: Pipeline>(
     case: &Case, native: impl Fn(u32) -> P, p4: &Program, telemetry: bool,
 ) -> Result<(), TestCaseError>
@@ -153,8 +153,8 @@ fn hpcc(case: &Case) -> Result<(), TestCaseError> {
     compare(case, |ip| Hpcc::new(ip, HPCC_SETTINGS), &HPCC, true)
 }
 
-/// Number of priorities for unscheduled and for granted packets, and overcommitment. The first triple has the program's
-/// defaults.
+/// Tested settings of Homa: the number of priorities for unscheduled packets, the number of priorities for granted
+/// packets, and the overcommitment. The first triple has the default values of the program.
 const PRIORITIES: [(u8, u8, u8); 3] = [(1, 3, 3), (2, 1, 1), (3, 4, 6)];
 
 type ByLevels = [Program; PRIORITIES.len()];
@@ -211,8 +211,8 @@ proptest! {
     }
 }
 
-/// Messages of 1 to 60 packets from eight NICs to the ninth within 2 us: more messages than the 16 that a scheduler
-/// compares in parallel.
+/// A case in which eight NICs send messages of 1 to 60 packets to the ninth NIC within 2 us. These are more messages
+/// than the 16 that a scheduler compares in parallel.
 fn rush(seed: u64, weather: Weather) -> Case {
     let message = |number: u64| {
         let packets = (number * 37 + seed * 11) % 60 + 1;
@@ -251,8 +251,8 @@ fn in_a_rush_and_bad_weather() {
     }
 }
 
-/// Programs with a deviation: an overcommitment of one instead of three; a target utilisation of 50 % for HPCC; PULLs
-/// that end at another packet.
+/// The comparison must notice P4 programs that differ from their twins: Homa with an overcommitment of one instead of
+/// three, HPCC with a target utilisation of 50 %, and NDP with another MTU, so that its PULLs end at another packet.
 #[test]
 fn deviating_programs_are_noticed() {
     let case = rush(0, Weather::default());

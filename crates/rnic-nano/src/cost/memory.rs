@@ -5,49 +5,53 @@ use crate::hir::{MatchKind, Pipeline, Program as Checked};
 use crate::program::Program;
 use crate::runtime::Binding;
 
-/// State that packetization keeps for a message, in bits, besides two bitmaps with a bit per packet (delivered, to be
-/// sent): credit, largest packet number sent and length 32 each, timeouts 8, address 32, two contexts 16 each, message
-/// id 16, buffer slot 16 and buffer size class 8; its timer: valid 1, expiry 64, packet 32.
+/// Size in bits of the state that packetization keeps for a message that is being sent, without its two bitmaps with
+/// one bit per packet (delivered packets, packets to send). The state consists of the credit, the largest sent packet
+/// number and the length (32 each), the timeout count (8), the address (32), two contexts (16 each), the message id
+/// (16), the buffer slot (16), the buffer size class (8), and a timer: valid bit (1), expiry time (64), packet number
+/// (32).
 const SEND_BITS: u64 = 3 * 32 + 8 + 32 + 2 * 16 + 16 + 24 + 97;
 
-/// State that reassembly keeps for a message, in bits, besides a bitmap of received packets: lookup key (address 32,
-/// context 16, message id 32), length 32, local context 16, buffer slot 16 and buffer size class 8; its timer: valid
-/// 1, expiry 64.
+/// Size in bits of the state that reassembly keeps for a message that is being received, without its bitmap of received
+/// packets. The state consists of the lookup key (address 32, context 16, message id 32), the length (32), the local
+/// context (16), the buffer slot (16), the buffer size class (8), and a timer: valid bit (1), expiry time (64).
 const RECEIVE_BITS: u64 = 32 + 16 + 32 + 32 + 16 + 24 + 65;
 
-/// Size of a scheduler's entry in bits: valid 1, message id 16; rank, granted and grantable 32 each.
+/// Size of an entry of a priority scheduler in bits: valid bit (1), message id (16), and rank, granted and grantable
+/// (32 each).
 const SCHEDULER_ENTRY_BITS: u64 = 1 + 16 + 3 * 32;
 
-/// Number of entries that a scheduler compares in parallel. The NanoTransport document: 16.
+/// Number of entries that a priority scheduler compares in parallel, as in the NanoTransport paper.
 const COMPARED_ENTRIES: u64 = 16;
 
-/// Memory on the NIC in bytes. The NanoTransport document: 1.2 MB for 16 messages of 39 kB, which are two buffers each
-/// (1.25 MB); and 8.4 MB for 128 messages, whose buffers would take 10 MB by the same calculation.
+/// Memory that a program needs on the NIC, in bytes. The NanoTransport paper states 1.2 MB for 16 messages of 39 kB;
+/// two buffers for each of these messages take 1.25 MB. It states 8.4 MB for 128 messages, whose buffers would take 10
+/// MB by the same calculation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Memory {
-    /// Message buffers: one buffer of whole segments for each message in each direction.
+    /// Message buffers: for each message in each direction, a buffer of whole segments.
     pub buffers: u64,
-    /// State of packetization, reassembly and timers for the messages of both directions. The document: less than 100
-    /// bytes per message.
+    /// State that packetization, reassembly and timers keep for the messages of both directions. The NanoTransport
+    /// paper states less than 100 bytes per message.
     pub message_state: u64,
-    /// The program's registers and schedulers. An array has one entry per message, because dense message ids index it,
-    /// or fewer entries if its declaration says so.
+    /// The program's register arrays and schedulers. An array has one entry per message, because message ids are dense
+    /// and index it. It has fewer entries if the program declares fewer.
     pub registers: u64,
-    /// The program's tables: for each of a table's maximum number of entries the keys (twice if not exact, because of
-    /// the masks), an action index, and the arguments of the action with the largest ones. Tables with const entries
-    /// are counted as logic and take no memory.
+    /// The program's tables. Each of the maximum number of entries has the keys, an action index, and the arguments of
+    /// the action with the most argument bits. Keys that are not `exact` count twice, because an entry also has their
+    /// masks. Tables with `const` entries are counted as logic and take no memory.
     pub tables: u64,
-    /// Headers in the pipelines: the fields of all headers of a pipeline, once for each of its stages.
+    /// Header fields in the pipelines: each stage of a pipeline holds the fields of all headers of that pipeline.
     pub headers: u64,
 }
 
 impl Memory {
-    /// Returns the total memory in bytes.
+    /// Returns the total memory of all components in bytes.
     pub fn total(&self) -> u64 {
         self.by_component().iter().map(|(_, bytes)| bytes).sum()
     }
 
-    /// Returns the memory of each component, by name.
+    /// Returns the name of each component and its memory in bytes.
     pub fn by_component(&self) -> [(&'static str, u64); 5] {
         [
             ("buffers", self.buffers),
@@ -80,7 +84,7 @@ fn registers(binding: &Binding, messages: u64) -> u64 {
         Binding::Dual { size, widths, .. } => {
             ((*size).min(messages), widths.iter().map(|width| u64::from(*width)).sum())
         }
-        // A scheduler's waiting entries are in its FIFO.
+        // The scheduler's FIFO holds the entries that are not compared in parallel, at most one per message.
         Binding::Scheduler { .. } => {
             return (COMPARED_ENTRIES * SCHEDULER_ENTRY_BITS + messages * SCHEDULER_ENTRY_BITS).div_ceil(8);
         }

@@ -1,7 +1,7 @@
-//! A model of the hardware cost of a program: pipeline stages, latency, packet rate, memory.
+//! A model of the cost of a P4 program in hardware: number of pipeline stages, latency, packet rate and memory.
 //!
-//! The model's results can be compared with the figures that the NanoTransport document gives for its hardware
-//! prototype. Two of those figures were used to fit the model: see [`INGRESS_CYCLES`] and [`EGRESS_CYCLES`].
+//! The NanoTransport paper gives such figures for its hardware prototype, so the model's results can be compared with
+//! them. Two figures of the paper were used to fit the model: see [`INGRESS_CYCLES`] and [`EGRESS_CYCLES`].
 
 mod memory;
 mod stages;
@@ -11,33 +11,34 @@ pub use memory::Memory;
 use stages::{Port, Stages, stages};
 use std::fmt;
 
-/// Cycles per stage: one to read the stage's memory, one to compute and write. This is an assumption: the document
-/// does not state it.
+/// Number of clock cycles per pipeline stage: one to read the stage's memory, and one to compute and write. This is an
+/// assumption, because the NanoTransport paper does not state the number.
 pub const STAGE_CYCLES: u32 = 2;
 
-/// Cycles of ingress besides the header's arrival and the stages: reassembly. Fitted: the document's 7.2 ns for Homa
-/// are 23 cycles at 3.2 GHz; subtracting 8 cycles for a 64-byte header and 10 for 5 stages leaves 5.
+/// Number of clock cycles of ingress besides the arrival of the header and the pipeline stages; reassembly takes them.
+/// The number is fitted to the NanoTransport paper: its 7.2 ns for Homa are 23 cycles at 3.2 GHz. Subtracting 8 cycles
+/// for a 64-byte header and 10 cycles for 5 stages leaves 5.
 pub const INGRESS_CYCLES: u32 = 5;
 
-/// Cycles of egress besides the header's departure and the stages: none, because packetization and the arbiter work
-/// ahead. Fitted: the document's 3.8 ns for Homa are 12 cycles at 3.2 GHz; subtracting 8 cycles for a 64-byte header
-/// and 4 for 2 stages leaves 0.
+/// Number of clock cycles of egress besides the departure of the header and the pipeline stages. It is 0, because
+/// packetization and the arbiter prepare packets in advance. The number is fitted to the NanoTransport paper: its 3.8
+/// ns for Homa are 12 cycles at 3.2 GHz. Subtracting 8 cycles for a 64-byte header and 4 cycles for 2 stages leaves 0.
 pub const EGRESS_CYCLES: u32 = 0;
 
-/// The hardware that a program is modelled for. The defaults are the document's values.
+/// The hardware for which the cost of a program is modelled. The default values are those of the NanoTransport paper.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Hardware {
     /// Clock frequency in Hz.
     pub clock_hz: u64,
     /// Rate of the link in bit/s.
     pub rate_bps: u64,
-    /// Maximum number of concurrent messages in each direction.
+    /// Maximum number of concurrent messages in each direction, sent and received.
     pub messages: u32,
-    /// Size of a message in bytes.
+    /// Maximum size of a message in bytes, which determines the size of a message buffer.
     pub message_bytes: u32,
-    /// Payload of a packet in bytes. The size of a message's buffer is a multiple of it.
+    /// Maximum payload of a packet in bytes. The size of a message's buffer is a multiple of this number.
     pub segment_bytes: u32,
-    /// On the wire, the header's size is padded to a multiple of this number of bytes.
+    /// The size of the headers on the wire is rounded up to a multiple of this number of bytes.
     pub header_unit: u32,
 }
 
@@ -54,59 +55,63 @@ impl Default for Hardware {
     }
 }
 
-/// The cost of a pipeline.
+/// The modelled cost of one pipeline, ingress or egress.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PipelineCost {
-    /// The memories accessed in each stage.
+    /// The names of the memories that the program accesses in each stage.
     ///
-    /// The number of stages is the length of the longest chain of dependent memory accesses, plus one. Memories are
-    /// the message table, registers, schedulers, and tables that the control plane can change. An access depends on an
-    /// earlier one if its arguments use that access's result, or if that result decides whether the access takes
-    /// place. The additional last stage passes events to the fixed-function blocks (ingress; the events are listed) or
-    /// writes the header (egress). Independent accesses share a stage. All accesses to a memory are in the same stage;
-    /// each port of a DualPort counts as a memory here.
+    /// The number of stages is the length of the longest chain of dependent memory accesses, plus one. Memories are the
+    /// message table, registers, schedulers, and tables that the control plane can change. An access depends on an
+    /// earlier access if its arguments use the result of the earlier access, or if this result decides whether the
+    /// access takes place. Independent accesses share a stage. All accesses to a memory are in the same stage; each
+    /// port of a `DualPort` counts as a memory of its own. The additional last stage of ingress passes events to the
+    /// fixed-function blocks, and lists these events; the last stage of egress writes the header.
     ///
-    /// This gives the document's 3 and 1 stages for NDP (message table, pull register, control packet; header) and its
-    /// 5 and 2 stages for Homa (message table, registers, scheduler, registers at the index that the scheduler
-    /// returned, control packet; priority, header). `p4/homa.p4` has one stage more on each side.
+    /// For NDP this gives the numbers of the NanoTransport paper: 3 stages in ingress (message table, pull register,
+    /// control packet) and 1 in egress (header). For Homa the paper has 5 stages in ingress (message table, registers,
+    /// scheduler, registers at the index that the scheduler returned, control packet) and 2 in egress (priority,
+    /// header). `p4/homa.p4` needs one stage more in each pipeline.
     pub stages: Vec<Vec<String>>,
-    /// Latency in cycles: the words of the header, [`STAGE_CYCLES`] for each stage, and [`INGRESS_CYCLES`] or
-    /// [`EGRESS_CYCLES`].
+    /// Latency in clock cycles: the number of words of the header, plus [`STAGE_CYCLES`] for each stage, plus
+    /// [`INGRESS_CYCLES`] or [`EGRESS_CYCLES`].
     pub cycles: u32,
     /// Latency in picoseconds.
     pub picoseconds: u64,
 }
 
-/// The modelled cost of a program.
+/// The modelled cost of a program in hardware.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Cost {
     /// The hardware for which the cost was computed.
     pub hardware: Hardware,
-    /// Width of the data path in bytes per cycle: the smallest power of two that keeps up with the link. The document:
-    /// 62.5 bits per cycle, so 8 bytes.
+    /// Width of the data path: the number of bytes that the NIC processes per clock cycle. It is the smallest power of
+    /// two that keeps up with the link. In the NanoTransport paper the link carries 62.5 bits per cycle, so the width
+    /// is 8 bytes.
     pub word_bytes: u32,
-    /// Size of the program's header on the wire in bytes: the longest header that it emits, padded.
+    /// Maximum size of the program's headers on the wire in bytes, rounded up to a multiple of
+    /// [`Hardware::header_unit`].
     pub header_bytes: u32,
-    /// The parser and ingress control, up to reassembly.
+    /// The cost of the ingress pipeline, from the parser to reassembly.
     pub ingress: PipelineCost,
-    /// The egress control and deparser.
+    /// The cost of the egress pipeline: the egress control and the deparser.
     pub egress: PipelineCost,
-    /// Minimum interval between packets that the pipelines support, in picoseconds. The stages work on different
+    /// Minimum interval between packets that the pipelines support, in picoseconds. The stages process different
     /// packets at the same time, so this interval is [`STAGE_CYCLES`] times the maximum number of accesses that one
-    /// packet makes through the same port.
+    /// packet makes through the same port of a memory.
     pub pipeline_interval: u64,
-    /// Minimum interval between packets on the link, in picoseconds, for a packet of a header and one byte. The
-    /// document: 65 bytes at 200 Gbps, 2.6 ns.
+    /// Minimum interval between packets on the link, in picoseconds: the transmission time of a header with one byte of
+    /// payload. In the NanoTransport paper these are 65 bytes at 200 Gbps, 2.6 ns.
     pub link_interval: u64,
-    /// Memory on the NIC, in bytes.
+    /// Memory that the program needs on the NIC, in bytes.
     pub memory: Memory,
-    /// Operations of the program that the modelled hardware could not perform in a single pass.
+    /// Notes on operations of the program that the modelled hardware could not perform in a single pass through the
+    /// pipeline.
     pub notes: Vec<String>,
 }
 
 impl Cost {
-    /// Returns the minimum interval between packets in picoseconds: the larger of the link's and the pipelines'
-    /// intervals.
+    /// Returns the minimum interval between packets in picoseconds: the larger of the link's interval and the
+    /// pipelines' interval.
     pub fn interval(&self) -> u64 {
         self.link_interval.max(self.pipeline_interval)
     }
@@ -154,8 +159,8 @@ pub fn analyse(program: &Program, hardware: &Hardware) -> Cost {
     }
 }
 
-/// Returns notes on accesses that the hardware primitives do not support, such as two accesses to a port by the same
-/// packet, or by both pipelines.
+/// Returns notes on memory accesses that the hardware does not support: two accesses by the same packet through one
+/// port, accesses to a port from both pipelines, and branches that access memories in different orders.
 fn notes(program: &Program, ingress: &Stages, egress: &Stages) -> Vec<String> {
     let hir = program.hir();
     let mut notes = Vec::new();

@@ -1,47 +1,47 @@
-//! Assigns the memory accesses of a pipeline to stages, by their dependencies.
+//! Assigns the memory accesses of a pipeline to pipeline stages, according to their dependencies.
 
 use crate::hir::{Expr, ExprKind, ExternCall, Pipeline, Program, SlotId, Stmt, TableId};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A memory, or a port of a memory: all its accesses are in one stage.
+/// A memory, or one port of a memory. All accesses through a port are in the same stage.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Port {
-    /// The table of the messages that are being received.
+    /// The table of the messages that are being received, which `get_rx_msg_info` reads.
     Messages,
-    /// An IfElseRaw or a PriorityScheduler, by the id of its instance.
+    /// An `IfElseRaw` or a `PriorityScheduler`, identified by its [`InstanceId`](crate::hir::InstanceId).
     Whole(u32),
-    /// The read port of a DualPort.
+    /// The read port of a `DualPort`, identified by its instance id.
     Read(u32),
-    /// The write port of a DualPort.
+    /// The write port of a `DualPort`, identified by its instance id.
     Write(u32),
-    /// A table that the control plane can change.
+    /// A table that the control plane can change, identified by its [`TableId`].
     Table(u32),
 }
 
-/// The stages of a pipeline.
+/// The memory accesses of a pipeline, assigned to stages.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Stages {
-    /// The accesses in each stage; the last stage passes events to the fixed-function blocks.
+    /// The names of the accesses in each stage. The last stage passes events to the fixed-function blocks.
     pub(super) accesses: Vec<Vec<String>>,
-    /// Maximum number of accesses that one packet makes through each port.
+    /// For each port, the maximum number of accesses that one packet makes through it.
     pub(super) ports: BTreeMap<Port, u32>,
-    /// Branches access two memories in opposite orders, so these memories would have to be in several stages.
+    /// Whether two branches access two memories in opposite orders. Then the memories cannot each be in a single stage.
     pub(super) contradictory: bool,
 }
 
-/// The state of the dependency analysis at a statement. The *level* of a value is the number of the stage after which
-/// the value is known; 0 for a value known before the first stage.
+/// The state of the dependency analysis before a statement. The *level* of a value is the number of the stage after
+/// which the value is known; a value that is known before the first stage has level 0.
 #[derive(Clone)]
 struct FlowState {
     slots: Vec<u32>,
-    /// Level of the conditions that decide whether the current statement runs.
+    /// The maximum level of the conditions that decide whether the current statement runs.
     guard: u32,
-    /// For each port: number of accesses so far, and level of the last one.
+    /// For each port, the number of accesses so far and the level of the latest access.
     ports: BTreeMap<Port, (u32, u32)>,
 }
 
 impl FlowState {
-    /// Merges the states at the end of two control-flow paths.
+    /// Merges the states at the ends of two control-flow paths: every value gets the higher level of the two.
     fn join(mut self, other: FlowState) -> FlowState {
         self.slots.iter_mut().zip(other.slots).for_each(|(a, b)| *a = b.max(*a));
         self.guard = self.guard.max(other.guard);
@@ -63,20 +63,21 @@ fn join(a: Option<FlowState>, b: Option<FlowState>) -> Option<FlowState> {
 struct Analysis<'a> {
     program: &'a Program,
     pipeline: &'a Pipeline,
-    /// The stage of each port's first, second, ... access. The first accesses of all branches are in the same stage.
+    /// The stage of the first, second, third, ... access through each port. The n-th accesses on all control-flow paths
+    /// are in the same stage.
     stages: BTreeMap<(Port, u32), u32>,
     names: BTreeMap<u32, BTreeSet<String>>,
     events: BTreeSet<String>,
-    /// For each enclosing scope, the merged states of the paths that left it with [`Stmt::Leave`].
+    /// For each enclosing scope, the merged states of the control-flow paths that left the scope with [`Stmt::Leave`].
     scopes: Vec<Option<FlowState>>,
     exit: Option<FlowState>,
-    /// For each `Leave` or `Exit` so far, the index of the scope that it left; 0 for `Exit`.
+    /// For each `Leave` or `Exit` statement analysed so far, the index of the scope that it leaves; 0 for `Exit`.
     left: Vec<usize>,
-    /// At least one memory cannot be in a single stage.
+    /// Whether at least one memory cannot be in a single stage.
     contradictory: bool,
 }
 
-/// Computes the stages of a pipeline.
+/// Computes the stages of a pipeline: repeats the analysis until no access moves to a later stage.
 pub(super) fn stages(program: &Program, pipeline: &Pipeline) -> Stages {
     let (stages, names, events, scopes, exit, left) = Default::default();
     let contradictory = false;
@@ -93,8 +94,8 @@ pub(super) fn stages(program: &Program, pipeline: &Pipeline) -> Stages {
         if analysis.stages == before {
             return analysis.finish(end.map(|end| end.ports).unwrap_or_default());
         }
-        // A dependency chain is at most as long as the number of accesses; a longer one comes from contradictory
-        // orders.
+        // A chain of dependent accesses is at most as long as the number of accesses. A longer chain shows that
+        // branches access the same memories in contradictory orders.
         analysis.contradictory |= analysis.stages.values().any(|level| *level as usize > analysis.stages.len());
     }
 }
@@ -109,7 +110,8 @@ impl Analysis<'_> {
         Stages { accesses, ports, contradictory: self.contradictory }
     }
 
-    /// Analyses a body; returns `None` if control never reaches its end.
+    /// Analyses a list of statements. Returns the state after the last statement, or `None` if execution never reaches
+    /// the end of the list.
     fn body(&mut self, body: &[Stmt], mut known: Option<FlowState>) -> Option<FlowState> {
         for stmt in body {
             known = self.stmt(stmt, known?);
@@ -156,8 +158,8 @@ impl Analysis<'_> {
         Some(known)
     }
 
-    /// Analyses alternative bodies that are selected by a value of level `decided`. The statements after the
-    /// alternatives depend on that value too if one of the alternatives may not reach its end.
+    /// Analyses the branches of a condition or table; `decided` is the level of the value that selects the branch. If
+    /// one of the branches may leave the enclosing scope, the statements after the branches depend on this value, too.
     fn branches(&mut self, known: FlowState, decided: u32, bodies: &[&[Stmt]]) -> Option<FlowState> {
         let (guard, left) = (known.guard, self.left.len());
         let mut after = None;
@@ -204,8 +206,8 @@ impl Analysis<'_> {
                 self.events.insert(event.to_string());
                 return;
             }
-            // A read after a write to the same DualPort is in a later stage; a write after a read may be in the same
-            // stage.
+            // A read after a write to the same `DualPort` needs a later stage than the write. A write after a read may
+            // be in the same stage as the read.
             (Some(id), "read") => (Port::Read(id.0), known.ports.get(&Port::Write(id.0)).map_or(0, |port| port.1 + 1)),
             (Some(id), "write") => (Port::Write(id.0), known.ports.get(&Port::Read(id.0)).map_or(0, |port| port.1)),
             (Some(id), _) => (Port::Whole(id.0), 0),
@@ -220,7 +222,8 @@ impl Analysis<'_> {
         }
     }
 
-    /// Assigns an access to a stage: after all values that it depends on, and in the stage of its port.
+    /// Assigns an access to a stage: after the stages of all values that it depends on, and in the stage of the earlier
+    /// accesses through the same port. Returns the level of the access.
     fn access(&mut self, port: Port, name: &str, decided: u32, least: u32, known: &mut FlowState) -> u32 {
         let (count, last) = known.ports.get(&port).copied().unwrap_or_default();
         let level = (decided + 1).max(last + u32::from(count > 0)).max(least);
@@ -233,7 +236,7 @@ impl Analysis<'_> {
     }
 }
 
-/// Returns the maximum level of the slots that an expression reads.
+/// Returns the maximum level of all slots that an expression reads.
 fn level(expr: &Expr, slots: &[u32]) -> u32 {
     match &expr.kind {
         ExprKind::Const(_) => 0,

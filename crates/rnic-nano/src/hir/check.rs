@@ -1,12 +1,13 @@
-//! The HIR verifier: tests that a checked program is well-formed. The compiler's debug builds and tests call it.
+//! The HIR verifier: tests that the high-level intermediate representation (HIR) of a program is well-formed. The tests
+//! and the debug builds of the compiler call it, to find errors of the compiler itself.
 
 use super::{
     BinaryOp, Expr, ExprKind, ExternCall, HeaderId, Pattern, Pipeline, Program, SlotId, Stmt, Table, TableId, Target,
     Transition,
 };
 
-/// Verifies that widths agree, that all slots, headers, tables, states and instances exist, and that jumps stay within
-/// their scopes.
+/// Verifies that the widths of operands agree, that all slots, headers, tables, states and instances exist, and that
+/// jumps stay within their scopes.
 ///
 /// # Errors
 /// A description of the first violation.
@@ -33,7 +34,7 @@ struct Checker<'p> {
     instances: usize,
 }
 
-/// The location of a pipeline that a statement is in.
+/// The part of a pipeline that contains a statement. Some statements are valid only in one part.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Location {
     State,
@@ -292,8 +293,8 @@ mod tests {
         Expr { width, kind: ExprKind::Binary(op, Box::new(a), Box::new(b)) }
     }
 
-    /// Slots: 0 has 8 bits, 1 has 1 bit, 2 has 4 bits. One header consists of slots 1 and 0. One table has an action
-    /// with slot 2 as its parameter.
+    /// Creates a program with three slots, of 8, 1 and 4 bits. The program has a header that consists of slots 1 and 0,
+    /// and a table whose action has slot 2 as its parameter.
     fn program() -> Program {
         let slot = |width| Slot { name: String::new(), width, signed: false };
         let table = Table {

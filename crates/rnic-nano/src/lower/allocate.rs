@@ -1,28 +1,30 @@
-//! Register allocation: assigns virtual registers to the 256 registers of the machine by linear scan.
+//! Register allocation by linear scan: assigns the virtual registers of a pipeline to the 256 registers of the virtual
+//! machine.
 //!
-//! The live interval of a virtual register reaches from the first to the last instruction at which its value is live
-//! or written. The registers that must be zero when a packet arrives lie together at the beginning of the frame, so
-//! that one operation clears them; constants lie at its end and are never written again.
+//! The live interval of a virtual register reaches from the first to the last instruction at which its value is live or
+//! written. Registers that must be zero when a packet arrives have the lowest numbers, so that one operation clears
+//! them. Constants have the highest numbers, and no instruction writes them.
 
 use super::code::{Code, Op, Role};
 use super::optimise;
 use crate::diagnostic::Diagnostic;
 use crate::source::Span;
 
-/// Number of registers of the machine. A byte can name each of them, so a frame of this size needs no bounds checks.
+/// Number of registers of the virtual machine. An 8-bit number can name each of them, so register accesses need no
+/// bounds checks.
 pub(crate) const REGISTERS: usize = 256;
 
-/// Executable code of a pipeline.
+/// Executable code of a pipeline, for the virtual machine.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Executable {
     /// The instructions.
     pub code: Code<u8>,
-    /// Number of registers, from register 0 on, that must be zero when a packet arrives.
+    /// Number of registers, starting with register 0, that must be zero when a packet arrives.
     pub zeros: usize,
 }
 
-/// The live interval of a virtual register: its first and last instruction, both counted from 1; 0 means the entry of
-/// the pipeline.
+/// The live interval of a virtual register: the numbers of its first and last instruction. Instructions are numbered
+/// from 1; the number 0 stands for the entry of the pipeline.
 #[derive(Clone, Copy)]
 struct Interval {
     register: u32,
@@ -69,7 +71,7 @@ fn too_many() -> Diagnostic {
         .with_help("use fewer headers, or fewer variables with overlapping lifetimes")
 }
 
-/// Returns the constant and NIC-parameter registers that instructions read.
+/// Returns the registers of constants and NIC parameters that at least one instruction or output reads.
 fn used_constants(code: &Code<u32>) -> Vec<u32> {
     let mut read = vec![false; optimise::registers(code)];
     for op in &code.ops {
@@ -80,8 +82,8 @@ fn used_constants(code: &Code<u32>) -> Vec<u32> {
     all.filter(|r| read[*r as usize]).collect()
 }
 
-/// Returns the live intervals of all registers without an assignment, ordered by their starts: first the registers
-/// that must be zero, then the inputs.
+/// Returns the live intervals of all registers that have no machine register yet, ordered by their starts. Among the
+/// intervals that start at the entry of the pipeline, registers that must be zero come first, and inputs follow.
 fn intervals(code: &Code<u32>, assigned: &[Option<u8>]) -> Vec<Interval> {
     let mut of: Vec<Option<(usize, usize)>> = vec![None; assigned.len()];
     let mut need = |register: u32, at: usize| {
@@ -90,13 +92,13 @@ fn intervals(code: &Code<u32>, assigned: &[Option<u8>]) -> Vec<Interval> {
     };
     let live = optimise::live(code);
     for (index, op) in code.ops.iter().enumerate() {
-        // The register is written after this instruction's operands are read. It is live there even if no instruction
-        // reads it, so that the write does not overwrite another register.
+        // An instruction writes its result after it has read its operands. The result's register is live at this point
+        // even if no instruction reads it; otherwise the write could overwrite another value.
         code.visit(*op, |r, role| need(r, index + if role == Role::Use { 1 } else { 2 }));
         code.visit(*op, |r, _| need(r, index + 1));
         for r in (0..assigned.len() as u32).filter(|r| optimise::has(&live[index], *r)) {
-            // Live before this instruction means live after the preceding ones. Before the first instruction it means
-            // live at the entry.
+            // A register that is live before this instruction is live after the preceding instructions. For the first
+            // instruction, the register is live at the entry of the pipeline.
             need(r, if index == 0 { 0 } else { index + 1 });
         }
         if *op == Op::End {
@@ -125,8 +127,8 @@ mod tests {
         Code { ops, wide, numbers, loads, stores, calls, applies, inputs, pinned, outputs: outputs.to_vec(), constants }
     }
 
-    /// The table application reads its key from register 0, writes an unread argument there, and writes the hit bit to
-    /// register 1. The argument and the hit bit must not share a register.
+    /// In this program a table application reads its key from register 0, writes an argument that no instruction reads,
+    /// and writes the hit bit to register 1. The argument and the hit bit must not share a register.
     #[test]
     fn arguments_and_the_hit_bit_have_different_registers() {
         let mut code = code(vec![Op::Apply(0), Op::End], &[0], &[1]);
@@ -136,7 +138,8 @@ mod tests {
         assert_ne!(allocated.applies[0].hit, Some(allocated.applies[0].actions[0].1[0]));
     }
 
-    /// The comparison writes the upper half of its result, although no instruction reads it.
+    /// In this program a comparison in its general form writes the upper half of its result, although no instruction
+    /// reads that half.
     #[test]
     fn both_halves_of_a_result_have_registers() {
         let mut code = code(vec![Op::Wide(0), Op::End], &[0], &[3]);

@@ -1,223 +1,227 @@
 //! The instructions of the virtual machine: a flat list of simple operations on 64-bit registers.
 //!
-//! `R` is the type of a register's name: a number of a virtual register during lowering, a byte for one of 256 machine
-//! registers in executable code. A value of up to 64 bits occupies one register, a wider one occupies two. A register
-//! never holds bits beyond its value's width. Constants have registers of their own that are written once, so no
-//! instruction needs an immediate operand.
+//! `R` is the type of a register number: a `u32` for one of any number of virtual registers during code generation, or
+//! a `u8` for one of the 256 machine registers in executable code. A value of up to 64 bits occupies one register, and
+//! a wider value occupies two. A register never holds bits beyond the width of its value. Constants have registers that
+//! are written once, before the first packet, so that no instruction needs an immediate operand.
 
 use crate::hir::BinaryOp;
 
-/// An instruction. It reads all other operands before it writes `d`. `s` is 64 minus the width of the result; higher
-/// bits of the result are dropped.
+/// An instruction of the virtual machine. It reads all its operands before it writes its result `d`. The field `s` is
+/// 64 minus the width of the result; bits of the result beyond its width are dropped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[expect(missing_docs, reason = "the fields are what the line above each instruction says")]
 pub enum Op<R> {
-    /// `d = a`.
+    /// Copies a register: `d = a`.
     Mov { d: R, a: R },
-    /// `d` = constant `index` of [`Code::numbers`].
+    /// Loads a constant: `d` = entry `index` of [`Code::numbers`].
     Const { d: R, index: u16 },
-    /// `d = a + b`.
+    /// Addition: `d = a + b`.
     Add { d: R, a: R, b: R, s: u8 },
-    /// `d = a - b`.
+    /// Subtraction: `d = a - b`.
     Sub { d: R, a: R, b: R, s: u8 },
-    /// `d = a * b`.
+    /// Multiplication: `d = a * b`.
     Mul { d: R, a: R, b: R, s: u8 },
-    /// `d = a & b`.
+    /// Bitwise and: `d = a & b`.
     And { d: R, a: R, b: R },
-    /// `d = a | b`.
+    /// Bitwise or: `d = a | b`.
     Or { d: R, a: R, b: R },
-    /// `d = a ^ b`.
+    /// Bitwise exclusive or: `d = a ^ b`.
     Xor { d: R, a: R, b: R },
-    /// `d = !a`, bitwise.
+    /// Bitwise complement: `d = !a`.
     Not { d: R, a: R, s: u8 },
-    /// `d = a << b`.
+    /// Left shift: `d = a << b`; 0 if `b` is 64 or more.
     Shl { d: R, a: R, b: R, s: u8 },
-    /// `d = a >> b`.
+    /// Logical right shift: `d = a >> b`; 0 if `b` is 64 or more.
     Shr { d: R, a: R, b: R },
-    /// `d = a >> low`: a slice of `a`.
+    /// Slice: `d = a >> low`, truncated to the width of the result.
     Bits { d: R, a: R, low: u8, s: u8 },
-    /// `d = old`, with the bits from `low` on replaced by `a`; the number of replaced bits is 64 minus `s`.
+    /// Replaces bits: `d = old`, in which the bits from `low` on are replaced by `a`. The number of replaced bits is 64
+    /// minus `s`.
     Insert { d: R, old: R, a: R, low: u8, s: u8 },
-    /// `d = a << low | b`: a concatenation.
+    /// Concatenation: `d = a << low | b`.
     Concat { d: R, a: R, b: R, low: u8 },
-    /// `d` = the sign extension of `a`, which has 64 minus `from` bits.
+    /// Sign extension: `d = a`, where `a` is a signed number of 64 minus `from` bits.
     Extend { d: R, a: R, from: u8, s: u8 },
-    /// `d = a == b`.
+    /// Comparison: `d = a == b`.
     Eq { d: R, a: R, b: R },
-    /// `d = a != b`.
+    /// Comparison: `d = a != b`.
     Ne { d: R, a: R, b: R },
-    /// `d = a < b`.
+    /// Comparison of unsigned numbers: `d = a < b`.
     Lt { d: R, a: R, b: R },
-    /// `d = a <= b`.
+    /// Comparison of unsigned numbers: `d = a <= b`.
     Le { d: R, a: R, b: R },
-    /// `d = c ? a : b`.
+    /// Conditional value: `d = c ? a : b`.
     Select { d: R, c: R, a: R, b: R },
-    /// Executes an operator in its general form: [`Code::wide`].
+    /// Executes an operator in its general form: the entry of [`Code::wide`] with this index.
     Wide(u16),
-    /// Jumps.
+    /// Jumps to instruction `to`.
     Jump { to: u32 },
-    /// Jumps backwards. The machine limits the number of instructions that such jumps repeat, because a loop might be
-    /// infinite.
+    /// Jumps backwards to instruction `to`. The virtual machine limits the number of instructions that such jumps
+    /// repeat, because a loop might be infinite.
     JumpBack { to: u32 },
-    /// Jumps if `a == b`.
+    /// Jumps to instruction `to` if `a == b`.
     JumpEq { a: R, b: R, to: u32 },
-    /// Jumps if `a != b`.
+    /// Jumps to instruction `to` if `a != b`.
     JumpNe { a: R, b: R, to: u32 },
-    /// Jumps if `a < b`.
+    /// Jumps to instruction `to` if `a < b`.
     JumpLt { a: R, b: R, to: u32 },
-    /// Jumps if `a <= b`.
+    /// Jumps to instruction `to` if `a <= b`.
     JumpLe { a: R, b: R, to: u32 },
-    /// Jumps if `a & b != 0`.
+    /// Jumps to instruction `to` if `a & b != 0`.
     JumpAny { a: R, b: R, to: u32 },
-    /// Jumps if `a & b == 0`.
+    /// Jumps to instruction `to` if `a & b == 0`.
     JumpNone { a: R, b: R, to: u32 },
-    /// Rejects the packet if it has fewer than `bytes` bytes.
+    /// Rejects the packet if its headers have fewer than `bytes` bytes.
     Need { bytes: u16 },
-    /// `d` = the eight packet bytes from byte `at` on as a big-endian number, shifted left by `left` and then right by
-    /// `right`.
+    /// Loads a field of the packet: `d` = the eight bytes from byte `at` on as a big-endian number, shifted left by
+    /// `left` and then right by `right` bits.
     Load { d: R, at: u16, left: u8, right: u8 },
-    /// Stores the lowest `bytes` bytes of `a` into the output, `at` bytes after the start of the current header. It
-    /// may write zeros after them.
+    /// Stores the lowest `bytes` bytes of `a` into the output, `at` bytes after the start of the current header. The
+    /// instruction may also write zeros after these bytes.
     Store { a: R, at: u16, bytes: u8 },
-    /// Executes `count` consecutive loads of [`Code::loads`].
+    /// Executes `count` consecutive entries of [`Code::loads`], starting with entry `first`.
     Loads { first: u16, count: u16 },
-    /// Executes `count` consecutive stores of [`Code::stores`].
+    /// Executes `count` consecutive entries of [`Code::stores`], starting with entry `first`.
     Stores { first: u16, count: u16 },
-    /// Moves the start of the current header forward by `bytes` bytes.
+    /// Moves the start of the current header in the output forward by `bytes` bytes.
     Advance { bytes: u16 },
-    /// Calls an extern function or method: [`Code::calls`].
+    /// Calls an extern function or method: the entry of [`Code::calls`] with this index.
     Call(u16),
-    /// Applies a table: [`Code::applies`].
+    /// Applies a table: the entry of [`Code::applies`] with this index.
     Apply(u16),
-    /// Drops the packet.
+    /// Rejects the packet, which the NIC then drops.
     Reject,
-    /// Ends the run.
+    /// Ends the execution for this packet.
     End,
 }
 
 const _: () = assert!(size_of::<Op<u8>>() == 8);
 
-/// The two registers of a value.
+/// The two registers that hold a value of up to 128 bits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Pair<R> {
-    /// The lower 64 bits.
+    /// The register of the lower 64 bits.
     pub lo: R,
-    /// The upper bits; the constant 0 for a value of up to 64 bits.
+    /// The register of the upper bits. For a value of up to 64 bits, this is the register of the constant 0.
     pub hi: R,
 }
 
-/// A binary operator in its general form, for any operand widths.
+/// A binary operator in its general form, for operands of up to 128 bits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Wide<R> {
-    /// The operator.
+    /// The operator that is computed.
     pub op: BinaryOp,
-    /// The width of the first operand.
+    /// The width of the first operand in bits.
     pub width: u8,
-    /// The width of the second operand.
+    /// The width of the second operand in bits.
     pub second: u8,
-    /// The result. If its upper half is not used, no instruction reads the register of that half.
+    /// The registers of the result. If the upper half of the result is not used, no instruction reads the register of
+    /// that half.
     pub d: Pair<R>,
-    /// The first operand.
+    /// The registers of the first operand.
     pub a: Pair<R>,
-    /// The second operand.
+    /// The registers of the second operand.
     pub b: Pair<R>,
 }
 
 /// A load within [`Op::Loads`]; the fields are those of [`Op::Load`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Load<R> {
-    /// The destination.
+    /// The register that receives the value.
     pub d: R,
-    /// The first byte.
+    /// The offset in the packet of the first byte that is read.
     pub at: u16,
-    /// The left shift, which drops the bits before the value.
+    /// The left shift in bits, which removes the bits before the value.
     pub left: u8,
-    /// The right shift: 64 minus the width of the value.
+    /// The right shift in bits: 64 minus the width of the value.
     pub right: u8,
 }
 
 /// A store within [`Op::Stores`]; the fields are those of [`Op::Store`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Store<R> {
-    /// The value.
+    /// The register that holds the value.
     pub a: R,
-    /// The first byte, relative to the start of the header.
+    /// The offset of the first stored byte, relative to the start of the current header.
     pub at: u16,
-    /// The number of bytes.
+    /// The number of bytes that are stored.
     pub bytes: u8,
 }
 
 /// A call of an extern function or method.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Call<R> {
-    /// The function or method.
+    /// The function or method that is called.
     pub target: crate::runtime::Function,
     /// The registers of the scalar arguments: one for a scalar of up to 64 bits, two for a wider one.
     pub arguments: Vec<R>,
-    /// The registers of the scalar results, in the same form. A result that is not used has a register that no
-    /// instruction reads.
+    /// The registers of the scalar results, with one or two registers for each result in the same way. A result that is
+    /// not used has a register that no instruction reads.
     pub results: Vec<R>,
 }
 
 /// A table application.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Apply<R> {
-    /// The table's index in its pipeline.
+    /// The index of the table in its pipeline.
     pub table: u16,
     /// The registers of the keys: one for a key of up to 64 bits; two for a wider one, the lower half first.
     pub keys: Vec<R>,
-    /// The register that is set to 1 if an entry matched, else to 0.
+    /// The register that is set to 1 if an entry matched, else to 0. `None` if the program does not use this result.
     pub hit: Option<R>,
-    /// The register that is set to the index of the action.
+    /// The register that is set to the index of the action that runs. `None` if the program does not use this result.
     pub action: Option<R>,
-    /// For each action the index of its first instruction, and the registers that receive its arguments.
+    /// For each action of the table, the index of its first instruction and the registers that receive its arguments.
     pub actions: Vec<(u32, Vec<R>)>,
-    /// The instruction at which execution continues if no action runs.
+    /// The index of the instruction at which execution continues if no action runs.
     pub end: u32,
 }
 
-/// The code of a pipeline.
+/// The code of a pipeline: its instructions and the lists to which they refer.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Code<R> {
-    /// The instructions; execution begins at index 0.
+    /// The instructions. Execution begins with the first one.
     pub ops: Vec<Op<R>>,
-    /// The operators of [`Op::Wide`].
+    /// The operators that [`Op::Wide`] executes.
     pub wide: Vec<Wide<R>>,
-    /// Constants that are read so rarely that they have no register: the constants of [`Op::Const`].
+    /// The constants that [`Op::Const`] loads: constants that are read so rarely that they have no register of their
+    /// own.
     pub numbers: Vec<u64>,
-    /// The loads of [`Op::Loads`].
+    /// The fields of the packet that [`Op::Loads`] loads.
     pub loads: Vec<Load<R>>,
-    /// The stores of [`Op::Stores`].
+    /// The fields of headers that [`Op::Stores`] stores.
     pub stores: Vec<Store<R>>,
-    /// The calls of [`Op::Call`].
+    /// The calls that [`Op::Call`] executes.
     pub calls: Vec<Call<R>>,
-    /// The table applications of [`Op::Apply`].
+    /// The table applications that [`Op::Apply`] executes.
     pub applies: Vec<Apply<R>>,
-    /// The values that the NIC provides with each packet and the code reads: index in the architecture's list, and
-    /// register.
+    /// The values of the NIC that change with each packet, if the code reads them: the index in the architecture's list
+    /// of inputs, and the register that receives the value.
     pub inputs: Vec<(u8, R)>,
-    /// The parameters of the NIC that the code reads and never writes: index in the architecture's list, and register.
+    /// The parameters of the NIC that the code reads and never writes: the index in the architecture's list of inputs,
+    /// and the register that holds the value.
     pub pinned: Vec<(u8, R)>,
-    /// The registers that the NIC reads after a run, in the order of the architecture's list.
+    /// The registers that the NIC reads after a run, in the order of the architecture's list of outputs.
     pub outputs: Vec<R>,
-    /// The registers that hold a constant permanently, with its value.
+    /// The constants that have a register: the value, and the register that holds it permanently.
     pub constants: Vec<(u64, R)>,
 }
 
-/// The way in which an instruction uses a register.
+/// The way in which an instruction accesses a register.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Role {
     /// The instruction reads the register.
     Use,
     /// The instruction writes the register.
     Def,
-    /// The instruction writes the register in some executions.
+    /// The instruction writes the register in some executions, but not in all.
     MayDef,
 }
 
 impl<R: Copy> Op<R> {
-    /// Replaces each register of the instruction itself. The registers of [`Op::Wide`] and similar instructions are in
-    /// lists of [`Code`] and are not replaced.
+    /// Replaces each register in the instruction itself. Registers of [`Op::Wide`] and of similar instructions are in
+    /// the lists of [`Code`] and are not replaced.
     pub(crate) fn map<S>(self, mut f: impl FnMut(R, Role) -> S) -> Op<S> {
         use Role::{Def, Use};
         match self {
@@ -263,7 +267,8 @@ impl<R: Copy> Op<R> {
         }
     }
 
-    /// Returns the target of a jump. [`Op::Apply`] has its targets in [`Code::applies`].
+    /// Returns the target of a jump; `None` for other instructions. The targets of [`Op::Apply`] are in
+    /// [`Code::applies`].
     pub(crate) fn target(&mut self) -> Option<&mut u32> {
         match self {
             Op::Jump { to }
@@ -278,12 +283,12 @@ impl<R: Copy> Op<R> {
         }
     }
 
-    /// Whether execution never continues at the next instruction.
+    /// Whether execution never continues at the following instruction.
     pub(crate) fn ends(&self) -> bool {
         matches!(self, Op::Jump { .. } | Op::JumpBack { .. } | Op::Apply(_) | Op::Reject | Op::End)
     }
 
-    /// Whether the instruction has no other effect than to write registers.
+    /// Whether the instruction has no effect besides writing registers.
     pub(crate) fn is_pure(&self) -> bool {
         let stores = matches!(self, Op::Store { .. } | Op::Stores { .. } | Op::Advance { .. });
         let effect = stores || matches!(self, Op::Need { .. } | Op::Call(_));
@@ -302,7 +307,7 @@ impl<R: Copy> Pair<R> {
 }
 
 impl<R: Copy> Code<R> {
-    /// Returns the code with each register replaced.
+    /// Returns the code with each register replaced by the result of `f`.
     pub(crate) fn map<S: Copy>(&self, mut f: impl FnMut(R, Role) -> S) -> Code<S> {
         use Role::{Def, MayDef, Use};
         let f = &mut f;
@@ -321,7 +326,8 @@ impl<R: Copy> Code<R> {
         }
     }
 
-    /// Calls `f` with each register of an instruction; the registers that it reads come first.
+    /// Calls `f` with each register of an instruction: first with the registers that the instruction reads, then with
+    /// those that it writes.
     pub(crate) fn visit(&self, op: Op<R>, mut f: impl FnMut(R, Role)) {
         match op {
             Op::Wide(index) => drop(self.wide[usize::from(index)].map(&mut f)),
@@ -339,8 +345,8 @@ impl<R: Copy> Code<R> {
         }
     }
 
-    /// Replaces each register of an instruction, including those in the lists of [`Code`]. Each list item belongs to a
-    /// single instruction.
+    /// Replaces each register of an instruction, including its registers in the lists of [`Code`]. Each list item
+    /// belongs to one instruction, so no other instruction changes.
     pub(crate) fn replace(&mut self, op: Op<R>, f: &mut impl FnMut(R, Role) -> R) -> Op<R> {
         match op {
             Op::Wide(at) => self.wide[usize::from(at)] = self.wide[usize::from(at)].map(f),
@@ -351,7 +357,8 @@ impl<R: Copy> Code<R> {
         op.map(f)
     }
 
-    /// Updates all jump targets: an old instruction index becomes `new_indices[index]`.
+    /// Updates all jump targets after instructions have moved: the instruction with the old index `index` now has the
+    /// index `new_indices[index]`.
     pub(crate) fn redirect(&mut self, new_indices: &[u32]) {
         for op in &mut self.ops {
             op.target().into_iter().for_each(|to| *to = new_indices[*to as usize]);
@@ -362,7 +369,7 @@ impl<R: Copy> Code<R> {
         }
     }
 
-    /// Calls `f` with the index of each possible successor of the instruction at `index`.
+    /// Calls `f` with the index of each instruction that may be executed after the instruction at `index`.
     pub(crate) fn successors(&self, index: usize, mut f: impl FnMut(usize)) {
         let mut op = self.ops[index];
         if !op.ends() {

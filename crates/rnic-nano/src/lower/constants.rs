@@ -1,13 +1,14 @@
-//! Constants: the ones read by most instructions keep a register permanently, the others are loaded before each use.
+//! Assigns registers to constants. The constants that most instructions read have a register permanently; other
+//! constants are loaded before each use.
 
 use super::code::{Code, Op, Role};
 use super::optimise;
 use std::collections::BTreeMap;
 
-/// Maximum number of constants with permanent registers: a quarter of all registers.
+/// Maximum number of constants that have a register permanently: a quarter of all registers.
 const MAX_PERMANENT: usize = super::REGISTERS / 4;
 
-/// Loads each constant without a permanent register before each instruction that reads it.
+/// Inserts a load before each instruction that reads a constant without a permanent register.
 pub(super) fn load_rare(code: &mut Code<u32>) {
     let rare = rare(code);
     if rare.is_empty() {
@@ -36,8 +37,8 @@ pub(super) fn load_rare(code: &mut Code<u32>) {
     code.redirect(&new_indices);
 }
 
-/// Returns the registers of the least-read constants, each with its index in `code.numbers`, which this function
-/// fills.
+/// Returns the registers of the constants that the fewest instructions read, each with an index into `code.numbers`.
+/// This function appends their values to `code.numbers`.
 fn rare(code: &mut Code<u32>) -> BTreeMap<u32, u16> {
     let values: BTreeMap<u32, u64> = code.constants.iter().map(|(value, register)| (*register, *value)).collect();
     let mut uses: BTreeMap<u32, usize> = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! Lowering of expressions and of conditional jumps.
+//! Generates code for expressions and conditional jumps.
 
 use super::code::{Op, Pair, Wide};
 use super::{Label, Lowering};
@@ -6,8 +6,8 @@ use crate::arithmetic;
 use crate::hir::{BinaryOp, Expr, ExprKind, UnaryOp};
 
 impl Lowering<'_> {
-    /// Emits code for an expression. The value of a slot is the slot's own register, so it must be used before the
-    /// slot is assigned.
+    /// Emits code for an expression and returns the registers of its value. For an expression that is a slot, these are
+    /// the slot's own registers, so the caller must use the value before it assigns the slot.
     pub(super) fn value(&mut self, expr: &Expr) -> Pair<u32> {
         match &expr.kind {
             ExprKind::Const(value) => self.constant_pair(*value),
@@ -17,7 +17,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// Emits code for an expression of up to 64 bits; the result is in the register `want` if one is given.
+    /// Emits code for an expression of up to 64 bits. The result is in the register `want` if the caller gives one.
     pub(super) fn narrow(&mut self, expr: &Expr, want: Option<u32>) -> u32 {
         let s = (64 - expr.width) as u8;
         match &expr.kind {
@@ -135,7 +135,8 @@ impl Lowering<'_> {
             }
             ExprKind::ZeroExtend(of) => self.value(of),
             ExprKind::SignExtend(of) => {
-                // Sign extension: shift left to the upper end, then arithmetically back to the right.
+                // Sign extension: a left shift moves the sign bit to bit 127, and an arithmetic right shift moves it
+                // back.
                 let value = self.value(of);
                 let by = self.constant(u64::from(expr.width - of.width));
                 let by = (Pair { lo: by, hi: zero }, 8);
@@ -150,12 +151,12 @@ impl Lowering<'_> {
         }
     }
 
-    /// Emits the same instruction for the lower and the upper half.
+    /// Emits the same instruction twice: once for the lower and once for the upper half of the operands.
     fn halves(&mut self, a: Pair<u32>, b: Pair<u32>, op: impl Fn(u32, u32, u32) -> Op<u32>) -> Pair<u32> {
         Pair { lo: self.emit(None, |d| op(d, a.lo, b.lo)), hi: self.emit(None, |d| op(d, a.hi, b.hi)) }
     }
 
-    /// Emits an operator in its general form; each operand comes with its width.
+    /// Emits an operator in its general form. Each operand is given with its width in bits.
     fn general(&mut self, op: BinaryOp, (a, width): (Pair<u32>, u32), (b, second): (Pair<u32>, u32)) -> Pair<u32> {
         let d = Pair { lo: self.fresh(), hi: self.fresh() };
         let index = self.code.wide.len() as u16;
@@ -164,8 +165,8 @@ impl Lowering<'_> {
         d
     }
 
-    /// Emits code for a slice of up to 64 bits of a value of `of` bits. The result may be in `want`, or in a register
-    /// that already holds the slice.
+    /// Emits code for a slice of at most 64 bits from a value of `of` bits. The result is in `want`, in a new register,
+    /// or in a register that already holds the slice.
     pub(super) fn bits(&mut self, value: Pair<u32>, of: u32, low: u32, width: u32, want: Option<u32>) -> u32 {
         if let Some(value) = self.value_of(value) {
             return self.constant((value >> low & arithmetic::ones(width)) as u64);
@@ -183,14 +184,15 @@ impl Lowering<'_> {
         self.emit(want, |d| Op::Bits { d, a: half, low: low as u8, s })
     }
 
-    /// Emits an instruction with its result in `want`, or else in a new register.
+    /// Emits an instruction. Its result is in the register `want` if the caller gives one, else in a new register.
     fn emit(&mut self, want: Option<u32>, op: impl FnOnce(u32) -> Op<u32>) -> u32 {
         let d = want.unwrap_or_else(|| self.fresh());
         self.push(op(d));
         d
     }
 
-    /// Copies a register to `want`, unless that is the same register.
+    /// Emits a copy of a register to `want`, unless `want` is the same register or `None`. Returns the register that
+    /// holds the value.
     pub(super) fn copy_to(&mut self, register: u32, want: Option<u32>) -> u32 {
         match want {
             Some(d) if d != register => self.emit(Some(d), |d| Op::Mov { d, a: register }),
@@ -198,7 +200,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// Emits a jump to `to` that is taken if the condition, of width 1, equals `when`.
+    /// Emits a jump to `to` that is taken if the condition (an expression of width 1) equals `when`.
     pub(super) fn branch(&mut self, condition: &Expr, when: bool, to: Label) {
         match &condition.kind {
             ExprKind::Const(value) => {
@@ -208,7 +210,8 @@ impl Lowering<'_> {
             }
             ExprKind::Unary(UnaryOp::Not, of) => self.branch(of, !when, to),
             ExprKind::Binary(op @ (BinaryOp::And | BinaryOp::Or), a, b) => {
-                // One operand alone decides the jump: for `||`, an operand that is 1; for `&&`, one that is 0.
+                // One operand alone can decide whether to jump: an operand that is 1 for `||`, an operand that is 0 for
+                // `&&`.
                 if (*op == BinaryOp::Or) == when {
                     self.branch(a, when, to);
                     self.branch(b, when, to);
@@ -226,17 +229,19 @@ impl Lowering<'_> {
         }
     }
 
-    /// Emits a jump on the value of a condition for which there is no combined compare-and-jump instruction.
+    /// Emits a jump on a condition for which the virtual machine has no combined compare-and-jump instruction: computes
+    /// the condition and compares it with 0.
     fn branch_on_value(&mut self, condition: &Expr, when: bool, to: Label) {
         let (a, b) = (self.narrow(condition, None), self.constant(0));
         let to = self.to(to);
         self.push(if when { Op::JumpNe { a, b, to } } else { Op::JumpEq { a, b, to } });
     }
 
-    /// Emits a jump on a comparison of values of up to 64 bits.
+    /// Emits a combined compare-and-jump instruction for operands of up to 64 bits. `whole` is the comparison as one
+    /// expression.
     fn branch_on(&mut self, op: BinaryOp, a: &Expr, b: &Expr, when: bool, to: Label, whole: &Expr) {
         let zero = |expr: &Expr| matches!(expr.kind, ExprKind::Const(0));
-        // `0 < b` is the same as `b != 0`.
+        // For unsigned numbers, `0 < b` is the same as `b != 0`.
         let op = if op == BinaryOp::Lt && zero(a) { BinaryOp::Ne } else { op };
         let masked = match (&a.kind, &b.kind) {
             (ExprKind::Binary(BinaryOp::And, x, y), _) if zero(b) => Some((x, y)),

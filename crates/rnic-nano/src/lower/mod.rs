@@ -1,8 +1,9 @@
-//! Code generation: lowers HIR to instructions of the virtual machine.
+//! Code generation: translates the high-level intermediate representation (HIR) of a program to instructions of the
+//! virtual machine.
 //!
-//! The modules `expression`, `statement` and `packet` generate straightforward code over any number of virtual
-//! registers. `optimise` propagates copies and removes dead code. `allocate` assigns the virtual registers to the 256
-//! registers of the machine.
+//! The modules `expression`, `statement` and `packet` generate simple code that uses any number of virtual registers.
+//! `optimise` propagates copies and removes dead code. `allocate` assigns the virtual registers to the 256 registers of
+//! the virtual machine.
 
 mod allocate;
 pub mod code;
@@ -26,27 +27,31 @@ use std::collections::BTreeMap;
 /// Maximum number of bytes that in-band telemetry adds to a packet.
 pub(crate) const TELEMETRY_BYTES: u32 = 16 * rnic_transport::telemetry::Telemetry::MAX_HOPS as u32;
 
-/// Maximum number of instructions of a pipeline: the optimiser's memory use is quadratic in it.
+/// Maximum number of instructions of a pipeline. It limits the memory of the optimiser, which is quadratic in this
+/// number.
 const MAX_OPS: usize = 1 << 13;
 
 /// The interface between a pipeline and the NIC that runs it.
 pub(crate) struct Architecture<'a> {
-    /// The names of the values that the NIC provides; compiled code refers to them by their index in this list.
+    /// The names of the values that the NIC provides to the pipeline. Compiled code refers to a value by its index in
+    /// this list.
     pub(crate) inputs: &'a [&'a str],
-    /// The inputs from this index on are the parameters of the NIC, which never change.
+    /// The index of the first parameter of the NIC in `inputs`. Parameters never change; the values before them change
+    /// with each packet.
     pub(crate) first_pinned: usize,
-    /// The names of the values that the NIC reads after a run, each with its default for programs without an output of
-    /// that name.
+    /// The names of the values that the NIC reads after each run. Each has a default value, for programs that have no
+    /// output of this name.
     pub(crate) outputs: &'a [(&'a str, u64)],
     /// Whether the program may call functions of the NIC's fixed-function blocks.
     pub(crate) blocks: bool,
-    /// The runtime objects of the program's extern instances.
+    /// The runtime objects that belong to the extern objects of the program.
     pub(crate) instances: &'a [Binding],
-    /// Size of the buffer of an arriving header in bytes. Telemetry may follow this buffer.
+    /// Size of the buffer for the headers of an arriving packet, in bytes. Telemetry records may follow the headers in
+    /// the buffer.
     pub(crate) header_room: u32,
 }
 
-/// Lowers a pipeline; returns the code, and the maximum length of the header that it emits, in bytes.
+/// Generates the code of a pipeline. Also returns the maximum total length in bytes of the headers that it emits.
 pub(crate) fn lower(
     pipeline: &hir::Pipeline, architecture: &Architecture<'_>,
 ) -> Result<(Executable, u32), Vec<Diagnostic>> {
@@ -63,17 +68,17 @@ pub(crate) fn lower(
     Ok((executable, emitted))
 }
 
-/// A jump target: an index into [`Lowering::labels`].
+/// A jump target in code that is being generated: an index into [`Lowering::labels`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Label(u32);
 
-/// The state of a label.
+/// The state of a [`Label`].
 #[derive(Clone, Copy, Default)]
 struct LabelState {
-    /// The index of the instruction at the label, once the label is bound.
+    /// The index of the instruction at the label; `None` until the label is bound to an instruction.
     at: Option<u32>,
-    /// The number of bytes that the parser has consumed at the label, once a jump to the label or its binding
-    /// determines it.
+    /// The number of bytes that the parser has consumed when execution reaches the label. It is `None` until the first
+    /// jump to the label, or its binding, determines the number.
     position: Option<u32>,
 }
 
@@ -83,18 +88,19 @@ struct Lowering<'a> {
     code: Code<u32>,
     registers: u32,
     slots: Vec<Pair<u32>>,
-    /// The register of each constant, by the constant's value; `values` is the inverse map.
+    /// The register of each constant, by the constant's value. The map `values` is the inverse of this map.
     constants: BTreeMap<u64, u32>,
     values: BTreeMap<u32, u64>,
-    /// The labels. The targets of jumps are indices into this list until `finish` replaces them.
+    /// The labels. Until `finish` replaces them by instruction indices, the targets of jumps are indices into this
+    /// list.
     labels: Vec<LabelState>,
-    /// The labels at the ends of the enclosing scopes, outermost first.
+    /// The labels at the ends of the enclosing [`hir::Stmt::Scope`]s, from the outermost to the innermost.
     scopes: Vec<Label>,
-    /// The label that `exit` jumps to.
+    /// The label at the end of the control or deparser, to which `exit` jumps.
     exit: Label,
-    /// Number of bytes that the parser has consumed so far.
+    /// Number of bytes of the packet that the parser has consumed before the next instruction.
     position: u32,
-    /// Maximum number of bytes that the deparser has emitted so far.
+    /// Maximum number of bytes that the deparser has emitted before the next instruction.
     emitted: u32,
     error: Option<Diagnostic>,
 }
@@ -125,7 +131,7 @@ impl<'a> Lowering<'a> {
         lowering
     }
 
-    /// Connects the pipeline's inputs and outputs to those of the architecture.
+    /// Connects the inputs and outputs of the pipeline to those of the architecture, by name.
     fn bind_interface(&mut self) {
         for (name, slot) in &self.pipeline.inputs {
             let register = self.slots[slot.0 as usize].lo;
@@ -144,7 +150,7 @@ impl<'a> Lowering<'a> {
         }
     }
 
-    /// Lowers the control and the deparser.
+    /// Generates code for the control and the deparser.
     fn control(&mut self) {
         let pipeline = self.pipeline;
         for body in [&pipeline.control, &pipeline.deparser] {
@@ -155,7 +161,7 @@ impl<'a> Lowering<'a> {
         self.push(Op::End);
     }
 
-    /// Returns the code, with labels replaced by instruction indices.
+    /// Returns the code, in which jump targets are instruction indices instead of labels.
     fn finish(mut self) -> Code<u32> {
         let at = |to: &mut u32| *to = self.labels[*to as usize].at.expect("every label that is jumped to is bound");
         for (index, op) in self.code.ops.iter_mut().enumerate() {
@@ -181,7 +187,7 @@ impl<'a> Lowering<'a> {
         self.code
     }
 
-    /// Records an error, unless there is one already.
+    /// Records an error, unless another error has been recorded before.
     fn fail(&mut self, span: Span, message: String) {
         self.error.get_or_insert_with(|| Diagnostic::new(span, message, "here"));
     }
@@ -205,7 +211,7 @@ impl<'a> Lowering<'a> {
         Pair { lo, hi: if width > 64 { self.fresh() } else { self.constant(0) } }
     }
 
-    /// Returns the register of a constant.
+    /// Returns the register of a constant; creates the constant if it does not exist.
     fn constant(&mut self, value: u64) -> u32 {
         if let Some(register) = self.constants.get(&value) {
             return *register;
@@ -220,7 +226,7 @@ impl<'a> Lowering<'a> {
         Pair { lo: self.constant(value as u64), hi: self.constant((value >> 64) as u64) }
     }
 
-    /// Returns the value of a pair of registers if both are constants.
+    /// Returns the value of a pair of registers if both registers hold constants.
     fn value_of(&self, pair: Pair<u32>) -> Option<u128> {
         let (lo, hi) = (self.values.get(&pair.lo)?, self.values.get(&pair.hi)?);
         Some(u128::from(*hi) << 64 | u128::from(*lo))
@@ -231,7 +237,7 @@ impl<'a> Lowering<'a> {
         Label(self.labels.len() as u32 - 1)
     }
 
-    /// Returns the label's index, as the target of the jump that the caller emits next.
+    /// Returns the index of a label. The caller must emit a jump to this label as the next instruction.
     fn to(&mut self, label: Label) -> u32 {
         self.meet(label);
         label.0
@@ -243,7 +249,7 @@ impl<'a> Lowering<'a> {
         self.push(Op::Jump { to });
     }
 
-    /// Binds a label to the next instruction.
+    /// Binds a label to the next instruction that is emitted.
     fn bind(&mut self, label: Label) {
         let follows = self.code.ops.last().is_none_or(|op| !op.ends());
         if follows {
@@ -254,7 +260,7 @@ impl<'a> Lowering<'a> {
         self.labels[label.0 as usize].at = Some(self.code.ops.len() as u32);
     }
 
-    /// Checks that the parser has consumed the same number of bytes on all paths to a label.
+    /// Checks that the parser has consumed the same number of bytes on all paths to a label, and records this number.
     fn meet(&mut self, label: Label) {
         let position = *self.labels[label.0 as usize].position.get_or_insert(self.position);
         if position != self.position {
@@ -265,7 +271,7 @@ impl<'a> Lowering<'a> {
 }
 
 impl<R: Copy + PartialEq> Code<R> {
-    /// Whether any instruction writes the register.
+    /// Whether at least one instruction writes the register.
     pub(crate) fn writes(&self, register: R) -> bool {
         let mut written = false;
         for op in &self.ops {

@@ -1,4 +1,5 @@
-//! Optimisation: copy propagation, dead-code elimination, jump threading, and grouping of loads and stores.
+//! Optimisation of generated code: copy propagation, dead-code elimination, jump threading, and grouping of loads and
+//! stores.
 
 use super::code::{Code, Load, Op, Role, Store};
 use super::constants;
@@ -16,7 +17,7 @@ fn put(set: &mut [u64], register: u32, present: bool) {
     *word = if present { *word | bit } else { *word & !bit };
 }
 
-/// Shortens code without changing its effect.
+/// Replaces code by shorter code with the same effect.
 pub(super) fn optimise(code: &mut Code<u32>) {
     for _ in 0..3 {
         straighten(code);
@@ -28,15 +29,15 @@ pub(super) fn optimise(code: &mut Code<u32>) {
     group(code);
 }
 
-/// Returns one more than the largest register number.
+/// Returns the number of registers: the largest register number plus one.
 pub(super) fn registers(code: &Code<u32>) -> usize {
     let mut most = 0;
     code.map(|r, _| most = most.max(r + 1));
     most as usize
 }
 
-/// Liveness analysis: returns the registers that are live before each instruction. The operands of a removable
-/// instruction are live only if its result is.
+/// Liveness analysis: returns, for each instruction, the registers that are live before it. If an instruction could be
+/// removed, its operands are live only if its result is live.
 pub(super) fn live(code: &Code<u32>) -> Vec<Set> {
     let words = registers(code).div_ceil(64);
     let mut live = vec![vec![0; words]; code.ops.len()];
@@ -71,7 +72,7 @@ pub(super) fn live(code: &Code<u32>) -> Vec<Set> {
     live
 }
 
-/// Whether an instruction can be removed, given the registers that are live after it.
+/// Whether an instruction can be removed; `after` is the set of registers that are live after it.
 fn removable(code: &Code<u32>, op: Op<u32>, after: &[u64]) -> bool {
     let mut needed = !op.is_pure();
     code.visit(op, |r, role| needed |= role != Role::Use && has(after, r));
@@ -93,7 +94,7 @@ fn remove_dead(code: &mut Code<u32>) {
     retain(code, &keep);
 }
 
-/// Returns which instructions are jump targets.
+/// Returns, for each instruction, whether it is the target of a jump.
 fn entered(code: &Code<u32>) -> Vec<bool> {
     let mut entered = vec![false; code.ops.len() + 1];
     for (index, op) in code.ops.iter().enumerate() {
@@ -105,16 +106,17 @@ fn entered(code: &Code<u32>) -> Vec<bool> {
     entered
 }
 
-/// Copies that are valid at an instruction: destination and source.
+/// The copies that are valid at an instruction, each with its destination and source register.
 type Copies = Vec<(u32, u32)>;
 
-/// Maximum number of copies that are tracked at a time. It bounds the work for programs that consist mostly of copies.
+/// Maximum number of copies that copy propagation tracks at a time. It bounds the work for programs that consist mostly
+/// of copies.
 const MAX_COPIES: usize = 100;
 
-/// Copy propagation: instructions that read the destination of a copy read its source instead.
+/// Copy propagation: an instruction that reads the destination of a copy reads the source instead.
 fn propagate_copies(code: &mut Code<u32>) {
-    // The copies that are valid on all paths to an instruction seen so far. Not all paths to the target of a backward
-    // jump have been seen, so no copies are assumed there.
+    // For each instruction, the copies that are valid on all paths to it that have been seen so far. At the target of a
+    // backward jump no copies are assumed, because the path through the jump has not been seen.
     let mut holds: Vec<Option<Copies>> = vec![None; code.ops.len() + 1];
     for op in &code.ops {
         if let Op::JumpBack { to } = op {
@@ -144,7 +146,8 @@ fn propagate_copies(code: &mut Code<u32>) {
     }
 }
 
-/// Replaces the operands of an instruction by the sources of copies.
+/// Replaces the operands of the instruction at `index`: an operand that is the destination of a copy becomes the
+/// source.
 fn read_sources(code: &mut Code<u32>, index: usize, copies: &[(u32, u32)]) {
     let mut source = |r, role| match copies.iter().find(|(d, _)| *d == r) {
         Some((_, a)) if role == Role::Use => *a,
@@ -153,12 +156,13 @@ fn read_sources(code: &mut Code<u32>, index: usize, copies: &[(u32, u32)]) {
     code.ops[index] = code.replace(code.ops[index], &mut source);
 }
 
-/// Threads jumps to their final targets, and removes unreachable instructions and jumps to the next instruction.
+/// Replaces the target of a jump to another jump by the final target (jump threading), and removes unreachable
+/// instructions and jumps to the following instruction.
 fn straighten(code: &mut Code<u32>) {
     fold_branches(code);
     let ops = code.ops.clone();
     for op in code.ops.iter_mut().filter(|op| !matches!(op, Op::JumpBack { .. })) {
-        // This loop ends, because every cycle of jumps contains a `JumpBack`.
+        // This loop ends, because every cycle of jumps contains a `JumpBack`, at which the loop stops.
         while let Some(to) = op.target()
             && let Op::Jump { to: next } = ops[*to as usize]
         {
@@ -179,10 +183,10 @@ fn straighten(code: &mut Code<u32>) {
     retain(code, &keep);
 }
 
-/// The comparison of a conditional jump.
+/// A comparison function, which decides whether a conditional jump with constant operands is taken.
 type Comparison = fn(u64, u64) -> bool;
 
-/// Replaces conditional jumps with constant operands by unconditional jumps or by nothing.
+/// Replaces a conditional jump with constant operands by an unconditional jump, or removes it.
 fn fold_branches(code: &mut Code<u32>) {
     let value = |r: u32| code.constants.iter().find(|(_, register)| *register == r).map(|(value, _)| *value);
     for (index, op) in code.ops.iter_mut().enumerate() {
@@ -201,7 +205,8 @@ fn fold_branches(code: &mut Code<u32>) {
     }
 }
 
-/// Replaces a conditional jump over an unconditional one by the opposite conditional jump.
+/// Replaces a conditional jump over an unconditional jump by one jump: the opposite conditional jump to the target of
+/// the unconditional jump.
 fn invert_over_jumps(code: &mut Code<u32>) {
     let entered = entered(code);
     for index in (1..code.ops.len()).filter(|index| !entered[*index]) {
@@ -221,7 +226,8 @@ fn invert_over_jumps(code: &mut Code<u32>) {
     }
 }
 
-/// Groups consecutive loads into one instruction, and consecutive stores likewise.
+/// Groups consecutive loads into one [`Op::Loads`] instruction, and consecutive stores into one [`Op::Stores`]
+/// instruction.
 fn group(code: &mut Code<u32>) {
     let entered = entered(code);
     let mut keep = vec![true; code.ops.len()];
@@ -253,7 +259,8 @@ fn group(code: &mut Code<u32>) {
     retain(code, &keep);
 }
 
-/// Removes instructions. A jump to a removed instruction goes to the next one that is kept.
+/// Removes the instructions for which `keep` is false. A jump to a removed instruction then goes to the next
+/// instruction that remains.
 fn retain(code: &mut Code<u32>, keep: &[bool]) {
     let mut new_indices = Vec::with_capacity(keep.len() + 1);
     let mut kept = 0;

@@ -1,7 +1,7 @@
-//! Lowering of parser states, `extract` and `emit`.
+//! Generates code for parser states, `extract` and `emit`.
 //!
-//! Each parser state is lowered once for each number of bytes consumed at its entry. So the position of every field is
-//! known at compile time, and a field is a single load from a fixed offset.
+//! If a parser reaches a state after different numbers of bytes, the state is compiled once for each of these numbers.
+//! So the position of every header field is known at compile time, and a field is a single load from a fixed offset.
 
 use super::code::Op;
 use super::{Label, Lowering, TELEMETRY_BYTES};
@@ -9,16 +9,16 @@ use crate::arithmetic;
 use crate::hir::{Expr, Header, HeaderId, Pattern, StateId, Target, Transition};
 use std::collections::BTreeMap;
 
-/// The parser states that have not been lowered yet.
+/// The parser states for which code has not been generated yet.
 struct States {
-    /// The labels, by state and number of bytes consumed.
+    /// The label of each parser state, by state and number of bytes consumed at its entry.
     labels: BTreeMap<(StateId, u32), Label>,
     open: Vec<(StateId, u32)>,
     accept: Label,
 }
 
 impl Lowering<'_> {
-    /// Lowers all states that can be reached; the code after acceptance follows.
+    /// Generates code for all reachable parser states. The code of the control, which runs after `accept`, follows.
     pub(super) fn parser(&mut self) {
         if self.pipeline.states.is_empty() {
             return;
@@ -33,7 +33,7 @@ impl Lowering<'_> {
             self.bind(states.labels[&(state, position)]);
             self.state(&mut states, state);
         }
-        // The control is lowered once, whatever number of bytes the parser has consumed.
+        // There is only one copy of the control's code, for any number of bytes that the parser has consumed.
         self.labels[states.accept.0 as usize].position = None;
         self.position = 0;
         self.bind(states.accept);
@@ -81,7 +81,7 @@ impl Lowering<'_> {
         match target {
             Target::Reject => self.push(Op::Reject),
             Target::Accept => {
-                // The control does not depend on the number of consumed bytes, so nothing is checked here.
+                // The number of consumed bytes is not checked here, because the control does not depend on it.
                 self.push(Op::Jump { to: states.accept.0 });
             }
             Target::State(state) => {
@@ -91,7 +91,8 @@ impl Lowering<'_> {
         }
     }
 
-    /// Emits a jump to `next` unless the key matches the pattern. Returns whether the pattern matches every key.
+    /// Emits a jump to `next` that is taken unless the key matches the pattern. Returns whether the pattern matches
+    /// every key.
     fn unless_matches(&mut self, key: &Expr, value: super::Pair<u32>, pattern: Pattern, next: Label) -> bool {
         let zero = self.constant(0);
         match pattern {
@@ -114,13 +115,13 @@ impl Lowering<'_> {
         false
     }
 
-    /// Consumes bytes; emits a check that the packet has them.
+    /// Advances the parser by a number of bytes. Emits a check that the packet has these bytes.
     pub(super) fn advance(&mut self, bytes: u32) {
         self.position = self.position.saturating_add(bytes);
         if self.position <= self.architecture.header_room + TELEMETRY_BYTES {
             self.push(Op::Need { bytes: self.position as u16 });
         } else {
-            // No packet has this many bytes.
+            // The parser would read beyond the largest possible packet, so the check rejects every packet.
             self.push(Op::Need { bytes: u16::MAX });
             self.position = self.architecture.header_room + TELEMETRY_BYTES;
         }
@@ -147,19 +148,19 @@ impl Lowering<'_> {
         self.copy_to(one, Some(valid));
     }
 
-    /// Emits a load of up to 64 bits, from any bit of the packet on.
+    /// Emits a load of `width` bits, at most 64, that start at any bit of the packet.
     fn load(&mut self, d: u32, bit: u32, width: u32) {
         let (byte, offset) = (bit / 8, bit % 8);
         if offset + width > 64 {
-            // The value spans nine bytes, so two loads are needed.
+            // The field spans nine bytes, so it needs two loads.
             let upper = 64 - offset;
             let (a, b) = (self.fresh(), self.fresh());
             self.load(a, bit, upper);
             self.load(b, bit + upper, width - upper);
             return self.push(Op::Concat { d, a, b, low: (width - upper) as u8 });
         }
-        // A load reads eight bytes. Near the end of the buffer it starts earlier, so that it stays within the buffer.
-        // A packet without telemetry ends with the header.
+        // A load reads eight bytes. Near the end of the buffer it starts at an earlier byte, so that it does not read
+        // beyond the buffer. In a packet without telemetry, the buffer ends after the headers.
         let room = self.architecture.header_room;
         let end = if bit + width <= 8 * room { room } else { room + TELEMETRY_BYTES };
         let at = byte.min(end - 8);
@@ -172,7 +173,7 @@ impl Lowering<'_> {
         let (absent, zero) = (self.label(), self.constant(0));
         let to = self.to(absent);
         self.push(Op::JumpEq { a: self.slots[header.valid.0 as usize].lo, b: zero, to });
-        // Fields are collected until they end at a byte boundary.
+        // Consecutive fields are stored together, as a group that ends at a byte boundary.
         let (mut group, mut bits, mut at) = (Vec::new(), 0, 0);
         for slot in &header.fields {
             group.push((self.slots[slot.0 as usize], self.pipeline.slots[slot.0 as usize].width));
@@ -188,16 +189,16 @@ impl Lowering<'_> {
         self.bind(absent);
     }
 
-    /// Emits stores of consecutive values with `bits` bits in all, which are whole bytes, at most eight bytes at a
-    /// time.
+    /// Emits stores of consecutive values that together have `bits` bits, a whole number of bytes. A store writes at
+    /// most eight bytes.
     fn store(&mut self, values: &[(super::Pair<u32>, u32)], bits: u32, at: u32) {
         let mut done = 0;
         while done < bits {
             let size = (bits - done).min(64);
             let (mut start, mut word) = (0, None);
             for (value, width) in values {
-                // Bit positions count from the first transmitted bit. `first` and `last` bound the part of this value
-                // that belongs to this word.
+                // Bit positions count from the first transmitted bit. The part of this value that this store writes
+                // lies between the positions `first` and `last`.
                 let (first, last) = (start.max(done), (start + width).min(done + size));
                 if first < last {
                     let part = self.bits(*value, *width, start + width - last, last - first, None);
@@ -218,7 +219,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// Returns the length of a header in bytes.
+    /// Returns the length of a header on the wire in bytes.
     fn bytes(&self, header: &Header) -> u32 {
         header.fields.iter().map(|slot| self.pipeline.slots[slot.0 as usize].width).sum::<u32>() / 8
     }

@@ -1,4 +1,4 @@
-//! Lowering of statements.
+//! Generates code for statements.
 
 use super::code::{Apply, Call, Op, Pair};
 use super::{Label, Lowering};
@@ -55,8 +55,8 @@ impl Lowering<'_> {
         let value = self.value(expr);
         let high = low + expr.width;
         let in_lower = high.min(64).saturating_sub(low);
-        // The part of the value that belongs to the slot's lower half, and then the part that belongs to its upper
-        // half.
+        // The value is split between the two registers of the slot: first the part for the slot's lower half, then the
+        // part for its upper half.
         if in_lower > 0 {
             let part = self.bits(value, expr.width, 0, in_lower, None);
             self.insert(target.lo, part, low, in_lower);
@@ -109,7 +109,7 @@ impl Lowering<'_> {
         self.emitted = most;
     }
 
-    /// Emits a jump that is taken if a value equals a constant.
+    /// Emits a jump to `label` that is taken if the value equals the constant `case`.
     pub(super) fn jump_if_equal(&mut self, value: Pair<u32>, width: u32, case: u128, label: Label) {
         let case = self.constant_pair(case);
         if width <= 64 {
@@ -124,12 +124,12 @@ impl Lowering<'_> {
         self.bind(differs);
     }
 
-    /// Emits code that computes whether a value is within an unsigned range; returns the register with the result, 1
-    /// or 0.
+    /// Emits code that computes whether an unsigned value lies between `low` and `high`, inclusive. Returns the
+    /// register with the result, 1 or 0.
     pub(super) fn in_range(&mut self, value: Pair<u32>, width: u32, low: u128, high: u128) -> u32 {
         use crate::hir::ExprKind;
-        // Lowered as an expression over a temporary slot, so that this function needs no separate rules for narrow and
-        // wide values.
+        // The comparison is generated as an expression that reads a temporary slot. So this function needs no separate
+        // rules for values of more than 64 bits.
         let slot = SlotId(self.slots.len() as u32);
         self.slots.push(value);
         let of = |kind, width| Expr { width, kind };
@@ -194,7 +194,7 @@ impl Lowering<'_> {
         self.bind(end);
     }
 
-    /// Returns the registers of a slot: one or two.
+    /// Returns the one or two registers of a slot.
     fn words(&self, slot: SlotId) -> impl Iterator<Item = u32> + use<> {
         let (pair, width) = (self.slots[slot.0 as usize], self.pipeline.slots[slot.0 as usize].width);
         std::iter::once(pair.lo).chain((width > 64).then_some(pair.hi))

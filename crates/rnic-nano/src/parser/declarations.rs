@@ -1,4 +1,4 @@
-//! Top-level declarations, except the bodies of parsers and controls.
+//! Parses top-level declarations, except the bodies of parsers and controls.
 
 use super::{Parsed, Parser, is_punctuation, near_keyword};
 use crate::ast::{
@@ -8,7 +8,7 @@ use crate::diagnostic::Diagnostic;
 use crate::lexer::TokenKind;
 use crate::source::Span;
 
-/// The name of a declaration in error messages.
+/// The words for a declaration in error messages.
 const DECLARATION: &str = "a declaration";
 
 impl Parser {
@@ -25,7 +25,8 @@ impl Parser {
         Module { items }
     }
 
-    /// Recovers from an error at the top level: skips to the next declaration.
+    /// Recovers from a syntax error at the top level: skips tokens up to the next declaration. `start` is the index of
+    /// the declaration's first token.
     fn recover_item(&mut self, start: usize) {
         if self.at == start {
             self.bump();
@@ -34,14 +35,15 @@ impl Parser {
         if self.is("}") {
             self.bump();
         }
-        // `typedef struct { ... } name;`
+        // After the fields of `typedef struct { ... } name;`, which P4 does not have, `name;` is left. It is skipped,
+        // too.
         if matches!(self.peek().kind, TokenKind::Ident(_)) && is_punctuation(self.ahead(1), ";") {
             self.bump();
         }
         self.eat(";");
     }
 
-    /// Parses a declaration; returns `None` for a single `;`.
+    /// Parses one top-level declaration. Returns `None` for an empty declaration, which is only a `;`.
     fn item(&mut self) -> Parsed<Option<Item>> {
         let start = self.span();
         let annotations = self.annotations()?;
@@ -84,7 +86,8 @@ impl Parser {
         self.fail(error.with_help(help))
     }
 
-    /// Parses `type T NAME;` or an instantiation; reports functions and variables, which are not supported here.
+    /// Parses a declaration that does not begin with a keyword: `type T NAME;` or an instantiation. Reports functions
+    /// and variables, which this compiler does not support at the top level.
     fn item_without_keyword(&mut self, annotations: &[Annotation]) -> Parsed<ItemKind> {
         let next = self.ahead(1);
         let type_follows = Parser::is_type_keyword(next) || matches!(next.kind, TokenKind::Ident(_));
@@ -286,7 +289,7 @@ impl Parser {
         Ok(ItemKind::Extern(Extern { name, type_parameters, constructors, methods }))
     }
 
-    /// Whether `NAME {` or `NAME<...> {` stands here.
+    /// Whether an extern type with a body begins at the current token: `NAME {` or `NAME<...> {`.
     fn extern_body_follows(&self) -> bool {
         match self.ahead(1).kind {
             TokenKind::Punctuation("{") => true,
@@ -324,7 +327,7 @@ impl Parser {
         Ok(ItemKind::Package(prototype))
     }
 
-    /// Parses the `(arguments) NAME;` of an instantiation; `ty` is the type before it.
+    /// Parses the part `(arguments) NAME;` of an instantiation; `ty` is the type that precedes this part.
     pub(super) fn instance(&mut self, annotations: Vec<Annotation>, ty: crate::ast::Type) -> Parsed<Instance> {
         let arguments = self.arguments()?;
         if self.is("{") {

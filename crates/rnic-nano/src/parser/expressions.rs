@@ -1,4 +1,4 @@
-//! Expressions, arguments and keysets.
+//! Parses expressions, arguments and keysets.
 
 use super::{Failed, MAX_OPERATORS, Parsed, Parser, is_punctuation};
 use crate::ast::{Argument, BinaryOp, Expr, ExprKind, Ident, KeySet, UnaryOp};
@@ -6,8 +6,8 @@ use crate::diagnostic::Diagnostic;
 use crate::lexer::{Token, TokenKind};
 use crate::source::Span;
 
-/// Operator precedences; an operator with a higher precedence binds tighter. As the P4_16 specification says, and
-/// unlike in C, `&`, `^` and `|` bind tighter than comparisons.
+/// Operator precedences. An operator with a higher number binds tighter. As the P4_16 specification requires, `&`, `^`
+/// and `|` bind tighter than comparisons, unlike in C.
 const CONDITIONAL: u8 = 0;
 const SHIFT: u8 = 8;
 const SUM: u8 = 9;
@@ -32,8 +32,8 @@ impl Parser {
         parsed
     }
 
-    /// Counts one more operator. The depth of an expression's tree is at most its number of operators, so limiting
-    /// this number limits the depth.
+    /// Counts one more operator in the current expression, and fails if there are too many. The depth of an
+    /// expression's syntax tree is at most its number of operators, so this limit also bounds the depth.
     fn count_operator(&mut self) -> Parsed<()> {
         self.operators += 1;
         if self.operators > MAX_OPERATORS {
@@ -83,7 +83,7 @@ impl Parser {
             "&&" => (BinaryOp::LogicalAnd, 2, 1),
             "==" => (BinaryOp::Eq, 3, 1),
             "!=" => (BinaryOp::Ne, 3, 1),
-            // Two `>` tokens without white space between them are a shift.
+            // Two `>` tokens without white space between them are the shift operator `>>`.
             ">" if self.peek().joint && is_punctuation(next, ">") => (BinaryOp::Shr, SHIFT, 2),
             "<" => (BinaryOp::Lt, 4, 1),
             "<=" => (BinaryOp::Le, 4, 1),
@@ -121,8 +121,8 @@ impl Parser {
         Ok(Expr { span: start.to(value.span), kind: ExprKind::Unary(op, Box::new(value)) })
     }
 
-    /// Whether `(T) value` stands here: T is a keyword of a type or a declared type name, or the token after `)` can
-    /// only begin the value of a cast.
+    /// Whether a cast `(T) value` begins at the current token. This is so if T is a keyword of a type or a declared
+    /// type name, or if the token after the `)` can only begin the value of a cast.
     fn begins_cast(&self) -> bool {
         let first = self.ahead(1);
         if Parser::is_type_keyword(first) {
@@ -144,7 +144,7 @@ impl Parser {
         Ok(Expr { span: open.to(value.span), kind: ExprKind::Cast(ty, Box::new(value)) })
     }
 
-    /// Parses a primary expression and the member accesses, slices and calls after it.
+    /// Parses a primary expression, and all member accesses, slices and calls that follow it.
     fn postfix(&mut self) -> Parsed<Expr> {
         let mut value = self.primary()?;
         loop {
@@ -161,7 +161,8 @@ impl Parser {
         }
     }
 
-    /// Whether `f<T>(` stands here: the name after `<` must be a declared type, else the `<` is a comparison.
+    /// Whether a call with type arguments, `f<T>(`, begins at the current token. The name after `<` must be a declared
+    /// type; otherwise the `<` is a comparison.
     fn begins_typed_call(&self) -> bool {
         let first = self.ahead(1);
         let known = matches!(&first.kind, TokenKind::Ident(name) if self.types.contains(name));
@@ -255,7 +256,8 @@ impl Parser {
         Ok(Expr { span, kind })
     }
 
-    /// Parses an expression in parentheses. The parentheses appear in the AST only as part of the span.
+    /// Parses an expression in parentheses. The AST has no node for the parentheses; they only extend the span of the
+    /// expression.
     fn parenthesised(&mut self) -> Parsed<Expr> {
         let open = self.bump();
         let inner = self.expr()?;
@@ -312,7 +314,7 @@ impl Parser {
         }
     }
 
-    /// Parses the keysets before a `:`, in parentheses if there are several.
+    /// Parses the keysets before the `:` of a case or entry. Several keysets are in parentheses.
     pub(super) fn key_sets(&mut self) -> Parsed<(Vec<KeySet>, Span)> {
         let start = self.span();
         let keys = if self.is("(") && !self.begins_cast() && self.are_keys_in_parentheses() {
@@ -324,7 +326,8 @@ impl Parser {
         Ok((keys, start.to(self.last_span())))
     }
 
-    /// Whether the parentheses that open here enclose all keysets: then no operator follows the closing one.
+    /// Whether the parentheses that open at the current token enclose all keysets of a case. This is so if no operator
+    /// follows the closing parenthesis.
     fn are_keys_in_parentheses(&self) -> bool {
         let mut parentheses = 0usize;
         for (at, token) in self.tokens[self.at..].iter().enumerate() {
@@ -357,7 +360,7 @@ impl Parser {
     }
 }
 
-/// Whether the token begins a value and cannot continue an expression in parentheses.
+/// Whether the token begins a value and cannot continue an expression that ends with a parenthesis.
 fn begins_plain_value(token: &Token) -> bool {
     matches!(
         token.kind,

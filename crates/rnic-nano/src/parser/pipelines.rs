@@ -1,4 +1,4 @@
-//! Parsers with their states, controls, and actions.
+//! Parses parsers with their states, controls, and actions.
 
 use super::{Parsed, Parser, is_punctuation, near_keyword};
 use crate::ast::{
@@ -9,7 +9,7 @@ use crate::diagnostic::Diagnostic;
 use crate::lexer::TokenKind;
 
 impl Parser {
-    /// Parses a parser declaration or, without a body, a parser type declaration.
+    /// Parses a declaration of a parser. A declaration without a body is a parser type.
     pub(super) fn parser_item(&mut self) -> Parsed<ItemKind> {
         self.bump();
         let head = self.bodiless("the parser")?;
@@ -37,7 +37,7 @@ impl Parser {
         Ok(ItemKind::Parser(ParserDeclaration { name, parameters, locals, states }))
     }
 
-    /// Parses a control declaration or, without a body, a control type declaration.
+    /// Parses a declaration of a control. A declaration without a body is a control type.
     pub(super) fn control_item(&mut self) -> Parsed<ItemKind> {
         self.bump();
         let head = self.bodiless("the control")?;
@@ -76,7 +76,8 @@ impl Parser {
         Ok(ItemKind::Control(Control { name, parameters, locals, apply }))
     }
 
-    /// Rejects constructor parameters, and type parameters, which only a parser or control type may have.
+    /// Reports constructor parameters, which this compiler does not support. Also reports type parameters, because only
+    /// a parser type or control type may have them.
     fn head_with_body(&mut self, head: Prototype, what: &str) -> Parsed<Prototype> {
         if self.is("(") {
             return self.unsupported(
@@ -94,7 +95,7 @@ impl Parser {
         Ok(head)
     }
 
-    /// Parses a declaration within a parser or control.
+    /// Parses a declaration within a parser (before its states) or within a control (before `apply`).
     fn local(&mut self, in_control: bool) -> Parsed<Local> {
         let annotations = self.annotations()?;
         match self.peek().kind {
@@ -124,7 +125,7 @@ impl Parser {
         self.no_local(in_control)
     }
 
-    /// Whether `T(` or `T<A>(` stands here, which begins an instantiation.
+    /// Whether an instantiation begins at the current token: `T(` or `T<A>(`.
     fn begins_instance(&self) -> bool {
         match self.ahead(1).kind {
             TokenKind::Punctuation("(") => true,
@@ -135,8 +136,8 @@ impl Parser {
         }
     }
 
-    /// Parses `T name;`. A misspelt keyword, as in `tabel name {`, begins in the same way and gets an error of its
-    /// own.
+    /// Parses a variable declaration `T name;`. A misspelt keyword, as in `tabel name {`, begins like a variable
+    /// declaration and gets an error message of its own.
     fn variable_or_unknown(&mut self, in_control: bool) -> Parsed<Local> {
         let unknown = matches!(&self.peek().kind, TokenKind::Ident(word) if !self.types.contains(word));
         if unknown && matches!(self.ahead(2).kind, TokenKind::Punctuation("{" | "(")) {
@@ -160,7 +161,7 @@ impl Parser {
         self.fail(error.with_help(help))
     }
 
-    /// Parses `T name;` or `T name = value;`.
+    /// Parses a variable declaration: `T name;` or `T name = value;`.
     pub(super) fn variable(&mut self) -> Parsed<Variable> {
         let ty = self.ty()?;
         let name = self.ident("the variable")?;

@@ -1,4 +1,4 @@
-//! Blocks and statements.
+//! Parses blocks and statements.
 
 use super::{Parsed, Parser, is_punctuation};
 use crate::ast::{Block, Expr, ExprKind, Stmt, StmtKind, SwitchCase};
@@ -41,8 +41,8 @@ impl Parser {
         }
     }
 
-    /// Parses a variable declaration. The misspelt statements `fi (x)` and `retrun x;` begin like a declaration and
-    /// get an error of their own.
+    /// Parses a variable declaration. The misspelt statements `fi (x)` and `retrun x;` begin like a variable
+    /// declaration and get error messages of their own.
     fn variable_statement(&mut self) -> Parsed<StmtKind> {
         if let TokenKind::Ident(word) = &self.peek().kind
             && !self.types.contains(word)
@@ -136,7 +136,7 @@ impl Parser {
         self.fail(error.with_help(help))
     }
 
-    /// Rejects compound assignments such as `a += b`.
+    /// Reports compound assignments such as `a += b`, which this compiler does not support.
     fn refuse_operator(&mut self) -> Parsed<()> {
         let TokenKind::Punctuation(sign) = self.peek().kind else { return Ok(()) };
         if matches!(sign, "++") && is_punctuation(self.ahead(1), ";") {
@@ -150,7 +150,7 @@ impl Parser {
         self.unsupported(&format!("`{op}=`"), Some(&format!("write `a = a {op} b`")))
     }
 
-    /// Reports a misspelt keyword, as in `esle {` or `fi (...) {`.
+    /// Reports a misspelt keyword at the beginning of a statement, as in `esle {` or `fi (...) {`.
     fn refuse_word(&mut self) -> Parsed<()> {
         let TokenKind::Ident(word) = &self.peek().kind else { return Ok(()) };
         let next = self.ahead(1);
@@ -169,7 +169,7 @@ impl Parser {
         })
     }
 
-    /// Whether a block follows the parentheses that open `from` tokens ahead.
+    /// Whether a block follows the closing parenthesis that belongs to the opening parenthesis `from` tokens ahead.
     fn block_follows_parentheses(&self, from: usize) -> bool {
         let mut open = 0usize;
         for (count, token) in self.tokens[self.at + from..].iter().enumerate() {
@@ -194,7 +194,7 @@ impl Parser {
         Ok(StmtKind::If { condition, then, otherwise })
     }
 
-    /// Parses `(value)` after `if` or `switch`.
+    /// Parses the expression in parentheses after the keyword `if` or `switch`.
     fn condition(&mut self, keyword: crate::source::Span, name: &str) -> Parsed<Expr> {
         if !self.is("(") {
             let error =
@@ -269,7 +269,7 @@ impl Parser {
         }
     }
 
-    /// Whether the current token may begin a label or end the cases.
+    /// Whether the current token may begin a label of a `switch` statement, or may be the `}` after the last case.
     fn begins_label(&self) -> bool {
         match self.peek().kind {
             TokenKind::Keyword("default" | "true" | "false")
@@ -282,7 +282,7 @@ impl Parser {
         }
     }
 
-    /// Whether `a.b(` stands here, which begins a statement and not a label.
+    /// Whether a call `a.b(` begins at the current token. A call begins a statement, not a label.
     fn call_follows(&self) -> bool {
         is_punctuation(self.ahead(1), ".") && is_punctuation(self.ahead(3), "(")
     }

@@ -1,14 +1,14 @@
-//! Types, parameters, annotations.
+//! Parses types, parameters and annotations.
 
 use super::{Failed, Parsed, Parser, is_punctuation};
 use crate::ast::{Annotation, Direction, Expr, ExprKind, Ident, Parameter, Type, TypeKind};
 use crate::lexer::{Token, TokenKind};
 
-/// Maximum number of tokens examined to distinguish type arguments from a comparison.
+/// Maximum number of tokens that the parser examines ahead to distinguish type arguments from a comparison.
 const MAX_LOOKAHEAD: usize = 256;
 
 impl Parser {
-    /// Whether the token is a keyword that begins a type.
+    /// Whether the token is a keyword that begins a type, such as `bit`.
     pub(super) fn is_type_keyword(token: &Token) -> bool {
         let TokenKind::Keyword(keyword) = token.kind else { return false };
         matches!(
@@ -71,8 +71,8 @@ impl Parser {
         }
     }
 
-    /// Parses the width in `bit<W>` or `int<W>`: an integer, or an expression. Without `<`, returns 1 if
-    /// `alone_is_one`, else `None`.
+    /// Parses the width in `bit<W>` or `int<W>`, which is an integer or an expression. If there is no `<`, the width is
+    /// 1 if `alone_is_one` is true, else `None`.
     fn bits(&mut self, alone_is_one: bool) -> Parsed<Option<Expr>> {
         let keyword = self.bump();
         let Some(open) = self.eat("<") else {
@@ -95,8 +95,8 @@ impl Parser {
         self.list(">", open, "type arguments", Parser::ty)
     }
 
-    /// Returns the number of tokens of the type arguments that begin with the `<` at `from`; `None` if the tokens are
-    /// not type arguments.
+    /// Returns the number of tokens of a list of type arguments whose `<` is at the token index `from`. Returns `None`
+    /// if the tokens are not type arguments.
     pub(super) fn type_arguments_len(&self, from: usize) -> Option<usize> {
         let (mut angles, mut parentheses) = (0usize, 0usize);
         for count in from..from + MAX_LOOKAHEAD {
@@ -122,7 +122,8 @@ impl Parser {
         None
     }
 
-    /// Parses optional type parameters `<A, B>` and declares their names as types.
+    /// Parses a list of type parameters `<A, B>` and declares their names as types. Returns an empty list if there is
+    /// no `<`.
     pub(super) fn type_parameters(&mut self) -> Parsed<Vec<Ident>> {
         let Some(open) = self.eat("<") else { return Ok(Vec::new()) };
         let names = self.list(">", open, "type parameters", |parser| parser.ident("a type parameter"))?;
@@ -178,7 +179,8 @@ impl Parser {
         Ok(annotations)
     }
 
-    /// Parses the arguments of an annotation: expressions. Any other tokens in balanced parentheses are skipped.
+    /// Parses the arguments of an annotation, which are expressions. If the parentheses contain other tokens, the
+    /// function skips them and returns no arguments.
     fn annotation_arguments(&mut self, open: crate::source::Span) -> Parsed<Vec<Expr>> {
         let (start, errors) = (self.at, self.errors.len());
         let (failed_at, outer) = (self.failed_at, std::mem::replace(&mut self.in_annotation, true));
@@ -204,11 +206,11 @@ impl Parser {
         Ok(Vec::new())
     }
 
-    /// Whether a type and a name stand here: `T name` or `T<A> name`.
+    /// Whether a type followed by a name begins at the current token: `T name` or `T<A> name`.
     pub(super) fn begins_declaration(&self) -> bool {
         let token = self.peek();
         if Parser::is_type_keyword(token) {
-            // `error.Name` is a value.
+            // A name after `error.` is a value: a member of the type `error`.
             return !is_punctuation(self.ahead(1), ".");
         }
         if !matches!(token.kind, TokenKind::Ident(_)) {
@@ -219,7 +221,7 @@ impl Parser {
             TokenKind::Punctuation("<") => {
                 self.type_arguments_len(1).is_some_and(|len| matches!(self.ahead(len + 1).kind, TokenKind::Ident(_)))
             }
-            // `T[4] name`: a header stack.
+            // `T[4] name` declares a header stack.
             TokenKind::Punctuation("[") => {
                 matches!(self.ahead(2).kind, TokenKind::Number(..) | TokenKind::Ident(_))
                     && is_punctuation(self.ahead(3), "]")

@@ -5,82 +5,89 @@ use crate::arithmetic::ones;
 use crate::hir::{self, MatchKind, Pattern};
 use std::sync::Arc;
 
-/// The values that an entry matches in one key.
+/// The pattern with which an entry matches one key of a table, as the control plane gives it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Key {
-    /// A single value; allowed for every match kind.
+    /// The entry matches a single value. This pattern is allowed for every match kind.
     Exact(u128),
-    /// All values whose bits under the mask are these; allowed for `ternary` keys.
+    /// The entry matches all values that have the given bits under the mask. This pattern is allowed for `ternary`
+    /// keys.
     Ternary {
-        /// The bits. Bits outside the mask are ignored.
+        /// The bits that the key must have under the mask. Bits outside the mask are ignored.
         value: u128,
-        /// The bits that are compared.
+        /// The mask: the bits that are 1 in it are compared.
         mask: u128,
     },
-    /// All values with this prefix; allowed for `lpm` keys.
+    /// The entry matches all values with the given prefix. This pattern is allowed for `lpm` keys.
     Lpm {
-        /// The prefix in the upper bits. Bits after the prefix are ignored.
+        /// The prefix, in the upper bits of the key's width. The bits after the prefix are ignored.
         value: u128,
         /// The length of the prefix in bits.
         length: u32,
     },
-    /// The values from `low` to `high`; allowed for `ternary` keys.
+    /// The entry matches the values from `low` to `high`, inclusive. This pattern is allowed for `ternary` keys.
     Range {
-        /// The minimum.
+        /// The smallest matching value.
         low: u128,
-        /// The maximum.
+        /// The largest matching value.
         high: u128,
     },
-    /// Every value; allowed for `ternary` and `lpm` keys.
+    /// The entry matches every value. This pattern is allowed for `ternary` and `lpm` keys.
     Any,
 }
 
-/// An entry that the control plane reads.
+/// A copy of a table's entry, which the control plane has read.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Entry {
-    /// The patterns of the keys.
+    /// The patterns of the entry, one for each key of the table.
     pub keys: Vec<Pattern>,
-    /// The priority in a table with a ternary key or several lpm keys: the matching entry with the largest priority is
-    /// used; among equal ones, the oldest. 0 in other tables.
+    /// The priority, in a table with a `ternary` key or several `lpm` keys. If several entries match, the table uses
+    /// the entry with the largest priority and, among equal priorities, the oldest entry. In other tables the priority
+    /// is 0.
     pub priority: u32,
-    /// The name of the action.
+    /// The name of the action that runs if the entry matches.
     pub action: String,
-    /// The arguments of the action.
+    /// The arguments that the entry passes to the action.
     pub arguments: Vec<u128>,
 }
 
-/// The reason why a table was not changed.
+/// The reason why a table was not found or not changed.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum TableError {
-    /// The program has no table of this name. Fields: the name, the names of the program's tables.
+    /// The program has no table of this name. Fields: the name, and the names of the program's tables.
     #[error("the program has no table '{0}'; its tables are: {1}")]
     UnknownTable(String, String),
-    /// The table has no action of this name. Fields: the table, the action's name, the names of the table's actions.
+    /// The table has no action of this name. Fields: the table, the name of the action, and the names of the table's
+    /// actions.
     #[error("table '{0}' has no action '{1}'; its actions are: {2}")]
     UnknownAction(String, String, String),
-    /// The entry has the wrong number of keys. Fields: the table, its number of keys, the entry's.
+    /// The entry has the wrong number of keys. Fields: the table, its number of keys, and the number of keys of the
+    /// entry.
     #[error("table '{0}' has {1} keys, the entry has {2}")]
     KeyCount(String, usize, usize),
-    /// A key does not suit the match kind. Fields: the table, the index of the key, its match kind, the reason.
+    /// The pattern for a key is not allowed for the match kind of the key. Fields: the table, the index of the key, its
+    /// match kind, and the reason.
     #[error("key {1} of table '{0}' is {2}: {3}")]
     KeyKind(String, usize, &'static str, &'static str),
-    /// A value is too large. Fields: the value, the width in bits, the key or parameter.
+    /// A value has more bits than the key or parameter. Fields: the value, the width in bits, and a description of the
+    /// key or parameter.
     #[error("{0} does not fit into the {1} bits of {2}")]
     TooWide(u128, u32, String),
-    /// The entry has the wrong number of arguments. Fields: the action, its number of parameters, the entry's
-    /// arguments.
+    /// The entry has the wrong number of arguments. Fields: the action, its number of parameters, and the number of
+    /// arguments of the entry.
     #[error("action '{0}' has {1} parameters, the entry has {2} arguments")]
     ArgumentCount(String, usize, usize),
-    /// The table already has an entry with these keys.
+    /// The table already has an entry with these keys. Field: the table.
     #[error("table '{0}' has an entry with these keys already")]
     Duplicate(String),
-    /// The table has no entry with these keys.
+    /// The table has no entry with these keys. Field: the table.
     #[error("table '{0}' has no entry with these keys")]
     Missing(String),
-    /// The table has reached its size. Fields: the table, its number of entries.
+    /// The table already has its maximum number of entries. Fields: the table, and that number.
     #[error("table '{0}' is full: it has {1} entries")]
     Full(String, u32),
-    /// The program declares the entries or the default action `const`. Fields: the table, the property.
+    /// The program declares the entries or the default action of the table `const`, so they cannot change. Fields: the
+    /// table, and which of the two is `const`.
     #[error("the {1} of table '{0}' is const")]
     Const(String, &'static str),
 }
@@ -113,7 +120,7 @@ pub struct TableHandle<'a> {
 }
 
 impl TableHandle<'_> {
-    /// Returns the entries in the order in which they are compared with a key.
+    /// Returns the entries in the order in which the table compares them with a key.
     pub fn entries(&self) -> Vec<Entry> {
         let entry = |row: &Row| Entry {
             keys: row.keys.clone(),
@@ -124,10 +131,12 @@ impl TableHandle<'_> {
         self.table.rows.iter().map(entry).collect()
     }
 
-    /// Adds an entry. [`Entry::priority`] describes `priority`; the program's own entries have priority 0.
+    /// Adds an entry. [`Entry::priority`] describes the argument `priority`. Entries that the program declares have
+    /// priority 0.
     ///
     /// # Errors
-    /// The table is full or `const`, has an entry with these keys, or the entry does not suit the table.
+    /// The table is full, its entries are `const`, it already has an entry with these keys, or the keys, the action or
+    /// the arguments do not suit the table.
     pub fn insert(&mut self, keys: &[Key], priority: u32, action: &str, arguments: &[u128]) -> Result<(), TableError> {
         let (keys, action) = (self.changeable(keys)?, self.action(action, arguments)?);
         let name = || self.spec.name.clone();
@@ -144,7 +153,8 @@ impl TableHandle<'_> {
     /// Replaces the action of the entry with these keys.
     ///
     /// # Errors
-    /// There is no such entry, the entries are `const`, or the action or its arguments do not suit the table.
+    /// The table has no entry with these keys, its entries are `const`, or the action or its arguments do not suit the
+    /// table.
     pub fn modify(&mut self, keys: &[Key], action: &str, arguments: &[u128]) -> Result<(), TableError> {
         let (keys, action) = (self.changeable(keys)?, self.action(action, arguments)?);
         let at = self.position(&keys).ok_or_else(|| TableError::Missing(self.spec.name.clone()))?;
@@ -155,7 +165,7 @@ impl TableHandle<'_> {
     /// Removes the entry with these keys.
     ///
     /// # Errors
-    /// There is no such entry, or the entries are `const`.
+    /// The table has no entry with these keys, its entries are `const`, or the keys do not suit the table.
     pub fn delete(&mut self, keys: &[Key]) -> Result<(), TableError> {
         let keys = self.changeable(keys)?;
         let at = self.position(&keys).ok_or_else(|| TableError::Missing(self.spec.name.clone()))?;
@@ -163,7 +173,7 @@ impl TableHandle<'_> {
         Ok(())
     }
 
-    /// Sets the default action, which runs when no entry matches.
+    /// Sets the default action, which runs when no entry matches a packet's key.
     ///
     /// # Errors
     /// The default action is `const`, or the action or its arguments do not suit the table.
@@ -180,7 +190,8 @@ impl TableHandle<'_> {
         self.table.rows.iter().position(|row| row.keys == keys)
     }
 
-    /// Converts keys to patterns, provided that the table may be changed.
+    /// Converts the keys of an entry to patterns. Returns an error if the entries are `const` or the keys do not suit
+    /// the table.
     fn changeable(&self, keys: &[Key]) -> Result<Vec<Pattern>, TableError> {
         let name = || self.spec.name.clone();
         if self.spec.entries_const {
@@ -220,7 +231,8 @@ impl TableHandle<'_> {
         Ok(Pattern::Masked { value: fits(value)? & mask, mask })
     }
 
-    /// Returns the index of an action, provided that it takes these arguments.
+    /// Returns the index of the action with this name. Returns an error if the table has no such action or the
+    /// arguments do not suit its parameters.
     fn action(&self, name: &str, arguments: &[u128]) -> Result<usize, TableError> {
         let actions = &self.spec.actions;
         let index = actions.iter().position(|action| action.name == name).ok_or_else(|| {

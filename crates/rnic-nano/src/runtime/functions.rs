@@ -1,10 +1,10 @@
-//! The externs that the NIC provides: resolves their names and checks the signatures of calls.
+//! The functions and extern objects that the NIC provides: resolves their names and checks the signatures of calls.
 
 use super::{Binding, Function};
 use crate::diagnostic::Diagnostic;
 use crate::hir::{ExternCall, Instance};
 
-/// The widths of a call's scalar arguments and results.
+/// The signature of a function: the widths in bits of the scalar arguments and results of a call.
 struct Signature {
     arguments: Vec<u32>,
     results: Vec<u32>,
@@ -16,7 +16,7 @@ impl Signature {
     }
 }
 
-/// Resolves the program's extern instances to runtime objects.
+/// Resolves the extern objects of a program to the runtime objects of the NIC.
 pub(crate) fn bind_instances(instances: &[Instance]) -> Result<Vec<Binding>, Vec<Diagnostic>> {
     let (mut bindings, mut errors) = (Vec::new(), Vec::new());
     let (mut if_else, mut dual, mut schedulers) = (0, 0, 0);
@@ -52,8 +52,8 @@ pub(crate) fn bind_instances(instances: &[Instance]) -> Result<Vec<Binding>, Vec
     if errors.is_empty() { Ok(bindings) } else { Err(errors) }
 }
 
-/// Resolves a call to a function, and returns the widths of its results. The error message describes a call that the
-/// NIC does not support.
+/// Resolves a call to a function of the NIC, and also returns the widths of the call's results in bits. If the NIC does
+/// not support the call, the returned text says why.
 pub(crate) fn bind(call: &ExternCall, instances: &[Binding], blocks: bool) -> Result<(Function, Vec<u32>), String> {
     let name = &call.function;
     let binding = call.instance.map(|id| &instances[id.0 as usize]);

@@ -1,5 +1,5 @@
-//! The runtime environment of programs on a NIC: registers, schedulers, calls of the fixed-function blocks, and
-//! tables.
+//! The runtime environment of P4 programs on a NIC: registers, schedulers, tables, and the functions of the
+//! fixed-function blocks.
 
 mod control;
 mod functions;
@@ -10,65 +10,66 @@ pub(crate) use functions::{bind, bind_instances};
 use rnic_transport::message::primitives::{DualPort, IfElseRaw, PriorityScheduler};
 pub(crate) use table::Table;
 
-/// A function or method of the NIC that a program calls. The index identifies the object among those of its kind.
+/// A function or method of the NIC that a program calls. For a method, the number is the index of the object among the
+/// objects of its type.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Function {
-    /// `get_rx_msg_info`
+    /// `get_rx_msg_info`: finds the message of an arriving packet.
     GetRxMsgInfo,
-    /// `delivered_event`
+    /// `delivered_event`: marks packets of a sent message as delivered.
     Delivered,
-    /// `credit_to_btx_event`
+    /// `credit_to_btx_event`: allows packets of a message to be sent.
     CreditToBtx,
-    /// `ctrl_pkt_event`
+    /// `ctrl_pkt_event`: sends a control packet.
     CtrlPkt,
-    /// `IfElseRaw.execute`
+    /// `IfElseRaw.execute`: executes one of two operations on a register.
     IfElse(u16),
-    /// `DualPort.read`
+    /// `DualPort.read`: reads an entry of an array.
     Read(u16),
-    /// `DualPort.write`
+    /// `DualPort.write`: writes an entry of an array.
     Write(u16),
-    /// `PriorityScheduler.schedule`
+    /// `PriorityScheduler.schedule`: updates a message in the scheduler and selects a message to be granted.
     Schedule(u16),
 }
 
-/// The runtime object of an extern instance.
+/// The runtime object that belongs to an extern object of a program.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Binding {
-    /// An array of registers with read-modify-write operations: `IfElseRaw`.
+    /// An array of registers with predicated read-modify-write operations: `IfElseRaw`.
     IfElse {
-        /// The object's index among the `IfElseRaw` objects.
+        /// The index of the object among all `IfElseRaw` objects of the program.
         index: u16,
-        /// Number of entries.
+        /// Number of entries of the array.
         size: u64,
-        /// Width of an entry in bits, 1 to 64.
+        /// Width of each entry in bits, 1 to 64.
         width: u32,
     },
-    /// An array of registers with a read port and a write port: `DualPort`.
+    /// An array with a read port and a write port: `DualPort`.
     Dual {
-        /// The object's index among the `DualPort` objects.
+        /// The index of the object among all `DualPort` objects of the program.
         index: u16,
-        /// Number of entries.
+        /// Number of entries of the array.
         size: u64,
-        /// Widths of the scalars of an entry in bits.
+        /// Widths in bits of the scalars that form an entry, in order.
         widths: Vec<u32>,
     },
     /// A priority scheduler: `PriorityScheduler`.
     Scheduler {
-        /// The object's index among the schedulers.
+        /// The index of the object among all schedulers of the program.
         index: u16,
     },
 }
 
-/// The registers of an `IfElseRaw`.
+/// The registers of an `IfElseRaw` object.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct IfElseRegisters {
     pub(crate) cells: IfElseRaw,
     pub(crate) size: u64,
-    /// A mask of an entry's bits.
+    /// The mask of the bits of an entry: its lowest bits are 1, one for each bit of the entry's width.
     pub(crate) mask: u64,
 }
 
-/// The registers of a `DualPort`. An entry consists of consecutive words.
+/// The registers of a `DualPort` object. An entry occupies consecutive 64-bit words.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct DualRegisters {
     pub(crate) cells: DualPort,
@@ -76,13 +77,13 @@ pub(crate) struct DualRegisters {
     pub(crate) words: usize,
 }
 
-/// The state that a NIC keeps between packets, except its tables.
+/// The state that a program on one NIC keeps between packets, except the entries of its tables.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct State {
     pub(crate) if_else: Vec<IfElseRegisters>,
     pub(crate) dual: Vec<DualRegisters>,
     pub(crate) schedulers: Vec<PriorityScheduler>,
-    /// Number of accesses with an index beyond an array.
+    /// Number of register accesses with an index beyond the end of the array.
     pub(crate) beyond: u64,
 }
 

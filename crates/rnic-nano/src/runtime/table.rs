@@ -1,46 +1,47 @@
-//! Match-action tables: from keys to an action and its arguments.
+//! Match-action tables: a table finds the action and its arguments for the key of a packet.
 //!
-//! Keys and arguments are lists of 64-bit words: one word for a value of up to 64 bits; two for a wider one, the lower
-//! half first.
+//! Keys and arguments are lists of 64-bit words. A value of up to 64 bits is one word. A wider value is two words, and
+//! its lower half comes first.
 
 use crate::arithmetic::ones;
 use crate::hir::{self, MatchKind, Pattern};
 use std::cmp::Ordering;
 
-/// Returns the words of a value.
+/// Returns the 64-bit words of a value that has `width` bits.
 pub(crate) fn words(value: u128, width: u32) -> impl Iterator<Item = u64> {
     std::iter::once(value as u64).chain((width > 64).then_some((value >> 64) as u64))
 }
 
-/// An entry, in the form used for lookups.
+/// An entry of a table, in the form that lookups use.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Row {
-    /// The patterns that the control plane gave.
+    /// The patterns of the entry, one for each key, as the program or the control plane gave them.
     pub(crate) keys: Vec<Pattern>,
-    /// The priority: the matching entry with the largest priority is used.
+    /// The priority of the entry. If several entries match, the table uses the entry with the largest priority.
     pub(crate) priority: u32,
-    /// The index of the action.
+    /// The index of the action that runs if the entry matches.
     pub(crate) action: usize,
-    /// The arguments of the action.
+    /// The arguments that the entry passes to the action.
     pub(crate) arguments: Vec<u128>,
-    /// The value that the key words under the mask must have.
+    /// For each word of the key, the bits that it must have under the corresponding word of `mask`.
     value: Vec<u64>,
     mask: Vec<u64>,
-    /// The range patterns: index of the key's first word, whether the key has two words, minimum, maximum.
+    /// The patterns that are ranges. Each has the index of the key's first word, whether the key has two words, the
+    /// smallest value and the largest value.
     ranges: Vec<(usize, bool, u128, u128)>,
-    /// The words of the arguments.
+    /// The arguments as 64-bit words, for the virtual machine.
     pub(crate) words: Vec<u64>,
 }
 
 /// The lookup algorithm of a table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Search {
-    /// All keys are exact: binary search.
+    /// All keys are `exact`, so the table uses binary search.
     Exact,
-    /// The key with this index is a prefix, the others are exact. Entries with longer prefixes come first, and the
-    /// first matching entry is used.
+    /// One key is `lpm`, and the others are `exact`; the number is the index of the `lpm` key. Entries with longer
+    /// prefixes come first, and the table uses the first matching entry.
     Prefix(usize),
-    /// Entries are ordered by priority, and the first matching entry is used.
+    /// Entries are ordered by decreasing priority, and the table uses the first matching entry.
     Ordered,
 }
 
@@ -48,11 +49,11 @@ enum Search {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Table {
     search: Search,
-    /// The table has a single exact key of one word, and its entries are the keys 0, 1, 2, ..., as in a table of
-    /// function values: the key is the index of its entry.
+    /// Whether the key of an entry is also the index of the entry. This is so if the table has a single `exact` key of
+    /// one word, and the entries have the keys 0, 1, 2, and so on, as in a table of function values.
     dense: bool,
     pub(crate) rows: Vec<Row>,
-    /// The default action and its arguments.
+    /// The index of the default action and its arguments; `None` if the table has no default action.
     pub(crate) default: Option<(usize, Vec<u128>)>,
     default_words: Vec<u64>,
     widths: Vec<u32>,
@@ -63,12 +64,14 @@ pub(crate) struct Table {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Found<'a> {
     pub(crate) hit: bool,
-    /// The action's index and the words of its arguments.
+    /// The index of the selected action and its arguments as 64-bit words; `None` if no entry matched and the table has
+    /// no default action.
     pub(crate) action: Option<(usize, &'a [u64])>,
 }
 
 impl Table {
-    /// Creates a table with the program's entries. `parameters` has the widths of each action's parameters.
+    /// Creates a table with the entries that the program declares. `parameters` has, for each action, the widths of its
+    /// parameters in bits.
     pub(crate) fn new(table: &hir::Table, parameters: Vec<Vec<u32>>) -> Table {
         let kinds: Vec<MatchKind> = table.keys.iter().map(|(_, kind)| *kind).collect();
         let inexact: Vec<usize> = (0..kinds.len()).filter(|at| kinds[*at] != MatchKind::Exact).collect();
@@ -95,7 +98,7 @@ impl Table {
         made
     }
 
-    /// Adds an entry whose keys are not in the table yet.
+    /// Adds an entry. The table must not have an entry with the same keys.
     pub(crate) fn insert(&mut self, keys: Vec<Pattern>, priority: u32, action: usize, arguments: Vec<u128>) {
         self.insert_row(keys, priority, action, arguments);
         self.settle();
@@ -107,13 +110,13 @@ impl Table {
         self.rows.insert(at, row);
     }
 
-    /// Removes an entry.
+    /// Removes the entry at index `at`.
     pub(crate) fn remove(&mut self, at: usize) {
         self.rows.remove(at);
         self.settle();
     }
 
-    /// Sets the default action.
+    /// Sets the default action and its arguments.
     pub(crate) fn set_default(&mut self, default: Option<(usize, Vec<u128>)>) {
         self.default_words = match &default {
             Some((action, arguments)) => self.argument_words(*action, arguments),
@@ -122,7 +125,7 @@ impl Table {
         self.default = default;
     }
 
-    /// Replaces the action of an entry.
+    /// Replaces the action and the arguments of the entry at index `at`.
     pub(crate) fn modify(&mut self, at: usize, action: usize, arguments: Vec<u128>) {
         let words = self.argument_words(action, &arguments);
         let row = &mut self.rows[at];
@@ -151,7 +154,7 @@ impl Table {
         Row { keys, priority, action, arguments, value, mask, ranges, words }
     }
 
-    /// Compares two entries by the order of the table.
+    /// Compares two entries by the order in which the table must keep them.
     fn order(&self, a: &Row, b: &Row) -> Ordering {
         match self.search {
             Search::Exact => a.value.cmp(&b.value),
@@ -160,7 +163,7 @@ impl Table {
         }
     }
 
-    /// Looks up a key.
+    /// Looks up a key, given as 64-bit words.
     #[inline]
     pub(crate) fn find(&self, key: &[u64]) -> Found<'_> {
         let row = match self.search {
@@ -184,7 +187,7 @@ impl Table {
         self.rows.binary_search_by(|row| row.value[..].cmp(key)).ok().map(|at| &self.rows[at])
     }
 
-    /// Updates the lookup structures after entries were added or removed.
+    /// Updates the lookup structures after an entry was added or removed.
     fn settle(&mut self) {
         self.dense = self.search == Search::Exact && (0u64..).zip(&self.rows).all(|(at, row)| row.value == [at]);
     }
@@ -202,7 +205,7 @@ impl Row {
     }
 }
 
-/// Returns the length of a prefix pattern in bits.
+/// Returns the length of the prefix in a pattern, in bits.
 fn prefix(pattern: &Pattern) -> u32 {
     match pattern {
         Pattern::Masked { mask, .. } => mask.count_ones(),
@@ -216,7 +219,7 @@ mod tests {
     use crate::hir::{Expr, ExprKind};
     use proptest::prelude::*;
 
-    /// A table without action bodies; each action has one parameter of eight bits.
+    /// Creates the declaration of a table. Its entries pass one argument of eight bits to their action.
     pub(crate) fn table(keys: &[(u32, MatchKind)], entries: Vec<hir::Entry>) -> hir::Table {
         let key = |&(width, kind): &(u32, MatchKind)| (Expr { width, kind: ExprKind::Const(0) }, kind);
         hir::Table {
@@ -236,7 +239,8 @@ mod tests {
         hir::Entry { keys, action: 0, arguments: vec![number as u128] }
     }
 
-    /// Reference implementation: returns the argument of the first entry that matches, in the given order.
+    /// Reference implementation of a lookup: compares the entries in the given order, and returns the argument of the
+    /// first matching entry.
     fn naive(entries: &[hir::Entry], keys: &[u128]) -> Option<u128> {
         let matches = |(pattern, key): (&Pattern, &u128)| match pattern {
             Pattern::Masked { value, mask } => key & mask == *value,
@@ -253,7 +257,8 @@ mod tests {
         found.action.map(|(_, arguments)| u128::from(arguments[0]))
     }
 
-    /// Similar numbers, so that entries often match; some are in the upper half of a wide key.
+    /// Generates small numbers, so that entries often match. Some numbers lie in the upper bits of the key, to test the
+    /// second word of a wide key.
     fn number(width: u32) -> impl Strategy<Value = u128> {
         (0u128..6, any::<bool>()).prop_map(move |(low, high)| if high { low << (width - 3) } else { low } & ones(width))
     }

@@ -1,4 +1,4 @@
-//! Calls: argument binding, calls of the architecture's functions and methods.
+//! Translates calls of functions and methods of the architecture, and binds arguments to parameters.
 
 use super::lvalue::LValue;
 use super::resolve::Bindings;
@@ -10,35 +10,37 @@ use crate::diagnostic::Diagnostic;
 use crate::hir::{self, ExternCall, InstanceId, SlotId, Stmt};
 use crate::source::Span;
 
-/// The use of a call's result.
+/// The way in which the caller uses the result of a call.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) enum Want {
-    /// The result is used as a value.
+    /// The caller uses the result as a value in an expression.
     Value,
-    /// The result is not used.
+    /// The result of the call is not used.
     Nothing,
-    /// The result is assigned to this lvalue; the returned value reads the lvalue.
+    /// The result is assigned to this lvalue. The translated call returns a value that reads the lvalue.
     Into(LValue),
 }
 
-/// A function or method of the architecture that is being called.
+/// A function or method of the architecture that the program calls.
 pub(super) struct Callee<'a> {
     pub(super) prototype: &'a Prototype,
-    /// For a method: the object, and below it the types bound to the type parameters.
+    /// The id of the object whose method is called; `None` for a function. The field `bindings` has the types that are
+    /// bound to the type parameters.
     pub(super) instance: Option<u32>,
     pub(super) bindings: Bindings<'a>,
 }
 
-/// The lowered arguments of a call.
+/// The arguments of a call after translation to HIR.
 #[derive(Default)]
 struct Passed {
     arguments: Vec<hir::Expr>,
-    /// The lvalues of `out` and `inout` parameters with their types; `None` for an argument `_`.
+    /// For each `out` or `inout` parameter, the lvalue that receives the result and its type. The lvalue is `None` if
+    /// the argument is `_`.
     outputs: Vec<(Option<LValue>, Type)>,
 }
 
 impl<'a> Analyser<'a> {
-    /// Lowers a call: appends it to the code and returns its result.
+    /// Translates a call: appends the call to the current code and returns its result.
     pub(super) fn call(&mut self, expr: &'a Expr, want: Want) -> Typed {
         let span = expr.span;
         let ExprKind::Call { function, types, arguments } = &expr.kind else { return Typed::error(span) };
@@ -82,7 +84,8 @@ impl<'a> Analyser<'a> {
         });
     }
 
-    /// Matches arguments to parameters: returns the argument of each parameter.
+    /// Binds arguments to parameters by position or by name. Returns the argument of each parameter, in the order of
+    /// the parameters.
     pub(super) fn bind(
         &mut self, name: &str, parameters: &[&'a Parameter], arguments: &'a [Argument], span: Span,
     ) -> Option<Vec<&'a Argument>> {
@@ -123,7 +126,7 @@ impl<'a> Analyser<'a> {
         bound.into_iter().collect()
     }
 
-    /// Formats a parameter in P4 syntax.
+    /// Formats a parameter in P4 syntax, for error messages.
     pub(super) fn describe(&self, parameter: &Parameter) -> String {
         let direction = match parameter.direction {
             Direction::None => "",
@@ -134,7 +137,7 @@ impl<'a> Analyser<'a> {
         format!("{direction}{} {}", written(&parameter.ty), parameter.name.name)
     }
 
-    /// Lowers an argument to its value; `_` is an error.
+    /// Translates an argument and returns its value. The argument `_` is an error here.
     pub(super) fn argument(&mut self, argument: &'a Argument) -> Typed {
         match &argument.value {
             Some(expr) => self.expression(expr),
@@ -145,7 +148,8 @@ impl<'a> Analyser<'a> {
         }
     }
 
-    /// Lowers the lvalue of an `out` or `inout` argument; reports an error if it cannot be written.
+    /// Translates an argument for an `out` or `inout` parameter to the lvalue that it denotes. Reports an error if the
+    /// program cannot write it.
     pub(super) fn argument_lvalue(&mut self, argument: &'a Argument, parameter: &Parameter) -> Option<LValue> {
         let Some(expr) = &argument.value else {
             if parameter.direction == Direction::InOut {
@@ -156,7 +160,7 @@ impl<'a> Analyser<'a> {
         self.writable_lvalue(expr)
     }
 
-    /// Lowers a call of a function or method of the architecture.
+    /// Translates a call of a function or method that the architecture provides.
     pub(super) fn call_extern(
         &mut self, mut callee: Callee<'a>, types: &'a [ast::Type], arguments: &'a [Argument], span: Span, want: Want,
     ) -> Typed {
@@ -211,7 +215,7 @@ impl<'a> Analyser<'a> {
         true
     }
 
-    /// Lowers one argument.
+    /// Translates one argument of a call, and appends it to `passed`.
     fn pass(
         &mut self, parameter: &'a Parameter, argument: &'a Argument, bindings: &mut Bindings<'a>, passed: &mut Passed,
     ) {
@@ -255,8 +259,8 @@ impl<'a> Analyser<'a> {
         }
     }
 
-    /// Converts a value to the type of a parameter. If the type is a type parameter without a type yet, it is bound to
-    /// the value's type.
+    /// Converts a value to the type of a parameter. If this type is a type parameter that has no type yet, the function
+    /// binds the type parameter to the type of the value.
     fn parameter_value(&mut self, value: Typed, parameter: &'a Parameter, bindings: &mut Bindings<'a>) -> Typed {
         if let TypeKind::Named { name, .. } = &parameter.ty.kind
             && let Some((_, open @ None)) = bindings.iter_mut().find(|(parameter, _)| **parameter == *name.name)
@@ -328,7 +332,7 @@ impl<'a> Analyser<'a> {
     }
 }
 
-/// Formats a type in P4 syntax; nested type arguments are left out.
+/// Formats a type in P4 syntax, for error messages. Type arguments within type arguments are left out.
 pub(super) fn written(ty: &ast::Type) -> String {
     let width = |expr: &Expr| match &expr.kind {
         ExprKind::Number { value, .. } => value.to_string(),

@@ -1,4 +1,4 @@
-//! Actions and controls: checked where they are declared, inlined where they are called.
+//! Actions and controls. The compiler checks each where it is declared, and inlines it where it is called.
 
 use super::lvalue::LValue;
 use super::scope::Symbol;
@@ -10,28 +10,28 @@ use crate::diagnostic::Diagnostic;
 use crate::hir::{SlotId, Stmt};
 use crate::source::Span;
 
-/// An index into [`Analyser::actions`].
+/// Identifies an action by its index in [`Analyser::actions`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct ActionId(pub(super) usize);
-/// An index into [`Analyser::controls`].
+/// Identifies a control by its index in [`Analyser::controls`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct ControlId(pub(super) usize);
-/// An instance of a control within a control: an index into [`Analyser::applied`].
+/// Identifies an instance of a control within another control, by its index in [`Analyser::applied`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct ControlInstanceId(pub(super) usize);
 
-/// A declared action.
+/// An action that the program declares.
 pub(super) struct ActionInfo<'a> {
     pub(super) ast: &'a ast::Action,
-    /// The types of its parameters.
+    /// The types of the action's parameters.
     pub(super) types: Vec<Type>,
-    /// The scope of its declaration, in which its body is lowered.
+    /// The scope in which the action is declared. The body of the action is translated in this scope.
     scope: usize,
     seen: u32,
     state: State,
 }
 
-/// A declared control.
+/// A control that the program declares.
 pub(super) struct ControlInfo<'a> {
     pub(super) ast: &'a ast::Control,
     seen: u32,
@@ -40,35 +40,37 @@ pub(super) struct ControlInfo<'a> {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
-    /// The action or control is being checked; a call of it now is a recursive call.
+    /// The compiler is checking the action or control. A call of it at this time is a recursive call, which is an
+    /// error.
     Open,
-    /// The declaration has an error.
+    /// The declaration has an error, which has been reported.
     Broken,
     Whole,
 }
 
-/// An instance of a control, with its own variables and tables.
+/// An instance of a control. Each instance has its own variables and tables.
 pub(super) struct ControlInstance<'a> {
     ast: &'a ast::Control,
-    /// The scope in which its body is lowered.
+    /// The scope in which the body of the control is translated.
     scope: usize,
-    /// The variables of its parameters; parameters of extern type have none.
+    /// The variables of the control's parameters. A parameter of an extern type has no variable.
     parameters: Vec<LValue>,
-    /// Statements that initialise its variables.
+    /// The statements that initialise the variables of the instance.
     first: Vec<Stmt>,
 }
 
-/// An action or control that is being inlined.
+/// The state while an action or control is being inlined.
 #[derive(Default)]
 pub(super) struct Frame {
-    /// The body contains a `return`.
+    /// Whether the body of the action or control contains a `return`.
     returns: bool,
-    /// Copies made at the end of the body, for `out` and `inout` parameters: destination and source.
+    /// The copies that pass the values of `out` and `inout` parameters to the caller at the end of the body. Each has a
+    /// destination and a source.
     copies: Vec<(LValue, LValue)>,
 }
 
 impl<'a> Analyser<'a> {
-    /// Declares an action and checks it.
+    /// Declares an action in the current scope, and checks its body.
     pub(super) fn declare_action(&mut self, action: &'a ast::Action) {
         let id = ActionId(self.actions.len());
         self.declare(&action.name, Symbol::Action(id));
@@ -87,7 +89,7 @@ impl<'a> Analyser<'a> {
         self.actions[id.0].state = if broken { State::Broken } else { State::Whole };
     }
 
-    /// Checks that parameters without a direction, which the control plane gives, come last.
+    /// Checks that parameters without a direction come last. The control plane or a table entry gives their values.
     fn check_order(&mut self, parameters: &'a [Parameter]) {
         let is_given = |parameter: &&Parameter| parameter.direction == Direction::None;
         let mut rest = parameters.iter().skip_while(|parameter| !is_given(parameter));
@@ -103,7 +105,8 @@ impl<'a> Analyser<'a> {
         ));
     }
 
-    /// Runs a function and discards the code and the slots that it created.
+    /// Runs a function, and then discards the code and the slots that the function created. The analyser thus checks
+    /// code without keeping its translation.
     fn trial(&mut self, work: impl FnOnce(&mut Self)) {
         let (slots, headers) = (self.pipe.code.slots.len(), self.pipe.code.headers.len());
         self.discarded(work);
@@ -113,7 +116,7 @@ impl<'a> Analyser<'a> {
         self.pipe.header_at.split_off(&SlotId(slots as u32));
     }
 
-    /// Allocates variables for the parameters of an action.
+    /// Allocates variables for the parameters of an action, and returns them in the order of the parameters.
     pub(super) fn action_parameters(&mut self, id: ActionId, span: Span) -> Vec<LValue> {
         let ast = self.actions[id.0].ast;
         let parameters = ast.parameters.iter().enumerate();
@@ -124,7 +127,8 @@ impl<'a> Analyser<'a> {
         lvalues.collect()
     }
 
-    /// Inlines the body of an action, followed by `copies`.
+    /// Inlines the body of an action. The statements of `copies` follow the body: they pass the values of `out`
+    /// parameters to the caller.
     pub(super) fn action_body(&mut self, id: ActionId, lvalues: &[LValue], copies: Vec<(LValue, LValue)>, span: Span) {
         let ActionInfo { ast, scope, seen, .. } = self.actions[id.0];
         let before = self.open_scope(scope, seen);
@@ -142,7 +146,7 @@ impl<'a> Analyser<'a> {
         self.declare(&parameter.name, Symbol::Variable(LValue { fixed, ..lvalue }));
     }
 
-    /// Lowers a body that `return` can leave, followed by the copies.
+    /// Translates a body that a `return` statement can leave. The copies to the caller's variables follow the body.
     fn framed(&mut self, body: &'a ast::Block, copies: Vec<(LValue, LValue)>, span: Span) {
         self.frames.push(Frame { returns: false, copies });
         let (code, ()) = self.collected(|this| this.block(body));
@@ -163,7 +167,7 @@ impl<'a> Analyser<'a> {
         }
     }
 
-    /// Lowers `return;`.
+    /// Translates `return;`: a jump to the end of the inlined body.
     pub(super) fn leave(&mut self, span: Span) {
         match self.frames.last_mut() {
             Some(frame) if self.context != Context::Parser => {
@@ -174,7 +178,7 @@ impl<'a> Analyser<'a> {
         }
     }
 
-    /// Lowers `exit;`.
+    /// Translates `exit;`: copies the `out` parameters of all enclosing bodies to their callers, and ends the control.
     pub(super) fn exit(&mut self, span: Span) {
         if self.context == Context::Parser {
             return self.error(span, "a parser has no `exit`", "not allowed here");
@@ -192,7 +196,7 @@ impl<'a> Analyser<'a> {
         self.emit(Stmt::Exit, span);
     }
 
-    /// Inlines a call of an action.
+    /// Translates a call of an action: inlines the action's body.
     pub(super) fn call_action(&mut self, id: ActionId, arguments: &'a [Argument], span: Span) -> Typed {
         let ActionInfo { ast, state, .. } = self.actions[id.0];
         let name = &ast.name;
@@ -217,7 +221,8 @@ impl<'a> Analyser<'a> {
         Typed { ty: Type::Void, value: Value::Nothing, span }
     }
 
-    /// Copies arguments to the variables of parameters. Returns the copies to make at the end of the body.
+    /// Copies the arguments of a call to the variables of the parameters. Returns the copies that the caller must make
+    /// at the end of the body, for `out` and `inout` parameters.
     pub(super) fn copy_in(
         &mut self, parameters: &[&'a Parameter], types: &[Type], lvalues: &[LValue], arguments: &[&'a Argument],
     ) -> Option<Vec<(LValue, LValue)>> {
@@ -262,7 +267,7 @@ impl<'a> Analyser<'a> {
         found == expected
     }
 
-    /// Declares a control and checks it.
+    /// Declares a control in the current scope, and checks it.
     pub(super) fn declare_control(&mut self, control: &'a ast::Control) {
         let id = ControlId(self.controls.len());
         self.declare(&control.name, Symbol::Control(id));
@@ -281,7 +286,7 @@ impl<'a> Analyser<'a> {
         self.controls[id.0].state == State::Whole
     }
 
-    /// Creates the symbols of parameters: variables, or objects for parameters of extern type.
+    /// Creates the symbols of parameters: a variable for each parameter, or an object for a parameter of extern type.
     pub(super) fn fresh_parameters(&mut self, parameters: &'a [Parameter], prefix: &str) -> Vec<Symbol<'a>> {
         let fresh = parameters.iter().map(|parameter| match self.type_of(&parameter.ty) {
             Type::Extern(number) => Symbol::Object(number),
@@ -298,7 +303,7 @@ impl<'a> Analyser<'a> {
         fresh.collect()
     }
 
-    /// Declares parameters in the current scope and returns their variables.
+    /// Declares parameters in the current scope, and returns the variables of these parameters.
     pub(super) fn declare_parameters(&mut self, parameters: &'a [Parameter], symbols: Vec<Symbol<'a>>) -> Vec<LValue> {
         let mut lvalues = Vec::new();
         for (parameter, symbol) in parameters.iter().zip(symbols) {
@@ -316,7 +321,7 @@ impl<'a> Analyser<'a> {
         lvalues
     }
 
-    /// Instantiates a control: its variables, objects and tables. `prefix` is prepended to the names of its tables.
+    /// Instantiates a control: creates its variables, objects and tables. The names of its tables begin with `prefix`.
     pub(super) fn instantiate_control(
         &mut self, id: ControlId, parameters: Vec<Symbol<'a>>, path: &str, prefix: &str,
     ) -> ControlInstance<'a> {
@@ -334,7 +339,7 @@ impl<'a> Analyser<'a> {
         ControlInstance { ast, scope, parameters, first }
     }
 
-    /// Lowers a declaration within a control or parser.
+    /// Translates a declaration within a control or parser.
     pub(super) fn local(&mut self, local: &'a Local, path: &str, prefix: &str) {
         match local {
             Local::Const(constant) => self.local_constant(constant),
@@ -345,7 +350,8 @@ impl<'a> Analyser<'a> {
         }
     }
 
-    /// Lowers the `apply` block of a control, preceded by the initialisation of its variables.
+    /// Translates the `apply` block of a control, preceded by the statements that initialise the variables of the
+    /// instance.
     pub(super) fn control_body(&mut self, instance: &ControlInstance<'a>, copies: Vec<(LValue, LValue)>, span: Span) {
         self.spend(instance.first.len() as u32, span);
         self.code.extend(instance.first.iter().cloned());
@@ -368,7 +374,7 @@ impl<'a> Analyser<'a> {
         self.declare(&instance.name, symbol);
     }
 
-    /// Instantiates a control within a control.
+    /// Instantiates a control that is declared within another control.
     fn inner_control(&mut self, id: ControlId, instance: &'a ast::Instance, path: &str, prefix: &str) -> Symbol<'a> {
         let ControlInfo { ast, state, .. } = self.controls[id.0];
         if self.context != Context::Control {
@@ -385,7 +391,8 @@ impl<'a> Analyser<'a> {
         if state != State::Whole {
             return Symbol::Broken;
         }
-        // Instantiating a control is far more work than lowering a statement.
+        // Instantiating a control is far more work for the compiler than translating a statement, so it counts as 100
+        // statements.
         if !self.spend(100, instance.name.span) {
             return Symbol::Broken;
         }
@@ -400,7 +407,7 @@ impl<'a> Analyser<'a> {
         Symbol::Instance(ControlInstanceId(self.applied.len() - 1))
     }
 
-    /// Lowers `instance.apply(arguments)`.
+    /// Translates `instance.apply(arguments)`: inlines the body of the control.
     pub(super) fn apply_control(&mut self, number: ControlInstanceId, arguments: &'a [Argument], span: Span) -> Typed {
         if self.context != Context::Control {
             self.error(span, "a control can only be applied in the `apply` block of a control", "not allowed here");
@@ -421,7 +428,7 @@ impl<'a> Analyser<'a> {
         let copies = self.copy_in(&parameters, &types, &lvalues, &bound);
         self.again = again;
         let Some(copies) = copies else { return Typed::error(span) };
-        // The instance's variables and tables exist already: only its body is lowered again.
+        // The variables and tables of the instance exist already, so only the body of the control is translated again.
         let instance = &self.applied[number.0];
         let (first, scope) = (instance.first.clone(), instance.scope);
         let instance = ControlInstance { ast, scope, parameters: Vec::new(), first };
@@ -429,7 +436,7 @@ impl<'a> Analyser<'a> {
         Typed { ty: Type::Void, value: Value::Nothing, span }
     }
 
-    /// Returns the slots of a variable.
+    /// Returns the slots of a variable, or of a part of a variable.
     pub(super) fn slots_of(&self, lvalue: LValue) -> impl Iterator<Item = SlotId> + use<> {
         (lvalue.slot..lvalue.slot + self.types.size(lvalue.ty)).map(SlotId)
     }

@@ -10,7 +10,7 @@ use crate::hir;
 use crate::source::Span;
 
 impl<'a> Analyser<'a> {
-    /// Converts a value implicitly to the type `to`; reports an error if that is not possible.
+    /// Converts a value implicitly to the type `to`. Reports an error if P4 does not allow the conversion.
     pub(super) fn converted(&mut self, value: Typed, to: Type) -> Typed {
         let span = value.span;
         if value.ty == to || value.is_error() {
@@ -33,7 +33,7 @@ impl<'a> Analyser<'a> {
         }
     }
 
-    /// Converts a value implicitly to the type `to` and returns its scalars.
+    /// Converts a value implicitly to the type `to`, and returns its scalars: one for each slot of the type.
     pub(super) fn scalars(&mut self, value: Typed, to: Type) -> Option<Vec<hir::Expr>> {
         match self.converted(value, to).value {
             Value::Scalars(scalars) => Some(scalars),
@@ -62,7 +62,7 @@ impl<'a> Analyser<'a> {
         });
     }
 
-    /// Converts a constant to `width` bits; reports an error if it does not fit.
+    /// Converts a compile-time integer to a number of `width` bits. Reports an error if the number does not fit.
     fn fitted(&mut self, number: Integer, ty: Type, width: u32, signed: bool, span: Span) -> Typed {
         match number.to_bits(width, signed) {
             Some(bits) => Typed::scalar(ty, fold::constant(bits, width), span),
@@ -80,7 +80,7 @@ impl<'a> Analyser<'a> {
         }
     }
 
-    /// Builds a struct or header from the values of its fields, in order or by name.
+    /// Builds a struct or header from the values of its fields, which are given in order or by name.
     fn structured(&mut self, items: Vec<(Option<Ident>, Typed)>, to: Type, span: Span) -> Typed {
         let info = self.types.info(to).expect("a struct");
         let fields: Vec<_> = info.fields.iter().map(|field| (field.name.clone(), field.ty)).collect();
@@ -156,8 +156,8 @@ impl<'a> Analyser<'a> {
         if a.ty == b.ty {
             return Some((a, b));
         }
-        // The operand with the lower rank converts to the other's type: integers and lists convert first, then members
-        // of serializable enums.
+        // The operand whose type has the lower rank is converted to the type of the other operand: first integers and
+        // lists, then members of serializable enums.
         let to_first = rank(a.ty) > rank(b.ty);
         let (from, to) = if to_first { (b, a) } else { (a, b) };
         let (found, expected) = (from.ty, to.ty);
@@ -192,14 +192,14 @@ impl<'a> Analyser<'a> {
         (!from.is_error()).then_some(if to_first { (to, from) } else { (from, to) })
     }
 
-    /// Lowers a cast: `(T) value`.
+    /// Translates a cast: `(T) value`.
     pub(super) fn cast(&mut self, value: Typed, to: Type, span: Span) -> Typed {
         let value = Typed { span, ..value };
         if value.is_error() || to == Type::Error {
             return Typed::error(span);
         }
         let from = value.ty;
-        // An enum is first converted to its underlying type.
+        // A member of an enum is first converted to the underlying type of the enum.
         if let Type::Enum(number) = from
             && let Some(representation) = self.types.enums[number as usize].representation
             && !matches!(to, Type::Enum(_))
@@ -281,7 +281,7 @@ fn bounds(width: u32, signed: bool) -> (Integer, Integer) {
     (least, Integer::new(false, greatest))
 }
 
-/// Ranks types for [`Analyser::same_type`]: the operand whose type has the lower rank is converted.
+/// Returns the rank of a type for [`Analyser::same_type`], which converts the operand whose type has the lower rank.
 fn rank(ty: Type) -> u32 {
     match ty {
         Type::Integer | Type::List => 0,
@@ -290,7 +290,7 @@ fn rank(ty: Type) -> u32 {
     }
 }
 
-/// Formats a count with its noun: `1 field`, `2 fields`.
+/// Formats a number with its noun in the singular or plural: `1 field`, `2 fields`.
 pub(super) fn count(number: usize, what: &str) -> String {
     format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }

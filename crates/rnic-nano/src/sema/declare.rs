@@ -1,4 +1,4 @@
-//! Top-level declarations.
+//! Checks and translates top-level declarations.
 
 use super::scope::{ExternObject, Symbol};
 use super::typed::Typed;
@@ -11,7 +11,7 @@ use crate::source::Span;
 use std::collections::BTreeMap;
 
 impl<'a> Analyser<'a> {
-    /// Checks that each constant whose value a user replaces exists.
+    /// Checks that the program declares each constant whose value the user replaces.
     pub(super) fn check_overrides(&mut self) {
         let errors = self.module.items.iter().filter_map(|item| match &item.kind {
             ItemKind::Error(names) => Some(names),
@@ -22,7 +22,8 @@ impl<'a> Analyser<'a> {
             ItemKind::Const(constant) => Some(&*constant.name.name),
             _ => None,
         });
-        // The program's own constants come before those of included files.
+        // In the list of constants that the error message prints, the program's own constants come before the constants
+        // of included files.
         let mut names: Vec<&str> = constants.collect();
         names.reverse();
         for (number, (name, _)) in self.overrides.iter().enumerate() {
@@ -42,7 +43,7 @@ impl<'a> Analyser<'a> {
         }
     }
 
-    /// Processes a top-level declaration.
+    /// Checks and translates one top-level declaration.
     pub(super) fn item(&mut self, item: &'a Item) {
         if self.stopped {
             return;
@@ -193,7 +194,8 @@ impl<'a> Analyser<'a> {
         }
     }
 
-    /// Declares error constants: there may be several `error` declarations, but each name may occur only once.
+    /// Declares the constants of an `error` declaration. A program may have several such declarations, but each name
+    /// may occur only once.
     fn check_errors(&mut self, names: &'a [Ident]) {
         for name in names {
             if let Some(first) = self.types.failures_at.insert(&name.name, name.span) {
@@ -228,7 +230,8 @@ impl<'a> Analyser<'a> {
         self.declare(&instance.name, symbol);
     }
 
-    /// Returns the symbol that an instantiation instantiates; reports an error if it cannot be instantiated.
+    /// Returns the symbol of the extern or control that a declaration instantiates. Reports an error if the program
+    /// cannot instantiate it.
     pub(super) fn instance_kind(&mut self, instance: &'a ast::Instance) -> Option<Symbol<'a>> {
         let TypeKind::Named { name, .. } = &instance.ty.kind else {
             let message = "a type of values cannot be instantiated: declare a variable";
@@ -253,7 +256,7 @@ impl<'a> Analyser<'a> {
         None
     }
 
-    /// Declares an instance of an extern.
+    /// Declares an extern object. `path` is the full name of the object, for the checked program.
     pub(super) fn extern_object(&mut self, instance: &'a ast::Instance, path: &str) -> Symbol<'a> {
         let TypeKind::Named { name, arguments: types } = &instance.ty.kind else { return Symbol::Broken };
         let Symbol::Type(Type::Extern(number)) = self.lookup(name) else { return Symbol::Broken };
@@ -317,7 +320,7 @@ impl<'a> Analyser<'a> {
     }
 }
 
-/// Returns a scalar's bits in two's complement; `None` for a negative `int`.
+/// Returns the bits of a scalar value in two's complement; `None` for a negative value of type `int`.
 fn bits_of(value: &Typed) -> Option<u128> {
     match &value.value {
         super::typed::Value::Integer(number) => number.to_bits(128, false),

@@ -1,4 +1,4 @@
-//! Lowering of expressions.
+//! Translates expressions from the AST to the HIR.
 
 use super::call::Want;
 use super::integer::Integer;
@@ -11,7 +11,7 @@ use crate::hir::{self, Stmt};
 use crate::source::Span;
 
 impl<'a> Analyser<'a> {
-    /// Lowers an expression and returns its value. Calls in the expression are appended to the code.
+    /// Translates an expression and returns its value. Calls within the expression are appended to the current code.
     pub(super) fn expression(&mut self, expr: &'a Expr) -> Typed {
         let refused = Typed::error(expr.span);
         self.nested(expr.span, refused, |this| this.expression_kind(expr))
@@ -121,7 +121,7 @@ impl<'a> Analyser<'a> {
         }
     }
 
-    /// Lowers `ENUM.MEMBER` and `error.MEMBER`.
+    /// Translates a member of a type: `ENUM.MEMBER` or `error.MEMBER`.
     fn type_member(&mut self, ty: Type, member: &Ident, span: Span) -> Typed {
         let (found, names): (_, Vec<&str>) = match ty {
             Type::Enum(number) => {
@@ -195,7 +195,8 @@ impl<'a> Analyser<'a> {
         Typed { ty: Type::List, value: Value::List(values), span }
     }
 
-    /// Lowers `a && b` and `a || b`. The second operand is evaluated only if the first does not decide the result.
+    /// Translates `a && b` and `a || b`. The program evaluates the second operand only if the first operand does not
+    /// decide the result.
     fn logical(&mut self, op: BinaryOp, a: &'a Expr, b: &'a Expr, span: Span) -> Typed {
         let left = self.condition(a);
         let (code, right) = self.collected(|this| this.condition(b));
@@ -219,7 +220,7 @@ impl<'a> Analyser<'a> {
         self.read(result, span)
     }
 
-    /// Lowers an expression of type `bool`; reports an error for another type.
+    /// Translates an expression that must have the type `bool`. Reports an error if it has another type.
     pub(super) fn condition(&mut self, expr: &'a Expr) -> Option<hir::Expr> {
         let value = self.expression(expr);
         if value.ty == Type::Bool {
@@ -266,7 +267,8 @@ impl<'a> Analyser<'a> {
         self.branches(condition, ty, (code_a, first), (code_b, second), span)
     }
 
-    /// Lowers a conditional expression whose values contain calls: only the calls in the chosen value are made.
+    /// Translates a conditional expression of which at least one value contains calls. The program makes only the calls
+    /// in the value that the condition selects.
     fn branches(&mut self, condition: hir::Expr, ty: Type, a: Branch, b: Branch, span: Span) -> Typed {
         let result = self.temporary(ty, "value", span);
         if self.stopped {
@@ -282,5 +284,5 @@ impl<'a> Analyser<'a> {
     }
 }
 
-/// The statements of a branch and the value after them.
+/// One branch of a conditional expression: its statements, and the scalars of its value after these statements.
 type Branch = (Vec<Stmt>, Vec<hir::Expr>);

@@ -1,9 +1,10 @@
-//! Constant folding: constructors of HIR expressions that compute the value if all operands are constants.
+//! Constant folding: functions that build HIR expressions. If all operands are constants, the result is the computed
+//! constant.
 
 use super::integer::mask;
 use crate::hir::{BinaryOp, Expr, ExprKind, SlotId, UnaryOp};
 
-/// Creates a constant; bits above the width are dropped.
+/// Builds a constant of `width` bits. Bits of the value above the width are dropped.
 pub(super) fn constant(value: u128, width: u32) -> Expr {
     Expr { width, kind: ExprKind::Const(value & mask(width)) }
 }
@@ -12,7 +13,7 @@ pub(super) fn slot(slot: u32, width: u32) -> Expr {
     Expr { width, kind: ExprKind::Slot(SlotId(slot)) }
 }
 
-/// Returns the value of a constant.
+/// Returns the value of an expression that is a constant; `None` for any other expression.
 pub(super) fn known(expr: &Expr) -> Option<u128> {
     match expr.kind {
         ExprKind::Const(value) => Some(value),
@@ -45,7 +46,7 @@ pub(super) fn binary(op: BinaryOp, a: Expr, b: Expr) -> Expr {
     }
 }
 
-/// Builds `a && b` from operands without side effects.
+/// Builds `a && b`. The operands have no side effects, so their order does not matter.
 pub(super) fn and(a: Expr, b: Expr) -> Expr {
     match (known(&a), known(&b)) {
         (Some(1), _) => b,
@@ -54,7 +55,7 @@ pub(super) fn and(a: Expr, b: Expr) -> Expr {
     }
 }
 
-/// Builds the slice of bits `low` to `low + width - 1`.
+/// Builds a slice: the bits `low` to `low + width - 1` of an expression.
 pub(super) fn slice(of: Expr, low: u32, width: u32) -> Expr {
     match known(&of) {
         _ if low == 0 && width == of.width => of,
@@ -63,7 +64,8 @@ pub(super) fn slice(of: Expr, low: u32, width: u32) -> Expr {
     }
 }
 
-/// Converts to another width: truncates or extends.
+/// Converts an expression to another width: truncates or extends it. A signed expression is extended with copies of its
+/// sign bit.
 pub(super) fn resize(a: Expr, width: u32, signed: bool) -> Expr {
     if width <= a.width {
         return slice(a, 0, width);
@@ -84,7 +86,7 @@ pub(super) fn conditional(condition: Expr, a: Expr, b: Expr) -> Expr {
     }
 }
 
-/// Whether the expression reads one of the slots.
+/// Whether an expression reads at least one slot in the range.
 pub(super) fn reads(expr: &Expr, slots: &std::ops::Range<u32>) -> bool {
     match &expr.kind {
         ExprKind::Const(_) => false,
@@ -101,10 +103,10 @@ fn sign_extended(value: u128, width: u32) -> u128 {
     (((value << unused) as i128) >> unused) as u128
 }
 
-/// Computes an operator on operands of these widths, before the result is truncated to its width.
+/// Computes an operator on constants of `width` and `width_b` bits. The caller truncates the result to its width.
 fn evaluate(op: BinaryOp, a: u128, b: u128, width: u32, width_b: u32) -> u128 {
     let (signed_a, signed_b) = (sign_extended(a, width) as i128, sign_extended(b, width_b) as i128);
-    // Shift counts above 32 bits are clamped; any count of 128 or more has the same effect.
+    // Shift counts of more than 32 bits are clamped. Every count of 128 or more has the same effect.
     let count = b.min(u128::from(u32::MAX)) as u32;
     match op {
         BinaryOp::Add => a.wrapping_add(b),

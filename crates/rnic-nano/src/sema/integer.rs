@@ -1,9 +1,9 @@
-//! Integers of arbitrary precision: a sign and a magnitude of up to 128 bits.
+//! Compile-time integers of P4's type `int`, with a sign and a magnitude of up to 128 bits.
 
 use std::cmp::Ordering;
 use std::fmt;
 
-/// An integer from -(2^128 - 1) to 2^128 - 1. Zero is not negative.
+/// An integer from -(2^128 - 1) to 2^128 - 1. The sign of zero is never negative.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Integer {
     negative: bool,
@@ -15,7 +15,7 @@ impl Integer {
         Integer { negative: negative && magnitude != 0, magnitude }
     }
 
-    /// Interprets `width` bits as a number.
+    /// Creates the integer that `width` bits represent, as an unsigned or a two's-complement number.
     pub(super) fn from_bits(bits: u128, width: u32, signed: bool) -> Integer {
         if signed && bits >> (width - 1) & 1 == 1 {
             Integer::new(true, (!bits & mask(width)) + 1)
@@ -24,7 +24,7 @@ impl Integer {
         }
     }
 
-    /// Returns the number's representation in `width` bits; `None` if it does not fit.
+    /// Returns the representation of the integer in `width` bits; `None` if it does not fit.
     pub(super) fn to_bits(self, width: u32, signed: bool) -> Option<u128> {
         let fits = match (signed, self.negative) {
             (false, negative) => !negative && self.magnitude <= mask(width),
@@ -34,12 +34,12 @@ impl Integer {
         fits.then(|| self.wrap(width))
     }
 
-    /// Returns the low `width` bits of the number in two's complement.
+    /// Returns the lowest `width` bits of the integer in two's complement.
     pub(super) fn wrap(self, width: u32) -> u128 {
         (if self.negative { self.magnitude.wrapping_neg() } else { self.magnitude }) & mask(width)
     }
 
-    /// Returns the number as a `u32`; `None` if it does not fit.
+    /// Returns the integer as a `u32`; `None` if it does not fit.
     pub(super) fn to_u32(self) -> Option<u32> {
         self.to_bits(32, false).map(|bits| bits as u32)
     }
@@ -72,12 +72,12 @@ impl Integer {
         Some(Integer::new(self.negative != other.negative, self.magnitude.checked_mul(other.magnitude)?))
     }
 
-    /// Divides two numbers that are not negative; `None` for a divisor of 0.
+    /// Divides two integers, which must not be negative. Returns `None` if the divisor is 0.
     pub(super) fn div(self, other: Integer) -> Option<Integer> {
         Some(Integer::new(false, self.magnitude.checked_div(other.magnitude)?))
     }
 
-    /// Returns the remainder of two numbers that are not negative; `None` for a divisor of 0.
+    /// Returns the remainder of two integers, which must not be negative. Returns `None` if the divisor is 0.
     pub(super) fn rem(self, other: Integer) -> Option<Integer> {
         Some(Integer::new(false, self.magnitude.checked_rem(other.magnitude)?))
     }
@@ -88,7 +88,7 @@ impl Integer {
         whole.then(|| Integer::new(self.negative, shifted))
     }
 
-    /// Shifts to the right: divides by a power of two and rounds down.
+    /// Shifts the integer to the right: divides it by a power of two and rounds down.
     pub(super) fn shr(self, count: u32) -> Integer {
         let shifted = self.magnitude.checked_shr(count).unwrap_or(0);
         let lost = self.magnitude != 0 && self.magnitude.trailing_zeros() < count;

@@ -1,4 +1,4 @@
-//! Lvalues: variables in slots, and the expressions that can be assigned to.
+//! Lvalues: variables, and parts of variables that a program can assign.
 
 use super::typed::{Typed, Value};
 use super::types::Type;
@@ -8,29 +8,29 @@ use crate::diagnostic::{Diagnostic, nearest};
 use crate::hir::{self, Header, HeaderId, Slot, SlotId, Stmt};
 use crate::source::Span;
 
-/// Maximum number of slots of a pipeline.
+/// Maximum number of slots (scalar variables) of a pipeline.
 const MAX_SLOTS: u32 = 65_536;
 
-/// An lvalue: a variable or a part of one, stored in consecutive slots.
+/// An lvalue: a variable or a part of a variable. It occupies consecutive slots of the pipeline.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) struct LValue {
     pub(super) ty: Type,
-    /// The index of the first slot.
+    /// The index of the first slot of the lvalue.
     pub(super) slot: u32,
-    /// For a slice of a single slot: the lowest bit.
+    /// The index of the lowest bit, if the lvalue is a slice of a single slot; else `None`.
     pub(super) low: Option<u32>,
-    /// For a read-only lvalue, an `in` parameter: where it is declared.
+    /// The position of the declaration, if the lvalue is read-only because it is an `in` parameter; else `None`.
     pub(super) fixed: Option<Span>,
 }
 
 impl LValue {
-    /// The lvalue of an expression whose error has already been reported.
+    /// The lvalue that stands for an expression with an error that has already been reported.
     pub(super) const BROKEN: LValue = LValue { ty: Type::Error, slot: 0, low: None, fixed: None };
 }
 
 impl<'a> Analyser<'a> {
-    /// Allocates slots for a variable, all initially zero. With `headers`, headers in the variable can be extracted
-    /// and emitted.
+    /// Allocates slots for a variable; all slots are zero initially. If `headers` is true, the parser can extract and
+    /// the deparser can emit the headers in the variable.
     pub(super) fn allocate(&mut self, ty: Type, name: &str, headers: bool, span: Span) -> LValue {
         let slot = self.pipe.code.slots.len() as u32;
         if self.types.size(ty) > MAX_SLOTS - slot {
@@ -50,7 +50,7 @@ impl<'a> Analyser<'a> {
         LValue { ty, slot, low: None, fixed: None }
     }
 
-    /// Allocates slots for a temporary, which is written once, before it is read.
+    /// Allocates slots for a temporary variable, which is written only once, and is written before it is read.
     pub(super) fn temporary(&mut self, ty: Type, name: &str, span: Span) -> LValue {
         let lvalue = self.allocate(ty, name, false, span);
         let end = self.pipe.code.slots.len();
@@ -68,7 +68,7 @@ impl<'a> Analyser<'a> {
         self.pipe.code.headers.push(Header { name, valid, fields });
     }
 
-    /// Returns the values of the slots.
+    /// Returns the current values of the slots of an lvalue.
     pub(super) fn read(&mut self, lvalue: LValue, span: Span) -> Typed {
         if lvalue.ty == Type::Error {
             return Typed::error(span);
@@ -83,18 +83,19 @@ impl<'a> Analyser<'a> {
         Typed { ty: lvalue.ty, value: Value::Scalars(scalars), span }
     }
 
-    /// Returns the value of a slot.
+    /// Returns an expression for the current value of a slot.
     pub(super) fn slot(&self, slot: u32) -> hir::Expr {
         fold::slot(slot, self.pipe.code.slots[slot as usize].width)
     }
 
-    /// Assigns scalars, given in the order of the slots.
+    /// Assigns scalars to an lvalue, in the order of its slots.
     pub(super) fn write(&mut self, lvalue: LValue, mut scalars: Vec<hir::Expr>, span: Span) {
         if let Some(low) = lvalue.low {
             let value = scalars.swap_remove(0);
             return self.emit(Stmt::AssignSlice { slot: SlotId(lvalue.slot), low, value }, span);
         }
-        // If one of the values reads a slot that an earlier assignment overwrites, all values are saved first.
+        // If a value reads a slot that an earlier one of these assignments overwrites, all values are first saved in
+        // temporary variables.
         let clobbers = |(number, value)| fold::reads(value, &(lvalue.slot..lvalue.slot + number as u32));
         if scalars.iter().enumerate().any(clobbers) {
             let mut held: Vec<_> = scalars.iter_mut().collect();
@@ -105,7 +106,7 @@ impl<'a> Analyser<'a> {
         }
     }
 
-    /// Sets all slots to zero; this makes headers invalid.
+    /// Sets all slots of an lvalue to zero. This also makes the headers in it invalid.
     pub(super) fn clear(&mut self, lvalue: LValue, span: Span) {
         for slot in lvalue.slot..lvalue.slot + self.types.size(lvalue.ty) {
             let width = self.pipe.code.slots[slot as usize].width;
@@ -113,8 +114,8 @@ impl<'a> Analyser<'a> {
         }
     }
 
-    /// Copies values to temporaries, either at `position` or at the end of the code, so that later statements cannot
-    /// change them.
+    /// Copies values to temporary variables, so that later statements cannot change them. The copies are inserted at
+    /// index `position` of the code, or at the end of the code for `None`.
     pub(super) fn save(&mut self, values: &mut [&mut hir::Expr], position: Option<usize>, span: Span) {
         let mut saved = Vec::new();
         for value in values {
@@ -137,8 +138,8 @@ impl<'a> Analyser<'a> {
         self.code.splice(position..position, saved);
     }
 
-    /// If code was appended since `position`, saves the values in temporaries before that code, because the code might
-    /// change them.
+    /// If statements have been appended to the code since index `position`, saves the values in temporary variables
+    /// before these statements, which might change them.
     pub(super) fn settle(&mut self, values: &mut [&mut Typed], position: usize) {
         if self.code.len() > position {
             let (mut scalars, span) = (Vec::new(), values.last().map(|value| value.span));
@@ -148,8 +149,8 @@ impl<'a> Analyser<'a> {
         }
     }
 
-    /// Returns the lvalue that an expression denotes; `None` if it does not denote one. Only an unknown field is
-    /// reported.
+    /// Returns the lvalue that an expression denotes; `None` if it does not denote an lvalue. Of all errors, only an
+    /// unknown field is reported.
     pub(super) fn lvalue_of(&mut self, expr: &'a Expr) -> Option<LValue> {
         match &expr.kind {
             ExprKind::Name(name) => match self.find(&name.name) {
@@ -178,7 +179,7 @@ impl<'a> Analyser<'a> {
         }
     }
 
-    /// Reports that a type does not have the field.
+    /// Reports that the type `ty` does not have the field `member`.
     pub(super) fn no_such_member(&mut self, ty: Type, member: &Ident) {
         let Some(info) = self.types.info(ty) else {
             let message = format!("`{}` has no members", self.types.display(ty));
@@ -195,7 +196,7 @@ impl<'a> Analyser<'a> {
         self.report(unknown.with_related(span, "declared here"));
     }
 
-    /// Returns the writable lvalue that an expression denotes; reports an error if it does not denote one.
+    /// Returns the lvalue that an expression denotes and that the program may write. Reports an error if there is none.
     pub(super) fn writable_lvalue(&mut self, expr: &'a Expr) -> Option<LValue> {
         let lvalue = match &expr.kind {
             ExprKind::Slice { value, high, low } => {

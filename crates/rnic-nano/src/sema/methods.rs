@@ -1,4 +1,4 @@
-//! Methods of headers, packets, tables and objects.
+//! Translates calls of methods of headers, packets, tables and extern objects.
 
 use super::call::{Callee, Want};
 use super::integer::Integer;
@@ -12,7 +12,7 @@ use crate::diagnostic::{Diagnostic, nearest};
 use crate::hir::{SlotId, Stmt};
 use crate::source::Span;
 
-/// The member of a table application's result that is used.
+/// The part of a table application's result that the program uses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Applied {
     Nothing,
@@ -22,7 +22,7 @@ pub(super) enum Applied {
 }
 
 impl<'a> Analyser<'a> {
-    /// Lowers `base.method<types>(arguments)`.
+    /// Translates a method call: `base.method<types>(arguments)`.
     pub(super) fn method(
         &mut self, base: &'a Expr, method: &'a Ident, types: &'a [ast::Type], arguments: &'a [Argument], span: Span,
         want: Want,
@@ -79,7 +79,7 @@ impl<'a> Analyser<'a> {
         self.call_extern(Callee { prototype, instance: Some(object.instance), bindings }, types, arguments, span, want)
     }
 
-    /// Lowers a method of `packet_in` or `packet_out`.
+    /// Translates a method of `packet_in` or `packet_out`, such as `extract` or `emit`.
     fn packet_method(
         &mut self, number: u32, method: &'a Ident, types: &'a [ast::Type], arguments: &'a [Argument], span: Span,
     ) -> Typed {
@@ -150,7 +150,7 @@ impl<'a> Analyser<'a> {
         }
     }
 
-    /// Emits all headers of an lvalue; returns false if it contains anything else.
+    /// Emits all headers of an lvalue. Returns false if the lvalue contains fields that are not headers.
     fn emit_lvalue(&mut self, lvalue: super::lvalue::LValue, span: Span) -> bool {
         match lvalue.ty {
             Type::Error => true,
@@ -171,7 +171,7 @@ impl<'a> Analyser<'a> {
         }
     }
 
-    /// Lowers a method of a header or struct.
+    /// Translates a method of a header or struct, such as `isValid`.
     fn value_method(&mut self, base: &'a Expr, method: &'a Ident, arguments: &'a [Argument], span: Span) -> Typed {
         let known =
             ["isValid", "setValid", "setInvalid", "minSizeInBits", "minSizeInBytes", "maxSizeInBits", "maxSizeInBytes"];
@@ -215,7 +215,7 @@ impl<'a> Analyser<'a> {
         Typed { ty: Type::Void, value: Value::Nothing, span }
     }
 
-    /// Lowers `table.apply().hit` and `.miss`; returns `None` if the expression is neither.
+    /// Translates `table.apply().hit` and `table.apply().miss`. Returns `None` if the expression is neither of these.
     pub(super) fn apply_member(&mut self, base: &'a Expr, member: &'a Ident, span: Span) -> Option<Typed> {
         let (number, arguments) = self.table_application(base)?;
         match &*member.name {
@@ -238,7 +238,7 @@ impl<'a> Analyser<'a> {
         }
     }
 
-    /// Returns the table that an expression applies.
+    /// If an expression has the form `table.apply(arguments)`, returns the table and the arguments.
     pub(super) fn table_application(&self, expr: &'a Expr) -> Option<(TableInfoId, &'a [Argument])> {
         let ExprKind::Call { function, arguments, .. } = &expr.kind else { return None };
         let ExprKind::Member(table, method) = &function.kind else { return None };
@@ -249,8 +249,8 @@ impl<'a> Analyser<'a> {
         }
     }
 
-    /// Lowers the application of a table. The value is a `bool` for `hit` and `miss`, and the action's index for
-    /// `action_run`.
+    /// Translates the application of a table. The returned value is a `bool` for `hit` and `miss`, and the index of the
+    /// action for `action_run`.
     pub(super) fn apply_table(
         &mut self, number: TableInfoId, arguments: &[Argument], wanted: Applied, span: Span,
     ) -> Typed {

@@ -1,9 +1,11 @@
-//! Semantic analysis: type-checks an AST and lowers it to HIR.
+//! Semantic analysis: checks the types in an AST, and translates (lowers) the AST to the high-level intermediate
+//! representation (HIR).
 //!
-//! The analyser processes the top-level declarations in order; a name must be declared before its use. It checks every
-//! control, parser and action where it is declared, by lowering it into a scratch pipeline that is discarded.
-//! Afterwards it lowers the parser and controls that `main` names once more, into the program. So each error is
-//! reported once, also in unused declarations.
+//! The analyser processes the top-level declarations in source order; a name must be declared before it is used. The
+//! analyser checks every control, parser and action where it is declared. To do so, it translates the declaration into
+//! a scratch pipeline and then discards this pipeline. Afterwards it translates the parser and the controls that `main`
+//! names once more, into the program. So it reports each error once, also an error in a declaration that the program
+//! does not use.
 //!
 //! Differences from P4_16, version 1.2:
 //!
@@ -11,11 +13,13 @@
 //!   type `int` have a sign and at most 128 bits.
 //! - `type` is the same as `typedef`: it does not create a new type.
 //! - Variables and fields are zero and headers are invalid until they are written.
-//! - Division requires compile-time constants, or an unsigned dividend and a constant power of two as the divisor.
+//! - The operands of a division are compile-time constants, or the dividend is unsigned and the divisor is a constant
+//!   power of two.
 //! - Unreachable parser states are removed. Every cycle of parser states must consume bytes of the packet.
 //! - A table without `size` has a size of 1024. The key of a table cannot contain a call.
-//! - Controls can be applied within controls, but parsers not within parsers. `exit` is not supported in an action of
-//!   a table of an inner control that has `out` or `inout` parameters.
+//! - A control can be applied within another control, but a parser cannot be called within another parser.
+//! - `exit` is not supported in an action if a table of an inner control runs the action and this control has `out` or
+//!   `inout` parameters.
 //!
 //! | module | holds |
 //! |---|---|
@@ -54,19 +58,21 @@ use crate::source::Span;
 use scope::{Scope, Symbol};
 use std::collections::BTreeMap;
 
-/// Maximum number of reported errors.
+/// Maximum number of errors that the analyser reports for a program.
 const MAX_ERRORS: usize = 20;
-/// Maximum nesting depth of statements and expressions.
+/// Maximum nesting depth of statements and expressions in a program.
 const MAX_DEPTH: u32 = 200;
-/// Maximum work of checking all declarations, in statements and expressions.
+/// Maximum work for checking all declarations of a program, as a number of statements and expressions.
 const MAX_CHECKED: u32 = 4_000_000;
-/// Maximum size of the lowered program, in statements and expressions.
+/// Maximum size of the translated program, as a number of statements and expressions. Inlining can make a program much
+/// larger than its source text.
 const MAX_NODES: u32 = 200_000;
 
-/// Checks a program and lowers it to HIR. `constants` replaces the values of top-level constants, by name.
+/// Checks a program and translates it to HIR. `constants` lists names of top-level constants and the values that
+/// replace the values in the program.
 ///
 /// # Errors
-/// The errors, 1 to 20 of them.
+/// The errors in the program, 1 to 20 of them.
 ///
 /// # Examples
 /// ```
@@ -95,62 +101,63 @@ pub fn analyse(module: &Module, constants: &[(String, u128)]) -> Result<hir::Pro
     }
 }
 
-/// The state of the analysis.
+/// The state of the semantic analysis of a program.
 struct Analyser<'a> {
     module: &'a Module,
     overrides: &'a [(String, u128)],
     errors: Vec<Diagnostic>,
-    /// The analysis has stopped, because a limit was exceeded or too many errors were reported.
+    /// Whether the analysis has stopped, because the program exceeds a limit or has too many errors.
     stopped: bool,
-    /// Work done so far, in statements and expressions, and its maximum.
+    /// Work done so far, as a number of statements and expressions. The field `max_work` is its limit.
     work: u32,
     max_work: u32,
     depth: u32,
     types: types::Types<'a>,
     scopes: Vec<Scope<'a>>,
-    /// The index of the current scope.
+    /// The index of the current scope in `scopes`.
     scope: usize,
-    /// Number of names declared so far.
+    /// Number of names declared so far, in all scopes.
     declarations: u32,
     actions: Vec<control::ActionInfo<'a>>,
     controls: Vec<control::ControlInfo<'a>>,
     applied: Vec<control::ControlInstance<'a>>,
     tables: Vec<table::TableInfo<'a>>,
     pipe: Pipe,
-    /// The statements of the block that is being lowered.
+    /// The statements of the block that is being translated.
     code: Vec<Stmt>,
-    /// The actions and controls that are being inlined, outermost first.
+    /// The actions and controls that are being inlined, from the outermost to the innermost.
     frames: Vec<control::Frame>,
     instances: Vec<hir::Instance>,
     constants: Vec<(String, u128)>,
-    /// The instance of the package.
+    /// The declaration of `main`, the instance of the package; `None` until it is found.
     main: Option<&'a crate::ast::Item>,
-    /// Checking a declaration: the lowered code will be discarded.
+    /// Whether a declaration is only being checked, so that its translation will be discarded.
     checking: bool,
     context: Context,
-    /// The code that is being lowered may run more than once, so variables are set to zero where they are declared.
+    /// Whether the program may run the translated code more than once for a packet. Then a variable must be set to zero
+    /// where it is declared.
     again: bool,
-    /// The table that is being lowered belongs to an inner control with `out` or `inout` parameters.
+    /// Whether the table that is being translated belongs to an inner control that has `out` or `inout` parameters.
     inner_table: bool,
 }
 
 /// The construct that contains the current statement or expression.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Context {
-    /// A constant declaration or another top-level declaration.
+    /// A declaration at the top level, such as a constant.
     Top,
     Parser,
     Control,
     Action,
 }
 
-/// A pipeline that is being lowered.
+/// The pipeline (ingress or egress) that is being translated.
 #[derive(Default)]
 struct Pipe {
     code: hir::Pipeline,
-    /// For each slot, whether it is a temporary: written once, before it is read.
+    /// Whether each slot is a temporary variable, which is written only once and before it is read.
     temporary: Vec<bool>,
-    /// The headers, by the slot of their validity bit.
+    /// The header that each validity bit belongs to, by the slot of the bit.
     header_at: BTreeMap<SlotId, HeaderId>,
 }
 
@@ -185,7 +192,7 @@ impl<'a> Analyser<'a> {
         }
     }
 
-    /// Reports an error, unless the same error has been reported before.
+    /// Reports an error, unless the analyser has reported the same error before.
     fn report(&mut self, error: Diagnostic) {
         if self.stopped || self.errors.contains(&error) {
             return;
@@ -194,23 +201,24 @@ impl<'a> Analyser<'a> {
         self.stopped = self.errors.len() >= MAX_ERRORS;
     }
 
-    /// Reports an error without related source ranges and without advice.
+    /// Reports an error that has no related source ranges and no advice.
     fn error(&mut self, span: Span, message: impl Into<String>, label: &str) {
         self.report(Diagnostic::new(span, message, label));
     }
 
-    /// Reports a construct of P4 that the compiler does not support.
+    /// Reports a construct of P4 that this compiler does not support.
     fn unsupported(&mut self, span: Span, what: &str, instead: Option<&str>) {
         self.report(Diagnostic::unsupported(span, what, instead));
     }
 
-    /// Reports an error and stops the analysis.
+    /// Reports an error and stops the semantic analysis.
     fn stop(&mut self, error: Diagnostic) {
         self.report(error);
         self.stopped = true;
     }
 
-    /// Adds to the work done. Returns false once the limit is exceeded or the analysis has stopped.
+    /// Adds `nodes` statements or expressions to the work done. Returns false if the work exceeds its limit or the
+    /// analysis has stopped.
     fn spend(&mut self, nodes: u32, span: Span) -> bool {
         self.work = self.work.saturating_add(nodes);
         if self.work > self.max_work && !self.stopped {
@@ -223,12 +231,13 @@ impl<'a> Analyser<'a> {
         !self.stopped
     }
 
-    /// Adds the work of a linear search through `things` items.
+    /// Adds the work of a linear search through `things` items: one sixteenth of a statement for each item.
     fn search(&mut self, things: usize, span: Span) {
         self.spend((things / 16) as u32, span);
     }
 
-    /// Runs a function one nesting level deeper; nesting deeper than the limit is an error.
+    /// Runs a function one nesting level deeper. Returns `refused` and reports an error if the nesting or the work
+    /// exceeds its limit.
     fn nested<R>(&mut self, span: Span, refused: R, work: impl FnOnce(&mut Self) -> R) -> R {
         if self.depth >= MAX_DEPTH {
             let message = format!("nested too deeply: at most {MAX_DEPTH} levels");
@@ -246,26 +255,28 @@ impl<'a> Analyser<'a> {
         result
     }
 
-    /// Appends a statement to the current block.
+    /// Appends a statement to the block that is being translated.
     fn emit(&mut self, statement: Stmt, span: Span) {
         if self.spend(1, span) {
             self.code.push(statement);
         }
     }
 
-    /// Runs a function and returns the statements that it appended.
+    /// Runs a function, and returns its result and the statements that it appended. The statements are not added to the
+    /// current block.
     fn collected<R>(&mut self, work: impl FnOnce(&mut Self) -> R) -> (Vec<Stmt>, R) {
         let before = std::mem::take(&mut self.code);
         let result = work(self);
         (std::mem::replace(&mut self.code, before), result)
     }
 
-    /// Runs a function for its result and its errors, and discards the statements that it appended.
+    /// Runs a function for its result and its error reports. The statements that it appended are discarded.
     fn discarded<R>(&mut self, work: impl FnOnce(&mut Self) -> R) -> R {
         self.collected(work).1
     }
 
-    /// Runs a function in a scratch pipeline, and discards that pipeline and the instances that the function declared.
+    /// Runs a function with an empty pipeline. Afterwards discards this pipeline and the extern objects that the
+    /// function declared.
     fn scratch<R>(&mut self, work: impl FnOnce(&mut Self) -> R) -> R {
         let pipe = std::mem::take(&mut self.pipe);
         let (instances, checking) = (self.instances.len(), std::mem::replace(&mut self.checking, true));

@@ -1,4 +1,4 @@
-//! Typing rules and lowering of operators.
+//! Checks the operand types of operators, and translates operators to HIR.
 
 use super::integer::Integer;
 use super::typed::{Typed, Value};
@@ -11,7 +11,7 @@ use crate::source::Span;
 use std::cmp::Ordering;
 
 impl Analyser<'_> {
-    /// Lowers a unary operator.
+    /// Translates a unary operator.
     pub(super) fn unary(&mut self, op: UnaryOp, value: Typed, span: Span) -> Typed {
         let ty = value.ty;
         let (name, lowered) = match (op, ty) {
@@ -48,7 +48,7 @@ impl Analyser<'_> {
         }
     }
 
-    /// Lowers a binary operator that evaluates both operands.
+    /// Translates a binary operator that always evaluates both operands.
     pub(super) fn binary(&mut self, op: BinaryOp, a: Typed, b: Typed, span: Span) -> Typed {
         if a.is_error() || b.is_error() {
             return Typed::error(span);
@@ -67,7 +67,7 @@ impl Analyser<'_> {
         if let (Some(x), Some(y), Type::Integer) = (a.as_integer(), b.as_integer(), ty) {
             return self.integers(op, x, y, span);
         }
-        // Here a member of a serializable enum is a number of the underlying type.
+        // From this point on, a member of a serializable enum counts as a number of the enum's underlying type.
         let ty = self.represented_type(ty);
         let signed = matches!(ty, Type::Int(_));
         if !signed && !matches!(ty, Type::Bit(_)) {
@@ -98,7 +98,7 @@ impl Analyser<'_> {
         Typed::scalar(ty, fold::binary(op, x, y), span)
     }
 
-    /// Returns the underlying type of a serializable enum, and any other type unchanged.
+    /// Returns the underlying type of a serializable enum. Returns any other type unchanged.
     fn represented_type(&self, ty: Type) -> Type {
         match ty {
             Type::Enum(number) => self.types.enums[number as usize].representation.unwrap_or(ty),
@@ -119,7 +119,7 @@ impl Analyser<'_> {
         Typed::error(span)
     }
 
-    /// Computes a binary operator on two `int` constants.
+    /// Computes a binary operator on two compile-time integers of type `int`.
     fn integers(&mut self, op: BinaryOp, x: Integer, y: Integer, span: Span) -> Typed {
         let truth = |value: bool| Typed::scalar(Type::Bool, fold::constant(u128::from(value), 1), span);
         let order = x.cmp(&y);
@@ -151,7 +151,7 @@ impl Analyser<'_> {
         Typed::error(span)
     }
 
-    /// Whether a division of constants has a result; reports an error if not.
+    /// Whether the division of two compile-time integers has a result. Reports an error if it has none.
     fn divisible(&mut self, x: Integer, y: Integer, span: Span) -> bool {
         if y.is_zero() {
             self.error(span, "division by zero", "the divisor is 0");
@@ -163,7 +163,8 @@ impl Analyser<'_> {
         false
     }
 
-    /// Lowers a division by a constant; if the dividend is not constant, the divisor must be a power of two.
+    /// Translates a division or remainder by a constant. If the dividend is not a constant, the divisor must be a power
+    /// of two.
     fn division(&mut self, op: BinaryOp, ty: Type, (x, y): (Expr, Expr), divisor: &Typed, span: Span) -> Typed {
         let Type::Bit(width) = ty else {
             let what = format!("`{}` on `{}`", symbol(op), self.types.display(ty));
@@ -204,7 +205,7 @@ impl Analyser<'_> {
                 self.error(b.span, "a shift count cannot be negative", "negative");
                 return Typed::error(span);
             }
-            // A shift by more than 2^32 bits has the same effect as one by 2^32.
+            // A shift by 2^32 bits or more has the same effect as a shift by 2^32 - 1 bits.
             Some(number) => fold::constant(u128::from(number.to_u32().unwrap_or(u32::MAX)), 32),
             None if matches!(b.ty, Type::Bit(_)) => match b.clone().into_scalar() {
                 Some(scalar) => scalar,
@@ -300,8 +301,8 @@ impl Analyser<'_> {
         Typed::scalar(Type::Bool, result, span)
     }
 
-    /// Compares two values: headers are equal if both are invalid, or both are valid and all fields are equal; structs
-    /// are equal if all fields are.
+    /// Builds a comparison of two values for equality. Two headers are equal if both are invalid, or if both are valid
+    /// and all their fields are equal. Two structs are equal if all their fields are equal.
     fn all_equal(&self, ty: Type, x: &[Expr], y: &[Expr]) -> Expr {
         let Some(info) = self.types.info(ty) else {
             return fold::binary(hir::BinaryOp::Eq, x[0].clone(), y[0].clone());
@@ -316,7 +317,8 @@ impl Analyser<'_> {
         let fields = conjunction(equal);
         if let Type::Header(_) = ty {
             let same = fold::binary(hir::BinaryOp::Eq, x[0].clone(), y[0].clone());
-            // Headers: the validity bits are equal, and they are 0 or the fields are equal.
+            // Two headers are equal if their validity bits are equal and, in addition, the headers are invalid or their
+            // fields are equal.
             let differ = fold::and(x[0].clone(), fold::not(fields));
             return fold::and(same, fold::not(differ));
         }
@@ -324,7 +326,7 @@ impl Analyser<'_> {
     }
 }
 
-/// Combines conditions with `&&`, as a balanced tree.
+/// Combines conditions with `&&` in a balanced tree, so that the expression is not nested too deeply.
 fn conjunction(mut conditions: Vec<Expr>) -> Expr {
     while conditions.len() > 1 {
         let mut joined = Vec::with_capacity(conditions.len().div_ceil(2));
@@ -340,7 +342,7 @@ fn conjunction(mut conditions: Vec<Expr>) -> Expr {
     conditions.pop().unwrap_or_else(|| fold::constant(1, 1))
 }
 
-/// Returns the operator in P4 syntax.
+/// Returns the symbol of an operator in P4 syntax.
 fn symbol(op: BinaryOp) -> &'static str {
     match op {
         BinaryOp::Add => "+",

@@ -1,4 +1,4 @@
-//! The package instance `main`: checks its arguments and lowers them to the program.
+//! The package instance `main`: checks its arguments, and translates the parser and controls that it names.
 
 use super::call::written;
 use super::lvalue::LValue;
@@ -12,21 +12,21 @@ use crate::hir;
 use crate::source::Span;
 use std::collections::BTreeMap;
 
-/// A parser or control that `main` names, and the type that it must have.
+/// A parser or control that `main` names, together with the type that the architecture requires for it.
 struct ProgrammableBlock<'a> {
     symbol: Symbol<'a>,
-    /// The parser or control type that the architecture declares.
+    /// The parser type or control type that the architecture declares.
     prototype: &'a Prototype,
-    /// The types bound to the type parameters of that declaration.
+    /// The types that are bound to the type parameters of `prototype`.
     bindings: Bindings<'a>,
     parameters: &'a [Parameter],
 }
 
-/// The variables that the blocks of a pipeline share, by the parameter names of the architecture.
+/// The variables that both blocks of a pipeline share, by the names of the parameters in the architecture.
 type Shared<'a> = BTreeMap<&'a str, Symbol<'a>>;
 
 impl<'a> Analyser<'a> {
-    /// Lowers the program that `main` describes.
+    /// Translates the program that `main` describes; `None` if the program has an error.
     pub(super) fn program(&mut self) -> Option<hir::Program> {
         let Some(item) = self.main else {
             let span = self.module.items.last().map_or(Span::default(), |item| item.span);
@@ -43,7 +43,7 @@ impl<'a> Analyser<'a> {
         if !self.errors.is_empty() {
             return None;
         }
-        // All declarations are checked; now the program is lowered.
+        // All declarations have been checked. Now the parser and the controls are translated into the program.
         (self.work, self.max_work, self.checking) = (0, MAX_NODES, false);
         let [parser, ingress, egress, deparser] = &blocks[..] else { return None };
         let ingress = self.pipeline(parser, ingress);
@@ -53,7 +53,7 @@ impl<'a> Analyser<'a> {
         Some(hir::Program { ingress, egress, instances, annotations, constants })
     }
 
-    /// Returns the parser and controls that `main` names, checked against their types.
+    /// Returns the parser and the controls that `main` names, after checking each against its type in the architecture.
     fn programmable_blocks(&mut self, instance: &'a ast::Instance) -> Option<Vec<ProgrammableBlock<'a>>> {
         let TypeKind::Named { name, arguments: types } = &instance.ty.kind else { return None };
         let Symbol::Package(package) = self.lookup(name) else { return None };
@@ -80,7 +80,7 @@ impl<'a> Analyser<'a> {
         (blocks.len() == parameters.len()).then_some(blocks)
     }
 
-    /// Checks one argument of the package.
+    /// Checks one argument of the package: it must name a parser or control of the required type.
     fn programmable_block(
         &mut self, parameter: &'a Parameter, argument: &'a ast::Argument, shared: &mut Bindings<'a>,
     ) -> Option<ProgrammableBlock<'a>> {
@@ -117,8 +117,8 @@ impl<'a> Analyser<'a> {
                 return None;
             }
         };
-        // The type parameters of a parser or control type are matched with those of the package by position, not by
-        // name.
+        // A type parameter of a parser or control type corresponds to a type parameter of the package by its position,
+        // not by its name.
         let outer = arguments.iter().map(|argument| match &argument.kind {
             TypeKind::Named { name, .. } => shared.iter().position(|(parameter, _)| **parameter == *name.name),
             _ => None,
@@ -137,7 +137,7 @@ impl<'a> Analyser<'a> {
         Some(ProgrammableBlock { symbol, prototype, bindings, parameters })
     }
 
-    /// Checks that a parser's or control's parameters are those of its type in the architecture.
+    /// Checks that a parser or control has the parameters that its type in the architecture requires.
     fn check_parameters(
         &mut self, name: &Ident, parameters: &'a [Parameter], prototype: &'a Prototype, bindings: &mut Bindings<'a>,
     ) {
@@ -172,8 +172,8 @@ impl<'a> Analyser<'a> {
         }
     }
 
-    /// Returns the type that a parameter must have. The first parameter whose type is a type parameter binds that type
-    /// parameter.
+    /// Returns the type that a parameter of the program must have. If the architecture declares the parameter with an
+    /// unbound type parameter, this function binds the type parameter to the type `found`.
     fn required_type(&mut self, expected: &'a Parameter, found: Type, bindings: &mut Bindings<'a>) -> Type {
         if let TypeKind::Named { name, .. } = &expected.ty.kind
             && let Some((_, open @ None)) = bindings.iter_mut().find(|(parameter, _)| **parameter == *name.name)
@@ -183,7 +183,8 @@ impl<'a> Analyser<'a> {
         self.type_with(&expected.ty, bindings)
     }
 
-    /// Returns the written type of a parameter, with a type parameter replaced by the type bound to it.
+    /// Returns the type that a parameter must have, as an error message shows it: a bound type parameter is replaced by
+    /// its type.
     fn shown(&self, expected: &Parameter, bindings: &Bindings<'a>) -> ast::Type {
         let mut ty = expected.ty.clone();
         if let TypeKind::Named { name, .. } = &mut ty.kind
@@ -194,7 +195,8 @@ impl<'a> Analyser<'a> {
         ty
     }
 
-    /// Lowers the two blocks of a pipeline, which run one after the other.
+    /// Translates the two blocks of a pipeline, which run one after the other: parser and ingress control, or egress
+    /// control and deparser.
     fn pipeline(&mut self, first: &ProgrammableBlock<'a>, second: &ProgrammableBlock<'a>) -> hir::Pipeline {
         self.pipe = Pipe::default();
         self.code.clear();
@@ -226,7 +228,8 @@ impl<'a> Analyser<'a> {
         }
     }
 
-    /// Returns the variables for a block's parameters. A parameter with the same name in both blocks is one variable.
+    /// Returns the variables of a block's parameters. Parameters that have the same name in both blocks of the
+    /// architecture are one variable.
     fn shared_variables(&mut self, block: &ProgrammableBlock<'a>, shared: &mut Shared<'a>) -> Vec<Symbol<'a>> {
         let mut symbols = Vec::new();
         for (expected, parameter) in block.prototype.parameters.iter().zip(block.parameters) {
@@ -250,7 +253,8 @@ impl<'a> Analyser<'a> {
         symbols
     }
 
-    /// Adds the slots of a parameter to the inputs and outputs of the pipeline.
+    /// Adds the slots of a parameter to the inputs and outputs of the pipeline, through which the NIC writes and reads
+    /// them.
     fn connect_to_architecture(&mut self, lvalue: LValue, expected: &Parameter) {
         let slots = self.slots_of(lvalue).map(|slot| (self.pipe.code.slots[slot.0 as usize].name.clone(), slot));
         let slots: Vec<_> = slots.collect();
@@ -287,7 +291,7 @@ impl<'a> Analyser<'a> {
     }
 }
 
-/// Returns NAME from the expression `NAME()`.
+/// Returns NAME if the argument is the expression `NAME()`.
 fn constructed(argument: &ast::Argument) -> Option<&Ident> {
     match &argument.value.as_ref()?.kind {
         ExprKind::Call { function, types, arguments } if types.is_empty() && arguments.is_empty() => {

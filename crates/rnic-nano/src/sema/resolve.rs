@@ -1,4 +1,4 @@
-//! Resolution of type expressions.
+//! Resolves the types that the source text writes to [`Type`]s.
 
 use super::types::Type;
 use super::{Analyser, Symbol};
@@ -7,16 +7,16 @@ use crate::diagnostic::Diagnostic;
 use crate::source::Span;
 use std::collections::BTreeMap;
 
-/// The types bound to type parameters, by name; `None` while a type has not been inferred.
+/// The types that are bound to type parameters, by name. `None` means that the type has not been inferred yet.
 pub(super) type Bindings<'a> = Vec<(&'a str, Option<Type>)>;
 
 impl<'a> Analyser<'a> {
-    /// Resolves the type of a value that can be stored.
+    /// Resolves a type. Names of type parameters are not allowed.
     pub(super) fn type_of(&mut self, ty: &'a ast::Type) -> Type {
         self.type_with(ty, &Vec::new())
     }
 
-    /// Resolves a type; names may be type parameters in `bindings`.
+    /// Resolves a type. Names may also be the type parameters in `bindings`.
     pub(super) fn type_with(&mut self, ty: &'a ast::Type, bindings: &Bindings<'a>) -> Type {
         match &ty.kind {
             TypeKind::Bool => Type::Bool,
@@ -54,12 +54,12 @@ impl<'a> Analyser<'a> {
         }
     }
 
-    /// Resolves a type that variables, fields and parameters may have: neither `int` nor an extern.
+    /// Resolves a type for a variable, field or parameter. Such a type cannot be `int` or an extern type.
     pub(super) fn stored_type(&mut self, ty: &'a ast::Type) -> Type {
         self.stored_with(ty, &Vec::new())
     }
 
-    /// Resolves a type like [`Self::stored_type`]; names may be type parameters in `bindings`.
+    /// Resolves a type like [`Self::stored_type`]. Names may also be the type parameters in `bindings`.
     fn stored_with(&mut self, ty: &'a ast::Type, bindings: &Bindings<'a>) -> Type {
         match self.type_with(ty, bindings) {
             Type::Integer => {
@@ -77,8 +77,8 @@ impl<'a> Analyser<'a> {
         }
     }
 
-    /// Checks the types in the signature of an extern function or method; `outer` are the type parameters of the
-    /// method's extern.
+    /// Checks the types in the signature of an extern function or method. For a method, `outer` has the type parameters
+    /// of its extern type.
     pub(super) fn check_prototype(&mut self, prototype: &'a ast::Prototype, outer: &'a [ast::Ident]) {
         let open = outer.iter().chain(&prototype.type_parameters);
         let bindings = open.map(|parameter| (&*parameter.name, Some(Type::Error))).collect();
@@ -87,7 +87,7 @@ impl<'a> Analyser<'a> {
         }
     }
 
-    /// Evaluates the width of a `bit` or `int` type.
+    /// Evaluates the width of a `bit` or `int` type, in bits.
     fn width(&mut self, width: &'a Expr) -> Option<u32> {
         let value = self.constant_integer(width, "a width")?;
         match value.to_u32() {
@@ -101,7 +101,7 @@ impl<'a> Analyser<'a> {
         }
     }
 
-    /// Evaluates an expression that must be an integer constant; `what` names it in the error message.
+    /// Evaluates an expression that must be a compile-time integer. `what` describes the expression in error messages.
     pub(super) fn constant_integer(&mut self, expr: &'a Expr, what: &str) -> Option<super::integer::Integer> {
         let value = self.discarded(|this| this.expression(expr));
         if value.is_error() {
@@ -118,7 +118,8 @@ impl<'a> Analyser<'a> {
         number
     }
 
-    /// Evaluates the bounds of a slice of a `width`-bit value; returns the lowest bit and the number of bits.
+    /// Evaluates the bounds of a slice of a value that has `width` bits. Returns the index of the lowest bit, and the
+    /// number of bits.
     pub(super) fn slice_bounds(&mut self, width: u32, high: &'a Expr, low: &'a Expr) -> Option<(u32, u32)> {
         let top = self.constant_integer(high, "a bound of a slice");
         let bottom = self.constant_integer(low, "a bound of a slice")?;
@@ -134,7 +135,7 @@ impl<'a> Analyser<'a> {
         }
     }
 
-    /// Resolves the fields of a header or struct.
+    /// Resolves the fields of a header type or struct type.
     pub(super) fn fields(&mut self, fields: &'a [ast::Field], header: bool) -> Option<super::types::StructInfo> {
         let mut info = super::types::StructInfo {
             name: "".into(),
@@ -172,7 +173,7 @@ impl<'a> Analyser<'a> {
                 return None;
             }
         }
-        // After an error in a field, the struct keeps its other fields, but its size is unknown.
+        // If a field has an error, the struct keeps its other fields, but its size is unknown.
         if !whole {
             info.bits = 0;
         }
@@ -200,7 +201,8 @@ impl<'a> Analyser<'a> {
         ty
     }
 
-    /// Returns the type that an expression names, as at the start of `TYPE.MEMBER`.
+    /// Returns the type that an expression names, such as `TYPE` in `TYPE.MEMBER`; `None` if the expression does not
+    /// name a type.
     pub(super) fn named_type(&self, expr: &Expr) -> Option<Type> {
         let symbol = match &expr.kind {
             ExprKind::Name(name) if &*name.name == "error" => return Some(Type::Failure),
@@ -215,7 +217,7 @@ impl<'a> Analyser<'a> {
     }
 }
 
-/// Maximum nesting depth of structs.
+/// Maximum nesting depth of structs in a program.
 const MAX_STRUCT_DEPTH: u32 = 32;
-/// Maximum number of scalars in a struct.
+/// Maximum number of scalars in a struct, including the scalars of its inner structs.
 const MAX_FIELDS: u32 = 65_536;

@@ -1,4 +1,4 @@
-//! Scopes, and the symbols that names denote.
+//! Scopes with their declared names, and the symbols that describe the meanings of names.
 
 use super::control::{ActionId, ControlId, ControlInstanceId};
 use super::lvalue::LValue;
@@ -10,14 +10,14 @@ use crate::diagnostic::{Diagnostic, nearest};
 use crate::source::Span;
 use std::collections::BTreeMap;
 
-/// The symbol that a name denotes.
+/// The meaning of a declared name.
 #[derive(Clone)]
 pub(super) enum Symbol<'a> {
-    /// A declaration with an error that has been reported.
+    /// A declaration with an error, which has already been reported.
     Broken,
     Const(Typed),
     Variable(LValue),
-    /// A parameter of extern type, such as `packet_in`.
+    /// A parameter of an extern type, such as `packet_in`: the index of the extern type.
     Object(u32),
     Type(Type),
     Function(&'a ast::Prototype),
@@ -28,27 +28,27 @@ pub(super) enum Symbol<'a> {
     Control(ControlId),
     Action(ActionId),
     Table(TableInfoId),
-    /// An instance of an extern.
+    /// An extern object.
     Extern(ExternObject),
-    /// An instance of a control within a control.
+    /// An instance of a control within another control.
     Instance(ControlInstanceId),
     /// The package instance `main`.
     Main,
 }
 
-/// An instance of an extern that the program declares.
+/// An extern object that the program declares.
 #[derive(Clone)]
 pub(super) struct ExternObject {
-    /// The extern's index among the declared externs.
+    /// The index of the extern type among the declared extern types.
     pub(super) of: u32,
-    /// The type arguments.
+    /// The type arguments of the extern type.
     pub(super) types: Vec<Type>,
-    /// The instance's index in the checked program.
+    /// The index of the object in the instances of the checked program.
     pub(super) instance: u32,
 }
 
 impl Symbol<'_> {
-    /// Describes the kind of the symbol, for messages: `a table`.
+    /// Describes the kind of the symbol in error messages, for example `a table`.
     pub(super) fn what(&self) -> &'static str {
         match self {
             Symbol::Broken => "a declaration with an error",
@@ -70,11 +70,11 @@ impl Symbol<'_> {
     }
 }
 
-/// The names declared in one scope.
+/// A scope: a region of the program with the names that are declared in it.
 pub(super) struct Scope<'a> {
     parent: Option<usize>,
-    /// Number of declarations when this scope was opened: names that the parent scope declares later are not visible
-    /// here.
+    /// Number of declarations at the time when this scope was opened. Names that the parent scope declares later are
+    /// not visible in this scope.
     seen: u32,
     names: BTreeMap<&'a str, Declared<'a>>,
 }
@@ -97,7 +97,7 @@ impl<'a> Analyser<'a> {
         self.open_scope(self.scope, self.declarations)
     }
 
-    /// Closes the current scope and makes `before` the current one.
+    /// Closes the current scope. The scope with the index `before` becomes the current one.
     pub(super) fn close_scope(&mut self, before: usize) {
         if self.scope + 1 == self.scopes.len() {
             self.scopes.pop();
@@ -127,7 +127,7 @@ impl<'a> Analyser<'a> {
         }
     }
 
-    /// Looks up a name; reports nothing.
+    /// Returns the symbol of a name that is visible in the current scope; `None` if there is none. Reports no error.
     pub(super) fn find(&self, name: &str) -> Option<&Symbol<'a>> {
         let (mut scope, mut seen) = (&self.scopes[self.scope], u32::MAX);
         loop {
@@ -141,7 +141,7 @@ impl<'a> Analyser<'a> {
         }
     }
 
-    /// Looks up a name at the top level.
+    /// Returns the symbol of a name that is declared at the top level; `None` if there is none.
     pub(super) fn find_top(&self, name: &str) -> Option<&Symbol<'a>> {
         self.scopes[0].names.get(name).map(|declared| &declared.symbol)
     }
@@ -157,7 +157,7 @@ impl<'a> Analyser<'a> {
         }
     }
 
-    /// Looks up a name; reports an unknown one.
+    /// Returns the symbol of a name that is visible in the current scope. Reports an unknown name.
     pub(super) fn lookup(&mut self, name: &Ident) -> Symbol<'a> {
         match self.find(&name.name) {
             Some(symbol) => symbol.clone(),
@@ -168,7 +168,7 @@ impl<'a> Analyser<'a> {
         }
     }
 
-    /// Looks up the name in `.name` at the top level; reports an unknown one.
+    /// Returns the symbol of the name in an expression `.name`, which refers to the top level. Reports an unknown name.
     pub(super) fn lookup_top(&mut self, name: &Ident) -> Symbol<'a> {
         let inner = std::mem::replace(&mut self.scope, 0);
         let symbol = self.lookup(name);
@@ -199,16 +199,17 @@ impl<'a> Analyser<'a> {
         names
     }
 
-    /// Returns the span of a later top-level declaration of a name.
+    /// Returns the span of a top-level declaration of the name, for advice to an error about a use before the
+    /// declaration.
     fn declared_below(&self, name: &str) -> Option<Span> {
         self.module.items.iter().filter_map(|item| item_name(&item.kind)).find(|i| &*i.name == name).map(|i| i.span)
     }
 }
 
-/// The declarations of `core.p4`.
+/// The names that `core.p4` declares. An error about one of these names advises including this file.
 const CORE: [&str; 3] = ["packet_in", "packet_out", "NoAction"];
 
-/// Returns the name that a top-level declaration declares.
+/// Returns the name that a top-level declaration declares; `None` if it declares no single name.
 pub(super) fn item_name(item: &ast::ItemKind) -> Option<&Ident> {
     use ast::ItemKind::{
         Action, Const, Control, ControlType, Enum, Error, Extern, ExternFunction, Header, Instance, MatchKind, Package,
@@ -229,7 +230,7 @@ pub(super) fn item_name(item: &ast::ItemKind) -> Option<&Ident> {
     }
 }
 
-/// Returns `available: ` and a list of names, of limited length.
+/// Returns the text `available: ` and a list of names, for error messages. The list has at most [`MAX_LISTED`] names.
 pub(super) fn list_of_names(names: &[&str]) -> String {
     let shown = names.get(..MAX_LISTED).unwrap_or(names).join(", ");
     match names.len().saturating_sub(MAX_LISTED) {
@@ -239,5 +240,5 @@ pub(super) fn list_of_names(names: &[&str]) -> String {
     }
 }
 
-/// Maximum number of names that a message lists.
+/// Maximum number of names that an error message lists.
 const MAX_LISTED: usize = 32;

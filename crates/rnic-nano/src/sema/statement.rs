@@ -1,4 +1,4 @@
-//! Lowering of statements.
+//! Translates statements from the AST to the HIR.
 
 use super::call::Want;
 use super::integer::Integer;
@@ -15,7 +15,7 @@ use crate::source::Span;
 use std::collections::BTreeMap;
 
 impl<'a> Analyser<'a> {
-    /// Lowers a block, which has its own scope.
+    /// Translates a block. The block has a scope of its own.
     pub(super) fn block(&mut self, block: &'a ast::Block) {
         let before = self.open_block();
         for statement in &block.body {
@@ -24,7 +24,7 @@ impl<'a> Analyser<'a> {
         self.close_scope(before);
     }
 
-    /// Lowers one statement.
+    /// Translates one statement.
     pub(super) fn statement(&mut self, statement: &'a ast::Stmt) {
         self.nested(statement.span, (), |this| this.statement_kind(statement));
     }
@@ -52,7 +52,7 @@ impl<'a> Analyser<'a> {
         }
     }
 
-    /// Lowers a variable declaration; a variable without an initial value is zero.
+    /// Translates a variable declaration. A variable without an initial value is zero.
     pub(super) fn variable(&mut self, variable: &'a ast::Variable) {
         let ty = self.stored_type(&variable.ty);
         let span = variable.name.span;
@@ -80,7 +80,8 @@ impl<'a> Analyser<'a> {
         }
     }
 
-    /// Lowers the statements of a branch separately and returns them.
+    /// Translates a branch of an `if` statement, and returns its statements instead of appending them to the current
+    /// block.
     fn branch(&mut self, statement: &'a ast::Stmt) -> Vec<Stmt> {
         let before = self.open_block();
         let (code, ()) = self.collected(|this| this.statement(statement));
@@ -139,7 +140,8 @@ impl<'a> Analyser<'a> {
         });
     }
 
-    /// Lowers the cases of a `switch`; the labels of a case include those of the preceding cases without a block.
+    /// Translates the cases of a `switch` statement. A case without a block has the block of the next case, so the
+    /// labels of both select that block.
     fn cases(
         &mut self, value: hir::Expr, cases: &'a [SwitchCase], span: Span,
         mut label_of: impl FnMut(&mut Self, &'a Expr) -> Option<u128>,
@@ -212,7 +214,8 @@ impl<'a> Analyser<'a> {
         self.known_scalar(value, ty, "a case")
     }
 
-    /// Returns the bits of a compile-time constant of a given type; `what` names it in the error message.
+    /// Converts a compile-time constant to the type `ty` and returns its bits. `what` describes the constant in error
+    /// messages.
     pub(super) fn known_scalar(&mut self, value: Typed, ty: Type, what: &str) -> Option<u128> {
         let span = value.span;
         let scalar = self.converted(value, ty).into_scalar()?;
@@ -223,7 +226,7 @@ impl<'a> Analyser<'a> {
         known
     }
 
-    /// Declares a constant of a block.
+    /// Declares a constant within a block, parser or control.
     pub(super) fn local_constant(&mut self, constant: &'a ast::Const) {
         let value = self.constant_value(constant);
         self.declare(&constant.name, if value.is_error() { Symbol::Broken } else { Symbol::Const(value) });
@@ -246,7 +249,8 @@ impl<'a> Analyser<'a> {
         value
     }
 
-    /// Converts the value that a user gives for a constant to the constant's type, if it fits.
+    /// Converts the value that a user gives for a constant to the type of the constant. Reports an error if the value
+    /// does not fit.
     pub(super) fn given_constant(&mut self, ty: Type, given: u128, span: Span) -> Option<Typed> {
         let number = Integer::new(false, given);
         let (width, signed) = match ty {

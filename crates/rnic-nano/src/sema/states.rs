@@ -1,4 +1,4 @@
-//! Lowering of parsers.
+//! Translates parsers with their states.
 
 use super::scope::Symbol;
 use super::types::Type;
@@ -8,11 +8,11 @@ use crate::diagnostic::{Diagnostic, nearest};
 use crate::hir::{self, Pattern, StateId, Stmt, Target, Transition};
 use std::collections::BTreeMap;
 
-/// Indices of states, by name.
+/// The index of each state in its parser, by name.
 type Names<'a> = BTreeMap<&'a str, usize>;
 
 impl<'a> Analyser<'a> {
-    /// Declares a parser and checks it.
+    /// Checks a parser and declares its name.
     pub(super) fn declare_parser(&mut self, parser: &'a ast::Parser) {
         let before = self.errors.len();
         self.scratch(|this| {
@@ -23,7 +23,7 @@ impl<'a> Analyser<'a> {
         self.declare(&parser.name, if broken { Symbol::Broken } else { Symbol::Parser(parser) });
     }
 
-    /// Lowers the reachable states of a parser; `start` comes first.
+    /// Translates a parser, and returns its reachable states. The state `start` comes first.
     pub(super) fn parser(&mut self, parser: &'a ast::Parser, parameters: Vec<Symbol<'a>>) -> Vec<hir::State> {
         let before = self.open_scope(0, self.declarations);
         let context = std::mem::replace(&mut self.context, Context::Parser);
@@ -54,7 +54,7 @@ impl<'a> Analyser<'a> {
         }
     }
 
-    /// Returns the indices of the states by name; reports duplicate names.
+    /// Returns the index of each state, by name. Reports names that occur twice.
     fn state_names(&mut self, parser: &'a ast::Parser) -> Names<'a> {
         let mut names = Names::new();
         for (number, state) in parser.states.iter().enumerate() {
@@ -159,7 +159,7 @@ impl<'a> Analyser<'a> {
         patterns.into_iter().collect()
     }
 
-    /// Checks that every cycle of states consumes bytes of the packet, so that parsing ends.
+    /// Checks that every cycle of states consumes bytes of the packet. Otherwise parsing might never end.
     fn check_loops(&mut self, parser: &'a ast::Parser, states: &[hir::State]) {
         if self.stopped {
             return;
@@ -182,7 +182,7 @@ impl<'a> Analyser<'a> {
     }
 }
 
-/// Returns the states that a state's transition may lead to.
+/// Returns the indices of the states to which the transition of a state may lead.
 fn targets(state: &hir::State) -> impl Iterator<Item = usize> {
     let targets = match &state.transition {
         Transition::To(target) => vec![*target],
@@ -194,10 +194,10 @@ fn targets(state: &hir::State) -> impl Iterator<Item = usize> {
     })
 }
 
-/// Returns a state on a cycle within the chosen states, if there is a cycle.
+/// Returns a state on a cycle that consists of chosen states only; `None` if there is no such cycle.
 fn loop_within(states: &[hir::State], chosen: &[bool]) -> Option<usize> {
     let next = |state: usize| -> Vec<usize> { targets(&states[state]).filter(|next| chosen[*next]).collect() };
-    // Depth-first search: an edge to a state that is not finished closes a cycle.
+    // This is a depth-first search. An edge to a state that is begun but not finished closes a cycle.
     let (mut begun, mut finished) = (vec![false; states.len()], vec![false; states.len()]);
     for first in (0..states.len()).filter(|state| chosen[*state]) {
         let mut open = Vec::new();
@@ -222,8 +222,8 @@ fn loop_within(states: &[hir::State], chosen: &[bool]) -> Option<usize> {
     None
 }
 
-/// Returns the states that can be reached from `start`, renumbered, preceded by the statements `first`, which run
-/// once.
+/// Returns the states that can be reached from the state `start`, with new indices. The statements `first` run once,
+/// before the first of these states.
 fn reached(mut states: Vec<hir::State>, start: usize, first: Vec<Stmt>) -> Vec<hir::State> {
     let (mut numbers, mut order) = (vec![None; states.len()], vec![start]);
     numbers[start] = Some(0);

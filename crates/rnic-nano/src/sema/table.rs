@@ -1,4 +1,4 @@
-//! Lowering of tables.
+//! Translates tables with their keys, actions and entries.
 
 use super::control::ActionId;
 use super::scope::Symbol;
@@ -10,27 +10,27 @@ use crate::hir::{self, MatchKind, Pattern, TableId};
 use crate::source::Span;
 use std::rc::Rc;
 
-/// The size of a table that does not state one.
+/// Maximum number of entries of a table whose declaration has no `size`.
 const DEFAULT_SIZE: u32 = 1024;
-/// Maximum size of a table.
+/// Maximum value of a table's `size`: number of entries.
 const MAX_ENTRIES: u32 = 1 << 20;
 
-/// Maximum number of actions of a table.
+/// Maximum number of actions in the `actions` list of a table.
 const MAX_ACTIONS: usize = 1024;
 
-/// An index into [`Analyser::tables`].
+/// Identifies a declared table by its index in [`Analyser::tables`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct TableInfoId(pub(super) usize);
 
-/// A declared table.
+/// A table that the program declares.
 pub(super) struct TableInfo<'a> {
     pub(super) name: Rc<str>,
     pub(super) span: Span,
-    /// The names of its actions.
+    /// The names of the table's actions.
     pub(super) actions: Vec<Rc<str>>,
-    /// The table in its pipeline; `None` if the declaration has an error.
+    /// The table in the pipeline to which it belongs; `None` if the declaration has an error.
     pub(super) table: Option<TableId>,
-    /// Its actions as the `actions` list gives them.
+    /// The actions in the order of the table's `actions` list.
     listed: Vec<Listed<'a>>,
 }
 
@@ -38,13 +38,13 @@ pub(super) struct TableInfo<'a> {
 struct Listed<'a> {
     reference: &'a ActionRef,
     id: ActionId,
-    /// The arguments that the `actions` list gives.
+    /// The arguments that the `actions` list gives to the action.
     bound: Vec<hir::Expr>,
     default_only: bool,
     table_only: bool,
 }
 
-/// A lowered key of a table.
+/// A key of a table, after translation.
 struct Key {
     expr: hir::Expr,
     ty: Type,
@@ -52,7 +52,8 @@ struct Key {
 }
 
 impl<'a> Analyser<'a> {
-    /// Lowers a table with all its actions.
+    /// Translates a table and all its actions, and declares its name. The table's name in the program begins with
+    /// `prefix`.
     pub(super) fn declare_table(&mut self, table: &'a ast::Table, prefix: &str) {
         let span = table.name.span;
         if self.context != Context::Control {
@@ -101,7 +102,7 @@ impl<'a> Analyser<'a> {
         (keys.len() == table.keys.len()).then_some(keys)
     }
 
-    /// Lowers a key, which must not contain a call; `what` names it in the error message.
+    /// Translates a key of a table. A key must not contain a call. `what` describes the key in error messages.
     fn key(&mut self, expr: &'a Expr, what: &str) -> Option<(hir::Expr, Type)> {
         let (code, value) = self.collected(|this| this.expression(expr));
         if value.is_error() {
@@ -181,7 +182,7 @@ impl<'a> Analyser<'a> {
         }
     }
 
-    /// Lowers an action of a table; returns the action and the arguments that the `actions` list gives.
+    /// Translates an action of a table. Returns the action, and the arguments that the `actions` list gives to it.
     fn table_action(&mut self, reference: &'a ActionRef, id: ActionId) -> Option<(hir::Action, Vec<hir::Expr>)> {
         let span = reference.name.span;
         let ast = self.actions[id.0].ast;
@@ -206,8 +207,8 @@ impl<'a> Analyser<'a> {
         (self.errors.len() == before).then_some((action, arguments))
     }
 
-    /// Resolves the action that an entry or the default action names: returns its index in the table and its
-    /// arguments.
+    /// Resolves the action that an entry or the default action names. Returns the index of the action in the table, and
+    /// its arguments.
     fn chosen(&mut self, reference: &'a ActionRef, info: &TableInfo<'a>) -> Option<(usize, Vec<u128>)> {
         let name = &reference.name;
         let Some(number) = info.listed.iter().position(|listed| listed.reference.name.name == name.name) else {
@@ -251,8 +252,8 @@ impl<'a> Analyser<'a> {
         Some((number, values))
     }
 
-    /// Checks that arguments for parameters with a direction, if an entry or the default action repeats them, are
-    /// those of the `actions` list.
+    /// Checks the arguments that an entry or the default action gives for parameters with a direction. These arguments
+    /// may only repeat the arguments in the `actions` list.
     fn check_repeated(&mut self, arguments: &'a [Argument], types: &[Type], listed: &Listed<'a>) {
         let (code, ()) = self.collected(|this| {
             for (argument, ty) in arguments.iter().zip(types) {
@@ -303,7 +304,7 @@ impl<'a> Analyser<'a> {
             }
             entries.push((hir::Entry { keys: patterns, action, arguments }, entry.span));
         }
-        // The longest prefix comes first, provided that no other key can match several values.
+        // An entry with a longer prefix comes first, unless another key can also match several values.
         let lpm = keys.iter().position(|key| key.kind == MatchKind::Lpm);
         if let (Some(lpm), false) = (lpm, keys.iter().any(|key| key.kind == MatchKind::Ternary)) {
             entries.sort_by_key(|(entry, _)| std::cmp::Reverse(prefix_length(entry.keys[lpm])));
@@ -343,7 +344,7 @@ impl<'a> Analyser<'a> {
         Some(patterns)
     }
 
-    /// Lowers a keyset to a pattern.
+    /// Translates a keyset of an entry or a `select` case to a pattern for a key of type `ty`.
     pub(super) fn pattern(&mut self, set: &'a KeySet, ty: Type) -> Option<Pattern> {
         let (width, signed) = self.types.scalar(ty)?;
         let all = integer::mask(width);
@@ -415,7 +416,7 @@ impl<'a> Analyser<'a> {
     }
 }
 
-/// Returns the value of an assignment.
+/// Returns the assigned value if a statement is an assignment.
 fn argument_value(statement: &hir::Stmt) -> Option<hir::Expr> {
     match statement {
         hir::Stmt::Assign { value, .. } => Some(value.clone()),

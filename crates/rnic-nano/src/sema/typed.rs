@@ -1,4 +1,4 @@
-//! Typed values.
+//! Values of expressions with their types.
 
 use super::fold;
 use super::integer::Integer;
@@ -15,21 +15,21 @@ pub(super) struct Typed {
     pub(super) span: Span,
 }
 
-/// The representation of a value.
+/// The representation of a value during semantic analysis.
 #[derive(Clone, Debug)]
 pub(super) enum Value {
     /// No value, for [`Type::Error`] and [`Type::Void`].
     Nothing,
-    /// The value of a [`Type::Integer`].
+    /// The value of an expression of type [`Type::Integer`].
     Integer(Integer),
-    /// The value of any other type: one scalar for each slot, in the order of the slots.
+    /// The value of any other type: one scalar expression for each slot, in the order of the slots.
     Scalars(Vec<Expr>),
-    /// The items of a [`Type::List`].
+    /// The items of a [`Type::List`], each with its field name if the source text gives one.
     List(Vec<(Option<Ident>, Typed)>),
 }
 
 impl Typed {
-    /// The value of an expression whose error has been reported.
+    /// Creates the value that stands for an expression with an error that has already been reported.
     pub(super) fn error(span: Span) -> Typed {
         Typed { ty: Type::Error, value: Value::Nothing, span }
     }
@@ -46,7 +46,7 @@ impl Typed {
         self.ty == Type::Error
     }
 
-    /// Returns the only scalar of a value whose type has just one.
+    /// Returns the scalar of a value that consists of a single scalar; `None` for any other value.
     pub(super) fn into_scalar(self) -> Option<Expr> {
         match self.value {
             Value::Scalars(mut scalars) if scalars.len() == 1 => scalars.pop(),
@@ -64,7 +64,7 @@ impl Typed {
         }
     }
 
-    /// Returns the value as an integer if it is a constant number.
+    /// Returns the value as an integer if it is a constant number; else `None`.
     pub(super) fn as_integer(&self) -> Option<Integer> {
         match (&self.value, self.ty) {
             (Value::Integer(value), _) => Some(*value),
@@ -78,7 +78,7 @@ impl Typed {
         }
     }
 
-    /// Formats a constant number or `bool` in decimal digits.
+    /// Formats a constant number or a constant `bool` in decimal digits, for error messages.
     pub(super) fn into_scalar_text(self) -> Option<String> {
         let number = self.as_integer().map(|number| number.to_string());
         number.or_else(|| fold::known(&self.into_scalar()?).map(|bits| bits.to_string()))

@@ -1,90 +1,91 @@
-//! Types and their layout in slots.
+//! P4 types, and the layout of their values in slots.
 
 use crate::ast;
 use crate::source::Span;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-/// A type. Structs, headers and enums are equal if they are the same declaration.
+/// A type of a value. Two struct, header or enum types are equal only if they come from the same declaration.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Type {
-    /// The type of an expression whose error has been reported; it is compatible with every type.
+    /// The type of an expression with an error that has already been reported. It is compatible with every type, so
+    /// that no further errors follow.
     Error,
     /// The type of a call without a result.
     Void,
     Bool,
     Bit(u32),
     Int(u32),
-    /// P4's `int`: an integer of arbitrary precision, known at compile time.
+    /// P4's type `int`: an integer of arbitrary precision that is known at compile time.
     Integer,
-    /// P4's `error`.
+    /// P4's type `error`.
     Failure,
     Enum(u32),
     Header(u32),
     Struct(u32),
     /// A list expression `{a, b}` that has not been converted to a struct yet.
     List,
-    /// An extern type; only parameters can have it.
+    /// An extern type, by the index of its declaration. Only parameters can have it.
     Extern(u32),
 }
 
-/// A header or struct.
+/// A declared header type or struct type.
 pub(super) struct StructInfo {
     pub(super) name: Rc<str>,
     pub(super) span: Span,
     pub(super) fields: Vec<FieldInfo>,
-    /// Number of slots, including the slot of a header's validity bit, which comes first.
+    /// Number of slots that a value occupies. In a header, the slot of the validity bit comes first and is included.
     pub(super) size: u32,
-    /// Total width of all fields in bits, without validity bits.
+    /// Total width of all fields in bits; validity bits are not included.
     pub(super) bits: u64,
-    /// Nesting depth of structs; 1 for a struct without structs in it.
+    /// Nesting depth of structs: 1 for a struct that contains no other struct.
     pub(super) depth: u32,
-    /// Number of structs and scalars, including this struct itself.
+    /// Number of structs and scalars in a value, including the struct itself.
     pub(super) parts: u32,
 }
 
 pub(super) struct FieldInfo {
     pub(super) name: Rc<str>,
     pub(super) ty: Type,
-    /// The field's first slot, relative to the first slot of the struct.
+    /// The index of the first slot of the field, relative to the first slot of the struct.
     pub(super) offset: u32,
 }
 
-/// An enum.
+/// A declared enum type.
 pub(super) struct EnumInfo {
     pub(super) name: Rc<str>,
-    /// The underlying type, if the enum is serializable.
+    /// The underlying type of a serializable enum; `None` for any other enum.
     pub(super) representation: Option<Type>,
     pub(super) width: u32,
     pub(super) signed: bool,
     pub(super) members: Vec<(Rc<str>, u128)>,
 }
 
-/// All declared types.
+/// All types that the program declares.
 #[derive(Default)]
 pub(super) struct Types<'a> {
-    /// The headers and structs.
+    /// The declared header types and struct types.
     pub(super) structs: Vec<StructInfo>,
     pub(super) enums: Vec<EnumInfo>,
     pub(super) externs: Vec<&'a ast::Extern>,
-    /// The names of P4's error constants, by value.
+    /// The names of the constants of P4's type `error`, in the order of their values.
     pub(super) failures: Vec<Rc<str>>,
-    /// The spans of the error constants declared so far.
+    /// The span of each `error` constant declared so far, by name.
     pub(super) failures_at: BTreeMap<&'a str, Span>,
 }
 
-/// A scalar within a value.
+/// A scalar within a value of a type, for example a field of a header.
 pub(super) struct Leaf {
-    /// The name with the path to the scalar: `hdr.ipv4.src`.
+    /// The full name of the scalar, with the path to it, such as `hdr.ipv4.src`.
     pub(super) name: String,
     pub(super) width: u32,
     pub(super) signed: bool,
-    /// For a header's validity bit: the index of the header's type.
+    /// The index of the header type, if the scalar is the validity bit of a header; else `None`.
     pub(super) header: Option<u32>,
 }
 
 impl Types<'_> {
-    /// Returns width and signedness of a type that occupies one slot.
+    /// Returns the width in bits and the signedness of a type that occupies one slot; `None` for other types.
     pub(super) fn scalar(&self, ty: Type) -> Option<(u32, bool)> {
         match ty {
             Type::Bool => Some((1, false)),
@@ -99,7 +100,7 @@ impl Types<'_> {
         }
     }
 
-    /// Returns the declaration of a struct or header type.
+    /// Returns the declaration of a struct type or header type; `None` for other types.
     pub(super) fn info(&self, ty: Type) -> Option<&StructInfo> {
         match ty {
             Type::Header(number) | Type::Struct(number) => self.structs.get(number as usize),
@@ -107,7 +108,7 @@ impl Types<'_> {
         }
     }
 
-    /// Returns the number of slots of a value.
+    /// Returns the number of slots that a value of the type occupies.
     pub(super) fn size(&self, ty: Type) -> u32 {
         match ty {
             Type::Error | Type::Void | Type::Integer | Type::List | Type::Extern(_) => 0,
@@ -115,7 +116,7 @@ impl Types<'_> {
         }
     }
 
-    /// Returns the total width of a value in bits, without validity bits; 0 for a type without bits.
+    /// Returns the total width of a value in bits, without validity bits. Returns 0 for a type without bits.
     pub(super) fn bits(&self, ty: Type) -> u64 {
         match self.scalar(ty) {
             Some((width, _)) => u64::from(width),
@@ -131,7 +132,7 @@ impl Types<'_> {
         }
     }
 
-    /// Returns the scalars of a value, in the order of its slots.
+    /// Returns all scalars of a value of the type, in the order of their slots. Their names begin with `name`.
     pub(super) fn leaves(&self, ty: Type, name: &str) -> Vec<Leaf> {
         let mut leaves = Vec::new();
         self.collect(ty, name, &mut leaves);
@@ -150,7 +151,7 @@ impl Types<'_> {
         }
     }
 
-    /// Returns the type in P4 syntax.
+    /// Formats a type in P4 syntax, for error messages.
     pub(super) fn display(&self, ty: Type) -> String {
         match ty {
             Type::Error => "an unknown type".to_string(),

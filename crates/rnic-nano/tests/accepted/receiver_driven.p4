@@ -22,9 +22,9 @@ header frame_t {
 struct headers_t { frame_t frame; }
 struct metadata_t { bool trimmed; }
 
-// The credit of each received message.
+// The credit of each message that is being received.
 IfElseRaw<pkt_t>(REGISTERS) credit_reg;
-// The packets whose retransmission was requested.
+// For each message, the packets whose retransmission the receiver has requested.
 DualPort<pkt_t>(REGISTERS) nack_reg;
 
 parser ParseFrame(packet_in packet, out headers_t hdr, inout metadata_t meta, in arrival_t arrival, in nic_t nic) {

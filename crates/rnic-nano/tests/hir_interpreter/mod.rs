@@ -1,7 +1,8 @@
-//! An interpreter of HIR for tests: it executes a pipeline as the documentation of the HIR says, slowly and simply.
+//! An interpreter of the high-level intermediate representation (HIR), for tests. It executes a pipeline as the
+//! documentation of the HIR says, in a simple and slow way.
 //!
-//! The interpreter shares only the definition of the HIR with the compiler. The including module brings `hir` into
-//! scope, because unit tests and integration tests reach it by different paths.
+//! The interpreter shares only the definition of the HIR with the compiler. The module that includes it must bring the
+//! name `hir` into scope, because unit tests and integration tests reach the HIR by different paths.
 
 #![allow(dead_code, reason = "each including test uses a part of it")]
 
@@ -10,12 +11,12 @@ use super::hir::{
     Transition, UnaryOp,
 };
 
-/// Maximum number of states that the parser runs through for one packet.
+/// Maximum number of states that a parser may enter for one packet.
 const MAX_STATES: usize = 5000;
 
-/// The externs that the interpreted program calls.
+/// The functions and objects of the NIC that the interpreted program calls.
 pub(crate) trait Externs {
-    /// Executes a call and returns its scalar results; missing results are 0.
+    /// Executes a call and returns its scalar results. If there are fewer results than the call has, the others are 0.
     fn call(&mut self, call: &ExternCall, arguments: &[u128]) -> Vec<u128>;
 }
 
@@ -24,11 +25,11 @@ pub(crate) trait Externs {
 pub(crate) enum Flow {
     /// Execution continues at the next statement.
     Next,
-    /// Execution continues after an enclosing scope, as after [`Stmt::Leave`].
+    /// Execution continues after the end of an enclosing scope; the number has the same meaning as in [`Stmt::Leave`].
     Leave(u32),
-    /// The control ends.
+    /// Execution of the control ends.
     Exit,
-    /// The packet has too few bytes.
+    /// Execution ends, because the packet has too few bytes.
     TooShort,
 }
 
@@ -37,7 +38,7 @@ pub(crate) struct Interpreter<'p, E> {
     pub(crate) pipeline: &'p Pipeline,
     pub(crate) slots: Vec<u128>,
     pub(crate) externs: E,
-    /// The arriving packet.
+    /// The bytes of the arriving packet.
     pub(crate) packet: Vec<u8>,
     /// Number of bits that the parser has consumed.
     position: usize,
@@ -50,7 +51,7 @@ fn truncate(value: u128, width: u32) -> u128 {
     if width == 128 { value } else { value % (1 << width) }
 }
 
-/// Interprets `width` bits as a number, by the definition of two's complement.
+/// Interprets the lowest `width` bits of a value as a number, by the definition of two's complement.
 fn signed(value: u128, width: u32) -> i128 {
     if width < 128 && value >> (width - 1) == 1 { (value as i128).wrapping_sub(1 << width) } else { value as i128 }
 }
@@ -66,12 +67,12 @@ impl<'p, E: Externs> Interpreter<'p, E> {
         SlotId(found.unwrap_or_else(|| panic!("no slot {name}")) as u32)
     }
 
-    /// Returns the value of the first slot with this name.
+    /// Returns the value of the first slot that has this name.
     pub(crate) fn get(&self, name: &str) -> u128 {
         self.slots[self.find(name).0 as usize]
     }
 
-    /// Sets the first slot with this name.
+    /// Sets the value of the first slot that has this name.
     pub(crate) fn set(&mut self, name: &str, value: u128) {
         let slot = self.find(name);
         self.assign(slot, value);
@@ -107,12 +108,12 @@ impl<'p, E: Externs> Interpreter<'p, E> {
         None
     }
 
-    /// Runs the control.
+    /// Executes the control and returns the way in which it ended.
     pub(crate) fn control(&mut self) -> Flow {
         self.body(&self.pipeline.control)
     }
 
-    /// Runs the deparser.
+    /// Executes the deparser and returns the way in which it ended.
     pub(crate) fn deparser(&mut self) -> Flow {
         self.body(&self.pipeline.deparser)
     }
@@ -264,7 +265,7 @@ impl<'p, E: Externs> Interpreter<'p, E> {
     }
 }
 
-/// Computes a binary operator on operands of `width` and `second` bits; the caller truncates the result.
+/// Computes a binary operator on operands of `width` and `second` bits. The caller truncates the result to its width.
 fn binary(op: BinaryOp, a: u128, b: u128, width: u32, second: u32) -> u128 {
     let max = truncate(u128::MAX, width);
     let (x, y) = (signed(a, width), signed(b, second));

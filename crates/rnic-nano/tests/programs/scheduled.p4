@@ -21,7 +21,7 @@ header transport_t {
 struct headers_t { transport_t h; }
 struct metadata_t { }
 
-// The receiver's state of a message.
+// The receiver's state of a message: fields that GRANTs to the sender of the message need.
 struct message_t {
     ip_t      src_ip;
     context_t src_context;

@@ -1,9 +1,10 @@
-//! A generator of random programs. The test provides the random numbers, so that proptest can shrink them.
+//! A generator of random P4 programs. The test provides the random numbers, so that proptest can shrink a failing
+//! program.
 
 use crate::arithmetic::ones;
 use crate::hir::*;
 
-/// The slots of a random program: width, and number of slots of that width.
+/// The slots of a random program: each pair has a width in bits and the number of slots of that width.
 const WIDTHS: [(u32, usize); 10] =
     [(1, 4), (3, 2), (8, 3), (13, 2), (32, 4), (33, 2), (64, 3), (65, 1), (100, 2), (128, 2)];
 
@@ -46,7 +47,7 @@ impl Generator {
         SlotId(self.pipeline.slots.len() as u32 - 1)
     }
 
-    /// Returns a random number less than `n`; 0 when all random numbers are used up.
+    /// Returns a random number less than `n`, or 0 when the test's random numbers are used up.
     fn roll(&mut self, n: u32) -> u32 {
         self.at += 1;
         self.dice.get(self.at - 1).map_or(0, |value| value % n)
@@ -181,7 +182,7 @@ impl Generator {
 
     fn call(&mut self) -> ExternCall {
         let index = self.expr(32, 0);
-        // Most indices are small, so that they are within the array.
+        // Most of the generated register indices are small, so that they lie within the array.
         let index = if self.roll(4) == 0 { index } else { expr(32, ExprKind::Const(u128::from(self.roll(5)))) };
         let number = self.roll(3);
         let (function, mut arguments, results) = match number {
@@ -203,7 +204,8 @@ impl Generator {
     }
 
     fn apply(&mut self, scopes: u32) -> Stmt {
-        // The slots are reserved before the actions are generated, because an action may apply other tables.
+        // These slots are reserved before the actions are generated, because an action may apply other tables, which
+        // reserve slots of their own.
         let (hit, chosen) = (self.slot_of(1), self.slot_of(8));
         let action = |g: &mut Generator, parameters: &[u32]| Action {
             name: format!("a{}", parameters.len()),
@@ -240,7 +242,7 @@ impl Generator {
         Stmt::Apply { table: id, hit, action: chosen }
     }
 
-    /// Generates headers with fields of odd widths that add up to whole bytes.
+    /// Generates headers that have fields of odd widths and a whole number of bytes.
     pub(crate) fn headers(&mut self, count: u32) {
         for number in 0..count {
             let valid = self.slot(format!("h{number}.valid"), 1);
@@ -258,7 +260,8 @@ impl Generator {
         }
     }
 
-    /// Generates states that extract the headers and transition to any state, including earlier ones.
+    /// Generates parser states that extract the headers. A state may transition to any state, also to an earlier one,
+    /// so that parsers have loops.
     pub(crate) fn states(&mut self, count: u32) {
         for number in 0..count {
             let mut body = Vec::new();

@@ -1,4 +1,4 @@
-//! Tests the virtual machine against an interpreter of the HIR.
+//! Property tests that compare the virtual machine with an interpreter of the HIR, for random programs.
 
 mod generator;
 #[path = "../../../tests/hir_interpreter/mod.rs"]
@@ -26,10 +26,10 @@ impl Blocks for NoBlocks {
     fn ctrl_pkt(&mut self, _: &CtrlPktEvent) {}
 }
 
-/// A simple implementation of the register externs.
+/// A simple implementation of the register externs, for the interpreter.
 struct Registers<'p> {
     instances: &'p [Instance],
-    /// The scalars of the entries, by instance, index of the entry, and index of the scalar.
+    /// The values of the registers, by instance, index of the entry, and index of the scalar within the entry.
     scalars: BTreeMap<(u32, u128, usize), u128>,
 }
 
@@ -64,7 +64,8 @@ impl Externs for Registers<'_> {
     }
 }
 
-/// A program with one pipeline whose slots can all be observed: the first `inputs` slots are its inputs.
+/// A program with one pipeline whose slots the test can all observe. The first `inputs` slots are the inputs of the
+/// pipeline.
 struct TestProgram {
     program: Program,
     executable: Executable,
@@ -75,14 +76,15 @@ struct TestProgram {
 const ROOM: u32 = 64;
 
 impl TestProgram {
-    /// Returns `None` if the parser of a random program has too many combinations of state and position to be
+    /// Compiles a random program. Returns `None` if its parser has too many combinations of state and position to be
     /// compiled.
     fn new(generator: Generator, inputs: usize) -> Option<TestProgram> {
         let mut pipeline = generator.pipeline;
         let slots = pipeline.slots.clone();
         let name = |at: usize| format!("in.{at}");
         pipeline.inputs = (0..inputs).map(|at| (name(at), SlotId(at as u32))).collect();
-        // Every slot is an output; the upper half of a wide slot is copied to a slot of its own at the end.
+        // Every slot is an output. At the end of the program, the upper half of each wide slot is copied to a slot of
+        // its own, because an output has 64 bits.
         let mut outputs = Vec::new();
         for (at, slot) in slots.iter().enumerate() {
             let id = SlotId(at as u32);
@@ -116,8 +118,8 @@ impl TestProgram {
         Some(TestProgram { program, executable, emitted, outputs })
     }
 
-    /// Runs the program on packets in the virtual machine and in the interpreter with the same inputs, and compares
-    /// all slots, the emitted bytes, and, through later packets, the registers.
+    /// Runs the program on packets with the same inputs in the virtual machine and in the interpreter. Compares all
+    /// slots, the emitted bytes and, through later packets, the registers.
     fn compare(&self, inputs: &[u128], packets: &[Vec<u8>]) {
         let pipeline = &self.program.ingress;
         let tables = |table: &Table| {
@@ -180,7 +182,7 @@ fn packets() -> impl Strategy<Value = Vec<Vec<u8>>> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
-    /// Random expressions, statements, tables and registers.
+    /// The random programs of this test have expressions, statements, tables and registers.
     #[test]
     fn controls_agree_with_the_interpreter(
         dice in prop::collection::vec(any::<u32>(), 0..400),
@@ -193,7 +195,7 @@ proptest! {
         TestProgram::new(generator, inputs.len()).expect("not too large").compare(&inputs, &[vec![], vec![]]);
     }
 
-    /// Random parsers, and headers with fields of odd widths.
+    /// The random programs of this test have parsers with loops, and headers with fields of odd widths.
     #[test]
     fn parsers_and_deparsers_agree_with_the_interpreter(dice in prop::collection::vec(any::<u32>(), 0..300), packets in packets()) {
         let mut generator = Generator::new(dice);
