@@ -196,7 +196,7 @@ fn mistakes_are_named() {
             "a flow of 20000 bytes has no buffer: the largest of `rx_buffers` has 2000 bytes",
         ),
         ("hpcc", "eta = 1.5", "`eta` is out of range: 1.5"),
-        ("homa", "unscheduled_priorities = 4\nscheduled_levels = 5", "transport \"homa\" needs 9 priorities"),
+        ("homa", "unscheduled_priorities = 4\nscheduled_priorities = 5", "transport \"homa\" needs 9 priorities"),
         ("p4:nowhere.p4", "", "cannot read the P4 program `nowhere.p4`"),
         ("p4:Cargo.toml", "", "the P4 program `Cargo.toml` has"),
         (WINDOW, "constants = { NOTHING = 3 }", "the P4 program `../../p4/window.p4` has an error"),
