@@ -20,7 +20,7 @@ pub(crate) enum CliError {
     /// The input is invalid, and the command has already printed the reasons on standard output.
     #[error("the input is invalid")]
     Told,
-    /// Another input is invalid; the text is the message.
+    /// The input is invalid in another way; the text is the message.
     #[error("{0}")]
     Input(String),
     /// Runs failed; the message has one sentence for each run.

@@ -155,7 +155,7 @@ fn after_group(tokens: &[Token<'_>], at: usize) -> usize {
     tokens.len()
 }
 
-/// Index after the item that begins at `at` with its attributes.
+/// Index after the end of the item that begins at `at`. The item begins with its attributes.
 fn after_item(tokens: &[Token<'_>], mut at: usize) -> usize {
     let mut ends_with_semicolon = false;
     while let Some(token) = tokens.get(at) {

@@ -1,10 +1,11 @@
 //! Exact means and percentiles of several series of values, from flow records in memory or in a file.
 //!
-//! Records in memory: their values are collected and sorted. Records in a file: the file is read in several passes, so
-//! the values need not fit in memory. The first pass counts the values of each series and finds their minimum and
-//! maximum. A later pass divides the ranges that contain the wanted ranks into equal parts and counts the values in
-//! each part. The search continues in the parts with the wanted ranks, until few enough values remain to collect them
-//! (Munro and Paterson, "Selection and sorting with limited storage", 1980). Both ways give bit-identical results.
+//! If the records are in memory, their values are collected and sorted. If the records are in a file, the file is read
+//! in several passes, so the values need not fit in memory. The first pass counts the values of each series and finds
+//! their minimum and maximum. A later pass divides the ranges that contain the wanted ranks into equal parts and counts
+//! the values in each part. The search continues in the parts with the wanted ranks, until few enough values remain to
+//! collect them (Munro and Paterson, "Selection and sorting with limited storage", 1980). Both ways give bit-identical
+//! results.
 
 use rnic_run::FlowLog;
 use rnic_run::FlowRecord;

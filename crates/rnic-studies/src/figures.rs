@@ -71,8 +71,8 @@ pub enum Chart {
         /// Traffic source whose flows are shown; empty for all flows.
         traffic: &'static str,
     },
-    /// Curves of a metric over the points of a sweep, one for each pick. A pick's curve has the points whose names end
-    /// in the point of the pick's case.
+    /// Curves of a metric over the points of a sweep, one for each case in `picks`. The curve has the points whose
+    /// names end in the name of the point of the case.
     Curves {
         /// Title of the horizontal axis: the swept quantity.
         axis: &'static str,
@@ -83,14 +83,15 @@ pub enum Chart {
         /// Traffic source whose flows are shown; empty for all flows.
         traffic: &'static str,
     },
-    /// Goodput of flows over time, for the first seed: a figure for each pick, with a curve for each flow.
+    /// Goodput of flows over time, for the first seed: a figure for each case, with a curve for each
+    /// flow.
     Courses {
         /// Cases, a figure each.
         picks: &'static [Pick],
         /// Names of the flows, in order of start.
         flows: &'static [&'static str],
     },
-    /// A quantity that is computed from the completion times of flows, over the sizes of the flows. Each pick has a
+    /// A quantity that is computed from the completion times of flows, over the sizes of the flows. Each case has a
     /// curve, which shows the mean over the seeds.
     EachFlow {
         /// Title of the figure and of the vertical axis.
@@ -106,7 +107,7 @@ pub enum Chart {
         /// Curves of the paper's values, as (name, the stated value for each size).
         stated: &'static [(&'static str, &'static [f64])],
     },
-    /// Length of the watched queue over time, for the first seed: one figure, with a curve for each pick.
+    /// Length of the watched queue over time, for the first seed: one figure, with a curve for each case.
     Queues {
         /// Title of the figure.
         title: &'static str,
@@ -114,7 +115,7 @@ pub enum Chart {
         picks: &'static [Pick],
     },
     /// Goodput of the last flow over time, for the first seed, in the simulation and in the fluid model: a figure for
-    /// each pick.
+    /// each case.
     Fluid {
         /// Cases, a figure each.
         picks: &'static [Pick],

@@ -43,7 +43,7 @@ pub(crate) enum ModelFormat {
 /// Arguments that say how to solve a fluid model, and how to show the solution.
 #[derive(Args, Debug)]
 struct SolveArgs {
-    /// Solve from 0 to this time
+    /// Solve the model from time 0 to this time
     #[arg(long, value_name = "TIME", default_value = "200ms", allow_hyphen_values = true)]
     duration: Time,
 

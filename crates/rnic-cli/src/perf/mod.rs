@@ -108,7 +108,7 @@ struct MeasureArgs {
     #[arg(short, long, value_name = "BYTES", value_parser = parse_size)]
     size: Option<u32>,
 
-    /// Measure all powers of two from 2 B to 8 MiB
+    /// Measure all message sizes that are powers of two, from 2 B to 8 MiB
     #[arg(short, long, conflicts_with = "size")]
     all: bool,
 
