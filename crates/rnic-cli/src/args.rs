@@ -1,4 +1,4 @@
-//! The arguments of the command: parsing, help and errors follow from these definitions.
+//! The arguments of the command. Parsing, help texts and errors follow from these definitions.
 
 use crate::format::Format;
 use crate::model::ModelArgs;
@@ -28,7 +28,7 @@ pub(crate) struct Cli {
     pub(crate) command: Command,
 }
 
-/// The commands.
+/// The subcommands of `rnic`.
 #[derive(Subcommand, Debug)]
 pub(crate) enum Command {
     /// Simulate every run of a scenario, print a table and write the result files
@@ -57,7 +57,7 @@ pub(crate) enum Command {
     P4(P4Args),
 }
 
-/// A scenario, and changes to its settings.
+/// A scenario file, and changes to its settings on the command line.
 #[derive(Args, Debug)]
 pub(crate) struct Selection {
     /// The scenario file
@@ -171,16 +171,16 @@ pub(crate) struct ExecArgs {
     pub(crate) schema: Option<SchemaOf>,
 }
 
-/// A type with a JSON Schema.
+/// The JSON documents whose schema `rnic exec --schema` prints.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum SchemaOf {
-    /// The document of a run
+    /// The document of a run, which `rnic exec` executes
     Spec,
-    /// A line of `--events`
+    /// An event, a line that `rnic exec --events` prints
     Event,
 }
 
-/// File formats of flow records.
+/// File formats for the records of flows (`rnic run --flows`).
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum FlowFile {
     /// Comma-separated values
@@ -201,12 +201,12 @@ pub(crate) struct FlowsArgs {
     #[arg(long, value_name = "NAME")]
     pub(crate) run: Option<String>,
 
-    /// Format of the list
+    /// Format of the list of flows
     #[arg(long, value_enum, default_value_t = FlowList::Csv)]
     pub(crate) format: FlowList,
 }
 
-/// Formats of flow lists.
+/// Formats of the list of flows that `rnic flows` prints.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum FlowList {
     /// Comma-separated values, the input format of `pattern = "list"`
@@ -234,7 +234,7 @@ pub(crate) struct TopologyArgs {
     pub(crate) format: TopologyFile,
 }
 
-/// Formats of topologies.
+/// Formats in which `rnic topology` prints a topology.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum TopologyFile {
     /// The topology file of the HPCC simulator
@@ -259,7 +259,7 @@ pub(crate) struct ListArgs {
     pub(crate) dir: PathBuf,
 }
 
-/// The things that can be listed.
+/// The lists that `rnic list` can print.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Listing {
     /// Transports: values of `transport` in a run
@@ -386,7 +386,7 @@ pub(crate) enum P4Command {
     rnic p4 check transport.p4 --format json | jq '.errors[].message'\n\n\
     Exit codes: 0 the program has no errors; 1 the output cannot be written; 2 the program has errors or cannot be read.")]
 pub(crate) struct P4CheckArgs {
-    /// The program; files that it includes with quotes are relative to it
+    /// The P4 program; paths in its `#include "file"` directives are relative to this file
     #[arg(value_name = "FILE.p4")]
     pub(crate) file: PathBuf,
 
@@ -514,7 +514,7 @@ pub(crate) struct PingpongArgs {
     #[arg(short, long, value_name = "BYTES", default_value_t = 4_096, value_parser = clap::value_parser!(u32).range(0..=1 << 30))]
     pub(crate) size: u32,
 
-    /// Number of messages in each direction
+    /// Number of messages to send in each direction
     #[arg(short = 'n', long, value_name = "N", default_value_t = 1_000)]
     pub(crate) iters: u32,
 
@@ -522,7 +522,7 @@ pub(crate) struct PingpongArgs {
     #[arg(short, long, value_name = "BYTES", default_value_t = 1_024)]
     pub(crate) mtu: u32,
 
-    /// Number of receives that are posted at the same time
+    /// Number of receives that are outstanding at the same time
     #[arg(short, long, value_name = "N", default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..=32_768))]
     pub(crate) rx_depth: u32,
 
@@ -539,11 +539,11 @@ pub(crate) struct PingpongArgs {
     pub(crate) timeout: u32,
 }
 
-/// Options that once had another name: (old, new).
+/// Options that were renamed, as (old name, new name).
 const RENAMED: [(&str, &str); 3] =
     [("--classes", "--priorities"), ("--cable", "--length"), ("--resume-distance", "--xon-offset")];
 
-/// The old and new name of the unknown option in this error, if it was renamed.
+/// If this error is about an unknown option that was renamed: the old and the new name of the option.
 pub(crate) fn renamed(error: &clap::Error) -> Option<(&'static str, &'static str)> {
     match error.get(ContextKind::InvalidArg) {
         Some(ContextValue::String(option)) if error.kind() == ErrorKind::UnknownArgument => {

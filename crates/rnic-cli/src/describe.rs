@@ -1,4 +1,4 @@
-//! The command `rnic check`: a summary of a scenario.
+//! The command `rnic check`: prints a summary of a scenario without simulating it.
 
 use crate::args::CheckArgs;
 use crate::error::CliError;
@@ -9,7 +9,8 @@ use rnic_run::{QueueingSetup, RunSpec, Traffic, TrafficPattern};
 use rnic_sim::Catalogue;
 use rnic_sim::resolve::resolve_all;
 
-/// Prints a headline, and for each run one line, its settings on request, and its warnings.
+/// Prints a headline, and for each run one line and its warnings. With `--settings`, it also prints the settings of the
+/// run.
 pub(crate) fn check(arguments: &CheckArgs, catalogue: &Catalogue) -> Result<(), CliError> {
     let scenario = load_selected(catalogue, &arguments.selection)?;
     let resolved = resolve_all(catalogue, &scenario.runs).map_err(cannot_be_set_up)?;
@@ -27,7 +28,7 @@ pub(crate) fn check(arguments: &CheckArgs, catalogue: &Catalogue) -> Result<(), 
     })
 }
 
-/// A run in one line: transport, fabric and traffic.
+/// A run in one line: transport, congestion control, PFC, fabric and traffic.
 fn describe(run: &RunSpec) -> String {
     let pfc = if run.transport.pfc { "PFC" } else { "no PFC" };
     let cc = match run.transport.cc.name() {

@@ -1,4 +1,4 @@
-//! What is wrong with a P4 program, drawn with its lines.
+//! The errors in a P4 program, printed with the source lines that they refer to.
 
 use miette::{Diagnostic, LabeledSpan, NamedSource, Severity, SourceCode};
 use rnic_nano::Rejected;
@@ -6,14 +6,14 @@ use rnic_nano::diagnostic::Diagnostic as Wrong;
 use rnic_nano::source::{SourceMap, Span};
 use std::fmt;
 
-/// All that is wrong with a program, as the terminal shows it.
+/// All errors of a rejected program, as the terminal shows them.
 pub(crate) fn draw(rejected: &Rejected) -> String {
     let drawn =
         rejected.errors.iter().map(|error| format!("{:?}", miette::Report::new(Drawn::new(error, &rejected.sources))));
     drawn.collect::<Vec<_>>().join("\n").trim_end().to_string()
 }
 
-/// One thing that is wrong, with its places in one file; those in other files follow it.
+/// One error or related note, with its positions in one source file. Positions in other files are in `elsewhere`.
 #[derive(Debug)]
 struct Drawn {
     message: String,
@@ -40,7 +40,7 @@ impl Drawn {
         }
     }
 
-    /// A place in another file.
+    /// A note about a related position that is in another file than the error.
     fn place(span: Span, label: &str, sources: &SourceMap) -> Drawn {
         Drawn {
             message: label.to_string(),

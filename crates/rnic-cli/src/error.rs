@@ -1,4 +1,4 @@
-//! Errors of the command, their messages and exit codes.
+//! Errors of the command: their messages and exit codes.
 
 use crate::drawn;
 use miette::{Diagnostic, LabeledSpan, NamedSource, SourceCode};
@@ -11,19 +11,19 @@ use std::process::ExitCode;
 /// An error of the command.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CliError {
-    /// The scenario is wrong or cannot be read.
+    /// The scenario contains a mistake or cannot be read.
     #[error(transparent)]
     Scenario(#[from] ScenarioError),
-    /// A P4 program is wrong.
+    /// A P4 program contains mistakes.
     #[error(transparent)]
     Program(Box<Rejected>),
-    /// The input is invalid, and the standard output already says why.
+    /// The input is invalid, and the command has already printed the reasons on standard output.
     #[error("the input is invalid")]
     Told,
-    /// Other invalid input.
+    /// The input is invalid in another way; the text is the message.
     #[error("{0}")]
     Input(String),
-    /// Runs failed; one sentence each.
+    /// Runs failed; the message has one sentence for each run.
     #[error("{}", .0.join("\n"))]
     Failed(Vec<String>),
     /// A file or stream cannot be read or written.
@@ -34,13 +34,13 @@ pub(crate) enum CliError {
         /// The error of the operating system.
         error: io::Error,
     },
-    /// The reader of the standard output has closed it; this is not a failure.
+    /// The reader of standard output has closed it, as `head` does. The command ends without a message and with code 0.
     #[error("the reader has closed the output")]
     NobodyReads,
 }
 
 impl CliError {
-    /// The exit code.
+    /// The exit code of the command for this error.
     pub(crate) fn code(&self) -> u8 {
         match self {
             CliError::Scenario(_) | CliError::Program(_) | CliError::Told | CliError::Input(_) => 2,
@@ -70,12 +70,12 @@ impl CliError {
     }
 }
 
-/// The error as one line.
+/// The message on one line, with the prefix `error: `.
 fn plain(sentence: &str) -> String {
     format!("error: {}", sentence.split_whitespace().collect::<Vec<_>>().join(" "))
 }
 
-/// A mistake in a scenario, drawn with the line that contains it.
+/// A mistake in a scenario, printed with the line that contains it.
 #[derive(Debug)]
 struct Drawn {
     mistake: Mistake,
@@ -84,7 +84,8 @@ struct Drawn {
 
 impl Drawn {
     fn new(mistake: Mistake) -> Drawn {
-        // The whole text of an override is drawn, so its name need not contain the text.
+        // For a mistake in `--set`, the source text is the whole override, so the name of the source need not repeat
+        // it.
         let name = if mistake.is_override { "--set" } else { &mistake.file };
         let source = NamedSource::new(name, mistake.text.clone());
         Drawn { mistake, source }

@@ -15,10 +15,10 @@ use std::io::{self, BufWriter, Read, Write};
 use std::ops::ControlFlow;
 use std::path::Path;
 
-/// Maximum length of a document in bytes: 1 GiB, about 10 million listed flows.
+/// Maximum length of a run's JSON document in bytes: 1 GiB, which is enough for about 10 million listed flows.
 const MAX_DOCUMENT: u64 = 1 << 30;
 
-/// Executes the run, prints its events or its results, and writes its record.
+/// Executes a run from its JSON document, prints its events or its results, and writes its record.
 pub(crate) fn exec(arguments: &ExecArgs, catalogue: &Catalogue) -> Result<(), CliError> {
     if let Some(schema) = arguments.schema {
         return print_schema(schema);
@@ -28,7 +28,7 @@ pub(crate) fn exec(arguments: &ExecArgs, catalogue: &Catalogue) -> Result<(), Cl
     };
     let spec = read(path, catalogue)?;
     let resolved = resolve(catalogue, &spec).map_err(|error| cannot_be_set_up((spec.name.clone(), error)))?;
-    // Opened before the simulation, so that a wrong path fails early.
+    // The file is opened before the simulation, so that a wrong path fails early.
     let file = arguments.record.as_deref().map(|path| create(path).map(|file| (path, file))).transpose()?;
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     let sharing = Sharing::among(arguments.threads.map_or(processors, usize::from));
@@ -40,7 +40,7 @@ pub(crate) fn exec(arguments: &ExecArgs, catalogue: &Catalogue) -> Result<(), Cl
         if let Some(bars) = &bars {
             bars.event(0, &event);
         }
-        // If the reader of the events closes the output, the run ends.
+        // If the reader of the events closes standard output, the run is stopped.
         if arguments.events && !unread.get() && print_event(&event).is_err() {
             unread.set(true);
         }
@@ -55,13 +55,13 @@ pub(crate) fn exec(arguments: &ExecArgs, catalogue: &Catalogue) -> Result<(), Cl
     }
 
     if let Some((path, file)) = file {
-        // In an extended catalogue, a congestion control may have the name of another one.
+        // An extended catalogue may have its own congestion control under a standard name, so its records are marked.
         let program = if catalogue.is_extended() { format!("{CODE} extended") } else { String::new() };
         let fingerprint = Fingerprint::of(&spec, &program);
         let header = Header { run: spec.name.clone(), seed: spec.seed, cpu_s: record.cpu_s, fingerprint };
         write_record(BufWriter::new(file), &header, &record).map_err(|error| cannot_write(path, error))?;
         if !arguments.quiet {
-            // If standard error is closed, the message is lost.
+            // If standard error is closed, this message is lost.
             let _ = writeln!(io::stderr(), "wrote {}", path.display());
         }
     }
@@ -78,7 +78,7 @@ pub(crate) fn exec(arguments: &ExecArgs, catalogue: &Catalogue) -> Result<(), Cl
     failure.map_or(Ok(()), |failure| Err(CliError::Failed(vec![failure])))
 }
 
-/// Prints the documents of runs, a line each, for `rnic run --print-spec`.
+/// Prints the JSON documents of runs, one per line, for `rnic run --print-spec`.
 pub(crate) fn print_specs(runs: &[RunSpec]) -> Result<(), CliError> {
     let documents: Result<Vec<String>, _> = runs.iter().map(|run| run.to_json(false)).collect();
     let documents = documents.map_err(|error| CliError::Input(error.to_string()))?;

@@ -1,4 +1,5 @@
-//! The commands `rnic flows` and `rnic topology`: flows and topology of a run in the formats of other tools.
+//! The commands `rnic flows` and `rnic topology`, which print the flows or the topology of a run in the formats of
+//! other tools.
 
 use crate::args::{FlowList, FlowsArgs, TopologyArgs, TopologyFile};
 use crate::error::CliError;
@@ -10,7 +11,7 @@ use rnic_sim::Catalogue;
 use rnic_workload::generate;
 use std::io::Write;
 
-/// Prints the flows of a run.
+/// Prints the flows of a run in order of their start.
 pub(crate) fn flows(arguments: &FlowsArgs, catalogue: &Catalogue) -> Result<(), CliError> {
     let scenario = load_selected(catalogue, &arguments.selection)?;
     let run = select(&scenario, arguments.run.as_deref())?;
@@ -31,7 +32,7 @@ pub(crate) fn flows(arguments: &FlowsArgs, catalogue: &Catalogue) -> Result<(), 
     output::print(|out| write_flows(out, format, flows, network.hosts, total))
 }
 
-/// Prints the fabric of a run.
+/// Prints the topology of a run.
 pub(crate) fn topology(arguments: &TopologyArgs, catalogue: &Catalogue) -> Result<(), CliError> {
     let scenario = load_selected(catalogue, &arguments.selection)?;
     let run = select(&scenario, arguments.run.as_deref())?;
@@ -44,7 +45,7 @@ pub(crate) fn topology(arguments: &TopologyArgs, catalogue: &Catalogue) -> Resul
             "warning: the output does not contain the run's `{key}`: topology files have no such entries"
         );
     }
-    // A fat-tree with modified links has no regular shape.
+    // If single links of the fat-tree are changed, the fat-tree is not regular and has no such description.
     let shape = match fabric.links.is_empty() {
         true => FatTreeShape::of(&fabric.topology, &fabric.link),
         false => None,
@@ -57,7 +58,7 @@ pub(crate) fn topology(arguments: &TopologyArgs, catalogue: &Catalogue) -> Resul
     output::print(|out| write_topology(out, format, &graph, shape.as_ref()))
 }
 
-/// The topology in the form that the file formats need.
+/// Converts the topology to the graph of nodes and links that the file formats need.
 fn graph(topology: &Topology) -> Graph {
     let node = |(number, name): (u32, &String)| Node { name: name.clone(), is_switch: !topology.is_host(number) };
     let link = |link: &rnic_fabric::topology::Link| Link {

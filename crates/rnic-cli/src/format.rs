@@ -1,4 +1,4 @@
-//! The format of results on the standard output.
+//! The formats in which commands print results on standard output.
 
 use clap::ValueEnum;
 

@@ -1,6 +1,7 @@
-//! The `rnic` command: parses its arguments, calls the library, prints.
+//! The `rnic` command: parses its arguments, calls the crates that do the work, and prints the results.
 //!
-//! It is a library so that a program with a congestion control of its own can be the whole command: see [`main`].
+//! It is a library, so that a program that adds its own congestion controls can provide the complete command: see
+//! [`main`].
 
 mod args;
 mod decode;
@@ -32,13 +33,13 @@ use rnic_sim::resolve::{Resolved, SetupError, resolve};
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-/// Runs the command with the program's arguments. Scenarios may name the congestion controls and transports in
-/// `catalogue`.
+/// Runs the command with the arguments of this program and returns its exit code. Scenarios may name the congestion
+/// controls and transports in `catalogue`.
 pub fn main(catalogue: Catalogue) -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
-            // Help and version come this way too, with code 0. An error here means that the output is closed.
+            // Requests for help and version arrive here too, with code 0. If printing fails, the output is closed.
             let _ = match args::renamed(&error) {
                 Some((old, new)) => writeln!(io::stderr(), "error: {old} is now called {new}; write {new}"),
                 None => error.print(),
@@ -69,17 +70,17 @@ fn dispatch(command: Command, catalogue: &Catalogue) -> Result<(), CliError> {
     }
 }
 
-/// Reads the scenario that the arguments select.
+/// Reads the scenario file of the command line, with its `--set` and `--seed`.
 fn load_selected(catalogue: &Catalogue, selection: &Selection) -> Result<Scenario, CliError> {
     Ok(load_with(&catalogue.vocabulary(), &selection.scenario, &selection.set, selection.seed)?)
 }
 
-/// Whether `name` selects this run: it is the run's name, or in a sweep the run's name in the scenario file.
+/// Whether `name` selects `run`: `name` is the run's own name, or in a sweep the name of the run in the scenario file.
 fn is_called(run: &RunSpec, name: &str) -> bool {
     run.name == name || run.base == name
 }
 
-/// The first run that `name` selects; without a name, the first run.
+/// The first run that `name` selects. If `name` is `None`, this is the first run of the scenario.
 fn select<'s>(scenario: &'s Scenario, name: Option<&str>) -> Result<&'s RunSpec, CliError> {
     let run = match name {
         Some(name) => scenario.runs.iter().find(|run| is_called(run, name)),
@@ -98,12 +99,12 @@ fn select<'s>(scenario: &'s Scenario, name: Option<&str>) -> Result<&'s RunSpec,
     })
 }
 
-/// Resolves all settings of a run.
+/// Determines all settings of a run, including those that follow from the fabric.
 fn set_up(catalogue: &Catalogue, run: &RunSpec) -> Result<Resolved, CliError> {
     resolve(catalogue, run).map_err(|error| cannot_be_set_up((run.name.clone(), error)))
 }
 
-/// The error of a run that cannot be set up.
+/// The error that a run cannot be set up.
 fn cannot_be_set_up((run, error): (String, SetupError)) -> CliError {
     CliError::Input(format!("run \"{run}\" cannot be set up: {error}"))
 }

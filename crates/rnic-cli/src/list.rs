@@ -1,4 +1,4 @@
-//! The command `rnic list`.
+//! The command `rnic list`, which prints transports, congestion controls, topologies, workloads or scenarios.
 
 use crate::args::{ListArgs, Listing};
 use crate::error::CliError;
@@ -11,20 +11,20 @@ use rnic_workload::BUILT_IN_SIZES;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Forms of `sizes` with parameters.
+/// Values of the scenario key `sizes` that have parameters, with a description of each.
 const OTHER_SIZES: [(&str, &str); 3] = [
     ("fixed 1 MB", "all flows have this size"),
     ("uniform 500 KB - 5 MB", "uniformly distributed in this range"),
     ("sizes.cdf", "a CDF file with lines `bytes percent`; its path is relative to the scenario"),
 ];
 
-/// Transports from a P4 file.
+/// Value of the scenario key `transport` for a transport from a P4 file, with a description.
 const P4: (&str, &str) = (
     "p4:FILE",
     "a message transport in P4; the path of the file is relative to the scenario; the folder p4/ has examples",
 );
 
-/// Prints the list, a line per entry.
+/// Prints the selected list, with a line per entry.
 pub(crate) fn list(arguments: &ListArgs, catalogue: &Catalogue) -> Result<(), CliError> {
     let lines = match arguments.what {
         Listing::Transports => transports(catalogue),
@@ -41,7 +41,7 @@ fn pairs(list: &[(&str, &str)]) -> Vec<(String, String)> {
     list.iter().map(|(name, about)| (name.to_string(), about.to_string())).collect()
 }
 
-/// Each transport, followed by its own parameters; then the parameters that several transports share.
+/// Lists each transport, followed by its own parameters, and then the parameters that several transports share.
 fn transports(catalogue: &Catalogue) -> Vec<(String, String)> {
     let vocabulary = catalogue.vocabulary();
     let mut lines = Vec::new();
@@ -61,13 +61,13 @@ fn transports(catalogue: &Catalogue) -> Vec<(String, String)> {
     lines
 }
 
-/// A parameter of a transport or congestion control.
+/// A line about a parameter of a transport or congestion control: its key, default and description.
 fn line(whose: &str, parameter: &Parameter) -> (String, String) {
     let default = parameter.default_value().map_or("derived".to_string(), |value| value.to_string());
     (format!("  {whose}.{}", parameter.name), format!("{default}: {}", parameter.about))
 }
 
-/// Each congestion control, and below it its parameters.
+/// Lists each congestion control, followed by its parameters.
 fn congestion(catalogue: &Catalogue) -> Vec<(String, String)> {
     let mut lines = Vec::new();
     for cc in catalogue.congestion_controls().iter().map(|entry| entry.declaration) {
@@ -83,7 +83,7 @@ fn workloads() -> Vec<(String, String)> {
     patterns.chain(sizes.map(|(name, about)| (name.to_string(), format!("sizes: {about}")))).collect()
 }
 
-/// Every TOML file below `folder`, with the scenario's title or the error in the file.
+/// Lists every TOML file in `folder` and its subfolders, with the title of the scenario or the error in the file.
 fn scenarios(folder: &Path, catalogue: &Catalogue) -> Result<Vec<(String, String)>, CliError> {
     let mut files = Vec::new();
     collect(folder, &mut files).map_err(|error| {

@@ -1,4 +1,4 @@
-//! The `rnic` command.
+//! The `rnic` command with the standard transports and congestion controls.
 
 use std::process::ExitCode;
 

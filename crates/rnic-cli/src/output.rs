@@ -3,15 +3,16 @@
 use crate::error::CliError;
 use std::io::{self, BufWriter, ErrorKind, Write};
 
-/// Calls `write` with the standard output. If the reader has closed it, the command ends without a message.
+/// Calls `write` with the standard output. If the reader has closed the output, the result is
+/// [`CliError::NobodyReads`], with which the command ends without a message.
 pub(crate) fn print(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), CliError> {
     let mut out = BufWriter::new(io::stdout().lock());
     let result = write(&mut out).and_then(|()| out.flush());
-    // After an error, the rest of the buffer must not be written on drop.
+    // After an error, the buffer is discarded, because dropping the writer would write its contents again.
     let _ = out.into_parts();
     result.map_err(|error| match error.kind() {
         ErrorKind::BrokenPipe => CliError::NobodyReads,
-        // The chosen format cannot represent the data; the output itself works.
+        // This error means that the chosen format cannot represent the data. The output itself works.
         ErrorKind::InvalidInput => CliError::Input(error.to_string()),
         _ => CliError::Io { doing: "cannot write the output".to_string(), error },
     })

@@ -1,4 +1,4 @@
-//! The command `rnic p4`: checks transport programs in P4.
+//! The command `rnic p4`, which checks transports programmed in P4.
 
 use crate::args::{P4Args, P4CheckArgs, P4Command};
 use crate::error::CliError;
@@ -14,14 +14,14 @@ use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
-/// Runs the subcommand.
+/// Runs the selected subcommand of `rnic p4`.
 pub(crate) fn p4(arguments: &P4Args) -> Result<(), CliError> {
     match &arguments.command {
         P4Command::Check(arguments) => check(arguments),
     }
 }
 
-/// Compiles a program and prints a summary of it, or its errors.
+/// Compiles a P4 program and prints a summary of the program, or its errors.
 fn check(arguments: &P4CheckArgs) -> Result<(), CliError> {
     let file = arguments.file.display().to_string();
     let program = match compile_file(&arguments.file, &arguments.constants) {

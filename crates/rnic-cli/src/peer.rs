@@ -1,11 +1,12 @@
-//! The TCP connection to the peer, and the device that exchanges packets with it.
+//! The TCP connection to the peer, and the RDMA device that exchanges packets with the peer.
 
 use crate::error::CliError;
 use rnic_endpoint::{Config, Device, Mode};
 use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
 use std::time::Duration;
 
-/// Connects to a server; `programs` are those that can be the server.
+/// Connects to a server at TCP port `port` of `host`. `programs` names the programs that can be the server, for the
+/// error message.
 pub(crate) fn dial(host: &str, port: u16, patience: Duration, programs: &str) -> Result<TcpStream, CliError> {
     let addresses = (host, port)
         .to_socket_addrs()
@@ -24,7 +25,7 @@ pub(crate) fn dial(host: &str, port: u16, patience: Duration, programs: &str) ->
     })
 }
 
-/// A device at `address`, or else at the local address of the connection.
+/// Opens an RDMA device at `address`. If `address` is `None`, the device has the local address of the TCP connection.
 pub(crate) fn device(
     stream: &TcpStream, address: Option<IpAddr>, roce_port: u16, mode: Mode,
 ) -> Result<Device, CliError> {

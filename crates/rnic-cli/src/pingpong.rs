@@ -1,4 +1,4 @@
-//! `rnic pingpong`.
+//! The command `rnic pingpong`.
 
 use crate::args::PingpongArgs;
 use crate::error::CliError;
@@ -10,7 +10,7 @@ use rnic_verbs::Service;
 use std::net::{Ipv4Addr, Ipv6Addr, TcpListener, TcpStream};
 use std::time::Duration;
 
-/// Runs the ping-pong as the server, or as the client of a host.
+/// Runs the ping-pong as the server, or as the client of the given host.
 pub(crate) fn pingpong(arguments: &PingpongArgs) -> Result<(), CliError> {
     let service = if arguments.uc { Service::Uc } else { Service::Rc };
     let options = Options {
@@ -29,7 +29,7 @@ pub(crate) fn pingpong(arguments: &PingpongArgs) -> Result<(), CliError> {
             side(&stream, arguments, options)?.dial(stream)
         }
         None => {
-            // IPv4 only, on a host without IPv6.
+            // Only on a host without IPv6, the server listens on IPv4 alone.
             let listener = TcpListener::bind((Ipv6Addr::UNSPECIFIED, arguments.port))
                 .or_else(|_| TcpListener::bind((Ipv4Addr::UNSPECIFIED, arguments.port)))
                 .map_err(|error| CliError::Io {
@@ -45,7 +45,8 @@ pub(crate) fn pingpong(arguments: &PingpongArgs) -> Result<(), CliError> {
     print(&outcome.map_err(failed)?)
 }
 
-/// This side, on the local address of the connection to the peer.
+/// Prepares this side of the ping-pong. Its device has the local address of the TCP connection to the peer, unless
+/// `--address` is given.
 fn side(stream: &TcpStream, arguments: &PingpongArgs, options: Options) -> Result<Pingpong, CliError> {
     let io = |error| CliError::Io { doing: "the connection to the peer".to_string(), error };
     let wait = Some(Duration::from_secs(u64::from(arguments.timeout)));
@@ -58,7 +59,7 @@ fn failed(error: impl std::error::Error) -> CliError {
     CliError::Failed(vec![error.to_string()])
 }
 
-/// As `ibv_rc_pingpong` prints it.
+/// Prints the result in the same form as `ibv_rc_pingpong`.
 fn print(outcome: &Outcome) -> Result<(), CliError> {
     let Outcome { bytes, iterations, elapsed, checked } = *outcome;
     let seconds = elapsed.as_ps() as f64 / 1e12;

@@ -1,4 +1,4 @@
-//! Progress bars on the terminal: one for each running simulation, or one for many simulations.
+//! Progress bars on the terminal: one bar for each running simulation, or one bar for many simulations.
 
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use rnic_campaign::RunListener;
@@ -9,17 +9,17 @@ use std::io::{IsTerminal, Write};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Template of the bar of a run.
+/// Template of the progress bar of one run.
 const TEMPLATE: &str = "{prefix:16!} {wide_bar} {pos}/{len} flows  {msg}  ETA {eta}";
 
-/// Template of the bar over all runs.
+/// Template of the progress bar over all runs.
 const OVERALL: &str = "{prefix:16!} {wide_bar} {pos}/{len} runs  ETA {eta}";
 
-/// Maximum number of runs without a bar over all runs.
+/// Maximum number of runs without a progress bar over all runs. With more runs, there is such a bar.
 const FEW: usize = 8;
 
-/// Progress bars: one per running simulation with flows, packet-hops per second and remaining time; with many runs,
-/// also one over all runs.
+/// The progress bars of `rnic run`. Each running simulation has a bar with finished flows, packet-hops per second and
+/// remaining time. If there are more than [`FEW`] runs, another bar counts the finished runs.
 pub(crate) struct Bars {
     all: MultiProgress,
     overall: Option<ProgressBar>,
@@ -28,12 +28,12 @@ pub(crate) struct Bars {
 
 struct Run {
     name: String,
-    /// `None` until the first progress event of the run, and after its end.
+    /// Progress bar of the run; `None` before the first progress event of the run, and after its end.
     bar: Mutex<Option<ProgressBar>>,
 }
 
 impl Bars {
-    /// Bars on standard error for runs with these names; `None` if standard error is not a terminal.
+    /// Progress bars on standard error for runs with the given names. `None` if standard error is not a terminal.
     pub(crate) fn on_terminal<'a>(names: impl Iterator<Item = &'a str>) -> Option<Bars> {
         if !std::io::stderr().is_terminal() {
             return None;
@@ -52,7 +52,7 @@ impl Bars {
         Bars { all, overall, runs }
     }
 
-    /// Counts runs that need not be simulated.
+    /// Counts `runs` as finished in the bar over all runs, because their stored results are used.
     pub(crate) fn skip(&self, runs: usize) {
         if let Some(overall) = &self.overall {
             overall.inc(runs as u64);
@@ -60,14 +60,14 @@ impl Bars {
         }
     }
 
-    /// Hides all bars while `write` writes to the terminal.
+    /// Hides all bars while `write` writes messages to the terminal.
     pub(crate) fn aside(&self, write: impl FnOnce()) {
         self.all.suspend(write);
     }
 
-    /// Called when a run has ended or failed.
+    /// Removes the bar of a run that has ended or failed.
     fn end(&self, run: usize) {
-        // The bar of a failed run is not full, so it must be removed here.
+        // The bar of a failed run is not full, so it would stay on the terminal.
         if let Some(bar) = self.runs.get(run).and_then(|run| lock(&run.bar).take()) {
             bar.finish_and_clear();
         }
@@ -106,7 +106,7 @@ impl RunListener for Bars {
 }
 
 impl Drop for Bars {
-    /// Removes all bars, also those of failed runs.
+    /// Removes all bars, including those of failed runs.
     fn drop(&mut self) {
         if let Some(overall) = &self.overall {
             overall.finish_and_clear();
@@ -119,12 +119,12 @@ impl Drop for Bars {
     }
 }
 
-/// Locks the mutex, poisoned or not: no code that can panic runs in the middle of a change.
+/// Locks the mutex, even if it is poisoned: no code that can panic runs while the data is inconsistent.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Packet-hops per second so far, in millions; empty in the first 0.1 s.
+/// The average speed so far as text, in millions of packet-hops per second; empty in the first 0.1 s of a run.
 fn speed(hops: u64, seconds: f64) -> String {
     if seconds < 0.1 {
         return String::new();
@@ -132,18 +132,18 @@ fn speed(hops: u64, seconds: f64) -> String {
     format!("{:.1} M hops/s", hops as f64 / seconds / 1e6)
 }
 
-/// Progress of many simulations: one bar, or a line per 10 % if standard error is not a terminal.
+/// Progress of the simulations of a study: one bar, or a line per 10 % if standard error is not a terminal.
 pub(crate) struct Jobs {
-    /// Hidden without a terminal.
+    /// Progress bar; hidden if standard error is not a terminal.
     bar: ProgressBar,
-    /// Whether lines are printed instead of the bar.
+    /// Whether lines are printed instead of the progress bar.
     lines: bool,
-    /// Number of tenths for which a line was printed.
+    /// Number of tenths of the simulations for which a line has been printed.
     told: Mutex<usize>,
 }
 
 impl Jobs {
-    /// A bar or lines on standard error; nothing if `speak` is false.
+    /// Shows progress on standard error, as a bar or as lines; shows nothing if `speak` is false.
     pub(crate) fn new(speak: bool) -> Jobs {
         let drawn = speak && std::io::stderr().is_terminal();
         let bar = if drawn { ProgressBar::new(0) } else { ProgressBar::hidden() };
@@ -155,13 +155,13 @@ impl Jobs {
         Jobs { bar, lines: speak && !drawn, told: Mutex::new(0) }
     }
 
-    /// Removes the bar.
+    /// Removes the progress bar.
     pub(crate) fn finish(&self) {
         self.bar.finish_and_clear();
     }
 }
 
-/// Template of the bar of many simulations.
+/// Template of the progress bar of many simulations.
 const JOBS: &str = "{wide_bar} {pos}/{len} simulations  {elapsed}  ETA {msg}";
 
 impl RunListener for Jobs {}
@@ -176,13 +176,13 @@ impl Listener for Jobs {
         if self.lines && tenths > *told && state.found < state.total {
             *told = tenths;
             let (done, total) = (state.done, state.total);
-            // An error here means that standard error is closed.
+            // If standard error is closed, the line is lost.
             let _ = writeln!(std::io::stderr(), "{done} of {total} simulations done, ETA {}", eta(state.remaining_s));
         }
     }
 }
 
-/// Remaining time as minutes and seconds.
+/// The remaining time as text, in minutes and seconds: `2:05`.
 fn eta(seconds: f64) -> String {
     let seconds = seconds.round() as u64;
     format!("{}:{:02}", seconds / 60, seconds % 60)

@@ -1,4 +1,4 @@
-//! The command `rnic reproduce`.
+//! The command `rnic reproduce`, which repeats the experiments of a paper.
 
 use crate::args::ReproduceArgs;
 use crate::error::CliError;
@@ -12,7 +12,8 @@ use rnic_studies::{Plan, QUICK, Request, STUDIES, Study, Verdict, write_all};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-/// Executes the simulations without a stored result, compares all results with the paper, writes the files and prints.
+/// Executes the simulations that have no stored result, compares all results with the paper's claims, writes the result
+/// files, and prints the verdicts.
 pub(crate) fn reproduce(arguments: &ReproduceArgs) -> Result<(), CliError> {
     let Some(paper) = &arguments.paper else {
         return output::print(|out| {
@@ -66,15 +67,14 @@ fn cannot_write(folder: &Path, error: std::io::Error) -> CliError {
     CliError::Io { doing: format!("cannot write the results into `{}`", folder.display()), error }
 }
 
-/// Prints a line on standard error, unless `--quiet` is given. Ignores errors, which mean that standard error is
-/// closed.
+/// Prints a line on standard error, unless `--quiet` is given. If standard error is closed, the line is lost.
 fn tell(arguments: &ReproduceArgs, line: &str) {
     if !arguments.quiet && !line.is_empty() {
         let _ = writeln!(std::io::stderr(), "{line}");
     }
 }
 
-/// The warning that precedes results of `--quick`.
+/// The warning that is printed with the results of `--quick`; empty otherwise.
 fn remark(plan: &Plan) -> String {
     if plan.quick { format!("{QUICK}.") } else { String::new() }
 }
@@ -92,7 +92,7 @@ fn announcement(plan: &Plan, to_do: usize, expected_s: f64, threads: usize) -> S
     }
 }
 
-/// A time in seconds as text.
+/// A duration, given in seconds, as text.
 fn time(seconds: f64) -> String {
     match seconds {
         s if s < 90.0 => format!("{:.0} s", s.max(1.0)),
@@ -100,7 +100,7 @@ fn time(seconds: f64) -> String {
     }
 }
 
-/// Prints each experiment with its number of simulations and the expected time.
+/// Prints each experiment with its number of simulations and the expected time of the simulations.
 fn list(plan: &Plan, runs: &Path, threads: usize) -> Result<(), CliError> {
     let store: Store<Measurement> = Store::at(runs);
     let line = |name: &str, title: &str, count: usize, seconds: f64| {

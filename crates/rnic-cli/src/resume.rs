@@ -1,4 +1,4 @@
-//! Storing finished runs of a scenario while it is simulated, and using them in `rnic run --resume`.
+//! Stores the finished runs of a scenario while other runs are simulated, so that `rnic run --resume` can use them.
 
 use crate::args::RunArgs;
 use crate::error::CliError;
@@ -16,10 +16,10 @@ use std::io::{self, BufRead, BufReader, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// The folder of stored runs, next to the result files.
+/// Name of the folder with the stored runs, in the folder of the result files.
 const FOLDER: &str = "unfinished";
 
-/// A scenario with a cache of its finished runs.
+/// A scenario with the cache that stores its finished runs.
 pub(crate) struct Resumable<'a> {
     cache: RunCache,
     arguments: &'a RunArgs,
@@ -27,7 +27,8 @@ pub(crate) struct Resumable<'a> {
 }
 
 impl<'a> Resumable<'a> {
-    /// Opens the cache; `None` without `--resume` if no runs are to be stored, for example because there is only one.
+    /// Opens the cache of the scenario. `None` if runs need not be stored: without `--resume`, a scenario with a single
+    /// run or a capture stores none.
     pub(crate) fn open(
         arguments: &'a RunArgs, scenario: &'a Scenario, catalogue: &Catalogue,
     ) -> Result<Option<Resumable<'a>>, CliError> {
@@ -42,13 +43,13 @@ impl<'a> Resumable<'a> {
             Err(error) if arguments.resume => {
                 Err(CliError::Io { doing: "cannot read this program's own file".to_string(), error })
             }
-            // Without --resume, the cache is optional.
+            // Without `--resume`, the scenario can be simulated without the cache.
             Err(_) => Ok(None),
         }
     }
 
-    /// The records of the stored runs that `--resume` can use; `None` for the other runs. Reports on standard error how
-    /// many stored runs are used, and why others are not.
+    /// The records of the stored runs that `--resume` can use; `None` for each other run. Messages on standard error
+    /// say how many stored runs are used, and why the others are not.
     pub(crate) fn take(&self) -> Vec<Option<RunRecord>> {
         let (folder, runs) = (self.cache.folder().display(), self.scenario.runs.len());
         if !self.arguments.resume {
@@ -70,7 +71,7 @@ impl<'a> Resumable<'a> {
         cached.records
     }
 
-    /// Prints a sentence for each reason why stored runs cannot be used.
+    /// Prints a sentence for each reason for which stored runs cannot be used.
     fn say_refused(&self, cached: &CachedRuns) {
         let mut reasons: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
         for (run, why) in &cached.refused {
@@ -94,24 +95,25 @@ impl<'a> Resumable<'a> {
         }
     }
 
-    /// A listener that stores runs when they finish; `found` runs are stored already. `None` for a single run.
+    /// A listener that stores each run when it finishes; `None` if the scenario has a single run. `found` is the number
+    /// of runs that are stored already.
     pub(crate) fn storing<'r>(&'r self, bars: Option<&'r Bars>, found: usize) -> Option<Storing<'r>> {
         let state = Mutex::new(State { stored: found, failed: false });
         let total = self.scenario.runs.len();
         (total > 1).then_some(Storing { resumable: self, bars, total, state })
     }
 
-    /// Removes the stored runs, after the result files are written.
+    /// Removes the stored runs. It is called when the result files have been written.
     pub(crate) fn close(&self) {
-        // With `--run`, the stored runs of the other runs remain.
+        // With `--run`, the stored runs that were not selected remain in the folder.
         if let Err(error) = self.cache.clear(self.arguments.runs.is_empty()) {
             self.say(&format!("cannot remove the stored runs in `{}`: {error}", self.cache.folder().display()));
         }
     }
 }
 
-/// Identifies this program by the contents of its executable file. Programs that simulate differently, for example with
-/// another congestion control of the same name, have different contents.
+/// Identifies this program by the length and the checksum of its executable file. Two programs with different
+/// congestion controls of the same name differ in their executables.
 fn program() -> io::Result<String> {
     let mut file = BufReader::with_capacity(1 << 20, File::open(std::env::current_exe()?)?);
     let (mut length, mut sum) = (0, crc32fast::Hasher::new());
@@ -127,12 +129,12 @@ fn program() -> io::Result<String> {
     }
 }
 
-/// Prints a sentence on standard error. Ignores errors, which mean that standard error is closed.
+/// Prints a sentence on standard error. If standard error is closed, the sentence is lost.
 fn tell(sentence: &str) {
     let _ = writeln!(io::stderr(), "{sentence}");
 }
 
-/// A listener that stores runs when they finish, and forwards events to the progress bars.
+/// A listener that stores each run when it finishes, and forwards events of the runs to the progress bars.
 pub(crate) struct Storing<'r> {
     resumable: &'r Resumable<'r>,
     bars: Option<&'r Bars>,
@@ -141,9 +143,9 @@ pub(crate) struct Storing<'r> {
 }
 
 struct State {
-    /// Number of stored runs of this scenario.
+    /// Number of runs of this scenario that are stored.
     stored: usize,
-    /// Whether storing a run has failed.
+    /// Whether a run could not be stored.
     failed: bool,
 }
 
@@ -179,7 +181,7 @@ impl Storing<'_> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Calls `write` while the progress bars are hidden.
+    /// Calls `write`, which prints messages, while the progress bars are hidden.
     fn aside(&self, write: impl FnOnce()) {
         match self.bars {
             Some(bars) => bars.aside(write),
@@ -187,7 +189,8 @@ impl Storing<'_> {
         }
     }
 
-    /// Does the work. Ctrl-C prints how to continue and ends the program; a second Ctrl-C ends the program immediately.
+    /// Calls `work`. During this call, Ctrl-C prints how to continue the scenario and ends the program; a second Ctrl-C
+    /// ends the program immediately.
     pub(crate) fn interruptible<T>(&self, work: impl FnOnce() -> T) -> Result<T, CliError> {
         let listening = |error| CliError::Io { doing: "cannot listen to signals".to_string(), error };
         let exit_now = Arc::new(AtomicBool::new(false));
@@ -210,7 +213,7 @@ impl Storing<'_> {
     }
 
     fn interrupted(&self, signal: i32) {
-        // The lock waits until the current run is stored, and prevents further ones from being stored.
+        // Taking this lock waits until the current run is stored, and keeps further runs from being stored.
         let state = self.lock();
         self.aside(|| {
             tell(&match (state.stored, state.failed) {
@@ -230,7 +233,7 @@ impl Storing<'_> {
     }
 }
 
-/// Handles signals while it exists; afterwards signals end the program as usual.
+/// Signal handling during [`Storing::interruptible`]. When it is dropped, signals end the program as usual.
 struct Working {
     signals: Handle,
     exit_now: Arc<AtomicBool>,

@@ -1,4 +1,4 @@
-//! The command `rnic run`.
+//! The command `rnic run`, which simulates a scenario.
 
 use crate::args::{FlowFile, RunArgs};
 use crate::error::CliError;
@@ -22,7 +22,7 @@ use std::io::{BufWriter, Write};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
-/// Simulates the runs, prints the results and writes the files.
+/// Simulates the selected runs of a scenario, prints the results and writes the result files.
 pub(crate) fn run(arguments: &RunArgs, catalogue: &Catalogue) -> Result<(), CliError> {
     let mut scenario = load_selected(catalogue, &arguments.selection)?;
     for name in &arguments.runs {
@@ -78,7 +78,7 @@ fn simulate(
     }
 }
 
-/// Simulates the only run and writes the frames of one link to the capture file `path`.
+/// Simulates the only selected run, and writes the frames of one link to the capture file `path`.
 fn simulate_with_capture(
     scenario: &Scenario, arguments: &RunArgs, catalogue: &Catalogue, link: &str, path: &Path,
 ) -> Result<(RunRecord, PathBuf), CliError> {
@@ -100,7 +100,7 @@ fn simulate_with_capture(
         }
         ControlFlow::Continue(())
     };
-    // Opened before the simulation, so that a wrong path fails early.
+    // The file is opened before the simulation, so that a wrong path fails early.
     let file = File::create(path).map_err(cannot_write)?;
     let report = rnic_sim::run::run(
         catalogue,
@@ -115,7 +115,7 @@ fn simulate_with_capture(
     Ok((report, path.to_path_buf()))
 }
 
-/// Creates the folder for the result files. Called before the simulation, so that a wrong path fails early.
+/// Creates the folder for the result files. This happens before the simulation, so that a wrong path fails early.
 fn make_folder(arguments: &RunArgs, scenario: &Scenario) -> Result<(), CliError> {
     let folder = arguments.out.join(&scenario.name);
     std::fs::create_dir_all(&folder).map_err(|error| cannot_write(&folder, error))
@@ -147,11 +147,11 @@ fn print(format: Format, summary: &ScenarioSummary) -> Result<(), CliError> {
 
 fn print_files(files: &[PathBuf]) {
     let names: Vec<String> = files.iter().map(|file| file.display().to_string()).collect();
-    // An error here means that standard error is closed.
+    // If standard error is closed, this message is lost.
     let _ = writeln!(std::io::stderr(), "wrote {}", names.join(", "));
 }
 
-/// One sentence for each failed run.
+/// A sentence for each run that failed or has no result.
 fn failures(scenario: &Scenario, reports: &[RunRecord]) -> Vec<String> {
     let failure = |(number, run): (usize, &rnic_run::RunSpec)| match reports.get(number) {
         None => Some(format!("run \"{}\" has no result", run.name)),

@@ -1,16 +1,17 @@
-//! The arrows between the project's crates, and between the top-level modules of each crate, go one way.
+//! Tests that dependencies have no cycles, neither between the project's crates nor between the top-level modules of a
+//! crate. An "arrow" is a use of one module by another.
 
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A crate in `crates/`.
+/// A crate in the folder `crates/`.
 struct Package {
     name: String,
-    /// Its `lib.rs`, or else its `main.rs`.
+    /// Root file of the crate: its `lib.rs`, or `main.rs` if there is no `lib.rs`.
     root: PathBuf,
-    /// The project's crates that it depends on, development dependencies left out.
+    /// Names of the project's crates on which this crate depends, without development dependencies.
     dependencies: BTreeSet<String>,
 }
 
@@ -56,7 +57,7 @@ struct Token<'s> {
     text: &'s str,
 }
 
-/// End of the string literal whose first quote is before `at`.
+/// Index after the end of the string literal whose opening quote is before `at`.
 fn end_of_string(source: &[u8], mut at: usize) -> usize {
     while at < source.len() && source[at] != b'"' {
         at += if source[at] == b'\\' { 2 } else { 1 };
@@ -64,7 +65,8 @@ fn end_of_string(source: &[u8], mut at: usize) -> usize {
     at + 1
 }
 
-/// End of the raw string whose `#`s and first quote begin at `at`, if a raw string begins there.
+/// Index after the end of the raw string whose `#`s and opening quote begin at `at`; `None` if no raw string begins
+/// there.
 fn end_of_raw_string(source: &str, at: usize) -> Option<usize> {
     let rest = &source[at..];
     let hashes = rest.bytes().take_while(|byte| *byte == b'#').count();
@@ -73,7 +75,7 @@ fn end_of_raw_string(source: &str, at: usize) -> Option<usize> {
     body.find(&close).map(|end| at + hashes + 1 + end + close.len())
 }
 
-/// End of the block comment that begins at `at`; block comments nest.
+/// Index after the end of the block comment that begins at `at`. Block comments may be nested.
 fn end_of_comment(source: &[u8], mut at: usize) -> usize {
     let mut depth = 0;
     while at < source.len() {
@@ -89,7 +91,7 @@ fn end_of_comment(source: &[u8], mut at: usize) -> usize {
     at
 }
 
-/// End of the character literal or lifetime that begins at `at`.
+/// Index after the end of the character literal or lifetime that begins at `at`.
 fn end_of_quote(source: &str, at: usize) -> usize {
     let mut rest = source[at + 1..].char_indices();
     match (rest.next(), rest.next()) {
@@ -137,7 +139,7 @@ fn tokens(source: &str) -> Vec<Token<'_>> {
     tokens
 }
 
-/// Index after the brace, bracket or parenthesis that closes the one at `at`.
+/// Index after the brace, bracket or parenthesis that closes the group which opens at `at`.
 fn after_group(tokens: &[Token<'_>], at: usize) -> usize {
     let mut depth = 0;
     for (index, token) in tokens.iter().enumerate().skip(at) {
@@ -153,7 +155,7 @@ fn after_group(tokens: &[Token<'_>], at: usize) -> usize {
     tokens.len()
 }
 
-/// Index after the item that begins at `at`, its attributes included.
+/// Index after the end of the item that begins at `at`. The item begins with its attributes.
 fn after_item(tokens: &[Token<'_>], mut at: usize) -> usize {
     let mut ends_with_semicolon = false;
     while let Some(token) = tokens.get(at) {
@@ -177,7 +179,7 @@ fn texts<'s>(tokens: &[Token<'s>]) -> Vec<&'s str> {
     tokens.iter().map(|token| token.text).collect()
 }
 
-/// The tokens without the items under `#[cfg(test)]`.
+/// The tokens of a file without the items that are marked `#[cfg(test)]`.
 fn without_tests<'s>(tokens: &[Token<'s>]) -> Vec<Token<'s>> {
     let (mut kept, mut at) = (Vec::new(), 0);
     while at < tokens.len() {
@@ -237,13 +239,13 @@ fn public_items(file: &Path) -> Vec<String> {
     items.map(|three| three[2].text.to_string()).collect()
 }
 
-/// A use of one top-level module by another: where.
+/// Uses of one top-level module by another, as (using module, used module) and a place in the source.
 type Arrows = BTreeMap<(String, String), String>;
 
-/// The top-level modules of a crate and how they use each other.
+/// The top-level modules of a crate, and their uses of each other.
 struct Modules {
     root: PathBuf,
-    /// Top-level module that each name in the root module comes from.
+    /// For each name in the root module, the top-level module that declares it.
     names: BTreeMap<String, String>,
     arrows: Arrows,
 }
@@ -255,7 +257,8 @@ impl Modules {
         let mut names = BTreeMap::new();
         let declared = tokens.windows(2).filter(|pair| pair[0].text == "mod");
         names.extend(declared.map(|pair| (pair[1].text.to_string(), pair[1].text.to_string())));
-        // What the root module takes from its modules, other modules may name as its own.
+        // The root module imports names from its modules. Other modules may refer to these names as items of the root
+        // module.
         for at in (0..tokens.len()).filter(|at| tokens[*at].text == "use") {
             let mut used = Vec::new();
             paths(&tokens, at + 1, &[], &mut used);
@@ -280,7 +283,7 @@ impl Modules {
         modules
     }
 
-    /// Takes the arrows of a file, which is the module `path`, and of the modules below it.
+    /// Adds the arrows of a file, which is the module `path`, and of its submodules.
     fn file(&mut self, file: &Path, path: &[String]) {
         let source = std::fs::read_to_string(file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
         self.module(&without_tests(&tokens(&source)), file, path);
@@ -312,7 +315,7 @@ impl Modules {
         }
     }
 
-    /// The module `path` names `used`.
+    /// Adds the arrow for a use of the path `used` in the module `path`.
     fn uses(&mut self, path: &[String], used: &[String], file: &Path, line: usize) {
         let mut absolute = path.to_vec();
         for name in used {
@@ -335,7 +338,7 @@ impl Modules {
     }
 }
 
-/// The arrows that are part of a cycle.
+/// The arrows that are part of a cycle of modules.
 fn in_cycles<'a>(arrows: &[&'a (String, String)]) -> Vec<&'a (String, String)> {
     let reaches = |from: &str, to: &str| {
         let (mut seen, mut next) = (BTreeSet::new(), vec![from]);
@@ -360,7 +363,7 @@ fn crates_depend_on_each_other_one_way() {
     assert!(arrows.contains(&("rnic-cli".into(), "rnic-sim".into())), "{arrows:?}");
     let cycles = in_cycles(&arrows.iter().collect::<Vec<_>>());
     assert!(cycles.is_empty(), "dependencies between crates form cycles: {cycles:?}");
-    // ARCHITECTURE.md: "A crate uses only crates above it."
+    // This loop checks the sentence of ARCHITECTURE.md: "A crate uses only crates above it."
     let text = std::fs::read_to_string(project().join("ARCHITECTURE.md")).unwrap();
     let rows: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next()).collect();
     let row = |name: &str| rows.iter().position(|row| *row == name);
@@ -390,7 +393,8 @@ fn the_modules_of_a_crate_are_found() {
     let modules = Modules::of_crate(&project().join("crates/rnic-sim/src/lib.rs"));
     let arrow = |from: &str, to: &str| modules.arrows.contains_key(&(from.to_string(), to.to_string()));
     assert!(arrow("run", "host") && arrow("catalogue", "run"), "{:?}", modules.arrows);
-    // By a path that begins with `super`, and by a name that the root module takes from a module.
+    // The first arrow comes from a path that begins with `super`; the second check is about a name that the root module
+    // re-exports.
     let modules = Modules::of_crate(&project().join("crates/rnic-results/src/lib.rs"));
     assert!(modules.arrows.contains_key(&("table".to_string(), "summary".to_string())), "{:?}", modules.arrows);
     assert_eq!(modules.names.get("ScenarioSummary"), Some(&"summary".to_string()));

@@ -1,4 +1,4 @@
-//! The `rnic` command from the outside: exit codes, output streams and error messages.
+//! Tests of the `rnic` command as a process: exit codes, output streams and error messages.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -25,7 +25,7 @@ name = "IRN"
 transport = "irn"
 "#;
 
-/// A folder with a scenario in it.
+/// A temporary folder that contains a scenario.
 struct Folder {
     folder: tempfile::TempDir,
 }
@@ -60,12 +60,13 @@ fn stderr(output: &Output) -> String {
     String::from_utf8(output.stderr.clone()).unwrap()
 }
 
-/// The folder of the repository.
+/// The root folder of the repository.
 fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// Asserts that the output is one line of error with this text, nothing on standard output, and exit code 2.
+/// Asserts that the command printed `line` as its only line on standard error, printed nothing on standard output, and
+/// ended with exit code 2.
 #[track_caller]
 fn assert_bad_input(output: &Output, line: &str) {
     assert_eq!(stderr(output), format!("{line}\n"));
@@ -247,7 +248,7 @@ fn help_and_version_go_to_standard_output() {
     assert_eq!(stdout(&output), format!("rnic {}\n", env!("CARGO_PKG_VERSION")));
 }
 
-/// The reader closes the output before the first byte.
+/// The reader of standard output closes it before the first byte.
 #[cfg(unix)]
 #[test]
 fn a_closed_output_ends_the_command_without_a_message() {
@@ -259,7 +260,7 @@ fn a_closed_output_ends_the_command_without_a_message() {
     }
 }
 
-/// A device that is always full.
+/// The output is `/dev/full`, a device to which nothing can be written.
 #[cfg(target_os = "linux")]
 #[test]
 fn output_that_cannot_be_written_is_a_failure() {

@@ -1,4 +1,4 @@
-//! `rnic decode` on captures of every kind.
+//! Tests of `rnic decode` on captures of every kind.
 
 use rnic_wire::pcapng::Writer;
 use rnic_wire::{
@@ -11,11 +11,12 @@ use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-/// A CNP captured from a ConnectX-4 Lx, which scapy 2.8 has among its tests.
+/// A CNP that was captured from a ConnectX-4 Lx. The frame is part of the tests of scapy 2.8.
 const CNP: &str = "e41d2dab2bc2 7cfe90643b32 0800 45c2003c718c400040119161 0a0011010a001201 0000 12b7 0028 0000
     8100ffff 40000118 00000000 00000000000000000000000000000000 82fd002a";
 
-/// RoCEv1 by hand; the ICRC is Python's zlib.crc32 of 8 ones, the masked GRH, and the rest.
+/// A RoCEv1 packet, assembled by hand. Its ICRC was computed with Python's `zlib.crc32` over 8 bytes of ones, the
+/// masked GRH, and the rest of the packet.
 const V1: &str = "02000000000b 02000000000a 8915 60000000 0018 1b 40 fe800000000000000000000000000001
     fe800000000000000000000000000002 0430ffff 00000011 80abcdef 68656c6c6f 000000 ba5ad7c0";
 
@@ -41,7 +42,7 @@ fn write() -> Headers {
     Headers { reth: Some(Reth { va: 0x1000, rkey: 0x22, dma_len: 5 }), ..Headers::new(bth) }
 }
 
-/// A capture file of these frames, 1 us apart.
+/// A pcapng file that contains the given frames, 1 us apart.
 fn pcapng(frames: &[Vec<u8>]) -> Vec<u8> {
     let mut writer = Writer::new(Vec::new(), &["test"]).unwrap();
     for (number, bytes) in (0..).zip(frames) {
@@ -50,7 +51,8 @@ fn pcapng(frames: &[Vec<u8>]) -> Vec<u8> {
     writer.finish().unwrap()
 }
 
-/// The older format: `magic` tells byte order and unit of time, `records` are (captured, length).
+/// A file in the older pcap format. `magic` defines the byte order and the unit of time; `records` are (captured bytes,
+/// length of the frame).
 fn pcap(big_endian: bool, magic: u32, link: u32, records: &[(&[u8], usize)]) -> Vec<u8> {
     let word = |value: u32| if big_endian { value.to_be_bytes() } else { value.to_le_bytes() };
     let half = |value: u16| if big_endian { value.to_be_bytes() } else { value.to_le_bytes() };
@@ -68,7 +70,7 @@ fn decode_file(file: &Path, arguments: &[&str]) -> Output {
     command.arg("decode").arg(file).args(arguments).stdin(Stdio::null()).output().unwrap()
 }
 
-/// Standard output, standard error and exit code.
+/// Runs `rnic decode` on a file with these bytes; returns standard output, standard error and exit code.
 fn decode(bytes: &[u8], arguments: &[&str]) -> (String, String, i32) {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("a.pcap");
@@ -288,8 +290,8 @@ fn other_frames_are_counted() {
     assert_eq!(err, "RoCE packets: 0; bad: 0; other frames: 4 (2 ARP, 1 IP but not UDP, 1 UDP to another port)\n");
 }
 
-/// What a capture shows of datagrams that the network card is to cut: one datagram of packets of one size, the last may
-/// be shorter.
+/// A captured datagram that the network card is still to segment (UDP_SEGMENT) is decoded as several packets. All
+/// packets have the same size, except that the last one may be shorter.
 #[test]
 fn batches_are_taken_apart() {
     let of = |opcode, psn| Headers::new(Bth::new(opcode, 0x12, psn));
@@ -316,7 +318,7 @@ fn batches_are_taken_apart() {
     let documents = json(&pcapng(std::slice::from_ref(&bytes)));
     assert_eq!(documents[2]["batch"], serde_json::json!({"index": 3, "of": 3}));
     assert_eq!((&documents[1]["ip"]["id"], &documents[2]["ip"]["id"]), (&0.into(), &1.into()));
-    // One wrong bit in any of them, and it is one bad datagram.
+    // If one bit of any packet is wrong, the datagram is not recognised as a batch, and counts as one bad packet.
     for at in [60, 400, 600] {
         let mut damaged = bytes.clone();
         damaged[at] ^= 1;
@@ -339,7 +341,7 @@ fn files_that_cannot_be_read() {
         assert!(err.ends_with(&format!("error: cannot decode `FILE`: {why}\n")), "{err}");
         assert_eq!(code, 2);
     }
-    // What is there before the damage is printed.
+    // The packets before the damaged block are printed.
     let (out, _, _) = decode(&whole[..whole.len() - 9], &[]);
     assert_eq!(out.lines().count(), 1);
     let missing = decode_file(Path::new("/no/such/file"), &[]);
@@ -364,7 +366,7 @@ fn standard_input_and_frames_longer_than_the_buffer() {
     let command = command.args(["decode", "-"]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
     let mut input = child.stdin.take().unwrap();
-    // As a pipe brings it: little at a time, the header in two parts.
+    // The file arrives as through a pipe, 17 bytes at a time, so its header arrives in parts.
     for part in pcapng(&frames).chunks(17) {
         input.write_all(part).unwrap();
     }
@@ -374,7 +376,8 @@ fn standard_input_and_frames_longer_than_the_buffer() {
     assert!(String::from_utf8_lossy(&output.stdout).starts_with("    2  0.000001000  10.0.0.1"));
 }
 
-/// Wireshark's own tools write the file: in the older format, in microseconds, cut off after 60 bytes.
+/// The capture files are written by editcap, a tool of Wireshark: as pcapng, as pcap with nanoseconds and with
+/// microseconds, and truncated to 60 bytes per frame.
 #[test]
 fn files_of_another_program() {
     let folder = tempfile::tempdir().unwrap();
@@ -400,8 +403,8 @@ fn files_of_another_program() {
     assert_eq!((err.as_str(), code), ("RoCE packets: 3; bad: 0; truncated by the capture: 3\n", 0));
 }
 
-/// What the Linux kernel sent, and beside each capture its lines, which were compared with tshark's fields. All ICRCs
-/// are right.
+/// Captures of packets that the Linux kernel sent. Beside each capture is a file with the expected lines, which were
+/// compared with the fields that tshark shows. All ICRCs are right.
 #[test]
 fn captures_of_the_kernel() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/interop/captures");

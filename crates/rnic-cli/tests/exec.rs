@@ -1,4 +1,4 @@
-//! `rnic run --print-spec` and `rnic exec`: a run as a document.
+//! Tests of `rnic run --print-spec` and `rnic exec`, which write and execute runs as JSON documents.
 
 use serde_json::Value;
 use std::io::Write;
@@ -13,7 +13,7 @@ fn rnic(arguments: &[&str], input: &str) -> Output {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    // A command that refuses its arguments does not read its input.
+    // A command that rejects its arguments does not read its input, so writing the input may fail.
     let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
     child.wait_with_output().unwrap()
 }
@@ -71,7 +71,7 @@ fn folder() -> (tempfile::TempDir, String) {
     (folder, path.to_str().unwrap().to_string())
 }
 
-/// The results of a run without what it cost.
+/// The results of a run without its cost (time and memory), which differs between two executions.
 fn without_cost(mut run: Value) -> Value {
     for key in ["wall_s", "cpu_s", "peak_rss_bytes"] {
         run.as_object_mut().unwrap().remove(key);
@@ -163,7 +163,7 @@ fn a_document_that_is_wrong_is_refused_in_a_sentence() {
     );
 }
 
-/// Every scenario of this project survives the way through a document.
+/// Every scenario of this project can be written as documents and read back without a change.
 #[test]
 fn every_scenario_can_be_printed_and_read() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
@@ -193,7 +193,7 @@ fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
     }
 }
 
-/// The schemas in the documentation are those of the types.
+/// The schemas in the documentation equal the schemas that are generated from the types.
 #[test]
 fn the_documented_schemas_are_those_of_the_types() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference");

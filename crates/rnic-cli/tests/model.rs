@@ -1,4 +1,4 @@
-//! The command `rnic model` from the outside.
+//! Tests of the command `rnic model` as a process.
 
 use serde_json::Value;
 use std::path::Path;
@@ -28,7 +28,7 @@ fn json(arguments: &[&str]) -> Value {
     serde_json::from_str(&good(&[arguments, &["--format", "json"]].concat())).unwrap()
 }
 
-/// The first line that starts with `start` after spaces, with its columns separated by single spaces.
+/// The first line that starts with `start` (after spaces), with single spaces between its columns.
 #[track_caller]
 fn row(text: &str, start: &str) -> String {
     let line = text.lines().find(|line| line.trim_start().starts_with(start));
@@ -44,7 +44,7 @@ fn computed_thresholds_are_compared_with_published_ones() {
     assert!(row(&text, "ECN threshold").ends_with("t_PFC/n infeasible: 0.765 KB 0.85 KB"), "{text}");
     assert!(text.contains("21.756 KB  21.75 KB") || text.contains("21.756 KB   21.75 KB"), "{text}");
     assert!(text.contains("a delay of 1.0158 us, or links of 203 m"), "{text}");
-    // There are no published thresholds for another switch.
+    // The paper states thresholds for its own switch only, so the output does not mention the paper for another switch.
     let other = good(&["buffers", "--ports", "16"]);
     assert!(!other.contains("ublished") && !other.contains("paper"), "{other}");
 }
@@ -54,7 +54,7 @@ fn buffers_as_json_and_csv() {
     let value = json(&["buffers", "--headroom", "22.4KB", "--reaction", "60 quanta", "--length", "0"]);
     assert_eq!(value["static"]["t_pfc_max_bytes"], 24_475.0);
     assert_eq!(value["static"]["t_ecn_is_feasible"], false);
-    // 1,522 + 2 * 1,542 + 84, and 60 quanta of 64 bytes.
+    // Headroom: 1,522 + 2 * 1,542 + 84 bytes, and 60 pause quanta of 64 bytes.
     assert_eq!(value["headroom_from_first_principles_bytes"], 4_690 + 3_840);
     assert_eq!(value["switch"]["reaction_us"], 0.768);
     let csv = good(&["buffers", "--headroom", "22.4KB", "--format", "csv"]);
@@ -81,7 +81,7 @@ fn unsafe_values_fail_with_a_sentence_each() {
     assert!(stderr(&small).contains("256 headrooms of 17.242 KB take"), "{}", stderr(&small));
 }
 
-/// What `--emit` prints is read by `rnic check`.
+/// `rnic check` reads the section of a scenario that `rnic model buffers --emit` prints.
 #[test]
 fn thresholds_become_a_scenario() {
     let fragment = good(&["buffers", "--headroom", "22.4KB", "--t-pfc", "20KB", "--emit"]);
@@ -102,7 +102,7 @@ fn thresholds_become_a_scenario() {
     assert_eq!(check.status.code(), Some(0), "{}", stderr(&check));
     // With a static threshold of 20 KB for 32 inputs of one queue, PFC pauses before ECN marks, and both commands warn.
     assert!(stdout(&check).contains("PFC can pause before ECN marks"), "{}", stdout(&check));
-    // Infeasible thresholds are not printed.
+    // If the thresholds are infeasible, the command does not print a section.
     let none = rnic(&["buffers", "--buffer", "4MB", "--emit"]);
     assert_eq!((none.status.code(), stdout(&none).as_str()), (Some(1), ""));
 }
@@ -150,7 +150,7 @@ fn sweeps_have_a_row_for_each_value() {
     let rows: Vec<Vec<&str>> = csv.lines().skip(1).map(|line| line.split(',').collect()).collect();
     let of = |column: usize| rows.iter().map(|row| row[column]).collect::<Vec<_>>();
     assert_eq!((of(1), of(2), of(5)), (vec!["2", "4", "15"], vec!["2", "4", "15"], vec!["true", "true", "false"]));
-    // The key of scenarios and the symbol of the paper.
+    // A parameter may be given by its scenario key or by the symbol of the paper.
     let key = |key: &str| {
         good(&["dcqcn", "--sweep", key, "--duration", "20ms", "--format", "csv"])
             .replace(key.split('=').next().unwrap(), "")
@@ -158,8 +158,8 @@ fn sweeps_have_a_row_for_each_value() {
     assert_eq!(key("dcqcn.g=1/16,0.01"), key("g=1/16,0.01"));
 }
 
-/// Figure 11: the strawman's flows stay apart, a fast timer and marking as in RED bring them together. Figure 12: a
-/// small g calms the queue.
+/// Figure 11: with the strawman's parameters the flows keep different rates; a fast timer and marking as in RED bring
+/// the rates together. Figure 12: a small g reduces the oscillation of the queue.
 #[test]
 fn the_papers_figures() {
     let value = json(&["dcqcn", "--figure", "fig11"]);
@@ -191,7 +191,7 @@ fn the_papers_figures() {
 #[test]
 fn timely_with_and_without_its_patch() {
     let patched = json(&["timely", "--patched", "--set", "patched-timely.delta=20Mbps", "--duration", "20ms"]);
-    // 62,500 bytes, and 2 * 20 Mbps / (0.008 * 10 Gbps) of that on top.
+    // The queue is 62,500 bytes times 1 + 2 * 20 Mbps / (0.008 * 10 Gbps).
     assert_eq!(patched["fixed_point"]["queue_bytes"], 93_750.0);
     let text = good(&["timely", "--start", "7Gbps,3Gbps", "--duration", "20ms"]);
     assert!(text.contains("TIMELY has no fixed point"), "{text}");

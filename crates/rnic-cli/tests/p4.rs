@@ -1,4 +1,4 @@
-//! `rnic p4` as its user meets it.
+//! Tests of the command `rnic p4` as a process.
 
 use serde_json::Value;
 use std::fs;
@@ -45,7 +45,7 @@ fn json_says_the_same() {
 fn the_cost_is_told_on_request() {
     let (code, out, err) = rnic(&["check", TRANSPORT, "--cost"]);
     assert_eq!((code, err.as_str()), (Some(0), ""));
-    // 65 bytes at 200 Gbps take 2.6 ns: the header is padded to 64 bytes.
+    // The link needs 2.6 ns for 65 bytes at 200 Gbps. The program's header is padded to 64 bytes.
     for part in [": ok\n", "ingress stage 1: ", "link: 2.6 ns, 65 bytes at 200 Gbps"] {
         assert!(out.contains(part), "{part} is missing in\n{out}");
     }
@@ -53,7 +53,7 @@ fn the_cost_is_told_on_request() {
     assert_eq!(code, Some(0));
     let value: Value = serde_json::from_str(&out).unwrap();
     assert_eq!((&value["cost"]["link_interval_ps"], &value["cost"]["header_bytes"]), (&2_600.into(), &64.into()));
-    // Two buffers each of 38 KiB for 16 messages.
+    // The buffers for sending and for receiving each hold 16 messages of 38 KiB.
     assert_eq!(value["cost"]["memory_bytes"]["buffers"], 2 * 16 * 38 * 1_024);
     let (_, out, _) = rnic(&["check", TRANSPORT]);
     assert!(!out.contains("stage"), "{out}");

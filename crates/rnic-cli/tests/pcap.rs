@@ -1,4 +1,5 @@
-//! `rnic run --pcap`: the capture of a link against the run's port counters, and what is refused.
+//! Tests of `rnic run --pcap`: the captured packets of a link agree with the run's port counters, and unsuitable runs
+//! and links are rejected.
 
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -14,7 +15,7 @@ rate = "40 Gbps"
 delay = "1 us"
 "#;
 
-/// Three hosts send to the fourth at once, and again.
+/// Traffic of three requests, 1 ms apart. In each request three hosts send to host 0 at the same time.
 const INCAST: &str = r#"
 [traffic]
 pattern = "incast"
@@ -43,7 +44,7 @@ fn stderr(output: &Output) -> String {
     String::from_utf8(output.stderr.clone()).unwrap()
 }
 
-/// Runs a scenario with a capture of the link; the folder has a.pcapng and out/a/ports.csv.
+/// Runs a scenario with a capture of the link. The returned folder contains `a.pcapng` and `out/a/ports.csv`.
 fn capture(scenario: &str, link: &str, more: &[&str]) -> (tempfile::TempDir, Output) {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("a.toml"), scenario).unwrap();
@@ -52,14 +53,14 @@ fn capture(scenario: &str, link: &str, more: &[&str]) -> (tempfile::TempDir, Out
     (folder, output)
 }
 
-/// What `rnic decode` makes of the capture.
+/// The packets that `rnic decode` finds in the capture.
 fn decode(folder: &Path) -> Vec<Value> {
     let output = rnic(folder, &["decode", "a.pcapng", "--format", "json"]);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     String::from_utf8(output.stdout).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// Counters of the port of `node` towards `peer`, by name, summed over priorities.
+/// Counters by name, summed over priorities, of the port of `node` that leads to `peer`.
 fn counters(folder: &Path, node: &str, peer: &str) -> BTreeMap<String, u64> {
     let text = fs::read_to_string(folder.join("out/a/ports.csv")).unwrap();
     let mut lines = text.lines().map(|line| line.split(',').collect::<Vec<&str>>());
@@ -75,8 +76,8 @@ fn counters(folder: &Path, node: &str, peer: &str) -> BTreeMap<String, u64> {
     sums
 }
 
-/// How long the simulator takes a decoded packet for: without padding, without the RETH of an RC Write, without the
-/// SackEth of an ACK, with the frame check sequence, at least 64 bytes.
+/// Length in bytes that the simulator's counters have for a decoded packet. It excludes padding, the RETH of an RC
+/// Write and the SackEth of an ACK. It includes the frame check sequence, and is at least 64 bytes.
 fn simulated_bytes(packet: &Value) -> u64 {
     let (opcode, bytes) = (packet["bth"]["name"].as_str().unwrap(), packet["frame_bytes"].as_u64().unwrap());
     let reth = if opcode.starts_with("RC") && packet.get("reth").is_some() { 16 } else { 0 };
@@ -85,7 +86,7 @@ fn simulated_bytes(packet: &Value) -> u64 {
     (bytes + 4 - packet["bth"]["pad"].as_u64().unwrap() - reth - sack).max(64)
 }
 
-/// Holds a capture of the link between two nodes against the counters of both ports.
+/// Compares a capture of the link between the nodes `a` and `b` with the counters of the two ports.
 fn agrees(folder: &Path, packets: &[Value], a: &str, b: &str) {
     for (node, peer) in [(a, b), (b, a)] {
         let counters = counters(folder, node, peer);
@@ -113,7 +114,8 @@ fn names(packets: &[Value]) -> BTreeMap<&str, usize> {
     counts
 }
 
-/// Bytes by remote key: every flow's, from the addresses that its Writes name.
+/// Number of bytes that were written with each remote key. Each flow has its own key, and its Writes name the
+/// addresses.
 fn written(packets: &[Value]) -> BTreeMap<String, u64> {
     let mut ends: BTreeMap<String, u64> = BTreeMap::new();
     for packet in packets.iter().filter(|packet| packet.get("reth").is_some()) {
@@ -138,7 +140,7 @@ fn irn_with_losses() {
     }
     let nacks = packets.iter().filter(|packet| packet["aeth"]["syndrome"] == "0x60").count();
     assert!(nacks > 0 && names["IRN Acknowledge"] > nacks, "{names:?}");
-    // Every flow from or to host 1, with its bytes.
+    // The expected bytes are those of every flow from or to host 1.
     let text = fs::read_to_string(folder.path().join("out/a/flows.csv")).unwrap();
     let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split(',').collect()).collect();
     let column = |name: &str| lines[0].iter().position(|other| *other == name).unwrap();

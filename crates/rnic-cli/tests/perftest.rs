@@ -1,5 +1,5 @@
-//! `rnic perf --perftest`: both sides are ours here; the test bed in `tests/interop` has perftest itself on the other
-//! one.
+//! Tests of `rnic perf --perftest` with rnic on both sides. The test bed in `tests/interop` tests it against perftest
+//! itself.
 
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -16,14 +16,14 @@ fn text(bytes: &[u8]) -> &str {
     std::str::from_utf8(bytes).unwrap()
 }
 
-/// What a command that must fail says, and its exit code.
+/// Runs a command that must fail; returns its message and its exit code.
 fn failure(arguments: &str) -> (String, i32) {
     let Output { stdout, stderr, status } = rnic(arguments).output().unwrap();
     assert!(stdout.is_empty(), "{}", text(&stdout));
     (text(&stderr).to_string(), status.code().unwrap())
 }
 
-/// A server for one client, killed if it is not waited for.
+/// A server process for one client. It is killed when this value is dropped before the process has ended.
 struct Server {
     child: Child,
     stdout: ChildStdout,
@@ -43,7 +43,7 @@ impl Server {
         Server { child, stdout, stderr, port: port.unwrap_or_else(|| panic!("the server says {line:?}")) }
     }
 
-    /// Standard output of a server that ends by itself, and well.
+    /// Waits until the server has ended, and returns its standard output. The server must end without an error.
     fn finish(mut self) -> String {
         let (mut out, mut err) = (String::new(), String::new());
         self.stdout.read_to_string(&mut out).unwrap();
@@ -55,13 +55,14 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It fails for one that has ended already.
+        // Killing a process that has already ended fails, which does not matter.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// Both sides with the same arguments; the UDP port must be no other test's. What they print.
+/// Runs a server and a client with the same arguments, and returns what each of them prints. No other test may use the
+/// same UDP port.
 fn both(roce_port: u16, arguments: &str) -> [String; 2] {
     let arguments = format!("--roce-port {roce_port} {arguments}");
     let server = Server::start(&format!("--once {arguments}"));
@@ -85,7 +86,7 @@ fn every_test_has_its_table_on_both_sides() {
             assert!(row[2] >= row[3] && row[3] > 0.0 && row[4] > 0.0, "{out}");
             assert!(lines[4].starts_with(&format!("   {side}: ")) && lines.len() == 5, "{out}");
         }
-        // A server's figures of what it only answers are the client's.
+        // For operations that the server does not measure itself, it prints the values that the client reported.
         let row = |out: &str| out.lines().nth(3).map(str::to_string);
         assert_eq!(row(&client) == row(&server), op != "send", "{client}{server}");
 
@@ -112,11 +113,11 @@ fn json_has_the_counters_of_one_side() {
         assert_eq!((&row["bytes"], &row["messages"]), (&5_000.into(), &100.into()));
         assert!(row[own]["counts"]["packets_received"].as_u64().unwrap() > 0, "{row}");
         assert!(row.get(other).is_none(), "{row}");
-        // 100 messages in so many seconds.
+        // The client measured 100 messages of 5,000 bytes.
         let seconds = row["seconds"].as_f64().unwrap();
         assert!((row["bytes_per_second"].as_f64().unwrap() * seconds - 500_000.0).abs() < 1.0, "{row}");
     }
-    // Ten packets of 512 bytes a message.
+    // Each message consists of ten packets of 512 bytes.
     assert!(client["rows"][0]["client"]["counts"]["packets_sent"].as_u64().unwrap() >= 1_000);
 }
 
@@ -127,7 +128,7 @@ fn a_server_goes_on_after_a_client_that_fails() {
         let arguments = format!("127.0.9.1 -p {} --perftest --roce-port 15794 -n 50 -s {size}", server.port);
         rnic(&arguments).output().unwrap()
     };
-    // A client with another protocol is refused.
+    // The server rejects a client that uses another protocol.
     let mut stream = std::net::TcpStream::connect(("127.0.9.1", server.port)).unwrap();
     stream.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
     drop(stream);
@@ -164,14 +165,14 @@ fn other_peers_are_told() {
     let peer = std::thread::spawn(move || {
         let (mut stream, _) = listener.accept().unwrap();
         stream.write_all(b"SSH-2.0-OpenSSH_9.2\r\n").unwrap();
-        // Until the other side has had enough.
+        // This peer keeps the connection open until the other side closes it.
         let _ = stream.read_to_end(&mut Vec::new());
     });
     let (said, code) = failure(&format!("127.0.0.1 -p {port} --perftest --roce-port 15795"));
     assert!(said.starts_with("error: the peer's version is \"SSH-2.0-OpenSSH_\", not one of perftest"), "{said}");
     assert_eq!(code, 1);
     peer.join().unwrap();
-    // Nobody listens there any more.
+    // The peer has ended, so nothing listens at the port.
     let (said, code) = failure(&format!("127.0.0.1 -p {port} --perftest --op read --latency"));
     let start = format!(
         "error: no server accepts connections at 127.0.0.1:{port}; start `ib_read_lat` or `rnic perf --perftest` there"

@@ -1,4 +1,5 @@
-//! The reports in a real browser: they draw, say what `summary.json` says, fit on a phone, and reach for nothing.
+//! Tests of the reports in a real browser: the figures are drawn, show the values of `summary.json`, fit on a phone,
+//! and load nothing from the network.
 #![cfg(unix)]
 
 mod browser;
@@ -94,7 +95,7 @@ name = "IRN"
 transport = "irn"
 "#;
 
-/// Runs the scenario; its report and its summary.
+/// Runs the scenario; returns the path of its report and the contents of its `summary.json`.
 fn run(folder: &Path, name: &str, scenario: &str) -> (PathBuf, Value) {
     let file = folder.join(format!("{name}.toml"));
     fs::write(&file, scenario).unwrap();
@@ -107,7 +108,7 @@ fn run(folder: &Path, name: &str, scenario: &str) -> (PathBuf, Value) {
     (out.join("report.html"), summary)
 }
 
-/// Nothing went wrong and nothing but the file itself was asked for.
+/// Asserts that the page had no errors and requested nothing except its own file.
 #[track_caller]
 fn assert_clean(browser: &Browser, file: &Path) {
     assert_eq!(browser.problems(), Vec::<String>::new());
@@ -124,7 +125,7 @@ fn assert_fits(browser: &Browser) {
     assert!(widths[0].as_u64() <= widths[1].as_u64(), "{widths}");
 }
 
-/// How many elements the selector finds.
+/// Number of elements that match the CSS selector.
 fn count(browser: &Browser, selector: &str) -> u64 {
     browser.js(&format!("return document.querySelectorAll({}).length;", json!(selector))).as_u64().unwrap()
 }
@@ -133,7 +134,7 @@ fn runs(summary: &Value) -> &[Value] {
     summary["runs"].as_array().unwrap()
 }
 
-/// `1,234.5 ms` in microseconds, `2.5` as it is.
+/// Parses a number with a unit: `1,234.5 ms` becomes microseconds, and `2.5` stays 2.5.
 fn parsed(text: &str) -> f64 {
     let text = text.replace(',', "");
     let (number, unit) = text.split_once(['\u{a0}', ' ']).unwrap_or((&text, ""));
@@ -167,7 +168,8 @@ fn a_report_shows_the_summary() {
         browser.js(&format!("document.querySelector(\"{figure} svg\").focus();"));
         for (index, run) in runs(&summary).iter().enumerate() {
             let (name, expected) = (run["name"].as_str().unwrap(), run[quantity][statistic].as_f64().unwrap());
-            // The bar, its label, its tooltip reached by the keyboard, and the table with its tooltip.
+            // Compares four values: that of the bar, its label, its tooltip reached by the keyboard, and the table with
+            // its tooltip.
             let bar = browser.js(&format!(
                 "return document.querySelector(\"{figure} rect.mark[data-name='{name}']\").dataset.value;"
             ));
@@ -193,7 +195,8 @@ fn a_report_shows_the_summary() {
             assert_close(cell[2].as_str().unwrap().strip_prefix(&format!("{name}: ")).unwrap(), expected, 0.0);
         }
     }
-    // Curves: one per run in the tail, which goes through the summary's 99th percentile, and one per run by size.
+    // There is one curve per run in the figure of the tail, which passes through the summary's 99th percentile, and one
+    // curve per run in the figure of slowdown by size.
     assert_eq!(count(&browser, "[data-board='0'] [data-figure='3'] path.series"), 3);
     assert_eq!(count(&browser, "[data-board='0'] [data-figure='4'] path.series"), 3);
     for (index, run) in runs(&summary).iter().enumerate() {
@@ -216,7 +219,7 @@ fn a_report_answers() {
     let folder = tempfile::tempdir().unwrap();
     let (file, _) = run(folder.path(), "three", POISSON);
     browser.open(&file, 1200);
-    // A run is hidden in every figure, and comes back.
+    // A click on the legend hides a run in every figure, and a second click shows it again.
     let marks = |series: u32| count(&browser, &format!("svg .mark[data-series='{series}']"));
     let switch = "document.querySelector(\".legend button[data-series='1']\")";
     let before = (marks(0), marks(1), marks(2));
@@ -227,7 +230,7 @@ fn a_report_answers() {
     assert_eq!(browser.js(&format!("return {switch}.getAttribute('aria-pressed');")), "false");
     browser.js(&format!("{switch}.click();"));
     assert_eq!((marks(0), marks(1), marks(2)), before);
-    // Another percentile.
+    // A button selects another percentile in the figure.
     let title = "[data-figure='4'] .axis-title";
     let title = || browser.js(&format!("return document.querySelector(\"{title}\").textContent;"));
     for (number, name) in [(0, "median"), (1, "95th percentile"), (2, "99th percentile")] {
@@ -235,7 +238,7 @@ fn a_report_answers() {
         assert_eq!(title(), format!("Slowdown, {name}"));
     }
     assert_eq!(count(&browser, ".choice button[aria-pressed='true']"), 1);
-    // A pointer on a bar is told its value, and no longer when it leaves.
+    // A pointer over a bar shows a tooltip with the value of the bar, which disappears when the pointer leaves.
     let pointed = browser.js(
         "const bar = document.querySelector('rect.mark');
          const at = bar.getBoundingClientRect();
@@ -247,7 +250,7 @@ fn a_report_answers() {
          return [...on, getComputedStyle(tip).visibility];",
     );
     assert_eq!(pointed, json!(["visible", "RoCE + PFC", "hidden"]));
-    // On paper: everything is opened, and closed again afterwards.
+    // Before printing, all folded parts of the page are opened; afterwards they are folded again.
     let closed = count(&browser, "details:not([open])");
     assert!(closed > 0);
     let paper = browser.devtools("Page.printToPDF", &json!({"preferCSSPageSize": true}));
@@ -266,7 +269,7 @@ fn a_report_fits_on_a_phone_and_in_the_dark() {
     assert_fits(&browser);
     browser.js("document.querySelectorAll('details').forEach((d) => { d.open = true; });");
     assert_fits(&browser);
-    // What is wider than the screen scrolls in its own frame and says so.
+    // A table that is wider than the screen scrolls in its own frame, and has a hint that says so.
     let hints = browser.js("return [...document.querySelectorAll('.wide')].map((wide) => {
            const inside = wide.querySelector('.scroll');
            return [inside.scrollWidth > inside.clientWidth + 2,
@@ -274,7 +277,7 @@ fn a_report_fits_on_a_phone_and_in_the_dark() {
          });");
     let hints = hints.as_array().unwrap();
     assert!(hints.iter().any(|hint| hint[0] == true) && hints.iter().all(|hint| hint[0] == hint[1]), "{hints:?}");
-    // No label of an axis covers another one.
+    // The labels of an axis do not overlap.
     let collisions = browser.js("let found = [];
          for (const svg of document.querySelectorAll('.plot svg')) {
            const boxes = [...svg.querySelectorAll('text')].map((t) => [t.textContent, t.getBoundingClientRect()]);
@@ -327,7 +330,7 @@ fn incasts_are_drawn_against_their_fan_in() {
             "return [...document.querySelectorAll(\"{selector}\")].map((d) => [Number(d.dataset.x), Number(d.dataset.y)]);"
         ))
     };
-    // As pairs of floats: the browser writes whole numbers without a point.
+    // Compares the points as pairs of floats, because the browser writes whole numbers without a decimal point.
     let floats = |dots: Value| {
         let pair = |dot: &Value| (dot[0].as_f64().unwrap(), dot[1].as_f64().unwrap());
         dots.as_array().unwrap().iter().map(pair).collect::<Vec<_>>()
@@ -348,7 +351,7 @@ fn pauses_are_drawn_over_time() {
     let (file, summary) = run(folder.path(), "storm", STORM);
     browser.open(&file, 1200);
     assert_clean(&browser, &file);
-    // The NIC is the root that held others longest, and has the first colour and the first row.
+    // The NIC is the root that kept ports paused for the longest time, so it has the first colour and the first row.
     let root = &summary["runs"][0]["pauses"]["roots"][0];
     assert_eq!((root["kind"].as_str(), root["port"].as_str()), (Some("nic"), Some("h0:0->leaf0")));
     let marks = "[data-board='0'] rect.mark";
@@ -370,12 +373,12 @@ fn pauses_are_drawn_over_time() {
             .unwrap()
             .contains("the NIC of h0 pauses its switch")
     );
-    // Hidden, the root's row and its bars go.
+    // Hiding a root in the legend removes its row and its bars.
     let before = count(&browser, marks);
     browser.js("document.querySelector(\"[data-board='0'] .legend button[data-series='0']\").click();");
     assert!(count(&browser, marks) < before);
     assert_eq!(count(&browser, &format!("{marks}[data-series='0']")), 0);
-    // The run without PFC has no picture, and its section says so.
+    // The run without PFC has no figure of pauses, and its section says so.
     assert!(
         browser
             .js("return document.querySelector('#pauses').textContent;")
@@ -486,7 +489,8 @@ fn a_study_draws_intervals_bands_and_verdicts() {
     assert_fits(&browser);
 }
 
-/// A watch that sees nothing would let everything pass.
+/// Checks that the browser's lists of problems and of requests are not empty for a broken page. If they were, the other
+/// tests could not fail.
 #[test]
 fn a_broken_page_is_noticed() {
     let Some(browser) = Browser::start() else { return };

@@ -1,11 +1,12 @@
-//! `rnic run --resume`: a command that was interrupted in any way ends with the same files as one that was not.
+//! Tests of `rnic run --resume`: a command that was interrupted, in whatever way, and then resumed writes the same
+//! files as an uninterrupted command.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
-/// Eight runs of some 100,000 packet transmissions; one transport is a program in P4.
+/// A scenario of eight runs of about 100,000 packet transmissions each. One of its transports is a program in P4.
 fn sweep() -> String {
     let p4 = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../p4/ndp.p4");
     format!(
@@ -36,7 +37,7 @@ fn sweep() -> String {
     )
 }
 
-/// A folder with the scenario in it.
+/// A temporary folder that contains the scenario.
 struct Folder {
     folder: tempfile::TempDir,
 }
@@ -52,7 +53,7 @@ impl Folder {
         self.folder.path().join(name)
     }
 
-    /// `rnic run a.toml` with all kinds of result files into `out`.
+    /// The command `rnic run a.toml`, which writes all kinds of result files into the folder `out`.
     fn command(&self, out: &str, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_rnic"));
         command
@@ -69,7 +70,7 @@ impl Folder {
         output
     }
 
-    /// Files of stored runs.
+    /// The files of stored runs in the result folder `out`.
     fn stored(&self, out: &str) -> Vec<PathBuf> {
         let entries = fs::read_dir(self.path(out).join("a/unfinished")).into_iter().flatten();
         let mut files: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
@@ -78,7 +79,7 @@ impl Folder {
         files
     }
 
-    /// The result files as (name, bytes).
+    /// The result files in the folder `out`, as (name, bytes).
     fn results(&self, out: &str) -> Vec<(String, Vec<u8>)> {
         let entries = fs::read_dir(self.path(out).join("a")).unwrap().map(Result::unwrap);
         let mut files: Vec<_> =
@@ -87,7 +88,7 @@ impl Folder {
         files
     }
 
-    /// Starts the command and waits until it has stored a run. Tries again if the command ends before that.
+    /// Starts the command and waits until it has stored a run. If the command ends before that, starts it again.
     fn started(&self, out: &str) -> Child {
         for _ in 0..20 {
             let mut child = self.command(out, &["--threads", "1"]).spawn().unwrap();
@@ -101,7 +102,8 @@ impl Folder {
         panic!("the command always ends before the test sees a stored run");
     }
 
-    /// Stores all eight runs: the result files cannot be written, because there is a folder of the same name.
+    /// Stores all eight runs without completing the command: a folder with the name of a result file keeps that file
+    /// from being written.
     fn store_all(&self, out: &str) -> Output {
         let in_the_way = self.path(out).join("a/summary.json");
         fs::create_dir_all(&in_the_way).unwrap();
@@ -123,7 +125,7 @@ fn stderr(output: &Output) -> String {
     String::from_utf8(output.stderr.clone()).unwrap()
 }
 
-/// The command's messages about stored runs.
+/// The messages of the command about stored runs.
 fn said(output: &Output) -> Vec<String> {
     stderr(output).lines().filter(|line| !line.starts_with("wrote ")).map(str::to_string).collect()
 }
@@ -187,7 +189,7 @@ fn valid_stored_runs_are_used() {
     assert_eq!(said(&folder.run("out", &["--resume", "--run", "IRN"])), ["no runs are stored in `out/a/unfinished`"]);
 }
 
-/// The printed document has the time that each run took. A run that is simulated again takes a different time.
+/// The JSON document contains the time that each run took, which is different if the run is simulated again.
 #[test]
 fn stored_runs_are_not_simulated_again() {
     let folder = Folder::new();
@@ -216,7 +218,7 @@ fn stored_runs_of_another_scenario_are_not_used() {
 fn without_resume_all_runs_are_simulated_and_a_hint_is_printed() {
     let folder = Folder::new();
     folder.store_all("out");
-    // With --run, the stored runs of the other runs remain.
+    // With `--run`, the stored files of the runs that are not selected remain.
     let output = folder.run("out", &["--run", "NDP"]);
     let hint = "4 of 4 runs are stored in `out/a/unfinished`; --resume uses them instead of simulating them again";
     assert_eq!((said(&output), folder.stored("out").len()), (vec![hint.to_string()], 4));

@@ -1,5 +1,5 @@
-//! Documentation, comments, messages and public names avoid the words of `docs/words.txt`, comment lines fit into
-//! 120 columns, and relative links lead to a file and a heading.
+//! Tests of the project's texts. Documentation, comments, messages and public names avoid the words of
+//! `docs/words.txt`; lines with comments have at most 120 columns; relative links lead to an existing file and heading.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 /// Maximum length of a line that holds a comment, in characters.
 const MAX_COLUMNS: usize = 120;
 
-/// A piece of text to check, with the line of each of its bytes.
+/// A text to check, and the source line of each of its bytes.
 struct Text {
     text: String,
-    /// Offset in `text` at which each source line starts, and the number of the line.
+    /// Offset in `text` at which each source line starts, and the number of that line.
     lines: Vec<(usize, usize)>,
 }
 
@@ -31,13 +31,13 @@ impl Text {
     }
 }
 
-/// The entries of one section of `docs/words.txt`: the words to avoid, and what to use instead.
+/// The entries of one section of `docs/words.txt`, as (words to avoid, words to use instead).
 type Entries = Vec<(String, String)>;
 
 struct Words {
     prose: Entries,
     names: Entries,
-    /// Files and the entries that they may use.
+    /// Exceptions, as (path of a file, entry that the file may use).
     allowed: BTreeSet<(String, String)>,
 }
 
@@ -63,7 +63,8 @@ impl Words {
         words
     }
 
-    /// Finds the entries in a text and describes each use that is not allowed.
+    /// Finds uses of the entries in a text of `file`, and adds a description of each use that is not allowed to
+    /// `found`.
     fn find(&self, entries: &Entries, file: &str, text: &Text, found: &mut Vec<String>) {
         let lower = text.text.to_lowercase();
         for (avoid, instead) in entries {
@@ -77,7 +78,7 @@ impl Words {
     }
 }
 
-/// Offsets of `words` in `text` where neither end is in the middle of a word.
+/// Offsets in `text` at which `words` occurs as whole words: neither end is inside a longer word.
 fn whole_words(text: &str, words: &str) -> Vec<usize> {
     let is_word = |c: char| c.is_alphanumeric() || c == '_';
     text.match_indices(words)
@@ -89,7 +90,8 @@ fn whole_words(text: &str, words: &str) -> Vec<usize> {
         .collect()
 }
 
-/// The words of an identifier, in lower case with a space before each: `PeakRss` and `peak_rss` are ` peak rss`.
+/// The words of an identifier in lower case, with a space before each word. For example, `PeakRss` and `peak_rss`
+/// become ` peak rss`.
 fn words_of(identifier: &str) -> String {
     let mut words = String::new();
     let mut last = '_';
@@ -105,12 +107,12 @@ fn words_of(identifier: &str) -> String {
     words
 }
 
-/// Replaces text between backquotes, because code has other words than prose.
+/// Replaces text between backquotes with "code", because the rules are about prose.
 fn without_code(line: &str) -> String {
     line.split('`').enumerate().map(|(i, piece)| if i % 2 == 0 { piece } else { "code" }).collect()
 }
 
-/// The prose of a Markdown file, without code blocks.
+/// The prose of a Markdown file, which leaves out code blocks.
 fn markdown(source: &str) -> Text {
     let mut text = Text::new();
     let mut in_code = false;
@@ -124,7 +126,7 @@ fn markdown(source: &str) -> Text {
     text
 }
 
-/// The comments of a file in which a line comment starts with `mark` (`#` or `//`).
+/// The comments of a file, in which `mark` (`#` or `//`) begins a line comment.
 fn comments(source: &str, mark: &str) -> Text {
     let mut text = Text::new();
     let mut in_code = false;
@@ -144,7 +146,8 @@ fn comments(source: &str, mark: &str) -> Text {
     text
 }
 
-/// The string literals of a Rust file that contain a space: messages and help texts, not keys.
+/// The string literals of a Rust file that contain a space. These are messages and help texts, whereas keys contain no
+/// space.
 fn messages(source: &str) -> Text {
     let mut text = Text::new();
     for (number, line) in source.lines().enumerate() {
@@ -159,7 +162,7 @@ fn messages(source: &str) -> Text {
     text
 }
 
-/// The names that a Rust file declares with `pub`, each as its words.
+/// The names that a Rust file declares with `pub`, each split into its words.
 fn public_names(source: &str) -> Text {
     const KEYWORDS: [&str; 10] = ["fn", "struct", "enum", "trait", "const", "static", "type", "mod", "unsafe", "async"];
     let mut text = Text::new();
@@ -177,7 +180,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
 }
 
-/// Every file below the root that is part of the project, by its path relative to the root.
+/// The files of the project, by their paths relative to the root of the repository.
 fn files() -> BTreeMap<String, PathBuf> {
     fn walk(folder: &Path, root: &Path, files: &mut BTreeMap<String, PathBuf>) {
         for entry in fs::read_dir(folder).unwrap() {
@@ -245,7 +248,8 @@ fn comment_lines_fit_into_the_columns() {
     assert!(long.is_empty(), "{} comment lines above {MAX_COLUMNS} columns:\n{}", long.len(), long.join("\n"));
 }
 
-/// The anchors of a Markdown file: each heading in lower case, spaces as hyphens, without punctuation.
+/// The anchors of the headings of a Markdown file. An anchor is the heading in lower case without punctuation, with
+/// spaces replaced by hyphens.
 fn anchors(source: &str) -> BTreeSet<String> {
     let mut anchors = BTreeSet::new();
     let mut in_code = false;

@@ -1,21 +1,21 @@
-//! Comparisons of one run with another, in words.
+//! Comparisons of one run with another, as text: `2.9x better average FCT`.
 
 use super::summary::RunSummary;
 use std::fmt;
 
-/// Change of a quantity for which smaller values are better.
+/// How a quantity for which smaller values are better differs between a reference run and another run.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Change {
-    /// Equal within 0.5 %.
+    /// The two values differ by less than 0.5 %.
     Same,
-    /// Smaller by this factor, above 1.
+    /// The value is smaller than the reference value. The field is reference / value, above 1.
     Better(f64),
-    /// Larger by this factor, above 1.
+    /// The value is larger than the reference value. The field is value / reference, above 1.
     Worse(f64),
 }
 
 impl Change {
-    /// The change from `reference` to `value`; `None` unless both are positive and finite.
+    /// The change from `reference` to `value`. `None` unless both are positive and finite.
     pub fn of(reference: f64, value: f64) -> Option<Change> {
         let ratio = value / reference;
         if !(reference > 0.0 && value > 0.0 && ratio.is_finite() && ratio > 0.0) {
@@ -29,8 +29,8 @@ impl Change {
     }
 }
 
-/// For example `same`, `4 % better`, `2.9x better`, `34x worse`. Percentages refer to the smaller value: 4 % better
-/// means that the reference is 1.04 times the value.
+/// Formats a change, for example `same`, `4 % better`, `2.9x better` or `34x worse`. Percentages refer to the smaller
+/// value: 4 % better means that the reference is 1.04 times the value.
 impl fmt::Display for Change {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (factor, word) = match *self {
@@ -60,10 +60,10 @@ pub enum Metric {
 }
 
 impl Metric {
-    /// The three metrics that every run has, in the order of the IRN paper's figures.
+    /// The three metrics that need no requests, in the order of the IRN paper's figures.
     pub const OF_FLOWS: [Metric; 3] = [Metric::AverageSlowdown, Metric::AverageFct, Metric::P99Fct];
 
-    /// The name of the metric within a sentence.
+    /// The name of the metric for use within a sentence, for example `average FCT`.
     pub fn name(self) -> &'static str {
         match self {
             Metric::AverageSlowdown => "average slowdown",
@@ -89,7 +89,8 @@ impl Metric {
     }
 }
 
-/// One sentence that compares `run` with `reference`; `None` if they have no metric in common.
+/// One sentence that compares the metrics of `run` with those of `reference`. `None` if the two runs have no metric in
+/// common, for example because one of them failed.
 pub fn sentence(reference: &RunSummary, run: &RunSummary) -> Option<String> {
     let changes: Vec<(Change, &str)> = Metric::OF_FLOWS
         .iter()

@@ -13,17 +13,18 @@ use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-/// File format of the flow records. Both formats have the same columns ([`flow_files::COLUMNS`]).
+/// File format of the records of flows. Both formats have the same columns ([`flow_files::COLUMNS`]).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FlowFormat {
-    /// `flows.csv`.
+    /// The file is `flows.csv`.
     Csv,
-    /// `flows.parquet`.
+    /// The file is `flows.parquet`.
     Parquet,
 }
 
-/// Columns of `ports.csv`, one row per run, port and priority. `utilisation` is the fraction of the run for which the
-/// port was sending, repeated for each priority. Names end in their unit; columns without a unit are counts.
+/// Columns of `ports.csv`, which has one row per run, port and priority. `utilisation` is the fraction of the run for
+/// which the port was sending; it covers all priorities and is repeated in the row of each. Names of columns end in
+/// their unit; columns without a unit are counts.
 pub const PORT_COLUMNS: [&str; 17] = [
     "run",
     "node",
@@ -44,10 +45,12 @@ pub const PORT_COLUMNS: [&str; 17] = [
     "returned",
 ];
 
-/// Writes the result files into `dir`, which it creates, and returns their paths: `summary.json`, `ports.csv` and
-/// `report.html`; `queues.csv`, `goodput.csv`, `pauses.csv` and `victims.csv` for watched runs; `sweep.csv` and
-/// `sweep.parquet` for a sweep; the flow records in the formats `flows`. Each file is written completely or not at all,
-/// and replaces an older file of the same name.
+/// Writes the result files of `scenario` into `dir`, which it creates, and returns the paths of the files. Each file is
+/// written completely or not at all, and replaces an older file of the same name. The files are:
+///
+/// `summary.json`, `ports.csv` and `report.html` always; `queues.csv`, `goodput.csv`, `pauses.csv` and `victims.csv` if
+/// a run sampled queues, flows or pauses; `sweep.csv` and `sweep.parquet` for a sweep; and the records of flows in each
+/// of the formats `flows`.
 ///
 /// # Errors
 /// A file cannot be written, or flow records cannot be read.
@@ -87,20 +90,20 @@ pub fn write_all(
             flow_files::write_parquet(out, scenario, reports)
         })?);
     }
-    // Records that could not be read are missing in the files.
+    // If a record of a flow could not be read, it is missing in the files that were just written.
     reports.iter().try_for_each(|report| report.output.flows.check())?;
     Ok(paths)
 }
 
-/// Writes to a temporary file in the folder of `path`, syncs it to the disk and renames it to `path`. Removes it if
-/// writing fails.
+/// Writes a file atomically: `write` writes to a temporary file in the folder of `path`, which is then synced to the
+/// disk and renamed to `path`. If writing fails, the temporary file is removed.
 pub fn write_atomically(
     path: &Path, write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>,
 ) -> io::Result<PathBuf> {
     write_and_rename(path, write, File::sync_all)
 }
 
-/// As [`write_atomically`], but calls `settle` instead of syncing the file to the disk.
+/// Does the same as [`write_atomically`], but calls `settle` instead of syncing the file to the disk.
 pub fn write_and_rename(
     path: &Path, write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>, settle: fn(&File) -> io::Result<()>,
 ) -> io::Result<PathBuf> {
@@ -114,7 +117,7 @@ pub fn write_and_rename(
         fs::rename(&temporary, path)
     })();
     if let Err(error) = result {
-        // An error here is less important than the first one.
+        // If the removal fails too, the error of the write is the more important one.
         let _ = fs::remove_file(&temporary);
         return Err(io::Error::new(error.kind(), format!("cannot write {}: {error}", path.display())));
     }
@@ -196,7 +199,7 @@ mod tests {
         }
     }
 
-    /// All files, from flow records in memory and from the same records in a file.
+    /// Writes all files twice: from records of flows in memory, and from the same records in a file.
     #[test]
     fn files_do_not_depend_on_the_place_of_the_records() {
         for (scenario, mut reports) in [fixture::two_runs(), fixture::showcase()] {

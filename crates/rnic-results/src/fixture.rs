@@ -1,4 +1,4 @@
-//! Synthetic results for tests, small enough to compute their statistics by hand.
+//! Synthetic results of runs for tests, small enough to compute their statistics by hand.
 
 use super::report::figure::{
     Axis, Bar, BarGroup, Bars, Board, Figure, Line, Lines, Point, Reference, Scale, Unit, View,
@@ -10,12 +10,13 @@ use rnic_run::{FabricSetup, Limits, RunSpec, Scenario, SwitchSetup, Traffic, Tra
 use rnic_run::{FlowRecord, PortRecord, PriorityCounters, RunOutput, RunStatus, Totals};
 use rnic_transport::{BitRate, Bytes, Time};
 
-/// A measured flow that started at 0 and took 10 us, twice its ideal time.
+/// A measured flow that started at time 0 and took 10 us, which is twice its ideal time.
 pub fn flow(id: u32, bytes: u64) -> FlowRecord {
     FlowRecord::sample(id, bytes)
 }
 
-/// Two runs: `RoCE + PFC` with slowdowns 2, 4, 6 and 8, and `IRN` with half of each; one request of two flows.
+/// Two runs of a scenario: `RoCE + PFC` with slowdowns 2, 4, 6 and 8, and `IRN` with half of each slowdown. Each run
+/// has one request of two flows.
 pub fn two_runs() -> (Scenario, Vec<RunRecord>) {
     let traffic = vec![source("background"), source("incast")];
     let runs = vec![run("RoCE + PFC", "roce", true, &traffic), run("IRN", "irn", false, &traffic)];
@@ -23,23 +24,23 @@ pub fn two_runs() -> (Scenario, Vec<RunRecord>) {
     (scenario(runs), reports)
 }
 
-/// One run in which no flow ever started.
+/// A scenario with one run, in which no flow ever started.
 pub fn empty() -> (Scenario, Vec<RunRecord>) {
     let nothing = RunOutput { status: RunStatus::Completed, ..RunOutput::not_started(String::new()) };
     (scenario(vec![run("nothing", "irn", false, &[source("background")])]), vec![report(nothing)])
 }
 
-/// A scenario of these runs.
+/// A scenario with the given runs.
 pub fn scenario(runs: Vec<RunSpec>) -> Scenario {
     Scenario { title: "A tiny case".into(), name: "tiny".into(), seed: 7, runs }
 }
 
-/// A record with this output.
+/// A record of a run with the given output.
 pub fn report(output: RunOutput) -> RunRecord {
     RunRecord { output, wall_s: 1.25, cpu_s: 1.5, peak_rss_bytes: 1 << 20 }
 }
 
-/// An output whose completion times are divided by `faster`.
+/// The output of a run whose flow completion times are divided by `faster`.
 fn output(faster: u64) -> RunOutput {
     let timed = |id, bytes, start, fct: u64, ideal, request, traffic| FlowRecord {
         start: Time::from_us(start),
@@ -72,7 +73,7 @@ fn output(faster: u64) -> RunOutput {
     }
 }
 
-/// Three ports with a utilisation of a half, a quarter and a quarter.
+/// Three ports whose transmitters were sending for a half, a quarter and a quarter of the run.
 fn ports() -> Vec<PortRecord> {
     let port = |node: &str, port, peer: &str, busy_us, drops, paused_ps| PortRecord {
         node: node.into(),
@@ -118,7 +119,7 @@ fn totals() -> Totals {
     }
 }
 
-/// A traffic source with this name.
+/// A traffic source with the given name.
 pub fn source(name: &str) -> Traffic {
     Traffic {
         name: name.into(),
@@ -129,7 +130,7 @@ pub fn source(name: &str) -> Traffic {
     }
 }
 
-/// A run on a small fabric.
+/// The specification of a run on a small fabric.
 pub fn run(name: &str, transport: &str, pfc: bool, traffic: &[Traffic]) -> RunSpec {
     let link = LinkSpec { rate: BitRate::from_gbps(40), delay: Time::from_us(2), loss: 0.0 };
     RunSpec {
@@ -160,7 +161,7 @@ fn transport_spec(transport: &str, pfc: bool) -> TransportSpec {
     TransportSpec { pfc, ..TransportSpec::named(transport).expect("a built-in transport") }
 }
 
-/// Four runs with many synthetic flows, one of them failed, for a realistic report.
+/// A scenario of four runs with many synthetic flows, for a realistic report. One of the runs failed.
 pub fn showcase() -> (Scenario, Vec<RunRecord>) {
     let traffic = vec![source("poisson")];
     let runs = vec![

@@ -1,4 +1,4 @@
-//! The records of all flows as files: `flows.csv` and `flows.parquet`.
+//! The records of all flows of all runs as files: `flows.csv` and `flows.parquet`.
 
 use super::stats;
 use super::text::{exact_us, round6};
@@ -16,10 +16,11 @@ use rnic_transport::Time;
 use std::io::{self, Write};
 use std::sync::Arc;
 
-/// Columns of both files, one row per flow, in order of run and start. `slowdown` is `fct_us / ideal_us`. An unfinished
-/// flow has no `finish_us`, `fct_us` and `slowdown`; a flow outside requests has no `request`. `traffic` is the name of
-/// the traffic source, `measured` says whether the flow counts in the statistics. `delivered_bytes` is the payload that
-/// the receiver had accepted by the end of the run, `goodput_bps` this payload divided by the flow's lifetime.
+/// Columns of `flows.csv` and `flows.parquet`, one row per flow, in order of run and start. `slowdown` is `fct_us /
+/// ideal_us`. An unfinished flow has no `finish_us`, `fct_us` and `slowdown`. A flow that is not part of a request has
+/// no `request`. `traffic` is the name of the traffic source; `measured` says whether the flow counts in the
+/// statistics. `delivered_bytes` is the payload that the receiver had accepted by the end of the run; `goodput_bps` is
+/// this payload divided by the flow's lifetime.
 pub const COLUMNS: [&str; 17] = [
     "run",
     "flow",
@@ -84,7 +85,7 @@ fn request(flow: &FlowRecord) -> Option<u32> {
     (flow.request != u32::MAX).then_some(flow.request)
 }
 
-/// Name of the traffic source of `flow`.
+/// Name of the traffic source that generated `flow`.
 fn source<'a>(run: &'a RunSpec, flow: &FlowRecord) -> &'a str {
     run.traffic.get(usize::from(flow.traffic)).map_or("", |source| &source.name)
 }
@@ -109,7 +110,7 @@ const SCHEMA: &str = "message flows {
     OPTIONAL DOUBLE goodput_bps;
 }";
 
-/// Maximum number of rows of a row group.
+/// Maximum number of rows in one row group of the Parquet file.
 const GROUP: usize = 1 << 20;
 /// Number of rows that are passed to a column writer in one call.
 const BATCH: usize = 1 << 16;
@@ -135,7 +136,7 @@ pub fn write_parquet<W: Write + Send>(out: W, scenario: &Scenario, reports: &[Ru
     Ok(())
 }
 
-/// The columns of a row group, which begins with flow `first`.
+/// Writer of the columns of one row group; the row group begins with the flow of index `first`.
 struct Columns<'a, W: Write> {
     group: SerializedRowGroupWriter<'a, W>,
     flows: &'a FlowLog,
@@ -143,8 +144,8 @@ struct Columns<'a, W: Write> {
 }
 
 impl<W: Write + Send> Columns<'_, W> {
-    /// Writes every column, in the order of [`SCHEMA`]. Parquet stores unsigned numbers as signed ones with the same
-    /// bits.
+    /// Writes every column of the row group, in the order of [`SCHEMA`]. Parquet stores unsigned numbers as signed
+    /// numbers with the same bits.
     fn write(&mut self, run: &RunSpec, end: Time) -> Result<(), ParquetError> {
         let run_name = ByteArray::from(run.name.as_str());
         let sources: Vec<ByteArray> = run.traffic.iter().map(|t| ByteArray::from(t.name.as_str())).collect();
@@ -251,7 +252,7 @@ mod tests {
         SerializedFileReader::new(file).unwrap()
     }
 
-    /// The value as text, as in CSV.
+    /// A Parquet value formatted as in the CSV file.
     fn as_csv(field: &Field) -> String {
         match field {
             Field::Null => String::new(),
@@ -283,7 +284,7 @@ mod tests {
         assert_eq!((rows, reader.metadata().num_row_groups()), (10, 2));
     }
 
-    /// 1,048,600 flows, which are in a file, make two row groups.
+    /// 1,048,600 flows exceed one row group of 1,048,576 rows, so the Parquet file has two row groups.
     #[test]
     fn parquet_of_many_flows_has_several_row_groups() {
         let (scenario, mut reports) = fixture::empty();

@@ -1,4 +1,4 @@
-//! Statistics of a run's flows: over all flows, by size and by traffic source.
+//! Statistics of a run's flows: over all flows, by flow size and by traffic source.
 
 use super::ranks::{Ranked, ranked};
 use super::stats::{self, Distribution, Goodput};
@@ -6,16 +6,16 @@ use rnic_run::RunSpec;
 use rnic_run::{FlowRecord, RunOutput};
 use rnic_transport::Bytes;
 
-/// The measured flows of one range of sizes.
+/// The measured flows whose sizes lie in one range.
 #[derive(Clone, PartialEq, Debug)]
 pub struct SizeClass {
-    /// Name of the range, for example `<= 10 KB`.
+    /// Name of the range of sizes, for example `<= 10 KB`.
     pub name: String,
-    /// Minimum size in bytes.
+    /// Minimum flow size in bytes.
     pub min_bytes: u64,
-    /// Maximum size in bytes; `None` for no limit.
+    /// Maximum flow size in bytes; `None` if the range has no upper limit.
     pub max_bytes: Option<u64>,
-    /// Statistics of the flows.
+    /// Statistics of the flows in this range.
     pub group: Group,
 }
 
@@ -24,9 +24,9 @@ pub struct SizeClass {
 pub struct TrafficClass {
     /// Name of the traffic source.
     pub name: String,
-    /// Statistics of the flows.
+    /// Statistics of the source's measured flows.
     pub group: Group,
-    /// Flows of the source that started and did not finish, measured or not.
+    /// Number of flows of the source that started and did not finish, measured or not.
     pub unfinished: u64,
     /// Goodput of the source's measured flows, finished or not, in bit/s.
     pub goodput: Option<Goodput>,
@@ -35,29 +35,29 @@ pub struct TrafficClass {
 /// Statistics of a group of measured flows.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Group {
-    /// Number of finished flows.
+    /// Number of measured flows that finished.
     pub flows: u64,
-    /// Slowdown.
+    /// Distribution of the slowdown; `None` if the group has no finished flow, and in a failed run.
     pub slowdown: Option<Distribution>,
-    /// Completion times in microseconds.
+    /// Distribution of the flow completion times in microseconds; `None` in the same cases as `slowdown`.
     pub fct_us: Option<Distribution>,
 }
 
-/// Counts of flows, which failed runs have too.
+/// Numbers of flows in a run. They exist for failed runs too, unlike the statistics.
 pub(super) struct Counts {
-    /// Flows that finished.
+    /// Number of flows that finished.
     pub(super) completed: u64,
-    /// Flows that started and did not finish.
+    /// Number of flows that started and did not finish.
     pub(super) unfinished: u64,
-    /// Expired retransmission timers.
+    /// Number of retransmission timeouts, over all flows.
     pub(super) timeouts: u64,
-    /// Measured flows that finished, by group.
+    /// Number of measured flows that finished, by index of the group (see [`Groups`]).
     measured: Vec<u64>,
-    /// Unfinished flows, by traffic source.
+    /// Number of unfinished flows, by index of the traffic source; empty if there is only one source.
     unfinished_of: Vec<u64>,
 }
 
-/// The statistics of the measured flows.
+/// The statistics of a run's measured flows.
 pub(super) struct FlowStatistics {
     pub(super) whole: Group,
     pub(super) goodput: Option<Goodput>,
@@ -65,20 +65,23 @@ pub(super) struct FlowStatistics {
     pub(super) traffic: Vec<TrafficClass>,
 }
 
-/// The groups of flows, by index: all flows, then the size classes, then the traffic sources if there are several.
+/// The groups into which a run's flows are divided, each with an index: first the group of all flows, then the size
+/// classes, then the traffic sources if there are several.
 pub(super) struct Groups<'s> {
     spec: &'s RunSpec,
-    /// Name and maximum size of each size class.
+    /// Name and maximum flow size in bytes of each size class, ascending; `None` for no maximum.
     sizes: Vec<(String, Option<u64>)>,
 }
 
-/// Index of the group of all flows.
+/// Index of the group that contains all flows.
 const WHOLE: usize = 0;
-/// Percentiles of the three series of each group: completion time in microseconds, slowdown, goodput in bit/s.
+/// The percentiles (in thousandths) that are computed for the three series of each group: completion time in
+/// microseconds, slowdown, goodput in bit/s.
 const VALUES: [&[u32]; 3] = [&Distribution::PER_MILLE, &Distribution::PER_MILLE, &Goodput::PER_MILLE];
 
 impl<'s> Groups<'s> {
-    /// The groups of a run. Size classes: single packets (up to the MTU), decades up to 10 MB, larger flows.
+    /// Defines the groups for the run `spec`. The size classes are: single packets (up to the MTU), the decades up to
+    /// 10 MB, and larger flows.
     pub(super) fn new(spec: &'s RunSpec) -> Groups<'s> {
         let mut sizes = vec![("<= 1 packet".to_string(), Some(spec.fabric.mtu.0))];
         sizes.extend([10_000, 100_000, 1_000_000, 10_000_000].map(|n| (format!("<= {}", Bytes(n)), Some(n))));
@@ -134,7 +137,8 @@ impl<'s> Groups<'s> {
         counts
     }
 
-    /// The statistics of a run; a run that is not `ok` has counts only. `counts` must come from the same output.
+    /// The statistics of the run with the given `output`. If `ok` is false, because the run failed, the result has
+    /// counts but no distributions. `counts` must come from the same output.
     pub(super) fn statistics(&self, output: &RunOutput, counts: &Counts, ok: bool) -> FlowStatistics {
         let series = if ok { self.series(output) } else { vec![None; self.len() * VALUES.len()] };
         let of = |group: usize, value: usize| series[group * VALUES.len() + value].as_ref();
@@ -179,7 +183,7 @@ impl<'s> Groups<'s> {
         })
     }
 
-    /// The size classes that are not empty.
+    /// The size classes that contain at least one finished flow.
     fn size_classes(&self, group: impl Fn(usize) -> Group) -> Vec<SizeClass> {
         let mut min_bytes = 0;
         let mut classes = Vec::new();

@@ -1,7 +1,7 @@
 //! The summary as JSON: `summary.json` and `--format json`, a stable interface for scripts.
 //!
-//! Statistics are rounded to six significant digits ([`round6`]). Counts are exact. Simulated times are exact up to 53
-//! bits of picoseconds (2.5 hours).
+//! Statistics are rounded to six significant digits ([`round6`]). Counts are exact. Simulated times are exact if they
+//! fit in 53 bits of picoseconds (2.5 hours).
 
 use super::stats::{Distribution, Goodput};
 use super::summary::{Group, QueueSummary, RunSummary, ScenarioSummary, SizeClass, TrafficClass, Utilisation};
@@ -10,9 +10,9 @@ use rnic_transport::Time;
 use serde_json::{Map, Value, json};
 
 impl ScenarioSummary {
-    /// The summary as one JSON document, with keys in the documented order. `with_timing` adds the resources that the
-    /// simulation used, which differ from machine to machine; without it, the document depends on the scenario and the
-    /// seed alone.
+    /// The summary as one JSON document, whose keys have the order that `docs/reference/results.md` documents.
+    /// `with_timing` adds the resources that the simulation used, which differ from machine to machine. Without them,
+    /// the document depends on the scenario and the seed alone.
     ///
     /// ```
     /// use rnic_results::ScenarioSummary;
@@ -102,7 +102,7 @@ fn run_json(run: &RunSummary, seed: u64, with_timing: bool) -> Value {
     object.into()
 }
 
-/// A swept value: as a number if it is one, else as text.
+/// The value of a swept key: a JSON number if `text` is a number, else a string.
 fn number_or_text(text: &str) -> Value {
     let plain = text.replace('_', "");
     match (plain.parse::<u64>(), plain.parse::<f64>()) {
@@ -124,7 +124,7 @@ fn distribution(of: Option<Distribution>) -> Value {
     }))
 }
 
-/// Name of a queue, statistics of its length in bytes, and its maximum.
+/// A watched queue as JSON: its name, the distribution of its length in bytes, and the maximum.
 fn queue(queue: &QueueSummary) -> Value {
     let mut object = distribution(Some(queue.bytes));
     object["max"] = json!(queue.bytes.max);
@@ -210,7 +210,7 @@ mod tests {
         assert_eq!((&json["scenario"], &json["seed"]), (&json!("tiny"), &json!(7)));
         assert_eq!(json["version"], env!("CARGO_PKG_VERSION"));
         let expected: Value = serde_json::from_str(EXPECTED_FIRST_RUN).unwrap();
-        // Compared as text, because the order of keys is part of the interface.
+        // The two are compared as text, because the order of keys is part of the interface.
         assert_eq!(
             serde_json::to_string_pretty(&json["runs"][0]).unwrap(),
             serde_json::to_string_pretty(&expected).unwrap()
@@ -289,7 +289,7 @@ mod tests {
         let (scenario, mut reports) = fixture::two_runs();
         let output = &mut reports[0].output;
         output.truncated = Some(Truncation { at: output.end, not_started: Some(7) });
-        // Started at 110 us, the run ended at 600.000001 us.
+        // Flow 3 started at 110 us, and the run ended at 600.000001 us.
         output.flows.edit(3, |flow| (flow.finish, flow.delivered) = (None, 49_000));
         let json = summarise(&scenario, &reports).to_json(false);
         let run = &json["runs"][0];

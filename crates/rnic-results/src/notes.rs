@@ -1,14 +1,15 @@
-//! Notes on a summary's runs that the table and the report have in common.
+//! Notes on runs (truncated runs, warnings) that the table on the terminal and the HTML report have in common.
 
 use super::summary::{RunSummary, ScenarioSummary};
 use super::text::count;
 
-/// Maximum number of runs for a line per run, and for a table with comparisons.
+/// Maximum number of runs for which notes have a line per run, and for which the table shows comparisons between runs.
 pub(crate) const FEW: usize = 8;
-/// Maximum number of run names in a warning.
+/// Maximum number of run names that are listed in one warning.
 const NAMES: usize = 6;
 
-/// The truncated runs, with their unfinished flows: a sentence per run, or one sentence for many runs.
+/// Notes on the runs that their `duration` truncated, with the numbers of unfinished flows: one note per run, or a
+/// single note if there are more than [`FEW`] such runs.
 pub(crate) fn truncations(summary: &ScenarioSummary) -> Vec<String> {
     let unfinished = |run: &RunSummary| run.flows.offered - run.flows.completed;
     let truncated: Vec<_> = summary.runs.iter().filter_map(|run| Some((run, run.truncated?))).collect();
@@ -37,7 +38,7 @@ pub(crate) fn truncations(summary: &ScenarioSummary) -> Vec<String> {
     truncated.iter().map(line).collect()
 }
 
-/// Each distinct warning once, with the names of its runs.
+/// Each distinct warning once, as (names of the runs that have it, text of the warning).
 pub(crate) fn warnings(summary: &ScenarioSummary) -> Vec<(String, &str)> {
     let mut found: Vec<(Vec<&str>, &str)> = Vec::new();
     for run in &summary.runs {
@@ -50,7 +51,7 @@ pub(crate) fn warnings(summary: &ScenarioSummary) -> Vec<(String, &str)> {
     }
     let all = summary.runs.len();
     let runs = |names: Vec<&str>| {
-        // Names of runs of a sweep contain commas.
+        // The name of a run of a sweep contains commas, so names are separated by semicolons.
         let comma = if names.iter().any(|name| name.contains(", ")) { "; " } else { ", " };
         match names.len() {
             n if n > 1 && n == all => "all runs".to_string(),

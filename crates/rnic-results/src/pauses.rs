@@ -1,4 +1,5 @@
-//! PFC pauses and their causes: their summary, `pauses.csv` and `victims.csv`.
+//! PFC pauses and their causes: their summary, and the files `pauses.csv` and `victims.csv`. A pause tree is the tree
+//! of paused ports that wait for each other; its root is the cause, for example a congested output.
 
 use super::text::{duration, exact_us, round6, three_digits};
 use rnic_run::RunRecord;
@@ -8,73 +9,74 @@ use rnic_transport::Time;
 use serde_json::{Value, json};
 use std::io::{self, Write};
 
-/// Columns of `pauses.csv`, one row per run and pause. `to_us` is empty if the pause lasted until the end of the run;
-/// `root` and `root_kind` are empty if there was no sample during the pause.
+/// Columns of `pauses.csv`, one row per run and pause. `to_us` is empty if the pause lasted until the end of the run.
+/// `root` and `root_kind` are empty if no sample was taken during the pause, because samples determine the causes.
 const PAUSE_COLUMNS: [&str; 9] = ["run", "node", "port", "peer", "priority", "from_us", "to_us", "root_kind", "root"];
-/// Columns of `victims.csv`, one row per run and victim.
+/// Columns of `victims.csv`, one row per run and victim flow ([`VictimSummary`]).
 const VICTIM_COLUMNS: [&str; 9] =
     ["run", "flow", "src", "dst", "victim_us", "root_kind", "root", "finished", "goodput_bps"];
-/// Maximum number of victims in the summary.
+/// Maximum number of victim flows that the summary lists.
 const VICTIMS: usize = 10;
-/// Maximum number of ports of the pause tree in the summary.
+/// Maximum number of ports of the largest pause tree that the summary lists.
 const TREE: usize = 100;
-/// Maximum number of roots that have a sentence.
+/// Maximum number of causes of pauses that are described in a sentence each.
 const NAMED: usize = 3;
 
-/// The pauses of a run, with names of ports and hosts instead of indices.
+/// The PFC pauses of a run, with names of ports and hosts instead of indices. Samples at a fixed interval determine the
+/// causes of the pauses.
 #[derive(Clone, PartialEq, Debug)]
 pub struct PauseSummary {
-    /// Time between two samples.
+    /// Simulated time between two samples.
     pub interval: Time,
-    /// Number of samples.
+    /// Number of samples that were taken.
     pub samples: u64,
     /// Maximum number of transmitters paused at one sample, each priority counted separately.
     pub max_paused: u32,
-    /// Causes of pauses, longest first.
+    /// Causes of pauses, the cause with the longest pauses first.
     pub roots: Vec<RootSummary>,
-    /// A cyclic buffer dependency, if there was one.
+    /// A cyclic buffer dependency; `None` if none was found at a sample or at the end of the run.
     pub cycle: Option<CycleSummary>,
-    /// Number of flows that a pause tree delayed although its root, the congested port, is not on their path.
+    /// Number of victims: flows that a root (a cause of pauses) delayed although its port is not on their path.
     pub victims: u64,
-    /// The victims with the longest delay.
+    /// The victim flows with the longest delays, longest first; at most 10.
     pub longest: Vec<VictimSummary>,
-    /// The first sample with the maximum number of paused transmitters.
+    /// The pause tree at the first sample with the maximum number of paused transmitters.
     pub worst: Option<TreeSummary>,
 }
 
-/// A cause of pauses.
+/// A cause of pauses: the root of a pause tree.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RootSummary {
-    /// Kind of cause.
+    /// Kind of cause: congestion, a NIC that pauses its switch, or a cycle.
     pub kind: RootKind,
-    /// Description for people.
+    /// Description of the cause for readers, for example `congestion at edge0:3->agg1`.
     pub name: String,
-    /// The congested output, the NIC's port, or the first port of the cycle.
+    /// Name of the congested output, of the NIC's port, or of the first port of the cycle.
     pub port: String,
-    /// The priority.
+    /// PFC priority in which the pauses occurred.
     pub priority: u8,
-    /// First sample at which this root kept a port paused.
+    /// Simulated time of the first sample at which this root kept a port paused.
     pub first: Time,
-    /// Number of samples at which this root kept a port paused, times the interval.
+    /// Time for which this root kept ports paused: the number of samples at which it did, times the interval.
     pub held: Time,
-    /// Maximum number of ports that this root kept paused at one sample.
+    /// Maximum number of ports that this root kept paused at the same sample.
     pub max_ports: u32,
 }
 
 /// A cyclic buffer dependency: ports that wait for each other in a cycle.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CycleSummary {
-    /// First sample with the cycle.
+    /// Simulated time of the first sample with the cycle.
     pub first: Time,
-    /// The ports along the cycle.
+    /// Names of the ports in the order of the cycle.
     pub ports: Vec<String>,
-    /// Whether the run ended with a cycle.
+    /// Whether the cycle existed at the end of the run.
     pub at_end: bool,
-    /// Whether the run was truncated by its `duration`.
+    /// Whether the run's `duration` ended the run, so that the cycle could still have dissolved later.
     pub truncated: bool,
 }
 
-/// A flow that was delayed by a pause root that is not on its path.
+/// A victim: a flow that a root (a cause of pauses) delayed although its port is not on the flow's path.
 #[derive(Clone, PartialEq, Debug)]
 pub struct VictimSummary {
     /// Id of the flow.
@@ -83,7 +85,7 @@ pub struct VictimSummary {
     pub src: String,
     /// Name of the receiving host.
     pub dst: String,
-    /// Number of samples at which the flow was a victim, times the interval.
+    /// Time for which the flow was delayed: the number of samples at which it was a victim, times the interval.
     pub time: Time,
     /// Description of the root that delayed the flow.
     pub root: String,
@@ -93,40 +95,40 @@ pub struct VictimSummary {
     pub goodput: f64,
 }
 
-/// The pause tree at one sample.
+/// All pause trees at one sample.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TreeSummary {
-    /// Simulated time of the sample.
+    /// Simulated time at which the sample was taken.
     pub at: Time,
-    /// Number of paused transmitters.
+    /// Number of paused transmitters at this sample.
     pub paused: u32,
-    /// The first paused ports, and the ports between them and their roots.
+    /// The paused ports and the ports between them and their roots; at most 100 ports.
     pub ports: Vec<TreePortSummary>,
 }
 
-/// A port of a pause tree.
+/// A port of a pause tree, at the time of the sample.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TreePortSummary {
-    /// The port.
+    /// Name of the port, for example `edge0:3->agg1`.
     pub port: String,
-    /// The priority.
+    /// PFC priority to which the other fields refer.
     pub priority: u8,
-    /// Whether the transmitter was paused at this sample; `false` if it was sending packets that a pause had left
-    /// behind.
+    /// Whether the transmitter was paused at this sample. It is `false` if a pause had ended and the transmitter was
+    /// still sending the packets that had been queued during the pause.
     pub paused: bool,
-    /// Start of the pause.
+    /// Simulated time at which the pause began.
     pub since: Time,
-    /// Bytes from this port that its peer had buffered.
+    /// Number of bytes from this port that were queued in its peer's buffer.
     pub held: u64,
-    /// The port for which this port waited; `None` if an XON frame was on its way.
+    /// Name of the port for which this port waited; `None` if the XON frame that ends the pause was already on its way.
     pub waits_for: Option<String>,
-    /// Distance from the root in hops.
+    /// Distance of this port from the root, in hops.
     pub depth: u32,
-    /// Description of the root.
+    /// Description of the root of this port's tree; `None` if it has no known root.
     pub root: Option<String>,
 }
 
-/// A port as text: node, index of the port, node at the other end: `edge0:3->agg1`.
+/// Name of a port: its node, its index in the node, and the node at the other end of its link, as in `edge0:3->agg1`.
 pub(super) fn port_name(ports: &[PortRecord], port: u32) -> String {
     ports.get(port as usize).map_or(String::new(), |port| format!("{}:{}->{}", port.node, port.port, port.peer))
 }
@@ -136,7 +138,7 @@ pub(super) fn host_name(ports: &[PortRecord], host: u32) -> String {
     ports.get(host as usize).map_or(String::new(), |port| port.node.clone())
 }
 
-/// Description of a root for people.
+/// Description of a root (a cause of pauses) for readers, as in `congestion at edge0:3->agg1`.
 pub(super) fn root_name(ports: &[PortRecord], root: &PauseRoot) -> String {
     let priority = match ports.first().map_or(1, |port| port.priorities.len()) {
         1 => String::new(),
@@ -152,7 +154,7 @@ pub(super) fn root_name(ports: &[PortRecord], root: &PauseRoot) -> String {
     }
 }
 
-/// The summary of a run's pauses; `None` if the run did not watch them.
+/// The summary of a run's pauses; `None` if the run did not record pauses (`watch.pauses`).
 pub(super) fn summarise(output: &RunOutput) -> Option<PauseSummary> {
     let (records, ports) = (output.pauses.as_ref()?, &output.ports);
     let name = |port: &u32| port_name(ports, *port);
@@ -212,7 +214,7 @@ pub(super) fn summarise(output: &RunOutput) -> Option<PauseSummary> {
 }
 
 impl PauseSummary {
-    /// The pauses in sentences, each without a full stop.
+    /// The cycle, the main causes and the worst victim, each described in a sentence without a full stop.
     pub fn sentences(&self) -> Vec<String> {
         let mut sentences = Vec::new();
         if let Some(cycle) = &self.cycle {
@@ -255,7 +257,7 @@ impl PauseSummary {
         sentences
     }
 
-    /// The field `pauses` of `summary.json`.
+    /// The pauses as the JSON value of the field `pauses` in `summary.json`.
     pub(super) fn to_json(&self) -> Value {
         json!({
             "interval_us": self.interval.as_us(),
@@ -302,7 +304,7 @@ impl PauseSummary {
     }
 }
 
-/// Whether any run watched pauses.
+/// Whether any of the runs recorded pauses.
 pub(super) fn any(reports: &[RunRecord]) -> bool {
     reports.iter().any(|report| report.output.pauses.is_some())
 }

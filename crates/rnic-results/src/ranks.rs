@@ -1,15 +1,17 @@
 //! Exact means and percentiles of several series of values, from flow records in memory or in a file.
 //!
-//! Values of records in memory are collected and sorted. For records in a file, the file is read in several passes, so
-//! the values need not fit in memory. The first pass counts the values of each series and finds their minimum and
-//! maximum. Each later pass narrows the ranges in which the wanted ranks lie, by counting the values in equal parts of
-//! each range, until few enough values are left to collect them (Munro and Paterson, "Selection and sorting with
-//! limited storage", 1980). Both ways give the same bits.
+//! If the records are in memory, their values are collected and sorted. If the records are in a file, the file is read
+//! in several passes, so the values need not fit in memory. The first pass counts the values of each series and finds
+//! their minimum and maximum. A later pass divides the ranges that contain the wanted ranks into equal parts and counts
+//! the values in each part. The search continues in the parts with the wanted ranks, until few enough values remain to
+//! collect them (Munro and Paterson, "Selection and sorting with limited storage", 1980). Both ways give bit-identical
+//! results.
 
 use rnic_run::FlowLog;
 use rnic_run::FlowRecord;
 
-/// Number of parts of a range, and maximum number of values in a range to collect them.
+/// Number of equal parts into which a pass divides a range. A range with at most this many values is not divided: its
+/// values are collected and sorted.
 const PARTS: usize = 4_096;
 
 /// The arithmetic mean, summed in the order of the slice; `None` for an empty slice.
@@ -17,8 +19,8 @@ pub fn mean(values: &[f64]) -> Option<f64> {
     if values.is_empty() { None } else { Some(values.iter().sum::<f64>() / values.len() as f64) }
 }
 
-/// The percentile `per_mille` / 10 by nearest rank: the value of rank `ceil(per_mille / 1000 * n)`, at least 1, among
-/// the `n` ascending values of `sorted`. `None` if `sorted` is empty. `per_mille` above 1000 counts as 1000.
+/// The percentile `per_mille` / 10 by the nearest-rank method: the value of rank `ceil(per_mille / 1000 * n)`, at least
+/// 1, among the `n` ascending values of `sorted`. `None` if `sorted` is empty. A `per_mille` above 1000 counts as 1000.
 ///
 /// ```
 /// use rnic_results::stats::nearest_rank;
@@ -29,7 +31,7 @@ pub fn nearest_rank<T: Copy>(sorted: &[T], per_mille: u32) -> Option<T> {
     sorted.get(rank(sorted.len() as u64, per_mille) as usize).copied()
 }
 
-/// Index of the percentile of [`nearest_rank`] among `count` ascending values.
+/// Index, counted from 0, that [`nearest_rank`] selects among `count` ascending values.
 pub fn rank(count: u64, per_mille: u32) -> u64 {
     let rank = (u128::from(count) * u128::from(per_mille.min(1000))).div_ceil(1000) as u64;
     rank.saturating_sub(1)
@@ -38,17 +40,17 @@ pub fn rank(count: u64, per_mille: u32) -> u64 {
 /// Mean and percentiles of a series with at least one value.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Ranked {
-    /// Number of values.
+    /// Number of values in the series.
     pub count: usize,
-    /// Arithmetic mean, summed in the order of the flows.
+    /// Arithmetic mean of the values, summed in the order of the flows.
     pub mean: f64,
-    /// The wanted percentiles by nearest rank ([`nearest_rank`]), in the order in which they were given.
+    /// The requested percentiles by nearest rank ([`nearest_rank`]), in the order of the request.
     pub at: Vec<f64>,
 }
 
 impl Ranked {
-    /// Mean and percentiles (in thousandths) of `values`; `None` if there are none. The mean is summed in the given
-    /// order.
+    /// Mean and percentiles of `values`; `None` if `values` is empty. `per_mille` lists the percentiles in thousandths.
+    /// The mean is summed in the given order.
     pub fn of(mut values: Vec<f64>, per_mille: &[u32]) -> Option<Ranked> {
         let mean = mean(&values)?;
         values.sort_unstable_by(f64::total_cmp);
@@ -57,11 +59,14 @@ impl Ranked {
     }
 }
 
-/// Means and percentiles of several series. For each flow, `visit` calls its second argument with (index of a series,
-/// value) for each value; `wanted` has the percentiles of each series in thousandths. The result is `None` for a series
-/// without values, and for all series if the flows cannot be read ([`FlowLog::error`]).
+/// Means and percentiles of several series of values, which are computed from flows. `visit` is called for each flow.
+/// It passes each value of the flow to its second argument, as (index of the series, value). `wanted` lists the
+/// percentiles of each series in thousandths.
 ///
-/// `visit` sees the flows in order, several times if they are in a file, and must yield the same values each time.
+/// A series without values has the result `None`. All results are `None` if the flows cannot be read
+/// ([`FlowLog::error`]).
+///
+/// `visit` sees the flows in order, several times if they are in a file. It must yield the same values each time.
 ///
 /// ```
 /// use rnic_results::ranks::ranked;
@@ -111,12 +116,12 @@ where
     extents.iter().zip(searches).map(|(extent, search)| extent.with(search)).collect()
 }
 
-/// Result of the first pass over a series.
+/// Result of the first pass over a series: its count, sum, minimum and maximum.
 #[derive(Clone, Debug)]
 struct Extent {
     count: u64,
     sum: f64,
-    /// Images of the minimum and the maximum.
+    /// Minimum and maximum of the values, as integers of the same order ([`image`]).
     min: u64,
     max: u64,
 }
@@ -150,28 +155,28 @@ impl Extent {
     }
 }
 
-/// Search for the values of some ranks in one series.
+/// Search for the values at the wanted ranks of one series, in several passes.
 struct Search {
-    /// (wanted rank, counted from 0; image of its value, once found).
+    /// For each wanted rank: the rank, counted from 0, and the [`image`] of its value, once it is found.
     found: Vec<(u64, Option<u64>)>,
-    /// Disjoint ascending ranges in which the other wanted ranks lie.
+    /// Disjoint ascending ranges in which the wanted ranks lie that are not found yet.
     spans: Vec<Span>,
 }
 
-/// The range of images `from..=to`.
+/// A range of the search: all values whose [`image`] lies in `from..=to`.
 struct Span {
     from: u64,
     to: u64,
-    /// Number of values of the series below the range.
+    /// Number of values of the series that are smaller than the range.
     below: u64,
     seen: Seen,
 }
 
-/// Values of a range that a pass has seen.
+/// The values of a range that the current pass has seen.
 enum Seen {
-    /// Number of values in each part. The index of the part is (image - `from`) >> `shift`.
+    /// Number of values in each part of the range. The index of the part is (image - `from`) >> `shift`.
     Parts { shift: u32, counts: Vec<u64> },
-    /// The images of all values.
+    /// The images of all values of the range.
     All(Vec<u64>),
 }
 
@@ -186,7 +191,7 @@ impl Search {
         }
     }
 
-    /// Evaluates a pass: finds values, or narrows the ranges.
+    /// Ends a pass: finds the values at the wanted ranks, or narrows the ranges for the next pass.
     fn narrow(&mut self) {
         for Span { from, to, below, seen } in std::mem::take(&mut self.spans) {
             match seen {
@@ -208,7 +213,8 @@ impl Search {
         }
     }
 
-    /// Continues the search in `from..=to`, which contains `count` values, if a wanted rank lies there.
+    /// Continues the search in the range `from..=to` if a wanted rank lies there. `count` is the number of values in
+    /// this range, `below` the number of smaller values.
     fn descend(&mut self, from: u64, to: u64, below: u64, count: u64) {
         let here = |rank: u64| (below..below + count).contains(&rank);
         if from == to {
@@ -225,13 +231,13 @@ impl Search {
     }
 }
 
-/// An integer with the same order as the value in [`f64::total_cmp`].
+/// Maps a value to an integer, so that the integers have the order of [`f64::total_cmp`].
 fn image(value: f64) -> u64 {
     let bits = value.to_bits();
     if bits >> 63 == 1 { !bits } else { bits | 1 << 63 }
 }
 
-/// The value of an [`image`].
+/// The value that [`image`] maps to the given integer.
 fn value(image: u64) -> f64 {
     f64::from_bits(if image >> 63 == 1 { image & !(1 << 63) } else { !image })
 }
@@ -244,8 +250,8 @@ mod tests {
 
     const WANTED: [&[u32]; 3] = [&[0, 1, 500, 999, 1_000, 2_000], &[], &[990]];
 
-    /// Results from memory and from a file. The sizes of the flows are the bits of the values; series 2 has every third
-    /// value.
+    /// Results of [`ranked`] from records in memory and from records in a file. The size of each flow is the bit
+    /// pattern of a value. Series 2 has every third value.
     fn both_ways(values: &[f64]) -> [Vec<Option<Ranked>>; 2] {
         let log: FlowLog = (0..).zip(values).map(|(id, value)| flow(id, value.to_bits())).collect();
         let visit = |flow: &FlowRecord, add: &mut dyn FnMut(usize, f64)| {
@@ -258,7 +264,7 @@ mod tests {
         [log.clone(), log.in_file()].map(|log| ranked(&log, &WANTED, visit))
     }
 
-    /// Compares bits: -0.0 is not 0.0 here.
+    /// Replaces values by their bits, so that a comparison distinguishes -0.0 from 0.0.
     fn bits(ranked: &[Option<Ranked>]) -> Vec<Option<(usize, u64, Vec<u64>)>> {
         let of = |ranked: &Ranked| {
             (ranked.count, ranked.mean.to_bits(), ranked.at.iter().map(|value| value.to_bits()).collect())
@@ -272,14 +278,14 @@ mod tests {
         for way in both_ways(&values) {
             let at = vec![1.0, 1.0, 500.0, 999.0, 1_000.0, 1_000.0];
             assert_eq!(way[0], Some(Ranked { count: 1_000, mean: 500.5, at }));
-            // The values are 1000, 997, ... 1: the wanted one has rank 331 of 334.
+            // Series 2 has the values 1000, 997, ..., 1; the requested percentile has rank 331 of 334.
             assert_eq!(way[2], Some(Ranked { count: 334, mean: 500.5, at: vec![991.0] }));
             assert_eq!(way[1], None);
         }
         assert_eq!(both_ways(&[]), [vec![None; 3], vec![None; 3]]);
     }
 
-    /// More values than one range collects, most of them equal, or next to each other, or far apart.
+    /// The values are more than one range collects. Most of them are equal, the others are adjacent or far apart.
     #[test]
     fn many_equal_values_and_wide_gaps() {
         let scattered = |i: u64| f64::from_bits(i.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 2);
@@ -304,7 +310,7 @@ mod tests {
         fn both_ways_give_the_same_bits(
             few in prop::collection::vec(prop::num::f64::NORMAL | prop::num::f64::ZERO, 1..40), count in 0_usize..30_000, seed: u64,
         ) {
-            // Each value is one of `few`, or one of many between 1 and 2.
+            // Each value is either one of `few`, or one of many numbers between 1 and 2.
             let draw = |i: usize| {
                 let dice = (i as u64 ^ seed).wrapping_mul(0x9E37_79B9_7F4A_7C15);
                 if dice >> 63 == 0 { few[(dice >> 8) as usize % few.len()] } else { 1.0 + (dice >> 20) as f64 / (1_u64 << 44) as f64 }

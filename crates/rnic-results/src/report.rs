@@ -1,8 +1,10 @@
-//! HTML reports. Each report is one file that works offline, in print and on a phone; its tables need no JavaScript.
+//! HTML reports. Each report is a single file that works offline, in print and on a phone. Its tables need no
+//! JavaScript.
 //!
 //! [`render`] makes the report of one scenario's runs, [`render_study`] the report of several experiments. Both write
-//! tables as static HTML, and figures ([`figure`]) as JSON that one script draws. The JSON of a scenario's report also
-//! contains `summary.json`. Reports do not depend on the machine: the same input gives the same bytes.
+//! tables as static HTML. Figures ([`figure`]) are embedded as JSON, and one script in the page draws them. This JSON
+//! also contains `summary.json` in a scenario's report. Reports do not depend on the machine: the same input gives the
+//! same bytes.
 //!
 //! [`svg`] draws line figures as an SVG picture instead.
 
@@ -36,7 +38,7 @@ pub fn render(scenario: &Scenario, summary: &ScenarioSummary, reports: &[RunReco
     render_with(scenario, summary, reports, &[])
 }
 
-/// As [`render`], with a table of verdicts at the top.
+/// Does the same as [`render`], and puts a table of verdicts (a paper's statements compared with results) at the top.
 pub fn render_with(
     scenario: &Scenario, summary: &ScenarioSummary, reports: &[RunRecord], verdicts: &[Verdict],
 ) -> String {
@@ -84,7 +86,7 @@ mod tests {
         render(scenario, &summarise(scenario, reports), reports)
     }
 
-    /// Port 0 is paused from 10 to 30 us and at the end of the run, with itself as root.
+    /// Pauses of port 0, which is paused from 10 to 30 us and at the end of the run. The port is its own root (cause).
     fn paused() -> PauseRecords {
         let us = Time::from_us;
         let root =
@@ -111,7 +113,7 @@ mod tests {
         let html = rendered(&scenario, &reports);
         let figure = &data(&html)["boards"][0]["figures"][0];
         assert_eq!(figure["kind"], "spans");
-        // The first row is that of the root, the second that of the port.
+        // The first row of the figure belongs to the root (the cause of the pauses), the second row to the paused port.
         assert_eq!(figure["rows"].as_array().unwrap().len(), 2);
         assert_eq!((&figure["rows"][0]["root"], &figure["rows"][1]["root"]), (&json!(0), &Value::Null));
         assert_eq!(figure["rows"][1]["spans"], json!([[0, 10.0, 30.0], [0, 80.0, 90.0]]));
@@ -120,7 +122,7 @@ mod tests {
         assert!(
             section.contains("deadlock from 80.0 us on") && section.contains("flow 0, ") && section.contains("5.00")
         );
-        // A failed run has a figure of its pauses too.
+        // The report shows the figure of pauses for failed runs too.
         reports.iter_mut().for_each(|report| report.output.status = RunStatus::Failed("stuck".into()));
         assert_eq!(data(&rendered(&scenario, &reports))["boards"].as_array().unwrap().len(), 1);
     }

@@ -1,4 +1,4 @@
-//! Files of samples: `queues.csv` and `goodput.csv`.
+//! The files of samples over time: `queues.csv` (queue lengths) and `goodput.csv` (goodput of flows).
 
 use super::text::{exact_us, round6};
 use rnic_run::RunRecord;
@@ -6,9 +6,10 @@ use rnic_run::Scenario;
 use rnic_run::{FlowSamples, Samples};
 use std::io::{self, Write};
 
-/// Columns of `queues.csv`, one row per run, sample and queue.
+/// Columns of `queues.csv`, one row per run, sample and queue. `bytes` is the queue length at the sample.
 const QUEUE_COLUMNS: [&str; 4] = ["run", "time_us", "queue", "bytes"];
-/// Columns of `goodput.csv`, one row per run, flow and sample: payload delivered since the previous sample.
+/// Columns of `goodput.csv`, one row per run, flow and sample. `goodput_gbps` is the payload that was delivered since
+/// the previous sample, divided by the interval between samples.
 const FLOW_COLUMNS: [&str; 6] = ["run", "time_us", "flow", "src", "dst", "goodput_gbps"];
 
 pub(super) fn has_queues(reports: &[RunRecord]) -> bool {
@@ -23,8 +24,8 @@ fn samples(reports: &[RunRecord]) -> impl Iterator<Item = &Samples> {
     reports.iter().filter_map(|report| report.output.samples.as_ref())
 }
 
-/// (Index of a sample, goodput of the flow in Gbps over the interval that ends at this sample). There is no value for
-/// the first sample of the run, because no interval ends there.
+/// The goodput of `flow` over time, as (index of a sample, goodput in Gbps over the interval that ends at this sample).
+/// The first sample of the run has no value, because no interval ends there.
 pub fn goodput<'s>(samples: &'s Samples, flow: &'s FlowSamples) -> impl Iterator<Item = (u32, f64)> {
     let interval = samples.interval.as_ps() as f64;
     let before = std::iter::once(&0).chain(&flow.delivered);

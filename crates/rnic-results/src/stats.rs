@@ -1,4 +1,4 @@
-//! Statistics over flows: exact means and percentiles, without estimation.
+//! Statistics of flows: exact means and percentiles, computed from all values instead of estimated.
 
 pub use super::ranks::{mean, nearest_rank, rank};
 
@@ -8,14 +8,14 @@ use rnic_run::FlowRecord;
 use rnic_transport::Time;
 use std::collections::BTreeMap;
 
-/// Statistics of a non-empty set of finite values.
+/// Mean and percentiles of a non-empty set of finite values.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Distribution {
-    /// Number of values.
+    /// Number of values in the set.
     pub count: usize,
     /// Arithmetic mean.
     pub mean: f64,
-    /// Median, by nearest rank as all percentiles.
+    /// Median. All percentiles are computed by the nearest-rank method.
     pub p50: f64,
     /// 95th percentile.
     pub p95: f64,
@@ -28,10 +28,11 @@ pub struct Distribution {
 }
 
 impl Distribution {
-    /// The percentiles of a distribution in thousandths.
+    /// The percentiles of a [`Distribution`], in thousandths, in the order of its fields from the median to the
+    /// maximum.
     pub const PER_MILLE: [u32; 5] = [500, 950, 990, 999, 1000];
 
-    /// The distribution of `values`; `None` if there are none. The mean is summed in the given order.
+    /// The distribution of `values`; `None` if `values` is empty. The mean is summed in the given order.
     ///
     /// ```
     /// use rnic_results::stats::Distribution;
@@ -43,15 +44,16 @@ impl Distribution {
         Distribution::of_ranked(&Ranked::of(values, &Distribution::PER_MILLE)?)
     }
 
-    /// The distribution from the percentiles [`Distribution::PER_MILLE`]; `None` if `ranked` has other percentiles.
+    /// Builds a distribution from the percentiles [`Distribution::PER_MILLE`]; `None` if `ranked` has other
+    /// percentiles.
     pub fn of_ranked(ranked: &Ranked) -> Option<Distribution> {
         let [p50, p95, p99, p999, max] = *ranked.at.as_slice() else { return None };
         Some(Distribution { count: ranked.count, mean: ranked.mean, p50, p95, p99, p999, max })
     }
 }
 
-/// The flow completion time: from handing the flow to the NIC until all bytes have arrived; `None` for an unfinished
-/// flow.
+/// The flow completion time: from the time when the application hands the flow to the NIC until all bytes have arrived.
+/// `None` for an unfinished flow.
 pub fn fct(flow: &FlowRecord) -> Option<Time> {
     flow.finish.map(|finish| finish.saturating_sub(flow.start))
 }
@@ -61,21 +63,22 @@ pub fn fct_us(flow: &FlowRecord) -> Option<f64> {
     fct(flow).map(Time::as_us)
 }
 
-/// The slowdown: flow completion time / ideal completion time. An ideal time of zero counts as one picosecond.
+/// The slowdown: flow completion time / ideal completion time. An ideal time of zero counts as one picosecond. `None`
+/// for an unfinished flow.
 pub fn slowdown(flow: &FlowRecord) -> Option<f64> {
     fct(flow).map(|fct| fct.as_ps() as f64 / flow.ideal.as_ps().max(1) as f64)
 }
 
-/// Distribution of the goodput of flows, finished or not, in bit/s.
+/// Distribution of the goodput in bit/s over flows, both finished and unfinished ones.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Goodput {
-    /// Number of flows.
+    /// Number of flows in the distribution.
     pub flows: usize,
     /// Arithmetic mean.
     pub mean: f64,
     /// Minimum.
     pub min: f64,
-    /// 10th percentile, by nearest rank as all percentiles.
+    /// 10th percentile. All percentiles are computed by the nearest-rank method.
     pub p10: f64,
     /// Median.
     pub p50: f64,
@@ -84,24 +87,24 @@ pub struct Goodput {
 }
 
 impl Goodput {
-    /// The percentiles of a goodput distribution in thousandths.
+    /// The percentiles of a [`Goodput`] distribution in thousandths: minimum, 10th percentile, median, maximum.
     pub const PER_MILLE: [u32; 4] = [0, 100, 500, 1000];
 
-    /// The distribution of `values`; `None` if there are none. The mean is summed in the given order.
+    /// The distribution of `values`; `None` if `values` is empty. The mean is summed in the given order.
     pub fn of(values: Vec<f64>) -> Option<Goodput> {
         Goodput::of_ranked(&Ranked::of(values, &Goodput::PER_MILLE)?)
     }
 
-    /// The distribution from the percentiles [`Goodput::PER_MILLE`]; `None` if `ranked` has other percentiles.
+    /// Builds a distribution from the percentiles [`Goodput::PER_MILLE`]; `None` if `ranked` has other percentiles.
     pub fn of_ranked(ranked: &Ranked) -> Option<Goodput> {
         let [min, p10, p50, max] = *ranked.at.as_slice() else { return None };
         Some(Goodput { flows: ranked.count, mean: ranked.mean, min, p10, p50, max })
     }
 }
 
-/// Request completion times in microseconds, ordered by (traffic source, request): from the first start to the last
-/// finish among the measured flows of a request. Requests with an unfinished flow are left out. Memory grows with the
-/// number of requests, not with the number of flows.
+/// Request completion times in microseconds, ordered by (traffic source, request). A request's completion time lasts
+/// from the first start to the last finish among its measured flows. Requests with an unfinished flow are left out. The
+/// memory that this function needs grows with the number of requests, not with the number of flows.
 pub fn request_completion_us(flows: &FlowLog) -> Vec<f64> {
     let mut spans: BTreeMap<(u16, u32), (Time, Option<Time>)> = BTreeMap::new();
     for flow in flows.iter().filter(|f| f.measured && f.request != u32::MAX) {
@@ -124,7 +127,7 @@ mod tests {
     #[test]
     fn nearest_rank_by_hand() {
         let five = [15, 20, 35, 40, 50];
-        // A textbook example of the nearest-rank method.
+        // This example of the nearest-rank method is found in textbooks.
         for (per_mille, expected) in
             [(0, 15), (50, 15), (300, 20), (400, 20), (500, 35), (950, 50), (1000, 50), (2000, 50)]
         {
@@ -158,7 +161,8 @@ mod tests {
 
     #[test]
     fn goodput_by_hand() {
-        // 1,000 B in 10 us; an unfinished flow with 600 B in the 3 us until the end; a flow that starts at the end.
+        // Three flows: 1,000 B in 10 us; an unfinished flow with 600 B in the 3 us until the end of the run; a flow
+        // that starts at the end of the run.
         let mut f = flow(0, 1_000);
         let end = Time::from_us(13);
         assert_eq!(f.goodput_bps(end), Some(8e8));

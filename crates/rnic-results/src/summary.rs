@@ -1,4 +1,4 @@
-//! The summary of a scenario's runs: the numbers in `summary.json`, the table and the report.
+//! The summary of a scenario's runs: the statistics and counts that `summary.json`, the table and the report show.
 
 pub use super::groups::{Group, SizeClass, TrafficClass};
 
@@ -11,137 +11,141 @@ use rnic_run::{PortRecord, QueueSamples, RunOutput, RunStatus, Totals, Truncatio
 use rnic_run::{RunSpec, Scenario};
 use rnic_transport::Time;
 
-/// The summaries of all runs of a scenario.
+/// The summaries of all runs of one scenario.
 #[derive(Clone, PartialEq, Debug)]
 pub struct ScenarioSummary {
     /// Title of the scenario.
     pub title: String,
-    /// File name of the scenario without extension.
+    /// Name of the scenario: its file name without the extension.
     pub name: String,
-    /// Seed of the scenario.
+    /// Seed of the scenario. Runs of a sweep over seeds have their own seeds.
     pub seed: u64,
-    /// Version of rnic.
+    /// Version of rnic that computed the summary.
     pub version: &'static str,
-    /// The runs, in the scenario's order.
+    /// The summaries of the runs, in the scenario's order.
     pub runs: Vec<RunSummary>,
 }
 
 impl ScenarioSummary {
-    /// The swept keys; empty without a sweep.
+    /// The scenario keys that the scenario's `[sweep]` varies; empty if the scenario has no sweep.
     pub fn swept(&self) -> Vec<&str> {
         self.runs.first().map_or(Vec::new(), |run| run.point.iter().map(|(key, _)| key.as_str()).collect())
     }
 
-    /// The run with which `run` is compared: the first run at the same point of the sweep, or the first run of the
-    /// scenario.
+    /// The reference run of `run`, with which results are compared. In a sweep, this is the first run with the same
+    /// swept values as `run`; without a sweep, it is the first run of the scenario.
     pub fn reference(&self, run: &RunSummary) -> Option<&RunSummary> {
         self.runs.iter().find(|other| other.point == run.point)
     }
 }
 
 /// The summary of one run. Statistics cover measured flows only. A statistic is `None` (in JSON `null`) if no flow was
-/// measured, and in every failed run, because the flows that finished there are not representative.
+/// measured. It is also `None` in every failed run, because the flows that finished there are not representative.
 #[derive(Clone, PartialEq, Debug)]
 pub struct RunSummary {
-    /// Name of the run.
+    /// Name of the run, unique in the scenario.
     pub name: String,
-    /// Name of the run in the scenario file; differs from `name` in a sweep only.
+    /// Name of the run in the scenario file. It differs from `name` in a sweep only, where `name` includes the swept
+    /// values.
     pub base: String,
-    /// In a sweep: the swept keys and their values, as written.
+    /// In a sweep: the swept keys and their values in this run, as the scenario file writes them. Empty without a
+    /// sweep.
     pub point: Vec<(String, String)>,
-    /// Seed of the run.
+    /// Seed of this run.
     pub seed: u64,
-    /// Name of the transport.
+    /// Name of the transport, as in scenario files: `roce`, `irn`, ...
     pub transport: String,
-    /// Name of the congestion control.
+    /// Name of the congestion control, as in scenario files: `none`, `dcqcn`, ...
     pub cc: String,
     /// Whether the switches sent PFC pauses.
     pub pfc: bool,
-    /// Why the run failed; `None` for a completed run.
+    /// Reason why the run failed; `None` for a completed run.
     pub failure: Option<String>,
-    /// Set if the run's `duration` ended it while flows were unfinished or still to start.
+    /// Present if the run's `duration` ended the run while flows were unfinished or still to start.
     pub truncated: Option<Truncation>,
-    /// Numbers of flows.
+    /// Numbers of offered, completed and measured flows.
     pub flows: FlowCounts,
-    /// Slowdown: flow completion time / completion time of the flow alone on an empty fabric.
+    /// Distribution of the slowdown: flow completion time / completion time of the same flow alone on an empty fabric.
     pub slowdown: Option<Distribution>,
-    /// Flow completion times in microseconds.
+    /// Distribution of the flow completion times in microseconds.
     pub fct_us: Option<Distribution>,
-    /// Statistics by flow size, ascending; only sizes that occur.
+    /// Statistics by flow size, in ascending order of size. Only size classes with finished flows are present.
     pub sizes: Vec<SizeClass>,
     /// Statistics by traffic source, in the scenario's order; empty if there is only one source.
     pub traffic: Vec<TrafficClass>,
-    /// Fabric-wide counts.
+    /// Counts of packets and pauses over the whole fabric.
     pub totals: Totals,
-    /// Dropped data packets / data packets sent; `None` in a failed run or if no data packet was sent.
+    /// Fraction of the sent data packets that switches dropped; `None` in a failed run or if no data packet was sent.
     pub drop_rate: Option<f64>,
-    /// Utilisation of the hosts' links, in both directions.
+    /// Utilisation of the links between hosts and switches, in both directions; `None` in a failed run.
     pub host_utilisation: Option<Utilisation>,
-    /// Utilisation of all links, in both directions.
+    /// Utilisation of all links, in both directions; `None` in a failed run.
     pub link_utilisation: Option<Utilisation>,
-    /// Expired retransmission timers, over all flows.
+    /// Number of retransmission timeouts, over all flows.
     pub timeouts: u64,
-    /// Request completion times in microseconds; `None` if there are no requests.
+    /// Distribution of the request completion times in microseconds; `None` if there are no requests.
     pub requests: Option<Distribution>,
-    /// Goodput of the measured flows, finished or not, in bit/s.
+    /// Distribution of the goodput in bit/s over the measured flows, both finished and unfinished ones.
     pub goodput: Option<Goodput>,
-    /// Whether the table shows the goodput: the run was truncated, or it has closed-loop traffic.
+    /// Whether the table shows the goodput of this run, because the run was truncated or has closed-loop traffic.
     pub about_goodput: bool,
     /// Simulated time at which the run ended.
     pub sim_time: Time,
-    /// The settings in effect, including derived ones: (key, value with unit).
+    /// The settings in effect, both given and derived ones, as (key, value with unit).
     pub parameters: Vec<(String, String)>,
-    /// Warnings, one sentence each.
+    /// Warnings for readers of the results, one sentence each.
     pub warnings: Vec<String>,
-    /// Statistics of the watched queues.
+    /// Statistics of the switch queues that the run sampled (`watch.queues`).
     pub queues: Vec<QueueSummary>,
-    /// Which transmitters PFC paused, and why; `None` if the run did not watch pauses.
+    /// The transmitters that PFC paused, and the causes; `None` if the run did not record pauses.
     pub pauses: Option<PauseSummary>,
-    /// Resources that the simulation used.
+    /// Time and memory that the simulation used.
     pub timing: Timing,
 }
 
-/// Statistics of one watched queue.
+/// Statistics of one sampled queue.
 #[derive(Clone, PartialEq, Debug)]
 pub struct QueueSummary {
-    /// Name of the queue: the switch and the node to which this output sends.
+    /// Name of the queue: its switch, and the node to which this output of the switch sends.
     pub name: String,
-    /// Queue length in bytes over the samples. Samples are regular, so the mean is the mean over time.
+    /// Distribution of the queue length in bytes over the samples. The interval between samples is constant, so the
+    /// mean is the mean over time.
     pub bytes: Distribution,
 }
 
 /// Numbers of flows in one run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FlowCounts {
-    /// Flows that started.
+    /// Number of flows that started.
     pub offered: u64,
-    /// Flows that finished. Slowdown and completion times do not include the others.
+    /// Number of flows that finished. Statistics of slowdown and completion time do not include unfinished flows.
     pub completed: u64,
-    /// Finished flows that count in the statistics.
+    /// Number of finished flows that count in the statistics.
     pub measured: u64,
 }
 
-/// Utilisation of a set of transmitters: the fraction of the run for which they were sending.
+/// Utilisation of a set of transmitters. The utilisation of one transmitter is the fraction of the run for which it was
+/// sending.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Utilisation {
-    /// Mean over the transmitters.
+    /// Mean of the utilisation over the transmitters.
     pub mean: f64,
-    /// Maximum over the transmitters.
+    /// Maximum of the utilisation over the transmitters.
     pub max: f64,
 }
 
-/// Resources that the simulation of a run used. They differ from machine to machine.
+/// Time and memory that the simulation of a run used. They differ from machine to machine.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Timing {
-    /// Wall-clock time in seconds.
+    /// Wall-clock time of the simulation in seconds.
     pub wall_s: f64,
-    /// CPU time over all threads in seconds.
+    /// CPU time of the simulation over all threads, in seconds.
     pub cpu_s: f64,
-    /// Maximum resident memory of the process in bytes.
+    /// Maximum resident memory of the simulating process in bytes.
     pub peak_rss_bytes: u64,
 }
 
-/// Summarises the runs of `scenario`. `reports` has their records in the same order.
+/// Summarises the runs of `scenario`. `reports` are the records of these runs, in the same order.
 pub fn summarise(scenario: &Scenario, reports: &[RunRecord]) -> ScenarioSummary {
     ScenarioSummary {
         title: scenario.title.clone(),
@@ -198,10 +202,11 @@ fn summarise_run(spec: &RunSpec, report: &RunRecord) -> RunSummary {
     }
 }
 
-/// Why the run has failed; `None` for a completed run. A completed run with unfinished flows counts as failed too.
+/// The reason why the run failed; `None` for a completed run. A run that completed with unfinished flows counts as
+/// failed too, unless it was truncated.
 fn failure(output: &RunOutput, unfinished: u64) -> Option<String> {
     let unfinished = match output.truncated {
-        // A warning reports aborted messages.
+        // Messages that the transport aborted do not make the run fail: a warning reports them.
         None => unfinished.saturating_sub(output.totals.aborted),
         Some(_) => 0, // unfinished flows are normal in a truncated run
     };
@@ -215,7 +220,7 @@ fn failure(output: &RunOutput, unfinished: u64) -> Option<String> {
     }
 }
 
-/// Statistics of the watched queues that have samples, also in a failed run.
+/// Statistics of the watched queues that have samples. Failed runs have these statistics too.
 fn queues(output: &RunOutput) -> Vec<QueueSummary> {
     let queues = output.samples.iter().flat_map(|samples| &samples.queues);
     let summary = |queue: &QueueSamples| {
@@ -225,7 +230,7 @@ fn queues(output: &RunOutput) -> Vec<QueueSummary> {
     queues.filter_map(summary).collect()
 }
 
-/// The warnings of the run, and a warning if too few flows were measured for percentiles.
+/// The warnings that the run reported, plus a warning if too few flows were measured for percentiles.
 fn warnings(output: &RunOutput, measured: u64, ok: bool) -> Vec<String> {
     let mut warnings = output.warnings.clone();
     if ok && measured == 0 {

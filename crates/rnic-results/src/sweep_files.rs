@@ -1,4 +1,4 @@
-//! A sweep as one table with a row per run: `sweep.csv` and `sweep.parquet`.
+//! The results of a sweep as one table with a row per run: `sweep.csv` and `sweep.parquet`.
 
 use super::stats::Distribution;
 use super::summary::{RunSummary, ScenarioSummary};
@@ -12,7 +12,7 @@ use rnic_transport::Time;
 use std::io::{self, Write};
 use std::sync::Arc;
 
-/// The columns after those of the swept keys.
+/// The columns that follow the columns of the swept keys, in order.
 pub const COLUMNS: [&str; 34] = [
     "run",
     "base",
@@ -50,7 +50,7 @@ pub const COLUMNS: [&str; 34] = [
     "returned",
 ];
 
-/// The values of a column, one per run.
+/// The values of one column, one per run.
 enum Cells {
     Text(Vec<String>),
     Count(Vec<u64>),
@@ -59,7 +59,7 @@ enum Cells {
 }
 
 impl Cells {
-    /// The value of a row in CSV; empty if the value is missing.
+    /// The value in `row` as text for the CSV file; empty if the value is missing.
     fn text(&self, row: usize) -> String {
         match self {
             Cells::Text(texts) => texts[row].clone(),
@@ -69,7 +69,7 @@ impl Cells {
         }
     }
 
-    /// Physical type, logical type, and whether values may be missing.
+    /// The Parquet type of the column: physical type, logical type, and whether values may be missing.
     fn kind(&self) -> (PhysicalType, Option<LogicalType>, Repetition) {
         let unsigned = LogicalType::integer(64, false);
         match self {
@@ -87,7 +87,7 @@ impl Cells {
                 column.typed::<ByteArrayType>().write_batch(&texts, None, None)?;
             }
             Cells::Count(counts) => {
-                // Parquet stores unsigned numbers as signed ones with the same bits.
+                // Parquet stores unsigned numbers as signed numbers with the same bits.
                 let counts: Vec<i64> = counts.iter().map(|count| *count as i64).collect();
                 column.typed::<Int64Type>().write_batch(&counts, None, None)?;
             }
@@ -104,7 +104,8 @@ impl Cells {
     }
 }
 
-/// Names and values of all columns: the swept keys except the seed, which always has a column, then [`COLUMNS`].
+/// Names and values of all columns: first the swept keys, then [`COLUMNS`]. A swept seed has no column of its own,
+/// because [`COLUMNS`] always contains the seed.
 fn columns(summary: &ScenarioSummary) -> Vec<(String, Cells)> {
     let runs = &summary.runs;
     let texts = |of: fn(&RunSummary) -> &str| Cells::Text(runs.iter().map(|run| of(run).to_string()).collect());
@@ -147,7 +148,7 @@ fn columns(summary: &ScenarioSummary) -> Vec<(String, Cells)> {
     swept.map(|(axis, key)| (key.to_string(), swept_cells(runs, axis))).chain(fixed).collect()
 }
 
-/// The values of a swept key: as numbers if all of them are numbers, else as text.
+/// The values of the swept key with index `axis`: numbers if all values are numbers, else text.
 fn swept_cells(runs: &[RunSummary], axis: usize) -> Cells {
     let texts: Vec<&str> = runs.iter().map(|run| run.point.get(axis).map_or("", |(_, text)| text.as_str())).collect();
     let plain = |text: &&str| text.replace('_', "");
@@ -161,7 +162,7 @@ fn swept_cells(runs: &[RunSummary], axis: usize) -> Cells {
     }
 }
 
-/// Writes `sweep.csv`.
+/// Writes the table of the sweep as `sweep.csv`.
 pub fn write_csv(out: impl Write, summary: &ScenarioSummary) -> io::Result<()> {
     let columns = columns(summary);
     let mut csv = csv::Writer::from_writer(out);
@@ -172,7 +173,7 @@ pub fn write_csv(out: impl Write, summary: &ScenarioSummary) -> io::Result<()> {
     csv.flush()
 }
 
-/// Writes `sweep.parquet` with Snappy compression. The values equal those of `sweep.csv`.
+/// Writes the table of the sweep as `sweep.parquet` with Snappy compression. The values equal those of `sweep.csv`.
 pub fn write_parquet<W: Write + Send>(out: W, summary: &ScenarioSummary) -> io::Result<()> {
     let columns = columns(summary);
     let properties = WriterProperties::builder()
@@ -206,7 +207,7 @@ mod tests {
     use parquet::record::Field;
     use rnic_run::RunStatus;
 
-    /// Two points of the two runs; at the second one, the second run failed.
+    /// A sweep over two values with two runs each. At the second value, the second run failed.
     fn swept() -> ScenarioSummary {
         let (mut scenario, mut reports) = fixture::two_runs();
         scenario.runs.extend(scenario.runs.clone());

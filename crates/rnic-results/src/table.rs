@@ -1,4 +1,4 @@
-//! The summary as a table on the terminal.
+//! The summary of a scenario's runs as a table on the terminal.
 
 use super::compare::{self, Metric};
 use super::notes::{FEW, truncations, warnings};
@@ -9,29 +9,33 @@ use super::text::{count, duration, percent, rate, three_digits};
 use comfy_table::{Cell, CellAlignment, ColumnConstraint, ContentArrangement, LineStyle, Table, TableStyle, Width};
 use rnic_run::short_keys;
 
-/// Minimum width, in characters, for metrics and counts in the same table.
+/// Minimum terminal width, in characters, for one table with metrics and counts. A narrower terminal shows two tables.
 const ONE_TABLE: usize = 110;
-/// Maximum number of watched queues of a run that are listed; with more queues, none is listed.
+/// Maximum number of watched queues of a run that are listed below the table. If a run has more, none of them is
+/// listed.
 const QUEUES: usize = 4;
-/// Minimum width of a table in characters.
+/// Minimum width of a table in characters; narrower terminals get this width too.
 const NARROWEST: usize = 60;
 
-/// Horizontal rules only: above the table, below the header and below the table. Columns are separated by spaces, so
-/// that the table fits 80 characters.
+/// Style of a table: horizontal rules above the table, below the header and below the table, but no vertical rules.
+/// Spaces separate the columns, so that the table fits in 80 characters.
 const STYLE: TableStyle = TableStyle::new().top_border(RULE).header_separator(RULE).bottom_border(RULE);
 const RULE: LineStyle = LineStyle { left: None, fill: Some('─'), junction: Some('─'), right: None };
 
-/// The style of a table directly below another table, whose last rule separates the two.
+/// Style of a table directly below another table. It has no top rule, because the last rule of the upper table
+/// separates the two.
 const BELOW: TableStyle = TableStyle::new().header_separator(RULE).bottom_border(RULE);
 
-/// A column: its title, and its text for a run. The arguments of `cell` are the reference run and the run.
+/// A column of the table: its title, and a function that formats a run's cell. The arguments of `cell` are the
+/// reference run and the run itself.
 struct Column {
     title: &'static str,
     cell: fn(&RunSummary, &RunSummary) -> String,
 }
 
-/// The summary as plain text without colour codes, with lines of at most `width` characters, at least 60: a table with
-/// a row per run, then a sentence that compares each further run with the first one, failures, and warnings.
+/// The summary as plain text without colour codes. Lines have at most `width` characters; a `width` below 60 counts as
+/// 60. The text consists of a table with a row per run, sentences that compare the runs with the first one, failures,
+/// and warnings.
 pub fn render(summary: &ScenarioSummary, width: usize) -> String {
     let width = width.clamp(NARROWEST, usize::from(u16::MAX));
     let mut metrics = vec![SLOWDOWN, AVERAGE_FCT, P99_FCT];
@@ -57,8 +61,8 @@ pub fn render(summary: &ScenarioSummary, width: usize) -> String {
     text
 }
 
-/// A table with a line per run: swept values, name in the scenario file, metrics. Drops the last columns if it is too
-/// wide.
+/// A table with one line per run: swept values, name in the scenario file, metrics. If the table is wider than `width`,
+/// its last columns are left out.
 fn compact(summary: &ScenarioSummary, metrics: &[Column], width: usize) -> String {
     let keys = summary.swept();
     let swept = short_keys(&keys);
@@ -73,7 +77,7 @@ fn compact(summary: &ScenarioSummary, metrics: &[Column], width: usize) -> Strin
             let point = run.point.iter().map(|(_, value)| Cell::new(value));
             let name = if keys.is_empty() { &run.name } else { &run.base };
             let name = if run.failure.is_some() { format!("{name} FAILED") } else { name.clone() };
-            // A run compared with itself has no comparison. The first line of a cell is the value.
+            // Passing the run as its own reference suppresses the comparison. The first line of a cell is the value.
             let cell = |column: &&Column| right((column.cell)(run, run).lines().next().unwrap_or(""));
             table.add_row(point.chain([Cell::new(name)]).chain(columns.iter().map(cell)));
         }
@@ -107,7 +111,7 @@ const COUNTS: [Column; 4] = [
     },
 ];
 
-/// The value, and below it the comparison with the reference run.
+/// The run's value of `metric`, and on a second line the comparison with the reference run `first`.
 fn metric(metric: Metric, show: fn(f64) -> String, first: &RunSummary, run: &RunSummary) -> String {
     let Some(value) = metric.value(run) else {
         return "-".to_string();
@@ -125,7 +129,7 @@ fn retransmitted(run: &RunSummary) -> String {
     percent(run.totals.retransmitted as f64 / run.totals.data as f64)
 }
 
-/// Number of pause frames, and total time for which transmitters were paused.
+/// Number of pause frames, and total time for which PFC paused transmitters.
 fn pauses(run: &RunSummary) -> String {
     match (run.totals.pause_frames, run.totals.paused_ps) {
         (0, 0) => "0".to_string(),
@@ -149,7 +153,8 @@ fn table(summary: &ScenarioSummary, columns: &[Column], style: TableStyle, width
     table.trim_fmt() + "\n"
 }
 
-/// Lets only the names of runs wrap, not the numbers.
+/// Lets only the first column, with the names of runs, wrap over several lines. The columns of numbers keep their
+/// width.
 fn only_names_wrap(table: &mut Table) {
     let widths = table.column_max_content_widths();
     for (column, width) in table.column_iter_mut().zip(widths).skip(1) {
@@ -161,7 +166,7 @@ fn only_names_wrap(table: &mut Table) {
     }
 }
 
-/// The table of goodputs: a line per run, or a line per run and traffic source if there are several.
+/// The table of goodputs: one line per run, or one line per run and traffic source if there are several sources.
 fn goodput(summary: &ScenarioSummary, width: usize) -> String {
     type Number = fn(Goodput) -> f64;
     let all: [(&str, Number); 5] = [
@@ -199,7 +204,7 @@ fn name(run: &RunSummary) -> String {
     if run.failure.is_some() { format!("{}\nFAILED", run.name) } else { run.name.clone() }
 }
 
-/// The sentences below the table: comparisons, truncated runs, queues, pauses, failures, warnings.
+/// The notes below the table: comparisons, truncated runs, queues, pauses, failures, warnings.
 fn notes(summary: &ScenarioSummary) -> Vec<String> {
     let mut notes = Vec::new();
     if summary.runs.len() <= FEW {
@@ -229,8 +234,8 @@ fn notes(summary: &ScenarioSummary) -> Vec<String> {
     notes
 }
 
-/// Breaks `text` into lines between words, and indents all lines but the first. Words longer than a line are not
-/// broken.
+/// Breaks `text` into lines of at most `width` characters between words, and indents all lines but the first. A word
+/// that is longer than a line is not broken.
 fn wrap(text: &str, width: usize) -> String {
     let mut wrapped = String::new();
     let mut column = 0;
@@ -333,7 +338,7 @@ warning: all runs: only 4 flows were measured: the 99th percentile is the
         assert!(text.contains(note), "{text}");
         let lines: Vec<String> =
             text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
-        // One flow has 200 KB in 150 us, the other one nothing until the end of the run.
+        // One flow delivered 200 KB in 150 us, the other one nothing until the end of the run.
         assert!(lines.contains(&"IRN: incast 2 1 5.33 Gbps 0 bps 0 bps 0 bps 10.7 Gbps".to_string()), "{text}");
     }
 
@@ -347,7 +352,7 @@ warning: all runs: only 4 flows were measured: the 99th percentile is the
         assert!(!text.contains("better") && !text.contains("2.50"), "{text}");
     }
 
-    /// Two values of two keys.
+    /// A sweep of one key over five values, with two runs per value. One of the runs failed.
     fn swept() -> ScenarioSummary {
         let (mut scenario, mut reports) = fixture::two_runs();
         let values = ["0.3", "0.5", "0.7", "0.9", "1"];

@@ -1,9 +1,9 @@
-//! Formatting of numbers, for people and for files.
+//! Formatting of numbers, for people (a few digits and a unit) and for files (exact decimals).
 
 use rnic_transport::Time;
 
-/// Rounds to six significant digits. Files store every statistic rounded like this, without the noise of binary
-/// fractions. Counts and single times are never rounded.
+/// Rounds `value` to six significant digits. Result files store every statistic rounded like this, so that they do not
+/// show the rounding errors of binary fractions. Counts and times of single events are never rounded.
 ///
 /// ```
 /// assert_eq!(rnic_results::text::round6(0.1 + 0.2), 0.3);
@@ -12,12 +12,12 @@ pub fn round6(value: f64) -> f64 {
     format!("{value:.5e}").parse().unwrap_or(value)
 }
 
-/// A time in microseconds as an exact decimal: `0.0875` for 87,500 ps.
+/// A time as an exact decimal number of microseconds: `0.0875` for 87,500 ps.
 pub fn exact_us(time: Time) -> String {
     decimal(time.as_ps(), 6)
 }
 
-/// A rate, given in bit/s, in Gbps as an exact decimal: `40` or `0.0000005`.
+/// A bit rate, given in bit/s, as an exact decimal number of Gbps: `40` or `0.0000005`.
 pub fn exact_gbps(bps: u64) -> String {
     decimal(bps, 9)
 }
@@ -52,9 +52,9 @@ pub fn three_digits(value: f64) -> String {
     }
 }
 
-/// A time, given in microseconds, with three digits in a suitable unit: `217 us`, `1.23 ms`.
+/// A time, given in microseconds, with three digits and a unit from ns to s: `217 us`, `1.23 ms`.
 pub fn duration(us: f64) -> String {
-    // 999.5, not 1,000: rounded to three digits, 999.9 us would be `1,000 us`.
+    // The limit is 999.5, not 1,000, because 999.9 us rounded to three digits would be `1,000 us`.
     for (unit, scale) in [("ns", 1e-3), ("us", 1.0), ("ms", 1e3)] {
         if us / scale < 999.5 {
             return format!("{} {unit}", three_digits(us / scale));
@@ -63,7 +63,7 @@ pub fn duration(us: f64) -> String {
     format!("{} s", three_digits(us / 1e6))
 }
 
-/// A rate, given in bit/s, with three digits in a suitable unit: `39.2 Gbps`, `0 bps`.
+/// A bit rate, given in bit/s, with three digits and a unit from bps to Gbps: `39.2 Gbps`, `0 bps`.
 pub fn rate(bps: f64) -> String {
     if bps == 0.0 {
         return "0 bps".to_string();

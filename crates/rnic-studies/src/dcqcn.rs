@@ -1,12 +1,12 @@
-//! "Congestion Control for Large-Scale RDMA Deployments" (Zhu et al., SIGCOMM 2015): the experiments of sections 2.2, 5
-//! and 6.
+//! Study of "Congestion Control for Large-Scale RDMA Deployments" (DCQCN; Zhu et al., SIGCOMM 2015): the experiments of
+//! the paper's sections 2.2, 5 and 6.
 
 use super::figures::{Chart, Pick};
 use super::measured::{Case, Measured, Metric, divide, each, largest, smallest};
 use super::verdict::{Claim, Row, Sample, Unit};
 use super::{Experiment, Source, Study, scenarios};
 
-/// The study.
+/// Definition of the study: its scenario files, experiments and remarks.
 pub static STUDY: Study = Study {
     name: "dcqcn",
     title: "Congestion Control for Large-Scale RDMA Deployments (SIGCOMM 2015)",
@@ -45,12 +45,12 @@ pub static STUDY: Study = Study {
 const PFC: &str = "PFC only";
 const DCQCN: &str = "DCQCN";
 
-/// A case of a run without congestion control.
+/// The case of the run without congestion control, with PFC alone.
 const fn pfc(file: &'static str, point: &'static str) -> Case<'static> {
     Case { file, run: PFC, cc: "none", point }
 }
 
-/// A case of a run with DCQCN.
+/// The case of the run with DCQCN.
 const fn dcqcn(file: &'static str, point: &'static str) -> Case<'static> {
     Case { file, run: DCQCN, cc: "dcqcn", point }
 }
@@ -59,22 +59,22 @@ const fn pick(name: &'static str, case: Case<'static>) -> Pick {
     Pick { name, case }
 }
 
-/// A claim of an effect, met within 5 %; `neutral` means no effect.
+/// A claim that an effect equals `value` within 5 %. `neutral` is the value that means no effect.
 const fn about(value: f64, neutral: f64) -> Claim {
     Claim::Between { low: value * 0.95, high: value * 1.05, neutral }
 }
 
-/// A claim of a size, met within 5 %.
+/// A claim that a size equals `value` within 5 %.
 const fn size(value: f64) -> Claim {
     Claim::Within { low: value * 0.95, high: value * 1.05 }
 }
 
-/// A claim of an upper bound on a size.
+/// A claim that a size is at most `value`.
 const fn at_most(value: f64) -> Claim {
     Claim::Within { low: f64::NEG_INFINITY, high: value }
 }
 
-/// A claim of a difference of at least `value`, where 0 means no difference.
+/// A claim that a difference is at least `value`, where 0 means no difference.
 const fn at_least(value: f64) -> Claim {
     Claim::Between { low: value, high: f64::INFINITY, neutral: 0.0 }
 }
@@ -286,7 +286,7 @@ const DCTCP: Case<'_> = Case { file: "queue.toml", run: "DCTCP", cc: "dctcp", po
 const CUT_OFF: Case<'_> = dcqcn("parking-lot.toml", "").run("cut-off marking");
 const RED_LIKE: Case<'_> = dcqcn("parking-lot.toml", "").run("RED-like marking");
 
-/// Go-back-N with the usual timeout of InfiniBand.
+/// Name of the run of RoCE with go-back-N and the timeout that is usual in InfiniBand.
 const TIMEOUT: &str = "RoCE, timeout of 67 ms";
 
 const fn lossy(run: &'static str, point: &'static str) -> Case<'static> {
@@ -299,19 +299,20 @@ const fn curve(axis: &'static str, picks: &'static [Pick], metric: Metric, traff
     Chart::Curves { axis, picks, metric, traffic }
 }
 
-/// Converts goodput to throughput on the link: 1,438 of 1,520 bytes are payload.
+/// Converts goodput to throughput on the link, where 1,438 of the 1,520 bytes of a packet are payload.
 fn on_the_link(sample: Sample) -> Sample {
     each(sample, |gbps| gbps * 1_520.0 / 1_438.0)
 }
 
-/// Note of rows that combine the values of all placements.
+/// Note of rows that combine the values of all seeds, each of which gives another ECMP placement of the flows.
 const ONE: &str = "one value over all seeds";
-/// Shares are equal if the smallest is at least this fraction of the largest.
+/// Flows have equal shares if the smallest share is at least this fraction of the largest.
 const EQUAL: f64 = 0.9;
-/// Goodputs that differ by less count as equal, in Gbps.
+/// Maximum difference, in Gbps, between two goodputs that count as equal.
 const TIE: f64 = 0.1;
 
-/// Combines the values of all seeds into one value with `pick`: median, minimum or maximum.
+/// Combines the values of all seeds into one value. `pick` selects it from the sorted values: median, minimum or
+/// maximum.
 fn over_seeds(sample: Sample, pick: fn(&[f64]) -> Option<f64>) -> Sample {
     let mut values = sample?;
     values.sort_unstable_by(f64::total_cmp);
@@ -428,7 +429,7 @@ fn victim(m: &Measured<'_>) -> Vec<Row> {
     ]
 }
 
-/// The ratio of a metric in two cases, one value for each seed.
+/// The ratio of a metric between two cases (`above` / `below`) for one traffic source, one value per seed.
 fn ratio(m: &Measured<'_>, above: Case<'_>, below: Case<'_>, traffic: &str, metric: Metric) -> Sample {
     m.ratio_of(above, below, traffic, metric)
 }
@@ -483,7 +484,8 @@ fn validation(m: &Measured<'_>) -> Vec<Row> {
     let jitter = |case| m.values(case, Metric::LateJitter(2));
     let calmer = jitter(RED).and_then(|red| divide(red, &jitter(DEPLOYED)?));
     let row = |metric: &str, stated: &str, claim, unit, sample| Row::new(metric, stated, claim, unit, sample);
-    // The gap of the strawman is nearly 100 %; it counts as closed if it shrinks by more than 50 %.
+    // The goodput gap with the strawman parameters is nearly 100 %. The gap counts as closed if it shrinks by more than
+    // 50 %.
     let apart = "gap between the two goodputs as part of their sum, last quarter";
     vec![
         row(&format!("{apart}: strawman"), "unfair", at_least(0.5), Unit::Percent, gap(STRAWMAN)),

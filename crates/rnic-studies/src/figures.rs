@@ -1,4 +1,4 @@
-//! The figures of a study.
+//! The figures of a study's report: which results each figure shows.
 
 use super::measured::{Case, Measured, Metric, cc_text, each};
 use super::statistics::Estimate;
@@ -8,131 +8,134 @@ use rnic_results::report::figure::{
 };
 use rnic_results::stats::nearest_rank;
 
-/// A figure, or several figures with a common legend.
+/// Description of one figure, or of several figures with a common legend. Lists in it select the results to show.
 #[derive(Clone, Copy, Debug)]
 pub enum Chart {
-    /// A figure for each metric with bars of the runs, in a group for each congestion control.
+    /// Bar charts, one for each metric. A chart has a group of bars for each congestion control and, in each group, a
+    /// bar for each run.
     Bars {
         /// (name of the scenario file, name of the run) for each bar; runs without a result are left out.
         runs: &'static [(&'static str, &'static str)],
-        /// The groups.
+        /// Congestion controls, a group of bars each.
         ccs: &'static [&'static str],
-        /// The figures.
+        /// Metrics, a bar chart each.
         metrics: &'static [Metric],
-        /// Traffic source; empty for all.
+        /// Traffic source whose flows are shown; empty for all flows.
         traffic: &'static str,
     },
-    /// The tail of single-packet messages: a figure for each congestion control, with a curve for each run.
+    /// Tails of the completion time of single-packet messages: a figure for each congestion control, with a curve for
+    /// each run.
     Tails {
         /// Name of the scenario file.
         file: &'static str,
-        /// The curves.
+        /// Names of the runs, a curve each.
         runs: &'static [&'static str],
-        /// The figures.
+        /// Congestion controls, a figure each.
         ccs: &'static [&'static str],
     },
-    /// Ratios of two runs over the points of a sweep: a row of figures for each pair of runs, a figure for each metric,
-    /// a curve for each congestion control.
+    /// Curves of the ratio of two runs over the points of a sweep. Each pair of runs has a row of figures, each metric
+    /// a figure in the row, and each congestion control a curve in the figure.
     Sweep {
         /// Name of the scenario file.
         file: &'static str,
         /// Title of the horizontal axis: the swept quantity.
         axis: &'static str,
-        /// Numerator and denominator of each ratio.
+        /// Pairs of runs, the numerator and the denominator of a ratio each.
         pairs: &'static [(&'static str, &'static str)],
-        /// The curves.
+        /// Congestion controls, a curve each.
         ccs: &'static [&'static str],
-        /// The figures.
+        /// Metrics, a figure each.
         metrics: &'static [Metric],
     },
-    /// Ratios of two runs at the points of a sweep as bars, in a group for each point with a bar for each congestion
-    /// control.
+    /// Bars of the ratio of two runs at the points of a sweep. Each point has a group of bars, with a bar for each
+    /// congestion control.
     Points {
         /// Name of the scenario file.
         file: &'static str,
-        /// Numerator and denominator of the ratio.
+        /// Names of the runs that are the numerator and the denominator of the ratio.
         pair: (&'static str, &'static str),
-        /// The bars.
+        /// Congestion controls, a bar each.
         ccs: &'static [&'static str],
-        /// The quantity.
+        /// Metric of which the ratio is computed.
         metric: Metric,
     },
-    /// Medians over the seeds with minimum and maximum, as papers show the spread over ECMP placements: a group for
-    /// each case with a bar for each metric.
+    /// Bars of the median over the seeds, with minimum and maximum as a whisker, as papers show the spread over ECMP
+    /// placements. Each case has a group of bars, with a bar for each metric.
     Spread {
         /// Title of the figure.
         title: &'static str,
-        /// The groups.
+        /// Cases, a group of bars each.
         groups: &'static [Pick],
-        /// The bars.
+        /// Metrics as (name of the bar, metric).
         bars: &'static [(&'static str, Metric)],
-        /// Traffic source; empty for all.
+        /// Traffic source whose flows are shown; empty for all flows.
         traffic: &'static str,
     },
-    /// A metric over the points of a sweep, with a curve for each pick. A pick's curve has the points whose names end
-    /// in the pick's point.
+    /// Curves of a metric over the points of a sweep, one for each case in `picks`. The curve has the points whose
+    /// names end in the name of the point of the case.
     Curves {
         /// Title of the horizontal axis: the swept quantity.
         axis: &'static str,
-        /// The curves.
+        /// Cases, a curve each.
         picks: &'static [Pick],
-        /// The quantity.
+        /// Metric on the vertical axis.
         metric: Metric,
-        /// Traffic source; empty for all.
+        /// Traffic source whose flows are shown; empty for all flows.
         traffic: &'static str,
     },
-    /// Goodput of flows over time for the first seed: a figure for each pick, with a curve for each flow.
+    /// Goodput of flows over time, for the first seed: a figure for each case, with a curve for each
+    /// flow.
     Courses {
-        /// The figures.
+        /// Cases, a figure each.
         picks: &'static [Pick],
         /// Names of the flows, in order of start.
         flows: &'static [&'static str],
     },
-    /// A quantity that follows from a flow's completion time, over the sizes of flows: a curve for each pick with the
-    /// mean over the seeds.
+    /// A quantity that is computed from the completion times of flows, over the sizes of the flows. Each case has a
+    /// curve, which shows the mean over the seeds.
     EachFlow {
         /// Title of the figure and of the vertical axis.
         title: &'static str,
         /// Title of the horizontal axis.
         axis: &'static str,
-        /// (bytes of a flow, its value on the horizontal axis).
+        /// Sizes of the shown flows, as (bytes, value on the horizontal axis).
         sizes: &'static [(u64, f64)],
-        /// The quantity, from the completion time in microseconds and the value on the horizontal axis.
+        /// Computes the quantity from the completion time in microseconds and the value on the horizontal axis.
         value: Derived,
-        /// The curves.
+        /// Cases, a curve each.
         picks: &'static [Pick],
-        /// Further curves: (name, the paper's value for each size).
+        /// Curves of the paper's values, as (name, the stated value for each size).
         stated: &'static [(&'static str, &'static [f64])],
     },
-    /// The length of the watched queue over time for the first seed: one figure, with a curve for each pick.
+    /// Length of the watched queue over time, for the first seed: one figure, with a curve for each case.
     Queues {
         /// Title of the figure.
         title: &'static str,
-        /// The curves.
+        /// Cases, a curve each.
         picks: &'static [Pick],
     },
-    /// Goodput of the last flow over time for the first seed, in the run and in the fluid model: a figure for each
-    /// pick.
+    /// Goodput of the last flow over time, for the first seed, in the simulation and in the fluid model: a figure for
+    /// each case.
     Fluid {
-        /// The figures.
+        /// Cases, a figure each.
         picks: &'static [Pick],
     },
 }
 
-/// A quantity computed from a completion time in microseconds and a value on the horizontal axis.
+/// Computes a quantity from a completion time in microseconds and a value on the horizontal axis.
 pub type Derived = fn(f64, f64) -> f64;
 
-/// A case with a name.
+/// A case of the experiment with the name that figures show for it.
 #[derive(Clone, Copy, Debug)]
 pub struct Pick {
-    /// Name in the figures.
+    /// Name of the case in the figures.
     pub name: &'static str,
-    /// The case.
+    /// Case whose results are shown.
     pub case: Case<'static>,
 }
 
 impl Chart {
-    /// The figures for these results.
+    /// The figures that this description gives for the results `m`.
     pub fn board(&self, m: &Measured<'_>) -> Board {
         match *self {
             Chart::Bars { runs, ccs, metrics, traffic } => bars(m, runs, ccs, metrics, traffic),
@@ -188,7 +191,7 @@ fn estimate(sample: Sample) -> Option<Estimate> {
     sample.ok().and_then(|values| Estimate::of(&values))
 }
 
-/// The ends of the whisker; `None` for a single seed.
+/// The ends of a bar's whisker: the confidence interval of the mean. `None` for a single seed.
 fn interval(estimate: &Estimate) -> Option<[f64; 2]> {
     estimate.half_width.map(|_| estimate.interval())
 }
@@ -269,7 +272,7 @@ fn tails(m: &Measured<'_>, file: &'static str, runs: &[&'static str], cc: &'stat
     }
 }
 
-/// The reference line at a ratio of 1.
+/// The reference line of figures of ratios: a ratio of 1 means that the two runs are equal.
 fn same() -> Option<Reference> {
     Some(Reference { value: 1.0, name: "the same".to_string() })
 }
@@ -349,7 +352,7 @@ fn curves(m: &Measured<'_>, axis: &str, picks: &[Pick], metric: Metric, traffic:
         let mine = m.points(pick.case.file).into_iter().filter(|point| point.ends_with(pick.case.point));
         let point = |point: &str| {
             let estimate = estimate(m.values_of(Case { point, ..pick.case }, traffic, metric))?;
-            // Zero cannot be drawn on a logarithmic axis.
+            // A point at zero is left out, because a logarithmic axis cannot show it.
             let x = number(point).filter(|x| *x > 0.0)?;
             Some(Point { x, y: estimate.mean, interval: interval(&estimate), note: String::new() })
         };
@@ -357,7 +360,7 @@ fn curves(m: &Measured<'_>, axis: &str, picks: &[Pick], metric: Metric, traffic:
     };
     let of = if traffic.is_empty() { String::new() } else { format!("{traffic}: ") };
     let lines: Vec<Line> = picks.iter().enumerate().map(line).collect();
-    // Probabilities need a logarithmic axis, numbers of senders do not.
+    // The horizontal axis is logarithmic for values below 1, such as probabilities, and linear for numbers of senders.
     let small = lines.iter().flat_map(|line| &line.points).any(|point| point.x < 1.0);
     Lines {
         title: format!("{of}{}", metric.text()),
@@ -455,7 +458,7 @@ fn fluid(m: &Measured<'_>, pick: &Pick) -> Figure {
     over_time(pick.name, "goodput of the last flow over time; the first seed", GOODPUT, lines)
 }
 
-/// Title of the axis of a metric, including the unit if the figure does not show it.
+/// Title of the axis of a metric. It contains the unit if the figure's numbers do not show their unit.
 fn axis_name(metric: Metric) -> String {
     match metric {
         Metric::QueueMedian | Metric::QueueHigh | Metric::QueueMax => "Queue".to_string(),
@@ -465,7 +468,7 @@ fn axis_name(metric: Metric) -> String {
     }
 }
 
-/// The number at the beginning of a text such as `60 KB`.
+/// Parses the number at the beginning of a text such as `60 KB`.
 fn number(text: &str) -> Option<f64> {
     text.split([' ', ',']).next()?.parse().ok()
 }

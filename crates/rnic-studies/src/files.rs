@@ -1,4 +1,4 @@
-//! The result files of a study. They do not depend on the machine: the same runs give the same bytes.
+//! The result files of a study. The files do not depend on the machine: the same runs give the same bytes.
 
 use super::verdict::{self, Outcome, Verdict};
 use super::{Plan, QUICK, table};
@@ -10,10 +10,10 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 impl Plan {
-    /// The contents of the report.
+    /// The contents of the study's HTML report.
     fn report(&self, results: &[Measurement], verdicts: &[Verdict]) -> report::Study {
         let mut command = format!("rnic reproduce {}", self.study.name);
-        // A command without names selects all experiments.
+        // The command line names experiments only if not all of them were selected.
         if self.experiments.len() < self.study.experiments.len() {
             self.experiments.iter().for_each(|planned| command += &format!(" {}", planned.experiment.name));
         }
@@ -51,7 +51,7 @@ impl Plan {
         }
     }
 
-    /// The verdicts and their experiments as JSON.
+    /// The verdicts and their experiments as a JSON document, the content of `verdicts.json`.
     pub fn to_json(&self, verdicts: &[Verdict]) -> Value {
         let experiment = |planned: &super::Planned| {
             json!({
@@ -72,7 +72,8 @@ impl Plan {
     }
 }
 
-/// Writes `verdicts.csv`, `verdicts.json`, `verdicts.md` and `report.html` into `folder` and returns their paths.
+/// Writes the result files of a study into `folder` and returns their paths: `verdicts.csv`, `verdicts.json`,
+/// `verdicts.md` and `report.html`.
 ///
 /// # Errors
 /// A file cannot be written.
@@ -100,7 +101,7 @@ fn row(verdict: &Verdict) -> report::Verdict {
         _ if verdict.outcome.is_outside() => Within::Outside,
         _ => Within::NotStated,
     };
-    // The report has no column for the direction in which a measurement is outside, so the note has it.
+    // The report's column says only that a measurement is outside its claim. The note says in which direction.
     let how = verdict.outcome.text().strip_prefix("outside: ").unwrap_or("");
     let note: Vec<&str> = [how, verdict.row.note.as_str()].into_iter().filter(|text| !text.is_empty()).collect();
     report::Verdict {

@@ -1,11 +1,12 @@
-//! "Revisiting Network Support for RDMA" (Mittal et al., SIGCOMM 2018): the experiments of sections 4.2 to 4.6.
+//! Study of "Revisiting Network Support for RDMA" (IRN; Mittal et al., SIGCOMM 2018): the experiments of the paper's
+//! sections 4.2 to 4.6.
 
 use super::figures::Chart;
 use super::measured::{Case, Measured, Metric, THREE, cc_text, divide, each, farthest, largest, smallest};
 use super::verdict::{Claim, Row, Sample, Unit};
 use super::{Experiment, Source, Study, scenarios};
 
-/// The study.
+/// Definition of the study: its scenario files, experiments and remarks.
 pub static STUDY: Study = Study {
     name: "irn",
     title: "Revisiting Network Support for RDMA (SIGCOMM 2018)",
@@ -57,7 +58,7 @@ const CCS: [&str; 3] = ["none", "timely", "dcqcn"];
 const EXPLICIT: [&str; 2] = ["timely", "dcqcn"];
 const WINDOW: [&str; 2] = ["aimd", "dctcp"];
 
-/// Settings of `--quick` for Poisson traffic.
+/// Settings that `--quick` changes for Poisson traffic.
 const FEW: &[(&str, &str)] = &[("traffic.flows", "3000"), ("traffic.warmup", "300")];
 const FEW_REQUESTS: &[(&str, &str)] = &[("traffic.total", "30 MB"), ("traffic.repeats", "2")];
 
@@ -65,7 +66,7 @@ const CONGESTION: Source = Source::all("congestion.toml").quick(FEW, &[]);
 const ABLATION: Source = Source::all("ablation.toml").quick(FEW, &[]);
 const BACKING_OFF: Source = Source::all("back-off.toml").quick(FEW, &[]);
 
-/// (file, run) of the runs in the default case.
+/// (scenario file, run) of the runs in the default case of the paper.
 const D_ROCE_PFC: (&str, &str) = ("congestion.toml", ROCE_PFC);
 const D_ROCE: (&str, &str) = ("congestion.toml", ROCE);
 const D_IRN: (&str, &str) = ("congestion.toml", IRN);
@@ -74,22 +75,22 @@ const A_IRN: (&str, &str) = ("ablation.toml", IRN);
 const A_GO_BACK_N: (&str, &str) = ("ablation.toml", GO_BACK_N);
 const A_NO_BDP_FC: (&str, &str) = ("ablation.toml", NO_BDP_FC);
 
-/// Bars of the three metrics.
+/// Bar charts of the paper's three metrics: average slowdown, average FCT and 99th percentile FCT.
 const fn basic(runs: &'static [(&'static str, &'static str)], ccs: &'static [&'static str]) -> Chart {
     Chart::Bars { runs, ccs, metrics: &THREE, traffic: "" }
 }
 
-/// Bars of the average flow completion time.
+/// A bar chart of the average flow completion time (FCT).
 const fn average(runs: &'static [(&'static str, &'static str)], ccs: &'static [&'static str]) -> Chart {
     Chart::Bars { runs, ccs, metrics: &[Metric::Fct], traffic: "" }
 }
 
-/// The two ratios of a robustness experiment over its points.
+/// Figures of a robustness experiment: the ratios RoCE + PFC / IRN and IRN + PFC / IRN over the points of the sweep.
 const fn swept(file: &'static str, axis: &'static str) -> Chart {
     Chart::Sweep { file, axis, pairs: &[(ROCE_PFC, IRN), (IRN_PFC, IRN)], ccs: &CCS, metrics: &THREE }
 }
 
-/// Request completion times of incast variants: IRN / IRN + PFC.
+/// A figure of request completion times in a variant of the incast: the ratio IRN / IRN + PFC.
 const fn variants(file: &'static str) -> Chart {
     Chart::Points { file, pair: (IRN, IRN_PFC), ccs: &CCS, metric: Metric::Rct }
 }
@@ -356,12 +357,12 @@ const EXPERIMENTS: &[Experiment] = &[
 const QUICK_SCALE: &str = "[2000, 2000, 2000, 4000, 4000, 4000, 8000, 8000, 8000]";
 const QUICK_SCALE_WARMUP: &str = "[200, 200, 200, 400, 400, 400, 800, 800, 800]";
 
-/// A claim of a range of ratios.
+/// A claim that a ratio lies between `low` and `high`.
 const fn range(low: f64, high: f64) -> Claim {
     Claim::Between { low, high, neutral: 1.0 }
 }
 
-/// A claim of a range of relative changes.
+/// A claim that a relative change lies between `low` and `high`.
 const fn change(low: f64, high: f64) -> Claim {
     Claim::Between { low, high, neutral: 0.0 }
 }
@@ -370,7 +371,7 @@ fn case<'c>(file: &'c str, run: &'c str, cc: &'c str) -> Case<'c> {
     Case { file, run, cc, point: "" }
 }
 
-/// A row about the ratio of two runs of a file under one congestion control.
+/// A row of verdicts about the ratio of two runs (`above` / `below`) of a scenario file under one congestion control.
 fn ratio_row(
     m: &Measured<'_>, (file, cc): (&str, &str), above: &str, below: &str, metric: Metric, stated: &str, claim: Claim,
 ) -> Row {
@@ -378,7 +379,7 @@ fn ratio_row(
     Row::new(format!("{}, {}: {above} / {below}", metric.text(), cc_text(cc)), stated, claim, Unit::Ratio, sample)
 }
 
-/// A row for each of the three metrics and each congestion control, in the default case.
+/// A row of verdicts for each of the three metrics and each congestion control, in the default case of the paper.
 fn three(m: &Measured<'_>, ccs: &[&str], above: &str, below: &str, stated: &str, claim: Claim) -> Vec<Row> {
     let rows =
         |cc: &&str| THREE.map(|metric| ratio_row(m, ("congestion.toml", cc), above, below, metric, stated, claim));
@@ -393,8 +394,8 @@ fn fig2(m: &Measured<'_>) -> Vec<Row> {
     rows
 }
 
-/// The ratio of two runs for each congestion control, point and metric. The name of each ratio has the properties that
-/// vary.
+/// The ratios of two runs (`above` / `below`) for each congestion control, point of the sweep and metric. The name of
+/// each ratio contains those of the three properties that vary.
 fn ratios(
     m: &Measured<'_>, file: &str, ccs: &[&str], (above, below): (&str, &str), metrics: &[Metric],
 ) -> Vec<(String, Sample)> {
@@ -420,23 +421,23 @@ fn changed(cases: Vec<(String, Sample)>, change: fn(f64) -> f64) -> Vec<(String,
     cases.into_iter().map(|(name, sample)| (name, each(sample, change))).collect()
 }
 
-/// Relative increase of a ratio: 1.2 is 0.2.
+/// Converts a ratio to a relative increase: 1.2 becomes 0.2.
 fn increase(ratio: f64) -> f64 {
     ratio - 1.0
 }
 
-/// Relative reduction from the numerator to the denominator of a ratio: 2 is 0.5.
+/// Converts a ratio to the relative reduction from its numerator to its denominator: 2 becomes 0.5.
 fn reduction(ratio: f64) -> f64 {
     1.0 - 1.0 / ratio
 }
 
-/// A row about the largest of several cases. Its note names the case.
+/// A row of verdicts about the largest sample of several cases. The row's note names the case.
 fn max_row(metric: &str, stated: &str, claim: Claim, unit: Unit, cases: Vec<(String, Sample)>) -> Row {
     let (sample, note) = largest(cases);
     Row::new(metric, stated, claim, unit, sample).note(note)
 }
 
-/// A row about the smallest of several cases. Its note names the case.
+/// A row of verdicts about the smallest sample of several cases. The row's note names the case.
 fn min_row(metric: &str, stated: &str, claim: Claim, unit: Unit, cases: Vec<(String, Sample)>) -> Row {
     let (sample, note) = smallest(cases);
     Row::new(metric, stated, claim, unit, sample).note(note)
@@ -452,7 +453,7 @@ fn fig5(m: &Measured<'_>) -> Vec<Row> {
     ]
 }
 
-/// A gain by PFC that the paper counts as none (figure 5).
+/// Relative gain by PFC below which the paper counts PFC as no gain (figure 5).
 const LITTLE: f64 = 0.01;
 
 fn takeaways(m: &Measured<'_>) -> Vec<Row> {
@@ -541,7 +542,7 @@ fn no_sack(m: &Measured<'_>) -> Vec<Row> {
     rows
 }
 
-/// The paper's conclusions from all robustness experiments, compared with one of them.
+/// Rows of verdicts that compare the paper's conclusions from all robustness experiments with the experiment in `file`.
 fn robustness(m: &Measured<'_>, file: &str) -> Vec<Row> {
     let better = || changed(ratios(m, file, &CCS, (ROCE_PFC, IRN), &THREE), reduction);
     let pfc = |cc| ratios(m, file, &[cc], (IRN_PFC, IRN), &THREE);
@@ -563,8 +564,8 @@ fn robustness(m: &Measured<'_>, file: &str) -> Vec<Row> {
     rows
 }
 
-/// The rows of [`robustness`], and the change of PFC's cost without congestion control from the first to the last
-/// point.
+/// The rows of [`robustness`], and rows about a trend: how the cost of PFC without congestion control changes from the
+/// first point of the sweep to the last.
 fn with_trend(m: &Measured<'_>, file: &str, stated: &str, grows: bool) -> Vec<Row> {
     let mut rows = robustness(m, file);
     let points = m.points(file);
@@ -582,7 +583,8 @@ fn with_trend(m: &Measured<'_>, file: &str, stated: &str, grows: bool) -> Vec<Ro
     rows
 }
 
-/// The rows of [`robustness`], and the largest change of IRN from the first point of the sweep to another one.
+/// The rows of [`robustness`], and a row about the largest change of IRN between the first point of the sweep and any
+/// other.
 fn with_sensitivity(m: &Measured<'_>, file: &str) -> Vec<Row> {
     let mut rows = robustness(m, file);
     let points = m.points(file);
@@ -599,7 +601,7 @@ fn with_sensitivity(m: &Measured<'_>, file: &str) -> Vec<Row> {
     rows
 }
 
-/// The percentiles of figure 8.
+/// The percentiles of the completion time of single-packet messages in the paper's figure 8.
 const TAIL: [Metric; 4] = [Metric::Tail(900), Metric::Tail(950), Metric::Tail(990), Metric::Tail(999)];
 
 fn fig8(m: &Measured<'_>) -> Vec<Row> {
@@ -630,7 +632,8 @@ fn incast_variants(m: &Measured<'_>) -> Vec<Row> {
     let mut rows = Vec::new();
     for (file, what) in [("incast-rate.toml", "10 and 100 Gbps"), ("incast-connections.toml", "several connections")] {
         for cc in CCS {
-            // The paper's text is about disabling PFC with IRN, its figure compares IRN with RoCE: rows for both.
+            // The paper's text is about disabling PFC with IRN, but its figure compares IRN with RoCE. Each has its own
+            // row.
             for below in [ROCE_PFC, IRN_PFC] {
                 let cases = changed(ratios(m, file, &[cc], (IRN, below), &[Metric::Rct]), increase);
                 let name = format!("average RCT, {what}, {}: largest increase of IRN above {below}", cc_text(cc));

@@ -1,10 +1,10 @@
-//! Reproductions of papers: their experiments as scenarios, and their claims compared with measurements.
+//! Reproductions of papers: their experiments as simulated scenarios, and their claims compared with the results.
 //!
-//! A [`Study`] is one paper: embedded scenario files and [`Experiment`]s. Each experiment names its runs and the claims
-//! of the paper about them. [`Plan::new`] turns a [`Request`] into jobs; experiments share simulations, so each
-//! simulation is one job. [`rnic_campaign::jobs::execute`] executes the jobs that have no stored result.
-//! [`Plan::conclude`] compares the results with the claims. To add a paper, add a module like [`irn`] and its entry in
-//! [`STUDIES`].
+//! A [`Study`] is one paper: its scenario files, which are embedded in the program, and its [`Experiment`]s. Each
+//! experiment names its runs and the claims of the paper about them. [`Plan::new`] turns a [`Request`] into jobs.
+//! Experiments share simulations, so each simulation is one job. [`rnic_campaign::jobs::execute`] executes the jobs
+//! that have no stored result. [`Plan::conclude`] compares the results with the claims. To add a paper, add a module
+//! like [`irn`] and its entry in [`STUDIES`].
 //!
 //! ```
 //! use rnic_studies::{Plan, Request, irn};
@@ -40,10 +40,10 @@ use rnic_run::RunSpec;
 use rnic_scenario::from_embedded;
 use std::collections::BTreeMap;
 
-/// All papers that can be reproduced.
+/// The studies of all papers that can be reproduced.
 pub const STUDIES: [&Study; 3] = [&irn::STUDY, &dcqcn::STUDY, &nanotransport::STUDY];
 
-/// (name, text) of files in a folder of `scenarios/`.
+/// Embeds files of a folder of `scenarios/`, as a list of (name, text).
 macro_rules! scenarios {
     ($folder:literal, $($name:literal),* $(,)?) => {
         &[$(($name, include_str!(concat!("../../../scenarios/", $folder, "/", $name)))),*]
@@ -51,74 +51,74 @@ macro_rules! scenarios {
 }
 pub(crate) use scenarios;
 
-/// One paper.
+/// The reproduction of one paper.
 #[derive(Debug)]
 pub struct Study {
-    /// Name of the study on the command line.
+    /// Name of the study on the command line: `rnic reproduce <name>`.
     pub name: &'static str,
     /// Title of the paper.
     pub title: &'static str,
-    /// (name, text) of the scenario files, which may extend each other.
+    /// Scenario files of the study as (name, text). A file may extend another file of the list.
     pub files: &'static [(&'static str, &'static str)],
     /// The experiments, in the order of the paper.
     pub experiments: &'static [Experiment],
-    /// Remarks on the comparison with the paper, a paragraph each.
+    /// Remarks on how the reproduction differs from the paper, a paragraph each.
     pub remarks: &'static [&'static str],
 }
 
-/// One figure or claim of a paper.
+/// One experiment of a study: a figure or a claim of the paper.
 #[derive(Debug)]
 pub struct Experiment {
     /// Name of the experiment on the command line.
     pub name: &'static str,
     /// Title of the experiment.
     pub title: &'static str,
-    /// Number of seeds; seeds count from 1.
+    /// Number of seeds with which each run is repeated. Seeds count from 1.
     pub seeds: u32,
-    /// The runs of the experiment.
+    /// Runs of the experiment, selected from the study's scenario files.
     pub sources: &'static [Source],
-    /// The figures of the experiment.
+    /// Figures that show the results of the experiment.
     pub charts: &'static [Chart],
-    /// The paper's claims with the measurements for them.
+    /// Compares the paper's claims with the results: a row for each claim.
     pub rows: fn(&Measured<'_>) -> Vec<Row>,
 }
 
-/// A selection of the runs of a scenario file.
+/// A selection of the runs of one scenario file.
 #[derive(Clone, Copy, Debug)]
 pub struct Source {
-    /// Name of the file.
+    /// Name of the scenario file, as in [`Study::files`].
     pub file: &'static str,
-    /// Names of the runs; empty for all.
+    /// Names of the selected runs in the file; empty for all runs.
     pub runs: &'static [&'static str],
-    /// Congestion controls of the runs; empty for all.
+    /// Names of the selected congestion controls; empty for all.
     pub ccs: &'static [&'static str],
-    /// Settings for `--quick`, in the form of `--set`.
+    /// Settings that `--quick` changes, as (key, value) in the form of `--set`.
     pub quick: &'static [(&'static str, &'static str)],
-    /// Points of the sweep for `--quick`; empty for all.
+    /// Points of the file's sweep that `--quick` simulates; empty for all points.
     pub quick_points: &'static [&'static str],
 }
 
-/// The part of a study that is to be reproduced.
+/// The part of a study to reproduce, and how thoroughly.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Request {
-    /// Names of the experiments; empty for all.
+    /// Names of the experiments to reproduce; empty for all experiments of the study.
     pub experiments: Vec<String>,
-    /// Whether to simulate few flows, seeds and points only.
+    /// Whether to simulate only few flows, seeds and points (`--quick`).
     pub quick: bool,
-    /// Number of seeds of every experiment; `None` for each experiment's own number.
+    /// Number of seeds for every experiment; `None` for the number that each experiment defines.
     pub seeds: Option<u32>,
-    /// Further settings for every scenario, in the form of `--set`.
+    /// Further settings for every scenario, as (key, value) in the form of `--set`.
     pub set: Vec<(String, String)>,
 }
 
-/// Maximum number of seeds with `--quick`.
+/// Maximum number of seeds per experiment with `--quick`.
 const QUICK_SEEDS: u32 = 2;
 
 /// The warning that accompanies results of `--quick`.
 pub const QUICK: &str =
     "A quick look, not the reproduction: with so few flows, seeds and points, queues do not fill as in the full runs";
 
-/// Key of a result: the properties that distinguish the runs of an experiment.
+/// Key of a simulation's result: the properties that distinguish the runs of an experiment.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct RunKey {
     pub(crate) file: &'static str,
@@ -128,41 +128,41 @@ pub(crate) struct RunKey {
     pub(crate) seed: u64,
 }
 
-/// One experiment and its jobs.
+/// An experiment with the simulations that it needs.
 #[derive(Debug)]
 pub struct Planned {
-    /// The experiment.
+    /// The experiment as its study defines it.
     pub experiment: &'static Experiment,
-    /// Indices of the experiment's jobs in [`Plan::jobs`], or why the experiment is not available.
+    /// Indices of the experiment's jobs in [`Plan::jobs`], or the reason why the experiment is not available.
     pub jobs: Result<Vec<usize>, String>,
-    /// Index of the job of each run.
+    /// For each run, the index of its job in [`Plan::jobs`].
     keys: BTreeMap<RunKey, usize>,
-    /// (file, point) of the experiment's sweeps, in the order of the files.
+    /// Points of the experiment's sweeps as (name of the scenario file, name of the point), in the order of the files.
     points: Vec<(&'static str, String)>,
-    /// Number of seeds.
+    /// Number of seeds with which each run is repeated.
     pub seeds: u32,
 }
 
-/// All simulations for a request.
+/// All simulations that a request needs. Experiments can share simulations.
 #[derive(Debug)]
 pub struct Plan {
-    /// The paper.
+    /// The study to which the request refers.
     pub study: &'static Study,
-    /// Whether the request was quick.
+    /// Whether the request was for few flows, seeds and points (`--quick`).
     pub quick: bool,
-    /// The number of seeds in the request, if given.
+    /// Number of seeds in the request; `None` if each experiment's own number applies.
     pub asked_seeds: Option<u32>,
-    /// The experiments, in the paper's order.
+    /// The requested experiments, in the paper's order.
     pub experiments: Vec<Planned>,
-    /// The simulations, without duplicates.
+    /// The simulations of all experiments, without duplicates.
     pub jobs: Vec<Job>,
 }
 
 impl Plan {
-    /// Determines the simulations for a request.
+    /// Determines the simulations that `request` needs.
     ///
     /// # Errors
-    /// One sentence if the study has no experiment of a requested name.
+    /// One sentence if the study has no experiment with a requested name.
     pub fn new(study: &'static Study, request: &Request) -> Result<Plan, String> {
         if let Some(unknown) = request.experiments.iter().find(|n| study.experiments.iter().all(|e| e.name != **n)) {
             let names: Vec<&str> = study.experiments.iter().map(|e| e.name).collect();
@@ -220,12 +220,13 @@ impl Plan {
         self.experiments.push(planned);
     }
 
-    /// The jobs of one experiment.
+    /// The jobs of one experiment of this plan.
     pub fn jobs_of(&self, planned: &Planned) -> Vec<Job> {
         planned.jobs.iter().flatten().map(|number| self.jobs[*number].clone()).collect()
     }
 
-    /// Compares the results with the paper's claims. `results` has the results of [`Plan::jobs`] in the same order.
+    /// Compares the results with the paper's claims, one verdict per claim. `results` are the results of
+    /// [`Plan::jobs`], in the same order.
     pub fn conclude(&self, results: &[Measurement]) -> Vec<Verdict> {
         let mut verdicts = Vec::new();
         for planned in &self.experiments {
@@ -236,7 +237,7 @@ impl Plan {
         verdicts
     }
 
-    /// The results of one experiment.
+    /// The results of one experiment. `results` are the results of [`Plan::jobs`], in the same order.
     pub fn measured<'r>(&'r self, planned: &'r Planned, results: &'r [Measurement]) -> Measured<'r> {
         let missing = planned.jobs.as_ref().err().map(String::as_str);
         let of = |(key, number): (&'r RunKey, &usize)| Some((key, results.get(*number)?));
@@ -245,32 +246,32 @@ impl Plan {
 }
 
 impl Source {
-    /// Keys that vary together with another key of a sweep, and are not part of the point's name.
+    /// Swept keys that only follow another key of the same sweep. Names of points do not contain their values.
     const ALONG: [&'static str; 3] = ["fabric.switch.xoff", "traffic.flows", "traffic.warmup"];
 
-    /// All runs of a file.
+    /// Selects all runs of a scenario file.
     pub const fn all(file: &'static str) -> Source {
         Source { file, runs: &[], ccs: &[], quick: &[], quick_points: &[] }
     }
 
-    /// Only these runs.
+    /// Restricts the selection to runs with these names.
     pub const fn runs(self, runs: &'static [&'static str]) -> Source {
         Source { runs, ..self }
     }
 
-    /// Only these congestion controls.
+    /// Restricts the selection to runs with these congestion controls.
     pub const fn ccs(self, ccs: &'static [&'static str]) -> Source {
         Source { ccs, ..self }
     }
 
-    /// With these settings and points for `--quick`; all points if `quick_points` is empty.
+    /// Defines the settings and the points of the sweep for `--quick`. An empty `quick_points` selects all points.
     pub const fn quick(
         self, quick: &'static [(&'static str, &'static str)], quick_points: &'static [&'static str],
     ) -> Source {
         Source { quick, quick_points, ..self }
     }
 
-    /// The runs for one seed.
+    /// The specifications of the selected runs with the given seed.
     fn runs_of(&self, study: &Study, request: &Request, seed: u64) -> Result<Vec<RunSpec>, String> {
         let quick =
             self.quick.iter().filter(|_| request.quick).map(|(key, value)| (key.to_string(), value.to_string()));
@@ -285,8 +286,8 @@ impl Source {
     }
 }
 
-/// Name of the run's point: the values of the swept keys without quotes, except the congestion control, the seed and
-/// the keys in [`Source::ALONG`]. Empty without such keys.
+/// Name of the run's point of the sweep: the values of the swept keys without quotes. The values of the congestion
+/// control, of the seed and of the keys in [`Source::ALONG`] are left out. Empty if no value remains.
 fn point(run: &RunSpec) -> String {
     let axis = |(key, _): &&(String, String)| {
         !["transport.cc", "run.cc", "seed"].contains(&key.as_str()) && !Source::ALONG.contains(&key.as_str())

@@ -1,42 +1,43 @@
-//! Access to the results of one experiment by file, run, congestion control and point.
+//! Access to the results of one experiment by scenario file, run, congestion control and point of the sweep.
 
 use super::RunKey;
 use super::verdict::Sample;
 use rnic_campaign::measurement::{Flows, Measurement, TAIL_PER_MILLE};
 use std::collections::BTreeMap;
 
-/// One case of an experiment: a run at a point of the sweep.
+/// One case of an experiment: a run with its congestion control at one point of the sweep. A case has a result per
+/// seed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Case<'c> {
     /// Name of the scenario file.
     pub file: &'c str,
-    /// Name of the run in the file.
+    /// Name of the run in the scenario file.
     pub run: &'c str,
-    /// Congestion control of the run.
+    /// Name of the run's congestion control.
     pub cc: &'c str,
-    /// Name of the point; empty without a sweep.
+    /// Name of the point of the sweep; empty without a sweep.
     pub point: &'c str,
 }
 
 impl<'c> Case<'c> {
-    /// The same case with another run.
+    /// The case that differs from this case only in its run.
     pub const fn run(self, run: &'c str) -> Case<'c> {
         Case { run, ..self }
     }
 
-    /// Whether a result belongs to this case.
+    /// Whether the result with this key belongs to this case.
     fn is(&self, key: &RunKey) -> bool {
         (self.file, self.run, self.cc, self.point) == (key.file, key.run.as_str(), key.cc, key.point.as_str())
     }
 
-    /// Description of the case.
+    /// Description of the case for readers: run, congestion control and point.
     pub fn text(&self) -> String {
         let point = if self.point.is_empty() { String::new() } else { format!(", {}", self.point) };
         format!("{}, {}{point}", self.run, cc_text(self.cc))
     }
 }
 
-/// Display name of a congestion control.
+/// Name of a congestion control for tables and figures, for example `no cc`.
 pub fn cc_text(cc: &str) -> String {
     match cc {
         "none" => "no cc".to_string(),
@@ -45,77 +46,79 @@ pub fn cc_text(cc: &str) -> String {
     }
 }
 
-/// A quantity of one simulation.
+/// A quantity that is read from the result of one simulation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Metric {
-    /// Average slowdown.
+    /// Average slowdown of the measured flows.
     Slowdown,
-    /// Average flow completion time.
+    /// Average flow completion time in microseconds.
     Fct,
-    /// 99th percentile of the flow completion time.
+    /// 99th percentile of the flow completion time in microseconds.
     FctP99,
-    /// Average request completion time.
+    /// Average request completion time in microseconds.
     Rct,
-    /// Percentile, in thousandths, of the completion time of single-packet messages.
+    /// Percentile, given in thousandths, of the completion time of single-packet messages in microseconds.
     Tail(u32),
-    /// Dropped data packets as a fraction of data packets sent.
+    /// Data packets that switches dropped, as a fraction of the data packets sent.
     Dropped,
-    /// Completion time in microseconds of the first flow with this number of bytes.
+    /// Completion time in microseconds of the first flow whose size is this number of bytes.
     UsOf(u64),
-    /// Finished flows in millions per second.
+    /// Finished flows per second, in millions.
     MillionsPerSecond,
-    /// Expired retransmission timers.
+    /// Number of retransmission timeouts.
     Timeouts,
-    /// Data packets that a full buffer trimmed to their header.
+    /// Number of data packets that a switch trimmed to their headers because its buffer was full.
     Trimmed,
-    /// Headers that a switch returned to their sender.
+    /// Number of trimmed headers that a switch returned to their sender.
     Returned,
-    /// Start of the watched queue's burst with this index, in microseconds.
+    /// Start in microseconds of a burst (an interval in which the watched queue is not empty), given the index of the
+    /// burst.
     BurstStart(usize),
-    /// End of the watched queue's burst with this index, in microseconds.
+    /// End in microseconds of a burst of the watched queue, given the index of the burst.
     BurstEnd(usize),
     /// Goodput in Gbps of the flow with this id.
     FlowGbps(usize),
-    /// Minimum goodput in Gbps among the flows with ids below this number.
+    /// Minimum goodput in Gbps among the flows whose ids are below this number.
     MinGbps(usize),
-    /// Maximum goodput in Gbps among the flows with ids below this number.
+    /// Maximum goodput in Gbps among the flows whose ids are below this number.
     MaxGbps(usize),
-    /// Sum of the goodputs of all flows in Gbps.
+    /// Sum in Gbps of the goodputs of all flows.
     TotalGbps,
-    /// Median goodput of flows in Gbps.
+    /// Median in Gbps of the goodputs of the flows.
     MedianGbps,
-    /// 10th percentile of the goodput of flows in Gbps.
+    /// 10th percentile in Gbps of the goodputs of the flows.
     LowGbps,
-    /// Payload of all flows divided by the sum of their lifetimes, in Gbps.
+    /// Payload of all flows divided by the sum of the flows' lifetimes, in Gbps.
     PooledGbps,
-    /// Mean goodput in Gbps of the flow with this id over the last quarter of the run.
+    /// Mean goodput in Gbps, over the last quarter of the run, of the flow with this id.
     LateGbps(usize),
-    /// Standard deviation over time of the goodput of the flow with this id in the last quarter of the run.
+    /// Standard deviation over time, within the last quarter of the run, of the goodput of the flow with this id, in
+    /// Gbps.
     LateJitter(usize),
-    /// Difference between the goodputs of two flows in the last quarter of the run, divided by their sum.
+    /// Difference between the mean goodputs of two flows in the last quarter of the run, divided by the sum of the two.
     LateGap(usize, usize),
-    /// Mean absolute difference between the goodput of the last flow and that of the fluid model, relative to the fair
-    /// share.
+    /// Mean absolute difference between the goodput of the last flow in the simulation and in the fluid model, as a
+    /// fraction of the fair share.
     FluidDifference,
-    /// Goodput of the last flow in the steady state, run / fluid model.
+    /// Steady-state goodput of the last flow: simulation divided by fluid model.
     FluidRate,
-    /// Mean queue in the steady state, run / fluid model.
+    /// Mean queue length in the steady state: simulation divided by fluid model.
     FluidQueue,
-    /// Median of the watched queue, in bytes.
+    /// Median length of the watched queue in bytes.
     QueueMedian,
-    /// 95th percentile of the watched queue, in bytes.
+    /// 95th percentile of the length of the watched queue in bytes.
     QueueHigh,
-    /// Maximum of the watched queue, in bytes.
+    /// Maximum length of the watched queue in bytes.
     QueueMax,
-    /// PFC XOFF frames received by the nodes whose names start with this text.
+    /// Number of PFC pause (XOFF) frames that were received by the nodes whose names start with this text.
     Pauses(&'static str),
 }
 
-/// The three metrics of the IRN paper.
+/// The three metrics that the IRN paper compares in most of its figures.
 pub const THREE: [Metric; 3] = [Metric::Slowdown, Metric::Fct, Metric::FctP99];
 
 impl Metric {
-    /// Display name of the metric.
+    /// Name of the metric for tables and figures.
     pub fn text(self) -> String {
         match self {
             Metric::Slowdown => "average slowdown".to_string(),
@@ -216,19 +219,19 @@ impl Metric {
     }
 }
 
-/// Goodputs of a flow in the intervals of the last quarter of the run, in Gbps.
+/// Goodputs of the flow with index `number` in Gbps, one for each sampling interval in the last quarter of the run.
 fn late(result: &Measurement, number: usize) -> Option<&[f64]> {
     let course = result.course.as_ref()?;
     let flow = course.gbps.get(number)?;
     Some(&flow[flow.len() - (course.at_us.len() / 4).clamp(1, flow.len().max(1)).min(flow.len())..])
 }
 
-/// The results of one experiment.
+/// The results of one experiment, for all its runs and seeds.
 #[derive(Debug)]
 pub struct Measured<'r> {
     results: BTreeMap<&'r RunKey, &'r Measurement>,
     points: &'r [(&'static str, String)],
-    /// Why the experiment has no results.
+    /// Reason why the experiment has no results; `None` if it has results.
     missing: Option<&'r str>,
 }
 
@@ -239,29 +242,29 @@ impl<'r> Measured<'r> {
         Measured { results, points, missing }
     }
 
-    /// Names of the points of a file's sweep, in the order of the file.
+    /// Names of the points of the sweep in `file`, in the order of the file.
     pub fn points(&self, file: &str) -> Vec<&'r str> {
         self.points.iter().filter(|(name, _)| *name == file).map(|(_, point)| point.as_str()).collect()
     }
 
-    /// The congestion controls among `of` for which the file has results, in the order of `of`.
+    /// The congestion controls in `of` for which the experiment has results of runs of `file`, in the order of `of`.
     pub fn ccs<'c>(&self, file: &str, of: &[&'c str]) -> Vec<&'c str> {
         let known = |cc: &&&str| self.results.keys().any(|key| key.file == file && key.cc == **cc);
-        // If the experiment is not available, all cases are named, so that their rows can say so.
+        // If the experiment has no results, all congestion controls are returned, so that there are rows that say so.
         of.iter().filter(|cc| self.missing.is_some() || known(cc)).copied().collect()
     }
 
-    /// Whether the experiment has results of the case.
+    /// Whether the experiment has a result for the case.
     pub fn has(&self, case: Case<'_>) -> bool {
         self.results.keys().any(|key| case.is(key))
     }
 
-    /// The values of a metric in a case, one for each seed.
+    /// The values of a metric in a case, one value per seed.
     pub fn values(&self, case: Case<'_>, metric: Metric) -> Sample {
         self.values_of(case, "", metric)
     }
 
-    /// The values of a metric for one traffic source of a case, one for each seed.
+    /// The values of a metric for the flows of one traffic source in a case, one value per seed.
     pub fn values_of(&self, case: Case<'_>, traffic: &str, metric: Metric) -> Sample {
         if let Some(reason) = self.missing {
             return Err(format!("not available: {reason}"));
@@ -277,23 +280,23 @@ impl<'r> Measured<'r> {
         if values.is_empty() { Err(format!("there is no run {} of {}", case.text(), case.file)) } else { Ok(values) }
     }
 
-    /// The result of a case for the first seed.
+    /// The result of the case for the first seed; `None` if there is none.
     pub fn first(&self, case: Case<'_>) -> Option<&'r Measurement> {
         self.results.iter().find(|(key, _)| case.is(key)).map(|(_, result)| *result)
     }
 
-    /// The ratio of a metric in two cases, one value for each seed.
+    /// The ratio of a metric between two cases (`above` / `below`), one value per seed.
     pub fn ratio(&self, above: Case<'_>, below: Case<'_>, metric: Metric) -> Sample {
         divide(self.values(above, metric)?, &self.values(below, metric)?)
     }
 
-    /// The ratio of a metric in two cases for one traffic source, one value for each seed.
+    /// The ratio of a metric between two cases for the flows of one traffic source, one value per seed.
     pub fn ratio_of(&self, above: Case<'_>, below: Case<'_>, traffic: &str, metric: Metric) -> Sample {
         divide(self.values_of(above, traffic, metric)?, &self.values_of(below, traffic, metric)?)
     }
 }
 
-/// The quotients of two samples, one for each seed.
+/// The quotients of two samples (`above` / `below`), one value per seed.
 pub fn divide(above: Vec<f64>, below: &[f64]) -> Sample {
     if above.len() != below.len() {
         return Err("the two cases have different seeds".to_string());
@@ -301,23 +304,23 @@ pub fn divide(above: Vec<f64>, below: &[f64]) -> Sample {
     Ok(above.into_iter().zip(below).map(|(a, b)| a / b).collect())
 }
 
-/// Applies `change` to each value, for example to turn the ratio 1.2 into the increase 0.2.
+/// Applies `change` to each value of a sample, for example to turn the ratio 1.2 into the increase 0.2.
 pub fn each(sample: Sample, change: impl Fn(f64) -> f64) -> Sample {
     sample.map(|values| values.into_iter().map(change).collect())
 }
 
-/// The sample with the largest mean, and its name. If one of the cases has no result, neither has the extreme, because
-/// it could be that case.
+/// The sample with the largest mean among the named samples of several cases, and its name. If a case has no result,
+/// the sample is an error, because that case could be the largest.
 pub fn largest(cases: Vec<(String, Sample)>) -> (Sample, String) {
     extreme(cases, |mean| mean)
 }
 
-/// The sample with the smallest mean, and its name.
+/// The sample with the smallest mean among the named samples of several cases, and its name.
 pub fn smallest(cases: Vec<(String, Sample)>) -> (Sample, String) {
     extreme(cases, |mean| -mean)
 }
 
-/// The sample whose mean has the largest absolute value, and its name.
+/// The sample whose mean has the largest absolute value among the named samples of several cases, and its name.
 pub fn farthest(cases: Vec<(String, Sample)>) -> (Sample, String) {
     extreme(cases, f64::abs)
 }

@@ -1,5 +1,5 @@
-//! "NanoTransport: A Low-Latency, Programmable Transport Layer for NICs" (Arslan et al., SOSR 2021): the incast of its
-//! figure 2, messages at line rate, and the sensitivity of the results.
+//! Study of "NanoTransport: A Low-Latency, Programmable Transport Layer for NICs" (Arslan et al., SOSR 2021). It has
+//! the incast of the paper's figure 2, messages at line rate, and experiments on how sensitive the results are.
 
 use super::figures::{Chart, Pick};
 use super::measured::{Case, Measured, Metric, divide, each};
@@ -7,7 +7,7 @@ use super::verdict::{Claim, Row, Sample, Unit};
 use super::{Experiment, Source, Study, scenarios};
 use rnic_results::stats::mean;
 
-/// The study.
+/// Definition of the study: its scenario files, experiments and remarks.
 pub static STUDY: Study = Study {
     name: "nanotransport",
     title: "NanoTransport: A Low-Latency, Programmable Transport Layer for NICs (SOSR 2021)",
@@ -40,7 +40,7 @@ pub static STUDY: Study = Study {
     ],
 };
 
-/// (bytes, packets) of each message of the incast.
+/// The messages of the incast in the paper's figure 2, as (bytes, packets).
 const MESSAGES: [(u64, f64); 10] = [
     (20_480, 20.0),
     (22_528, 22.0),
@@ -53,9 +53,9 @@ const MESSAGES: [(u64, f64); 10] = [
     (36_864, 36.0),
     (38_912, 38.0),
 ];
-/// Slowdowns of NDP in figure 2b, large buffer.
+/// Slowdowns of NDP that the paper's figure 2b shows for the ten messages, with the large buffer.
 const NDP_STATED: [f64; 10] = [8.2, 8.57, 8.52, 8.47, 8.34, 8.1, 7.92, 7.64, 7.36, 7.09];
-/// Slowdowns of Homa and of Homa-Tr in figure 2b, large buffer.
+/// Slowdowns of Homa and of Homa-Tr that the paper's figure 2b shows for the ten messages, with the large buffer.
 const HOMA_STATED: [f64; 10] = [5.33, 5.47, 5.56, 5.79, 5.98, 6.21, 6.49, 6.81, 6.95, 7.09];
 
 const LARGE: &str = "108.8 KB";
@@ -63,15 +63,15 @@ const SMALL: &str = "54.4 KB";
 const NDP: &str = "NDP";
 const HOMA: &str = "Homa";
 const HOMA_TR: &str = "Homa-Tr";
-/// Transports that the paper's figure does not have.
+/// Names of the runs with transports that the paper's figure does not show.
 const OTHERS: [&str; 2] = ["HPCC", "IRN"];
 
-/// A case of figure 2's incast.
+/// The case of a run of the incast in the paper's figure 2.
 const fn incast(run: &'static str, buffer: &'static str) -> Case<'static> {
     Case { file: "incast.toml", run, cc: "none", point: buffer }
 }
 
-/// A case of the variants of the incast.
+/// The case of a run of one of the variants of the incast.
 const fn changed(run: &'static str, buffer: &'static str) -> Case<'static> {
     Case { file: "sensitivity.toml", ..incast(run, buffer) }
 }
@@ -109,7 +109,7 @@ const HOMA_CHANGES: [Pick; 6] = [
     pick("one granted priority, longest first", changed("Homa, one granted priority, longest first", LARGE)),
     pick("one grant at a time", changed("Homa, one grant at a time", LARGE)),
 ];
-/// Variants of the incast, each with the paper's slowdowns to compare with.
+/// Variants of the incast, as (name of the run, slowdowns in the paper's figure 2b to compare with).
 const CHANGES: [(&str, &[f64; 10]); 10] = [
     ("NDP, longest first", &NDP_STATED),
     ("NDP, staggered", &NDP_STATED),
@@ -124,11 +124,11 @@ const CHANGES: [(&str, &[f64; 10]); 10] = [
 ];
 const OWN_SWITCH: [&str; 5] =
     ["trimmed", "few headers, dropped", "few headers, returned", "not trimmed", "as in the NDP paper"];
-/// The transports that exist as P4 programs too.
+/// Names of the runs whose transports also exist as P4 programs.
 const IN_P4: [&str; 4] = [NDP, HOMA, HOMA_TR, OTHERS[0]];
 const TREE: &str = "fat-tree.toml";
 
-/// Completion time of a message of `packets` packets on an empty network, in microseconds.
+/// Completion time in microseconds of a message of `packets` packets of 1,088 bytes on an empty network at 200 Gbps.
 fn ideal_us(packets: f64) -> f64 {
     (packets - 1.0) * 1_088.0 * 8.0 / 200e3 + 0.043_5 + 2.0 * 0.087_5
 }
@@ -235,23 +235,23 @@ const ON_THE_TREE: [Pick; 7] = [
     pick(OTHERS[0], of_file(TREE, OTHERS[0], "none")),
 ];
 
-/// A claim of a size, met within 5 %.
+/// A claim that a size equals `value` within 5 %.
 fn size(value: f64) -> Claim {
     Claim::Within { low: value * 0.95, high: value * 1.05 }
 }
 
-/// A claim of a ratio, met within 5 %.
+/// A claim that a ratio equals `value` within 5 %.
 fn ratio(value: f64) -> Claim {
     Claim::Between { low: value * 0.95, high: value * 1.05, neutral: 1.0 }
 }
 
-/// Slowdown of the message with index `number` in [`MESSAGES`], one value for each seed.
+/// Slowdown of the message with index `number` in [`MESSAGES`], one value per seed.
 fn slowdown(m: &Measured<'_>, case: Case<'_>, number: usize) -> Sample {
     let (bytes, packets) = MESSAGES[number];
     each(m.values(case, Metric::UsOf(bytes)), |us| slowdown_of(us, packets))
 }
 
-/// The value of `of` for the ten slowdowns, one value for each seed.
+/// Applies `of` to the slowdowns of the ten messages; the result has one value per seed.
 fn over_messages(m: &Measured<'_>, case: Case<'_>, of: impl Fn(&[f64]) -> f64) -> Sample {
     let all = (0..MESSAGES.len()).map(|number| slowdown(m, case, number)).collect::<Result<Vec<_>, String>>()?;
     let seeds = all.iter().map(Vec::len).min().unwrap_or(0);
@@ -262,12 +262,12 @@ fn average(m: &Measured<'_>, case: Case<'_>) -> Sample {
     over_messages(m, case, |all| mean(all).unwrap_or(f64::NAN))
 }
 
-/// Ratio of the average slowdowns of two cases.
+/// Ratio of the average slowdowns of two cases (`worse` / `than`), one value per seed.
 fn better(m: &Measured<'_>, worse: Case<'_>, than: Case<'_>) -> Sample {
     divide(average(m, worse)?, &average(m, than)?)
 }
 
-/// Mean relative difference of the slowdowns from those of the paper.
+/// Mean relative difference between the measured slowdowns and the paper's, one value per seed.
 fn off(m: &Measured<'_>, case: Case<'_>, stated: &[f64; 10]) -> Sample {
     over_messages(m, case, |all| {
         let apart: Vec<f64> = all.iter().zip(stated).map(|(ours, theirs)| (ours / theirs - 1.0).abs()).collect();
@@ -313,7 +313,7 @@ fn large_buffer(m: &Measured<'_>) -> Vec<Row> {
     rows
 }
 
-/// Rows of the transports that the paper's figure does not have.
+/// Rows of verdicts about the transports that the paper's figure does not show.
 fn others(m: &Measured<'_>, buffer: &'static str) -> Vec<Row> {
     let row = |run| {
         Row::new(format!("{run}: average slowdown"), "", Claim::Open, Unit::Ratio, average(m, incast(run, buffer)))
@@ -323,7 +323,7 @@ fn others(m: &Measured<'_>, buffer: &'static str) -> Vec<Row> {
 
 fn small_buffer(m: &Measured<'_>) -> Vec<Row> {
     let [ndp, homa, homa_tr] = [NDP, HOMA, HOMA_TR].map(|run| incast(run, SMALL));
-    // The ratio that the paper calls similar with the large buffer.
+    // With the large buffer, the paper calls slowdowns similar that have this ratio of smallest to largest.
     let similar = 7.09 / 8.57;
     let evenness = |all: &[f64]| {
         let (min, max) = all.iter().fold((f64::MAX, 0.0_f64), |(min, max), v| (min.min(*v), max.max(*v)));
@@ -407,7 +407,7 @@ fn sensitivity(m: &Measured<'_>) -> Vec<Row> {
     rows
 }
 
-/// Largest relative difference between the slowdowns of a message in two cases.
+/// Largest relative difference, over the ten messages, between a message's slowdowns in two cases; one value per seed.
 fn max_difference(m: &Measured<'_>, case: Case<'_>, other: Case<'_>) -> Sample {
     let apart = |number| each(divide(slowdown(m, case, number)?, &slowdown(m, other, number)?), |r| (r - 1.0).abs());
     let larger = |a: Sample, b: Sample| Ok(a?.into_iter().zip(b?).map(|(a, b)| a.max(b)).collect());
@@ -480,7 +480,7 @@ mod tests {
 
     #[test]
     fn the_ideal_time_agrees_with_the_paper() {
-        // 19 packets of 43.52 ns, one of 43.5 ns, two links.
+        // 19 packets take 43.52 ns each, one packet takes 43.5 ns, and the two links add their propagation delays.
         assert!((ideal_us(20.0) - 1.045_38).abs() < 1e-9, "{}", ideal_us(20.0));
         assert!((ideal_us(38.0) - 1.828_74).abs() < 1e-9, "{}", ideal_us(38.0));
     }

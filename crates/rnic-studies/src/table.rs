@@ -1,4 +1,4 @@
-//! The verdicts as a table on the terminal.
+//! The verdicts of a study as a table on the terminal.
 
 use super::verdict::{Outcome, Verdict};
 use comfy_table::{Cell, CellAlignment, ColumnConstraint, ContentArrangement, LineStyle, Table, TableStyle, Width};
@@ -6,8 +6,8 @@ use comfy_table::{Cell, CellAlignment, ColumnConstraint, ContentArrangement, Lin
 const RULE: LineStyle = LineStyle { left: None, fill: Some('─'), junction: Some('─'), right: None };
 const STYLE: TableStyle = TableStyle::new().top_border(RULE).header_separator(RULE).bottom_border(RULE);
 
-/// The verdicts as plain text with lines of at most `width` characters, at least 80: a table with a row per claim, then
-/// the number of claims per outcome.
+/// The verdicts as plain text with lines of at most `width` characters; a `width` below 80 counts as 80. The text is a
+/// table with a row per claim, followed by the number of claims per outcome.
 pub fn table(verdicts: &[Verdict], width: usize) -> String {
     let mut table = Table::new();
     let width = width.clamp(80, usize::from(u16::MAX));
@@ -26,7 +26,7 @@ pub fn table(verdicts: &[Verdict], width: usize) -> String {
     let widths = table.column_max_content_widths();
     for (index, (column, width)) in table.column_iter_mut().zip(widths).enumerate() {
         column.set_padding((0, 1));
-        // Names and numbers do not wrap.
+        // The columns of names and of measured numbers do not wrap.
         if [0, 3].contains(&index) {
             column.set_constraint(ColumnConstraint::LowerBoundary(Width::Fixed(width + 1)));
         }
@@ -34,7 +34,7 @@ pub fn table(verdicts: &[Verdict], width: usize) -> String {
     format!("{}\n{}\n", table.trim_fmt(), tally(verdicts))
 }
 
-/// A sentence with the number of claims per outcome.
+/// A sentence that counts the claims per outcome, for example how many measurements are inside their claims.
 pub fn tally(verdicts: &[Verdict]) -> String {
     let count = |wanted: fn(Outcome) -> bool| verdicts.iter().filter(|v| wanted(v.outcome)).count();
     format!(

@@ -1,4 +1,4 @@
-//! Tests of whole studies.
+//! Tests of whole studies: their scenarios, rows and figures.
 
 use super::*;
 use rnic_campaign::jobs::execute;
@@ -16,7 +16,7 @@ fn request(names: &[&str], set: &[(&str, &str)]) -> Request {
     }
 }
 
-/// A result with a value for every quantity.
+/// A simulation result that has a value for every quantity.
 fn anything() -> Measurement {
     let flows = measurement::Flows { count: 1, slowdown: 2.0, fct_us: 3.0, fct_p99_us: 4.0 };
     Measurement {
@@ -104,7 +104,7 @@ fn assert_complete(name: &str, board: &rnic_results::report::figure::Board) {
 fn every_embedded_file_is_used_and_every_file_is_embedded() {
     for study in STUDIES {
         let names: BTreeSet<&str> = study.files.iter().map(|(name, _)| *name).collect();
-        // P4 programs are in another folder.
+        // The transports in P4 are in another folder, so their paths start with `../`.
         let own: BTreeSet<&str> = names.iter().copied().filter(|name| !name.starts_with("../")).collect();
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios").join(study.name);
         let on_disk: BTreeSet<String> = std::fs::read_dir(folder)

@@ -1,65 +1,65 @@
-//! Claims of a paper, measurements, and whether a measurement is inside its claim.
+//! Claims of a paper, measured results, and the verdict whether a result is inside its claim.
 
 use super::statistics::Estimate;
 use rnic_results::text::round6;
 use serde_json::{Value, json};
 
-/// A paper's claim about one quantity.
+/// A paper's claim about one measured quantity, as a rule that can be checked. "Mean" is the mean over the seeds.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Claim {
-    /// The mean lies in this range of an effect.
+    /// The mean lies in the stated range. The range is an effect, for example a ratio or a relative change.
     Between {
         /// Minimum of the stated range.
         low: f64,
         /// Maximum of the stated range.
         high: f64,
-        /// The value that means no difference: 1 for ratios, 0 for changes.
+        /// The value that means no effect: 1 for ratios, 0 for changes.
         neutral: f64,
     },
-    /// The mean lies in this range of a size, for which no value means "no effect".
+    /// The mean lies in the stated range. The range is a size, for which no value means "no effect".
     Within {
         /// Minimum of the stated range.
         low: f64,
         /// Maximum of the stated range.
         high: f64,
     },
-    /// The mean is at most this value: a bound on the worst of several cases.
+    /// The mean is at most this value. The rule is for the worst of several cases.
     AtMost(f64),
-    /// One number. It is met if the 95 % confidence interval includes it and is at most as wide as the stated effect on
-    /// each side.
+    /// The paper states one number. The rule is met if the 95 % confidence interval contains this number, and reaches
+    /// from the mean to each side at most as far as the number is from `neutral`.
     Exactly {
-        /// The stated number.
+        /// The number that the paper states.
         value: f64,
-        /// The value that means no difference.
+        /// The value that means no effect: 1 for ratios, 0 for changes.
         neutral: f64,
     },
-    /// A direction without a number: the 95 % confidence interval lies above this value.
+    /// The paper states a direction without a number: the 95 % confidence interval must lie above this value.
     Above(f64),
-    /// No claim with which a number could be compared.
+    /// The paper states nothing with which a number could be compared.
     Open,
 }
 
-/// Unit in which the numbers of a row are shown.
+/// Unit in which a row shows its numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Unit {
-    /// A ratio of two quantities: `1.53x`.
+    /// A ratio of two quantities, shown as in `1.53x`.
     Ratio,
     /// A fraction, shown in percent.
     Percent,
-    /// A rate in Gbps.
+    /// A bit rate in Gbps.
     Gbps,
-    /// Bytes, shown in kilobytes.
+    /// A number of bytes, shown in kilobytes.
     Kilobytes,
     /// A time in microseconds.
     Microseconds,
     /// Messages in millions per second.
     MillionsPerSecond,
-    /// A count.
+    /// A count without a unit.
     Count,
 }
 
 impl Unit {
-    /// Mean and half-width, with three digits of the mean.
+    /// The mean and half the width of its confidence interval as text, with three digits of the mean.
     fn show(self, estimate: &Estimate) -> String {
         let (scale, unit) = match self {
             Unit::Ratio => (1.0, "x"),
@@ -78,7 +78,7 @@ impl Unit {
             _ => 2,
         };
         let half = estimate.half_width.map_or(String::new(), |half| format!(" ± {:.decimals$}", half * scale));
-        // A mean that rounds to zero has no sign.
+        // A mean that is rounded to zero is shown without its minus sign.
         let mean = format!("{mean:.decimals$}");
         let mean =
             if mean.chars().any(|c| ('1'..='9').contains(&c)) { mean.as_str() } else { mean.trim_start_matches('-') };
@@ -98,64 +98,64 @@ impl Unit {
     }
 }
 
-/// The measured values of one quantity, one for each seed in ascending order, or the reason why there are none.
+/// The measured values of one quantity, one per seed in ascending order of seeds, or the reason why there are none.
 pub type Sample = Result<Vec<f64>, String>;
 
-/// One row of the result: a claim and the measurement for it.
+/// A row of the table of verdicts: a claim of the paper and the measured values for it.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Row {
-    /// Name of the quantity.
+    /// Name of the measured quantity.
     pub metric: String,
     /// The claim in the paper's words.
     pub stated: String,
-    /// The claim as a rule.
+    /// The claim as a rule that can be checked.
     pub claim: Claim,
-    /// Unit in which the numbers are shown.
+    /// Unit in which the row shows its numbers.
     pub unit: Unit,
-    /// The measured values.
+    /// The measured values, one per seed.
     pub sample: Sample,
-    /// A remark; may be empty.
+    /// A remark on the row; may be empty.
     pub note: String,
 }
 
 impl Row {
-    /// A row without a note.
+    /// Makes a row without a note.
     pub fn new(metric: impl Into<String>, stated: &str, claim: Claim, unit: Unit, sample: Sample) -> Row {
         Row { metric: metric.into(), stated: stated.to_string(), claim, unit, sample, note: String::new() }
     }
 
-    /// The same row with a note.
+    /// The same row with the given note.
     pub fn note(mut self, note: impl Into<String>) -> Row {
         self.note = note.into();
         self
     }
 }
 
-/// Whether a measurement is inside its claim.
+/// Result of the comparison of a measured mean with the paper's claim.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Outcome {
-    /// The measurement is inside the claim.
+    /// The mean is inside the claim.
     Inside,
-    /// Outside: the same direction, but a smaller difference.
+    /// Outside: the mean shows an effect in the stated direction, but a smaller effect.
     Smaller,
-    /// Outside: the same direction, but a larger difference.
+    /// Outside: the mean shows an effect in the stated direction, but a larger effect.
     Larger,
-    /// Outside: the opposite direction, or none.
+    /// Outside: the mean shows an effect in the opposite direction, or no effect.
     Opposite,
-    /// Outside: a size below the stated range.
+    /// Outside: the claim is about a size, and the mean is below the stated range.
     Below,
-    /// Outside: a size above the stated range.
+    /// Outside: the claim is about a size, and the mean is above the stated range.
     Above,
-    /// The confidence interval allows both answers.
+    /// The confidence interval contains values that meet the claim and values that do not.
     Inconclusive,
-    /// The paper states no number or direction.
+    /// The paper states neither a number nor a direction.
     NotStated,
-    /// There is no measurement: a run failed, or could not be set up.
+    /// There is no measured value, because a run failed or could not be set up.
     NoResult,
 }
 
 impl Outcome {
-    /// Display text of the outcome.
+    /// Text of the outcome for tables.
     pub fn text(self) -> &'static str {
         match self {
             Outcome::Inside => "inside",
@@ -170,13 +170,13 @@ impl Outcome {
         }
     }
 
-    /// Whether the measurement is outside the claim.
+    /// Whether the measured mean is outside the claim.
     pub fn is_outside(self) -> bool {
         matches!(self, Outcome::Smaller | Outcome::Larger | Outcome::Opposite | Outcome::Below | Outcome::Above)
     }
 }
 
-/// Compares an estimate with a claim.
+/// Compares a measured mean and its confidence interval with a claim.
 pub fn judge(claim: Claim, estimate: &Estimate) -> Outcome {
     let mean = estimate.mean;
     let [from, to] = estimate.interval();
@@ -206,7 +206,8 @@ pub fn judge(claim: Claim, estimate: &Estimate) -> Outcome {
     }
 }
 
-/// On which side of a stated value a mean lies, relative to the value that means no difference.
+/// The outcome for a mean outside the stated value: whether its distance from `neutral` (no effect) is larger, smaller
+/// or in the opposite direction.
 fn beyond(mean: f64, stated: f64, neutral: f64) -> Outcome {
     let (mean, stated) = (mean - neutral, stated - neutral);
     if stated == 0.0 {
@@ -219,21 +220,21 @@ fn beyond(mean: f64, stated: f64, neutral: f64) -> Outcome {
     }
 }
 
-/// A row and its outcome.
+/// A row of the table of verdicts with its outcome.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Verdict {
-    /// Name of the experiment.
+    /// Name of the experiment to which the row belongs.
     pub experiment: String,
-    /// The row.
+    /// The claim and the measured values.
     pub row: Row,
-    /// Mean over the seeds with its confidence interval; `None` without a measurement.
+    /// Mean over the seeds with its confidence interval; `None` if there is no measured value.
     pub estimate: Option<Estimate>,
-    /// The outcome.
+    /// Whether the mean is inside the claim.
     pub outcome: Outcome,
 }
 
 impl Verdict {
-    /// Compares the sample of a row with its claim.
+    /// Compares the measured values of a row with the row's claim.
     pub fn of(experiment: &str, mut row: Row) -> Verdict {
         let estimate = match &row.sample {
             Ok(values) => Estimate::of(values),
@@ -246,13 +247,13 @@ impl Verdict {
         Verdict { experiment: experiment.to_string(), row, estimate, outcome }
     }
 
-    /// The mean and half the width of its confidence interval as text: `1.53 ± 0.12x`.
+    /// The mean over the seeds and half the width of its confidence interval as text: `1.53 ± 0.12x`.
     pub fn measured(&self) -> String {
         self.estimate.as_ref().map_or("-".to_string(), |estimate| self.row.unit.show(estimate))
     }
 }
 
-/// Writes the verdicts as CSV. Numbers have six significant digits; fractions are not in percent.
+/// Writes the verdicts as CSV. Numbers have six significant digits. Fractions are written as such, not in percent.
 ///
 /// # Errors
 /// `out` cannot be written.
@@ -289,7 +290,7 @@ pub fn write_csv(out: impl std::io::Write, verdicts: &[Verdict]) -> std::io::Res
     csv.flush()
 }
 
-/// The verdicts as JSON, with the values of all seeds.
+/// The verdicts as a JSON array, with the measured values of all seeds.
 pub fn to_json(verdicts: &[Verdict]) -> Value {
     let one = |verdict: &Verdict| {
         json!({
@@ -307,7 +308,7 @@ pub fn to_json(verdicts: &[Verdict]) -> Value {
     Value::Array(verdicts.iter().map(one).collect())
 }
 
-/// The verdicts as a Markdown table.
+/// The verdicts as a Markdown table, a row per claim.
 pub fn to_markdown(verdicts: &[Verdict]) -> String {
     let mut text =
         "| experiment | metric | stated in the paper | measured | verdict | note |\n|---|---|---|---|---|---|\n"

@@ -1,32 +1,32 @@
-//! Reading the frames of a capture file (pcap or pcapng).
+//! Reads the frames of a capture file in pcap or pcapng format.
 
 use pcap_parser::pcapng::InterfaceDescriptionBlock;
 use pcap_parser::{Block, PcapBlockOwned, PcapError, create_reader};
 use std::io::{self, Read};
 
-/// Initial buffer size of the reader in bytes; it grows for longer blocks.
+/// Initial size of the reader's buffer in bytes. The buffer grows for longer blocks of the file.
 const CAPACITY: usize = 1 << 16;
-/// Maximum length of a block; a longer block means that the file is damaged.
+/// Maximum length of a block of the file in bytes. A longer block means that the file is damaged.
 const MAX_CAPACITY: usize = 1 << 28;
 const NS_PER_S: i128 = 1_000_000_000;
 
 /// One captured frame.
 pub(super) struct Captured<'a> {
-    /// Number of the frame in the file, from 1.
+    /// Position of the frame in the file, counted from 1.
     pub(super) number: u64,
-    /// Capture time in nanoseconds since 1970; 0 if the file does not have it.
+    /// Capture time in nanoseconds since 1970; 0 if the file has no timestamp for the frame.
     pub(super) ns: i128,
-    /// Number of the link type.
+    /// Link type of the capturing interface, as a number of the pcap format (1 is Ethernet).
     pub(super) link: i32,
-    /// Name of the capturing interface, if the file has it.
+    /// Name of the capturing interface; `None` if the file does not contain it.
     pub(super) interface: Option<&'a str>,
-    /// The captured bytes.
+    /// The captured bytes of the frame.
     pub(super) bytes: &'a [u8],
-    /// Original length of the frame in bytes.
+    /// Length of the frame on the link in bytes, which may exceed the number of captured bytes.
     pub(super) original: usize,
 }
 
-/// An interface of the file: link type, name, resolution and offset of its timestamps.
+/// An interface that the file describes: link type, name, and the unit and offset of its timestamps.
 struct Interface {
     link: i32,
     name: Option<String>,
@@ -46,10 +46,10 @@ impl Interface {
     }
 }
 
-/// Calls `each` with each frame of `input`, until `each` returns an error.
+/// Calls `each` with each frame of `input`, until the input ends or `each` returns an error.
 ///
 /// # Errors
-/// The outer error says what is wrong with the file, the inner one is the error of `each`.
+/// The outer error describes a mistake in the file. The inner error is the error that `each` returned.
 pub(super) fn read<E>(
     input: impl Read + Send, mut each: impl FnMut(Captured) -> Result<(), E>,
 ) -> Result<Result<(), E>, String> {
@@ -91,7 +91,7 @@ pub(super) fn read<E>(
             Step::More if reader.data().len() < capacity => {
                 reader.refill().map_err(|_| format!("the file cannot be read{}", after(number)))?;
             }
-            // The buffer is full without a complete block: the block is longer than the buffer.
+            // The buffer is full and does not contain a complete block, so the block is longer than the buffer.
             Step::More | Step::Grow => {
                 capacity *= 2;
                 if capacity > MAX_CAPACITY || !reader.grow(capacity) {
@@ -102,15 +102,15 @@ pub(super) fn read<E>(
     }
 }
 
-/// What to do to get the next block.
+/// The next action of the reader.
 enum Step {
-    /// Remove this many bytes of the processed block.
+    /// Remove a processed block of this many bytes from the buffer.
     Consume(usize),
-    /// Read more bytes.
+    /// Read more bytes of the file into the buffer.
     More,
-    /// Enlarge the buffer.
+    /// Enlarge the buffer, because the block does not fit.
     Grow,
-    /// Fail: the file ends inside a block.
+    /// Fail, because the file ends inside a block.
     Truncated,
 }
 
@@ -118,12 +118,13 @@ fn after(number: u64) -> String {
     format!(" after frame {number}")
 }
 
-/// The frame in a block, if there is one, without its number. Interface blocks update `interfaces`.
+/// The frame in a block of the file, without its number; `None` if the block is not a frame. A block that describes an
+/// interface is added to `interfaces`.
 fn frame<'a>(block: &'a PcapBlockOwned, interfaces: &'a mut Vec<Interface>) -> Result<Option<Captured<'a>>, String> {
     match block {
         PcapBlockOwned::LegacyHeader(header) => {
             let units_per_s = if header.is_nanosecond_precision() { NS_PER_S } else { 1_000_000 };
-            // The upper bits of the field describe the frame check sequence.
+            // The upper bits of this field describe the frame check sequence, not the link type.
             let link = header.network.0 & 0xffff;
             interfaces.push(Interface { link, name: None, units_per_s, offset_s: 0 });
         }
@@ -148,15 +149,15 @@ fn frame<'a>(block: &'a PcapBlockOwned, interfaces: &'a mut Vec<Interface>) -> R
     Ok(None)
 }
 
-/// A frame of `len` captured bytes. `data` may be longer, because blocks are padded.
+/// A frame of which `len` bytes were captured. `data` may be longer, because blocks are padded.
 fn captured<'a>(interface: &'a Interface, ns: i128, data: &'a [u8], len: u32, original: u32) -> Captured<'a> {
     let bytes = &data[..data.len().min(len as usize)];
     let (link, interface) = (interface.link, interface.name.as_deref());
     Captured { number: 0, ns, link, interface, bytes, original: original as usize }
 }
 
-/// A reader whose first call returns at least 4,096 bytes if the input has them, enough for every file header. A pipe
-/// may return fewer bytes per call.
+/// A reader whose first call returns at least 4,096 bytes, or the whole input if it is shorter. The pcap library needs
+/// a complete file header in the first call, and a pipe may return fewer bytes per call.
 struct Patient<R> {
     input: R,
     started: bool,

@@ -1,21 +1,21 @@
-//! All header fields of a packet, by name.
+//! All header fields of a packet with their names, for `rnic decode --fields` and JSON.
 
 use super::packet::{Network, Roce};
 use rnic_wire::{Ethernet, Headers, Ip, Pfc, Service, Syndrome};
 
-/// A field's value.
+/// The value of a header field, which determines how the field is shown.
 pub(super) enum Value {
-    /// A number, shown in decimal.
+    /// A number, which is shown in decimal.
     Number(u64),
-    /// A key, an address or bits, shown with this number of hexadecimal digits.
+    /// A key, an address or a bit mask, which is shown with this number of hexadecimal digits.
     Hex(u64, usize),
-    /// A bit.
+    /// A single bit.
     Flag(bool),
-    /// Text.
+    /// A value that is shown as text.
     Text(String),
 }
 
-/// A header and its fields.
+/// A header: its name, and its fields as (name, value).
 pub(super) struct Section {
     pub(super) name: &'static str,
     pub(super) fields: Vec<(&'static str, Value)>,
@@ -39,7 +39,7 @@ fn text(value: impl ToString) -> Value {
     Value::Text(value.to_string())
 }
 
-/// The headers of a packet, outermost first.
+/// The headers of a RoCE packet, from the outermost to the innermost.
 pub(super) fn sections(roce: &Roce) -> Vec<Section> {
     let mut sections = Vec::new();
     sections.extend(roce.ethernet.iter().flat_map(ethernet));
@@ -64,7 +64,7 @@ pub(super) fn sections(roce: &Roce) -> Vec<Section> {
     sections
 }
 
-/// The headers of a PFC frame.
+/// The headers of a PFC frame: the Ethernet header and the PFC fields.
 pub(super) fn pfc_sections(header: Option<&Ethernet>, pfc: &Pfc) -> Vec<Section> {
     let quanta = pfc.quanta.map(|quanta| quanta.to_string()).join(" ");
     let fields = vec![("class_enable", hex(pfc.enabled, 2)), ("quanta", text(quanta))];
@@ -106,7 +106,7 @@ fn ip(header: &Ip, id: u16) -> Section {
     Section::new("ip", fields)
 }
 
-/// The names of the two ECN bits.
+/// The name of the ECN codepoint in the two lowest bits of `class`, the traffic class of the IP header.
 pub(super) fn ecn(class: u8) -> &'static str {
     ["not-ECT", "ECT(1)", "ECT(0)", "CE"][usize::from(class & 3)]
 }
@@ -132,7 +132,7 @@ fn bth(headers: &Headers) -> Section {
     Section::new("bth", fields)
 }
 
-/// The syndrome of an acknowledgement as text.
+/// The syndrome of an acknowledgement (AETH) as text, for example `ACK` or the reason of a NAK.
 pub(super) fn syndrome(syndrome: Syndrome) -> String {
     match syndrome {
         Syndrome::Ack { credits } => match credits.count() {
@@ -146,7 +146,7 @@ pub(super) fn syndrome(syndrome: Syndrome) -> String {
     }
 }
 
-/// The extension headers.
+/// The extension headers of a packet, in the order in which they follow the base transport header.
 fn extensions(headers: &Headers) -> Vec<Section> {
     let mut sections = Vec::new();
     let mut add = |name, fields| sections.push(Section { name, fields });

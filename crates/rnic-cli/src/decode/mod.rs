@@ -14,19 +14,19 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read, Write};
 
-/// Counts of the frames of a file.
+/// Numbers of frames in a capture file, by kind.
 #[derive(Default)]
 struct Counts {
     packets: u64,
     bad: u64,
-    /// Packets of which the capture does not contain all bytes.
+    /// Number of packets that the capture contains only in part.
     truncated: u64,
     pfc: u64,
-    /// Other frames, by kind.
+    /// Number of frames of each other kind, by the name of the kind.
     others: BTreeMap<String, u64>,
 }
 
-/// Prints a line for each packet, and the counts on standard error.
+/// Prints a line for each RoCE packet in the file, and the numbers of frames on standard error.
 pub(crate) fn decode(arguments: &DecodeArgs) -> Result<(), CliError> {
     let is_stdin = arguments.file.as_os_str() == "-";
     let name = if is_stdin { "standard input".to_string() } else { format!("`{}`", arguments.file.display()) };
@@ -48,7 +48,7 @@ pub(crate) fn decode(arguments: &DecodeArgs) -> Result<(), CliError> {
             Ok(())
         })
     })?;
-    // An error here means that standard error is closed.
+    // If standard error is closed, this message is lost.
     let _ = writeln!(io::stderr(), "{}", counts.sentence());
     file?;
     match counts.bad {

@@ -1,28 +1,29 @@
-//! Parsing of frames and checks of the RoCE packets in them.
+//! Parses captured frames and checks the RoCE packets in them.
 
 use super::capture::Captured;
 use rnic_wire::{
     BthView, Content, Ethernet, Frame, Headers, ICRC_LEN, Ip, LinkType, Opcode, Packet, Pfc, RoceV1, RoceV2,
 };
 
-/// The contents of a frame.
+/// What a captured frame contains.
 pub(super) enum Found<'a> {
-    /// One RoCE packet, or the packets of a batch: a datagram that the NIC is to segment, or that it has merged.
+    /// One RoCE packet, or the packets of a batch. A batch is a captured datagram of several packets: the NIC was still
+    /// to segment it, or the kernel coalesced it on reception.
     Packets(Vec<Roce<'a>>),
-    /// Priority flow control.
+    /// A frame of priority flow control (PFC).
     Pfc {
-        /// The Ethernet header.
+        /// Ethernet header of the frame, if the capture contains it.
         ethernet: Option<Ethernet>,
-        /// The priorities and their pause times.
+        /// Priorities and their pause times.
         pfc: Pfc,
     },
-    /// Another kind of frame, by name.
+    /// A frame that is neither RoCE nor PFC, with the name of its kind.
     Other(String),
-    /// A malformed frame, with the reason.
+    /// A malformed frame, with the reason why it cannot be parsed.
     Malformed(&'static str),
 }
 
-/// The headers below the base transport header.
+/// The headers between Ethernet and the base transport header: UDP/IP of RoCEv2, or the GRH of RoCEv1.
 #[derive(Clone, Copy)]
 pub(super) enum Network<'a> {
     V2(RoceV2<'a>),
@@ -30,7 +31,7 @@ pub(super) enum Network<'a> {
 }
 
 impl Network<'_> {
-    /// The IP header. The GRH of RoCEv1 has the layout of an IPv6 header.
+    /// The IP header of the packet. The GRH of RoCEv1 has the layout of an IPv6 header.
     pub(super) fn ip(&self) -> Ip {
         match self {
             Network::V2(datagram) => datagram.ip,
@@ -39,46 +40,47 @@ impl Network<'_> {
     }
 }
 
-/// The ICRC of a packet.
+/// Result of checking the ICRC of a packet.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Checked {
-    /// The ICRC is right.
+    /// The ICRC in the packet, which equals the computed ICRC.
     Right(u32),
-    /// The ICRC is wrong.
+    /// The ICRC in the packet differs from the computed ICRC.
     Wrong {
-        /// The ICRC in the packet.
+        /// ICRC that the packet contains.
         found: u32,
-        /// The ICRC computed from the packet.
+        /// ICRC that was computed from the packet.
         computed: u32,
     },
-    /// The ICRC cannot be checked, because bytes are missing in the capture.
+    /// The ICRC cannot be checked, because the capture does not contain all bytes of the packet.
     Unknown,
 }
 
-/// A RoCE packet.
+/// A RoCE packet in a capture, parsed and checked.
 pub(super) struct Roce<'a> {
     pub(super) ethernet: Option<Ethernet>,
     pub(super) network: Network<'a>,
-    /// (index in the batch from 1, number of packets in the batch).
+    /// For a packet of a batch (one captured datagram of several packets): its index in the batch from 1, and the
+    /// number of packets in the batch.
     pub(super) batch: Option<(usize, usize)>,
-    /// IPv4 identification, which increases by 1 per packet of a batch.
+    /// IPv4 identification of the packet, which increases by 1 per packet of a batch.
     pub(super) id: u16,
     /// The captured bytes from the base transport header to the ICRC.
     pub(super) body: &'a [u8],
-    /// The headers; `None` if they cannot be parsed.
+    /// The transport headers; `None` if they cannot be parsed.
     pub(super) headers: Option<Headers>,
     /// The opcode, which may be known even if the other headers cannot be parsed.
     pub(super) opcode: Option<Opcode>,
     /// Number of payload bytes without padding; `None` if it is not known.
     pub(super) payload: Option<usize>,
     pub(super) icrc: Checked,
-    /// Number of bytes that the capture does not contain.
+    /// Number of bytes of the packet that the capture does not contain.
     pub(super) missing: usize,
-    /// Why the packet is bad; `None` for a valid packet.
+    /// Reason why the packet is bad; `None` for a valid packet.
     pub(super) bad: Option<String>,
 }
 
-/// Parses a frame.
+/// Parses a captured frame and checks the packets in it.
 pub(super) fn examine<'a>(captured: &Captured<'a>) -> Found<'a> {
     let Some(link) = LinkType::from_number(captured.link) else {
         return Found::Other(format!("link type {}", captured.link));
@@ -141,7 +143,7 @@ fn roce<'a>(
     roce
 }
 
-/// Parses headers and payload, and sets `bad` if the packet is wrong.
+/// Parses the headers and the payload of a packet, and sets `bad` if the packet is not valid.
 fn read(roce: &mut Roce) {
     match Packet::parse(roce.body) {
         Ok(packet) => {
@@ -158,10 +160,11 @@ fn read(roce: &mut Roce) {
     }
 }
 
-/// Splits a datagram into the packets of a batch, if it is one: a large datagram that the NIC is to segment into
-/// datagrams of one size (UDP_SEGMENT), or that the system has merged on reception. In a batch, there is one packet
-/// size for which the ICRC of the first packet is right, and so are all others, with IPv4 identifications that increase
-/// by 1.
+/// Splits a captured datagram into packets if it is a batch. A batch is a large datagram that the NIC was still to
+/// segment into datagrams of one size (UDP_SEGMENT), or that the kernel coalesced on reception (UDP_GRO).
+///
+/// A batch is recognised by its ICRCs: for one packet size, the ICRCs of all packets are right if the IPv4
+/// identification increases by 1 from packet to packet. `None` if there is no such size.
 fn batch<'a>(ethernet: Option<Ethernet>, datagram: RoceV2<'a>) -> Option<Vec<Roce<'a>>> {
     let (seed, body, first) = (datagram.icrc_seed(), datagram.body, datagram.ip.id());
     let begins_alike = |at: &usize| {

@@ -1,4 +1,4 @@
-//! Printing packets as lines of text or JSON.
+//! Prints packets as lines of text or as JSON.
 
 use super::capture::Captured;
 use super::fields::{Section, Value, ecn, pfc_sections, sections, syndrome};
@@ -8,13 +8,13 @@ use serde_json::{Map, json};
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
-/// Seconds with nine decimals.
+/// A time, given in nanoseconds, as seconds with nine decimals.
 fn seconds(ns: i128) -> String {
     let (sign, ns) = (if ns < 0 { "-" } else { "" }, ns.unsigned_abs());
     format!("{sign}{}.{:09}", ns / 1_000_000_000, ns % 1_000_000_000)
 }
 
-/// Prints a packet as a line of text, and with `fields` a line for each header. Times are relative to `start`.
+/// Prints a packet as a line of text, and with `fields` a further line for each header. Times are relative to `start`.
 pub(super) fn text(out: &mut dyn Write, captured: &Captured, start: i128, roce: &Roce, fields: bool) -> io::Result<()> {
     let ip = roce.network.ip();
     let mut line = begin(captured, start);
@@ -80,7 +80,8 @@ fn begin(captured: &Captured, start: i128) -> String {
     format!("{:>5}  {}  ", captured.number, seconds(captured.ns - start))
 }
 
-/// Opcode, queue pair, PSN, and the main fields of the extension headers.
+/// The main transport fields of a packet as text: opcode, queue pair, PSN, and the main fields of the extension
+/// headers.
 fn summary(headers: &Headers) -> String {
     let bth = &headers.bth;
     let mut line = format!("{}  qp {:#x}", bth.opcode, bth.dest_qp);
@@ -136,7 +137,7 @@ fn summary(headers: &Headers) -> String {
     line
 }
 
-/// Prints a line for each header.
+/// Prints a line for each header, with the name and value of each field.
 fn lines(out: &mut dyn Write, sections: &[Section]) -> io::Result<()> {
     for section in sections {
         write!(out, "       {:<14}", section.name)?;
@@ -202,7 +203,7 @@ fn document(captured: &Captured, kind: &str, sections: &[Section]) -> Map<String
         let fields = section.fields.iter().map(|(name, value)| {
             let value = match value {
                 Value::Number(value) => json!(value),
-                // As text, because JSON readers lose digits of 64-bit numbers.
+                // Bit patterns are written as text, because many JSON readers lose digits of 64-bit numbers.
                 Value::Hex(value, digits) => json!(format!("0x{value:0digits$x}")),
                 Value::Flag(value) => json!(value),
                 Value::Text(value) => json!(value),

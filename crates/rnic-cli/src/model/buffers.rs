@@ -1,4 +1,4 @@
-//! The command `rnic model buffers`.
+//! The command `rnic model buffers`, which computes the buffer thresholds of a switch.
 
 use super::{ModelFormat, aligned, number, refused};
 use crate::error::CliError;
@@ -86,11 +86,12 @@ pub(crate) struct BuffersArgs {
     format: ModelFormat,
 }
 
-/// The thresholds that the DCQCN paper states for its switch.
+/// The thresholds that the DCQCN paper states for its switch, as (key, value). The output shows them beside the
+/// computed thresholds.
 const PUBLISHED: [(&str, &str); 4] =
     [("t_flight", "22.4 KB"), ("t_pfc", "24.47 KB"), ("static_t_ecn", "0.85 KB"), ("dynamic_t_ecn", "21.75 KB")];
 
-/// Computes the thresholds, checks the given values and prints the result.
+/// Computes the thresholds of the switch, checks the given values against them and prints the result.
 pub(crate) fn buffers(arguments: &BuffersArgs) -> Result<(), CliError> {
     let switch = switch(arguments)?;
     let given = Given { t_pfc: arguments.t_pfc, t_ecn: arguments.t_ecn, headroom: arguments.headroom };
@@ -142,7 +143,7 @@ fn switch(arguments: &BuffersArgs) -> Result<Switch, CliError> {
     Ok(switch)
 }
 
-/// The static pause threshold: the given one, else the maximum safe one.
+/// The static pause threshold: the given threshold, else the maximum safe threshold. `None` if no threshold is safe.
 fn pause_threshold(limits: &Thresholds, given: &Given) -> Option<Bytes> {
     given.t_pfc.or((limits.t_pfc >= 1.0).then_some(Bytes(limits.t_pfc as u64)))
 }
@@ -219,7 +220,7 @@ fn table(switch: &Switch, limits: &Thresholds, given: &Given, findings: &[Findin
     text
 }
 
-/// A comparison of the paper's numbers with the computed ones.
+/// Sentences that compare the thresholds stated in the paper with the computed ones.
 fn remark(switch: &Switch, limits: &Thresholds) -> String {
     let published = Bytes(22_400);
     let mut text = match switch.delay_for(published) {
@@ -301,8 +302,8 @@ fn csv(switch: &Switch, limits: &Thresholds) -> String {
     text
 }
 
-/// The section `[fabric.switch]` of a scenario, with dynamic pause thresholds unless a static one is given; `None` if
-/// the headrooms take the whole buffer.
+/// The section `[fabric.switch]` of a scenario file. It has dynamic pause thresholds, unless a static threshold is
+/// given. `None` if the headrooms take the whole buffer.
 fn fragment(switch: &Switch, limits: &Thresholds, given: &Given) -> Option<String> {
     pause_threshold(limits, given)?;
     let marking = deployed_marking(switch.rate);

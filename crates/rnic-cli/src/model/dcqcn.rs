@@ -1,4 +1,4 @@
-//! The command `rnic model dcqcn`.
+//! The command `rnic model dcqcn`, which solves the fluid model of DCQCN.
 
 use super::figures::{self, FigureName};
 use super::report::{Fixed, Report};
@@ -48,7 +48,7 @@ pub(super) struct DcqcnArgs {
     pub(super) solve: SolveArgs,
 }
 
-/// Symbols of the paper, and the keys for which they stand.
+/// Symbols of the DCQCN paper, each with the key of the parameter that it stands for.
 const LETTERS: [(&str, &str); 9] = [
     ("B", "dcqcn.byte_counter"),
     ("T", "dcqcn.rate_timer"),
@@ -82,16 +82,16 @@ fn help() -> String {
     text
 }
 
-/// A model and its number of flows.
+/// The model to solve, and its number of flows.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Setup {
     pub(super) model: Dcqcn,
-    /// Number of flows, if given.
+    /// Number of flows; `None` if it was not given.
     pub(super) flows: Option<u32>,
 }
 
 impl Setup {
-    /// Sets the parameter or quantity `key`.
+    /// Sets the parameter with this key or symbol, the number of flows, the rate, the delay or the packet size.
     pub(super) fn set(&mut self, key: &str, text: &str) -> Result<(), CliError> {
         let key = LETTERS.iter().find(|(letter, _)| *letter == key).map_or(key, |(_, name)| name);
         let wrong = |why: String| CliError::Input(format!("{key}: {why}"));
@@ -136,7 +136,7 @@ fn unknown(key: &str) -> String {
     }
 }
 
-/// Solves the model and prints the result.
+/// Solves the fluid model of DCQCN and prints the solution.
 pub(super) fn dcqcn(arguments: &DcqcnArgs) -> Result<(), CliError> {
     let run = arguments.solve.run()?;
     let base = if arguments.strawman { Dcqcn::strawman(arguments.rate) } else { Dcqcn::deployed(arguments.rate) };
@@ -189,7 +189,7 @@ fn groups(arguments: &DcqcnArgs, setup: &Setup) -> Result<Vec<Group>, CliError> 
     arguments.flows.groups(setup.flows, setup.model.rate)
 }
 
-/// The parameters with their scenario keys.
+/// The parameters of the model, as (scenario key, value).
 pub(super) fn parameters(model: &Dcqcn) -> Vec<(&'static str, String)> {
     vec![
         ("dcqcn.g", model.g.to_string()),
@@ -205,7 +205,7 @@ pub(super) fn parameters(model: &Dcqcn) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// A sentence about the number of flows for which the fixed point is valid.
+/// A sentence that says for which numbers of flows the fixed point is valid.
 fn range(model: &Dcqcn) -> Result<String, CliError> {
     const MAX_FLOWS: u32 = 2_000;
     if model.marking.kmin == model.marking.kmax {

@@ -1,4 +1,5 @@
-//! Sweeps of the DCQCN model, with given values or as in the paper's figures.
+//! Sweeps of the fluid model of DCQCN over values of a parameter, with given values or with those of the paper's
+//! figures.
 
 use super::dcqcn::Setup;
 use super::report::{queue_panel, spread_panel};
@@ -24,7 +25,7 @@ pub(super) enum FigureName {
     Fig12,
 }
 
-/// One solution of a sweep.
+/// The solution of the model for one value of the swept parameter.
 struct Solved {
     /// Name of the swept parameter.
     sweep: String,
@@ -34,8 +35,8 @@ struct Solved {
     point: FixedPoint,
     series: Series,
     queue: Statistics,
-    /// Rate of the fastest minus rate of the slowest flow, after `--skip` and in the last tenth; `None` if all flows
-    /// are identical.
+    /// Rate of the fastest flow minus rate of the slowest flow, in bit/s: statistics after `--skip`, and statistics
+    /// over the last tenth of the time. `None` if all flows are identical.
     spread: Option<(Statistics, Statistics)>,
 }
 
@@ -58,7 +59,7 @@ impl Solved {
     }
 }
 
-/// Solves the model for each value and prints the results.
+/// Solves the model for each value of the parameter `key` and prints the results.
 pub(super) fn sweep(
     setup: &Setup, key: &str, values: &[&str], groups: &dyn Fn(&Setup) -> Result<Vec<Group>, CliError>,
     solve: &SolveArgs,
@@ -87,8 +88,8 @@ pub(super) fn sweep(
     give(&solved, solve, &[])
 }
 
-/// A panel of curves over time, without the time before `--skip`: flows that all start at line rate cause an initial
-/// queue that would hide the rest.
+/// Removes the time before `--skip` from a figure of curves over time. Flows that all start at line rate cause an
+/// initial queue, next to which the later queue would be too small to see.
 fn after(mut panel: Panel, solve: &SolveArgs) -> Panel {
     let from = format!("from {} to {}", solve.skip, solve.duration);
     let caption = &mut panel.figure.caption;
@@ -99,7 +100,7 @@ fn after(mut panel: Panel, solve: &SolveArgs) -> Panel {
     panel
 }
 
-/// Solves the cases of a figure and prints the results.
+/// Solves the model for the cases of a figure of the paper and prints the results.
 pub(super) fn figure(name: FigureName, deployed: Dcqcn, solve: &SolveArgs) -> Result<(), CliError> {
     match name {
         FigureName::Fig11 => fig11(deployed, solve),
@@ -107,8 +108,8 @@ pub(super) fn figure(name: FigureName, deployed: Dcqcn, solve: &SolveArgs) -> Re
     }
 }
 
-/// The paper's sweeps of two flows that start at line rate and at 0, with our choice of values between strawman and
-/// deployment.
+/// The sweeps of the paper's figure 11, for two flows that start at line rate and at 0. The swept values between the
+/// strawman and the deployed parameters are our choice.
 fn fig11(deployed: Dcqcn, solve: &SolveArgs) -> Result<(), CliError> {
     let run = solve.run()?;
     let strawman = Dcqcn { delay: deployed.delay, packet: deployed.packet, ..Dcqcn::strawman(deployed.rate) };
@@ -170,7 +171,7 @@ fn fig11(deployed: Dcqcn, solve: &SolveArgs) -> Result<(), CliError> {
     give(&solved, solve, &notes)
 }
 
-/// Incasts of flows that start at line rate, for values of g.
+/// The incasts of the paper's figure 12: flows that all start at line rate, for values of g.
 fn fig12(deployed: Dcqcn, solve: &SolveArgs) -> Result<(), CliError> {
     const GAINS: [&str; 5] = ["1/16", "1/32", "1/64", "1/128", "1/256"];
     let run = solve.run()?;

@@ -1,4 +1,4 @@
-//! The command `rnic model`: models that need no simulation.
+//! The command `rnic model`, which computes models without simulating packets.
 
 mod buffers;
 mod dcqcn;
@@ -29,7 +29,7 @@ enum Model {
     Timely(Box<timely::TimelyArgs>),
 }
 
-/// Output formats of a model.
+/// Output formats of `rnic model`.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum ModelFormat {
     /// Text tables
@@ -40,10 +40,10 @@ pub(crate) enum ModelFormat {
     Csv,
 }
 
-/// How to solve a fluid model and show the solution.
+/// Arguments that say how to solve a fluid model, and how to show the solution.
 #[derive(Args, Debug)]
 struct SolveArgs {
-    /// Solve from 0 to this time
+    /// Solve the model from time 0 to this time
     #[arg(long, value_name = "TIME", default_value = "200ms", allow_hyphen_values = true)]
     duration: Time,
 
@@ -84,7 +84,7 @@ impl SolveArgs {
     }
 }
 
-/// The flows.
+/// Arguments that describe the flows of a fluid model.
 #[derive(Args, Debug)]
 struct FlowArgs {
     /// Number of flows; flows are identical unless --start or --begin has several values [default: that number, else 2]
@@ -101,7 +101,7 @@ struct FlowArgs {
 }
 
 impl FlowArgs {
-    /// Number of flows with their own values; 0 if all flows are identical.
+    /// Number of flows with their own initial rate or start time; 0 if all flows are identical.
     fn apart(&self) -> usize {
         match self.start.len().max(self.begin.len()) {
             0 | 1 => 0,
@@ -109,12 +109,12 @@ impl FlowArgs {
         }
     }
 
-    /// The number of flows: `flows` if given.
+    /// The number of flows: `flows` if given, else the number of values in `--start` or `--begin`, else 2.
     fn count(&self, flows: Option<u32>) -> u32 {
         flows.unwrap_or(if self.apart() > 0 { self.apart() as u32 } else { 2 })
     }
 
-    /// The flows in groups of identical flows. `default` is the initial rate if none is given.
+    /// The flows in groups of identical flows. Flows start at the rate `default` if `--start` is not given.
     fn groups(&self, flows: Option<u32>, default: BitRate) -> Result<Vec<Group>, CliError> {
         let count = self.count(flows);
         for (what, values) in [("--start", self.start.len()), ("--begin", self.begin.len())] {
@@ -133,7 +133,7 @@ impl FlowArgs {
     }
 }
 
-/// Computes the model and prints the result.
+/// Computes the selected model and prints the result.
 pub(crate) fn model(arguments: &ModelArgs) -> Result<(), CliError> {
     match &arguments.what {
         Model::Buffers(arguments) => buffers::buffers(arguments),
@@ -170,7 +170,7 @@ fn write(path: &Path, text: &str) -> Result<(), CliError> {
         .map_err(|error| CliError::Io { doing: format!("cannot write the plot into `{}`", path.display()), error })
 }
 
-/// Formats rows of cells as text; the first `names` columns are left-aligned, the others right-aligned.
+/// Formats rows of cells as a text table. The first `names` columns are left-aligned, the others right-aligned.
 fn aligned(rows: &[Vec<String>], names: usize) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| {
@@ -198,7 +198,7 @@ fn size(bytes: f64) -> String {
     }
 }
 
-/// A rate in bit/s as text in Gbps.
+/// A bit rate, given in bit/s, as text in Gbps.
 fn gbps(bps: f64) -> String {
     format!("{:.4} Gbps", bps / 1e9)
 }

@@ -1,4 +1,4 @@
-//! The solution of a fluid model as a table, JSON, CSV or a plot.
+//! Shows the solution of a fluid model as a table, JSON, CSV or a plot.
 
 use super::{ModelFormat, SolveArgs, aligned, gbps, size, write};
 use crate::error::CliError;
@@ -11,34 +11,34 @@ use serde_json::{Value, json};
 
 /// Maximum number of points of a plotted curve.
 const MAX_POINTS: usize = 1_500;
-/// Maximum number of flows with their own line in a table.
+/// Maximum number of flows that have their own line in a table of statistics. Further flows are not listed.
 const MAX_FLOWS: usize = 16;
 
-/// A solution and everything that is printed with it.
+/// The solution of a fluid model, and everything that is printed with it.
 pub(super) struct Report<'a> {
     pub(super) title: String,
-    /// Parameters: name and value.
+    /// Parameters of the model as (name, value).
     pub(super) parameters: Vec<(&'static str, String)>,
     pub(super) fixed_point: Option<Fixed>,
-    /// Sentences about the fixed point.
+    /// Sentences about the fixed point, for example about its range of validity.
     pub(super) remarks: Vec<String>,
     pub(super) series: &'a Series,
     pub(super) check: Option<StepCheck>,
     pub(super) solve: &'a SolveArgs,
 }
 
-/// A fixed point.
+/// The fixed point of a fluid model, with the quantities that are printed for it.
 pub(super) struct Fixed {
-    /// Queue length in bytes.
+    /// Queue length at the fixed point in bytes.
     pub(super) queue: f64,
-    /// (name in tables, key in JSON, value, value as text).
+    /// Quantities at the fixed point, as (name in tables, key in JSON, value, value as text).
     pub(super) values: Vec<(&'static str, &'static str, f64, String)>,
     pub(super) residuals: Vec<(&'static str, f64)>,
     pub(super) limits: Vec<String>,
 }
 
 impl Report<'_> {
-    /// Prints and plots the solution.
+    /// Prints the solution in the selected format, and plots it if `--plot` is given.
     pub(super) fn give(&self) -> Result<(), CliError> {
         if let Some(path) = &self.solve.plot {
             write(path, &self.picture())?;
@@ -55,7 +55,7 @@ impl Report<'_> {
         self.series.from(self.solve.skip.as_secs())
     }
 
-    /// (name, unit, statistics after `--skip`).
+    /// Statistics of the queue and of the flows after `--skip`, as (name, unit, statistics).
     fn statistics(&self) -> Vec<(String, &'static str, Statistics)> {
         let from = self.skipped();
         let mut rows = vec![("queue".to_string(), "bytes", Statistics::of(&self.series.queue[from..]))];
@@ -178,7 +178,7 @@ impl Report<'_> {
     }
 }
 
-/// The differences between solutions with different steps, as text.
+/// A text that compares solutions with different time steps, to show how exact the solution is.
 fn step_text(check: &StepCheck) -> String {
     let step = |parts: f64| format!("{} us", round6(check.step * 1e6 / parts));
     let order = |differences| StepCheck::order(differences).map_or("-".to_string(), |order| format!("{order:.2}"));
@@ -201,7 +201,7 @@ fn step_text(check: &StepCheck) -> String {
     )
 }
 
-/// The solution as CSV: time, queue, marking probability, and the state of each flow.
+/// The solution as CSV, a line per sample: time, queue, marking probability, and the state of each flow.
 fn csv(series: &Series) -> String {
     let mut text = "time_us,queue_bytes".to_string();
     if !series.marking.is_empty() {
@@ -231,7 +231,8 @@ fn csv(series: &Series) -> String {
     text
 }
 
-/// A curve over time in milliseconds, with at most [`MAX_POINTS`] points.
+/// A curve over time with at most [`MAX_POINTS`] points. `time` is in seconds and is shown in milliseconds; `values`
+/// are multiplied by `scale`.
 pub(super) fn line(series: usize, time: &[f64], values: &[f64], scale: f64) -> Line {
     let every = time.len().div_ceil(MAX_POINTS).max(1);
     let points = time.iter().zip(values).step_by(every).map(|(time, value)| Point::at(time * 1e3, value * scale));
@@ -242,7 +243,7 @@ pub(super) fn time_axis() -> Axis {
     Axis { name: "time (ms)".to_string(), unit: Unit::Number, scale: Scale::Linear }
 }
 
-/// Queue lengths over time, with the queue length of the fixed point as a line.
+/// A figure of queue lengths over time. The queue length at the fixed point is shown as a line.
 pub(super) fn queue_panel(title: &str, curves: &[(String, &Series)], fixed: Option<f64>) -> Panel {
     Panel {
         series: curves.iter().map(|(name, _)| name.clone()).collect(),
@@ -264,7 +265,7 @@ pub(super) fn queue_panel(title: &str, curves: &[(String, &Series)], fixed: Opti
     }
 }
 
-/// Difference between the rates of the fastest and the slowest flow over time.
+/// A figure of the difference between the rates of the fastest and the slowest flow over time.
 pub(super) fn spread_panel(title: &str, caption: &str, curves: &[(String, &Series)]) -> Panel {
     Panel {
         series: curves.iter().map(|(name, _)| name.clone()).collect(),

@@ -1,4 +1,4 @@
-//! The command `rnic model timely`.
+//! The command `rnic model timely`, which solves the fluid model of TIMELY or of patched TIMELY.
 
 use super::report::{Fixed, Report};
 use super::{FlowArgs, SolveArgs, gbps, number, parse_setting, refused, size};
@@ -58,7 +58,7 @@ fn help() -> String {
     text
 }
 
-/// Solves the model and prints the result.
+/// Solves the fluid model of TIMELY and prints the solution.
 pub(super) fn timely(arguments: &TimelyArgs) -> Result<(), CliError> {
     let run = arguments.solve.run()?;
     let name = if arguments.patched { PatchedTimely::NAME } else { Algorithm::NAME };
@@ -117,7 +117,7 @@ pub(super) fn timely(arguments: &TimelyArgs) -> Result<(), CliError> {
     .give()
 }
 
-/// Sets the parameter `key`.
+/// Sets the parameter of `model` with this key. `algorithm` is the name that the key begins with.
 fn set(model: &mut Timely, algorithm: &str, key: &str, text: &str) -> Result<(), CliError> {
     let wrong = |why: String| CliError::Input(format!("{key}: {why}"));
     let time = || text.parse::<Time>().map_err(|error| wrong(error.to_string()));

@@ -1,4 +1,4 @@
-//! `rnic perf`.
+//! The command `rnic perf`, which measures RDMA between two hosts.
 
 mod perftest;
 
@@ -61,7 +61,7 @@ struct RawArgs {
     #[arg(long, value_name = "ADDRESS")]
     bind: Option<IpAddr>,
 
-    /// Bytes of a datagram
+    /// Payload bytes of a datagram
     #[arg(short, long, value_name = "BYTES", value_parser = parse_size, default_value = "4096")]
     size: u32,
 
@@ -80,7 +80,7 @@ struct MeasureArgs {
     #[arg(short, long, value_name = "N", default_value_t = DEFAULT_PORT)]
     port: u16,
 
-    /// UDP port of this side's device; with --perftest of both sides
+    /// UDP port of this side's device; with --perftest, UDP port of both sides
     #[arg(long, value_name = "N", default_value_t = ROCE_PORT)]
     roce_port: u16,
 
@@ -108,23 +108,23 @@ struct MeasureArgs {
     #[arg(short, long, value_name = "BYTES", value_parser = parse_size)]
     size: Option<u32>,
 
-    /// Measure all powers of two from 2 B to 8 MiB
+    /// Measure all message sizes that are powers of two, from 2 B to 8 MiB
     #[arg(short, long, conflicts_with = "size")]
     all: bool,
 
-    /// Messages on each queue pair [default: 5000; latency and atomics 1000]
+    /// Number of messages on each queue pair [default: 5000; latency and atomics 1000]
     #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     iters: Option<u64>,
 
-    /// Duration instead of a number of messages; a number without unit is in seconds
+    /// Duration of a measurement, instead of a number of messages; a number without unit is in seconds
     #[arg(short = 'D', long, value_name = "TIME", value_parser = parse_time, conflicts_with = "iters")]
     duration: Option<Time>,
 
-    /// Queue pairs, 1 to 1024
+    /// Number of queue pairs, 1 to 1024
     #[arg(short, long = "qp", value_name = "N", default_value_t = 1)]
     queue_pairs: u32,
 
-    /// Messages outstanding on a queue pair, 1 to 16384
+    /// Maximum number of outstanding messages on a queue pair, 1 to 16384
     #[arg(short, long, value_name = "N", default_value_t = 128)]
     tx_depth: u32,
 
@@ -149,7 +149,7 @@ struct MeasureArgs {
     #[arg(long, value_name = "RATE")]
     line_rate: Option<BitRate>,
 
-    /// Maximum packets in flight on a queue pair [default: that of the device]
+    /// Maximum number of packets in flight on a queue pair [default: that of the device]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=8192))]
     in_flight: Option<u32>,
 
@@ -157,19 +157,19 @@ struct MeasureArgs {
     #[arg(long)]
     verify: bool,
 
-    /// Packets lost, in percent of the packets that either side receives
+    /// Percentage of received packets that each side drops
     #[arg(long, value_name = "PERCENT", default_value_t = 0.0)]
     loss: f64,
 
-    /// Packets delivered after later ones, in percent
+    /// Percentage of received packets that each side delivers after later packets
     #[arg(long, value_name = "PERCENT", default_value_t = 0.0)]
     reorder: f64,
 
-    /// Packets delivered twice, in percent
+    /// Percentage of received packets that each side delivers twice
     #[arg(long, value_name = "PERCENT", default_value_t = 0.0)]
     duplicate: f64,
 
-    /// Packets delivered with one bit flipped, in percent
+    /// Percentage of received packets in which each side flips one bit
     #[arg(long, value_name = "PERCENT", default_value_t = 0.0)]
     corrupt: f64,
 
@@ -230,7 +230,7 @@ enum ServiceName {
     Uc,
 }
 
-/// Runs the server, or measures as the client of a host.
+/// Runs as the server, or measures as the client of the given host.
 pub(crate) fn perf(arguments: &PerfArgs) -> Result<(), CliError> {
     match &arguments.raw {
         Some(Other::Raw(raw)) => match &raw.host {
@@ -248,7 +248,7 @@ pub(crate) fn perf(arguments: &PerfArgs) -> Result<(), CliError> {
     }
 }
 
-/// Is set by the first Ctrl-C; the second ends the program at once.
+/// Makes Ctrl-C and SIGTERM set the returned flag. A second signal ends the program immediately.
 fn stop_on_signal() -> Result<Arc<AtomicBool>, CliError> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
@@ -269,7 +269,7 @@ fn listen(bind: Option<IpAddr>, port: u16) -> Result<TcpListener, CliError> {
         match TcpListener::bind(SocketAddr::new(address, port)) {
             Ok(listener) => {
                 let address = listener.local_addr().map_or(port, |address| address.port());
-                // Standard error may be closed.
+                // If standard error is closed, this message is lost.
                 let _ = writeln!(io::stderr(), "waiting for clients at TCP port {address}; Ctrl-C ends");
                 return Ok(listener);
             }
@@ -388,7 +388,7 @@ fn plan(arguments: &MeasureArgs) -> Plan {
     }
 }
 
-/// `host:port`, also for an IPv6 address without brackets.
+/// `host:port` as text. An IPv6 address gets the brackets that it needs.
 fn endpoint(host: &str, port: u16) -> String {
     if host.parse::<Ipv6Addr>().is_ok() { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
 }
@@ -444,7 +444,7 @@ fn measure_raw(host: &str, arguments: &RawArgs) -> Result<(), CliError> {
     })
 }
 
-/// A number of bytes, with or without unit.
+/// Parses a number of bytes, with or without a unit.
 fn parse_size(text: &str) -> Result<u32, String> {
     let bytes = match text.parse::<u64>() {
         Ok(bytes) => bytes,
@@ -453,7 +453,7 @@ fn parse_size(text: &str) -> Result<u32, String> {
     u32::try_from(bytes).map_err(|_| format!("{bytes} bytes are too many: at most 1 GiB"))
 }
 
-/// A time, or a number of seconds.
+/// Parses a time with a unit, or a number of seconds without one.
 fn parse_time(text: &str) -> Result<Time, String> {
     match text.parse::<u32>() {
         Ok(seconds) => Ok(Time::from_ms(u64::from(seconds) * 1_000)),

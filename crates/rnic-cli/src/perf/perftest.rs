@@ -1,4 +1,4 @@
-//! `rnic perf --perftest`: the peer is a program of perftest.
+//! The command `rnic perf --perftest`, whose peer is a program of perftest.
 
 use super::{MeasureArgs, ServiceName, listen, mode, print_json, unit};
 use crate::error::CliError;
@@ -10,7 +10,7 @@ use std::io::{self, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-/// Runs the server, or measures as the client of a host.
+/// Runs as the server of a perftest client, or measures as the client of a perftest server.
 pub(super) fn perftest(arguments: &MeasureArgs) -> Result<(), CliError> {
     let options = options(arguments)?;
     match &arguments.host {
@@ -38,7 +38,7 @@ fn serve(arguments: &MeasureArgs, options: Options) -> Result<(), CliError> {
         match result {
             Ok(report) => print(&report, arguments)?,
             Err(error) if arguments.once => return Err(error),
-            // Standard error may be closed.
+            // If standard error is closed, this message is lost.
             Err(error) => drop(writeln!(io::stderr(), "{client}: {error}")),
         }
         if arguments.once {
@@ -70,7 +70,7 @@ fn failure(error: Error) -> CliError {
     }
 }
 
-/// The options of the test that the arguments select.
+/// The options of the perftest test that the arguments select.
 fn options(arguments: &MeasureArgs) -> Result<Options, CliError> {
     if let Some((option, instead)) = impossible(arguments) {
         return Err(CliError::Input(format!("--perftest cannot be combined with {option}: {instead}")));
@@ -93,7 +93,7 @@ fn options(arguments: &MeasureArgs) -> Result<Options, CliError> {
     Ok(options)
 }
 
-/// The first given option that perftest does not have, and what to do instead.
+/// The first given option that perftest does not have, and a text that says what to do instead.
 fn impossible(arguments: &MeasureArgs) -> Option<(&'static str, &'static str)> {
     let faults = "faults are injected on both sides, which perftest cannot do; leave it out";
     let service = "rnic supports its reliable connections only; leave it out or use rc";
@@ -122,7 +122,7 @@ fn impossible(arguments: &MeasureArgs) -> Option<(&'static str, &'static str)> {
     .find_map(|(given, option, instead)| given.then_some((option, instead)))
 }
 
-/// The name of the perftest program for these options.
+/// The name of the perftest program that corresponds to these options, for example `ib_write_bw`.
 fn program(options: &Options) -> String {
     let op = match options.op {
         Op::Write => "write",

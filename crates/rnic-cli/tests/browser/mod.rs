@@ -1,4 +1,5 @@
-//! A headless browser, spoken to by the WebDriver protocol: HTTP with JSON to chromedriver on the loopback interface.
+//! A headless browser for tests. It is controlled by the WebDriver protocol: HTTP requests with JSON to chromedriver on
+//! the loopback interface.
 
 use serde_json::{Value, json};
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -9,27 +10,28 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
 
-/// Longest wait for one answer: no call may hang a test.
+/// Maximum time to wait for a response of the browser's driver, so that no call can hang a test.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Collects what goes wrong in a page, from before its first script on.
+/// Script that collects the errors of a page. It is installed before the first script of the page runs.
 const WATCH: &str = "window.problems = [];
     addEventListener('error', (e) => problems.push('error: ' + e.message));
     addEventListener('unhandledrejection', (e) => problems.push('rejection: ' + e.reason));
     document.addEventListener('securitypolicyviolation', (e) => problems.push('policy: ' + e.violatedDirective + ' ' + e.blockedURI));";
 
-/// A browser with a fresh profile. It and its driver end with this value, also when a test panics.
+/// A browser with a new profile. The browser and its driver are killed when this value is dropped, even if a test
+/// panics.
 pub(crate) struct Browser {
     driver: Child,
     port: u16,
     session: String,
-    /// Process of the browser itself; 0 where the driver does not tell.
+    /// Process id of the browser itself; 0 if the driver does not report it.
     process: u64,
     _profile: tempfile::TempDir,
 }
 
 impl Browser {
-    /// `None`, with a message, where Chromium or its driver is not installed.
+    /// Starts a browser. `None`, with a message on standard error, if Chromium or its driver is not installed.
     pub(crate) fn start() -> Option<Browser> {
         let there = |program: &&str| {
             let mut command = Command::new(program);
@@ -78,25 +80,25 @@ impl Browser {
         browser.process = started["capabilities"]["goog:processID"].as_u64().unwrap_or(0);
         browser.devtools("Page.enable", &json!({}));
         browser.devtools("Page.addScriptToEvaluateOnNewDocument", &json!({"source": WATCH}));
-        // Away from the page for new tabs, whose own resources would count as requests.
+        // Leaves the page for new tabs, because the requests for its resources would be counted.
         browser.command("url", &json!({"url": "about:blank"}));
         browser.requests();
         Some(browser)
     }
 
-    /// Opens a file in a window of this width.
+    /// Opens a file in a window that is `width` pixels wide.
     pub(crate) fn open(&self, file: &Path, width: u32) {
         let size = json!({"width": width, "height": 800, "deviceScaleFactor": 1, "mobile": width < 600});
         self.devtools("Emulation.setDeviceMetricsOverride", &size);
         self.command("url", &json!({"url": format!("file://{}", file.display())}));
     }
 
-    /// Runs the body of a function in the page.
+    /// Runs `body` as the body of a JavaScript function in the page, and returns the function's result.
     pub(crate) fn js(&self, body: &str) -> Value {
         self.command("execute/sync", &json!({"script": body, "args": []}))
     }
 
-    /// A command of the DevTools protocol.
+    /// Executes a command of the DevTools protocol.
     pub(crate) fn devtools(&self, name: &str, parameters: &Value) -> Value {
         self.command("goog/cdp/execute", &json!({"cmd": name, "params": parameters}))
     }
@@ -112,7 +114,7 @@ impl Browser {
         problems
     }
 
-    /// Addresses that were asked for since the last call.
+    /// Addresses that the browser requested since the last call.
     pub(crate) fn requests(&self) -> Vec<String> {
         let log = self.command("se/log", &json!({"type": "performance"}));
         let messages = log.as_array().unwrap().iter().filter_map(|entry| {
@@ -128,7 +130,7 @@ impl Browser {
         self.request("POST", &path, body).unwrap_or_else(|error| panic!("{name}: {error}"))
     }
 
-    /// One request, one connection: the driver's answers have a length.
+    /// Sends one HTTP request to the driver on a connection of its own, and returns the response.
     fn request(&self, method: &str, path: &str, body: &Value) -> io::Result<Value> {
         let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port))?;
         stream.set_read_timeout(Some(PATIENCE))?;
@@ -166,7 +168,7 @@ impl Browser {
 impl Drop for Browser {
     fn drop(&mut self) {
         if !self.session.is_empty() {
-            // Whatever this does not end is killed below.
+            // If this request does not end the browser, the commands below kill it.
             let _ = self.request("DELETE", &format!("/session/{}", self.session), &json!({}));
         }
         let mut groups = vec![u64::from(self.driver.id())];
@@ -182,11 +184,11 @@ impl Drop for Browser {
     }
 }
 
-/// The port that the driver says it listens on.
+/// Reads from the driver's output the port on which the driver listens.
 fn port_of(driver: &mut Child) -> Option<u16> {
     let output = driver.stdout.take()?;
     let (send, receive) = mpsc::channel();
-    // The thread reads on until the driver ends, so that the driver never writes into a closed pipe.
+    // The thread reads until the driver ends, so that the driver can always write to the pipe.
     std::thread::spawn(move || {
         for line in BufReader::new(output).lines().map_while(Result::ok) {
             let _ = send.send(line);
@@ -200,7 +202,7 @@ fn port_of(driver: &mut Child) -> Option<u16> {
     None
 }
 
-/// The path of a program; the driver wants one.
+/// The full path of a program, which the driver needs.
 fn which(program: &str) -> String {
     let output = Command::new("sh").args(["-c", &format!("command -v {program}")]).output().unwrap();
     String::from_utf8(output.stdout).unwrap().trim().to_string()

@@ -1,4 +1,5 @@
-//! The static HTML of a board: its legend, the frames of its figures, and tables of their values.
+//! The static HTML of a board, which is a legend with the figures that share it: the legend, the frames of the figures,
+//! and tables of their values.
 
 use super::figure::{Board, Figure, Unit};
 use super::html::{escape, inline, row, table};
@@ -8,11 +9,12 @@ use std::fmt::Write;
 const COLOURS: usize = 8;
 /// Maximum number of series for a legend that stays visible while scrolling.
 const STICKY: usize = 6;
-/// Maximum number of rows for one curve in a table of values.
+/// Maximum number of rows that a table of values has for one curve.
 const ROWS: usize = 12;
 
-/// The frame of a board, in which the script draws. `number` is the index of the board in the page's data. `numbers`
-/// adds a table of values to each figure, for pages that do not have these values elsewhere.
+/// The HTML frame of a board (figures with a shared legend), in which the page's script draws the figures. `number` is
+/// the index of the board in the page's JSON data. `numbers` adds a table of values to each figure, for pages that show
+/// these values nowhere else.
 pub(super) fn frame(number: usize, board: &Board, numbers: bool) -> String {
     let mut html = format!("<div class=\"board\" data-board=\"{number}\">\n{}", legend(board));
     let mut index = 0;
@@ -35,7 +37,7 @@ pub(super) fn frame(number: usize, board: &Board, numbers: bool) -> String {
     html + "</div>\n"
 }
 
-/// The legend: a button per series that shows or hides the series.
+/// The legend of a board. Each series has a button, which shows or hides the series in all figures of the board.
 fn legend(board: &Board) -> String {
     let items: String = board
         .series

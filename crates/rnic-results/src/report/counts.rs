@@ -1,4 +1,5 @@
-//! Tables of details: statistics by flow size and by traffic source, packet counts, ports with most pauses and drops.
+//! The report's tables of details: statistics by flow size and by traffic source, packet counts, and the ports with
+//! most pauses and drops.
 
 use super::super::stats::Distribution;
 use super::super::summary::{Group, RunSummary, ScenarioSummary, Utilisation};
@@ -8,11 +9,11 @@ use super::settings::ROWS_FROM;
 use rnic_run::PortRecord;
 use rnic_run::RunRecord;
 
-/// Maximum number of ports in a list.
+/// Maximum number of ports in a list of ports with most pauses or drops.
 const TOP: usize = 8;
-/// Maximum number of ports in a list if there are many runs.
+/// Maximum number of ports in such a list if the report has many runs.
 const TOP_OF_MANY: usize = 3;
-/// Maximum number of rows of a table that is open at first.
+/// Maximum number of rows of a table that is open when the page loads. Longer tables are folded.
 const LONG: usize = 60;
 
 const GROUP_HEAD: [&str; 8] = [
@@ -26,7 +27,7 @@ const GROUP_HEAD: [&str; 8] = [
     "99.9th perc. FCT",
 ];
 
-/// Slowdown and FCT by flow size, one row per size class and run.
+/// The table of slowdown and FCT by flow size, with one row per size class and run.
 pub(super) fn sizes(summary: &ScenarioSummary) -> String {
     let classes = |run: &RunSummary| {
         run.sizes.iter().map(|c| (c.min_bytes, c.name.replace("<=", "\u{2264}"), c.group)).collect::<Vec<_>>()
@@ -34,7 +35,7 @@ pub(super) fn sizes(summary: &ScenarioSummary) -> String {
     groups("sizes", "By flow size", "Size", summary, classes)
 }
 
-/// Slowdown and FCT by traffic source; empty if there is only one source.
+/// The table of slowdown and FCT by traffic source; empty if there is only one source.
 pub(super) fn traffic(summary: &ScenarioSummary) -> String {
     let classes = |run: &RunSummary| {
         run.traffic.iter().enumerate().map(|(i, c)| (i as u64, c.name.clone(), c.group)).collect::<Vec<_>>()
@@ -78,7 +79,7 @@ fn groups(
     )
 }
 
-/// Puts a table with many rows into an element that is closed at first.
+/// Folds `table` into a closed `details` element if it has more than [`LONG`] rows.
 fn folded(rows: usize, table: String) -> String {
     if rows <= LONG { table } else { format!("<details><summary>{rows} rows</summary>\n{table}</details>\n") }
 }
@@ -105,10 +106,11 @@ fn cell(value: Option<f64>, show: fn(f64) -> String, unit: &str) -> String {
     value.map_or("&ndash;".to_string(), |v| format!("<span data-tip=\"{}\">{}</span>", exact(v, unit), show(v)))
 }
 
-/// Name of a quantity, and its text for a run.
+/// A counted quantity: its name, and a function that formats its value in a run.
 type Quantity = (&'static str, fn(&RunSummary) -> String);
 
-/// Packet counts of the fabric: a row per quantity and a column per run; with many runs, a row per run.
+/// The table of packet counts and other totals of each run. It has a row per quantity and a column per run; if there
+/// are many runs, it has a row per run instead.
 pub(super) fn counts(summary: &ScenarioSummary) -> String {
     let mut quantities: Vec<Quantity> = vec![
         ("Transport", |r| escape(&r.transport)),
@@ -154,7 +156,7 @@ fn utilisation(of: Option<Utilisation>) -> String {
     of.map_or("&ndash;".to_string(), |u| format!("{}, {}", escape(&percent(u.mean)), escape(&percent(u.max))))
 }
 
-/// The ports of each run that were paused longest, and the ports that dropped most packets.
+/// For each run, a list of the ports that were paused longest, and a list of the ports that dropped most packets.
 pub(super) fn ports(summary: &ScenarioSummary, reports: &[RunRecord]) -> String {
     let many = summary.runs.len() >= ROWS_FROM;
     let top = if many { TOP_OF_MANY } else { TOP };
@@ -204,8 +206,8 @@ fn drops(port: &PortRecord) -> u64 {
     port.priorities.iter().map(|p| p.drops).sum()
 }
 
-/// The `top` ports with the largest values, with bars relative to the first one. Equal values keep the order of the
-/// ports.
+/// A list of the `top` ports with the largest `value`, with bars relative to the largest value. Ports with equal values
+/// keep the order of `ports`.
 fn list(
     title: &str, none: &str, columns: [&str; 2], ports: &[PortRecord], top: usize, value: fn(&PortRecord) -> u64,
     show: impl Fn(u64) -> (String, String),

@@ -1,80 +1,81 @@
 //! Figures as plain data, without any drawing code.
 //!
-//! A [`Board`] is a legend and the figures that share it. Rust decides what a figure shows (`to_json`), `script.js`
-//! draws it. The reports of scenarios and of studies both draw their figures this way.
+//! A [`Board`] is a legend and the figures that share it. Rust decides what a figure shows and writes it as JSON
+//! (`to_json`); `script.js` draws it. Reports of scenarios and reports of studies both draw their figures this way.
 
 use super::super::text::{self, round6};
 use serde_json::{Value, json};
 
-/// Figures that share a legend. Readers can hide a series in all of these figures with one click.
+/// A legend and the figures that share it. Hiding a series in the legend hides it in all of these figures.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Board {
-    /// Names in the legend. Bars and lines refer to a series by its index, which also determines the colour.
+    /// Names of the series in the legend. Bars and curves refer to a series by its index here, which also determines
+    /// their colour.
     pub series: Vec<String>,
-    /// Number of series that are visible at first, counted from the first series; 0 for all.
+    /// Number of series that are visible when the page loads, counted from the first series; 0 for all.
     pub shown: usize,
-    /// Rows of figures. Figures of one row stand side by side if the page is wide enough.
+    /// Rows of figures from top to bottom. The figures of one row stand side by side if the page is wide enough.
     pub rows: Vec<Vec<Figure>>,
 }
 
-/// One figure.
+/// A figure of one of three kinds.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Figure {
-    /// Vertical bars.
+    /// A bar chart.
     Bars(Bars),
-    /// Curves on numeric axes.
+    /// Curves on two numeric axes.
     Lines(Lines),
-    /// Intervals of time, in rows.
+    /// Intervals of time as horizontal bars, in rows.
     Spans(Spans),
 }
 
-/// Vertical bars that start at zero, in groups.
+/// A figure of vertical bars that start at zero, in groups.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Bars {
-    /// Heading.
+    /// Heading of the figure.
     pub title: String,
-    /// Line below the heading, for example `lower is better`.
+    /// Line of text below the heading, for example `lower is better`.
     pub caption: String,
-    /// Unit of all values.
+    /// Unit of the values of all bars.
     pub unit: Unit,
     /// Groups of bars from left to right.
     pub groups: Vec<BarGroup>,
-    /// A value for comparison, drawn as a horizontal line.
+    /// A value to compare the bars with, drawn as a horizontal line.
     pub reference: Option<Reference>,
 }
 
-/// Bars next to each other.
+/// Bars that stand next to each other in a [`Bars`] figure.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct BarGroup {
-    /// Label below the axis; may be empty.
+    /// Label of the group below the axis; may be empty.
     pub name: String,
     /// Bars from left to right.
     pub bars: Vec<Bar>,
-    /// Minimum and maximum that a paper states for the group, drawn as a band behind the bars.
+    /// Minimum and maximum value that a paper states for the group, drawn as a band behind the bars.
     pub stated: Option<[f64; 2]>,
 }
 
-/// One bar.
+/// One bar of a [`Bars`] figure.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Bar {
-    /// Index into [`Board::series`].
+    /// Series to which the bar belongs: index into [`Board::series`].
     pub series: usize,
-    /// Name in the tooltip; if empty, the name of the series.
+    /// Name in the bar's tooltip; if empty, the tooltip shows the name of the series.
     pub name: String,
-    /// The value; `None` (no result) is drawn as a cross on the axis.
+    /// Value of the bar. `None` means that there is no result, and is drawn as a cross on the axis.
     pub value: Option<f64>,
-    /// Ends of the whisker, for example a 95 % confidence interval.
+    /// Ends of the bar's whisker, for example of a 95 % confidence interval.
     pub interval: Option<[f64; 2]>,
-    /// One more line of the tooltip; may be empty.
+    /// One more line in the bar's tooltip; may be empty.
     pub note: String,
 }
 
-/// Curves.
+/// A figure of curves on two numeric axes.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Lines {
-    /// Heading.
+    /// Heading of the figure.
     pub title: String,
-    /// Line below the heading.
+    /// Line of text below the heading.
     pub caption: String,
     /// Horizontal axis.
     pub x: Axis,
@@ -82,79 +83,81 @@ pub struct Lines {
     pub y: Axis,
     /// Whether a dot marks each point.
     pub dots: bool,
-    /// Views from which readers choose, all on the same axes. A single view has no choice.
+    /// Views of the figure, all on the same axes. Readers of the page select the view that is visible. A figure with a
+    /// single view has no selection.
     pub views: Vec<View>,
-    /// Index of the view that is visible at first.
+    /// Index of the view that is visible when the page loads.
     pub first: usize,
-    /// A value of `y` for comparison, drawn as a horizontal line.
+    /// A value of `y` to compare the curves with, drawn as a horizontal line.
     pub reference: Option<Reference>,
     /// Minimum and maximum of `y` that a paper states, drawn as a horizontal band.
     pub stated: Option<[f64; 2]>,
 }
 
-/// Intervals of time in rows, for example the pauses of each port.
+/// A figure of intervals of time in rows, for example of the pauses of each port.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Spans {
-    /// Heading.
+    /// Heading of the figure.
     pub title: String,
-    /// Line below the heading.
+    /// Line of text below the heading.
     pub caption: String,
     /// Horizontal axis: time.
     pub x: Axis,
-    /// Range that the horizontal axis covers at least.
+    /// Minimum range of the horizontal axis. The axis is longer if spans or marks lie outside this range.
     pub reach: [f64; 2],
     /// Rows from top to bottom.
     pub rows: Vec<SpanRow>,
-    /// Instants to mark with a vertical line.
+    /// Instants that a vertical line marks, with their names.
     pub marks: Vec<Reference>,
 }
 
-/// A row of [`Spans`].
+/// A row of a [`Spans`] figure.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct SpanRow {
     /// Name of the row.
     pub name: String,
-    /// The series of which this row is the root (the cause), if it is one; drawn differently.
+    /// If the row shows a root (a cause of pauses), the series of this root. Such rows are drawn differently. `None`
+    /// for all other rows.
     pub root: Option<usize>,
-    /// Intervals in order of time.
+    /// Intervals of the row in order of time.
     pub spans: Vec<Span>,
 }
 
-/// An interval of time.
+/// An interval of time in a [`SpanRow`].
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Span {
-    /// Index into [`Board::series`].
+    /// Series to which the interval belongs, which determines its colour: index into [`Board::series`].
     pub series: usize,
-    /// Start, in the unit of the axis.
+    /// Start of the interval, in the unit of the horizontal axis.
     pub from: f64,
-    /// End, in the unit of the axis.
+    /// End of the interval, in the unit of the horizontal axis.
     pub to: f64,
 }
 
-/// One axis.
+/// One axis of a figure.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Axis {
     /// Title of the axis.
     pub name: String,
-    /// Unit of the values.
+    /// Unit of the values on the axis.
     pub unit: Unit,
-    /// Mapping of values to positions.
+    /// How values are mapped to positions on the axis: linear, logarithmic, ...
     pub scale: Scale,
 }
 
-/// One choice of a [`Lines`] figure.
+/// A view of a [`Lines`] figure: the curves that are visible together.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct View {
-    /// Name of the view; empty for a single view.
+    /// Name of the view in the selection; empty for a single view.
     pub name: String,
     /// The curves of the view.
     pub lines: Vec<Line>,
 }
 
-/// One curve.
+/// One curve of a [`Lines`] figure.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Line {
-    /// Index into [`Board::series`].
+    /// Series to which the curve belongs: index into [`Board::series`].
     pub series: usize,
     /// Points in the order in which the curve connects them.
     pub points: Vec<Point>,
@@ -167,57 +170,57 @@ pub struct Point {
     pub x: f64,
     /// Value on the vertical axis.
     pub y: f64,
-    /// Ends of the curve's band at this `x`, for example a confidence interval.
+    /// Ends of the band around the curve at this `x`, for example of a confidence interval.
     pub interval: Option<[f64; 2]>,
-    /// One more line of the tooltip; may be empty.
+    /// One more line in the point's tooltip; may be empty.
     pub note: String,
 }
 
 impl Point {
-    /// A point without a band and a note.
+    /// A point that has neither a band nor a note.
     pub fn at(x: f64, y: f64) -> Point {
         Point { x, y, ..Point::default() }
     }
 }
 
-/// A value with a name, drawn as a line across the figure.
+/// A value for comparison or an instant, drawn as a named line across the figure.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Reference {
-    /// The value.
+    /// The value or instant, in the unit of the axis on which it lies.
     pub value: f64,
-    /// Its name.
+    /// Name of the line.
     pub name: String,
 }
 
-/// Units of numbers.
+/// Units of the values in a figure.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Unit {
-    /// No unit: a count or a slowdown.
+    /// No unit, as for a count or a slowdown.
     #[default]
     Number,
-    /// Microseconds, shown as ns, µs, ms or s.
+    /// Microseconds. The text of a value uses ns, µs, ms or s, whichever suits its magnitude.
     Time,
-    /// Bytes, shown as B, KB, MB or GB.
+    /// Bytes. The text of a value uses B, KB, MB or GB, whichever suits its magnitude.
     Bytes,
-    /// Percent: 8.5 is 8.5 %.
+    /// Percent: the value 8.5 is shown as 8.5 %.
     Percent,
-    /// A ratio: 1.5 is 1.5×.
+    /// A ratio: the value 1.5 is shown as 1.5×.
     Factor,
 }
 
-/// Mappings of values to positions on an axis.
+/// How values are mapped to positions on an axis.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Scale {
-    /// Logarithmic if the values span a factor of five or more, else linear.
+    /// Logarithmic if the largest value is at least five times the smallest, else linear.
     #[default]
     Auto,
-    /// Linear over the range of the values; if there are few values, each has a tick.
+    /// Linear over the range of the values. If there are few values, each value has a tick.
     Linear,
-    /// Linear from zero.
+    /// Linear, with an axis that starts at zero.
     Zero,
-    /// Logarithmic; values must be positive.
+    /// Logarithmic. All values must be positive.
     Log,
-    /// Percentiles by their distance from 100: 90, 99 and 99.9 are equidistant.
+    /// For percentiles: logarithmic in the distance from 100, so that 90, 99 and 99.9 are equidistant.
     Nines,
 }
 
@@ -232,7 +235,7 @@ impl Unit {
         }
     }
 
-    /// The value with three digits and its unit.
+    /// The value as text with three digits and its unit, for labels.
     pub fn text(self, value: f64) -> String {
         match self {
             _ if !value.is_finite() => "\u{2013}".to_string(),
@@ -244,7 +247,7 @@ impl Unit {
         }
     }
 
-    /// The value with six digits and its unit.
+    /// The value as text with six digits and its unit, for tooltips.
     pub fn exact(self, value: f64) -> String {
         let unit = match self {
             Unit::Number => "",
@@ -280,12 +283,12 @@ impl Scale {
 }
 
 impl Board {
-    /// All figures, from the first row to the last.
+    /// All figures of the board, from the first row to the last.
     pub fn figures(&self) -> impl Iterator<Item = &Figure> {
         self.rows.iter().flatten()
     }
 
-    /// The board as JSON for the script. Values have six significant digits, as in `summary.json`.
+    /// The board as JSON for the page's script. Values have six significant digits, as in `summary.json`.
     pub(super) fn to_json(&self) -> Value {
         json!({
             "series": self.series,
@@ -296,7 +299,7 @@ impl Board {
 }
 
 impl Figure {
-    /// The heading.
+    /// The heading of the figure, of whichever kind it is.
     pub fn title(&self) -> &str {
         match self {
             Figure::Bars(bars) => &bars.title,
@@ -305,7 +308,7 @@ impl Figure {
         }
     }
 
-    /// The line below the heading.
+    /// The line of text below the figure's heading.
     pub fn caption(&self) -> &str {
         match self {
             Figure::Bars(bars) => &bars.caption,
@@ -370,7 +373,7 @@ fn bar(bar: &Bar) -> Value {
     })
 }
 
-/// `[x, y]`; with a band or a note, `[x, y, [low, high] or null, note]`.
+/// A point as JSON: `[x, y]`, or `[x, y, [low, high] or null, note]` for a point with a band or a note.
 fn point(point: &Point) -> Value {
     let (x, y) = (round6(point.x), round6(point.y));
     match (point.interval, point.note.as_str()) {

@@ -1,10 +1,10 @@
-//! HTML elements and escaping.
+//! Building blocks of the report's HTML: escaping, tables, formatted values.
 
 use super::super::compare::Change;
 use super::super::text;
 use serde_json::Value;
 
-/// Escapes `text` for use as content, or as an attribute value in double quotes.
+/// Escapes `text` for use as the content of an HTML element, or as an attribute value in double quotes.
 pub(super) fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {
@@ -20,7 +20,7 @@ pub(super) fn escape(text: &str) -> String {
     escaped
 }
 
-/// Escapes `text` for use as content. Text between two backquotes becomes code.
+/// Escapes `text` for use as the content of an HTML element. Text between two backquotes becomes a `code` element.
 pub(super) fn inline(text: &str) -> String {
     let parts: Vec<&str> = text.split('`').collect();
     let closed = parts.len() % 2 == 1;
@@ -37,7 +37,8 @@ pub(super) fn inline(text: &str) -> String {
     html
 }
 
-/// JSON for a script element. Every `<` is written as `\u003c`, so that the text cannot end the element.
+/// A JSON value as text for an HTML `script` element. Every `<` is written as `\u003c`, so that the text cannot end the
+/// element.
 pub(super) fn script_json(value: &Value) -> String {
     value.to_string().replace('<', "\\u003c")
 }
@@ -52,7 +53,7 @@ pub(super) fn exact(value: f64, unit: &str) -> String {
     format!("{}{unit}", text::round6(value))
 }
 
-/// A comparison with the first run, as coloured text.
+/// A change relative to the first run, as text whose colour says whether it is better or worse.
 pub(super) fn change(change: Change) -> String {
     let class = match change {
         Change::Same => "same",
@@ -62,8 +63,8 @@ pub(super) fn change(change: Change) -> String {
     format!("<small class=\"{class}\">{}</small>", change.to_string().replace('x', "\u{d7}"))
 }
 
-/// A table in a frame that scrolls on narrow screens. `head` and `rows` are HTML; the first cell of each row is its
-/// title.
+/// An HTML table in a frame that scrolls on narrow screens. `head` and `rows` are HTML. The first cell of each row is
+/// the title of the row.
 pub(super) fn table(class: &str, label: &str, head: &[String], rows: &[String]) -> String {
     let head: String = head.iter().map(|cell| format!("<th scope=\"col\">{cell}</th>")).collect();
     format!(
@@ -74,7 +75,7 @@ pub(super) fn table(class: &str, label: &str, head: &[String], rows: &[String]) 
     )
 }
 
-/// A row of a [`table()`]. `title` and `cells` are HTML.
+/// A row of an HTML [`table()`]. `title` and `cells` are HTML.
 pub(super) fn row(title: &str, cells: &[String]) -> String {
     let cells: String = cells.iter().map(|cell| format!("<td>{cell}</td>")).collect();
     format!("<tr><th scope=\"row\">{title}</th>{cells}</tr>\n")

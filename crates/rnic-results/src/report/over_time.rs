@@ -1,4 +1,4 @@
-//! Samples of queues and flows as curves over time.
+//! Figures of a run's samples as curves over time: queue lengths and goodput of flows.
 
 use super::super::pauses::host_name;
 use super::super::samples::goodput;
@@ -6,14 +6,15 @@ use super::super::summary::ScenarioSummary;
 use super::figure::{Axis, Board, Figure, Line, Lines, Point, Scale, Unit, View};
 use rnic_run::{RunOutput, RunRecord, Samples};
 
-/// Maximum number of runs with figures; further runs have none.
+/// Maximum number of runs with figures over time. Runs after these have no such figures.
 const RUNS: usize = 8;
-/// Maximum number of curves in a figure; further curves are not drawn.
+/// Maximum number of curves in a figure. Curves after these are not drawn.
 const CURVES: usize = 24;
 /// Maximum number of points of a curve.
 const POINTS: usize = 600;
 
-/// The boards of the watched runs: one for the queues of a run, one for its flows.
+/// The boards (figures with a shared legend) of all runs that have samples. A run has one board for its queues and one
+/// for its flows.
 pub(super) fn boards(summary: &ScenarioSummary, reports: &[RunRecord]) -> Vec<(String, Board)> {
     let runs = summary.runs.iter().zip(reports).take(RUNS);
     let boards = runs.flat_map(|(run, report)| {
@@ -70,7 +71,7 @@ fn flows(samples: &Samples, output: &RunOutput) -> Option<Board> {
     })
 }
 
-/// A note for the caption if curves are left out.
+/// A note for the figure's caption, which says that some of the `all` curves are not drawn; empty if all are drawn.
 fn more(all: usize) -> String {
     if all > CURVES { format!("; only the first {CURVES} of {all} are shown") } else { String::new() }
 }
@@ -86,8 +87,8 @@ fn figure(title: &str, caption: String, y: Axis, lines: Vec<Line>) -> Figure {
     })
 }
 
-/// Reduces the samples to at most [`POINTS`] points. A point has the time of the last sample of its group, and the
-/// value that `stand_in` computes from the group.
+/// Reduces a series of samples to at most [`POINTS`] points by dividing it into groups. Each group becomes one point,
+/// with the time of the last sample of the group and the value that `stand_in` computes from the group.
 fn thin(samples: &Samples, values: impl Iterator<Item = (u32, f64)>, stand_in: impl Fn(&[f64]) -> f64) -> Vec<Point> {
     let values: Vec<(u32, f64)> = values.collect();
     let size = (samples.count as usize).div_ceil(POINTS).max(1);

@@ -1,4 +1,4 @@
-//! The main parts of the report: title, results compared with the first run, failures, definitions.
+//! The main parts of the report's page: title, results compared with the first run, failures, definitions.
 
 use super::super::compare::{self, Metric};
 use super::super::notes::{truncations, warnings};
@@ -23,7 +23,7 @@ pub(super) fn header(summary: &ScenarioSummary) -> String {
     )
 }
 
-/// The table of results with comparisons to the first run, the comparisons in sentences, and warnings.
+/// The table of results with comparisons to the first run, then the comparisons as sentences, then the warnings.
 pub(super) fn results(summary: &ScenarioSummary) -> String {
     let mut metrics = Metric::OF_FLOWS.to_vec();
     if summary.runs.iter().any(|run| run.requests.is_some()) {
@@ -45,7 +45,7 @@ pub(super) fn results(summary: &ScenarioSummary) -> String {
     )
 }
 
-/// Title of the column or figure of a metric.
+/// Title of the table column or the figure that shows `metric`.
 pub(super) fn title(metric: Metric) -> &'static str {
     match metric {
         Metric::AverageSlowdown => "Average slowdown",
@@ -55,7 +55,7 @@ pub(super) fn title(metric: Metric) -> &'static str {
     }
 }
 
-/// The value of a metric with three digits, and with six.
+/// The value of a metric as text with three digits (for the table), and with six digits (for the tooltip).
 pub(super) fn shown(metric: Metric, value: f64) -> (String, String) {
     match metric {
         Metric::AverageSlowdown => (three_digits(value), exact(value, "")),
@@ -91,7 +91,7 @@ fn metric_cell(metric: Metric, first: &RunSummary, run: &RunSummary) -> String {
     format!("<span data-tip=\"{}: {exact}\">{text}</span>{compared}", escape(&run.name))
 }
 
-/// One notice per failed run.
+/// One notice per failed run, with the reason of its failure.
 pub(super) fn failures(summary: &ScenarioSummary) -> String {
     let failed = summary.runs.iter().filter_map(|run| Some((run, run.failure.as_ref()?)));
     failed
@@ -112,7 +112,7 @@ fn end_sentence(text: &str) -> String {
 
 fn sentences(summary: &ScenarioSummary) -> String {
     let mut items = Vec::new();
-    // Many runs have too many sentences: the table has the same comparisons.
+    // With many runs there would be too many sentences. The table contains the same comparisons.
     if let Some((first, others)) = summary.runs.split_first()
         && others.len() < ROWS_FROM
     {
@@ -131,7 +131,7 @@ fn sentences(summary: &ScenarioSummary) -> String {
     if items.is_empty() { String::new() } else { format!("<ul class=\"notes\">{}</ul>\n", items.concat()) }
 }
 
-/// Definitions of the terms in the report.
+/// The definitions of the terms in the report, as an HTML list.
 pub(super) fn definitions() -> String {
     "<section id=\"definitions\"><h2>Definitions</h2>\n<dl>\
      <dt>FCT</dt><dd>Flow completion time: the time from handing a flow to the NIC until all its bytes have arrived at the \

@@ -1,4 +1,4 @@
-//! The frame of every page.
+//! The HTML frame that all report pages share.
 
 use super::html::{escape, script_json};
 use serde_json::Value;
@@ -6,11 +6,12 @@ use serde_json::Value;
 const STYLE: &str = include_str!("style.css");
 const SCRIPT: &str = include_str!("script.js");
 
-/// The notice for readers without JavaScript.
+/// The notice for readers whose browser does not run JavaScript.
 pub(super) const NO_SCRIPT: &str = "<noscript><p class=\"notice\">The figures need JavaScript; the tables have their \
      numbers.</p></noscript>\n";
 
-/// A page in one file: `body` is HTML, `data` is what the script draws.
+/// An HTML page in one file. `body` is the HTML of its content; `data` is the JSON from which the script draws the
+/// figures.
 pub(super) fn page(title: &str, body: &str, data: &Value) -> String {
     format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\

@@ -1,4 +1,6 @@
-//! The figure of paused ports over time, and the tables of pause roots, victims and pause trees.
+//! The figure of paused ports over time, and the tables of pause roots, victims and pause trees. A root is a cause of
+//! pauses, such as a congested output; a pause tree is the tree of ports that it keeps paused. A victim is a delayed
+//! flow whose path does not contain the root.
 
 use super::super::pauses::{PauseSummary, host_name, port_name, root_name};
 use super::super::summary::{RunSummary, ScenarioSummary};
@@ -10,18 +12,18 @@ use rnic_run::{RunSpec, Scenario};
 use rnic_transport::Time;
 use std::collections::BTreeMap;
 
-/// Maximum number of runs with figures and tables; further runs have none.
+/// Maximum number of runs with figures and tables of pauses. Runs after these have none.
 const RUNS: usize = 8;
-/// Maximum number of paused ports in a figure.
+/// Maximum number of paused ports that a figure shows.
 const ROWS: usize = 40;
-/// Maximum number of roots with their own colour.
+/// Maximum number of roots that have a colour of their own in a figure.
 const ROOTS: usize = 6;
 /// Maximum number of rows of the table of roots.
 const TOP: usize = 8;
-/// Gaps shorter than the length of the figure divided by this number are not drawn.
+/// A gap between two pauses is not drawn if it is shorter than the length of the figure divided by this number.
 const FINEST: u64 = 1_200;
 
-/// The boards of the runs that watched pauses and had some.
+/// The boards (figures with a legend) of all runs in which pauses were recorded.
 pub(super) fn boards(scenario: &Scenario, summary: &ScenarioSummary, reports: &[RunRecord]) -> Vec<(String, Board)> {
     let runs = scenario.runs.iter().zip(&summary.runs).zip(reports).take(RUNS);
     let board = |((spec, run), report): ((&RunSpec, &RunSummary), &RunRecord)| {
@@ -31,7 +33,8 @@ pub(super) fn boards(scenario: &Scenario, summary: &ScenarioSummary, reports: &[
     runs.filter_map(board).collect()
 }
 
-/// The series (colour) of each root: its own, or one that all other roots share.
+/// The series (colour) of each root of pauses. The roots with the most samples have a series each; all other roots
+/// share one more series.
 struct Colours {
     names: Vec<String>,
     of_root: BTreeMap<u32, usize>,
@@ -119,7 +122,7 @@ fn board(spec: &RunSpec, records: &PauseRecords, report: &RunRecord) -> Board {
     }
 }
 
-/// Joins intervals of the same series if the gap between them is too short to be visible.
+/// Joins adjacent intervals of the same series if the gap between them is shorter than `gap`, and so invisible.
 fn joined(pieces: impl Iterator<Item = (usize, Time, Time)>, gap: Time) -> Vec<Span> {
     let mut joined: Vec<(usize, Time, Time)> = Vec::new();
     for (series, from, to) in pieces {
@@ -131,7 +134,8 @@ fn joined(pieces: impl Iterator<Item = (usize, Time, Time)>, gap: Time) -> Vec<S
     joined.iter().map(|(series, from, to)| Span { series: *series, from: from.as_us(), to: to.as_us() }).collect()
 }
 
-/// Instants to mark in the figure: starts of pause storms, and the first cycle.
+/// Instants that the figure marks with a line: the starts of pause storms, and the first cycle of ports that wait for
+/// each other.
 fn marks(spec: &RunSpec, records: &PauseRecords, ports: &[PortRecord], end: Time) -> Vec<Reference> {
     let storms = spec.fabric.storms.iter().filter(|storm| spec.transport.pfc && storm.start <= end);
     let mut marks: Vec<Reference> = storms
@@ -151,7 +155,7 @@ fn marks(spec: &RunSpec, records: &PauseRecords, ports: &[PortRecord], end: Time
     marks
 }
 
-/// The tables of roots, victims and the largest pause tree of each run that watched pauses.
+/// The tables of pause roots, victims and the largest pause tree, for each run that recorded pauses.
 pub(super) fn section(summary: &ScenarioSummary) -> String {
     let runs = summary.runs.iter().take(RUNS).filter_map(|run| Some((run, run.pauses.as_ref()?)));
     let parts: String = runs.map(|(run, pauses)| part(&run.name, pauses)).collect();
@@ -201,7 +205,7 @@ fn part(run: &str, pauses: &PauseSummary) -> String {
     html + &tree(pauses)
 }
 
-/// The table of the largest pause tree, ordered by root and distance from the root.
+/// The table of the ports in the largest pause tree, ordered by root and distance from the root.
 fn tree(pauses: &PauseSummary) -> String {
     let Some(worst) = &pauses.worst else { return String::new() };
     let head = ["Port", "Waits for", "Hops from root", "Root", "Paused since", "Queued at its peer"].map(String::from);

@@ -1,4 +1,4 @@
-//! The figures of a scenario's runs.
+//! The figures in the report of a scenario's runs.
 
 use super::super::compare::Metric;
 use super::super::ranks::{Ranked, ranked};
@@ -13,13 +13,14 @@ use rnic_run::FlowLog;
 use rnic_run::RunRecord;
 use rnic_run::{RunSpec, Scenario};
 
-/// With more runs than this, bars are coloured by transport, and the curves of the first [`FEW`] runs are visible at
-/// first.
+/// Maximum number of runs for which each bar has the colour of its run. With more runs, bars have the colour of the
+/// run's transport, and only the curves of the first [`FEW`] runs are visible when the page loads.
 const MANY: usize = 8;
-/// Number of runs whose curves are visible at first if there are many runs.
+/// Number of runs whose curves are visible when the page loads, if there are more than [`MANY`] runs.
 const FEW: usize = 8;
 
-/// Headings and boards of the report of a scenario's runs. Empty if no flow was measured.
+/// The figures of a scenario's report as (heading, board); a board is a legend and the figures that share it. Empty if
+/// no flow was measured.
 pub fn boards(scenario: &Scenario, summary: &ScenarioSummary, reports: &[RunRecord]) -> Vec<(String, Board)> {
     if summary.runs.iter().all(|run| run.fct_us.is_none()) {
         return Vec::new();
@@ -52,7 +53,7 @@ pub fn boards(scenario: &Scenario, summary: &ScenarioSummary, reports: &[RunReco
     boards
 }
 
-/// The three metrics of every run, and the request completion time if there are requests.
+/// The metrics that the report shows for every run. The request completion time is one of them if there are requests.
 fn metrics(summary: &ScenarioSummary) -> Vec<Metric> {
     let mut metrics = Metric::OF_FLOWS.to_vec();
     if summary.runs.iter().any(|run| run.requests.is_some()) {
@@ -68,7 +69,7 @@ fn unit(metric: Metric) -> Unit {
     }
 }
 
-/// One metric of every run. With many runs, the colour shows the kind of run.
+/// The bar chart of one metric, with a bar per run. With many runs, the colour of a bar shows the kind of run.
 fn bars(summary: &ScenarioSummary, metric: Metric) -> Bars {
     let kinds = kinds(summary);
     let many = summary.runs.len() > MANY;
@@ -92,14 +93,14 @@ fn bars(summary: &ScenarioSummary, metric: Metric) -> Bars {
     }
 }
 
-/// Kind of a run: transport, congestion control, PFC.
+/// What distinguishes kinds of runs: name of the transport, name of the congestion control, whether PFC is on.
 type Kind<'a> = (&'a str, &'a str, bool);
 
 fn kind(run: &RunSummary) -> Kind<'_> {
     (&run.transport, &run.cc, run.pfc)
 }
 
-/// Kinds of runs in order of first appearance.
+/// The kinds of runs in the scenario, in order of first appearance.
 fn kinds(summary: &ScenarioSummary) -> Vec<Kind<'_>> {
     let mut kinds = Vec::new();
     for kind in summary.runs.iter().map(kind) {
@@ -110,7 +111,7 @@ fn kinds(summary: &ScenarioSummary) -> Vec<Kind<'_>> {
     kinds
 }
 
-/// Names of the kinds of runs.
+/// Names of the kinds of runs for the legend, in the order of [`kinds`].
 fn names_of_kinds(summary: &ScenarioSummary) -> Vec<String> {
     let runs_of = |wanted: &Kind<'_>| {
         let runs = summary.runs.iter().enumerate().filter(|(_, run)| kind(run) == *wanted);
@@ -120,7 +121,7 @@ fn names_of_kinds(summary: &ScenarioSummary) -> Vec<String> {
     sweep::names(summary, &groups)
 }
 
-/// Request completion time against fan-in, and its ratio to the first series.
+/// The figures of an incast sweep: request completion time against fan-in, and its ratio to the first series.
 fn incast(summary: &ScenarioSummary, sweep: &Sweep) -> Board {
     let x = || Axis { name: "Senders (fan-in)".into(), unit: Unit::Number, scale: Scale::Linear };
     let value = |run: usize| Metric::AverageRct.value(&summary.runs[run]);
@@ -134,7 +135,8 @@ fn incast(summary: &ScenarioSummary, sweep: &Sweep) -> Board {
         ..Lines::default()
     })];
     if sweep.series.len() > 1 {
-        // The first series contains the scenario's first run. It is the reference at each of its fan-ins.
+        // The first series contains the scenario's first run. At each fan-in of the first series, the other series are
+        // compared with it.
         let reference = |x: f64| sweep.series[0].iter().find(|(at, _)| *at == x).and_then(|(_, run)| value(*run));
         let mut ratios = view(summary, sweep, |x, run| Some(value(run)? / reference(x)?));
         ratios.lines.retain(|line| line.series != 0);
@@ -152,7 +154,7 @@ fn incast(summary: &ScenarioSummary, sweep: &Sweep) -> Board {
     Board { series: sweep.names.clone(), shown: 0, rows: vec![row] }
 }
 
-/// Every metric against the varying setting.
+/// Figures of every metric against the setting that the sweep varies.
 fn over(summary: &ScenarioSummary, sweep: &Sweep) -> Board {
     let name = if sweep.unit.is_empty() { sweep.key.clone() } else { format!("{}, {}", sweep.key, sweep.unit) };
     let lines = |metric: Metric| {
@@ -170,7 +172,7 @@ fn over(summary: &ScenarioSummary, sweep: &Sweep) -> Board {
     Board { series: sweep.names.clone(), shown: 0, rows: vec![row] }
 }
 
-/// The curves of a sweep, without the runs that have no value.
+/// The curves of a sweep. Runs for which `value` returns `None` have no point.
 fn view(summary: &ScenarioSummary, sweep: &Sweep, value: impl Fn(f64, usize) -> Option<f64>) -> View {
     let line = |(series, points): (usize, &Vec<(f64, usize)>)| Line {
         series,
@@ -184,10 +186,10 @@ fn view(summary: &ScenarioSummary, sweep: &Sweep, value: impl Fn(f64, usize) -> 
     View { name: String::new(), lines: sweep.series.iter().enumerate().map(line).collect() }
 }
 
-/// Tail of the completion time of single-packet messages: a curve per run, from the 90th to the 99.9th percentile.
-/// `None` if no run has such messages.
+/// Figure of the tail of the completion times of single-packet messages, with a curve per run from the 90th to the
+/// 99.9th percentile. `None` if no run has such messages.
 pub fn tails(scenario: &Scenario, summary: &ScenarioSummary, reports: &[RunRecord]) -> Option<Lines> {
-    // With many curves, every fifth point is enough up to the 99th percentile.
+    // With many curves, every fifth point up to the 99th percentile is enough.
     let many = summary.runs.len() > MANY;
     let kept = |point: &Point| !many || point.y >= 99.0 || (point.y * 2.0).fract() == 0.0;
     let line = |(series, (spec, report)): (usize, (&RunSpec, &RunRecord))| Line {
@@ -208,7 +210,8 @@ pub fn tails(scenario: &Scenario, summary: &ScenarioSummary, reports: &[RunRecor
     })
 }
 
-/// Median, 95th and 99th percentile of the slowdown by flow size, a curve per run. `None` if no flow was measured.
+/// Figure of the slowdown by flow size: median, 95th and 99th percentile, with a curve per run. `None` if no flow was
+/// measured.
 pub fn slowdown_by_size(summary: &ScenarioSummary, reports: &[RunRecord]) -> Option<Lines> {
     let points: Vec<Vec<SizePoint>> = summary
         .runs
@@ -235,7 +238,7 @@ pub fn slowdown_by_size(summary: &ScenarioSummary, reports: &[RunRecord]) -> Opt
     };
     let views =
         vec![view("Median", |p| Some(p.p50)), view("95th percentile", |p| p.p95), view("99th percentile", |p| p.p99)];
-    // The highest percentile for which most sizes have enough flows.
+    // The view that is visible first is the highest percentile for which most flow sizes have enough flows.
     let filled = |view: &View| view.lines.iter().map(|line| line.points.len()).sum::<usize>();
     let first = views.iter().rposition(|view| 2 * filled(view) > filled(&views[0])).unwrap_or(0);
     points.iter().any(|points| !points.is_empty()).then(|| Lines {
@@ -250,8 +253,9 @@ pub fn slowdown_by_size(summary: &ScenarioSummary, reports: &[RunRecord]) -> Opt
     })
 }
 
-/// Percentiles from the 90th on in steps of 0.1 %, as long as there is at least one flow above the percentile on
-/// average. The rule is that of the summary, so the curve passes through the summary's 99th and 99.9th percentiles.
+/// Percentiles of the completion time of single-packet messages, from the 90th on in steps of 0.1 %. The curve ends
+/// where fewer than one flow lies above the percentile on average. Percentiles are computed as in the summary, so the
+/// curve passes through the summary's 99th and 99.9th percentiles.
 fn tail(flows: &FlowLog, mtu: u64) -> Vec<Point> {
     let per_mille: Vec<u32> = (900..=999).collect();
     let fct = ranked(flows, &[&per_mille], |flow, add| {
@@ -268,11 +272,11 @@ fn tail(flows: &FlowLog, mtu: u64) -> Vec<Point> {
         .collect()
 }
 
-/// Slowdown of flows of similar size. The 95th percentile needs at least 20 flows, the 99th at least 100; else it is
-/// `None`.
+/// Percentiles of the slowdown of flows of similar size. The 95th percentile is `None` for fewer than 20 flows, the
+/// 99th percentile for fewer than 100 flows.
 #[derive(Clone, Copy, PartialEq, Debug)]
 struct SizePoint {
-    /// Median of the sizes.
+    /// Median flow size in bytes.
     bytes: f64,
     flows: usize,
     p50: f64,
@@ -280,10 +284,10 @@ struct SizePoint {
     p99: Option<f64>,
 }
 
-/// The slowdown in ranges of flow sizes that end at 1, 2, 5, 10, 20, 50, ... bytes.
+/// The slowdown of flows by size. The ranges of flow sizes end at 1, 2, 5, 10, 20, 50, ... bytes.
 fn by_size(flows: &FlowLog) -> Vec<SizePoint> {
     let ends: Vec<u64> = range_ends().collect();
-    // Two series for each range: sizes and slowdowns.
+    // Each range has two series of values: flow sizes and slowdowns.
     let wanted: Vec<&[u32]> = ends.iter().flat_map(|_| [&[500][..], &[500, 950, 990]]).collect();
     let values = ranked(flows, &wanted, |flow, add| {
         if let Some(slowdown) = stats::slowdown(flow).filter(|_| flow.measured) {
@@ -302,7 +306,7 @@ fn size_point(sizes: &Ranked, slowdowns: &Ranked) -> Option<SizePoint> {
     Some(SizePoint { bytes: *sizes.at.first()?, flows, p50, p95: known(p95, 20), p99: known(p99, 100) })
 }
 
-/// 1, 2, 5, 10, 20, 50, ... up to `u64::MAX`.
+/// Upper ends of the ranges of flow sizes in bytes: 1, 2, 5, 10, 20, 50, ... up to `u64::MAX`.
 fn range_ends() -> impl Iterator<Item = u64> {
     let decades = std::iter::successors(Some(1_u64), |decade| decade.checked_mul(10));
     decades.flat_map(|decade| [1, 2, 5].map(|digit| decade.saturating_mul(digit)))
@@ -357,7 +361,7 @@ mod tests {
         assert!(tails.views[0].lines[3].points.is_empty(), "a failed run has no curve");
     }
 
-    /// Runs of incasts with these numbers of senders, RoCE and IRN for each.
+    /// A scenario of incasts. For each number of senders it has two runs, one with RoCE and one with IRN.
     fn incasts(senders: &[u32]) -> (Scenario, Vec<RunRecord>) {
         let (scenario, reports) = fixture::two_runs();
         let mut runs = Vec::new();

@@ -1,23 +1,24 @@
 "use strict";
-// Draws the boards in the page's data into their frames in the HTML. figure.rs decides what they show.
+// Draws the boards (figures with a shared legend) from the page's JSON data into their frames in the HTML. figure.rs
+// writes this data and so decides what the figures show.
 (() => {
   document.documentElement.classList.add("js");
   const { boards } = JSON.parse(document.getElementById("data").textContent);
   const colour = (series) => `var(--c${series % 8})`;
-  // Series beyond the palette repeat its colours with dashes.
+  // Dash patterns: series beyond the eight colours repeat the colours with the next pattern.
   const dash = (series) => ["", "6 4", "2 4", "8 3 2 3"][Math.floor(series / 8) % 4];
-  // Width of a printed page, and the number of figures side by side on it.
+  // Width of a printed page in pixels. `side[n]`: number of figures side by side on it, for a row of n figures.
   const PAPER = 690;
   const side = [1, 1, 2, 3, 2];
 
   // ---- Numbers with units -------------------------------------------------------------------------------------
-  // Three digits keep their trailing zeros, as in the tables; six digits do not.
+  // Numbers with three digits keep their trailing zeros, as in the tables; numbers with six digits do not.
   const digits = (v, n) => (n === 3 && v !== 0
     ? v.toLocaleString("en", { minimumSignificantDigits: 3, maximumSignificantDigits: 3 })
     : v.toLocaleString("en", { maximumSignificantDigits: n }));
   const scaled = (units) => (v, n) => {
     if (v === 0) return "0";
-    // Compared after rounding: 999.9 must not become 1,000 of the smaller unit.
+    // The value is rounded before the unit is chosen, so that 999.9 does not become 1,000 of the smaller unit.
     const size = Number(Math.abs(v).toPrecision(n));
     const [factor, unit] = units.find(([f]) => size >= f) || units[units.length - 1];
     return `${digits(v / factor, n)}\u00a0${unit}`;
@@ -34,12 +35,12 @@
   const rangeText = (unit, [low, high]) => (low === high ? exact(unit, low) : `${exact(unit, low)} \u2013 ${exact(unit, high)}`);
   const textWidth = (text) => text.length * 6.5;
 
-  // ---- Scales: `at` maps values to 0..1, `ticks` are candidate sets of tick values, the finest first ------------
+  // ---- Scales: `at` maps values to 0..1, `ticks` are candidate sets of tick values, most ticks first -------------
   const decimals = (steps, low, high) => {
     const found = [];
     for (let d = Math.floor(Math.log10(low)); d <= Math.ceil(Math.log10(high)); d++) {
       for (const s of steps) {
-        // Written as a decimal literal: 10 ** -1 * 2 would carry binary noise.
+        // The number is parsed from a decimal literal, because 10 ** -1 * 2 would have a rounding error.
         const v = Number(`${s}e${d}`);
         if (v >= low * 0.999 && v <= high * 1.001) found.push(v);
       }
@@ -72,7 +73,7 @@
     return { at: (p) => (nines(p) - a) / (b - a), ticks: sets.map(inside), apart: 18 };
   };
   const above = (v) => Math.min(...[1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10].map((s) => s * 10 ** Math.floor(Math.log10(v))).filter((s) => s >= v * 0.9999));
-  // `round`: a logarithmic axis ends at labels.
+  // `round` extends a logarithmic axis so that it begins and ends at a tick with a label.
   const ends = (low, high) => {
     const outer = decimals([1, 2, 5], low / 5, high * 5);
     return [outer.filter((v) => v <= low * 1.001).pop() ?? low, outer.find((v) => v >= high * 0.999) ?? high];
@@ -88,7 +89,7 @@
     const pad = high > low ? (high - low) * 0.06 : Math.max(Math.abs(high), 1) * 0.1;
     return linearScale(low >= 0 ? Math.max(0, low - pad) : low - pad, high + pad, kind === "linear" && distinct.length <= 10 ? distinct : null);
   };
-  // The finest set of ticks whose labels do not overlap, as [value, text].
+  // The set with the most ticks whose labels do not overlap, as [value, text].
   const fitting = (sets, unit, place, size) => {
     let best = [];
     for (const set of sets) {
@@ -125,7 +126,7 @@
     return lines.slice(0, most).map(shorten);
   };
 
-  // The empty figure: axes with labels. Returns the functions that map values to positions.
+  // Draws an empty figure, with axes and their labels. Returns the functions that map values to positions.
   const canvas = (box, { label, height, width, x, y, yUnit, xUnit, yTitle, xTitle, below = 0, key = [] }) => {
     const keys = key.filter(Boolean);
     const frame = { top: (yTitle ? 26 : 14) + (keys.length ? 20 : 0), right: width - 10, bottom: height - (xTitle ? 44 : 8) - below };
@@ -182,7 +183,7 @@
     const shown = figure.groups.map((g) => g.bars.filter((b) => !board.hidden.has(b.series)));
     const named = figure.groups.some((g) => g.name);
     const inner = width - 60;
-    // A group's share of the width: its bars and a gap.
+    // The width of each group, in units of a bar: its bars and a gap.
     const slots = shown.map((group) => Math.max(1, group.length) + (figure.groups.length > 1 ? 0.9 : 0.3));
     const step = inner / slots.reduce((a, b) => a + b, 0);
     const lines = figure.groups.map((g, i) => (g.name ? wrap(g.name, slots[i] * step - 6, 3) : []));
@@ -195,7 +196,7 @@
     });
     const { svg, frame, py } = c;
     const unit = (frame.right - frame.left) / slots.reduce((a, b) => a + b, 0);
-    // Values above the bars: all of them or none.
+    // The value is written above each bar if there is room above all bars, else above none.
     const labelled = shown.flat().every((b) => b.value === null || textWidth(brief(figure.unit, b.value)) * 1.15 < Math.min(unit, 96));
     const spots = [];
     let left = frame.left;
@@ -289,7 +290,7 @@
     hover(svg, spots, (spot, x, y) => { const d = Math.hypot(spot.x - x, spot.y - y); return d < 70 ? d : Infinity; });
   };
 
-  // A row for each port, with its intervals of time as bars; rows of roots are thinner.
+  // Draws a row for each port, with its intervals of time as bars. Rows of roots (causes of pauses) are thinner.
   const drawSpans = (box, figure, board, width) => {
     const size = 17;
     const rows = figure.rows.filter((row) => row.root === null || !board.hidden.has(row.root));
@@ -353,8 +354,8 @@
     tip.classList.remove("on");
   };
 
-  // Highlights the spot nearest to the pointer, or selected by keys, and shows its tooltip. `distance` is infinite for a
-  // pointer that is too far away.
+  // Highlights the spot (a bar, point or interval) that is nearest to the pointer or selected by keys, and shows its
+  // tooltip. `distance` is infinite for a pointer that is too far from a spot.
   const hover = (svg, spots, distance) => {
     const halo = node("circle", { r: 5, class: "halo", visibility: "hidden" }, svg);
     const owner = { leave: () => halo.setAttribute("visibility", "hidden") };
@@ -385,7 +386,7 @@
     };
     svg.addEventListener("pointermove", point);
     svg.addEventListener("pointerdown", point);
-    // Lifting a finger also leaves the figure, but the tooltip must stay readable.
+    // On a touch screen, lifting the finger counts as leaving the figure. The tooltip stays, so that it can be read.
     svg.addEventListener("pointerleave", (event) => { if (event.pointerType !== "touch") hideTip(); });
     svg.addEventListener("blur", hideTip);
     svg.addEventListener("keydown", (event) => {

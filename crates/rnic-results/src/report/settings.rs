@@ -1,13 +1,13 @@
-//! The settings of the runs, and the settings in which the runs differ.
+//! The settings of a scenario's runs, divided into settings that all runs share and settings in which the runs differ.
 
 use super::super::summary::{RunSummary, ScenarioSummary};
 use super::html::{escape, row, table};
 use rnic_run::{RunSpec, Scenario, TrafficPattern};
 
-/// Minimum number of runs for tables with a row per run instead of a column per run.
+/// Minimum number of runs for which tables have a row per run instead of a column per run.
 pub(super) const ROWS_FROM: usize = 7;
 
-/// The settings of all runs. `values[run][key]` is `None` if the run does not have the setting.
+/// The settings of all runs of a scenario. `values[run][key]` is `None` if the run does not have the setting.
 pub(super) struct Settings {
     pub(super) keys: Vec<String>,
     pub(super) values: Vec<Vec<Option<String>>>,
@@ -29,7 +29,7 @@ impl Settings {
         Settings { keys, values }
     }
 
-    /// Whether all runs have the same value of the setting with index `key`.
+    /// Whether the setting with index `key` has the same value in all runs.
     pub(super) fn same(&self, key: usize) -> bool {
         self.values.windows(2).all(|pair| pair[0][key] == pair[1][key])
     }
@@ -87,7 +87,8 @@ fn of_run(spec: &RunSpec, run: &RunSummary) -> Vec<(String, String)> {
     list
 }
 
-/// Two tables, closed at first: the settings in which the runs differ, and the settings that all runs share.
+/// Two HTML tables, folded when the page loads: the settings in which the runs differ, and the settings that all runs
+/// share.
 pub(super) fn section(summary: &ScenarioSummary, settings: &Settings) -> String {
     if settings.keys.is_empty() || summary.runs.is_empty() {
         return String::new();

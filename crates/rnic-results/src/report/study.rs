@@ -1,4 +1,5 @@
-//! A report of several experiments: stated and measured values, and the figures of each experiment.
+//! The report of a study, which consists of several experiments: stated and measured values, and the figures of each
+//! experiment.
 
 use super::board;
 use super::figure::Board;
@@ -7,35 +8,35 @@ use super::page;
 use super::verdict::{self, Verdict};
 use serde_json::json;
 
-/// The contents of a report of several experiments. In all texts, text between backquotes becomes code.
+/// The contents of the report of a study. In all texts, text between backquotes becomes code.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Study {
     /// Heading of the page.
     pub title: String,
-    /// The command that reproduces the page; may be empty.
+    /// Command that reproduces the page, shown in the header; may be empty.
     pub command: String,
-    /// Version of rnic.
+    /// Version of rnic that measured the results.
     pub version: String,
     /// Further facts in the header, for example `("seeds", "1 to 5")`; they must not depend on the machine.
     pub facts: Vec<(String, String)>,
     /// Paragraphs before the verdicts.
     pub introduction: Vec<String>,
-    /// The rows of the table of verdicts.
+    /// Comparisons of the paper's statements with the results: the rows of the table of verdicts.
     pub verdicts: Vec<Verdict>,
-    /// The experiments, a section each.
+    /// Experiments of the study; each is a section of the page.
     pub experiments: Vec<Experiment>,
 }
 
 /// One section of a [`Study`].
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Experiment {
-    /// Unique name, to which verdicts refer, for example `Figure 1`.
+    /// Name of the experiment, to which verdicts refer, for example `Figure 1`; unique in the study.
     pub name: String,
-    /// Heading, after the name.
+    /// Heading of the section, which follows the name.
     pub title: String,
-    /// Paragraphs before the figures.
+    /// Paragraphs of text before the figures.
     pub text: Vec<String>,
-    /// Figures.
+    /// Figures of the experiment. A board is a legend and the figures that share it.
     pub boards: Vec<Board>,
 }
 
@@ -125,7 +126,7 @@ fn header(study: &Study) -> String {
     )
 }
 
-/// Links to the experiments, if there are at least three.
+/// Links to the sections of the experiments; empty if there are fewer than three experiments.
 fn contents(study: &Study) -> String {
     if study.experiments.len() < 3 {
         return String::new();

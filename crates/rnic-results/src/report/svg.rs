@@ -5,29 +5,30 @@ use super::figure::{Axis, Line, Lines, Scale, Unit};
 use super::html::escape;
 use std::fmt::Write;
 
-/// A figure with its own legend.
+/// A line figure in the picture, with its own legend.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Panel {
-    /// Names in the legend; lines refer to them by index. A single series has no legend.
+    /// Names of the series in the legend. Curves refer to a series by its index here. A figure with a single series has
+    /// no legend.
     pub series: Vec<String>,
-    /// The figure, of which the first view is drawn.
+    /// The figure. Only its first view is drawn.
     pub figure: Lines,
 }
 
 const COLOURS: [&str; 8] = ["#1d5fa8", "#c2570c", "#2b7a4b", "#80489c", "#a62b4f", "#0a7684", "#7d6608", "#4d5b6a"];
-/// Series beyond the palette repeat its colours with dashes.
+/// Dash patterns of curves. Series beyond the eight colours repeat the colours with the next pattern.
 const DASHES: [&str; 4] = ["", "6 4", "2 4", "8 3 2 3"];
 const WIDTH: f64 = 520.0;
 const GAP: f64 = 28.0;
 const PLOT: f64 = 230.0;
-/// Width of a character of 12 pixels.
+/// Width of a character in pixels, for text of 12 pixels height.
 const CHARACTER: f64 = 6.6;
 
 const STYLE: &str = "text{font:12px system-ui,sans-serif;fill:#566172}.t{font-size:14px;font-weight:600;fill:#1b2430}\
     .g{stroke:#dfe3e9}.a{stroke:#a9b2bf}.s{fill:none;stroke-width:1.8;stroke-linejoin:round;stroke-linecap:round}\
     .r{stroke:#566172;stroke-width:1.5;stroke-dasharray:5 4}.b{fill:#8a94a3;opacity:.2}";
 
-/// An SVG picture of rows of panels, from top to bottom.
+/// Draws an SVG picture. `rows` are the rows of panels from top to bottom.
 pub fn svg(rows: &[Vec<Panel>]) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0).max(1) as f64;
     let width = columns * WIDTH + (columns + 1.0) * GAP;
@@ -50,7 +51,7 @@ pub fn svg(rows: &[Vec<Panel>]) -> String {
     )
 }
 
-/// Positions of the legend's entries, and the height of the legend.
+/// Positions of the legend's entries in pixels, and the height of the legend.
 fn legend(panel: &Panel) -> (Vec<(f64, f64)>, f64) {
     if panel.series.len() < 2 {
         return (Vec::new(), 0.0);
@@ -67,7 +68,7 @@ fn legend(panel: &Panel) -> (Vec<(f64, f64)>, f64) {
     (places, y + 18.0)
 }
 
-/// Draws one panel from its upper left corner and returns its height.
+/// Draws one panel, with its upper left corner at the origin, and returns the panel's height in pixels.
 fn draw(out: &mut String, panel: &Panel, legend_height: f64) -> f64 {
     let figure = &panel.figure;
     let text = |out: &mut String, x: f64, y: f64, attributes: &str, text: &str| {
@@ -170,7 +171,7 @@ fn curve(out: &mut String, line: &Line, dots: bool, px: impl Fn(f64) -> f64, py:
     let _ = write!(out, "<path class=\"s\" {} d=\"{path}\"/>", stroke(line.series));
 }
 
-/// An axis and its range.
+/// An axis with the range of values that it covers.
 struct Placed {
     scale: Scale,
     unit: Unit,
@@ -211,13 +212,13 @@ impl Placed {
         }
     }
 
-    /// Position of a value: 0 at the low end of the axis, 1 at the high end.
+    /// Position of a value along the axis: 0 at the low end, 1 at the high end.
     fn at(&self, value: f64) -> f64 {
         let (low, high) = (self.shaped(self.low), self.shaped(self.high));
         (self.shaped(value) - low) / (high - low)
     }
 
-    /// Candidate sets of ticks, the finest first.
+    /// Candidate sets of tick values, from the set with the most ticks to the set with the fewest.
     fn ticks(&self) -> Vec<Vec<f64>> {
         let inside = |set: Vec<f64>| -> Vec<f64> {
             set.into_iter().filter(|v| *v >= self.low * 0.999_999 && *v <= self.high * 1.000_001).collect()
@@ -259,7 +260,7 @@ impl Placed {
         }
     }
 
-    /// The finest set of ticks whose labels do not overlap.
+    /// The largest set of ticks whose labels do not overlap, as (value, label).
     fn labels(&self, place: impl Fn(f64) -> f64, size: impl Fn(&str) -> f64) -> Vec<(f64, String)> {
         let mut best = Vec::new();
         for set in self.ticks() {
@@ -287,7 +288,7 @@ impl Placed {
     }
 }
 
-/// The smallest round number that is at least `value`; `value` must be positive.
+/// The smallest round number that is not less than `value`. `value` must be positive.
 fn above(value: f64) -> f64 {
     let power = 10f64.powf(value.log10().floor());
     let steps = [1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0];
@@ -318,7 +319,8 @@ mod tests {
     #[test]
     fn points_are_where_the_axes_say() {
         let text = svg(&[vec![panel(&[(0.0, 0.0), (5.0, 10.0), (10.0, 5.0)])]]);
-        // The plot is 230 high and begins below title, gap, legend (18), axis title: at 12 + 12 + 18 + 14 + 14 = 70.
+        // The plot is 230 pixels high. It begins below title, gap, legend (18 pixels) and axis title: at 12 + 12 + 18 +
+        // 14 + 14 = 70.
         let left = 2.0 * CHARACTER + 10.0;
         let (right, middle) = (WIDTH - 8.0, (left + WIDTH - 8.0) / 2.0);
         let path = format!("M{left:.1} 300.0L{middle:.1} 70.0L{right:.1} 185.0");

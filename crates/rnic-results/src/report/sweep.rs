@@ -1,31 +1,33 @@
-//! Detection of the numeric setting that varies between the runs of a scenario, such as the senders of an incast.
+//! Detection of the numeric setting that varies between the runs of a scenario, for example the number of senders of an
+//! incast. Figures use this setting as their horizontal axis.
 
 use super::super::summary::ScenarioSummary;
 use super::settings::Settings;
 use std::collections::BTreeSet;
 
-/// Maximum number of series of a figure.
+/// Maximum number of series (curves) of a figure.
 const SERIES: usize = 8;
 
-/// The runs of a scenario as curves over one numeric setting.
+/// The runs of a scenario as curves over one numeric setting that varies.
 #[derive(PartialEq, Debug)]
 pub(super) struct Sweep {
-    /// Key of the varying setting.
+    /// Scenario key of the varying setting.
     pub(super) key: String,
-    /// Unit of the setting; may be empty.
+    /// Unit of the varying setting; may be empty.
     pub(super) unit: String,
-    /// Names of the series.
+    /// Names of the series, one per curve.
     pub(super) names: Vec<String>,
-    /// For each series, its runs as (value of the setting, index of the run), ascending.
+    /// For each series, its runs in ascending order of the setting, as (value of the setting, index of the run).
     pub(super) series: Vec<Vec<(f64, usize)>>,
 }
 
-/// The sweep over the setting among those that `wanted` accepts that gives the fewest series; `None` if the runs do not
-/// vary such a setting regularly.
+/// Finds the setting for the horizontal axis: among the settings that `wanted` accepts, the one that gives the fewest
+/// series. `None` if no such setting varies regularly between the runs.
 pub(super) fn find(summary: &ScenarioSummary, settings: &Settings, wanted: impl Fn(&str) -> bool) -> Option<Sweep> {
     let differ: Vec<usize> = (0..settings.keys.len()).filter(|key| !settings.same(*key)).collect();
     let sweeps = differ.iter().filter(|key| wanted(&settings.keys[**key]));
-    // Of equal numbers of series the first one: traffic settings come before the derived settings of the fabric.
+    // If several settings give equally few series, the first setting is taken. The settings of the traffic come before
+    // the settings of the fabric that follow from others.
     sweeps.filter_map(|key| over(summary, settings, &differ, *key)).min_by_key(|sweep| sweep.series.len())
 }
 
@@ -37,8 +39,8 @@ fn over(summary: &ScenarioSummary, settings: &Settings, differ: &[usize], key: u
     if parsed.iter().any(|(_, other)| *other != unit) {
         return None;
     }
-    // Runs with different transports are different series. So are runs that differ in another setting, unless this
-    // setting follows from the varying one.
+    // Runs with different transports belong to different series. The same holds for runs that differ in another
+    // setting, unless this setting follows from the varying one.
     let kind = |run: usize| {
         let run = &summary.runs[run];
         (run.transport.as_str(), run.cc.as_str(), run.pfc)
@@ -63,7 +65,7 @@ fn over(summary: &ScenarioSummary, settings: &Settings, differ: &[usize], key: u
     }
     for points in &mut series {
         points.sort_by(|a, b| a.0.total_cmp(&b.0));
-        // Two runs with the same settings are not a curve.
+        // A series in which two runs have the same value of the setting is not a curve.
         if points.len() < 2 || points.windows(2).any(|pair| pair[0].0 == pair[1].0) {
             return None;
         }
@@ -76,15 +78,15 @@ fn over(summary: &ScenarioSummary, settings: &Settings, differ: &[usize], key: u
     Some(Sweep { key: settings.keys[key].clone(), unit: unit.to_string(), names, series })
 }
 
-/// Splits `240 KB` into 240 and `KB`.
+/// Splits a value with a unit, for example `240 KB`, into the number 240 and the unit `KB`.
 fn number(text: &str) -> Option<(f64, &str)> {
     let (value, unit) = text.split_once(' ').unwrap_or((text, ""));
     let value: f64 = value.parse().ok()?;
     value.is_finite().then_some((value, unit))
 }
 
-/// A name for each group of runs: the common part of the runs' names, or the transport if these parts are empty or
-/// equal.
+/// A name for each group of runs: the part that the names of its runs have in common. If these parts are empty or
+/// equal, the name consists of a number and the transport.
 pub(super) fn names(summary: &ScenarioSummary, groups: &[Vec<usize>]) -> Vec<String> {
     let of = |split: fn(&str) -> Vec<&str>, joint: &str| -> Option<Vec<String>> {
         let common = |runs: &Vec<usize>| {
@@ -117,7 +119,8 @@ mod tests {
     use super::super::super::{fixture, summarise};
     use super::*;
 
-    /// RoCE and IRN with each of these buffers. `xoff` follows from the buffer, `other` is given.
+    /// Finds the sweep in runs of RoCE and IRN with each of the given buffers (in KB) and values of the setting
+    /// `other`. The setting `xoff` follows from the buffer.
     fn sweep(runs: &[(u32, &str)]) -> Option<Sweep> {
         let (scenario, reports) = fixture::two_runs();
         let (mut specs, mut outputs) = (Vec::new(), Vec::new());

@@ -1,17 +1,18 @@
-//! Verdicts: claims of a paper compared with measurements.
+//! Verdicts: statements of a paper compared with measured results.
 
 use super::html::{escape, inline, table};
 
-/// One claim of a paper, compared with a measurement. In all texts, text between backquotes becomes code.
+/// One statement of a paper, compared with a measured result. In all texts, text between backquotes becomes code.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Verdict {
-    /// Name of the experiment; links to the [`super::Experiment`] with this name, if there is one.
+    /// Name of the experiment that the statement is about. The verdict links to the [`super::Experiment`] with this
+    /// name, if the page has it.
     pub experiment: String,
-    /// Name of the quantity.
+    /// Name of the quantity that the statement is about.
     pub metric: String,
-    /// The paper's claim, in words or numbers.
+    /// The paper's statement, in words or numbers.
     pub stated: String,
-    /// The measured value.
+    /// The measured value of the quantity.
     pub measured: String,
     /// Whether the measurement is inside the stated range.
     pub within: Within,
@@ -26,11 +27,12 @@ pub enum Within {
     Inside,
     /// The measurement is outside the stated range.
     Outside,
-    /// The confidence interval of the measurement allows both.
+    /// The confidence interval of the measurement contains a limit of the stated range, so the measurement may be
+    /// inside or outside.
     Inconclusive,
-    /// The paper states no number.
+    /// The paper states no number for this quantity.
     NotStated,
-    /// There is no measurement.
+    /// There is no measurement, for example because a run failed.
     NoResult,
 }
 
@@ -46,8 +48,8 @@ impl Within {
     }
 }
 
-/// The section of verdicts; empty without verdicts. `anchor` returns the HTML id of an experiment's section by its
-/// name.
+/// The page's section of verdicts; empty without verdicts. `anchor` returns the HTML id of an experiment's section,
+/// given the name of the experiment.
 pub(super) fn section(verdicts: &[Verdict], anchor: impl Fn(&str) -> Option<String>) -> String {
     if verdicts.is_empty() {
         return String::new();
@@ -71,7 +73,7 @@ pub(super) fn section(verdicts: &[Verdict], anchor: impl Fn(&str) -> Option<Stri
     let mut last = None;
     let mut rows = Vec::new();
     for verdict in verdicts {
-        // The name of the experiment is visible in the first of its rows only.
+        // The name of an experiment is visible only in the first of its rows.
         let again = last == Some(&verdict.experiment);
         last = Some(&verdict.experiment);
         let name = inline(&verdict.experiment);
@@ -85,7 +87,7 @@ pub(super) fn section(verdicts: &[Verdict], anchor: impl Fn(&str) -> Option<Stri
         if noted {
             cells.push(inline(&verdict.note));
         }
-        // On a phone, the label stands before each cell.
+        // On a phone, the column's title stands before each cell.
         let cell = |(cell, label): (&String, &String)| match cell.as_str() {
             "" => "<td></td>".to_string(),
             cell => format!("<td data-label=\"{label}\"><span>{cell}</span></td>"),
