@@ -1,16 +1,16 @@
 //! Arbitration among the inputs of an input-queued switch.
 //!
 //! A *lane* is one priority of one output. The scheduler of the output has chosen the priority; the arbiter then
-//! chooses the input that sends. It goes round robin over the inputs with packets in the lane, and an input's turn is
-//! one packet.
+//! chooses the input that sends. The arbiter serves the inputs that have packets in the lane in round-robin order, one
+//! packet in each turn.
 
 /// The arbiters of all lanes of a switch.
 pub(super) struct InputArbiter {
     inputs: usize,
-    /// Per lane: bitmap of the inputs with packets, `words` words each.
+    /// Per lane: bitmap of the inputs that have packets in the lane, `words` words long.
     waiting: Vec<u64>,
     words: usize,
-    /// Per lane: the input that comes first in the search for the next one.
+    /// Per lane: the input at which the search for the next sender starts.
     turn: Vec<u32>,
 }
 
@@ -20,13 +20,14 @@ impl InputArbiter {
         InputArbiter { inputs, waiting: vec![0; lanes * words], words, turn: vec![0; lanes] }
     }
 
-    /// `input` has a first packet in the lane.
+    /// Records that `input`, which had no packet in the lane, now has one.
     #[inline(always)]
     pub(super) fn join(&mut self, lane: usize, input: usize) {
         self.waiting[lane * self.words + input / 64] |= 1 << (input % 64);
     }
 
-    /// `input` has no packet in the lane any more. Returns whether no other input has one either.
+    /// Records that `input` has no packet left in the lane. Returns whether the lane is empty, because no other input
+    /// has a packet in it either.
     #[inline(always)]
     pub(super) fn leave(&mut self, lane: usize, input: usize) -> bool {
         let words = &mut self.waiting[lane * self.words..(lane + 1) * self.words];
@@ -34,14 +35,15 @@ impl InputArbiter {
         words.iter().all(|word| *word == 0)
     }
 
-    /// `input` has sent a packet in the lane: its turn is over. A quantum of several packets or bytes for each turn
-    /// belongs here.
+    /// Records that `input` has sent a packet in the lane, which ends its turn. An arbiter with longer turns, of
+    /// several packets or of a number of bytes, would change this function.
     #[inline(always)]
     pub(super) fn sent(&mut self, lane: usize, input: usize) {
         self.turn[lane] = if input + 1 == self.inputs { 0 } else { input as u32 + 1 };
     }
 
-    /// The input that sends next in the lane: the first one with a packet at or after the turn, cyclically.
+    /// The input that sends next in the lane: the first input with a packet in the lane, searched cyclically from the
+    /// input whose turn it is.
     #[inline(always)]
     pub(super) fn next(&self, lane: usize) -> usize {
         let words = &self.waiting[lane * self.words..(lane + 1) * self.words];
