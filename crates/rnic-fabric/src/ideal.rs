@@ -73,7 +73,8 @@ mod tests {
     #[test]
     fn one_packet_is_serialised_at_every_hop() {
         let topology = dumbbell(40);
-        let path = [topology.host_port(crate::HostId(0)), PortId(4), PortId(3)]; // all links are equal, so any three ports will do
+        // All links are equal, so any three ports will do.
+        let path = [topology.host_port(crate::HostId(0)), PortId(4), PortId(3)];
         let time = completion_time(&topology, &path, 1, 1_106, 1_106);
         assert_eq!(time, Time::from_ps(3 * (221_200 + 2_000_000)));
     }
