@@ -34,7 +34,7 @@ pub struct LinkSpec {
 pub enum TopologySpec {
     /// Three-tier k-ary fat-tree: k pods, k^3/4 hosts, 5 k^2/4 switches of k ports.
     FatTree {
-        /// Ports per switch; even, at least 2.
+        /// Number of ports of each switch; an even number, at least 2.
         k: u32,
     },
     /// Every leaf connects to every spine.
@@ -43,7 +43,7 @@ pub enum TopologySpec {
         leaves: u32,
         /// Number of spine switches.
         spines: u32,
-        /// Hosts under each leaf.
+        /// Number of hosts under each leaf.
         hosts_per_leaf: u32,
         /// Rate of each leaf-spine link; `None`: the rate of the host links. With host links of rate `rate`, the
         /// oversubscription of a leaf is `hosts_per_leaf * rate / (spines * uplink_rate)`.
@@ -60,13 +60,13 @@ pub enum TopologySpec {
     LeafSpineCore {
         /// Number of pods.
         pods: u32,
-        /// Leaf (top-of-rack) switches of each pod.
+        /// Number of leaf (top-of-rack) switches of each pod.
         leaves_per_pod: u32,
-        /// Spine switches of each pod; also the number of planes.
+        /// Number of spine switches of each pod; also the number of planes.
         spines_per_pod: u32,
-        /// Core switches of each plane.
+        /// Number of core switches of each plane.
         cores_per_plane: u32,
-        /// Hosts under each leaf.
+        /// Number of hosts under each leaf.
         hosts_per_leaf: u32,
         /// Rate of each leaf-spine link; `None`: the rate of the host links. With host links of rate `rate`, the
         /// oversubscription of a leaf is `hosts_per_leaf * rate / (spines_per_pod * uplink_rate)`.
@@ -86,9 +86,9 @@ pub enum TopologySpec {
     },
     /// Two switches joined by one link.
     Dumbbell {
-        /// Hosts on the left switch.
+        /// Number of hosts on the left switch.
         left: u32,
-        /// Hosts on the right switch.
+        /// Number of hosts on the right switch.
         right: u32,
         /// Rate of the link between the two switches; `None`: the rate of the host links.
         bottleneck_rate: Option<BitRate>,

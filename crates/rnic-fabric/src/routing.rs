@@ -48,7 +48,7 @@ struct SwitchRoutes {
     salt: u32,
     /// Number of address bits below the digit of the switch's level.
     shift: u32,
-    /// The ports that lead up in a tree: the first of them, and their number.
+    /// The ports that lead up in a tree: the first of these ports, and how many there are.
     up: (u16, u16),
 }
 

@@ -20,7 +20,7 @@ impl PathFacts {
     /// A path without links.
     const NONE: PathFacts = PathFacts { hops: 0, delay: Time::ZERO, rate: BitRate::from_bps(u64::MAX) };
 
-    /// The path with one more link.
+    /// This path, extended by one more link.
     fn and(self, link: LinkSpec) -> PathFacts {
         PathFacts { hops: self.hops + 1, delay: self.delay + link.delay, rate: self.rate.min(link.rate) }
     }

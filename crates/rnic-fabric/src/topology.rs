@@ -69,13 +69,13 @@ pub struct PortInfo {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Tree {
     pub(crate) pods: u32,
-    /// Leaves in each pod.
+    /// Number of leaves in each pod.
     pub(crate) leaves: u32,
-    /// Spines in each pod.
+    /// Number of spines in each pod.
     pub(crate) spines: u32,
-    /// Core switches in each plane; 0 if the tree has only leaves and spines.
+    /// Number of core switches in each plane; 0 if the tree has only leaves and spines.
     pub(crate) cores: u32,
-    /// Hosts under each leaf.
+    /// Number of hosts under each leaf.
     pub(crate) hosts: u32,
 }
 

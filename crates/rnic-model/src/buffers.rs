@@ -70,7 +70,8 @@ pub struct Switch {
     pub reaction: Time,
     /// XON offset: the switch resumes an input when its buffer use is this far below the pause threshold.
     pub xon_offset: Bytes,
-    /// Dynamic pause threshold of an input in one priority: `beta` times the free buffer, divided by k.
+    /// The factor of the dynamic pause threshold: the threshold of an input in one priority is `beta` times the free
+    /// buffer, divided by k.
     pub beta: f64,
 }
 
@@ -302,9 +303,9 @@ pub fn kilobytes(bytes: f64) -> String {
 pub struct Term {
     /// Description of the term.
     pub name: &'static str,
-    /// Formula of the number of bytes.
+    /// Formula of the term, with numbers and units.
     pub formula: String,
-    /// Number of bytes.
+    /// Value of the term in bytes.
     pub bytes: u64,
 }
 

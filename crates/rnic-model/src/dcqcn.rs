@@ -336,10 +336,10 @@ struct Equations {
 
 /// Numbers of increase events of a flow per second.
 struct Events {
-    /// All events: R (b + d).
+    /// All increase events: R (b + d), with b and d as in the equations of the module.
     all: f64,
-    /// Events after fast recovery, which raise the target rate: R (c + e), with c = (1-p)^(F B) b and e = (1-p)^(F T R)
-    /// d.
+    /// Events after fast recovery, which raise the target rate: R (c + e). Here c is (1-p)^(F B) b and e is (1-p)^(F T
+    /// R) d, with b and d as in the equations of the module.
     additive: f64,
 }
 

@@ -266,9 +266,9 @@ struct Equations {
     packet: f64,
     delay: f64,
     patched: bool,
-    /// C T_low.
+    /// C T_low: the queue in bytes at which the queueing delay is T_low.
     low: f64,
-    /// C T_high.
+    /// C T_high: the queue in bytes at which the queueing delay is T_high.
     high: f64,
     min_rtt: f64,
     beta: f64,

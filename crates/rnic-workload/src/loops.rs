@@ -201,18 +201,18 @@ impl Loops {
         self.sources.iter().try_fold(0u64, |sum, source| Some(sum.saturating_add(source.total?)))
     }
 
-    /// Start and traffic source of the next flow; `None` while no start is known.
+    /// Start and traffic source of the next flow; `None` while every loop waits for flows to complete.
     pub fn head(&self) -> Option<(Time, u16)> {
         let starting = self.starting.front().map(|(flow, _)| (flow.start, flow.traffic));
         starting.or_else(|| self.pending.peek().map(|Reverse((start, traffic, ..))| (*start, *traffic)))
     }
 
-    /// Start of the next flow; [`Time::MAX`] while no start is known.
+    /// Start of the next flow; [`Time::MAX`] while every loop waits for flows to complete.
     pub fn next_start(&self) -> Time {
         self.head().map_or(Time::MAX, |(start, _)| start)
     }
 
-    /// Takes the next flow and its origin; `None` while no start is known.
+    /// Takes the next flow and its origin; `None` while every loop waits for flows to complete.
     pub fn take(&mut self) -> Option<(FlowSpec, Origin)> {
         if self.starting.is_empty() {
             let Reverse((start, _, _, member)) = self.pending.pop()?;

@@ -23,10 +23,10 @@ pub struct EcnSpec {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema))]
 #[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum MarkOn {
-    /// When the packet joins the queue, by the length of the queue in front of the packet.
+    /// The switch decides when the packet joins the queue, by the length of the queue in front of the packet.
     Enqueue,
-    /// When the packet leaves the queue, by the length of the queue behind the packet. Such a mark reports the current
-    /// queue, not the queue at the packet's arrival.
+    /// The switch decides when the packet leaves the queue, by the length of the queue behind the packet. Such a mark
+    /// reports the current queue, not the queue at the packet's arrival.
     Dequeue,
 }
 
