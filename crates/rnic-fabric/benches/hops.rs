@@ -1,8 +1,8 @@
-//! What the fabric alone costs: a fat-tree under full load, by hosts that know no transport. Each has `WINDOW` packets
-//! under way to random others, who answer each with a small one.
+//! Measures the speed of the fabric alone: a fat-tree under full load, with hosts that know no transport. Each host has
+//! `WINDOW` packets outstanding to random other hosts, which answer each packet with a small packet.
 //!
-//! `cargo bench -p rnic-fabric -- K MILLION_HOPS THREADS [pfc|output|input] [PARTS]`, all optional; prints packet-hops
-//! per second.
+//! `cargo bench -p rnic-fabric -- K MILLION_HOPS THREADS [pfc|output|input] [PARTS]`, all arguments are optional. The
+//! program prints packet-hops per second.
 #![allow(missing_docs, reason = "a program, not a library")]
 
 use rnic_fabric::config::{
@@ -15,10 +15,10 @@ use std::collections::VecDeque;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-/// Packets that a host has under way.
+/// Number of outstanding packets of each host.
 const WINDOW: u32 = 64;
 
-/// What a packet carries: who sent it, and as much more as a transport's packets do.
+/// Body of a packet: its sender, and padding to the size of a transport's packet body.
 #[derive(Clone, Copy, Default)]
 struct Load {
     src: u32,

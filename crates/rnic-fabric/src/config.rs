@@ -20,7 +20,7 @@ pub struct LinkSpec {
     pub rate: BitRate,
     /// Propagation delay of each direction.
     pub delay: Time,
-    /// Probability that the link loses a frame; each direction draws from its own random stream.
+    /// Probability, 0 to 1, that the link loses a frame; each direction draws from its own random stream.
     pub loss: f64,
 }
 
@@ -28,14 +28,14 @@ pub struct LinkSpec {
 ///
 /// Node names: hosts `h0`, `h1`, ...; fat-tree switches `edge0..`, `agg0..`, `core0..`; leaf-spine `leaf0..`,
 /// `spine0..`; leaf-spine-core `leaf0..`, `spine0..`, `core0..`; single switch `s0`; dumbbell `left` and `right`; a
-/// graph names its own.
+/// graph names its own nodes.
 #[derive(Clone, PartialEq, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema))]
 #[cfg_attr(feature = "serde", serde(tag = "topology", rename_all = "kebab-case", deny_unknown_fields))]
 pub enum TopologySpec {
     /// Three-tier k-ary fat-tree: k pods, k^3/4 hosts, 5 k^2/4 switches of k ports.
     FatTree {
-        /// Ports per switch; even, at least 2.
+        /// Number of ports of each switch; an even number, at least 2.
         k: u32,
     },
     /// Every leaf connects to every spine.
@@ -44,39 +44,40 @@ pub enum TopologySpec {
         leaves: u32,
         /// Number of spine switches.
         spines: u32,
-        /// Hosts under each leaf.
+        /// Number of hosts under each leaf.
         hosts_per_leaf: u32,
-        /// Rate of each leaf-spine link, `None`: as the host links. Oversubscription is
-        /// `hosts_per_leaf * rate / (spines * uplink_rate)`.
+        /// Rate of each leaf-spine link; `None`: the rate of the host links. With host links of rate `rate`, the
+        /// oversubscription of a leaf is `hosts_per_leaf * rate / (spines * uplink_rate)`.
         uplink_rate: Option<BitRate>,
-        /// Delay of each leaf-spine link, `None`: as the host links.
+        /// Delay of each leaf-spine link; `None`: the delay of the host links.
         uplink_delay: Option<Time>,
     },
     /// Pods of leaves and spines, with core switches above: a three-level Clos network.
     ///
-    /// In a pod every leaf connects to every spine. The cores are in as many planes as a pod has spines: spine `s` of
-    /// every pod connects to every core of plane `s`. Switches are numbered pod by pod, cores plane by plane. A
-    /// fat-tree of k-port switches has this shape, with k pods and k/2 of everything else.
+    /// In a pod every leaf connects to every spine. The core switches form as many planes as a pod has spines: spine
+    /// `s` of every pod connects to every core of plane `s`. Leaves and spines are numbered pod by pod, cores plane by
+    /// plane. A fat-tree of k-port switches has this shape with k pods and k/2 leaves per pod, spines per pod, cores
+    /// per plane and hosts per leaf.
     LeafSpineCore {
         /// Number of pods.
         pods: u32,
-        /// Leaf (top-of-rack) switches of each pod.
+        /// Number of leaf (top-of-rack) switches of each pod.
         leaves_per_pod: u32,
-        /// Spine switches of each pod; also the number of planes.
+        /// Number of spine switches of each pod; also the number of planes.
         spines_per_pod: u32,
-        /// Core switches of each plane.
+        /// Number of core switches of each plane.
         cores_per_plane: u32,
-        /// Hosts under each leaf.
+        /// Number of hosts under each leaf.
         hosts_per_leaf: u32,
-        /// Rate of each leaf-spine link, `None`: as the host links. Oversubscription of a leaf is
-        /// `hosts_per_leaf * rate / (spines_per_pod * uplink_rate)`.
+        /// Rate of each leaf-spine link; `None`: the rate of the host links. With host links of rate `rate`, the
+        /// oversubscription of a leaf is `hosts_per_leaf * rate / (spines_per_pod * uplink_rate)`.
         uplink_rate: Option<BitRate>,
-        /// Delay of each leaf-spine link, `None`: as the host links.
+        /// Delay of each leaf-spine link; `None`: the delay of the host links.
         uplink_delay: Option<Time>,
-        /// Rate of each spine-core link, `None`: as the leaf-spine links. Oversubscription of a spine is
+        /// Rate of each spine-core link; `None`: the rate of the leaf-spine links. The oversubscription of a spine is
         /// `leaves_per_pod * uplink_rate / (cores_per_plane * core_rate)`.
         core_rate: Option<BitRate>,
-        /// Delay of each spine-core link, `None`: as the leaf-spine links.
+        /// Delay of each spine-core link; `None`: the delay of the leaf-spine links.
         core_delay: Option<Time>,
     },
     /// All hosts on one switch.
@@ -86,16 +87,16 @@ pub enum TopologySpec {
     },
     /// Two switches joined by one link.
     Dumbbell {
-        /// Hosts on the left switch.
+        /// Number of hosts on the left switch.
         left: u32,
-        /// Hosts on the right switch.
+        /// Number of hosts on the right switch.
         right: u32,
-        /// Rate of the link in the middle, `None`: as the host links.
+        /// Rate of the link between the two switches; `None`: the rate of the host links.
         bottleneck_rate: Option<BitRate>,
-        /// Delay of the link in the middle, `None`: as the host links.
+        /// Delay of the link between the two switches; `None`: the delay of the host links.
         bottleneck_delay: Option<Time>,
     },
-    /// Any graph; its links are [`FabricSpec::links`].
+    /// An arbitrary graph, whose links are listed in [`FabricSpec::links`].
     Graph {
         /// Names of the hosts; each has exactly one link, to a switch.
         hosts: Vec<String>,
@@ -104,24 +105,26 @@ pub enum TopologySpec {
     },
 }
 
-/// A link named by its ends: a new link in a graph, a change to an existing link in other topologies.
+/// A link, identified by the names of the two nodes that it joins. In a graph it is a new link; in other topologies it
+/// is a change to an existing link.
 #[derive(Clone, PartialEq, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema))]
 #[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
 pub struct NamedLink {
-    /// Name of one end.
+    /// Name of the node at one end.
     pub from: String,
-    /// Name of the other end.
+    /// Name of the node at the other end.
     pub to: String,
-    /// Its rate, `None`: the fabric's.
+    /// Rate of the link. `None`: a new link has the rate of [`FabricSpec::link`], an existing link keeps its rate.
     pub rate: Option<BitRate>,
-    /// Its delay, `None`: the fabric's.
+    /// Delay of the link. `None`: a new link has the delay of [`FabricSpec::link`], an existing link keeps its delay.
     pub delay: Option<Time>,
-    /// Its loss probability, `None`: the fabric's.
+    /// Loss probability of the link. `None`: a new link has the loss of [`FabricSpec::link`], an existing link keeps
+    /// its loss.
     pub loss: Option<f64>,
 }
 
-/// A route of one switch that replaces the shortest one.
+/// A route, configured by hand, that replaces the shortest paths from one switch to some hosts.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema))]
 #[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
@@ -130,14 +133,16 @@ pub struct NamedRoute {
     pub at: String,
     /// Names of the hosts whose packets take the route.
     pub to: Vec<String>,
-    /// Name of the neighbour to which the switch sends them, over all links between the two.
+    /// Name of the neighbouring node to which the switch sends these packets. The switch uses all of its links to that
+    /// neighbour.
     pub via: String,
 }
 
-/// A switch: a buffer, a scheduler and ECN marking. The path selection is [`FabricSpec::paths`].
+/// The parts of a switch: a buffer, a scheduler, and ECN marking. The path selection is set for the whole fabric, in
+/// [`FabricSpec::paths`].
 ///
-/// A shared buffer of 12 MB with PFC, whose outputs give priority 1 three times the bytes of priority 0 and mark on
-/// dequeue:
+/// An example is a switch with a shared buffer of 12 MB and PFC. Its outputs send three times as many bytes of priority
+/// 1 as of priority 0, and mark packets on dequeue:
 ///
 /// ```
 /// use rnic_fabric::config::{
@@ -162,7 +167,7 @@ pub struct NamedRoute {
 /// ```
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct SwitchSpec {
-    /// Where packets wait, with PFC where the buffer has it.
+    /// The buffer: where packets wait, how many bytes have room, and PFC if the buffer has it.
     pub buffer: BufferSpec,
     /// Which priority an output serves next.
     pub scheduler: SchedulerSpec,
@@ -184,22 +189,23 @@ impl SwitchSpec {
     }
 }
 
-/// A whole fabric.
+/// Specification of a whole fabric: its topology, links, routes and switches.
 #[derive(Clone, PartialEq, Debug)]
 pub struct FabricSpec {
-    /// Its nodes and links.
+    /// Nodes of the fabric, and its links unless the topology is a graph.
     pub topology: TopologySpec,
-    /// Properties of every link without its own in [`FabricSpec::links`].
+    /// Rate, delay and loss of every link for which neither `topology` nor `links` sets other values.
     pub link: LinkSpec,
-    /// Links of a graph, or changes to single links.
+    /// Links of a [`TopologySpec::Graph`]; in other topologies, changes to single links.
     pub links: Vec<NamedLink>,
-    /// Routes that replace the shortest ones.
+    /// Routes, configured by hand, that replace shortest-path routes.
     pub routes: Vec<NamedRoute>,
-    /// Properties of every switch.
+    /// Buffer, scheduler, ECN marking and number of priorities, the same for every switch.
     pub switch: SwitchSpec,
     /// The path selection of every switch.
     pub paths: Paths,
-    /// Bytes that each frame takes on a link beyond its own: preamble, start-of-frame delimiter, inter-frame gap (20).
+    /// Bytes that each frame takes on a link in addition to its own length: preamble, start-of-frame delimiter and
+    /// inter-frame gap (20 bytes in Ethernet).
     pub frame_gap: u32,
     /// Imperfections of the clocks of all nodes.
     pub clocks: ClockSpec,

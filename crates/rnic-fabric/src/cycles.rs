@@ -1,8 +1,9 @@
-//! Cycles in directed graphs.
+//! Depth-first search for cycles in directed graphs.
 
-/// A cycle of a directed graph that can be reached from one of `starts`, as the nodes along the cycle.
+/// Finds a cycle that can be reached from one of the nodes `starts` of a directed graph, and returns the nodes along
+/// the cycle. `edges` holds the successors of each node.
 pub(crate) fn find_cycle(edges: &[Vec<usize>], starts: impl Iterator<Item = usize>) -> Option<Vec<usize>> {
-    // 0: not visited, 1: on the current path, 2: done.
+    // State of each node: 0 is not visited, 1 is on the current path, 2 is done.
     let mut state = vec![0u8; edges.len()];
     for start in starts {
         if state[start] != 0 {

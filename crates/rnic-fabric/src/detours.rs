@@ -1,4 +1,5 @@
-//! Routes by hand: reading them, and checking that packets still arrive.
+//! Detours: routes that a user configures by hand in place of shortest paths. This module resolves the names in them,
+//! and checks that packets still arrive.
 
 use crate::config::NamedRoute;
 use crate::cycles::find_cycle;
@@ -7,10 +8,11 @@ use crate::shortest_paths::{Distances, next_hops};
 use crate::topology::{NodeId, Topology, TopologyError};
 use std::collections::BTreeMap;
 
-/// By switch: the ports (numbered within it) by which it sends packets instead, and the index of the named route.
+/// The detours to one host. Per switch: the ports (numbered within the switch) that replace the ports on shortest
+/// paths, and the index of the named route.
 pub(crate) type Detours = BTreeMap<NodeId, (Vec<u16>, usize)>;
 
-/// By host: the switches with a named route to it.
+/// Resolves the names of the routes `named`. The result has, per host, the switches with a named route to this host.
 pub(crate) fn detours(topology: &Topology, named: &[NamedRoute]) -> Result<BTreeMap<HostId, Detours>, TopologyError> {
     let mut found: BTreeMap<HostId, Detours> = BTreeMap::new();
     if named.is_empty() {
@@ -58,7 +60,9 @@ pub(crate) fn detours(topology: &Topology, named: &[NamedRoute]) -> Result<BTree
     Ok(found)
 }
 
-/// The next hops of every switch towards `host`: the shortest paths, except at switches with detours.
+/// The next-hop ports of every switch towards `host`: the ports on shortest paths, except at switches with a detour.
+///
+/// The result is an error if packets from a switch in `host_switches`, the switches with hosts, would loop.
 pub(crate) fn detoured(
     topology: &Topology, host_switches: &[NodeId], host: HostId, detours: &Detours,
 ) -> Result<Vec<Vec<u16>>, TopologyError> {
@@ -71,7 +75,7 @@ pub(crate) fn detoured(
     for (at, (ports, _)) in detours {
         sets[(at - topology.hosts) as usize] = ports.clone();
     }
-    // Every switch has a next hop. So a packet that does not arrive circles.
+    // Every switch has a next hop. So a packet that never arrives must be in a loop.
     let next = |node: u32| -> Vec<usize> {
         let first = topology.first_port[node as usize];
         let set = sets.get((node.wrapping_sub(topology.hosts)) as usize).map_or(&[][..], Vec::as_slice);

@@ -1,4 +1,5 @@
-//! Why transmitters are paused: the port that each waits for, the root of each pause, and cycles of pauses.
+//! Diagnosis of PFC pauses: the port for which each paused transmitter waits, the root cause of each pause, and cycles
+//! of pauses.
 
 use crate::cycles::find_cycle;
 use crate::engine::Fabric;
@@ -6,12 +7,12 @@ use crate::ids::PortId;
 use crate::packet::Body;
 use rnic_transport::Time;
 
-/// The root of a pause: what the chain of paused transmitters waits for.
+/// The root cause of a pause: the end of a chain in which each paused transmitter waits for the next port.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Cause {
     /// An output that sends as fast as it can and is not paused: more packets arrive for it than it can send.
     Congestion {
-        /// That output.
+        /// The congested output.
         port: PortId,
     },
     /// A host's NIC that pauses its switch.
@@ -19,16 +20,16 @@ pub enum Cause {
         /// The host's port.
         port: PortId,
     },
-    /// The transmitter itself, through other paused ports.
+    /// A cycle of paused transmitters: each waits for the next, so the transmitter waits for itself.
     Cycle {
-        /// The lowest port on the cycle.
+        /// The port with the lowest number on the cycle.
         port: PortId,
     },
-    /// None: the resume is on its way.
+    /// No cause is left: the peer holds no packets of the transmitter any more, and the resume frame is on its way.
     Released,
 }
 
-/// The next element of the chain from a paused transmitter to the root.
+/// The next element of the chain from a paused transmitter to its root cause.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Wait {
     /// Another port of [`PauseTree::ports`], by index.
@@ -37,44 +38,46 @@ pub enum Wait {
     Root(Cause),
 }
 
-/// A transmitter that is paused in a priority, or was paused when a transmitter in the tree was paused.
+/// A transmitter in a pause tree. It is paused in a priority now, or an earlier pause of it has led to another pause in
+/// the tree.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Paused {
-    /// The port whose transmitter it is.
+    /// The port of the transmitter.
     pub port: PortId,
-    /// The priority.
+    /// The paused priority.
     pub priority: u8,
-    /// Whether it is paused now.
+    /// Whether the transmitter is paused now.
     pub on: bool,
     /// Start of the current pause, or of the latest pause of a transmitter that is not paused now.
     pub since: Time,
-    /// Bytes that its peer holds of its packets; 0 if the peer is a host.
+    /// Bytes of the transmitter's packets that wait in the buffer of its peer; 0 if the peer is a host.
     pub held: u64,
-    /// The output for which its peer's input holds the most bytes.
+    /// The next element of the chain: the output of the peer for which most of these bytes wait, or the root cause.
     pub waits_for: Wait,
-    /// The root of the chain.
+    /// The root cause, at the end of the chain.
     pub cause: Cause,
-    /// Distance from the root: 1 if the root pauses it or it is on the cycle.
+    /// Number of steps to the root cause: 1 if the root cause itself pauses the transmitter, or if the transmitter is
+    /// on the cycle.
     pub depth: u32,
 }
 
-/// Every paused transmitter of a fabric at an instant, as trees with the causes as roots.
+/// Every paused transmitter of a fabric at an instant, as trees whose roots are the root causes of the pauses.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct PauseTree {
-    /// The transmitters that are paused now, in order of port and priority; then transmitters between these and their
-    /// causes.
+    /// The transmitters that are paused now, in order of port and priority; then transmitters that are not paused now,
+    /// but are on the chain from a paused transmitter to its root cause.
     pub ports: Vec<Paused>,
-    /// A cyclic buffer dependency: paused ports of which each waits for the next and the last for the first, whatever
-    /// else they wait for. Empty if there is none.
+    /// A cyclic buffer dependency: paused ports, each of which waits for the next, and the last for the first. They may
+    /// wait for other ports as well. Empty if no such cycle exists.
     pub cycle: Vec<PortId>,
 }
 
-/// The pauses of a fabric in its current state.
+/// Builds the tree of pauses for the current state of a fabric.
 ///
-/// A paused transmitter waits for buffer at its peer's input. That input waits for the outputs for which it holds
-/// packets, foremost for the output for which it holds the most bytes. If that output is paused, or was paused shortly
-/// before, it waits in turn: pauses come and go, and packets that piled up during a pause take a while to drain. Any
-/// other output is congested.
+/// A paused transmitter waits for buffer at an input of its peer. Packets from this input wait for outputs of the peer,
+/// and the chain continues at the output for which most bytes wait. If this output is paused, it waits for its own peer
+/// in turn. An output that was paused shortly before is treated in the same way, because packets that piled up during
+/// its pause take a while to drain. Any other output is congested, and is the root cause.
 pub fn pause_tree<B: Body>(fabric: &Fabric<B>) -> PauseTree {
     let mut tree = PauseTree::default();
     if !fabric.any_paused() {
@@ -140,13 +143,15 @@ fn most_held<B: Body>(fabric: &Fabric<B>, waiting: &Paused) -> Wait {
     }
     let held =
         topology.ports_of(node).map(|output| (fabric.held(input, output, usize::from(waiting.priority)), output));
-    // Among equals the lowest port.
+    // Of outputs with equally many bytes, the lowest port counts.
     let most = held.filter(|(bytes, _)| *bytes > 0).max_by_key(|(bytes, output)| (*bytes, std::cmp::Reverse(*output)));
     Wait::Root(most.map_or(Cause::Released, |(_, port)| Cause::Congestion { port }))
 }
 
-/// Whether a port that is not paused now was paused when the pause of `waiting` was sent, or later, or its pause ended
-/// before that by no more than the pause had lasted: packets that piled up may not have drained by then.
+/// Whether an earlier pause of `port`, which is not paused now, may have caused the pause of `waiting`.
+///
+/// The earlier pause may be the cause if it ended after the peer had sent the pause of `waiting`. It may also be the
+/// cause if it ended before that, by less time than it had lasted: the packets that piled up may not have drained yet.
 fn was_paused_during<B: Body>(fabric: &Fabric<B>, port: PortId, waiting: &Paused) -> bool {
     let priority = usize::from(waiting.priority);
     let sent = waiting.since.saturating_sub(fabric.topology().port(waiting.port).link.delay);
@@ -154,7 +159,8 @@ fn was_paused_during<B: Body>(fabric: &Fabric<B>, port: PortId, waiting: &Paused
     fabric.resumed_at(port, priority).is_some_and(recent)
 }
 
-/// The paused ports for which the port's peer holds any bytes, by index.
+/// The indices of the paused ports for which packets of port `index` wait at its peer. Empty if the peer is a host, or
+/// no longer wants the pause.
 fn blockers<B: Body>(fabric: &Fabric<B>, paused: &[Paused], index: usize) -> Vec<usize> {
     let (topology, waiting) = (fabric.topology(), &paused[index]);
     let input = topology.port(waiting.port).peer;
@@ -169,7 +175,7 @@ fn blockers<B: Body>(fabric: &Fabric<B>, paused: &[Paused], index: usize) -> Vec
     (from..to).filter(|other| waits(&paused[*other])).collect()
 }
 
-/// Follows the chain from a port to its root; returns the root and its distance.
+/// Follows the chain from a port to its root cause; returns the cause and the number of steps.
 fn trace(ports: &[Paused], start: usize) -> (Cause, u32) {
     let mut path = vec![start];
     loop {
@@ -198,8 +204,8 @@ impl PauseTree {
         self.ports.iter().filter(|port| port.on)
     }
 
-    /// Whether a port is the root of pauses with this cause: the congested output, the switch's port that a NIC pauses,
-    /// or a port on the cycle.
+    /// Whether a port is where pauses with this root cause begin: the congested output, the switch's port that a NIC
+    /// pauses, or a port on the cycle.
     pub fn is_at_root(&self, cause: Cause, port: PortId) -> bool {
         match cause {
             Cause::Congestion { port: root } => port == root,

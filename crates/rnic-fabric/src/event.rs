@@ -1,44 +1,46 @@
 //! The future-event list of one node: a tournament tree over its few event sources.
 //!
-//! A node has one possible arrival per incoming link and one possible "transmitter free" per port, so the list is an
-//! array of keys indexed by source, and the tree above it finds the smallest without branches. A key holds time and
-//! source, which makes the order total: earlier first; at the same instant arrivals before transmitters, lower ports
-//! before higher.
+//! A node has at most one pending arrival per incoming link and at most one pending "transmitter free" event per port.
+//! So the list is an array of keys indexed by event source, and a tree above the array finds the smallest key without
+//! branches. A key holds the time and the source of an event, so no two keys are equal and the order of events is
+//! unique. Earlier events come first; at the same instant, arrivals come before "transmitter free" events, and lower
+//! ports before higher ports.
 
 use crate::topology::MAX_PORTS;
 
-/// "No event".
+/// Key of a source that has no event.
 const NEVER: u64 = u64::MAX;
-/// Bits of a key that hold the source.
+/// Number of low bits of a key that hold the source; the bits above them hold the time.
 const SOURCE_BITS: u32 = MAX_PORTS.ilog2() + 1;
 
 /// The events of a node, at most one per source. Sources are numbered from 0; among events at the same instant the
-/// source with the lowest number comes first.
+/// source with the lowest number comes first. Times are in picoseconds.
 pub(crate) trait EventList {
     /// A list for nodes of up to `max_sources` sources.
     fn new(max_sources: usize) -> Self;
-    /// Clears the list for a node of `sources` sources, to be set with [`EventList::load`] and finished with
-    /// [`EventList::build`]. No event is before `origin`.
+    /// Clears the list for a node of `sources` sources. The caller then sets the events with [`EventList::load`] and
+    /// completes the list with [`EventList::build`]. No event may be earlier than `origin`.
     fn reset(&mut self, sources: usize, origin: u64);
-    /// Sets a source's time before [`EventList::build`], `u64::MAX` for no event.
+    /// Sets the time of a source's event before [`EventList::build`]; `u64::MAX` means no event.
     fn load(&mut self, source: usize, time: u64);
     /// Completes the list after the last [`EventList::load`].
     fn build(&mut self);
-    /// Sets a source's time, `u64::MAX` for no event.
+    /// Sets the time of a source's event in a completed list; `u64::MAX` means no event.
     fn set(&mut self, source: usize, time: u64);
     /// Whether the source has an event.
     fn is_set(&self, source: usize) -> bool;
-    /// Time and source of the first event; time `u64::MAX` when there is none.
+    /// Time and source of the first event; the time is `u64::MAX` if the list has no event.
     fn first(&mut self) -> (u64, usize);
 }
 
 /// A tournament tree over event sources `0..sources`.
 #[derive(Clone, Debug)]
 pub(crate) struct EventTree {
-    /// `keys[1]` is the smallest; the sources' own keys are `keys[leaves..]`.
+    /// A binary tree in an array: `keys[1]` is the smallest key, and the leaves `keys[leaves..]` are the keys of the
+    /// sources.
     keys: Vec<u64>,
     leaves: usize,
-    /// Times in keys are relative to this time.
+    /// Time, in picoseconds, from which the times in keys are counted.
     origin: u64,
 }
 
@@ -101,12 +103,13 @@ impl EventList for EventTree {
     }
 }
 
-/// A plain heap, as a reference for other lists. An entry that was replaced stays in it until it comes first.
+/// A binary heap with which tests compare the tournament tree. An entry that [`EventList::set`] has replaced stays in
+/// the heap until it reaches the top.
 #[cfg(test)]
 #[derive(Clone, Debug, Default)]
 pub(crate) struct EventHeap {
     heap: std::collections::BinaryHeap<std::cmp::Reverse<(u64, usize)>>,
-    /// Per source: its time.
+    /// Per source: time of its event.
     times: Vec<u64>,
 }
 
@@ -149,7 +152,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The list always names the same event as a search through all sources.
+    /// Checks that the list always returns the same first event as a search through all sources.
     fn agrees<L: EventList>(sources: usize, steps: &[(usize, Option<u64>)]) -> Result<(), TestCaseError> {
         let mut list = L::new(70);
         list.reset(sources, 1_000);

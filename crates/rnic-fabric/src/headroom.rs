@@ -1,4 +1,4 @@
-//! The buffer above its pause threshold that PFC needs to lose no packet.
+//! PFC headroom: the buffer above the pause threshold that prevents packet loss.
 
 use crate::config::LinkSpec;
 use crate::packet::PAUSE_FRAME;
@@ -6,11 +6,14 @@ use rnic_transport::Bytes;
 
 /// Maximum number of bytes that can enter an input buffer after its occupancy has reached the pause threshold.
 ///
-/// From first principles, for a link of rate R and propagation delay d and frames of at most `max_frame` bytes with
-/// `gap` bytes around them on the link: the frame that crosses the threshold overshoots it by up to its own length; the
-/// pause frame waits for a frame that has just begun in its direction, takes its own time, and travels d; the upstream
-/// transmitter finishes the frame that it has just begun; and the frames that it has sent travel d. Bytes arrive at
-/// rate R throughout.
+/// The link has rate R and propagation delay d. Frames have at most `max_frame` bytes, and take `gap` more bytes on the
+/// link. Bytes arrive at rate R throughout, so the headroom is the sum of:
+///
+/// - the bytes by which the frame that crosses the threshold overshoots it: up to `max_frame`;
+/// - one frame with its gap, while the pause frame waits for a frame that has just begun in its direction;
+/// - the pause frame with its gap, while the pause frame is serialised;
+/// - one frame with its gap, which the upstream transmitter has just begun and finishes;
+/// - 2 d R, for the pause frame's way upstream and for the frames that are on the link when the transmitter stops.
 ///
 /// ```
 /// use rnic_fabric::{config::LinkSpec, required_headroom};
@@ -33,7 +36,7 @@ mod tests {
     #[test]
     fn the_irn_default_case_by_hand() {
         let link = LinkSpec { rate: BitRate::from_gbps(40), delay: Time::from_us(2), loss: 0.0 };
-        // 4 us at 5 bytes per ns, two full frames with gaps, a pause frame with gap, one overshoot.
+        // 4 us at 5 bytes per ns, two full frames with gaps, one pause frame with gap, and one frame of overshoot.
         assert_eq!(required_headroom(&link, 1_086, 20), Bytes(20_000 + 2 * 1_106 + 84 + 1_086));
     }
 }

@@ -5,25 +5,27 @@ use crate::packet::{Body, Packet};
 use rnic_transport::Time;
 use std::ops::ControlFlow;
 
-/// The hosts of one partition of a fabric. A host is named by its slot in the partition, its position in
+/// The hosts of one partition of a fabric. The fabric identifies a host by its slot: the host's position in
 /// [`PartitionPlan::hosts_of`](crate::PartitionPlan::hosts_of).
 ///
-/// The fabric calls the methods of one host in order of time. Between hosts there is no order but the windows of the
-/// engine, so a method may touch only the state of the host that it is called for, and state that does not depend on
-/// order, such as counters.
+/// The fabric calls the methods for one host in order of time. Calls for different hosts are ordered only by the
+/// windows of the engine. So a method may change only the state of the host for which it is called, and state that does
+/// not depend on the order of calls, such as counters.
 pub trait HostPartition: Send {
     /// The part of a packet that only hosts understand.
     type Body: Body;
 
-    /// A packet arrived.
+    /// Handles a packet that arrives at the host at time `now`.
     fn receive(&mut self, host: SlotId, now: Time, packet: &Packet<Self::Body>);
-    /// Time at which the fabric must call [`HostPartition::wake`] for the host, [`Time::MAX`] for never.
+    /// Time at which the fabric must call [`HostPartition::wake`] for the host; [`Time::MAX`] means never.
     fn next_wake(&self, host: SlotId) -> Time;
-    /// The time that [`HostPartition::next_wake`] named has come.
+    /// Handles the event that [`HostPartition::next_wake`] announced for time `now`.
     fn wake(&mut self, host: SlotId, now: Time);
-    /// Whether the host may have a packet to send, now or when it is resumed.
+    /// Whether the host may have a packet to send, now or after the switch has resumed a paused priority.
     fn wants_to_transmit(&self, host: SlotId) -> bool;
-    /// The transmitter is free: the next packet, of a priority that is not in the bitmap `paused`.
+    /// Returns the next packet to send; the fabric calls this when the host's transmitter is free. The packet's
+    /// priority must not be in `paused`, the bitmap of priorities that the switch has paused. `None`: no packet may be
+    /// sent now.
     fn transmit(&mut self, host: SlotId, now: Time, paused: u8) -> Option<Packet<Self::Body>>;
 }
 
@@ -32,15 +34,17 @@ pub trait PartitionedHosts {
     /// The hosts of one partition.
     type Partition: HostPartition;
 
-    /// The hosts of each partition of the fabric's plan, in order. During a window the fabric takes them out.
+    /// The hosts of each partition, in the order of the partitions in the fabric's plan. While several threads simulate
+    /// a window, the fabric takes the entries out of the vector.
     fn partitions(&mut self) -> &mut Vec<Self::Partition>;
-    /// The earliest start of a flow that is unknown to its host as yet, [`Time::MAX`] for none.
+    /// The earliest start time of a flow that has not been made known to its hosts; [`Time::MAX`] if no such flow is
+    /// left.
     fn next_start(&self) -> Time;
-    /// Makes every flow that starts before `end` known to its hosts. `wake` tells the fabric that a host has an event
-    /// at a time.
+    /// Makes every flow that starts before `end` known to its hosts. The implementation calls `wake` to tell the fabric
+    /// that a host has an event at a given time.
     fn open_window(&mut self, end: Time, wake: &mut dyn FnMut(HostId, Time));
-    /// Every event before `end` has been processed; the fabric has transmitted `hops` packets so far. `Break` ends the
-    /// run.
+    /// Called when every event before `end` has been processed. `hops` is the number of packets that all ports have
+    /// transmitted so far. `Break` ends the run.
     fn close_window(&mut self, end: Time, hops: u64) -> ControlFlow<()>;
 }
 

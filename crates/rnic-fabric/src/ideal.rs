@@ -1,14 +1,15 @@
-//! The completion time of a flow alone on an empty fabric.
+//! The ideal completion time of a flow, which is alone on an empty fabric.
 
 use crate::ids::PortId;
 use crate::topology::Topology;
 use rnic_transport::Time;
 
-/// Time from the start of a flow until the last bit of its last packet arrives, if no other packet is on the fabric and
-/// the sender sends without pause: store and forward over the transmitting ports of `path`.
+/// Ideal completion time of a flow: from its start until the last bit of its last packet arrives, if no other packet is
+/// on the fabric and the sender sends packets back to back. `path` lists the transmitting ports; every switch stores a
+/// whole frame before it forwards the frame.
 ///
-/// At most [`Time::MAX`]. The flow has `packets` frames. The last takes `last` bytes on the link and each of the others
-/// `full` bytes, frame gap included.
+/// The flow has `packets` frames. The last frame takes `last` bytes on a link, and every other frame takes `full`
+/// bytes, frame gap included. The result is at most [`Time::MAX`].
 ///
 /// ```
 /// use rnic_fabric::config::{FabricSpec, LinkSpec, SwitchSpec, TopologySpec};
@@ -25,17 +26,17 @@ use rnic_transport::Time;
 /// # Ok::<(), rnic_fabric::TopologyError>(())
 /// ```
 pub fn completion_time(topology: &Topology, path: &[PortId], packets: u64, full: u64, last: u64) -> Time {
-    let mut sum_full: u128 = 0; // serialisations of a full frame so far
-    let mut slowest_full = 0; // longest of them
+    let mut sum_full: u128 = 0; // sum of a full frame's serialisation times so far
+    let mut slowest_full = 0; // the longest of these serialisation times
     let mut delays = 0;
-    let mut done = 0; // end of the last frame's transmission on the previous link, delays included
+    let mut done = 0; // time at which the last frame has arrived over the previous link
     for (hop, port) in path.iter().enumerate() {
         let link = topology.port(*port).link;
         let time = |bytes: u64| u128::from(link.rate.time_for(bytes).as_ps());
         let (full_time, last_time) = (time(full), time(last));
         sum_full += full_time;
         slowest_full = slowest_full.max(full_time);
-        // End of the last but one frame's transmission on this link.
+        // Time at which the frame before the last has left the transmitter of this link.
         let before = if packets > 1 { delays + sum_full + u128::from(packets - 2) * slowest_full } else { 0 };
         let arrived = if hop == 0 { 0 } else { done };
         let delay = u128::from(link.delay.as_ps());
@@ -73,7 +74,8 @@ mod tests {
     #[test]
     fn one_packet_is_serialised_at_every_hop() {
         let topology = dumbbell(40);
-        let path = [topology.host_port(crate::HostId(0)), PortId(4), PortId(3)]; // ports 2, 3 on the left switch would do as well: all equal
+        // All links are equal, so any three ports will do.
+        let path = [topology.host_port(crate::HostId(0)), PortId(4), PortId(3)];
         let time = completion_time(&topology, &path, 1, 1_106, 1_106);
         assert_eq!(time, Time::from_ps(3 * (221_200 + 2_000_000)));
     }
@@ -82,7 +84,8 @@ mod tests {
     fn a_small_last_packet_waits_behind_a_full_one() {
         let topology = dumbbell(40);
         let path = [PortId(0); 3];
-        // Two packets, 1,000 and 100 bytes at 200 ps a byte: the second leaves each hop 20 ns after the first.
+        // Two packets of 1,000 and 100 bytes at 200 ps per byte: the second packet leaves each hop 20 ns after the
+        // first.
         let time = completion_time(&topology, &path, 2, 1_000, 100);
         assert_eq!(time, Time::from_ps(3 * (200_000 + 2_000_000) + 20_000));
     }

@@ -2,17 +2,19 @@
 
 use std::fmt;
 
-/// A host of a fabric. Hosts are numbered from 0; as nodes of the topology they come first, with the same numbers.
+/// Number of a host of a fabric, from 0. Hosts are the first nodes of a topology, so a host's number is also its node
+/// number.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 #[repr(transparent)]
 pub struct HostId(pub u32);
 
-/// A port of a fabric. Ports are numbered from 0 over all nodes; those of a node are consecutive.
+/// Number of a port, from 0, counted over all nodes of a fabric. The ports of one node have consecutive numbers.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 #[repr(transparent)]
 pub struct PortId(pub u32);
 
-/// A node or port within its partition: the index in the partition's list of nodes, or of ports. Hosts come first.
+/// Number of a node, or of a port, within its partition: the index in the partition's list of nodes, or in its list of
+/// ports. Hosts and their ports come first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 #[repr(transparent)]
 pub struct SlotId(pub u32);

@@ -1,8 +1,9 @@
 //! A packet-level data-center fabric: event engine, links, switches, topologies and routing.
 //!
-//! It knows no transport: the hosts implement [`PartitionedHosts`], and only they understand a packet's body.
+//! The fabric knows no transport. The hosts send and receive the packets, and only they understand a packet's body; the
+//! caller provides the hosts as an implementation of [`PartitionedHosts`].
 //!
-//! Two hosts on one switch; host 0 sends one frame of 1,000 bytes to host 1:
+//! In this example a fabric has two hosts on one switch; host 0 sends one frame of 1,000 bytes to host 1:
 //!
 //! ```
 //! use rnic_fabric::config::{FabricSpec, LinkSpec, SwitchSpec, TopologySpec};
@@ -10,7 +11,7 @@
 //! use rnic_transport::{BitRate, Bytes, Time};
 //! use std::ops::ControlFlow;
 //!
-//! /// The packet that host 0 sends as soon as the flow has started, and the arrivals.
+//! /// The NICs of both hosts: the packet that host 0 sends once the flow has started, and all arrivals.
 //! struct Nics {
 //!     started: bool,
 //!     to_send: Option<Packet<u32>>,
@@ -36,7 +37,7 @@
 //!     }
 //! }
 //!
-//! /// All hosts in one partition; the flow starts at once.
+//! /// All hosts, in one partition. The only flow starts at time 0.
 //! struct Hosts {
 //!     partitions: Vec<Nics>,
 //!     started: bool,
@@ -67,7 +68,7 @@
 //! let mut hosts =
 //!     Hosts { partitions: vec![Nics { started: false, to_send: Some(packet), arrived: Vec::new() }], started: false };
 //! assert_eq!(fabric.run(&mut hosts), Ending::Idle);
-//! // Twice 1,020 bytes at 200 ps and 2 us.
+//! // Each of the two links takes 200 ps for each of 1,020 bytes (frame and gap), and 2 us of delay.
 //! assert_eq!(hosts.partitions[0].arrived, [(SlotId(1), Time::from_ps(2 * (204_000 + 2_000_000)))]);
 //! # Ok::<(), rnic_fabric::TopologyError>(())
 //! ```

@@ -3,20 +3,22 @@
 use crate::ids::HostId;
 use rnic_transport::telemetry::HopRecord;
 
-/// The part of a packet that only hosts understand, with the few functions that switches need of it.
+/// The part of a packet that only hosts understand. Switches use it in two ways only: to write in-band telemetry into
+/// it, and to read the sender to which they return a trimmed header.
 pub trait Body: Copy + Default + Send {
     /// Whether switches write telemetry records into data packets ([`Body::stamp`]).
     const TELEMETRY: bool = false;
 
-    /// Adds the telemetry record of a switch that sends the packet on.
+    /// Adds the telemetry record of a switch that forwards the packet.
     fn stamp(&mut self, _hop: HopRecord) {}
-    /// The host that sent the packet, if the body names it: a switch can then return a header that has no room.
+    /// The host that sent the packet, if the body names it. A switch returns a trimmed header to this host if the
+    /// buffer has no room for the header.
     fn source(&self) -> Option<HostId> {
         None
     }
 }
 
-/// A number whose meaning the hosts choose.
+/// A body of one number, whose meaning the hosts choose.
 impl Body for u32 {}
 
 /// A packet: the fields that the fabric reads, around a body that only hosts understand. It is small because every hop
@@ -33,29 +35,30 @@ impl Body for u32 {}
 pub struct Packet<B> {
     /// Receiving host.
     pub dst: HostId,
-    /// Hash of its flow, or any entropy that the sender chooses: the input of ECMP. In a pause frame: the bitmap of
-    /// paused priorities.
+    /// Hash of the packet's flow, or any other entropy that the sender chooses; ECMP picks a port by it. In a pause
+    /// frame this field is the bitmap of paused priorities.
     pub flow_hash: u32,
-    /// Frame length from Ethernet header to frame check sequence, at least [`MIN_FRAME`].
+    /// Frame length in bytes, from Ethernet header to frame check sequence, at least [`MIN_FRAME`].
     pub bytes: u16,
     /// Priority, 0 to 7, 7 being the highest.
     pub priority: u8,
-    /// Bits `MARKED`, `PAUSE`, `CONTROL`, `TRIMMED`, `RETURNED`.
+    /// Bitmap of the flags `MARKED`, `PAUSE`, `CONTROL`, `TRIMMED` and `RETURNED`.
     pub flags: u8,
     /// The part that only hosts understand.
     pub body: B,
 }
 
 impl<B: Default> Packet<B> {
-    /// A switch marked it "congestion experienced".
+    /// Flag: a switch has marked the packet "congestion experienced".
     pub const MARKED: u8 = 1;
-    /// It is a PFC frame, consumed by the port that receives it.
+    /// Flag: the packet is a PFC frame. The port that receives a PFC frame consumes it.
     pub const PAUSE: u8 = 2;
-    /// It carries an acknowledgement or notification and no data; drops of such packets are counted separately.
+    /// Flag: the packet carries an acknowledgement or a notification and no data. Switches neither mark nor trim
+    /// control packets, and count their drops separately.
     pub const CONTROL: u8 = 4;
-    /// A switch trimmed it: it has no payload.
+    /// Flag: a switch has trimmed the packet, which therefore has no payload.
     pub const TRIMMED: u8 = 8;
-    /// A switch sent its header back to its sender; it is `TRIMMED` too.
+    /// Flag: a switch has sent the packet's header back to its sender; `TRIMMED` is set too.
     pub const RETURNED: u8 = 16;
 
     /// A PFC frame that pauses exactly the priorities in `mask` and resumes the others.
@@ -69,7 +72,7 @@ impl<B: Default> Packet<B> {
             body: B::default(),
         }
     }
-    /// Whether it is a PFC frame.
+    /// Whether the packet is a PFC frame.
     pub fn is_pause(&self) -> bool {
         self.flags & Self::PAUSE != 0
     }
@@ -77,21 +80,21 @@ impl<B: Default> Packet<B> {
     pub fn paused_priorities(&self) -> u8 {
         self.flow_hash as u8
     }
-    /// Whether a switch marked it "congestion experienced".
+    /// Whether a switch has marked the packet "congestion experienced".
     pub fn is_marked(&self) -> bool {
         self.flags & Self::MARKED != 0
     }
-    /// Whether a switch trimmed it.
+    /// Whether a switch has trimmed the packet.
     pub fn is_trimmed(&self) -> bool {
         self.flags & Self::TRIMMED != 0
     }
-    /// Whether it is a header on its way back to its sender.
+    /// Whether the packet is a trimmed header on its way back to its sender.
     pub fn is_returned(&self) -> bool {
         self.flags & Self::RETURNED != 0
     }
 }
 
-/// Shortest Ethernet frame; shorter ones are padded to it.
+/// Minimum length of an Ethernet frame in bytes; senders pad shorter frames to this length.
 pub const MIN_FRAME: u16 = 64;
-/// Length of a PFC frame.
+/// Length of a PFC frame in bytes.
 pub const PAUSE_FRAME: u16 = 64;

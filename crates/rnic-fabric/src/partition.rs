@@ -19,9 +19,9 @@ pub(crate) struct Partition<B, L = EventTree> {
     switches: Switches<B>,
     /// Events of the switch that is being simulated.
     events: L,
-    /// Per host: whether it may have a packet to send when its transmitter is free.
+    /// Per host: whether the host may have a packet to send when its transmitter is free.
     armed: Vec<bool>,
-    /// Time of the earliest event.
+    /// Time of the earliest event in the partition, in picoseconds.
     pub(crate) next: u64,
     /// Frames transmitted in the latest window that had events.
     pub(crate) recent_hops: u64,
@@ -43,14 +43,14 @@ impl<B: Body, L: EventList> Partition<B, L> {
         }
     }
 
-    /// The host has an event at `at`.
+    /// Tells the engine that a host has an event at time `at`.
     pub(crate) fn wake(&mut self, host: SlotId, at: u64) {
         let next = &mut self.links.next_event[host.index()];
         *next = (*next).min(at);
         self.next = self.next.min(at);
     }
 
-    /// Calls `inspect` with the buffer of the switch that is this node of the partition; `None` for a host.
+    /// Calls `inspect` with the buffer of the switch that is node `node` of the partition; `None` for a host.
     pub(crate) fn inspect<R>(&self, node: usize, inspect: impl FnOnce(&dyn Buffer<B>) -> R) -> Option<R> {
         let switch = node.checked_sub(self.armed.len())?;
         Some(self.switches.inspect(switch, inspect))
@@ -62,7 +62,7 @@ impl<B: Body, L: EventList> Partition<B, L> {
         self.switches.queued() + self.links.arriving()
     }
 
-    /// Simulates every event before `end`, none of which is before `start`.
+    /// Simulates every event of the partition before `end`; no event may be earlier than `start`.
     #[inline(never)]
     pub(crate) fn run<E: HostPartition<Body = B>>(&mut self, hosts: &mut E, routes: &Routes, start: u64, end: u64) {
         if self.next >= end {
@@ -80,10 +80,10 @@ impl<B: Body, L: EventList> Partition<B, L> {
         self.recent_hops = self.links.hops - before;
     }
 
-    /// Simulates every event of one host before `end`. At the same instant arrivals come before timers; after each, the
-    /// transmitter sends if it is free.
+    /// Simulates every event of one host before `end`. At the same instant, arrivals come before timers. After each
+    /// event, the host's transmitter sends a packet if it is free.
     fn run_host<E: HostPartition<Body = B>>(&mut self, hosts: &mut E, host: usize, end: u64) {
-        // A host has one port, and hosts come first.
+        // A host has one port, and hosts come first in a partition. So a host and its port have the same number.
         let (number, slot) = (host, SlotId::new(host));
         let mut armed = self.armed[host];
         loop {
@@ -132,7 +132,7 @@ mod tests {
     use rnic_transport::{BitRate, Bytes};
     use std::collections::VecDeque;
 
-    /// Hosts that send bursts to each other, and answer each packet with a small one.
+    /// Hosts that send bursts to each other, and answer each packet with a small packet.
     struct Bursts {
         hosts: Vec<VecDeque<(u64, Packet<u32>)>>,
         /// Host, time and body of each arrival.
@@ -174,7 +174,7 @@ mod tests {
         }
     }
 
-    /// Arrivals and counters of a whole fabric in one partition with this event list.
+    /// Simulates a whole fabric in one partition with the event list `L`; returns the arrivals and the counters.
     fn run<L: EventList>(spec: &FabricSpec, seed: u64) -> (Vec<(u32, u64, u32)>, Vec<crate::PriorityCounters>) {
         let topology = Topology::build(spec).unwrap();
         let routes = Routes::new(&topology, seed).unwrap();
@@ -185,7 +185,7 @@ mod tests {
         for host in 0..topology.hosts {
             let mut at = 0;
             for _ in 0..6 {
-                // Instants that often coincide.
+                // Bursts start at multiples of 500 ns, so that events of different hosts often coincide.
                 at += 500_000 * (1 + draw(6));
                 let dst = (host + 1 + draw(u64::from(topology.hosts) - 1) as u32) % topology.hosts;
                 let (flow_hash, priority) = (draw(1 << 32) as u32, draw(2) as u8);

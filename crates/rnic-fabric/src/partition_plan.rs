@@ -1,14 +1,14 @@
 //! The division of a fabric's nodes into partitions.
 //!
 //! The engine simulates the partitions of a fabric at the same time, window by window. So a plan decides how fast a run
-//! is, and changes no result. A link between two partitions costs one more copy of each packet; so the plan puts a host
-//! into the partition of its switch, and a switch into the partition to which most of its links lead.
+//! is, but it does not change any result. A link between two partitions costs one more copy of each packet; so the plan
+//! puts a host into the partition of its switch, and a switch into the partition to which most of its links lead.
 
 use crate::ids::{HostId, PortId, SlotId};
 use crate::topology::{NodeId, Topology};
 use std::ops::Range;
 
-/// The partition of a node or port, and its slot there.
+/// The partition of a node or port, and the slot of the node or port in the partition.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Location {
     /// The partition.
@@ -89,10 +89,11 @@ impl PartitionPlan {
         PartitionPlan::of_nodes(topology, &partition_of)
     }
 
-    /// The partitions that `partition_of_node` assigns to each node. Numbers without nodes are left out.
+    /// The plan that puts each node into the partition that `partition_of_node` assigns to it. Numbers without nodes
+    /// are left out, so the numbers of later partitions decrease.
     ///
     /// # Panics
-    /// If it does not have one entry per node.
+    /// If `partition_of_node` does not have one entry per node.
     pub fn of_nodes(topology: &Topology, partition_of_node: &[u32]) -> PartitionPlan {
         assert_eq!(partition_of_node.len(), topology.nodes() as usize, "one partition for each node");
         let mut used: Vec<u32> = partition_of_node.to_vec();
@@ -142,7 +143,7 @@ impl PartitionPlan {
     pub(crate) fn nodes_of(&self, partition: usize) -> &[NodeId] {
         &self.nodes[partition]
     }
-    /// The slots of a switch's ports.
+    /// The slots of a switch's ports in the switch's partition.
     pub(crate) fn ports_of(&self, topology: &Topology, switch: NodeId) -> Range<usize> {
         let mut ports = topology.ports_of(switch);
         let count = ports.len();
@@ -178,7 +179,8 @@ fn by_height(topology: &Topology, with_hosts: &[NodeId]) -> Vec<NodeId> {
     order.split_off(with_hosts.len())
 }
 
-/// The partition with room to which most of a switch's links lead, by their rate; among equals the emptiest.
+/// The partition for a switch: of the partitions with a load below `room`, the one to which the most link bandwidth of
+/// the switch leads; of equal partitions, the one with the least load.
 fn best_partition(topology: &Topology, switch: NodeId, partition_of: &[u32], filled: &[f64], room: f64) -> usize {
     let mut drawn = vec![0.0; filled.len()];
     for port in topology.ports_of(switch) {
@@ -189,7 +191,7 @@ fn best_partition(topology: &Topology, switch: NodeId, partition_of: &[u32], fil
     let emptiest = (0..filled.len()).min_by(|a, b| filled[*a].total_cmp(&filled[*b])).unwrap_or(0);
     let with_room = (0..filled.len()).filter(|partition| filled[*partition] < room || *partition == emptiest);
     let order = |a: &usize, b: &usize| drawn[*a].total_cmp(&drawn[*b]).then(filled[*b].total_cmp(&filled[*a]));
-    // `max_by` returns the last of equals, so the order is reversed.
+    // `max_by` returns the last of equal elements. The reversed order makes this the lowest partition.
     with_room.rev().max_by(order).unwrap_or(0)
 }
 
@@ -216,7 +218,7 @@ mod tests {
         Topology::build(&spec).unwrap()
     }
 
-    /// Links between partitions.
+    /// Number of links between partitions.
     fn cut(topology: &Topology, plan: &PartitionPlan) -> usize {
         let crosses = |link: &&crate::topology::Link| plan.node(link.a).partition != plan.node(link.b).partition;
         topology.links.iter().filter(crosses).count()
@@ -248,7 +250,7 @@ mod tests {
 
     #[test]
     fn places_are_numbered_within_parts() {
-        // Hosts 0 to 3, a switch.
+        // Nodes 0 to 3 are hosts, and node 4 is a switch.
         let topology = build(TopologySpec::SingleSwitch { hosts: 4 });
         let plan = PartitionPlan::of_nodes(&topology, &[7, 3, 7, 3, 7]);
         assert_eq!(

@@ -16,27 +16,29 @@ use rnic_transport::{BitRate, Time};
 pub struct PriorityCounters {
     /// Frames transmitted, pause frames not included.
     pub tx_packets: u64,
-    /// Their bytes, without frame gap.
+    /// Bytes of the transmitted frames, without frame gaps.
     pub tx_bytes: u64,
-    /// Frames that arrived here and were dropped because the buffer had no room.
+    /// Frames that arrived at this port and that the switch dropped because the buffer had no room.
     pub drops: u64,
     /// Control packets among the dropped frames.
     pub control_drops: u64,
-    /// Frames transmitted here that the link lost.
+    /// Frames that this port transmitted and that the link lost.
     pub lost: u64,
-    /// Frames for this output that this switch marked "congestion experienced".
+    /// Frames that the switch marked "congestion experienced" because of this port's egress queue.
     pub marked: u64,
-    /// Pauses that this port sent to its peer.
+    /// Number of times that this port paused the priority at its peer.
     pub pause_sent: u64,
-    /// Pauses that its peer sent to this port.
+    /// Number of times that the peer paused the priority at this port.
     pub pause_received: u64,
-    /// Time for which its transmitter was paused, in picoseconds.
+    /// Time for which this port's transmitter was paused in the priority, in picoseconds.
     pub paused_ps: u64,
-    /// Maximum occupancy of its input buffer in bytes; with `BufferSpec::Output`, of its output buffer.
+    /// Maximum occupancy of this port's input buffer, in bytes; with `BufferSpec::Output`, of this port's output
+    /// buffer.
     pub queue_high_water: u64,
-    /// Packets of this priority for which this output had no room and that it trimmed.
+    /// Data packets of this priority that the switch trimmed because this output had no room for them.
     pub trimmed: u64,
-    /// Packets of this priority for which this output had no room, not even trimmed, and whose header went back.
+    /// Data packets of this priority whose header the switch returned to the sender, because this output had no room
+    /// even for the header.
     pub returned: u64,
 }
 
@@ -53,14 +55,15 @@ const PREFETCH_DISTANCE: u32 = 4;
 /// The packets in flight in one direction of a link. Propagation is first in, first out, so only the first packet is an
 /// event.
 ///
-/// Half a cache line, because a switch reads the queues of all its ports at the start of each window.
+/// The structure takes half a cache line (32 bytes), because a switch reads the queues of all its ports at the start of
+/// each window.
 #[repr(align(32))]
 pub(crate) struct LinkQueue<B> {
     /// Arrival time of the first packet, `u64::MAX` if the link is empty.
     first_at: u64,
     head: u32,
     len: u32,
-    /// A ring; its size is 0 or a power of two.
+    /// Ring of the packets; its size is 0 or a power of two.
     slots: Box<[InFlight<B>]>,
 }
 
@@ -75,7 +78,7 @@ impl<B: Copy + Default> LinkQueue<B> {
         self.first_at
     }
 
-    /// Prefetches the first packets.
+    /// Prefetches the ring slots of the first packets.
     #[inline(always)]
     pub(crate) fn prefetch(&self) {
         if self.len > 0 {
@@ -89,7 +92,7 @@ impl<B: Copy + Default> LinkQueue<B> {
         (0..self.len).filter(|i| !self.slots[self.slot(*i)].packet.is_pause()).count()
     }
 
-    /// Index of the slot with `before` packets ahead of it; the ring must not be of size 0.
+    /// Index of the ring slot that has `before` packets ahead of it; the size of the ring must not be 0.
     #[inline(always)]
     fn slot(&self, before: u32) -> usize {
         (self.head.wrapping_add(before) as usize) & (self.slots.len() - 1)
@@ -139,7 +142,7 @@ impl<B: Copy + Default> LinkQueue<B> {
 
 /// A packet that goes from one partition of the fabric to another.
 struct Crossing<B> {
-    /// The port where it arrives, numbered within the partition.
+    /// The port at which the packet arrives, numbered within the receiving partition.
     port: u32,
     at: u64,
     packet: Packet<B>,
@@ -157,7 +160,8 @@ impl<B> Mailbox<B> {
         Mailbox { first_at: u64::MAX, frames: Vec::new() }
     }
 
-    /// Moves all frames to the other end, behind frames that are still there.
+    /// Moves all frames from this outbox to the inbox `to` of the receiving partition, behind the frames that `to`
+    /// still holds.
     pub(crate) fn deliver(&mut self, to: &mut Mailbox<B>) {
         to.first_at = to.first_at.min(self.first_at);
         self.first_at = u64::MAX;
@@ -169,12 +173,12 @@ impl<B> Mailbox<B> {
     }
 }
 
-/// Random and chosen loss of frames on a link.
+/// Loss of frames on one direction of a link: random loss, and loss of frames that are chosen by number.
 struct Loss {
-    /// A frame is lost when the next random number is below this.
+    /// The link loses a frame if the next 64-bit random number is below this threshold.
     threshold: u64,
     stream: Stream,
-    /// Frames to lose by their number on this link, sorted in descending order.
+    /// Numbers of the frames to lose, sorted in descending order; the link's frames are numbered from 0.
     chosen: Vec<u64>,
     sent: u64,
 }
@@ -194,26 +198,27 @@ impl Loss {
 /// A frame that a tapped port has transmitted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Tapped<B> {
-    /// Time at which its first bit left.
+    /// Time at which the first bit of the frame left the port.
     pub at: Time,
     /// The frame.
     pub packet: Packet<B>,
 }
 
-/// A pause of a transmitter that has ended.
+/// A pause of a port's transmitter in one priority, from its start to its end.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Pause {
-    /// The transmitter's port.
+    /// The port whose transmitter was paused.
     pub port: PortId,
-    /// The priority.
+    /// The paused priority.
     pub priority: u8,
     /// Time at which the pause took effect.
     pub from: Time,
-    /// Time at which it ended.
+    /// Time at which the pause ended.
     pub to: Time,
 }
 
-/// Features of few links, kept away from the path of all others.
+/// Frame loss and frame recording (tap) of one port. Few ports have either, so the state is not part of [`Port`], and
+/// packets of all other ports skip its code.
 struct Special<B> {
     loss: Option<Loss>,
     jitter: Option<Jitter>,
@@ -237,34 +242,38 @@ impl<B: Copy> Special<B> {
     }
 }
 
-/// In [`Port::to`]: the other end of the link is in another partition.
+/// Bit of [`Port::to`] that says that the other end of the link is in another partition.
 const REMOTE: u32 = 1 << 31;
 
-/// One end of a link: its transmitter, and the pause state in both directions. One cache line.
+/// One end of a link: its transmitter, and the pause state of both directions. The structure takes one cache line (64
+/// bytes).
 #[repr(align(64))]
 pub(crate) struct Port<B> {
-    /// The transmitter is sending until then.
+    /// Time, in picoseconds, until which the transmitter sends its current frame.
     pub(crate) busy_until: u64,
-    /// Picoseconds per byte, 0 if that is not a whole number.
+    /// Serialisation time of a byte in picoseconds; 0 if the time is not a whole number.
     ps_per_byte: u64,
     rate_bps: u64,
     delay: u64,
-    /// The port at the other end, numbered within the partition; or [`REMOTE`] and an index into [`Ports::remote`].
+    /// The port at the other end, numbered within the partition. If that port is in another partition: [`REMOTE`] and
+    /// an index into [`Ports::remote`].
     to: u32,
     /// The node at the other end, numbered within the partition.
     to_node: u32,
-    /// Its own node, numbered within the partition.
+    /// The node of this port, numbered within the partition.
     node: u32,
-    /// Priorities that the peer has paused.
+    /// Bitmap of the priorities in which the peer has paused this port's transmitter.
     pub(crate) paused: u8,
-    /// Priorities in which this port wants the peer to pause, and the priorities of the last pause frame that it sent.
+    /// Bitmap of the priorities in which this port wants the peer to pause.
     pub(crate) pause_wanted: u8,
+    /// Bitmap of the paused priorities in the last pause frame that this port sent to the peer.
     pub(crate) pause_told: u8,
     special: Option<Box<Special<B>>>,
 }
 
 impl<B> Port<B> {
-    /// Port `number` of the topology, which is in `partition`.
+    /// Builds port `number` of the topology, whose node is in `partition`. If the peer is in another partition, the
+    /// location of the peer is appended to `remote`.
     fn new(
         topology: &Topology, plan: &PartitionPlan, partition: usize, number: PortId, clocks: &ClockSpec, seed: u64,
         remote: &mut Vec<Location>,
@@ -305,40 +314,42 @@ impl<B> Port<B> {
             (bytes * 8_000_000_000_000 + self.rate_bps / 2) / self.rate_bps
         }
     }
-    /// Whether a pause frame waits to be sent.
+    /// Whether a pause frame to the peer waits to be sent.
     #[inline]
     pub(crate) fn must_tell_pause(&self) -> bool {
         self.pause_wanted != self.pause_told
     }
 }
 
-/// All ports of a partition, their counters, the packets on their way to them, and the time of each node's next event.
-/// Ports and nodes are numbered within the partition.
+/// All ports of a partition, their counters, the packets on the links towards them, and the time of each node's next
+/// event. Ports and nodes are numbered within the partition.
 pub(crate) struct Ports<B> {
     pub(crate) ports: Vec<Port<B>>,
-    /// Per port: the packets on their way to it.
+    /// Per port: the packets on the link towards the port.
     pub(crate) inbound: Vec<LinkQueue<B>>,
-    /// Per port and priority.
+    /// Counters per port and priority.
     pub(crate) counters: Vec<PriorityCounters>,
-    /// Per port and priority: time of the last pause, and of the last resume.
+    /// Per port and priority: time at which the transmitter was last paused, in picoseconds; 0 if never.
     paused_since: Vec<u64>,
+    /// Per port and priority: time at which the transmitter was last resumed, in picoseconds; 0 if never.
     resumed_at: Vec<u64>,
-    /// Paused time before this time is in the counters.
+    /// Time, in picoseconds, up to which the counters include pauses that have not ended.
     counted_until: u64,
-    /// Ports with a priority paused.
+    /// Number of ports whose transmitter is paused in at least one priority.
     pub(crate) paused_ports: usize,
-    /// Pauses that have ended, if the fabric logs pauses.
+    /// Pauses that have ended in the current window; `None` if the fabric does not log pauses.
     pub(crate) ended_pauses: Option<Vec<Pause>>,
     /// Per port: its number in the topology.
     numbers: Vec<PortId>,
     /// Per node: time of its earliest event.
     pub(crate) next_event: Vec<u64>,
-    /// Ports at the other ends of links to other partitions.
+    /// Locations of the ports at the far ends of links to other partitions.
     remote: Vec<Location>,
-    /// Per partition: frames to it, and frames from it.
+    /// Per other partition: frames that this partition has sent to it in the current window.
     pub(crate) outbox: Vec<Mailbox<B>>,
+    /// Per other partition: frames from it that are not yet in the queues of their links.
     pub(crate) inbox: Vec<Mailbox<B>>,
-    /// Bytes that each frame takes on the link beyond its own.
+    /// Frame gap: bytes that each frame takes on the link in addition to its own length.
     gap: u64,
     pub(crate) priorities: usize,
     /// Frames transmitted, pause frames not included.
@@ -379,7 +390,7 @@ impl<B: Body> Ports<B> {
         }
     }
 
-    /// Puts the frames from other partitions on their links.
+    /// Moves the frames that other partitions have sent from the inboxes to the queues of their links.
     pub(crate) fn take_in(&mut self) {
         let Ports { inbox, inbound, ports, next_event, .. } = self;
         for mailbox in inbox.iter_mut().filter(|mailbox| mailbox.first_at < u64::MAX) {
@@ -399,14 +410,15 @@ impl<B: Body> Ports<B> {
         self.next_event.iter().copied().chain(arriving).fold(u64::MAX, u64::min)
     }
 
-    /// Number of packets on their way to these ports, pause frames not included.
+    /// Number of packets on links towards these ports or in mailboxes, pause frames not included.
     pub(crate) fn arriving(&self) -> usize {
         let crossing = self.inbox.iter().chain(&self.outbox).flat_map(|mailbox| &mailbox.frames);
         let on_links: usize = self.inbound.iter().map(LinkQueue::packets).sum();
         on_links + crossing.filter(|crossing| !crossing.packet.is_pause()).count()
     }
 
-    /// The telemetry record of an output for a packet that leaves it at `now`, with `queue` bytes behind the packet.
+    /// The telemetry record that output `number` writes into a packet. The output sends the packet at `now`, while
+    /// `queue` bytes wait behind the packet.
     pub(crate) fn hop(&self, number: usize, now: u64, queue: u64) -> HopRecord {
         let cells = &self.counters[number * self.priorities..(number + 1) * self.priorities];
         HopRecord {
@@ -417,7 +429,7 @@ impl<B: Body> Ports<B> {
         }
     }
 
-    /// Puts a frame on the link at `now`; the transmitter must be free.
+    /// Sends a frame on port `number` at `now`, and counts it; the transmitter must be free.
     #[inline]
     pub(crate) fn transmit(&mut self, number: usize, now: u64, packet: Packet<B>) {
         let counters = &mut self.counters[number * self.priorities + packet.priority as usize];
@@ -429,7 +441,8 @@ impl<B: Body> Ports<B> {
         }
     }
 
-    /// Sends the pause frame that port `number` owes its peer; the transmitter must be free.
+    /// Sends a pause frame with the priorities that port `number` wants its peer to pause; the transmitter must be
+    /// free.
     pub(crate) fn transmit_pause(&mut self, number: usize, now: u64) {
         let port = &mut self.ports[number];
         let mask = port.pause_wanted;
@@ -450,8 +463,9 @@ impl<B: Body> Ports<B> {
         self.put(number, at, packet);
     }
 
-    /// The host's port `number` pauses exactly the priorities in `mask` of its peer. The current transmission ends
-    /// first, and no other frame can come between, so the pause frame can be put on the link at once.
+    /// Makes the host's port `number` pause exactly the priorities in `mask` at the switch. The pause frame follows the
+    /// current transmission directly, because no other frame can come between the two. So the function puts the pause
+    /// frame on the link at once.
     pub(crate) fn pause_from_host(&mut self, number: usize, now: u64, mask: u8) {
         let port = &mut self.ports[number];
         port.pause_wanted = mask;
@@ -461,7 +475,7 @@ impl<B: Body> Ports<B> {
         }
     }
 
-    /// Returns false when the link loses the frame.
+    /// Sends a frame; returns false if the link loses the frame.
     #[inline]
     fn send(&mut self, number: usize, now: u64, packet: Packet<B>) -> bool {
         let port = &mut self.ports[number];
@@ -476,7 +490,8 @@ impl<B: Body> Ports<B> {
         true
     }
 
-    /// As [`Ports::send`] for a port with special features, away from the path of all others.
+    /// Like [`Ports::send`], for a port with frame loss or a tap. A separate function keeps the code for all other
+    /// ports small.
     #[cold]
     #[inline(never)]
     fn send_special(&mut self, number: usize, now: u64, mut at: u64, packet: Packet<B>) -> bool {
@@ -503,7 +518,8 @@ impl<B: Body> Ports<B> {
         }
     }
 
-    /// Puts a frame on a link to another partition.
+    /// Puts a frame whose receiving port is in another partition into the outbox for that partition. `index` is the
+    /// index of the receiving port in [`Ports::remote`].
     #[inline(never)]
     fn put_across(&mut self, index: u32, at: u64, packet: Packet<B>) {
         let Location { partition, slot: SlotId(port) } = self.remote[index as usize];
@@ -512,7 +528,8 @@ impl<B: Body> Ports<B> {
         mailbox.frames.push(Crossing { port, at, packet });
     }
 
-    /// A pause frame arrived at the port: pause exactly the priorities in `mask`.
+    /// Applies a pause frame that arrived at port `number`: pauses exactly the priorities in `mask`, and resumes the
+    /// others.
     pub(crate) fn apply_pause(&mut self, number: usize, now: u64, mask: u8) {
         let before = std::mem::replace(&mut self.ports[number].paused, mask);
         let changed = before ^ mask;
@@ -534,7 +551,7 @@ impl<B: Body> Ports<B> {
         }
     }
 
-    /// Counts the pauses that are still on when the run ends.
+    /// Adds to the counters the time up to `now` of pauses that have not ended, because the run ends.
     pub(crate) fn close_pauses(&mut self, now: u64) {
         for number in 0..self.ports.len() {
             let mask = self.ports[number].paused;
@@ -556,7 +573,8 @@ impl<B: Body> Ports<B> {
         self.paused_since[number * self.priorities + priority]
     }
 
-    /// Loses exactly the frames with these numbers (counted from 0) that port `number` transmits.
+    /// Makes the link lose the frames with the numbers `frames` among the frames that port `number` transmits, counted
+    /// from 0.
     pub(crate) fn lose_frames(&mut self, number: usize, frames: &[u64]) {
         let mut chosen = frames.to_vec();
         chosen.sort_unstable_by(|a, b| b.cmp(a));
@@ -573,7 +591,7 @@ impl<B: Body> Ports<B> {
         self.special(number).tap.get_or_insert_default();
     }
 
-    /// The frames recorded so far.
+    /// The frames that port `number` has transmitted since it was tapped.
     pub(crate) fn tapped(&self, number: usize) -> &[Tapped<B>] {
         self.ports[number].special.as_ref().and_then(|special| special.tap.as_deref()).unwrap_or_default()
     }

@@ -1,6 +1,6 @@
 //! Prefetching memory into the cache.
 
-/// Bytes of a cache line.
+/// Size of a cache line in bytes.
 const LINE: usize = 64;
 
 /// Prefetches the cache lines of `value`. Does nothing on processors for which the compiler has no stable intrinsic.

@@ -1,8 +1,8 @@
 //! Random streams: one per entity, derived from the run's seed, the stream's purpose and the entity's number.
 //!
-//! A stream depends on nothing else, so adding a flow or a link elsewhere changes nothing here, and the order in which
-//! entities are simulated does not matter. Only integer arithmetic is used: a seed gives the same numbers on every
-//! machine.
+//! A stream depends on nothing else. So a new flow or link does not change the random numbers of the other flows and
+//! links, and the order in which entities are simulated does not matter. Only integer arithmetic is used: a seed gives
+//! the same numbers on every machine.
 
 use rand_core::Rng;
 use rand_pcg::Pcg64Mcg;
@@ -15,11 +15,11 @@ pub enum Purpose {
     EcmpSalt = 1,
     /// Random loss on one direction of a link.
     LinkLoss = 2,
-    /// A flow's hash, as its UDP source port would give.
+    /// ECMP hash of a flow; it stands for the entropy of the flow's UDP source port.
     FlowHash = 3,
-    /// Random marks at one output port of a switch.
+    /// Random ECN marks at one output port of a switch.
     Marking = 4,
-    /// Paths of single packets at a switch.
+    /// Ports that a switch draws for single packets under packet spraying.
     Spray = 5,
     /// The rate of a node's clock.
     ClockSkew = 6,
@@ -41,7 +41,7 @@ const fn scramble(value: u64) -> u64 {
     value ^ (value >> 31)
 }
 
-/// A hash of a seed, a purpose and the numbers that name an entity.
+/// A 64-bit hash of a seed, a purpose and the numbers that identify an entity.
 pub fn mix(seed: u64, purpose: Purpose, entity: &[u64]) -> u64 {
     let start = scramble(scramble(seed) ^ purpose as u64);
     entity.iter().fold(start, |state, number| scramble(state ^ number))
@@ -52,14 +52,14 @@ pub fn mix(seed: u64, purpose: Purpose, entity: &[u64]) -> u64 {
 pub struct Stream(Pcg64Mcg);
 
 impl Stream {
-    /// The stream of the entity that these numbers name. The generator's 128-bit state is two further scrambles of
-    /// their hash.
+    /// The stream, for one purpose, of the entity that the numbers in `entity` identify. The generator's initial
+    /// 128-bit state is made of two further scrambles of the hash by [`mix`].
     pub fn new(seed: u64, purpose: Purpose, entity: &[u64]) -> Stream {
         let state = mix(seed, purpose, entity);
         let (high, low) = (scramble(state), scramble(state.wrapping_add(GOLDEN)));
         Stream(Pcg64Mcg::new(u128::from(high) << 64 | u128::from(low)))
     }
-    /// The next 64 bits.
+    /// The next 64 random bits.
     pub fn next_u64(&mut self) -> u64 {
         self.0.next_u64()
     }

@@ -1,15 +1,16 @@
 //! Shortest-path routing: the equal-cost ports of each switch towards each host.
 //!
-//! A host's address consists of digits: the port of its switch that leads to it and, in a tree of pods, the port of a
-//! spine that leads to its leaf and the port of a core that leads to its pod. A switch compares the digits above its
-//! own level with the digits that all hosts below it have in common. If they are equal, the next digit is the port;
-//! otherwise any port up leads to the host. So the routes of a switch in a tree take a few words.
+//! In a tree of pods a host's address has three digits, lowest first: the port of a leaf that leads to the host, the
+//! port of a spine that leads to the host's leaf, and the port of a core that leads to the host's pod. A switch
+//! compares the digits above its own level with the digits that all hosts below the switch have in common. If the
+//! digits are equal, the host is below the switch, and the digit of the switch's level is the output port. Otherwise
+//! any port up leads to the host. So the routes of a switch take only a few words of memory.
 //!
-//! In other topologies a switch keeps one entry for each *group*, the hosts under the same switch. An entry names one
-//! of the few distinct sets of equal-cost ports that the switch has. A host to which some switch has a named route is a
-//! group of its own, in a tree too.
+//! In other topologies a switch stores one entry for each *group*: the hosts that are attached to the same switch. The
+//! entry refers to a set of equal-cost ports; a switch has only a few distinct sets. A host to which some switch has a
+//! named route (a route configured by hand) is a group of its own, in a tree too.
 //!
-//! Where a set has several ports, a path selection picks one (the module `path`).
+//! If a set has several ports, the path selection (module `path`) picks one of them.
 
 use crate::config::NamedRoute;
 use crate::cycles::find_cycle;
@@ -24,29 +25,30 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The address of each host, and the routes of each switch.
 #[derive(Clone, Debug)]
 pub struct Routes {
-    /// Per host: its digits, the lowest in the lowest bits; or [`STORED`], its group and the port of its switch.
+    /// Per host: its address. The address is either the host's digits, the lowest digit in the lowest bits; or
+    /// [`STORED`], the host's group, and the port of the switch to which the host is attached.
     addresses: Vec<u64>,
     switches: Vec<SwitchRoutes>,
-    /// Per switch: routes to hosts with groups; empty if no host has a group.
+    /// Per switch: the stored routes to groups of hosts; empty if no host is in a group.
     stored: Vec<Sets>,
     hosts: u32,
 }
 
-/// Bits of a digit. In an address with a group the port takes one digit, the group two.
+/// Number of bits of an address digit. In an address with a group, the port takes one digit and the group two digits.
 const DIGIT: u32 = 16;
-/// In an address: the routes to this host are stored.
+/// Flag in an address: the routes to this host are stored per group, and not computed from digits.
 const STORED: u64 = 1 << (3 * DIGIT);
 
 /// The routes of one switch.
 #[derive(Clone, Debug)]
 struct SwitchRoutes {
-    /// The digits above its level that addresses of the hosts below it have, the other bits zero; [`u64::MAX`] if no
-    /// host is below it.
+    /// The address digits above the switch's level, which all hosts below the switch have in common; the other bits are
+    /// zero. [`u64::MAX`] if no host is below the switch.
     below: u64,
     salt: u32,
-    /// Bits below the digit of its level.
+    /// Number of address bits below the digit of the switch's level.
     shift: u32,
-    /// Its ports up in a tree: the first, and their number.
+    /// The ports that lead up in a tree: the first of these ports, and how many there are.
     up: (u16, u16),
 }
 
@@ -55,14 +57,14 @@ struct SwitchRoutes {
 struct Sets {
     /// Per group: index into `sets`.
     set_of_group: Vec<u16>,
-    /// Start and length in `ports`.
+    /// Per distinct set of equal-cost ports: start and length in `ports`.
     sets: Vec<(u32, u32)>,
-    /// Ports, numbered within the switch.
+    /// The ports of all sets, numbered within the switch.
     ports: Vec<u16>,
 }
 
 impl Sets {
-    /// Start and length in `ports` of the equal-cost ports towards a host with this address.
+    /// Start and length in `ports` of the equal-cost ports towards the host with this address.
     #[inline(always)]
     fn towards(&self, address: u64) -> (u32, u32) {
         self.sets[usize::from(self.set_of_group[((address ^ STORED) >> DIGIT) as usize])]
@@ -73,7 +75,7 @@ impl Routes {
     /// Computes all shortest paths (fewest links) of a topology; `seed` determines the switches' ECMP salts.
     ///
     /// # Errors
-    /// Hosts without a path.
+    /// [`TopologyError::Unreachable`] if no path leads from one host to another.
     ///
     /// ```
     /// use rnic_fabric::config::{FabricSpec, LinkSpec, SwitchSpec, TopologySpec};
@@ -94,10 +96,11 @@ impl Routes {
         Routes::with(topology, &[], seed)
     }
 
-    /// As [`Routes::new`], with named routes that replace the shortest ones.
+    /// Like [`Routes::new`], with the routes `named`, configured by hand, in place of shortest paths.
     ///
     /// # Errors
-    /// Hosts without a path; a named route with unknown names, or one that makes packets circle.
+    /// Two hosts without a path between them; a named route with unknown names; a named route that makes a routing
+    /// loop.
     pub fn with(topology: &Topology, named: &[NamedRoute], seed: u64) -> Result<Routes, TopologyError> {
         let salts = (topology.hosts..topology.nodes())
             .map(|node| mix(seed, Purpose::EcmpSalt, &[u64::from(node)]) as u32)
@@ -130,7 +133,7 @@ impl Routes {
         Ok(routes)
     }
 
-    /// The addresses in a tree, and the digits with which its switches compare them.
+    /// Computes the addresses of all hosts in a tree, and the digits with which each switch compares them.
     fn compute(&mut self, tree: &Tree) {
         let digits =
             |pod: u32, leaf: u32, port: u32| u64::from(pod) << (2 * DIGIT) | u64::from(leaf) << DIGIT | u64::from(port);
@@ -147,7 +150,7 @@ impl Routes {
         }
     }
 
-    /// A group for the hosts of each switch, and the routes of every switch to each group.
+    /// Puts the hosts of each switch into a group, and computes the routes of every switch to each group.
     fn store(&mut self, topology: &Topology) -> Result<Vec<SetBuilder>, TopologyError> {
         let mut builders: Vec<SetBuilder> = Vec::new();
         builders.resize_with(self.switches.len(), SetBuilder::default);
@@ -178,7 +181,7 @@ impl Routes {
     /// Checks that [`Routes::with`] accepts these routes.
     ///
     /// # Errors
-    /// A named route with unknown names, or one that makes packets circle.
+    /// A named route with unknown names, or one that makes a routing loop.
     pub fn check(topology: &Topology, named: &[NamedRoute]) -> Result<(), TopologyError> {
         let sources = switches_with_hosts(topology);
         for (host, detours) in detours(topology, named)? {
@@ -193,12 +196,13 @@ impl Routes {
         self.pick(switch, dst, |candidates| candidates.by_hash(flow_hash))
     }
 
-    /// The port towards host `dst`; where there are several, `select` returns the index of one of them.
+    /// The port, numbered within `switch`, on which the switch sends packets to host `dst`. If several ports have equal
+    /// cost, `select` returns the index of one of these candidates.
     #[inline(always)]
     pub(crate) fn pick(&self, switch: NodeId, dst: HostId, select: impl FnOnce(Candidates<'_>) -> u32) -> u32 {
         let index = (switch - self.hosts) as usize;
         let (routes, address) = (&self.switches[index], self.addresses[dst.index()]);
-        // If the addresses differ above the digit, the result is too large for a digit.
+        // If the addresses differ above the digit of the switch's level, the result does not fit in a digit.
         let down = (address ^ routes.below) >> routes.shift;
         if down < 1 << DIGIT {
             return down as u32;
@@ -215,7 +219,7 @@ impl Routes {
         candidates.port(if len == 1 { 0 } else { select(candidates) })
     }
 
-    /// The equal-cost ports of a switch towards a host, as a number that is equal for equal ports.
+    /// Number that identifies, within switch `index`, the set of equal-cost ports towards the host with this address.
     fn set(&self, index: usize, address: u64) -> u32 {
         let routes = &self.switches[index];
         let down = (address ^ routes.below) >> routes.shift;
@@ -229,7 +233,7 @@ impl Routes {
         }
     }
 
-    /// The ports of a [`set`](Routes::set) of a switch, numbered within it.
+    /// The ports, numbered within switch `index`, of the set that [`Routes::set`] identifies by the number `set`.
     fn ports_of_set(&self, index: usize, set: u32) -> Vec<u32> {
         match set >> DIGIT {
             0 => vec![set],
@@ -245,7 +249,7 @@ impl Routes {
         }
     }
 
-    /// The ports (over all nodes) that a packet of this flow is transmitted on from host `src` to host `dst`.
+    /// The ports that transmit a packet of this flow on its way from host `src` to host `dst` under ECMP, in order.
     pub fn path(&self, topology: &Topology, src: HostId, dst: HostId, flow_hash: u32) -> Vec<PortId> {
         let mut ports = vec![topology.host_port(src)];
         loop {
@@ -259,13 +263,13 @@ impl Routes {
     }
 }
 
-/// A cyclic buffer dependency: ports of switches that may wait for each other in a circle under PFC, judged by the
-/// routes alone. `None` if there is no such circle; then pauses cannot end in a deadlock.
+/// Finds a cyclic buffer dependency: switch ports that, judged by the routes alone, may wait for each other in a cycle
+/// under PFC. `None` means that no such cycle exists, so pauses cannot end in a deadlock.
 ///
-/// A port depends on another if some packet leaves by the former and, at the switch that it leads to, by the latter
-/// (Dally and Seitz, 1987). Networks in which packets go up and then down, such as regular trees, have no cycle.
+/// Port A depends on port B if some packet leaves one switch by A and the next switch by B (Dally and Seitz, 1987).
+/// Networks in which packets go up and then down, such as regular trees, have no cycle.
 pub fn buffer_cycle(topology: &Topology, routes: &Routes) -> Option<Vec<PortId>> {
-    // One host for all hosts with the same routes.
+    // One address stands for all hosts with the same routes.
     let ways: BTreeMap<u64, u64> = routes.addresses.iter().map(|address| (*address >> DIGIT, *address)).collect();
     let index = |node: NodeId| (node - topology.hosts) as usize;
     let set = |node: NodeId, set: u32| {
@@ -273,7 +277,7 @@ pub fn buffer_cycle(topology: &Topology, routes: &Routes) -> Option<Vec<PortId>>
         routes.ports_of_set(index(node), set).into_iter().map(move |port| PortId(first.0 + port))
     };
     let sources = switches_with_hosts(topology);
-    // Per port: the sets of the next switch by which its packets may leave.
+    // Per port: the sets of equal-cost ports by which the port's packets may leave the next switch.
     let mut follows: Vec<BTreeSet<u32>> = vec![BTreeSet::new(); topology.ports.len()];
     for address in ways.into_values() {
         let mut known = vec![false; topology.nodes() as usize];
@@ -313,7 +317,7 @@ struct SetBuilder {
 }
 
 impl SetBuilder {
-    /// Adds the ports towards the next group.
+    /// Adds the set of ports towards the next group; groups are added in order.
     fn add(&mut self, set: Vec<u16>) {
         let sets = &mut self.sets;
         let next = sets.sets.len() as u16;

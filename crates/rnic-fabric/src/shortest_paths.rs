@@ -10,9 +10,9 @@ use rnic_transport::{BitRate, Time};
 pub struct PathFacts {
     /// Number of links.
     pub hops: u32,
-    /// Sum of propagation delays, one way.
+    /// Sum of the propagation delays of the path's links, one way.
     pub delay: Time,
-    /// Rate of its slowest link.
+    /// Rate of the path's slowest link.
     pub rate: BitRate,
 }
 
@@ -20,22 +20,22 @@ impl PathFacts {
     /// A path without links.
     const NONE: PathFacts = PathFacts { hops: 0, delay: Time::ZERO, rate: BitRate::from_bps(u64::MAX) };
 
-    /// The path with one more link.
+    /// This path, extended by one more link.
     fn and(self, link: LinkSpec) -> PathFacts {
         PathFacts { hops: self.hops + 1, delay: self.delay + link.delay, rate: self.rate.min(link.rate) }
     }
 
-    /// The order of lengths: delay first, then number of links.
+    /// The length by which paths are compared: delay first, then number of links.
     fn length(&self) -> (Time, u32) {
         (self.delay, self.hops)
     }
 }
 
-/// Number of links from every switch to one switch, on paths that never lead through a host.
+/// Number of links from every switch to one target switch, on paths that never lead through a host.
 pub(crate) struct Distances {
-    /// Per node; `u32::MAX` without a path, and for hosts.
+    /// Per node: number of links to the target; `u32::MAX` for hosts, and for switches without a path.
     links: Vec<u32>,
-    /// The switches with a path, nearest first.
+    /// The switches with a path to the target, nearest first.
     order: Vec<NodeId>,
 }
 
@@ -57,24 +57,24 @@ impl Distances {
         Distances { links, order }
     }
 
-    /// Distance of a switch.
+    /// Number of links from a switch to the target.
     pub(crate) fn of(&self, switch: NodeId) -> u32 {
         self.links[switch as usize]
     }
 
-    /// Whether a port of `node` leads to a switch that is closer.
+    /// Whether a port of `node` leads to a switch that is closer to the target.
     fn is_closer(&self, topology: &Topology, node: NodeId, port: PortId) -> bool {
         self.of(topology.peer_node(port)) < self.of(node)
     }
 }
 
-/// The ports of a switch (numbered within it) that lead to closer switches.
+/// The ports of a switch (numbered within it) that lead to switches closer to the target of `distances`.
 pub(crate) fn next_hops(topology: &Topology, node: NodeId, distances: &Distances) -> Vec<u16> {
     let closer = topology.ports_of(node).filter(|port| distances.is_closer(topology, node, *port));
     closer.map(|port| topology.port_in_node(port) as u16).collect()
 }
 
-/// Switches that have hosts, in order.
+/// The switches to which hosts are attached, in order of node index.
 pub(crate) fn switches_with_hosts(topology: &Topology) -> Vec<NodeId> {
     let mut switches: Vec<NodeId> = topology.host_ids().map(|host| switch_of(topology, host)).collect();
     switches.sort_unstable();
@@ -91,7 +91,8 @@ fn switch_of(topology: &Topology, host: HostId) -> NodeId {
     topology.peer_node(topology.host_port(host))
 }
 
-/// The longest of all shortest paths between hosts: maximum delay, then maximum number of links.
+/// Facts about the longest of all shortest paths between two hosts: the path with the most delay and, among paths of
+/// equal delay, the most links.
 ///
 /// ```
 /// use rnic_fabric::config::{FabricSpec, LinkSpec, SwitchSpec, TopologySpec};
@@ -113,7 +114,7 @@ pub fn longest_path(topology: &Topology) -> PathFacts {
     let mut longest = PathFacts::NONE;
     for switch in switches {
         let to_switch = farthest_to(topology, switch);
-        // The last link, from the switch to each of its hosts.
+        // Each path ends with the link from the switch to one of its hosts.
         for host_port in topology.ports_of(switch).filter(|port| topology.is_host(topology.peer_node(*port))) {
             let own = HostId(topology.peer_node(host_port));
             let Some((_, path)) = to_switch.iter().flatten().find(|(host, _)| *host != own) else {
@@ -128,9 +129,9 @@ pub fn longest_path(topology: &Topology) -> PathFacts {
     longest
 }
 
-/// The leaves of a tree, without leaves that are equivalent to an earlier one: paths to them have the same lengths. Two
-/// leaves of a pod, or two pods, are equivalent if all of their links have the rate and delay of the majority at their
-/// level.
+/// The leaves of a tree, except leaves that are equivalent to an earlier leaf: the paths to equivalent leaves have the
+/// same lengths, so one of the leaves is enough to find the longest path. Two leaves of a pod, or two pods, are
+/// equivalent if all of their links have the rate and delay that most links at the same level have.
 fn distinct_leaves(topology: &Topology, tree: &Tree) -> Vec<NodeId> {
     let leaves = tree.pods * tree.leaves;
     let mut plain_leaf = vec![true; leaves as usize];
@@ -157,7 +158,8 @@ fn distinct_leaves(topology: &Topology, tree: &Tree) -> Vec<NodeId> {
     distinct.into_iter().map(|leaf| topology.hosts + leaf).collect()
 }
 
-/// The links whose rate or delay differs from the rate and delay that more than half of the links have, if such exist.
+/// The links whose rate or delay differs from the rate and delay of the majority, that is of more than half of the
+/// links. If no majority exists, the links are compared with an arbitrary link.
 fn unusual(links: &[Link]) -> impl Iterator<Item = &Link> {
     let kind = |link: &Link| (link.spec.rate, link.spec.delay);
     // Majority vote (Boyer and Moore): different links cancel out in pairs.
@@ -172,8 +174,8 @@ fn unusual(links: &[Link]) -> impl Iterator<Item = &Link> {
     links.iter().filter(move |link| usual != Some(kind(link)))
 }
 
-/// The first host with the longest path to `switch`, and the first of the other hosts with the longest path: the path
-/// of the latter is the longest to the former itself.
+/// The two hosts that are farthest from `switch`, with their paths to it, the farther host first. The second host is
+/// needed for paths that end at the first host itself, because a host has no path to itself.
 fn farthest_to(topology: &Topology, switch: NodeId) -> [Option<(HostId, PathFacts)>; 2] {
     let facts = facts_to(topology, switch);
     let mut farthest: [Option<(HostId, PathFacts)>; 2] = [None; 2];
@@ -194,7 +196,8 @@ fn farthest_to(topology: &Topology, switch: NodeId) -> [Option<(HostId, PathFact
     farthest
 }
 
-/// Per node: of its shortest paths to `switch`, the one with the most delay.
+/// Per node: facts about the path with the most delay among the node's shortest paths to `switch`; `None` for hosts,
+/// and for switches without a path.
 fn facts_to(topology: &Topology, switch: NodeId) -> Vec<Option<PathFacts>> {
     let distances = Distances::to(topology, switch);
     let mut facts: Vec<Option<PathFacts>> = vec![None; topology.nodes() as usize];

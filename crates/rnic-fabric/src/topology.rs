@@ -1,4 +1,4 @@
-//! Topologies: from a specification to nodes, ports and links.
+//! Topologies: nodes, ports and links, built from a specification.
 
 use crate::config::{FabricSpec, LinkSpec, NamedLink, TopologySpec};
 use crate::ids::{HostId, PortId};
@@ -6,10 +6,11 @@ use rnic_transport::{BitRate, Time};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// Index of a node; hosts come first.
+/// Index of a node (host or switch) in a topology; hosts have the lowest indices.
 pub type NodeId = u32;
 
-/// Maximum number of ports of a switch: the memory of its virtual output queues grows with the square of that number.
+/// Maximum number of ports of a switch. The limit bounds the memory for virtual output queues, which grows with the
+/// square of the number of ports.
 pub const MAX_PORTS: u32 = 4_096;
 
 /// Why a fabric cannot be built.
@@ -21,9 +22,9 @@ pub enum TopologyError {
     /// An impossible [`NamedRoute`](crate::config::NamedRoute).
     #[error("{reason}")]
     Route {
-        /// Its index in [`FabricSpec::routes`].
+        /// Index of the route in [`FabricSpec::routes`].
         index: usize,
-        /// Why it is impossible, and what would be accepted.
+        /// Why the route is impossible, and what would be accepted.
         reason: String,
     },
     /// Two hosts without a path.
@@ -31,7 +32,7 @@ pub enum TopologyError {
     Unreachable {
         /// Name of one host.
         from: String,
-        /// Name of the other.
+        /// Name of the other host.
         to: String,
     },
 }
@@ -43,42 +44,43 @@ fn invalid<T>(message: impl Into<String>) -> Result<T, TopologyError> {
 /// A link between two nodes.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Link {
-    /// One end.
+    /// Node at one end.
     pub a: NodeId,
-    /// The other end.
+    /// Node at the other end.
     pub b: NodeId,
-    /// Rate, delay, loss.
+    /// Rate, delay and loss of the link.
     pub spec: LinkSpec,
 }
 
 /// One end of a link.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct PortInfo {
-    /// The node it belongs to.
+    /// The node to which the port belongs.
     pub node: NodeId,
-    /// The port at the other end.
+    /// The port at the other end of the link.
     pub peer: PortId,
-    /// The link.
+    /// Rate, delay and loss of the link.
     pub link: LinkSpec,
 }
 
-/// The shape of a tree of pods: hosts, leaves (or edges), spines (or aggregation switches), cores. A switch's ports
-/// lead down first, in the order of the nodes below it, and then up, in the order of the nodes above it.
+/// The shape of a tree of pods: hosts, leaves (edge switches of a fat-tree), spines (aggregation switches of a
+/// fat-tree) and cores. The first ports of a switch lead down, in the order of the nodes below the switch. Its other
+/// ports lead up, in the order of the nodes above the switch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Tree {
     pub(crate) pods: u32,
-    /// Leaves in each pod.
+    /// Number of leaves in each pod.
     pub(crate) leaves: u32,
-    /// Spines in each pod.
+    /// Number of spines in each pod.
     pub(crate) spines: u32,
-    /// Cores in each plane; 0 without a third level.
+    /// Number of core switches in each plane; 0 if the tree has only leaves and spines.
     pub(crate) cores: u32,
-    /// Hosts under each leaf.
+    /// Number of hosts under each leaf.
     pub(crate) hosts: u32,
 }
 
 impl Tree {
-    /// Whether a path leads between any two leaves.
+    /// Whether the tree has hosts, and a path between any two leaves.
     pub(crate) fn is_connected(&self) -> bool {
         self.leaves > 0 && self.hosts > 0 && self.spines > 0 && (self.pods == 1 || self.cores > 0)
     }
@@ -89,15 +91,16 @@ impl Tree {
 pub struct Topology {
     /// Number of hosts.
     pub hosts: u32,
-    /// Names of all nodes.
+    /// Names of all nodes, in order of node index.
     pub names: Vec<String>,
     /// All links, in the order in which the topology was built.
     pub links: Vec<Link>,
-    /// All ports, by node.
+    /// All ports, in order of their nodes.
     pub ports: Vec<PortInfo>,
-    /// First port of each node, and one past the last port at the end: node `n` has `first_port[n]..first_port[n + 1]`.
+    /// First port of each node, followed by the number of all ports: the ports of node `n` are
+    /// `first_port[n]..first_port[n + 1]`.
     pub first_port: Vec<PortId>,
-    /// Its shape if it is a tree of pods.
+    /// Shape of the topology if it is a tree of pods: a fat-tree, leaf-spine or leaf-spine-core.
     pub(crate) tree: Option<Tree>,
 }
 
@@ -164,7 +167,7 @@ impl Topology {
         plan.finish()
     }
 
-    /// Number of nodes, hosts and switches.
+    /// Number of nodes: hosts plus switches.
     pub fn nodes(&self) -> u32 {
         self.names.len() as u32
     }
@@ -172,7 +175,7 @@ impl Topology {
     pub fn is_host(&self, node: NodeId) -> bool {
         node < self.hosts
     }
-    /// The node's ports.
+    /// The ports of a node.
     pub fn ports_of(&self, node: NodeId) -> impl ExactSizeIterator<Item = PortId> + Clone + use<> {
         ids(self.first_port[node as usize].index()..self.first_port[node as usize + 1].index())
     }
@@ -202,7 +205,8 @@ impl Topology {
     pub fn host_port(&self, host: HostId) -> PortId {
         self.first_port[host.index()]
     }
-    /// The name of a port in files and messages: `edge0:3->agg1`.
+    /// The name of a port in files and messages. For example, `edge0:3->agg1` is port 3 of `edge0`, and its link leads
+    /// to `agg1`.
     pub fn port_name(&self, port: PortId) -> String {
         let node = &self.names[self.port(port).node as usize];
         format!("{node}:{}->{}", self.port_in_node(port), self.names[self.peer_node(port) as usize])
@@ -219,7 +223,7 @@ struct Plan {
 }
 
 impl Plan {
-    /// Adds `count` nodes named `prefix0`, `prefix1`, ...; returns the first one's index.
+    /// Adds `count` nodes named `prefix0`, `prefix1`, ...; returns the index of the first node.
     fn nodes(&mut self, prefix: &str, count: u32) -> NodeId {
         let first = self.names.len() as u32;
         self.names.extend((0..count).map(|i| format!("{prefix}{i}")));
@@ -229,8 +233,8 @@ impl Plan {
         self.links.push(Link { a, b, spec });
     }
 
-    /// Pod p has k/2 edge and k/2 aggregation switches; core switch c connects to aggregation switch c / (k/2) of each
-    /// pod.
+    /// Adds a k-ary fat-tree. Each pod has k/2 edge and k/2 aggregation switches; core switch c connects to aggregation
+    /// switch c / (k/2) of each pod.
     fn fat_tree(&mut self, k: u32, link: LinkSpec) -> Result<(), TopologyError> {
         if k < 2 || !k.is_multiple_of(2) {
             return invalid(format!("a fat-tree needs an even k of at least 2, not {k}"));
@@ -241,8 +245,8 @@ impl Plan {
         Ok(())
     }
 
-    /// Three tiers of switches; `names` of the lower two tiers, which are in pods; `links` of the hosts, between the
-    /// tiers in the pods, and to the cores.
+    /// Adds a tree of pods. `names` are the name prefixes of leaves and spines. `links` are the properties of host
+    /// links, leaf-spine links and spine-core links.
     fn tree(&mut self, shape: Tree, names: [&str; 2], links: [LinkSpec; 3]) {
         self.tree = Some(shape);
         let (all_leaves, all_spines) = (shape.pods * shape.leaves, shape.pods * shape.spines);
@@ -293,9 +297,9 @@ impl Plan {
         self.link(left_switch, left_switch + 1, middle);
     }
 
-    /// Adds the links of a graph, or changes links of a regular topology.
+    /// Adds the links of a graph, or changes links of a regular topology (any topology that is not a graph).
     fn apply_links(&mut self, links: &[NamedLink], base: LinkSpec, is_graph: bool) -> Result<(), TopologyError> {
-        // The names of a regular topology are all different.
+        // The names of a regular topology are all different, so only links need the checks below.
         if links.is_empty() && !is_graph {
             return Ok(());
         }
@@ -322,7 +326,7 @@ impl Plan {
                 self.links.push(Link { a, b, spec: changed(base, named) });
                 continue;
             }
-            // Two nodes of a regular topology have one link at most.
+            // Two nodes of a regular topology are joined by at most one link.
             let Some(link) = by_ends.get(&(a.min(b), a.max(b))) else {
                 return invalid(format!("this topology has no link between `{}` and `{}`", named.from, named.to));
             };
@@ -380,7 +384,7 @@ fn ids(range: Range<usize>) -> impl ExactSizeIterator<Item = PortId> + Clone {
     range.map(PortId::new)
 }
 
-/// `base` with another rate and delay where given.
+/// `base`, with its rate and delay replaced by `rate` and `delay` where these are given.
 fn or_else(base: LinkSpec, rate: Option<BitRate>, delay: Option<Time>) -> LinkSpec {
     LinkSpec { rate: rate.unwrap_or(base.rate), delay: delay.unwrap_or(base.delay), loss: base.loss }
 }

@@ -25,9 +25,9 @@ pub(crate) struct WorkerPool<T> {
     threads: usize,
     /// Number of the round; [`WorkerPool::OVER`] ends the work.
     round: AtomicU64,
-    /// Tasks of this round that are not done.
+    /// Number of tasks of this round that are not done.
     left: AtomicUsize,
-    /// A thread has panicked.
+    /// Whether a thread has panicked.
     broken: AtomicBool,
     /// Number of sleeping threads, the leader not counted.
     asleep: Mutex<usize>,
@@ -99,8 +99,8 @@ impl<T: Send> WorkerPool<T> {
         }
     }
 
-    /// Does tasks until none is open: first the thread's own share, which is the same in each round, so that their
-    /// state is in the thread's cache; then tasks that other threads have not begun.
+    /// Does tasks until no task is open. The thread begins with its own share, which is the same in each round, so that
+    /// the state of these tasks is in the thread's cache. Then it takes tasks that other threads have not begun.
     fn work_through(&self, number: usize, work: &impl Fn(&mut T)) {
         let tasks = self.slots.len();
         let first = number * tasks / self.threads;
@@ -143,8 +143,8 @@ impl<'t, T: Send> Leader<'t, T> {
         Leader { pool }
     }
 
-    /// Has the threads do every task, and hands the tasks back in order to `done`. Their number must be that given to
-    /// [`WorkerPool::new`].
+    /// Distributes `tasks` to the threads, waits until every task is done, and passes the tasks to `done` in their
+    /// original order. The number of tasks must be the number given to [`WorkerPool::new`].
     ///
     /// # Panics
     /// If another thread has panicked.
@@ -165,7 +165,7 @@ impl<'t, T: Send> Leader<'t, T> {
         }
     }
 
-    /// Begins a round.
+    /// Begins a round, and wakes sleeping threads.
     fn call(&self, round: u64) {
         self.pool.round.store(round, Ordering::Release);
         if *lock(&self.pool.asleep) > 0 {
@@ -203,7 +203,7 @@ impl<T> Drop for Leader<'_, T> {
     }
 }
 
-/// Wakes the leader if a thread panics; otherwise the leader would wait for it for ever.
+/// Wakes the leader if a thread panics; otherwise the leader would wait for ever for the thread's tasks.
 struct Alarm<'t, T> {
     pool: &'t WorkerPool<T>,
 }
@@ -222,7 +222,8 @@ impl<T> Drop for Alarm<'_, T> {
 mod tests {
     use super::*;
 
-    /// Adds to numbers in rounds.
+    /// Makes `tasks` numbers, which start at 0, and applies `work` to each number in each of `rounds` rounds; returns
+    /// the numbers.
     fn count(threads: usize, tasks: usize, rounds: u64, work: impl Fn(&mut u64) + Sync) -> Vec<u64> {
         let pool = WorkerPool::new(threads, tasks);
         let mut numbers = vec![0; tasks];
@@ -249,7 +250,8 @@ mod tests {
 
     #[test]
     fn threads_that_sleep_are_woken() {
-        // Rounds so long that threads sleep: the leader waits for the others, and they wait for it.
+        // The rounds are so long that threads sleep: the leader while it waits for the other threads, and these while
+        // they wait for the leader.
         let slow = |number: &mut u64| {
             *number += 1;
             for _ in 0..20 * MAX_SPINS {

@@ -1,4 +1,4 @@
-//! Every buffer with every scheduler, with ECN marking at either end of the queue, and with every path selection.
+//! Tests every buffer with every scheduler, with ECN marking on enqueue and on dequeue, and with every path selection.
 
 mod common;
 
@@ -37,7 +37,7 @@ fn arbiters(size: u64) -> [InputSpec; 4] {
 /// Clocks far from perfect.
 const BAD_CLOCKS: ClockSpec = ClockSpec { skew_ppm: 20_000, jitter: Time::from_ns(100) };
 
-/// Weights of the lowest three priorities.
+/// Weights of all eight priorities from the weights of the lowest three.
 fn weights(weights: [u32; 3]) -> [u32; 8] {
     std::array::from_fn(|priority| weights.get(priority).copied().unwrap_or(0))
 }
@@ -53,7 +53,7 @@ fn schedulers() -> [SchedulerSpec; 5] {
     ]
 }
 
-/// One switch, on which host p sends in priority p to the last host.
+/// A fabric with one switch and a priority for each sending host: tests let host p send in priority p to the last host.
 fn single_switch(hosts: u32, buffer: BufferSpec, scheduler: SchedulerSpec) -> FabricSpec {
     let mut spec = spec(TopologySpec::SingleSwitch { hosts });
     spec.switch.buffer = buffer;
@@ -63,7 +63,7 @@ fn single_switch(hosts: u32, buffer: BufferSpec, scheduler: SchedulerSpec) -> Fa
 }
 
 /// Priorities in the order in which six full frames of each of three priorities arrive. The first frame of priority 0
-/// passes through; from then on one frame leaves in the time in which one of each priority arrives.
+/// passes through. After it, one frame leaves in the time in which one frame of each priority arrives.
 fn order(buffer: BufferSpec, scheduler: SchedulerSpec) -> Vec<u8> {
     let mut fabric = Fabric::new(&single_switch(4, buffer, scheduler), 1).unwrap();
     let mut script = Script::new(4);
@@ -90,8 +90,9 @@ fn each_scheduler_gives_the_order_by_hand_with_each_buffer() {
         (SchedulerSpec::STRICT, strict_then(&[1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 0])),
         (SchedulerSpec::Strict { max_in_a_row: Some(2) }, vec![0, 2, 2, 1, 2, 2, 1, 2, 2, 1, 1, 1, 1, 0, 0, 0, 0, 0]),
         (SchedulerSpec::RoundRobin, vec![0, 0, 1, 2, 0, 1, 2, 0, 1, 2, 0, 1, 2, 0, 1, 2, 1, 2]),
-        // Quanta of 1,600, 3,200 and 6,400 bytes are one, two and five frames of 1,086. The second frame of priority 0
-        // leaves an empty queue, and no deficit. In their next turns the others have one more frame and the rest.
+        // Quanta of 1,600, 3,200 and 6,400 bytes are enough for one, two and five frames of 1,086 bytes. When the
+        // second frame of priority 0 leaves, its queue is empty, so its deficit is reset. In their next turns, priority
+        // 1 sends three frames and priority 2 sends its last frame.
         (
             SchedulerSpec::DeficitRoundRobin(weights([1, 2, 4])),
             vec![0, 0, 1, 1, 2, 2, 2, 2, 2, 0, 1, 1, 1, 2, 0, 1, 0, 0],
@@ -129,7 +130,7 @@ fn shares(buffer: BufferSpec, scheduler: SchedulerSpec) -> [u64; 2] {
     bytes
 }
 
-/// A share of all bytes, within 1 %.
+/// Asserts that `partition` is the expected share of all bytes in `of`, within 1 %.
 fn assert_share(partition: u64, of: [u64; 2], expected: f64) {
     let share = partition as f64 / of.iter().sum::<u64>() as f64;
     assert!((share - expected).abs() < 0.01, "{share} instead of {expected}");
@@ -141,7 +142,7 @@ fn deficits_share_bytes_and_weighted_turns_share_packets() {
     for buffer in buffers(10_000_000, 3, 2) {
         let bytes = shares(buffer, SchedulerSpec::DeficitRoundRobin(weights));
         assert_share(bytes[0], bytes, 0.25);
-        // One packet of 400 bytes for three of 1,086.
+        // Priority 0 sends one packet of 400 bytes for three packets of 1,086 bytes of priority 1.
         let bytes = shares(buffer, SchedulerSpec::WeightedRoundRobin(weights));
         assert_share(bytes[0], bytes, 400.0 / (400.0 + 3.0 * 1_086.0));
         let bytes = shares(buffer, SchedulerSpec::RoundRobin);
@@ -151,9 +152,9 @@ fn deficits_share_bytes_and_weighted_turns_share_packets() {
     }
 }
 
-/// Five frames of host 0 and, half a frame later, five of host 1, all of one priority; a mark above two and a half
-/// frames. Frame k of host 0 arrives while k wait and one leaves, frame k of host 1 while k wait. The first frame
-/// passes through. The others leave 1, 2, 3, 4 behind, then 4, 3, 2, 1, 0.
+/// Host 0 sends five frames, and host 1 sends five frames half a frame time later, all in one priority. The threshold
+/// is two and a half frames. Frame k of either host arrives while k frames wait. The first frame passes through. The
+/// other frames leave queues of 1, 2, 3, 4 and then 4, 3, 2, 1, 0 frames behind.
 #[test]
 fn each_buffer_marks_at_either_end_of_the_queue() {
     for buffer in buffers(1_000_000, 3, 1) {
@@ -174,14 +175,15 @@ fn each_buffer_marks_at_either_end_of_the_queue() {
     }
 }
 
-/// Bursts between eight hosts: from, to, start in microseconds, number of packets, their bytes, their priority.
+/// A burst between two of eight hosts: sender, receiver, start in microseconds, number of packets, and bytes and
+/// priority of each packet.
 type Burst = (u32, u32, u64, u32, u16, u8);
 
 fn bursts() -> impl Strategy<Value = Vec<Burst>> {
     prop::collection::vec((0u32..8, 0u32..8, 0u64..20, 1u32..40, 64u16..=FRAME, 0u8..3), 1..30)
 }
 
-/// Runs the bursts; returns how many packets were sent.
+/// Runs the bursts; returns the number of packets that hosts sent.
 fn run(fabric: &mut Fabric<u32>, script: &mut Script, mut bursts: Vec<Burst>) -> u32 {
     bursts.sort_by_key(|burst| burst.2);
     let mut sent = 0;
@@ -206,7 +208,7 @@ fn leaf_spine(buffer: BufferSpec, scheduler: SchedulerSpec) -> FabricSpec {
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 12, ..ProptestConfig::default() })]
-    /// Every packet arrives once or is dropped, whatever the switch is composed of.
+    /// Every packet arrives once or is dropped, for every combination of the parts of a switch.
     #[test]
     fn no_combination_loses_or_repeats_packets(bursts in bursts(), size in 1u64..20, seed: u64) {
         let arbiters = arbiters(size * F).map(BufferSpec::Input);
@@ -234,8 +236,8 @@ proptest! {
         }
     }
 
-    /// PFC with the headroom from first principles drops nothing and holds nothing back for ever, whatever the
-    /// scheduler, the arbiter and the clocks.
+    /// With the headroom of `lossless_headroom`, PFC drops no packet and delays no packet for ever, with every
+    /// scheduler and arbiter, and with good and bad clocks.
     #[test]
     fn pfc_is_lossless_with_every_scheduler(
         bursts in bursts(), xoff in 0u64..10, xon in 0u64..10, beta in 0.1..4.0f64, bad_clocks: bool, seed: u64,

@@ -1,5 +1,5 @@
-//! Routes and longest paths that are computed from a tree's shape, against those of the same nodes and links searched
-//! as a graph.
+//! Compares routes and longest paths that are computed from a tree's shape with the results of a search in a graph of
+//! the same nodes and links.
 
 mod common;
 
@@ -10,7 +10,7 @@ use rnic_fabric::rng::{Purpose, mix};
 use rnic_fabric::{HostId, PathFacts, PortId, Routes, Topology, buffer_cycle, longest_path};
 use rnic_transport::{BitRate, Time};
 
-/// Trees of every kind: fat-trees, leaves and spines, pods.
+/// Trees of every kind: fat-tree, leaf-spine, and leaf-spine-core.
 fn trees() -> impl Strategy<Value = TopologySpec> {
     let rate = prop::option::of((1u64..4).prop_map(|tens| BitRate::from_gbps(10 * tens)));
     let delay = prop::option::of((1u64..4).prop_map(Time::from_us));
@@ -38,7 +38,7 @@ fn trees() -> impl Strategy<Value = TopologySpec> {
     ]
 }
 
-/// The same nodes and links as a graph, whose shape is unknown.
+/// The nodes and links of `topology` as a graph, for which routes are searched because the shape is unknown.
 fn as_graph(topology: &Topology) -> Topology {
     let (hosts, switches) = topology.names.split_at(topology.hosts as usize);
     let mut graph = spec(TopologySpec::Graph { hosts: hosts.to_vec(), switches: switches.to_vec() });
@@ -70,8 +70,9 @@ fn with_changes(tree: TopologySpec, changes: &[(usize, u64, u64)]) -> FabricSpec
     spec
 }
 
-/// The longest path by trying every pair: of the paths with fewest links that with most delay, the first pair of
-/// switch, destination and source that has it.
+/// Finds the longest path by trying every pair of hosts. Of the paths with the fewest links between two hosts, the path
+/// with the most delay counts. Of equally long paths, the first counts, in order of last switch, destination and
+/// source.
 fn longest_of_all_pairs(topology: &Topology) -> PathFacts {
     let nodes = topology.nodes();
     let mut longest = PathFacts { hops: 0, delay: Time::ZERO, rate: BitRate::from_bps(u64::MAX) };
@@ -80,7 +81,8 @@ fn longest_of_all_pairs(topology: &Topology) -> PathFacts {
     last_ports.sort_unstable();
     for last in last_ports {
         let (switch, dst) = (topology.port(last).node, topology.peer_node(last));
-        // As many rounds as there are nodes: ways of at most that many links, hosts only at their ends.
+        // Round n extends the best paths to nodes that are n links away from the switch. Hosts are only at the ends of
+        // paths.
         let mut best: Vec<Option<PathFacts>> = vec![None; nodes as usize];
         best[switch as usize] = Some(PathFacts { hops: 0, delay: Time::ZERO, rate: BitRate::from_bps(u64::MAX) });
         for hops in 1..=nodes {
@@ -175,7 +177,7 @@ fn the_longest_path_may_be_between_two_later_pods() {
         slow.delay = Some(Time::from_us(20));
         spec.links.push(slow);
     }
-    // Two slow links and four of 2 us.
+    // The longest path has two slow links of 20 us and four links of 2 us.
     let expected = PathFacts { hops: 6, delay: Time::from_us(48), rate: BitRate::from_gbps(25) };
     assert_eq!(longest_path(&Topology::build(&spec).unwrap()), expected);
 }

@@ -1,4 +1,4 @@
-//! The pause tree: which port waits for which, since when, and the root.
+//! Tests of the pause tree: which port waits for which other port, since when, and the root cause.
 
 mod common;
 
@@ -9,14 +9,15 @@ use rnic_transport::{BitRate, Time};
 
 const F: u64 = FRAME as u64;
 
-/// a - s1 - s2 - s3 - b, and c on s2; pauses at the third frame queued.
+/// Hosts a and b at the ends of a chain of switches, a - s1 - s2 - s3 - b, and host c on s2. An input pauses its peer
+/// at the third queued frame.
 fn chain() -> FabricSpec {
     let links = [("a", "s1"), ("s1", "s2"), ("s2", "s3"), ("s3", "b"), ("c", "s2")];
     let spec = graph(&["a", "b", "c"], &["s1", "s2", "s3"], &links);
     with_pfc(spec, 100_000, 2 * F, F)
 }
 
-/// Pauses from host b at one instant, and keeps the tree of another.
+/// A watcher that pauses s3 from host b at the time `storm`, and records the pause tree at the time `at`.
 struct Look {
     storm: Option<u64>,
     at: Option<u64>,
@@ -58,13 +59,14 @@ fn a_chain_of_pauses_leads_to_the_congested_port() {
     let named = |node, peer| port(&topology, node, peer);
     let (a, s1, s2) = (named("a", "s1"), named("s1", "s2"), named("s2", "s3"));
     let cause = Cause::Congestion { port: named("s3", "b") };
-    // Frame k is at s3 at (k + 3) T + 3 D, and every fourth makes room: frame 27 is the 21st to wait there.
+    // Frame k arrives at s3 at (k + 3) T + 3 D, and one frame leaves s3 in the time in which four arrive. So frame 27
+    // is the 21st frame that waits at the same time.
     let first = seen(&spec, None, 15 * US).1;
     let since = Time::from_ps(30 * T + PAUSE + 4 * 2 * US);
     let shape: Vec<_> = first.ports.iter().map(|p| (p.port, p.on, p.since, p.waits_for, p.cause, p.depth)).collect();
     assert_eq!(shape, [(s2, true, since, Wait::Root(cause), cause, 1)]);
-    // At every sample all paused ports have the same root, also while a port on the way sends packets that piled up
-    // during its last pause: that port is not congested itself.
+    // At every sample all paused ports have the same root. This also holds while a port in the chain sends packets that
+    // piled up during its last pause, because this port is not congested itself.
     let (mut whole, mut bridged) = (0, 0);
     for at in (16..400).step_by(3) {
         let tree = seen(&spec, None, at * US).1;
@@ -80,7 +82,7 @@ fn a_chain_of_pauses_leads_to_the_congested_port() {
     assert!(whole > 3 && bridged > 3, "{whole} {bridged}");
     let (mut fabric, tree) = seen(&spec, None, 100 * US);
     assert!(tree.paused().count() > 0);
-    // The log has the same pauses with their ends, and adds up to the counters.
+    // The log has the same pauses, with their ends. Its pauses add up to the counters.
     let (log, left_out) = fabric.take_pauses();
     assert_eq!(left_out, 0);
     for paused in tree.paused() {
@@ -131,14 +133,15 @@ fn a_nic_that_pauses_is_the_root() {
 
 #[test]
 fn the_output_with_most_behind_it_counts() {
-    // c sends to b and to a at once, through s2 towards a slow s3-b: more frames wait for b than the one or two for a.
+    // Host c sends to b and to a at the same time, and the link s3-b is slow. So at s2 more frames wait for b than the
+    // one or two frames that wait for a.
     let mut spec = chain();
     spec.links[3].rate = Some(BitRate::from_gbps(1));
     let mut fabric = Fabric::new(&spec, 1).unwrap();
     let mut script = Script::new(3);
     for id in 0..200 {
         script.send(2, 0, packet(if id % 8 == 7 { 0 } else { 1 }, FRAME, id));
-        // Traffic that keeps s1-a busy.
+        // Traffic from b to a keeps the link s1-a busy.
         script.send(1, 0, packet(0, FRAME, id));
     }
     let mut look = Look { storm: None, at: Some(60 * US), tree: PauseTree::default() };

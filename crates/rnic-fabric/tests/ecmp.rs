@@ -1,4 +1,4 @@
-//! ECMP: per-flow, balanced at every switch, independent between switches.
+//! Tests of ECMP: the choice is per flow, balanced at every switch, and independent between switches.
 
 mod common;
 
@@ -14,25 +14,25 @@ fn fat_tree(k: u32, seed: u64) -> (Topology, Routes) {
     (topology, routes)
 }
 
-/// Flow hashes as the hosts make them: well mixed.
+/// Well-mixed flow hashes, as hosts make them.
 fn hashes(count: u64) -> impl Iterator<Item = u32> {
     (0..count).map(|i| mix(99, Purpose::FlowHash, &[i]) as u32)
 }
 
-/// Sum of (observed - expected)^2 / expected over equally likely cells.
+/// Chi-square statistic: the sum of (observed - expected)^2 / expected over equally likely cells.
 fn chi_square(counts: &[u64]) -> f64 {
     let expected = counts.iter().sum::<u64>() as f64 / counts.len() as f64;
     counts.iter().map(|c| (*c as f64 - expected).powi(2) / expected).sum()
 }
 
-/// Mean of the distribution (its degrees of freedom) and five standard deviations: a fair choice fails once in far more
-/// than a million.
+/// Upper bound for a chi-square statistic: the mean of its distribution (the degrees of freedom) plus five standard
+/// deviations. A fair choice exceeds the bound less than once in a million tests.
 fn bound(degrees_of_freedom: usize) -> f64 {
     let mean = degrees_of_freedom as f64;
     mean + 5.0 * (2.0 * mean).sqrt() + 5.0
 }
 
-/// Counts of each value in `0..choices`.
+/// Counts how often each value in `0..choices` occurs.
 fn count(values: impl Iterator<Item = u32>, choices: usize) -> Vec<u64> {
     let mut counts = vec![0; choices];
     for value in values {
@@ -58,7 +58,7 @@ fn every_switch_spreads_flows_evenly_over_all_of_its_uplinks() {
                 for first in [topology.hosts, topology.hosts + k * k / 2] {
                     let node = first + pod * k / 2 + switch;
                     let uplinks = hashes(4_000).map(|hash| routes.port(node, far, hash) - k / 2);
-                    // Ports below k/2 lead down; none may be used, which the subtraction would show.
+                    // Ports below k/2 lead down. If ECMP chose such a port, the subtraction above would overflow.
                     let counts = count(uplinks, half);
                     assert!(counts.iter().all(|c| *c > 0), "{}: {counts:?}", topology.names[node as usize]);
                     worst = worst.max(chi_square(&counts));
@@ -69,7 +69,7 @@ fn every_switch_spreads_flows_evenly_over_all_of_its_uplinks() {
     }
 }
 
-/// Flows between two pods over all (k/2)^2 core switches.
+/// Checks that flows between two pods spread over all (k/2)^2 core switches.
 #[test]
 fn flows_between_two_pods_use_every_core_switch_evenly() {
     for k in [6, 16] {
@@ -86,9 +86,9 @@ fn flows_between_two_pods_use_every_core_switch_evenly() {
     }
 }
 
-/// The same hash at every switch without its own salt would send all flows of an edge switch's port i to port i of the
-/// aggregation switch: most of the core would stay idle. For each pair of an edge switch and an aggregation switch the
-/// two choices must be independent: chi-square of the contingency table, (k/2 - 1)^2 degrees of freedom.
+/// Without a salt per switch, all flows that leave an edge switch by its uplink i would leave the aggregation switch by
+/// its uplink i, and most core switches would stay idle. So the choices of an edge switch and an aggregation switch
+/// must be independent. The test is a chi-square test of the pairs of choices.
 #[test]
 fn the_choice_at_the_aggregation_switch_is_independent_of_that_at_the_edge_switch() {
     for k in [6, 16] {
@@ -104,7 +104,7 @@ fn the_choice_at_the_aggregation_switch_is_independent_of_that_at_the_edge_switc
             let counts = count(pairs, half * half);
             let statistic = chi_square(&counts);
             assert!(statistic < bound(half * half - 1), "k = {k}, seed {seed}: {statistic}");
-            // Two edge switches do not choose alike either.
+            // The choices of two edge switches must be independent too.
             let pairs = hashes(20_000).map(|hash| {
                 let (one, other) = (routes.port(edge, far, hash) - k / 2, routes.port(edge + 1, far, hash) - k / 2);
                 one * k / 2 + other
@@ -142,13 +142,13 @@ fn another_seed_places_flows_elsewhere() {
     let (one, again, other) = (paths(1), paths(1), paths(2));
     assert_eq!(one, again);
     let same = one.iter().zip(&other).filter(|(a, b)| a == b).count();
-    // One in nine by chance: 56 of 500, standard deviation 7.
+    // By chance one path in nine is the same: 56 of 500, with a standard deviation of 7.
     assert!((21..=91).contains(&same), "{same}");
 }
 
 #[test]
 fn neighbouring_hashes_are_spread_as_well() {
-    // Consecutive UDP source ports, not mixed by the host.
+    // The hashes are consecutive numbers, like UDP source ports that the host does not mix.
     let (topology, routes) = fat_tree(6, 1);
     let core =
         |hash| topology.peer_node(routes.path(&topology, HostId(0), HostId(53), hash)[2]) - (topology.nodes() - 9);
@@ -205,7 +205,7 @@ fn every_path_of_the_fat_tree_is_shortest_and_ends_at_its_host() {
                 }
                 distinct.insert(path);
             }
-            // 1, k/2 and (k/2)^2 paths.
+            // The hosts are joined by 1, k/2 and (k/2)^2 paths.
             assert_eq!(distinct.len(), [1, 2, 4][links / 2 - 1], "h{src} to h{dst}");
         }
     }

@@ -1,4 +1,4 @@
-//! Drops at full buffers and losses on links; every packet is accounted for.
+//! Tests of drops at full buffers and of losses on links: every packet is accounted for.
 
 mod common;
 
@@ -10,8 +10,9 @@ const F: u64 = FRAME as u64;
 
 /// Two hosts send 100 frames each at line rate to a third; each input buffer holds exactly ten frames.
 ///
-/// Frames arrive in pairs every T, one leaves every T. After pair 2j + 1 both queues hold j + 1 frames. The second
-/// input is full when pair 19 arrives, the first when pair 20 does; from then on each pair loses one frame, in turn.
+/// A pair of frames arrives every T, and one frame leaves every T. After pair 2j + 1 both queues hold j + 1 frames. The
+/// second input is full when pair 19 arrives, and the first input is full when pair 20 arrives. From then on each pair
+/// loses one frame, in turn at the two inputs.
 #[test]
 fn the_exact_packets_are_dropped_in_an_overload() {
     let mut spec = spec(TopologySpec::SingleSwitch { hosts: 3 });
@@ -40,7 +41,7 @@ fn the_exact_packets_are_dropped_in_an_overload() {
     assert_conserved(&fabric, &script);
 }
 
-/// A frame that is sent on as it arrives was never queued; one that finds its output busy is.
+/// A frame that the switch forwards at once does not count as queued; a frame that finds its output busy does.
 #[test]
 fn the_high_water_mark_counts_what_was_queued() {
     let mut fabric = Fabric::new(&spec(TopologySpec::SingleSwitch { hosts: 4 }), 1).unwrap();
@@ -49,7 +50,7 @@ fn the_high_water_mark_counts_what_was_queued() {
     fabric.run(&mut script);
     assert!(fabric.topology().ports_of(4).all(|p| fabric.counters(p)[0].queue_high_water == 0));
 
-    // Three frames of different size at the same instant to one output: the first passes, the others wait.
+    // Three frames arrive at the same instant for one output: the first frame passes, and the others wait.
     let mut fabric = Fabric::new(&spec(TopologySpec::SingleSwitch { hosts: 4 }), 1).unwrap();
     let mut script = Script::new(4);
     for (host, bytes) in [(0, 500), (1, 500), (2, 500)] {
@@ -58,7 +59,8 @@ fn the_high_water_mark_counts_what_was_queued() {
     }
     fabric.run(&mut script);
     let high_water: Vec<u64> = fabric.topology().ports_of(4).map(|p| fabric.counters(p)[0].queue_high_water).collect();
-    // The small frames come 120 bytes (24 ns) after the large ones, long before the first large one has left (104 ns).
+    // The small frames arrive 120 bytes (24 ns) after the large frames, and before the first large frame has left (104
+    // ns).
     assert_eq!(high_water, [100, 601, 602, 0]);
     assert_conserved(&fabric, &script);
 }
@@ -75,8 +77,8 @@ fn control_packets_among_the_dropped_are_counted_apart() {
         script.send(1, 0, Packet { flags, ..packet(2, FRAME, k) });
     }
     fabric.run(&mut script);
-    // As above with m = 1 frame of buffer and n = 8 pairs: the second input drops in odd pairs, the first in even ones
-    // from 2.
+    // The case is that of the first test, with a buffer of one frame and 8 pairs. The second input drops a frame of
+    // every odd pair, and the first input drops a frame of every even pair from pair 2 on.
     let of = |port: PortId| (fabric.counters(port)[0].drops, fabric.counters(port)[0].control_drops);
     let switch = fabric.topology().first_port[3];
     assert_eq!(of(switch), (3, 0));
@@ -96,7 +98,8 @@ fn a_buffer_is_per_input_port_and_priority() {
         script.send(0, 0, Packet { priority: (k % 2) as u8, ..packet(1, FRAME, k) });
     }
     fabric.run(&mut script);
-    // The first frame passes to the slow output; then three of each priority fit, and the last three do not.
+    // The first frame passes to the slow output. Then three frames of each priority fit, and the last three frames do
+    // not.
     let order: Vec<u32> = script.arrivals(1).iter().map(|(_, id)| *id).collect();
     assert_eq!(order, [0, 1, 3, 5, 2, 4, 6], "the higher priority first");
     let input = fabric.topology().first_port[2];
@@ -146,7 +149,7 @@ fn random_loss_has_the_rate_that_it_is_given_and_its_own_stream_per_direction() 
         (at(PortId(0)), at(PortId(1)), script.arrivals(1))
     };
     let (first, second, arrivals) = lost(1);
-    // Binomial: 1,000 expected, standard deviation 30.
+    // Binomial distribution: 1,000 losses expected, with a standard deviation of 30.
     assert!(first.abs_diff(1_000) < 150 && second.abs_diff(1_000) < 150, "{first}, {second}");
     assert!((arrivals.len() as u64).abs_diff(8_100) < 200, "{}", arrivals.len());
     assert_eq!(lost(1).2, arrivals, "the same seed loses the same frames");

@@ -1,4 +1,4 @@
-//! Switches with a buffer for each output and priority: order, drops, trimming, and headers that go back.
+//! Tests of switches with a buffer for each output and priority: order, drops, trimming, and returned headers.
 
 mod common;
 
@@ -11,9 +11,9 @@ use rnic_fabric::{Body, Ending, Fabric, HostId, Packet, PriorityCounters};
 use rnic_transport::Bytes;
 
 const F: u64 = FRAME as u64;
-/// When the first frames that hosts send at 0 have arrived at their switch.
+/// Time, in ps, at which the frames that hosts send at time 0 have arrived at their switch.
 const A: u64 = T + 2 * US;
-/// Time of a trimmed packet on a 40 Gbps link: 64 + 20 bytes at 200 ps.
+/// Serialisation time, in ps, of a trimmed packet on a 40 Gbps link: 64 + 20 bytes at 200 ps.
 const H: u64 = 16_800;
 
 /// A body that names its sender.
@@ -35,7 +35,7 @@ impl Numbered for Signed {
 
 const TRIM: TrimSpec = TrimSpec { to: 64, headers: TrimmedPriority::Highest, return_to_sender: false };
 
-/// `hosts` on one switch with these buffers, lowest priority first.
+/// `hosts` hosts on one switch. `buffers` are the sizes in bytes of the buffers at each output, lowest priority first.
 fn output(hosts: u32, buffers: &[u64], trim: Option<TrimSpec>) -> FabricSpec {
     let mut spec = spec(TopologySpec::SingleSwitch { hosts });
     let buffer = |priority: usize| Bytes(buffers.get(priority).copied().unwrap_or(0));
@@ -49,7 +49,7 @@ fn signed(source: u32, dst: u32, number: u32) -> Packet<Signed> {
     Packet { dst: HostId(dst), bytes: FRAME, body: Signed { number, source }, ..Packet::default() }
 }
 
-/// A packet of each of the hosts but the last, which all send to that one at once. They arrive at the switch at `A`, in
+/// Each host except the last sends one packet to the last host at time 0. The packets arrive at the switch at `A`, in
 /// the order of hosts.
 fn all_to_the_last(spec: &FabricSpec, hosts: u32) -> (Fabric<Signed>, Script<Signed>) {
     let mut fabric = Fabric::new(spec, 1).unwrap();
@@ -62,14 +62,14 @@ fn all_to_the_last(spec: &FabricSpec, hosts: u32) -> (Fabric<Signed>, Script<Sig
     (fabric, script)
 }
 
-/// The counters of the switch's output to a host, over its priorities.
+/// Sum of a counter over all priorities of the switch's port to a host.
 fn total<B: Body>(fabric: &Fabric<B>, host: u32, of: fn(&PriorityCounters) -> u64) -> u64 {
     let number = port(fabric.topology(), "s0", &format!("h{host}"));
     fabric.counters(number).iter().map(of).sum()
 }
 
-/// Four frames of host 0, and half a frame later four of host 1, in priorities 0, 2, 1 and 0. Frame 100 waits alone
-/// when the first one has left; among later frames the higher priorities go first.
+/// Host 0 sends four frames. Half a frame time later, host 1 sends four frames in priorities 0, 2, 1 and 0. Frame 100
+/// waits alone when frame 0 has left; among later frames the higher priorities go first.
 #[test]
 fn the_highest_priority_goes_first() {
     let mut fabric = Fabric::new(&output(3, &[100_000; 3], None), 1).unwrap();
@@ -83,8 +83,8 @@ fn the_highest_priority_goes_first() {
     assert_eq!(order, [0, 100, 101, 102, 1, 2, 3, 103]);
 }
 
-/// Pairs of frames to an output with room for three: from the third pair on the second frame finds none. Another
-/// priority and another output have room of their own.
+/// Pairs of frames go to an output with room for three frames; from the third pair on, the second frame finds no room.
+/// Another priority and another output have buffers of their own.
 #[test]
 fn a_buffer_is_per_output_and_priority() {
     let mut fabric = Fabric::new(&output(4, &[3 * F, F], None), 1).unwrap();
@@ -96,8 +96,8 @@ fn a_buffer_is_per_output_and_priority() {
     script.send(3, A - 2 * US + T, Packet { priority: 1, ..packet(2, FRAME, 200) });
     assert_eq!(fabric.run(&mut script), Ending::Idle);
     let order: Vec<u32> = script.arrivals(2).iter().map(|(_, id)| *id).collect();
-    // Frame 200 arrives with the third pair, and takes the turn of one; so both frames of the fourth pair find the
-    // queue full.
+    // Frame 200 arrives with the third pair, and is sent before the waiting frames. So both frames of the fourth pair
+    // find the queue full.
     assert_eq!(order, [0, 100, 200, 1, 101, 2, 4]);
     let drops = [0, 1, 2, 3].map(|host| total(&fabric, host, |c| c.drops));
     assert_eq!(drops, [1, 3, 0, 0], "counted where the frames came in");
@@ -107,7 +107,7 @@ fn a_buffer_is_per_output_and_priority() {
     assert_conserved(&fabric, &script);
 }
 
-/// The same with trimming: a header leaves before the data that was there before it.
+/// The same pairs of frames with trimming: a header leaves before data that arrived earlier.
 #[test]
 fn a_header_overtakes_data() {
     let mut fabric = Fabric::new(&output(3, &[3 * F, 1_000], Some(TRIM)), 1).unwrap();
@@ -132,7 +132,8 @@ fn a_header_overtakes_data() {
     assert_conserved(&fabric, &script);
 }
 
-/// Frame 0 passes, 1 and 2 wait, of 3 and 4 the headers, and there is no room for that of 5.
+/// Frame 0 passes through. Frames 1 and 2 wait, and so do the headers of frames 3 and 4. The header of frame 5 has no
+/// room.
 #[test]
 fn a_header_without_room_is_dropped_or_goes_back() {
     let (fabric, script) = all_to_the_last(&output(7, &[2 * F, 128], Some(TRIM)), 7);
@@ -150,21 +151,21 @@ fn a_header_without_room_is_dropped_or_goes_back() {
     assert_eq!((total(&fabric, 6, |c| c.trimmed), total(&fabric, 6, |c| c.returned)), (3, 1));
     assert_eq!((0..7).map(|host| total(&fabric, host, |c| c.drops)).sum::<u64>(), 0);
 
-    // No header fits anywhere.
+    // No output has room for a header.
     let (fabric, script) = all_to_the_last(&output(7, &[2 * F, 63], Some(back)), 7);
     assert_eq!(script.arrived.len(), 3);
     assert_eq!([3, 4, 5].map(|host| total(&fabric, host, |c| c.drops)), [1, 1, 1]);
     assert_eq!((total(&fabric, 6, |c| c.trimmed), total(&fabric, 6, |c| c.returned)), (0, 0));
 }
 
-/// A body that does not name its sender cannot be returned; a control packet is not trimmed.
+/// A header whose body does not name its sender cannot be returned, and a control packet is not trimmed.
 #[test]
 fn what_cannot_be_trimmed_or_returned_is_dropped() {
     let back = TrimSpec { return_to_sender: true, ..TRIM };
     let mut fabric = Fabric::new(&output(5, &[F, 64], Some(back)), 1).unwrap();
     let mut script = Script::new(5);
-    // 0 passes, 1 waits, of 2 the header, 3 has no room. Nor have the frames that arrive while these wait: a control
-    // packet and two small frames.
+    // Frame 0 passes through, frame 1 and the header of frame 2 wait, and frame 3 has no room. The frames that arrive
+    // afterwards, a control packet and two small frames, have no room either.
     for host in 0..4 {
         script.send(host, 0, packet(4, FRAME, host));
     }
@@ -184,19 +185,19 @@ fn headers_go_one_priority_above_their_packets() {
     let above = TrimSpec { headers: TrimmedPriority::Above, to: 100, ..TRIM };
     let mut fabric = Fabric::new(&output(8, &[F, F, F], Some(above)), 1).unwrap();
     let mut script = Script::new(8);
-    // 0 passes; of each priority one waits and one is trimmed.
+    // Frame 0 passes through, and frames 1 (priority 0) and 3 (priority 2) wait. The other frames find no room.
     for (host, priority) in [(0, 0), (1, 0), (2, 0), (3, 2), (4, 2), (5, 1), (6, 1)] {
         script.send(host, 0, Packet { priority, ..packet(7, FRAME, host) });
     }
     assert_eq!(fabric.run(&mut script), Ending::Idle);
     let trimmed: Vec<_> = script.packets.iter().filter(|p| p.is_trimmed()).map(|p| (p.body, p.priority)).collect();
-    // The header of 4 stays in the highest, which is full; that of 2 is in priority 1, before the frame of 5, which
-    // then has no room there.
+    // The header of frame 4 stays in the highest priority, whose buffer is full. The header of frame 2 is in priority
+    // 1, where frame 5 arrives later and finds no room.
     assert_eq!(trimmed, [(2, 1)]);
     assert_eq!([4, 5, 6].map(|host| total(&fabric, host, |c| c.drops)), [1, 1, 1]);
 }
 
-/// By the queue that a packet joins; headers are not marked.
+/// A packet is marked by the queue that it joins, and headers are not marked.
 #[test]
 fn data_is_marked_and_headers_are_not() {
     let mut spec = output(3, &[3 * F, 1_000], Some(TRIM));
@@ -208,13 +209,13 @@ fn data_is_marked_and_headers_are_not() {
         script.send(1, 0, packet(2, FRAME, 100 + k));
     }
     assert_eq!(fabric.run(&mut script), Ending::Idle);
-    // Of the second pair the second frame finds two waiting, and so do the first frames of later pairs.
+    // The second frame of the second pair finds two waiting frames, and so do the first frames of later pairs.
     assert_eq!(script.marked, [101, 2, 3]);
 }
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 100, ..ProptestConfig::default() })]
-    /// Every packet that is sent arrives once, whole or trimmed, or comes back, or is dropped or lost.
+    /// Every packet that is sent arrives once, whole or trimmed, or is returned, dropped or lost.
     #[test]
     fn no_packet_disappears(
         buffers in prop::collection::vec(64u64..4_000, 2..5), trimming: bool, above: bool, return_to_sender: bool, spray: bool,

@@ -1,4 +1,4 @@
-//! Routes and path facts on topologies of every kind, and refused topologies and routes.
+//! Tests of routes and of the longest path on topologies of every kind, and of topologies and routes that are refused.
 
 mod common;
 
@@ -16,7 +16,7 @@ fn facts(hops: u32, us: u64, gbps: u64) -> PathFacts {
     PathFacts { hops, delay: Time::from_us(us), rate: BitRate::from_gbps(gbps) }
 }
 
-/// h0 .. h(n-1), each on its own switch s0 .. s(n-1), the switches in a ring.
+/// A ring of n switches s0 to s(n-1), each with one host, h0 to h(n-1).
 fn ring(n: usize) -> FabricSpec {
     let hosts: Vec<String> = (0..n).map(|i| format!("h{i}")).collect();
     let switches: Vec<String> = (0..n).map(|i| format!("s{i}")).collect();
@@ -28,8 +28,8 @@ fn ring(n: usize) -> FabricSpec {
     spec
 }
 
-/// Pods, leaves and spines of each, cores of each plane, hosts of each leaf. Uplinks of 10 Gbps and 5 us in a pod, of
-/// 25 Gbps and 7 us above.
+/// A leaf-spine-core topology with the given numbers of pods, leaves per pod, spines per pod, cores per plane and hosts
+/// per leaf. Links in a pod have 10 Gbps and 5 us; links to cores have 25 Gbps and 7 us.
 fn pods([pods, leaves_per_pod, spines_per_pod, cores_per_plane, hosts_per_leaf]: [u32; 5]) -> TopologySpec {
     TopologySpec::LeafSpineCore {
         pods,
@@ -49,7 +49,7 @@ fn the_longest_path_of_regular_topologies() {
     assert_eq!(longest(&spec(TopologySpec::SingleSwitch { hosts: 5 })), facts(2, 4, 40));
     assert_eq!(longest(&spec(TopologySpec::FatTree { k: 4 })), facts(6, 12, 40));
     assert_eq!(longest(&spec(TopologySpec::FatTree { k: 6 })), facts(6, 12, 40));
-    // One host per pod and one core switch.
+    // This fat-tree has one host per pod and one core switch.
     assert_eq!(longest(&spec(TopologySpec::FatTree { k: 2 })), facts(6, 12, 40));
     let leaf_spine = |leaves| TopologySpec::LeafSpine {
         leaves,
@@ -60,7 +60,7 @@ fn the_longest_path_of_regular_topologies() {
     };
     assert_eq!(longest(&spec(leaf_spine(4))), facts(4, 14, 10));
     assert_eq!(longest(&spec(leaf_spine(1))), facts(2, 4, 40));
-    // Two links to the leaf of 2 us, two in the pod of 5 us, two above of 7 us.
+    // The path has two host links of 2 us, two links in pods of 5 us, and two links to a core of 7 us.
     assert_eq!(longest(&spec(pods([3, 2, 2, 4, 1]))), facts(6, 28, 10));
     assert_eq!(longest(&spec(pods([1, 2, 2, 4, 1]))), facts(4, 14, 10));
     let dumbbell = TopologySpec::Dumbbell {
@@ -75,13 +75,13 @@ fn the_longest_path_of_regular_topologies() {
 #[test]
 fn the_longest_path_is_that_of_most_delay_even_over_fewer_links() {
     let mut spec = spec(TopologySpec::FatTree { k: 4 });
-    // Two hosts under the same switch with long links: 2 x 20 us beats six links of 2 us.
+    // Two hosts under the same switch have long links: the delay of 2 x 20 us exceeds that of six links of 2 us.
     for host in ["h4", "h5"] {
         let mut link = link(host, "edge2");
         link.delay = Some(Time::from_us(20));
         spec.links.push(link);
     }
-    // From h4 over six links it is still longer: 20 + 5 x 2 us; from h4 to h5 40 us.
+    // A path from h4 over six links takes 20 + 5 x 2 us, which is less than the 40 us from h4 to h5.
     assert_eq!(longest(&spec), facts(2, 40, 40));
 }
 
@@ -117,7 +117,8 @@ fn a_switch_without_hosts_and_one_with_hosts_in_the_middle_both_forward() {
     let links = |at: u64| at / (T + 2 * US);
     let mut arrived: Vec<_> = script.arrived.iter().map(|s| (s.host, s.id, links(s.at))).collect();
     arrived.sort_unstable();
-    // a's second packet and the one that c sends into the same link come a frame time later; whole links still.
+    // The second packet of a, and the packet that c sends into the same link, arrive one frame time later; the division
+    // above rounds to whole links.
     assert_eq!(arrived, [(0, 10, 5), (1, 1, 5), (1, 21, 4), (2, 2, 3)]);
 }
 
@@ -131,7 +132,7 @@ fn hosts_that_cannot_reach_each_other_are_named() {
 
 #[test]
 fn paths_never_lead_through_a_host() {
-    // A host with two links would be the only way; it is refused.
+    // The only path from a to c would lead through host b, which has two links; the topology is refused.
     let links = [("a", "s"), ("b", "s"), ("b", "t"), ("c", "t")];
     let error = Topology::build(&graph(&["a", "b", "c"], &["s", "t"], &links)).unwrap_err();
     assert_eq!(error.to_string(), "host `b` has 2 links; a host has exactly one");
@@ -189,7 +190,7 @@ fn pods_are_wired_in_planes() {
         topology.ports_of(node).map(|port| topology.names[topology.peer_node(port) as usize].clone()).collect()
     };
     assert_eq!(ports("h17"), ["leaf5"]);
-    // Leaf 1 of pod 1 and its pod's spines; the second of these and its pod's leaves and plane; a core of this plane.
+    // `leaf3` is leaf 1 of pod 1, and `spine3` is spine 1 of pod 1. `core6` is a core of the plane of `spine3`.
     assert_eq!(ports("leaf3"), ["h9", "h10", "h11", "spine2", "spine3"]);
     assert_eq!(ports("spine3"), ["leaf2", "leaf3", "core4", "core5", "core6", "core7"]);
     assert_eq!(ports("core6"), ["spine1", "spine3", "spine5"]);
@@ -258,7 +259,7 @@ fn a_named_route_changes_one_switch_and_one_destination() {
         TopologySpec::LeafSpine { leaves: 3, spines: 2, hosts_per_leaf: 2, uplink_rate: None, uplink_delay: None };
     let topology = Topology::build(&spec(leaf_spine)).unwrap();
     let plain = Routes::new(&topology, 1).unwrap();
-    // Packets that spine0 receives for h0 go down to leaf 2, which sends them up again by the other spine.
+    // Packets for h0 that spine0 receives go down to leaf2, which sends them up again to the other spine.
     let named = [route("spine0", &["h0"], "leaf2"), route("leaf2", &["h0"], "spine1")];
     let routes = Routes::with(&topology, &named, 1).unwrap();
     let mut bounced = 0;
@@ -271,7 +272,7 @@ fn a_named_route_changes_one_switch_and_one_destination() {
         } else {
             assert_eq!(after, before);
         }
-        // Its neighbour on the same switch, and every other pair, go as before.
+        // Packets to h1, on the same switch as h0, and packets between other pairs of hosts keep their paths.
         for (src, dst) in [(2, 1), (0, 3), (4, 2), (1, 0)] {
             assert_eq!(way(&topology, &routes, src, dst, hash), way(&topology, &plain, src, dst, hash));
         }
@@ -312,13 +313,14 @@ fn impossible_routes_are_refused_with_a_reason() {
     assert!(message(route("s0", &["s3"], "s1")).contains("routes lead to hosts"));
     assert!(message(route("s0", &["h2"], "h0")).contains("hosts do not forward"));
     assert!(message(route("s0", &["h2", "h1"], "s1")).contains("a second route at `s0` to `h1`"));
-    // s1 is one away from h2: s2. Sent back to s0, packets go on to s1 or s3, and from s1 back again.
+    // The next hop of s1 towards h2 would be s2. This route sends packets back to s0, which sends them to s1 or s3;
+    // from s1 they come back again.
     let loops = message(route("s1", &["h2"], "s0"));
     assert!(loops.contains("packets to `h2` would circle for ever through "), "{loops}");
     assert!(loops.contains("s0 -> s1 -> s0") || loops.contains("s1 -> s0 -> s1"), "{loops}");
-    // A host's own switch that sends its packets away.
+    // Here the switch of host h2 itself sends packets for h2 away.
     assert!(message(route("s2", &["h2"], "s3")).contains("would circle"));
-    // Two routes that are a loop only together: the later one is to blame.
+    // These two routes make a loop only together; the error names the later route.
     let both = [route("s0", &["h2"], "s1"), route("s1", &["h2"], "s0")];
     assert_eq!(refused(&both).0, 1);
 }
@@ -327,18 +329,18 @@ fn impossible_routes_are_refused_with_a_reason() {
 fn packets_follow_a_named_route() {
     let mut spec = ring(4);
     spec.routes = vec![route("s0", &["h1"], "s3")];
-    // The way round: s3 to h1 is two links either way, so it has to be told.
+    // s3 has two equally short paths to h1, one of them through s0, so it needs a route too.
     spec.routes.push(route("s3", &["h1"], "s2"));
     let mut fabric = Fabric::new(&spec, 1).unwrap();
     let mut script = Script::new(4);
     script.send(0, 0, packet(1, FRAME, 1));
     script.send(2, 0, packet(1, FRAME, 2));
     fabric.run(&mut script);
-    // Five links instead of three.
+    // The packet from h0 takes five links instead of three.
     assert_eq!(script.arrivals(1), [(3 * (T + 2 * US), 2), (5 * (T + 2 * US), 1)]);
 }
 
-/// The ports of a cyclic buffer dependency, each as the switch that it belongs to, from the lowest on.
+/// The switches of the ports of a cyclic buffer dependency, beginning with the lowest port.
 fn cycle(spec: &FabricSpec, named: &[NamedRoute]) -> Option<Vec<String>> {
     let topology = Topology::build(spec).unwrap();
     let mut cycle = buffer_cycle(&topology, &Routes::with(&topology, named, 1).unwrap())?;
@@ -379,7 +381,7 @@ fn a_ring_allows_a_cycle_once_packets_cross_two_of_its_links() {
 
 #[test]
 fn routes_that_no_packet_takes_any_more_allow_no_cycle() {
-    // Every packet goes along the line s0 - s1 - s2 - s3, and none over the link that closes the ring.
+    // Every packet takes the line s0 - s1 - s2 - s3, and no packet takes the link that closes the ring.
     let line = [
         route("s1", &["h0"], "s0"),
         route("s2", &["h0", "h1"], "s1"),
@@ -393,11 +395,11 @@ fn routes_that_no_packet_takes_any_more_allow_no_cycle() {
 
 #[test]
 fn broken_routes_that_close_a_circle_are_found() {
-    // The long way round a triangle: one or two such routes close no circle, three do.
+    // Each route takes the long way round a triangle. One or two such routes do not close a cycle; three routes do.
     let around = [route("s0", &["h1"], "s2"), route("s1", &["h2"], "s0"), route("s2", &["h0"], "s1")];
     assert_eq!((cycle(&ring(3), &around[..1]), cycle(&ring(3), &around[..2])), (None, None));
     assert_eq!(cycle(&ring(3), &around).unwrap(), ["s0", "s2", "s1"]);
-    // Down and up again in a leaf-spine fabric, for two destinations in opposite ways.
+    // In a leaf-spine fabric, packets for two destinations go down and up again, in opposite directions.
     let fabric = spec(TopologySpec::LeafSpine {
         leaves: 4,
         spines: 2,
@@ -418,8 +420,8 @@ fn broken_routes_that_close_a_circle_are_found() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
 
-    /// Any named routes are refused, or every packet arrives. The ports on the packets' paths form a circle only if
-    /// `buffer_cycle` finds one.
+    /// Named routes are either refused, or every packet arrives. The ports on the packets' paths form a cycle only if
+    /// `buffer_cycle` finds a cycle.
     #[test]
     fn routes_by_hand_lead_somewhere_or_are_refused(
         kind in 0usize..3,
@@ -463,7 +465,7 @@ proptest! {
             }
         }
         if buffer_cycle(&topology, &routes).is_none() {
-            // Removing ports that depend on no other port, again and again, must leave none.
+            // If ports that depend on no other remaining port are removed again and again, no port may be left.
             let mut left: Vec<usize> = (0..edges.len()).collect();
             loop {
                 let before = left.len();

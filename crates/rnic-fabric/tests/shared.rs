@@ -1,4 +1,4 @@
-//! Switches with a shared buffer, in a fabric.
+//! Tests of a fabric whose switch has a shared buffer.
 
 mod common;
 
@@ -12,8 +12,8 @@ use rnic_transport::{Bytes, Time};
 
 const F: u64 = FRAME as u64;
 
-/// `hosts` on one switch with this buffer and this threshold, dynamic where there is a `beta`, and the headroom that
-/// makes it lossless.
+/// `hosts` hosts on one switch with a pool of `buffer` bytes and lossless headroom. The pause threshold is dynamic if
+/// `beta` is given, and otherwise `xoff` bytes.
 fn shared(hosts: u32, buffer: u64, xoff: u64, beta: Option<f64>) -> FabricSpec {
     let mut spec = spec(TopologySpec::SingleSwitch { hosts });
     let topology = rnic_fabric::Topology::build(&spec).unwrap();
@@ -25,8 +25,8 @@ fn shared(hosts: u32, buffer: u64, xoff: u64, beta: Option<f64>) -> FabricSpec {
     spec
 }
 
-/// Two hosts send to a third as fast as they can. Frames leave in the order in which they came, which is by turns: the
-/// output is first in, first out, whatever input a frame came by.
+/// Two hosts send to a third as fast as they can. Their frames arrive alternately and leave in the same order, because
+/// the output is first in, first out, whichever input a frame arrived on.
 #[test]
 fn an_output_sends_what_came_first() {
     let mut fabric = Fabric::new(&shared(3, 1_000_000, 500_000, None), 1).unwrap();
@@ -42,7 +42,7 @@ fn an_output_sends_what_came_first() {
     assert_eq!(order, by_turns);
 }
 
-/// Host 0 fills its share of the pool and is paused: after frame k of 2k, as the other half leaves by the output.
+/// Two hosts overload an output by a factor of two. Both exceed the threshold, are paused, and are resumed later.
 #[test]
 fn a_pause_at_the_threshold_and_a_resume_below_it() {
     let mut fabric = Fabric::new(&shared(3, 1_000_000, 4 * F, None), 1).unwrap();
@@ -56,16 +56,16 @@ fn a_pause_at_the_threshold_and_a_resume_below_it() {
         let input = port(&topology, "s0", host);
         let counters = fabric.counters(input)[0];
         assert!(counters.pause_sent > 0 && counters.drops == 0);
-        // Never more than the threshold and the headroom.
+        // The occupancy never exceeds the threshold plus the headroom.
         let headroom = lossless_headroom(&topology, u32::from(FRAME), 20, &ClockSpec::default()).0;
         assert!((4 * F..=4 * F + headroom).contains(&counters.queue_high_water), "{counters:?}");
     }
     assert_eq!(script.arrivals(2).len(), 600);
 }
 
-/// Five frames of host 0 and, half a frame later, five of host 1; a mark above two and a half. Frame k of host 0 comes
-/// when k wait and one leaves, that of host 1 when k wait. The first one, 0, passes. The others leave k = 1, 2, 3, 4
-/// behind, then 4, 3, 2, 1, 0.
+/// Host 0 sends five frames, and host 1 sends five frames half a frame time later. The threshold is two and a half
+/// frames. Frame k of either host arrives while k frames wait. Frame 0 passes through. The other frames leave queues of
+/// 1, 2, 3, 4 and then 4, 3, 2, 1, 0 frames behind.
 #[test]
 fn marks_by_the_queue_that_a_packet_joins_or_leaves_behind() {
     for (mark_on, expected) in [(MarkOn::Enqueue, [3, 103, 4, 104]), (MarkOn::Dequeue, [101, 2, 102, 3])] {
@@ -86,8 +86,8 @@ fn marks_by_the_queue_that_a_packet_joins_or_leaves_behind() {
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
-    /// With the headroom from first principles nothing is dropped, whatever the threshold and the traffic, and
-    /// everything arrives.
+    /// With the headroom of `lossless_headroom`, no packet is dropped and every packet arrives, for any threshold and
+    /// any traffic.
     #[test]
     fn headroom_makes_it_lossless(
         hosts in 2u32..7, dynamic: bool, level in 0u64..20, pool in 2u64..200,

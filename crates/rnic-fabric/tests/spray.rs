@@ -1,4 +1,4 @@
-//! Packets that each take a path of their own.
+//! Tests of packet spraying.
 
 mod common;
 
@@ -8,7 +8,8 @@ use rnic_fabric::{Ending, Fabric};
 
 const PACKETS: u32 = 4_000;
 
-/// One flow of full packets across four spines: packets of each uplink of the first leaf, and the arrivals.
+/// Sends one flow of full packets across four spines. Returns the number of packets on each uplink of the first leaf,
+/// and the arrivals.
 fn across(paths: Paths, seed: u64) -> (Vec<u64>, Vec<(u64, u32)>) {
     let (leaves, spines, hosts_per_leaf) = (2, 4, 2);
     let (uplink_rate, uplink_delay) = (None, None);
@@ -27,7 +28,7 @@ fn across(paths: Paths, seed: u64) -> (Vec<u64>, Vec<(u64, u32)>) {
 fn packets_of_a_flow_use_all_paths_evenly() {
     let (uplinks, arrivals) = across(Paths::Spray, 1);
     assert_eq!(arrivals.len(), PACKETS as usize);
-    // Binomial: 1,000 expected, standard deviation 27.
+    // Binomial distribution: 1,000 packets expected on each uplink, with a standard deviation of 27.
     assert!(uplinks.iter().all(|sent| sent.abs_diff(1_000) < 130), "{uplinks:?}");
     let (mut uplinks, _) = across(Paths::Ecmp, 1);
     uplinks.sort_unstable();
@@ -41,7 +42,7 @@ fn the_seed_decides() {
     assert_ne!(across(Paths::Spray, 2).0, first.0);
 }
 
-/// Each switch has a random stream of its own: the draws of one do not change the paths at another.
+/// Each switch has a random stream of its own: the draws of one switch do not change the paths at another switch.
 #[test]
 fn switches_draw_independently() {
     let mut spec = spec(TopologySpec::FatTree { k: 4 });

@@ -1,4 +1,5 @@
-//! Tapped ports record every frame that they transmit, with the time at which its transmission begins.
+//! Tests that a tapped port records every frame that it transmits, with the time at which the frame's transmission
+//! begins.
 
 mod common;
 
@@ -21,7 +22,7 @@ fn frames_in_order_with_their_times_lost_ones_too() {
         fabric.tapped(port).iter().map(|frame| (frame.at.as_ps(), frame.packet.body)).collect()
     };
     assert_eq!(seen(out), [(0, 0), (T, 1), (2 * T, 2)]);
-    // Received whole 2 us after its last bit left, sent on at once.
+    // The switch receives a frame whole 2 us after its last bit has left the host, and forwards the frame at once.
     assert_eq!(seen(back), [(T + 2 * US, 0), (3 * T + 2 * US, 2)]);
     assert_eq!(fabric.counters(out)[0].lost, 1);
     assert!(fabric.tapped(port(&topology, "s0", "h0")).is_empty(), "this port is not tapped");
@@ -29,7 +30,7 @@ fn frames_in_order_with_their_times_lost_ones_too() {
 
 #[test]
 fn pause_frames() {
-    // Two hosts at line rate into one: the second frame that waits at an input is above xoff.
+    // Two hosts send at line rate to a third; the second frame that waits at an input exceeds xoff.
     let mut fabric =
         Fabric::new(&with_pfc(spec(TopologySpec::SingleSwitch { hosts: 3 }), 100_000, u64::from(FRAME), 0), 1).unwrap();
     let topology = fabric.topology().clone();
@@ -45,6 +46,6 @@ fn pause_frames() {
     let pauses = masks.iter().filter(|mask| **mask == 1).count() as u64;
     assert_eq!(pauses, fabric.counters(to_host)[0].pause_sent);
     assert!(pauses > 1);
-    // A pause and a resume in turn.
+    // Pauses and resumes alternate.
     assert!(masks.iter().zip([1, 0].iter().cycle()).all(|(mask, expected)| mask == expected), "{masks:?}");
 }

@@ -1,4 +1,4 @@
-//! Telemetry records that switches write into packets.
+//! Tests of the telemetry records that switches write into packets.
 
 mod common;
 
@@ -42,8 +42,9 @@ fn kinds(topology: TopologySpec) -> [FabricSpec; 3] {
     [input_buffer(buffer.0), BufferSpec::Shared(SharedSpec::lossy(buffer)), BufferSpec::Output(output)].map(kind)
 }
 
-/// Three pairs of frames to one output. The first leaves as it comes, before its neighbour; then one leaves every T,
-/// the next two when the next two pairs have come. A control packet carries nothing.
+/// Three pairs of frames arrive for one output, a pair every T. The first frame of the first pair leaves at once; then
+/// one frame leaves every T, the second and third after the next two pairs have arrived. A control packet carries no
+/// record.
 #[test]
 fn the_records_of_a_known_queue() {
     for spec in kinds(TopologySpec::SingleSwitch { hosts: 3 }) {
@@ -78,7 +79,8 @@ fn every_switch_adds_its_record() {
         let mut script = Script::new(2);
         (0..2).for_each(|number| script.send(0, 0, probe(1, number)));
         assert_eq!(fabric.run(&mut script), Ending::Idle);
-        // The link in the middle takes four times as long: the second frame waits there for 3 T, and nowhere else.
+        // A frame takes four times as long on the link in the middle. So the second frame waits 3 T for this link, and
+        // nowhere else.
         let middle = T + 2 * US;
         let right = middle + 4 * T + 2 * US;
         for (number, packet) in (0u64..).zip(&script.packets) {

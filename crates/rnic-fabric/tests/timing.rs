@@ -1,5 +1,5 @@
-//! When packets arrive, to the picosecond. A frame takes (bytes + 20) x 200 ps on a 40 Gbps link, then 2 us of
-//! propagation; a switch receives it whole before it sends it on, and takes no time itself.
+//! Tests of arrival times, to the picosecond. A frame takes (bytes + 20) x 200 ps on a 40 Gbps link, and then 2 us of
+//! propagation. A switch receives a frame whole before it forwards the frame, and adds no time itself.
 
 mod common;
 
@@ -16,13 +16,14 @@ fn fat_tree() -> TopologySpec {
 
 #[test]
 fn one_packet_over_two_four_and_six_links_of_the_fat_tree() {
-    // Three hosts per edge switch, nine per pod: h1 under the same switch, h3 in the same pod, h9 in the next.
+    // An edge switch has three hosts and a pod has nine: h1 is under the same switch as h0, h3 in the same pod, and h9
+    // in the next pod.
     for (dst, links) in [(1, 2), (3, 4), (9, 6)] {
         let mut fabric = Fabric::new(&spec(fat_tree()), 1).unwrap();
         let mut script = Script::new(54);
         script.send(0, 0, packet(dst, FRAME, 7));
         assert_eq!(fabric.run(&mut script), Ending::Idle);
-        // 2,221,200 ps a link: 4,442,400 / 8,884,800 / 13,327,200 ps.
+        // Each link takes 2,221,200 ps, so the packets take 4,442,400, 8,884,800 and 13,327,200 ps.
         assert_eq!(script.arrivals(dst), [(links * 2_221_200, 7)]);
         assert_eq!(fabric.hops(), links);
         assert_eq!(fabric.in_flight(), 0);
@@ -48,7 +49,8 @@ fn a_small_packet_behind_a_large_one_waits_for_it_at_every_switch() {
     script.send(0, 0, packet(1, FRAME, 0));
     script.send(0, 0, packet(1, MIN_FRAME, 1));
     fabric.run(&mut script);
-    // The small one is at the switch 16,800 ps after the large one, which takes 221,200 ps more to leave it.
+    // The small packet arrives at the switch 16,800 ps after the large packet, which takes 221,200 ps to leave the
+    // switch.
     assert_eq!(script.arrivals(1), [(2 * (T + D), 0), (2 * (T + D) + 16_800, 1)]);
 }
 
@@ -72,8 +74,8 @@ fn two_inputs_of_an_output_take_turns_from_the_first_packet_on() {
         script.send(1, 0, packet(2, FRAME, 100 + k));
     }
     fabric.run(&mut script);
-    // Both first packets are at the switch at T + D: the lower port goes first, then the other input's turn has come,
-    // and so on.
+    // The first packets of both hosts arrive at the switch at T + D. The packet at the lower port goes first; from then
+    // on the inputs take turns.
     let order = [0, 100, 1, 101, 2, 102, 3, 103];
     let expected: Vec<_> = (0..8).map(|k| (2 * (T + D) + k as u64 * T, order[k])).collect();
     assert_eq!(script.arrivals(2), expected);
@@ -84,7 +86,7 @@ fn three_inputs_of_an_output_take_turns_in_cyclic_order() {
     let mut fabric = Fabric::new(&spec(TopologySpec::SingleSwitch { hosts: 4 }), 1).unwrap();
     let mut script = Script::new(4);
     for k in 0..3 {
-        // Host 1 is first at the switch; hosts 2 and 0 follow within its packet's transmission.
+        // The packet of host 1 arrives at the switch first; packets of hosts 2 and 0 arrive during its transmission.
         script.send(1, 0, packet(3, FRAME, 100 + k));
         script.send(2, 1_000, packet(3, FRAME, 200 + k));
         script.send(0, 2_000, packet(3, FRAME, k));
@@ -119,7 +121,7 @@ fn the_slow_link_of_a_dumbbell_sets_the_pace() {
     let mut script = Script::new(2);
     script.send_burst(0, 0, 1, 3);
     fabric.run(&mut script);
-    // 221,200 at the edges, 884,800 in the middle, 2 + 5 + 2 us of propagation.
+    // A packet takes 221,200 ps on each host link, 884,800 ps on the middle link, and 2 + 5 + 2 us of propagation.
     let first = 2 * 221_200 + 884_800 + 9 * US;
     assert_eq!(script.arrivals(1), [(first, 0), (first + 884_800, 1), (first + 2 * 884_800, 2)]);
 }
@@ -146,7 +148,7 @@ fn the_time_for_which_a_port_was_sending_is_right_at_any_rate() {
         script.send_burst(0, 0, 1, 3_000); // 3.3 MB
         fabric.run(&mut script);
         let busy = fabric.busy(fabric.topology().host_port(HostId(0))).as_ps();
-        // To the rounding of each frame's time.
+        // The tolerance is 1 ps per frame, because the time of each frame is rounded.
         assert!(busy.abs_diff(3_000 * ps_per_frame) <= 3_000, "{gbps} Gbps: {busy} ps");
         assert_eq!(script.arrivals(1).len(), 3_000);
     }

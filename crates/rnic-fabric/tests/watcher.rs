@@ -1,4 +1,4 @@
-//! Watchers observe a run at the right instants, and without changing it.
+//! Tests that watchers observe a run at the right instants, and that they do not change the run.
 
 mod common;
 
@@ -7,7 +7,7 @@ use rnic_fabric::config::{BufferSpec, FabricSpec, MarkOn, OutputBuffers, OutputS
 use rnic_fabric::{Fabric, PortId, Watcher};
 use rnic_transport::{Bytes, Time};
 
-/// Looks at given instants and notes (time, egress queue of `port`, packets in flight or queued).
+/// A watcher that records (time, egress queue of `port`, number of packets in flight or queued) at given instants.
 struct Look {
     at: Vec<u64>,
     port: PortId,
@@ -24,13 +24,13 @@ impl Watcher<Script> for Look {
     }
 }
 
-/// Two hosts send 20 frames each to a third at once.
+/// Two hosts send 20 frames each to a third host at the same time, while a watcher observes at the instants `at`.
 fn collide(spec: &FabricSpec, at: Vec<u64>) -> (Vec<(u64, u64, u64)>, Script) {
     let mut fabric = Fabric::new(spec, 1).unwrap();
     let mut script = Script::new(3);
     script.send_burst(0, 0, 2, 20);
     script.send_burst(1, 0, 2, 20);
-    // A late one, after a time in which nothing happens.
+    // One late frame follows after a time without events.
     script.send(0, 50 * US, packet(2, FRAME, 99));
     let mut look = Look { at, port: port(fabric.topology(), "s0", "h2"), seen: Vec::new() };
     fabric.run_watched(&mut script, &mut look, Time::MAX);
@@ -53,18 +53,18 @@ fn switches() -> [FabricSpec; 4] {
 fn queues_are_seen_as_they_are_at_that_instant() {
     let arrives = T + 2 * US;
     for spec in switches() {
-        // Frames arrive in pairs each T from `arrives` on; one of the first pair passes through. What happens at the
-        // very instant has not happened yet.
+        // A pair of frames arrives every T from `arrives` on, and one frame of the first pair passes through. A watcher
+        // sees the state before the events of its own instant.
         let at = vec![0, arrives, arrives + 1, arrives + T, arrives + T + 1, arrives + 10 * T + 1, 40 * US, 54 * US];
         let frame = u64::from(FRAME);
         let (seen, _) = collide(&spec, at.clone());
         let queues: Vec<u64> = seen.iter().map(|(_, queue, _)| queue / frame).collect();
-        // At each instant two come and one goes: n + 1 packets after n intervals.
+        // In each interval two packets arrive and one leaves, so n + 1 packets wait after n intervals.
         assert_eq!(queues, [0, 0, 1, 1, 2, 11, 0, 0]);
         assert!(seen.iter().all(|(_, queue, _)| queue % frame == 0));
         assert_eq!(seen.iter().map(|(at, ..)| *at).collect::<Vec<_>>(), at);
         let moving: Vec<u64> = seen.iter().map(|(.., moving)| *moving).collect();
-        // Twenty pairs are over at 40 us; the late one takes from 50 us to 54.4 us.
+        // All twenty pairs have arrived at 40 us; the late frame is on its way from 50 us to 54.4 us.
         assert_eq!((moving[0], moving[6], moving[7]), (0, 0, 1));
     }
 }

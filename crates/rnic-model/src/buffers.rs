@@ -70,7 +70,8 @@ pub struct Switch {
     pub reaction: Time,
     /// XON offset: the switch resumes an input when its buffer use is this far below the pause threshold.
     pub xon_offset: Bytes,
-    /// Dynamic pause threshold of an input in one priority: `beta` times the free buffer, divided by k.
+    /// The factor of the dynamic pause threshold: the threshold of an input in one priority is `beta` times the free
+    /// buffer, divided by k.
     pub beta: f64,
 }
 
@@ -302,9 +303,9 @@ pub fn kilobytes(bytes: f64) -> String {
 pub struct Term {
     /// Description of the term.
     pub name: &'static str,
-    /// Formula of the number of bytes.
+    /// Formula of the term, with numbers and units.
     pub formula: String,
-    /// Number of bytes.
+    /// Value of the term in bytes.
     pub bytes: u64,
 }
 
@@ -360,8 +361,8 @@ mod tests {
     #[test]
     fn the_papers_thresholds_follow_from_its_headroom() {
         let limits = Switch::published().thresholds(bytes("22.4 KB"));
-        // 12,000,000 - 256 * 22,400 = 6,265,600; by 256 ports and classes 24,475; by 32 ports 764.84; 8/9 of 24,475 is
-        // 21,755.56.
+        // Shared bytes: 12,000,000 - 256 * 22,400 = 6,265,600, for 256 pairs of port and priority. Divided by 256 they
+        // give 24,475 bytes for t_PFC; a 32nd of it is 764.84 bytes, and 8/9 of it is 21,755.56 bytes.
         assert_eq!((limits.shared, limits.t_pfc), (6_265_600.0, 24_475.0));
         assert_eq!((limits.static_t_ecn, limits.dynamic_t_pfc, limits.alpha), (764.843_75, 6_265_600.0, 1.0));
         assert!((limits.dynamic_t_ecn - 195_800.0 / 9.0).abs() < 1e-9);
@@ -439,7 +440,8 @@ mod tests {
             Given { t_pfc: kb(24.47), t_ecn: kb(120.0), ..paper },
             &["one port feeds 32 queues and each is just below the threshold, they hold 3840.000 KB"],
         );
-        // 32 times 764 bytes are 24,448; 32 times 765 are 24,480.
+        // 32 times 764 bytes are 24,448, which is below the pause threshold; 32 times 765 bytes are 24,480, which is
+        // above it.
         let below = Given { t_pfc: kb(24.475), t_ecn: Some(Bytes(764)), ..paper };
         verdict(below, &["false a marking threshold of 764 B is less than one packet"]);
         verdict(Given { t_ecn: Some(Bytes(765)), ..below }, &["true with a marking threshold of 765 B", "false"]);

@@ -40,7 +40,7 @@ pub struct Dcqcn {
     pub rate: BitRate,
     /// Length of a packet, the unit of the equations.
     pub packet: Bytes,
-    /// tau*, the control delay: a flow reacts to the values of p and R_C this time ago.
+    /// tau*, the control delay: a flow reacts to the values that p and R_C had this long ago.
     pub delay: Time,
     /// ECN marking thresholds of the switch.
     pub marking: Marking,
@@ -60,7 +60,7 @@ pub struct Dcqcn {
     pub r_ai: BitRate,
 }
 
-/// The parameters of the congestion control that the equations contain.
+/// Names of the congestion control's parameters that the equations contain.
 pub const PARAMETERS: [&str; 7] =
     ["g", "rate_timer", "byte_counter", "fast_recovery", "cnp_interval", "alpha_timer", "r_ai"];
 
@@ -212,7 +212,7 @@ impl Dcqcn {
     }
 
     /// The smallest number of flows, from 2 to `max_flows`, for which the queue at the fixed point is above Kmax;
-    /// `None` if there is none.
+    /// `None` if the queue is at most Kmax for all of these numbers.
     ///
     /// # Errors
     /// Like [`Dcqcn::check`].
@@ -227,9 +227,9 @@ impl Dcqcn {
 
     /// Solves the model for these flows.
     ///
-    /// A flow starts at the point nearest to its start time, with alpha = 1 and with R_C and R_T equal to its start
-    /// rate; R^ is the start rate while the control delay reaches back before the start. Rates are limited to 0 to line
-    /// rate, and the queue to at least 0. The model does not contain hyper increase.
+    /// A flow starts at the time step nearest to its start time, with alpha = 1 and with R_C and R_T equal to its start
+    /// rate; R^ is the start rate while the control delay reaches back before the start. Rates stay between 0 and line
+    /// rate, and the queue stays at 0 or above. The model does not contain hyper increase.
     ///
     /// # Errors
     /// One sentence if a parameter, a flow or the step is out of range.
@@ -336,9 +336,10 @@ struct Equations {
 
 /// Numbers of increase events of a flow per second.
 struct Events {
-    /// All events: R (b + d).
+    /// All increase events: R (b + d), with b and d as in the equations of the module.
     all: f64,
-    /// Events after fast recovery: R (c + e).
+    /// Events after fast recovery, which raise the target rate: R (c + e). Here c is (1-p)^(F B) b and e is (1-p)^(F T
+    /// R) d, with b and d as in the equations of the module.
     additive: f64,
 }
 
@@ -366,7 +367,8 @@ impl Equations {
         Events { all: bytes + time, additive: after_bytes * bytes + after_time * time }
     }
 
-    /// Both sides of the equation of the fixed point: a^2 alpha and tau^2 R_AI R (b + d)(c + e).
+    /// Both sides of the equation of the fixed point: a^2 alpha and tau^2 R_AI R (b + d)(c + e). Here a is 1 -
+    /// (1-p)^(tau R), and c and e are as in [`Events::additive`].
     fn balance(&self, p: f64, rate: f64) -> (f64, f64) {
         let cut = at_least_one(p, self.cnp * rate);
         let events = self.events(p, rate);
@@ -375,7 +377,7 @@ impl Equations {
     }
 
     /// Computes the derivatives of a flow's (alpha, R_T, R_C) from the delayed values `p` and `rate`; returns the
-    /// largest term of each.
+    /// largest term of each derivative.
     fn flow(&self, p: f64, rate: f64, state: &[f64; 3], slopes: &mut [f64; 3]) -> [f64; 3] {
         let [alpha, target, current] = *state;
         let cut = at_least_one(p, self.cnp * rate);
@@ -395,7 +397,8 @@ impl Equations {
 struct Fluid {
     e: Equations,
     grid: Grid,
-    /// For each group: number of flows, start rate, first point.
+    /// For each group: number of flows, start rate in packets per second, and number of the step at which the flows
+    /// start.
     flows: Vec<(f64, f64, usize)>,
 }
 

@@ -1,5 +1,5 @@
-//! Solves delay differential equations by the Runge-Kutta method of fourth order with a fixed step; values of the past
-//! between two steps are interpolated by a cubic.
+//! Solves delay differential equations by the Runge-Kutta method of fourth order with a fixed step; past values between
+//! two steps are interpolated by a cubic polynomial.
 //!
 //! The error is of fourth order in the step where the solution is smooth. It is of first or second order where the
 //! right-hand side has a kink: at a threshold, when a rate reaches its bound, or when a flow starts.
@@ -10,17 +10,19 @@ use std::collections::VecDeque;
 pub(crate) trait System {
     /// Number of components of the state.
     fn width(&self) -> usize;
-    /// Number of components, counted from the first, whose past values are needed.
+    /// Number of components, counted from the first, whose past values the equations need.
     fn remembered(&self) -> usize;
     /// Number of steps for which past values are kept; `None`: all.
     fn memory(&self) -> Option<usize>;
-    /// Computes the derivatives, per second, at the time `step` + `part` in steps; `part` is 0 to 1.
+    /// Computes the derivatives of the state, per second, at the time `step` + `part`, which is in units of steps;
+    /// `part` is 0 to 1.
     fn slopes(&self, step: usize, part: f64, state: &[f64], past: &History, slopes: &mut [f64]);
-    /// Limits the state at point `step` to its bounds.
+    /// Limits the state at point `step` (after `step` steps) to its bounds, and sets the state of flows that start
+    /// there.
     fn bound(&self, step: usize, state: &mut [f64]);
 }
 
-/// Values and derivatives at past points.
+/// Values and derivatives of the remembered components at past points, which are one step apart.
 pub(crate) struct History {
     width: usize,
     first: usize,
@@ -40,13 +42,13 @@ impl History {
         }
     }
 
-    /// The latest point.
+    /// Number of the latest point; point 0 is time 0.
     fn last(&self) -> usize {
         self.first + self.values.len() / self.width - 1
     }
 
-    /// The value of a component at the time `point` + `part` in steps, by cubic Hermite interpolation. The next point
-    /// must exist, unless `part` is 0.
+    /// The value of a component at the time `point` + `part`, which is in units of steps, by cubic Hermite
+    /// interpolation. The next point must exist, unless `part` is 0.
     pub(crate) fn at(&self, component: usize, point: usize, part: f64) -> f64 {
         let here = (point - self.first) * self.width + component;
         if part == 0.0 {
@@ -60,8 +62,8 @@ impl History {
         straight + part * rest * (rest * (s0 - (v1 - v0)) - part * (s1 - (v1 - v0)))
     }
 
-    /// The value of a component at a time in steps. Before the first point it is the value at the first point, and
-    /// after the last point the value at the last.
+    /// The value of a component at a time in units of steps. Before the first point it is the value at the first point,
+    /// and after the last point it is the value at the last point.
     pub(crate) fn at_time(&self, component: usize, steps: f64) -> f64 {
         let point = steps.floor();
         if point < self.first as f64 {

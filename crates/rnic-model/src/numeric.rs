@@ -1,13 +1,14 @@
-//! Expressions of the fluid models, computed without cancellation for every probability from 0 to 1.
+//! Expressions of the fluid models, computed without loss of precision by cancellation for every probability from 0 to
+//! 1.
 
 use libm::{expm1, log1p};
 
-/// `-ln(1 - p)`; infinite for 1.
+/// `-ln(1 - p)`, from which powers of 1 - p are computed; infinite for p = 1.
 fn hazard(p: f64) -> f64 {
     -log1p(-p)
 }
 
-/// `x / (e^x - 1)`, from 1 at 0 to 0 at infinity.
+/// `x / (e^x - 1)`, a factor of the event rates below. It falls from 1 at x = 0 to 0 at infinity.
 fn bernoulli(x: f64) -> f64 {
     if x == 0.0 {
         1.0
@@ -28,7 +29,7 @@ pub(crate) fn none_of(p: f64, n: f64) -> f64 {
     if p <= 0.0 || n <= 0.0 { 1.0 } else { libm::exp(-n * hazard(p)) }
 }
 
-/// `p / -ln(1 - p)`, from 1 at 0 to 0 at 1.
+/// `p / -ln(1 - p)`, a factor of the event rates below. It falls from 1 at p = 0 to 0 at p = 1.
 fn spread(p: f64) -> f64 {
     if p <= 0.0 {
         1.0

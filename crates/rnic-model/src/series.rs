@@ -40,9 +40,10 @@ pub struct Group {
 pub struct Run {
     /// End of the solution, which begins at time 0.
     pub duration: Time,
-    /// Maximum step. The step that is used is the longest one up to it that divides the delay evenly.
+    /// Maximum length of the solver's time step. The solver uses the longest step up to this maximum that divides the
+    /// control delay evenly.
     pub step: Time,
-    /// Time between two kept values, rounded to whole steps.
+    /// Time between two values in the result, rounded to whole steps.
     pub sample: Time,
 }
 
@@ -53,21 +54,22 @@ impl Default for Run {
     }
 }
 
-/// The points in time of a solution.
+/// The points in time at which the solver computes a solution.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Grid {
     /// Length of a step in seconds.
     pub(crate) step: f64,
     /// Number of steps.
     pub(crate) steps: usize,
-    /// Number of steps between two kept values.
+    /// Number of steps between two values in the result.
     pub(crate) every: usize,
-    /// Number of steps in the delay.
+    /// Number of steps in the control delay.
     pub(crate) delay: usize,
 }
 
 impl Grid {
-    /// `fastest` is the smallest time constant of the equations, in seconds; the step must not exceed it.
+    /// Chooses the step for a run. `fastest` is the smallest time constant of the equations, in seconds; the step must
+    /// not exceed it.
     pub(crate) fn new(run: &Run, delay: Time, fastest: f64, groups: usize) -> Result<Grid, ModelError> {
         let Run { duration, step, sample } = *run;
         require(step > Time::ZERO, || "the step is zero; write for example 1 us".to_string())?;
@@ -98,13 +100,13 @@ impl Grid {
         Ok(Grid { step: seconds, steps: steps as usize, every: every as usize, delay: pieces as usize })
     }
 
-    /// The point nearest to a time.
+    /// Number of the point nearest to a time.
     pub(crate) fn point(&self, time: Time) -> usize {
         (time.as_secs() / self.step).round() as usize
     }
 }
 
-/// Checks the flows, for any model.
+/// Checks what every model requires of its flows: at least one flow, and start rates and start times in range.
 pub(crate) fn check_flows(groups: &[Group], line: BitRate, duration: Time) -> Result<(), ModelError> {
     require(!groups.is_empty() && groups.iter().all(|group| group.count > 0), || {
         "there is no flow; at least one is needed".to_string()
@@ -120,7 +122,7 @@ pub(crate) fn check_flows(groups: &[Group], line: BitRate, duration: Time) -> Re
     Ok(())
 }
 
-/// Values over time.
+/// Solution of a fluid model: values over time.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Series {
     /// Times in seconds.
@@ -129,7 +131,7 @@ pub struct Series {
     pub queue: Vec<f64>,
     /// Marking probability of a packet; empty if the model has no marking.
     pub marking: Vec<f64>,
-    /// The groups of flows.
+    /// Values of each group of flows.
     pub flows: Vec<FlowSeries>,
 }
 
@@ -188,7 +190,7 @@ impl Statistics {
     }
 }
 
-/// The differences between solutions with the steps h, h/2 and h/4.
+/// The differences between solutions with the steps h, h/2 and h/4, which show the numerical error of a step.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct StepCheck {
     /// The step h in seconds.
@@ -206,8 +208,8 @@ impl StepCheck {
     ) -> Result<StepCheck, ModelError> {
         let (grid, coarse) = solve(run)?;
         let finer = |parts: u64| {
-            // Round the step up, because the grid uses the longest step up to it. The sample time keeps the values at
-            // the same times.
+            // The step is rounded up, because the grid uses the longest step up to the given maximum. The sample time
+            // is set so that all solutions have values at the same times.
             let step = Time::from_ps((grid.step * 1e12 / parts as f64 - 1e-3).ceil() as u64);
             let sample = Time::from_ps((grid.step * 1e12 * grid.every as f64).round() as u64);
             solve(&Run { step, sample, ..*run }).map(|(_, series)| series)

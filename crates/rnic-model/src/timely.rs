@@ -19,8 +19,8 @@
 //!        = (1 - w) delta/tau* - w (beta/tau*) R (q(t - tau') - q')/q'
 //! ```
 //!
-//! The right-hand sides are the update rules of the algorithm, divided by the time between two updates. The rules are
-//! those of algorithm 1 of "TIMELY" (SIGCOMM 2015), and of the patch in "ECN or Delay". The fluid form is also that of
+//! The right-hand sides are the update rules of the algorithm, divided by the time between two updates. The rules come
+//! from algorithm 1 of "TIMELY" (SIGCOMM 2015), and from the patch in "ECN or Delay". The fluid form also comes from
 //! "ECN or Delay"; it uses the queueing delay q/C instead of the round-trip time.
 
 use crate::ModelError;
@@ -56,7 +56,7 @@ pub struct Timely {
     pub packet: Bytes,
     /// Propagation delay, which the age of an RTT sample includes.
     pub delay: Time,
-    /// Whether the model is that of patched TIMELY.
+    /// Whether the equations are the equations of patched TIMELY instead of TIMELY.
     pub patched: bool,
     /// T_low, the delay below which the rate always grows.
     pub t_low: Time,
@@ -74,7 +74,7 @@ pub struct Timely {
     pub segment: Bytes,
 }
 
-/// The parameters of the congestion control that the equations contain.
+/// Names of the congestion control's parameters that the equations contain.
 pub const PARAMETERS: [&str; 7] = ["t_low", "t_high", "min_rtt", "beta", "delta", "alpha", "segment"];
 
 impl Timely {
@@ -181,8 +181,8 @@ impl Timely {
 
     /// Solves the model for these flows.
     ///
-    /// A flow starts at the point nearest to its start time, with a gradient of 0. Rates are limited to 0 to line rate,
-    /// and the queue to at least 0. The model does not contain hyperactive increase.
+    /// A flow starts at the time step nearest to its start time, with a gradient of 0. Rates stay between 0 and line
+    /// rate, and the queue stays at 0 or above. The model does not contain hyperactive increase.
     ///
     /// # Errors
     /// One sentence if a parameter, a flow or the step is out of range.
@@ -266,9 +266,9 @@ struct Equations {
     packet: f64,
     delay: f64,
     patched: bool,
-    /// C T_low.
+    /// C T_low: the queue in bytes at which the queueing delay is T_low.
     low: f64,
-    /// C T_high.
+    /// C T_high: the queue in bytes at which the queueing delay is T_high.
     high: f64,
     min_rtt: f64,
     beta: f64,
@@ -312,7 +312,8 @@ impl Equations {
 struct Fluid {
     e: Equations,
     step: f64,
-    /// For each group: number of flows, start rate, first point.
+    /// For each group: number of flows, start rate in bytes per second, and number of the step at which the flows
+    /// start.
     flows: Vec<(f64, f64, usize)>,
 }
 

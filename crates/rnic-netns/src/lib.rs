@@ -55,9 +55,9 @@ pub enum NetnsError {
     Link(#[source] io::Error),
 }
 
-/// Number of attempts to send datagrams over a new link. With the timeout of each attempt they take up to ten seconds.
+/// Maximum number of attempts to send datagrams over a new link; with [`PROBE_INTERVAL`] they take up to ten seconds.
 const PROBES: u32 = 1_000;
-/// Timeout of each attempt.
+/// Timeout of each attempt to send a datagram over a new link.
 const PROBE_INTERVAL: Duration = Duration::from_millis(10);
 
 /// A network namespace.
@@ -123,7 +123,7 @@ impl Namespace {
         self.run(|| command.spawn()).map(KilledChild)
     }
 
-    /// Runs the command `ip` inside the namespace, with these arguments, which are separated by spaces.
+    /// Runs the command `ip` inside the namespace. Spaces separate the arguments in `arguments`.
     ///
     /// # Errors
     ///

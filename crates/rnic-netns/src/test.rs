@@ -6,8 +6,8 @@ use std::thread;
 
 /// Runs a test with two connected namespaces.
 ///
-/// If the process lacks the privilege to create them, the test runs again in a process of its own, as root of a new
-/// user namespace. If the system forbids user namespaces too, or `ip` is not installed, the test is skipped with a
+/// If the process lacks the privilege to create namespaces, the test runs again in a process of its own, as root of a
+/// new user namespace. If the system forbids user namespaces too, or `ip` is not installed, the test is skipped with a
 /// message.
 ///
 /// ```no_run
@@ -35,10 +35,10 @@ pub fn with_pair(mtu: u32, test: impl FnOnce(&Pair)) {
 }
 
 /// Runs the calling test as root of a new user namespace; returns whether it passed, or `None` if the test cannot be
-/// run so.
+/// run in this way.
 fn run_again() -> Option<bool> {
-    // Root without the privilege (in a container) would gain nothing. This also ends the recursion, because the second
-    // attempt runs as root.
+    // A root user without the privilege (in a container) would gain nothing from a user namespace. This check also ends
+    // the recursion, because the second attempt runs as root.
     if nix::unistd::geteuid().is_root() {
         return None;
     }

@@ -215,7 +215,8 @@ fn resolve_beside(
     let cc = &run.transport.cc.declaration;
     let demands = congestion.demands(&run.transport.cc, &flow)?;
     flow.cnp_interval = demands.cnp_interval;
-    fabric.switch.ecn = marking(&run.fabric.switch.ecn, demands.marking)?.map(|marking| switch::ecn(run, marking));
+    fabric.switch.ecn =
+        marking(&run.fabric.switch.ecn, demands.marking, cc.name)?.map(|marking| switch::ecn(run, marking));
     switch::warn_of_late_marks(&fabric.switch, most_ports as u64, &mut warnings);
     if transport.declaration.warns_of_small_cap {
         warn_of_small_cap(&flow, &frames, longest, &mut warnings);
@@ -274,10 +275,20 @@ fn resolve_beside(
     })
 }
 
-/// The ECN thresholds of the scenario, else the defaults of the congestion control (`demanded`); `None` for no marking.
-fn marking(ecn: &EcnSetup, demanded: Option<Marking>) -> Result<Option<Marking>, SetupError> {
-    let Some(default) = demanded.filter(|_| !ecn.off) else {
+/// The ECN thresholds of the scenario, else the defaults of the congestion control (`demanded`) named `cc`; `None` for no
+/// marking. A switch whose thresholds the scenario states marks packets even if the congestion control ignores marks.
+fn marking(ecn: &EcnSetup, demanded: Option<Marking>, cc: &str) -> Result<Option<Marking>, SetupError> {
+    if ecn.off || (demanded.is_none() && *ecn == EcnSetup::default()) {
         return Ok(None);
+    }
+    let default = match (demanded, ecn.kmin, ecn.kmax) {
+        (Some(default), ..) => default,
+        (None, Some(kmin), Some(kmax)) => Marking { kmin, kmax, pmax: 1.0 },
+        (None, ..) => {
+            return Err(SetupError::Impossible(format!(
+                "[fabric.switch.ecn] needs `kmin` and `kmax`, because cc \"{cc}\" has no thresholds of its own"
+            )));
+        }
     };
     let (kmin, kmax) = match (ecn.kmin, ecn.kmax) {
         (None, None) => (default.kmin, default.kmax),

@@ -16,17 +16,20 @@ pub(crate) struct AllToAll {
     repeats: u32,
     /// Start of the current repetition, or of all repetitions if they start at the same time.
     start: Time,
-    /// The random stream of each current repetition, for sizes.
+    /// Random streams for flow sizes, one for each repetition that starts at `start`.
     streams: Vec<Stream>,
     next_round: u32,
-    /// The next flow: its sender, the index of its repetition in `streams`, its receiver.
+    /// Sender of the next flow; equal to `hosts` if the current repetitions have no flow left.
     src: u32,
+    /// Index of the next flow's repetition in `streams`.
     round: usize,
+    /// Receiver of the next flow.
     dst: u32,
 }
 
 impl AllToAll {
-    /// A source whose first repetition starts at `start`, and whose next ones follow every `interval`.
+    /// A source of `repeats` repetitions. The first starts at `start`, and each other starts one `interval` after the
+    /// previous repetition.
     pub(crate) fn new(
         index: u16, start: Time, sizes: &SizeDistribution, (repeats, interval): (u32, Time), network: &Network,
         seed: u64,
@@ -64,7 +67,8 @@ impl AllToAll {
         Some(FlowSpec { start, src, dst, bytes, request, traffic, measured: true })
     }
 
-    /// Begins the next repetition, or all repetitions if they start at the same time; `false` if there is none left.
+    /// Begins the next repetition, or all repetitions if they start at the same time; returns `false` if no repetition
+    /// is left.
     fn begin(&mut self) -> bool {
         if self.next_round == self.repeats {
             return false;
@@ -78,7 +82,8 @@ impl AllToAll {
         true
     }
 
-    /// Moves to the next receiver; after the last one to the next repetition, then to the next sender.
+    /// Moves to the next receiver. After the last receiver it moves to the next repetition, and after the last
+    /// repetition to the next sender.
     fn advance(&mut self) {
         self.dst += 1;
         self.dst += u32::from(self.dst == self.src);

@@ -100,8 +100,8 @@ fn request_count(pattern: &TrafficPattern) -> u64 {
     }
 }
 
-/// The closed loops of `traffic`, whose flows start when earlier flows complete; `None` if there is none. Their request
-/// ids follow those of the other sources.
+/// The closed loops of `traffic`, whose flows start when earlier flows complete; `None` if `traffic` has no closed
+/// loop. The request ids of their flows follow the request ids of the other sources.
 ///
 /// ```
 /// use rnic_run::{Traffic, TrafficPattern};
@@ -109,7 +109,8 @@ fn request_count(pattern: &TrafficPattern) -> u64 {
 /// use rnic_workload::{Network, closed_loops, sizes};
 /// use std::path::Path;
 ///
-/// // One pair of hosts: two messages, the second one 1 us after the sender knows that the first one has arrived.
+/// // One pair of hosts sends two messages. The second message starts 1 us after the sender knows that the first
+/// // message has arrived.
 /// let sizes = sizes::parse("fixed 64 KB", Path::new("."))?;
 /// let pattern = TrafficPattern::Pairs {
 ///     pairs: 1,
@@ -138,7 +139,7 @@ pub fn closed_loops(traffic: &[Traffic], network: &Network, seed: u64) -> Option
 /// The flows of all `traffic` except closed loops, drawn from `seed`, ordered by (start, traffic index, sending host,
 /// order in which the host generates them).
 ///
-/// Request ids are unique in the run: the ids of each source follow those of the sources before it. The starts in a
+/// Request ids are unique in the run: the ids of each source follow the ids of the sources before it. The starts in a
 /// list are relative to its source's `start`. A source that [`check`] refuses yields no flows.
 ///
 /// ```
@@ -181,7 +182,7 @@ pub struct FlowStream {
 }
 
 impl FlowStream {
-    /// Total number of flows, including those already taken.
+    /// Total number of flows, including flows already taken.
     pub fn total(&self) -> u64 {
         self.total
     }

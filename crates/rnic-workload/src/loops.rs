@@ -24,11 +24,11 @@ pub struct Loops {
     hosts: u32,
     sources: Vec<Source>,
     members: Vec<Member>,
-    /// (start, traffic source, sending host of a pair, member) of every round that is still to start.
+    /// (start, traffic source, sending host of a pair, index in `members`) of every round that has not started.
     pending: BinaryHeap<Reverse<(Time, u16, u32, u32)>>,
-    /// Flows of the round that starts now.
+    /// Flows of the round that starts now, which [`Loops::take`] has not yet returned.
     starting: VecDeque<(FlowSpec, Origin)>,
-    /// Member to which a flow belongs, indexed by the flow's current slot in the simulator.
+    /// Index in `members` of the loop to which a flow belongs, by the flow's current slot in the simulator.
     flows: Vec<u32>,
     /// Id of each persistent connection, by (member, sending host, index among the host's connections).
     connections: BTreeMap<(u32, u32, u32), u32>,
@@ -73,9 +73,9 @@ enum Kind {
 #[derive(Debug)]
 struct Member {
     source: u32,
-    /// Rounds that have started or are in `pending`.
+    /// Number of rounds that have started or are in `pending`.
     rounds: u32,
-    /// Flows that have started and not completed.
+    /// Number of flows that have started and have not completed.
     open: u32,
     /// The latest time at which a sender knew that its flow had completed.
     known: Time,
@@ -84,7 +84,7 @@ struct Member {
 }
 
 impl Loops {
-    /// Value of [`Origin`]'s fields for no loop and no connection.
+    /// Value of a field of [`Origin`] that stands for no loop, or for no connection.
     pub const NONE: u32 = u32::MAX;
     /// The origin of a flow that belongs to no loop.
     pub const OUTSIDE: Origin = Origin { member: Loops::NONE, connection: Loops::NONE };
@@ -118,7 +118,7 @@ impl Loops {
         }
     }
 
-    /// The closed loops of `traffic`, drawn from `seed`; `None` if there is none. Request ids count from
+    /// The closed loops of `traffic`, drawn from `seed`; `None` if `traffic` has no closed loop. Request ids count from
     /// `first_request`, in order of start. A source that [`Loops::check`] refuses has no loops.
     pub fn new(traffic: &[Traffic], network: &Network, seed: u64, first_request: u32) -> Option<Loops> {
         let mut loops = Loops {
@@ -196,23 +196,23 @@ impl Loops {
         }
     }
 
-    /// Total number of flows, including those already started; `None` for endless loops.
+    /// Total number of flows, including flows already started; `None` for endless loops.
     pub fn total(&self) -> Option<u64> {
         self.sources.iter().try_fold(0u64, |sum, source| Some(sum.saturating_add(source.total?)))
     }
 
-    /// Start and traffic source of the next flow; `None` while no start is known.
+    /// Start and traffic source of the next flow; `None` while every loop waits for flows to complete.
     pub fn head(&self) -> Option<(Time, u16)> {
         let starting = self.starting.front().map(|(flow, _)| (flow.start, flow.traffic));
         starting.or_else(|| self.pending.peek().map(|Reverse((start, traffic, ..))| (*start, *traffic)))
     }
 
-    /// Start of the next flow; [`Time::MAX`] while no start is known.
+    /// Start of the next flow; [`Time::MAX`] while every loop waits for flows to complete.
     pub fn next_start(&self) -> Time {
         self.head().map_or(Time::MAX, |(start, _)| start)
     }
 
-    /// Takes the next flow and its origin; `None` while no start is known.
+    /// Takes the next flow and its origin; `None` while every loop waits for flows to complete.
     pub fn take(&mut self) -> Option<(FlowSpec, Origin)> {
         if self.starting.is_empty() {
             let Reverse((start, _, _, member)) = self.pending.pop()?;
@@ -293,7 +293,7 @@ impl Loops {
                 let request = self.next_request;
                 self.next_request = request.saturating_add(1).min(FlowSpec::NO_REQUEST - 1);
                 draw_incast(incast, &mut stream, self.hosts, FlowSpec { request, ..flow }, &mut flows);
-                // The sort is stable: each sender's flows keep their order.
+                // The sort is stable, so each sender's flows keep their order.
                 flows.make_contiguous().sort_by_key(|flow| flow.src);
             }
             (Kind::Pairs(_) | Kind::AllToAll(_), None) => {}

@@ -16,7 +16,7 @@ pub(crate) struct Poisson {
     traffic: u16,
     sizes: SizeDistribution,
     hosts: Vec<Host>,
-    /// The next start of each host.
+    /// Start of each host's next flow, and the host.
     pending: BinaryHeap<Reverse<(Time, u32)>>,
 }
 
@@ -28,8 +28,8 @@ struct Host {
 }
 
 impl Poisson {
-    /// A source that begins at `start`, at the rate at which data frames, headers and frame gap included, use on
-    /// average the fraction `load` of each host's link.
+    /// A source that begins at `start`. Each host starts flows at such a rate that data frames, with headers and frame
+    /// gap, use on average the fraction `load` of its link.
     pub(crate) fn new(
         traffic: u16, start: Time, load: f64, sizes: &SizeDistribution, network: &Network, seed: u64,
     ) -> Poisson {
@@ -46,13 +46,13 @@ impl Poisson {
         poisson
     }
 
-    /// Draws the start of the flow of `host` that follows the one at `previous`.
+    /// Draws the start of the flow that follows a flow of `host` that started at `previous`.
     fn after(&mut self, host: u32, previous: Time) -> Time {
         let Host { stream, mean_gap_ps } = &mut self.hosts[host as usize];
         previous.saturating_add(Time::from_ps((stream.exponential() * *mean_gap_ps).round() as u64))
     }
 
-    /// The next flow over all hosts.
+    /// The next flow of any host, in order of start.
     pub(crate) fn next(&mut self) -> Option<FlowSpec> {
         let Reverse((start, src)) = *self.pending.peek()?;
         let others = self.hosts.len() as u32 - 1;

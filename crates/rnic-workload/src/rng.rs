@@ -24,18 +24,18 @@ impl Stream {
         Stream(rng::Stream::new(seed, Purpose::Workload, &[u64::from(traffic), entity]))
     }
 
-    /// A number uniform in `0.0..1.0`, a multiple of 2^-53. Takes one draw.
+    /// A number uniform in `0.0..1.0`, a multiple of 2^-53. It takes one 64-bit draw from the stream.
     pub fn unit(&mut self) -> f64 {
         (self.0.next_u64() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// A number uniform in `0..bound`; 0 for a bound of 0. Always takes one draw, so later draws do not depend on the
-    /// bound. The bias is at most `bound` / 2^64, too small to be visible in any run.
+    /// A number uniform in `0..bound`; 0 for a bound of 0. It always takes one draw, so later draws do not depend on
+    /// the bound. The bias is at most `bound` / 2^64, too small to be visible in any run.
     pub fn below(&mut self, bound: u32) -> u32 {
         ((u128::from(self.0.next_u64()) * u128::from(bound)) >> 64) as u32
     }
 
-    /// An exponentially distributed number with mean 1, by inversion. Takes one draw.
+    /// An exponentially distributed number with mean 1, by inversion. It takes one draw.
     pub fn exponential(&mut self) -> f64 {
         -ln(1.0 - self.unit())
     }

@@ -18,7 +18,7 @@ pub(crate) struct Rounds {
     pattern: TrafficPattern,
     repeats: u32,
     next_round: u32,
-    /// Flows of the current repetition that are not yet taken.
+    /// Flows of the current repetition that [`Rounds::next`] has not yet returned.
     pending: VecDeque<FlowSpec>,
 }
 
@@ -70,7 +70,7 @@ impl Rounds {
         flows.saturating_mul(u64::from(self.repeats))
     }
 
-    /// The next flow.
+    /// The next flow, in order of start and sender; `None` after the last repetition.
     pub(crate) fn next(&mut self) -> Option<FlowSpec> {
         if self.pending.is_empty() {
             self.refill();
@@ -87,7 +87,7 @@ impl Rounds {
                 break;
             }
         }
-        // The sort is stable: each sender's flows keep their order.
+        // The sort is stable, so each sender's flows keep their order.
         self.pending.make_contiguous().sort_by_key(|flow| flow.src);
     }
 
@@ -150,7 +150,7 @@ pub(crate) fn draw_incast(
     }
 }
 
-/// `flow` from `src` to `dst` with a size drawn from `sizes`.
+/// A copy of `flow` from host `src` to host `dst`, with a size drawn from `sizes`.
 fn sized(flow: FlowSpec, src: u32, dst: u32, sizes: &SizeDistribution, stream: &mut Stream) -> FlowSpec {
     FlowSpec { src, dst, bytes: sizes.sample(stream.unit()), ..flow }
 }
@@ -176,7 +176,8 @@ fn timing(pattern: &TrafficPattern, network: &Network) -> (u32, u128) {
     }
 }
 
-/// Splits `total` into `parts` that differ by at most 1: (number, size) of the larger and of the smaller parts.
+/// Splits `total` into `parts` parts whose sizes differ by at most 1; returns (number, size) of the larger parts and of
+/// the smaller parts.
 fn equal_parts(total: u64, parts: u64) -> [(u64, u64); 2] {
     let (each, larger) = (total / parts.max(1), total % parts.max(1));
     [(larger, each + 1), (parts - larger, each)]

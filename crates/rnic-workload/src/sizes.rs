@@ -21,15 +21,15 @@ pub const BUILT_IN: &[(&str, &str)] = &[
     ("websearch", "web search cluster of the DCTCP paper, with the points that public simulators use, mean 1.7 MB"),
 ];
 
-/// The accepted values, for error messages.
+/// The accepted values of the key `sizes`, for error messages.
 const ACCEPTED: &str =
     "accepted: `irn-heavy-tailed`, `websearch`, `fixed 1 MB`, `uniform 500 KB - 5 MB` or the path of a CDF file";
 
 /// Points of `irn-heavy-tailed` in units of 1,460 bytes, from the text of the IRN paper and its authors' public
 /// simulator.
 ///
-/// Half of the flows are a single packet of 32 to 1,000 bytes. Neither source states how these sizes are distributed;
-/// here they are uniform. The load hardly depends on them: they are 0.1 % of the bytes.
+/// Half of the flows are a single packet of 32 to 1,000 bytes. Neither source states how the sizes of these flows are
+/// distributed; here they are uniform. The load hardly depends on these flows, because they carry 0.1 % of the bytes.
 const IRN_UNITS: &[(f64, f64)] = &[
     (1.0, 0.50),
     (2.0, 0.60),
@@ -93,7 +93,7 @@ fn irn_heavy_tailed() -> Vec<(f64, f64)> {
     single_packet.into_iter().chain(IRN_UNITS.iter().map(|&(units, p)| (units * 1460.0, p))).collect()
 }
 
-/// Parses `size`, a part of `text`: at least 1 byte.
+/// Parses `size`, a part of `text`, as a flow size of at least 1 byte.
 fn bytes(text: &str, size: &str) -> Result<f64, String> {
     let size: Bytes = size.parse().map_err(|error| format!("sizes `{text}`: {error}"))?;
     if size.0 == 0 {
@@ -102,7 +102,7 @@ fn bytes(text: &str, size: &str) -> Result<f64, String> {
     Ok(size.0 as f64)
 }
 
-/// The points of `uniform SMALLEST - LARGEST`.
+/// The points of the distribution `uniform SMALLEST - LARGEST`.
 fn uniform(text: &str, range: &str) -> Result<Vec<(f64, f64)>, String> {
     let Some((smallest, largest)) = range.split_once('-') else {
         return Err(format!("sizes `{text}`: the range is missing; write for example \"uniform 500 KB - 5 MB\""));
@@ -186,7 +186,8 @@ fn parse_point(line: &str) -> Result<(f64, f64), String> {
     Ok((bytes, percent))
 }
 
-/// `point`, or an error if one of its coordinates is below that of the previous point.
+/// Returns `point`, or an error if its bytes or its percentage are below the bytes or the percentage of the previous
+/// point.
 fn rises(previous: Option<&(f64, f64)>, point: (f64, f64)) -> Result<(f64, f64), String> {
     match previous {
         Some(&(bytes, _)) if point.0 < bytes => {
@@ -363,7 +364,8 @@ mod tests {
 
         #[test]
         fn sampling_inverts_the_cdf(sizes in any_distribution(), u in 0.0f64..1.0) {
-            // The point below the sample has a probability of at most u, the point above it of at least u.
+            // The point below the sample has a probability of at most u, and the point above the sample has a
+            // probability of at least u.
             let size = sizes.sample(u) as f64;
             prop_assert!(sizes.points.iter().all(|&(bytes, p)| p <= u || bytes >= size - 1.0));
             prop_assert!(sizes.points.iter().all(|&(bytes, p)| p > u || bytes <= size + 1.0));

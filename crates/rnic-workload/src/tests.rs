@@ -54,7 +54,7 @@ fn listed(us: u64, src: u32, dst: u32, request: u32) -> FlowSpec {
     FlowSpec { start: Time::from_us(us), src, dst, bytes: 1000, request, traffic: 9, measured: true }
 }
 
-/// Sources of every open-loop kind that are possible on 8 hosts or more.
+/// Traffic sources of every open-loop kind, which networks of 8 hosts or more accept.
 fn any_source() -> impl Strategy<Value = Traffic> {
     let interval = || (0u64..3).prop_map(|n| Time::from_us(n * 50));
     let pattern = prop_oneof![
@@ -146,7 +146,7 @@ proptest! {
     }
 }
 
-/// The load of each host's link by the flows that it sends, in order of host.
+/// The load that each host's flows put on its link, in order of host.
 fn offered_load(flows: &[FlowSpec], network: &Network) -> Vec<f64> {
     let end = flows.last().unwrap().start.as_secs();
     let mut bytes = vec![0u128; network.hosts as usize];
@@ -168,7 +168,7 @@ fn poisson_offers_the_given_load() {
         let loads = offered_load(&flows, &network);
         let mean = loads.iter().sum::<f64>() / 16.0;
         assert!((mean / 0.7 - 1.0).abs() < tolerance, "{text}: {mean}");
-        // Each host has a sixteenth of the flows, so four times the deviation.
+        // Each host has a sixteenth of the flows, so its standard deviation is four times that of the mean.
         assert!(loads.iter().all(|load| (load / 0.7 - 1.0).abs() < 5.0 * tolerance), "{text}: {loads:?}");
     }
 }
@@ -178,7 +178,7 @@ fn poisson_destinations_are_uniform_over_the_others() {
     let flows = flows(&[poisson(0.5, 60_000)], &network(6), 3);
     let mut pairs: BTreeMap<(u32, u32), u32> = BTreeMap::new();
     flows.iter().for_each(|flow| *pairs.entry((flow.src, flow.dst)).or_default() += 1);
-    // 30 pairs, 2,000 flows expected on each, standard deviation 44.
+    // Each of the 30 pairs should have 2,000 flows, with a standard deviation of 44.
     assert_eq!(pairs.len(), 30);
     assert!(pairs.values().all(|count| count.abs_diff(2_000) < 220), "{pairs:?}");
 }
@@ -195,7 +195,7 @@ fn another_load_only_changes_the_times_between_flows() {
 
 #[test]
 fn poisson_keeps_one_pending_flow_per_host() {
-    // More flows than memory could hold: the stream creates flows on demand.
+    // Memory could not hold so many flows: the stream creates flows on demand.
     let mut stream = generate(&[poisson(0.7, u64::MAX)], &network(1_024), 1);
     assert_eq!(stream.total(), u64::MAX);
     assert_eq!(stream.by_ref().take(10_000).count(), 10_000);
@@ -219,7 +219,8 @@ fn seeds_differ() {
 
 #[test]
 fn incasts_follow_each_other_when_the_link_is_free() {
-    // 3 x 1,000 B in full packets: 3 x 1,082 B at 40 Gbps take 649.2 ns, four times that 2.6 us.
+    // Three packets of 1,000 B take 3 x 1,082 B on the link, or 649.2 ns at 40 Gbps. The default interval is four times
+    // as long, 2.6 us, rounded up to 3 us.
     let starts: Vec<Time> = flows(&[incast(3, 3_000, 3, 1)], &network(8), 1).iter().map(|flow| flow.start).collect();
     let expected = [0, 0, 0, 3, 3, 3, 6, 6, 6].map(Time::from_us);
     assert_eq!(starts, expected);
@@ -230,7 +231,7 @@ fn incast_senders_are_drawn_anew_and_fairly() {
     let flows = flows(&[incast(5, 5_000, 2_000, 1)], &network(11), 1);
     let mut counts = [0u32; 11];
     flows.iter().for_each(|flow| counts[flow.src as usize] += 1);
-    // Each of the ten others sends in half of the 2,000 requests, standard deviation 22.
+    // Each of the ten other hosts sends in half of the 2,000 requests, with a standard deviation of 22.
     assert_eq!(counts[0], 0);
     assert!(counts[1..].iter().all(|count| count.abs_diff(1_000) < 110), "{counts:?}");
 }
@@ -268,7 +269,7 @@ fn all_to_all_repetitions_that_start_together_go_sender_by_sender() {
 
 #[test]
 fn all_to_all_creates_flows_one_by_one() {
-    // More flows than memory could hold.
+    // Memory could not hold so many flows: the stream creates flows on demand.
     let mut stream = generate(&[all_to_all(1_000, Time::from_us(7))], &network(1_000_000), 1);
     assert_eq!(stream.total(), 999_999 * 1_000_000_000);
     assert_eq!(stream.by_ref().take(3).map(|flow| (flow.src, flow.dst)).collect::<Vec<_>>(), [(0, 1), (0, 2), (0, 3)]);

@@ -68,7 +68,7 @@ impl InputArbiter {
         }
     }
 
-    /// A packet from `input` joined the lane; `is_first`: the input had none there.
+    /// Records that a packet from `input` joined the lane; `is_first`: the input had no packet in the lane.
     #[inline(always)]
     pub(super) fn pushed(&mut self, lane: usize, input: usize, is_first: bool) {
         match self {
@@ -87,8 +87,8 @@ impl InputArbiter {
         }
     }
 
-    /// The input that [`InputArbiter::next`] returned sent a packet of `bytes` bytes from the lane; `is_last`: it has no
-    /// other packet there. Returns whether the lane is empty now.
+    /// Records that `input`, which [`InputArbiter::next`] returned, sent a packet of `bytes` bytes from the lane;
+    /// `is_last`: the input has no other packet in the lane. Returns whether the lane is empty now.
     #[inline(always)]
     pub(super) fn popped(&mut self, lane: usize, input: usize, bytes: u16, is_last: bool) -> bool {
         match self {
@@ -103,7 +103,8 @@ impl InputArbiter {
         }
     }
 
-    /// A packet of `bytes` bytes from `input` passed through an empty lane without waiting.
+    /// Records that the switch forwarded a packet of `bytes` bytes from `input` through the empty lane without storing
+    /// the packet.
     #[inline(always)]
     pub(super) fn passed(&mut self, lane: usize, input: usize, bytes: u16) {
         if let InputArbiter::RoundRobin(arbiter) = self {
@@ -123,16 +124,16 @@ impl InputArbiter {
 /// The turn of a lane.
 #[derive(Clone, Copy, Default)]
 struct Turn {
-    /// The input that has the turn, or that comes first in the search for the next input.
+    /// The input whose turn it is, or at which the search for the next sender starts.
     input: u32,
-    /// What the input has sent in this turn: packets or bytes, as the quantum counts them.
+    /// Number of packets, or of bytes, that the input has sent in this turn; the unit is that of the quantum.
     sent: u32,
 }
 
 /// Round robin over inputs.
 pub(super) struct RoundRobin {
     inputs: usize,
-    /// Per lane: bitmap of the inputs with packets, `words` words each.
+    /// Per lane: bitmap of the inputs that have packets in the lane, `words` words long.
     waiting: Vec<u64>,
     words: usize,
     turns: Vec<Turn>,
@@ -158,13 +159,14 @@ impl RoundRobin {
         }
     }
 
-    /// `input` has a first packet in the lane.
+    /// Records that `input`, which had no packet in the lane, now has one.
     #[inline(always)]
     fn join(&mut self, lane: usize, input: usize) {
         self.waiting[lane * self.words + input / 64] |= 1 << (input % 64);
     }
 
-    /// `input` has no packet in the lane any more. Returns whether no other input has one either.
+    /// Records that `input` has no packet left in the lane. Returns whether the lane is empty, because no other input
+    /// has a packet in it either.
     #[inline(always)]
     fn leave(&mut self, lane: usize, input: usize) -> bool {
         let words = &mut self.waiting[lane * self.words..(lane + 1) * self.words];
@@ -172,7 +174,7 @@ impl RoundRobin {
         words.iter().all(|word| *word == 0)
     }
 
-    /// `input` has sent a packet in the lane. Its turn ends if it has sent the quantum.
+    /// Records that `input` has sent a packet in the lane. The turn of the input ends once it has sent the quantum.
     #[inline(always)]
     fn sent(&mut self, lane: usize, input: usize, bytes: u16) {
         let turn = &mut self.turns[lane];
@@ -185,7 +187,8 @@ impl RoundRobin {
         };
     }
 
-    /// The input that sends next in the lane: the first one with a packet at or after the turn, cyclically.
+    /// The input that sends next in the lane: the first input with a packet in the lane, searched cyclically from the
+    /// input whose turn it is.
     #[inline(always)]
     fn next(&self, lane: usize) -> usize {
         let words = &self.waiting[lane * self.words..(lane + 1) * self.words];

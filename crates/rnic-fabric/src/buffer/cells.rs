@@ -2,7 +2,7 @@
 
 use crate::prefetch::prefetch;
 
-/// No cell.
+/// Index that stands for no cell.
 const NONE: u32 = u32::MAX;
 
 #[derive(Clone, Copy)]
@@ -11,7 +11,7 @@ struct Cell<T> {
     next: u32,
 }
 
-/// A list of cells.
+/// A first-in first-out queue: a linked list of cells in the pool of a [`Cells`].
 #[derive(Clone, Copy)]
 pub(super) struct Queue {
     head: u32,
@@ -26,17 +26,17 @@ impl Queue {
         self.head == NONE
     }
 
-    /// Whether a queue that is not empty holds one item.
+    /// Whether the queue holds exactly one item; the queue must not be empty.
     #[inline(always)]
     pub(super) fn is_single(&self) -> bool {
         self.head == self.tail
     }
 }
 
-/// The items of all queues of a switch.
+/// A pool of cells, which holds the items of all queues of a switch.
 pub(super) struct Cells<T> {
     pool: Vec<Cell<T>>,
-    /// The first free cell.
+    /// Index of the first free cell; the free cells form a linked list.
     free: u32,
     used: usize,
 }

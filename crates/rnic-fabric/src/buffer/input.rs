@@ -5,7 +5,7 @@
 //! A packet leaves its input buffer when its transmission begins. Each input port has `buffer` bytes per priority; the
 //! switch drops a packet that does not fit. With PFC, an occupancy above `xoff` pauses the upstream transmitter in that
 //! priority, an occupancy that has fallen to `xon` resumes it, and `headroom` bytes above `xoff` store the packets that
-//! are still on their way.
+//! still arrive before the pause takes effect.
 
 use super::arbiter::{ArbiterSpec, InputArbiter};
 use super::cells::{Cells, Queue};
@@ -17,7 +17,8 @@ use rnic_transport::Bytes;
 /// A buffer for each input port and priority.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct InputSpec {
-    /// Size of each input port's buffer in each priority without PFC; with PFC its size is `xoff` plus `headroom`.
+    /// Size of the buffer of each input port and priority without PFC. With PFC this field has no effect: the size is
+    /// `xoff` plus `headroom`.
     pub buffer: Bytes,
     /// PFC, or `None` for a lossy fabric.
     pub pfc: Option<PfcThresholds>,
@@ -38,16 +39,16 @@ impl InputSpec {
 /// Priority flow control (IEEE 802.1Qbb): thresholds in bytes of an input port's occupancy in one priority.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PfcThresholds {
-    /// An occupancy above this pauses the upstream transmitter.
+    /// Pause threshold: an occupancy above `xoff` pauses the upstream transmitter.
     pub xoff: Bytes,
-    /// An occupancy that has fallen to this or below resumes the upstream transmitter.
+    /// Resume threshold: an occupancy that has fallen to `xon` or below resumes the upstream transmitter.
     pub xon: Bytes,
     /// Buffer reserved above `xoff` for packets that arrive after the pause threshold was crossed; the switch drops a
-    /// packet that exceeds it.
+    /// packet that does not fit into the headroom.
     pub headroom: Bytes,
 }
 
-/// Thresholds in bytes; without PFC no occupancy reaches `xoff`.
+/// Size and PFC thresholds of each buffer, in bytes; without PFC, `xoff` is so large that no occupancy reaches it.
 #[derive(Clone, Copy)]
 struct Thresholds {
     buffer: u32,
@@ -62,17 +63,18 @@ pub(crate) struct InputBuffer<B> {
     ports: usize,
     priorities: usize,
     thresholds: Thresholds,
-    /// Per (output, priority, input).
+    /// Virtual output queues, per (output, priority, input).
     queues: Vec<Queue>,
-    /// One lane per (output, priority).
+    /// The arbiter, with one lane per (output, priority).
     arbiter: InputArbiter,
     /// Per output: bitmap of priorities with a non-empty queue.
     backlog: Vec<u8>,
     /// Per (input, priority): bytes queued.
     occupancy: Vec<u32>,
-    /// Per (input, priority): whether it drops all packets. Empty unless `drop_until_free` is set.
+    /// Per (input, priority): whether the input drops all packets. The vector is empty unless `drop_until_free` is set.
     drops: Vec<bool>,
-    /// Per (output, priority): bytes that wait for it at all inputs. Empty unless ECN or telemetry reads it.
+    /// Per (output, priority): bytes at all inputs that wait for the output. The vector is empty unless ECN or
+    /// telemetry reads it.
     egress: Vec<u64>,
     cells: Cells<Packet<B>>,
 }

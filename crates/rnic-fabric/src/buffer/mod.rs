@@ -1,6 +1,6 @@
 //! Buffers: where a switch stores the packets that wait, which packets have room, and when PFC pauses a link.
 //!
-//! Every buffer works with every scheduler, with ECN marking at either end of the queue, and with every path selection.
+//! Every buffer works with every scheduler, with ECN marking on enqueue and on dequeue, and with every path selection.
 //! PFC is part of the buffers that have it: [`InputSpec`] and [`SharedSpec`].
 //!
 //! To add a buffer, write a file beside this one with its specification and its [`Buffer`], add its variant to
@@ -32,7 +32,7 @@ pub enum BufferSpec {
     Input(InputSpec),
     /// At the outputs, in one buffer that all ports share.
     Shared(SharedSpec),
-    /// At the outputs, each of which has a buffer of its own for each priority. It has no PFC.
+    /// At the outputs, each of which has a buffer of its own for each priority. This buffer has no PFC.
     Output(OutputSpec),
 }
 
@@ -52,7 +52,7 @@ impl BufferSpec {
     }
 }
 
-/// Size of a switch.
+/// Dimensions of a switch, from which its buffer is built.
 #[derive(Clone, Copy)]
 pub(crate) struct Shape {
     pub(crate) ports: usize,
@@ -63,7 +63,7 @@ pub(crate) struct Shape {
 
 /// The state of a buffer after it has stored a packet.
 pub(crate) struct Stored {
-    /// Bytes in the packet's priority at the port that [`Buffer::counted_at`] names.
+    /// Bytes of the packet's priority that are stored for the port that [`Buffer::counted_at`] returns.
     pub(crate) occupancy: u64,
     /// Whether the peer of the packet's input must pause the packet's priority.
     pub(crate) pause: bool,
@@ -71,44 +71,44 @@ pub(crate) struct Stored {
 
 /// The buffer of one switch. Inputs, outputs and priorities count from 0; sizes are in bytes.
 pub(crate) trait Buffer<B> {
-    /// Whether a packet has room.
+    /// Whether the buffer has room for a packet that arrives on `input` and leaves by `output`.
     fn admits(&self, input: usize, output: usize, packet: &Packet<B>) -> bool;
     /// Bytes that wait for an output in a priority, for ECN and telemetry; zero if [`Shape::reads_egress`] is not set.
     fn egress(&self, output: usize, priority: usize) -> u64;
-    /// Bytes that wait for an output in a priority, possibly at the cost of a walk through the queue.
+    /// Bytes that wait for an output in a priority. The function may have to walk through the queue to count them.
     fn queued_bytes(&self, output: usize, priority: usize) -> u64 {
         self.egress(output, priority)
     }
-    /// The switch refused a packet that had no room.
+    /// Records that the switch refused a packet for which the buffer had no room.
     fn refused(&mut self, _input: usize, _priority: usize) {}
-    /// How to trim a data packet that has no room; `None`: the switch drops the packet.
+    /// How to trim a data packet for which the buffer has no room; `None`: the switch drops such a packet.
     fn trim(&self) -> Option<&TrimSpec> {
         None
     }
-    /// Stores a packet that has room.
+    /// Stores a packet for which the buffer has room.
     fn push(&mut self, input: usize, output: usize, packet: Packet<B>) -> Stored;
-    /// The port whose occupancy [`Buffer::push`] returns.
+    /// The port whose occupancy [`Buffer::push`] returns: the input, or the output if buffers are at the outputs.
     fn counted_at(&self, input: usize, _output: usize) -> usize {
         input
     }
-    /// The packet that [`Buffer::pop`] would return; some packet must wait.
+    /// The packet that [`Buffer::pop`] would return; a packet must wait for the output in the priority.
     fn head(&self, output: usize, priority: usize) -> Head;
-    /// Removes the first packet that waits for an output in a priority, and returns it with the input by which it came;
-    /// some packet must wait.
+    /// Removes the first packet that waits for an output in a priority, and returns it with the input on which it
+    /// arrived; a packet must wait for the output in the priority.
     fn pop(&mut self, output: usize, priority: usize) -> (Packet<B>, usize);
-    /// The switch sent a packet on without storing it.
+    /// Records that the switch forwarded a packet without storing it; the packet counts as a turn of its input.
     fn passed(&mut self, _input: usize, _output: usize, _packet: &Packet<B>) {}
-    /// Whether the peer of an input may resume a priority that it has paused; asked after a packet from that input has
-    /// left.
+    /// Whether the switch may resume a priority that it has paused at the peer of `input`. The switch asks after each
+    /// packet from this input that leaves the buffer.
     fn may_resume(&self, _input: usize, _priority: usize) -> bool {
         true
     }
     /// Bitmap of the priorities in which packets wait for an output.
     fn backlog(&self, output: usize) -> u8;
-    /// Number of packets that wait.
+    /// Number of packets in the buffer.
     fn queued(&self) -> usize;
-    /// Bytes that came by `input` in a priority and wait.
+    /// Bytes in the buffer that arrived on `input` in a priority.
     fn occupancy(&self, input: usize, priority: usize) -> u64;
-    /// Bytes that came by `input` in a priority and wait for `output`.
+    /// Bytes in the buffer that arrived on `input` in a priority and wait for `output`.
     fn held(&self, input: usize, output: usize, priority: usize) -> u64;
 }

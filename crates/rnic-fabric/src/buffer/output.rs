@@ -13,7 +13,7 @@ use rnic_transport::Bytes;
 /// A buffer for each output and priority.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct OutputSpec {
-    /// Their sizes.
+    /// Sizes of the buffers of an output; all outputs have the same sizes.
     pub buffers: OutputBuffers,
     /// How to trim data packets that do not fit; `None`: the switch drops them.
     pub trim: Option<TrimSpec>,
@@ -32,25 +32,25 @@ impl OutputSpec {
 /// Sizes of an output's buffers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum OutputBuffers {
-    /// The same for every priority.
+    /// One size, the same for every priority.
     Equal(Bytes),
-    /// By priority, the lowest first.
+    /// One size for each priority, the lowest priority first.
     PerPriority([Bytes; 8]),
 }
 
-/// Trimming: a data packet that finds no room loses its payload, and its header goes on, as in NDP (Handley et al.,
-/// SIGCOMM 2017).
+/// Trimming as in NDP (Handley et al., SIGCOMM 2017): a switch removes the payload of a data packet that does not fit
+/// into the buffer, and forwards the header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema))]
 #[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
 pub struct TrimSpec {
-    /// Length of a trimmed packet, at least [`MIN_FRAME`](crate::MIN_FRAME); a shorter packet loses its payload all the
-    /// same, and keeps its length.
+    /// Length of a trimmed packet in bytes, at least [`MIN_FRAME`](crate::MIN_FRAME). A packet that is shorter keeps
+    /// its length, but loses its payload too.
     pub to: u16,
-    /// The priority of the trimmed packet.
+    /// The priority of trimmed packets.
     pub headers: TrimmedPriority,
-    /// A header that has no room either goes back to its sender, if its body names the sender; otherwise the switch
-    /// drops it.
+    /// Whether the switch returns a header to its sender if the buffer has no room for the header. The packet's body
+    /// must name the sender; otherwise the switch drops the header.
     pub return_to_sender: bool,
 }
 
@@ -59,10 +59,10 @@ pub struct TrimSpec {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema))]
 #[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum TrimmedPriority {
-    /// The highest.
+    /// The highest priority of the switch.
     #[default]
     Highest,
-    /// One above that of the packet, the highest at most.
+    /// The priority above the packet's own priority, but at most the highest priority of the switch.
     Above,
 }
 

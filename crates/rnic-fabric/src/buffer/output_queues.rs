@@ -8,13 +8,13 @@ use crate::scheduler::Head;
 /// The packets that wait at the outputs of a switch, and their bytes.
 pub(super) struct OutputQueues<B> {
     priorities: usize,
-    /// Per (output, priority).
+    /// Per (output, priority): the queue of waiting packets.
     queues: Vec<Queue>,
     /// Per (output, priority): bytes that wait.
     bytes: Vec<u64>,
     /// Per output: bitmap of priorities with a non-empty queue.
     backlog: Vec<u8>,
-    /// Packets and the inputs that they came by.
+    /// The packets of all queues, each with the input on which it arrived.
     cells: Cells<(Packet<B>, u32)>,
 }
 
@@ -81,7 +81,8 @@ impl<B: Copy> OutputQueues<B> {
         self.backlog.len()
     }
 
-    /// Bytes that came by `input` in a priority and wait for `output`. Walks through the queue.
+    /// Bytes that arrived on `input` in a priority and wait for `output`. The function walks through the queue to count
+    /// them.
     pub(super) fn held(&self, input: usize, output: usize, priority: usize) -> u64 {
         let queue = &self.queues[output * self.priorities + priority];
         self.cells.iter(queue).filter(|(_, by)| *by as usize == input).map(|(packet, _)| u64::from(packet.bytes)).sum()

@@ -1,12 +1,13 @@
 //! The output-queued switch with a shared buffer that the DCQCN paper assumes (sections 2.3 and 4).
 //!
 //! All ports share one pool. A packet waits in the queue of its output and priority, first in, first out, and is
-//! charged to the port and priority that it came by. With PFC each (port, priority) has a threshold, fixed or a
+//! charged to the port and priority on which it arrived. With PFC each (port, priority) has a threshold, fixed or a
 //! multiple of the pool's free bytes divided by the number of priorities. Packets up to the threshold are charged to
 //! the pool; packets beyond it are charged to the headroom of the (port, priority), and pause the upstream transmitter.
-//! All headroom is reserved: the pool is the buffer less all headroom. A packet that leaves is taken off the headroom
-//! first; the transmitter resumes when the headroom is empty and the charge is `xon_offset` below the threshold. The
-//! switch drops a packet that has room in neither.
+//! The headroom of every (port, priority) is reserved: the pool is the buffer minus all headroom. The bytes of a packet
+//! that leaves are taken off the headroom first. The transmitter resumes when the headroom is empty and the charge to
+//! the pool is zero or at least `xon_offset` below the threshold. The switch drops a packet for which neither the pool
+//! nor the headroom has room.
 //!
 //! Without PFC there is no headroom, and a queue may be limited to a multiple of the pool's free bytes.
 
@@ -21,25 +22,26 @@ use rnic_transport::Bytes;
 pub struct SharedSpec {
     /// Size of the whole buffer; with PFC it includes the headroom of all ports and priorities.
     pub buffer: Bytes,
-    /// Limits on the share of a port or queue.
+    /// Limits on the bytes of the buffer that one port or queue may take.
     pub limits: SharedLimits,
 }
 
 impl SharedSpec {
-    /// A buffer without PFC, in which a queue may take all that is free.
+    /// A buffer without PFC, in which a queue may take all free bytes.
     pub fn lossy(buffer: Bytes) -> SharedSpec {
         SharedSpec { buffer, limits: SharedLimits::Lossy { egress_alpha: None } }
     }
 }
 
-/// Limits on the share of a port or queue in a shared buffer.
+/// Limits on the bytes of a shared buffer that one port or queue may take.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum SharedLimits {
-    /// PFC pauses an input port that is charged too much in a priority.
+    /// PFC: the switch pauses the peer of an input port whose charge in a priority exceeds a threshold.
     Pfc(SharedPfc),
-    /// The switch drops packets.
+    /// No PFC: the switch drops packets that do not fit.
     Lossy {
-        /// A queue of an output holds at most this multiple of the pool's free bytes; `None`: all of them.
+        /// Maximum length of the queue of an output and priority, as a multiple of the pool's free bytes; `None`: the
+        /// queue may take all free bytes.
         egress_alpha: Option<f64>,
     },
 }
@@ -49,7 +51,8 @@ pub enum SharedLimits {
 pub struct SharedPfc {
     /// Charge of a (port, priority) beyond which its packets go into the headroom and pause the upstream transmitter.
     pub threshold: PauseThreshold,
-    /// A transmitter resumes when its charge is this far below the threshold.
+    /// A paused transmitter resumes when its charge is at least this many bytes below the threshold, and its headroom
+    /// is empty.
     pub xon_offset: Bytes,
     /// Buffer reserved for each (port, priority) beyond the threshold.
     pub headroom: Bytes,
@@ -58,11 +61,11 @@ pub struct SharedPfc {
 /// PFC's pause threshold in a shared buffer.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum PauseThreshold {
-    /// `xoff`: a number of bytes.
+    /// A fixed number of bytes (`xoff`).
     Static(Bytes),
     /// `beta` times the pool's free bytes, divided by the number of priorities (DCQCN paper, section 4.1).
     Dynamic {
-        /// The multiple.
+        /// The factor by which the free bytes are multiplied.
         beta: f64,
     },
 }
@@ -70,13 +73,13 @@ pub enum PauseThreshold {
 /// The bytes charged to a port and priority.
 #[derive(Clone, Copy, Default)]
 struct Charge {
-    /// To the pool.
+    /// Bytes charged to the shared pool.
     shared: u64,
-    /// To its headroom.
+    /// Bytes charged to the headroom of the port and priority.
     headroom: u64,
 }
 
-/// A buffer for all inputs.
+/// The shared buffer of one switch.
 pub(crate) struct SharedBuffer<B> {
     priorities: usize,
     pool: u64,
@@ -85,7 +88,7 @@ pub(crate) struct SharedBuffer<B> {
     /// Without PFC: a queue holds at most this multiple of the free bytes.
     egress_alpha: Option<f64>,
     queues: OutputQueues<B>,
-    /// Per (input, priority).
+    /// Per (input, priority): the bytes charged to it.
     charges: Vec<Charge>,
 }
 
@@ -231,7 +234,8 @@ mod tests {
         Packet { bytes, priority, ..Packet::default() }
     }
 
-    /// Stores a packet of 1,000 bytes if it has room: whether its input is to pause, `None` if it is dropped.
+    /// Stores a packet of 1,000 bytes if the buffer has room. The result is whether the peer of its input must pause,
+    /// or `None` if the packet is dropped.
     fn offer(buffer: &mut SharedBuffer<u32>, input: usize, output: usize, priority: u8) -> Option<bool> {
         let packet = packet(1_000, priority);
         buffer.admits(input, output, &packet).then(|| buffer.push(input, output, packet).pause)
@@ -243,13 +247,13 @@ mod tests {
         let threshold = PauseThreshold::Static(Bytes(2_500));
         let mut buffer = SharedBuffer::new(&with_pfc(10_000, threshold, 1_000), shape(2, 1));
         let offers: Vec<_> = (0..6).map(|_| offer(&mut buffer, 0, 1, 0)).collect();
-        // Two fit below the threshold, three in the headroom.
+        // Two packets fit below the threshold, and three in the headroom.
         assert_eq!(offers, [Some(false), Some(false), Some(true), Some(true), Some(true), None]);
         assert_eq!((buffer.used, buffer.occupancy(0, 0), buffer.egress(1, 0)), (2_000, 5_000, 5_000));
         // The other input is not affected. Its second packet fits in the rest of the pool.
         let others: Vec<_> = (0..2).map(|_| offer(&mut buffer, 1, 1, 0)).collect();
         assert_eq!((others, buffer.used), (vec![Some(false), Some(false)], 4_000));
-        // The headroom empties first, and 2,000 are more than 2,500 - 1,000.
+        // The headroom empties first. A charge of 2,000 bytes is still above the resume threshold, 2,500 - 1,000 bytes.
         let mut resumes = Vec::new();
         for _ in 0..5 {
             assert_eq!(buffer.pop(1, 0).1, 0);
@@ -275,17 +279,18 @@ mod tests {
         let first: Vec<_> = (0..9).map(|_| offer(&mut buffer, 0, 1, 0)).collect();
         assert_eq!(first.iter().filter(|offer| **offer == Some(false)).count(), 8);
         assert_eq!((first[8], buffer.used), (Some(true), 8_000));
-        // Its other priority, with 8,000 free: 4; then 4,000 are free.
+        // Of the other priority of this input, with 8,000 bytes free, 4 packets are charged; then 4,000 bytes are free.
         let second: Vec<_> = (0..5).map(|_| offer(&mut buffer, 0, 1, 1)).collect();
         assert_eq!(second, [Some(false), Some(false), Some(false), Some(false), Some(true)]);
-        // The first priority resumes when its charge c is 2,000 below the free bytes, 16,000 - 4,000 - c, without
-        // headroom.
+        // The first priority resumes when its headroom is empty and its charge c is 2,000 bytes below the free bytes,
+        // which are 16,000 - 4,000 - c.
         let mut left = Vec::new();
         for _ in 0..9 {
             buffer.pop(1, 0);
             left.push(buffer.may_resume(0, 0));
         }
-        // 5,000 + 2,000 <= 7,000, after the one in the headroom and three of eight.
+        // 5,000 + 2,000 <= 7,000 holds after four packets: the packet in the headroom and three of the eight in the
+        // pool.
         assert_eq!(left.iter().position(|resumes| *resumes), Some(3));
     }
 
@@ -295,16 +300,17 @@ mod tests {
         let mut buffer = SharedBuffer::new(&lossy, shape(2, 1));
         let taken = (0..20).filter(|_| offer(&mut buffer, 0, 1, 0).is_some()).count();
         assert_eq!((taken, buffer.may_resume(0, 0)), (10, true));
-        // A queue q of at most the free bytes: q + 1,000 <= 10,000 - q.
+        // A queue of q bytes may be as long as the free bytes: q + 1,000 <= 10,000 - q.
         lossy.limits = SharedLimits::Lossy { egress_alpha: Some(1.0) };
         let mut buffer = SharedBuffer::new(&lossy, shape(2, 1));
         let taken = [1, 0].map(|output| (0..20).filter(|_| offer(&mut buffer, 0, output, 0).is_some()).count());
-        // 5 for the first, then 5,000 are free: q + 1,000 <= 5,000 - q.
+        // The first queue takes 5 packets. Then 5,000 bytes are free for the second queue: q + 1,000 <= 5,000 - q.
         assert_eq!(taken, [5, 3]);
     }
 
     proptest! {
-        /// Whatever comes and goes: charges add up, nothing exceeds the buffer, and each queue is first in, first out.
+        /// For any sequence of arrivals and departures, charges add up, the buffer is never exceeded, and each queue is
+        /// first in, first out.
         #[test]
         fn nothing_is_lost_or_counted_twice(
             dynamic: bool,
@@ -317,7 +323,7 @@ mod tests {
             for (number, (input, output, priority, bytes, leave)) in steps.into_iter().enumerate() {
                 let backlog = buffer.backlog(output);
                 if leave && backlog != 0 {
-                    // Whichever priority a scheduler chooses.
+                    // The priority may be any priority with a backlog, as a scheduler could choose it.
                     let priority = if backlog == 0b11 { usize::from(priority) } else { usize::from(backlog >> 1) };
                     let head = buffer.head(output, priority);
                     let (packet, by) = buffer.pop(output, priority);

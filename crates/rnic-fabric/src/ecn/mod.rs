@@ -6,31 +6,32 @@ pub(crate) use red::Marker;
 
 use rnic_transport::congestion::Marking;
 
-/// ECN marking of data packets by the egress queue of their output and priority.
+/// ECN marking of data packets according to the length of the egress queue of their output and priority.
 ///
-/// That queue is what the switch holds for the output in the priority, whatever inputs the packets came by. Neither the
-/// packet that is marked nor a packet that is being transmitted counts.
+/// The egress queue consists of all packets in the switch that wait for the output in the priority, whichever input
+/// they arrived on. Neither the packet that may be marked nor the packet in transmission counts towards its length.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct EcnSpec {
-    /// Thresholds of the queue, in bytes, and the probability between them.
+    /// Thresholds of the queue length, in bytes, and the marking probability between the thresholds.
     pub marking: Marking,
-    /// Which queue decides about a mark: the queue that the packet joins, or the queue behind it when it leaves.
+    /// Which queue decides about a mark: the queue that the packet joins, or the queue that the packet leaves behind.
     pub mark_on: MarkOn,
 }
 
-/// When a switch decides whether to mark a packet. Every buffer can do both.
+/// When a switch decides whether to mark a packet. Every kind of buffer supports both choices.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema))]
 #[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum MarkOn {
-    /// As the packet joins the queue, by the queue in front of it.
+    /// The switch decides when the packet joins the queue, by the length of the queue in front of the packet.
     Enqueue,
-    /// As the packet leaves the queue, by the queue behind it: the mark then tells of the queue as it is now.
+    /// The switch decides when the packet leaves the queue, by the length of the queue behind the packet. Such a mark
+    /// reports the current queue, not the queue at the packet's arrival.
     Dequeue,
 }
 
 impl MarkOn {
-    /// Its name in scenario files.
+    /// Name of the choice in scenario files.
     pub fn name(self) -> &'static str {
         match self {
             MarkOn::Enqueue => "enqueue",

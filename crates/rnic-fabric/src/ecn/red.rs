@@ -1,22 +1,22 @@
-//! Marking as by RED with the queue of the moment instead of an average, with thresholds for each output and priority
-//! (WRED).
+//! RED marking by the instantaneous queue length instead of an average. Each priority of each output has its own queue;
+//! the thresholds are the same for all queues of a switch.
 
 use super::{EcnSpec, MarkOn};
 use crate::rng::{Purpose, Stream};
 
-/// Thresholds of a switch, and the random stream of each of its outputs.
+/// The ECN marker of one switch: thresholds in bytes, and a random stream for each output.
 pub(crate) struct Marker {
     kmin: u64,
     kmax: u64,
-    /// Probability at `kmax` in units of 2^-64.
+    /// Marking probability at a queue of `kmax` bytes, in units of 2^-64.
     pmax: f64,
     pub(crate) mark_on: MarkOn,
-    /// Per output.
+    /// Per output: its random stream.
     streams: Vec<Stream>,
 }
 
 impl Marker {
-    /// For a switch of `outputs` ports, the first of which is port `first_port` of the topology.
+    /// The marker of a switch with `outputs` ports, the first of which is port `first_port` of the topology.
     pub(crate) fn new(ecn: &EcnSpec, first_port: usize, outputs: usize, seed: u64) -> Marker {
         let stream = |output: usize| Stream::new(seed, Purpose::Marking, &[(first_port + output) as u64]);
         Marker {

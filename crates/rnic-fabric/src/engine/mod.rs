@@ -2,11 +2,11 @@
 //!
 //! No node can affect another before a frame has crossed a link. So the engine can simulate every node alone, with its
 //! state in cache, for as long as the shortest frame needs on the shortest link: the *lookahead*. A run is a sequence
-//! of windows of that length. In each window every node with events processes its own events in order of (time, class,
-//! port); the frames that it sends arrive in a later window. So results depend neither on the order in which nodes are
-//! simulated nor on the thread that simulates them: the partitions of a fabric ([`PartitionPlan`]) go through a window
-//! at the same time, on as many threads as the fabric has. Frames from one partition to another wait in a mailbox until
-//! all partitions have reached the end of the window.
+//! of windows of that length. In each window every node with events processes its own events in order of time, then
+//! class (arrivals before transmissions), then port; the frames that it sends arrive in a later window. So results
+//! depend neither on the order in which nodes are simulated nor on the thread that simulates them: the partitions of a
+//! fabric ([`PartitionPlan`]) go through a window at the same time, on as many threads as the fabric has. Frames from
+//! one partition to another wait in a mailbox until all partitions have reached the end of the window.
 
 mod watcher;
 
@@ -39,15 +39,15 @@ pub enum Ending {
     TimeUp,
 }
 
-/// Minimum of packet transmissions in a window for which waking other threads pays.
+/// Minimum number of packet transmissions in a window for which waking other threads saves time.
 const WORTH_SHARING: u64 = 256;
 
-/// The first pauses that have ended since [`Fabric::take_pauses`] was last called.
+/// Log of the pauses that have ended since [`Fabric::take_pauses`] was last called, up to a maximum number.
 struct PauseLog {
     ended: Vec<Pause>,
     /// Maximum length of `ended`.
     max: usize,
-    /// Number of pauses beyond `max`.
+    /// Number of ended pauses that the log had no room for.
     left_out: u64,
 }
 
@@ -59,15 +59,15 @@ struct Task<B, H> {
     end: u64,
 }
 
-/// A fabric ready to run.
+/// A fabric that can run: its topology and routes, and the state of all ports and switches.
 pub struct Fabric<B> {
     topology: Arc<Topology>,
     routes: Arc<Routes>,
     plan: Arc<PartitionPlan>,
-    /// Empty while other threads simulate them.
+    /// The partitions; empty while several threads simulate them.
     partitions: Vec<Partition<B>>,
     threads: usize,
-    /// Minimum of transmissions in a window for which the window is shared among the threads.
+    /// Minimum number of transmissions in a window for which the window is shared among the threads.
     worth_sharing: u64,
     /// Pauses that have ended, once [`Fabric::log_pauses`] was called.
     pause_log: Option<PauseLog>,
@@ -83,8 +83,9 @@ impl<B: Body> Fabric<B> {
         Fabric::partitioned(Arc::new(Topology::build(spec)?), spec, seed, 1, PartitionPlan::whole)
     }
 
-    /// As [`Fabric::new`], with `threads` threads and the partitions of the plan that `divide` makes. Neither changes
-    /// any result. `topology` is the result of [`Topology::build`] for `spec`; several fabrics can share it.
+    /// Like [`Fabric::new`], but the fabric runs on `threads` threads and is divided into the partitions that `divide`
+    /// returns. Neither choice changes any result. `topology` must be the result of [`Topology::build`] for `spec`;
+    /// several fabrics can share it.
     pub fn partitioned(
         topology: Arc<Topology>, spec: &FabricSpec, seed: u64, threads: usize,
         divide: impl FnOnce(&Topology) -> PartitionPlan,
@@ -122,11 +123,11 @@ impl<B: Body> Fabric<B> {
         self.run_watched(hosts, &mut (), Time::MAX)
     }
 
-    /// As [`run`](Fabric::run), with a watcher, and at most until `until`: the engine processes every event before that
-    /// time, and none at it or later.
+    /// Like [`run`](Fabric::run), with a watcher and an end time: the engine processes every event before `until`, and
+    /// no event at `until` or later.
     ///
     /// # Panics
-    /// If the number of partitions of the hosts is not that of the fabric.
+    /// If the hosts and the fabric have different numbers of partitions.
     pub fn run_watched<E: PartitionedHosts>(
         &mut self, hosts: &mut E, watcher: &mut dyn Watcher<E>, until: Time,
     ) -> Ending
@@ -215,7 +216,7 @@ impl<B: Body> Fabric<B> {
         watcher.next().as_ps().max(at + 1)
     }
 
-    /// Simulates every event before `end`, none of which is before `start`.
+    /// Simulates every event before `end` in all partitions; no event may be earlier than `start`.
     fn run_partitions<E: PartitionedHosts>(
         &mut self, hosts: &mut E, leader: Option<&Leader<'_, Task<B, E::Partition>>>, start: u64, end: u64,
     ) where
@@ -246,7 +247,7 @@ impl<B: Body> Fabric<B> {
         self.collect_pauses();
     }
 
-    /// Hands each partition the frames that the others have sent to it.
+    /// Hands each partition the frames that the other partitions have sent to it.
     fn exchange(&mut self) {
         for to in 1..self.partitions.len() {
             let (before, rest) = self.partitions.split_at_mut(to);
@@ -280,7 +281,8 @@ impl<B: Body> Fabric<B> {
     }
 }
 
-/// Whether several partitions have events before `end`, and transmitted at least `worth` frames when they last had any.
+/// Whether a window is worth sharing among threads: at least two partitions have events before `end`, and together
+/// these partitions transmitted at least `worth` frames when each of them last had events.
 fn is_worth_sharing<B>(partitions: &[Partition<B>], end: u64, worth: u64) -> bool {
     let busy = partitions.iter().filter(|partition| partition.next < end);
     busy.clone().nth(1).is_some() && busy.map(|partition| partition.recent_hops).sum::<u64>() >= worth
@@ -291,9 +293,9 @@ fn work<E: HostPartition>(task: &mut Task<E::Body, E>, routes: &Routes) {
     task.partition.run(&mut task.hosts, routes, task.start, task.end);
 }
 
-/// Access from outside a run.
+/// Access to the state and the settings of a fabric, for watchers during a run and for callers before and after.
 impl<B: Body> Fabric<B> {
-    /// The wiring.
+    /// The nodes, ports and links of the fabric.
     pub fn topology(&self) -> &Arc<Topology> {
         &self.topology
     }
@@ -301,11 +303,12 @@ impl<B: Body> Fabric<B> {
     pub fn routes(&self) -> &Arc<Routes> {
         &self.routes
     }
-    /// The instant that a watcher observes; otherwise the start of the latest window, or its end when it is complete.
+    /// The current simulated time. While a watcher observes the fabric, it is the instant of the observation; otherwise
+    /// it is the start of the current window, or the end of the last complete window.
     pub fn now(&self) -> Time {
         Time::from_ps(self.now)
     }
-    /// Shares every window among the threads, even if the window has few events.
+    /// Makes the fabric share every window among its threads, even a window with few events.
     pub fn share_always(&mut self) {
         self.worth_sharing = 0;
     }
@@ -313,7 +316,7 @@ impl<B: Body> Fabric<B> {
     pub fn plan(&self) -> &Arc<PartitionPlan> {
         &self.plan
     }
-    /// CPU time that its runs have taken on threads other than the caller's, in seconds.
+    /// CPU time, in seconds, that runs of this fabric have taken on threads other than the caller's.
     pub fn workers_cpu_s(&self) -> f64 {
         self.workers_cpu_s
     }
@@ -330,8 +333,8 @@ impl<B: Body> Fabric<B> {
         let Location { partition, slot } = self.plan.port(port);
         (&mut self.partitions[partition as usize], slot.index())
     }
-    /// Loses exactly these frames of a port, by their number among the frames that it transmits, counted from 0 without
-    /// pause frames.
+    /// Makes the link lose chosen frames of a port, besides random loss. `frames` are the numbers of the chosen frames
+    /// among the frames that the port transmits, counted from 0 without pause frames.
     pub fn lose_frames(&mut self, port: PortId, frames: &[u64]) {
         let (partition, port) = self.at_mut(port);
         partition.links.lose_frames(port, frames);
@@ -347,8 +350,9 @@ impl<B: Body> Fabric<B> {
         let (partition, port) = self.at(port);
         partition.links.tapped(port)
     }
-    /// A host's NIC pauses exactly the priorities in the bitmap `mask` of its switch from now on. The pause frame
-    /// leaves as soon as the transmitter is free, ahead of data. Switches obey it whether or not they have PFC.
+    /// Makes a host's NIC pause exactly the priorities in the bitmap `mask` at its switch from now on. The NIC sends
+    /// the pause frame as soon as its transmitter is free, ahead of data. The switch obeys the pause frame whether or
+    /// not its own buffer has PFC.
     pub fn pause_from_host(&mut self, host: HostId, mask: u8) {
         let now = self.now;
         let (partition, port) = self.at_mut(self.topology.host_port(host));
@@ -380,12 +384,12 @@ impl<B: Body> Fabric<B> {
     pub fn in_flight(&self) -> u64 {
         self.partitions.iter().map(|partition| partition.in_flight() as u64).sum()
     }
-    /// Bitmap of the priorities in which its peer has paused a port's transmitter.
+    /// Bitmap of the priorities in which a port's transmitter is paused by the port's peer.
     pub fn paused(&self, port: PortId) -> u8 {
         let (partition, port) = self.at(port);
         partition.links.ports[port].paused
     }
-    /// Bytes in a switch's buffer that came by an input port in a priority; 0 for a host's port.
+    /// Bytes in a switch's buffer that arrived on an input port in a priority; 0 for a host's port.
     pub fn occupancy(&self, port: PortId, priority: usize) -> u64 {
         self.inspect(port, |buffer, input| buffer.occupancy(input, priority)).unwrap_or(0)
     }
@@ -393,7 +397,7 @@ impl<B: Body> Fabric<B> {
     pub fn egress(&self, port: PortId, priority: usize) -> u64 {
         self.inspect(port, |buffer, output| buffer.queued_bytes(output, priority)).unwrap_or(0)
     }
-    /// Bytes in a switch's buffer that came by an input port in a priority and wait for an output port.
+    /// Bytes in a switch's buffer that arrived on an input port in a priority and wait for an output port.
     pub fn held(&self, input: PortId, output: PortId, priority: usize) -> u64 {
         let output = self.topology.port_in_node(output) as usize;
         self.inspect(input, |buffer, input| buffer.held(input, output, priority)).unwrap_or(0)
@@ -407,7 +411,7 @@ impl<B: Body> Fabric<B> {
         let (partition, port) = self.at(port);
         Time::from_ps(partition.links.paused_since(port, priority))
     }
-    /// Time at which a port's transmitter was last resumed in a priority.
+    /// Time at which a port's transmitter was last resumed in a priority; `None` if never.
     pub fn resumed_at(&self, port: PortId, priority: usize) -> Option<Time> {
         let (partition, port) = self.at(port);
         let at = partition.links.resumed_at(port, priority);
@@ -418,20 +422,21 @@ impl<B: Body> Fabric<B> {
         let (partition, port) = self.at(port);
         partition.links.ports[port].pause_wanted
     }
-    /// Logs pauses from now on, at most `max` between two calls of [`Fabric::take_pauses`].
+    /// Logs every pause that ends from now on, at most `max` pauses between two calls of [`Fabric::take_pauses`].
     pub fn log_pauses(&mut self, max: usize) {
         self.pause_log = Some(PauseLog { ended: Vec::new(), max, left_out: 0 });
         for partition in &mut self.partitions {
             partition.links.ended_pauses = Some(Vec::new());
         }
     }
-    /// The pauses that have ended since the last call, window by window in order of the paused nodes, and the number of
-    /// pauses beyond the log's maximum.
+    /// The pauses that have ended since the last call, window by window and in each window in order of the paused
+    /// nodes; and the number of further pauses, for which the log had no room.
     pub fn take_pauses(&mut self) -> (Vec<Pause>, u64) {
         let take = |log: &mut PauseLog| (std::mem::take(&mut log.ended), std::mem::take(&mut log.left_out));
         self.pause_log.as_mut().map(take).unwrap_or_default()
     }
-    /// Calls `inspect` with the buffer of a port's switch and the port's number there; `None` for a host's port.
+    /// Calls `inspect` with the buffer of a port's switch and the port's number within the switch; `None` for a host's
+    /// port.
     fn inspect<R>(&self, port: PortId, inspect: impl FnOnce(&dyn Buffer<B>, usize) -> R) -> Option<R> {
         let node = self.topology.port(port).node;
         let number = self.topology.port_in_node(port) as usize;
@@ -440,11 +445,11 @@ impl<B: Body> Fabric<B> {
     }
 }
 
-/// The headroom that the most demanding switch port of a fabric needs for PFC to be lossless, for frames of at most
-/// `max_frame` bytes.
+/// The headroom with which PFC is lossless at every switch port of a fabric: the maximum of [`required_headroom`] over
+/// the ports, for frames of at most `max_frame` bytes with `frame_gap` bytes between frames.
 ///
-/// Imperfect clocks add to [`required_headroom`]: the link is longer by the jitter, and the bytes that arrive while a
-/// slow clock sends the pause frame come from a fast clock.
+/// Imperfect clocks add to [`required_headroom`]: the delay of a link grows by the jitter, and a node with a fast clock
+/// sends more bytes in the time in which a node with a slow clock sends the pause frame.
 pub fn lossless_headroom(topology: &Topology, max_frame: u32, frame_gap: u32, clocks: &ClockSpec) -> Bytes {
     let switch_ports = topology.port_ids().filter(|port| !topology.is_host(topology.port(*port).node));
     let need = switch_ports.map(|port| {

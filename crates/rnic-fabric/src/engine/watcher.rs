@@ -4,16 +4,16 @@ use super::Fabric;
 use crate::hosts::{BodyOf, PartitionedHosts};
 use rnic_transport::Time;
 
-/// Observes a run at instants that it chooses.
+/// Observes a run of a fabric at instants that the watcher chooses.
 ///
-/// The engine ends a window there: every node has then processed exactly the events before the instant. Observing
-/// changes no result.
+/// The engine ends a window at each of these instants: every node has then processed exactly the events before the
+/// instant. An observation that leaves the fabric unchanged does not change any result.
 ///
 /// ```
 /// use rnic_fabric::{BodyOf, Fabric, PartitionedHosts, PortId, Watcher};
 /// use rnic_transport::Time;
 ///
-/// /// The egress queue of a port, every 10 us.
+/// /// Samples the egress queue of a port every 10 us.
 /// struct QueueSamples {
 ///     port: PortId,
 ///     next: Time,
@@ -31,10 +31,11 @@ use rnic_transport::Time;
 /// }
 /// ```
 pub trait Watcher<H: PartitionedHosts> {
-    /// The next instant to observe, [`Time::MAX`] for never.
+    /// The next instant to observe; [`Time::MAX`] means never.
     fn next(&self) -> Time;
-    /// The instant has come; [`Watcher::next`] must be later afterwards. A change that this makes to the fabric takes
-    /// effect now; a frame that it causes must need at least the engine's lookahead to arrive, as every frame does.
+    /// Observes the fabric at `now`, the instant that [`Watcher::next`] announced. Afterwards [`Watcher::next`] must
+    /// return a later instant. A change that the watcher makes to the fabric takes effect at `now`. A frame that this
+    /// change causes must take at least the engine's lookahead to arrive, as every other frame does.
     fn observe(&mut self, now: Time, fabric: &mut Fabric<BodyOf<H>>, hosts: &mut H);
     /// Whether a later observation can cause events, so that a run without any other event must go on.
     fn acts(&self) -> bool {

@@ -1,6 +1,6 @@
 //! Equal-cost multipath: the flow's hash picks the path.
 
-/// An index below `len`, from the flow's hash and the switch's salt.
+/// The index, below `len`, of the port that the flow's hash picks at a switch with this salt.
 #[inline(always)]
 pub(super) fn index(flow_hash: u32, salt: u32, len: u32) -> u32 {
     let mut z = u64::from(flow_hash ^ salt).wrapping_mul(0x9e37_79b9_7f4a_7c15);

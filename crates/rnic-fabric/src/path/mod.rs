@@ -1,11 +1,12 @@
 //! Path selection: which of several equal-cost ports a switch sends a packet to.
 //!
-//! A path selection sees the packet, whose [`flow_hash`](Packet::flow_hash) is the entropy that its sender gave it, and
-//! the bytes that the switch holds for each port. So it can follow the sender's choice (a sender that changes the
-//! entropy from packet to packet moves its flow from path to path), ignore it, or adapt to the queues.
+//! A path selection sees two inputs: the packet's [`flow_hash`](Packet::flow_hash), which is entropy that the sender
+//! chose, and the bytes that wait for each port. So a path selection can follow the sender's entropy, ignore the
+//! entropy, or adapt to the queues. If it follows the entropy, a sender can spread a flow over several paths by giving
+//! its packets different entropy.
 //!
-//! To add a path selection, write a file beside this one and register it here: its line in [`PATHS`], its variant of
-//! [`Paths`] and of [`PathSelector`].
+//! To add a path selection, write a file beside this one and register it here: add its line to [`PATHS`], and its
+//! variants to [`Paths`] and [`PathSelector`].
 
 mod ecmp;
 mod spray;
@@ -26,7 +27,7 @@ pub enum Paths {
 }
 
 impl Paths {
-    /// Its name in scenario files.
+    /// Name of the path selection in scenario files.
     pub fn name(self) -> &'static str {
         match self {
             Paths::Ecmp => "ecmp",
@@ -46,11 +47,11 @@ impl Paths {
 /// A path selection that can be chosen by name.
 #[derive(Clone, Copy, Debug)]
 pub struct PathEntry {
-    /// Its name in scenario files.
+    /// Name of the path selection in scenario files.
     pub name: &'static str,
-    /// What it does, in one line.
+    /// Description of the path selection, in one line.
     pub about: &'static str,
-    /// The choice.
+    /// The path selection that `name` stands for.
     pub paths: Paths,
 }
 
@@ -70,11 +71,12 @@ pub const PATHS: [PathEntry; 2] = [
 /// The equal-cost ports of one switch towards one destination, at least two.
 #[derive(Clone, Copy)]
 pub(crate) struct Candidates<'r> {
-    /// The ports within the switch; `None`: the `len` ports from `first` on.
+    /// List of ports, numbered within the switch; the candidates are its `len` entries from index `first` on. `None`:
+    /// the candidates are the ports with the numbers `first` to `first + len - 1`.
     pub(crate) ports: Option<&'r [u16]>,
     pub(crate) first: u32,
     pub(crate) len: u32,
-    /// A random number of the switch, so that switches choose differently.
+    /// A random number of the switch, so that switches choose differently for the same flow.
     pub(crate) salt: u32,
 }
 
@@ -102,7 +104,7 @@ pub(crate) enum PathSelector {
 }
 
 impl PathSelector {
-    /// For the switch that is node `node`.
+    /// The path selection of the switch that is node `node` of the topology.
     pub(crate) fn new(paths: Paths, seed: u64, node: u32) -> PathSelector {
         match paths {
             Paths::Ecmp => PathSelector::Ecmp,
@@ -110,8 +112,8 @@ impl PathSelector {
         }
     }
 
-    /// The index of the candidate by which a packet leaves. `queued` tells the bytes that wait for a port in the
-    /// packet's priority.
+    /// The index of the candidate by which a packet leaves. `queued` returns the bytes that wait for a port in the
+    /// packet's priority; ECMP and spraying do not use it.
     pub(crate) fn select<B>(
         &mut self, packet: &Packet<B>, candidates: Candidates<'_>, _queued: impl Fn(u32) -> u64,
     ) -> u32 {

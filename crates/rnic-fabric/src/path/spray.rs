@@ -3,7 +3,7 @@
 use super::Candidates;
 use crate::rng::{Purpose, Stream};
 
-/// The random stream of one switch.
+/// Packet spraying at one switch: the random stream from which the switch draws ports.
 pub(crate) struct Spray(Stream);
 
 impl Spray {
@@ -11,7 +11,7 @@ impl Spray {
         Spray(Stream::new(seed, Purpose::Spray, &[u64::from(node)]))
     }
 
-    /// The index of any of the candidates, all equally likely.
+    /// The index of a candidate, drawn at random with equal probabilities.
     pub(super) fn select(&mut self, candidates: Candidates<'_>) -> u32 {
         ((u128::from(self.0.next_u64()) * u128::from(candidates.len)) >> 64) as u32
     }

@@ -2,25 +2,27 @@
 
 use super::{Head, Weights, highest_without_weight};
 
-/// Bytes that a priority of weight 1 may send in a round: a frame of the usual MTU.
+/// Quantum of a priority of weight 1: the bytes that it may send in a round, enough for a frame with a payload of 1,500
+/// bytes.
 const QUANTUM: i64 = 1_600;
 
-/// Bytes in proportion to the weights; a priority of weight 0 goes strictly first.
+/// Deficit round robin at all outputs of a switch: the priorities of an output send bytes in proportion to their
+/// weights. A priority of weight 0 is served strictly before all others.
 pub(crate) struct DeficitRoundRobin {
     weights: Weights,
     priorities: u8,
-    /// Per output.
+    /// Per output: the state of its round.
     rounds: Vec<Round>,
 }
 
-/// Deficit round robin of one output.
+/// State of deficit round robin at one output.
 #[derive(Clone, Copy, Default)]
 struct Round {
     /// Per priority: bytes that it may still send.
     deficit: [i64; 8],
     /// The priority whose turn it is.
     turn: u8,
-    /// Whether that priority has received its quantum in this turn.
+    /// Whether the priority whose turn it is has received its quantum in this turn.
     has_quantum: bool,
 }
 
@@ -74,7 +76,8 @@ mod tests {
     fn an_empty_queue_keeps_no_deficit() {
         let mut scheduler = DeficitRoundRobin::new([1; 8], 1, 2);
         let of = |bytes, is_last| move |_| Head { bytes, is_last };
-        // 1,600 - 100 bytes would be left of the first quantum; with a new one 3,100 would do for two of 1,500.
+        // If the queue kept its deficit, 1,600 - 100 bytes would be left of the first quantum. With a new quantum,
+        // 3,100 bytes would be enough for two packets of 1,500 bytes.
         assert_eq!(scheduler.next(0, 0b01, of(100, true)), 0);
         assert_eq!(scheduler.next(0, 0b10, of(1_500, false)), 1);
         let turns: Vec<usize> = (0..4).map(|_| scheduler.next(0, 0b11, of(1_500, false))).collect();

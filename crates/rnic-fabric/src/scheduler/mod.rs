@@ -3,8 +3,8 @@
 //! Every scheduler works with every buffer. A switch calls its scheduler each time a transmitter becomes free while
 //! packets wait for it; a packet that finds its output idle passes through and takes no turn.
 //!
-//! To add a scheduler, write a file beside this one and register it here: its line in [`SCHEDULERS`], its variant of
-//! [`SchedulerSpec`] and of [`Scheduler`].
+//! To add a scheduler, write a file beside this one and register it here: add its line to [`SCHEDULERS`], and its
+//! variants to [`SchedulerSpec`] and [`Scheduler`].
 
 mod drr;
 mod round_robin;
@@ -19,16 +19,17 @@ use wrr::WeightedRoundRobin;
 /// Weights of the priorities, the lowest priority first. A priority of weight 0 is served strictly before all others.
 pub type Weights = [u32; 8];
 
-/// Which priority an output serves next.
+/// The scheduler of a switch: which priority an output serves next.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema))]
 #[cfg_attr(feature = "serde", serde(rename_all = "kebab-case", deny_unknown_fields))]
 pub enum SchedulerSpec {
     /// The highest priority that has a packet.
     Strict {
-        /// While lower priorities wait, an output sends at most this many packets of the switch's highest priority in a
-        /// row, then one of the next lower priority; `None`: no bound. NDP's switches do so, to leave room for data in
-        /// a flood of trimmed headers (SIGCOMM 2017, section 3.1).
+        /// Maximum number of packets of the switch's highest priority that an output sends in a row while packets of
+        /// lower priorities wait. Then the output sends one packet of the next lower priority that has a packet.
+        /// `None`: no bound. NDP's switches have such a bound, so that a flood of trimmed headers leaves bandwidth for
+        /// data (SIGCOMM 2017, section 3.1).
         max_in_a_row: Option<u32>,
     },
     /// One packet of each priority in turn.
@@ -42,20 +43,20 @@ pub enum SchedulerSpec {
 /// A scheduler that can be chosen by name.
 #[derive(Clone, Copy, Debug)]
 pub struct SchedulerEntry {
-    /// Its name in scenario files.
+    /// Name of the scheduler in scenario files.
     pub name: &'static str,
-    /// What it does, in one line.
+    /// Description of the scheduler, in one line.
     pub about: &'static str,
-    /// How to choose it.
+    /// How to make the scheduler's specification.
     pub choose: ChooseScheduler,
 }
 
-/// Whether a scheduler has weights.
+/// How to make a scheduler's specification, with or without weights.
 #[derive(Clone, Copy, Debug)]
 pub enum ChooseScheduler {
-    /// It has none.
+    /// The scheduler has no weights; this is its specification.
     Unweighted(SchedulerSpec),
-    /// It needs a weight for each priority.
+    /// The scheduler needs a weight for each priority; the function makes its specification from the weights.
     Weighted(fn(Weights) -> SchedulerSpec),
 }
 
@@ -95,7 +96,7 @@ impl SchedulerSpec {
     /// Strict priority without a bound.
     pub const STRICT: SchedulerSpec = SchedulerSpec::Strict { max_in_a_row: None };
 
-    /// Its name in scenario files.
+    /// Name of the scheduler in scenario files.
     pub fn name(&self) -> &'static str {
         match self {
             SchedulerSpec::Strict { .. } => "strict",
@@ -105,7 +106,7 @@ impl SchedulerSpec {
         }
     }
 
-    /// Its weights, if it has any.
+    /// Weights of the priorities, if the scheduler has weights.
     pub fn weights(&self) -> Option<Weights> {
         match self {
             SchedulerSpec::Strict { .. } | SchedulerSpec::RoundRobin => None,
@@ -123,7 +124,7 @@ impl Default for SchedulerSpec {
 /// The first packet that waits for an output in a priority.
 #[derive(Clone, Copy)]
 pub(crate) struct Head {
-    /// Its length.
+    /// Length of the packet in bytes.
     pub(crate) bytes: u16,
     /// Whether no other packet waits behind it.
     pub(crate) is_last: bool,
@@ -139,7 +140,7 @@ pub(crate) enum Scheduler {
 }
 
 impl Scheduler {
-    /// For a switch of `outputs` outputs and `priorities` priorities.
+    /// The schedulers of a switch with `outputs` outputs and `priorities` priorities.
     pub(crate) fn new(spec: &SchedulerSpec, outputs: usize, priorities: usize) -> Scheduler {
         match *spec {
             SchedulerSpec::Strict { max_in_a_row: None } => Scheduler::Strict,
@@ -176,7 +177,8 @@ pub(crate) fn highest(priorities: u8) -> usize {
     7 - priorities.leading_zeros() as usize
 }
 
-/// The highest priority in `sendable` that has weight 0 and goes before all others.
+/// The highest priority in `sendable` with weight 0, which is served before all priorities with a weight; `None` if
+/// every priority in `sendable` has a weight.
 #[inline]
 fn highest_without_weight(sendable: u8, weights: &Weights) -> Option<usize> {
     (0..8).rev().find(|priority| sendable & (1 << priority) != 0 && weights[*priority] == 0)

@@ -1,6 +1,7 @@
 //! Round robin over the priorities of an output, packet by packet.
 
-/// Each priority that has a packet sends one, from the lowest priority to the highest and again.
+/// Round robin at all outputs of a switch: each priority that has a packet sends one packet in its turn. Turns go from
+/// the lowest priority to the highest, and then start again.
 pub(crate) struct RoundRobin {
     /// Per output: the priority to try first.
     turn: Vec<u8>,

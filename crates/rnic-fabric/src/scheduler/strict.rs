@@ -1,14 +1,15 @@
-//! Strict priority with a bound: the highest priority of the switch may not starve all others.
+//! Strict priority with a bound: the highest priority of the switch must not starve all others.
 
 use super::highest;
 
-/// Strict priority, except that an output sends at most `max` packets of the highest priority in a row while others
-/// wait.
+/// Strict priority, except that an output sends at most `max` packets of the highest priority in a row while packets of
+/// other priorities wait.
 pub(crate) struct BoundedStrict {
     max: u32,
-    /// The bounded priority: the highest that the switch has.
+    /// The bounded priority: the highest priority of the switch.
     highest: usize,
-    /// Per output: packets of that priority in a row while others waited.
+    /// Per output: number of packets of the bounded priority that it has sent in a row while packets of other
+    /// priorities waited.
     in_a_row: Vec<u32>,
 }
 
@@ -44,7 +45,8 @@ mod tests {
         let mut scheduler = BoundedStrict::new(2, 2, 3);
         let turns: Vec<usize> = (0..7).map(|_| scheduler.next(1, 0b111)).collect();
         assert_eq!(turns, [2, 2, 1, 2, 2, 1, 2]);
-        // The bound concerns the switch's highest priority alone; a turn without others starts the count again.
+        // The bound applies to the switch's highest priority alone. A turn in which no other priority waits resets the
+        // count.
         let below: Vec<usize> = (0..4).map(|_| scheduler.next(0, 0b011)).collect();
         assert_eq!(below, [1; 4]);
         assert_eq!([0b100, 0b110, 0b110, 0b110].map(|sendable| scheduler.next(1, sendable)), [2, 2, 2, 1]);

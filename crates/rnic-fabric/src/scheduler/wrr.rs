@@ -2,11 +2,12 @@
 
 use super::{Weights, highest_without_weight};
 
-/// Packets in proportion to the weights; a priority of weight 0 goes strictly first.
+/// Weighted round robin at all outputs of a switch: the priorities of an output send packets in proportion to their
+/// weights. A priority of weight 0 is served strictly before all others.
 pub(crate) struct WeightedRoundRobin {
     weights: Weights,
     priorities: u8,
-    /// Per output.
+    /// Per output: the turn of the current priority.
     turns: Vec<Turn>,
 }
 
@@ -14,7 +15,7 @@ pub(crate) struct WeightedRoundRobin {
 #[derive(Clone, Copy, Default)]
 struct Turn {
     priority: u8,
-    /// Packets that it has sent in this turn.
+    /// Number of packets that the priority has sent in this turn.
     sent: u32,
 }
 
@@ -50,7 +51,7 @@ mod tests {
         let mut scheduler = WeightedRoundRobin::new([1, 3, 2, 0, 0, 0, 0, 0], 1, 4);
         let turns: Vec<usize> = (0..8).map(|_| scheduler.next(0, 0b0111)).collect();
         assert_eq!(turns, [0, 1, 1, 1, 2, 2, 0, 1]);
-        // Weight 0 goes first and takes no turn; a priority without packets loses the rest of its turn.
+        // A priority of weight 0 goes first and takes no turn. A priority without packets loses the rest of its turn.
         assert_eq!([0b1111, 0b0111, 0b0101, 0b0111].map(|sendable| scheduler.next(0, sendable)), [3, 1, 2, 2]);
         // Alone, a priority sends without pause.
         assert!((0..10).all(|_| scheduler.next(0, 0b0001) == 0));

@@ -1,12 +1,13 @@
-//! A switch, composed of four choices: a buffer, a scheduler, ECN marking, and a path selection.
+//! A switch, composed of four parts: a buffer, a scheduler, ECN marking, and a path selection.
 //!
 //! - [`Buffer`](crate::buffer): where packets wait, which packets have room, and when PFC pauses a link;
 //! - [`Scheduler`]: which priority an output serves next;
-//! - [`Marker`](crate::ecn): which data packets are marked "congestion experienced", at either end of the queue;
+//! - [`Marker`](crate::ecn): which data packets are marked "congestion experienced", on enqueue or on dequeue;
 //! - [`PathSelector`]: which of several equal-cost ports a packet takes.
 //!
-//! The switch is compiled for its buffer; the other choices are branches that always go the same way in a run. A packet
-//! whose output is idle passes through without taking buffer.
+//! The switch is generic over its buffer, so the compiler makes separate code for each kind of buffer. The other parts
+//! are enums, whose branches always go the same way in a run. A packet whose output is idle passes through the switch
+//! without being stored in the buffer.
 
 mod switches;
 mod trim;
@@ -38,8 +39,8 @@ pub(crate) struct Switch<B, U> {
 }
 
 impl<B: Body, U: Buffer<B>> Switch<B, U> {
-    /// The switch that is node `node`, with these ports of its partition; `first_of_all` is the first of them in the
-    /// topology.
+    /// The switch that is node `node`. `ports` are the slots of its ports in the partition; `first_of_all` is the
+    /// number of its first port in the topology.
     fn new(
         node: u32, ports: Range<usize>, first_of_all: usize, buffer: U, spec: &SwitchSpec, paths: Paths, seed: u64,
     ) -> Switch<B, U> {
@@ -57,7 +58,7 @@ impl<B: Body, U: Buffer<B>> Switch<B, U> {
         }
     }
 
-    /// Simulates every event of this switch before `end`; returns the time of the next one.
+    /// Simulates every event of this switch before `end`; returns the time of the switch's next event.
     pub(crate) fn run<L: EventList>(
         &mut self, links: &mut Ports<B>, routes: &Routes, tree: &mut L, start: u64, end: u64,
     ) -> u64 {
@@ -92,7 +93,8 @@ impl<B: Body, U: Buffer<B>> Switch<B, U> {
         port.must_tell_pause() || self.buffer.backlog(output) & !port.paused != 0
     }
 
-    /// Schedules service of the output for the time when its transmitter is free, unless that is scheduled.
+    /// Schedules service of an output that has a frame to send, for the time when its transmitter is free, unless
+    /// service is already scheduled.
     #[inline]
     fn wake<L: EventList>(&self, links: &Ports<B>, tree: &mut L, output: usize, now: u64) {
         if !tree.is_set(self.ports + output) && self.needs_service(links, output) {
@@ -118,7 +120,8 @@ impl<B: Body, U: Buffer<B>> Switch<B, U> {
         }
     }
 
-    /// Sends a packet that has room, or queues it.
+    /// Forwards a packet for which the buffer has room: transmits the packet at once if the output is idle, otherwise
+    /// queues the packet.
     #[inline(always)]
     fn pass_on<L: EventList>(
         &mut self, links: &mut Ports<B>, tree: &mut L, input: usize, output: usize, packet: &mut Packet<B>, now: u64,
@@ -134,7 +137,8 @@ impl<B: Body, U: Buffer<B>> Switch<B, U> {
         }
     }
 
-    /// A packet has no room: the switch trims it and sends the header on or back, or drops it.
+    /// Handles a packet for which the buffer has no room. The switch trims the packet and sends the header to the
+    /// output or back to the sender, or it drops the packet.
     #[cold]
     #[inline(never)]
     #[expect(clippy::too_many_arguments, reason = "the state of `arrival`, away from its path")]
@@ -152,7 +156,7 @@ impl<B: Body, U: Buffer<B>> Switch<B, U> {
         }
     }
 
-    /// The output by which a packet leaves.
+    /// The output port by which a packet leaves.
     #[inline(always)]
     fn route(&mut self, routes: &Routes, packet: &Packet<B>) -> usize {
         match self.path {
@@ -161,7 +165,7 @@ impl<B: Body, U: Buffer<B>> Switch<B, U> {
         }
     }
 
-    /// As [`Switch::route`] for path selections other than ECMP, away from its path.
+    /// Like [`Switch::route`], for path selections other than ECMP. A separate function keeps the code for ECMP small.
     #[inline(never)]
     fn select_path(&mut self, routes: &Routes, packet: &Packet<B>) -> usize {
         let (path, buffer) = (&mut self.path, &self.buffer);
@@ -197,7 +201,8 @@ impl<B: Body, U: Buffer<B>> Switch<B, U> {
         }
     }
 
-    /// Marks a data packet by the queue of its output, if the switch marks at this end of the queue.
+    /// Marks a data packet according to the length of its output's queue, if the switch decides about marks at this end
+    /// of the queue (on enqueue or on dequeue).
     #[inline(always)]
     fn mark(&mut self, links: &mut Ports<B>, output: usize, packet: &mut Packet<B>, end: MarkOn) {
         let priority = packet.priority as usize;
@@ -211,7 +216,7 @@ impl<B: Body, U: Buffer<B>> Switch<B, U> {
         }
     }
 
-    /// The output's transmitter is free: sends a pause frame if one is due, otherwise the next packet.
+    /// Serves an output whose transmitter is free: sends a pause frame if one is due, otherwise the next packet.
     #[inline]
     fn service<L: EventList>(&mut self, links: &mut Ports<B>, tree: &mut L, output: usize, now: u64) {
         let number = self.first_port + output;
@@ -235,14 +240,16 @@ impl<B: Body, U: Buffer<B>> Switch<B, U> {
         tree.set(self.ports + output, if again { links.ports[number].busy_until } else { u64::MAX });
     }
 
-    /// The priority that an output serves next under a scheduler other than strict priority, away from its path.
+    /// The priority that an output serves next under a scheduler other than strict priority. A separate function keeps
+    /// the code for strict priority small.
     #[inline(never)]
     fn schedule(&mut self, output: usize, sendable: u8) -> usize {
         let buffer = &self.buffer;
         self.scheduler.next(output, sendable, |priority| buffer.head(output, priority))
     }
 
-    /// A packet left the buffer.
+    /// Handles PFC after a packet from `input` has left the buffer: resumes the priority at the peer of `input` if the
+    /// peer is paused and the occupancy allows it.
     #[inline]
     fn release<L: EventList>(&mut self, links: &mut Ports<B>, tree: &mut L, input: usize, priority: usize, now: u64) {
         let wanted = links.ports[self.first_port + input].pause_wanted & (1 << priority) != 0;

@@ -1,4 +1,4 @@
-//! The switches of a partition of a fabric, compiled for their buffer.
+//! The switches of a partition of a fabric, compiled separately for each kind of buffer.
 
 use super::Switch;
 use crate::buffer::{Buffer, BufferSpec, InputBuffer, OutputBuffer, Shape, SharedBuffer};
@@ -17,7 +17,7 @@ pub(crate) enum Switches<B> {
     Output(Vec<Switch<B, OutputBuffer<B>>>),
 }
 
-/// Evaluates `$body` with `$switches` being the vector of switches, whatever their buffer.
+/// Evaluates `$body` with `$switches` bound to the vector of switches, for every kind of buffer.
 macro_rules! each_kind {
     ($of:expr, $switches:ident => $body:expr) => {
         match $of {
@@ -40,8 +40,8 @@ impl<B: Body> Switches<B> {
         }
     }
 
-    /// Simulates every event before `end`, none of which is before `start`. The first switch is node `first` of the
-    /// partition.
+    /// Simulates every event of the switches before `end`; no event may be earlier than `start`. The first switch is
+    /// node `first` of the partition.
     #[inline(always)]
     pub(crate) fn run<L: EventList>(
         &mut self, first: usize, links: &mut Ports<B>, routes: &Routes, events: &mut L, start: u64, end: u64,
@@ -54,7 +54,7 @@ impl<B: Body> Switches<B> {
         each_kind!(self, switches => inspect(&switches[index].buffer))
     }
 
-    /// Number of packets that wait in all switches.
+    /// Number of packets in the buffers of all switches.
     pub(crate) fn queued(&self) -> usize {
         each_kind!(self, switches => switches.iter().map(|switch| switch.buffer.queued()).sum())
     }

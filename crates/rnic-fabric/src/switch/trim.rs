@@ -1,5 +1,5 @@
-//! Trimming: a data packet that finds no room loses its payload; its header goes on, goes back to the sender, or is
-//! dropped.
+//! Trimming: a switch removes the payload of a data packet for which the output has no room. It then forwards the
+//! header, returns the header to the sender, or drops the header.
 
 use super::Switch;
 use crate::buffer::{Buffer, TrimSpec, TrimmedPriority};
@@ -8,8 +8,8 @@ use crate::port::Ports;
 use crate::routing::Routes;
 
 impl<B: Body, U: Buffer<B>> Switch<B, U> {
-    /// The header of a data packet that has no room at its output, and an output that has room for the header: the same
-    /// one, or the one that leads back to the sender. `None`: the switch drops the packet.
+    /// Trims a data packet for which its output has no room. The result is the header, and an output that has room for
+    /// the header: the same output, or the output that leads back to the sender. `None`: the switch drops the packet.
     pub(super) fn trimmed(
         &mut self, links: &mut Ports<B>, routes: &Routes, input: usize, output: usize, packet: Packet<B>,
     ) -> Option<(Packet<B>, usize)> {
@@ -27,8 +27,8 @@ impl<B: Body, U: Buffer<B>> Switch<B, U> {
         Some(sent)
     }
 
-    /// A header on its way back to its sender, if trimming is set to do so, the header names its sender, and there is
-    /// room.
+    /// Addresses a header to its sender; the result is the new header, and the output that leads to the sender. `None`
+    /// if `trim` does not return headers, if the header does not name its sender, or if that output has no room.
     fn returned(
         &mut self, trim: &TrimSpec, routes: &Routes, input: usize, header: Packet<B>,
     ) -> Option<(Packet<B>, usize)> {
@@ -40,7 +40,7 @@ impl<B: Body, U: Buffer<B>> Switch<B, U> {
     }
 }
 
-/// A data packet without its payload.
+/// The data packet without its payload, in the priority that `trim` sets for headers.
 fn trim_payload<B: Body>(trim: &TrimSpec, highest: u8, packet: Packet<B>) -> Packet<B> {
     let priority = match trim.headers {
         TrimmedPriority::Highest => highest,

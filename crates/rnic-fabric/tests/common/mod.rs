@@ -1,6 +1,6 @@
-//! Shared by the fabric's tests: specifications, and hosts that follow a script.
+//! Helpers for the fabric's tests: specifications of fabrics, and hosts that follow a script.
 
-#![allow(dead_code)] // each test file uses its own partition
+#![allow(dead_code)] // each test file uses only some of the helpers
 
 use rnic_fabric::config::{
     BufferSpec, ClockSpec, EcnSpec, FabricSpec, InputSpec, LinkSpec, MarkOn, NamedLink, Paths, PfcThresholds,
@@ -14,16 +14,16 @@ use rnic_transport::{BitRate, Bytes, Time};
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
 
-/// Frame of a full RoCEv2 data packet: 1,024 bytes of payload and 62 of headers.
+/// Frame length in bytes of a full RoCEv2 data packet: 1,024 bytes of payload and 62 bytes of headers.
 pub(crate) const FRAME: u16 = 1_086;
-/// Its time on a 40 Gbps link, with the 20 bytes of frame gap: 1,106 bytes at 200 ps.
+/// Serialisation time of a full frame and its gap of 20 bytes on a 40 Gbps link, in ps: 1,106 bytes at 200 ps.
 pub(crate) const T: u64 = 221_200;
-/// Time of a pause frame on a 40 Gbps link: 64 + 20 bytes at 200 ps.
+/// Serialisation time of a pause frame and its gap on a 40 Gbps link, in ps: 64 + 20 bytes at 200 ps.
 pub(crate) const PAUSE: u64 = 16_800;
 /// One microsecond in picoseconds.
 pub(crate) const US: u64 = 1_000_000;
 
-/// 40 Gbps links of 2 us, lossy switches with 240 KB per input port, one priority.
+/// A fabric with 40 Gbps links of 2 us, and lossy switches with 240 KB per input port and one priority.
 pub(crate) fn spec(topology: TopologySpec) -> FabricSpec {
     FabricSpec {
         topology,
@@ -37,7 +37,7 @@ pub(crate) fn spec(topology: TopologySpec) -> FabricSpec {
     }
 }
 
-/// A graph; a link is (from, to).
+/// A fabric that is a graph; each link is (from, to).
 pub(crate) fn graph(hosts: &[&str], switches: &[&str], links: &[(&str, &str)]) -> FabricSpec {
     let owned = |names: &[&str]| names.iter().map(|n| (*n).to_string()).collect();
     let mut spec = spec(TopologySpec::Graph { hosts: owned(hosts), switches: owned(switches) });
@@ -45,18 +45,18 @@ pub(crate) fn graph(hosts: &[&str], switches: &[&str], links: &[(&str, &str)]) -
     spec
 }
 
-/// A link with the fabric's properties.
+/// A new link of a graph, with the fabric's default properties.
 pub(crate) fn link(from: &str, to: &str) -> NamedLink {
     NamedLink { from: from.to_string(), to: to.to_string(), rate: None, delay: None, loss: None }
 }
 
-/// The same with another rate.
+/// The link with another rate.
 pub(crate) fn with_rate(mut link: NamedLink, rate: BitRate) -> NamedLink {
     link.rate = Some(rate);
     link
 }
 
-/// Turns PFC on.
+/// The fabric with PFC at input-queued switches; all thresholds are in bytes.
 pub(crate) fn with_pfc(mut spec: FabricSpec, buffer: u64, xoff: u64, xon: u64) -> FabricSpec {
     let pfc = PfcThresholds { xoff: Bytes(xoff), xon: Bytes(xon), headroom: Bytes(buffer - xoff) };
     spec.switch.buffer = BufferSpec::Input(InputSpec { pfc: Some(pfc), ..InputSpec::lossy(Bytes(buffer)) });
@@ -68,13 +68,13 @@ pub(crate) fn input_buffer(buffer: u64) -> BufferSpec {
     BufferSpec::Input(InputSpec::lossy(Bytes(buffer)))
 }
 
-/// A mark for every packet by whose queue of more than `threshold` bytes the switch decides.
+/// ECN that marks a packet if the queue that decides about the mark is longer than `threshold` bytes.
 pub(crate) fn mark_above(threshold: u64, mark_on: MarkOn) -> Option<EcnSpec> {
     let marking = Marking { kmin: Bytes(threshold), kmax: Bytes(threshold), pmax: 1.0 };
     Some(EcnSpec { marking, mark_on })
 }
 
-/// The port of `node` towards `peer`, by name; the first one if there are several.
+/// The port of `node` towards `peer`, both by name; the first port if several lead there.
 pub(crate) fn port(topology: &Topology, node: &str, peer: &str) -> PortId {
     topology
         .port_ids()
@@ -90,7 +90,7 @@ pub(crate) fn packet(dst: u32, bytes: u16, id: u32) -> Packet<u32> {
     Packet { dst: HostId(dst), bytes, body: id, ..Packet::default() }
 }
 
-/// A packet that a host began to send, or that arrived at one: `at` in picoseconds.
+/// A packet that a host began to send, or that arrived at a host, at the time `at` in picoseconds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Seen {
     pub(crate) host: u32,
@@ -110,16 +110,16 @@ impl Numbered for u32 {
 
 #[derive(Default)]
 struct ScriptedHost<B> {
-    /// Packets to hand to the NIC and when, in order of time.
+    /// Packets to hand to the NIC later, each with its time, in order of time.
     later: VecDeque<(u64, Packet<B>)>,
-    /// Packets that the NIC has; it sends the first one whose priority is not paused.
+    /// Packets in the NIC's send queue; the NIC sends the first packet whose priority is not paused.
     now: VecDeque<Packet<B>>,
 }
 
 /// The hosts of a partition, with their departures and arrivals since the window began.
 #[derive(Default)]
 pub(crate) struct ScriptPartition<B> {
-    /// Number of each over all partitions, and the host.
+    /// Per host of the partition: its host id, and its script.
     hosts: Vec<(u32, ScriptedHost<B>)>,
     sent: Vec<Seen>,
     arrived: Vec<(Seen, Packet<B>)>,
@@ -129,24 +129,24 @@ pub(crate) struct ScriptPartition<B> {
 #[derive(Default)]
 pub(crate) struct Script<B = u32> {
     partitions: Vec<ScriptPartition<B>>,
-    /// Per host: its partition and its number there.
+    /// Per host: its partition, and its index in the partition.
     places: Vec<(usize, usize)>,
     pub(crate) sent: Vec<Seen>,
     pub(crate) arrived: Vec<Seen>,
-    /// All that arrived, as they were then.
+    /// All packets that arrived, in their state at the arrival.
     pub(crate) packets: Vec<Packet<B>>,
-    /// Numbers of the packets that arrived with a congestion mark, in their order.
+    /// Numbers of the packets that arrived with a CE mark, in order of arrival.
     pub(crate) marked: Vec<u32>,
     /// The run stops at the end of the first window that ends at this time or later.
     pub(crate) stop_at: u64,
 }
 
 impl<B: Numbered> Script<B> {
-    /// Hosts of a fabric in one partition.
+    /// A script for a fabric whose hosts are all in one partition.
     pub(crate) fn new(hosts: u32) -> Script<B> {
         Script::with_partitions(&[(0..hosts).collect()])
     }
-    /// Hosts of a fabric in these partitions.
+    /// A script for a fabric that is divided by `plan`.
     pub(crate) fn partitioned(plan: &PartitionPlan) -> Script<B> {
         let hosts = |partition| plan.hosts_of(partition).iter().map(|host| host.0).collect();
         Script::with_partitions(&(0..plan.partitions()).map(hosts).collect::<Vec<_>>())
@@ -173,7 +173,7 @@ impl<B: Numbered> Script<B> {
     fn hosts(&self) -> impl Iterator<Item = &(u32, ScriptedHost<B>)> {
         self.partitions.iter().flat_map(|partition| &partition.hosts)
     }
-    /// Hands `packet` to a host's NIC at `at`; per host in order of time.
+    /// Hands `packet` to a host's NIC at time `at`. Calls for one host must be in order of time.
     pub(crate) fn send(&mut self, host: u32, at: u64, packet: Packet<B>) {
         let (partition, index) = self.places[host as usize];
         self.partitions[partition].hosts[index].1.later.push_back((at, packet));
@@ -184,14 +184,14 @@ impl<B: Numbered> Script<B> {
     pub(crate) fn departures(&self, host: u32) -> Vec<(u64, u32)> {
         of(&self.sent, host)
     }
-    /// Packets not yet on a link.
+    /// Number of packets that the hosts have not yet sent.
     pub(crate) fn waiting(&self) -> usize {
         self.hosts().map(|(_, host)| host.now.len() + host.later.len()).sum()
     }
 }
 
 impl Script {
-    /// Hands `count` full packets, numbered from 0, to a host's NIC at once.
+    /// Hands `count` full packets, numbered from 0, to a host's NIC, all at time `at`.
     pub(crate) fn send_burst(&mut self, host: u32, at: u64, dst: u32, count: u32) {
         for id in 0..count {
             self.send(host, at, packet(dst, FRAME, id));
@@ -265,7 +265,8 @@ impl<B: Numbered> PartitionedHosts for Script<B> {
     }
 }
 
-/// Every packet that enters a switch leaves it, is dropped, or is still there.
+/// Asserts that every packet that entered a switch has left the switch or was dropped, and that the counters agree with
+/// the packets that hosts have sent and received.
 pub(crate) fn assert_conserved<B: Numbered>(fabric: &Fabric<B>, script: &Script<B>) {
     let topology = fabric.topology();
     let sum = |port: PortId, of: fn(&rnic_fabric::PriorityCounters) -> u64| -> u64 {
