@@ -118,9 +118,9 @@ impl Driver {
             let Some(arrival) = self.port.receive()? else { break };
             worked = true;
             bytes += arrival.data.len();
-            // After a lone message the round ends, so that the application, which may wait for this message, sees it
-            // soon. After an arrival that holds only ACKs the round goes on: several ACKs together allow more packets
-            // to be sent in one batch.
+            // With `send_first` the round ends after a lone message, so that the application, which may wait for this
+            // message, sees it soon. After an arrival that holds only ACKs the round goes on: several ACKs together
+            // allow more packets to be sent in one batch.
             let few = arrival.data.len() <= arrival.segment * Driver::LONE;
             let lone = self.send_first && few && !arrival.segments().all(rnic_verbs::acknowledges);
             let meta = arrival.meta;

@@ -1,4 +1,4 @@
-//! Whether a progress loop without work spins or sleeps.
+//! Decides whether a progress loop without work spins or sleeps.
 //!
 //! A thread that sleeps uses no CPU time, but it wakes up late: the kernel's timers are late by tens of microseconds,
 //! and a datagram that arrives has to wake the thread first. A thread that spins reacts in time, but it occupies a

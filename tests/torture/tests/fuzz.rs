@@ -1,4 +1,5 @@
-//! Fuzzing with invalid inputs, for some fixed seeds; `rnic-torture --fuzz` runs more.
+//! Fuzzes the verbs, the packet input and the P4 compiler with invalid inputs, for some fixed seeds. `rnic-torture
+//! --fuzz` runs more seeds.
 
 use rnic_torture::fuzz::{Summary, p4, packets, verbs};
 use rnic_torture::network::Dice;

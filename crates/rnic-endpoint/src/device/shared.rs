@@ -1,4 +1,4 @@
-//! The state that all handles of a device share, and the rules which thread makes progress.
+//! The state that all handles of a device share, and the choice of the thread that makes progress.
 //!
 //! # Locks
 //!
@@ -42,7 +42,7 @@ pub(super) struct Shared {
     followers: AtomicUsize,
     /// Why the device closed; `None` if no failure closed it.
     failure: Mutex<Option<String>>,
-    /// Completion queues of which threads or tasks await a notification, with the wakers of the tasks.
+    /// Completion queues for which threads or tasks wait, each with the wakers of its tasks.
     waiters: Mutex<BTreeMap<CqId, Vec<Waker>>>,
     /// The number of entries in `waiters`, readable without its lock.
     interest: AtomicUsize,
