@@ -3,7 +3,7 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | the crate root | [`run`] and [`serve`], the two sides of `rnic perf`; [`run_perftest`], a measurement with a perftest program as the peer |
+//! | crate root | [`run`] and [`serve`], the two sides of `rnic perf`; [`run_perftest`], with a perftest program as the peer |
 //! | [`ibverbs`] | the out-of-band exchanges and the traffic of `ibv_rc_pingpong` and of perftest |
 //! | [`raw`] | throughput and round-trip time of plain UDP datagrams: the upper bound for every transport above UDP |
 //!

@@ -6,7 +6,7 @@
 //! | `Hello` | `Welcome` or `Refused` | exchanges the setup, the addresses of queue pairs, and the memory keys |
 //! | `Ready` | `Ready` | confirms that the queue pairs are connected |
 //! | `Begin` | `Began` | starts the measurement of one message size |
-//! | `Round` | `Checked` | verification only: the server compares a round of Writes, or prepares the data of a round of Reads |
+//! | `Round` | `Checked` | with verification: the server compares a round of Writes, or prepares a round of Reads |
 //! | `End` | `Ended` | ends the measurement of a size; the server sends its counters |
 //!
 //! After the last size the client closes the connection. A side that fails sends `Refused` with a reason and closes the

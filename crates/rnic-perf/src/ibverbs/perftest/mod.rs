@@ -243,7 +243,8 @@ pub struct Session {
     cq: CompletionQueue,
     pairs: Vec<QueuePair>,
     peers: Vec<Keys>,
-    /// The keys of this side's queue pairs, as it sends them to the peer. The same keys are sent again to synchronise.
+    /// The keys of this side's queue pairs, as it sends them to the peer. Later exchanges carry the same keys, some of
+    /// them only to synchronise.
     keys: Vec<Keys>,
     layout: Layout,
     /// The registered memory: for each queue pair a part to send from, then for each queue pair a part that the peer
