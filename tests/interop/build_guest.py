@@ -3,10 +3,11 @@
 
     build_guest.py [--out DIR] [--extra PACKAGE:FILE ...] [--prune] [--quiet]
 
-Packages come from the host's apt sources with `apt-get download`, are unpacked with `dpkg-deb -x` and never installed: no root
-is needed. The result is a directory DIR/guest-KEY with `vmlinux`, `initramfs.cpio` and `manifest.json`, where KEY stands for
-the packages' hashes and this program with its scripts: what exists is reused, what is old stays until `--prune`. The last line
-on standard output is the path of that directory. Exit code: 0 built or reused, 1 it could not be built, 2 wrong usage.
+Packages come from the host's apt sources with `apt-get download`. They are unpacked with `dpkg-deb -x` and never installed, so
+the program needs no root. The result is a directory DIR/guest-KEY with `vmlinux`, `initramfs.cpio` and `manifest.json`. KEY is a
+hash of the packages, of this program and of the guest's scripts. A guest with the same key is reused, and guests with other keys
+stay until `--prune`. The last line on standard output is the path of the directory. Exit code: 0 built or reused, 1 it could not
+be built, 2 wrong usage.
 """
 
 from __future__ import annotations
@@ -48,10 +49,10 @@ PROGRAMS = [
     "etc/libibverbs.d/rxe.driver",
 ]
 
-# Modules to load, in this order, after what they depend on.
+# Kernel modules to load, in this order. The modules on which they depend are loaded before them.
 MODULES = ["virtio_pci", "virtio_console", "virtio_net", "rdma_rxe", "ib_uverbs", "rdma_ucm"]
-# Modules that something asks for by another name than its own (rxe: the checksum `crc32`); newer kernels have some
-# built in.
+# Modules that are loaded if they exist. Other modules request them by another name (rxe requests `crc32`), and newer kernels
+# have some of them built in.
 OPTIONAL_MODULES = ["crc32_generic", "sch_netem"]
 
 TOOLS = {"apt-get": "apt", "apt-cache": "apt", "dpkg-deb": "dpkg", "dpkg": "dpkg"}
@@ -98,7 +99,7 @@ def parse_arguments() -> argparse.Namespace:
 
 
 def ensure_guest(out: Path, extras: list[str], prune: bool, progress) -> Path:
-    """The directory of the guest for the packages of today, built if it is not there."""
+    """Returns the directory of the guest for the current versions of the packages; builds the guest if it does not exist."""
     for tool, package in TOOLS.items():
         if shutil.which(tool) is None:
             raise BuildError(f"`{tool}` is missing: install the Debian package {package}, or run on Debian or Ubuntu")
@@ -125,7 +126,7 @@ def ensure_guest(out: Path, extras: list[str], prune: bool, progress) -> Path:
 
 
 class Package:
-    """One package as apt would download it now."""
+    """A Debian package in the version that apt would download now."""
 
     def __init__(self, name: str, url: str, file: str, digest: str):
         self.name, self.url, self.file, self.digest = name, url, file, digest
@@ -136,7 +137,7 @@ class Package:
 
 
 def resolve_packages(extras: list[str]) -> list[Package]:
-    """All packages of the guest, kernel first, in an order that depends on nothing but their names."""
+    """Returns all packages of the guest: first the kernel, then the others sorted by name."""
     architecture = output(["dpkg", "--print-architecture"]).strip()
     if architecture != "amd64":
         raise BuildError(f"the guest is built for amd64 hosts, this one is {architecture}")
@@ -145,7 +146,7 @@ def resolve_packages(extras: list[str]) -> list[Package]:
 
 
 def kernel_package() -> str:
-    """The package that `linux-image-amd64` stands for. The cloud flavour has no rdma_rxe."""
+    """Returns the kernel package on which `linux-image-amd64` depends. The cloud flavour of the kernel has no rdma_rxe."""
     names = [name for name in depends(["linux-image-amd64"]) if name.startswith("linux-image-")]
     if not names:
         raise BuildError("`linux-image-amd64` depends on no kernel package; the guest needs Debian's package sources")
@@ -153,7 +154,7 @@ def kernel_package() -> str:
 
 
 def closure(roots: Iterable[str]) -> set[str]:
-    """The packages and the libraries that they depend on, transitively; other kinds of dependencies are not followed."""
+    """Returns the packages and all libraries on which they depend, also indirectly. It ignores dependencies on other packages."""
     found: set[str] = set()
     waiting = set(roots)
     while waiting:
@@ -163,7 +164,7 @@ def closure(roots: Iterable[str]) -> set[str]:
 
 
 def depends(names: list[str]) -> list[str]:
-    """The names in the packages' `Depends` fields, the first of each set of alternatives."""
+    """Returns the names in the packages' `Depends` fields; of alternatives it takes the first."""
     shown = subprocess.run(["apt-cache", "show", "--no-all-versions", *names], capture_output=True, text=True).stdout
     known = set(re.findall(r"^Package: (.*)$", shown, re.MULTILINE))
     for name in names:
@@ -174,7 +175,7 @@ def depends(names: list[str]) -> list[str]:
 
 
 def download_facts(names: list[str]) -> list[Package]:
-    """Where apt would get the packages from, and their hashes, in the order of the names."""
+    """Returns the packages with their download addresses and hashes, in the order of `names`."""
     lines = output(["apt-get", "download", "--print-uris", *names]).splitlines()
     found = {}
     for line in lines:
@@ -189,7 +190,7 @@ def download_facts(names: list[str]) -> list[Package]:
 
 
 def guest_key(packages: list[Package], extras: list[str]) -> str:
-    """A name for what goes into the guest: the packages and every file of this program."""
+    """Returns a key that identifies the content of the guest: a hash of the packages, this program and the guest's scripts."""
     digest = hashlib.sha256()
     for package in packages:
         digest.update(f"{package.file} {package.digest}\n".encode())
@@ -201,7 +202,7 @@ def guest_key(packages: list[Package], extras: list[str]) -> str:
 
 
 def output(command: list[str]) -> str:
-    """What a command prints on standard output; an error names the command and its last words."""
+    """Runs a command; returns its standard output. An error has the command and the last line of its standard error."""
     result = subprocess.run(command, capture_output=True, text=True)
     if result.returncode != 0:
         words = result.stderr.strip().splitlines() or ["no message"]
@@ -213,7 +214,7 @@ def output(command: list[str]) -> str:
 
 
 def build(out: Path, directory: Path, packages: list[Package], extras: list[str], progress) -> None:
-    """Downloads, unpacks, and writes the guest; the directory appears only when it is complete."""
+    """Downloads and unpacks the packages, and writes the guest. The directory appears only when it is complete."""
     progress(f"building {directory.name} from {len(packages)} packages, kernel {packages[0].version}")
     with tempfile.TemporaryDirectory(prefix="build-", dir=out) as scratch_name:
         scratch = Path(scratch_name)
@@ -252,7 +253,7 @@ def build(out: Path, directory: Path, packages: list[Package], extras: list[str]
 
 
 def download(packages: list[Package], cache: Path, scratch: Path, progress) -> list[Path]:
-    """The packages' files, from the cache or from the network."""
+    """Returns the files of the packages; downloads those that are not in the cache."""
     cache.mkdir(exist_ok=True)
     kept = [cache / package.file for package in packages]
     missing = [p for p, file in zip(packages, kept) if not (file.exists() and matches(file, p.digest))]
@@ -294,7 +295,7 @@ def merge_usr(root: Path) -> None:
                     path.rename(target)
 
 
-# ELF: only what tells which libraries a program needs and which modules a module needs.
+# ELF: only the sections that say which libraries a program needs, and on which modules a kernel module depends.
 
 
 class Elf:
@@ -316,13 +317,13 @@ class Elf:
         return self.content(self.sections[name]) if name in self.sections else b""
 
     def needed_libraries(self) -> list[str]:
-        """The DT_NEEDED entries."""
+        """Returns the names of the needed libraries (the DT_NEEDED entries)."""
         strings = self.section(".dynstr")
         entries = struct.iter_unpack("<qQ", self.section(".dynamic"))
         return [c_string(strings, value) for tag, value in entries if tag == 1]
 
     def module_info(self, key: str) -> list[str]:
-        """The values of a key in a kernel module's `.modinfo`."""
+        """Returns the values of a key in the section `.modinfo` of a kernel module."""
         pairs = [item.decode().partition("=") for item in self.section(".modinfo").split(b"\0") if item]
         return [value for name, _, value in pairs if name == key]
 
@@ -344,7 +345,7 @@ class KernelModules:
         self.builtin = {module_name(Path(line)) for line in (directory / "modules.builtin").read_text().split()}
 
     def load_order(self, wanted: list[str], optional: list[str]) -> list[str]:
-        """Modules to load one after the other: those wanted, each after what it depends on."""
+        """Returns the modules to load, in order: each module comes after the modules on which it depends."""
         order: list[str] = []
 
         def visit(name: str, needed_by: str) -> None:
@@ -365,7 +366,7 @@ class KernelModules:
         return order
 
     def content(self, name: str) -> bytes:
-        """A module, decompressed."""
+        """Returns the bytes of a module, decompressed."""
         path = self.paths[name]
         data = path.read_bytes()
         if path.suffix == ".xz":
@@ -380,7 +381,7 @@ def module_name(path: Path) -> str:
 
 
 def extract_vmlinux(root: Path) -> bytes:
-    """The kernel as an ELF image, so that the guest, which is slow, need not decompress it.
+    """Returns the kernel as an ELF image, so that the slow emulated guest need not decompress it.
 
     The offsets are those of the x86 boot protocol: setup_sects at 0x1f1, magic at 0x202, payload offset and length at 0x248.
     """
@@ -395,7 +396,7 @@ def extract_vmlinux(root: Path) -> bytes:
     start = (setup_sectors + 1) * 512 + offset
     payload = image[start : start + length]
     if payload[:6] != b"\xfd7zXZ\0":
-        # Some other compression: the guest decompresses it, which costs some seconds a boot.
+        # The kernel has another compression: the guest decompresses it, which takes some seconds at each boot.
         return image
     return lzma.LZMADecompressor().decompress(payload)
 
@@ -404,7 +405,7 @@ def extract_vmlinux(root: Path) -> bytes:
 
 
 def find_programs(root: Path, patterns: list[str]) -> set[Path]:
-    """Paths of the wanted files, relative to the root."""
+    """Returns the paths of the files that match the patterns, relative to the root."""
     found: set[Path] = set()
     for pattern in patterns:
         paths = {path.relative_to(root) for path in root.glob(pattern)}
@@ -415,7 +416,7 @@ def find_programs(root: Path, patterns: list[str]) -> set[Path]:
 
 
 def find_libraries(root: Path, programs: set[Path], hidden: Iterable[str]) -> set[Path]:
-    """The libraries and the loader that the programs need, relative to the root, with the links that lead to them."""
+    """Returns the paths of the libraries and of the loader that the programs need, relative to the root."""
     directories = ["usr/lib/x86_64-linux-gnu", "usr/lib"]
     found: set[Path] = {Path("usr/lib64/ld-linux-x86-64.so.2")}
 
@@ -455,7 +456,7 @@ def write_initramfs(file, root: Path, paths: set[Path], modules: KernelModules, 
     archive.link("sbin", "usr/bin")
     archive.device("dev/console", 5, 1)
     for path in sorted(paths):
-        # A link and what it leads to become one file under the link's name: that is the name programs ask for.
+        # A symbolic link and its target become one file with the name of the link, because programs use this name.
         archive.file(str(path), (root / path).resolve().read_bytes(), 0o755)
     for name in order:
         archive.file(f"usr/lib/modules/{name}.ko", modules.content(name), 0o644)

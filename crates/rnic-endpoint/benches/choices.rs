@@ -1,9 +1,10 @@
-//! The measurements behind three choices: how to hand a batch to the system, which clock to read, how to wait for an
-//! instant.
+//! Measurements behind three design choices: how to pass a batch to the kernel, which clock to read, and how to wait
+//! until a given time.
 //!
-//! `cargo bench -p rnic-endpoint` prints medians with the smallest and largest of several repetitions; alternatives
-//! take turns, so that what else the machine does strikes all. `-- send`, `-- clock`, `-- wait` runs one of them.
-//! Sending goes over a virtual link between two network namespaces and needs the right to make them.
+//! `cargo bench -p rnic-endpoint` prints the median, minimum and maximum of several repetitions. The repetitions of
+//! alternatives alternate, so that other load on the machine affects all of them alike. `-- send`, `-- clock` or `--
+//! wait` runs only one measurement. The measurement of sending uses a virtual link between two network namespaces, and
+//! needs the right to create them.
 #![allow(missing_docs, reason = "a program, not a library")]
 
 use rnic_endpoint::clock::thread_cpu_time;
@@ -35,7 +36,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Median, smallest and largest.
+/// Formats the median, minimum and maximum of the values.
 fn spread(mut values: Vec<f64>) -> String {
     values.sort_by(f64::total_cmp);
     format!("{:>10.1}{:>10.1}{:>10.1}", values[values.len() / 2], values[0], values[values.len() - 1])
@@ -58,16 +59,17 @@ fn clocks() {
     println!("{:<52}{}", "thread_cpu_time", spread(samples.iter().map(|s| s[1]).collect()));
 }
 
-/// How the datagrams of a batch are laid out.
+/// How the bytes of a batch are passed to the kernel.
 #[derive(Clone, Copy, PartialEq)]
 enum Layout {
-    /// Header, payload and trailer of all copied into one buffer.
+    /// Header, payload and trailer of all datagrams are copied into one buffer.
     Copied,
-    /// Three slices for each, the payload where it lies.
+    /// Each datagram is given as three slices, and the payload stays at its place in memory.
     Gathered,
 }
 
-/// Sends batches of one payload size; returns CPU nanoseconds per datagram.
+/// A sender whose payloads come from `memory`. Its `run` sends batches and returns the CPU time per datagram in
+/// nanoseconds.
 struct SendBench {
     port: UdpPort,
     destination: SocketAddr,
@@ -88,7 +90,7 @@ impl SendBench {
             }
             let payloads = self.memory[self.at..].chunks(payload).take(count);
             self.at += count * payload;
-            // Stands for the checksum, which reads every byte once.
+            // Takes the place of the ICRC: like the ICRC, it reads every byte once.
             let check = |data: &[u8]| {
                 let words = data.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().unwrap_or_default()));
                 words.fold(0, u64::wrapping_add) as u32
@@ -134,7 +136,7 @@ fn sending() -> Result<(), Box<dyn Error>> {
     println!("\nCPU time of sending a datagram in batches, ns{:>17}{:>10}{:>10}", "median", "min", "max");
     let pair = Pair::new(9_000 + 20 + 8)?;
     let open = |ip| UdpPort::bind(SocketAddr::new(ip, 4_791), &UdpConfig { receive_buffer: 0, ..UdpConfig::default() });
-    // It never reads, so that its side costs little: its buffer is full at once.
+    // The receiver never reads, so its buffer is soon full, and receiving costs little CPU time.
     let sink = pair.b.run(|| open(Pair::B4))?;
     for (place, bytes) in [("in cache, 1 MiB", 1 << 20), ("not in cache, 256 MiB", 256 << 20)] {
         let (port, destination) = (pair.a.run(|| open(Pair::A4))?, sink.local_addr());
@@ -154,7 +156,7 @@ fn sending() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// How late a wait ends, by how it is done.
+/// Measures how late waits end, for several ways of waiting.
 fn waiting() -> Result<(), Box<dyn Error>> {
     const WAITS: usize = 400;
     println!("\nHow late a wait ends, us{:>38}{:>10}{:>10}{:>10}", "median", "90 %", "99 %", "CPU %");
@@ -171,7 +173,7 @@ fn waiting() -> Result<(), Box<dyn Error>> {
     ];
     for span in [Time::from_us(20), Time::from_us(200), Time::from_us(1_000)] {
         for (name, config, exact) in ways {
-            // Timer slack belongs to a thread.
+            // Each measurement runs in its own thread, because timer slack is a setting of a thread.
             let measured = std::thread::spawn(move || -> std::io::Result<(Vec<f64>, f64)> {
                 if exact {
                     use_exact_timers()?;

@@ -1,12 +1,12 @@
-//! Several clients count on one number in a server's memory by atomic fetch-and-add, and the sum is right.
+//! Several clients increment a counter in a server's memory by atomic fetch-and-add. No increment is lost.
 //!
 //! ```sh
 //! cargo run --release -p rnic-endpoint --example atomic_counter -- serve 127.0.0.1    # the server
 //! cargo run --release -p rnic-endpoint --example atomic_counter -- 127.0.0.1          # four clients; repeatable
 //! ```
 //!
-//! Fetch-and-add brings back what was there before, so each client draws numbers that nobody else draws. The clients
-//! are asynchronous tasks of one thread, each with a connection of its own:
+//! Fetch-and-add returns the previous value of the counter, so each client gets numbers that no other client gets. The
+//! clients are asynchronous tasks of one thread, each with its own connection.
 //! [`completions`](CompletionQueue::completions) is a future that works in any executor.
 
 use futures::executor::block_on;
@@ -23,15 +23,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
-/// TCP port on which the two sides find each other.
+/// TCP port of the server for the out-of-band exchange.
 const PORT: u16 = 18_517;
 
-/// The server's number.
+/// The server's side: the counter in registered memory.
 pub(crate) struct Counter {
     domain: ProtectionDomain,
     cq: CompletionQueue,
     memory: MemoryRegion,
-    /// What clients said that they added.
+    /// Sum of the increments that clients have reported.
     told: AtomicU64,
 }
 
@@ -42,7 +42,8 @@ impl Counter {
         Ok(Counter { cq: device.completion_queue(16)?, domain, memory, told: AtomicU64::new(0) })
     }
 
-    /// Connects a client and waits until it tells how much it has added. Meanwhile the device adds.
+    /// Connects a client and waits until it reports how much it has added. Meanwhile the device executes the client's
+    /// operations.
     pub(crate) fn serve(&self, stream: TcpStream) -> Result<()> {
         let mut channel = Channel::over(stream)?;
         let qp = self.domain.queue_pair(&QpOptions::new(&self.cq))?;
@@ -53,21 +54,21 @@ impl Counter {
         Ok(())
     }
 
-    /// The number, and what it must be when no client is at work.
+    /// Returns the counter, and the value that it must have when no client is active.
     pub(crate) fn value(&self) -> Result<(u64, u64)> {
         let mut bytes = [0; 8];
         self.memory.read(0, &mut bytes)?;
-        // Atomic operations work in the byte order of the host that has the memory.
+        // Atomic operations use the byte order of the host that has the memory.
         Ok((u64::from_ne_bytes(bytes), self.told.load(Ordering::Relaxed)))
     }
 }
 
-/// A client with its connection.
+/// A client, connected to the server's counter.
 struct Client {
     channel: Channel,
     qp: QueuePair,
     cq: CompletionQueue,
-    /// Where the number arrives that was there before.
+    /// Local buffer for the previous value, which each operation returns.
     before: MemoryRegion,
     counter: RemoteMemory,
 }
@@ -83,7 +84,7 @@ impl Client {
         Ok(Client { channel, qp, cq, before, counter })
     }
 
-    /// Adds 1, `times` times; returns the numbers that were there before.
+    /// Adds 1 to the counter `times` times; returns the previous values.
     async fn count(mut self, times: u64) -> Result<Vec<u64>> {
         let RemoteMemory { addr, rkey, .. } = self.counter;
         let mut drawn = Vec::new();
@@ -101,11 +102,11 @@ impl Client {
     }
 }
 
-/// Lets `clients` tasks add 1, `times` times each; returns the numbers that each of them drew.
+/// Runs `clients` tasks that each add 1 `times` times; returns the previous values that each task got.
 pub(crate) fn count(server: SocketAddr, clients: usize, times: u64) -> Result<Vec<Vec<u64>>> {
     let channels = (0..clients).map(|_| Channel::connect(server)).collect::<std::result::Result<Vec<_>, _>>()?;
     let local = channels.first().ok_or("at least one client is needed")?.local_addr().ip();
-    // Any UDP port will do: the exchange tells which it is.
+    // The client can use any free UDP port, because the exchange tells the server which one it is.
     let device = Device::open_at(SocketAddr::new(local, 0), Config::default())?;
     let clients: Vec<Client> =
         channels.into_iter().map(|channel| Client::connect(&device, channel)).collect::<Result<_>>()?;

@@ -1,5 +1,5 @@
-//! A table in a server's memory that clients read and change by RDMA Read and Write: the server's program has no part
-//! in it.
+//! A key-value table in a server's memory. Clients read and change the table by RDMA Reads and Writes, without any work
+//! by the server's program.
 //!
 //! ```sh
 //! cargo run --release -p rnic-endpoint --example key_value -- serve 127.0.0.1                # the server
@@ -7,11 +7,13 @@
 //! cargo run --release -p rnic-endpoint --example key_value -- 127.0.0.1 get planet
 //! ```
 //!
-//! A key's hash names a bucket of four slots. To get a value is one Read of the bucket, to put one is a Read, which
-//! finds the slot, and a Write. A Read is not atomic: it may bring a slot of which a Write has changed one half. So
-//! each slot ends with a checksum of the rest, and a bucket with a wrong one is read again.
+//! The hash of a key selects a bucket of four slots. To get a value, a client reads the bucket by one RDMA Read. To put
+//! a value, it reads the bucket to find the slot, and then writes the slot by one RDMA Write. A Read is not atomic: it
+//! may return a slot that a Write has changed only in part. So each slot ends with a checksum of its other bytes, and a
+//! client reads a bucket with a wrong checksum again.
 //!
-//! One client at a time may put. Several would take a lock first, by compare-and-swap of a word beside the table.
+//! Only one client at a time may put values. Several clients would first have to take a lock, for example by a
+//! compare-and-swap of a word next to the table.
 
 use rnic_endpoint::exchange::{self, Channel, ExchangeError, RemoteMemory};
 use rnic_endpoint::{
@@ -24,22 +26,22 @@ use std::process::ExitCode;
 
 type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
-/// TCP port on which the two sides find each other.
+/// TCP port of the server for the out-of-band exchange.
 const PORT: u16 = 18_516;
-/// Bytes of a key or a value, the first of which holds its length.
+/// Size in bytes of a key or a value in a slot. Its first byte holds the length of the text.
 const TEXT: usize = 28;
-/// Bytes of a slot: key, value, checksum. One of zeros is free.
+/// Size in bytes of a slot: key, value and checksum. A slot of zeros is free.
 const SLOT: usize = 2 * TEXT + 8;
-/// Bytes of a bucket.
+/// Size in bytes of a bucket of four slots.
 const BUCKET: usize = 4 * SLOT;
-/// Buckets of the table.
+/// Number of buckets in the table.
 const BUCKETS: usize = 1_024;
-/// How long an operation may take.
+/// Timeout of an RDMA operation.
 const PATIENCE: Time = Time::from_ms(5_000);
-/// How often a bucket is read that somebody seems to be writing.
+/// Maximum number of times that a client reads a bucket which another client seems to be writing.
 const TRIES: usize = 100;
 
-/// What a slot says.
+/// The content of a slot.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Slot {
     Free,
@@ -47,7 +49,7 @@ pub(crate) enum Slot {
         key: String,
         value: String,
     },
-    /// Half of it is old, half of it new.
+    /// The checksum is wrong: a Write has changed only a part of the slot so far.
     Torn,
 }
 
@@ -84,12 +86,12 @@ impl Slot {
     }
 }
 
-/// FNV-1a.
+/// The hash function FNV-1a, for buckets and checksums.
 fn hash(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
 }
 
-/// The server's table.
+/// The server's side: the table in registered memory.
 pub(crate) struct Table {
     domain: ProtectionDomain,
     cq: CompletionQueue,
@@ -104,8 +106,8 @@ impl Table {
         Ok(Table { cq: device.completion_queue(16)?, domain, memory })
     }
 
-    /// Connects a client, tells it where the table is, and keeps the connection until the client hangs up. All else is
-    /// the device's.
+    /// Connects a client, sends it the address and key of the table, and waits until the client closes the TCP
+    /// connection. The device serves the client's Reads and Writes.
     pub(crate) fn serve(&self, stream: TcpStream) -> Result<()> {
         let mut channel = Channel::over(stream)?;
         let qp = self.domain.queue_pair(&QpOptions::new(&self.cq))?;
@@ -118,11 +120,11 @@ impl Table {
     }
 }
 
-/// A client's view of the table.
+/// A client, connected to the server's table.
 pub(crate) struct Client {
     qp: QueuePair,
     cq: CompletionQueue,
-    /// Where a bucket is read to.
+    /// Local buffer into which the client reads a bucket.
     bucket: MemoryRegion,
     table: RemoteMemory,
     _channel: Channel,
@@ -131,7 +133,7 @@ pub(crate) struct Client {
 impl Client {
     pub(crate) fn connect(server: SocketAddr) -> Result<Client> {
         let mut channel = Channel::connect(server)?;
-        // Any UDP port will do: the exchange tells which it is.
+        // The client can use any free UDP port, because the exchange tells the server which one it is.
         let device = Device::open_at(SocketAddr::new(channel.local_addr().ip(), 0), Config::default())?;
         let cq = device.completion_queue(16)?;
         let domain = device.protection_domain();
@@ -145,12 +147,12 @@ impl Client {
         Ok(Client { qp, cq, bucket, table, _channel: channel })
     }
 
-    /// Remote address of a key's bucket.
+    /// Returns the remote address of the bucket of a key.
     fn address(&self, key: &str) -> u64 {
         self.table.addr + hash(key.as_bytes()) % (self.table.len / BUCKET as u64) * BUCKET as u64
     }
 
-    /// Reads a bucket, again while one of its slots is torn.
+    /// Reads a bucket. Reads it again as long as one of its slots is torn.
     fn read(&self, addr: u64) -> Result<Vec<Slot>> {
         for _ in 0..TRIES {
             self.qp.post(0, SendOp::Read { addr, rkey: self.table.rkey }, &[self.bucket.slice(0, BUCKET)?])?;
@@ -181,7 +183,7 @@ impl Client {
             .or_else(|| slots.iter().position(|slot| *slot == Slot::Free))
             .ok_or_else(|| format!("there is no room for `{key}`: its bucket is full"))?;
         let op = SendOp::Write { addr: bucket + (index * SLOT) as u64, rkey: self.table.rkey };
-        // Short data needs no registered memory.
+        // Short data is sent inline and needs no registered memory.
         self.qp.post_send(&SendRequest { wr_id: 0, op, data: Data::Inline(&slot), flags: SendFlags::SIGNALED })?;
         self.cq.wait_one(PATIENCE)?;
         Ok(())

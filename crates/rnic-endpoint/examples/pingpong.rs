@@ -1,15 +1,15 @@
-//! Messages to and fro by Send and Receive, and how long a round trip takes.
+//! Sends messages back and forth by Send and Receive, and measures the round-trip time.
 //!
 //! ```sh
 //! cargo run --release -p rnic-endpoint --example pingpong -- serve 127.0.0.1    # the server
 //! cargo run --release -p rnic-endpoint --example pingpong -- 127.0.0.1          # the client, towards that address
 //! ```
 //!
-//! Neither side has anything to do but to wait, so neither has a progress thread: packets move while it waits. That is
-//! the fastest way for messages one by one.
+//! Both sides only wait for messages, so neither needs a progress thread: the device sends and receives packets while
+//! the program waits. This gives the lowest latency for single messages.
 //!
-//! Both sides do the same to get ready: open a device, register memory, make a queue pair, post a receive, connect. The
-//! receive comes before the connection, because a message needs one at the moment it arrives.
+//! Both sides take the same steps first: they open a device, register memory, create a queue pair, post a receive, and
+//! connect. They post the receive before they connect, because a message needs a posted receive when it arrives.
 
 use rnic_endpoint::exchange::{self, Channel, ExchangeError};
 use rnic_endpoint::{
@@ -23,26 +23,27 @@ use std::time::Duration;
 
 type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
-/// TCP port on which the two sides find each other.
+/// TCP port of the server for the out-of-band exchange.
 const PORT: u16 = 18_515;
-/// Bytes of a message.
+/// Message size in bytes.
 const SIZE: usize = 64;
-/// How long a message may take.
+/// Timeout for a message.
 const PATIENCE: Time = Time::from_ms(5_000);
 
-/// Packets move while this program waits, and an answer does not wait for the acknowledgement of what it answers.
+/// The configuration for low latency: the device makes progress while this program waits, and a reply is sent before
+/// the ACK of the message to which it replies.
 pub(crate) fn config() -> Config {
     Config { mode: Mode::Polled, acknowledge: Acknowledge::WithNextPoll, ..Config::default() }
 }
 
-/// One side.
+/// One side of the ping-pong, client or server.
 struct End {
     qp: QueuePair,
-    /// Where sends complete.
+    /// Completion queue of sends.
     sent: CompletionQueue,
-    /// Where receives complete.
+    /// Completion queue of receives.
     received: CompletionQueue,
-    /// Room for the messages of two rounds, and for one to send.
+    /// Registered memory: two buffers for received messages, which rounds use alternately, and one buffer to send from.
     region: MemoryRegion,
 }
 
@@ -57,7 +58,8 @@ impl End {
         Ok(end)
     }
 
-    /// Where the message of a round arrives. The last one's place is still in use while the next message comes.
+    /// Returns the receive buffer of a round. Rounds alternate between two buffers, because the message of the previous
+    /// round may still be in use when the next message arrives.
     fn place(&self, round: u64) -> Result<Sge> {
         Ok(self.region.slice((round % 2) as usize * SIZE, SIZE)?)
     }
@@ -66,20 +68,21 @@ impl End {
         Ok(self.qp.post_recv(round, &[self.place(round)?])?)
     }
 
-    /// Waits for the message of a round and makes room for the next one, which may come as soon as this one is
-    /// answered.
+    /// Waits for the message of a round, and posts the receive for the next message, which may arrive as soon as this
+    /// side replies.
     fn receive(&self, round: u64) -> Result<()> {
         self.received.wait_one(PATIENCE)?;
         self.post_recv(round + 1)
     }
 
-    /// Sends a message. Its bytes must stay as they are until it is complete; the answer may come before that.
+    /// Sends a message. Its bytes must not change until the send is complete, and the peer's reply may arrive before
+    /// that.
     fn send(&self, round: u64, message: Sge) -> Result<()> {
         Ok(self.qp.post(round, SendOp::Send, &[message])?)
     }
 }
 
-/// Sends back what a client sends.
+/// The server: sends each message of a client back.
 pub(crate) fn serve(device: &Device, stream: TcpStream) -> Result<()> {
     let mut channel = Channel::over(stream)?;
     let end = End::new(device)?;
@@ -93,8 +96,8 @@ pub(crate) fn serve(device: &Device, stream: TcpStream) -> Result<()> {
     part(device, &mut channel)
 }
 
-/// Says that this side is done, and lets packets move until the other side is: it may need something again that was
-/// lost, if only the last acknowledgement.
+/// Tells the peer that this side has finished, and makes progress until the peer has finished, too. The peer may still
+/// need a retransmission, for example of the last ACK.
 fn part(device: &Device, channel: &mut Channel) -> Result<()> {
     channel.send(&"done")?;
     loop {
@@ -106,10 +109,10 @@ fn part(device: &Device, channel: &mut Channel) -> Result<()> {
     }
 }
 
-/// Plays with a server and returns the time of each round trip.
+/// The client: runs the ping-pong with a server; returns the time of each round trip.
 pub(crate) fn play(server: SocketAddr, rounds: u64) -> Result<Vec<Time>> {
     let mut channel = Channel::connect(server)?;
-    // Any UDP port will do: the exchange tells which it is.
+    // The client can use any free UDP port, because the exchange tells the server which one it is.
     let device = Device::open_at(SocketAddr::new(channel.local_addr().ip(), 0), config())?;
     let end = End::new(&device)?;
     channel.send(&rounds)?;

@@ -1,20 +1,21 @@
-//! Monotonic time as [`Time`], and CPU time.
+//! Clocks: monotonic time as [`Time`], and the CPU time of a thread.
 
 use nix::time::{ClockId, clock_gettime};
 use rnic_transport::Time;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A monotonic clock.
+/// A monotonic clock: the system's ([`Clock`]), or one that a test advances ([`ManualClock`]).
 pub trait TimeSource {
     /// The time since the clock was started. It never goes back.
     fn now(&self) -> Time;
 }
 
-/// The system's monotonic clock, from zero on when it is started.
+/// The system's monotonic clock. It counts from zero, from the call of [`Clock::start`] on.
 ///
-/// A reading is one `clock_gettime`, for which Linux needs no system call: cheap enough for one reading per batch.
-/// Copies count from the same start, in any thread. After 213 days the clock stands still, at [`Time::MAX`].
+/// A reading is one `clock_gettime`, for which Linux needs no system call, so the driver can read the clock for each
+/// batch of packets. Copies count from the same start, in any thread. After 213 days the clock stops at [`Time::MAX`],
+/// because [`Time`] counts picoseconds in 64 bits.
 ///
 /// ```
 /// use rnic_endpoint::{Clock, TimeSource};
@@ -29,7 +30,7 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// A clock that reads zero now.
+    /// Returns a clock that reads zero now.
     pub fn start() -> Clock {
         Clock { start_ns: read_ns(ClockId::CLOCK_MONOTONIC) }
     }
@@ -41,12 +42,12 @@ impl TimeSource for Clock {
     }
 }
 
-/// A clock that a test moves on. Copies show the same time.
+/// A clock that moves only when a test calls [`ManualClock::advance`]. Copies show the same time.
 #[derive(Clone, Debug, Default)]
 pub struct ManualClock(Arc<AtomicU64>);
 
 impl ManualClock {
-    /// Moves the clock on by `span`.
+    /// Moves the clock forward by `span`.
     pub fn advance(&self, span: Time) {
         self.0.fetch_add(span.as_ps(), Ordering::Relaxed);
     }
@@ -58,17 +59,18 @@ impl TimeSource for ManualClock {
     }
 }
 
-/// CPU time of the calling thread, in user and in kernel mode.
+/// Returns the CPU time that the calling thread has used so far, in user and in kernel mode together.
 pub fn thread_cpu_time() -> Time {
     from_ns(read_ns(ClockId::CLOCK_THREAD_CPUTIME_ID))
 }
 
-/// Linux has every clock that this module reads, so that a reading cannot fail.
+/// Returns the reading of a system clock in nanoseconds. Linux has every clock that this module reads, so a reading
+/// cannot fail.
 fn read_ns(clock: ClockId) -> u64 {
     clock_gettime(clock).map_or(0, |time| time.tv_sec() as u64 * 1_000_000_000 + time.tv_nsec() as u64)
 }
 
-/// `ns` nanoseconds, at most [`Time::MAX`].
+/// Converts nanoseconds to a [`Time`]. A value that does not fit becomes [`Time::MAX`].
 fn from_ns(ns: u64) -> Time {
     Time::from_ps(ns.saturating_mul(1_000))
 }

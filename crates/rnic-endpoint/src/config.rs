@@ -1,4 +1,4 @@
-//! How a device is opened: its [`Config`].
+//! [`Config`]: the settings with which a device is opened.
 
 use crate::idle::IdleConfig;
 use crate::port::{UdpConfig, UdpPort};
@@ -32,25 +32,28 @@ pub enum Acknowledge {
     /// The call that received the packets also sends their ACKs.
     #[default]
     Immediately,
-    /// The next call sends the ACKs, together with the requests posted in between. A reply leaves sooner, because no
-    /// ACK goes before it. For applications that poll without a pause: while an application computes between two polls,
-    /// the peer gets no ACK, and retransmits after its timeout.
+    /// The next call that polls or waits sends the ACKs, together with the requests posted in between. The
+    /// application's reply to a message leaves sooner, because no ACK is sent before it. This setting suits
+    /// applications that poll without a pause: while an application computes between two polls, the peer gets no ACK,
+    /// and it retransmits after its timeout.
     WithNextPoll,
 }
 
-/// Which IPv4 identifications the device accepts in packets it receives. The ICRC covers the identification, but a UDP
-/// socket does not show it, so the device solves the ICRC for it.
+/// Which values of the IPv4 header field Identification the device accepts in received packets. The ICRC (invariant
+/// CRC) of RoCEv2 covers this field, but a UDP socket does not show it. So the device computes from the ICRC which
+/// identification the packet must have had.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Identification {
-    /// Any identification for which the ICRC is right: one corrupted packet in 2^16 passes the check (after the
-    /// checksums of Ethernet and UDP). Endpoints of other vendors need this.
+    /// The device accepts any identification for which the ICRC is correct. One of 2^16 corrupted packets that the
+    /// checksums of Ethernet and UDP missed passes this check. Peers other than rnic need this setting.
     #[default]
     Any,
-    /// 0 to 63, the identifications that rnic sends: one corrupted packet in 2^26 passes the check.
+    /// The device accepts only the identifications 0 to 63, which are the ones that rnic sends. One of 2^26 corrupted
+    /// packets passes this check.
     Small,
 }
 
-/// How a device is opened.
+/// The settings with which a device is opened.
 ///
 /// ```
 /// use rnic_endpoint::{Config, Congestion, Mode};
@@ -60,20 +63,21 @@ pub enum Identification {
 /// ```
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Which thread moves packets.
+    /// Which thread moves packets between the sockets and the queue pairs.
     pub mode: Mode,
     /// When a thread without work spins and when it sleeps.
     pub idle: IdleConfig,
-    /// Options of the UDP sockets.
+    /// Numbers and buffer sizes of the UDP sockets, and whether they send and receive batches.
     pub udp: UdpConfig,
-    /// Which IPv4 identifications the device accepts.
+    /// Which IPv4 identifications the device accepts in received packets.
     pub identification: Identification,
     /// When the device acknowledges received packets in [`Mode::Polled`].
     pub acknowledge: Acknowledge,
     /// Limits, link rate, congestion control and timeouts of the queue pairs. The device replaces `verbs.seed` by
-    /// random bytes of the system unless `fixed_seed` is set.
+    /// random bytes from the operating system unless `fixed_seed` is set.
     pub verbs: DeviceConfig,
-    /// Derive keys and queue pair numbers from `verbs.seed`. For tests only: a peer that knows the seed can guess them.
+    /// Whether the device derives memory keys and queue pair numbers from the given `verbs.seed`, so that they are the
+    /// same in each run. For tests only: a peer that knows the seed can guess the keys.
     pub fixed_seed: bool,
 }
 
@@ -81,16 +85,17 @@ impl Default for Config {
     fn default() -> Config {
         let verbs = DeviceConfig::default();
         let verbs = DeviceConfig {
-            // 1 MiB covers 2 GB/s over the 0.5 ms that two busy hosts may take to respond; a larger window only fills
-            // buffers.
+            // 1 MiB in flight allows 2 GB/s if the round trip between two busy hosts takes 0.5 ms. A larger window
+            // would only fill buffers.
             in_flight: 1_024,
             in_flight_bytes: 1 << 20,
-            // When a retransmission is lost, IRN's window stands still until a timeout. At 1 % loss and packets of 1
-            // KiB a minimum timeout of 2 ms cost a third of the bandwidth, 0.5 ms a tenth. Measured round-trip times
-            // lengthen the timeout.
+            // The minimum retransmission timeout of IRN. When a retransmission is lost, IRN's window does not move
+            // until the timeout. At 1 % packet loss and packets of 1 KiB a minimum timeout of 2 ms cost a third of the
+            // bandwidth, and one of 0.5 ms a tenth. The timeout is longer where measured round-trip times are longer.
             timeouts: Timeouts { dynamic: Some(Time::from_us(500)), ..verbs.timeouts },
-            // RC's usual timeout: with either service the requester aborts half a second after the peer has fallen
-            // silent.
+            // The default retransmission timeout of RC, 67 ms. IRN counts timeouts within this time as one retry. So
+            // with both services the requester aborts about half a second, which is 8 such times, after the peer's last
+            // response.
             patience: Time::from_ns(4_096 << 14),
             ..verbs
         };
@@ -107,13 +112,14 @@ impl Default for Config {
 }
 
 impl Config {
-    /// Limits the bytes in flight on each connection to what fits in the receive buffer of `port`, on the assumption
-    /// that the peer's buffer has the same size. [`Device::open`](crate::Device::open) does so itself.
+    /// Limits the bytes in flight on each connection to half the size of the receive buffer of `port`. The limit
+    /// protects the peer's receive buffer, which is assumed to have the same size.
+    /// [`Device::open`](crate::Device::open) calls this function.
     ///
     /// # Errors
     /// When the system does not report the size of the buffer.
     pub fn fitted_to(mut self, port: &UdpPort) -> io::Result<Config> {
-        // Linux charges its own bookkeeping to the buffer, about as much as the payload.
+        // Linux counts its own bookkeeping for each packet as buffer bytes, about as many as the payload has.
         let room = port.buffers()?.receive as u64 / 2;
         self.verbs.in_flight_bytes = self.verbs.in_flight_bytes.min(room);
         Ok(self)

@@ -1,7 +1,7 @@
 //! Moves packets between a port and the queue pairs of a device.
 //!
-//! Each round processes received packets, fires timers and sends packets. The driver locks the device for one batch at
-//! a time and never during a system call, so that applications can post and poll in between.
+//! Each round of the driver processes received packets, fires timers and sends packets. The driver locks the device for
+//! one batch of packets at a time and never during a system call, so that applications can post and poll in between.
 
 use crate::clock::{Clock, TimeSource};
 use crate::config::{Acknowledge, Config, Identification, Mode};
@@ -14,38 +14,43 @@ use std::io::{self, IoSlice};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Mutex, MutexGuard};
 
-/// Counters of the driver; the port and the device have their own.
+/// Counters of packets that the driver itself drops. The port and the device have their own counters.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct DriverCounters {
-    /// Packets dropped for a wrong ICRC.
+    /// Number of received packets dropped because their ICRC was wrong.
     pub bad_icrc: u64,
-    /// Batches dropped because the system refused to send them; loss recovery retransmits their packets.
+    /// Number of batches dropped because the system refused to send them. Loss recovery retransmits their packets.
     pub unsendable: u64,
 }
 
-/// Sends and receives for a device. The thread that holds it makes progress.
+/// Moves packets between the port and the queue pairs of one device. The thread that has locked the driver makes
+/// progress.
 pub(crate) struct Driver {
     port: Box<dyn Port>,
     clock: Clock,
     batch: Batch,
-    /// Packets of `batch` that were sent; the rest waits for room in the send buffer.
+    /// Number of packets of `batch` that the port has sent. The others wait for room in the send buffer.
     taken: usize,
+    /// Whether packets of `batch` wait for room in the send buffer.
     waiting: bool,
     idle: Idle,
     identification: Identification,
-    /// Each round sends before it receives.
+    /// Whether each round sends before it receives ([`Acknowledge::WithNextPoll`]).
     send_first: bool,
     counters: DriverCounters,
 }
 
 impl Driver {
-    /// Arrivals, and bytes of them, that a round processes before it sends: ACKs must not wait until no more packets
-    /// arrive.
+    /// Maximum arrivals (batches of received packets) that a round processes before it sends. The limit bounds how long
+    /// ACKs wait while packets keep arriving.
     const ARRIVALS: usize = 32;
+    /// Maximum bytes of received packets that a round processes before it sends. Like `ARRIVALS`, it bounds how long
+    /// ACKs wait.
     const ARRIVED_BYTES: usize = 256 << 10;
-    /// Batches that a round sends before it receives again.
+    /// Maximum batches that a round sends before it receives again.
     const BATCHES: usize = 4;
-    /// Packets that arrive together in a ping-pong: a message and an ACK.
+    /// Maximum packets of an arrival that counts as a lone message: in a ping-pong, a message and an ACK arrive
+    /// together.
     const LONE: usize = 2;
 
     pub(crate) fn new(port: Box<dyn Port>, clock: Clock, config: &Config) -> Driver {
@@ -70,7 +75,7 @@ impl Driver {
         self.counters
     }
 
-    /// Receives, fires timers and sends; returns whether there was any work.
+    /// Makes progress once: receives packets, fires timers and sends packets. Returns whether there was any work.
     pub(crate) fn progress(&mut self, device: &Mutex<Device>) -> io::Result<bool> {
         let mut worked = self.send_first && self.send(device);
         worked |= self.receive(device)?;
@@ -81,13 +86,13 @@ impl Driver {
         Ok(worked)
     }
 
-    /// Sends the packets that wait, before the device closes.
+    /// Sends the packets that wait to be sent. Callers do so before they destroy a queue pair or close the device.
     pub(crate) fn flush(&mut self, device: &Mutex<Device>) {
         self.send(device);
     }
 
-    /// After a call of [`Driver::progress`] without work: spins, or sleeps until a packet arrives, a timer is due, work
-    /// is posted, or it is `end`.
+    /// Spins once, or sleeps until a packet arrives, a timer is due, work is posted, or the clock reads `end`. Called
+    /// after a [`Driver::progress`] that found no work.
     pub(crate) fn rest(&mut self, device: &Mutex<Device>, end: Option<Time>) -> io::Result<()> {
         let next = if self.waiting { None } else { lock(device).next_time(&self.batch) };
         let interest = if self.waiting { Interest::ArrivalOrRoom } else { Interest::Arrival };
@@ -113,8 +118,9 @@ impl Driver {
             let Some(arrival) = self.port.receive()? else { break };
             worked = true;
             bytes += arrival.data.len();
-            // The application sees a lone message before the driver receives more: it may wait for that message. ACKs
-            // are processed together, so that the packets they make room for leave in one batch.
+            // With `send_first` the round ends after a lone message, so that the application, which may wait for this
+            // message, sees it soon. After an arrival that holds only ACKs the round goes on: several ACKs together
+            // allow more packets to be sent in one batch.
             let few = arrival.data.len() <= arrival.segment * Driver::LONE;
             let lone = self.send_first && few && !arrival.segments().all(rnic_verbs::acknowledges);
             let meta = arrival.meta;
@@ -127,7 +133,7 @@ impl Driver {
                 match check(&seed, &meta, self.identification, expected, packet) {
                     Some(found) => {
                         expected = found.wrapping_add(1);
-                        // The device counts the packets that it drops.
+                        // An error means that the device dropped the packet, which its own counters show.
                         let _ = device.receive(now, meta.source, marked, packet);
                     }
                     None => self.counters.bad_icrc += 1,
@@ -144,7 +150,7 @@ impl Driver {
         let mut worked = false;
         self.waiting = false;
         if self.taken < self.batch.count() {
-            // The rest of the last batch goes first, but timers fire meanwhile.
+            // The rest of the last batch is sent before the device writes a new batch, but its timers must fire now.
             lock(device).on_time(self.clock.now());
         }
         for _ in 0..Driver::BATCHES {
@@ -168,7 +174,8 @@ impl Driver {
                     Some(taken) => {
                         self.taken += taken;
                         if self.taken < self.batch.count() {
-                            // The remaining packets get identifications from 0 on.
+                            // The next call of `Port::send` numbers the remaining packets from IPv4 identification 0
+                            // on, so their ICRCs change.
                             self.seal(self.taken);
                         }
                     }
@@ -183,7 +190,8 @@ impl Driver {
         worked
     }
 
-    /// Writes the ICRCs of the packets from `first` on, with identifications from 0 on.
+    /// Writes the ICRCs of the batch's packets from index `first` on. The ICRC covers the IPv4 identification, which
+    /// counts from 0 at packet `first`.
     fn seal(&mut self, first: usize) {
         let Some(to) = self.batch.destination() else { return };
         let local = self.port.local_addr();
@@ -196,7 +204,8 @@ impl Driver {
         }
     }
 
-    /// Hands packets to the port; returns how many it took, or `None` if it cannot send them.
+    /// Hands the unsent packets of the batch to the port. Returns how many packets the port took, or `None` if it
+    /// cannot send them.
     fn pass_on(&mut self) -> Option<usize> {
         let to = self.batch.destination()?;
         let segment = self.batch.segment();
@@ -217,8 +226,8 @@ impl Driver {
     }
 }
 
-/// The ICRC over the pseudo header of packets from `source` to `destination`; `None` if one address is IPv4 and the
-/// other IPv6.
+/// Returns the start of an ICRC computation for packets from `source` to `destination`: the state after the IP and UDP
+/// headers. `None` if one address is IPv4 and the other IPv6.
 fn seed(source: SocketAddr, destination: SocketAddr) -> Option<IcrcSeed> {
     match (source.ip(), destination.ip()) {
         (IpAddr::V4(from), IpAddr::V4(to)) => Some(IcrcSeed::ipv4(from, to, source.port(), destination.port())),
@@ -227,7 +236,8 @@ fn seed(source: SocketAddr, destination: SocketAddr) -> Option<IcrcSeed> {
     }
 }
 
-/// The IPv4 identification with which the ICRC of `packet` is right; `None` if the ICRC is wrong.
+/// Checks the ICRC of `packet`, and returns the IPv4 identification for which the ICRC is correct. It tries `expected`
+/// first. `None` if the ICRC is wrong, or `which` does not admit the identification.
 fn check(seed: &IcrcSeed, meta: &Meta, which: Identification, expected: u16, packet: &[u8]) -> Option<u16> {
     if seed.check(expected, packet) {
         return Some(expected);
@@ -239,7 +249,7 @@ fn check(seed: &IcrcSeed, meta: &Meta, which: Identification, expected: u16, pac
     (which == Identification::Any || found < 64).then_some(found)
 }
 
-/// Locks a mutex also after a panic of another thread that held it.
+/// Locks a mutex, even if another thread panicked while it held the mutex.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }

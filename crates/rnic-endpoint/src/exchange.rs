@@ -1,8 +1,8 @@
-//! The out-of-band exchange: messages over TCP, one JSON document a line, with which two endpoints connect their queue
-//! pairs.
+//! The out-of-band exchange: two endpoints connect their queue pairs by messages over TCP. Each message is one line
+//! with a JSON document.
 //!
-//! A [`Channel`] carries any serialisable messages; [`connect`] connects the queue pairs of both ends. Both sides use
-//! it alike:
+//! A [`Channel`] carries messages of any serialisable type. [`connect`] exchanges the addresses of the two queue pairs
+//! over a channel and connects them. Both sides call the same functions:
 //!
 //! ```no_run
 //! use rnic_endpoint::exchange::{self, Channel, RemoteMemory};
@@ -16,8 +16,8 @@
 //! # }
 //! ```
 //!
-//! The exchange is neither encrypted nor authenticated, like RDMA itself: a listener on the network can use the keys in
-//! it to access the memory.
+//! The exchange is neither encrypted nor authenticated, like RDMA itself. Whoever can read the exchange on the network
+//! learns the memory keys, and can use them to access the registered memory.
 
 use crate::device::{Address, Error, MemoryRegion, PathOptions, QueuePair};
 use rnic_verbs::Service;
@@ -28,13 +28,15 @@ use std::io::{self, BufRead, BufReader, Read as _, Write};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::time::Duration;
 
-/// Version of [`connect`]'s messages.
+/// Version of the messages that [`connect`] exchanges. Both sides must have the same version.
 const VERSION: u32 = 1;
-/// Maximum bytes of a line.
+/// Maximum length of a message in bytes; a longer line is refused.
 const MAX_LINE: u64 = 1 << 20;
-/// Timeout for a host to accept a connection, and for the peer to send a message that it sends without delay.
+/// Timeout for a host to accept a TCP connection, and for the next message of the peer if the peer has nothing to wait
+/// for before it sends.
 pub const PATIENCE: Duration = Duration::from_secs(10);
-/// Time without data after which TCP probes the peer; after a few probes without response the connection is aborted.
+/// Time without data after which TCP sends a keepalive probe to the peer, and time between probes. After 3 probes
+/// without response the system aborts the connection.
 const KEEPALIVE: Duration = Duration::from_secs(2);
 
 /// Why an exchange failed.
@@ -58,7 +60,7 @@ pub enum ExchangeError {
         #[source]
         error: io::Error,
     },
-    /// The connection broke.
+    /// The TCP connection broke.
     #[error("the connection to {peer} failed: {error}")]
     Connection {
         /// The address of the peer.
@@ -73,12 +75,12 @@ pub enum ExchangeError {
         /// The address of the peer.
         peer: SocketAddr,
     },
-    /// The peer sent no message in time.
+    /// The peer sent no message within the timeout.
     #[error("{peer} sent no message within {} seconds", .waited.as_secs())]
     Silent {
         /// The address of the peer.
         peer: SocketAddr,
-        /// The timeout.
+        /// The timeout that passed.
         waited: Duration,
     },
     /// The peer sent another message than expected.
@@ -89,15 +91,15 @@ pub enum ExchangeError {
         /// What is wrong with the message.
         why: String,
     },
-    /// The two sides are not compatible.
+    /// The two sides have different versions of the exchange or different transport services.
     #[error("{0}")]
     Disagreement(String),
-    /// The device failed.
+    /// The local device refused an operation or failed.
     #[error(transparent)]
     Device(#[from] Error),
 }
 
-/// A TCP connection to another endpoint, for messages.
+/// A TCP connection to another endpoint that carries messages.
 #[derive(Debug)]
 pub struct Channel {
     reader: BufReader<TcpStream>,
@@ -113,7 +115,7 @@ pub struct Speaker {
 }
 
 impl Channel {
-    /// Connects to a host that listens: `"host:port"` or an address.
+    /// Opens a TCP connection to a host that listens. `host` is `"host:port"` or a socket address.
     ///
     /// # Errors
     /// The name cannot be resolved, or none of its addresses accepts the connection.
@@ -129,10 +131,10 @@ impl Channel {
         Err(last)
     }
 
-    /// A channel over an open connection.
+    /// Makes a channel of a TCP connection that is open already, such as an accepted one.
     ///
     /// # Errors
-    /// When the connection is broken already.
+    /// When the connection is already broken.
     pub fn over(stream: TcpStream) -> Result<Channel, ExchangeError> {
         let none = SocketAddr::from(([0, 0, 0, 0], 0));
         let peer = stream.peer_addr().map_err(|error| ExchangeError::Connection { peer: none, error })?;
@@ -141,7 +143,7 @@ impl Channel {
             stream.set_nonblocking(false)?;
             stream.set_nodelay(true)?;
             stream.set_write_timeout(Some(PATIENCE))?;
-            // A host that vanished silently must not block this one for ever.
+            // If the peer's host disappears without closing the connection, a receive must not block for ever.
             let keepalive = TcpKeepalive::new().with_time(KEEPALIVE).with_interval(KEEPALIVE).with_retries(3);
             SockRef::from(&stream).set_tcp_keepalive(&keepalive)?;
             Ok((canonical(stream.local_addr()?), stream.try_clone()?))
@@ -150,7 +152,7 @@ impl Channel {
         Ok(Channel { reader: BufReader::new(copy), writer: Speaker { stream, peer }, local })
     }
 
-    /// The address of this side: a device on its IP address is reachable for the peer.
+    /// The local address of the connection. The peer can reach a device that is opened on this IP address.
     pub fn local_addr(&self) -> SocketAddr {
         self.local
     }
@@ -176,7 +178,7 @@ impl Channel {
         self.receive_within(Some(PATIENCE))
     }
 
-    /// Receives a message within `patience`; without a time limit for `None`.
+    /// Receives a message, which must arrive within `patience`. With `None` there is no time limit.
     ///
     /// # Errors
     /// As [`Channel::receive`].
@@ -205,11 +207,11 @@ impl Channel {
         })
     }
 
-    /// A second sender on the same connection, so that a thread of its own can receive. [`Speaker::hang_up`] closes the
-    /// connection for both.
+    /// Returns a second sending half of the same connection, so that one thread can send while another one receives.
+    /// [`Speaker::hang_up`] closes the connection for both threads.
     ///
     /// # Errors
-    /// When the system has no file descriptor left.
+    /// When the process cannot open another file descriptor.
     pub fn speaker(&self) -> Result<Speaker, ExchangeError> {
         let peer = self.peer_addr();
         let stream = self.writer.stream.try_clone().map_err(|error| ExchangeError::Connection { peer, error })?;
@@ -233,14 +235,14 @@ impl Speaker {
         })
     }
 
-    /// Closes the connection, also for a thread that receives from it.
+    /// Closes the connection. A thread that waits in [`Channel::receive`] gets [`ExchangeError::Gone`].
     pub fn hang_up(&self) {
-        // It fails only if the connection is broken already.
+        // The call fails only if the connection is already broken.
         let _ = self.stream.shutdown(std::net::Shutdown::Both);
     }
 }
 
-/// The IPv4 address for an IPv4-mapped IPv6 address.
+/// Replaces an IPv4-mapped IPv6 address by the IPv4 address; returns any other address as it is.
 fn canonical(address: SocketAddr) -> SocketAddr {
     match address.ip().to_canonical() {
         ip if ip == address.ip() => address,
@@ -248,25 +250,26 @@ fn canonical(address: SocketAddr) -> SocketAddr {
     }
 }
 
-/// Registered memory of the peer: address, key and length.
+/// Message about a memory region of the sender: its address, remote key and length. The receiver needs them for RDMA
+/// Writes, RDMA Reads and atomics.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct RemoteMemory {
     /// Address of the first byte.
     pub addr: u64,
-    /// Remote key.
+    /// Remote key (rkey).
     pub rkey: u32,
     /// Length in bytes.
     pub len: u64,
 }
 
 impl RemoteMemory {
-    /// The message about a region of this side.
+    /// Describes a memory region of this side, to be sent to the peer.
     pub fn of<B>(region: &MemoryRegion<B>) -> RemoteMemory {
         RemoteMemory { addr: region.addr(), rkey: region.rkey(), len: region.len() as u64 }
     }
 }
 
-/// The name of a service on the wire and on command lines.
+/// The name of a transport service in the messages of the exchange and on command lines.
 pub fn service_name(service: Service) -> &'static str {
     match service {
         Service::Rc => "rc",
@@ -275,6 +278,7 @@ pub fn service_name(service: Service) -> &'static str {
     }
 }
 
+/// The first message of [`connect`]: the address and attributes of the sender's queue pair.
 #[derive(Serialize, Deserialize)]
 struct Offer {
     rnic: u32,
@@ -283,17 +287,19 @@ struct Offer {
     address: Address,
 }
 
+/// The second message of [`connect`]: the sender's queue pair can receive packets.
 #[derive(Serialize, Deserialize)]
 struct Ready {
     ready: bool,
 }
 
-/// Connects a queue pair with that of the peer, which calls this function too. Afterwards both can send. Returns the
-/// path MTU in payload bytes: the minimum of both sides, each of which offers `options.mtu`, or else the MTU of its
-/// path.
+/// Connects `qp` with a queue pair of the peer, which calls this function at the same time. When it returns, both queue
+/// pairs can send. Returns the path MTU of the connection in payload bytes. Each side offers `options.mtu`, or if that
+/// is `None` the MTU of its path to the peer, and the smaller of the two offers is used.
 ///
 /// # Errors
-/// When the two have different services or versions, the connection breaks or the device refuses.
+/// When the two sides have different transport services or versions of the exchange, the TCP connection breaks, or the
+/// device refuses to connect.
 pub fn connect(channel: &mut Channel, qp: &QueuePair, options: &PathOptions) -> Result<u32, ExchangeError> {
     let mtu = match options.mtu {
         Some(mtu) => mtu,
@@ -320,7 +326,8 @@ pub fn connect(channel: &mut Channel, qp: &QueuePair, options: &PathOptions) -> 
     }
     let mtu = mtu.min(theirs.mtu);
     qp.connect(&theirs.address, &PathOptions { mtu: Some(mtu), ..*options })?;
-    // A packet that arrives before its receiver is ready would be lost.
+    // Each side waits for the peer's queue pair: a packet that arrives before the peer has connected its queue pair
+    // would be lost.
     channel.send(&Ready { ready: true })?;
     channel.receive::<Ready>()?;
     Ok(mtu)

@@ -1,9 +1,10 @@
-//! Whether a progress loop without work spins or sleeps.
+//! Decides whether a progress loop without work spins or sleeps.
 //!
-//! A thread that sleeps costs nothing, but wakes up late: the kernel's timers are late by tens of microseconds, and a
-//! datagram that arrives has to wake the thread first. A thread that spins is exact and occupies a core. [`Idle`]
-//! sleeps while there is time. It spins shortly before a deadline, such as the next packet of a paced flow, and for a
-//! while after the last work, because a response often follows soon.
+//! A thread that sleeps uses no CPU time, but it wakes up late: the kernel's timers are late by tens of microseconds,
+//! and a datagram that arrives has to wake the thread first. A thread that spins reacts in time, but it occupies a
+//! core. [`Idle`] makes the thread spin in two cases: shortly before a deadline, such as the departure of the next
+//! packet of a paced flow, and for a while after the last work, because a response often follows soon. Otherwise the
+//! thread sleeps.
 //!
 //! ```no_run
 //! # use rnic_endpoint::{Clock, Port, TimeSource, UdpPort};
@@ -30,13 +31,14 @@ use crate::port::{Interest, Port};
 use rnic_transport::Time;
 use std::io;
 
-/// When to spin and when to sleep.
+/// When a progress loop without work spins and when it sleeps.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct IdleConfig {
-    /// How long to spin after the last work: [`Time::MAX`] for always, [`Time::ZERO`] for never.
+    /// How long the thread spins after its last work before it sleeps. With [`Time::MAX`] it never sleeps; with
+    /// [`Time::ZERO`] it sleeps immediately.
     pub spin: Time,
-    /// How long before a deadline to stop sleeping, which is as late as the system may be. A larger value is more exact
-    /// and costs more CPU time.
+    /// How long before a deadline the thread stops sleeping and spins. It should be as long as the system's wake-ups
+    /// are late. With a larger value the thread meets its deadlines more exactly, and uses more CPU time.
     pub slack: Time,
 }
 
@@ -49,13 +51,13 @@ impl Default for IdleConfig {
 /// What a thread without work does next.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Plan {
-    /// Look for work again immediately.
+    /// The thread looks for work again immediately.
     Spin,
-    /// Sleep in [`Port::wait`] with this timeout.
+    /// The thread sleeps in [`Port::wait`] with this timeout; `None` means without a timeout.
     Block(Option<Time>),
 }
 
-/// Decides between spinning and sleeping.
+/// Decides whether a progress loop without work spins or sleeps, from the time of its last work and its next deadline.
 #[derive(Clone, Copy, Debug)]
 pub struct Idle {
     config: IdleConfig,
@@ -63,17 +65,18 @@ pub struct Idle {
 }
 
 impl Idle {
-    /// No work was done yet.
+    /// Creates the state of a loop that has not done any work yet.
     pub fn new(config: IdleConfig) -> Idle {
         Idle { config, last_work: None }
     }
 
-    /// Work was done at `now`: a datagram arrived or was sent, a timer fired.
+    /// Records that the loop did work at `now`: a datagram arrived or was sent, or a timer fired.
     pub fn worked(&mut self, now: Time) {
         self.last_work = Some(now);
     }
 
-    /// What to do until `deadline`; without a deadline, until a datagram arrives.
+    /// Returns whether the thread should spin or sleep, at `now`, until `deadline`. Without a deadline, the thread has
+    /// nothing to do until a datagram arrives.
     pub fn plan(&self, now: Time, deadline: Option<Time>) -> Plan {
         if self.last_work.is_some_and(|last| now.saturating_sub(last) < self.config.spin)
             || self.config.spin == Time::MAX
@@ -86,7 +89,7 @@ impl Idle {
         }
     }
 
-    /// Spins or sleeps once. The caller then looks for work, and calls again if there is none.
+    /// Spins or sleeps once. The caller then looks for work, and calls this function again if there is none.
     ///
     /// # Errors
     ///
@@ -104,12 +107,12 @@ impl Idle {
     }
 }
 
-/// Sets the timer slack of the calling thread to the minimum, so that the kernel wakes it as exactly as it can. The
-/// default slack is 50 us.
+/// Sets the timer slack of the calling thread to the minimum of 1 ns, so that the kernel wakes the thread as exactly as
+/// it can. The default slack of Linux is 50 us.
 ///
 /// # Errors
 ///
-/// The system's, none of which is expected.
+/// The error of the system call `prctl`; none is expected.
 pub fn use_exact_timers() -> io::Result<()> {
     Ok(nix::sys::prctl::set_timerslack(1)?)
 }

@@ -3,20 +3,22 @@
 //! | module | holds |
 //! |---|---|
 //! | [`device`] | the safe interface: devices, memory regions, completion queues, queue pairs; [`Verbs`] for layers that use any NIC |
-//! | [`config`] | how a device is opened |
+//! | [`config`] | settings with which a device is opened |
 //! | [`driver`] | moves packets between a port and the queue pairs, checks and writes their ICRC |
-//! | [`port`] | datagrams in batches: UDP sockets, a pair in memory, a port with faults |
+//! | [`port`] | ports that send and receive datagrams in batches: UDP sockets, a pair in memory, fault injection |
 //! | [`clock`] | monotonic time |
 //! | [`idle`] | whether a progress loop without work spins or sleeps |
 //! | [`exchange`] | the out-of-band exchange over TCP that connects two queue pairs |
 //!
-//! Two devices of this host; one writes into the memory of the other:
+//! An example: this program opens two devices on one host, and one device writes into the memory of the other by an
+//! RDMA Write.
 //!
 //! ```
 //! use rnic_endpoint::{Access, Config, Device, PathOptions, QpOptions, SendOp, Time};
 //!
 //! # fn main() -> Result<(), rnic_endpoint::Error> {
-//! // Port 0 lets both share an address; hosts of their own use `Device::open`.
+//! // UDP port 0 stands for any free one, so that both devices can use the same IP address. Between two hosts, each
+//! // program calls `Device::open`, which takes UDP port 4791.
 //! let address = "127.0.0.1:0".parse().unwrap();
 //! let [here, there] = [Device::open_at(address, Config::default())?, Device::open_at(address, Config::default())?];
 //! let (cq, other_cq) = (here.completion_queue(16)?, there.completion_queue(16)?);
@@ -37,7 +39,7 @@
 //! ```
 //!
 //! The programs in `examples` are complete: `pingpong`, `key_value` and `atomic_counter`. `docs/concepts/endpoint.md`
-//! explains what happens underneath.
+//! explains how a packet passes through the crate.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! Receiving allocates nothing, and sending nothing per datagram: a counting allocator watches.
+//! Checks with a counting allocator that receiving allocates no memory, and that sending allocates none per datagram.
 
 mod common;
 
@@ -9,7 +9,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::io::IoSlice;
 
-/// The system's allocator, counting what this thread asks for.
+/// The system's allocator with a counter of the allocations of the current thread.
 struct Counting;
 
 thread_local! {
@@ -17,7 +17,7 @@ thread_local! {
 }
 
 fn count() {
-    // A thread that is going away has no counter any more, and none is needed.
+    // A thread that is exiting has no counter any more, and needs none.
     let _ = ALLOCATIONS.try_with(|count| count.set(count.get() + 1));
 }
 
@@ -26,7 +26,7 @@ fn count() {
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count();
-        // SAFETY: the caller keeps `System`'s contract, which is this one's.
+        // SAFETY: the caller fulfils the contract of `GlobalAlloc::alloc`, which is also that of `System`.
         unsafe { System.alloc(layout) }
     }
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
@@ -35,7 +35,7 @@ unsafe impl GlobalAlloc for Counting {
     }
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         count();
-        // SAFETY: `block` came from `System` with this layout; the caller keeps the rest of the contract.
+        // SAFETY: `block` came from `System` with this layout; the caller fulfils the other conditions of the contract.
         unsafe { System.realloc(block, layout, size) }
     }
 }

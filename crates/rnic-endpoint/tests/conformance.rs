@@ -1,4 +1,5 @@
-//! The device as an implementation of [`Verbs`](rnic_verbs::Verbs), over sockets of this host, in both modes.
+//! Runs the conformance tests of the trait [`Verbs`](rnic_verbs::Verbs) on the endpoint's device, over sockets of this
+//! host, in both modes.
 
 use rnic_endpoint::{Config, Device, Mode};
 use rnic_verbs::Verbs;

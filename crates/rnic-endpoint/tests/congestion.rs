@@ -1,5 +1,5 @@
-//! Congestion control over marks that a network sets: the kernel's packet filter marks what leaves one namespace for
-//! another.
+//! Tests congestion control with CE marks: the kernel's packet filter marks packets that leave one network namespace
+//! for another.
 
 use rnic_endpoint::{CompletionQueue, Config, Device, MemoryRegion, Mode, PathOptions, QpOptions, QueuePair};
 use rnic_netns::{Namespace, Pair, with_pair};
@@ -32,7 +32,8 @@ fn end(namespace: &Namespace, address: IpAddr, service: Service, control: &str) 
     })
 }
 
-/// Every tenth thing of a namespace's that may be marked leaves it marked; `false` if there is no `nft`.
+/// Sets up the packet filter of a namespace: every tenth outgoing ECN-capable packet gets a CE mark. Returns `false` if
+/// there is no `nft`.
 fn mark(namespace: &Namespace) -> bool {
     let rules = "table inet marking {
         chain leaving {
@@ -51,7 +52,7 @@ fn mark(namespace: &Namespace) -> bool {
     true
 }
 
-/// Writes all bytes from one end to the other.
+/// Connects two ends, and writes all bytes of one end's region to the other by RDMA Writes.
 fn transfer(a: &End, b: &End) {
     let options = PathOptions::default();
     a.qp.connect(&b.qp.address(), &options).unwrap();
@@ -83,7 +84,7 @@ fn marks_of_the_network_come_back_as_notifications() {
                 assert!(received.cnps_sent <= received.marked, "{what}");
                 assert!((1..=received.cnps_sent).contains(&sent.cnps_received), "{what}");
                 drop((a, b));
-                // Without a control that heeds marks, packets say that they cannot be marked.
+                // With a congestion control that ignores marks, packets carry Not-ECT, so the filter marks none.
                 let (a, b) = open("none");
                 transfer(&a, &b);
                 assert_eq!((b.device.counters().verbs.marked, a.device.counters().verbs.cnps_received), (0, 0));

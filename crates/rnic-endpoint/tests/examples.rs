@@ -1,4 +1,4 @@
-//! The examples do what they say, between two ends of this host.
+//! Runs the examples between two devices of this host, and checks their results.
 
 #[path = "../examples/atomic_counter.rs"]
 #[allow(dead_code, reason = "its main")]
@@ -15,7 +15,7 @@ use rnic_endpoint::port::{Faults, Probability, UdpConfig};
 use rnic_endpoint::{Config, Device, FaultyPort, UdpPort};
 use std::net::{SocketAddr, TcpListener};
 
-/// A server's device, and where it listens.
+/// Opens a device and a TCP listener for a server; returns them with the listener's address.
 fn server(config: Config) -> (Device, TcpListener, SocketAddr) {
     let any = SocketAddr::from(([127, 0, 0, 1], 0));
     let listener = TcpListener::bind(any).unwrap();
@@ -31,7 +31,7 @@ fn pingpong_has_a_time_for_each_round() {
     serving.join().unwrap().unwrap();
 }
 
-/// Also when the last acknowledgement is lost: nobody leaves before both are done.
+/// Even if the last ACK is lost, neither side exits before both have finished.
 #[test]
 fn pingpong_ends_well_on_a_path_that_loses() {
     let any = SocketAddr::from(([127, 0, 0, 1], 0));
@@ -91,7 +91,8 @@ fn a_slot_half_written_is_torn() {
     let taken = |value: &str| Slot::Taken { key: "planet".to_string(), value: value.to_string() };
     assert_eq!((Slot::read(&old), Slot::read(&new)), (taken("Saturn"), taken("Uranus")));
     assert_eq!(Slot::read(&[0; 64]), Slot::Free);
-    // Values differ from byte 29 on, in "Satu" against "Uran", so a cut there or earlier leaves a slot whole.
+    // The two slots differ from byte 29 on ("Satu" and "Uran"), so a slot cut at byte 29 or earlier is still equal to
+    // the old one.
     for cut in 30..64 {
         let torn = [&new[..cut], &old[cut..]].concat();
         assert_eq!(Slot::read(&torn), Slot::Torn, "cut at {cut}");

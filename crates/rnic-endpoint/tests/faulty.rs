@@ -1,4 +1,4 @@
-//! Faults: the same each time, as often as told, and nothing else goes wrong.
+//! Tests of the port with faults: the faults are reproducible, have the given probabilities, and nothing else changes.
 
 mod common;
 
@@ -29,7 +29,7 @@ fn probability(value: f64) -> Probability {
     Probability::new(value).unwrap()
 }
 
-/// A bit of everything that does not need the clock.
+/// Faults of every kind that does not depend on the clock.
 fn some() -> Faults {
     Faults {
         loss: probability(0.05),
@@ -41,14 +41,14 @@ fn some() -> Faults {
     }
 }
 
-/// A sound port and one with faults, and the clock of the latter.
+/// Makes a pair of ports in memory, of which the second has faults; returns both, and the clock of the second.
 fn two(sending: Faults, receiving: Faults, seed: u64) -> (LoopbackPort, Faulty, ManualClock) {
     let (sound, inner) = pair(LoopbackConfig::default());
     let clock = ManualClock::default();
     (sound, FaultyPort::with_clock(inner, sending, receiving, seed, clock.clone()), clock)
 }
 
-/// Datagrams of 100 bytes, the n-th of which starts with n.
+/// Builds datagrams of 100 bytes; the n-th one starts with the number n.
 fn numbered(count: u32) -> Vec<u8> {
     let mut data = message(count as usize * 100, 77);
     for (number, datagram) in data.chunks_mut(100).enumerate() {
@@ -61,8 +61,8 @@ fn numbers(datagrams: &[Vec<u8>]) -> Vec<u32> {
     datagrams.iter().map(|datagram| u32::from_be_bytes(datagram[..4].try_into().unwrap())).collect()
 }
 
-/// What is left of `count` numbered datagrams, sent in batches of up to `batch`, when they passed faults on the side
-/// that receives.
+/// Sends `count` numbered datagrams, in batches of up to `batch`, to a port with faults on received datagrams. Returns
+/// the datagrams that it delivers, and its counters.
 fn received(faults: Faults, seed: u64, count: u32, batch: usize) -> (Vec<Vec<u8>>, FaultCounters) {
     let (mut sound, mut faulty, clock) = two(NONE, faults, seed);
     let mut got = Vec::new();
@@ -75,7 +75,8 @@ fn received(faults: Faults, seed: u64, count: u32, batch: usize) -> (Vec<Vec<u8>
     (got, faulty.faults().1)
 }
 
-/// The same with faults on the side that sends.
+/// Sends `count` numbered datagrams by a port with faults on sent datagrams. Returns the datagrams that arrive, and its
+/// counters.
 fn sent(faults: Faults, seed: u64, count: u32) -> (Vec<Vec<u8>>, FaultCounters) {
     let (mut sound, mut faulty, clock) = two(faults, NONE, seed);
     send_all(&mut faulty, sound.local_addr(), ANY_CLASS, 100, &numbered(count));
@@ -107,7 +108,7 @@ fn the_same_seed_gives_the_same_whatever_the_batches() {
     assert!(sent(some(), 7, 5_000).0 != first, "each direction has a stream of its own");
 }
 
-/// Five standard deviations of a binomial count, which one run in two million exceeds.
+/// Whether `count` is within five standard deviations of a binomial distribution, which one run in two million exceeds.
 fn near(count: u64, of: u64, rate: f64) -> bool {
     let (mean, deviation) = (of as f64 * rate, (of as f64 * rate * (1.0 - rate)).sqrt());
     (count as f64 - mean).abs() <= 5.0 * deviation
@@ -159,7 +160,8 @@ fn each_fault_alone_does_what_its_name_says() {
         let mut sorted = order.clone();
         sorted.sort_unstable();
         assert_eq!(sorted, (0..1_000).collect::<Vec<_>>());
-        // One that is overtaken by up to three is late by no more, and others are early only because it is not there.
+        // A reordered datagram is overtaken by up to three others, so it is at most three places late. The others are
+        // early only because of it.
         let late = order.iter().enumerate().filter(|&(place, &number)| place > number as usize);
         let lateness: Vec<usize> = late.map(|(place, &number)| place - number as usize).collect();
         assert!(lateness.iter().all(|&late| late <= 3), "{lateness:?}");
@@ -192,10 +194,10 @@ fn delayed_datagrams_come_when_due_and_a_wait_ends_then() {
     assert!(near(held as u64, 200, 0.5), "{held}");
     for eighth in 1..=8 {
         clock.advance(Time::from_ms(1));
-        // There is something to hand on, so this returns although nothing arrives any more.
+        // Held datagrams are due, so the wait returns although nothing arrives any more.
         faulty.wait(Interest::Arrival, None).unwrap();
         got.extend(drain(&mut faulty).datagrams);
-        // Uniform over the time: after each eighth another eighth of those held.
+        // Delays are uniform: after each eighth of the maximum delay another eighth of the held datagrams is due.
         let due = (got.len() - (200 - held)) as u64;
         assert!(near(due, held as u64, f64::from(eighth) / 8.0), "{due} of {held} after {eighth} ms");
     }
@@ -230,7 +232,7 @@ fn what_came_along_stays_with_each_datagram() {
     }
 }
 
-/// A port that takes a datagram only every third time.
+/// A port that takes a datagram only at every third attempt, as if its send buffer were full.
 struct Narrow(LoopbackPort, u32);
 
 impl Port for Narrow {
@@ -277,7 +279,7 @@ fn a_full_port_changes_no_fate_and_loses_nothing_more() {
     }
     let mut got = drain(&mut sound).datagrams;
     assert_eq!(faulty.faults().0, counters);
-    // Later by being held up, so in another order, but the same.
+    // Waiting for room delays datagrams, so their order differs, but the datagrams are the same.
     let mut expected = expected;
     got.sort_unstable();
     expected.sort_unstable();
@@ -317,8 +319,8 @@ fn any_faults() -> impl Strategy<Value = Faults> {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Whatever goes wrong: each datagram arrives as often as the counters say, at most one bit off, and none is
-    /// invented.
+    /// With any faults, each datagram arrives as often as the counters say, with at most one bit flipped, and no other
+    /// datagram arrives.
     #[test]
     fn the_counters_account_for_everything(
         faults in any_faults(), seed in 0u64..1_000, count in 1u32..400, batch in 1usize..64, sending in any::<bool>(),

@@ -1,4 +1,4 @@
-//! UDP ports between two namespaces: what is on the link, and what the path's MTU allows.
+//! Tests UDP ports between two network namespaces: the packets on the link, and the limits that the path MTU sets.
 
 mod common;
 
@@ -19,7 +19,7 @@ fn two(pair: &Pair, (a, b): (IpAddr, IpAddr), config: &UdpConfig) -> (UdpPort, U
     (pair.a.run(|| open(a)), pair.b.run(|| open(b)))
 }
 
-/// Sees every frame of a namespace.
+/// Captures every frame of a network namespace.
 struct Capture(Socket);
 
 impl Capture {
@@ -33,7 +33,7 @@ impl Capture {
         Capture(socket)
     }
 
-    /// The next `count` IPv4 packets with UDP destination port 4791.
+    /// Waits for the next `count` IPv4 packets with UDP destination port 4791.
     fn roce_packets(&mut self, count: usize) -> Vec<Vec<u8>> {
         let mut packets = Vec::new();
         let mut frame = vec![0; 65_536];
@@ -49,7 +49,7 @@ impl Capture {
     }
 }
 
-/// Traffic class, identification, "don't fragment" and fragment offset, payload of an IPv4 packet.
+/// Returns four parts of an IPv4 packet: type of service, identification, flags with fragment offset, and UDP payload.
 fn fields(packet: &[u8]) -> (u8, u16, u16, &[u8]) {
     let half = |at: usize| u16::from_be_bytes([packet[at], packet[at + 1]]);
     (packet[1], half(4), half(6), &packet[28..])
@@ -58,7 +58,7 @@ fn fields(packet: &[u8]) -> (u8, u16, u16, &[u8]) {
 #[test]
 fn the_nth_datagram_of_a_batch_carries_identification_n_and_is_never_fragmented() {
     with_pair(1_500, |pair| {
-        // Have batches cut before they reach the link, where they would otherwise pass in one piece.
+        // Makes the kernel split batches before the virtual link, which would otherwise carry a batch in one piece.
         pair.a.ip("link set veth gso_max_segs 1").unwrap();
         let class = TrafficClass::new(26, Ecn::Capable0);
         for segmentation in [true, false] {
@@ -146,7 +146,8 @@ fn a_destination_without_a_route_is_refused() {
 #[test]
 fn a_full_send_buffer_blocks_until_there_is_room() {
     with_pair(1_500, |pair| {
-        // 20 Mbit/s, so that packets wait where they count against the sender.
+        // Limits the rate to 20 Mbit/s, so that packets wait in a queue where they still fill the sender's socket
+        // buffer.
         let shaped = pair.a.run(|| {
             let tc = "qdisc add dev veth root tbf rate 20mbit burst 64kb limit 10mb";
             std::process::Command::new("tc").args(tc.split(' ')).output()

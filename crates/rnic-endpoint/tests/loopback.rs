@@ -1,4 +1,4 @@
-//! Two ports in memory behave as two on a link.
+//! Checks that a pair of ports in memory behaves like two ports on a link.
 
 mod common;
 

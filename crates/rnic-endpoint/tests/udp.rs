@@ -1,4 +1,4 @@
-//! UDP ports over the loopback device: what leaves one arrives at the other, whole, in order and with what came along.
+//! Tests UDP ports over the loopback device: all datagrams arrive, complete, in order and with their traffic class.
 
 mod common;
 
@@ -28,7 +28,8 @@ fn batch<'a>(from: &UdpPort, to: &UdpPort, segment: usize, data: &'a [IoSlice<'a
 
 #[test]
 fn a_batch_arrives_as_its_datagrams_in_order() {
-    // Bytes per datagram, bytes in all: one, some, the most; even and odd; with a shorter last.
+    // Pairs of bytes per datagram and bytes per batch: one datagram, several and the maximum, of even and odd lengths,
+    // with a shorter last one.
     let shapes =
         [(1, 1), (64, 64), (1_024, 64 * 1_024 - 64 * 30), (1_023, 60 * 1_023 + 1), (7, 7 * 64), (7, 7 * 5 + 3)];
     let long = [(4_096, 15 * 4_096), (4_095, 15 * 4_095 + 4_000), (9_000, 65_507), (65_000, 65_000), (40_001, 60_000)];
@@ -134,14 +135,14 @@ fn without_source_ports_everything_leaves_from_the_ports_own() {
 fn what_is_sent_to_a_source_port_vanishes_without_an_error() {
     let (mut a, mut b) = two(LOCALHOSTS[0]);
     let source = SocketAddr::new(LOCALHOSTS[0], a.source_port(3));
-    // A connected socket hears of a port that nobody holds, at the latest with its second datagram.
+    // A connected socket gets an error if no socket has the destination port, at the latest with its second datagram.
     let stranger = UdpSocket::bind("127.0.0.1:0").unwrap();
     stranger.connect(source).unwrap();
     for _ in 0..1_000 {
         assert_eq!(stranger.send(&[0; 1_000]).unwrap(), 1_000);
     }
     assert!(a.receive().unwrap().is_none());
-    // It still sends.
+    // The port still sends after it has dropped these datagrams.
     send_all(&mut a, b.local_addr(), ANY_CLASS, 100, &[7; 300]);
     assert_eq!(collect(&mut b, 3).datagrams.concat(), [7; 300]);
 }
@@ -157,7 +158,7 @@ fn an_open_port_sees_and_picks_its_local_address() {
         send_all(&mut a, to_b, ANY_CLASS, 10, &[0; 30]);
         let got = collect(&mut b, 3);
         assert_eq!((got.destinations, &got.sources[0].ip()), (vec![address; 3], &first));
-        // The answer comes from the address that was asked, which the route alone would not have picked.
+        // The reply is sent from the address to which the request went, which the route alone would not have chosen.
         let source_address = Some(address);
         let answer = [IoSlice::new(&[1; 10])];
         b.send(&Batch { destination: a.local_addr(), source_address, ..batch(&b, &a, 10, &answer) }).unwrap();
@@ -173,7 +174,7 @@ fn ipv6_datagrams_without_a_checksum_are_accepted() {
     setsockopt(&peer, common::NoCheck6Send, &true).unwrap();
     peer.send_to(b"no checksum", port.local_addr()).unwrap();
     assert_eq!(collect(&mut port, 1).datagrams, [b"no checksum"]);
-    // A socket without the option shows that this one had none.
+    // A socket without the option does not get the datagram, which shows that the datagram had no checksum.
     let strict = UdpSocket::bind("[::1]:0").unwrap();
     strict.set_nonblocking(true).unwrap();
     peer.send_to(b"no checksum", strict.local_addr().unwrap()).unwrap();
@@ -249,7 +250,7 @@ fn buffers_are_bounded_and_what_overflows_is_counted() {
         let kept = common::drain(&mut b).datagrams.len();
         assert!(kept > 0 && kept * 1_000 <= buffers.receive, "{kept} datagrams fitted");
         lost += SENT - kept;
-        // The count of lost ones comes along with the next that is not.
+        // The kernel reports the count of lost datagrams with the next datagram that is not lost.
         send_all(&mut a, b.local_addr(), ANY_CLASS, 1_000, &[0; 1_000]);
         collect(&mut b, 1);
         assert_eq!(b.counters().overflowed as usize, lost);
@@ -274,10 +275,11 @@ fn nothing_is_lost_while_the_receiver_keeps_up() {
 fn another_thread_ends_a_wait() {
     let (mut a, _b) = two(LOCALHOSTS[0]);
     let waker = a.waker();
-    // Before the wait: it does not block at all.
+    // A wake-up before the wait: the wait does not block.
     waker.wake_by_ref();
     a.wait(Interest::Arrival, None).unwrap();
-    // During it, or before, as the threads happen to run: without the wake-up this test would not end.
+    // A wake-up during the wait or before it, depending on how the threads run. Without the wake-up this test would not
+    // end.
     for _ in 0..200 {
         std::thread::scope(|threads| {
             threads.spawn(|| waker.wake_by_ref());
@@ -319,7 +321,7 @@ fn a_timeout_ends_a_wait() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// However a batch is cut into slices, its datagrams are the same.
+    /// The slices of a batch may begin and end anywhere: the datagrams are the same.
     #[test]
     fn a_batch_may_be_cut_anywhere(
         segment in 1usize..3_000, segments in 1usize..=20, shorter in 0usize..3_000, cuts in prop::collection::vec(0usize..60_000, 0..40),

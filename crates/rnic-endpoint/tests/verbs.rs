@@ -1,4 +1,4 @@
-//! Verbs between two devices of this host, over real sockets.
+//! Tests verbs between two devices of this host, over UDP sockets.
 
 use rnic_endpoint::{CompletionQueue, Config, Device, Error, MemoryRegion, Mode, PathOptions, QpOptions, QueuePair};
 use rnic_transport::Time;
@@ -12,7 +12,7 @@ struct End {
     region: MemoryRegion,
 }
 
-/// An end with a region of `len` bytes.
+/// Opens a device with a queue pair and a memory region of `len` bytes.
 fn end(service: Service, mode: Mode, len: usize) -> End {
     let address: SocketAddr = "127.0.0.1:0".parse().unwrap();
     let device = Device::open_at(address, Config { mode, ..Config::default() }).unwrap();
@@ -31,7 +31,7 @@ fn pair(service: Service, mode: Mode, len: usize) -> (End, End) {
     (a, b)
 }
 
-/// The next completion at `here`, while `there` makes progress too.
+/// Waits for the next completion at `here`, while `there` makes progress, too.
 fn complete(here: &End, there: &End) -> Completion {
     let mut out = [Completion::BLANK];
     for _ in 0..2_000_000 {
@@ -135,6 +135,6 @@ fn bytes_come_back_and_nothing_of_them_stays() {
             break;
         }
     }
-    // The queue pair of the other end is gone with `b`: nobody answers, or the region is refused.
+    // The peer's queue pair was destroyed with `b`, so the request gets no response, or the region is refused.
     assert_ne!(out[0].status, Status::Success);
 }

@@ -1,15 +1,15 @@
-//! RDMA, plain datagrams and other software side by side, between two network namespaces of this host, in one run.
+//! Compares RDMA by rnic, plain datagrams and other software in one run, between two network namespaces of this host.
 //!
 //! ```sh
 //! cargo run --release -p rnic-perf --example side_by_side -- --mtu 9000,1500 --repeat 5
 //! ```
 //!
-//! It needs root, or a system that allows user namespaces. `--others` compares with software of other makers as well,
-//! as far as it is installed (Debian: `libfabric-bin`, `ucx-utils`).
+//! It needs root, or a system that allows user namespaces. `--others` also measures libfabric and UCX, if they are
+//! installed (Debian packages `libfabric-bin` and `ucx-utils`).
 //!
-//! Repetitions alternate between all that is compared, so that whatever else the host does meets all alike. A line
-//! holds the median with the smallest and the largest. The ceiling is plain UDP sent by `UDP_SEGMENT` and received by
-//! `UDP_GRO`, with datagrams as long as the path carries.
+//! The repetitions of all measurements alternate, so that other load on the host affects all of them alike. Each line
+//! of the output holds the median, the minimum and the maximum. The lines "ceiling" are for plain UDP, sent by
+//! `UDP_SEGMENT` and received by `UDP_GRO`, with the longest datagrams that the path MTU allows.
 
 use clap::Parser;
 use rnic_netns::Pair;
@@ -29,24 +29,25 @@ struct Arguments {
     /// IP packet sizes of the virtual link
     #[arg(long, value_delimiter = ',', default_values_t = [9000, 1500])]
     mtu: Vec<u32>,
-    /// Repetitions
+    /// Repetitions of each measurement
     #[arg(long, default_value_t = 5)]
     repeat: usize,
-    /// Milliseconds of each measurement
+    /// Duration of each measurement in milliseconds
     #[arg(long, default_value_t = 500)]
     milliseconds: u64,
-    /// Also libfabric's fi_pingpong over its reliable datagrams, and ucx_perftest over TCP, if they are installed
+    /// Also measure libfabric's fi_pingpong over its reliable datagrams, and ucx_perftest over TCP, if they are
+    /// installed
     #[arg(long)]
     others: bool,
-    /// Packets in flight on a queue pair; several are compared
+    /// Maximum packets in flight on a queue pair; each of several values is measured
     #[arg(long, value_delimiter = ',')]
     in_flight: Vec<u32>,
-    /// Only lines whose name contains this
+    /// Measure only the lines whose names contain this text
     #[arg(long, default_value = "")]
     only: String,
 }
 
-/// Measurements of one name.
+/// The repeated measurements of one line of the output.
 #[derive(Default)]
 struct Series {
     unit: &'static str,
@@ -69,7 +70,7 @@ struct Bench<'a> {
 const RNIC: u16 = 18_515;
 const RAW: u16 = 18_516;
 const SERVER: IpAddr = Pair::B4;
-/// Seconds for a measurement by other software.
+/// Timeout in seconds for a measurement by other software.
 const PATIENCE: &str = "20";
 
 impl Bench<'_> {
@@ -138,7 +139,7 @@ impl Bench<'_> {
             self.endpoint(Some(in_flight), &format!(", {in_flight} in flight"))?;
         }
         if self.arguments.others {
-            // A measurement that they do not finish is missing from the median.
+            // If other software does not finish a measurement, the median leaves it out.
             for done in [self.libfabric(), self.ucx()] {
                 done.unwrap_or_else(|error| eprintln!("{error}"));
             }
@@ -175,7 +176,7 @@ impl Bench<'_> {
             command
         };
         let _server = self.pair.b.child(&mut start(program, server))?;
-        // ofi_rxd may wait for ever for what was lost.
+        // ofi_rxd may hang after a packet loss, so the client runs with a timeout.
         let client: Vec<&str> = [PATIENCE, program].into_iter().chain(client.iter().copied()).collect();
         let mut last = String::new();
         for _ in 0..5 {
@@ -222,7 +223,8 @@ impl Bench<'_> {
             if !self.wants(name) {
                 continue;
             }
-            // UCX looks for devices in /sys, which shows those of the namespace in which it was mounted.
+            // UCX looks for network devices in /sys, which shows the devices of the namespace in which it was mounted.
+            // So /sys is mounted again in each namespace.
             let mount = "mount -t sysfs none /sys && UCX_TLS=tcp UCX_NET_DEVICES=veth exec ucx_perftest -p 18517";
             let server = ["--mount", "sh", "-c", mount];
             let measure = format!("{mount} {SERVER} -t {test} -s {size} -n {iterations} -f");
@@ -249,7 +251,7 @@ fn between(arguments: &Arguments, mtu: u32) -> Result<(), Box<dyn Error>> {
     let pair = Pair::new(mtu)?;
     let listen = |port| pair.b.run(|| TcpListener::bind(SocketAddr::new(SERVER, port)));
     let (rnic, plain) = (listen(RNIC)?, listen(RAW)?);
-    // They end with the process.
+    // The servers' threads end with the process.
     pair.b.spawn(move || {
         let options = ServeOptions { roce_port: rnic_endpoint::port::ROCE_PORT, once: false };
         let failed = |served: rnic_perf::Served| {

@@ -3,11 +3,12 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | this one | [`run`] and [`serve`], the two sides of `rnic perf`; [`run_perftest`], one side with a perftest program as its peer |
+//! | crate root | [`run`] and [`serve`], the two sides of `rnic perf`; [`run_perftest`], with a perftest program as the peer |
 //! | [`ibverbs`] | the out-of-band exchanges and the traffic of `ibv_rc_pingpong` and of perftest |
 //! | [`raw`] | throughput and round-trip time of plain UDP datagrams: the upper bound for every transport above UDP |
 //!
-//! The client's [`Plan`] says everything; the server needs a TCP listener only:
+//! The client's [`Plan`] has all settings of a measurement, and the client sends it to the server. The server needs
+//! only a TCP listener:
 //!
 //! ```
 //! use rnic_perf::{Amount, Op, Plan, ServeOptions, run, serve};
@@ -20,7 +21,7 @@
 //!     let options = ServeOptions { roce_port: 0, once: true };
 //!     serve(&listener, options, &AtomicBool::new(false), |served| assert!(served.result.is_ok()))
 //! });
-//! // Both sides share this host: neither can have RoCE's UDP port 4791 for itself.
+//! // Client and server run on one host, so they cannot both use UDP port 4791; port 0 stands for any free port.
 //! let (op, amount) = (Op::Write, Amount::Messages(100));
 //! let plan = Plan { op, sizes: vec![4_096], amount, roce_port: 0, ..Plan::default() };
 //! let report = run(address, &plan, &AtomicBool::new(false), |_, _| {}).unwrap();

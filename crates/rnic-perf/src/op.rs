@@ -1,4 +1,4 @@
-//! The operations that are measured.
+//! The operations whose bandwidth or latency is measured.
 
 use serde::{Deserialize, Serialize};
 
@@ -26,17 +26,17 @@ pub enum Op {
 }
 
 impl Op {
-    /// Whether it is an atomic operation, whose size is 8 bytes.
+    /// Whether this is an atomic operation, which always works on 8 bytes.
     pub fn is_atomic(self) -> bool {
         matches!(self, Op::FetchAdd | Op::CompareSwap)
     }
 
-    /// Whether its response has data.
+    /// Whether the response to this operation carries data: RDMA Read and atomic operations.
     pub fn is_fetching(self) -> bool {
         self == Op::Read || self.is_atomic()
     }
 
-    /// The name of the operation, as on the command line.
+    /// The name of the operation as command-line options spell it, such as `fetch-add`.
     pub fn name(self) -> &'static str {
         match self {
             Op::Write => "write",

@@ -1,4 +1,4 @@
-//! `rnic perf` as a library: both sides in one process, over the loopback device.
+//! Tests of `rnic perf` as a library: client and server run in one process, over the loopback device.
 
 use rnic_endpoint::Mode;
 use rnic_perf::{Amount, FaultPlan, Op, PerfError, Plan, Report, ServeOptions, Unit, run, serve};
@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 use std::thread::JoinHandle;
 
-/// A server that ends after one client.
+/// A server in a separate thread that ends after one client.
 struct Server {
     address: SocketAddr,
     stop: Arc<AtomicBool>,
@@ -37,7 +37,7 @@ fn server() -> Server {
     server_at(Ipv4Addr::LOCALHOST.into())
 }
 
-/// A plan that fits many tests at once on a slow machine.
+/// A short plan, because many tests run at the same time, perhaps on a slow machine.
 fn plan(op: Op) -> Plan {
     Plan {
         op,
@@ -105,7 +105,7 @@ fn latency_is_measured_message_by_message() {
     }
 }
 
-/// Unreliable connections may lose messages; what arrived is counted.
+/// On an unreliable connection messages may be lost; the report must count the messages that arrived.
 #[test]
 fn an_unreliable_connection_counts_what_arrived() {
     for op in [Op::Write, Op::Send] {
@@ -115,7 +115,7 @@ fn an_unreliable_connection_counts_what_arrived() {
         let server = row.server.as_ref().unwrap();
         let lost = server.counts["injected_losses"];
         assert_eq!(row.messages, 200);
-        // One message is one packet.
+        // Each message is one packet, so each lost packet is a lost message.
         let unwanted = server.counts["dropped_no_receive"] + server.counts["port_overflowed"];
         assert_eq!(row.arrived, 200 - lost - unwanted, "{:?}", server);
         assert!((20..=100).contains(&lost), "{lost} of 200 lost");
@@ -192,7 +192,7 @@ fn impossible_mtus_and_absent_servers_are_refused_with_a_sentence() {
     assert!(error.starts_with(&format!("cannot connect to {nobody} over TCP: ")), "{error}");
 }
 
-/// A server with another protocol.
+/// A TCP server that sends `lines` instead of the protocol of `rnic perf`; returns its address.
 fn impostor(lines: &'static [&'static str]) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -223,7 +223,7 @@ fn a_client_reports_the_error_of_its_server() {
     assert!(error.ends_with("`began` is not due"), "{error}");
 }
 
-/// A client that measures without end; returns when it has begun.
+/// Starts a client that measures until it is stopped; returns when the measurement has begun.
 fn endless(server: &Server, plan: Plan, stop: Arc<AtomicBool>) -> JoinHandle<Result<Report, PerfError>> {
     let (sender, begun) = channel();
     let address = server.address;

@@ -1,4 +1,4 @@
-//! Both sides of perftest's protocol against each other.
+//! Tests rnic's implementation of perftest's protocol: its client against its server.
 
 use rnic_endpoint::{Config, Device, Mode};
 use rnic_perf::ibverbs::perftest::{Op, Options, Outcome, Role, Session, pattern};
@@ -6,7 +6,7 @@ use std::io::Write;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicU8, Ordering};
 
-/// Each device has an address of its own in the loopback network, so that all can have the same port.
+/// Opens a device on a new address of the loopback network, so that all devices can use the same UDP port.
 fn device() -> Device {
     static NEXT: AtomicU8 = AtomicU8::new(1);
     let address = SocketAddr::from(([127, 0, 8, NEXT.fetch_add(1, Ordering::Relaxed)], 14_792));
@@ -20,7 +20,7 @@ fn side(options: Options, role: Role, stream: TcpStream, look: impl FnOnce(&Sess
     session.finish().unwrap()
 }
 
-/// Runs a test; `look` sees the server's side after its traffic.
+/// Runs a test between a client and a server. `look` gets the server's side after its traffic.
 fn run(options: Options, look: impl FnOnce(&Session) + Send + 'static) -> (Outcome, Outcome) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let to = listener.local_addr().unwrap();
@@ -61,7 +61,8 @@ fn every_test_runs() {
 fn writes_lie_where_they_should() {
     let options = Options { size: 1_000, messages: 3, queue_pairs: 2, ..Options::new(Op::Write, false) };
     run(options, |session| {
-        // A message each 1024 bytes; the third lies behind the second, the fourth is not written.
+        // Messages are 1024 bytes apart in the part. The third one follows the second one, and the place of a fourth
+        // one is not written.
         let part = session.layout().part;
         for index in 0..2 {
             let bytes = session.remote(index);
@@ -78,8 +79,7 @@ fn writes_lie_where_they_should() {
 fn sends_and_sums_come_whole() {
     let options = Options { size: 777, messages: 10, receives: 4, ..Options::new(Op::Send, false) };
     run(options, |session| {
-        // The last four messages lie in the four places; the layout has 832 bytes for each and four of them in its
-        // buffer.
+        // The last four messages are in the four places of the cycle buffer. The layout has 832 bytes for each message.
         for number in 6..10 {
             let start = number as usize % 4 * 832;
             let expected: Vec<u8> = (start..start + 777).map(pattern).collect();
@@ -88,7 +88,7 @@ fn sends_and_sums_come_whole() {
     });
     let options = Options { messages: 130, ..Options::new(Op::FetchAdd, false) };
     run(options, |session| {
-        // 64 places for 130 operations: three on the first two, two on the others.
+        // 130 operations go to 64 places in turn: three to each of the first two places, and two to each other place.
         let bytes = session.remote(0);
         let start: Vec<u8> = (4_096..8_192).map(pattern).collect();
         for slot in 0..64 {

@@ -1,11 +1,12 @@
-//! Both sides of `ibv_rc_pingpong`'s protocol against each other.
+//! Tests rnic's implementation of `ibv_rc_pingpong`'s protocol: its client against its server.
 
 use rnic_endpoint::{Config, Device, Mode};
 use rnic_perf::ibverbs::{Options, Pingpong};
 use rnic_verbs::Service;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 
-/// Two addresses of the loopback network, so that both devices can have the RoCE port.
+/// Opens a device on an address of the loopback network. The two devices of a test have different addresses, so that
+/// both can use the same UDP port.
 fn device(address: &str, mode: Mode) -> Device {
     let address: SocketAddr = format!("{address}:14791").parse().unwrap();
     Device::open_at(address, Config { mode, ..Config::default() }).unwrap()

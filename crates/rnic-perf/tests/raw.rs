@@ -1,4 +1,4 @@
-//! The measurement of plain datagrams counts right and survives bad company.
+//! Tests the measurement of plain datagrams: its counts are right, and bad clients and servers do not break it.
 
 use rnic_endpoint::port::SendError;
 use rnic_netns::{Pair, with_pair};
@@ -8,7 +8,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::mpsc::{Receiver, channel};
 
-/// A server in a thread that ends with the process, and its complaints.
+/// Starts a server in a thread that ends with the process; returns its address, and a channel with its errors.
 fn server(address: &str) -> (SocketAddr, Receiver<RawError>) {
     let listener = TcpListener::bind(address).unwrap();
     let address = listener.local_addr().unwrap();
@@ -84,7 +84,7 @@ fn bad_clients_are_reported_and_do_not_stop_the_server() {
         let error = errors.recv().unwrap();
         assert!(matches!(error, RawError::Protocol(_) | RawError::Connection { .. }), "{request}: {error}");
     }
-    // One that hangs up in the middle of a measurement.
+    // A client that closes the connection in the middle of a measurement.
     let mut client = TcpStream::connect(address).unwrap();
     client.write_all(b"throughput mode=gso every=0 port=9\n").unwrap();
     let mut line = String::new();

@@ -1,4 +1,4 @@
-//! What a case works with, and how cases are run.
+//! Cases, the guests and ports that a case works with, and the function that runs cases.
 
 use crate::error::{Error, Result};
 use crate::fault::Faults;
@@ -16,15 +16,16 @@ use std::time::{Duration, Instant};
 /// One case of the test bed.
 #[derive(Clone, Copy, Debug)]
 pub struct Case {
-    /// Its name, as the command line takes it.
+    /// Name of the case on the command line.
     pub name: &'static str,
-    /// What it shows, in half a sentence.
+    /// Short description of what the case tests.
     pub about: &'static str,
-    /// Runs it; an error is a failure.
+    /// Runs the case. If it returns an error, the case has failed or was skipped.
     pub run: fn(&Bench) -> Result<()>,
 }
 
-/// The bench of one case: fresh guests, and a directory for what it leaves behind.
+/// The environment of one case. It starts new guests for the case, and has a directory for the files that the case
+/// writes.
 #[derive(Debug)]
 pub struct Bench {
     image: GuestImage,
@@ -32,15 +33,15 @@ pub struct Bench {
 }
 
 impl Bench {
-    /// Where the case's files lie.
+    /// The directory to which the case writes its files.
     pub fn directory(&self) -> &Path {
         &self.directory
     }
 
-    /// A booted guest and our port at the other end of its link.
+    /// Starts a guest whose link ends in a [`FramePort`], and waits until the guest has booted.
     ///
     /// # Errors
-    /// If it does not boot.
+    /// If the guest does not boot.
     pub fn guest_and_port(&self, options: &GuestOptions) -> Result<(Guest, FramePort)> {
         let link = Link::new()?;
         let port = FramePort::new(link.left);
@@ -49,11 +50,11 @@ impl Bench {
         Ok((guest, port))
     }
 
-    /// A booted guest whose link leads to a network namespace of this machine, with faults from there to the guest and
-    /// back. TCP crosses that link too.
+    /// Starts a guest whose link ends in a network namespace of this machine, and waits until the guest has booted. The
+    /// relay on the link injects the faults of each direction. TCP between namespace and guest uses this link, too.
     ///
     /// # Errors
-    /// If it does not boot; [`Error::Unavailable`] where there can be no namespace.
+    /// If the guest does not boot; [`Error::Unavailable`] if the system allows no network namespace.
     pub fn guest_and_network(&self, to_guest: Faults, to_network: Faults) -> Result<(Guest, HostNetwork, Relay)> {
         let options = GuestOptions { out_of_band: false, ..GuestOptions::default() };
         let (network, tap) = HostNetwork::new(options.mtu)?;
@@ -64,10 +65,10 @@ impl Bench {
         Ok((guest, network, relay))
     }
 
-    /// Two booted guests on one link. TCP between them crosses that link too.
+    /// Starts two guests on one link, and waits until both have booted. TCP between them uses this link, too.
     ///
     /// # Errors
-    /// If one does not boot.
+    /// If one of the guests does not boot.
     pub fn two_guests(&self, mtu: u32) -> Result<[Guest; 2]> {
         let link = Link::new()?;
         let options = |number| GuestOptions { number, mtu, out_of_band: false };
@@ -78,7 +79,8 @@ impl Bench {
         Ok([first, second])
     }
 
-    /// Two booted guests with a relay between them, and its faults from the first to the second and back.
+    /// Starts two guests with a relay between them, and waits until both have booted. The relay injects the faults
+    /// `to_second` into frames to the second guest, and `to_first` into frames to the first one.
     ///
     /// # Errors
     /// If one does not boot.
@@ -94,23 +96,24 @@ impl Bench {
     }
 }
 
-/// How a case ended.
+/// The result of one case.
 #[derive(Debug)]
 pub struct Report {
-    /// The case.
+    /// The case that ran.
     pub case: Case,
-    /// Why it failed, if it did; [`Error::Unavailable`]: why it was skipped.
+    /// `Ok` if the case passed; otherwise why it failed or, with [`Error::Unavailable`], why it was skipped.
     pub result: Result<()>,
-    /// How long it took.
+    /// Duration of the case.
     pub took: Duration,
-    /// Where its files lie.
+    /// Directory with the files of the case.
     pub directory: PathBuf,
 }
 
-/// Runs cases, several at a time, and calls `each` as they end. A case that panics has failed.
+/// Runs cases, `workers` at a time, and passes the result of each case to `each` as soon as the case ends. A case that
+/// panics has failed.
 ///
 /// # Errors
-/// If the directory for the cases' files cannot be made.
+/// If a directory for the files of a case cannot be created.
 pub fn run_cases(
     cases: &[Case], image: &GuestImage, directory: &Path, workers: usize, mut each: impl FnMut(&Report),
 ) -> Result<()> {

@@ -1,4 +1,4 @@
-//! The endpoint on our side of the link: its port is the frame port.
+//! rnic's endpoint on a link of the test bed: its port sends and receives through a [`FramePort`].
 
 use crate::frame::{Datagram, Udp};
 use crate::host::{Gid, Host};
@@ -11,7 +11,8 @@ use std::net::SocketAddr;
 use std::task::Waker;
 use std::time::Duration;
 
-/// A device whose packets go through the link, from our address of this kind. It makes progress while it is polled.
+/// Opens an rnic device that sends and receives its packets over the link. It has the address of [`Host::OURS`] of the
+/// kind that `gid` names, and makes progress only while it is polled.
 ///
 /// # Errors
 /// None is expected.
@@ -20,20 +21,20 @@ pub fn device(frames: FramePort, gid: Gid) -> Result<Device, Error> {
     Device::on_port(Box::new(port), Config { mode: Mode::Polled, ..Config::default() })
 }
 
-/// Datagrams as frames.
+/// A port of the endpoint that carries its datagrams in Ethernet frames.
 #[derive(Debug)]
 pub struct EndpointPort {
     frames: FramePort,
     local: SocketAddr,
-    /// What arrived while the endpoint waited.
+    /// A datagram that arrived during `wait`; the next `receive` returns it.
     early: Option<Datagram>,
-    /// What the last call of `receive` returned.
+    /// The datagram that the last call of `receive` returned.
     arrived: Option<Datagram>,
     counters: Counters,
 }
 
 impl EndpointPort {
-    /// Datagrams of our address of this kind.
+    /// Makes a port whose address is the address of [`Host::OURS`] of the kind that `gid` names.
     pub fn new(frames: FramePort, gid: Gid) -> EndpointPort {
         let local = SocketAddr::new(gid.address(Host::OURS), ROCE_PORT);
         EndpointPort { frames, local, early: None, arrived: None, counters: Counters::default() }
@@ -63,7 +64,7 @@ impl Port for EndpointPort {
         for (id, payload) in bytes.chunks(batch.segment.max(1)).enumerate() {
             let roce = Udp::roce(self.local.ip(), batch.destination.ip(), batch.source_port, payload);
             let datagram = Udp { ip_id: id as u16, tos: batch.traffic_class.byte(), ..roce };
-            // A frame that cannot be sent is a frame that is lost.
+            // A frame that cannot be sent counts as lost, as on a real link.
             if self.frames.send_udp(&datagram).is_err() {
                 self.counters.refused += 1;
             }
@@ -98,7 +99,7 @@ impl Port for EndpointPort {
         Ok(())
     }
 
-    /// Nobody waits in another thread: the device is polled.
+    /// The device is polled, so no other thread ever sleeps in `wait`, and nothing needs to be woken.
     fn waker(&self) -> Waker {
         Waker::noop().clone()
     }

@@ -4,36 +4,36 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-/// What went wrong, in one sentence; what the guest printed follows on further lines.
+/// Why a case failed, in one sentence. Output of the guest follows on further lines.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The operating system refused something.
+    /// A call of the operating system failed.
     #[error("{what}: {source}")]
     Io {
-        /// What was being done.
+        /// The operation or file that the call was for.
         what: String,
-        /// The reason.
+        /// The error of the system.
         source: io::Error,
     },
     /// The guest's image could not be built.
     #[error("the guest cannot be built: {0}")]
     Image(String),
-    /// A guest ended before it was told to.
+    /// A guest ended although its case was still running.
     #[error("guest {guest} ended: {reason}")]
     GuestEnded {
         /// The guest's name.
         guest: String,
-        /// What its console says about it.
+        /// The reason, from the guest's console and qemu's messages.
         reason: String,
     },
-    /// Something did not happen in time.
+    /// An awaited event did not happen in time.
     #[error("{what} did not happen within {} s{detail}", after.as_secs_f32())]
     Timeout {
-        /// What was awaited.
+        /// The awaited event.
         what: String,
-        /// How long.
+        /// The timeout.
         after: Duration,
-        /// What is known about it, on lines of its own, or nothing.
+        /// Further information, such as output of the guest, on separate lines; empty if there is none.
         detail: String,
     },
     /// A command in the guest ended with another exit code than 0.
@@ -43,30 +43,30 @@ pub enum Error {
         guest: String,
         /// The command.
         command: String,
-        /// Its exit code, as the shell gives it.
+        /// The exit code as the shell gives it: 128 plus the signal's number for a killed program.
         code: i32,
-        /// What it printed.
+        /// The output of the command.
         output: String,
     },
-    /// Something was not as expected.
+    /// A result was not as expected; the text says which.
     #[error("{0}")]
     Check(String),
-    /// This machine lacks what the case needs: it is skipped.
+    /// The machine lacks something that the case needs, so the case is skipped.
     #[error("{0}")]
     Unavailable(String),
 }
 
-/// The result of anything in the test bed.
+/// The result type of the test bed's functions.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Error {
-    /// An error of the operating system, with what was being done.
+    /// Returns a function that turns an error of the operating system into [`Error::Io`]. `what` names the operation.
     pub fn io(what: impl Into<String>) -> impl FnOnce(io::Error) -> Error {
         let what = what.into();
         move |source| Error::Io { what, source }
     }
 
-    /// An error of the operating system about a file.
+    /// Returns a function that turns an error of the operating system about the file `path` into [`Error::Io`].
     pub fn file(path: &Path) -> impl FnOnce(io::Error) -> Error {
         Error::io(path.display().to_string())
     }
@@ -78,7 +78,7 @@ impl From<io::Error> for Error {
     }
 }
 
-/// Ends a case with a sentence unless a condition holds.
+/// Ends a case with an error, whose text is the given sentence, unless a condition holds.
 #[macro_export]
 macro_rules! ensure {
     ($condition:expr, $($sentence:tt)+) => {

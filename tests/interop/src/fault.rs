@@ -1,6 +1,7 @@
-//! Faults on a link: loss, reordering, duplication and corruption of RoCE frames, by chance or by a script.
+//! Faults on a link: loss, reordering, duplication and corruption of RoCE frames, either random or by a script.
 //!
-//! Frames that are not RoCEv2 (ARP, neighbour discovery, TCP) always pass, so that a case tests one thing.
+//! Other frames (ARP, neighbour discovery, TCP) always pass without faults, so that a case tests only the recovery of
+//! RoCE.
 
 use crate::frame::roce_payload;
 use rand_core::Rng;
@@ -8,19 +9,20 @@ use rand_pcg::Pcg64Mcg;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// How long a frame is held back when no other frame comes to overtake it.
+/// Maximum time for which a frame is held back if no later frames overtake it.
 pub const HOLD: Duration = Duration::from_millis(20);
 
-/// One fault of one frame.
+/// A fault that happens to one frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fault {
     /// The frame is lost.
     Drop,
     /// The frame arrives twice.
     Duplicate,
-    /// The frame arrives after this many later RoCE frames, or after [`HOLD`] if they do not come.
+    /// The frame arrives after this number of later RoCE frames, or after [`HOLD`] if fewer frames follow.
     Delay(u32),
-    /// This bit of the UDP payload arrives changed, counted from its first bit and wrapping around at its length.
+    /// The bit with this index in the UDP payload arrives flipped. An index beyond the payload is taken modulo the
+    /// payload's length in bits.
     Flip(u32),
 }
 
@@ -30,52 +32,53 @@ pub enum Faults {
     /// Every frame arrives.
     #[default]
     None,
-    /// Each RoCE frame suffers one fault at most, drawn from a stream of random numbers that the seed names.
-    /// The values are probabilities between 0 and 1 and add up to 1 at most.
+    /// Random faults: at most one fault happens to each RoCE frame. The values are probabilities from 0 to 1, and their
+    /// sum is at most 1.
     Random {
-        /// Same seed, same faults for the same frames.
+        /// Seed of the random numbers. The same seed gives the same faults to the same sequence of frames.
         seed: u64,
-        /// A frame is lost.
+        /// Probability that a frame is lost.
         loss: f64,
-        /// A frame is overtaken by one to four later ones.
+        /// Probability that one to four later frames overtake a frame.
         reorder: f64,
-        /// A frame arrives twice.
+        /// Probability that a frame arrives twice.
         duplicate: f64,
-        /// One bit of a frame's UDP payload is changed.
+        /// Probability that one bit of a frame's UDP payload is flipped.
         corrupt: f64,
     },
-    /// RoCE frames, counted from 0 in this direction, and what happens to them.
+    /// Scripted faults: the key is the number of a RoCE frame, counted from 0 in this direction, and the value is its
+    /// fault.
     Script(BTreeMap<u64, Fault>),
 }
 
 impl Faults {
-    /// Random loss alone.
+    /// Random loss with probability `loss`, and no other faults.
     pub fn loss(seed: u64, loss: f64) -> Faults {
         Faults::Random { seed, loss, reorder: 0.0, duplicate: 0.0, corrupt: 0.0 }
     }
 
-    /// Scripted faults.
+    /// Scripted faults, as pairs of a frame's number and its fault.
     pub fn script(faults: impl IntoIterator<Item = (u64, Fault)>) -> Faults {
         Faults::Script(faults.into_iter().collect())
     }
 }
 
-/// What happened so far.
+/// Counts of frames and faults in one direction.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct FaultCounts {
-    /// RoCE frames that came to the injector.
+    /// Number of RoCE frames in this direction, with or without faults.
     pub frames: u64,
-    /// Lost.
+    /// Number of frames that were lost.
     pub dropped: u64,
-    /// Sent twice.
+    /// Number of frames that were sent twice.
     pub duplicated: u64,
-    /// Held back.
+    /// Number of frames that were held back, so that later frames overtook them.
     pub delayed: u64,
-    /// Changed.
+    /// Number of frames in which a bit was flipped.
     pub corrupted: u64,
 }
 
-/// Applies the faults of one direction.
+/// Applies faults to the frames of one direction of a link.
 #[derive(Debug)]
 pub struct Injector {
     faults: Faults,
@@ -87,14 +90,14 @@ pub struct Injector {
 #[derive(Debug)]
 struct Held {
     frame: Vec<u8>,
-    /// RoCE frames still to pass first.
+    /// Number of RoCE frames that must still overtake this frame.
     behind: u32,
-    /// When it goes at the latest.
+    /// Latest time at which the frame is sent.
     until: Instant,
 }
 
 impl Injector {
-    /// An injector at its start.
+    /// Creates an injector that has not seen any frames.
     pub fn new(faults: Faults) -> Injector {
         let seed = if let Faults::Random { seed, .. } = faults { seed } else { 0 };
         // The multiplier of Knuth's MMIX generator spreads small seeds over the state.
@@ -102,7 +105,7 @@ impl Injector {
         Injector { faults, random: Pcg64Mcg::new(state), held: Vec::new(), counts: FaultCounts::default() }
     }
 
-    /// Takes a frame at the time `now` and gives out what arrives on the other side, in order.
+    /// Takes a frame at time `now`; returns the frames that arrive on the other side now, in order.
     pub fn pass(&mut self, mut frame: Vec<u8>, now: Instant) -> Vec<Vec<u8>> {
         let mut out = self.expired(now);
         let Some(payload) = roce_payload(&frame) else {
@@ -111,7 +114,7 @@ impl Injector {
         };
         let fault = self.next_fault();
         self.counts.frames += 1;
-        // Frames held before this one have now been overtaken once more.
+        // This frame overtakes all frames that are held back.
         let mut released = Vec::new();
         self.held.retain_mut(|held| {
             held.behind -= 1;
@@ -146,24 +149,25 @@ impl Injector {
         out
     }
 
-    /// Frames that have been held long enough.
+    /// Returns the held frames whose maximum holding time is over.
     pub fn expired(&mut self, now: Instant) -> Vec<Vec<u8>> {
         let (expired, held) = std::mem::take(&mut self.held).into_iter().partition(|held| held.until <= now);
         self.held = held;
         expired.into_iter().map(|held: Held| held.frame).collect()
     }
 
-    /// When the next held frame goes at the latest.
+    /// Returns the earliest time at which a held frame must be sent; `None` if no frame is held.
     pub fn deadline(&self) -> Option<Instant> {
         self.held.iter().map(|held| held.until).min()
     }
 
-    /// What happened so far.
+    /// Returns the counts of frames and faults so far.
     pub fn counts(&self) -> FaultCounts {
         self.counts
     }
 
-    /// The fault of the next RoCE frame: always two draws, so that one frame's fault does not shift the next one's.
+    /// Chooses the fault of the next RoCE frame. Random faults always take two random numbers per frame, so that the
+    /// fault of one frame does not change the faults of later frames.
     fn next_fault(&mut self) -> Option<Fault> {
         match &self.faults {
             Faults::None => None,
@@ -187,7 +191,7 @@ impl Injector {
     }
 }
 
-/// A number in [0, 1) from the upper 53 bits.
+/// Converts random bits to a number in [0, 1), from their upper 53 bits.
 fn unit(bits: u64) -> f64 {
     (bits >> 11) as f64 / (1_u64 << 53) as f64
 }
@@ -197,7 +201,7 @@ mod tests {
     use super::*;
     use crate::frame::{IPV4, Udp, ethernet};
 
-    /// A RoCE frame that carries a number.
+    /// Builds a RoCE frame whose payload is `number`.
     fn roce(number: u8) -> Vec<u8> {
         let packet = Udp::roce("10.0.0.1".parse().unwrap(), "10.0.0.2".parse().unwrap(), 1, &[number; 16]).emit();
         ethernet([2; 6], [4; 6], IPV4, &packet)
@@ -207,7 +211,7 @@ mod tests {
         frames.iter().map(|frame| *frame.last().unwrap()).collect()
     }
 
-    /// What arrives of ten frames.
+    /// Passes ten numbered frames to the injector; returns the numbers of the frames that arrive.
     fn arrivals(injector: &mut Injector, now: Instant) -> Vec<u8> {
         (0..10).flat_map(|number| numbers(&injector.pass(roce(number), now))).collect()
     }

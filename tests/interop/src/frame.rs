@@ -1,4 +1,5 @@
-//! Ethernet, ARP, IPv4, IPv6, neighbour discovery and UDP, as far as a RoCE endpoint alone on a link needs them.
+//! Encodes and decodes Ethernet, ARP, IPv4, IPv6, neighbour discovery and UDP, as far as a RoCE endpoint needs them on
+//! a link without routers.
 //!
 //! Formats: ARP RFC 826, IPv4 RFC 791, UDP RFC 768, IPv6 RFC 8200, neighbour discovery RFC 4861.
 
@@ -10,7 +11,7 @@ pub type Mac = [u8; 6];
 /// The UDP port of RoCEv2.
 pub const ROCE_PORT: u16 = 4791;
 
-/// Bytes of an Ethernet header.
+/// Length of an Ethernet header in bytes.
 pub const ETHERNET_HEADER: usize = 14;
 
 /// EtherType of IPv4.
@@ -34,7 +35,7 @@ fn array_at<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
     bytes[at..at + N].try_into().expect("the caller has checked the length")
 }
 
-/// The Internet checksum of RFC 1071 over several pieces, each of even length but the last.
+/// Computes the Internet checksum (RFC 1071) over several pieces. Each piece but the last must have an even length.
 fn checksum(pieces: &[&[u8]]) -> u16 {
     let words = pieces.iter().flat_map(|piece| piece.chunks(2));
     let mut sum: u32 = words.map(|word| u32::from(word[0]) << 8 | word.get(1).map_or(0, |&low| u32::from(low))).sum();
@@ -44,17 +45,19 @@ fn checksum(pieces: &[&[u8]]) -> u16 {
     !(sum as u16)
 }
 
-/// A frame: header and payload. Ethernet's padding and frame check sequence are left to the device.
+/// Builds an Ethernet frame of header and payload. It has no padding and no frame check sequence, which the device
+/// adds.
 pub fn ethernet(dst: Mac, src: Mac, ethertype: u16, payload: &[u8]) -> Vec<u8> {
     [&dst[..], &src[..], &ethertype.to_be_bytes()[..], payload].concat()
 }
 
-/// The EtherType of a frame, `None` if it is shorter than a header.
+/// Returns the EtherType of a frame, or `None` if the frame is shorter than an Ethernet header.
 pub fn ethertype(frame: &[u8]) -> Option<u16> {
     (frame.len() >= ETHERNET_HEADER).then(|| u16_at(frame, 12))
 }
 
-/// Where the UDP payload of a frame starts if it is a RoCEv2 packet over IPv4 without options or over IPv6.
+/// Returns the offset of the UDP payload in a frame with a RoCEv2 packet, over IPv4 without options or over IPv6.
+/// Returns `None` for any other frame.
 pub fn roce_payload(frame: &[u8]) -> Option<usize> {
     let (protocol, udp) = match ethertype(frame)? {
         IPV4 => (9, IPV4_HEADER),
@@ -70,16 +73,17 @@ pub fn roce_payload(frame: &[u8]) -> Option<usize> {
 /// An ARP request or reply for IPv4 over Ethernet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Arp {
-    /// A reply, not a request.
+    /// Whether this is a reply. Otherwise it is a request.
     pub reply: bool,
-    /// Who sends it.
+    /// Ethernet and IPv4 address of the sender.
     pub sender: (Mac, Ipv4Addr),
-    /// Who is asked for, or answered; a request has no Ethernet address here.
+    /// Ethernet and IPv4 address of the target. In a request the Ethernet address is unknown, so it is zero.
     pub target: (Mac, Ipv4Addr),
 }
 
 impl Arp {
-    /// Reads what follows an Ethernet header of type [`ARP`]; `None` if it is anything else.
+    /// Reads the bytes that follow an Ethernet header of type [`ARP`]. Returns `None` if they are not ARP for IPv4 over
+    /// Ethernet.
     pub fn parse(bytes: &[u8]) -> Option<Arp> {
         if bytes.len() < 28 || bytes[..6] != [0, 1, 8, 0, 6, 4] {
             return None;
@@ -93,7 +97,7 @@ impl Arp {
         Some(Arp { reply, sender: address(8), target: address(18) })
     }
 
-    /// The bytes that follow the Ethernet header.
+    /// Returns the bytes that follow the Ethernet header.
     pub fn emit(&self) -> Vec<u8> {
         let operation = [0, if self.reply { 2 } else { 1 }];
         let sender = (self.sender.0, self.sender.1.octets());
@@ -102,23 +106,25 @@ impl Arp {
     }
 }
 
-/// A neighbour solicitation or advertisement.
+/// A neighbour solicitation or advertisement of IPv6 neighbour discovery.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Neighbour {
-    /// An advertisement, not a solicitation.
+    /// Whether this is an advertisement. Otherwise it is a solicitation.
     pub advertisement: bool,
-    /// Who sends it.
+    /// IPv6 source address.
     pub src: Ipv6Addr,
-    /// To whom.
+    /// IPv6 destination address.
     pub dst: Ipv6Addr,
-    /// The address asked for, or told.
+    /// The address that a solicitation asks for, or that an advertisement is about.
     pub target: Ipv6Addr,
-    /// The Ethernet address of the sender (solicitation) or of the target (advertisement).
+    /// The Ethernet address of the sender (in a solicitation) or of the target (in an advertisement); `None` if the
+    /// message has none.
     pub link: Option<Mac>,
 }
 
 impl Neighbour {
-    /// Reads an IPv6 packet; `None` if it is anything else, or its checksum is wrong.
+    /// Reads an IPv6 packet. Returns `None` if it is not a neighbour solicitation or advertisement, or its checksum is
+    /// wrong.
     pub fn parse(packet: &[u8]) -> Option<Neighbour> {
         let (header, message) = packet.split_at_checked(IPV6_HEADER)?;
         let message = message.get(..usize::from(u16_at(header, 4)))?;
@@ -157,7 +163,7 @@ impl Neighbour {
         })
     }
 
-    /// The IPv6 packet. An advertisement is solicited and overrides what the receiver knew.
+    /// Returns the IPv6 packet. In an advertisement the flags solicited and override are set.
     pub fn emit(&self) -> Vec<u8> {
         let (kind, flags, option) = if self.advertisement { (136, 0x60, 2) } else { (135, 0, 1) };
         let mut message = vec![kind, 0, 0, 0, flags, 0, 0, 0];
@@ -174,28 +180,29 @@ impl Neighbour {
     }
 }
 
-/// The multicast address at which a host with this IPv6 address is solicited: ff02::1:ff and its last 24 bits.
+/// Returns the solicited-node multicast address of an IPv6 address: ff02::1:ff followed by the last 24 bits of the
+/// address.
 pub fn solicited_node(address: Ipv6Addr) -> Ipv6Addr {
     let [.., high, low] = address.segments();
     Ipv6Addr::new(0xff02, 0, 0, 0, 0, 1, 0xff00 | (high & 0xff), low)
 }
 
-/// The Ethernet address of an IPv6 multicast group: 33:33 and its last 32 bits.
+/// Returns the Ethernet address of an IPv6 multicast group: 33:33 followed by the last 32 bits of the group's address.
 pub fn multicast_mac(group: Ipv6Addr) -> Mac {
     let [.., a, b, c, d] = group.octets();
     [0x33, 0x33, a, b, c, d]
 }
 
-/// A UDP datagram to send, with everything in the IP header that matters to RoCE.
+/// A UDP datagram to send, with all fields of the IP header that matter to RoCE.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Udp<'a> {
-    /// Whose address it carries as source; of the same family as `dst`.
+    /// Source IP address, of the same family as `dst`.
     pub src: IpAddr,
-    /// Where it goes.
+    /// Destination IP address.
     pub dst: IpAddr,
-    /// Source port.
+    /// UDP source port.
     pub sport: u16,
-    /// Destination port.
+    /// UDP destination port.
     pub dport: u16,
     /// DSCP and ECN: type of service or traffic class.
     pub tos: u8,
@@ -203,18 +210,19 @@ pub struct Udp<'a> {
     pub ttl: u8,
     /// Identification in the IPv4 header; IPv6 has none.
     pub ip_id: u16,
-    /// The IPv4 flag against fragmentation; IPv6 has none.
+    /// The flag "don't fragment" of IPv4; IPv6 has no such flag.
     pub dont_fragment: bool,
     /// Flow label of IPv6, 20 bits.
     pub flow_label: u32,
-    /// Whether the UDP checksum is computed; if not it is 0, as RoCEv2 senders have it.
+    /// Whether to compute the UDP checksum. Otherwise it is 0, as in the packets of most RoCEv2 senders.
     pub checksum: bool,
-    /// From the base transport header to the ICRC.
+    /// UDP payload: the RoCEv2 packet from the base transport header to the ICRC.
     pub payload: &'a [u8],
 }
 
 impl<'a> Udp<'a> {
-    /// A RoCEv2 packet as rxe sends it, but for its IP ID: TOS 0, TTL 64, not to be fragmented, no UDP checksum.
+    /// Makes a RoCEv2 packet with the IP fields that rxe uses: TOS 0, TTL 64, "don't fragment", no UDP checksum. Only
+    /// the IPv4 identification differs: it is 0.
     pub fn roce(src: IpAddr, dst: IpAddr, sport: u16, payload: &'a [u8]) -> Udp<'a> {
         Udp {
             src,
@@ -231,7 +239,7 @@ impl<'a> Udp<'a> {
         }
     }
 
-    /// The IP packet.
+    /// Returns the IP packet.
     ///
     /// # Panics
     /// If source and destination are not of one family, or the payload is too long for a packet.
@@ -254,7 +262,7 @@ impl<'a> Udp<'a> {
         };
         if self.checksum {
             let sum = checksum(&[&pseudo, &udp, self.payload]);
-            // 0 means that there is none.
+            // A checksum of 0 would mean that the packet has no checksum.
             udp[6..8].copy_from_slice(&if sum == 0 { 0xffff } else { sum }.to_be_bytes());
         }
         packet.extend(udp);
@@ -291,12 +299,12 @@ fn pseudo_header_v6(header: &[u8], next: u8, length: usize) -> Vec<u8> {
     [&header[8..40], &(length as u32).to_be_bytes(), &[0, 0, 0, next]].concat()
 }
 
-/// A UDP datagram that came in.
+/// A received UDP datagram.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Datagram {
-    /// Where it came from.
+    /// Source IP address.
     pub src: IpAddr,
-    /// Where it went.
+    /// Destination IP address.
     pub dst: IpAddr,
     /// Source port.
     pub sport: u16,
@@ -308,21 +316,22 @@ pub struct Datagram {
     pub ttl: u8,
     /// Identification in the IPv4 header; 0 for IPv6.
     pub ip_id: u16,
-    /// The IPv4 flag against fragmentation; false for IPv6.
+    /// The flag "don't fragment" of IPv4; false for IPv6.
     pub dont_fragment: bool,
-    /// The UDP checksum as it was sent; 0 stands for none.
+    /// The UDP checksum as it was sent; 0 means that the packet has none.
     pub udp_checksum: u16,
-    /// The whole packet from the IP header on, without Ethernet's padding: what an ICRC is computed over.
+    /// The whole packet from the IP header on, without Ethernet's padding. The ICRC is computed over these bytes.
     pub packet: Vec<u8>,
-    /// Where the payload starts in `packet`.
+    /// Offset of the UDP payload in `packet`.
     payload: usize,
 }
 
 impl Datagram {
-    /// Reads an IP packet, which padding may follow.
+    /// Reads an IP packet. Bytes after its end are ignored as Ethernet padding.
     ///
     /// # Errors
-    /// What keeps it from being a whole, intact UDP datagram. A UDP checksum other than 0 must be right.
+    /// A text that says why the packet is not a complete and intact UDP datagram. If the UDP checksum is not 0, it must
+    /// be correct.
     pub fn parse(packet: &[u8]) -> Result<Datagram, &'static str> {
         match packet.first().map(|first| first >> 4) {
             Some(4) => Datagram::parse_v4(packet),
@@ -374,7 +383,7 @@ impl Datagram {
         Ok(datagram)
     }
 
-    /// Reads the UDP header; what the IP header says is left to the caller.
+    /// Reads the UDP header. The caller fills in the fields of the IP header.
     fn parse_udp(packet: &[u8], protocol: u8, at: usize, pseudo: &[u8]) -> Result<Datagram, &'static str> {
         if protocol != UDP_PROTOCOL {
             return Err("not UDP");

@@ -1,9 +1,9 @@
-//! `rand` of the GNU C library: what perftest fills its memory with.
+//! The function `rand` of the GNU C library, with which perftest fills its memory.
 
-/// What `srand(seed)` and then `(char)rand()` again and again give.
+/// Returns the bytes that `count` calls of `(char)rand()` give after `srand(seed)`.
 pub fn random_bytes(seed: u32, count: usize) -> Vec<u8> {
-    // The additive feedback generator of Park and Miller's minimal one: x^31 + x^3 + 1, its first 310 values thrown
-    // away.
+    // glibc uses an additive feedback generator, x^31 + x^3 + 1. The minimal generator of Park and Miller fills its
+    // initial state, and its first 310 values are discarded.
     let mut state = vec![seed.max(1)];
     for at in 1..31 {
         state.push((u64::from(state[at - 1]) * 16_807 % 0x7fff_ffff) as u32);

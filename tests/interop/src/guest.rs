@@ -1,4 +1,4 @@
-//! One running virtual machine: boot, commands, end.
+//! A guest: one running virtual machine that boots, runs commands for a case, and ends.
 
 use crate::error::{Error, Result};
 use crate::host::Host;
@@ -18,39 +18,41 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// The emulator.
+/// Name of the emulator's program.
 pub const QEMU: &str = "qemu-system-x86_64";
 
-/// The host's loopback interface as a guest sees it through its second port.
+/// Address at which a guest reaches the loopback interface of this machine, through the guest's second Ethernet port.
 pub const HOST_SEEN_BY_GUEST: Ipv4Addr = Ipv4Addr::new(10, 0, 2, 2);
 
-/// A listener on this machine that a guest reaches at [`HOST_SEEN_BY_GUEST`], and its port.
+/// Opens a TCP listener on this machine, which a guest reaches at [`HOST_SEEN_BY_GUEST`]. Returns the listener and its
+/// TCP port.
 ///
 /// # Errors
-/// If the operating system gives none.
+/// If the system cannot open a listener.
 pub fn listener() -> Result<(TcpListener, u16)> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(Error::io("the exchange"))?;
     let port = listener.local_addr().map_err(Error::io("the exchange"))?.port();
     Ok((listener, port))
 }
 
-/// The TCP port on which the RDMA programs meet before they talk RDMA.
+/// The TCP port on which the RDMA programs do their out-of-band exchange.
 pub const OUT_OF_BAND_PORT: u16 = 18_515;
 
-/// A guest boots in four seconds on an idle machine; this is for a machine that is not.
+/// Timeout for the boot of a guest. It takes about four seconds on an idle machine, and far longer on a busy one.
 const BOOT_PATIENCE: Duration = Duration::from_secs(120);
 
-/// How long a command may take unless the case says otherwise.
+/// Timeout of a command in a guest, unless the case sets another one.
 pub const COMMAND_PATIENCE: Duration = Duration::from_secs(60);
 
-/// What a guest is to be.
+/// The configuration of a guest.
 #[derive(Clone, Debug)]
 pub struct GuestOptions {
-    /// Who it is on the link; it is called `guestN`.
+    /// Number of the guest, from 1, which determines its addresses. Guest N has the name `guestN`.
     pub number: u8,
-    /// The MTU of its Ethernet port, in bytes. rxe's path MTU follows: 1024 for 1500, 4096 for 9000.
+    /// MTU of the guest's Ethernet port in bytes. It determines rxe's path MTU: 1024 for an MTU of 1500, and 4096 for
+    /// an MTU of 9000.
     pub mtu: u32,
-    /// Whether it has a second port on which TCP connections to and from the host run.
+    /// Whether the guest has a second Ethernet port for TCP connections to and from this machine.
     pub out_of_band: bool,
 }
 
@@ -68,10 +70,10 @@ pub struct Job {
     command: String,
 }
 
-/// How a command ended.
+/// The result of a command.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Outcome {
-    /// The exit code as a shell gives it: 128 and the signal's number for a killed program.
+    /// The exit code as a shell gives it: 128 plus the signal's number for a killed program.
     pub code: i32,
     /// What the command wrote to standard output and standard error.
     pub output: String,
@@ -79,8 +81,8 @@ pub struct Outcome {
 
 /// A virtual machine that runs until it is dropped.
 ///
-/// qemu also ends when the thread that started it ends, so that nothing stays behind a killed test; a guest must not
-/// outlive its thread.
+/// qemu also ends when the thread that started it ends, so that a killed test leaves no virtual machine behind. So a
+/// `Guest` must not outlive the thread that started it.
 #[derive(Debug)]
 pub struct Guest {
     name: String,
@@ -95,8 +97,8 @@ pub struct Guest {
 }
 
 impl Guest {
-    /// Starts a guest; [`Guest::await_boot`] waits for it. Console, emulator messages and a capture of the link go to
-    /// files `guestN.console`, `guestN.qemu` and `guestN.pcap` in `directory`.
+    /// Starts a guest; [`Guest::await_boot`] waits until it has booted. The console, the messages of qemu and a capture
+    /// of the link are written to the files `guestN.console`, `guestN.qemu` and `guestN.pcap` in `directory`.
     ///
     /// # Errors
     /// If qemu cannot be started or files cannot be written.
@@ -118,7 +120,8 @@ impl Guest {
             .arg(image.initramfs())
             .args(["-append", &kernel_command_line(&name, host, options)])
             .args(["-serial", &format!("file:{}", escaped(&file("console")))])
-            // The control channel is qemu's standard output, the link its standard input: sockets that need no names.
+            // qemu gets two sockets without names: its standard output is the control channel, and its standard input
+            // is the link.
             .args(["-chardev", "socket,id=control,fd=1", "-device", "virtio-serial-pci"])
             .args(["-device", "virtserialport,chardev=control"])
             .args(["-netdev", "dgram,id=link,local.type=fd,local.str=0"])
@@ -131,13 +134,13 @@ impl Guest {
             command.args(["-device", &format!("virtio-net-pci,netdev=oob,romfile=,mac={mac}")]);
         }
         command.stdin(Stdio::from(link.into_fd())).stdout(Stdio::from(OwnedFd::from(control_of_qemu))).stderr(messages);
-        // SAFETY: between fork and exec only a system call is made, which is safe at that point and allocates nothing.
+        // SAFETY: between fork and exec only a system call is made, which is safe there and allocates no memory.
         unsafe {
             command.pre_exec(|| Ok(set_parent_process_death_signal(Some(Signal::KILL))?));
         }
         let qemu = command.spawn().map_err(Error::io(QEMU))?;
-        // The command still holds qemu's ends of the sockets; without them an end of qemu is seen as an end of the
-        // channel.
+        // The command still holds qemu's ends of the sockets. They are closed here, so that the channel ends when qemu
+        // ends.
         drop(command);
         Ok(Guest {
             name,
@@ -152,7 +155,7 @@ impl Guest {
         })
     }
 
-    /// Waits until the guest takes commands. Its rxe device is up by then.
+    /// Waits until the guest accepts commands. Its rxe device is then up.
     ///
     /// # Errors
     /// If the guest ends or is not ready within two minutes.
@@ -165,7 +168,7 @@ impl Guest {
         if line.starts_with("ready ") { Ok(()) } else { Err(self.nonsense(&line)) }
     }
 
-    /// The guest's name.
+    /// Name of the guest, `guestN`.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -175,7 +178,7 @@ impl Guest {
         self.host
     }
 
-    /// Where on this machine a TCP connection to the guest's port [`OUT_OF_BAND_PORT`] is made.
+    /// The address on this machine that qemu forwards to the guest's TCP port [`OUT_OF_BAND_PORT`].
     ///
     /// # Panics
     /// If the guest was started without a second port.
@@ -183,12 +186,12 @@ impl Guest {
         self.forwarded.expect("the guest was started without a second port")
     }
 
-    /// The capture of the guest's end of the link, in pcap format, complete up to the frame sent last.
+    /// Path of the capture of the guest's end of the link, a pcap file. It is complete up to the last frame sent.
     pub fn capture(&self) -> PathBuf {
         self.directory.join(format!("{}.pcap", self.name))
     }
 
-    /// Runs a shell command and waits for its end.
+    /// Runs a shell command and waits for its end; returns its output.
     ///
     /// # Errors
     /// If it fails, takes longer than [`COMMAND_PATIENCE`], or the guest ends.
@@ -197,22 +200,22 @@ impl Guest {
         self.finish(job, COMMAND_PATIENCE)
     }
 
-    /// Makes the guest look for the Ethernet address of a host on the link. On a busy machine a queue pair that moves
-    /// to RTR may fail right after the answer to the neighbour solicitation that it caused; one whose peer is known
-    /// does not have to ask.
+    /// Makes the guest resolve the Ethernet address of a host on the link, by a ping. Without it, a queue pair that
+    /// moves to RTR has to resolve its peer's address first. On a busy machine this may fail even though the response
+    /// to the neighbour solicitation has just arrived.
     ///
     /// # Errors
     /// If the guest ends.
     pub fn meet(&mut self, address: IpAddr) -> Result<()> {
-        // An answer to the ping itself is not needed.
+        // The ping itself may fail; only the address resolution matters.
         self.run(&format!("ping -c 1 -W 1 {address} >/dev/null 2>&1; true")).map(drop)
     }
 
-    /// Waits until a host that answers pings is reached: a guest that has just booted has IPv6 addresses that it may
-    /// not use yet, and a queue pair that moves to RTR in that time fails.
+    /// Waits until a ping to `address` succeeds. A guest that has just booted has IPv6 addresses that it may not use
+    /// yet, and a transition of a queue pair to RTR fails in that time.
     ///
     /// # Errors
-    /// If the guest ends, or no answer comes within some seconds.
+    /// If the guest ends, or no ping succeeds within 25 attempts.
     pub fn reach(&mut self, address: IpAddr) -> Result<()> {
         let tries = format!(
             "for i in $(seq 25); do ping -c 1 -W 1 {address} >/dev/null 2>&1 && exit; usleep 200000; done; exit 1"
@@ -220,7 +223,7 @@ impl Guest {
         self.run(&tries).map(drop)
     }
 
-    /// Starts a shell command of one line.
+    /// Starts a shell command of one line, without waiting for its end.
     ///
     /// # Errors
     /// If the guest has ended.
@@ -236,7 +239,7 @@ impl Guest {
         Ok(Job { id, command: command.to_owned() })
     }
 
-    /// Waits for a command that succeeds, and gives what it printed.
+    /// Waits for the end of a command that must succeed; returns its output.
     ///
     /// # Errors
     /// If it ends with another code than 0, does not end in time, or the guest ends.
@@ -246,11 +249,11 @@ impl Guest {
         if code == 0 { Ok(output) } else { Err(Error::Command { guest: self.name.clone(), command, code, output }) }
     }
 
-    /// Waits for a command and gives how it ended.
+    /// Waits for the end of a command; returns its exit code and output.
     ///
     /// # Errors
-    /// If it does not end in time, or the guest ends. The error of a command that takes too long has what it printed so
-    /// far.
+    /// If the command does not end in time, or the guest ends. The error of a command that takes too long contains its
+    /// output so far.
     pub fn outcome(&mut self, job: Job, patience: Duration) -> Result<Outcome> {
         if let Some(outcome) = self.answer(job.id, patience)? {
             return Ok(outcome);
@@ -258,13 +261,13 @@ impl Guest {
         Err(self.too_late(&job, "the end", patience)?)
     }
 
-    /// Ends a command and the programs that it has started with a signal, TERM or KILL, and gives how it ended.
-    /// Commands ignore INT.
+    /// Sends a signal, TERM or KILL, to a command and to the programs that it has started; returns how the command
+    /// ended. Commands ignore INT.
     ///
     /// # Errors
     /// As [`Guest::outcome`].
     pub fn kill(&mut self, job: Job, signal: &str) -> Result<Outcome> {
-        // The shell first: it would go on with what follows the program.
+        // The shell gets the signal first. Otherwise it would go on with the next program of the command.
         self.run(&format!(
             "until pid=$(cat /run/jobs/{0}.pid); do usleep 10000; done; children=$(pgrep -P $pid); kill -{signal} $pid $children; true",
             job.id
@@ -275,7 +278,7 @@ impl Guest {
     /// Waits until a command listens on a TCP port.
     ///
     /// # Errors
-    /// If it ends instead, or does not within a minute.
+    /// If the command ends instead, or does not listen within a minute.
     pub fn await_listener(&mut self, job: &Job, port: u16) -> Result<()> {
         let wait = self.spawn(&format!("await-listen {port} {}", job.id))?;
         let Outcome { code, output } = self.outcome(wait, COMMAND_PATIENCE * 2)?;
@@ -283,10 +286,10 @@ impl Guest {
         if code == 0 { Ok(()) } else { Err(Error::Command { guest, command, code, output }) }
     }
 
-    /// The connection that a command makes to this machine.
+    /// Accepts the TCP connection that a command in the guest makes to `listener`.
     ///
     /// # Errors
-    /// If none comes in time; the error has what the command printed so far.
+    /// If no connection comes in time. The error contains the output of the command so far.
     pub fn accept(&mut self, listener: &TcpListener, job: &Job) -> Result<TcpStream> {
         let patience = Timespec { tv_sec: COMMAND_PATIENCE.as_secs() as i64, tv_nsec: 0 };
         let came = poll(&mut [PollFd::new(listener, PollFlags::IN)], Some(&patience));
@@ -298,10 +301,10 @@ impl Guest {
         Ok(stream)
     }
 
-    /// A connection to the command that listens on the guest's port [`OUT_OF_BAND_PORT`].
+    /// Opens a TCP connection to the command that listens on the guest's port [`OUT_OF_BAND_PORT`].
     ///
     /// # Errors
-    /// If it cannot be made.
+    /// If the connection cannot be opened.
     ///
     /// # Panics
     /// As [`Guest::out_of_band`].
@@ -312,7 +315,8 @@ impl Guest {
         Ok(stream)
     }
 
-    /// What did not happen in time, with what the command has printed so far.
+    /// Returns the error for an event `what` of a command that did not happen in time, with the output of the command
+    /// so far.
     fn too_late(&mut self, job: &Job, what: &str, after: Duration) -> Result<Error> {
         let look = self.spawn(&format!("cat /run/jobs/{}.out", job.id))?;
         let output =
@@ -321,7 +325,7 @@ impl Guest {
         Ok(Error::Timeout { what, after, detail: format!("; it has printed:\n{output}") })
     }
 
-    /// Lines of the guest's console that speak of trouble in the kernel.
+    /// Returns the lines of the guest's console that report an error of the kernel, such as a panic or a warning.
     pub fn kernel_complaints(&self) -> Vec<String> {
         const SIGNS: [&str; 6] = ["Kernel panic", "BUG:", "WARNING:", "Oops", "general protection", "rcu: INFO"];
         let console = self.console();
@@ -333,14 +337,14 @@ impl Guest {
         std::fs::read(file).map(|bytes| String::from_utf8_lossy(&bytes).replace('\r', "")).unwrap_or_default()
     }
 
-    /// The last lines of the console.
+    /// Returns the last `lines` lines of the console.
     fn console_end(&self, lines: usize) -> String {
         let console = self.console();
         let all: Vec<&str> = console.lines().collect();
         all[all.len().saturating_sub(lines)..].join("\n")
     }
 
-    /// The answer to a request, if it comes in time.
+    /// Waits for the agent's response to request `id`; returns `None` if it does not come in time.
     fn answer(&mut self, id: u64, patience: Duration) -> Result<Option<Outcome>> {
         let deadline = Instant::now() + patience;
         loop {
@@ -350,7 +354,7 @@ impl Guest {
             let Some(line) = self.read_line(deadline)? else { return Ok(None) };
             let numbers: Vec<i64> = line.split(' ').filter_map(|word| word.parse().ok()).collect();
             let &[id, code, length] = &numbers[..] else { return Err(self.nonsense(&line)) };
-            // The bytes follow at once.
+            // The output follows immediately after this line.
             let bytes = self.read_bytes(length as usize, Instant::now() + COMMAND_PATIENCE)?;
             let output = String::from_utf8_lossy(&bytes).into_owned();
             self.answers.insert(id as u64, Outcome { code: code as i32, output });
@@ -378,7 +382,7 @@ impl Guest {
         Ok(self.received.drain(..count).collect())
     }
 
-    /// Reads what is there; false if nothing comes before the deadline.
+    /// Reads the available bytes of the control channel; returns `false` if none arrive before the deadline.
     fn read_some(&mut self, deadline: Instant) -> Result<bool> {
         let left = deadline.saturating_duration_since(Instant::now());
         if left.is_zero() {
@@ -402,13 +406,13 @@ impl Guest {
         Error::Check(format!("guest {}: the agent said `{line}`", self.name))
     }
 
-    /// Why the guest has ended, from its console and qemu's messages.
+    /// Returns the error for a guest that has ended, with the reason from its console and qemu's messages.
     fn ended(&mut self) -> Error {
-        // qemu closes its files after the channel.
+        // qemu closes the control channel before its files, so wait for its end before reading them.
         let status = self.qemu.wait().map_or_else(|error| error.to_string(), |status| status.to_string());
         let console = self.console();
         let lines: Vec<&str> = console.lines().collect();
-        // An oops comes some lines before the panic that follows from it.
+        // The first sign of trouble is the cause: an oops comes some lines before the panic that it leads to.
         let sign = |line: &&str| {
             ["BUG:", "Oops", "general protection", "Kernel panic", "init:"].iter().any(|s| line.contains(s))
         };
@@ -426,17 +430,19 @@ impl Guest {
 
 impl Drop for Guest {
     fn drop(&mut self) {
-        // It may have ended already.
+        // An error means that qemu has already ended.
         let _ = self.qemu.kill();
         let _ = self.qemu.wait();
     }
 }
 
-/// What the kernel is told: where to write, to end at the first trouble, and the settings that `init` reads.
+/// Builds the kernel's command line: the console, the options that end the guest at the first error, and the settings
+/// that the guest's `init` reads.
 fn kernel_command_line(name: &str, host: Host, options: &GuestOptions) -> String {
     [
         "console=ttyS0 loglevel=5 panic=-1 oops=panic mitigations=off nokaslr random.trust_cpu=on".to_owned(),
-        // A busy machine may stop the guest for a while; that is no fault of its timers, nor a stall of its kernel.
+        // A busy machine may stop the guest for a while. The guest's kernel must not report that as broken timers or as
+        // a stall.
         "no_timer_check tsc=reliable nowatchdog rcupdate.rcu_cpu_stall_suppress=1".to_owned(),
         format!("rnic.name={name}"),
         format!("rnic.number={}", options.number),
@@ -453,12 +459,12 @@ fn mac_text(mac: [u8; 6]) -> String {
     mac.map(|byte| format!("{byte:02x}")).join(":")
 }
 
-/// A path as qemu's options take it: commas are doubled.
+/// Writes a path as qemu's options need it: with doubled commas.
 fn escaped(path: &Path) -> String {
     path.display().to_string().replace(',', ",,")
 }
 
-/// A TCP port of this machine that was free a moment ago.
+/// Finds a free TCP port of this machine. Another program could take the port before qemu does.
 fn free_port() -> Result<SocketAddrV4> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(Error::io("a TCP port"))?;
     let port = listener.local_addr().map_err(Error::io("a TCP port"))?.port();

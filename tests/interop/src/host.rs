@@ -1,17 +1,17 @@
-//! Who has which address on the link.
+//! The Ethernet and IP addresses of the hosts on a link, and their GIDs.
 
 use crate::frame::Mac;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// One host on a link. All its addresses follow from its number.
+/// A host on a link: rnic's side or a guest. All its addresses follow from its number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Host(u8);
 
 impl Host {
-    /// Our side, the peer of a single guest.
+    /// rnic's side of a link, which is the peer of a single guest.
     pub const OURS: Host = Host(1);
 
-    /// The guest of this number, from 1.
+    /// Returns the guest with this number, counted from 1.
     ///
     /// # Panics
     /// If the number is 0 or above 253.
@@ -20,7 +20,7 @@ impl Host {
         Host(number + 1)
     }
 
-    /// The Ethernet address, 52:54:00:77:00:NN.
+    /// The Ethernet address of host N: 52:54:00:77:00:NN.
     pub fn mac(self) -> Mac {
         [0x52, 0x54, 0, 0x77, 0, self.0]
     }
@@ -30,23 +30,23 @@ impl Host {
         [0x52, 0x54, 0, 0x77, 1, self.0]
     }
 
-    /// The IPv4 address, 10.77.0.N in a network of 24 bits.
+    /// The IPv4 address of host N: 10.77.0.N in a network with a prefix of 24 bits.
     pub fn ipv4(self) -> Ipv4Addr {
         Ipv4Addr::new(10, 77, 0, self.0)
     }
 
-    /// The IPv6 address, fd77::N in a network of 64 bits.
+    /// The IPv6 address of host N: fd77::N in a network with a prefix of 64 bits.
     pub fn ipv6(self) -> Ipv6Addr {
         Ipv6Addr::new(0xfd77, 0, 0, 0, 0, 0, 0, self.0.into())
     }
 
-    /// The link-local IPv6 address, made of the Ethernet address as RFC 4291, appendix A, has it.
+    /// The link-local IPv6 address, which is derived from the Ethernet address (RFC 4291, appendix A).
     pub fn link_local(self) -> Ipv6Addr {
         let [a, b, c, d, e, f] = self.mac().map(u16::from);
         Ipv6Addr::new(0xfe80, 0, 0, 0, (a ^ 2) << 8 | b, c << 8 | 0xff, 0xfe00 | d, e << 8 | f)
     }
 
-    /// Whether the host answers to this address.
+    /// Whether this address is an IP address of the host.
     pub fn has(self, address: IpAddr) -> bool {
         match address {
             IpAddr::V4(address) => address == self.ipv4(),
@@ -55,9 +55,9 @@ impl Host {
     }
 }
 
-/// The GID that rxe gives an address, and the index under which a guest has it.
+/// The kind of a GID of a guest's `rxe0`. Each kind has a fixed index in the guest's GID table.
 ///
-/// rxe fills its table in the order in which the addresses appear: link-local first, then IPv4, then IPv6.
+/// rxe fills the table in the order in which the interface gets its addresses: first link-local, then IPv4, then IPv6.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Gid {
     /// Index 0: the link-local IPv6 address.
@@ -69,12 +69,13 @@ pub enum Gid {
 }
 
 impl Gid {
-    /// The index in the table of `rxe0`, as `-g` and `-x` of the RDMA programs take it.
+    /// The index of the GID in the table of `rxe0`, which is the value of the options `-g` and `-x` of the RDMA
+    /// programs.
     pub fn index(self) -> u8 {
         self as u8
     }
 
-    /// A host's address behind this GID.
+    /// Returns the IP address of `host` that this GID stands for.
     pub fn address(self, host: Host) -> IpAddr {
         match self {
             Gid::LinkLocal => host.link_local().into(),
@@ -83,7 +84,7 @@ impl Gid {
         }
     }
 
-    /// A host's GID as its 16 bytes.
+    /// Returns the 16 bytes of the GID of `host`.
     pub fn bytes(self, host: Host) -> [u8; 16] {
         match self.address(host) {
             IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
@@ -102,7 +103,7 @@ mod tests {
         assert_eq!(host.mac(), [0x52, 0x54, 0x00, 0x77, 0x00, 0x02]);
         assert_eq!(host.ipv4().to_string(), "10.77.0.2");
         assert_eq!(host.ipv6().to_string(), "fd77::2");
-        // As the kernel has it for this Ethernet address.
+        // The link-local address that the kernel derives from this Ethernet address.
         assert_eq!(host.link_local().to_string(), "fe80::5054:ff:fe77:2");
     }
 

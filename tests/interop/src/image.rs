@@ -1,20 +1,20 @@
-//! The guest's kernel and initramfs, as `build_guest.py` leaves them.
+//! The kernel and initramfs of the guest, which `build_guest.py` builds.
 
 use crate::error::{Error, Result};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Where a built guest lies.
+/// The directory of a built guest.
 #[derive(Clone, Debug)]
 pub struct GuestImage {
     directory: PathBuf,
 }
 
 impl GuestImage {
-    /// Builds the guest, or finds it built. Progress goes to standard error.
+    /// Builds the guest, or finds it if it is already built. `build_guest.py` prints its progress on standard error.
     ///
     /// # Errors
-    /// If Python is missing or the program fails; it has said why on standard error.
+    /// If Python is missing or `build_guest.py` fails. It prints the reason on standard error.
     pub fn build() -> Result<GuestImage> {
         let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("build_guest.py");
         let output = Command::new("python3")
@@ -30,12 +30,12 @@ impl GuestImage {
         }
     }
 
-    /// The kernel.
+    /// Path of the kernel's ELF image.
     pub fn kernel(&self) -> PathBuf {
         self.directory.join("vmlinux")
     }
 
-    /// The initramfs.
+    /// Path of the initramfs.
     pub fn initramfs(&self) -> PathBuf {
         self.directory.join("initramfs.cpio")
     }

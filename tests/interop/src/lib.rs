@@ -1,24 +1,24 @@
-//! The test bed of rnic against the Linux kernel's own software RoCE (`rdma_rxe`).
+//! The interoperability test bed: it tests rnic against the Linux kernel's RoCE in software (`rdma_rxe`).
 //!
-//! A guest is a virtual machine that qemu emulates in software, with Debian's kernel and RDMA programs in an initramfs;
-//! neither root nor KVM is needed. Its Ethernet port hangs on a [`LinkEnd`]: raw frames over a pair of local sockets.
-//! The other end is a [`FramePort`], which speaks for our side, or another guest, directly or through a [`Relay`] that
-//! loses and disorders frames.
+//! A guest is a virtual machine that qemu emulates in software, with Debian's kernel and RDMA programs in an initramfs.
+//! It needs neither root nor KVM. The guest's Ethernet port is one [`LinkEnd`] of a link, which carries raw frames over
+//! a pair of local sockets. The other end of the link is either a [`FramePort`], through which rnic sends and receives,
+//! or another guest. A [`Relay`] between the two ends can drop and reorder frames.
 //!
 //! | module | holds |
 //! |---|---|
 //! | [`image`] | the guest's kernel and initramfs, made by `build_guest.py` |
-//! | [`guest`] | one running virtual machine: boot, commands, end |
-//! | [`link`] | links and the relay between two of them |
+//! | [`guest`] | one running virtual machine: it boots, runs commands, and ends |
+//! | [`link`] | links, and the relay that joins two links |
 //! | [`fault`] | seeded or scripted loss, reordering, duplication and corruption of frames |
 //! | [`frame`] | Ethernet, ARP, IPv4, IPv6, neighbour discovery and UDP, as bytes |
-//! | [`port`] | our side's Ethernet port |
-//! | [`endpoint`] | rnic's endpoint on that port |
-//! | [`mod@tap`] | our side with real sockets, for programs |
-//! | [`roce`] | base transport header and ICRC, for the bed's own proof |
-//! | [`pcap`] | captures of the link, and the fixtures made of them |
-//! | [`host`] | who has which address |
-//! | [`mod@bench`] | what a case works with, and how cases are run |
+//! | [`port`] | the Ethernet port of rnic's side |
+//! | [`endpoint`] | rnic's endpoint on this Ethernet port |
+//! | [`mod@tap`] | rnic's side with real sockets in a network namespace, for programs |
+//! | [`roce`] | base transport header and ICRC, to test the test bed itself |
+//! | [`pcap`] | captures of the link, and the capture files made of them |
+//! | [`host`] | the addresses of the hosts on a link |
+//! | [`mod@bench`] | the guests and ports that a case works with, and how cases are run |
 //! | [`cases`] | the table of cases |
 #![expect(clippy::disallowed_methods, reason = "the test bed drives real machines in real time")]
 

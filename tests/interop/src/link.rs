@@ -1,8 +1,8 @@
 //! Links: raw Ethernet frames over a pair of connected local datagram sockets.
 //!
-//! The sockets keep the order and lose nothing: a sender waits while the other side's queue is full. So every lost
-//! frame is an injected fault. The sockets have no name and no port, so they leave no files behind, and cases cannot
-//! use each other's links.
+//! The sockets keep the order of frames and lose no frame: a sender waits while the receiver's queue is full. So every
+//! lost frame is an injected fault. The sockets have neither names nor ports, so they leave no files behind, and no
+//! case can use the link of another case.
 
 use crate::fault::{FaultCounts, Faults, Injector};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -23,7 +23,7 @@ pub(crate) const LONGEST: usize = 65_535 + 14;
 /// Timeout of a sender whose receiver does not read.
 const SEND_PATIENCE: Duration = Duration::from_secs(5);
 
-/// A link with its two ends.
+/// A link with its two ends, which are equal.
 #[derive(Debug)]
 pub struct Link {
     /// One end.
@@ -33,10 +33,10 @@ pub struct Link {
 }
 
 impl Link {
-    /// A new link.
+    /// Creates a link.
     ///
     /// # Errors
-    /// If the operating system gives no sockets.
+    /// If the system cannot create the sockets.
     pub fn new() -> io::Result<Link> {
         let (left, right) = UnixDatagram::pair()?;
         for end in [&left, &right] {
@@ -71,20 +71,20 @@ pub struct LinkEnd {
 }
 
 impl LinkEnd {
-    /// The socket itself, to hand to qemu.
+    /// Returns the socket as a file descriptor, which qemu inherits.
     pub(crate) fn into_fd(self) -> OwnedFd {
         self.socket.into()
     }
 }
 
 impl Frames for LinkEnd {
-    /// An error if the other end has not read for five seconds.
+    /// Sends a frame. Fails if the receiver's queue is full and the receiver does not read for five seconds.
     fn send(&self, frame: &[u8]) -> io::Result<()> {
         self.socket.send(frame).map(|_| ())
     }
 
     fn receive(&self, timeout: Duration) -> io::Result<Option<Vec<u8>>> {
-        // Finer than a socket's own timeout, which counts the kernel's ticks.
+        // `poll` has a finer timeout than the socket itself, whose timeout counts the kernel's ticks.
         let timeout = Timespec::try_from(timeout).map_err(|_| io::ErrorKind::InvalidInput)?;
         let mut waiting = [PollFd::new(&self.socket, PollFlags::IN)];
         match poll(&mut waiting, Some(&timeout)) {
@@ -106,7 +106,7 @@ impl Frames for LinkEnd {
     }
 
     fn shut_down(&self) {
-        // It may have ended already.
+        // An error means that the socket was already shut down.
         let _ = self.socket.shutdown(Shutdown::Both);
     }
 }
@@ -120,7 +120,8 @@ pub struct Relay {
 }
 
 impl Relay {
-    /// A relay between two ends, with the faults from `left` to `right` and those from `right` to `left`.
+    /// Starts a relay between two ends. It injects `to_right` into frames from `left` to `right`, and `to_left` into
+    /// frames from `right` to `left`.
     pub fn new(left: impl Frames + 'static, right: impl Frames + 'static, to_right: Faults, to_left: Faults) -> Relay {
         let (left, right): (Arc<dyn Frames>, Arc<dyn Frames>) = (Arc::new(left), Arc::new(right));
         let counts = [(); 2].map(|()| Arc::new(Mutex::new(FaultCounts::default())));
@@ -131,7 +132,7 @@ impl Relay {
         Relay { ends: [left, right], threads, counts }
     }
 
-    /// Counts of frames and faults so far, from `left` to `right` and from `right` to `left`.
+    /// Returns the counts of frames and faults so far: first from `left` to `right`, then from `right` to `left`.
     pub fn counts(&self) -> [FaultCounts; 2] {
         [0, 1].map(|direction| *self.counts[direction].lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -163,7 +164,7 @@ fn spawn(
             };
             *counts.lock().unwrap_or_else(PoisonError::into_inner) = injector.counts();
             for frame in frames {
-                // A guest that has ended takes no frames; the case finds that out elsewhere.
+                // Sending fails if the guest has ended. The case notices the end of a guest elsewhere.
                 let _ = to.send(&frame);
             }
         }

@@ -13,18 +13,18 @@ use std::time::Instant;
 #[derive(Parser)]
 #[command(name = "rnic-interop")]
 struct Arguments {
-    /// Cases to run; a name ending in * stands for all that begin so. Without names, all
+    /// Cases to run; a name that ends in * stands for all cases whose names begin so. Without names, all cases run
     names: Vec<String>,
-    /// Print the cases and what they show, and run none
+    /// Print the names and descriptions of the cases, and run none
     #[arg(long)]
     list: bool,
-    /// Cases at a time; each runs one or two virtual machines
+    /// Number of cases that run at a time; each case runs one or two virtual machines
     #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=16))]
     jobs: u8,
     /// Runs cases that failed again, one at a time, up to N times: a busy host can starve a virtual machine
     #[arg(long, default_value_t = 0, value_name = "N", value_parser = clap::value_parser!(u8).range(0..=9))]
     retries: u8,
-    /// Where the cases leave consoles and captures
+    /// Directory to which the cases write consoles and captures
     #[arg(long, value_name = "DIR", default_value_os_t = default_directory())]
     out: PathBuf,
 }
@@ -54,7 +54,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Runs the cases and says how it went; returns those that failed to the last.
+/// Runs the cases and prints their results; returns the cases that failed at every attempt.
 fn run(cases: &[Case], arguments: &Arguments) -> Result<Vec<Case>, Error> {
     let start = Instant::now();
     let image = GuestImage::build()?;
@@ -100,7 +100,7 @@ fn print(report: &Report, number: usize, of: usize) {
     }
 }
 
-/// The cases that the names ask for, in the table's order.
+/// Returns the cases that `names` select, in the order of the table.
 fn select(all: &[Case], names: &[String]) -> Result<Vec<Case>, String> {
     let fits = |name: &str, case: &Case| match name.strip_suffix('*') {
         Some(start) => case.name.starts_with(start),

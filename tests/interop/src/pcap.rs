@@ -1,4 +1,4 @@
-//! Captures: reads what qemu's `filter-dump` writes, writes pcapng.
+//! Captures: reads the pcap files that qemu's `filter-dump` writes, and writes pcapng files.
 //!
 //! Formats: pcap as <https://datatracker.ietf.org/doc/draft-ietf-opsawg-pcap/> has it, pcapng as
 //! <https://datatracker.ietf.org/doc/draft-ietf-opsawg-pcapng/>.
@@ -10,17 +10,17 @@ use std::path::Path;
 /// A captured frame.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Captured {
-    /// When, in microseconds of the capture's clock.
+    /// Time of the capture in microseconds of the capture's clock.
     pub time_us: u64,
-    /// The frame, without its check sequence.
+    /// The bytes of the frame, without its frame check sequence.
     pub frame: Vec<u8>,
 }
 
-/// Reads a pcap file in this machine's byte order, as qemu writes it. A frame whose end is not yet in the file is left
-/// out.
+/// Reads a pcap file in this machine's byte order, as qemu writes it. A last frame that is not yet complete in the file
+/// is left out.
 ///
 /// # Errors
-/// If the file cannot be read or is no such capture.
+/// If the file cannot be read, or is not a pcap file of Ethernet frames.
 pub fn read(path: &Path) -> Result<Vec<Captured>> {
     let bytes = std::fs::read(path).map_err(Error::file(path))?;
     parse(&bytes).ok_or_else(|| Error::Check(format!("{} is no pcap file of Ethernet frames", path.display())))
@@ -42,7 +42,8 @@ fn parse(bytes: &[u8]) -> Option<Vec<Captured>> {
     Some(frames)
 }
 
-/// Writes the RoCEv2 frames among these as a pcapng file whose clock starts at the first of them. Returns how many.
+/// Writes the RoCEv2 frames among `frames` to a pcapng file with this comment; returns their number. Times in the file
+/// count from the first RoCEv2 frame.
 ///
 /// # Errors
 /// If the file cannot be written.
@@ -52,7 +53,8 @@ pub fn write_roce(path: &Path, comment: &str, frames: &[Captured]) -> Result<usi
     Ok(roce.len())
 }
 
-/// A pcapng file: a section header with a comment, one Ethernet interface, an enhanced packet block for each frame.
+/// Builds the bytes of a pcapng file: a section header with a comment, the description of one Ethernet interface, and
+/// an enhanced packet block for each frame.
 fn pcapng(comment: &str, frames: &[&Captured]) -> Vec<u8> {
     let mut section = [0x1a2b_3c4d_u32.to_le_bytes(), [1, 0, 0, 0], [0xff; 4], [0xff; 4]].concat();
     // Option 1 is the comment, option 0 the end of options.

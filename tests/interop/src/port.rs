@@ -1,4 +1,4 @@
-//! Our side's Ethernet port: what a RoCE endpoint outside a guest sends and receives through.
+//! The Ethernet port of rnic's side, through which a RoCE endpoint outside a guest sends and receives.
 
 use crate::fault::{FaultCounts, Faults, HOLD, Injector};
 use crate::frame::{ARP, Arp, Datagram, ETHERNET_HEADER, IPV4, IPV6, Mac, Neighbour, Udp};
@@ -13,24 +13,25 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// How long a neighbour is asked for its Ethernet address, and how often.
+/// Time without a response after which the resolution of a neighbour's Ethernet address fails.
 const NEIGHBOUR_PATIENCE: Duration = Duration::from_secs(30);
+/// Interval at which the request for a neighbour's Ethernet address is repeated.
 const NEIGHBOUR_RETRY: Duration = Duration::from_millis(500);
 
-/// Frames that came in and were not handed out.
+/// Counts of received frames that the port did not pass on to its user.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct Ignored {
-    /// Other protocols, other hosts: expected on any link.
+    /// Number of frames of other protocols or to other hosts, which are normal on any link.
     pub other: u64,
-    /// Packets for us that were broken, with the reason: not expected without injected corruption.
+    /// Number of broken packets to this port, by the reason. Without injected corruption there should be none.
     pub broken: BTreeMap<&'static str, u64>,
 }
 
 /// An Ethernet port with the addresses of [`Host::OURS`].
 ///
-/// A thread of its own answers ARP and neighbour solicitations from the start: the kernel looks for its peer's Ethernet
-/// address when a queue pair becomes ready to receive, and fails if nobody answers. Datagrams wait in a queue without
-/// limit.
+/// A separate thread responds to ARP requests and neighbour solicitations from the start, because the kernel resolves
+/// its peer's Ethernet address when a queue pair moves to RTR, and the transition fails without a response. Received
+/// datagrams wait in an unbounded queue.
 #[derive(Debug)]
 pub struct FramePort {
     shared: Arc<Shared>,
@@ -43,7 +44,7 @@ struct Shared {
     link: LinkEnd,
     host: Host,
     state: Mutex<State>,
-    /// Signals a new neighbour.
+    /// Signals that the Ethernet address of a neighbour has become known.
     met: Condvar,
 }
 
@@ -56,12 +57,13 @@ struct State {
 }
 
 impl FramePort {
-    /// A port at one end of a link.
+    /// Opens a port at one end of a link, without faults.
     pub fn new(link: LinkEnd) -> FramePort {
         FramePort::with_faults(link, Faults::None, Faults::None)
     }
 
-    /// A port whose RoCE frames suffer faults: those it sends, and those that come in.
+    /// Opens a port with faults: `outgoing` happen to the RoCE frames that it sends, and `incoming` to the RoCE frames
+    /// that it receives.
     pub fn with_faults(link: LinkEnd, outgoing: Faults, incoming: Faults) -> FramePort {
         let state = State {
             neighbours: BTreeMap::new(),
@@ -78,31 +80,33 @@ impl FramePort {
         FramePort { shared, inbox, thread: Some(thread) }
     }
 
-    /// The faults so far of frames sent, and of frames that came in.
+    /// Returns the counts of faults so far: first of sent frames, then of received frames.
     pub fn fault_counts(&self) -> (FaultCounts, FaultCounts) {
         self.fault_control().counts()
     }
 
-    /// Replaces the faults from here on; scripted faults count frames from 0 again. Frames held back are lost.
+    /// Replaces the faults of both directions. Scripted faults count frames from 0 again. Frames that are held back at
+    /// this moment are lost.
     pub fn set_faults(&mut self, outgoing: Faults, incoming: Faults) {
         self.fault_control().set(outgoing, incoming);
     }
 
-    /// Sets and counts the faults when something else owns the port.
+    /// Returns a handle that sets the faults and reads their counts while something else, such as a device, owns the
+    /// port.
     pub fn fault_control(&self) -> FaultControl {
         FaultControl(Arc::clone(&self.shared))
     }
 
-    /// What came in and was not handed out.
+    /// Returns the counts of received frames that were not passed on.
     pub fn ignored(&self) -> Ignored {
         self.shared.state().ignored.clone()
     }
 
-    /// Sends a datagram. The first one to an address asks for the neighbour's Ethernet address and waits for the
-    /// answer.
+    /// Sends a datagram. If the destination's Ethernet address is not known yet, it first resolves the address and
+    /// waits for the response.
     ///
     /// # Errors
-    /// If the neighbour does not answer, or the link fails.
+    /// If address resolution gets no response, or the link fails.
     pub fn send_udp(&mut self, datagram: &Udp) -> io::Result<()> {
         self.send_packet(datagram.dst, &datagram.emit())
     }
@@ -119,7 +123,8 @@ impl FramePort {
         frames.iter().try_for_each(|frame| self.shared.link.send(frame))
     }
 
-    /// The next datagram for us, or `None` if none comes in this time; a time of zero only looks.
+    /// Returns the next datagram to this port, or `None` if none arrives within `timeout`. With a timeout of zero it
+    /// does not wait.
     ///
     /// # Errors
     /// If the link fails.
@@ -148,19 +153,19 @@ impl FramePort {
     }
 }
 
-/// The faults of a port that something else owns.
+/// A handle to the faults of a port that something else, such as a device, owns.
 #[derive(Clone, Debug)]
 pub struct FaultControl(Arc<Shared>);
 
 impl FaultControl {
-    /// As [`FramePort::set_faults`].
+    /// Replaces the faults, as [`FramePort::set_faults`] does.
     pub fn set(&self, outgoing: Faults, incoming: Faults) {
         let mut state = self.0.state();
         state.outgoing = Injector::new(outgoing);
         state.incoming = Injector::new(incoming);
     }
 
-    /// As [`FramePort::fault_counts`].
+    /// Returns the counts of faults, as [`FramePort::fault_counts`] does.
     pub fn counts(&self) -> (FaultCounts, FaultCounts) {
         let state = self.0.state();
         (state.outgoing.counts(), state.incoming.counts())
@@ -171,7 +176,7 @@ impl Drop for FramePort {
     fn drop(&mut self) {
         self.shared.link.shut_down();
         if let Some(thread) = self.thread.take() {
-            // A thread that panicked has said so.
+            // If the thread panicked, the panic was already reported.
             let _ = thread.join();
         }
     }
@@ -182,9 +187,10 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Deals with frames until the link fails or is shut down.
+    /// Processes received frames until the link fails or is shut down.
     fn listen(&self, arrivals: &Sender<Datagram>) {
-        // Frames held back may be added at any time, so the wait is no longer than a part of what they are held for.
+        // A frame may be held back at any time by another thread. So the wait is shorter than the time for which frames
+        // are held.
         while let Ok(frame) = self.link.receive(HOLD / 4) {
             let now = Instant::now();
             let (outgoing, incoming) = {
@@ -196,12 +202,12 @@ impl Shared {
                 (state.outgoing.expired(now), incoming)
             };
             let answers = incoming.iter().filter_map(|frame| self.deal_with(frame, arrivals));
-            // What the guest does not take is lost, as on a real link.
+            // A frame that cannot be sent to the guest is lost, as on a real link.
             outgoing.into_iter().chain(answers).for_each(|frame| drop(self.link.send(&frame)));
         }
     }
 
-    /// The Ethernet address behind an IP address of the link's network.
+    /// Resolves an IP address of the link's network to an Ethernet address.
     fn neighbour(&self, address: IpAddr) -> io::Result<Mac> {
         let deadline = Instant::now() + NEIGHBOUR_PATIENCE;
         let mut state = self.state();
@@ -218,7 +224,8 @@ impl Shared {
         Err(io::Error::new(io::ErrorKind::TimedOut, format!("nobody answers for {address}")))
     }
 
-    /// The frame that asks for an address.
+    /// Builds the frame that requests the Ethernet address of an IP address: an ARP request or a neighbour
+    /// solicitation.
     fn question(&self, address: IpAddr) -> Vec<u8> {
         let mac = self.host.mac();
         match address {
@@ -236,7 +243,8 @@ impl Shared {
         }
     }
 
-    /// Hands out or learns what a frame brings, and gives the frame that answers it.
+    /// Processes a received frame: it passes a datagram on, or learns a neighbour's address. Returns the frame to send
+    /// in response, if any.
     fn deal_with(&self, frame: &[u8], arrivals: &Sender<Datagram>) -> Option<Vec<u8>> {
         let kind = ethertype(frame);
         let packet = frame.get(ETHERNET_HEADER..).unwrap_or_default();
@@ -253,7 +261,7 @@ impl Shared {
         let for_us = frame.starts_with(&self.host.mac()) && (kind == Some(IPV4) || kind == Some(IPV6));
         match Datagram::parse(packet) {
             Ok(datagram) if for_us && self.host.has(datagram.dst) => {
-                // Nobody listens any more while the port is being dropped.
+                // Sending fails only while the port is being dropped, and then the datagram is not needed.
                 let _ = arrivals.send(datagram);
             }
             Err(reason) if for_us && reason != "not UDP" => {
@@ -282,7 +290,7 @@ impl Shared {
             self.meet(message.target.into(), link);
             return None;
         }
-        // A solicitation from no address looks for a duplicate of its own.
+        // A solicitation from the unspecified address is duplicate address detection and needs no response.
         if message.src == Ipv6Addr::UNSPECIFIED {
             return None;
         }
@@ -319,7 +327,7 @@ mod tests {
         Host::guest(1)
     }
 
-    /// A port and the other end of its link.
+    /// Opens a port; returns it with the other end of its link.
     fn port() -> (FramePort, LinkEnd) {
         let Link { left, right } = Link::new().unwrap();
         (FramePort::new(left), right)
@@ -341,7 +349,8 @@ mod tests {
         let expected =
             Arp { reply: true, sender: (Host::OURS.mac(), Host::OURS.ipv4()), target: (guest().mac(), guest().ipv4()) };
         assert_eq!(Arp::parse(&reply[14..]), Some(expected));
-        // The request has told the guest's address: no question before this datagram.
+        // The port has learned the guest's address from the request, so it sends this datagram without a request of its
+        // own.
         port.send_udp(&Udp::roce(Host::OURS.ipv4().into(), guest().ipv4().into(), 9, b"payload")).unwrap();
         let frame = end.receive(SOON).unwrap().unwrap();
         assert_eq!(frame[..14], [&guest().mac()[..], &Host::OURS.mac(), &[8, 0]].concat());

@@ -1,46 +1,48 @@
-//! Just enough of RoCEv2 for the bed's own proof: the base transport header and the ICRC.
+//! The part of RoCEv2 that the test bed needs to test itself: the base transport header and the ICRC.
 //!
-//! It shares no code with the product on purpose: two readings of one specification can disagree.
+//! It shares no code with rnic on purpose, so that an error in either implementation of the specification shows as a
+//! difference.
 
 use crate::frame::{Datagram, Udp};
 use std::net::IpAddr;
 
-/// RC SEND Only.
+/// Opcode of RC SEND Only.
 pub const SEND_ONLY: u8 = 0x04;
-/// RC RDMA WRITE Only.
+/// Opcode of RC RDMA WRITE Only.
 pub const WRITE_ONLY: u8 = 0x0a;
-/// RC Acknowledge.
+/// Opcode of RC Acknowledge.
 pub const ACKNOWLEDGE: u8 = 0x11;
 
-/// Bytes of the base transport header.
+/// Length of the base transport header in bytes.
 pub const BTH: usize = 12;
-/// Bytes of the ICRC.
+/// Length of the ICRC in bytes.
 pub const ICRC: usize = 4;
 
-/// The base transport header.
+/// The base transport header (BTH) of a RoCEv2 packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Bth {
-    /// What the packet is.
+    /// Opcode: transport service and type of the packet.
     pub opcode: u8,
     /// Bytes of padding before the ICRC, 0 to 3.
     pub pad: u8,
     /// Partition key.
     pub pkey: u16,
-    /// The receiver's queue pair, 24 bits.
+    /// Number of the receiver's queue pair, 24 bits.
     pub dest_qp: u32,
-    /// Whether an acknowledgement is asked for.
+    /// AckReq bit: whether the sender requests an acknowledgement.
     pub ack_request: bool,
     /// Packet sequence number, 24 bits.
     pub psn: u32,
 }
 
 impl Bth {
-    /// A header with the default partition key and no padding.
+    /// Makes a header with the default partition key, no padding and no AckReq bit.
     pub fn new(opcode: u8, dest_qp: u32, psn: u32) -> Bth {
         Bth { opcode, pad: 0, pkey: 0xffff, dest_qp, ack_request: false, psn }
     }
 
-    /// Reads the start of a UDP payload; `None` if that is too short for a header and an ICRC.
+    /// Reads the header at the start of a UDP payload. Returns `None` if the payload is too short for a header and an
+    /// ICRC.
     pub fn parse(payload: &[u8]) -> Option<Bth> {
         if payload.len() < BTH + ICRC {
             return None;
@@ -56,7 +58,7 @@ impl Bth {
         })
     }
 
-    /// The header's bytes; the transport version is 0, and so is every flag that the structure does not have.
+    /// Returns the bytes of the header. The transport version and all flags that [`Bth`] does not have are 0.
     pub fn emit(&self) -> [u8; BTH] {
         let words = [
             u32::from(self.opcode) << 24 | u32::from(self.pad) << 20 | u32::from(self.pkey),
@@ -69,8 +71,8 @@ impl Bth {
     }
 }
 
-/// An IP packet from base transport header, further headers and payload, with its ICRC. The addresses are of one
-/// family.
+/// Builds a whole IP packet with its ICRC. `rest` holds the headers after the base transport header, and the payload.
+/// Both addresses must be IPv4 or both IPv6.
 pub fn packet(src: IpAddr, dst: IpAddr, sport: u16, ip_id: u16, bth: &Bth, rest: &[u8]) -> Vec<u8> {
     let payload = [&bth.emit()[..], rest, &[0; ICRC]].concat();
     let mut packet = Udp { ip_id, ..Udp::roce(src, dst, sport, &payload) }.emit();
@@ -80,17 +82,17 @@ pub fn packet(src: IpAddr, dst: IpAddr, sport: u16, ip_id: u16, bth: &Bth, rest:
     packet
 }
 
-/// Whether the last four bytes of a datagram are its ICRC.
+/// Whether the last four bytes of a datagram are the correct ICRC.
 pub fn icrc_is_right(datagram: &Datagram) -> bool {
     let Some((_, last)) = datagram.packet.split_last_chunk::<ICRC>() else { return false };
     datagram.payload().len() >= BTH + ICRC && icrc(&datagram.packet) == u32::from_le_bytes(*last)
 }
 
-/// The ICRC of a whole IP packet, whose last four bytes are left out.
+/// Computes the ICRC of an IP packet. The last four bytes of the packet, the place of its ICRC, are left out.
 ///
-/// CRC-32 over eight bytes of ones and the packet, in which ones take the place of what routers may change: type of
-/// service, time to live, header checksum (IPv4); traffic class, flow label, hop limit (IPv6); UDP checksum; byte 4 of
-/// the base transport header. Annex A17 of the InfiniBand specification, section 17.3.3.
+/// It is a CRC-32 over eight bytes of ones and the packet, in which ones replace the fields that routers may change:
+/// type of service, time to live, header checksum (IPv4); traffic class, flow label, hop limit (IPv6); UDP checksum;
+/// byte 4 of the base transport header. Annex A17 of the InfiniBand specification, section 17.3.3.
 fn icrc(packet: &[u8]) -> u32 {
     let mut masked = packet[..packet.len() - ICRC].to_vec();
     let udp = if packet[0] >> 4 == 4 {
@@ -111,7 +113,7 @@ fn icrc(packet: &[u8]) -> u32 {
     crc32(&[&[0xff; 8][..], &masked].concat())
 }
 
-/// CRC-32 as Ethernet has it: polynomial 04C11DB7 reflected, start and end with ones, bit by bit.
+/// Computes the CRC-32 of Ethernet, bit by bit: polynomial 04C11DB7 reflected, initial value all ones, result inverted.
 fn crc32(bytes: &[u8]) -> u32 {
     !bytes.iter().fold(!0, |crc, &byte| {
         (0..8).fold(crc ^ u32::from(byte), |crc, _| if crc & 1 == 1 { crc >> 1 ^ 0xedb8_8320 } else { crc >> 1 })
@@ -124,7 +126,7 @@ mod tests {
     use crate::frame::ETHERNET_HEADER;
     use std::path::Path;
 
-    /// The frames of a pcapng file: what its enhanced packet blocks hold.
+    /// Returns the frames of a pcapng file, which are in its enhanced packet blocks.
     fn frames(file: &[u8]) -> Vec<&[u8]> {
         let word = |at: usize| u32::from_le_bytes(file[at..at + 4].try_into().unwrap()) as usize;
         let mut at = 0;

@@ -1,4 +1,4 @@
-//! Our side with real sockets: a network namespace whose Ethernet device is an end of the link.
+//! rnic's side of a link with real sockets: a network namespace whose Ethernet device is an end of the link.
 
 use crate::error::{Error, Result};
 use crate::guest::COMMAND_PATIENCE;
@@ -17,20 +17,21 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
-/// Name of the device in the namespace.
+/// Name of the Ethernet device in the namespace.
 const DEVICE: &str = "roce";
 
-/// How soon a relay sees that the device was shut down.
+/// Interval at which a relay that waits for frames checks whether the device was shut down.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// A namespace that has the addresses of [`Host::OURS`] on the link. Programs in there meet the guest as on a host of
-/// their own.
+/// A network namespace that has the addresses of [`Host::OURS`] on the link. Programs in the namespace reach the guest
+/// as from a separate host.
 #[derive(Clone, Debug)]
 pub struct HostNetwork {
     namespace: Namespace,
 }
 
-/// The device's other side: what the namespace's kernel sends comes out, what goes in is received there.
+/// The test bed's side of the TAP device. It receives the frames that the namespace's kernel sends, and the kernel
+/// receives the frames that it sends.
 #[derive(Debug)]
 pub struct Tap {
     file: File,
@@ -38,10 +39,10 @@ pub struct Tap {
 }
 
 impl HostNetwork {
-    /// A namespace and the end of its link, with this MTU in bytes.
+    /// Creates a namespace, and the end of the link that its Ethernet device is. `mtu` is the device's MTU in bytes.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] where the system allows no namespaces or TAP devices.
+    /// [`Error::Unavailable`] if the system allows no network namespaces or TAP devices.
     pub fn new(mtu: u32) -> Result<(HostNetwork, Tap)> {
         let namespace = Namespace::new().map_err(unavailable)?;
         let file = namespace.run(tap).map_err(|error| {
@@ -58,10 +59,10 @@ impl HostNetwork {
         Ok((HostNetwork { namespace }, Tap { file, closed: AtomicBool::new(false) }))
     }
 
-    /// Starts `rnic` in the namespace.
+    /// Starts the command `rnic` with these arguments in the namespace.
     ///
     /// # Errors
-    /// If it is not built, or cannot be started.
+    /// If the command is not built, or cannot be started.
     pub fn rnic(&self, arguments: &str) -> Result<Program> {
         let mut command = Command::new(rnic()?);
         command.args(arguments.split_whitespace());
@@ -69,7 +70,7 @@ impl HostNetwork {
         let name = format!("rnic {arguments}");
         let mut child = self.namespace.child(&mut command).map_err(Error::io(&*name))?;
         let (send, lines) = mpsc::channel();
-        // The readers end with the program.
+        // The threads that read the pipes end when the program ends.
         if let (Some(stdout), Some(stderr)) = (child.stdout.take(), child.stderr.take()) {
             read(stdout, Stream::Output, send.clone());
             read(stderr, Stream::Messages, send);
@@ -83,7 +84,7 @@ impl HostNetwork {
 pub struct Program {
     child: KilledChild,
     name: String,
-    /// What it prints, line by line; ends with the program.
+    /// The lines that the program prints; the channel closes when the program ends.
     lines: Receiver<(Stream, String)>,
     output: String,
     messages: String,
@@ -100,17 +101,17 @@ fn read(pipe: impl io::Read + Send + 'static, stream: Stream, send: Sender<(Stre
         let mut pipe = BufReader::new(pipe);
         let mut line = String::new();
         while pipe.read_line(&mut line).is_ok_and(|count| count > 0) {
-            // Nobody listens any more while the program is being dropped.
+            // Sending fails only while the `Program` is being dropped, and then its lines are not needed.
             let _ = send.send((stream, std::mem::take(&mut line)));
         }
     });
 }
 
 impl Program {
-    /// Waits until it has written a line with `text` to standard error.
+    /// Waits until the program has printed a line that contains `text`.
     ///
     /// # Errors
-    /// If it ends before, or does not in time.
+    /// If the program ends first, or prints no such line in time.
     pub fn await_message(&mut self, text: &str) -> Result<()> {
         let deadline = Instant::now() + COMMAND_PATIENCE;
         while let Some(line) = self.line(deadline)? {
@@ -121,10 +122,10 @@ impl Program {
         Err(Error::Check(format!("`{}` has ended; {}", self.name, self.said())))
     }
 
-    /// What it writes to standard output until it ends.
+    /// Waits for the end of the program; returns what it has written to standard output.
     ///
     /// # Errors
-    /// If it fails, or does not end in time.
+    /// If the program fails, or does not end in time.
     pub fn finish(mut self) -> Result<String> {
         let deadline = Instant::now() + COMMAND_PATIENCE;
         while self.line(deadline)?.is_some() {}
@@ -135,7 +136,7 @@ impl Program {
         Err(Error::Check(format!("`{}` failed with {status}; {}", self.name, self.said())))
     }
 
-    /// The next line that it prints on either stream; `None` at the end.
+    /// Waits for the next line that the program prints on either stream; `None` if it has ended.
     fn line(&mut self, deadline: Instant) -> Result<Option<String>> {
         match self.lines.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
             Ok((stream, line)) => {
@@ -157,10 +158,10 @@ impl Program {
     }
 }
 
-/// The command, built beside this program.
+/// Finds the command `rnic` in the directory of the running program, or in the parent of that directory.
 fn rnic() -> Result<PathBuf> {
     let here = std::env::current_exe().map_err(Error::io("this program"))?;
-    // Tests lie a directory deeper.
+    // Test programs are one directory deeper than commands.
     let found = here.ancestors().skip(1).take(2).map(|directory| directory.join("rnic")).find(|path| path.is_file());
     let directory = here.parent().unwrap_or(Path::new("."));
     found.ok_or_else(|| {
@@ -175,9 +176,9 @@ fn unavailable(error: NetnsError) -> Error {
     }
 }
 
-/// A TAP device in the calling thread's namespace. It exists as long as the file is open.
+/// Creates a TAP device in the network namespace of the calling thread. The device exists as long as the file is open.
 fn tap() -> io::Result<File> {
-    /// `struct ifreq` as TUNSETIFF takes it: name and flags, padded to its size.
+    /// `struct ifreq` as the ioctl TUNSETIFF takes it: name and flags, padded to the size of the structure.
     #[repr(C)]
     struct Request {
         name: [u8; 16],
@@ -207,7 +208,7 @@ fn tap() -> io::Result<File> {
 
 impl Frames for Tap {
     fn send(&self, frame: &[u8]) -> io::Result<()> {
-        // A device that is not up yet loses it.
+        // If the device is not up yet, the kernel drops the frame.
         (&self.file).write(frame).map(|_| ())
     }
 

@@ -1,5 +1,5 @@
-//! Runs simulated worlds of queue pairs with consecutive seeds, and prints a summary, or the seed of the world that
-//! failed.
+//! The command `rnic-torture`: runs simulated worlds of queue pairs with consecutive seeds. It prints a summary, or the
+//! seed of the world that failed.
 
 use clap::{Parser, ValueEnum};
 use rnic_torture::fuzz;
@@ -22,7 +22,7 @@ struct Args {
     /// Number of worlds, which have consecutive seeds
     #[arg(long, default_value_t = 1)]
     worlds: u64,
-    /// Fuzz with invalid inputs instead, of this kind
+    /// Feed invalid inputs of this kind instead of running worlds
     #[arg(long)]
     fuzz: Option<Fuzz>,
 }

@@ -1,4 +1,5 @@
-//! An adversarial network in virtual time.
+//! A simulated network in virtual time that drops, duplicates, corrupts, delays and CE-marks packets; and the source of
+//! random choices.
 
 use rand_core::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
@@ -18,12 +19,12 @@ impl Dice {
     pub fn new(seed: u64) -> Dice {
         Dice(Source::Seed(Pcg64Mcg::seed_from_u64(seed)))
     }
-    /// Creates a source that takes its choices from `input`, with as few bytes per choice as possible. Without
-    /// remaining bytes, each choice is 0.
+    /// Creates a source that takes its choices from the bytes of `input`, with as few bytes per choice as possible.
+    /// When all bytes are used up, each choice is 0.
     pub fn of(input: Vec<u8>) -> Dice {
         Dice(Source::Input(input.into_iter()))
     }
-    /// Whether all bytes of the input are used up.
+    /// Whether all bytes of the input are used up. Always `false` for a source with a seed.
     pub fn is_spent(&self) -> bool {
         match &self.0 {
             Source::Seed(_) => false,
@@ -48,7 +49,7 @@ impl Dice {
     pub fn within(&mut self, least: u64, most: u64) -> u64 {
         least + self.below(most - least + 1)
     }
-    /// Returns true with a probability of `per_mille` in a thousand.
+    /// Returns `true` with a probability of `per_mille` / 1000.
     pub fn chance(&mut self, per_mille: u64) -> bool {
         self.below(1_000) < per_mille
     }
@@ -66,7 +67,7 @@ impl Dice {
             Source::Input(bytes) => bytes.take(8).fold(0, |number, byte| number << 8 | u64::from(byte)),
         }
     }
-    /// Returns random contents of memory, at the cost of one choice.
+    /// Returns `len` random bytes, to fill memory. They cost only one choice.
     pub fn bytes(&mut self, len: usize) -> Vec<u8> {
         let mut bytes = vec![0; len];
         Pcg64Mcg::seed_from_u64(self.word()).fill_bytes(&mut bytes);
@@ -74,20 +75,20 @@ impl Dice {
     }
 }
 
-/// The faults of a network; probabilities are per thousand packets.
+/// The faults of a network. Each probability is a number of packets per thousand.
 #[derive(Clone, Copy, Debug)]
 pub struct Faults {
-    /// Packets that are dropped.
+    /// Packets per thousand that are dropped.
     pub loss: u64,
-    /// Packets that are duplicated.
+    /// Packets per thousand that are duplicated.
     pub duplicate: u64,
-    /// Packets with one inverted bit.
+    /// Packets per thousand in which one bit is flipped.
     pub corrupt: u64,
-    /// Packets that are delayed by up to `late`, so that other packets overtake them.
+    /// Packets per thousand that are delayed by up to [`Faults::late`], so that other packets overtake them.
     pub reorder: u64,
-    /// Maximum additional delay.
+    /// Maximum additional delay of a reordered packet.
     pub late: Time,
-    /// Packets that a switch CE-marks.
+    /// Packets per thousand that carry a CE mark, as if from a congested switch.
     pub mark: u64,
     /// Maximum number of packets in flight between two hosts; further packets are dropped.
     pub room: usize,
@@ -98,7 +99,7 @@ impl Faults {
     pub const NONE: Faults =
         Faults { loss: 0, duplicate: 0, corrupt: 0, reorder: 0, late: Time::ZERO, mark: 0, room: usize::MAX };
 
-    /// Returns random faults; some networks have only some kinds of faults.
+    /// Returns random probabilities of faults. Each kind of fault has the probability 0 in some networks.
     pub fn random(dice: &mut Dice) -> Faults {
         let mut maybe = |most| if dice.chance(600) { dice.below(most) } else { 0 };
         Faults {
@@ -122,22 +123,22 @@ pub struct Flight {
     pub to: usize,
     /// Whether a switch CE-marked the packet.
     pub marked: bool,
-    /// The payload of the UDP datagram.
+    /// The UDP payload: the packet from the base transport header to the ICRC.
     pub bytes: Vec<u8>,
 }
 
-/// The faults that the network caused.
+/// Counts of packets and of the faults that the network caused.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
 pub struct Damage {
     /// Number of packets sent.
     pub packets: u64,
-    /// Packets dropped: by random loss, during a partition, or because too many packets were in flight.
+    /// Number of packets dropped by random loss, during a partition, or because too many packets were in flight.
     pub lost: u64,
-    /// Packets duplicated.
+    /// Number of packets duplicated.
     pub duplicated: u64,
-    /// Packets with an inverted bit.
+    /// Number of packets in which a bit was flipped.
     pub corrupted: u64,
-    /// Packets delayed.
+    /// Number of packets that were delayed, so that others overtook them.
     pub reordered: u64,
 }
 
@@ -145,7 +146,7 @@ pub struct Damage {
 pub struct Network {
     /// The probabilities of faults.
     pub faults: Faults,
-    /// The network drops all packets before this time.
+    /// End of the current network partition: until this time the network drops all packets.
     pub partition: Time,
     /// The faults so far.
     pub damage: Damage,

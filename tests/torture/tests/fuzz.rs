@@ -1,4 +1,5 @@
-//! Fuzzing with invalid inputs, for some fixed seeds; `rnic-torture --fuzz` runs more.
+//! Fuzzes the verbs, the packet input and the P4 compiler with invalid inputs, for some fixed seeds. `rnic-torture
+//! --fuzz` runs more seeds.
 
 use rnic_torture::fuzz::{Summary, p4, packets, verbs};
 use rnic_torture::network::Dice;
@@ -70,7 +71,8 @@ fn programs_are_compiled_or_refused() {
     assert_eq!([0, 1, 2].map(|program| input(&[program, 255, 255, 0, 255, 255]).compiled), [1, 1, 1]);
 }
 
-/// Inputs as a fuzzer provides them, in place of seeds: runs end even if the input has little variation.
+/// Takes the random choices from bytes, as a coverage-guided fuzzer provides them, instead of a seed. A run must end
+/// even if the bytes vary little.
 #[test]
 fn an_input_ends_where_its_bytes_do() {
     let mut sum = Summary::default();

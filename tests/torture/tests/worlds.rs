@@ -10,7 +10,7 @@ fn run(seed: u64, steps: u64) -> Report {
 fn what_comes_back_equals_the_model() {
     let sum = (1..=60).map(|seed| run(seed, 1_500)).fold(Report::default(), Report::plus);
     assert_eq!(sum.posted, 60 * 1_500);
-    // Each kind of fault occurred.
+    // Each kind of fault must have occurred; otherwise the test would show nothing.
     let troubles =
         [sum.lost, sum.retransmitted, sum.not_ready, sum.failed, sum.flushed, sum.notified, sum.drained, sum.received];
     assert!(troubles.iter().all(|count| *count > 100) && sum.killed > 10, "{sum:?}");
@@ -24,11 +24,11 @@ fn the_same_seed_is_the_same_world() {
     assert_ne!(run(7, 3_000).digest, run(8, 3_000).digest);
 }
 
-/// Seeds of worlds that once failed.
+/// Runs worlds that once failed, so that the errors do not return.
 #[test]
 fn what_was_wrong_once() {
-    // The limit event of a shared receive queue was armed again before it was polled.
+    // In this world the limit event of a shared receive queue was armed again before the earlier event was polled.
     run(69, 2_000);
-    // No packet was in flight, and completions were in a queue that was not polled.
+    // In this world no packet was in flight, and completions waited in a queue that was not polled.
     run(152, 2_000);
 }

@@ -23,12 +23,13 @@ impl Drop for CqInner {
     }
 }
 
-/// A queue of completions of work requests.
+/// A completion queue: it holds the completions of work requests until the application takes them.
 #[derive(Clone)]
 pub struct CompletionQueue(pub(super) Arc<CqInner>);
 
 impl CompletionQueue {
-    /// Takes completions, oldest first; returns how many. Without a progress thread it makes progress first.
+    /// Moves completions, oldest first, from the queue to `out`; returns their number. On a device without a progress
+    /// thread ([`Mode::Polled`]) it first makes progress: it receives packets, fires timers and sends packets.
     ///
     /// # Errors
     /// When completions were lost because the queue was full, or the device is closed.
@@ -40,7 +41,7 @@ impl CompletionQueue {
         self.take(out)
     }
 
-    /// Takes completions without making progress.
+    /// Moves completions from the queue to `out` without making progress; returns their number.
     fn take(&self, out: &mut [Completion]) -> Result<usize, Error> {
         let shared = self.0.device.shared();
         let count = shared.verbs().poll_cq(self.0.id, out)?;
@@ -50,7 +51,8 @@ impl CompletionQueue {
         Ok(count)
     }
 
-    /// Waits for completions and takes them; returns how many, 0 if there were none within `timeout`.
+    /// Waits until the queue has completions, and moves them to `out`; returns their number. The number is 0 if there
+    /// were none within `timeout`.
     ///
     /// # Errors
     /// As [`CompletionQueue::poll`].
@@ -66,7 +68,8 @@ impl CompletionQueue {
         }
     }
 
-    /// Takes the oldest completion, if there is one.
+    /// Takes the oldest completion; returns `None` if the queue is empty. Makes progress first, as
+    /// [`CompletionQueue::poll`] does.
     ///
     /// # Errors
     /// As [`CompletionQueue::poll`]; [`Error::Failed`] if the work request failed.
@@ -78,7 +81,7 @@ impl CompletionQueue {
         }
     }
 
-    /// Waits for a completion and takes it.
+    /// Waits until the queue has a completion, and takes the oldest one.
     ///
     /// # Errors
     /// As [`CompletionQueue::wait`]; [`Error::Failed`] if the work request failed, [`Error::TimedOut`] if there was no
@@ -91,12 +94,12 @@ impl CompletionQueue {
         }
     }
 
-    /// A future that resolves when the queue has completions; [`CompletionQueue::poll`] takes them. With
-    /// [`Notify::Solicited`] completions of messages that the peer did not send as solicited do not resolve it, unless
-    /// they are in the queue at the start.
+    /// Returns a future that resolves when the queue has completions, which [`CompletionQueue::poll`] then takes. With
+    /// [`Notify::Solicited`] the future ignores a new completion unless it failed or the peer sent its message as
+    /// solicited. Completions that are already in the queue at the first poll of the future resolve it in any case.
     ///
-    /// With a progress thread the task sleeps. Without one it wakes itself again and again, and makes progress each
-    /// time.
+    /// On a device with a progress thread the task sleeps until the future resolves. Without a progress thread the task
+    /// wakes itself again and again, and makes progress each time.
     pub fn completions(&self, notify: Notify) -> Completions<'_> {
         Completions { queue: self, notify }
     }
@@ -109,7 +112,7 @@ fn succeeded(completion: Completion) -> Result<Completion, Error> {
     }
 }
 
-/// See [`CompletionQueue::completions`].
+/// The future of [`CompletionQueue::completions`]: it resolves when the completion queue has completions.
 pub struct Completions<'a> {
     queue: &'a CompletionQueue,
     notify: Notify,

@@ -14,7 +14,8 @@ pub(super) struct DomainInner {
 
 impl Drop for DomainInner {
     fn drop(&mut self) {
-        // The objects of a domain hold it, so that none is left now.
+        // Each object of the protection domain keeps the domain alive, so the domain has no objects now and can be
+        // destroyed.
         let _ = self.device.shared().verbs().destroy_pd(self.id);
     }
 }
@@ -24,7 +25,8 @@ impl Drop for DomainInner {
 pub struct ProtectionDomain(pub(super) Arc<DomainInner>);
 
 impl ProtectionDomain {
-    /// Registers `bytes`; the device owns them until [`MemoryRegion::into_bytes`].
+    /// Registers `bytes` as a memory region with the rights `access`. The device owns the bytes until
+    /// [`MemoryRegion::into_bytes`] returns them.
     ///
     /// # Errors
     /// When a limit of the device is reached.
@@ -33,11 +35,11 @@ impl ProtectionDomain {
         Ok(MemoryRegion::new(self, info))
     }
 
-    /// Registers memory that stays with the application, at its own address. The device accesses it until the region is
-    /// dropped.
+    /// Registers memory that the application keeps, at the memory's own address. The device accesses the memory until
+    /// the region is dropped.
     ///
-    /// Dropping a handle is not forgetting it: what [`ForeignMemory::new`] promises must hold as long as the region is
-    /// not dropped.
+    /// The caller's promise to [`ForeignMemory::new`] must hold until the region is dropped. A region that is leaked,
+    /// as by `std::mem::forget`, is never dropped, so the promise must then hold for ever.
     ///
     /// # Errors
     /// When a limit of the device is reached, or `access` admits writes to memory that is read-only.
@@ -46,7 +48,8 @@ impl ProtectionDomain {
         Ok(MemoryRegion::new(self, info))
     }
 
-    /// Creates a shared receive queue for `capacity` receives of up to `max_sge` scatter-gather elements.
+    /// Creates a shared receive queue that holds up to `capacity` receives, each with up to `max_sge` scatter-gather
+    /// elements.
     ///
     /// # Errors
     /// When a limit of the device is reached.
@@ -55,7 +58,7 @@ impl ProtectionDomain {
         Ok(SharedReceiveQueue(Arc::new(SrqInner { domain: self.clone(), id })))
     }
 
-    /// Creates a queue pair; [`QueuePair::connect`] makes it usable.
+    /// Creates a queue pair in the state INIT. [`QueuePair::connect`] connects it to a peer.
     ///
     /// # Errors
     /// When a limit of the device is reached.
@@ -84,21 +87,22 @@ impl ProtectionDomain {
         Ok(QueuePair(Arc::new(QpInner { domain: self.clone(), options: options.clone(), qpn, psn })))
     }
 
-    /// The device.
+    /// The device to which the protection domain belongs.
     pub fn device(&self) -> &Device {
         &self.0.device
     }
 }
 
-/// Of a [`MemoryRegion`]: the device owns the bytes.
+/// Type parameter of a [`MemoryRegion`] whose bytes the device owns ([`ProtectionDomain::register`]).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Owned;
 
-/// Of a [`MemoryRegion`]: the application owns the bytes, see [`ForeignMemory`].
+/// Type parameter of a [`MemoryRegion`] whose bytes the application owns ([`ProtectionDomain::register_foreign`]).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Foreign;
 
-/// Registered memory that queue pairs use; see [`crate::device`] for who owns the bytes.
+/// A memory region: registered memory that work requests and the peer's RDMA operations can access. The documentation
+/// of [`crate::device`] says who owns the bytes.
 ///
 /// ```
 /// # use rnic_endpoint::{Access, Config, Device};
@@ -133,17 +137,17 @@ impl<B> MemoryRegion<B> {
         self.domain.0.device.shared().verbs()
     }
 
-    /// The address of the first byte in work requests, here and at the peer.
+    /// The address of the region's first byte. Work requests of both sides name bytes of the region by it.
     pub fn addr(&self) -> u64 {
         self.info().addr
     }
 
-    /// The remote key: the peer names it in RDMA Writes, RDMA Reads and atomics.
+    /// The remote key (rkey), which the peer must give in RDMA Writes, RDMA Reads and atomics on this region.
     pub fn rkey(&self) -> u32 {
         self.info().rkey
     }
 
-    /// Length in bytes.
+    /// Length of the region in bytes.
     pub fn len(&self) -> usize {
         self.info().len as usize
     }
@@ -153,10 +157,10 @@ impl<B> MemoryRegion<B> {
         self.len() == 0
     }
 
-    /// The scatter-gather element for the `len` bytes from byte `start` of the region on.
+    /// Returns the scatter-gather element for `len` bytes of the region from byte `start` on.
     ///
     /// # Errors
-    /// If they are not within the region, or more than 2^32 - 1.
+    /// If these bytes are not within the region, or `len` is more than 2^32 - 1.
     pub fn slice(&self, start: usize, len: usize) -> Result<Sge, Error> {
         let info = self.info();
         let range = Error::Range { start, end: start.saturating_add(len), len: info.len as usize };
@@ -167,10 +171,10 @@ impl<B> MemoryRegion<B> {
         Ok(Sge { addr: info.addr + start as u64, len, lkey: info.lkey })
     }
 
-    /// Copies `out.len()` bytes from byte `start` of the region on.
+    /// Copies `out.len()` bytes of the region, from byte `start` on, to `out`.
     ///
     /// # Errors
-    /// If they are not within the region.
+    /// If these bytes are not within the region.
     pub fn read(&self, start: usize, out: &mut [u8]) -> Result<(), Error> {
         let end = start.saturating_add(out.len());
         let info = self.info();
@@ -180,15 +184,15 @@ impl<B> MemoryRegion<B> {
     /// Copies `data` into the region, from byte `start` on.
     ///
     /// # Errors
-    /// If the region has no room for it there, or is memory of the application that is read-only.
+    /// If `data` does not fit in the region from `start` on, or the region is read-only memory of the application.
     pub fn write(&self, start: usize, data: &[u8]) -> Result<(), Error> {
         let end = start.saturating_add(data.len());
         let info = self.info();
         self.verbs().write_memory(info.id, start, data).map_err(|why| range_error(why, start, end, &info))
     }
 
-    /// Replaces the remote key by a new one. The device refuses the old one from now on, whether the peer had
-    /// invalidated it or not.
+    /// Replaces the region's remote key by a new one, and returns the new key. From now on the device refuses requests
+    /// with the old key, whether or not the peer had invalidated the old key.
     ///
     /// # Errors
     /// None is expected.
@@ -208,25 +212,27 @@ fn range_error(why: VerbsError, start: usize, end: usize, info: &MrInfo) -> Erro
 }
 
 impl MemoryRegion {
-    /// Runs `look` on the bytes. No packet moves on this device meanwhile: be brief.
+    /// Runs `look` on the bytes of the region. The device sends and receives no packets until `look` returns, so `look`
+    /// should be short.
     ///
     /// # Panics
-    /// If `look` uses the device or a handle of it.
+    /// If `look` uses the device or a handle of it, such as a queue pair.
     pub fn with<R>(&self, look: impl FnOnce(&[u8]) -> R) -> R {
         let id = self.info().id;
         self.domain.0.device.shared().look(|verbs| look(verbs.bytes(id).unwrap_or_default()))
     }
 
-    /// Runs `change` on the bytes, which it may change. No packet moves on this device meanwhile: be brief.
+    /// Runs `change`, which may modify the bytes of the region. The device sends and receives no packets until `change`
+    /// returns, so `change` should be short.
     ///
     /// # Panics
-    /// If `change` uses the device or a handle of it.
+    /// If `change` uses the device or a handle of it, such as a queue pair.
     pub fn with_mut<R>(&self, change: impl FnOnce(&mut [u8]) -> R) -> R {
         let id = self.info().id;
         self.domain.0.device.shared().look(|verbs| change(verbs.bytes_mut(id).unwrap_or_default()))
     }
 
-    /// Deregisters the region and gives the bytes back. Work that still refers to it fails.
+    /// Deregisters the region and returns its bytes. Work requests that still refer to the region fail.
     pub fn into_bytes(self) -> Vec<u8> {
         self.verbs().deregister(self.info().id).unwrap_or_default()
     }
@@ -234,7 +240,7 @@ impl MemoryRegion {
 
 impl<B> Drop for MemoryRegion<B> {
     fn drop(&mut self) {
-        // After `into_bytes` there is no region any more.
+        // This fails after `into_bytes`, which has already deregistered the region.
         let _ = self.verbs().deregister(self.info().id);
     }
 }

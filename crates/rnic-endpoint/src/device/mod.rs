@@ -3,18 +3,21 @@
 //!
 //! # Who owns registered memory
 //!
-//! The device does. [`ProtectionDomain::register`] takes a `Vec<u8>`. The region gives access to the bytes by copies or
-//! within a closure, during which no packet can touch them; [`MemoryRegion::into_bytes`] gives the vector back. So a
-//! peer can neither reach memory that was freed nor see a write that is half done, and no program without `unsafe` can
-//! break that. An interface for another language registers memory of the application instead
-//! ([`ProtectionDomain::register_foreign`]). Handles keep alive what they need: a queue pair its completion queues,
-//! every object its device.
+//! The device owns registered memory. [`ProtectionDomain::register`] takes a `Vec<u8>`. The application reads and
+//! writes the bytes of the region by copies, or within a closure during which no packet can access them.
+//! [`MemoryRegion::into_bytes`] returns the vector. So a peer can neither access freed memory nor see a half-finished
+//! write of the application, whatever a program without `unsafe` does. A language binding, such as the C interface,
+//! registers memory of the application instead ([`ProtectionDomain::register_foreign`]).
+//!
+//! Each handle keeps alive the objects that it needs: a queue pair keeps its completion queues, and every object keeps
+//! its device.
 //!
 //! # Progress
 //!
-//! With a progress thread ([`Mode::Thread`]) packets move whatever the application does. Without one ([`Mode::Polled`])
-//! they move while the application polls or waits: [`CompletionQueue::poll`], [`CompletionQueue::wait`] and
-//! [`Device::progress`] read the socket themselves, which is the fastest way for a thread that has no other work.
+//! With a progress thread ([`Mode::Thread`]) the device sends and receives packets whatever the application does.
+//! Without a progress thread ([`Mode::Polled`]) it does so only while the application polls or waits:
+//! [`CompletionQueue::poll`], [`CompletionQueue::wait`] and [`Device::progress`] then read the socket in the
+//! application's thread. Polling has the lowest latency for a thread that has no other work.
 //!
 //! All handles can be used from any thread, also concurrently.
 
@@ -47,34 +50,34 @@ pub enum Error {
     /// The device could not be opened.
     #[error(transparent)]
     Bind(#[from] BindError),
-    /// A verb was refused.
+    /// The device refused a verb, or the verb failed.
     #[error(transparent)]
     Verbs(#[from] VerbsError),
     /// A system call failed.
     #[error("{0}")]
     Io(#[from] io::Error),
-    /// The device was shut down, or its thread failed.
+    /// The device was shut down, or its progress thread failed. The text says why.
     #[error("the device is closed: {0}")]
     Closed(String),
-    /// No work request completed in time.
+    /// No work request completed within this timeout.
     #[error("nothing completed within {} ms", .0.as_us() / 1e3)]
     TimedOut(Time),
     /// A work request failed.
     #[error("work request {wr_id} failed: {status:?}")]
     Failed {
-        /// Identifier of the request.
+        /// Identifier that the application gave the work request.
         wr_id: u64,
-        /// How the request ended.
+        /// Status of the work request's completion.
         status: Status,
     },
-    /// A range of bytes is not within a region.
+    /// A range of bytes is not within a memory region.
     #[error("bytes {start} to {end} are not within the region of {len} bytes")]
     Range {
-        /// First byte.
+        /// Index of the range's first byte in the region.
         start: usize,
-        /// One past the last.
+        /// Index one past the range's last byte.
         end: usize,
-        /// Length of the region.
+        /// Length of the region in bytes.
         len: usize,
     },
 }
@@ -88,7 +91,7 @@ impl Drop for Handle {
     }
 }
 
-/// An RDMA device on a UDP port of this host.
+/// An RDMA device in user space: it sends and receives RoCEv2 packets through a UDP port of this host.
 ///
 /// ```no_run
 /// use rnic_endpoint::{Config, Device, Mode};
@@ -104,7 +107,7 @@ impl Drop for Handle {
 pub struct Device(Arc<Handle>);
 
 impl Device {
-    /// Opens a device that receives on this address of the host, at UDP port 4791.
+    /// Opens a device that receives on `address`, an IP address of this host, at UDP port 4791.
     ///
     /// # Errors
     /// When the address is not one of this host, another socket has the port, or a system call fails.
@@ -112,10 +115,12 @@ impl Device {
         Device::open_at(SocketAddr::new(address, port::ROCE_PORT), config)
     }
 
-    /// The same at another UDP port: for two devices on one address.
+    /// Opens a device like [`Device::open`], but at the UDP port of `address`, so that several devices can use one IP
+    /// address. Port 0 stands for any free port.
     ///
     /// # Errors
-    /// As [`Device::open`]; for the unspecified address, because the ICRC covers the address.
+    /// As [`Device::open`]. Also if the IP address is the unspecified one (`0.0.0.0` or `::`), because the ICRC of each
+    /// packet covers the address.
     pub fn open_at(address: SocketAddr, config: Config) -> Result<Device, Error> {
         if address.ip().is_unspecified() {
             let error = io::Error::other(
@@ -128,10 +133,11 @@ impl Device {
         Device::on_port(Box::new(port), config)
     }
 
-    /// A device on any port: for tests, fault injection, other ways to send packets.
+    /// Opens a device on any implementation of [`Port`]: for tests, fault injection, or other ways to send packets than
+    /// UDP sockets.
     ///
     /// # Errors
-    /// When the thread cannot be started or the system has no random numbers.
+    /// When the progress thread cannot be started, or `/dev/urandom` cannot be read.
     pub fn on_port(port: Box<dyn Port>, config: Config) -> Result<Device, Error> {
         let mut verbs = config.verbs.clone();
         if !config.fixed_seed {
@@ -153,13 +159,13 @@ impl Device {
         &self.0.0
     }
 
-    /// The address on which the device receives.
+    /// The IP address and UDP port on which the device receives.
     pub fn local_addr(&self) -> SocketAddr {
         self.shared().local
     }
 
-    /// Makes progress once: receives packets, fires timers, sends packets. Returns whether there was any work. With a
-    /// progress thread it does nothing.
+    /// Makes progress once: receives packets, fires timers, sends packets. Returns whether there was any work. On a
+    /// device with a progress thread this function does nothing.
     ///
     /// # Errors
     /// When the device is closed or a system call fails.
@@ -171,8 +177,8 @@ impl Device {
         self.shared().progress()
     }
 
-    /// Sleeps until packets were moved or `timeout` has passed: for an application that only responds to its peers. May
-    /// return early.
+    /// Sleeps until the device has sent or received packets, or `timeout` has passed. For an application that has no
+    /// work of its own and only responds to its peers. May return early.
     ///
     /// # Errors
     /// When the device is closed or a system call fails.
@@ -196,12 +202,12 @@ impl Device {
         Ok(CompletionQueue(Arc::new(CqInner { device: self.clone(), id })))
     }
 
-    /// Takes the oldest asynchronous event.
+    /// Takes the oldest asynchronous event; returns `None` if there is none.
     pub fn event(&self) -> Option<Event> {
         self.shared().verbs().poll_event()
     }
 
-    /// Which thread moves packets.
+    /// Which thread moves packets: the device's progress thread or the application's threads.
     pub fn mode(&self) -> Mode {
         self.shared().mode
     }
@@ -212,30 +218,31 @@ impl Device {
         Counters { verbs: self.shared().verbs().counters().clone(), driver, port }
     }
 
-    /// Wakes the threads that sleep in the device: [`Device::wait`] returns, [`CompletionQueue::wait`] looks for
-    /// completions again.
+    /// Wakes the threads that sleep in this device. [`Device::wait`] returns; [`CompletionQueue::wait`] looks for
+    /// completions again and goes on waiting if there are none.
     pub fn interrupt(&self) {
         self.shared().interrupt();
     }
 
-    /// Closes the device: its thread stops, no packet moves any more. Calls on its handles fail with [`Error::Closed`].
+    /// Closes the device: its progress thread ends, and it sends and receives no more packets. Calls on its handles
+    /// then fail with [`Error::Closed`].
     pub fn shut_down(&self) {
         self.shared().close();
     }
 }
 
-/// All counters of a device.
+/// All counters of a device, from three layers: queue pairs, driver and port.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Counters {
     /// Counters of the queue pairs.
     pub verbs: rnic_verbs::Counters,
-    /// Counters of ICRC checks and of sending.
+    /// Counters of wrong ICRCs and of batches that the system refused to send.
     pub driver: DriverCounters,
-    /// Counters of the sockets.
+    /// Counters of the port, which is usually a group of UDP sockets.
     pub port: port::Counters,
 }
 
-/// Eight random bytes of the system.
+/// Reads a random seed of eight bytes from `/dev/urandom`.
 fn random_seed() -> io::Result<u64> {
     use std::io::Read;
     let mut bytes = [0; 8];

@@ -22,12 +22,12 @@ impl Drop for SrqInner {
     }
 }
 
-/// A receive queue that several queue pairs share.
+/// A shared receive queue (SRQ): a receive queue from which several queue pairs take their receives.
 #[derive(Clone)]
 pub struct SharedReceiveQueue(pub(super) Arc<SrqInner>);
 
 impl SharedReceiveQueue {
-    /// Posts a receive.
+    /// Posts a receive to the shared receive queue.
     ///
     /// # Errors
     /// If the queue is full or a scatter-gather element cannot be used.
@@ -36,8 +36,9 @@ impl SharedReceiveQueue {
         Ok(verbs.post_srq_recv(self.0.id, &RecvRequest { wr_id, scatter })?)
     }
 
-    /// Requests one event [`SharedReceiveLimit`](rnic_verbs::Event::SharedReceiveLimit) as soon as the queue holds
-    /// fewer than `limit` receives.
+    /// Arms the queue's limit: the device reports one event
+    /// [`SharedReceiveLimit`](rnic_verbs::Event::SharedReceiveLimit) as soon as the queue holds fewer than `limit`
+    /// receives.
     ///
     /// # Errors
     /// None is expected.
@@ -51,24 +52,26 @@ impl SharedReceiveQueue {
 pub struct QpOptions {
     /// Transport service: RC, IRN or UC.
     pub service: Service,
-    /// Completion queue of sends.
+    /// Completion queue for the send queue.
     pub send_cq: CompletionQueue,
-    /// Completion queue of receives.
+    /// Completion queue for the receive queue.
     pub recv_cq: CompletionQueue,
-    /// Shared receive queue; `None`: the queue pair has its own receive queue.
+    /// Shared receive queue from which the queue pair takes its receives. With `None` the queue pair has its own
+    /// receive queue.
     pub srq: Option<SharedReceiveQueue>,
-    /// Sizes of its queues.
+    /// Maximum work requests, scatter-gather elements and inline bytes of the queue pair's queues.
     pub capacities: Capacities,
-    /// Every send is signalled, whatever its flags.
+    /// Whether every send request generates a completion, whatever its flags.
     pub signal_all: bool,
-    /// The rights of the peer.
+    /// The operations that the peer may do on this queue pair: RDMA Writes, RDMA Reads, atomics.
     pub access: Access,
-    /// Congestion control; `None`: that of the device.
+    /// Congestion control of this queue pair. With `None` it uses the device's congestion control
+    /// ([`Config::verbs`](crate::Config::verbs)).
     pub congestion: Option<Congestion>,
 }
 
 impl QpOptions {
-    /// RC with one completion queue and all rights for the peer.
+    /// Options for an RC queue pair with one completion queue for sends and receives. The peer gets all rights.
     pub fn new(cq: &CompletionQueue) -> QpOptions {
         QpOptions {
             service: Service::Rc,
@@ -83,33 +86,36 @@ impl QpOptions {
     }
 }
 
-/// The address of a queue pair: what the peer needs to connect to it.
+/// The address of a queue pair: the numbers that the peer needs to connect to it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
 pub struct Address {
-    /// IP address and UDP port on which its device receives.
+    /// IP address and UDP port on which the queue pair's device receives.
     pub addr: SocketAddr,
     /// Queue pair number.
     pub qpn: u32,
-    /// First PSN of its requests.
+    /// PSN of the first request packet that the queue pair sends.
     pub psn: u32,
 }
 
 /// The attributes of a connection, on which both ends agree.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PathOptions {
-    /// Path MTU in payload bytes; `None`: the maximum of the path and the service.
+    /// Path MTU: maximum payload bytes of a packet. With `None` it is the maximum that the path and the transport
+    /// service admit.
     pub mtu: Option<u32>,
-    /// Maximum reads and atomics outstanding, each way.
+    /// Maximum number of outstanding RDMA Reads and atomics in each direction.
     pub rd_atomic: u8,
-    /// Code of the time that the peer waits after an RNR NAK (0 to 31; 12 is 0.64 ms).
+    /// Code of the minimum time that the peer waits after an RNR (receiver not ready) NAK: 0 to 31, as in the
+    /// InfiniBand specification. Code 12 is 0.64 ms.
     pub min_rnr_timer: u8,
-    /// Retransmission timeout of RC: 4.096 us times 2^n for n from 1 to 31; 0: none.
+    /// Retransmission timeout of RC as an exponent n from 1 to 31: the timeout is 4.096 us times 2^n. With 0 there is
+    /// no timeout.
     pub timeout: u8,
-    /// Maximum retransmissions after timeouts, 0 to 7.
+    /// Maximum number of consecutive retransmissions after timeouts, 0 to 7. After one more timeout the request fails.
     pub retry_count: u8,
-    /// Maximum retransmissions after RNR NAKs, 0 to 6; 7: without limit.
+    /// Maximum number of consecutive retransmissions after RNR NAKs, 0 to 6; 7 means that there is no limit.
     pub rnr_retry: u8,
-    /// Differentiated services code point, 0 to 63.
+    /// Differentiated services code point (DSCP) of the packets that the queue pair sends, 0 to 63.
     pub dscp: u8,
 }
 
@@ -134,7 +140,7 @@ impl Drop for QpInner {
     }
 }
 
-/// One end of a connection.
+/// A queue pair: one end of a connection, to which the application posts send requests and receives.
 #[derive(Clone)]
 pub struct QueuePair(pub(super) Arc<QpInner>);
 
@@ -147,29 +153,31 @@ impl QueuePair {
         self.device().shared()
     }
 
-    /// The address of the queue pair, for [`QueuePair::connect`] at the other end.
+    /// The address of the queue pair, which the peer passes to [`QueuePair::connect`].
     pub fn address(&self) -> Address {
         Address { addr: self.shared().local, qpn: self.0.qpn.0, psn: self.0.psn }
     }
 
-    /// The maximum MTU of the path to `peer` and the service, in payload bytes.
+    /// Returns the largest path MTU, in payload bytes, that the path to `peer` and the queue pair's transport service
+    /// admit.
     ///
     /// # Errors
-    /// When there is no route.
+    /// When the host has no route to `peer`.
     pub fn path_mtu(&self, peer: SocketAddr) -> Result<u32, Error> {
         let longest = self.shared().ask(|driver| driver.port().longest_datagram(peer))?;
-        // Headers, padding and ICRC around the payload.
+        // Each packet also has headers, up to 3 padding bytes and the ICRC.
         let room = longest.saturating_sub(rnic_wire::MAX_HEADER_LEN + rnic_wire::ICRC_LEN + 3) as u32;
         let power = |largest: u32| 1 << room.clamp(256, largest).ilog2();
         Ok(match self.0.options.service {
             Service::Rc => power(4_096),
             Service::Uc => power(8_192),
-            // Whole cache lines.
+            // A multiple of 64 bytes, the size of a cache line.
             Service::Irn => (room / 64 * 64).clamp(256, MAX_MTU),
         })
     }
 
-    /// Connects to the other end: brings the queue pair to RTS. Both ends must use the same MTU.
+    /// Connects the queue pair to the queue pair at `peer`: it moves through the state RTR to RTS. Both ends must use
+    /// the same path MTU.
     ///
     /// # Errors
     /// If an attribute is out of range or the queue pair is connected already.
@@ -201,7 +209,7 @@ impl QueuePair {
         Ok(())
     }
 
-    /// The state of the queue pair.
+    /// The state of the queue pair, such as INIT, RTS or Error.
     ///
     /// # Errors
     /// None is expected.
@@ -222,22 +230,24 @@ impl QueuePair {
     /// Posts a send request.
     ///
     /// # Errors
-    /// If the send queue is full or the request is not possible; nothing is posted then.
+    /// If the send queue is full or the request is invalid; the request is not posted then.
     pub fn post_send(&self, request: &SendRequest<'_>) -> Result<(), Error> {
         Ok(self.device().post_sends_to(self.0.qpn, |verbs| verbs.post_send(self.0.qpn, request))?)
     }
 
-    /// Posts several send requests under one lock; returns how many fitted in the send queue.
+    /// Posts several send requests, in order, with one lock of the device; returns the number of requests that fitted
+    /// in the send queue.
     ///
     /// # Errors
-    /// Of the first request that is refused for another reason than a full queue; those before it are posted.
+    /// The error of the first request that is refused for a reason other than a full queue. The requests before it are
+    /// posted.
     pub fn post_sends(&self, requests: &[SendRequest<'_>]) -> Result<usize, Error> {
         let qpn = self.0.qpn;
         let post = |verbs: &mut rnic_verbs::Device| until_full(requests, |request| verbs.post_send(qpn, request));
         Ok(self.device().post_sends_to(qpn, post)?)
     }
 
-    /// Posts a signalled send request on registered memory.
+    /// Posts a send request that generates a completion and whose data are in registered memory (`local`).
     ///
     /// # Errors
     /// As [`QueuePair::post_send`].
@@ -245,7 +255,7 @@ impl QueuePair {
         self.post_send(&SendRequest { wr_id, op, data: Data::Gather(local), flags: SendFlags::SIGNALED })
     }
 
-    /// Posts a receive.
+    /// Posts a receive to the queue pair's own receive queue.
     ///
     /// # Errors
     /// If the queue is full or a scatter-gather element cannot be used.
@@ -254,8 +264,9 @@ impl QueuePair {
         Ok(self.device().post_receives_to(self.0.qpn, |verbs| verbs.post_recv(self.0.qpn, &request))?)
     }
 
-    /// Limits the rate at which the queue pair sends requests, and that at which it sends responses to RDMA Reads;
-    /// `None`: the link's rate. It counts whole Ethernet frames, without preamble and gap.
+    /// Limits two rates of the queue pair, each to `rate`: the rate of its requests and the rate of its responses to
+    /// RDMA Reads. `None` is the link's rate. The rate counts whole Ethernet frames, without preamble and interframe
+    /// gap.
     ///
     /// # Errors
     /// If the rate is 0.
@@ -265,17 +276,17 @@ impl QueuePair {
         Ok(())
     }
 
-    /// Drains the send queue: no message begins any more, and the event
-    /// [`SendQueueDrained`](rnic_verbs::Event::SendQueueDrained) follows when all messages that have begun are
-    /// complete.
+    /// Moves the queue pair to the state SQD (send queue drained): it starts no further messages. When all messages
+    /// that it has already started are complete, the device reports the event
+    /// [`SendQueueDrained`](rnic_verbs::Event::SendQueueDrained).
     ///
     /// # Errors
-    /// If the state is not RTS.
+    /// If the queue pair is not in the state RTS.
     pub fn drain(&self) -> Result<(), Error> {
         Ok(self.shared().verbs().to_sqd(self.0.qpn)?)
     }
 
-    /// Moves the queue pair into the error state: all outstanding work is flushed.
+    /// Moves the queue pair into the error state: all outstanding work requests complete with a flush error.
     ///
     /// # Errors
     /// None is expected.

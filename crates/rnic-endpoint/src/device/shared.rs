@@ -1,16 +1,17 @@
-//! The state that all handles of a device share, and which thread makes progress.
+//! The state that all handles of a device share, and the choice of the thread that makes progress.
 //!
 //! # Locks
 //!
 //! | lock | guards | held |
 //! |---|---|---|
-//! | `driver` | the port | by the thread that makes progress, also while it sleeps until a packet arrives |
+//! | `driver` | the port | by the thread that makes progress, even while this thread sleeps until a packet arrives |
 //! | `waiters` | threads and tasks that wait for completions | briefly |
 //! | `verbs` | queue pairs, memory, completions | briefly, never during a system call |
 //!
-//! Threads lock them in this order. The thread that holds the driver is the *leader*: the progress thread, or a thread
-//! that polls. Other threads that wait for completions sleep on `changed`. A leader that leaves wakes them, and one of
-//! them takes over.
+//! A thread that needs several of these locks takes them in the order of the table. The thread that holds the lock of
+//! the driver is the *leader*: the progress thread, or a thread of the application that polls. Other threads that wait
+//! for completions are *followers*: they sleep on the condition variable `changed`. When the leader releases the
+//! driver, it wakes the followers, and one of them becomes the leader.
 
 use super::Error;
 use crate::clock::{Clock, TimeSource};
@@ -35,23 +36,24 @@ pub(super) struct Shared {
     pub(super) mode: Mode,
     waker: Waker,
     closing: AtomicBool,
-    /// Threads that need the driver for a question: the leader releases it for them.
+    /// Number of threads that need to read from the driver. While it is not 0, the leader releases the driver.
     asking: AtomicUsize,
-    /// Threads that wait while another one leads.
+    /// Number of threads that wait for completions while another thread is the leader.
     followers: AtomicUsize,
-    /// Why the device closed, if it closed after a failure.
+    /// Why the device closed; `None` if no failure closed it.
     failure: Mutex<Option<String>>,
-    /// Completion queues for whose notification threads or tasks wait, with the wakers of the tasks.
+    /// Completion queues for which threads or tasks wait, each with the wakers of its tasks.
     waiters: Mutex<BTreeMap<CqId, Vec<Waker>>>,
-    /// The number of entries in `waiters`.
+    /// The number of entries in `waiters`, readable without its lock.
     interest: AtomicUsize,
     changed: Condvar,
     pub(super) thread: Mutex<Option<JoinHandle<()>>>,
-    /// The thread within `MemoryRegion::with` or `with_mut`, by its [`thread_mark`]; 0 for none.
+    /// The [`thread_mark`] of the thread that runs a closure in `MemoryRegion::with` or `with_mut`; 0 if no thread
+    /// does.
     looking: AtomicU64,
 }
 
-/// Leadership; ends when dropped.
+/// Leadership: the lock of the driver. Dropping it releases the driver and wakes the followers.
 struct Lead<'a> {
     shared: &'a Shared,
     driver: Option<MutexGuard<'a, Driver>>,
@@ -73,7 +75,8 @@ impl DerefMut for Lead<'_> {
 impl Drop for Lead<'_> {
     fn drop(&mut self) {
         self.driver = None;
-        // Together with the fence in `follow`: either the follower finds the driver free, or it is seen here.
+        // This fence pairs with the fence in `follow`: either the follower finds the driver free, or this thread sees
+        // that there is a follower and wakes it.
         fence(Ordering::SeqCst);
         if self.shared.followers.load(Ordering::Relaxed) > 0 {
             self.shared.wake_all();
@@ -81,7 +84,7 @@ impl Drop for Lead<'_> {
     }
 }
 
-/// Decrements the count when dropped, also in a panic.
+/// Decrements the counter when dropped, also if the thread panics.
 struct Asking<'a>(&'a AtomicUsize);
 
 impl Drop for Asking<'_> {
@@ -111,10 +114,11 @@ impl Shared {
         }
     }
 
-    /// The queue pairs.
+    /// Locks the verbs: queue pairs, memory regions and completions.
     ///
     /// # Panics
-    /// If the calling thread is within `MemoryRegion::with` or `with_mut`: it would wait for itself.
+    /// If the calling thread is within `MemoryRegion::with` or `with_mut`. It holds this lock already, so it would wait
+    /// for itself.
     pub(super) fn verbs(&self) -> MutexGuard<'_, rnic_verbs::Device> {
         let looking = self.looking.load(Ordering::Relaxed);
         assert!(
@@ -124,7 +128,8 @@ impl Shared {
         lock(&self.verbs)
     }
 
-    /// Runs a closure of the application on the queue pairs.
+    /// Runs a closure of the application with the verbs locked. If the closure uses the device, the thread panics
+    /// instead of deadlocking.
     pub(super) fn look<R>(&self, look: impl FnOnce(&mut rnic_verbs::Device) -> R) -> R {
         struct Done<'a>(&'a AtomicU64);
         impl Drop for Done<'_> {
@@ -138,7 +143,8 @@ impl Shared {
         look(&mut verbs)
     }
 
-    /// Work was posted: wakes the leader if it sleeps, and threads that wait for a completion which posting caused.
+    /// Called after work was posted. It wakes the leader if it sleeps, and the threads that wait for completions if
+    /// posting caused one.
     pub(super) fn posted(&self) {
         self.waker.wake_by_ref();
         self.notify();
@@ -163,12 +169,13 @@ impl Shared {
         Some(Lead { shared: self, driver: Some(driver) })
     }
 
-    /// Whether the leader must not sleep, or release the driver.
+    /// Whether the leader must neither sleep nor keep the driver, because another thread needs the driver or the device
+    /// closes.
     fn is_wanted(&self) -> bool {
         self.asking.load(Ordering::Acquire) > 0 || self.closing.load(Ordering::Acquire)
     }
 
-    /// Makes progress once, unless another thread leads; returns whether there was any work.
+    /// Makes progress once, unless another thread is the leader. Returns whether there was any work.
     pub(super) fn progress(&self) -> Result<bool, Error> {
         if self.closing.load(Ordering::Acquire) {
             return Ok(false);
@@ -182,13 +189,14 @@ impl Shared {
         Ok(worked)
     }
 
-    /// Makes progress once, or sleeps until there is work, `cq` has completions, or it is `end`.
+    /// Makes progress once. If there was no work, sleeps until there is work, `cq` has completions, or the clock reads
+    /// `end`.
     pub(super) fn progress_or_wait(&self, cq: Option<CqId>, end: Time) -> Result<(), Error> {
         self.alive()?;
         let lead = if self.mode == Mode::Polled { self.try_lead() } else { None };
         let Some(mut driver) = lead else { return self.follow(cq, end) };
         let worked = driver.progress(&self.verbs)?;
-        // A completion that another thread causes later wakes the port.
+        // If another thread causes a completion after this check, `posted` wakes the port, so the sleep ends.
         let complete = || cq.is_some_and(|cq| self.verbs().cq_len(cq) > 0);
         if !worked && !self.is_wanted() && !complete() {
             driver.rest(&self.verbs, Some(end))?;
@@ -203,7 +211,8 @@ impl Shared {
         Ok(())
     }
 
-    /// Sleeps while another thread leads, until `cq` has completions, the leader leaves, or it is `end`.
+    /// Sleeps while another thread is the leader: until `cq` has completions, the leader releases the driver, or the
+    /// clock reads `end`.
     fn follow(&self, cq: Option<CqId>, end: Time) -> Result<(), Error> {
         let mut waiters = lock(&self.waiters);
         self.alive()?;
@@ -225,26 +234,26 @@ impl Shared {
         Ok(())
     }
 
-    /// Whether no thread leads.
+    /// Whether no thread is the leader.
     fn is_free(&self) -> bool {
         !matches!(self.driver.try_lock(), Err(TryLockError::WouldBlock))
     }
 
     fn wake_all(&self) {
-        // While this thread holds the lock, no other one is between its last look and its sleep.
+        // A follower holds this lock from its last check until it sleeps. So no follower can miss the notification.
         let _waiters = lock(&self.waiters);
         self.changed.notify_all();
     }
 
-    /// Requests a notification; `false` if the queue has completions already.
+    /// Requests a notification from the completion queue; returns `false` if the queue already has completions.
     fn arm_if_empty(&self, cq: CqId, notify: Notify) -> Result<bool, Error> {
         let mut verbs = self.verbs();
         verbs.arm_cq(cq, notify)?;
         Ok(verbs.cq_len(cq) == 0)
     }
 
-    /// Registers `waker` to be woken when `cq` has completions or the device closes; `false` if `cq` has completions
-    /// already.
+    /// Registers `waker` to be woken when `cq` has completions or the device closes. Returns `false` if `cq` already
+    /// has completions.
     pub(super) fn register(&self, cq: CqId, notify: Notify, waker: &Waker) -> Result<bool, Error> {
         let mut waiters = lock(&self.waiters);
         self.alive()?;
@@ -256,7 +265,7 @@ impl Shared {
         self.arm_if_empty(cq, notify)
     }
 
-    /// Removes the waiters of a queue that is destroyed.
+    /// Removes the waiters of a completion queue that is about to be destroyed.
     pub(super) fn forget(&self, cq: CqId) {
         let tasks = {
             let mut waiters = lock(&self.waiters);
@@ -264,14 +273,16 @@ impl Shared {
             self.interest.store(waiters.len(), Ordering::Release);
             tasks
         };
-        // Without the lock: the drop of a task may drop handles of the device.
+        // The wakers are dropped without the lock of the waiters: dropping a task may drop handles of the device, which
+        // take this lock.
         drop(tasks);
     }
 
-    /// Passes notifications on to the threads and tasks that wait.
+    /// Wakes the threads and tasks that wait for completion queues with a notification.
     ///
-    /// A waiter registers before it looks for completions, and it looks under the lock of the queue pairs, under which
-    /// completions are generated. So a waiter that this function misses has seen the completion.
+    /// No waiter misses a completion. A waiter first registers and then checks for completions while it holds the lock
+    /// of the verbs, and completions are generated under the same lock. So a waiter that registers too late for this
+    /// function finds the completion itself.
     pub(super) fn notify(&self) {
         if self.interest.load(Ordering::Acquire) == 0 {
             return;
@@ -297,9 +308,9 @@ impl Shared {
         tasks.into_iter().for_each(Waker::wake);
     }
 
-    /// The progress thread: leads until the device closes.
+    /// The body of the progress thread: it is the leader until the device closes.
     pub(super) fn run(&self) {
-        /// However the thread ends, it wakes all threads that wait for it.
+        /// Wakes all waiting threads and tasks when the progress thread ends, even by a panic.
         struct End<'a>(&'a Shared);
         impl Drop for End<'_> {
             fn drop(&mut self) {
@@ -338,7 +349,7 @@ impl Shared {
         lock(&self.failure).get_or_insert_with(|| why.to_string());
     }
 
-    /// Runs `question` on the driver.
+    /// Runs `question` on the driver. The leader releases the driver for that time.
     pub(super) fn ask<R>(&self, question: impl FnOnce(&Driver) -> R) -> R {
         self.asking.fetch_add(1, Ordering::AcqRel);
         let _asking = Asking(&self.asking);
@@ -346,7 +357,8 @@ impl Shared {
         question(&self.lead())
     }
 
-    /// Sends the ACKs that wait for the next poll, unless another thread leads.
+    /// Sends the ACKs that wait for the next poll ([`Acknowledge::WithNextPoll`](crate::Acknowledge::WithNextPoll)),
+    /// unless another thread is the leader.
     pub(super) fn flush(&self) {
         if self.mode == Mode::Polled
             && !self.closing.load(Ordering::Acquire)
@@ -356,7 +368,7 @@ impl Shared {
         }
     }
 
-    /// Closes the device, and ends its thread if it has one.
+    /// Closes the device, and waits for the end of its progress thread if it has one.
     pub(super) fn close(&self) {
         self.flush();
         self.closing.store(true, Ordering::Release);
@@ -365,13 +377,13 @@ impl Shared {
         if let Some(thread) = thread
             && thread.thread().id() != std::thread::current().id()
         {
-            // A panic of the thread was reported where it happened.
+            // If the progress thread panicked, the panic was already reported in that thread.
             let _ = thread.join();
         }
         self.closed();
     }
 
-    /// Wakes all threads and tasks that wait.
+    /// Marks the device as closed, and wakes all threads and tasks that wait for completions.
     fn closed(&self) {
         self.closing.store(true, Ordering::Release);
         let tasks: Vec<Waker> = {
@@ -391,7 +403,7 @@ impl Shared {
     }
 }
 
-/// A nonzero number that no other thread has.
+/// Returns a nonzero number that identifies the calling thread; no other thread has the same number.
 fn thread_mark() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     thread_local!(static MARK: u64 = NEXT.fetch_add(1, Ordering::Relaxed));

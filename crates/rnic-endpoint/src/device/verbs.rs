@@ -1,5 +1,5 @@
-//! The device as an implementation of [`Verbs`]: handles that are numbers, for layers that are written against that
-//! trait.
+//! Implements [`Verbs`] for [`Device`], for layers that work with any implementation of this trait. The trait names
+//! objects by numbers, where the safe interface has handles.
 
 use super::{Device, Error};
 use crate::clock::TimeSource;
@@ -10,13 +10,13 @@ use rnic_verbs::{
     SendRequest, State, Transition, Verbs, VerbsError, until_full,
 };
 
-/// Objects made through the trait belong to the device: they live until they are destroyed, or the last handle of the
-/// device is dropped. Objects of the handles ([`QueuePair`](super::QueuePair) and so on) live until their handles are
-/// dropped; they are not to be destroyed through the trait.
+/// Objects created through the trait belong to the device: they live until the application destroys them or the last
+/// handle of the device is dropped. Objects that belong to handles ([`QueuePair`](super::QueuePair) and the like) live
+/// until their handles are dropped. The application must not destroy such objects through the trait.
 ///
-/// Completion timestamps are readings of the device's [`Clock`](crate::Clock), taken once for all packets that one
-/// system call received or that leave in one batch. Packets move in the progress thread, or while [`Verbs::poll_cq`] is
-/// called ([`Mode::Polled`]).
+/// Completion timestamps are readings of the device's [`Clock`](crate::Clock). The device reads the clock once for all
+/// packets that one system call received, and once for all packets that it sends in one batch. Packets are sent and
+/// received by the progress thread, or in [`Mode::Polled`] during calls of [`Verbs::poll_cq`].
 impl Verbs for Device {
     fn now(&self) -> Time {
         self.shared().clock.now()
@@ -85,7 +85,7 @@ impl Verbs for Device {
         verbs.advance_to(self.shared().clock.now());
         verbs.modify_qp(qpn, transition)?;
         drop(verbs);
-        // Requests may go out, or completions may have come.
+        // The new state may allow requests to be sent, or may have generated completions.
         self.shared().posted();
         Ok(())
     }
@@ -127,23 +127,25 @@ impl Verbs for Device {
 }
 
 impl Device {
-    /// Posts sends to a queue pair under one lock, and wakes whoever is to move their packets.
+    /// Runs `post`, which posts send requests to queue pair `qpn`, under one lock. Then wakes the thread that sends
+    /// their packets.
     pub(super) fn post_sends_to<R>(
         &self, qpn: Qpn, post: impl FnOnce(&mut rnic_verbs::Device) -> Result<R, VerbsError>,
     ) -> Result<R, VerbsError> {
         let shared = self.shared();
         let posted = self.post(qpn, post);
-        // Even if a request was refused, those before it may have been posted.
+        // Even if a request was refused, earlier requests of the same call may have been posted.
         shared.posted();
         posted
     }
 
-    /// Posts receives to a queue pair under one lock.
+    /// Runs `post`, which posts receives to queue pair `qpn`, under one lock. Then wakes the threads that wait for
+    /// completions.
     pub(super) fn post_receives_to<R>(
         &self, qpn: Qpn, post: impl FnOnce(&mut rnic_verbs::Device) -> Result<R, VerbsError>,
     ) -> Result<R, VerbsError> {
         let posted = self.post(qpn, post);
-        // In the error state receives complete at once.
+        // If the queue pair is in the error state, a posted receive completes immediately.
         self.shared().notify();
         posted
     }
@@ -153,7 +155,8 @@ impl Device {
     ) -> Result<R, VerbsError> {
         let shared = self.shared();
         let mut verbs = shared.verbs();
-        // In the error state work completes at once, and needs a timestamp; else the time is read when packets move.
+        // In an error state a posted request completes immediately, and the completion needs the current time.
+        // Otherwise the driver reads the clock when it sends or receives packets.
         if matches!(verbs.state(qpn)?, State::Error | State::SendQueueError) {
             verbs.advance_to(shared.clock.now());
         }

@@ -7,7 +7,7 @@ use std::net::{IpAddr, SocketAddr};
 /// Why a port could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum BindError {
-    /// Another socket has the address and port.
+    /// Another socket is bound to the address and UDP port.
     #[error(
         "UDP port {} of {} is taken by another program or by the kernel's own RoCE (rdma_rxe); stop it or choose another address",
         address.port(), address.ip()
@@ -16,32 +16,32 @@ pub enum BindError {
         /// The requested address.
         address: SocketAddr,
     },
-    /// The address is not one of this host.
+    /// The IP address is not an address of this host.
     #[error("{} is not an address of this host; `ip address` lists them", address.ip())]
     NotLocal {
         /// The requested address.
         address: SocketAddr,
     },
-    /// More source ports than a port can have.
+    /// The configuration asks for more UDP source ports than a port can have.
     #[error("{asked} source ports are too many; at most {max} are possible")]
     TooManySourcePorts {
-        /// The requested number.
+        /// The requested number of source ports.
         asked: usize,
-        /// The maximum number.
+        /// The maximum number of source ports.
         max: usize,
     },
-    /// Too few UDP ports are free.
+    /// Fewer UDP ports are free on this host than the configuration asks for.
     #[error("only {found} of {asked} source ports between 49152 and 65535 are free on this host; ask for fewer")]
     NoSourcePorts {
-        /// The requested number.
+        /// The requested number of source ports.
         asked: usize,
-        /// The number of free ones.
+        /// The number of UDP ports that are free.
         found: usize,
     },
     /// A system call failed for another reason.
     #[error("cannot {step} for {address}: {error}")]
     System {
-        /// The step that failed.
+        /// The step that failed, as the error message names it, such as `bind a UDP socket`.
         step: &'static str,
         /// The requested address.
         address: SocketAddr,
@@ -51,7 +51,7 @@ pub enum BindError {
     },
 }
 
-/// Why no datagram of a batch was sent.
+/// Why a port sent no datagram of a batch.
 #[derive(Debug, thiserror::Error)]
 pub enum SendError {
     /// The batch has no bytes, or a segment length of 0.
@@ -63,43 +63,43 @@ pub enum SendError {
         limits.segments, limits.bytes
     )]
     TooMany {
-        /// Datagrams in the batch.
+        /// Number of datagrams in the batch.
         segments: usize,
-        /// Bytes in the batch.
+        /// Number of bytes in the batch, over all datagrams.
         bytes: usize,
         /// The limits of the port.
         limits: Limits,
     },
-    /// A datagram is longer than the path carries without fragmentation.
+    /// A datagram is longer than the MTU of the path allows without fragmentation.
     #[error(
         "a datagram of {length} bytes is longer than the path to {destination} carries in one piece; send shorter ones"
     )]
     TooLong {
-        /// UDP payload bytes.
+        /// UDP payload bytes of the datagram.
         length: usize,
-        /// The destination.
+        /// The destination of the batch.
         destination: SocketAddr,
     },
-    /// One address is IPv4, another one IPv6.
+    /// The addresses mix IPv4 and IPv6.
     #[error(
         "cannot send from {source_address} to {destination}: the port and both addresses must be all IPv4 or all IPv6"
     )]
     OtherFamily {
         /// The requested source address, or the port's own.
         source_address: IpAddr,
-        /// The destination.
+        /// The destination of the batch.
         destination: SocketAddr,
     },
-    /// The port does not have the source port.
+    /// The batch's UDP source port is not one of the source ports of this [`Port`](super::Port).
     #[error("UDP port {source_port} is not one of this port's source ports")]
     UnknownSourcePort {
         /// The requested source port.
         source_port: u16,
     },
-    /// The system refused to send for another reason: no route, a firewall.
+    /// The system refused to send for another reason, such as a missing route or a firewall.
     #[error("cannot send to {destination}: {error}")]
     System {
-        /// The destination.
+        /// The destination of the batch.
         destination: SocketAddr,
         /// The error of the system.
         #[source]

@@ -1,5 +1,5 @@
-//! Two ports in memory, each of which receives the datagrams of the other. For tests: no privileges, no sockets, losses
-//! only by overflow.
+//! A pair of ports in memory, each of which receives the datagrams that the other one sends. They are for tests: they
+//! need neither privileges nor sockets, and lose datagrams only if a receive buffer overflows.
 
 use super::{Arrival, Batch, Counters, Interest, Limits, Meta, Port, SOURCE_PORTS, SendError};
 use rnic_transport::Time;
@@ -10,16 +10,17 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::{Wake, Waker};
 use std::time::Duration;
 
-/// Options of a pair.
+/// Options of a pair of ports in memory.
 #[derive(Clone, Copy, Debug)]
 pub struct LoopbackConfig {
-    /// Addresses of the two.
+    /// Addresses of the two ports.
     pub addresses: [SocketAddr; 2],
     /// The largest batch that [`Port::send`] takes.
     pub limits: Limits,
-    /// Maximum bytes of a datagram.
+    /// Maximum UDP payload bytes of a datagram; a longer one is refused, as by a path with a smaller MTU.
     pub longest_datagram: usize,
-    /// Bytes of receive buffer of each port; datagrams beyond it are lost, and the receiver counts them.
+    /// Size in bytes of each port's receive buffer. A batch that does not fit is lost, and the receiver counts its
+    /// datagrams as overflowed.
     pub receive_buffer: usize,
 }
 
@@ -35,7 +36,7 @@ impl Default for LoopbackConfig {
     }
 }
 
-/// Two ports, each of which receives the datagrams of the other.
+/// Creates a pair of ports, each of which receives the datagrams that the other one sends.
 ///
 /// ```
 /// use rnic_endpoint::port::loopback::{LoopbackConfig, pair};
@@ -59,7 +60,7 @@ pub fn pair(config: LoopbackConfig) -> (LoopbackPort, LoopbackPort) {
     (port(0, 1), port(1, 0))
 }
 
-/// One port of a pair.
+/// One port of a pair in memory, which [`pair`] creates.
 #[derive(Debug)]
 pub struct LoopbackPort {
     config: LoopbackConfig,
@@ -71,7 +72,7 @@ pub struct LoopbackPort {
     counters: Counters,
 }
 
-/// The receive buffer of a port.
+/// The receive buffer of a port. The peer port appends batches to it.
 #[derive(Debug, Default)]
 struct Inbox {
     state: Mutex<InboxState>,
@@ -88,7 +89,8 @@ struct InboxState {
 }
 
 impl Inbox {
-    /// Ignores that a thread panicked with the lock: at worst one batch is in the buffer or not.
+    /// Locks the buffer, even if another thread panicked while it held the lock: the worst case is that one batch is
+    /// missing.
     fn lock(&self) -> MutexGuard<'_, InboxState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

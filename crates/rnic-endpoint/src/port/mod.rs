@@ -1,21 +1,22 @@
-//! Ports: they send and receive datagrams in batches.
+//! Ports send and receive UDP datagrams in batches.
 //!
-//! [`Port`] is the trait that the layers above use. [`UdpPort`] implements it on Linux UDP sockets and
-//! [`loopback::pair`] in memory; [`FaultyPort`] loses, duplicates, corrupts, reorders and delays the datagrams of
+//! [`Port`] is the trait through which the driver sends and receives. [`UdpPort`] implements it on Linux UDP sockets
+//! and [`loopback::pair`] in memory; [`FaultyPort`] loses, duplicates, corrupts, reorders and delays the datagrams of
 //! another port. The trait does not assume a socket: a port that writes whole Ethernet frames can implement it as well.
 //!
 //! # Batches
 //!
 //! A port sends a [`Batch`]: datagrams of equal length (the last may be shorter) for one destination, with one traffic
-//! class and one source port. The slices of its bytes may begin and end anywhere, so that a payload can be sent from
-//! its place in memory, between a header and a trailer elsewhere. A port receives an [`Arrival`]: datagrams of equal
-//! length from one source, contiguous in the port's own buffer.
+//! class and one source port. Its bytes are given as slices that may begin and end anywhere in a datagram, so that a
+//! payload can be sent from its place in memory while header and trailer are elsewhere. A port receives an [`Arrival`]:
+//! datagrams of equal length (the last may be shorter) from one source, contiguous in the port's own buffer.
 //!
 //! # IPv4 identification
 //!
-//! RoCEv2's invariant CRC covers the IPv4 identification, which a UDP socket can neither set nor see. So it is part of
-//! the contract: **the n-th datagram (from 0) that one call of [`Port::send`] takes carries identification n and "don't
-//! fragment".** A port that cannot do so for a batch takes only its first datagram, and returns 1.
+//! RoCEv2's invariant CRC (ICRC) covers the header field Identification of IPv4, which a UDP socket can neither set nor
+//! see. So every implementation of [`Port`] must follow this rule: **the n-th datagram (from 0) that one call of
+//! [`Port::send`] takes carries identification n and "don't fragment".** A port that cannot do so for a whole batch
+//! takes only its first datagram, and returns 1.
 
 mod error;
 mod faulty;
@@ -34,22 +35,25 @@ use std::io::{self, IoSlice};
 use std::net::{IpAddr, SocketAddr};
 use std::task::Waker;
 
-/// The UDP port of RoCEv2.
+/// The UDP destination port of RoCEv2.
 pub const ROCE_PORT: u16 = 4791;
 
-/// The UDP source ports of RoCEv2, among which the sender chooses as entropy for ECMP: the dynamic ports.
+/// The UDP source ports of RoCEv2: the range of dynamic ports. The sender chooses one for each flow, so that ECMP
+/// spreads the flows.
 pub const SOURCE_PORTS: std::ops::RangeInclusive<u16> = 49_152..=65_535;
 
-/// Datagrams that one call sends: one destination, one length (the last may be shorter), one traffic class.
+/// Datagrams that one call of [`Port::send`] sends. They have one destination, one length (the last may be shorter) and
+/// one traffic class.
 #[derive(Clone, Copy, Debug)]
 pub struct Batch<'a> {
-    /// The destination.
+    /// IP address and UDP port to which the datagrams are sent.
     pub destination: SocketAddr,
-    /// The UDP source port, one that [`Port::source_port`] returned.
+    /// The UDP source port of the datagrams, which [`Port::source_port`] returned.
     pub source_port: u16,
-    /// The source address. `None`: the port's own address, or that of the route for a port on the unspecified address.
+    /// The source address of the datagrams. `None` is the port's own address. If that is the unspecified address,
+    /// `None` is the source address that the system's route to the destination gives.
     pub source_address: Option<IpAddr>,
-    /// DSCP and ECN codepoint.
+    /// DSCP and ECN codepoint of the datagrams.
     pub traffic_class: TrafficClass,
     /// UDP payload bytes of each datagram; the last may be shorter.
     pub segment: usize,
@@ -58,12 +62,12 @@ pub struct Batch<'a> {
 }
 
 impl Batch<'_> {
-    /// Bytes of all datagrams.
+    /// Number of UDP payload bytes of all datagrams together.
     pub fn bytes(&self) -> usize {
         self.data.iter().map(|slice| slice.len()).sum()
     }
 
-    /// Number of datagrams; 0 for a batch that is not valid.
+    /// Number of datagrams; 0 for an invalid batch, one without bytes or with a segment length of 0.
     pub fn segments(&self) -> usize {
         if self.segment == 0 { 0 } else { self.bytes().div_ceil(self.segment) }
     }
@@ -85,14 +89,15 @@ impl Batch<'_> {
     }
 }
 
-/// Datagrams that one call has received: one source, one length (the last may be shorter), one traffic class.
+/// Datagrams that one call of [`Port::receive`] received. They have one source, one length (the last may be shorter)
+/// and one traffic class.
 #[derive(Clone, Copy, Debug)]
 pub struct Arrival<'a> {
     /// Source, destination and traffic class of all datagrams.
     pub meta: Meta,
     /// UDP payload bytes of each datagram; the last may be shorter.
     pub segment: usize,
-    /// The datagrams one after the other.
+    /// The UDP payloads of the datagrams, one after the other.
     pub data: &'a [u8],
 }
 
@@ -106,89 +111,91 @@ impl<'a> Arrival<'a> {
 /// Source, destination and traffic class of a received datagram.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Meta {
-    /// The sender.
+    /// IP address and UDP source port of the sender.
     pub source: SocketAddr,
     /// The local address to which it was sent.
     pub destination: IpAddr,
     /// DSCP and ECN codepoint.
     pub traffic_class: TrafficClass,
-    /// IPv4 identification of the first datagram, where the port can see it.
+    /// IPv4 identification of the first datagram; `None` if the port cannot see it.
     pub identification: Option<u16>,
 }
 
-/// The largest batch that a port takes.
+/// The largest batch that a port takes in one call of [`Port::send`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
-    /// Datagrams.
+    /// Maximum number of datagrams.
     pub segments: usize,
-    /// Bytes of all datagrams.
+    /// Maximum UDP payload bytes of all datagrams together.
     pub bytes: usize,
 }
 
 /// Counters of a port.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Counters {
-    /// Calls that sent at least one datagram.
+    /// Number of send calls that sent at least one datagram.
     pub sent_batches: u64,
-    /// Datagrams sent.
+    /// Number of datagrams sent.
     pub sent_segments: u64,
-    /// Bytes of these datagrams.
+    /// Number of UDP payload bytes sent.
     pub sent_bytes: u64,
-    /// Calls that found the send buffer full.
+    /// Number of send calls that found the send buffer full.
     pub blocked: u64,
-    /// Calls for which the system had no memory for packets.
+    /// Number of send calls for which the system had no memory for packets.
     pub starved: u64,
-    /// Calls that failed.
+    /// Number of send calls that failed with a [`SendError`].
     pub refused: u64,
-    /// Arrivals.
+    /// Number of arrivals: batches of received datagrams.
     pub received_batches: u64,
-    /// Datagrams received.
+    /// Number of datagrams received.
     pub received_segments: u64,
-    /// Bytes of these datagrams.
+    /// Number of UDP payload bytes received.
     pub received_bytes: u64,
-    /// Datagrams that were lost because the receive buffer was full, as far as the system reports them.
+    /// Number of datagrams lost because the receive buffer was full, as far as the system reports them.
     pub overflowed: u64,
-    /// Arrivals discarded because they were longer than the port's buffer or came without their control messages.
+    /// Number of arrivals discarded because they were longer than the port's buffer or lacked their control messages
+    /// (source address and traffic class).
     pub malformed: u64,
 }
 
 /// Sends and receives datagrams in batches. Only [`Port::wait`] blocks.
 pub trait Port: Send {
-    /// The address on which the port receives.
+    /// The IP address and UDP port on which this port receives.
     fn local_addr(&self) -> SocketAddr;
 
-    /// The source port for a flow with this hash, one of [`SOURCE_PORTS`] unless the port is configured otherwise. The
-    /// same hash gives the same source port, and different hashes spread over all source ports of the port.
+    /// Returns the UDP source port for a flow with this hash. It is one of [`SOURCE_PORTS`] unless the port is
+    /// configured otherwise. The same hash always gives the same source port, and different hashes spread over all
+    /// source ports that this port has.
     fn source_port(&self, hash: u32) -> u16;
 
-    /// The largest batch that [`Port::send`] takes now. It shrinks if the system refuses larger ones.
+    /// The largest batch that [`Port::send`] takes now. The limits shrink if the system refuses larger batches.
     fn limits(&self) -> Limits;
 
     /// Maximum UDP payload bytes of a datagram that reaches `destination` without fragmentation, as far as the system
-    /// knows the path.
+    /// knows the MTU of the path.
     ///
     /// # Errors
     ///
-    /// The address belongs to the other family, or has no route.
+    /// The destination is not of the port's address family (IPv4 or IPv6), or the host has no route to it.
     fn longest_datagram(&self, destination: SocketAddr) -> io::Result<usize>;
 
-    /// Sends a batch; returns how many of its datagrams, from the first on, were taken.
+    /// Sends a batch; returns how many of its datagrams, from the first on, the port has taken.
     ///
-    /// 0 means that the send buffer is full: [`Port::wait`] with [`Interest::ArrivalOrRoom`] waits for room. If the
-    /// port takes some of the datagrams, the caller sends the rest by another call, with identifications from 0 (see
-    /// the module's documentation).
+    /// A result of 0 means that the send buffer is full: [`Port::wait`] with [`Interest::ArrivalOrRoom`] waits for
+    /// room. If the port takes only some of the datagrams, the caller sends the others by another call. Their IPv4
+    /// identifications then count from 0 again (see the module's documentation).
     ///
     /// # Errors
     ///
-    /// [`SendError`]; no datagram was sent then.
+    /// [`SendError`] says why. In that case no datagram was sent.
     fn send(&mut self, batch: &Batch<'_>) -> Result<usize, SendError>;
 
-    /// The next arrival, if there is one. An arrival may hold no datagram. It stays in the port's buffer until the next
-    /// call.
+    /// Returns the next arrival, or `None` if none is waiting. An arrival may hold no datagram. Its bytes stay in the
+    /// port's buffer until the next call.
     ///
     /// # Errors
     ///
-    /// The system's, none of which is expected on a port that was opened.
+    /// An error of the system; none is expected on an open port.
     fn receive(&mut self) -> io::Result<Option<Arrival<'_>>>;
 
     /// Blocks until a datagram arrives, the send buffer has room (with [`Interest::ArrivalOrRoom`]), the waker is
@@ -196,17 +203,18 @@ pub trait Port: Send {
     ///
     /// # Errors
     ///
-    /// The system's, none of which is expected on a port that was opened.
+    /// An error of the system; none is expected on an open port.
     fn wait(&mut self, interest: Interest, timeout: Option<Time>) -> io::Result<()>;
 
-    /// A handle with which another thread ends the [`Port::wait`] in progress, or else the next one.
+    /// Returns a handle with which another thread ends the current call of [`Port::wait`], or the next call if none is
+    /// in progress.
     fn waker(&self) -> Waker;
 
     /// The counters of the port.
     fn counters(&self) -> Counters;
 }
 
-/// The event that ends a [`Port::wait`], besides the waker and the timeout.
+/// The events that end a [`Port::wait`], besides the waker and the timeout.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Interest {
     /// A datagram arrives.

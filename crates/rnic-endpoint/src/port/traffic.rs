@@ -1,4 +1,4 @@
-//! DSCP and ECN: the byte that IPv4 calls type of service and IPv6 traffic class.
+//! DSCP and ECN codepoint: together they are the byte that IPv4 calls type of service and IPv6 calls traffic class.
 
 use std::fmt;
 
@@ -9,16 +9,16 @@ pub enum Ecn {
     /// Not-ECT: a congested switch drops the packet.
     #[default]
     NotCapable = 0,
-    /// ECT(1).
+    /// ECT(1): the sender supports ECN, and a congested switch may set CE.
     Capable1 = 1,
-    /// ECT(0), which senders of RoCEv2 use.
+    /// ECT(0): the sender supports ECN. Senders of RoCEv2 use this codepoint.
     Capable0 = 2,
-    /// CE: a switch on the path was congested.
+    /// CE (congestion experienced): a congested switch on the path has marked the packet.
     Congestion = 3,
 }
 
 impl Ecn {
-    /// From the two low bits of `bits`.
+    /// Returns the codepoint in the two low bits of `bits`.
     pub const fn from_bits(bits: u8) -> Ecn {
         match bits & 3 {
             0 => Ecn::NotCapable,
@@ -29,20 +29,20 @@ impl Ecn {
     }
 }
 
-/// DSCP (six bits, RFC 2474) and ECN codepoint (two bits).
+/// Traffic class byte of the IP header: DSCP (six high bits, RFC 2474) and ECN codepoint (two low bits).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct TrafficClass(u8);
 
 impl TrafficClass {
-    /// `dscp` is 0 to 63; higher bits are ignored.
+    /// Combines `dscp`, 0 to 63, with an ECN codepoint. Higher bits of `dscp` are ignored.
     pub const fn new(dscp: u8, ecn: Ecn) -> TrafficClass {
         TrafficClass(dscp << 2 | ecn as u8)
     }
-    /// The byte in the IP header.
+    /// Makes a traffic class of the byte in an IP header.
     pub const fn from_byte(byte: u8) -> TrafficClass {
         TrafficClass(byte)
     }
-    /// The byte in the IP header.
+    /// The traffic class byte for the IP header.
     pub const fn byte(self) -> u8 {
         self.0
     }
@@ -68,7 +68,7 @@ mod tests {
 
     #[test]
     fn the_byte_is_six_bits_of_dscp_and_two_of_ecn() {
-        // Expedited forwarding is DSCP 46 = 0b101110, so that 0b10111010 is it with ECT(0).
+        // Expedited forwarding is DSCP 46 = 0b101110; with ECT(0) = 0b10 the byte is 0b10111010.
         let class = TrafficClass::new(46, Ecn::Capable0);
         assert_eq!(class.byte(), 0b1011_1010);
         assert_eq!((class.dscp(), class.ecn()), (46, Ecn::Capable0));

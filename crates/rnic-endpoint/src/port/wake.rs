@@ -1,4 +1,4 @@
-//! Lets another thread end a wait in `poll`.
+//! A flag by which one thread wakes another one that sleeps in the system call `ppoll`.
 
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use std::io;
@@ -11,7 +11,7 @@ const AWAKE: u8 = 0;
 const ASLEEP: u8 = 1;
 const NOTIFIED: u8 = 2;
 
-/// A flag with an eventfd. Waking costs a system call only if the thread sleeps.
+/// A wake-up flag with an eventfd. Waking a thread costs a system call only if the thread sleeps.
 #[derive(Debug)]
 pub(super) struct WakeFlag {
     state: AtomicU8,
@@ -24,7 +24,8 @@ impl WakeFlag {
         Ok(Arc::new(WakeFlag { state: AtomicU8::new(AWAKE), event }))
     }
 
-    /// To be called before polling; returns whether a wake-up came already: then there is no need to wait.
+    /// The thread calls this before it sleeps in `ppoll`. Returns whether a wake-up has already come; then the thread
+    /// must not sleep.
     pub(super) fn fall_asleep(&self) -> bool {
         let came = self.state.compare_exchange(AWAKE, ASLEEP, Ordering::AcqRel, Ordering::Acquire).is_err();
         if came {
@@ -33,8 +34,9 @@ impl WakeFlag {
         came
     }
 
-    /// To be called after polling, which found the eventfd `readable` or not. A waker that saw a sleeping thread may
-    /// write only after this call: then the next wait returns immediately, which is allowed.
+    /// The thread calls this after `ppoll`; `readable` says whether `ppoll` found the eventfd readable. A waker that
+    /// saw the thread asleep may write to the eventfd only after this call. Then the next wait returns immediately,
+    /// which [`Port::wait`](super::Port::wait) allows.
     pub(super) fn wake_up(&self, readable: bool) {
         self.state.swap(AWAKE, Ordering::AcqRel);
         if readable {
@@ -49,7 +51,8 @@ impl Wake for WakeFlag {
     }
     fn wake_by_ref(self: &Arc<Self>) {
         if self.state.swap(NOTIFIED, Ordering::AcqRel) == ASLEEP {
-            // It can only fail when 2^64 - 2 wake-ups were not read, and then the descriptor is readable all the same.
+            // The write fails only if the counter of the eventfd is at its maximum. Then the descriptor is readable
+            // anyway, which wakes the thread.
             let _ = self.event.write(1);
         }
     }

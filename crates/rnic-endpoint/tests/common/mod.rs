@@ -1,4 +1,4 @@
-//! What the tests of ports share.
+//! Functions that several tests of ports use.
 #![allow(dead_code, reason = "each test program uses a part")]
 
 use nix::libc;
@@ -10,7 +10,8 @@ use std::io::IoSlice;
 use std::net::{IpAddr, SocketAddr};
 
 sockopt_impl!(
-    /// Sends IPv6 without a UDP checksum, as the kernel's software RoCE does.
+    /// `UDP_NO_CHECK6_TX`: the socket sends IPv6 datagrams without a UDP checksum, as the kernel's RoCE in software
+    /// does.
     NoCheck6Send,
     SetOnly,
     libc::IPPROTO_UDP,
@@ -20,7 +21,7 @@ sockopt_impl!(
 
 pub(crate) const ANY_CLASS: TrafficClass = TrafficClass::new(26, Ecn::Capable0);
 
-/// Datagrams and what came along with each.
+/// Received datagrams, with the address and traffic class of each.
 #[derive(Debug, Default)]
 pub(crate) struct Gathered {
     pub(crate) datagrams: Vec<Vec<u8>>,
@@ -30,13 +31,13 @@ pub(crate) struct Gathered {
 }
 
 impl Gathered {
-    /// Whether it is this message, all of this class.
+    /// Whether the datagrams together are `message`, and all have the traffic class `class`.
     pub(crate) fn is(&self, message: &[u8], class: TrafficClass) -> bool {
         self.datagrams.concat() == message && self.classes.iter().all(|&c| c == class)
     }
 }
 
-/// `bytes` bytes that differ from place to place and from `salt` to `salt`.
+/// Returns `bytes` pseudorandom bytes, which `salt` determines.
 pub(crate) fn message(bytes: usize, salt: u64) -> Vec<u8> {
     let mut state = salt;
     (0..bytes)
@@ -47,7 +48,7 @@ pub(crate) fn message(bytes: usize, salt: u64) -> Vec<u8> {
         .collect()
 }
 
-/// Takes what has arrived.
+/// Receives all datagrams that have arrived, without waiting.
 pub(crate) fn drain(port: &mut impl Port) -> Gathered {
     let mut got = Gathered::default();
     while let Some(arrival) = port.receive().unwrap() {
@@ -61,7 +62,7 @@ pub(crate) fn drain(port: &mut impl Port) -> Gathered {
     got
 }
 
-/// Waits for `count` datagrams; gives up when nothing arrives for three seconds.
+/// Waits for `count` datagrams, until nothing arrives for three seconds.
 pub(crate) fn collect(port: &mut impl Port, count: usize) -> Gathered {
     let mut got = Gathered::default();
     let mut idle = 0;

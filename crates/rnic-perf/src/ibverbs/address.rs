@@ -4,23 +4,23 @@ use rnic_endpoint::device::Address;
 use std::fmt::Write as _;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
-/// Bytes of an address message, with a zero byte at the end.
+/// Length of an address message in bytes, including the zero byte at its end.
 pub const MESSAGE: usize = "0000:000000:000000:".len() + 32 + 1;
 
-/// Why bytes are not an address.
+/// Why a received message is not a usable address.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum AddressError {
-    /// The text has another format.
+    /// The message does not have the format of an address; the text is the message.
     #[error("the peer's address is {0:?}, not LLLL:QQQQQQ:PPPPPP and 32 digits of a GID, all hexadecimal")]
     Form(String),
-    /// The GID is zero.
+    /// The GID is all zeros, because the peer was started without a GID index.
     #[error(
         "the peer gives no GID: start it with -g and the index of its RoCE v2 GID (`ibv_devinfo -v` or `show_gids` lists them)"
     )]
     NoGid,
 }
 
-/// Encodes `address`, without its UDP port: RoCEv2 has a fixed one.
+/// Encodes `address` as a message. The message has no UDP port, because RoCEv2 always uses port 4791.
 pub fn encode(address: &Address) -> [u8; MESSAGE] {
     let gid = match address.addr.ip() {
         IpAddr::V4(ip) => ip.to_ipv6_mapped(),
@@ -36,10 +36,10 @@ pub fn encode(address: &Address) -> [u8; MESSAGE] {
     message
 }
 
-/// Decodes an address; its UDP port is `port`.
+/// Decodes a message to an address. The message has no UDP port, so the address gets `port`.
 ///
 /// # Errors
-/// When the message is not an address, or has no GID.
+/// When the message does not have the format of an address, or its GID is all zeros.
 pub fn decode(message: &[u8; MESSAGE], port: u16) -> Result<Address, AddressError> {
     let form = || AddressError::Form(String::from_utf8_lossy(message).trim_end_matches('\0').to_string());
     let text = message.split_last().filter(|(last, _)| **last == 0).map(|(_, text)| text).ok_or_else(form)?;
@@ -62,7 +62,7 @@ pub fn decode(message: &[u8; MESSAGE], port: u16) -> Result<Address, AddressErro
 mod tests {
     use super::*;
 
-    /// From a capture of rdma-core 44.0.
+    /// An address message from a capture of rdma-core 44.0.
     const CAPTURED: &[u8; MESSAGE] = b"0000:000019:68553e:00000000000000000000ffff0a4d0002\0";
 
     #[test]

@@ -1,8 +1,8 @@
 //! The protocol of `ibv_rc_pingpong` and `ibv_uc_pingpong`: two sides send each other messages alternately.
 //!
-//! The exchange: the client sends its address, the server connects its queue pair and sends its own, the client sends
-//! `done`. The client sends the first message; a side sends its next message when its last one is complete and one of
-//! the peer has arrived.
+//! In the exchange over TCP the client sends the address of its queue pair, the server connects its queue pair and
+//! sends its own address, and the client sends `done`. Then the client sends the first RDMA message. A side sends its
+//! next message when its previous message is complete and a message of the peer has arrived.
 
 use super::address::{AddressError, MESSAGE, decode, encode};
 use rnic_endpoint::device::{self, CompletionQueue, Device, MemoryRegion, PathOptions, QpOptions, QueuePair};
@@ -12,21 +12,21 @@ use rnic_verbs::{Access, Capacities, Completion, SendOp, Service, Status};
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 
-/// Options on which both sides must agree, because they exchange only addresses. The defaults are those of
-/// `ibv_rc_pingpong`.
+/// Options of a ping-pong. Service, size, iterations and MTU must be the same on both sides, because the sides exchange
+/// only addresses. The defaults are those of `ibv_rc_pingpong`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Options {
-    /// RC or UC.
+    /// Transport service: RC or UC.
     pub service: Service,
-    /// Bytes of a message.
+    /// Message size in bytes.
     pub size: usize,
-    /// Messages each way.
+    /// Number of messages that each side sends.
     pub iterations: u32,
     /// Path MTU in payload bytes.
     pub mtu: u32,
-    /// Receives posted.
+    /// Number of receives that a side keeps posted.
     pub receives: u32,
-    /// Compare every received byte; the peer must be started with `-c` too.
+    /// Whether to compare every received byte. The peer must then be started with `-c`, too.
     pub check: bool,
     /// Time without a completion after which the ping-pong is aborted.
     pub patience: Time,
@@ -49,20 +49,20 @@ impl Default for Options {
 /// The result of a ping-pong.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Outcome {
-    /// Bytes both ways.
+    /// Number of bytes sent in both directions together.
     pub bytes: u64,
-    /// Messages each way.
+    /// Number of messages that each side sent.
     pub iterations: u32,
-    /// Time from the connection to the last message.
+    /// Time from the end of the exchange to the last message.
     pub elapsed: Time,
-    /// Bytes that were compared.
+    /// Number of received bytes that were compared.
     pub checked: u64,
 }
 
 /// Why a ping-pong was aborted.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The device failed.
+    /// The local device refused an operation or failed.
     #[error(transparent)]
     Device(#[from] device::Error),
     /// The peer's message is not an address.
@@ -74,16 +74,17 @@ pub enum Error {
     /// A work request failed.
     #[error("message {message} of {iterations}: {what} failed with {status:?}")]
     Failed {
-        /// Messages completed.
+        /// Number of messages completed before the failure.
         message: u32,
-        /// Messages of the ping-pong.
+        /// Number of messages of the whole ping-pong in one direction.
         iterations: u32,
-        /// The kind of request: a send or a receive.
+        /// The kind of work request that failed: a send or a receive.
         what: &'static str,
-        /// How the request ended.
+        /// Status of the request's completion.
         status: Status,
     },
-    /// No completion in time.
+    /// There was no completion within [`Options::patience`]. The values are that time and the numbers of messages sent
+    /// and received.
     #[error(
         "no completion for {0}, after {1} messages sent and {2} received; size, iterations and MTU must be the same on both sides"
     )]
@@ -91,9 +92,9 @@ pub enum Error {
     /// A received byte is wrong.
     #[error("byte {at} of message {message} is {found:#04x}, not {expected:#04x}")]
     Wrong {
-        /// Number of the message.
+        /// Number of the received message, from 1.
         message: u32,
-        /// Offset of the byte.
+        /// Offset of the wrong byte in the message.
         at: usize,
         /// The received byte.
         found: u8,
@@ -102,13 +103,13 @@ pub enum Error {
     },
 }
 
-/// One side of a ping-pong, before it starts.
+/// One side of a ping-pong: its queue pair and buffers. [`Pingpong::serve`] and [`Pingpong::dial`] run it.
 pub struct Pingpong {
     device: Device,
     options: Options,
     cq: CompletionQueue,
     qp: QueuePair,
-    /// The message that is sent, and after it the buffer for received ones.
+    /// Two buffers of the message size: first the message to send, then the buffer for received messages.
     region: MemoryRegion,
 }
 
@@ -116,7 +117,7 @@ const SEND: u64 = 1;
 const RECEIVE: u64 = 2;
 
 impl Pingpong {
-    /// Prepares memory, receives and a queue pair.
+    /// Registers memory, creates a queue pair and posts its receives.
     ///
     /// # Errors
     /// When a limit of the device is reached or an option is out of range.
@@ -152,7 +153,8 @@ impl Pingpong {
         Ok(self.qp.connect(&peer, &options)?)
     }
 
-    /// The server's side, with a client that has just connected.
+    /// Runs the server's side with a client whose TCP connection is `stream`: the exchange of addresses, then the
+    /// traffic.
     ///
     /// # Errors
     /// When the client does not follow the protocol, or the traffic fails.
@@ -167,7 +169,8 @@ impl Pingpong {
         self.play(false)
     }
 
-    /// The client's side, on a connection to the server.
+    /// Runs the client's side over the TCP connection `stream` to the server: the exchange of addresses, then the
+    /// traffic.
     ///
     /// # Errors
     /// When the server does not follow the protocol, or the traffic fails.
@@ -190,7 +193,7 @@ impl Pingpong {
         if sending {
             self.qp.post(SEND, SendOp::Send, &mine)?;
         }
-        // Received messages to which no message was sent back yet.
+        // Number of received messages to which this side has not yet responded with a message.
         let mut unanswered = 0;
         let mut checked = 0;
         let mut found = [Completion::BLANK; 16];
@@ -228,7 +231,8 @@ impl Pingpong {
             }
         }
         let elapsed = clock.now();
-        // The last ACK of this side may be lost: if the peer retransmits its last message, it gets another ACK.
+        // The last ACK of this side may be lost. So the device goes on making progress for 100 ms: if the peer
+        // retransmits its last message, it gets another ACK.
         let end = clock.now() + Time::from_ms(100);
         while clock.now() < end {
             self.device.wait(Time::from_ms(10))?;
@@ -237,7 +241,7 @@ impl Pingpong {
         Ok(Outcome { bytes, iterations, elapsed, checked })
     }
 
-    /// Compares a received message; returns the number of bytes.
+    /// Compares a received message with its expected bytes; returns the number of compared bytes.
     fn compare(&self, message: u32, len: u32) -> Result<u64, Error> {
         if !self.options.check {
             return Ok(0);
@@ -249,21 +253,20 @@ impl Pingpong {
             if let Some((at, &found)) = wrong {
                 return Err(Error::Wrong { message, at, found, expected: pattern(at, true) });
             }
-            // The bytes of this message must not pass for the next one.
+            // Overwrites the message, so that its bytes cannot pass for the next message.
             here.fill(0xff);
             Ok(u64::from(len))
         })
     }
 }
 
-/// Byte `at` of a message. With `-c`, `ibv_rc_pingpong` writes a zero at the start of each page before its first
-/// message, and compares received messages with it; a server that has one buffer for both directions sends received
-/// bytes back.
+/// Returns byte `at` of a message. With `-c`, `ibv_rc_pingpong` writes a zero at the start of each page of its buffer
+/// before it sends its first message, and expects these zeros in received messages. All other bytes are 0x7b.
 fn pattern(at: usize, check: bool) -> u8 {
     if check && at.is_multiple_of(4_096) { 0 } else { 0x7b }
 }
 
-/// The error of an exchange with the peer.
+/// Turns an error of the TCP exchange into an error that says what could not be exchanged.
 fn told(result: io::Result<()>, what: &str) -> Result<(), Error> {
     result.map_err(|error| {
         let why = match error.kind() {

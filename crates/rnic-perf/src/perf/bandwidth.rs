@@ -1,4 +1,4 @@
-//! Bandwidth: as many messages as possible.
+//! Measures bandwidth: the client keeps as many messages outstanding as the plan admits.
 
 use super::control::{Control, Message, unexpected};
 use super::end::{End, Tag};
@@ -13,23 +13,24 @@ use rnic_transport::Time;
 use rnic_verbs::{Completion, Data, Opcode, SendFlags, SendOp, SendRequest, Sge};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Maximum completions taken by one call.
+/// Maximum number of completions taken from the completion queue by one call.
 const AT_ONCE: usize = 64;
-/// How long the receiver of an unreliable connection waits for messages that may still arrive.
+/// Time for which the receiver of an unreliable connection waits for messages that are still in flight when the client
+/// has finished.
 const AFTERMATH: Time = Time::from_ms(20);
 
-/// The client's result of a measurement.
+/// The client's result of a measurement of bandwidth.
 pub(super) struct Outcome {
-    /// Messages completed on each queue pair.
+    /// Number of messages completed on each queue pair.
     pub(super) messages: Vec<u64>,
-    /// From the first post to the last completion.
+    /// Time from the first posted request to the last completion.
     pub(super) elapsed: Time,
-    /// Peak of messages per second.
+    /// Highest rate in messages per second over at least 10 ms; 0 for a shorter measurement.
     pub(super) peak: f64,
     pub(super) verified: Verified,
 }
 
-/// The client's side.
+/// The client's side of a measurement of bandwidth.
 pub(super) struct Client<'a> {
     pub(super) end: &'a End,
     pub(super) control: &'a mut Control,
@@ -38,7 +39,7 @@ pub(super) struct Client<'a> {
     pub(super) stop: &'a AtomicBool,
 }
 
-/// The progress of a queue pair.
+/// The progress of one queue pair: numbers of messages posted and completed.
 #[derive(Clone, Copy, Default)]
 struct Lane {
     posted: u64,
@@ -99,12 +100,12 @@ impl Client<'_> {
         Ok(Outcome { messages, elapsed, peak: peak.best(), verified: Verified::default() })
     }
 
-    /// Messages per signalled request: only the last message of each group is signalled.
+    /// Number of messages per completion: only the last message of each group is signalled.
     fn group(&self) -> u64 {
         if self.size > 16_384 { 1 } else { u64::from(self.end.setup.depth / 4).clamp(1, AT_ONCE as u64) }
     }
 
-    /// Posts messages `first` to `first + count - 1`; only the last is signalled.
+    /// Posts messages `first` to `first + count - 1` on a queue pair. Only the last message is signalled.
     fn post(&self, queue_pair: usize, first: u64, count: u32) -> Result<(), PerfError> {
         let slots = u64::from(self.end.setup.slots);
         let slot = |message: u64| (message % slots) as u32;
@@ -131,7 +132,8 @@ impl Client<'_> {
         let RemoteMemory { addr, rkey, .. } = self.memory;
         let at = |slot| addr + self.end.offset(queue_pair, slot) as u64;
         match self.end.setup.op {
-            // The receiver counts completions.
+            // On UC, Writes carry immediate data, so that the receiver gets completions and can count the messages that
+            // arrive.
             Op::Write if self.end.setup.service == "uc" => SendOp::WriteImm { addr: at(slot), rkey, imm: 0 },
             Op::Write => SendOp::Write { addr: at(slot), rkey },
             Op::Read => SendOp::Read { addr: at(slot), rkey },
@@ -141,7 +143,8 @@ impl Client<'_> {
         }
     }
 
-    /// With verification: rounds of one message per slot, then a comparison of every byte.
+    /// Runs a measurement with verification. It sends rounds of at most one message per slot, and compares every byte
+    /// of a round before the next round overwrites the slots.
     fn run_in_rounds(&mut self, amount: Amount) -> Result<Outcome, PerfError> {
         let clock = Clock::start();
         let (limit, until) = match amount {
@@ -173,7 +176,7 @@ impl Client<'_> {
         Ok(Outcome { messages, elapsed: clock.now(), peak: peak.best(), verified })
     }
 
-    /// Posts a round on every queue pair and waits until it is complete.
+    /// Posts the messages of a round on every queue pair, and waits until all of them are complete.
     fn carry_out(&mut self, first: u64, count: u32) -> Result<(), PerfError> {
         let mut left = 0;
         for message in first..first + u64::from(count) {
@@ -190,7 +193,8 @@ impl Client<'_> {
         Ok(())
     }
 
-    /// Lets the server check a round of Writes, or prepare one of Reads.
+    /// Asks the server to compare a round of Writes, or to fill in the data for a round of Reads, and waits until it
+    /// has done so.
     fn round(&mut self, first: u64, count: u32) -> Result<(), PerfError> {
         self.control.say(&Message::Round { first, count })?;
         match self.control.await_word(&self.end.device, self.stop)? {
@@ -199,7 +203,8 @@ impl Client<'_> {
         }
     }
 
-    /// Each response must be the value that the previous operation stored: the number of this one.
+    /// Checks the responses of atomic operations. The response to operation number n (from 0) must be n, because the
+    /// value starts at 0 and each operation increases it by 1.
     fn check_atomics(&self, first: u64, count: u32) -> Verified {
         let mut verified = Verified::default();
         let slots = u64::from(self.end.setup.slots);
@@ -217,8 +222,8 @@ impl Client<'_> {
 }
 
 impl End {
-    /// Runs a function on the bytes of each message of a round, one message at a time, so that packets can move in
-    /// between.
+    /// Runs `with` on the bytes of each message of a round. The memory is locked for one message at a time, so that the
+    /// device can send and receive packets in between.
     pub(super) fn each_slot(
         &self, first: u64, count: u32, size: u32, mut with: impl FnMut(Pattern, &mut [u8]),
     ) -> Result<(), PerfError> {
@@ -233,20 +238,20 @@ impl End {
         Ok(())
     }
 
-    /// Compares every byte of a round.
+    /// Compares every byte of a round of messages with its expected value.
     pub(super) fn check(&self, first: u64, count: u32, size: u32) -> Result<Verified, PerfError> {
         let mut verified = Verified::default();
         self.each_slot(first, count, size, |pattern, bytes| {
             verified += Verified { bytes: bytes.len() as u64, wrong: pattern.wrong(bytes) };
-            // Bytes of this round must not pass the comparison of the next.
+            // Clears the slot, so that bytes of this round cannot pass the comparison of the next round.
             bytes.fill(0);
         })?;
         Ok(verified)
     }
 }
 
-/// The server's side: responds, receives and checks messages until the client has sent all. Returns the number of
-/// received messages.
+/// The server's side of a measurement of bandwidth: it makes progress, and receives and checks messages, until the
+/// client has sent all of them. Returns the number of received messages and the result of the verification.
 pub(super) fn attend(
     end: &End, control: &mut Control, size: u32, stop: &AtomicBool,
 ) -> Result<(u64, Verified), PerfError> {
@@ -273,8 +278,8 @@ pub(super) fn attend(
         let arrived = end.wait(&mut completions)?;
         take(end, size, arrived, &mut taken, &mut verified)?;
     }
-    // All messages for which the client got ACKs have completed here; on an unreliable connection some may still be in
-    // flight.
+    // On a reliable connection all messages of the client are complete here, because the client has got their ACKs. On
+    // an unreliable connection some messages may still be in flight.
     let clock = Clock::start();
     let aftermath = if end.setup.service == "uc" { AFTERMATH } else { Time::ZERO };
     loop {
@@ -287,7 +292,7 @@ pub(super) fn attend(
     Ok((taken.iter().sum(), verified))
 }
 
-/// Checks the received messages and posts their receives again.
+/// Counts the received messages, checks them if the plan has verification, and posts their receives again.
 fn take(
     end: &End, size: u32, completions: &[Completion], taken: &mut [u64], verified: &mut Verified,
 ) -> Result<(), PerfError> {

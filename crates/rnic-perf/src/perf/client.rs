@@ -1,4 +1,4 @@
-//! The client: runs the measurements.
+//! The client of `rnic perf`: it connects to a server and runs the measurements of a plan.
 
 use super::bandwidth::Client;
 use super::control::{Control, Message, Setup, greet, hear, unexpected};
@@ -16,12 +16,12 @@ use rnic_verbs::Service;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::atomic::AtomicBool;
 
-/// Carries out the plan with a host that runs [`serve`](super::serve). `row` gets each result as soon as its
-/// measurement ends.
+/// Runs all measurements of `plan` with the server `host`, which runs [`serve`](super::serve). It passes each result to
+/// `row` as soon as the measurement of this size ends.
 ///
 /// # Errors
-/// When the plan cannot be carried out, the host does not respond, has another version or closes the connection, a work
-/// request fails, or `stop` is set.
+/// When the plan is invalid, the server does not respond, has another version or closes the connection, a work request
+/// fails, or `stop` is set.
 pub fn run(
     host: impl ToSocketAddrs + ToString, plan: &Plan, stop: &AtomicBool, mut row: impl FnMut(&Report, &Row),
 ) -> Result<Report, PerfError> {
@@ -88,7 +88,7 @@ fn setup(plan: &Plan) -> Setup {
     }
 }
 
-/// A row of the report.
+/// Measures one message size; returns its row of the report.
 fn measure(
     end: &End, control: &mut Control, memory: RemoteMemory, size: u32, plan: &Plan, mtu: u32, stop: &AtomicBool,
 ) -> Result<Row, PerfError> {

@@ -1,13 +1,13 @@
-//! The control messages over TCP, in their order.
+//! The control messages that client and server of `rnic perf` exchange over TCP, in the order of the table:
 //!
-//! | client | server | |
+//! | client sends | server responds | purpose |
 //! |---|---|---|
-//! | [`Greeting`] | [`Greeting`] | versions, before messages that may differ between versions |
-//! | `Hello` | `Welcome` or `Refused` | the setup; addresses and memory |
-//! | `Ready` | `Ready` | queue pairs are connected |
-//! | `Begin` | `Began` | for each size |
-//! | `Round` | `Checked` | with verification of Writes and Reads: after, or before, each round of messages |
-//! | `End` | `Ended` | what the server counted |
+//! | [`Greeting`] | [`Greeting`] | compares versions; the format of all later messages may depend on the version |
+//! | `Hello` | `Welcome` or `Refused` | exchanges the setup, the addresses of queue pairs, and the memory keys |
+//! | `Ready` | `Ready` | confirms that the queue pairs are connected |
+//! | `Begin` | `Began` | starts the measurement of one message size |
+//! | `Round` | `Checked` | with verification: the server compares a round of Writes, or prepares a round of Reads |
+//! | `End` | `Ended` | ends the measurement of a size; the server sends its counters |
 //!
 //! After the last size the client closes the connection. A side that fails sends `Refused` with a reason and closes the
 //! connection.
@@ -25,20 +25,20 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, TryRecvError};
 use std::thread::JoinHandle;
 
-/// Version of the control messages.
+/// Version of the control messages, which must be the same on both sides.
 pub(super) const VERSION: u32 = 1;
-/// Timeout for a message that the peer sends without delay.
+/// Timeout for a message of the peer when the peer has nothing to wait for before it sends.
 const PATIENCE: Time = Time::from_ms(30_000);
-/// Maximum sleep while waiting for a message.
+/// Maximum time between two checks for a message while a side waits for one.
 const NAP: Time = Time::from_ms(1);
 
-/// The first line of either side.
+/// The first message of each side: its version of the control messages.
 #[derive(Serialize, Deserialize, Debug)]
 pub(super) struct Greeting {
     pub(super) rnic_perf: u32,
 }
 
-/// The setup of both sides: the plan in numbers.
+/// The part of the plan that both sides need, with the memory layout that follows from it.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub(super) struct Setup {
     pub(super) op: Op,
@@ -50,7 +50,7 @@ pub(super) struct Setup {
     pub(super) stride: u32,
     pub(super) congestion: String,
     pub(super) settings: Vec<(String, String)>,
-    /// Bits per second.
+    /// Rate of the link in bits per second; `None` for the device's default.
     pub(super) line_rate: Option<u64>,
     pub(super) in_flight: Option<u32>,
     pub(super) verify: bool,
@@ -59,14 +59,15 @@ pub(super) struct Setup {
     pub(super) polled: bool,
 }
 
-/// QPN and first PSN of a queue pair of the peer.
+/// Queue pair number and first PSN of one queue pair of the sender.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(super) struct Peer {
     pub(super) qpn: u32,
     pub(super) psn: u32,
 }
 
-/// The addresses and the memory of one side. Its IP address is that of the TCP connection.
+/// The UDP port, queue pairs, memory and MTU of the sender. Its IP address is not in the message: it is the address of
+/// the TCP connection.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(super) struct Introduction {
     pub(super) roce_port: u16,
@@ -82,7 +83,8 @@ pub(super) enum Message {
     Hello {
         setup: Setup,
         client: Introduction,
-        /// The plan sets the MTU, which must not be reduced.
+        /// Whether the plan sets the path MTU. If so, the server must refuse an MTU that its path does not admit,
+        /// instead of reducing it.
         mtu_fixed: bool,
     },
     Welcome {
@@ -96,13 +98,13 @@ pub(super) enum Message {
         size: u32,
     },
     Began,
-    /// Messages `first` to `first + count - 1` of each queue pair.
+    /// A round with verification: messages `first` to `first + count - 1` of each queue pair.
     Round {
         first: u64,
         count: u32,
     },
     Checked,
-    /// Messages sent on each queue pair.
+    /// The end of a measurement, with the number of messages that the client sent on each queue pair.
     End {
         messages: Vec<u64>,
     },
@@ -114,7 +116,7 @@ pub(super) enum Message {
 }
 
 impl Message {
-    /// The name of the message.
+    /// The name of the message as it is on the wire, such as `hello`.
     fn name(&self) -> String {
         let json = serde_json::to_value(self).unwrap_or_default();
         json.get("say").and_then(|name| name.as_str()).unwrap_or_default().to_string()
@@ -140,7 +142,7 @@ pub(super) fn greet(channel: &mut Channel) -> Result<(), PerfError> {
     Ok(())
 }
 
-/// Receives the next message before there is a device.
+/// Receives the next message while there is no [`Control`] yet. A `Refused` becomes an error.
 pub(super) fn hear(channel: &mut Channel) -> Result<Message, PerfError> {
     match channel.receive()? {
         Message::Refused { why } => Err(PerfError::Refused(why)),
@@ -148,20 +150,21 @@ pub(super) fn hear(channel: &mut Channel) -> Result<Message, PerfError> {
     }
 }
 
-/// The peer sent a message that is not due.
+/// Returns the error for a message that the protocol does not allow at this point.
 pub(super) fn unexpected(peer: SocketAddr, message: &Message) -> PerfError {
     let why = format!("`{}` is not due", message.name());
     ExchangeError::NotUnderstood { peer, why }.into()
 }
 
-/// Sends the peer the reason of a failure, unless the peer has sent it itself.
+/// Sends the peer the reason of a failure, unless the failure came from the peer or from the connection itself.
 pub(super) fn refuse(speaker: &mut Speaker, error: &PerfError) {
     if !matches!(error, PerfError::Refused(_) | PerfError::Exchange(_)) {
         let _ = speaker.send(&Message::Refused { why: error.to_string() });
     }
 }
 
-/// The TCP connection while packets move: a thread receives messages.
+/// The control connection during measurements. A separate thread receives its messages, so that the measuring thread
+/// never blocks on TCP.
 pub(super) struct Control {
     speaker: Speaker,
     inbox: Receiver<Result<Message, ExchangeError>>,
@@ -170,7 +173,7 @@ pub(super) struct Control {
 }
 
 impl Control {
-    /// Receives from now on; a message ends waits on `device` early.
+    /// Starts the thread that receives messages. Each message also wakes a thread that waits on `device`.
     pub(super) fn new(mut channel: Channel, device: Device) -> Result<Control, PerfError> {
         let (speaker, peer) = (channel.speaker()?, channel.peer_addr());
         let (sender, inbox) = mpsc::channel();
@@ -200,7 +203,7 @@ impl Control {
         refuse(&mut self.speaker, error);
     }
 
-    /// The next message, if one has arrived.
+    /// Returns the next message, or `None` if no message has arrived. A `Refused` becomes an error.
     pub(super) fn heard(&self) -> Result<Option<Message>, PerfError> {
         match self.inbox.try_recv() {
             Ok(Ok(Message::Refused { why })) => Err(PerfError::Refused(why)),
@@ -211,7 +214,8 @@ impl Control {
         }
     }
 
-    /// Fails if a message has arrived: none is due, so it can only be `Refused`.
+    /// Fails if a message has arrived. The client calls this during a measurement, when the server may send only
+    /// `Refused`.
     pub(super) fn quiet(&self) -> Result<(), PerfError> {
         match self.heard()? {
             None => Ok(()),
@@ -219,7 +223,7 @@ impl Control {
         }
     }
 
-    /// Waits for a message while packets move.
+    /// Waits for the next message. Meanwhile the device goes on sending and receiving packets.
     pub(super) fn await_word(&self, device: &Device, stop: &AtomicBool) -> Result<Message, PerfError> {
         let clock = Clock::start();
         loop {
@@ -242,7 +246,7 @@ impl Drop for Control {
     fn drop(&mut self) {
         self.speaker.hang_up();
         if let Some(listener) = self.listener.take() {
-            // A panic of the thread was reported where it happened.
+            // If the thread panicked, the panic was already reported in that thread.
             let _ = listener.join();
         }
     }

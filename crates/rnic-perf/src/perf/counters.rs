@@ -1,4 +1,4 @@
-//! The counters of one side during a measurement.
+//! The counters that one side adds to the report of a measurement.
 
 use rnic_endpoint::device::Counters;
 use rnic_endpoint::port::FaultCounters;
@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 /// Values of counters by name.
 pub type Counts = BTreeMap<String, u64>;
 
-/// All counters by name.
+/// Returns all counters of a device and of its injected faults, with their names in the report.
 pub(super) fn counts(counters: &Counters, faults: &FaultCounters) -> Counts {
     let Counters { verbs, driver, port } = counters;
     let plain = [
@@ -46,7 +46,7 @@ pub(super) fn counts(counters: &Counters, faults: &FaultCounters) -> Counts {
     plain.into_iter().map(|(name, count)| (name.to_string(), count)).chain(dropped).collect()
 }
 
-/// The differences of counters between two moments.
+/// Returns how much each counter has grown between `before` and `after`.
 pub(super) fn difference(after: Counts, before: &Counts) -> Counts {
     after.into_iter().map(|(name, count)| (name.clone(), count - before.get(&name).copied().unwrap_or(0))).collect()
 }

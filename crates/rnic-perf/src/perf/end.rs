@@ -1,4 +1,4 @@
-//! The state of either side: a device, queue pairs, memory.
+//! The state that client and server have alike: a device, its queue pairs and their memory.
 
 use super::PerfError;
 use super::control::{Introduction, Peer, Setup};
@@ -18,11 +18,12 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
-/// The identifier of a work request.
+/// The identifier (`wr_id`) of a work request, taken apart.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Tag {
     pub(super) queue_pair: usize,
-    /// Sends: the number of messages that its completion completes. Receives: the slot.
+    /// For a send: the number of messages that are complete when this request completes. For a receive: the slot of its
+    /// buffer.
     pub(super) value: u32,
 }
 
@@ -36,6 +37,7 @@ impl Tag {
     }
 }
 
+/// One side of a measurement, client or server: its device, queue pairs and registered memory.
 pub(super) struct End {
     pub(super) device: Device,
     pub(super) cq: CompletionQueue,
@@ -46,7 +48,8 @@ pub(super) struct End {
 }
 
 impl End {
-    /// Opens a device at `local`. `side` makes the random faults of the two sides differ.
+    /// Opens a device at `local` and creates its queue pairs and memory. `side` (0 for the client, 1 for the server)
+    /// makes the random faults of the two sides differ.
     pub(super) fn open(local: SocketAddr, setup: &Setup, side: u64) -> Result<End, PerfError> {
         let service = check(setup)?;
         let udp = UdpConfig { source_ports: setup.queue_pairs.clamp(1, 16) as usize, ..UdpConfig::default() };
@@ -81,7 +84,7 @@ impl End {
         Ok(End { device, cq, queue_pairs, region, setup: setup.clone(), faults })
     }
 
-    /// The maximum MTU of the path to `peer`.
+    /// Returns the maximum path MTU to `peer` in payload bytes.
     pub(super) fn path_mtu(&self, peer: SocketAddr) -> Result<u32, PerfError> {
         Ok(self.queue_pairs[0].path_mtu(peer)?)
     }
@@ -96,7 +99,7 @@ impl End {
         }
     }
 
-    /// Connects to the peer, whose IP address is that of `peer`.
+    /// Connects all queue pairs to the queue pairs in `theirs`. The peer's device has the IP address of `peer`.
     pub(super) fn connect(&self, peer: SocketAddr, theirs: &Introduction, mtu: u32) -> Result<(), PerfError> {
         let needed = u64::from(self.setup.queue_pairs) * u64::from(self.setup.slots) * u64::from(self.setup.stride);
         if theirs.peers.len() != self.queue_pairs.len() || theirs.memory.len < needed {
@@ -113,7 +116,7 @@ impl End {
         Ok(())
     }
 
-    /// The offset of a slot in the memory of either side.
+    /// Returns the offset of a message slot in the registered memory, which has the same layout on both sides.
     pub(super) fn offset(&self, queue_pair: usize, slot: u32) -> usize {
         (queue_pair * self.setup.slots as usize + slot as usize) * self.setup.stride as usize
     }
@@ -127,19 +130,20 @@ impl End {
         receives(&self.setup)
     }
 
-    /// Posts a receive for a message of any size into a slot.
+    /// Posts a receive whose buffer is the given slot. The slot fits a message of any size of the plan.
     pub(super) fn post_recv(&self, queue_pair: usize, slot: u32) -> Result<(), PerfError> {
         let sge = self.sge(queue_pair, slot, self.setup.stride)?;
         Ok(self.queue_pairs[queue_pair].post_recv(Tag::id(queue_pair, slot), &[sge])?)
     }
 
-    /// Takes completions; fails with the first failed one. Without a progress thread it makes progress first.
+    /// Takes completions from the completion queue, and fails if one of them has an error status. On a device without a
+    /// progress thread it first makes progress.
     pub(super) fn poll<'c>(&self, out: &'c mut [Completion]) -> Result<&'c [Completion], PerfError> {
         let count = self.cq.poll(out)?;
         succeeded(&out[..count])
     }
 
-    /// The same; sleeps for up to 1 ms if there are none.
+    /// Takes completions like [`End::poll`], but sleeps for up to 1 ms if there are none.
     pub(super) fn wait<'c>(&self, out: &'c mut [Completion]) -> Result<&'c [Completion], PerfError> {
         let count = self.cq.wait(out, Time::from_ms(1))?;
         succeeded(&out[..count])
@@ -158,7 +162,8 @@ fn succeeded(completions: &[Completion]) -> Result<&[Completion], PerfError> {
     }
 }
 
-/// Receives of an unreliable connection, which has no flow control that waits for receives.
+/// Number of receives posted on an unreliable connection. There, a message that finds no receive is lost, because the
+/// sender does not wait for receives.
 const UNRELIABLE_RECEIVES: u32 = 4_096;
 
 fn receives(setup: &Setup) -> u32 {
@@ -171,7 +176,7 @@ fn receives(setup: &Setup) -> u32 {
     }
 }
 
-/// Checks the limits of a setup, which the client has sent.
+/// Checks whether a setup is within the limits, because the server got it from a client. Returns its transport service.
 fn check(setup: &Setup) -> Result<Service, PlanError> {
     let limits = [
         (setup.queue_pairs, "queue pairs", MAX_QUEUE_PAIRS),
@@ -197,13 +202,13 @@ fn check(setup: &Setup) -> Result<Service, PlanError> {
     }
 }
 
-/// Locks the counters of faults, also after a panic of another thread: counters have no invariant that a panic can
-/// break.
+/// Locks the counters of faults, even if another thread panicked while it held the lock. The counters have no invariant
+/// that a panic could break.
 fn lock(faults: &Mutex<FaultCounters>) -> MutexGuard<'_, FaultCounters> {
     faults.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A port with faults whose counters can be read while the device owns it.
+/// A port with faults. The counters of the faults can be read while the device owns the port.
 struct Watched {
     port: FaultyPort<UdpPort>,
     faults: Arc<Mutex<FaultCounters>>,

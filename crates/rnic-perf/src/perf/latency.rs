@@ -1,4 +1,4 @@
-//! Latency: one message at a time.
+//! Measures latency: only one message is outstanding at a time.
 
 use super::PerfError;
 use super::control::{Control, Message, unexpected};
@@ -11,21 +11,23 @@ use rnic_transport::Time;
 use rnic_verbs::{Completion, Opcode, SendOp, Service};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Timeout of an unreliable connection; reliable connections fail before.
+/// Time without a response after which a measurement is aborted. It matters for unreliable connections only: on
+/// reliable connections the work request fails earlier.
 const GIVE_UP: Time = Time::from_ms(10_000);
-/// Polls between two checks of the control connection and the clock.
+/// Number of polls between two checks of the control connection and the clock.
 const LOOKS: u32 = 256;
-/// The slot from which messages are sent, and the slot into which they are received.
+/// Slot from which messages are sent.
 const OUT: u32 = 0;
+/// Slot into which messages are received.
 const IN: u32 = 1;
 
-/// A message that goes back and forth.
+/// A message that client and server send back and forth (a ping-pong), as one side sees it.
 pub(super) struct Ball<'a> {
     pub(super) end: &'a End,
     pub(super) memory: RemoteMemory,
     pub(super) size: u32,
     pub(super) stop: &'a AtomicBool,
-    /// Whether the receiver polls the last byte of the message; else it waits for a completion.
+    /// Whether the receiver detects a message by polling its last byte. Otherwise it waits for a completion.
     by_byte: bool,
 }
 
@@ -36,7 +38,7 @@ impl<'a> Ball<'a> {
         Ball { end, memory, size, stop, by_byte }
     }
 
-    /// Sends the message for the `turn`-th time, from 1 on.
+    /// Sends the message for the `turn`-th time, counted from 1.
     fn throw(&self, turn: u64) -> Result<(), PerfError> {
         let last = self.end.offset(0, OUT) + self.size as usize - 1;
         self.end.region.with_mut(|bytes| bytes[last] = turn as u8);
@@ -50,7 +52,7 @@ impl<'a> Ball<'a> {
         Ok(self.end.queue_pairs[0].post(Tag::id(0, 1), op, &[self.end.sge(0, OUT, self.size)?])?)
     }
 
-    /// Checks once whether the message has arrived for the `turn`-th time.
+    /// Checks whether the message has arrived for the `turn`-th time.
     fn look(&self, turn: u64) -> Result<bool, PerfError> {
         let mut out = [Completion::BLANK; 8];
         let completions = if self.end.setup.polled { self.end.poll(&mut out)? } else { self.end.wait(&mut out)? };
@@ -66,7 +68,8 @@ impl<'a> Ball<'a> {
         Ok(came.is_some())
     }
 
-    /// Waits until the message arrives for the `turn`-th time; `heed` decides now and then whether to go on.
+    /// Waits until the message arrives for the `turn`-th time. From time to time it calls `heed`; if that returns
+    /// `false`, it stops waiting and returns `false`.
     fn catch(&self, turn: u64, heed: &mut impl FnMut() -> Result<bool, PerfError>) -> Result<bool, PerfError> {
         loop {
             for _ in 0..if self.end.setup.polled { LOOKS } else { 1 } {
@@ -88,7 +91,7 @@ fn is_receive(completion: &Completion) -> bool {
     matches!(completion.opcode, Opcode::Recv | Opcode::RecvWithImmediate)
 }
 
-/// The client's side: returns the time of each round trip.
+/// The client's side of a measurement of latency. Returns the round-trip time of each message.
 pub(super) fn measure(ball: &Ball<'_>, control: &Control, amount: Amount) -> Result<Vec<Time>, PerfError> {
     let clock = Clock::start();
     let mut times = Vec::new();
@@ -145,7 +148,8 @@ fn fetch(ball: &Ball<'_>, turn: u64, heed: &mut impl FnMut() -> Result<bool, Per
     }
 }
 
-/// The server's side: sends each message back until the client ends the measurement.
+/// The server's side of a measurement of latency: it sends each message back until the client ends the measurement. For
+/// Reads and atomics it only makes progress.
 pub(super) fn attend(ball: &Ball<'_>, control: &Control) -> Result<(), PerfError> {
     let mut heed = || match control.heard()? {
         None => Ok(true),

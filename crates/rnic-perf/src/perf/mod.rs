@@ -1,15 +1,15 @@
 //! Bandwidth and latency between two hosts, in the manner of perftest.
 //!
-//! One host runs [`serve`], the other [`run`] with a [`Plan`]. The client sends the plan to the server over TCP. A
-//! measurement ends in a [`Report`].
+//! The server runs [`serve`], and the client runs [`run`] with a [`Plan`], which it sends to the server over TCP. The
+//! results are a [`Report`]. The table shows how each operation is measured:
 //!
 //! | operation | bandwidth | latency |
 //! |---|---|---|
-//! | Write | completions at the client | half a round trip; each side polls the last byte of the other's Write if that is placed last (one packet, or RC, with polled progress); else the Writes carry immediate data |
+//! | Write | completions at the client | half a round trip. With polled progress, and if packets of a message are placed in order (RC, or messages of one packet), each side polls the last byte of the peer's Write. Otherwise the Writes carry immediate data |
 //! | Send | completions at the client | half a round trip |
 //! | Read, atomics | completions at the client | a round trip |
 //!
-//! [`run_perftest`] measures with a program of perftest on the other side.
+//! [`run_perftest`] measures with a perftest program as the peer.
 //!
 //! With [`Plan::verify`] the bytes of message `i` of a queue pair are derived from a seed, the queue pair and `i`, and
 //! the receiver compares every byte. The response to an atomic operation must be the value that the previous one
@@ -41,16 +41,16 @@ use rnic_verbs::Status;
 /// Why a measurement failed.
 #[derive(Debug, thiserror::Error)]
 pub enum PerfError {
-    /// The plan cannot be carried out.
+    /// The plan is invalid, or one of the two hosts cannot carry it out.
     #[error(transparent)]
     Plan(#[from] PlanError),
     /// The exchange with the peer failed.
     #[error(transparent)]
     Exchange(#[from] ExchangeError),
-    /// The peer refuses the plan, for this reason.
+    /// The peer refuses the plan or has failed; the text is its reason.
     #[error("the peer refuses: {0}")]
     Refused(String),
-    /// The device failed.
+    /// The local device refused an operation or failed.
     #[error(transparent)]
     Device(#[from] Error),
     /// A work request failed.
@@ -58,10 +58,10 @@ pub enum PerfError {
     Failed {
         /// Index of the queue pair, from 0.
         queue_pair: usize,
-        /// How the work request ended.
+        /// Status of the work request's completion.
         status: Status,
     },
-    /// No response.
+    /// No message arrived in a measurement of latency within the timeout.
     #[error("no response for {seconds} s; an unreliable connection does not retransmit a lost message")]
     Lost {
         /// The timeout in seconds.

@@ -1,14 +1,16 @@
 //! Payload bytes derived from a seed, a queue pair and the number of a message, so that the receiver can verify them.
 
-/// The bytes of a message.
+/// The payload bytes of one message.
 ///
-/// Each eight bytes are an element of an arithmetic progression that differs for each message, so that bytes of another
-/// message or another offset are wrong. Writing and comparing them is as fast as memory.
+/// Each word of eight bytes is derived from the next element of an arithmetic progression that differs for each
+/// message. So bytes of another message or from another offset do not pass the comparison. Writing and comparing the
+/// words is about as fast as the memory.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pattern(u64);
 
 impl Pattern {
-    /// An odd number with many bits set: words that are near differ in many bits.
+    /// Step of the arithmetic progression: an odd number with many bits set, so that neighbouring words differ in many
+    /// bits.
     const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
     pub(super) fn new(seed: u64, queue_pair: usize, message: u64) -> Pattern {
@@ -27,7 +29,7 @@ impl Pattern {
         let mut word = self.0;
         std::iter::repeat_with(move || {
             word = word.wrapping_add(Pattern::STEP);
-            // The low bits of a progression have short periods: mix the high ones in.
+            // The low bits of the progression have short periods, so its high bits are mixed in.
             (word ^ word >> 32).to_le_bytes()
         })
     }
@@ -39,7 +41,7 @@ impl Pattern {
         }
     }
 
-    /// The number of wrong bytes among these.
+    /// Compares `bytes` with this pattern; returns the number of wrong bytes.
     pub(super) fn wrong(self, bytes: &[u8]) -> u64 {
         let differs = |chunk: &[u8], word: [u8; 8]| chunk.iter().zip(word).filter(|(a, b)| **a != *b).count() as u64;
         bytes

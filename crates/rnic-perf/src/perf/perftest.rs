@@ -12,8 +12,8 @@ use rnic_verbs::Service;
 use std::net::TcpStream;
 
 /// Measures over `device` with the perftest program at the other end of `stream`. The report has the counters of this
-/// side only. A server gets the bandwidth of Writes, Reads and atomics from the client; it does not learn their
-/// latency, except that of Writes.
+/// side only. As a server, this side gets the bandwidth of Writes, Reads and atomics from the client. It measures the
+/// latency of Sends and Writes itself, but does not learn the latency of Reads and atomics.
 ///
 /// # Errors
 /// As [`Session::start`], [`Session::traffic`] and [`Session::finish`].
@@ -34,7 +34,8 @@ pub fn run_perftest(device: &Device, options: Options, role: Role, stream: TcpSt
     let count = outcome.messages as f64;
     let told = outcome.report.filter(|_| role == Role::Server).filter(|told| told.rate > 0.0);
     let (rate, peak) = match told {
-        // Its bandwidths have a unit that it does not tell, its rate has one alone.
+        // The client does not say whether its bandwidths are in MiB/s or Gbit/s. So the bandwidths are computed from
+        // its message rate, whose unit is fixed.
         Some(told) => {
             let peak = if told.average > 0.0 { told.peak / told.average } else { 0.0 };
             (told.rate * 1e6, told.rate * 1e6 * peak)

@@ -1,4 +1,4 @@
-//! The plan of a measurement.
+//! The plan of a measurement, its limits and its checks.
 
 use super::PerfError;
 use crate::Op;
@@ -10,18 +10,18 @@ use rnic_transport::{BitRate, Time};
 use rnic_verbs::{Congestion, Service};
 use serde::{Deserialize, Serialize};
 
-/// Default TCP port of the control connection, the same as perftest's.
+/// Default TCP port of the control connection; perftest uses the same port.
 pub const DEFAULT_PORT: u16 = 18_515;
 
-/// Exponents of the sizes of `--all`, as in perftest: powers of two from 2 B to 8 MiB.
+/// Message sizes of the option `--all`, as exponents of two: 2 B to 8 MiB, the same as in perftest.
 pub const SIZES: std::ops::RangeInclusive<u32> = 1..=23;
 
 /// How many messages a measurement sends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Amount {
-    /// This number on each queue pair.
+    /// This number of messages on each queue pair.
     Messages(u64),
-    /// As many as possible in this time.
+    /// As many messages as possible within this time.
     Duration(Time),
 }
 
@@ -37,12 +37,12 @@ pub struct FaultPlan {
     pub duplicate: f64,
     /// Percentage of packets delivered with one bit flipped.
     pub corrupt: f64,
-    /// Seed of the random numbers that pick the packets.
+    /// Seed of the random numbers that select the packets with faults.
     pub seed: u64,
 }
 
 impl FaultPlan {
-    /// Maximum number of later packets that pass a reordered one.
+    /// Maximum number of later packets that overtake a reordered packet.
     const DEPTH: u32 = 16;
 
     /// Whether there are no faults.
@@ -66,7 +66,7 @@ impl FaultPlan {
     }
 }
 
-/// What is wrong with a plan, in one sentence.
+/// Error that says in one sentence what is wrong with a plan.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct PlanError(pub(super) String);
@@ -84,37 +84,39 @@ pub struct PlanError(pub(super) String);
 /// ```
 #[derive(Clone, PartialEq, Debug)]
 pub struct Plan {
-    /// Operation.
+    /// The operation to measure.
     pub op: Op,
-    /// Measure latency, one message at a time; else bandwidth.
+    /// Whether to measure latency, with one message at a time. Otherwise bandwidth is measured.
     pub latency: bool,
-    /// Sizes of messages in bytes, 1 to 2^30, with a measurement for each.
+    /// Message sizes in bytes, 1 to 2^30. Each size is one measurement.
     pub sizes: Vec<u32>,
-    /// How many messages each measurement sends.
+    /// Number of messages, or duration, of each measurement.
     pub amount: Amount,
-    /// Queue pairs, 1 to 1024.
+    /// Number of queue pairs, 1 to 1024.
     pub queue_pairs: u32,
-    /// Messages outstanding on each queue pair, 1 to 16384.
+    /// Maximum outstanding messages on each queue pair, 1 to 16384.
     pub depth: u32,
-    /// Path MTU in payload bytes; `None`: the maximum of the path.
+    /// Path MTU in payload bytes. With `None` it is the maximum that the path between the hosts and the transport
+    /// service admit.
     pub mtu: Option<u32>,
-    /// Transport service.
+    /// Transport service of the queue pairs: RC, IRN or UC.
     pub service: Service,
-    /// Congestion control by name.
+    /// Name of the congestion control, such as `none` or `dcqcn`.
     pub congestion: String,
-    /// Parameters of the congestion control that differ from the default: name and value.
+    /// Names and values of those parameters of the congestion control that differ from their defaults.
     pub settings: Vec<(String, String)>,
-    /// Rate of the link, at which rate-based congestion control begins; `None`: the device's default.
+    /// Rate of the link, which is the initial rate of rate-based congestion controls. With `None` it is the device's
+    /// default.
     pub line_rate: Option<BitRate>,
-    /// Maximum packets in flight on each queue pair; `None`: the device's default.
+    /// Maximum packets in flight on each queue pair. With `None` it is the device's default.
     pub in_flight: Option<u32>,
-    /// Compare every received byte.
+    /// Whether the receiver compares every received byte with the byte that was sent.
     pub verify: bool,
-    /// Faults on both sides.
+    /// Faults that are injected into the packets that either side receives.
     pub faults: FaultPlan,
-    /// Which thread moves packets, on both sides.
+    /// Which thread sends and receives packets, on both sides: a progress thread, or the thread that measures.
     pub mode: Mode,
-    /// UDP port of the client's device; 0 for any free one.
+    /// UDP port of the client's device; 0 stands for any free port.
     pub roce_port: u16,
 }
 
@@ -141,18 +143,18 @@ impl Default for Plan {
     }
 }
 
-/// Maximum queue pairs.
+/// Maximum number of queue pairs of a plan.
 pub(super) const MAX_QUEUE_PAIRS: u32 = 1_024;
-/// Maximum messages outstanding on a queue pair.
+/// Maximum number of outstanding messages on a queue pair.
 pub(super) const MAX_DEPTH: u32 = 16_384;
-/// Maximum bytes of a message.
+/// Maximum message size in bytes.
 pub(super) const MAX_SIZE: u32 = 1 << 30;
-/// Maximum bytes of memory on each side.
+/// Maximum bytes of registered memory on each side.
 pub(super) const MAX_MEMORY: u64 = 2 << 30;
-/// Maximum bytes of slots with verification, unless one message is larger.
+/// Maximum bytes of message slots on each side in a plan with verification, unless a single message needs more.
 const SLOT_MEMORY: u64 = 128 << 20;
 
-/// The error for more than `max` objects; 0 of them are too few.
+/// Returns the error text for a `count` of objects `what` that is 0 or more than `max`.
 pub(super) fn too_many(count: u64, what: &str, max: u64) -> String {
     match count {
         0 => format!("0 {what} are too few: at least 1"),
@@ -164,7 +166,7 @@ impl Plan {
     /// Checks whether the plan can be carried out.
     ///
     /// # Errors
-    /// [`PerfError::Plan`] with the first option that cannot.
+    /// [`PerfError::Plan`] for the first setting that is invalid.
     pub fn check(&self) -> Result<(), PerfError> {
         let wrong = |why: String| Err(PlanError(why).into());
         if self.sizes.is_empty() || self.sizes.iter().any(|size| !(1..=MAX_SIZE).contains(size)) {
@@ -219,13 +221,14 @@ impl Plan {
         self.sizes.iter().copied().max().unwrap_or(1)
     }
 
-    /// Bytes from one slot to the next.
+    /// Distance in bytes between the starts of two message slots: the largest message size, rounded up to 64.
     pub(super) fn stride(&self) -> u32 {
         self.longest().next_multiple_of(64)
     }
 
-    /// Slots of memory for messages on each queue pair: one for all, or with verification one for each outstanding
-    /// message.
+    /// Number of message slots in the memory of each queue pair. Without verification all messages share one slot; with
+    /// verification each outstanding message has its own, as far as the memory limit allows. Latency needs one slot to
+    /// send from and one to receive into.
     pub(super) fn slots(&self) -> u32 {
         if self.latency {
             return 2;
@@ -246,7 +249,7 @@ impl Plan {
     }
 }
 
-/// The congestion control of this name with these settings.
+/// Finds the congestion control called `name`, and applies `settings` to its parameters.
 pub(super) fn congestion(name: &str, settings: &[(String, String)]) -> Result<Congestion, PlanError> {
     struct Find<'a> {
         name: &'a str,

@@ -1,4 +1,4 @@
-//! The report of a measurement.
+//! The report of a plan's measurements, as data and as a table.
 
 use super::counters::Counts;
 use super::plan::{FaultPlan, Plan};
@@ -11,9 +11,9 @@ use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::ops::AddAssign;
 
-/// CPU time of the process, in user and kernel mode.
+/// Returns the CPU time that the process has used so far, in user and kernel mode.
 pub(super) fn process_cpu_time() -> Time {
-    // Linux has this clock, so that a reading cannot fail.
+    // Linux always has this clock, so a reading cannot fail.
     let time = clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID);
     time.map_or(Time::ZERO, |time| Time::from_ns(time.tv_sec() as u64 * 1_000_000_000 + time.tv_nsec() as u64))
 }
@@ -21,29 +21,30 @@ pub(super) fn process_cpu_time() -> Time {
 /// Statistics of the latencies of all messages, in microseconds.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Latencies {
-    /// Minimum.
+    /// Minimum latency.
     pub min: f64,
-    /// Maximum.
+    /// Maximum latency.
     pub max: f64,
-    /// Median.
+    /// Median latency, which perftest calls typical.
     pub typical: f64,
-    /// Mean.
+    /// Mean latency.
     pub average: f64,
-    /// Standard deviation.
+    /// Standard deviation of the latencies.
     pub deviation: f64,
-    /// 99th percentile.
+    /// 99th percentile of the latencies.
     pub percentile_99: f64,
-    /// 99.9th percentile.
+    /// 99.9th percentile of the latencies.
     pub percentile_99_9: f64,
 }
 
 impl Latencies {
-    /// Statistics of these times, each divided by `parts`; `None` if there are none.
+    /// Computes the statistics of `times`, each divided by `parts` (2 turns a round-trip time into a latency). Returns
+    /// `None` if `times` is empty.
     pub fn new(mut times: Vec<Time>, parts: f64) -> Option<Latencies> {
         times.sort_unstable();
         let last = times.len().checked_sub(1)?;
         let us = |time: &Time| time.as_us() / parts;
-        // The smallest time that the fraction does not exceed, as in perftest.
+        // The smallest time such that at least `fraction` of all times are no longer, as in perftest.
         let quantile =
             |fraction: f64| us(&times[((times.len() as f64 * fraction).ceil() as usize).clamp(1, last + 1) - 1]);
         let average = times.iter().map(us).sum::<f64>() / times.len() as f64;
@@ -60,12 +61,12 @@ impl Latencies {
     }
 }
 
-/// Result of a verification.
+/// Result of the comparison of received bytes with the bytes that were sent.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 pub struct Verified {
-    /// Bytes compared.
+    /// Number of bytes that were compared.
     pub bytes: u64,
-    /// Bytes that were wrong.
+    /// Number of compared bytes that were wrong.
     pub wrong: u64,
 }
 
@@ -79,9 +80,10 @@ impl AddAssign for Verified {
 /// Counters of one side during a measurement.
 #[derive(Clone, PartialEq, Default, Debug, Serialize, Deserialize)]
 pub struct Side {
-    /// CPU time of the process in seconds, in user and kernel mode.
+    /// CPU time that the process used during the measurement, in seconds, in user and kernel mode.
     pub cpu_seconds: f64,
-    /// Counters by name.
+    /// Counters of packets, loss recovery, congestion control and faults, by name: their increase during the
+    /// measurement.
     pub counts: Counts,
 }
 
@@ -90,74 +92,76 @@ impl Side {
         self.counts.get(name).copied().unwrap_or(0)
     }
 
-    /// Packets dropped for reasons other than loss recovery.
+    /// Number of received packets that the device dropped because they were invalid. Packets dropped as part of loss
+    /// recovery, such as duplicates, are not counted.
     fn dropped(&self) -> u64 {
         let reasons = ["malformed", "unknown_qp", "wrong_peer", "partition", "opcode", "state", "length"];
         reasons.iter().map(|why| self.count(&format!("dropped_{why}"))).sum()
     }
 }
 
-/// The result of one measurement.
+/// The result of one measurement, that is of one message size.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Row {
-    /// Bytes of a message.
+    /// Message size in bytes.
     pub bytes: u32,
-    /// Messages sent on all queue pairs.
+    /// Number of messages sent on all queue pairs together.
     pub messages: u64,
-    /// Messages that arrived; fewer than sent only on an unreliable connection.
+    /// Number of messages that arrived. It is lower than the number of sent messages only on an unreliable connection.
     pub arrived: u64,
-    /// Duration in seconds.
+    /// Duration of the measurement in seconds.
     pub seconds: f64,
-    /// Payload bytes per second, retransmissions not counted.
+    /// Average bandwidth in payload bytes per second. Retransmissions do not count.
     pub bytes_per_second: f64,
-    /// Maximum payload bytes per second over at least 10 ms.
+    /// Peak bandwidth: maximum payload bytes per second over an interval of at least 10 ms.
     pub peak_bytes_per_second: f64,
-    /// Messages per second.
+    /// Average message rate in messages per second.
     pub messages_per_second: f64,
-    /// Latencies of messages; `None` for bandwidth, and for a server of perftest that only responds.
+    /// Latencies of the messages. `None` in a measurement of bandwidth, and if rnic is a server that only responds to a
+    /// perftest client.
     pub latency: Option<Latencies>,
-    /// Result of the verification, if the plan has one.
+    /// Result of the verification; `None` if the plan has no verification.
     pub verified: Option<Verified>,
-    /// Counters of the client; `None` if it is a perftest program, which does not send them.
+    /// Counters of the client. `None` if the client is a perftest program, which does not send its counters.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub client: Option<Side>,
-    /// Counters of the server; `None` likewise.
+    /// Counters of the server. `None` if the server is a perftest program, which does not send its counters.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub server: Option<Side>,
 }
 
-/// The results of a plan.
+/// The results of all measurements of a plan, with the settings that they depend on.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Report {
-    /// Version of the format of this document.
+    /// Version of the format of this report as JSON.
     pub rnic_perf: u32,
-    /// Operation.
+    /// The measured operation.
     pub op: Op,
-    /// Whether latency was measured; else bandwidth.
+    /// Whether the report is about latency. Otherwise it is about bandwidth.
     pub latency: bool,
     /// Transport service: `rc`, `irn` or `uc`.
     pub service: &'static str,
     /// Path MTU in payload bytes.
     pub mtu: u32,
-    /// Queue pairs.
+    /// Number of queue pairs.
     pub queue_pairs: u32,
-    /// Messages outstanding on each queue pair.
+    /// Maximum number of outstanding messages on each queue pair.
     pub depth: u32,
-    /// Congestion control.
+    /// Name of the congestion control.
     pub congestion: String,
-    /// Which thread moves packets: `thread` or `polled`.
+    /// Which thread sends and receives packets: `thread` for a progress thread, `polled` for the measuring thread.
     pub progress: &'static str,
-    /// Address of the client's device.
+    /// IP address and UDP port of the client's device.
     pub client: SocketAddr,
-    /// Address of the server's device.
+    /// IP address and UDP port of the server's device.
     pub server: SocketAddr,
     /// Faults injected on both sides.
     pub faults: FaultPlan,
-    /// One result for each size.
+    /// The results, one for each message size.
     pub rows: Vec<Row>,
 }
 
-/// Unit of bandwidth in a table.
+/// Unit of the bandwidth columns in a table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Unit {
     /// 2^20 bytes per second, which perftest calls MB/sec.
@@ -186,15 +190,15 @@ impl Report {
         }
     }
 
-    /// Whether every compared byte was right.
+    /// Whether every compared byte had the right value. Also `true` if no bytes were compared.
     pub fn is_right(&self) -> bool {
         self.rows.iter().all(|row| row.verified.is_none_or(|verified| verified.wrong == 0))
     }
 
-    /// Writes the head of the table: the plan, and the names of the columns.
+    /// Writes the head of the table: the settings of the plan, and the names of the columns.
     ///
     /// # Errors
-    /// Errors of `out`.
+    /// An error of writing to `out`.
     pub fn write_head(&self, out: &mut dyn Write, unit: Unit) -> io::Result<()> {
         let what = if self.latency { "latency" } else { "bandwidth" };
         writeln!(out, " {} {what}, {}, {} to {}", self.op.name(), self.service, self.client, self.server)?;
@@ -237,11 +241,11 @@ impl Report {
         writeln!(out, " {:<10} {:<14} {peak:<18} {average:<20} MsgRate[Mpps]", "#bytes", "#iterations")
     }
 
-    /// Writes one result: the measurement, the verification, counters of loss recovery and congestion control, and CPU
-    /// time.
+    /// Writes one row of the table: the measured values, and below them the result of the verification, counters of
+    /// loss recovery and congestion control, and CPU time.
     ///
     /// # Errors
-    /// Errors of `out`.
+    /// An error of writing to `out`.
     pub fn write_row(&self, row: &Row, out: &mut dyn Write, unit: Unit) -> io::Result<()> {
         if let Some(latency) = &row.latency {
             writeln!(

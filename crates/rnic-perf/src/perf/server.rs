@@ -1,4 +1,4 @@
-//! The server: takes part in the measurements of clients.
+//! The server of `rnic perf`: it accepts clients and takes part in their measurements.
 
 use super::control::{Control, Message, Setup, greet, hear, refuse, unexpected};
 use super::counters::difference;
@@ -15,12 +15,12 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Options of a server.
+/// Options of [`serve`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ServeOptions {
-    /// UDP port of the server's device; 0 for any free one.
+    /// UDP port of the server's device; 0 stands for any free port.
     pub roce_port: u16,
-    /// Return after one client.
+    /// Whether the server stops after its first client.
     pub once: bool,
 }
 
@@ -33,14 +33,14 @@ pub struct Served {
     pub result: Result<u32, PerfError>,
 }
 
-/// Interval at which the server checks `stop`, in milliseconds.
+/// Interval in milliseconds at which a server that waits for a client checks whether it should stop.
 const LOOK: u8 = 100;
 
-/// Serves one client after another until `stop` is set, or only one with [`ServeOptions::once`]. `report` gets the
-/// result of each client; an error of one client does not end the server.
+/// Serves one client after another until `stop` is set, or only one with [`ServeOptions::once`]. The result for each
+/// client is passed to `report`. An error with one client does not end the server.
 ///
 /// # Errors
-/// Errors of the listener.
+/// An error of `listener` when it accepts a connection.
 pub fn serve(
     listener: &TcpListener, options: ServeOptions, stop: &AtomicBool, mut report: impl FnMut(Served),
 ) -> io::Result<()> {
@@ -54,7 +54,7 @@ pub fn serve(
     Ok(())
 }
 
-/// The next client; `None` when `stop` is set.
+/// Waits for the next client; returns `None` when `stop` is set.
 fn accept(listener: &TcpListener, stop: &AtomicBool) -> io::Result<Option<(TcpStream, SocketAddr)>> {
     listener.set_nonblocking(true)?;
     loop {
@@ -63,7 +63,7 @@ fn accept(listener: &TcpListener, stop: &AtomicBool) -> io::Result<Option<(TcpSt
         }
         match listener.accept() {
             Ok(client) => return Ok(Some(client)),
-            // There is no client, or it has closed its connection already.
+            // Either no client is waiting, or the client has already closed its connection.
             Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::ConnectionAborted) => {}
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
@@ -78,7 +78,7 @@ fn accept(listener: &TcpListener, stop: &AtomicBool) -> io::Result<Option<(TcpSt
 fn serve_client(stream: TcpStream, options: ServeOptions, stop: &AtomicBool) -> Result<u32, PerfError> {
     let mut channel = Channel::over(stream)?;
     greet(&mut channel)?;
-    // Tell the client why serving it failed, if it is still connected.
+    // A copy of the sending half, to tell the client why a measurement failed if the client is still connected.
     let mut speaker = channel.speaker()?;
     let result = converse(channel, options, stop);
     if let Err(error) = &result {
@@ -121,7 +121,7 @@ fn converse(mut channel: Channel, options: ServeOptions, stop: &AtomicBool) -> R
     result
 }
 
-/// Serves one measurement after another until the client closes the connection; returns how many.
+/// Takes part in one measurement after another until the client closes the connection; returns their number.
 fn attend(
     end: &End, control: &mut Control, memory: RemoteMemory, mtu: u32, stop: &AtomicBool,
 ) -> Result<u32, PerfError> {
@@ -154,8 +154,8 @@ fn open(local: SocketAddr, roce_port: u16, setup: &Setup) -> Result<End, PerfErr
     End::open(local, setup, 1)
 }
 
-/// The client's next message, without a timeout; `None` when the client closes the connection between two measurements:
-/// it has finished.
+/// Waits without a timeout for the client's next message. Returns `None` when the client closes the connection, which
+/// between two measurements means that it has finished.
 fn next(control: &Control, device: &Device, stop: &AtomicBool) -> Result<Option<Message>, PerfError> {
     loop {
         match control.heard() {
@@ -167,7 +167,8 @@ fn next(control: &Control, device: &Device, stop: &AtomicBool) -> Result<Option<
         if stop.load(Ordering::Relaxed) {
             return Err(PerfError::Interrupted);
         }
-        // The last ACKs may be lost: the client retransmits then.
+        // The device must go on making progress: if the last ACKs were lost, the client retransmits, and needs new
+        // ACKs.
         device.wait(Time::from_ms(10))?;
     }
 }

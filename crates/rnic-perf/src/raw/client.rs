@@ -1,4 +1,4 @@
-//! The client: sends and measures.
+//! The client of a measurement with plain datagrams: it sends them and computes the result.
 
 use super::control::{Control, RawError, field};
 use super::{Case, Mode, RoundTrips, Throughput};
@@ -9,18 +9,19 @@ use rnic_transport::Time;
 use std::io::IoSlice;
 use std::net::SocketAddr;
 
-/// The receiver reports the bytes received so many times per window.
+/// Number of reports per window in which the receiver tells the sender how many bytes it has received.
 const REPORTS_PER_WINDOW: u64 = 4;
-/// Maximum datagrams in flight with a window: the kernel charges a short datagram far more than its bytes.
+/// Maximum datagrams in flight if there is a window. For a short datagram the kernel uses far more buffer space than
+/// its bytes, so the limit in bytes is not enough.
 const MAX_IN_FLIGHT: u64 = 4_096;
-/// After so long without a report, the datagrams in flight count as lost.
+/// Time without a report after which the sender counts the datagrams in flight as lost.
 const TIMEOUT: Time = Time::from_ms(100);
 
-/// Sends datagrams to a host that runs [`super::serve`].
+/// Measures the throughput of datagrams to the host `server`, which runs [`super::serve`].
 ///
 /// # Errors
 ///
-/// The host does not accept the connection, datagrams are longer than the path carries, or none arrives.
+/// The host does not accept the TCP connection, a datagram does not fit in the path MTU, or no datagram arrives.
 pub fn throughput(server: SocketAddr, case: &Case) -> Result<Throughput, RawError> {
     let mut control = Control::connect(server)?;
     let mut port = open(&control, case.mode)?;
@@ -54,7 +55,8 @@ pub fn throughput(server: SocketAddr, case: &Case) -> Result<Throughput, RawErro
     })
 }
 
-/// `ns` nanoseconds, at most [`Time::MAX`]: the server sent the number.
+/// Converts nanoseconds to a [`Time`], at most [`Time::MAX`]. The number comes from the server, so it may be too large
+/// for a [`Time`].
 fn from_ns(ns: u64) -> Time {
     Time::from_ps(ns.saturating_mul(1_000))
 }
@@ -63,13 +65,13 @@ fn open(control: &Control, mode: Mode) -> Result<UdpPort, RawError> {
     Ok(UdpPort::bind(SocketAddr::new(control.local.ip(), 0), &mode.config())?)
 }
 
-/// The address at which the peer's port receives.
+/// Waits for the server's message that its UDP port is open; returns the address of that port.
 fn ready(control: &mut Control) -> Result<SocketAddr, RawError> {
     let reply = control.hear()?;
     Ok(SocketAddr::new(control.peer.ip(), field(&reply, "port")?))
 }
 
-/// Sends for the duration of the case; returns the number of datagrams.
+/// Sends datagrams for the duration of `case`; returns their number.
 fn send(port: &mut UdpPort, destination: SocketAddr, case: &Case, window: Option<u64>) -> Result<u64, RawError> {
     let clock = Clock::start();
     let data = vec![0; port.limits().bytes];
@@ -104,18 +106,19 @@ fn send(port: &mut UdpPort, destination: SocketAddr, case: &Case, window: Option
     }
 }
 
-/// The number of received bytes in the receiver's latest report.
+/// Returns the number of received bytes from the receiver's latest report; `None` if no report has arrived.
 fn report(port: &mut UdpPort) -> Result<Option<u64>, RawError> {
     let arrival = port.receive().map_err(RawError::Port)?;
     let last = arrival.and_then(|arrival| arrival.segments().last());
     Ok(last.and_then(|datagram| Some(u64::from_be_bytes(datagram.try_into().ok()?))))
 }
 
-/// Sends `count` datagrams of `size` bytes to a host that runs [`super::serve`], each when the one before has returned.
+/// Measures `count` round trips of datagrams of `size` bytes to the host `server`, which runs [`super::serve`]. It
+/// sends each datagram when the previous one has returned, or is lost.
 ///
 /// # Errors
 ///
-/// As [`throughput`]; `size` must be at least 8.
+/// As [`throughput`]. A `size` below 8 is no error: the datagrams then have 8 bytes.
 pub fn round_trips(server: SocketAddr, size: usize, count: u32) -> Result<RoundTrips, RawError> {
     let mut control = Control::connect(server)?;
     let mut port = open(&control, Mode::Plain)?;
@@ -140,7 +143,8 @@ pub fn round_trips(server: SocketAddr, size: usize, count: u32) -> Result<RoundT
     Ok(trips)
 }
 
-/// Sends a datagram and waits until it returns; `None` if it does not.
+/// Sends a datagram and waits until it returns. Returns the round-trip time, or `None` if the datagram does not return
+/// within the timeout.
 fn round_trip(
     port: &mut UdpPort, destination: SocketAddr, data: &[u8], clock: &Clock,
 ) -> Result<Option<Time>, RawError> {

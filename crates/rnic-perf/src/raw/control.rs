@@ -1,4 +1,4 @@
-//! The control messages over TCP: one line each way.
+//! The control connection over TCP, on which each message is one line of text.
 
 use rnic_endpoint::port::{BindError, SendError};
 use socket2::{SockRef, TcpKeepalive};
@@ -7,9 +7,9 @@ use std::net::{SocketAddr, TcpStream};
 use std::str::FromStr;
 use std::time::Duration;
 
-/// Maximum bytes of a line.
+/// Maximum length of a message in bytes.
 const MAX_LINE: u64 = 256;
-/// Timeout for a message that the peer sends without delay.
+/// Timeout for a message of the peer when the peer has nothing to wait for before it sends.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Why a measurement failed.
@@ -27,26 +27,26 @@ pub enum RawError {
     /// The peer sent another message than expected.
     #[error("the peer is not `rnic perf raw`, or one of another version: {0}")]
     Protocol(String),
-    /// The port for the datagrams cannot be opened.
+    /// The UDP port for the datagrams cannot be opened.
     #[error(transparent)]
     Bind(#[from] BindError),
     /// A datagram could not be sent.
     #[error(transparent)]
     Send(#[from] SendError),
-    /// The port failed.
+    /// The UDP port failed after it was opened.
     #[error("the port failed: {0}")]
     Port(#[source] io::Error),
-    /// No datagram arrived.
+    /// The receiver got no datagram during the measurement.
     #[error("no datagram arrived; is UDP from {from} to {to} filtered?")]
     Nothing {
-        /// The sender.
+        /// The address from which the datagrams were sent.
         from: SocketAddr,
-        /// The receiver.
+        /// The address to which the datagrams were sent.
         to: SocketAddr,
     },
 }
 
-/// One end of the TCP connection.
+/// One end of the control connection.
 #[derive(Debug)]
 pub(super) struct Control {
     reader: BufReader<TcpStream>,
@@ -64,7 +64,8 @@ impl Control {
         let prepare = || {
             stream.set_nodelay(true)?;
             stream.set_read_timeout(Some(PATIENCE))?;
-            // A peer that sends no message may be measuring, or gone.
+            // A peer that sends no message may be measuring, or its host may have failed. Keepalive probes tell the two
+            // cases apart.
             SockRef::from(&stream).set_tcp_keepalive(&TcpKeepalive::new().with_time(PATIENCE))?;
             stream.local_addr()
         };
@@ -77,7 +78,7 @@ impl Control {
         sent.map_err(|error| RawError::Connection { peer: self.peer, error })
     }
 
-    /// The peer's next line, without the line feed.
+    /// Receives the peer's next line, and returns it without the line feed.
     pub(super) fn hear(&mut self) -> Result<String, RawError> {
         let mut line = String::new();
         let read = self.reader.by_ref().take(MAX_LINE).read_line(&mut line);
@@ -88,7 +89,8 @@ impl Control {
         }
     }
 
-    /// As [`Control::hear`] without a timeout; `None` if the peer closed the connection.
+    /// Receives the peer's next line like [`Control::hear`], but without a timeout for its start. Returns `None` if the
+    /// peer closed the connection.
     pub(super) fn hear_whenever(&mut self) -> Result<Option<String>, RawError> {
         let failed = |error| RawError::Connection { peer: self.peer, error };
         self.reader.get_ref().set_read_timeout(None).map_err(failed)?;
@@ -98,7 +100,7 @@ impl Control {
     }
 }
 
-/// The value of `name=value` in a line.
+/// Returns the value of the field `name`, which a line holds as `name=value`.
 pub(super) fn field<T: FromStr>(line: &str, name: &str) -> Result<T, RawError> {
     let value = line.split(' ').find_map(|word| word.strip_prefix(name)?.strip_prefix('='));
     let value = value.ok_or_else(|| RawError::Protocol(format!("`{line}` has no field `{name}`")))?;

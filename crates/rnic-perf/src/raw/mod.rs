@@ -1,12 +1,12 @@
-//! Throughput and round-trip time of plain UDP datagrams between two hosts: the upper bound for every transport on the
-//! same ports.
+//! Measures throughput and round-trip time of plain UDP datagrams between two hosts. The results are upper bounds for
+//! every transport protocol over the same UDP ports.
 //!
-//! One host runs [`serve`], the other [`throughput`] and [`round_trips`]. They agree on each measurement over TCP; the
-//! datagrams go from port to port, without retransmissions, and nobody reads their payload.
+//! One host runs [`serve`], and the other host runs [`throughput`] and [`round_trips`]. They agree on each measurement
+//! over TCP. The datagrams are neither acknowledged nor retransmitted, and the receiver does not read their payload.
 //!
 //! Throughput is measured with a window: the sender keeps at most [`Case::window`] bytes in flight, so that the
-//! receiver's buffer never overflows and the result is the throughput without loss. Without a window it sends as fast
-//! as it can, and the receiver counts the datagrams that arrive.
+//! receiver's buffer does not overflow and the result is the throughput without loss. Without a window the sender sends
+//! as fast as it can, and the receiver counts the datagrams that arrive.
 
 mod client;
 mod control;
@@ -21,19 +21,19 @@ use rnic_transport::Time;
 use std::fmt;
 use std::str::FromStr;
 
-/// How datagrams pass through the kernel.
+/// How datagrams pass through the kernel: one by one, or in batches.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Mode {
-    /// One by one on both sides.
+    /// Both sides pass each datagram to or from the kernel by a separate system call.
     Plain,
-    /// Sent in batches by `UDP_SEGMENT`, received one by one.
+    /// The sender sends batches by `UDP_SEGMENT`; the receiver receives datagrams one by one.
     Segmented,
-    /// Sent in batches by `UDP_SEGMENT`, received in batches by `UDP_GRO`.
+    /// The sender sends batches by `UDP_SEGMENT`; the receiver receives batches by `UDP_GRO`.
     Merged,
 }
 
 impl Mode {
-    /// All modes.
+    /// All modes, from slow to fast.
     pub const ALL: [Mode; 3] = [Mode::Plain, Mode::Segmented, Mode::Merged];
 
     fn config(self) -> UdpConfig {
@@ -60,29 +60,31 @@ impl FromStr for Mode {
     }
 }
 
-/// A measurement of throughput.
+/// The parameters of one measurement of throughput.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Case {
     /// How datagrams pass through the kernel.
     pub mode: Mode,
-    /// UDP payload bytes of each datagram: 1 to 65507, and no more than the path carries without fragmentation.
+    /// UDP payload bytes of each datagram: 1 to 65507, and at most as many as the path MTU allows without
+    /// fragmentation.
     pub size: usize,
-    /// How long to send.
+    /// Time for which the sender sends.
     pub duration: Time,
-    /// Maximum bytes in flight, with at most 4,096 datagrams; `None` for no limit.
+    /// Maximum UDP payload bytes in flight. With a window at most 4,096 datagrams are in flight, too. `None` means that
+    /// there is no limit.
     pub window: Option<u64>,
 }
 
 /// The result of a measurement of throughput.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Throughput {
-    /// Datagrams sent.
+    /// Number of datagrams sent.
     pub sent: u64,
-    /// Datagrams received.
+    /// Number of datagrams received.
     pub received: u64,
-    /// UDP payload bytes received.
+    /// Number of UDP payload bytes received.
     pub received_bytes: u64,
-    /// From the first arrival to the last.
+    /// Time between the arrival of the first datagram and the arrival of the last one.
     pub elapsed: Time,
     /// CPU time of the sending thread, in user and kernel mode.
     pub sender_cpu: Time,
@@ -95,7 +97,8 @@ impl Throughput {
     pub fn million_per_second(&self) -> f64 {
         self.received as f64 / self.elapsed.as_us()
     }
-    /// Nanoseconds of CPU time to send and to receive a datagram, including the time in which the threads spin.
+    /// CPU time per datagram in nanoseconds: first of the sending, then of the receiving thread. It includes the time
+    /// in which the threads spin.
     pub fn cpu_ns_per_datagram(&self) -> (f64, f64) {
         let per = |cpu: Time, count: u64| cpu.as_us() * 1e3 / count.max(1) as f64;
         (per(self.sender_cpu, self.sent), per(self.receiver_cpu, self.received))
@@ -106,16 +109,17 @@ impl Throughput {
     }
 }
 
-/// Round-trip times of single datagrams; both sides poll without sleeping.
+/// Result of a measurement of round-trip times. Each datagram was sent alone, and both sides polled without sleeping.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RoundTrips {
     sorted: Vec<Time>,
-    /// Datagrams that did not return within 0.1 s.
+    /// Number of datagrams that did not return within 0.1 s.
     pub lost: u64,
 }
 
 impl RoundTrips {
-    /// The time that `fraction` (0 to 1) of the round trips do not exceed; `None` if no datagram returned.
+    /// Quantile of the round-trip times: a share `fraction` (0 to 1) of them is at most as long. `None` if no datagram
+    /// returned.
     pub fn quantile(&self, fraction: f64) -> Option<Time> {
         let last = self.sorted.len().checked_sub(1)?;
         let at = (fraction.clamp(0.0, 1.0) * last as f64).round() as usize;

@@ -1,4 +1,4 @@
-//! The server: receives, reports and returns datagrams.
+//! The server of a measurement with plain datagrams: it receives and counts datagrams, or sends them back.
 
 use super::control::{Control, RawError, field};
 use super::{Mode, UdpConfig};
@@ -10,14 +10,15 @@ use std::io::IoSlice;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// How long datagrams may still arrive after the sender's `done`.
+/// Time for which the server waits for further datagrams after the sender's message `done`.
 const AFTERMATH: Time = Time::from_ms(20);
 
-/// Serves one client after another, without end. After an error `report` gets it, and the next client is served.
+/// Serves one client after another, without end. If serving a client fails, it passes the error to `report` and goes on
+/// with the next client.
 ///
 /// # Errors
 ///
-/// Errors of the listener.
+/// An error of `listener` when it accepts a connection.
 pub fn serve(listener: &TcpListener, mut report: impl FnMut(RawError)) -> std::io::Result<()> {
     loop {
         let (stream, peer) = listener.accept()?;
@@ -44,7 +45,8 @@ fn open(control: &mut Control, config: &UdpConfig) -> Result<UdpPort, RawError> 
     Ok(port)
 }
 
-/// Runs `work` on the port in a thread of its own; sets its flag when the client sends `done`.
+/// Runs `work` on the port in a separate thread, and sets its flag when the client sends `done` or closes the
+/// connection.
 fn until_done<T: Send>(
     control: &mut Control, port: &mut UdpPort,
     work: impl FnOnce(&mut UdpPort, &AtomicBool) -> Result<T, RawError> + Send,
@@ -63,7 +65,7 @@ fn until_done<T: Send>(
     })
 }
 
-/// The received datagrams.
+/// Counts and times of the received datagrams.
 #[derive(Default)]
 struct Received {
     datagrams: u64,
@@ -87,7 +89,8 @@ fn receive(control: &mut Control, request: &str) -> Result<(), RawError> {
     ))
 }
 
-/// Counts received datagrams, and reports the number of bytes to the sender after each `every` bytes (never for 0).
+/// Counts received datagrams until the sender has finished. After each `every` bytes it reports the number of received
+/// bytes to the sender; with `every` 0 it sends no reports.
 fn count(port: &mut UdpPort, done: &AtomicBool, answer_to: SocketAddr, every: u64) -> Result<Received, RawError> {
     let (clock, mut received, mut told) = (Clock::start(), Received::default(), 0);
     let mut idle = Idle::new(IdleConfig::default());
@@ -118,7 +121,8 @@ fn count(port: &mut UdpPort, done: &AtomicBool, answer_to: SocketAddr, every: u6
     }
 }
 
-/// Sends one datagram; a full send buffer loses it, as any switch might.
+/// Sends one datagram. If the send buffer is full, the datagram is lost, which the measurement tolerates like a loss in
+/// a switch.
 fn tell(port: &mut UdpPort, destination: SocketAddr, data: &[u8]) -> Result<(), RawError> {
     let (source_port, segment, traffic_class) = (port.source_port(0), data.len(), TrafficClass::default());
     let data = [IoSlice::new(data)];
@@ -126,7 +130,7 @@ fn tell(port: &mut UdpPort, destination: SocketAddr, data: &[u8]) -> Result<(), 
     Ok(())
 }
 
-/// Returns all datagrams from the client's address; polls without sleeping.
+/// Sends all datagrams from the client's IP address back to the client's port. It polls without sleeping.
 fn echo(control: &mut Control, request: &str) -> Result<(), RawError> {
     let answer_to = SocketAddr::new(control.peer.ip(), field(request, "port")?);
     let mut port = open(control, &Mode::Plain.config())?;

@@ -1,4 +1,4 @@
-//! What the bed does when a guest does not do as told.
+//! Cases about the test bed itself: commands that fail, are killed or take too long, and guests that end.
 
 use crate::bench::{Bench, Case};
 use crate::ensure;
@@ -18,7 +18,7 @@ fn trouble(bench: &Bench) -> Result<()> {
     };
     ensure!(output == "to standard output\nto standard error\n", "a failing command printed {output:?}");
 
-    // Answers find their commands, whatever ends first.
+    // The outputs must belong to the right commands, whichever command ends first.
     let slow = guest.spawn("sleep 1; echo slow")?;
     let quick = guest.spawn("echo quick")?;
     let (slow, quick) = (guest.finish(slow, COMMAND_PATIENCE)?, guest.finish(quick, COMMAND_PATIENCE)?);
@@ -33,7 +33,7 @@ fn trouble(bench: &Bench) -> Result<()> {
 
     let killed = guest.spawn("echo started; sleep 1000; echo not here")?;
     let killed = guest.kill(killed, "TERM")?;
-    // 128 and the number of SIGTERM.
+    // The code is 128 plus the number of SIGTERM, 15.
     ensure!((killed.code, &*killed.output) == (143, "started\n"), "a killed command gives {killed:?}");
 
     let listener = guest.spawn("echo no such option; exit 1")?;

@@ -1,4 +1,5 @@
-//! The command `rnic` against the kernel, on real sockets: the link ends in a network namespace of this machine.
+//! Cases that test the command `rnic` against the kernel, with real sockets: the link ends in a network namespace of
+//! this machine.
 
 use crate::bench::{Bench, Case};
 use crate::ensure;
@@ -16,7 +17,7 @@ pub(super) const CASES: &[Case] = &[
     Case { name: "cli-pingpong", about: "`rnic pingpong` and ibv_rc_pingpong either way, IPv6", run: pingpong },
 ];
 
-/// What both sides are told of a test: rnic, and the program of perftest.
+/// The tests: options of `rnic perf`, and the corresponding command of perftest.
 const TESTS: [(&str, &str); 9] = [
     ("--op write -s 5001 -q 2", "ib_write_bw -s 5001 -q 2"),
     ("--op read -s 5001 -q 2", "ib_read_bw -s 5001 -q 2"),
@@ -34,7 +35,7 @@ fn command(program: &str) -> String {
     format!("{program} -d rxe0 -x {} -F -n {MESSAGES}", Gid::Ipv4.index())
 }
 
-/// rnic as client of perftest. What both print.
+/// Runs rnic as the client of a perftest server. Returns rnic's report and the output of perftest.
 fn as_client(guest: &mut Guest, network: &HostNetwork, (ours, theirs): (&str, &str)) -> Result<(Value, String)> {
     let server = guest.spawn(&command(theirs))?;
     guest.await_listener(&server, OUT_OF_BAND_PORT)?;
@@ -43,7 +44,7 @@ fn as_client(guest: &mut Guest, network: &HostNetwork, (ours, theirs): (&str, &s
     Ok((parse(&out)?, guest.finish(server, COMMAND_PATIENCE)?))
 }
 
-/// rnic as server of perftest.
+/// Runs rnic as the server of a perftest client. Returns rnic's report and the output of perftest.
 fn as_server(guest: &mut Guest, network: &HostNetwork, (ours, theirs): (&str, &str)) -> Result<(Value, String)> {
     let arguments = format!("perf --perftest --once {ours} -n {MESSAGES} --format json");
     let mut server = network.rnic(&arguments)?;
@@ -57,7 +58,7 @@ fn parse(text: &str) -> Result<Value> {
     serde_json::from_str(text).map_err(|error| Error::Check(format!("rnic printed no JSON: {error}\n{text}")))
 }
 
-/// Checks our side's report, and gives its counter `name`.
+/// Checks the report of rnic, which was the `side` of the test. Returns the counters of this side.
 fn check(report: &Value, side: &str, (ours, theirs): (&str, &str)) -> Result<Value> {
     let row = &report["rows"][0];
     let pairs = if ours.contains("-q 2") { 2 } else { 1 };
@@ -117,7 +118,7 @@ fn pingpong(bench: &Bench) -> Result<()> {
         ensure!(out.contains("1000100 bytes received and checked"), "rnic pingpong printed:\n{out}");
         Ok(())
     };
-    // It waits for TCP over IPv4 alone, whatever its GID.
+    // The program listens for TCP over IPv4 only, even if its GID is IPv6.
     let server = guest.spawn(&program)?;
     guest.await_listener(&server, OUT_OF_BAND_PORT)?;
     let client = format!("pingpong {} --address {} {arguments}", guest.host().ipv4(), Host::OURS.ipv6());
@@ -125,7 +126,7 @@ fn pingpong(bench: &Bench) -> Result<()> {
     guest.finish(server, COMMAND_PATIENCE)?;
 
     let server = network.rnic(&format!("pingpong {arguments}"))?;
-    // Nothing tells from outside when it listens, so the client tries until it does.
+    // It is not visible from outside when rnic listens, so the client tries again until it connects.
     let client = guest.spawn(&format!(
         "for i in $(seq 50); do {program} {} && exit; usleep 200000; done; exit 1",
         Host::OURS.ipv6()

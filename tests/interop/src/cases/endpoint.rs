@@ -1,4 +1,4 @@
-//! rnic's endpoint against the kernel's software RoCE.
+//! Cases that test rnic's endpoint against the kernel's RoCE in software, with ping-pong programs of ibverbs-utils.
 
 use crate::bench::{Bench, Case};
 use crate::endpoint::device;
@@ -23,7 +23,7 @@ pub(super) const CASES: &[Case] = &[
     },
 ];
 
-/// Messages of several packets, and of a length that needs padding.
+/// Message size in bytes: several packets per message, and a length that needs padding.
 const SIZE: usize = 10_001;
 const ROUNDS: u32 = 200;
 
@@ -51,7 +51,7 @@ fn serve_with_loss(bench: &Bench) -> Result<()> {
     serve_as(bench, "ibv_rc_pingpong", Service::Rc, Gid::Ipv4, faults)
 }
 
-/// Our server, and the guest's program as its client.
+/// Runs rnic as the server and the guest's `program` as its client.
 fn serve_as(bench: &Bench, program: &str, service: Service, gid: Gid, faults: Faults) -> Result<()> {
     let (mut guest, mut port) = bench.guest_and_port(&GuestOptions::default())?;
     guest.meet(gid.address(Host::OURS))?;

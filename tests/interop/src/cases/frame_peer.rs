@@ -1,5 +1,5 @@
-//! Our side of the link, proved by a peer that knows one thing: to play ibv_rc_pingpong with messages of one packet. It
-//! also finds out what the kernel answers to wrong packets.
+//! Cases that test the frame port with a minimal RC peer, which can only run `ibv_rc_pingpong` with messages of one
+//! packet. They also check how the kernel responds to wrong packets.
 
 use crate::bench::{Bench, Case};
 use crate::ensure;
@@ -25,10 +25,11 @@ pub(super) const CASES: &[Case] = &[
 
 const ROUNDS: u32 = 10;
 const SIZE: usize = 1024;
-/// How long no answer counts as silence. A late one would be taken for the answer to the next packet, and fail there.
+/// Time without a response after which the peer counts as silent. A later response would be taken for the response to
+/// the next packet, and the case would fail there.
 const SILENCE: Duration = Duration::from_millis(1500);
 const OUR_QP: u32 = 0x00_4711;
-/// Close to the end, so that the numbers wrap around.
+/// First PSN of this side, close to the maximum, so that PSNs wrap around.
 const OUR_PSN: u32 = 0xff_fffb;
 
 fn serve(bench: &Bench) -> Result<()> {
@@ -90,7 +91,7 @@ fn probe(bench: &Bench) -> Result<()> {
         Ok(())
     };
     let message = [0x7b; SIZE];
-    // Acknowledgements have syndrome 1f and the number of messages so far.
+    // ACKs have syndrome 1f and the number of messages received so far (MSN).
     answer(&mut port, "in order", &send(0), &message, Some((psn(0), 0x1f00_0001)))?;
     answer(&mut port, "ahead", &send(2), &message, Some((psn(1), 0x6000_0001)))?;
     answer(&mut port, "ahead again", &send(3), &message, None)?;
@@ -106,7 +107,7 @@ fn probe(bench: &Bench) -> Result<()> {
     let got = peer.answer(&mut port, SILENCE)?;
     ensure!(got.is_none(), "a wrong ICRC: the answer is {got:x?}");
 
-    // The program allows no remote writes at all.
+    // The program grants no right for RDMA Writes.
     let reth = [&[0; 8][..], &[0; 4], &8_u32.to_be_bytes(), &[0; 8]].concat();
     let write = Bth { opcode: WRITE_ONLY, ..send(2) };
     answer(&mut port, "a write without permission", &write, &reth, Some((psn(2), 0x6100_0002)))?;
@@ -121,7 +122,7 @@ fn check_output(output: &str) -> Result<()> {
     Ok(())
 }
 
-/// What each side of ibv_rc_pingpong tells the other.
+/// The address of a queue pair, which the two sides of ibv_rc_pingpong exchange.
 struct Destination {
     qp: u32,
     psn: u32,
@@ -152,7 +153,7 @@ impl Destination {
     }
 }
 
-/// One side of the game: sends a message, waits for the other's, and so on.
+/// One side of a ping-pong: it sends a message, waits for a message of the guest, and so on.
 struct Peer {
     gid: Gid,
     guest: Host,
@@ -170,7 +171,7 @@ impl Peer {
         let (mut sent, mut acknowledged, mut received) = (0, 0, 0);
         let mut resend = Instant::now();
         loop {
-            // Whose turn it is follows from the numbers: the one who starts is one ahead.
+            // The counts of messages say whose turn it is: the side that starts is one message ahead.
             if acknowledged == sent && sent < ROUNDS && (if first { received >= sent } else { received > sent }) {
                 sent += 1;
                 resend = Instant::now();
@@ -204,8 +205,8 @@ impl Peer {
         }
     }
 
-    /// The next acknowledgement as its PSN and its extended transport header; `None` if none comes in this time.
-    /// Messages of the guest are acknowledged meanwhile.
+    /// Waits for the next acknowledgement; returns its PSN and its AETH, or `None` if none arrives within `patience`.
+    /// Meanwhile it acknowledges messages of the guest.
     fn answer(&self, port: &mut FramePort, patience: Duration) -> Result<Option<(u32, u32)>> {
         let deadline = Instant::now() + patience;
         while let Some(left) = deadline.checked_duration_since(Instant::now()) {
@@ -220,7 +221,7 @@ impl Peer {
         Ok(None)
     }
 
-    /// What every packet of the kernel has.
+    /// Checks the header fields that every packet of the kernel must have.
     fn check(&self, datagram: &Datagram) -> Result<Bth> {
         let Some(bth) = Bth::parse(datagram.payload()) else {
             return Err(Error::Check("a packet is too short".into()));
@@ -237,21 +238,21 @@ impl Peer {
     }
 
     fn acknowledge(&self, port: &mut FramePort, psn: u32, messages: u32) -> Result<()> {
-        // Syndrome 1f: acknowledged, no end-to-end credits.
+        // Syndrome 1f means an ACK without end-to-end credits.
         let aeth = (0x1f << 24 | messages).to_be_bytes();
         self.send(port, &Bth::new(ACKNOWLEDGE, self.remote_qp, psn), &aeth)
     }
 
     fn send(&self, port: &mut FramePort, bth: &Bth, rest: &[u8]) -> Result<()> {
         let (src, dst) = (self.gid.address(Host::OURS), self.gid.address(self.guest));
-        // Any identification is right as long as the ICRC covers it.
+        // Any IPv4 identification is valid, as long as the ICRC is computed with it.
         let ip_id = (bth.psn as u16).wrapping_mul(0x9e37);
         port.send_packet(dst, &packet(src, dst, 0xd1ce, ip_id, bth, rest))?;
         Ok(())
     }
 }
 
-/// How far a PSN is ahead of another, modulo 2^24.
+/// Returns how far the PSN `to` is ahead of the PSN `from`, modulo 2^24.
 fn distance(from: u32, to: u32) -> u32 {
     to.wrapping_sub(from) & 0xff_ffff
 }

@@ -1,4 +1,5 @@
-//! The bed's own proof: two guests on one link. What crosses it becomes the captures in `tests/interop/captures`.
+//! Cases with two guests on one link, both with the kernel's RoCE. They test the test bed itself, and their frames
+//! become the captures in `tests/interop/captures`.
 
 use crate::bench::{Bench, Case};
 use crate::ensure;
@@ -18,18 +19,19 @@ pub(super) const CASES: &[Case] = &[
     Case { name: "kernel-receiver-not-ready", about: "one guest sends faster than the other posts", run: not_ready },
 ];
 
-/// What is run on both sides, and what its output must say.
+/// A program that runs on both sides, and a text that its output must contain.
 struct Meeting {
-    /// Name of the capture it leaves.
+    /// Name of the capture file that the run writes.
     capture: &'static str,
-    /// The program and its options; the client gets the server's address behind them.
+    /// The program and its options. On the client the server's address is appended.
     command: &'static str,
-    /// What the client prints when it is done.
+    /// Text that the client must print.
     expected: &'static str,
 }
 
 fn pingpong(bench: &Bench) -> Result<()> {
-    // Messages of three packets, the last with two bytes of padding; UD has room for one packet.
+    // Each message has three packets, of which the last one has two bytes of padding. A message of UD has only one
+    // packet.
     let meetings = [
         ("rc-pingpong-ipv4", "ibv_rc_pingpong -d rxe0 -g 1 -n 3 -m 256 -s 514", "3084 bytes in"),
         ("rc-pingpong-ipv6", "ibv_rc_pingpong -d rxe0 -g 2 -n 3 -m 256 -s 514", "3084 bytes in"),
@@ -40,7 +42,7 @@ fn pingpong(bench: &Bench) -> Result<()> {
 }
 
 fn perftest(bench: &Bench) -> Result<()> {
-    // An acknowledgement may take a second (`-u 18`): a slow machine is no reason to repeat packets.
+    // The option `-u 18` sets the ACK timeout to one second, so that a slow machine does not cause retransmissions.
     let meetings = [
         ("write-ipv4", "ib_write_bw -d rxe0 -u 18 -x 1 -n 5 -m 256 -s 514", " 514 "),
         ("write-ipv6", "ib_write_bw -d rxe0 -u 18 -x 2 -n 5 -m 256 -s 514", " 514 "),
@@ -64,7 +66,7 @@ fn rdma_cm(bench: &Bench) -> Result<()> {
     let mut guests = bench.two_guests(1500)?;
     let address = guests[1].host().ipv4();
     let server = guests[1].spawn("rping -s -C 2 -S 100")?;
-    // Nothing tells from outside when rping listens, so the client tries until it does.
+    // It is not visible from outside when rping listens, so the client tries again until it connects.
     let client = guests[0].spawn(&format!(
         "for i in $(seq 20); do rping -c -a {address} -C 2 -S 100 -v && exit; sleep 1; done; exit 1"
     ))?;
@@ -75,7 +77,7 @@ fn rdma_cm(bench: &Bench) -> Result<()> {
 }
 
 fn loss(bench: &Bench) -> Result<()> {
-    // The sixth packet of the writer, and the third acknowledgement.
+    // The relay drops the sixth packet of the requester, and the third ACK.
     let (forth, back) = (Faults::script([(5, Fault::Drop)]), Faults::script([(2, Fault::Drop)]));
     let (mut guests, relay) = bench.two_guests_with_faults(1500, forth, back)?;
     run_all(bench, &mut guests, &[("loss-ipv4", "ib_write_bw -d rxe0 -u 18 -x 1 -n 5 -m 256 -s 514", " 514 ")])?;
@@ -86,7 +88,7 @@ fn loss(bench: &Bench) -> Result<()> {
 
 fn not_ready(bench: &Bench) -> Result<()> {
     let mut guests = bench.two_guests(1500)?;
-    // One receive buffer, many messages in flight.
+    // The server posts one receive at a time (`-r 1`) while many messages are in flight, so it must send RNR NAKs.
     let meeting = ("receiver-not-ready-ipv4", "ib_send_bw -d rxe0 -u 18 -x 1 -n 10 -s 64 -r 1", " 64 ");
     run_all(bench, &mut guests, &[meeting])
 }
@@ -104,7 +106,8 @@ fn run_all(
     Ok(())
 }
 
-/// Starts a server in the second guest and a client in the first; both succeed. Gives what the client printed.
+/// Starts a server in the second guest and a client in the first one, and checks that both succeed. Returns the output
+/// of the client.
 fn meet([client, server]: &mut [Guest; 2], command: &str) -> Result<String> {
     let serving = server.spawn(command)?;
     server.await_listener(&serving, OUT_OF_BAND_PORT)?;
@@ -115,7 +118,8 @@ fn meet([client, server]: &mut [Guest; 2], command: &str) -> Result<String> {
     Ok(output)
 }
 
-/// Writes the RoCE frames since `before` into a file of the case's directory, and checks the ICRC of each.
+/// Writes the RoCE frames of the capture from frame number `before` on to a file in the case's directory, and checks
+/// the ICRC of each frame.
 fn keep_capture(bench: &Bench, guest: &Guest, before: usize, name: &str, comment: &str) -> Result<()> {
     let frames = pcap::read(&guest.capture())?.split_off(before);
     for captured in frames.iter().filter(|captured| roce_payload(&captured.frame).is_some()) {

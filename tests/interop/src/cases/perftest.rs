@@ -1,7 +1,8 @@
-//! rnic's endpoint against the kernel, with perftest on the kernel's side.
+//! Cases that test rnic's endpoint against the kernel, with perftest on the kernel's side.
 //!
-//! Every run ends with a look at the bytes of both sides. perftest fills its memory with `rand` from the time in
-//! seconds, so all its bytes are known; what it has got is read from its process while it waits for us.
+//! Every run ends with a comparison of all bytes on both sides. perftest fills its memory with `rand`, seeded with the
+//! time in seconds, so all its initial bytes are known. The case reads the memory of perftest's process while perftest
+//! waits for rnic.
 
 use crate::bench::{Bench, Case};
 use crate::endpoint::device;
@@ -47,11 +48,12 @@ pub(super) const CASES: &[Case] = &[
 ];
 
 const ALL: [Op; 5] = [Op::Write, Op::Read, Op::Send, Op::FetchAdd, Op::CompareSwap];
-/// Four packets of 256 bytes, the last one with padding. Four of them fit into perftest's buffer of a page.
+/// Message size in bytes. A message has four packets of up to 256 bytes, of which the last one needs padding. Four
+/// messages fit in perftest's buffer of one page.
 const SIZE: u32 = 1_002;
 const PAGE: usize = 4_096;
 
-/// A guest and our device on its link.
+/// A guest, and rnic's device on the guest's link.
 struct Setup {
     guest: Guest,
     device: Device,
@@ -59,7 +61,7 @@ struct Setup {
     gid: Gid,
 }
 
-/// A test, the side that we have in it, and what perftest gets beside.
+/// A test: its options, rnic's role in it, and additional options of perftest.
 struct Run {
     options: Options,
     ours: Role,
@@ -109,7 +111,7 @@ impl Setup {
         Ok(Setup { guest, device: device(port, gid).map_err(failed)?, faults, gid })
     }
 
-    /// Runs a test, compares all bytes, and gives what our device has counted meanwhile.
+    /// Runs a test and compares all bytes. Returns the increase of the counters of rnic's device during the test.
     fn run(&mut self, run: &Run) -> Result<Verbs> {
         self.try_run(run).map_err(|error| Error::Check(format!("`{}`: {error}", run.command(self.gid))))
     }
@@ -139,7 +141,7 @@ impl Setup {
             }
         };
         let output = self.guest.finish(job, COMMAND_PATIENCE)?;
-        // A server prints no figures in most tests; that it ends well is enough.
+        // A perftest server prints no results in most tests, so its successful end is enough.
         let measured = run.ours == Role::Client || output.contains(&format!(" {} ", outcome.size));
         ensure!(measured, "it printed:\n{output}");
         let Counters { verbs, driver, .. } = self.device.counters();
@@ -149,11 +151,11 @@ impl Setup {
         Ok(since(&before.verbs, &verbs))
     }
 
-    /// Our side of a test, and a look at all bytes.
+    /// Runs rnic's side of a test, and compares all bytes.
     fn play(&mut self, run: &Run, stream: TcpStream, start: u32) -> Result<Outcome> {
         let mut session = Session::start(&self.device, run.options, run.ours, stream).map_err(failed)?;
         session.traffic().map_err(failed)?;
-        // Nothing holds perftest's process after the traffic of ib_write_lat.
+        // After the traffic of ib_write_lat perftest waits for nothing and exits, so its memory cannot be read.
         if !(run.options.latency && run.options.op == Op::Write) {
             compare(&mut self.guest, run, &session, start)?;
         }
@@ -161,7 +163,7 @@ impl Setup {
     }
 }
 
-/// What was counted between two looks, of what the cases look at.
+/// Returns the increase of those counters that the cases use.
 fn since(before: &Verbs, now: &Verbs) -> Verbs {
     Verbs {
         retransmitted: now.retransmitted - before.retransmitted,
@@ -183,12 +185,13 @@ fn compare(guest: &mut Guest, run: &Run, session: &Session, start: u32) -> Resul
     let in_turn = latency && op == Op::Send;
     let slots = if latency { 1 } else { session.layout().slots };
     let stride = session.layout().stride;
-    // The memory of perftest: a part for each queue pair to send from, then one for each that we may use.
+    // perftest's memory has a part for each queue pair to send from, and then a part for each queue pair that rnic
+    // accesses.
     let base = session.peers()[0].buffer - (pairs * PAGE) as u64;
     let theirs = peek(guest, &run.program(), base, 2 * pairs * PAGE)?;
     let random = (start..start + 60)
         .map(|seed| random_bytes(seed, 2 * pairs * PAGE))
-        // Of what nobody touches, the end of the first part, a few bytes tell the seed.
+        // The end of the first part is never changed, so its bytes tell which second was the seed.
         .find(|bytes| bytes[PAGE - 16..PAGE] == theirs[PAGE - 16..PAGE])
         .ok_or_else(|| {
             Error::Check(format!("no time since {start} explains perftest's memory: {:02x?}", &theirs[..64]))
@@ -196,7 +199,7 @@ fn compare(guest: &mut Guest, run: &Run, session: &Session, start: u32) -> Resul
 
     for pair in 0..pairs {
         let (near, far) = (pair * PAGE, (pairs + pair) * PAGE);
-        // How often byte `at` of a part was reached by a message.
+        // Returns how many messages covered byte `at` of a part.
         let times = |at: usize| {
             let slot = at / stride;
             if slot >= slots || at % stride >= size {
@@ -208,7 +211,8 @@ fn compare(guest: &mut Guest, run: &Run, session: &Session, start: u32) -> Resul
         let word = |bytes: &dyn Fn(usize) -> u8, at: usize| {
             u64::from_le_bytes(std::array::from_fn(|byte| bytes(at / 8 * 8 + byte)))
         };
-        // Who asks has something here, and who answers there.
+        // Initial bytes: `source` is the part of the requester from which it sends, and `target` is the part of the
+        // responder that the requests access.
         let (source, target): (&dyn Fn(usize) -> u8, &dyn Fn(usize) -> u8) = if asks {
             (&|at| pattern(near + at), &|at| random[far + at])
         } else {
@@ -272,7 +276,7 @@ fn equal(what: &str, found: &[u8], expected: impl Fn(usize) -> u8) -> Result<()>
     }
 }
 
-/// Bytes of a process in the guest.
+/// Reads bytes from the memory of a process in the guest.
 fn peek(guest: &mut Guest, program: &str, addr: u64, len: usize) -> Result<Vec<u8>> {
     let (page, offset) = (addr / PAGE as u64, addr as usize % PAGE);
     let pages = (offset + len).div_ceil(PAGE);
@@ -322,8 +326,8 @@ fn not_ready(bench: &Bench) -> Result<()> {
     let run = Run::new(Op::Send, Role::Server);
     let counters = setup.run(&Run { options: Options { receives: 1, ..run.options }, ..run })?;
     ensure!(counters.rnr_naks_sent > 0, "we never were without a receive: {counters:?}");
-    // With one receive perftest's places are in another order: one message fills more than half of its buffer, and all
-    // lie at the front.
+    // With one receive (`-r 1`) perftest uses its buffer in another order. Messages of this size fill more than half of
+    // the buffer, so all of them go to its start, and the order does not matter.
     let run = Run::new(Op::Send, Role::Client);
     let counters = setup.run(&Run { options: Options { size: 3_000, ..run.options }, extra: "-r 1", ..run })?;
     ensure!(counters.rnr_naks_received > 0, "perftest never was without a receive: {counters:?}");
@@ -359,8 +363,8 @@ fn loss_atomics(bench: &Bench) -> Result<()> {
     loss(bench, &[(Op::FetchAdd, Role::Client), (Op::FetchAdd, Role::Server), (Op::CompareSwap, Role::Server)])
 }
 
-/// One fault of frame `number`: of ours if `outgoing`. Messages go one at a time, so that no later packet tells of a
-/// loss but those of the same message.
+/// Runs a test with one fault of frame `number`: of a frame that rnic sends if `outgoing`, else of a frame that it
+/// receives. Only one message is outstanding at a time, so that a loss is not detected by packets of later messages.
 fn one_fault(setup: &mut Setup, op: Op, ours: Role, outgoing: bool, number: u64, fault: Fault) -> Result<Verbs> {
     let script = Faults::script([(number, fault)]);
     let (out, into) = if outgoing { (script, Faults::None) } else { (Faults::None, script) };
@@ -374,7 +378,7 @@ fn one_fault(setup: &mut Setup, op: Op, ours: Role, outgoing: bool, number: u64,
     Ok(counters)
 }
 
-/// Loses one packet after the other of a test of ours as client.
+/// Repeats a test with rnic as the client, and drops a different packet each time.
 fn lose_asking(bench: &Bench, op: Op, packets: [(bool, u64); 4]) -> Result<()> {
     let mut setup = Setup::new(bench, Gid::Ipv4)?;
     for (outgoing, number) in packets {
@@ -385,19 +389,19 @@ fn lose_asking(bench: &Bench, op: Op, packets: [(bool, u64); 4]) -> Result<()> {
 }
 
 fn lost_writes_asking(bench: &Bench) -> Result<()> {
-    // The first, a middle and the last packet of the first message, and its acknowledgement.
+    // Drops the first, a middle and the last packet of the first message, and its ACK.
     lose_asking(bench, Op::Write, [(true, 0), (true, 1), (true, 3), (false, 0)])
 }
 
 fn lost_reads_asking(bench: &Bench) -> Result<()> {
-    // The first request, and three packets of its answer.
+    // Drops the first request, and three packets of its response.
     lose_asking(bench, Op::Read, [(true, 0), (false, 0), (false, 2), (false, 3)])
 }
 
 fn lost_writes_answering(bench: &Bench) -> Result<()> {
     let mut setup = Setup::new(bench, Gid::Ipv4)?;
-    // What follows a hole gets a NAK; what was taken and comes again is a duplicate. A lost last packet leaves no trace
-    // here.
+    // A packet after a missing one causes a NAK. A packet that arrives again is a duplicate. The loss of a last packet
+    // shows in neither counter on this side.
     for (outgoing, number, naks, duplicates) in
         [(false, 0, true, false), (false, 1, true, false), (false, 3, false, false), (true, 0, false, true)]
     {
@@ -419,7 +423,7 @@ fn lost_reads_answering(bench: &Bench) -> Result<()> {
 
 fn icrc(bench: &Bench) -> Result<()> {
     let mut setup = Setup::new(bench, Gid::Ipv4)?;
-    // Bit 400 lies in the data of a Write's packets; the second packet has no RETH.
+    // Bit 400 is in the payload of a Write's packet. The second packet (number 1) has no RETH.
     let counters = one_fault(&mut setup, Op::Write, Role::Client, true, 1, Fault::Flip(400))?;
     ensure!(counters.retransmitted > 0, "the kernel took a changed packet: {counters:?}");
     let counters = one_fault(&mut setup, Op::Write, Role::Server, false, 1, Fault::Flip(400))?;

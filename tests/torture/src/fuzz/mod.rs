@@ -1,24 +1,24 @@
-//! Fuzzing with invalid inputs: there must be no panic, no access to memory without permission, and no wrong
-//! completion.
+//! Fuzzing of devices and the P4 compiler with invalid inputs. No input may cause a panic, an access to memory without
+//! permission, or a wrong completion.
 
 pub mod p4;
 pub mod packets;
 pub mod verbs;
 
-/// The results of a run.
+/// Counts of a fuzzing run.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
 pub struct Summary {
-    /// Steps executed.
+    /// Number of steps executed.
     pub steps: u64,
-    /// Packets that arrived.
+    /// Number of packets that arrived at a device.
     pub packets: u64,
-    /// Packets that were accepted.
+    /// Number of packets that a device accepted.
     pub taken: u64,
-    /// Work requests completed successfully.
+    /// Number of work requests completed successfully.
     pub completed: u64,
-    /// Work requests that failed.
+    /// Number of work requests that completed with an error.
     pub failed: u64,
-    /// Queue pairs that entered the error state and were reset.
+    /// Number of times that queue pairs entered the error state and were reset.
     pub restarted: u64,
 }
 

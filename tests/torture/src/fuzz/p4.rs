@@ -1,5 +1,5 @@
-//! P4 programs that are correct, nearly correct, or random text: the compiler accepts a program or reports errors, and
-//! accepted programs run.
+//! Fuzzes the P4 compiler with programs that are correct, nearly correct, or random text. The compiler must accept a
+//! program or report errors, and accepted programs must run.
 
 use crate::network::Dice;
 use rnic_nano::cost::{Hardware, analyse};
@@ -145,18 +145,18 @@ const WORDS: &[&str] = &[
 /// Constants whose values the fuzzer replaces.
 const CONSTANTS: &[&str] = &["REGISTERS", "DATA_PRIORITY", "LIMIT", "WIDE", "FLAG", "SIGNED", "DATA", "NONE"];
 
-/// The results of a run.
+/// Counts of a fuzzing run.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
 pub struct Summary {
-    /// Programs tried.
+    /// Number of programs given to the compiler.
     pub programs: u64,
-    /// Programs without syntax errors.
+    /// Number of programs without syntax errors.
     pub parsed: u64,
-    /// Programs that compiled.
+    /// Number of programs that compiled.
     pub compiled: u64,
-    /// Packets that the compiled programs processed.
+    /// Number of packets that the compiled programs processed.
     pub packets: u64,
-    /// Events that the compiled programs sent to the fixed-function blocks.
+    /// Number of events that the compiled programs sent to the fixed-function blocks.
     pub events: u64,
 }
 
@@ -190,7 +190,7 @@ pub fn run(mut dice: Dice, steps: u64) -> Result<Summary, String> {
     Ok(summary)
 }
 
-/// Compiles a program and lets it process packets, which derive from the number `packets`.
+/// Compiles a program and lets it process random packets, whose seed is `packets`.
 ///
 /// # Errors
 /// A description of the violation, with the program.

@@ -1,7 +1,8 @@
 //! Fuzzes a connected queue pair with packets that are valid, nearly valid, duplicated, or random bytes.
 //!
-//! Both ends also do real work, so that there is state to damage. After every step, only memory of outstanding
-//! receives and reads, and regions that the peer may write, may have changed. A work request completes at most once.
+//! Both ends also execute valid operations, so that there is state that bad packets could damage. After every step the
+//! test checks that only two kinds of memory have changed: buffers of outstanding receives and Reads, and regions that
+//! the peer may write. It also checks that each work request completes at most once.
 
 use super::Summary;
 use crate::network::Dice;
@@ -20,9 +21,11 @@ use std::net::SocketAddr;
 
 /// Size of a region in bytes.
 const REGION: usize = 4_096;
-/// Number of buffers for receives and results; below it their size, and the gap after each buffer.
+/// Number of buffers for receives, and number of buffers for results.
 const PLACES: usize = 8;
+/// Size of such a buffer in bytes.
 const PLACE: usize = 700;
+/// Number of bytes after each buffer that must never change.
 const GAP: usize = 60;
 
 /// Runs at most `steps` steps, until the choices of `dice` are used up.
@@ -49,7 +52,7 @@ pub fn run_with(dice: Dice, steps: u64, mut look: impl FnMut()) -> Result<Summar
     Ok(fuzz.summary)
 }
 
-/// A memory region whose bytes either nobody or the peer may change.
+/// A memory region. If `fixed` is set, its bytes must stay so; otherwise the peer may change them.
 struct Region {
     info: MrInfo,
     fixed: Option<Vec<u8>>,
@@ -86,8 +89,9 @@ struct Fuzz {
     service: Service,
     mtu: u32,
     sides: [Side; 2],
-    /// Packets in flight with their destinations; and some earlier packets.
+    /// Packets in flight, each with the index of its destination.
     wire: VecDeque<(usize, Vec<u8>)>,
+    /// Some earlier packets, each with the index of its destination.
     past: Vec<(usize, Vec<u8>)>,
     next_id: u64,
     summary: Summary,
@@ -166,7 +170,8 @@ impl Fuzz {
         self.restart()
     }
 
-    /// Puts the packets that both sides have to send into flight; drops packets beyond the capacity.
+    /// Puts the packets that both sides have to send into flight. Packets that exceed the network's capacity are
+    /// dropped.
     fn drain(&mut self) {
         for from in 0..2 {
             for _ in 0..4 {
@@ -334,7 +339,7 @@ impl Fuzz {
         let opcode = headers.bth.opcode;
         let mut fresh = Headers::new(headers.bth);
         self.fill_in(to, &mut fresh, len as u32);
-        // Headers of the original packet stay.
+        // The extension headers of the original packet are used where the opcode requires them.
         fresh.reth = fresh.reth.map(|made_up| headers.reth.unwrap_or(made_up));
         fresh.atomic = fresh.atomic.map(|made_up| headers.atomic.unwrap_or(made_up));
         fresh.aeth = fresh.aeth.map(|made_up| headers.aeth.unwrap_or(made_up));
@@ -438,12 +443,12 @@ impl Fuzz {
         Aeth { syndrome, msn: self.dice.below(64) as u32 }
     }
 
-    /// Returns an address and a key of side `at` as a peer may use them: right, nearly right, or wrong.
+    /// Returns an address and a remote key of side `at`, as a peer may use them: valid, nearly valid, or invalid.
     fn remote(&mut self, at: usize) -> (u64, u32) {
         let side = &self.sides[at];
         let infos: Vec<MrInfo> =
             side.regions.iter().map(|region| region.info).chain([side.receives.info, side.answers.info]).collect();
-        // The first two regions permit the operations that their names say.
+        // Most often it takes one of the first two regions, to which the peer has access.
         let info = if self.dice.chance(700) { infos[self.dice.below(2) as usize] } else { self.dice.pick(&infos) };
         let offset = match self.dice.below(8) {
             0 => info.len.wrapping_sub(self.dice.below(600)),
@@ -511,7 +516,7 @@ impl Fuzz {
         Ok(())
     }
 
-    /// Executes another verb that an application may call at any time.
+    /// Calls a random verb, other than those that post work requests, which an application may call at any time.
     fn verb(&mut self, at: usize) {
         let Side { device, qpn, send_cq, recv_cq, srq, regions, .. } = &mut self.sides[at];
         // The verb may fail in the current state.
@@ -652,7 +657,7 @@ impl Places {
         Sge { addr: self.info.addr + (place * (PLACE + GAP)) as u64, len, lkey: self.info.lkey }
     }
 
-    /// Releases a buffer with these bytes.
+    /// Records `bytes` as the expected bytes of a buffer that is no longer in use.
     fn keep(&mut self, place: usize, bytes: &[u8]) {
         let start = place * (PLACE + GAP);
         self.bytes[start..start + PLACE].copy_from_slice(&bytes[start..start + PLACE]);

@@ -1,7 +1,8 @@
-//! Fuzzes verbs in any order, with handles that are right, of another device or destroyed, and values at the limits.
+//! Fuzzes the verbs: calls them in any order, with handles that are valid, belong to another device or are destroyed,
+//! and with values at the limits.
 //!
-//! Every accepted work request completes at most once; the completions of a queue come in order. A queue pair that
-//! enters the error state completes all its work requests.
+//! It checks that every accepted work request completes at most once, that the completions of a queue come in order,
+//! and that a queue pair which enters the error state completes all its work requests.
 
 use super::Summary;
 use crate::network::Dice;
@@ -32,7 +33,7 @@ pub fn run(dice: Dice, steps: u64) -> Result<Summary, String> {
 /// The outstanding work requests of a queue pair.
 #[derive(Default)]
 struct Work {
-    /// Work request id, and whether a success is reported.
+    /// The work request id of each send, and whether its success generates a completion.
     sends: VecDeque<(u64, bool)>,
     receives: VecDeque<u64>,
 }
@@ -167,7 +168,7 @@ impl Fuzz {
         if count == 0 {
             return None;
         }
-        // Sometimes a handle of the other device, which denotes another object here.
+        // Sometimes this is a handle of the other device, which names a different object on this device.
         let at = self.dice.below(count) as usize;
         Some(these(self)[at])
     }
@@ -487,8 +488,8 @@ impl Fuzz {
         Ok(())
     }
 
-    /// Checks a queue pair that has just entered the error state: as far as its completions could be polled, nothing
-    /// is outstanding.
+    /// Checks that a queue pair which has just entered the error state has no outstanding work, as far as its
+    /// completions could be polled.
     fn is_flushed(&mut self, at: usize, qpn: Qpn) -> Result<(), String> {
         self.poll(at)?;
         let host = &mut self.hosts[at];
@@ -516,7 +517,7 @@ impl Host {
         if self.shared.remove(&completion.wr_id) {
             return Ok(());
         }
-        // A completion of a queue pair that was destroyed or reset.
+        // A completion of an unknown queue pair: the queue pair was destroyed or reset.
         let Some(work) = self.work.get_mut(&completion.qpn) else { return Ok(()) };
         if let Some(at) = work.receives.iter().position(|wr_id| *wr_id == completion.wr_id) {
             if at > 0 {
@@ -535,7 +536,7 @@ impl Host {
             work.sends.drain(..=at);
             return Ok(());
         }
-        // Posted before the queue pair was reset: the completion was in the queue already.
+        // The request was posted before the queue pair was reset, and its completion was already in the queue.
         Ok(())
     }
 }

@@ -1,4 +1,4 @@
-//! Builds a world from its seed: hosts, networks, and connections of all sizes and services.
+//! Builds a world from its seed: hosts, the network, and connections of all services with random attributes.
 
 use super::{ANSWERS, Direction, GUARD, Host, Places, Plan, Queue, Report, Shared, World};
 use crate::network::{Dice, Faults, Network};

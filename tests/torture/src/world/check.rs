@@ -109,7 +109,8 @@ impl World {
         self.compare(at, done.start, done.len)
     }
 
-    /// Compares the target with the model; with UC, which loses messages, only bytes that nobody may write.
+    /// Compares `len` bytes of the target from `start` on with the model. UC may lose messages, so with UC only the
+    /// guard bytes around the target are checked.
     pub(super) fn compare(&mut self, at: usize, start: u64, len: u64) -> Result<(), String> {
         let direction = &self.directions[at];
         let target = self.hosts[direction.to].device.bytes(direction.target.id).unwrap_or_default();
@@ -128,8 +129,8 @@ impl World {
         Ok(())
     }
 
-    /// Checks a completed receive of the queue pair at the start of direction `at`, which is a message of its peer's
-    /// direction. Returns whether the receive was solicited, or failed.
+    /// Checks a completed receive of the queue pair that sends in direction `at`. The received message belongs to the
+    /// opposite direction, that of the peer. Returns whether the message was solicited, or the receive failed.
     fn on_received(&mut self, at: usize, completion: &Completion) -> Result<bool, String> {
         let direction = &mut self.directions[at];
         let host = &mut self.hosts[direction.from];
@@ -186,7 +187,7 @@ impl World {
     fn renew(&mut self, at: usize) -> Result<(), String> {
         let direction = &mut self.directions[at];
         let Some(info) = direction.invalidable else { return Ok(()) };
-        // Outstanding sends name the old key, so they must be able to use it once more.
+        // Outstanding sends still name the current key, so it must stay valid for them.
         if direction.messages.iter().any(|message| message.rkey == Some(info.rkey)) {
             return Ok(());
         }
@@ -270,8 +271,8 @@ impl World {
         Ok(())
     }
 
-    /// Checks that all outstanding work of a direction was flushed, and that the rest of its target is as completed
-    /// operations left it.
+    /// Checks that all outstanding work of a direction was flushed. Also checks that those bytes of the target which no
+    /// flushed operation covers are as completed operations left them.
     fn is_flushed(&mut self, at: usize) -> Result<(), String> {
         if let Some(place) = self.directions[at].posted.front() {
             return Err(format!("direction {at}: receive {place} was not flushed"));

@@ -7,13 +7,15 @@
 //!   it is posted. RDMA executes Writes and atomics in the order of posting, and Reads after earlier Writes. For the
 //!   orders that RDMA does not guarantee, the test posts a fence: for a Write or atomic on bytes that an outstanding
 //!   Read covers and, with IRN, on bytes that any outstanding operation covers.
-//! - receive buffers at the responder, of its own or of a shared receive queue: one for each receive.
-//! - `answers` at the requester: one buffer for each outstanding Read.
+//! - The receive buffers at the responder belong to the queue pair's own receive queue or to a shared one. Each receive
+//!   has its own buffer.
+//! - `answers` at the requester holds one buffer for the result of each outstanding Read or atomic.
 //!
-//! The test checks with each completion that the completion is the oldest possible one, comes only once, raises the
-//! notification that was armed, and that the bytes are right. It checks with each failed connection that all
-//! outstanding work is flushed in order, and that only bytes that an outstanding operation covers have changed. In the
-//! end it checks that all memory equals the model and that no activity remains.
+//! For each completion, the test checks that it belongs to the oldest work request that may complete, that it comes
+//! only once, that it raises the armed notification, and that the bytes in memory are right. For each failed
+//! connection, it checks that all outstanding work is flushed in order, and that only bytes covered by an outstanding
+//! operation have changed. At the end of the run, it checks that all memory equals the model and that nothing is
+//! outstanding.
 
 mod build;
 mod check;
@@ -28,14 +30,15 @@ use rnic_wire::IcrcSeed;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 
-/// Number of bytes around a target that no operation may touch.
+/// Number of bytes before and after the memory of a target that no operation may change. The test checks that they stay
+/// zero.
 const GUARD: u64 = 256;
-/// Number of buffers for the results of Reads.
+/// Number of buffers for the results of Reads and atomics in each direction.
 const ANSWERS: usize = 8;
 /// This bit is set in the work request ids of receives, and clear in those of sends.
 const RECEIVE: u64 = 1 << 63;
 
-/// The parameters of a run.
+/// The parameters of a run of one world.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
     /// The seed of all random choices.
@@ -44,36 +47,36 @@ pub struct Plan {
     pub steps: u64,
 }
 
-/// The results of a run.
+/// The results of a run: counts and a digest.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
 pub struct Report {
-    /// Operations posted.
+    /// Number of operations posted.
     pub posted: u64,
-    /// Sends completed successfully.
+    /// Number of send requests completed successfully.
     pub completed: u64,
-    /// Messages received.
+    /// Number of messages received.
     pub received: u64,
-    /// Bytes compared with the model.
+    /// Number of bytes compared with the model.
     pub checked: u64,
-    /// Notifications raised.
+    /// Number of completion notifications raised.
     pub notified: u64,
-    /// Send queues drained.
+    /// Number of times that a send queue was drained.
     pub drained: u64,
-    /// Ends of connections that were killed silently.
+    /// Number of times that one end of a connection entered the error state without its peer being told.
     pub killed: u64,
-    /// Connections that failed and were re-established.
+    /// Number of connections that failed and were set up again.
     pub failed: u64,
-    /// Work requests flushed by failures.
+    /// Number of work requests flushed after failures.
     pub flushed: u64,
-    /// Packets sent.
+    /// Number of packets sent.
     pub packets: u64,
-    /// Packets dropped by the network.
+    /// Number of packets that the network dropped.
     pub lost: u64,
-    /// Packets retransmitted.
+    /// Number of packets that requesters retransmitted.
     pub retransmitted: u64,
-    /// Messages that arrived without a posted receive (RNR).
+    /// Number of RNR NAKs received: a message arrived while no receive was posted.
     pub not_ready: u64,
-    /// A digest of all events of the run.
+    /// Digest of all events of the run, to show that two runs with one seed are equal.
     pub digest: u64,
 }
 
@@ -113,7 +116,7 @@ struct Shared {
     places: Places,
     /// The receives that are posted and not completed.
     posted: BTreeSet<u64>,
-    /// The armed limit.
+    /// The limit for which the queue's limit event is armed; 0 if it is not armed.
     limit: u32,
 }
 
@@ -140,10 +143,11 @@ struct Pending {
     /// First byte of the target that the operation covers.
     start: u64,
     len: u64,
-    /// The bytes that a Read must return, that a message holds, or that a Write or atomic leaves in the target.
+    /// The bytes that a Read or atomic must return, or the data of a message or Write.
     bytes: Vec<u8>,
+    /// The bytes that a Write or atomic leaves in the target; empty for other operations.
     after: Vec<u8>,
-    /// The index of the buffer for the operation's result.
+    /// The index of the buffer in `answers` for the operation's result; `None` if it has no result.
     answer: Option<usize>,
 }
 
@@ -152,7 +156,8 @@ struct Pending {
 struct Message {
     bytes: Vec<u8>,
     imm: Option<u32>,
-    /// For a Write with immediate data, the receive reports only the length.
+    /// Whether this is a Write with immediate data. Its receive reports only the length and the immediate data, and its
+    /// buffer stays unused.
     write: bool,
     rkey: Option<u32>,
     solicited: bool,
@@ -175,26 +180,28 @@ struct Direction {
     source: MrInfo,
     answers: MrInfo,
     target: MrInfo,
-    /// The target after all posted operations, and below it after the completed ones only.
+    /// The expected bytes of the target after all posted operations.
     model: Vec<u8>,
+    /// The expected bytes of the target after the completed operations only.
     base: Vec<u8>,
     pending: VecDeque<Pending>,
     /// Operations that were flushed when the connection failed.
     flushed: Vec<Pending>,
     messages: VecDeque<Message>,
-    /// The receive buffers of the queue pair's own receive queue, and the posted receives in order.
+    /// The receive buffers of the queue pair's own receive queue.
     places: Places,
+    /// The receives that are posted to the queue pair's own receive queue, oldest first.
     posted: VecDeque<u64>,
     uses_shared: bool,
     free_answers: Vec<usize>,
     invalidable: Option<MrInfo>,
-    /// The send queue is drained and held.
+    /// Whether the send queue is drained, and not yet resumed.
     drained: bool,
-    /// The queue pair is in the error state, and its peer does not know.
+    /// Whether the queue pair is in the error state while its peer does not know it yet.
     dead: bool,
 }
 
-/// The whole simulated world.
+/// A simulated world: hosts, the network between them, and the reference model of each direction of each connection.
 pub struct World {
     plan: Plan,
     dice: Dice,
@@ -217,7 +224,7 @@ impl World {
     /// Runs the whole plan.
     ///
     /// # Errors
-    /// The first violation, with its virtual time.
+    /// The description of the first violation, with its virtual time.
     pub fn run(mut self) -> Result<Report, String> {
         let seed = self.plan.seed;
         self.play().map_err(|what| format!("seed {seed}, at {} us: {what}", self.now.as_ps() / 1_000_000))?;
@@ -305,7 +312,8 @@ impl World {
         Ok(())
     }
 
-    /// Posts an empty signalled Write; returns false if the send queue has no room yet.
+    /// Posts an empty signalled Write as the last operation of direction `at`. Returns `false` if the send queue has no
+    /// room yet.
     fn finish(&mut self, at: usize) -> Result<bool, String> {
         self.resume(at)?;
         let direction = &mut self.directions[at];
@@ -340,7 +348,8 @@ impl World {
         Ok(true)
     }
 
-    /// Advances the virtual time to the next event; returns false if there is none.
+    /// Advances the virtual time to the next event, processes it, and checks completions. Returns `false` if there is
+    /// no event.
     fn advance(&mut self) -> Result<bool, String> {
         for at in 0..self.hosts.len() {
             self.drain(at);
@@ -373,7 +382,7 @@ impl World {
         Ok(true)
     }
 
-    /// Passes the packets of a host to the network.
+    /// Passes the packets that host `at` has to send to the network.
     fn drain(&mut self, at: usize) {
         for _ in 0..4 {
             let host = &mut self.hosts[at];

@@ -6,7 +6,7 @@ use rnic_verbs::{
 };
 
 impl World {
-    /// Performs a random action at a random direction.
+    /// Does something random with a random direction, as an application would: most often it posts an operation.
     pub(super) fn act(&mut self) -> Result<(), String> {
         let at = self.dice.below(self.directions.len() as u64) as usize;
         match self.dice.below(1_000) {
@@ -94,15 +94,15 @@ impl World {
         {
             shared.limit = limit;
             host.device.arm_srq(shared.srq, limit).map_err(|why| why.to_string())?;
-            // The number of receives may be below the limit already.
+            // The number of receives may already be below the limit, so the event may come at once.
             return self.events();
         }
         let which = self.dice.below(self.queues.len() as u64) as usize;
         let notify = self.dice.pick(&[Notify::Any, Notify::Solicited]);
         let queue = &mut self.queues[which];
         let device = &mut self.hosts[queue.host].device;
-        // Completions that are in the queue already raise no notification, and could not be distinguished from new
-        // ones later.
+        // The notification is armed only while the queue is empty. Earlier completions in the queue would raise no
+        // notification, and the test could not distinguish them from new ones.
         if device.cq_len(queue.id) == 0 {
             device.arm_cq(queue.id, notify).map_err(|why| why.to_string())?;
             queue.armed = queue.armed.max(Some(notify));
@@ -134,7 +134,7 @@ impl World {
         let imm = value as u32;
         let direction = &self.directions[at];
         let (addr, rkey) = (direction.target.addr + start, direction.target.rkey);
-        // Usually the comparison succeeds.
+        // In 70 % of the cases a compare-and-swap compares with the stored value, so that it succeeds.
         let there = word(&direction.model, start);
         let compare = if self.dice.chance(700) { there } else { value };
         let mut op = match kind {

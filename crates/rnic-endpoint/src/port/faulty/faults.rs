@@ -1,27 +1,27 @@
-//! Faults and their probabilities.
+//! Faults of a [`FaultyPort`](super::FaultyPort): their probabilities and counters.
 
 use rnic_transport::Time;
 
-/// A number between 0 and 1, kept as a multiple of 2^-32.
+/// A probability: a number between 0 and 1, stored as a multiple of 2^-32.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
 pub struct Probability(u64);
 
-/// The number is not a probability.
+/// Error: the given number is not a probability.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
 #[error("{0} is not a probability; give a number between 0 and 1, for example 0.01 for one in a hundred")]
 pub struct ProbabilityError(f64);
 
 impl Probability {
-    /// Never.
+    /// Probability 0: the fault never happens.
     pub const NEVER: Probability = Probability(0);
-    /// Always.
+    /// Probability 1: the fault always happens.
     pub const ALWAYS: Probability = Probability(1 << 32);
 
-    /// `value` from 0 (never) to 1 (always), rounded to a multiple of 2^-32.
+    /// Rounds `value`, from 0 (never) to 1 (always), to a multiple of 2^-32.
     ///
     /// # Errors
     ///
-    /// Negative, greater than 1, or not a number.
+    /// If `value` is negative, greater than 1, or not a number.
     pub fn new(value: f64) -> Result<Probability, ProbabilityError> {
         if !(0.0..=1.0).contains(&value) {
             return Err(ProbabilityError(value));
@@ -29,7 +29,7 @@ impl Probability {
         Ok(Probability((value * (1u64 << 32) as f64).round() as u64))
     }
 
-    /// Whether an event with this probability happens, given 32 random bits.
+    /// Decides with 32 random bits whether an event with this probability happens.
     pub(super) fn strikes(self, bits: u32) -> bool {
         u64::from(bits) < self.0
     }
@@ -46,20 +46,21 @@ impl Probability {
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Faults {
-    /// The datagram is lost.
+    /// Probability that a datagram is lost.
     pub loss: Probability,
-    /// The datagram is delivered a second time, without corruption, directly after the first or in its place.
+    /// Probability that a datagram is delivered a second time. The copy has no corruption and is not held back: it
+    /// follows the original directly, or takes its place if the original is held back.
     pub duplication: Probability,
-    /// The datagram is delivered with one bit flipped.
+    /// Probability that a datagram is delivered with one bit flipped.
     pub corruption: Probability,
-    /// The datagram is held back until one to [`Faults::reordering_depth`] later datagrams have passed, at most for a
-    /// millisecond.
+    /// Probability that a datagram is reordered: it is held back until a random number of later datagrams, from 1 to
+    /// [`Faults::reordering_depth`], have passed, or for a millisecond if fewer come.
     pub reordering: Probability,
-    /// Maximum number of later datagrams that pass a reordered one. With 0 there is no reordering.
+    /// Maximum number of later datagrams that overtake a reordered datagram. With 0 there is no reordering.
     pub reordering_depth: u32,
-    /// The datagram is held back for up to [`Faults::longest_delay`].
+    /// Probability that a datagram is delayed by a random time of up to [`Faults::longest_delay`].
     pub delay: Probability,
-    /// Maximum delay. With 0 there are no delays.
+    /// Maximum delay of a datagram. With 0 there are no delays.
     pub longest_delay: Time,
 }
 
@@ -70,20 +71,20 @@ impl Faults {
     }
 }
 
-/// Counters of faults in one direction, in datagrams.
+/// Counters of faults in one direction, sending or receiving.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct FaultCounters {
-    /// All datagrams, if any fault can happen.
+    /// Number of datagrams in this direction, with or without faults; 0 if all probabilities are 0.
     pub seen: u64,
-    /// Lost.
+    /// Number of datagrams that were lost.
     pub lost: u64,
-    /// Delivered a second time.
+    /// Number of datagrams that were delivered a second time.
     pub duplicated: u64,
-    /// Delivered with a bit flipped.
+    /// Number of datagrams that were delivered with a bit flipped.
     pub corrupted: u64,
-    /// Reordered: held back for later ones to pass.
+    /// Number of datagrams that were held back so that later datagrams overtook them.
     pub reordered: u64,
-    /// Delayed.
+    /// Number of datagrams that were delayed.
     pub delayed: u64,
 }
 

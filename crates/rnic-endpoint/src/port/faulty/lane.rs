@@ -1,21 +1,22 @@
-//! One direction: the faults that happen to each datagram, and the datagrams that are held back.
+//! A lane is one direction of a faulty port, sending or receiving. It draws the faults of each datagram and holds back
+//! the reordered and delayed datagrams.
 
 use super::{FaultCounters, Faults};
 use rand_core::Rng as _;
 use rand_pcg::Pcg64Mcg;
 use rnic_transport::Time;
 
-/// How long a reordered datagram waits for later ones before it is delivered without them.
+/// Maximum time for which a reordered datagram waits for later datagrams to overtake it.
 const LONGEST_REORDERING: Time = Time::from_ms(1);
-/// Maximum number of datagrams held back; further ones pass.
+/// Maximum number of datagrams held back at a time; further datagrams are neither reordered nor delayed.
 const MOST_HELD: usize = 1_024;
 
-/// What happens to one datagram.
+/// The faults that happen to one datagram.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(super) struct Fate {
     pub(super) lost: bool,
     pub(super) duplicated: bool,
-    /// Random bits that pick the bit to flip.
+    /// If the datagram is corrupted, 32 random bits that select the bit to flip.
     pub(super) flip: Option<u32>,
     pub(super) hold: Option<Hold>,
 }
@@ -24,8 +25,8 @@ impl Fate {
     pub(super) const PASSES: Fate = Fate { lost: false, duplicated: false, flip: None, hold: None };
 }
 
-/// Until when a datagram is held back: until a time, or until the datagram with a number has passed, whichever comes
-/// first.
+/// When a held datagram is released: at the time `due`, or after datagram number `until` of this direction, whichever
+/// comes first.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Hold {
     pub(super) due: Time,
@@ -38,7 +39,7 @@ impl Hold {
     }
 }
 
-/// A datagram that is held back, with the data to deliver it later.
+/// A datagram that is held back, with the addresses (`meta`) that are needed to deliver it later.
 #[derive(Debug)]
 pub(super) struct Held<M> {
     pub(super) hold: Hold,
@@ -46,17 +47,18 @@ pub(super) struct Held<M> {
     pub(super) data: Vec<u8>,
 }
 
-/// One direction.
+/// One direction of a faulty port: its faults, its random stream and the datagrams it holds back.
 #[derive(Debug)]
 pub(super) struct Lane<M> {
     pub(super) faults: Faults,
     pub(super) counters: FaultCounters,
     rng: Pcg64Mcg,
-    /// In the order of their arrival.
+    /// The datagrams held back, in the order of their arrival.
     held: Vec<Held<M>>,
-    /// Earliest of the held ones, each by itself; [`Time::MAX`] and [`u64::MAX`] for none.
+    /// Earliest time and lowest datagram number at which a held datagram is released. The two values may belong to
+    /// different datagrams. They are [`Time::MAX`] and [`u64::MAX`] if no datagram is held.
     next: Hold,
-    /// Buffers for reuse.
+    /// Empty buffers, kept for reuse to save allocations.
     spare: Vec<Vec<u8>>,
 }
 
@@ -69,8 +71,8 @@ impl<M> Lane<M> {
         Lane { faults, counters: FaultCounters::default(), rng, held: Vec::new(), next: NEVER, spare: Vec::new() }
     }
 
-    /// Draws the faults of the next datagram. It draws five numbers each time, so that the sequence of one fault does
-    /// not depend on others.
+    /// Draws the faults of the next datagram. It always draws five random numbers, one for each kind of fault. So the
+    /// probability of one kind does not change to which datagrams another kind happens.
     pub(super) fn fate(&mut self, now: Time) -> Fate {
         let faults = self.faults;
         let [loss, duplication, corruption, reordering, delay] = [(); 5].map(|()| {
@@ -105,17 +107,18 @@ impl<M> Lane<M> {
         fate
     }
 
-    /// State to come back to with [`Lane::rewind`].
+    /// Returns the state of the random stream and the counters, to which [`Lane::rewind`] can return.
     pub(super) fn mark(&self) -> (Pcg64Mcg, FaultCounters) {
         (self.rng.clone(), self.counters)
     }
 
-    /// As if the fates drawn since the mark had not been.
+    /// Restores the state that [`Lane::mark`] returned, as if no faults had been drawn since then.
     pub(super) fn rewind(&mut self, mark: (Pcg64Mcg, FaultCounters)) {
         (self.rng, self.counters) = mark;
     }
 
-    /// When the first held datagram is delivered if none passes before; [`Time::MAX`] for none.
+    /// The earliest time at which a held datagram is released if no further datagrams pass; [`Time::MAX`] if no
+    /// datagram is held.
     pub(super) fn due(&self) -> Time {
         self.next.due
     }
@@ -129,12 +132,12 @@ impl<M> Lane<M> {
         self.held.push(held);
     }
 
-    /// Whether a held datagram can be delivered.
+    /// Whether a held datagram can be released at `now`, or after datagram number `passed`.
     pub(super) fn may_release(&self, now: Time, passed: u64) -> bool {
         !self.held.is_empty() && self.next.over(now, passed)
     }
 
-    /// The next held datagram to deliver, after the datagrams up to number `passed` have passed.
+    /// Removes and returns the next held datagram that can be released at `now`, or after datagram number `passed`.
     pub(super) fn release(&mut self, now: Time, passed: u64) -> Option<Held<M>> {
         if !self.may_release(now, passed) {
             return None;
@@ -145,7 +148,7 @@ impl<M> Lane<M> {
         held
     }
 
-    /// A buffer with the bytes of `parts` in it.
+    /// Copies the bytes of `parts` into a reused or new buffer.
     pub(super) fn copy<'a>(&mut self, parts: impl Iterator<Item = &'a [u8]>) -> Vec<u8> {
         let mut data = self.spare.pop().unwrap_or_default();
         data.clear();
@@ -161,7 +164,7 @@ impl<M> Lane<M> {
     }
 }
 
-/// Flips the bit that 32 random bits pick.
+/// Flips one bit of `data`, which 32 random bits select.
 pub(super) fn flip(data: &mut [u8], random: u32) {
     let bits = data.len() as u64 * 8;
     if bits > 0 {

@@ -15,37 +15,39 @@ use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;
 use std::task::Waker;
 
-/// Another port behind a network that loses, duplicates, corrupts, reorders and delays datagrams.
+/// A port that adds faults to another port: it loses, duplicates, corrupts, reorders and delays datagrams, as a bad
+/// network would.
 ///
-/// The faults depend on the seed and the sequence of datagrams alone: the same faults happen to the n-th datagram of a
-/// direction, whatever its content and its batch. Only the end of a delay, and of a reordering without later datagrams,
-/// depends on the clock.
+/// The faults are reproducible: with the same seed the same faults happen to the n-th datagram of a direction, whatever
+/// its content and its batch. Only two times depend on the clock: when a delay ends, and when a reordered datagram is
+/// delivered because no later datagrams come.
 ///
-/// With faults on sent datagrams a batch is one datagram, because the rest of a larger batch could not keep its IPv4
-/// identifications. Faults on received datagrams leave batches as they are: use them to measure speed.
+/// With faults on sent datagrams the port takes batches of one datagram only: if a datagram in the middle of a larger
+/// batch were lost, the IPv4 identifications of the later ones would change, and their ICRCs would be wrong. Faults on
+/// received datagrams do not limit the size of batches, so they are the right choice for measurements of speed.
 #[derive(Debug)]
 pub struct FaultyPort<P, C = Clock> {
     inner: P,
     clock: C,
     sending: Lane<Outgoing>,
     receiving: Lane<Meta>,
-    /// An arrival that is delivered in pieces.
+    /// The bytes of an arrival that is delivered in pieces, because faults happened to some of its datagrams.
     stash: Vec<u8>,
     pieces: VecDeque<Piece>,
-    /// The held datagram that was delivered last.
+    /// The bytes of the last delivered datagram that was held back or duplicated.
     current: Vec<u8>,
 }
 
-/// A piece of an arrival, to be delivered.
+/// A piece of an arrival with faults, which the next calls of [`Port::receive`] deliver.
 #[derive(Debug)]
 enum Piece {
-    /// Datagrams in the stash.
+    /// Consecutive datagrams in `stash`, as a range of bytes.
     Run { meta: Meta, segment: usize, range: Range<usize> },
     /// One datagram that was held back or duplicated.
     Single { meta: Meta, data: Vec<u8> },
 }
 
-/// The data to send a held datagram later.
+/// Addresses and traffic class with which a held datagram is sent later.
 #[derive(Clone, Copy, Debug)]
 struct Outgoing {
     destination: SocketAddr,
@@ -55,15 +57,15 @@ struct Outgoing {
 }
 
 impl<P: Port> FaultyPort<P, Clock> {
-    /// A port with faults on the datagrams that `inner` sends and on those that it receives. Each direction has a
-    /// random stream of its own, derived from `seed`.
+    /// Adds the faults `sending` to the datagrams that `inner` sends, and the faults `receiving` to the datagrams that
+    /// it receives. Each direction has its own random stream, derived from `seed`.
     pub fn new(inner: P, sending: Faults, receiving: Faults, seed: u64) -> FaultyPort<P, Clock> {
         FaultyPort::with_clock(inner, sending, receiving, seed, Clock::start())
     }
 }
 
 impl<P: Port, C: TimeSource + Send> FaultyPort<P, C> {
-    /// As [`FaultyPort::new`], with `clock` for delays.
+    /// Like [`FaultyPort::new`], but `clock` measures the delays. Tests use a clock that they advance themselves.
     pub fn with_clock(inner: P, sending: Faults, receiving: Faults, seed: u64, clock: C) -> FaultyPort<P, C> {
         FaultyPort {
             inner,
@@ -76,12 +78,13 @@ impl<P: Port, C: TimeSource + Send> FaultyPort<P, C> {
         }
     }
 
-    /// The faults that happened to sent and to received datagrams.
+    /// Returns the counters of the faults in each direction: first of sent, then of received datagrams.
     pub fn faults(&self) -> (FaultCounters, FaultCounters) {
         (self.sending.counters, self.receiving.counters)
     }
 
-    /// Sends a datagram that is not lost; returns whether the inner port took it.
+    /// Applies the faults `fate` to a datagram that is not lost, and sends or holds it. Returns `false` if the inner
+    /// port had no room for it.
     fn send_one(&mut self, batch: &Batch<'_>, fate: Fate, now: Time) -> Result<bool, SendError> {
         if fate.flip.is_none() && fate.hold.is_none() {
             if self.inner.send(batch)? == 0 {
@@ -109,7 +112,7 @@ impl<P: Port, C: TimeSource + Send> FaultyPort<P, C> {
         Ok(true)
     }
 
-    /// Sends the held datagrams that are due.
+    /// Sends the held datagrams whose delay or reordering is over.
     fn flush(&mut self) {
         if self.sending.holds_nothing() {
             return;
@@ -120,7 +123,7 @@ impl<P: Port, C: TimeSource + Send> FaultyPort<P, C> {
                 self.sending.hold(held);
                 return;
             }
-            // A datagram that the inner port does not take is lost, as in a network.
+            // A datagram that the inner port refuses with an error is lost, as in a network.
             self.sending.recycle(held.data);
         }
     }
@@ -140,15 +143,15 @@ fn transmit<P: Port>(inner: &mut P, to: &Outgoing, data: &[u8]) -> Result<usize,
 }
 
 impl Lane<Meta> {
-    /// Queues the held datagrams that are due after the datagrams up to number `passed` have passed.
+    /// Appends to `pieces` the held datagrams that are due at `now`, or after datagram number `passed`.
     fn release_into(&mut self, pieces: &mut VecDeque<Piece>, now: Time, passed: u64) {
         while let Some(held) = self.release(now, passed) {
             pieces.push_back(Piece::Single { meta: held.meta, data: held.data });
         }
     }
 
-    /// Applies faults to an arrival. Returns whether any happened; then `stash` and `pieces` hold the datagrams to
-    /// deliver instead.
+    /// Applies faults to an arrival. Returns `false` if the arrival can be delivered as it is. Otherwise a fault
+    /// happened, or a held datagram is due, and `stash` and `pieces` hold the datagrams to deliver instead.
     fn strike(&mut self, arrival: &Arrival<'_>, now: Time, stash: &mut Vec<u8>, pieces: &mut VecDeque<Piece>) -> bool {
         let segment = arrival.segment.max(1);
         let meta_at = |at: usize| Meta {
@@ -156,7 +159,7 @@ impl Lane<Meta> {
             ..arrival.meta
         };
         let mut struck = false;
-        let mut run = 0; // the first datagram that passes without fault and is not queued yet
+        let mut run = 0; // offset of the first byte that is not yet in `pieces`
         for (index, datagram) in arrival.segments().enumerate() {
             let (at, end) = (index * segment, index * segment + datagram.len());
             let fate = self.fate(now);
@@ -226,7 +229,7 @@ impl<P: Port, C: TimeSource + Send> Port for FaultyPort<P, C> {
         let fate = self.sending.fate(now);
         let taken = if fate.lost { Ok(true) } else { self.send_one(batch, fate, now) };
         if !matches!(taken, Ok(true)) {
-            // The same faults must happen to it at the next attempt.
+            // The inner port did not take the datagram. The same faults must happen to it when the caller tries again.
             self.sending.rewind(mark);
             return taken.map(usize::from);
         }

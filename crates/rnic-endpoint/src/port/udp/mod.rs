@@ -1,7 +1,8 @@
 //! A port on Linux UDP sockets.
 //!
-//! One socket receives. A small pool of other sockets sends, one for each source port: ECMP spreads flows by their
-//! source ports, and a UDP socket has only one. The sending sockets drop all datagrams that arrive at them.
+//! One socket receives, and a small pool of other sockets sends. The pool has one socket for each UDP source port: ECMP
+//! spreads flows by their source ports, and a socket has only one. The sending sockets drop all datagrams that arrive
+//! at them.
 //!
 //! One `sendmsg` with `UDP_SEGMENT` sends a batch, and `UDP_GRO` merges received datagrams, so that a batch passes the
 //! network stack once instead of once per datagram.
@@ -29,28 +30,30 @@ use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
 
-/// Maximum datagrams of one `UDP_SEGMENT` call that every kernel with the option accepts.
+/// Maximum number of datagrams in one `UDP_SEGMENT` call. Every kernel with this option accepts 64.
 const MAX_SEGMENTS: usize = 64;
-/// Maximum bytes of one call: 65,535 of an IPv4 packet without the headers of IPv4 and UDP.
+/// Maximum UDP payload bytes of one send call: the 65,535 bytes of an IPv4 packet without the headers of IPv4 and UDP.
 const MAX_BYTES: usize = 65_535 - 20 - 8;
-/// Maximum source ports of one port, each of which is a socket.
+/// Maximum number of UDP source ports of one [`UdpPort`]. Each of them needs a socket.
 const MAX_SOURCE_PORTS: usize = 256;
-/// Time until the next attempt to send after the system had no memory for packets: it sends no notification when it
-/// has.
+/// Time until the next attempt to send after the system had no memory for packets. The system does not notify the
+/// process when it has memory again.
 const STARVED_RETRY: Time = Time::from_ms(1);
 
 /// Options of a [`UdpPort`].
 #[derive(Clone, Debug)]
 pub struct UdpConfig {
-    /// Number of source ports between 49152 and 65535, at most 256. With 0 the port sends from its own UDP port.
+    /// Number of UDP source ports between 49152 and 65535 from which the port sends, at most 256. With 0 the port sends
+    /// from the UDP port on which it receives.
     pub source_ports: usize,
-    /// Bytes of receive buffer to request from the system.
+    /// Size in bytes of the receive buffer to request from the system.
     pub receive_buffer: usize,
-    /// Bytes of send buffer to request from the system, for each source port.
+    /// Size in bytes of the send buffer to request from the system for each source port.
     pub send_buffer: usize,
-    /// Send batches by `UDP_SEGMENT`.
+    /// Whether the port sends a batch by one `UDP_SEGMENT` call. Otherwise it sends datagrams one by one.
     pub segmentation: bool,
-    /// Receive batches by `UDP_GRO`.
+    /// Whether the kernel merges received datagrams to batches by `UDP_GRO`. Otherwise the port receives them one by
+    /// one.
     pub coalescing: bool,
 }
 
@@ -61,17 +64,19 @@ impl Default for UdpConfig {
     }
 }
 
-/// Sizes of a port's buffers as the system granted them. Linux grants twice the requested size, at most twice
-/// `net.core.rmem_max` or `wmem_max` for a process without privileges, and charges its own bookkeeping to them.
+/// Sizes of a port's buffers as the system granted them. Linux doubles the requested size, because it counts its own
+/// bookkeeping as buffer bytes. Without privileges a process gets at most twice `net.core.rmem_max` or
+/// `net.core.wmem_max`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Buffers {
-    /// Bytes for datagrams that arrived and were not read yet.
+    /// Size in bytes of the receive buffer, for datagrams that have arrived and have not been read yet.
     pub receive: usize,
-    /// Bytes for datagrams that were sent and have not left the host yet, for each source port.
+    /// Size in bytes of the send buffer of each source port, for datagrams that were sent and have not left the host
+    /// yet.
     pub send: usize,
 }
 
-/// A port on UDP sockets, IPv4 or IPv6.
+/// A port on UDP sockets of one address family, IPv4 or IPv6.
 ///
 /// ```
 /// use rnic_endpoint::port::UdpConfig;
@@ -85,9 +90,9 @@ pub struct Buffers {
 pub struct UdpPort {
     local: SocketAddr,
     receiver: Socket,
-    /// By source port.
+    /// The sending sockets, sorted by source port.
     senders: Vec<Sender>,
-    /// Finds the MTU of paths.
+    /// A socket that is connected to destinations to ask the kernel for the MTU of their paths.
     probe: Socket,
     segmentation: bool,
     starved: bool,
@@ -105,12 +110,13 @@ struct Sender {
 }
 
 impl UdpPort {
-    /// Opens a port that receives on `address`. UDP port 0 stands for any free one; the unspecified address receives on
-    /// all addresses of its family.
+    /// Opens a port that receives on `address`. UDP port 0 stands for any free port. With the unspecified address
+    /// (`0.0.0.0` or `::`) the port receives on all addresses of that family.
     ///
     /// # Errors
     ///
-    /// The address is in use or not one of this host, there are not enough source ports, or a system call fails.
+    /// The address is in use or is not an address of this host, there are not enough free source ports, or a system
+    /// call fails.
     pub fn bind(address: SocketAddr, config: &UdpConfig) -> Result<UdpPort, BindError> {
         if config.source_ports > MAX_SOURCE_PORTS {
             return Err(BindError::TooManySourcePorts { asked: config.source_ports, max: MAX_SOURCE_PORTS });
@@ -143,24 +149,25 @@ impl UdpPort {
         })
     }
 
-    /// The sizes of its buffers as the system granted them.
+    /// Returns the sizes of the port's buffers as the system granted them.
     ///
     /// # Errors
     ///
-    /// The system's, none of which is expected.
+    /// An error of the system; none is expected.
     pub fn buffers(&self) -> io::Result<Buffers> {
         let receive = self.receiver.recv_buffer_size()?;
         let send = self.senders.first().map_or(Ok(0), |sender| sender.socket.send_buffer_size())?;
         Ok(Buffers { receive, send })
     }
 
-    /// Its source ports, in order.
+    /// The UDP source ports from which this port sends, in ascending order.
     pub fn source_ports(&self) -> impl Iterator<Item = u16> + '_ {
         self.senders.iter().map(|sender| sender.source_port)
     }
 }
 
-/// The sockets that send: `count` on source ports of their own, or for 0 the one that receives.
+/// Opens the sockets that send: `count` sockets, each on its own source port. If `count` is 0, the socket that receives
+/// also sends.
 fn senders(local: SocketAddr, receiver: &Socket, count: usize) -> Result<Vec<Sender>, BindError> {
     let system = |step| move |error| BindError::System { step, address: local, error };
     if count == 0 {
@@ -182,7 +189,8 @@ fn senders(local: SocketAddr, receiver: &Socket, count: usize) -> Result<Vec<Sen
     Err(BindError::NoSourcePorts { asked: count, found: senders.len() })
 }
 
-/// A socket on another UDP port of the same address that drops all datagrams which arrive.
+/// Opens a socket on UDP port `port` of the IP address of `local`. The socket only sends: it drops all datagrams that
+/// arrive.
 fn send_only(local: SocketAddr, port: u16) -> io::Result<Socket> {
     let socket = options::unbound(&local)?;
     options::never_receive(&socket)?;
@@ -190,7 +198,8 @@ fn send_only(local: SocketAddr, port: u16) -> io::Result<Socket> {
     Ok(socket)
 }
 
-/// All source ports, in an order in which neighbours differ in many bits.
+/// Returns all RoCEv2 source ports in a scattered order: ports that follow each other differ in many bits, so that ECMP
+/// hashes spread them.
 fn candidates() -> impl Iterator<Item = u16> {
     const STRIDE: u32 = 10_127; // near 2^14 over the golden ratio; odd, so that the sequence visits every port
     let count = SOURCE_PORTS.len() as u32;

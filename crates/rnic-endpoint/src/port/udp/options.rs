@@ -8,7 +8,7 @@ use std::io;
 use std::net::SocketAddr;
 
 sockopt_impl!(
-    /// Whether the kernel fragments a datagram longer than the path MTU.
+    /// `IP_MTU_DISCOVER`: whether the kernel fragments a datagram that is longer than the path MTU.
     Ipv4MtuDiscover,
     Both,
     libc::IPPROTO_IP,
@@ -16,7 +16,7 @@ sockopt_impl!(
     libc::c_int
 );
 sockopt_impl!(
-    /// Whether the kernel fragments a datagram longer than the path MTU.
+    /// `IPV6_MTU_DISCOVER`: whether the kernel fragments a datagram that is longer than the path MTU.
     Ipv6MtuDiscover,
     Both,
     libc::IPPROTO_IPV6,
@@ -24,7 +24,7 @@ sockopt_impl!(
     libc::c_int
 );
 sockopt_impl!(
-    /// MTU of the path to a connected peer.
+    /// `IPV6_MTU`: the MTU of the path to the peer of a connected socket.
     Ipv6Mtu,
     GetOnly,
     libc::IPPROTO_IPV6,
@@ -32,7 +32,7 @@ sockopt_impl!(
     libc::c_int
 );
 sockopt_impl!(
-    /// Whether IPv6 datagrams without a UDP checksum are accepted.
+    /// `UDP_NO_CHECK6_RX`: whether the socket accepts IPv6 datagrams without a UDP checksum.
     NoCheck6Receive,
     Both,
     libc::IPPROTO_UDP,
@@ -40,10 +40,11 @@ sockopt_impl!(
     bool
 );
 
-/// A UDP socket on `address` that does not block and never fragments.
+/// Opens a UDP socket for the address family of `address`, without binding it. The socket never blocks and never
+/// fragments datagrams.
 ///
-/// "Don't fragment" on a socket that is not connected is also what makes Linux send IPv4 identification 0 (and 0, 1, 2,
-/// ... within a `UDP_SEGMENT` batch), on which the invariant CRC depends.
+/// "Don't fragment" also determines the IPv4 identifications, on which the invariant CRC depends. On a socket that is
+/// not connected and has this option, Linux sends identification 0, and 0, 1, 2, ... within a `UDP_SEGMENT` batch.
 pub(super) fn unbound(address: &SocketAddr) -> io::Result<Socket> {
     let socket = Socket::new(Domain::for_address(*address), Type::DGRAM.nonblocking(), Some(Protocol::UDP))?;
     match address {
@@ -56,8 +57,9 @@ pub(super) fn unbound(address: &SocketAddr) -> io::Result<Socket> {
     Ok(socket)
 }
 
-/// Enables the control messages that [`super::receive`] reads: traffic class, local address if the socket has none,
-/// lengths of merged datagrams.
+/// Enables the control messages that [`super::receive`] reads: the traffic class, the count of dropped datagrams, the
+/// length of merged datagrams if `coalescing` is set, and the local address of each datagram if the socket receives on
+/// the unspecified address.
 pub(super) fn prepare_receiver(socket: &Socket, address: &SocketAddr, coalescing: bool) -> io::Result<()> {
     let open = address.ip().is_unspecified();
     match address {
@@ -79,14 +81,15 @@ pub(super) fn prepare_receiver(socket: &Socket, address: &SocketAddr, coalescing
     Ok(())
 }
 
-/// Lets the socket drop all datagrams that arrive: it only sends, and its receive buffer must not fill up.
+/// Makes the socket drop all datagrams that arrive. The socket only sends, and nobody would read its receive buffer.
 pub(super) fn never_receive(socket: &Socket) -> io::Result<()> {
     let drop_all = SockFilter::new((libc::BPF_RET | libc::BPF_K) as u16, 0, 0, 0);
     socket.attach_filter(&[drop_all])?;
     socket.set_recv_buffer_size(0)
 }
 
-/// Requests `bytes` of buffer: beyond the system's limit if the process has the privilege, else up to the limit.
+/// Requests a buffer of `bytes`. `force` exceeds the system's limit and needs a privilege; without the privilege, `set`
+/// requests up to the limit.
 pub(super) fn size_buffer<F, S>(socket: &Socket, force: F, set: S, bytes: usize) -> io::Result<()>
 where
     F: SetSockOpt<Val = usize>,

@@ -1,4 +1,4 @@
-//! Receives a batch.
+//! Receives a batch of datagrams by one `recvmsg`.
 
 use crate::port::{Arrival, Counters, Meta, TrafficClass};
 use nix::errno::Errno;
@@ -9,20 +9,21 @@ use std::io::{self, IoSliceMut};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::os::fd::AsRawFd;
 
-/// Maximum bytes of an arrival: merged datagrams stay within the 16-bit length of one IP packet.
+/// Maximum bytes of an arrival: the kernel merges datagrams only up to the 16-bit length field of one IP packet.
 const LONGEST_ARRIVAL: usize = 65_535;
 
-/// The buffer of an arrival, until the next one.
+/// Holds the bytes and control messages of the latest arrival.
 #[derive(Debug)]
 pub(super) struct ReceiveBuffer {
     local: SocketAddr,
     data: Box<[u8]>,
     control: Vec<u8>,
-    /// The system's latest count of datagrams that it dropped because the receive buffer was full.
+    /// The latest value of the system's counter of datagrams that it dropped because the receive buffer was full. The
+    /// counter wraps at 32 bits.
     overflowed: u32,
 }
 
-/// The control messages of one `recvmsg`.
+/// Result of one `recvmsg`: its length and the values of its control messages.
 struct Message {
     length: usize,
     meta: Meta,
@@ -32,7 +33,7 @@ struct Message {
 
 impl ReceiveBuffer {
     pub(super) fn new(local: SocketAddr) -> ReceiveBuffer {
-        // Traffic class, segment length, local address, overflow count.
+        // Room for the control messages: traffic class, segment length, local address, count of dropped datagrams.
         let control = nix::cmsg_space!(i32, i32, libc::in6_pktinfo, u32);
         ReceiveBuffer { local, data: vec![0; LONGEST_ARRIVAL].into(), control, overflowed: 0 }
     }
@@ -57,7 +58,8 @@ impl ReceiveBuffer {
         Ok(Some(Arrival { meta: message.meta, segment: message.segment, data: &self.data[..message.length] }))
     }
 
-    /// One `recvmsg`; `None` if the datagram or its control messages are truncated.
+    /// Calls `recvmsg` once. Returns `None` if the datagram or its control messages are truncated, or the source or the
+    /// traffic class is missing.
     fn read(&mut self, socket: &Socket) -> Result<Option<Message>, Errno> {
         let mut slices = [IoSliceMut::new(&mut self.data)];
         let message =

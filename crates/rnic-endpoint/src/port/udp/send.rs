@@ -1,4 +1,4 @@
-//! Sends a batch.
+//! Sends a batch of datagrams by one `sendmsg`.
 
 use super::{Sender, UdpPort};
 use crate::port::{Batch, Port as _, SendError};
@@ -10,7 +10,7 @@ use std::io::IoSlice;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsRawFd;
 
-/// Sends as much of the batch as one system call takes; returns the number of datagrams.
+/// Sends as many datagrams of the batch as one system call takes; returns their number.
 pub(super) fn send(port: &mut UdpPort, batch: &Batch<'_>) -> Result<usize, SendError> {
     let segments = batch.check(port.local, port.limits())?;
     let sender = find(&mut port.senders, batch.source_port)?;
@@ -19,8 +19,8 @@ pub(super) fn send(port: &mut UdpPort, batch: &Batch<'_>) -> Result<usize, SendE
     let mut sent = transmit(sender, batch, batch.data, segments > 1);
     let mut taken = segments;
     if segments > 1 && matches!(sent, Err(Errno::EIO | Errno::EINVAL)) {
-        // The device or the one towards this destination cannot segment, or there is another fault: the first datagram
-        // alone shows which.
+        // Either the network device towards this destination cannot segment UDP, or the call failed for another reason.
+        // An attempt with the first datagram alone tells which: if it succeeds, the port stops using segmentation.
         let first = prefix(batch.data, batch.segment);
         sent = transmit(sender, batch, &first, false);
         taken = 1;
@@ -56,7 +56,7 @@ fn find(senders: &mut [Sender], source_port: u16) -> Result<&mut Sender, SendErr
     at.map(|at| &mut senders[at]).map_err(|_| SendError::UnknownSourcePort { source_port })
 }
 
-/// The first `length` bytes of the slices.
+/// Returns the first `length` bytes of `data`, as slices.
 fn prefix<'a>(data: &'a [IoSlice<'_>], mut length: usize) -> SmallVec<[IoSlice<'a>; 4]> {
     let mut first = SmallVec::new();
     for slice in data {
@@ -70,7 +70,8 @@ fn prefix<'a>(data: &'a [IoSlice<'_>], mut length: usize) -> SmallVec<[IoSlice<'
     first
 }
 
-/// One `sendmsg`; returns the bytes sent.
+/// Calls `sendmsg` once for `data`; returns the number of bytes sent. With `segmented` the kernel splits the data into
+/// datagrams (`UDP_SEGMENT`).
 fn transmit(sender: &Sender, batch: &Batch<'_>, data: &[IoSlice<'_>], segmented: bool) -> Result<usize, Errno> {
     let segment = batch.segment as u16;
     let (tos, class) = (batch.traffic_class.byte(), i32::from(batch.traffic_class.byte()));

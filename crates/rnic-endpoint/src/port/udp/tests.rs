@@ -1,4 +1,4 @@
-//! A system that refuses batches.
+//! Tests of the UDP port that need its private fields: a system that refuses batches, full buffers, source ports.
 
 use super::*;
 use crate::port::{Ecn, TrafficClass};
@@ -9,8 +9,8 @@ use nix::{
 use std::io::IoSlice;
 
 sockopt_impl!(
-    /// A socket without UDP checksums: Linux refuses `UDP_SEGMENT` on it with EINVAL, as it does with EIO on some
-    /// devices.
+    /// `SO_NO_CHECK`: the socket sends without UDP checksums. Linux then refuses `UDP_SEGMENT` with EINVAL, as it
+    /// refuses it with EIO on some network devices.
     NoCheck,
     SetOnly,
     libc::SOL_SOCKET,
@@ -27,7 +27,7 @@ fn a_refused_batch_is_sent_one_by_one() {
         setsockopt(&sender.socket, NoCheck, &true).unwrap();
     }
     let data: Vec<u8> = (0..25).collect();
-    // The slices end within the first datagram, at its end, and after it.
+    // The two positions at which the data are cut into slices: within the first datagram, at its end, and after it.
     for (at, cuts) in [[2usize, 4], [10, 20], [10, 12], [0, 0]].into_iter().enumerate() {
         a.segmentation = true;
         let (head, rest) = data.split_at(cuts[0]);
@@ -76,7 +76,8 @@ fn a_socket_that_only_sends_keeps_no_datagrams() {
 #[test]
 fn a_wait_for_room_ends_once_and_for_the_full_socket() {
     let mut port = UdpPort::bind("127.0.0.1:0".parse().unwrap(), &UdpConfig::default()).unwrap();
-    // There is room: as if another thread of the kernel had made some since the port was found full.
+    // The socket has room, although the port believes that it is full: as if the kernel had sent packets in the
+    // meantime.
     port.senders[3].blocked = true;
     port.wait(Interest::ArrivalOrRoom, None).unwrap();
     assert!(port.senders.iter().all(|sender| !sender.blocked));
@@ -84,7 +85,7 @@ fn a_wait_for_room_ends_once_and_for_the_full_socket() {
     port.starved = true;
     port.wait(Interest::ArrivalOrRoom, None).unwrap();
     assert!(!port.starved);
-    // A wait for arrivals only does not end for room.
+    // A wait with `Interest::Arrival` does not check for room.
     port.senders[3].blocked = true;
     port.wait(Interest::Arrival, Some(Time::from_us(1))).unwrap();
     assert!(port.senders[3].blocked);

@@ -1,4 +1,5 @@
-//! The TCP connection of a test. Packets move while it waits for the peer.
+//! The TCP connection of a test. While it waits for a message of the peer, the device goes on sending and receiving
+//! packets.
 
 use super::Error;
 use rnic_endpoint::device::Device;
@@ -10,9 +11,9 @@ use std::net::{Shutdown, TcpStream};
 /// Which end of the TCP connection this side is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Role {
-    /// Connects and sends the first message. In tests of one direction it is the requester.
+    /// The client opens the TCP connection and sends the first message. In tests in one direction it is the requester.
     Client,
-    /// Waits for a client.
+    /// The server waits for a client to connect.
     Server,
 }
 
@@ -35,7 +36,8 @@ impl Conversation {
         self.role
     }
 
-    /// Both sides send a message, the client first.
+    /// Exchanges a message with the peer: both sides send a message of the same length, the client first. Returns the
+    /// peer's message.
     pub(super) fn exchange<const N: usize>(&mut self, mine: &[u8; N], what: &str) -> Result<[u8; N], Error> {
         if self.role == Role::Client {
             self.tell(mine, what)?;
@@ -66,15 +68,16 @@ impl Conversation {
         Ok(message)
     }
 
-    /// Closes this side's direction, and lets packets move until the peer closes too, for at most 0.25 s: if the peer
-    /// retransmits its last message because an ACK was lost, it gets another ACK.
+    /// Closes this side's direction of the connection. Then it lets the device send and receive packets until the peer
+    /// closes the connection, too, for at most 0.25 s. So if an ACK was lost and the peer retransmits its last message,
+    /// it gets another ACK.
     pub(super) fn close(mut self) {
         self.patience = self.patience.min(Time::from_ms(250));
         let _ = self.stream.shutdown(Shutdown::Write);
         let _ = self.repeat("the end", |stream| Ok(stream.read(&mut [0; 64])? == 0));
     }
 
-    /// Runs `step` until it is complete. Packets move while it waits.
+    /// Runs `step` again and again until it returns `true`. The device sends and receives packets in between.
     fn repeat(&mut self, what: &str, mut step: impl FnMut(&mut TcpStream) -> io::Result<bool>) -> Result<(), Error> {
         let mut end = self.clock.now().saturating_add(self.patience);
         let arrivals = |device: &Device| device.counters().verbs.packets_received;
@@ -87,7 +90,7 @@ impl Conversation {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
                     self.device.wait(Time::from_ms(1))?;
                     let now = self.clock.now();
-                    // While packets move, the peer is alive.
+                    // Received packets show that the peer is alive, so the timeout starts again.
                     if arrivals(&self.device) != seen {
                         seen = arrivals(&self.device);
                         end = now.saturating_add(self.patience);

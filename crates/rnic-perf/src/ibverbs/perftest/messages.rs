@@ -1,29 +1,29 @@
-//! The messages of perftest over TCP, to bytes and back.
+//! Encodes and decodes the messages that perftest exchanges over TCP.
 
 use rnic_endpoint::device::Address;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
-/// Bytes of the version message.
+/// Length of the version message in bytes.
 pub const VERSION: usize = 16;
-/// Bytes of the keys message of a queue pair, with a zero byte at the end.
+/// Length of the keys message of a queue pair in bytes, including the zero byte at its end.
 pub const KEYS: usize = 108;
 /// The last message of each side.
 pub const DONE: &[u8; 5] = b"done\0";
 
-/// The version of this side: the perftest version whose protocol it implements.
+/// The version that this side sends: the perftest version whose protocol it implements.
 const OUR_VERSION: &str = "6.06";
 /// The oldest version that perftest itself accepts.
 const OLDEST: (u32, u32) = (5, 70);
 
-/// Why bytes are not a message of perftest.
+/// Why a received message is not a message of perftest.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum MessageError {
-    /// The version is not a text of two numbers.
+    /// The version message is not a text of two numbers separated by a dot.
     #[error(
         "the peer's version is {0:?}, not one of perftest such as \"6.06\"; it must be started without --dont_xchg_versions"
     )]
     Version(String),
-    /// The version has another protocol.
+    /// The peer's version is too old: it has another protocol.
     #[error("the peer has version {0}; 5.70 or later is needed")]
     Old(String),
     /// The MTU code is unknown.
@@ -32,17 +32,17 @@ pub enum MessageError {
     /// A size is too large.
     #[error("the peer's {what} is {value}; it must be at most {max}")]
     Size {
-        /// The size.
+        /// The name of the size: page size or cache line size.
         what: &'static str,
-        /// Its value.
+        /// The value that the peer sent.
         value: u32,
-        /// The maximum.
+        /// The maximum that this side accepts.
         max: u32,
     },
-    /// The keys have another format.
+    /// The keys message has another format; the text is the message.
     #[error("the peer's keys are {0:?}, not the 107 characters that perftest writes")]
     Keys(String),
-    /// The GID is zero.
+    /// The GID is all zeros, because the peer was started without a GID index.
     #[error(
         "the peer gives no GID: start it with -x and the index of its RoCE v2 GID (`ibv_devinfo -v` or `show_gids` lists them)"
     )]
@@ -53,17 +53,17 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).trim_end_matches('\0').to_string()
 }
 
-/// Encodes the version of this side.
+/// Encodes the version message of this side.
 pub fn encode_version() -> [u8; VERSION] {
     let mut message = [0; VERSION];
     message[..OUR_VERSION.len()].copy_from_slice(OUR_VERSION.as_bytes());
     message
 }
 
-/// Checks whether the peer's version has this protocol.
+/// Checks whether the peer's version is 5.70 or later, which has the protocol of this module.
 ///
 /// # Errors
-/// When it has not, or is not a version.
+/// When the version is older, or the message is not a version.
 pub fn check_version(message: &[u8; VERSION]) -> Result<(), MessageError> {
     let version = text(message);
     let numbers = version.split_once('.').and_then(|(major, minor)| Some((major.parse().ok()?, minor.parse().ok()?)));
@@ -82,22 +82,23 @@ pub fn encode_size(bytes: u32) -> [u8; 4] {
 /// Decodes a size of the greeting.
 ///
 /// # Errors
-/// When it is larger than `max`: it determines how much memory this side allocates.
+/// When the size is larger than `max`. The limit exists because the size determines how much memory this side
+/// allocates.
 pub fn decode_size(message: [u8; 4], what: &'static str, max: u32) -> Result<u32, MessageError> {
     let value = u32::from_be_bytes(message);
     if value > max { Err(MessageError::Size { what, value, max }) } else { Ok(value) }
 }
 
-/// Encodes the largest MTU that is not above `bytes`.
+/// Encodes the largest path MTU (256, 512, 1024, 2048 or 4096) that is at most `bytes`; 256 if `bytes` is smaller.
 pub fn encode_mtu(bytes: u32) -> [u8; 2] {
     let code = [512, 1_024, 2_048, 4_096].iter().filter(|mtu| **mtu <= bytes).count() as u8;
     [b'1' + code, 0]
 }
 
-/// Decodes an MTU to bytes.
+/// Decodes a path MTU message to the MTU in bytes.
 ///
 /// # Errors
-/// When there is no such code.
+/// When the message is not one of the five MTU codes.
 pub fn decode_mtu(message: [u8; 2]) -> Result<u32, MessageError> {
     match message {
         [code @ b'1'..=b'5', 0] => Ok(256 << (code - b'1')),
@@ -105,20 +106,20 @@ pub fn decode_mtu(message: [u8; 2]) -> Result<u32, MessageError> {
     }
 }
 
-/// The keys message: what a side sends about one of its queue pairs.
+/// The keys message of perftest: the information about one queue pair and its buffer that a side sends to its peer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Keys {
-    /// The address of the queue pair. Its UDP port is not in the message: RoCEv2 has a fixed one.
+    /// The address of the queue pair. Its UDP port is not in the message, because RoCEv2 always uses port 4791.
     pub address: Address,
-    /// Maximum reads and atomics that the peer may have outstanding.
+    /// Maximum number of RDMA Reads and atomics that the peer may have outstanding.
     pub outstanding_reads: u16,
     /// Remote key of this side's buffer.
     pub rkey: u32,
-    /// Address of this queue pair's part of the buffer that the peer accesses.
+    /// Start address of the part of the buffer that the peer accesses through this queue pair.
     pub buffer: u64,
 }
 
-/// Encodes `keys`.
+/// Encodes `keys` as a keys message.
 pub fn encode_keys(keys: &Keys) -> [u8; KEYS] {
     let gid = match keys.address.addr.ip() {
         IpAddr::V4(ip) => ip.to_ipv6_mapped(),
@@ -133,17 +134,18 @@ pub fn encode_keys(keys: &Keys) -> [u8; KEYS] {
     message
 }
 
-/// Digits of the fields of keys: LID, outstanding reads, queue pair, PSN, rkey, address, sixteen bytes of the GID, SRQ.
+/// Number of hexadecimal digits of each field of a keys message: LID, outstanding reads, queue pair, PSN, rkey,
+/// address, sixteen bytes of the GID, SRQ.
 const DIGITS: [usize; 23] = {
     let mut digits = [2; 23];
     (digits[0], digits[1], digits[2], digits[3], digits[4], digits[5], digits[22]) = (4, 4, 6, 6, 8, 16, 8);
     digits
 };
 
-/// Decodes keys; the UDP port of the address is `port`.
+/// Decodes a keys message. The message has no UDP port, so the address gets `port`.
 ///
 /// # Errors
-/// When the message has another format, or has no GID.
+/// When the message has another format, or its GID is all zeros.
 pub fn decode_keys(message: &[u8; KEYS], port: u16) -> Result<Keys, MessageError> {
     let form = || MessageError::Keys(text(message));
     let fields = message.strip_suffix(b":\0").and_then(|text| std::str::from_utf8(text).ok()).ok_or_else(form)?;
@@ -174,28 +176,28 @@ pub fn decode_keys(message: &[u8; KEYS], port: u16) -> Result<Keys, MessageError
     })
 }
 
-/// The report of a side after a test of bandwidth.
+/// The report that a side sends to its peer after a test of bandwidth.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Report {
-    /// Bytes of a message.
+    /// Message size in bytes.
     pub size: u64,
-    /// Messages over all queue pairs.
+    /// Number of messages over all queue pairs.
     pub messages: u64,
     /// Peak bandwidth in MiB/s, or in Gbit/s if the client has `--report_gbits`.
     pub peak: f64,
-    /// Average bandwidth, likewise.
+    /// Average bandwidth, in the same unit as the peak.
     pub average: f64,
-    /// Millions of messages per second.
+    /// Message rate in millions per second.
     pub rate: f64,
 }
 
-/// The five messages of a report, in order.
+/// Encodes a report as its five messages, in the order in which they are sent.
 pub fn encode_report(report: &Report) -> [[u8; 8]; 5] {
     let Report { size, messages, peak, average, rate } = *report;
     [size.to_be_bytes(), messages.to_be_bytes(), peak.to_be_bytes(), average.to_be_bytes(), rate.to_be_bytes()]
 }
 
-/// Encodes the report in five messages.
+/// Decodes the five messages of a report.
 pub fn decode_report(messages: [[u8; 8]; 5]) -> Report {
     let [size, count, peak, average, rate] = messages;
     Report {
@@ -212,7 +214,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// From a capture of perftest 4.5.
+    /// A keys message from a capture of perftest 4.5.
     const CAPTURED: &[u8; KEYS] = b"0000:0001:000011:5109a1:0000026c:00005597922e6000:\
         00:00:00:00:00:00:00:00:00:00:ff:ff:0a:4d:00:02:00000000:\0";
 

@@ -3,11 +3,12 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`messages`] | the messages over TCP, to bytes and back |
+//! | [`messages`] | encodes and decodes the messages over TCP |
 //! | `conversation` | the TCP connection |
-//! | `traffic` | the traffic of the queue pairs |
+//! | `traffic` | the RDMA traffic of each test |
 //!
-//! Supported are tests of one direction, one size and a number of messages; not `-a`, `-b`, `-D`, UC and UD.
+//! It supports tests in one direction, with one message size and a fixed number of messages. It does not support the
+//! options `-a`, `-b` and `-D`, nor UC and UD.
 
 mod conversation;
 pub mod messages;
@@ -26,36 +27,38 @@ use std::net::{SocketAddr, TcpStream};
 
 pub use crate::Op;
 
-/// The options of a test. Both sides must have the same operation, kind, size, messages and queue pairs, because they
-/// do not exchange them.
+/// The options of a test. Operation, kind (latency or bandwidth), size, and numbers of messages and queue pairs must be
+/// the same on both sides, because the sides do not exchange them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Options {
-    /// Operation; [`Op::FetchAdd`] is what `ib_atomic_bw` and `ib_atomic_lat` do, [`Op::CompareSwap`] the same with `-A
-    /// CMP_AND_SWAP`.
+    /// Operation. [`Op::FetchAdd`] is the default of `ib_atomic_bw` and `ib_atomic_lat`; [`Op::CompareSwap`] is their
+    /// operation with the option `-A CMP_AND_SWAP`.
     pub op: Op,
-    /// One message at a time, to measure its latency (`ib_*_lat`).
+    /// Whether to measure latency, with one message at a time (`ib_*_lat`). Otherwise bandwidth is measured
+    /// (`ib_*_bw`).
     pub latency: bool,
-    /// Bytes of a message, `-s`; atomics have 8.
+    /// Message size in bytes (`-s`); for atomics it must be 8.
     pub size: u32,
-    /// Messages on each queue pair, `-n`.
+    /// Number of messages on each queue pair (`-n`).
     pub messages: u32,
-    /// Queue pairs, `-q`; 1 for latency.
+    /// Number of queue pairs (`-q`), 1 to 1024; for latency it must be 1.
     pub queue_pairs: u32,
-    /// Path MTU in payload bytes, `-m`: the minimum of both sides applies. `None`: the maximum of the path.
+    /// Path MTU in payload bytes (`-m`). Both sides use the smaller of their two values. With `None` this side offers
+    /// the maximum of the path.
     pub mtu: Option<u32>,
-    /// Messages outstanding on a queue pair, `-t`.
+    /// Maximum number of outstanding messages on a queue pair (`-t`).
     pub depth: u32,
-    /// Receives posted on a queue pair, `-r`.
+    /// Number of receives posted on a queue pair (`-r`).
     pub receives: u32,
-    /// The client reports bandwidths in Gbit/s, `--report_gbits`, not in MiB/s: the server prints the numbers without
-    /// conversion.
+    /// Whether the client reports bandwidths in Gbit/s (`--report_gbits`) instead of MiB/s. A perftest server prints
+    /// the reported numbers without conversion.
     pub gbits: bool,
-    /// Time without any progress of the peer after which the test is aborted.
+    /// Time without any sign of progress of the peer after which the test is aborted.
     pub patience: Time,
 }
 
 impl Options {
-    /// The defaults of perftest.
+    /// Returns perftest's default options for this operation and kind of test.
     pub fn new(op: Op, latency: bool) -> Options {
         let size = match (op.is_atomic(), latency) {
             (true, _) => 8,
@@ -76,10 +79,10 @@ impl Options {
         }
     }
 
-    /// Checks the options.
+    /// Checks whether every option is in its range.
     ///
     /// # Errors
-    /// [`Error::Options`] for the first one that is out of range.
+    /// [`Error::Options`] for the first option that is out of range.
     pub fn check(&self) -> Result<(), Error> {
         let wrong = |sentence: &str| Err(Error::Options(sentence.to_string()));
         if self.op.is_atomic() && self.size != 8 {
@@ -107,10 +110,10 @@ impl Options {
 /// Why a test was aborted.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The device failed.
+    /// The local device refused an operation or failed.
     #[error(transparent)]
     Device(#[from] device::Error),
-    /// The peer's message is not one of perftest.
+    /// The peer sent a message that is not a message of perftest.
     #[error(transparent)]
     Message(#[from] MessageError),
     /// An option is out of range.
@@ -119,27 +122,28 @@ pub enum Error {
     /// The exchange with the peer failed.
     #[error("{0}")]
     Exchange(String),
-    /// The path carries less than both sides agreed on.
+    /// The path MTU on which both sides agreed is larger than the path admits.
     #[error(
         "the sides agreed on an MTU of {agreed} bytes, but the path to the peer carries {carried}; start one of them with -m {carried}"
     )]
     Mtu {
-        /// The MTU on which the sides agreed.
+        /// The path MTU on which the sides agreed, in payload bytes.
         agreed: u32,
-        /// The maximum MTU of the path.
+        /// The maximum path MTU in payload bytes.
         carried: u32,
     },
     /// A work request failed.
     #[error("{what} failed with {status:?} after {done} messages")]
     Failed {
-        /// The kind of work request: a request or a receive.
+        /// The kind of work request that failed: a send request or a receive.
         what: &'static str,
-        /// Messages completed.
+        /// Number of messages completed before the failure.
         done: u64,
-        /// How the work request ended.
+        /// Status of the work request's completion.
         status: Status,
     },
-    /// No progress in time.
+    /// There was no progress within [`Options::patience`]. The values are that time and the number of completed
+    /// messages.
     #[error(
         "no progress for {0}, after {1} messages; operation, size, messages and queue pairs must be the same on both sides"
     )]
@@ -147,9 +151,9 @@ pub enum Error {
     /// A received message has the wrong length.
     #[error("received a message of {found} bytes instead of {expected}; the size must be the same on both sides")]
     Length {
-        /// The received length.
+        /// The length of the received message in bytes.
         found: u32,
-        /// The expected length.
+        /// The expected length in bytes.
         expected: u32,
     },
     /// An atomic operation returned a wrong value.
@@ -167,42 +171,46 @@ pub enum Error {
 /// The result of a test.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Outcome {
-    /// Messages over all queue pairs.
+    /// Number of messages over all queue pairs.
     pub messages: u64,
-    /// Bytes of a message.
+    /// Message size in bytes.
     pub size: u32,
-    /// Time from the first message to the last, on this side; for a server that only responds, until the client has
-    /// sent that all are complete.
+    /// Time from the first message to the last one, as this side sees it. On a server that only responds, it ends when
+    /// the client says that all its requests are complete.
     pub elapsed: Time,
-    /// Maximum messages per second over at least 10 ms. 0 for a shorter test, for latency, and for a server that only
-    /// responds.
+    /// Highest message rate, in messages per second, over an interval of at least 10 ms. It is 0 for shorter tests,
+    /// tests of latency, and servers that only respond.
     pub peak: f64,
-    /// Latency of each message, in order: half a round trip for Write and Send, a whole one for Read and atomics. Empty
-    /// for bandwidth, and for a server that only responds.
+    /// Latency of each message, in order: half of a round trip for Writes and Sends, a whole round trip for Reads and
+    /// atomics. Empty in tests of bandwidth, and on a server that only responds.
     pub latencies: Vec<Time>,
-    /// The client's report, in tests of Write, Read and atomic bandwidth.
+    /// The client's report. Only tests of the bandwidth of Writes, Reads and atomics have one.
     pub report: Option<Report>,
 }
 
-/// Maximum sizes in the greeting that this side accepts: they determine how much memory it allocates.
+/// Maximum cycle buffer in bytes that this side accepts in the greeting. It limits the memory that this side allocates.
 const MOST_CYCLE: u32 = 1 << 20;
+/// Maximum cache line in bytes that this side accepts in the greeting. It limits the memory that this side allocates.
 const MAX_LINE: u32 = 4_096;
-/// The sizes that this side sends.
+/// Size in bytes of the cycle buffer that this side offers in the greeting.
 const CYCLE: u32 = 4_096;
+/// Size in bytes of the cache line that this side offers in the greeting.
 const LINE: u32 = 64;
-/// Maximum outstanding reads and atomics of the peer.
+/// Maximum number of outstanding RDMA Reads and atomics of the peer.
 const READS: u16 = 16;
-/// Maximum memory for receives of all queue pairs: further receives share buffers.
+/// Maximum bytes of receive buffers of all queue pairs together. Receives that exceed this limit share buffers with
+/// others.
 const RECEIVE_BYTES: usize = 64 << 20;
 
-/// The layout of messages in memory, the same on both sides.
+/// The layout of messages in the memory of a queue pair, which is the same on both sides. perftest calls it the cycle
+/// buffer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Layout {
-    /// Bytes from one message to the next.
+    /// Distance in bytes between the starts of two messages.
     pub stride: usize,
-    /// Messages before the layout starts again from the front.
+    /// Number of messages that fit side by side; the next message goes to the start again.
     pub slots: usize,
-    /// Bytes of one queue pair's part.
+    /// Size in bytes of the part of the memory that belongs to one queue pair.
     pub part: usize,
 }
 
@@ -213,19 +221,21 @@ impl Layout {
         Layout { stride, slots: (cycle as usize / stride).max(1), part }
     }
 
-    /// Offset of message `number` in its queue pair's part.
+    /// Returns the offset in bytes of message `number` in the part of its queue pair.
     pub fn offset(&self, number: u32) -> usize {
         number as usize % self.slots * self.stride
     }
 }
 
-/// Byte `at` of this side's memory at the start, except for latency of Writes, where all are zero.
+/// Returns the initial value of byte `at` of this side's memory. In tests of the latency of Writes all bytes start as
+/// zero instead.
 pub fn pattern(at: usize) -> u8 {
-    // Neighbouring bytes differ, and so do the parts of queue pairs and the packets.
+    // The bytes differ between neighbours, between packets, and between the parts of queue pairs, so that a test
+    // notices misplaced data.
     (at as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes()[0]
 }
 
-/// One side of a test, connected to its peer.
+/// One side of a test. Its queue pairs are connected to the queue pairs of the peer.
 pub struct Session {
     options: Options,
     conversation: Conversation,
@@ -233,22 +243,24 @@ pub struct Session {
     cq: CompletionQueue,
     pairs: Vec<QueuePair>,
     peers: Vec<Keys>,
-    /// The keys that this side sends in exchanges, some of which only synchronise.
+    /// The keys of this side's queue pairs, as it sends them to the peer. Later exchanges carry the same keys, some of
+    /// them only to synchronise.
     keys: Vec<Keys>,
     layout: Layout,
-    /// A part for each queue pair to send from, then a part for each that the peer accesses, then buffers for receives.
+    /// The registered memory: for each queue pair a part to send from, then for each queue pair a part that the peer
+    /// accesses, then the receive buffers.
     region: MemoryRegion,
     buffers: usize,
     mtu: u32,
     latencies: Vec<Time>,
     elapsed: Time,
     peak: f64,
-    /// Whether the server has received the first message after the traffic already.
+    /// Whether this side, as a server, has already received the first message after the traffic.
     heard: bool,
 }
 
 impl Session {
-    /// Does the exchanges before the traffic.
+    /// Starts a test: does the exchanges that precede the traffic, and connects the queue pairs.
     ///
     /// # Errors
     /// When an option is out of range, the peer does not follow the protocol, or a limit of the device is reached.
@@ -265,7 +277,7 @@ impl Session {
         let capacities = Capacities { send_wr: depth, recv_wr: receives, ..Capacities::default() };
         let create = |_| domain.queue_pair(&QpOptions { capacities, ..QpOptions::new(&cq) });
         let pairs = (0..count).map(create).collect::<Result<Vec<_>, _>>()?;
-        // If the connection is broken, the exchange below fails with the reason.
+        // If the TCP connection is broken and has no peer address, the exchange below fails with the reason.
         let carried = peer.ok().and_then(|peer| pairs[0].path_mtu(peer).ok()).unwrap_or(4_096);
 
         let (cycle, line, mtu) = greet(&mut conversation, options.mtu.unwrap_or(carried))?;
@@ -305,14 +317,14 @@ impl Session {
         Ok(session)
     }
 
-    /// The exchanges between the greeting and the traffic.
+    /// Does the exchanges between the greeting and the traffic: it exchanges the keys and connects the queue pairs.
     fn connect(&mut self, receives: u32) -> Result<(), Error> {
         for index in 0..self.pairs.len() {
             let message = self.conversation.exchange(&messages::encode_keys(&self.keys[index]), "keys")?;
             self.peers.push(messages::decode_keys(&message, self.device.local_addr().port())?);
         }
         for (pair, peer) in self.pairs.iter().zip(&self.peers) {
-            // In a test of one direction the client is the requester and the server the responder.
+            // In a test in one direction the client is the requester and the server is the responder.
             let rd_atomic = match self.conversation.role() {
                 Role::Client => peer.outstanding_reads.min(READS),
                 Role::Server => READS,
@@ -335,14 +347,15 @@ impl Session {
         if self.options.op == Op::Send {
             self.synchronise(1)?;
         }
-        // The peer uses the message that it reads here as the keys, once more.
+        // This exchange looks like a mere synchronisation, but perftest uses the keys that it reads here.
         for index in 0..self.pairs.len() {
             self.conversation.exchange(&messages::encode_keys(&self.keys[index]), "its keys again")?;
         }
         self.synchronise(1)
     }
 
-    /// Exchanges that only synchronise with the peer: the first queue pair's keys again.
+    /// Synchronises with the peer `times` times. As in perftest, each time both sides exchange the keys of their first
+    /// queue pair again.
     fn synchronise(&mut self, times: usize) -> Result<(), Error> {
         for _ in 0..times {
             self.conversation.exchange(&messages::encode_keys(&self.keys[0]), "that it is ready")?;
@@ -350,7 +363,8 @@ impl Session {
         Ok(())
     }
 
-    /// Runs the traffic. When it has returned on one side, the other side waits, except for latency of Writes.
+    /// Runs the RDMA traffic of the test. A side that finishes first then waits in [`Session::finish`] for its peer,
+    /// except in tests of the latency of Writes, which have no further exchange.
     ///
     /// # Errors
     /// When a request fails, there is no progress in time, or the peer closes the connection.
@@ -372,7 +386,7 @@ impl Session {
         }
     }
 
-    /// Does the exchanges after the traffic.
+    /// Does the exchanges that follow the traffic, and returns the result of the test.
     ///
     /// # Errors
     /// When the peer does not follow the protocol.
@@ -396,7 +410,7 @@ impl Session {
         Ok(Outcome { messages, size: options.size, elapsed, peak, latencies, report })
     }
 
-    /// Exchanges the client's report.
+    /// Exchanges reports with the peer; returns the client's report, on either side.
     fn exchange_report(&mut self) -> Result<Report, Error> {
         let count = u64::from(self.options.messages) * u64::from(self.options.queue_pairs);
         let mut mine =
@@ -426,13 +440,13 @@ impl Session {
         self.mtu
     }
 
-    /// The layout of messages in the part of a queue pair, on both sides.
+    /// The layout of messages in the part of a queue pair, which is the same on both sides.
     pub fn layout(&self) -> Layout {
         self.layout
     }
 
-    /// The bytes from which this queue pair sends, and into which it reads. They started as [`pattern`], counted from
-    /// the first queue pair's part on.
+    /// Returns the bytes from which queue pair `index` sends, and into which its RDMA Reads store data. Initially they
+    /// are [`pattern`], where byte 0 is the first byte of queue pair 0.
     ///
     /// # Panics
     /// If there is no such queue pair.
@@ -441,8 +455,8 @@ impl Session {
         self.bytes(index * self.layout.part, self.layout.part)
     }
 
-    /// The bytes that the peer uses through this queue pair. They started as [`pattern`], counted on from all parts of
-    /// [`Session::local`].
+    /// Returns the bytes that the peer accesses through queue pair `index`. Initially they are [`pattern`], which
+    /// continues after the parts of [`Session::local`] of all queue pairs.
     ///
     /// # Panics
     /// If there is no such queue pair.
@@ -451,7 +465,7 @@ impl Session {
         self.bytes((self.pairs.len() + index) * self.layout.part, self.layout.part)
     }
 
-    /// The buffer of receive `number` of this queue pair, unless a later receive has overwritten it.
+    /// Returns the buffer of receive `number` of queue pair `index`. A later receive may have overwritten it.
     ///
     /// # Panics
     /// If there is no such queue pair, or it has no receives.
@@ -464,14 +478,15 @@ impl Session {
         self.region.with(|bytes| bytes[start..start + len].to_vec())
     }
 
-    /// The offset of the buffer of receive `number` of a queue pair.
+    /// Returns the offset in the registered memory of the buffer of receive `number` of queue pair `index`.
     fn place(&self, index: usize, number: u32) -> usize {
         let first = 2 * self.pairs.len() * self.layout.part;
         first + (index * self.buffers + number as usize % self.buffers) * self.layout.stride
     }
 }
 
-/// Exchanges the greeting: cycle buffer, cache line and MTU of both sides.
+/// Exchanges the greeting: version, cycle buffer, cache line and MTU. Returns the cycle buffer, cache line and MTU that
+/// both sides use, in bytes.
 fn greet(conversation: &mut Conversation, mtu: u32) -> Result<(u32, u32, u32), Error> {
     messages::check_version(&conversation.exchange(&messages::encode_version(), "its version")?)?;
     let page = conversation.exchange(&messages::encode_size(CYCLE), "its page size")?;
@@ -493,7 +508,7 @@ mod tests {
         assert_eq!(small, Layout { stride: 576, slots: 7, part: 4_096 });
         assert_eq!([0, 1, 6, 7, 8].map(|number| small.offset(number)), [0, 576, 3_456, 0, 576]);
         assert_eq!(Layout::new(8, 4_096, 64).slots, 64);
-        // Two messages fit exactly; larger ones all start at the front.
+        // Two messages of 2048 bytes fit exactly. Larger messages all go to offset 0.
         assert_eq!(Layout::new(2_048, 4_096, 64).slots, 2);
         assert_eq!(Layout::new(2_049, 4_096, 64).slots, 1);
         let large = Layout::new(10_001, 4_096, 64);

@@ -1,4 +1,4 @@
-//! The traffic of the queue pairs of a test.
+//! The RDMA traffic of the tests, as perftest does it.
 
 use super::{Error, Op, Session};
 use crate::peak::Peak;
@@ -6,10 +6,10 @@ use rnic_endpoint::{Clock, TimeSource};
 use rnic_transport::Time;
 use rnic_verbs::{Completion, SendOp, Status};
 
-/// A bit in the identifier of a work request, besides the index of its queue pair: the request is a receive.
+/// Bit in the identifier of a work request that marks a receive. The low 32 bits are the index of its queue pair.
 const RECEIVE: u64 = 1 << 32;
 
-/// The completions so far.
+/// Numbers of completed sends and receives on each queue pair.
 struct Progress {
     found: [Completion; 16],
     sent: Vec<u32>,
@@ -32,13 +32,13 @@ impl Session {
         Ok(self.pairs[index].post_recv(RECEIVE | index as u64, &[place])?)
     }
 
-    /// Posts message `number` of a queue pair.
+    /// Posts message `number` of queue pair `index`, with data from the message's place in the local part.
     fn post(&self, index: usize, number: u32, op: SendOp) -> Result<(), Error> {
         let start = index * self.layout.part + self.layout.offset(number);
         Ok(self.pairs[index].post(index as u64, op, &[self.region.slice(start, self.options.size as usize)?])?)
     }
 
-    /// Message `number` of a queue pair, as perftest posts it.
+    /// Returns the operation of message `number` of queue pair `index`, with the remote address that perftest uses.
     fn request(&self, index: usize, number: u32) -> SendOp {
         let rkey = self.peers[index].rkey;
         let addr = self.peers[index].buffer.wrapping_add(self.layout.offset(number) as u64);
@@ -51,7 +51,8 @@ impl Session {
         }
     }
 
-    /// Waits for completions, and posts a new receive for each one that completed.
+    /// Waits for completions and counts them. For each completed receive it posts a new one, as long as further
+    /// messages will need it.
     fn complete(&self, progress: &mut Progress) -> Result<(), Error> {
         let patience = self.options.patience;
         let count = self.cq.wait(&mut progress.found, patience)?;
@@ -75,7 +76,7 @@ impl Session {
             }
             let number = progress.received[index].wrapping_add(self.options.receives);
             progress.received[index] += 1;
-            // No receive is needed beyond the last message.
+            // The last messages find their receives posted already.
             if number < self.options.messages {
                 self.post_receive(index, number)?;
             }
@@ -83,7 +84,7 @@ impl Session {
         Ok(())
     }
 
-    /// Sends all messages of a test of bandwidth, as the requester.
+    /// Runs a test of bandwidth as the requester: posts all messages and waits for their completions.
     pub(super) fn request_all(&mut self) -> Result<(), Error> {
         let (messages, depth) = (self.options.messages, self.options.depth);
         let mut progress = Progress::new(self.pairs.len());
@@ -105,7 +106,7 @@ impl Session {
         Ok(())
     }
 
-    /// Receives all messages of a test of the bandwidth of Sends.
+    /// Runs a test of the bandwidth of Sends as the receiver: receives all messages.
     pub(super) fn receive_all(&mut self) -> Result<(), Error> {
         let mut progress = Progress::new(self.pairs.len());
         let clock = Clock::start();
@@ -119,8 +120,8 @@ impl Session {
         Ok(())
     }
 
-    /// Reads or atomics, one after the other, all at the front. The values that atomics return must follow from the
-    /// operations before.
+    /// Runs a test of the latency of Reads or atomics as the requester: one operation after the other, all on the first
+    /// bytes of the peer's memory. It checks that each atomic returns the value that the previous operation left.
     pub(super) fn request_one_by_one(&mut self) -> Result<(), Error> {
         let clock = Clock::start();
         let mut progress = Progress::new(1);
@@ -128,7 +129,8 @@ impl Session {
         for message in 0..self.options.messages {
             let mut op = self.request(0, 0);
             if let (SendOp::CompareSwap { compare, swap, .. }, Some(there)) = (&mut op, expected) {
-                // The first one returns the value at the start; each one changes it.
+                // The first operation returns the initial value. Each later one compares with the stored value, so that
+                // it succeeds, and adds 1.
                 (*compare, *swap) = (there, there.wrapping_add(1));
             }
             let start = clock.now();
@@ -156,13 +158,14 @@ impl Session {
         Ok(())
     }
 
-    /// Sends of both sides alternately; `first`: this side begins.
+    /// Runs a test of the latency of Sends: both sides send alternately. With `first` this side sends the first
+    /// message.
     pub(super) fn send_in_turn(&mut self, first: bool) -> Result<(), Error> {
         let clock = Clock::start();
         let mut progress = Progress::new(1);
         for number in 0..self.options.messages {
             let due = if first { number } else { number + 1 };
-            // The previous message must be complete too: the send queue holds one.
+            // The previous message must also be complete, because the send queue holds only one request.
             while progress.received[0] < due || progress.sent[0] < number {
                 self.complete(&mut progress)?;
             }
@@ -176,7 +179,8 @@ impl Session {
         Ok(())
     }
 
-    /// Writes of both sides alternately, each with its number as last byte; `first`: this side begins.
+    /// Runs a test of the latency of Writes: both sides write alternately, and the last byte of each message is its
+    /// number. With `first` this side writes the first message.
     pub(super) fn write_in_turn(&mut self, first: bool) -> Result<(), Error> {
         let clock = Clock::start();
         let mut progress = Progress::new(1);
@@ -201,7 +205,7 @@ impl Session {
         Ok(())
     }
 
-    /// Waits until the peer has written message `number`.
+    /// Waits until the peer has written message `number`, by polling the last byte of the buffer.
     fn await_byte(&self, number: u32) -> Result<(), Error> {
         let clock = Clock::start();
         let last = self.layout.part + self.options.size as usize - 1;
@@ -214,12 +218,14 @@ impl Session {
             if clock.now() >= self.options.patience {
                 return Err(Error::Silence(self.options.patience, u64::from(number) - 1));
             }
-            // A Write generates no completion at the responder.
+            // A Write generates no completion at the responder, so this side must look at the memory at short
+            // intervals.
             self.device.wait(Time::from_us(50))?;
         }
     }
 
-    /// Records when message `number` starts: half of the time between two messages is a latency.
+    /// Records the time at which message `number` starts. Half of the time between two messages of this side is a
+    /// latency.
     fn turn(&mut self, clock: &Clock, number: u32) {
         let now = clock.now();
         if number > 0 {
