@@ -51,8 +51,8 @@ PROGRAMS = [
 
 # Kernel modules to load, in this order. The modules on which they depend are loaded before them.
 MODULES = ["virtio_pci", "virtio_console", "virtio_net", "rdma_rxe", "ib_uverbs", "rdma_ucm"]
-# Modules that are loaded if they exist. Other modules request them by another name (rxe requests `crc32`), and newer kernels
-# have some of them built in.
+# Modules that are loaded if they exist. Other modules request them by another name (rxe requests `crc32`), and newer
+# kernels have some of them built in.
 OPTIONAL_MODULES = ["crc32_generic", "sch_netem"]
 
 TOOLS = {"apt-get": "apt", "apt-cache": "apt", "dpkg-deb": "dpkg", "dpkg": "dpkg"}

@@ -151,6 +151,6 @@ mod tests {
     #[test]
     fn the_error_of_an_unknown_paper_lists_the_accepted_ones() {
         let error = find("inr").unwrap_err().to_string();
-        assert_eq!(error, "unknown paper `inr`; accepted: irn, dcqcn, nanotransport");
+        assert_eq!(error, "unknown paper `inr`; accepted: irn, irn-arbitration, dcqcn, nanotransport");
     }
 }

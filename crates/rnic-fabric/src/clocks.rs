@@ -12,12 +12,13 @@ use rnic_transport::{BitRate, Time};
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema))]
 #[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
 pub struct ClockSpec {
-    /// Maximum difference of a node's clock from the nominal rate, in parts per million, below 1,000,000. Each node draws
-    /// its own difference uniformly from minus to plus this value, and transmits faster or slower on all of its links.
+    /// Maximum difference of a node's clock from the nominal rate, in parts per million, below 1,000,000. Each node
+    /// draws its own difference uniformly from minus to plus this value, and transmits faster or slower on all of its
+    /// links.
     pub skew_ppm: u32,
-    /// Maximum additional delay of a frame on a link. Each frame draws its own uniformly from zero to this value. Frames
-    /// never overtake each other. This also decides at random which of two frames arrives first if both would arrive at
-    /// the same time.
+    /// Maximum additional delay of a frame on a link. Each frame draws its own uniformly from zero to this value.
+    /// Frames never overtake each other. This also decides at random which of two frames arrives first if both would
+    /// arrive at the same time.
     pub jitter: Time,
 }
 

@@ -212,8 +212,8 @@ pub struct FabricSpec {
 }
 
 impl FabricSpec {
-    /// A fabric with perfect clocks whose links all have the properties of `link`, with ECMP over shortest paths and Ethernet's frame gap
-    /// of 20 bytes.
+    /// A fabric with perfect clocks whose links all have the properties of `link`, with ECMP over shortest paths and
+    /// Ethernet's frame gap of 20 bytes.
     pub fn new(topology: TopologySpec, link: LinkSpec, switch: SwitchSpec) -> FabricSpec {
         let (links, routes) = (Vec::new(), Vec::new());
         FabricSpec {

@@ -15,7 +15,8 @@ use super::tree::{Documents, Node};
 use rnic_run::Vocabulary;
 use rnic_run::{Limits, RunSpec, Scenario, Watch, WatchedQueues};
 use rnic_transport::{Bytes, Time};
-use std::collections::BTreeSet;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 const ROOT_KEYS: [&str; 10] =
@@ -52,13 +53,40 @@ pub(super) fn scenario(
     let written_seed = root.get("seed").map_or(Ok(1), |item| item.integer(0..=i64::MAX as u64))?;
     let seed = given_seed.unwrap_or(written_seed);
     let lists = Lists::new(text.files);
-    let source = Source { documents: &documents, vocabulary, given_seed, seed, lists: &lists };
-    Ok(Scenario {
-        title: title.map_or_else(|| stem.clone(), str::to_string),
-        name: stem,
-        seed,
-        runs: runs(&tree, &root, &source)?,
-    })
+    let uses = RefCell::default();
+    let source = Source { documents: &documents, vocabulary, given_seed, seed, lists: &lists, uses: &uses };
+    let runs = runs(&tree, &root, &source)?;
+    match uses.into_inner().into_values().find(|key| !key.has_effect) {
+        Some(key) => Err(key.without_effect),
+        None => Ok(Scenario { title: title.map_or_else(|| stem.clone(), str::to_string), name: stem, seed, runs }),
+    }
+}
+
+/// A key that has an effect only in some runs.
+struct Use {
+    /// Whether the key has an effect in one of the runs read so far.
+    has_effect: bool,
+    /// The error if it has an effect in no run.
+    without_effect: ScenarioError,
+}
+
+/// Notes for each key of a run's `[fabric.switch]` that needs PFC, or its absence, whether it has an effect in this
+/// run. Keys of files that the scenario extends may have no effect.
+fn note_uses(fabric: &Table<'_>, has_pfc: bool, source: &Source<'_>) -> Result<()> {
+    let Some(item) = fabric.get("switch") else { return Ok(()) };
+    let table = item.table("[fabric.switch]")?;
+    for (key, needs_pfc) in switch::BOUND_TO_PFC {
+        let Some(item) = table.get(key).filter(|item| source.documents.is_own(&item.node().at)) else { continue };
+        let (message, help) = match needs_pfc {
+            true => (format!("`{key}` changes nothing: no run has `pfc` = true"), "write `pfc = true` in a run"),
+            false => (format!("`{key}` changes nothing: every run has `pfc` = true"), "remove `pfc` from a run"),
+        };
+        let without_effect = item.error(message, format!("{help}, or remove `{key}`"));
+        let mut uses = source.uses.borrow_mut();
+        let entry = uses.entry(item.node().at.order()).or_insert(Use { has_effect: false, without_effect });
+        entry.has_effect |= has_pfc == needs_pfc;
+    }
+    Ok(())
 }
 
 fn runs(tree: &Node, root: &Table<'_>, source: &Source<'_>) -> Result<Vec<RunSpec>> {
@@ -121,6 +149,8 @@ struct Source<'a> {
     given_seed: Option<u64>,
     seed: u64,
     lists: &'a Lists<'a>,
+    /// Keys that have an effect only in some runs, by position.
+    uses: &'a RefCell<BTreeMap<(usize, usize), Use>>,
 }
 
 /// Reads the run in the `[[run]]` table `node`. `tree` is the scenario with the values of this point of the sweep.
@@ -145,6 +175,7 @@ fn run(tree: &Node, node: &Node, naming: &Naming<'_>, source: &Source<'_>) -> Re
         transport::check_defaults(defaults, source.vocabulary)?;
     }
     let transport = transport::read(&table, defaults.as_ref(), &RUN_KEYS, source.vocabulary, source.lists.files)?;
+    note_uses(&fabric_table, transport.pfc, source)?;
     let header = Bytes(transport.header_bytes());
     switch::check_buffer(&fabric_table, &fabric, header)?;
     output::check(&fabric_table, &fabric, &transport, header)?;

@@ -20,6 +20,11 @@ const WEIGHTED: &str = "drr";
 /// Default scheduler if the table has no `weights`: strict priority.
 const UNWEIGHTED: &str = "strict";
 
+/// The keys of `[fabric.switch]` that have an effect only in runs with PFC, or only in runs without PFC, each with the
+/// value of `pfc` that it needs.
+pub(super) const BOUND_TO_PFC: [(&str, bool); 6] =
+    [("xoff", true), ("xon", true), ("headroom", true), ("beta", true), ("xon_offset", true), ("egress_alpha", false)];
+
 /// Reads the `[fabric.switch]` table.
 pub(super) fn read(table: &Table<'_>) -> Result<SwitchSetup> {
     let queueing = table.get("queueing").map_or(Ok("input"), |item| item.choice(&["input", "shared", "output"]))?;

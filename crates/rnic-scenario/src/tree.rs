@@ -18,6 +18,13 @@ pub(super) struct At {
     span: Range<usize>,
 }
 
+impl At {
+    /// A number pair that distinguishes the positions of values and has their order.
+    pub(super) fn order(&self) -> (usize, usize) {
+        (self.document, self.span.start)
+    }
+}
+
 /// A value and its position.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Node {
@@ -100,6 +107,11 @@ impl Documents {
     /// Whether two positions are in the same text.
     pub(super) fn same_text(&self, a: &At, b: &At) -> bool {
         a.document == b.document
+    }
+
+    /// Whether a position is in the scenario file itself or in an override, not in a file that the scenario extends.
+    pub(super) fn is_own(&self, at: &At) -> bool {
+        at.document == 0 || self.documents.get(at.document).is_some_and(|document| document.is_override)
     }
 
     /// Whether a mistake lies within the range of bytes `at`.

@@ -275,8 +275,9 @@ fn resolve_beside(
     })
 }
 
-/// The ECN thresholds of the scenario, else the defaults of the congestion control (`demanded`) named `cc`; `None` for no
-/// marking. A switch whose thresholds the scenario states marks packets even if the congestion control ignores marks.
+/// The ECN thresholds of the scenario, else the defaults of the congestion control (`demanded`) named `cc`; `None` for
+/// no marking. A switch whose thresholds the scenario states marks packets even if the congestion control ignores
+/// marks.
 fn marking(ecn: &EcnSetup, demanded: Option<Marking>, cc: &str) -> Result<Option<Marking>, SetupError> {
     if ecn.off || (demanded.is_none() && *ecn == EcnSetup::default()) {
         return Ok(None);
@@ -285,8 +286,10 @@ fn marking(ecn: &EcnSetup, demanded: Option<Marking>, cc: &str) -> Result<Option
         (Some(default), ..) => default,
         (None, Some(kmin), Some(kmax)) => Marking { kmin, kmax, pmax: 1.0 },
         (None, ..) => {
+            let given = [("kmin", ecn.kmin.is_some()), ("kmax", ecn.kmax.is_some()), ("pmax", ecn.pmax.is_some())];
+            let given = given.iter().find(|(_, given)| *given).map_or("mark_on", |(name, _)| name);
             return Err(SetupError::Impossible(format!(
-                "[fabric.switch.ecn] needs `kmin` and `kmax`, because cc \"{cc}\" has no thresholds of its own"
+                "`{given}` in [fabric.switch.ecn] needs both `kmin` and `kmax`, because cc \"{cc}\" has no thresholds of its own"
             )));
         }
     };

@@ -1,10 +1,10 @@
-//! Whatever a scenario sets explicitly has an effect or is refused by name: a walk over the keys of all tables, with every
-//! transport and every organisation of the switch buffer.
+//! Every explicit setting of a scenario has an effect or is refused by name. The test walks over the keys of all tables,
+//! with every transport and every organisation of the switch buffer.
 
 use rnic_run::Scenario;
 use rnic_scenario::from_str;
-use rnic_sim::Catalogue;
 use rnic_sim::resolve::{Resolved, resolve};
+use rnic_sim::{Catalogue, Events, Sharing};
 use std::path::Path;
 
 const TRANSPORTS: [&str; 9] =
@@ -55,7 +55,7 @@ const VALUES: &[(&str, &[&str])] = &[
     ("mark_on", &["\"enqueue\"", "\"dequeue\""]),
     // [limits]
     ("max_time", &["\"1 s\""]),
-    ("stall_time", &["\"1 s\""]),
+    ("stall_time", &["\"2 s\""]),
     ("duration", &["\"1 ms\""]),
     // Runs
     ("pfc", &["true"]),
@@ -78,7 +78,7 @@ const VALUES: &[(&str, &[&str])] = &[
     ("nacks", &["\"every\""]),
     ("bdp_fc", &["true", "false"]),
     ("bdp_cap", &["50"]),
-    ("recovery", &["\"no-sack\"", "\"go-back-n\""]),
+    ("recovery", &["\"newreno\"", "\"no-sack\"", "\"go-back-n\""]),
     ("rto_initial", &["\"5 ms\""]),
     ("rto_max", &["\"80 ms\""]),
     ("initial_window", &["7"]),
@@ -102,7 +102,7 @@ const VALUES: &[(&str, &[&str])] = &[
     ("eta", &["0.9"]),
     ("max_stage", &["3"]),
     ("w_ai", &["\"500 B\""]),
-    ("constants", &["{ RTT_PACKETS = 3 }", "{ MAX_STAGES = 3 }", "{ PACED_NACKS = false }"]),
+    ("constants", &["{ RTT_PACKETS = 3 }", "{ MAX_STAGE = 3 }", "{ PACED_NACKS = false }"]),
     ("dcqcn", &["{ g = 0.1 }"]),
     ("timely", &["{ beta = 0.5 }"]),
     ("patched-timely", &["{ beta = 0.5 }"]),
@@ -177,6 +177,22 @@ fn keys(transport: &str, queueing: &str, table: &str) -> Vec<String> {
     let error = read(transport, queueing, table, "no_such_key = 1").unwrap_err();
     let (_, keys) = error.split_once("accepted here: ").unwrap_or_else(|| panic!("{error}"));
     keys.lines().next().unwrap().split(", ").map(str::to_string).collect()
+}
+
+/// A switch whose thresholds are explicit marks packets under every transport, whatever its congestion control needs.
+#[test]
+fn explicit_ecn_thresholds_mark_packets_of_every_transport() {
+    for transport in TRANSPORTS {
+        for queueing in QUEUEINGS {
+            let ecn = "kmin = \"1 KB\"\nkmax = \"2 KB\"";
+            let scenario = read(transport, queueing, "ecn", ecn).unwrap();
+            let run = &scenario.runs[0];
+            let catalogue = Catalogue::standard();
+            let resolved = resolve(&catalogue, run).unwrap();
+            let record = rnic_sim::run::run(&catalogue, run, &resolved, None, &Sharing::among(1), &Events::ignored());
+            assert!(record.output.totals.marked > 0, "{transport} {queueing}");
+        }
+    }
 }
 
 #[test]

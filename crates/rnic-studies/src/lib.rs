@@ -15,6 +15,7 @@
 //! # Ok::<(), String>(())
 //! ```
 
+pub mod arbitration;
 pub mod dcqcn;
 pub mod figures;
 mod files;
@@ -41,7 +42,7 @@ use rnic_scenario::from_embedded;
 use std::collections::BTreeMap;
 
 /// The studies of all papers that can be reproduced.
-pub const STUDIES: [&Study; 3] = [&irn::STUDY, &dcqcn::STUDY, &nanotransport::STUDY];
+pub const STUDIES: [&Study; 4] = [&irn::STUDY, &arbitration::STUDY, &dcqcn::STUDY, &nanotransport::STUDY];
 
 /// Embeds files of a folder of `scenarios/`, as a list of (name, text).
 macro_rules! scenarios {

@@ -14,8 +14,8 @@ pub(super) fn port_records<B: Body>(fabric: &Fabric<B>) -> Vec<PortRecord> {
             port: topology.port_in_node(port),
             peer: topology.names[topology.peer_node(port) as usize].clone(),
             rate: info.link.rate,
-            // A frame that the port is transmitting at the end counts in full; the busy time is limited to the length of
-            // the run.
+            // A frame that the port is transmitting at the end counts in full; the busy time is limited to the length
+            // of the run.
             busy: fabric.busy(port).min(fabric.now()),
             priorities: fabric.counters(port).iter().map(priority_counters).collect(),
         }
