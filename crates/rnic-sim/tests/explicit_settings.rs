@@ -1,5 +1,5 @@
-//! Every explicit setting of a scenario has an effect or is refused by name. The test walks over the keys of all tables,
-//! with every transport and every organisation of the switch buffer.
+//! Every explicit setting of a scenario has an effect or is refused by name. The test walks over the keys of all
+//! tables, with every transport and every organisation of the switch buffer.
 
 use rnic_run::Scenario;
 use rnic_scenario::from_str;
