@@ -274,6 +274,8 @@ fn a_late_packet_is_not_one_of_the_next_message() {
         spec.transport.set("rto_high", Time::from_us(8)).unwrap();
         if transport == "irn" {
             spec.transport.set("rto_low", Time::from_us(8)).unwrap();
+            // The ACK of the late packet must not restart the timer of the next message.
+            spec.transport.set("timer_restart", "progress").unwrap();
         }
         let think_time = 2_500_000;
         spec.traffic = vec![persistent(pairs(1, (1_024.0, 1_024.0), Some(5), Time::from_ps(think_time)))];

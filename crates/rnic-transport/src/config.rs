@@ -44,9 +44,9 @@ impl Timeouts {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum TimerRestart {
     /// Every ACK or NACK that is not stale: the timer expires only after silence.
+    #[default]
     Response,
     /// Only a response that acknowledges further packets cumulatively, as TCP's timer (RFC 6298, rule 5.3).
-    #[default]
     Progress,
 }
 

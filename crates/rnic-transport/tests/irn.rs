@@ -7,7 +7,7 @@ use common::{Pipe, STARTS, Script, Source, Totals, assert_trace, run_traced, sen
 use rnic_transport::congestion::{LossSignal, NoCongestionControl};
 use rnic_transport::recovery::Irn;
 use rnic_transport::rto::RttEstimator;
-use rnic_transport::{FlowConfig, Pdu, Psn, Sender, Time, Timeouts, Timer};
+use rnic_transport::{FlowConfig, Pdu, Psn, Sender, Time, Timeouts, Timer, TimerRestart};
 
 fn cap(bdp_cap: u32) -> FlowConfig {
     FlowConfig { bdp_cap, ..FlowConfig::default() }
@@ -146,7 +146,8 @@ fn several_lost_in_one_window() {
 }
 
 /// Packet #2 and its retransmission at 8 us are lost. The sender knows of no other loss, so it sends the new packets #8
-/// and #9 although the flow is in recovery. Eight packets stay in flight, so `RTO_high` runs from the retransmission.
+/// and #9 although the flow is in recovery. Eight packets stay in flight, so `RTO_high` runs from the last NACK at 15
+/// us.
 #[test]
 fn retransmission_lost_with_many_in_flight() {
     let (seen, _) = view(10, &Script::default().lose(2, 1).lose(2, 2));
@@ -172,10 +173,20 @@ fn retransmission_lost_with_many_in_flight() {
          t=12us NACK 2/7 arrives
          t=14us NACK 2/8 arrives
          t=15us NACK 2/9 arrives
-         t=328us timeout
-         t=328us resend #2
-         t=333us ACK 10 arrives, complete",
+         t=335us timeout
+         t=335us resend #2
+         t=340us ACK 10 arrives, complete",
     );
+}
+
+/// The same losses, but NACKs without cumulative progress do not restart the timer: it runs from the retransmission.
+#[test]
+fn only_progress_restarts_the_timer_if_the_configuration_says_so() {
+    let cfg = FlowConfig { timer_restart: TimerRestart::Progress, ..FlowConfig::default() };
+    let (trace, _) = run_traced::<Irn>(&cfg, 10, Pipe::SHORT, &Script::default().lose(2, 1).lose(2, 2));
+    let seen = sender_view(&trace);
+    let end: Vec<&str> = seen.lines().rev().take(3).collect();
+    assert_eq!(end, ["t=333us ACK 10 arrives, complete", "t=328us resend #2", "t=328us timeout"]);
 }
 
 /// With N = 3 packets in flight the timeout is `RTO_low`. With four packets in flight it is `RTO_high`.
@@ -195,16 +206,16 @@ fn retransmission_lost_with_few_in_flight() {
          t=8us NACK 2/3 arrives
          t=8us resend #2 (lost)
          t=9us NACK 2/4 arrives
-         t=108us timeout
-         t=108us resend #2
-         t=113us ACK 5 arrives, complete",
+         t=109us timeout
+         t=109us resend #2
+         t=114us ACK 5 arrives, complete",
     );
     let (_, totals) = view(6, &script);
-    assert_eq!(totals.acknowledged_at, Some(Time::from_us(8 + 320 + 5)));
+    assert_eq!(totals.acknowledged_at, Some(Time::from_us(10 + 320 + 5)));
 }
 
-/// The retransmissions of #2 and #4 are lost. The timer runs from the retransmission of the first missing packet, #2 at
-/// 8 us, not from the retransmission of #4. After the timeout the bitmap still shows that #4 is missing.
+/// The retransmissions of #2 and #4 are lost. The timer runs from the last NACK at 16 us. After the timeout the bitmap
+/// still shows that #4 is missing.
 #[test]
 fn two_retransmissions_lost() {
     let script = Script::default().lose(2, 1).lose(2, 2).lose(4, 1).lose(4, 2);
@@ -231,11 +242,11 @@ fn two_retransmissions_lost() {
          t=12us NACK 2/7 arrives
          t=14us NACK 2/8 arrives
          t=16us NACK 2/9 arrives
-         t=328us timeout
-         t=328us resend #2
-         t=329us resend #4
-         t=333us ACK 4 arrives
-         t=334us ACK 10 arrives, complete",
+         t=336us timeout
+         t=336us resend #2
+         t=337us resend #4
+         t=341us ACK 4 arrives
+         t=342us ACK 10 arrives, complete",
     );
     assert_eq!(totals.retransmitted, 4);
 }
@@ -445,11 +456,11 @@ fn short_timer_extends_while_many_are_in_flight() {
         sender.handle(&cfg, &(), Time::from_us(110), ack(1));
         assert_eq!(due(&sender), Some(Time::from_us(210)), "three in flight, progress at 110");
         sender.handle(&cfg, &(), Time::from_us(120), ack(1));
-        assert_eq!(due(&sender), Some(Time::from_us(210)), "a duplicate ACK is no progress");
-        let fired = sender.on_deadline(&cfg, &(), Time::from_us(210));
+        assert_eq!(due(&sender), Some(Time::from_us(220)), "a duplicate ACK is a response");
+        let fired = sender.on_deadline(&cfg, &(), Time::from_us(220));
         assert_eq!(fired, Some(Timer::Retransmit));
-        assert_eq!(due(&sender), Some(Time::from_us(310)));
-        sender.handle(&cfg, &(), Time::from_us(220), ack(4));
+        assert_eq!(due(&sender), Some(Time::from_us(320)));
+        sender.handle(&cfg, &(), Time::from_us(230), ack(4));
         assert_eq!(due(&sender), None);
     }
 }

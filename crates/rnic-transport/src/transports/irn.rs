@@ -41,9 +41,9 @@ impl FlowTransport for Irn {
         ),
         Parameter::choice(
             "timer_restart",
-            "progress",
-            &["progress", "response"],
-            "which ACKs and NACKs restart the retransmission timer: those of cumulative progress, or all; progress",
+            "response",
+            &["response", "progress"],
+            "which ACKs and NACKs restart the retransmission timer: all, or those of cumulative progress; response",
         ),
         NACKS,
         BDP_FC,
@@ -74,9 +74,9 @@ impl FlowTransport for Irn {
         Ok(FlowConfig {
             bdp_cap: flow::bdp_cap(settings, facts, true),
             sack: !settings.is("recovery", "no-sack"),
-            timer_restart: match settings.is("timer_restart", "response") {
-                true => TimerRestart::Response,
-                false => TimerRestart::Progress,
+            timer_restart: match settings.is("timer_restart", "progress") {
+                true => TimerRestart::Progress,
+                false => TimerRestart::Response,
             },
             nacks: flow::nacks(settings),
             ..flow::config(settings, facts, true)
