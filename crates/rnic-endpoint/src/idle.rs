@@ -35,8 +35,8 @@ use std::io;
 /// When a thread that sends and receives packets in a loop spins, and when it sleeps, while it has no work.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct IdleConfig {
-    /// How long the thread spins after its last work (a packet or a timer) before it sleeps. With [`Time::MAX`] it never
-    /// sleeps; with [`Time::ZERO`] it sleeps immediately.
+    /// How long the thread spins after its last work (a packet or a timer) before it sleeps. With [`Time::MAX`] it
+    /// never sleeps; with [`Time::ZERO`] it sleeps immediately.
     pub spin: Time,
     /// How long before a deadline, such as the expiry of a timer, the thread stops sleeping and spins. It should be
     /// about as long as the delay with which the system wakes a sleeping thread. With a larger value the thread meets

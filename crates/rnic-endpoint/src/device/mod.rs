@@ -9,8 +9,8 @@
 //! freed memory nor see a half-finished write of the application. A binding for another language, such as C, registers
 //! memory of the application instead ([`ProtectionDomain::register_foreign`]).
 //!
-//! Each handle (a [`Device`], a [`QueuePair`] or the like) keeps alive the objects that it needs: a queue pair keeps its
-//! completion queues, and every object keeps its device.
+//! Each handle (a [`Device`], a [`QueuePair`] or the like) keeps alive the objects that it needs: a queue pair keeps
+//! its completion queues, and every object keeps its device.
 //!
 //! # Progress
 //!

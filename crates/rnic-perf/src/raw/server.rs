@@ -65,7 +65,7 @@ fn until_done<T: Send>(
     })
 }
 
-/// Counts and times of the received datagrams.
+/// Numbers of datagrams and bytes that the server received, the times of the first and last arrival, and CPU time.
 #[derive(Default)]
 struct Received {
     datagrams: u64,
