@@ -49,8 +49,8 @@ pub(super) struct Shared {
     interest: AtomicUsize,
     changed: Condvar,
     pub(super) thread: Mutex<Option<JoinHandle<()>>>,
-    /// The [`thread_mark`] of the thread that runs a closure in `MemoryRegion::with` or `with_mut`; 0 if no thread
-    /// does.
+    /// The number ([`thread_mark`]) of the thread that runs a closure in `MemoryRegion::with` or `with_mut`; 0 if no
+    /// thread does.
     looking: AtomicU64,
 }
 
@@ -130,8 +130,8 @@ impl Shared {
         lock(&self.verbs)
     }
 
-    /// Runs a closure of the application with the verbs locked. If the closure uses the device, the thread panics
-    /// instead of deadlocking.
+    /// Runs a closure of the application while the queue pairs and memory of the device are locked. If the closure uses
+    /// the device, the thread panics instead of deadlocking.
     pub(super) fn look<R>(&self, look: impl FnOnce(&mut rnic_verbs::Device) -> R) -> R {
         struct Done<'a>(&'a AtomicU64);
         impl Drop for Done<'_> {
@@ -250,7 +250,8 @@ impl Shared {
         self.changed.notify_all();
     }
 
-    /// Requests a notification from the completion queue; returns `false` if the queue already has completions.
+    /// Requests a notification when the completion queue gets a completion; returns `false` if the queue already has
+    /// completions.
     fn arm_if_empty(&self, cq: CqId, notify: Notify) -> Result<bool, Error> {
         let mut verbs = self.verbs();
         verbs.arm_cq(cq, notify)?;

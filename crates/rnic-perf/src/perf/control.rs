@@ -6,7 +6,7 @@
 //! | `Hello` | `Welcome` or `Refused` | exchanges the setup, the addresses of queue pairs, and the memory keys |
 //! | `Ready` | `Ready` | confirms that the queue pairs are connected |
 //! | `Begin` | `Began` | starts the measurement of one message size |
-//! | `Round` | `Checked` | with verification: the server compares a round of Writes, or prepares a round of Reads |
+//! | `Round` | `Checked` | with verification: the server compares a group of Writes, or writes the data for a group of Reads |
 //! | `End` | `Ended` | ends the measurement of a size; the server sends its counters |
 //!
 //! After the last size the client closes the connection. A side that fails sends `Refused` with a reason and closes the
@@ -99,7 +99,7 @@ pub(super) enum Message {
         size: u32,
     },
     Began,
-    /// A round with verification: messages `first` to `first + count - 1` of each queue pair.
+    /// A group of messages that are verified together: messages `first` to `first + count - 1` of each queue pair.
     Round {
         first: u64,
         count: u32,

@@ -108,7 +108,8 @@ impl<M> Lane<M> {
         fate
     }
 
-    /// Returns the state of the random stream and the counters, to which [`Lane::rewind`] can return.
+    /// Returns the state of the random stream and the counters, to which [`Lane::rewind`] can return if a datagram
+    /// turns out not to be sent.
     pub(super) fn mark(&self) -> (Pcg64Mcg, FaultCounters) {
         (self.rng.clone(), self.counters)
     }
