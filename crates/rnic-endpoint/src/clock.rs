@@ -1,4 +1,4 @@
-//! Clocks: monotonic time as [`Time`], and the CPU time of a thread.
+//! Clocks of the endpoint: monotonic time as [`Time`], and the CPU time of a thread.
 
 use nix::time::{ClockId, clock_gettime};
 use rnic_transport::Time;
@@ -14,8 +14,8 @@ pub trait TimeSource {
 /// The system's monotonic clock. It counts from zero, from the call of [`Clock::start`] on.
 ///
 /// A reading is one `clock_gettime`, for which Linux needs no system call, so the driver can read the clock for each
-/// batch of packets. Copies count from the same start, in any thread. After 213 days the clock stops at [`Time::MAX`],
-/// because [`Time`] counts picoseconds in 64 bits.
+/// batch of packets. Copies of a `Clock` show the same time, in any thread. After 213 days the clock stops at
+/// [`Time::MAX`], because [`Time`] counts picoseconds in 64 bits.
 ///
 /// ```
 /// use rnic_endpoint::{Clock, TimeSource};
@@ -42,7 +42,7 @@ impl TimeSource for Clock {
     }
 }
 
-/// A clock that moves only when a test calls [`ManualClock::advance`]. Copies show the same time.
+/// A clock that moves only when a test calls [`ManualClock::advance`]. Copies of a `ManualClock` show the same time.
 #[derive(Clone, Debug, Default)]
 pub struct ManualClock(Arc<AtomicU64>);
 

@@ -1,4 +1,4 @@
-//! [`Config`]: the settings with which a device is opened.
+//! [`Config`]: the settings with which an RDMA device of the endpoint is opened.
 
 use crate::idle::IdleConfig;
 use crate::port::{UdpConfig, UdpPort};
@@ -12,7 +12,7 @@ pub enum Mode {
     /// A progress thread of the device moves packets, whatever the application does.
     #[default]
     Thread,
-    /// The application's threads move packets while they poll or wait.
+    /// The application's threads move packets while they poll or wait for completions.
     Polled,
 }
 
@@ -29,13 +29,13 @@ impl Mode {
 /// When the device acknowledges received packets in [`Mode::Polled`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Acknowledge {
-    /// The call that received the packets also sends their ACKs.
+    /// The call that received the packets, such as `CompletionQueue::poll`, also sends their ACKs.
     #[default]
     Immediately,
-    /// The next call that polls or waits sends the ACKs, together with the requests posted in between. The
-    /// application's reply to a message leaves sooner, because no ACK is sent before it. This setting suits
-    /// applications that poll without a pause: while an application computes between two polls, the peer gets no ACK,
-    /// and it retransmits after its timeout.
+    /// The application's next call that polls or waits for completions sends the ACKs, together with the requests that
+    /// it posted in the meantime. The application's reply to a message leaves sooner, because no ACK is sent before it.
+    /// This setting suits applications that poll without a pause: while an application computes between two polls, the
+    /// peer gets no ACK, and it retransmits after its timeout.
     WithNextPoll,
 }
 
@@ -49,11 +49,11 @@ pub enum Identification {
     #[default]
     Any,
     /// The device accepts only the identifications 0 to 63, which are the ones that rnic sends. One of 2^26 corrupted
-    /// packets passes this check.
+    /// packets that the checksums of Ethernet and UDP missed passes this check.
     Small,
 }
 
-/// The settings with which a device is opened.
+/// The settings with which an RDMA device of the endpoint is opened.
 ///
 /// ```
 /// use rnic_endpoint::{Config, Congestion, Mode};
@@ -65,16 +65,18 @@ pub enum Identification {
 pub struct Config {
     /// Which thread moves packets between the sockets and the queue pairs.
     pub mode: Mode,
-    /// When a thread without work spins and when it sleeps.
+    /// When the thread that moves packets spins, and when it sleeps, while it has no work.
     pub idle: IdleConfig,
-    /// Numbers and buffer sizes of the UDP sockets, and whether they send and receive batches.
+    /// Number and buffer sizes of the device's UDP sockets, and whether one system call sends or receives several
+    /// packets.
     pub udp: UdpConfig,
     /// Which IPv4 identifications the device accepts in received packets.
     pub identification: Identification,
     /// When the device acknowledges received packets in [`Mode::Polled`].
     pub acknowledge: Acknowledge,
-    /// Limits, link rate, congestion control and timeouts of the queue pairs. The device replaces `verbs.seed` by
-    /// random bytes from the operating system unless `fixed_seed` is set.
+    /// Limits, link rate, congestion control and timeouts of the queue pairs. The device replaces `verbs.seed`, from
+    /// which it derives memory keys and queue pair numbers, by random bytes from the operating system unless
+    /// `fixed_seed` is set.
     pub verbs: DeviceConfig,
     /// Whether the device derives memory keys and queue pair numbers from the given `verbs.seed`, so that they are the
     /// same in each run. For tests only: a peer that knows the seed can guess the keys.
@@ -85,8 +87,8 @@ impl Default for Config {
     fn default() -> Config {
         let verbs = DeviceConfig::default();
         let verbs = DeviceConfig {
-            // 1 MiB in flight allows 2 GB/s if the round trip between two busy hosts takes 0.5 ms. A larger window
-            // would only fill buffers.
+            // The window of a connection. 1 MiB in flight allows 2 GB/s if the round trip between two busy hosts takes
+            // 0.5 ms. A larger window would only fill buffers.
             in_flight: 1_024,
             in_flight_bytes: 1 << 20,
             // The minimum retransmission timeout of IRN. When a retransmission is lost, IRN's window does not move
@@ -94,7 +96,7 @@ impl Default for Config {
             // bandwidth, and one of 0.5 ms a tenth. The timeout is longer where measured round-trip times are longer.
             timeouts: Timeouts { dynamic: Some(Time::from_us(500)), ..verbs.timeouts },
             // The default retransmission timeout of RC, 67 ms. IRN counts timeouts within this time as one retry. So
-            // with both services the requester aborts about half a second, which is 8 such times, after the peer's last
+            // with both services the requester aborts about half a second (8 times 67 ms) after the peer's last
             // response.
             patience: Time::from_ns(4_096 << 14),
             ..verbs

@@ -23,13 +23,13 @@ pub struct DriverCounters {
     pub unsendable: u64,
 }
 
-/// Moves packets between the port and the queue pairs of one device. The thread that has locked the driver makes
-/// progress.
+/// Moves packets between the port and the queue pairs of one device. Only the thread that has locked the driver moves
+/// packets.
 pub(crate) struct Driver {
     port: Box<dyn Port>,
     clock: Clock,
     batch: Batch,
-    /// Number of packets of `batch` that the port has sent. The others wait for room in the send buffer.
+    /// Number of packets of `batch` that the port has sent. The others wait for room in the port's send buffer.
     taken: usize,
     /// Whether packets of `batch` wait for room in the send buffer.
     waiting: bool,
@@ -47,10 +47,10 @@ impl Driver {
     /// Maximum bytes of received packets that a round processes before it sends. Like `ARRIVALS`, it bounds how long
     /// ACKs wait.
     const ARRIVED_BYTES: usize = 256 << 10;
-    /// Maximum batches that a round sends before it receives again.
+    /// Maximum batches of packets that a round sends before it receives again.
     const BATCHES: usize = 4;
-    /// Maximum packets of an arrival that counts as a lone message: in a ping-pong, a message and an ACK arrive
-    /// together.
+    /// Maximum packets of an arrival (packets that one system call received) that counts as a lone message, for which
+    /// the application may be waiting. It is 2 because in a ping-pong a message and an ACK arrive together.
     const LONE: usize = 2;
 
     pub(crate) fn new(port: Box<dyn Port>, clock: Clock, config: &Config) -> Driver {
@@ -75,7 +75,7 @@ impl Driver {
         self.counters
     }
 
-    /// Makes progress once: receives packets, fires timers and sends packets. Returns whether there was any work.
+    /// Does one round: receives packets, fires timers and sends packets. Returns whether there was any work.
     pub(crate) fn progress(&mut self, device: &Mutex<Device>) -> io::Result<bool> {
         let mut worked = self.send_first && self.send(device);
         worked |= self.receive(device)?;
@@ -150,7 +150,8 @@ impl Driver {
         let mut worked = false;
         self.waiting = false;
         if self.taken < self.batch.count() {
-            // The rest of the last batch is sent before the device writes a new batch, but its timers must fire now.
+            // The rest of the last batch is sent before the device writes a new batch, but the device's timers must
+            // fire now.
             lock(device).on_time(self.clock.now());
         }
         for _ in 0..Driver::BATCHES {

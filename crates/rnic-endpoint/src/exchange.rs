@@ -32,14 +32,14 @@ use std::time::Duration;
 const VERSION: u32 = 1;
 /// Maximum length of a message in bytes; a longer line is refused.
 const MAX_LINE: u64 = 1 << 20;
-/// Timeout for a host to accept a TCP connection, and for the next message of the peer if the peer has nothing to wait
-/// for before it sends.
+/// Timeout for a host to accept a TCP connection. It is also the timeout for the peer's next message if the peer can
+/// send it immediately, and need not wait for something else first.
 pub const PATIENCE: Duration = Duration::from_secs(10);
 /// Time without data after which TCP sends a keepalive probe to the peer, and time between probes. After 3 probes
 /// without response the system aborts the connection.
 const KEEPALIVE: Duration = Duration::from_secs(2);
 
-/// Why an exchange failed.
+/// Why an out-of-band exchange failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ExchangeError {
     /// The host name cannot be resolved.
@@ -99,7 +99,7 @@ pub enum ExchangeError {
     Device(#[from] Error),
 }
 
-/// A TCP connection to another endpoint that carries messages.
+/// A TCP connection to another endpoint that carries the messages of an out-of-band exchange.
 #[derive(Debug)]
 pub struct Channel {
     reader: BufReader<TcpStream>,
@@ -115,7 +115,8 @@ pub struct Speaker {
 }
 
 impl Channel {
-    /// Opens a TCP connection to a host that listens. `host` is `"host:port"` or a socket address.
+    /// Opens a TCP connection to a host on which the peer's program listens. `host` is `"host:port"` or a socket
+    /// address.
     ///
     /// # Errors
     /// The name cannot be resolved, or none of its addresses accepts the connection.
@@ -131,7 +132,7 @@ impl Channel {
         Err(last)
     }
 
-    /// Makes a channel of a TCP connection that is open already, such as an accepted one.
+    /// Makes a channel of a TCP connection that is open already, such as one that a listener accepted.
     ///
     /// # Errors
     /// When the connection is already broken.
@@ -287,7 +288,7 @@ struct Offer {
     address: Address,
 }
 
-/// The second message of [`connect`]: the sender's queue pair can receive packets.
+/// The second message of [`connect`]. It says that the sender's queue pair can receive packets.
 #[derive(Serialize, Deserialize)]
 struct Ready {
     ready: bool,

@@ -1,4 +1,5 @@
-//! Decides whether a progress loop without work spins or sleeps.
+//! Decides whether a progress loop (the loop of a thread that sends and receives packets) spins or sleeps while it has
+//! no work.
 //!
 //! A thread that sleeps uses no CPU time, but it wakes up late: the kernel's timers are late by tens of microseconds,
 //! and a datagram that arrives has to wake the thread first. A thread that spins reacts in time, but it occupies a
@@ -31,14 +32,15 @@ use crate::port::{Interest, Port};
 use rnic_transport::Time;
 use std::io;
 
-/// When a progress loop without work spins and when it sleeps.
+/// When a thread that sends and receives packets in a loop spins, and when it sleeps, while it has no work.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct IdleConfig {
-    /// How long the thread spins after its last work before it sleeps. With [`Time::MAX`] it never sleeps; with
-    /// [`Time::ZERO`] it sleeps immediately.
+    /// How long the thread spins after its last work (a packet or a timer) before it sleeps. With [`Time::MAX`] it
+    /// never sleeps; with [`Time::ZERO`] it sleeps immediately.
     pub spin: Time,
-    /// How long before a deadline the thread stops sleeping and spins. It should be as long as the system's wake-ups
-    /// are late. With a larger value the thread meets its deadlines more exactly, and uses more CPU time.
+    /// How long before a deadline, such as the expiry of a timer, the thread stops sleeping and spins. It should be
+    /// about as long as the delay with which the system wakes a sleeping thread. With a larger value the thread meets
+    /// its deadlines more exactly, and uses more CPU time.
     pub slack: Time,
 }
 
@@ -48,7 +50,7 @@ impl Default for IdleConfig {
     }
 }
 
-/// What a thread without work does next.
+/// What a thread that has no packets to move does next.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Plan {
     /// The thread looks for work again immediately.
@@ -57,7 +59,8 @@ pub enum Plan {
     Block(Option<Time>),
 }
 
-/// Decides whether a progress loop without work spins or sleeps, from the time of its last work and its next deadline.
+/// Decides whether a thread that has no packets to move spins or sleeps, from the time of its last work and its next
+/// deadline.
 #[derive(Clone, Copy, Debug)]
 pub struct Idle {
     config: IdleConfig,
@@ -65,7 +68,7 @@ pub struct Idle {
 }
 
 impl Idle {
-    /// Creates the state of a loop that has not done any work yet.
+    /// Creates the state of a progress loop that has not done any work yet.
     pub fn new(config: IdleConfig) -> Idle {
         Idle { config, last_work: None }
     }

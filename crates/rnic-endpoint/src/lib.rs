@@ -2,12 +2,12 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`device`] | the safe interface: devices, memory regions, completion queues, queue pairs; [`Verbs`] for layers that use any NIC |
-//! | [`config`] | settings with which a device is opened |
+//! | [`device`] | the safe interface: devices, memory regions, completion queues, queue pairs; the trait [`Verbs`], for code that works with any NIC |
+//! | [`config`] | settings with which an RDMA device is opened |
 //! | [`driver`] | moves packets between a port and the queue pairs, checks and writes their ICRC |
-//! | [`port`] | ports that send and receive datagrams in batches: UDP sockets, a pair in memory, fault injection |
-//! | [`clock`] | monotonic time |
-//! | [`idle`] | whether a progress loop without work spins or sleeps |
+//! | [`port`] | ports that send and receive datagrams in batches: UDP sockets, a pair of ports in memory for tests, fault injection |
+//! | [`clock`] | clocks: monotonic time, and the CPU time of a thread |
+//! | [`idle`] | whether a thread that moves packets spins or sleeps while it has no work |
 //! | [`exchange`] | the out-of-band exchange over TCP that connects two queue pairs |
 //!
 //! An example: this program opens two devices on one host, and one device writes into the memory of the other by an

@@ -1,5 +1,5 @@
-//! Measures RDMA between two hosts over `rnic-endpoint`: bandwidth and latency of every operation, in the manner of
-//! perftest.
+//! Measures RDMA between two hosts over `rnic-endpoint`, an RDMA NIC in software: bandwidth and latency of every
+//! operation, in the manner of perftest.
 //!
 //! | module | holds |
 //! |---|---|

@@ -1,4 +1,4 @@
-//! Completion queues: polling, sleeping and asynchronous waiting.
+//! Completion queues of a device: polling for completions, sleeping until one arrives, and asynchronous waiting.
 
 use super::{Device, Error};
 use crate::clock::TimeSource;
@@ -41,7 +41,7 @@ impl CompletionQueue {
         self.take(out)
     }
 
-    /// Moves completions from the queue to `out` without making progress; returns their number.
+    /// Moves completions from the queue to `out` without sending or receiving packets; returns their number.
     fn take(&self, out: &mut [Completion]) -> Result<usize, Error> {
         let shared = self.0.device.shared();
         let count = shared.verbs().poll_cq(self.0.id, out)?;
@@ -68,8 +68,8 @@ impl CompletionQueue {
         }
     }
 
-    /// Takes the oldest completion; returns `None` if the queue is empty. Makes progress first, as
-    /// [`CompletionQueue::poll`] does.
+    /// Takes the oldest completion; returns `None` if the queue is empty. On a device without a progress thread it
+    /// first sends and receives packets, as [`CompletionQueue::poll`] does.
     ///
     /// # Errors
     /// As [`CompletionQueue::poll`]; [`Error::Failed`] if the work request failed.
@@ -95,11 +95,12 @@ impl CompletionQueue {
     }
 
     /// Returns a future that resolves when the queue has completions, which [`CompletionQueue::poll`] then takes. With
-    /// [`Notify::Solicited`] the future ignores a new completion unless it failed or the peer sent its message as
-    /// solicited. Completions that are already in the queue at the first poll of the future resolve it in any case.
+    /// [`Notify::Solicited`] only two kinds of new completions resolve the future: completions of failed work requests,
+    /// and of messages that the peer sent with the solicited event bit. Completions that are already in the queue at
+    /// the first poll of the future resolve it in any case.
     ///
     /// On a device with a progress thread the task sleeps until the future resolves. Without a progress thread the task
-    /// wakes itself again and again, and makes progress each time.
+    /// wakes itself again and again, and sends and receives packets each time.
     pub fn completions(&self, notify: Notify) -> Completions<'_> {
         Completions { queue: self, notify }
     }

@@ -1,4 +1,4 @@
-//! Protection domains and memory regions.
+//! Protection domains and memory regions of a device.
 
 use super::queue_pair::{QpInner, SrqInner};
 use super::{Device, Error, QpOptions, QueuePair, SharedReceiveQueue};
@@ -35,11 +35,12 @@ impl ProtectionDomain {
         Ok(MemoryRegion::new(self, info))
     }
 
-    /// Registers memory that the application keeps, at the memory's own address. The device accesses the memory until
-    /// the region is dropped.
+    /// Registers memory that remains the application's. The address of the region is the memory's own address. The
+    /// device accesses the memory until the region is dropped.
     ///
-    /// The caller's promise to [`ForeignMemory::new`] must hold until the region is dropped. A region that is leaked,
-    /// as by `std::mem::forget`, is never dropped, so the promise must then hold for ever.
+    /// The caller's promises to the unsafe function [`ForeignMemory::new`], for example that the memory stays
+    /// allocated, must hold until the region is dropped. A region that is leaked, as by `std::mem::forget`, is never
+    /// dropped, so the promises must then hold for ever.
     ///
     /// # Errors
     /// When a limit of the device is reached, or `access` admits writes to memory that is read-only.
@@ -137,7 +138,8 @@ impl<B> MemoryRegion<B> {
         self.domain.0.device.shared().verbs()
     }
 
-    /// The address of the region's first byte. Work requests of both sides name bytes of the region by it.
+    /// The address of the region's first byte. In work requests of both sides, the address of byte n of the region is
+    /// this address plus n.
     pub fn addr(&self) -> u64 {
         self.info().addr
     }
@@ -192,7 +194,7 @@ impl<B> MemoryRegion<B> {
     }
 
     /// Replaces the region's remote key by a new one, and returns the new key. From now on the device refuses requests
-    /// with the old key, whether or not the peer had invalidated the old key.
+    /// with the old key, whether or not the peer had invalidated it (by a Send with Invalidate).
     ///
     /// # Errors
     /// None is expected.

@@ -1,16 +1,16 @@
-//! The safe interface to the verbs: [`Device`], [`ProtectionDomain`], [`MemoryRegion`], [`CompletionQueue`],
-//! [`SharedReceiveQueue`], [`QueuePair`].
+//! The endpoint's interface to RDMA verbs, without `unsafe`: [`Device`], [`ProtectionDomain`], [`MemoryRegion`],
+//! [`CompletionQueue`], [`SharedReceiveQueue`], [`QueuePair`].
 //!
 //! # Who owns registered memory
 //!
 //! The device owns registered memory. [`ProtectionDomain::register`] takes a `Vec<u8>`. The application reads and
 //! writes the bytes of the region by copies, or within a closure during which no packet can access them.
-//! [`MemoryRegion::into_bytes`] returns the vector. So a peer can neither access freed memory nor see a half-finished
-//! write of the application, whatever a program without `unsafe` does. A language binding, such as the C interface,
-//! registers memory of the application instead ([`ProtectionDomain::register_foreign`]).
+//! [`MemoryRegion::into_bytes`] returns the vector. So if the program has no `unsafe` code, a peer can neither access
+//! freed memory nor see a half-finished write of the application. A binding for another language, such as C, registers
+//! memory of the application instead ([`ProtectionDomain::register_foreign`]).
 //!
-//! Each handle keeps alive the objects that it needs: a queue pair keeps its completion queues, and every object keeps
-//! its device.
+//! Each handle (a [`Device`], a [`QueuePair`] or the like) keeps alive the objects that it needs: a queue pair keeps
+//! its completion queues, and every object keeps its device.
 //!
 //! # Progress
 //!
@@ -19,7 +19,7 @@
 //! [`CompletionQueue::poll`], [`CompletionQueue::wait`] and [`Device::progress`] then read the socket in the
 //! application's thread. Polling has the lowest latency for a thread that has no other work.
 //!
-//! All handles can be used from any thread, also concurrently.
+//! The handles of a device and of its objects can be used from any thread, also concurrently.
 
 mod completion;
 mod memory;
@@ -82,7 +82,7 @@ pub enum Error {
     },
 }
 
-/// Closes the device when the last handle is dropped.
+/// Closes the device when the last [`Device`] value that refers to it is dropped.
 struct Handle(Arc<Shared>);
 
 impl Drop for Handle {
@@ -202,7 +202,7 @@ impl Device {
         Ok(CompletionQueue(Arc::new(CqInner { device: self.clone(), id })))
     }
 
-    /// Takes the oldest asynchronous event; returns `None` if there is none.
+    /// Takes the oldest asynchronous event, such as an error of a queue pair; returns `None` if there is none.
     pub fn event(&self) -> Option<Event> {
         self.shared().verbs().poll_event()
     }
@@ -231,12 +231,13 @@ impl Device {
     }
 }
 
-/// All counters of a device, from three layers: queue pairs, driver and port.
+/// All counters of a device, from three layers: its queue pairs, its port, and the driver, which moves packets between
+/// them.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Counters {
     /// Counters of the queue pairs.
     pub verbs: rnic_verbs::Counters,
-    /// Counters of wrong ICRCs and of batches that the system refused to send.
+    /// Counters of received packets with a wrong ICRC, and of batches of packets that the system refused to send.
     pub driver: DriverCounters,
     /// Counters of the port, which is usually a group of UDP sockets.
     pub port: port::Counters,

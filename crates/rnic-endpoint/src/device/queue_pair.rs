@@ -1,4 +1,4 @@
-//! Queue pairs and shared receive queues.
+//! Queue pairs and shared receive queues of a device.
 
 use super::shared::Shared;
 use super::{CompletionQueue, Device, Error, ProtectionDomain};
@@ -171,13 +171,13 @@ impl QueuePair {
         Ok(match self.0.options.service {
             Service::Rc => power(4_096),
             Service::Uc => power(8_192),
-            // A multiple of 64 bytes, the size of a cache line.
+            // IRN has no fixed set of MTUs, so this is a multiple of 64 bytes, the size of a cache line.
             Service::Irn => (room / 64 * 64).clamp(256, MAX_MTU),
         })
     }
 
-    /// Connects the queue pair to the queue pair at `peer`: it moves through the state RTR to RTS. Both ends must use
-    /// the same path MTU.
+    /// Connects this queue pair to the queue pair at `peer`: this one moves from INIT through the state RTR to RTS.
+    /// Both ends must use the same path MTU.
     ///
     /// # Errors
     /// If an attribute is out of range or the queue pair is connected already.
@@ -265,8 +265,8 @@ impl QueuePair {
     }
 
     /// Limits two rates of the queue pair, each to `rate`: the rate of its requests and the rate of its responses to
-    /// RDMA Reads. `None` is the link's rate. The rate counts whole Ethernet frames, without preamble and interframe
-    /// gap.
+    /// RDMA Reads. With `None` each limit is the rate of the link. The limited rate counts whole Ethernet frames,
+    /// without preamble and interframe gap.
     ///
     /// # Errors
     /// If the rate is 0.

@@ -1,17 +1,17 @@
-//! The state that all handles of a device share, and the choice of the thread that makes progress.
+//! The state that all handles of a device share, and the choice of the thread that sends and receives its packets.
 //!
 //! # Locks
 //!
 //! | lock | guards | held |
 //! |---|---|---|
-//! | `driver` | the port | by the thread that makes progress, even while this thread sleeps until a packet arrives |
+//! | `driver` | the port | by the thread that moves packets, even while this thread sleeps until a packet arrives |
 //! | `waiters` | threads and tasks that wait for completions | briefly |
 //! | `verbs` | queue pairs, memory, completions | briefly, never during a system call |
 //!
-//! A thread that needs several of these locks takes them in the order of the table. The thread that holds the lock of
-//! the driver is the *leader*: the progress thread, or a thread of the application that polls. Other threads that wait
-//! for completions are *followers*: they sleep on the condition variable `changed`. When the leader releases the
-//! driver, it wakes the followers, and one of them becomes the leader.
+//! A thread that needs several of a device's locks takes them in the order `driver`, `waiters`, `verbs`. The thread
+//! that holds the lock of the driver is the *leader*: the progress thread, or a thread of the application that polls.
+//! Other threads that wait for completions are *followers*: they sleep on the condition variable `changed`. When the
+//! leader releases the driver, it wakes the followers, and one of them becomes the leader.
 
 use super::Error;
 use crate::clock::{Clock, TimeSource};
@@ -36,11 +36,12 @@ pub(super) struct Shared {
     pub(super) mode: Mode,
     waker: Waker,
     closing: AtomicBool,
-    /// Number of threads that need to read from the driver. While it is not 0, the leader releases the driver.
+    /// Number of threads that need to read from the driver. While it is not 0, the leader (the thread that sends and
+    /// receives packets) releases the driver.
     asking: AtomicUsize,
-    /// Number of threads that wait for completions while another thread is the leader.
+    /// Number of threads that wait for completions while another thread sends and receives the packets.
     followers: AtomicUsize,
-    /// Why the device closed; `None` if no failure closed it.
+    /// The failure that closed the device; `None` if no failure closed it.
     failure: Mutex<Option<String>>,
     /// Completion queues for which threads or tasks wait, each with the wakers of its tasks.
     waiters: Mutex<BTreeMap<CqId, Vec<Waker>>>,
@@ -48,12 +49,13 @@ pub(super) struct Shared {
     interest: AtomicUsize,
     changed: Condvar,
     pub(super) thread: Mutex<Option<JoinHandle<()>>>,
-    /// The [`thread_mark`] of the thread that runs a closure in `MemoryRegion::with` or `with_mut`; 0 if no thread
-    /// does.
+    /// The number ([`thread_mark`]) of the thread that runs a closure in `MemoryRegion::with` or `with_mut`; 0 if no
+    /// thread does.
     looking: AtomicU64,
 }
 
-/// Leadership: the lock of the driver. Dropping it releases the driver and wakes the followers.
+/// The lock of the driver. The thread that has it sends and receives the device's packets. Dropping it wakes the
+/// threads that wait for completions, so that one of them can take over.
 struct Lead<'a> {
     shared: &'a Shared,
     driver: Option<MutexGuard<'a, Driver>>,
@@ -75,8 +77,8 @@ impl DerefMut for Lead<'_> {
 impl Drop for Lead<'_> {
     fn drop(&mut self) {
         self.driver = None;
-        // This fence pairs with the fence in `follow`: either the follower finds the driver free, or this thread sees
-        // that there is a follower and wakes it.
+        // This fence pairs with the fence in `follow`, which a thread calls to wait for completions (a follower):
+        // either the follower finds the driver free, or this thread sees that there is a follower and wakes it.
         fence(Ordering::SeqCst);
         if self.shared.followers.load(Ordering::Relaxed) > 0 {
             self.shared.wake_all();
@@ -84,7 +86,7 @@ impl Drop for Lead<'_> {
     }
 }
 
-/// Decrements the counter when dropped, also if the thread panics.
+/// Decrements a counter of threads (`asking` or `followers`) when dropped, also if the thread panics.
 struct Asking<'a>(&'a AtomicUsize);
 
 impl Drop for Asking<'_> {
@@ -128,8 +130,8 @@ impl Shared {
         lock(&self.verbs)
     }
 
-    /// Runs a closure of the application with the verbs locked. If the closure uses the device, the thread panics
-    /// instead of deadlocking.
+    /// Runs a closure of the application while the queue pairs and memory of the device are locked. If the closure uses
+    /// the device, the thread panics instead of deadlocking.
     pub(super) fn look<R>(&self, look: impl FnOnce(&mut rnic_verbs::Device) -> R) -> R {
         struct Done<'a>(&'a AtomicU64);
         impl Drop for Done<'_> {
@@ -143,14 +145,15 @@ impl Shared {
         look(&mut verbs)
     }
 
-    /// Called after work was posted. It wakes the leader if it sleeps, and the threads that wait for completions if
-    /// posting caused one.
+    /// Called after a work request was posted. It wakes the thread that sends packets if that thread sleeps, and the
+    /// threads that wait for completions if posting generated one.
     pub(super) fn posted(&self) {
         self.waker.wake_by_ref();
         self.notify();
     }
 
-    /// Wakes the leader and all other threads that sleep.
+    /// Wakes all threads that sleep in this device: the one that waits for packets, and those that wait for
+    /// completions.
     pub(super) fn interrupt(&self) {
         self.waker.wake_by_ref();
         self.wake_all();
@@ -169,13 +172,14 @@ impl Shared {
         Some(Lead { shared: self, driver: Some(driver) })
     }
 
-    /// Whether the leader must neither sleep nor keep the driver, because another thread needs the driver or the device
-    /// closes.
+    /// Whether the thread that holds the driver must neither sleep nor keep the driver, because another thread needs
+    /// the driver or the device closes.
     fn is_wanted(&self) -> bool {
         self.asking.load(Ordering::Acquire) > 0 || self.closing.load(Ordering::Acquire)
     }
 
-    /// Makes progress once, unless another thread is the leader. Returns whether there was any work.
+    /// Receives packets, fires timers and sends packets once, unless another thread holds the driver. Returns whether
+    /// there was any work.
     pub(super) fn progress(&self) -> Result<bool, Error> {
         if self.closing.load(Ordering::Acquire) {
             return Ok(false);
@@ -189,8 +193,8 @@ impl Shared {
         Ok(worked)
     }
 
-    /// Makes progress once. If there was no work, sleeps until there is work, `cq` has completions, or the clock reads
-    /// `end`.
+    /// Receives packets, fires timers and sends packets once. If there was nothing to do, sleeps until there is, `cq`
+    /// has completions, or the clock reads `end`. If another thread holds the driver, only sleeps.
     pub(super) fn progress_or_wait(&self, cq: Option<CqId>, end: Time) -> Result<(), Error> {
         self.alive()?;
         let lead = if self.mode == Mode::Polled { self.try_lead() } else { None };
@@ -211,8 +215,8 @@ impl Shared {
         Ok(())
     }
 
-    /// Sleeps while another thread is the leader: until `cq` has completions, the leader releases the driver, or the
-    /// clock reads `end`.
+    /// Sleeps while another thread sends and receives the packets: until `cq` has completions, that thread releases the
+    /// driver, or the clock reads `end`.
     fn follow(&self, cq: Option<CqId>, end: Time) -> Result<(), Error> {
         let mut waiters = lock(&self.waiters);
         self.alive()?;
@@ -234,18 +238,20 @@ impl Shared {
         Ok(())
     }
 
-    /// Whether no thread is the leader.
+    /// Whether no thread holds the driver.
     fn is_free(&self) -> bool {
         !matches!(self.driver.try_lock(), Err(TryLockError::WouldBlock))
     }
 
     fn wake_all(&self) {
-        // A follower holds this lock from its last check until it sleeps. So no follower can miss the notification.
+        // A thread that waits for completions holds this lock from its last check until it sleeps. So no such thread
+        // can miss the notification.
         let _waiters = lock(&self.waiters);
         self.changed.notify_all();
     }
 
-    /// Requests a notification from the completion queue; returns `false` if the queue already has completions.
+    /// Requests a notification when the completion queue gets a completion; returns `false` if the queue already has
+    /// completions.
     fn arm_if_empty(&self, cq: CqId, notify: Notify) -> Result<bool, Error> {
         let mut verbs = self.verbs();
         verbs.arm_cq(cq, notify)?;
@@ -265,7 +271,7 @@ impl Shared {
         self.arm_if_empty(cq, notify)
     }
 
-    /// Removes the waiters of a completion queue that is about to be destroyed.
+    /// Removes the threads and tasks that wait for a completion queue, because the queue is about to be destroyed.
     pub(super) fn forget(&self, cq: CqId) {
         let tasks = {
             let mut waiters = lock(&self.waiters);
@@ -278,11 +284,11 @@ impl Shared {
         drop(tasks);
     }
 
-    /// Wakes the threads and tasks that wait for completion queues with a notification.
+    /// Wakes the threads and tasks that wait for completions of those queues that have generated a notification.
     ///
-    /// No waiter misses a completion. A waiter first registers and then checks for completions while it holds the lock
-    /// of the verbs, and completions are generated under the same lock. So a waiter that registers too late for this
-    /// function finds the completion itself.
+    /// No waiter (thread or task) misses a completion. A waiter first registers and then checks for completions while
+    /// it holds the lock of the verbs, and completions are generated under the same lock. So a waiter that registers
+    /// too late to be woken by this function finds the completion itself.
     pub(super) fn notify(&self) {
         if self.interest.load(Ordering::Acquire) == 0 {
             return;
@@ -308,7 +314,7 @@ impl Shared {
         tasks.into_iter().for_each(Waker::wake);
     }
 
-    /// The body of the progress thread: it is the leader until the device closes.
+    /// The body of the progress thread: it sends and receives packets until the device closes.
     pub(super) fn run(&self) {
         /// Wakes all waiting threads and tasks when the progress thread ends, even by a panic.
         struct End<'a>(&'a Shared);
@@ -349,7 +355,8 @@ impl Shared {
         lock(&self.failure).get_or_insert_with(|| why.to_string());
     }
 
-    /// Runs `question` on the driver. The leader releases the driver for that time.
+    /// Runs `question`, for example a reading of counters, on the driver. The thread that holds the driver releases it
+    /// for that time.
     pub(super) fn ask<R>(&self, question: impl FnOnce(&Driver) -> R) -> R {
         self.asking.fetch_add(1, Ordering::AcqRel);
         let _asking = Asking(&self.asking);
@@ -358,7 +365,7 @@ impl Shared {
     }
 
     /// Sends the ACKs that wait for the next poll ([`Acknowledge::WithNextPoll`](crate::Acknowledge::WithNextPoll)),
-    /// unless another thread is the leader.
+    /// unless another thread holds the driver.
     pub(super) fn flush(&self) {
         if self.mode == Mode::Polled
             && !self.closing.load(Ordering::Acquire)

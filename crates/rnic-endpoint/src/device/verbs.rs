@@ -1,5 +1,6 @@
-//! Implements [`Verbs`] for [`Device`], for layers that work with any implementation of this trait. The trait names
-//! objects by numbers, where the safe interface has handles.
+//! Implements the trait [`Verbs`] for the endpoint's [`Device`], for code that works with any implementation of this
+//! trait. The trait refers to queue pairs, memory regions and other objects by numbers; the rest of the interface has
+//! handles, such as [`QueuePair`](super::QueuePair).
 
 use super::{Device, Error};
 use crate::clock::TimeSource;
@@ -10,9 +11,10 @@ use rnic_verbs::{
     SendRequest, State, Transition, Verbs, VerbsError, until_full,
 };
 
-/// Objects created through the trait belong to the device: they live until the application destroys them or the last
-/// handle of the device is dropped. Objects that belong to handles ([`QueuePair`](super::QueuePair) and the like) live
-/// until their handles are dropped. The application must not destroy such objects through the trait.
+/// Objects (such as queue pairs) that are created through this trait belong to the device: they live until the
+/// application destroys them or the last handle of the device is dropped. Objects that belong to handles
+/// ([`QueuePair`](super::QueuePair) and the like) live until their handles are dropped. The application must not
+/// destroy such objects through the trait.
 ///
 /// Completion timestamps are readings of the device's [`Clock`](crate::Clock). The device reads the clock once for all
 /// packets that one system call received, and once for all packets that it sends in one batch. Packets are sent and

@@ -1,10 +1,10 @@
-//! Why a port could not be opened or a batch could not be sent.
+//! Errors of ports: why a port could not be opened, and why a batch of datagrams could not be sent.
 
 use super::Limits;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 
-/// Why a port could not be opened.
+/// Why a [`UdpPort`](super::UdpPort) could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum BindError {
     /// Another socket is bound to the address and UDP port.
@@ -80,7 +80,7 @@ pub enum SendError {
         /// The destination of the batch.
         destination: SocketAddr,
     },
-    /// The addresses mix IPv4 and IPv6.
+    /// The addresses of the port and of the batch mix IPv4 and IPv6.
     #[error(
         "cannot send from {source_address} to {destination}: the port and both addresses must be all IPv4 or all IPv6"
     )]

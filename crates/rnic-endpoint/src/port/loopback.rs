@@ -72,7 +72,7 @@ pub struct LoopbackPort {
     counters: Counters,
 }
 
-/// The receive buffer of a port. The peer port appends batches to it.
+/// The receive buffer of one port of a pair. The other port appends the batches that it sends.
 #[derive(Debug, Default)]
 struct Inbox {
     state: Mutex<InboxState>,

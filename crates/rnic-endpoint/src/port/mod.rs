@@ -1,8 +1,9 @@
-//! Ports send and receive UDP datagrams in batches.
+//! Ports, the lowest layer of the endpoint: they send and receive UDP datagrams in batches.
 //!
-//! [`Port`] is the trait through which the driver sends and receives. [`UdpPort`] implements it on Linux UDP sockets
-//! and [`loopback::pair`] in memory; [`FaultyPort`] loses, duplicates, corrupts, reorders and delays the datagrams of
-//! another port. The trait does not assume a socket: a port that writes whole Ethernet frames can implement it as well.
+//! [`Port`] is the trait through which the endpoint's [driver](crate::driver) sends and receives packets. [`UdpPort`]
+//! implements it on Linux UDP sockets and [`loopback::pair`] in memory; [`FaultyPort`] loses, duplicates, corrupts,
+//! reorders and delays the datagrams of another port. The trait does not assume a socket: a port that writes whole
+//! Ethernet frames can implement it as well.
 //!
 //! # Batches
 //!
@@ -108,16 +109,16 @@ impl<'a> Arrival<'a> {
     }
 }
 
-/// Source, destination and traffic class of a received datagram.
+/// Source, destination and traffic class of a received datagram, or of all datagrams of an [`Arrival`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Meta {
     /// IP address and UDP source port of the sender.
     pub source: SocketAddr,
-    /// The local address to which it was sent.
+    /// The local address to which the datagram was sent.
     pub destination: IpAddr,
     /// DSCP and ECN codepoint.
     pub traffic_class: TrafficClass,
-    /// IPv4 identification of the first datagram; `None` if the port cannot see it.
+    /// IPv4 identification of the datagram, or of the first datagram of an arrival; `None` if the port cannot see it.
     pub identification: Option<u16>,
 }
 
@@ -190,8 +191,8 @@ pub trait Port: Send {
     /// [`SendError`] says why. In that case no datagram was sent.
     fn send(&mut self, batch: &Batch<'_>) -> Result<usize, SendError>;
 
-    /// Returns the next arrival, or `None` if none is waiting. An arrival may hold no datagram. Its bytes stay in the
-    /// port's buffer until the next call.
+    /// Returns the next arrival (a batch of received datagrams), or `None` if none is waiting. An arrival may be empty.
+    /// Its bytes stay in the port's buffer until the next call.
     ///
     /// # Errors
     ///
@@ -206,7 +207,7 @@ pub trait Port: Send {
     /// An error of the system; none is expected on an open port.
     fn wait(&mut self, interest: Interest, timeout: Option<Time>) -> io::Result<()>;
 
-    /// Returns a handle with which another thread ends the current call of [`Port::wait`], or the next call if none is
+    /// Returns a handle by which another thread ends the current call of [`Port::wait`], or the next call if none is
     /// in progress.
     fn waker(&self) -> Waker;
 

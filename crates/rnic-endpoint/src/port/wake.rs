@@ -24,8 +24,8 @@ impl WakeFlag {
         Ok(Arc::new(WakeFlag { state: AtomicU8::new(AWAKE), event }))
     }
 
-    /// The thread calls this before it sleeps in `ppoll`. Returns whether a wake-up has already come; then the thread
-    /// must not sleep.
+    /// The thread that others can wake calls this before it sleeps in `ppoll`. Returns whether a wake-up has already
+    /// come; then the thread must not sleep.
     pub(super) fn fall_asleep(&self) -> bool {
         let came = self.state.compare_exchange(AWAKE, ASLEEP, Ordering::AcqRel, Ordering::Acquire).is_err();
         if came {
@@ -34,9 +34,9 @@ impl WakeFlag {
         came
     }
 
-    /// The thread calls this after `ppoll`; `readable` says whether `ppoll` found the eventfd readable. A waker that
-    /// saw the thread asleep may write to the eventfd only after this call. Then the next wait returns immediately,
-    /// which [`Port::wait`](super::Port::wait) allows.
+    /// The thread that others can wake calls this after `ppoll`; `readable` says whether `ppoll` found the eventfd
+    /// readable. A waker that saw the thread asleep may be late and write to the eventfd after this call. Then the
+    /// thread's next wait returns immediately, which [`Port::wait`](super::Port::wait) allows.
     pub(super) fn wake_up(&self, readable: bool) {
         self.state.swap(AWAKE, Ordering::AcqRel);
         if readable {

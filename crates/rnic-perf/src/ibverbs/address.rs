@@ -4,13 +4,13 @@ use rnic_endpoint::device::Address;
 use std::fmt::Write as _;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
-/// Length of an address message in bytes, including the zero byte at its end.
+/// Length in bytes of the message with a queue pair's address, including the zero byte at its end.
 pub const MESSAGE: usize = "0000:000000:000000:".len() + 32 + 1;
 
-/// Why a received message is not a usable address.
+/// Why a received message is not a usable address of a queue pair.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum AddressError {
-    /// The message does not have the format of an address; the text is the message.
+    /// The message does not have the format of an address; the field is the received text.
     #[error("the peer's address is {0:?}, not LLLL:QQQQQQ:PPPPPP and 32 digits of a GID, all hexadecimal")]
     Form(String),
     /// The GID is all zeros, because the peer was started without a GID index.
@@ -20,7 +20,8 @@ pub enum AddressError {
     NoGid,
 }
 
-/// Encodes `address` as a message. The message has no UDP port, because RoCEv2 always uses port 4791.
+/// Encodes a queue pair's address as a message of `ibv_rc_pingpong`. The message has no UDP port, because RoCEv2 always
+/// uses port 4791.
 pub fn encode(address: &Address) -> [u8; MESSAGE] {
     let gid = match address.addr.ip() {
         IpAddr::V4(ip) => ip.to_ipv6_mapped(),
@@ -36,7 +37,8 @@ pub fn encode(address: &Address) -> [u8; MESSAGE] {
     message
 }
 
-/// Decodes a message to an address. The message has no UDP port, so the address gets `port`.
+/// Decodes a message of `ibv_rc_pingpong` to a queue pair's address. The message has no UDP port, so the address gets
+/// `port`.
 ///
 /// # Errors
 /// When the message does not have the format of an address, or its GID is all zeros.

@@ -12,8 +12,8 @@ use rnic_verbs::{Access, Capacities, Completion, SendOp, Service, Status};
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 
-/// Options of a ping-pong. Service, size, iterations and MTU must be the same on both sides, because the sides exchange
-/// only addresses. The defaults are those of `ibv_rc_pingpong`.
+/// Options of a ping-pong with `ibv_rc_pingpong` or `ibv_uc_pingpong`. Transport service, size, iterations and MTU must
+/// be the same on both sides, because the sides exchange only addresses. The defaults are those of `ibv_rc_pingpong`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Options {
     /// Transport service: RC or UC.
@@ -53,9 +53,9 @@ pub struct Outcome {
     pub bytes: u64,
     /// Number of messages that each side sent.
     pub iterations: u32,
-    /// Time from the end of the exchange to the last message.
+    /// Time from the end of the exchange over TCP to the completion of the last message.
     pub elapsed: Time,
-    /// Number of received bytes that were compared.
+    /// Number of received bytes that were compared with their expected values.
     pub checked: u64,
 }
 
@@ -68,7 +68,7 @@ pub enum Error {
     /// The peer's message is not an address.
     #[error(transparent)]
     Address(#[from] AddressError),
-    /// The exchange with the peer failed.
+    /// The exchange of addresses with the peer over TCP failed.
     #[error("{0}")]
     Exchange(String),
     /// A work request failed.
@@ -231,8 +231,8 @@ impl Pingpong {
             }
         }
         let elapsed = clock.now();
-        // The last ACK of this side may be lost. So the device goes on making progress for 100 ms: if the peer
-        // retransmits its last message, it gets another ACK.
+        // The last ACK of this side may be lost. So the device goes on sending and receiving packets for 100 ms: if the
+        // peer retransmits its last message, it gets another ACK.
         let end = clock.now() + Time::from_ms(100);
         while clock.now() < end {
             self.device.wait(Time::from_ms(10))?;

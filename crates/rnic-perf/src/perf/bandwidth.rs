@@ -39,7 +39,7 @@ pub(super) struct Client<'a> {
     pub(super) stop: &'a AtomicBool,
 }
 
-/// The progress of one queue pair: numbers of messages posted and completed.
+/// Numbers of messages that have been posted and completed on one queue pair.
 #[derive(Clone, Copy, Default)]
 struct Lane {
     posted: u64,
@@ -143,8 +143,8 @@ impl Client<'_> {
         }
     }
 
-    /// Runs a measurement with verification. It sends rounds of at most one message per slot, and compares every byte
-    /// of a round before the next round overwrites the slots.
+    /// Runs a measurement with verification. It sends messages in rounds, at most one message for each slot of the
+    /// memory in a round, and compares every byte of a round before the next round overwrites the slots.
     fn run_in_rounds(&mut self, amount: Amount) -> Result<Outcome, PerfError> {
         let clock = Clock::start();
         let (limit, until) = match amount {
@@ -176,7 +176,8 @@ impl Client<'_> {
         Ok(Outcome { messages, elapsed: clock.now(), peak: peak.best(), verified })
     }
 
-    /// Posts the messages of a round on every queue pair, and waits until all of them are complete.
+    /// Posts the messages of a round (messages that are verified together) on every queue pair, and waits until all of
+    /// them are complete.
     fn carry_out(&mut self, first: u64, count: u32) -> Result<(), PerfError> {
         let mut left = 0;
         for message in first..first + u64::from(count) {
@@ -193,8 +194,8 @@ impl Client<'_> {
         Ok(())
     }
 
-    /// Asks the server to compare a round of Writes, or to fill in the data for a round of Reads, and waits until it
-    /// has done so.
+    /// Asks the server to verify a round (group) of Writes, or to fill in the data for a round of Reads, and waits
+    /// until it has done so.
     fn round(&mut self, first: u64, count: u32) -> Result<(), PerfError> {
         self.control.say(&Message::Round { first, count })?;
         match self.control.await_word(&self.end.device, self.stop)? {
@@ -222,8 +223,9 @@ impl Client<'_> {
 }
 
 impl End {
-    /// Runs `with` on the bytes of each message of a round. The memory is locked for one message at a time, so that the
-    /// device can send and receive packets in between.
+    /// Runs `with` on the bytes of each message of a round, that is messages `first` to `first + count - 1` of each
+    /// queue pair. The memory is locked for one message at a time, so that the device can send and receive packets in
+    /// between.
     pub(super) fn each_slot(
         &self, first: u64, count: u32, size: u32, mut with: impl FnMut(Pattern, &mut [u8]),
     ) -> Result<(), PerfError> {
@@ -238,7 +240,7 @@ impl End {
         Ok(())
     }
 
-    /// Compares every byte of a round of messages with its expected value.
+    /// Compares every byte of messages `first` to `first + count - 1` of each queue pair with its expected value.
     pub(super) fn check(&self, first: u64, count: u32, size: u32) -> Result<Verified, PerfError> {
         let mut verified = Verified::default();
         self.each_slot(first, count, size, |pattern, bytes| {
@@ -250,8 +252,8 @@ impl End {
     }
 }
 
-/// The server's side of a measurement of bandwidth: it makes progress, and receives and checks messages, until the
-/// client has sent all of them. Returns the number of received messages and the result of the verification.
+/// The server's side of a measurement of bandwidth: it sends and receives packets, and checks received messages, until
+/// the client has sent all of them. Returns the number of received messages and the result of the verification.
 pub(super) fn attend(
     end: &End, control: &mut Control, size: u32, stop: &AtomicBool,
 ) -> Result<(u64, Verified), PerfError> {
@@ -292,7 +294,7 @@ pub(super) fn attend(
     Ok((taken.iter().sum(), verified))
 }
 
-/// Counts the received messages, checks them if the plan has verification, and posts their receives again.
+/// Counts the received messages, compares their bytes if the plan has verification, and posts their receives again.
 fn take(
     end: &End, size: u32, completions: &[Completion], taken: &mut [u64], verified: &mut Verified,
 ) -> Result<(), PerfError> {

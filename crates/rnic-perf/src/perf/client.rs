@@ -17,7 +17,7 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::atomic::AtomicBool;
 
 /// Runs all measurements of `plan` with the server `host`, which runs [`serve`](super::serve). It passes each result to
-/// `row` as soon as the measurement of this size ends.
+/// `row` as soon as the measurement of this message size ends.
 ///
 /// # Errors
 /// When the plan is invalid, the server does not respond, has another version or closes the connection, a work request

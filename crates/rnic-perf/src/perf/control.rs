@@ -6,7 +6,7 @@
 //! | `Hello` | `Welcome` or `Refused` | exchanges the setup, the addresses of queue pairs, and the memory keys |
 //! | `Ready` | `Ready` | confirms that the queue pairs are connected |
 //! | `Begin` | `Began` | starts the measurement of one message size |
-//! | `Round` | `Checked` | with verification: the server compares a round of Writes, or prepares a round of Reads |
+//! | `Round` | `Checked` | with verification: the server compares a group of Writes, or writes the data for a group of Reads |
 //! | `End` | `Ended` | ends the measurement of a size; the server sends its counters |
 //!
 //! After the last size the client closes the connection. A side that fails sends `Refused` with a reason and closes the
@@ -27,7 +27,7 @@ use std::thread::JoinHandle;
 
 /// Version of the control messages, which must be the same on both sides.
 pub(super) const VERSION: u32 = 1;
-/// Timeout for a message of the peer when the peer has nothing to wait for before it sends.
+/// Timeout for a message that the peer can send immediately, without waiting for something else first.
 const PATIENCE: Time = Time::from_ms(30_000);
 /// Maximum time between two checks for a message while a side waits for one.
 const NAP: Time = Time::from_ms(1);
@@ -38,7 +38,8 @@ pub(super) struct Greeting {
     pub(super) rnic_perf: u32,
 }
 
-/// The part of the plan that both sides need, with the memory layout that follows from it.
+/// The settings of a measurement that both sides need: a part of the client's plan, with the memory layout that follows
+/// from it.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub(super) struct Setup {
     pub(super) op: Op,
@@ -59,15 +60,15 @@ pub(super) struct Setup {
     pub(super) polled: bool,
 }
 
-/// Queue pair number and first PSN of one queue pair of the sender.
+/// Queue pair number and first PSN of one queue pair of the side that sends the message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(super) struct Peer {
     pub(super) qpn: u32,
     pub(super) psn: u32,
 }
 
-/// The UDP port, queue pairs, memory and MTU of the sender. Its IP address is not in the message: it is the address of
-/// the TCP connection.
+/// The UDP port, queue pairs, memory and MTU of the side that sends the message. Its IP address is not in the message:
+/// it is the address of the TCP connection.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(super) struct Introduction {
     pub(super) roce_port: u16,
@@ -76,7 +77,7 @@ pub(super) struct Introduction {
     pub(super) mtu: u32,
 }
 
-/// A control message.
+/// A message between client and server of `rnic perf` over TCP.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(tag = "say", rename_all = "kebab-case")]
 pub(super) enum Message {
@@ -98,7 +99,7 @@ pub(super) enum Message {
         size: u32,
     },
     Began,
-    /// A round with verification: messages `first` to `first + count - 1` of each queue pair.
+    /// A group of messages that are verified together: messages `first` to `first + count - 1` of each queue pair.
     Round {
         first: u64,
         count: u32,
@@ -123,7 +124,7 @@ impl Message {
     }
 }
 
-/// Exchanges the versions of both sides.
+/// Exchanges the versions of the control messages with the peer, which must be the same on both sides.
 pub(super) fn greet(channel: &mut Channel) -> Result<(), PerfError> {
     channel.send(&Greeting { rnic_perf: VERSION })?;
     let theirs: Greeting = channel.receive().map_err(|error| match error {
@@ -142,7 +143,8 @@ pub(super) fn greet(channel: &mut Channel) -> Result<(), PerfError> {
     Ok(())
 }
 
-/// Receives the next message while there is no [`Control`] yet. A `Refused` becomes an error.
+/// Receives the next message before the measurements start, when there is no [`Control`] yet. A `Refused` becomes an
+/// error.
 pub(super) fn hear(channel: &mut Channel) -> Result<Message, PerfError> {
     match channel.receive()? {
         Message::Refused { why } => Err(PerfError::Refused(why)),
@@ -163,8 +165,8 @@ pub(super) fn refuse(speaker: &mut Speaker, error: &PerfError) {
     }
 }
 
-/// The control connection during measurements. A separate thread receives its messages, so that the measuring thread
-/// never blocks on TCP.
+/// The TCP connection between client and server of `rnic perf` during measurements. A separate thread receives its
+/// messages, so that the measuring thread never blocks on TCP.
 pub(super) struct Control {
     speaker: Speaker,
     inbox: Receiver<Result<Message, ExchangeError>>,

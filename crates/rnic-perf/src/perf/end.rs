@@ -1,4 +1,4 @@
-//! The state that client and server have alike: a device, its queue pairs and their memory.
+//! The state that client and server of `rnic perf` have alike: a device, its queue pairs and their memory.
 
 use super::PerfError;
 use super::control::{Introduction, Peer, Setup};
@@ -18,12 +18,12 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
-/// The identifier (`wr_id`) of a work request, taken apart.
+/// The two values in the identifier (`wr_id`) of a work request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Tag {
     pub(super) queue_pair: usize,
-    /// For a send: the number of messages that are complete when this request completes. For a receive: the slot of its
-    /// buffer.
+    /// For a send: the number of messages that are complete when this request completes. For a receive: the slot (place
+    /// of one message in the registered memory) that is its buffer.
     pub(super) value: u32,
 }
 
@@ -116,7 +116,8 @@ impl End {
         Ok(())
     }
 
-    /// Returns the offset of a message slot in the registered memory, which has the same layout on both sides.
+    /// Returns the offset of a slot (place of one message) in the registered memory, which has the same layout on both
+    /// sides.
     pub(super) fn offset(&self, queue_pair: usize, slot: u32) -> usize {
         (queue_pair * self.setup.slots as usize + slot as usize) * self.setup.stride as usize
     }
@@ -130,14 +131,15 @@ impl End {
         receives(&self.setup)
     }
 
-    /// Posts a receive whose buffer is the given slot. The slot fits a message of any size of the plan.
+    /// Posts a receive whose buffer is the given slot (place of one message in the registered memory). The slot fits a
+    /// message of any size of the plan.
     pub(super) fn post_recv(&self, queue_pair: usize, slot: u32) -> Result<(), PerfError> {
         let sge = self.sge(queue_pair, slot, self.setup.stride)?;
         Ok(self.queue_pairs[queue_pair].post_recv(Tag::id(queue_pair, slot), &[sge])?)
     }
 
     /// Takes completions from the completion queue, and fails if one of them has an error status. On a device without a
-    /// progress thread it first makes progress.
+    /// progress thread it first sends and receives packets.
     pub(super) fn poll<'c>(&self, out: &'c mut [Completion]) -> Result<&'c [Completion], PerfError> {
         let count = self.cq.poll(out)?;
         succeeded(&out[..count])
@@ -208,7 +210,7 @@ fn lock(faults: &Mutex<FaultCounters>) -> MutexGuard<'_, FaultCounters> {
     faults.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A port with faults. The counters of the faults can be read while the device owns the port.
+/// A port with fault injection whose counters of faults can be read while the device owns the port.
 struct Watched {
     port: FaultyPort<UdpPort>,
     faults: Arc<Mutex<FaultCounters>>,

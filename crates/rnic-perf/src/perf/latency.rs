@@ -16,9 +16,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 const GIVE_UP: Time = Time::from_ms(10_000);
 /// Number of polls between two checks of the control connection and the clock.
 const LOOKS: u32 = 256;
-/// Slot from which messages are sent.
+/// Slot (place of one message in the registered memory) from which messages are sent.
 const OUT: u32 = 0;
-/// Slot into which messages are received.
+/// Slot (place of one message in the registered memory) into which messages are received.
 const IN: u32 = 1;
 
 /// A message that client and server send back and forth (a ping-pong), as one side sees it.
@@ -68,8 +68,8 @@ impl<'a> Ball<'a> {
         Ok(came.is_some())
     }
 
-    /// Waits until the message arrives for the `turn`-th time. From time to time it calls `heed`; if that returns
-    /// `false`, it stops waiting and returns `false`.
+    /// Waits until the message arrives for the `turn`-th time. From time to time it calls `heed`, which says whether to
+    /// go on; if that returns `false`, it stops waiting and returns `false`.
     fn catch(&self, turn: u64, heed: &mut impl FnMut() -> Result<bool, PerfError>) -> Result<bool, PerfError> {
         loop {
             for _ in 0..if self.end.setup.polled { LOOKS } else { 1 } {
@@ -149,7 +149,7 @@ fn fetch(ball: &Ball<'_>, turn: u64, heed: &mut impl FnMut() -> Result<bool, Per
 }
 
 /// The server's side of a measurement of latency: it sends each message back until the client ends the measurement. For
-/// Reads and atomics it only makes progress.
+/// Reads and atomics it only lets its device send and receive packets.
 pub(super) fn attend(ball: &Ball<'_>, control: &Control) -> Result<(), PerfError> {
     let mut heed = || match control.heard()? {
         None => Ok(true),

@@ -1,4 +1,4 @@
-//! Bandwidth and latency between two hosts, in the manner of perftest.
+//! Measures bandwidth and latency of RDMA between two hosts, in the manner of perftest.
 //!
 //! The server runs [`serve`], and the client runs [`run`] with a [`Plan`], which it sends to the server over TCP. The
 //! results are a [`Report`]. The table shows how each operation is measured:
@@ -9,7 +9,7 @@
 //! | Send | completions at the client | half a round trip |
 //! | Read, atomics | completions at the client | a round trip |
 //!
-//! [`run_perftest`] measures with a perftest program as the peer.
+//! [`run_perftest`] measures with a perftest program, such as `ib_write_bw`, as the peer.
 //!
 //! With [`Plan::verify`] the bytes of message `i` of a queue pair are derived from a seed, the queue pair and `i`, and
 //! the receiver compares every byte. The response to an atomic operation must be the value that the previous one
@@ -44,7 +44,7 @@ pub enum PerfError {
     /// The plan is invalid, or one of the two hosts cannot carry it out.
     #[error(transparent)]
     Plan(#[from] PlanError),
-    /// The exchange with the peer failed.
+    /// The exchange of control messages with the peer over TCP failed.
     #[error(transparent)]
     Exchange(#[from] ExchangeError),
     /// The peer refuses the plan or has failed; the text is its reason.
@@ -67,7 +67,7 @@ pub enum PerfError {
         /// The timeout in seconds.
         seconds: u64,
     },
-    /// The measurement was interrupted.
+    /// The caller interrupted the measurement, by setting `stop`.
     #[error("interrupted")]
     Interrupted,
 }

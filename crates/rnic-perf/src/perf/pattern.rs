@@ -4,7 +4,7 @@
 ///
 /// Each word of eight bytes is derived from the next element of an arithmetic progression that differs for each
 /// message. So bytes of another message or from another offset do not pass the comparison. Writing and comparing the
-/// words is about as fast as the memory.
+/// words is about as fast as the memory can be accessed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pattern(u64);
 

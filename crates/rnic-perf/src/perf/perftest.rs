@@ -1,4 +1,4 @@
-//! A measurement with a perftest program as the peer.
+//! A measurement of bandwidth or latency with a perftest program as the peer.
 
 use super::counters::{counts, difference};
 use super::plan::FaultPlan;

@@ -1,4 +1,4 @@
-//! The plan of a measurement, its limits and its checks.
+//! The plan of `rnic perf`, which has all settings of its measurements: its limits and its checks.
 
 use super::PerfError;
 use crate::Op;
@@ -25,8 +25,8 @@ pub enum Amount {
     Duration(Time),
 }
 
-/// Fault injection into the packets that either side receives. Each field is a share of the packets in percent, 0 to
-/// 100.
+/// Fault injection into the packets that either side receives. Each field except `seed` is a share of the packets in
+/// percent, 0 to 100.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct FaultPlan {
     /// Percentage of packets dropped.
@@ -226,9 +226,9 @@ impl Plan {
         self.longest().next_multiple_of(64)
     }
 
-    /// Number of message slots in the memory of each queue pair. Without verification all messages share one slot; with
-    /// verification each outstanding message has its own, as far as the memory limit allows. Latency needs one slot to
-    /// send from and one to receive into.
+    /// Number of message slots (places of one message) in the memory of each queue pair. Without verification all
+    /// messages share one slot; with verification each outstanding message has its own, as far as the memory limit
+    /// allows. Latency needs one slot to send from and one to receive into.
     pub(super) fn slots(&self) -> u32 {
         if self.latency {
             return 2;

@@ -1,4 +1,4 @@
-//! The report of a plan's measurements, as data and as a table.
+//! The report of the measurements of `rnic perf`, as data and as a table.
 
 use super::counters::Counts;
 use super::plan::{FaultPlan, Plan};
@@ -77,7 +77,7 @@ impl AddAssign for Verified {
     }
 }
 
-/// Counters of one side during a measurement.
+/// Counters of one side, client or server, during a measurement.
 #[derive(Clone, PartialEq, Default, Debug, Serialize, Deserialize)]
 pub struct Side {
     /// CPU time that the process used during the measurement, in seconds, in user and kernel mode.
@@ -100,7 +100,7 @@ impl Side {
     }
 }
 
-/// The result of one measurement, that is of one message size.
+/// The result of one measurement. A report has one for each message size.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Row {
     /// Message size in bytes.

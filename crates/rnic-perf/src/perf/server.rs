@@ -24,12 +24,12 @@ pub struct ServeOptions {
     pub once: bool,
 }
 
-/// The result of serving a client.
+/// The result of the measurements with one client.
 #[derive(Debug)]
 pub struct Served {
     /// The TCP address of the client.
     pub peer: SocketAddr,
-    /// The number of measurements, one for each size, or the error that ended them.
+    /// The number of measurements, one for each message size, or the error that ended them.
     pub result: Result<u32, PerfError>,
 }
 
@@ -167,8 +167,8 @@ fn next(control: &Control, device: &Device, stop: &AtomicBool) -> Result<Option<
         if stop.load(Ordering::Relaxed) {
             return Err(PerfError::Interrupted);
         }
-        // The device must go on making progress: if the last ACKs were lost, the client retransmits, and needs new
-        // ACKs.
+        // The device must go on sending and receiving packets: if the last ACKs were lost, the client retransmits, and
+        // needs new ACKs.
         device.wait(Time::from_ms(10))?;
     }
 }

@@ -9,7 +9,8 @@ use rnic_transport::Time;
 use std::io::IoSlice;
 use std::net::SocketAddr;
 
-/// Number of reports per window in which the receiver tells the sender how many bytes it has received.
+/// Number of reports that the receiver sends while one window (maximum bytes in flight) arrives. A report tells the
+/// sender how many bytes have arrived.
 const REPORTS_PER_WINDOW: u64 = 4;
 /// Maximum datagrams in flight if there is a window. For a short datagram the kernel uses far more buffer space than
 /// its bytes, so the limit in bytes is not enough.

@@ -1,4 +1,5 @@
-//! The control connection over TCP, on which each message is one line of text.
+//! The TCP connection by which the two hosts of a measurement with plain datagrams agree on it. Each message is one
+//! line of text.
 
 use rnic_endpoint::port::{BindError, SendError};
 use socket2::{SockRef, TcpKeepalive};
@@ -9,10 +10,10 @@ use std::time::Duration;
 
 /// Maximum length of a message in bytes.
 const MAX_LINE: u64 = 256;
-/// Timeout for a message of the peer when the peer has nothing to wait for before it sends.
+/// Timeout for a message that the peer can send immediately, without waiting for something else first.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Why a measurement failed.
+/// Why a measurement with plain datagrams failed.
 #[derive(Debug, thiserror::Error)]
 pub enum RawError {
     /// The TCP connection failed.
@@ -46,7 +47,7 @@ pub enum RawError {
     },
 }
 
-/// One end of the control connection.
+/// One end of the TCP connection by which the two hosts agree on measurements.
 #[derive(Debug)]
 pub(super) struct Control {
     reader: BufReader<TcpStream>,

@@ -45,8 +45,8 @@ fn open(control: &mut Control, config: &UdpConfig) -> Result<UdpPort, RawError> 
     Ok(port)
 }
 
-/// Runs `work` on the port in a separate thread, and sets its flag when the client sends `done` or closes the
-/// connection.
+/// Runs `work` on the port in a separate thread, and sets the flag that `work` gets when the client sends `done` or
+/// closes the connection.
 fn until_done<T: Send>(
     control: &mut Control, port: &mut UdpPort,
     work: impl FnOnce(&mut UdpPort, &AtomicBool) -> Result<T, RawError> + Send,
@@ -65,7 +65,7 @@ fn until_done<T: Send>(
     })
 }
 
-/// Counts and times of the received datagrams.
+/// Numbers of datagrams and bytes that the server received, the times of the first and last arrival, and CPU time.
 #[derive(Default)]
 struct Received {
     datagrams: u64,

@@ -35,7 +35,8 @@ impl Probability {
     }
 }
 
-/// The probabilities of faults in one direction. Each fault happens to each datagram independently of the other faults.
+/// The probabilities of the faults that a [`FaultyPort`](super::FaultyPort) adds in one direction, sending or
+/// receiving. Each fault happens to each datagram independently of the other faults.
 ///
 /// ```
 /// use rnic_endpoint::port::{Faults, Probability};
@@ -48,8 +49,8 @@ impl Probability {
 pub struct Faults {
     /// Probability that a datagram is lost.
     pub loss: Probability,
-    /// Probability that a datagram is delivered a second time. The copy has no corruption and is not held back: it
-    /// follows the original directly, or takes its place if the original is held back.
+    /// Probability that a datagram is delivered a second time. The copy is neither corrupted nor held back (reordered
+    /// or delayed): it follows the original directly, or takes its place if the original is held back.
     pub duplication: Probability,
     /// Probability that a datagram is delivered with one bit flipped.
     pub corruption: Probability,
@@ -71,7 +72,7 @@ impl Faults {
     }
 }
 
-/// Counters of faults in one direction, sending or receiving.
+/// Counters of the faults of a [`FaultyPort`](super::FaultyPort) in one direction, sending or receiving.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct FaultCounters {
     /// Number of datagrams in this direction, with or without faults; 0 if all probabilities are 0.

@@ -1,5 +1,5 @@
-//! A lane is one direction of a faulty port, sending or receiving. It draws the faults of each datagram and holds back
-//! the reordered and delayed datagrams.
+//! A lane is one direction, sending or receiving, of a port with fault injection. It draws the faults of each datagram
+//! and holds back the reordered and delayed datagrams.
 
 use super::{FaultCounters, Faults};
 use rand_core::Rng as _;
@@ -8,7 +8,8 @@ use rnic_transport::Time;
 
 /// Maximum time for which a reordered datagram waits for later datagrams to overtake it.
 const LONGEST_REORDERING: Time = Time::from_ms(1);
-/// Maximum number of datagrams held back at a time; further datagrams are neither reordered nor delayed.
+/// Maximum number of datagrams that one direction holds back at a time; further datagrams are neither reordered nor
+/// delayed.
 const MOST_HELD: usize = 1_024;
 
 /// The faults that happen to one datagram.
@@ -25,8 +26,8 @@ impl Fate {
     pub(super) const PASSES: Fate = Fate { lost: false, duplicated: false, flip: None, hold: None };
 }
 
-/// When a held datagram is released: at the time `due`, or after datagram number `until` of this direction, whichever
-/// comes first.
+/// When a datagram that is held back (reordered or delayed) is released: at the time `due`, or after datagram number
+/// `until` of this direction, whichever comes first.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Hold {
     pub(super) due: Time,
@@ -47,7 +48,7 @@ pub(super) struct Held<M> {
     pub(super) data: Vec<u8>,
 }
 
-/// One direction of a faulty port: its faults, its random stream and the datagrams it holds back.
+/// One direction of a port with fault injection: its faults, its random stream and the datagrams it holds back.
 #[derive(Debug)]
 pub(super) struct Lane<M> {
     pub(super) faults: Faults,
@@ -107,7 +108,8 @@ impl<M> Lane<M> {
         fate
     }
 
-    /// Returns the state of the random stream and the counters, to which [`Lane::rewind`] can return.
+    /// Returns the state of the random stream and the counters, to which [`Lane::rewind`] can return if a datagram
+    /// turns out not to be sent.
     pub(super) fn mark(&self) -> (Pcg64Mcg, FaultCounters) {
         (self.rng.clone(), self.counters)
     }

@@ -1,4 +1,4 @@
-//! A port with fault injection: reproducible losses, duplicates, corruption, reordering and delays.
+//! A port with fault injection, for tests: reproducible losses, duplicates, corruption, reordering and delays.
 
 mod faults;
 mod lane;
@@ -31,14 +31,16 @@ pub struct FaultyPort<P, C = Clock> {
     clock: C,
     sending: Lane<Outgoing>,
     receiving: Lane<Meta>,
-    /// The bytes of an arrival that is delivered in pieces, because faults happened to some of its datagrams.
+    /// The bytes of an arrival (a batch of received datagrams) that is delivered in pieces, because faults happened to
+    /// some of its datagrams.
     stash: Vec<u8>,
     pieces: VecDeque<Piece>,
     /// The bytes of the last delivered datagram that was held back or duplicated.
     current: Vec<u8>,
 }
 
-/// A piece of an arrival with faults, which the next calls of [`Port::receive`] deliver.
+/// A piece of a batch of received datagrams to which faults happened, which the next calls of [`Port::receive`]
+/// deliver.
 #[derive(Debug)]
 enum Piece {
     /// Consecutive datagrams in `stash`, as a range of bytes.
@@ -84,7 +86,7 @@ impl<P: Port, C: TimeSource + Send> FaultyPort<P, C> {
     }
 
     /// Applies the faults `fate` to a datagram that is not lost, and sends or holds it. Returns `false` if the inner
-    /// port had no room for it.
+    /// port's send buffer had no room for it.
     fn send_one(&mut self, batch: &Batch<'_>, fate: Fate, now: Time) -> Result<bool, SendError> {
         if fate.flip.is_none() && fate.hold.is_none() {
             if self.inner.send(batch)? == 0 {
@@ -150,8 +152,9 @@ impl Lane<Meta> {
         }
     }
 
-    /// Applies faults to an arrival. Returns `false` if the arrival can be delivered as it is. Otherwise a fault
-    /// happened, or a held datagram is due, and `stash` and `pieces` hold the datagrams to deliver instead.
+    /// Applies faults to a batch of received datagrams. Returns `false` if the batch can be delivered as it is.
+    /// Otherwise a fault happened, or a held datagram is due, and `stash` and `pieces` hold the datagrams to deliver
+    /// instead.
     fn strike(&mut self, arrival: &Arrival<'_>, now: Time, stash: &mut Vec<u8>, pieces: &mut VecDeque<Piece>) -> bool {
         let segment = arrival.segment.max(1);
         let meta_at = |at: usize| Meta {

@@ -1,4 +1,4 @@
-//! A port on Linux UDP sockets.
+//! The port that sends and receives the endpoint's datagrams by Linux UDP sockets.
 //!
 //! One socket receives, and a small pool of other sockets sends. The pool has one socket for each UDP source port: ECMP
 //! spreads flows by their source ports, and a socket has only one. The sending sockets drop all datagrams that arrive
@@ -101,7 +101,7 @@ pub struct UdpPort {
     counters: Counters,
 }
 
-/// The socket of one source port.
+/// A socket that sends from one UDP source port.
 #[derive(Debug)]
 struct Sender {
     source_port: u16,

@@ -1,4 +1,4 @@
-//! Socket options and their values.
+//! The options of the UDP port's sockets, and functions that set them.
 
 use nix::libc;
 use nix::sys::socket::{SetSockOpt, setsockopt, sockopt};

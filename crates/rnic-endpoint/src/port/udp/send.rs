@@ -10,7 +10,7 @@ use std::io::IoSlice;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsRawFd;
 
-/// Sends as many datagrams of the batch as one system call takes; returns their number.
+/// Sends as many datagrams of the batch, from the first on, as one system call takes; returns their number.
 pub(super) fn send(port: &mut UdpPort, batch: &Batch<'_>) -> Result<usize, SendError> {
     let segments = batch.check(port.local, port.limits())?;
     let sender = find(&mut port.senders, batch.source_port)?;

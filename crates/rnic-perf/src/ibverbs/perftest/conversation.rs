@@ -1,5 +1,5 @@
-//! The TCP connection of a test. While it waits for a message of the peer, the device goes on sending and receiving
-//! packets.
+//! The TCP connection of a test with a perftest program. While this side waits for a message of the peer, its device
+//! goes on sending and receiving packets.
 
 use super::Error;
 use rnic_endpoint::device::Device;
@@ -8,7 +8,7 @@ use rnic_transport::Time;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
 
-/// Which end of the TCP connection this side is.
+/// Which end of the TCP connection to a perftest program this side is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Role {
     /// The client opens the TCP connection and sends the first message. In tests in one direction it is the requester.
@@ -77,7 +77,8 @@ impl Conversation {
         let _ = self.repeat("the end", |stream| Ok(stream.read(&mut [0; 64])? == 0));
     }
 
-    /// Runs `step` again and again until it returns `true`. The device sends and receives packets in between.
+    /// Runs `step`, which reads or writes part of a message, again and again until it returns `true`. The device sends
+    /// and receives packets in between.
     fn repeat(&mut self, what: &str, mut step: impl FnMut(&mut TcpStream) -> io::Result<bool>) -> Result<(), Error> {
         let mut end = self.clock.now().saturating_add(self.patience);
         let arrivals = |device: &Device| device.counters().verbs.packets_received;

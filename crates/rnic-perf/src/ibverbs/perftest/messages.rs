@@ -3,16 +3,17 @@
 use rnic_endpoint::device::Address;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
-/// Length of the version message in bytes.
+/// Length in bytes of perftest's first message, its version.
 pub const VERSION: usize = 16;
-/// Length of the keys message of a queue pair in bytes, including the zero byte at its end.
+/// Length in bytes of the message that describes a queue pair and its buffer ([`Keys`]), including the zero byte at its
+/// end.
 pub const KEYS: usize = 108;
-/// The last message of each side.
+/// The last message of each side of a perftest test.
 pub const DONE: &[u8; 5] = b"done\0";
 
 /// The version that this side sends: the perftest version whose protocol it implements.
 const OUR_VERSION: &str = "6.06";
-/// The oldest version that perftest itself accepts.
+/// The oldest version of its peer that perftest itself accepts.
 const OLDEST: (u32, u32) = (5, 70);
 
 /// Why a received message is not a message of perftest.
@@ -23,13 +24,13 @@ pub enum MessageError {
         "the peer's version is {0:?}, not one of perftest such as \"6.06\"; it must be started without --dont_xchg_versions"
     )]
     Version(String),
-    /// The peer's version is too old: it has another protocol.
+    /// The peer's version of perftest is too old: it has another protocol.
     #[error("the peer has version {0}; 5.70 or later is needed")]
     Old(String),
-    /// The MTU code is unknown.
+    /// The code of the peer's path MTU is unknown.
     #[error("the peer's MTU is {0:?}, not a digit from 1 to 5")]
     Mtu(String),
-    /// A size is too large.
+    /// A size in the peer's greeting (page size or cache line size) is too large.
     #[error("the peer's {what} is {value}; it must be at most {max}")]
     Size {
         /// The name of the size: page size or cache line size.
@@ -39,7 +40,7 @@ pub enum MessageError {
         /// The maximum that this side accepts.
         max: u32,
     },
-    /// The keys message has another format; the text is the message.
+    /// The message that describes a queue pair and its buffer has another format; the field is the received text.
     #[error("the peer's keys are {0:?}, not the 107 characters that perftest writes")]
     Keys(String),
     /// The GID is all zeros, because the peer was started without a GID index.
@@ -74,12 +75,12 @@ pub fn check_version(message: &[u8; VERSION]) -> Result<(), MessageError> {
     }
 }
 
-/// Encodes a size of the greeting, big-endian.
+/// Encodes a size of perftest's greeting (page size or cache line size), big-endian.
 pub fn encode_size(bytes: u32) -> [u8; 4] {
     bytes.to_be_bytes()
 }
 
-/// Decodes a size of the greeting.
+/// Decodes a size of perftest's greeting (page size or cache line size).
 ///
 /// # Errors
 /// When the size is larger than `max`. The limit exists because the size determines how much memory this side
@@ -106,7 +107,7 @@ pub fn decode_mtu(message: [u8; 2]) -> Result<u32, MessageError> {
     }
 }
 
-/// The keys message of perftest: the information about one queue pair and its buffer that a side sends to its peer.
+/// The keys message of perftest: the numbers of one queue pair and of its buffer that a side sends to its peer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Keys {
     /// The address of the queue pair. Its UDP port is not in the message, because RoCEv2 always uses port 4791.
@@ -119,7 +120,7 @@ pub struct Keys {
     pub buffer: u64,
 }
 
-/// Encodes `keys` as a keys message.
+/// Encodes the numbers of a queue pair and its buffer as perftest's keys message.
 pub fn encode_keys(keys: &Keys) -> [u8; KEYS] {
     let gid = match keys.address.addr.ip() {
         IpAddr::V4(ip) => ip.to_ipv6_mapped(),
@@ -134,15 +135,16 @@ pub fn encode_keys(keys: &Keys) -> [u8; KEYS] {
     message
 }
 
-/// Number of hexadecimal digits of each field of a keys message: LID, outstanding reads, queue pair, PSN, rkey,
-/// address, sixteen bytes of the GID, SRQ.
+/// Number of hexadecimal digits of each field of perftest's keys message: LID, outstanding reads, queue pair, PSN,
+/// rkey, address, sixteen bytes of the GID, SRQ.
 const DIGITS: [usize; 23] = {
     let mut digits = [2; 23];
     (digits[0], digits[1], digits[2], digits[3], digits[4], digits[5], digits[22]) = (4, 4, 6, 6, 8, 16, 8);
     digits
 };
 
-/// Decodes a keys message. The message has no UDP port, so the address gets `port`.
+/// Decodes perftest's keys message, which describes a queue pair and its buffer. The message has no UDP port, so the
+/// address gets `port`.
 ///
 /// # Errors
 /// When the message has another format, or its GID is all zeros.

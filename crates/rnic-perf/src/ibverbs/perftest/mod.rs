@@ -7,8 +7,8 @@
 //! | `conversation` | the TCP connection |
 //! | `traffic` | the RDMA traffic of each test |
 //!
-//! It supports tests in one direction, with one message size and a fixed number of messages. It does not support the
-//! options `-a`, `-b` and `-D`, nor UC and UD.
+//! Of perftest's tests, this module supports those in one direction, with one message size and a fixed number of
+//! messages. It does not support the options `-a`, `-b` and `-D`, nor UC and UD.
 
 mod conversation;
 pub mod messages;
@@ -27,12 +27,12 @@ use std::net::{SocketAddr, TcpStream};
 
 pub use crate::Op;
 
-/// The options of a test. Operation, kind (latency or bandwidth), size, and numbers of messages and queue pairs must be
-/// the same on both sides, because the sides do not exchange them.
+/// The options of a test with a perftest program. Operation, kind (latency or bandwidth), size, and numbers of messages
+/// and queue pairs must be the same on both sides, because the sides do not exchange them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Options {
-    /// Operation. [`Op::FetchAdd`] is the default of `ib_atomic_bw` and `ib_atomic_lat`; [`Op::CompareSwap`] is their
-    /// operation with the option `-A CMP_AND_SWAP`.
+    /// The operation to test. [`Op::FetchAdd`] is the default of `ib_atomic_bw` and `ib_atomic_lat`;
+    /// [`Op::CompareSwap`] is their operation with the option `-A CMP_AND_SWAP`.
     pub op: Op,
     /// Whether to measure latency, with one message at a time (`ib_*_lat`). Otherwise bandwidth is measured
     /// (`ib_*_bw`).
@@ -107,7 +107,7 @@ impl Options {
     }
 }
 
-/// Why a test was aborted.
+/// Why a test with a perftest program was aborted.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The local device refused an operation or failed.
@@ -119,7 +119,7 @@ pub enum Error {
     /// An option is out of range.
     #[error("{0}")]
     Options(String),
-    /// The exchange with the peer failed.
+    /// The exchange of messages with the peer over TCP failed.
     #[error("{0}")]
     Exchange(String),
     /// The path MTU on which both sides agreed is larger than the path admits.
@@ -168,7 +168,7 @@ pub enum Error {
     },
 }
 
-/// The result of a test.
+/// The result of a test with a perftest program.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Outcome {
     /// Number of messages over all queue pairs.
@@ -188,27 +188,30 @@ pub struct Outcome {
     pub report: Option<Report>,
 }
 
-/// Maximum cycle buffer in bytes that this side accepts in the greeting. It limits the memory that this side allocates.
+/// Maximum size in bytes of the cycle buffer (the memory of a queue pair for messages) that this side accepts in
+/// perftest's greeting. It limits the memory that this side allocates.
 const MOST_CYCLE: u32 = 1 << 20;
-/// Maximum cache line in bytes that this side accepts in the greeting. It limits the memory that this side allocates.
+/// Maximum cache line size in bytes that this side accepts in perftest's greeting. Messages start at multiples of it,
+/// so it limits the memory that this side allocates.
 const MAX_LINE: u32 = 4_096;
-/// Size in bytes of the cycle buffer that this side offers in the greeting.
+/// Size in bytes of the cycle buffer (the memory of a queue pair for messages) that this side offers in perftest's
+/// greeting.
 const CYCLE: u32 = 4_096;
-/// Size in bytes of the cache line that this side offers in the greeting.
+/// Size in bytes of the cache line that this side offers in perftest's greeting.
 const LINE: u32 = 64;
-/// Maximum number of outstanding RDMA Reads and atomics of the peer.
+/// Maximum number of RDMA Reads and atomics that this side lets the peer have outstanding on a queue pair.
 const READS: u16 = 16;
 /// Maximum bytes of receive buffers of all queue pairs together. Receives that exceed this limit share buffers with
 /// others.
 const RECEIVE_BYTES: usize = 64 << 20;
 
-/// The layout of messages in the memory of a queue pair, which is the same on both sides. perftest calls it the cycle
-/// buffer.
+/// The layout of messages in the memory of a queue pair, which is the same on both sides. perftest calls this memory
+/// the cycle buffer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Layout {
     /// Distance in bytes between the starts of two messages.
     pub stride: usize,
-    /// Number of messages that fit side by side; the next message goes to the start again.
+    /// Number of messages that fit in this memory one after the other; the next message goes to the start again.
     pub slots: usize,
     /// Size in bytes of the part of the memory that belongs to one queue pair.
     pub part: usize,
@@ -221,7 +224,7 @@ impl Layout {
         Layout { stride, slots: (cycle as usize / stride).max(1), part }
     }
 
-    /// Returns the offset in bytes of message `number` in the part of its queue pair.
+    /// Returns the offset in bytes of message `number` in the part of the memory that belongs to its queue pair.
     pub fn offset(&self, number: u32) -> usize {
         number as usize % self.slots * self.stride
     }
@@ -235,7 +238,7 @@ pub fn pattern(at: usize) -> u8 {
     (at as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes()[0]
 }
 
-/// One side of a test. Its queue pairs are connected to the queue pairs of the peer.
+/// One side of a test with a perftest program. Its queue pairs are connected to the queue pairs of the peer.
 pub struct Session {
     options: Options,
     conversation: Conversation,
@@ -243,8 +246,8 @@ pub struct Session {
     cq: CompletionQueue,
     pairs: Vec<QueuePair>,
     peers: Vec<Keys>,
-    /// The keys of this side's queue pairs, as it sends them to the peer. Later exchanges carry the same keys, some of
-    /// them only to synchronise.
+    /// The numbers of this side's queue pairs and of their buffers, as it sends them to the peer. Later exchanges over
+    /// TCP carry the same numbers again, some of them only to synchronise.
     keys: Vec<Keys>,
     layout: Layout,
     /// The registered memory: for each queue pair a part to send from, then for each queue pair a part that the peer
@@ -260,7 +263,7 @@ pub struct Session {
 }
 
 impl Session {
-    /// Starts a test: does the exchanges that precede the traffic, and connects the queue pairs.
+    /// Starts a test: does the exchanges over TCP that precede the RDMA traffic, and connects the queue pairs.
     ///
     /// # Errors
     /// When an option is out of range, the peer does not follow the protocol, or a limit of the device is reached.
@@ -317,7 +320,8 @@ impl Session {
         Ok(session)
     }
 
-    /// Does the exchanges between the greeting and the traffic: it exchanges the keys and connects the queue pairs.
+    /// Does the exchanges over TCP between the greeting and the RDMA traffic: exchanges the numbers of queue pairs and
+    /// buffers, and connects the queue pairs.
     fn connect(&mut self, receives: u32) -> Result<(), Error> {
         for index in 0..self.pairs.len() {
             let message = self.conversation.exchange(&messages::encode_keys(&self.keys[index]), "keys")?;
@@ -347,15 +351,16 @@ impl Session {
         if self.options.op == Op::Send {
             self.synchronise(1)?;
         }
-        // This exchange looks like a mere synchronisation, but perftest uses the keys that it reads here.
+        // This exchange looks like a mere synchronisation, but perftest uses the rkeys and buffer addresses that it
+        // reads here.
         for index in 0..self.pairs.len() {
             self.conversation.exchange(&messages::encode_keys(&self.keys[index]), "its keys again")?;
         }
         self.synchronise(1)
     }
 
-    /// Synchronises with the peer `times` times. As in perftest, each time both sides exchange the keys of their first
-    /// queue pair again.
+    /// Synchronises with the peer `times` times. As in perftest, each time both sides send the message that describes
+    /// their first queue pair again.
     fn synchronise(&mut self, times: usize) -> Result<(), Error> {
         for _ in 0..times {
             self.conversation.exchange(&messages::encode_keys(&self.keys[0]), "that it is ready")?;
@@ -386,7 +391,7 @@ impl Session {
         }
     }
 
-    /// Does the exchanges that follow the traffic, and returns the result of the test.
+    /// Does the exchanges over TCP that follow the RDMA traffic, and returns the result of the test.
     ///
     /// # Errors
     /// When the peer does not follow the protocol.
@@ -410,7 +415,7 @@ impl Session {
         Ok(Outcome { messages, size: options.size, elapsed, peak, latencies, report })
     }
 
-    /// Exchanges reports with the peer; returns the client's report, on either side.
+    /// Exchanges reports of the bandwidth with the peer. On both sides it returns the client's report.
     fn exchange_report(&mut self) -> Result<Report, Error> {
         let count = u64::from(self.options.messages) * u64::from(self.options.queue_pairs);
         let mut mine =
@@ -430,7 +435,7 @@ impl Session {
         Ok(if client { mine } else { messages::decode_report(theirs) })
     }
 
-    /// The keys of the peer's queue pairs.
+    /// Numbers that the peer sent about each of its queue pairs and its buffer: QPN, first PSN, rkey, buffer address.
     pub fn peers(&self) -> &[Keys] {
         &self.peers
     }
@@ -440,13 +445,13 @@ impl Session {
         self.mtu
     }
 
-    /// The layout of messages in the part of a queue pair, which is the same on both sides.
+    /// The layout of messages in the memory of a queue pair, which is the same on both sides.
     pub fn layout(&self) -> Layout {
         self.layout
     }
 
     /// Returns the bytes from which queue pair `index` sends, and into which its RDMA Reads store data. Initially they
-    /// are [`pattern`], where byte 0 is the first byte of queue pair 0.
+    /// have the values of [`pattern`], whose byte 0 is the first byte of queue pair 0.
     ///
     /// # Panics
     /// If there is no such queue pair.
@@ -455,8 +460,8 @@ impl Session {
         self.bytes(index * self.layout.part, self.layout.part)
     }
 
-    /// Returns the bytes that the peer accesses through queue pair `index`. Initially they are [`pattern`], which
-    /// continues after the parts of [`Session::local`] of all queue pairs.
+    /// Returns the bytes that the peer accesses through queue pair `index`. Initially they have the values of
+    /// [`pattern`], which continues here after the bytes of [`Session::local`] of all queue pairs.
     ///
     /// # Panics
     /// If there is no such queue pair.
@@ -485,8 +490,8 @@ impl Session {
     }
 }
 
-/// Exchanges the greeting: version, cycle buffer, cache line and MTU. Returns the cycle buffer, cache line and MTU that
-/// both sides use, in bytes.
+/// Exchanges perftest's greeting: version, sizes of cycle buffer and cache line, and path MTU. Returns the two sizes
+/// and the MTU that both sides use, in bytes.
 fn greet(conversation: &mut Conversation, mtu: u32) -> Result<(u32, u32, u32), Error> {
     messages::check_version(&conversation.exchange(&messages::encode_version(), "its version")?)?;
     let page = conversation.exchange(&messages::encode_size(CYCLE), "its page size")?;

@@ -1,4 +1,4 @@
-//! The RDMA traffic of the tests, as perftest does it.
+//! The RDMA traffic of perftest's tests of bandwidth and latency.
 
 use super::{Error, Op, Session};
 use crate::peak::Peak;
@@ -32,7 +32,7 @@ impl Session {
         Ok(self.pairs[index].post_recv(RECEIVE | index as u64, &[place])?)
     }
 
-    /// Posts message `number` of queue pair `index`, with data from the message's place in the local part.
+    /// Posts message `number` of queue pair `index`. Its data come from the message's place in this side's memory.
     fn post(&self, index: usize, number: u32, op: SendOp) -> Result<(), Error> {
         let start = index * self.layout.part + self.layout.offset(number);
         Ok(self.pairs[index].post(index as u64, op, &[self.region.slice(start, self.options.size as usize)?])?)
