@@ -138,7 +138,7 @@ pub(crate) struct Jobs {
     bar: ProgressBar,
     /// Whether lines are printed instead of the progress bar.
     lines: bool,
-    /// Number of tenths of the simulations for which a line has been printed.
+    /// Number of tenths of all simulations that the last printed line reported as done.
     told: Mutex<usize>,
 }
 
