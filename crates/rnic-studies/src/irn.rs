@@ -565,8 +565,8 @@ fn robustness(m: &Measured<'_>, file: &str) -> Vec<Row> {
     rows
 }
 
-/// The rows of [`robustness`], and rows about a trend: how the cost of PFC without congestion control changes from the
-/// first point of the sweep to the last.
+/// The rows of verdicts of [`robustness`], and rows about a trend: how the cost of PFC without congestion control
+/// changes from the first point of the sweep to the last.
 fn with_trend(m: &Measured<'_>, file: &str, stated: &str, grows: bool) -> Vec<Row> {
     let mut rows = robustness(m, file);
     let points = m.points(file);
@@ -584,8 +584,8 @@ fn with_trend(m: &Measured<'_>, file: &str, stated: &str, grows: bool) -> Vec<Ro
     rows
 }
 
-/// The rows of [`robustness`], and a row about the largest change of IRN's results between the first point of the sweep
-/// and any other point.
+/// The rows of verdicts of [`robustness`], and a row about the largest change of IRN's results between the first point
+/// of the sweep and any other point.
 fn with_sensitivity(m: &Measured<'_>, file: &str) -> Vec<Row> {
     let mut rows = robustness(m, file);
     let points = m.points(file);

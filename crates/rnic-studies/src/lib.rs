@@ -1,10 +1,10 @@
 //! Reproductions of papers: their experiments as simulated scenarios, and their claims compared with the results.
 //!
 //! A [`Study`] is one paper: its scenario files, which are embedded in the program, and its [`Experiment`]s. Each
-//! experiment names its runs and the claims of the paper about them. [`Plan::new`] turns a [`Request`] into jobs.
-//! Experiments share simulations, so each simulation is one job. [`rnic_campaign::jobs::execute`] executes the jobs
-//! that have no stored result. [`Plan::conclude`] compares the results with the claims. To add a paper, add a module
-//! like [`irn`] and its entry in [`STUDIES`].
+//! experiment names its runs and the claims of the paper about them. [`Plan::new`] turns a [`Request`] (the experiments
+//! to reproduce) into jobs. A job is one simulation, which several experiments may share.
+//! [`rnic_campaign::jobs::execute`] executes the jobs that have no stored result. [`Plan::conclude`] compares the
+//! results with the claims. To add a paper, add a module like [`irn`] and its entry in [`STUDIES`].
 //!
 //! ```
 //! use rnic_studies::{Plan, Request, irn};
