@@ -1,4 +1,4 @@
-//! Executors, which execute a list of runs and report each result to a sink.
+//! Executors, which simulate a list of runs and report each result to a [`Sink`], the receiver of results.
 
 use rnic_run::{RunEvent, RunRecord, RunSpec, Scenario};
 use rnic_sim::resolve::{Resolved, SetupError, resolve, resolve_all};
@@ -8,13 +8,13 @@ use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// Result of a run: its record, or the reason why the run cannot be set up.
+/// Result of a run: its record (everything that the simulation measured), or the reason why the run cannot be set up.
 pub type Outcome = Result<RunRecord, SetupError>;
 
-/// Receives the events and outcomes of runs, from any thread. `run` is the index of the run in the list that is
-/// executed.
+/// Receives the events and outcomes of runs; its methods may be called from any thread. The argument `run` is the index
+/// of the run in the list that is executed.
 pub trait Sink: Sync {
-    /// Called for each event of a run.
+    /// Called for each event during a run, for example its start or its progress.
     fn event(&self, _run: usize, _event: RunEvent) {}
 
     /// Called when a run has ended. If it returns `Break`, the executor starts no further runs.
@@ -74,19 +74,21 @@ pub trait Executor {
 pub struct Threads {
     catalogue: Catalogue,
     threads: usize,
-    /// Configurations of the runs that [`Threads::checked`] has resolved, by index of the run; `None` after the run has
-    /// started.
+    /// Complete configurations of the runs, which [`Threads::checked`] has derived from their specifications, by index
+    /// of the run; `None` after the run has started.
     prepared: Vec<Mutex<Option<Resolved>>>,
 }
 
 impl Threads {
-    /// An executor with `threads` threads, at least 1. It resolves each run when it starts the run.
+    /// An executor with `threads` threads, at least 1. When it starts a run, it derives the run's complete
+    /// configuration ([`resolve`]).
     pub fn new(catalogue: &Catalogue, threads: usize) -> Threads {
         Threads { catalogue: catalogue.clone(), threads: threads.max(1), prepared: Vec::new() }
     }
 
-    /// An executor for exactly the runs `runs`. It resolves all of them now, so that no run starts if one of them
-    /// cannot be set up. Consecutive runs with the same nodes and links share one topology in memory.
+    /// An executor for exactly the runs `runs`. It derives the complete configurations of all of them now, so that no
+    /// run starts if one of them cannot be set up. Consecutive runs with the same nodes and links share one topology in
+    /// memory.
     ///
     /// # Errors
     /// A run cannot be set up: the name of the first such run, and the reason.
@@ -141,7 +143,7 @@ impl Executor for Threads {
     }
 }
 
-/// A sink and listener that ignores events and drops records.
+/// A [`Sink`] and [`RunListener`] that ignores all events and results of runs.
 #[derive(Clone, Copy, Debug)]
 pub struct Ignore;
 
@@ -151,7 +153,7 @@ impl Sink for Ignore {
     }
 }
 
-/// A sink that collects the records and forwards events to a listener.
+/// A sink that collects the records of runs and forwards their events and records to a listener.
 struct Collect<'s> {
     /// For each executed run, its index in the scenario.
     indices: Vec<usize>,
@@ -160,12 +162,12 @@ struct Collect<'s> {
     listener: &'s dyn RunListener,
 }
 
-/// Receives the events and records of a scenario's runs, from any thread. `run` is the index of the run in the
-/// scenario.
+/// Receives the events and records of a scenario's runs; its methods may be called from any thread. The argument `run`
+/// is the index of the run in the scenario.
 pub trait RunListener: Sync {
-    /// Called for each event of a run.
+    /// Called for each event during a run, for example its start or its progress.
     fn event(&self, _run: usize, _event: &RunEvent) {}
-    /// Called with the record of a run that has ended.
+    /// Called with the record (the measured results) of a run that has ended.
     fn finished(&self, _run: usize, _record: &RunRecord) {}
 }
 
@@ -192,9 +194,9 @@ impl Sink for Collect<'_> {
     }
 }
 
-/// Executes the runs of a scenario that have no record in `found`, which has one entry per run or is empty. All these
-/// runs are resolved before the first one starts. Returns the records of all runs, in the scenario's order. The records
-/// do not depend on the number of threads.
+/// Executes the runs of a scenario whose results are not yet known. `found` has the known record of each run, or is
+/// empty. All other runs are set up before the first of them starts. Returns the records of all runs, known and new,
+/// in the scenario's order. The records do not depend on the number of threads.
 ///
 /// # Errors
 /// A run cannot be set up: the name of the first such run, and the reason.
@@ -216,7 +218,8 @@ pub fn execute_remaining(
     Ok(records.collect())
 }
 
-/// Executes all runs of a scenario with the standard catalogue, in `threads` threads.
+/// Executes all runs of a scenario in `threads` threads, with the congestion controls and transports that rnic
+/// contains.
 ///
 /// ```
 /// let text = r#"

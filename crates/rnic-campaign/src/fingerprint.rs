@@ -5,7 +5,8 @@ use rnic_run::{FlowSpec, RunSpec, Traffic, TrafficPattern};
 use serde::{Deserialize, Serialize};
 use std::io;
 
-/// Version and hash of the code that determines results. The build script computes the hash from the sources.
+/// Version of rnic, and a hash of the source code that determines the results of runs; part of every fingerprint. The
+/// build script computes the hash.
 pub const CODE: &str = env!("RNIC_CODE");
 
 /// Hashes of everything that determines the result of a run: one hash for the program, and one for each part of the
@@ -45,8 +46,9 @@ pub struct Fingerprint {
 }
 
 impl Fingerprint {
-    /// The fingerprint of a run. `program` distinguishes programs with the same code but different catalogues, for
-    /// example with another congestion control of the same name; it is empty for the standard catalogue.
+    /// The fingerprint of a run. `program` distinguishes programs with the same code but different catalogues (lists of
+    /// available congestion controls and transports), for example with another congestion control of the same name; it
+    /// is empty for the standard catalogue.
     pub fn of(run: &RunSpec, program: &str) -> Fingerprint {
         // Names do not influence the result of a run.
         let RunSpec { name: _, base: _, point: _, seed, fabric, traffic, transport, limits, watch } =
@@ -63,7 +65,7 @@ impl Fingerprint {
         Fingerprint { parts: parts.map(|(name, hash)| (name.to_string(), hash)).into() }
     }
 
-    /// The fingerprint as 32 hexadecimal digits.
+    /// The fingerprint as 32 hexadecimal digits, from which the result's file has its name.
     pub fn key(&self) -> String {
         format!("{:032x}", hash(&self.parts))
     }

@@ -1,15 +1,15 @@
 //! Comparison of a packet-level run with the fluid model of DCQCN (figure 10 of the DCQCN paper).
 //!
-//! The model's parameters come from the resolved run:
+//! The model's parameters come from the complete configuration of the run:
 //!
-//! - A packet is a full data frame. The capacity is the bottleneck's rate reduced by the frame gaps, so that run and
-//!   model send the same number of packets per second.
+//! - A packet of the model is a full data frame. The model's capacity is the bottleneck's rate reduced by the gaps
+//!   between frames, so that run and model send the same number of packets per second.
 //! - ECN marking and congestion control have the run's parameters. The model has no hyper increase and no minimum rate.
 //! - The control delay is the time from a CE mark at the bottleneck until the flow arrives at the bottleneck with its
-//!   reduced rate. It is computed for an empty fabric: one full frame and one CNP over each link of the path. The
-//!   receiver's CNP interval is part of the equations. If the switch marks packets on enqueue, a marked packet also
-//!   waits in the queue. The delay then includes the time to drain the queue of the model's fixed point, at most Kmax.
-//!   With several flows, the delay is that of the longest path.
+//!   reduced rate. It is computed for an empty fabric: one full frame and one CNP over each link of the path. The delay
+//!   does not contain the receiver's CNP interval, which is part of the model's equations. If the switch marks packets
+//!   on enqueue, a marked packet also waits in the queue. The delay then includes the time to drain the queue of the
+//!   model's fixed point, at most Kmax. With several flows, it is the delay of the longest path.
 //! - A flow starts at the same time as in the run, at line rate, with alpha = 1, and never ends. In the model, alpha
 //!   decays from the start if there are no marks; in the run, alpha decays only after the first CNP.
 //!
@@ -36,7 +36,7 @@ const MAX_FLOWS: usize = 1_000;
 /// Number of values that the model's solver records per sampling interval of the run.
 const VALUES_PER_INTERVAL: u64 = 16;
 
-/// A run and the model compared on the same time grid: the run's samples without the first sample.
+/// Comparison of a packet-level run with the fluid model of DCQCN, at the times of the run's samples except the first.
 #[derive(Clone, PartialEq, Debug)]
 pub struct FluidComparison {
     /// The fluid model with the parameters of the run.
@@ -51,12 +51,12 @@ pub struct FluidComparison {
     pub flows: Vec<FlowComparison>,
     /// Length of the bottleneck's queue.
     pub queue: QueueComparison,
-    /// Fair share C/N of the bottleneck, in bit/s of payload.
+    /// Fair share of a flow at the bottleneck (capacity / number of flows), in bit/s of payload.
     pub share: f64,
     /// Index of the first interval of the steady state, which is the second half of the time with all flows active.
     pub steady_from: usize,
     /// Mean absolute difference between the run's and the model's goodput of the flow that starts last, from its start
-    /// on, relative to `share`.
+    /// on, relative to the fair share `share`.
     pub difference: f64,
 }
 
@@ -67,9 +67,9 @@ pub struct FlowComparison {
     pub flow: u32,
     /// Start of the flow.
     pub start: Time,
-    /// Goodput in the run, in each interval.
+    /// Goodput in the packet-level run, in each interval between samples.
     pub packets: Vec<f64>,
-    /// Goodput in the model, in each interval.
+    /// Goodput in the fluid model, in each interval between samples.
     pub model: Vec<f64>,
     /// Mean goodput in the run in the steady state.
     pub packets_steady: f64,
@@ -77,25 +77,26 @@ pub struct FlowComparison {
     pub model_steady: f64,
 }
 
-/// Length of the bottleneck's queue, in bytes.
+/// Length of the bottleneck's queue in the simulation and in the fluid model, in bytes.
 #[derive(Clone, PartialEq, Debug)]
 pub struct QueueComparison {
-    /// Length in the run at the end of each interval; empty if the run did not watch the queue.
+    /// Length in the run at the end of each interval between samples; empty if the run did not sample the queue.
     pub packets: Vec<f64>,
-    /// Mean length in the model over each interval.
+    /// Mean length in the model over each interval between samples.
     pub model: Vec<f64>,
-    /// Mean length in the run in the steady state; `None` if the run did not watch the queue.
+    /// Mean length in the run in the steady state; `None` if the run did not sample the queue.
     pub packets_steady: Option<f64>,
     /// Mean length in the model in the steady state.
     pub model_steady: f64,
 }
 
-/// Solves the model for a run and compares the model with the run. `resolved` is the result of
-/// [`resolve`](rnic_sim::resolve::resolve) for the run; `samples` are the run's samples.
+/// Solves the fluid model of DCQCN for a run and compares the solution with the run. `resolved` is the run's complete
+/// configuration from [`resolve`](rnic_sim::resolve::resolve); `samples` are the queue lengths and goodputs that the
+/// run sampled.
 ///
 /// # Errors
 /// The model does not apply to this run. The error is one sentence with the reason: another congestion control, no ECN
-/// marking, flows that were not watched or that finish, closed-loop traffic, pause storms, more than one bottleneck, or
+/// marking, flows that were not sampled or that finish, closed-loop traffic, pause storms, more than one bottleneck, or
 /// parameters that the model refuses.
 pub fn compare_with_fluid(run: &RunSpec, resolved: &Resolved, samples: &Samples) -> Result<FluidComparison, String> {
     refuse(run, resolved)?;
@@ -193,7 +194,7 @@ pub fn compare_with_fluid(run: &RunSpec, resolved: &Resolved, samples: &Samples)
     })
 }
 
-/// Refuses runs that the equations do not cover, independent of the paths of the flows.
+/// Returns an error if the model's equations do not apply to the run, for a reason other than the paths of its flows.
 fn refuse(run: &RunSpec, resolved: &Resolved) -> Result<(), String> {
     let name = run.transport.cc.name();
     if name != Algorithm::NAME {
@@ -315,8 +316,8 @@ impl Bottleneck {
     }
 }
 
-/// For each group of equal flows, the rate at which the bottleneck sends the packets of one flow, at the times of the
-/// series.
+/// For each group of equal flows, the rate at which the bottleneck sends the packets of one flow, at each time of the
+/// model's solution `series`.
 fn delivered(series: &Series, capacity: f64) -> Vec<Vec<f64>> {
     let arriving = |i: usize| series.flows.iter().map(|flow| f64::from(flow.count) * flow.rate[i]).sum::<f64>();
     let sent = |i: usize| {

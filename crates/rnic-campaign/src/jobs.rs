@@ -1,7 +1,8 @@
-//! Executes the simulations of a study, the longest first. A simulation whose result is stored is not executed again.
+//! Executes the simulations of a study (the reproduction of a paper's experiments), the longest first. A simulation
+//! whose result is stored is not executed again.
 //!
-//! The [`Fingerprint`] of a result covers everything that determines it, so a changed setting, seed or program never
-//! yields an old result.
+//! A result is stored under its [`Fingerprint`], which covers everything that determines the result. So no old result
+//! is used after a change of a setting, the seed or the program.
 
 use crate::executor::{Executor, Ignore, Outcome, RunListener, Sink};
 use crate::fingerprint::Fingerprint;
@@ -17,7 +18,7 @@ use std::io::{self, Read, Write};
 use std::ops::ControlFlow;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// One simulation of a study.
+/// One simulation of a study (the reproduction of a paper's experiments).
 #[derive(Clone, PartialEq, Debug)]
 pub struct Job {
     /// Fingerprint of the result: the fingerprint of the run without the transport settings that have no effect on it.
@@ -42,7 +43,8 @@ const SECONDS_PER_HOP: f64 = 80e-9;
 
 /// Estimates the CPU seconds of a run: the number of packets times the links on a path, doubled if packets are
 /// acknowledged, and multiplied further if go-back-N has to recover from loss. Jobs are executed in order of this
-/// estimate. Scaled by the time that finished jobs took, it also gives the remaining time.
+/// estimate, the longest first. Scaled by the time that finished jobs took, the estimate also predicts the remaining
+/// time.
 pub fn cost(run: &RunSpec) -> f64 {
     let mtu = run.fabric.mtu.0 as f64;
     let mut packets: f64 = run.traffic.iter().map(|traffic| packets(&traffic.pattern, &run.fabric.topology, mtu)).sum();
@@ -82,7 +84,7 @@ fn packets(pattern: &TrafficPattern, topology: &TopologySpec, mtu: f64) -> f64 {
         TrafficPattern::AllToAll { sizes, repeats, .. } | TrafficPattern::AllToAllLoop { sizes, repeats, .. } => {
             hosts * hosts * f64::from(*repeats) * sizes.mean_packets(mtu as u32)
         }
-        // An endless loop ends at the run's duration: assume a thousand rounds.
+        // Traffic without a number of rounds repeats until the run's `duration` ends it: assume a thousand rounds.
         TrafficPattern::Pairs { pairs, sizes, messages, .. } => {
             f64::from(*pairs) * f64::from(messages.unwrap_or(1_000)) * sizes.mean_packets(mtu as u32)
         }
@@ -105,7 +107,7 @@ impl Stored for Measurement {
     }
 }
 
-/// Progress of a list of jobs.
+/// Progress of a list of jobs (simulations).
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct State {
     /// Number of jobs with a result.
@@ -118,18 +120,18 @@ pub struct State {
     pub remaining_s: f64,
 }
 
-/// Receives the progress of jobs; called from any thread.
+/// Receives the progress of jobs (simulations); its methods may be called from any thread.
 pub trait Listener: RunListener {
     /// Called once before the first job starts, and after each job.
     fn state(&self, state: State);
 }
 
-/// Discards the progress.
+/// Ignores the progress of jobs.
 impl Listener for Ignore {
     fn state(&self, _state: State) {}
 }
 
-/// Results of the jobs so far, and the CPU time that they took.
+/// Results of the finished jobs (simulations), and the CPU time that these jobs took.
 struct Ledger {
     results: Vec<Option<Measurement>>,
     found: usize,
@@ -154,7 +156,7 @@ impl Ledger {
         }
     }
 
-    /// Enters the result of a job that was just simulated.
+    /// Adds the result and the CPU time of a job that was just simulated to this ledger.
     fn finish(&mut self, index: usize, cost: f64, result: Measurement, cpu_s: f64, stored: io::Result<()>) {
         self.left_s = (self.left_s - cost).max(0.0);
         self.enter(index, cost, result, cpu_s);
@@ -200,7 +202,7 @@ pub fn outlook(jobs: &[Job], store: Option<&Store<Measurement>>, width: usize, f
     ((left / width).max(longest) * scale(expected, real), count)
 }
 
-/// Minimum expected CPU seconds of the job that measures the machine's speed.
+/// Minimum expected CPU seconds of the job with which [`calibrate`] measures the speed of the machine.
 const CALIBRATION_S: f64 = 0.3;
 
 /// Executes one short job if no job has a stored result, so that [`outlook`] knows the speed of the machine.
@@ -249,7 +251,7 @@ impl Sink for Storing<'_> {
 }
 
 /// Executes every job that has no stored result (with `fresh`, every job) and returns all results in the order of the
-/// jobs. The fingerprints of the jobs must differ.
+/// jobs. No two jobs may have the same fingerprint.
 ///
 /// ```
 /// # let text = r#"

@@ -1,4 +1,4 @@
-//! Executes many runs, and stores their results so that no run is simulated twice.
+//! Executes many runs (simulations), and stores their results so that no run is simulated twice.
 //!
 //! - A [`Fingerprint`] identifies everything that determines the result of a run: its specification and the simulator's
 //!   code.
@@ -6,7 +6,8 @@
 //! - An [`Executor`] executes runs and reports their events and records to a [`Sink`]. [`Threads`] executes them in
 //!   threads of this process; other executors may use other processes or machines.
 //!
-//! `rnic run --resume` ([`RunCache`]) and the studies of papers ([`jobs`]) use these three types.
+//! `rnic run --resume` ([`RunCache`]) and the studies, which reproduce the experiments of papers ([`jobs`]), use these
+//! types.
 
 mod executor;
 mod fingerprint;

@@ -1,4 +1,4 @@
-//! The metrics that a study stores for each simulation.
+//! The metrics that a study (the reproduction of a paper's experiments) stores for each simulation.
 
 use crate::fluid::compare_with_fluid;
 use rnic_results::ranks::ranked;
@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 pub const TAIL_PER_MILLE: [u32; 19] =
     [900, 910, 920, 930, 940, 950, 955, 960, 965, 970, 975, 980, 985, 990, 992, 994, 996, 998, 999];
 
-/// Slowdown and completion times of a set of flows.
+/// Slowdown and completion times of a set of flows. A measured flow is a finished flow that counts in the statistics.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Flows {
     /// Number of measured flows.
@@ -32,7 +32,8 @@ pub struct Flows {
     pub fct_p99_us: f64,
 }
 
-/// The metrics that a study stores for one simulation. Statistics are rounded to six significant digits.
+/// The metrics that a study (the reproduction of a paper's experiments) stores for one simulation. Statistics are
+/// rounded to six significant digits.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Measurement {
     /// Why the run failed; `None` for a completed run. A failed run has no statistics.
@@ -74,11 +75,11 @@ pub struct Measurement {
     pub trimmed: u64,
     /// Number of trimmed headers that a switch returned to their sender.
     pub returned: u64,
-    /// Statistics of each watched queue, by name.
+    /// Statistics of the length of each queue that the run sampled, by the queue's name.
     pub queues: BTreeMap<String, Queue>,
-    /// Length of the first watched queue over time.
+    /// Length of the first sampled queue over time.
     pub queue_course: Option<QueueCourse>,
-    /// Goodput of each flow over time; `None` if the run does not sample flows or has more than 64.
+    /// Goodput of each flow over time; `None` if the run does not sample flows or has more than 64 flows.
     pub course: Option<Course>,
     /// Comparison with the fluid model of DCQCN; `None` if the model does not apply to the run.
     pub fluid: Option<Fluid>,
@@ -93,9 +94,9 @@ pub struct Measurement {
 pub struct Speeds {
     /// Number of flows.
     pub flows: usize,
-    /// Minimum goodput.
+    /// Minimum of the goodput.
     pub min: f64,
-    /// 10th percentile.
+    /// 10th percentile of the goodput.
     pub p10: f64,
     /// Median.
     pub p50: f64,
@@ -114,32 +115,32 @@ fn pooled_gbps(output: &RunOutput) -> Option<f64> {
     (us > 0.0).then(|| round6(bits / us / 1e3))
 }
 
-/// Statistics of the length of a watched queue over its samples, in bytes.
+/// Statistics of the length of a sampled queue over its samples, in bytes.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Queue {
-    /// Mean over time.
+    /// Mean length over time.
     pub mean: f64,
     /// Median.
     pub p50: f64,
-    /// 95th percentile.
+    /// 95th percentile of the length.
     pub p95: f64,
-    /// Maximum over the samples.
+    /// Maximum length in a sample.
     pub max: f64,
 }
 
-/// The length of a queue over time.
+/// The length of a queue over time, with the samples combined into at most 200 intervals.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct QueueCourse {
-    /// Start of each interval in microseconds.
+    /// Start of each interval, in microseconds of simulated time.
     pub at_us: Vec<f64>,
-    /// Maximum sample of each interval in bytes.
+    /// Maximum length among the samples of each interval, in bytes.
     pub bytes: Vec<u32>,
     /// Start and end of each burst in microseconds. A burst lasts while the queue is not empty; gaps of less than 1 us
     /// do not end it. Bytes that are queued at the end of the run are assumed to leave at the link's rate.
     pub bursts: Vec<[f64; 2]>,
 }
 
-/// A burst ends when the queue has been empty for this time.
+/// A burst ends when the queue has been empty for this time. (A burst is a time in which packets are queued.)
 const BURST_GAP: Time = Time::from_us(1);
 
 impl QueueCourse {
@@ -170,7 +171,7 @@ impl QueueCourse {
     }
 }
 
-/// Goodput of flows over time.
+/// Goodput of flows over time, with the samples combined into at most 200 intervals.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Course {
     /// End of each interval in microseconds.
@@ -184,18 +185,18 @@ pub struct Course {
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Fluid {
     /// Mean absolute difference between the run's and the model's goodput of the flow that starts last, relative to the
-    /// fair share.
+    /// flow's fair share of the bottleneck.
     pub difference: f64,
-    /// Goodput of the last flow in the steady state: the run's value divided by the model's.
+    /// Goodput in the steady state of the flow that starts last: the run's value divided by the model's.
     pub rate: f64,
-    /// Mean queue length in the steady state: the run's value divided by the model's. `None` if the queue was not
-    /// watched or is empty in the model.
+    /// Mean queue length in the steady state: the run's value divided by the model's. `None` if the run did not sample
+    /// the queue, or if the queue is empty in the model.
     pub queue: Option<f64>,
     /// End of each interval in microseconds.
     pub at_us: Vec<f64>,
-    /// Goodput of the last flow in the run in each interval, in Gbps.
+    /// Goodput in the run of the flow that starts last, in each interval, in Gbps.
     pub packets_gbps: Vec<f64>,
-    /// Goodput of the last flow in the model in each interval, in Gbps.
+    /// Goodput in the model of the flow that starts last, in each interval, in Gbps.
     pub model_gbps: Vec<f64>,
 }
 
@@ -225,7 +226,7 @@ impl Fluid {
 
 /// Maximum number of flows of a run for which per-flow values are stored.
 const FEW_FLOWS: usize = 64;
-/// Maximum number of intervals of a metric over time.
+/// Maximum number of intervals that are stored for a metric over time.
 const COURSE: u32 = 200;
 
 impl Measurement {

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 
-/// The stored runs of a scenario.
+/// The stored results of a scenario's finished runs.
 ///
 /// ```
 /// # let text = r#"
@@ -66,7 +66,7 @@ impl CachedRuns {
 
 impl RunCache {
     /// The cache of `scenario` in `folder`, which need not exist. `program` distinguishes programs with different
-    /// catalogues, see [`Fingerprint::of`].
+    /// catalogues (lists of available congestion controls and transports), see [`Fingerprint::of`].
     pub fn of(scenario: &Scenario, folder: &Path, program: &str) -> RunCache {
         let header = |run: &RunSpec| Header {
             run: run.name.clone(),
@@ -77,12 +77,12 @@ impl RunCache {
         RunCache { store: Store::at(folder), headers: scenario.runs.iter().map(header).collect() }
     }
 
-    /// The folder of the cache.
+    /// The folder in which the cache stores its files.
     pub fn folder(&self) -> &Path {
         self.store.folder()
     }
 
-    /// Number of runs with a stored file, valid or not.
+    /// Number of runs of the scenario with a file in the cache, valid or not.
     pub fn count(&self) -> usize {
         self.headers.iter().filter(|header| self.store.path(&header.fingerprint).exists()).count()
     }
@@ -97,7 +97,7 @@ impl RunCache {
         self.store.put(&Header { cpu_s: record.cpu_s, ..header.clone() }, record)
     }
 
-    /// Loads the stored records. Runs without a valid record must be simulated.
+    /// Loads the stored records of the scenario's runs. Runs without a valid record must be simulated.
     pub fn load(&self) -> CachedRuns {
         let mut cached = CachedRuns::default();
         let mut missing = Vec::new();

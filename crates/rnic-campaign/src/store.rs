@@ -1,4 +1,5 @@
-//! A store of results: a folder with one file per result, whose name is the fingerprint of the result.
+//! A store of results: a folder with one file per result, whose name is the fingerprint of the result (a hash of
+//! everything that determines it).
 
 pub(crate) mod file;
 
@@ -130,7 +131,7 @@ impl<V: Stored> Store<V> {
         }
     }
 
-    /// The headers of all results that can be read, in order of file name.
+    /// The headers (run, seed, CPU time, fingerprint) of all stored results that can be read, in order of file name.
     pub fn headers(&self) -> Vec<Header> {
         self.files(V::ENDING).iter().filter_map(|path| file::read_header(path).ok()).collect()
     }

@@ -9,8 +9,8 @@ use rnic_run::{QueueingSetup, RunSpec, Traffic, TrafficPattern};
 use rnic_sim::Catalogue;
 use rnic_sim::resolve::resolve_all;
 
-/// Prints a headline, and for each run one line and its warnings. With `--settings`, it also prints the settings of the
-/// run.
+/// Prints the scenario's title, seed and number of runs, and for each run one line and its warnings. With `--settings`,
+/// it also prints the settings of the run.
 pub(crate) fn check(arguments: &CheckArgs, catalogue: &Catalogue) -> Result<(), CliError> {
     let scenario = load_selected(catalogue, &arguments.selection)?;
     let resolved = resolve_all(catalogue, &scenario.runs).map_err(cannot_be_set_up)?;

@@ -6,14 +6,15 @@ use rnic_nano::diagnostic::Diagnostic as Wrong;
 use rnic_nano::source::{SourceMap, Span};
 use std::fmt;
 
-/// All errors of a rejected program, as the terminal shows them.
+/// All errors of a P4 program that the compiler rejected, as the terminal shows them.
 pub(crate) fn draw(rejected: &Rejected) -> String {
     let drawn =
         rejected.errors.iter().map(|error| format!("{:?}", miette::Report::new(Drawn::new(error, &rejected.sources))));
     drawn.collect::<Vec<_>>().join("\n").trim_end().to_string()
 }
 
-/// One error or related note, with its positions in one source file. Positions in other files are in `elsewhere`.
+/// One error in a P4 program, or a related note, with its positions in one source file. Positions in other files are in
+/// `elsewhere`.
 #[derive(Debug)]
 struct Drawn {
     message: String,

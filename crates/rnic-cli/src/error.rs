@@ -70,7 +70,7 @@ impl CliError {
     }
 }
 
-/// The message on one line, with the prefix `error: `.
+/// The sentence as an error message on one line, with the prefix `error: `.
 fn plain(sentence: &str) -> String {
     format!("error: {}", sentence.split_whitespace().collect::<Vec<_>>().join(" "))
 }

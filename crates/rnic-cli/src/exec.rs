@@ -55,7 +55,8 @@ pub(crate) fn exec(arguments: &ExecArgs, catalogue: &Catalogue) -> Result<(), Cl
     }
 
     if let Some((path, file)) = file {
-        // An extended catalogue may have its own congestion control under a standard name, so its records are marked.
+        // A program with additional congestion controls may have one of them under a standard name, so the fingerprints
+        // that it writes are marked.
         let program = if catalogue.is_extended() { format!("{CODE} extended") } else { String::new() };
         let fingerprint = Fingerprint::of(&spec, &program);
         let header = Header { run: spec.name.clone(), seed: spec.seed, cpu_s: record.cpu_s, fingerprint };

@@ -45,7 +45,8 @@ pub(crate) fn topology(arguments: &TopologyArgs, catalogue: &Catalogue) -> Resul
             "warning: the output does not contain the run's `{key}`: topology files have no such entries"
         );
     }
-    // If single links of the fat-tree are changed, the fat-tree is not regular and has no such description.
+    // If the scenario changes single links of the fat-tree, the fat-tree is not regular, and its shape does not
+    // describe it.
     let shape = match fabric.links.is_empty() {
         true => FatTreeShape::of(&fabric.topology, &fabric.link),
         false => None,

@@ -33,8 +33,8 @@ use rnic_sim::resolve::{Resolved, SetupError, resolve};
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-/// Runs the command with the arguments of this program and returns its exit code. Scenarios may name the congestion
-/// controls and transports in `catalogue`.
+/// Runs the command with the arguments of this program and returns its exit code. `catalogue` lists the congestion
+/// controls and transports that scenarios may name.
 pub fn main(catalogue: Catalogue) -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,

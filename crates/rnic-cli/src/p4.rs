@@ -58,7 +58,7 @@ fn print_document(out: &mut dyn Write, document: &Value) -> io::Result<()> {
     writeln!(out)
 }
 
-/// Returns a summary of a program as text.
+/// Returns a summary of a compiled P4 program as text.
 fn summary(file: &str, program: &Program) -> String {
     let hir = program.hir();
     let mut text = format!("{file}: ok\n");
@@ -79,7 +79,8 @@ fn summary(file: &str, program: &Program) -> String {
     text
 }
 
-/// Returns the headers of both pipelines with their lengths in bytes; a header of both pipelines is listed once.
+/// Returns the headers of the ingress and the egress pipeline with their lengths in bytes; a header of both pipelines
+/// is listed once.
 fn headers(hir: &hir::Program) -> Vec<(String, u32)> {
     let mut headers: Vec<(String, u32)> = Vec::new();
     for pipeline in [&hir.ingress, &hir.egress] {
@@ -113,7 +114,7 @@ fn describe_instance(instance: &hir::Instance) -> String {
     format!("{} ({}({}){of})", instance.name, instance.kind, arguments.join(", "))
 }
 
-/// Returns a summary of a program as JSON.
+/// Returns a summary of a compiled P4 program as JSON.
 fn document(file: &str, program: &Program) -> Value {
     let hir = program.hir();
     let headers: Vec<Value> =
@@ -185,7 +186,7 @@ fn cost_document(cost: &Cost) -> Value {
     })
 }
 
-/// Returns the errors of a program as JSON; lines and columns count from 1.
+/// Returns the errors of a P4 program as JSON; lines and columns count from 1.
 fn errors(rejected: &Rejected) -> Vec<Value> {
     let position = |span: Span, label: &str| {
         let file = rejected.sources.files.get(usize::from(span.file)).map(|file| file.name.as_str());

@@ -5,8 +5,8 @@ use rnic_endpoint::{Config, Device, Mode};
 use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
 use std::time::Duration;
 
-/// Connects to a server at TCP port `port` of `host`. `programs` names the programs that can be the server, for the
-/// error message.
+/// Connects to a server at TCP port `port` of `host`, and waits up to `patience` for each address of the host.
+/// `programs` names the programs that can be the server, for the error message.
 pub(crate) fn dial(host: &str, port: u16, patience: Duration, programs: &str) -> Result<TcpStream, CliError> {
     let addresses = (host, port)
         .to_socket_addrs()

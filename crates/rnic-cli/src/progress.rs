@@ -15,7 +15,7 @@ const TEMPLATE: &str = "{prefix:16!} {wide_bar} {pos}/{len} flows  {msg}  ETA {e
 /// Template of the progress bar over all runs.
 const OVERALL: &str = "{prefix:16!} {wide_bar} {pos}/{len} runs  ETA {eta}";
 
-/// Maximum number of runs without a progress bar over all runs. With more runs, there is such a bar.
+/// If a scenario has more runs than this number, a progress bar counts the finished runs.
 const FEW: usize = 8;
 
 /// The progress bars of `rnic run`. Each running simulation has a bar with finished flows, packet-hops per second and
@@ -138,7 +138,7 @@ pub(crate) struct Jobs {
     bar: ProgressBar,
     /// Whether lines are printed instead of the progress bar.
     lines: bool,
-    /// Number of tenths of the simulations for which a line has been printed.
+    /// Number of tenths of all simulations that the last printed line reported as done.
     told: Mutex<usize>,
 }
 

@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// Name of the folder with the stored runs, in the folder of the result files.
 const FOLDER: &str = "unfinished";
 
-/// A scenario with the cache that stores its finished runs.
+/// A scenario with the cache, a folder of files that stores its finished runs.
 pub(crate) struct Resumable<'a> {
     cache: RunCache,
     arguments: &'a RunArgs,
@@ -95,15 +95,15 @@ impl<'a> Resumable<'a> {
         }
     }
 
-    /// A listener that stores each run when it finishes; `None` if the scenario has a single run. `found` is the number
-    /// of runs that are stored already.
+    /// A [`RunListener`] that stores each run when it finishes; `None` if the scenario has a single run. `found` is the
+    /// number of runs that are stored already.
     pub(crate) fn storing<'r>(&'r self, bars: Option<&'r Bars>, found: usize) -> Option<Storing<'r>> {
         let state = Mutex::new(State { stored: found, failed: false });
         let total = self.scenario.runs.len();
         (total > 1).then_some(Storing { resumable: self, bars, total, state })
     }
 
-    /// Removes the stored runs. It is called when the result files have been written.
+    /// Removes the stored runs of the scenario. It is called when the result files have been written.
     pub(crate) fn close(&self) {
         // With `--run`, the stored runs that were not selected remain in the folder.
         if let Err(error) = self.cache.clear(self.arguments.runs.is_empty()) {
@@ -134,7 +134,7 @@ fn tell(sentence: &str) {
     let _ = writeln!(io::stderr(), "{sentence}");
 }
 
-/// A listener that stores each run when it finishes, and forwards events of the runs to the progress bars.
+/// A [`RunListener`] that stores each run when it finishes, and forwards events of the runs to the progress bars.
 pub(crate) struct Storing<'r> {
     resumable: &'r Resumable<'r>,
     bars: Option<&'r Bars>,
@@ -233,7 +233,8 @@ impl Storing<'_> {
     }
 }
 
-/// Signal handling during [`Storing::interruptible`]. When it is dropped, signals end the program as usual.
+/// Handling of Ctrl-C and SIGTERM during [`Storing::interruptible`]. When this value is dropped, the signals end the
+/// program as usual.
 struct Working {
     signals: Handle,
     exit_now: Arc<AtomicBool>,

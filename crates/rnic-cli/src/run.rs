@@ -78,7 +78,8 @@ fn simulate(
     }
 }
 
-/// Simulates the only selected run, and writes the frames of one link to the capture file `path`.
+/// Simulates the run of a scenario with a single selected run, and writes the frames of one link to the capture file
+/// `path`.
 fn simulate_with_capture(
     scenario: &Scenario, arguments: &RunArgs, catalogue: &Catalogue, link: &str, path: &Path,
 ) -> Result<(RunRecord, PathBuf), CliError> {

@@ -55,12 +55,12 @@ pub enum Metric {
     AverageFct,
     /// 99th percentile of the flow completion time over measured flows, in microseconds.
     P99Fct,
-    /// Mean request completion time, in microseconds.
+    /// Mean completion time of requests (groups of flows, such as an incast), in microseconds.
     AverageRct,
 }
 
 impl Metric {
-    /// The three metrics that need no requests, in the order of the IRN paper's figures.
+    /// The three metrics of flows, without the request completion time, in the order of the IRN paper's figures.
     pub const OF_FLOWS: [Metric; 3] = [Metric::AverageSlowdown, Metric::AverageFct, Metric::P99Fct];
 
     /// The name of the metric for use within a sentence, for example `average FCT`.

@@ -112,7 +112,7 @@ const SCHEMA: &str = "message flows {
 
 /// Maximum number of rows in one row group of the Parquet file.
 const GROUP: usize = 1 << 20;
-/// Number of rows that are passed to a column writer in one call.
+/// Number of rows that are passed to a Parquet column writer in one call.
 const BATCH: usize = 1 << 16;
 
 /// Writes `flows.parquet` with Snappy compression. There is one row group per run, or one for every 1,048,576 flows of

@@ -1,9 +1,11 @@
-//! Notes on runs (truncated runs, warnings) that the table on the terminal and the HTML report have in common.
+//! Notes on the runs of a scenario that both the table on the terminal and the HTML report show: truncated runs, which
+//! ended at their `duration` before all flows had finished, and warnings.
 
 use super::summary::{RunSummary, ScenarioSummary};
 use super::text::count;
 
-/// Maximum number of runs for which notes have a line per run, and for which the table shows comparisons between runs.
+/// Maximum number of runs for which the notes have a line per run, and for which the table on the terminal shows
+/// comparisons between runs.
 pub(crate) const FEW: usize = 8;
 /// Maximum number of run names that are listed in one warning.
 const NAMES: usize = 6;

@@ -15,9 +15,9 @@ const PAUSE_COLUMNS: [&str; 9] = ["run", "node", "port", "peer", "priority", "fr
 /// Columns of `victims.csv`, one row per run and victim flow ([`VictimSummary`]).
 const VICTIM_COLUMNS: [&str; 9] =
     ["run", "flow", "src", "dst", "victim_us", "root_kind", "root", "finished", "goodput_bps"];
-/// Maximum number of victim flows that the summary lists.
+/// Maximum number of victims (flows delayed by a cause of pauses that is not on their path) that the summary lists.
 const VICTIMS: usize = 10;
-/// Maximum number of ports of the largest pause tree that the summary lists.
+/// Maximum number of ports that the summary lists for the sample with the most paused transmitters.
 const TREE: usize = 100;
 /// Maximum number of causes of pauses that are described in a sentence each.
 const NAMED: usize = 3;
@@ -40,11 +40,11 @@ pub struct PauseSummary {
     pub victims: u64,
     /// The victim flows with the longest delays, longest first; at most 10.
     pub longest: Vec<VictimSummary>,
-    /// The pause tree at the first sample with the maximum number of paused transmitters.
+    /// The paused ports and their causes at the first sample with the maximum number of paused transmitters.
     pub worst: Option<TreeSummary>,
 }
 
-/// A cause of pauses: the root of a pause tree.
+/// A cause of pauses: the root of a tree of paused ports that wait for each other.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RootSummary {
     /// Kind of cause: congestion, a NIC that pauses its switch, or a cycle.
@@ -95,18 +95,18 @@ pub struct VictimSummary {
     pub goodput: f64,
 }
 
-/// All pause trees at one sample.
+/// All pause trees (trees of paused ports that wait for each other) at one sample.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TreeSummary {
     /// Simulated time at which the sample was taken.
     pub at: Time,
     /// Number of paused transmitters at this sample.
     pub paused: u32,
-    /// The paused ports and the ports between them and their roots; at most 100 ports.
+    /// The paused ports, and the ports between them and the roots (causes) of their pauses; at most 100 ports.
     pub ports: Vec<TreePortSummary>,
 }
 
-/// A port of a pause tree, at the time of the sample.
+/// A port of a pause tree (a tree of paused ports that wait for each other), at the time of the sample.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TreePortSummary {
     /// Name of the port, for example `edge0:3->agg1`.
@@ -122,9 +122,9 @@ pub struct TreePortSummary {
     pub held: u64,
     /// Name of the port for which this port waited; `None` if the XON frame that ends the pause was already on its way.
     pub waits_for: Option<String>,
-    /// Distance of this port from the root, in hops.
+    /// Distance of this port from the root of its tree (the cause of the pauses), in hops.
     pub depth: u32,
-    /// Description of the root of this port's tree; `None` if it has no known root.
+    /// Description of the root of this port's tree (the cause of the pauses); `None` if no root is known.
     pub root: Option<String>,
 }
 

@@ -10,8 +10,8 @@
 use rnic_run::FlowLog;
 use rnic_run::FlowRecord;
 
-/// Number of equal parts into which a pass divides a range. A range with at most this many values is not divided: its
-/// values are collected and sorted.
+/// Number of equal parts into which a pass over the flow records divides a range of values. A range with at most this
+/// many values is not divided: its values are collected and sorted.
 const PARTS: usize = 4_096;
 
 /// The arithmetic mean, summed in the order of the slice; `None` for an empty slice.
@@ -285,7 +285,8 @@ mod tests {
         assert_eq!(both_ways(&[]), [vec![None; 3], vec![None; 3]]);
     }
 
-    /// The values are more than one range collects. Most of them are equal, the others are adjacent or far apart.
+    /// There are more values than are collected without a search in several passes. Most values are equal, the others
+    /// are adjacent or far apart.
     #[test]
     fn many_equal_values_and_wide_gaps() {
         let scattered = |i: u64| f64::from_bits(i.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 2);

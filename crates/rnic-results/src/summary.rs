@@ -39,8 +39,9 @@ impl ScenarioSummary {
     }
 }
 
-/// The summary of one run. Statistics cover measured flows only. A statistic is `None` (in JSON `null`) if no flow was
-/// measured. It is also `None` in every failed run, because the flows that finished there are not representative.
+/// The summary of one run. Statistics cover only measured flows, which are the finished flows that count in the
+/// statistics. A statistic is `None` (in JSON `null`) if no flow was measured. It is also `None` in every failed run,
+/// because the flows that finished there are not representative.
 #[derive(Clone, PartialEq, Debug)]
 pub struct RunSummary {
     /// Name of the run, unique in the scenario.
@@ -220,7 +221,7 @@ fn failure(output: &RunOutput, unfinished: u64) -> Option<String> {
     }
 }
 
-/// Statistics of the watched queues that have samples. Failed runs have these statistics too.
+/// Statistics of the switch queues that the run sampled. Failed runs have these statistics too.
 fn queues(output: &RunOutput) -> Vec<QueueSummary> {
     let queues = output.samples.iter().flat_map(|samples| &samples.queues);
     let summary = |queue: &QueueSamples| {

@@ -12,7 +12,7 @@ use rnic_transport::Time;
 use std::io::{self, Write};
 use std::sync::Arc;
 
-/// The columns that follow the columns of the swept keys, in order.
+/// The columns of `sweep.csv` and `sweep.parquet` that follow the columns of the swept keys, in order.
 pub const COLUMNS: [&str; 34] = [
     "run",
     "base",
@@ -50,7 +50,7 @@ pub const COLUMNS: [&str; 34] = [
     "returned",
 ];
 
-/// The values of one column, one per run.
+/// The values of one column of the table of a sweep, one per run.
 enum Cells {
     Text(Vec<String>),
     Count(Vec<u64>),

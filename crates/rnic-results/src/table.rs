@@ -11,7 +11,7 @@ use rnic_run::short_keys;
 
 /// Minimum terminal width, in characters, for one table with metrics and counts. A narrower terminal shows two tables.
 const ONE_TABLE: usize = 110;
-/// Maximum number of watched queues of a run that are listed below the table. If a run has more, none of them is
+/// Maximum number of sampled queues of a run that are listed below the table. If a run has more, none of them is
 /// listed.
 const QUEUES: usize = 4;
 /// Minimum width of a table in characters; narrower terminals get this width too.
@@ -27,7 +27,7 @@ const RULE: LineStyle = LineStyle { left: None, fill: Some('─'), junction: Som
 const BELOW: TableStyle = TableStyle::new().header_separator(RULE).bottom_border(RULE);
 
 /// A column of the table: its title, and a function that formats a run's cell. The arguments of `cell` are the
-/// reference run and the run itself.
+/// reference run, with which the run is compared, and the run itself.
 struct Column {
     title: &'static str,
     cell: fn(&RunSummary, &RunSummary) -> String,
@@ -61,8 +61,8 @@ pub fn render(summary: &ScenarioSummary, width: usize) -> String {
     text
 }
 
-/// A table with one line per run: swept values, name in the scenario file, metrics. If the table is wider than `width`,
-/// its last columns are left out.
+/// The table for many runs, with one line per run: swept values, name in the scenario file, metrics. If the table is
+/// wider than `width`, its last columns are left out.
 fn compact(summary: &ScenarioSummary, metrics: &[Column], width: usize) -> String {
     let keys = summary.swept();
     let swept = short_keys(&keys);

@@ -1,15 +1,15 @@
-//! Figures 1 to 3 of the IRN paper under other assumptions about arbitration, which the paper does not state: the
-//! number of packets in a turn at the switch and at the NIC, the order of arrival, the hysteresis of a full buffer, and
-//! clocks.
+//! Study of figures 1 to 3 of the IRN paper under different assumptions about the switches and NICs, which the paper
+//! does not state: how many packets a switch input or a flow at a NIC sends in one turn, whether the oldest packet goes
+//! first, whether a full buffer drops packets until a part of it is free again, and imperfect clocks.
 //!
-//! A row is a figure's claim at one point of the space, so `inside` and `outside` show the region in which the paper's
-//! figures hold.
+//! Each row of the results compares one claim of a figure with the measurement under one combination of these
+//! assumptions. The outcomes, `inside` or `outside` the claim, show under which assumptions the paper's figures hold.
 
 use super::measured::{Case, Measured, Metric, THREE};
 use super::verdict::{Claim, Row, Unit};
 use super::{Experiment, Source, Study, scenarios};
 
-/// The study.
+/// Definition of the study: its scenario files, experiments and remarks.
 pub static STUDY: Study = Study {
     name: "irn-arbitration",
     title: "IRN paper, figures 1 to 3: sensitivity to arbitration",
@@ -49,10 +49,10 @@ pub static STUDY: Study = Study {
 const MAP: &str = "map.toml";
 const LONG: &str = "long.toml";
 const VARIANTS: &str = "variants.toml";
-/// Settings of `--quick`.
+/// Settings that `--quick` changes, so that only few flows are simulated.
 const FEW: &[(&str, &str)] = &[("traffic.flows", "3000"), ("traffic.warmup", "300")];
 
-/// The four runs of figures 1 to 3.
+/// Names of the four runs that figures 1 to 3 of the IRN paper compare.
 struct Runs<'r> {
     roce_pfc: &'r str,
     roce: &'r str,
@@ -60,7 +60,8 @@ struct Runs<'r> {
     irn_pfc: &'r str,
 }
 
-/// The rows of figures 1 and 3 for the two runs of RoCE; `what` names the point of the space.
+/// Rows of verdicts about figures 1 and 3, which show RoCE with and without PFC. `what` names the assumptions under
+/// which the runs were simulated.
 fn roce(m: &Measured<'_>, file: &str, point: &str, runs: &Runs<'_>, what: &str) -> Vec<Row> {
     let between = |low, high| Claim::Between { low, high, neutral: 1.0 };
     let mut rows = ratios(m, file, point, (runs.roce_pfc, runs.irn), what, ("figure 1: 2.8-3.7", between(2.8, 3.7)));
@@ -68,7 +69,7 @@ fn roce(m: &Measured<'_>, file: &str, point: &str, runs: &Runs<'_>, what: &str) 
     rows
 }
 
-/// The rows of figure 2, and of the drop rate of IRN.
+/// Rows of verdicts about figure 2, which compares IRN with and without PFC, and about the drop rate of IRN.
 fn irn(m: &Measured<'_>, file: &str, point: &str, runs: &Runs<'_>, what: &str) -> Vec<Row> {
     let claim = Claim::Between { low: 1.5, high: 2.0, neutral: 1.0 };
     let mut rows = ratios(m, file, point, (runs.irn_pfc, runs.irn), what, ("figure 2: 1.5-2", claim));
@@ -78,7 +79,7 @@ fn irn(m: &Measured<'_>, file: &str, point: &str, runs: &Runs<'_>, what: &str) -
     rows
 }
 
-/// A row for each of the three metrics.
+/// A row of verdicts about the ratio of two runs (`above` / `below`) for each of the metrics [`THREE`].
 fn ratios(
     m: &Measured<'_>, file: &str, point: &str, (above, below): (&str, &str), what: &str, (stated, claim): (&str, Claim),
 ) -> Vec<Row> {
@@ -93,7 +94,7 @@ fn case<'c>(file: &'c str, point: &'c str, run: &'c str) -> Case<'c> {
     Case { file, run, cc: "none", point }
 }
 
-/// The rows of all points of a sweep over the granularity of arbitration.
+/// Rows of verdicts for all points of a sweep over the granularity of arbitration, the number of packets in one turn.
 fn map(m: &Measured<'_>, file: &str) -> Vec<Row> {
     let (irn_run, irn_pfc) = ("IRN", "IRN + PFC");
     let mut rows = Vec::new();
@@ -110,7 +111,8 @@ fn map(m: &Measured<'_>, file: &str) -> Vec<Row> {
     rows
 }
 
-/// The rows of the other switches and clocks.
+/// Rows of verdicts for the runs with other switches (oldest packet first, hysteresis of a full buffer) and with
+/// imperfect clocks.
 fn variants(m: &Measured<'_>) -> Vec<Row> {
     let mut rows = Vec::new();
     for what in ["oldest first", "oldest first, bursts of 32", "hysteresis", "clock skew", "jitter"] {

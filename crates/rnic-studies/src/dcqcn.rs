@@ -45,12 +45,12 @@ pub static STUDY: Study = Study {
 const PFC: &str = "PFC only";
 const DCQCN: &str = "DCQCN";
 
-/// The case of the run without congestion control, with PFC alone.
+/// The case (run at a point of the sweep in `file`) without congestion control, with PFC alone.
 const fn pfc(file: &'static str, point: &'static str) -> Case<'static> {
     Case { file, run: PFC, cc: "none", point }
 }
 
-/// The case of the run with DCQCN.
+/// The case (run at a point of the sweep in `file`) with DCQCN.
 const fn dcqcn(file: &'static str, point: &'static str) -> Case<'static> {
     Case { file, run: DCQCN, cc: "dcqcn", point }
 }
@@ -304,7 +304,7 @@ fn on_the_link(sample: Sample) -> Sample {
     each(sample, |gbps| gbps * 1_520.0 / 1_438.0)
 }
 
-/// Note of rows that combine the values of all seeds, each of which gives another ECMP placement of the flows.
+/// Note in rows of verdicts that combine the values of all seeds. Each seed gives another ECMP placement of the flows.
 const ONE: &str = "one value over all seeds";
 /// Flows have equal shares if the smallest share is at least this fraction of the largest.
 const EQUAL: f64 = 0.9;

@@ -8,7 +8,8 @@ use rnic_results::report::figure::{
 };
 use rnic_results::stats::nearest_rank;
 
-/// Description of one figure, or of several figures with a common legend. Lists in it select the results to show.
+/// Description of one figure, or of several figures with a common legend, in the report of a study. Its fields select
+/// the results to show.
 #[derive(Clone, Copy, Debug)]
 pub enum Chart {
     /// Bar charts, one for each metric. A chart has a group of bars for each congestion control and, in each group, a
@@ -16,9 +17,9 @@ pub enum Chart {
     Bars {
         /// (name of the scenario file, name of the run) for each bar; runs without a result are left out.
         runs: &'static [(&'static str, &'static str)],
-        /// Congestion controls, a group of bars each.
+        /// Names of the congestion controls to show, a group of bars each.
         ccs: &'static [&'static str],
-        /// Metrics, a bar chart each.
+        /// Metrics to show, a bar chart each.
         metrics: &'static [Metric],
         /// Traffic source whose flows are shown; empty for all flows.
         traffic: &'static str,
@@ -28,9 +29,9 @@ pub enum Chart {
     Tails {
         /// Name of the scenario file.
         file: &'static str,
-        /// Names of the runs, a curve each.
+        /// Names of the runs to show, a curve each.
         runs: &'static [&'static str],
-        /// Congestion controls, a figure each.
+        /// Names of the congestion controls to show, a figure each.
         ccs: &'static [&'static str],
     },
     /// Curves of the ratio of two runs over the points of a sweep. Each pair of runs has a row of figures, each metric
@@ -42,9 +43,9 @@ pub enum Chart {
         axis: &'static str,
         /// Pairs of runs, the numerator and the denominator of a ratio each.
         pairs: &'static [(&'static str, &'static str)],
-        /// Congestion controls, a curve each.
+        /// Names of the congestion controls to show, a curve each.
         ccs: &'static [&'static str],
-        /// Metrics, a figure each.
+        /// Metrics to show, a figure each.
         metrics: &'static [Metric],
     },
     /// Bars of the ratio of two runs at the points of a sweep. Each point has a group of bars, with a bar for each
@@ -54,45 +55,45 @@ pub enum Chart {
         file: &'static str,
         /// Names of the runs that are the numerator and the denominator of the ratio.
         pair: (&'static str, &'static str),
-        /// Congestion controls, a bar each.
+        /// Names of the congestion controls to show, a bar each.
         ccs: &'static [&'static str],
         /// Metric of which the ratio is computed.
         metric: Metric,
     },
     /// Bars of the median over the seeds, with minimum and maximum as a whisker, as papers show the spread over ECMP
-    /// placements. Each case has a group of bars, with a bar for each metric.
+    /// placements. Each case (run at a point of a sweep) has a group of bars, with a bar for each metric.
     Spread {
         /// Title of the figure.
         title: &'static str,
-        /// Cases, a group of bars each.
+        /// Cases (runs at points of sweeps) to show, a group of bars each.
         groups: &'static [Pick],
         /// Metrics as (name of the bar, metric).
         bars: &'static [(&'static str, Metric)],
         /// Traffic source whose flows are shown; empty for all flows.
         traffic: &'static str,
     },
-    /// Curves of a metric over the points of a sweep, one for each case in `picks`. The curve has the points whose
-    /// names end in the name of the point of the case.
+    /// Curves of a metric over the points of a sweep, one for each case (run and congestion control) in `picks`. If a
+    /// sweep varies several keys, a curve shows only the points whose names end like the name of the point in its case.
     Curves {
         /// Title of the horizontal axis: the swept quantity.
         axis: &'static str,
-        /// Cases, a curve each.
+        /// Cases (runs at points of a sweep) to show, a curve each.
         picks: &'static [Pick],
         /// Metric on the vertical axis.
         metric: Metric,
         /// Traffic source whose flows are shown; empty for all flows.
         traffic: &'static str,
     },
-    /// Goodput of flows over time, for the first seed: a figure for each case, with a curve for each
-    /// flow.
+    /// Goodput of flows over time, for the first seed: a figure for each case (run at a point of a sweep), with a curve
+    /// for each flow.
     Courses {
-        /// Cases, a figure each.
+        /// Cases (runs at points of a sweep) to show, a figure each.
         picks: &'static [Pick],
         /// Names of the flows, in order of start.
         flows: &'static [&'static str],
     },
-    /// A quantity that is computed from the completion times of flows, over the sizes of the flows. Each case has a
-    /// curve, which shows the mean over the seeds.
+    /// A quantity that is computed from the completion times of flows, over the sizes of the flows. Each case (run at a
+    /// point of a sweep) has a curve, which shows the mean over the seeds.
     EachFlow {
         /// Title of the figure and of the vertical axis.
         title: &'static str,
@@ -102,22 +103,23 @@ pub enum Chart {
         sizes: &'static [(u64, f64)],
         /// Computes the quantity from the completion time in microseconds and the value on the horizontal axis.
         value: Derived,
-        /// Cases, a curve each.
+        /// Cases (runs at points of a sweep) to show, a curve each.
         picks: &'static [Pick],
         /// Curves of the paper's values, as (name, the stated value for each size).
         stated: &'static [(&'static str, &'static [f64])],
     },
-    /// Length of the watched queue over time, for the first seed: one figure, with a curve for each case.
+    /// Length of the sampled queue over time, for the first seed: one figure, with a curve for each case (run at a
+    /// point of a sweep).
     Queues {
         /// Title of the figure.
         title: &'static str,
-        /// Cases, a curve each.
+        /// Cases (runs at points of a sweep) to show, a curve each.
         picks: &'static [Pick],
     },
-    /// Goodput of the last flow over time, for the first seed, in the simulation and in the fluid model: a figure for
-    /// each case.
+    /// Goodput over time of the flow that starts last, in the simulation with the first seed and in the fluid model of
+    /// DCQCN: a figure for each case (run at a point of a sweep).
     Fluid {
-        /// Cases, a figure each.
+        /// Cases (runs at points of a sweep) to show, a figure each.
         picks: &'static [Pick],
     },
 }
@@ -125,7 +127,7 @@ pub enum Chart {
 /// Computes a quantity from a completion time in microseconds and a value on the horizontal axis.
 pub type Derived = fn(f64, f64) -> f64;
 
-/// A case of the experiment with the name that figures show for it.
+/// A case (run at a point of a sweep) of the experiment, with the name that figures show for it.
 #[derive(Clone, Copy, Debug)]
 pub struct Pick {
     /// Name of the case in the figures.
@@ -135,7 +137,7 @@ pub struct Pick {
 }
 
 impl Chart {
-    /// The figures that this description gives for the results `m`.
+    /// The figures that follow from this description and the results `m` of the experiment.
     pub fn board(&self, m: &Measured<'_>) -> Board {
         match *self {
             Chart::Bars { runs, ccs, metrics, traffic } => bars(m, runs, ccs, metrics, traffic),

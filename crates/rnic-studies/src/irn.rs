@@ -379,7 +379,7 @@ fn ratio_row(
     Row::new(format!("{}, {}: {above} / {below}", metric.text(), cc_text(cc)), stated, claim, Unit::Ratio, sample)
 }
 
-/// A row of verdicts for each of the three metrics and each congestion control, in the default case of the paper.
+/// A row of verdicts for each of the metrics [`THREE`] and each congestion control, in the default case of the paper.
 fn three(m: &Measured<'_>, ccs: &[&str], above: &str, below: &str, stated: &str, claim: Claim) -> Vec<Row> {
     let rows =
         |cc: &&str| THREE.map(|metric| ratio_row(m, ("congestion.toml", cc), above, below, metric, stated, claim));
@@ -395,7 +395,7 @@ fn fig2(m: &Measured<'_>) -> Vec<Row> {
 }
 
 /// The ratios of two runs (`above` / `below`) for each congestion control, point of the sweep and metric. The name of
-/// each ratio contains those of the three properties that vary.
+/// each ratio contains its metric, congestion control and point, if they vary.
 fn ratios(
     m: &Measured<'_>, file: &str, ccs: &[&str], (above, below): (&str, &str), metrics: &[Metric],
 ) -> Vec<(String, Sample)> {
@@ -431,13 +431,13 @@ fn reduction(ratio: f64) -> f64 {
     1.0 - 1.0 / ratio
 }
 
-/// A row of verdicts about the largest sample of several cases. The row's note names the case.
+/// A row of verdicts about the sample with the largest mean among several cases. The row's note names the case.
 fn max_row(metric: &str, stated: &str, claim: Claim, unit: Unit, cases: Vec<(String, Sample)>) -> Row {
     let (sample, note) = largest(cases);
     Row::new(metric, stated, claim, unit, sample).note(note)
 }
 
-/// A row of verdicts about the smallest sample of several cases. The row's note names the case.
+/// A row of verdicts about the sample with the smallest mean among several cases. The row's note names the case.
 fn min_row(metric: &str, stated: &str, claim: Claim, unit: Unit, cases: Vec<(String, Sample)>) -> Row {
     let (sample, note) = smallest(cases);
     Row::new(metric, stated, claim, unit, sample).note(note)
@@ -542,7 +542,8 @@ fn no_sack(m: &Measured<'_>) -> Vec<Row> {
     rows
 }
 
-/// Rows of verdicts that compare the paper's conclusions from all robustness experiments with the experiment in `file`.
+/// Rows of verdicts that compare the paper's conclusions from all its robustness experiments with the results of the
+/// one in `file`.
 fn robustness(m: &Measured<'_>, file: &str) -> Vec<Row> {
     let better = || changed(ratios(m, file, &CCS, (ROCE_PFC, IRN), &THREE), reduction);
     let pfc = |cc| ratios(m, file, &[cc], (IRN_PFC, IRN), &THREE);
@@ -564,8 +565,8 @@ fn robustness(m: &Measured<'_>, file: &str) -> Vec<Row> {
     rows
 }
 
-/// The rows of [`robustness`], and rows about a trend: how the cost of PFC without congestion control changes from the
-/// first point of the sweep to the last.
+/// The rows of verdicts of [`robustness`], and rows about a trend: how the cost of PFC without congestion control
+/// changes from the first point of the sweep to the last.
 fn with_trend(m: &Measured<'_>, file: &str, stated: &str, grows: bool) -> Vec<Row> {
     let mut rows = robustness(m, file);
     let points = m.points(file);
@@ -583,8 +584,8 @@ fn with_trend(m: &Measured<'_>, file: &str, stated: &str, grows: bool) -> Vec<Ro
     rows
 }
 
-/// The rows of [`robustness`], and a row about the largest change of IRN between the first point of the sweep and any
-/// other.
+/// The rows of verdicts of [`robustness`], and a row about the largest change of IRN's results between the first point
+/// of the sweep and any other point.
 fn with_sensitivity(m: &Measured<'_>, file: &str) -> Vec<Row> {
     let mut rows = robustness(m, file);
     let points = m.points(file);

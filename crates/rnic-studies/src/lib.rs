@@ -1,10 +1,10 @@
 //! Reproductions of papers: their experiments as simulated scenarios, and their claims compared with the results.
 //!
 //! A [`Study`] is one paper: its scenario files, which are embedded in the program, and its [`Experiment`]s. Each
-//! experiment names its runs and the claims of the paper about them. [`Plan::new`] turns a [`Request`] into jobs.
-//! Experiments share simulations, so each simulation is one job. [`rnic_campaign::jobs::execute`] executes the jobs
-//! that have no stored result. [`Plan::conclude`] compares the results with the claims. To add a paper, add a module
-//! like [`irn`] and its entry in [`STUDIES`].
+//! experiment names its runs and the claims of the paper about them. [`Plan::new`] turns a [`Request`] (the experiments
+//! to reproduce) into jobs. A job is one simulation, which several experiments may share.
+//! [`rnic_campaign::jobs::execute`] executes the jobs that have no stored result. [`Plan::conclude`] compares the
+//! results with the claims. To add a paper, add a module like [`irn`] and its entry in [`STUDIES`].
 //!
 //! ```
 //! use rnic_studies::{Plan, Request, irn};
@@ -41,7 +41,7 @@ use rnic_run::RunSpec;
 use rnic_scenario::from_embedded;
 use std::collections::BTreeMap;
 
-/// The studies of all papers that can be reproduced.
+/// All studies that `rnic reproduce` can execute.
 pub const STUDIES: [&Study; 4] = [&irn::STUDY, &arbitration::STUDY, &dcqcn::STUDY, &nanotransport::STUDY];
 
 /// Embeds files of a folder of `scenarios/`, as a list of (name, text).
@@ -119,7 +119,7 @@ const QUICK_SEEDS: u32 = 2;
 pub const QUICK: &str =
     "A quick look, not the reproduction: with so few flows, seeds and points, queues do not fill as in the full runs";
 
-/// Key of a simulation's result: the properties that distinguish the runs of an experiment.
+/// Key under which the result of a simulation is found: the properties that distinguish the runs of an experiment.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct RunKey {
     pub(crate) file: &'static str,
@@ -247,25 +247,27 @@ impl Plan {
 }
 
 impl Source {
-    /// Swept keys that only follow another key of the same sweep. Names of points do not contain their values.
+    /// Swept keys whose values follow from another key of the same sweep, so that the names of points need not contain
+    /// them.
     const ALONG: [&'static str; 3] = ["fabric.switch.xoff", "traffic.flows", "traffic.warmup"];
 
-    /// Selects all runs of a scenario file.
+    /// A selection of all runs of a scenario file.
     pub const fn all(file: &'static str) -> Source {
         Source { file, runs: &[], ccs: &[], quick: &[], quick_points: &[] }
     }
 
-    /// Restricts the selection to runs with these names.
+    /// The same selection, restricted to runs with these names.
     pub const fn runs(self, runs: &'static [&'static str]) -> Source {
         Source { runs, ..self }
     }
 
-    /// Restricts the selection to runs with these congestion controls.
+    /// The same selection, restricted to runs with these congestion controls.
     pub const fn ccs(self, ccs: &'static [&'static str]) -> Source {
         Source { ccs, ..self }
     }
 
-    /// Defines the settings and the points of the sweep for `--quick`. An empty `quick_points` selects all points.
+    /// The same selection, with the settings and the points of the sweep that `--quick` simulates. An empty
+    /// `quick_points` selects all points.
     pub const fn quick(
         self, quick: &'static [(&'static str, &'static str)], quick_points: &'static [&'static str],
     ) -> Source {

@@ -20,7 +20,7 @@ pub struct Case<'c> {
 }
 
 impl<'c> Case<'c> {
-    /// The case that differs from this case only in its run.
+    /// A copy of this case with another run: the scenario file, the congestion control and the point of the sweep stay.
     pub const fn run(self, run: &'c str) -> Case<'c> {
         Case { run, ..self }
     }
@@ -71,10 +71,11 @@ pub enum Metric {
     Trimmed,
     /// Number of trimmed headers that a switch returned to their sender.
     Returned,
-    /// Start in microseconds of a burst (an interval in which the watched queue is not empty), given the index of the
+    /// Start in microseconds of a burst (an interval in which the sampled queue is not empty), given the index of the
     /// burst.
     BurstStart(usize),
-    /// End in microseconds of a burst of the watched queue, given the index of the burst.
+    /// End in microseconds of a burst (an interval in which the sampled queue is not empty), given the index of the
+    /// burst.
     BurstEnd(usize),
     /// Goodput in Gbps of the flow with this id.
     FlowGbps(usize),
@@ -97,24 +98,24 @@ pub enum Metric {
     LateJitter(usize),
     /// Difference between the mean goodputs of two flows in the last quarter of the run, divided by the sum of the two.
     LateGap(usize, usize),
-    /// Mean absolute difference between the goodput of the last flow in the simulation and in the fluid model, as a
-    /// fraction of the fair share.
+    /// Mean absolute difference between the goodput of the flow that starts last in the simulation and in the fluid
+    /// model, as a fraction of its fair share of the bottleneck.
     FluidDifference,
-    /// Steady-state goodput of the last flow: simulation divided by fluid model.
+    /// Steady-state goodput of the flow that starts last: simulation divided by fluid model.
     FluidRate,
-    /// Mean queue length in the steady state: simulation divided by fluid model.
+    /// Mean length of the bottleneck's queue in the steady state: simulation divided by fluid model.
     FluidQueue,
-    /// Median length of the watched queue in bytes.
+    /// Median length of the sampled queue in bytes.
     QueueMedian,
-    /// 95th percentile of the length of the watched queue in bytes.
+    /// 95th percentile of the length of the sampled queue in bytes.
     QueueHigh,
-    /// Maximum length of the watched queue in bytes.
+    /// Maximum length of the sampled queue in bytes.
     QueueMax,
     /// Number of PFC pause (XOFF) frames that were received by the nodes whose names start with this text.
     Pauses(&'static str),
 }
 
-/// The three metrics that the IRN paper compares in most of its figures.
+/// The three metrics in most figures of the IRN paper: average slowdown, average FCT and 99th percentile FCT.
 pub const THREE: [Metric; 3] = [Metric::Slowdown, Metric::Fct, Metric::FctP99];
 
 impl Metric {
@@ -254,12 +255,12 @@ impl<'r> Measured<'r> {
         of.iter().filter(|cc| self.missing.is_some() || known(cc)).copied().collect()
     }
 
-    /// Whether the experiment has a result for the case.
+    /// Whether the experiment has a result for this case (a run at a point of the sweep).
     pub fn has(&self, case: Case<'_>) -> bool {
         self.results.keys().any(|key| case.is(key))
     }
 
-    /// The values of a metric in a case, one value per seed.
+    /// The values of a metric in a case (a run at a point of the sweep), one value per seed.
     pub fn values(&self, case: Case<'_>, metric: Metric) -> Sample {
         self.values_of(case, "", metric)
     }
@@ -280,7 +281,7 @@ impl<'r> Measured<'r> {
         if values.is_empty() { Err(format!("there is no run {} of {}", case.text(), case.file)) } else { Ok(values) }
     }
 
-    /// The result of the case for the first seed; `None` if there is none.
+    /// The result of the case (a run at a point of the sweep) for the first seed; `None` if there is none.
     pub fn first(&self, case: Case<'_>) -> Option<&'r Measurement> {
         self.results.iter().find(|(key, _)| case.is(key)).map(|(_, result)| *result)
     }
@@ -310,7 +311,7 @@ pub fn each(sample: Sample, change: impl Fn(f64) -> f64) -> Sample {
 }
 
 /// The sample with the largest mean among the named samples of several cases, and its name. If a case has no result,
-/// the sample is an error, because that case could be the largest.
+/// the returned sample is an error, because the missing mean could be the largest.
 pub fn largest(cases: Vec<(String, Sample)>) -> (Sample, String) {
     extreme(cases, |mean| mean)
 }

@@ -63,15 +63,16 @@ const SMALL: &str = "54.4 KB";
 const NDP: &str = "NDP";
 const HOMA: &str = "Homa";
 const HOMA_TR: &str = "Homa-Tr";
-/// Names of the runs with transports that the paper's figure does not show.
+/// Names of the runs with transports that the paper's figure 2 does not show.
 const OTHERS: [&str; 2] = ["HPCC", "IRN"];
 
-/// The case of a run of the incast in the paper's figure 2.
+/// The case (a run with one size of the switch buffer) of the incast in the paper's figure 2.
 const fn incast(run: &'static str, buffer: &'static str) -> Case<'static> {
     Case { file: "incast.toml", run, cc: "none", point: buffer }
 }
 
-/// The case of a run of one of the variants of the incast.
+/// The case (a run with one size of the switch buffer) of a variant of the incast, with another order of the packets or
+/// other settings of Homa.
 const fn changed(run: &'static str, buffer: &'static str) -> Case<'static> {
     Case { file: "sensitivity.toml", ..incast(run, buffer) }
 }
@@ -109,7 +110,8 @@ const HOMA_CHANGES: [Pick; 6] = [
     pick("one granted priority, longest first", changed("Homa, one granted priority, longest first", LARGE)),
     pick("one grant at a time", changed("Homa, one grant at a time", LARGE)),
 ];
-/// Variants of the incast, as (name of the run, slowdowns in the paper's figure 2b to compare with).
+/// Variants of the incast, with another order of the packets or other settings of Homa, as (name of the run, slowdowns
+/// in the paper's figure 2b to compare with).
 const CHANGES: [(&str, &[f64; 10]); 10] = [
     ("NDP, longest first", &NDP_STATED),
     ("NDP, staggered", &NDP_STATED),
@@ -313,7 +315,7 @@ fn large_buffer(m: &Measured<'_>) -> Vec<Row> {
     rows
 }
 
-/// Rows of verdicts about the transports that the paper's figure does not show.
+/// Rows of verdicts about the transports that the paper's figure 2 does not show.
 fn others(m: &Measured<'_>, buffer: &'static str) -> Vec<Row> {
     let row = |run| {
         Row::new(format!("{run}: average slowdown"), "", Claim::Open, Unit::Ratio, average(m, incast(run, buffer)))
@@ -407,7 +409,8 @@ fn sensitivity(m: &Measured<'_>) -> Vec<Row> {
     rows
 }
 
-/// Largest relative difference, over the ten messages, between a message's slowdowns in two cases; one value per seed.
+/// Largest relative difference, over the ten messages, between a message's slowdowns in two cases (runs of the incast);
+/// one value per seed.
 fn max_difference(m: &Measured<'_>, case: Case<'_>, other: Case<'_>) -> Sample {
     let apart = |number| each(divide(slowdown(m, case, number)?, &slowdown(m, other, number)?), |r| (r - 1.0).abs());
     let larger = |a: Sample, b: Sample| Ok(a?.into_iter().zip(b?).map(|(a, b)| a.max(b)).collect());

@@ -23,7 +23,7 @@ pub enum Claim {
         /// Maximum of the stated range.
         high: f64,
     },
-    /// The mean is at most this value. The rule is for the worst of several cases.
+    /// The mean is at most this value, which the paper states as an upper bound for several cases.
     AtMost(f64),
     /// The paper states one number. The rule is met if the 95 % confidence interval contains this number, and reaches
     /// from the mean to each side at most as far as the number is from `neutral`.
@@ -131,20 +131,20 @@ impl Row {
     }
 }
 
-/// Result of the comparison of a measured mean with the paper's claim.
+/// Result of the comparison of a measured mean over the seeds with the paper's claim.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Outcome {
     /// The mean is inside the claim.
     Inside,
-    /// Outside: the mean shows an effect in the stated direction, but a smaller effect.
+    /// The mean is outside the claim: it shows an effect in the stated direction, but a smaller effect than stated.
     Smaller,
-    /// Outside: the mean shows an effect in the stated direction, but a larger effect.
+    /// The mean is outside the claim: it shows an effect in the stated direction, but a larger effect than stated.
     Larger,
-    /// Outside: the mean shows an effect in the opposite direction, or no effect.
+    /// The mean is outside the claim: it shows an effect opposite to the stated direction, or no effect.
     Opposite,
-    /// Outside: the claim is about a size, and the mean is below the stated range.
+    /// The mean is outside the claim, which is about a size: it is below the stated range.
     Below,
-    /// Outside: the claim is about a size, and the mean is above the stated range.
+    /// The mean is outside the claim, which is about a size: it is above the stated range.
     Above,
     /// The confidence interval contains values that meet the claim and values that do not.
     Inconclusive,

@@ -64,7 +64,7 @@ fn cache(scenario: &Scenario, folder: &Path) -> RunCache {
     RunCache::of(scenario, &folder.join("unfinished"), "test")
 }
 
-/// Stores the first `max` runs that finish, and lists all runs that finish.
+/// A listener that stores the first `max` runs that finish, and lists all runs that finish.
 struct Storing<'k> {
     cache: &'k RunCache,
     max: usize,
@@ -133,7 +133,7 @@ fn an_interrupted_scenario_ends_with_the_same_files() {
     assert!(!cache.folder().exists());
 }
 
-/// The record has a value in every field.
+/// The record in this test has a value in every field, so that no lost field is overlooked.
 #[test]
 fn a_record_survives_storing_and_loading() {
     let (mut scenario, mut reports) = fixture::two_runs();
@@ -211,7 +211,7 @@ fn unreadable_records_are_not_stored() {
     assert_eq!(fs::read_dir(cache.folder()).unwrap().count(), 0, "no partial file either");
 }
 
-/// A cache that stores the first run of the fixture, and the path of this run's file.
+/// A cache that stores the first run of the test scenario, and the path of this run's file.
 fn one_stored() -> (tempfile::TempDir, RunCache, PathBuf) {
     let (mut scenario, reports) = fixture::two_runs();
     scenario.runs[1].seed = 8;

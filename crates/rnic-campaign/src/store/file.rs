@@ -4,7 +4,7 @@
 //! |---|---|
 //! | 8 | `rnic-run` |
 //! | 4 | [`FORMAT`] |
-//! | 8, then as many as these say | length of the header, then the [`Header`] in the postcard encoding |
+//! | 8, then as many as this number | length of the header, then the [`Header`] in the postcard encoding |
 //! | any | the result, in the format of its kind ([`Stored`]) |
 //! | 4 | CRC-32 of all previous bytes |
 //!
@@ -20,10 +20,10 @@ use std::path::Path;
 
 const MAGIC: [u8; 8] = *b"rnic-run";
 
-/// Version of the file layout; it increases with every change of the layout.
+/// Version of the layout of result files; it increases with every change of the layout.
 const FORMAT: u32 = 2;
 
-/// Writes a result with its header to `out`, in the layout above.
+/// Writes a result with its header to `out`, in the layout that the documentation of this module describes.
 pub(crate) fn write<V: Stored>(out: impl Write, header: &Header, value: &V) -> io::Result<()> {
     let mut out = Summed { inner: out, sum: crc32fast::Hasher::new() };
     out.write_all(&MAGIC)?;
@@ -51,9 +51,9 @@ pub fn read_record(path: &Path) -> Result<(Header, RunRecord), String> {
     read(path)
 }
 
-/// The record without its flows in the postcard encoding, the number of flows in 4 bytes, then 64 bytes for each flow
-/// in the format of [`FlowLog`]. Flows are written and read one by one, so the memory needed does not depend on their
-/// number.
+/// The bytes of a run's record: the record without its flows in the postcard encoding, the number of flows in 4 bytes,
+/// then 64 bytes for each flow in the format of [`FlowLog`]. Flows are written and read one by one, so the memory
+/// needed does not depend on their number.
 impl Stored for RunRecord {
     const ENDING: &'static str = "run";
 
@@ -99,8 +99,8 @@ pub(crate) fn read<V: Stored>(path: &Path) -> Result<(Header, V), String> {
     Ok((header, value))
 }
 
-/// Opens a file and checks its magic number and format version. Returns a reader positioned after these fields, and the
-/// length of the file in bytes.
+/// Opens the file of a stored result and checks its magic number and format version. Returns a reader positioned after
+/// these fields, and the length of the file in bytes.
 fn open(path: &Path) -> Result<(BufReader<File>, u64), String> {
     let file = File::open(path).map_err(unreadable)?;
     let length = file.metadata().map_err(unreadable)?.len();

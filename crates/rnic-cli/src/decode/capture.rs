@@ -4,9 +4,10 @@ use pcap_parser::pcapng::InterfaceDescriptionBlock;
 use pcap_parser::{Block, PcapBlockOwned, PcapError, create_reader};
 use std::io::{self, Read};
 
-/// Initial size of the reader's buffer in bytes. The buffer grows for longer blocks of the file.
+/// Initial size in bytes of the buffer with which a capture file is read. The buffer grows for longer blocks of the
+/// file.
 const CAPACITY: usize = 1 << 16;
-/// Maximum length of a block of the file in bytes. A longer block means that the file is damaged.
+/// Maximum length in bytes of a block of a capture file. A longer block means that the file is damaged.
 const MAX_CAPACITY: usize = 1 << 28;
 const NS_PER_S: i128 = 1_000_000_000;
 
@@ -102,13 +103,13 @@ pub(super) fn read<E>(
     }
 }
 
-/// The next action of the reader.
+/// The next action while a capture file is read.
 enum Step {
     /// Remove a processed block of this many bytes from the buffer.
     Consume(usize),
     /// Read more bytes of the file into the buffer.
     More,
-    /// Enlarge the buffer, because the block does not fit.
+    /// Enlarge the buffer, because the next block of the file does not fit.
     Grow,
     /// Fail, because the file ends inside a block.
     Truncated,
@@ -118,8 +119,8 @@ fn after(number: u64) -> String {
     format!(" after frame {number}")
 }
 
-/// The frame in a block of the file, without its number; `None` if the block is not a frame. A block that describes an
-/// interface is added to `interfaces`.
+/// The frame in a block of a capture file, without the number of the frame; `None` if the block is not a frame. A block
+/// that describes an interface is added to `interfaces`.
 fn frame<'a>(block: &'a PcapBlockOwned, interfaces: &'a mut Vec<Interface>) -> Result<Option<Captured<'a>>, String> {
     match block {
         PcapBlockOwned::LegacyHeader(header) => {

@@ -22,7 +22,7 @@ struct Counts {
     /// Number of packets that the capture contains only in part.
     truncated: u64,
     pfc: u64,
-    /// Number of frames of each other kind, by the name of the kind.
+    /// Number of frames that are neither RoCE nor PFC, by the name of their kind.
     others: BTreeMap<String, u64>,
 }
 

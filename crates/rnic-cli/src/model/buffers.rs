@@ -143,7 +143,7 @@ fn switch(arguments: &BuffersArgs) -> Result<Switch, CliError> {
     Ok(switch)
 }
 
-/// The static pause threshold: the given threshold, else the maximum safe threshold. `None` if no threshold is safe.
+/// The static pause threshold (`--t-pfc`) if it is given, else the maximum safe one. `None` if no threshold is safe.
 fn pause_threshold(limits: &Thresholds, given: &Given) -> Option<Bytes> {
     given.t_pfc.or((limits.t_pfc >= 1.0).then_some(Bytes(limits.t_pfc as u64)))
 }
@@ -302,8 +302,8 @@ fn csv(switch: &Switch, limits: &Thresholds) -> String {
     text
 }
 
-/// The section `[fabric.switch]` of a scenario file. It has dynamic pause thresholds, unless a static threshold is
-/// given. `None` if the headrooms take the whole buffer.
+/// The section `[fabric.switch]` of a scenario file. It has dynamic pause thresholds, unless a static pause threshold
+/// is given. `None` if the PFC headrooms take the whole buffer.
 fn fragment(switch: &Switch, limits: &Thresholds, given: &Given) -> Option<String> {
     pause_threshold(limits, given)?;
     let marking = deployed_marking(switch.rate);

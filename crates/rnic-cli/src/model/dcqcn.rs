@@ -20,11 +20,11 @@ pub(super) struct DcqcnArgs {
     #[arg(long, value_name = "RATE", default_value = "40Gbps", allow_hyphen_values = true)]
     rate: BitRate,
 
-    /// Control delay: age of ECN marks and of rates when they take effect
+    /// Control delay: age of the ECN marks and of the packet rate to which a sender reacts
     #[arg(long, value_name = "TIME", default_value = "50us", allow_hyphen_values = true)]
     delay: Time,
 
-    /// Packet size, the unit of marking
+    /// Packet size; the marking probability is per packet
     #[arg(long, value_name = "BYTES", default_value = "1000B", allow_hyphen_values = true)]
     packet: Bytes,
 
@@ -36,11 +36,11 @@ pub(super) struct DcqcnArgs {
     #[arg(long, value_name = "KEY=VALUE", value_parser = parse_setting)]
     set: Vec<(String, String)>,
 
-    /// Solve for each of these values of a parameter, and compare the solutions
+    /// Solve the model for each of these values of a parameter, and compare the solutions
     #[arg(long, value_name = "KEY=VALUE,...", value_parser = parse_setting)]
     sweep: Option<(String, String)>,
 
-    /// Solve the cases of a figure of the paper
+    /// Solve the model for the cases of a figure of the DCQCN paper
     #[arg(long, value_enum, value_name = "FIGURE", conflicts_with_all = ["sweep", "set", "strawman", "flows", "start", "begin", "check_step"])]
     figure: Option<FigureName>,
 

@@ -1,5 +1,5 @@
-//! Sweeps of the fluid model of DCQCN over values of a parameter, with given values or with those of the paper's
-//! figures.
+//! Sweeps of the fluid model of DCQCN over values of a parameter, with given values or with the values of figures 11
+//! and 12 of the DCQCN paper.
 
 use super::dcqcn::Setup;
 use super::report::{queue_panel, spread_panel};
@@ -25,7 +25,7 @@ pub(super) enum FigureName {
     Fig12,
 }
 
-/// The solution of the model for one value of the swept parameter.
+/// The solution of the fluid model for one value of the swept parameter.
 struct Solved {
     /// Name of the swept parameter.
     sweep: String,
@@ -100,7 +100,7 @@ fn after(mut panel: Panel, solve: &SolveArgs) -> Panel {
     panel
 }
 
-/// Solves the model for the cases of a figure of the paper and prints the results.
+/// Solves the fluid model for the cases of a figure of the DCQCN paper and prints the results.
 pub(super) fn figure(name: FigureName, deployed: Dcqcn, solve: &SolveArgs) -> Result<(), CliError> {
     match name {
         FigureName::Fig11 => fig11(deployed, solve),
@@ -108,8 +108,8 @@ pub(super) fn figure(name: FigureName, deployed: Dcqcn, solve: &SolveArgs) -> Re
     }
 }
 
-/// The sweeps of the paper's figure 11, for two flows that start at line rate and at 0. The swept values between the
-/// strawman and the deployed parameters are our choice.
+/// The sweeps of figure 11 of the DCQCN paper, for two flows that start at line rate and at 0. The swept values between
+/// the strawman (parameters of QCN and DCTCP) and the deployed parameters are our choice.
 fn fig11(deployed: Dcqcn, solve: &SolveArgs) -> Result<(), CliError> {
     let run = solve.run()?;
     let strawman = Dcqcn { delay: deployed.delay, packet: deployed.packet, ..Dcqcn::strawman(deployed.rate) };
@@ -171,7 +171,7 @@ fn fig11(deployed: Dcqcn, solve: &SolveArgs) -> Result<(), CliError> {
     give(&solved, solve, &notes)
 }
 
-/// The incasts of the paper's figure 12: flows that all start at line rate, for values of g.
+/// The incasts of figure 12 of the DCQCN paper: flows that all start at line rate, for values of g.
 fn fig12(deployed: Dcqcn, solve: &SolveArgs) -> Result<(), CliError> {
     const GAINS: [&str; 5] = ["1/16", "1/32", "1/64", "1/128", "1/256"];
     let run = solve.run()?;

@@ -11,7 +11,7 @@ use rnic_run::RunRecord;
 
 /// Maximum number of ports in a list of ports with most pauses or drops.
 const TOP: usize = 8;
-/// Maximum number of ports in such a list if the report has many runs.
+/// Maximum number of ports in a list of ports with most pauses or drops, if the report has many runs.
 const TOP_OF_MANY: usize = 3;
 /// Maximum number of rows of a table that is open when the page loads. Longer tables are folded.
 const LONG: usize = 60;

@@ -116,8 +116,8 @@ pub struct Spans {
 pub struct SpanRow {
     /// Name of the row.
     pub name: String,
-    /// If the row shows a root (a cause of pauses), the series of this root. Such rows are drawn differently. `None`
-    /// for all other rows.
+    /// If the row shows a root (a cause of pauses), the series of this root. Such rows are thinner than the others.
+    /// `None` for a row that shows no root.
     pub root: Option<usize>,
     /// Intervals of the row in order of time.
     pub spans: Vec<Span>,
@@ -148,7 +148,7 @@ pub struct Axis {
 /// A view of a [`Lines`] figure: the curves that are visible together.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct View {
-    /// Name of the view in the selection; empty for a single view.
+    /// Name of the view in the control with which readers select a view; empty for a single view.
     pub name: String,
     /// The curves of the view.
     pub lines: Vec<Line>,

@@ -10,8 +10,8 @@ const SCRIPT: &str = include_str!("script.js");
 pub(super) const NO_SCRIPT: &str = "<noscript><p class=\"notice\">The figures need JavaScript; the tables have their \
      numbers.</p></noscript>\n";
 
-/// An HTML page in one file. `body` is the HTML of its content; `data` is the JSON from which the script draws the
-/// figures.
+/// An HTML page in one file. `body` is the HTML of its content; `data` is the JSON from which the page's script draws
+/// the figures.
 pub(super) fn page(title: &str, body: &str, data: &Value) -> String {
     format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\

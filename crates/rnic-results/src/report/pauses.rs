@@ -16,9 +16,9 @@ use std::collections::BTreeMap;
 const RUNS: usize = 8;
 /// Maximum number of paused ports that a figure shows.
 const ROWS: usize = 40;
-/// Maximum number of roots that have a colour of their own in a figure.
+/// Maximum number of roots (causes of pauses) that have a colour of their own in a figure.
 const ROOTS: usize = 6;
-/// Maximum number of rows of the table of roots.
+/// Maximum number of rows of the table of roots (causes of pauses).
 const TOP: usize = 8;
 /// A gap between two pauses is not drawn if it is shorter than the length of the figure divided by this number.
 const FINEST: u64 = 1_200;
@@ -155,7 +155,8 @@ fn marks(spec: &RunSpec, records: &PauseRecords, ports: &[PortRecord], end: Time
     marks
 }
 
-/// The tables of pause roots, victims and the largest pause tree, for each run that recorded pauses.
+/// The tables of pause roots (causes of pauses), victims (flows that a root delays although it is not on their path)
+/// and the largest pause tree, for each run that recorded pauses.
 pub(super) fn section(summary: &ScenarioSummary) -> String {
     let runs = summary.runs.iter().take(RUNS).filter_map(|run| Some((run, run.pauses.as_ref()?)));
     let parts: String = runs.map(|(run, pauses)| part(&run.name, pauses)).collect();
@@ -205,7 +206,7 @@ fn part(run: &str, pauses: &PauseSummary) -> String {
     html + &tree(pauses)
 }
 
-/// The table of the ports in the largest pause tree, ordered by root and distance from the root.
+/// The table of the ports in the largest pause tree, ordered by root (cause of the pauses) and distance from the root.
 fn tree(pauses: &PauseSummary) -> String {
     let Some(worst) = &pauses.worst else { return String::new() };
     let head = ["Port", "Waits for", "Hops from root", "Root", "Paused since", "Queued at its peer"].map(String::from);

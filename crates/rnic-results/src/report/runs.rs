@@ -69,7 +69,8 @@ fn unit(metric: Metric) -> Unit {
     }
 }
 
-/// The bar chart of one metric, with a bar per run. With many runs, the colour of a bar shows the kind of run.
+/// The bar chart of one metric, with a bar per run. With many runs, the colour of a bar shows the kind of run
+/// (transport, congestion control, PFC).
 fn bars(summary: &ScenarioSummary, metric: Metric) -> Bars {
     let kinds = kinds(summary);
     let many = summary.runs.len() > MANY;
@@ -100,7 +101,7 @@ fn kind(run: &RunSummary) -> Kind<'_> {
     (&run.transport, &run.cc, run.pfc)
 }
 
-/// The kinds of runs in the scenario, in order of first appearance.
+/// The kinds of runs (transport, congestion control, PFC) in the scenario, in order of first appearance.
 fn kinds(summary: &ScenarioSummary) -> Vec<Kind<'_>> {
     let mut kinds = Vec::new();
     for kind in summary.runs.iter().map(kind) {
@@ -111,7 +112,7 @@ fn kinds(summary: &ScenarioSummary) -> Vec<Kind<'_>> {
     kinds
 }
 
-/// Names of the kinds of runs for the legend, in the order of [`kinds`].
+/// Names of the kinds of runs (transport, congestion control, PFC) for the legend, in the order of [`kinds`].
 fn names_of_kinds(summary: &ScenarioSummary) -> Vec<String> {
     let runs_of = |wanted: &Kind<'_>| {
         let runs = summary.runs.iter().enumerate().filter(|(_, run)| kind(run) == *wanted);
@@ -121,7 +122,8 @@ fn names_of_kinds(summary: &ScenarioSummary) -> Vec<String> {
     sweep::names(summary, &groups)
 }
 
-/// The figures of an incast sweep: request completion time against fan-in, and its ratio to the first series.
+/// The figures of a sweep over the number of senders of an incast (the fan-in): request completion time against fan-in,
+/// and the ratio of this time to that of the first series at the same fan-in.
 fn incast(summary: &ScenarioSummary, sweep: &Sweep) -> Board {
     let x = || Axis { name: "Senders (fan-in)".into(), unit: Unit::Number, scale: Scale::Linear };
     let value = |run: usize| Metric::AverageRct.value(&summary.runs[run]);
@@ -154,7 +156,7 @@ fn incast(summary: &ScenarioSummary, sweep: &Sweep) -> Board {
     Board { series: sweep.names.clone(), shown: 0, rows: vec![row] }
 }
 
-/// Figures of every metric against the setting that the sweep varies.
+/// Figures of a sweep over a setting other than the fan-in of an incast: every metric against this setting.
 fn over(summary: &ScenarioSummary, sweep: &Sweep) -> Board {
     let name = if sweep.unit.is_empty() { sweep.key.clone() } else { format!("{}, {}", sweep.key, sweep.unit) };
     let lines = |metric: Metric| {

@@ -5,7 +5,7 @@ use super::figure::{Axis, Line, Lines, Scale, Unit};
 use super::html::escape;
 use std::fmt::Write;
 
-/// A line figure in the picture, with its own legend.
+/// A line figure in an SVG picture, with its own legend.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Panel {
     /// Names of the series in the legend. Curves refer to a series by its index here. A figure with a single series has

@@ -22,7 +22,7 @@ pub(super) struct Sweep {
 }
 
 /// Finds the setting for the horizontal axis: among the settings that `wanted` accepts, the one that gives the fewest
-/// series. `None` if no such setting varies regularly between the runs.
+/// series. `None` if the runs do not form curves over any such setting.
 pub(super) fn find(summary: &ScenarioSummary, settings: &Settings, wanted: impl Fn(&str) -> bool) -> Option<Sweep> {
     let differ: Vec<usize> = (0..settings.keys.len()).filter(|key| !settings.same(*key)).collect();
     let sweeps = differ.iter().filter(|key| wanted(&settings.keys[**key]));
