@@ -38,8 +38,8 @@ pub enum Wait {
     Root(Cause),
 }
 
-/// A transmitter in a pause tree. It is paused in a priority now, or an earlier pause of it has led to another pause in
-/// the tree.
+/// A transmitter in a pause tree (the tree of all chains that end at one root cause). It is paused in a priority now,
+/// or an earlier pause of it has led to another pause in the tree.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Paused {
     /// The port of the transmitter.
@@ -133,7 +133,8 @@ fn node<B: Body>(fabric: &Fabric<B>, port: PortId, priority: u8, on: bool) -> Pa
     }
 }
 
-/// The output for which the peer of a paused port holds the most bytes of its packets, or the NIC that pauses the port.
+/// The next element of the chain from a paused port to its root cause: the output for which the port's peer holds the
+/// most bytes of the port's packets, or the NIC that pauses the port.
 fn most_held<B: Body>(fabric: &Fabric<B>, waiting: &Paused) -> Wait {
     let topology = fabric.topology();
     let input = topology.port(waiting.port).peer;
@@ -175,7 +176,7 @@ fn blockers<B: Body>(fabric: &Fabric<B>, paused: &[Paused], index: usize) -> Vec
     (from..to).filter(|other| waits(&paused[*other])).collect()
 }
 
-/// Follows the chain from a port to its root cause; returns the cause and the number of steps.
+/// Follows the chain of pauses from a port to its root cause; returns the cause and the number of steps.
 fn trace(ports: &[Paused], start: usize) -> (Cause, u32) {
     let mut path = vec![start];
     loop {
@@ -199,7 +200,7 @@ fn trace(ports: &[Paused], start: usize) -> (Cause, u32) {
 }
 
 impl PauseTree {
-    /// The ports that are paused now.
+    /// The ports that are paused now, without ports that are in the tree because of an earlier pause.
     pub fn paused(&self) -> impl Iterator<Item = &Paused> {
         self.ports.iter().filter(|port| port.on)
     }

@@ -1,8 +1,9 @@
 //! The division of a fabric's nodes into partitions.
 //!
-//! The engine simulates the partitions of a fabric at the same time, window by window. So a plan decides how fast a run
-//! is, but it does not change any result. A link between two partitions costs one more copy of each packet; so the plan
-//! puts a host into the partition of its switch, and a switch into the partition to which most of its links lead.
+//! The engine simulates the partitions of a fabric at the same time, on several threads, one window of simulated time
+//! after the other. So a plan decides how fast a run is, but it does not change any result. A link between two
+//! partitions costs one more copy of each packet; so the plan puts a host into the partition of its switch, and a
+//! switch into the partition to which most of its links lead.
 
 use crate::ids::{HostId, PortId, SlotId};
 use crate::topology::{NodeId, Topology};
@@ -17,8 +18,8 @@ pub struct Location {
     pub slot: SlotId,
 }
 
-/// A division of a fabric into partitions. Nodes and ports keep their order within a partition: hosts and their ports
-/// come first.
+/// A division of a fabric into partitions, which threads simulate independently of each other. Nodes and ports keep
+/// their order within a partition: hosts and their ports come first.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PartitionPlan {
     /// Per partition: its nodes, in order.
@@ -35,7 +36,7 @@ impl PartitionPlan {
         PartitionPlan::of_nodes(topology, &vec![0; topology.nodes() as usize])
     }
 
-    /// At most `partitions` partitions with about the same load, measured by the rate of links.
+    /// At most `partitions` partitions with about the same load, measured by the sum of link rates.
     ///
     /// Switches with hosts go to partitions in their order, because neighbours in regular topologies have neighbouring
     /// numbers. Each other switch, the nearest to hosts first, goes to the partition to which most of its links lead,
@@ -89,8 +90,8 @@ impl PartitionPlan {
         PartitionPlan::of_nodes(topology, &partition_of)
     }
 
-    /// The plan that puts each node into the partition that `partition_of_node` assigns to it. Numbers without nodes
-    /// are left out, so the numbers of later partitions decrease.
+    /// The plan that puts each node into the partition that `partition_of_node` assigns to it. Partition numbers to
+    /// which no node is assigned are left out, and higher numbers decrease accordingly.
     ///
     /// # Panics
     /// If `partition_of_node` does not have one entry per node.
