@@ -32,9 +32,9 @@ pub enum Cause {
 /// The next element of the chain from a paused transmitter to its root cause.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Wait {
-    /// Another port of [`PauseTree::ports`], by index.
+    /// Another port on the chain: its index in [`PauseTree::ports`].
     Port(usize),
-    /// The end of the chain.
+    /// The end of the chain: the root cause.
     Root(Cause),
 }
 
@@ -52,12 +52,13 @@ pub struct Paused {
     pub since: Time,
     /// Bytes of the transmitter's packets that wait in the buffer of its peer; 0 if the peer is a host.
     pub held: u64,
-    /// The next element of the chain: the output of the peer for which most of these bytes wait, or the root cause.
+    /// The next element of the chain: the output of the peer for which most of the transmitter's packets in the peer's
+    /// buffer wait, by bytes, or the root cause.
     pub waits_for: Wait,
-    /// The root cause, at the end of the chain.
+    /// The root cause of the pause, at the end of the chain of paused transmitters.
     pub cause: Cause,
-    /// Number of steps to the root cause: 1 if the root cause itself pauses the transmitter, or if the transmitter is
-    /// on the cycle.
+    /// Number of steps from the transmitter to the root cause: 1 if the root cause itself pauses the transmitter, or if
+    /// the transmitter is on the cycle.
     pub depth: u32,
 }
 

@@ -32,7 +32,7 @@ pub trait HostPartition: Send {
 /// All hosts of a fabric, by partition. The fabric calls the methods between two windows of simulated time, when no
 /// partition is being simulated.
 pub trait PartitionedHosts {
-    /// The hosts of one partition.
+    /// The type of the hosts of one partition.
     type Partition: HostPartition;
 
     /// The hosts of each partition, in the order of the partitions in the fabric's plan. While several threads simulate

@@ -12,9 +12,9 @@ use std::ops::Range;
 /// The partition of a node or port, and the slot of the node or port in the partition.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Location {
-    /// The partition.
+    /// Number of the partition.
     pub partition: u32,
-    /// Slot among the nodes, or the ports, of the partition.
+    /// Slot of the node among the nodes of the partition, or of the port among its ports.
     pub slot: SlotId,
 }
 
@@ -124,11 +124,11 @@ impl PartitionPlan {
     pub fn partitions(&self) -> usize {
         self.nodes.len()
     }
-    /// The location of a node.
+    /// The partition of a node, and its slot there.
     pub fn node(&self, node: NodeId) -> Location {
         self.node_locations[node as usize]
     }
-    /// The location of a port.
+    /// The partition of a port, and its slot there.
     pub fn port(&self, port: PortId) -> Location {
         self.port_locations[port.index()]
     }
@@ -136,11 +136,11 @@ impl PartitionPlan {
     pub fn hosts_of(&self, partition: usize) -> &[HostId] {
         &self.hosts[partition]
     }
-    /// The switches of a partition, in order.
+    /// The switches of a partition, in order of their slots.
     pub(crate) fn switches_of(&self, partition: usize) -> &[NodeId] {
         &self.nodes[partition][self.hosts[partition].len()..]
     }
-    /// The nodes of a partition, in order.
+    /// The nodes of a partition, in order of their slots.
     pub(crate) fn nodes_of(&self, partition: usize) -> &[NodeId] {
         &self.nodes[partition]
     }
@@ -180,8 +180,8 @@ fn by_height(topology: &Topology, with_hosts: &[NodeId]) -> Vec<NodeId> {
     order.split_off(with_hosts.len())
 }
 
-/// The partition for a switch: of the partitions with a load below `room`, the one to which the most link bandwidth of
-/// the switch leads; of equal partitions, the one with the least load.
+/// The best partition for a switch: of the partitions with a load below `room`, the partition to which the most link
+/// bandwidth of the switch leads; of equal partitions, the one with the least load.
 fn best_partition(topology: &Topology, switch: NodeId, partition_of: &[u32], filled: &[f64], room: f64) -> usize {
     let mut drawn = vec![0.0; filled.len()];
     for port in topology.ports_of(switch) {

@@ -344,7 +344,7 @@ pub(crate) struct Ports<B> {
     numbers: Vec<PortId>,
     /// Per node: time of its earliest event.
     pub(crate) next_event: Vec<u64>,
-    /// Locations of the ports at the far ends of links to other partitions.
+    /// Per link to another partition: the partition and slot of the port at the far end.
     remote: Vec<Location>,
     /// Per other partition: frames that this partition has sent to it in the current window of simulated time.
     pub(crate) outbox: Vec<Mailbox<B>>,
