@@ -2,7 +2,8 @@
 //!
 //! In a simulation with perfect clocks and links of equal length, many frames arrive at the same picosecond, and they
 //! keep doing so for the whole run. Real clocks drift apart: IEEE 802.3 allows a transmit clock of a link of 10 Gbps or
-//! more to differ by 100 ppm from its nominal rate. Both imperfections are drawn from random streams of the run's seed.
+//! more to differ by 100 ppm from its nominal rate. The simulator draws both imperfections, of clock rates and of
+//! arrival times, from random streams that the run's seed determines.
 
 use crate::rng::{Purpose, Stream, mix};
 use rnic_transport::{BitRate, Time};
@@ -16,14 +17,15 @@ pub struct ClockSpec {
     /// draws its own difference uniformly from minus to plus this value, and transmits faster or slower on all of its
     /// links.
     pub skew_ppm: u32,
-    /// Maximum additional delay of a frame on a link. Each frame draws its own uniformly from zero to this value.
-    /// Frames never overtake each other. This also decides at random which of two frames arrives first if both would
-    /// arrive at the same time.
+    /// Maximum additional delay of a frame on a link. Each frame draws its own delay uniformly from zero to this value.
+    /// Frames never overtake each other. The delay also decides at random which of two frames arrives first if both
+    /// would arrive at the same time.
     pub jitter: Time,
 }
 
 impl ClockSpec {
-    /// The rate at which a node transmits on a link of the nominal rate `rate`.
+    /// The rate, in bits per second, at which a node with its imperfect clock transmits on a link of the nominal rate
+    /// `rate`.
     pub(crate) fn rate(&self, rate: BitRate, seed: u64, node: u32) -> u64 {
         const PARTS: u128 = 1_000_000_000;
         let skew = u128::from(self.skew_ppm) * 1_000;
@@ -39,29 +41,30 @@ impl ClockSpec {
         BitRate::from_bps(u64::try_from(scaled).unwrap_or(u64::MAX))
     }
 
-    /// `bytes` bytes, times the largest ratio of two clocks, rounded up.
+    /// The number of bytes that a node with the fastest possible clock sends in the time in which a node with the
+    /// slowest sends `bytes`, rounded up.
     pub(crate) fn stretched(&self, bytes: u64) -> u64 {
         let (fast, slow) = (1_000_000 + u128::from(self.skew_ppm), 1_000_000 - u128::from(self.skew_ppm));
         u64::try_from((u128::from(bytes) * fast).div_ceil(slow)).unwrap_or(u64::MAX)
     }
 }
 
-/// The jitter of one direction of a link.
+/// The jitter (random additional delays of frames) of one direction of a link.
 pub(crate) struct Jitter {
     stream: Stream,
     max: u64,
-    /// Arrival of the latest frame.
+    /// Arrival time of the latest frame, before which no later frame may arrive.
     last: u64,
 }
 
 impl Jitter {
-    /// The jitter of the link from port `port`; `None` if there is none.
+    /// The jitter of the link from port `port`; `None` if `clocks` has no jitter.
     pub(crate) fn new(clocks: &ClockSpec, seed: u64, port: usize) -> Option<Jitter> {
         let max = clocks.jitter.as_ps();
         (max > 0).then(|| Jitter { stream: Stream::new(seed, Purpose::Jitter, &[port as u64]), max, last: 0 })
     }
 
-    /// The arrival of the next frame, which would arrive at `at` without jitter.
+    /// The arrival time of the next frame, which would arrive at `at` without jitter.
     pub(crate) fn delayed(&mut self, at: u64) -> u64 {
         let drawn = (u128::from(self.stream.next_u64()) * (u128::from(self.max) + 1)) >> 64;
         self.last = (at + drawn as u64).max(self.last);

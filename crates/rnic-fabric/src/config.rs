@@ -1,4 +1,4 @@
-//! The specification of a fabric: plain data.
+//! The specification of a simulated fabric (topology, links, routes, switches and clocks), as plain data.
 
 pub use crate::buffer::{
     ArbiterSpec, BufferSpec, InputSpec, OutputBuffers, OutputSpec, PauseThreshold, PfcThresholds, Quantum,

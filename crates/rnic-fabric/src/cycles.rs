@@ -1,4 +1,4 @@
-//! Depth-first search for cycles in directed graphs.
+//! Depth-first search for cycles in directed graphs, which finds routing loops and cycles of PFC pauses.
 
 /// Finds a cycle that can be reached from one of the nodes `starts` of a directed graph, and returns the nodes along
 /// the cycle. `edges` holds the successors of each node.

@@ -8,11 +8,12 @@ use crate::shortest_paths::{Distances, next_hops};
 use crate::topology::{NodeId, Topology, TopologyError};
 use std::collections::BTreeMap;
 
-/// The detours to one host. Per switch: the ports (numbered within the switch) that replace the ports on shortest
-/// paths, and the index of the named route.
+/// The detours (routes configured by hand) to one host. Per switch: the ports (numbered within the switch) that replace
+/// the ports on shortest paths, and the index of the route in the list of configured routes.
 pub(crate) type Detours = BTreeMap<NodeId, (Vec<u16>, usize)>;
 
-/// Resolves the names of the routes `named`. The result has, per host, the switches with a named route to this host.
+/// Finds the nodes and ports that the routes `named`, configured by hand, refer to by name. The result has, per host,
+/// the switches that such a route leads from.
 pub(crate) fn detours(topology: &Topology, named: &[NamedRoute]) -> Result<BTreeMap<HostId, Detours>, TopologyError> {
     let mut found: BTreeMap<HostId, Detours> = BTreeMap::new();
     if named.is_empty() {
@@ -60,7 +61,8 @@ pub(crate) fn detours(topology: &Topology, named: &[NamedRoute]) -> Result<BTree
     Ok(found)
 }
 
-/// The next-hop ports of every switch towards `host`: the ports on shortest paths, except at switches with a detour.
+/// The next-hop ports of every switch towards `host`: the ports on shortest paths, except at switches with a detour (a
+/// route configured by hand).
 ///
 /// The result is an error if packets from a switch in `host_switches`, the switches with hosts, would loop.
 pub(crate) fn detoured(

@@ -32,14 +32,14 @@ pub enum Cause {
 /// The next element of the chain from a paused transmitter to its root cause.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Wait {
-    /// Another port of [`PauseTree::ports`], by index.
+    /// Another port on the chain: its index in [`PauseTree::ports`].
     Port(usize),
-    /// The end of the chain.
+    /// The end of the chain: the root cause.
     Root(Cause),
 }
 
-/// A transmitter in a pause tree. It is paused in a priority now, or an earlier pause of it has led to another pause in
-/// the tree.
+/// A transmitter in a pause tree (the tree of all chains that end at one root cause). It is paused in a priority now,
+/// or an earlier pause of it has led to another pause in the tree.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Paused {
     /// The port of the transmitter.
@@ -52,12 +52,13 @@ pub struct Paused {
     pub since: Time,
     /// Bytes of the transmitter's packets that wait in the buffer of its peer; 0 if the peer is a host.
     pub held: u64,
-    /// The next element of the chain: the output of the peer for which most of these bytes wait, or the root cause.
+    /// The next element of the chain: the output of the peer for which most of the transmitter's packets in the peer's
+    /// buffer wait, by bytes, or the root cause.
     pub waits_for: Wait,
-    /// The root cause, at the end of the chain.
+    /// The root cause of the pause, at the end of the chain of paused transmitters.
     pub cause: Cause,
-    /// Number of steps to the root cause: 1 if the root cause itself pauses the transmitter, or if the transmitter is
-    /// on the cycle.
+    /// Number of steps from the transmitter to the root cause: 1 if the root cause itself pauses the transmitter, or if
+    /// the transmitter is on the cycle.
     pub depth: u32,
 }
 
@@ -133,7 +134,8 @@ fn node<B: Body>(fabric: &Fabric<B>, port: PortId, priority: u8, on: bool) -> Pa
     }
 }
 
-/// The output for which the peer of a paused port holds the most bytes of its packets, or the NIC that pauses the port.
+/// The next element of the chain from a paused port to its root cause: the output for which the port's peer holds the
+/// most bytes of the port's packets, or the NIC that pauses the port.
 fn most_held<B: Body>(fabric: &Fabric<B>, waiting: &Paused) -> Wait {
     let topology = fabric.topology();
     let input = topology.port(waiting.port).peer;
@@ -175,7 +177,7 @@ fn blockers<B: Body>(fabric: &Fabric<B>, paused: &[Paused], index: usize) -> Vec
     (from..to).filter(|other| waits(&paused[*other])).collect()
 }
 
-/// Follows the chain from a port to its root cause; returns the cause and the number of steps.
+/// Follows the chain of pauses from a port to its root cause; returns the cause and the number of steps.
 fn trace(ports: &[Paused], start: usize) -> (Cause, u32) {
     let mut path = vec![start];
     loop {
@@ -199,7 +201,7 @@ fn trace(ports: &[Paused], start: usize) -> (Cause, u32) {
 }
 
 impl PauseTree {
-    /// The ports that are paused now.
+    /// The ports that are paused now, without ports that are in the tree because of an earlier pause.
     pub fn paused(&self) -> impl Iterator<Item = &Paused> {
         self.ports.iter().filter(|port| port.on)
     }

@@ -1,4 +1,5 @@
-//! The future-event list of one node: a tournament tree over its few event sources.
+//! The future-event list of one node (host or switch) of a simulated fabric: a tournament tree over the few event
+//! sources of the node.
 //!
 //! A node has at most one pending arrival per incoming link and at most one pending "transmitter free" event per port.
 //! So the list is an array of keys indexed by event source, and a tree above the array finds the smallest key without

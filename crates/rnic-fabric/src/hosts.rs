@@ -5,12 +5,12 @@ use crate::packet::{Body, Packet};
 use rnic_transport::Time;
 use std::ops::ControlFlow;
 
-/// The hosts of one partition of a fabric. The fabric identifies a host by its slot: the host's position in
-/// [`PartitionPlan::hosts_of`](crate::PartitionPlan::hosts_of).
+/// The hosts of one partition of a fabric (a part that one thread simulates). The fabric identifies a host by its slot:
+/// the host's position in [`PartitionPlan::hosts_of`](crate::PartitionPlan::hosts_of).
 ///
-/// The fabric calls the methods for one host in order of time. Calls for different hosts are ordered only by the
-/// windows of the engine. So a method may change only the state of the host for which it is called, and state that does
-/// not depend on the order of calls, such as counters.
+/// The fabric calls the methods for one host in order of time. Calls for different hosts are in order of time only from
+/// one window of simulated time to the next, not within a window. So a method may change only the state of the host for
+/// which it is called, and state that does not depend on the order of calls, such as counters.
 pub trait HostPartition: Send {
     /// The part of a packet that only hosts understand.
     type Body: Body;
@@ -29,22 +29,24 @@ pub trait HostPartition: Send {
     fn transmit(&mut self, host: SlotId, now: Time, paused: u8) -> Option<Packet<Self::Body>>;
 }
 
-/// All hosts of a fabric, by partition. The fabric calls the methods between windows, when no partition is simulated.
+/// All hosts of a fabric, by partition. The fabric calls the methods between two windows of simulated time, when no
+/// partition is being simulated.
 pub trait PartitionedHosts {
-    /// The hosts of one partition.
+    /// The type of the hosts of one partition.
     type Partition: HostPartition;
 
     /// The hosts of each partition, in the order of the partitions in the fabric's plan. While several threads simulate
-    /// a window, the fabric takes the entries out of the vector.
+    /// a window of simulated time, the fabric takes the entries out of the vector.
     fn partitions(&mut self) -> &mut Vec<Self::Partition>;
-    /// The earliest start time of a flow that has not been made known to its hosts; [`Time::MAX`] if no such flow is
-    /// left.
+    /// The earliest start time of a flow that [`PartitionedHosts::open_window`] has not made known to its hosts;
+    /// [`Time::MAX`] if no such flow is left.
     fn next_start(&self) -> Time;
-    /// Makes every flow that starts before `end` known to its hosts. The implementation calls `wake` to tell the fabric
-    /// that a host has an event at a given time.
+    /// Called before a window of simulated time in which flows start: makes every flow that starts before `end`, the
+    /// end of the window, known to its hosts. The implementation calls `wake` to tell the fabric that a host has an
+    /// event at a given time.
     fn open_window(&mut self, end: Time, wake: &mut dyn FnMut(HostId, Time));
-    /// Called when every event before `end` has been processed. `hops` is the number of packets that all ports have
-    /// transmitted so far. `Break` ends the run.
+    /// Called after each window of simulated time, when every event before its end, `end`, has been processed. `hops`
+    /// is the number of packets that all ports have transmitted so far. `Break` ends the run.
     fn close_window(&mut self, end: Time, hops: u64) -> ControlFlow<()>;
 }
 

@@ -1,4 +1,4 @@
-//! The ideal completion time of a flow, which is alone on an empty fabric.
+//! The ideal completion time of a flow: the time that the flow would take alone on an empty fabric.
 
 use crate::ids::PortId;
 use crate::topology::Topology;

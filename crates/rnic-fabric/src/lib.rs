@@ -1,7 +1,7 @@
-//! A packet-level data-center fabric: event engine, links, switches, topologies and routing.
+//! A packet-level simulator of a data-center fabric: event engine, links, switches, topologies and routing.
 //!
-//! The fabric knows no transport. The hosts send and receive the packets, and only they understand a packet's body; the
-//! caller provides the hosts as an implementation of [`PartitionedHosts`].
+//! The fabric does not depend on a transport protocol: it carries packets between hosts, and only the hosts understand
+//! a packet's body. The caller provides the hosts as an implementation of [`PartitionedHosts`].
 //!
 //! In this example a fabric has two hosts on one switch; host 0 sends one frame of 1,000 bytes to host 1:
 //!
@@ -37,7 +37,7 @@
 //!     }
 //! }
 //!
-//! /// All hosts, in one partition. The only flow starts at time 0.
+//! /// All hosts, in one partition (a part of the fabric that one thread simulates). The only flow starts at time 0.
 //! struct Hosts {
 //!     partitions: Vec<Nics>,
 //!     started: bool,

@@ -44,7 +44,7 @@ pub struct Packet<B> {
     pub priority: u8,
     /// Bitmap of the flags `MARKED`, `PAUSE`, `CONTROL`, `TRIMMED` and `RETURNED`.
     pub flags: u8,
-    /// The part that only hosts understand.
+    /// The part of the packet that only hosts understand.
     pub body: B,
 }
 

@@ -1,4 +1,5 @@
-//! A partition of a fabric: hosts and switches with their ports, which one thread simulates through a window.
+//! A partition of a fabric: hosts and switches with their ports, which one thread simulates through a window of
+//! simulated time.
 
 use crate::buffer::Buffer;
 use crate::config::FabricSpec;
@@ -13,7 +14,7 @@ use crate::switch::Switches;
 use crate::topology::Topology;
 use rnic_transport::Time;
 
-/// A partition of a fabric.
+/// A partition of a fabric: the state of its hosts' ports and of its switches, and its events.
 pub(crate) struct Partition<B, L = EventTree> {
     pub(crate) links: Ports<B>,
     switches: Switches<B>,
@@ -23,7 +24,7 @@ pub(crate) struct Partition<B, L = EventTree> {
     armed: Vec<bool>,
     /// Time of the earliest event in the partition, in picoseconds.
     pub(crate) next: u64,
-    /// Frames transmitted in the latest window that had events.
+    /// Number of frames transmitted in the latest window of simulated time in which the partition had events.
     pub(crate) recent_hops: u64,
 }
 

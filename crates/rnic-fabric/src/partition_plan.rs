@@ -1,8 +1,9 @@
 //! The division of a fabric's nodes into partitions.
 //!
-//! The engine simulates the partitions of a fabric at the same time, window by window. So a plan decides how fast a run
-//! is, but it does not change any result. A link between two partitions costs one more copy of each packet; so the plan
-//! puts a host into the partition of its switch, and a switch into the partition to which most of its links lead.
+//! The engine simulates the partitions of a fabric at the same time, on several threads, one window of simulated time
+//! after the other. So a plan decides how fast a run is, but it does not change any result. A link between two
+//! partitions costs one more copy of each packet; so the plan puts a host into the partition of its switch, and a
+//! switch into the partition to which most of its links lead.
 
 use crate::ids::{HostId, PortId, SlotId};
 use crate::topology::{NodeId, Topology};
@@ -11,14 +12,14 @@ use std::ops::Range;
 /// The partition of a node or port, and the slot of the node or port in the partition.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Location {
-    /// The partition.
+    /// Number of the partition.
     pub partition: u32,
-    /// Slot among the nodes, or the ports, of the partition.
+    /// Slot of the node among the nodes of the partition, or of the port among its ports.
     pub slot: SlotId,
 }
 
-/// A division of a fabric into partitions. Nodes and ports keep their order within a partition: hosts and their ports
-/// come first.
+/// A division of a fabric into partitions, which threads simulate independently of each other. Nodes and ports keep
+/// their order within a partition: hosts and their ports come first.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PartitionPlan {
     /// Per partition: its nodes, in order.
@@ -35,7 +36,7 @@ impl PartitionPlan {
         PartitionPlan::of_nodes(topology, &vec![0; topology.nodes() as usize])
     }
 
-    /// At most `partitions` partitions with about the same load, measured by the rate of links.
+    /// At most `partitions` partitions with about the same load, measured by the sum of link rates.
     ///
     /// Switches with hosts go to partitions in their order, because neighbours in regular topologies have neighbouring
     /// numbers. Each other switch, the nearest to hosts first, goes to the partition to which most of its links lead,
@@ -89,8 +90,8 @@ impl PartitionPlan {
         PartitionPlan::of_nodes(topology, &partition_of)
     }
 
-    /// The plan that puts each node into the partition that `partition_of_node` assigns to it. Numbers without nodes
-    /// are left out, so the numbers of later partitions decrease.
+    /// The plan that puts each node into the partition that `partition_of_node` assigns to it. Partition numbers to
+    /// which no node is assigned are left out, and higher numbers decrease accordingly.
     ///
     /// # Panics
     /// If `partition_of_node` does not have one entry per node.
@@ -123,11 +124,11 @@ impl PartitionPlan {
     pub fn partitions(&self) -> usize {
         self.nodes.len()
     }
-    /// The location of a node.
+    /// The partition of a node, and its slot there.
     pub fn node(&self, node: NodeId) -> Location {
         self.node_locations[node as usize]
     }
-    /// The location of a port.
+    /// The partition of a port, and its slot there.
     pub fn port(&self, port: PortId) -> Location {
         self.port_locations[port.index()]
     }
@@ -135,11 +136,11 @@ impl PartitionPlan {
     pub fn hosts_of(&self, partition: usize) -> &[HostId] {
         &self.hosts[partition]
     }
-    /// The switches of a partition, in order.
+    /// The switches of a partition, in order of their slots.
     pub(crate) fn switches_of(&self, partition: usize) -> &[NodeId] {
         &self.nodes[partition][self.hosts[partition].len()..]
     }
-    /// The nodes of a partition, in order.
+    /// The nodes of a partition, in order of their slots.
     pub(crate) fn nodes_of(&self, partition: usize) -> &[NodeId] {
         &self.nodes[partition]
     }
@@ -179,8 +180,8 @@ fn by_height(topology: &Topology, with_hosts: &[NodeId]) -> Vec<NodeId> {
     order.split_off(with_hosts.len())
 }
 
-/// The partition for a switch: of the partitions with a load below `room`, the one to which the most link bandwidth of
-/// the switch leads; of equal partitions, the one with the least load.
+/// The best partition for a switch: of the partitions with a load below `room`, the partition to which the most link
+/// bandwidth of the switch leads; of equal partitions, the one with the least load.
 fn best_partition(topology: &Topology, switch: NodeId, partition_of: &[u32], filled: &[f64], room: f64) -> usize {
     let mut drawn = vec![0.0; filled.len()];
     for port in topology.ports_of(switch) {

@@ -49,14 +49,15 @@ struct InFlight<B> {
     packet: Packet<B>,
 }
 
-/// Prefetch distance: a ring slot is prefetched this many packets before it is read or written.
+/// Prefetch distance: a slot in the ring buffer of a link's packets is prefetched this many packets before it is read
+/// or written.
 const PREFETCH_DISTANCE: u32 = 4;
 
 /// The packets in flight in one direction of a link. Propagation is first in, first out, so only the first packet is an
 /// event.
 ///
 /// The structure takes half a cache line (32 bytes), because a switch reads the queues of all its ports at the start of
-/// each window.
+/// each window of simulated time.
 #[repr(align(32))]
 pub(crate) struct LinkQueue<B> {
     /// Arrival time of the first packet, `u64::MAX` if the link is empty.
@@ -78,7 +79,7 @@ impl<B: Copy + Default> LinkQueue<B> {
         self.first_at
     }
 
-    /// Prefetches the ring slots of the first packets.
+    /// Prefetches the slots of the first packets in the ring buffer.
     #[inline(always)]
     pub(crate) fn prefetch(&self) {
         if self.len > 0 {
@@ -148,7 +149,7 @@ struct Crossing<B> {
     packet: Packet<B>,
 }
 
-/// The frames that one partition has sent to another in this window.
+/// The frames that one partition of the fabric has sent to another in the current window of simulated time.
 pub(crate) struct Mailbox<B> {
     /// Arrival time of the first frame, `u64::MAX` if there is none.
     pub(crate) first_at: u64,
@@ -195,7 +196,7 @@ impl Loss {
     }
 }
 
-/// A frame that a tapped port has transmitted.
+/// A frame that a tapped port (a port that records its frames) has transmitted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Tapped<B> {
     /// Time at which the first bit of the frame left the port.
@@ -217,8 +218,8 @@ pub struct Pause {
     pub to: Time,
 }
 
-/// Frame loss and frame recording (tap) of one port. Few ports have either, so the state is not part of [`Port`], and
-/// packets of all other ports skip its code.
+/// Frame loss, jitter (random additional delay) and frame recording (tap) of one port. Most ports have none of these,
+/// so the state is not part of [`Port`], and packets of those ports skip its code.
 struct Special<B> {
     loss: Option<Loss>,
     jitter: Option<Jitter>,
@@ -227,7 +228,7 @@ struct Special<B> {
 }
 
 impl<B: Copy> Special<B> {
-    /// The arrival of the next frame, which would arrive at `at` without jitter.
+    /// The arrival time of the next frame, which would arrive at `at` without jitter.
     fn arrival(&mut self, at: u64) -> u64 {
         self.jitter.as_mut().map_or(at, |jitter| jitter.delayed(at))
     }
@@ -321,8 +322,8 @@ impl<B> Port<B> {
     }
 }
 
-/// All ports of a partition, their counters, the packets on the links towards them, and the time of each node's next
-/// event. Ports and nodes are numbered within the partition.
+/// All ports of one partition of a fabric, their counters, the packets on the links towards them, and the time of each
+/// node's next event. Ports and nodes are numbered within the partition.
 pub(crate) struct Ports<B> {
     pub(crate) ports: Vec<Port<B>>,
     /// Per port: the packets on the link towards the port.
@@ -337,17 +338,17 @@ pub(crate) struct Ports<B> {
     counted_until: u64,
     /// Number of ports whose transmitter is paused in at least one priority.
     pub(crate) paused_ports: usize,
-    /// Pauses that have ended in the current window; `None` if the fabric does not log pauses.
+    /// PFC pauses that have ended in the current window of simulated time; `None` if the fabric does not log pauses.
     pub(crate) ended_pauses: Option<Vec<Pause>>,
     /// Per port: its number in the topology.
     numbers: Vec<PortId>,
     /// Per node: time of its earliest event.
     pub(crate) next_event: Vec<u64>,
-    /// Locations of the ports at the far ends of links to other partitions.
+    /// Per link to another partition: the partition and slot of the port at the far end.
     remote: Vec<Location>,
-    /// Per other partition: frames that this partition has sent to it in the current window.
+    /// Per other partition: frames that this partition has sent to it in the current window of simulated time.
     pub(crate) outbox: Vec<Mailbox<B>>,
-    /// Per other partition: frames from it that are not yet in the queues of their links.
+    /// Per other partition: frames from it that are not yet in the queue of the link on which they arrive.
     pub(crate) inbox: Vec<Mailbox<B>>,
     /// Frame gap: bytes that each frame takes on the link in addition to its own length.
     gap: u64,
@@ -404,7 +405,7 @@ impl<B: Body> Ports<B> {
         }
     }
 
-    /// Time of the first event of any node.
+    /// Time of the first event of any node in the partition.
     pub(crate) fn earliest(&self) -> u64 {
         let arriving = self.inbox.iter().map(|mailbox| mailbox.first_at);
         self.next_event.iter().copied().chain(arriving).fold(u64::MAX, u64::min)
@@ -490,8 +491,8 @@ impl<B: Body> Ports<B> {
         true
     }
 
-    /// Like [`Ports::send`], for a port with frame loss or a tap. A separate function keeps the code for all other
-    /// ports small.
+    /// Like [`Ports::send`], for a port with frame loss, jitter or a tap. A separate function keeps the code for all
+    /// other ports small.
     #[cold]
     #[inline(never)]
     fn send_special(&mut self, number: usize, now: u64, mut at: u64, packet: Packet<B>) -> bool {
@@ -551,7 +552,7 @@ impl<B: Body> Ports<B> {
         }
     }
 
-    /// Adds to the counters the time up to `now` of pauses that have not ended, because the run ends.
+    /// Adds PFC pauses that have not ended to the ports' counters of pause time, up to `now`, because the run ends.
     pub(crate) fn close_pauses(&mut self, now: u64) {
         for number in 0..self.ports.len() {
             let mask = self.ports[number].paused;
@@ -563,12 +564,12 @@ impl<B: Body> Ports<B> {
         self.counted_until = now;
     }
 
-    /// Time at which a port was last resumed in a priority.
+    /// Time at which a port's transmitter was last resumed in a priority, in picoseconds; 0 if never.
     pub(crate) fn resumed_at(&self, number: usize, priority: usize) -> u64 {
         self.resumed_at[number * self.priorities + priority]
     }
 
-    /// Time at which a port was last paused in a priority.
+    /// Time at which a port's transmitter was last paused in a priority, in picoseconds; 0 if never.
     pub(crate) fn paused_since(&self, number: usize, priority: usize) -> u64 {
         self.paused_since[number * self.priorities + priority]
     }

@@ -1,4 +1,5 @@
-//! Random streams: one per entity, derived from the run's seed, the stream's purpose and the entity's number.
+//! Random streams: one per entity (such as a flow, a link or a switch), derived from the run's seed, the stream's
+//! purpose and the entity's number.
 //!
 //! A stream depends on nothing else. So a new flow or link does not change the random numbers of the other flows and
 //! links, and the order in which entities are simulated does not matter. Only integer arithmetic is used: a seed gives
@@ -7,7 +8,7 @@
 use rand_core::Rng;
 use rand_pcg::Pcg64Mcg;
 
-/// The purpose of a stream; streams of different purposes are independent even for equal entity numbers.
+/// The purpose of a random stream; streams of different purposes are independent even for equal entity numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u64)]
 pub enum Purpose {
@@ -41,7 +42,8 @@ const fn scramble(value: u64) -> u64 {
     value ^ (value >> 31)
 }
 
-/// A 64-bit hash of a seed, a purpose and the numbers that identify an entity.
+/// A 64-bit hash of a seed, a purpose and the numbers that identify an entity. It is the entity's only random number,
+/// or the start of its random stream.
 pub fn mix(seed: u64, purpose: Purpose, entity: &[u64]) -> u64 {
     let start = scramble(scramble(seed) ^ purpose as u64);
     entity.iter().fold(start, |state, number| scramble(state ^ number))
@@ -52,8 +54,8 @@ pub fn mix(seed: u64, purpose: Purpose, entity: &[u64]) -> u64 {
 pub struct Stream(Pcg64Mcg);
 
 impl Stream {
-    /// The stream, for one purpose, of the entity that the numbers in `entity` identify. The generator's initial
-    /// 128-bit state is made of two further scrambles of the hash by [`mix`].
+    /// The stream, for one purpose, of the entity that the numbers in `entity` identify. The two halves of the
+    /// generator's 128-bit initial state are outputs of splitmix64 that start from the result of [`mix`].
     pub fn new(seed: u64, purpose: Purpose, entity: &[u64]) -> Stream {
         let state = mix(seed, purpose, entity);
         let (high, low) = (scramble(state), scramble(state.wrapping_add(GOLDEN)));

@@ -1,10 +1,11 @@
 //! Shortest-path routing: the equal-cost ports of each switch towards each host.
 //!
-//! In a tree of pods a host's address has three digits, lowest first: the port of a leaf that leads to the host, the
-//! port of a spine that leads to the host's leaf, and the port of a core that leads to the host's pod. A switch
-//! compares the digits above its own level with the digits that all hosts below the switch have in common. If the
-//! digits are equal, the host is below the switch, and the digit of the switch's level is the output port. Otherwise
-//! any port up leads to the host. So the routes of a switch take only a few words of memory.
+//! In a tree of pods (a fat-tree, leaf-spine or leaf-spine-core) a host's address has three digits, lowest first: the
+//! port of a leaf that leads to the host, the port of a spine that leads to the host's leaf, and the port of a core
+//! that leads to the host's pod. A switch compares the digits above its own level with the digits that all hosts below
+//! the switch have in common. If the digits are equal, the host is below the switch, and the digit of the switch's
+//! level is the output port. Otherwise any port up leads to the host. So the routes of a switch take only a few words
+//! of memory.
 //!
 //! In other topologies a switch stores one entry for each *group*: the hosts that are attached to the same switch. The
 //! entry refers to a set of equal-cost ports; a switch has only a few distinct sets. A host to which some switch has a
@@ -25,8 +26,10 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The address of each host, and the routes of each switch.
 #[derive(Clone, Debug)]
 pub struct Routes {
-    /// Per host: its address. The address is either the host's digits, the lowest digit in the lowest bits; or
-    /// [`STORED`], the host's group, and the port of the switch to which the host is attached.
+    /// Per host: its address. In a tree it consists of three digits, the ports that lead down to the host at a leaf, a
+    /// spine and a core, the leaf's port in the lowest bits. For stored routes it consists of the flag [`STORED`], the
+    /// number of the host's group (hosts with the same routes), and the port of the host's switch that leads to the
+    /// host.
     addresses: Vec<u64>,
     switches: Vec<SwitchRoutes>,
     /// Per switch: the stored routes to groups of hosts; empty if no host is in a group.
@@ -34,28 +37,29 @@ pub struct Routes {
     hosts: u32,
 }
 
-/// Number of bits of an address digit. In an address with a group, the port takes one digit and the group two digits.
+/// Number of bits of a digit, the part of a host's address that is one port number. In an address with a group of
+/// hosts, the port takes one digit and the group takes two.
 const DIGIT: u32 = 16;
-/// Flag in an address: the routes to this host are stored per group, and not computed from digits.
+/// Flag in an address: the routes to this host are stored per group, and not computed from the address's digits.
 const STORED: u64 = 1 << (3 * DIGIT);
 
 /// The routes of one switch.
 #[derive(Clone, Debug)]
 struct SwitchRoutes {
-    /// The address digits above the switch's level, which all hosts below the switch have in common; the other bits are
-    /// zero. [`u64::MAX`] if no host is below the switch.
+    /// The digits of a host's address above the switch's level in a tree, which all hosts below the switch have in
+    /// common; the other bits are zero. [`u64::MAX`] if no host is below the switch.
     below: u64,
     salt: u32,
-    /// Number of address bits below the digit of the switch's level.
+    /// Number of bits in a host's address below the digit (port number) of the switch's level.
     shift: u32,
     /// The ports that lead up in a tree: the first of these ports, and how many there are.
     up: (u16, u16),
 }
 
-/// The stored routes of one switch.
+/// The stored routes of one switch, for hosts whose routes are not computed from their addresses.
 #[derive(Clone, Debug, Default)]
 struct Sets {
-    /// Per group: index into `sets`.
+    /// Per group of hosts with the same routes: index into `sets` of the ports towards the group.
     set_of_group: Vec<u16>,
     /// Per distinct set of equal-cost ports: start and length in `ports`.
     sets: Vec<(u32, u32)>,
@@ -133,7 +137,8 @@ impl Routes {
         Ok(routes)
     }
 
-    /// Computes the addresses of all hosts in a tree, and the digits with which each switch compares them.
+    /// Computes the addresses of all hosts in a tree, and for each switch the address digits that all hosts below it
+    /// have in common.
     fn compute(&mut self, tree: &Tree) {
         let digits =
             |pod: u32, leaf: u32, port: u32| u64::from(pod) << (2 * DIGIT) | u64::from(leaf) << DIGIT | u64::from(port);
@@ -309,7 +314,7 @@ pub fn buffer_cycle(topology: &Topology, routes: &Routes) -> Option<Vec<PortId>>
     Some(cycle.into_iter().map(PortId::new).collect())
 }
 
-/// Collects the next-hop sets of one switch, each distinct set once.
+/// Collects the sets of equal-cost ports of one switch, and stores each distinct set once.
 #[derive(Default)]
 struct SetBuilder {
     known: BTreeMap<Vec<u16>, u16>,
@@ -317,7 +322,7 @@ struct SetBuilder {
 }
 
 impl SetBuilder {
-    /// Adds the set of ports towards the next group; groups are added in order.
+    /// Adds the set of equal-cost ports towards the next group of hosts; groups are added in order of their numbers.
     fn add(&mut self, set: Vec<u16>) {
         let sets = &mut self.sets;
         let next = sets.sets.len() as u16;

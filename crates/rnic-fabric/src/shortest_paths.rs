@@ -1,4 +1,4 @@
-//! Shortest paths: distances between switches, and the longest path of all.
+//! Shortest paths in a topology: distances between switches, and the longest of the shortest paths between hosts.
 
 use crate::config::LinkSpec;
 use crate::ids::{HostId, PortId};

@@ -1,4 +1,4 @@
-//! Topologies: nodes, ports and links, built from a specification.
+//! Topologies of simulated fabrics: nodes, ports and links, built from a specification.
 
 use crate::config::{FabricSpec, LinkSpec, NamedLink, TopologySpec};
 use crate::ids::{HostId, PortId};
@@ -201,7 +201,7 @@ impl Topology {
     pub fn peer_node(&self, port: PortId) -> NodeId {
         self.port(self.port(port).peer).node
     }
-    /// The one port of a host.
+    /// The port of a host, which has exactly one.
     pub fn host_port(&self, host: HostId) -> PortId {
         self.first_port[host.index()]
     }
@@ -213,7 +213,7 @@ impl Topology {
     }
 }
 
-/// Nodes and links under construction.
+/// A topology under construction: its nodes and links so far.
 #[derive(Default)]
 struct Plan {
     hosts: u32,

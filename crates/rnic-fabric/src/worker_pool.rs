@@ -1,31 +1,32 @@
-//! Threads that share the work of a window.
+//! Threads that together simulate a window of simulated time.
 //!
-//! A window takes from microseconds to milliseconds, and between two windows one thread prepares the next. So a thread
-//! without work spins for a short while and then sleeps: the threads of a run with little work leave the processor to
-//! other programs.
+//! The simulation of a window takes from microseconds to milliseconds, and before each window one thread prepares it
+//! alone. So a thread without work first spins for a short while, because new work usually comes soon. Then it sleeps,
+//! so that the threads of a run with little work leave the processor to other programs.
 
 use cpu_time::ThreadTime;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-/// Number of times that a thread checks for work, or for the end of the round, before it sleeps: some tens of
-/// microseconds, as long as waking it would take.
+/// Number of times that a thread checks for work, or that the leading thread checks whether all tasks are done, before
+/// it sleeps. The checks take some tens of microseconds, as long as waking the thread would take.
 const MAX_SPINS: u32 = 4_000;
 
-/// The state of a task in a round.
+/// The place of one task, and whether the task waits for a thread or is done.
 enum Slot<T> {
     Empty,
     Open(T),
     Done(T),
 }
 
-/// Threads that work on rounds of tasks. One thread, the leader, distributes each round and works with the others.
+/// Threads that work on rounds of tasks. One thread, the leader, distributes the tasks of each round and then works
+/// with the others.
 pub(crate) struct WorkerPool<T> {
     slots: Vec<Mutex<Slot<T>>>,
     threads: usize,
-    /// Number of the round; [`WorkerPool::OVER`] ends the work.
+    /// Number of the current round of tasks; [`WorkerPool::OVER`] tells the threads to end.
     round: AtomicU64,
-    /// Number of tasks of this round that are not done.
+    /// Number of tasks of the current round that are not done.
     left: AtomicUsize,
     /// Whether a thread has panicked.
     broken: AtomicBool,
@@ -45,7 +46,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl<T: Send> WorkerPool<T> {
     const OVER: u64 = u64::MAX;
 
-    /// A pool of `threads` threads, the leader among them, for rounds of `tasks` tasks.
+    /// A pool of `threads` threads, for rounds of `tasks` tasks. One of the threads is the leader, which distributes
+    /// the tasks.
     pub(crate) fn new(threads: usize, tasks: usize) -> WorkerPool<T> {
         WorkerPool {
             slots: (0..tasks).map(|_| Mutex::new(Slot::Empty)).collect(),
@@ -61,8 +63,8 @@ impl<T: Send> WorkerPool<T> {
         }
     }
 
-    /// Works as a thread other than the leader until the leader drops its [`Leader`]; `number` counts these threads
-    /// from 1.
+    /// Does tasks in a thread other than the leader (which distributes the tasks) until the leader drops its
+    /// [`Leader`]; `number` counts these threads from 1.
     pub(crate) fn follow(&self, number: usize, work: impl Fn(&mut T)) {
         let cpu = ThreadTime::now();
         let _alarm = Alarm { pool: self };
@@ -78,7 +80,7 @@ impl<T: Send> WorkerPool<T> {
         self.cpu_ns.fetch_add(spent, Ordering::Relaxed);
     }
 
-    /// Waits for a round after `seen`.
+    /// Waits until a round of tasks other than round `seen` begins, and returns its number.
     fn next_round(&self, seen: u64) -> u64 {
         for _ in 0..MAX_SPINS {
             let round = self.round.load(Ordering::Acquire);
@@ -115,7 +117,7 @@ impl<T: Send> WorkerPool<T> {
         }
     }
 
-    /// CPU time of all threads but the leader in seconds, once they have ended.
+    /// CPU time, in seconds, of all threads except the leader (the calling thread), once they have ended.
     pub(crate) fn cpu_s(&self) -> f64 {
         self.cpu_ns.load(Ordering::Relaxed) as f64 / 1e9
     }
@@ -133,7 +135,7 @@ fn take_open<T>(slot: &Mutex<Slot<T>>) -> Option<T> {
     }
 }
 
-/// The thread that distributes the work. The other threads end when it is dropped.
+/// The handle of the leader, the thread that distributes the tasks. The other threads end when the handle is dropped.
 pub(crate) struct Leader<'t, T> {
     pool: &'t WorkerPool<T>,
 }
@@ -165,7 +167,7 @@ impl<'t, T: Send> Leader<'t, T> {
         }
     }
 
-    /// Begins a round, and wakes sleeping threads.
+    /// Begins the round of tasks with this number, and wakes sleeping threads.
     fn call(&self, round: u64) {
         self.pool.round.store(round, Ordering::Release);
         if *lock(&self.pool.asleep) > 0 {
@@ -203,7 +205,8 @@ impl<T> Drop for Leader<'_, T> {
     }
 }
 
-/// Wakes the leader if a thread panics; otherwise the leader would wait for ever for the thread's tasks.
+/// Wakes the leader, which waits for all tasks of a round, if a thread panics; otherwise the leader would wait for ever
+/// for the thread's tasks.
 struct Alarm<'t, T> {
     pool: &'t WorkerPool<T>,
 }

@@ -2,8 +2,8 @@
 //!
 //! The namespaces have no names. The kernel removes a namespace when no thread or process is in it and no file
 //! descriptor refers to it, so nothing remains after the process ends, however it ends. Creating a namespace requires
-//! the privilege to administer the network: root, or root in a user namespace. [`with_pair`] runs a test in a new user
-//! namespace if the system allows it.
+//! the privilege to administer the network: root, or root in a user namespace. A test that [`with_pair`] runs without
+//! this privilege runs in a new user namespace, if the system allows it.
 //!
 //! ```no_run
 //! let pair = rnic_netns::Pair::new(1_500)?;
@@ -138,7 +138,7 @@ impl Namespace {
         Err(NetnsError::Ip { arguments: arguments.to_string(), message })
     }
 
-    /// A path with which other processes of the same user can open the namespace.
+    /// A path in `/proc` with which other processes of the same user can open the namespace.
     fn path(&self) -> String {
         format!("/proc/{}/fd/{}", std::process::id(), self.0.as_raw_fd())
     }
@@ -154,7 +154,7 @@ fn join<T>(thread: JoinHandle<T>) -> T {
     thread.join().unwrap_or_else(|panic| resume_unwind(panic))
 }
 
-/// The handle of a process, which kills the process when it is dropped.
+/// The handle of a process. When the handle is dropped, it kills the process.
 #[derive(Debug)]
 pub struct KilledChild(Child);
 
@@ -198,9 +198,9 @@ impl Drop for KilledChild {
 /// ```
 #[derive(Clone, Debug)]
 pub struct Pair {
-    /// The end with the addresses [`Pair::A4`] and [`Pair::A6`].
+    /// The namespace at the end of the link with the addresses [`Pair::A4`] and [`Pair::A6`].
     pub a: Namespace,
-    /// The end with the addresses [`Pair::B4`] and [`Pair::B6`].
+    /// The namespace at the end of the link with the addresses [`Pair::B4`] and [`Pair::B6`].
     pub b: Namespace,
 }
 

@@ -1,4 +1,4 @@
-//! Arbitration among the inputs of an input-queued switch.
+//! Arbitration among the inputs of an input-queued switch: which input sends the next packet to an output.
 //!
 //! A *lane* is one priority of one output. The scheduler of the output has chosen the priority; the arbiter of the lane
 //! then chooses the input that sends the next packet.
@@ -12,7 +12,8 @@ use std::fmt;
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema))]
 #[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum ArbiterSpec {
-    /// Round robin over the inputs. An input keeps its turn until it has sent the quantum, or has no packet left.
+    /// Round robin over the inputs. An input keeps its turn until it has sent the quantum (a number of packets or
+    /// bytes), or has no packet left.
     RoundRobin(Quantum),
     /// First come, first served: the packet that arrived first at the switch leaves first, whatever its input.
     OldestFirst,
@@ -23,14 +24,14 @@ impl ArbiterSpec {
     pub const PACKET_BY_PACKET: ArbiterSpec = ArbiterSpec::RoundRobin(Quantum::Packets(1));
 }
 
-/// [`ArbiterSpec::PACKET_BY_PACKET`].
+/// The default is round robin with one packet per turn.
 impl Default for ArbiterSpec {
     fn default() -> ArbiterSpec {
         ArbiterSpec::PACKET_BY_PACKET
     }
 }
 
-/// As settings show it, for example `round-robin, 8 packets per turn`.
+/// The text that rnic shows for this setting, for example `round-robin, 8 packets per turn`.
 impl fmt::Display for ArbiterSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -53,10 +54,10 @@ pub enum Quantum {
     Bytes(Bytes),
 }
 
-/// The arbiters of all lanes of a switch.
+/// The arbiters of a switch, one for each lane (a priority of an output).
 pub(super) enum InputArbiter {
     RoundRobin(RoundRobin),
-    /// Per lane: the input of each packet that waits, in order of arrival.
+    /// Per lane (a priority of an output): the input of each waiting packet, in order of arrival.
     OldestFirst(Vec<VecDeque<u16>>),
 }
 
@@ -68,7 +69,8 @@ impl InputArbiter {
         }
     }
 
-    /// Records that a packet from `input` joined the lane; `is_first`: the input had no packet in the lane.
+    /// Records that a packet from `input` joined the lane (a priority of an output); `is_first`: the input had no other
+    /// packet in the lane.
     #[inline(always)]
     pub(super) fn pushed(&mut self, lane: usize, input: usize, is_first: bool) {
         match self {
@@ -78,7 +80,7 @@ impl InputArbiter {
         }
     }
 
-    /// The input that sends next in the lane, in which some packet waits.
+    /// The input that sends the next packet of the lane (a priority of an output), in which at least one packet waits.
     #[inline(always)]
     pub(super) fn next(&self, lane: usize) -> usize {
         match self {
@@ -87,8 +89,9 @@ impl InputArbiter {
         }
     }
 
-    /// Records that `input`, which [`InputArbiter::next`] returned, sent a packet of `bytes` bytes from the lane;
-    /// `is_last`: the input has no other packet in the lane. Returns whether the lane is empty now.
+    /// Records that `input`, which [`InputArbiter::next`] returned, sent a packet of `bytes` bytes from the lane (a
+    /// priority of an output); `is_last`: the input has no other packet in the lane. Returns whether the lane is empty
+    /// now.
     #[inline(always)]
     pub(super) fn popped(&mut self, lane: usize, input: usize, bytes: u16, is_last: bool) -> bool {
         match self {
@@ -103,8 +106,8 @@ impl InputArbiter {
         }
     }
 
-    /// Records that the switch forwarded a packet of `bytes` bytes from `input` through the empty lane without storing
-    /// the packet.
+    /// Records that the switch forwarded a packet of `bytes` bytes from `input` without storing it, because no packet
+    /// waited in its lane (its priority at its output).
     #[inline(always)]
     pub(super) fn passed(&mut self, lane: usize, input: usize, bytes: u16) {
         if let InputArbiter::RoundRobin(arbiter) = self {
@@ -112,7 +115,8 @@ impl InputArbiter {
         }
     }
 
-    /// Whether exactly one input has packets in the lane; with [`ArbiterSpec::OldestFirst`], exactly one packet waits.
+    /// Whether exactly one input has packets in the lane (a priority of an output); with [`ArbiterSpec::OldestFirst`]:
+    /// whether exactly one packet waits there.
     pub(super) fn is_single(&self, lane: usize) -> bool {
         match self {
             InputArbiter::RoundRobin(arbiter) => arbiter.is_single(lane),
@@ -121,23 +125,23 @@ impl InputArbiter {
     }
 }
 
-/// The turn of a lane.
+/// State of a round robin over inputs in one lane (a priority of an output): whose turn it is.
 #[derive(Clone, Copy, Default)]
 struct Turn {
-    /// The input whose turn it is, or at which the search for the next sender starts.
+    /// The input whose turn it is. If it has no packet, the search for the next sender starts at this input.
     input: u32,
     /// Number of packets, or of bytes, that the input has sent in this turn; the unit is that of the quantum.
     sent: u32,
 }
 
-/// Round robin over inputs.
+/// Round robin over the inputs of a switch, separately for each lane (a priority of an output).
 pub(super) struct RoundRobin {
     inputs: usize,
     /// Per lane: bitmap of the inputs that have packets in the lane, `words` words long.
     waiting: Vec<u64>,
     words: usize,
     turns: Vec<Turn>,
-    /// Packets or bytes of a turn.
+    /// Length of a turn, in packets or in bytes.
     quantum: u32,
     counts_bytes: bool,
 }
@@ -159,14 +163,14 @@ impl RoundRobin {
         }
     }
 
-    /// Records that `input`, which had no packet in the lane, now has one.
+    /// Records that `input`, which had no packet in the lane (a priority of an output), now has one.
     #[inline(always)]
     fn join(&mut self, lane: usize, input: usize) {
         self.waiting[lane * self.words + input / 64] |= 1 << (input % 64);
     }
 
-    /// Records that `input` has no packet left in the lane. Returns whether the lane is empty, because no other input
-    /// has a packet in it either.
+    /// Records that `input` has no packet left in the lane (a priority of an output). Returns whether the lane is
+    /// empty, because no other input has a packet in it either.
     #[inline(always)]
     fn leave(&mut self, lane: usize, input: usize) -> bool {
         let words = &mut self.waiting[lane * self.words..(lane + 1) * self.words];
@@ -174,7 +178,8 @@ impl RoundRobin {
         words.iter().all(|word| *word == 0)
     }
 
-    /// Records that `input` has sent a packet in the lane. The turn of the input ends once it has sent the quantum.
+    /// Records that `input` has sent a packet of the lane (a priority of an output). The turn of the input ends once it
+    /// has sent the quantum.
     #[inline(always)]
     fn sent(&mut self, lane: usize, input: usize, bytes: u16) {
         let turn = &mut self.turns[lane];
@@ -187,8 +192,8 @@ impl RoundRobin {
         };
     }
 
-    /// The input that sends next in the lane: the first input with a packet in the lane, searched cyclically from the
-    /// input whose turn it is.
+    /// The input that sends next in the lane (a priority of an output): the first input with a packet in the lane,
+    /// searched cyclically from the input whose turn it is.
     #[inline(always)]
     fn next(&self, lane: usize) -> usize {
         let words = &self.waiting[lane * self.words..(lane + 1) * self.words];
@@ -208,7 +213,7 @@ impl RoundRobin {
         0
     }
 
-    /// Whether exactly one input has packets in the lane.
+    /// Whether exactly one input has packets in the lane (a priority of an output).
     fn is_single(&self, lane: usize) -> bool {
         let words = &self.waiting[lane * self.words..(lane + 1) * self.words];
         words.iter().map(|word| word.count_ones()).sum::<u32>() == 1
@@ -219,7 +224,8 @@ impl RoundRobin {
 mod tests {
     use super::*;
 
-    /// The inputs that send the packets of a lane; each has packets of the given lengths, and lower inputs came first.
+    /// The order in which inputs send their packets to one output. Each entry of `packets` is an input with the lengths
+    /// of its packets; the packets of earlier entries arrived first.
     fn order(spec: ArbiterSpec, inputs: usize, packets: &[(usize, &[u16])]) -> Vec<usize> {
         let mut arbiter = InputArbiter::new(spec, 2, inputs);
         let mut queues: Vec<(usize, VecDeque<u16>)> =

@@ -1,8 +1,9 @@
-//! First-in first-out queues as linked lists in one pool per switch.
+//! The packet queues of a switch buffer: first-in first-out queues, stored as linked lists in one pool of memory per
+//! switch.
 
 use crate::prefetch::prefetch;
 
-/// Index that stands for no cell.
+/// Index that stands for "no cell", as at the end of a linked list.
 const NONE: u32 = u32::MAX;
 
 #[derive(Clone, Copy)]
@@ -11,7 +12,7 @@ struct Cell<T> {
     next: u32,
 }
 
-/// A first-in first-out queue: a linked list of cells in the pool of a [`Cells`].
+/// A first-in first-out queue: a linked list of cells (list elements) in the pool of a [`Cells`].
 #[derive(Clone, Copy)]
 pub(super) struct Queue {
     head: u32,
@@ -33,7 +34,7 @@ impl Queue {
     }
 }
 
-/// A pool of cells, which holds the items of all queues of a switch.
+/// A pool of cells (list elements), which holds the items of all queues of a switch.
 pub(super) struct Cells<T> {
     pool: Vec<Cell<T>>,
     /// Index of the first free cell; the free cells form a linked list.

@@ -14,7 +14,7 @@ use crate::packet::Packet;
 use crate::scheduler::Head;
 use rnic_transport::Bytes;
 
-/// A buffer for each input port and priority.
+/// The buffers of an input-queued switch: one for each input port and priority.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct InputSpec {
     /// Size of the buffer of each input port and priority without PFC. With PFC this field has no effect: the size is
@@ -22,7 +22,7 @@ pub struct InputSpec {
     pub buffer: Bytes,
     /// PFC, or `None` for a lossy fabric.
     pub pfc: Option<PfcThresholds>,
-    /// Which input sends next.
+    /// How an output chooses among the inputs that have packets for it.
     pub arbiter: ArbiterSpec,
     /// Hysteresis of a full buffer: after an input port has dropped a packet, it drops all packets of that priority
     /// until this many bytes of its buffer are free. 0: it accepts every packet that fits.
@@ -30,7 +30,7 @@ pub struct InputSpec {
 }
 
 impl InputSpec {
-    /// A lossy buffer of this size whose inputs take turns packet by packet.
+    /// A buffer of this size for each input port and priority, without PFC. The inputs take turns packet by packet.
     pub fn lossy(buffer: Bytes) -> InputSpec {
         InputSpec { buffer, pfc: None, arbiter: ArbiterSpec::PACKET_BY_PACKET, drop_until_free: Bytes(0) }
     }
@@ -54,7 +54,8 @@ struct Thresholds {
     buffer: u32,
     xoff: u32,
     xon: u32,
-    /// Occupancy at which a port that drops accepts packets again.
+    /// Occupancy at or below which a port that drops all packets, because of [`InputSpec::drop_until_free`], accepts
+    /// packets again.
     accept: u32,
 }
 
@@ -71,7 +72,8 @@ pub(crate) struct InputBuffer<B> {
     backlog: Vec<u8>,
     /// Per (input, priority): bytes queued.
     occupancy: Vec<u32>,
-    /// Per (input, priority): whether the input drops all packets. The vector is empty unless `drop_until_free` is set.
+    /// Per (input, priority): whether the input drops all packets until enough bytes are free. The vector is empty
+    /// unless `drop_until_free` is set.
     drops: Vec<bool>,
     /// Per (output, priority): bytes at all inputs that wait for the output. The vector is empty unless ECN or
     /// telemetry reads it.

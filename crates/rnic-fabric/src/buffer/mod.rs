@@ -1,10 +1,11 @@
-//! Buffers: where a switch stores the packets that wait, which packets have room, and when PFC pauses a link.
+//! Buffers of simulated switches: where a switch stores waiting packets, which arriving packets have room, and when PFC
+//! pauses a link.
 //!
-//! Every buffer works with every scheduler, with ECN marking on enqueue and on dequeue, and with every path selection.
-//! PFC is part of the buffers that have it: [`InputSpec`] and [`SharedSpec`].
+//! Any kind of buffer can be combined with any scheduler, with ECN marking on enqueue or on dequeue, and with any path
+//! selection. PFC is an option of two kinds of buffer, [`InputSpec`] and [`SharedSpec`].
 //!
-//! To add a buffer, write a file beside this one with its specification and its [`Buffer`], add its variant to
-//! [`BufferSpec`] here, and its line to `switch/switches.rs`.
+//! To add a kind of buffer, write a file beside this one with its specification and its implementation of [`Buffer`].
+//! Then add a variant to [`BufferSpec`] here, and to the enum `Switches` in `switch/switches.rs`.
 
 mod arbiter;
 mod cells;
@@ -25,7 +26,7 @@ use crate::packet::Packet;
 use crate::scheduler::Head;
 use rnic_transport::Bytes;
 
-/// Where a switch stores the packets that wait.
+/// Where a switch stores waiting packets.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum BufferSpec {
     /// At the inputs, in virtual output queues.
@@ -37,7 +38,7 @@ pub enum BufferSpec {
 }
 
 impl BufferSpec {
-    /// PFC's headroom of each port and priority; `None` without PFC.
+    /// PFC headroom: the bytes reserved for each port and priority; `None` without PFC.
     pub fn pfc_headroom(&self) -> Option<Bytes> {
         match self {
             BufferSpec::Input(input) => input.pfc.map(|pfc| pfc.headroom),
@@ -57,15 +58,17 @@ impl BufferSpec {
 pub(crate) struct Shape {
     pub(crate) ports: usize,
     pub(crate) priorities: usize,
-    /// Whether ECN or telemetry reads the bytes of each egress queue.
+    /// Whether the buffer must count the bytes of each egress queue, because ECN or telemetry reads them.
     pub(crate) reads_egress: bool,
 }
 
 /// The state of a buffer after it has stored a packet.
 pub(crate) struct Stored {
-    /// Bytes of the packet's priority that are stored for the port that [`Buffer::counted_at`] returns.
+    /// Bytes of the packet's priority that the buffer holds for the packet's input, or for its output if
+    /// [`Buffer::counted_at`] returns the output.
     pub(crate) occupancy: u64,
-    /// Whether the peer of the packet's input must pause the packet's priority.
+    /// Whether PFC must pause the packet's priority at the peer of its input: the transmitter at the other end of the
+    /// link.
     pub(crate) pause: bool,
 }
 
@@ -79,7 +82,8 @@ pub(crate) trait Buffer<B> {
     fn queued_bytes(&self, output: usize, priority: usize) -> u64 {
         self.egress(output, priority)
     }
-    /// Records that the switch refused a packet for which the buffer had no room.
+    /// Tells the buffer that the switch refused a packet for which the buffer had no room. A buffer with hysteresis
+    /// then refuses more packets.
     fn refused(&mut self, _input: usize, _priority: usize) {}
     /// How to trim a data packet for which the buffer has no room; `None`: the switch drops such a packet.
     fn trim(&self) -> Option<&TrimSpec> {
@@ -96,7 +100,8 @@ pub(crate) trait Buffer<B> {
     /// Removes the first packet that waits for an output in a priority, and returns it with the input on which it
     /// arrived; a packet must wait for the output in the priority.
     fn pop(&mut self, output: usize, priority: usize) -> (Packet<B>, usize);
-    /// Records that the switch forwarded a packet without storing it; the packet counts as a turn of its input.
+    /// Tells the buffer that the switch forwarded a packet at once, without storing it. In a round robin over the
+    /// inputs, the packet counts towards the turn of its input.
     fn passed(&mut self, _input: usize, _output: usize, _packet: &Packet<B>) {}
     /// Whether the switch may resume a priority that it has paused at the peer of `input`. The switch asks after each
     /// packet from this input that leaves the buffer.

@@ -10,10 +10,10 @@ use crate::packet::Packet;
 use crate::scheduler::Head;
 use rnic_transport::Bytes;
 
-/// A buffer for each output and priority.
+/// The buffers of a switch that has one buffer for each output and priority.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct OutputSpec {
-    /// Sizes of the buffers of an output; all outputs have the same sizes.
+    /// Sizes of the buffers of one output; every output has buffers of the same sizes.
     pub buffers: OutputBuffers,
     /// How to trim data packets that do not fit; `None`: the switch drops them.
     pub trim: Option<TrimSpec>,
@@ -29,7 +29,7 @@ impl OutputSpec {
     }
 }
 
-/// Sizes of an output's buffers.
+/// Sizes of the buffers of one output of a switch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum OutputBuffers {
     /// One size, the same for every priority.
@@ -49,8 +49,8 @@ pub struct TrimSpec {
     pub to: u16,
     /// The priority of trimmed packets.
     pub headers: TrimmedPriority,
-    /// Whether the switch returns a header to its sender if the buffer has no room for the header. The packet's body
-    /// must name the sender; otherwise the switch drops the header.
+    /// Whether the switch returns a trimmed packet's header to the sender if the buffer has no room for the header. The
+    /// packet's body must name the sender; otherwise the switch drops the header.
     pub return_to_sender: bool,
 }
 

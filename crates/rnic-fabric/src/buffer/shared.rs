@@ -1,7 +1,8 @@
-//! The output-queued switch with a shared buffer that the DCQCN paper assumes (sections 2.3 and 4).
+//! The buffer of the output-queued switch that the DCQCN paper assumes: one buffer that all ports share (sections 2.3
+//! and 4).
 //!
-//! All ports share one pool. A packet waits in the queue of its output and priority, first in, first out, and is
-//! charged to the port and priority on which it arrived. With PFC each (port, priority) has a threshold, fixed or a
+//! All ports share one pool of bytes. A packet waits in the queue of its output and priority, first in, first out, and
+//! is charged to the port and priority on which it arrived. With PFC each (port, priority) has a threshold, fixed or a
 //! multiple of the pool's free bytes divided by the number of priorities. Packets up to the threshold are charged to
 //! the pool; packets beyond it are charged to the headroom of the (port, priority), and pause the upstream transmitter.
 //! The headroom of every (port, priority) is reserved: the pool is the buffer minus all headroom. The bytes of a packet
@@ -17,7 +18,7 @@ use crate::packet::Packet;
 use crate::scheduler::Head;
 use rnic_transport::Bytes;
 
-/// A buffer that all ports share.
+/// The buffer of an output-queued switch, which all ports share.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct SharedSpec {
     /// Size of the whole buffer; with PFC it includes the headroom of all ports and priorities.
@@ -36,25 +37,27 @@ impl SharedSpec {
 /// Limits on the bytes of a shared buffer that one port or queue may take.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum SharedLimits {
-    /// PFC: the switch pauses the peer of an input port whose charge in a priority exceeds a threshold.
+    /// PFC: the switch pauses the peer of an input port in a priority if the bytes that the port holds in this priority
+    /// exceed a threshold.
     Pfc(SharedPfc),
     /// No PFC: the switch drops packets that do not fit.
     Lossy {
-        /// Maximum length of the queue of an output and priority, as a multiple of the pool's free bytes; `None`: the
-        /// queue may take all free bytes.
+        /// Maximum length of the queue of an output and priority, as a multiple of the free bytes of the buffer;
+        /// `None`: the queue may take all free bytes.
         egress_alpha: Option<f64>,
     },
 }
 
-/// PFC of a shared buffer.
+/// PFC settings of a buffer that all ports share.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct SharedPfc {
-    /// Charge of a (port, priority) beyond which its packets go into the headroom and pause the upstream transmitter.
+    /// Pause threshold for the bytes of a (port, priority) in the buffer. Packets beyond it go into the headroom and
+    /// pause the upstream transmitter.
     pub threshold: PauseThreshold,
-    /// A paused transmitter resumes when its charge is at least this many bytes below the threshold, and its headroom
-    /// is empty.
+    /// A paused transmitter resumes when the headroom of its (port, priority) is empty, and the bytes of the (port,
+    /// priority) in the buffer are zero or at least this many below the threshold.
     pub xon_offset: Bytes,
-    /// Buffer reserved for each (port, priority) beyond the threshold.
+    /// Bytes reserved for each (port, priority), for packets that arrive beyond the threshold.
     pub headroom: Bytes,
 }
 
@@ -63,19 +66,20 @@ pub struct SharedPfc {
 pub enum PauseThreshold {
     /// A fixed number of bytes (`xoff`).
     Static(Bytes),
-    /// `beta` times the pool's free bytes, divided by the number of priorities (DCQCN paper, section 4.1).
+    /// `beta` times the free bytes of the shared pool (the buffer without all headroom), divided by the number of
+    /// priorities (DCQCN paper, section 4.1).
     Dynamic {
         /// The factor by which the free bytes are multiplied.
         beta: f64,
     },
 }
 
-/// The bytes charged to a port and priority.
+/// The bytes of the buffer that packets from one input port take in one priority.
 #[derive(Clone, Copy, Default)]
 struct Charge {
-    /// Bytes charged to the shared pool.
+    /// Bytes in the pool that all ports share.
     shared: u64,
-    /// Bytes charged to the headroom of the port and priority.
+    /// Bytes in the headroom of the port and priority.
     headroom: u64,
 }
 
@@ -88,7 +92,7 @@ pub(crate) struct SharedBuffer<B> {
     /// Without PFC: a queue holds at most this multiple of the free bytes.
     egress_alpha: Option<f64>,
     queues: OutputQueues<B>,
-    /// Per (input, priority): the bytes charged to it.
+    /// Per (input, priority): the bytes of the buffer that its packets take.
     charges: Vec<Charge>,
 }
 
@@ -126,7 +130,8 @@ impl<B: Copy> SharedBuffer<B> {
         }
     }
 
-    /// Whether a packet of the (port, priority) with this charge has room in the pool.
+    /// Whether a packet of `bytes` bytes has room in the pool, if the packets of its (port, priority) already take
+    /// `charge`.
     #[inline]
     fn fits_in_pool(&self, charge: &Charge, bytes: u64) -> bool {
         let below = self.pfc.as_ref().is_none_or(|pfc| charge.shared + bytes <= self.threshold(pfc));

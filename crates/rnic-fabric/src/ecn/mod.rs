@@ -1,4 +1,4 @@
-//! ECN: when a switch marks a data packet "congestion experienced".
+//! ECN at a simulated switch: when the switch marks a data packet "congestion experienced".
 
 mod red;
 

@@ -1,5 +1,5 @@
-//! RED marking by the instantaneous queue length instead of an average. Each priority of each output has its own queue;
-//! the thresholds are the same for all queues of a switch.
+//! ECN marking as in RED, but by the instantaneous queue length instead of an average. Each priority of each output has
+//! its own queue; the thresholds are the same for all queues of a switch.
 
 use super::{EcnSpec, MarkOn};
 use crate::rng::{Purpose, Stream};
@@ -28,8 +28,8 @@ impl Marker {
         }
     }
 
-    /// Whether to mark a packet that joins a queue of `queue` bytes, or leaves such a queue behind. A random number is
-    /// drawn only between the thresholds.
+    /// Whether to mark a packet that joins a queue of `queue` bytes, or leaves such a queue behind. The function draws
+    /// a random number only if the queue length is between `kmin` and `kmax`.
     #[inline]
     pub(crate) fn marks(&mut self, output: usize, queue: u64) -> bool {
         if queue <= self.kmin {

@@ -1,12 +1,15 @@
-//! The event engine.
+//! The event engine, which simulates a fabric window by window of simulated time.
 //!
 //! No node can affect another before a frame has crossed a link. So the engine can simulate every node alone, with its
 //! state in cache, for as long as the shortest frame needs on the shortest link: the *lookahead*. A run is a sequence
-//! of windows of that length. In each window every node with events processes its own events in order of time, then
-//! class (arrivals before transmissions), then port; the frames that it sends arrive in a later window. So results
-//! depend neither on the order in which nodes are simulated nor on the thread that simulates them: the partitions of a
-//! fabric ([`PartitionPlan`]) go through a window at the same time, on as many threads as the fabric has. Frames from
-//! one partition to another wait in a mailbox until all partitions have reached the end of the window.
+//! of windows of simulated time, each one lookahead long. In each window every node with events processes its own
+//! events in order of time, then class (arrivals before transmissions), then port; the frames that it sends arrive in a
+//! later window.
+//!
+//! So results depend neither on the order in which nodes are simulated nor on the thread that simulates them: the
+//! partitions of a fabric (groups of nodes, [`PartitionPlan`]) are simulated through a window at the same time, on as
+//! many threads as the fabric has. Frames from one partition to another wait in a mailbox until all partitions have
+//! reached the end of the window.
 
 mod watcher;
 
@@ -31,18 +34,18 @@ use std::sync::Arc;
 /// How a run of the engine ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Ending {
-    /// The hosts ended the run.
+    /// The hosts ended the run: [`PartitionedHosts::close_window`] returned `Break`.
     Stopped,
     /// No event is left anywhere.
     Idle,
-    /// The simulated time reached the given end.
+    /// The simulated time reached the end time that the caller gave.
     TimeUp,
 }
 
-/// Minimum number of packet transmissions in a window for which waking other threads saves time.
+/// Minimum number of packet transmissions in a window of simulated time for which waking other threads saves time.
 const WORTH_SHARING: u64 = 256;
 
-/// Log of the pauses that have ended since [`Fabric::take_pauses`] was last called, up to a maximum number.
+/// Log of the PFC pauses that have ended since [`Fabric::take_pauses`] was last called, up to a maximum number.
 struct PauseLog {
     ended: Vec<Pause>,
     /// Maximum length of `ended`.
@@ -51,7 +54,8 @@ struct PauseLog {
     left_out: u64,
 }
 
-/// A partition with its hosts and the window in which to simulate it.
+/// Work for one thread: a partition of the fabric with its hosts, and the window of simulated time through which to
+/// simulate it, in picoseconds.
 struct Task<B, H> {
     partition: Partition<B>,
     hosts: H,
@@ -59,17 +63,17 @@ struct Task<B, H> {
     end: u64,
 }
 
-/// A fabric that can run: its topology and routes, and the state of all ports and switches.
+/// A fabric that can be simulated: its topology and routes, and the state of all ports and switches.
 pub struct Fabric<B> {
     topology: Arc<Topology>,
     routes: Arc<Routes>,
     plan: Arc<PartitionPlan>,
-    /// The partitions; empty while several threads simulate them.
+    /// The partitions of the fabric; empty while several threads simulate them.
     partitions: Vec<Partition<B>>,
     threads: usize,
-    /// Minimum number of transmissions in a window for which the window is shared among the threads.
+    /// Minimum number of transmissions in a window of simulated time for which several threads simulate the window.
     worth_sharing: u64,
-    /// Pauses that have ended, once [`Fabric::log_pauses`] was called.
+    /// The log of ended PFC pauses; `None` until [`Fabric::log_pauses`] is called.
     pause_log: Option<PauseLog>,
     /// Minimum time that a frame needs from one node to another, in picoseconds.
     lookahead: u64,
@@ -78,7 +82,8 @@ pub struct Fabric<B> {
 }
 
 impl<B: Body> Fabric<B> {
-    /// Builds the fabric; `seed` determines ECMP salts, random loss, ECN marks and sprayed paths.
+    /// Builds the fabric; `seed` determines all random choices: ECMP salts, random loss, ECN marks, sprayed paths and
+    /// imperfect clocks.
     pub fn new(spec: &FabricSpec, seed: u64) -> Result<Fabric<B>, TopologyError> {
         Fabric::partitioned(Arc::new(Topology::build(spec)?), spec, seed, 1, PartitionPlan::whole)
     }
@@ -115,7 +120,7 @@ impl<B: Body> Fabric<B> {
         })
     }
 
-    /// Runs until the hosts end the run or no event is left.
+    /// Simulates the fabric with these hosts until the hosts end the run or no event is left.
     pub fn run<E: PartitionedHosts>(&mut self, hosts: &mut E) -> Ending
     where
         E::Partition: HostPartition<Body = B>,
@@ -123,8 +128,8 @@ impl<B: Body> Fabric<B> {
         self.run_watched(hosts, &mut (), Time::MAX)
     }
 
-    /// Like [`run`](Fabric::run), with a watcher and an end time: the engine processes every event before `until`, and
-    /// no event at `until` or later.
+    /// Like [`run`](Fabric::run), with a watcher, which observes the fabric during the run, and an end time: the engine
+    /// processes every event before `until`, and no event at `until` or later.
     ///
     /// # Panics
     /// If the hosts and the fabric have different numbers of partitions.
@@ -265,7 +270,7 @@ impl<B: Body> Fabric<B> {
         }
     }
 
-    /// Logs the pauses that have ended, in order of the nodes whose transmitters were paused.
+    /// Logs the PFC pauses that have ended, in order of the nodes whose transmitters were paused.
     fn collect_pauses(&mut self) {
         let Some(log) = &mut self.pause_log else { return };
         let ended = self
@@ -281,14 +286,15 @@ impl<B: Body> Fabric<B> {
     }
 }
 
-/// Whether a window is worth sharing among threads: at least two partitions have events before `end`, and together
-/// these partitions transmitted at least `worth` frames when each of them last had events.
+/// Whether several threads should simulate the window of simulated time up to `end`. This is so if at least two
+/// partitions have events before `end`, and these partitions together transmitted at least `worth` frames in the latest
+/// windows in which they had events.
 fn is_worth_sharing<B>(partitions: &[Partition<B>], end: u64, worth: u64) -> bool {
     let busy = partitions.iter().filter(|partition| partition.next < end);
     busy.clone().nth(1).is_some() && busy.map(|partition| partition.recent_hops).sum::<u64>() >= worth
 }
 
-/// Simulates a window of a partition with its hosts.
+/// Simulates a partition with its hosts through the window of simulated time that the task states.
 fn work<E: HostPartition>(task: &mut Task<E::Body, E>, routes: &Routes) {
     task.partition.run(&mut task.hosts, routes, task.start, task.end);
 }
@@ -299,7 +305,7 @@ impl<B: Body> Fabric<B> {
     pub fn topology(&self) -> &Arc<Topology> {
         &self.topology
     }
-    /// The routes.
+    /// The routes of all switches.
     pub fn routes(&self) -> &Arc<Routes> {
         &self.routes
     }
@@ -308,11 +314,12 @@ impl<B: Body> Fabric<B> {
     pub fn now(&self) -> Time {
         Time::from_ps(self.now)
     }
-    /// Makes the fabric share every window among its threads, even a window with few events.
+    /// Makes all threads of the fabric simulate every window of simulated time together. By default, one thread alone
+    /// simulates a window with few events.
     pub fn share_always(&mut self) {
         self.worth_sharing = 0;
     }
-    /// The partition of each node and port.
+    /// The division of the fabric into partitions: the partition of each node and port.
     pub fn plan(&self) -> &Arc<PartitionPlan> {
         &self.plan
     }
@@ -360,7 +367,7 @@ impl<B: Body> Fabric<B> {
         partition.next = partition.links.earliest();
         self.exchange();
     }
-    /// Adds to the counters the time up to `now` of pauses that have not ended.
+    /// Adds PFC pauses that have not ended to the ports' counters of pause time, up to `now`.
     pub fn close_counters(&mut self, now: Time) {
         for partition in &mut self.partitions {
             partition.links.close_pauses(now.as_ps());
@@ -422,15 +429,16 @@ impl<B: Body> Fabric<B> {
         let (partition, port) = self.at(port);
         partition.links.ports[port].pause_wanted
     }
-    /// Logs every pause that ends from now on, at most `max` pauses between two calls of [`Fabric::take_pauses`].
+    /// Logs every PFC pause that ends from now on, at most `max` pauses between two calls of [`Fabric::take_pauses`].
     pub fn log_pauses(&mut self, max: usize) {
         self.pause_log = Some(PauseLog { ended: Vec::new(), max, left_out: 0 });
         for partition in &mut self.partitions {
             partition.links.ended_pauses = Some(Vec::new());
         }
     }
-    /// The pauses that have ended since the last call, window by window and in each window in order of the paused
-    /// nodes; and the number of further pauses, for which the log had no room.
+    /// The logged PFC pauses that have ended since the last call, and the number of ended pauses for which the log had
+    /// no room. The pauses are in order of the windows of simulated time, and within a window in order of the paused
+    /// nodes.
     pub fn take_pauses(&mut self) -> (Vec<Pause>, u64) {
         let take = |log: &mut PauseLog| (std::mem::take(&mut log.ended), std::mem::take(&mut log.left_out));
         self.pause_log.as_mut().map(take).unwrap_or_default()

@@ -1,4 +1,4 @@
-//! Observers of a run.
+//! Watchers: observers of a simulation run, which for example sample its queues.
 
 use super::Fabric;
 use crate::hosts::{BodyOf, PartitionedHosts};
@@ -6,8 +6,9 @@ use rnic_transport::Time;
 
 /// Observes a run of a fabric at instants that the watcher chooses.
 ///
-/// The engine ends a window at each of these instants: every node has then processed exactly the events before the
-/// instant. An observation that leaves the fabric unchanged does not change any result.
+/// The engine, which simulates one window of simulated time after the other, ends a window at each of these instants:
+/// every node has then processed exactly the events before the instant. An observation that leaves the fabric unchanged
+/// does not change any result.
 ///
 /// ```
 /// use rnic_fabric::{BodyOf, Fabric, PartitionedHosts, PortId, Watcher};
@@ -35,15 +36,17 @@ pub trait Watcher<H: PartitionedHosts> {
     fn next(&self) -> Time;
     /// Observes the fabric at `now`, the instant that [`Watcher::next`] announced. Afterwards [`Watcher::next`] must
     /// return a later instant. A change that the watcher makes to the fabric takes effect at `now`. A frame that this
-    /// change causes must take at least the engine's lookahead to arrive, as every other frame does.
+    /// change causes must take at least the engine's lookahead (the minimum time of a frame on any link) to arrive, as
+    /// every other frame does.
     fn observe(&mut self, now: Time, fabric: &mut Fabric<BodyOf<H>>, hosts: &mut H);
-    /// Whether a later observation can cause events, so that a run without any other event must go on.
+    /// Whether a later observation can cause events. If so, a run in which no other event is left goes on to that
+    /// observation.
     fn acts(&self) -> bool {
         false
     }
 }
 
-/// Never observes.
+/// Stands for no watcher: it never observes.
 impl<H: PartitionedHosts> Watcher<H> for () {
     fn next(&self) -> Time {
         Time::MAX

@@ -81,7 +81,7 @@ pub(crate) struct Candidates<'r> {
 }
 
 impl Candidates<'_> {
-    /// The port with this index, which is less than `len`.
+    /// The number of the candidate port with this index, which is less than `len`.
     #[inline(always)]
     pub(crate) fn port(self, index: u32) -> u32 {
         match self.ports {
@@ -90,7 +90,7 @@ impl Candidates<'_> {
         }
     }
 
-    /// The index of the port that ECMP picks for a packet with this hash.
+    /// The index of the candidate port that ECMP picks for a packet with this flow hash.
     #[inline(always)]
     pub(crate) fn by_hash(self, flow_hash: u32) -> u32 {
         ecmp::index(flow_hash, self.salt, self.len)
@@ -112,8 +112,8 @@ impl PathSelector {
         }
     }
 
-    /// The index of the candidate by which a packet leaves. `queued` returns the bytes that wait for a port in the
-    /// packet's priority; ECMP and spraying do not use it.
+    /// The index, among `candidates`, of the port by which a packet leaves. `queued` returns the bytes that wait for a
+    /// port in the packet's priority; ECMP and spraying do not use it.
     pub(crate) fn select<B>(
         &mut self, packet: &Packet<B>, candidates: Candidates<'_>, _queued: impl Fn(u32) -> u64,
     ) -> u32 {

@@ -11,7 +11,7 @@ impl Spray {
         Spray(Stream::new(seed, Purpose::Spray, &[u64::from(node)]))
     }
 
-    /// The index of a candidate, drawn at random with equal probabilities.
+    /// The index of one of the equal-cost ports, drawn at random with equal probabilities.
     pub(super) fn select(&mut self, candidates: Candidates<'_>) -> u32 {
         ((u128::from(self.0.next_u64()) * u128::from(candidates.len)) >> 64) as u32
     }

@@ -2,8 +2,8 @@
 
 use super::{Head, Weights, highest_without_weight};
 
-/// Quantum of a priority of weight 1: the bytes that it may send in a round, enough for a frame with a payload of 1,500
-/// bytes.
+/// Quantum of a priority of weight 1: the bytes that the priority may send in a round, enough for a frame with a
+/// payload of 1,500 bytes.
 const QUANTUM: i64 = 1_600;
 
 /// Deficit round robin at all outputs of a switch: the priorities of an output send bytes in proportion to their
@@ -18,7 +18,7 @@ pub(crate) struct DeficitRoundRobin {
 /// State of deficit round robin at one output.
 #[derive(Clone, Copy, Default)]
 struct Round {
-    /// Per priority: bytes that it may still send.
+    /// Per priority: the deficit, that is, the bytes that the priority may still send.
     deficit: [i64; 8],
     /// The priority whose turn it is.
     turn: u8,
@@ -62,7 +62,8 @@ impl DeficitRoundRobin {
 mod tests {
     use super::*;
 
-    /// A quantum of 1,600 bytes: per round, weight 1 sends four packets of 400 bytes, weight 3 three packets of 1,600.
+    /// With a quantum of 1,600 bytes, a priority of weight 1 sends four packets of 400 bytes per round, and a priority
+    /// of weight 3 sends three packets of 1,600 bytes.
     #[test]
     fn shares_are_of_bytes_whatever_the_packets_sizes() {
         let mut scheduler = DeficitRoundRobin::new([1, 3, 0, 0, 0, 0, 0, 0], 1, 2);

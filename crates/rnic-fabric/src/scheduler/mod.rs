@@ -1,7 +1,8 @@
 //! Schedulers: which priority an output of a switch serves next.
 //!
-//! Every scheduler works with every buffer. A switch calls its scheduler each time a transmitter becomes free while
-//! packets wait for it; a packet that finds its output idle passes through and takes no turn.
+//! Any scheduler can be combined with any kind of buffer. A switch calls its scheduler each time a transmitter becomes
+//! free while packets wait for it; a packet that finds its output idle is sent at once, without a call of the
+//! scheduler.
 //!
 //! To add a scheduler, write a file beside this one and register it here: add its line to [`SCHEDULERS`], and its
 //! variants to [`SchedulerSpec`] and [`Scheduler`].
@@ -47,7 +48,7 @@ pub struct SchedulerEntry {
     pub name: &'static str,
     /// Description of the scheduler, in one line.
     pub about: &'static str,
-    /// How to make the scheduler's specification.
+    /// How to make the scheduler's [`SchedulerSpec`], which may need weights.
     pub choose: ChooseScheduler,
 }
 

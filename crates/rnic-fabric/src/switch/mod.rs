@@ -6,8 +6,8 @@
 //! - [`PathSelector`]: which of several equal-cost ports a packet takes.
 //!
 //! The switch is generic over its buffer, so the compiler makes separate code for each kind of buffer. The other parts
-//! are enums, whose branches always go the same way in a run. A packet whose output is idle passes through the switch
-//! without being stored in the buffer.
+//! are enums; which variant they have does not change during a run. A packet whose output is idle passes through the
+//! switch without being stored in the buffer.
 
 mod switches;
 mod trim;
@@ -39,8 +39,8 @@ pub(crate) struct Switch<B, U> {
 }
 
 impl<B: Body, U: Buffer<B>> Switch<B, U> {
-    /// The switch that is node `node`. `ports` are the slots of its ports in the partition; `first_of_all` is the
-    /// number of its first port in the topology.
+    /// The switch that is node `node` of the topology. `ports` are the numbers of its ports within its partition of the
+    /// fabric; `first_of_all` is the number of its first port in the whole topology.
     fn new(
         node: u32, ports: Range<usize>, first_of_all: usize, buffer: U, spec: &SwitchSpec, paths: Paths, seed: u64,
     ) -> Switch<B, U> {
@@ -93,8 +93,8 @@ impl<B: Body, U: Buffer<B>> Switch<B, U> {
         port.must_tell_pause() || self.buffer.backlog(output) & !port.paused != 0
     }
 
-    /// Schedules service of an output that has a frame to send, for the time when its transmitter is free, unless
-    /// service is already scheduled.
+    /// Schedules the event that serves an output (sends its next frame), for the time when its transmitter is free, if
+    /// the output has a frame to send and no such event is scheduled.
     #[inline]
     fn wake<L: EventList>(&self, links: &Ports<B>, tree: &mut L, output: usize, now: u64) {
         if !tree.is_set(self.ports + output) && self.needs_service(links, output) {

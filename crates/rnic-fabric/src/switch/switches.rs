@@ -1,4 +1,5 @@
-//! The switches of a partition of a fabric, compiled separately for each kind of buffer.
+//! The switches of one partition (a part of the fabric that one thread simulates), compiled separately for each kind of
+//! buffer.
 
 use super::Switch;
 use crate::buffer::{Buffer, BufferSpec, InputBuffer, OutputBuffer, Shape, SharedBuffer};
@@ -10,7 +11,7 @@ use crate::port::Ports;
 use crate::routing::Routes;
 use crate::topology::Topology;
 
-/// The switches of a partition; all switches of a fabric have the same kind of buffer.
+/// The switches of one partition of a fabric; all switches of a fabric have the same kind of buffer.
 pub(crate) enum Switches<B> {
     Input(Vec<Switch<B, InputBuffer<B>>>),
     Shared(Vec<Switch<B, SharedBuffer<B>>>),
@@ -41,7 +42,7 @@ impl<B: Body> Switches<B> {
     }
 
     /// Simulates every event of the switches before `end`; no event may be earlier than `start`. The first switch is
-    /// node `first` of the partition.
+    /// node `first` of its partition of the fabric.
     #[inline(always)]
     pub(crate) fn run<L: EventList>(
         &mut self, first: usize, links: &mut Ports<B>, routes: &Routes, events: &mut L, start: u64, end: u64,

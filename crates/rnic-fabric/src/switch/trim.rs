@@ -27,8 +27,9 @@ impl<B: Body, U: Buffer<B>> Switch<B, U> {
         Some(sent)
     }
 
-    /// Addresses a header to its sender; the result is the new header, and the output that leads to the sender. `None`
-    /// if `trim` does not return headers, if the header does not name its sender, or if that output has no room.
+    /// Addresses a trimmed packet's header to the packet's sender; the result is the new header, and the output that
+    /// leads to the sender. `None` if `trim` does not return headers, if the header does not name its sender, or if
+    /// that output has no room.
     fn returned(
         &mut self, trim: &TrimSpec, routes: &Routes, input: usize, header: Packet<B>,
     ) -> Option<(Packet<B>, usize)> {
