@@ -15,18 +15,18 @@
 //!   sequence. The sender then retransmits the new first missing packet under two conditions. First, the current
 //!   recovery has not retransmitted this packet yet. Second, the packet that caused the acknowledgement departed no
 //!   earlier than the retransmission that set the recovery sequence (the acknowledgement echoes the departure time).
-//!   Under these conditions the missing packet departed before a packet that has already arrived. The published logic
-//!   lacks the second condition: there the loss of one NACK makes the sender retransmit every packet in flight, one
-//!   after each partial acknowledgement.
+//!   Under these conditions the missing packet departed before a packet that has already arrived. The second condition
+//!   is the first difference from the published logic: there the loss of one NACK makes the sender retransmit every
+//!   packet in flight, one after each partial acknowledgement.
 //! - The timeout is `RTO_low` for at most N packets in flight, else `RTO_high`. If `RTO_low` expires with more than N
 //!   packets in flight, the authors' NIC extends the timeout to `RTO_high`. Here [`deadline`](SendRecovery::deadline)
 //!   has the same effect, because it computes the timeout from the current number of packets in flight.
 //!
-//! In a second respect the implementation differs from the NIC logic that IRN's authors published. Recovery ends when
-//! the recovery sequence, a PSN, is acknowledged cumulatively. The published logic moves this PSN up with *every*
-//! retransmission, so a single late packet or early timeout can keep a long flow in recovery until the flow ends. In
-//! such a recovery the sender makes one unnecessary retransmission for each new packet. In this implementation only
-//! retransmissions of packets that are proven lost move the recovery sequence.
+//! The second difference from the NIC logic that IRN's authors published concerns the recovery sequence, the PSN whose
+//! cumulative acknowledgement ends a recovery. The published logic moves this PSN up with *every* retransmission, so a
+//! single late packet or early timeout can keep a long flow in recovery until the flow ends. In such a recovery the
+//! sender makes one unnecessary retransmission for each new packet. In this implementation only retransmissions of
+//! packets that are proven lost move the recovery sequence.
 //!
 //! Four events restart IRN's retransmission timer: an acknowledgement, the transmission of a packet while no packet is
 //! in flight, a retransmission of the first missing packet, and a timeout. The paper does not say which

@@ -9,6 +9,7 @@
 //! | loss recovery without SACK: NewReno, with the "impatient" timer of its section 4 | RFC 6582 |
 //! | retransmission timer, round-trip time | RFC 6298, RFC 7323 section 4 |
 //! | immediate and delayed acknowledgements | RFC 5681 section 4.2 |
+//!
 //! The TCP sender has all data of a flow from the start, so every segment except the last is full, and sequence numbers
 //! count segments instead of bytes. Windows are in bytes, and the last segment counts as a full segment.
 //!

@@ -53,7 +53,8 @@ pub struct TcpSender {
     rtt: RttEstimator,
     /// Number of segments of the flow, sent or not, that are not acknowledged cumulatively.
     left: u64,
-    /// Time at which the retransmission timer fires; meaningful only while segments or a SYN are outstanding.
+    /// Time at which the retransmission timer fires if segments or a SYN are outstanding; else the time to which it was
+    /// last set.
     expires: Time,
     setup: Setup,
     phase: Phase,
