@@ -1,5 +1,5 @@
-//! Settings that all flows of a simulation or endpoint share. The functions of a flow take them by reference, so that
-//! each flow's own state stays small.
+//! Settings that all flows of a simulation, or of an endpoint with real sockets, share. The functions of a flow's
+//! sender and receiver take these settings by reference, so that each flow's own state stays small.
 
 use crate::rto::{RtoBounds, RttEstimator};
 use crate::{BitRate, Psn, Time};
@@ -7,16 +7,16 @@ use crate::{BitRate, Psn, Time};
 /// Retransmission timeouts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Timeouts {
-    /// The timeout while more than `low_packets` packets are in flight: IRN's `RTO_high`. A protocol with a single
-    /// fixed timeout, such as RoCE, has `low` = `high`.
+    /// The timeout while more than `low_packets` packets of the flow are in flight: IRN's `RTO_high`. A protocol with a
+    /// single fixed timeout, such as RoCE, has `low` = `high`.
     pub high: Time,
-    /// The timeout while at most `low_packets` packets are in flight: IRN's `RTO_low`.
+    /// The timeout while at most `low_packets` packets of the flow are in flight: IRN's `RTO_low`.
     pub low: Time,
     /// Maximum number of packets in flight at which the timeout is `low`: IRN's N.
     pub low_packets: u32,
-    /// `None`: the timeout is `low` or `high`. `Some(min)`: a timeout computed from round-trip times like TCP's (RFC
-    /// 6298), at least `min`. Before the first measurement the timeout is the larger of `high` and `min`. Each
-    /// consecutive timeout doubles it.
+    /// `None`: the timeout is `low` or `high`. `Some(min)`: the timeout is computed from measured round-trip times,
+    /// like TCP's (RFC 6298), and is at least `min`. Before the first measurement it is the larger of `high` and `min`.
+    /// Each consecutive timeout doubles it.
     pub dynamic: Option<Time>,
 }
 
@@ -43,10 +43,11 @@ impl Timeouts {
 /// Which responses restart IRN's retransmission timer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum TimerRestart {
-    /// Every ACK or NACK that is not stale: the timer expires only after silence.
+    /// Every ACK or NACK, except those older than the last cumulative acknowledgement. So the timer expires only if no
+    /// response arrives for the length of the timeout.
     #[default]
     Response,
-    /// Only a response that acknowledges further packets cumulatively, as TCP's timer (RFC 6298, rule 5.3).
+    /// Only an ACK or NACK that acknowledges further packets cumulatively, as for TCP's timer (RFC 6298, rule 5.3).
     Progress,
 }
 
@@ -108,7 +109,7 @@ impl TcpConfig {
         (self.receive_window / mss).clamp(1, Psn::MAX_WINDOW)
     }
 
-    /// The bounds of the retransmission timeout.
+    /// The minimum, initial and maximum retransmission timeout.
     pub fn rto_bounds(&self) -> RtoBounds {
         RtoBounds { min: self.rto_min, initial: self.rto_initial, max: self.rto_max }
     }
@@ -153,7 +154,8 @@ pub struct FlowConfig {
     pub base_rtt: Time,
     /// Bandwidth-delay product (BDP) of the longest path, in packets.
     pub bdp: u32,
-    /// BDP-FC: maximum number of packets in flight; [`Psn::MAX_WINDOW`] turns BDP-FC off.
+    /// BDP-FC, IRN's cap on packets in flight: maximum number of packets of a flow in flight; [`Psn::MAX_WINDOW`] turns
+    /// BDP-FC off.
     pub bdp_cap: u32,
     /// IRN: whether the sender keeps a bitmap of selectively acknowledged packets. Without it the sender detects one
     /// loss per round trip.
@@ -170,11 +172,12 @@ pub struct FlowConfig {
     /// Minimum time between two congestion notification packets (CNPs) that the receiver sends for CE-marked packets.
     /// `None`: the receiver sends no CNPs.
     pub cnp_interval: Option<Time>,
-    /// Maximum rate of a flow, counted in frames without the frame gap. `None`: only the host's link limits the rate.
+    /// Maximum rate of a flow. Headers count towards this rate; preamble and inter-frame gap do not. `None`: only the
+    /// host's link limits the rate.
     pub max_rate: Option<BitRate>,
-    /// PSN of the first packet of every flow; results do not depend on it.
+    /// PSN of the first packet of every flow; the results of a simulation do not depend on it.
     pub first_psn: Psn,
-    /// TCP (iWARP): settings of connections.
+    /// iWARP: settings of TCP connections.
     pub tcp: TcpConfig,
 }
 

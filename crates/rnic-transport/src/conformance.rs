@@ -8,11 +8,11 @@
 //! [`check`] tests an algorithm in three ways:
 //!
 //! - It validates the algorithm's declaration: names, parameters, defaults ([`check_declaration`]).
-//! - It drives the algorithm with long random sequences of events ([`check_events`]).
+//! - It drives the algorithm with long random sequences of events, such as ACKs, losses and CNPs ([`check_events`]).
 //! - It checks with every loss recovery that flows complete over a lossy, congested path ([`check_flow`]).
 //!
-//! It repeats the last two tests, shorter and with IRN only, with each parameter at its bounds. All random numbers have
-//! fixed seeds, so a failure is reproducible.
+//! It repeats the last two tests, shorter and only with the loss recovery of IRN, with each parameter of the algorithm
+//! at its minimum and maximum. All random numbers have fixed seeds, so a failure is reproducible.
 
 use crate::congestion::{AckSample, CongestionControl, Kind, LossSignal, Marking, Parameter, Settings, Value, ceiling};
 use crate::recovery::{GoBackN, Irn, Protocol, Tcp};
@@ -22,7 +22,7 @@ use crate::{
 };
 use std::collections::BTreeMap;
 
-/// Runs all checks on the congestion control `C`.
+/// Runs all conformance tests on the congestion control `C`.
 ///
 /// # Errors
 /// The error is one sentence that describes the first violation.
@@ -44,7 +44,7 @@ pub fn check<C: CongestionControl>() -> Result<(), String> {
     check_bounds::<C>()
 }
 
-/// The flow configurations to test with. They vary every setting that an algorithm may depend on.
+/// The flow configurations to test with. They vary every setting of flows that a congestion control may depend on.
 fn flows() -> Vec<FlowConfig> {
     let usual = FlowConfig::default();
     vec![
@@ -112,8 +112,8 @@ fn is_name(name: &str) -> bool {
         && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '_'))
 }
 
-/// Checks the algorithm with each parameter at its bounds and the others at their defaults. An algorithm may refuse a
-/// value, but must conform with every value that it accepts.
+/// Checks a congestion control with each of its parameters at its bounds and the others at their defaults. It may
+/// refuse a value, but must conform with every value that it accepts.
 fn check_bounds<C: CongestionControl>() -> Result<(), String> {
     let flow = FlowConfig::default();
     for parameter in C::PARAMETERS {
@@ -169,12 +169,13 @@ impl Random {
     }
 }
 
-/// Drives two instances of a congestion control with the same random events, and compares them after each event.
+/// Drives two instances of a congestion control with the same random events, and compares them after each event: they
+/// must not differ.
 ///
-/// A step is one event after a random time: a packet is sent, an ACK or NACK arrives (with telemetry records), a
-/// congestion notification arrives, or a loss is detected. Congested periods alternate with periods without congestion.
-/// Timers that are due before the event fire first, sometimes late. The driver does not allocate memory, so a test can
-/// check that the congestion control does not allocate either.
+/// A [`step`](Driver::step) is one event after a random time: a packet is sent, an ACK or NACK arrives (with telemetry
+/// records), a congestion notification arrives, or a loss is detected. Congested periods alternate with periods without
+/// congestion. Timers that are due before the event fire first, sometimes late. The `Driver` does not allocate memory,
+/// so a test can check that the congestion control does not allocate either.
 ///
 /// ```
 /// use rnic_transport::FlowConfig;
@@ -196,13 +197,13 @@ pub struct Driver<C: CongestionControl> {
     controls: [C; 2],
     random: Random,
     now: Time,
-    /// Number of packets sent and not acknowledged.
+    /// Number of packets of the driven flow that are sent and not acknowledged.
     in_flight: u32,
     /// Number of events so far.
     steps: u32,
-    /// Whether the network is congested: then events are more frequent, and more of them signal congestion.
+    /// Whether the simulated network is congested: then events are more frequent, and more of them signal congestion.
     congested: bool,
-    /// Number of times that the timer has fired so far.
+    /// Number of times that the congestion control's timer has fired so far.
     fired: u64,
 }
 
@@ -231,7 +232,7 @@ impl<C: CongestionControl> Driver<C> {
         Ok(driver)
     }
 
-    /// The time of the last event.
+    /// The simulated time of the last event.
     pub fn now(&self) -> Time {
         self.now
     }
@@ -239,7 +240,7 @@ impl<C: CongestionControl> Driver<C> {
     pub fn control(&self) -> &C {
         &self.controls[0]
     }
-    /// Number of times that the timer of a flow has fired so far.
+    /// Number of times that the timer of each flow's congestion control has fired so far.
     pub fn fired(&self) -> u64 {
         self.fired
     }
@@ -305,7 +306,7 @@ impl<C: CongestionControl> Driver<C> {
         telemetry
     }
 
-    /// Fires the timers that are due at or before `until`.
+    /// Fires the congestion control's timers that are due at or before `until`.
     fn timers(&mut self, until: Time) -> Result<(), String> {
         let began = self.now;
         let mut fired = 0;
@@ -368,9 +369,9 @@ impl<C: CongestionControl> Driver<C> {
     }
 }
 
-/// Drives the algorithm with `steps` random events. The rate must be above zero and not above the flow's maximum, and
-/// the window at least one packet. Timers must not be in the past, nor fire more than about once per microsecond. The
-/// same events must lead to the same state.
+/// Checks a congestion control with `steps` random events. The rate must be above zero and not above the flow's
+/// maximum, and the window at least one packet. The congestion control's timer must not be set to a time in the past,
+/// nor fire more than about once per microsecond. The same events must lead to the same state.
 ///
 /// # Errors
 /// The error is one sentence that describes the first violation.
@@ -381,7 +382,7 @@ pub fn check_events<C: CongestionControl>(
     (0..steps).try_for_each(|_| driver.step()).map_err(|error| format!("{error} (seed {seed})"))
 }
 
-/// The path of [`check_flow`]: its random packet losses.
+/// The random packet losses on the path of [`check_flow`].
 #[derive(Clone, Copy, Debug)]
 pub struct Path {
     /// Seed of the random losses and marks.
@@ -392,9 +393,9 @@ pub struct Path {
 
 /// Sends a flow of `packets` full packets over a path with random losses, and returns its completion time.
 ///
-/// The second link of the path has half the rate of the first. The buffer between the links holds 100 packets. It
-/// CE-marks packets with the algorithm's default thresholds, or every queued packet if the algorithm has no thresholds.
-/// The flow must complete within 1 s plus 2 ms per packet.
+/// The second link of the path has half the rate of the first. The buffer between the links holds 100 packets. The
+/// buffer CE-marks packets with the congestion control's default thresholds, or every queued packet if the congestion
+/// control has no thresholds. The flow must complete within 1 s plus 2 ms per packet.
 ///
 /// # Errors
 /// The error is one sentence that says why the flow did not complete.
@@ -435,7 +436,7 @@ pub fn check_flow<P: Protocol, C: CongestionControl>(
     Ok(pipe.now)
 }
 
-/// Sender and receiver of a flow, and the packets in flight between them.
+/// The simulation of [`check_flow`]: sender and receiver of a flow, and the packets in flight between them.
 struct Pipe<P: Protocol, C: CongestionControl> {
     cfg: FlowConfig,
     params: C::Params,

@@ -1,8 +1,9 @@
-//! A reliable flow: loss recovery combined with congestion control, with a pull interface.
+//! The sender and receiver of a reliable flow, which combine loss recovery with congestion control.
 //!
-//! The owner passes received packets to [`Sender::handle`] and [`Receiver::handle`], takes the next packet from
-//! [`Sender::poll_transmit`] when the link is idle, and keeps one timer per flow for [`Sender::deadline`] and
-//! [`Sender::on_deadline`].
+//! The interface of a flow is *pull*. The flow's owner, for example the simulator, passes received packets to
+//! [`Sender::handle`] and [`Receiver::handle`], and takes the next packet from [`Sender::poll_transmit`] when the link
+//! is idle. The owner also keeps a timer for each sender and each receiver: it calls `on_deadline` at the time that
+//! `deadline` returns.
 
 use crate::config::FlowConfig;
 use crate::congestion::{AckSample, CongestionControl, LossSignal};
@@ -15,16 +16,17 @@ use crate::{Pdu, PduKind, RxMeta, RxOutcome, Time, TxDesc};
 pub enum Timer {
     /// The retransmission timer.
     Retransmit,
-    /// The timer of the congestion control.
+    /// The timer of the congestion control, such as the rate timer of DCQCN.
     Congestion,
 }
 
-/// Congestion control with pacing: the part of a [`Sender`] that does not depend on loss recovery. A sender whose loss
-/// recovery is implemented elsewhere uses a `Regulator` without a [`Sender`].
+/// The congestion control of a flow, and the pacing at its rate: the part of a [`Sender`] that does not depend on loss
+/// recovery. Packets without loss recovery, such as those of an unreliable connection (UC), use a `Regulator` without a
+/// [`Sender`].
 #[derive(Clone, Debug)]
 pub struct Regulator<C: CongestionControl> {
     congestion: C,
-    /// Pacing allows no packet before this time.
+    /// Pacing allows the flow to send no packet before this time.
     not_before: Time,
 }
 
@@ -34,7 +36,7 @@ impl<C: CongestionControl> Regulator<C> {
         Regulator { congestion: C::new(params, cfg, now), not_before: now }
     }
 
-    /// The earliest time at which pacing allows the next packet.
+    /// The earliest time at which pacing allows the flow to send its next packet.
     #[inline]
     pub fn not_before(&self) -> Time {
         self.not_before
@@ -68,7 +70,8 @@ impl<C: CongestionControl> Regulator<C> {
         }
     }
 
-    /// The congestion control as a mutable reference, so that the caller can pass events to it.
+    /// The congestion control as a mutable reference, so that the caller can pass events, such as a received CNP, to
+    /// it.
     pub fn congestion_mut(&mut self) -> &mut C {
         &mut self.congestion
     }
@@ -116,9 +119,9 @@ impl<P: Protocol, C: CongestionControl> Sender<P, C> {
     }
 
     /// The sender of the next flow on the same connection, with `bytes` bytes of payload (at least 1), that begins at
-    /// `now`. The new sender takes over this sender's state of congestion control and pacing, and its round-trip time
-    /// measurements. `cfg.first_psn` must be the PSN after the last PSN of this flow, so that the new flow ignores
-    /// packets of this flow that are still in flight.
+    /// `now`. The new sender takes over the state of congestion control and pacing and the round-trip time measurements
+    /// from `self`, the sender of the previous flow. `cfg.first_psn` must be the PSN after the last PSN of the previous
+    /// flow, so that the new flow ignores packets of the previous flow that are still in flight.
     pub fn following(&self, cfg: &FlowConfig, bytes: u64, now: Time) -> Self {
         let packets = cfg.packets(bytes);
         Sender {
@@ -128,15 +131,16 @@ impl<P: Protocol, C: CongestionControl> Sender<P, C> {
         }
     }
 
-    /// Fires all congestion control timers that were due before `now`, each with its due time. The owner calls this
-    /// function before the next packet, if it kept no timer for the flow while the flow had nothing to send.
+    /// Fires all expiries of the congestion control's timer that were due before `now`, each as if at its due time. It
+    /// is for an owner that keeps no timer for a flow while the flow has nothing to send: the owner then calls this
+    /// function before the flow's next packet.
     pub fn catch_up(&mut self, params: &C::Params, now: Time) {
         self.regulator.catch_up(params, now);
     }
 
-    /// Like [`handle`](Sender::handle), for a packet of this flow that arrives after `follower` was created with
-    /// [`following`](Sender::following): the packet's congestion control events go to `follower`, which has taken over
-    /// the congestion control of this flow.
+    /// Like [`handle`](Sender::handle), for a late ACK, NACK or CNP of this flow: it arrives after the sender of the
+    /// connection's next flow, `follower`, was created with [`following`](Sender::following). The packet's congestion
+    /// control events go to `follower`, which has taken over the congestion control.
     pub fn handle_after(
         &mut self, follower: &mut Self, cfg: &FlowConfig, params: &C::Params, now: Time, pdu: Pdu,
     ) -> Progress {
@@ -147,8 +151,8 @@ impl<P: Protocol, C: CongestionControl> Sender<P, C> {
         progress
     }
 
-    /// Like [`handle`](Sender::handle), for an ACK or NACK that carries the telemetry records of the data packet that
-    /// caused it.
+    /// Like [`handle`](Sender::handle), for an ACK or NACK that returns `telemetry`: the in-band telemetry records that
+    /// switches wrote into the data packet that caused the ACK or NACK.
     #[inline]
     pub fn handle_with(
         &mut self, cfg: &FlowConfig, params: &C::Params, now: Time, pdu: Pdu, telemetry: &Telemetry,
@@ -159,7 +163,8 @@ impl<P: Protocol, C: CongestionControl> Sender<P, C> {
         self.handle(cfg, params, now, pdu)
     }
 
-    /// Handles a received ACK, NACK or CNP. Ignores a data packet, which is for the receiver.
+    /// Handles a received ACK, NACK or CNP; returns its effect on the loss recovery. Ignores a data packet, which is
+    /// for the receiver.
     #[inline]
     pub fn handle(&mut self, cfg: &FlowConfig, params: &C::Params, now: Time, pdu: Pdu) -> Progress {
         match pdu.kind() {
@@ -207,8 +212,8 @@ impl<P: Protocol, C: CongestionControl> Sender<P, C> {
         Some(TxDesc { pdu, payload, retransmission: pick.retransmission })
     }
 
-    /// First half of [`poll_transmit`](Sender::poll_transmit), for an owner that determines the packet's contents
-    /// itself: chooses the next packet. The owner must call [`sent`](Sender::sent) afterwards.
+    /// First half of [`poll_transmit`](Sender::poll_transmit): chooses the next packet to transmit. It is for an owner
+    /// that determines the packet's contents and length itself, and then calls [`sent`](Sender::sent).
     #[inline]
     pub fn poll(&mut self, cfg: &FlowConfig, now: Time) -> Option<Pick> {
         let paced = C::PACED || cfg.max_rate.is_some();
@@ -225,7 +230,7 @@ impl<P: Protocol, C: CongestionControl> Sender<P, C> {
         self.regulator.sent(cfg, params, now, bytes);
     }
 
-    /// The time at which the flow's next timer fires, and which timer it is.
+    /// The time at which the sender's next timer fires, and which timer it is; `None` if no timer runs.
     #[inline]
     pub fn deadline(&self, cfg: &FlowConfig) -> Option<(Time, Timer)> {
         let retransmit = self.recovery.deadline(cfg).map(|at| (at, Timer::Retransmit));
@@ -263,19 +268,19 @@ impl<P: Protocol, C: CongestionControl> Sender<P, C> {
         self.recovery.is_complete()
     }
 
-    /// The sender's half of the loss recovery.
+    /// The state of the flow's loss recovery at the sender.
     pub fn recovery(&self) -> &P::Sender {
         &self.recovery
     }
 
-    /// The flow's congestion control.
+    /// The state of the flow's congestion control.
     pub fn congestion(&self) -> &C {
         &self.regulator.congestion
     }
 }
 
-/// A stream: a flow without a fixed length, to which packets are added as messages are posted. A queue pair sends on a
-/// stream.
+/// The sender of a stream: a flow without a fixed length, to which packets are added as messages are posted. A reliable
+/// queue pair of the endpoint sends its messages on one stream.
 impl<P: Protocol<Sender: StreamSender>, C: CongestionControl> Sender<P, C> {
     /// The sender of an empty stream that begins at `now`.
     pub fn stream(cfg: &FlowConfig, params: &C::Params, now: Time) -> Self {
@@ -293,7 +298,8 @@ impl<P: Protocol<Sender: StreamSender>, C: CongestionControl> Sender<P, C> {
         self.recovery.truncate(keep);
     }
 
-    /// Number of packets that have ever been sent and are not acknowledged; see [`StreamSender::outstanding`].
+    /// Number of packets that have ever been sent and are not acknowledged, including packets that wait for their
+    /// retransmission; see [`StreamSender::outstanding`].
     pub fn outstanding(&self) -> u32 {
         self.recovery.outstanding()
     }
@@ -305,7 +311,7 @@ impl<P: Protocol<Sender: StreamSender>, C: CongestionControl> Sender<P, C> {
 }
 
 impl<C: CongestionControl> Sender<GoBackN, C> {
-    /// Reserves `packets` PSNs for the responses to a Read request; see
+    /// Reserves `packets` PSNs for the responses to the RDMA Read request that was just sent; see
     /// [`GoBackNSender::claim`](crate::recovery::GoBackNSender::claim).
     pub fn claim(&mut self, packets: u32) {
         self.recovery.claim(packets);
@@ -344,8 +350,8 @@ pub struct Receiver<P: Protocol> {
 /// CE-marked within the interval after a CNP, the first packet after that interval, marked or not, triggers one more
 /// CNP.
 ///
-/// To keep flows small, the state is one 64-bit word. The lowest bit says whether a CNP is due; the other bits are the
-/// earliest time of the next CNP in picoseconds.
+/// To keep the state of a flow small, a `Notifier` is one 64-bit word. The lowest bit says whether a CNP is due; the
+/// other bits are the earliest time of the next CNP in picoseconds.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Notifier(u64);
 
@@ -355,8 +361,8 @@ impl Notifier {
         Notifier(0)
     }
 
-    /// Handles the arrival of a packet that is CE-marked or not (`marked`). Returns whether to send a CNP now; two CNPs
-    /// are at least `interval` apart.
+    /// Handles the arrival of a data packet; `marked` says whether it is CE-marked. Returns whether to send a CNP now.
+    /// Two CNPs are at least `interval` apart.
     #[inline]
     pub fn on_packet(&mut self, interval: Time, now: Time, marked: bool) -> bool {
         self.0 |= u64::from(marked);
@@ -419,7 +425,7 @@ impl<P: Protocol> Receiver<P> {
         bytes - (missing - u64::from(last)) * u64::from(cfg.mtu) - if last { tail } else { 0 }
     }
 
-    /// The receiver's half of the loss recovery.
+    /// The state of the flow's loss recovery at the receiver.
     pub fn recovery(&self) -> &P::Receiver {
         &self.recovery
     }
@@ -434,7 +440,7 @@ impl<P: Protocol<Receiver: StreamReceiver>> Receiver<P> {
 }
 
 impl Receiver<GoBackN> {
-    /// Skips `packets` PSNs that belong to the responses to a Read request; see
+    /// Skips `packets` PSNs that belong to the responses to the RDMA Read request that just arrived; see
     /// [`GoBackNReceiver::claim`](crate::recovery::GoBackNReceiver::claim).
     pub fn claim(&mut self, packets: u32) {
         self.recovery.claim(packets);

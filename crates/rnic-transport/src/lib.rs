@@ -1,8 +1,8 @@
 //! Reliable RDMA transport protocols as pure state machines: no sockets, no clocks, no threads, no payload bytes.
 //!
-//! The same code runs inside the packet-level simulator and behind real sockets. Its interface is *pull*: the owner of
-//! a flow passes each received packet to it as a small parsed value, and asks it for the next packet to transmit
-//! whenever the link is idle.
+//! The same code runs inside the packet-level simulator and in the endpoint, a program that sends the packets over real
+//! sockets. The interface of a flow is *pull*: its owner (the simulator or the endpoint) passes each received packet to
+//! the flow as a small parsed value, and asks the flow for the next packet to transmit whenever the link is idle.
 //!
 //! ```
 //! use rnic_transport::congestion::NoCongestionControl;
@@ -29,14 +29,14 @@
 //! |---|---|
 //! | [`time`], [`units`] | time in picoseconds, rates, sizes |
 //! | [`psn`], [`bitmap`] | 24-bit packet sequence numbers, the bitmap of a sliding window |
-//! | [`pdu`], [`headers`] | the packets that the two halves of a flow exchange, and their sizes on the wire |
+//! | [`pdu`], [`headers`] | the packets that sender and receiver of a flow exchange, and their sizes on the wire |
 //! | [`recovery`] | loss recovery of sender and receiver: go-back-N, IRN, TCP |
-//! | [`rto`] | the retransmission timeout computed from measured round-trip times |
+//! | [`rto`] | a retransmission timeout (RTO) that is computed from measured round-trip times |
 //! | [`congestion`] | the congestion control trait and its implementations |
 //! | [`config`] | the settings that all flows of a simulation or endpoint share |
-//! | [`flow`] | a flow: loss recovery combined with congestion control ([`flow::Sender`], [`flow::Receiver`]) |
-//! | [`message`] | message transports: the NanoTransport NIC and its programs |
-//! | [`telemetry`] | in-band network telemetry |
+//! | [`flow`] | a flow: its [`flow::Sender`] and [`flow::Receiver`], with loss recovery and congestion control |
+//! | [`message`] | transports of one-way messages (NDP, HPCC, Homa) on the NIC of the NanoTransport paper |
+//! | [`telemetry`] | in-band network telemetry: the records that switches write into data packets |
 //! | [`transports`], [`settings`] | the transports that users can choose, and the parameters that users can set |
 //! | [`registry`] | the names of all transports and congestion controls |
 //! | [`conformance`] | a test that every congestion control must pass |

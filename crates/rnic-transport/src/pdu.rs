@@ -1,4 +1,4 @@
-//! Packets as the transport sees them: one small `Copy` descriptor per packet, without payload bytes.
+//! Packets as a flow's sender and receiver see them: one small `Copy` descriptor per packet, without payload bytes.
 
 use crate::{Psn, Time};
 
@@ -26,7 +26,7 @@ impl Stamp {
     pub const fn at(now: Time) -> Stamp {
         Stamp((now.as_ps() / 1_000) as u32)
     }
-    /// The timestamp of the instant `span` before `now`.
+    /// The timestamp of the instant that is `span` before `now`.
     pub const fn before(now: Time, span: Time) -> Stamp {
         Stamp(Stamp::at(now).0.wrapping_sub((span.as_ps() / 1_000) as u32))
     }
@@ -40,7 +40,7 @@ impl Stamp {
     }
 }
 
-/// A packet as the transport sees it, packed into 12 bytes.
+/// A packet as a flow's sender and receiver see it: a descriptor of 12 bytes, without payload.
 ///
 /// ```
 /// use rnic_transport::{Pdu, PduKind, Psn, Time};
@@ -68,7 +68,8 @@ impl Pdu {
     const MARK_ECHO: u32 = 1 << 27;
     const SYN: u32 = 1 << 28;
     const BELOW_SHIFT: u32 = 24;
-    /// Maximum number of packets that a NACK can selectively acknowledge besides the packet that triggered it, 255.
+    /// Maximum number of packets that a NACK can selectively acknowledge in addition to the packet that triggered it,
+    /// 255.
     pub const MAX_BELOW: u32 = 255;
 
     /// A data packet that departs at `now`; `last` says whether the packet is the last of its flow.
@@ -76,18 +77,19 @@ impl Pdu {
         let last = if last { Pdu::LAST } else { 0 };
         Pdu { head: psn.value() | last, trigger: 0, stamp: Stamp::at(now) }
     }
-    /// An ACK of all packets before `expected`; `stamp` is the timestamp of the data packet that caused it.
+    /// An ACK of all packets before `expected`; `stamp` is the departure time of the data packet that caused it.
     pub const fn ack(expected: Psn, stamp: Stamp) -> Pdu {
         Pdu { head: expected.value() | (PduKind::Ack as u32) << Pdu::KIND_SHIFT, trigger: 0, stamp }
     }
-    /// A NACK that requests packet `expected`, caused by the arrival of packet `trigger`, whose timestamp is `stamp`.
+    /// A NACK that says that packet `expected` is missing, caused by the arrival of packet `trigger`, which departed at
+    /// `stamp`.
     pub const fn nack(expected: Psn, trigger: Psn, stamp: Stamp) -> Pdu {
         let head = expected.value() | (PduKind::Nack as u32) << Pdu::KIND_SHIFT;
         Pdu { head, trigger: trigger.value(), stamp }
     }
-    /// Sets the number of packets immediately before the NACK's trigger that the NACK selectively acknowledges together
-    /// with the trigger, like a SACK block of TCP. A number above [`MAX_BELOW`](Pdu::MAX_BELOW) is reduced to this
-    /// maximum.
+    /// Makes this NACK selectively acknowledge not only the out-of-order packet that triggered it, but also the `below`
+    /// packets immediately before this packet, like a SACK block of TCP. A number above [`MAX_BELOW`](Pdu::MAX_BELOW)
+    /// is reduced to this maximum.
     pub const fn with_below(mut self, below: u32) -> Pdu {
         let below = if below < Pdu::MAX_BELOW { below } else { Pdu::MAX_BELOW };
         self.trigger = Psn::new(self.trigger).value() | below << Pdu::BELOW_SHIFT;
@@ -171,14 +173,14 @@ pub struct TxDesc {
 /// The receiver's reaction to the arrival of a data packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct RxOutcome {
-    /// ACK or NACK to send now.
+    /// ACK or NACK to send now; `None` if the receiver sends no response.
     pub reply: Option<Pdu>,
-    /// Whether this packet completed the flow: all its packets have arrived.
+    /// Whether this packet completed the flow: now all packets of the flow have arrived.
     pub completed: bool,
-    /// Whether the receiver discarded the packet: it was a duplicate, or out of order at a receiver that accepts only
-    /// packets in order.
+    /// Whether the receiver discarded the packet: it was a duplicate, outside of the receive window, or out of order at
+    /// a receiver that accepts only packets in order.
     pub discarded: bool,
-    /// Whether to send a congestion notification packet now, before the reply.
+    /// Whether to send a congestion notification packet (CNP) to the sender now, before `reply`.
     pub notify: bool,
 }
 

@@ -3,12 +3,14 @@
 use crate::congestion::{Aimd, CongestionControl, Dcqcn, Dctcp, Hpcc, NoCongestionControl, PatchedTimely, Timely};
 pub use crate::transports::{transports, visit_transports};
 
-/// A function that is generic over the type of a congestion control; see [`visit_congestion_controls`].
+/// A function that is generic over the type of a congestion control. [`visit_congestion_controls`] calls it for every
+/// congestion control.
 pub trait Visitor {
-    /// Called once for each congestion control that needs no in-band telemetry.
+    /// Called once for each congestion control that needs no in-band telemetry, such as DCQCN.
     fn visit<C: CongestionControl>(&mut self);
-    /// Called once for each congestion control that needs in-band telemetry. Its packets must have room for telemetry
-    /// records, and switches must write them. The default implementation does nothing.
+    /// Called once for each congestion control that needs in-band telemetry, such as HPCC. Flows with this congestion
+    /// control need packets with room for telemetry records, and switches that write the records. The default
+    /// implementation does nothing.
     fn visit_with_telemetry<C: CongestionControl>(&mut self) {}
 }
 

@@ -2,22 +2,22 @@
 
 use crate::Time;
 
-/// Bounds of a computed retransmission timeout.
+/// Minimum, initial and maximum value of a retransmission timeout that is computed from round-trip times.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RtoBounds {
     /// Minimum timeout (RFC 6298, rule 2.4).
     pub min: Time,
-    /// Timeout before the first round-trip time measurement (rule 2.1).
+    /// Timeout before the first round-trip time measurement (RFC 6298, rule 2.1).
     pub initial: Time,
-    /// Maximum timeout, back-off included (rules 2.5 and 5.5).
+    /// Maximum timeout, exponential back-off included (RFC 6298, rules 2.5 and 5.5).
     pub max: Time,
 }
 
 /// Estimates the round-trip time (RTT) and its variation, and computes the retransmission timeout with exponential
 /// back-off.
 ///
-/// The parameters of RFC 6298 are alpha = 1/8, beta = 1/4, K = 4, and a clock granularity G of 1 ns. Values are kept in
-/// nanoseconds and rounded to the nearest nanosecond. A measurement must be less than 4.3 s, the range of a
+/// The parameters of RFC 6298 are alpha = 1/8, beta = 1/4, K = 4, and a clock granularity G of 1 ns. RTT and variation
+/// are stored in nanoseconds, rounded to the nearest nanosecond. A measurement must be less than 4.3 s, the range of a
 /// [`Stamp`](crate::pdu::Stamp).
 ///
 /// ```
@@ -40,13 +40,13 @@ pub struct RttEstimator {
     rttvar: u32,
     /// Whether there was at least one measurement.
     measured: bool,
-    /// Number of times that back-off has doubled the timeout since the last measurement.
+    /// Number of times that exponential back-off has doubled the timeout since the last RTT measurement.
     doublings: u8,
 }
 
 impl RttEstimator {
-    /// Maximum number of doublings. Further doublings would have no effect, because the timeout has reached its
-    /// maximum.
+    /// Maximum number of doublings of the timeout. Further doublings would have no effect, because the timeout has
+    /// reached its maximum.
     const MAX_DOUBLINGS: u8 = 32;
 
     /// An estimator without measurements.
@@ -54,7 +54,7 @@ impl RttEstimator {
         RttEstimator { srtt: 0, rttvar: 0, measured: false, doublings: 0 }
     }
 
-    /// Adds an RTT measurement (rules 2.2 and 2.3), and ends the back-off (end of section 5).
+    /// Adds an RTT measurement (RFC 6298, rules 2.2 and 2.3), and ends the exponential back-off (end of section 5).
     #[inline]
     pub fn sample(&mut self, rtt: Time) {
         let rtt = u32::try_from(rtt.as_ps() / 1_000).unwrap_or(u32::MAX);
@@ -70,12 +70,12 @@ impl RttEstimator {
         self.srtt = ((7 * u64::from(self.srtt) + u64::from(rtt) + 4) / 8) as u32;
     }
 
-    /// Doubles the timeout, up to the maximum, because the retransmission timer fired (rule 5.5).
+    /// Doubles the timeout, up to the maximum, because the retransmission timer fired (RFC 6298, rule 5.5).
     pub fn back_off(&mut self) {
         self.doublings = (self.doublings + 1).min(RttEstimator::MAX_DOUBLINGS);
     }
 
-    /// Number of times that the timer has fired since the last measurement, at most 32.
+    /// Number of times that the retransmission timer has fired since the last RTT measurement, at most 32.
     pub const fn doublings(&self) -> u32 {
         self.doublings as u32
     }

@@ -1,5 +1,5 @@
 //! Parameters of transports and congestion controls: their declarations (kind, range, default), and the values that a
-//! run gives them.
+//! simulation run gives them.
 
 use crate::message::buffers::BufferClass;
 use crate::{BitRate, Bytes, Time};
@@ -214,17 +214,17 @@ impl fmt::Display for Kind {
 /// ```
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Parameter {
-    /// The key of the parameter in a scenario.
+    /// The name of the parameter, which is also its key in a scenario file.
     pub name: &'static str,
     /// Kind and range of the parameter's value.
     pub kind: Kind,
-    /// Default value; `None` if the default is derived from the fabric, as `about` describes.
+    /// Default value; `None` if the default is derived from the fabric or other settings, as `about` describes.
     pub default: Option<DefaultValue>,
-    /// Description of one line: the meaning, a semicolon, and the source of the default.
+    /// Description of the parameter in one line: its meaning, a semicolon, and the source of the default.
     pub about: &'static str,
 }
 
-/// A default value: like [`Value`], but usable in a constant, because it allocates no memory.
+/// The default value of a parameter: like [`Value`], but usable in a constant, because it allocates no memory.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum DefaultValue {
     /// A default rate.
@@ -244,7 +244,7 @@ pub enum DefaultValue {
 }
 
 impl Parameter {
-    /// The default value; `None` if it is derived from the fabric.
+    /// The parameter's default value; `None` if it is derived, as [`Parameter::about`] describes.
     pub fn default_value(&self) -> Option<Value> {
         Some(match self.default? {
             DefaultValue::Rate(rate) => Value::Rate(rate),
@@ -296,7 +296,8 @@ impl Parameter {
     }
 }
 
-/// The values of declared parameters: the values that a run sets, and the declared defaults of the others.
+/// The values of a transport's or congestion control's parameters: the values that a simulation run sets, and the
+/// declared defaults of the other parameters.
 ///
 /// ```
 /// use rnic_transport::Time;
@@ -326,12 +327,12 @@ impl PartialEq for Settings {
 }
 
 impl Settings {
-    /// The default values of the parameters in `declared`.
+    /// Settings in which all parameters in `declared` have their default values.
     pub fn new(declared: &'static [Parameter]) -> Settings {
         Settings::of(&[declared])
     }
 
-    /// The default values of the parameters in several lists.
+    /// Settings in which all parameters of several lists have their default values.
     pub fn of(declared: &[&'static [Parameter]]) -> Settings {
         Settings { declared: declared.iter().copied().flatten().collect(), given: Vec::new() }
     }
@@ -377,7 +378,7 @@ impl Settings {
         self.given.retain(|(given, _)| *given != name);
     }
 
-    /// Whether the value of a parameter was set.
+    /// Whether the value of the parameter called `name` was set, instead of left at its default.
     pub fn is_set(&self, name: &str) -> bool {
         self.given.iter().any(|(given, _)| *given == name)
     }
@@ -393,7 +394,8 @@ impl Settings {
     ///
     /// # Errors
     /// If no rate of this name is declared, or if it was not set and has no fixed default. Such an error is a bug in
-    /// the transport or congestion control, not a mistake in a scenario. The same holds for the functions below.
+    /// the transport or congestion control, not a mistake in a scenario. The same holds for the errors of the other
+    /// functions that return a value of one kind.
     pub fn rate(&self, name: &str) -> Result<BitRate, String> {
         match self.value(name) {
             Some(Value::Rate(rate)) => Ok(rate),
@@ -460,7 +462,7 @@ impl Settings {
             _ => Err(undeclared(name, "choice")),
         }
     }
-    /// Whether a parameter that is one of several words has this word as its value.
+    /// Whether the parameter called `name`, whose value is one of several words, has the value `word`.
     pub fn is(&self, name: &str, word: &str) -> bool {
         self.choice(name).is_ok_and(|chosen| chosen == word)
     }

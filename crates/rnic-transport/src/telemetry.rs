@@ -1,19 +1,19 @@
 //! In-band network telemetry (INT): records about output ports that switches write into passing data packets.
 
-/// The record that a switch writes into a packet when it transmits the packet.
+/// The telemetry record that a switch writes into a data packet when it transmits the packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct HopRecord {
     /// Departure time of the packet's first bit, in nanoseconds modulo 2^32.
     pub timestamp_ns: u32,
-    /// Bytes of all priorities that the output port has transmitted before this packet, modulo 2^32.
+    /// Number of bytes, of all priorities, that the output port has transmitted before this packet, modulo 2^32.
     pub tx_bytes: u32,
-    /// Bytes of all priorities that are queued for the output port, without this packet.
+    /// Number of bytes, of all priorities, that are queued for the output port, without this packet.
     pub queue_bytes: u32,
     /// Rate of the output port's link, in Mbit/s.
     pub rate_mbps: u32,
 }
 
-/// The records of the hops that a packet has passed, in order.
+/// The telemetry records of the hops (switch output ports) that a packet has passed, in order.
 ///
 /// ```
 /// use rnic_transport::telemetry::{HopRecord, Telemetry};
@@ -38,7 +38,7 @@ impl Telemetry {
     /// [`is_truncated`](Telemetry::is_truncated).
     pub const MAX_HOPS: usize = 8;
 
-    /// Appends the record of a hop.
+    /// Appends the record of a hop; if there is no space, only marks the telemetry as truncated.
     #[inline]
     pub fn push(&mut self, hop: HopRecord) {
         match self.hops.get_mut(usize::from(self.len)) {

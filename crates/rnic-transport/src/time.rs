@@ -23,7 +23,7 @@ pub struct Time(u64);
 impl Time {
     /// Time zero: the start of the simulation or of the endpoint, or a duration of zero.
     pub const ZERO: Time = Time(0);
-    /// Later than any event; stands for "never".
+    /// The largest time, later than any event; stands for "never".
     pub const MAX: Time = Time(u64::MAX);
 
     /// `ps` picoseconds.

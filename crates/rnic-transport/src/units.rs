@@ -1,4 +1,4 @@
-//! Quantities with units, as scenario files write them: `"40 Gbps"`, `"240 KB"`, `"2 us"`.
+//! Quantities with units, as they are written in scenario files: `"40 Gbps"`, `"240 KB"`, `"2 us"`.
 //!
 //! Prefixes are decimal, as usual in networking: 1 KB is 1,000 bytes and 1 Gbps is 10^9 bits per second. The binary
 //! prefixes are `KiB`, `MiB` and `GiB`.

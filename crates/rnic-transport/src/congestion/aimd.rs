@@ -1,12 +1,13 @@
 //! AIMD: TCP's additive increase and multiplicative decrease, as the IRN paper combines it with IRN (sections 4.4.4 and
 //! 4.6).
 //!
-//! The window grows by one packet per round trip, and a loss halves it. There is no slow start: flows begin with a
-//! window of one BDP.
+//! The congestion window grows by one packet per round trip, and a loss halves it. There is no slow start: flows begin
+//! with a window of one bandwidth-delay product (BDP).
 //!
-//! A NACK halves the window only if all packets that were in flight at the last reduction are acknowledged. Every
-//! timeout halves it, because timeouts are more than a round trip apart. The paper does not state the reaction to a
-//! timeout. TCP would reduce the window to one packet, but without slow start such a window would stay small for long.
+//! A NACK halves the congestion window only if all packets that were in flight at its last reduction are acknowledged.
+//! Every timeout halves it, because timeouts are more than a round trip apart. The IRN paper does not state the
+//! reaction to a timeout. TCP would reduce the window to one packet, but without slow start such a window would stay
+//! small for long.
 
 use super::window::{INITIAL_WINDOW, UNPACED, Window, initial_window};
 use super::{AckSample, CongestionControl, LossSignal, Parameter, Settings};
@@ -21,7 +22,7 @@ pub struct AimdParams {
     decrease: f64,
 }
 
-/// AIMD: controls the window by losses.
+/// The congestion control AIMD: controls the congestion window by losses.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Aimd(Window);
 

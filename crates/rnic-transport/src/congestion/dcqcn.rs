@@ -1,27 +1,29 @@
 //! DCQCN ("Congestion Control for Large-Scale RDMA Deployments", SIGCOMM 2015): the reaction point (RP) of section 3.1.
 //!
-//! The congestion point (CP) is the ECN [`Marking`] of a switch. The notification point (NP) is
+//! DCQCN's congestion point (CP) is the ECN [`Marking`] of a switch. Its notification point (NP) is
 //! [`Notifier`](crate::Notifier), a part of the receiver of a flow.
 //!
-//! Symbols are those of the paper: R_C is the current rate, R_T the target rate, R_AI and R_HAI the steps of additive
-//! and hyper increase, F the number of fast recovery events, K the period of the alpha timer. The rate timer and the
-//! byte counter each have a stage: the number of increase events that they have caused since the last CNP.
+//! Symbols are those of the DCQCN paper: R_C is the current rate, R_T the target rate, R_AI and R_HAI the steps of
+//! additive and hyper increase, F the number of fast recovery events, K the period of the alpha timer. Each expiry of
+//! the rate timer or of the byte counter is an increase event, which raises R_C or R_T. The timer and the counter each
+//! have a stage: the number of increase events that they have caused since the last CNP.
 //!
 //! Where the paper leaves a choice, this implementation does the following:
 //!
-//! - The stages that an increase event compares with F do not count this event. So exactly F fast recovery events
-//!   precede the first additive increase. This agrees with the paper's text ("F = 5 successive iterations") and fluid
-//!   model (section 5). The first author's simulator counts the event before the comparison, which gives F - 1 fast
-//!   recovery events.
-//! - The k-th hyper increase adds k R_HAI to R_T, where k follows from the smaller of the two stages, as in the first
-//!   author's simulator.
-//! - R_T is capped at line rate, like R_C. An R_T above line rate would only delay the effect of the next increase
-//!   event.
+//! - An increase event compares the stages (numbers of earlier increase events since the last CNP) with F. The stages
+//!   do not count the event itself, so exactly F fast recovery events precede the first additive increase. This agrees
+//!   with the paper's text ("F = 5 successive iterations") and fluid model (section 5). The first author's simulator
+//!   counts the event before the comparison, which gives F - 1 fast recovery events.
+//! - The k-th hyper increase adds k R_HAI to the target rate R_T. Here k is the smaller of the two stages (of rate
+//!   timer and byte counter) minus F, plus 1, as in the first author's simulator.
+//! - The target rate R_T is capped at line rate, like the current rate R_C. An R_T above line rate would only delay the
+//!   effect of the next increase event.
 //! - If a packet exceeds the end of the byte counter's period, its remaining bytes count for the next period.
 //!
-//! Every timer costs simulation events. The implementation avoids timers where that does not change any result:
+//! Every running timer costs simulation events. The implementation does not run DCQCN's timers where that does not
+//! change any result:
 //!
-//! - Before the first CNP no timer runs, because R_C is line rate and no event can raise it.
+//! - Before the first CNP no timer runs, because the current rate R_C is line rate and no event can raise it.
 //! - The alpha timer never runs. Only the next CNP reads alpha; it applies the decay of all `floor((now - last CNP) /
 //!   K)` periods that have ended by then. A period that ends at the instant of the CNP does not count, because arrivals
 //!   precede timers.
@@ -44,7 +46,7 @@ pub struct DcqcnParams {
     r_ai: u64,
     r_hai: u64,
     min_rate: u64,
-    /// Maximum rate of the flow (see [`ceiling`]), in bits per second.
+    /// Maximum rate of the flow (line rate or the user's limit, see [`ceiling`]), in bits per second.
     line: u64,
     alpha_first: bool,
     loss_backoff: bool,
@@ -52,7 +54,8 @@ pub struct DcqcnParams {
 
 /// The reaction point of DCQCN: controls the rate by congestion notification packets (CNPs).
 ///
-/// Rates are in whole bits per second. Averages round up, so that fast recovery reaches its target.
+/// Rates are in whole bits per second. The average of current rate and target rate rounds up, so that fast recovery
+/// reaches the target rate.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Dcqcn {
     /// R_C, the current rate in bits per second.
@@ -63,9 +66,10 @@ pub struct Dcqcn {
     alpha: f64,
     /// Time of the last CNP, from which alpha decays; [`Time::MAX`] before the first CNP.
     since: Time,
-    /// Next time at which the rate timer fires; [`Time::MAX`] while neither the timer nor the byte counter runs.
+    /// Next time at which DCQCN's rate timer fires; [`Time::MAX`] while neither the rate timer nor the byte counter
+    /// runs.
     timer: Time,
-    /// Number of bytes to send before the byte counter expires.
+    /// Number of bytes to send before DCQCN's byte counter expires, which is an increase event.
     bytes: u32,
     /// Number of increase events of the rate timer since the last CNP.
     time_stage: u16,
@@ -74,7 +78,8 @@ pub struct Dcqcn {
 }
 
 impl Dcqcn {
-    /// Alpha at `now`, decay included; 0 to 1.
+    /// Alpha, DCQCN's estimate of the degree of congestion (0 to 1), at `now`: its decay since the last CNP is
+    /// included.
     pub fn alpha(&self, params: &DcqcnParams, now: Time) -> f64 {
         let idle = now.saturating_sub(self.since).as_ps().saturating_sub(1);
         let mut alpha = self.alpha;
@@ -88,12 +93,13 @@ impl Dcqcn {
         alpha
     }
 
-    /// R_T, the target rate of the recovery.
+    /// R_T, the target rate to which the flow returns after a reduction of its rate.
     pub fn target(&self) -> BitRate {
         BitRate::from_bps(self.target)
     }
 
-    /// Reduces the rate and updates alpha (equation 1). Restarts the rate timer, the byte counter and the stages.
+    /// Handles a CNP, or a loss if `loss_backoff` is set: reduces the rate and updates alpha (equation 1 of the DCQCN
+    /// paper). Restarts the rate timer and the byte counter, and sets the stages to 0.
     fn cut(&mut self, params: &DcqcnParams, now: Time) {
         // Before the first CNP alpha keeps its initial value, because its decay starts with the first CNP.
         let running = self.since != Time::MAX;
@@ -111,7 +117,7 @@ impl Dcqcn {
     }
 
     /// Handles an increase event, that is, the expiry of the rate timer or of the byte counter: fast recovery (equation
-    /// 3), additive increase (equation 4) or hyper increase. The stages do not count this event yet.
+    /// 3 of the DCQCN paper), additive increase (equation 4) or hyper increase. The stages do not count this event yet.
     fn increase(&mut self, params: &DcqcnParams) {
         let max = self.time_stage.max(self.byte_stage);
         let min = self.time_stage.min(self.byte_stage);

@@ -1,13 +1,14 @@
 //! DCTCP ("Data Center TCP", SIGCOMM 2010, section 3) with a window in packets.
 //!
 //! Every ACK and NACK echoes the CE mark of the data packet that caused it, so the fraction F of marked packets is the
-//! fraction of ACKs and NACKs with an ECN echo. An observation window ends when all packets that were in flight at its
-//! start are acknowledged. At the end of a window, alpha becomes (1 - g) alpha + g F. If F > 0, the congestion window
-//! is multiplied by (1 - alpha/2).
+//! fraction of ACKs and NACKs with an ECN echo. F is measured over observation windows; each ends when all packets that
+//! were in flight at its start are acknowledged. At the end of an observation window, alpha, the moving average of F
+//! with gain g, becomes (1 - g) alpha + g F. If F > 0, the congestion window is multiplied by (1 - alpha/2).
 //!
-//! The reaction to losses is the same as in TCP (RFC 5681). A NACK halves the window, if all packets that were in
-//! flight at the last reduction are acknowledged. A timeout reduces the window to one packet, and slow start follows up
-//! to half of the old window. Flows begin with a window of one BDP, without slow start.
+//! The reaction to losses is the same as in TCP (RFC 5681). A NACK halves the congestion window, if all packets that
+//! were in flight at its last reduction are acknowledged. A timeout reduces the window to one packet, and slow start
+//! follows up to half of the old window. Flows begin with a window of one bandwidth-delay product (BDP), without slow
+//! start.
 
 use super::window::{INITIAL_WINDOW, UNPACED, Window, initial_window};
 use super::{AckSample, CongestionControl, LossSignal, Marking, Parameter, Settings};
@@ -22,18 +23,19 @@ pub struct DctcpParams {
     initial_alpha: f64,
 }
 
-/// DCTCP: controls the window by the fraction of CE-marked packets.
+/// The congestion control DCTCP: controls the congestion window by the fraction of CE-marked packets.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Dctcp {
     window: Window,
     alpha: f64,
     /// Slow start threshold in packets, which a timeout sets; 0 means no slow start.
     threshold: u32,
-    /// Number of packets to be acknowledged before this observation window ends.
+    /// Number of packets to be acknowledged before the current observation window, over which the fraction of marked
+    /// packets is measured, ends.
     left: u32,
-    /// Number of ACKs and NACKs in this observation window.
+    /// Number of ACKs and NACKs that arrived in the current observation window.
     replies: u32,
-    /// Number of ACKs and NACKs with an ECN echo in this observation window.
+    /// Number of ACKs and NACKs with an ECN echo that arrived in the current observation window.
     marked: u32,
 }
 
@@ -74,8 +76,8 @@ impl CongestionControl for Dctcp {
             initial_alpha: settings.number("initial_alpha")?,
         })
     }
-    /// The switch marks every packet while its queue is longer than K. K is 160 KB at 40 Gbps, the value that the DCQCN
-    /// paper uses for DCTCP (figure 19), and proportional to the line rate.
+    /// The switch marks every packet while its queue is longer than K, DCTCP's threshold. K is 160 KB at 40 Gbps, the
+    /// value that the DCQCN paper uses for DCTCP (figure 19), and proportional to the line rate.
     fn marking(flow: &FlowConfig) -> Option<Marking> {
         let k = Bytes((flow.line_rate.as_bps() / 250_000).max(1));
         Some(Marking { kmin: k, kmax: k, pmax: 1.0 })

@@ -4,21 +4,22 @@
 //! Every data packet collects a [`HopRecord`] at each hop, and its ACK returns the records to the sender. From two
 //! consecutive records of a link, the sender computes the link's utilization: its transmission rate divided by its
 //! capacity, plus its queue divided by its bandwidth-delay product. The link with the highest utilization U determines
-//! the window. A step is multiplicative if U is at least `eta`, or after `max_stage` additive steps: the window is the
-//! reference window times `eta` / U, plus `w_ai`. In an additive step, the window is the reference window plus `w_ai`.
-//! The reference window is replaced by the window once per round trip, so that the reactions to several ACKs of one
-//! round trip do not accumulate.
+//! the window. Each ACK updates the window. The update is multiplicative if U is at least the target `eta`, or after
+//! `max_stage` round trips with additive updates: the window becomes the reference window times `eta` / U, plus the
+//! additive increase `w_ai`. In an additive update, the window becomes the reference window plus `w_ai`. The reference
+//! window is set to the window only once per round trip, so that the reactions to several ACKs of one round trip do not
+//! accumulate.
 //!
-//! Where the paper leaves a choice, the implementation follows the first author's public simulator:
+//! Where the HPCC paper leaves a choice, the implementation follows the first author's public simulator:
 //!
-//! - The sender only stores the records of the first ACK, because there is no earlier ACK to compare them with. It
-//!   replaces the reference window for the first time in the second round trip.
+//! - The sender only stores the telemetry records of the first ACK, because there is no earlier ACK to compare them
+//!   with. It sets the reference window to the window for the first time in the second round trip.
 //! - The window never exceeds the bandwidth-delay product at line rate.
 //! - A loss does not change the window.
 //!
-//! If an ACK has another number of records than the previous ACK, the records belong to another path. The sender stores
-//! them for the next ACK, but does not change the window. The sender does the same if the records of a link are not
-//! newer than the records in the previous ACK.
+//! If an ACK has another number of telemetry records than the previous ACK, the records belong to another path. The
+//! sender stores them for the next ACK, but does not change the window. The sender does the same if the record of a
+//! link is not newer than its record in the previous ACK.
 
 use super::{AckSample, CongestionControl, Kind, Parameter, Settings, ceiling};
 use crate::config::FlowConfig;
@@ -42,37 +43,40 @@ pub struct HpccParams {
     packet: f64,
 }
 
-/// HPCC: controls window and rate by in-band telemetry.
+/// The congestion control HPCC: controls window and rate of a flow by in-band telemetry.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Hpcc {
     /// W, the window, in bytes.
     window: f64,
-    /// W^c, the reference window, in bytes.
+    /// W^c, the reference window, in bytes: the window at the end of the last round trip.
     reference: f64,
-    /// U: moving average of the utilization of the most utilized link; 1 is a fully utilized link without a queue.
+    /// U: moving average of the utilization of the most utilized link of the path; 1 is a fully utilized link without a
+    /// queue.
     utilization: f64,
-    /// Number of additive steps since the last multiplicative step.
+    /// Number of round trips with additive updates of the window since the last multiplicative update.
     stage: u32,
-    /// Number of packets to be acknowledged before the reference window is replaced.
+    /// Number of packets to be acknowledged before the round trip ends and the reference window is set to the window.
     left: u32,
-    /// Whether the utilization has been measured since the last ACK.
+    /// Whether the telemetry of the current ACK has given a measurement of the utilization.
     measured: bool,
-    /// Telemetry records of the last ACK.
+    /// Telemetry records of the last ACK, with which the records of the next ACK are compared.
     last: Telemetry,
-    /// The pacing rate: the window divided by T, at most line rate.
+    /// The pacing rate: the window divided by T (the round-trip time without queueing), at most line rate.
     rate: BitRate,
     /// The window in packets, rounded up.
     packets: u32,
 }
 
 impl Hpcc {
-    /// U: the estimated utilization of the most utilized link. It exceeds 1 if the link has a queue.
+    /// U: the estimated utilization of the most utilized link of the path. It exceeds 1 if the link is fully utilized
+    /// and has a queue.
     pub fn utilization(&self) -> f64 {
         self.utilization
     }
 
-    /// MeasureInflight of algorithm 1: returns the utilization of the most utilized link, and the time in nanoseconds
-    /// over which this utilization was measured. `None` if an ACK gives no measurement.
+    /// MeasureInflight of algorithm 1 in the HPCC paper: returns the utilization of the most utilized link, and the
+    /// time in nanoseconds over which this utilization was measured. `None` if the ACK's telemetry gives no
+    /// measurement.
     fn inflight(&self, params: &HpccParams, telemetry: &Telemetry) -> Option<(f64, f64)> {
         let (before, now) = (self.last.hops(), telemetry.hops());
         if before.is_empty() || before.len() != now.len() {
@@ -88,7 +92,8 @@ impl Hpcc {
         Some(max)
     }
 
-    /// ComputeWind of algorithm 1; `replace` says whether to replace the reference window.
+    /// ComputeWind of algorithm 1 in the HPCC paper: computes the window from the utilization. `replace` says whether
+    /// to also set the reference window to the new window, as once per round trip.
     fn compute_window(&mut self, params: &HpccParams, replace: bool) {
         let multiplicative = self.utilization >= params.eta || self.stage >= params.max_stage;
         let scaled = match multiplicative {
@@ -111,8 +116,8 @@ impl Hpcc {
     }
 }
 
-/// The utilization of a link between two of its records, and the time between them in nanoseconds; `None` if `now` is
-/// not later than `before`.
+/// The utilization of a link in the time between two of its telemetry records, and the length of this time in
+/// nanoseconds. `None` if the record `now` is not later than the record `before`.
 fn link_utilization(params: &HpccParams, before: &HopRecord, now: &HopRecord) -> Option<(f64, f64)> {
     let elapsed = now.timestamp_ns.wrapping_sub(before.timestamp_ns) as i32;
     if elapsed <= 0 || now.rate_mbps == 0 {

@@ -39,13 +39,15 @@ pub struct AckSample {
 /// How the sender detected a loss.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LossSignal {
-    /// By a NACK, or by duplicate or selective acknowledgements; signalled once per recovery episode.
+    /// By a NACK, or by duplicate or selective acknowledgements. The congestion control gets this signal once per
+    /// recovery episode.
     Nack,
     /// The retransmission timer fired.
     Timeout,
 }
 
-/// Thresholds at which a switch CE-marks packets (RED with ECN, the congestion point of DCQCN section 3.1).
+/// Queue thresholds at which a switch CE-marks packets (RED with ECN; the congestion point in section 3.1 of the DCQCN
+/// paper).
 ///
 /// The switch marks no packet while the queue is at most `kmin`, and every packet while it is above `kmax`. Between
 /// them the marking probability grows linearly from 0 to `pmax`.
@@ -59,7 +61,8 @@ pub struct Marking {
     pub pmax: f64,
 }
 
-/// The maximum rate of a flow: `line_rate`, or `max_rate` if it is set and smaller.
+/// The maximum rate of a flow: the line rate of the hosts' links, or the user's limit `max_rate` if it is set and
+/// smaller.
 pub fn ceiling(flow: &FlowConfig) -> BitRate {
     flow.max_rate.map_or(flow.line_rate, |rate| rate.min(flow.line_rate))
 }
@@ -67,10 +70,10 @@ pub fn ceiling(flow: &FlowConfig) -> BitRate {
 /// The congestion control of one flow.
 ///
 /// An implementation must define the constants `NAME` and `ABOUT` and the functions `params`, `new`, `rate` and
-/// `window`. Everything else has a default: implement only the events that the algorithm uses.
+/// `window`. Everything else has a default: implement only the functions for the events that the algorithm uses.
 ///
-/// An implementation is a plain value that reads no clock and has no random numbers of its own, so that runs are
-/// reproducible. Flows are generic over their congestion control, so there is no dynamic dispatch.
+/// An implementation is a plain value that reads no clock and has no random numbers of its own, so that simulations are
+/// reproducible. Senders are generic over their congestion control, so there is no dynamic dispatch.
 ///
 /// ```
 /// use rnic_transport::congestion::{CongestionControl, LossSignal, Settings};
@@ -110,12 +113,12 @@ pub fn ceiling(flow: &FlowConfig) -> BitRate {
 /// assert_eq!(sender.congestion().rate(), BitRate::from_gbps(20));
 /// ```
 pub trait CongestionControl: Clone + Send + 'static {
-    /// The parameters, which all flows of a run share.
+    /// The parameters of the algorithm, which all flows of a simulation run share.
     type Params: Clone + Send + Sync + 'static;
 
-    /// The name of the algorithm: the value of a scenario's key `cc` that selects it.
+    /// The name of the algorithm. In a scenario file the key `cc` with this value selects it.
     const NAME: &'static str;
-    /// Description of one line for `rnic list`.
+    /// Description of the algorithm in one line, for the command `rnic list`.
     const ABOUT: &'static str;
     /// The parameters that a scenario file may set, in the table that has the algorithm's name.
     const PARAMETERS: &'static [Parameter] = &[];
@@ -124,10 +127,11 @@ pub trait CongestionControl: Clone + Send + 'static {
     /// Whether the algorithm works only if the receiver acknowledges data packets.
     const NEEDS_ACKS: bool = true;
 
-    /// Computes the parameters of a run from the scenario's settings.
+    /// Computes the algorithm's parameters for a simulation run from the scenario's settings.
     ///
     /// # Errors
-    /// If settings contradict each other. The error is one sentence. Each setting by itself is in its declared range.
+    /// If settings contradict each other. The error is one sentence. The function need not check ranges: each setting
+    /// by itself is already in its declared range.
     fn params(settings: &Settings, flow: &FlowConfig) -> Result<Self::Params, String>;
     /// Default ECN marking thresholds of switches. `None`: the algorithm does not use ECN, and switches do not mark its
     /// packets.
@@ -140,15 +144,15 @@ pub trait CongestionControl: Clone + Send + 'static {
         None
     }
 
-    /// The state of a flow that begins at `now`. The flow's initial rate is the line rate, unless the algorithm
-    /// specifies another initial rate.
+    /// The congestion control state of a flow that begins at `now`. The flow's initial rate is the line rate, unless
+    /// the algorithm specifies another initial rate.
     fn new(params: &Self::Params, flow: &FlowConfig, now: Time) -> Self;
 
-    /// Handles the transmission of a packet of `bytes` bytes, headers included.
+    /// Handles the flow's transmission of a packet of `bytes` bytes, headers included.
     fn on_send(&mut self, _params: &Self::Params, _now: Time, _bytes: u32) {}
-    /// Handles the telemetry records that an ACK or NACK brings back; a call of [`on_ack`](CongestionControl::on_ack)
-    /// for the same ACK or NACK follows. It is called only for algorithms that are registered with
-    /// [`Visitor::visit_with_telemetry`](crate::registry::Visitor::visit_with_telemetry).
+    /// Handles the in-band telemetry records that an ACK or NACK returns to the sender; a call of
+    /// [`on_ack`](CongestionControl::on_ack) for the same ACK or NACK follows. It is called only for algorithms that
+    /// are registered with [`Visitor::visit_with_telemetry`](crate::registry::Visitor::visit_with_telemetry).
     fn on_telemetry(&mut self, _params: &Self::Params, _now: Time, _telemetry: &Telemetry) {}
     /// Handles the arrival of an ACK or NACK.
     fn on_ack(&mut self, _params: &Self::Params, _sample: &AckSample) {}
@@ -164,8 +168,8 @@ pub trait CongestionControl: Clone + Send + 'static {
     /// returned.
     fn on_timer(&mut self, _params: &Self::Params, _now: Time) {}
 
-    /// The current maximum rate of the flow; packets count with their headers.
+    /// The current maximum rate of the flow, in which packets count with their headers.
     fn rate(&self) -> BitRate;
-    /// The current maximum number of packets in flight, at least 1; `u32::MAX` for no limit.
+    /// The current maximum number of packets of the flow in flight, at least 1; `u32::MAX` for no limit.
     fn window(&self) -> u32;
 }

@@ -4,7 +4,8 @@ use super::{CongestionControl, Settings};
 use crate::config::FlowConfig;
 use crate::{BitRate, Time};
 
-/// No congestion control: only the transport's own limit (BDP-FC) and the network limit a flow.
+/// No congestion control: only the network and the transport's own cap on packets in flight (IRN's BDP-FC) limit a
+/// flow.
 #[derive(Clone, Copy, Debug)]
 pub struct NoCongestionControl;
 

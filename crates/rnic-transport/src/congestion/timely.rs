@@ -1,19 +1,21 @@
 //! TIMELY ("RTT-based Congestion Control for the Datacenter", SIGCOMM 2015, algorithm 1) and the fix of "ECN or Delay:
 //! Lessons Learnt from Analysis of DCQCN and TIMELY" (CoNEXT 2016).
 //!
-//! The rate is updated once per completed segment, from the round-trip time (RTT) sample of the acknowledgement that
-//! completes the segment. An acknowledgement that completes several segments carries one sample and causes one update.
+//! Acknowledged bytes are counted in segments of a fixed length (the parameter `segment`, 16 KB by default). When all
+//! bytes of a segment are acknowledged, the rate is updated once, from the round-trip time (RTT) sample of the last
+//! acknowledgement. If one acknowledgement covers the ends of several segments, the rate is still updated only once.
 //! The NIC paces single packets, not bursts of a segment.
 //!
 //! Where the papers leave a choice, this implementation does the following:
 //!
-//! - The RTT difference of the first RTT sample is zero, because there is no earlier sample.
-//! - Hyperactive increase (HAI) counts consecutive updates with an RTT between `t_low` and `t_high` and a gradient that
-//!   is not positive; any other update resets the count. Each of the first five such updates adds `delta`. From the
-//!   sixth on, each adds `hai_factor` times `delta`.
-//! - A steep gradient makes `1 - beta * gradient` negative. The code that TIMELY's first author released limits a
-//!   decrease to one half, and so does this implementation if `halve_at_most` is set. Without the limit, the rate falls
-//!   to `min_rate`.
+//! - For the first RTT sample of a flow, the difference from the previous RTT is taken as zero, because there is no
+//!   earlier sample.
+//! - Hyperactive increase (HAI) counts consecutive rate updates with an RTT between `t_low` and `t_high` and a gradient
+//!   that is not positive; any other update resets the count. Each of the first five such updates (`hai_threshold`)
+//!   adds `delta` to the rate. From the sixth on, each adds `hai_factor` times `delta`.
+//! - A steep RTT gradient makes `1 - beta * gradient`, the factor of the rate, negative. The code that TIMELY's first
+//!   author released limits a decrease of the rate to one half, and so does this implementation if `halve_at_most` is
+//!   set. Without the limit, the rate falls to `min_rate`.
 
 use super::{AckSample, CongestionControl, Kind, LossSignal, Parameter, Settings, ceiling};
 use crate::config::FlowConfig;
@@ -21,8 +23,8 @@ use crate::{BitRate, Bytes, Time};
 
 /// TIMELY as in the SIGCOMM 2015 paper, without the fix of "ECN or Delay".
 pub type Timely = DelayGradient<false>;
-/// Patched TIMELY of "ECN or Delay": the decrease depends on the absolute RTT and on a bounded weight of the gradient,
-/// which gives the algorithm a unique fixed point.
+/// Patched TIMELY of the paper "ECN or Delay": the decrease of the rate depends on the absolute RTT and on a bounded
+/// weight of the RTT gradient, which gives the algorithm a unique fixed point.
 pub type PatchedTimely = DelayGradient<true>;
 
 /// The parameters of TIMELY or patched TIMELY in a run, computed from the scenario's settings.
@@ -30,7 +32,7 @@ pub type PatchedTimely = DelayGradient<true>;
 pub struct TimelyParams {
     /// RTT below which the rate grows, in picoseconds like all RTTs in this struct.
     t_low: f64,
-    /// RTT above which the rate falls.
+    /// RTT above which the rate falls, in picoseconds.
     t_high: f64,
     /// RTT by which the RTT difference is divided to get the gradient.
     min_rtt: f64,
@@ -41,16 +43,17 @@ pub struct TimelyParams {
     hai_factor: f64,
     segment: u32,
     min_rate: f64,
-    /// Maximum rate of the flow (see [`ceiling`]), in bits per second.
+    /// Maximum rate of the flow (line rate or the user's limit, see [`ceiling`]), in bits per second.
     line: f64,
-    /// Minimum ratio of the rates after and before a decrease.
+    /// Minimum ratio of the rates after and before a decrease: 0.5 if `halve_at_most` is set, else 0.
     min_factor: f64,
     loss_backoff: bool,
     mtu: u32,
     base_rtt: Time,
 }
 
-/// TIMELY, or patched TIMELY if `PATCHED`: controls the rate by the round-trip time and its gradient.
+/// The congestion control TIMELY, or patched TIMELY if `PATCHED`: controls the rate by the round-trip time (RTT) and
+/// its gradient.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct DelayGradient<const PATCHED: bool> {
     /// Current rate in bits per second.
@@ -62,14 +65,14 @@ pub struct DelayGradient<const PATCHED: bool> {
     /// If `loss_backoff` is set: losses before this time do not reduce the rate, so that the rate is halved at most
     /// once per round trip.
     backoff_after: Time,
-    /// Number of acknowledged bytes of the current segment.
+    /// Number of acknowledged bytes since the last segment (the bytes between two rate updates) was complete.
     acked: u32,
-    /// Number of consecutive updates with a gradient that is not positive, for hyperactive increase.
+    /// Number of consecutive rate updates with an RTT gradient that is not positive, for hyperactive increase (HAI).
     calm: u16,
 }
 
-/// The weight of the gradient in patched TIMELY (w in "ECN or Delay"): 0 for gradients up to -1/4, 1 from 1/4 on,
-/// linear between.
+/// The weight of the RTT gradient in patched TIMELY (w in the paper "ECN or Delay"): 0 for gradients up to -1/4, 1 from
+/// 1/4 on, linear between.
 fn weight(gradient: f64) -> f64 {
     if gradient <= -0.25 {
         0.0
@@ -81,7 +84,7 @@ fn weight(gradient: f64) -> f64 {
 }
 
 impl<const PATCHED: bool> DelayGradient<PATCHED> {
-    /// Updates the rate with an RTT sample, at the completion of a segment.
+    /// Updates the rate with an RTT sample, when all bytes of a segment (the parameter `segment`) are acknowledged.
     fn update(&mut self, params: &TimelyParams, sample: Time) {
         let rtt = sample.as_ps() as f64;
         let first = self.last_rtt == Time::ZERO;

@@ -1,4 +1,4 @@
-//! The congestion window in packets, which AIMD and DCTCP use.
+//! A congestion window in packets, which the congestion controls AIMD and DCTCP use.
 
 use super::{AckSample, Kind, Parameter, Settings};
 use crate::config::FlowConfig;
@@ -24,11 +24,12 @@ pub(super) fn initial_window(settings: &Settings, flow: &FlowConfig) -> Result<f
 pub(super) struct Window {
     /// Size of the window in packets, with a fraction.
     pub(super) packets: f64,
-    /// Number of packets sent and not acknowledged cumulatively, as of the last sample. The sample's `in_flight` also
-    /// falls when go-back-N returns to an earlier packet, although the packets after it are still unacknowledged. This
-    /// number falls only with acknowledgements.
+    /// Number of packets sent and not acknowledged cumulatively, as of the last [`AckSample`]. It falls only with
+    /// acknowledgements. The sample's `in_flight` also falls when go-back-N returns to an earlier packet, although the
+    /// packets after it are still unacknowledged.
     pub(super) flight: u32,
-    /// Number of packets to be acknowledged before [`may_cut`](Window::may_cut) allows the next reduction.
+    /// Number of packets to be acknowledged before [`may_cut`](Window::may_cut) allows the next reduction of the
+    /// window.
     hold: u32,
 }
 
@@ -37,15 +38,17 @@ impl Window {
         Window { packets, flight: 0, hold: 0 }
     }
 
-    /// Updates `flight` and `hold` from a sample. The congestion control must call it before it reacts to the sample.
+    /// Updates the counts of unacknowledged packets, `flight` and `hold`, from the sample of an ACK or NACK. The
+    /// congestion control must call this function before it reacts to the sample.
     #[inline]
     pub(super) fn note(&mut self, sample: &AckSample) {
         self.flight = self.flight.saturating_sub(sample.acked).max(sample.in_flight);
         self.hold = self.hold.saturating_sub(sample.acked);
     }
 
-    /// Whether the window limited the flow before `sample` arrived. A window that does not limit the flow must not
-    /// grow, because the sample says nothing about the network's capacity for a larger window.
+    /// Whether the congestion window limited the flow before the ACK or NACK of `sample` arrived. A window that does
+    /// not limit the flow must not grow, because the sample says nothing about the network's capacity for a larger
+    /// window.
     #[inline]
     pub(super) fn was_full(&self, sample: &AckSample) -> bool {
         sample.in_flight.saturating_add(sample.acked) >= self.whole()
@@ -63,7 +66,7 @@ impl Window {
         self.hold == 0
     }
 
-    /// Multiplies the window by `factor`; the result is at least one packet.
+    /// Reduces the window: multiplies it by `factor`, to at least one packet.
     pub(super) fn cut(&mut self, factor: f64) {
         self.packets = (self.packets * factor).max(1.0);
         self.hold = self.flight;
@@ -76,5 +79,5 @@ impl Window {
     }
 }
 
-/// The rate of a congestion control that limits only the window: no limit.
+/// The rate of a congestion control that limits only the window: no limit of the rate.
 pub(super) const UNPACED: BitRate = BitRate::from_bps(u64::MAX);

@@ -1,4 +1,4 @@
-//! A bitmap of the packets of one message.
+//! A bitmap with one bit per packet of a message.
 
 use smallvec::{SmallVec, smallvec};
 
@@ -15,7 +15,7 @@ pub(super) struct Bits {
     low: u32,
 }
 
-/// Maximum number of 64-bit words whose memory a bitmap keeps when it is reset for a shorter message.
+/// When a bitmap is reset for a shorter message, it keeps the memory of at most this number of 64-bit words.
 const KEPT_WORDS: usize = 1_024;
 
 impl Bits {

@@ -30,8 +30,8 @@ pub enum NoBuffer {
     },
 }
 
-/// The free lists of the message buffers for one direction, sending or receiving. Buffers contain no payload here, so a
-/// free list is only a count.
+/// The free lists of a NIC's message buffers for one direction, sending or receiving. Buffers contain no payload here,
+/// so a free list is only a count.
 ///
 /// ```
 /// use rnic_transport::message::buffers::Buffers;

@@ -1,4 +1,5 @@
-//! The packet generator: the block that sends control packets, immediately or paced to the rate of the receiving link.
+//! The packet generator: the block of a NanoTransport NIC that sends control packets, immediately or paced to the rate
+//! of the link on which the NIC receives.
 
 use super::{CtrlPktEvent, Departure};
 use crate::Time;
@@ -6,7 +7,7 @@ use std::collections::VecDeque;
 
 /// The queues of control packets that wait for the link, and of control packets that wait for the pacer.
 ///
-/// The pacer releases one control packet per interval `pace`. Each paced packet requests one data packet, so the
+/// The pacer releases one paced control packet per interval `pace`. Each paced packet requests one data packet, so the
 /// requested data arrive at the rate of the receiving link. The pacer continues while the link is busy: a released
 /// packet that waits for the link does not delay the release of further packets.
 #[derive(Clone, Debug, Default)]
@@ -97,8 +98,8 @@ mod tests {
         generator.poll(Time::from_ns(ns), PACE).map(|packet| (packet.pkt_offset, packet.flags))
     }
 
-    /// Three events occur at 0, 10 and 20 ns. The first event becomes one packet. The paced packets of the other two
-    /// events are sent at 40 and 80 ns.
+    /// Three control packet events, each with immediate and paced flags, occur at 0, 10 and 20 ns. The first event
+    /// becomes one packet. The paced packets of the other two events are sent at 40 and 80 ns.
     #[test]
     fn one_packet_carries_both_flags_if_the_pacer_is_free() {
         let mut generator = Generator::default();

@@ -1,13 +1,13 @@
-//! Message transports on the NanoTransport architecture ("NanoTransport", SOSR 2021): a NIC with fixed-function blocks,
-//! and the transport programs that control it.
+//! Transports of messages on the NIC architecture of the NanoTransport paper (SOSR 2021): a NIC with fixed-function
+//! blocks, and the transport programs that control it.
 //!
-//! Such a NIC sends and delivers one-way, reliable messages without connections. Its fixed-function blocks
+//! A NanoTransport NIC sends and delivers one-way, reliable messages without connections. Its fixed-function blocks
 //! (packetization, reassembly, timers, packet generator, arbiter) keep the state of each message. A transport program,
 //! the [`Pipeline`], processes each arriving packet (ingress) and fills in the header of each departing packet
 //! (egress). Programs are written in Rust ([`programs`]) or in P4.
 //!
-//! The NIC is a state machine without sockets, clocks or payload bytes. Like a flow of this crate, it is polled for the
-//! next packet to transmit.
+//! Here the NIC is a state machine without sockets, clocks or payload bytes. Its owner, for example the simulator,
+//! passes received packets to it and polls it for the next packet to transmit.
 //!
 //! ```
 //! use rnic_transport::Time;
@@ -57,7 +57,7 @@ use crate::telemetry::Telemetry;
 
 /// The flags of a packet; their values are those of the public NanoTransport prototype.
 pub mod flags {
-    /// The packet carries a segment of a message.
+    /// The packet is a data packet: it carries a segment of a message.
     pub const DATA: u8 = 1;
     /// The packet is an acknowledgement.
     pub const ACK: u8 = 2;
@@ -69,13 +69,13 @@ pub mod flags {
     pub const CHOP: u8 = 16;
     /// The packet requests the retransmission of a packet.
     pub const RESEND: u8 = 32;
-    /// The sender is busy with other messages.
+    /// The sender is busy with other messages (a control packet of Homa).
     pub const BUSY: u8 = 64;
     /// The packet is invalid.
     pub const BOGUS: u8 = 128;
 }
 
-/// Information about a received packet, apart from its header.
+/// Information about a packet that the NIC received, apart from its header.
 #[derive(Clone, Copy, Debug)]
 pub struct Arrival<'a> {
     /// Arrival time of the packet's last bit.
@@ -84,11 +84,12 @@ pub struct Arrival<'a> {
     pub frame_bytes: u16,
     /// Whether a switch has trimmed the packet, that is, removed its payload.
     pub trimmed: bool,
-    /// Whether a switch has returned the packet, without payload, to its sender, which is this NIC.
+    /// Whether a switch has returned the packet, without payload, to its sender, which is this NIC (NDP's
+    /// return-to-sender).
     pub returned: bool,
     /// Whether a switch CE-marked the packet (ECN "congestion experienced").
     pub marked: bool,
-    /// In-band telemetry that switches wrote into the packet; `None` if the run has no in-band telemetry.
+    /// In-band telemetry that switches wrote into the packet; `None` if the simulation run has no in-band telemetry.
     pub telemetry: Option<&'a Telemetry>,
 }
 
@@ -107,7 +108,7 @@ pub struct RxMsgInfoRequest {
     pub msg_len: u32,
     /// Index of the packet in the message, from 0.
     pub pkt_offset: u32,
-    /// Whether to mark the packet as received.
+    /// Whether the NIC is to mark the packet as received.
     pub mark_received: bool,
 }
 
@@ -115,11 +116,11 @@ pub struct RxMsgInfoRequest {
 /// packet belongs to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct RxMsgInfo {
-    /// Whether the request failed: there is no buffer for the message, or its reception has expired. If it failed, the
-    /// other fields are invalid.
+    /// Whether the request failed: there is no receive buffer for the message, its reception has expired, or the
+    /// request is invalid (an old message id, a wrong length or index). If it failed, the other fields are invalid.
     pub fail: bool,
-    /// Local id of the message, less than the maximum number of concurrently received messages; [`RxMsgInfo::COMPLETE`]
-    /// if the message has been delivered.
+    /// Id of the message at this NIC, its receiver: less than the maximum number of concurrently received messages, or
+    /// [`RxMsgInfo::COMPLETE`] if the message has been delivered.
     pub rx_msg_id: u16,
     /// Whether this packet is the first packet of its message to arrive.
     pub is_new_msg: bool,
@@ -137,7 +138,8 @@ impl RxMsgInfo {
     pub const COMPLETE: u16 = u16::MAX;
 }
 
-/// `DeliveredEvent`: the receiver has acknowledged packets of a message.
+/// NanoTransport's `DeliveredEvent`, the input of [`Blocks::delivered`] at the sender of a message: the receiver has
+/// acknowledged packets of this message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct DeliveredEvent {
     /// Id of the message.
@@ -150,7 +152,8 @@ pub struct DeliveredEvent {
     pub bitmap: u64,
 }
 
-/// `CreditToBtxEvent`: allows packets of a message to be sent or retransmitted.
+/// NanoTransport's `CreditToBtxEvent`, the input of [`Blocks::credit_to_btx`] at the sender of a message: allows
+/// packets of this message to be sent or retransmitted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct CreditToBtxEvent {
     /// Id of the message.
@@ -161,8 +164,8 @@ pub struct CreditToBtxEvent {
     pub credit: Option<u32>,
 }
 
-/// `CtrlPktEvent`: a control packet for the packet generator to send. The generator passes its fields on to the egress
-/// pipeline ([`Departure`]).
+/// NanoTransport's `CtrlPktEvent`, the input of [`Blocks::ctrl_pkt`]: a control packet that the packet generator is to
+/// send. The generator passes the fields on to the egress pipeline ([`Departure`]).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct CtrlPktEvent {
     /// Address of the destination NIC.
@@ -173,24 +176,25 @@ pub struct CtrlPktEvent {
     pub src_context: u16,
     /// Id of the message that the control packet refers to, assigned by the message's sender.
     pub tx_msg_id: u32,
-    /// Length of this message in bytes.
+    /// Length, in bytes, of the message that the control packet refers to.
     pub msg_len: u32,
-    /// Index of the data packet of this message that the control packet refers to.
+    /// Index, in its message, of the data packet that the control packet refers to.
     pub pkt_offset: u32,
-    /// A value whose meaning the program defines, for example a credit, a pull offset, or the index of the first
-    /// missing packet.
+    /// A value whose meaning the transport program defines, for example a credit, a pull offset, or the index of the
+    /// first missing packet.
     pub credit: u32,
-    /// A value whose meaning the program defines; in Homa, the granted priority.
+    /// A value whose meaning the transport program defines; in Homa, the granted priority.
     pub rank: u8,
-    /// Flags of the control packet to send immediately; 0 if there is none.
+    /// [`flags`] of the control packet to send immediately; 0 if there is none.
     pub immediate: u8,
-    /// Flags of the control packet to send at the next turn of the pacer; 0 if there is none. If the pacer allows a
-    /// packet now, one packet carries both `immediate` and `paced`. Otherwise a second packet carries `paced` later.
+    /// [`flags`] of the control packet to send at the next turn of the pacer, which limits the rate of such packets
+    /// ([`NicConfig::pace`]); 0 if there is none. If the pacer allows a packet now, one packet carries both `immediate`
+    /// and `paced`. Otherwise a second packet carries `paced` later.
     pub paced: u8,
 }
 
-/// The metadata of a departing packet. Packetization (data) or the packet generator (control) passes it to the egress
-/// pipeline.
+/// The metadata of a departing packet. The block that creates the packet (packetization for data, the packet generator
+/// for control packets) passes it to the egress pipeline.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Departure {
     /// Departure time of the packet's first bit.
@@ -207,7 +211,8 @@ pub struct Departure {
     pub msg_len: u32,
     /// Index of the packet in the message, from 0.
     pub pkt_offset: u32,
-    /// Data packet: the message's credit. Control packet: [`CtrlPktEvent::credit`].
+    /// Data packet: the message's credit, the index before which its packets may be sent. Control packet:
+    /// [`CtrlPktEvent::credit`].
     pub credit: u32,
     /// Data packet: 0. Control packet: [`CtrlPktEvent::rank`].
     pub rank: u8,
@@ -221,13 +226,13 @@ pub struct Departure {
     pub payload: u32,
 }
 
-/// The ingress pipeline's decision about a packet.
+/// The ingress pipeline's decision about an arrived packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verdict {
-    /// The NIC needs no payload of the packet: it is a control packet, trimmed, a duplicate, or to be discarded.
+    /// The NIC does not need the packet's payload: it is a control packet, trimmed, a duplicate, or to be discarded.
     Consumed,
-    /// The NIC writes the packet's payload to its message's buffer. The program must have called `GetRxMsgInfo` with
-    /// `mark_received` for this packet.
+    /// The NIC writes the packet's payload to the receive buffer of the message. The program must have called
+    /// `GetRxMsgInfo` with `mark_received` for this packet.
     Reassemble {
         /// The `rx_msg_id` of the message: its local id at the receiver.
         rx_msg_id: u16,
@@ -238,7 +243,7 @@ pub enum Verdict {
     },
 }
 
-/// The result of the egress pipeline: a packet's header and its priority.
+/// The result of the egress pipeline for a departing packet: its header and its priority.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Framed<H> {
     /// Header of the packet.
@@ -249,11 +254,11 @@ pub struct Framed<H> {
 
 /// The functions of the fixed-function blocks that the ingress pipeline can call: the externs of NanoTransport.
 pub trait Blocks {
-    /// Finds the message that a packet belongs to, or begins its reception.
+    /// Finds the message that an arrived packet belongs to, or begins the reception of this message.
     fn get_rx_msg_info(&mut self, request: &RxMsgInfoRequest) -> RxMsgInfo;
-    /// Tells packetization that packets of a message have arrived.
+    /// Tells packetization, the block that sends messages, that packets of a message have arrived at the receiver.
     fn delivered(&mut self, event: &DeliveredEvent);
-    /// Allows packetization to send or retransmit packets of a message.
+    /// Allows packetization, the block that sends messages, to send or retransmit packets of a message.
     fn credit_to_btx(&mut self, event: &CreditToBtxEvent);
     /// Makes the packet generator send a control packet.
     fn ctrl_pkt(&mut self, event: &CtrlPktEvent);
@@ -261,34 +266,35 @@ pub trait Blocks {
 
 /// A transport program: the ingress and egress pipelines of a NIC, and the state that they share.
 ///
-/// Each NIC has its own value, which contains the program's registers. A program indexes its state of sent messages by
-/// the low 16 bits of `tx_msg_id` ([`slot`]), and its state of received messages by `rx_msg_id`. Both indices count
-/// from 0, and the NIC reuses the lowest free index.
+/// Each NIC has its own value of the program's type, which contains the program's registers. A program indexes its
+/// state of sent messages by the low 16 bits of `tx_msg_id` ([`slot`]), and its state of received messages by
+/// `rx_msg_id`. Both indices begin at 0, and the NIC gives a new message the lowest free index.
 pub trait Pipeline: Send {
     /// The header of the transport's packets.
     type Header: Copy + Default + Send;
 
     /// Processes an arriving packet.
     fn ingress<B: Blocks>(&mut self, blocks: &mut B, header: &Self::Header, arrival: &Arrival<'_>) -> Verdict;
-    /// Length of `header` in bytes, if the length differs between packets. The length of a frame includes this length
-    /// or the run's setting for headers, whichever is larger.
+    /// Length of `header` in bytes, if the length differs between packets; else 0. The simulator adds to the payload of
+    /// a packet either this length or the configured header size, whichever is larger.
     #[inline]
     fn header_bytes(_header: &Self::Header) -> u32 {
         0
     }
-    /// Errors of the program, for a warning to its author: the number of occurrences of each error, and its
-    /// description, which begins with "packets".
+    /// Errors of the program, which the simulator reports to the program's author: the number of occurrences of each
+    /// error, and its description, which begins with "packets".
     fn faults(&self) -> Vec<(u64, &'static str)> {
         Vec::new()
     }
     /// Fills in the header of a departing packet and chooses its priority.
     fn egress(&mut self, departure: &Departure) -> Framed<Self::Header>;
-    /// Handles the expiry of a received message: the NIC no longer waits for the message and will reuse its id. A
-    /// program with a scheduler must remove the message from it.
+    /// Handles the expiry of an incompletely received message: the NIC no longer waits for the message and will reuse
+    /// its id. A program with a scheduler of messages must remove the message from the scheduler.
     fn expired(&mut self, _rx_msg_id: u16) {}
 }
 
-/// The slot of a message: the low 16 bits of its id. All messages that a NIC is currently sending have different slots.
+/// The slot of a message at its sender: the low 16 bits of its id. All messages that a NIC is currently sending have
+/// different slots.
 #[inline]
 pub fn slot(tx_msg_id: u32) -> usize {
     (tx_msg_id & 0xffff) as usize

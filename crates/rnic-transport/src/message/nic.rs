@@ -1,4 +1,5 @@
-//! A NIC of a message transport: the fixed-function blocks and the transport program.
+//! A NIC of the NanoTransport architecture, which sends and receives messages: its fixed-function blocks and its
+//! transport program.
 
 use super::buffers::{BufferClass, NoBuffer};
 use super::generator::Generator;
@@ -11,49 +12,51 @@ use super::{
 use crate::Time;
 use std::collections::VecDeque;
 
-/// The order in which a NIC sends the packets of its messages.
+/// The order in which a NIC with several messages to send takes packets from them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Order {
     /// The NIC sends one packet of each message in turn.
     #[default]
     RoundRobin,
     /// The NIC sends the message with the fewest unsent packets first. Of several such messages, it sends the message
-    /// in the lowest slot first.
+    /// in the lowest slot (the low 16 bits of its id) first.
     ShortestFirst,
 }
 
-/// The configuration of a NIC.
+/// The configuration of a [`MessageNic`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct NicConfig {
     /// Maximum payload of a packet in bytes; at least 1.
     pub mtu: u32,
     /// Initial credit of a message: number of packets that it may send before the receiver responds; at least 1.
     pub rtt_pkts: u32,
-    /// Retransmission timeout of a message.
+    /// Retransmission timeout of a message, after which the sender retransmits unacknowledged packets.
     pub timeout: Time,
     /// Number of consecutive timeouts without a response from the receiver after which the sender aborts a message.
     pub max_timeouts: u32,
-    /// Time without an arriving packet of a message after which its reception expires.
+    /// Time without an arriving packet of a message after which the receiver ends the message's reception.
     pub rx_timeout: Time,
-    /// Whether to retransmit a message's last packet after a timeout without a response, if the message has nothing to
-    /// send. The response to this probe replaces credit that was lost.
+    /// Whether to send a probe after a timeout without a response: if a message has no packet that it may send, the
+    /// sender retransmits the last sent packet. The receiver's response to this probe grants again the credit that was
+    /// lost with an earlier response.
     pub probe: bool,
     /// Order in which the NIC sends the packets of its messages.
     pub order: Order,
-    /// Time between two paced control packets: the serialisation time of a full data frame on the receiving link.
+    /// Time between two paced control packets, such as the PULLs of NDP: the serialisation time of a full data frame on
+    /// the receiving link.
     pub pace: Time,
     /// Buffers for messages that are being sent; if empty, there is no limit.
     pub tx_buffers: Vec<BufferClass>,
     /// Buffers for messages that are being received; if empty, there is no limit.
     pub rx_buffers: Vec<BufferClass>,
-    /// Granularity of the timers, which fire at multiples of this time. If it is zero, timers fire exactly when they
-    /// expire.
+    /// Granularity of the NIC's timers, which fire at multiples of this time. If it is zero, timers fire exactly when
+    /// they expire.
     pub timer_granularity: Time,
 }
 
 impl Default for NicConfig {
-    /// The settings of the incast experiment in the NanoTransport paper: links of 200 Gbps, segments of 1,024 bytes in
-    /// frames of 1,088 bytes, a timeout of 7 us.
+    /// The settings of the NICs in the incast experiment of the NanoTransport paper: links of 200 Gbps, segments of
+    /// 1,024 bytes in frames of 1,088 bytes, a timeout of 7 us.
     fn default() -> NicConfig {
         NicConfig {
             mtu: 1_024,
@@ -82,11 +85,12 @@ pub struct Message {
     pub src_context: u16,
     /// Length of the message in bytes; a message of 0 bytes takes one packet.
     pub bytes: u32,
-    /// An identifier that the owner of the NIC chooses. The NIC returns it in [`NicEvent`] and [`Outgoing`].
+    /// An identifier that the owner of the NIC chooses for the message. The NIC returns it in [`NicEvent`] and
+    /// [`Outgoing`].
     pub tag: u32,
 }
 
-/// A packet to transmit.
+/// A packet that the owner of a NIC must transmit now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Outgoing<H> {
     /// Address of the destination NIC.
@@ -101,11 +105,11 @@ pub struct Outgoing<H> {
     pub is_rtx: bool,
     /// Whether the packet is a control packet.
     pub is_control: bool,
-    /// Data packet: the message's tag. Control packet: 0.
+    /// Data packet: the message's tag, which the owner of the NIC chose. Control packet: 0.
     pub tag: u32,
 }
 
-/// A message that has been received completely.
+/// A message that a NIC has received completely.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Completed {
     /// Address of the sending NIC.
@@ -116,21 +120,22 @@ pub struct Completed {
     pub bytes: u32,
 }
 
-/// The effect of a received packet.
+/// The effect of a received packet on the NIC's messages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Received {
-    /// Number of payload bytes that had not been received before.
+    /// Number of payload bytes in the packet that had not been received before.
     pub new_bytes: u32,
     /// The message that the packet completed, if any.
     pub completed: Option<Completed>,
-    /// Whether the packet's payload was discarded, because it had been received before or there was no buffer for it.
+    /// Whether the packet's payload was discarded, because it had been received before or there was no receive buffer
+    /// for its message.
     pub useless: bool,
 }
 
-/// A notification for the owner of a NIC.
+/// A notification for the owner of a [`MessageNic`] about a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NicEvent {
-    /// The receiver has acknowledged all packets of the message; its buffer is free.
+    /// The receiver has acknowledged all packets of the message; its transmit buffer is free.
     Sent {
         /// The message's tag.
         tag: u32,
@@ -140,14 +145,14 @@ pub enum NicEvent {
         /// The message's tag.
         tag: u32,
     },
-    /// The sender aborted the message after [`NicConfig::max_timeouts`] timeouts; its buffer is free. The receiver may
-    /// have received it nevertheless.
+    /// The NIC aborted the message, as its sender, after [`NicConfig::max_timeouts`] timeouts without a response; its
+    /// transmit buffer is free. The receiver may have received the message nevertheless.
     Aborted {
         /// The message's tag.
         tag: u32,
     },
     /// The reception of a message expired: no packet of it arrived for [`NicConfig::rx_timeout`], or its sender has
-    /// begun a newer message in the same slot.
+    /// begun a newer message in the same slot (with the same low 16 bits of the id).
     ReceiveExpired {
         /// Address of the sending NIC.
         src_ip: u32,
@@ -156,10 +161,10 @@ pub enum NicEvent {
     },
 }
 
-/// The counters of a NIC.
+/// The counters of a [`MessageNic`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counters {
-    /// Number of expiries of retransmission timers, with or without a retransmission.
+    /// Number of times that a message's retransmission timer expired, with or without a retransmission.
     pub timeouts: u64,
     /// Number of probes: retransmissions of a message's last packet because the message had no other packet to send
     /// ([`NicConfig::probe`]).
@@ -172,11 +177,12 @@ pub struct Counters {
     pub aborted: u64,
     /// Number of messages whose reception expired ([`NicEvent::ReceiveExpired`]).
     pub expired: u64,
-    /// Number of packets for which the program's [`Verdict`] contradicted its call of `GetRxMsgInfo`.
+    /// Number of packets for which the transport program's [`Verdict`] contradicted its call of `GetRxMsgInfo`: it
+    /// named another packet, or only one of the two accepted the payload.
     pub program_errors: u64,
 }
 
-/// The fixed-function blocks of a NIC.
+/// The fixed-function blocks of a NIC, that is, everything but its transport program.
 #[derive(Clone, Debug)]
 struct Engine {
     packetization: Packetization,
@@ -186,15 +192,15 @@ struct Engine {
     counters: Counters,
 }
 
-/// The [`Blocks`] that the ingress pipeline calls while it processes one packet.
+/// The implementation of [`Blocks`] that the ingress pipeline calls while it processes one packet.
 struct Call<'a> {
     engine: &'a mut Engine,
     cfg: &'a NicConfig,
     now: Time,
-    /// The packet, if the program has newly marked it as received.
+    /// The processed packet, if the program has newly marked it as received.
     marked: Option<Marked>,
-    /// Whether the program tried to mark the packet as received, but it had been received before or there was no
-    /// buffer.
+    /// Whether the program tried to mark the processed packet as received, but it had been received before or there was
+    /// no receive buffer.
     useless: bool,
 }
 
@@ -259,7 +265,7 @@ pub struct MessageNic<P> {
 }
 
 impl<P: Pipeline> MessageNic<P> {
-    /// A NIC without messages. The program holds the NIC's address.
+    /// A NIC without messages. Its address is part of `program`.
     pub fn new(cfg: &NicConfig, program: P) -> MessageNic<P> {
         debug_assert!(cfg.mtu > 0, "the MTU must be at least 1");
         let engine = Engine {
@@ -272,8 +278,8 @@ impl<P: Pipeline> MessageNic<P> {
         MessageNic { program, engine }
     }
 
-    /// Begins to send a message. Returns its `tx_msg_id`: the message's slot in the low 16 bits, the slot's generation
-    /// in the high 16 bits.
+    /// Begins to send a message. Returns its id, `tx_msg_id`: a slot in the low 16 bits, and in the high 16 bits a
+    /// generation, which counts the messages that use this slot one after another.
     ///
     /// # Errors
     /// If no transmit buffer that fits the message is free.
@@ -380,7 +386,7 @@ impl<P: Pipeline> MessageNic<P> {
         }
     }
 
-    /// Takes the oldest pending event.
+    /// Takes the oldest event that the owner has not taken yet.
     pub fn poll_event(&mut self) -> Option<NicEvent> {
         self.engine.events.pop_front()
     }

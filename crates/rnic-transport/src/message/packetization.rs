@@ -1,4 +1,5 @@
-//! Packetization: the block that keeps the state of messages that are being sent, and chooses the next data packet.
+//! Packetization: the block of a NanoTransport NIC that keeps the state of messages that are being sent, and chooses
+//! the next data packet.
 //!
 //! In the NanoTransport paper the state of a message consists of `deliveredBitmap`, `credit`, `toBtx`, `maxTxPktOffset`
 //! and `timeoutCnt`, and three events change it (algorithms 1 to 3). `toBtx` is a bitmap of the packets to send; all
@@ -19,33 +20,34 @@ use std::collections::{BinaryHeap, VecDeque};
 #[derive(Clone, Debug, Default)]
 struct TxMessage {
     message: Message,
-    /// Id of the message: slot and generation. Events for an earlier message in the slot have another id.
+    /// Id of the message: slot (low 16 bits) and generation (high 16 bits, different for consecutive messages in the
+    /// slot). Events for an earlier message in the slot have another id.
     tx_msg_id: u32,
     /// Whether the slot is in use.
     live: bool,
     buffer: Buffer,
     /// Number of packets of the message.
     packets: u32,
-    /// Packets before this index may be sent.
+    /// The message's credit: packets before this index may be sent.
     credit: u32,
-    /// Packets before this index have been sent: `maxTxPktOffset` + 1.
+    /// Packets before this index have been sent: `maxTxPktOffset` of the NanoTransport paper, plus 1.
     sent: u32,
-    /// All packets before this index have arrived.
+    /// All packets before this index have arrived at the receiver.
     delivered_to: u32,
-    /// Packets that have arrived.
+    /// The packets that have arrived at the receiver.
     delivered: Bits,
-    /// Packets to retransmit.
+    /// The packets to retransmit.
     rtx: Bits,
-    /// Whether to retransmit the last packet sent, even if it has arrived.
+    /// Whether to send a probe: to retransmit the last packet sent, even if it has arrived, to get a response.
     probe: bool,
-    /// The value of `sent` when the timer was set, but at least 1. The timeout retransmits only packets before this
-    /// index.
+    /// The value of `sent` when the retransmission timer was set, but at least 1. The timeout retransmits only packets
+    /// before this index.
     timed: u32,
     /// Number of consecutive timeouts without a response from the receiver.
     timeouts: u32,
-    /// Whether an event from the receiver has arrived since the timer was set.
+    /// Whether a response of the receiver has arrived since the retransmission timer was set.
     heard: bool,
-    /// Whether a packet of the message has left the NIC since the timer was set.
+    /// Whether a packet of the message has left the NIC since the retransmission timer was set.
     left: bool,
     /// Whether the message is in the queue of messages that may send.
     listed: bool,
@@ -57,7 +59,8 @@ impl TxMessage {
         self.live && (self.rtx.count() > 0 || self.sent < self.credit || self.probe)
     }
 
-    /// The index of the next packet to send: the lowest bit of `toBtx` below the credit, or the probe.
+    /// The index of the next packet to send: the first packet to retransmit, else the first unsent packet within the
+    /// credit, else the probe (the last packet sent).
     #[inline]
     fn next_packet(&mut self) -> Option<u32> {
         if let Some(packet) = self.rtx.lowest() {
@@ -71,15 +74,16 @@ impl TxMessage {
         std::mem::take(&mut self.probe).then(|| self.sent - 1)
     }
 
-    /// Marks packets as delivered (algorithm 1): the packets in `mask` of one 64-bit word of the bitmaps.
+    /// Marks packets as delivered (algorithm 1 of the NanoTransport paper): the packets in `mask` of one 64-bit word of
+    /// the bitmaps.
     #[inline]
     fn deliver(&mut self, word: u32, mask: u64) {
         self.delivered.set_mask(word, mask);
         self.rtx.clear_mask(word, mask);
     }
 
-    /// Algorithm 3: marks for retransmission all packets that had been sent when the timer was set and have not
-    /// arrived.
+    /// Algorithm 3 of the NanoTransport paper: marks for retransmission all packets that had been sent when the
+    /// retransmission timer was set and have not arrived.
     fn retransmit_timed(&mut self) {
         for (word, mask) in runs(self.delivered_to, self.timed.min(self.sent)) {
             self.rtx.set_mask(word, mask & !self.delivered.word(word));
@@ -87,8 +91,8 @@ impl TxMessage {
     }
 }
 
-/// The queue of messages that may send. It holds message ids; the id of a message that has been freed no longer matches
-/// its slot's id.
+/// The queue of messages that may send, by their ids. It may still contain ids of messages that have ended; such an id
+/// is not the id of the message that is now in the slot.
 #[derive(Clone, Debug, Default)]
 struct Ready {
     /// Message ids in round-robin order.
@@ -116,10 +120,10 @@ impl Ready {
     }
 }
 
-/// The effect of a timeout.
+/// The effect of a retransmission timeout of a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Timeout {
-    /// No effect.
+    /// No packet will be retransmitted.
     Idle,
     /// Packets of the message with this tag will be retransmitted.
     Retransmits(u32),
@@ -132,26 +136,27 @@ pub(super) enum Timeout {
 /// All messages that a NIC is sending.
 #[derive(Clone, Debug)]
 pub(super) struct Packetization {
-    /// Messages, indexed by slot.
+    /// The states of the messages, indexed by slot (the low 16 bits of a message's id).
     messages: Vec<TxMessage>,
     slots: Slots,
-    /// Generation of the latest message in each slot.
+    /// Number of messages that have been sent from each slot, modulo 2^16; the generation of the next message follows
+    /// from it.
     generations: Vec<u16>,
-    /// Maps (receiver, slot) to an index into `latest`.
+    /// Maps a receiver and a slot of this NIC to an index into `latest`.
     receivers: Directory,
-    /// Generation of the latest message that went from a slot to a receiver, for each pair of receiver and slot.
+    /// Generation (high 16 bits of the id) of the latest message from a slot to a receiver, for each such pair.
     latest: Vec<u16>,
     buffers: Buffers,
     timers: Timers,
     ready: Ready,
 }
 
-/// The generation of the next message in a slot whose previous message had generation `previous`. `known` is the
-/// generation of the slot's latest message to the same receiver.
+/// The generation (high 16 bits of the id) of the next message in a slot that has had `previous` messages, modulo 2^16.
+/// `known` is the generation of the slot's latest message to the same receiver.
 ///
-/// Normally the result is `previous` + 1. But the receiver may consider this generation older than `known`. In this
-/// case the result is a generation that the receiver considers newer and that the slot has not used for its last 2^14
-/// messages.
+/// Normally the result is `previous` + 1. But if many messages went from the slot to other receivers in the meantime,
+/// the receiver would consider this generation older than `known`. In this case the result is a generation that the
+/// receiver considers newer and that the slot has not used for its last 2^14 messages.
 fn next_generation(previous: u16, known: Option<u16>) -> u16 {
     let next = previous.wrapping_add(1);
     match known {
@@ -160,7 +165,8 @@ fn next_generation(previous: u16, known: Option<u16>) -> u16 {
     }
 }
 
-/// Whether generation `a` is newer than `b`, that is, 1 to 2^15 - 1 steps after it.
+/// Whether message generation `a` (a 16-bit number that wraps around) is newer than `b`, that is, 1 to 2^15 - 1 steps
+/// after it.
 #[inline]
 pub(super) fn is_newer(a: u16, b: u16) -> bool {
     (a.wrapping_sub(b) as i16) > 0
@@ -229,7 +235,7 @@ impl Packetization {
         generation
     }
 
-    /// The slot of message `tx_msg_id`, if it is still being sent.
+    /// The slot of message `tx_msg_id`, if the message is still being sent.
     #[inline]
     fn find(&self, tx_msg_id: u32) -> Option<usize> {
         let index = slot(tx_msg_id);
@@ -246,7 +252,7 @@ impl Packetization {
         }
     }
 
-    /// Frees the slot, the buffer and the timer of a message; returns the message's tag.
+    /// Frees the slot, the buffer and the timer of a message that has ended; returns the message's tag.
     fn free(&mut self, index: usize) -> u32 {
         let state = &mut self.messages[index];
         state.live = false;
@@ -256,8 +262,8 @@ impl Packetization {
         state.message.tag
     }
 
-    /// Handles a `DeliveredEvent` (algorithm 1); returns the message's tag if all its packets have arrived. Ignores
-    /// packets that have not been sent yet.
+    /// Handles a `DeliveredEvent` (algorithm 1 of the NanoTransport paper); returns the message's tag if all its
+    /// packets have arrived. Ignores packets that have not been sent yet.
     #[inline]
     pub(super) fn delivered(&mut self, event: &DeliveredEvent) -> Option<u32> {
         let index = self.find(event.tx_msg_id)?;
@@ -281,7 +287,7 @@ impl Packetization {
         (state.delivered.count() == state.packets).then(|| self.free(index))
     }
 
-    /// Handles a `CreditToBtxEvent` (algorithm 2).
+    /// Handles a `CreditToBtxEvent` (algorithm 2 of the NanoTransport paper): a message may send or retransmit packets.
     #[inline]
     pub(super) fn credit_to_btx(&mut self, event: &CreditToBtxEvent, order: Order) {
         let Some(index) = self.find(event.tx_msg_id) else { return };
@@ -336,12 +342,13 @@ impl Packetization {
         !self.ready.is_empty()
     }
 
-    /// A time at or before the expiry of the next timer.
+    /// A time at or before the expiry of the next retransmission timer.
     pub(super) fn deadline(&self) -> Option<Time> {
         self.timers.next()
     }
 
-    /// Handles the `TimeoutEvent` (algorithm 3) of the next message whose timer has expired by `now`.
+    /// Handles the `TimeoutEvent` (algorithm 3 of the NanoTransport paper) of the next message whose retransmission
+    /// timer has expired by `now`.
     pub(super) fn timeout(&mut self, cfg: &NicConfig, now: Time) -> Option<Timeout> {
         let slot = self.timers.expired(now)?;
         let index = usize::from(slot);
@@ -387,7 +394,7 @@ impl Packetization {
 mod tests {
     use super::*;
 
-    /// Segments of 100 bytes, an initial credit of 4 packets, a timeout of 10 us.
+    /// The NIC of the tests: segments of 100 bytes, an initial credit of 4 packets, a timeout of 10 us.
     fn cfg() -> NicConfig {
         NicConfig { mtu: 100, rtt_pkts: 4, timeout: us(10), max_timeouts: 3, probe: false, ..NicConfig::default() }
     }
@@ -441,7 +448,8 @@ mod tests {
         assert!(block.all_free());
     }
 
-    /// Algorithm 1: acknowledgements accumulate in any order, and the last one frees the message.
+    /// Algorithm 1 of the NanoTransport paper: acknowledgements of packets accumulate in any order, and the last one
+    /// frees the message.
     #[test]
     fn delivered_packets_add_up() {
         let cfg = NicConfig { rtt_pkts: 200, ..cfg() };
@@ -476,8 +484,8 @@ mod tests {
         assert_eq!(drain(&mut block, &cfg), (4..10).map(|packet| (packet, false)).collect::<Vec<_>>());
     }
 
-    /// Algorithm 2: the lowest packet is sent first; credit never shrinks; packets that have arrived are not
-    /// retransmitted.
+    /// Algorithm 2 of the NanoTransport paper: the lowest packet is sent first; credit never shrinks; packets that have
+    /// arrived are not retransmitted.
     #[test]
     fn credit_and_retransmissions() {
         let cfg = cfg();
@@ -495,8 +503,8 @@ mod tests {
         assert_eq!(drain(&mut block, &cfg).len(), 4);
     }
 
-    /// Algorithm 3 with ten packets and credit 4. The first timeout concerns packet 0 only, as `maxTxPktOffset` was 0
-    /// when its timer was set.
+    /// Algorithm 3 of the NanoTransport paper with a message of ten packets and a credit of 4. The first timeout
+    /// retransmits packet 0 only, because `maxTxPktOffset` (the highest index sent) was 0 when the timer was set.
     #[test]
     fn timeouts_retransmit_packets_sent_before_the_timer_was_set() {
         let cfg = cfg();
@@ -555,7 +563,8 @@ mod tests {
         );
     }
 
-    /// All packets that the credit allows have arrived, and the packet with further credit was lost.
+    /// All packets that the credit allows have arrived, and the control packet with further credit was lost. So the
+    /// sender retransmits the last packet to get a response.
     #[test]
     fn a_probe_retransmits_the_last_packet() {
         let cfg = NicConfig { probe: true, ..cfg() };
@@ -598,8 +607,8 @@ mod tests {
         assert!(block.timers.next().is_none() && block.messages.len() == 1);
     }
 
-    /// The last generation that the receiver has seen is 10. The receiver considers the generations up to 10 + 32,767
-    /// newer.
+    /// Generations are 16-bit numbers of the messages in a slot. The last generation that the receiver has seen is 10,
+    /// so it considers the generations up to 10 + 32,767 newer.
     #[test]
     fn the_receiver_considers_the_next_generation_newer() {
         assert_eq!(next_generation(0, None), 1);

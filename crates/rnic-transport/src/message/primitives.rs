@@ -1,10 +1,10 @@
-//! State primitives: the registers and schedulers in which a transport program keeps state between packets. Programs in
-//! Rust and in P4 use the same primitives.
+//! State primitives of the NanoTransport NIC: the registers and schedulers in which a transport program keeps state
+//! between packets. Programs in Rust and in P4 use the same primitives.
 //!
 //! Register arrays grow when they are written, and an entry that was never written is 0. So a simulated NIC needs
 //! little memory before it has processed many messages.
 
-/// The operation of a predicated register on its entry.
+/// An operation that the register array [`IfElseRaw`] applies to one of its entries.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Op {
     /// Leaves the entry unchanged.
@@ -40,7 +40,7 @@ pub struct IfElseRaw {
 }
 
 impl IfElseRaw {
-    /// Applies the operation and operand `then` to entry `at` if `predicate` holds, else `otherwise`; returns the
+    /// Applies an operation with its operand to entry `at`: `then` if `predicate` holds, else `otherwise`. Returns the
     /// entry's new value.
     #[inline]
     pub fn apply(&mut self, at: usize, predicate: bool, then: (Op, u64), otherwise: (Op, u64)) -> u64 {
@@ -81,16 +81,16 @@ impl DualPort {
     }
 }
 
-/// An entry of a priority scheduler: a message that waits for grants.
+/// An entry of a [`PriorityScheduler`]: a message that waits for grants of its receiver, as in Homa.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Entry {
-    /// Local id of the message.
+    /// Id of the message at its receiver (`rx_msg_id`).
     pub id: u16,
     /// Rank of the entry. The entry with the smallest rank is first; of equal ranks, the entry with the smallest `id`.
     pub rank: u32,
-    /// Credit that has been granted, in packets: the sender may send all packets before this index.
+    /// Credit that has been granted to the message, in packets: the sender may send all packets before this index.
     pub granted: u32,
-    /// Maximum credit that may be granted now, in packets.
+    /// Maximum credit that may be granted to the message now, in packets.
     pub grantable: u32,
 }
 
@@ -101,39 +101,41 @@ impl Entry {
     }
 }
 
-/// The selection of a priority scheduler.
+/// The message that a [`PriorityScheduler`] selected for a grant.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Selected {
-    /// Local id of the selected message.
+    /// Id of the selected message at its receiver (`rx_msg_id`).
     pub id: u16,
-    /// Number of compared entries that precede the selected entry in the order of ranks; 0 for the first entry.
+    /// Number of the scheduler's entries that precede the selected message in the order of ranks; 0 for the first.
     pub level: u32,
-    /// Credit that is granted to the message now.
+    /// Credit that is granted to the message now, in packets: the sender may send all packets before this index.
     pub credit: u32,
 }
 
-/// Location of an id's entry in the scheduler.
+/// Where the priority scheduler holds the entry of a message id.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 enum Location {
-    /// The id has no entry.
+    /// The scheduler has no entry of this id.
     #[default]
     Absent,
-    /// The entry is among the compared entries.
+    /// The entry is among the up to 16 entries that the scheduler compares.
     Compared,
-    /// The entry waits in the FIFO.
+    /// The entry waits in the FIFO for its place among the compared entries.
     Queued,
 }
 
-/// The state of an id: the location of its entry, and the entry itself while it waits in the FIFO.
+/// The priority scheduler's state of a message id: the location of its entry, and the entry itself while it waits in
+/// the FIFO.
 #[derive(Clone, Copy, Debug, Default)]
 struct IdState {
     location: Location,
-    /// Whether the FIFO contains the id. The FIFO may still contain the id after the entry was removed.
+    /// Whether the FIFO contains this message id. The FIFO may still contain the id after its entry was removed.
     in_fifo: bool,
     entry: Entry,
 }
 
-/// A priority scheduler, which compares up to 16 entries; further entries wait in a FIFO.
+/// A priority scheduler, which selects the message that gets the next grant. It compares the ranks of up to 16
+/// messages; further messages wait in a FIFO until a compared message is removed.
 ///
 /// ```
 /// use rnic_transport::message::primitives::{Entry, PriorityScheduler};
@@ -149,20 +151,20 @@ struct IdState {
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct PriorityScheduler {
-    /// The compared entries in the order of their ranks. Hardware has 16 parallel comparators; software moves an
-    /// updated entry step by step, which is fast because an entry rarely moves far.
+    /// The compared entries in the order of their ranks. Hardware compares with 16 parallel comparators; this software
+    /// moves an updated entry step by step, which is fast because an entry rarely moves far.
     compared: [Entry; PriorityScheduler::COMPARED],
     count: usize,
     fifo: std::collections::VecDeque<u16>,
-    /// The state of each id, indexed by id.
+    /// The state of each message id, indexed by id.
     ids: Vec<IdState>,
 }
 
 impl PriorityScheduler {
-    /// Number of entries that are compared.
+    /// Maximum number of entries that the scheduler compares; further entries wait in a FIFO.
     pub const COMPARED: usize = 16;
 
-    /// Inserts an entry, or replaces the entry with the same id.
+    /// Inserts the entry of a message, or replaces the entry with the same id.
     pub fn upsert(&mut self, entry: Entry) {
         let id = usize::from(entry.id);
         if id >= self.ids.len() {
@@ -190,7 +192,7 @@ impl PriorityScheduler {
         }
     }
 
-    /// The entry of `id`; `None` if the scheduler has no such entry.
+    /// The entry of message `id`; `None` if the scheduler has no such entry.
     pub fn get(&self, id: u16) -> Option<Entry> {
         let state = self.ids.get(usize::from(id))?;
         match state.location {
@@ -205,7 +207,7 @@ impl PriorityScheduler {
         at.expect("an id in state Compared has an entry among the compared entries")
     }
 
-    /// Writes the entry at index `at` and moves it to its position in the order.
+    /// Writes the compared entry at index `at` and moves it to its position in the order of ranks.
     fn put(&mut self, mut at: usize, entry: Entry) {
         let compared = &mut self.compared[..self.count];
         while at > 0 && entry.key() < compared[at - 1].key() {
@@ -219,7 +221,8 @@ impl PriorityScheduler {
         compared[at] = entry;
     }
 
-    /// Removes the entry of `id`, if there is one. If it was a compared entry, the first entry in the FIFO replaces it.
+    /// Removes the entry of message `id`, if there is one. If it was a compared entry, the first entry in the FIFO
+    /// replaces it.
     pub fn remove(&mut self, id: u16) {
         let Some(state) = self.ids.get_mut(usize::from(id)) else { return };
         let location = std::mem::take(&mut state.location);
@@ -242,8 +245,8 @@ impl PriorityScheduler {
         }
     }
 
-    /// Selects the first compared entry with `granted` < `grantable`, if it is among the first `levels` compared
-    /// entries. Sets its `granted` to its `grantable`.
+    /// Selects the message for the next grant: the first entry in the order of ranks with `granted` < `grantable`, if
+    /// it is among the first `levels` entries. Sets its `granted` to its `grantable`.
     pub fn select(&mut self, levels: u32) -> Option<Selected> {
         let compared = self.compared[..self.count].iter_mut().take(levels as usize);
         let (level, entry) = compared.enumerate().find(|(_, entry)| entry.granted < entry.grantable)?;
@@ -303,7 +306,8 @@ mod tests {
         assert_eq!(select(&mut scheduler, 1), Some((5, 0, 11)));
     }
 
-    /// The entries of ids 0 to 15 are compared. The entries of ids 16 to 19 wait in this order, whatever their ranks.
+    /// The scheduler compares the entries of ids 0 to 15. The entries of ids 16 to 19 wait in this order, whatever
+    /// their ranks.
     #[test]
     fn excess_entries_wait_first_in_first_out() {
         let mut scheduler = PriorityScheduler::default();
@@ -329,7 +333,7 @@ mod tests {
     }
 
     proptest! {
-        /// With up to 16 ids, the scheduler selects the same entry as a search through all entries.
+        /// With up to 16 message ids, the scheduler selects the same entry as a search through all entries.
         #[test]
         fn agrees_with_a_search(steps in prop::collection::vec((0u16..16, 0u32..6, 0u32..5, 0u32..8), 1..200)) {
             let mut scheduler = PriorityScheduler::default();

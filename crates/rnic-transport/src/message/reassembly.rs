@@ -1,5 +1,6 @@
-//! Reassembly: the block that keeps the state of messages that are being received. It also remembers whether the latest
-//! message from each slot of each sender was delivered.
+//! Reassembly: the block of a NanoTransport NIC that keeps the state of messages that are being received. It also
+//! remembers, for each sender and each slot there (the low 16 bits of a message's id), whether the latest message was
+//! delivered.
 
 use super::bits::Bits;
 use super::buffers::{Buffer, Buffers};
@@ -10,7 +11,8 @@ use super::timers::Timers;
 use super::{RxMsgInfo, RxMsgInfoRequest, slot};
 use crate::Time;
 
-/// The state of the newest message that has arrived from a sender's slot.
+/// The receiver's state of the newest message that has arrived from a slot of a sender (the low 16 bits of the
+/// message's id).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Fate {
     /// No message has been accepted from the slot yet.
@@ -23,10 +25,10 @@ enum Fate {
     Expired,
 }
 
-/// The receiver's state of a sender's slot.
+/// The receiver's state of one slot of a sender, from which messages come one after another.
 #[derive(Clone, Copy, Debug)]
 struct SenderSlot {
-    /// Generation of the newest message.
+    /// Generation (high 16 bits of the id) of the newest message from the slot.
     generation: u16,
     fate: Fate,
 }
@@ -59,7 +61,7 @@ pub(super) struct Marked {
 /// The effect of `GetRxMsgInfo` on the receiver's state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Effect {
-    /// No effect.
+    /// Nothing was marked, and no buffer was missing.
     None,
     /// The packet has been newly marked as received.
     Marked(Marked),
@@ -70,10 +72,10 @@ pub(super) enum Effect {
 /// All messages that a NIC is receiving.
 #[derive(Clone, Debug)]
 pub(super) struct Reassembly {
-    /// Messages, indexed by `rx_msg_id`.
+    /// The states of the messages, indexed by `rx_msg_id`.
     messages: Vec<RxMessage>,
     slots: Slots,
-    /// Maps (sender, slot) to an index into `sender_slots`.
+    /// Maps a sender and one of its slots to an index into `sender_slots`.
     senders: Directory,
     sender_slots: Vec<SenderSlot>,
     buffers: Buffers,
@@ -83,7 +85,7 @@ pub(super) struct Reassembly {
     superseded: Vec<(u16, NicEvent)>,
 }
 
-/// The response to a request that failed.
+/// The response to a `GetRxMsgInfo` request that failed.
 const FAIL: RxMsgInfo =
     RxMsgInfo { fail: true, rx_msg_id: 0, is_new_msg: false, is_new_pkt: false, is_last_pkt: false, ack_no: 0 };
 
@@ -100,7 +102,8 @@ impl Reassembly {
         }
     }
 
-    /// Handles a `GetRxMsgInfo` request.
+    /// Handles a `GetRxMsgInfo` request of the transport program; returns the response, and its effect on the
+    /// receiver's state.
     pub(super) fn info(&mut self, cfg: &NicConfig, now: Time, request: &RxMsgInfoRequest) -> (RxMsgInfo, Effect) {
         let generation = (request.tx_msg_id >> 16) as u16;
         let (sender_slot, is_new) = self.senders.index(request.src_ip, slot(request.tx_msg_id) as u16);
@@ -192,7 +195,7 @@ impl Reassembly {
         (state.bytes - packet.pkt_offset * cfg.mtu).min(cfg.mtu)
     }
 
-    /// Undoes the marking of a packet as received.
+    /// Undoes the marking of a packet as received, because the program's verdict contradicted it.
     pub(super) fn unmark(&mut self, packet: &Marked) {
         let state = &mut self.messages[usize::from(packet.rx_msg_id)];
         state.received.clear(packet.pkt_offset);
@@ -225,13 +228,13 @@ impl Reassembly {
         self.superseded.pop()
     }
 
-    /// A time at or before the expiry of the next timer.
+    /// A time at or before the next expiry of a message's reception.
     pub(super) fn deadline(&self) -> Option<Time> {
         self.timers.next()
     }
 
     /// Ends the reception of the next message whose timer has expired by `now`; returns its `rx_msg_id`, and the event
-    /// for the owner.
+    /// for the owner of the NIC.
     pub(super) fn timeout(&mut self, now: Time) -> Option<(u16, NicEvent)> {
         let rx_msg_id = self.timers.expired(now)?;
         let event = self.end(rx_msg_id, Fate::Expired);
@@ -250,7 +253,8 @@ impl Reassembly {
     }
 }
 
-/// The response to a request about a message that has been delivered: it acknowledges all packets of the message.
+/// The response to a `GetRxMsgInfo` request about a message that has been delivered: it acknowledges all packets of the
+/// message.
 #[cold]
 fn complete(cfg: &NicConfig, request: &RxMsgInfoRequest) -> RxMsgInfo {
     let ack_no = request.msg_len.div_ceil(cfg.mtu).max(1);
@@ -276,7 +280,8 @@ mod tests {
         RxMsgInfoRequest { src_ip: 7, src_context: 1, tx_msg_id, msg_len: 250, pkt_offset, mark_received: true }
     }
 
-    /// The fields of [`RxMsgInfo`]: `rx_msg_id`, `is_new_msg`, `is_new_pkt`, `is_last_pkt`, `ack_no`.
+    /// The fields of [`RxMsgInfo`] that a test compares: `rx_msg_id`, `is_new_msg`, `is_new_pkt`, `is_last_pkt`,
+    /// `ack_no`.
     type Short = (u16, bool, bool, bool, u32);
 
     fn ask(block: &mut Reassembly, at: u64, request: &RxMsgInfoRequest) -> Option<Short> {
@@ -320,8 +325,8 @@ mod tests {
         assert_eq!(ask(&mut block, 0, &RxMsgInfoRequest { msg_len: 260, ..packet(1, 0) }), None, "another length");
     }
 
-    /// Messages of generations 9, 8 and 10 arrive from one slot. Generation 8 is refused because it is older than 9.
-    /// Generation 10 ends the reception of generation 9.
+    /// Messages of generations 9, 8 and 10 (successive numbers of the messages in a sender's slot) arrive from one
+    /// slot. Generation 8 is refused because it is older than 9. Generation 10 ends the reception of generation 9.
     #[test]
     fn a_newer_message_of_the_slot_ends_the_older() {
         let mut block = Reassembly::new(&cfg());
@@ -355,7 +360,8 @@ mod tests {
         }
     }
 
-    /// Every packet restarts the timer; 50 us after the last packet the reception of the message expires for good.
+    /// Every packet of a message restarts the message's timer; 50 us after the last packet the reception of the message
+    /// expires for good.
     #[test]
     fn incomplete_messages_expire() {
         let mut block = Reassembly::new(&cfg());

@@ -1,4 +1,5 @@
-//! Allocation of message slots, and a hash table that maps (address, slot) to an index.
+//! Allocation of message slots (indices of a NIC's per-message state), and a hash table that maps the address of a NIC
+//! and a slot to an index.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -39,7 +40,7 @@ impl Slots {
     }
 }
 
-/// A hash table that assigns an index to each pair of an address and a slot at that address. Indices count up from 0 in
+/// A hash table that assigns an index to each pair of a NIC's address and a message slot. Indices count up from 0 in
 /// the order in which the pairs were first seen. Entries are never removed.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Directory {

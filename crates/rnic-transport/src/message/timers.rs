@@ -1,9 +1,9 @@
-//! Timers of messages, one per slot.
+//! The timers of the messages that a NIC sends or receives: one timer per message slot.
 //!
 //! The hardware of the NanoTransport paper has a table of expiry times, and a background scan that finds expired
-//! timers. Here a heap finds expired timers. Every packet restarts the timer of its message, so a restart must be
-//! cheap. It only stores the new expiry time; the timer's entry in the heap keeps the old time. When the entry reaches
-//! the top of the heap, it moves to the new time.
+//! timers. Here a heap finds expired timers. Every arriving data packet restarts the timer of its message, so a restart
+//! must be cheap. A restart only stores the new expiry time; the timer's entry in the heap keeps the old time. When the
+//! entry reaches the top of the heap, it moves to the new time.
 
 use crate::Time;
 use std::cmp::Reverse;
@@ -18,13 +18,13 @@ struct Timer {
     queued: Time,
 }
 
-/// The timers of all messages of one direction, by slot.
+/// The timers of all messages that a NIC sends, or of all messages that it receives, by slot.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Timers {
     timers: Vec<Timer>,
     /// Entries (time, slot), earliest first.
     heap: BinaryHeap<Reverse<(Time, u16)>>,
-    /// Number of timers that are on.
+    /// Number of timers that are running.
     on: usize,
 }
 

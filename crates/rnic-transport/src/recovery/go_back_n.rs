@@ -4,10 +4,11 @@
 //! receiver sends no other NACK until a packet arrives in order ([`NackPolicy::First`]). The sender goes back to the
 //! expected PSN and retransmits all packets from there on.
 //!
-//! The requester has the retransmission timer. With ACKs (Writes, Sends) the requester is the sender. Its timer
-//! restarts whenever an acknowledgement makes progress. Without ACKs all flows are RDMA Reads (the extreme case in
-//! section 4.1 of the IRN paper), and the requester is the receiver. Its timer restarts whenever a packet arrives in
-//! order. When the timer expires, the receiver sends a NACK for the expected packet.
+//! The requester of an RDMA operation has the retransmission timer. If flows have ACKs (Writes, Sends), the requester
+//! is the sender of the data. Its timer restarts whenever an acknowledgement makes progress. If flows have no ACKs
+//! ([`FlowConfig::acks`]), all flows are RDMA Reads (the extreme case in section 4.1 of the IRN paper), and the
+//! requester is the receiver of the data. Its timer restarts whenever a packet arrives in order. When the timer
+//! expires, the receiver sends a NACK for the expected packet.
 
 use super::{Arrival, Pick, Progress, Protocol, ReceiveRecovery, SendRecovery, StreamReceiver, StreamSender};
 use crate::config::{FlowConfig, NackPolicy};
@@ -30,10 +31,10 @@ impl Protocol for GoBackN {
     }
 }
 
-/// The go-back-N sender. It numbers packets from the start of the flow with 64 bits; packet n has the PSN `first` + n.
+/// The go-back-N sender. It numbers the packets of a flow with 64 bits, from 0; packet n has the PSN `first` + n.
 #[derive(Clone, Debug)]
 pub struct GoBackNSender {
-    /// PSN of the first packet.
+    /// PSN of the flow's first packet.
     first: Psn,
     /// Number of packets acknowledged cumulatively.
     acked: u64,
@@ -41,11 +42,11 @@ pub struct GoBackNSender {
     next: u64,
     /// Number of the packet after the highest packet that was ever sent.
     highest: u64,
-    /// Number of packets of the flow, or of the stream so far.
+    /// Number of packets of the flow. For a stream, to which packets are added over time: the number added so far.
     packets: u64,
     /// Time at which the retransmission timer was last started.
     timer_start: Time,
-    /// Round-trip times, measured only for a dynamic timeout.
+    /// Measured round-trip times; used only if the timeout is computed from them (`Timeouts::dynamic`).
     rtt: RttEstimator,
 }
 
@@ -165,7 +166,7 @@ impl StreamSender for GoBackNSender {
 
 impl GoBackNSender {
     /// Reserves `packets` more PSNs after the packet that [`poll`](SendRecovery::poll) just returned. The owner calls
-    /// it for a Read request, because the response packets use these PSNs.
+    /// this function for an RDMA Read request, because the response packets use these PSNs.
     pub fn claim(&mut self, packets: u32) {
         self.next = (self.next + u64::from(packets)).min(self.packets);
         self.highest = self.highest.max(self.next);
@@ -177,7 +178,7 @@ impl GoBackNSender {
 pub struct GoBackNReceiver {
     /// PSN of the first packet that has not arrived.
     expected: Psn,
-    /// Whether a NACK for `expected` has been sent.
+    /// Whether a NACK for packet `expected` has been sent.
     nack_sent: bool,
     /// Number of packets of the flow that have not arrived.
     left: u64,
@@ -247,8 +248,8 @@ impl StreamReceiver for GoBackNReceiver {
 }
 
 impl GoBackNReceiver {
-    /// Skips `packets` more PSNs after the packet that just arrived in order. The owner calls it for a Read request,
-    /// whose response packets use these PSNs: the counterpart of [`GoBackNSender::claim`].
+    /// Skips `packets` more PSNs after the packet that just arrived in order. The owner calls this function for an RDMA
+    /// Read request, whose response packets use these PSNs: the counterpart of [`GoBackNSender::claim`].
     pub fn claim(&mut self, packets: u32) {
         self.expected = self.expected.plus(packets);
     }

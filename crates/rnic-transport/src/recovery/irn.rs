@@ -5,7 +5,8 @@
 //! keeps a bitmap of selectively acknowledged packets, and during recovery it retransmits only lost packets. A packet
 //! counts as lost if it is not acknowledged and a later packet is selectively acknowledged.
 //!
-//! Where the paper leaves a choice, the implementation follows the NIC logic that the authors published:
+//! Where the paper leaves a choice, the implementation follows the NIC logic that the authors published, except in two
+//! respects that are named below:
 //!
 //! - The recovery sequence is the PSN whose cumulative acknowledgement ends the recovery: the last new packet sent
 //!   before the latest retransmission of a lost packet. It moves up with each retransmission of a packet that selective
@@ -14,21 +15,22 @@
 //!   sequence. The sender then retransmits the new first missing packet under two conditions. First, the current
 //!   recovery has not retransmitted this packet yet. Second, the packet that caused the acknowledgement departed no
 //!   earlier than the retransmission that set the recovery sequence (the acknowledgement echoes the departure time).
-//!   Under these conditions the missing packet departed before a packet that has already arrived. The published logic
-//!   lacks the second condition. In the published logic the loss of one NACK makes the sender retransmit every packet
-//!   in flight, one after each partial acknowledgement.
-//! - If `RTO_low` expires with more than N packets in flight, the authors' NIC extends the timeout to `RTO_high`. Here
-//!   [`deadline`](SendRecovery::deadline) has the same effect, because it computes the timeout from the current number
-//!   of packets in flight.
+//!   Under these conditions the missing packet departed before a packet that has already arrived. The second condition
+//!   is the first difference from the published logic: there the loss of one NACK makes the sender retransmit every
+//!   packet in flight, one after each partial acknowledgement.
+//! - The timeout is `RTO_low` for at most N packets in flight, else `RTO_high`. If `RTO_low` expires with more than N
+//!   packets in flight, the authors' NIC extends the timeout to `RTO_high`. Here [`deadline`](SendRecovery::deadline)
+//!   has the same effect, because it computes the timeout from the current number of packets in flight.
 //!
-//! In one respect the implementation differs from the published logic, which moves the recovery sequence up with
-//! *every* retransmission. With the published logic a single late packet or early timeout can keep a long flow in
-//! recovery until the flow ends. In such a recovery the sender makes one unnecessary retransmission for each new
-//! packet. In this implementation retransmissions without proof of a loss do not move the recovery sequence.
+//! The second difference from the NIC logic that IRN's authors published concerns the recovery sequence, the PSN whose
+//! cumulative acknowledgement ends a recovery. The published logic moves this PSN up with *every* retransmission, so a
+//! single late packet or early timeout can keep a long flow in recovery until the flow ends. In such a recovery the
+//! sender makes one unnecessary retransmission for each new packet. In this implementation only retransmissions of
+//! packets that are proven lost move the recovery sequence.
 //!
-//! Four events restart the retransmission timer: an acknowledgement, the transmission of a packet while no packet is in
-//! flight, a retransmission of the first missing packet, and a timeout. The paper does not say which acknowledgements
-//! restart the timer: either every ACK and NACK, or only the cumulative acknowledgement of new packets
+//! Four events restart IRN's retransmission timer: an acknowledgement, the transmission of a packet while no packet is
+//! in flight, a retransmission of the first missing packet, and a timeout. The paper does not say which
+//! acknowledgements restart the timer: either every ACK and NACK, or only the cumulative acknowledgement of new packets
 //! ([`TimerRestart`]).
 
 use super::{Arrival, Pick, Progress, Protocol, ReceiveRecovery, SendRecovery, StreamReceiver, StreamSender};
@@ -54,8 +56,8 @@ impl Protocol for Irn {
     }
 }
 
-/// An empty bitmap for a flow of `packets` packets (0 for a stream). It is no larger than the flow or the BDP-FC cap
-/// requires.
+/// An empty bitmap of the packets in flight, for a flow of `packets` packets (0 for a stream, a flow without a fixed
+/// length). It is no larger than the flow, or BDP-FC's cap on packets in flight, requires.
 fn window(cfg: &FlowConfig, packets: u64) -> BitWindow {
     let packets = if packets == 0 { u64::MAX } else { packets };
     BitWindow::new(u64::from(cfg.bdp_cap).min(packets) as u32)
@@ -72,18 +74,18 @@ pub struct IrnSender {
     retransmit_next: Psn,
     /// During recovery: the recovery sequence, whose cumulative acknowledgement ends the recovery.
     recover: Psn,
-    /// During recovery: departure time of the retransmission that set `recover`.
+    /// During recovery: departure time of the retransmission that last set `recover`, the recovery sequence.
     recover_since: Stamp,
     /// Highest selectively acknowledged packet; valid only while `sacked` has a set bit.
     highest_sacked: Psn,
     in_recovery: bool,
-    /// Whether to retransmit `first_missing` next, even if the bitmap does not prove its loss.
+    /// Whether to retransmit packet `first_missing` next, even if no selective acknowledgement proves its loss.
     retransmit_first: bool,
     /// Number of packets of the flow, sent or not, that are not acknowledged cumulatively.
     left: u64,
     /// Time at which the retransmission timer was last started.
     timer_start: Time,
-    /// Round-trip times, measured only for a dynamic timeout.
+    /// Measured round-trip times; used only if the timeout is computed from them (`Timeouts::dynamic`).
     rtt: RttEstimator,
     /// Selectively acknowledged packets.
     sacked: BitWindow,
@@ -104,8 +106,8 @@ impl IrnSender {
         self.sacked.first_clear(from, below as u32)
     }
 
-    /// Handles a cumulative acknowledgement of all packets before `expected`, caused by a packet with timestamp
-    /// `stamp`. Returns how many packets it newly acknowledges.
+    /// Handles a cumulative acknowledgement of all packets before `expected`, caused by the arrival of a data packet
+    /// that departed at `stamp`. Returns how many packets it newly acknowledges.
     fn slide(&mut self, now: Time, expected: Psn, stamp: Stamp) -> u32 {
         let count = expected.since(self.first_missing);
         self.sacked.clear(self.first_missing, count);
@@ -301,9 +303,9 @@ impl StreamSender for IrnSender {
 pub struct IrnReceiver {
     /// PSN of the first packet that has not arrived.
     expected: Psn,
-    /// Number of packets of the flow from `expected` on.
+    /// Number of packets of the flow from packet `expected` to the end.
     left: u64,
-    /// Packets after `expected` that have arrived.
+    /// Packets after packet `expected` that have arrived out of order.
     arrived: BitWindow,
 }
 

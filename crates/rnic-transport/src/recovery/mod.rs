@@ -1,7 +1,8 @@
 //! Loss recovery: decides which packet the sender sends next, and which ACK or NACK the receiver returns.
 //!
-//! A protocol has two halves: [`SendRecovery`] at the sender and [`ReceiveRecovery`] at the receiver. Both are plain
-//! state machines over [`Pdu`]s; the caller passes the time to each function.
+//! A loss recovery protocol has two halves: [`SendRecovery`] at the sender and [`ReceiveRecovery`] at the receiver.
+//! Both are plain state machines whose inputs and outputs are [`Pdu`]s (packets without payload); the caller passes the
+//! current time to their functions.
 
 mod go_back_n;
 mod irn;
@@ -16,7 +17,7 @@ use crate::config::FlowConfig;
 use crate::congestion::LossSignal;
 use crate::{Pdu, Psn, RxOutcome, Time};
 
-/// A packet that loss recovery chose to send next.
+/// The packet that the sender's loss recovery chose to send next.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Pick {
     /// PSN of the packet.
@@ -29,23 +30,24 @@ pub struct Pick {
     pub syn: bool,
 }
 
-/// The effect of an ACK or NACK on the sender.
+/// The effect of an ACK or NACK on the sender's loss recovery.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Progress {
     /// Number of packets that are newly acknowledged cumulatively.
     pub acked: u32,
-    /// How the loss was detected, if the ACK or NACK begins a new recovery episode; else `None`.
+    /// How a loss was detected, if the ACK or NACK reports a loss that begins a new recovery episode; else `None`.
     pub loss: Option<LossSignal>,
 }
 
-/// The sender's half of a loss recovery.
+/// The sender's half of a loss recovery protocol: the state of one flow at its sender.
 pub trait SendRecovery: Clone + Send + 'static {
     /// The state of a flow with `packets` packets.
     fn new(cfg: &FlowConfig, packets: u64) -> Self;
     /// The state of the next flow on the same connection, with `packets` packets, that begins at `now`. It takes over
-    /// measurements of the path, such as the round-trip time. The first PSN of the next flow is `cfg.first_psn`.
+    /// this flow's measurements of the path, such as the round-trip time. The first PSN of the next flow is
+    /// `cfg.first_psn`.
     fn following(&self, cfg: &FlowConfig, packets: u64, now: Time) -> Self;
-    /// Handles the arrival of an ACK or NACK.
+    /// Handles the arrival of an ACK or NACK, and returns its effect.
     fn on_reply(&mut self, cfg: &FlowConfig, now: Time, pdu: Pdu) -> Progress;
     /// Whether [`poll`](SendRecovery::poll) with the same `window` would return a packet.
     fn has_work(&self, cfg: &FlowConfig, window: u32) -> bool;
@@ -61,7 +63,7 @@ pub trait SendRecovery: Clone + Send + 'static {
     fn is_complete(&self) -> bool;
 }
 
-/// A sender of a stream: a flow to which packets are added over time.
+/// The sender of a stream, that is, of a flow to which packets are added over time.
 pub trait StreamSender: SendRecovery {
     /// Adds `packets` packets to the end of the stream.
     fn extend(&mut self, packets: u64);
@@ -69,18 +71,19 @@ pub trait StreamSender: SendRecovery {
     /// if it has sent them.
     fn truncate(&mut self, keep: u64);
     /// Number of packets that have ever been sent and are not acknowledged. An ACK or NACK may refer to any of these
-    /// packets.
+    /// packets. Unlike [`in_flight`](SendRecovery::in_flight), the number does not fall when go-back-N returns to an
+    /// earlier packet.
     fn outstanding(&self) -> u32;
     /// Retransmits from the first unacknowledged packet on without a loss or timeout, because the receiver was not
     /// ready (RNR NAK).
     fn resend(&mut self, now: Time);
 }
 
-/// The receiver's half of a loss recovery.
+/// The receiver's half of a loss recovery protocol: the state of one flow at its receiver.
 pub trait ReceiveRecovery: Clone + Send + 'static {
     /// The state of a flow with `packets` packets that begins at `now`.
     fn new(cfg: &FlowConfig, packets: u64, now: Time) -> Self;
-    /// Handles the arrival of a data packet.
+    /// Handles the arrival of a data packet; returns, among other things, the ACK or NACK to send.
     fn on_data(&mut self, cfg: &FlowConfig, now: Time, pdu: Pdu) -> RxOutcome;
     /// The time at which the receiver's timer fires; `None` if the timer does not run.
     fn deadline(&self, cfg: &FlowConfig) -> Option<Time>;
@@ -100,7 +103,7 @@ fn missing(expected: Psn, left: u64, arrived: &BitWindow) -> (u64, bool) {
     (left - u64::from(arrived.count()), left > 0 && !last_arrived)
 }
 
-/// A receiver of a stream: a flow to which packets are added over time.
+/// The receiver of a stream, that is, of a flow to which packets are added over time.
 pub trait StreamReceiver: ReceiveRecovery {
     /// The expected PSN: the PSN of the first packet that has not arrived.
     fn expected(&self) -> Psn;
@@ -128,9 +131,9 @@ pub trait Protocol: Clone + Send + 'static {
     type Sender: SendRecovery;
     /// The receiver's half of the protocol.
     type Receiver: ReceiveRecovery;
-    /// Whether the sender learns from acknowledgements that all packets have arrived. If it does not, the owner must
-    /// drop the sender when the receiver is complete.
+    /// Whether the sender learns from acknowledgements that all packets have arrived. If it does not, the owner of both
+    /// (the simulator) must drop the sender when the receiver is complete.
     fn sender_learns_completion(cfg: &FlowConfig) -> bool;
-    /// Whether the receiver uses a timer.
+    /// Whether the receiver uses a timer, for delayed acknowledgements or for timeouts.
     fn receiver_has_timer(cfg: &FlowConfig) -> bool;
 }

@@ -10,10 +10,10 @@
 //! | retransmission timer, round-trip time | RFC 6298, RFC 7323 section 4 |
 //! | immediate and delayed acknowledgements | RFC 5681 section 4.2 |
 //!
-//! The sender has all data of a flow from the start, so every segment except the last is full, and sequence numbers
-//! count segments. Windows are in bytes, and the last segment counts as a full segment.
+//! The TCP sender has all data of a flow from the start, so every segment except the last is full, and sequence numbers
+//! count segments instead of bytes. Windows are in bytes, and the last segment counts as a full segment.
 //!
-//! Where the standards leave a choice, or the model simplifies them:
+//! Where the standards leave a choice, or this model of TCP simplifies them:
 //!
 //! - *Acknowledgements.* The receiver responds to an out-of-order segment immediately with a [`Pdu`](crate::Pdu) of
 //!   kind NACK. This NACK stands for a duplicate acknowledgement with one SACK block. The block contains the segment
@@ -21,7 +21,7 @@
 //!   repeats older blocks after the first. The model omits the older blocks, because earlier NACKs have reported each
 //!   of them. The omission matters only if an earlier NACK was lost, and usually the next NACK for the same block makes
 //!   up for the loss. A duplicate of a cumulatively acknowledged segment triggers an acknowledgement without a SACK
-//!   block. If `sack` is off, no acknowledgement has a SACK block.
+//!   block. If the setting `sack` is off, no acknowledgement has a SACK block.
 //! - *Round-trip time.* Every segment carries its departure time, and every acknowledgement echoes the departure time
 //!   of a segment, so retransmissions give valid measurements. As in RFC 7323 section 4.3, the sender measures only
 //!   acknowledgements of new data, and a delayed acknowledgement echoes the oldest segment that it acknowledges. A
@@ -32,11 +32,11 @@
 //!   is selectively acknowledged. In that case the receiver has discarded data, and the sender forgets all selective
 //!   acknowledgements. All other segments before the recovery point count as lost, and the sender retransmits them in
 //!   slow start.
-//! - *FlightSize*, from which `ssthresh` is computed, excludes segments sent by limited transmit, so it is at most the
-//!   congestion window. A timeout during fast recovery does not halve `ssthresh` again, because the recovery has halved
-//!   it already.
-//! - *Growth* of the window follows RFC 5681, equations 2 and 3, per acknowledgement of new data, up to the receive
-//!   window.
+//! - *FlightSize*, from which the slow start threshold `ssthresh` is computed, excludes segments sent by limited
+//!   transmit, so it is at most the congestion window. A timeout during fast recovery does not halve `ssthresh` again,
+//!   because the recovery has halved it already.
+//! - *Growth* of the congestion window follows RFC 5681, equations 2 and 3, per acknowledgement of new data, up to the
+//!   receive window.
 //! - *Connection setup* consists of a SYN and a SYN-ACK; the third segment already carries data. The SYN-ACK gives a
 //!   round-trip time measurement, so a lost SYN does not increase the timeout of data (RFC 6298, rule 5.7). After a
 //!   lost SYN the initial window is one segment (RFC 5681 section 3.1).
@@ -67,7 +67,8 @@ impl Protocol for Tcp {
     }
 }
 
-/// An empty bitmap for a flow of `packets` packets. It is no larger than the flow or the receive window requires.
+/// An empty bitmap of the segments in flight, for a flow of `packets` segments. It is no larger than the flow or the
+/// receive window requires.
 fn window(cfg: &FlowConfig, packets: u64) -> BitWindow {
     BitWindow::new(u64::from(cfg.tcp.receive_window_segments(cfg.mtu)).min(packets) as u32)
 }

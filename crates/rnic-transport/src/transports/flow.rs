@@ -40,18 +40,18 @@ pub(super) const BDP_CAP: Parameter = Parameter::derived(
     "maximum number of packets in flight; the longest path's bandwidth-delay product",
 );
 
-/// Whether the retransmission timeout is computed from measured round-trip times.
+/// Whether these settings make the retransmission timeout dynamic, that is, computed from measured round-trip times.
 pub(super) fn is_dynamic(settings: &Settings) -> bool {
     settings.is("rto", "dynamic")
 }
 
-/// Whether the number of packets in flight is capped. `default` is the result if the user set neither `bdp_fc` nor
-/// `bdp_cap`.
+/// Whether these settings cap a flow's number of packets in flight. `default` is the result if the user set neither
+/// `bdp_fc` nor `bdp_cap`.
 pub(super) fn is_capped(settings: &Settings, default: bool) -> bool {
     settings.flag("bdp_fc").unwrap_or(default || settings.is_set("bdp_cap"))
 }
 
-/// The maximum number of packets in flight; [`Psn::MAX_WINDOW`] if [`is_capped`] is false.
+/// The maximum number of packets of a flow in flight; [`Psn::MAX_WINDOW`] if [`is_capped`] is false.
 pub(super) fn bdp_cap(settings: &Settings, facts: &FabricFacts, default: bool) -> u32 {
     if !is_capped(settings, default) {
         return Psn::MAX_WINDOW;
@@ -72,8 +72,8 @@ pub(super) fn needs_acks(settings: &Settings, capped: bool) -> Option<&'static s
     is_dynamic(settings).then_some("a dynamic timeout")
 }
 
-/// Settings of timers and of the cap that have no effect because of other settings: (name, reason). `go_back_n` says
-/// whether the transport uses go-back-N.
+/// Settings of timers, of NACKs and of the cap on packets in flight that have no effect because of other settings:
+/// (name of the parameter, reason). `go_back_n` says whether the transport uses go-back-N.
 pub(super) fn idle(settings: &Settings, go_back_n: bool) -> Vec<(&'static str, &'static str)> {
     let dynamic = is_dynamic(settings);
     let checks = [
@@ -86,9 +86,9 @@ pub(super) fn idle(settings: &Settings, go_back_n: bool) -> Vec<(&'static str, &
     checks.into_iter().filter(|(_, idle, _)| *idle).map(|(name, _, why)| (name, why)).collect()
 }
 
-/// The retransmission timeouts of a run. Unless the user set `timeouts`, a lossless fabric has no timeouts, and a
-/// fabric with PFC but uncertain headroom has only [`SAFETY_TIMEOUT`]. `two` says whether the transport has a second,
-/// short timeout for few packets in flight, like IRN.
+/// The retransmission timeouts of the flows in a simulation run. Unless the user set `timeouts`, flows have no timeouts
+/// in a lossless fabric, and only [`SAFETY_TIMEOUT`] in a fabric with PFC but uncertain headroom. `two` says whether
+/// the transport has a second, short timeout for few packets in flight, like IRN.
 pub(super) fn timeouts(settings: &Settings, facts: &FabricFacts, two: bool) -> Option<Timeouts> {
     let low_packets = settings.count("rto_low_packets").map_or(3, |packets| packets as u32);
     match settings.flag("timeouts") {
@@ -106,8 +106,8 @@ pub(super) fn timeouts(settings: &Settings, facts: &FabricFacts, two: bool) -> O
     Some(Timeouts { high, low, low_packets, dynamic })
 }
 
-/// The configuration that every transport of flows starts from and then adapts. `two_timeouts` is the parameter `two`
-/// of [`timeouts`].
+/// The configuration of flows that every transport of flows starts from and then adapts. `two_timeouts` is the
+/// parameter `two` of [`timeouts`].
 pub(super) fn config(settings: &Settings, facts: &FabricFacts, two_timeouts: bool) -> FlowConfig {
     FlowConfig {
         mtu: facts.mtu,
@@ -136,7 +136,7 @@ impl From<&FabricFacts> for FlowConfig {
     }
 }
 
-/// The cap on packets in flight as (key, value), for a description of the run.
+/// The cap on packets in flight as (key, value), for the description of a simulation run.
 pub(super) fn describe_cap(cfg: &FlowConfig) -> (&'static str, String) {
     match cfg.bdp_cap {
         Psn::MAX_WINDOW => ("bdp_fc", "off".to_string()),
@@ -144,7 +144,8 @@ pub(super) fn describe_cap(cfg: &FlowConfig) -> (&'static str, String) {
     }
 }
 
-/// The timeouts as (key, value), for a description of the run. `two` is the parameter of [`timeouts`].
+/// The retransmission timeouts as pairs of key and value, for the description of a simulation run. `two` says whether
+/// the transport has a second, short timeout.
 pub(super) fn describe_timeouts(cfg: &FlowConfig, two: bool) -> super::Description {
     match cfg.timeouts {
         None => vec![("timeouts", "off".to_string())],
@@ -160,7 +161,7 @@ pub(super) fn describe_timeouts(cfg: &FlowConfig, two: bool) -> super::Descripti
     }
 }
 
-/// Formats a number of bytes with its unit.
+/// Formats a number of bytes with its unit, such as `1.024 KB`.
 pub(super) fn bytes(bytes: u32) -> String {
     Bytes(u64::from(bytes)).to_string()
 }

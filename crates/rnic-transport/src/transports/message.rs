@@ -15,7 +15,7 @@ pub fn nic_config(
 ) -> NicConfig {
     let timeout = settings.time("rto_high").unwrap_or(timeout);
     let max_timeouts = settings.count("max_timeouts").map_or(10, |count| count as u32);
-    // By default a receiver waits for packets of a message as long as the sender retries.
+    // By default a receiver waits for further packets of a message for as long as the sender retransmits.
     let patience = timeout * (u64::from(max_timeouts) + 1);
     NicConfig {
         mtu: facts.mtu,

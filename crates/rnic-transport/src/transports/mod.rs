@@ -1,5 +1,5 @@
-//! The transports, each in its own file. A transport declares its name and parameters, and configures a loss recovery
-//! or a message program with the parameters' values.
+//! The transports that users can choose, each in its own file. A transport declares its name and parameters, and
+//! configures a loss recovery or a transport program with the parameters' values.
 //!
 //! A transport is either a [`FlowTransport`], which combines a loss recovery with a separate congestion control, or a
 //! [`MessageTransport`], a program for the NIC of the NanoTransport architecture ([`crate::message`]). To add a
@@ -63,7 +63,7 @@ pub fn visit_transports<V: TransportVisitor>(visitor: &mut V) {
     visitor.message_transport::<Hpcc>();
 }
 
-/// The declarations of all transports, in the order of [`visit_transports`].
+/// The declarations (names, parameters, functions) of all transports, in the order of [`visit_transports`].
 pub fn transports() -> Vec<TransportDeclaration> {
     struct Declarations(Vec<TransportDeclaration>);
     impl TransportVisitor for Declarations {
@@ -79,15 +79,15 @@ pub fn transports() -> Vec<TransportDeclaration> {
     declarations.0
 }
 
-/// A function that is generic over the type of a transport; see [`visit_transports`].
+/// A function that is generic over the type of a transport. [`visit_transports`] calls it for every transport.
 pub trait TransportVisitor {
-    /// Called once for each transport of flows.
+    /// Called once for each transport of flows, such as RoCE.
     fn flow_transport<F: FlowTransport>(&mut self);
-    /// Called once for each transport of messages.
+    /// Called once for each transport of messages, such as NDP.
     fn message_transport<M: MessageTransport>(&mut self);
 }
 
-/// Frame sizes of a transport in bytes, from the Ethernet header to the frame check sequence.
+/// Sizes of a transport's frames in bytes, from the Ethernet header up to and including the frame check sequence.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FrameSizes {
     /// Size of the headers and trailers around the payload of a data packet.
@@ -115,7 +115,7 @@ pub struct FabricFacts {
     /// Round-trip propagation of the longest path, plus the time to send a full buffer of the largest switch over one
     /// link. It is the default `RTO_high` (IRN, section 4.1).
     pub congested_rtt: Time,
-    /// Whether no packet can be dropped: PFC is on with enough headroom, and there is no random loss.
+    /// Whether the fabric never drops a packet: PFC is on with enough headroom, and there is no random loss.
     pub lossless: bool,
     /// Whether PFC is on and there is no random loss, while the headroom may be too small.
     pub meant_lossless: bool,
@@ -123,7 +123,7 @@ pub struct FabricFacts {
     pub cc_needs_acks: bool,
 }
 
-/// Settings of a run for a reader of its results: pairs of a key and a value with its unit.
+/// Settings of a simulation run, printed for the reader of its results: pairs of a key and a value with its unit.
 pub type Description = Vec<(&'static str, String)>;
 
 /// The format of a transport's packets in capture files.
@@ -139,15 +139,16 @@ pub enum WireFormat {
 
 /// A transport of reliable flows: a loss recovery that is combined with a separate congestion control.
 pub trait FlowTransport: 'static {
-    /// The name of the transport: the value of a scenario's key `transport` that selects it.
+    /// The name of the transport. In a scenario file the key `transport` with this value selects it.
     const NAME: &'static str;
-    /// Description of the transport in one line, for `rnic list`.
+    /// Description of the transport in one line, for the command `rnic list`.
     const ABOUT: &'static str;
-    /// Parameters of this transport, besides the parameters that every transport of flows has ([`COMMON_PARAMETERS`],
-    /// [`FLOW_PARAMETERS`]).
+    /// Parameters of this transport, in addition to the parameters that every transport of flows has
+    /// ([`COMMON_PARAMETERS`], [`FLOW_PARAMETERS`]).
     const PARAMETERS: &'static [Parameter];
 
-    /// Default frame sizes, without in-band telemetry. A run's settings may change them.
+    /// The transport's default frame sizes, without in-band telemetry. The settings of a simulation run may change
+    /// them.
     fn frames() -> FrameSizes;
 
     /// Settings that have no effect because of other settings: (name of the parameter, reason). The user gets a message
@@ -172,8 +173,8 @@ pub trait FlowTransport: 'static {
     /// If settings contradict each other. The error is one sentence.
     fn configure(settings: &Settings, facts: &FabricFacts) -> Result<FlowConfig, String>;
 
-    /// The transport's settings for a description of the run. The first list is shown before the settings of the
-    /// congestion control, the second list after them.
+    /// The transport's settings, as the description of a simulation run shows them. The first list is shown before the
+    /// settings of the congestion control, the second list after them.
     fn describe(settings: &Settings, cfg: &FlowConfig) -> (Description, Description);
 
     /// Whether the simulator warns if the cap on packets in flight keeps a lone flow below line rate.
@@ -186,11 +187,11 @@ pub trait FlowTransport: 'static {
     fn select<V: ProtocolVisitor>(settings: &Settings, visitor: V) -> V::Output;
 }
 
-/// A function that is generic over the type of a loss recovery; see [`FlowTransport::select`].
+/// A function that is generic over the type of a loss recovery. [`FlowTransport::select`] calls it with one type.
 pub trait ProtocolVisitor {
     /// Result of the function.
     type Output;
-    /// Called with the type of the loss recovery.
+    /// Called with the type of the loss recovery that the settings select.
     fn visit<P: Protocol>(self) -> Self::Output;
 }
 
@@ -207,12 +208,12 @@ pub struct MessageFacts {
 
 /// A transport of messages: a program for the NIC of [`crate::message`]. The program includes the congestion control.
 pub trait MessageTransport: 'static {
-    /// The name of the transport: the value of a scenario's key `transport` that selects it.
+    /// The name of the transport. In a scenario file the key `transport` with this value selects it.
     const NAME: &'static str;
-    /// Description of the transport in one line, for `rnic list`.
+    /// Description of the transport in one line, for the command `rnic list`.
     const ABOUT: &'static str;
-    /// Parameters of this transport, besides the parameters that every message transport has ([`COMMON_PARAMETERS`],
-    /// [`MESSAGE_PARAMETERS`]).
+    /// Parameters of this transport, in addition to the parameters that every message transport has
+    /// ([`COMMON_PARAMETERS`], [`MESSAGE_PARAMETERS`]).
     const PARAMETERS: &'static [Parameter];
     /// Whether switches write in-band telemetry into the transport's data packets.
     const TELEMETRY: bool = false;
@@ -226,18 +227,20 @@ pub trait MessageTransport: 'static {
         2
     }
 
-    /// The transport's settings for a description of the run.
+    /// The transport's settings, as the description of a simulation run shows them.
     fn describe(settings: &Settings, facts: &MessageFacts) -> Description;
 
-    /// Calls `visitor` with a constructor of the program.
+    /// Calls `visitor` with a function that creates the transport's program for a NIC.
     fn select<V: ProgramVisitor>(settings: &Settings, facts: &MessageFacts, visitor: V) -> V::Output;
 }
 
-/// A function that is generic over the type of a message program; see [`MessageTransport::select`].
+/// A function that is generic over the type of a transport program. [`MessageTransport::select`] calls it with one
+/// type.
 pub trait ProgramVisitor {
     /// Result of the function.
     type Output;
-    /// Called if packets carry no in-band telemetry. `program` creates the program of the NIC with a given address.
+    /// Called if the program's packets carry no in-band telemetry. `program` creates the program of the NIC with a
+    /// given address.
     fn visit<P: Pipeline + 'static>(self, program: impl Fn(u32) -> P) -> Self::Output;
     /// Called instead of [`visit`](ProgramVisitor::visit) if the program's packets carry in-band telemetry.
     fn visit_with_telemetry<P: Pipeline + 'static>(self, program: impl Fn(u32) -> P) -> Self::Output;
@@ -247,7 +250,7 @@ pub trait ProgramVisitor {
 /// [`Psn::MAX_WINDOW`](crate::Psn::MAX_WINDOW).
 pub(crate) const MAX_IN_FLIGHT: u64 = (1 << 23) - 1;
 
-/// Range of the settings for the size of a frame or header, in bytes.
+/// Range that the settings for the size of a frame or header accept, in bytes.
 const FRAME: Kind = Kind::Size { min: 1, max: 9_000 };
 
 /// Parameters of every transport.
@@ -309,16 +312,16 @@ pub enum TransportKind {
 /// [`MessageTransport`].
 #[derive(Clone, Copy)]
 pub struct TransportDeclaration {
-    /// The name of the transport: the value of a scenario's key `transport` that selects it.
+    /// The name of the transport. In a scenario file the key `transport` with this value selects it.
     pub name: &'static str,
-    /// Description of the transport in one line, for `rnic list`.
+    /// Description of the transport in one line, for the command `rnic list`.
     pub about: &'static str,
     /// Whether the transport carries flows or messages.
     pub kind: TransportKind,
     /// Parameters of this transport only.
     pub own_parameters: &'static [Parameter],
-    /// Whether switches write in-band telemetry into the transport's packets, even if the congestion control does not
-    /// need it.
+    /// Whether switches write in-band telemetry into the transport's data packets, even if no separate congestion
+    /// control needs it.
     pub telemetry: bool,
     /// Whether switches choose a path for each packet (packet spraying), unless the scenario sets the path selection.
     pub spray: bool,
@@ -339,7 +342,7 @@ pub struct TransportDeclaration {
     recovery: fn(&Settings) -> Option<&'static str>,
 }
 
-/// Frame sizes of every message transport (NanoTransport, section 5.1).
+/// Frame sizes of every message transport (section 5.1 of the NanoTransport paper).
 fn message_frames() -> FrameSizes {
     FrameSizes { data_header: MESSAGE_HEADER, ack: MESSAGE_HEADER, nack: MESSAGE_HEADER }
 }
@@ -384,8 +387,8 @@ impl TransportDeclaration {
         }
     }
 
-    /// The declaration of a transport whose programs are read from files, such as P4. It has no parameters of its own:
-    /// each program brings its own.
+    /// The declaration of a transport whose programs are read from files, such as P4 programs. The transport has no
+    /// parameters of its own; each program brings its own parameters.
     pub fn of_programs(name: &'static str, about: &'static str) -> TransportDeclaration {
         TransportDeclaration {
             name,
@@ -436,8 +439,8 @@ impl TransportDeclaration {
         FrameSizes { data_header: data_header + more, ack: ack + more, nack: nack + more }
     }
 
-    /// The configuration of the run's flows. For a transport of messages, only the values that follow from the fabric
-    /// have a meaning.
+    /// The configuration of the flows of a simulation run. For a transport of messages, only the values that follow
+    /// from the fabric have a meaning.
     ///
     /// # Errors
     /// If settings contradict each other. The error is one sentence.
@@ -445,12 +448,14 @@ impl TransportDeclaration {
         (self.configure)(settings, facts)
     }
 
-    /// Settings of a transport of flows for a description of the run; see [`FlowTransport::describe`].
+    /// The settings of a transport of flows, as the description of a simulation run shows them; see
+    /// [`FlowTransport::describe`].
     pub fn describe_flows(&self, settings: &Settings, cfg: &FlowConfig) -> (Description, Description) {
         (self.describe_flows)(settings, cfg)
     }
 
-    /// Settings of a transport of messages for a description of the run; see [`MessageTransport::describe`].
+    /// The settings of a transport of messages, as the description of a simulation run shows them; see
+    /// [`MessageTransport::describe`].
     pub fn describe_messages(&self, settings: &Settings, facts: &MessageFacts) -> Description {
         (self.describe_messages)(settings, facts)
     }
@@ -478,8 +483,8 @@ impl TransportDeclaration {
         (self.priorities)(settings)
     }
 
-    /// Name of the Rust type of the loss recovery that these settings select, to compare it with other recoveries;
-    /// `None` for a transport of messages.
+    /// Name of the Rust type of the loss recovery that these settings select, with which a caller can find out whether
+    /// two runs use the same one; `None` for a transport of messages.
     pub fn recovery(&self, settings: &Settings) -> Option<&'static str> {
         (self.recovery)(settings)
     }

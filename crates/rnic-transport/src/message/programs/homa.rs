@@ -1,5 +1,5 @@
-//! Homa: the receiver grants packets to the messages with the fewest remaining bytes, and assigns the priorities of
-//! their packets.
+//! The transport program of Homa: the receiver grants packets to the messages with the fewest remaining bytes, and
+//! assigns the priorities of their packets.
 //!
 //! Sources: B. Montazeri et al., "Homa: a receiver-driven low-latency transport protocol using network priorities",
 //! SIGCOMM 2018, as the NanoTransport paper programs it (algorithm 5). Homa-Tr is the NanoTransport paper's variant for
@@ -13,13 +13,13 @@ use crate::message::{
     slot,
 };
 
-/// The settings of Homa, which are the same for all NICs of a run.
+/// The settings of Homa, which are the same for all NICs of a simulation run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct HomaSettings {
     /// Payload of a full packet in bytes.
     pub mtu: u32,
-    /// Number of packets that a message sends unscheduled, and maximum number of outstanding granted packets of a
-    /// message.
+    /// Number of packets that a message sends unscheduled, that is, without a grant; also the maximum number of granted
+    /// packets of a message that have not arrived.
     pub rtt_pkts: u32,
     /// Number of priorities for unscheduled packets; at least 1. They begin with priority 0.
     pub unscheduled_priorities: u8,
@@ -31,7 +31,7 @@ pub struct HomaSettings {
     pub trimming: bool,
 }
 
-/// The Homa program. The fields of its control packets have these meanings:
+/// The transport program of Homa. The fields of its control packets have these meanings:
 ///
 /// - ACK and GRANT (flag [`PULL`]): `pkt_offset` is the index of the first missing packet. `credit` is the granted
 ///   credit: the sender may send all packets before this index. In a GRANT, `rank` is the priority to use.
@@ -64,10 +64,10 @@ pub struct Homa {
     received: IfElseRaw,
     /// Granted credit of each received message: all packets before this index have been granted.
     granted: DualPort,
-    /// For each received message, a template of the control packets to its sender. It contains the index of the first
-    /// missing packet. The P4 program has a register array for each field.
+    /// For each received message, a template of the control packets to its sender, with the index of the first missing
+    /// packet. The equivalent P4 program has a register array for each field of the template.
     senders: Vec<CtrlPktEvent>,
-    /// Messages that wait for grants.
+    /// The messages that this NIC is receiving and that wait for grants.
     scheduler: PriorityScheduler,
     /// Priority of the packets of each sent message, indexed by the message's slot. Ingress writes it when a GRANT
     /// arrives, and egress reads it for each data packet.
@@ -149,8 +149,8 @@ impl Homa {
         self.senders[index] = reply;
     }
 
-    /// Sends a GRANT for the first message in the scheduler that may get more credit; returns whether there was such a
-    /// message.
+    /// Sends a GRANT for the first message, in the order of the scheduler, that may get more credit; returns whether
+    /// some message got a GRANT.
     #[inline]
     fn grant<B: Blocks>(&mut self, blocks: &mut B) -> bool {
         let Some(chosen) = self.scheduler.select(self.settings.overcommitment) else { return false };
@@ -209,7 +209,7 @@ impl Pipeline for Homa {
         }
     }
 
-    /// Control packets have priority 0, data packets the priority of their message.
+    /// Fills in the header. Control packets have priority 0, data packets the priority of their message.
     #[inline]
     fn egress(&mut self, departure: &Departure) -> Framed<NativeHeader> {
         let priority = if departure.flags & DATA != 0 { self.data_priority(departure) } else { 0 };

@@ -37,12 +37,12 @@ fn quotient(a: u64, b: u32) -> u64 {
     (a * u64::from(RECIPROCALS[leading])) >> exponent
 }
 
-/// The settings of HPCC, which are the same for all NICs of a run.
+/// The settings of HPCC, which are the same for all NICs of a simulation run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct HpccSettings {
     /// Payload of a full packet in bytes.
     pub mtu: u32,
-    /// Number of packets that a message sends before the first response, and maximum window in packets.
+    /// Number of packets that a message sends before the receiver's first response, and maximum window in packets.
     pub rtt_pkts: u32,
     /// Round-trip time without queueing (T), in nanoseconds; at least 1.
     pub base_rtt_ns: u32,
@@ -57,7 +57,7 @@ pub struct HpccSettings {
 /// The header of HPCC packets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct HpccHeader {
-    /// The header of all programs in Rust.
+    /// The header fields that the packets of all Rust programs have.
     pub native: NativeHeader,
     /// ACK and NACK: the telemetry of the data packet that caused the ACK or NACK.
     pub echo: Telemetry,
@@ -70,7 +70,8 @@ const HEADER_BYTES: u32 = 57;
 /// Length in bytes of a telemetry record in an ACK or NACK.
 const RECORD_BYTES: u32 = 16;
 
-/// Telemetry on its way from a data packet (ingress) to its ACK or NACK (egress), and the identity of that ACK or NACK.
+/// Telemetry that the receiver keeps from the arrival of a data packet (ingress) until its ACK or NACK departs
+/// (egress), and the identity of this ACK or NACK.
 #[derive(Clone, Copy, Debug, Default)]
 struct Echo {
     dst_ip: u32,
@@ -82,7 +83,7 @@ struct Echo {
 /// link, the oldest lose their telemetry.
 const ECHOES: usize = 256;
 
-/// The sender's state of a message.
+/// HPCC's state of a message at its sender.
 #[derive(Clone, Copy, Debug, Default)]
 struct Flow {
     /// Id of the message.
@@ -99,11 +100,11 @@ struct Flow {
     credit: u32,
     /// The round trip ends when all packets before this index have arrived.
     round_ends: u32,
-    /// Telemetry of the latest response.
+    /// Telemetry in the latest ACK or NACK of the message, with which the next is compared.
     last: Telemetry,
 }
 
-/// The computation of the window, with its constants.
+/// The computation of HPCC's window, with its constants.
 #[derive(Clone, Copy, Debug)]
 struct Algorithm {
     settings: HpccSettings,
@@ -153,8 +154,8 @@ impl Algorithm {
         flow.credit
     }
 
-    /// `MeasureInflight` of algorithm 1: updates the moving average of the utilization of the most utilized hop. The
-    /// average spans about one round trip.
+    /// `MeasureInflight` of algorithm 1 in the HPCC paper: updates the moving average of the utilization of the most
+    /// utilized link. The average spans about one round trip.
     fn measure(&self, flow: &mut Flow, echo: &Telemetry) {
         let (mut max, mut span) = (0, 0);
         let same_path = echo.hops().len() == flow.last.hops().len();
@@ -174,8 +175,8 @@ impl Algorithm {
         flow.last = *echo;
     }
 
-    /// The utilization of a hop's link as a fixed-point number, at most 256: its transmission rate plus its queue per
-    /// round trip, divided by the link's rate.
+    /// The utilization of a link as a fixed-point number, at most 256: the link's transmission rate plus its queue
+    /// length per round-trip time, divided by its capacity.
     #[inline]
     fn hop_utilization(&self, now: &HopRecord, before: &HopRecord, elapsed: u32) -> u64 {
         let sent = now.tx_bytes.wrapping_sub(before.tx_bytes);
@@ -186,8 +187,8 @@ impl Algorithm {
         (quotient(per_ns * 8_000, now.rate_mbps) >> 16).min(256 * ONE)
     }
 
-    /// `ComputeWind` of algorithm 1: returns the window in bytes. Once per round trip the window becomes the reference
-    /// window.
+    /// `ComputeWind` of algorithm 1 in the HPCC paper: returns the window in bytes. Once per round trip the window
+    /// becomes the reference window, from which the next windows are computed.
     fn window(&self, flow: &mut Flow, ack_no: u32) -> u64 {
         let HpccSettings { target, max_stages, additive_bytes, .. } = self.settings;
         let multiplicative = flow.utilization >= target || flow.stage >= max_stages;
@@ -206,8 +207,8 @@ impl Algorithm {
     }
 }
 
-/// The HPCC program. In its ACKs and NACKs `pkt_offset` is the index of the packet that arrived, whole or trimmed.
-/// `credit` is the index of the first missing packet, and `rank` is the index of the stored telemetry to echo.
+/// The transport program of HPCC. In its ACKs and NACKs `pkt_offset` is the index of the packet that arrived, whole or
+/// trimmed. `credit` is the index of the first missing packet, and `rank` is the index of the stored telemetry to echo.
 ///
 /// ```
 /// use rnic_transport::Time;
@@ -237,10 +238,11 @@ pub struct Hpcc {
     echoes: Vec<Echo>,
     /// Index in `echoes` of the next ACK or NACK.
     next_echo: u8,
-    /// Id of the message in each slot. Egress writes it; ingress reads it to detect responses to an earlier message in
-    /// the slot.
+    /// Id of the message that is sent from each slot. Egress writes it; ingress reads it to detect responses to an
+    /// earlier message in the same slot.
     current: DualPort,
-    /// The state of the message in each slot. The P4 program has a register array for each field.
+    /// HPCC's state of the message that is sent from each slot. The equivalent P4 program has a register array for each
+    /// field.
     flows: Vec<Flow>,
 }
 
@@ -275,7 +277,7 @@ impl Hpcc {
         Verdict::Reassemble { rx_msg_id: info.rx_msg_id, pkt_offset: header.pkt_offset, is_last_pkt: info.is_last_pkt }
     }
 
-    /// Stores telemetry for the ACK or NACK to a data packet; returns its index in `echoes`.
+    /// Stores the telemetry of a data packet until its ACK or NACK departs; returns its index in `echoes`.
     #[inline]
     fn keep(&mut self, header: &NativeHeader, telemetry: Option<&Telemetry>) -> u8 {
         if self.echoes.is_empty() {
@@ -321,13 +323,13 @@ impl Pipeline for Hpcc {
         }
     }
 
-    /// The header's length in bytes grows with its number of telemetry records.
+    /// Length of the header in bytes, which grows with its number of telemetry records.
     #[inline]
     fn header_bytes(header: &HpccHeader) -> u32 {
         HEADER_BYTES + RECORD_BYTES * header.echo.hops().len() as u32
     }
 
-    /// Control packets have priority 0, data packets priority 1.
+    /// Fills in the header. Control packets have priority 0, data packets priority 1.
     #[inline]
     fn egress(&mut self, departure: &Departure) -> Framed<HpccHeader> {
         let is_data = departure.flags & DATA != 0;

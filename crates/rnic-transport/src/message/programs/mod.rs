@@ -1,8 +1,9 @@
-//! Transport programs in Rust. Each program has an equivalent P4 program, so it uses only the operations of a P4
-//! pipeline: no unbounded loop, no division by a variable, and state only in the [primitives](super::primitives).
+//! Transport programs for the NanoTransport NIC in Rust. Each program has an equivalent P4 program, so it uses only the
+//! operations of a P4 pipeline: no unbounded loop, no division by a variable, and state only in the
+//! [primitives](super::primitives).
 //!
-//! Message lengths are in bytes, and credits in packets. To compare the two, a program multiplies a number of packets
-//! by the constant segment size; it never divides a number of bytes.
+//! Message lengths are in bytes, and credits in packets. To compare a length with a credit, a program multiplies the
+//! number of packets by the constant segment size; it never divides a number of bytes.
 
 mod homa;
 mod hpcc;
@@ -26,7 +27,7 @@ pub struct NativeHeader {
     pub dst_context: u16,
     /// Id of the message that the packet belongs or refers to, assigned by the message's sender.
     pub tx_msg_id: u32,
-    /// Length of this message in bytes.
+    /// Length, in bytes, of the message that the packet belongs or refers to.
     pub msg_len: u32,
     /// Data packet: the index of the packet in its message. Control packet: the index of the data packet to which the
     /// control packet refers.
@@ -61,7 +62,8 @@ impl NativeHeader {
         self.flags & flags != 0
     }
 
-    /// The [`RxMsgInfoRequest`] for this data packet; `mark_received` says whether to mark the packet as received.
+    /// The [`RxMsgInfoRequest`] with which the receiver's program looks up this data packet; `mark_received` says
+    /// whether to mark the packet as received.
     #[inline]
     fn request(&self, mark_received: bool) -> RxMsgInfoRequest {
         RxMsgInfoRequest {
@@ -74,7 +76,7 @@ impl NativeHeader {
         }
     }
 
-    /// A control packet to this packet's sender that refers to this packet, without flags.
+    /// A control packet to the sender of this packet that refers to this packet; its flags are still 0.
     #[inline]
     fn reply(&self) -> CtrlPktEvent {
         CtrlPktEvent {

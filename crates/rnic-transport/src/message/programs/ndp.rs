@@ -1,13 +1,13 @@
-//! NDP: the receiver pulls packets at the rate of its link.
+//! The transport program of NDP: the receiver pulls packets at the rate of its link.
 //!
 //! A sender transmits the first `rtt_pkts` packets of a message without waiting. The receiver acknowledges each whole
 //! packet with an ACK. A trimmed packet is a packet whose payload a switch has removed; the receiver responds with a
 //! NACK, which makes the sender retransmit the packet. For each packet the receiver also sends a PULL, which allows the
 //! sender to send one more packet. The NIC paces PULLs to the rate of the receiver's link.
 //!
-//! NACKs are sent immediately ([`Ndp::new`], as in the NanoTransport paper) or paced together with PULLs
-//! ([`Ndp::with_paced_nacks`], as in the NDP paper). Simulations use paced NACKs unless a scenario sets `paced_nacks =
-//! false`.
+//! NDP's NACKs are sent immediately ([`Ndp::new`], as in the NanoTransport paper) or paced together with PULLs
+//! ([`Ndp::with_paced_nacks`], as in the NDP paper). Simulations use paced NACKs unless a scenario sets
+//! `paced_nacks = false`.
 //!
 //! Sources: M. Handley et al., "Re-architecting datacenter networks and stacks for low latency and high performance",
 //! SIGCOMM 2017, as the NanoTransport paper programs it (algorithm 4).
@@ -19,8 +19,8 @@ use crate::message::{
     Arrival, Blocks, CreditToBtxEvent, DeliveredEvent, Departure, Framed, Pipeline, RxMsgInfo, Verdict,
 };
 
-/// The NDP program. In its control packets `pkt_offset` is the index of the acknowledged or missing packet, and
-/// `credit` is the pull offset: the sender may send all packets before it.
+/// The transport program of NDP. In its control packets `pkt_offset` is the index of the acknowledged or missing
+/// packet, and `credit` is the pull offset: the sender may send all packets before it.
 ///
 /// ```
 /// use rnic_transport::Time;
@@ -48,13 +48,14 @@ pub struct Ndp {
     rtt_pkts: u32,
     /// Whether NACKs are paced together with PULLs.
     paced_nacks: bool,
-    /// Pull offset of each received message: `rtt_pkts` plus the number of packets that have arrived whole.
+    /// Pull offset of each received message, that is, the index before which its sender may send packets: `rtt_pkts`
+    /// plus the number of packets that have arrived whole.
     pull_offset: IfElseRaw,
 }
 
 impl Ndp {
     /// The program of the NIC with address `ip`, with immediate NACKs. Packets have a payload of `mtu` bytes, and a
-    /// message sends its first `rtt_pkts` packets unsolicited.
+    /// message sends its first `rtt_pkts` packets without waiting for a PULL.
     pub fn new(ip: u32, mtu: u32, rtt_pkts: u32) -> Ndp {
         Ndp { ip, mtu, rtt_pkts, paced_nacks: false, pull_offset: IfElseRaw::default() }
     }
@@ -125,7 +126,7 @@ impl Pipeline for Ndp {
         }
     }
 
-    /// Control packets have priority 0, data packets priority 1.
+    /// Fills in the header. Control packets have priority 0, data packets priority 1.
     #[inline]
     fn egress(&mut self, departure: &Departure) -> Framed<NativeHeader> {
         let priority = u8::from(departure.flags & DATA != 0);

@@ -11,21 +11,21 @@ use crate::{Pdu, Psn, RxOutcome, Time};
 pub struct TcpReceiver {
     /// Number of the first segment that has not arrived.
     expected: Psn,
-    /// Timestamp of the segment whose acknowledgement is delayed.
+    /// Departure time of the segment whose acknowledgement is delayed; the acknowledgement will echo it.
     held: Stamp,
     /// Time at which the delayed acknowledgement must be sent; [`Time::MAX`] while no acknowledgement is delayed.
     held_until: Time,
-    /// Number of segments of the flow from `expected` on.
+    /// Number of segments of the flow from segment `expected` to the end.
     left: u64,
-    /// Whether the connection is set up: a SYN has arrived, or flows have no handshake.
+    /// Whether the connection is set up: a SYN has arrived, or the settings turn the handshake off.
     connected: bool,
-    /// Segments after `expected` that have arrived.
+    /// Segments after segment `expected` that have arrived out of order.
     arrived: BitWindow,
 }
 
 impl TcpReceiver {
-    /// Returns a cumulative acknowledgement to send now, which echoes `stamp`. It replaces the delayed acknowledgement,
-    /// if one is pending.
+    /// Returns a cumulative acknowledgement to send now, which echoes `stamp`, the departure time of a segment. It
+    /// replaces the delayed acknowledgement, if one is pending.
     fn ack_now(&mut self, stamp: Stamp) -> Option<Pdu> {
         self.held_until = Time::MAX;
         Some(Pdu::ack(self.expected, stamp))

@@ -1,9 +1,9 @@
-//! The scoreboard: the sender's state of the segments in flight (RFC 6675, sections 3 and 4).
+//! The scoreboard of TCP's loss recovery: the sender's state of the segments in flight (RFC 6675, sections 3 and 4).
 
 use crate::Psn;
 use crate::bitmap::BitWindow;
 
-/// The state of all segments from the first unacknowledged segment to the last segment sent.
+/// A TCP sender's state of all segments from the first unacknowledged segment to the last segment sent.
 ///
 /// In RFC 6675 `IsLost` holds for a segment if at least `DupThresh` segments after it are selectively acknowledged.
 /// (The RFC has a second condition in bytes, which is the same here because all segments are full.) So the lost
@@ -12,20 +12,22 @@ use crate::bitmap::BitWindow;
 /// sent. `pipe` and the rules of `NextSeg` are computed from `lost_below`, from `HighRxt` and from counters.
 #[derive(Clone, Debug)]
 pub(super) struct Scoreboard {
-    /// First segment not acknowledged cumulatively (SND.UNA, `HighACK` + 1).
+    /// First segment not acknowledged cumulatively (TCP's SND.UNA, `HighACK` + 1 of RFC 6675).
     first: Psn,
-    /// First segment never sent (SND.NXT, `HighData` + 1).
+    /// First segment never sent (TCP's SND.NXT, `HighData` + 1 of RFC 6675).
     next: Psn,
-    /// First segment that does not count as lost. All segments before it are acknowledged or lost.
+    /// First segment that does not count as lost. All earlier segments are acknowledged or lost.
     lost_below: Psn,
-    /// First segment that does not count as retransmitted (`HighRxt` + 1). All segments before it count as
-    /// retransmitted.
+    /// First segment that does not count as retransmitted in this recovery (`HighRxt` + 1 of RFC 6675). All earlier
+    /// segments count as retransmitted.
     retransmit_next: Psn,
     /// Highest selectively acknowledged segment; valid only while `sacked` has a set bit.
     highest_sacked: Psn,
-    /// Number of selectively acknowledged segments from `lost_below` on.
+    /// Number of selectively acknowledged segments from `lost_below`, the first segment that does not count as lost,
+    /// on.
     sacked_above: u32,
-    /// Number of selectively acknowledged segments before `retransmit_next`.
+    /// Number of selectively acknowledged segments before `retransmit_next`, the first segment that does not count as
+    /// retransmitted.
     sacked_retransmitted: u32,
     /// Selectively acknowledged segments.
     sacked: BitWindow,
@@ -61,15 +63,15 @@ impl Scoreboard {
         self.next.since(self.first)
     }
 
-    /// Estimated number of segments in the network (`SetPipe`): unacknowledged segments that are not lost, plus
-    /// unacknowledged segments that were retransmitted.
+    /// Estimated number of segments in the network (`SetPipe` of RFC 6675): unacknowledged segments that are not lost,
+    /// plus unacknowledged segments that were retransmitted.
     pub(super) fn pipe(&self) -> u32 {
         let not_lost = self.next.since(self.lost_below) - self.sacked_above;
         let retransmitted = self.retransmit_next.since(self.first) - self.sacked_retransmitted;
         not_lost + retransmitted
     }
 
-    /// Adds the transmission of a new segment, and returns its number.
+    /// Counts the next new segment as sent, and returns its number.
     pub(super) fn send_new(&mut self) -> Psn {
         let psn = self.next;
         self.next = psn.plus(1);
@@ -96,8 +98,8 @@ impl Scoreboard {
         count
     }
 
-    /// Handles a SACK block of segment `trigger` and the `below` segments before it (`Update`); returns whether it
-    /// newly acknowledges any segment.
+    /// Handles a SACK block that consists of segment `trigger` and the `below` segments before it (`Update` of RFC
+    /// 6675). Returns whether it newly acknowledges any segment.
     pub(super) fn mark(&mut self, trigger: Psn, below: u32) -> bool {
         let offset = trigger.distance_from(self.first);
         if offset <= 0 || offset as u32 >= self.in_flight() {
@@ -128,7 +130,8 @@ impl Scoreboard {
         self.sacked.count() > before
     }
 
-    /// Moves `lost_below` up: determines the lost segments from the selectively acknowledged segments after them.
+    /// Moves `lost_below` up. A segment is lost if at least `dup_thresh` segments after it are selectively
+    /// acknowledged; all lost segments are before `lost_below`.
     pub(super) fn conclude_losses(&mut self, dup_thresh: u32) {
         let dup_thresh = dup_thresh.max(1);
         while self.sacked_above >= dup_thresh {
@@ -143,8 +146,8 @@ impl Scoreboard {
         }
     }
 
-    /// Handles a timeout: all segments in flight that are not selectively acknowledged are lost, and no segment counts
-    /// as retransmitted.
+    /// Handles a retransmission timeout: all segments in flight that are not selectively acknowledged count as lost,
+    /// and no segment counts as retransmitted.
     pub(super) fn lose_all(&mut self) {
         if self.sacked.get(self.first) {
             self.sacked.clear(self.first, self.in_flight()); // the receiver has discarded its out-of-order segments
@@ -154,7 +157,7 @@ impl Scoreboard {
         self.forget_retransmissions();
     }
 
-    /// Allows every segment to be retransmitted once more (`HighRxt` = `HighACK`).
+    /// Allows every unacknowledged segment to be retransmitted once more (`HighRxt` = `HighACK` in RFC 6675).
     pub(super) fn forget_retransmissions(&mut self) {
         self.retransmit_next = self.first;
         self.sacked_retransmitted = 0;
@@ -165,7 +168,7 @@ impl Scoreboard {
         self.first.is_before(self.lost_below)
     }
 
-    /// Whether some lost segment has not been retransmitted (rule 1 of `NextSeg`).
+    /// Whether some lost segment has not been retransmitted (rule 1 of `NextSeg` in RFC 6675).
     pub(super) fn has_lost(&self) -> bool {
         let span = self.lost_below.distance_from(self.retransmit_next);
         let sacked = i64::from(self.sacked.count()) - i64::from(self.sacked_above + self.sacked_retransmitted);
@@ -173,7 +176,7 @@ impl Scoreboard {
     }
 
     /// Whether some segment before the highest selectively acknowledged segment is neither retransmitted nor
-    /// acknowledged (rule 3 of `NextSeg`).
+    /// acknowledged (rule 3 of `NextSeg` in RFC 6675).
     pub(super) fn has_hole(&self) -> bool {
         let sacked = self.sacked.count() - self.sacked_retransmitted;
         sacked > 0 && self.highest_sacked.distance_from(self.retransmit_next) + 1 > sacked as i32
@@ -189,7 +192,7 @@ impl Scoreboard {
         psn
     }
 
-    /// The highest unacknowledged segment in flight (rule 4 of `NextSeg`).
+    /// The highest unacknowledged segment in flight (rule 4 of `NextSeg` in RFC 6675).
     pub(super) fn last_missing(&self) -> Option<Psn> {
         self.sacked.last_clear(self.first, self.in_flight())
     }
@@ -209,15 +212,17 @@ mod tests {
     const DUP_THRESH: usize = 3;
     const WINDOW: u32 = 100;
 
-    /// A reference model: sets of absolute segment numbers, with the definitions of RFC 6675 section 4 as they stand.
+    /// A slow reference model, with which the test compares the scoreboard: it applies the definitions of RFC 6675
+    /// section 4 literally to sets of absolute segment numbers.
     #[derive(Default)]
     struct Model {
         first: u64,
         next: u64,
         sacked: BTreeSet<u64>,
-        /// `HighRxt` + 1.
+        /// First segment that does not count as retransmitted: `HighRxt` + 1 of RFC 6675.
         retransmit_next: u64,
-        /// First segment that the last timeout did not declare lost: `HighData` + 1 at that timeout.
+        /// First segment that the last timeout did not declare lost: the first segment never sent (`HighData` + 1 of
+        /// RFC 6675) at that timeout.
         timed_out: u64,
     }
 

@@ -8,14 +8,14 @@ use crate::congestion::LossSignal;
 use crate::rto::RttEstimator;
 use crate::{Pdu, PduKind, Psn, Time};
 
-/// The state of the connection's setup.
+/// The state of the TCP connection's setup.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Setup {
     /// No SYN has been sent.
     Start,
     /// A SYN has been sent; its SYN-ACK has not arrived.
     SynSent,
-    /// The timer fired, so the SYN must be retransmitted.
+    /// The retransmission timer fired, so the SYN must be retransmitted.
     SynAgain,
     /// The connection is established.
     Done,
@@ -24,9 +24,9 @@ enum Setup {
 /// The phase of loss recovery that the sender is in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Phase {
-    /// No recovery.
+    /// The sender is not in loss recovery.
     Open,
-    /// Fast recovery, entered by duplicate acknowledgements.
+    /// Fast recovery, entered after duplicate or selective acknowledgements.
     Fast,
     /// Slow start after a timeout, until all segments that were in flight at the timeout are acknowledged.
     Timeout,
@@ -40,8 +40,8 @@ pub struct TcpSender {
     /// `RecoveryPoint` of RFC 6675). After the recovery `recover` moves along with the first unacknowledged segment, so
     /// that PSN comparisons stay valid.
     recover: Psn,
-    /// A rescue retransmission (RFC 6675) is allowed once the first unacknowledged segment is after `rescue_after`,
-    /// which is `RescueRxt` + 1.
+    /// A rescue retransmission (RFC 6675, rule 4 of `NextSeg`) is allowed once the first unacknowledged segment is
+    /// after `rescue_after`, which is `RescueRxt` + 1 of the RFC.
     rescue_after: Psn,
     /// Congestion window in bytes.
     cwnd: u32,
@@ -53,11 +53,12 @@ pub struct TcpSender {
     rtt: RttEstimator,
     /// Number of segments of the flow, sent or not, that are not acknowledged cumulatively.
     left: u64,
-    /// Time at which the retransmission timer fires, while segments are outstanding.
+    /// Time at which the retransmission timer fires if segments or a SYN are outstanding; else the time to which it was
+    /// last set.
     expires: Time,
     setup: Setup,
     phase: Phase,
-    /// Whether to retransmit the first unacknowledged segment next, even if the windows do not allow it.
+    /// Whether to retransmit the first unacknowledged segment next, even if the congestion window does not allow it.
     retransmit_first: bool,
     /// NewReno: whether this fast recovery has received a partial acknowledgement.
     partial: bool,
@@ -184,7 +185,7 @@ impl TcpSender {
         acked
     }
 
-    /// Handles a selective acknowledgement; returns whether fast recovery begins.
+    /// Handles an acknowledgement with a SACK block; returns whether fast recovery begins.
     fn on_sack(&mut self, cfg: &FlowConfig, pdu: Pdu) -> bool {
         if !self.board.mark(pdu.trigger(), pdu.below()) || self.phase == Phase::Timeout {
             return false;
@@ -234,7 +235,8 @@ impl TcpSender {
         in_flight < cfg.tcp.receive_window_segments(cfg.mtu).min(window) && u64::from(in_flight) < self.left
     }
 
-    /// Whether a rescue retransmission is allowed (rule 4 of `NextSeg`).
+    /// Whether a rescue retransmission of the highest unacknowledged segment is allowed (rule 4 of `NextSeg` in RFC
+    /// 6675).
     fn can_rescue(&self) -> bool {
         self.rescue_after.is_before(self.board.first()) && self.board.has_missing()
     }
@@ -266,8 +268,9 @@ impl SendRecovery for TcpSender {
         }
     }
 
-    /// The connection stays established and keeps its congestion window and threshold. If it was idle for more than the
-    /// retransmission timeout, the congestion window is reduced to at most the initial window (RFC 5681 section 4.1).
+    /// The connection stays established and keeps its congestion window and slow start threshold. If it was idle for
+    /// more than the retransmission timeout, the congestion window is reduced to at most the initial window (RFC 5681
+    /// section 4.1).
     fn following(&self, cfg: &FlowConfig, packets: u64, now: Time) -> TcpSender {
         let new = TcpSender::new(cfg, packets);
         let window = if self.phase == Phase::Fast { self.cwnd.min(self.ssthresh) } else { self.cwnd };
