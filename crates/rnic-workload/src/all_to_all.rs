@@ -5,7 +5,8 @@ use super::rng::Stream;
 use super::{FlowSpec, SizeDistribution};
 use rnic_transport::Time;
 
-/// An all-to-all source. It creates its flows one by one, so its memory does not grow with the square of the hosts.
+/// A source of all-to-all traffic. It creates its flows one by one, so its memory does not grow with the square of the
+/// number of hosts.
 #[derive(Debug)]
 pub(crate) struct AllToAll {
     traffic: u16,
@@ -21,7 +22,7 @@ pub(crate) struct AllToAll {
     next_round: u32,
     /// Sender of the next flow; equal to `hosts` if the current repetitions have no flow left.
     src: u32,
-    /// Index of the next flow's repetition in `streams`.
+    /// The repetition of the next flow, as an index into `streams`.
     round: usize,
     /// Receiver of the next flow.
     dst: u32,
@@ -55,7 +56,7 @@ impl AllToAll {
         (u64::from(hosts) * u64::from(hosts - 1)).saturating_mul(u64::from(repeats))
     }
 
-    /// The next flow, ordered by start, sender, repetition and receiver.
+    /// Returns the next flow; flows are ordered by start, sender, repetition and receiver.
     pub(crate) fn next(&mut self) -> Option<FlowSpec> {
         if self.src == self.hosts && !self.begin() {
             return None;
@@ -67,8 +68,8 @@ impl AllToAll {
         Some(FlowSpec { start, src, dst, bytes, request, traffic, measured: true })
     }
 
-    /// Begins the next repetition, or all repetitions if they start at the same time; returns `false` if no repetition
-    /// is left.
+    /// Begins the next repetition of the all-to-all traffic, or all repetitions if they start at the same time; returns
+    /// `false` if no repetition is left.
     fn begin(&mut self) -> bool {
         if self.next_round == self.repeats {
             return false;
@@ -82,8 +83,8 @@ impl AllToAll {
         true
     }
 
-    /// Moves to the next receiver. After the last receiver it moves to the next repetition, and after the last
-    /// repetition to the next sender.
+    /// Moves from the current flow to the flow to the next receiver. After the last receiver it moves to the next
+    /// repetition, and after the last repetition to the next sender.
     fn advance(&mut self) {
         self.dst += 1;
         self.dst += u32::from(self.dst == self.src);

@@ -1,4 +1,5 @@
-//! Property tests that compare the virtual machine with an interpreter of the HIR, for random programs.
+//! Property tests of code generation: they compare the virtual machine with an interpreter of the intermediate
+//! representation (HIR), for random programs.
 
 mod generator;
 #[path = "../../../tests/hir_interpreter/mod.rs"]
@@ -29,7 +30,8 @@ impl Blocks for NoBlocks {
 /// A simple implementation of the register externs, for the interpreter.
 struct Registers<'p> {
     instances: &'p [Instance],
-    /// The values of the registers, by instance, index of the entry, and index of the scalar within the entry.
+    /// The values of the registers, by number of the register array, index of the entry in the array, and index of the
+    /// scalar within the entry.
     scalars: BTreeMap<(u32, u128, usize), u128>,
 }
 
@@ -64,8 +66,8 @@ impl Externs for Registers<'_> {
     }
 }
 
-/// A program with one pipeline whose slots the test can all observe. The first `inputs` slots are the inputs of the
-/// pipeline.
+/// A program with one pipeline, of which the test can observe all slots (scalar variables). The first `inputs` slots
+/// are the inputs of the pipeline.
 struct TestProgram {
     program: Program,
     executable: Executable,
