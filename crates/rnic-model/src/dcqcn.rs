@@ -46,7 +46,7 @@ pub struct Dcqcn {
     pub delay: Time,
     /// ECN marking thresholds of the switch.
     pub marking: Marking,
-    /// g, the gain of alpha.
+    /// g, the gain with which alpha is updated.
     pub g: f64,
     /// T, the time between two increase events of the rate timer.
     pub rate_timer: Time,
@@ -304,9 +304,9 @@ pub struct FixedPoint {
     pub p: f64,
     /// Queue in bytes.
     pub queue: f64,
-    /// R_C of each flow in bits per second.
+    /// R_C, the current rate of each flow in bits per second.
     pub rate: f64,
-    /// R_T of each flow in bits per second.
+    /// R_T, the target rate of each flow in bits per second.
     pub target: f64,
     /// Alpha of each flow.
     pub alpha: f64,

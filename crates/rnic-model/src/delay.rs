@@ -49,7 +49,7 @@ impl History {
     }
 
     /// The value of a component of the state at the time `point` + `part`, which is in units of time steps, by cubic
-    /// Hermite interpolation. The next point must exist, unless `part` is 0.
+    /// Hermite interpolation. The history must have the next point, unless `part` is 0.
     pub(crate) fn at(&self, component: usize, point: usize, part: f64) -> f64 {
         let here = (point - self.first) * self.width + component;
         if part == 0.0 {
@@ -78,8 +78,8 @@ impl History {
     }
 }
 
-/// Solves the system at the points 0 to `steps`, which are `step` seconds apart, and passes the state at each point to
-/// `show`.
+/// Solves the system of equations at the points in time 0 to `steps`, which are `step` seconds apart, and passes the
+/// state at each point to `show`.
 pub(crate) fn solve(system: &impl System, step: f64, steps: usize, mut show: impl FnMut(usize, &[f64])) {
     let width = system.width();
     let mut history =

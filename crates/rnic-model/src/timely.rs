@@ -12,10 +12,11 @@
 //!
 //! dR/dt  = delta/tau*                                    q(t - tau') < C T_low
 //!        = -(beta/tau*) (1 - C T_high/q(t - tau')) R     q(t - tau') > C T_high
-//! between, TIMELY:
+//! TIMELY, queue between C T_low and C T_high:
 //!        = delta/tau*                                    G <= 0
 //!        = -(G beta/tau*) R                              G > 0
-//! between, patched, with q' = C T_low and w = 0 | 2 G + 1/2 | 1 around |G| = 1/4:
+//! patched TIMELY, queue between C T_low and C T_high, with q' = C T_low and
+//! w = 0 for G < -1/4 | 2 G + 1/2 | 1 for G > 1/4:
 //!        = (1 - w) delta/tau* - w (beta/tau*) R (q(t - tau') - q')/q'
 //! ```
 //!

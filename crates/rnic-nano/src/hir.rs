@@ -70,7 +70,7 @@ pub struct StateId(pub u32);
 /// the slots of its inputs.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Slot {
-    /// The name for error messages and dumps, such as `hdr.ndp.flags`.
+    /// The name of the slot for error messages and dumps, such as `hdr.ndp.flags`.
     pub name: String,
     /// The width in bits, 1 to 128. A `bool` has a width of 1.
     pub width: u32,
@@ -81,7 +81,7 @@ pub struct Slot {
 /// A header of a packet: its fields and its validity bit.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Header {
-    /// The name for error messages and dumps, such as `hdr.ndp`.
+    /// The name of the header for error messages and dumps, such as `hdr.ndp`.
     pub name: String,
     /// The slot (scalar variable) of the validity bit: 1 if the header is present in the packet.
     pub valid: SlotId,
@@ -259,7 +259,8 @@ pub enum Stmt {
     },
     /// An inlined action or control. [`Stmt::Leave`] within these statements jumps to their end.
     Scope(Vec<Stmt>),
-    /// Jumps to the end of an enclosing [`Stmt::Scope`]: 0 means the innermost enclosing scope, 1 the scope around it.
+    /// Jumps to the end of an enclosing [`Stmt::Scope`] (an inlined action or control): 0 means the innermost enclosing
+    /// scope, 1 the scope around it.
     Leave(u32),
     /// Ends the control (`exit`); the deparser of the egress pipeline still runs.
     Exit,

@@ -54,7 +54,7 @@ pub(crate) fn prepare(executable: &Executable, nic: &[u64], first_pinned: usize)
 }
 
 /// Runs a pipeline for one packet. `input` returns a value that the NIC provides with the packet, by its index in the
-/// list of inputs.
+/// pipeline's list of inputs.
 #[inline]
 pub(crate) fn run<B: Blocks>(
     executable: &Executable, frame: &mut Frame, input: impl Fn(u8) -> u64, context: &mut Context<'_, B>,

@@ -29,8 +29,8 @@ pub(crate) struct AllToAll {
 }
 
 impl AllToAll {
-    /// A source of `repeats` repetitions. The first starts at `start`, and each other starts one `interval` after the
-    /// previous repetition.
+    /// Creates a source of all-to-all traffic with `repeats` repetitions. The first starts at `start`, and each other
+    /// starts one `interval` after the previous repetition.
     pub(crate) fn new(
         index: u16, start: Time, sizes: &SizeDistribution, (repeats, interval): (u32, Time), network: &Network,
         seed: u64,
@@ -51,7 +51,7 @@ impl AllToAll {
         }
     }
 
-    /// Number of flows over all repetitions.
+    /// Number of flows in all repetitions together.
     pub(crate) fn total(hosts: u32, repeats: u32) -> u64 {
         (u64::from(hosts) * u64::from(hosts - 1)).saturating_mul(u64::from(repeats))
     }

@@ -13,7 +13,7 @@ use rnic_fabric::rng::{self, Purpose};
 pub struct Stream(rng::Stream);
 
 impl Stream {
-    /// The stream of `entity` (a host or a repetition) in the traffic source with index `traffic`.
+    /// Creates the random stream of `entity` (a host or a repetition) in the traffic source with index `traffic`.
     ///
     /// ```
     /// use rnic_workload::rng::Stream;
@@ -36,7 +36,7 @@ impl Stream {
         ((u128::from(self.0.next_u64()) * u128::from(bound)) >> 64) as u32
     }
 
-    /// An exponentially distributed number with mean 1, by inversion. It takes one draw.
+    /// An exponentially distributed number with mean 1, by inversion. It takes one draw from the stream.
     pub fn exponential(&mut self) -> f64 {
         -ln(1.0 - self.unit())
     }

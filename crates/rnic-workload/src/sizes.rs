@@ -93,7 +93,7 @@ fn irn_heavy_tailed() -> Vec<(f64, f64)> {
     single_packet.into_iter().chain(IRN_UNITS.iter().map(|&(units, p)| (units * 1460.0, p))).collect()
 }
 
-/// Parses `size`, a part of `text`, as a flow size of at least 1 byte.
+/// Parses `size` as a flow size of at least 1 byte. `text`, the whole value of the key `sizes`, is for error messages.
 fn bytes(text: &str, size: &str) -> Result<f64, String> {
     let size: Bytes = size.parse().map_err(|error| format!("sizes `{text}`: {error}"))?;
     if size.0 == 0 {

@@ -72,12 +72,13 @@ struct Analysis<'a> {
     stages: BTreeMap<(Port, u32), u32>,
     names: BTreeMap<u32, BTreeSet<String>>,
     events: BTreeSet<String>,
-    /// For each enclosing scope, the merged states of the control-flow paths that left the scope with [`Stmt::Leave`].
+    /// For each enclosing scope (inlined action or control), the merged analysis states of the control-flow paths that
+    /// left the scope with [`Stmt::Leave`].
     scopes: Vec<Option<FlowState>>,
     exit: Option<FlowState>,
     /// For each `Leave` or `Exit` statement analysed so far, the index of the scope that it leaves; 0 for `Exit`.
     left: Vec<usize>,
-    /// Whether at least one memory cannot be in a single stage.
+    /// Whether at least one memory cannot be in a single stage, because branches access memories in opposite orders.
     contradictory: bool,
 }
 

@@ -129,8 +129,9 @@ mod tests {
         Code { ops, wide, numbers, loads, stores, calls, applies, inputs, pinned, outputs: outputs.to_vec(), constants }
     }
 
-    /// In this program a table application reads its key from register 0, writes an argument that no instruction reads,
-    /// and writes the hit bit to register 1. The argument and the hit bit must not share a register.
+    /// In this program a table application reads its key from register 0, writes an action argument that no instruction
+    /// reads, and writes the hit bit (whether an entry matched) to register 1. The argument and the hit bit must not
+    /// share a register.
     #[test]
     fn arguments_and_the_hit_bit_have_different_registers() {
         let mut code = code(vec![Op::Apply(0), Op::End], &[0], &[1]);

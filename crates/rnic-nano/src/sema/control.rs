@@ -60,7 +60,7 @@ pub(super) struct ControlInstance<'a> {
     first: Vec<Stmt>,
 }
 
-/// The state while an action or control is being inlined.
+/// The state of the analyser while it inlines an action or control.
 #[derive(Default)]
 pub(super) struct Frame {
     /// Whether the body of the action or control contains a `return`.

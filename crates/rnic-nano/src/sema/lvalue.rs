@@ -107,7 +107,7 @@ impl<'a> Analyser<'a> {
         }
     }
 
-    /// Sets all slots of an lvalue to zero. This also makes the headers in it invalid.
+    /// Sets all slots (scalar variables) of an lvalue to zero. This also makes the headers in it invalid.
     pub(super) fn clear(&mut self, lvalue: LValue, span: Span) {
         for slot in lvalue.slot..lvalue.slot + self.types.size(lvalue.ty) {
             let width = self.pipe.code.slots[slot as usize].width;

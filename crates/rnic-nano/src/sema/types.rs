@@ -48,7 +48,7 @@ pub(super) struct StructInfo {
 pub(super) struct FieldInfo {
     pub(super) name: Rc<str>,
     pub(super) ty: Type,
-    /// The index of the first slot of the field, relative to the first slot of the struct.
+    /// The index of the first slot (scalar variable) of the field, relative to the first slot of the struct.
     pub(super) offset: u32,
 }
 
@@ -134,7 +134,8 @@ impl Types<'_> {
         }
     }
 
-    /// Returns all scalars of a value of the type, in the order of their slots. Their names begin with `name`.
+    /// Returns all scalars of a value of the type, in the order of their slots (scalar variables). Their names begin
+    /// with `name`.
     pub(super) fn leaves(&self, ty: Type, name: &str) -> Vec<Leaf> {
         let mut leaves = Vec::new();
         self.collect(ty, name, &mut leaves);

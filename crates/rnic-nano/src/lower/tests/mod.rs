@@ -78,8 +78,8 @@ struct TestProgram {
 const ROOM: u32 = 64;
 
 impl TestProgram {
-    /// Compiles a random program. Returns `None` if its parser has too many combinations of state and position to be
-    /// compiled.
+    /// Compiles a random program. Returns `None` if its parser has too many combinations of state and number of
+    /// consumed bytes to be compiled.
     fn new(generator: Generator, inputs: usize) -> Option<TestProgram> {
         let mut pipeline = generator.pipeline;
         let slots = pipeline.slots.clone();
@@ -121,7 +121,7 @@ impl TestProgram {
     }
 
     /// Runs the program on packets with the same inputs in the virtual machine and in the interpreter. Compares all
-    /// slots, the emitted bytes and, through later packets, the registers.
+    /// slots (scalar variables) and the emitted bytes and, because later packets read them, the registers.
     fn compare(&self, inputs: &[u128], packets: &[Vec<u8>]) {
         let pipeline = &self.program.ingress;
         let tables = |table: &Table| {
