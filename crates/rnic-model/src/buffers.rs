@@ -1,5 +1,5 @@
-//! Thresholds of a switch with a shared buffer ("Congestion Control for Large-Scale RDMA Deployments", SIGCOMM 2015,
-//! section 4).
+//! PFC and ECN thresholds of a switch with a shared buffer ("Congestion Control for Large-Scale RDMA Deployments",
+//! SIGCOMM 2015, section 4).
 //!
 //! With n ports, k lossless priorities (8 in the paper), a buffer of B bytes, and t_flight bytes of headroom per port
 //! and priority:
@@ -11,12 +11,12 @@
 //! marking before pausing, dynamic  t_ECN < beta (B - k n t_flight)/(k n (beta + 1))
 //! ```
 //!
-//! A pause threshold limits the bytes that arrived at one input port; a marking threshold limits the bytes queued for
-//! one output port. The worst case for marking is that one input feeds all n outputs: when each output holds t_ECN
-//! bytes, which is not marked yet, the input holds n t_ECN bytes.
+//! A (PFC) pause threshold limits the queued bytes that arrived at one input port; an (ECN) marking threshold limits
+//! the bytes queued for one output port. The worst case for marking is that one input feeds all n outputs: when each
+//! output holds t_ECN bytes, which is not marked yet, the input holds n t_ECN bytes.
 //!
-//! beta is the paper's parameter. The parameter alpha of switches (dynamic thresholds after Choudhury and Hahne: alpha
-//! times the free buffer) is beta/k.
+//! beta is the paper's parameter of dynamic pause thresholds. The parameter alpha of switches (dynamic thresholds after
+//! Choudhury and Hahne: alpha times the free buffer) is beta/k.
 
 use crate::ModelError;
 use crate::error::require;
@@ -38,7 +38,7 @@ pub const PS_PER_METRE: u64 = 5_000;
 const REACTION: [(u64, u64); 8] =
     [(1, 2), (10, 67), (25, 80), (40, 118), (50, 147), (100, 394), (200, 453), (400, 905)];
 
-/// A switch with a shared buffer.
+/// A switch with a shared buffer, whose thresholds are computed and checked.
 ///
 /// ```
 /// use rnic_model::buffers::{Given, Switch};
@@ -66,7 +66,7 @@ pub struct Switch {
     pub mtu: Bytes,
     /// One-way propagation delay of a link.
     pub delay: Time,
-    /// Reaction time of the peer: from the arrival of a pause frame's last bit until the peer stops transmitting.
+    /// Reaction time of a link's other end: from the arrival of a pause frame's last bit until it stops transmitting.
     pub reaction: Time,
     /// XON offset: the switch resumes an input when its buffer use is this far below the pause threshold.
     pub xon_offset: Bytes,
@@ -76,8 +76,9 @@ pub struct Switch {
 }
 
 impl Switch {
-    /// The switch of the paper: 32 ports of 40 Gbps, a buffer of 12 MB, 8 priorities, an MTU of 1500 bytes, beta 8. The
-    /// paper does not state link lengths and reaction time; here they are 100 m, and IEEE 802.3's maximum at 40 Gbps.
+    /// The switch of the DCQCN paper (SIGCOMM 2015): 32 ports of 40 Gbps, a buffer of 12 MB, 8 priorities, an MTU of
+    /// 1500 bytes, beta 8. The paper does not state link lengths and reaction time; here they are 100 m, and IEEE
+    /// 802.3's maximum at 40 Gbps.
     pub fn published() -> Switch {
         let rate = BitRate::from_gbps(40);
         Switch {
@@ -93,14 +94,14 @@ impl Switch {
         }
     }
 
-    /// Whether the switch has all values that the paper states, so that the paper's thresholds apply to it.
+    /// Whether the switch has all values that the DCQCN paper states, so that the paper's thresholds apply to it.
     pub fn is_published(&self) -> bool {
         let paper = Switch::published();
         let stated = |switch: &Switch| (switch.ports, switch.rate, switch.buffer, switch.priorities);
         stated(self) == stated(&paper) && self.mtu == paper.mtu && self.beta == paper.beta
     }
 
-    /// Checks that all values are in range.
+    /// Checks that all values of the switch are in range.
     ///
     /// # Errors
     /// One sentence about the first value that is out of range.
@@ -127,7 +128,8 @@ impl Switch {
         })
     }
 
-    /// The terms of the headroom: the bytes that can still arrive after the switch decided to pause an input.
+    /// The terms whose sum is the PFC headroom: the bytes that can still arrive at an input after the switch decided to
+    /// pause it.
     pub fn headroom_terms(&self) -> [Term; 6] {
         let frame = self.mtu.0 + FRAMING;
         let bytes = |time: Time| self.rate.bytes_in(time);
@@ -156,20 +158,20 @@ impl Switch {
         ]
     }
 
-    /// t_flight, the headroom per port and priority: the sum of [`Switch::headroom_terms`].
+    /// t_flight, the PFC headroom per port and priority: the sum of [`Switch::headroom_terms`].
     pub fn headroom(&self) -> Bytes {
         Bytes(self.headroom_terms().iter().map(|term| term.bytes).sum())
     }
 
-    /// The one-way propagation delay for which [`Switch::headroom`] would equal `headroom`; `None` if the other terms
-    /// alone exceed it.
+    /// The one-way propagation delay of a link for which the computed headroom ([`Switch::headroom`]) would equal
+    /// `headroom`; `None` if the terms without propagation delay alone exceed it.
     pub fn delay_for(&self, headroom: Bytes) -> Option<Time> {
         let fixed = Switch { delay: Time::ZERO, ..*self }.headroom().0;
         let rest = headroom.0.checked_sub(fixed)?;
         Some(Time::from_ps(self.rate.time_for(rest).as_ps() / 2))
     }
 
-    /// The thresholds with this headroom per port and priority.
+    /// The pause and marking thresholds of the switch, if each port and priority has this headroom.
     pub fn thresholds(&self, headroom: Bytes) -> Thresholds {
         let queues = f64::from(self.ports) * f64::from(self.priorities);
         let shared = self.buffer.0 as f64 - queues * headroom.0 as f64;
@@ -185,7 +187,8 @@ impl Switch {
         }
     }
 
-    /// Finds what is wrong with the thresholds in `given`, or with the switch itself.
+    /// Compares the configured thresholds in `given` with the computed ones, and returns what is wrong with them or
+    /// with the switch itself.
     pub fn judge(&self, given: &Given) -> Vec<Finding> {
         let needed = self.headroom();
         let headroom = given.headroom.unwrap_or(needed);
@@ -281,13 +284,13 @@ impl Switch {
     }
 }
 
-/// The maximum reaction time of a peer to a pause frame: IEEE 802.3's pause quanta for the highest listed rate that is
-/// at most `rate`, or those of 1 Gbps for slower ports.
+/// The maximum reaction time of a link's other end to a pause frame: IEEE 802.3's pause quanta for the highest listed
+/// rate that is at most `rate`, or those of 1 Gbps for slower ports.
 pub fn reaction(rate: BitRate) -> Time {
     rate.time_for(reaction_quanta(rate) * QUANTUM)
 }
 
-/// The maximum reaction time of a peer in pause quanta; see [`reaction`].
+/// The maximum reaction time of a link's other end to a pause frame, in pause quanta; see [`reaction`].
 pub fn reaction_quanta(rate: BitRate) -> u64 {
     let gbps = rate.as_bps() / 1_000_000_000;
     REACTION.iter().rev().find(|(listed, _)| *listed <= gbps).map_or(REACTION[0].1, |(_, quanta)| *quanta)
@@ -298,23 +301,24 @@ pub fn kilobytes(bytes: f64) -> String {
     format!("{:.3} KB", bytes / 1e3)
 }
 
-/// A term of the headroom.
+/// One of the terms whose sum is the PFC headroom.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Term {
     /// Description of the term.
     pub name: &'static str,
-    /// Formula of the term, with numbers and units.
+    /// Formula of the term, with the numbers and units of this switch.
     pub formula: String,
-    /// Value of the term in bytes.
+    /// Value of the term of the headroom, in bytes.
     pub bytes: u64,
 }
 
-/// Thresholds of a switch, in bytes. If the headrooms alone fill the buffer, all thresholds are negative or zero.
+/// Pause and marking thresholds of a switch, in bytes. If the headrooms alone fill the buffer, all thresholds are
+/// negative or zero.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Thresholds {
-    /// t_flight, the headroom per port and priority.
+    /// t_flight, the PFC headroom per port and priority.
     pub headroom: Bytes,
-    /// Size of the buffer without the headrooms.
+    /// Size of the shared buffer without the headrooms of all ports and priorities.
     pub shared: f64,
     /// Maximum static pause threshold.
     pub t_pfc: f64,
@@ -324,29 +328,29 @@ pub struct Thresholds {
     /// Upper bound (exclusive) of the marking threshold for which the switch marks before it pauses, with dynamic pause
     /// thresholds.
     pub dynamic_t_ecn: f64,
-    /// Dynamic pause threshold while the switch is empty.
+    /// Dynamic pause threshold of an input in one priority while the switch is empty.
     pub dynamic_t_pfc: f64,
     /// Ratio of the dynamic pause threshold of an input in one priority to the free buffer: beta/k.
     pub alpha: f64,
 }
 
-/// Configured values for [`Switch::judge`].
+/// Thresholds that are configured in a switch, for [`Switch::judge`] to check.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Given {
-    /// Static pause threshold. `None`: pause thresholds are dynamic.
+    /// Configured static pause threshold. `None`: pause thresholds are dynamic.
     pub t_pfc: Option<Bytes>,
     /// Marking threshold.
     pub t_ecn: Option<Bytes>,
-    /// Headroom per port and priority. `None`: [`Switch::headroom`].
+    /// Configured headroom per port and priority. `None`: the computed [`Switch::headroom`].
     pub headroom: Option<Bytes>,
 }
 
-/// A finding about a configured value or about the switch.
+/// A finding of [`Switch::judge`] about a configured threshold or about the switch.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Finding {
     /// Whether packets can be lost, the switch can pause before it marks, or pauses would never end.
     pub is_unsafe: bool,
-    /// One sentence without a full stop.
+    /// The finding in one sentence, without a full stop.
     pub text: String,
 }
 

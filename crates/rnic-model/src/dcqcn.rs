@@ -1,7 +1,8 @@
-//! The fluid model of DCQCN ("Congestion Control for Large-Scale RDMA Deployments", SIGCOMM 2015, section 5).
+//! The fluid model of DCQCN, with the symbols of its paper ("Congestion Control for Large-Scale RDMA Deployments",
+//! SIGCOMM 2015, section 5).
 //!
 //! N flows share one bottleneck of capacity C. Each flow has alpha, a target rate R_T and a current rate R_C; the queue
-//! q couples the flows:
+//! q, whose packets are marked with probability p, couples the flows:
 //!
 //! ```text
 //! p          = 0 up to Kmin | Pmax (q - Kmin)/(Kmax - Kmin) up to Kmax | 1 above
@@ -23,8 +24,8 @@ use rnic_transport::config::FlowConfig;
 use rnic_transport::congestion::{CongestionControl, Dcqcn as Algorithm, Marking, Settings};
 use rnic_transport::{BitRate, Bytes, Time};
 
-/// The fluid model of DCQCN on one bottleneck. The fields from `g` on are the parameters of the congestion control with
-/// the same names.
+/// The fluid model of DCQCN on one bottleneck. The fields from `g` on are the parameters of the congestion control
+/// `dcqcn` with the same names.
 ///
 /// ```
 /// use rnic_model::dcqcn::Dcqcn;
@@ -40,33 +41,34 @@ pub struct Dcqcn {
     pub rate: BitRate,
     /// Length of a packet, the unit of the equations.
     pub packet: Bytes,
-    /// tau*, the control delay: a flow reacts to the values that p and R_C had this long ago.
+    /// tau*, the control delay: a flow reacts to the values that the marking probability p and its rate R_C had this
+    /// long ago.
     pub delay: Time,
     /// ECN marking thresholds of the switch.
     pub marking: Marking,
-    /// g, the gain of alpha.
+    /// g, the gain with which alpha is updated.
     pub g: f64,
     /// T, the time between two increase events of the rate timer.
     pub rate_timer: Time,
     /// B, the bytes between two increase events of the byte counter.
     pub byte_counter: Bytes,
-    /// F, the number of fast recovery events.
+    /// F, the number of increase events in fast recovery, after which R_T increases, too.
     pub fast_recovery: u64,
     /// tau, the minimum time between two CNPs of a flow.
     pub cnp_interval: Time,
-    /// tau', the time after which alpha is updated.
+    /// tau', the time between two updates of alpha.
     pub alpha_timer: Time,
-    /// R_AI, the additive increase of R_T.
+    /// R_AI, the additive increase of the target rate R_T.
     pub r_ai: BitRate,
 }
 
-/// Names of the congestion control's parameters that the equations contain.
+/// Names of those parameters of the congestion control `dcqcn` that the equations of the fluid model contain.
 pub const PARAMETERS: [&str; 7] =
     ["g", "rate_timer", "byte_counter", "fast_recovery", "cnp_interval", "alpha_timer", "r_ai"];
 
 impl Dcqcn {
-    /// A model with the congestion control parameters in `settings`, packets of 1,000 bytes, a control delay of 50 us,
-    /// and the default marking thresholds of the congestion control.
+    /// Creates a fluid model with the DCQCN parameters in `settings`, packets of 1,000 bytes, a control delay of 50 us,
+    /// and the default marking thresholds of DCQCN at this line rate.
     ///
     /// # Errors
     /// If `settings` are not settings of DCQCN.
@@ -89,14 +91,15 @@ impl Dcqcn {
         read().map_err(ModelError)
     }
 
-    /// A model with the parameters that the paper deploys, which are the defaults of the congestion control.
+    /// Creates a fluid model with the parameters that the DCQCN paper deploys, which are the defaults of the congestion
+    /// control `dcqcn`.
     pub fn deployed(rate: BitRate) -> Dcqcn {
         Dcqcn::new(rate, &Settings::new(Algorithm::PARAMETERS))
             .expect("the congestion control declares these parameters")
     }
 
-    /// A model with the "strawman" parameters of the paper, which are those of QCN and DCTCP: B 150 KB, T 1.5 ms, Kmin
-    /// = Kmax = 40 KB, Pmax 1, g 1/16.
+    /// Creates a fluid model with the "strawman" parameters of the DCQCN paper, which are those of QCN and DCTCP: B 150
+    /// KB, T 1.5 ms, Kmin = Kmax = 40 KB, Pmax 1, g 1/16.
     pub fn strawman(rate: BitRate) -> Dcqcn {
         Dcqcn {
             marking: Marking { kmin: Bytes(40_000), kmax: Bytes(40_000), pmax: 1.0 },
@@ -107,7 +110,7 @@ impl Dcqcn {
         }
     }
 
-    /// Checks that all parameters are in range.
+    /// Checks that all parameters of the model are in range.
     ///
     /// # Errors
     /// One sentence about the first parameter that is out of range.
@@ -136,7 +139,7 @@ impl Dcqcn {
         require(self.fast_recovery > 0, || "fast_recovery is zero; accepted: at least 1".to_string())
     }
 
-    /// The equations in packets and seconds.
+    /// Returns the parameters of the equations in packets and seconds.
     fn equations(&self) -> Equations {
         let packets = |bytes: Bytes| bytes.0 as f64 / self.packet.0 as f64;
         let rate = |rate: BitRate| rate.as_bps() as f64 / (8.0 * self.packet.0 as f64);
@@ -155,11 +158,12 @@ impl Dcqcn {
         }
     }
 
-    /// The fixed point of the model with `flows` flows. All flows have the rate C/N; the marking probability p is the
-    /// unique root of an equation whose left side grows with p and whose right side falls.
+    /// The fixed point of the fluid model (the state that does not change) with `flows` flows. All flows have the rate
+    /// C/N; the marking probability p is the unique root of an equation whose left side grows with p and whose right
+    /// side falls.
     ///
     /// # Errors
-    /// Like [`Dcqcn::check`], or if `flows` is 0.
+    /// If a parameter is out of range ([`Dcqcn::check`]), or `flows` is 0.
     pub fn fixed_point(&self, flows: u32) -> Result<FixedPoint, ModelError> {
         self.check()?;
         require(flows > 0, || "there is no flow; at least one is needed".to_string())?;
@@ -215,7 +219,7 @@ impl Dcqcn {
     /// `None` if the queue is at most Kmax for all of these numbers.
     ///
     /// # Errors
-    /// Like [`Dcqcn::check`].
+    /// If a parameter is out of range ([`Dcqcn::check`]).
     pub fn first_above_kmax(&self, max_flows: u32) -> Result<Option<u32>, ModelError> {
         for flows in 2..=max_flows {
             if self.fixed_point(flows)?.p > self.marking.pmax {
@@ -225,11 +229,11 @@ impl Dcqcn {
         Ok(None)
     }
 
-    /// Solves the model for these flows.
+    /// Solves the equations for these flows: returns their rates and the queue over time.
     ///
     /// A flow starts at the time step nearest to its start time, with alpha = 1 and with R_C and R_T equal to its start
-    /// rate; R^ is the start rate while the control delay reaches back before the start. Rates stay between 0 and line
-    /// rate, and the queue stays at 0 or above. The model does not contain hyper increase.
+    /// rate. The delayed rate R^ is the start rate until one control delay after the start. Rates stay between 0 and
+    /// line rate, and the queue stays at 0 or above. The model does not contain DCQCN's hyper increase.
     ///
     /// # Errors
     /// One sentence if a parameter, a flow or the step is out of range.
@@ -237,10 +241,11 @@ impl Dcqcn {
         self.solve_on_grid(groups, run).map(|(_, series)| series)
     }
 
-    /// Solves the model with the run's step, half of it and a quarter of it, and compares the solutions.
+    /// Estimates the numerical error: solves the model with the time step of `run`, half of it and a quarter of it, and
+    /// compares the solutions.
     ///
     /// # Errors
-    /// Like [`Dcqcn::solve`].
+    /// One sentence if a parameter, a flow or the step is out of range.
     pub fn check_step(&self, groups: &[Group], run: &Run) -> Result<StepCheck, ModelError> {
         StepCheck::of(|run| self.solve_on_grid(groups, run), run)
     }
@@ -280,7 +285,7 @@ impl Dcqcn {
     }
 }
 
-/// The default marking thresholds of DCQCN at this line rate.
+/// The default ECN marking thresholds of DCQCN at this line rate.
 pub fn deployed_marking(rate: BitRate) -> Marking {
     let flow = FlowConfig { line_rate: rate, ..FlowConfig::default() };
     <Algorithm as CongestionControl>::marking(&flow).expect("DCQCN declares marking thresholds")
@@ -290,7 +295,7 @@ fn relative(residual: f64, size: f64) -> f64 {
     if residual == 0.0 { 0.0 } else { residual.abs() / size }
 }
 
-/// The fixed point of the model: a state that does not change.
+/// The fixed point of the fluid model of DCQCN: a state that does not change.
 #[derive(Clone, PartialEq, Debug)]
 pub struct FixedPoint {
     /// Number of flows.
@@ -299,13 +304,14 @@ pub struct FixedPoint {
     pub p: f64,
     /// Queue in bytes.
     pub queue: f64,
-    /// R_C of each flow in bits per second.
+    /// R_C, the current rate of each flow in bits per second.
     pub rate: f64,
-    /// R_T of each flow in bits per second.
+    /// R_T, the target rate of each flow in bits per second.
     pub target: f64,
     /// Alpha of each flow.
     pub alpha: f64,
-    /// Each equation with its residual, relative to the equation's largest term.
+    /// The residual of each equation at the fixed point, relative to the equation's largest term, with the name of the
+    /// equation.
     pub residuals: Vec<(&'static str, f64)>,
     /// Reasons why the model cannot reach the fixed point, one sentence each; empty if it can.
     pub limits: Vec<String>,
@@ -318,7 +324,7 @@ impl FixedPoint {
     }
 }
 
-/// The model's parameters in packets and seconds.
+/// The parameters of the fluid model in packets and seconds.
 #[derive(Clone, Copy, PartialEq, Debug)]
 struct Equations {
     capacity: f64,
@@ -334,12 +340,12 @@ struct Equations {
     r_ai: f64,
 }
 
-/// Numbers of increase events of a flow per second.
+/// Numbers per second of a flow's increase events, at which DCQCN increases the rate: after B bytes or after time T.
 struct Events {
-    /// All increase events: R (b + d), with b and d as in the equations of the module.
+    /// All increase events: R (b + d), with b and d as in the equations of the module's documentation.
     all: f64,
-    /// Events after fast recovery, which raise the target rate: R (c + e). Here c is (1-p)^(F B) b and e is (1-p)^(F T
-    /// R) d, with b and d as in the equations of the module.
+    /// Increase events after fast recovery, which raise the target rate R_T: R (c + e). Here c is (1-p)^(F B) b and e
+    /// is (1-p)^(F T R) d, with b and d as in the equations of the module's documentation.
     additive: f64,
 }
 
@@ -354,7 +360,8 @@ impl Equations {
         }
     }
 
-    /// The marking probability between Kmin and Kmax, extrapolated to any queue; `p` if Kmin = Kmax.
+    /// The marking probability by the linear formula for queues between Kmin and Kmax, extrapolated to any queue; `p`
+    /// if Kmin = Kmax.
     fn marking_below(&self, queue: f64, p: f64) -> f64 {
         if self.kmax == self.kmin { p } else { (queue - self.kmin) / (self.kmax - self.kmin) * self.pmax }
     }
@@ -367,8 +374,8 @@ impl Equations {
         Events { all: bytes + time, additive: after_bytes * bytes + after_time * time }
     }
 
-    /// Both sides of the equation of the fixed point: a^2 alpha and tau^2 R_AI R (b + d)(c + e). Here a is 1 -
-    /// (1-p)^(tau R), and c and e are as in [`Events::additive`].
+    /// Both sides of the equation whose root is the marking probability p at the fixed point: a^2 alpha and tau^2 R_AI
+    /// R (b + d)(c + e). Here a is 1 - (1-p)^(tau R), and c and e are as in [`Events::additive`].
     fn balance(&self, p: f64, rate: f64) -> (f64, f64) {
         let cut = at_least_one(p, self.cnp * rate);
         let events = self.events(p, rate);
@@ -393,12 +400,13 @@ impl Equations {
     }
 }
 
-/// The system of equations. Its state is q, then R_C of each group, then alpha and R_T of each group.
+/// The differential equations of the fluid model, for the solver. Their state is the queue q, then R_C of each group of
+/// flows, then alpha and R_T of each group.
 struct Fluid {
     e: Equations,
     grid: Grid,
-    /// For each group: number of flows, start rate in packets per second, and number of the step at which the flows
-    /// start.
+    /// For each group of flows: number of flows, start rate in packets per second, and number of the time step at which
+    /// the flows start.
     flows: Vec<(f64, f64, usize)>,
 }
 

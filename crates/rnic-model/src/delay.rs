@@ -1,28 +1,29 @@
-//! Solves delay differential equations by the Runge-Kutta method of fourth order with a fixed step; past values between
-//! two steps are interpolated by a cubic polynomial.
+//! Solves the delay differential equations of the fluid models by the Runge-Kutta method of fourth order with a fixed
+//! time step; past values between two steps are interpolated by a cubic polynomial.
 //!
-//! The error is of fourth order in the step where the solution is smooth. It is of first or second order where the
-//! right-hand side has a kink: at a threshold, when a rate reaches its bound, or when a flow starts.
+//! The numerical error is of fourth order in the time step where the solution is smooth. It is of first or second order
+//! where the right-hand side has a kink: at a threshold, when a rate reaches its bound, or when a flow starts.
 
 use std::collections::VecDeque;
 
 /// A system of delay differential equations.
 pub(crate) trait System {
-    /// Number of components of the state.
+    /// Number of components of the state, which are the unknowns of the equations.
     fn width(&self) -> usize;
-    /// Number of components, counted from the first, whose past values the equations need.
+    /// Number of components of the state, counted from the first, whose past values the equations need.
     fn remembered(&self) -> usize;
-    /// Number of steps for which past values are kept; `None`: all.
+    /// Number of time steps for which past values are kept; `None`: all past values are kept.
     fn memory(&self) -> Option<usize>;
-    /// Computes the derivatives of the state, per second, at the time `step` + `part`, which is in units of steps;
+    /// Computes the derivatives of the state, per second, at the time `step` + `part`, which is in units of time steps;
     /// `part` is 0 to 1.
     fn slopes(&self, step: usize, part: f64, state: &[f64], past: &History, slopes: &mut [f64]);
-    /// Limits the state at point `step` (after `step` steps) to its bounds, and sets the state of flows that start
-    /// there.
+    /// Limits the state after `step` time steps to its bounds (a queue, for example, is not negative), and sets the
+    /// state of flows that start there.
     fn bound(&self, step: usize, state: &mut [f64]);
 }
 
-/// Values and derivatives of the remembered components at past points, which are one step apart.
+/// Past values and derivatives of those components of the state whose past the equations need, at points in time that
+/// are one time step apart.
 pub(crate) struct History {
     width: usize,
     first: usize,
@@ -42,13 +43,13 @@ impl History {
         }
     }
 
-    /// Number of the latest point; point 0 is time 0.
+    /// Number of the latest point in time that the history has; point 0 is time 0.
     fn last(&self) -> usize {
         self.first + self.values.len() / self.width - 1
     }
 
-    /// The value of a component at the time `point` + `part`, which is in units of steps, by cubic Hermite
-    /// interpolation. The next point must exist, unless `part` is 0.
+    /// The value of a component of the state at the time `point` + `part`, which is in units of time steps, by cubic
+    /// Hermite interpolation. The history must have the next point, unless `part` is 0.
     pub(crate) fn at(&self, component: usize, point: usize, part: f64) -> f64 {
         let here = (point - self.first) * self.width + component;
         if part == 0.0 {
@@ -62,8 +63,8 @@ impl History {
         straight + part * rest * (rest * (s0 - (v1 - v0)) - part * (s1 - (v1 - v0)))
     }
 
-    /// The value of a component at a time in units of steps. Before the first point it is the value at the first point,
-    /// and after the last point it is the value at the last point.
+    /// The value of a component of the state at a time in units of time steps. Before the first point it is the value
+    /// at the first point, and after the last point it is the value at the last point.
     pub(crate) fn at_time(&self, component: usize, steps: f64) -> f64 {
         let point = steps.floor();
         if point < self.first as f64 {
@@ -77,8 +78,8 @@ impl History {
     }
 }
 
-/// Solves the system at the points 0 to `steps`, which are `step` seconds apart, and passes the state at each point to
-/// `show`.
+/// Solves the system of equations at the points in time 0 to `steps`, which are `step` seconds apart, and passes the
+/// state at each point to `show`.
 pub(crate) fn solve(system: &impl System, step: f64, steps: usize, mut show: impl FnMut(usize, &[f64])) {
     let width = system.width();
     let mut history =
@@ -109,7 +110,8 @@ pub(crate) fn solve(system: &impl System, step: f64, steps: usize, mut show: imp
 mod tests {
     use super::*;
 
-    /// x' = -x(t - 1) with x = 1 before 0: the solution is a polynomial on each interval of length 1.
+    /// The delay differential equation x' = -x(t - 1) with x = 1 before 0: the solution is a polynomial on each
+    /// interval of length 1.
     struct Decay {
         delay: usize,
     }

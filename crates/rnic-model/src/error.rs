@@ -1,4 +1,4 @@
-//! Errors of models.
+//! Errors of the analytical models.
 
 /// The reason why a model cannot be computed: one sentence that names the wrong value and what would be accepted.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]

@@ -5,8 +5,9 @@
 //! - [`dcqcn`]: the fluid model of DCQCN and its fixed point;
 //! - [`timely`]: the fluid models of TIMELY and of patched TIMELY, and the fixed point of the latter.
 //!
-//! Interfaces take bits per second, bytes and [`Time`](rnic_transport::Time); the equations use packets and seconds, as
-//! the papers do. Exponentials come from the `libm` crate, so results are bit-identical on every platform.
+//! The interfaces take bits per second, bytes and [`Time`](rnic_transport::Time). The equations of DCQCN use packets
+//! and seconds, and the equations of TIMELY use bytes and seconds. Exponentials come from the `libm` crate, so results
+//! are bit-identical on every platform.
 //!
 //! ```
 //! use rnic_model::dcqcn::Dcqcn;

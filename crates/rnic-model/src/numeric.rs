@@ -1,5 +1,5 @@
-//! Expressions of the fluid models, computed without loss of precision by cancellation for every probability from 0 to
-//! 1.
+//! Expressions of the fluid models with a probability p, computed without loss of precision by cancellation for every p
+//! from 0 to 1.
 
 use libm::{expm1, log1p};
 
@@ -8,7 +8,7 @@ fn hazard(p: f64) -> f64 {
     -log1p(-p)
 }
 
-/// `x / (e^x - 1)`, a factor of the event rates below. It falls from 1 at x = 0 to 0 at infinity.
+/// `x / (e^x - 1)`, a factor of [`per_packet`] and [`per_second`]. It falls from 1 at x = 0 to 0 at infinity.
 fn bernoulli(x: f64) -> f64 {
     if x == 0.0 {
         1.0
@@ -29,7 +29,7 @@ pub(crate) fn none_of(p: f64, n: f64) -> f64 {
     if p <= 0.0 || n <= 0.0 { 1.0 } else { libm::exp(-n * hazard(p)) }
 }
 
-/// `p / -ln(1 - p)`, a factor of the event rates below. It falls from 1 at p = 0 to 0 at p = 1.
+/// `p / -ln(1 - p)`, a factor of [`per_packet`] and [`per_second`]. It falls from 1 at p = 0 to 0 at p = 1.
 fn spread(p: f64) -> f64 {
     if p <= 0.0 {
         1.0
@@ -40,21 +40,21 @@ fn spread(p: f64) -> f64 {
     }
 }
 
-/// `p / ((1 - p)^-n - 1)`: the number of events per packet, if an event happens after `n` consecutive packets without a
-/// mark. The limits are `1/n` for p = 0, and 0 for p = 1.
+/// `p / ((1 - p)^-n - 1)`: the number of events per packet, if packets are marked with probability p and an event
+/// happens after `n` consecutive packets without a mark. The limits are `1/n` for p = 0, and 0 for p = 1.
 pub fn per_packet(p: f64, n: f64) -> f64 {
     if p >= 1.0 { 0.0 } else { spread(p) * bernoulli(n * hazard(p)) / n }
 }
 
-/// `rate p / ((1 - p)^-(period rate) - 1)`: the number of events per second at `rate` packets per second, if an event
-/// happens after a `period` (in seconds) without a mark. The limits are `1/period` for p = 0 or a rate of 0, and 0 for
-/// p = 1.
+/// `rate p / ((1 - p)^-(period rate) - 1)`: the number of events per second at `rate` packets per second, if packets
+/// are marked with probability p and an event happens after a `period` (in seconds) without a mark. The limits are
+/// `1/period` for p = 0 or a rate of 0, and 0 for p = 1.
 pub fn per_second(p: f64, rate: f64, period: f64) -> f64 {
     if p >= 1.0 { 0.0 } else { spread(p) * bernoulli(period * rate * hazard(p)) / period }
 }
 
-/// Finds the zero of `f` between `low`, where `f` is positive, and `high`, where `f` is negative; both must be
-/// positive. The bisection is geometric, so that a root near 0 has the same relative precision, and ends when the
+/// Finds the zero of `f` between `low`, where `f` is positive, and `high`, where `f` is negative; `low` and `high` must
+/// be positive. The bisection is geometric, so that a root near 0 has the same relative precision, and ends when the
 /// bounds are adjacent floating-point numbers.
 pub(crate) fn root(mut low: f64, mut high: f64, f: impl Fn(f64) -> f64) -> f64 {
     for _ in 0..400 {

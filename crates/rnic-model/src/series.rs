@@ -4,12 +4,12 @@ use crate::ModelError;
 use crate::error::require;
 use rnic_transport::{BitRate, Time};
 
-/// Maximum number of steps of a solution.
+/// Maximum number of time steps in which a fluid model is solved.
 const MAX_STEPS: u64 = 20_000_000;
-/// Maximum number of values that a solution keeps.
+/// Maximum number of values that the solution of a fluid model keeps.
 const MAX_VALUES: u64 = 50_000_000;
 
-/// A group of identical flows, which share one set of equations.
+/// A group of identical flows, which share one set of equations of a fluid model.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Group {
     /// Number of flows.
@@ -20,7 +20,7 @@ pub struct Group {
     pub start: Time,
 }
 
-/// Settings of a solution.
+/// Settings for the solution of a fluid model: its duration, time step and sample interval.
 ///
 /// ```
 /// use rnic_model::dcqcn::Dcqcn;
@@ -38,17 +38,17 @@ pub struct Group {
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Run {
-    /// End of the solution, which begins at time 0.
+    /// Modelled time: the solution begins at time 0 and ends at this time.
     pub duration: Time,
     /// Maximum length of the solver's time step. The solver uses the longest step up to this maximum that divides the
     /// control delay evenly.
     pub step: Time,
-    /// Time between two values in the result, rounded to whole steps.
+    /// Time between two values in the result, rounded to whole time steps.
     pub sample: Time,
 }
 
 impl Default for Run {
-    /// 200 ms in steps of 1 us, with a value every 100 us.
+    /// A solution for 200 ms in time steps of 1 us, with a value every 100 us.
     fn default() -> Run {
         Run { duration: Time::from_ms(200), step: Time::from_us(1), sample: Time::from_us(100) }
     }
@@ -57,19 +57,19 @@ impl Default for Run {
 /// The points in time at which the solver computes a solution.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Grid {
-    /// Length of a step in seconds.
+    /// Length of a time step in seconds.
     pub(crate) step: f64,
     /// Number of steps.
     pub(crate) steps: usize,
-    /// Number of steps between two values in the result.
+    /// Number of time steps between two values in the result.
     pub(crate) every: usize,
-    /// Number of steps in the control delay.
+    /// Number of time steps in the control delay of the model.
     pub(crate) delay: usize,
 }
 
 impl Grid {
-    /// Chooses the step for a run. `fastest` is the smallest time constant of the equations, in seconds; the step must
-    /// not exceed it.
+    /// Chooses the time step for solving a model. `fastest` is the smallest time constant of the equations, in seconds;
+    /// the step must not exceed it.
     pub(crate) fn new(run: &Run, delay: Time, fastest: f64, groups: usize) -> Result<Grid, ModelError> {
         let Run { duration, step, sample } = *run;
         require(step > Time::ZERO, || "the step is zero; write for example 1 us".to_string())?;
@@ -100,13 +100,13 @@ impl Grid {
         Ok(Grid { step: seconds, steps: steps as usize, every: every as usize, delay: pieces as usize })
     }
 
-    /// Number of the point nearest to a time.
+    /// Number of the grid point that is nearest to a time.
     pub(crate) fn point(&self, time: Time) -> usize {
         (time.as_secs() / self.step).round() as usize
     }
 }
 
-/// Checks what every model requires of its flows: at least one flow, and start rates and start times in range.
+/// Checks what every fluid model requires of its flows: at least one flow, and start rates and start times in range.
 pub(crate) fn check_flows(groups: &[Group], line: BitRate, duration: Time) -> Result<(), ModelError> {
     require(!groups.is_empty() && groups.iter().all(|group| group.count > 0), || {
         "there is no flow; at least one is needed".to_string()
@@ -122,7 +122,7 @@ pub(crate) fn check_flows(groups: &[Group], line: BitRate, duration: Time) -> Re
     Ok(())
 }
 
-/// Solution of a fluid model: values over time.
+/// Solution of a fluid model: the values of queue, marking probability and rates over time.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Series {
     /// Times in seconds.
@@ -131,7 +131,7 @@ pub struct Series {
     pub queue: Vec<f64>,
     /// Marking probability of a packet; empty if the model has no marking.
     pub marking: Vec<f64>,
-    /// Values of each group of flows.
+    /// The values over time of each group of flows.
     pub flows: Vec<FlowSeries>,
 }
 
@@ -142,17 +142,17 @@ pub struct FlowSeries {
     pub count: u32,
     /// Rate of each flow in bits per second; 0 before its start.
     pub rate: Vec<f64>,
-    /// Other state variables of the model, by name.
+    /// Other state variables of a flow in the model, by name, such as DCQCN's alpha.
     pub state: Vec<(&'static str, Vec<f64>)>,
 }
 
 impl Series {
-    /// Index of the first value at or after a time in seconds.
+    /// Index of the first value of the series at or after a time in seconds.
     pub fn from(&self, seconds: f64) -> usize {
         self.time.partition_point(|time| *time < seconds)
     }
 
-    /// The difference between the fastest and the slowest flow, in bits per second, at each time.
+    /// The difference between the rates of the fastest and the slowest flow, in bits per second, at each time.
     pub fn spread(&self) -> Vec<f64> {
         let at = |i: usize| {
             let rates = self.flows.iter().map(|flow| flow.rate[i]);
@@ -162,7 +162,7 @@ impl Series {
     }
 }
 
-/// Statistics of evenly spaced values.
+/// Statistics of values that are evenly spaced in time.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Statistics {
     /// Arithmetic mean.
@@ -190,19 +190,22 @@ impl Statistics {
     }
 }
 
-/// The differences between solutions with the steps h, h/2 and h/4, which show the numerical error of a step.
+/// The differences between solutions of a fluid model with the time steps h, h/2 and h/4. They show the numerical error
+/// that the step h causes.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct StepCheck {
-    /// The step h in seconds.
+    /// The longest of the three time steps, h, in seconds.
     pub step: f64,
-    /// Maximum difference of the queue in bytes: between h and h/2, and between h/2 and h/4.
+    /// Maximum difference of the queue in bytes between the solutions with the steps h and h/2, and between those with
+    /// h/2 and h/4.
     pub queue: [f64; 2],
-    /// Maximum difference of a flow's rate in bits per second: between h and h/2, and between h/2 and h/4.
+    /// Maximum difference of a flow's rate in bits per second between the solutions with the steps h and h/2, and
+    /// between those with h/2 and h/4.
     pub rate: [f64; 2],
 }
 
 impl StepCheck {
-    /// Compares solutions with the steps h, h/2 and h/4 at common times.
+    /// Solves a model with the time steps h, h/2 and h/4, and compares the solutions at common times.
     pub(crate) fn of(
         solve: impl Fn(&Run) -> Result<(Grid, Series), ModelError>, run: &Run,
     ) -> Result<StepCheck, ModelError> {
@@ -226,7 +229,8 @@ impl StepCheck {
         })
     }
 
-    /// The order of the error, computed from the two differences of a quantity; `None` if a difference is zero.
+    /// The order of the numerical error in the time step, computed from the two differences of a quantity (`queue` or
+    /// `rate`); `None` if a difference is zero.
     pub fn order(differences: [f64; 2]) -> Option<f64> {
         (differences[0] > 0.0 && differences[1] > 0.0).then(|| libm::log2(differences[0] / differences[1]))
     }

@@ -2,7 +2,7 @@
 //! CoNEXT 2016).
 //!
 //! N flows share one bottleneck of capacity C; each has a rate R and a moving average G of the round-trip time's
-//! gradient. The units are bytes and seconds:
+//! gradient; q is the queue. The units are bytes and seconds:
 //!
 //! ```text
 //! dq/dt  = sum R - C
@@ -12,16 +12,17 @@
 //!
 //! dR/dt  = delta/tau*                                    q(t - tau') < C T_low
 //!        = -(beta/tau*) (1 - C T_high/q(t - tau')) R     q(t - tau') > C T_high
-//! between, TIMELY:
+//! TIMELY, queue between C T_low and C T_high:
 //!        = delta/tau*                                    G <= 0
 //!        = -(G beta/tau*) R                              G > 0
-//! between, patched, with q' = C T_low and w = 0 | 2 G + 1/2 | 1 around |G| = 1/4:
+//! patched TIMELY, queue between C T_low and C T_high, with q' = C T_low and
+//! w = 0 for G < -1/4 | 2 G + 1/2 | 1 for G > 1/4:
 //!        = (1 - w) delta/tau* - w (beta/tau*) R (q(t - tau') - q')/q'
 //! ```
 //!
-//! The right-hand sides are the update rules of the algorithm, divided by the time between two updates. The rules come
-//! from algorithm 1 of "TIMELY" (SIGCOMM 2015), and from the patch in "ECN or Delay". The fluid form also comes from
-//! "ECN or Delay"; it uses the queueing delay q/C instead of the round-trip time.
+//! The right-hand sides of dG/dt and dR/dt are the update rules of the algorithm, divided by the time between two
+//! updates. The rules come from algorithm 1 of "TIMELY" (SIGCOMM 2015), and from the patch in "ECN or Delay". The fluid
+//! form also comes from "ECN or Delay"; it uses the queueing delay q/C instead of the round-trip time.
 
 use crate::ModelError;
 use crate::delay::{History, System, solve};
@@ -52,34 +53,34 @@ use rnic_transport::{BitRate, Bytes, Time};
 pub struct Timely {
     /// C, the rate of the bottleneck, which is also the line rate of every flow.
     pub rate: BitRate,
-    /// Length of a packet. The age of an RTT sample includes the transmission time of one packet.
+    /// Length of a packet. In the model, the age of an RTT sample includes the transmission time of one packet.
     pub packet: Bytes,
-    /// Propagation delay, which the age of an RTT sample includes.
+    /// Propagation delay, which the age of an RTT sample in the model includes.
     pub delay: Time,
     /// Whether the equations are the equations of patched TIMELY instead of TIMELY.
     pub patched: bool,
-    /// T_low, the delay below which the rate always grows.
+    /// T_low, the queueing delay below which the rate always grows.
     pub t_low: Time,
-    /// T_high, the delay above which the rate always falls.
+    /// T_high, the queueing delay above which the rate always falls.
     pub t_high: Time,
     /// minRTT, by which the RTT difference is divided to get the gradient.
     pub min_rtt: Time,
-    /// beta, the factor of multiplicative decrease.
+    /// beta, the factor of the multiplicative decrease of the rate.
     pub beta: f64,
-    /// delta, the additive increase.
+    /// delta, the additive increase of the rate at an update.
     pub delta: BitRate,
     /// alpha, the weight of the newest RTT difference in its moving average.
     pub alpha: f64,
-    /// Bytes between two rate updates.
+    /// Bytes that a flow sends between two updates of its rate.
     pub segment: Bytes,
 }
 
-/// Names of the congestion control's parameters that the equations contain.
+/// Names of those parameters of the congestion control that the equations of the fluid model contain.
 pub const PARAMETERS: [&str; 7] = ["t_low", "t_high", "min_rtt", "beta", "delta", "alpha", "segment"];
 
 impl Timely {
-    /// A model with the congestion control parameters in `settings`, packets of 1,000 bytes, and a propagation delay of
-    /// `min_rtt`. If `delta` is not set, it is a thousandth of the rate.
+    /// Creates a fluid model with the congestion control parameters in `settings`, packets of 1,000 bytes, and a
+    /// propagation delay of `min_rtt`. If `delta` is not set, it is a thousandth of the line rate `rate`.
     ///
     /// # Errors
     /// If `settings` are not settings of TIMELY or patched TIMELY.
@@ -107,7 +108,7 @@ impl Timely {
         read().map_err(ModelError)
     }
 
-    /// Checks that all parameters are in range.
+    /// Checks that all parameters of the model are in range.
     ///
     /// # Errors
     /// One sentence about the first parameter that is out of range.
@@ -148,12 +149,12 @@ impl Timely {
         }
     }
 
-    /// The fixed point of patched TIMELY with `flows` flows: every flow has the rate C/N, the gradient is 0 and its
-    /// weight 1/2, and `q = C T_low (1 + N delta/(beta C))`. The original TIMELY has no fixed point (`None`), because
-    /// its rates grow if the gradient is 0.
+    /// The fixed point of patched TIMELY (the state that does not change) with `flows` flows: every flow has the rate
+    /// C/N, the gradient is 0 and its weight 1/2, and `q = C T_low (1 + N delta/(beta C))`. The original TIMELY has no
+    /// fixed point (`None`), because its rates grow if the gradient is 0.
     ///
     /// # Errors
-    /// Like [`Timely::check`], or if `flows` is 0.
+    /// If a parameter is out of range ([`Timely::check`]), or `flows` is 0.
     pub fn fixed_point(&self, flows: u32) -> Result<Option<FixedPoint>, ModelError> {
         self.check()?;
         require(flows > 0, || "there is no flow; at least one is needed".to_string())?;
@@ -179,10 +180,10 @@ impl Timely {
         Ok(Some(FixedPoint { flows, queue, rate: rate * 8.0, residuals, limits }))
     }
 
-    /// Solves the model for these flows.
+    /// Solves the equations for these flows: returns their rates and the queue over time.
     ///
     /// A flow starts at the time step nearest to its start time, with a gradient of 0. Rates stay between 0 and line
-    /// rate, and the queue stays at 0 or above. The model does not contain hyperactive increase.
+    /// rate, and the queue stays at 0 or above. The model does not contain TIMELY's hyperactive increase.
     ///
     /// # Errors
     /// One sentence if a parameter, a flow or the step is out of range.
@@ -190,10 +191,11 @@ impl Timely {
         self.solve_on_grid(groups, run).map(|(_, series)| series)
     }
 
-    /// Solves the model with the run's step, half of it and a quarter of it, and compares the solutions.
+    /// Estimates the numerical error: solves the model with the time step of `run`, half of it and a quarter of it, and
+    /// compares the solutions.
     ///
     /// # Errors
-    /// Like [`Timely::solve`].
+    /// One sentence if a parameter, a flow or the step is out of range.
     pub fn check_step(&self, groups: &[Group], run: &Run) -> Result<StepCheck, ModelError> {
         StepCheck::of(|run| self.solve_on_grid(groups, run), run)
     }
@@ -237,7 +239,7 @@ impl Timely {
     }
 }
 
-/// The fixed point of patched TIMELY: a state that does not change.
+/// The fixed point of the fluid model of patched TIMELY: a state that does not change.
 #[derive(Clone, PartialEq, Debug)]
 pub struct FixedPoint {
     /// Number of flows.
@@ -246,7 +248,8 @@ pub struct FixedPoint {
     pub queue: f64,
     /// Rate of each flow in bits per second.
     pub rate: f64,
-    /// Each equation with its residual, relative to the equation's largest term.
+    /// The residual of each equation at the fixed point, relative to the equation's largest term, with the name of the
+    /// equation.
     pub residuals: Vec<(&'static str, f64)>,
     /// Reasons why the model cannot reach the fixed point, one sentence each; empty if it can.
     pub limits: Vec<String>,
@@ -259,7 +262,7 @@ impl FixedPoint {
     }
 }
 
-/// The model's parameters in bytes and seconds.
+/// The parameters of the fluid model in bytes and seconds.
 #[derive(Clone, Copy, PartialEq, Debug)]
 struct Equations {
     capacity: f64,
@@ -278,12 +281,13 @@ struct Equations {
 }
 
 impl Equations {
-    /// Number of updates per second: 1/tau*.
+    /// Number of rate updates of a flow per second: 1/tau*.
     fn updates(&self, rate: f64) -> f64 {
         (rate / self.segment).min(1.0 / self.min_rtt)
     }
 
-    /// The increase and the decrease of the rate per second in patched TIMELY, if the delay is between the thresholds.
+    /// The increase and the decrease of the rate per second in patched TIMELY, if the queueing delay is between T_low
+    /// and T_high.
     fn patched(&self, queue: f64, gradient: f64, rate: f64) -> (f64, f64) {
         let updates = self.updates(rate);
         let weight = (2.0 * gradient + 0.5).clamp(0.0, 1.0);
@@ -308,12 +312,13 @@ impl Equations {
     }
 }
 
-/// The system of equations. Its state is q, then R and G of each group.
+/// The differential equations of the fluid model, for the solver. Their state is the queue q, then the rate R and the
+/// gradient G of each group of flows.
 struct Fluid {
     e: Equations,
     step: f64,
-    /// For each group: number of flows, start rate in bytes per second, and number of the step at which the flows
-    /// start.
+    /// For each group of flows: number of flows, start rate in bytes per second, and number of the time step at which
+    /// the flows start.
     flows: Vec<(f64, f64, usize)>,
 }
 

@@ -157,7 +157,7 @@ pub struct Prototype {
 /// A parameter of a function, method, constructor, parser, control, package or action.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Parameter {
-    /// The direction: `in`, `out`, `inout` or none.
+    /// The direction of the parameter: `in`, `out`, `inout` or none.
     pub direction: Direction,
     /// The type of the parameter.
     pub ty: Type,
@@ -205,7 +205,7 @@ pub enum TypeKind {
     Named {
         /// The name of the type.
         name: Ident,
-        /// The type arguments; empty if there are none.
+        /// The type arguments of the type; empty if there are none.
         arguments: Vec<Type>,
     },
     /// The placeholder `_` as a type argument: the compiler infers the type.
@@ -243,7 +243,7 @@ pub enum Transition {
     To(Ident),
     /// A transition that depends on values: `transition select(keys) { cases }`
     Select {
-        /// The source range of the `select`.
+        /// The source range of the `select` expression.
         span: Span,
         /// The expressions in the parentheses of the `select`, which are compared with the keysets of each case.
         keys: Vec<Expr>,
@@ -255,7 +255,7 @@ pub enum Transition {
 /// A case of a `select` transition: `keysets: state;`
 #[derive(Clone, PartialEq, Debug)]
 pub struct SelectCase {
-    /// The keysets, one for each key of the `select`.
+    /// The keysets (sets of matching values), one for each key of the `select`.
     pub keys: Vec<KeySet>,
     /// The source range of the keysets.
     pub span: Span,
@@ -333,7 +333,7 @@ pub struct Instance {
 pub struct Argument {
     /// The name of the parameter or field in `name = value`; `None` for a positional argument.
     pub name: Option<Ident>,
-    /// The value; `None` for `_`, which discards the value of an `out` parameter.
+    /// The value of the argument; `None` for `_`, which discards the value of an `out` parameter.
     pub value: Option<Expr>,
     /// The source range of the argument.
     pub span: Span,
@@ -384,7 +384,7 @@ pub struct ActionRef {
 /// An initial entry of a table, as the program declares it: `keysets: action(arguments);`
 #[derive(Clone, PartialEq, Debug)]
 pub struct Entry {
-    /// The keysets, one for each key of the table.
+    /// The keysets (sets of matching values), one for each key of the table.
     pub keys: Vec<KeySet>,
     /// The source range of the keysets.
     pub span: Span,
@@ -506,7 +506,7 @@ pub enum ExprKind {
     Call {
         /// The callee: the name of a function or action, or a member of an object.
         function: Box<Expr>,
-        /// The type arguments; empty if the call has none.
+        /// The type arguments of the call; empty if it has none.
         types: Vec<Type>,
         /// The arguments of the call.
         arguments: Vec<Argument>,

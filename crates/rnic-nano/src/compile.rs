@@ -11,7 +11,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
-/// The errors of a program that the compiler refused.
+/// The errors of a P4 program that the compiler refused.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Rejected {
     /// The errors in the program, 1 to 20 of them. The compiler stops after 20 errors.
@@ -21,7 +21,7 @@ pub struct Rejected {
 }
 
 impl fmt::Display for Rejected {
-    /// Writes all errors as plain text, each with its source line.
+    /// Writes all errors of the program as plain text, each with its source line.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let errors: Vec<String> = self.errors.iter().map(|error| error.render(&self.sources)).collect();
         f.write_str(errors.join("\n").trim_end())

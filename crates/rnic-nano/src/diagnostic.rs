@@ -1,4 +1,4 @@
-//! Compiler diagnostics: the errors of a program and their positions.
+//! Diagnostics of the P4 compiler: the errors of a program and their positions.
 
 use crate::source::{SourceMap, Span};
 use std::fmt::Write;
@@ -58,7 +58,7 @@ impl Diagnostic {
         self
     }
 
-    /// Adds advice, which is printed in the last line of the error.
+    /// Adds advice to the error, which is printed in its last line.
     pub fn with_help(mut self, help: impl Into<String>) -> Diagnostic {
         self.help = Some(help.into());
         self

@@ -1,4 +1,4 @@
-//! The high-level intermediate representation (HIR) of a program that has passed all checks of the compiler.
+//! The high-level intermediate representation (HIR) of a P4 program that has passed all checks of the compiler.
 //!
 //! In the HIR, names are resolved, types are checked, constants are folded, and calls of actions and controls are
 //! inlined. Every variable, field and parameter that holds bits is a *slot* (a scalar variable) of its pipeline.
@@ -11,7 +11,7 @@ pub mod check;
 
 use crate::source::Span;
 
-/// A checked program: two pipelines and the objects that they share.
+/// A checked P4 program: two pipelines and the objects that they share.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Program {
     /// The ingress pipeline, which processes arriving packets: the parser and the ingress control.
@@ -27,7 +27,7 @@ pub struct Program {
     pub constants: Vec<(String, u128)>,
 }
 
-/// The ingress or the egress pipeline. Each pipeline has its own slots.
+/// The ingress or the egress pipeline. Each pipeline has its own slots (scalar variables).
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Pipeline {
     /// The slots: all scalar variables of the pipeline.
@@ -37,10 +37,10 @@ pub struct Pipeline {
     /// The match-action tables.
     pub tables: Vec<Table>,
     /// The values that the NIC passes to the pipeline for each packet. Each has a name, such as `arrival.trimmed`, and
-    /// the slot that receives the value before the pipeline runs.
+    /// the slot (scalar variable) that receives the value before the pipeline runs.
     pub inputs: Vec<(String, SlotId)>,
-    /// The values that the NIC reads after the pipeline has run, each with its name and slot. They are zero before the
-    /// pipeline runs, except for `inout` values, which are also among the inputs.
+    /// The values that the NIC reads after the pipeline has run, each with its name and its slot (scalar variable).
+    /// They are zero before the pipeline runs, except for `inout` values, which are also among the inputs.
     pub outputs: Vec<(String, SlotId)>,
     /// The states of the parser; the first one is `start`. Empty in the egress pipeline.
     pub states: Vec<State>,
@@ -50,7 +50,7 @@ pub struct Pipeline {
     pub deparser: Vec<Stmt>,
 }
 
-/// Identifies a slot by its index in [`Pipeline::slots`].
+/// Identifies a slot (scalar variable) by its index in [`Pipeline::slots`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct SlotId(pub u32);
 /// Identifies a header by its index in [`Pipeline::headers`].
@@ -66,10 +66,11 @@ pub struct InstanceId(pub u32);
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct StateId(pub u32);
 
-/// A scalar variable. When a pipeline begins to process a packet, all slots are zero, except the slots of its inputs.
+/// A slot: a scalar variable of a pipeline. When the pipeline begins to process a packet, all slots are zero, except
+/// the slots of its inputs.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Slot {
-    /// The name for error messages and dumps, such as `hdr.ndp.flags`.
+    /// The name of the slot for error messages and dumps, such as `hdr.ndp.flags`.
     pub name: String,
     /// The width in bits, 1 to 128. A `bool` has a width of 1.
     pub width: u32,
@@ -80,11 +81,12 @@ pub struct Slot {
 /// A header of a packet: its fields and its validity bit.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Header {
-    /// The name for error messages and dumps, such as `hdr.ndp`.
+    /// The name of the header for error messages and dumps, such as `hdr.ndp`.
     pub name: String,
-    /// The slot of the validity bit: 1 if the header is present in the packet.
+    /// The slot (scalar variable) of the validity bit: 1 if the header is present in the packet.
     pub valid: SlotId,
-    /// The slots of the fields, in their order in the packet. Their widths add up to whole bytes.
+    /// The slots (scalar variables) of the header's fields, in their order in the packet. Their widths add up to whole
+    /// bytes.
     pub fields: Vec<SlotId>,
 }
 
@@ -125,7 +127,7 @@ pub enum Transition {
     Select {
         /// The expressions that are compared with the patterns.
         keys: Vec<Expr>,
-        /// The cases in order, each with one pattern for each key, and the target.
+        /// The cases in order, each with one pattern for each key, and the target of the transition.
         cases: Vec<(Vec<Pattern>, Target)>,
     },
 }
@@ -201,7 +203,7 @@ pub enum MatchKind {
 pub struct Action {
     /// The name of the action.
     pub name: String,
-    /// The slots that receive the arguments of the matching entry before the action runs.
+    /// The slots (scalar variables) that receive the arguments of the matching entry before the action runs.
     pub parameters: Vec<SlotId>,
     /// The statements of the action.
     pub body: Vec<Stmt>,
@@ -210,9 +212,9 @@ pub struct Action {
 /// An entry of a table: the patterns to match and the action to run.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Entry {
-    /// One pattern for each key.
+    /// The patterns that the entry matches, one for each key of the table.
     pub keys: Vec<Pattern>,
-    /// The index of the action in the table's `actions`.
+    /// The action that runs, as an index into the table's `actions`.
     pub action: usize,
     /// The arguments of the action.
     pub arguments: Vec<u128>,
@@ -221,14 +223,14 @@ pub struct Entry {
 /// A statement of a parser state, control or deparser.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Stmt {
-    /// Assigns a value to a slot of the same width.
+    /// Assigns a value to a slot (scalar variable) of the same width.
     Assign {
         /// The slot that is assigned.
         slot: SlotId,
         /// The new value of the slot.
         value: Expr,
     },
-    /// Assigns a value to some bits of a slot. The number of assigned bits is the width of the value.
+    /// Assigns a value to some bits of a slot (scalar variable). The number of assigned bits is the width of the value.
     AssignSlice {
         /// The slot of which some bits are assigned.
         slot: SlotId,
@@ -257,18 +259,20 @@ pub enum Stmt {
     },
     /// An inlined action or control. [`Stmt::Leave`] within these statements jumps to their end.
     Scope(Vec<Stmt>),
-    /// Jumps to the end of an enclosing [`Stmt::Scope`]: 0 means the innermost enclosing scope, 1 the scope around it.
+    /// Jumps to the end of an enclosing [`Stmt::Scope`] (an inlined action or control): 0 means the innermost enclosing
+    /// scope, 1 the scope around it.
     Leave(u32),
-    /// Ends the control; a deparser still runs.
+    /// Ends the control (`exit`); the deparser of the egress pipeline still runs.
     Exit,
     /// Applies a table: looks up the keys, and runs the action of the matching entry or the default action.
     Apply {
         /// The table that is applied.
         table: TableId,
-        /// The slot that is set to 1 if an entry matched, else to 0. `None` if the program does not use this result.
+        /// The slot (scalar variable) that is set to 1 if an entry matched, else to 0. `None` if the program does not
+        /// use this result.
         hit: Option<SlotId>,
-        /// The slot that is set to the index of the action that ran, or to the number of the table's actions if no
-        /// action ran. `None` if the program does not use this result.
+        /// The slot (scalar variable) that is set to the index of the action that ran, or to the number of the table's
+        /// actions if no action ran. `None` if the program does not use this result.
         action: Option<SlotId>,
     },
     /// Calls an extern function or a method of an extern object.
@@ -290,9 +294,9 @@ pub struct ExternCall {
     pub instance: Option<InstanceId>,
     /// The arguments: the scalars of all `in` and `inout` parameters, in order.
     pub arguments: Vec<Expr>,
-    /// The slots that receive the results: first the scalars of the return value, then the scalars of all `out` and
-    /// `inout` parameters. Each slot has the declared width of the result. `None` for a result that the program does
-    /// not use.
+    /// The slots (scalar variables) that receive the results of the call: first the scalars of the return value, then
+    /// the scalars of all `out` and `inout` parameters. Each slot has the declared width of the result. `None` for a
+    /// result that the program does not use.
     pub results: Vec<Option<SlotId>>,
     /// The source range of the call.
     pub span: Span,
@@ -303,7 +307,7 @@ pub struct ExternCall {
 pub struct Expr {
     /// The width of the value in bits, 1 to 128; a `bool` has 1.
     pub width: u32,
-    /// The operator, or the constant or slot, with its operands.
+    /// The kind of the expression: a constant, a slot (scalar variable), or an operator with its operands.
     pub kind: ExprKind,
 }
 
@@ -313,9 +317,9 @@ pub struct Expr {
 pub enum ExprKind {
     /// A constant.
     Const(u128),
-    /// The value of a slot of the same width.
+    /// The value of a slot (scalar variable) of the same width as this expression.
     Slot(SlotId),
-    /// A unary operator with its operand, which has the width of the result.
+    /// A unary operator with its operand, which has the same width as the result.
     Unary(UnaryOp, Box<Expr>),
     /// A binary operator. The operands have the same width, except in shifts and concatenations. The result has the
     /// operands' width, or width 1 for comparisons.

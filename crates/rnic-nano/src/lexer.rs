@@ -1,4 +1,4 @@
-//! The lexer: splits source text into tokens.
+//! The lexer of the P4 compiler: splits source text into tokens.
 
 use crate::diagnostic::Diagnostic;
 use crate::source::Span;
@@ -11,7 +11,7 @@ pub(crate) struct Token {
     /// The source range of the token. A token from the body of a macro has the range of the macro's name where the
     /// program uses it.
     pub(crate) span: Span,
-    /// Whether the next token follows without white space.
+    /// Whether the next token follows this token without white space.
     pub(crate) joint: bool,
     /// Whether this token is the first one of its line.
     pub(crate) first_on_line: bool,
@@ -24,8 +24,8 @@ pub(crate) struct Token {
 pub(crate) enum TokenKind {
     Ident(Rc<str>),
     Keyword(&'static str),
-    /// An integer literal: its value, and its width in bits and whether it is signed, if the literal has a width
-    /// prefix.
+    /// An integer literal: its value and, if the literal has a width prefix such as `8w`, its width in bits and whether
+    /// it is signed.
     Number(u128, Option<(u32, bool)>),
     String(Rc<str>),
     /// An operator or punctuation. The lexer splits `>>` into two tokens, because it may close two lists of type
@@ -132,7 +132,7 @@ impl<'a> Lexer<'a> {
         Token { kind, span: self.span(start), joint, first_on_line, indent: self.indent }
     }
 
-    /// Returns the rest of the line without surrounding white space.
+    /// Returns the rest of the current line without surrounding white space.
     pub(crate) fn rest_of_line(&mut self) -> (&'a str, Span) {
         let line = self.rest().lines().next().unwrap_or_default();
         let line_at = self.at;
@@ -142,7 +142,7 @@ impl<'a> Lexer<'a> {
         (line.trim(), Span { file, start: start as u32, end: end.max(start) as u32 })
     }
 
-    /// Returns the remaining tokens of this line.
+    /// Returns the remaining tokens of the current line.
     pub(crate) fn line_tokens(&mut self, errors: &mut Vec<Diagnostic>) -> Vec<Token> {
         let mut tokens = Vec::new();
         loop {

@@ -1,4 +1,4 @@
-//! The parser: builds an abstract syntax tree (AST) from tokens.
+//! The parser of the P4 compiler: builds an abstract syntax tree (AST) from tokens.
 //!
 //! This is a recursive-descent parser for the grammar of the P4_16 specification, version 1.2.4. It recognises the
 //! constructs of P4 that this compiler does not support, and reports them as "not supported". After an error it resumes
@@ -33,7 +33,8 @@ const MAX_ERRORS: usize = 20;
 /// argument is the file's path, relative to the program's main file.
 ///
 /// # Errors
-/// The errors, at most 20, in the order in which the parser found them, and the source files in which they lie.
+/// The syntax errors of the program, at most 20, in the order in which the parser found them, and the source files in
+/// which they lie.
 ///
 /// # Examples
 /// ```
@@ -59,14 +60,14 @@ pub fn parse_program(main: SourceFile, include: Include) -> Result<(Module, Sour
     if errors.is_empty() { Ok((module, read.sources)) } else { Err((errors, read.sources)) }
 }
 
-/// Marks a failed parse. The function that returns it has already reported the error.
+/// The result of a parse function that failed. The function has already reported the error.
 #[derive(Debug)]
 struct Failed;
 
 type Parsed<T> = Result<T, Failed>;
 
 struct Parser {
-    /// The tokens; the last one is `End`.
+    /// The tokens of the program; the last one is `End`.
     tokens: Vec<Token>,
     at: usize,
     errors: Vec<Diagnostic>,
@@ -75,7 +76,8 @@ struct Parser {
     failed_at: Option<usize>,
     /// Whether parsing has stopped, so that no more errors are reported.
     stopped: bool,
-    /// The type names declared so far. They distinguish a cast: in `(name) value`, the name must be a type.
+    /// The type names declared so far. They distinguish a cast `(name) value`, in which the name is a type, from an
+    /// expression in parentheses.
     types: BTreeSet<Rc<str>>,
     nesting: usize,
     /// Number of expressions that enclose the current token. The field `operators` is the number of operators in the
@@ -89,8 +91,8 @@ struct Parser {
     /// The first block of the current declaration whose `}` is indented differently from the line with its `{`. If a
     /// `}` is missing in the declaration, it is probably missing in this block.
     misindented: Option<Span>,
-    /// The index of the token at which error recovery last ended. If the parser fails again at this token, recovery
-    /// skips no further tokens.
+    /// The index of the token at which error recovery (skipping tokens after a syntax error) last ended. If the parser
+    /// fails again at this token, recovery skips no further tokens.
     recovered: Option<usize>,
 }
 
@@ -202,8 +204,8 @@ impl Parser {
         Diagnostic::new(self.span(), message, format!("expected {expected}"))
     }
 
-    /// Consumes an operator or punctuation that is required here. `after` describes, for the error message, what
-    /// precedes the current token.
+    /// Consumes an operator or punctuation that must be the current token. `after` describes, for the error message,
+    /// what precedes the current token.
     fn expect(&mut self, sign: &str, after: &str) -> Parsed<Span> {
         match self.eat(sign) {
             Some(span) => Ok(span),
@@ -257,7 +259,8 @@ impl Parser {
         }
     }
 
-    /// Runs a parse function one nesting level deeper. Fails if the nesting exceeds [`MAX_NESTING`].
+    /// Runs a parse function for a nested construct, one nesting level deeper. Fails if the nesting exceeds
+    /// [`MAX_NESTING`].
     fn nested_parse<T>(&mut self, parse: impl FnOnce(&mut Parser) -> Parsed<T>) -> Parsed<T> {
         if self.nesting >= MAX_NESTING {
             let message = format!("blocks, expressions and types are nested more than {MAX_NESTING} levels deep");
@@ -295,8 +298,8 @@ impl Parser {
         }
     }
 
-    /// Parses `{`, then items until `}`. After an error in one item, `recover` skips to the next item, so that the
-    /// parser still checks the other items.
+    /// Parses a list of items in braces: `{`, then items until `}`. After an error in one item, `recover` skips to the
+    /// next item, so that the parser still checks the other items.
     fn braces(&mut self, what: &str, mut part: impl FnMut(&mut Parser) -> Parsed<()>) -> Parsed<Span> {
         let indent = self.peek().indent;
         let open = self.expect("{", &format!("at the beginning of {what}"))?;
@@ -375,7 +378,8 @@ impl Parser {
         }
     }
 
-    /// Skips tokens up to and including the `}` of a list with an error, if the `}` is within the current statement.
+    /// Error recovery in a list in braces: skips tokens up to and including the list's `}`, if the `}` is within the
+    /// current statement.
     fn skip_list(&mut self) {
         while !self.at_end() && !self.is(";") && !self.is("{") && !self.begins_item() {
             if self.eat("}").is_some() {
@@ -385,7 +389,8 @@ impl Parser {
         }
     }
 
-    /// Skips the block that begins at the current token. Stops before a token that cannot be part of a block.
+    /// Error recovery: skips the block that begins at the current token. Stops before a token that cannot be part of a
+    /// block.
     fn skip_block(&mut self) {
         let mut open = 0usize;
         while !self.at_end() && !self.begins_item() {

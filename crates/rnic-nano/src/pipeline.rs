@@ -28,7 +28,7 @@ impl<const N: usize> Default for P4Header<N> {
     }
 }
 
-/// The parameters of a NIC that a program can read: the fields of `nic_t` in P4.
+/// The parameters of a NIC that a P4 program can read: the fields of `nic_t` in P4.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct NicParameters {
     /// The NIC's Ethernet address, 48 bits.
@@ -48,7 +48,7 @@ pub struct NicParameters {
 }
 
 impl NicParameters {
-    /// Returns the values in the order of the fields of `nic_t` in P4.
+    /// Returns the values of the NIC's parameters in the order of the fields of `nic_t` in P4.
     fn values(&self) -> [u64; NIC.len()] {
         let mac = |address: u64| address & ((1 << 48) - 1);
         let [ip, rtt_pkts, rate, rtt] = [self.ip, self.rtt_pkts, self.line_rate_mbps, self.base_rtt_ns].map(u64::from);
@@ -58,7 +58,7 @@ impl NicParameters {
     }
 }
 
-/// Counters of errors while a program processed packets. None of these errors stops the program.
+/// Counters of errors that occurred while a P4 program processed packets. None of these errors stops the program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counters {
     /// Number of packets that the program's parser rejected. A parser rejects a packet that is too short, that no case
@@ -71,7 +71,7 @@ pub struct Counters {
     pub beyond: u64,
 }
 
-/// Error: the headers of a program do not fit into the header buffer of a [`P4Pipeline`].
+/// Error: the headers of a P4 program do not fit into the header buffer of a [`P4Pipeline`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("the program needs room for headers of {needed} bytes, the pipeline has room for {room} bytes")]
 pub struct HeaderRoom {
@@ -153,7 +153,7 @@ impl<const N: usize> P4Pipeline<N> {
     }
 
     /// Runs the ingress pipeline for an arriving packet. `packet` is a buffer whose first `len` bytes are the packet's
-    /// headers; `hops` is the number of telemetry records in it.
+    /// headers; `hops` is the number of the telemetry records at the end of these headers.
     fn arrive<B: Blocks>(
         &mut self, blocks: &mut B, packet: &[u8], len: usize, arrival: &Arrival<'_>, hops: u64,
     ) -> Verdict {
@@ -264,7 +264,8 @@ fn nanoseconds(time: Time) -> u64 {
     time.as_ps() / 1000
 }
 
-/// Converts the outputs of the ingress pipeline to a verdict: what the reassembly block does with the payload.
+/// Converts the outputs of the ingress pipeline to a verdict, which tells the NIC's reassembly block what to do with
+/// the packet's payload.
 fn verdict(executable: &Executable, frame: &Frame) -> Verdict {
     let output = |at: usize| frame[usize::from(executable.code.outputs[at])];
     if output(0) != 0 {
@@ -273,8 +274,8 @@ fn verdict(executable: &Executable, frame: &Frame) -> Verdict {
     Verdict::Reassemble { rx_msg_id: output(1) as u16, pkt_offset: output(2) as u32, is_last_pkt: output(3) != 0 }
 }
 
-/// The NIC's fixed-function blocks as egress sees them: none of the functions has an effect. The compiler rejects a
-/// program whose egress calls such a function.
+/// The NIC's fixed-function blocks (for example reassembly) for the egress pipeline: none of their functions has an
+/// effect. The compiler rejects a program whose egress pipeline calls such a function.
 struct NoBlocks;
 
 impl Blocks for NoBlocks {

@@ -1,5 +1,5 @@
-//! The preprocessor: processes `#include`, macros without parameters (`#define`), and conditional compilation
-//! (`#ifdef`).
+//! The preprocessor of the P4 compiler: processes `#include`, macros without parameters (`#define`), and conditional
+//! compilation (`#ifdef`).
 
 use crate::diagnostic::{Diagnostic, nearest};
 use crate::lexer::{Lexer, Token, TokenKind};
@@ -32,7 +32,7 @@ pub type Include<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 /// The result of preprocessing: tokens and errors.
 pub(crate) struct Preprocessed {
-    /// The tokens; the last one is `End`.
+    /// The tokens of the preprocessed program; the last one is `End`.
     pub(crate) tokens: Vec<Token>,
     pub(crate) errors: Vec<Diagnostic>,
     pub(crate) sources: SourceMap,
@@ -76,19 +76,19 @@ struct Macro {
     expanding: bool,
 }
 
-/// An `#ifdef` or `#ifndef` whose `#endif` has not come yet.
+/// An `#ifdef` or `#ifndef` whose `#endif` the preprocessor has not reached yet.
 struct Condition {
     span: Span,
-    /// Whether the text around this `#ifdef` is compiled, not skipped.
+    /// Whether the text that encloses this `#ifdef` is compiled, not skipped.
     outer: bool,
-    /// Whether the text of the current branch is compiled, not skipped.
+    /// Whether the text of the current branch (after `#ifdef` or after `#else`) is compiled, not skipped.
     active: bool,
     otherwise: Option<Span>,
 }
 
 struct Preprocessor<'a> {
     include: Include<'a>,
-    /// The directory of the main file: empty, or ending with `/`.
+    /// The directory of the program's main file: empty, or ending with `/`.
     directory: String,
     sources: SourceMap,
     tokens: Vec<Token>,
@@ -96,11 +96,11 @@ struct Preprocessor<'a> {
     macros: BTreeMap<Rc<str>, Macro>,
     /// The names of the built-in files that have been included.
     built_in: BTreeSet<&'static str>,
-    /// Paths of the files that are being read, from the main file to the innermost included file. Each path has the
-    /// span of the `#include` directive for it.
+    /// Paths of the source files that are being read, from the main file to the innermost included file. Each path has
+    /// the span of the `#include` directive for it.
     open: Vec<(String, Span)>,
     bytes: usize,
-    /// Number of tokens that were read or produced by macro expansion so far.
+    /// Number of tokens that the preprocessor has read or has produced by macro expansion so far.
     work: usize,
     incomplete: bool,
     stopped: bool,
@@ -164,8 +164,8 @@ impl Preprocessor<'_> {
         }
     }
 
-    /// Returns the next token of a file. `active` says whether the current text is compiled; errors of the lexer are
-    /// not reported in text that `#ifdef` excludes.
+    /// Returns the next token of a file. If `active` is false, `#ifdef` excludes the current text, and errors of the
+    /// lexer are not reported.
     fn lex(&mut self, lexer: &mut Lexer, active: bool) -> Token {
         let mut errors = Vec::new();
         let token = lexer.next(&mut errors);

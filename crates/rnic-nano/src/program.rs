@@ -1,4 +1,4 @@
-//! Compiled programs.
+//! Compiled P4 programs.
 
 use crate::diagnostic::Diagnostic;
 use crate::hir;
@@ -7,7 +7,7 @@ use crate::runtime::{Binding, Table, bind_instances};
 use crate::source::Span;
 use std::sync::Arc;
 
-/// The names of the NIC parameters that a program can read, in the order of
+/// The names of the NIC parameters that a P4 program can read, in the order of
 /// [`NicParameters::values`](crate::pipeline::NicParameters).
 pub(crate) const NIC: [&str; 9] = [
     "nic.mac",
@@ -68,7 +68,8 @@ const MAX_HEADER_BYTES: u32 = 256;
 /// is 64 plus the telemetry of eight hops; and the maximum.
 const HEADER_ROOMS: [u32; 3] = [64, 192, MAX_HEADER_BYTES];
 
-/// A compiled program that can run on any number of NICs. The clones of a program share its code, so cloning is cheap.
+/// A compiled P4 program that can run on any number of NICs. The clones of a program share its code, so cloning is
+/// cheap.
 #[derive(Clone, Debug)]
 pub struct Program(Arc<Compiled>);
 
@@ -78,7 +79,7 @@ struct Compiled {
     ingress: Executable,
     egress: Executable,
     /// The tables of the ingress pipeline, with the entries that the program declares. All NICs share these tables;
-    /// when a control plane changes a table of one NIC, that NIC gets a copy of its own.
+    /// when a control plane changes a table of one NIC, that NIC gets its own copy of the table.
     ingress_tables: Vec<Arc<Table>>,
     egress_tables: Vec<Arc<Table>>,
     bindings: Vec<Binding>,

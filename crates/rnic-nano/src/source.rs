@@ -1,4 +1,4 @@
-//! Source files and positions in them.
+//! Source files of a P4 program, and positions in them.
 
 /// A range of bytes in a source file.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
@@ -22,7 +22,7 @@ impl Span {
 /// A source file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SourceFile {
-    /// The file name that error messages show.
+    /// The name of the file, as error messages show it.
     pub name: String,
     /// The text of the file.
     pub text: String,

@@ -1,4 +1,4 @@
-//! The virtual machine that executes the compiled ingress and egress pipelines of a program for each packet.
+//! The virtual machine that executes the compiled ingress and egress pipelines of a P4 program for each packet.
 
 use crate::arithmetic;
 use crate::lower::Executable;
@@ -8,15 +8,15 @@ use rnic_transport::message::primitives::{Entry, Op as RegisterOp};
 use rnic_transport::message::{Blocks, CreditToBtxEvent, CtrlPktEvent, DeliveredEvent, RxMsgInfo, RxMsgInfoRequest};
 use std::sync::Arc;
 
-/// The registers of a pipeline. There are 256 of them, and a byte holds the number of a register, so register accesses
-/// need no bounds checks.
+/// The registers with which the virtual machine executes a pipeline. There are 256 of them, and a byte holds the number
+/// of a register, so register accesses need no bounds checks.
 pub(crate) type Frame = [u64; crate::lower::REGISTERS];
 
 /// Maximum number of instructions that a parser may execute repeatedly for one packet by jumping backwards. Only loops
 /// of parser states contain backward jumps.
 pub(crate) const MAX_REPEATED_INSTRUCTIONS: usize = 4096;
 
-/// The way in which the run of a pipeline for one packet ended.
+/// The way in which the execution of a pipeline for one packet ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Outcome {
     /// The pipeline ran to its end. The number is the length of the emitted headers in bytes.
@@ -27,7 +27,7 @@ pub(crate) enum Outcome {
     Exhausted,
 }
 
-/// The data that a pipeline reads and writes during a run, besides its registers.
+/// The data that a pipeline reads and writes while it processes a packet, besides the registers of the virtual machine.
 pub(crate) struct Context<'a, B> {
     pub(crate) state: &'a mut State,
     pub(crate) tables: &'a [Arc<Table>],
@@ -40,8 +40,8 @@ pub(crate) struct Context<'a, B> {
     pub(crate) out: &'a mut [u8],
 }
 
-/// Creates the registers of a pipeline, and loads the constants and the NIC's parameters. `first_pinned` is the index
-/// of the first NIC parameter in the list of inputs.
+/// Creates the registers for a pipeline, and loads the pipeline's constants and the NIC's parameters into them.
+/// `first_pinned` is the index of the first NIC parameter in the pipeline's list of inputs.
 pub(crate) fn prepare(executable: &Executable, nic: &[u64], first_pinned: usize) -> Box<Frame> {
     let mut frame = Box::new([0; crate::lower::REGISTERS]);
     for (value, register) in &executable.code.constants {
@@ -54,7 +54,7 @@ pub(crate) fn prepare(executable: &Executable, nic: &[u64], first_pinned: usize)
 }
 
 /// Runs a pipeline for one packet. `input` returns a value that the NIC provides with the packet, by its index in the
-/// list of inputs.
+/// pipeline's list of inputs.
 #[inline]
 pub(crate) fn run<B: Blocks>(
     executable: &Executable, frame: &mut Frame, input: impl Fn(u8) -> u64, context: &mut Context<'_, B>,
@@ -68,7 +68,7 @@ pub(crate) fn run<B: Blocks>(
     execute(executable, frame, context)
 }
 
-/// Continues at the instruction `$to` if the condition holds.
+/// Continues the execution at instruction `$to` if the condition holds.
 macro_rules! jump {
     ($next:ident, $condition:expr, $to:expr) => {
         if $condition {
@@ -155,8 +155,8 @@ fn execute<B: Blocks>(executable: &Executable, frame: &mut Frame, context: &mut 
     }
 }
 
-/// Loads a field of the packet: reads eight bytes as a big-endian number, and shifts out the bits before and after the
-/// field.
+/// Loads a header field of the packet: reads eight bytes as a big-endian number, and shifts out the bits before and
+/// after the field.
 #[inline(always)]
 fn load(packet: &[u8], field: Load<u8>) -> u64 {
     let bytes: &[u8; 8] = packet[usize::from(field.at)..].first_chunk().expect("the code loads within the buffer");
@@ -191,8 +191,8 @@ fn general(wide: &Wide<u8>, frame: &mut Frame) {
     frame[usize::from(wide.d.hi)] = (result >> 64) as u64;
 }
 
-/// Looks up the keys of a table and passes the arguments of the selected action. Returns the index of the instruction
-/// at which execution continues.
+/// Applies a match-action table: looks up its keys, and writes the arguments of the selected action into registers.
+/// Returns the index of the instruction at which execution continues.
 fn apply(apply: &Apply<u8>, frame: &mut Frame, tables: &[Arc<Table>]) -> usize {
     /// Maximum number of 64-bit key words for which the lookup needs no heap allocation.
     const MAX_STACK_WORDS: usize = 8;
@@ -234,13 +234,13 @@ fn call<B: Blocks>(call: &Call<u8>, frame: &mut Frame, context: &mut Context<'_,
     }
 }
 
-/// Returns the values of a call's arguments. The compiler has checked their number.
+/// Returns the values of the arguments of a call to a NIC function. The compiler has checked their number.
 fn arguments<const N: usize>(call: &Call<u8>, frame: &Frame) -> [u64; N] {
     let registers: &[u8; N] = call.arguments.first_chunk().expect("a bound call has its arguments");
     registers.map(|register| frame[usize::from(register)])
 }
 
-/// Writes the results of a call into the registers that receive them.
+/// Writes the results of a call to a NIC function into the registers that receive them.
 fn results<const N: usize>(call: &Call<u8>, frame: &mut Frame, values: [u64; N]) {
     for (register, value) in call.results.iter().zip(values) {
         frame[usize::from(*register)] = value;

@@ -5,7 +5,8 @@ use super::rng::Stream;
 use super::{FlowSpec, SizeDistribution};
 use rnic_transport::Time;
 
-/// An all-to-all source. It creates its flows one by one, so its memory does not grow with the square of the hosts.
+/// A source of all-to-all traffic. It creates its flows one by one, so its memory does not grow with the square of the
+/// number of hosts.
 #[derive(Debug)]
 pub(crate) struct AllToAll {
     traffic: u16,
@@ -21,15 +22,15 @@ pub(crate) struct AllToAll {
     next_round: u32,
     /// Sender of the next flow; equal to `hosts` if the current repetitions have no flow left.
     src: u32,
-    /// Index of the next flow's repetition in `streams`.
+    /// The repetition of the next flow, as an index into `streams`.
     round: usize,
     /// Receiver of the next flow.
     dst: u32,
 }
 
 impl AllToAll {
-    /// A source of `repeats` repetitions. The first starts at `start`, and each other starts one `interval` after the
-    /// previous repetition.
+    /// Creates a source of all-to-all traffic with `repeats` repetitions. The first starts at `start`, and each other
+    /// starts one `interval` after the previous repetition.
     pub(crate) fn new(
         index: u16, start: Time, sizes: &SizeDistribution, (repeats, interval): (u32, Time), network: &Network,
         seed: u64,
@@ -50,12 +51,12 @@ impl AllToAll {
         }
     }
 
-    /// Number of flows over all repetitions.
+    /// Number of flows in all repetitions together.
     pub(crate) fn total(hosts: u32, repeats: u32) -> u64 {
         (u64::from(hosts) * u64::from(hosts - 1)).saturating_mul(u64::from(repeats))
     }
 
-    /// The next flow, ordered by start, sender, repetition and receiver.
+    /// Returns the next flow; flows are ordered by start, sender, repetition and receiver.
     pub(crate) fn next(&mut self) -> Option<FlowSpec> {
         if self.src == self.hosts && !self.begin() {
             return None;
@@ -67,8 +68,8 @@ impl AllToAll {
         Some(FlowSpec { start, src, dst, bytes, request, traffic, measured: true })
     }
 
-    /// Begins the next repetition, or all repetitions if they start at the same time; returns `false` if no repetition
-    /// is left.
+    /// Begins the next repetition of the all-to-all traffic, or all repetitions if they start at the same time; returns
+    /// `false` if no repetition is left.
     fn begin(&mut self) -> bool {
         if self.next_round == self.repeats {
             return false;
@@ -82,8 +83,8 @@ impl AllToAll {
         true
     }
 
-    /// Moves to the next receiver. After the last receiver it moves to the next repetition, and after the last
-    /// repetition to the next sender.
+    /// Moves from the current flow to the flow to the next receiver. After the last receiver it moves to the next
+    /// repetition, and after the last repetition to the next sender.
     fn advance(&mut self) {
         self.dst += 1;
         self.dst += u32::from(self.dst == self.src);

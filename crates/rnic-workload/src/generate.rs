@@ -1,8 +1,9 @@
-//! From traffic to flows: one time-ordered stream that merges all traffic sources of a run.
+//! Generates the flows of a run: one time-ordered stream that merges all traffic sources of the run.
 //!
 //! The stream creates each flow on demand. A Poisson source keeps one pending flow per host; incasts and permutations
-//! keep the flows of the current repetition; a list is shared, not copied. The order is total: by start, then by index
-//! of the traffic source, then by sending host, then by the order in which this host generates its flows.
+//! keep the flows of the current repetition; the flows of a list are shared, not copied. The order of the stream is
+//! total: by start, then by index of the traffic source, then by sending host, then by the order in which this host
+//! generates its flows.
 
 use super::FlowSpec;
 use super::all_to_all::AllToAll;
@@ -16,7 +17,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::Arc;
 
-/// Checks that [`generate()`] and [`closed_loops()`] can generate all of `traffic`.
+/// Checks that [`generate()`] and [`closed_loops()`] can generate the flows of all traffic sources in `traffic`.
 ///
 /// # Errors
 /// One sentence that names the traffic source, and says what is impossible and what is accepted.
@@ -72,7 +73,8 @@ fn check_source(traffic: &Traffic, network: &Network) -> Result<(), String> {
     }
 }
 
-/// Checks one flow of a list that starts at `shift`; the error says why the flow is impossible.
+/// Checks one flow of a list of flows. The flow's start time is relative to the start of the list, `shift`. The error
+/// says why the flow is impossible.
 fn check_listed(flow: &FlowSpec, shift: Time, hosts: u32) -> Result<(), String> {
     let FlowSpec { src, dst, bytes, .. } = *flow;
     if src == dst || src >= hosts || dst >= hosts || bytes == 0 {
@@ -88,7 +90,8 @@ fn check_listed(flow: &FlowSpec, shift: Time, hosts: u32) -> Result<(), String> 
     Ok(())
 }
 
-/// Number of request ids that a source uses.
+/// Number of request ids that an open-loop traffic source uses: one for each incast request, and in a list of flows the
+/// largest id of the list plus one.
 fn request_count(pattern: &TrafficPattern) -> u64 {
     match pattern {
         TrafficPattern::Incast { repeats, .. } => u64::from(*repeats),
@@ -101,7 +104,8 @@ fn request_count(pattern: &TrafficPattern) -> u64 {
 }
 
 /// The closed loops of `traffic`, whose flows start when earlier flows complete; `None` if `traffic` has no closed
-/// loop. The request ids of their flows follow the request ids of the other sources.
+/// loop. The flows of an incast request have a common request id; the ids of closed loops follow the ids of the other
+/// traffic sources.
 ///
 /// ```
 /// use rnic_run::{Traffic, TrafficPattern};
@@ -136,11 +140,12 @@ pub fn closed_loops(traffic: &[Traffic], network: &Network, seed: u64) -> Option
     Loops::new(traffic, network, seed, u32::try_from(requests).ok()?)
 }
 
-/// The flows of all `traffic` except closed loops, drawn from `seed`, ordered by (start, traffic index, sending host,
-/// order in which the host generates them).
+/// The flows of all traffic sources in `traffic` except closed loops, drawn from `seed`, ordered by (start, traffic
+/// index, sending host, order in which the host generates them).
 ///
-/// Request ids are unique in the run: the ids of each source follow the ids of the sources before it. The starts in a
-/// list are relative to its source's `start`. A source that [`check`] refuses yields no flows.
+/// The flows of an incast request have a common request id, which is unique in the run: the ids of each source follow
+/// the ids of the sources before it. The start times of the flows in a list are relative to the `start` of the traffic
+/// source. A source that [`check`] refuses yields no flows.
 ///
 /// ```
 /// use rnic_run::{Traffic, TrafficPattern};
@@ -172,17 +177,17 @@ pub fn generate(traffic: &[Traffic], network: &Network, seed: u64) -> FlowStream
     stream
 }
 
-/// Lazy, ordered stream of the flows of a run.
+/// Stream of the flows of a run in time order, which creates each flow on demand.
 #[derive(Debug)]
 pub struct FlowStream {
     sources: Vec<Source>,
-    /// (start, index in `sources`) of every source's next flow.
+    /// The next flow of every traffic source, as (start, index of the source in `sources`); the earliest is on top.
     order: BinaryHeap<Reverse<(Time, usize)>>,
     total: u64,
 }
 
 impl FlowStream {
-    /// Total number of flows, including flows already taken.
+    /// Total number of flows of the stream, including flows already taken from it.
     pub fn total(&self) -> u64 {
         self.total
     }
@@ -219,14 +224,14 @@ struct Source {
     head: Option<FlowSpec>,
     index: u16,
     first_request: u32,
-    /// Number of flows generated so far, including `head`.
+    /// Number of flows that the source has generated so far, including `head`.
     made: u64,
     total: u64,
     warmup: u64,
     cooldown: u64,
 }
 
-/// The generator of a source's flows.
+/// The generator of a traffic source's flows.
 #[derive(Debug)]
 enum Flows {
     Poisson(Poisson),
@@ -259,7 +264,7 @@ impl Source {
         Source { flows, head: None, index, first_request, made: 0, total, warmup, cooldown }
     }
 
-    /// Stores the next flow, if there is one, in `head`.
+    /// Generates the next flow of the source, if it has one, and stores it in `head`.
     fn advance(&mut self) {
         if self.made == self.total {
             return;
@@ -278,7 +283,8 @@ impl Source {
         self.made += 1;
     }
 
-    /// Sets the run-wide request id of a flow, and whether the flow is measured.
+    /// Returns the flow with a request id that is unique in the run. Also marks whether the flow is measured: flows of
+    /// the source's warm-up and cool-down are not.
     fn finish(&self, flow: FlowSpec) -> FlowSpec {
         let inside = self.made >= self.warmup && self.made < self.total.saturating_sub(self.cooldown);
         let request = match flow.request {
@@ -289,7 +295,7 @@ impl Source {
     }
 }
 
-/// The flows sorted by start and sending host; flows that agree in both keep their order.
+/// Returns the flows sorted by start and sending host; flows that agree in both keep their order.
 fn sorted(flows: &Arc<[FlowSpec]>) -> Arc<[FlowSpec]> {
     if flows.is_sorted_by_key(|flow| (flow.start, flow.src)) {
         return flows.clone();

@@ -1,10 +1,11 @@
-//! Workloads: start time, sender, receiver and size of every flow.
+//! Workloads of simulated networks: start time, sender, receiver and size of every flow.
 //!
 //! - [`sizes`] turns a name or a CDF file into a [`SizeDistribution`].
-//! - [`generate()`] turns the open-loop traffic of a run into a lazy, time-ordered stream of [`FlowSpec`]s.
-//! - [`closed_loops()`] yields the flows whose start depends on the completion of earlier flows.
+//! - [`generate()`] turns the open-loop traffic of a run (whose start times do not depend on the network) into a lazy,
+//!   time-ordered stream of [`FlowSpec`]s.
+//! - [`closed_loops()`] yields the flows of closed loops, whose start depends on the completion of earlier flows.
 //!
-//! All random numbers come from the streams of [`rng`], so a seed gives the same flows on every machine.
+//! All random numbers come from the streams of [`rng`], so the same seed gives the same flows on every machine.
 
 mod all_to_all;
 pub mod generate;

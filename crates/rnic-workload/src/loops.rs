@@ -1,12 +1,15 @@
-//! Closed loops: traffic whose next flows start when earlier flows complete.
+//! Closed loops: traffic in which the completion of flows starts further flows.
 //!
 //! There are three kinds of loops: a pair of hosts with one message at a time, a host that sends to all other hosts in
-//! turn with a fixed number of outstanding messages, and an incast with one request at a time. A pair or an incast
-//! starts its next round one think time after the senders know that all flows of the round have arrived; a host that
-//! sends to all others starts its next message one think time after it knows that one of its messages has arrived.
+//! turn with a fixed number of outstanding messages, and an incast with one request at a time. A loop consists of
+//! rounds: a round is a message of a pair or a host, or a request of an incast. A pair or an incast starts its next
+//! round one think time (a pause of the application) after the senders know that all flows of the round have arrived. A
+//! host that sends to all others starts its next message one think time after it knows that one of its messages has
+//! arrived.
 //!
-//! A sender knows of the arrival when a minimal frame, sent by the receiver at the arrival of the last byte, would have
-//! crossed an empty fabric. A loop therefore reacts at least one lookahead of the engine after the arrival.
+//! A sender knows of the arrival of its flow when a minimal frame, sent by the receiver at the arrival of the last
+//! byte, would have crossed an empty fabric. A loop therefore reacts at least one lookahead of the simulation engine
+//! (the shortest time in which a frame crosses a link) after the arrival.
 
 use super::network::Network;
 use super::rng::Stream;
@@ -17,46 +20,51 @@ use rnic_transport::Time;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 
-/// All closed loops of a run. Its memory grows with the flows in flight and with the persistent connections only.
+/// All closed loops of a run. The memory for them grows only with the number of loops, of flows in flight and of
+/// persistent connections.
 #[derive(Debug)]
 pub struct Loops {
     seed: u64,
     hosts: u32,
     sources: Vec<Source>,
     members: Vec<Member>,
-    /// (start, traffic source, sending host of a pair, index in `members`) of every round that has not started.
+    /// The rounds that are scheduled and have not started, each as (start, traffic source, sending host of a pair,
+    /// index of the loop in `members`).
     pending: BinaryHeap<Reverse<(Time, u16, u32, u32)>>,
-    /// Flows of the round that starts now, which [`Loops::take`] has not yet returned.
+    /// Flows of the round that starts now (a message, or all flows of an incast request) that [`Loops::take`] has not
+    /// yet returned.
     starting: VecDeque<(FlowSpec, Origin)>,
-    /// Index in `members` of the loop to which a flow belongs, by the flow's current slot in the simulator.
+    /// The loop to which each flow belongs, as an index into `members`. The flow's current slot in the simulator's flow
+    /// table is the index in this list.
     flows: Vec<u32>,
-    /// Id of each persistent connection, by (member, sending host, index among the host's connections).
+    /// Id of each persistent connection, by (index of the loop in `members`, sending host, index among the host's
+    /// connections of this loop).
     connections: BTreeMap<(u32, u32, u32), u32>,
     next_request: u32,
 }
 
-/// The loop and the connection to which a flow belongs.
+/// The closed loop and the persistent connection to which a flow belongs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Origin {
-    /// Index of the loop, or [`Loops::NONE`].
+    /// Index of the closed loop, or [`Loops::NONE`] if the flow belongs to none.
     pub member: u32,
-    /// Id of the persistent connection, or [`Loops::NONE`]. Ids count from 0 in order of the connections' first flows.
-    /// A connection has one flow at a time.
+    /// Id of the persistent connection that carries the flow, or [`Loops::NONE`] for a connection of its own. Ids count
+    /// from 0 in order of the connections' first flows. A persistent connection has one flow at a time.
     pub connection: u32,
 }
 
-/// The common properties of all loops of one traffic source.
+/// The common properties of all closed loops of one traffic source.
 #[derive(Debug)]
 struct Source {
     traffic: u16,
     think_time: Time,
     rounds: Option<u32>,
     kind: Kind,
-    /// Whether the flows of a loop use persistent connections.
+    /// Whether the flows of a loop use persistent connections instead of one connection for each flow.
     persistent: bool,
-    /// Number of flows generated so far.
+    /// Number of flows that the traffic source has generated so far.
     made: u64,
-    /// Total number of flows; `None` for endless traffic.
+    /// Total number of flows of the traffic source; `None` for endless traffic.
     total: Option<u64>,
     warmup: u64,
     cooldown: u64,
@@ -69,29 +77,29 @@ enum Kind {
     Incast(Incast),
 }
 
-/// One loop: a pair, a host that sends to all others, or an incast.
+/// One closed loop: a pair of hosts, a host that sends to all others, or an incast.
 #[derive(Debug)]
 struct Member {
     source: u32,
-    /// Number of rounds that have started or are in `pending`.
+    /// Number of rounds (messages or incast requests) of this loop that have started or are scheduled to start.
     rounds: u32,
-    /// Number of flows that have started and have not completed.
+    /// Number of flows of this loop that have started and have not completed.
     open: u32,
-    /// The latest time at which a sender knew that its flow had completed.
+    /// The latest time at which a sender of this loop learned that its flow had completed.
     known: Time,
-    /// Sender, next receiver, and random stream of sizes; `None` for an incast.
+    /// Sender, next receiver, and random stream of message sizes; `None` for an incast.
     pair: Option<(u32, u32, Stream)>,
 }
 
 impl Loops {
-    /// Value of a field of [`Origin`] that stands for no loop, or for no connection.
+    /// Value of a field of [`Origin`] that means: the flow belongs to no closed loop, or to no persistent connection.
     pub const NONE: u32 = u32::MAX;
-    /// The origin of a flow that belongs to no loop.
+    /// The [`Origin`] of a flow of open-loop traffic, which belongs to no closed loop.
     pub const OUTSIDE: Origin = Origin { member: Loops::NONE, connection: Loops::NONE };
-    /// Maximum number of pairs of one traffic source.
+    /// Maximum number of pairs of hosts in one traffic source.
     pub const MAX_PAIRS: u32 = 1_000_000;
 
-    /// Checks that a closed loop can run on this network.
+    /// Checks that the closed loops of a traffic source can run on this network; accepts any open-loop traffic.
     ///
     /// # Errors
     /// One sentence that says what is impossible and what is accepted.
@@ -118,8 +126,9 @@ impl Loops {
         }
     }
 
-    /// The closed loops of `traffic`, drawn from `seed`; `None` if `traffic` has no closed loop. Request ids count from
-    /// `first_request`, in order of start. A source that [`Loops::check`] refuses has no loops.
+    /// Creates the closed loops of `traffic`, with random numbers from `seed`; `None` if `traffic` has no closed loop.
+    /// The ids of incast requests count from `first_request`, in order of start. A traffic source that [`Loops::check`]
+    /// refuses has no loops.
     pub fn new(traffic: &[Traffic], network: &Network, seed: u64, first_request: u32) -> Option<Loops> {
         let mut loops = Loops {
             seed,
@@ -142,7 +151,7 @@ impl Loops {
 
     fn add(&mut self, index: u16, traffic: &Traffic) {
         let hosts = self.hosts;
-        // The number of loops, and the number of outstanding rounds of each.
+        // The number of loops of the source, and the number of outstanding rounds (messages or requests) of each loop.
         let (members, outstanding) = match &traffic.pattern {
             TrafficPattern::Pairs { pairs, .. } => (*pairs, 1),
             TrafficPattern::AllToAllLoop { outstanding, .. } => (hosts, *outstanding),
@@ -196,23 +205,24 @@ impl Loops {
         }
     }
 
-    /// Total number of flows, including flows already started; `None` for endless loops.
+    /// Total number of flows of all closed loops, including flows already started; `None` if a loop is endless.
     pub fn total(&self) -> Option<u64> {
         self.sources.iter().try_fold(0u64, |sum, source| Some(sum.saturating_add(source.total?)))
     }
 
-    /// Start and traffic source of the next flow; `None` while every loop waits for flows to complete.
+    /// Start and traffic source of the next flow of any loop; `None` while every loop waits for flows to complete.
     pub fn head(&self) -> Option<(Time, u16)> {
         let starting = self.starting.front().map(|(flow, _)| (flow.start, flow.traffic));
         starting.or_else(|| self.pending.peek().map(|Reverse((start, traffic, ..))| (*start, *traffic)))
     }
 
-    /// Start of the next flow; [`Time::MAX`] while every loop waits for flows to complete.
+    /// Start of the next flow of any loop; [`Time::MAX`] while every loop waits for flows to complete.
     pub fn next_start(&self) -> Time {
         self.head().map_or(Time::MAX, |(start, _)| start)
     }
 
-    /// Takes the next flow and its origin; `None` while every loop waits for flows to complete.
+    /// Takes the next flow of any loop, with the loop and connection that it belongs to; `None` while every loop waits
+    /// for flows to complete.
     pub fn take(&mut self) -> Option<(FlowSpec, Origin)> {
         if self.starting.is_empty() {
             let Reverse((start, _, _, member)) = self.pending.pop()?;
@@ -221,7 +231,8 @@ impl Loops {
         self.starting.pop_front()
     }
 
-    /// Records that the flow in slot `flow` belongs to loop `member`, or to no loop ([`Loops::NONE`]).
+    /// Records that the flow in slot `flow` of the simulator's flow table belongs to the closed loop `member`, or to no
+    /// loop ([`Loops::NONE`]).
     pub fn place(&mut self, flow: u32, member: u32) {
         if self.flows.len() <= flow as usize {
             self.flows.resize(flow as usize + 1, Loops::NONE);
@@ -229,12 +240,13 @@ impl Loops {
         self.flows[flow as usize] = member;
     }
 
-    /// Whether the flow in slot `flow` belongs to a loop.
+    /// Whether the flow in slot `flow` of the simulator's flow table belongs to a closed loop.
     pub fn holds(&self, flow: u32) -> bool {
         self.flows.get(flow as usize).is_some_and(|member| *member != Loops::NONE)
     }
 
-    /// Reports that all bytes of the flow in slot `flow` have arrived, and that its sender knows so at `known`.
+    /// Tells the loops that all bytes of the flow in slot `flow` have arrived, and that its sender knows so at `known`;
+    /// schedules the round that follows in the flow's loop.
     pub fn complete(&mut self, flow: u32, known: Time) {
         let number = std::mem::replace(&mut self.flows[flow as usize], Loops::NONE);
         let Some(member) = self.members.get_mut(number as usize) else { return };
@@ -251,7 +263,8 @@ impl Loops {
         }
     }
 
-    /// Schedules the next round of a loop at `start`, if the loop has rounds left.
+    /// Schedules the next round (message or incast request) of the loop with index `number` at `start`, if the loop has
+    /// rounds left.
     fn schedule(&mut self, number: u32, start: Time) {
         let member = &mut self.members[number as usize];
         let source = &self.sources[member.source as usize];
@@ -262,7 +275,7 @@ impl Loops {
         }
     }
 
-    /// Draws the flows of a loop's next round.
+    /// Starts the next round (message or incast request) of a loop: draws its flows.
     fn start_round(&mut self, number: u32, start: Time) {
         let member = &mut self.members[number as usize];
         let source = &mut self.sources[member.source as usize];
@@ -350,8 +363,8 @@ mod tests {
         traffic(TrafficPattern::AllToAllLoop { sizes, repeats, outstanding, think_time: Time::from_us(1) })
     }
 
-    /// Takes all flows and completes them in a scrambled order. A sender knows of the completion 10 us after the start,
-    /// plus `spread` times its host id.
+    /// Takes all flows of the loops and completes them in a scrambled order. A sender knows of the completion 10 us
+    /// after the start, plus `spread` times its host id.
     fn drain(loops: &mut Loops, spread: Time, scramble: usize) -> Vec<(FlowSpec, Origin)> {
         let (mut all, mut open, mut slot) = (Vec::new(), Vec::new(), 0);
         loop {
@@ -490,8 +503,8 @@ mod tests {
             }
         }
 
-        /// Every host sends the right number of messages to each other host, and never has too many outstanding
-        /// messages.
+        /// In all-to-all loops, every host sends the right number of messages to each other host, and never has too
+        /// many outstanding messages.
         #[test]
         fn all_to_all_keeps_its_limit_of_outstanding_messages(
             hosts in 2u32..9, outstanding in 1u32..8, repeats in 1u32..4, seed: u64, scramble in 0usize..7,
@@ -512,7 +525,7 @@ mod tests {
             prop_assert!(times.values().all(|count| *count == repeats));
         }
 
-        /// The order in which flows complete does not change the flows of a loop.
+        /// The order in which flows complete does not change the flows of any closed loop.
         #[test]
         fn the_order_of_completions_does_not_matter(senders in 1u32..7, seed: u64, scramble in 1usize..7) {
             let sorted = |scramble| {

@@ -1,8 +1,8 @@
-//! The network that a workload runs on.
+//! The simulated network for which a workload is generated.
 
 use rnic_transport::BitRate;
 
-/// The properties of a network on which its workload depends.
+/// The properties of a simulated network that the generation of its flows depends on.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Network {
     /// Number of hosts; host ids count from 0.
@@ -17,13 +17,14 @@ pub struct Network {
 }
 
 impl Network {
-    /// Bytes on a link for a flow of `bytes` of payload, without retransmissions.
+    /// Number of bytes on a link, with headers and frame gaps, for a flow of `bytes` of payload without
+    /// retransmissions.
     pub(crate) fn wire_bytes(&self, bytes: u64) -> u128 {
         let packets = bytes.div_ceil(u64::from(self.mtu.max(1)));
         u128::from(bytes) + u128::from(packets) * u128::from(self.wire_overhead)
     }
 
-    /// Checks that traffic can run on the network; the error says why it cannot.
+    /// Checks that the values describe a network on which traffic can run; the error says why it cannot.
     pub(crate) fn validate(&self) -> Result<(), String> {
         if self.hosts < 2 {
             return Err(format!("traffic needs at least 2 hosts; the fabric has {}", self.hosts));

@@ -1,4 +1,5 @@
-//! Poisson traffic: each host starts flows independently, at the rate that gives the scenario's load.
+//! Poisson traffic: each host starts flows independently, on average at the rate that loads its link with the given
+//! fraction.
 
 use super::network::Network;
 use super::rng::Stream;
@@ -7,16 +8,16 @@ use rnic_transport::Time;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// An endless source of flows, ordered by (start, host).
+/// An endless source of Poisson traffic, whose flows are ordered by (start, host).
 ///
 /// Each flow takes three draws from its host's stream: the time since the previous flow, the destination, the size. A
-/// different load therefore changes only the times between the same flows.
+/// different load therefore changes only the times between the flows, not their destinations and sizes.
 #[derive(Debug)]
 pub(crate) struct Poisson {
     traffic: u16,
     sizes: SizeDistribution,
     hosts: Vec<Host>,
-    /// Start of each host's next flow, and the host.
+    /// Each host's next flow, as (start, host); the earliest is on top.
     pending: BinaryHeap<Reverse<(Time, u32)>>,
 }
 
@@ -28,8 +29,8 @@ struct Host {
 }
 
 impl Poisson {
-    /// A source that begins at `start`. Each host starts flows at such a rate that data frames, with headers and frame
-    /// gap, use on average the fraction `load` of its link.
+    /// Creates a Poisson source that begins at `start`. Each host starts flows at such a rate that data frames, with
+    /// headers and frame gap, use on average the fraction `load` of its link.
     pub(crate) fn new(
         traffic: u16, start: Time, load: f64, sizes: &SizeDistribution, network: &Network, seed: u64,
     ) -> Poisson {
@@ -52,7 +53,7 @@ impl Poisson {
         previous.saturating_add(Time::from_ps((stream.exponential() * *mean_gap_ps).round() as u64))
     }
 
-    /// The next flow of any host, in order of start.
+    /// Returns the next flow of any host, in order of start.
     pub(crate) fn next(&mut self) -> Option<FlowSpec> {
         let Reverse((start, src)) = *self.pending.peek()?;
         let others = self.hosts.len() as u32 - 1;

@@ -1,18 +1,19 @@
-//! Random streams of workloads: one stream per entity, with the same numbers on every machine.
+//! Random numbers of workloads: one random stream for each entity (a host, or a repetition of a pattern), with the same
+//! numbers on every machine.
 //!
 //! Every host of a Poisson source and every repetition of an incast, permutation or all-to-all has its own PCG
-//! generator, seeded from (seed, traffic index, entity). Additional traffic, hosts or repetitions therefore do not
-//! change the existing streams. The code uses only integer arithmetic and the four basic floating-point operations,
-//! which IEEE 754 defines to the last bit.
+//! generator (permuted congruential generator), seeded from (seed of the run, index of the traffic source, entity).
+//! Additional traffic sources, hosts or repetitions therefore do not change the existing streams. The code uses only
+//! integer arithmetic and the four basic floating-point operations, which IEEE 754 defines to the last bit.
 
 use rnic_fabric::rng::{self, Purpose};
 
-/// The stream of random numbers of one entity.
+/// The stream of random numbers of one entity: a host, or a repetition of a traffic pattern.
 #[derive(Clone, Debug)]
 pub struct Stream(rng::Stream);
 
 impl Stream {
-    /// The stream of `entity` (a host or a repetition) in the traffic source with index `traffic`.
+    /// Creates the random stream of `entity` (a host or a repetition) in the traffic source with index `traffic`.
     ///
     /// ```
     /// use rnic_workload::rng::Stream;
@@ -35,7 +36,7 @@ impl Stream {
         ((u128::from(self.0.next_u64()) * u128::from(bound)) >> 64) as u32
     }
 
-    /// An exponentially distributed number with mean 1, by inversion. It takes one draw.
+    /// An exponentially distributed number with mean 1, by inversion. It takes one draw from the stream.
     pub fn exponential(&mut self) -> f64 {
         -ln(1.0 - self.unit())
     }
@@ -43,8 +44,8 @@ impl Stream {
 
 /// Natural logarithm of a positive normal number, accurate to a few units in the last place.
 ///
-/// The last digits of the standard library's `f64::ln` depend on the platform; results must not.
-/// With x = m 2^e and m between sqrt(1/2) and sqrt(2): ln x = e ln 2 + 2 artanh s, s = (m - 1) / (m + 1).
+/// The last digits of the standard library's `f64::ln` depend on the platform, but the results of a simulation must
+/// not. With x = m 2^e and m between sqrt(1/2) and sqrt(2): ln x = e ln 2 + 2 artanh s, s = (m - 1) / (m + 1).
 fn ln(x: f64) -> f64 {
     const FRACTION: u64 = (1 << 52) - 1;
     let bits = x.to_bits();

@@ -1,4 +1,4 @@
-//! Incast and permutation traffic: repetitions in which all flows start at the same time.
+//! Incast and permutation traffic: a number of repetitions; all flows of a repetition start at the same time.
 
 use super::network::Network;
 use super::rng::Stream;
@@ -7,7 +7,7 @@ use rnic_run::{Incast, Traffic, TrafficPattern};
 use rnic_transport::Time;
 use std::collections::VecDeque;
 
-/// A traffic source with repetitions. Each repetition draws from its own random stream.
+/// A source of incast or permutation traffic. Each repetition of the pattern draws from its own random stream.
 #[derive(Debug)]
 pub(crate) struct Rounds {
     traffic: u16,
@@ -43,7 +43,7 @@ impl Rounds {
         Ok(())
     }
 
-    /// The repetitions of `traffic`, which must have passed [`Rounds::check`].
+    /// Creates the source for `traffic`, which must have passed [`Rounds::check`].
     pub(crate) fn new(index: u16, traffic: &Traffic, network: &Network, seed: u64) -> Rounds {
         let (repeats, interval) = timing(&traffic.pattern, network);
         Rounds {
@@ -59,7 +59,7 @@ impl Rounds {
         }
     }
 
-    /// Number of flows over all repetitions.
+    /// Number of flows in all repetitions together.
     pub(crate) fn total(&self) -> u64 {
         let hosts = u64::from(self.hosts);
         let flows = match &self.pattern {
@@ -70,7 +70,7 @@ impl Rounds {
         flows.saturating_mul(u64::from(self.repeats))
     }
 
-    /// The next flow, in order of start and sender; `None` after the last repetition.
+    /// Returns the next flow, in order of start and sender; `None` after the last repetition.
     pub(crate) fn next(&mut self) -> Option<FlowSpec> {
         if self.pending.is_empty() {
             self.refill();
@@ -78,7 +78,7 @@ impl Rounds {
         self.pending.pop_front()
     }
 
-    /// Draws the next repetition, or all repetitions if they start at the same time.
+    /// Draws the flows of the next repetition, or of all repetitions if they start at the same time.
     fn refill(&mut self) {
         while self.next_round < self.repeats {
             self.draw_round(self.next_round);
@@ -91,7 +91,7 @@ impl Rounds {
         self.pending.make_contiguous().sort_by_key(|flow| flow.src);
     }
 
-    /// Appends the flows of one repetition.
+    /// Draws the flows of one repetition, and appends them to `pending`.
     fn draw_round(&mut self, round: u32) {
         let mut stream = Stream::new(self.seed, self.traffic, u64::from(round));
         let flow = FlowSpec {
@@ -120,7 +120,8 @@ impl Rounds {
     }
 }
 
-/// Checks that an incast's request can run on this network; the error says why it cannot.
+/// Checks that an incast can run on this network: its receiver, number of senders and total size; the error says why it
+/// cannot.
 pub(crate) fn check_incast(incast: &Incast, network: &Network) -> Result<(), String> {
     let Incast { senders, total, receiver, connections } = *incast;
     let (hosts, others) = (network.hosts, network.hosts - 1);
@@ -139,7 +140,8 @@ pub(crate) fn check_incast(incast: &Incast, network: &Network) -> Result<(), Str
     Ok(())
 }
 
-/// Appends the flows of one request to `flows`. `flow` gives all fields except sender, receiver and size.
+/// Draws the senders of one incast request, and appends the request's flows to `flows`. The argument `flow` gives all
+/// fields of these flows except sender, receiver and size.
 pub(crate) fn draw_incast(
     incast: &Incast, stream: &mut Stream, hosts: u32, flow: FlowSpec, flows: &mut VecDeque<FlowSpec>,
 ) {
@@ -150,12 +152,12 @@ pub(crate) fn draw_incast(
     }
 }
 
-/// A copy of `flow` from host `src` to host `dst`, with a size drawn from `sizes`.
+/// Returns a copy of `flow` that goes from host `src` to host `dst`, with a size drawn from `sizes`.
 fn sized(flow: FlowSpec, src: u32, dst: u32, sizes: &SizeDistribution, stream: &mut Stream) -> FlowSpec {
     FlowSpec { src, dst, bytes: sizes.sample(stream.unit()), ..flow }
 }
 
-/// Number of repetitions, and the time between two repetitions in picoseconds.
+/// Returns the number of repetitions of a traffic pattern, and the time between two repetitions in picoseconds.
 fn timing(pattern: &TrafficPattern, network: &Network) -> (u32, u128) {
     match pattern {
         TrafficPattern::Incast { repeats, interval: Some(interval), .. }
@@ -183,7 +185,7 @@ fn equal_parts(total: u64, parts: u64) -> [(u64, u64); 2] {
     [(larger, each + 1), (parts - larger, each)]
 }
 
-/// The sizes of [`equal_parts`], one by one.
+/// Returns the sizes of the parts of [`equal_parts`], one by one.
 fn split(total: u64, parts: u64) -> impl Iterator<Item = u64> {
     equal_parts(total, parts).into_iter().flat_map(|(count, size)| (0..count).map(move |_| size))
 }

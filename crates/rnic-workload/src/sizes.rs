@@ -1,4 +1,4 @@
-//! Flow sizes: built-in distributions, fixed and uniform sizes, CDF files.
+//! Flow sizes of workloads: built-in distributions, fixed and uniform sizes, and CDF files.
 //!
 //! A CDF file has one point of the cumulative distribution per line: a size in bytes, and the percentage of flows that
 //! are not larger, separated by white space or a comma. Between two points, sizes are linear in probability. `#` starts
@@ -15,18 +15,18 @@ use rnic_run::SizeDistribution;
 use rnic_transport::Bytes;
 use std::path::Path;
 
-/// The built-in distributions: name in a scenario, and description.
+/// The built-in distributions of flow sizes: name in a scenario, and description.
 pub const BUILT_IN: &[(&str, &str)] = &[
     ("irn-heavy-tailed", "IRN paper: half of the flows are single packets, 15 % are 200 KB to 3 MB, mean 195 KB"),
     ("websearch", "web search cluster of the DCTCP paper, with the points that public simulators use, mean 1.7 MB"),
 ];
 
-/// The accepted values of the key `sizes`, for error messages.
+/// The accepted values of a scenario's key `sizes`, for error messages.
 const ACCEPTED: &str =
     "accepted: `irn-heavy-tailed`, `websearch`, `fixed 1 MB`, `uniform 500 KB - 5 MB` or the path of a CDF file";
 
-/// Points of `irn-heavy-tailed` in units of 1,460 bytes, from the text of the IRN paper and its authors' public
-/// simulator.
+/// Points of the distribution `irn-heavy-tailed` of flow sizes, in units of 1,460 bytes, from the text of the IRN paper
+/// and its authors' public simulator.
 ///
 /// Half of the flows are a single packet of 32 to 1,000 bytes. Neither source states how the sizes of these flows are
 /// distributed; here they are uniform. The load hardly depends on these flows, because they carry 0.1 % of the bytes.
@@ -44,8 +44,8 @@ const IRN_UNITS: &[(f64, f64)] = &[
     (2107.0, 1.0),
 ];
 
-/// Points of `websearch` in bytes: the web search trace of the DCTCP paper, with the points that later public
-/// simulators use, HPCC's among them.
+/// Points of the distribution `websearch` of flow sizes in bytes: the web search trace of the DCTCP paper, with the
+/// points that later public simulators use, HPCC's among them.
 const WEBSEARCH: &[(f64, f64)] = &[
     (0.0, 0.0),
     (10e3, 0.15),
@@ -87,13 +87,13 @@ pub fn parse(text: &str, base_dir: &Path) -> Result<SizeDistribution, String> {
     }
 }
 
-/// The points of `irn-heavy-tailed` in bytes.
+/// The points of the distribution `irn-heavy-tailed`, with flow sizes in bytes.
 fn irn_heavy_tailed() -> Vec<(f64, f64)> {
     let single_packet = [(32.0, 0.0), (1000.0, 0.5)];
     single_packet.into_iter().chain(IRN_UNITS.iter().map(|&(units, p)| (units * 1460.0, p))).collect()
 }
 
-/// Parses `size`, a part of `text`, as a flow size of at least 1 byte.
+/// Parses `size` as a flow size of at least 1 byte. `text`, the whole value of the key `sizes`, is for error messages.
 fn bytes(text: &str, size: &str) -> Result<f64, String> {
     let size: Bytes = size.parse().map_err(|error| format!("sizes `{text}`: {error}"))?;
     if size.0 == 0 {
@@ -114,7 +114,7 @@ fn uniform(text: &str, range: &str) -> Result<Vec<(f64, f64)>, String> {
     Ok(vec![(smallest, 0.0), (largest, 1.0)])
 }
 
-/// Reads the CDF file `text`; if there is no such file, the error lists the accepted names.
+/// Reads the CDF file at the path `text`; if there is no such file, the error lists the accepted values of `sizes`.
 fn from_file(text: &str, base_dir: &Path) -> Result<SizeDistribution, String> {
     let path = base_dir.join(text);
     if text.is_empty() || !path.is_file() {
@@ -126,7 +126,8 @@ fn from_file(text: &str, base_dir: &Path) -> Result<SizeDistribution, String> {
     Ok(SizeDistribution { name: text.to_string(), points: parse_cdf(&shown, &content)? })
 }
 
-/// The error for an unknown name or a missing file, with the most similar name if there is one.
+/// Returns the error for an unknown name of a distribution or a missing CDF file, with the most similar name if there
+/// is one.
 fn unknown(text: &str, path: &Path) -> String {
     if text.contains(['/', '\\', '.']) {
         return format!("{}: this CDF file does not exist; {ACCEPTED}", path.display());
@@ -141,7 +142,7 @@ fn unknown(text: &str, path: &Path) -> String {
     format!("unknown sizes `{text}`{hint}; {ACCEPTED}")
 }
 
-/// The points of a CDF file's text; `shown` is its name in errors.
+/// Returns the points in the text of a CDF file; `shown` is the file's name in error messages.
 fn parse_cdf(shown: &str, content: &str) -> Result<Vec<(f64, f64)>, String> {
     let mut points: Vec<(f64, f64)> = Vec::new();
     let mut last_line = 0;
@@ -169,7 +170,7 @@ fn parse_cdf(shown: &str, content: &str) -> Result<Vec<(f64, f64)>, String> {
     Ok(points.into_iter().map(|(bytes, percent)| (bytes, percent / 100.0)).collect())
 }
 
-/// One line of a CDF file: bytes and percent.
+/// Parses one line of a CDF file: flow size in bytes, and percentage of flows that are not larger.
 fn parse_point(line: &str) -> Result<(f64, f64), String> {
     let fields: Vec<&str> =
         line.split(|c: char| c == ',' || c.is_whitespace()).filter(|field| !field.is_empty()).collect();
@@ -186,8 +187,8 @@ fn parse_point(line: &str) -> Result<(f64, f64), String> {
     Ok((bytes, percent))
 }
 
-/// Returns `point`, or an error if its bytes or its percentage are below the bytes or the percentage of the previous
-/// point.
+/// Returns the point of a CDF, or an error if its bytes or its percentage are below the bytes or the percentage of the
+/// previous point.
 fn rises(previous: Option<&(f64, f64)>, point: (f64, f64)) -> Result<(f64, f64), String> {
     match previous {
         Some(&(bytes, _)) if point.0 < bytes => {
@@ -209,7 +210,7 @@ mod tests {
         parse(text, Path::new("")).unwrap()
     }
 
-    /// Means of `sample` and of its number of packets over a fine regular grid of probabilities.
+    /// Means of the sampled flow size and of its number of packets over a fine regular grid of probabilities.
     fn grid_means(sizes: &SizeDistribution, mtu: u64) -> (f64, f64) {
         const STEPS: u32 = 1_000_000;
         let (mut bytes, mut packets) = (0.0, 0.0);
@@ -337,7 +338,7 @@ mod tests {
         }
     }
 
-    /// CDFs with gaps, point masses, and a first point with a probability above 0.
+    /// Generates distributions whose CDFs have gaps, point masses, and a first point with a probability above 0.
     fn any_distribution() -> impl Strategy<Value = SizeDistribution> {
         proptest::collection::vec((0u32..5000, 0u32..50), 1..8).prop_map(|steps| {
             let total: u32 = steps.iter().map(|step| step.1).sum();

@@ -1,4 +1,4 @@
-//! Properties that every stream of flows has, for all kinds of traffic.
+//! Tests of properties that every stream of flows has, for all kinds of traffic.
 
 use super::*;
 use proptest::prelude::*;
@@ -54,7 +54,7 @@ fn listed(us: u64, src: u32, dst: u32, request: u32) -> FlowSpec {
     FlowSpec { start: Time::from_us(us), src, dst, bytes: 1000, request, traffic: 9, measured: true }
 }
 
-/// Traffic sources of every open-loop kind, which networks of 8 hosts or more accept.
+/// Generates traffic sources of every open-loop kind that can run on any network of 8 hosts or more.
 fn any_source() -> impl Strategy<Value = Traffic> {
     let interval = || (0u64..3).prop_map(|n| Time::from_us(n * 50));
     let pattern = prop_oneof![

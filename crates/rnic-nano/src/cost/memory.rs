@@ -1,4 +1,4 @@
-//! The memory that a program needs on the NIC.
+//! Part of the hardware cost model: the memory that a P4 program needs on the NIC.
 
 use super::Hardware;
 use crate::hir::{MatchKind, Pipeline, Program as Checked};
@@ -25,21 +25,22 @@ const SCHEDULER_ENTRY_BITS: u64 = 1 + 16 + 3 * 32;
 const COMPARED_ENTRIES: u64 = 16;
 
 /// Memory that a program needs on the NIC, in bytes. The NanoTransport paper states 1.2 MB for 16 messages of 39 kB;
-/// two buffers for each of these messages take 1.25 MB. It states 8.4 MB for 128 messages, whose buffers would take 10
-/// MB by the same calculation.
+/// two buffers for each of these messages, one for sending and one for receiving, take 1.25 MB. The paper states 8.4 MB
+/// for 128 messages, whose buffers would take 10 MB by the same calculation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Memory {
-    /// Message buffers: for each message in each direction, a buffer of whole segments.
+    /// Message buffers: one for each concurrent message that is sent or received. A buffer has the maximum size of a
+    /// message, rounded up to whole packets.
     pub buffers: u64,
     /// State that packetization, reassembly and timers keep for the messages of both directions. The NanoTransport
     /// paper states less than 100 bytes per message.
     pub message_state: u64,
-    /// The program's register arrays and schedulers. An array has one entry per message, because message ids are dense
-    /// and index it. It has fewer entries if the program declares fewer.
+    /// The program's register arrays and schedulers. An array has one entry for each concurrent message, because small
+    /// consecutive message ids are its indices, or fewer entries if the program declares fewer.
     pub registers: u64,
-    /// The program's tables. Each of the maximum number of entries has the keys, an action index, and the arguments of
-    /// the action with the most argument bits. Keys that are not `exact` count twice, because an entry also has their
-    /// masks. Tables with `const` entries are counted as logic and take no memory.
+    /// The program's match-action tables, with their maximum numbers of entries. Each entry has the keys, an action
+    /// index, and the arguments of the action with the most argument bits. Keys that are not `exact` count twice,
+    /// because an entry also has their masks. Tables with `const` entries are counted as logic and take no memory.
     pub tables: u64,
     /// Header fields in the pipelines: each stage of a pipeline holds the fields of all headers of that pipeline.
     pub headers: u64,

@@ -1,7 +1,8 @@
 //! A model of the cost of a P4 program in hardware: number of pipeline stages, latency, packet rate and memory.
 //!
-//! The NanoTransport paper gives such figures for its hardware prototype, so the model's results can be compared with
-//! them. Two figures of the paper were used to fit the model: see [`INGRESS_CYCLES`] and [`EGRESS_CYCLES`].
+//! The NanoTransport paper (SOSR 2021) gives such figures for its hardware prototype, so the model's results can be
+//! compared with them. Two figures of the paper were used to fit the model: see [`INGRESS_CYCLES`] and
+//! [`EGRESS_CYCLES`].
 
 mod memory;
 mod stages;
@@ -15,14 +16,15 @@ use std::fmt;
 /// assumption, because the NanoTransport paper does not state the number.
 pub const STAGE_CYCLES: u32 = 2;
 
-/// Number of clock cycles of ingress besides the arrival of the header and the pipeline stages; reassembly takes them.
-/// The number is fitted to the NanoTransport paper: its 7.2 ns for Homa are 23 cycles at 3.2 GHz. Subtracting 8 cycles
-/// for a 64-byte header and 10 cycles for 5 stages leaves 5.
+/// Number of clock cycles that ingress takes in addition to the arrival of the header and the pipeline stages; the
+/// NIC's reassembly block takes them. The number is fitted to the NanoTransport paper: its ingress latency of 7.2 ns
+/// for Homa is 23 cycles at 3.2 GHz. Subtracting 8 cycles for a 64-byte header and 10 cycles for 5 stages leaves 5.
 pub const INGRESS_CYCLES: u32 = 5;
 
-/// Number of clock cycles of egress besides the departure of the header and the pipeline stages. It is 0, because
-/// packetization and the arbiter prepare packets in advance. The number is fitted to the NanoTransport paper: its 3.8
-/// ns for Homa are 12 cycles at 3.2 GHz. Subtracting 8 cycles for a 64-byte header and 4 cycles for 2 stages leaves 0.
+/// Number of clock cycles that egress takes in addition to the departure of the header and the pipeline stages. It is
+/// 0, because the NIC's packetization and arbiter blocks prepare packets in advance. The number is fitted to the
+/// NanoTransport paper: its egress latency of 3.8 ns for Homa is 12 cycles at 3.2 GHz. Subtracting 8 cycles for a
+/// 64-byte header and 4 cycles for 2 stages leaves 0.
 pub const EGRESS_CYCLES: u32 = 0;
 
 /// The hardware for which the cost of a program is modelled. The default values are those of the NanoTransport paper.
@@ -61,21 +63,22 @@ pub struct PipelineCost {
     /// The names of the memories that the program accesses in each stage.
     ///
     /// The number of stages is the length of the longest chain of dependent memory accesses, plus one. Memories are the
-    /// message table, registers, schedulers, and tables that the control plane can change. An access depends on an
-    /// earlier access if its arguments use the result of the earlier access, or if this result decides whether the
-    /// access takes place. Independent accesses share a stage. All accesses to a memory are in the same stage; each
-    /// port of a `DualPort` counts as a memory of its own. The additional last stage of ingress passes events to the
-    /// fixed-function blocks, and lists these events; the last stage of egress writes the header.
+    /// NIC's table of received messages, registers, schedulers, and tables that the control plane can change. An access
+    /// depends on an earlier access if its arguments use the result of the earlier access, or if this result decides
+    /// whether the access takes place. Independent accesses share a stage. All accesses to a memory are in the same
+    /// stage; each port of a `DualPort` (an array of registers with a read port and a write port) counts as a memory of
+    /// its own. The additional last stage of ingress passes events to the NIC's fixed-function blocks, and the list
+    /// names these events; the last stage of egress writes the header.
     ///
-    /// For NDP this gives the numbers of the NanoTransport paper: 3 stages in ingress (message table, pull register,
-    /// control packet) and 1 in egress (header). For Homa the paper has 5 stages in ingress (message table, registers,
-    /// scheduler, registers at the index that the scheduler returned, control packet) and 2 in egress (priority,
-    /// header). `p4/homa.p4` needs one stage more in each pipeline.
+    /// For NDP the model gives the numbers of stages of the NanoTransport paper: 3 stages in ingress (message table,
+    /// pull register, control packet) and 1 in egress (header). For Homa the paper has 5 stages in ingress (message
+    /// table, registers, scheduler, registers at the index that the scheduler returned, control packet) and 2 in egress
+    /// (priority, header). `p4/homa.p4` needs one stage more in each pipeline.
     pub stages: Vec<Vec<String>>,
-    /// Latency in clock cycles: the number of words of the header, plus [`STAGE_CYCLES`] for each stage, plus
-    /// [`INGRESS_CYCLES`] or [`EGRESS_CYCLES`].
+    /// Latency of the pipeline in clock cycles: the number of words ([`Cost::word_bytes`]) of the header, plus
+    /// [`STAGE_CYCLES`] for each stage, plus [`INGRESS_CYCLES`] or [`EGRESS_CYCLES`].
     pub cycles: u32,
-    /// Latency in picoseconds.
+    /// Latency of the pipeline in picoseconds.
     pub picoseconds: u64,
 }
 
@@ -96,8 +99,8 @@ pub struct Cost {
     /// The cost of the egress pipeline: the egress control and the deparser.
     pub egress: PipelineCost,
     /// Minimum interval between packets that the pipelines support, in picoseconds. The stages process different
-    /// packets at the same time, so this interval is [`STAGE_CYCLES`] times the maximum number of accesses that one
-    /// packet makes through the same port of a memory.
+    /// packets at the same time, so this interval is [`STAGE_CYCLES`] clock cycles times the maximum number of accesses
+    /// that one packet makes through the same port of a memory.
     pub pipeline_interval: u64,
     /// Minimum interval between packets on the link, in picoseconds: the transmission time of a header with one byte of
     /// payload. In the NanoTransport paper these are 65 bytes at 200 Gbps, 2.6 ns.
@@ -117,7 +120,7 @@ impl Cost {
     }
 }
 
-/// Computes the modelled cost of a program.
+/// Computes the modelled cost of a P4 program on the given hardware.
 ///
 /// # Examples
 /// ```

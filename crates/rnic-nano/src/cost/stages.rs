@@ -1,4 +1,5 @@
-//! Assigns the memory accesses of a pipeline to pipeline stages, according to their dependencies.
+//! Part of the hardware cost model: assigns the memory accesses of a P4 program to pipeline stages, according to their
+//! dependencies.
 
 use crate::hir::{Expr, ExprKind, ExternCall, Pipeline, Program, SlotId, Stmt, TableId};
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,7 +22,8 @@ pub(super) enum Port {
 /// The memory accesses of a pipeline, assigned to stages.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Stages {
-    /// The names of the accesses in each stage. The last stage passes events to the fixed-function blocks.
+    /// The names of the memories that are accessed in each stage. The last stage passes events to the fixed-function
+    /// blocks.
     pub(super) accesses: Vec<Vec<String>>,
     /// For each port, the maximum number of accesses that one packet makes through it.
     pub(super) ports: BTreeMap<Port, u32>,
@@ -34,14 +36,16 @@ pub(super) struct Stages {
 #[derive(Clone)]
 struct FlowState {
     slots: Vec<u32>,
-    /// The maximum level of the conditions that decide whether the current statement runs.
+    /// The maximum level of the conditions that decide whether the current statement runs. A level is the number of the
+    /// stage after which a value is known.
     guard: u32,
-    /// For each port, the number of accesses so far and the level of the latest access.
+    /// For each port of a memory, the number of accesses so far and the level (stage number) of the latest access.
     ports: BTreeMap<Port, (u32, u32)>,
 }
 
 impl FlowState {
-    /// Merges the states at the ends of two control-flow paths: every value gets the higher level of the two.
+    /// Merges the states at the ends of two control-flow paths: every value gets the higher level (stage after which it
+    /// is known) of the two.
     fn join(mut self, other: FlowState) -> FlowState {
         self.slots.iter_mut().zip(other.slots).for_each(|(a, b)| *a = b.max(*a));
         self.guard = self.guard.max(other.guard);
@@ -63,21 +67,23 @@ fn join(a: Option<FlowState>, b: Option<FlowState>) -> Option<FlowState> {
 struct Analysis<'a> {
     program: &'a Program,
     pipeline: &'a Pipeline,
-    /// The stage of the first, second, third, ... access through each port. The n-th accesses on all control-flow paths
-    /// are in the same stage.
+    /// The stage of the first, second, third, ... access through each port of a memory. The n-th accesses on all
+    /// control-flow paths are in the same stage.
     stages: BTreeMap<(Port, u32), u32>,
     names: BTreeMap<u32, BTreeSet<String>>,
     events: BTreeSet<String>,
-    /// For each enclosing scope, the merged states of the control-flow paths that left the scope with [`Stmt::Leave`].
+    /// For each enclosing scope (inlined action or control), the merged analysis states of the control-flow paths that
+    /// left the scope with [`Stmt::Leave`].
     scopes: Vec<Option<FlowState>>,
     exit: Option<FlowState>,
     /// For each `Leave` or `Exit` statement analysed so far, the index of the scope that it leaves; 0 for `Exit`.
     left: Vec<usize>,
-    /// Whether at least one memory cannot be in a single stage.
+    /// Whether at least one memory cannot be in a single stage, because branches access memories in opposite orders.
     contradictory: bool,
 }
 
-/// Computes the stages of a pipeline: repeats the analysis until no access moves to a later stage.
+/// Computes the stages of a pipeline: repeats the analysis of its statements until no memory access moves to a later
+/// stage.
 pub(super) fn stages(program: &Program, pipeline: &Pipeline) -> Stages {
     let (stages, names, events, scopes, exit, left) = Default::default();
     let contradictory = false;
@@ -158,8 +164,9 @@ impl Analysis<'_> {
         Some(known)
     }
 
-    /// Analyses the branches of a condition or table; `decided` is the level of the value that selects the branch. If
-    /// one of the branches may leave the enclosing scope, the statements after the branches depend on this value, too.
+    /// Analyses the branches of a condition or table; `decided` is the level of the value that selects the branch: the
+    /// number of the stage after which it is known. If one of the branches may leave the enclosing scope, the
+    /// statements after the branches depend on this value, too.
     fn branches(&mut self, known: FlowState, decided: u32, bodies: &[&[Stmt]]) -> Option<FlowState> {
         let (guard, left) = (known.guard, self.left.len());
         let mut after = None;
@@ -223,7 +230,7 @@ impl Analysis<'_> {
     }
 
     /// Assigns an access to a stage: after the stages of all values that it depends on, and in the stage of the earlier
-    /// accesses through the same port. Returns the level of the access.
+    /// accesses through the same port. Returns the level (stage number) of the access.
     fn access(&mut self, port: Port, name: &str, decided: u32, least: u32, known: &mut FlowState) -> u32 {
         let (count, last) = known.ports.get(&port).copied().unwrap_or_default();
         let level = (decided + 1).max(last + u32::from(count > 0)).max(least);
@@ -236,7 +243,8 @@ impl Analysis<'_> {
     }
 }
 
-/// Returns the maximum level of all slots that an expression reads.
+/// Returns the maximum level (stage after which the value is known) of all slots (scalar variables) that an expression
+/// reads.
 fn level(expr: &Expr, slots: &[u32]) -> u32 {
     match &expr.kind {
         ExprKind::Const(_) => 0,

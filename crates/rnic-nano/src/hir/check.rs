@@ -10,7 +10,7 @@ use super::{
 /// jumps stay within their scopes.
 ///
 /// # Errors
-/// A description of the first violation.
+/// A description of the first violation of these rules.
 ///
 /// # Examples
 /// ```

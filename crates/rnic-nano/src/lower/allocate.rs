@@ -2,8 +2,8 @@
 //! machine.
 //!
 //! The live interval of a virtual register reaches from the first to the last instruction at which its value is live or
-//! written. Registers that must be zero when a packet arrives have the lowest numbers, so that one operation clears
-//! them. Constants have the highest numbers, and no instruction writes them.
+//! written. Registers that must be zero when a pipeline begins to process a packet have the lowest numbers, so that one
+//! operation clears them. Constants have the highest numbers, and no instruction writes them.
 
 use super::code::{Code, Op, Role};
 use super::optimise;
@@ -14,12 +14,12 @@ use crate::source::Span;
 /// bounds checks.
 pub(crate) const REGISTERS: usize = 256;
 
-/// Executable code of a pipeline, for the virtual machine.
+/// Executable code of an ingress or egress pipeline, for the virtual machine.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Executable {
     /// The instructions.
     pub code: Code<u8>,
-    /// Number of registers, starting with register 0, that must be zero when a packet arrives.
+    /// Number of registers, starting with register 0, that must be zero when the pipeline begins to process a packet.
     pub zeros: usize,
 }
 
@@ -71,7 +71,8 @@ fn too_many() -> Diagnostic {
         .with_help("use fewer headers, or fewer variables with overlapping lifetimes")
 }
 
-/// Returns the registers of constants and NIC parameters that at least one instruction or output reads.
+/// Returns the virtual registers of constants and NIC parameters that at least one instruction or output of the
+/// pipeline reads.
 fn used_constants(code: &Code<u32>) -> Vec<u32> {
     let mut read = vec![false; optimise::registers(code)];
     for op in &code.ops {
@@ -82,8 +83,9 @@ fn used_constants(code: &Code<u32>) -> Vec<u32> {
     all.filter(|r| read[*r as usize]).collect()
 }
 
-/// Returns the live intervals of all registers that have no machine register yet, ordered by their starts. Among the
-/// intervals that start at the entry of the pipeline, registers that must be zero come first, and inputs follow.
+/// Returns the live intervals of all virtual registers that have no machine register yet, ordered by their starts.
+/// Among the intervals that start at the entry of the pipeline, registers that must be zero come first, and inputs
+/// follow.
 fn intervals(code: &Code<u32>, assigned: &[Option<u8>]) -> Vec<Interval> {
     let mut of: Vec<Option<(usize, usize)>> = vec![None; assigned.len()];
     let mut need = |register: u32, at: usize| {
@@ -127,8 +129,9 @@ mod tests {
         Code { ops, wide, numbers, loads, stores, calls, applies, inputs, pinned, outputs: outputs.to_vec(), constants }
     }
 
-    /// In this program a table application reads its key from register 0, writes an argument that no instruction reads,
-    /// and writes the hit bit to register 1. The argument and the hit bit must not share a register.
+    /// In this program a table application reads its key from register 0, writes an action argument that no instruction
+    /// reads, and writes the hit bit (whether an entry matched) to register 1. The argument and the hit bit must not
+    /// share a register.
     #[test]
     fn arguments_and_the_hit_bit_have_different_registers() {
         let mut code = code(vec![Op::Apply(0), Op::End], &[0], &[1]);

@@ -53,11 +53,12 @@ pub enum Op<R> {
     Le { d: R, a: R, b: R },
     /// Conditional value: `d = c ? a : b`.
     Select { d: R, c: R, a: R, b: R },
-    /// Executes an operator in its general form: the entry of [`Code::wide`] with this index.
+    /// Executes a binary operator in its general form, for operands of up to 128 bits: the entry of [`Code::wide`] with
+    /// this index.
     Wide(u16),
     /// Jumps to instruction `to`.
     Jump { to: u32 },
-    /// Jumps backwards to instruction `to`. The virtual machine limits the number of instructions that such jumps
+    /// Jumps backwards to instruction `to`. The virtual machine limits the number of instructions that backward jumps
     /// repeat, because a loop might be infinite.
     JumpBack { to: u32 },
     /// Jumps to instruction `to` if `a == b`.
@@ -77,14 +78,14 @@ pub enum Op<R> {
     /// Loads a field of the packet: `d` = the eight bytes from byte `at` on as a big-endian number, shifted left by
     /// `left` and then right by `right` bits.
     Load { d: R, at: u16, left: u8, right: u8 },
-    /// Stores the lowest `bytes` bytes of `a` into the output, `at` bytes after the start of the current header. The
-    /// instruction may also write zeros after these bytes.
+    /// Stores the lowest `bytes` bytes of `a` into the emitted headers, `at` bytes after the start of the current
+    /// header. The instruction may also write zeros after these bytes.
     Store { a: R, at: u16, bytes: u8 },
     /// Executes `count` consecutive entries of [`Code::loads`], starting with entry `first`.
     Loads { first: u16, count: u16 },
     /// Executes `count` consecutive entries of [`Code::stores`], starting with entry `first`.
     Stores { first: u16, count: u16 },
-    /// Moves the start of the current header in the output forward by `bytes` bytes.
+    /// Ends the current emitted header: the next header starts `bytes` bytes later in the output.
     Advance { bytes: u16 },
     /// Calls an extern function or method: the entry of [`Code::calls`] with this index.
     Call(u16),
@@ -116,8 +117,8 @@ pub struct Wide<R> {
     pub width: u8,
     /// The width of the second operand in bits.
     pub second: u8,
-    /// The registers of the result. If the upper half of the result is not used, no instruction reads the register of
-    /// that half.
+    /// The registers of the operator's result. If the upper half of the result is not used, no instruction reads the
+    /// register of that half.
     pub d: Pair<R>,
     /// The registers of the first operand.
     pub a: Pair<R>,
@@ -128,20 +129,20 @@ pub struct Wide<R> {
 /// A load within [`Op::Loads`]; the fields are those of [`Op::Load`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Load<R> {
-    /// The register that receives the value.
+    /// The register that receives the loaded value.
     pub d: R,
     /// The offset in the packet of the first byte that is read.
     pub at: u16,
-    /// The left shift in bits, which removes the bits before the value.
+    /// The left shift in bits, which removes the bits before the loaded value.
     pub left: u8,
-    /// The right shift in bits: 64 minus the width of the value.
+    /// The right shift in bits: 64 minus the width of the loaded value.
     pub right: u8,
 }
 
 /// A store within [`Op::Stores`]; the fields are those of [`Op::Store`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Store<R> {
-    /// The register that holds the value.
+    /// The register that holds the stored value.
     pub a: R,
     /// The offset of the first stored byte, relative to the start of the current header.
     pub at: u16,
@@ -154,19 +155,19 @@ pub struct Store<R> {
 pub struct Call<R> {
     /// The function or method that is called.
     pub target: crate::runtime::Function,
-    /// The registers of the scalar arguments: one for a scalar of up to 64 bits, two for a wider one.
+    /// The registers of the scalar arguments of the call: one for a scalar of up to 64 bits, two for a wider one.
     pub arguments: Vec<R>,
-    /// The registers of the scalar results, with one or two registers for each result in the same way. A result that is
-    /// not used has a register that no instruction reads.
+    /// The registers of the scalar results of the call: one for a scalar of up to 64 bits, two for a wider one. A
+    /// result that is not used has a register that no instruction reads.
     pub results: Vec<R>,
 }
 
 /// A table application.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Apply<R> {
-    /// The index of the table in its pipeline.
+    /// The index of the applied table among the tables of the pipeline.
     pub table: u16,
-    /// The registers of the keys: one for a key of up to 64 bits; two for a wider one, the lower half first.
+    /// The registers of the table's keys: one for a key of up to 64 bits; two for a wider one, the lower half first.
     pub keys: Vec<R>,
     /// The register that is set to 1 if an entry matched, else to 0. `None` if the program does not use this result.
     pub hit: Option<R>,
@@ -178,7 +179,7 @@ pub struct Apply<R> {
     pub end: u32,
 }
 
-/// The code of a pipeline: its instructions and the lists to which they refer.
+/// The code of an ingress or egress pipeline: its instructions and the lists to which they refer.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Code<R> {
     /// The instructions. Execution begins with the first one.
@@ -196,15 +197,16 @@ pub struct Code<R> {
     pub calls: Vec<Call<R>>,
     /// The table applications that [`Op::Apply`] executes.
     pub applies: Vec<Apply<R>>,
-    /// The values of the NIC that change with each packet, if the code reads them: the index in the architecture's list
-    /// of inputs, and the register that receives the value.
+    /// The values that the NIC provides with each packet and that the code reads: for each value, its index in the
+    /// architecture's list of inputs, and the register that receives it.
     pub inputs: Vec<(u8, R)>,
-    /// The parameters of the NIC that the code reads and never writes: the index in the architecture's list of inputs,
-    /// and the register that holds the value.
+    /// The parameters of the NIC that the code reads and never writes: for each parameter, its index in the
+    /// architecture's list of inputs, and the register that permanently holds its value.
     pub pinned: Vec<(u8, R)>,
-    /// The registers that the NIC reads after a run, in the order of the architecture's list of outputs.
+    /// The registers that the NIC reads after the pipeline has processed a packet, in the order of the architecture's
+    /// list of outputs.
     pub outputs: Vec<R>,
-    /// The constants that have a register: the value, and the register that holds it permanently.
+    /// The constants that have a register: for each constant, its value, and the register that permanently holds it.
     pub constants: Vec<(u64, R)>,
 }
 
@@ -220,8 +222,8 @@ pub(crate) enum Role {
 }
 
 impl<R: Copy> Op<R> {
-    /// Replaces each register in the instruction itself. Registers of [`Op::Wide`] and of similar instructions are in
-    /// the lists of [`Code`] and are not replaced.
+    /// Returns the instruction with each of its registers replaced by the result of `f`. Registers of [`Op::Wide`] and
+    /// of similar instructions are in the lists of [`Code`] and are not replaced.
     pub(crate) fn map<S>(self, mut f: impl FnMut(R, Role) -> S) -> Op<S> {
         use Role::{Def, Use};
         match self {
@@ -345,8 +347,8 @@ impl<R: Copy> Code<R> {
         }
     }
 
-    /// Replaces each register of an instruction, including its registers in the lists of [`Code`]. Each list item
-    /// belongs to one instruction, so no other instruction changes.
+    /// Replaces each register of an instruction by the result of `f`, including its registers in the lists of [`Code`].
+    /// Each list item belongs to one instruction, so no other instruction changes.
     pub(crate) fn replace(&mut self, op: Op<R>, f: &mut impl FnMut(R, Role) -> R) -> Op<R> {
         match op {
             Op::Wide(at) => self.wide[usize::from(at)] = self.wide[usize::from(at)].map(f),

@@ -1,5 +1,5 @@
-//! Assigns registers to constants. The constants that most instructions read have a register permanently; other
-//! constants are loaded before each use.
+//! Part of the code generation: assigns registers to constants. The constants that most instructions read have a
+//! register permanently; other constants are loaded before each use.
 
 use super::code::{Code, Op, Role};
 use super::optimise;

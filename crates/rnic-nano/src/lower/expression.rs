@@ -1,4 +1,4 @@
-//! Generates code for expressions and conditional jumps.
+//! Part of the code generation: generates virtual-machine instructions for expressions and conditional jumps.
 
 use super::code::{Op, Pair, Wide};
 use super::{Label, Lowering};
@@ -6,8 +6,8 @@ use crate::arithmetic;
 use crate::hir::{BinaryOp, Expr, ExprKind, UnaryOp};
 
 impl Lowering<'_> {
-    /// Emits code for an expression and returns the registers of its value. For an expression that is a slot, these are
-    /// the slot's own registers, so the caller must use the value before it assigns the slot.
+    /// Emits code for an expression and returns the registers of its value. For an expression that is a slot (scalar
+    /// variable), these are the slot's own registers, so the caller must use the value before it assigns the slot.
     pub(super) fn value(&mut self, expr: &Expr) -> Pair<u32> {
         match &expr.kind {
             ExprKind::Const(value) => self.constant_pair(*value),

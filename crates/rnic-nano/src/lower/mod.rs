@@ -27,8 +27,8 @@ use std::collections::BTreeMap;
 /// Maximum number of bytes that in-band telemetry adds to a packet.
 pub(crate) const TELEMETRY_BYTES: u32 = 16 * rnic_transport::telemetry::Telemetry::MAX_HOPS as u32;
 
-/// Maximum number of instructions of a pipeline. It limits the memory of the optimiser, which is quadratic in this
-/// number.
+/// Maximum number of instructions of a pipeline's code. It limits the memory of the optimiser, which is quadratic in
+/// this number.
 const MAX_OPS: usize = 1 << 13;
 
 /// The interface between a pipeline and the NIC that runs it.
@@ -36,13 +36,13 @@ pub(crate) struct Architecture<'a> {
     /// The names of the values that the NIC provides to the pipeline. Compiled code refers to a value by its index in
     /// this list.
     pub(crate) inputs: &'a [&'a str],
-    /// The index of the first parameter of the NIC in `inputs`. Parameters never change; the values before them change
-    /// with each packet.
+    /// The index in `inputs` of the first parameter of the NIC, such as its address. Parameters never change; the
+    /// values before them change with each packet.
     pub(crate) first_pinned: usize,
-    /// The names of the values that the NIC reads after each run. Each has a default value, for programs that have no
-    /// output of this name.
+    /// The names of the values that the NIC reads after the pipeline has processed a packet. Each has a default value,
+    /// for programs that have no output of this name.
     pub(crate) outputs: &'a [(&'a str, u64)],
-    /// Whether the program may call functions of the NIC's fixed-function blocks.
+    /// Whether the pipeline may call functions of the NIC's fixed-function blocks, such as `ctrl_pkt_event`.
     pub(crate) blocks: bool,
     /// The runtime objects that belong to the extern objects of the program.
     pub(crate) instances: &'a [Binding],
@@ -51,7 +51,8 @@ pub(crate) struct Architecture<'a> {
     pub(crate) header_room: u32,
 }
 
-/// Generates the code of a pipeline. Also returns the maximum total length in bytes of the headers that it emits.
+/// Generates the code of a pipeline. Also returns the maximum total length in bytes of the headers that the pipeline
+/// emits.
 pub(crate) fn lower(
     pipeline: &hir::Pipeline, architecture: &Architecture<'_>,
 ) -> Result<(Executable, u32), Vec<Diagnostic>> {
@@ -131,7 +132,8 @@ impl<'a> Lowering<'a> {
         lowering
     }
 
-    /// Connects the inputs and outputs of the pipeline to those of the architecture, by name.
+    /// Connects the inputs and outputs of the pipeline to the values with the same names that the NIC provides and
+    /// reads.
     fn bind_interface(&mut self) {
         for (name, slot) in &self.pipeline.inputs {
             let register = self.slots[slot.0 as usize].lo;
@@ -187,7 +189,7 @@ impl<'a> Lowering<'a> {
         self.code
     }
 
-    /// Records an error, unless another error has been recorded before.
+    /// Records an error of the program, unless another error has been recorded before.
     fn fail(&mut self, span: Span, message: String) {
         self.error.get_or_insert_with(|| Diagnostic::new(span, message, "here"));
     }
@@ -237,7 +239,7 @@ impl<'a> Lowering<'a> {
         Label(self.labels.len() as u32 - 1)
     }
 
-    /// Returns the index of a label. The caller must emit a jump to this label as the next instruction.
+    /// Returns the index of a label, as the target of a jump that the caller must emit as the next instruction.
     fn to(&mut self, label: Label) -> u32 {
         self.meet(label);
         label.0

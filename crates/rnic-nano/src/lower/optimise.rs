@@ -1,5 +1,5 @@
-//! Optimisation of generated code: copy propagation, dead-code elimination, jump threading, and grouping of loads and
-//! stores.
+//! Optimisation of the generated virtual-machine code: copy propagation, dead-code elimination, jump threading, and
+//! grouping of loads and stores.
 
 use super::code::{Code, Load, Op, Role, Store};
 use super::constants;
@@ -106,11 +106,12 @@ fn entered(code: &Code<u32>) -> Vec<bool> {
     entered
 }
 
-/// The copies that are valid at an instruction, each with its destination and source register.
+/// The register copies that are valid at an instruction (both registers have the same value), each with its destination
+/// and source register.
 type Copies = Vec<(u32, u32)>;
 
-/// Maximum number of copies that copy propagation tracks at a time. It bounds the work for programs that consist mostly
-/// of copies.
+/// Maximum number of register copies that copy propagation tracks at a time. It bounds the compiler's work for programs
+/// that consist mostly of copies.
 const MAX_COPIES: usize = 100;
 
 /// Copy propagation: an instruction that reads the destination of a copy reads the source instead.
@@ -226,8 +227,8 @@ fn invert_over_jumps(code: &mut Code<u32>) {
     }
 }
 
-/// Groups consecutive loads into one [`Op::Loads`] instruction, and consecutive stores into one [`Op::Stores`]
-/// instruction.
+/// Groups consecutive loads of header fields into one [`Op::Loads`] instruction, and consecutive stores into one
+/// [`Op::Stores`] instruction.
 fn group(code: &mut Code<u32>) {
     let entered = entered(code);
     let mut keep = vec![true; code.ops.len()];

@@ -1,7 +1,8 @@
-//! Generates code for parser states, `extract` and `emit`.
+//! Part of the code generation: generates virtual-machine instructions for parser states, `extract` and `emit`.
 //!
-//! If a parser reaches a state after different numbers of bytes, the state is compiled once for each of these numbers.
-//! So the position of every header field is known at compile time, and a field is a single load from a fixed offset.
+//! If a parser can reach a state after different numbers of consumed bytes, the state is compiled once for each of
+//! these numbers. So the position of every header field is known at compile time, and a field is a single load from a
+//! fixed offset.
 
 use super::code::Op;
 use super::{Label, Lowering, TELEMETRY_BYTES};
@@ -115,7 +116,7 @@ impl Lowering<'_> {
         false
     }
 
-    /// Advances the parser by a number of bytes. Emits a check that the packet has these bytes.
+    /// Advances the parser by a number of bytes. Emits an instruction that checks whether the packet has these bytes.
     pub(super) fn advance(&mut self, bytes: u32) {
         self.position = self.position.saturating_add(bytes);
         if self.position <= self.architecture.header_room + TELEMETRY_BYTES {

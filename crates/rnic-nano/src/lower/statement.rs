@@ -1,4 +1,4 @@
-//! Generates code for statements.
+//! Part of the code generation: generates virtual-machine instructions for statements.
 
 use super::code::{Apply, Call, Op, Pair};
 use super::{Label, Lowering};
@@ -194,7 +194,7 @@ impl Lowering<'_> {
         self.bind(end);
     }
 
-    /// Returns the one or two registers of a slot.
+    /// Returns the one or two registers that hold a slot (scalar variable).
     fn words(&self, slot: SlotId) -> impl Iterator<Item = u32> + use<> {
         let (pair, width) = (self.slots[slot.0 as usize], self.pipeline.slots[slot.0 as usize].width);
         std::iter::once(pair.lo).chain((width > 64).then_some(pair.hi))

@@ -1,4 +1,4 @@
-//! Parses top-level declarations, except the bodies of parsers and controls.
+//! The part of the P4 parser for top-level declarations, except the bodies of parsers and controls.
 
 use super::{Parsed, Parser, is_punctuation, near_keyword};
 use crate::ast::{

@@ -1,4 +1,5 @@
-//! Parses expressions, arguments and keysets.
+//! The part of the P4 parser for expressions, arguments of calls, and keysets (the values that a `select` case or a
+//! table entry matches).
 
 use super::{Failed, MAX_OPERATORS, Parsed, Parser, is_punctuation};
 use crate::ast::{Argument, BinaryOp, Expr, ExprKind, Ident, KeySet, UnaryOp};
@@ -314,7 +315,8 @@ impl Parser {
         }
     }
 
-    /// Parses the keysets before the `:` of a case or entry. Several keysets are in parentheses.
+    /// Parses the keysets (sets of matching values) before the `:` of a `select` case or a table entry. Several keysets
+    /// are enclosed in parentheses.
     pub(super) fn key_sets(&mut self) -> Parsed<(Vec<KeySet>, Span)> {
         let start = self.span();
         let keys = if self.is("(") && !self.begins_cast() && self.are_keys_in_parentheses() {
@@ -326,8 +328,8 @@ impl Parser {
         Ok((keys, start.to(self.last_span())))
     }
 
-    /// Whether the parentheses that open at the current token enclose all keysets of a case. This is so if no operator
-    /// follows the closing parenthesis.
+    /// Whether the parentheses that open at the current token enclose all keysets of a `select` case or table entry.
+    /// This is so if no operator follows the closing parenthesis.
     fn are_keys_in_parentheses(&self) -> bool {
         let mut parentheses = 0usize;
         for (at, token) in self.tokens[self.at..].iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Parses parsers with their states, controls, and actions.
+//! The part of the P4 compiler's parser for declarations of P4 parsers with their states, of controls, and of actions.
 
 use super::{Parsed, Parser, is_punctuation, near_keyword};
 use crate::ast::{
@@ -76,8 +76,8 @@ impl Parser {
         Ok(ItemKind::Control(Control { name, parameters, locals, apply }))
     }
 
-    /// Reports constructor parameters, which this compiler does not support. Also reports type parameters, because only
-    /// a parser type or control type may have them.
+    /// Reports an error if a parser or control with a body has constructor parameters, which this compiler does not
+    /// support, or type parameters, which only a parser type or control type may have.
     fn head_with_body(&mut self, head: Prototype, what: &str) -> Parsed<Prototype> {
         if self.is("(") {
             return self.unsupported(

@@ -1,4 +1,4 @@
-//! Parses blocks and statements.
+//! The part of the P4 parser for blocks and statements.
 
 use super::{Parsed, Parser, is_punctuation};
 use crate::ast::{Block, Expr, ExprKind, Stmt, StmtKind, SwitchCase};

@@ -1,4 +1,4 @@
-//! Parses tables with their keys, actions and entries.
+//! The part of the P4 parser for match-action tables with their keys, actions and entries.
 
 use super::{Parsed, Parser, is_punctuation};
 use crate::ast::{ActionRef, Entry, Expr, Ident, Table};
@@ -6,7 +6,7 @@ use crate::diagnostic::{Diagnostic, nearest};
 use crate::lexer::TokenKind;
 use crate::source::Span;
 
-/// The properties of a table that this compiler supports.
+/// The properties of a P4 table that this compiler supports.
 const PROPERTIES: [&str; 5] = ["key", "actions", "entries", "default_action", "size"];
 const KNOWN: &str = "a table has `key`, `actions`, `entries`, `default_action` and `size`";
 

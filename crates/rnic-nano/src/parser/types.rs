@@ -1,4 +1,4 @@
-//! Parses types, parameters and annotations.
+//! The part of the P4 parser for types, parameters and annotations.
 
 use super::{Failed, Parsed, Parser, is_punctuation};
 use crate::ast::{Annotation, Direction, Expr, ExprKind, Ident, Parameter, Type, TypeKind};

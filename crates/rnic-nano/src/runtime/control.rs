@@ -1,4 +1,4 @@
-//! The control plane's access to the tables of a running NIC.
+//! The control plane's access to the match-action tables of a P4 program that runs on a NIC.
 
 use super::table::{Row, Table};
 use crate::arithmetic::ones;
@@ -36,14 +36,14 @@ pub enum Key {
     Any,
 }
 
-/// A copy of a table's entry, which the control plane has read.
+/// An entry of a table, as the control plane reads it: a copy that does not change with the table.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Entry {
-    /// The patterns of the entry, one for each key of the table.
+    /// The patterns that the entry matches, one for each key of the table.
     pub keys: Vec<Pattern>,
-    /// The priority, in a table with a `ternary` key or several `lpm` keys. If several entries match, the table uses
-    /// the entry with the largest priority and, among equal priorities, the oldest entry. In other tables the priority
-    /// is 0.
+    /// The priority of the entry, in a table with a `ternary` key or several `lpm` keys. If several entries match, the
+    /// table uses the entry with the largest priority and, among equal priorities, the oldest entry. In other tables
+    /// the priority is 0.
     pub priority: u32,
     /// The name of the action that runs if the entry matches.
     pub action: String,
@@ -92,7 +92,7 @@ pub enum TableError {
     Const(String, &'static str),
 }
 
-/// Read and write access to a table of one NIC.
+/// Read and write access to a match-action table of the P4 program on one NIC.
 ///
 /// # Examples
 /// A control plane removes an entry of a table; later packets with this key run the default action:

@@ -1,10 +1,11 @@
-//! The functions and extern objects that the NIC provides: resolves their names and checks the signatures of calls.
+//! The functions and extern objects that the NIC provides to P4 programs. The code generator resolves their names and
+//! checks the signatures of calls here.
 
 use super::{Binding, Function};
 use crate::diagnostic::Diagnostic;
 use crate::hir::{ExternCall, Instance};
 
-/// The signature of a function: the widths in bits of the scalar arguments and results of a call.
+/// The signature of a NIC function: the widths in bits of the scalar arguments and results of a call.
 struct Signature {
     arguments: Vec<u32>,
     results: Vec<u32>,
@@ -16,7 +17,7 @@ impl Signature {
     }
 }
 
-/// Resolves the extern objects of a program to the runtime objects of the NIC.
+/// Resolves the extern objects that a program declares, such as register arrays, to the runtime objects of the NIC.
 pub(crate) fn bind_instances(instances: &[Instance]) -> Result<Vec<Binding>, Vec<Diagnostic>> {
     let (mut bindings, mut errors) = (Vec::new(), Vec::new());
     let (mut if_else, mut dual, mut schedulers) = (0, 0, 0);

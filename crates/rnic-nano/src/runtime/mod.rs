@@ -1,5 +1,5 @@
-//! The runtime environment of P4 programs on a NIC: registers, schedulers, tables, and the functions of the
-//! fixed-function blocks.
+//! The runtime environment of P4 programs on a NIC: registers, schedulers, match-action tables, and the functions of
+//! the NIC's fixed-function blocks.
 
 mod control;
 mod functions;
@@ -18,7 +18,7 @@ pub enum Function {
     GetRxMsgInfo,
     /// `delivered_event`: marks packets of a sent message as delivered.
     Delivered,
-    /// `credit_to_btx_event`: allows packets of a message to be sent.
+    /// `credit_to_btx_event`: allows the NIC to send packets of a message.
     CreditToBtx,
     /// `ctrl_pkt_event`: sends a control packet.
     CtrlPkt,
@@ -60,7 +60,7 @@ pub enum Binding {
     },
 }
 
-/// The registers of an `IfElseRaw` object.
+/// The array of registers of an `IfElseRaw` object.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct IfElseRegisters {
     pub(crate) cells: IfElseRaw,

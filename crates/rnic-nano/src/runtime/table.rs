@@ -1,4 +1,4 @@
-//! Match-action tables: a table finds the action and its arguments for the key of a packet.
+//! Match-action tables of a running P4 program: a table finds the action and its arguments for the key of a packet.
 //!
 //! Keys and arguments are lists of 64-bit words. A value of up to 64 bits is one word. A wider value is two words, and
 //! its lower half comes first.
@@ -23,13 +23,13 @@ pub(crate) struct Row {
     pub(crate) action: usize,
     /// The arguments that the entry passes to the action.
     pub(crate) arguments: Vec<u128>,
-    /// For each word of the key, the bits that it must have under the corresponding word of `mask`.
+    /// For each 64-bit word of the key, the bits that it must have where the corresponding word of `mask` is 1.
     value: Vec<u64>,
     mask: Vec<u64>,
-    /// The patterns that are ranges. Each has the index of the key's first word, whether the key has two words, the
-    /// smallest value and the largest value.
+    /// The patterns of the entry that are ranges. Each has the index of the key's first word, whether the key has two
+    /// words, the smallest value and the largest value.
     ranges: Vec<(usize, bool, u128, u128)>,
-    /// The arguments as 64-bit words, for the virtual machine.
+    /// The arguments of the action as 64-bit words, for the virtual machine.
     pub(crate) words: Vec<u64>,
 }
 
@@ -45,7 +45,7 @@ enum Search {
     Ordered,
 }
 
-/// A table of one NIC.
+/// A match-action table of the P4 program on one NIC.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Table {
     search: Search,
@@ -116,7 +116,7 @@ impl Table {
         self.settle();
     }
 
-    /// Sets the default action and its arguments.
+    /// Sets the table's default action and its arguments.
     pub(crate) fn set_default(&mut self, default: Option<(usize, Vec<u128>)>) {
         self.default_words = match &default {
             Some((action, arguments)) => self.argument_words(*action, arguments),
@@ -187,7 +187,7 @@ impl Table {
         self.rows.binary_search_by(|row| row.value[..].cmp(key)).ok().map(|at| &self.rows[at])
     }
 
-    /// Updates the lookup structures after an entry was added or removed.
+    /// Updates the table's data structures for lookups after an entry was added or removed.
     fn settle(&mut self) {
         self.dense = self.search == Search::Exact && (0u64..).zip(&self.rows).all(|(at, row)| row.value == [at]);
     }

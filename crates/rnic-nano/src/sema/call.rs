@@ -1,4 +1,5 @@
-//! Translates calls of functions and methods of the architecture, and binds arguments to parameters.
+//! Part of the semantic analysis of P4: translates calls of the functions and methods that the NIC architecture
+//! provides, and binds arguments to parameters.
 
 use super::lvalue::LValue;
 use super::resolve::Bindings;
@@ -10,10 +11,10 @@ use crate::diagnostic::Diagnostic;
 use crate::hir::{self, ExternCall, InstanceId, SlotId, Stmt};
 use crate::source::Span;
 
-/// The way in which the caller uses the result of a call.
+/// The way in which the calling code uses the result of a call.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) enum Want {
-    /// The caller uses the result as a value in an expression.
+    /// The calling code uses the result as a value in an expression.
     Value,
     /// The result of the call is not used.
     Nothing,
@@ -21,11 +22,11 @@ pub(super) enum Want {
     Into(LValue),
 }
 
-/// A function or method of the architecture that the program calls.
+/// A function or method of the NIC architecture that the program calls.
 pub(super) struct Callee<'a> {
     pub(super) prototype: &'a Prototype,
     /// The id of the object whose method is called; `None` for a function. The field `bindings` has the types that are
-    /// bound to the type parameters.
+    /// bound to the type parameters of the function or method.
     pub(super) instance: Option<u32>,
     pub(super) bindings: Bindings<'a>,
 }
@@ -40,7 +41,7 @@ struct Passed {
 }
 
 impl<'a> Analyser<'a> {
-    /// Translates a call: appends the call to the current code and returns its result.
+    /// Translates a call: appends the call to the code that is being generated, and returns its result.
     pub(super) fn call(&mut self, expr: &'a Expr, want: Want) -> Typed {
         let span = expr.span;
         let ExprKind::Call { function, types, arguments } = &expr.kind else { return Typed::error(span) };

@@ -1,4 +1,5 @@
-//! Actions and controls. The compiler checks each where it is declared, and inlines it where it is called.
+//! Part of the semantic analysis of P4: actions and controls. The compiler checks an action or control where it is
+//! declared, and inlines it where it is called.
 
 use super::lvalue::LValue;
 use super::scope::Symbol;
@@ -40,8 +41,8 @@ pub(super) struct ControlInfo<'a> {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
-    /// The compiler is checking the action or control. A call of it at this time is a recursive call, which is an
-    /// error.
+    /// The compiler is checking the body of the action or control. A call of it at this time is a recursive call, which
+    /// is an error.
     Open,
     /// The declaration has an error, which has been reported.
     Broken,
@@ -53,19 +54,19 @@ pub(super) struct ControlInstance<'a> {
     ast: &'a ast::Control,
     /// The scope in which the body of the control is translated.
     scope: usize,
-    /// The variables of the control's parameters. A parameter of an extern type has no variable.
+    /// The variables that hold the control's parameters. A parameter of an extern type has no variable.
     parameters: Vec<LValue>,
-    /// The statements that initialise the variables of the instance.
+    /// The statements that initialise the variables of the control instance.
     first: Vec<Stmt>,
 }
 
-/// The state while an action or control is being inlined.
+/// The state of the analyser while it inlines an action or control.
 #[derive(Default)]
 pub(super) struct Frame {
     /// Whether the body of the action or control contains a `return`.
     returns: bool,
-    /// The copies that pass the values of `out` and `inout` parameters to the caller at the end of the body. Each has a
-    /// destination and a source.
+    /// The assignments that copy `out` and `inout` parameters to the caller's variables at the end of the body. Each
+    /// has a destination and a source.
     copies: Vec<(LValue, LValue)>,
 }
 
@@ -89,7 +90,8 @@ impl<'a> Analyser<'a> {
         self.actions[id.0].state = if broken { State::Broken } else { State::Whole };
     }
 
-    /// Checks that parameters without a direction come last. The control plane or a table entry gives their values.
+    /// Checks that an action's parameters without a direction come last. The control plane or a table entry gives their
+    /// values.
     fn check_order(&mut self, parameters: &'a [Parameter]) {
         let is_given = |parameter: &&Parameter| parameter.direction == Direction::None;
         let mut rest = parameters.iter().skip_while(|parameter| !is_given(parameter));
@@ -105,8 +107,8 @@ impl<'a> Analyser<'a> {
         ));
     }
 
-    /// Runs a function, and then discards the code and the slots that the function created. The analyser thus checks
-    /// code without keeping its translation.
+    /// Runs a function, and then discards the code and the slots (scalar variables) that the function created. The
+    /// analyser thus checks code without keeping its translation.
     fn trial(&mut self, work: impl FnOnce(&mut Self)) {
         let (slots, headers) = (self.pipe.code.slots.len(), self.pipe.code.headers.len());
         self.discarded(work);
@@ -127,8 +129,8 @@ impl<'a> Analyser<'a> {
         lvalues.collect()
     }
 
-    /// Inlines the body of an action. The statements of `copies` follow the body: they pass the values of `out`
-    /// parameters to the caller.
+    /// Inlines the body of an action. After the body, the assignments in `copies` (destination, source) pass the values
+    /// of `out` parameters to the caller.
     pub(super) fn action_body(&mut self, id: ActionId, lvalues: &[LValue], copies: Vec<(LValue, LValue)>, span: Span) {
         let ActionInfo { ast, scope, seen, .. } = self.actions[id.0];
         let before = self.open_scope(scope, seen);
@@ -146,7 +148,8 @@ impl<'a> Analyser<'a> {
         self.declare(&parameter.name, Symbol::Variable(LValue { fixed, ..lvalue }));
     }
 
-    /// Translates a body that a `return` statement can leave. The copies to the caller's variables follow the body.
+    /// Translates the body of an action or control, which a `return` statement can leave. After the body, the
+    /// assignments in `copies` pass `out` parameters to the caller's variables.
     fn framed(&mut self, body: &'a ast::Block, copies: Vec<(LValue, LValue)>, span: Span) {
         self.frames.push(Frame { returns: false, copies });
         let (code, ()) = self.collected(|this| this.block(body));
@@ -221,8 +224,8 @@ impl<'a> Analyser<'a> {
         Typed { ty: Type::Void, value: Value::Nothing, span }
     }
 
-    /// Copies the arguments of a call to the variables of the parameters. Returns the copies that the caller must make
-    /// at the end of the body, for `out` and `inout` parameters.
+    /// Copies the arguments of a call to the variables of the parameters. Returns the assignments (destination, source)
+    /// that must follow the inlined body, to copy `out` and `inout` parameters back.
     pub(super) fn copy_in(
         &mut self, parameters: &[&'a Parameter], types: &[Type], lvalues: &[LValue], arguments: &[&'a Argument],
     ) -> Option<Vec<(LValue, LValue)>> {
@@ -339,7 +342,7 @@ impl<'a> Analyser<'a> {
         ControlInstance { ast, scope, parameters, first }
     }
 
-    /// Translates a declaration within a control or parser.
+    /// Translates a declaration within a control or parser, such as a variable or a table.
     pub(super) fn local(&mut self, local: &'a Local, path: &str, prefix: &str) {
         match local {
             Local::Const(constant) => self.local_constant(constant),
@@ -436,7 +439,7 @@ impl<'a> Analyser<'a> {
         Typed { ty: Type::Void, value: Value::Nothing, span }
     }
 
-    /// Returns the slots of a variable, or of a part of a variable.
+    /// Returns the slots (scalar variables) that a variable, or a part of a variable, consists of.
     pub(super) fn slots_of(&self, lvalue: LValue) -> impl Iterator<Item = SlotId> + use<> {
         (lvalue.slot..lvalue.slot + self.types.size(lvalue.ty)).map(SlotId)
     }

@@ -1,4 +1,4 @@
-//! Implicit conversions and casts.
+//! Part of the semantic analysis of P4: implicit conversions and casts.
 
 use super::integer::Integer;
 use super::typed::{Typed, Value};
@@ -33,7 +33,8 @@ impl<'a> Analyser<'a> {
         }
     }
 
-    /// Converts a value implicitly to the type `to`, and returns its scalars: one for each slot of the type.
+    /// Converts a value implicitly to the type `to`, and returns its scalars: one for each slot (scalar variable) that
+    /// the type occupies.
     pub(super) fn scalars(&mut self, value: Typed, to: Type) -> Option<Vec<hir::Expr>> {
         match self.converted(value, to).value {
             Value::Scalars(scalars) => Some(scalars),

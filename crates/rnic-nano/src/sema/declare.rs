@@ -1,4 +1,4 @@
-//! Checks and translates top-level declarations.
+//! Part of the semantic analysis of P4: checks and translates top-level declarations.
 
 use super::scope::{ExternObject, Symbol};
 use super::typed::Typed;
@@ -11,7 +11,7 @@ use crate::source::Span;
 use std::collections::BTreeMap;
 
 impl<'a> Analyser<'a> {
-    /// Checks that the program declares each constant whose value the user replaces.
+    /// Checks that the program declares each constant for which the user gives another value.
     pub(super) fn check_overrides(&mut self) {
         let errors = self.module.items.iter().filter_map(|item| match &item.kind {
             ItemKind::Error(names) => Some(names),
@@ -256,7 +256,7 @@ impl<'a> Analyser<'a> {
         None
     }
 
-    /// Declares an extern object. `path` is the full name of the object, for the checked program.
+    /// Declares an extern object. `path` is the full name that the object gets in the checked program.
     pub(super) fn extern_object(&mut self, instance: &'a ast::Instance, path: &str) -> Symbol<'a> {
         let TypeKind::Named { name, arguments: types } = &instance.ty.kind else { return Symbol::Broken };
         let Symbol::Type(Type::Extern(number)) = self.lookup(name) else { return Symbol::Broken };

@@ -1,4 +1,5 @@
-//! Translates expressions from the AST to the HIR.
+//! Part of the semantic analysis of P4: translates expressions from the syntax tree (AST) to the intermediate
+//! representation (HIR).
 
 use super::call::Want;
 use super::integer::Integer;
@@ -11,7 +12,8 @@ use crate::hir::{self, Stmt};
 use crate::source::Span;
 
 impl<'a> Analyser<'a> {
-    /// Translates an expression and returns its value. Calls within the expression are appended to the current code.
+    /// Translates an expression and returns its value. Calls within the expression are appended to the code that is
+    /// being generated.
     pub(super) fn expression(&mut self, expr: &'a Expr) -> Typed {
         let refused = Typed::error(expr.span);
         self.nested(expr.span, refused, |this| this.expression_kind(expr))

@@ -1,5 +1,5 @@
-//! Constant folding: functions that build HIR expressions. If all operands are constants, the result is the computed
-//! constant.
+//! Constant folding: functions that build expressions of the compiler's intermediate representation (HIR). If all
+//! operands are constants, the result is the computed constant.
 
 use super::integer::mask;
 use crate::hir::{BinaryOp, Expr, ExprKind, SlotId, UnaryOp};
@@ -86,7 +86,7 @@ pub(super) fn conditional(condition: Expr, a: Expr, b: Expr) -> Expr {
     }
 }
 
-/// Whether an expression reads at least one slot in the range.
+/// Whether an expression reads at least one slot (scalar variable) whose number is in the range.
 pub(super) fn reads(expr: &Expr, slots: &std::ops::Range<u32>) -> bool {
     match &expr.kind {
         ExprKind::Const(_) => false,
@@ -103,7 +103,8 @@ fn sign_extended(value: u128, width: u32) -> u128 {
     (((value << unused) as i128) >> unused) as u128
 }
 
-/// Computes an operator on constants of `width` and `width_b` bits. The caller truncates the result to its width.
+/// Computes an operator on constants of `width` and `width_b` bits. The caller truncates the result to the width of the
+/// operator's result.
 fn evaluate(op: BinaryOp, a: u128, b: u128, width: u32, width_b: u32) -> u128 {
     let (signed_a, signed_b) = (sign_extended(a, width) as i128, sign_extended(b, width_b) as i128);
     // Shift counts of more than 32 bits are clamped. Every count of 128 or more has the same effect.

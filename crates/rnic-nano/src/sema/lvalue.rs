@@ -1,4 +1,4 @@
-//! Lvalues: variables, and parts of variables that a program can assign.
+//! Part of the semantic analysis of P4: lvalues, which are variables and parts of variables that a program can assign.
 
 use super::typed::{Typed, Value};
 use super::types::Type;
@@ -11,11 +11,11 @@ use crate::source::Span;
 /// Maximum number of slots (scalar variables) of a pipeline.
 const MAX_SLOTS: u32 = 65_536;
 
-/// An lvalue: a variable or a part of a variable. It occupies consecutive slots of the pipeline.
+/// An lvalue: a variable or a part of a variable. It occupies consecutive slots (scalar variables) of the pipeline.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) struct LValue {
     pub(super) ty: Type,
-    /// The index of the first slot of the lvalue.
+    /// The index of the first slot (scalar variable) of the lvalue.
     pub(super) slot: u32,
     /// The index of the lowest bit, if the lvalue is a slice of a single slot; else `None`.
     pub(super) low: Option<u32>,
@@ -29,8 +29,8 @@ impl LValue {
 }
 
 impl<'a> Analyser<'a> {
-    /// Allocates slots for a variable; all slots are zero initially. If `headers` is true, the parser can extract and
-    /// the deparser can emit the headers in the variable.
+    /// Allocates the slots (scalar variables) that a variable consists of; all slots are zero initially. If `headers`
+    /// is true, the parser can extract and the deparser can emit the headers in the variable.
     pub(super) fn allocate(&mut self, ty: Type, name: &str, headers: bool, span: Span) -> LValue {
         let slot = self.pipe.code.slots.len() as u32;
         if self.types.size(ty) > MAX_SLOTS - slot {
@@ -50,7 +50,8 @@ impl<'a> Analyser<'a> {
         LValue { ty, slot, low: None, fixed: None }
     }
 
-    /// Allocates slots for a temporary variable, which is written only once, and is written before it is read.
+    /// Allocates the slots (scalar variables) of a temporary variable, which is written only once, and is written
+    /// before it is read.
     pub(super) fn temporary(&mut self, ty: Type, name: &str, span: Span) -> LValue {
         let lvalue = self.allocate(ty, name, false, span);
         let end = self.pipe.code.slots.len();
@@ -68,7 +69,7 @@ impl<'a> Analyser<'a> {
         self.pipe.code.headers.push(Header { name, valid, fields });
     }
 
-    /// Returns the current values of the slots of an lvalue.
+    /// Returns the current value of an lvalue, as the values of its slots (scalar variables).
     pub(super) fn read(&mut self, lvalue: LValue, span: Span) -> Typed {
         if lvalue.ty == Type::Error {
             return Typed::error(span);
@@ -83,12 +84,12 @@ impl<'a> Analyser<'a> {
         Typed { ty: lvalue.ty, value: Value::Scalars(scalars), span }
     }
 
-    /// Returns an expression for the current value of a slot.
+    /// Returns an expression that reads the current value of a slot (scalar variable).
     pub(super) fn slot(&self, slot: u32) -> hir::Expr {
         fold::slot(slot, self.pipe.code.slots[slot as usize].width)
     }
 
-    /// Assigns scalars to an lvalue, in the order of its slots.
+    /// Assigns scalar values to an lvalue, in the order of its slots (scalar variables).
     pub(super) fn write(&mut self, lvalue: LValue, mut scalars: Vec<hir::Expr>, span: Span) {
         if let Some(low) = lvalue.low {
             let value = scalars.swap_remove(0);
@@ -106,7 +107,7 @@ impl<'a> Analyser<'a> {
         }
     }
 
-    /// Sets all slots of an lvalue to zero. This also makes the headers in it invalid.
+    /// Sets all slots (scalar variables) of an lvalue to zero. This also makes the headers in it invalid.
     pub(super) fn clear(&mut self, lvalue: LValue, span: Span) {
         for slot in lvalue.slot..lvalue.slot + self.types.size(lvalue.ty) {
             let width = self.pipe.code.slots[slot as usize].width;
@@ -114,8 +115,8 @@ impl<'a> Analyser<'a> {
         }
     }
 
-    /// Copies values to temporary variables, so that later statements cannot change them. The copies are inserted at
-    /// index `position` of the code, or at the end of the code for `None`.
+    /// Copies values to temporary variables, so that later statements cannot change them. The assignments are inserted
+    /// at index `position` of the code that is being generated, or at its end for `None`.
     pub(super) fn save(&mut self, values: &mut [&mut hir::Expr], position: Option<usize>, span: Span) {
         let mut saved = Vec::new();
         for value in values {
@@ -138,7 +139,7 @@ impl<'a> Analyser<'a> {
         self.code.splice(position..position, saved);
     }
 
-    /// If statements have been appended to the code since index `position`, saves the values in temporary variables
+    /// If statements have been appended to the code after index `position`, saves the values in temporary variables
     /// before these statements, which might change them.
     pub(super) fn settle(&mut self, values: &mut [&mut Typed], position: usize) {
         if self.code.len() > position {
@@ -149,8 +150,8 @@ impl<'a> Analyser<'a> {
         }
     }
 
-    /// Returns the lvalue that an expression denotes; `None` if it does not denote an lvalue. Of all errors, only an
-    /// unknown field is reported.
+    /// Returns the lvalue that an expression denotes; `None` if it does not denote an lvalue. This function reports an
+    /// unknown field as an error, and no other errors.
     pub(super) fn lvalue_of(&mut self, expr: &'a Expr) -> Option<LValue> {
         match &expr.kind {
             ExprKind::Name(name) => match self.find(&name.name) {

@@ -1,4 +1,4 @@
-//! Translates calls of methods of headers, packets, tables and extern objects.
+//! Part of the semantic analysis of P4: translates calls of methods of headers, packets, tables and extern objects.
 
 use super::call::{Callee, Want};
 use super::integer::Integer;
@@ -150,7 +150,8 @@ impl<'a> Analyser<'a> {
         }
     }
 
-    /// Emits all headers of an lvalue. Returns false if the lvalue contains fields that are not headers.
+    /// Translates `emit` for an lvalue: emits all headers in it. Returns false if the lvalue contains fields that are
+    /// not headers.
     fn emit_lvalue(&mut self, lvalue: super::lvalue::LValue, span: Span) -> bool {
         match lvalue.ty {
             Type::Error => true,

@@ -1,5 +1,5 @@
-//! Semantic analysis: checks the types in an AST, and translates (lowers) the AST to the high-level intermediate
-//! representation (HIR).
+//! Semantic analysis of P4 programs: checks the types in an abstract syntax tree (AST), and translates (lowers) the AST
+//! to the high-level intermediate representation (HIR).
 //!
 //! The analyser processes the top-level declarations in source order; a name must be declared before it is used. The
 //! analyser checks every control, parser and action where it is declared. To do so, it translates the declaration into
@@ -72,7 +72,7 @@ const MAX_NODES: u32 = 200_000;
 /// replace the values in the program.
 ///
 /// # Errors
-/// The errors in the program, 1 to 20 of them.
+/// The errors in the program; the list has 1 to 20 errors.
 ///
 /// # Examples
 /// ```
@@ -108,7 +108,8 @@ struct Analyser<'a> {
     errors: Vec<Diagnostic>,
     /// Whether the analysis has stopped, because the program exceeds a limit or has too many errors.
     stopped: bool,
-    /// Work done so far, as a number of statements and expressions. The field `max_work` is its limit.
+    /// Work that the analysis has done so far, as a number of statements and expressions. The field `max_work` is its
+    /// limit.
     work: u32,
     max_work: u32,
     depth: u32,
@@ -125,7 +126,7 @@ struct Analyser<'a> {
     pipe: Pipe,
     /// The statements of the block that is being translated.
     code: Vec<Stmt>,
-    /// The actions and controls that are being inlined, from the outermost to the innermost.
+    /// The state of the actions and controls that are being inlined, from the outermost to the innermost.
     frames: Vec<control::Frame>,
     instances: Vec<hir::Instance>,
     constants: Vec<(String, u128)>,
@@ -134,8 +135,8 @@ struct Analyser<'a> {
     /// Whether a declaration is only being checked, so that its translation will be discarded.
     checking: bool,
     context: Context,
-    /// Whether the program may run the translated code more than once for a packet. Then a variable must be set to zero
-    /// where it is declared.
+    /// Whether the code that is being translated may run more than once for a packet. Then a variable must be set to
+    /// zero where it is declared.
     again: bool,
     /// Whether the table that is being translated belongs to an inner control that has `out` or `inout` parameters.
     inner_table: bool,
@@ -155,9 +156,10 @@ enum Context {
 #[derive(Default)]
 struct Pipe {
     code: hir::Pipeline,
-    /// Whether each slot is a temporary variable, which is written only once and before it is read.
+    /// For each slot (scalar variable), whether it is a temporary variable, which is written only once and before it is
+    /// read.
     temporary: Vec<bool>,
-    /// The header that each validity bit belongs to, by the slot of the bit.
+    /// For each slot (scalar variable) that is the validity bit of a header: the header.
     header_at: BTreeMap<SlotId, HeaderId>,
 }
 
@@ -217,8 +219,8 @@ impl<'a> Analyser<'a> {
         self.stopped = true;
     }
 
-    /// Adds `nodes` statements or expressions to the work done. Returns false if the work exceeds its limit or the
-    /// analysis has stopped.
+    /// Adds `nodes` statements or expressions to the work that the analysis has done. Returns false if the work exceeds
+    /// its limit or the analysis has stopped.
     fn spend(&mut self, nodes: u32, span: Span) -> bool {
         self.work = self.work.saturating_add(nodes);
         if self.work > self.max_work && !self.stopped {
@@ -231,13 +233,14 @@ impl<'a> Analyser<'a> {
         !self.stopped
     }
 
-    /// Adds the work of a linear search through `things` items: one sixteenth of a statement for each item.
+    /// Adds a linear search through `things` items to the work that the analysis has done: one sixteenth of a statement
+    /// for each item.
     fn search(&mut self, things: usize, span: Span) {
         self.spend((things / 16) as u32, span);
     }
 
-    /// Runs a function one nesting level deeper. Returns `refused` and reports an error if the nesting or the work
-    /// exceeds its limit.
+    /// Runs a function that analyses a nested construct. Returns `refused` and reports an error if the nesting depth or
+    /// the work of the analysis exceeds its limit.
     fn nested<R>(&mut self, span: Span, refused: R, work: impl FnOnce(&mut Self) -> R) -> R {
         if self.depth >= MAX_DEPTH {
             let message = format!("nested too deeply: at most {MAX_DEPTH} levels");

@@ -1,4 +1,5 @@
-//! Checks the operand types of operators, and translates operators to HIR.
+//! Part of the semantic analysis of P4: checks the operand types of operators, and translates operators to the
+//! intermediate representation (HIR).
 
 use super::integer::Integer;
 use super::typed::{Typed, Value};

@@ -1,4 +1,5 @@
-//! The package instance `main`: checks its arguments, and translates the parser and controls that it names.
+//! Part of the semantic analysis of P4: the package instance `main`, which names the parser and the controls of the
+//! program. Checks its arguments, and translates the parser and controls.
 
 use super::call::written;
 use super::lvalue::LValue;
@@ -22,7 +23,8 @@ struct ProgrammableBlock<'a> {
     parameters: &'a [Parameter],
 }
 
-/// The variables that both blocks of a pipeline share, by the names of the parameters in the architecture.
+/// The variables that the two blocks of a pipeline share (parser and ingress control, or egress control and deparser),
+/// by the names of the parameters in the architecture.
 type Shared<'a> = BTreeMap<&'a str, Symbol<'a>>;
 
 impl<'a> Analyser<'a> {
@@ -183,8 +185,8 @@ impl<'a> Analyser<'a> {
         self.type_with(&expected.ty, bindings)
     }
 
-    /// Returns the type that a parameter must have, as an error message shows it: a bound type parameter is replaced by
-    /// its type.
+    /// Returns the type that a parameter of the program must have, as an error message shows it: a bound type parameter
+    /// is replaced by its type.
     fn shown(&self, expected: &Parameter, bindings: &Bindings<'a>) -> ast::Type {
         let mut ty = expected.ty.clone();
         if let TypeKind::Named { name, .. } = &mut ty.kind
@@ -253,8 +255,8 @@ impl<'a> Analyser<'a> {
         symbols
     }
 
-    /// Adds the slots of a parameter to the inputs and outputs of the pipeline, through which the NIC writes and reads
-    /// them.
+    /// Adds the slots (scalar variables) of a parameter to the inputs and outputs of the pipeline, which the NIC writes
+    /// before and reads after it runs the pipeline.
     fn connect_to_architecture(&mut self, lvalue: LValue, expected: &Parameter) {
         let slots = self.slots_of(lvalue).map(|slot| (self.pipe.code.slots[slot.0 as usize].name.clone(), slot));
         let slots: Vec<_> = slots.collect();

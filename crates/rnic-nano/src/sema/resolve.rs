@@ -1,4 +1,5 @@
-//! Resolves the types that the source text writes to [`Type`]s.
+//! Part of the semantic analysis of P4: resolves the types in the source text, such as `bit<8>` or a name, to
+//! [`Type`]s.
 
 use super::types::Type;
 use super::{Analyser, Symbol};
@@ -7,7 +8,8 @@ use crate::diagnostic::Diagnostic;
 use crate::source::Span;
 use std::collections::BTreeMap;
 
-/// The types that are bound to type parameters, by name. `None` means that the type has not been inferred yet.
+/// The types that are bound to type parameters, by the name of the type parameter. `None` means that the type has not
+/// been inferred yet.
 pub(super) type Bindings<'a> = Vec<(&'a str, Option<Type>)>;
 
 impl<'a> Analyser<'a> {

@@ -1,4 +1,5 @@
-//! Scopes with their declared names, and the symbols that describe the meanings of names.
+//! Part of the semantic analysis of P4: scopes with their declared names, and the symbols that describe the meanings of
+//! names.
 
 use super::control::{ActionId, ControlId, ControlInstanceId};
 use super::lvalue::LValue;
@@ -73,8 +74,8 @@ impl Symbol<'_> {
 /// A scope: a region of the program with the names that are declared in it.
 pub(super) struct Scope<'a> {
     parent: Option<usize>,
-    /// Number of declarations at the time when this scope was opened. Names that the parent scope declares later are
-    /// not visible in this scope.
+    /// Number of names that the program had declared when this scope was opened. Names that the parent scope declares
+    /// later are not visible in this scope.
     seen: u32,
     names: BTreeMap<&'a str, Declared<'a>>,
 }
@@ -86,7 +87,8 @@ struct Declared<'a> {
 }
 
 impl<'a> Analyser<'a> {
-    /// Opens a scope with the given parent and makes it the current one. Returns the previously current scope.
+    /// Opens a scope within the scope `parent` and makes it the current one. Names of the enclosing scopes are visible
+    /// in it if they are among the first `seen` declarations of the program. Returns the previously current scope.
     pub(super) fn open_scope(&mut self, parent: usize, seen: u32) -> usize {
         self.scopes.push(Scope { parent: Some(parent), seen, names: BTreeMap::new() });
         std::mem::replace(&mut self.scope, self.scopes.len() - 1)

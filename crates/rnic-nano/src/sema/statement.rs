@@ -1,4 +1,5 @@
-//! Translates statements from the AST to the HIR.
+//! Part of the semantic analysis of P4: translates statements from the syntax tree (AST) to the intermediate
+//! representation (HIR).
 
 use super::call::Want;
 use super::integer::Integer;

@@ -1,4 +1,4 @@
-//! Translates parsers with their states.
+//! Part of the semantic analysis of P4: translates parsers with their states.
 
 use super::scope::Symbol;
 use super::types::Type;
@@ -194,7 +194,7 @@ fn targets(state: &hir::State) -> impl Iterator<Item = usize> {
     })
 }
 
-/// Returns a state on a cycle that consists of chosen states only; `None` if there is no such cycle.
+/// Returns a state that is on a cycle of states for which `chosen` is true; `None` if there is no such cycle.
 fn loop_within(states: &[hir::State], chosen: &[bool]) -> Option<usize> {
     let next = |state: usize| -> Vec<usize> { targets(&states[state]).filter(|next| chosen[*next]).collect() };
     // This is a depth-first search. An edge to a state that is begun but not finished closes a cycle.

@@ -1,4 +1,4 @@
-//! Translates tables with their keys, actions and entries.
+//! Part of the semantic analysis of P4: translates match-action tables with their keys, actions and entries.
 
 use super::control::ActionId;
 use super::scope::Symbol;
@@ -38,7 +38,7 @@ pub(super) struct TableInfo<'a> {
 struct Listed<'a> {
     reference: &'a ActionRef,
     id: ActionId,
-    /// The arguments that the `actions` list gives to the action.
+    /// The arguments that the table's `actions` list gives to the action.
     bound: Vec<hir::Expr>,
     default_only: bool,
     table_only: bool,
@@ -207,8 +207,8 @@ impl<'a> Analyser<'a> {
         (self.errors.len() == before).then_some((action, arguments))
     }
 
-    /// Resolves the action that an entry or the default action names. Returns the index of the action in the table, and
-    /// its arguments.
+    /// Resolves the action that an entry of a table or its default action names. Returns the index of the action in the
+    /// table, and its arguments.
     fn chosen(&mut self, reference: &'a ActionRef, info: &TableInfo<'a>) -> Option<(usize, Vec<u128>)> {
         let name = &reference.name;
         let Some(number) = info.listed.iter().position(|listed| listed.reference.name.name == name.name) else {
@@ -252,8 +252,8 @@ impl<'a> Analyser<'a> {
         Some((number, values))
     }
 
-    /// Checks the arguments that an entry or the default action gives for parameters with a direction. These arguments
-    /// may only repeat the arguments in the `actions` list.
+    /// Checks the arguments that an entry or the default action gives for an action's parameters with a direction
+    /// (`in`, `out` or `inout`). These arguments may only repeat the arguments in the `actions` list.
     fn check_repeated(&mut self, arguments: &'a [Argument], types: &[Type], listed: &Listed<'a>) {
         let (code, ()) = self.collected(|this| {
             for (argument, ty) in arguments.iter().zip(types) {

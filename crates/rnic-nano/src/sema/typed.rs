@@ -1,4 +1,4 @@
-//! Values of expressions with their types.
+//! Part of the semantic analysis of P4: values of expressions with their types.
 
 use super::fold;
 use super::integer::Integer;
@@ -22,7 +22,7 @@ pub(super) enum Value {
     Nothing,
     /// The value of an expression of type [`Type::Integer`].
     Integer(Integer),
-    /// The value of any other type: one scalar expression for each slot, in the order of the slots.
+    /// The value of any other type: one scalar expression for each slot (scalar variable) that the type occupies.
     Scalars(Vec<Expr>),
     /// The items of a [`Type::List`], each with its field name if the source text gives one.
     List(Vec<(Option<Ident>, Typed)>),

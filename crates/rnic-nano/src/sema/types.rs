@@ -1,4 +1,4 @@
-//! P4 types, and the layout of their values in slots.
+//! Part of the semantic analysis of P4: types, and the layout of their values in slots (scalar variables).
 
 use crate::ast;
 use crate::source::Span;
@@ -34,20 +34,21 @@ pub(super) struct StructInfo {
     pub(super) name: Rc<str>,
     pub(super) span: Span,
     pub(super) fields: Vec<FieldInfo>,
-    /// Number of slots that a value occupies. In a header, the slot of the validity bit comes first and is included.
+    /// Number of slots (scalar variables) that a value of the type occupies. In a header, the slot of the validity bit
+    /// comes first and is included.
     pub(super) size: u32,
-    /// Total width of all fields in bits; validity bits are not included.
+    /// Total width of all fields of the type in bits; validity bits are not included.
     pub(super) bits: u64,
     /// Nesting depth of structs: 1 for a struct that contains no other struct.
     pub(super) depth: u32,
-    /// Number of structs and scalars in a value, including the struct itself.
+    /// Number of structs and scalars in a value of the type, including the struct itself.
     pub(super) parts: u32,
 }
 
 pub(super) struct FieldInfo {
     pub(super) name: Rc<str>,
     pub(super) ty: Type,
-    /// The index of the first slot of the field, relative to the first slot of the struct.
+    /// The index of the first slot (scalar variable) of the field, relative to the first slot of the struct.
     pub(super) offset: u32,
 }
 
@@ -85,7 +86,8 @@ pub(super) struct Leaf {
 }
 
 impl Types<'_> {
-    /// Returns the width in bits and the signedness of a type that occupies one slot; `None` for other types.
+    /// Returns the width in bits and the signedness of a type that occupies one slot (scalar variable); `None` for
+    /// other types.
     pub(super) fn scalar(&self, ty: Type) -> Option<(u32, bool)> {
         match ty {
             Type::Bool => Some((1, false)),
@@ -108,7 +110,7 @@ impl Types<'_> {
         }
     }
 
-    /// Returns the number of slots that a value of the type occupies.
+    /// Returns the number of slots (scalar variables) that a value of the type occupies.
     pub(super) fn size(&self, ty: Type) -> u32 {
         match ty {
             Type::Error | Type::Void | Type::Integer | Type::List | Type::Extern(_) => 0,
@@ -132,7 +134,8 @@ impl Types<'_> {
         }
     }
 
-    /// Returns all scalars of a value of the type, in the order of their slots. Their names begin with `name`.
+    /// Returns all scalars of a value of the type, in the order of their slots (scalar variables). Their names begin
+    /// with `name`.
     pub(super) fn leaves(&self, ty: Type, name: &str) -> Vec<Leaf> {
         let mut leaves = Vec::new();
         self.collect(ty, name, &mut leaves);

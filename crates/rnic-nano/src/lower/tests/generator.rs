@@ -4,7 +4,8 @@
 use crate::arithmetic::ones;
 use crate::hir::*;
 
-/// The slots of a random program: each pair has a width in bits and the number of slots of that width.
+/// The slots (scalar variables) of a random program: each pair has a width in bits and the number of slots of that
+/// width.
 const WIDTHS: [(u32, usize); 10] =
     [(1, 4), (3, 2), (8, 3), (13, 2), (32, 4), (33, 2), (64, 3), (65, 1), (100, 2), (128, 2)];
 

@@ -1,4 +1,5 @@
-//! Property tests that compare the virtual machine with an interpreter of the HIR, for random programs.
+//! Property tests of code generation: they compare the virtual machine with an interpreter of the intermediate
+//! representation (HIR), for random programs.
 
 mod generator;
 #[path = "../../../tests/hir_interpreter/mod.rs"]
@@ -29,7 +30,8 @@ impl Blocks for NoBlocks {
 /// A simple implementation of the register externs, for the interpreter.
 struct Registers<'p> {
     instances: &'p [Instance],
-    /// The values of the registers, by instance, index of the entry, and index of the scalar within the entry.
+    /// The values of the registers, by number of the register array, index of the entry in the array, and index of the
+    /// scalar within the entry.
     scalars: BTreeMap<(u32, u128, usize), u128>,
 }
 
@@ -64,8 +66,8 @@ impl Externs for Registers<'_> {
     }
 }
 
-/// A program with one pipeline whose slots the test can all observe. The first `inputs` slots are the inputs of the
-/// pipeline.
+/// A program with one pipeline, of which the test can observe all slots (scalar variables). The first `inputs` slots
+/// are the inputs of the pipeline.
 struct TestProgram {
     program: Program,
     executable: Executable,
@@ -76,8 +78,8 @@ struct TestProgram {
 const ROOM: u32 = 64;
 
 impl TestProgram {
-    /// Compiles a random program. Returns `None` if its parser has too many combinations of state and position to be
-    /// compiled.
+    /// Compiles a random program. Returns `None` if its parser has too many combinations of state and number of
+    /// consumed bytes to be compiled.
     fn new(generator: Generator, inputs: usize) -> Option<TestProgram> {
         let mut pipeline = generator.pipeline;
         let slots = pipeline.slots.clone();
@@ -119,7 +121,7 @@ impl TestProgram {
     }
 
     /// Runs the program on packets with the same inputs in the virtual machine and in the interpreter. Compares all
-    /// slots, the emitted bytes and, through later packets, the registers.
+    /// slots (scalar variables) and the emitted bytes and, because later packets read them, the registers.
     fn compare(&self, inputs: &[u128], packets: &[Vec<u8>]) {
         let pipeline = &self.program.ingress;
         let tables = |table: &Table| {
