@@ -11,6 +11,7 @@ use crate::types::{
 };
 use rnic_transport::Time;
 use rnic_wire::{Credits, NakCode, Syndrome};
+use std::cell::Cell;
 use std::collections::VecDeque;
 
 /// Maximum number of asynchronous events that wait for the application. If more occur, the oldest are lost.
@@ -122,6 +123,8 @@ pub(crate) struct Common {
     pub(crate) draining: bool,
     /// Whether the first packet of the peer has arrived.
     pub(crate) established: bool,
+    /// Whether the last credits sent to the peer were 0, so that the peer waits for news of a receive.
+    pub(crate) told_no_credits: Cell<bool>,
 }
 
 impl Common {
@@ -150,6 +153,7 @@ impl Common {
             failing: None,
             draining: false,
             established: false,
+            told_no_credits: Cell::new(false),
         }
     }
 
@@ -275,6 +279,7 @@ impl Common {
             Some(_) => Credits::UNLIMITED,
             None => Credits::at_most((self.receives.queue.len() + self.inbox.len()) as u32),
         };
+        self.told_no_credits.set(credits.count() == Some(0));
         Syndrome::Ack { credits }
     }
 

@@ -12,7 +12,7 @@ use crate::types::{Event, Qpn, Service, State, Status, VerbsError};
 use chacha20::ChaCha20Rng;
 use rand_core::{Rng, SeedableRng};
 use rnic_transport::{Psn, Time};
-use rnic_wire::{Bth, Packet};
+use rnic_wire::{Bth, BthView, Packet, Reject};
 use slab::Slab;
 use std::collections::{BTreeSet, VecDeque};
 use std::net::SocketAddr;
@@ -103,39 +103,51 @@ impl Device {
     }
 
     fn take(&mut self, now: Time, source: SocketAddr, marked: bool, bytes: &[u8]) -> Result<(), Dropped> {
-        let packet = Packet::parse(bytes).map_err(|_| Dropped::Malformed)?;
-        let bth = &packet.headers.bth;
-        let qpn = Qpn(bth.dest_qp);
-        let qp = self.qps.get_mut(index(qpn)).filter(|qp| qp.qpn() == qpn).ok_or(Dropped::UnknownQp)?;
+        let packet = Packet::parse(bytes);
+        let view = BthView::new(bytes).ok_or(Dropped::Malformed)?;
+        // Without a transport version of 0, no field of the header has a meaning.
+        if view.transport_version() != 0 {
+            return Err(Dropped::Malformed);
+        }
+        let qpn = Qpn(view.dest_qp());
+        let Some(qp) = self.qps.get_mut(index(qpn)).filter(|qp| qp.qpn() == qpn) else {
+            return Err(if packet.is_ok() { Dropped::UnknownQp } else { Dropped::Malformed });
+        };
         let connection = qp.common.connection.as_ref().ok_or(Dropped::State)?;
         // A dual-stack socket (IPv4 and IPv6) reports an IPv4 peer by its IPv4-mapped IPv6 address.
         if connection.peer.ip() != source.ip() && connection.peer.ip().to_canonical() != source.ip().to_canonical() {
             return Err(Dropped::WrongPeer);
         }
-        if bth.pkey & 0x7fff != Bth::DEFAULT_PKEY & 0x7fff {
+        if view.pkey() & 0x7fff != Bth::DEFAULT_PKEY & 0x7fff {
             return Err(Dropped::Partition);
         }
         if !qp.common.receives_packets() {
             return Err(Dropped::State);
         }
-        let service = match bth.opcode.service() {
-            rnic_wire::Service::Rc => Some(Service::Rc),
-            rnic_wire::Service::Irn => Some(Service::Irn),
-            rnic_wire::Service::Uc => Some(Service::Uc),
-            rnic_wire::Service::Cnp => None,
-            rnic_wire::Service::Ud => return Err(Dropped::Opcode),
+        let checked = match &packet {
+            Ok(packet) => qp.check(packet),
+            // A reserved opcode of the queue pair's own service is an invalid request. Every other malformed packet may
+            // be anything.
+            Err(Reject::UnknownOpcode(code)) if qp.owns_reserved_opcode(*code) => Err((Dropped::Opcode, true)),
+            Err(_) => Err((Dropped::Malformed, false)),
         };
-        if service.is_some_and(|service| service != qp.common.init.service) {
-            return Err(Dropped::Opcode);
-        }
-        packet.check_mtu(qp.common.route.mtu as usize).map_err(|_| Dropped::Length)?;
-        if !qp.common.established {
+        let is_request = packet.is_ok_and(|packet| packet.headers.bth.opcode.operation().is_request());
+        let result = match (checked, packet) {
+            (Ok(()), Ok(packet)) => qp.handle(&mut self.ctx, now, &packet, marked),
+            (Err((why, true)), _) => {
+                qp.refuse(&mut self.ctx, Psn::new(view.psn()));
+                Err(why)
+            }
+            (Err((why, false)), _) => return Err(why),
+            (Ok(()), Err(_)) => return Err(Dropped::Malformed),
+        };
+        // Only a request that was processed, or that would have been with a receive, shows that the peer is connected.
+        if is_request && !qp.common.established && matches!(result, Ok(()) | Err(Dropped::NoReceive)) {
             qp.common.established = true;
             if qp.common.state == State::ReadyToReceive {
                 self.ctx.raise(Event::CommunicationEstablished(qpn));
             }
         }
-        let result = qp.handle(&mut self.ctx, now, &packet, marked);
         self.touch(index(qpn) as u32);
         result
     }

@@ -6,7 +6,7 @@
 use rnic_transport::congestion::{CongestionControl, Settings};
 use rnic_transport::recovery::{GoBackN, Irn, Pick, Progress, Protocol, StreamSender};
 use rnic_transport::registry::{Visitor, visit_congestion_controls};
-use rnic_transport::{BitRate, FlowConfig, Pdu, Regulator, Sender, Time, Timer};
+use rnic_transport::{BitRate, FlowConfig, Pdu, Regulator, Sender, Time, Timeouts, Timer};
 use std::fmt;
 use std::sync::Arc;
 
@@ -16,6 +16,8 @@ pub(crate) trait Flow: Send {
     fn handle(&mut self, now: Time, pdu: Pdu) -> Progress;
     /// Sets the application's rate limit, which applies from the next packet on; `None`: no limit but the link's rate.
     fn set_rate(&mut self, rate: Option<BitRate>);
+    /// Sets the retransmission timeouts; `None`: no retransmission timer.
+    fn set_timeouts(&mut self, timeouts: Option<Timeouts>);
     fn next_transmit(&self) -> Option<Time>;
     fn poll(&mut self, now: Time) -> Option<Pick>;
     fn sent(&mut self, now: Time, bytes: u32);
@@ -69,6 +71,9 @@ impl<P: Recovery, C: CongestionControl> Flow for Bound<P, C> {
     }
     fn set_rate(&mut self, rate: Option<BitRate>) {
         self.cfg.max_rate = rate;
+    }
+    fn set_timeouts(&mut self, timeouts: Option<Timeouts>) {
+        self.cfg.timeouts = timeouts;
     }
     fn next_transmit(&self) -> Option<Time> {
         self.sender.next_transmit(&self.cfg)

@@ -306,6 +306,7 @@ impl Verbs for Device {
             Transition::Init(access) => self.to_init(qpn, access),
             Transition::ReadyToReceive(connection) => self.to_rtr(qpn, connection, now),
             Transition::ReadyToSend(attributes) => self.to_rts(qpn, attributes, now),
+            Transition::Change(change) => self.change(qpn, change),
             Transition::SendQueueDrain => self.to_sqd(qpn),
             Transition::Error => self.to_error(qpn),
             Transition::Reset => self.to_reset(qpn),

@@ -156,14 +156,27 @@ impl Memory {
         Some(MrInfo { id, addr: region.addr, len: region.backing.len() as u64, lkey: region.lkey, rkey })
     }
 
-    /// Makes the remote key `rkey` invalid, so that no peer can access the region with it.
-    pub(crate) fn invalidate(&mut self, pd: Pd, rkey: u32) -> Result<(), AccessError> {
-        let index = *self.remote.get(&rkey).ok_or(AccessError::Key)?;
-        let region = self.regions.get_mut(index).ok_or(AccessError::Key)?;
+    /// Checks whether a Send with Invalidate may invalidate the remote key `rkey`: the key must be valid, and its region
+    /// must have the right [`Access::remote_invalidate`].
+    pub(crate) fn may_invalidate(&self, pd: Pd, rkey: u32) -> Result<MrId, AccessError> {
+        let id = *self.remote.get(&rkey).ok_or(AccessError::Key)?;
+        let region = self.regions.get(id).ok_or(AccessError::Key)?;
         if region.pd != pd {
             return Err(AccessError::Domain);
         }
-        region.invalidated = true;
+        if region.invalidated {
+            return Err(AccessError::Invalidated);
+        }
+        if region.access.remote_invalidate { Ok(MrId(id)) } else { Err(AccessError::Rights) }
+    }
+
+    /// Makes the remote key `rkey` invalid, so that no peer can access the region with it.
+    ///
+    /// # Errors
+    /// See [`Memory::may_invalidate`].
+    pub(crate) fn invalidate(&mut self, pd: Pd, rkey: u32) -> Result<(), AccessError> {
+        let id = self.may_invalidate(pd, rkey)?;
+        self.regions.get_mut(id.0).ok_or(AccessError::Key)?.invalidated = true;
         Ok(())
     }
 

@@ -92,7 +92,8 @@ impl Route {
         let ends = matches!(position, Position::Last | Position::Only);
         let starts = matches!(position, Position::First | Position::Only);
         let mut bth = tx.apply(self.bth(operation, position, if ends { extra } else { Extra::None }, tx.psn.value()));
-        bth.solicited = ends && wqe.flags.solicited;
+        // A plain Write generates no completion at the peer, so the bit would have no meaning.
+        bth.solicited = ends && wqe.flags.solicited && wqe.op.takes_receive();
         let mut writer = Writer::begin(&bth, len, out);
         match target {
             Some((addr, rkey)) if irn || starts => {

@@ -141,6 +141,12 @@ impl SendQueue {
         self.released > 0 && limit.is_some_and(beyond)
     }
 
+    /// Whether the peer's end-to-end credits do not admit the message that was released last; `limit` as in
+    /// [`SendQueue::lacks_credits`].
+    pub(crate) fn lacks_last_credit(&self, limit: Option<u32>) -> bool {
+        limit.is_some_and(|limit| Psn::new(self.messages).distance_from(Psn::new(limit)) > 0)
+    }
+
     /// Releases the next send request; returns the number of PSNs that it takes.
     pub(crate) fn release(&mut self, service: Service, mtu: u32) -> u32 {
         let Some(wqe) = self.wqes.get_mut(self.released) else { return 0 };

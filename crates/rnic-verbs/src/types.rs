@@ -5,7 +5,7 @@
 
 use crate::config::Limits;
 use crate::table::Id;
-use rnic_transport::{BitRate, Time};
+use rnic_transport::{BitRate, Time, Timeouts};
 use std::borrow::Cow;
 use std::net::SocketAddr;
 
@@ -49,16 +49,31 @@ pub struct Access {
     pub remote_read: bool,
     /// The peer may do atomic operations.
     pub remote_atomic: bool,
+    /// The peer may invalidate the remote key of the region with a Send with Invalidate. The right matters for regions,
+    /// not for queue pairs.
+    pub remote_invalidate: bool,
 }
 
 impl Access {
     /// Rights to a region that its owner may send from. Neither the owner's receives nor peers may write it.
     pub const LOCAL_READ: Access =
-        Access { local_write: false, remote_write: false, remote_read: false, remote_atomic: false };
+        Access {
+            local_write: false,
+            remote_write: false,
+            remote_read: false,
+            remote_atomic: false,
+            remote_invalidate: false,
+        };
     /// Rights to a region that its owner may send from and receive into. Peers have no access.
     pub const LOCAL: Access = Access { local_write: true, ..Access::LOCAL_READ };
     /// All rights.
-    pub const ALL: Access = Access { local_write: true, remote_write: true, remote_read: true, remote_atomic: true };
+    pub const ALL: Access = Access {
+        local_write: true,
+        remote_write: true,
+        remote_read: true,
+        remote_atomic: true,
+        remote_invalidate: true,
+    };
 }
 
 /// Address, length and keys of a memory region.
@@ -411,6 +426,8 @@ pub enum Transition {
     /// RTR to RTS: the queue pair may send requests. From SQD or SQE: sending resumes, and the attributes have no
     /// effect.
     ReadyToSend(SendAttributes),
+    /// RTS to RTS and SQD to SQD: changes attributes of a connected queue pair.
+    Change(QpChange),
     /// RTS to SQD: the queue pair finishes messages that it has begun to send, and begins no other.
     /// [`Event::SendQueueDrained`] tells when these messages are completed.
     SendQueueDrain,
@@ -419,6 +436,30 @@ pub enum Transition {
     /// Any state to RESET: outstanding work requests disappear without completions, and the queue pair can be connected
     /// again. The new connection should begin with other PSNs, because packets of the old connection may still arrive.
     Reset,
+}
+
+/// New values of attributes of a connected queue pair; `None`: the attribute stays as it is (InfiniBand volume 1,
+/// section 11.2.5.2, table 92).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct QpChange {
+    /// Rights of the peer through this queue pair; in states RTS and SQD.
+    pub access: Option<Access>,
+    /// Code of the minimum time after an RNR NAK, as in [`Connection`]; in states RTS and SQD.
+    pub min_rnr_timer: Option<u8>,
+    /// The peer's IP address and UDP port; in state SQD once the send queue is drained, as all attributes below.
+    pub peer: Option<SocketAddr>,
+    /// Differentiated services code point, 0 to 63.
+    pub dscp: Option<u8>,
+    /// Code of RC's retransmission timeout, 0 to 31, as in [`SendAttributes`].
+    pub timeout: Option<u8>,
+    /// Maximum number of retries of a request after timeouts, 0 to 7.
+    pub retry_count: Option<u8>,
+    /// Maximum number of retries of a request after RNR NAKs, 0 to 6; 7 means no limit.
+    pub rnr_retry: Option<u8>,
+    /// Maximum number of reads and atomics that this side has outstanding.
+    pub max_rd_atomic: Option<u8>,
+    /// Maximum number of reads and atomics that the peer may have outstanding.
+    pub max_dest_rd_atomic: Option<u8>,
 }
 
 /// Attributes, state and outstanding work of a queue pair, as [`Verbs::query_qp`](crate::Verbs::query_qp) returns them.
@@ -498,6 +539,14 @@ pub struct SendAttributes {
 impl Default for SendAttributes {
     fn default() -> SendAttributes {
         SendAttributes { send_psn: 0, timeout: 14, retry_count: 7, rnr_retry: 7, max_rd_atomic: 16 }
+    }
+}
+
+impl SendAttributes {
+    /// RC's retransmission timeout; `None` if there is none.
+    pub(crate) fn timeouts(&self) -> Option<Timeouts> {
+        let span = Time::from_ns(4_096 << self.timeout);
+        (self.timeout > 0).then_some(Timeouts { high: span, low: span, low_packets: 0, dynamic: None })
     }
 }
 

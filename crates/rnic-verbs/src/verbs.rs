@@ -11,10 +11,11 @@ use crate::qp::{Engine, MAX_IN_FLIGHT, Qp};
 use crate::queue::{CompletionQueue, Notify, Receive, ReceiveQueue, SharedReceiveQueue};
 use crate::send_queue::{Local, Wqe};
 use crate::types::{
-    Access, Completion, Connection, CqId, Data, Event, MAX_MTU, MrId, MrInfo, Pd, QpInfo, QpInit, Qpn, RecvRequest,
+    Access, Completion, Connection, CqId, Data, Event, MAX_MTU, MrId, MrInfo, Pd, QpChange, QpInfo, QpInit, Qpn, RecvRequest,
     SendAttributes, SendOp, SendRequest, Service, Sge, SrqId, State, Status, VerbsError,
 };
-use rnic_transport::{BitRate, FlowConfig, NackPolicy, Psn, Time, Timeouts, headers};
+use rnic_transport::{BitRate, FlowConfig, NackPolicy, Psn, Time, headers};
+use std::net::SocketAddr;
 
 /// Protection domains and memory.
 impl Device {
@@ -90,6 +91,9 @@ impl Device {
         &mut self, pd: Pd, backing: Backing, addr: Option<u64>, access: Access,
     ) -> Result<MrInfo, VerbsError> {
         self.domain(pd)?;
+        if (access.remote_write || access.remote_atomic) && !access.local_write {
+            return Err(VerbsError::Unsupported("remote_write and remote_atomic need local_write"));
+        }
         let limits = self.config.limits;
         if self.ctx.memory.count() >= limits.regions as usize {
             return Err(VerbsError::Limit { what: "memory regions", limit: limits.regions.into() });
@@ -509,9 +513,7 @@ impl Device {
         if from == State::ReadyToReceive {
             qp.common.attributes = attributes;
             if qp.common.init.service == Service::Rc {
-                let span = Time::from_ns(4_096 << timeout);
-                qp.cfg.timeouts =
-                    (timeout > 0).then_some(Timeouts { high: span, low: span, low_packets: 0, dynamic: None });
+                qp.cfg.timeouts = attributes.timeouts();
             }
             qp.start(now)?;
         } else {
@@ -521,6 +523,37 @@ impl Device {
         }
         self.advance_to(now);
         self.touch(index(qpn) as u32);
+        Ok(())
+    }
+
+    /// RTS to RTS and SQD to SQD: changes attributes of a connected queue pair. In state RTS only the rights of the peer
+    /// and the RNR timer can change, in state SQD all attributes of [`QpChange`], once the send queue is drained.
+    ///
+    /// # Errors
+    /// If the state does not admit the change, or an attribute is out of range. Then no attribute changes.
+    pub fn change(&mut self, qpn: Qpn, change: QpChange) -> Result<(), VerbsError> {
+        let qp = self.qp(qpn)?;
+        require(qp.common.state, &[State::ReadyToSend, State::SendQueueDrain], "change its attributes")?;
+        let QpChange { access: _, min_rnr_timer, peer, dscp, timeout, retry_count, rnr_retry, .. } = change;
+        let path = QpChange { access: None, min_rnr_timer: None, ..change };
+        if path != QpChange::default() && (qp.common.state != State::SendQueueDrain || qp.common.draining) {
+            return Err(VerbsError::Unsupported(
+                "the path, timeouts and retries of a connection change only in state SQD, after the send queue is drained",
+            ));
+        }
+        if timeout.is_some() && qp.common.init.service != Service::Rc {
+            return Err(VerbsError::Unsupported("only RC has the attribute `timeout`"));
+        }
+        let family = |peer: SocketAddr| peer.ip().to_canonical().is_ipv4();
+        if peer.is_some_and(|peer| qp.common.connection.is_some_and(|old| family(old.peer) != family(peer))) {
+            return Err(VerbsError::Unsupported("the address of the peer must stay of the same family, IPv4 or IPv6"));
+        }
+        range("the RNR timer", min_rnr_timer.unwrap_or(0).into(), 0, 31)?;
+        range("the DSCP", dscp.unwrap_or(0).into(), 0, 63)?;
+        range("the timeout", timeout.unwrap_or(0).into(), 0, 31)?;
+        range("the retry count", retry_count.unwrap_or(0).into(), 0, 7)?;
+        range("the RNR retry count", rnr_retry.unwrap_or(0).into(), 0, 7)?;
+        qp.change(&change);
         Ok(())
     }
 
@@ -648,6 +681,11 @@ impl Device {
         if c.state == State::Error {
             c.flush(&mut self.ctx);
             self.settle();
+            return Ok(());
+        }
+        if c.told_no_credits.get() {
+            self.qps[index(qpn)].tell_credits();
+            self.touch(index(qpn) as u32);
         }
         Ok(())
     }

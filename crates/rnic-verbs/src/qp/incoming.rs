@@ -46,13 +46,16 @@ impl Incoming {
         if bytes > receive.room.min(u64::from(MAX_MESSAGE)) {
             return Err(Refusal::TOO_LONG);
         }
+        let invalidated = headers.ieth.map(|ieth| ieth.rkey);
+        if let Some(rkey) = invalidated {
+            ctx.memory.may_invalidate(pd, rkey).map_err(|_| Refusal::ACCESS)?;
+        }
         ctx.memory.scatter(&receive.scatter, done, packet.payload).map_err(|_| Refusal::RECEIVE)?;
         let bytes = bytes as u32;
         if !opcode.ends_message() {
             *incoming = Some(Incoming::Send { done: bytes });
             return Ok(false);
         }
-        let invalidated = headers.ieth.map(|ieth| ieth.rkey);
         if let Some(rkey) = invalidated {
             ctx.memory.invalidate(pd, rkey).map_err(|_| Refusal::ACCESS)?;
         }

@@ -9,9 +9,9 @@ pub(crate) mod sending;
 pub(crate) mod uc;
 
 use crate::common::{Common, Ctx};
-use crate::types::{Qpn, SendOp, Service, State, VerbsError};
+use crate::types::{QpChange, Qpn, SendOp, Service, State, VerbsError};
 use crate::{Congestion, Dropped};
-use rnic_transport::{BitRate, FlowConfig, Time};
+use rnic_transport::{BitRate, FlowConfig, Psn, Time};
 use rnic_wire::Packet;
 use sending::Due;
 
@@ -111,6 +111,44 @@ impl Qp {
         }
     }
 
+    /// A receive was posted. If the last ACK told the peer that there is none, the peer gets another ACK with the new
+    /// credits (InfiniBand volume 1, section 9.7.7.2.5).
+    pub(crate) fn tell_credits(&mut self) {
+        if !self.common.receives_packets() || !self.common.told_no_credits.take() {
+            return;
+        }
+        match &mut self.engine {
+            Engine::None | Engine::Uc(_) => {}
+            Engine::Rc(rc) => rc.responder.tell_credits(),
+            Engine::Irn(irn) => irn.responder.tell_credits(),
+        }
+    }
+
+    /// Sets attributes of the connection that were changed in state RTS or SQD.
+    pub(crate) fn change(&mut self, change: &QpChange) {
+        let c = &mut self.common;
+        c.access = change.access.unwrap_or(c.access);
+        if let Some(connection) = &mut c.connection {
+            connection.min_rnr_timer = change.min_rnr_timer.unwrap_or(connection.min_rnr_timer);
+            connection.peer = change.peer.unwrap_or(connection.peer);
+            connection.dscp = change.dscp.unwrap_or(connection.dscp);
+            connection.max_dest_rd_atomic = change.max_dest_rd_atomic.unwrap_or(connection.max_dest_rd_atomic);
+        }
+        let attributes = &mut c.attributes;
+        attributes.timeout = change.timeout.unwrap_or(attributes.timeout);
+        attributes.retry_count = change.retry_count.unwrap_or(attributes.retry_count);
+        attributes.rnr_retry = change.rnr_retry.unwrap_or(attributes.rnr_retry);
+        attributes.max_rd_atomic = change.max_rd_atomic.unwrap_or(attributes.max_rd_atomic);
+        if change.timeout.is_some() {
+            self.cfg.timeouts = c.attributes.timeouts();
+        }
+        match &mut self.engine {
+            Engine::None | Engine::Uc(_) => {}
+            Engine::Rc(rc) => rc.change(c, &self.cfg),
+            Engine::Irn(irn) => irn.change(c),
+        }
+    }
+
     /// RTS to SQD: takes back the release of the send requests of which no packet was sent.
     pub(crate) fn drain(&mut self) {
         match &mut self.engine {
@@ -118,6 +156,45 @@ impl Qp {
             Engine::Rc(rc) => rc.drain(&mut self.common),
             Engine::Irn(irn) => irn.drain(&mut self.common),
             Engine::Uc(uc) => uc.drain(&mut self.common),
+        }
+    }
+
+    /// Checks a packet against the queue pair's service and path MTU. The error says why the packet is dropped, and
+    /// whether it is an invalid request that the queue pair refuses ([`Qp::refuse`]).
+    pub(crate) fn check(&self, packet: &Packet<'_>) -> Result<(), (Dropped, bool)> {
+        let opcode = packet.headers.bth.opcode;
+        let service = match opcode.service() {
+            rnic_wire::Service::Rc => Some(Service::Rc),
+            rnic_wire::Service::Irn => Some(Service::Irn),
+            rnic_wire::Service::Uc => Some(Service::Uc),
+            rnic_wire::Service::Cnp => None,
+            rnic_wire::Service::Ud => return Err((Dropped::Opcode, false)),
+        };
+        if service.is_some_and(|service| service != self.common.init.service) {
+            return Err((Dropped::Opcode, false));
+        }
+        let is_request = opcode.operation().is_request();
+        packet.check_mtu(self.common.route.mtu as usize).map_err(|_| (Dropped::Length, is_request))
+    }
+
+    /// Whether an opcode that no service defines lies in the range of this queue pair's service.
+    pub(crate) fn owns_reserved_opcode(&self, code: u8) -> bool {
+        let own = match self.common.init.service {
+            Service::Rc => rnic_wire::Service::Rc,
+            Service::Uc => rnic_wire::Service::Uc,
+            Service::Irn => rnic_wire::Service::Irn,
+        };
+        rnic_wire::Service::of(code) == Some(own)
+    }
+
+    /// Handles an invalid request with this PSN. If it is the next request that the responder expects, RC and IRN answer
+    /// with NAK Invalid Request, which ends the connection (InfiniBand volume 1, section 9.7.4.1); UC drops its message.
+    pub(crate) fn refuse(&mut self, ctx: &mut Ctx, psn: Psn) {
+        match &mut self.engine {
+            Engine::None => {}
+            Engine::Rc(rc) => rc.responder.refuse_invalid(&mut self.common, ctx, psn),
+            Engine::Irn(irn) => irn.responder.refuse_invalid(&mut self.common, ctx, psn),
+            Engine::Uc(uc) => uc.refuse_invalid(psn),
         }
     }
 

@@ -39,6 +39,9 @@ pub(crate) struct Core {
     /// Message sequence number (MSN) of the last message that the peer's end-to-end credits admit; `None`: the peer's
     /// ACKs carry no credits.
     pub(crate) credit_limit: Option<u32>,
+    /// Number of packets of the last released message that the flow does not have yet: a message without credits is
+    /// sent packet by packet, until the peer has taken its first packet.
+    withheld: u32,
 }
 
 impl Core {
@@ -55,6 +58,7 @@ impl Core {
             times: SendTimes::new(cfg.bdp_cap),
             retry: RetryState::new(c),
             credit_limit: None,
+            withheld: 0,
         }
     }
 
@@ -73,6 +77,11 @@ impl Core {
         self.acked + u64::from(self.flow.outstanding())
     }
 
+    /// Takes over the numbers of retries after a change of the connection's attributes.
+    pub(crate) fn change(&mut self, c: &Common) {
+        self.retry = RetryState::new(c);
+    }
+
     pub(crate) fn set_rate(&mut self, rate: Option<BitRate>) {
         self.flow.set_rate(rate);
     }
@@ -86,7 +95,10 @@ impl Core {
     /// Releases send requests to the flow, as long as the fence, `max_rd_atomic` and the peer's credits admit the next
     /// request. A request with the fence flag waits while `fenced` returns true.
     pub(crate) fn release(&mut self, c: &mut Common, fenced: impl Fn(&SendQueue) -> bool) {
-        while c.state == State::ReadyToSend && c.failing().is_none() {
+        if self.withheld > 0 && (self.acked + u64::from(self.withheld) >= c.sends.next_packet() || !c.sends.lacks_last_credit(self.credit_limit)) {
+            self.flow.extend(u64::from(std::mem::take(&mut self.withheld)));
+        }
+        while self.withheld == 0 && c.state == State::ReadyToSend && c.failing().is_none() {
             let Some(wqe) = c.sends.waiting() else { return };
             let held = (wqe.flags.fence && fenced(&c.sends))
                 || (wqe.op.is_fetching() && c.sends.fetching() >= u32::from(c.attributes.max_rd_atomic))
@@ -94,8 +106,12 @@ impl Core {
             if held {
                 return;
             }
+            let takes_receive = wqe.op.takes_receive();
             let packets = c.sends.release(c.init.service, c.route.mtu);
-            self.flow.extend(u64::from(packets));
+            if takes_receive && packets > 1 && c.sends.lacks_last_credit(self.credit_limit) {
+                self.withheld = packets - 1;
+            }
+            self.flow.extend(u64::from(packets - self.withheld));
         }
     }
 
@@ -103,6 +119,9 @@ impl Core {
     /// back.
     pub(crate) fn drain(&mut self, c: &mut Common) {
         c.sends.hold(self.sent());
+        if c.sends.released() == 0 {
+            self.withheld = 0;
+        }
         self.flow.truncate(c.sends.next_packet() - self.acked);
     }
 

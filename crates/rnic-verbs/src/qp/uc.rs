@@ -106,6 +106,14 @@ impl Uc {
         Err(Dropped::Refused)
     }
 
+    /// Handles an invalid request with this PSN: its message is dropped.
+    pub(crate) fn refuse_invalid(&mut self, psn: Psn) {
+        if !psn.is_before(self.expected) {
+            self.incoming = None;
+            self.expected = psn.plus(1);
+        }
+    }
+
     pub(crate) fn emit(&mut self, c: &mut Common, ctx: &mut Ctx, now: Time, out: &mut [u8]) -> usize {
         if self.cnp.take_due() {
             ctx.counters.cnps_sent += 1;

@@ -74,7 +74,8 @@ impl Acknowledgements {
         }
     }
 
-    fn acknowledge(&mut self, cause: Cause) {
+    /// Queues an ACK with this cause, in place of an ACK that waits.
+    pub(crate) fn acknowledge(&mut self, cause: Cause) {
         let marked = cause.marked || self.ack.is_some_and(|ack| ack.marked);
         self.ack = Some(Cause { marked, ..cause });
     }

@@ -73,6 +73,12 @@ impl Irn {
         Ok(())
     }
 
+    /// Takes over the attributes of the connection after a change.
+    pub(crate) fn change(&mut self, c: &Common) {
+        self.requester.change(c);
+        self.responder.change(c);
+    }
+
     pub(crate) fn set_rate(&mut self, rate: Option<BitRate>) {
         self.requester.set_rate(rate);
         self.responder.set_rate(rate);

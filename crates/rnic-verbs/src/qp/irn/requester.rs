@@ -59,6 +59,10 @@ impl Requester {
         self.core.drain(c);
     }
 
+    pub(crate) fn change(&mut self, c: &Common) {
+        self.core.change(c);
+    }
+
     pub(crate) fn set_rate(&mut self, rate: Option<BitRate>) {
         self.core.set_rate(rate);
     }

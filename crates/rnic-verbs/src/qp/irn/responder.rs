@@ -115,6 +115,18 @@ impl Responder {
         })
     }
 
+    /// Queues an ACK of the packets processed so far, which carries the number of receives.
+    pub(crate) fn tell_credits(&mut self) {
+        let last = self.expected().plus(Psn::MODULUS - 1);
+        self.acks.acknowledge(Cause::of(last));
+    }
+
+    /// Takes over the attributes of the connection after a change.
+    pub(crate) fn change(&mut self, c: &Common) {
+        self.max_dest = c.connection.map_or(0, |connection| u32::from(connection.max_dest_rd_atomic));
+        self.retry = RetryState::new(c);
+    }
+
     /// RTR to RTS: sets the number of retries, which is known only now.
     pub(crate) fn start(&mut self, c: &Common) {
         self.retry = RetryState::new(c);
@@ -240,8 +252,11 @@ impl Responder {
             u32::try_from(ahead).ok().filter(|ahead| u64::from(*ahead) <= max).ok_or(Refusal::INVALID)
         };
         match request.kind {
-            RequestKind::Send { serial, offset, .. } => {
+            RequestKind::Send { serial, offset, rkey } => {
                 let receives = receives_ahead(c, serial)?;
+                if let Some(rkey) = rkey {
+                    ctx.memory.may_invalidate(c.pd, rkey).map_err(|_| Refusal::ACCESS)?;
+                }
                 let receive = c.receive(ctx, receives, ahead > 0).ok_or(Refusal::NotReady)?;
                 let end = u64::from(offset) + u64::from(request.len);
                 if end > receive.room.min(u64::from(MAX_MESSAGE)) {
@@ -318,6 +333,13 @@ impl Responder {
         self.message = self.next + 1;
         self.msn = self.msn.wrapping_add(1);
         Ok(())
+    }
+
+    /// Handles an invalid request, of which nothing but its PSN counts.
+    pub(crate) fn refuse_invalid(&mut self, c: &mut Common, ctx: &mut Ctx, psn: Psn) {
+        if self.ending.is_none() && self.receiver.recovery().foresee(psn) == Arrival::InOrder {
+            self.refuse(c, ctx, self.next, Refusal::INVALID, false);
+        }
     }
 
     /// Refuses the request in packet number `request`. The peer gets the responses to earlier requests, then a NAK that

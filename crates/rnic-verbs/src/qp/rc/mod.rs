@@ -56,6 +56,12 @@ impl Rc {
         Ok(())
     }
 
+    /// Takes over the attributes of the connection after a change.
+    pub(crate) fn change(&mut self, c: &Common, cfg: &FlowConfig) {
+        self.requester.change(c, cfg);
+        self.responder.change(c);
+    }
+
     pub(crate) fn set_rate(&mut self, rate: Option<BitRate>) {
         self.requester.set_rate(rate);
         self.responder.set_rate(rate);

@@ -168,6 +168,14 @@ impl Resources {
         self.max
     }
 
+    /// Changes the number of operations that the store holds. If it holds more now, the oldest are removed.
+    pub(crate) fn resize(&mut self, max: u8) {
+        self.max = usize::from(max);
+        while self.kept.len() > self.max {
+            self.kept.pop_front();
+        }
+    }
+
     /// Stores an executed operation whose response takes `count` PSNs from `psn` on. If the store is full, removes the
     /// oldest operation.
     pub(crate) fn keep(&mut self, psn: Psn, count: u32, executed: Executed) {
@@ -184,12 +192,14 @@ impl Resources {
         self.kept.iter().rev().find(holds).map(|(first, _, executed)| (psn.since(*first), *executed))
     }
 
-    /// Returns the response to a retransmitted read request, which asks for a whole read or for its last packets.
+    /// Returns the response to a retransmitted read request, which asks for a whole read or for some of its packets.
     /// `rest` holds the address, key and length in the request. `None` if they do not match a stored read.
     pub(crate) fn read_again(&self, psn: Psn, rest: (u64, u32, u32), mtu: u32, count: u32) -> Option<ReadResponse> {
         let (before, Executed::Read { addr, rkey, len }) = self.find(psn)? else { return None };
         let done = before * mtu;
-        if rest != (addr.wrapping_add(u64::from(done)), rkey, len.checked_sub(done)?) {
+        let (rest_addr, rest_rkey, rest_len) = rest;
+        let is_part = rest_addr == addr.wrapping_add(u64::from(done)) && rest_rkey == rkey;
+        if !is_part || rest_len > len.checked_sub(done)? {
             return None;
         }
         Some(ReadResponse { psn, addr: rest.0, rkey, len: rest.2, count, sent: 0, resumed: before > 0 })

@@ -42,6 +42,11 @@ impl Requester {
         self.core.drain(c);
     }
 
+    pub(crate) fn change(&mut self, c: &Common, cfg: &FlowConfig) {
+        self.core.change(c);
+        self.core.flow.set_timeouts(cfg.timeouts);
+    }
+
     pub(crate) fn set_rate(&mut self, rate: Option<BitRate>) {
         self.core.set_rate(rate);
     }
@@ -61,6 +66,10 @@ impl Requester {
         let upto = upto as u64;
         let echo = headers.bth.becn;
         self.core.on_credits(&aeth);
+        if upto == self.core.acked && matches!(aeth.syndrome, Syndrome::Ack { .. }) && !echo {
+            // Only the credits are new. The packet before was acknowledged long ago, so no round-trip time follows.
+            return Ok(());
+        }
         match aeth.syndrome {
             Syndrome::Ack { .. } => self.advance(c, ctx, now, upto, PduKind::Ack, echo),
             Syndrome::Nak(NakCode::PsnSequenceError) => {
@@ -136,6 +145,9 @@ impl Requester {
             opcode.ends_message() == matches!(position, Position::Last | Position::Only)
         };
         let index = wqe.responses_received;
+        if let Some(aeth) = packet.headers.aeth {
+            self.core.on_credits(&aeth);
+        }
         if let Err(status) = take_response(wqe, &mut ctx.memory, packet, index, mtu, in_place) {
             // The response also acknowledges all packets before it.
             let stamp = Stamp::before(now, self.rtt);

@@ -53,6 +53,17 @@ impl Responder {
         })
     }
 
+    /// Queues an ACK of the packets processed so far, which carries the number of receives.
+    pub(crate) fn tell_credits(&mut self) {
+        let last = self.receiver.recovery().expected().plus(Psn::MODULUS - 1);
+        self.replies.control(Reply::Ack(last));
+    }
+
+    /// Takes over the attributes of the connection after a change.
+    pub(crate) fn change(&mut self, c: &Common) {
+        self.resources.resize(c.connection.map_or(0, |connection| connection.max_dest_rd_atomic));
+    }
+
     /// Sets the MSN as if `messages` messages had been received before.
     #[cfg(test)]
     pub(crate) fn count_from(&mut self, messages: u32) {
@@ -186,6 +197,13 @@ impl Responder {
         // response that the peer needs, the peer retransmits its request.
         if self.replies.responses() < 2 * self.resources.max() {
             self.replies.repeat_response(response);
+        }
+    }
+
+    /// Handles an invalid request, of which nothing but its PSN counts.
+    pub(crate) fn refuse_invalid(&mut self, c: &mut Common, ctx: &mut Ctx, psn: Psn) {
+        if self.receiver.recovery().foresee(psn) == Arrival::InOrder && self.refusal.is_none() {
+            self.refuse(c, ctx, psn, NakCode::InvalidRequest, Status::LocalQpOperation);
         }
     }
 
