@@ -1,4 +1,4 @@
-//! Writes a log to a stream and reads it back, in the format of the log's file.
+//! Writes a flow log to a byte stream and reads it back, with the same encoding as in the log's temporary file.
 
 use super::FlowLog;
 use super::file::{SIZE, decode, encode};
@@ -25,7 +25,7 @@ impl FlowLog {
         }
     }
 
-    /// Reads a log of `flows` records that [`FlowLog::write_to`] has written.
+    /// Reads a log of `flows` records from bytes that [`FlowLog::write_to`] has written.
     ///
     /// # Errors
     /// `input` ends early or contains other data, or the log cannot store the records.
