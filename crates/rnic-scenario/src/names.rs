@@ -38,7 +38,7 @@ pub const PATTERNS: &[(&str, &str)] = &[
     ("list", "the flows of a file: `file`, `format`"),
 ];
 
-/// The names in a list of (name, description), in the order of the list.
+/// The names in a list of (name, description) such as [`TOPOLOGIES`], in the order of the list.
 pub(super) fn names(list: &[(&'static str, &'static str)]) -> Vec<&'static str> {
     list.iter().map(|(name, _)| *name).collect()
 }
