@@ -1,37 +1,38 @@
-//! The sending and the receiving end of a flow: locations, addresses in packets, and the traits that both kinds of NICs
-//! implement.
+//! The sending and the receiving end of a simulated flow: their locations, their addresses in packets, and the traits
+//! that both kinds of NICs (RC-like and message) implement for them.
 
 use super::ids::EndSlot;
 use rnic_fabric::HostId;
 use rnic_fabric::Location;
 use rnic_transport::Psn;
 
-/// Location of one end of a flow: its host's partition and position, and the slot of the end on the host.
+/// Location of one end of a flow: its host's partition and position, and the end's slot (index) on the host.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct EndLocation {
     pub(crate) host: Location,
     pub(crate) slot: EndSlot,
 }
 
-/// Locations of both ends of a flow.
+/// Locations of the sending and the receiving end of a flow.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct FlowEnds {
     pub(crate) sender: EndLocation,
     pub(crate) receiver: EndLocation,
 }
 
-/// Hashes of a flow. ECMP uses them to choose paths. Hosts compare them to recognise late packets of an earlier flow in
-/// the same slot.
+/// Hashes of a flow, which its packets carry. ECMP uses them to choose paths. Hosts compare them to recognise late
+/// packets of an earlier flow, whose slot the flow has taken over.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FlowHashes {
-    /// Hash of the data packets.
+    /// Hash that the flow's data packets carry.
     pub data: u32,
-    /// Hash of the control packets.
+    /// Hash that the flow's control packets (such as ACKs) carry.
     pub control: u32,
 }
 
 impl FlowHashes {
-    /// Changes the hashes of a finished flow, so that its late packets no longer match its slot.
+    /// Changes the hashes that a slot compares with packets after its flow has finished, so that late packets of the
+    /// flow no longer match the slot.
     pub(crate) fn invalidate(&mut self) {
         (self.data, self.control) = (!self.data, !self.control);
     }
@@ -47,7 +48,7 @@ pub(crate) trait SendingEnd {
     fn retransmitted(&self) -> u32;
     /// Number of timeouts at this end of the flow.
     fn timeouts(&self) -> u32;
-    /// Marks the end as unused after its flow has retired: late packets and timers of the flow no longer match it.
+    /// Marks this end as unused after its flow has retired: late packets and timers of the flow no longer match the end.
     fn forget(&mut self);
 }
 
@@ -57,7 +58,7 @@ pub(crate) trait ReceivingEnd {
     fn is_done(&self) -> bool;
     /// Number of timeouts at this end of the flow.
     fn timeouts(&self) -> u32;
-    /// Marks the end as unused after its flow has retired: late packets and timers of the flow no longer match it.
+    /// Marks this end as unused after its flow has retired: late packets and timers of the flow no longer match the end.
     fn forget(&mut self);
 }
 

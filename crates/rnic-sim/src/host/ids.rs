@@ -1,6 +1,6 @@
-//! Identifiers of flows and of the slots of their ends.
+//! Identifiers of flows, and of the slots that hold a flow's sending and receiving end on the hosts.
 
-/// The id of an item in a [`Slab`](super::slab::Slab): a number that is used again after the item is released.
+/// The id of an item in a [`Slab`](super::slab::Slab): its index, which another item gets after this one is released.
 pub(crate) trait Id: Copy + PartialEq {
     /// The id with this number.
     fn new(number: usize) -> Self;
@@ -40,7 +40,7 @@ id! {
 }
 
 impl FlowId {
-    /// The id that stands for no flow.
+    /// The value that stands for no flow.
     pub(crate) const NONE: FlowId = FlowId(u32::MAX);
 }
 
