@@ -160,7 +160,7 @@ impl RunSpec {
     /// control by their declarations in `vocabulary`, and checks the run.
     ///
     /// # Errors
-    /// A name or setting does not exist, or a value cannot be simulated.
+    /// The run names a transport, congestion control or setting that does not exist, or a value cannot be simulated.
     pub fn from_document(run: RunSpec<TransportDocument>, vocabulary: &Vocabulary) -> Result<RunSpec, SpecError> {
         let transport = transport(&run.transport, vocabulary)?;
         let run = run.with_transport(transport);

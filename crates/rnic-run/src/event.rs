@@ -44,7 +44,7 @@ pub enum RunEvent {
     Started {
         /// Name of the run.
         run: String,
-        /// Seed of the run's random streams.
+        /// Seed of the run's pseudo-random numbers.
         seed: u64,
         /// The settings of the run in effect, including those derived from others: (key, value with unit).
         parameters: Vec<(String, String)>,
@@ -79,7 +79,7 @@ pub enum RunEvent {
     },
     /// The run could not be set up, or did not complete.
     Failed {
-        /// Reason of the failure, one sentence.
+        /// Reason why the run failed, one sentence.
         reason: String,
     },
 }

@@ -4,15 +4,15 @@ use rnic_transport::Time;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// One flow that a workload starts.
+/// One flow that a workload (the traffic of a run) starts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FlowSpec {
     /// Simulated time at which the sending application hands the flow to its NIC.
     pub start: Time,
-    /// Sending host.
+    /// Index of the sending host.
     pub src: u32,
-    /// Receiving host; never the sender.
+    /// Index of the receiving host; never the sender.
     pub dst: u32,
     /// Payload bytes, at least 1.
     pub bytes: u64,
@@ -35,9 +35,9 @@ impl FlowSpec {
 pub struct FlowRecord {
     /// Id of the flow, counted from 0 in order of start.
     pub id: u32,
-    /// Sending host.
+    /// Index of the sending host.
     pub src: u32,
-    /// Receiving host.
+    /// Index of the receiving host.
     pub dst: u32,
     /// Payload bytes.
     pub bytes: u64,
@@ -50,9 +50,9 @@ pub struct FlowRecord {
     pub ideal: Time,
     /// Payload bytes that the receiver had accepted by the end of the run.
     pub delivered: u64,
-    /// Number of retransmitted data packets.
+    /// Number of data packets of the flow that were retransmissions.
     pub retransmitted: u32,
-    /// Number of retransmission timeouts.
+    /// Number of retransmission timeouts of the flow.
     pub timeouts: u32,
     /// Id of the request (incast) to which the flow belongs; `u32::MAX` for none.
     pub request: u32,

@@ -82,7 +82,7 @@ impl FlowLog {
         FlowLog { store: Store::Memory(Vec::new()), len: 0, limit, lost: None, unread: OnceLock::new() }
     }
 
-    /// Puts the final record of a flow into the log. If the record cannot be stored, [`FlowLog::error`] says why.
+    /// Puts the final record of one flow into the log. If the record cannot be stored, [`FlowLog::error`] says why.
     pub fn put(&mut self, record: FlowRecord) {
         if self.lost.is_some() {
             return;

@@ -122,16 +122,16 @@ pub enum RunStatus {
 /// Counters of the transmitter and of the input buffer of one port.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct PortRecord {
-    /// Name of the node, for example `edge3`.
+    /// Name of the port's host or switch, for example `edge3`.
     pub node: String,
     /// Index of the port on the node, from 0.
     pub port: u32,
     /// Name of the node at the other end of the link.
     pub peer: String,
-    /// Rate of the link.
+    /// Rate of the port's link.
     #[serde(with = "stored::rate")]
     pub rate: BitRate,
-    /// Total time for which the transmitter was sending.
+    /// Total time for which the port's transmitter was sending.
     #[serde(with = "stored::time")]
     pub busy: Time,
     /// Counters of each priority in use, indexed by priority.
@@ -225,8 +225,8 @@ pub struct PauseRecords {
     /// A cyclic buffer dependency (ports that pause each other in a cycle) that existed at a sample or at the end of
     /// the run; `None` if there was none.
     pub cycle: Option<BufferCycle>,
-    /// Victims: flows that a root delayed although the root is not on their path. The flows that were delayed at most
-    /// samples come first; their number is limited.
+    /// Victims: flows that a root delayed although the root is not on their path. The flows that were delayed at the
+    /// largest numbers of samples come first; the list is limited.
     pub victims: Vec<Victim>,
     /// Number of all victim flows, including those beyond the limit of `victims`.
     pub victim_count: u64,
@@ -337,9 +337,9 @@ pub struct BufferCycle {
 pub struct Victim {
     /// Id of the flow.
     pub flow: u32,
-    /// Sending host.
+    /// Index of the sending host.
     pub src: u32,
-    /// Receiving host.
+    /// Index of the receiving host.
     pub dst: u32,
     /// Number of samples at which the flow was a victim.
     pub samples: u64,

@@ -270,7 +270,7 @@ pub enum TrafficPattern {
     Poisson {
         /// Mean fraction of each host's link rate that its data frames use, headers and frame gap included.
         load: f64,
-        /// Flow sizes.
+        /// Distribution of the flow sizes.
         sizes: SizeDistribution,
         /// Total number of flows.
         flows: u64,
@@ -293,7 +293,7 @@ pub enum TrafficPattern {
     },
     /// `permutation`: every host sends a flow to one other host and receives a flow from one other host.
     Permutation {
-        /// Flow sizes.
+        /// Distribution of the flow sizes.
         sizes: SizeDistribution,
         /// Number of permutations of the hosts, each drawn at random.
         repeats: u32,
@@ -302,7 +302,7 @@ pub enum TrafficPattern {
     },
     /// `all-to-all` without `outstanding`: every host sends one flow to every other host, all at the same time.
     AllToAll {
-        /// Flow sizes.
+        /// Distribution of the flow sizes.
         sizes: SizeDistribution,
         /// Number of times that every host sends to every other host.
         repeats: u32,
@@ -318,11 +318,12 @@ pub enum TrafficPattern {
     Pairs {
         /// Number of pairs. Pairs are drawn independently of each other; two pairs may be equal.
         pairs: u32,
-        /// Message sizes.
+        /// Distribution of the message sizes.
         sizes: SizeDistribution,
         /// Number of messages of each pair; `None` for endless traffic.
         messages: Option<u32>,
-        /// Time from the sender's knowledge that a message is complete to the start of its next message.
+        /// Time between the instant at which the sender knows that a message is complete and the start of its next
+        /// message.
         think_time: Time,
         /// Whether all messages of a pair use the same, persistent connection.
         persistent: bool,
@@ -330,13 +331,14 @@ pub enum TrafficPattern {
     /// `all-to-all` with `outstanding`: every host sends to all other hosts in turn, with a fixed number of outstanding
     /// messages.
     AllToAllLoop {
-        /// Message sizes.
+        /// Distribution of the message sizes.
         sizes: SizeDistribution,
         /// Number of messages from each host to every other host.
         repeats: u32,
         /// Maximum number of outstanding messages per host.
         outstanding: u32,
-        /// Time from the sender's knowledge that a message is complete to the start of its next message.
+        /// Time between the instant at which the sender knows that a message is complete and the start of its next
+        /// message.
         think_time: Time,
     },
     /// `incast` with `interval = "completion"`: the next request starts when the previous one is complete.
@@ -425,7 +427,7 @@ pub struct Limits {
     pub duration: Option<Time>,
     /// Simulated time at which a run with unfinished flows fails (`max_time`); default: no limit.
     pub max_time: Option<Time>,
-    /// Simulated time without progress of any flow after which the run fails as a livelock (`stall_time`, default 1 s).
+    /// The run fails (livelock) if no flow makes progress for this simulated time (`stall_time`, default 1 s).
     pub stall_time: Time,
 }
 

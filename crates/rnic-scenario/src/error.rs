@@ -16,7 +16,7 @@ pub enum ScenarioError {
     Io {
         /// Path of the scenario file.
         path: PathBuf,
-        /// Error of the operating system.
+        /// Error of the operating system when the file was read.
         error: io::Error,
     },
 }

@@ -88,7 +88,7 @@ pub(super) fn tree(documents: &mut Documents, files: Files<'_>, name: &str, text
     Ok(tree)
 }
 
-/// Removes a key from a table and returns its value.
+/// Removes the key `key` from a table of the tree and returns its value.
 fn take(table: &mut Node, key: &str) -> Option<Node> {
     let Value::Table(entries) = &mut table.value else {
         return None;

@@ -15,7 +15,7 @@ pub(super) struct Step {
     pub(super) at: At,
 }
 
-/// The top-level tables that a run may change with `set`.
+/// The top-level tables of a scenario that a run may change with its `set`.
 const RUN_MAY_SET: [&str; 5] = ["fabric", "traffic", "transport", "limits", "watch"];
 
 /// Applies each `--set` in `overrides` to the tree `root`, in order. The texts of the arguments are added to

@@ -37,9 +37,9 @@ pub(super) struct Table<'a> {
 /// One of several forms of a table: the value of one key, such as `topology`, determines which other keys the table
 /// has.
 pub(super) struct Variant<'k> {
-    /// The value of the selecting key for this form.
+    /// The value of the selecting key (such as `topology`) for this form of the table.
     pub(super) name: &'static str,
-    /// The keys that a table of this form has.
+    /// The further keys that a table of this form has.
     pub(super) keys: &'k [&'static str],
 }
 

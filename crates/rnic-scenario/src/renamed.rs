@@ -7,13 +7,13 @@ pub(super) struct Renamed {
     old: &'static str,
     /// The present name of the key, relative to the table; it may be a dotted path.
     new: &'static str,
-    /// Values that have been renamed: (old, new).
+    /// Values of the key that have been renamed too: (old, new).
     values: &'static [(&'static str, &'static str)],
     /// Sentence about other changes of the key's meaning, for the error message; may be empty.
     note: &'static str,
 }
 
-/// Every renamed key.
+/// Every renamed key of scenarios.
 const RENAMED: &[Renamed] = &[
     Renamed {
         table: "fabric.switch",

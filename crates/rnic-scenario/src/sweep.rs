@@ -13,12 +13,12 @@ const SWEPT: [&str; 5] = ["fabric", "traffic", "transport", "limits", "watch"];
 
 /// An axis of a sweep: one swept key and the list of its values.
 pub(super) struct Axis {
-    /// The dotted path of the key.
+    /// The dotted path of the swept key.
     key: String,
     /// The shortest suffix of `key` that no other swept key has; run names contain it.
     label: String,
     steps: Vec<Step>,
-    /// Position of the key in the text.
+    /// Position of the swept key in the text.
     at: At,
     values: Vec<Node>,
 }

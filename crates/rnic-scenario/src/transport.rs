@@ -10,7 +10,8 @@ use rnic_transport::transports::{COMMON_PARAMETERS, FLOW_PARAMETERS, MESSAGE_PAR
 use rnic_transport::{Bytes, Time};
 use std::collections::BTreeMap;
 
-/// Keys of every run that no transport declares. The names of the congestion controls are further such keys.
+/// Keys of a run that exist with every transport, because no transport declares them. The names of the congestion
+/// controls are further such keys.
 const COMMON: [&str; 2] = ["cc", "pfc"];
 
 /// Keys that only the transport `p4:FILE` has: `constants` replaces the values of constants in its program.
@@ -107,7 +108,7 @@ fn read_common(layers: &Layers<'_, '_>, vocabulary: &Vocabulary) -> Result<(bool
 }
 
 /// Reads the transport of the `[[run]]` table `run`. `own` are the keys of the table that belong to no transport;
-/// `files` is where P4 programs are read.
+/// `files` says where P4 programs are read.
 pub(super) fn read(
     run: &Table<'_>, defaults: Option<&Table<'_>>, own: &[&str], vocabulary: &Vocabulary, files: Files<'_>,
 ) -> Result<TransportSpec> {

@@ -13,7 +13,7 @@ use toml::de::{DeTable, DeValue};
 /// A position in one of the texts of a scenario (files and overrides).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct At {
-    /// Index of the text in [`Documents`].
+    /// Index of the text in the list of texts, [`Documents`].
     document: usize,
     /// Range of bytes in the text.
     span: Range<usize>,

@@ -1,4 +1,4 @@
-//! Captures the frames of one simulated link as a pcapng file: `rnic run --pcap`.
+//! Captures the frames of one simulated link as a pcapng file, for `rnic run --pcap`.
 //!
 //! During the run the fabric records the packets that the ports of the captured link transmit ([`Fabric::tap`]). After
 //! the run the capture finds the flow of each packet, and writes the frame that a real RNIC would send. The frames in
@@ -308,7 +308,7 @@ fn of_connection(records: &[u32], addresses: &[FlowAddress], pdu: Pdu) -> Option
     Some(*earlier.iter().rfind(|record| is_of(record)).unwrap_or(last))
 }
 
-/// Both ports of every link between the two nodes that `link` names.
+/// The ports at both ends of every link between the two nodes that `link` names.
 fn find_ports(topology: &Topology, link: &str) -> Result<Vec<PortId>, String> {
     let mut ports = crate::link::ports(topology, link)?;
     ports.extend(ports.clone().into_iter().map(|port| topology.port(port).peer));
@@ -388,7 +388,7 @@ mod tests {
         (packet.headers.bth.opcode, packet.headers.reth, packet.payload.len())
     }
 
-    /// A message has at most 2^31 bytes, which are 2^19 packets of 4 KiB.
+    /// An RDMA message has at most 2^31 bytes, which are 2^19 packets of 4 KiB.
     #[test]
     fn a_long_flow_is_several_messages() {
         let (rc, irn) = (capture(false), capture(true));

@@ -18,7 +18,7 @@ use std::marker::PhantomData;
 /// One entry of the [`Catalogue`]: a congestion control, and the simulator compiled for it.
 #[derive(Clone, Copy, Debug)]
 pub struct CongestionEntry {
-    /// Name, parameters and needs of the congestion control.
+    /// Name and parameters of the congestion control, and whether it needs ACKs and telemetry.
     pub declaration: CongestionDeclaration,
     pub(crate) demands: fn(&Settings, &FlowConfig) -> Result<Demands, String>,
     pub(crate) simulate: fn(Job<'_, '_>) -> RunOutput,

@@ -2,7 +2,7 @@
 
 use rnic_fabric::{PortId, Topology};
 
-/// The ports of the first node of `link` that lead to the second node.
+/// The ports of the first node named in `link` whose links lead to the second node.
 ///
 /// # Errors
 /// No such link exists; the error is one sentence.

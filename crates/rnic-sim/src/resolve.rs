@@ -56,7 +56,7 @@ pub trait CongestionNeeds {
 /// A run's complete configuration, derived settings included.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Resolved {
-    /// Configuration of the fabric, with the derived settings of its switches.
+    /// Configuration of the fabric, including the settings of its switches that are derived from other settings.
     pub fabric: FabricSpec,
     /// Nodes and links of the fabric.
     pub topology: Arc<Topology>,
@@ -66,9 +66,9 @@ pub struct Resolved {
     pub flow: FlowConfig,
     /// Settings that all hosts and NICs of the run have.
     pub host_config: HostConfig,
-    /// Facts about the network that traffic generators use: hosts, rates, path lengths.
+    /// Facts about the network that traffic generators use: number of hosts, rates of their links, MTU, header lengths.
     pub network: Network,
-    /// Steps of the pause storms: which NIC starts or stops sending PFC pauses, and when. Empty without PFC.
+    /// Steps of the run's pause storms: which NIC starts or stops pausing its switch, and when. Empty without PFC.
     pub storms: Vec<StormStep>,
     /// Time of the first sample of PFC pauses, and interval between samples; `None` if pauses are not sampled.
     pub watch_pauses: Option<(Time, Time)>,
@@ -317,7 +317,7 @@ struct Frames {
     ack: u32,
     nack: u32,
     cnp: u32,
-    /// Length of the longest frame of the run.
+    /// Length of the longest frame of the run, whatever its kind of packet.
     longest: u32,
     gap: u32,
 }

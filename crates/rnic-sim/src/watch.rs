@@ -67,7 +67,7 @@ impl WatchPlan {
 /// Takes the samples of a run's queues and flows at their times.
 pub(crate) struct Recorder<'p> {
     plan: &'p WatchPlan,
-    /// Time of the next sample, [`Time::MAX`] after the last one.
+    /// Simulated time of the next sample; [`Time::MAX`] after the last one.
     next: Time,
     samples: Samples,
     /// Samples of each flow, by the id of the flow's record.
@@ -85,8 +85,8 @@ impl<'p> Recorder<'p> {
         Recorder { plan, next: start, samples, flows: BTreeMap::new(), values: 0, events }
     }
 
-    /// The samples of the run, completed by the last sample of each finished flow; `records` are the records of its
-    /// flows.
+    /// Returns all samples of the run, and adds to them the last sample of each finished flow. `records` has the
+    /// records of the run's flows.
     pub(crate) fn finish(mut self, records: &FlowLog, warnings: &mut Vec<String>) -> Samples {
         let Samples { start, interval, count, .. } = self.samples;
         if self.next == Time::MAX {

@@ -14,7 +14,7 @@ const BATCH: usize = 16_384;
 /// Number of records that an iterator reads from the file together.
 const CHUNK: usize = 4_096;
 
-/// Flags in the last byte of a record. A record that was never written is all zeros.
+/// The flags in the last byte of an encoded flow record. A record that was never written is all zeros.
 const PRESENT: u8 = 1;
 const FINISHED: u8 = 2;
 const MEASURED: u8 = 4;
@@ -24,7 +24,7 @@ const MEASURED: u8 = 4;
 #[derive(Clone)]
 pub(super) struct RecordFile {
     file: Arc<File>,
-    /// Buffered records, not yet written to the file.
+    /// Records that are buffered in memory and not yet written to the file.
     waiting: Vec<FlowRecord>,
     /// The largest flow id of all records so far, plus one.
     end: u64,
@@ -111,7 +111,7 @@ pub(super) struct Range<'f> {
 }
 
 impl Range<'_> {
-    /// Reads the records from id `next` on into `chunk`, and adds the buffered ones.
+    /// Reads the records from flow id `next` on into `chunk`, and adds those that are still buffered in memory.
     fn fill(&mut self) -> io::Result<()> {
         let records = (self.end - self.next).min(CHUNK as u64);
         self.chunk.resize(records as usize * SIZE, 0);
@@ -196,7 +196,7 @@ pub(super) fn decode(id: u32, from: &[u8; SIZE]) -> Option<FlowRecord> {
 
 #[cfg(any(test, feature = "testing"))]
 impl RecordFile {
-    /// Makes every later read and write fail, by replacing the file with a directory.
+    /// For tests: makes every later read and write fail, by replacing the file with a directory.
     pub(super) fn make_unreadable(&mut self) {
         self.file = Arc::new(File::open(std::env::temp_dir()).unwrap());
     }

@@ -5,7 +5,7 @@ use super::file::{SIZE, decode, encode};
 use std::io::{self, Read, Write};
 
 impl FlowLog {
-    /// Writes the records in order of flow id, 64 bytes each.
+    /// Writes the records of the log to `out` in order of flow id, 64 bytes each.
     ///
     /// # Errors
     /// `out` cannot be written, or a record of the log is missing.

@@ -11,9 +11,9 @@ pub(crate) struct Unit {
     example: &'static str,
 }
 
-/// Microseconds.
+/// The unit of times in microseconds.
 pub(crate) const MICROSECONDS: Unit = Unit { decimals: 6, example: "12.5" };
-/// Seconds.
+/// The unit of times in seconds.
 pub(crate) const SECONDS: Unit = Unit { decimals: 12, example: "2.000001" };
 
 /// Parses a decimal number, `text`, as a time in `unit`. The error text continues a sentence that begins with the name

@@ -9,7 +9,7 @@ use super::decimal::{self, MICROSECONDS, SECONDS};
 use rnic_run::FlowSpec;
 use std::io::{self, ErrorKind, Write};
 
-/// Formats of flow lists that can be written.
+/// File formats in which a flow list can be written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FlowExport {
     /// Comma-separated values with a header line.

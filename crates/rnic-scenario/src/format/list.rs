@@ -16,7 +16,7 @@ use rnic_run::FlowSpec;
 use rnic_transport::{Bytes, Time};
 use std::path::Path;
 
-/// Formats of flow lists that can be read.
+/// File formats of flow lists that can be read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ListFormat {
     /// Comma-separated values with a header line.

@@ -30,7 +30,7 @@ pub struct Link {
     pub ends: [u32; 2],
     /// Rate of each direction.
     pub rate: BitRate,
-    /// Propagation delay.
+    /// Propagation delay of each direction.
     pub delay: Time,
     /// Probability that the link loses a frame.
     pub loss: f64,

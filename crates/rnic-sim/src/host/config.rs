@@ -1,8 +1,8 @@
-//! Settings and counters of simulated NICs.
+//! Settings and counters of the simulated hosts and their NICs.
 
 use rnic_transport::Time;
 
-/// Priority of data packets of RC-like transports.
+/// Priority of data packets of RC-like transports (reliable flows).
 pub(crate) const DATA_PRIORITY: u8 = 0;
 
 /// Settings of the simulated hosts of a run that do not belong to the transport.
@@ -53,7 +53,7 @@ pub struct HostTotals {
 }
 
 impl HostTotals {
-    /// Adds the counters of other hosts.
+    /// Adds the counters of other hosts to this sum.
     pub(crate) fn add(&mut self, other: &HostTotals) {
         let HostTotals { data, control, retransmitted, delivered, marked, notifications, timeouts, aborted } = other;
         self.data += data;

@@ -38,39 +38,42 @@ impl FlowHashes {
     }
 }
 
-/// The sending end of a flow, as both kinds of NICs (RC-like and message) implement it.
+/// Interface to the sending end of a flow, which both kinds of NICs (RC-like and message) implement.
 pub(crate) trait SendingEnd {
     /// Hash of the flow's data packets.
     fn data_hash(&self) -> u32;
-    /// Hash of the flow's control packets. If control packets have no hash per flow, the hash of the data packets.
+    /// Hash of the flow's control packets, such as ACKs. If control packets have no hash per flow, it is the hash of
+    /// the data packets.
     fn control_hash(&self) -> u32;
-    /// Number of retransmitted data packets.
+    /// Number of data packets of the flow that this end has retransmitted.
     fn retransmitted(&self) -> u32;
     /// Number of timeouts at this end of the flow.
     fn timeouts(&self) -> u32;
-    /// Marks this end as unused after its flow has retired: late packets and timers of the flow no longer match the end.
+    /// Marks this end as unused after its flow has retired: late packets and timers of the flow no longer match the
+    /// end.
     fn forget(&mut self);
 }
 
-/// The receiving end of a flow, as both kinds of NICs (RC-like and message) implement it.
+/// Interface to the receiving end of a flow, which both kinds of NICs (RC-like and message) implement.
 pub(crate) trait ReceivingEnd {
     /// Whether all bytes of the flow have arrived.
     fn is_done(&self) -> bool;
     /// Number of timeouts at this end of the flow.
     fn timeouts(&self) -> u32;
-    /// Marks this end as unused after its flow has retired: late packets and timers of the flow no longer match the end.
+    /// Marks this end as unused after its flow has retired: late packets and timers of the flow no longer match the
+    /// end.
     fn forget(&mut self);
 }
 
-/// Address of one end of a flow in simulated packets: the host, and the slot on the host.
+/// Address of one end of a flow in simulated packets: the host, and the slot (index) of the end on the host.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct EndAddress {
     pub(crate) host: HostId,
     pub(crate) slot: EndSlot,
 }
 
-/// The addresses, hashes and first PSN that identify a flow's packets. Flows that use the same slots one after the
-/// other differ in their hashes; flows of one persistent connection differ in their PSNs.
+/// The addresses, hashes and first PSN that identify a flow's packets. Flows that use the same slots of the two hosts
+/// one after the other differ in their hashes; flows of one persistent connection differ in their PSNs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct FlowAddress {
     /// Destination of the flow's data packets.

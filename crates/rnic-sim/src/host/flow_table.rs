@@ -252,8 +252,8 @@ impl<'a, S: Iterator<Item = FlowSpec>> FlowTable<'a, S> {
         self.active -= 1;
     }
 
-    /// Tells the closed loop of a flow when the flow completes for its sender: at `now`, when all bytes have arrived,
-    /// plus the time that a minimum-size frame takes from the receiver back to the sender.
+    /// Tells the closed loop to which a flow belongs when the flow completes for its sender: at `now`, when all bytes
+    /// have arrived, plus the time that a minimum-size frame takes from the receiver back to the sender.
     #[cold]
     fn tell_loops(&mut self, record: &FlowRecord, flow: FlowId, control_hash: u32, now: Time) {
         let path = self.routes.path(&self.topology, HostId(record.dst), HostId(record.src), control_hash);

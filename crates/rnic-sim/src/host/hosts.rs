@@ -21,7 +21,7 @@ pub(crate) trait NicKind: Sized {
     type SendEnd: SendingEnd;
     /// The receiving end of a flow.
     type ReceiveEnd: ReceivingEnd;
-    /// State of a host's NIC that does not belong to one flow.
+    /// State of one host's NIC, apart from the state of single flows.
     type Nic;
     /// Settings and state that the NICs of one fabric partition share.
     type Shared;
@@ -44,7 +44,7 @@ pub(crate) trait NicKind: Sized {
     fn is_aborted(&self, flow: FlowId) -> bool;
     /// Number of flows that their senders have aborted.
     fn aborted(&self) -> u64;
-    /// Number of payload bytes that have arrived at the receiving end `end` of a flow of `bytes` bytes.
+    /// Number of payload bytes that have arrived so far at `end`, the receiving end of a flow of `bytes` bytes.
     fn delivered(shared: &Self::Shared, end: &Self::ReceiveEnd, bytes: u64) -> u64;
 }
 

@@ -2,9 +2,9 @@
 
 /// The id of an item in a [`Slab`](super::slab::Slab): its index, which another item gets after this one is released.
 pub(crate) trait Id: Copy + PartialEq {
-    /// The id with this number.
+    /// The id whose number (index) is `number`.
     fn new(number: usize) -> Self;
-    /// The number of this id.
+    /// The number of this id, an index.
     fn index(self) -> usize;
 }
 
@@ -35,7 +35,8 @@ id! {
 }
 
 id! {
-    /// A slot of a host, which holds the sending end or the receiving end of a flow. Later flows use the same slot.
+    /// A slot (index) of a host for the sending end or the receiving end of a flow. After the flow, later flows use the
+    /// same slot.
     EndSlot
 }
 

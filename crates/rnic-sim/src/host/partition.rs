@@ -13,7 +13,7 @@ use std::collections::VecDeque;
 pub(crate) struct Start {
     pub(crate) at: Time,
     pub(crate) slot: EndSlot,
-    /// Whether `slot` holds the receiving end of the flow; otherwise it holds the sending end.
+    /// Whether the slot `slot` of the host holds the receiving end of the flow; otherwise it holds the sending end.
     pub(crate) receiving: bool,
 }
 
@@ -58,7 +58,7 @@ pub(crate) struct NicPartition<K: NicKind> {
     /// Settings and state that all NICs of the partition share.
     pub(crate) shared: K::Shared,
     pub(crate) totals: HostTotals,
-    /// Time of the latest progress of a flow in this partition.
+    /// Time of the latest progress of any flow in this partition.
     pub(crate) last_progress: Time,
     /// Notes that NICs left since the current window of simulated time began, each with the NIC's host.
     pub(crate) notices: Vec<(HostId, Notice)>,

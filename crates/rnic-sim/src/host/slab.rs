@@ -21,7 +21,7 @@ impl<I: Id, T> Slab<I, T> {
         self.free.last().copied().unwrap_or(I::new(self.items.len()))
     }
 
-    /// Stores an item; returns its id.
+    /// Stores an item under a free id or a new one; returns the id.
     pub(crate) fn insert(&mut self, item: T) -> I {
         match self.free.pop() {
             Some(id) => {

@@ -15,7 +15,7 @@ use rnic_transport::{Bytes, Timeouts};
 /// Maximum number of priorities: those of a PFC pause frame (IEEE 802.1Qbb).
 const MAX_PRIORITIES: u8 = 8;
 
-/// Number of priorities of a run's switches.
+/// Number of priorities of a run's switches: the number that the scenario gives, else the number that the run needs.
 pub(super) fn priorities(run: &RunSpec) -> Result<u8, SetupError> {
     let used = run.transport.priorities().unwrap_or(if run.transport.control_priority() { 2 } else { 1 });
     let used = match run.fabric.switch.queueing {
@@ -48,8 +48,8 @@ pub(super) fn priorities(run: &RunSpec) -> Result<u8, SetupError> {
     }
 }
 
-/// ECN marking with the thresholds `marking`. Packets are marked on enqueue or dequeue as the scenario says; the
-/// default depends on the kind of buffer.
+/// Configuration of ECN marking with the thresholds `marking`. Packets are marked on enqueue or dequeue as the scenario
+/// says; the default depends on the kind of buffer.
 pub(super) fn ecn(run: &RunSpec, marking: Marking) -> EcnSpec {
     let default = match run.fabric.switch.queueing {
         QueueingSetup::Input(_) => MarkOn::Enqueue,
@@ -66,8 +66,8 @@ pub(super) fn control_priority(run: &RunSpec, switch: &SwitchSpec) -> u8 {
     }
 }
 
-/// The configuration of a run's switches, which have at most `ports` ports. `needed` is the PFC headroom in bytes that
-/// prevents drops.
+/// The configuration of a run's switches, which have at most `ports` ports. `needed` is the minimum PFC headroom in
+/// bytes that prevents drops.
 pub(super) fn switch(
     run: &RunSpec, fabric: &FabricSpec, needed: Bytes, longest: PathFacts, frames: &Frames, ports: u64,
 ) -> Result<SwitchSpec, SetupError> {

@@ -65,7 +65,7 @@ pub(crate) fn simulate_captured<P: Protocol, C: CongestionControl, S: Iterator<I
     output
 }
 
-/// As [`simulate`], on a fabric that the caller has built.
+/// As [`simulate`], on `fabric`, which the caller has built.
 pub fn simulate_on<P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>>(
     mut fabric: Fabric<Segment>, resolved: &Resolved, params: C::Params, flows: S, events: &Events<'_>,
 ) -> RunOutput {

@@ -36,7 +36,7 @@ impl<'s> Sharing<'s> {
         Sharing { plan: Some(plan), ..Sharing::among(threads) }
     }
 
-    /// Builds the fabric of a run, partitioned for the threads.
+    /// Builds the fabric of a run, divided into partitions for the threads.
     pub(super) fn fabric<B: Body>(&self, resolved: &Resolved, seed: u64) -> Result<Fabric<B>, TopologyError> {
         let plan = |topology: &Topology| match self.plan {
             Some(plan) => plan(topology),

@@ -44,7 +44,8 @@ impl SendingEnd for SendEnd {
 pub(crate) struct ReceiveEnd {
     pub(super) flow: FlowId,
     pub(super) bytes: u64,
-    /// Hash of the message's data packets. Packets of earlier messages in the same slot have another hash.
+    /// Hash of the message's data packets. Packets of an earlier message, whose slot on the host this message has taken
+    /// over, have another hash.
     pub(super) data_hash: u32,
     /// Number of payload bytes of the message that have arrived.
     pub(super) delivered: u64,

@@ -28,8 +28,8 @@ use std::sync::Arc;
 pub(crate) struct MessageNics<P, T> {
     /// Number of started flows whose sender does not know yet that all bytes have arrived.
     sending: u64,
-    /// Flows that their senders have aborted. They keep their ids until the run ends, because the rest of their bytes
-    /// may still arrive.
+    /// Flows that their senders have aborted. These flows keep their ids until the run ends, because the rest of their
+    /// bytes may still arrive.
     aborted: BTreeSet<FlowId>,
     nics: PhantomData<fn() -> (P, T)>,
 }
@@ -64,7 +64,7 @@ impl<'a, P: Pipeline, T: InBand, S: Iterator<Item = FlowSpec>> MessageHosts<'a, 
         }
     }
 
-    /// All hosts, in order of their ids.
+    /// All hosts of the run, in order of their ids.
     fn in_order(&self) -> impl Iterator<Item = &Host<MessageNics<P, T>>> {
         (0..self.shared().all_hosts).map(|host| self.host(self.plan.node(host)))
     }

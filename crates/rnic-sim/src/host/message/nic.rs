@@ -38,7 +38,7 @@ pub(super) struct InvalidActions {
     pub(super) unknown_address: u64,
     /// Packets with a priority that the run does not use. They travel in the priority that is served last.
     pub(super) invalid_priority: u64,
-    /// Completed messages and packets with payload that belong to no flow.
+    /// Completed messages, and packets with payload, that belong to no flow of the run.
     pub(super) unknown_flow: u64,
 }
 
@@ -46,7 +46,7 @@ pub(super) struct InvalidActions {
 pub(crate) struct MessageShared {
     pub(super) cfg: NicConfig,
     pub(super) framing: Framing,
-    /// Number of hosts in all partitions.
+    /// Number of hosts in all partitions of the fabric.
     pub(super) all_hosts: u32,
     pub(super) invalid: InvalidActions,
 }

@@ -1,4 +1,4 @@
-//! Simulated packets of message transports.
+//! The packets of message transports in the simulated fabric: addresses, body and frame lengths.
 
 use crate::host::ids::EndSlot;
 use crate::in_band::InBand;
@@ -9,7 +9,7 @@ use rnic_transport::telemetry::HopRecord;
 /// The IP address of host 0 (10.0.0.0) for message transports. The other hosts have the following addresses.
 const FIRST_IP: u32 = 0x0a00_0000;
 
-/// The IP address of a host.
+/// The IP address that message transports use for a host.
 pub(super) fn ip(host: HostId) -> u32 {
     FIRST_IP + host.0
 }

@@ -53,7 +53,7 @@ pub(crate) struct RcNics<P: Protocol, C: CongestionControl, T> {
 pub(crate) type RcHosts<'a, P, C, S, T> = Hosts<'a, RcNics<P, C, T>, S>;
 
 impl<'a, P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>, T: InBand> RcHosts<'a, P, C, S, T> {
-    /// Hosts that will start the flows of `table`.
+    /// Hosts with the flow settings `cfg` and `params`, which will start the flows of `table`.
     pub(crate) fn new(
         cfg: FlowConfig, params: C::Params, config: HostConfig, plan: Arc<PartitionPlan>, table: FlowTable<'a, S>,
     ) -> Self {

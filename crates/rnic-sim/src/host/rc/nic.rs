@@ -63,7 +63,7 @@ struct Burst {
     left: u32,
 }
 
-/// State of one host's NIC that does not belong to one flow.
+/// State of one host's NIC for reliable flows, apart from the state of single flows.
 pub(crate) struct RcNic<T> {
     /// Control packets (ACK, NACK, CNP) that wait for the host's transmitter.
     control: VecDeque<Packet<Segment<T>>>,
@@ -133,7 +133,7 @@ impl<P: Protocol, C: CongestionControl, T: InBand> Host<RcNics<P, C, T>> {
 }
 
 impl<P: Protocol, C: CongestionControl, T: InBand> NicPartition<RcNics<P, C, T>> {
-    /// Starts the sending end of a flow.
+    /// Starts to send the flow whose sending end is in `slot`.
     fn begin(&mut self, host: SlotId, slot: EndSlot, now: Time) {
         let host = &mut self.hosts[host.index()];
         let end = &mut host.senders[slot];
