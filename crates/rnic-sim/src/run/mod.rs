@@ -134,7 +134,7 @@ fn simulate_with(
         let not_started = total.map(|total| total.saturating_sub(started));
         return RunOutput { truncated: Some(Truncation { not_started, ..truncation }), ..output };
     }
-    // The stream of flows ends early if a flow would start after the largest time that [`Time`] can represent. Such a
+    // The stream of flows ends early if a flow would start after the largest time that `Time` can represent. Such a
     // run is not complete.
     let status = match output.status {
         RunStatus::Completed if total.is_none_or(|total| started < total) => RunStatus::Failed(format!(
