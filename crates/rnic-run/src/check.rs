@@ -1,23 +1,23 @@
-//! Checks that the values of a run specification are in range. It serves specifications that are read from JSON; for
-//! scenario files, the scenario reader checks the ranges.
+//! Checks that the values of a run specification ([`RunSpec`]) are in range, if it is read from JSON. For runs of
+//! scenario files, the crate `rnic-scenario` checks the ranges.
 
 use crate::spec::{QueueingSetup, RunSpec, Traffic, TrafficPattern};
 use crate::transport::TransportSpec;
 use rnic_fabric::config::{ArbiterSpec, Quantum, TopologySpec};
 use rnic_transport::{BitRate, Bytes, Time};
 
-/// Maximum of every time in a specification: 30 days.
+/// Maximum of every time in a run specification: 30 days.
 const MAX_TIME: Time = Time::from_ms(30 * 24 * 3_600 * 1_000);
-/// Maximum of every size in a specification: 1,000 TB.
+/// Maximum of every size in a run specification: 1,000 TB.
 const MAX_BYTES: Bytes = Bytes(1_000_000_000_000_000);
-/// Maximum difference of a clock from its nominal rate in parts per million: 10 %.
+/// Maximum difference of the clock of a host or switch from its nominal rate, in parts per million: 10 %.
 pub const MAX_SKEW_PPM: u64 = 100_000;
-/// Maximum delay of a frame by jitter.
+/// Maximum of the random delay of each frame (`clock_jitter`).
 pub const MAX_JITTER: Time = Time::from_ms(1);
-/// Maximum of every rate in a specification: 100 Tbps.
+/// Maximum of every rate in a run specification: 100 Tbps.
 const MAX_RATE: BitRate = BitRate::from_gbps(100_000);
 
-/// Checks that the values on which the simulator relies are in range.
+/// Checks that those values of the run `run` on which the simulator relies are in range.
 ///
 /// # Errors
 /// A field is out of range. The error is one sentence that names the first such field and the accepted values.
@@ -121,7 +121,7 @@ fn topology(topology: &TopologySpec) -> Result<(), String> {
     };
     rates.into_iter().try_for_each(|value| rate("run.fabric.topology: rate", value))?;
     delays.into_iter().try_for_each(|value| time("run.fabric.topology: delay", value, true))?;
-    // The state of a fabric with more hosts would not fit into memory.
+    // The simulation state of a fabric with more hosts would not fit into memory.
     range("run.fabric.topology: number of hosts", crate::hosts(topology).into(), 1, 1 << 20)
 }
 

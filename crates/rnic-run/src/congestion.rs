@@ -1,10 +1,10 @@
-//! Congestion controls by name: what each declares, and the settings that a run gives it.
+//! The congestion control of a run: the declaration of its algorithm (name, parameters, needs), and its settings.
 
 use rnic_transport::congestion::{CongestionControl, NoCongestionControl, Parameter};
 use rnic_transport::settings::Settings;
 use std::fmt;
 
-/// Name, description and parameters of a congestion control, without its implementation.
+/// Name, description, parameters and needs of a congestion control, without its implementation.
 #[derive(Clone, Copy)]
 pub struct CongestionDeclaration {
     /// Name of the congestion control, as in a scenario's `cc`.
@@ -15,12 +15,13 @@ pub struct CongestionDeclaration {
     pub parameters: &'static [Parameter],
     /// Whether the algorithm needs acknowledgements of data packets.
     pub needs_acks: bool,
-    /// Whether data packets must carry in-band telemetry for the algorithm.
+    /// Whether data packets must carry in-band telemetry (INT) for the algorithm.
     pub telemetry: bool,
 }
 
 impl CongestionDeclaration {
-    /// The declaration of the algorithm `C`; `telemetry` says whether its data packets carry in-band telemetry.
+    /// The declaration of the congestion control `C`; `telemetry` says whether its data packets carry in-band
+    /// telemetry.
     pub const fn of<C: CongestionControl>(telemetry: bool) -> CongestionDeclaration {
         CongestionDeclaration {
             name: C::NAME,
@@ -32,7 +33,7 @@ impl CongestionDeclaration {
     }
 }
 
-/// Two declarations are equal if their names are equal.
+/// Two declarations are equal if the names of their congestion controls are equal.
 impl PartialEq for CongestionDeclaration {
     fn eq(&self, other: &CongestionDeclaration) -> bool {
         self.name == other.name
@@ -55,14 +56,14 @@ impl Default for CongestionDeclaration {
 /// The congestion control of a run and its settings.
 #[derive(Clone, PartialEq, Debug)]
 pub struct CongestionSpec {
-    /// Declaration of the congestion control.
+    /// Declaration of the congestion control: its name, parameters and needs.
     pub declaration: CongestionDeclaration,
-    /// Settings of the congestion control.
+    /// Values of the parameters of the congestion control.
     pub settings: Settings,
 }
 
 impl CongestionSpec {
-    /// A congestion control with its default settings.
+    /// The congestion control of `declaration` with its default settings.
     pub fn of(declaration: CongestionDeclaration) -> CongestionSpec {
         CongestionSpec { declaration, settings: Settings::new(declaration.parameters) }
     }

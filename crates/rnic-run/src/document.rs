@@ -1,4 +1,4 @@
-//! Reads and writes run specifications as JSON documents.
+//! Reads and writes run specifications ([`RunSpec`]) as JSON documents.
 
 use crate::check::check;
 use crate::congestion::CongestionSpec;
@@ -13,17 +13,18 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-/// Version of the JSON document that this program reads and writes. The version rises with every change that older
-/// programs would misunderstand.
+/// Version of the JSON format of run specifications that this program reads and writes. The version rises with every
+/// change that older programs would misunderstand.
 pub const SPEC_VERSION: u32 = 1;
 
-/// A transport and a congestion control by name, with the settings that differ from the defaults.
+/// The transport and the congestion control of a run in its JSON document: their names, and the settings that differ
+/// from the defaults.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TransportDocument {
     /// Name of the transport, or `p4:FILE`; `rnic list transports` prints all names and their settings.
     pub name: String,
-    /// Settings of the transport by name.
+    /// Values of the transport's settings, by the name of the setting.
     #[serde(default)]
     pub settings: BTreeMap<String, Value>,
     /// Whether the switches send PFC pauses.
@@ -38,13 +39,13 @@ pub struct TransportDocument {
     pub program: Option<P4Source>,
 }
 
-/// A congestion control by name, with the settings that differ from the defaults.
+/// The congestion control of a run in its JSON document: its name, and the settings that differ from the defaults.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CongestionDocument {
     /// Name of the congestion control; `rnic list congestion` prints all names and their settings.
     pub name: String,
-    /// Settings of the congestion control by name.
+    /// Values of the congestion control's settings, by the name of the setting.
     #[serde(default)]
     pub settings: BTreeMap<String, Value>,
 }
@@ -56,7 +57,7 @@ impl Default for CongestionDocument {
     }
 }
 
-/// The number [`SPEC_VERSION`]; a document with any other version is refused.
+/// The version of a JSON document, always [`SPEC_VERSION`]: a document with any other version is refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Version;
 
@@ -86,7 +87,7 @@ impl JsonSchema for Version {
     }
 }
 
-/// The document of a run: everything that determines its results.
+/// The JSON document of a run: everything that determines the run's results.
 #[derive(Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(title = "rnic run specification")]
@@ -97,13 +98,13 @@ struct Document {
     run: RunSpec<TransportDocument>,
 }
 
-/// Why a document is not a run specification: what is wrong, where, and what would be accepted.
+/// Why a JSON document is not a valid run specification: what is wrong, where, and what would be accepted.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct SpecError(pub String);
 
 impl<T> RunSpec<T> {
-    /// The same run, with `transport` in place of its description of the transport.
+    /// The same run, in which `transport` replaces the field `transport`, possibly with another type.
     fn with_transport<U>(self, transport: U) -> RunSpec<U> {
         let RunSpec { name, base, point, seed, fabric, traffic, transport: _, limits, watch } = self;
         RunSpec { name, base, point, seed, fabric, traffic, transport, limits, watch }
@@ -111,7 +112,8 @@ impl<T> RunSpec<T> {
 }
 
 impl RunSpec {
-    /// The run with its transport and congestion control as names and settings, instead of as declarations.
+    /// A copy of the run that can be written as JSON: its transport and congestion control are given by names and
+    /// settings, instead of by declarations.
     pub fn to_document(&self) -> RunSpec<TransportDocument> {
         let given = |settings: &Settings| -> BTreeMap<String, Value> {
             settings.given().map(|(name, value)| (name.to_string(), value.clone())).collect()
@@ -147,18 +149,18 @@ impl RunSpec {
     /// ```
     ///
     /// # Errors
-    /// The text is not a valid run specification. The error says what is wrong, with line and column if the JSON is not
-    /// of the document's form.
+    /// The text is not a valid run specification. The error says what is wrong, with line and column if the text is not
+    /// JSON or has other fields than a specification.
     pub fn from_json(text: &str, vocabulary: &Vocabulary) -> Result<RunSpec, SpecError> {
         let document: Document = serde_json::from_str(text).map_err(|error| SpecError(error.to_string()))?;
         RunSpec::from_document(document.run, vocabulary)
     }
 
-    /// Replaces the names of transport and congestion control by their declarations in `vocabulary`, and checks the
-    /// run.
+    /// Turns a run as read from JSON into a complete specification: replaces the names of transport and congestion
+    /// control by their declarations in `vocabulary`, and checks the run.
     ///
     /// # Errors
-    /// A name or setting does not exist, or a value cannot be simulated.
+    /// The run names a transport, congestion control or setting that does not exist, or a value cannot be simulated.
     pub fn from_document(run: RunSpec<TransportDocument>, vocabulary: &Vocabulary) -> Result<RunSpec, SpecError> {
         let transport = transport(&run.transport, vocabulary)?;
         let run = run.with_transport(transport);
@@ -166,7 +168,7 @@ impl RunSpec {
         Ok(run)
     }
 
-    /// The JSON Schema of the document.
+    /// The JSON Schema of a run's JSON document.
     pub fn json_schema() -> serde_json::Value {
         schema_for!(Document).to_value()
     }

@@ -1,4 +1,4 @@
-//! The events that a run emits while it is simulated.
+//! The events that a run emits while it is simulated: start, progress, samples, pauses and end.
 
 use crate::record::PauseRow;
 use rnic_transport::Time;
@@ -12,7 +12,8 @@ pub struct RunProgress {
     pub flows_done: u64,
     /// Number of flows of the whole run; `None` if it is not known, as for endless traffic.
     pub flows_total: Option<u64>,
-    /// Number of transmissions of data and control packets on links so far (packet-hops).
+    /// Number of transmissions of data and control packets on links so far; each link on a packet's path counts
+    /// (packet-hops).
     pub hops: u64,
     /// Simulated time reached so far, in picoseconds.
     #[serde(rename = "time_ps", with = "crate::stored::time")]
@@ -20,12 +21,12 @@ pub struct RunProgress {
     pub time: Time,
 }
 
-/// One event in the life of a run.
+/// One event that a run emits while it is simulated.
 ///
 /// A run emits [`RunEvent::Started`] first, then any number of other events, and [`RunEvent::Finished`] or
 /// [`RunEvent::Failed`] last. A run that cannot be set up emits only `Failed`.
 ///
-/// As JSON, the field `event` names the kind of event:
+/// In the JSON form of an event, the field `event` names its kind:
 ///
 /// ```
 /// use rnic_run::RunEvent;
@@ -39,13 +40,13 @@ pub struct RunProgress {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum RunEvent {
-    /// The simulation begins.
+    /// The simulation of the run begins.
     Started {
         /// Name of the run.
         run: String,
-        /// Seed of the run's random streams.
+        /// Seed of the run's pseudo-random numbers.
         seed: u64,
-        /// The settings in effect, including derived ones: (key, value with unit).
+        /// The settings of the run in effect, including those derived from others: (key, value with unit).
         parameters: Vec<(String, String)>,
         /// Warnings for readers of the results, one sentence each.
         warnings: Vec<String>,
@@ -63,7 +64,7 @@ pub enum RunEvent {
         /// Id of each active flow, and the payload bytes that it has delivered so far; empty if flows are not watched.
         delivered: Vec<(u32, u64)>,
     },
-    /// A pause of a transmitter that has ended, or that lasts until the end of the run.
+    /// A PFC pause of a transmitter. The event is emitted after the pause has ended, or at the end of the run.
     Pause(PauseRow),
     /// The run has completed.
     Finished {
@@ -78,7 +79,7 @@ pub enum RunEvent {
     },
     /// The run could not be set up, or did not complete.
     Failed {
-        /// Reason of the failure, one sentence.
+        /// Reason why the run failed, one sentence.
         reason: String,
     },
 }

@@ -4,15 +4,15 @@ use rnic_transport::Time;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// One flow that a workload starts.
+/// One flow that a workload (the traffic of a run) starts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FlowSpec {
-    /// Time at which the application hands the flow to the NIC.
+    /// Simulated time at which the sending application hands the flow to its NIC.
     pub start: Time,
-    /// Sending host.
+    /// Index of the sending host.
     pub src: u32,
-    /// Receiving host; never the sender.
+    /// Index of the receiving host; never the sender.
     pub dst: u32,
     /// Payload bytes, at least 1.
     pub bytes: u64,
@@ -20,7 +20,8 @@ pub struct FlowSpec {
     pub request: u32,
     /// Index of the traffic source in [`crate::RunSpec::traffic`].
     pub traffic: u16,
-    /// Whether the flow counts in the statistics, because it lies outside warm-up and cool-down.
+    /// Whether the flow counts in the statistics: it is not one of its source's first flows (warm-up) or last flows
+    /// (cool-down) that the statistics leave out.
     pub measured: bool,
 }
 
@@ -34,24 +35,24 @@ impl FlowSpec {
 pub struct FlowRecord {
     /// Id of the flow, counted from 0 in order of start.
     pub id: u32,
-    /// Sending host.
+    /// Index of the sending host.
     pub src: u32,
-    /// Receiving host.
+    /// Index of the receiving host.
     pub dst: u32,
     /// Payload bytes.
     pub bytes: u64,
-    /// Time at which the application handed the flow to the NIC.
+    /// Simulated time at which the sending application handed the flow to its NIC.
     pub start: Time,
-    /// Time at which the receiver had all bytes; `None` if the flow did not finish.
+    /// Simulated time at which the receiver had all bytes; `None` if the flow did not finish.
     pub finish: Option<Time>,
     /// Completion time of the flow alone on an empty fabric, at line rate with plain RoCEv2 headers: the denominator of
     /// the slowdown.
     pub ideal: Time,
     /// Payload bytes that the receiver had accepted by the end of the run.
     pub delivered: u64,
-    /// Number of retransmitted data packets.
+    /// Number of data packets of the flow that were retransmissions.
     pub retransmitted: u32,
-    /// Number of retransmission timeouts.
+    /// Number of retransmission timeouts of the flow.
     pub timeouts: u32,
     /// Id of the request (incast) to which the flow belongs; `u32::MAX` for none.
     pub request: u32,
@@ -91,7 +92,7 @@ impl FlowRecord {
         (life > 0).then(|| self.delivered as f64 * 8e12 / life as f64)
     }
 
-    /// A measured flow for tests: it started at 0 and took 10 us, twice its ideal time.
+    /// The record of a flow for tests: it counts in the statistics, started at 0 and took 10 us, twice its ideal time.
     #[cfg(any(test, feature = "testing"))]
     pub fn sample(id: u32, bytes: u64) -> FlowRecord {
         FlowRecord {

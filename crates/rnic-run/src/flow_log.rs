@@ -1,4 +1,4 @@
-//! The flow records of a run. A small number of records is kept in memory, a larger number in a temporary file.
+//! The log of a run's flow records. A small number of records is kept in memory, a larger number in a temporary file.
 
 mod file;
 mod stream;
@@ -9,11 +9,12 @@ use std::fmt;
 use std::io;
 use std::sync::OnceLock;
 
-/// Maximum number of records that a log keeps in memory (16 MB). A log with more records keeps all of them in a file.
+/// Maximum number of flow records that a [`FlowLog`] keeps in memory (16 MB). A log with more records keeps all of them
+/// in a file.
 pub const IN_MEMORY: usize = 200_000;
 
-/// The records of all flows of a run, read in order of flow id. The record of each flow id, from 0 on, is put into the
-/// log once; the order does not matter.
+/// The records of all flows of a run. They are read in order of flow id. The record of each flow id, from 0 on, is put
+/// into the log once, in any order.
 ///
 /// A log of more than [`IN_MEMORY`] flows keeps its records, 64 bytes each, in an unnamed file in the system's
 /// temporary folder (on Unix `TMPDIR`, else `/tmp`). The system deletes the file with the last clone of the log. The
@@ -49,11 +50,11 @@ pub const IN_MEMORY: usize = 200_000;
 pub struct FlowLog {
     store: Store,
     len: usize,
-    /// Maximum number of records in memory.
+    /// Maximum number of flow records in memory.
     limit: usize,
-    /// Error of the first record that could not be stored.
+    /// Error message for the first record that could not be stored.
     lost: Option<String>,
-    /// Error of the first record that could not be read.
+    /// Error message for the first record that could not be read.
     unread: OnceLock<String>,
 }
 
@@ -81,7 +82,7 @@ impl FlowLog {
         FlowLog { store: Store::Memory(Vec::new()), len: 0, limit, lost: None, unread: OnceLock::new() }
     }
 
-    /// Puts the final record of a flow into the log. If the record cannot be stored, [`FlowLog::error`] says why.
+    /// Puts the final record of one flow into the log. If the record cannot be stored, [`FlowLog::error`] says why.
     pub fn put(&mut self, record: FlowRecord) {
         if self.lost.is_some() {
             return;
@@ -114,8 +115,8 @@ impl FlowLog {
         Ok(())
     }
 
-    /// Writes buffered records to the file. Call this method after the last record has been put, because it makes
-    /// [`FlowLog::get`] faster.
+    /// Writes the records that are still buffered to the log's file. Call this method after the last record has been
+    /// put into the log, because it makes [`FlowLog::get`] faster.
     pub fn close(&mut self) {
         if let Store::File(file) = &mut self.store
             && let Err(error) = file.write()
@@ -124,7 +125,7 @@ impl FlowLog {
         }
     }
 
-    /// Number of stored records.
+    /// Number of records in the log.
     pub fn len(&self) -> usize {
         self.len
     }
@@ -134,12 +135,13 @@ impl FlowLog {
         self.len == 0
     }
 
-    /// Whether the records are in a file.
+    /// Whether the records are in a temporary file instead of in memory.
     pub fn is_in_file(&self) -> bool {
         matches!(self.store, Store::File(_))
     }
 
-    /// Why records are missing, in one sentence: the file could not be written, or a previous read failed.
+    /// Why records are missing, in one sentence: the temporary file could not be written, or a previous read of it
+    /// failed. `None` if none is known to be missing.
     pub fn error(&self) -> Option<&str> {
         self.lost.as_deref().or(self.unread.get().map(String::as_str))
     }
@@ -152,12 +154,12 @@ impl FlowLog {
         self.unread.get().map_or(Ok(()), |error| Err(io::Error::other(error.clone())))
     }
 
-    /// All records, in order of flow id.
+    /// Iterates over all records, in order of flow id.
     pub fn iter(&self) -> Iter<'_> {
         self.range(0, u32::MAX)
     }
 
-    /// The records of the flows with ids `from..=to`, in order of flow id.
+    /// Iterates over the records of the flows with ids `from..=to`, in order of flow id.
     pub fn range(&self, from: u32, to: u32) -> Iter<'_> {
         Iter(match &self.store {
             Store::Memory(records) => {
@@ -168,7 +170,7 @@ impl FlowLog {
         })
     }
 
-    /// The record of flow `id`; `None` if it was not put or cannot be read.
+    /// The record of flow `id`; `None` if it was not put into the log or cannot be read.
     pub fn get(&self, id: u32) -> Option<FlowRecord> {
         match &self.store {
             Store::Memory(records) => records.get(id as usize).copied().flatten(),
@@ -180,12 +182,12 @@ impl FlowLog {
     }
 }
 
-/// Stores the error in `note`, unless `note` has an earlier error.
+/// Stores the message of a read error in `note`, unless `note` has an earlier message.
 fn unread(note: &OnceLock<String>, error: &io::Error) {
     note.get_or_init(|| told("read", error));
 }
 
-/// The error as a sentence; `done` is the action that failed, `kept` or `read`.
+/// The message of an error of the temporary file. `done` is the participle of the failed action: `kept` or `read`.
 fn told(done: &str, error: &io::Error) -> String {
     format!(
         "the flow records cannot be {done} in a temporary file in {}: {error}; they need 64 bytes per flow; set TMPDIR \
@@ -194,7 +196,7 @@ fn told(done: &str, error: &io::Error) -> String {
     )
 }
 
-/// Iterator over the records of a [`FlowLog`], by value.
+/// Iterator that yields copies of the records of a [`FlowLog`].
 pub struct Iter<'l>(Records<'l>);
 
 enum Records<'l> {
@@ -252,7 +254,7 @@ impl fmt::Debug for FlowLog {
 
 #[cfg(any(test, feature = "testing"))]
 impl FlowLog {
-    /// Changes the stored record of flow `id`.
+    /// For tests: changes the stored record of flow `id`.
     pub fn edit(&mut self, id: u32, change: impl FnOnce(&mut FlowRecord)) {
         let mut change = Some(change);
         let mut edited = FlowLog::with_limit(self.limit);
@@ -265,7 +267,7 @@ impl FlowLog {
         *self = edited;
     }
 
-    /// A log with the same records in a file; some of them are still buffered.
+    /// For tests: a log with the same records in a file; some of them are still buffered.
     pub fn in_file(&self) -> FlowLog {
         let mut log = FlowLog::with_limit(0);
         log.extend(self);
@@ -273,7 +275,7 @@ impl FlowLog {
         log
     }
 
-    /// A log with the same records in a file that cannot be read.
+    /// For tests: a log with the same records in a file that cannot be read.
     pub fn unreadable(&self) -> FlowLog {
         let mut log = self.in_file();
         log.close();
@@ -317,8 +319,8 @@ mod tests {
         assert!(none.is_empty() && none.iter().next().is_none() && none.get(0).is_none());
     }
 
-    /// The log has more records than one write and one read handle, and they arrive in an order that leaves gaps at
-    /// first.
+    /// The log has more records than one write and one read of its file handle. They arrive in an order that leaves
+    /// gaps at first.
     #[test]
     fn many_records_in_a_scrambled_order() {
         let count = 40_000_u32;

@@ -1,6 +1,7 @@
-//! Short labels for the keys of a sweep.
+//! Short labels for the keys that a sweep varies.
 
-/// For each dotted path in `keys`, the shortest suffix that no other path of `keys` has; the labels of a sweep's keys.
+/// For each dotted path in `keys`, the shortest suffix that no other path of `keys` has. Names of runs show these
+/// suffixes as labels for the keys of a sweep.
 ///
 /// ```
 /// assert_eq!(rnic_run::short_keys(&["traffic.a.load", "traffic.b.load", "seed"]), ["a.load", "b.load", "seed"]);

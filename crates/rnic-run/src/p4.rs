@@ -1,6 +1,7 @@
-//! A transport written in P4: `transport = "p4:FILE"`.
+//! A transport written in P4: in a scenario, `transport = "p4:FILE"`.
 //!
-//! Annotations on the instance of the program's package state what the program needs of its NIC and of the network:
+//! Annotations on the package instance (`main`) of the P4 program state what the program needs of its NIC and of the
+//! network:
 //!
 //! | annotation | meaning | default |
 //! |---|---|---|
@@ -29,14 +30,14 @@ pub struct P4Source {
     /// Texts of the files that the program includes with `#include "PATH"`, by their `PATH`.
     #[serde(default)]
     pub includes: BTreeMap<String, String>,
-    /// Values that replace those of constants in the program, by the constant's name.
+    /// Values that override constants of the program, by the constant's name.
     #[serde(default)]
     pub constants: BTreeMap<String, u64>,
 }
 
 impl P4Source {
-    /// Compiles the program `text`, which messages call `file`. `include` returns the text of a file that the program
-    /// includes; the returned [`P4Source`] contains these texts.
+    /// Compiles the program `text`, which error messages call `file`. `include` returns the text of a file that the
+    /// program includes; the returned [`P4Source`] contains these texts.
     ///
     /// # Errors
     /// The program does not compile. [`Rejected`] has all errors with their positions.
@@ -56,7 +57,7 @@ impl P4Source {
     }
 }
 
-/// A compiled P4 program, and what it needs of its NIC and of the network.
+/// A compiled P4 program of a transport, and what its annotations state about NIC and network.
 #[derive(Clone, Debug)]
 pub struct P4Program {
     /// Source text of the program.
@@ -73,7 +74,7 @@ pub struct P4Program {
     pub telemetry: bool,
 }
 
-/// Two programs are equal if their checked forms are equal; file names and comments do not count.
+/// Two P4 programs are equal if they are equal after compilation; file names and comments do not count.
 impl PartialEq for P4Program {
     fn eq(&self, other: &P4Program) -> bool {
         self.program.hir() == other.program.hir()
@@ -81,7 +82,7 @@ impl PartialEq for P4Program {
 }
 
 impl P4Program {
-    /// Compiles a program and reads its annotations.
+    /// Compiles the P4 program of a transport and reads its annotations.
     ///
     /// # Errors
     /// The program or one of its annotations is invalid. The text says where and why, on several lines.
@@ -98,7 +99,7 @@ impl P4Program {
     /// Reads from the program's annotations what it needs of its NIC and of the network.
     ///
     /// # Errors
-    /// An annotation is invalid: the annotation, and what would be accepted.
+    /// An annotation is invalid. The error has the annotation, and what would be accepted.
     pub fn of(source: P4Source, program: Program) -> std::result::Result<P4Program, (String, &'static str)> {
         let (mut priorities, mut order, mut paths, mut telemetry) = (2, Order::RoundRobin, Paths::Ecmp, false);
         for (number, (name, argument)) in program.hir().annotations.iter().enumerate() {

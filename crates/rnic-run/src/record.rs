@@ -21,12 +21,12 @@ pub struct RunOutput {
     pub flows: FlowLog,
     /// Counters of every port of the fabric, ordered by node, then by port.
     pub ports: Vec<PortRecord>,
-    /// Fabric-wide counts.
+    /// Counts of packets, messages and pauses, summed over the fabric.
     pub totals: Totals,
     /// Simulated time at which the run ended.
     #[serde(with = "stored::time")]
     pub end: Time,
-    /// The settings in effect, including derived ones, as (key, value with unit).
+    /// The settings of the run in effect, including those derived from others, as (key, value with unit).
     pub parameters: Vec<(String, String)>,
     /// Warnings for readers of the results, one sentence each.
     pub warnings: Vec<String>,
@@ -36,7 +36,7 @@ pub struct RunOutput {
     pub samples: Option<Samples>,
 }
 
-/// Samples of queues and flows, taken every `interval` from `start` until the run ended.
+/// Samples of queue lengths and of the flows' delivered bytes, taken every `interval` from `start` until the run ended.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Samples {
     /// Simulated time of the first sample.
@@ -54,7 +54,7 @@ pub struct Samples {
 }
 
 impl Samples {
-    /// Simulated time of sample `index`, counted from 0.
+    /// Simulated time of the sample with the number `index`, counted from 0.
     pub fn at(&self, index: u32) -> Time {
         self.start + self.interval * u64::from(index)
     }
@@ -63,7 +63,7 @@ impl Samples {
 /// Samples of one egress queue of a switch.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct QueueSamples {
-    /// Name of the queue: the switch and the node to which this output sends.
+    /// Name of the queue: the switch and the node to which the queue sends, such as `s0:h0`.
     pub name: String,
     /// Queued bytes at each sample, summed over all priorities.
     pub bytes: Vec<u32>,
@@ -76,7 +76,8 @@ pub struct FlowSamples {
     pub flow: u32,
     /// Index of the first sample at which the flow was active.
     pub first: u32,
-    /// Payload bytes delivered so far, at each sample from `first` to the first sample after the flow's end.
+    /// Payload bytes that the flow has delivered so far, at each sample from `first` to the first sample after the
+    /// flow's end.
     pub delivered: Vec<u64>,
 }
 
@@ -121,23 +122,23 @@ pub enum RunStatus {
 /// Counters of the transmitter and of the input buffer of one port.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct PortRecord {
-    /// Name of the node, for example `edge3`.
+    /// Name of the port's host or switch, for example `edge3`.
     pub node: String,
     /// Index of the port on the node, from 0.
     pub port: u32,
     /// Name of the node at the other end of the link.
     pub peer: String,
-    /// Rate of the link.
+    /// Rate of the port's link.
     #[serde(with = "stored::rate")]
     pub rate: BitRate,
-    /// Total time for which the transmitter was sending.
+    /// Total time for which the port's transmitter was sending.
     #[serde(with = "stored::time")]
     pub busy: Time,
     /// Counters of each priority in use, indexed by priority.
     pub priorities: Vec<PriorityCounters>,
 }
 
-/// Counters of one port in one priority.
+/// Counters of one port for the packets of one priority.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct PriorityCounters {
     /// Frames transmitted, pause frames not included.
@@ -165,7 +166,7 @@ pub struct PriorityCounters {
     pub returned: u64,
 }
 
-/// Fabric-wide counts of one run.
+/// Counts of packets, messages and pauses of one run, summed over the fabric.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Totals {
     /// Data packets that the hosts sent, retransmissions included.
@@ -191,7 +192,7 @@ pub struct Totals {
     pub notifications: u64,
     /// Messages that their senders aborted.
     pub aborted: u64,
-    /// Transmissions of data or control packets on a link.
+    /// Transmissions of data or control packets on links; each link on a packet's path counts (packet-hops).
     pub hops: u64,
     /// Packets delivered to hosts.
     pub delivered: u64,
@@ -203,8 +204,8 @@ pub struct Totals {
     pub paused_ps: u64,
 }
 
-/// The PFC pauses of a run. Regular samples determine the causes of pauses, called roots. A port is an index into
-/// [`RunOutput::ports`], a root an index into [`PauseRecords::roots`].
+/// The PFC pauses of a run, and their causes (roots), which are determined at regular samples. In the fields, a port is
+/// an index into [`RunOutput::ports`], and a root is an index into [`PauseRecords::roots`].
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct PauseRecords {
     /// Simulated time of the first sample.
@@ -215,18 +216,19 @@ pub struct PauseRecords {
     pub interval: Time,
     /// Number of samples.
     pub samples: u64,
-    /// Causes of pauses, in order of first appearance.
+    /// Causes of pauses (roots), in order of first appearance.
     pub roots: Vec<PauseRoot>,
     /// Maximum number of transmitters paused at one sample, each priority counted separately.
     pub max_paused: u32,
-    /// The first sample with `max_paused` paused transmitters.
+    /// The paused transmitters at the first sample with `max_paused` of them; `None` if no sample had any.
     pub worst: Option<PauseTreeRecord>,
-    /// A cyclic buffer dependency that existed at a sample or at the end of the run; `None` if there was none.
+    /// A cyclic buffer dependency (ports that pause each other in a cycle) that existed at a sample or at the end of
+    /// the run; `None` if there was none.
     pub cycle: Option<BufferCycle>,
-    /// Flows that a root delayed although the root is not on their path. The flows with the longest delays come first;
-    /// their number is limited.
+    /// Victims: flows that a root delayed although the root is not on their path. The flows that were delayed at the
+    /// largest numbers of samples come first; the list is limited.
     pub victims: Vec<Victim>,
-    /// Number of all victims, including those beyond the limit of `victims`.
+    /// Number of all victim flows, including those beyond the limit of `victims`.
     pub victim_count: u64,
     /// The pauses with their exact start and end, in the order in which samples noticed them; their number is limited.
     pub log: Vec<PauseRow>,
@@ -239,13 +241,13 @@ pub struct PauseRecords {
     pub spans_left_out: u64,
 }
 
-/// The kind of cause at the end of a chain of PFC pauses.
+/// The kind of cause (root) at the end of a chain of PFC pauses.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub enum RootKind {
     /// A congested output: an output that is not paused and always busy, because packets for it arrive faster than it
     /// can send.
     Congestion,
-    /// A host's NIC that sends pause frames to its switch.
+    /// A host's NIC that pauses its switch.
     Nic,
     /// A cycle of ports, each paused by the next.
     Cycle,
@@ -262,7 +264,7 @@ impl RootKind {
     }
 }
 
-/// A cause of pauses: the end of the chain of ports that wait for each other.
+/// A cause (root) of PFC pauses: the last port in a chain of ports that wait for each other.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct PauseRoot {
     /// Kind of cause.
@@ -271,7 +273,7 @@ pub struct PauseRoot {
     pub port: u32,
     /// The paused priority.
     pub priority: u8,
-    /// First sample at which this root kept a port paused.
+    /// Simulated time of the first sample at which this root kept a port paused.
     #[serde(with = "stored::time")]
     pub first: Time,
     /// Number of samples at which this root kept a port paused.
@@ -280,7 +282,7 @@ pub struct PauseRoot {
     pub max_ports: u32,
 }
 
-/// All paused transmitters at one sample.
+/// The pause tree at one sample: all paused transmitters, and the ports for which they wait.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct PauseTreeRecord {
     /// Simulated time of the sample.
@@ -288,11 +290,11 @@ pub struct PauseTreeRecord {
     pub at: Time,
     /// Number of paused transmitters.
     pub paused: u32,
-    /// The paused ports, and the ports between them and their roots; at most [`MAX_TREE_PORTS`].
+    /// The paused ports, and the ports between them and the roots of their pauses; at most [`MAX_TREE_PORTS`].
     pub ports: Vec<TreePort>,
 }
 
-/// One transmitter in a pause tree.
+/// One transmitter in a pause tree (paused ports, and the ports for which they wait).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct TreePort {
     /// Index of the transmitter's port.
@@ -311,7 +313,7 @@ pub struct TreePort {
     pub waits_for: Option<u32>,
     /// Distance from the root in hops, counted from 1 for a port next to the root.
     pub depth: u32,
-    /// Index of the root that holds up this transmitter; `None` if an XON frame is on its way.
+    /// Index of the root that holds up this transmitter; `None` if an XON frame to this port is on its way.
     pub root: Option<u32>,
 }
 
@@ -330,18 +332,19 @@ pub struct BufferCycle {
     pub truncated: bool,
 }
 
-/// A flow that was delayed by a pause root that is not on its path.
+/// A victim of PFC: a flow that was delayed by a pause whose root (cause) is not on the flow's path.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Victim {
     /// Id of the flow.
     pub flow: u32,
-    /// Sending host.
+    /// Index of the sending host.
     pub src: u32,
-    /// Receiving host.
+    /// Index of the receiving host.
     pub dst: u32,
     /// Number of samples at which the flow was a victim.
     pub samples: u64,
-    /// Index of the root that delayed the flow at more than half of these samples; if there is none, one of its roots.
+    /// Index of the root that delayed the flow at more than half of these samples; if there is no such root, one of the
+    /// roots that delayed the flow.
     pub root: u32,
     /// Whether the flow finished.
     pub finished: bool,
@@ -349,10 +352,10 @@ pub struct Victim {
     pub goodput: f64,
 }
 
-/// One pause of a transmitter.
+/// One PFC pause of a transmitter, with its exact start and end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct PauseRow {
-    /// The paused port.
+    /// Index of the paused port.
     pub port: u32,
     /// The paused priority.
     pub priority: u8,
@@ -364,11 +367,11 @@ pub struct PauseRow {
     #[serde(with = "stored::optional_time")]
     #[schemars(with = "Option<u64>")]
     pub to: Option<Time>,
-    /// Root of the pause at its last sample; `None` if there was no sample during the pause.
+    /// Index of the cause (root) of the pause at its last sample; `None` if there was no sample during the pause.
     pub root: Option<u32>,
 }
 
-/// An interval of consecutive samples at which a port was paused because of the same root.
+/// An interval of consecutive samples at which a port was paused because of the same root (cause).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct PauseSpan {
     /// Index of the paused port.
@@ -378,7 +381,7 @@ pub struct PauseSpan {
     /// Simulated time of the first sample.
     #[serde(with = "stored::time")]
     pub from: Time,
-    /// One sampling interval after the last sample.
+    /// Simulated time one sampling interval after the last sample, at most the end of the run.
     #[serde(with = "stored::time")]
     pub to: Time,
     /// Index of the root of the pause; `None` if an XON frame was on its way at these samples.
@@ -388,14 +391,14 @@ pub struct PauseSpan {
 /// The output of a run and the resources that the simulation used.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct RunRecord {
-    /// Output of the run. It depends on the scenario and the seed alone.
+    /// What the run recorded. It depends on the scenario and the seed alone.
     pub output: RunOutput,
     /// Wall-clock seconds that the simulation took.
     pub wall_s: f64,
     /// CPU seconds of the threads that simulated the run.
     pub cpu_s: f64,
-    /// Maximum resident set of the whole process until the end of the run, in bytes; 0 if the system does not report
-    /// it.
+    /// Maximum resident set size of the whole process until the end of the run, in bytes; 0 if the system does not
+    /// report it.
     pub peak_rss_bytes: u64,
 }
 

@@ -1,4 +1,4 @@
-//! Distributions of flow sizes: random samples and exact means of a distribution that points of its CDF define.
+//! Distributions of flow sizes, each given by points of its CDF: random samples and exact means.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -10,9 +10,9 @@ pub struct SizeDistribution {
     /// Name of the distribution in the scenario: a file name, or for example `irn-heavy-tailed`, `websearch`,
     /// `fixed 1 MB` or `uniform 500 KB - 5 MB`.
     pub name: String,
-    /// Points (bytes, cumulative probability). Neither coordinate decreases from point to point, and the last
-    /// probability is 1. Between two points, bytes are linear in probability. Two points of equal probability form a
-    /// gap, two points of equal size a point mass. The first point's probability is the point mass at its size.
+    /// Points of the CDF, as (bytes, cumulative probability). Neither coordinate decreases from point to point, and the
+    /// last probability is 1. Between two points the CDF is linear. Two points of equal probability form a gap, two
+    /// points of equal size a point mass. The first point's probability is the point mass at its size.
     pub points: Vec<(f64, f64)>,
 }
 
@@ -53,7 +53,8 @@ impl SizeDistribution {
         })
     }
 
-    /// Exact mean number of packets per flow if each packet carries at most `mtu` bytes: the mean of ceil(size / mtu).
+    /// Exact mean number of packets per flow if each packet carries at most `mtu` payload bytes: the mean of ceil(size
+    /// / mtu).
     pub fn mean_packets(&self, mtu: u32) -> f64 {
         let mtu = f64::from(mtu.max(1));
         // A flow of x bytes, rounded to whole bytes, has 1 + extra(x) packets.
@@ -79,11 +80,10 @@ impl SizeDistribution {
         pieces.fold(at_first, |sum, pair| sum + (pair[1].1 - pair[0].1) * average(pair[0].0, pair[1].0))
     }
 
-    /// Checks that the points form a distribution.
+    /// Checks that the points form a CDF, in which sizes and probabilities do not decrease.
     ///
     /// # Errors
-    /// The points do not form a distribution. The error is one sentence that names the distribution and the rule that
-    /// it breaks.
+    /// The points do not form a CDF. The error is one sentence that names the distribution and the rule that it breaks.
     pub fn validate(&self) -> Result<(), String> {
         let ordered = self.points.windows(2).all(|pair| pair[0].0 <= pair[1].0 && pair[0].1 <= pair[1].1);
         let inside = self.points.iter().all(|p| p.0 >= 0.0 && p.0.is_finite() && (0.0..=1.0).contains(&p.1));

@@ -1,6 +1,7 @@
-//! A scenario as plain data, after parsing and checking.
+//! A scenario and its runs as plain data, after a scenario file has been parsed and checked.
 //!
-//! A setting that is `None` is not given: its value then follows from the fabric, as the scenario reference documents.
+//! A setting that is `None` is not given in the scenario: the simulator then derives its value, as the scenario
+//! reference documents.
 
 use crate::flow::FlowSpec;
 use crate::sizes::SizeDistribution;
@@ -19,30 +20,31 @@ use std::sync::Arc;
 pub struct Scenario {
     /// Title of the scenario: the file's `title`, else `name`.
     pub title: String,
-    /// File name without its extension; also the name of the output folder.
+    /// Name of the scenario file without its extension; also the name of the folder for the results.
     pub name: String,
-    /// Seed of the scenario: the caller's seed, else the file's `seed`. Each run has its own seed, which is the one
-    /// that its simulation uses.
+    /// Seed of the scenario: the caller's seed, else the file's `seed`. The simulation of a run uses the field `seed`
+    /// of the run, which differs if the scenario sweeps `seed`.
     pub seed: u64,
     /// The runs, in the file's order; at least one.
     pub runs: Vec<RunSpec>,
 }
 
-/// One run, complete in itself: the scenario's fabric and traffic, with the changes that the run's `set` makes.
+/// One run (simulation), complete in itself: the scenario's fabric and traffic with the changes that the run's `set`
+/// makes, and the run's transport.
 ///
-/// `T` is the description of the transport: a [`TransportSpec`] with everything that the transport declares, or a
-/// [`TransportDocument`](crate::TransportDocument) of names and settings.
+/// `T` is the type that describes the transport: a [`TransportSpec`] with everything that the transport declares, or a
+/// [`TransportDocument`](crate::TransportDocument) of names and settings for JSON.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RunSpec<T = TransportSpec> {
     /// Name of the run; unique in the scenario.
     pub name: String,
-    /// Name of the `[[run]]` table from which the run was made. A sweep makes many runs of one table and appends the
-    /// swept values to their names; without a sweep, `base` equals `name`.
+    /// Name of the scenario's `[[run]]` table from which the run was made. A sweep makes many runs from one such table
+    /// and appends the swept values to their names; without a sweep, `base` equals `name`.
     pub base: String,
-    /// Keys and values, as written, of the run's point in the sweep; empty without a sweep.
+    /// The swept keys of the scenario and their values in this run, as written in the file; empty without a sweep.
     pub point: Vec<(String, String)>,
-    /// Seed of the run's random streams.
+    /// Seed of the run's pseudo-random numbers.
     pub seed: u64,
     /// The network that carries the traffic.
     pub fabric: FabricSetup,
@@ -50,7 +52,7 @@ pub struct RunSpec<T = TransportSpec> {
     pub traffic: Vec<Traffic>,
     /// Transport and congestion control of the hosts.
     pub transport: T,
-    /// Simulated times at which the run ends or fails.
+    /// Simulated times at which the run completes or fails.
     pub limits: Limits,
     /// Queues, flows and pauses to sample during the run; `None` samples nothing.
     pub watch: Option<Watch>,
@@ -62,11 +64,11 @@ pub struct RunSpec<T = TransportSpec> {
 pub struct FabricSetup {
     /// Hosts, switches and the links between them.
     pub topology: TopologySpec,
-    /// Rate, delay and loss of every link that `links` does not change (`rate`, `delay`, `loss`).
+    /// Rate, delay and loss probability of every link that `links` does not change (`rate`, `delay`, `loss`).
     pub link: LinkSpec,
     /// `[[fabric.link]]`: the links of a graph topology; in other topologies, changes to single links.
     pub links: Vec<NamedLink>,
-    /// `[[fabric.route]]`: routes that replace the shortest paths.
+    /// `[[fabric.route]]`: routes that replace shortest paths.
     pub routes: Vec<NamedRoute>,
     /// `[[fabric.storm]]`: NICs that send PFC pause frames to their switch.
     pub storms: Vec<Storm>,
@@ -75,7 +77,7 @@ pub struct FabricSetup {
     /// Bytes of link time that each frame takes beyond its own length, for preamble and inter-frame gap (`frame_gap`,
     /// default 20 B).
     pub frame_gap: Bytes,
-    /// Imperfections of the clocks of all nodes (`clock_skew_ppm`, `clock_jitter`); default none.
+    /// Imperfections of the clocks of all hosts and switches (`clock_skew_ppm`, `clock_jitter`); default none.
     #[serde(default)]
     pub clocks: ClockSpec,
     /// How packets choose among several shortest paths (`paths`); default: the transport's own choice, `"ecmp"` for
@@ -103,26 +105,27 @@ pub struct Storm {
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SwitchSetup {
-    /// Where a switch buffers packets (`queueing`), with the keys that only this kind of buffer has.
+    /// Where a switch buffers packets (`queueing`), with the settings that only this kind of buffer has.
     pub queueing: QueueingSetup,
     /// Size of the buffer. With `queueing = "shared"`, of the whole switch; default 12 MB. Otherwise, of each port and
     /// priority; default twice the longest path's bandwidth-delay product, at least 16 full frames.
     pub buffer: Option<Bytes>,
-    /// PFC pause threshold. Default: `buffer` minus the headroom that makes the fabric lossless; with a shared buffer,
-    /// a dynamic threshold.
+    /// PFC pause threshold. Default: `buffer` minus the headroom that prevents drops; with a shared buffer, a dynamic
+    /// threshold.
     pub xoff: Option<Bytes>,
-    /// PFC resume threshold; default `xoff`.
+    /// PFC resume threshold: the switch resumes its peer when the input buffer's occupancy has fallen to it; default
+    /// `xoff`.
     pub xon: Option<Bytes>,
-    /// Buffer above `xoff` for packets that arrive before a pause takes effect. Default: the bytes that the fabric
-    /// needs to be lossless, at least `buffer` minus `xoff`.
+    /// Bytes of buffer above `xoff` for packets that arrive before a PFC pause takes effect. Default: the bytes that
+    /// the fabric needs to be lossless, at least `buffer` minus `xoff`.
     pub headroom: Option<Bytes>,
-    /// How an output chooses the priority to serve: `scheduler` and `weights`.
+    /// How an output chooses the priority to serve next: `scheduler` and `weights`.
     pub scheduler: SchedulerSetup,
     /// ECN marking: `ecn`.
     pub ecn: EcnSetup,
 }
 
-/// Where a switch buffers packets that wait for an output: `queueing`.
+/// Where a switch buffers packets that wait for an output: the key `queueing`.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "queueing", rename_all = "kebab-case")]
 pub enum QueueingSetup {
@@ -134,14 +137,14 @@ pub enum QueueingSetup {
     Output(OutputSetup),
 }
 
-/// Buffers at the inputs.
+/// The default is `"input"`: buffers at the inputs.
 impl Default for QueueingSetup {
     fn default() -> QueueingSetup {
         QueueingSetup::Input(InputSetup::default())
     }
 }
 
-/// Settings that only a switch with buffers at its inputs has.
+/// Settings that only a switch with buffers at its inputs has (`queueing = "input"`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct InputSetup {
@@ -149,13 +152,13 @@ pub struct InputSetup {
     #[serde(default)]
     pub arbiter: ArbiterSpec,
     /// Hysteresis: an input port that has dropped a packet drops every packet of this priority until this many bytes of
-    /// its buffer are free. 0, the default: it accepts every packet that fits.
+    /// its buffer are free. With 0, the default, the port accepts every packet that fits.
     #[serde(default)]
     pub drop_until_free: Bytes,
 }
 
 impl QueueingSetup {
-    /// The number of priorities, if the `[fabric.switch]` table gives it.
+    /// The number of priorities of the switches; `None` if the `[fabric.switch]` table does not give it.
     pub fn priorities(&self) -> Option<u8> {
         match self {
             QueueingSetup::Input(_) => None,
@@ -165,8 +168,8 @@ impl QueueingSetup {
     }
 }
 
-/// How an output chooses the priority to serve next: the keys `scheduler` and `weights`, and the bound on consecutive
-/// packets that `trim` sets.
+/// How an output chooses the priority to serve next: the keys `scheduler` and `weights`, and the maximum number of
+/// consecutive packets of the highest priority (`trim.in_a_row`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SchedulerSetup {
@@ -194,7 +197,7 @@ impl OutputSetup {
         self.trim.is_some_and(|trim| trim.headers == TrimmedPriority::Highest)
     }
 
-    /// The minimum number of priorities that `transport` needs on this switch.
+    /// The minimum number of priorities that a run with `transport` needs on these switches.
     pub fn needed_priorities(&self, transport: &TransportSpec) -> u8 {
         let above = self.trim.is_some_and(|trim| trim.headers == TrimmedPriority::Above);
         match transport.priorities() {
@@ -210,20 +213,23 @@ impl OutputSetup {
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SharedSetup {
-    /// Factor of the dynamic PFC threshold: threshold = `beta` x free bytes of the pool / number of priorities. Default
-    /// 8 if `xoff` is not given.
+    /// Factor of the dynamic PFC threshold: threshold = `beta` x free bytes of the pool (the buffer without the
+    /// reserved headroom) / number of priorities. Default 8 if `xoff` is not given.
     pub beta: Option<f64>,
     /// Bytes by which the occupancy charged to an input port and priority must fall below the pause threshold before
     /// the switch sends XON; default two full frames.
     pub xon_offset: Option<Bytes>,
-    /// Without PFC: limit of a queue as a multiple of the pool's free bytes. Default: a queue may take all free bytes.
+    /// Without PFC: maximum length of an output's queue, as a multiple of the buffer's free bytes. Default: a queue may
+    /// take all free bytes.
     pub egress_alpha: Option<f64>,
-    /// Number of priorities among which the pool is divided; default: the priorities in use.
+    /// Number of priorities for which headroom is reserved, and by which the threshold of `beta` is divided; default:
+    /// the priorities in use.
     pub priorities: Option<u8>,
 }
 
-/// ECN marking: `ecn = false`, or the `[fabric.switch.ecn]` table. It affects only runs whose congestion control reacts
-/// to CE marks. Thresholds that are not given are the defaults of that congestion control.
+/// ECN marking: `ecn = false`, or the `[fabric.switch.ecn]` table. With both `kmin` and `kmax` switches mark packets in
+/// every run, otherwise only in runs whose congestion control reacts to CE marks. Thresholds that are not given are the
+/// defaults of this congestion control.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EcnSetup {
@@ -235,12 +241,12 @@ pub struct EcnSetup {
     pub kmax: Option<Bytes>,
     /// Probability that a packet is marked when the egress queue is at `kmax`, 0 to 1.
     pub pmax: Option<f64>,
-    /// When a packet is marked: as it joins the queue (`"enqueue"`, default with buffers at the inputs) or as it leaves
-    /// the queue (`"dequeue"`, default with buffers at the outputs).
+    /// When a packet is marked: as it joins the egress queue (`"enqueue"`, default with buffers at the inputs) or as it
+    /// leaves this queue (`"dequeue"`, default with shared buffers and with buffers at the outputs).
     pub mark_on: Option<MarkOn>,
 }
 
-/// One source of flows: `[traffic]`, or one of several `[[traffic]]`.
+/// One source of flows: the scenario's table `[traffic]`, or one of several tables `[[traffic]]`.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Traffic {
@@ -264,7 +270,7 @@ pub enum TrafficPattern {
     Poisson {
         /// Mean fraction of each host's link rate that its data frames use, headers and frame gap included.
         load: f64,
-        /// Flow sizes.
+        /// Distribution of the flow sizes.
         sizes: SizeDistribution,
         /// Total number of flows.
         flows: u64,
@@ -273,32 +279,32 @@ pub enum TrafficPattern {
     Incast {
         /// Number of senders, drawn for each request from the other hosts.
         senders: u32,
-        /// Bytes of one request, summed over its senders.
+        /// Payload bytes of one request, summed over its senders.
         total: Bytes,
         /// Number of requests.
         repeats: u32,
-        /// Receiving host; default host 0.
+        /// Index of the receiving host; default 0.
         receiver: u32,
-        /// Number of flows from each sender.
+        /// Number of flows of each request from each sender.
         connections: u32,
         /// Time between the starts of two requests; default four times the time that one request occupies the
         /// receiver's link.
         interval: Option<Time>,
     },
-    /// `permutation`: every host sends to one other host and receives from one other host.
+    /// `permutation`: every host sends a flow to one other host and receives a flow from one other host.
     Permutation {
-        /// Flow sizes.
+        /// Distribution of the flow sizes.
         sizes: SizeDistribution,
-        /// Number of permutations, each drawn at random.
+        /// Number of permutations of the hosts, each drawn at random.
         repeats: u32,
         /// Time between the starts of two permutations.
         interval: Time,
     },
-    /// `all-to-all`: every host sends one flow to every other host.
+    /// `all-to-all` without `outstanding`: every host sends one flow to every other host, all at the same time.
     AllToAll {
-        /// Flow sizes.
+        /// Distribution of the flow sizes.
         sizes: SizeDistribution,
-        /// Number of repetitions.
+        /// Number of times that every host sends to every other host.
         repeats: u32,
         /// Time between the starts of two repetitions.
         interval: Time,
@@ -312,11 +318,12 @@ pub enum TrafficPattern {
     Pairs {
         /// Number of pairs. Pairs are drawn independently of each other; two pairs may be equal.
         pairs: u32,
-        /// Message sizes.
+        /// Distribution of the message sizes.
         sizes: SizeDistribution,
         /// Number of messages of each pair; `None` for endless traffic.
         messages: Option<u32>,
-        /// Time from the sender's knowledge that a message is complete to the start of its next message.
+        /// Time between the instant at which the sender knows that a message is complete and the start of its next
+        /// message.
         think_time: Time,
         /// Whether all messages of a pair use the same, persistent connection.
         persistent: bool,
@@ -324,13 +331,14 @@ pub enum TrafficPattern {
     /// `all-to-all` with `outstanding`: every host sends to all other hosts in turn, with a fixed number of outstanding
     /// messages.
     AllToAllLoop {
-        /// Message sizes.
+        /// Distribution of the message sizes.
         sizes: SizeDistribution,
         /// Number of messages from each host to every other host.
         repeats: u32,
         /// Maximum number of outstanding messages per host.
         outstanding: u32,
-        /// Time from the sender's knowledge that a message is complete to the start of its next message.
+        /// Time between the instant at which the sender knows that a message is complete and the start of its next
+        /// message.
         think_time: Time,
     },
     /// `incast` with `interval = "completion"`: the next request starts when the previous one is complete.
@@ -339,15 +347,16 @@ pub enum TrafficPattern {
         incast: Incast,
         /// Number of requests; `None` for endless traffic.
         repeats: Option<u32>,
-        /// Time from the senders' knowledge that a request is complete to the start of the next request.
+        /// Time between the instant at which all senders know that a request is complete and the start of the next
+        /// request.
         think_time: Time,
-        /// Whether senders keep their connections from request to request.
+        /// Whether the flows of all requests from a sender use the same, persistent connections.
         persistent: bool,
     },
 }
 
 impl TrafficPattern {
-    /// Whether the pattern is a closed loop: later flows start when earlier flows complete.
+    /// Whether the pattern is a closed loop, in which a flow starts when an earlier flow has completed.
     pub fn is_closed(&self) -> bool {
         matches!(
             self,
@@ -355,7 +364,7 @@ impl TrafficPattern {
         )
     }
 
-    /// Whether the pattern starts flows without end.
+    /// Whether the pattern starts flows without end, so that only the run's `duration` ends it.
     pub fn is_endless(&self) -> bool {
         matches!(self, TrafficPattern::Pairs { messages: None, .. } | TrafficPattern::IncastLoop { repeats: None, .. })
     }
@@ -371,7 +380,7 @@ pub struct Incast {
     pub total: Bytes,
     /// Index of the receiving host.
     pub receiver: u32,
-    /// Number of flows from each sender.
+    /// Number of flows of the request from each sender.
     pub connections: u32,
 }
 
@@ -382,7 +391,7 @@ impl Incast {
     }
 }
 
-/// What a run samples while it is simulated: the `[watch]` table.
+/// What a run samples at regular intervals while it is simulated: the `[watch]` table.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Watch {
@@ -398,13 +407,14 @@ pub struct Watch {
     pub pauses: bool,
 }
 
-/// The queues that a run samples.
+/// The egress queues of switches that a run samples.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum WatchedQueues {
     /// `"all"`: every output of every switch.
     All,
-    /// The queues with these names: the switch and the node to which the output sends, joined by a colon (`"s0:h0"`).
+    /// The queues with these names. A name consists of the switch and the node to which the output sends, joined by a
+    /// colon (`"s0:h0"`).
     Named(Vec<String>),
 }
 
@@ -412,12 +422,12 @@ pub enum WatchedQueues {
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Limits {
-    /// Simulated time at which the run completes, even with unfinished flows (`duration`); default: when all flows have
-    /// finished.
+    /// Simulated time at which the run ends and counts as completed, even with unfinished flows (`duration`); default:
+    /// when all flows have finished.
     pub duration: Option<Time>,
     /// Simulated time at which a run with unfinished flows fails (`max_time`); default: no limit.
     pub max_time: Option<Time>,
-    /// Simulated time without progress of any flow after which the run fails as a livelock (`stall_time`, default 1 s).
+    /// The run fails (livelock) if no flow makes progress for this simulated time (`stall_time`, default 1 s).
     pub stall_time: Time,
 }
 

@@ -1,9 +1,9 @@
-//! Serialisation of times and rates in result records: as integers in picoseconds and in bits per second.
+//! Serialisation of times and rates in a run's records: as integers in picoseconds and in bits per second.
 
 use rnic_transport::{BitRate, Time};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// A time as picoseconds.
+/// Serialises a [`Time`] as an integer number of picoseconds.
 pub(super) mod time {
     use super::*;
 
@@ -16,7 +16,7 @@ pub(super) mod time {
     }
 }
 
-/// An optional time as picoseconds.
+/// Serialises an optional [`Time`] as an integer number of picoseconds, or as null.
 pub(super) mod optional_time {
     use super::*;
 
@@ -29,7 +29,7 @@ pub(super) mod optional_time {
     }
 }
 
-/// A rate as bits per second.
+/// Serialises a [`BitRate`] as an integer number of bits per second.
 pub(super) mod rate {
     use super::*;
 

@@ -1,4 +1,4 @@
-//! How the hosts of a run send: a transport and a congestion control by name, with their settings.
+//! How the hosts of a run send: the declarations and settings of the run's transport and congestion control.
 
 use crate::congestion::CongestionSpec;
 use crate::p4::P4Program;
@@ -9,7 +9,7 @@ use rnic_transport::registry::transports;
 use rnic_transport::settings::{Settings, Value};
 use rnic_transport::transports::{FrameSizes, TransportDeclaration, TransportKind};
 
-/// Prefix of a transport's name that is followed by the file of a P4 program.
+/// Prefix of the name of a transport in P4; the rest of the name is the file of the program (`p4:FILE`).
 pub const P4_PREFIX: &str = "p4:";
 
 /// How the hosts of a run send: the keys `transport`, `cc` and `pfc` of a scenario, and the settings of transport and
@@ -28,9 +28,9 @@ pub const P4_PREFIX: &str = "p4:";
 pub struct TransportSpec {
     /// Name of the transport, one of `rnic list transports`, or `p4:FILE`.
     pub name: String,
-    /// Declaration of the transport: its kind, settings and frame sizes.
+    /// Declaration of the transport: its kind (flows or messages), the settings that it accepts, and its frame sizes.
     pub declaration: TransportDeclaration,
-    /// Settings of the transport.
+    /// Values of the transport's settings.
     pub settings: Settings,
     /// Whether the switches send PFC pauses.
     pub pfc: bool,
@@ -48,7 +48,7 @@ impl TransportSpec {
         Some(TransportSpec::of(declaration))
     }
 
-    /// A transport with its default settings, without PFC and congestion control.
+    /// The transport of `declaration` with its default settings, without PFC and congestion control.
     pub fn of(declaration: TransportDeclaration) -> TransportSpec {
         TransportSpec {
             name: declaration.name.to_string(),
@@ -60,7 +60,7 @@ impl TransportSpec {
         }
     }
 
-    /// Sets a setting that the transport declares.
+    /// Gives the transport's setting called `name` a value.
     ///
     /// # Errors
     /// See [`Settings::set`].
@@ -68,7 +68,7 @@ impl TransportSpec {
         self.settings.set(name, value.into())
     }
 
-    /// Whether the transport sends messages, as NDP and Homa do, and not reliable flows.
+    /// Whether this is a message transport such as NDP or Homa, instead of a transport of reliable flows.
     pub fn is_message(&self) -> bool {
         self.declaration.kind == TransportKind::Messages
     }
@@ -125,17 +125,17 @@ impl TransportSpec {
         self.settings.bytes("header").unwrap_or(self.own_frames().data_header.into())
     }
 
-    /// Length of an ACK frame in bytes.
+    /// Length of an ACK frame in bytes: the run's `ack_size` setting, else the transport's default.
     pub fn ack_bytes(&self) -> u64 {
         self.settings.bytes("ack_size").unwrap_or(self.own_frames().ack.into())
     }
 
-    /// Length of a NACK frame in bytes.
+    /// Length of a NACK frame in bytes: the run's `nack_size` setting, else the transport's default.
     pub fn nack_bytes(&self) -> u64 {
         self.settings.bytes("nack_size").unwrap_or(self.own_frames().nack.into())
     }
 
-    /// Length of a congestion notification packet in bytes.
+    /// Length of a congestion notification packet (CNP) in bytes: the run's `cnp_size` setting, else 78.
     pub fn cnp_bytes(&self) -> u64 {
         self.settings.bytes("cnp_size").unwrap_or(CNP.into())
     }

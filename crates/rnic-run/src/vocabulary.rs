@@ -29,31 +29,31 @@ impl Vocabulary {
         vocabulary
     }
 
-    /// The vocabulary with `declaration` added. It replaces a congestion control of the same name.
+    /// Adds the congestion control of `declaration`. It replaces one of the same name.
     pub fn with(mut self, declaration: CongestionDeclaration) -> Vocabulary {
         self.congestion.retain(|known| known.name != declaration.name);
         self.congestion.push(declaration);
         self
     }
 
-    /// All transports, in order of registration. The last is `p4`, which stands for every transport whose program is in
-    /// a P4 file.
+    /// The declarations of all transports, in order of registration. The last is `p4`, which stands for every transport
+    /// whose program is in a P4 file.
     pub fn transports(&self) -> &[TransportDeclaration] {
         &self.transports
     }
 
-    /// The transport called `name`; every `p4:FILE` is the transport `p4`.
+    /// The declaration of the transport called `name`; for every `p4:FILE` it is the declaration `p4`.
     pub fn transport(&self, name: &str) -> Option<&TransportDeclaration> {
         let name = if name.starts_with(P4_PREFIX) { "p4" } else { name };
         self.transports.iter().find(|declaration| declaration.name == name)
     }
 
-    /// All congestion controls, in order of registration.
+    /// The declarations of all congestion controls, in order of registration.
     pub fn congestion_controls(&self) -> &[CongestionDeclaration] {
         &self.congestion
     }
 
-    /// The congestion control called `name`.
+    /// The declaration of the congestion control called `name`.
     pub fn congestion_control(&self, name: &str) -> Option<&CongestionDeclaration> {
         self.congestion.iter().find(|declaration| declaration.name == name)
     }

@@ -5,41 +5,42 @@ use std::io;
 use std::ops::Range;
 use std::path::PathBuf;
 
-/// Why a scenario could not be read.
+/// Why a scenario file could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum ScenarioError {
-    /// The text is not TOML, or describes something that cannot be simulated.
+    /// The text of the scenario is not TOML, or describes something that cannot be simulated.
     #[error(transparent)]
     Mistake(#[from] Box<Mistake>),
-    /// The file could not be read.
+    /// The scenario file could not be read from the file system.
     #[error("cannot read `{}`: {error}", path.display())]
     Io {
-        /// Path of the file.
+        /// Path of the scenario file.
         path: PathBuf,
-        /// Error of the operating system.
+        /// Error of the operating system when the file was read.
         error: io::Error,
     },
 }
 
-/// One mistake in a scenario's text, with its position.
+/// One mistake in the text of a scenario, with its position.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub struct Mistake {
-    /// Name of the file as the caller gave it, or `--set path=value`.
+    /// Name of the file with the mistake, as the caller gave it, or `--set path=value`.
     pub file: String,
-    /// The whole text that contains the mistake: the text of the file, or the `path=value` of an override.
+    /// The whole text that contains the mistake: the text of the file, or the `path=value` of an override (`--set`).
     pub text: String,
     /// Range of bytes in `text` that the mistake concerns.
     pub span: Range<usize>,
     /// What is wrong: one sentence without a full stop.
     pub message: String,
-    /// What would be accepted.
+    /// What would be accepted instead.
     pub help: Option<String>,
-    /// Whether `text` is an override and not a file; messages then have no line number.
+    /// Whether `text` is an override (`--set`) and not a file; error messages then have no line number.
     pub is_override: bool,
 }
 
 impl Mistake {
-    /// Line and column of the first byte of `span`. Both count from 1; the column counts characters, not bytes.
+    /// Line and column at which the mistake (`span`) begins. Both count from 1; the column counts characters, not
+    /// bytes.
     pub fn line_column(&self) -> (usize, usize) {
         let mut start = self.span.start.min(self.text.len());
         while !self.text.is_char_boundary(start) {
@@ -51,7 +52,7 @@ impl Mistake {
     }
 }
 
-/// One line: `file:line:column: message; help`.
+/// Shows the mistake on one line: `file:line:column: message; help`.
 impl fmt::Display for Mistake {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.file)?;

@@ -4,7 +4,7 @@ use super::reader::Result;
 use super::tree::{Documents, Entry, Node, Value};
 use std::path::{Component, Path, PathBuf};
 
-/// Keys of `[fabric]` that every topology has. They are inherited even if the topology changes.
+/// Keys of `[fabric]` that every topology has. A scenario inherits them (`extends`) even if it changes the topology.
 const ANY_TOPOLOGY: [&str; 9] =
     ["rate", "delay", "loss", "mtu", "frame_gap", "clock_skew_ppm", "clock_jitter", "paths", "switch"];
 
@@ -13,12 +13,12 @@ const ANY_TOPOLOGY: [&str; 9] =
 pub(super) enum Files<'f> {
     /// In the file system.
     Disk,
-    /// In memory: pairs of path and text.
+    /// In memory: pairs of a path and the text of the file.
     Embedded(&'f [(&'f str, &'f str)]),
 }
 
 impl Files<'_> {
-    /// The text of a file, or the reason why it cannot be read.
+    /// Reads a file: its text, or the reason why it cannot be read.
     pub(super) fn read(&self, path: &Path) -> std::result::Result<String, String> {
         match self {
             Files::Disk => std::fs::read_to_string(path).map_err(|error| error.to_string()),
@@ -31,7 +31,7 @@ impl Files<'_> {
         }
     }
 
-    /// A form of the path that is the same for all paths to the same file.
+    /// A form of a file's path that is the same for all paths to this file, so that a cycle of `extends` is found.
     fn identity(&self, path: &Path) -> PathBuf {
         match self {
             Files::Disk => path.canonicalize().unwrap_or_else(|_| normal(path)),
@@ -40,7 +40,7 @@ impl Files<'_> {
     }
 }
 
-/// The path without `.` and, where a folder precedes it, without `..`.
+/// The path `path` without its components `.`, and without `..` where a folder precedes it.
 fn normal(path: &Path) -> PathBuf {
     let mut normal = PathBuf::new();
     for component in path.components() {
@@ -56,7 +56,7 @@ fn normal(path: &Path) -> PathBuf {
     normal
 }
 
-/// Parses the scenario file `name` and merges it over the files that it extends, directly and indirectly.
+/// Parses the scenario file `name` into a tree and merges it over the files that it extends, directly and indirectly.
 pub(super) fn tree(documents: &mut Documents, files: Files<'_>, name: &str, text: &str, folder: &Path) -> Result<Node> {
     let document = documents.add_file(name, text, folder);
     let mut tree = documents.parse(document)?;
@@ -88,7 +88,7 @@ pub(super) fn tree(documents: &mut Documents, files: Files<'_>, name: &str, text
     Ok(tree)
 }
 
-/// Removes a key from a table and returns its value.
+/// Removes the key `key` from a table of the tree and returns its value.
 fn take(table: &mut Node, key: &str) -> Option<Node> {
     let Value::Table(entries) = &mut table.value else {
         return None;
@@ -97,10 +97,11 @@ fn take(table: &mut Node, key: &str) -> Option<Node> {
     Some(entries.remove(position).node)
 }
 
-/// Merges a scenario (`own`) over the scenario that it extends (`inherited`): keys of `own` replace inherited keys.
+/// Merges the tree of a scenario (`own`) over the tree of the scenario that it extends (`inherited`): keys of `own`
+/// replace inherited keys.
 fn inherit(documents: &Documents, mut inherited: Node, own: Node) -> Node {
-    // A sweep replaces the inherited sweep as a whole, and so does traffic with another pattern: a mixture of both
-    // would be neither.
+    // `[sweep]` replaces the inherited `[sweep]` as a whole, and so does `[traffic]` with another pattern: a mixture of
+    // own and inherited keys would be neither of the two.
     if get(&own, "sweep").is_some() {
         take(&mut inherited, "sweep");
     }
@@ -115,7 +116,8 @@ fn inherit(documents: &Documents, mut inherited: Node, own: Node) -> Node {
     merge(documents, inherited, own)
 }
 
-/// Merges two values. Tables are merged key by key; every other value, inline tables included, is replaced.
+/// Merges a scenario's own value over the inherited value of the same key. Tables are merged key by key; every other
+/// value, inline tables included, is replaced.
 fn merge(documents: &Documents, inherited: Node, own: Node) -> Node {
     let (Value::Table(mut entries), Value::Table(changes)) = (inherited.value, own.value.clone()) else {
         return own;
@@ -152,7 +154,8 @@ fn entry<'n>(table: &'n mut Node, key: &str) -> Option<&'n mut Entry> {
     }
 }
 
-/// Whether both scenarios have the table `table`, with different values of the key `selector` in it.
+/// Whether a scenario (`own`) and the scenario that it extends (`inherited`) both have the table `table`, with
+/// different values of the key `selector` in it.
 fn differs(inherited: &Node, own: &Node, table: &str, selector: &str) -> bool {
     let chosen = |root| match get(get(root, table)?, selector).map(|node| &node.value) {
         Some(Value::String(text)) => Some(text),

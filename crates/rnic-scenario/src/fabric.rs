@@ -10,9 +10,9 @@ use rnic_fabric::config::{ClockSpec, LinkSpec, NamedLink, PATHS, Paths, Topology
 use rnic_run::{FabricSetup, MAX_JITTER, MAX_SKEW_PPM, SwitchSetup};
 use rnic_transport::{BitRate, Bytes, Time};
 
-/// Maximum number of hosts, and of each other count in a topology, such as leaves or spines.
+/// Maximum number of hosts of a topology, and maximum of each other count, such as leaves or spines.
 const MAX: u32 = 1_000_000;
-/// Maximum number of links between switches.
+/// Maximum number of links between the switches of a topology.
 const MAX_UPLINKS: u64 = 10_000_000;
 /// Maximum `k` of a fat-tree: 65,536 hosts.
 const MAX_K: u64 = 64;
@@ -59,7 +59,7 @@ const VARIANTS: [Variant; 6] = [
     Variant { name: "graph", keys: &["hosts", "switches"] },
 ];
 
-/// Reads the `[fabric]` table.
+/// Reads the `[fabric]` table of a scenario.
 pub(super) fn read(table: &Table<'_>) -> Result<FabricSetup> {
     let chosen = table.require("topology", "topology = \"fat-tree\"")?;
     let topology = chosen.choice(&names(TOPOLOGIES))?;
@@ -93,7 +93,7 @@ pub(super) fn read(table: &Table<'_>) -> Result<FabricSetup> {
     Ok(fabric)
 }
 
-/// `clock_skew_ppm` and `clock_jitter`.
+/// Reads the keys `clock_skew_ppm` and `clock_jitter`.
 fn read_clocks(table: &Table<'_>) -> Result<ClockSpec> {
     let jitter = |item: Item<'_>| match item.time("1 ns")? {
         jitter if jitter <= MAX_JITTER => Ok(jitter),
@@ -162,8 +162,8 @@ fn read_k(table: &Table<'_>) -> Result<u32> {
     Ok(k as u32)
 }
 
-/// Keys for the uplinks of a leaf: their rate, or the oversubscription from which the rate follows. `CORE` has the keys
-/// for the uplinks of a spine.
+/// Keys of `[fabric]` for the uplinks of a leaf: their rate, or the oversubscription from which the rate follows. The
+/// constant `CORE` has the corresponding keys for the uplinks of a spine.
 const UPLINK: [&str; 2] = ["uplink_rate", "oversubscription"];
 const CORE: [&str; 2] = ["core_rate", "core_oversubscription"];
 
@@ -199,9 +199,9 @@ fn too_many_links(table: &Table<'_>, what: &str) -> ScenarioError {
     table.error(format!("{what} need too many links"), &help)
 }
 
-/// The rate of each of the `up` uplinks of a switch; `None` if the table gives neither key. The first of `keys` gives
-/// the rate. The second gives the oversubscription: the bandwidth of the switch's downlinks divided by the bandwidth of
-/// its uplinks. `down` is the number and the rate of the downlinks.
+/// Reads the rate of each of the `up` uplinks of a switch; `None` if the table has neither of `keys`. The first key is
+/// the rate itself. The second key is the oversubscription: the bandwidth of the switch's downlinks divided by the
+/// bandwidth of its uplinks. `down` is the number and the rate of the downlinks.
 fn read_uplink(table: &Table<'_>, keys: [&str; 2], down: (u32, BitRate), up: u32) -> Result<Option<BitRate>> {
     let [rate, oversubscription] = keys;
     let Some(item) = table.get(oversubscription) else {
@@ -220,8 +220,8 @@ fn read_uplink(table: &Table<'_>, keys: [&str; 2], down: (u32, BitRate), up: u32
     Err(item.error(format!("`{oversubscription}` is out of range: {ratio}"), help))
 }
 
-/// Reads the names of nodes: a list such as `["a", "b"]`, or a count N, which stands for the names `letter` + 0 to N -
-/// 1.
+/// Reads the names of the hosts or switches of a graph: a list such as `["a", "b"]`, or a count N, which stands for the
+/// names of `letter` followed by a number from 0 to N - 1.
 fn read_names(item: &Item<'_>, letter: char) -> Result<Vec<String>> {
     if !item.is_array() {
         return Ok((0..item.count(MAX)?).map(|number| format!("{letter}{number}")).collect());
@@ -262,5 +262,6 @@ fn read_links<'a>(table: &Table<'a>) -> Result<Vec<(NamedLink, Table<'a>)>> {
     item.tables("fabric.link")?.into_iter().map(read).collect()
 }
 
-/// Maximum time from the first to the last start of a traffic source: 60 days, so that sums of times cannot overflow.
+/// Maximum time between the starts of the first and the last flow of a traffic source: 60 days, so that sums of times
+/// cannot overflow.
 pub(super) const LONGEST_TRAFFIC: Time = Time::from_ms(60 * 24 * 3_600 * 1_000);

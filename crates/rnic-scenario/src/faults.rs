@@ -1,4 +1,4 @@
-//! Deliberate faults of a fabric: routes that leave the shortest paths (`[[fabric.route]]`) and pause storms
+//! Reads the deliberate faults of a fabric: routes that leave the shortest paths (`[[fabric.route]]`) and pause storms
 //! (`[[fabric.storm]]`).
 
 use super::graph;
@@ -8,10 +8,10 @@ use rnic_fabric::{Routes, Topology, TopologyError};
 use rnic_run::{FabricSetup, Storm};
 use rnic_transport::Bytes;
 
-/// A route, and the scenario table that defines it.
+/// A replaced route, and the `[[fabric.route]]` table that defines it.
 pub(super) type Route<'a> = (NamedRoute, Table<'a>);
 
-/// Reads every `[[fabric.route]]`; [`check_routes`] checks that the named nodes exist.
+/// Reads every `[[fabric.route]]`. [`check_routes`] later checks that the named nodes exist.
 pub(super) fn read_routes<'a>(table: &Table<'a>) -> Result<Vec<Route<'a>>> {
     let Some(item) = table.get("route") else {
         return Ok(Vec::new());
@@ -28,7 +28,7 @@ pub(super) fn read_routes<'a>(table: &Table<'a>) -> Result<Vec<Route<'a>>> {
     item.tables("fabric.route")?.into_iter().map(read).collect()
 }
 
-/// Reads the hosts of a route: one name, or a list of names.
+/// Reads the key `to` of a route, the hosts for which it holds: one name, or a list of names.
 fn names(item: &Item<'_>) -> Result<Vec<String>> {
     if !item.is_array() {
         return Ok(vec![item.name("h1")?.to_string()]);
@@ -40,8 +40,8 @@ fn names(item: &Item<'_>) -> Result<Vec<String>> {
     items.iter().map(|item| Ok(item.name("h1")?.to_string())).collect()
 }
 
-/// Checks that each route names an existing switch, hosts and neighbour, and that packets reach their hosts by the
-/// routes.
+/// Checks that each `[[fabric.route]]` names an existing switch, hosts and neighbour, and that packets still reach
+/// their hosts with these routes.
 pub(super) fn check_routes(fabric: &FabricSetup, routes: &[Route<'_>]) -> Result<()> {
     if routes.is_empty() {
         return Ok(());
@@ -56,7 +56,7 @@ pub(super) fn check_routes(fabric: &FabricSetup, routes: &[Route<'_>]) -> Result
         frame_gap: 0,
         clocks: Default::default(),
     };
-    // Errors of the topology itself are reported when the run is set up.
+    // Errors of the topology itself are reported later, when the run is set up.
     let Ok(topology) = Topology::build(&spec) else {
         return Ok(());
     };
@@ -69,7 +69,7 @@ pub(super) fn check_routes(fabric: &FabricSetup, routes: &[Route<'_>]) -> Result
     }
 }
 
-/// Reads every pause storm, `[[fabric.storm]]`.
+/// Reads every `[[fabric.storm]]`: a host's NIC that pauses its switch.
 pub(super) fn read_storms(table: &Table<'_>, topology: &TopologySpec) -> Result<Vec<Storm>> {
     let Some(item) = table.get("storm") else {
         return Ok(Vec::new());

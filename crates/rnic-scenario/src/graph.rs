@@ -1,10 +1,11 @@
-//! Checks of `[[fabric.link]]`: whether the nodes at both ends exist, and whether a graph topology connects all hosts.
+//! Checks of the links in `[[fabric.link]]`: whether the nodes at both ends exist, and whether the links of a graph
+//! topology connect all hosts.
 
 use super::reader::{Result, Table, did_you_mean};
 use rnic_fabric::config::{NamedLink, TopologySpec};
 use std::collections::BTreeMap;
 
-/// A link, and the scenario table that defines it.
+/// A link, and the `[[fabric.link]]` table that defines it.
 type Link<'a> = (NamedLink, Table<'a>);
 
 /// Checks the node names in every `[[fabric.link]]`. In a graph topology, also checks that each host has exactly one
@@ -70,7 +71,7 @@ impl<'n> Graph<'n> {
         Ok(())
     }
 
-    /// The two nodes that a link joins; at most one of them may be a host.
+    /// The two nodes that `link` joins; at most one of them may be a host.
     fn ends(&self, link: &NamedLink, table: &Table<'_>) -> Result<[Node; 2]> {
         let ends = [self.node(table, "from", &link.from)?, self.node(table, "to", &link.to)?];
         if ends[0] == ends[1] {
@@ -101,7 +102,7 @@ impl<'n> Graph<'n> {
     }
 }
 
-/// The connected components of the graph, as a disjoint-set forest over the nodes.
+/// The connected components of a graph topology, as a disjoint-set forest over its nodes.
 struct Groups {
     parents: Vec<usize>,
 }
@@ -125,7 +126,7 @@ impl Groups {
     }
 }
 
-/// Checks that a `[[fabric.link]]` names a link that the regular topology has.
+/// Checks that a `[[fabric.link]]` names a link that the topology has, if the topology is not a graph.
 fn check_existing(topology: &TopologySpec, (link, table): &Link<'_>) -> Result<()> {
     let tiers = tiers(topology);
     for (key, name) in [("from", &link.from), ("to", &link.to)] {
@@ -142,8 +143,8 @@ fn check_existing(topology: &TopologySpec, (link, table): &Link<'_>) -> Result<(
     Err(table.error_at("to", message, "[[fabric.link]] changes a link that this topology has"))
 }
 
-/// For each kind of node of a regular topology, the prefix of the node names and the number of nodes. `None` stands for
-/// a single node, whose name is the prefix.
+/// For each kind of node of a topology that is not a graph, the prefix of the node names and the number of nodes.
+/// `None` stands for a single node, whose name is the prefix.
 fn tiers(topology: &TopologySpec) -> Vec<(&'static str, Option<u32>)> {
     let hosts = ("h", Some(rnic_run::hosts(topology)));
     match topology {
@@ -175,7 +176,7 @@ fn has(prefix: &str, count: Option<u32>, name: &str) -> bool {
     }
 }
 
-/// The index of the host that is called `name`.
+/// The index of the host that is called `name`; `None` if the topology has no such host.
 pub(super) fn host(topology: &TopologySpec, name: &str) -> Option<u32> {
     match topology {
         TopologySpec::Graph { hosts, .. } => {

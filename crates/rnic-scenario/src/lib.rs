@@ -2,14 +2,14 @@
 //!
 //! [`load`] turns a file into a [`Scenario`]: plain data, with every value checked. It takes five steps:
 //!
-//! 1. The text becomes a tree in which each key and value knows its position in the text. The tree is merged over the
-//!    tree of the file that the scenario extends.
-//! 2. Overrides change the tree.
-//! 3. Each point of the sweep gets a copy of the tree with its values.
-//! 4. Each run gets a copy of this tree with its own `set` applied.
-//! 5. A typed reader turns the copy into a [`RunSpec`](rnic_run::RunSpec).
+//! 1. The text becomes a tree of TOML values in which each key and value knows its position in the text. The tree is
+//!    merged over the tree of the file that the scenario extends.
+//! 2. Overrides (`--set`) change values of the tree.
+//! 3. Each point of the sweep (a combination of swept values) gets a copy of the tree with its values.
+//! 4. Each run at this point gets a copy of the point's tree, changed by the run's own `set`.
+//! 5. A typed reader turns the tree of the run into a [`RunSpec`](rnic_run::RunSpec).
 //!
-//! The first mistake ends the reading with a [`ScenarioError`] that points at the position of the mistake.
+//! Reading ends at the first mistake in the scenario, with a [`ScenarioError`] that points at its position.
 
 mod error;
 mod extends;
@@ -41,9 +41,9 @@ use std::path::Path;
 
 /// Reads a scenario file.
 ///
-/// Each override is a dotted path and the text of a TOML value; text that is not a TOML value counts as a string.
-/// Overrides apply in order, before the sweep and the runs' own `set` tables. `seed` replaces the seed of the file.
-/// Relative paths in a file start at the folder of this file.
+/// Each of `overrides` is the dotted path of a key and the text of its new TOML value; text that is not a TOML value
+/// counts as a string. Overrides apply in order, before the sweep and the runs' own `set` tables. `seed` replaces the
+/// seed that the file gives. Relative paths in a scenario file start at the folder of this file.
 ///
 /// # Errors
 ///
@@ -66,8 +66,8 @@ pub fn load_with(
     read::scenario(vocabulary, &text, overrides, seed)
 }
 
-/// Reads a scenario from `text`, as [`load`] does. `name` is the file name for messages; relative paths in the text
-/// start at `base_dir`.
+/// Reads a scenario from `text`, as [`load`] does from a file. `name` is the file name for error messages; relative
+/// paths in the text start at `base_dir`.
 ///
 /// # Errors
 ///
@@ -79,8 +79,8 @@ pub fn from_str(
     read::scenario(&Vocabulary::standard(), &text, overrides, seed)
 }
 
-/// Reads the scenario `name` from `files`, pairs of path and text in memory, as [`load`] does. The file that it
-/// `extends` must be in `files` too.
+/// Reads the scenario `name` from `files`, which are pairs of path and text in memory, as [`load`] does from a file.
+/// The file that it `extends` must be in `files` too.
 ///
 /// # Errors
 ///

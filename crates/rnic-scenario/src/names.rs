@@ -1,7 +1,7 @@
 //! The topologies and traffic patterns that a scenario can name, with one line of description each. `rnic list` prints
 //! them.
 
-/// All topologies, as (name, description).
+/// All topologies that a scenario can name, as (name, description).
 pub const TOPOLOGIES: &[(&str, &str)] = &[
     ("fat-tree", "three tiers of k-port switches, k^3/4 hosts: `k`"),
     (
@@ -18,7 +18,7 @@ pub const TOPOLOGIES: &[(&str, &str)] = &[
     ("graph", "any graph: `hosts`, `switches`, and one `[[fabric.link]]` per link"),
 ];
 
-/// All traffic patterns, as (name, description).
+/// All traffic patterns that a scenario can name, as (name, description).
 pub const PATTERNS: &[(&str, &str)] = &[
     ("poisson", "every host starts flows at random times towards random hosts: `load`, `sizes`, `flows`"),
     (
@@ -38,7 +38,7 @@ pub const PATTERNS: &[(&str, &str)] = &[
     ("list", "the flows of a file: `file`, `format`"),
 ];
 
-/// The names in a list of (name, description), in the order of the list.
+/// The names in a list of (name, description) such as [`TOPOLOGIES`], in the order of the list.
 pub(super) fn names(list: &[(&'static str, &'static str)]) -> Vec<&'static str> {
     list.iter().map(|(name, _)| *name).collect()
 }

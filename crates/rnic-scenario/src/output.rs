@@ -5,14 +5,14 @@ use rnic_fabric::config::{SchedulerSpec, TrimSpec, TrimmedPriority};
 use rnic_run::{FabricSetup, OutputSetup, QueueingSetup, TransportSpec};
 use rnic_transport::Bytes;
 
-/// The keys that only a switch with `queueing = "output"` has.
+/// The keys of `[fabric.switch]` that only a switch with `queueing = "output"` has.
 pub(super) const KEYS: [&str; 3] = ["priorities", "buffers", "trim"];
 
-/// Default of `trim.in_a_row`: max number of headers that an output sends in a row while other packets wait, as in
-/// NDP's switches.
+/// Default of `trim.in_a_row`: the maximum number of trimmed headers that an output sends in a row while other packets
+/// wait, as in NDP's switches.
 const HEADERS_IN_A_ROW: u32 = 10;
 
-/// Reads the keys that only an output-queued switch has.
+/// Reads the keys that only an output-queued switch (`queueing = "output"`) has.
 pub(super) fn read(table: &Table<'_>) -> Result<OutputSetup> {
     if let (Some(buffers), Some(_)) = (table.get("buffers"), table.get("buffer")) {
         let help = "`buffer` is for all priorities, `buffers` has one for each: remove one of them";
@@ -27,7 +27,7 @@ pub(super) fn read(table: &Table<'_>) -> Result<OutputSetup> {
     })
 }
 
-/// Reads `buffers = ["100 KB", "20 KB"]`, one size for each priority: returns their number and the sizes.
+/// Reads `buffers = ["100 KB", "20 KB"]`, the buffer size of each priority. Returns the number of sizes, and the sizes.
 fn read_buffers(item: &Item<'_>, priorities: Option<u8>) -> Result<(u8, [Bytes; 8])> {
     let items = item.array("[\"100 KB\", \"20 KB\"]")?;
     let wanted = priorities.map_or(1..=8, |count| usize::from(count)..=usize::from(count));
@@ -45,7 +45,7 @@ fn read_buffers(item: &Item<'_>, priorities: Option<u8>) -> Result<(u8, [Bytes; 
     Ok((items.len() as u8, buffers))
 }
 
-/// Reads `trim`: a boolean, or the table `[fabric.switch.trim]`. `None` if the switch does not trim.
+/// Reads `trim`: a boolean, or the table `[fabric.switch.trim]`. `None` if the switch does not trim packets.
 fn read_trim(item: &Item<'_>) -> Result<Option<TrimSpec>> {
     let default = TrimSpec { to: 64, headers: TrimmedPriority::Highest, return_to_sender: false };
     if !item.is_table() {
@@ -65,8 +65,8 @@ fn read_trim(item: &Item<'_>) -> Result<Option<TrimSpec>> {
     }))
 }
 
-/// Adds the bound of `trim.in_a_row` to the strict-priority scheduler: the number of packets that an output sends in a
-/// row from the highest priority, which the trimmed headers use.
+/// Adds the key `trim.in_a_row` to the strict-priority scheduler: the maximum number of packets that an output sends in
+/// a row from the highest priority, which trimmed headers use.
 pub(super) fn bound_headers(
     table: &Table<'_>, output: &OutputSetup, scheduler: SchedulerSpec,
 ) -> Result<SchedulerSpec> {
@@ -74,7 +74,8 @@ pub(super) fn bound_headers(
     let given = if item.is_table() { item.table("[fabric.switch.trim]")?.get("in_a_row") } else { None };
     let max_in_a_row = match &given {
         Some(item) => Some(item.integer(0..=1_000_000)? as u32).filter(|max| *max > 0),
-        // With `headers = "above"`, the highest priority is not reserved for headers, so it has no default bound.
+        // With `headers = "above"`, the highest priority is not reserved for trimmed headers, so by default the number
+        // of its packets in a row is not bounded.
         None => (trim.headers == TrimmedPriority::Highest).then_some(HEADERS_IN_A_ROW),
     };
     match (scheduler, given) {
@@ -111,7 +112,8 @@ pub(super) fn check(table: &Table<'_>, fabric: &FabricSetup, transport: &Transpo
     let (Some(item), Some(buffers)) = (switch.get("buffers"), output.buffers) else { return Ok(()) };
     let packet = Bytes(fabric.mtu.0 + header.0);
     let items = item.array("[]")?;
-    // The highest priority may be reserved for headers and control packets: its buffer need not hold a full packet.
+    // The highest priority may be reserved for trimmed headers and control packets. Then its buffer need not hold a
+    // full packet.
     let full = items.len() - usize::from(output.headers_apart());
     match (0..full).find(|priority| buffers[*priority] < packet) {
         Some(priority) => {

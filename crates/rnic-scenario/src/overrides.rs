@@ -1,24 +1,25 @@
-//! Changes to a scenario's tree: `--set path=value`, and the `set` table of a run.
+//! Changes to the values of a scenario, which are a tree: `--set path=value`, and the `set` table of a run.
 //!
-//! The names in a path are separated by dots; a name in `"..."` or `'...'` may contain dots. An element of an array is
-//! named by its index from 0, or by its `name`. If the new value is a table, it replaces the previous table as a whole.
+//! The names in the path of a changed value are separated by dots; a name in `"..."` or `'...'` may contain dots. An
+//! element of an array is named by its index from 0, or by its `name`. If the new value is a table, it replaces the
+//! previous table as a whole.
 
 use super::error::ScenarioError;
 use super::reader::{Result, Table};
 use super::tree::{At, Documents, Entry, Node, Value};
 
-/// One name of a dotted path, and its position in the text.
+/// One name of a dotted path (such as `load` in `traffic.load`), and its position in the text.
 #[derive(Clone, Debug)]
 pub(super) struct Step {
     pub(super) name: String,
     pub(super) at: At,
 }
 
-/// The top-level tables that a run may change with `set`.
+/// The top-level tables of a scenario that a run may change with its `set`.
 const RUN_MAY_SET: [&str; 5] = ["fabric", "traffic", "transport", "limits", "watch"];
 
-/// Applies each `--set` in order. The texts of the arguments are added to `documents`, so that errors can point at
-/// them.
+/// Applies each `--set` in `overrides` to the tree `root`, in order. The texts of the arguments are added to
+/// `documents`, so that errors can point at them.
 pub(super) fn apply_arguments(
     documents: &mut Documents, root: &mut Node, overrides: &[(String, String)],
 ) -> Result<()> {
@@ -37,7 +38,7 @@ pub(super) fn apply_arguments(
     Ok(())
 }
 
-/// Applies a run's `set` table to its own copy of the tree.
+/// Applies a run's `set` table to `root`, the run's own copy of the scenario's tree.
 pub(super) fn apply_run_set(documents: &Documents, root: &mut Node, set: &Table<'_>) -> Result<()> {
     let mut changes = Vec::new();
     let inline = |node: &Node| documents.text_at(&node.at).starts_with(['{', '[']);
@@ -53,8 +54,8 @@ pub(super) fn apply_run_set(documents: &Documents, root: &mut Node, set: &Table<
     Ok(())
 }
 
-/// Flattens a table whose keys are dotted paths into pairs of path and value. It makes no difference whether a path is
-/// quoted. A table for which `whole` returns true counts as one value.
+/// Flattens a table such as a run's `set`, whose keys are dotted paths, into pairs of path and value. It makes no
+/// difference whether a path is quoted. A table for which `whole` returns true counts as one value.
 pub(super) fn collect(
     documents: &Documents, entries: &[Entry], before: &[Step], whole: &dyn Fn(&Node) -> bool,
     into: &mut Vec<(Vec<Step>, Node)>,
@@ -107,7 +108,7 @@ fn split(path: &str) -> std::result::Result<Vec<(String, usize)>, String> {
     }
 }
 
-/// Stores `value` at the path `steps`, and creates the missing tables along the path.
+/// Stores `value` in the tree `root` at the path `steps`, and creates the missing tables along the path.
 pub(super) fn assign(documents: &Documents, root: &mut Node, steps: &[Step], value: Node) -> Result<()> {
     let mut node = root;
     let mut path = String::new();
@@ -122,8 +123,8 @@ pub(super) fn assign(documents: &Documents, root: &mut Node, steps: &[Step], val
     Ok(())
 }
 
-/// The child `step` of the node at `path`. If the node is a table without this key, the child is created as an empty
-/// table.
+/// The child `step` of the tree node `node`, whose path is `path`. If the node is a table without this key, the child
+/// is created as an empty table.
 fn descend<'n>(documents: &Documents, node: &'n mut Node, step: &Step, path: &str) -> Result<&'n mut Node> {
     match &mut node.value {
         Value::Table(entries) => {
@@ -145,7 +146,7 @@ fn descend<'n>(documents: &Documents, node: &'n mut Node, step: &Step, path: &st
     }
 }
 
-/// The node at the path `steps`; `None` if a step does not exist.
+/// The node of the tree `root` at the path `steps`; `None` if a step of the path does not exist.
 pub(super) fn find<'n>(root: &'n Node, steps: &[Step]) -> Option<&'n Node> {
     steps.iter().try_fold(root, |node, step| match &node.value {
         Value::Table(entries) => entries.iter().find(|entry| entry.key == step.name).map(|entry| &entry.node),
@@ -154,7 +155,7 @@ pub(super) fn find<'n>(root: &'n Node, steps: &[Step]) -> Option<&'n Node> {
     })
 }
 
-/// The index of the array element that `name` means: an element's name, or an index as text.
+/// The index of the array element that the name `name` in a path means: the name of an element, or an index as text.
 fn position(elements: &[Node], name: &str) -> Option<usize> {
     let by_name = elements.iter().position(|element| name_of(element).is_some_and(|own| own == name));
     by_name.or_else(|| name.parse().ok().filter(|number| *number < elements.len()))
@@ -173,7 +174,7 @@ fn no_element(documents: &Documents, elements: &[Node], step: &Step, path: &str)
     documents.mistake(&step.at, format!("nothing in `{path}` is called or numbered `{}`", step.name), Some(help))
 }
 
-/// The name of an element of an array of tables: its `name`, else its `pattern` (for traffic without a name).
+/// The name of a table in an array of tables: its key `name`, else its key `pattern` (for traffic without a name).
 fn name_of(node: &Node) -> Option<&String> {
     let Value::Table(entries) = &node.value else {
         return None;

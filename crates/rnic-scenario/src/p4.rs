@@ -1,4 +1,4 @@
-//! Compiles the program of `transport = "p4:FILE"`.
+//! Compiles the P4 program of a run with `transport = "p4:FILE"`.
 
 use super::extends::Files;
 use super::reader::{Item, Result};
@@ -6,8 +6,8 @@ use rnic_run::{P4Program, P4Source};
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// Compiles the P4 program `file` with other values for its `constants`. `item` is the scenario value that names the
-/// file, for error positions; `files` is where its text is read.
+/// Compiles the P4 program in `file`; the values in `constants` override constants of the program. `item` is the
+/// scenario value that names the file, for error positions; `files` says where files are read.
 pub(super) fn read(
     item: &Item<'_>, file: &str, constants: BTreeMap<String, u64>, files: Files<'_>,
 ) -> Result<P4Program> {
@@ -17,7 +17,7 @@ pub(super) fn read(
     })?;
     let folder = path.parent().unwrap_or(Path::new(""));
     let include = |beside: &str| files.read(&folder.join(beside)).ok();
-    // For a file on disk, messages have the whole path, so that an editor can open it.
+    // For a file on disk, error messages have the whole path, so that an editor can open it.
     let shown = if let Files::Disk = files { path.to_string_lossy() } else { file.into() };
     let (source, program) = P4Source::compile(&shown, text, &include, constants).map_err(|rejected| {
         let count = rejected.errors.len();

@@ -1,5 +1,5 @@
-//! Reads a whole scenario: applies the overrides, then reads each run at each point of the sweep from its own copy of
-//! the tree.
+//! Reads a whole scenario: parses the text into a tree, applies the overrides (`--set`), then reads each run at each
+//! point of the sweep from its own copy of the tree.
 
 use super::error::ScenarioError;
 use super::extends::{self, Files};
@@ -21,13 +21,13 @@ use std::path::Path;
 
 const ROOT_KEYS: [&str; 10] =
     ["title", "seed", "fabric", "traffic", "transport", "run", "limits", "sweep", "extends", "watch"];
-/// Keys of `[[run]]` that are not settings of its transport.
+/// Keys of a `[[run]]` table that are not settings of the run's transport.
 const RUN_KEYS: [&str; 3] = ["name", "transport", "set"];
 
 /// The text of a scenario, and the file from which it was read.
 pub(super) struct Text<'t> {
     pub(super) text: &'t str,
-    /// Name of the file: for messages, and without its extension the name of the scenario.
+    /// Name of the file: for error messages, and without its extension the name of the scenario.
     pub(super) name: &'t str,
     /// Folder at which relative paths in the scenario start.
     pub(super) folder: &'t Path,
@@ -35,7 +35,7 @@ pub(super) struct Text<'t> {
     pub(super) files: Files<'t>,
 }
 
-/// Reads the text of a scenario.
+/// Reads a scenario from its text.
 pub(super) fn scenario(
     vocabulary: &Vocabulary, text: &Text<'_>, overrides: &[(String, String)], given_seed: Option<u64>,
 ) -> Result<Scenario> {
@@ -62,16 +62,16 @@ pub(super) fn scenario(
     }
 }
 
-/// A key that has an effect only in some runs.
+/// A key of the scenario that has an effect only in some runs, such as `xoff` in runs with PFC.
 struct Use {
-    /// Whether the key has an effect in one of the runs read so far.
+    /// Whether the key has an effect in at least one of the runs read so far.
     has_effect: bool,
-    /// The error if it has an effect in no run.
+    /// The error to report if the key has an effect in no run.
     without_effect: ScenarioError,
 }
 
-/// Notes for each key of a run's `[fabric.switch]` that needs PFC, or its absence, whether it has an effect in this
-/// run. Keys of files that the scenario extends may have no effect.
+/// For each key of a run's `[fabric.switch]` that has an effect only with PFC, or only without PFC: notes whether it
+/// has one in this run. Keys in files that the scenario extends are ignored: they may have no effect.
 fn note_uses(fabric: &Table<'_>, has_pfc: bool, source: &Source<'_>) -> Result<()> {
     let Some(item) = fabric.get("switch") else { return Ok(()) };
     let table = item.table("[fabric.switch]")?;
@@ -117,7 +117,8 @@ fn runs(tree: &Node, root: &Table<'_>, source: &Source<'_>) -> Result<Vec<RunSpe
     Ok(runs)
 }
 
-/// The names of a run at one point of the sweep: of its `[[run]]` table (`base`), and of the run itself (`name`).
+/// The names of a run at one point of the sweep: `base` is the name of its `[[run]]` table, `name` that name with the
+/// swept values.
 struct Naming<'n> {
     base: &'n str,
     name: &'n str,
@@ -145,15 +146,15 @@ impl Naming<'_> {
 struct Source<'a> {
     documents: &'a Documents,
     vocabulary: &'a Vocabulary,
-    /// The caller's seed, which replaces the seed of the scenario.
+    /// The caller's seed (`--seed`), which replaces the seed of the scenario.
     given_seed: Option<u64>,
     seed: u64,
     lists: &'a Lists<'a>,
-    /// Keys that have an effect only in some runs, by position.
+    /// Keys that have an effect only in some runs, by their position in the text.
     uses: &'a RefCell<BTreeMap<(usize, usize), Use>>,
 }
 
-/// Reads the run in the `[[run]]` table `node`. `tree` is the scenario with the values of this point of the sweep.
+/// Reads the run of the `[[run]]` table `node`. `tree` is the scenario's tree with the swept values of this run.
 fn run(tree: &Node, node: &Node, naming: &Naming<'_>, source: &Source<'_>) -> Result<RunSpec> {
     let (documents, sweep, point) = (source.documents, naming.sweep, naming.point);
     let label = format!("run \"{}\"", naming.base);

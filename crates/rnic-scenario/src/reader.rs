@@ -1,5 +1,5 @@
-//! A typed reader over the tree of a scenario. A value that is missing or invalid becomes an error that points at its
-//! position in the text.
+//! A typed reader over a scenario's tree of TOML values. A value that is missing or invalid becomes an error that
+//! points at its position in the text.
 
 use super::error::ScenarioError;
 use super::renamed;
@@ -16,7 +16,7 @@ const LONGEST: Time = Time::from_ms(30 * 24 * 3_600 * 1_000);
 /// Maximum of every rate in a scenario.
 const FASTEST: BitRate = BitRate::from_gbps(10_000);
 
-/// A value of the tree, and the key to which it belongs.
+/// A value in the tree of a scenario, and the key to which it belongs.
 #[derive(Clone, Copy)]
 pub(super) struct Item<'a> {
     documents: &'a Documents,
@@ -24,11 +24,11 @@ pub(super) struct Item<'a> {
     node: &'a Node,
 }
 
-/// A table of the tree.
+/// A table in the tree of a scenario.
 #[derive(Clone)]
 pub(super) struct Table<'a> {
     documents: &'a Documents,
-    /// Name of the table in messages, for example `[fabric]` or `run "IRN"`.
+    /// Name of the table in error messages, for example `[fabric]` or `run "IRN"`.
     label: String,
     at: &'a At,
     entries: &'a [Entry],
@@ -37,9 +37,9 @@ pub(super) struct Table<'a> {
 /// One of several forms of a table: the value of one key, such as `topology`, determines which other keys the table
 /// has.
 pub(super) struct Variant<'k> {
-    /// The value of the selecting key for this form.
+    /// The value of the selecting key (such as `topology`) for this form of the table.
     pub(super) name: &'static str,
-    /// The keys that a table of this form has.
+    /// The further keys that a table of this form has.
     pub(super) keys: &'k [&'static str],
 }
 
@@ -49,7 +49,7 @@ impl<'a> Table<'a> {
         Item { documents, key: "the scenario", node }.table("the scenario")
     }
 
-    /// Name of the table in messages.
+    /// Name of the table in error messages.
     pub(super) fn label(&self) -> &str {
         &self.label
     }
@@ -65,19 +65,19 @@ impl<'a> Table<'a> {
         Some(Item { documents: self.documents, key: &entry.key, node: &entry.node })
     }
 
-    /// The value of `key`. If the key is missing, the error suggests `example`.
+    /// The value of `key`, which is required. If the key is missing, the error suggests `example`.
     pub(super) fn require(&self, key: &str, example: &str) -> Result<Item<'a>> {
         let missing =
             || self.error(format!("`{key}` is missing in {}", self.label), &format!("write for example `{example}`"));
         self.get(key).ok_or_else(missing)
     }
 
-    /// An error that points at the whole table.
+    /// An error that points at the whole table in the scenario's text.
     pub(super) fn error(&self, message: impl Into<String>, help: &str) -> ScenarioError {
         self.documents.mistake(self.at, message, Some(help.to_string()))
     }
 
-    /// An error that points at the value of `key`, or at the whole table if the key is missing.
+    /// An error that points at the value of `key` in the scenario's text, or at the whole table if the key is missing.
     pub(super) fn error_at(&self, key: &str, message: impl Into<String>, help: &str) -> ScenarioError {
         match self.get(key) {
             Some(item) => item.error(message, help),
@@ -85,8 +85,8 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// Checks that `low` is at most `high` if both are given; each is a key and its value. The error points at the
-    /// value that was written later.
+    /// Checks that the value of the key `low` is at most the value of the key `high` if both are given; each argument
+    /// is a key and its value. The error points at the value that was written later.
     pub(super) fn ordered<Q>(&self, low: (&str, Option<Q>), high: (&str, Option<Q>), remedy: &str) -> Result<()>
     where
         Q: PartialOrd + std::fmt::Display,
@@ -114,8 +114,8 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// Fails at the first key that is neither in `common` nor in the variant named `chosen`, which is the value of the
-    /// key `selector`. The error says if the key belongs to another variant.
+    /// Fails at the first key that is neither in `common` nor in the chosen variant of the table. `chosen` names the
+    /// variant; it is the value of the key `selector`. The error says if the key belongs to another variant.
     pub(super) fn accept_variant(
         &self, common: &[&str], selector: &str, chosen: &str, variants: &[Variant<'_>],
     ) -> Result<()> {
@@ -147,28 +147,28 @@ impl<'a> Table<'a> {
 }
 
 impl<'a> Item<'a> {
-    /// A reader for the value `node` of `key`.
+    /// A reader for the value `node` of the key `key`.
     pub(super) fn new(documents: &'a Documents, key: &'a str, node: &'a Node) -> Item<'a> {
         Item { documents, key, node }
     }
 
-    /// An error that points at the value.
+    /// An error that points at this value in the scenario's text.
     pub(super) fn error(&self, message: impl Into<String>, help: impl Into<String>) -> ScenarioError {
         self.documents.mistake(&self.node.at, message, Some(help.into()))
     }
 
-    /// The folder of the file in which the value is written.
+    /// The folder of the file in which this value is written; relative paths start there.
     pub(super) fn folder(&self) -> &'a Path {
         self.documents.folder_at(&self.node.at)
     }
 
-    /// The node of the tree: the value and its position.
+    /// The node of the tree: the value and its position in the text.
     pub(super) fn node(&self) -> &'a Node {
         self.node
     }
 
-    /// An error that points at the value, from a sentence of another crate: the part after "; " says what would be
-    /// accepted.
+    /// An error that points at this value, made from an error sentence of another crate: the part of the sentence after
+    /// "; " says what would be accepted.
     pub(super) fn sentence(&self, sentence: &str) -> ScenarioError {
         let (message, help) = match sentence.split_once("; ") {
             Some((message, help)) => (message, Some(help.to_string())),
@@ -182,7 +182,7 @@ impl<'a> Item<'a> {
         self.error(message, format!("write for example `{} = {example}`", self.key))
     }
 
-    /// The text of a string that is not empty; `None` for anything else.
+    /// The value as a string that is not empty; `None` if it is anything else.
     pub(super) fn text(&self) -> Option<&'a str> {
         match &self.node.value {
             Value::String(text) if !text.trim().is_empty() => Some(text),
@@ -200,7 +200,7 @@ impl<'a> Item<'a> {
         matches!(self.node.value, Value::Table(_))
     }
 
-    /// The text of a string; `example` is a valid string for the error message.
+    /// The value as a string; `example` is a valid string for the error message.
     pub(super) fn string(&self, example: &str) -> Result<&'a str> {
         match &self.node.value {
             Value::String(text) => Ok(text),
@@ -208,7 +208,7 @@ impl<'a> Item<'a> {
         }
     }
 
-    /// The text of a string, which must not be empty.
+    /// The value as a string that is not empty; `example` is a valid string for the error message.
     pub(super) fn name(&self, example: &str) -> Result<&'a str> {
         let text = self.string(example)?;
         if text.trim().is_empty() {
@@ -231,7 +231,7 @@ impl<'a> Item<'a> {
         names.iter().copied().find(|name| *name == text).ok_or_else(unknown)
     }
 
-    /// The value of a boolean.
+    /// The value as a boolean.
     pub(super) fn boolean(&self) -> Result<bool> {
         match self.node.value {
             Value::Boolean(flag) => Ok(flag),
@@ -239,7 +239,7 @@ impl<'a> Item<'a> {
         }
     }
 
-    /// The value of an integer, which must be in `range`.
+    /// The value as an integer, which must be in `range`.
     pub(super) fn integer(&self, range: RangeInclusive<u64>) -> Result<u64> {
         let Value::Integer(number) = self.node.value else {
             return Err(self.kind_error("an integer", &range.start().to_string()));
@@ -251,12 +251,12 @@ impl<'a> Item<'a> {
         })
     }
 
-    /// The value of an integer from 1 to `most`.
+    /// The value as an integer from 1 to `most`.
     pub(super) fn count(&self, most: u32) -> Result<u32> {
         self.integer(1..=u64::from(most)).map(|number| number as u32)
     }
 
-    /// The value of an integer or a decimal number.
+    /// The value as an integer or a decimal number; `example` is a valid number for the error message.
     pub(super) fn number(&self, example: &str) -> Result<f64> {
         match self.node.value {
             Value::Integer(number) => Ok(number as f64),
@@ -265,7 +265,7 @@ impl<'a> Item<'a> {
         }
     }
 
-    /// A quantity from a string with its unit, such as `"2 us"`.
+    /// The value as a quantity: a string with a unit, such as `"2 us"`.
     fn quantity<Q: FromStr>(&self, example: &str) -> Result<Q>
     where
         Q::Err: std::fmt::Display,
@@ -286,7 +286,7 @@ impl<'a> Item<'a> {
         })
     }
 
-    /// A size in bytes, which must be in `range`.
+    /// The value as a size such as `"9 KB"`, whose bytes must be in `range`.
     pub(super) fn bytes(&self, range: RangeInclusive<u64>, example: &str) -> Result<Bytes> {
         let bytes: Bytes = self.quantity(example)?;
         if range.contains(&bytes.0) {
@@ -296,7 +296,7 @@ impl<'a> Item<'a> {
         Err(self.error(format!("`{}` is out of range: {bytes}", self.key), format!("accepted: {least} to {most}")))
     }
 
-    /// A time of 0 or more, at most 30 days.
+    /// The value as a time of 0 or more, at most 30 days.
     pub(super) fn time(&self, example: &str) -> Result<Time> {
         let time: Time = self.quantity(example)?;
         if time > LONGEST {
@@ -305,7 +305,7 @@ impl<'a> Item<'a> {
         Ok(time)
     }
 
-    /// A time of more than 0, at most 30 days.
+    /// The value as a time of more than 0, at most 30 days.
     pub(super) fn positive_time(&self, example: &str) -> Result<Time> {
         let time = self.time(example)?;
         if time == Time::ZERO {
@@ -315,7 +315,7 @@ impl<'a> Item<'a> {
         Ok(time)
     }
 
-    /// A rate of more than 0, at most 10 Tbps.
+    /// The value as a rate of more than 0, at most 10 Tbps.
     pub(super) fn rate(&self) -> Result<BitRate> {
         let rate: BitRate = self.quantity("40 Gbps")?;
         if rate.as_bps() == 0 || rate > FASTEST {
@@ -325,7 +325,7 @@ impl<'a> Item<'a> {
         Ok(rate)
     }
 
-    /// The elements of an array.
+    /// The elements of the value, which must be an array; `example` is a valid array for the error message.
     pub(super) fn array(&self, example: &str) -> Result<Vec<Item<'a>>> {
         let Value::Array(nodes) = &self.node.value else {
             return Err(self.kind_error("an array", example));
@@ -333,7 +333,7 @@ impl<'a> Item<'a> {
         Ok(nodes.iter().map(|node| Item { documents: self.documents, key: self.key, node }).collect())
     }
 
-    /// The strings of an array; an empty string is an error.
+    /// The strings of the value, which must be an array of strings that are not empty.
     pub(super) fn names(&self, example: &str) -> Result<Vec<String>> {
         let name = |item: &Item<'_>| {
             let refused = || {
@@ -348,7 +348,7 @@ impl<'a> Item<'a> {
         self.array(example)?.iter().map(name).collect()
     }
 
-    /// The tables of an array of tables, which the file writes as `[[header]]`.
+    /// The tables of the value, which must be an array of tables, written as `[[header]]` in the file.
     pub(super) fn tables(&self, header: &str) -> Result<Vec<Table<'a>>> {
         let header = format!("[[{header}]]");
         if !self.is_array() {
@@ -358,7 +358,7 @@ impl<'a> Item<'a> {
         self.array("[]")?.iter().map(|item| item.table(&header)).collect()
     }
 
-    /// The value as a table; messages call it `label`.
+    /// The value as a table, which error messages call `label`.
     pub(super) fn table(&self, label: &str) -> Result<Table<'a>> {
         match &self.node.value {
             Value::Table(entries) => {

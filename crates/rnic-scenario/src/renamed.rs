@@ -1,19 +1,19 @@
 //! Scenario keys of former versions: the error for such a key names the key to write now.
 
-/// A key that had another name in a former version.
+/// A scenario key that had another name in a former version of rnic.
 pub(super) struct Renamed {
     /// Name of the table that had the key, without brackets: `fabric.switch`; for `[[run]]`, `run`.
     table: &'static str,
     old: &'static str,
     /// The present name of the key, relative to the table; it may be a dotted path.
     new: &'static str,
-    /// Values that have been renamed: (old, new).
+    /// Values of the key that have been renamed too: (old, new).
     values: &'static [(&'static str, &'static str)],
-    /// Other changes of the key's meaning, for the error message; may be empty.
+    /// Sentence about other changes of the key's meaning, for the error message; may be empty.
     note: &'static str,
 }
 
-/// Every renamed key.
+/// Every renamed key of scenarios.
 const RENAMED: &[Renamed] = &[
     Renamed {
         table: "fabric.switch",
@@ -37,18 +37,20 @@ const RENAMED: &[Renamed] = &[
     Renamed { table: "transport", old: "scheduled_levels", new: "scheduled_priorities", values: &[], note: "" },
 ];
 
-/// The renamed key, if `key` is a former key of the table that messages call `label`.
+/// The entry of the renamed key `key`; `None` if `key` is not a former key of the table that error messages call
+/// `label`.
 pub(super) fn find(label: &str, key: &str) -> Option<&'static Renamed> {
     RENAMED.iter().find(|row| row.old == key && row.table == table_of(label))
 }
 
 impl Renamed {
-    /// The error message: the key has a new name.
+    /// The first part of the error message: the key has a new name.
     pub(super) fn message(&self, label: &str) -> String {
         format!("`{}` in {label} is now called `{}`", self.old, self.new)
     }
 
-    /// The text of the error that says what to write instead. `value` is the value of the old key, if it is a string.
+    /// The second part of the error message: what to write instead. `value` is the value of the old key, if it is a
+    /// string.
     pub(super) fn help(&self, value: Option<&str>) -> String {
         let renamed = self.values.iter().find(|(old, _)| Some(*old) == value);
         let write = match renamed {
@@ -59,7 +61,8 @@ impl Renamed {
     }
 }
 
-/// The table that a label in messages names: `[fabric.switch]` becomes `fabric.switch`, `run "IRN"` becomes `run`.
+/// The name of the table that error messages call `label`: `[fabric.switch]` becomes `fabric.switch`, `run "IRN"`
+/// becomes `run`.
 fn table_of(label: &str) -> &str {
     let name = label.trim_matches(['[', ']', '`']);
     name.split_once(' ').map_or(name, |(name, _)| name)

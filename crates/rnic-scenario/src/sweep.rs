@@ -5,35 +5,36 @@ use super::overrides::{self, Step};
 use super::reader::{Item, Result, Table};
 use super::tree::{At, Documents, Node, Value};
 
-/// Maximum number of runs of a sweep.
+/// Maximum number of runs that a scenario with a sweep may have.
 const MOST_RUNS: u128 = 10_000;
 
 /// The tables whose keys a sweep can vary: a swept path begins with one of these names, or with `run`.
 const SWEPT: [&str; 5] = ["fabric", "traffic", "transport", "limits", "watch"];
 
-/// One swept key and the list of its values.
+/// An axis of a sweep: one swept key and the list of its values.
 pub(super) struct Axis {
-    /// The dotted path of the key.
+    /// The dotted path of the swept key.
     key: String,
     /// The shortest suffix of `key` that no other swept key has; run names contain it.
     label: String,
     steps: Vec<Step>,
-    /// Position of the key in the text.
+    /// Position of the swept key in the text.
     at: At,
     values: Vec<Node>,
 }
 
-/// The sweep of a scenario. A scenario without a sweep has no axis and a single point.
+/// The sweep of a scenario: its axes (swept keys) and its points (combinations of their values). A scenario without a
+/// sweep has no axis and a single point.
 pub(super) struct Sweep {
     axes: Vec<Axis>,
     points: Vec<Point>,
 }
 
-/// One point of the sweep: for each axis, the index of its value.
+/// One point of the sweep: for each axis (swept key), the index of the value at this point.
 pub(super) struct Point(Vec<usize>);
 
 impl Sweep {
-    /// Reads the `[sweep]` table of a scenario with `runs` `[[run]]` tables.
+    /// Reads the `[sweep]` table of a scenario. `runs` is the number of its `[[run]]` tables.
     pub(super) fn read(documents: &Documents, root: &Table<'_>, runs: usize) -> Result<Sweep> {
         let Some(item) = root.get("sweep") else {
             return Ok(Sweep { axes: Vec::new(), points: vec![Point(Vec::new())] });
@@ -64,29 +65,31 @@ impl Sweep {
         Ok(sweep)
     }
 
-    /// The points in order. In a grid, the value of the first key varies slowest.
+    /// The points of the sweep in order. In a grid (every combination of values), the value of the first key varies
+    /// slowest.
     pub(super) fn points(&self) -> &[Point] {
         &self.points
     }
 
-    /// Each axis with its value at a point.
+    /// Each axis (swept key) with its value at a point of the sweep.
     fn values<'s>(&'s self, point: &'s Point) -> impl Iterator<Item = (&'s Axis, &'s Node)> {
         self.axes.iter().zip(&point.0).map(|(axis, number)| (axis, &axis.values[*number]))
     }
 
-    /// The keys and values of a point, as they are written in the file.
+    /// The swept keys and their values at a point, as they are written in the file.
     pub(super) fn texts(&self, documents: &Documents, point: &Point) -> Vec<(String, String)> {
         self.values(point).map(|(axis, value)| (axis.key.clone(), text(documents, value))).collect()
     }
 
-    /// The name of a run at a point: `base` followed by the keys and values of the point.
+    /// The name of a run at a point of the sweep: `base`, the run's name in the file, followed by the swept keys and
+    /// values.
     pub(super) fn name(&self, documents: &Documents, base: &str, point: &Point) -> String {
         let value = |(axis, value): (&Axis, &Node)| format!(", {}={}", axis.label, text(documents, value));
         base.to_string() + &self.values(point).map(value).collect::<String>()
     }
 
-    /// The seed of a point; `None` if the sweep does not vary the seed. `given` is the caller's seed, which may not be
-    /// combined with a swept seed.
+    /// The seed at a point of the sweep; `None` if the sweep does not vary the seed. `given` is the caller's seed,
+    /// which must not be combined with a swept seed.
     pub(super) fn seed(&self, documents: &Documents, point: &Point, given: Option<u64>) -> Result<Option<u64>> {
         let Some((axis, value)) = self.values(point).find(|(axis, _)| axis.key == "seed") else {
             return Ok(None);
@@ -98,7 +101,7 @@ impl Sweep {
         Item::new(documents, "seed", value).integer(0..=i64::MAX as u64).map(Some)
     }
 
-    /// Stores the values of a point in the scenario's tree.
+    /// Stores the swept values of a point in the scenario's tree, except the values of runs and seeds.
     pub(super) fn apply(&self, documents: &Documents, tree: &mut Node, point: &Point) -> Result<()> {
         let in_tree = |axis: &Axis| SWEPT.contains(&axis.steps[0].name.as_str());
         for (axis, value) in self.values(point).filter(|(axis, _)| in_tree(axis)) {
@@ -110,7 +113,8 @@ impl Sweep {
         }
     }
 
-    /// Stores the values of a point in the `[[run]]` table `run`, which must not set the same keys itself.
+    /// Stores the values of a point that belong to keys of runs in the `[[run]]` table `run`, which must not set the
+    /// same keys itself.
     pub(super) fn apply_to_run(&self, documents: &Documents, run: &mut Node, label: &str, point: &Point) -> Result<()> {
         for (axis, value) in self.values(point) {
             let [first, own @ ..] = &axis.steps[..] else { continue };
@@ -129,7 +133,7 @@ impl Sweep {
         Ok(())
     }
 
-    /// Checks that the run's `set` has not changed a value of the point in `tree`.
+    /// Checks that the run's `set`, which has been applied to `tree`, has not changed a swept value there.
     pub(super) fn check_set(
         &self, documents: &Documents, tree: &Node, set: &Item<'_>, label: &str, point: &Point,
     ) -> Result<()> {
@@ -143,12 +147,12 @@ impl Sweep {
         }
     }
 
-    /// Whether a position in the text, which `within` tests, lies in a key or value of the point.
+    /// Whether `within` returns true for the position of one of the point's keys or values in the text.
     pub(super) fn holds_place(&self, point: &Point, within: impl Fn(&At) -> bool) -> bool {
         self.values(point).any(|(axis, value)| within(&value.at) || within(&axis.at))
     }
 
-    /// Fails if two points have the same values as text, because their runs would be equal.
+    /// Fails if two points of the sweep have the same values as text, because their runs would be equal.
     fn check_repetition(&self, documents: &Documents) -> Result<()> {
         let mut seen = std::collections::BTreeSet::new();
         for point in &self.points {
@@ -165,7 +169,7 @@ impl Sweep {
     }
 }
 
-/// Whether `tree` still has the value that the axis stored in it.
+/// Whether the scenario's tree `tree` still has the swept value `value` at the key of the axis.
 fn holds(tree: &Node, axis: &Axis, value: &Node) -> bool {
     overrides::find(tree, &axis.steps) == Some(value)
 }
@@ -180,7 +184,8 @@ fn overlap(documents: &Documents, axis: &Axis, other: &str) -> super::ScenarioEr
     documents.mistake(&axis.at, message, Some("sweep one of them".to_string()))
 }
 
-/// Replaces the lists of the file by the lists that `--set` gives for the same keys, whether the path is quoted or not.
+/// Replaces the value lists of the `[sweep]` table by the lists that `--set` gives for the same keys, whether the path
+/// is quoted or not.
 fn overridden(documents: &Documents, lists: Vec<(Vec<Step>, Node)>) -> Vec<(Vec<Step>, Node)> {
     let mut kept: Vec<(Vec<Step>, Node)> = Vec::new();
     for (steps, list) in lists {
@@ -194,7 +199,7 @@ fn overridden(documents: &Documents, lists: Vec<(Vec<Step>, Node)>) -> Vec<(Vec<
     kept
 }
 
-/// Reads one swept key and its list of values.
+/// Reads one axis of the sweep: a swept key and its list of values.
 fn axis(documents: &Documents, steps: Vec<Step>, list: &Node) -> Result<Axis> {
     let names: Vec<&str> = steps.iter().map(|step| step.name.as_str()).collect();
     let key = names.join(".");
@@ -253,7 +258,7 @@ fn check_lengths(documents: &Documents, axes: &[Axis]) -> Result<()> {
     }
 }
 
-/// Sets the label of each axis: the shortest suffix of its path that no other axis has.
+/// Sets the label of each axis for the names of runs: the shortest suffix of the axis's key that no other axis has.
 fn label(axes: &mut [Axis]) {
     let keys: Vec<&str> = axes.iter().map(|axis| axis.key.as_str()).collect();
     let labels = rnic_run::short_keys(&keys);
@@ -276,7 +281,7 @@ fn point(axes: &[Axis], zip: bool, mut number: usize) -> Point {
     Point(digits)
 }
 
-/// The text of a value as it is written in the file, on one line; strings lose their quotes.
+/// The text of a swept value as it is written in the file, on one line; strings lose their quotes.
 fn text(documents: &Documents, value: &Node) -> String {
     let text = match &value.value {
         Value::String(text) => text,

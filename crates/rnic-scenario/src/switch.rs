@@ -1,4 +1,4 @@
-//! Reads the `[fabric.switch]` table.
+//! Reads the `[fabric.switch]` table of a scenario, and checks it against the run's transport.
 
 use super::error::ScenarioError;
 use super::output;
@@ -7,9 +7,9 @@ use rnic_fabric::config::{ArbiterSpec, ChooseScheduler, MarkOn, Quantum, SCHEDUL
 use rnic_run::{EcnSetup, FabricSetup, InputSetup, QueueingSetup, SchedulerSetup, SharedSetup, SwitchSetup};
 use rnic_transport::Bytes;
 
-/// The keys that every switch has.
+/// The keys of `[fabric.switch]` that every kind of switch has.
 const COMMON: [&str; 5] = ["queueing", "buffer", "scheduler", "weights", "ecn"];
-/// The keys that belong to each value of `queueing`.
+/// The keys of `[fabric.switch]` that exist only with one value of `queueing`, for each of its values.
 const VARIANTS: [Variant; 3] = [
     Variant { name: "input", keys: &["xoff", "headroom", "xon", "arbiter", "arbiter_quantum", "drop_until_free"] },
     Variant { name: "shared", keys: &["xoff", "headroom", "beta", "xon_offset", "egress_alpha", "priorities"] },
@@ -61,7 +61,7 @@ pub(super) fn read(table: &Table<'_>) -> Result<SwitchSetup> {
     Ok(switch)
 }
 
-/// `arbiter`, `arbiter_quantum` and `drop_until_free`.
+/// Reads the keys that only an input-queued switch has: `arbiter`, `arbiter_quantum` and `drop_until_free`.
 fn read_input(table: &Table<'_>) -> Result<InputSetup> {
     let arbiter =
         table.get("arbiter").map_or(Ok("round-robin"), |item| item.choice(&["round-robin", "oldest-first"]))?;
@@ -105,7 +105,7 @@ fn read_shared(table: &Table<'_>) -> Result<SharedSetup> {
     })
 }
 
-/// Reads the scheduler and its weights, for example `scheduler = "wrr"` and `weights = [1, 4]`.
+/// Reads the keys of an output's scheduler, for example `scheduler = "wrr"` and `weights = [1, 4]`.
 fn read_scheduler(table: &Table<'_>, priorities: Option<u8>) -> Result<SchedulerSetup> {
     let weights = table.get("weights");
     let default = if weights.is_some() { WEIGHTED } else { UNWEIGHTED };
@@ -131,7 +131,8 @@ fn read_scheduler(table: &Table<'_>, priorities: Option<u8>) -> Result<Scheduler
     }
 }
 
-/// Reads `weights = [1, 4, 0]`, one for each priority: returns their number and the weights.
+/// Reads `weights = [1, 4, 0]`, the scheduler's weight of each priority. Returns the number of weights, and the
+/// weights.
 fn read_weights(item: &Item<'_>, priorities: Option<u8>) -> Result<(u8, Weights)> {
     let items = item.array("[1, 0]")?;
     let wanted = priorities.map_or(1..=8, |count| usize::from(count)..=usize::from(count));

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Maximum number of flows of one source, so that the flow ids of several sources fit into 32 bits.
+/// Maximum number of flows of one traffic source, so that the flow ids of several sources fit into 32 bits.
 const MOST_FLOWS: u64 = 1_000_000_000;
 
 const COMMON: [&str; 5] = ["pattern", "name", "warmup", "cooldown", "start"];
@@ -30,13 +30,14 @@ const VARIANTS: [Variant; 6] = [
     Variant { name: "list", keys: &["file", "format"] },
 ];
 
-/// Context in which traffic is read: the number of hosts of the run's fabric, and the flow lists read so far.
+/// Context in which the traffic of a run is read: the number of hosts of the run's fabric, and the flow lists that
+/// earlier runs have read.
 pub(super) struct Context<'a> {
     pub(super) hosts: u32,
     pub(super) lists: &'a Lists<'a>,
 }
 
-/// Where to read flow lists, and a cache of the lists that earlier runs of the scenario have read.
+/// Where to read flow lists (traffic in files), and a cache of the lists that earlier runs of the scenario have read.
 pub(super) struct Lists<'f> {
     pub(super) files: Files<'f>,
     read: RefCell<BTreeMap<ListKey, Arc<[FlowSpec]>>>,
@@ -51,7 +52,7 @@ impl<'f> Lists<'f> {
 /// Key of a cached flow list: path of the file, whether its format is CSV, and the number of hosts of the fabric.
 type ListKey = (PathBuf, bool, u32);
 
-/// Reads all traffic sources of a run from one table or from several.
+/// Reads all traffic sources of a run from one `[traffic]` table or several `[[traffic]]` tables.
 pub(super) fn read(item: &Item<'_>, context: &Context<'_>) -> Result<Vec<Traffic>> {
     let tables = if item.is_array() { item.tables("traffic")? } else { vec![item.table("[traffic]")?] };
     if tables.is_empty() {
@@ -185,15 +186,15 @@ fn read_incast(table: &Table<'_>, hosts: u32) -> Result<TrafficPattern> {
 /// Value of an incast's `interval` for a closed loop: the next request starts when the previous request is complete.
 const COMPLETION: &str = "completion";
 
-/// Key that says whether the flows of a closed loop share persistent connections.
+/// The key that says whether the flows of a closed loop share persistent connections.
 const PERSISTENT: &str = "persistent_connections";
 
 fn read_persistent(table: &Table<'_>) -> Result<bool> {
     table.get(PERSISTENT).map_or(Ok(false), |item| item.boolean())
 }
 
-/// Fails if the table has one of `keys`, which only closed loops have. `why` and `instead` are parts of the error
-/// message.
+/// Fails if the traffic table has one of `keys`, which only closed loops have. `why` and `instead` are parts of the
+/// error message.
 fn refuse_loop_keys(table: &Table<'_>, keys: &[&str], why: &str, instead: &str) -> Result<()> {
     match keys.iter().find_map(|key| Some((key, table.get(key)?))) {
         None => Ok(()),
@@ -245,8 +246,8 @@ fn read_list(table: &Table<'_>, context: &Context<'_>) -> Result<Arc<[FlowSpec]>
     Ok(flows)
 }
 
-/// The number of flows of a pattern ([`u128::MAX`] for endless traffic), and the time in picoseconds from its first to
-/// its last start (0 if the settings do not fix it).
+/// The number of flows of a traffic pattern ([`u128::MAX`] for endless traffic), and the time in picoseconds between
+/// the starts of its first and last flow (0 if the settings do not determine it).
 fn extent(pattern: &TrafficPattern, hosts: u32) -> (u128, u128) {
     let hosts = u128::from(hosts);
     let span = |repeats: u32, interval: Time| u128::from(repeats - 1) * u128::from(interval.as_ps());
@@ -274,7 +275,8 @@ fn extent(pattern: &TrafficPattern, hosts: u32) -> (u128, u128) {
     }
 }
 
-/// Checks that the number of flows is within the limit, and that warm-up and cool-down leave flows to measure.
+/// Checks that the number of flows of a traffic source is within the limit, and that `warmup` and `cooldown` leave
+/// flows for the statistics.
 fn check_flows(table: &Table<'_>, traffic: &Traffic, hosts: u32) -> Result<()> {
     let (flows, span) = extent(&traffic.pattern, hosts);
     if traffic.pattern.is_endless() {

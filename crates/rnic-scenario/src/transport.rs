@@ -10,13 +10,14 @@ use rnic_transport::transports::{COMMON_PARAMETERS, FLOW_PARAMETERS, MESSAGE_PAR
 use rnic_transport::{Bytes, Time};
 use std::collections::BTreeMap;
 
-/// Keys of every run that no transport declares. The names of the congestion controls are further such keys.
+/// Keys of a run that exist with every transport, because no transport declares them. The names of the congestion
+/// controls are further such keys.
 const COMMON: [&str; 2] = ["cc", "pfc"];
 
 /// Keys that only the transport `p4:FILE` has: `constants` replaces the values of constants in its program.
 const P4_KEYS: [&str; 1] = ["constants"];
 
-/// Pairs of settings of which the first must be at most the second.
+/// Pairs of transport settings of which the first must be at most the second.
 const ORDERED: [(&str, &str); 2] = [("rto_low", "rto_high"), ("rto_min", "rto_max")];
 
 /// Lookup of a run's settings: first in the run's own table, then in the defaults of `[transport]`. Only keys of the
@@ -37,13 +38,13 @@ fn parameter_tables(vocabulary: &Vocabulary) -> impl Iterator<Item = &'static st
     vocabulary.congestion_controls().iter().filter(|cc| !cc.parameters.is_empty()).map(|cc| cc.name)
 }
 
-/// The keys that only this transport has, not every transport of its kind (flows or messages).
+/// The keys that only the transport of `declaration` has, and not every transport of its kind (flows or messages).
 fn own_keys(declaration: &TransportDeclaration) -> Vec<&'static str> {
     let own = declaration.own_parameters.iter().map(|parameter| parameter.name);
     own.chain(if declaration.name == "p4" { &P4_KEYS[..] } else { &[] }.iter().copied()).collect()
 }
 
-/// The keys of a transport without the keys that all transports have.
+/// The keys of the transport of `declaration`, without the keys that all transports have.
 fn keys(declaration: &TransportDeclaration) -> Vec<&'static str> {
     let [_, of_kind, _] = declaration.parameters();
     of_kind.iter().map(|parameter| parameter.name).chain(own_keys(declaration)).collect()
@@ -54,7 +55,7 @@ fn common_keys() -> Vec<&'static str> {
     COMMON.into_iter().chain(COMMON_PARAMETERS.iter().map(|parameter| parameter.name)).collect()
 }
 
-/// Checks every key and value of the `[transport]` table, independent of the transports that the runs use.
+/// Checks every key and value of the `[transport]` table (defaults for all runs), whatever transports the runs use.
 pub(super) fn check_defaults(table: &Table<'_>, vocabulary: &Vocabulary) -> Result<()> {
     let mut known: Vec<&str> = common_keys();
     let shared = [FLOW_PARAMETERS, MESSAGE_PARAMETERS].into_iter().flatten().map(|parameter| parameter.name);
@@ -81,8 +82,8 @@ pub(super) fn check_defaults(table: &Table<'_>, vocabulary: &Vocabulary) -> Resu
     check_order(table, None, &value)
 }
 
-/// Reads the value of a setting that several transports declare. If it is a choice, the words of all these transports
-/// are accepted.
+/// Reads the value of a key of `[transport]` that several transports declare. If the value is one of a list of words,
+/// the words of all these transports are accepted.
 fn read_any(declared: &[&Parameter], item: &Item<'_>) -> Result<Value> {
     let mut words: Vec<&'static str> = Vec::new();
     for parameter in declared {
@@ -97,7 +98,7 @@ fn read_any(declared: &[&Parameter], item: &Item<'_>) -> Result<Value> {
     }
 }
 
-/// Reads the keys `pfc` and `cc`.
+/// Reads the keys `pfc` and `cc` of a run.
 fn read_common(layers: &Layers<'_, '_>, vocabulary: &Vocabulary) -> Result<(bool, CongestionSpec)> {
     let pfc = layers.get("pfc").map_or(Ok(false), |item| item.boolean())?;
     let names: Vec<&'static str> = vocabulary.congestion_controls().iter().map(|cc| cc.name).collect();
@@ -107,7 +108,7 @@ fn read_common(layers: &Layers<'_, '_>, vocabulary: &Vocabulary) -> Result<(bool
 }
 
 /// Reads the transport of the `[[run]]` table `run`. `own` are the keys of the table that belong to no transport;
-/// `files` is where P4 programs are read.
+/// `files` says where P4 programs are read.
 pub(super) fn read(
     run: &Table<'_>, defaults: Option<&Table<'_>>, own: &[&str], vocabulary: &Vocabulary, files: Files<'_>,
 ) -> Result<TransportSpec> {
@@ -154,8 +155,8 @@ pub(super) fn read(
     Ok(spec)
 }
 
-/// Reads a setting of the run's transport. A default from `[transport]` is ignored if it is a choice that only another
-/// transport has.
+/// Reads one setting of the run's transport. A default from `[transport]` is ignored if it is a word that only another
+/// transport accepts.
 fn read_setting(parameter: &'static Parameter, layers: &Layers<'_, '_>, settings: &mut Settings) -> Result<()> {
     let Some(item) = layers.get(parameter.name) else { return Ok(()) };
     let inherited = layers.run.get(parameter.name).is_none();
@@ -168,7 +169,7 @@ fn read_setting(parameter: &'static Parameter, layers: &Layers<'_, '_>, settings
     settings.set(parameter.name, value).map_err(|sentence| item.sentence(&sentence))
 }
 
-/// Reads the table that holds the parameters of a congestion control.
+/// Reads the table of parameters of a congestion control, such as `[transport.dcqcn]`, into `settings`.
 fn read_parameters(cc: &CongestionDeclaration, item: Option<Item<'_>>, settings: &mut Settings) -> Result<()> {
     let Some(item) = item else {
         return Ok(());
@@ -185,7 +186,7 @@ fn read_parameters(cc: &CongestionDeclaration, item: Option<Item<'_>>, settings:
     Ok(())
 }
 
-/// Reads the value of a parameter.
+/// Reads the value of a parameter of a transport or congestion control.
 fn read_value(parameter: &Parameter, item: &Item<'_>) -> Result<Value> {
     let example = |otherwise: &str| parameter.default_value().map_or(otherwise.to_string(), |value| value.to_string());
     Ok(match parameter.kind {
@@ -219,7 +220,8 @@ fn read_timeout(key: &str, item: &Item<'_>, example: &str) -> Result<Time> {
     Ok(time)
 }
 
-/// Reads the buffers of a message NIC: a list of sizes, each with the number of buffers.
+/// Reads the message buffers of a NIC (`tx_buffers`, `rx_buffers`): a list of sizes, each with the number of buffers of
+/// this size.
 fn buffers(item: &Item<'_>) -> Result<Vec<BufferClass>> {
     const EXAMPLE: &str = "[{ size = \"2 KB\", count = 32 }, { size = \"39 KB\", count = 16 }]";
     let mut classes = Vec::new();
@@ -236,7 +238,7 @@ fn buffers(item: &Item<'_>) -> Result<Vec<BufferClass>> {
     Ok(classes)
 }
 
-/// Reads the values that replace constants of a P4 program, by the constant's name.
+/// Reads the values that override constants of a P4 program, by the constant's name.
 fn constants(item: &Item<'_>) -> Result<BTreeMap<String, u64>> {
     let table = item.table("`constants`")?;
     let mut constants = BTreeMap::new();
@@ -251,7 +253,8 @@ fn constants(item: &Item<'_>) -> Result<BTreeMap<String, u64>> {
     Ok(constants)
 }
 
-/// Checks the pairs in [`ORDERED`]: the first setting must not exceed the second. The two may be in different tables.
+/// Checks the pairs of settings in [`ORDERED`]: the first setting must not exceed the second. One may be in the
+/// `[[run]]` table and the other in `[transport]`.
 fn check_order(run: &Table<'_>, defaults: Option<&Table<'_>>, value: &dyn Fn(&str) -> Option<Value>) -> Result<()> {
     let time = |name: &str| match value(name) {
         Some(Value::Time(time)) => Some(time),
@@ -264,7 +267,7 @@ fn check_order(run: &Table<'_>, defaults: Option<&Table<'_>>, value: &dyn Fn(&st
     Ok(())
 }
 
-/// Checks that `acks` is not off if the congestion control or a feature of the transport needs acknowledgements.
+/// Checks that `acks` is not false if the congestion control or a feature of the transport needs acknowledgements.
 fn check_acks(layers: &Layers<'_, '_>, spec: &TransportSpec) -> Result<()> {
     match (spec.needs_acks(), layers.get("acks")) {
         (Some(who), Some(item)) if spec.settings.flag("acks") == Ok(false) => {
@@ -274,7 +277,7 @@ fn check_acks(layers: &Layers<'_, '_>, spec: &TransportSpec) -> Result<()> {
     }
 }
 
-/// Checks that the run's own table has no setting that its other settings make ineffective.
+/// Checks that the `[[run]]` table has no setting that other settings of the run make ineffective.
 fn check_idle(run: &Table<'_>, spec: &TransportSpec) -> Result<()> {
     for (key, why) in spec.declaration.idle(&spec.settings) {
         if let Some(item) = run.get(key) {

@@ -1,6 +1,7 @@
 //! A parsed TOML text as a tree in which every key and value knows its position in the text.
 //!
-//! Values may come from several texts: the scenario file, the files that it extends, and each `--set` override.
+//! The values of a scenario may come from several texts: the scenario file, the files that it extends, and each `--set`
+//! override.
 
 use super::error::{Mistake, ScenarioError};
 use std::cmp::Reverse;
@@ -9,23 +10,24 @@ use std::path::{Path, PathBuf};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// A position in one of the texts.
+/// A position in one of the texts of a scenario (files and overrides).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct At {
-    /// Index of the text in [`Documents`].
+    /// Index of the text in the list of texts, [`Documents`].
     document: usize,
     /// Range of bytes in the text.
     span: Range<usize>,
 }
 
 impl At {
-    /// A number pair that distinguishes the positions of values and has their order.
+    /// A pair of numbers that differs for values at different positions, and sorts them by text and by position in the
+    /// text.
     pub(super) fn order(&self) -> (usize, usize) {
         (self.document, self.span.start)
     }
 }
 
-/// A value and its position.
+/// A node of the tree: a TOML value and its position in the text.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Node {
     pub(super) value: Value,
@@ -54,7 +56,7 @@ pub(super) struct Entry {
 }
 
 impl Value {
-    /// The kind of value with its article, for error messages.
+    /// The kind of this value with an article, such as "a string", for error messages.
     pub(super) fn kind(&self) -> &'static str {
         match self {
             Value::String(_) => "a string",
@@ -68,7 +70,7 @@ impl Value {
     }
 }
 
-/// All texts from which values came. The first is the scenario file.
+/// All texts from which the values of a scenario came. The first is the scenario file.
 #[derive(Debug, Default)]
 pub(super) struct Documents {
     documents: Vec<Document>,
@@ -78,20 +80,20 @@ pub(super) struct Documents {
 struct Document {
     name: String,
     text: String,
-    /// Folder at which relative paths in the text start; for an override, the folder of the scenario file.
+    /// Folder at which relative paths in the text start; for an override (`--set`), the folder of the scenario file.
     folder: PathBuf,
     is_override: bool,
 }
 
 impl Documents {
-    /// Adds a file and returns its index. Relative paths in the file start at `folder`.
+    /// Adds a file to the texts and returns its index. Relative paths in the file start at `folder`.
     pub(super) fn add_file(&mut self, name: &str, text: &str, folder: &Path) -> usize {
         let (name, text, folder) = (name.to_string(), text.to_string(), folder.to_path_buf());
         self.documents.push(Document { name, text, folder, is_override: false });
         self.documents.len() - 1
     }
 
-    /// Adds the text of an override and returns its index.
+    /// Adds the text of an override (`--set`) to the texts and returns its index.
     pub(super) fn add_override(&mut self, text: &str) -> usize {
         let folder = self.documents.first().map_or(PathBuf::new(), |file| file.folder.clone());
         let name = format!("--set {text}");
@@ -104,7 +106,7 @@ impl Documents {
         self.documents.get(at.document).map_or(Path::new(""), |document| &document.folder)
     }
 
-    /// Whether two positions are in the same text.
+    /// Whether two positions are in the same file or override.
     pub(super) fn same_text(&self, a: &At, b: &At) -> bool {
         a.document == b.document
     }
@@ -114,19 +116,19 @@ impl Documents {
         at.document == 0 || self.documents.get(at.document).is_some_and(|document| document.is_override)
     }
 
-    /// Whether a mistake lies within the range of bytes `at`.
+    /// Whether a mistake lies within the range of bytes `at` of its text.
     pub(super) fn within(&self, mistake: &Mistake, at: &At) -> bool {
         self.documents.get(at.document).is_some_and(|document| document.name == mistake.file)
             && at.span.start <= mistake.span.start
             && mistake.span.end <= at.span.end
     }
 
-    /// A position in a text.
+    /// The position of the range of bytes `span` in the text with the index `document`.
     pub(super) fn at(&self, document: usize, span: Range<usize>) -> At {
         At { document, span }
     }
 
-    /// The text at a position.
+    /// The part of a text at the position `at`.
     pub(super) fn text_at(&self, at: &At) -> &str {
         self.documents.get(at.document).and_then(|document| document.text.get(at.span.clone())).unwrap_or("")
     }
@@ -136,14 +138,14 @@ impl Documents {
     pub(super) fn later<'p>(&self, a: &'p At, b: &'p At) -> &'p At {
         let rank = |at: &At| {
             let is_override = self.documents.get(at.document).is_some_and(|document| document.is_override);
-            // Extended files are added after the file that extends them.
+            // A file is added to the texts before the files that it extends.
             let (file, argument) = if is_override { (0, at.document) } else { (at.document, 0) };
             (argument, Reverse(file), at.span.start)
         };
         if rank(a) > rank(b) { a } else { b }
     }
 
-    /// An error that points at a position.
+    /// An error that points at the position `at`.
     pub(super) fn mistake(&self, at: &At, message: impl Into<String>, help: Option<String>) -> ScenarioError {
         let (file, text, is_override) = match self.documents.get(at.document) {
             Some(document) => (document.name.clone(), document.text.clone(), document.is_override),
@@ -153,7 +155,7 @@ impl Documents {
         ScenarioError::Mistake(Box::new(Mistake { file, text, span, message, help, is_override }))
     }
 
-    /// Parses a whole document that was added before.
+    /// Parses the whole text with the index `document` into a tree.
     pub(super) fn parse(&self, document: usize) -> Result<Node, ScenarioError> {
         let text = self.documents.get(document).map_or("", |document| document.text.as_str());
         match DeTable::parse(text) {
@@ -165,8 +167,8 @@ impl Documents {
         }
     }
 
-    /// A syntax error of the TOML parser. If the parser misread a word without quotes as a broken number or boolean,
-    /// the message says instead that the word is not a value.
+    /// The scenario error for a syntax error of the TOML parser. If the parser misread a word without quotes as a
+    /// broken number or boolean, the message says instead that the word is not a value.
     fn syntax_mistake(&self, document: usize, error: &toml::de::Error) -> ScenarioError {
         let at = self.at(document, error.span().unwrap_or(0..0));
         let about_a_value = ["string values must be quoted", "invalid boolean", "invalid float"];
@@ -180,7 +182,8 @@ impl Documents {
         self.mistake(&at, message, Some("a value is a number, true, false, or text in quotes".to_string()))
     }
 
-    /// Parses the TOML value at `span`. Text that is not a TOML value counts as a string.
+    /// Parses the TOML value at `span` of the text with the index `document`. Text that is not a TOML value counts as a
+    /// string.
     pub(super) fn parse_value(&self, document: usize, span: Range<usize>) -> Node {
         let at = self.at(document, span.clone());
         let text = self.text_at(&at);
@@ -194,7 +197,8 @@ impl Documents {
     }
 }
 
-/// Turns the parser's value into a tree. All positions are shifted by `offset`, and keys keep the order of the text.
+/// Turns a value of the TOML parser into a tree. All positions are shifted by `offset`, and keys keep the order of the
+/// text.
 fn convert(document: usize, offset: usize, span: Range<usize>, value: DeValue<'_>) -> Node {
     let at = |span: Range<usize>| At { document, span: span.start + offset..span.end + offset };
     let child = |value: Spanned<DeValue<'_>>| {

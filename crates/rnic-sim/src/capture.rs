@@ -1,9 +1,9 @@
-//! Captures the frames of one simulated link as a pcapng file: `rnic run --pcap`.
+//! Captures the frames of one simulated link as a pcapng file, for `rnic run --pcap`.
 //!
-//! During the run the fabric records the packets that the link's ports transmit ([`Fabric::tap`]). After the run the
-//! capture finds the flow of each packet, and writes the frame that an RNIC would send. The frames in the file have the
-//! length of real frames. The simulator's own frames are a little shorter: they have no padding, no RETH in the first
-//! packet of a RoCE Write, and not all headers of an IRN ACK.
+//! During the run the fabric records the packets that the ports of the captured link transmit ([`Fabric::tap`]). After
+//! the run the capture finds the flow of each packet, and writes the frame that a real RNIC would send. The frames in
+//! the file have the length of real frames. The simulator computes with frames that are a little shorter: they have no
+//! padding, no RETH in the first packet of a RoCE Write, and not all headers of an IRN ACK.
 
 use crate::host::{EndAddress, FlowAddress, Segment};
 use crate::in_band::InBand;
@@ -26,14 +26,14 @@ use std::net::Ipv4Addr;
 const MAX_MESSAGE: u64 = 1 << 31;
 /// Maximum path MTU of InfiniBand, in bytes.
 const MAX_MTU: u32 = 4_096;
-/// ECN codepoints in the IP header: ECN-capable transport (ECT), and congestion experienced (CE).
+/// ECN codepoints in the IP header: ECN-capable transport (ECT, here), and congestion experienced (CE, below).
 const ECN_CAPABLE: u8 = 2;
 const ECN_EXPERIENCED: u8 = 3;
-/// Duration of a pause in the captured PFC frames, in quanta of 512 bit times. A simulated pause lasts until an XON
-/// frame, so the captured frames have the maximum duration.
+/// Duration of a pause in the captured PFC pause frames, in quanta of 512 bit times. A simulated pause lasts until an
+/// XON frame, so the captured frames have the maximum duration.
 const PAUSE_QUANTA: u16 = u16::MAX;
 
-/// A capture of one link: before the run, the ports to record; after the run, their frames.
+/// A capture of the frames on one link. Before the run it has the ports to record; after the run also their frames.
 ///
 /// ```
 /// use rnic_sim::{Catalogue, Events, Sharing, capture::Capture, resolve::resolve, run::run};
@@ -67,22 +67,22 @@ pub struct Capture {
     irn: bool,
     acks: bool,
     mtu: u32,
-    /// PSN of each flow's first packet; the index is the id of the flow's record.
+    /// PSN of each flow's first packet; the index in this list is the id of the flow's record.
     first_psn: Vec<Psn>,
-    /// ECN codepoint of a data packet without a CE mark.
+    /// ECN codepoint of a captured data packet without a CE mark.
     ecn: u8,
-    /// Bitmap of the priorities that switches use.
+    /// Bitmap of the priorities that the run's switches use.
     priorities: u8,
-    /// The ports at both ends of each link between the two nodes; each is an interface of the capture file.
+    /// The ports at both ends of each captured link; each port is an interface of the pcapng file.
     ports: Vec<PortId>,
-    /// Name of each port in `ports`.
+    /// Name of each port in `ports`, for the pcapng file.
     interfaces: Vec<String>,
     /// Index of the node of each port in `ports`.
     nodes: Vec<u32>,
     frames: Vec<Frame>,
 }
 
-/// A captured frame.
+/// A captured frame, as the fabric recorded it.
 #[derive(Clone, Copy, Debug)]
 struct Frame {
     at: Time,
@@ -93,14 +93,15 @@ struct Frame {
 
 #[derive(Clone, Copy, Debug)]
 enum Content {
-    /// A PFC frame, with the bitmap of the priorities that it pauses.
+    /// A PFC pause frame, with the bitmap of the priorities that it pauses.
     Pause(u8),
     /// A packet of the flow whose record has the id `record`.
     Packet { record: u32, hash: u32, priority: u8, marked: bool, pdu: Pdu },
 }
 
 impl Capture {
-    /// A capture of every link between two nodes. `link` is their names with a colon between them, for example `h0:s0`.
+    /// Creates a capture for the run `run`, of every link between two nodes. `link` is the names of these nodes with a
+    /// colon between them, for example `h0:s0`.
     ///
     /// # Errors
     /// No such link exists, the run's transport does not send RoCE packets, or the MTU is not possible in RoCE.
@@ -133,15 +134,15 @@ impl Capture {
         })
     }
 
-    /// Makes the fabric record the frames of the link.
+    /// Before the run: makes the fabric record the frames of the captured link.
     pub(crate) fn begin<T: InBand>(&self, fabric: &mut Fabric<Segment<T>>) {
         self.ports.iter().for_each(|port| fabric.tap(*port));
     }
 
-    /// Takes the recorded frames from the fabric and finds the flow of each packet. `addresses` identifies the packets
-    /// of each flow; `flows` has the records of the flows.
+    /// After the run: takes the recorded frames from the fabric and finds the flow of each packet. `addresses`
+    /// identifies the packets of each flow; `flows` has the records of the flows.
     pub(crate) fn end<T: InBand>(&mut self, fabric: &Fabric<Segment<T>>, addresses: &[FlowAddress], flows: &FlowLog) {
-        // Ids of flow records by destination and hash of the flow's packets, in order of start.
+        // Ids of flow records, by the destination and the hash of the flow's packets, in order of the flows' starts.
         let mut data: BTreeMap<(EndAddress, u32), Vec<u32>> = BTreeMap::new();
         let mut replies: BTreeMap<(EndAddress, u32), Vec<u32>> = BTreeMap::new();
         for (record, flow) in (0..).zip(addresses) {
@@ -154,9 +155,9 @@ impl Capture {
             }
             let pdu = packet.body.pdu;
             let flows_of = if pdu.kind() == PduKind::Data { &data } else { &replies };
-            // When a flow has retired, another flow takes its slot. The packet therefore belongs to the last flow with
-            // this destination and hash that had started by then. On a persistent connection it may belong to an
-            // earlier flow of the connection.
+            // After a flow has retired, another flow takes its slot on the host. The packet therefore belongs to the
+            // last flow with this destination and hash that had started by then. On a persistent connection it may
+            // belong to an earlier flow of the connection.
             let end = EndAddress { host: packet.dst, slot: packet.body.slot };
             let candidates = flows_of.get(&(end, packet.flow_hash)).map_or(&[][..], Vec::as_slice);
             let started = candidates.partition_point(|record| flows.get(*record).is_some_and(|flow| flow.start <= at));
@@ -175,7 +176,7 @@ impl Capture {
         self.first_psn = addresses.iter().map(|flow| flow.first_psn).collect();
     }
 
-    /// Number of captured frames.
+    /// Number of frames captured so far.
     pub fn frames(&self) -> usize {
         self.frames.len()
     }
@@ -226,9 +227,9 @@ impl Capture {
         Pfc { enabled: self.priorities, quanta: std::array::from_fn(quanta) }
     }
 
-    /// The index of a packet within flow `record`, counted from 0. Unlike the PSN, it does not wrap: of all indices
-    /// that have the packet's PSN, it is the nearest to `last`, the index of the flow's previous packet on this link. A
-    /// CNP has no PSN and gets the index `last`.
+    /// The index of a packet among the packets of the flow `record`, counted from 0. Unlike the PSN, it does not wrap:
+    /// of all indices that have the packet's PSN, it is the nearest to `last`, the index of the flow's previous packet
+    /// on this link. A CNP has no PSN and gets the index `last`.
     fn index(&self, record: u32, pdu: Pdu, last: &mut u64) -> u64 {
         if pdu.kind() != PduKind::Cnp {
             let first = self.first_psn[record as usize];
@@ -238,7 +239,7 @@ impl Capture {
         *last
     }
 
-    /// Maximum number of packets of an RDMA message.
+    /// Maximum number of packets of an RDMA message in the capture.
     fn message_packets(&self) -> u64 {
         MAX_MESSAGE / u64::from(self.mtu)
     }
@@ -247,7 +248,8 @@ impl Capture {
         flow.bytes.div_ceil(u64::from(self.mtu)).max(1)
     }
 
-    /// The data packet `index` of the flow, as a packet of its RDMA Writes.
+    /// The data packet with the number `index` of a flow, as a packet of the RDMA Writes that the capture shows for the
+    /// flow.
     fn data<'z>(&self, flow: &FlowRecord, psn: Psn, index: u64, zeros: &'z [u8]) -> Packet<'z> {
         let mtu = u64::from(self.mtu);
         let (message, within) = (index / self.message_packets(), index % self.message_packets());
@@ -272,7 +274,7 @@ impl Capture {
         Packet::new(Headers { reth, ..Headers::new(bth) }, &zeros[..payload as usize])
     }
 
-    /// The headers of an ACK or NACK. `index` is the index of the packet that the receiver expects next.
+    /// The headers of a captured ACK or NACK. `index` is the index of the data packet that the receiver expects next.
     fn acknowledgement(&self, flow: &FlowRecord, pdu: Pdu, index: u64) -> Headers {
         let is_nack = pdu.kind() == PduKind::Nack;
         let expected = pdu.psn();
@@ -292,9 +294,10 @@ impl Capture {
     }
 }
 
-/// Finds the flow of a packet among flows that share a slot and a persistent connection; `records` has their ids in
-/// order of start. Each flow's PSNs follow those of the previous flow. An ACK has the PSN after the packets that it
-/// acknowledges. A CNP has no PSN and is attributed to the last flow.
+/// Finds the flow of a captured packet among the flows of one persistent connection, whose packets have the same
+/// addresses and hashes. `records` has the ids of these flows in order of start. Each flow's PSNs follow those of the
+/// previous flow. An ACK has the PSN after the packets that it acknowledges. A CNP has no PSN and is attributed to the
+/// last flow.
 fn of_connection(records: &[u32], addresses: &[FlowAddress], pdu: Pdu) -> Option<u32> {
     let (last, earlier) = records.split_last()?;
     let min = i32::from(pdu.kind() == PduKind::Ack);
@@ -305,7 +308,7 @@ fn of_connection(records: &[u32], addresses: &[FlowAddress], pdu: Pdu) -> Option
     Some(*earlier.iter().rfind(|record| is_of(record)).unwrap_or(last))
 }
 
-/// Both ports of every link between the two nodes that `link` names.
+/// The ports at both ends of every link between the two nodes that `link` names.
 fn find_ports(topology: &Topology, link: &str) -> Result<Vec<PortId>, String> {
     let mut ports = crate::link::ports(topology, link)?;
     ports.extend(ports.clone().into_iter().map(|port| topology.port(port).peer));
@@ -313,8 +316,8 @@ fn find_ports(topology: &Topology, link: &str) -> Result<Vec<PortId>, String> {
     Ok(ports)
 }
 
-/// Queue pair number of the flow's requester. Each flow has its own queue pair at each end. The numbers start at 16,
-/// because the lowest numbers are reserved for management.
+/// Queue pair number that the capture shows for the flow's requester. Each flow has its own queue pair at each end. The
+/// numbers start at 16, because the lowest numbers are reserved for management.
 fn requester_qp(flow: &FlowRecord) -> u32 {
     16 + (2 * u64::from(flow.id) % u64::from(MAX_24 - 32)) as u32
 }
@@ -323,13 +326,13 @@ fn responder_qp(flow: &FlowRecord) -> u32 {
     requester_qp(flow) + 1
 }
 
-/// A locally administered MAC address for a node.
+/// The locally administered MAC address that the capture shows for a node.
 fn mac(node: u32) -> MacAddr {
     let [_, a, b, c] = node.to_be_bytes();
     MacAddr([2, 0, 0, a, b, c])
 }
 
-/// The IP address of a host; host 0 has 10.0.0.1.
+/// The IP address that the capture shows for a host; host 0 has 10.0.0.1.
 fn address(host: u32) -> Ipv4Addr {
     let [_, a, b, c] = (host + 1).to_be_bytes();
     Ipv4Addr::new(10, a, b, c)
@@ -385,7 +388,7 @@ mod tests {
         (packet.headers.bth.opcode, packet.headers.reth, packet.payload.len())
     }
 
-    /// A message has at most 2^31 bytes, which are 2^19 packets of 4 KiB.
+    /// An RDMA message has at most 2^31 bytes, which are 2^19 packets of 4 KiB.
     #[test]
     fn a_long_flow_is_several_messages() {
         let (rc, irn) = (capture(false), capture(true));

@@ -1,6 +1,7 @@
-//! The congestion controls that a scenario can name: those that are part of rnic, and those that a program adds.
+//! The catalogue: the congestion controls that a scenario can name, both those that are part of rnic and those that a
+//! program which uses this crate adds.
 //!
-//! An entry contains the parameters of an algorithm and the simulator compiled for it.
+//! An entry of the catalogue contains the parameters of an algorithm and the simulator compiled for this algorithm.
 
 use crate::in_band::InBand;
 use crate::resolve::{CongestionNeeds, Demands, SetupError};
@@ -14,16 +15,16 @@ use rnic_transport::telemetry::Telemetry;
 use rnic_transport::transports::{FlowTransport, MessageTransport, ProtocolVisitor, TransportVisitor};
 use std::marker::PhantomData;
 
-/// One congestion control by name, with the simulator compiled for it.
+/// One entry of the [`Catalogue`]: a congestion control, and the simulator compiled for it.
 #[derive(Clone, Copy, Debug)]
 pub struct CongestionEntry {
-    /// Name, parameters and needs of the congestion control.
+    /// Name and parameters of the congestion control, and whether it needs ACKs and telemetry.
     pub declaration: CongestionDeclaration,
     pub(crate) demands: fn(&Settings, &FlowConfig) -> Result<Demands, String>,
     pub(crate) simulate: fn(Job<'_, '_>) -> RunOutput,
 }
 
-/// Two entries are equal if their names are equal.
+/// Two entries are equal if the names of their congestion controls are equal.
 impl PartialEq for CongestionEntry {
     fn eq(&self, other: &CongestionEntry) -> bool {
         self.declaration == other.declaration
@@ -31,12 +32,12 @@ impl PartialEq for CongestionEntry {
 }
 
 impl CongestionEntry {
-    /// The entry of the algorithm `C`.
+    /// The catalogue entry of the congestion control `C`.
     pub fn of<C: CongestionControl>() -> CongestionEntry {
         CongestionEntry::carrying::<C, ()>()
     }
 
-    /// The entry of the algorithm `C`, whose packets carry in-band telemetry.
+    /// The catalogue entry of the congestion control `C`, which needs in-band telemetry in packets.
     pub fn with_telemetry<C: CongestionControl>() -> CongestionEntry {
         CongestionEntry::carrying::<C, Telemetry>()
     }
@@ -53,8 +54,8 @@ impl CongestionEntry {
     }
 }
 
-/// Simulates a run with the transport that it names. The code of the simulation is compiled for this transport, for the
-/// congestion control `C` and for packets that carry telemetry of type `T`.
+/// Simulates a run with the transport that its settings name. The code of the simulation is compiled for this
+/// transport, for the congestion control `C` and for packets that carry telemetry of type `T`.
 fn simulate_named<C: CongestionControl, T: InBand>(job: Job<'_, '_>) -> RunOutput {
     if let Some(plan) = &job.resolved.messages {
         return simulate_messages(plan, job);
@@ -69,7 +70,7 @@ fn simulate_named<C: CongestionControl, T: InBand>(job: Job<'_, '_>) -> RunOutpu
     choice.output.unwrap_or_else(|| RunOutput::not_started(format!("there is no transport \"{name}\"")))
 }
 
-/// A run of a flow transport whose loss recovery has not been selected yet.
+/// A run of a flow transport, before the code for its loss recovery has been selected.
 struct Flows<'a, 'o, C: CongestionControl, T> {
     job: Job<'a, 'o>,
     params: C::Params,
@@ -86,9 +87,9 @@ impl<C: CongestionControl, T: InBand> ProtocolVisitor for Flows<'_, '_, C, T> {
     }
 }
 
-/// Visitor of all transports that simulates the run with the transport that it names.
+/// A visitor that is shown all transports, and simulates a run when it is shown the run's transport.
 struct Choice<'a, 'o, C: CongestionControl, T> {
-    /// The run; `None` after the visitor has reached its transport.
+    /// The run; `None` after the visitor has been shown the run's transport.
     flows: Option<Flows<'a, 'o, C, T>>,
     output: Option<RunOutput>,
 }
@@ -104,23 +105,23 @@ impl<C: CongestionControl, T: InBand> TransportVisitor for Choice<'_, '_, C, T> 
     fn message_transport<M: MessageTransport>(&mut self) {}
 }
 
-/// The congestion controls that scenarios can name.
+/// The congestion controls that scenarios can name, each with the simulator compiled for it.
 #[derive(Clone, Debug)]
 pub struct Catalogue {
     congestion: Vec<CongestionEntry>,
-    /// Whether the catalogue has entries that are not part of rnic.
+    /// Whether the catalogue has congestion controls that are not part of rnic.
     extended: bool,
 }
 
 impl Catalogue {
-    /// The congestion controls that are part of rnic.
+    /// A catalogue of the congestion controls that are part of rnic.
     pub fn standard() -> Catalogue {
         let mut catalogue = Catalogue { congestion: Vec::new(), extended: false };
         visit_congestion_controls(&mut catalogue);
         catalogue
     }
 
-    /// Adds a congestion control. It replaces an entry with the same name.
+    /// Adds the congestion control `C` to the catalogue. It replaces an entry with the same name.
     pub fn with<C: CongestionControl>(mut self) -> Catalogue {
         self.congestion.retain(|entry| entry.declaration.name != C::NAME);
         self.congestion.push(CongestionEntry::of::<C>());
@@ -136,23 +137,23 @@ impl Catalogue {
         self
     }
 
-    /// All entries, in order of registration.
+    /// All entries of the catalogue, in order of registration.
     pub fn congestion_controls(&self) -> &[CongestionEntry] {
         &self.congestion
     }
 
-    /// The congestion control called `name`.
+    /// The entry of the congestion control called `name`.
     pub fn congestion_control(&self, name: &str) -> Option<&CongestionEntry> {
         self.congestion.iter().find(|entry| entry.declaration.name == name)
     }
 
-    /// Whether the catalogue has entries that are not part of rnic. Results then also depend on code that the run's
-    /// fingerprint does not cover, and must not be cached under it.
+    /// Whether the catalogue has congestion controls that are not part of rnic. Results then also depend on their code,
+    /// which the run's fingerprint (a hash under which results are cached) does not cover, so they must not be cached.
     pub fn is_extended(&self) -> bool {
         self.extended
     }
 
-    /// The names of transports and congestion controls that scenarios can use with this catalogue.
+    /// The vocabulary of scenarios for this catalogue: the transports and congestion controls that a scenario can name.
     pub fn vocabulary(&self) -> Vocabulary {
         let declarations = self.congestion.iter().map(|entry| entry.declaration);
         declarations.fold(Vocabulary::standard(), Vocabulary::with)

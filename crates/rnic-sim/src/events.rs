@@ -1,18 +1,18 @@
-//! Delivery of a run's events (start, progress, samples, end) to a listener.
+//! Delivery of a run's events (start, progress, samples, pauses, end) to a listener, which is a function of the caller.
 
 use rnic_run::{RunEvent, RunProgress};
 use std::cell::{Cell, RefCell};
 use std::ops::ControlFlow;
 
-/// A function that receives events. If it returns `Break`, the run is cancelled.
+/// A function that receives the events of a run. If it returns `Break`, the run is cancelled.
 type Sink<'e> = &'e mut dyn FnMut(RunEvent) -> ControlFlow<()>;
 
-/// A function that estimates the number of flows of the whole run from its progress.
+/// A function that estimates the number of flows of the whole run from the run's progress so far.
 type FlowEstimate<'e> = Box<dyn Fn(&RunProgress) -> Option<u64> + 'e>;
 
 /// Passes the events of one run to a function of the caller.
 ///
-/// Events never influence results: a run without a listener has the same record.
+/// Events do not influence the results of a run: without such a function the run has the same record.
 ///
 /// ```
 /// use rnic_run::RunEvent;
@@ -29,7 +29,7 @@ type FlowEstimate<'e> = Box<dyn Fn(&RunProgress) -> Option<u64> + 'e>;
 /// ```
 pub struct Events<'e> {
     sink: RefCell<Option<Sink<'e>>>,
-    /// Whether the listener also receives samples and pauses.
+    /// Whether the listener (`sink`) also receives samples and pauses.
     detailed: bool,
     cancelled: Cell<bool>,
     flows_total: RefCell<FlowEstimate<'e>>,
@@ -46,7 +46,7 @@ impl<'e> Events<'e> {
         }
     }
 
-    /// Discards all events.
+    /// Discards all events of the run.
     pub fn ignored() -> Events<'e> {
         Events::with(None, false)
     }
@@ -56,18 +56,18 @@ impl<'e> Events<'e> {
         Events::with(Some(sink), false)
     }
 
-    /// Passes all events to `sink`, samples and pauses included.
+    /// Passes all events of the run to `sink`, samples and pauses included.
     pub fn detailed(sink: Sink<'e>) -> Events<'e> {
         Events::with(Some(sink), true)
     }
 
-    /// Sets the function that estimates the number of flows for the following progress events.
+    /// Sets the function that estimates, for the following progress events, the number of flows of the whole run.
     pub(crate) fn estimate_flows(&self, total: impl Fn(&RunProgress) -> Option<u64> + 'e) {
         *self.flows_total.borrow_mut() = Box::new(total);
     }
 }
 
-/// The part of [`Events`] that the simulation uses.
+/// The part of [`Events`] that the simulation uses to pass events to the listener.
 pub(crate) trait Listener {
     /// Whether the listener receives samples and pauses.
     fn wants_details(&self) -> bool;

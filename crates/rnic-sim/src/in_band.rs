@@ -1,15 +1,15 @@
-//! In-band telemetry in simulated packets. The simulation is compiled twice: with a telemetry field in packets, and
-//! without.
+//! In-band telemetry (INT) in simulated packets. The simulation is compiled twice: with a telemetry field in packets,
+//! and without.
 
 use rnic_transport::telemetry::{HopRecord, Telemetry};
 
-/// The type of a packet's telemetry field: `()` for no telemetry, or [`Telemetry`].
+/// The type of a simulated packet's telemetry field: `()` for no telemetry, or [`Telemetry`].
 pub trait InBand: Copy + Default + Send {
-    /// Whether switches write telemetry records.
+    /// Whether switches write telemetry records into packets.
     const TELEMETRY: bool;
-    /// Adds the telemetry record of one hop.
+    /// Adds the telemetry record of one hop to the packet.
     fn push(&mut self, _hop: HopRecord) {}
-    /// The telemetry records of the hops so far; `None` if there are none.
+    /// The telemetry records of the packet's hops so far; `None` if there are no records.
     fn telemetry(&self) -> Option<&Telemetry> {
         None
     }

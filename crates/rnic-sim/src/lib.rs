@@ -1,7 +1,7 @@
-//! Runs transports on the simulated fabric: a [`RunSpec`](rnic_run::RunSpec) goes in, a
+//! Simulates the hosts and transports of a run on the simulated fabric: a [`RunSpec`](rnic_run::RunSpec) goes in, a
 //! [`RunRecord`](rnic_run::RunRecord) comes out.
 //!
-//! [`resolve`] computes the settings that the specification leaves open, and [`run::run`] simulates the run:
+//! [`resolve`] computes the settings that the run's specification leaves open, and [`run::run`] simulates the run:
 //!
 //! ```
 //! use rnic_sim::{Catalogue, Events, Sharing, resolve::resolve, run::run};

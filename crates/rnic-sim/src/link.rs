@@ -1,11 +1,11 @@
-//! Links by name: the names of two nodes with a colon between them, such as `h0:s0`.
+//! Finds links of the fabric by name: the names of two nodes with a colon between them, such as `h0:s0`.
 
 use rnic_fabric::{PortId, Topology};
 
-/// The ports of the first node of `link` that lead to the second node.
+/// The ports of the first node named in `link` whose links lead to the second node.
 ///
 /// # Errors
-/// A sentence if no such link exists.
+/// No such link exists; the error is one sentence.
 pub(crate) fn ports(topology: &Topology, link: &str) -> Result<Vec<PortId>, String> {
     let node = |name: &str| topology.names.iter().position(|other| other == name);
     // The name of a node may itself contain colons, so each colon of `link` is tried as the separator.

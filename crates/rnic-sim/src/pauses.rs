@@ -10,40 +10,42 @@ use rnic_run::{
 use rnic_transport::Time;
 use std::collections::BTreeMap;
 
-/// Maximum number of pauses in the log of a run.
+/// Maximum number of PFC pauses in a run's log of pauses.
 pub const MAX_PAUSES: usize = 200_000;
-/// Maximum number of spans in a run's pause chart. A span is a series of samples at which a port was paused by the same
-/// root.
+/// Maximum number of spans in a run's chart of pauses. A span is a series of samples at which a port was paused because
+/// of the same root (cause).
 pub const MAX_SPANS: usize = 50_000;
-/// Maximum number of flows in a run's list of victims.
+/// Maximum number of flows in a run's list of victims, which are flows that a pause delays although its cause is not on
+/// their path.
 pub const MAX_VICTIMS: usize = 1_000;
 
-/// A paused transmitter: index of the port, and priority.
+/// A transmitter that PFC pauses: index of the port, and priority.
 type Cell = (u32, u8);
 
-/// State of a transmitter that was paused at the last sample.
+/// State of a transmitter that was paused at the last pause sample.
 #[derive(Clone, Copy)]
 struct Seen {
     since: Time,
     root: Option<u32>,
-    /// Index of the transmitter's span in the chart; `None` if the chart is full.
+    /// Index of the transmitter's current span in the chart of pauses; `None` if the chart is full.
     span: Option<usize>,
 }
 
-/// Samples of a victim: a flow that a pause delays although the flow's path does not contain the root of the pause.
+/// Samples of a victim: a flow that a pause delays although the flow's path does not contain the root (cause) of the
+/// pause.
 #[derive(Clone, Copy, Default)]
 struct VictimSamples {
     /// Number of samples at which a pause delayed the flow.
     samples: u64,
-    /// Candidate for the root that delayed the flow at more than half of these samples.
+    /// Index of the candidate for the root that delayed the flow at more than half of these samples.
     root: u32,
-    /// Counter of the majority vote: samples for the candidate minus samples against it.
+    /// Counter of the majority vote for `root`: samples for the candidate minus samples against it.
     ahead: u64,
 }
 
 impl VictimSamples {
-    /// Adds a sample at which `root` delayed the flow. If one root delays the flow at more than half of its samples,
-    /// this root is the candidate after the last sample (majority vote of Boyer and Moore, 1981).
+    /// Adds a sample at which a pause with the cause `root` delayed the flow. If one root delays the flow at more than
+    /// half of its samples, this root is the candidate after the last sample (majority vote of Boyer and Moore, 1981).
     fn add(&mut self, root: u32) {
         self.samples += 1;
         if self.ahead == 0 {
@@ -53,18 +55,19 @@ impl VictimSamples {
     }
 }
 
-/// Takes the pause samples of a run.
+/// Takes samples of a run's PFC pauses at regular intervals.
 pub(crate) struct PauseWatch<'e> {
     interval: Time,
     next: Time,
     records: PauseRecords,
-    /// Time of the first sample in the current series of samples with a cycle; `None` if the last sample had no cycle.
+    /// Time of the first sample in the current series of samples with a cycle of pauses; `None` if the last sample had
+    /// no such cycle.
     cycle_since: Option<Time>,
-    /// Index of each root in the records, by kind, port and priority.
+    /// Index of each root (cause of pauses) in the records, by kind, port and priority.
     roots: BTreeMap<(RootKind, u32, u8), u32>,
-    /// The transmitters that were paused at the last sample.
+    /// The transmitters that were paused at the last pause sample.
     seen: BTreeMap<Cell, Seen>,
-    /// Samples of each victim, by the id of the flow's record.
+    /// Samples of each victim flow, by the id of the flow's record.
     victims: BTreeMap<u32, VictimSamples>,
     events: &'e dyn Listener,
 }
@@ -83,7 +86,7 @@ impl<'e> PauseWatch<'e> {
         }
     }
 
-    /// Takes a sample. `flows` must call its argument with every flow that is under way.
+    /// Takes a sample of the pauses. `flows` must call its argument with every flow that has started and not finished.
     fn sample<B: Body>(&mut self, now: Time, fabric: &mut Fabric<B>, flows: impl FnOnce(&mut dyn FnMut(FlowUnderWay))) {
         self.records.samples += 1;
         self.log(fabric);
@@ -103,7 +106,8 @@ impl<'e> PauseWatch<'e> {
         }
         if paused > 0 {
             let (topology, routes) = (fabric.topology().clone(), fabric.routes().clone());
-            // For each port that a pause keeps from sending data, the index of its transmitter in the pause tree.
+            // For each port that a pause keeps from sending data, the index of the port's data transmitter in the pause
+            // tree.
             let held: BTreeMap<PortId, usize> = tree.ports[..paused as usize]
                 .iter()
                 .enumerate()
@@ -122,7 +126,7 @@ impl<'e> PauseWatch<'e> {
         }
     }
 
-    /// Moves the pauses that have ended since the last sample to the log.
+    /// Moves the pauses that have ended since the last sample from the fabric to the log of pauses.
     fn log<B: Body>(&mut self, fabric: &mut Fabric<B>) {
         let (mut ended, left_out) = fabric.take_pauses();
         self.records.pauses_left_out += left_out;
@@ -152,7 +156,7 @@ impl<'e> PauseWatch<'e> {
         }
     }
 
-    /// The index of a root in the records. A root that is not there yet is added.
+    /// The index in the records of the root with the cause `cause`. A root that is not in the records yet is added.
     fn root(&mut self, cause: Cause, priority: u8, now: Time) -> Option<u32> {
         let (kind, port) = match cause {
             Cause::Congestion { port } => (RootKind::Congestion, port),
@@ -167,7 +171,8 @@ impl<'e> PauseWatch<'e> {
         }))
     }
 
-    /// Updates the counters of each root with the number of ports that it keeps paused.
+    /// Updates the counters of each root (cause of pauses) with the number of ports that it keeps paused at this
+    /// sample.
     fn count(&mut self, tree: &PauseTree, roots: &[Option<u32>]) {
         let mut held: BTreeMap<u32, u32> = BTreeMap::new();
         for (_, root) in tree.ports.iter().zip(roots).filter(|(port, _)| port.on) {
@@ -182,7 +187,8 @@ impl<'e> PauseWatch<'e> {
         }
     }
 
-    /// Adds the sample to the chart. A span continues as long as the port is paused by the same root at each sample.
+    /// Adds the sample at `now` to the chart of pauses. A span of the chart continues as long as the port is paused
+    /// because of the same root at each sample.
     fn span(&mut self, now: Time, tree: &PauseTree, roots: &[Option<u32>]) {
         let mut seen = BTreeMap::new();
         for (paused, root) in tree.ports.iter().zip(roots).filter(|(port, _)| port.on) {
@@ -208,7 +214,8 @@ impl<'e> PauseWatch<'e> {
         self.seen = seen;
     }
 
-    /// The pause records of a run that ended at `end`. `truncated` says whether its `duration` ended the run.
+    /// The complete pause records of a run that ended at `end`. `truncated` says whether the setting `duration` ended
+    /// the run.
     pub(crate) fn finish<B: Body>(
         mut self, fabric: &mut Fabric<B>, end: Time, truncated: bool, flows: &FlowLog, warnings: &mut Vec<String>,
     ) -> PauseRecords {
@@ -259,7 +266,7 @@ impl<'e> PauseWatch<'e> {
     }
 }
 
-/// The record of the sample at `at`, which has `paused` paused transmitters.
+/// The record of the pause tree at the sample at `at`, which has `paused` paused transmitters.
 fn record(at: Time, paused: u32, tree: &PauseTree, roots: &[Option<u32>]) -> PauseTreeRecord {
     let port = |(port, root): (&rnic_fabric::Paused, &Option<u32>)| TreePort {
         port: port.port.0,

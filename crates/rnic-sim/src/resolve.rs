@@ -1,7 +1,9 @@
-//! Resolves a run: computes the configuration of the fabric, the transport and the NICs from the run's settings.
+//! Resolves a run before its simulation: computes the complete configuration of the fabric, the transport and the NICs
+//! from the run's settings.
 //!
-//! Settings that a scenario leaves out are derived from its fabric as in the IRN paper (section 4.1): the BDP cap from
-//! the longest path, buffers of twice the BDP, `RTO_high` from one congested link.
+//! Settings that a scenario leaves out are derived from its fabric as in the IRN paper (section 4.1): the BDP cap
+//! (limit of packets in flight) from the longest path, buffers of twice the BDP, and the timeout `RTO_high` from the
+//! round-trip time with one congested link.
 
 pub(crate) mod message;
 mod switch;
@@ -25,7 +27,7 @@ use std::sync::Arc;
 /// Why a run cannot be set up.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
 pub enum SetupError {
-    /// The fabric of the run cannot be built.
+    /// The fabric of the run cannot be built from its topology, links and routes.
     #[error(transparent)]
     Fabric(#[from] TopologyError),
     /// The traffic cannot be generated on this fabric, or the settings of the run contradict each other.
@@ -33,18 +35,18 @@ pub enum SetupError {
     Impossible(String),
 }
 
-/// Requirements of a congestion control for the fabric and the receiving NIC of a run.
+/// What a congestion control requires of the switches and of the receiving NICs of a run.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Demands {
-    /// Default ECN thresholds; `None` if switches do not mark packets for this congestion control.
+    /// Default thresholds of ECN marking; `None` if the congestion control does not need marks.
     pub marking: Option<Marking>,
     /// Minimum time between two congestion notifications (CNPs) of a flow; `None` if receivers send no CNPs.
     pub cnp_interval: Option<Time>,
 }
 
-/// The congestion controls that runs can name, with their requirements.
+/// The congestion controls that runs can name, with what they require of switches and NICs.
 pub trait CongestionNeeds {
-    /// Requirements of a congestion control for flows with this configuration.
+    /// What the congestion control `cc` requires of switches and NICs, for flows with the configuration `flow`.
     ///
     /// # Errors
     /// There is no congestion control of this name, or its settings contradict each other.
@@ -54,29 +56,29 @@ pub trait CongestionNeeds {
 /// A run's complete configuration, derived settings included.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Resolved {
-    /// Configuration of the fabric, with the derived settings of its switches.
+    /// Configuration of the fabric, including the settings of its switches that are derived from other settings.
     pub fabric: FabricSpec,
     /// Nodes and links of the fabric.
     pub topology: Arc<Topology>,
-    /// The transport and the congestion control with their settings.
+    /// The transport and the congestion control of the run with their settings.
     pub transport: TransportSpec,
-    /// Settings of every flow.
+    /// Transport settings that all flows of the run have.
     pub flow: FlowConfig,
-    /// Settings of every NIC.
+    /// Settings that all hosts and NICs of the run have.
     pub host_config: HostConfig,
-    /// Facts about the network that traffic generators use: hosts, rates, path lengths.
+    /// Facts about the network that traffic generators use: number of hosts, rates of their links, MTU, header lengths.
     pub network: Network,
-    /// Steps of the pause storms: which NIC starts or stops sending PFC pauses, and when. Empty without PFC.
+    /// Steps of the run's pause storms: which NIC starts or stops pausing its switch, and when. Empty without PFC.
     pub storms: Vec<StormStep>,
-    /// Time of the first pause sample, and interval between samples; `None` if pauses are not sampled.
+    /// Time of the first sample of PFC pauses, and interval between samples; `None` if pauses are not sampled.
     pub watch_pauses: Option<(Time, Time)>,
     /// Whether the fabric cannot drop packets: it has PFC with enough headroom, and no random loss.
     pub lossless: bool,
-    /// Number of hops, delay and rate of the longest path.
+    /// Number of hops, delay and rate of the longest path of the fabric.
     pub longest: PathFacts,
     /// Queues and flows to sample during the run; `None` samples neither.
     pub watch: Option<WatchPlan>,
-    /// All settings in effect, as (key, value with unit), for the results.
+    /// All settings of the run in effect, as (key, value with unit), for the result files.
     pub parameters: Vec<(String, String)>,
     /// Warnings for readers of the results, one sentence each.
     pub warnings: Vec<String>,
@@ -84,8 +86,8 @@ pub struct Resolved {
     pub(crate) messages: Option<MessagePlan>,
 }
 
-/// Computes the complete configuration of a run. `congestion` is usually a [`Catalogue`](crate::Catalogue); it supplies
-/// the requirements of the run's congestion control.
+/// Computes the complete configuration of the run `run`. `congestion` is usually a [`Catalogue`](crate::Catalogue); it
+/// says what the run's congestion control requires of switches and NICs.
 ///
 /// # Errors
 /// The run cannot be set up, for the reason in the error.
@@ -96,7 +98,7 @@ pub fn resolve(congestion: &dyn CongestionNeeds, run: &RunSpec) -> Result<Resolv
 /// As [`resolve`], for several runs. Consecutive runs with the same nodes and links share one topology in memory.
 ///
 /// # Errors
-/// A run cannot be set up: the name of the first such run, and the reason.
+/// A run cannot be set up. The error has the name of the first such run, and the reason.
 pub fn resolve_all<'r>(
     congestion: &dyn CongestionNeeds, runs: impl IntoIterator<Item = &'r RunSpec>,
 ) -> Result<Vec<Resolved>, (String, SetupError)> {
@@ -108,8 +110,9 @@ pub fn resolve_all<'r>(
     Ok(all)
 }
 
-/// Resets the transport settings of a run that have no effect on it, such as `rto_high` where PFC makes timeouts
-/// needless, or a value equal to the default. The run has the same result without them.
+/// Resets those transport settings of a run to their defaults that have no effect on its result, such as `rto_high`
+/// where PFC makes timeouts needless, or a value equal to the default. Two runs that differ only in such settings then
+/// become equal, so that the stored result of one serves for the other.
 ///
 /// The function does not change the settings of a message transport, because its program reads them itself, nor those
 /// of a run that cannot be set up.
@@ -135,7 +138,8 @@ pub fn reset_idle_settings(congestion: &dyn CongestionNeeds, run: &mut RunSpec) 
     }
 }
 
-/// The topology of `fabric`. If `other` has the same nodes and links, both share one topology in memory.
+/// The topology of `fabric`. If another run, `other`, has the same nodes and links, both runs share one topology in
+/// memory.
 fn topology(fabric: &FabricSpec, other: Option<&Resolved>) -> Result<Arc<Topology>, TopologyError> {
     let same = |spec: &FabricSpec| {
         (&spec.topology, &spec.link, &spec.links) == (&fabric.topology, &fabric.link, &fabric.links)
@@ -204,8 +208,8 @@ fn resolve_beside(
     switch::warn_of_scheduler(&fabric.switch, &mut warnings);
     warn_of_many_paths(run, &fabric, &mut warnings);
     let messages = run.transport.is_message().then(|| {
-        // The timeout is at least 40/3 round-trip times, the ratio in the NanoTransport paper: a timeout of 7 us at a
-        // round-trip time of 525 ns.
+        // The timeout of a message is at least 40/3 round-trip times, the ratio in the NanoTransport paper: a timeout
+        // of 7 us at a round-trip time of 525 ns.
         let least = Time::from_ps(base_rtt.as_ps() * 40 / 3);
         message::plan(run, &flow, &frames, congested_rtt.max(least))
     });
@@ -275,9 +279,9 @@ fn resolve_beside(
     })
 }
 
-/// The ECN thresholds of the scenario, else the defaults of the congestion control (`demanded`) named `cc`; `None` for
-/// no marking. A switch whose thresholds the scenario states marks packets even if the congestion control ignores
-/// marks.
+/// The ECN thresholds of a run's switches: those of the scenario (`ecn`), else the defaults of the congestion control
+/// named `cc` (`demanded`); `None` if switches mark no packets. If the scenario states both thresholds, switches mark
+/// packets even if the congestion control ignores marks.
 fn marking(ecn: &EcnSetup, demanded: Option<Marking>, cc: &str) -> Result<Option<Marking>, SetupError> {
     if ecn.off || (demanded.is_none() && *ecn == EcnSetup::default()) {
         return Ok(None);
@@ -305,15 +309,15 @@ fn marking(ecn: &EcnSetup, demanded: Option<Marking>, cc: &str) -> Result<Option
     Ok(Some(Marking { kmin, kmax, pmax: ecn.pmax.unwrap_or(default.pmax) }))
 }
 
-/// Lengths of the run's frames, in bytes.
+/// Frame lengths of the run's packets, in bytes.
 struct Frames {
     header: u32,
-    /// Length of a full data packet.
+    /// Frame length of a data packet with full payload (MTU).
     data: u32,
     ack: u32,
     nack: u32,
     cnp: u32,
-    /// Length of the longest frame of the run.
+    /// Length of the longest frame of the run, whatever its kind of packet.
     longest: u32,
     gap: u32,
 }
@@ -344,7 +348,7 @@ fn base_rtt(longest: PathFacts, frames: &Frames) -> Time {
     longest.delay * 2 + both * u64::from(longest.hops)
 }
 
-/// Warns of features that assume one path per flow, if the packets of a flow take different paths.
+/// Warns of transport features that assume one path per flow, if the packets of a flow take different paths.
 fn warn_of_many_paths(run: &RunSpec, fabric: &FabricSpec, warnings: &mut Vec<String>) {
     if fabric.paths.is_per_flow() {
         return;
@@ -359,21 +363,21 @@ fn warn_of_many_paths(run: &RunSpec, fabric: &FabricSpec, warnings: &mut Vec<Str
     }
 }
 
-/// The round-trip time over the longest path with one congested link: propagation in both directions, plus the time to
-/// send all bytes that a switch of `most_ports` ports can hold for one output.
+/// The round-trip time over the fabric's longest path with one congested link: propagation in both directions, plus the
+/// time to send all bytes that a switch of `most_ports` ports can hold for one output.
 fn congested_round_trip(fabric: &FabricSpec, most_ports: usize, longest: PathFacts) -> Time {
     longest.delay * 2 + longest.rate.time_for(switch::most_ahead(&fabric.switch, most_ports as u64))
 }
 
-/// Description of a pause storm for the settings of a run.
+/// Description of a pause storm for the list of a run's settings in its results.
 fn storm_text(storm: &Storm, topology: &Topology) -> String {
     let what = storm.priority.map_or("its switch".to_string(), |priority| format!("priority {priority} of its switch"));
     let until = storm.duration.map_or("for ever".to_string(), |duration| format!("for {duration}"));
     format!("{} pauses {what} from {} on {until}", topology.names[storm.host as usize], storm.start)
 }
 
-/// Warns if PFC pauses can deadlock. They cannot deadlock in a regular topology with its default routes, because these
-/// routes go up and then down.
+/// Warns if PFC pauses can deadlock. They cannot deadlock in a topology other than a graph with its default routes,
+/// because these routes go up the tiers of switches and then down.
 fn warn_of_cycle(
     run: &RunSpec, fabric: &FabricSpec, topology: &Topology, warnings: &mut Vec<String>,
 ) -> Result<(), SetupError> {
@@ -394,7 +398,7 @@ fn warn_of_cycle(
     Ok(())
 }
 
-/// Warns of pause storms that have no effect.
+/// Warns of pause storms that have no effect, because the run has no PFC or does not use the paused priority.
 fn warn_of_storms(run: &RunSpec, priorities: u8, warnings: &mut Vec<String>) {
     if !run.fabric.storms.is_empty() && !run.transport.pfc {
         warnings.push("the storm changes nothing: without PFC switches ignore pause frames".to_string());
@@ -410,7 +414,7 @@ fn warn_of_storms(run: &RunSpec, priorities: u8, warnings: &mut Vec<String>) {
     }
 }
 
-/// Warns if the cap on packets in flight keeps a lone flow clearly below line rate.
+/// Warns if the limit of packets in flight (`bdp_cap`) keeps a flow without competitors clearly below line rate.
 fn warn_of_small_cap(flow: &FlowConfig, frames: &Frames, longest: PathFacts, warnings: &mut Vec<String>) {
     let needed =
         flow.base_rtt.as_ps().div_ceil(longest.rate.time_for(u64::from(frames.data + frames.gap)).as_ps().max(1));

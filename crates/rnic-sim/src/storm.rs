@@ -1,13 +1,13 @@
-//! Pause storms: NICs that send PFC pause frames to their switch from a given time on.
+//! Pause storms of a run (`[[fabric.storm]]`): NICs that send PFC pause frames to their switch from a given time on.
 
 use rnic_fabric::{BodyOf, Fabric, HostId, PartitionedHosts, Watcher};
 use rnic_run::Storm;
 use rnic_transport::Time;
 
-/// A change of a pause storm: the priorities that a host's NIC pauses from this time on.
+/// A step of a pause storm: from a given time on, a host's NIC pauses these priorities and no others.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct StormStep {
-    /// Simulated time of the change.
+    /// Simulated time from which the NIC pauses the priorities in `mask`.
     pub at: Time,
     /// The host whose NIC sends the pause frames.
     pub host: HostId,
@@ -15,8 +15,8 @@ pub struct StormStep {
     pub mask: u8,
 }
 
-/// The steps of all storms in order of time, for a run with `priorities` priorities. Storms of the same host are
-/// combined.
+/// The steps of all pause storms in order of time, for a run with `priorities` priorities. Simultaneous storms of the
+/// same host are combined into one mask.
 pub(crate) fn steps(storms: &[Storm], priorities: u8) -> Vec<StormStep> {
     let all = ((1u16 << priorities) - 1) as u8;
     let end = |storm: &Storm| storm.duration.map_or(Time::MAX, |duration| storm.start + duration);
@@ -33,7 +33,7 @@ pub(crate) fn steps(storms: &[Storm], priorities: u8) -> Vec<StormStep> {
 
 /// Executes the steps of pause storms during a run.
 pub(crate) struct Storms<'s> {
-    /// The steps that are still to be executed, in order of time.
+    /// The steps of storms that are still to be executed, in order of time.
     later: &'s [StormStep],
 }
 
@@ -73,7 +73,7 @@ mod tests {
         let storms = [storm(3, 10, Some(20), Some(0)), storm(3, 20, None, Some(1)), storm(1, 15, Some(5), None)];
         let steps: Vec<_> = steps(&storms, 2).iter().map(|s| (s.at.as_ps() / 1_000_000, s.host.0, s.mask)).collect();
         assert_eq!(steps, [(10, 3, 0b01), (15, 1, 0b11), (20, 1, 0), (20, 3, 0b11), (30, 3, 0b10)]);
-        // A priority that the run does not use is not paused.
+        // A storm does not pause a priority that the run does not use.
         assert_eq!(super::steps(&storms[1..2], 1)[0].mask, 0);
         assert_eq!(super::steps(&[storm(0, 0, None, None)], 8)[0].mask, 0xff);
     }

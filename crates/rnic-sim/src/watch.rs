@@ -1,4 +1,5 @@
-//! Samples of a run at regular intervals: the length of queues, and the payload that flows have delivered.
+//! Takes samples of a run at regular intervals of simulated time: the length of queues, and the payload that flows have
+//! delivered.
 
 use crate::events::Listener;
 use crate::host::RunHosts;
@@ -11,18 +12,19 @@ use std::collections::BTreeMap;
 /// Maximum number of sampled values of a run, which take 160 MB. Sampling ends when it is reached.
 const MAX_VALUES: usize = 20_000_000;
 
-/// Which queues and flows are sampled, and when.
+/// What a run samples and when: egress queues of switches, and the progress of flows.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct WatchPlan {
     start: Time,
     interval: Time,
-    /// Name and ports of each sampled queue. A queue has several ports if several links lead to the same node.
+    /// Name and ports of each sampled egress queue. A queue has several ports if several links of the switch lead to
+    /// the same node.
     queues: Vec<(String, Vec<PortId>)>,
     flows: bool,
 }
 
 impl WatchPlan {
-    /// The plan for the `[watch]` table of a scenario on this topology.
+    /// The plan of samples for the `[watch]` table of a scenario, on the fabric `topology`.
     ///
     /// # Errors
     /// A queue does not exist, belongs to a host, or is named twice; the error is one sentence.
@@ -62,10 +64,10 @@ impl WatchPlan {
     }
 }
 
-/// Takes the samples of queues and flows of a run.
+/// Takes the samples of a run's queues and flows at their times.
 pub(crate) struct Recorder<'p> {
     plan: &'p WatchPlan,
-    /// Time of the next sample, [`Time::MAX`] after the last one.
+    /// Simulated time of the next sample; [`Time::MAX`] after the last one.
     next: Time,
     samples: Samples,
     /// Samples of each flow, by the id of the flow's record.
@@ -83,8 +85,8 @@ impl<'p> Recorder<'p> {
         Recorder { plan, next: start, samples, flows: BTreeMap::new(), values: 0, events }
     }
 
-    /// The samples of the run, completed by the last sample of each finished flow; `records` are the records of its
-    /// flows.
+    /// Returns all samples of the run, and adds to them the last sample of each finished flow. `records` has the
+    /// records of the run's flows.
     pub(crate) fn finish(mut self, records: &FlowLog, warnings: &mut Vec<String>) -> Samples {
         let Samples { start, interval, count, .. } = self.samples;
         if self.next == Time::MAX {
@@ -92,7 +94,7 @@ impl<'p> Recorder<'p> {
             warnings.push(format!("[watch] ended at {end}, after {MAX_VALUES} values; use a longer `interval`"));
         }
         if self.plan.flows {
-            // Adds the first sample after the end of each flow, which has all its bytes.
+            // Adds the first sample after the end of each flow, at which all its bytes are delivered.
             for record in records {
                 let Some(finish) = record.finish.filter(|finish| *finish >= start) else { continue };
                 let after = (finish + Time::from_ps(1)).saturating_sub(start).as_ps().div_ceil(interval.as_ps());

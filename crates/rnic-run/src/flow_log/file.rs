@@ -1,4 +1,4 @@
-//! Flow records in a file: the record of flow n is at offset n times the size of a record.
+//! The file of a flow log: the record of flow n is at offset n times the size of a record.
 
 use crate::flow::FlowRecord;
 use rnic_transport::Time;
@@ -7,25 +7,26 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
-/// Size of a record in the file, in bytes.
+/// Size of a flow record in the file, in bytes.
 pub(super) const SIZE: usize = 64;
-/// Number of records that are buffered and then written together.
+/// Number of records that are buffered in memory and then written to the file together.
 const BATCH: usize = 16_384;
-/// Number of records that an iterator reads together.
+/// Number of records that an iterator reads from the file together.
 const CHUNK: usize = 4_096;
 
-/// Flags in the last byte of a record. A record that was never written is all zeros.
+/// The flags in the last byte of an encoded flow record. A record that was never written is all zeros.
 const PRESENT: u8 = 1;
 const FINISHED: u8 = 2;
 const MEASURED: u8 = 4;
 
-/// A file of flow records. Clones share the file until one of them writes.
+/// A file of flow records. Clones of this value share the file until one of them writes; that clone then gets a copy of
+/// the file.
 #[derive(Clone)]
 pub(super) struct RecordFile {
     file: Arc<File>,
-    /// Buffered records, not yet written to the file.
+    /// Records that are buffered in memory and not yet written to the file.
     waiting: Vec<FlowRecord>,
-    /// The largest flow id plus one.
+    /// The largest flow id of all records so far, plus one.
     end: u64,
 }
 
@@ -40,7 +41,7 @@ impl RecordFile {
         if self.waiting.len() < BATCH { Ok(()) } else { self.write() }
     }
 
-    /// Writes the buffered records; records with consecutive ids go out in one write.
+    /// Writes the buffered records to the file; records with consecutive ids go out in one write.
     pub(super) fn write(&mut self) -> io::Result<()> {
         if Arc::get_mut(&mut self.file).is_none() {
             self.file = Arc::new(self.copy()?);
@@ -56,7 +57,7 @@ impl RecordFile {
         Ok(())
     }
 
-    /// Copies the file, for a clone of the log that is about to write.
+    /// Copies the file, because this log is about to write and clones of it share the file.
     fn copy(&self) -> io::Result<File> {
         let copy = tempfile::tempfile()?;
         let mut bytes = vec![0; CHUNK * SIZE];
@@ -76,7 +77,7 @@ impl RecordFile {
         Ok(decode(id, &bytes))
     }
 
-    /// The records of the flows `from..=to`.
+    /// Iterates over the records of the flows with ids `from..=to`.
     pub(super) fn range(&self, from: u32, to: u32) -> Range<'_> {
         let end = self.end.min(u64::from(to) + 1);
         Range { file: self, next: u64::from(from), end, chunk: Vec::new(), first: u64::from(from) }
@@ -98,7 +99,7 @@ impl RecordFile {
     }
 }
 
-/// Iterator over records in order of flow id; ends after the first error.
+/// Iterator over flow records in order of flow id; ends after the first error.
 pub(super) struct Range<'f> {
     file: &'f RecordFile,
     /// Id of the next flow.
@@ -110,7 +111,7 @@ pub(super) struct Range<'f> {
 }
 
 impl Range<'_> {
-    /// Reads the records from id `next` on into `chunk`, and adds the buffered ones.
+    /// Reads the records from flow id `next` on into `chunk`, and adds those that are still buffered in memory.
     fn fill(&mut self) -> io::Result<()> {
         let records = (self.end - self.next).min(CHUNK as u64);
         self.chunk.resize(records as usize * SIZE, 0);
@@ -152,7 +153,7 @@ fn offset(id: u32) -> u64 {
     u64::from(id) * SIZE as u64
 }
 
-/// Encodes a record in little-endian order, without its id: the offset in the file gives the id.
+/// Encodes a flow record in little-endian order, without its id: the offset in the file gives the id.
 pub(super) fn encode(record: &FlowRecord) -> [u8; SIZE] {
     let FlowRecord { id: _, src, dst, bytes, start, finish, ideal, delivered, .. } = *record;
     let FlowRecord { retransmitted, timeouts, request, traffic, measured, .. } = *record;
@@ -195,7 +196,7 @@ pub(super) fn decode(id: u32, from: &[u8; SIZE]) -> Option<FlowRecord> {
 
 #[cfg(any(test, feature = "testing"))]
 impl RecordFile {
-    /// Makes every later read and write fail, by replacing the file with a directory.
+    /// For tests: makes every later read and write fail, by replacing the file with a directory.
     pub(super) fn make_unreadable(&mut self) {
         self.file = Arc::new(File::open(std::env::temp_dir()).unwrap());
     }

@@ -1,11 +1,11 @@
-//! Writes a log to a stream and reads it back, in the format of the log's file.
+//! Writes a flow log to a byte stream and reads it back, with the same encoding as in the log's temporary file.
 
 use super::FlowLog;
 use super::file::{SIZE, decode, encode};
 use std::io::{self, Read, Write};
 
 impl FlowLog {
-    /// Writes the records in order of flow id, 64 bytes each.
+    /// Writes the records of the log to `out` in order of flow id, 64 bytes each.
     ///
     /// # Errors
     /// `out` cannot be written, or a record of the log is missing.
@@ -25,7 +25,7 @@ impl FlowLog {
         }
     }
 
-    /// Reads a log of `flows` records that [`FlowLog::write_to`] has written.
+    /// Reads a log of `flows` records from bytes that [`FlowLog::write_to`] has written.
     ///
     /// # Errors
     /// `input` ends early or contains other data, or the log cannot store the records.

@@ -1,22 +1,23 @@
-//! Exact conversion between decimal fractions in files and times in picoseconds, without floating point.
+//! Exact conversion between decimal fractions in flow lists and times in picoseconds, without floating point.
 
 use rnic_transport::Time;
 
-/// A unit in which files state times.
+/// A unit in which flow lists state times.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Unit {
-    /// Number of decimals at which the unit reaches one picosecond.
+    /// Number of decimals after which the unit is resolved to one picosecond.
     decimals: usize,
-    /// A valid time in this unit, for error messages.
+    /// Example of a valid time in this unit, for error messages.
     example: &'static str,
 }
 
-/// Microseconds.
+/// The unit of times in microseconds.
 pub(crate) const MICROSECONDS: Unit = Unit { decimals: 6, example: "12.5" };
-/// Seconds.
+/// The unit of times in seconds.
 pub(crate) const SECONDS: Unit = Unit { decimals: 12, example: "2.000001" };
 
-/// Parses the time `text` in `unit`. The error text continues a sentence that begins with the name of the field.
+/// Parses a decimal number, `text`, as a time in `unit`. The error text continues a sentence that begins with the name
+/// of the field.
 pub(crate) fn parse(text: &str, unit: Unit) -> Result<Time, String> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
     let digits = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
@@ -37,8 +38,8 @@ pub(crate) fn parse(text: &str, unit: Unit) -> Result<Time, String> {
     }
 }
 
-/// Formats `time` exactly in `unit`, with at least `decimals` digits after the point, and more only if the exact value
-/// needs them.
+/// Formats `time` exactly as a decimal number in `unit`, with at least `decimals` digits after the point, and more only
+/// if the exact value needs them.
 pub(crate) fn format(time: Time, unit: Unit, decimals: usize) -> String {
     let scale = 10u64.pow(unit.decimals as u32);
     let (whole, fraction) = (time.as_ps() / scale, time.as_ps() % scale);

@@ -1,31 +1,34 @@
 //! Writes flow lists in three formats: CSV, the flow file of the HPCC simulator, and the connection matrix of htsim.
 //!
-//! CSV has the columns `start_us` (microseconds, exact to the picosecond), `src`, `dst`, `bytes`, `request` (empty for
-//! a flow without request) and `measured` (1 or 0). [`read_flow_list`](super::read_flow_list) reads CSV and the HPCC
-//! file. The HPCC file does not contain requests and the `measured` flag.
+//! The CSV format of flow lists has the columns `start_us` (microseconds, exact to the picosecond), `src`, `dst`,
+//! `bytes`, `request` (empty for a flow that belongs to no incast request) and `measured` (1 or 0: whether the flow
+//! counts in the statistics). [`read_flow_list`](super::read_flow_list) reads CSV and the HPCC file. The HPCC file
+//! contains neither `request` nor `measured`.
 
 use super::decimal::{self, MICROSECONDS, SECONDS};
 use rnic_run::FlowSpec;
 use std::io::{self, ErrorKind, Write};
 
-/// Formats of flow lists that can be written.
+/// File formats in which a flow list can be written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FlowExport {
-    /// Comma-separated values with a header.
+    /// Comma-separated values with a header line.
     Csv,
-    /// The flow file of the HPCC simulator (ns-3): number of flows, then `src dst priority port bytes seconds`.
+    /// The flow file of the HPCC simulator (ns-3): the number of flows, then one line
+    /// `src dst priority port bytes seconds` per flow.
     Hpcc,
-    /// The connection matrix of htsim: nodes, connections, then `src->dst id N start PICOSECONDS size BYTES`.
+    /// The connection matrix of htsim: the numbers of nodes and connections, then one line
+    /// `src->dst id N start PICOSECONDS size BYTES` per flow.
     ///
-    /// htsim reads a start as a 32-bit floating-point number, so it keeps about seven digits.
+    /// htsim reads the start of a flow as a 32-bit floating-point number, so it keeps about seven digits.
     Htsim,
 }
 
-/// Priority and destination port of each flow in the HPCC file: the values that the simulator's own traffic generator
-/// writes.
+/// Priority and destination port of each flow in the HPCC file: the values that the traffic generator of the HPCC
+/// simulator writes.
 const HPCC_CLASS: &str = "3 100";
 
-/// Writes the list `flows`, whose number is `total`, for a network with `hosts` hosts.
+/// Writes a list of `total` flows (`flows`) in `format`, for a network with `hosts` hosts.
 ///
 /// # Errors
 /// Errors of `out`; `InvalidInput` if the format cannot represent a flow; `InvalidData` if the number of flows is not
@@ -73,14 +76,14 @@ fn write_hpcc(out: &mut dyn Write, flow: &FlowSpec) -> io::Result<()> {
     writeln!(out, "{src} {dst} {HPCC_CLASS} {bytes} {}", decimal::format(flow.start, SECONDS, 9))
 }
 
-/// Writes a line of htsim's connection matrix. `id` counts from 1, because htsim refuses 0.
+/// Writes the line of one flow in htsim's connection matrix. `id` counts from 1, because htsim refuses 0.
 fn write_htsim(out: &mut dyn Write, flow: &FlowSpec, id: u64) -> io::Result<()> {
     let FlowSpec { src, dst, bytes, .. } = flow;
     htsim_integer("size of a flow in bytes", *bytes)?;
     writeln!(out, "{src}->{dst} id {id} start {} size {bytes}", flow.start.as_ps())
 }
 
-/// Checks that htsim can read the integer: it reads signed 32-bit integers and stops at larger ones.
+/// Checks that htsim can read the integer `value`: it reads signed 32-bit integers and stops at larger ones.
 fn htsim_integer(what: &str, value: u64) -> io::Result<()> {
     if value > i32::MAX as u64 {
         let error = format!("the {what} is {value}; htsim reads at most {}", i32::MAX);

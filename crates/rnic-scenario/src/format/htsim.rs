@@ -1,4 +1,5 @@
-//! Writes htsim's fat-tree file, which describes a regular tree of two or three tiers, tier by tier.
+//! Writes the fat-tree file of the simulator htsim, which describes a regular tree of two or three tiers of switches,
+//! tier by tier.
 //!
 //! htsim's loader (csg-htsim) accepts only rates in whole Gbps, delays in whole nanoseconds above 0, and one rate in
 //! all tiers. All tiers need the same rate because the loader uses the oversubscription of a tier both as a ratio of
@@ -9,7 +10,7 @@ use rnic_fabric::config::{LinkSpec, TopologySpec};
 use rnic_transport::{BitRate, Time};
 use std::io::{self, Write};
 
-/// A regular tree: all switches of a tier are alike.
+/// A regular tree for htsim's fat-tree file: all switches of a tier are alike.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FatTreeShape {
     /// Number of hosts.
@@ -20,7 +21,7 @@ pub struct FatTreeShape {
     pub tiers: Vec<Tier>,
 }
 
-/// One tier of switches.
+/// One tier (level) of switches in a regular tree.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Tier {
     /// Number of ports of each switch towards the hosts.
@@ -74,7 +75,7 @@ impl FatTreeShape {
         }
     }
 
-    /// Checks that htsim can read the tree; the error is the reason why not.
+    /// Checks that htsim can read this tree; the error is the reason why it cannot.
     fn validate(&self) -> Result<(), String> {
         if !(2..=3).contains(&self.tiers.len()) {
             return Err(format!("{} tiers of switches; it has two or three", self.tiers.len()));
@@ -99,7 +100,7 @@ impl FatTreeShape {
         }
     }
 
-    /// Checks that `graph` is this tree; the error is the first difference.
+    /// Checks that the built topology `graph` has the shape of this tree; the error is the first difference.
     fn matches(&self, graph: &Graph) -> Result<(), String> {
         if graph.hosts() as u64 != u64::from(self.hosts) {
             return Err(format!("{} hosts where the tree has {}", graph.hosts(), self.hosts));
@@ -120,7 +121,7 @@ impl FatTreeShape {
     }
 }
 
-/// Writes the tree `shape`. `graph` is the built topology, which must have this shape.
+/// Writes the tree `shape` as htsim's fat-tree file. `graph` is the built topology, which must have this shape.
 pub(super) fn write(out: &mut dyn Write, graph: &Graph, shape: Option<&FatTreeShape>) -> io::Result<()> {
     let fail = |why: String| invalid(format!("htsim's topology file cannot describe this fabric: {why}"));
     let shape =

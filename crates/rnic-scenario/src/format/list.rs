@@ -2,44 +2,44 @@
 //!
 //! **CSV** starts with a header line that names the columns, in any order. The columns `start_us`, `src`, `dst` and
 //! `bytes` are required. The columns `request` (a number, or empty) and `measured` (1 or 0, default 1) are optional.
-//! Any other column is an error. Starts are in microseconds with up to six decimals, exact to the picosecond. Lines
-//! that begin with `#` are comments.
+//! Any other column is an error. Start times are in microseconds with up to six decimals, exact to the picosecond.
+//! Lines that begin with `#` are comments.
 //!
-//! **HPCC**: the first line is the number of flows, then one flow per line, `src dst priority port bytes seconds`.
-//! Later forks of the simulator leave out the port. A line of five numbers is read as `src dst priority bytes seconds`
-//! if the last number has a decimal point, which the traffic generators of these forks always write. rnic ignores
-//! priority and port. As in the HPCC simulator, text after the announced flows is ignored; if this text is one more
-//! flow, the announced number is wrong, which is an error.
+//! **HPCC**: the first line is the number of flows; then each line is a flow, `src dst priority port bytes seconds`.
+//! Later forks of the HPCC simulator leave out the port. A line of five numbers is read as
+//! `src dst priority bytes seconds` if the last number has a decimal point, which the traffic generators of these forks
+//! always write. rnic ignores priority and port. As in the HPCC simulator, text after the announced number of flows is
+//! ignored. If this text is one more flow, the announced number is wrong, which is an error.
 
 use super::decimal::{self, MICROSECONDS, SECONDS};
 use rnic_run::FlowSpec;
 use rnic_transport::{Bytes, Time};
 use std::path::Path;
 
-/// Formats of flow lists that can be read.
+/// File formats of flow lists that can be read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ListFormat {
-    /// Comma-separated values with a header.
+    /// Comma-separated values with a header line.
     Csv,
     /// The flow file of the HPCC simulator.
     Hpcc,
 }
 
-/// Maximum size of a flow: it takes 2.3 days at 40 Gbps, far below an overflow of [`Time`].
+/// Maximum size of a flow, 1,000 TB: its transmission takes 2.3 days at 40 Gbps, far below an overflow of [`Time`].
 pub const LARGEST_FLOW: Bytes = Bytes(1_000_000_000_000_000);
 
-/// Latest start of a flow: 30 days, which leaves 183 days until [`Time`] overflows.
+/// Latest start of a flow: after 30 days, which leaves 183 days until [`Time`] overflows.
 const LATEST_START: Time = Time::from_ms(30 * 24 * 3_600 * 1_000);
 
-/// The columns of the CSV format: the first four are required.
+/// The columns of the CSV format of flow lists: the first four are required.
 const COLUMNS: [&str; 6] = ["start_us", "src", "dst", "bytes", "request", "measured"];
 
 /// Reads the flows in the file at `path`, for a network of `hosts` hosts. The result is sorted by start, then by
 /// sending host.
 ///
 /// # Errors
-/// The file cannot be read or is not a valid list. The error is one sentence: file, line, what is wrong and what would
-/// be accepted.
+/// The file cannot be read or is not a valid flow list. The error is one sentence: file, line, what is wrong and what
+/// would be accepted.
 pub fn read_flow_list(path: &Path, format: ListFormat, hosts: u32) -> Result<Vec<FlowSpec>, String> {
     let content = std::fs::read_to_string(path).map_err(|error| match error.kind() {
         std::io::ErrorKind::NotFound => format!("{}: this flow list does not exist", path.display()),
@@ -48,7 +48,7 @@ pub fn read_flow_list(path: &Path, format: ListFormat, hosts: u32) -> Result<Vec
     parse_flow_list(&content, path, format, hosts)
 }
 
-/// As [`read_flow_list`], for the text `content` of a file; `path` is used in messages only.
+/// As [`read_flow_list`], for the text `content` of a file; `path` is used in error messages only.
 ///
 /// # Errors
 /// As for [`read_flow_list`].
@@ -66,7 +66,7 @@ pub fn parse_flow_list(content: &str, path: &Path, format: ListFormat, hosts: u3
     Ok(flows)
 }
 
-/// An error: the number of the line, and the text.
+/// An error in a flow list: the number of the line, and the message.
 type AtLine = (u64, String);
 
 fn read_csv(content: &str, hosts: u32) -> Result<Vec<FlowSpec>, AtLine> {
@@ -91,7 +91,7 @@ fn read_csv(content: &str, hosts: u32) -> Result<Vec<FlowSpec>, AtLine> {
     Ok(flows)
 }
 
-/// The index of each of [`COLUMNS`] in the header; `None` for an optional column that is missing.
+/// The position of each of [`COLUMNS`] in the header line of a CSV file; `None` for an optional column that is missing.
 fn find_columns(header: &csv::StringRecord) -> Result<[Option<usize>; 6], String> {
     let unknown: Vec<String> =
         header.iter().filter(|name| !COLUMNS.contains(name)).map(|name| format!("`{name}`")).collect();
@@ -170,7 +170,7 @@ fn hpcc_flow(fields: &[&str], line: &str, hosts: u32) -> Result<FlowSpec, String
     flow([src, dst, bytes], start, hosts)
 }
 
-/// A flow from its start and the texts of its source, destination and bytes.
+/// Makes a flow from its start time and the texts of its fields `src`, `dst` and `bytes`.
 fn flow([src, dst, bytes]: [&str; 3], start: Time, hosts: u32) -> Result<FlowSpec, String> {
     let (src, dst) = (host("src", src, hosts)?, host("dst", dst, hosts)?);
     if src == dst {
@@ -189,7 +189,8 @@ fn flow([src, dst, bytes]: [&str; 3], start: Time, hosts: u32) -> Result<FlowSpe
     Ok(FlowSpec { start, src, dst, bytes, request: FlowSpec::NO_REQUEST, traffic: 0, measured: true })
 }
 
-/// Parses the index of a host, which must be below `hosts`.
+/// Parses the index of a host, which must be below the number of hosts `hosts`; `name` is the field's name for the
+/// error.
 fn host(name: &str, text: &str, hosts: u32) -> Result<u32, String> {
     let host = number(name, text, u64::MAX)?;
     match u32::try_from(host) {
@@ -210,7 +211,7 @@ mod tests {
     use crate::format::{FlowExport, write_flows};
     use proptest::prelude::*;
 
-    /// Reads `content` as the file `f`.
+    /// Writes `content` to a file `f` and reads this file as a flow list.
     fn read(format: ListFormat, content: &str) -> Result<Vec<FlowSpec>, String> {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("f");

@@ -1,11 +1,11 @@
-//! Writes topologies in the formats of the HPCC simulator, htsim and Graphviz.
+//! Writes built topologies in the formats of the HPCC simulator, htsim and Graphviz.
 
 use super::htsim::{self, FatTreeShape};
 use rnic_transport::{BitRate, Time};
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, Write};
 
-/// A built topology: its nodes, hosts before switches, and its links.
+/// A topology to write: its nodes, hosts before switches, and its links.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Graph {
     /// The nodes; links refer to a node by its index in this list.
@@ -14,7 +14,7 @@ pub struct Graph {
     pub links: Vec<Link>,
 }
 
-/// A host or a switch.
+/// A host or a switch of a topology.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Node {
     /// Name of the node, for example `h0` or `edge3`.
@@ -30,25 +30,25 @@ pub struct Link {
     pub ends: [u32; 2],
     /// Rate of each direction.
     pub rate: BitRate,
-    /// Propagation delay.
+    /// Propagation delay of each direction.
     pub delay: Time,
-    /// Probability that a frame is lost on the link.
+    /// Probability that the link loses a frame.
     pub loss: f64,
 }
 
-/// Formats of topologies that can be written.
+/// File formats in which a topology can be written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TopologyExport {
     /// The topology file of the HPCC simulator (ns-3).
     Hpcc,
-    /// The fat-tree file of htsim; only for regular trees.
+    /// The fat-tree file of the simulator htsim; only for regular trees.
     Htsim,
     /// An undirected graph for Graphviz, hosts at the bottom.
     Dot,
 }
 
 impl Graph {
-    /// Number of hosts.
+    /// Number of hosts of the topology.
     pub fn hosts(&self) -> usize {
         self.nodes.iter().filter(|node| !node.is_switch).count()
     }
@@ -77,7 +77,7 @@ impl Graph {
         tiers
     }
 
-    /// Checks that the ends of all links are nodes of the graph.
+    /// Checks that both ends of every link are nodes of the graph.
     fn validate(&self) -> io::Result<()> {
         let nodes = self.nodes.len();
         match self.links.iter().find(|link| link.ends.iter().any(|&end| end as usize >= nodes)) {
@@ -89,7 +89,8 @@ impl Graph {
     }
 }
 
-/// Writes `graph` in `format`. htsim's format describes a regular tree and therefore also needs `shape`.
+/// Writes the topology `graph` in `format`. htsim's format describes a regular tree and therefore also needs its
+/// `shape`.
 ///
 /// # Errors
 /// Errors of `out`; `InvalidInput` with one sentence if the format cannot represent the topology.
@@ -104,7 +105,7 @@ pub fn write_topology(
     }
 }
 
-/// An error of kind `InvalidInput`.
+/// An I/O error of kind `InvalidInput` with the message `text`.
 pub(super) fn invalid(text: String) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, text)
 }
@@ -123,7 +124,7 @@ fn write_hpcc(out: &mut dyn Write, graph: &Graph) -> io::Result<()> {
     Ok(())
 }
 
-/// A rate in the syntax of ns-3, such as `40Gbps`: in the largest unit in which the rate is a whole number.
+/// The text of a rate in the syntax of ns-3, such as `40Gbps`: in the largest unit in which the rate is a whole number.
 fn ns3_rate(rate: BitRate) -> String {
     let bps = rate.as_bps();
     match bps {
@@ -134,15 +135,15 @@ fn ns3_rate(rate: BitRate) -> String {
     }
 }
 
-/// A delay in the syntax of ns-3, such as `2000ns`: in nanoseconds, the usual resolution of ns-3, or in picoseconds if
-/// the delay is not a whole number of nanoseconds.
+/// The text of a delay in the syntax of ns-3, such as `2000ns`: in nanoseconds, the usual resolution of ns-3, or in
+/// picoseconds if the delay is not a whole number of nanoseconds.
 fn ns3_delay(delay: Time) -> String {
     let ps = delay.as_ps();
     if ps.is_multiple_of(1_000) { format!("{}ns", ps / 1_000) } else { format!("{ps}ps") }
 }
 
-/// Writes the graph for Graphviz, with one rank per tier and the highest tier on top. The label of a link is its rate;
-/// its tooltip has rate, delay and loss.
+/// Writes the graph for Graphviz, with one rank per tier (distance from the hosts) and the highest tier on top. The
+/// label of a link is its rate; its tooltip has rate, delay and loss.
 fn write_dot(out: &mut dyn Write, graph: &Graph) -> io::Result<()> {
     let tiers = graph.tiers();
     let mut ranks: BTreeMap<Option<u32>, Vec<usize>> = BTreeMap::new();
@@ -177,7 +178,7 @@ fn escaped(name: &str) -> String {
 mod tests {
     use super::*;
 
-    /// Two hosts on a switch, which has a link to a second switch.
+    /// An example: two hosts on a switch, which has a link to a second switch.
     fn small() -> Graph {
         let node = |name: &str, is_switch| Node { name: name.into(), is_switch };
         let link =

@@ -1,11 +1,11 @@
-//! Settings and counters of simulated NICs.
+//! Settings and counters of the simulated hosts and their NICs.
 
 use rnic_transport::Time;
 
-/// Priority of data packets of RC-like transports.
+/// Priority of data packets of RC-like transports (reliable flows).
 pub(crate) const DATA_PRIORITY: u8 = 0;
 
-/// Settings of the hosts of a run that do not belong to their transport.
+/// Settings of the simulated hosts of a run that do not belong to the transport.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct HostConfig {
     /// Bytes of link time that each frame takes beyond its own length, for preamble and inter-frame gap.
@@ -20,39 +20,40 @@ pub struct HostConfig {
     pub burst: u32,
     /// Priority of ACKs, NACKs and CNPs.
     pub control_priority: u8,
-    /// Simulated time at which the run fails if flows are unfinished.
+    /// Simulated time at which the run fails if flows are unfinished (`max_time`).
     pub max_time: Time,
-    /// Simulated time without progress of any flow after which the run fails.
+    /// The run fails if, for this simulated time, no flow makes progress (`stall_time`).
     pub stall_time: Time,
-    /// Simulated time at which the run completes, even with unfinished flows; `None`: when all flows have finished.
+    /// Simulated time at which the run ends and counts as completed, even with unfinished flows; `None`: when all flows
+    /// have finished.
     pub duration: Option<Time>,
-    /// Seed of the flow hashes.
+    /// Seed of the flow hashes, which determine ECMP paths.
     pub seed: u64,
 }
 
-/// Counters, summed over all hosts of a run or of a partition.
+/// Counters of packets, timeouts and aborted messages, summed over all hosts of a run or of a fabric partition.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct HostTotals {
-    /// Data packets sent.
+    /// Data packets that hosts sent.
     pub data: u64,
-    /// Control packets sent.
+    /// Control packets (such as ACKs) that hosts sent.
     pub control: u64,
-    /// Data packets retransmitted.
+    /// Data packets that hosts retransmitted.
     pub retransmitted: u64,
-    /// Packets received.
+    /// Packets that hosts received.
     pub delivered: u64,
-    /// CE-marked packets received.
+    /// CE-marked packets that hosts received.
     pub marked: u64,
-    /// Congestion notification packets sent.
+    /// Congestion notification packets (CNPs) that hosts sent.
     pub notifications: u64,
-    /// Retransmission timeouts.
+    /// Retransmission timeouts of all hosts.
     pub timeouts: u64,
     /// Messages that their senders aborted.
     pub aborted: u64,
 }
 
 impl HostTotals {
-    /// Adds the counters of other hosts.
+    /// Adds the counters of other hosts to this sum.
     pub(crate) fn add(&mut self, other: &HostTotals) {
         let HostTotals { data, control, retransmitted, delivered, marked, notifications, timeouts, aborted } = other;
         self.data += data;

@@ -1,75 +1,79 @@
-//! The sending and the receiving end of a flow: locations, addresses in packets, and the traits that both kinds of NICs
-//! implement.
+//! The sending and the receiving end of a simulated flow: their locations, their addresses in packets, and the traits
+//! that both kinds of NICs (RC-like and message) implement for them.
 
 use super::ids::EndSlot;
 use rnic_fabric::HostId;
 use rnic_fabric::Location;
 use rnic_transport::Psn;
 
-/// Location of one end of a flow: its host's partition and position, and the slot of the end on the host.
+/// Location of one end of a flow: its host's partition and position, and the end's slot (index) on the host.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct EndLocation {
     pub(crate) host: Location,
     pub(crate) slot: EndSlot,
 }
 
-/// Locations of both ends of a flow.
+/// Locations of the sending and the receiving end of a flow.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct FlowEnds {
     pub(crate) sender: EndLocation,
     pub(crate) receiver: EndLocation,
 }
 
-/// Hashes of a flow. ECMP uses them to choose paths. Hosts compare them to recognise late packets of an earlier flow in
-/// the same slot.
+/// Hashes of a flow, which its packets carry. ECMP uses them to choose paths. Hosts compare them to recognise late
+/// packets of an earlier flow, whose slot the flow has taken over.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FlowHashes {
-    /// Hash of the data packets.
+    /// Hash that the flow's data packets carry.
     pub data: u32,
-    /// Hash of the control packets.
+    /// Hash that the flow's control packets (such as ACKs) carry.
     pub control: u32,
 }
 
 impl FlowHashes {
-    /// Changes the hashes of a finished flow, so that its late packets no longer match its slot.
+    /// Changes the hashes that a slot compares with packets after its flow has finished, so that late packets of the
+    /// flow no longer match the slot.
     pub(crate) fn invalidate(&mut self) {
         (self.data, self.control) = (!self.data, !self.control);
     }
 }
 
-/// The sending end of a flow, as both kinds of NICs (RC-like and message) implement it.
+/// Interface to the sending end of a flow, which both kinds of NICs (RC-like and message) implement.
 pub(crate) trait SendingEnd {
     /// Hash of the flow's data packets.
     fn data_hash(&self) -> u32;
-    /// Hash of the flow's control packets. If control packets have no hash per flow, the hash of the data packets.
+    /// Hash of the flow's control packets, such as ACKs. If control packets have no hash per flow, it is the hash of
+    /// the data packets.
     fn control_hash(&self) -> u32;
-    /// Number of retransmitted data packets.
+    /// Number of data packets of the flow that this end has retransmitted.
     fn retransmitted(&self) -> u32;
     /// Number of timeouts at this end of the flow.
     fn timeouts(&self) -> u32;
-    /// Marks the end as unused after its flow has retired: late packets and timers of the flow no longer match it.
+    /// Marks this end as unused after its flow has retired: late packets and timers of the flow no longer match the
+    /// end.
     fn forget(&mut self);
 }
 
-/// The receiving end of a flow, as both kinds of NICs (RC-like and message) implement it.
+/// Interface to the receiving end of a flow, which both kinds of NICs (RC-like and message) implement.
 pub(crate) trait ReceivingEnd {
     /// Whether all bytes of the flow have arrived.
     fn is_done(&self) -> bool;
     /// Number of timeouts at this end of the flow.
     fn timeouts(&self) -> u32;
-    /// Marks the end as unused after its flow has retired: late packets and timers of the flow no longer match it.
+    /// Marks this end as unused after its flow has retired: late packets and timers of the flow no longer match the
+    /// end.
     fn forget(&mut self);
 }
 
-/// Address of one end of a flow in simulated packets: the host, and the slot on the host.
+/// Address of one end of a flow in simulated packets: the host, and the slot (index) of the end on the host.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct EndAddress {
     pub(crate) host: HostId,
     pub(crate) slot: EndSlot,
 }
 
-/// The addresses, hashes and first PSN that identify a flow's packets. Flows that use the same slots one after the
-/// other differ in their hashes; flows of one persistent connection differ in their PSNs.
+/// The addresses, hashes and first PSN that identify a flow's packets. Flows that use the same slots of the two hosts
+/// one after the other differ in their hashes; flows of one persistent connection differ in their PSNs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct FlowAddress {
     /// Destination of the flow's data packets.

@@ -1,4 +1,4 @@
-//! The flow table: starts, counts and records all flows of a run, for every transport.
+//! The flow table of a run: it starts, counts and records all flows, whatever their transport.
 
 use super::config::HostConfig;
 use super::ends::FlowHashes;
@@ -14,25 +14,25 @@ use std::iter::Peekable;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-/// Number of windows (the engine's units of parallel simulation) between two progress events.
+/// Number of windows of simulated time (the steps of the parallel simulation) between two progress events.
 const WINDOWS_PER_REPORT: u32 = 256;
 
-/// Why the hosts ended a run.
+/// The reason why the hosts ended a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Stop {
     /// Every flow has finished.
     Finished,
-    /// The simulated time has reached `max_time`.
+    /// The simulated time has reached the setting `max_time`.
     TimeLimit,
-    /// No flow has progressed for `stall_time`.
+    /// No flow has progressed for the simulated time of the setting `stall_time`.
     Stalled,
-    /// The listener has cancelled the run, or a flow record could not be stored.
+    /// The listener of the run's events has cancelled the run, or a flow record could not be stored.
     Cancelled,
 }
 
-/// The hashes of a flow: pseudo-random numbers that depend on the seed of the run, the flow's hosts and its start.
-/// `same_start` is the number of earlier flows of the sending host that start at the same instant; it distinguishes
-/// their hashes.
+/// The hashes of a flow, which its packets carry and which select its paths: pseudo-random numbers that depend on the
+/// seed of the run, the flow's hosts and its start. `same_start` is the number of earlier flows of the sending host
+/// that start at the same instant; it distinguishes their hashes.
 ///
 /// ```
 /// use rnic_run::FlowSpec;
@@ -49,16 +49,16 @@ pub fn flow_hashes(seed: u64, flow: &FlowSpec, same_start: u32) -> FlowHashes {
     FlowHashes { data: hash as u32, control: (hash >> 32) as u32 }
 }
 
-/// Start of the latest flow of a sending host.
+/// Start of the latest flow of a sending host, to distinguish flows that start at the same instant.
 #[derive(Clone, Copy, Default)]
 struct LastStart {
     at: Time,
-    /// Number of earlier flows of the host that started at the same instant.
+    /// Number of earlier flows of the host that started at the same instant as its latest flow.
     before: u32,
 }
 
-/// The flows of a run: flows to start, records of open flows, and the log of retired flows. A flow retires when both of
-/// its ends are done with it.
+/// The flows of a run: flows to start, records of open flows, and the log of retired flows. A flow retires, and its
+/// record is final, when both its sender and its receiver are done with it.
 pub(crate) struct FlowTable<'a, S: Iterator<Item = FlowSpec>> {
     config: HostConfig,
     mtu: u32,
@@ -67,11 +67,11 @@ pub(crate) struct FlowTable<'a, S: Iterator<Item = FlowSpec>> {
     stream: Peekable<S>,
     /// Closed loops: flows that start when earlier flows have completed.
     loops: Option<Loops>,
-    /// Earliest start of a flow of the stream or the loops.
+    /// Earliest start of a further flow of the stream or of the closed loops.
     next_start: Time,
-    /// Records of the flows that have not retired, indexed by flow id.
+    /// Records of the flows that have started and not retired, indexed by flow id.
     open: Vec<Option<FlowRecord>>,
-    /// Records of the flows that have retired.
+    /// Records of the flows that have retired; they are final.
     log: FlowLog,
     started: u32,
     active: u64,
@@ -85,8 +85,8 @@ pub(crate) struct FlowTable<'a, S: Iterator<Item = FlowSpec>> {
 }
 
 impl<'a, S: Iterator<Item = FlowSpec>> FlowTable<'a, S> {
-    /// A table of the flows of `stream`, which must be in order of start, and of `loops`. `mtu` is the maximum payload
-    /// of a packet in bytes. The table reports progress to `events`.
+    /// A table of the flows of `stream`, which must be in order of start, and of the closed loops `loops`. `mtu` is the
+    /// maximum payload of a packet in bytes. The table reports progress to `events`.
     pub(crate) fn new<B: Body>(
         config: HostConfig, mtu: u32, fabric: &Fabric<B>, stream: S, loops: Option<Loops>, events: &'a dyn Listener,
     ) -> Self {
@@ -114,7 +114,7 @@ impl<'a, S: Iterator<Item = FlowSpec>> FlowTable<'a, S> {
         table
     }
 
-    /// The reason why the hosts ended the run; `None` while they go on.
+    /// The reason why the hosts ended the run; `None` while the run goes on.
     pub(crate) fn stop(&self) -> Option<Stop> {
         self.stop
     }
@@ -122,17 +122,18 @@ impl<'a, S: Iterator<Item = FlowSpec>> FlowTable<'a, S> {
     pub(crate) fn active(&self) -> u64 {
         self.active
     }
-    /// Start of the next flow, [`Time::MAX`] if none is known.
+    /// Start of the next flow that will start; [`Time::MAX`] if none is known.
     pub(crate) fn next_start(&self) -> Time {
         self.next_start
     }
-    /// Records that a flow has progressed at `now`.
+    /// Notes that a flow has progressed at `now`, for the detection of stalled runs.
     #[inline]
     pub(crate) fn progress(&mut self, now: Time) {
         self.last_progress = self.last_progress.max(now);
     }
 
-    /// The next flow of the stream or the closed loops, with its loop; `None` if no further flow starts before `end`.
+    /// Takes the next flow to start, with the closed loop to which it belongs; `None` if no further flow starts before
+    /// `end`.
     #[inline]
     pub(crate) fn next_flow(&mut self, end: Time) -> Option<(FlowSpec, Origin)> {
         if let Some(loops) = &mut self.loops
@@ -144,7 +145,8 @@ impl<'a, S: Iterator<Item = FlowSpec>> FlowTable<'a, S> {
         self.stream.next_if(|flow| flow.start < end).map(|flow| (flow, Loops::OUTSIDE))
     }
 
-    /// Updates the start of the next flow, after the hosts have taken all flows that start in this window.
+    /// Updates the start of the next flow, after the hosts have taken all flows that start in this window of simulated
+    /// time.
     pub(crate) fn window_is_open(&mut self) {
         self.next_start = self.known_start();
     }
@@ -154,7 +156,7 @@ impl<'a, S: Iterator<Item = FlowSpec>> FlowTable<'a, S> {
         self.stream.peek().map_or(Time::MAX, |flow| flow.start).min(looped)
     }
 
-    /// The hashes of the next flow of a sending host. Call it once for each flow, in order of start.
+    /// The hashes of the flow `flow`. Call this method once for each flow of a sending host, in order of start.
     pub(crate) fn hashes(&mut self, flow: &FlowSpec) -> FlowHashes {
         let last = &mut self.last_start[flow.src as usize];
         last.before = if last.at == flow.start { last.before + 1 } else { 0 };
@@ -162,7 +164,8 @@ impl<'a, S: Iterator<Item = FlowSpec>> FlowTable<'a, S> {
         flow_hashes(self.config.seed, flow, last.before)
     }
 
-    /// Adds a flow that starts. Its data packets have the hash `data_hash`; it has the id `flow` until it retires.
+    /// Adds a flow that starts to the table. Its data packets have the hash `data_hash`; it has the id `flow` until it
+    /// retires.
     pub(crate) fn start(&mut self, spec: &FlowSpec, data_hash: u32, flow: FlowId) {
         let record = FlowRecord {
             id: self.started,
@@ -188,20 +191,20 @@ impl<'a, S: Iterator<Item = FlowSpec>> FlowTable<'a, S> {
         self.progress(spec.start);
     }
 
-    /// The record of a flow that has not retired.
+    /// The record of a flow that has started and not retired.
     ///
     /// # Panics
-    /// No open flow has the id.
+    /// No flow that has started and not retired has the id `flow`.
     pub(crate) fn record(&mut self, flow: FlowId) -> &mut FlowRecord {
         self.open[flow.index()].as_mut().expect("a flow that has not retired")
     }
 
-    /// The flows that have not retired, in order of their ids.
+    /// The flows that have started and not retired, in order of their ids.
     pub(crate) fn open_flows(&self) -> impl Iterator<Item = (FlowId, &FlowRecord)> {
         (0..).map(FlowId).zip(&self.open).filter_map(|(flow, record)| Some((flow, record.as_ref()?)))
     }
 
-    /// Tells the closed loops that a flow of a loop has the id `flow`.
+    /// Tells the closed loops that a flow which they started has got the id `flow`.
     pub(crate) fn assign(&mut self, flow: FlowId, origin: Origin) {
         if let Some(loops) = &mut self.loops {
             loops.place(flow.0, origin.member);
@@ -221,14 +224,15 @@ impl<'a, S: Iterator<Item = FlowSpec>> FlowTable<'a, S> {
         }
     }
 
-    /// Completes the record of a flow and moves it to the log. The id of the flow is free afterwards.
+    /// Completes the record of a flow that retires and moves the record to the log. Another flow may take the flow's id
+    /// afterwards.
     pub(crate) fn retire(&mut self, flow: FlowId, retransmitted: u32, timeouts: u32) {
         if let Some(record) = self.open[flow.index()].take() {
             self.log.put(FlowRecord { retransmitted, timeouts, ..record });
         }
     }
 
-    /// Completes the record of a flow that has not retired when the run ends.
+    /// Completes the record of a flow that has not retired when the run ends, and moves the record to the log.
     pub(crate) fn truncate(&mut self, flow: FlowId, delivered: u64, retransmitted: u32, timeouts: u32) {
         let record = self.record(flow);
         if record.finish.is_none() {
@@ -237,19 +241,19 @@ impl<'a, S: Iterator<Item = FlowSpec>> FlowTable<'a, S> {
         self.retire(flow, retransmitted, timeouts);
     }
 
-    /// Takes the log, with one record per flow that has started.
+    /// Takes the log of the run, with one record per flow that has started.
     pub(crate) fn take_log(&mut self) -> FlowLog {
         self.log.close();
         std::mem::take(&mut self.log)
     }
 
-    /// Records that the sender of a flow has aborted it. The flow stays unfinished but is no longer active.
+    /// Records that the sender of a flow has aborted it. The flow stays unfinished but no longer counts as active.
     pub(crate) fn abort(&mut self) {
         self.active -= 1;
     }
 
-    /// Tells the closed loop of a flow when the flow completes for its sender: at `now`, when all bytes have arrived,
-    /// plus the time that a minimum-size frame takes from the receiver back to the sender.
+    /// Tells the closed loop to which a flow belongs when the flow completes for its sender: at `now`, when all bytes
+    /// have arrived, plus the time that a minimum-size frame takes from the receiver back to the sender.
     #[cold]
     fn tell_loops(&mut self, record: &FlowRecord, flow: FlowId, control_hash: u32, now: Time) {
         let path = self.routes.path(&self.topology, HostId(record.dst), HostId(record.src), control_hash);
@@ -276,8 +280,8 @@ impl<'a, S: Iterator<Item = FlowSpec>> FlowTable<'a, S> {
         self.events.progress(RunProgress { flows_done: self.finished, flows_total: None, hops, time })
     }
 
-    /// Ends a window after every event before `end` has been processed: reports progress and decides whether the run
-    /// ends. `idle` says that no sender has anything to do until the next flow starts.
+    /// Ends a window of simulated time, after every event before its end `end` has been processed: reports progress and
+    /// decides whether the run ends. `idle` says that no sender has anything to do until the next flow starts.
     pub(crate) fn close_window(&mut self, end: Time, hops: u64, idle: bool) -> ControlFlow<()> {
         if let Some(loops) = &self.loops {
             let next = loops.next_start();

@@ -1,5 +1,5 @@
-//! All hosts of a run. Between the windows of the simulation they start flows, process the notes that NICs left during
-//! the window, and retire flows.
+//! All simulated hosts of a run. Between two windows of simulated time, the hosts start flows, process the notes (about
+//! finished flows) that NICs left during the last window, and retire flows.
 
 use super::config::HostTotals;
 use super::ends::{EndLocation, FlowEnds, FlowHashes, ReceivingEnd, SendingEnd};
@@ -13,44 +13,45 @@ use rnic_transport::Time;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-/// A kind of NIC, RC-like or message: the steps between windows in which the two kinds differ. The value of the type
-/// has the state of a run that only this kind needs. To send and receive packets, each kind implements
-/// [`HostPartition`] for [`NicPartition`].
+/// A kind of NIC, RC-like or message: the steps between two windows of simulated time in which the two kinds differ. A
+/// value of the type has the state of a run that only this kind needs. To send and receive packets, each kind
+/// implements [`HostPartition`] for [`NicPartition`].
 pub(crate) trait NicKind: Sized {
     /// The sending end of a flow.
     type SendEnd: SendingEnd;
     /// The receiving end of a flow.
     type ReceiveEnd: ReceivingEnd;
-    /// State of a host's NIC that does not belong to one flow.
+    /// State of one host's NIC, apart from the state of single flows.
     type Nic;
-    /// Settings and state that the NICs of one partition share.
+    /// Settings and state that the NICs of one fabric partition share.
     type Shared;
 
-    /// Creates both ends of a flow with [`Hosts::insert`], and returns the id of the flow. `connection` is the index of
-    /// the persistent connection of the flow, or [`Loops::NONE`](rnic_workload::Loops::NONE).
+    /// Creates both ends of the flow `spec` with [`Hosts::insert`], and returns the id of the flow. `connection` is the
+    /// index of the persistent connection of the flow, or [`Loops::NONE`](rnic_workload::Loops::NONE).
     fn open<S: Iterator<Item = FlowSpec>>(
         hosts: &mut Hosts<'_, Self, S>, spec: &FlowSpec, hashes: FlowHashes, connection: u32,
     ) -> FlowId;
-    /// Whether the host of the receiving end must be woken when a flow starts, because the receiver has a timer.
+    /// Whether the receiving host must also be woken when a flow starts, because the receiver has a timer.
     fn wakes_receivers(shared: &Self::Shared) -> bool;
-    /// Processes a note that a host's NIC left during the window.
+    /// Processes a note that a host's NIC left during the window of simulated time that has just ended.
     fn process<S: Iterator<Item = FlowSpec>>(hosts: &mut Hosts<'_, Self, S>, notice: Notice);
-    /// Retires flows, after all notes of the window have been processed.
+    /// Retires the flows whose sender and receiver are done with them, after all notes of the window have been
+    /// processed.
     fn retire<S: Iterator<Item = FlowSpec>>(hosts: &mut Hosts<'_, Self, S>);
-    /// Whether the senders of all finished flows are done with them.
+    /// Whether the senders of all finished flows are done with these flows.
     fn is_idle(&self) -> bool;
-    /// Whether the sender of a flow has aborted it.
+    /// Whether the sender of the flow has aborted it.
     fn is_aborted(&self, flow: FlowId) -> bool;
     /// Number of flows that their senders have aborted.
     fn aborted(&self) -> u64;
-    /// Number of payload bytes that have arrived at the receiving end `end` of a flow of `bytes` bytes.
+    /// Number of payload bytes that have arrived so far at `end`, the receiving end of a flow of `bytes` bytes.
     fn delivered(shared: &Self::Shared, end: &Self::ReceiveEnd, bytes: u64) -> u64;
 }
 
 /// A flow that has started and not finished.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FlowUnderWay {
-    /// Id of the flow's record.
+    /// Id of the flow's record ([`FlowRecord::id`](rnic_run::FlowRecord::id)).
     pub(crate) id: u32,
     /// Sending host.
     pub(crate) src: HostId,
@@ -60,9 +61,9 @@ pub(crate) struct FlowUnderWay {
     pub(crate) data_hash: u32,
 }
 
-/// The interface through which a run and its samplers access the hosts.
+/// The interface through which the code that runs and samples the simulation accesses the hosts.
 pub(crate) trait RunHosts: PartitionedHosts {
-    /// Counters of all hosts.
+    /// Counters of packets and timeouts, summed over all hosts.
     fn totals(&self) -> HostTotals;
     /// The reason why the hosts ended the run; `None` if they did not end it.
     fn stop(&self) -> Option<Stop>;
@@ -73,25 +74,25 @@ pub(crate) trait RunHosts: PartitionedHosts {
     /// For each flow that started before `now` and has not finished: the id of its record, and the payload bytes that
     /// have arrived.
     fn delivered(&self, now: Time) -> impl Iterator<Item = (u32, u64)>;
-    /// One record per flow that has started, in order of start.
+    /// Takes the flow records at the end of the run: one per flow that has started, in order of start.
     fn take_records(&mut self) -> FlowLog;
 }
 
-/// All hosts of a run, with their flows.
+/// All simulated hosts of a run, with their flows.
 pub(crate) struct Hosts<'a, K: NicKind, S: Iterator<Item = FlowSpec>> {
     pub(super) partitions: Vec<NicPartition<K>>,
     pub(super) plan: Arc<PartitionPlan>,
     pub(super) table: FlowTable<'a, S>,
-    /// Locations of the ends of each flow in the table.
+    /// For each flow in the flow table, the locations of its sending and its receiving end.
     pub(super) flows: Slab<FlowId, FlowEnds>,
     pub(super) kind: K,
-    /// Buffer for the notes that are being processed; empty at other times.
+    /// Buffer for the notes of NICs while they are processed; empty at other times.
     notices: Vec<(HostId, Notice)>,
 }
 
 impl<'a, K: NicKind, S: Iterator<Item = FlowSpec>> Hosts<'a, K, S> {
-    /// Hosts with NICs of the kind `kind`, which will start the flows of `table`. `shared` creates the state of a
-    /// partition, `nic` the NIC of a host.
+    /// Hosts with NICs of the kind `kind`, which will start the flows of `table`. `shared` creates the state that the
+    /// NICs of a partition share, `nic` creates the NIC of a host.
     pub(super) fn with(
         kind: K, plan: Arc<PartitionPlan>, table: FlowTable<'a, S>, shared: impl Fn() -> K::Shared,
         nic: impl Fn(HostId) -> K::Nic,
@@ -104,7 +105,7 @@ impl<'a, K: NicKind, S: Iterator<Item = FlowSpec>> Hosts<'a, K, S> {
         Hosts { partitions, plan, table, flows: Slab::new(), kind, notices: Vec::new() }
     }
 
-    /// The settings that are the same in every partition.
+    /// The settings that the NICs of all partitions share.
     pub(super) fn shared(&self) -> &K::Shared {
         &self.partitions[0].shared
     }
@@ -127,7 +128,7 @@ impl<'a, K: NicKind, S: Iterator<Item = FlowSpec>> Hosts<'a, K, S> {
         &self.host(host).receivers[slot]
     }
 
-    /// The locations where [`Hosts::insert`] will put the ends of the next flow between the hosts of `spec`.
+    /// The locations at which [`Hosts::insert`] will put both ends of the flow `spec` if it is the next to be inserted.
     pub(super) fn next_ends(&self, spec: &FlowSpec) -> FlowEnds {
         let (sender, receiver) = (self.plan.node(spec.src), self.plan.node(spec.dst));
         FlowEnds {
@@ -136,7 +137,8 @@ impl<'a, K: NicKind, S: Iterator<Item = FlowSpec>> Hosts<'a, K, S> {
         }
     }
 
-    /// Stores the ends of a flow in their slots; `ends` must be the result of [`Hosts::next_ends`].
+    /// Stores the sending and the receiving end of a flow in their slots on the hosts; `ends` must be the result of
+    /// [`Hosts::next_ends`].
     pub(super) fn insert(&mut self, flow: FlowId, ends: FlowEnds, send: K::SendEnd, receive: K::ReceiveEnd) {
         let slot = self.host_mut(ends.sender.host).senders.insert(send);
         debug_assert_eq!(slot, ends.sender.slot);
@@ -145,7 +147,8 @@ impl<'a, K: NicKind, S: Iterator<Item = FlowSpec>> Hosts<'a, K, S> {
         self.flows[flow] = ends;
     }
 
-    /// Frees the slots of a flow's ends. Late packets and timers of the flow no longer match.
+    /// Frees the slots of a flow's two ends on their hosts. Late packets and timers of the flow no longer match the
+    /// slots.
     pub(super) fn release_ends(&mut self, flow: FlowId) {
         let FlowEnds { sender, receiver } = self.flows[flow];
         let host = self.host_mut(sender.host);
@@ -156,19 +159,20 @@ impl<'a, K: NicKind, S: Iterator<Item = FlowSpec>> Hosts<'a, K, S> {
         host.receivers.release(receiver.slot);
     }
 
-    /// Number of retransmissions and number of timeouts of a flow so far; timeouts of both ends count.
+    /// Number of retransmissions and number of timeouts of a flow so far, timeouts at the sender and at the receiver
+    /// included.
     pub(super) fn losses(&self, flow: FlowId) -> (u32, u32) {
         let (send, receive) = (self.send_end(flow), self.receive_end(flow));
         (send.retransmitted(), send.timeouts() + receive.timeouts())
     }
 
-    /// Writes the record of a flow to the log.
+    /// Completes the record of a flow that retires, and writes the record to the flow log.
     pub(super) fn retire_record(&mut self, flow: FlowId) {
         let (retransmitted, timeouts) = self.losses(flow);
         self.table.retire(flow, retransmitted, timeouts);
     }
 
-    /// Processes the notes that NICs left during the window, in order of host, then of time.
+    /// Processes the notes that NICs left during the window of simulated time, in order of host, then of time.
     fn process_notices(&mut self) {
         let mut notices = std::mem::take(&mut self.notices);
         for partition in &mut self.partitions {
@@ -181,8 +185,8 @@ impl<'a, K: NicKind, S: Iterator<Item = FlowSpec>> Hosts<'a, K, S> {
         self.notices = notices;
     }
 
-    /// The flows that started before `now` and have not finished. Until the end of the window, only the receiving end
-    /// knows that a flow has finished, so it is asked too.
+    /// The flows that started before `now` and have not finished. The flow table learns only at the end of a window of
+    /// simulated time that a flow has finished, so the flow's receiving end is asked too.
     fn open_flows(&self, now: Time) -> impl Iterator<Item = (FlowId, &FlowRecord)> {
         let open = self.table.open_flows().filter(move |(_, record)| record.finish.is_none() && record.start < now);
         open.filter(move |(flow, _)| !self.kind.is_aborted(*flow) && !self.receive_end(*flow).is_done())

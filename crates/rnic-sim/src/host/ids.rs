@@ -1,10 +1,10 @@
-//! Identifiers of flows and of the slots of their ends.
+//! Identifiers of flows, and of the slots that hold a flow's sending and receiving end on the hosts.
 
-/// The id of an item in a [`Slab`](super::slab::Slab): a number that is used again after the item is released.
+/// The id of an item in a [`Slab`](super::slab::Slab): its index, which another item gets after this one is released.
 pub(crate) trait Id: Copy + PartialEq {
-    /// The id with this number.
+    /// The id whose number (index) is `number`.
     fn new(number: usize) -> Self;
-    /// The number of this id.
+    /// The number of this id, an index.
     fn index(self) -> usize;
 }
 
@@ -35,12 +35,13 @@ id! {
 }
 
 id! {
-    /// A slot of a host, which holds the sending end or the receiving end of a flow. Later flows use the same slot.
+    /// A slot (index) of a host for the sending end or the receiving end of a flow. After the flow, later flows use the
+    /// same slot.
     EndSlot
 }
 
 impl FlowId {
-    /// The id that stands for no flow.
+    /// The value that stands for no flow.
     pub(crate) const NONE: FlowId = FlowId(u32::MAX);
 }
 

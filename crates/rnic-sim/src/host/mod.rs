@@ -1,10 +1,11 @@
-//! The simulated hosts of a run: their NICs, grouped by fabric partition, and the table of their flows.
+//! The simulated hosts of a run: their NICs, grouped by fabric partition (the part of the fabric that one thread
+//! simulates), and the table of their flows.
 //!
-//! There are two kinds of NICs: RC-like NICs (`rc`), which send reliable flows, and message NICs (`message`). Both use
-//! `Hosts`, which starts and retires flows, knows the locations of both ends of each flow, and supplies samples. The
-//! trait `NicKind` has the steps between simulation windows in which the two kinds differ. The code that sends and
-//! receives packets is each kind's implementation of the fabric's [`HostPartition`](rnic_fabric::HostPartition) for
-//! `NicPartition`.
+//! There are two kinds of simulated NICs: RC-like NICs (module `rc`), which send reliable flows, and message NICs
+//! (module `message`). Both use the type `Hosts`, which starts and retires flows, knows the locations of both ends of
+//! each flow, and supplies samples. The trait `NicKind` has the steps between two windows of simulated time in which
+//! the two kinds differ. The code that sends and receives packets is each kind's implementation of the fabric's
+//! [`HostPartition`](rnic_fabric::HostPartition) for `NicPartition`.
 
 mod config;
 mod ends;

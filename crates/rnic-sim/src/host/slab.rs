@@ -1,10 +1,10 @@
-//! A vector of items whose ids are used again after release.
+//! A vector of items such as flows, whose ids (indices) are used again for new items after they have been released.
 
 use super::ids::Id;
 use std::ops::{Index, IndexMut};
 
-/// Items by id. The id that was released last is assigned next. The item of a released id stays readable until the id
-/// is assigned again.
+/// A vector of items by id. The id that was released last is assigned next. The item of a released id stays readable
+/// until the id is assigned again.
 #[derive(Clone, Debug)]
 pub(crate) struct Slab<I, T> {
     items: Vec<T>,
@@ -21,7 +21,7 @@ impl<I: Id, T> Slab<I, T> {
         self.free.last().copied().unwrap_or(I::new(self.items.len()))
     }
 
-    /// Stores an item; returns its id.
+    /// Stores an item under a free id or a new one; returns the id.
     pub(crate) fn insert(&mut self, item: T) -> I {
         match self.free.pop() {
             Some(id) => {
@@ -35,18 +35,18 @@ impl<I: Id, T> Slab<I, T> {
         }
     }
 
-    /// Assigns a free id without storing an item: the id keeps its old item. `None` if no id is free.
+    /// Assigns a free id without storing an item: the old item stays under this id. `None` if no id is free.
     pub(crate) fn reuse(&mut self) -> Option<I> {
         self.free.pop()
     }
 
-    /// Releases an id, which must be in use.
+    /// Releases an id, which must be in use, so that it can be assigned again.
     pub(crate) fn release(&mut self, id: I) {
         debug_assert!(!self.free.contains(&id));
         self.free.push(id);
     }
 
-    /// The item of an id, whether the id is in use or free.
+    /// The item of an id, whether the id is in use or free; `None` if the id was never assigned.
     #[inline]
     pub(crate) fn get_mut(&mut self, id: I) -> Option<&mut T> {
         self.items.get_mut(id.index())

@@ -1,4 +1,4 @@
-//! Configuration of message transports, derived from the fabric.
+//! Configuration of a run's message transport, derived from the run's settings and its fabric.
 
 use super::{Frames, SetupError};
 use crate::host::Framing;
@@ -14,7 +14,7 @@ pub(crate) struct MessagePlan {
     pub(crate) facts: MessageFacts,
     pub(crate) nic: NicConfig,
     pub(crate) framing: Framing,
-    /// For a transport in P4: its program, and the parameters of its NICs without their addresses.
+    /// For a transport in P4: its program, and the parameters of its NICs without the NICs' addresses.
     pub(crate) p4: Option<(P4Program, NicParameters)>,
 }
 
@@ -45,8 +45,8 @@ pub(super) fn plan(run: &RunSpec, flow: &FlowConfig, frames: &Frames, timeout: T
     MessagePlan { facts, nic, framing, p4 }
 }
 
-/// Checks that the NIC has a buffer for the longest message of the traffic (`largest` bytes), and that 32 bits can
-/// represent its length.
+/// Checks that a NIC has a buffer for the longest message of the traffic (`largest` bytes), and that the message's
+/// length fits into 32 bits.
 pub(super) fn check_sizes(plan: &MessagePlan, largest: u64) -> Result<(), SetupError> {
     if largest > u64::from(u32::MAX) {
         let message = format!("a flow of {largest} bytes; a message transport takes up to {} bytes", u32::MAX);

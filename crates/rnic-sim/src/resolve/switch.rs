@@ -1,4 +1,4 @@
-//! Configuration of the switches of a run.
+//! Configuration of the switches of a run, derived from the run's settings and its fabric.
 
 use super::{Frames, SetupError};
 use crate::host::DATA_PRIORITY;
@@ -12,10 +12,10 @@ use rnic_transport::congestion::Marking;
 use rnic_transport::transports::SAFETY_TIMEOUT;
 use rnic_transport::{Bytes, Timeouts};
 
-/// Number of priorities in a PFC pause frame (IEEE 802.1Qbb).
+/// Maximum number of priorities: those of a PFC pause frame (IEEE 802.1Qbb).
 const MAX_PRIORITIES: u8 = 8;
 
-/// Number of priorities of a run's switches.
+/// Number of priorities of a run's switches: the number that the scenario gives, else the number that the run needs.
 pub(super) fn priorities(run: &RunSpec) -> Result<u8, SetupError> {
     let used = run.transport.priorities().unwrap_or(if run.transport.control_priority() { 2 } else { 1 });
     let used = match run.fabric.switch.queueing {
@@ -48,8 +48,8 @@ pub(super) fn priorities(run: &RunSpec) -> Result<u8, SetupError> {
     }
 }
 
-/// ECN marking with the thresholds `marking`. Packets are marked on enqueue or dequeue as the scenario says; the
-/// default depends on the kind of buffer.
+/// Configuration of ECN marking with the thresholds `marking`. Packets are marked on enqueue or dequeue as the scenario
+/// says; the default depends on the kind of buffer.
 pub(super) fn ecn(run: &RunSpec, marking: Marking) -> EcnSpec {
     let default = match run.fabric.switch.queueing {
         QueueingSetup::Input(_) => MarkOn::Enqueue,
@@ -58,7 +58,7 @@ pub(super) fn ecn(run: &RunSpec, marking: Marking) -> EcnSpec {
     EcnSpec { marking, mark_on: run.fabric.switch.ecn.mark_on.unwrap_or(default) }
 }
 
-/// The priority of ACKs, NACKs and CNPs.
+/// The priority in which ACKs, NACKs and CNPs of the run travel.
 pub(super) fn control_priority(run: &RunSpec, switch: &SwitchSpec) -> u8 {
     match switch.buffer {
         BufferSpec::Output(_) if !run.transport.control_priority() => DATA_PRIORITY,
@@ -66,8 +66,8 @@ pub(super) fn control_priority(run: &RunSpec, switch: &SwitchSpec) -> u8 {
     }
 }
 
-/// The configuration of a run's switches, which have at most `ports` ports. `needed` is the PFC headroom in bytes that
-/// prevents drops.
+/// The configuration of a run's switches, which have at most `ports` ports. `needed` is the minimum PFC headroom in
+/// bytes that prevents drops.
 pub(super) fn switch(
     run: &RunSpec, fabric: &FabricSpec, needed: Bytes, longest: PathFacts, frames: &Frames, ports: u64,
 ) -> Result<SwitchSpec, SetupError> {
@@ -82,8 +82,8 @@ pub(super) fn switch(
     Ok(SwitchSpec { buffer, scheduler: run.fabric.switch.scheduler.spec, ecn: None, priorities })
 }
 
-/// Buffer size of each port and priority: the scenario's `buffer`, else twice the bandwidth-delay product of the
-/// longest path, at least 16 full packets.
+/// Buffer size of each port and priority, if switches have no shared buffer: the scenario's `buffer`, else twice the
+/// bandwidth-delay product of the longest path, at least 16 full packets.
 fn buffer(run: &RunSpec, longest: PathFacts, frames: &Frames) -> Bytes {
     let bdp = longest.rate.bytes_in(longest.delay * 2);
     run.fabric.switch.buffer.unwrap_or(Bytes((2 * bdp).max(16 * u64::from(frames.data))))
@@ -138,7 +138,7 @@ fn input_buffer(
 /// Default size of a shared buffer: 12 MB, as in the switches of the DCQCN paper (section 4).
 const SHARED_BUFFER: Bytes = Bytes(12_000_000);
 
-/// Default beta of the dynamic PFC threshold of a shared buffer (DCQCN paper, section 4.1).
+/// Default of `beta`, the factor of the dynamic PFC threshold of a shared buffer (DCQCN paper, section 4.1).
 const SHARED_BETA: f64 = 8.0;
 
 /// Configuration of the shared buffer of a switch with `ports` ports.
@@ -204,7 +204,7 @@ fn output_buffer(
     Ok(spec)
 }
 
-/// Maximum number of bytes that a switch of `ports` ports can hold for one output.
+/// Maximum number of bytes that a switch of `ports` ports can hold in its buffers for one output.
 pub(super) fn most_ahead(switch: &SwitchSpec, ports: u64) -> u64 {
     match switch.buffer {
         BufferSpec::Input(input) => input.buffer.0 * ports,
@@ -240,15 +240,15 @@ pub(super) fn warn_of_headroom(
     }
 }
 
-/// Warns if PFC can pause a sender before ECN marks its packets: then the congestion control reacts too late (DCQCN
-/// paper, section 4.2).
+/// Warns if a switch with a shared buffer can pause a sender by PFC before ECN marks the sender's packets: then the
+/// congestion control reacts too late (DCQCN paper, section 4.2).
 pub(super) fn warn_of_late_marks(switch: &SwitchSpec, ports: u64, warnings: &mut Vec<String>) {
     let BufferSpec::Shared(SharedSpec { buffer, limits: SharedLimits::Pfc(pfc) }) = switch.buffer else { return };
     let Some(EcnSpec { marking, .. }) = switch.ecn else { return };
     let priorities = u64::from(switch.priorities);
     let pool = buffer.0.saturating_sub(pfc.headroom.0 * ports * priorities) as f64;
     // ECN compares its thresholds with the length of an egress queue, which may hold packets from all inputs. `bound`
-    // is the length at which each input may be at its pause threshold.
+    // is the queue length at which each input may have reached its PFC pause threshold.
     let bound = match pfc.threshold {
         PauseThreshold::Dynamic { beta } => beta * pool / ((priorities * ports) as f64 * (beta + 1.0)),
         PauseThreshold::Static(xoff) => xoff.0 as f64 / ports as f64,
@@ -261,7 +261,7 @@ pub(super) fn warn_of_late_marks(switch: &SwitchSpec, ports: u64, warnings: &mut
     }
 }
 
-/// Warns that a flow transport treats a trimmed packet as lost, if the switches trim.
+/// If the switches trim packets: warns that a flow transport treats a trimmed packet as lost.
 pub(super) fn warn_of_trimming(run: &RunSpec, switch: &SwitchSpec, warnings: &mut Vec<String>) {
     let BufferSpec::Output(OutputSpec { trim: Some(trim), .. }) = switch.buffer else { return };
     if run.transport.is_message() {
@@ -284,7 +284,7 @@ pub(super) fn warn_of_scheduler(switch: &SwitchSpec, warnings: &mut Vec<String>)
     }
 }
 
-/// Passes the settings of the switches to `put`, for the results.
+/// Passes the settings of the run's switches to `put`, for the run's results.
 pub(super) fn put_switch(switch: &SwitchSpec, put: &mut impl FnMut(&str, String)) {
     match &switch.buffer {
         BufferSpec::Input(InputSpec { buffer, pfc, arbiter, drop_until_free }) => {
@@ -310,7 +310,7 @@ pub(super) fn put_switch(switch: &SwitchSpec, put: &mut impl FnMut(&str, String)
     }
 }
 
-/// Passes the settings of ECN marking to `put`, for the results.
+/// Passes the settings of ECN marking to `put`, for the run's results.
 pub(super) fn put_ecn(switch: &SwitchSpec, put: &mut impl FnMut(&str, String)) {
     let Some(EcnSpec { marking, mark_on }) = switch.ecn else { return };
     put("ecn.kmin", marking.kmin.to_string());
@@ -321,7 +321,7 @@ pub(super) fn put_ecn(switch: &SwitchSpec, put: &mut impl FnMut(&str, String)) {
     }
 }
 
-/// Passes the settings of a shared buffer to `put`, for the results.
+/// Passes the settings of a shared buffer to `put`, for the run's results.
 fn put_shared(shared: &SharedSpec, priorities: u8, put: &mut impl FnMut(&str, String)) {
     put("buffer", shared.buffer.to_string());
     put("queueing", "shared".to_string());
@@ -340,7 +340,7 @@ fn put_shared(shared: &SharedSpec, priorities: u8, put: &mut impl FnMut(&str, St
     }
 }
 
-/// Passes the settings of an output-queued switch to `put`, for the results.
+/// Passes the settings of an output-queued switch to `put`, for the run's results.
 fn put_output(output: &OutputSpec, switch: &SwitchSpec, put: &mut impl FnMut(&str, String)) {
     let priorities = usize::from(switch.priorities);
     put("queueing", "output".to_string());

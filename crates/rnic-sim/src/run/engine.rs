@@ -60,8 +60,8 @@ pub(super) fn run_hosts<H: RunHosts>(
     }
 }
 
-/// Checks that every sent packet is accounted for and that a lossless fabric dropped none. Returns the error as a
-/// sentence.
+/// Checks that every sent packet was delivered, dropped, lost or is in flight, and that a lossless fabric dropped none.
+/// If not, returns the error as a sentence.
 fn accounts(resolved: &Resolved, totals: &Totals) -> Option<String> {
     let sent = totals.data + totals.control;
     let accounted = totals.delivered + totals.dropped + totals.lost + totals.in_flight;
@@ -72,7 +72,7 @@ fn accounts(resolved: &Resolved, totals: &Totals) -> Option<String> {
         .then(|| format!("internal error: a lossless fabric dropped {} packets", totals.dropped))
 }
 
-/// The ports of a cycle of pauses, as "through PORT, PORT"; `None` if there is no cycle.
+/// The ports that form a cycle of PFC pauses, as the text "through PORT, PORT"; `None` if there is no such cycle.
 fn cycle_of_pauses<B: Body>(fabric: &Fabric<B>) -> Option<String> {
     let cycle = pause_tree(fabric).cycle;
     let names: Vec<String> = cycle.iter().map(|port| fabric.topology().port_name(*port)).collect();
@@ -96,7 +96,7 @@ fn status<B: Body>(fabric: &Fabric<B>, ending: Ending, stop: Option<Stop>, unfin
     RunStatus::Failed(what + &blocked(fabric))
 }
 
-/// The end of a sentence that names the paused ports and the cause of their pauses. Empty if no port is paused.
+/// The end of an error message: the ports that PFC pauses, and the cause of their pauses. Empty if no port is paused.
 fn blocked<B: Body>(fabric: &Fabric<B>) -> String {
     if let Some(ports) = cycle_of_pauses(fabric) {
         return format!("; deadlock: the pauses form a cycle {ports}");

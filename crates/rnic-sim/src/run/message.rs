@@ -28,10 +28,10 @@ pub(crate) fn simulate_messages(plan: &MessagePlan, job: Job<'_, '_>) -> RunOutp
     choice.output.unwrap_or_else(|| RunOutput::not_started(format!("there is no transport \"{name}\"")))
 }
 
-/// Visitor of all transports that simulates the run with the transport that it names.
+/// A visitor that is shown all transports, and simulates a run when it is shown the run's message transport.
 struct Choice<'a, 'o> {
     plan: &'a MessagePlan,
-    /// The run; `None` after the visitor has reached its transport.
+    /// The run; `None` after the visitor has been shown the run's transport.
     job: Option<Job<'a, 'o>>,
     output: Option<RunOutput>,
 }
@@ -47,7 +47,7 @@ impl TransportVisitor for Choice<'_, '_> {
     }
 }
 
-/// A run of a message transport whose program has not been selected yet.
+/// A run of a message transport, before the code for its transport program has been selected.
 struct Messages<'a, 'o> {
     plan: &'a MessagePlan,
     job: Job<'a, 'o>,
@@ -65,15 +65,15 @@ impl ProgramVisitor for Messages<'_, '_> {
     }
 }
 
-/// A P4 pipeline for headers of up to `N` bytes, on the NIC with the IP address `ip`.
+/// The pipeline that executes a P4 program on the NIC with the IP address `ip`, for headers of up to `N` bytes.
 fn p4_pipeline<const N: usize>(p4: &P4Program, nic: &NicParameters, ip: u32) -> P4Pipeline<N> {
     // The MAC addresses are locally administered. The last four bytes of a host's MAC address are its IP address.
     let nic = NicParameters { ip, mac: 0x0200_0000_0000 | u64::from(ip), switch_mac: 0x0200_ffff_ffff, ..*nic };
     P4Pipeline::new(&p4.program, &nic).expect("N is at least the program's header room")
 }
 
-/// Simulates a run. `program` creates the transport program of the host with an IP address; `T` is the telemetry field
-/// of packets.
+/// Simulates a run of a message transport. `program` creates the transport program of a host from the host's IP
+/// address; `T` is the telemetry field of packets.
 fn simulate<P: Pipeline, T: InBand>(plan: &MessagePlan, job: Job<'_, '_>, program: impl Fn(u32) -> P) -> RunOutput {
     let Job { resolved, seed, flows, loops, events, sharing, .. } = job;
     let mut fabric = match sharing.fabric::<MessageSegment<P::Header, T>>(resolved, seed) {

@@ -1,4 +1,4 @@
-//! Simulates one run: takes its resolved settings and returns its record.
+//! Simulates one run: takes its complete configuration ([`Resolved`]) and returns its record.
 
 mod engine;
 mod message;
@@ -19,7 +19,7 @@ use rnic_run::{RunEvent, RunOutput, RunProgress, RunRecord, RunSpec, RunStatus, 
 use rnic_transport::Time;
 use rnic_workload::{FlowStream, Loops};
 
-/// The inputs of one simulation, for the code that is compiled for the run's transport.
+/// The inputs of the simulation of one run, for the code that is compiled for the run's transport.
 pub struct Job<'a, 'o> {
     pub(crate) resolved: &'a Resolved,
     pub(crate) seed: u64,
@@ -72,7 +72,7 @@ pub fn run(
     sharing: &Sharing<'_>, events: &Events<'_>,
 ) -> RunRecord {
     let (wall, cpu) = (std::time::Instant::now(), ThreadTime::now());
-    // The result is ignored because a run is cancelled only at progress events.
+    // The result is ignored because the listener can cancel a run only at progress events.
     let _ = events.tell(RunEvent::Started {
         run: spec.name.clone(),
         seed: spec.seed,
@@ -123,7 +123,7 @@ fn simulate_with(
     let seed = spec.seed;
     let stream = rnic_workload::generate(&spec.traffic, &resolved.network, seed);
     let loops = rnic_workload::closed_loops(&spec.traffic, &resolved.network, seed);
-    // `None` if the traffic has no end.
+    // The number of flows; `None` if the traffic has no end.
     let total = loops.as_ref().map_or(Some(0), Loops::total).map(|looped| looped.saturating_add(stream.total()));
     let duration = resolved.host_config.duration;
     events.estimate_flows(move |progress| expected(total, duration, progress));
@@ -134,8 +134,8 @@ fn simulate_with(
         let not_started = total.map(|total| total.saturating_sub(started));
         return RunOutput { truncated: Some(Truncation { not_started, ..truncation }), ..output };
     }
-    // The stream of flows ends early if a flow would start after the largest representable time. Such a run is not
-    // complete.
+    // The stream of flows ends early if a flow would start after the largest time that `Time` can represent. Such a
+    // run is not complete.
     let status = match output.status {
         RunStatus::Completed if total.is_none_or(|total| started < total) => RunStatus::Failed(format!(
             "only {started} of {} flows start before the end of time (213 days)",

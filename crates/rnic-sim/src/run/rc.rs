@@ -50,8 +50,8 @@ pub fn simulate<P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>>
     simulate_captured::<P, C, S, ()>(resolved, params, (seed, &Sharing::among(1)), (flows, None), events, None)
 }
 
-/// As [`simulate`], with further inputs: the threads that share the run, closed loops that add flows, the telemetry
-/// field `T` of packets, and a capture of a link's frames.
+/// As [`simulate`], with further inputs: the threads that share the run, closed loops that start flows when earlier
+/// flows complete, the telemetry field `T` of packets, and a capture of a link's frames.
 pub(crate) fn simulate_captured<P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>, T: InBand>(
     resolved: &Resolved, params: C::Params, (seed, sharing): (u64, &Sharing<'_>), flows: (S, Option<Loops>),
     events: &dyn Listener, capture: Option<&mut Capture>,
@@ -65,7 +65,7 @@ pub(crate) fn simulate_captured<P: Protocol, C: CongestionControl, S: Iterator<I
     output
 }
 
-/// As [`simulate`], on a fabric that the caller has built.
+/// As [`simulate`], on `fabric`, which the caller has built.
 pub fn simulate_on<P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>>(
     mut fabric: Fabric<Segment>, resolved: &Resolved, params: C::Params, flows: S, events: &Events<'_>,
 ) -> RunOutput {

@@ -1,10 +1,10 @@
-//! Collects the counters of a run's ports and hosts for its record.
+//! Collects the counters of ports and hosts at the end of a run for the run's record.
 
 use crate::host::HostTotals;
 use rnic_fabric::{Body, Fabric, PortId};
 use rnic_run::{PortRecord, PriorityCounters, Totals};
 
-/// The record of each port.
+/// The record (name, rate and counters) of each port of the fabric.
 pub(super) fn port_records<B: Body>(fabric: &Fabric<B>) -> Vec<PortRecord> {
     let topology = fabric.topology();
     let record = |port: PortId| {
@@ -14,8 +14,8 @@ pub(super) fn port_records<B: Body>(fabric: &Fabric<B>) -> Vec<PortRecord> {
             port: topology.port_in_node(port),
             peer: topology.names[topology.peer_node(port) as usize].clone(),
             rate: info.link.rate,
-            // A frame that the port is transmitting at the end counts in full; the busy time is limited to the length
-            // of the run.
+            // The transmission of a frame that is not finished at the end of the run counts in full; so the busy time
+            // is limited to the length of the run.
             busy: fabric.busy(port).min(fabric.now()),
             priorities: fabric.counters(port).iter().map(priority_counters).collect(),
         }

@@ -1,18 +1,18 @@
-//! Division of one run among threads.
+//! Division of the simulation of one run among threads.
 
 use crate::resolve::Resolved;
 use rnic_fabric::{Body, Fabric, PartitionPlan, Topology, TopologyError};
 use std::cell::Cell;
 
-/// Number of fabric partitions per thread. More partitions balance the load of the threads better, but more packets
-/// cross between partitions.
+/// Number of fabric partitions (parts of the fabric that one thread at a time simulates) per thread. More partitions
+/// balance the load of the threads better, but more packets cross from one partition to another.
 const PARTITIONS_PER_THREAD: usize = 2;
 
-/// Maximum number of threads of one run. More threads need more partitions, and then more packets cross between
-/// partitions.
+/// Maximum number of threads that simulate one run. More threads need more fabric partitions, and then more packets
+/// cross from one partition to another.
 const MAX_THREADS: usize = 32;
 
-/// How one run is divided among threads. The results of the run do not depend on the division.
+/// How the simulation of one run is divided among threads. The results of the run do not depend on this division.
 ///
 /// ```
 /// use rnic_sim::Sharing;
@@ -30,12 +30,13 @@ impl<'s> Sharing<'s> {
     pub fn among(threads: usize) -> Sharing<'s> {
         Sharing { threads: threads.min(MAX_THREADS), plan: None, workers_cpu_s: Cell::new(0.0) }
     }
-    /// Divides a run of any size among `threads` threads, with the fabric partitions of `plan`.
+    /// Divides a run of any size among `threads` threads. `plan` assigns the hosts and switches of the topology to
+    /// fabric partitions.
     pub fn in_parts(threads: usize, plan: &'s dyn Fn(&Topology) -> PartitionPlan) -> Sharing<'s> {
         Sharing { plan: Some(plan), ..Sharing::among(threads) }
     }
 
-    /// Builds the fabric of a run, partitioned for the threads.
+    /// Builds the fabric of a run, divided into partitions for the threads.
     pub(super) fn fabric<B: Body>(&self, resolved: &Resolved, seed: u64) -> Result<Fabric<B>, TopologyError> {
         let plan = |topology: &Topology| match self.plan {
             Some(plan) => plan(topology),
@@ -49,7 +50,7 @@ impl<'s> Sharing<'s> {
         Ok(fabric)
     }
 
-    /// Adds the CPU time of the fabric's worker threads after a run has ended.
+    /// After a run has ended: adds the CPU time of the fabric's worker threads to the sum of all runs.
     pub(super) fn done<B: Body>(&self, fabric: &Fabric<B>) {
         self.workers_cpu_s.set(self.workers_cpu_s.get() + fabric.workers_cpu_s());
     }

@@ -1,23 +1,23 @@
-//! The sending and the receiving end of a message.
+//! The sending and the receiving end of a flow of a message transport; each flow is one message.
 
 use crate::host::ends::{ReceivingEnd, SendingEnd};
 use crate::host::ids::{EndSlot, FlowId};
 use rnic_fabric::HostId;
 
-/// The sending end of a message.
+/// The sending end of a message, on the sending host.
 pub(crate) struct SendEnd {
     pub(super) flow: FlowId,
     /// Receiving host.
     pub(super) dst: HostId,
     pub(super) bytes: u32,
-    /// Slot of the receiving end.
+    /// Slot of the message's receiving end on that host.
     pub(super) receive_slot: EndSlot,
     pub(super) data_hash: u32,
     pub(super) retransmitted: u32,
     pub(super) timeouts: u32,
-    /// Whether the sender is done with the message, sent or aborted, according to a note that
-    /// [`Hosts`](crate::host::Hosts) has processed. The receiver's note may be processed before or after it, because
-    /// notes are processed host by host, not in order of time.
+    /// Whether the sender is done with the message (sent or aborted), according to a note of its NIC that
+    /// [`Hosts`](crate::host::Hosts) has processed. The note of the receiver's NIC may be processed before or after
+    /// this note, because notes are processed host by host, not in order of time.
     pub(super) ended: bool,
 }
 
@@ -25,7 +25,8 @@ impl SendingEnd for SendEnd {
     fn data_hash(&self) -> u32 {
         self.data_hash
     }
-    /// Control packets have one hash per pair of hosts and not per flow, so this is the hash of the data packets.
+    /// The hash of the data packets, because control packets of message transports have one hash per pair of hosts and
+    /// not per flow.
     fn control_hash(&self) -> u32 {
         self.data_hash
     }
@@ -35,19 +36,20 @@ impl SendingEnd for SendEnd {
     fn timeouts(&self) -> u32 {
         self.timeouts
     }
-    /// There is nothing to do: the NIC has no timer and no packet left that refers to the slot.
+    /// Does nothing: when a message retires, the NIC has no timer and no packet left that refers to the message's slot.
     fn forget(&mut self) {}
 }
 
-/// The receiving end of a message.
+/// The receiving end of a message, on the receiving host.
 pub(crate) struct ReceiveEnd {
     pub(super) flow: FlowId,
     pub(super) bytes: u64,
-    /// Hash of the message's data packets. Packets of earlier messages in the same slot have another hash.
+    /// Hash of the message's data packets. Packets of an earlier message, whose slot on the host this message has taken
+    /// over, have another hash.
     pub(super) data_hash: u32,
-    /// Number of payload bytes that have arrived.
+    /// Number of payload bytes of the message that have arrived.
     pub(super) delivered: u64,
-    /// Whether all bytes have arrived.
+    /// Whether all bytes of the message have arrived.
     pub(super) done: bool,
 }
 

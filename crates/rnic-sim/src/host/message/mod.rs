@@ -1,5 +1,5 @@
-//! Hosts with message transports (NDP, Homa, HPCC, programs in P4): each flow is a message of a
-//! [`MessageNic`](rnic_transport::message::nic::MessageNic).
+//! Simulated hosts with message transports (NDP, Homa, HPCC, programs in P4): each flow is a message, which a
+//! [`MessageNic`](rnic_transport::message::nic::MessageNic) sends.
 
 mod ends;
 mod nic;
@@ -24,12 +24,12 @@ use std::collections::BTreeSet;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-/// The kind "message NIC", with the state of its flows that is not in the flow table.
+/// The kind of NIC that sends messages, with the state of the run's flows that only this kind needs.
 pub(crate) struct MessageNics<P, T> {
-    /// Number of flows whose sender does not know yet that all bytes have arrived.
+    /// Number of started flows whose sender does not know yet that all bytes have arrived.
     sending: u64,
-    /// Flows that their senders have aborted. They keep their ids until the run ends, because the rest of their bytes
-    /// may still arrive.
+    /// Flows that their senders have aborted. These flows keep their ids until the run ends, because the rest of their
+    /// bytes may still arrive.
     aborted: BTreeSet<FlowId>,
     nics: PhantomData<fn() -> (P, T)>,
 }
@@ -38,7 +38,7 @@ pub(crate) struct MessageNics<P, T> {
 pub(crate) type MessageHosts<'a, P, T, S> = Hosts<'a, MessageNics<P, T>, S>;
 
 impl<'a, P: Pipeline, T: InBand, S: Iterator<Item = FlowSpec>> MessageHosts<'a, P, T, S> {
-    /// Hosts that will start the flows of `table`. `program` creates the transport program of the host with an IP
+    /// Hosts that will start the flows of `table`. `program` creates the transport program of a host from the host's IP
     /// address.
     pub(crate) fn new(
         cfg: NicConfig, framing: Framing, program: impl Fn(u32) -> P, plan: Arc<PartitionPlan>, table: FlowTable<'a, S>,
@@ -49,13 +49,13 @@ impl<'a, P: Pipeline, T: InBand, S: Iterator<Item = FlowSpec>> MessageHosts<'a, 
         Hosts::with(kind, plan, table, shared, |host| HostNic::new(&cfg, program(ip(host))))
     }
 
-    /// Records that the sending NIC is done with the flow.
+    /// Records that the NIC of the sender is done with the flow.
     fn end_sending(&mut self, flow: FlowId) {
         self.kind.sending -= 1;
         self.send_end_mut(flow).ended = true;
     }
 
-    /// Retires a flow if both of its ends are done with it.
+    /// Retires a flow if both its sender and its receiver are done with it.
     fn retire_flow(&mut self, flow: FlowId) {
         if self.send_end(flow).ended && self.table.record(flow).finish.is_some() {
             self.retire_record(flow);
@@ -64,12 +64,12 @@ impl<'a, P: Pipeline, T: InBand, S: Iterator<Item = FlowSpec>> MessageHosts<'a, 
         }
     }
 
-    /// All hosts, in order of their ids.
+    /// All hosts of the run, in order of their ids.
     fn in_order(&self) -> impl Iterator<Item = &Host<MessageNics<P, T>>> {
         (0..self.shared().all_hosts).map(|host| self.host(self.plan.node(host)))
     }
 
-    /// Adds warnings of aborted messages, missing buffers and faults of the programs.
+    /// Adds warnings of aborted messages, missing message buffers and faults of the transport programs.
     pub(crate) fn warn(&self, warnings: &mut Vec<String>) {
         let sum = |of: fn(&Counters) -> u64| self.in_order().map(|host| of(&host.nic.engine.counters())).sum::<u64>();
         let invalid = |of: fn(&InvalidActions) -> u64| -> u64 {
@@ -101,7 +101,7 @@ impl<'a, P: Pipeline, T: InBand, S: Iterator<Item = FlowSpec>> MessageHosts<'a, 
         }
     }
 
-    /// Faults that the programs have counted themselves, summed by text.
+    /// Faults that the transport programs of the hosts have counted themselves, summed by the text of the fault.
     fn program_faults(&self) -> Vec<(u64, &'static str)> {
         let mut sums: Vec<(u64, &'static str)> = Vec::new();
         for (count, what) in self.in_order().flat_map(|host| host.nic.engine.program().faults()) {
@@ -170,7 +170,7 @@ impl<P: Pipeline, T: InBand> NicKind for MessageNics<P, T> {
         }
     }
 
-    /// There is nothing to do: flows retire as soon as their notes are processed.
+    /// Does nothing, because flows of message transports retire as soon as the notes about them are processed.
     fn retire<S: Iterator<Item = FlowSpec>>(_hosts: &mut MessageHosts<'_, P, T, S>) {}
 
     fn is_idle(&self) -> bool {

@@ -1,4 +1,5 @@
-//! The NIC of a host with a message transport: a [`MessageNic`] that runs the transport's program.
+//! The NIC of a simulated host with a message transport: a [`MessageNic`] that runs the transport's program, connected
+//! to the simulated fabric.
 
 use super::MessageNics;
 use super::packet::{Framing, MessageSegment, host_of, ip};
@@ -14,13 +15,13 @@ use std::collections::VecDeque;
 
 /// The NIC of one host, with a message transport.
 pub(crate) struct HostNic<P: Pipeline, T> {
-    /// The transport's NIC. Its tag for a message is the slot of the message's sending end.
+    /// The NIC of the message transport. The tag by which it names a message is the slot of the message's sending end.
     pub(super) engine: MessageNic<P>,
     /// Sending ends whose messages wait for a free transmit buffer of the NIC, in order of arrival.
     waiting: VecDeque<EndSlot>,
-    /// A packet that the transport's NIC has issued but that waits because its priority is paused.
+    /// A packet that `engine` has issued but that waits because PFC pauses its priority.
     held: Option<Packet<MessageSegment<P::Header, T>>>,
-    /// Whether a packet can be sent now.
+    /// Whether the NIC has a packet that it can send now.
     ready: bool,
 }
 
@@ -30,28 +31,28 @@ impl<P: Pipeline, T> HostNic<P, T> {
     }
 }
 
-/// Counters of invalid actions of a transport program. The compiler cannot exclude them in a P4 program.
+/// Counters of invalid actions of a transport program, which the compiler cannot exclude in a P4 program.
 #[derive(Clone, Copy, Default)]
 pub(super) struct InvalidActions {
     /// Packets to an IP address that no host has. They are not sent.
     pub(super) unknown_address: u64,
-    /// Packets with a priority that the run does not use. They travel in the last priority.
+    /// Packets with a priority that the run does not use. They travel in the priority that is served last.
     pub(super) invalid_priority: u64,
-    /// Completed messages and packets with payload that belong to no flow.
+    /// Completed messages, and packets with payload, that belong to no flow of the run.
     pub(super) unknown_flow: u64,
 }
 
-/// Settings and counters that the NICs of one partition share.
+/// Settings and counters that the message NICs of one fabric partition share.
 pub(crate) struct MessageShared {
     pub(super) cfg: NicConfig,
     pub(super) framing: Framing,
-    /// Number of hosts in all partitions.
+    /// Number of hosts in all partitions of the fabric.
     pub(super) all_hosts: u32,
     pub(super) invalid: InvalidActions,
 }
 
 impl<P: Pipeline, T: InBand> Host<MessageNics<P, T>> {
-    /// Hands a message to the NIC; `false` if the NIC has no buffer for it.
+    /// Hands the message whose sending end is in `slot` to the NIC; `false` if the NIC has no buffer for it.
     fn send(&mut self, cfg: &NicConfig, slot: EndSlot, now: Time) -> bool {
         let end = &self.senders[slot];
         let message = Message { dst_ip: ip(end.dst), bytes: end.bytes, tag: slot.0, ..Message::default() };
@@ -63,7 +64,8 @@ impl<P: Pipeline, T: InBand> Host<MessageNics<P, T>> {
 }
 
 impl<P: Pipeline, T: InBand> NicPartition<MessageNics<P, T>> {
-    /// Counts payload that has arrived, according to the program, and reports a message that is complete.
+    /// Counts the payload that has arrived, as the transport program reports it in `received`, and leaves a note if the
+    /// message is complete.
     #[inline]
     fn arrived(&mut self, host: SlotId, slot: EndSlot, data_hash: u32, received: &Received, now: Time) {
         let host = &mut self.hosts[host.index()];
@@ -74,7 +76,7 @@ impl<P: Pipeline, T: InBand> NicPartition<MessageNics<P, T>> {
         };
         self.last_progress = self.last_progress.max(now);
         if end.data_hash != data_hash {
-            // The packet belongs to an earlier message in this slot, which has retired.
+            // The packet belongs to an earlier message, which had this slot and has retired.
             invalid.unknown_flow += u64::from(received.completed.is_some());
             return;
         }
@@ -88,8 +90,8 @@ impl<P: Pipeline, T: InBand> NicPartition<MessageNics<P, T>> {
         }
     }
 
-    /// Processes the events that a call of the transport's NIC caused, and updates whether the NIC can send a packet
-    /// now.
+    /// Processes the events that the last call of the message transport's NIC caused, and updates whether the NIC can
+    /// send a packet now.
     #[inline]
     fn follow_up(&mut self, host: SlotId, now: Time) {
         while let Some(event) = self.hosts[host.index()].nic.engine.poll_event() {
@@ -113,7 +115,7 @@ impl<P: Pipeline, T: InBand> NicPartition<MessageNics<P, T>> {
             NicEvent::ReceiveExpired { .. } => return,
         };
         self.notices.push((host.id, notice));
-        // The buffer of the message is free now: hand waiting messages to the NIC.
+        // The transmit buffer of the message is free now: hand waiting messages to the NIC.
         while let Some(slot) = host.nic.waiting.front().copied() {
             if !host.send(&self.shared.cfg, slot, now) {
                 break;
@@ -155,7 +157,7 @@ impl<P: Pipeline, T: InBand> NicPartition<MessageNics<P, T>> {
         })
     }
 
-    /// The next packet to send, even if its priority is paused.
+    /// Takes the next packet to send, even if PFC pauses its priority.
     #[inline]
     fn next_packet(&mut self, index: SlotId, now: Time) -> Option<Packet<MessageSegment<P::Header, T>>> {
         if let Some(packet) = self.hosts[index.index()].nic.held.take() {

@@ -1,4 +1,4 @@
-//! Simulated packets of message transports.
+//! The packets of message transports in the simulated fabric: addresses, body and frame lengths.
 
 use crate::host::ids::EndSlot;
 use crate::in_band::InBand;
@@ -6,15 +6,15 @@ use rnic_fabric::Body;
 use rnic_fabric::HostId;
 use rnic_transport::telemetry::HopRecord;
 
-/// The IP address of host 0 (10.0.0.0). The other hosts have the following addresses.
+/// The IP address of host 0 (10.0.0.0) for message transports. The other hosts have the following addresses.
 const FIRST_IP: u32 = 0x0a00_0000;
 
-/// The IP address of a host.
+/// The IP address that message transports use for a host.
 pub(super) fn ip(host: HostId) -> u32 {
     FIRST_IP + host.0
 }
 
-/// The host with an IP address. The caller checks that the fabric has so many hosts.
+/// The host with the IP address `ip`. The caller checks that the fabric has such a host.
 #[inline]
 pub(super) fn host_of(ip: u32) -> HostId {
     HostId(ip.wrapping_sub(FIRST_IP))
@@ -26,7 +26,7 @@ pub(super) fn host_of(ip: u32) -> HostId {
 pub(crate) struct MessageSegment<H, T> {
     /// Sending host.
     pub(super) src: HostId,
-    /// Slot of the flow's receiving end; [`EndSlot::NONE`] in a control packet.
+    /// Slot of the flow's receiving end on the receiving host; [`EndSlot::NONE`] in a control packet.
     pub(super) slot: EndSlot,
     pub(super) header: H,
     pub(super) in_band: T,
@@ -43,7 +43,7 @@ impl<H: Copy + Default + Send, T: InBand> Body for MessageSegment<H, T> {
     }
 }
 
-/// Frame lengths and priorities of a run's packets.
+/// Frame lengths and priorities of a run's packets, with a message transport.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Framing {
     /// Length of the headers and trailers of a data packet, in bytes.

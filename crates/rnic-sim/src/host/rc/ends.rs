@@ -1,4 +1,4 @@
-//! The sending and the receiving end of an RC-like (reliable) flow.
+//! The sending and the receiving end of a flow of an RC-like transport (reliable flows).
 
 use crate::host::ends::{FlowHashes, ReceivingEnd, SendingEnd};
 use crate::host::ids::{EndSlot, FlowId};
@@ -7,34 +7,36 @@ use rnic_transport::congestion::CongestionControl;
 use rnic_transport::recovery::Protocol;
 use rnic_transport::{Psn, Receiver, Sender, Time};
 
-/// State of a sending end.
+/// State of the sending end of a flow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Phase {
-    /// The flow has started, and no later flow of its connection has.
+    /// The flow has started, and no later flow of its persistent connection has.
     Active,
-    /// The next flow of the connection started before the sender knew that all bytes of this flow had arrived.
+    /// The next flow of the persistent connection has started before the sender knew that all bytes of this flow had
+    /// arrived.
     Followed,
-    /// The flow has retired, or it has not started yet and will continue the connection of an earlier flow.
+    /// The flow has retired, or it has not started yet and will continue the persistent connection of an earlier flow.
     Idle,
 }
 
 /// State of a persistent connection on its sending host.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Connection {
-    /// Slot of the latest flow, which holds the state of the connection. No other flow takes this slot.
+    /// Slot of the connection's latest flow, which holds the state of the connection. No flow of another connection
+    /// takes this slot.
     pub(crate) slot: EndSlot,
-    /// PSN of the next flow's first packet. Packets of earlier flows have earlier PSNs.
+    /// PSN of the first packet of the connection's next flow. Packets of earlier flows have earlier PSNs.
     pub(crate) next: Psn,
 }
 
-/// State of a flow that each of its ends has: the identity of the flow, and the address of the other end.
+/// What each end of a flow knows: the identity of the flow, and the address of the flow's other end.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Peer {
     /// Id of the flow; [`FlowId::NONE`] after its slots have been released.
     pub(crate) flow: FlowId,
     /// The host at the other end of the flow.
     pub(crate) host: HostId,
-    /// Slot of the other end on that host.
+    /// Slot of the flow's other end on that host.
     pub(crate) slot: EndSlot,
     pub(crate) hashes: FlowHashes,
 }
@@ -46,13 +48,13 @@ impl Peer {
     }
 }
 
-/// The sending end of a flow.
+/// The sending end of a reliable flow, on the sending host.
 pub(crate) struct SendEnd<P: Protocol, C: CongestionControl> {
     pub(crate) sender: Sender<P, C>,
     pub(crate) peer: Peer,
     /// Time of this end's pending entry in the heap of timers; [`Time::MAX`] if there is none.
     pub(crate) armed: Time,
-    /// Whether the flow is in the host's queue of ready flows or waits for its pacing time.
+    /// Whether the flow is in the NIC's queue of ready flows, or waits for its pacing time.
     pub(crate) queued: bool,
     pub(crate) phase: Phase,
     /// Index of the flow's persistent connection on its sending host; [`Loops::NONE`](rnic_workload::Loops::NONE) if
@@ -80,13 +82,13 @@ impl<P: Protocol, C: CongestionControl> SendingEnd for SendEnd<P, C> {
     }
 }
 
-/// The receiving end of a flow.
+/// The receiving end of a reliable flow, on the receiving host.
 pub(crate) struct ReceiveEnd<P: Protocol> {
     pub(crate) receiver: Receiver<P>,
     pub(crate) peer: Peer,
     /// Time of this end's pending entry in the heap of timers; [`Time::MAX`] if there is none.
     pub(crate) armed: Time,
-    /// Whether all bytes have arrived.
+    /// Whether all bytes of the flow have arrived.
     pub(crate) done: bool,
     pub(crate) timeouts: u32,
 }

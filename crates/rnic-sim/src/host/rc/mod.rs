@@ -1,8 +1,8 @@
-//! Hosts with RC-like transports, which send reliable flows (go-back-N, IRN, TCP). Each flow is a `Sender` and a
-//! `Receiver` of `rnic-transport`.
+//! Simulated hosts with RC-like transports, which send reliable flows (go-back-N, IRN, TCP). Each flow is a `Sender`
+//! and a `Receiver` of the crate `rnic-transport`.
 //!
-//! Two kinds of flows keep their ids and slots after they have finished. A closing flow waits until its sender knows
-//! that all bytes have arrived. The latest flow of a persistent connection stays because the next flow of the
+//! Two kinds of flows keep their ids, and their slots on the hosts, after all bytes have arrived. A closing flow waits
+//! until its sender knows this. The latest flow of a persistent connection stays because the next flow of the
 //! connection takes over its congestion control, pacing state and next PSN.
 
 pub(crate) mod ends;
@@ -27,24 +27,24 @@ use rnic_workload::Loops;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-/// A persistent connection, as all hosts together know it.
+/// A persistent connection (several flows, one after the other), as [`Hosts`] knows it.
 #[derive(Clone, Copy)]
 struct PersistentConnection {
     /// Latest flow of the connection.
     flow: FlowId,
-    /// Index of the connection on its sending host.
+    /// Index of the connection in the list of its sending host.
     index: u32,
 }
 
-/// A marker for the type parameters of an RC-like NIC; it stores no value.
+/// A marker for the type parameters of an RC-like NIC (protocol, congestion control, telemetry); it stores no value.
 type TypesOfNic<P, C, T> = PhantomData<fn() -> (P, C, T)>;
 
-/// The kind "RC-like NIC", with the state of its flows that is not in the flow table.
+/// The kind of NIC that sends reliable flows (RC-like), with the state of the run's flows that only this kind needs.
 pub(crate) struct RcNics<P: Protocol, C: CongestionControl, T> {
     connections: Vec<PersistentConnection>,
     /// Flows whose receiver has all bytes, but whose sender does not know it yet or still has queued packets.
     closing: Vec<FlowId>,
-    /// Address of every started flow, in order of start; `None` unless a capture needs the addresses.
+    /// Packet addresses of every started flow, in order of start; `None` unless a capture needs them.
     addresses: Option<Vec<FlowAddress>>,
     nics: TypesOfNic<P, C, T>,
 }
@@ -53,7 +53,7 @@ pub(crate) struct RcNics<P: Protocol, C: CongestionControl, T> {
 pub(crate) type RcHosts<'a, P, C, S, T> = Hosts<'a, RcNics<P, C, T>, S>;
 
 impl<'a, P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>, T: InBand> RcHosts<'a, P, C, S, T> {
-    /// Hosts that will start the flows of `table`.
+    /// Hosts with the flow settings `cfg` and `params`, which will start the flows of `table`.
     pub(crate) fn new(
         cfg: FlowConfig, params: C::Params, config: HostConfig, plan: Arc<PartitionPlan>, table: FlowTable<'a, S>,
     ) -> Self {
@@ -62,11 +62,11 @@ impl<'a, P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>, T: InB
         Hosts::with(kind, plan, table, shared, |_| RcNic::new())
     }
 
-    /// Makes the hosts store the address of every flow that starts from now on.
+    /// Makes the hosts store, for a capture, the packet addresses of every flow that starts from now on.
     pub(crate) fn keep_addresses(&mut self) {
         self.kind.addresses = Some(Vec::new());
     }
-    /// Takes the stored addresses, in order of start.
+    /// Takes the stored packet addresses of flows, in order of start.
     pub(crate) fn take_addresses(&mut self) -> Vec<FlowAddress> {
         self.kind.addresses.take().unwrap_or_default()
     }
@@ -75,13 +75,13 @@ impl<'a, P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>, T: InB
         &self.shared().cfg
     }
 
-    /// PSN of the first packet of the next flow on a connection.
+    /// PSN of the first packet of the next flow on a persistent connection.
     fn next_psn(&self, connection: PersistentConnection) -> Psn {
         let sender = self.flows[connection.flow].sender;
         self.host(sender.host).nic.connections[connection.index as usize].next
     }
 
-    /// Sender and receiver of the next flow on a connection.
+    /// Sender and receiver of `spec`, the next flow on a persistent connection, whose state they take over.
     fn following(&self, spec: &FlowSpec, connection: PersistentConnection) -> (Sender<P, C>, Receiver<P>) {
         let tcp = TcpConfig { handshake: false, ..self.cfg().tcp };
         let cfg = FlowConfig { first_psn: self.next_psn(connection), tcp, ..self.cfg().clone() };
@@ -91,8 +91,8 @@ impl<'a, P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>, T: InB
         )
     }
 
-    /// An id for a new flow. If the latest flow of its connection, `before`, has retired, the new flow takes its id and
-    /// the ends in its slots are released. Otherwise the new flow gets a free id.
+    /// An id for a new flow. If the latest flow of its persistent connection `before` has retired, the new flow takes
+    /// the id of that flow, whose slots are released. Otherwise the new flow gets a free id.
     fn claim_id(&mut self, before: Option<PersistentConnection>) -> FlowId {
         let kept = before.map(|connection| connection.flow).filter(|flow| {
             let end = self.send_end_mut(*flow);
@@ -109,8 +109,8 @@ impl<'a, P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>, T: InB
         flow
     }
 
-    /// Makes `flow` the latest flow of `connection`. The following flow of the connection will begin with the PSN
-    /// `next`.
+    /// Makes `flow` the latest flow of the persistent connection `connection`, whose following flow will begin with the
+    /// PSN `next`.
     fn connect(&mut self, connection: u32, flow: FlowId, next: Psn) {
         let sender = self.flows[flow].sender;
         let known = self.kind.connections.get_mut(connection as usize).map(|connection| {
@@ -135,11 +135,11 @@ impl<'a, P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>, T: InB
         }
     }
 
-    /// Retires a finished flow if its sender is done with it; returns whether it has retired.
+    /// Retires a finished flow if its sender is done with it; returns whether the flow has retired.
     fn close(&mut self, flow: FlowId, learns_completion: bool) -> bool {
         let end = self.send_end_mut(flow);
-        // Without ACKs the sender does not learn that the flow is complete: it is done when its queued packets have
-        // left.
+        // Without ACKs the sender does not learn that the flow is complete. Then it is done when its queued packets
+        // have left.
         let done = !end.queued && (!learns_completion || end.sender.is_complete());
         if done {
             end.phase = Phase::Idle;
@@ -151,7 +151,7 @@ impl<'a, P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>, T: InB
         done
     }
 
-    /// Whether the flow's slot holds the state of a persistent connection.
+    /// Whether the flow is the latest of a persistent connection, so that its slot holds the state of the connection.
     fn is_latest_of_its_connection(&self, flow: FlowId) -> bool {
         let sender = self.flows[flow].sender;
         let host = self.host(sender.host);

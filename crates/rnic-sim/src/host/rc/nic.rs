@@ -1,9 +1,11 @@
-//! The NIC of a host with RC-like flows: its queues and timers, and the code that sends and receives packets.
+//! The NIC of a simulated host with reliable (RC-like) flows: its queues and timers, and the code that sends and
+//! receives packets.
 //!
-//! A NIC sends control packets (ACK, NACK, CNP) before data. It takes data packets from its ready flows in turn,
-//! `burst` packets of each. A flow that must wait for its loss recovery, window or pacing is not in the queue of ready
-//! flows. The heap of timers has at most one pending entry per flow end. To postpone a timer costs nothing: its entry
-//! stays in the heap, and is replaced when it is due.
+//! A NIC sends control packets (ACK, NACK, CNP) before data. It takes data packets from its ready flows in turn, up to
+//! `burst` packets (setting `nic_burst`) from each. A flow that must wait for its loss recovery, window or pacing is
+//! not in the queue of ready flows. The NIC has a heap of timers, with at most one pending entry for each sending or
+//! receiving end of a flow. To postpone a timer costs nothing: its entry stays in the heap, and is replaced when it is
+//! due.
 
 use super::RcNics;
 use super::ends::{Connection, Phase};
@@ -19,14 +21,14 @@ use rnic_transport::{FlowConfig, Pdu, PduKind, RxMeta, Time, Timer};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
-/// Settings that all NICs of the run share.
+/// Settings that all RC-like NICs of the run share.
 pub(crate) struct RcShared<C: CongestionControl> {
     pub(crate) cfg: FlowConfig,
     pub(crate) params: C::Params,
     pub(crate) host: HostConfig,
 }
 
-/// The flow end to which a timer belongs: the slot of the end, with the highest bit set for a receiving end.
+/// The end of a flow to which a timer belongs: the slot of the end, with the highest bit set for a receiving end.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(transparent)]
 struct TimerEnd(u32);
@@ -48,12 +50,12 @@ impl TimerEnd {
     }
 }
 
-/// An entry in the heap of timers: when it is due, and for which flow end. The flow id comes before the slot, so that
-/// entries of the same instant have the same order however the fabric is partitioned. The flow id also prevents the
-/// entry of a finished flow from being taken for that of a later flow in its slot.
+/// An entry in a NIC's heap of timers: when it is due, the id of the flow, and the end of the flow. The flow id comes
+/// before the slot, so that entries of the same instant have the same order however the fabric is partitioned. The flow
+/// id also prevents the entry of a finished flow from being taken for that of a later flow in its slot.
 type TimerEntry = (Time, FlowId, TimerEnd);
 
-/// The flow whose turn it is to send.
+/// The flow whose turn it is to send, with a NIC that sends bursts (`nic_burst`).
 #[derive(Clone, Copy, Default)]
 struct Burst {
     flow: FlowId,
@@ -61,14 +63,14 @@ struct Burst {
     left: u32,
 }
 
-/// State of one host's NIC that does not belong to one flow.
+/// State of one host's NIC for reliable flows, apart from the state of single flows.
 pub(crate) struct RcNic<T> {
-    /// Control packets that wait for the transmitter.
+    /// Control packets (ACK, NACK, CNP) that wait for the host's transmitter.
     control: VecDeque<Packet<Segment<T>>>,
-    /// Sending ends that have a data packet to send now.
+    /// Sending ends of flows that have a data packet to send now, in the order of their turns.
     ready: VecDeque<EndSlot>,
     burst: Burst,
-    /// Sending ends that wait for their pacing time, with this time.
+    /// Sending ends of flows that wait for their pacing time, with this time.
     paced: BinaryHeap<Reverse<(Time, FlowId, EndSlot)>>,
     timers: BinaryHeap<Reverse<TimerEntry>>,
     /// Persistent connections of which the host is the sender.
@@ -89,7 +91,8 @@ impl<T> RcNic<T> {
 }
 
 impl<P: Protocol, C: CongestionControl, T: InBand> Host<RcNics<P, C, T>> {
-    /// Puts the flow into the queue of ready flows, or into `paced` until its pacing time, if it has a packet to send.
+    /// If the flow has a packet to send: puts the flow into the queue of ready flows, or into `paced` until its pacing
+    /// time.
     #[inline]
     fn schedule(&mut self, cfg: &FlowConfig, slot: EndSlot, now: Time) {
         let end = &mut self.senders[slot];
@@ -106,7 +109,7 @@ impl<P: Protocol, C: CongestionControl, T: InBand> Host<RcNics<P, C, T>> {
         }
     }
 
-    /// Ensures that the heap has a timer entry at or before the deadline of the sending end.
+    /// Ensures that the NIC's heap of timers has an entry at or before the timer deadline of the sending end.
     #[inline]
     fn arm_sender(&mut self, cfg: &FlowConfig, slot: EndSlot) {
         let end = &mut self.senders[slot];
@@ -130,7 +133,7 @@ impl<P: Protocol, C: CongestionControl, T: InBand> Host<RcNics<P, C, T>> {
 }
 
 impl<P: Protocol, C: CongestionControl, T: InBand> NicPartition<RcNics<P, C, T>> {
-    /// Starts the sending end of a flow.
+    /// Starts to send the flow whose sending end is in `slot`.
     fn begin(&mut self, host: SlotId, slot: EndSlot, now: Time) {
         let host = &mut self.hosts[host.index()];
         let end = &mut host.senders[slot];
@@ -145,15 +148,15 @@ impl<P: Protocol, C: CongestionControl, T: InBand> NicPartition<RcNics<P, C, T>>
         }
     }
 
-    /// Handles a control packet for a flow that has retired, or after which the next flow of its connection has
-    /// started.
+    /// Handles a late control packet: one for a flow that has retired, or after which the next flow of its persistent
+    /// connection has started.
     #[cold]
     fn late_reply(&mut self, host: SlotId, slot: EndSlot, now: Time, pdu: Pdu) {
         let RcShared { cfg, params, .. } = &self.shared;
         let host = &mut self.hosts[host.index()];
         let end = &mut host.senders[slot];
         let Some(latest) = host.nic.connections.get(end.connection as usize).map(|connection| connection.slot) else {
-            return; // a retired flow without connection must not send: another flow may take its slot
+            return; // a retired flow without persistent connection must not send: another flow may take its slot
         };
         if end.phase == Phase::Idle {
             if latest == slot && pdu.kind() == PduKind::Cnp {
@@ -171,7 +174,7 @@ impl<P: Protocol, C: CongestionControl, T: InBand> NicPartition<RcNics<P, C, T>>
         }
     }
 
-    /// Handles a timer entry that is due.
+    /// Handles an entry of the heap of timers that is due.
     fn timer(&mut self, host: SlotId, (at, flow, end): TimerEntry) {
         let slot = end.slot();
         if end.is_receiving() {
@@ -182,7 +185,7 @@ impl<P: Protocol, C: CongestionControl, T: InBand> NicPartition<RcNics<P, C, T>>
         let host = &mut self.hosts[host.index()];
         let end = &mut host.senders[slot];
         if end.armed != at || end.phase == Phase::Idle || end.peer.flow != flow {
-            return; // the timer has been re-armed, or another flow has the slot now
+            return; // the timer of the flow end has been re-armed, or another flow has the slot now
         }
         end.armed = Time::MAX;
         if end.sender.on_deadline(cfg, params, at) == Some(Timer::Retransmit) {
@@ -210,8 +213,8 @@ impl<P: Protocol, C: CongestionControl, T: InBand> NicPartition<RcNics<P, C, T>>
         self.hosts[index.index()].arm_receiver(&self.shared.cfg, slot);
     }
 
-    /// Queues a control packet from the receiving end to the sending end. `in_band` is the telemetry of the data packet
-    /// that triggered it.
+    /// Queues a control packet (such as an ACK) from the receiving end of a flow to its sending end. `in_band` is the
+    /// telemetry of the data packet that triggered the control packet.
     #[inline]
     fn reply(&mut self, host: SlotId, slot: EndSlot, pdu: Pdu, in_band: T) {
         let config = &self.shared.host;
@@ -307,8 +310,8 @@ impl<P: Protocol, C: CongestionControl, T: InBand> NicPartition<RcNics<P, C, T>>
         packet
     }
 
-    /// Keeps the turn of a flow that has just sent a packet: as long as its burst is not used up and it is ready, it
-    /// goes to the front of the queue of ready flows.
+    /// Keeps the turn of a flow that has just sent a packet: as long as the flow may send further packets in this turn
+    /// (`nic_burst`) and is ready, it goes to the front of the queue of ready flows.
     #[inline]
     fn keep_turn(&mut self, host: SlotId, slot: EndSlot) {
         let burst = self.shared.host.burst;

@@ -1,4 +1,4 @@
-//! The body of simulated packets of RC-like transports.
+//! The body of simulated packets of RC-like transports (reliable flows).
 
 use crate::host::ids::EndSlot;
 use crate::in_band::InBand;
@@ -6,8 +6,8 @@ use rnic_fabric::Body;
 use rnic_transport::Pdu;
 use rnic_transport::telemetry::HopRecord;
 
-/// Body of a simulated packet of an RC-like transport: the slot at the destination, the PDU, and the telemetry field
-/// `T`. An ACK carries the telemetry of the data packet that triggered it.
+/// Body of a simulated packet of an RC-like transport: the slot of the flow's end at the destination, the transport's
+/// PDU, and the telemetry field `T`. An ACK carries the telemetry of the data packet that triggered it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Segment<T = ()> {
     /// Slot of the flow's end at the packet's destination.
