@@ -64,15 +64,19 @@ struct Runs<'r> {
 /// which the runs were simulated.
 fn roce(m: &Measured<'_>, file: &str, point: &str, runs: &Runs<'_>, what: &str) -> Vec<Row> {
     let between = |low, high| Claim::Between { low, high, neutral: 1.0 };
-    let mut rows = ratios(m, file, point, (runs.roce_pfc, runs.irn), what, ("figure 1: 2.8-3.7", between(2.8, 3.7)));
-    rows.extend(ratios(m, file, point, (runs.roce, runs.roce_pfc), what, ("figure 3: 1.5-3", between(1.5, 3.0))));
+    let label = |runs: &str| format!("{what}: {runs}");
+    let figure_1 = ("figure 1: 2.8-3.7", between(2.8, 3.7));
+    let mut rows = ratios(m, file, point, (runs.roce_pfc, runs.irn), &label("RoCE + PFC / IRN"), figure_1);
+    let figure_3 = ("figure 3: 1.5-3", between(1.5, 3.0));
+    rows.extend(ratios(m, file, point, (runs.roce, runs.roce_pfc), &label("RoCE, no PFC / RoCE + PFC"), figure_3));
     rows
 }
 
 /// Rows of verdicts about figure 2, which compares IRN with and without PFC, and about the drop rate of IRN.
 fn irn(m: &Measured<'_>, file: &str, point: &str, runs: &Runs<'_>, what: &str) -> Vec<Row> {
     let claim = Claim::Between { low: 1.5, high: 2.0, neutral: 1.0 };
-    let mut rows = ratios(m, file, point, (runs.irn_pfc, runs.irn), what, ("figure 2: 1.5-2", claim));
+    let label = format!("{what}: IRN + PFC / IRN");
+    let mut rows = ratios(m, file, point, (runs.irn_pfc, runs.irn), &label, ("figure 2: 1.5-2", claim));
     let dropped = m.values(case(file, point, runs.irn), Metric::Dropped);
     let claim = Claim::Exactly { value: 0.085, neutral: 0.0 };
     rows.push(Row::new(format!("{what}: data packets dropped, IRN"), "8.5 %", claim, Unit::Percent, dropped));
@@ -81,11 +85,12 @@ fn irn(m: &Measured<'_>, file: &str, point: &str, runs: &Runs<'_>, what: &str) -
 
 /// A row of verdicts about the ratio of two runs (`above` / `below`) for each of the metrics [`THREE`].
 fn ratios(
-    m: &Measured<'_>, file: &str, point: &str, (above, below): (&str, &str), what: &str, (stated, claim): (&str, Claim),
+    m: &Measured<'_>, file: &str, point: &str, (above, below): (&str, &str), label: &str,
+    (stated, claim): (&str, Claim),
 ) -> Vec<Row> {
     let row = |metric: Metric| {
         let sample = m.ratio(case(file, point, above), case(file, point, below), metric);
-        Row::new(format!("{what}: {}, {above} / {below}", metric.text()), stated, claim, Unit::Ratio, sample)
+        Row::new(format!("{label}, {}", metric.text()), stated, claim, Unit::Ratio, sample)
     };
     THREE.map(row).into()
 }
@@ -104,9 +109,10 @@ fn map(m: &Measured<'_>, file: &str) -> Vec<Row> {
         let nacks = "RoCE, no PFC, NACKs for every packet";
         rows.extend(irn(m, file, point, &plain, point));
         rows.extend(roce(m, file, point, &plain, point));
-        rows.extend(roce(m, file, point, &acks, point));
+        rows.extend(roce(m, file, point, &acks, &format!("{point}, ACKs")));
         let claim = Claim::Between { low: 1.5, high: 3.0, neutral: 1.0 };
-        rows.extend(ratios(m, file, point, (nacks, plain.roce_pfc), point, ("figure 3: 1.5-3", claim)));
+        let label = format!("{point}, NACKs for every packet: RoCE, no PFC / RoCE + PFC");
+        rows.extend(ratios(m, file, point, (nacks, plain.roce_pfc), &label, ("figure 3: 1.5-3", claim)));
     }
     rows
 }

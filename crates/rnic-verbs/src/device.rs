@@ -8,7 +8,7 @@ use crate::counters::{Counters, Dropped};
 use crate::qp::Qp;
 use crate::queue::CompletionQueue;
 use crate::table::Table;
-use crate::types::{Event, Qpn, Service, State, Status, VerbsError};
+use crate::types::{Event, Qpn, State, Status, VerbsError};
 use chacha20::ChaCha20Rng;
 use rand_core::{Rng, SeedableRng};
 use rnic_transport::{Psn, Time};
@@ -135,7 +135,9 @@ impl Device {
         let result = match (checked, packet) {
             (Ok(()), Ok(packet)) => qp.handle(&mut self.ctx, now, &packet, marked),
             (Err((why, true)), _) => {
-                qp.refuse(&mut self.ctx, Psn::new(view.psn()));
+                if !qp.refuse(&mut self.ctx, Psn::new(view.psn())) {
+                    return Err(why);
+                }
                 Err(why)
             }
             (Err((why, false)), _) => return Err(why),
@@ -197,6 +199,11 @@ impl Device {
             return Some(Time::ZERO);
         }
         self.timers.first().map(|(at, _)| *at)
+    }
+
+    /// Whether a queue pair may have a packet to send now.
+    pub fn has_ready(&self) -> bool {
+        !self.ready.is_empty()
     }
 
     /// Fires the timers that are due at `now`, and resumes paced queue pairs whose next packet is due. `now` must not
@@ -301,6 +308,7 @@ mod tests {
     use super::*;
     use crate::{
         Access, Capacities, Congestion, Connection, Data, QpInit, SendAttributes, SendFlags, SendOp, SendRequest,
+        Service,
     };
 
     /// However often its times change, a queue pair has at most one timer and one place in the ring of ready queue

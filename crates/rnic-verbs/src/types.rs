@@ -56,14 +56,13 @@ pub struct Access {
 
 impl Access {
     /// Rights to a region that its owner may send from. Neither the owner's receives nor peers may write it.
-    pub const LOCAL_READ: Access =
-        Access {
-            local_write: false,
-            remote_write: false,
-            remote_read: false,
-            remote_atomic: false,
-            remote_invalidate: false,
-        };
+    pub const LOCAL_READ: Access = Access {
+        local_write: false,
+        remote_write: false,
+        remote_read: false,
+        remote_atomic: false,
+        remote_invalidate: false,
+    };
     /// Rights to a region that its owner may send from and receive into. Peers have no access.
     pub const LOCAL: Access = Access { local_write: true, ..Access::LOCAL_READ };
     /// All rights.

@@ -11,8 +11,8 @@ use crate::qp::{Engine, MAX_IN_FLIGHT, Qp};
 use crate::queue::{CompletionQueue, Notify, Receive, ReceiveQueue, SharedReceiveQueue};
 use crate::send_queue::{Local, Wqe};
 use crate::types::{
-    Access, Completion, Connection, CqId, Data, Event, MAX_MTU, MrId, MrInfo, Pd, QpChange, QpInfo, QpInit, Qpn, RecvRequest,
-    SendAttributes, SendOp, SendRequest, Service, Sge, SrqId, State, Status, VerbsError,
+    Access, Completion, Connection, CqId, Data, Event, MAX_MTU, MrId, MrInfo, Pd, QpChange, QpInfo, QpInit, Qpn,
+    RecvRequest, SendAttributes, SendOp, SendRequest, Service, Sge, SrqId, State, Status, VerbsError,
 };
 use rnic_transport::{BitRate, FlowConfig, NackPolicy, Psn, Time, headers};
 use std::net::SocketAddr;

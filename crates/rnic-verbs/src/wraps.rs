@@ -129,7 +129,7 @@ fn credits_count_on_after_the_last_number() {
             "A SEND Only #100 10 B ask
              B ACK #100 msn 16777215 credits 0",
         );
-        // Without credits message 2 is sent alone. Its ACK brings two credits, and message 3 uses one of them.
+        // Without credits message 2 is sent alone. The ACK for the posted receives brings three credits.
         for wr_id in 1..=3 {
             pair.recv(1, wr_id, 0, 10);
         }
@@ -138,8 +138,9 @@ fn credits_count_on_after_the_last_number() {
         pair.run();
         pair.expect(
             "A SEND Only #101 10 B ask
-             B ACK #101 msn 0 credits 2
+             B ACK #100 msn 16777215 credits 3
              A SEND Only #102 10 B ask
+             B ACK #101 msn 0 credits 2
              B ACK #102 msn 1 credits 1",
         );
         // Two messages are posted, and the peer's credit admits only one of them at first.

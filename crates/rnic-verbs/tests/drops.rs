@@ -117,13 +117,43 @@ fn payloads_that_do_not_fit_the_mtu() {
         (Service::Irn, Opcode::IRN_SEND_FIRST, Opcode::IRN_SEND_MIDDLE, Opcode::IRN_SEND_LAST, Opcode::IRN_SEND_ONLY),
         (Service::Uc, Opcode::UC_SEND_FIRST, Opcode::UC_SEND_MIDDLE, Opcode::UC_SEND_LAST, Opcode::UC_SEND_ONLY),
     ] {
-        let mut pair = Pair::new(service);
-        pair.recv(1, 1, 0, 1_000);
         for (opcode, len) in [(first, 252), (first, 260), (middle, 4), (middle, 512), (last, 257), (only, 1_024)] {
+            let mut pair = Pair::new(service);
+            pair.recv(1, 1, 0, 1_000);
+            // Behind the expected packet, the packet is dropped. UC has lost the packets before it.
+            if service != Service::Uc {
+                let early = bytes_of(packet(&pair, opcode, PSN_A + 1, len), &[1; 1_024][..len]);
+                dropped(&mut pair, Dropped::Length, &early);
+            }
             let bytes = bytes_of(packet(&pair, opcode, PSN_A, len), &[1; 1_024][..len]);
-            dropped(&mut pair, Dropped::Length, &bytes);
+            refused(&mut pair, Dropped::Length, &bytes);
         }
     }
+}
+
+/// A packet with a reserved opcode in the range of the queue pair's own service is an invalid request.
+#[test]
+fn reserved_opcodes_of_the_own_service() {
+    for (service, reserved, other) in [(Service::Rc, 0x1f, 0x3f), (Service::Irn, 0xdf, 0x1f), (Service::Uc, 0x3f, 0x1f)]
+    {
+        let mut pair = Pair::new(service);
+        let mut bytes = bytes_of(pair.headers(1, Opcode::CNP, PSN_A), &[0; 16]);
+        bytes[0] = other;
+        dropped(&mut pair, Dropped::Malformed, &bytes);
+        bytes[0] = reserved;
+        refused(&mut pair, Dropped::Opcode, &bytes);
+    }
+}
+
+/// Checks that side 1 drops a packet which is the next request that it expects. RC and IRN send NAK Invalid Request and
+/// end the connection.
+fn refused(pair: &mut Pair, why: Dropped, bytes: &[u8]) {
+    assert_eq!(pair.arrive(1, bytes), Err(why));
+    pair.drain();
+    let service = pair.sides[1].device.query_qp(pair.sides[1].qpn).unwrap().service;
+    let naks = pair.trace.iter().filter(|line| line.contains("NAK invalid request #")).count();
+    assert_eq!(naks, usize::from(service != Service::Uc), "{service:?} {:?}", pair.trace);
+    assert_eq!(pair.sides[1].device.counters().queue_pair_errors, naks as u64);
 }
 
 #[test]

@@ -81,6 +81,47 @@ fn memory_that_does_not_admit_an_operation_refuses_it() {
     }
 }
 
+/// A Send with Invalidate needs a valid key of a region that admits it. The check comes before the payload is placed.
+#[test]
+fn a_peer_invalidates_only_what_it_may() {
+    for service in RELIABLE {
+        // The region does not admit it.
+        let mut pair = Pair::new(service);
+        let side = &mut pair.sides[1];
+        let access = Access { remote_invalidate: false, ..Access::ALL };
+        let closed = side.device.register(side.pd, vec![0; 64], None, access).unwrap();
+        pair.recv(1, 7, 0, 100);
+        pair.sides[0].fill(0, &[9; 10]);
+        pair.post(0, 1, SendOp::SendInv(closed.rkey), 10);
+        pair.run();
+        assert_eq!(pair.sides[0].sent(), [(1, Status::RemoteAccess)]);
+        assert_eq!(pair.sides[1].received(), [(7, Status::RemoteAccess, 0)]);
+        assert_ne!(pair.sides[1].bytes(0, 10), [9; 10], "the payload is not placed");
+        // The key was invalidated before.
+        let mut pair = Pair::new(service);
+        let side = &mut pair.sides[1];
+        let open = side.device.register(side.pd, vec![0; 64], None, Access::ALL).unwrap();
+        for wr_id in 1..=2 {
+            pair.recv(1, wr_id, 0, 100);
+            pair.post(0, wr_id, SendOp::SendInv(open.rkey), 10);
+        }
+        pair.run();
+        assert_eq!(pair.sides[0].sent(), [(1, Status::Success), (2, Status::RemoteAccess)]);
+    }
+}
+
+#[test]
+fn peers_may_write_only_where_the_owner_may() {
+    let mut pair = Pair::new(Service::Rc);
+    let side = &mut pair.sides[1];
+    for access in
+        [Access { remote_write: true, ..Access::LOCAL_READ }, Access { remote_atomic: true, ..Access::LOCAL_READ }]
+    {
+        let error = side.device.register(side.pd, vec![0; 64], None, access).unwrap_err();
+        assert_eq!(error.to_string(), "remote_write and remote_atomic need local_write");
+    }
+}
+
 #[test]
 fn a_read_that_goes_beyond_its_region_brings_nothing() {
     for (service, nak) in [(Service::Rc, ""), (Service::Irn, " for #100")] {

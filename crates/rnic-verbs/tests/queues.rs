@@ -176,6 +176,22 @@ fn solicited_is_in_the_last_packet() {
     }
 }
 
+/// A plain Write generates no completion at the peer, so its packets do not carry the solicited bit.
+#[test]
+fn a_plain_write_is_not_solicited() {
+    for service in ALL {
+        let mut pair = Pair::new(service);
+        pair.recv(1, 0, 0, 1_000);
+        let urgent = SendFlags { solicited: true, ..SendFlags::default() };
+        pair.post_with(0, 0, pair.write_op(1, 0), 0, 600, urgent);
+        pair.post_with(0, 1, pair.write_imm_op(1, 0, 7), 0, 10, urgent);
+        pair.run();
+        let solicited = |line: &&String| line.contains("solicited");
+        assert_eq!(pair.trace.iter().filter(solicited).count(), 1, "{:?}", pair.trace);
+        assert!(pair.trace.iter().find(solicited).unwrap().contains("Immediate"), "{:?}", pair.trace);
+    }
+}
+
 #[test]
 fn a_completion_queue_that_overflows_ends_its_queue_pairs() {
     for service in ALL {

@@ -500,8 +500,8 @@ fn credits_hold_messages_back_but_not_the_last() {
         "A SEND Only #100 10 B ask
          B ACK #100 msn 1 credits 0",
     );
-    // No other message is outstanding, so one Send goes out without a credit. The other Send waits for credits. The
-    // Write needs no credit, but waits behind the Send.
+    // No other message is outstanding, so one Send goes out without a credit. The other Send waits for credits, which the
+    // ACK for the posted receives brings. The Write needs no credit, but waits behind the Send.
     pair.recv(1, 1, 0, 10);
     pair.recv(1, 2, 0, 10);
     pair.recv(1, 3, 0, 10);
@@ -511,9 +511,10 @@ fn credits_hold_messages_back_but_not_the_last() {
     pair.run();
     pair.expect(
         "A SEND Only #101 10 B ask
-         B ACK #101 msn 2 credits 2
+         B ACK #100 msn 1 credits 3
          A SEND Only #102 10 B ask
          A RDMA WRITE Only #103 10 B va +0x0 len 10 ask
+         B ACK #101 msn 2 credits 2
          B ACK #103 msn 4 credits 1",
     );
     assert_eq!(pair.sides[0].sent().len(), 4);
@@ -635,6 +636,48 @@ fn a_loss_after_a_message_that_had_to_wait_is_reported() {
     );
 }
 
+/// A message without credits begins with one packet. Its ACK shows that the peer has a receive for the message.
+#[test]
+fn a_message_without_credits_begins_with_one_packet() {
+    let mut pair = pair();
+    pair.recv(1, 0, 0, 1_000);
+    pair.post(0, 1, SendOp::Send, 10);
+    pair.run();
+    pair.trace.clear();
+    pair.post(0, 2, SendOp::Send, 600);
+    pair.drain();
+    pair.expect("A SEND First #101 256 B ask");
+    pair.recv(1, 1, 0, 1_000);
+    pair.run();
+    assert_eq!(pair.sides[0].sent().len(), 2);
+    let sent: Vec<&String> = pair.trace.iter().filter(|line| line.starts_with("A SEND")).collect();
+    assert!(sent[sent.len() - 2..].iter().all(|line| line.contains("Middle #102") || line.contains("Last #103")));
+}
+
+/// A read response carries credits, and so does the ACK for a receive that is posted after the credits ran out.
+#[test]
+fn read_responses_and_posted_receives_bring_credits() {
+    let mut pair = pair();
+    pair.recv(1, 0, 0, 10);
+    pair.post(0, 1, SendOp::Send, 10);
+    pair.run();
+    pair.trace.clear();
+    // Nothing is outstanding: the receives are told by an ACK of the last packet.
+    pair.recv(1, 1, 0, 10);
+    pair.recv(1, 2, 0, 10);
+    pair.drain();
+    pair.expect("B ACK #100 msn 1 credits 2");
+    pair.post(0, 2, SendOp::Send, 10);
+    pair.post(0, 3, SendOp::Send, 10);
+    pair.run();
+    pair.expect(
+        "A SEND Only #101 10 B ask
+         A SEND Only #102 10 B ask
+         B ACK #101 msn 2 credits 1
+         B ACK #102 msn 3 credits 0",
+    );
+}
+
 #[test]
 fn only_reads_of_the_recent_past_are_answered_again() {
     let mut pair = pair();
@@ -653,11 +696,14 @@ fn only_reads_of_the_recent_past_are_answered_again() {
     // The responder repeats the whole response, or its end.
     assert_eq!(ask(&mut pair, 100, 0, 600), 3);
     assert_eq!(ask(&mut pair, 102, 512, 88), 1);
-    // The responder does not respond to a request with another address or length, to a request that is not the end of a
-    // stored read, or to a PSN that belongs to no read.
+    // The responder also repeats a part that ends early.
+    assert_eq!(ask(&mut pair, 101, 256, 88), 1);
+    assert_eq!(ask(&mut pair, 100, 0, 256), 1);
+    // The responder does not respond to a request with another address, to a request that goes beyond the stored read,
+    // or to a PSN that belongs to no read.
     assert_eq!(ask(&mut pair, 100, 8, 592), 0);
     assert_eq!(ask(&mut pair, 101, 512, 88), 0);
-    assert_eq!(ask(&mut pair, 101, 256, 88), 0);
+    assert_eq!(ask(&mut pair, 101, 256, 345), 0);
     assert_eq!(ask(&mut pair, 99, 0, 8), 0);
     // The responder stores as many reads as may be outstanding: four.
     for wr_id in 2..6 {

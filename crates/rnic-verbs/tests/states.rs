@@ -3,11 +3,11 @@
 
 mod common;
 
-use common::{Pair, Setup, address, bytes_of, pattern};
+use common::{Fate, Pair, Setup, address, bytes_of, pattern};
 use rnic_transport::Time;
 use rnic_verbs::{
-    Access, Congestion, Data, Device, Dropped, Event, MAX_EVENTS, RecvRequest, SendAttributes, SendFlags, SendOp,
-    SendRequest, Service, State, Status, VerbsError,
+    Access, Congestion, Data, Device, Dropped, Event, MAX_EVENTS, QpChange, RecvRequest, SendAttributes, SendFlags,
+    SendOp, SendRequest, Service, State, Status, VerbsError,
 };
 use rnic_wire::{Opcode, Operation};
 
@@ -340,6 +340,56 @@ fn the_first_packet_before_ready_to_send_is_an_event() {
         pair.post(1, 1, pair.write_op(0, 0), 8);
         pair.run();
         assert_eq!(pair.sides[0].events(), []);
+    }
+}
+
+/// Only a request that the queue pair takes shows that the peer is connected.
+#[test]
+fn a_packet_that_is_dropped_does_not_establish_the_communication() {
+    for (service, opcode) in [(Service::Rc, Opcode::RC_WRITE_MIDDLE), (Service::Uc, Opcode::UC_WRITE_MIDDLE)] {
+        let mut pair = in_state(service, State::ReadyToReceive);
+        // Far from the expected PSN, and without the packets before it.
+        let headers = pair.headers(0, opcode, 0x70_0000);
+        assert!(pair.arrive(0, &bytes_of(headers, &[0; 256])).is_err());
+        let headers = pair.headers(0, Opcode::CNP, 0);
+        pair.arrive(0, &bytes_of(headers, &[0; 16])).unwrap();
+        assert_eq!(pair.sides[0].events(), [], "{service:?}");
+    }
+}
+
+/// In RTS the rights of the peer and the RNR timer change, in SQD all attributes.
+#[test]
+fn attributes_change_in_rts_and_in_sqd() {
+    for service in [Service::Rc, Service::Irn] {
+        let mut pair = in_state(service, State::ReadyToSend);
+        let [a, b] = [pair.sides[0].qpn, pair.sides[1].qpn];
+        // The peer may no longer write, and then may again.
+        let access =
+            |remote_write| QpChange { access: Some(Access { remote_write, ..Access::ALL }), ..QpChange::default() };
+        pair.sides[1].device.change(b, access(false)).unwrap();
+        pair.sides[1].device.change(b, access(true)).unwrap();
+        pair.post(0, 1, pair.write_op(1, 0), 8);
+        pair.run();
+        assert_eq!(pair.sides[0].sent(), [(1, Status::Success)]);
+        let retries = QpChange { retry_count: Some(1), max_rd_atomic: Some(1), ..QpChange::default() };
+        let device = &mut pair.sides[0].device;
+        assert!(matches!(device.change(a, retries), Err(VerbsError::Unsupported(_))), "RTS admits no such change");
+        device.to_sqd(a).unwrap();
+        device.change(a, retries).unwrap();
+        let wrong = QpChange { dscp: Some(64), retry_count: Some(5), ..QpChange::default() };
+        assert!(matches!(device.change(a, wrong), Err(VerbsError::Range { .. })));
+        let path = QpChange { dscp: Some(46), max_dest_rd_atomic: Some(2), ..QpChange::default() };
+        device.change(a, path).unwrap();
+        let connection = device.query_qp(a).unwrap().connection.unwrap();
+        assert_eq!((connection.dscp, connection.max_dest_rd_atomic), (46, 2));
+        let timeout = QpChange { timeout: Some(9), ..QpChange::default() };
+        assert_eq!(device.change(a, timeout).is_ok(), service == Service::Rc);
+        device.to_rts(a, SendAttributes::default(), device.now()).unwrap();
+        // With one retry, the second timeout fails the request: 4.096 us x 2^9 = 2.1 ms each with RC.
+        pair.script(|_| Fate::Lost);
+        pair.post(0, 2, pair.write_op(1, 0), 8);
+        pair.run_for(Time::from_ms(if service == Service::Rc { 5 } else { 1_000 }));
+        assert_eq!(pair.sides[0].sent(), [(2, Status::TransportRetryExceeded)], "{service:?}");
     }
 }
 

@@ -142,14 +142,19 @@ impl Device {
     }
 
     /// Runs `post`, which posts receives to queue pair `qpn`, under one lock. Then wakes the threads that wait for
-    /// completions.
+    /// completions, and the thread that sends packets if the peer must be told that there are receives again.
     pub(super) fn post_receives_to<R>(
         &self, qpn: Qpn, post: impl FnOnce(&mut rnic_verbs::Device) -> Result<R, VerbsError>,
     ) -> Result<R, VerbsError> {
-        let posted = self.post(qpn, post);
-        // If the queue pair is in the error state, a posted receive completes immediately.
-        self.shared().notify();
-        posted
+        let shared = self.shared();
+        let posted = self.post(qpn, |verbs| post(verbs).map(|posted| (posted, verbs.has_ready())));
+        if posted.as_ref().is_ok_and(|(_, has_ready)| *has_ready) {
+            shared.posted();
+        } else {
+            // If the queue pair is in the error state, a posted receive completes immediately.
+            shared.notify();
+        }
+        posted.map(|(posted, _)| posted)
     }
 
     fn post<R>(

@@ -189,12 +189,16 @@ impl Qp {
 
     /// Handles an invalid request with this PSN. If it is the next request that the responder expects, RC and IRN answer
     /// with NAK Invalid Request, which ends the connection (InfiniBand volume 1, section 9.7.4.1); UC drops its message.
-    pub(crate) fn refuse(&mut self, ctx: &mut Ctx, psn: Psn) {
+    /// Returns whether there is a NAK to send.
+    pub(crate) fn refuse(&mut self, ctx: &mut Ctx, psn: Psn) -> bool {
         match &mut self.engine {
-            Engine::None => {}
+            Engine::None => false,
             Engine::Rc(rc) => rc.responder.refuse_invalid(&mut self.common, ctx, psn),
             Engine::Irn(irn) => irn.responder.refuse_invalid(&mut self.common, ctx, psn),
-            Engine::Uc(uc) => uc.refuse_invalid(psn),
+            Engine::Uc(uc) => {
+                uc.refuse_invalid(psn);
+                false
+            }
         }
     }
 

@@ -95,7 +95,10 @@ impl Core {
     /// Releases send requests to the flow, as long as the fence, `max_rd_atomic` and the peer's credits admit the next
     /// request. A request with the fence flag waits while `fenced` returns true.
     pub(crate) fn release(&mut self, c: &mut Common, fenced: impl Fn(&SendQueue) -> bool) {
-        if self.withheld > 0 && (self.acked + u64::from(self.withheld) >= c.sends.next_packet() || !c.sends.lacks_last_credit(self.credit_limit)) {
+        if self.withheld > 0
+            && (self.acked + u64::from(self.withheld) >= c.sends.next_packet()
+                || !c.sends.lacks_last_credit(self.credit_limit))
+        {
             self.flow.extend(u64::from(std::mem::take(&mut self.withheld)));
         }
         while self.withheld == 0 && c.state == State::ReadyToSend && c.failing().is_none() {

@@ -621,7 +621,7 @@ impl Side {
             region(pd, Access { remote_read: true, ..Access::LOCAL_READ }),
             region(pd, Access::ALL),
             region(pd, Access::LOCAL),
-            region(pd, Access { remote_write: true, ..Access::LOCAL_READ }),
+            region(pd, Access { remote_write: true, ..Access::LOCAL }),
             region(other, Access::ALL),
         ];
         // A region of another protection domain: the peer has no access to it, whatever its permissions are.

@@ -206,6 +206,7 @@ impl Fuzz {
             remote_write: word & 2 != 0,
             remote_read: word & 4 != 0,
             remote_atomic: word & 8 != 0,
+            remote_invalidate: word & 16 != 0,
         }
     }
 

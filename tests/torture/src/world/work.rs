@@ -154,7 +154,9 @@ impl World {
                 None => self.register(self.directions[at].to, 64, Access::ALL),
             };
             self.directions[at].invalidable = Some(info);
-            op = SendOp::SendInv(info.rkey);
+            // A key can be invalidated once, so a plain Send follows until the key is renewed.
+            let is_named = self.directions[at].messages.iter().any(|message| message.rkey == Some(info.rkey));
+            op = if is_named { SendOp::Send } else { SendOp::SendInv(info.rkey) };
         }
         self.post_op(at, op, start, len)
     }

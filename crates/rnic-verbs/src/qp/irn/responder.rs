@@ -254,10 +254,11 @@ impl Responder {
         match request.kind {
             RequestKind::Send { serial, offset, rkey } => {
                 let receives = receives_ahead(c, serial)?;
-                if let Some(rkey) = rkey {
-                    ctx.memory.may_invalidate(c.pd, rkey).map_err(|_| Refusal::ACCESS)?;
-                }
+                let pd = c.pd;
                 let receive = c.receive(ctx, receives, ahead > 0).ok_or(Refusal::NotReady)?;
+                if let Some(rkey) = rkey {
+                    ctx.memory.may_invalidate(pd, rkey).map_err(|_| Refusal::ACCESS)?;
+                }
                 let end = u64::from(offset) + u64::from(request.len);
                 if end > receive.room.min(u64::from(MAX_MESSAGE)) {
                     return Err(Refusal::TOO_LONG);
@@ -335,11 +336,13 @@ impl Responder {
         Ok(())
     }
 
-    /// Handles an invalid request, of which nothing but its PSN counts.
-    pub(crate) fn refuse_invalid(&mut self, c: &mut Common, ctx: &mut Ctx, psn: Psn) {
-        if self.ending.is_none() && self.receiver.recovery().foresee(psn) == Arrival::InOrder {
+    /// Refuses an invalid request with this PSN if the responder expects the PSN; returns whether it does.
+    pub(crate) fn refuse_invalid(&mut self, c: &mut Common, ctx: &mut Ctx, psn: Psn) -> bool {
+        let expected = self.ending.is_none() && self.receiver.recovery().foresee(psn) == Arrival::InOrder;
+        if expected {
             self.refuse(c, ctx, self.next, Refusal::INVALID, false);
         }
+        expected
     }
 
     /// Refuses the request in packet number `request`. The peer gets the responses to earlier requests, then a NAK that

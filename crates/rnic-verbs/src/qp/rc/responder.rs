@@ -200,11 +200,13 @@ impl Responder {
         }
     }
 
-    /// Handles an invalid request, of which nothing but its PSN counts.
-    pub(crate) fn refuse_invalid(&mut self, c: &mut Common, ctx: &mut Ctx, psn: Psn) {
-        if self.receiver.recovery().foresee(psn) == Arrival::InOrder && self.refusal.is_none() {
+    /// Refuses an invalid request with this PSN if the responder expects the PSN; returns whether it does.
+    pub(crate) fn refuse_invalid(&mut self, c: &mut Common, ctx: &mut Ctx, psn: Psn) -> bool {
+        let expected = self.receiver.recovery().foresee(psn) == Arrival::InOrder && self.refusal.is_none();
+        if expected {
             self.refuse(c, ctx, psn, NakCode::InvalidRequest, Status::LocalQpOperation);
         }
+        expected
     }
 
     /// Ends the connection with a NAK for the request at `psn`. The NAK is sent after the replies to earlier requests.
