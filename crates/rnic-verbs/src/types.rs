@@ -438,7 +438,7 @@ pub enum Transition {
 }
 
 /// New values of attributes of a connected queue pair; `None`: the attribute stays as it is (InfiniBand volume 1,
-/// section 11.2.5.2, table 92).
+/// section 11.2.5).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct QpChange {
     /// Rights of the peer through this queue pair; in states RTS and SQD.

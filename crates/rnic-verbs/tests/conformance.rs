@@ -50,3 +50,17 @@ fn a_device_conforms() {
         Box::new(Link { devices, batch: [16, 16].map(Batch::new), now: Time::ZERO, flying: VecDeque::new() })
     });
 }
+
+/// The documentation names a test for each rule of the specification; every named test exists.
+#[test]
+fn the_conformance_table_names_tests_that_exist() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    let table = std::fs::read_to_string(root.join("../../docs/reference/conformance.md")).unwrap();
+    let named: Vec<(&str, &str)> =
+        table.split('`').skip(1).step_by(2).filter_map(|code| code.split_once("::")).collect();
+    assert!(named.len() > 50);
+    for (file, function) in named.into_iter().filter(|(_, function)| *function != "name") {
+        let source = std::fs::read_to_string(root.join(format!("tests/{file}.rs"))).unwrap();
+        assert!(source.contains(&format!("fn {function}()")), "{file}::{function}");
+    }
+}

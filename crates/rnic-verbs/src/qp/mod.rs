@@ -112,7 +112,7 @@ impl Qp {
     }
 
     /// A receive was posted. If the last ACK told the peer that there is none, the peer gets another ACK with the new
-    /// credits (InfiniBand volume 1, section 9.7.7.2.5).
+    /// credits (InfiniBand volume 1, section 9.7.7).
     pub(crate) fn tell_credits(&mut self) {
         if !self.common.receives_packets() || !self.common.told_no_credits.take() {
             return;

@@ -9,8 +9,9 @@
 //!   retransmission, and in the last packet that window or pace let it send for now.
 //! - Only timeouts use up the retries of `retry_count`; a NAK does not, because it shows that the peer is alive. When a
 //!   new packet is acknowledged, all retries are restored.
-//! - Without credits, a message that needs a receive is sent only if no other message is outstanding. If the peer has
-//!   no receive, its RNR NAKs then set the pace of the retries.
+//! - Without credits, a message that needs a receive is sent only if no other message is outstanding, and only its first
+//!   packet until the peer has acknowledged this packet. If the peer has no receive, its RNR NAKs set the pace of the
+//!   retries.
 //! - If a requester repeats a read request from the middle of the response on, the response continues with Middle
 //!   packets, as the Linux kernel sends and expects it.
 //! - The first ACK or NAK after a CE-marked packet has BECN set, for congestion controls that respond to echoed marks.
