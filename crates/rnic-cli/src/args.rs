@@ -352,6 +352,11 @@ pub(crate) struct DecodeArgs {
     #[arg(long)]
     pub(crate) fields: bool,
 
+    /// Also check the checksums of IPv4 headers and of UDP; in a capture on the sending host they are often
+    /// wrong, because the NIC computes them
+    #[arg(long)]
+    pub(crate) checksums: bool,
+
     /// Format of the standard output
     #[arg(long, value_enum, default_value_t = DecodeFormat::Text)]
     pub(crate) format: DecodeFormat,

@@ -202,16 +202,81 @@ fn a_bad_packet_is_said_and_told_by_the_exit_code() {
     assert!(lines[0].ends_with("icrc ok"), "{out}");
     let (head, tail) = lines[1].split_once("  icrc BAD  BAD: the ICRC is 0x").unwrap();
     assert!(head.ends_with("len 5") && tail.contains(", computed 0x"), "{out}");
+    // An opcode that rnic does not know is not bad: another program may use it.
     assert!(
         lines[2].ends_with(
-            "no RoCE packet  icrc BAD  BAD: opcode 0x15 is not a supported opcode of RC, UC, UD, CNP or IRN"
+            "RC opcode 0x15  qp 0x11 psn 5  (opcode 0x15 is not a supported opcode of RC, UC, UD, CNP or IRN)  icrc BAD"
         ),
         "{out}"
     );
     assert!(lines[3].ends_with("icrc ?  BAD: the frame is 22 B shorter than its headers say"), "{out}");
     assert!(lines[4].ends_with("BAD: the UDP length is inconsistent with the length in the IP header"), "{out}");
-    assert_eq!(err, "RoCE packets: 5; bad: 4\nerror: 4 packets of `FILE` are bad\n");
+    assert_eq!(err, "RoCE packets: 5; bad: 3\nerror: 3 packets of `FILE` are bad\n");
     assert_eq!(code, 1);
+}
+
+/// Packets of other programs are shown with their base transport header, and are neither bad nor claimed to be IRN's.
+#[test]
+fn packets_of_others_are_shown_and_not_claimed() {
+    let with_opcode = |code: u8| {
+        let mut bytes = frame(&envelope(), write(), b"hello");
+        bytes[42] = code;
+        bytes
+    };
+    // An XRC opcode, a manufacturer's opcode without a meaning for rnic, and one that is IRN's "Write Only", but whose
+    // key does not fit: the DMA length of the first packet is right.
+    let mut other_length = with_opcode(0xca);
+    other_length[69] = 9;
+    let (out, err, code) =
+        decode(&pcapng(&[with_opcode(0xa4), with_opcode(0xff), with_opcode(0xca), other_length]), &[]);
+    let lines: Vec<&str> = out.lines().collect();
+    assert!(lines[0].contains("  XRC opcode 0xa4  qp 0x11 psn 5  (opcode 0xa4"), "{out}");
+    assert!(lines[1].contains("  manufacturer's opcode 0xff  qp 0x11 psn 5  (opcode 0xff"), "{out}");
+    assert!(lines[2].contains("IRN RDMA WRITE Only"), "{out}");
+    assert!(lines[3].contains("  manufacturer's opcode 0xca  qp 0x11 psn 5  (not a packet of rnic)"), "{out}");
+    assert_eq!(err.lines().next(), Some("RoCE packets: 4; bad: 1"), "{err}");
+    assert_eq!(code, 1, "the ICRC of the one that is IRN's is wrong");
+    let (out, _, code) = decode(&pcapng(&[with_opcode(0xa4)]), &["--format", "json"]);
+    let packet: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!((&packet["bth"]["dest_qp"], &packet["bad"]), (&Value::from("0x000011"), &Value::Null));
+    assert_eq!((&packet["bth"]["name"], code), (&Value::from("XRC opcode 0xa4"), 0));
+}
+
+/// IPv6 extension headers, BSD loopback, and the checksums of IPv4 and UDP.
+#[test]
+fn other_ways_around_a_packet() {
+    let v4 = frame(&envelope(), write(), b"hello");
+    // BSD loopback: the family of IPv4 in the byte order of a little-endian host, or of the network.
+    for (link, family) in [(0, [2, 0, 0, 0]), (0, [0, 0, 0, 2]), (108, [0, 0, 0, 2])] {
+        let bytes = [&family[..], &v4[14..]].concat();
+        let (out, _, code) = decode(&pcap(false, 0xa1b2_c3d4, link, &[(&bytes, bytes.len())]), &[]);
+        assert!(out.contains("RC RDMA WRITE Only") && code == 0, "{out}");
+    }
+    // IPv6 with a hop-by-hop and a destination header. The specification defines no ICRC for such a packet.
+    let ip = Ip::V6(Ipv6::new("fd00::1".parse().unwrap(), "fd00::2".parse().unwrap()));
+    let mut v6 = frame(&Envelope { ip, ..envelope() }, write(), b"hello");
+    v6[20] = 0;
+    v6[19] += 24;
+    let extensions = [&[60, 0, 1, 4, 0, 0, 0, 0][..], &[17, 1, 1, 12][..], &[0; 12][..]].concat();
+    v6.splice(54..54, extensions);
+    let (out, err, code) = decode(&pcapng(&[v6.clone()]), &[]);
+    assert!(out.contains("RC RDMA WRITE Only") && out.contains("icrc ?"), "{out} {err}");
+    assert_eq!(code, 0);
+    // A header that announces more bytes than there are.
+    v6[55] = 255;
+    let (out, _, code) = decode(&pcapng(&[v6]), &[]);
+    assert!(out.contains("BAD: the frame ends inside an IPv6 extension header") && code == 1, "{out}");
+    // The checksums are right, wrong, and not looked at unless asked.
+    let checked = frame(&Envelope { udp_checksum: true, ..envelope() }, write(), b"hello");
+    let arguments: &[&str] = &["--checksums"];
+    assert_eq!(decode(&pcapng(&[checked.clone(), v4]), arguments).2, 0);
+    for (at, name) in [(24, "IPv4 header"), (40, "UDP")] {
+        let mut wrong = checked.clone();
+        wrong[at] ^= 1;
+        let (out, _, code) = decode(&pcapng(&[wrong.clone()]), arguments);
+        assert!(out.contains(&format!("BAD: the {name} checksum is 0x")) && code == 1, "{out}");
+        assert_eq!(decode(&pcapng(&[wrong]), &[]).2, 0);
+    }
 }
 
 #[test]

@@ -21,6 +21,15 @@ pub const ETHERTYPE_ROCE_V1: u16 = 0x8915;
 /// EtherTypes of VLAN tags: IEEE 802.1Q, IEEE 802.1ad, and the unofficial predecessor of the latter.
 const ETHERTYPES_VLAN: [u16; 3] = [0x8100, 0x88a8, 0x9100];
 
+/// Numbers of IPv6 extension headers.
+const HOP_BY_HOP: u8 = 0;
+const ROUTING: u8 = 43;
+const FRAGMENT: u8 = 44;
+const ENCRYPTED: u8 = 50;
+const AUTHENTICATION: u8 = 51;
+const DESTINATION: u8 = 60;
+
+const LOOPBACK_LEN: usize = 4;
 const ETHERNET_LEN: usize = 14;
 const VLAN_LEN: usize = 4;
 const IPV4_LEN: usize = 20;
@@ -41,6 +50,8 @@ pub enum LinkType {
     LinuxCooked,
     /// Linux "cooked" capture, version 2 (SLL2): a header of 20 bytes that begins with the EtherType.
     LinuxCooked2,
+    /// BSD loopback: the address family in four bytes, in the byte order of the capturing host or of the network.
+    Loopback,
     /// IPv4 or IPv6 without a link layer.
     RawIp,
 }
@@ -49,6 +60,7 @@ impl LinkType {
     /// The link type with this number in a pcap or pcapng file; `None` if this crate cannot parse its frames.
     pub const fn from_number(number: i32) -> Option<LinkType> {
         match number {
+            0 | 108 => Some(LinkType::Loopback),
             1 => Some(LinkType::Ethernet),
             113 => Some(LinkType::LinuxCooked),
             276 => Some(LinkType::LinuxCooked2),
@@ -210,14 +222,53 @@ impl RoceV2<'_> {
         icrc_seed(&self.ip, self.source_port, ROCE_PORT)
     }
 
-    /// The ICRC that `body` should end with, computed from the captured headers. `None` if bytes are missing or `body`
-    /// is too short.
+    /// The checksum of the IPv4 header; `None` for IPv6, which has none.
+    pub fn ip_checksum(&self) -> Option<Checksum> {
+        let ip = &self.headers[..self.headers.len() - UDP_LEN];
+        matches!(self.ip, Ip::V4(_)).then(|| {
+            let found = read_u16(ip, 10);
+            Checksum { found, computed: !fold(sum(ip) - u64::from(found)) }
+        })
+    }
+
+    /// The checksum of the UDP datagram; `None` if the sender computed none, or bytes are missing.
+    pub fn udp_checksum(&self) -> Option<Checksum> {
+        if self.udp_checksum == 0 || self.missing > 0 {
+            return None;
+        }
+        let udp = &self.headers[self.headers.len() - UDP_LEN..];
+        let words = sum(udp) - u64::from(self.udp_checksum) + sum(self.body);
+        let computed = udp_checksum(&self.ip, UDP_LEN + self.body.len(), words);
+        Some(Checksum { found: self.udp_checksum, computed })
+    }
+
+    /// The ICRC that `body` should end with, computed from the captured headers. `None` if bytes are missing, `body` is
+    /// too short, or the IPv6 header has extension headers, for which the specification defines no ICRC.
     pub fn icrc(&self) -> Option<u32> {
         if self.missing > 0 {
             return None;
         }
         let ip_len = self.headers.len() - UDP_LEN;
+        if matches!(self.ip, Ip::V6(_)) && ip_len != IPV6_LEN {
+            return None;
+        }
         icrc::of_headers(&self.headers[..ip_len], &self.headers[ip_len..], self.body.strip_icrc()?)
+    }
+}
+
+/// A checksum of the Internet protocols (RFC 1071).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Checksum {
+    /// The checksum in the packet.
+    pub found: u16,
+    /// The checksum that the packet should contain.
+    pub computed: u16,
+}
+
+impl Checksum {
+    /// Whether the packet contains the right checksum.
+    pub const fn is_right(&self) -> bool {
+        self.found == self.computed
     }
 }
 
@@ -299,14 +350,14 @@ impl<'a> Frame<'a> {
             LinkType::Ethernet => Frame::parse_ethernet(bytes),
             LinkType::LinuxCooked => Frame { ethernet: None, content: cooked(bytes, 14, 16) },
             LinkType::LinuxCooked2 => Frame { ethernet: None, content: cooked(bytes, 0, 20) },
-            LinkType::RawIp => {
-                let content = match bytes.first().map(|byte| byte >> 4) {
-                    Some(4) => ipv4(bytes),
-                    Some(6) => ipv6(bytes),
-                    _ => Content::Other("not IP"),
+            LinkType::Loopback => {
+                let content = match bytes.get(LOOPBACK_LEN..) {
+                    Some(rest) => by_version(rest),
+                    None => Content::Malformed("the frame ends inside its loopback header"),
                 };
                 Frame { ethernet: None, content }
             }
+            LinkType::RawIp => Frame { ethernet: None, content: by_version(bytes) },
         }
     }
 
@@ -334,6 +385,16 @@ impl<'a> Frame<'a> {
             at += VLAN_LEN;
         }
         Frame { ethernet: Some(ethernet), content: by_ethertype(ethertype, &bytes[at..]) }
+    }
+}
+
+/// Classifies a packet by the version in its first four bits. BSD systems have different numbers for the family of IPv6,
+/// so the version tells more than the loopback header.
+fn by_version(bytes: &[u8]) -> Content<'_> {
+    match bytes.first().map(|byte| byte >> 4) {
+        Some(4) => ipv4(bytes),
+        Some(6) => ipv6(bytes),
+        _ => Content::Other("not IP"),
     }
 }
 
@@ -400,11 +461,30 @@ fn ipv6(bytes: &[u8]) -> Content<'_> {
     if header[0] >> 4 != 6 {
         return Content::Malformed("the IPv6 header's version is not 6");
     }
-    if header[6] != PROTOCOL_UDP {
-        return Content::Other("IP but not UDP");
-    }
     let total = IPV6_LEN + usize::from(read_u16(header, 4));
-    udp(Ip::V6(Ipv6::parse(header)), bytes, IPV6_LEN, total)
+    let (mut next, mut at) = (header[6], IPV6_LEN);
+    // An extension header begins with the number of the next header and, except in a fragment header, with its length.
+    loop {
+        let len = match next {
+            PROTOCOL_UDP => return udp(Ip::V6(Ipv6::parse(header)), bytes, at, total),
+            HOP_BY_HOP | ROUTING | DESTINATION => 8,
+            AUTHENTICATION => 4,
+            FRAGMENT => 0,
+            ENCRYPTED => return Content::Other("encrypted IP"),
+            _ => return Content::Other("IP but not UDP"),
+        };
+        let Some(extension) = bytes.get(at..at + 8) else {
+            return Content::Malformed("the frame ends inside an IPv6 extension header");
+        };
+        at += match len {
+            8 => (usize::from(extension[1]) + 1) * 8,
+            4 => (usize::from(extension[1]) + 2) * 4,
+            // A fragment with offset 0 and no more fragments is a whole packet.
+            _ if read_u16(extension, 2) & 0xfff9 != 0 => return Content::Other("IP fragment"),
+            _ => 8,
+        };
+        next = extension[0];
+    }
 }
 
 /// Classifies the UDP datagram at offset `at` of an IP packet of `total` bytes, of which `bytes` were captured.
@@ -519,7 +599,8 @@ impl Envelope {
         put(out, udp_at + 4, &((UDP_LEN + len) as u16).to_be_bytes());
         put(out, udp_at + 6, &[0, 0]);
         if self.udp_checksum {
-            let checksum = udp_checksum(&self.ip, &out[udp_at..end]);
+            let datagram = &out[udp_at..end];
+            let checksum = udp_checksum(&self.ip, datagram.len(), sum(datagram));
             put(out, udp_at + 6, &checksum.to_be_bytes());
         }
         end
@@ -575,14 +656,14 @@ fn emit_ip(ip: &Ip, len: usize, out: &mut [u8]) {
     }
 }
 
-/// Computes the UDP checksum of a datagram whose checksum field is zero. The result is never 0, because 0 means "no
-/// checksum".
-fn udp_checksum(ip: &Ip, datagram: &[u8]) -> u16 {
+/// Computes the UDP checksum of a datagram of `len` bytes whose 16-bit words, without the checksum, have the sum `words`.
+/// The result is never 0, because 0 means "no checksum".
+fn udp_checksum(ip: &Ip, len: usize, words: u64) -> u16 {
     let addresses = match ip {
         Ip::V4(ip) => sum(&ip.source.octets()) + sum(&ip.destination.octets()),
         Ip::V6(ip) => sum(&ip.source.octets()) + sum(&ip.destination.octets()),
     };
-    let checksum = !fold(addresses + u64::from(PROTOCOL_UDP) + datagram.len() as u64 + sum(datagram));
+    let checksum = !fold(addresses + u64::from(PROTOCOL_UDP) + len as u64 + words);
     if checksum == 0 { 0xffff } else { checksum }
 }
 

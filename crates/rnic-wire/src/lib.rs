@@ -44,18 +44,20 @@ pub mod frame;
 pub mod header;
 pub mod icrc;
 mod mac;
+mod mad;
 pub mod opcode;
 pub mod packet;
 pub mod pcapng;
 pub mod pfc;
 pub mod syndrome;
 
-pub use frame::{Content, Envelope, Ethernet, Frame, Ip, Ipv4, Ipv6, LinkType, RoceV1, RoceV2, Vlan};
+pub use frame::{Checksum, Content, Envelope, Ethernet, Frame, Ip, Ipv4, Ipv6, LinkType, RoceV1, RoceV2, Vlan};
 pub use header::{
     Aeth, AtomicAckEth, AtomicEth, Bth, BthView, Deth, Ieth, ImmDt, ReadEth, RecvEth, Reth, SackEth, SendEth,
 };
 pub use icrc::IcrcSeed;
 pub use mac::MacAddr;
+pub use mad::{Communication, GSI_QP, MAD_LEN, Mad};
 pub use opcode::{Extra, Opcode, Operation, PayloadRule, Position, Service};
 pub use packet::{Headers, Packet, Reject, pad_count};
 pub use pfc::Pfc;

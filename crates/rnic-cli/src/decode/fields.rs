@@ -1,7 +1,7 @@
 //! All header fields of a packet with their names, for `rnic decode --fields` and JSON.
 
 use super::packet::{Network, Roce};
-use rnic_wire::{Ethernet, Headers, Ip, Pfc, Service, Syndrome};
+use rnic_wire::{BthView, Ethernet, Headers, Ip, Mad, Pfc, Service, Syndrome};
 
 /// The value of a header field, which determines how the field is shown.
 pub(super) enum Value {
@@ -57,9 +57,67 @@ pub(super) fn sections(roce: &Roce) -> Vec<Section> {
             sections.push(Section { name: "grh", ..ip(&Ip::V6(packet.grh), 0) });
         }
     }
-    if let Some(headers) = &roce.headers {
-        sections.push(bth(headers));
-        sections.extend(extensions(headers));
+    match (&roce.headers, BthView::new(roce.body)) {
+        (Some(headers), _) => {
+            sections.push(bth(headers));
+            sections.extend(extensions(headers));
+        }
+        (None, Some(view)) if roce.foreign.is_some() => sections.push(foreign_bth(view)),
+        (None, _) => {}
+    }
+    sections.extend(roce.mad.iter().flat_map(mad));
+    sections
+}
+
+/// The base transport header of a packet whose opcode rnic does not know.
+fn foreign_bth(view: BthView<'_>) -> Section {
+    let fields = vec![
+        ("opcode", hex(view.opcode_byte(), 2)),
+        ("name", text(foreign_name(view.opcode_byte()))),
+        ("solicited", Value::Flag(view.solicited())),
+        ("migrated", Value::Flag(view.migrated())),
+        ("pad", number(view.pad())),
+        ("pkey", hex(view.pkey(), 4)),
+        ("fecn", Value::Flag(view.fecn())),
+        ("becn", Value::Flag(view.becn())),
+        ("dest_qp", hex(view.dest_qp(), 6)),
+        ("psn", number(view.psn())),
+    ];
+    Section::new("bth", fields)
+}
+
+/// A name for an opcode that rnic does not know, from the range in which it lies (InfiniBand volume 1, section 9.2.1).
+pub(super) fn foreign_name(opcode: u8) -> String {
+    let range = match opcode >> 5 {
+        0 => "RC",
+        1 => "UC",
+        2 => "RD",
+        3 => "UD",
+        4 => "CNP",
+        5 => "XRC",
+        _ => "manufacturer's",
+    };
+    format!("{range} opcode {opcode:#04x}")
+}
+
+/// The header of a management datagram, and its message if it is one of the communication manager.
+fn mad(mad: &Mad<'_>) -> Vec<Section> {
+    let fields = vec![
+        ("class", hex(mad.class, 2)),
+        ("method", hex(mad.method, 2)),
+        ("status", hex(mad.status, 4)),
+        ("transaction", hex(mad.transaction, 16)),
+        ("attribute", hex(mad.attribute, 4)),
+    ];
+    let mut sections = vec![Section::new("mad", fields)];
+    if let Some(cm) = mad.communication() {
+        let mut fields = vec![("message", text(cm.name)), ("local_id", hex(cm.local_id, 8))];
+        fields.extend(cm.remote_id.map(|id| ("remote_id", hex(id, 8))));
+        fields.extend(cm.service.map(|service| ("service", hex(service, 16))));
+        fields.extend(cm.qpn.map(|qpn| ("qpn", hex(qpn, 6))));
+        fields.extend(cm.psn.map(|psn| ("psn", number(psn))));
+        fields.extend(cm.reason.map(|reason| ("reason", number(reason))));
+        sections.push(Section::new("cm", fields));
     }
     sections
 }

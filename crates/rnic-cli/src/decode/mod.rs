@@ -62,7 +62,7 @@ fn print(
     out: &mut dyn Write, arguments: &DecodeArgs, captured: &Captured, start: i128, counts: &mut Counts,
 ) -> io::Result<()> {
     let is_text = arguments.format == DecodeFormat::Text;
-    match examine(captured) {
+    match examine(captured, arguments.checksums) {
         Found::Packets(packets) => {
             for roce in packets {
                 counts.packets += 1;

@@ -2,8 +2,12 @@
 
 use super::capture::Captured;
 use rnic_wire::{
-    BthView, Content, Ethernet, Frame, Headers, ICRC_LEN, Ip, LinkType, Opcode, Packet, Pfc, RoceV1, RoceV2,
+    Bth, BthView, Content, Ethernet, Frame, GSI_QP, Headers, ICRC_LEN, Ip, LinkType, Mad, Opcode, Operation, Packet,
+    Pfc, Reject, RoceV1, RoceV2,
 };
+
+/// Maximum payload of an IRN packet in bytes.
+const MAX_MTU: u16 = 8_960;
 
 /// What a captured frame contains.
 pub(super) enum Found<'a> {
@@ -67,12 +71,17 @@ pub(super) struct Roce<'a> {
     pub(super) id: u16,
     /// The captured bytes from the base transport header to the ICRC.
     pub(super) body: &'a [u8],
+    /// For a packet that rnic cannot parse but that is not bad, such as a packet with another vendor's opcode: the
+    /// reason. Only its base transport header is shown.
+    pub(super) foreign: Option<String>,
     /// The transport headers; `None` if they cannot be parsed.
     pub(super) headers: Option<Headers>,
     /// The opcode, which may be known even if the other headers cannot be parsed.
     pub(super) opcode: Option<Opcode>,
     /// Number of payload bytes without padding; `None` if it is not known.
     pub(super) payload: Option<usize>,
+    /// The payload of a management datagram.
+    pub(super) mad: Option<Mad<'a>>,
     pub(super) icrc: Checked,
     /// Number of bytes of the packet that the capture does not contain.
     pub(super) missing: usize,
@@ -81,7 +90,9 @@ pub(super) struct Roce<'a> {
 }
 
 /// Parses a captured frame and checks the packets in it.
-pub(super) fn examine<'a>(captured: &Captured<'a>) -> Found<'a> {
+///
+/// `checksums`: also check the checksums of IPv4 and UDP.
+pub(super) fn examine<'a>(captured: &Captured<'a>, checksums: bool) -> Found<'a> {
     let Some(link) = LinkType::from_number(captured.link) else {
         return Found::Other(format!("link type {}", captured.link));
     };
@@ -89,7 +100,10 @@ pub(super) fn examine<'a>(captured: &Captured<'a>) -> Found<'a> {
     let is_truncated = captured.bytes.len() < captured.original;
     match frame.content {
         Content::RoceV2(datagram) => {
-            let one = roce(frame.ethernet, Network::V2(datagram), datagram.body, datagram.missing, is_truncated);
+            let mut one = roce(frame.ethernet, Network::V2(datagram), datagram.body, datagram.missing, is_truncated);
+            if checksums && one.bad.is_none() {
+                one.bad = wrong_checksum(&datagram);
+            }
             match one.bad.is_some().then(|| batch(frame.ethernet, datagram)).flatten() {
                 Some(packets) => Found::Packets(packets),
                 None => Found::Packets(vec![one]),
@@ -105,6 +119,13 @@ pub(super) fn examine<'a>(captured: &Captured<'a>) -> Found<'a> {
     }
 }
 
+/// What is wrong with the checksums of a datagram.
+fn wrong_checksum(datagram: &RoceV2<'_>) -> Option<String> {
+    let sums = [("IPv4 header", datagram.ip_checksum()), ("UDP", datagram.udp_checksum())];
+    let (name, sum) = sums.into_iter().find_map(|(name, sum)| Some((name, sum.filter(|sum| !sum.is_right())?)))?;
+    Some(format!("the {name} checksum is {:#06x}, computed {:#06x}", sum.found, sum.computed))
+}
+
 fn roce<'a>(
     ethernet: Option<Ethernet>, network: Network<'a>, body: &'a [u8], missing: usize, is_truncated: bool,
 ) -> Roce<'a> {
@@ -118,9 +139,11 @@ fn roce<'a>(
         batch: None,
         id: network.ip().id(),
         body,
+        foreign: None,
         headers: None,
         opcode: BthView::new(body).and_then(BthView::opcode),
         payload: None,
+        mad: None,
         icrc: Checked::Unknown,
         missing,
         bad: None,
@@ -146,18 +169,54 @@ fn roce<'a>(
 /// Parses the headers and the payload of a packet, and sets `bad` if the packet is not valid.
 fn read(roce: &mut Roce) {
     match Packet::parse(roce.body) {
+        // Every vendor may use these opcodes for packets of its own.
+        Ok(packet) if is_manufacturers(packet.headers.bth.opcode.to_u8()) && !is_plausible(&packet) => {
+            roce.opcode = None;
+            roce.foreign = Some("not a packet of rnic".to_string());
+        }
         Ok(packet) => {
             roce.headers = Some(packet.headers);
             roce.payload = Some(packet.payload.len());
+            let is_management = packet.headers.deth.is_some() && packet.headers.bth.dest_qp <= GSI_QP;
+            roce.mad = is_management.then(|| Mad::parse(packet.payload)).flatten();
+        }
+        Err(reject @ (Reject::UnknownOpcode(_) | Reject::CnpLength { .. })) => roce.foreign = Some(reject.to_string()),
+        Err(reject) if roce.opcode.is_some_and(|opcode| is_manufacturers(opcode.to_u8())) => {
+            roce.opcode = None;
+            roce.foreign = Some(format!("not a packet of rnic: {reject}"));
         }
         Err(reject) => {
             roce.headers = Headers::parse(roce.body).ok();
             roce.bad = Some(reject.to_string());
         }
     }
-    if let (None, Checked::Wrong { found, computed }) = (&roce.bad, roce.icrc) {
+    // A packet of another protocol need not end with an ICRC.
+    if let (None, None, Checked::Wrong { found, computed }) = (&roce.bad, &roce.foreign, roce.icrc) {
         roce.bad = Some(format!("the ICRC is {found:#010x}, computed {computed:#010x}"));
     }
+}
+
+/// Whether an opcode is in the range that the specification leaves to manufacturers. IRN's opcodes are in this range.
+fn is_manufacturers(opcode: u8) -> bool {
+    opcode >= 0xc0
+}
+
+/// Whether the fields of a packet with an opcode of IRN fit together, as in every packet that rnic sends.
+fn is_plausible(packet: &Packet<'_>) -> bool {
+    let headers = &packet.headers;
+    let (opcode, len) = (headers.bth.opcode, packet.payload.len() as u64);
+    if headers.bth.pkey & 0x7fff != Bth::DEFAULT_PKEY & 0x7fff {
+        return false;
+    }
+    // The offset of a Send is 0 in its first packet only; a Write says in each packet how many bytes are left.
+    let send = headers.send.is_none_or(|send| (send.offset == 0) == opcode.starts_message());
+    let write = opcode.operation() != Operation::Write
+        || headers.reth.is_some_and(|reth| match opcode.ends_message() {
+            true => u64::from(reth.dma_len) == len,
+            false => u64::from(reth.dma_len) > len,
+        });
+    let length = u64::from(u32::from(MAX_MTU)) >= len;
+    send && write && length
 }
 
 /// Splits a captured datagram into packets if it is a batch. A batch is a large datagram that the NIC was still to
@@ -186,9 +245,11 @@ fn batch<'a>(ethernet: Option<Ethernet>, datagram: RoceV2<'a>) -> Option<Vec<Roc
             batch: Some((at + 1, pieces.len())),
             id,
             body: piece,
+            foreign: None,
             headers: None,
             opcode: BthView::new(piece).and_then(BthView::opcode),
             payload: None,
+            mad: None,
             icrc,
             missing: 0,
             bad: None,

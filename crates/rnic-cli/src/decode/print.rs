@@ -1,9 +1,9 @@
 //! Prints packets as lines of text or as JSON.
 
 use super::capture::Captured;
-use super::fields::{Section, Value, ecn, pfc_sections, sections, syndrome};
+use super::fields::{Section, Value, ecn, foreign_name, pfc_sections, sections, syndrome};
 use super::packet::{Checked, Network, Roce};
-use rnic_wire::{Ethernet, Headers, Pfc};
+use rnic_wire::{BthView, Ethernet, Headers, Mad, Pfc};
 use serde_json::{Map, json};
 use std::fmt::Write as _;
 use std::io::{self, Write};
@@ -25,7 +25,16 @@ pub(super) fn text(out: &mut dyn Write, captured: &Captured, start: i128, roce: 
     match (&roce.headers, roce.opcode) {
         (Some(headers), _) => line += &summary(headers),
         (None, Some(opcode)) => line += &opcode.to_string(),
-        (None, None) => line += "no RoCE packet",
+        (None, None) => match BthView::new(roce.body) {
+            Some(view) => line += &foreign_name(view.opcode_byte()),
+            None => line += "no RoCE packet",
+        },
+    }
+    if let (Some(why), Some(view)) = (&roce.foreign, BthView::new(roce.body)) {
+        let _ = write!(line, "  qp {:#x} psn {}  ({why})", view.dest_qp(), view.psn());
+    }
+    if let Some(mad) = &roce.mad {
+        line += &management(mad);
     }
     if ip.traffic_class() & 3 == 3 {
         let _ = write!(line, "  ecn {}", ecn(ip.traffic_class()));
@@ -137,6 +146,26 @@ fn summary(headers: &Headers) -> String {
     line
 }
 
+/// A management datagram as text: the message of the communication manager with its identifiers, or class and method.
+fn management(mad: &Mad<'_>) -> String {
+    let Some(cm) = mad.communication() else {
+        let class = mad.class_name().map_or_else(|| format!("class {:#04x}", mad.class), str::to_string);
+        return format!("  MAD {class} method {:#04x} attribute {:#06x}", mad.method, mad.attribute);
+    };
+    let mut line = format!("  CM {} id {:#x}", cm.name, cm.local_id);
+    for (name, value) in [("to", cm.remote_id.map(u64::from)), ("service", cm.service), ("qp", cm.qpn.map(u64::from))] {
+        if let Some(value) = value {
+            let _ = write!(line, " {name} {value:#x}");
+        }
+    }
+    for (name, value) in [("psn", cm.psn), ("reason", cm.reason.map(u32::from))] {
+        if let Some(value) = value {
+            let _ = write!(line, " {name} {value}");
+        }
+    }
+    line
+}
+
 /// Prints a line for each header, with the name and value of each field.
 fn lines(out: &mut dyn Write, sections: &[Section]) -> io::Result<()> {
     for section in sections {
@@ -171,6 +200,7 @@ pub(super) fn json(out: &mut dyn Write, captured: &Captured, roce: &Roce) -> io:
         Checked::Unknown => json!(null),
     };
     document.insert("icrc".to_string(), icrc);
+    document.insert("foreign".to_string(), json!(roce.foreign));
     document.insert("missing_bytes".to_string(), json!(roce.missing));
     document.insert("bad".to_string(), json!(roce.bad));
     writeln!(out, "{}", serde_json::Value::Object(document))
