@@ -1,7 +1,7 @@
 //! The memory behind a memory region: a vector that the device owns, or memory of the application.
 //!
 //! This module holds all `unsafe` code of the crate: the copies to and from [`ForeignMemory`]. All other modules reach
-//! registered memory through the safe functions of `Backing`.
+//! registered memory through the safe functions of the type `Backing`.
 //!
 //! # Why the copies are sound
 //!
@@ -12,11 +12,12 @@
 //! [`Device::deregister`](crate::Device::deregister) has returned or the [`Device`](crate::Device) is dropped. The
 //! device reaches the bytes only through its table of regions. `deregister` removes the region from the table. It
 //! borrows the device mutably, so no copy is under way at that time. Work requests and packets that still name the
-//! region hold a handle with a generation. The table no longer finds a region by this handle (`table.rs`), so no later
-//! copy touches the memory. A packet that was written earlier holds a copy of the bytes.
+//! region hold a handle with a generation number, which no later region in the table has (`table.rs`). So the table
+//! finds no region by this handle, and no later copy touches the memory. A packet that the device wrote earlier holds a
+//! copy of the bytes.
 //!
 //! **Aliasing.** The device never makes a Rust reference to foreign memory; it uses raw pointers and
-//! [`copy_nonoverlapping`](std::ptr::copy_nonoverlapping). The other side of each copy is a buffer that a Rust
+//! [`copy_nonoverlapping`](std::ptr::copy_nonoverlapping). The other memory of each copy is a buffer that a Rust
 //! reference covers: a packet, or the argument of a verb. The caller of [`ForeignMemory::new`] promises that no such
 //! buffer lies in the registered memory, so source and destination do not overlap. Two regions may cover the same
 //! foreign memory, because the device never copies from one region to another.
@@ -37,7 +38,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Memory of the application that a device may access while it is registered
 /// ([`Device::register_foreign`](crate::Device::register_foreign)).
 ///
-/// It serves interfaces in which the application owns its buffers, such as `ibv_reg_mr` of libibverbs. A Rust
+/// This type serves interfaces in which the application owns its buffers, such as `ibv_reg_mr` of libibverbs. A Rust
 /// application does not need it: a region of a `Vec<u8>` ([`Device::register`](crate::Device::register)) is as fast,
 /// and safe.
 ///
@@ -89,11 +90,12 @@ impl ForeignMemory {
         ForeignMemory { start, len, writable: true }
     }
 
-    /// Foreign memory of `len` bytes that begins at `start`, which the device only reads. A region that covers it can
-    /// have neither the right to local writes nor that to remote writes or atomics.
+    /// Foreign memory of `len` bytes that begins at `start`, which the device only reads. A region of such
+    /// memory can have none of the rights to local writes, remote writes and atomics.
     ///
     /// # Safety
-    /// As [`ForeignMemory::new`], but `start` need not be valid for writes, and `&` references to the bytes may exist.
+    /// The caller makes the promises of [`ForeignMemory::new`], but `start` need not be valid for writes, and `&`
+    /// references to the bytes may exist.
     pub unsafe fn read_only(start: *const u8, len: usize) -> ForeignMemory {
         // SAFETY: the device does not write memory that is not `writable`; the caller promises the other conditions.
         ForeignMemory { writable: false, ..unsafe { ForeignMemory::new(start.cast_mut(), len) } }
@@ -129,7 +131,7 @@ impl ForeignMemory {
     }
 }
 
-/// The memory of a region, by its owner.
+/// The memory of a region, which belongs to the device or to the application.
 pub(crate) enum Backing {
     /// The device owns the bytes.
     Owned(Vec<u8>),
@@ -137,7 +139,7 @@ pub(crate) enum Backing {
     Foreign(ForeignMemory),
 }
 
-/// An atomic operation on eight bytes.
+/// An atomic operation on eight bytes of a region.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Atomic {
     /// Fetch-and-add: adds this number, modulo 2^64.

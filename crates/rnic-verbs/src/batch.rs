@@ -16,7 +16,8 @@ pub struct Batch {
     segment: usize,
     count: usize,
     max: usize,
-    /// Whether longer packets may overtake an ACK that is alone in the batch; see [`Batch::overtaking()`].
+    /// Whether an ACK that is alone in the batch may be sent after longer packets that follow it; see
+    /// [`Batch::overtaking()`].
     overtaking: bool,
     to: Option<Destination>,
     /// An ACK that moves to the end of the batch, because the packets after it are longer; empty if there is no such
@@ -30,7 +31,7 @@ pub struct Batch {
 /// The destination of a batch's packets, and the fields of their IP header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Destination {
-    /// The queue pair that sends them.
+    /// The local queue pair that sends the packets.
     pub qpn: Qpn,
     /// The peer's IP address and UDP port.
     pub peer: SocketAddr,
@@ -59,14 +60,14 @@ impl Batch {
     }
 
     /// Creates an empty batch like [`Batch::new`], in which longer packets may overtake an ACK that was alone in the
-    /// batch. Without this exception a batch that begins with a short ACK could not take longer packets, and would need
-    /// a system call of its own.
+    /// batch. Without this exception a batch that begins with a short ACK could not take longer packets, and these
+    /// would need a second system call.
     pub fn overtaking(max: usize) -> Batch {
         Batch { overtaking: true, ..Batch::new(max) }
     }
 
-    /// Maximum length of a batch in bytes. The kernel takes a batch as one UDP payload, and over IPv4 that is at most
-    /// 65,507 bytes.
+    /// Maximum length of a batch in bytes. The kernel takes a batch as one UDP payload, which has at most 65,507 bytes
+    /// over IPv4.
     const BYTES: usize = 65_000;
     /// Maximum length of a packet in bytes: payload, and at most 128 bytes of headers, padding and ICRC.
     const PACKET: usize = MAX_MTU as usize + 128;
@@ -114,7 +115,7 @@ impl Batch {
         self.held_for.is_some()
     }
 
-    /// The buffer behind the last packet, into which the next packet is written.
+    /// The free part of the buffer, behind the last packet, into which the caller writes the next packet.
     pub(crate) fn room(&mut self) -> &mut [u8] {
         &mut self.bytes[self.len..]
     }
@@ -158,7 +159,7 @@ impl Batch {
         self.len.is_multiple_of(self.segment)
     }
 
-    /// Ends the batch: appends the overtaken ACK, if there is one. No packet is added afterwards.
+    /// Ends the batch: appends the ACK that longer packets have overtaken, if any. No packet is added afterwards.
     pub(crate) fn finish(&mut self) {
         if self.tail.is_empty() {
             return;

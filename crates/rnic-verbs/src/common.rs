@@ -1,4 +1,4 @@
-//! State of queue pairs that is the same for every transport service: queues, completions, errors.
+//! State of a queue pair that is the same for every transport service (RC, IRN, UC): queues, completions, errors.
 
 use crate::Counters;
 use crate::memory::Memory;
@@ -14,7 +14,8 @@ use rnic_wire::{Credits, NakCode, Syndrome};
 use std::cell::Cell;
 use std::collections::VecDeque;
 
-/// Maximum number of asynchronous events that wait for the application. If more occur, the oldest are lost.
+/// Maximum number of asynchronous events that wait until the application polls them. If more occur, the oldest are
+/// lost.
 pub const MAX_EVENTS: usize = 65_536;
 
 /// State of the device that all queue pairs share.
@@ -67,16 +68,16 @@ impl Ctx {
 pub(crate) enum Refusal {
     /// The message needs a posted receive, and there is none. The responder sends an RNR NAK, and the peer may retry.
     NotReady,
-    /// The request can never succeed: the responder sends a NAK with this code, which ends the connection. The status
-    /// goes into the completion of the receive that the message would have consumed, and into the event of the queue
-    /// pair's error.
+    /// The request can never succeed: the responder sends a NAK with this code, which ends the connection. The
+    /// [`Status`] goes into the completion of the receive that the message was using, and into
+    /// [`Event::QueuePairError`].
     Never(NakCode, Status),
 }
 
 impl Refusal {
     /// The request is malformed, or the queue pair does not allow its operation.
     pub(crate) const INVALID: Refusal = Refusal::Never(NakCode::InvalidRequest, Status::LocalQpOperation);
-    /// The addressed memory does not admit the access: wrong key, range or rights.
+    /// The access to the addressed memory is not allowed: wrong remote key, range or rights.
     pub(crate) const ACCESS: Refusal = Refusal::Never(NakCode::RemoteAccessError, Status::RemoteAccess);
     /// The message is longer than the memory of its receive.
     pub(crate) const TOO_LONG: Refusal = Refusal::Never(NakCode::InvalidRequest, Status::LocalLength);
@@ -87,7 +88,7 @@ impl Refusal {
 /// Maximum length of a message in bytes, 2^31 (InfiniBand volume 1, section 9.7.6).
 pub(crate) const MAX_MESSAGE: u32 = 1 << 31;
 
-/// A received message that completes a receive.
+/// A received message that completes a posted receive, with the fields of the completion.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Delivery {
     pub(crate) write: bool,
@@ -97,7 +98,7 @@ pub(crate) struct Delivery {
     pub(crate) solicited: bool,
 }
 
-/// State of a queue pair that does not depend on its service.
+/// State of a queue pair that does not depend on its transport service (RC, IRN or UC).
 pub(crate) struct Common {
     pub(crate) qpn: Qpn,
     pub(crate) pd: Pd,
@@ -112,14 +113,16 @@ pub(crate) struct Common {
     pub(crate) route: Route,
     pub(crate) sends: SendQueue,
     pub(crate) receives: ReceiveQueue,
-    /// Receives of messages in progress, with the sequence number of each receive, in ascending order.
+    /// Receives that messages in progress have taken from the receive queue, with the sequence number of each receive,
+    /// in ascending order.
     inbox: VecDeque<(u64, Receive)>,
     /// Sequence number of the oldest receive that is not completed.
     next_receive: u64,
-    /// A packet of a send request that has failed, and the status of the failure. The request completes with this
-    /// status after all earlier requests; then the queue pair goes into the error state.
+    /// The earliest send request that has failed: the number of one of its packets, and the status of the failure. The
+    /// request completes with this status after all earlier requests; then the queue pair goes into the error state.
     failing: Option<(u64, Status)>,
-    /// Whether [`Event::SendQueueDrained`] is due as soon as the send queue is drained.
+    /// Whether the queue pair is in SQD and messages are outstanding. When they are completed, it raises
+    /// [`Event::SendQueueDrained`].
     pub(crate) draining: bool,
     /// Whether the first packet of the peer has arrived.
     pub(crate) established: bool,
@@ -128,9 +131,9 @@ pub(crate) struct Common {
 }
 
 impl Common {
-    /// Limit on the receives of a shared receive queue that one queue pair holds for messages in progress. If a packet
-    /// out of order needs a receive beyond the limit, the packet is dropped, as if it were lost. So a lost packet of
-    /// one peer cannot use up the receives of other queue pairs.
+    /// Maximum number of receives of a shared receive queue that one queue pair holds for messages in progress. If a
+    /// packet out of order needs a receive beyond this limit, the packet is dropped, as if it were lost. So a lost
+    /// packet of one peer cannot use up the receives of other queue pairs.
     pub(crate) const MAX_EARLY: usize = 64;
 
     pub(crate) fn new(qpn: Qpn, pd: Pd, init: QpInit) -> Common {
@@ -162,17 +165,18 @@ impl Common {
         *self = Common::new(self.qpn, self.pd, self.init.clone());
     }
 
-    /// Whether the state admits packets of the peer.
+    /// Whether the queue pair is in a state in which it processes packets of the peer.
     pub(crate) fn receives_packets(&self) -> bool {
         matches!(self.state, State::ReadyToReceive | State::ReadyToSend | State::SendQueueDrain | State::SendQueueError)
     }
 
-    /// Whether the state allows the queue pair to send the packets of released send requests.
+    /// Whether the queue pair is in a state in which it sends request packets.
     pub(crate) fn sends_packets(&self) -> bool {
         matches!(self.state, State::ReadyToSend | State::SendQueueDrain)
     }
 
-    /// Sets the sequence numbers as if `messages` messages of every kind had been sent and received before.
+    /// Sets the sequence numbers as if `messages` messages of every kind had been sent and received before, so that a
+    /// test can make them wrap.
     #[cfg(test)]
     pub(crate) fn count_from(&mut self, messages: u32) {
         self.next_receive = messages.into();
@@ -191,8 +195,9 @@ impl Common {
         self.next_receive as u32
     }
 
-    /// Returns the receive that is `ahead` receives after the oldest uncompleted receive. If no packet has used this
-    /// receive yet, takes it from the receive queue. `early` says that the packet arrived out of order.
+    /// Returns the receive for a packet of the peer, which is `ahead` receives after the oldest uncompleted receive. If
+    /// no packet has used this receive yet, takes it from the receive queue. `early` says that the packet arrived out
+    /// of order.
     pub(crate) fn receive(&mut self, ctx: &mut Ctx, ahead: u32, early: bool) -> Option<&Receive> {
         let number = self.next_receive + u64::from(ahead);
         let found = match self.inbox.front() {
@@ -226,7 +231,7 @@ impl Common {
         self.inbox.get(slot).map(|(_, receive)| receive)
     }
 
-    /// Completes the oldest receive with the message `delivery`.
+    /// Completes the oldest receive with success, for the received message `delivery`.
     pub(crate) fn received(&mut self, ctx: &mut Ctx, delivery: &Delivery) {
         let Some(receive) = self.take_oldest() else { return };
         let opcode = if delivery.write { Opcode::RecvWithImmediate } else { Opcode::Recv };
@@ -303,8 +308,8 @@ impl Common {
         ctx.complete(self.init.send_cq, completion, false);
     }
 
-    /// Completes the send requests whose packets are all among the first `acked` packets and whose responses have
-    /// arrived.
+    /// Completes with success the send requests that are done: all their packets are among the queue pair's first
+    /// `acked` packets, and their responses have arrived.
     pub(crate) fn retire(&mut self, ctx: &mut Ctx, acked: u64) {
         while let Some(wqe) = self.sends.pop_done(acked) {
             self.sent(ctx, &wqe, Status::Success);
@@ -320,14 +325,14 @@ impl Common {
         }
     }
 
-    /// Number of a packet of the earliest failed send request; `None` if no request has failed. Neither the failed
-    /// request nor any later request can succeed.
+    /// The number of a packet of the earliest send request that has failed; `None` if no request has failed. Neither
+    /// this request nor any later request can succeed.
     pub(crate) fn failing(&self) -> Option<u64> {
         self.failing.map(|(packet, _)| packet)
     }
 
-    /// Fails the send request that `packet` belongs to. The request completes with `status` after all earlier requests;
-    /// then the queue pair goes into the error state.
+    /// Fails the send request to which packet number `packet` belongs. The request completes with `status` after all
+    /// earlier requests; then the queue pair goes into the error state.
     pub(crate) fn fail_at(&mut self, ctx: &mut Ctx, packet: u64, status: Status) {
         if self.failing.is_none_or(|(earliest, _)| packet < earliest) {
             self.failing = Some((packet, status));
@@ -343,7 +348,7 @@ impl Common {
         self.fail(ctx, status);
     }
 
-    /// Moves the queue pair into the error state because of `status`, and flushes its work requests.
+    /// Moves the queue pair into the error state for the reason `status`, and flushes its work requests.
     pub(crate) fn fail(&mut self, ctx: &mut Ctx, status: Status) {
         if self.state == State::Error {
             return;

@@ -1,4 +1,4 @@
-//! Limits and settings of a device.
+//! Limits and settings of a [`Device`](crate::Device), which holds the state of one RDMA NIC.
 
 use crate::flow::Congestion;
 use rnic_transport::congestion::{NoCongestionControl, Settings};
@@ -59,20 +59,21 @@ pub struct DeviceConfig {
     pub limits: Limits,
     /// Rate of the device's link, which is also the initial rate of a connection.
     pub line_rate: BitRate,
-    /// Approximate round-trip time of an unloaded network. Congestion controls that measure round-trip times use it as
-    /// their initial value.
+    /// Approximate round-trip time of the unloaded network. Congestion controls that measure round-trip times begin
+    /// with this value.
     pub base_rtt: Time,
-    /// Maximum packets in flight on a connection (BDP-FC), at most [`MAX_IN_FLIGHT`](crate::MAX_IN_FLIGHT).
+    /// Maximum number of packets in flight on a connection (the IRN paper's BDP-FC), at most
+    /// [`MAX_IN_FLIGHT`](crate::MAX_IN_FLIGHT).
     pub in_flight: u32,
-    /// Maximum payload bytes in flight on a connection. The smaller of the two limits applies; one packet may always be
-    /// in flight.
+    /// Maximum number of payload bytes in flight on a connection. The smaller of this limit and `in_flight` applies;
+    /// one packet may always be in flight.
     pub in_flight_bytes: u64,
-    /// Retransmission timeouts of IRN connections. An RC connection has its timeout as an attribute
+    /// Retransmission timeouts of IRN connections. The timeout of an RC connection is an attribute of the connection
     /// ([`SendAttributes::timeout`](crate::SendAttributes::timeout)).
     pub timeouts: Timeouts,
     /// IRN: period within which all timeouts of a connection together use up only one retry; 0: each timeout uses up a
-    /// retry. With a positive period the timeout can be short, and so recover quickly from a lost retransmission,
-    /// without aborting requests to a peer that is busy for a while.
+    /// retry. With a positive period, timeouts can be short, so that a lost retransmission is repeated soon, and yet
+    /// requests to a peer that is busy for a while do not fail.
     pub patience: Time,
     /// Congestion control of queue pairs for which the application chooses none
     /// ([`Device::set_congestion`](crate::Device::set_congestion)).

@@ -1,8 +1,8 @@
-//! Checks of an implementation of [`Verbs`]. They are the same for the state machine in virtual time, for the endpoint
-//! on sockets, and for a simulated NIC.
+//! Checks that every implementation of the trait [`Verbs`] must pass: the state machine in virtual time, the NIC on
+//! sockets (`rnic-endpoint`), and a simulated NIC.
 //!
-//! The test of an implementation creates a [`Fabric`] with two of its NICs and calls [`check`], which panics at the
-//! first deviation.
+//! A test passes to [`check`] a function that creates a [`Fabric`]: two NICs of the implementation, with a network
+//! between them. `check` panics when one of its checks fails.
 
 use crate::Verbs;
 use crate::types::{
@@ -18,11 +18,12 @@ pub trait Fabric {
     fn nic(&mut self, side: usize) -> &mut dyn Verbs;
     /// Returns the IP address and UDP port of NIC `side`, to which the other NIC connects.
     fn addr(&self, side: usize) -> SocketAddr;
-    /// Moves packets, and lets a little time pass. Time must pass even if no packet moves.
+    /// Moves packets between the NICs, and lets a little time pass. Time must pass even if no packet moves.
     fn progress(&mut self);
 }
 
-/// Runs all checks. Each check takes a new fabric from `make`, which must lose no packets.
+/// Runs all checks of an implementation. Each check takes two new NICs with a network from `make`; the network must
+/// lose no packets.
 ///
 /// # Panics
 /// If a check fails.
@@ -44,12 +45,12 @@ pub fn check(make: &mut dyn FnMut() -> Box<dyn Fabric>) {
 
 /// Number of calls of [`Fabric::progress`] after which a check stops waiting, and fails.
 const PATIENCE: u32 = 5_000_000;
-/// Length in bytes of each side's memory region.
+/// Length in bytes of the memory region of each NIC.
 const REGION: usize = 1 << 16;
-/// Path MTU in bytes.
+/// Path MTU in bytes of the connections in the checks.
 const MTU: u32 = 1_024;
-/// Minimum number of bytes around the payload of a data packet: Ethernet, IPv4, UDP and base transport headers, ICRC
-/// and frame check sequence.
+/// Minimum number of bytes that a data packet has besides its payload: Ethernet, IPv4, UDP and base transport headers,
+/// ICRC and frame check sequence.
 const HEADERS: u64 = 14 + 20 + 8 + 12 + 4 + 4;
 
 struct Side {
@@ -63,8 +64,8 @@ struct Pair {
     fabric: Box<dyn Fabric>,
     service: Service,
     sides: [Side; 2],
-    /// First PSN of both sides in the next connection. Each connection begins far from the PSNs of the previous one,
-    /// because packets of the previous connection may still arrive, and must not pass for packets of the new one.
+    /// First PSN of both sides in the next connection. It is far from the PSNs of the previous connection, because
+    /// packets of that connection may still arrive, and must not be taken for packets of the new connection.
     psn: u32,
 }
 
@@ -120,7 +121,7 @@ impl Pair {
         Sge { addr: region.addr + offset, len, lkey: region.lkey }
     }
 
-    /// The virtual address of side 1's region, and its remote key.
+    /// The virtual address and the remote key of side 1's memory region, which side 0 accesses.
     fn target(&self) -> (u64, u32) {
         (self.sides[1].region.addr, self.sides[1].region.rkey)
     }
@@ -146,7 +147,7 @@ impl Pair {
         self.fabric.nic(side).post_recv(self.sides[side].qpn, &RecvRequest { wr_id, scatter: &scatter }).unwrap();
     }
 
-    /// Polls one completion of `side`; `None` if there is none. Checks that its timestamp is between `since` and now.
+    /// Polls one completion of NIC `side`; `None` if none waits. Checks that its timestamp is between `since` and now.
     fn poll(&mut self, side: usize, since: Time) -> Option<Completion> {
         let mut out = [Completion::BLANK];
         let nic = self.fabric.nic(side);
@@ -161,7 +162,7 @@ impl Pair {
         })
     }
 
-    /// Waits for the next completion of `side`. Checks that its timestamp is not before `since`.
+    /// Waits for the next completion of NIC `side`. Checks that its timestamp is not before `since`.
     fn complete(&mut self, side: usize, since: Time) -> Completion {
         for _ in 0..PATIENCE {
             if let Some(completion) = self.poll(side, since) {
@@ -172,7 +173,7 @@ impl Pair {
         panic!("{:?}: no completion at side {side}", self.service);
     }
 
-    /// Waits for the next completion of side 0. Checks that it reports success of request `wr_id` with operation
+    /// Waits for the next completion of NIC 0. Checks that it reports success of request `wr_id` with operation
     /// `opcode`.
     fn succeed(&mut self, wr_id: u64, opcode: Opcode, since: Time) -> Completion {
         let completion = self.complete(0, since);
@@ -195,7 +196,7 @@ impl Pair {
         self.fabric.nic(side).write_memory(self.sides[side].region.id, offset, data).unwrap();
     }
 
-    /// Lets time pass until `data` is in side 1's region at `offset`.
+    /// Lets time pass until `data` has arrived in the memory region of NIC 1 at `offset`.
     fn arrive(&mut self, offset: usize, data: &[u8]) {
         for _ in 0..PATIENCE {
             if self.read(1, offset, data.len()) == data {

@@ -1,19 +1,19 @@
-//! Counters of a device, and the reasons for which it drops packets.
+//! Counters of a [`Device`](crate::Device) (one RDMA NIC), and the reasons for which it drops received packets.
 
 /// The reason for which the device dropped a received packet.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Dropped {
     /// The bytes are not a packet of RoCEv2 or IRN.
     Malformed,
-    /// There is no queue pair with the packet's destination QPN.
+    /// No queue pair has the packet's destination QPN.
     UnknownQp,
-    /// The packet's source IP address is not that of the queue pair's peer.
+    /// The packet's source IP address is not the address of the queue pair's peer.
     WrongPeer,
-    /// The packet's partition key is not that of the default partition (0xffff or 0x7fff).
+    /// The packet's partition key is not a key of the default partition (0xffff or 0x7fff).
     Partition,
     /// The opcode does not belong to the queue pair's transport service.
     Opcode,
-    /// The queue pair's state does not admit such packets.
+    /// The queue pair is in a state in which it does not process such packets, for example RESET.
     State,
     /// The payload is too long or too short for the path MTU.
     Length,
@@ -23,9 +23,9 @@ pub enum Dropped {
     OutOfOrder,
     /// The packet is an ACK, a NAK or a response for a request that is not outstanding.
     Stale,
-    /// The message needs a posted receive, and there is none.
+    /// The message needs a receive, and no receive is posted.
     NoReceive,
-    /// The request is invalid, or the addressed memory does not admit the access.
+    /// The request is invalid, or its access to memory is not allowed.
     Refused,
 }
 
@@ -46,7 +46,7 @@ impl Dropped {
         Dropped::Refused,
     ];
 
-    /// The name of the reason's counter in statistics. Names are stable across versions.
+    /// The name of the reason in statistics. Names are stable across versions.
     pub const fn label(self) -> &'static str {
         match self {
             Dropped::Malformed => "malformed",
@@ -65,7 +65,7 @@ impl Dropped {
     }
 }
 
-/// Counters of a device, from its creation on.
+/// Counters of a device, which count from its creation on.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Counters {
     /// Packets received, dropped packets included.
@@ -78,11 +78,11 @@ pub struct Counters {
     pub retransmitted: u64,
     /// Packets dropped, by reason: the index is `Dropped as usize`.
     pub dropped: [u64; Dropped::ALL.len()],
-    /// Requests and responses received more than once.
+    /// Request and response packets that had been received before.
     pub duplicates: u64,
     /// ACKs sent.
     pub acks_sent: u64,
-    /// NAKs sent, without RNR NAKs.
+    /// NAKs sent, except RNR NAKs.
     pub naks_sent: u64,
     /// NAKs for a missing packet (PSN sequence error) received.
     pub naks_received: u64,
@@ -93,7 +93,7 @@ pub struct Counters {
     pub rnr_naks_sent: u64,
     /// RNR NAKs received.
     pub rnr_naks_received: u64,
-    /// Retransmission timeouts.
+    /// Expired retransmission timeouts.
     pub timeouts: u64,
     /// Congestion notification packets (CNPs) sent.
     pub cnps_sent: u64,
@@ -101,9 +101,10 @@ pub struct Counters {
     pub cnps_received: u64,
     /// Packets received with a CE mark (ECN).
     pub marked: u64,
-    /// Queue pairs that went into the error state because of an error, not because of a verb.
+    /// Queue pairs that went into the error state because of an error, and not because the application moved them.
     pub queue_pair_errors: u64,
-    /// Asynchronous events that were lost because the application polled too rarely.
+    /// Asynchronous events that were lost because the application polled too rarely: more than
+    /// [`MAX_EVENTS`](crate::MAX_EVENTS) were waiting.
     pub events_lost: u64,
 }
 

@@ -17,7 +17,8 @@ use slab::Slab;
 use std::collections::{BTreeSet, VecDeque};
 use std::net::SocketAddr;
 
-/// The state of one RDMA NIC. The documentation of [`Verbs`](crate::Verbs) has an example with two devices.
+/// The state of one RDMA NIC, which its owner drives by handing in packets and times. The documentation of
+/// [`Verbs`](crate::Verbs) has an example with two devices.
 pub struct Device {
     pub(crate) config: DeviceConfig,
     /// Generator of memory keys, of first PSNs and of the first queue pair number. Keys and PSNs are secrets between
@@ -26,7 +27,7 @@ pub struct Device {
     pub(crate) domains: Table<()>,
     pub(crate) ctx: Ctx,
     pub(crate) qps: Slab<Qp>,
-    /// Number of queue pairs created so far, plus a random number. It salts the upper bits of the next QPN.
+    /// Number of queue pairs created so far, plus a random number. It determines the upper 8 bits of the next QPN.
     pub(crate) made: u32,
     /// Queue pairs (their slots in `qps`) that may have packets to send now; each queue pair occurs at most once.
     ready: VecDeque<u32>,
@@ -36,7 +37,7 @@ pub struct Device {
 }
 
 impl Device {
-    /// A device without objects.
+    /// Creates a device without objects (protection domains, memory regions, queues).
     pub fn new(config: DeviceConfig) -> Device {
         let mut rng = ChaCha20Rng::seed_from_u64(config.seed);
         Device {
@@ -56,14 +57,14 @@ impl Device {
         &self.config
     }
 
-    /// The latest time that the device's owner passed to the device.
+    /// The latest time that the device's owner has passed to the device, which reads no clock itself.
     pub fn now(&self) -> Time {
         self.ctx.now
     }
 
-    /// Passes the current time to the device. Some verbs generate completions themselves, such as [`Device::to_error`];
-    /// these completions get the latest time that was passed to the device as their timestamp. A `now` before that time
-    /// changes nothing.
+    /// Passes the current time to the device, which reads no clock. Some verbs generate completions, such as
+    /// [`Device::to_error`]; the timestamp of these completions is the latest time that was passed to the device. A
+    /// `now` before this time changes nothing.
     pub fn advance_to(&mut self, now: Time) {
         self.ctx.now = self.ctx.now.max(now);
     }
@@ -89,7 +90,8 @@ impl Device {
     /// was passed to the device earlier.
     ///
     /// # Errors
-    /// The reason for which the device dropped the packet. The device counts the packet, and the caller need not react.
+    /// The reason for which the device dropped the packet. The device has counted the packet, so the caller may ignore
+    /// the error.
     pub fn receive(&mut self, now: Time, source: SocketAddr, marked: bool, bytes: &[u8]) -> Result<(), Dropped> {
         self.ctx.now = now;
         self.ctx.counters.packets_received += 1;
@@ -155,8 +157,8 @@ impl Device {
     }
 
     /// Fills `batch` with packets of the next queue pair that has packets to send now. Returns `false` if no queue pair
-    /// has any. `now` must not be before any time that was passed to the device earlier. The caller passes the same
-    /// `batch` every time, because the batch may hold a packet back for the next call.
+    /// has packets to send. `now` must not be before any time that was passed to the device earlier. The caller passes
+    /// the same `batch` every time, because the batch may hold a packet back for the next call.
     pub fn transmit(&mut self, now: Time, batch: &mut Batch) -> bool {
         self.ctx.now = now;
         if let Some(to) = batch.begin() {
@@ -206,8 +208,8 @@ impl Device {
         !self.ready.is_empty()
     }
 
-    /// Fires the timers that are due at `now`, and resumes paced queue pairs whose next packet is due. `now` must not
-    /// be before any time that was passed to the device earlier.
+    /// Fires the timers that are due at `now`. A queue pair whose next packet was delayed by pacing until `now` becomes
+    /// ready to send it. `now` must not be before any time that was passed to the device earlier.
     pub fn on_time(&mut self, now: Time) {
         self.ctx.now = now;
         while let Some((due, at)) = self.timers.first().copied() {
@@ -225,8 +227,8 @@ impl Device {
         self.settle();
     }
 
-    /// Puts the queue pair in slot `at` into the ring of ready queue pairs, because it may have packets to send. The
-    /// next [`Device::transmit`] asks the queue pair.
+    /// Puts the queue pair in slot `at` of `qps` into the ring of ready queue pairs, because it may have packets to
+    /// send. [`Device::transmit`] takes the queue pairs from this ring.
     pub(crate) fn touch(&mut self, at: u32) {
         if let Some(qp) = self.qps.get_mut(at as usize)
             && !qp.ready
@@ -236,8 +238,8 @@ impl Device {
         }
     }
 
-    /// Puts the queue pair in slot `at` into the ring of ready queue pairs if it may send now; otherwise sets its
-    /// timer. A timer that moves to a later time keeps its entry in `timers`, which is then too early.
+    /// Puts the queue pair in slot `at` of `qps` into the ring of ready queue pairs if it may send now, and sets its
+    /// timer. If the timer moves to a later time, its entry in `timers` keeps the earlier time.
     fn wake(&mut self, at: u32) {
         let now = self.ctx.now;
         let Some(qp) = self.qps.get_mut(at as usize) else { return };
@@ -262,8 +264,8 @@ impl Device {
         }
     }
 
-    /// Removes the destroyed queue pair `qp`, which was in slot `at`, from the ring of ready queue pairs and from the
-    /// timers.
+    /// Removes the destroyed queue pair `qp`, which was in slot `at` of `qps`, from the ring of ready queue pairs and
+    /// from the timers.
     pub(crate) fn forget(&mut self, at: u32, qp: &Qp) {
         if qp.ready {
             self.ready.retain(|other| *other != at);
@@ -311,8 +313,8 @@ mod tests {
         Service,
     };
 
-    /// However often its times change, a queue pair has at most one timer and one place in the ring of ready queue
-    /// pairs. A destroyed queue pair has neither.
+    /// However often the times of its timers change, a queue pair has at most one entry in the device's timers and one
+    /// in the ring of ready queue pairs. A destroyed queue pair has neither.
     #[test]
     fn the_ring_and_the_timers_do_not_grow() {
         let congestion = Congestion::named("dcqcn").unwrap();

@@ -1,7 +1,9 @@
-//! The flows of `rnic-transport` as trait objects, so that the code of queue pairs is compiled once, not once for each
-//! congestion control.
+//! The congestion control of queue pairs, and their flows as trait objects. A flow is a sender of `rnic-transport` with
+//! loss recovery and congestion control. Trait objects let the code of queue pairs be compiled once, and not once for
+//! each congestion control.
 //!
-//! The dynamic calls cost a few nanoseconds per packet, about a thousandth of the system call that moves the packet.
+//! The dynamic calls cost a few nanoseconds per packet, about a thousandth of the system call that sends or receives
+//! the packet.
 
 use rnic_transport::congestion::{CongestionControl, Settings};
 use rnic_transport::recovery::{GoBackN, Irn, Pick, Progress, Protocol, StreamSender};
@@ -29,7 +31,7 @@ pub(crate) trait Flow: Send {
     fn on_deadline(&mut self, now: Time) -> Option<Timer>;
 }
 
-/// Pacing by a congestion control, for packets without loss recovery. The functions are those of [`Regulator`].
+/// Paces packets at the rate of a congestion control, without loss recovery. The functions are those of [`Regulator`].
 pub(crate) trait Pace: Send {
     /// Sets the application's rate limit, which applies from the next packet on; `None`: no limit but the link's rate.
     fn set_rate(&mut self, rate: Option<BitRate>);
@@ -40,7 +42,8 @@ pub(crate) trait Pace: Send {
     fn on_deadline(&mut self, now: Time);
 }
 
-/// A loss recovery that a [`Flow`] can use, with the function that the traits of `rnic_transport` lack.
+/// A loss recovery that a [`Flow`] can use. The trait adds the function `claim`, which reserves PSNs for the response
+/// packets of an RC read, and which the traits of `rnic_transport` lack.
 trait Recovery: Protocol<Sender: StreamSender> {
     fn claim<C: CongestionControl>(sender: &mut Sender<Self, C>, packets: u32);
 }
@@ -52,7 +55,7 @@ impl Recovery for GoBackN {
 }
 
 impl Recovery for Irn {
-    /// With IRN a read takes one PSN, that of its request, so that there are no further PSNs to reserve.
+    /// Does nothing: with IRN a read takes only the PSN of its request, so no PSNs are reserved for the response.
     fn claim<C: CongestionControl>(_sender: &mut Sender<Self, C>, _packets: u32) {}
 }
 
@@ -133,7 +136,8 @@ impl<C: CongestionControl> Pace for Paced<C> {
     }
 }
 
-/// Creates flows with one kind of congestion control and its settings.
+/// Creates the senders of a queue pair (with go-back-N, with IRN, or only paced) with one congestion control and its
+/// settings.
 trait Factory: Send + Sync {
     fn name(&self) -> &'static str;
     fn marks(&self, cfg: &FlowConfig) -> bool;
@@ -179,7 +183,7 @@ impl<C: CongestionControl> Factory for Maker<C> {
     }
 }
 
-/// The choice of a congestion control, with its settings.
+/// A congestion control with its settings, as the choice for a queue pair or for a whole device.
 ///
 /// ```
 /// use rnic_transport::congestion::{CongestionControl, Dcqcn, Settings};
@@ -194,7 +198,8 @@ impl<C: CongestionControl> Factory for Maker<C> {
 pub struct Congestion(Arc<dyn Factory>);
 
 impl Congestion {
-    /// The congestion control `C` with these settings. `C` need not be in the registry of `rnic-transport`.
+    /// The congestion control `C` with these settings. `C` need not be in the registry of `rnic-transport`, the list of
+    /// its congestion controls.
     pub fn of<C: CongestionControl>(settings: Settings) -> Congestion {
         Congestion(Arc::new(Maker::<C> { settings, of: std::marker::PhantomData }))
     }
@@ -229,8 +234,8 @@ impl Congestion {
         self.0.marks(cfg)
     }
 
-    /// Checks the settings against `cfg`. Returns the minimum time between two CNPs; `None` if the receiver sends no
-    /// CNPs.
+    /// Checks the congestion control's settings for a flow with the configuration `cfg`. Returns the minimum time
+    /// between two CNPs of the receiver; `None` if the receiver sends no CNPs.
     pub(crate) fn check(&self, cfg: &FlowConfig) -> Result<Option<Time>, String> {
         self.0.check(cfg)
     }

@@ -1,4 +1,4 @@
-//! The verbs as a trait, [`Verbs`], for layers above an RDMA NIC.
+//! The verbs as a trait, [`Verbs`], for software above an RDMA NIC.
 
 use crate::backing::ForeignMemory;
 use crate::device::Device;
@@ -11,14 +11,15 @@ use rnic_transport::{BitRate, Time};
 /// The verbs of an RDMA NIC: memory regions, queues, work requests, completions with timestamps, and a rate limit for
 /// each queue pair.
 ///
-/// A layer written against this trait, such as a transport in host software, runs on every implementation: on the state
-/// machine [`Device`] in virtual time, on the sockets of `rnic_endpoint::Device`, or on a simulated NIC.
-/// [`crate::conformance`] checks an implementation.
+/// Software that uses this trait, such as a transport on the host, runs on every implementation: on the state machine
+/// [`Device`] in virtual time, on the sockets of `rnic_endpoint::Device`, or on a simulated NIC. The module
+/// [`crate::conformance`] tests an implementation.
 ///
 /// No method blocks, and no method takes the current time as an argument: [`Verbs::now`] reads the NIC's own clock,
 /// from which completions get their timestamps. Each implementation decides how packets move and time passes: by a
 /// thread, by a simulation, or by calls of [`Device::receive`] and [`Device::transmit`]. The trait is object-safe.
-/// Methods identify objects by handles; the handle of a destroyed object gives [`VerbsError::Unknown`].
+/// Methods identify objects such as queue pairs by handles; with the handle of a destroyed object they return
+/// [`VerbsError::Unknown`].
 ///
 /// In this example two NICs run in virtual time, and the first NIC writes into the memory of the second NIC:
 ///
@@ -80,7 +81,7 @@ pub trait Verbs {
     /// The time of the NIC's clock, from which completions get their timestamps. The clock never goes back.
     fn now(&self) -> Time;
 
-    /// Limits, link rate and granularities of the NIC.
+    /// Returns the limits and the link rate of the NIC, and the granularities of its rate limits and timestamps.
     fn query_device(&self) -> DeviceInfo;
 
     // Protection domains and memory.
@@ -88,7 +89,7 @@ pub trait Verbs {
     /// Creates a protection domain.
     ///
     /// # Errors
-    /// When the NIC has no protection domain left, or is closed.
+    /// If the NIC can create no further protection domain, or is closed.
     fn create_pd(&mut self) -> Result<Pd, VerbsError>;
 
     /// Destroys a protection domain.
@@ -97,22 +98,22 @@ pub trait Verbs {
     /// [`VerbsError::Busy`] while a memory region or a queue pair belongs to the protection domain.
     fn destroy_pd(&mut self, pd: Pd) -> Result<(), VerbsError>;
 
-    /// Registers memory that the NIC owns until [`Verbs::deregister`] gives it back.
+    /// Registers memory for local and remote access. The NIC owns the memory until [`Verbs::deregister`] returns it.
     ///
     /// `addr` is the virtual address of the first byte, as in the work requests of this side and of the peer. With
     /// `None` the NIC chooses an address.
     ///
     /// # Errors
-    /// When a limit is reached, or `addr` leaves no room for the region below 2^64.
+    /// If a limit of the NIC is reached, or the region would not end below 2^64.
     fn register(&mut self, pd: Pd, bytes: Vec<u8>, addr: Option<u64>, access: Access) -> Result<MrInfo, VerbsError>;
 
-    /// Registers memory that stays with the application. The NIC accesses the memory until [`Verbs::deregister`] has
+    /// Registers memory that the application owns. The NIC accesses the memory until [`Verbs::deregister`] has
     /// returned, or the NIC is dropped. `addr` is as in [`Verbs::register`]; with `None` it is the memory's address in
     /// this process.
     ///
     /// # Errors
-    /// As [`Verbs::register`]. Also when `access` admits writes to memory that is read-only, or when `addr` differs
-    /// from the memory's address in this process by a number that is not a multiple of 8.
+    /// The errors of [`Verbs::register`]. Also if `access` allows writes to memory that is read-only, or if `addr`
+    /// differs from the memory's address in this process by a number that is not a multiple of 8.
     fn register_foreign(
         &mut self, pd: Pd, memory: ForeignMemory, addr: Option<u64>, access: Access,
     ) -> Result<MrInfo, VerbsError>;
@@ -124,16 +125,16 @@ pub trait Verbs {
     /// If there is no such region.
     fn deregister(&mut self, id: MrId) -> Result<Vec<u8>, VerbsError>;
 
-    /// Copies `out.len()` bytes of a region into `out`, beginning with the region's byte `offset`.
+    /// Copies `out.len()` bytes of a memory region into `out`, beginning with the region's byte `offset`.
     ///
     /// # Errors
-    /// If there is no such region, or the region ends before the last of these bytes. Then nothing is copied.
+    /// If no region has this handle, or the region ends before the last of these bytes. Then nothing is copied.
     fn read_memory(&mut self, id: MrId, offset: usize, out: &mut [u8]) -> Result<(), VerbsError>;
 
-    /// Copies `data` into a region, beginning at the region's byte `offset`.
+    /// Copies `data` into a memory region, beginning at the region's byte `offset`.
     ///
     /// # Errors
-    /// If there is no such region, the region ends before the last of these bytes, or the region is read-only. Then
+    /// If no region has this handle, the region ends before the last of these bytes, or the region is read-only. Then
     /// nothing is copied.
     fn write_memory(&mut self, id: MrId, offset: usize, data: &[u8]) -> Result<(), VerbsError>;
 
@@ -142,7 +143,7 @@ pub trait Verbs {
     /// Creates a completion queue with room for `capacity` completions.
     ///
     /// # Errors
-    /// When a limit is reached.
+    /// If a limit of the NIC is reached.
     fn create_cq(&mut self, capacity: u32) -> Result<CqId, VerbsError>;
 
     /// Destroys a completion queue.
@@ -155,8 +156,8 @@ pub trait Verbs {
     /// ([`Completion::time`]) in one queue never decrease.
     ///
     /// # Errors
-    /// [`VerbsError::Overflow`] once completions were lost because the queue was full, and the completions before the
-    /// loss have been polled.
+    /// [`VerbsError::Overflow`] if completions were lost because the queue was full. The error comes only after the
+    /// completions before the loss have been polled.
     fn poll_cq(&mut self, cq: CqId, out: &mut [Completion]) -> Result<usize, VerbsError>;
 
     // Queue pairs.
@@ -164,14 +165,15 @@ pub trait Verbs {
     /// Creates a queue pair, in state RESET.
     ///
     /// # Errors
-    /// When a limit is reached, or `init` names an object that does not exist or belongs to another protection domain.
+    /// If a limit of the NIC is reached, or `init` names an object that does not exist or belongs to another protection
+    /// domain.
     fn create_qp(&mut self, pd: Pd, init: QpInit) -> Result<Qpn, VerbsError>;
 
     /// Changes the state of a queue pair.
     ///
     /// # Errors
-    /// [`VerbsError::WrongState`] if there is no such transition from the present state; [`VerbsError::Range`] if an
-    /// attribute is out of range. After an error the state is unchanged.
+    /// [`VerbsError::WrongState`] if the transition is not possible from the present state; [`VerbsError::Range`] if an
+    /// attribute of the transition is out of range. After an error the state is unchanged.
     fn modify_qp(&mut self, qpn: Qpn, transition: Transition) -> Result<(), VerbsError>;
 
     /// Returns state, connection, rate limit and outstanding work of a queue pair.
@@ -191,7 +193,7 @@ pub trait Verbs {
     /// If there is no such queue pair, or the rate is 0.
     fn set_rate(&mut self, qpn: Qpn, rate: Option<BitRate>) -> Result<Option<BitRate>, VerbsError>;
 
-    /// Destroys a queue pair. Its outstanding work disappears without completions.
+    /// Destroys a queue pair. Its outstanding work requests disappear without completions.
     ///
     /// # Errors
     /// If there is no such queue pair.
@@ -202,9 +204,9 @@ pub trait Verbs {
     /// Posts a send request. The request generates a completion if it is signalled or if it fails.
     ///
     /// # Errors
-    /// [`VerbsError::Full`] if the send queue is full. Other errors if the queue pair's state or service does not admit
-    /// the request, or if the access to a scatter-gather element's memory is not allowed. After an error nothing is
-    /// posted.
+    /// [`VerbsError::Full`] if the send queue is full. Other errors if the request is not possible in the queue pair's
+    /// state or with its transport service, or if the access to a scatter-gather element's memory is not allowed. After
+    /// an error nothing is posted.
     fn post_send(&mut self, qpn: Qpn, request: &SendRequest<'_>) -> Result<(), VerbsError>;
 
     /// Posts send requests in order until the send queue is full; returns the number of posted requests.
@@ -219,13 +221,14 @@ pub trait Verbs {
     /// Posts a receive request.
     ///
     /// # Errors
-    /// As [`Verbs::post_send`], for the receive queue. After an error nothing is posted.
+    /// The errors of [`Verbs::post_send`], for the receive queue. After an error nothing is posted.
     fn post_recv(&mut self, qpn: Qpn, request: &RecvRequest<'_>) -> Result<(), VerbsError>;
 
     /// Posts receive requests in order until the receive queue is full; returns the number of posted requests.
     ///
     /// # Errors
-    /// As [`Verbs::post_sends`].
+    /// The error of the first request that is refused for another reason than a full queue. The requests before it are
+    /// posted.
     fn post_recvs(&mut self, qpn: Qpn, requests: &[RecvRequest<'_>]) -> Result<usize, VerbsError> {
         until_full(requests, |request| self.post_recv(qpn, request))
     }

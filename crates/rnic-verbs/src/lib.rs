@@ -1,23 +1,24 @@
-//! RDMA verbs as a state machine: queue pairs, memory regions and completion queues, on the loss recovery and
-//! congestion control of `rnic-transport`. The crate uses neither sockets nor clocks.
+//! RDMA verbs as a state machine: queue pairs, memory regions and completion queues. Loss recovery and congestion
+//! control come from the crate `rnic-transport`. The crate uses neither sockets nor clocks.
 //!
-//! A [`Device`] holds the state of one RDMA NIC. The device's owner is a driver or a simulation. The owner hands in
+//! A [`Device`] holds the state of one RDMA NIC. The device's owner is a driver or a simulation. It hands in
 //! received packets ([`Device::receive`]) and takes packets to send ([`Device::transmit`]); both functions take the
 //! current time. When the time reaches [`Device::next_time`], the owner calls [`Device::on_time`]. Applications post
-//! work requests and poll completions. The trait [`Verbs`] holds the verbs that every NIC offers, with an example.
+//! work requests and poll completions. The trait [`Verbs`] holds the verbs that every NIC offers; its documentation has
+//! an example.
 //!
-//! | module | holds |
+//! | module | contents |
 //! |---|---|
 //! | [`types`] | handles, work requests, completions, states, errors |
 //! | [`device`] | the device: its verbs, received and sent packets, timers |
 //! | [`queue`] | completion queues and receive queues |
 //! | [`flow`] | congestion controls of queue pairs, chosen by name or by type |
 //! | [`counters`] | counters of a device, and the reasons for which it drops packets |
-//! | [`conformance`] | checks of an implementation of [`Verbs`], the trait that layers above a NIC use |
+//! | [`conformance`] | checks of an implementation of [`Verbs`], the trait that software above a NIC uses |
 //!
 //! Registered memory belongs to the device: an application hands a `Vec<u8>` over, and reads and writes the bytes
 //! through the device. So no packet can touch memory that was freed. [`ForeignMemory`] is memory that stays with the
-//! application, for interfaces in other languages. Creating a `ForeignMemory` is `unsafe`, and its module holds the
+//! application, for interfaces to other languages. Creating a `ForeignMemory` is `unsafe`, and its module holds the
 //! only `unsafe` code of the crate.
 #![deny(unsafe_code)]
 

@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 use std::cell::Cell;
 use std::collections::BTreeMap;
 
-/// The right that a remote access needs.
+/// The right to a memory region that an access of the peer needs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Right {
     Write,
@@ -16,7 +16,7 @@ pub(crate) enum Right {
     Atomic,
 }
 
-/// A range of bytes in a region, for which an access was checked. The check remains valid until the region is
+/// A range of bytes in a memory region, for which an access was checked. The check remains valid until the region is
 /// deregistered. After that the handle `region` finds no region, so every access fails.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Span {
@@ -25,7 +25,8 @@ pub(crate) struct Span {
     len: u32,
 }
 
-/// The checked memory of a work request. Up to two spans are stored without an allocation.
+/// The memory of a work request, one checked range for each scatter-gather element. Up to two ranges are stored without
+/// an allocation.
 pub(crate) type Spans = SmallVec<[Span; 2]>;
 
 struct Region {
@@ -47,12 +48,12 @@ impl Region {
     }
 }
 
-/// All regions of a device.
+/// All memory regions of a device, with tables that find them by their keys.
 pub(crate) struct Memory {
     regions: Table<Region>,
     local: BTreeMap<u32, Id>,
     remote: BTreeMap<u32, Id>,
-    /// Caches of the regions that were last found by a local or a remote key; the index is the low bits of the key.
+    /// Caches of the regions that were last found by a local or a remote key; the low bits of the key are the index.
     recent_local: [Cell<Option<Id>>; Memory::RECENT],
     recent_remote: [Cell<Option<Id>>; Memory::RECENT],
     /// The virtual address of the next region for which the application chooses no address.
@@ -87,8 +88,8 @@ impl Memory {
         self.bytes
     }
 
-    /// Registers memory; `None` if the region would end beyond the last 64-bit address. Regions whose address the
-    /// device chooses do not overlap, and at least one unused page of 4 KiB lies between them.
+    /// Registers memory; `None` if the region would end beyond the last 64-bit address. Regions whose virtual address
+    /// the device chooses do not overlap, and at least 4 KiB of unused addresses lie between them.
     pub(crate) fn register(
         &mut self, pd: Pd, backing: Backing, addr: Option<u64>, access: Access, rng: &mut impl Rng,
     ) -> Option<MrInfo> {
@@ -180,7 +181,8 @@ impl Memory {
         Ok(())
     }
 
-    /// Finds the region with this key, in the cache `recent` or else in the map `keys`.
+    /// Finds the region with the key `key`, in the cache `recent` or else in the map `keys`. `key_of` returns the key
+    /// of a region, local or remote, which is compared with `key`.
     fn find(
         &self, recent: &[Cell<Option<Id>>; Memory::RECENT], keys: &BTreeMap<u32, Id>, key: u32,
         key_of: impl Fn(&Region) -> u32,
@@ -196,7 +198,7 @@ impl Memory {
         self.regions.get(id).map(|region| (id, region))
     }
 
-    /// Checks an access of the peer to the `len` bytes at the virtual address `addr`.
+    /// Checks an access of the peer, which needs `right`, to the `len` bytes at the virtual address `addr`.
     pub(crate) fn remote(&self, pd: Pd, rkey: u32, addr: u64, len: u32, right: Right) -> Result<Span, AccessError> {
         let found = self.find(&self.recent_remote, &self.remote, rkey, |region| region.rkey);
         let (id, region) = found.ok_or(AccessError::Key)?;
@@ -221,7 +223,7 @@ impl Memory {
         Ok(Span { region: id, start, len })
     }
 
-    /// Checks the access to the memory of a scatter-gather element.
+    /// Checks that a queue pair of the domain `pd` may read a scatter-gather element's memory, or `write` it.
     fn local(&self, pd: Pd, sge: &Sge, write: bool) -> Result<Span, AccessError> {
         let found = self.find(&self.recent_local, &self.local, sge.lkey, |region| region.lkey);
         let (id, region) = found.ok_or(AccessError::Key)?;
@@ -235,7 +237,8 @@ impl Memory {
         Ok(Span { region: id, start, len: sge.len })
     }
 
-    /// Checks the access to the memory of a work request. The check skips elements of length 0, whatever their key.
+    /// Checks that a queue pair of the domain `pd` may read the memory of a work request's scatter-gather elements, or
+    /// `write` it. Elements of length 0 are not checked, whatever their key.
     ///
     /// # Errors
     /// The index of the first element whose check fails, and the reason.
@@ -250,7 +253,7 @@ impl Memory {
     /// Copies the first `out.len()` bytes of `span` into `out`.
     ///
     /// # Errors
-    /// If the region was deregistered after the check.
+    /// If the region was deregistered after the span was checked.
     #[inline]
     pub(crate) fn read(&self, span: Span, out: &mut [u8]) -> Result<(), AccessError> {
         debug_assert!(out.len() <= span.len as usize);
@@ -260,7 +263,7 @@ impl Memory {
     /// Copies `data` to the first bytes of `span`.
     ///
     /// # Errors
-    /// If the region was deregistered after the check.
+    /// If the region was deregistered after the span was checked.
     #[inline]
     pub(crate) fn write(&mut self, span: Span, data: &[u8]) -> Result<(), AccessError> {
         debug_assert!(data.len() <= span.len as usize);
@@ -270,16 +273,17 @@ impl Memory {
     /// Executes an atomic operation on the eight bytes of `span`; returns their value before the operation.
     ///
     /// # Errors
-    /// If the region was deregistered after the check.
+    /// If the region was deregistered after the span was checked.
     pub(crate) fn atomic(&mut self, span: Span, operation: Atomic) -> Result<u64, AccessError> {
         debug_assert!(span.len == 8);
         self.regions.get_mut(span.region).ok_or(AccessError::Key)?.backing.atomic(span.start, operation)
     }
 
-    /// Copies `out.len()` bytes out of the memory of a work request, beginning with byte `offset` of its message.
+    /// Copies `out.len()` bytes of a work request's memory `spans` into `out`, beginning with byte `offset` of the
+    /// request's message.
     ///
     /// # Errors
-    /// If a region was deregistered, or the work request's memory ends before the last of these bytes.
+    /// If a region of the memory was deregistered, or the memory ends before the last of these bytes.
     pub(crate) fn gather(&self, spans: &[Span], offset: u32, out: &mut [u8]) -> Result<(), AccessError> {
         let mut rest = out;
         for piece in pieces(spans, offset, rest.len() as u32) {
@@ -290,11 +294,11 @@ impl Memory {
         if rest.is_empty() { Ok(()) } else { Err(AccessError::Bounds) }
     }
 
-    /// Copies `data` into the memory of a work request, beginning at byte `offset` of its message. After an error no
-    /// byte was written.
+    /// Copies `data` into a work request's memory `spans`, beginning at byte `offset` of the request's message. After
+    /// an error no byte was written.
     ///
     /// # Errors
-    /// If a region was deregistered, or the work request's memory ends before the last of these bytes.
+    /// If a region of the memory was deregistered, or the memory ends before the last of these bytes.
     pub(crate) fn scatter(&mut self, spans: &[Span], offset: u32, data: &[u8]) -> Result<(), AccessError> {
         let len = data.len() as u32;
         let mut room = 0;
@@ -320,7 +324,8 @@ pub(crate) fn total(sges: &[Sge]) -> u64 {
     sges.iter().map(|sge| u64::from(sge.len)).sum()
 }
 
-/// The parts of `spans` that cover `len` bytes from byte `offset` on, where the spans count as one contiguous message.
+/// The parts of a work request's memory `spans` that hold `len` bytes of its message, from byte `offset` of the message
+/// on. The spans hold the message one after the other.
 fn pieces(spans: &[Span], offset: u32, len: u32) -> impl Iterator<Item = Span> {
     let (mut skip, mut left) = (offset, len);
     spans.iter().filter_map(move |span| {
@@ -332,7 +337,7 @@ fn pieces(spans: &[Span], offset: u32, len: u32) -> impl Iterator<Item = Span> {
     })
 }
 
-/// Returns a random key that is not 0 and not in use.
+/// Returns a random memory key that is not 0 and not among `keys`, the keys in use.
 fn fresh(keys: &BTreeMap<u32, Id>, rng: &mut impl Rng) -> u32 {
     loop {
         let key = rng.next_u32();

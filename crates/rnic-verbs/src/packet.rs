@@ -16,7 +16,7 @@ pub(crate) struct Route {
     pub(crate) mtu: u32,
 }
 
-/// The header fields that can differ between two transmissions of the same packet, and its PSN.
+/// The PSN of a request packet, and the header fields that can differ between two transmissions of the packet.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TxContext {
     pub(crate) psn: Psn,
@@ -41,8 +41,8 @@ impl Route {
         }
     }
 
-    /// Returns the base transport header (BTH) of a packet. Queue pairs pass only combinations of arguments for which
-    /// their service has an opcode.
+    /// Returns the base transport header (BTH) of a packet to the peer. Callers pass only combinations of arguments for
+    /// which the transport service has an opcode.
     pub(crate) fn bth(&self, operation: Operation, position: Position, extra: Extra, psn: u32) -> Bth {
         let opcode = Opcode::new(self.wire(), operation, position, extra).unwrap_or(Opcode::CNP);
         debug_assert!(opcode != Opcode::CNP, "{operation:?} {position:?} {extra:?} of {:?}", self.service);
@@ -54,9 +54,9 @@ impl Route {
         self.bth(operation, Position::Only, Extra::None, psn)
     }
 
-    /// Begins packet `index` of the send request `wqe`, and writes its headers into `out`. Also returns the part of the
-    /// message that the packet carries: its offset and its length, in bytes. For a read or atomic request the length is
-    /// 0.
+    /// Begins packet `index` of the send request `wqe`, and writes its headers into `out`; the caller adds the payload.
+    /// Also returns the part of the message that is the payload: offset and length in bytes. For a read or atomic
+    /// request both are 0.
     pub(crate) fn request<'a>(
         &self, wqe: &Wqe, index: u32, tx: TxContext, out: &'a mut [u8],
     ) -> (Writer<'a>, u32, u32) {
@@ -120,8 +120,8 @@ impl Route {
     }
 }
 
-/// Returns position and payload length of packet `index` of a message of `len` bytes. `index * mtu` must not exceed
-/// `len`.
+/// Returns the position (First, Middle, Last or Only) and the payload length of packet `index` of a message of `len`
+/// bytes. `index * mtu` must not exceed `len`.
 pub(crate) fn segment(len: u32, index: u32, mtu: u32) -> (Position, u32) {
     let done = index * mtu;
     let here = (len - done).min(mtu);
@@ -136,7 +136,7 @@ pub(crate) fn segment(len: u32, index: u32, mtu: u32) -> (Position, u32) {
 }
 
 /// Writes a packet into a buffer: the base transport header, the extension headers in the order of the specification,
-/// and the payload. The bytes of the ICRC are left zero.
+/// and the payload. The bytes of the ICRC are zero; the owner of the device fills them in.
 pub(crate) struct Writer<'a> {
     out: &'a mut [u8],
     at: usize,

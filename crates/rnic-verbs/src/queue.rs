@@ -1,10 +1,11 @@
-//! Completion queues and receive queues.
+//! Completion queues, receive queues and shared receive queues of a device.
 
 use crate::memory::Spans;
 use crate::types::{Completion, Pd, Status, VerbsError};
 use std::collections::VecDeque;
 
-/// The kind of completions that trigger a notification of a completion queue.
+/// The kind of completions of which a completion queue notifies the application, when the application requests a
+/// notification.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Notify {
     /// Solicited completions: completions of messages that the peer sent with the solicited flag, and completions of
@@ -31,8 +32,8 @@ impl CompletionQueue {
         CompletionQueue { queue: VecDeque::new(), capacity, overflowed: false, armed: None, notified: false, users: 0 }
     }
 
-    /// Adds a completion. If the queue is full, the completion is lost, and so are all later completions: the
-    /// completions that can be polled then have no gap. Returns `false` for the first completion that is lost.
+    /// Adds a completion. If the queue is full, this completion and all later completions are lost, so that the
+    /// completions that can be polled have no gap. Returns `false` for the first completion that is lost.
     #[must_use]
     pub(crate) fn push(&mut self, completion: Completion, solicited: bool) -> bool {
         if self.overflowed || self.queue.len() >= self.capacity as usize {
@@ -69,8 +70,9 @@ impl CompletionQueue {
         self.queue.len()
     }
 
-    /// Requests a notification of the next completion of this kind; completions that are already in the queue trigger
-    /// none. After an overflow no further completion is added, so the notification comes immediately.
+    /// Requests a notification of the next completion of the kind `notify`; completions that are already in the queue
+    /// trigger no notification. After an overflow no further completion is added, so the notification comes
+    /// immediately.
     pub(crate) fn arm(&mut self, notify: Notify) {
         if self.overflowed {
             self.notified = true;
@@ -90,11 +92,11 @@ impl CompletionQueue {
 pub(crate) struct Receive {
     pub(crate) wr_id: u64,
     pub(crate) scatter: Spans,
-    /// Maximum length in bytes of a message that fits into `scatter`.
+    /// Total length in bytes of the memory `scatter`: the maximum length of a message that fits.
     pub(crate) room: u64,
 }
 
-/// A receive queue: receives that no message has taken yet, in order of posting.
+/// A receive queue: the posted receives that no message has taken yet, in order of posting.
 #[derive(Debug)]
 pub(crate) struct ReceiveQueue {
     pub(crate) queue: VecDeque<Receive>,
@@ -122,14 +124,16 @@ impl ReceiveQueue {
 pub(crate) struct SharedReceiveQueue {
     pub(crate) pd: Pd,
     pub(crate) receives: ReceiveQueue,
-    /// When the queue holds fewer receives than this limit, one event is raised, and the limit becomes 0. 0: no event.
+    /// When the queue holds fewer receives than this limit, it raises
+    /// [`Event::SharedReceiveLimit`](crate::Event::SharedReceiveLimit) and sets the limit to 0. With a limit of 0 it
+    /// raises no event.
     pub(crate) limit: u32,
     pub(crate) users: u32,
 }
 
 impl SharedReceiveQueue {
-    /// Whether the queue holds fewer receives than the limit, so that the caller must raise the event. If so, resets
-    /// the limit to 0.
+    /// Whether the queue holds fewer receives than `limit`, so that the caller must raise the event. If so, resets the
+    /// limit to 0, so that the event occurs once.
     #[must_use]
     pub(crate) fn reaches_limit(&mut self) -> bool {
         let reached = (self.receives.queue.len() as u64) < u64::from(self.limit);

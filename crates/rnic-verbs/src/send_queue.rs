@@ -1,5 +1,5 @@
-//! The send queue: send requests in order of posting, and the numbers of their request and response packets, from which
-//! the PSNs follow.
+//! The send queue of a queue pair: send requests in order of posting. It numbers the request packets and the response
+//! packets of the requests; the PSNs follow from these numbers.
 
 use crate::memory::{Memory, Spans};
 use crate::types::{AccessError, SendFlags, SendOp, Service};
@@ -7,14 +7,14 @@ use rnic_transport::Psn;
 use smallvec::SmallVec;
 use std::collections::VecDeque;
 
-/// The local data of a send request.
+/// The local data of a send request: ranges of registered memory, or a copy of inline data.
 #[derive(Clone, Debug)]
 pub(crate) enum Local {
     Gather(Spans),
     Inline(SmallVec<[u8; 64]>),
 }
 
-/// A posted send request: a work queue element.
+/// A posted send request, as a work queue element (WQE) of the send queue.
 #[derive(Clone, Debug)]
 pub(crate) struct Wqe {
     pub(crate) wr_id: u64,
@@ -22,7 +22,7 @@ pub(crate) struct Wqe {
     pub(crate) local: Local,
     pub(crate) len: u32,
     pub(crate) flags: SendFlags,
-    /// Number of the request's first packet, where the first request packet of the queue pair has number 0.
+    /// Number of the request's first packet; the first request packet of the connection has number 0.
     pub(crate) first: u64,
     /// Number of PSNs that the request takes. With RC a read takes one PSN for each packet of its response.
     pub(crate) packets: u32,
@@ -30,8 +30,8 @@ pub(crate) struct Wqe {
     pub(crate) response_packets: u32,
     /// Number of packets of the response that have arrived.
     pub(crate) responses_received: u32,
-    /// Number of the response's first packet, where the first response packet to the queue pair has number 0. For an
-    /// operation without response it is the number of the next response packet.
+    /// Number of the response's first packet; the first response packet of the connection has number 0. For an
+    /// operation without response it is the number that the next response's first packet will have.
     pub(crate) first_response: u64,
     /// For IRN: sequence number of the receive that the message consumes (recv_WQE_SN), or of the read or atomic among
     /// all reads and atomics (read_WQE_SN).
@@ -39,7 +39,7 @@ pub(crate) struct Wqe {
 }
 
 impl Wqe {
-    /// A send request that is not released yet, so that it has no packet numbers.
+    /// A newly posted send request. Its packets have no numbers before it is released for sending.
     pub(crate) fn new(wr_id: u64, op: SendOp, local: Local, len: u32, flags: SendFlags) -> Wqe {
         Wqe {
             wr_id,
@@ -75,19 +75,19 @@ pub(crate) fn packets(len: u32, mtu: u32) -> u32 {
 }
 
 /// The send requests of a queue pair that are not completed, in order of posting. The oldest requests are *released*:
-/// their PSNs are assigned, and the flow may send them. The requests behind them wait, for instance for a fence or for
+/// their packets have PSNs and may be sent. The requests behind them wait, for instance for a fence or for the peer's
 /// credits.
 #[derive(Debug, Default)]
 pub(crate) struct SendQueue {
     wqes: VecDeque<Wqe>,
     released: usize,
-    /// Number of reads and atomics that are released and not completed.
+    /// Number of reads and atomics that are released (may be sent) and not completed.
     fetching: u32,
     next_packet: u64,
     next_response: u64,
     next_receive: u32,
     next_fetch: u32,
-    /// Number of messages released so far, modulo 2^32.
+    /// Number of messages released for sending so far, modulo 2^32.
     messages: u32,
     /// Index in `wqes` at which the last search for a packet ended; the next search begins there.
     near_packet: usize,
@@ -104,18 +104,19 @@ impl SendQueue {
         self.wqes.push_back(wqe);
     }
 
-    /// Sets the sequence numbers as if `messages` messages of every kind had been sent before.
+    /// Sets the sequence numbers as if `messages` messages of every kind had been sent before, so that a test can make
+    /// them wrap.
     #[cfg(test)]
     pub(crate) fn count_from(&mut self, messages: u32) {
         (self.next_receive, self.next_fetch, self.messages) = (messages, messages, messages);
     }
 
-    /// The oldest send request.
+    /// The oldest send request that is not completed.
     pub(crate) fn front(&self) -> Option<&Wqe> {
         self.wqes.front()
     }
 
-    /// The oldest send request that is not released; `None` if all are released.
+    /// The oldest send request that is not released for sending; `None` if all are released.
     pub(crate) fn waiting(&self) -> Option<&Wqe> {
         self.wqes.get(self.released)
     }
@@ -128,14 +129,15 @@ impl SendQueue {
         self.fetching
     }
 
-    /// The number of the first packet of the next request to release: one more than the last released packet's.
+    /// The number that the first packet of the next released request gets: one more than the number of the last packet
+    /// of the requests that are released now.
     pub(crate) fn next_packet(&self) -> u64 {
         self.next_packet
     }
 
-    /// Whether the peer's end-to-end credits do not admit the next message. The credits admit messages up to sequence
-    /// number `limit`; with `None` they admit all messages. If no other message is outstanding, one message may be sent
-    /// without credits.
+    /// Whether the peer's end-to-end credits do not allow the next message. The credits allow messages up to message
+    /// sequence number `limit`; `None`: the peer's ACKs carry no credits, so they allow all messages. If no other
+    /// message is outstanding, one message may be sent without credits.
     pub(crate) fn lacks_credits(&self, limit: Option<u32>) -> bool {
         let beyond = |limit| Psn::new(self.messages.wrapping_add(1)).distance_from(Psn::new(limit)) > 0;
         self.released > 0 && limit.is_some_and(beyond)
@@ -147,7 +149,7 @@ impl SendQueue {
         limit.is_some_and(|limit| Psn::new(self.messages).distance_from(Psn::new(limit)) > 0)
     }
 
-    /// Releases the next send request; returns the number of PSNs that it takes.
+    /// Releases the next send request for sending: numbers its packets. Returns the number of PSNs that it takes.
     pub(crate) fn release(&mut self, service: Service, mtu: u32) -> u32 {
         let Some(wqe) = self.wqes.get_mut(self.released) else { return 0 };
         let fetching = wqe.op.is_fetching();
@@ -177,8 +179,8 @@ impl SendQueue {
         wqe.packets
     }
 
-    /// Takes back the release of the send requests of which no packet was sent. `sent` is the number of the first
-    /// packet that was not sent.
+    /// Makes the send requests of which no packet was sent wait again, as if they were not released for sending. `sent`
+    /// is the number of the first packet that was not sent.
     pub(crate) fn hold(&mut self, sent: u64) {
         while let Some(wqe) = self.released.checked_sub(1).and_then(|last| self.wqes.get(last)) {
             if wqe.first < sent {
@@ -197,14 +199,14 @@ impl SendQueue {
         }
     }
 
-    /// Finds the released send request that packet number `packet` belongs to.
+    /// Finds the released send request to which request packet number `packet` belongs.
     pub(crate) fn find(&mut self, packet: u64) -> Option<&mut Wqe> {
         let at = self.search(self.near_packet, |wqe| wqe.end() <= packet);
         self.near_packet = at;
         self.wqes.get_mut(at).filter(|wqe| at < self.released && (wqe.first..wqe.end()).contains(&packet))
     }
 
-    /// Finds the released read or atomic that response packet number `response` belongs to.
+    /// Finds the released read or atomic to which response packet number `response` belongs.
     pub(crate) fn find_response(&mut self, response: u64) -> Option<&mut Wqe> {
         let at = self.search(self.near_response, |wqe| wqe.response_end() <= response);
         self.near_response = at;
@@ -213,8 +215,9 @@ impl SendQueue {
             .filter(|wqe| at < self.released && (wqe.first_response..wqe.response_end()).contains(&response))
     }
 
-    /// Returns the index of the first released send request for which `before` is false, by binary search. It tries the
-    /// indices `near` and `near + 1` first, because consecutive searches mostly end at the same or the next request.
+    /// Returns the index of the first released send request for which `before` is false, by binary search. The search
+    /// tries the indices `near` and `near + 1` first, because consecutive searches mostly end at the same request or
+    /// the next.
     #[inline]
     fn search(&self, near: usize, before: impl Fn(&Wqe) -> bool) -> usize {
         let is_before = |at: usize| self.wqes.get(at).is_some_and(&before);
@@ -246,7 +249,8 @@ impl SendQueue {
         if self.near_response < self.released { self.wqes.get_mut(self.near_response) } else { None }
     }
 
-    /// Removes the oldest send request if its packets are among the first `acked` and its response is complete.
+    /// Removes the oldest send request if it is done: all its packets are among the first `acked` packets of the
+    /// connection, and its response is complete.
     pub(crate) fn pop_done(&mut self, acked: u64) -> Option<Wqe> {
         let front = self.wqes.front()?;
         if self.released == 0 || front.end() > acked || !front.has_response() {
@@ -296,7 +300,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// A released send request in the reference queue.
+    /// A released send request in the plain list with which the test compares the send queue.
     #[derive(Clone, Copy, Debug, PartialEq)]
     struct Released {
         id: u64,
@@ -317,8 +321,8 @@ mod tests {
     }
 
     proptest! {
-        /// Compares the queue with a plain list of all released requests. After random posts, releases, holds and
-        /// completions, searches for packets and responses find the same requests in both.
+        /// Compares the send queue with a plain list of all released requests. After random posts, releases, withdrawn
+        /// releases (`hold`) and completions, searches for packets and responses find the same requests in both.
         #[test]
         fn agrees_with_a_list(
             irn: bool,

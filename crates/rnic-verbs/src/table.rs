@@ -1,16 +1,17 @@
-//! A table of objects by handle. The handle of a removed object finds no object, even if another object takes its slot.
+//! A table that finds the objects of a device by their handles. The handle of a removed object finds no object, even if
+//! another object takes its slot in the table.
 
 use slab::Slab;
 
-/// The handle of an entry in a [`Table`]. Its generation differs from that of every earlier entry in the same slot
-/// (until 2^32 entries were inserted).
+/// The handle of an entry in a [`Table`]: the entry's slot, and a generation number. No earlier entry in the same slot
+/// had this generation number (until 2^32 entries were inserted).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) struct Id {
     index: u32,
     generation: u32,
 }
 
-/// A table of entries by handle, with a generation for each entry.
+/// A table that finds entries by their handles. Each entry has a generation number, with which its handle is compared.
 pub(crate) struct Table<T> {
     entries: Slab<(u32, T)>,
     generations: u32,

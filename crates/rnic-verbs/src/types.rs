@@ -1,7 +1,7 @@
-//! The types of the verbs: handles, work requests, completions, errors.
+//! The types in the arguments and results of verbs: handles, work requests, completions, errors.
 //!
-//! The types follow InfiniBand volume 1, chapters 10 (objects and their states) and 11 (verbs), without the attributes
-//! that only hardware has.
+//! The types follow InfiniBand volume 1, chapters 10 (objects and their states) and 11 (verbs), without attributes that
+//! have a meaning only in hardware.
 
 use crate::config::Limits;
 use crate::table::Id;
@@ -29,7 +29,7 @@ pub struct Qpn(pub u32);
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct MrId(pub(crate) Id);
 
-/// Access rights: either the rights to a memory region, or the rights that the peer has through a queue pair.
+/// Access rights to memory: either the rights to a memory region, or the rights that the peer has through a queue pair.
 ///
 /// ```
 /// use rnic_verbs::Access;
@@ -40,8 +40,8 @@ pub struct MrId(pub(crate) Id);
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Access {
-    /// The device may place received messages in the region, and the data of responses to the owner's reads and
-    /// atomics.
+    /// The device may place received messages in the region, and the responses to reads and atomics that the region's
+    /// owner requested.
     pub local_write: bool,
     /// The peer may do RDMA Writes.
     pub remote_write: bool,
@@ -55,7 +55,7 @@ pub struct Access {
 }
 
 impl Access {
-    /// Rights to a region that its owner may send from. Neither the owner's receives nor peers may write it.
+    /// Rights to a region from which its owner may send. Neither the owner's receives nor peers may write it.
     pub const LOCAL_READ: Access = Access {
         local_write: false,
         remote_write: false,
@@ -63,7 +63,7 @@ impl Access {
         remote_atomic: false,
         remote_invalidate: false,
     };
-    /// Rights to a region that its owner may send from and receive into. Peers have no access.
+    /// Rights to a region from which its owner may send, and into which it may receive. Peers have no access.
     pub const LOCAL: Access = Access { local_write: true, ..Access::LOCAL_READ };
     /// All rights.
     pub const ALL: Access = Access {
@@ -78,7 +78,7 @@ impl Access {
 /// Address, length and keys of a memory region.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MrInfo {
-    /// The region.
+    /// Handle of the region.
     pub id: MrId,
     /// Virtual address of the region's first byte, as in the work requests of this side and of the peer.
     pub addr: u64,
@@ -86,14 +86,15 @@ pub struct MrInfo {
     pub len: u64,
     /// Local key (lkey), for the owner's scatter-gather elements.
     pub lkey: u32,
-    /// Remote key (rkey), for the requests of peers. The key is random, so that a peer must be told the key.
+    /// Remote key (rkey), for the requests of peers. The key is random, so the application must tell it to a peer that
+    /// is to access the region.
     pub rkey: u32,
 }
 
 /// A scatter-gather element: a range of bytes in a memory region.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Sge {
-    /// Address of the first byte.
+    /// Virtual address of the first byte.
     pub addr: u64,
     /// Length in bytes.
     pub len: u32,
@@ -159,7 +160,7 @@ pub enum SendOp {
 }
 
 impl SendOp {
-    /// Whether the operation's response carries data: true for reads and atomics.
+    /// Whether the response to the operation carries data: true for reads and atomics.
     pub const fn is_fetching(&self) -> bool {
         matches!(self, SendOp::Read { .. } | SendOp::FetchAdd { .. } | SendOp::CompareSwap { .. })
     }
@@ -193,7 +194,7 @@ pub struct SendFlags {
     pub solicited: bool,
     /// With RC, the request begins only when all earlier reads and atomics of the queue pair are complete. With IRN, it
     /// begins only when all earlier requests are complete, because IRN may place the data of a later message before the
-    /// data of an earlier one.
+    /// data of an earlier message.
     pub fence: bool,
 }
 
@@ -221,7 +222,7 @@ pub struct SendRequest<'a> {
     pub op: SendOp,
     /// The local data to send; for reads and atomics, the local memory in which the device places the response.
     pub data: Data<'a>,
-    /// Flags: signalled, solicited, fence.
+    /// The flags signalled, solicited and fence.
     pub flags: SendFlags,
 }
 
@@ -241,18 +242,20 @@ pub enum Status {
     Success,
     /// The received message is longer than the memory of its receive.
     LocalLength,
-    /// The queue pair could not execute the request, for instance because a completion queue overflowed.
+    /// The queue pair could not execute the request, for instance because its completion queue overflowed or the peer
+    /// sent an invalid request.
     LocalQpOperation,
-    /// The memory of a scatter-gather element was deregistered, or does not admit the access.
+    /// The memory of one of the request's scatter-gather elements was deregistered, or its access rights do not
+    /// suffice.
     LocalProtection,
     /// The queue pair went into the error state before the request completed. The peer may have executed the request or
     /// not.
     WorkRequestFlushed,
-    /// A response does not match its request.
+    /// A response does not match its read or atomic request.
     BadResponse,
     /// NAK (invalid request): the peer's queue pair does not allow the request, or the request is malformed.
     RemoteInvalidRequest,
-    /// NAK (remote access error): the peer's memory does not admit the access.
+    /// NAK (remote access error): the access to the peer's memory is not allowed (remote key, bounds or rights).
     RemoteAccess,
     /// NAK (remote operational error): the peer failed while it executed the request.
     RemoteOperation,
@@ -289,16 +292,17 @@ pub struct Completion {
     /// Success, or the reason for the failure. Of a failed request only `wr_id`, `status`, `qpn` and `time` have a
     /// meaning.
     pub status: Status,
-    /// The operation.
+    /// The operation of the work request.
     pub opcode: Opcode,
-    /// Receive: length in bytes of the message. Read or atomic: bytes that the response brought. 0 for other
+    /// Of a receive: length in bytes of the message. Of a read or atomic: length in bytes of the response. 0 for other
     /// operations.
     pub byte_len: u32,
-    /// Receive: immediate data of the message, if it has any.
+    /// Of a receive: immediate data of the message, if it has any.
     pub imm: Option<u32>,
-    /// Receive of a Send with Invalidate: the remote key of a local region that the message made invalid.
+    /// Of a receive that a Send with Invalidate consumed: the remote key of a local region that the message made
+    /// invalid.
     pub invalidated: Option<u32>,
-    /// The queue pair.
+    /// The queue pair of the work request.
     pub qpn: Qpn,
     /// Time when the device generated the completion, by the device's clock. A request of a reliable connection
     /// completes when the device processes its ACK or response. A request of an unreliable connection completes when
@@ -329,9 +333,9 @@ impl Completion {
 pub enum Event {
     /// The peer's first packet arrived while the queue pair was in RTR, so the peer is connected.
     CommunicationEstablished(Qpn),
-    /// The send queue of a queue pair in SQD is drained: no message is outstanding.
+    /// The send queue of a queue pair in state SQD is drained: no message is outstanding.
     SendQueueDrained(Qpn),
-    /// The queue pair went into the error state for this reason.
+    /// The queue pair went into the error state; the status gives the reason.
     QueuePairError(Qpn, Status),
     /// A completion queue overflowed. Completions are lost, and the queue pairs that use the queue are in the error
     /// state.
@@ -354,12 +358,12 @@ pub enum State {
     ReadyToReceive,
     /// RTS: the queue pair sends requests too.
     ReadyToSend,
-    /// SQD: the send queue is drained or draining. The queue pair finishes messages that it has begun to send, and
-    /// begins no other.
+    /// SQD (send queue drain): the queue pair finishes messages that it has begun to send, and begins no other.
     SendQueueDrain,
-    /// SQE: a send request of an unreliable connection failed. The queue pair still receives.
+    /// SQE (send queue error): a send request of an unreliable connection failed. The queue pair still receives.
     SendQueueError,
-    /// ERR: all work requests complete as flushed, and the queue pair drops packets.
+    /// ERR: all work requests complete as flushed ([`Status::WorkRequestFlushed`]), and the queue pair drops received
+    /// packets.
     Error,
 }
 
@@ -414,15 +418,15 @@ pub struct QpInit {
     pub signal_all: bool,
 }
 
-/// A change of a queue pair's state, with the attributes that belong to it (InfiniBand volume 1, section 10.3.1).
+/// A change of a queue pair's state, with the attributes that the change sets (InfiniBand volume 1, section 10.3.1).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Transition {
     /// RESET to INIT: the application can post receives. [`Access`] holds the rights of the peer through this queue
-    /// pair. From INIT the transition changes only these rights.
+    /// pair. In state INIT the transition changes only these rights.
     Init(Access),
     /// INIT to RTR: the queue pair is connected and receives packets.
     ReadyToReceive(Connection),
-    /// RTR to RTS: the queue pair may send requests. From SQD or SQE: sending resumes, and the attributes have no
+    /// RTR to RTS: the queue pair may send requests. SQD or SQE to RTS: sending resumes, and the attributes have no
     /// effect.
     ReadyToSend(SendAttributes),
     /// RTS to RTS and SQD to SQD: changes attributes of a connected queue pair.
@@ -464,7 +468,7 @@ pub struct QpChange {
 /// Attributes, state and outstanding work of a queue pair, as [`Verbs::query_qp`](crate::Verbs::query_qp) returns them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct QpInfo {
-    /// State.
+    /// State of the queue pair.
     pub state: State,
     /// Transport service.
     pub service: Service,
@@ -472,7 +476,7 @@ pub struct QpInfo {
     pub capacities: Capacities,
     /// Attributes of the connection; `None` before RTR.
     pub connection: Option<Connection>,
-    /// Rate limit of the application; `None`: only the link limits the rate.
+    /// Rate limit that the application has set; `None`: only the link limits the rate.
     pub rate: Option<BitRate>,
     /// Number of send requests that are not completed, unsignalled requests included.
     pub sends: u32,
@@ -490,12 +494,12 @@ pub struct DeviceInfo {
     pub line_rate: BitRate,
     /// Granularity of rate limits: the device rounds a limit down to a multiple of this rate, but not to 0.
     pub rate_granularity: BitRate,
-    /// Resolution of completion timestamps.
+    /// Resolution of the timestamps in completions.
     pub time_granularity: Time,
 }
 
-/// Maximum path MTU in bytes of payload, which only IRN supports: 9,000 bytes minus the IPv4, UDP and base transport
-/// headers.
+/// Maximum path MTU in bytes of payload, which only IRN supports: 9,000 bytes of a jumbo frame minus the IPv4, UDP and
+/// base transport headers.
 pub const MAX_MTU: u32 = 8_960;
 
 /// The attributes of a connection, which the transition from INIT to RTR sets.
@@ -520,7 +524,7 @@ pub struct Connection {
     pub dscp: u8,
 }
 
-/// The attributes of the transition from RTR to RTS.
+/// The attributes that a queue pair gets in the transition from RTR to RTS, for the requests that it sends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SendAttributes {
     /// PSN of this side's first request packet, 24 bits.
@@ -531,7 +535,7 @@ pub struct SendAttributes {
     pub retry_count: u8,
     /// Maximum number of retries of a request after RNR NAKs, 0 to 6; 7 means no limit.
     pub rnr_retry: u8,
-    /// Maximum number of reads and atomics that this side has outstanding.
+    /// Maximum number of reads and atomics that this side may have outstanding.
     pub max_rd_atomic: u8,
 }
 
@@ -555,15 +559,15 @@ pub enum VerbsError {
     /// No object has this handle, or the object was destroyed.
     #[error("there is no {0}")]
     Unknown(&'static str),
-    /// The objects belong to different protection domains.
+    /// An object belongs to another protection domain than the object that is to use it.
     #[error("the {0} belongs to another protection domain")]
     OtherDomain(&'static str),
-    /// The object is in use.
+    /// The object cannot be destroyed, because other objects use it.
     #[error("the {what} is in use by {by}")]
     Busy {
         /// The object that cannot be destroyed.
         what: &'static str,
-        /// The kind of objects that use the object.
+        /// The kind of objects that use it.
         by: &'static str,
     },
     /// A limit of the device is reached.
@@ -574,15 +578,15 @@ pub enum VerbsError {
         /// The maximum number.
         limit: u64,
     },
-    /// The queue is full.
+    /// The queue to which a request is posted is full.
     #[error("the {0} is full")]
     Full(&'static str),
-    /// The queue pair's state does not admit the verb.
+    /// The verb is not possible in the queue pair's state.
     #[error("a queue pair in state {state:?} cannot {action}")]
     WrongState {
         /// The state of the queue pair.
         state: State,
-        /// The action that the state does not admit.
+        /// The action that is not possible in this state.
         action: &'static str,
     },
     /// An attribute is out of range.
@@ -595,10 +599,10 @@ pub enum VerbsError {
         /// The values that are accepted.
         possible: Cow<'static, str>,
     },
-    /// The service or the connection does not support the operation.
+    /// The queue pair's transport service, its connection or the memory does not support the operation.
     #[error("{0}")]
     Unsupported(&'static str),
-    /// A scatter-gather element cannot be used.
+    /// The memory of a scatter-gather element cannot be used for the work request.
     #[error("scatter-gather element {index} cannot be used: {why}")]
     Memory {
         /// Index of the scatter-gather element in the work request, from 0.
@@ -609,10 +613,10 @@ pub enum VerbsError {
     /// The access to the memory of a region is not allowed.
     #[error("the memory cannot be accessed: {0}")]
     Access(#[from] AccessError),
-    /// The completion queue has overflowed: completions are lost, and it will hold no more.
+    /// The completion queue has overflowed: completions are lost, and the queue takes no further completions.
     #[error("the completion queue overflowed: completions are lost")]
     Overflow,
-    /// The congestion control refuses its settings.
+    /// The settings of the congestion control are invalid; the text gives the reason.
     #[error("{0}")]
     Congestion(String),
     /// The device is closed and can execute no verbs; the text gives the reason.
@@ -635,7 +639,7 @@ pub enum AccessError {
     /// The access goes beyond the region.
     #[error("it goes beyond the region")]
     Bounds,
-    /// The region does not admit this kind of access.
+    /// The region was registered without the right to this kind of access.
     #[error("the region was registered without the right to this access")]
     Rights,
     /// The address of an atomic operation is not a multiple of 8.

@@ -1,5 +1,5 @@
-//! The verbs of a [`Device`]: functions that create, modify and destroy objects, post work requests and poll
-//! completions.
+//! The verbs of a [`Device`] (one RDMA NIC): functions that create, modify and destroy objects, post work requests and
+//! poll completions.
 
 use crate::backing::{Backing, ForeignMemory};
 use crate::common::Common;
@@ -17,7 +17,7 @@ use crate::types::{
 use rnic_transport::{BitRate, FlowConfig, NackPolicy, Psn, Time, headers};
 use std::net::SocketAddr;
 
-/// Protection domains and memory.
+/// Verbs for protection domains and memory regions.
 impl Device {
     /// Creates a protection domain.
     pub fn create_pd(&mut self) -> Pd {
@@ -47,20 +47,21 @@ impl Device {
         self.domains.get(pd.0).copied().ok_or(VerbsError::Unknown("such protection domain"))
     }
 
-    /// Registers memory that the device owns until [`Device::deregister`] gives it back.
+    /// Registers memory for local and remote access. The device owns the memory until [`Device::deregister`] returns
+    /// it.
     ///
     /// `addr` is the virtual address of the first byte, as in the work requests of this side and of the peer. With
     /// `None` the device chooses an address.
     ///
     /// # Errors
-    /// When a limit is reached, or `addr` leaves no room for the region below 2^64.
+    /// If a limit of the device is reached, or the region would not end below 2^64.
     pub fn register(
         &mut self, pd: Pd, bytes: Vec<u8>, addr: Option<u64>, access: Access,
     ) -> Result<MrInfo, VerbsError> {
         self.register_backing(pd, Backing::Owned(bytes), addr, access)
     }
 
-    /// Registers memory that stays with the application. The device accesses the memory until [`Device::deregister`]
+    /// Registers memory that the application owns. The device accesses the memory until [`Device::deregister`]
     /// returns, or the device is dropped.
     ///
     /// `addr` is the virtual address of the first byte, as in the work requests of this side and of the peer. With
@@ -68,8 +69,8 @@ impl Device {
     /// an aligned virtual address of an atomic operation is aligned in memory too.
     ///
     /// # Errors
-    /// As [`Device::register`]. Also when `access` admits writes to memory that is read-only, or when the two addresses
-    /// differ by a number that is not a multiple of 8.
+    /// The errors of [`Device::register`]. Also if `access` allows writes to memory that is read-only, or if the
+    /// virtual address and the address in this process differ by a number that is not a multiple of 8.
     pub fn register_foreign(
         &mut self, pd: Pd, memory: ForeignMemory, addr: Option<u64>, access: Access,
     ) -> Result<MrInfo, VerbsError> {
@@ -118,19 +119,20 @@ impl Device {
         }
     }
 
-    /// Copies `out.len()` bytes of a region into `out`, beginning with the region's byte `offset`. The region may be
-    /// foreign memory.
+    /// Copies `out.len()` bytes of a memory region into `out`, beginning with the region's byte `offset`. The device or
+    /// the application may own the region's memory.
     ///
     /// # Errors
-    /// If there is no such region, or the region ends before the last of these bytes. Then nothing is copied.
+    /// If no region has this handle, or the region ends before the last of these bytes. Then nothing is copied.
     pub fn read_memory(&mut self, id: MrId, offset: usize, out: &mut [u8]) -> Result<(), VerbsError> {
         Ok(self.backing(id)?.read(offset, out)?)
     }
 
-    /// Copies `data` into a region, beginning at the region's byte `offset`. The region may be foreign memory.
+    /// Copies `data` into a memory region, beginning at the region's byte `offset`. The device or the application may
+    /// own the region's memory.
     ///
     /// # Errors
-    /// If there is no such region, the region ends before the last of these bytes, or the region is read-only foreign
+    /// If no region has this handle, the region ends before the last of these bytes, or the region is read-only foreign
     /// memory. Then nothing is copied.
     pub fn write_memory(&mut self, id: MrId, offset: usize, data: &[u8]) -> Result<(), VerbsError> {
         Ok(self.backing(id)?.write(offset, data)?)
@@ -140,8 +142,8 @@ impl Device {
         self.ctx.memory.backing(id).ok_or(VerbsError::Unknown("such memory region"))
     }
 
-    /// Gives a region a new remote key. The old remote key is no longer valid. The new key is valid even if a peer had
-    /// invalidated the old key.
+    /// Gives a memory region a new remote key. The old remote key is no longer valid. The new key is valid even if a
+    /// peer had invalidated the old key.
     ///
     /// # Errors
     /// If there is no such region.
@@ -149,13 +151,14 @@ impl Device {
         self.ctx.memory.rekey(id, &mut self.rng).ok_or(VerbsError::Unknown("such memory region"))
     }
 
-    /// The bytes of a region that the device owns; `None` for foreign memory, which [`Device::read_memory`] can read.
+    /// The bytes of a memory region that the device owns; `None` for memory of the application, which
+    /// [`Device::read_memory`] can read.
     pub fn bytes(&self, id: MrId) -> Option<&[u8]> {
         self.ctx.memory.bytes_of(id)
     }
 
-    /// The bytes of a region that the device owns, as a mutable slice; `None` for foreign memory, which
-    /// [`Device::write_memory`] can write.
+    /// The bytes of a memory region that the device owns, as a mutable slice; `None` for memory of the application,
+    /// which [`Device::write_memory`] can write.
     pub fn bytes_mut(&mut self, id: MrId) -> Option<&mut [u8]> {
         self.ctx.memory.bytes_of_mut(id)
     }
@@ -168,12 +171,12 @@ impl Device {
     }
 }
 
-/// Completion queues.
+/// Verbs for completion queues.
 impl Device {
     /// Creates a completion queue with room for `capacity` completions.
     ///
     /// # Errors
-    /// When a limit is reached.
+    /// If a limit of the device is reached.
     pub fn create_cq(&mut self, capacity: u32) -> Result<CqId, VerbsError> {
         let limits = self.config.limits;
         if self.ctx.cqs.len() >= limits.completion_queues as usize {
@@ -202,19 +205,19 @@ impl Device {
     /// Moves up to `out.len()` completions into `out`, oldest first, and returns their number.
     ///
     /// # Errors
-    /// [`VerbsError::Overflow`] once completions were lost because the queue was full, and the completions before the
-    /// loss have been polled.
+    /// [`VerbsError::Overflow`] if completions were lost because the queue was full. The error comes only after the
+    /// completions before the loss have been polled.
     pub fn poll_cq(&mut self, cq: CqId, out: &mut [Completion]) -> Result<usize, VerbsError> {
         self.cq(cq)?.poll(out)
     }
 
-    /// The number of completions that wait in the queue; 0 if there is no such queue.
+    /// The number of completions that wait in the completion queue; 0 if no queue has this handle.
     pub fn cq_len(&self, cq: CqId) -> usize {
         self.ctx.cqs.get(cq.0).map_or(0, CompletionQueue::len)
     }
 
-    /// Requests one notification of the next completion of the kind `notify`, or of an overflow.
-    /// [`Device::take_notification`] tells whether it has come.
+    /// Requests one notification of the next completion of the kind `notify`, or of an overflow of the completion
+    /// queue. [`Device::take_notification`] tells whether the notification has come.
     ///
     /// # Errors
     /// If there is no such queue.
@@ -229,12 +232,12 @@ impl Device {
     }
 }
 
-/// Shared receive queues.
+/// Verbs for shared receive queues.
 impl Device {
     /// Creates a shared receive queue for `capacity` receives of up to `max_sge` scatter-gather elements.
     ///
     /// # Errors
-    /// When a limit is reached.
+    /// If a limit of the device is reached.
     pub fn create_srq(&mut self, pd: Pd, capacity: u32, max_sge: u32) -> Result<SrqId, VerbsError> {
         self.domain(pd)?;
         let limits = self.config.limits;
@@ -248,8 +251,9 @@ impl Device {
         Ok(SrqId(self.ctx.srqs.insert(SharedReceiveQueue { pd, receives, limit: 0, users: 0 })))
     }
 
-    /// Requests one [`Event::SharedReceiveLimit`] as soon as the queue holds fewer than `limit` receives. If the queue
-    /// already holds fewer receives, the event comes immediately. A `limit` of 0 withdraws the request.
+    /// Requests one [`Event::SharedReceiveLimit`] as soon as the shared receive queue holds fewer than `limit`
+    /// receives. If the queue already holds fewer receives, the event comes immediately. A `limit` of 0 withdraws the
+    /// request.
     ///
     /// # Errors
     /// If there is no such queue.
@@ -278,10 +282,11 @@ impl Device {
         self.ctx.srqs.get_mut(srq.0).ok_or(VerbsError::Unknown("such shared receive queue"))
     }
 
-    /// Posts a receive to a shared receive queue. The next queue pair that needs a receive takes the oldest one.
+    /// Posts a receive to a shared receive queue. Each queue pair that needs a receive takes the oldest receive of the
+    /// queue.
     ///
     /// # Errors
-    /// If the queue is full or a scatter-gather element cannot be used.
+    /// If the queue is full, or the memory of a scatter-gather element cannot be used.
     pub fn post_srq_recv(&mut self, srq: SrqId, request: &RecvRequest<'_>) -> Result<(), VerbsError> {
         let (pd, max_sge) = {
             let srq = self.srq(srq)?;
@@ -297,13 +302,13 @@ impl Device {
     }
 }
 
-/// Queue pairs (InfiniBand volume 1, section 10.3).
+/// Verbs for queue pairs (InfiniBand volume 1, section 10.3) and their work requests.
 impl Device {
     /// Creates a queue pair in state RESET.
     ///
     /// # Errors
-    /// When a limit is reached, a completion queue has overflowed, or the shared receive queue belongs to another
-    /// protection domain.
+    /// If a limit of the device is reached, a completion queue has overflowed, or the shared receive queue belongs to
+    /// another protection domain.
     pub fn create_qp(&mut self, pd: Pd, init: QpInit) -> Result<Qpn, VerbsError> {
         self.domain(pd)?;
         let limits = self.config.limits;
@@ -407,7 +412,7 @@ impl Device {
         Ok(())
     }
 
-    /// Returns attributes, state and outstanding work of a queue pair.
+    /// Returns state, connection, rate limit and outstanding work of a queue pair.
     ///
     /// # Errors
     /// If there is no such queue pair.
@@ -600,8 +605,8 @@ impl Device {
     /// Posts a send request. In state ERR or SQE the request completes immediately with [`Status::WorkRequestFlushed`].
     ///
     /// # Errors
-    /// If the send queue is full, if the state or the service does not admit the request, or if a scatter-gather
-    /// element cannot be used. After an error nothing is posted.
+    /// If the send queue is full, if the request is not possible in the queue pair's state or with its transport
+    /// service, or if the memory of a scatter-gather element cannot be used. After an error nothing is posted.
     pub fn post_send(&mut self, qpn: Qpn, request: &SendRequest<'_>) -> Result<(), VerbsError> {
         self.qp(qpn)?;
         let qp = &self.qps[index(qpn)];
@@ -660,11 +665,11 @@ impl Device {
         Ok(())
     }
 
-    /// Posts a receive. In state ERR it completes immediately with [`Status::WorkRequestFlushed`].
+    /// Posts a receive request. In state ERR the request completes immediately with [`Status::WorkRequestFlushed`].
     ///
     /// # Errors
-    /// If the receive queue is full, the state is RESET, the queue pair has a shared receive queue, or a scatter-gather
-    /// element cannot be used. After an error nothing is posted.
+    /// If the receive queue is full, the state is RESET, the queue pair has a shared receive queue, or the memory of a
+    /// scatter-gather element cannot be used. After an error nothing is posted.
     pub fn post_recv(&mut self, qpn: Qpn, request: &RecvRequest<'_>) -> Result<(), VerbsError> {
         self.qp(qpn)?;
         let c = &self.qps[index(qpn)].common;

@@ -7,11 +7,12 @@ mod common;
 use common::{Pair, Setup, pattern};
 use rnic_verbs::{SendFlags, SendOp, Service, Status};
 
-/// Numbers of messages sent before a test begins: shortly before sequence numbers wrap at 24 bits, and at 32 bits.
+/// Numbers of messages that appear to be sent before a test begins: shortly before sequence numbers wrap at 24 bits,
+/// and at 32 bits.
 const BEFORE: [u32; 2] = [(1 << 24) - 2, u32::MAX - 1];
 
-/// Creates a connected pair that appears to have exchanged `messages` messages of every kind. Both sides begin with PSN
-/// `psn`.
+/// Creates two connected queue pairs that appear to have exchanged `messages` messages of every kind. Both sides begin
+/// with PSN `psn`.
 fn old(service: Service, messages: u32, psn: u32) -> Pair {
     let mut setup = Setup::new(service);
     setup.psns = [psn, psn];
@@ -23,7 +24,8 @@ fn old(service: Service, messages: u32, psn: u32) -> Pair {
     pair
 }
 
-/// Sends eight messages: four consume a receive, and four are reads or atomics. The packet with PSN 0 is lost once.
+/// Sends eight messages while sequence numbers wrap, and checks their outcome: four messages consume a receive, and
+/// four are reads or atomics. The packet with PSN 0 is lost once.
 fn run(pair: &mut Pair) {
     pair.sides[0].fill(0, &pattern(300, 7));
     for at in 0..4 {
@@ -117,7 +119,7 @@ fn rc_sequence_numbers_wrap() {
     }
 }
 
-/// The peer's credits reach across the wrap of the message sequence number.
+/// End-to-end credits remain correct when message sequence numbers wrap to 0.
 #[test]
 fn credits_count_on_after_the_last_number() {
     for messages in BEFORE {

@@ -1,6 +1,6 @@
-//! Reads and writes big-endian fields at fixed offsets.
+//! Helpers of the header parsers: read and write big-endian fields at given offsets of a byte slice.
 
-/// Copies `N` bytes that start at offset `at`. The caller has checked that `bytes` is long enough.
+/// Returns the `N` bytes of `bytes` that start at offset `at`. The caller has checked that `bytes` is long enough.
 #[inline(always)]
 pub(crate) fn array<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
     let mut field = [0; N];

@@ -2,7 +2,7 @@
 //! control.
 //!
 //! [`Frame::parse`] classifies a frame from a capture or a raw socket; [`Envelope::emit`] builds a frame for a raw
-//! socket. A program with a UDP socket needs neither.
+//! socket. A program that sends RoCEv2 packets through a UDP socket needs neither.
 
 use crate::bytes::{array, put, read_u16};
 use crate::icrc::{self, IcrcSeed};
@@ -36,9 +36,9 @@ const IPV4_LEN: usize = 20;
 const IPV6_LEN: usize = 40;
 const UDP_LEN: usize = 8;
 const PROTOCOL_UDP: u8 = 17;
-/// "Next header" value of a GRH that a base transport header follows.
+/// "Next header" value in the GRH of a RoCEv1 packet: a base transport header follows the GRH.
 const NEXT_HEADER_BTH: u8 = 0x1b;
-/// Number of VLAN tags that a parsed frame keeps; further tags are skipped.
+/// Maximum number of VLAN tags in [`Ethernet::vlans`]; the parser skips further tags of a frame.
 pub const MAX_VLANS: usize = 2;
 
 /// The link-layer header type of captured frames, as a capture file declares it.
@@ -97,7 +97,7 @@ pub struct Ethernet {
     pub destination: MacAddr,
     /// Source address.
     pub source: MacAddr,
-    /// The outermost VLAN tags, outermost first.
+    /// The VLAN tags, from the outermost inwards; `None` in the places after the last tag.
     pub vlans: [Option<Vlan>; MAX_VLANS],
 }
 
@@ -110,7 +110,7 @@ pub struct Ipv4 {
     pub destination: Ipv4Addr,
     /// DSCP (6 bits) and ECN (2 bits).
     pub tos: u8,
-    /// Identification.
+    /// IPv4 identification, which the ICRC covers.
     pub id: u16,
     /// Flags (3 bits) and fragment offset (13 bits); see [`icrc::DONT_FRAGMENT`].
     pub flags: u16,
@@ -183,7 +183,7 @@ impl Ip {
             Ip::V6(ip) => IpAddr::V6(ip.destination),
         }
     }
-    /// DSCP (6 bits) and ECN (2 bits).
+    /// Type of service (IPv4) or traffic class (IPv6): DSCP (6 bits) and ECN (2 bits).
     pub const fn traffic_class(&self) -> u8 {
         match self {
             Ip::V4(ip) => ip.tos,
@@ -217,7 +217,7 @@ pub struct RoceV2<'a> {
 }
 
 impl RoceV2<'_> {
-    /// The ICRC seed of packets between the same addresses and ports, without IPv4 options.
+    /// The seed that computes the ICRCs of packets with the same IP addresses and UDP ports, and without IPv4 options.
     pub fn icrc_seed(&self) -> IcrcSeed {
         icrc_seed(&self.ip, self.source_port, ROCE_PORT)
     }
@@ -242,8 +242,9 @@ impl RoceV2<'_> {
         Some(Checksum { found: self.udp_checksum, computed })
     }
 
-    /// The ICRC that `body` should end with, computed from the captured headers. `None` if bytes are missing, `body` is
-    /// too short, or the IPv6 header has extension headers, for which the specification defines no ICRC.
+    /// The correct ICRC of the packet, with which `body` should end, computed from the captured headers. `None` if the
+    /// capture lacks bytes of the packet, `body` is shorter than a BTH and an ICRC, or the IPv6 header has extension
+    /// headers, for which the specification defines no ICRC.
     pub fn icrc(&self) -> Option<u32> {
         if self.missing > 0 {
             return None;
@@ -285,7 +286,8 @@ pub struct RoceV1<'a> {
 }
 
 impl RoceV1<'_> {
-    /// The ICRC that `body` should end with. `None` if bytes are missing or `body` is too short.
+    /// The correct ICRC of the packet, with which `body` should end. `None` if the capture lacks bytes of the packet,
+    /// or `body` is shorter than a BTH and an ICRC.
     pub fn icrc(&self) -> Option<u32> {
         if self.missing > 0 {
             return None;
@@ -315,7 +317,7 @@ pub enum Content<'a> {
     Pfc(Pfc),
     /// A frame of another protocol, with a short description of it.
     Other(&'static str),
-    /// A frame with inconsistent headers, and the reason in one sentence.
+    /// A frame whose headers are truncated or inconsistent, and the reason in one sentence.
     Malformed(&'static str),
 }
 
@@ -337,7 +339,7 @@ pub enum Content<'a> {
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Frame<'a> {
-    /// Ethernet header; `None` for a link type without one.
+    /// Ethernet header; `None` if the link type has none, or if the frame ends inside it.
     pub ethernet: Option<Ethernet>,
     /// The content of the frame.
     pub content: Content<'a>,
@@ -529,7 +531,7 @@ fn roce_v1(bytes: &[u8]) -> Content<'_> {
     })
 }
 
-/// The headers of a frame around a packet: Ethernet, IP and UDP.
+/// The Ethernet, IP and UDP headers that precede a RoCEv2 packet in a frame.
 ///
 /// ```
 /// use rnic_wire::{Envelope, Ip, Ipv6, MacAddr, Packet};
@@ -556,13 +558,14 @@ pub struct Envelope {
 }
 
 impl Envelope {
-    /// An envelope to UDP port 4791, without VLAN tags and without UDP checksum.
+    /// The headers of a frame to UDP port 4791, without VLAN tags and without UDP checksum. `destination` and `source`
+    /// are the Ethernet addresses.
     pub const fn new(destination: MacAddr, source: MacAddr, ip: Ip, source_port: u16) -> Envelope {
         let ethernet = Ethernet { destination, source, vlans: [None; MAX_VLANS] };
         Envelope { ethernet, ip, source_port, destination_port: ROCE_PORT, udp_checksum: false }
     }
 
-    /// Length in bytes of all headers before the base transport header.
+    /// Length in bytes of these headers: of all bytes before the base transport header.
     pub const fn header_len(&self) -> usize {
         let ip_len = match self.ip {
             Ip::V4(_) => IPV4_LEN,
@@ -577,13 +580,13 @@ impl Envelope {
         ETHERNET_LEN + tags * VLAN_LEN + ip_len + UDP_LEN
     }
 
-    /// The ICRC seed of packets in this envelope.
+    /// The seed that computes the ICRCs of packets behind these headers.
     pub fn icrc_seed(&self) -> IcrcSeed {
         icrc_seed(&self.ip, self.source_port, self.destination_port)
     }
 
-    /// Writes the frame, without frame check sequence, to the start of `out` and returns its length in bytes. Computes
-    /// the ICRC and the IPv4 header checksum.
+    /// Writes the frame that carries `packet`, without frame check sequence, to the start of `out`, and returns its
+    /// length in bytes. Computes the ICRC and the IPv4 header checksum.
     ///
     /// # Panics
     /// Like [`Packet::emit`], or if `out` is too short.
@@ -667,7 +670,8 @@ fn udp_checksum(ip: &Ip, len: usize, words: u64) -> u16 {
     if checksum == 0 { 0xffff } else { checksum }
 }
 
-/// The sum of all 16-bit words; if the number of bytes is odd, the last byte is the upper half of a word.
+/// The sum of all big-endian 16-bit words in `bytes`, for an IP or UDP checksum. If the number of bytes is odd, the
+/// last byte is the upper half of a word.
 fn sum(bytes: &[u8]) -> u64 {
     let (words, rest) = bytes.as_chunks::<2>();
     let whole: u64 = words.iter().map(|word| u64::from(u16::from_be_bytes(*word))).sum();

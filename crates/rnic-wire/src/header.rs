@@ -1,8 +1,8 @@
 //! The base transport header and the extension headers, as plain structs and as bytes.
 //!
-//! `parse` takes an array of exactly the header's length and `emit` returns one. So `emit` cannot fail, and `parse`
-//! fails only for a header with a field that has forbidden values. Reserved bits are written as zero and ignored on
-//! reception.
+//! The function `parse` of a header takes an array of exactly the header's length, and `emit` returns such an array. So
+//! `emit` cannot fail, and only `parse` of the AETH can, because some values of the syndrome are reserved. Reserved
+//! bits are written as zero and ignored on reception.
 
 use crate::bytes::{array, put, read_u16, read_u32, read_u64};
 use crate::opcode::{Opcode, Service};
@@ -120,7 +120,7 @@ impl<'a> BthView<'a> {
     pub fn solicited(self) -> bool {
         self.bytes[1] & 0x80 != 0
     }
-    /// Whether the migration flag is set.
+    /// Whether M, the path migration state, is set.
     #[inline]
     pub fn migrated(self) -> bool {
         self.bytes[1] & 0x40 != 0
@@ -171,7 +171,7 @@ impl<'a> BthView<'a> {
     pub fn psn(self) -> u32 {
         read_u32(self.bytes, 8) & LOW_24
     }
-    /// All fields as a struct. The caller has decoded `opcode` from this header.
+    /// All fields of the header as a struct. The caller has decoded `opcode` from this header.
     #[inline]
     pub(crate) fn fields(self, opcode: Opcode) -> Bth {
         Bth {
@@ -201,7 +201,7 @@ pub struct Reth {
     pub va: u64,
     /// Remote key of the responder's memory region.
     pub rkey: u32,
-    /// Length in bytes of the range.
+    /// Length of the memory range in bytes.
     pub dma_len: u32,
 }
 
@@ -345,8 +345,8 @@ impl Deth {
     }
 }
 
-/// IRN extension header of every Send packet: gives the receive and the offset, so that the responder can place packets
-/// that arrive out of order.
+/// IRN extension header of every Send packet: gives the receive that the message consumes and the payload's offset in
+/// the message, so that the responder can place packets that arrive out of order.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SendEth {
     /// Sequence number of the receive work request that the message consumes, 24 bits.
@@ -422,15 +422,17 @@ word! {
     /// IRN extension header of read and atomic requests: gives the order in which the responder executes them, whatever
     /// order they arrive in.
     ReadEth {
-        /// Sequence number of the read or atomic request, 24 bits.
+        /// Sequence number of the request among the requester's reads and atomics, 24 bits.
         read_wqe_sn
     } & LOW_24
 }
 
-/// IRN extension header of every ACK and NACK: selectively acknowledges the packets whose arrival caused it.
+/// IRN extension header of every ACK and NACK: selectively acknowledges the packets whose arrival triggered the ACK or
+/// NACK.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SackEth {
-    /// PSN of the packet whose arrival caused the ACK or NACK, 24 bits, in the PSN space of the acknowledged packets.
+    /// PSN of the packet whose arrival triggered the ACK or NACK, 24 bits. It is the PSN of a request or of a response,
+    /// which IRN numbers separately.
     pub psn: u32,
     /// Number of packets immediately before `psn` that this header acknowledges too, so that one NACK covers a run of
     /// packets.
@@ -473,7 +475,7 @@ impl ImmDt {
     }
 }
 
-/// Reads consecutive headers. The caller has checked that the bytes are long enough.
+/// Reads the headers of a packet one after the other. The caller has checked that `bytes` holds all of them.
 pub(crate) struct Reader<'a> {
     bytes: &'a [u8],
     at: usize,

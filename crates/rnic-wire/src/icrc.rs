@@ -23,14 +23,14 @@ use crate::header::Bth;
 use crc32fast::Hasher;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-/// IPv4 flags and fragment offset of a packet with the don't-fragment flag.
+/// The 16 bits of flags and fragment offset in the IPv4 header of a packet with the don't-fragment flag.
 pub const DONT_FRAGMENT: u16 = 0x4000;
 
 const IPV4_LEN: usize = 20;
 const IPV6_LEN: usize = 40;
 const UDP_LEN: usize = 8;
 const UDP: u8 = 17;
-/// Length of the CRC's input before the base transport header: eight bytes 0xff, IP header, UDP header.
+/// Length in bytes of the CRC's input before the base transport header: eight bytes 0xff, IP header, UDP header.
 const IPV4_PREFIX: usize = 8 + IPV4_LEN + UDP_LEN;
 const IPV6_PREFIX: usize = 8 + IPV6_LEN + UDP_LEN;
 
@@ -59,12 +59,12 @@ pub struct IcrcSeed {
 }
 
 impl IcrcSeed {
-    /// A seed for IPv4 packets with the don't-fragment flag and without options.
+    /// A seed for the ICRCs of IPv4 packets with the don't-fragment flag and without options.
     pub fn ipv4(source: Ipv4Addr, destination: Ipv4Addr, source_port: u16, destination_port: u16) -> IcrcSeed {
         IcrcSeed::ipv4_with_flags(source, destination, source_port, destination_port, DONT_FRAGMENT)
     }
 
-    /// A seed for IPv4 packets with these flags and fragment offset, without options.
+    /// A seed for the ICRCs of IPv4 packets without options; `flags` are the 16 bits of flags and fragment offset.
     pub fn ipv4_with_flags(
         source: Ipv4Addr, destination: Ipv4Addr, source_port: u16, destination_port: u16, flags: u16,
     ) -> IcrcSeed {
@@ -78,7 +78,7 @@ impl IcrcSeed {
         IcrcSeed { prefix, is_ipv4: true }
     }
 
-    /// A seed for IPv6 packets without extension headers.
+    /// A seed for the ICRCs of IPv6 packets without extension headers.
     pub fn ipv6(source: Ipv6Addr, destination: Ipv6Addr, source_port: u16, destination_port: u16) -> IcrcSeed {
         let mut prefix = [0xff; IPV6_PREFIX];
         put(&mut prefix, 8, &[0x6f, 0xff, 0xff, 0xff, 0, 0, UDP, 0xff]);
@@ -126,7 +126,8 @@ impl IcrcSeed {
         Icrc(hasher)
     }
 
-    /// Whether the last four bytes of `packet`, the payload of a UDP datagram, are its correct ICRC.
+    /// Whether the last four bytes of `packet`, the payload of a UDP datagram, are its correct ICRC. `id` is the IPv4
+    /// identification (ignored for IPv6).
     pub fn check(&self, id: u16, packet: &[u8]) -> bool {
         match split(packet) {
             Some((bytes, icrc)) => self.icrc(id, bytes) == icrc,
@@ -137,7 +138,7 @@ impl IcrcSeed {
     /// Finds the IPv4 identification for which the ICRC of `packet` is correct; `None` if there is none. At most one
     /// identification matches. IPv6 has no identification: the result is 0 if the ICRC is correct.
     ///
-    /// Use it where a UDP socket does not reveal the identification. The check is weaker than with a known
+    /// Use this function where a UDP socket does not reveal the identification. The check is weaker than with a known
     /// identification: 2^16 of the 2^32 ICRC values are correct for some identification, so one of 2^16 corrupted
     /// packets passes. If the sender uses only the identifications 0 to 63 and the receiver rejects all others, one of
     /// 2^26 corrupted packets passes.
@@ -229,7 +230,7 @@ fn solve(difference: u32, len: usize) -> Option<u16> {
 /// The CRC's polynomial, with the coefficient of the highest power in the least significant bit.
 const POLYNOMIAL: u32 = 0xedb8_8320;
 
-/// The value of the CRC register `bytes` zero bytes before its value was `register`.
+/// Runs the CRC backwards: returns the value that the CRC register had before `bytes` zero bytes made it `register`.
 ///
 /// The register is a polynomial modulo the CRC's polynomial, and a zero byte multiplies the register by x^8. The CRC's
 /// polynomial is primitive, so x has an inverse. Two tables hold powers of the inverse, one for each base-256 digit of
@@ -239,7 +240,7 @@ fn step_back(register: u32, bytes: usize) -> u32 {
     multiply(multiply(register, BACK_LOW[low]), BACK_HIGH[high & 0xff])
 }
 
-/// `BACK_LOW[n]` is x^(-8n), `BACK_HIGH[n]` is x^(-2048n).
+/// Tables for [`step_back`]: `BACK_LOW[n]` is x^(-8n), `BACK_HIGH[n]` is x^(-2048n), modulo the CRC's polynomial.
 static BACK_LOW: [u32; 256] = powers(back_one(1 << 31, 8));
 static BACK_HIGH: [u32; 256] = powers(back_one(1 << 31, 8 * 256));
 

@@ -1,5 +1,5 @@
-//! Parses and writes RoCEv2 packets, with extension headers for IRN. The crate does no I/O, keeps no state and
-//! allocates nothing per packet.
+//! Parses and writes RoCEv2 packets, and packets of the IRN transport, which adds extension headers. The crate does no
+//! I/O, keeps no state and allocates nothing per packet.
 //!
 //! A packet is the payload of a UDP datagram to port [`ROCE_PORT`]: base transport header (BTH), extension headers,
 //! payload, padding and invariant CRC (ICRC). [`Packet::parse`] reads a packet, or returns an error that says what is
@@ -35,8 +35,8 @@
 //! | [`frame`], [`pfc`] | Ethernet frames that carry packets, RoCEv1, priority flow control |
 //! | [`pcapng`] | capture files |
 //!
-//! 24-bit fields (queue pair numbers, PSNs, MSNs, sequence numbers of work requests) are `u32`. The upper 8 bits are
-//! ignored when a header is written, and zero when it is parsed.
+//! 24-bit fields (queue pair numbers, PSNs, MSNs, sequence numbers of work requests) have the type `u32`. When a header
+//! is written, the upper 8 bits are ignored; when it is parsed, they are zero.
 #![forbid(unsafe_code)]
 
 mod bytes;

@@ -17,7 +17,7 @@ pub enum Service {
     Uc,
     /// Unreliable datagram.
     Ud,
-    /// Congestion notification.
+    /// Congestion notification packets (CNPs).
     Cnp,
     /// Reliable connection with IRN's loss recovery.
     Irn,
@@ -35,7 +35,7 @@ impl Service {
         }
     }
 
-    /// The upper three bits of the service's opcodes.
+    /// The upper three bits that all opcodes of the service share; the lower five bits are 0.
     const fn base(self) -> u8 {
         match self {
             Service::Rc => 0x00,
@@ -72,7 +72,7 @@ pub enum Operation {
     ReadRequest,
     /// RDMA Read response: carries data from the responder's memory.
     ReadResponse,
-    /// ACK, NAK or RNR NAK of requests.
+    /// Acknowledgement of requests: ACK, NAK or RNR NAK.
     Acknowledge,
     /// Response to an atomic request.
     AtomicAcknowledge,
@@ -148,7 +148,8 @@ pub enum PayloadRule {
     Reserved,
 }
 
-/// One bit for each extension header. A header with a lower bit precedes a header with a higher bit on the wire.
+/// The bits of a set of extension headers, one for each header. On the wire, a header with a lower bit precedes a
+/// header with a higher bit.
 pub(crate) mod ext {
     pub(crate) const DETH: u16 = 1 << 0;
     pub(crate) const RETH: u16 = 1 << 1;
@@ -268,7 +269,7 @@ opcodes! {
     IRN_READ_ACKNOWLEDGE = 0xd8, "IRN ACK or NACK of read and atomic responses.";
 }
 
-/// Properties by opcode byte; `known` is false for a byte that is not a supported opcode.
+/// Properties of every opcode byte; `known` is false for a byte that is not a supported opcode.
 static TABLE: [Info; 256] = table();
 
 const fn table() -> [Info; 256] {

@@ -31,27 +31,29 @@ pub const fn pad_count(len: usize) -> usize {
 pub struct Headers {
     /// Base transport header.
     pub bth: Bth,
-    /// Present in UD packets.
+    /// Datagram header; present in UD packets.
     pub deth: Option<Deth>,
-    /// Present in read requests, in the first or only packet of a Write, and in every packet of an IRN Write.
+    /// RDMA header; present in read requests, in the first or only packet of a Write, and in every packet of an IRN
+    /// Write.
     pub reth: Option<Reth>,
-    /// Present in atomic requests.
+    /// Atomic header; present in atomic requests.
     pub atomic: Option<AtomicEth>,
-    /// Present in acknowledgements, atomic acknowledgements, and First, Last and Only packets of read responses.
+    /// ACK header; present in acknowledgements, in atomic acknowledgements, and in First, Last and Only packets of read
+    /// responses.
     pub aeth: Option<Aeth>,
-    /// Present in atomic acknowledgements.
+    /// Result of an atomic operation; present in atomic acknowledgements.
     pub atomic_ack: Option<AtomicAckEth>,
-    /// Present in IRN Sends.
+    /// IRN's receive number and offset; present in every packet of an IRN Send.
     pub send: Option<SendEth>,
-    /// Present in packets "with Immediate".
+    /// Immediate data; present in packets "with Immediate".
     pub imm: Option<ImmDt>,
-    /// Present in packets "with Invalidate".
+    /// Remote key to invalidate; present in packets "with Invalidate".
     pub ieth: Option<Ieth>,
-    /// Present in the last or only packet of an IRN Write with immediate data.
+    /// IRN's receive number; present in the last or only packet of an IRN Write with immediate data.
     pub recv: Option<RecvEth>,
-    /// Present in IRN read and atomic requests.
+    /// IRN's number of the request in the order of execution; present in IRN read and atomic requests.
     pub read: Option<ReadEth>,
-    /// Present in IRN acknowledgements of requests and of read responses.
+    /// IRN's selective acknowledgement; present in IRN acknowledgements of requests and of responses.
     pub sack: Option<SackEth>,
 }
 
@@ -83,7 +85,7 @@ impl Headers {
         self.bth.opcode.header_len()
     }
 
-    /// Whether exactly the extension headers of the opcode are present.
+    /// Whether all extension headers that the opcode requires are present, and no others.
     #[inline]
     pub const fn are_complete(&self) -> bool {
         const fn bit(present: bool, bit: u16) -> u16 {
@@ -371,7 +373,8 @@ pub enum Reject {
     /// The transport version is not 0, the only version that the specification defines.
     #[error("the transport version is {0}, not 0")]
     TransportVersion(u8),
-    /// The length of the packet is not a multiple of four bytes, although padding makes it one.
+    /// The length of the packet is not a multiple of four bytes, although every sender pads its packets to such a
+    /// length.
     #[error("the packet is {len} B long, which is not a multiple of 4 B")]
     NotWords {
         /// Length of the packet in bytes.
@@ -382,8 +385,8 @@ pub enum Reject {
     HeadersTruncated {
         /// The opcode.
         opcode: Opcode,
-        /// Length in bytes of the part of the packet that can hold headers: without the ICRC, except in a truncated
-        /// packet.
+        /// Number of bytes that can hold headers: the packet's length without the ICRC, or, for [`Headers::parse`], the
+        /// number of given bytes.
         len: usize,
         /// Length of all headers in bytes.
         needed: usize,
@@ -410,7 +413,7 @@ pub enum Reject {
         /// The opcode.
         opcode: Opcode,
     },
-    /// A First or Middle packet has padding.
+    /// A First or Middle packet has padding, although its payload must be a full MTU.
     #[error("{opcode} has a padding count of {pad}; a packet with a full MTU of payload must not have padding")]
     PadForbidden {
         /// The opcode.
@@ -424,7 +427,7 @@ pub enum Reject {
         /// Bytes after the header, without padding and ICRC.
         len: usize,
     },
-    /// A packet that is not a datagram is addressed to the multicast queue pair.
+    /// A packet of another service than UD is addressed to queue pair 0xffffff, which is only for UD multicast.
     #[error("{opcode} is addressed to queue pair 0xffffff, which accepts only UD multicast")]
     MulticastQp {
         /// The opcode.

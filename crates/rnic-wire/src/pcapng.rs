@@ -1,6 +1,7 @@
 //! Writes capture files in the pcapng format, with one section, Ethernet interfaces and timestamps in nanoseconds.
 //!
-//! The same frames give the same file: the file names neither the time of writing nor the machine nor the program.
+//! The same frames always give the same file: the file names neither the time of writing nor the machine nor the
+//! program.
 
 use std::io::{self, Write};
 
@@ -9,7 +10,8 @@ const INTERFACE_DESCRIPTION: u32 = 1;
 const ENHANCED_PACKET: u32 = 6;
 const BYTE_ORDER: u32 = 0x1a2b_3c4d;
 const LINK_ETHERNET: u16 = 1;
-/// Option codes of an interface: its name, and the resolution of its timestamps as a negative power of ten.
+/// Codes of the options that describe an interface: its name, and the resolution of its timestamps as a negative power
+/// of ten.
 const IF_NAME: u16 = 2;
 const IF_TSRESOL: u16 = 9;
 const NANOSECONDS: u8 = 9;

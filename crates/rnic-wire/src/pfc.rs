@@ -4,7 +4,7 @@
 use crate::bytes::{array, put, read_u16};
 use crate::mac::MacAddr;
 
-/// EtherType of MAC control frames: pause and priority flow control.
+/// EtherType of MAC control frames, such as PAUSE and priority flow control.
 pub const ETHERTYPE_MAC_CONTROL: u16 = 0x8808;
 
 /// The contents of a PFC frame: a pause time for each enabled priority.
@@ -30,10 +30,11 @@ pub struct Pfc {
 impl Pfc {
     /// Length of the frame in bytes, without frame check sequence: the minimum length of an Ethernet frame.
     pub const FRAME_LEN: usize = 60;
-    /// Destination address of PFC frames. Bridges do not forward it, so a frame reaches only the other end of the link.
+    /// Destination address of PFC frames. Bridges do not forward frames with this address, so a PFC frame reaches only
+    /// the other end of the link.
     pub const DESTINATION: MacAddr = MacAddr([0x01, 0x80, 0xc2, 0x00, 0x00, 0x01]);
     const OPCODE: u16 = 0x0101;
-    /// Length in bytes of opcode, class-enable vector and eight timers.
+    /// Length in bytes of a PFC frame's content: opcode, class-enable vector and eight timers.
     const LEN: usize = 20;
 
     /// A frame that pauses one priority for `quanta` quanta, or resumes it if `quanta` is 0.
@@ -52,7 +53,7 @@ impl Pfc {
         (self.enabled >> priority & 1 == 1).then_some(*quanta)
     }
 
-    /// Parses the bytes after the EtherType; `None` if they are another MAC control frame or too short.
+    /// Parses the bytes of a MAC control frame after the EtherType; `None` if it is not a PFC frame or too short.
     pub fn parse(bytes: &[u8]) -> Option<Pfc> {
         if bytes.len() < Pfc::LEN || read_u16(bytes, 0) != Pfc::OPCODE {
             return None;
@@ -62,7 +63,7 @@ impl Pfc {
         Some(Pfc { enabled, quanta })
     }
 
-    /// The Ethernet frame, without frame check sequence.
+    /// The Ethernet frame with these pause times, without frame check sequence. `source` is the sender's address.
     pub fn emit(&self, source: MacAddr) -> [u8; Pfc::FRAME_LEN] {
         let mut out = [0; Pfc::FRAME_LEN];
         put(&mut out, 0, &Pfc::DESTINATION.0);

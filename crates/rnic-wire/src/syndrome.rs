@@ -1,8 +1,7 @@
 //! The syndrome of an acknowledgement: the first byte of the AETH (InfiniBand volume 1, section 9.7.5.1 and tables 44
 //! to 47).
 
-/// The syndrome of an acknowledgement: ACK, RNR NAK or NAK. "The PSN" in the variants is the PSN in the
-/// acknowledgement's BTH.
+/// The syndrome of an acknowledgement: ACK, RNR NAK or NAK.
 ///
 /// ```
 /// use rnic_wire::{Credits, NakCode, Syndrome};
@@ -14,17 +13,18 @@
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Syndrome {
-    /// ACK: the responder has executed all requests up to and including the PSN.
+    /// ACK: the responder has executed all requests up to and including the PSN in the acknowledgement's BTH.
     Ack {
-        /// Number of receives that the responder has posted for messages after the MSN.
+        /// End-to-end credits: the number of receives that the responder has posted for messages after the AETH's MSN.
         credits: Credits,
     },
-    /// RNR NAK: the responder has no posted receive for the message at the PSN; the requester must retry later.
+    /// RNR NAK: the responder has no posted receive for the request packet whose PSN is in the acknowledgement's BTH.
+    /// The requester must retry later.
     RnrNak {
         /// Minimum time before the requester retries.
         timer: RnrTimer,
     },
-    /// NAK: the responder did not execute the request at the PSN.
+    /// NAK: the responder did not execute the request packet whose PSN is in the acknowledgement's BTH.
     Nak(NakCode),
 }
 
@@ -98,7 +98,7 @@ impl NakCode {
     }
 }
 
-/// End-to-end credits, as the five-bit code that an ACK carries.
+/// End-to-end credits (the number of posted receives), as the five-bit code that an ACK carries.
 ///
 /// ```
 /// use rnic_wire::Credits;
@@ -110,7 +110,7 @@ impl NakCode {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Credits(u8);
 
-/// Number of receives by code. Code 31 means that the ACK carries no credits.
+/// Number of posted receives for each credit code. Code 31 means that the ACK carries no credits.
 const CREDITS: [u32; 31] = [
     0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144,
     8192, 12288, 16384, 24576, 32768,
@@ -120,15 +120,15 @@ impl Credits {
     /// No end-to-end flow control: the ACK does not limit the number of messages.
     pub const UNLIMITED: Credits = Credits(31);
 
-    /// The credits with this code; the upper three bits of `code` are ignored.
+    /// The credits that this code stands for; the upper three bits of `code` are ignored.
     pub const fn from_code(code: u8) -> Credits {
         Credits(code & 0x1f)
     }
-    /// The five-bit code.
+    /// The five-bit code that an ACK carries.
     pub const fn code(self) -> u8 {
         self.0
     }
-    /// The largest number of credits that a code exists for and that does not exceed `receives`.
+    /// The largest number of credits up to `receives` for which a code exists.
     pub const fn at_most(receives: u32) -> Credits {
         let mut code = 30;
         while code > 0 && CREDITS[code] > receives {
@@ -136,7 +136,7 @@ impl Credits {
         }
         Credits(code as u8)
     }
-    /// The number of receives; `None` without end-to-end flow control.
+    /// The number of posted receives; `None` without end-to-end flow control.
     pub const fn count(self) -> Option<u32> {
         if self.0 == 31 { None } else { Some(CREDITS[self.0 as usize]) }
     }
@@ -154,22 +154,23 @@ impl Credits {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct RnrTimer(u8);
 
-/// RNR timer in microseconds by code.
+/// Time in microseconds for each code of the RNR timer.
 const RNR_MICROS: [u32; 32] = [
     655_360, 10, 20, 30, 40, 60, 80, 120, 160, 240, 320, 480, 640, 960, 1_280, 1_920, 2_560, 3_840, 5_120, 7_680,
     10_240, 15_360, 20_480, 30_720, 40_960, 61_440, 81_920, 122_880, 163_840, 245_760, 327_680, 491_520,
 ];
 
 impl RnrTimer {
-    /// The timer with this code; the upper three bits of `code` are ignored.
+    /// The time that this code stands for; the upper three bits of `code` are ignored.
     pub const fn from_code(code: u8) -> RnrTimer {
         RnrTimer(code & 0x1f)
     }
-    /// The five-bit code.
+    /// The five-bit code that an RNR NAK carries.
     pub const fn code(self) -> u8 {
         self.0
     }
-    /// The shortest timer of at least `micros` microseconds; the longest timer (655.36 ms) if `micros` exceeds it.
+    /// The shortest time of at least `micros` microseconds for which a code exists; the longest time (655.36 ms) if
+    /// `micros` exceeds it.
     pub const fn at_least(micros: u32) -> RnrTimer {
         let mut code = 1;
         while code < 32 && RNR_MICROS[code] < micros {

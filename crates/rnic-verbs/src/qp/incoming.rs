@@ -1,15 +1,15 @@
-//! Processing of the packets of Sends and Writes that arrive in order. The responders of RC and UC share it.
+//! Processing of the packets of Sends and Writes that arrive in order, which the responders of RC and UC share.
 //!
-//! The checks are those of InfiniBand volume 1, section 9.7.4.1: the sequence of opcodes, whether the queue pair allows
-//! the operation, lengths, whether there is a receive, and the rights to the memory. For each packet, all checks
+//! Each packet is checked as in InfiniBand volume 1, section 9.7.4.1: the sequence of opcodes, whether the queue pair
+//! allows the operation, lengths, whether a receive is posted, and the rights to the memory. All checks of a packet
 //! precede the write of its payload to memory.
 
 use crate::common::{Common, Ctx, Delivery, MAX_MESSAGE, Refusal};
 use crate::memory::Right;
 use rnic_wire::{Operation, Packet};
 
-/// A message of which some packets have arrived. `done` is the number of bytes received; `addr` and `left` are the
-/// address and the number of the bytes to come.
+/// A message of the peer of which some packets have arrived. `done` is the number of its bytes received so far. For a
+/// Write, `addr` is the address at which the next packet's payload goes, and `left` is the number of bytes to come.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Incoming {
     Send { done: u32 },
@@ -17,8 +17,8 @@ pub(crate) enum Incoming {
 }
 
 impl Incoming {
-    /// Processes the next packet of a Send or Write, and updates the message in progress, `incoming`. Returns whether
-    /// the packet ends its message.
+    /// Processes a packet of a Send or Write that arrived in order, and updates `incoming`, the message in progress.
+    /// Returns whether the packet ends its message.
     pub(crate) fn take(
         incoming: &mut Option<Incoming>, c: &mut Common, ctx: &mut Ctx, packet: &Packet<'_>,
     ) -> Result<bool, Refusal> {

@@ -1,4 +1,5 @@
-//! A queue pair: the state that is the same for all transport services, and the protocol engine of its own service.
+//! A queue pair: the state that is the same for all transport services, and a protocol engine, which is the state of
+//! the queue pair's own service (RC, IRN or UC).
 
 mod atomic;
 mod incoming;
@@ -15,8 +16,8 @@ use rnic_transport::{BitRate, FlowConfig, Psn, Time};
 use rnic_wire::Packet;
 use sending::Due;
 
-/// Bytes around a packet that congestion control and rate limits count too: Ethernet, IPv4 and UDP headers, and the
-/// frame check sequence.
+/// Number of bytes around a RoCEv2 packet that congestion control and rate limits count too: Ethernet, IPv4 and UDP
+/// headers, and the frame check sequence.
 pub(crate) const AROUND_PACKET: u32 = 14 + 20 + 8 + 4;
 
 /// Maximum number of packets in flight on a connection: the size of an IRN receiver's bitmap of arrived packets.
@@ -38,22 +39,22 @@ pub(crate) enum Engine {
     Uc(Box<uc::Uc>),
 }
 
-/// A queue pair.
+/// A queue pair of a device.
 pub(crate) struct Qp {
     pub(crate) common: Common,
     pub(crate) engine: Engine,
     pub(crate) congestion: Congestion,
     pub(crate) cfg: FlowConfig,
-    /// Rate limit that the application has set; `None`: only the link limits the rate.
+    /// Limit on the sending rate that the application has set; `None`: only the link limits the rate.
     pub(crate) rate: Option<BitRate>,
-    /// Whether the queue pair is in the device's ring of ready queue pairs (`Device::ready`).
+    /// Whether the queue pair is in `Device::ready`, the ring of queue pairs that may have packets to send.
     pub(crate) ready: bool,
     /// Time of the queue pair's entry in the device's timers; `None` if it has no entry.
     pub(crate) armed: Option<Time>,
 }
 
 impl Qp {
-    /// INIT to RTR: creates the protocol engine.
+    /// INIT to RTR: creates the protocol engine of the queue pair's service.
     pub(crate) fn connect(&mut self, now: Time) -> Result<(), VerbsError> {
         let c = &self.common;
         self.engine = match c.init.service {
@@ -79,8 +80,8 @@ impl Qp {
         Ok(())
     }
 
-    /// Limits the rate at which the queue pair sends. Flows are created without the limit, because their congestion
-    /// control would otherwise take the limit for the link's rate, and the limit may be raised later.
+    /// Limits the rate at which the queue pair sends. The limit is set after the congestion control was created:
+    /// otherwise the congestion control would take the limit for the link's rate, although it may be raised later.
     pub(crate) fn set_rate(&mut self, rate: Option<BitRate>) {
         self.rate = rate;
         match &mut self.engine {
@@ -91,7 +92,8 @@ impl Qp {
         }
     }
 
-    /// Sets the sequence numbers as if `messages` messages of every kind had been sent and received before.
+    /// Sets the sequence numbers as if `messages` messages of every kind had been sent and received before, so that a
+    /// test can make them wrap.
     #[cfg(test)]
     pub(crate) fn count_from(&mut self, messages: u32) {
         self.common.count_from(messages);
@@ -149,7 +151,7 @@ impl Qp {
         }
     }
 
-    /// RTS to SQD: takes back the release of the send requests of which no packet was sent.
+    /// RTS to SQD: the send requests of which no packet was sent wait again, as if they were not released for sending.
     pub(crate) fn drain(&mut self) {
         match &mut self.engine {
             Engine::None => {}

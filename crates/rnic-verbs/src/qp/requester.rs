@@ -1,9 +1,9 @@
-//! The common part of the requesters of RC and IRN: it hands send requests to the flow, writes request packets, takes
-//! responses and counts retries.
+//! The common part of the requesters of RC and IRN. It hands send requests to the flow (the sender with loss recovery
+//! and congestion control), writes request packets, takes responses and counts retries.
 //!
 //! The parts that depend on the loss recovery are in `rc/requester.rs` and `irn/requester.rs`: which packets an ACK, a
-//! NAK or a response acknowledges, and when a requester asks for an ACK. Packets are numbered from 0, the first request
-//! packet of the queue pair.
+//! NAK or a response acknowledges, and when a requester asks for an ACK. Request packets are numbered; the first
+//! request packet of the connection has number 0.
 
 use super::AROUND_PACKET;
 use super::sending::{Due, RetryState, SendTimes};
@@ -18,10 +18,12 @@ use rnic_transport::recovery::Pick;
 use rnic_transport::{BitRate, FlowConfig, Pdu, Psn, Time};
 use rnic_wire::{Aeth, Opcode, Packet, Position, RnrTimer, Syndrome};
 
-/// The request packets that an ACK or NAK refers to, by their numbers from the queue pair's first request packet.
+/// The request packets that an ACK or NAK refers to, by number; the first request packet of the connection has number
+/// 0.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Acknowledged {
-    /// Number of the packet with the PSN of the ACK or NAK; negative if this PSN is before the first packet's.
+    /// Number of the packet that has the PSN of the ACK or NAK; negative if this PSN is before the PSN of the first
+    /// packet.
     pub(crate) at: i64,
     /// Number of the first packet that is not acknowledged. An ACK acknowledges the packet with its own PSN and all
     /// earlier packets; a NAK acknowledges only the earlier packets.
@@ -32,7 +34,7 @@ pub(crate) struct Acknowledged {
 pub(crate) struct Core {
     pub(crate) flow: Box<dyn Flow>,
     first: Psn,
-    /// Number of packets acknowledged, which is also the number of the first unacknowledged packet.
+    /// Number of acknowledged request packets, which is also the number of the first unacknowledged packet.
     pub(crate) acked: u64,
     pub(crate) times: SendTimes,
     pub(crate) retry: RetryState,
@@ -66,13 +68,14 @@ impl Core {
         self.first.plus(packet as u32)
     }
 
-    /// The number of the packet with this PSN. PSNs repeat after 2^24 packets; the result is the number nearest to the
-    /// first unacknowledged packet's. It is negative for a PSN before that of the first packet.
+    /// The number of the request packet with this PSN. PSNs repeat after 2^24 packets; of the packets with this PSN,
+    /// the function chooses the nearest to the first unacknowledged packet. The number is negative for a PSN before the
+    /// PSN of the first packet.
     pub(crate) fn position(&self, psn: u32) -> i64 {
         self.acked as i64 + i64::from(Psn::new(psn).distance_from(self.psn(self.acked)))
     }
 
-    /// The number of packets that were ever sent, which is also the number of the next new packet.
+    /// The number of request packets that were ever sent, which is also the number of the next new packet.
     pub(crate) fn sent(&self) -> u64 {
         self.acked + u64::from(self.flow.outstanding())
     }
@@ -92,8 +95,9 @@ impl Core {
 
     // The send queue.
 
-    /// Releases send requests to the flow, as long as the fence, `max_rd_atomic` and the peer's credits admit the next
-    /// request. A request with the fence flag waits while `fenced` returns true.
+    /// Releases posted send requests to the flow, which may then send their packets, as long as the fence,
+    /// `max_rd_atomic` and the peer's credits allow the next request. A request with the fence flag waits while
+    /// `fenced` returns true.
     pub(crate) fn release(&mut self, c: &mut Common, fenced: impl Fn(&SendQueue) -> bool) {
         if self.withheld > 0
             && (self.acked + u64::from(self.withheld) >= c.sends.next_packet()
@@ -118,8 +122,8 @@ impl Core {
         }
     }
 
-    /// RTS to SQD: messages of which a packet was sent are finished. The release of all other send requests is taken
-    /// back.
+    /// RTS to SQD: the queue pair finishes the messages of which a packet was sent. All other send requests wait again,
+    /// as if they were not released to the flow.
     pub(crate) fn drain(&mut self, c: &mut Common) {
         c.sends.hold(self.sent());
         if c.sends.released() == 0 {
@@ -128,7 +132,7 @@ impl Core {
         self.flow.truncate(c.sends.next_packet() - self.acked);
     }
 
-    /// Fails the send request that `packet` belongs to. The flow forgets all packets from `packet` on.
+    /// Fails the send request to which packet number `packet` belongs. The flow forgets all packets from `packet` on.
     pub(crate) fn fail_at(&mut self, c: &mut Common, ctx: &mut Ctx, packet: u64, status: Status) {
         c.fail_at(ctx, packet, status);
         self.flow.truncate(packet.saturating_sub(self.acked));
@@ -142,7 +146,7 @@ impl Core {
         Acknowledged { at, upto: at + i64::from(matches!(aeth.syndrome, Syndrome::Ack { .. })) }
     }
 
-    /// Hands an ACK or NACK to the flow, and completes the send requests that it acknowledges.
+    /// Hands the ACK or NACK `pdu` to the flow, and completes the send requests that it acknowledges.
     pub(crate) fn advance(&mut self, c: &mut Common, ctx: &mut Ctx, now: Time, pdu: Pdu) {
         let progress = self.flow.handle(now, pdu);
         if progress.acked > 0 {
@@ -152,7 +156,7 @@ impl Core {
         }
     }
 
-    /// Takes the end-to-end credits of an ACK: the number of messages after the AETH's MSN for which the peer has
+    /// Stores the end-to-end credits of an ACK: for how many messages after the AETH's MSN the peer has posted
     /// receives.
     pub(crate) fn on_credits(&mut self, aeth: &Aeth) {
         if let Syndrome::Ack { credits } = aeth.syndrome {
@@ -160,8 +164,8 @@ impl Core {
         }
     }
 
-    /// Handles an RNR NAK for packet `upto`, the first unacknowledged packet. The requester waits for the time of
-    /// `timer` before it retries. If no retry is left, the send request fails.
+    /// Handles an RNR NAK for packet number `upto`, the first unacknowledged packet. The requester waits for the time
+    /// of `timer` before it retries. If no retry is left, the packet's send request fails.
     pub(crate) fn on_rnr_nak(&mut self, c: &mut Common, ctx: &mut Ctx, now: Time, upto: u64, timer: RnrTimer) {
         ctx.counters.rnr_naks_received += 1;
         self.retry.on_sign_of_life();
@@ -178,16 +182,16 @@ impl Core {
         c.sends_packets() && !self.retry.in_rnr_wait()
     }
 
-    /// Asks the flow for the packet to send now; returns its number with the flow's choice. `None`: no packet may be
-    /// sent now.
+    /// Asks the flow for the request packet to send now; returns the packet's number, and the flow's answer with PSN
+    /// and retransmission flag. `None`: no packet may be sent now.
     pub(crate) fn poll(&mut self, now: Time) -> Option<(u64, Pick)> {
         let pick = self.flow.poll(now)?;
         Some((self.acked + u64::from(pick.psn.since(self.psn(self.acked))), pick))
     }
 
     /// Writes request packet number `packet` into `out` and returns its length in bytes. If the memory of the request
-    /// was deregistered, the request fails and the result is 0. `describe` gets the send request and the packet's index
-    /// in it, and returns the header fields of this transmission.
+    /// was deregistered, the request fails and the result is 0. The function calls `describe` with the send request and
+    /// the packet's index in it, and gets the header fields of this transmission.
     #[expect(clippy::too_many_arguments, reason = "the packet, its surroundings and the time")]
     pub(crate) fn write(
         &mut self, c: &mut Common, ctx: &mut Ctx, now: Time, packet: u64, retransmission: bool,
@@ -221,7 +225,7 @@ impl Core {
 
     // Timers.
 
-    /// The time of the next timer: the end of the wait after an RNR NAK, or else the flow's next timer.
+    /// The time of the requester's next timer: the end of the wait after an RNR NAK, or else the flow's next timer.
     pub(crate) fn deadline(&self) -> Option<Time> {
         self.retry.rnr_wait_end().or_else(|| self.flow.deadline())
     }
@@ -239,8 +243,8 @@ impl Core {
         Some(over)
     }
 
-    /// Counts a retransmission timeout. Returns whether the requester retries; if no retry is left, the oldest send
-    /// request fails.
+    /// Handles a retransmission timeout, which uses up a retry. Returns whether the requester retries; if no retry is
+    /// left, the oldest send request fails.
     pub(crate) fn on_timeout(&mut self, c: &mut Common, ctx: &mut Ctx, now: Time) -> bool {
         ctx.counters.timeouts += 1;
         let again = self.retry.on_timeout(now);
@@ -251,8 +255,8 @@ impl Core {
     }
 }
 
-/// Takes packet `index` of the response that the send request `wqe` waits for, and places its data in the request's
-/// memory. `in_place` says whether the packet's opcode fits the packet's position in the response.
+/// Handles packet `index` of the response for which the send request `wqe` waits, and places its data in the request's
+/// local memory. `in_place` says whether an opcode fits a packet's position in the response.
 ///
 /// # Errors
 /// The status with which the send request fails.

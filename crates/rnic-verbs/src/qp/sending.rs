@@ -1,5 +1,5 @@
-//! State that queue pairs of several transport services use: times of timers, pending CNPs, times of transmission,
-//! retries.
+//! State that queue pairs of several transport services use: the earliest of several times, pending CNPs, times of
+//! transmission, retries.
 
 use crate::common::Common;
 use crate::types::SendAttributes;
@@ -7,7 +7,8 @@ use rnic_transport::pdu::Stamp;
 use rnic_transport::{Notifier, Psn, Time};
 use rnic_wire::Bth;
 
-/// Collects times and keeps the earliest; [`Due::never`] begins without any.
+/// The earliest of the times that were passed to it: when a timer fires or a packet is to be sent. [`Due::never`]
+/// begins without a time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Due(Option<Time>);
 
@@ -46,7 +47,8 @@ impl CnpState {
         CnpState { notifier: Notifier::new(), interval, due: false }
     }
 
-    /// Handles the arrival of a request or response packet; `marked`: it was CE-marked.
+    /// Handles the arrival of a request or response packet, for which a CNP may be due; `marked` says whether it was
+    /// CE-marked.
     pub(crate) fn on_packet(&mut self, now: Time, marked: bool) {
         if let Some(interval) = self.interval {
             self.due |= self.notifier.on_packet(interval, now, marked);
@@ -58,15 +60,15 @@ impl CnpState {
         self.due
     }
 
-    /// Whether a CNP is to be sent now. The caller sends the CNP, so that it is no longer due.
+    /// Returns whether a CNP is to be sent now. If so, the caller sends it, and it is no longer due.
     pub(crate) fn take_due(&mut self) -> bool {
         std::mem::take(&mut self.due)
     }
 }
 
-/// Transmission times and numbers of transmissions of the packets in flight, for round-trip times.
+/// When and how often each packet in flight was transmitted, for the measurement of round-trip times.
 pub(crate) struct SendTimes {
-    /// An entry for each packet; the index is the PSN modulo the number of entries, which is a power of two.
+    /// An entry for each packet in flight; the index is the PSN modulo the number of entries, which is a power of two.
     packets: Vec<Transmissions>,
 }
 
@@ -74,7 +76,7 @@ pub(crate) struct SendTimes {
 struct Transmissions {
     first: Stamp,
     last: Stamp,
-    /// Number of transmissions before the last one, at most [`Bth::MAX_ATTEMPTS`].
+    /// Number of transmissions before the last transmission, at most [`Bth::MAX_ATTEMPTS`].
     attempt: u8,
 }
 
@@ -88,8 +90,8 @@ impl SendTimes {
         psn.value() as usize & (self.packets.len() - 1)
     }
 
-    /// Records that packet `psn` is sent now, as a `retransmission` or for the first time. Returns the number of its
-    /// earlier transmissions, at most [`Bth::MAX_ATTEMPTS`].
+    /// Records that the packet with PSN `psn` is sent now, as a `retransmission` or for the first time. Returns the
+    /// number of its earlier transmissions, at most [`Bth::MAX_ATTEMPTS`].
     pub(crate) fn record(&mut self, psn: Psn, retransmission: bool, now: Time) -> u8 {
         let (slot, now) = (self.slot(psn), Stamp::at(now));
         let packet = &mut self.packets[slot];
@@ -100,15 +102,15 @@ impl SendTimes {
         packet.attempt
     }
 
-    /// The time of the last transmission of packet `psn`. For a packet older than the window, the result may be the
-    /// time of a later packet.
+    /// The time of the last transmission of the packet with PSN `psn`. If this packet is no longer in flight, a later
+    /// packet may have taken its entry; then the result is the time of the later packet.
     pub(crate) fn last_sent(&self, psn: Psn) -> Stamp {
         self.packets[self.slot(psn)].last
     }
 
-    /// The time of the transmission of packet `psn` that the peer acknowledges. `attempt` is the number of
-    /// transmissions before it. Only the times of the first and of the last transmission are stored. For any other
-    /// transmission the result is the time of the first one: an earlier time is safe, because the arrival of a packet
+    /// The time of the transmission of the packet with PSN `psn` that the peer acknowledges: the transmission after
+    /// `attempt` others. Only the times of the first and of the last transmission are stored. For a transmission
+    /// between them the result is the time of the first: an earlier time is safe, because the arrival of a packet
     /// proves nothing about packets that were sent later.
     pub(crate) fn sent_at(&self, psn: Psn, attempt: u8) -> Stamp {
         let packet = self.packets[self.slot(psn)];
@@ -126,14 +128,14 @@ pub(crate) struct RetryState {
     rnr_retries: u8,
     /// Period within which all timeouts together use up only one retry.
     patience: Time,
-    /// Time when a timeout last used up a retry; `None` if none has since the last progress.
+    /// Time when a timeout last used up a retry; `None` if no timeout has since the retries were restored.
     counted: Option<Time>,
-    /// End of the wait that an RNR NAK has asked for; `None` if the requester is not waiting.
+    /// Time until which the requester waits because of an RNR NAK; `None` if it is not waiting.
     rnr_wait_end: Option<Time>,
 }
 
 impl RetryState {
-    /// Value of the attribute `rnr_retry` that means no limit.
+    /// Value of the attribute `rnr_retry` that means: retry after RNR NAKs without limit.
     const FOREVER: u8 = 7;
 
     pub(crate) fn new(c: &Common) -> RetryState {
@@ -148,19 +150,20 @@ impl RetryState {
         }
     }
 
-    /// The peer has acknowledged a packet for the first time: restores all retries.
+    /// Called when the peer has acknowledged a packet for the first time: restores all retries.
     pub(crate) fn on_progress(&mut self) {
         self.on_sign_of_life();
         self.rnr_retries = self.rnr_retry;
     }
 
-    /// The peer has sent a packet, without acknowledging a new packet: restores only the retries after timeouts.
+    /// Called when the peer has sent a packet that acknowledges no new packet: restores only the retries after
+    /// timeouts.
     pub(crate) fn on_sign_of_life(&mut self) {
         self.retries = self.retry_count;
         self.counted = None;
     }
 
-    /// Handles a timeout; returns whether to retransmit. `false`: no retry is left.
+    /// Handles a retransmission timeout; returns whether to retransmit. `false`: no retry is left.
     pub(crate) fn on_timeout(&mut self, now: Time) -> bool {
         if self.counted.is_some_and(|counted| now < counted + self.patience) {
             return true;

@@ -1,9 +1,10 @@
-//! The unreliable connection (UC; InfiniBand volume 1, section 9.8): Sends and Writes without acknowledgements. If a
-//! packet of a message is lost, the receiver drops the whole message, and the next message uses its receive.
+//! The protocol engine of the unreliable connection (UC; InfiniBand volume 1, section 9.8): Sends and Writes without
+//! acknowledgements. If a packet of a message is lost, the receiver drops the whole message, and the next message uses
+//! the receive of the dropped message.
 //!
-//! The specification does not provide for reordered or duplicated packets. This receiver treats a packet with a PSN
-//! before the expected PSN as reordered or duplicated, and drops it. A PSN after the expected PSN means that packets
-//! were lost.
+//! The specification of UC does not provide for reordered or duplicated packets. This receiver treats a packet with a
+//! PSN before the expected PSN as reordered or duplicated, and drops it. A PSN after the expected PSN means that
+//! packets were lost.
 
 use super::incoming::Incoming;
 use super::sending::{CnpState, Due};
@@ -15,16 +16,17 @@ use crate::{Congestion, Dropped};
 use rnic_transport::{BitRate, FlowConfig, Psn, Time};
 use rnic_wire::{Operation, Packet};
 
-/// State of an unreliable connection.
+/// State of a queue pair's unreliable connection.
 pub(crate) struct Uc {
     first: Psn,
-    /// Number of packets sent, which is also the number of the next packet to send.
+    /// Number of request packets sent, which is also the number of the next packet to send.
     next: u64,
-    /// Total number of packets of all send requests released so far.
+    /// Number of packets of all send requests that were released for sending so far.
     total: u64,
     pace: Box<dyn Pace>,
     expected: Psn,
-    /// The message in progress; `None` between messages, and while the remaining packets of a dropped message arrive.
+    /// The message of which some packets have arrived; `None` between two messages, and while the remaining packets of
+    /// a dropped message arrive.
     incoming: Option<Incoming>,
     cnp: CnpState,
 }
@@ -57,8 +59,8 @@ impl Uc {
         }
     }
 
-    /// RTS to SQD: messages of which a packet was sent are finished. The release of all other send requests is taken
-    /// back.
+    /// RTS to SQD: the queue pair finishes the messages of which a packet was sent. All other send requests wait again,
+    /// as if they were not released for sending.
     pub(crate) fn drain(&mut self, c: &mut Common) {
         c.sends.hold(self.next);
         self.total = c.sends.next_packet();

@@ -1,40 +1,42 @@
-//! The queue of ACKs and NACKs that an IRN receiver has to send for one sequence of PSNs. The queue holds at most one
-//! ACK, because a later ACK replaces an earlier one. It holds one NACK for each run of consecutive packets that arrived
-//! out of order. A NACK replaces an earlier ACK, because it states the expected PSN too.
+//! The queue of ACKs and NACKs that an IRN receiver has to send for the requests, or for the responses, of a queue
+//! pair. The queue holds at most one ACK, because a later ACK replaces an earlier one. It holds one NACK for each run
+//! of packets with consecutive PSNs that arrived out of order. A NACK replaces an earlier ACK, because it states the
+//! expected PSN too.
 
 use rnic_transport::{Pdu, PduKind, Psn};
 use rnic_wire::{Bth, SackEth};
 use std::collections::VecDeque;
 
-/// The received packet that triggers an ACK or NACK. For a run of packets that share a NACK, it is the last packet.
+/// The received packet that triggers an ACK or NACK. If packets with consecutive PSNs share a NACK, it is the last of
+/// them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Cause {
     pub(crate) psn: Psn,
-    /// Number of packets directly before `psn` that triggered the same NACK.
+    /// Number of packets with the PSNs directly before `psn` that triggered the same NACK.
     pub(crate) before: u8,
-    /// Number of earlier transmissions of the packet, from its header.
+    /// Number of earlier transmissions of the packet, as its header states.
     pub(crate) attempt: u8,
     pub(crate) marked: bool,
 }
 
 impl Cause {
-    /// The received packet with this base transport header; `marked`: it was CE-marked.
+    /// The received packet with this base transport header; `marked` says whether it was CE-marked.
     pub(crate) fn new(bth: &Bth, marked: bool) -> Cause {
         Cause { psn: Psn::new(bth.psn), before: 0, attempt: bth.attempt, marked }
     }
 
-    /// The packet with this PSN, which the responder refuses with a NAK or RNR NAK.
+    /// The packet with this PSN, to which the responder replies with an RNR NAK or with a NAK that ends the connection.
     pub(crate) fn of(psn: Psn) -> Cause {
         Cause { psn, before: 0, attempt: 0, marked: false }
     }
 
-    /// The extension header that tells the peer which packets triggered the ACK or NACK.
+    /// The extension header of the ACK or NACK that tells the peer which packets triggered it.
     pub(crate) fn sack(&self) -> SackEth {
         SackEth { psn: self.psn.value(), before: self.before }
     }
 }
 
-/// The PSNs of the packets that a NACK acknowledges selectively, in ascending order.
+/// The PSNs of the packets that a NACK with the header `sack` acknowledges selectively, in ascending order.
 pub(crate) fn run(sack: &SackEth) -> impl Iterator<Item = Psn> {
     let last = Psn::new(sack.psn);
     (0..=u32::from(sack.before)).rev().map(move |before| last.plus(Psn::MODULUS - before))
@@ -47,11 +49,11 @@ pub(crate) struct Acknowledgements {
 }
 
 impl Acknowledgements {
-    /// Maximum number of NACKs in the queue. More NACKs wait only if the queue pair cannot send; then the oldest is
-    /// dropped, as if the network had lost it.
+    /// Maximum number of NACKs in the queue. If the queue pair cannot send and further NACKs are queued, the oldest
+    /// NACK is dropped, as if the network had lost it.
     const MAX: usize = 1_024;
 
-    /// Queues the ACK or NACK `reply` with which the receiver responds to the packet `cause`.
+    /// Queues the ACK or NACK `reply` with which the receiver responds to the packet `cause`; `None`: no response.
     pub(crate) fn note(&mut self, reply: Option<Pdu>, cause: Cause) {
         match reply.map(Pdu::kind) {
             Some(PduKind::Nack) => {
@@ -84,14 +86,14 @@ impl Acknowledgements {
         self.ack.is_some() || !self.nacks.is_empty()
     }
 
-    /// Takes the next ACK or NACK to send. `expected` is the PSN that the receiver expects now. Returns whether it is a
-    /// NACK, and the packet that triggered it.
+    /// Takes the next ACK or NACK to send out of the queue. `expected` is the PSN that the receiver expects now.
+    /// Returns whether it is a NACK, and the packet that triggered it; `None` if the queue is empty.
     pub(crate) fn next(&mut self, expected: Psn) -> Option<(bool, Cause)> {
         while let Some(cause) = self.nacks.pop_front() {
             if expected.is_before(cause.psn) {
                 return Some((true, cause));
             }
-            // The missing packets before this one have arrived in the meantime, so an ACK replaces the NACK.
+            // The packets that were missing before `cause` have arrived in the meantime, so an ACK replaces the NACK.
             self.acknowledge(cause);
         }
         self.ack.take().map(|cause| (false, cause))
@@ -108,8 +110,9 @@ mod tests {
         acks.note(Some(reply), Cause { psn: Psn::new(psn), before: 0, attempt, marked });
     }
 
-    /// Takes all ACKs and NACKs while the receiver expects PSN `expected`. Each tuple holds: whether it is a NACK, the
-    /// PSNs of the first and last packet that triggered it, attempt, CE mark.
+    /// Takes all ACKs and NACKs out of the queue while the receiver expects PSN `expected`. A tuple describes an ACK or
+    /// NACK: whether it is a NACK, the PSNs of the first and the last packet that triggered it, the attempt and the CE
+    /// mark of these packets.
     fn taken(acks: &mut Acknowledgements, expected: u32) -> Vec<(bool, u32, u32, u8, bool)> {
         let next = std::iter::from_fn(|| acks.next(Psn::new(expected)));
         next.map(|(nack, cause)| {

@@ -1,4 +1,5 @@
-//! A reliable connection with IRN's loss recovery ("Revisiting Network Support for RDMA", SIGCOMM 2018, section 5).
+//! The protocol engine of a reliable connection with IRN's loss recovery ("Revisiting Network Support for RDMA",
+//! SIGCOMM 2018, section 5).
 //!
 //! Both ends place the payload of packets in memory on arrival, also of packets out of order. Requests and responses
 //! have separate PSN sequences:
@@ -9,24 +10,25 @@
 //! | received by | responder: [`IrnReceiver`](rnic_transport::recovery::IrnReceiver) | requester: [`IrnReceiver`](rnic_transport::recovery::IrnReceiver) |
 //! | acknowledged by | Acknowledge | Read Acknowledge |
 //!
-//! The PSNs of the responses to a side's requests begin with the same number as the PSNs of these requests.
+//! The first request of a side and the first response to its requests have the same PSN.
 //!
-//! - Every packet of a Write carries its memory address. Every packet of a Send carries its offset in the message and
-//!   the sequence number of the receive. So the responder can place each packet on arrival.
+//! - Every packet of a Write carries the memory address of its payload. Every packet of a Send carries the payload's
+//!   offset in the message, and the sequence number of the receive that the message consumes. So the responder can
+//!   place each payload in memory on arrival.
 //! - The responder completes messages in order: it generates a completion, increments the MSN, or executes a read or
-//!   atomic only when all earlier packets have arrived. Only then does it check that each packet continues the previous
-//!   packet. In the paper a second bitmap marks the packets that end messages; here a buffer holds the headers of
-//!   packets that arrived out of order.
+//!   atomic only when all earlier packets have arrived. Only then does it check that each packet continues the message
+//!   where the previous packet ended. In the paper a second bitmap marks the packets that end messages; here a buffer
+//!   (`ReorderBuffer`) holds the headers of packets that arrived out of order.
 //! - If a packet out of order needs a receive that is not posted, or an access that is not allowed, the responder drops
-//!   the packet, as if the network had lost it. For such a packet in order it sends an RNR NAK or a NAK, as RoCE does.
-//!   The NAK waits until the peer has the responses to earlier requests, because a connection in error sends no
-//!   responses.
+//!   the packet, as if the network had lost it. If such a packet arrives in order, the responder sends an RNR NAK or a
+//!   NAK, as with RC. The NAK ends the connection, so it waits until the peer has acknowledged the responses to all
+//!   earlier requests: a queue pair in the error state sends no responses.
 //! - A response acknowledges its request. A read or atomic request with sequence number `n` acknowledges the responses
-//!   to all reads and atomics up to number `n - max_rd_atomic`, because the requester could not send it earlier. So the
-//!   loss of an ACK causes no timeout.
-//! - A requester that waits only for responses has no packet in flight, so no timer of its flow runs. If no packet of
-//!   the peer arrives for the long timeout (`RTO_high`), the requester retransmits its oldest request. The peer's ACK
-//!   then shows that the peer is alive.
+//!   to all reads and atomics up to number `n - max_rd_atomic`, because the requester must have these responses before
+//!   it may send request `n`. So if the ACK of a request or response is lost, a timeout is seldom necessary.
+//! - A requester that waits only for responses has no packet in flight, so its retransmission timer does not run. If no
+//!   packet of the peer arrives for the long timeout (`RTO_high`), the requester retransmits its oldest request. The
+//!   peer's ACK then shows that the peer is alive.
 //! - An ACK or NAK that a CE-marked packet triggers has BECN set.
 
 mod acks;
@@ -45,12 +47,13 @@ use responder::Responder;
 use rnic_transport::{BitRate, FlowConfig, Psn, Time};
 use rnic_wire::{Aeth, NakCode, Operation, Packet, RnrTimer, Syndrome};
 
-/// State of an IRN connection.
+/// State of a queue pair's IRN connection: requester, responder and pending CNPs.
 pub(crate) struct Irn {
     requester: Requester,
     pub(super) responder: Responder,
     cnp: CnpState,
-    /// Whether the responder could send before the requester the last time. Responses and requests alternate.
+    /// Whether the responder was asked for a packet before the requester the last time. The order alternates, so that
+    /// responses and requests alternate.
     responses_next: bool,
 }
 
@@ -64,7 +67,7 @@ impl Irn {
         })
     }
 
-    /// RTR to RTS: creates the requester again, with the attributes that are known only now.
+    /// RTR to RTS: creates the requester again, with the attributes of this transition (first PSN, retries).
     pub(crate) fn start(
         &mut self, c: &Common, cfg: &FlowConfig, congestion: &Congestion, now: Time,
     ) -> Result<(), VerbsError> {
@@ -190,7 +193,7 @@ impl Irn {
         0
     }
 
-    /// The time at which the next packet is to be sent; `Time::ZERO` means immediately.
+    /// The time at which the connection can send its next packet; `Time::ZERO` means immediately.
     pub(crate) fn next_transmit(&self, c: &Common) -> Due {
         let mut due = self.responder.next_transmit(c);
         due.maybe(self.requester.next_transmit(c).time());

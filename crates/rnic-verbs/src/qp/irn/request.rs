@@ -1,16 +1,16 @@
-//! Request packets without their payload. The responder stores the headers of packets that arrive out of order, and
-//! processes them when all earlier packets have been processed.
+//! Request packets as an IRN responder stores them: without their payload, which is placed in memory on arrival. The
+//! responder stores packets that arrive out of order, and processes them when all earlier packets have been processed.
 
 use rnic_wire::{AtomicEth, Operation, Packet, Reth};
 use std::collections::VecDeque;
 
-/// A request packet without its payload.
+/// A received request packet without its payload, which is already in memory.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RequestPacket {
     pub(crate) kind: RequestKind,
-    /// Whether the packet is the first packet of its message.
+    /// Whether the packet is the first (or only) packet of its message.
     pub(crate) begins: bool,
-    /// Whether the packet is the last packet of its message.
+    /// Whether the packet is the last (or only) packet of its message.
     pub(crate) ends: bool,
     pub(crate) solicited: bool,
     pub(crate) imm: Option<u32>,
@@ -20,11 +20,12 @@ pub(crate) struct RequestPacket {
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum RequestKind {
-    /// A packet of a Send. `serial` is the sequence number of the receive (recv_WQE_SN), `offset` the offset in bytes
-    /// of the payload in the message, and `rkey` the remote key to invalidate.
+    /// A packet of a Send. `serial` is the sequence number of the receive that the message consumes (recv_WQE_SN),
+    /// `offset` the offset in bytes of the payload in the message, and `rkey` the remote key to invalidate, if any.
     Send { serial: u32, offset: u32, rkey: Option<u32> },
-    /// A packet of a Write. `left` is the number of the message's bytes from this packet on. `serial` is the sequence
-    /// number of the receive that the Write consumes; only the last packet of a Write with Immediate has it.
+    /// A packet of a Write to address `addr`. `left` is the number of the message's bytes from this packet to its end.
+    /// `serial` is the sequence number of the receive that the Write consumes; only the last packet of a Write with
+    /// Immediate has it.
     Write { addr: u64, rkey: u32, left: u32, serial: Option<u32> },
     /// A read request. `serial` is its sequence number among reads and atomics (read_WQE_SN).
     Read { reth: Reth, serial: u32 },
@@ -67,7 +68,7 @@ impl RequestPacket {
         })
     }
 
-    /// Whether the packet shows that its message consumes a receive: true for every packet of a Send, and for the last
+    /// Whether the packet states which receive its message consumes: true for every packet of a Send, and for the last
     /// packet of a Write with Immediate.
     pub(crate) fn uses_receive(&self) -> bool {
         matches!(self.kind, RequestKind::Send { .. } | RequestKind::Write { serial: Some(_), .. })
@@ -78,12 +79,14 @@ impl RequestPacket {
 /// processed.
 #[derive(Debug, Default)]
 pub(crate) struct ReorderBuffer {
-    /// The entry at index `i` is for the packet `i + 1` after the next packet to process; `None` if it has not arrived.
+    /// The entry at index `i` is for the packet `i + 1` packets after the next packet to process; `None` if it has not
+    /// arrived.
     packets: VecDeque<Option<RequestPacket>>,
 }
 
 impl ReorderBuffer {
-    /// Capacity, in packets, that an empty buffer keeps; an empty buffer frees a larger capacity.
+    /// Capacity, in packets, up to which an empty buffer keeps its memory; an empty buffer with a larger capacity frees
+    /// it.
     const KEEP: usize = 256;
 
     /// Stores a packet that is `ahead` packets after the next packet to process; `ahead` is at least 1.
@@ -94,7 +97,7 @@ impl ReorderBuffer {
         self.packets[ahead - 1] = Some(request);
     }
 
-    /// Takes the next packet to process after a packet was processed; `None` if the next packet has not arrived.
+    /// After a packet was processed: takes the packet that follows it out of the buffer; `None` if it has not arrived.
     pub(crate) fn pop_next(&mut self) -> Option<RequestPacket> {
         let next = self.packets.pop_front()?;
         if self.packets.is_empty() && self.packets.capacity() > ReorderBuffer::KEEP {
@@ -111,8 +114,8 @@ mod tests {
     use std::collections::BTreeMap;
 
     proptest! {
-        /// Packets leave the buffer in order, each as soon as all packets before it have left, whatever the order of
-        /// their arrival.
+        /// Compares the buffer with a map. Whatever the order of arrival, packets leave the buffer in order, each as
+        /// soon as all packets before it have left.
         #[test]
         fn agrees_with_a_map(arrivals in prop::collection::vec(0u64..40, 1..300)) {
             let (mut buffer, mut map, mut next) = (ReorderBuffer::default(), BTreeMap::new(), 0);

@@ -1,4 +1,5 @@
-//! The requester of an IRN connection. It sends requests and receives responses, which have separate PSN sequences.
+//! The requester of an IRN connection. It sends requests, and receives the responses to reads and atomics. Requests and
+//! responses have separate sequences of PSNs.
 
 use super::acks::{Acknowledgements, Cause, run};
 use crate::common::{Common, Ctx, status_of};
@@ -15,13 +16,13 @@ pub(crate) struct Requester {
     core: Core,
     response_cfg: FlowConfig,
     responses: Receiver<Irn>,
-    /// Number of the response packet that is expected next, where the first response packet has number 0.
+    /// Number of the response packet that is expected next; the first response packet of the connection has number 0.
     next_response: u64,
     pub(crate) response_acks: Acknowledgements,
-    /// Time when the last packet arrived that shows that the peer is alive.
+    /// Time of arrival of the last packet that shows that the peer is alive: an ACK, a NAK or a new response.
     heard: Time,
-    /// Number of a request packet to retransmit as a probe, to find out whether the peer is alive while only responses
-    /// are outstanding.
+    /// Number of a request packet that is to be retransmitted to find out whether the peer is alive, while only
+    /// responses are outstanding; `None` if no such retransmission is due.
     probe: Option<u64>,
 }
 
@@ -50,7 +51,8 @@ impl Requester {
         self.responses.recovery().expected()
     }
 
-    /// Releases send requests to the flow. A request with the fence flag waits until all earlier requests are complete.
+    /// Releases posted send requests to the flow, the sender that transmits their packets. A request with the fence
+    /// flag waits until all earlier requests are complete.
     pub(crate) fn release(&mut self, c: &mut Common) {
         self.core.release(c, |sends| sends.released() > 0);
     }
@@ -120,8 +122,8 @@ impl Requester {
         Ok(())
     }
 
-    /// Handles a NAK of a packet that is already acknowledged. It matters only if the packet is a read or atomic
-    /// request whose response is still outstanding; otherwise the NAK is stale.
+    /// Handles a NAK for packet `at`, which is already acknowledged. If the packet is a read or atomic request whose
+    /// response is still outstanding, a NAK that ends the connection fails the request. Any other NAK is stale.
     fn on_late_nak(&mut self, c: &mut Common, ctx: &mut Ctx, at: i64, syndrome: Syndrome) -> Result<(), Dropped> {
         match (syndrome, u64::try_from(at)) {
             (Syndrome::Nak(code), Ok(packet))
@@ -201,8 +203,9 @@ impl Requester {
         due
     }
 
-    /// The time at which the requester probes the peer because no packet of it has arrived for the long timeout. `None`
-    /// unless only responses are outstanding: otherwise the timer of the flow detects a silent peer.
+    /// The time at which the requester retransmits its oldest request to probe the peer, because no packet of the peer
+    /// has arrived for the long timeout (`RTO_high`). `None` unless only responses are outstanding: otherwise the
+    /// retransmission timer detects a silent peer.
     fn patience_ends(&self, c: &Common) -> Option<Time> {
         let timeouts = self.response_cfg.timeouts?;
         let oldest_waits = |oldest: &crate::send_queue::Wqe| oldest.op.is_fetching() && oldest.end() <= self.core.acked;

@@ -1,5 +1,5 @@
-//! The responder of an IRN connection. It receives requests and sends responses, which have separate PSN sequences. In
-//! each sequence the first packet has number 0.
+//! The responder of an IRN connection. It receives requests, and sends the responses to reads and atomics. Request
+//! packets and response packets have separate sequences of PSNs, and each kind is numbered from 0.
 
 use super::acks::{Acknowledgements, Cause, run};
 use super::request::{ReorderBuffer, RequestKind, RequestPacket};
@@ -18,10 +18,10 @@ use rnic_transport::{BitRate, FlowConfig, Pdu, Psn, Receiver, RxMeta, Time, Time
 use rnic_wire::{Aeth, AtomicAckEth, Extra, Headers, NakCode, Operation, Packet, Position, Reth, Syndrome};
 use std::collections::VecDeque;
 
-/// The response to a read or atomic. The responder keeps it until the requester has acknowledged it.
+/// The response to a read or atomic. The responder stores it until the requester has acknowledged all its packets.
 #[derive(Clone, Copy, Debug)]
 struct Response {
-    /// Number of the response's first packet among the response packets.
+    /// Number of the response's first packet; the first response packet of the connection has number 0.
     first: u64,
     packets: u32,
     /// Number of the request packet that the response belongs to.
@@ -37,7 +37,7 @@ enum ResponseKind {
     Atomic { value: u64 },
 }
 
-/// A NAK that ends the connection, and that is sent as soon as the peer has acknowledged the responses to all earlier
+/// A NAK that ends the connection. The responder sends it when the peer has acknowledged the responses to all earlier
 /// requests.
 #[derive(Clone, Copy, Debug)]
 struct Ending {
@@ -55,14 +55,14 @@ pub(crate) struct Responder {
     /// Number of the next request packet to process: the number of packets processed so far.
     next: u64,
     early: ReorderBuffer,
-    /// Number of the first packet of the message in progress.
+    /// Number of the first packet of the message in progress, of which not all packets have been processed.
     message: u64,
     incoming: Option<Incoming>,
     msn: u32,
-    /// Sequence number (read_WQE_SN) of the next read or atomic.
+    /// Sequence number (read_WQE_SN) of the next read or atomic to execute.
     next_fetch: u32,
     pub(crate) acks: Acknowledgements,
-    /// PSN of the packet for which an RNR NAK is to be sent; `None` if no RNR NAK is due.
+    /// PSN of the request packet for which an RNR NAK is to be sent; `None` if no RNR NAK is due.
     pub(crate) not_ready: Option<Psn>,
     ending: Option<Ending>,
     /// PSN and code of the NAK that ends the connection and is to be sent now; `None` if no such NAK is due.
@@ -141,7 +141,8 @@ impl Responder {
         self.msn & rnic_wire::MAX_24
     }
 
-    /// Sets the sequence numbers as if `messages` messages of every kind had been received before.
+    /// Sets the sequence numbers as if `messages` messages of every kind had been received before, so that a test can
+    /// make them wrap.
     #[cfg(test)]
     pub(crate) fn count_from(&mut self, messages: u32) {
         (self.msn, self.next_fetch) = (messages, messages);
@@ -205,7 +206,8 @@ impl Responder {
         Ok(())
     }
 
-    /// Checks that the next packet to process continues where the previous packet ended.
+    /// Checks that `request`, the next packet to process, continues the message where the previous packet ended, or
+    /// begins a new message after the end of the previous one.
     fn follows(&self, c: &Common, request: &RequestPacket) -> Result<(), Refusal> {
         let is_receive = |serial: u32| Psn::new(serial) == Psn::new(c.next_receive());
         let good = match (request.kind, self.incoming) {
@@ -226,8 +228,8 @@ impl Responder {
         if good { Ok(()) } else { Err(Refusal::INVALID) }
     }
 
-    /// Checks that a packet out of order may be stored: the peer must not have more reads and atomics outstanding than
-    /// `max_dest_rd_atomic`.
+    /// Checks that the responder may store a packet that arrived out of order: with it, the peer must not have more
+    /// than `max_dest_rd_atomic` reads and atomics outstanding.
     fn may_be_early(&self, request: &RequestPacket) -> Result<(), Refusal> {
         match request.kind {
             RequestKind::Read { serial, .. } | RequestKind::Atomic { serial, .. } => {
@@ -239,7 +241,7 @@ impl Responder {
     }
 
     /// Checks a packet that is `ahead` packets after the next packet to process, and places its payload in memory. All
-    /// checks precede the write to memory. The function changes no protocol state, except that receives may be taken
+    /// checks precede the write to memory. The function changes no protocol state, except that it may take receives
     /// from the receive queue.
     fn place(
         &mut self, c: &mut Common, ctx: &mut Ctx, payload: &[u8], request: &RequestPacket, ahead: u32,
@@ -345,8 +347,8 @@ impl Responder {
         expected
     }
 
-    /// Refuses the request in packet number `request`. The peer gets the responses to earlier requests, then a NAK that
-    /// ends the connection.
+    /// Refuses the request in packet number `request`. The responder first sends the responses to earlier requests,
+    /// then a NAK that ends the connection.
     fn refuse(&mut self, c: &mut Common, ctx: &mut Ctx, request: u64, refusal: Refusal, uses_receive: bool) {
         let Refusal::Never(code, status) = refusal else { return };
         if self.ending.is_none_or(|ending| request < ending.request) {
@@ -381,9 +383,9 @@ impl Responder {
         Ok(())
     }
 
-    /// Makes room for the response to the read or atomic with sequence number `serial`. The peer has at most `max_dest`
-    /// reads and atomics outstanding. So this request shows that the responses to all requests up to number `serial -
-    /// max_dest` have arrived, even if their ACKs are lost or late.
+    /// Makes room among the stored responses for the response to the read or atomic with sequence number `serial`. The
+    /// peer has at most `max_dest` reads and atomics outstanding. So this request shows that the responses to all reads
+    /// and atomics up to number `serial - max_dest` have arrived, even if the ACKs of these responses are lost or late.
     fn make_room(&mut self, now: Time, serial: u32) -> Result<(), Refusal> {
         let arrived =
             |response: &Response| Psn::new(serial).distance_from(Psn::new(response.serial)) >= self.max_dest as i32;

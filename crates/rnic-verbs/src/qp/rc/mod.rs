@@ -1,19 +1,20 @@
-//! The reliable connection (RC) of RoCE, with go-back-N loss recovery (InfiniBand volume 1, section 9.7).
+//! The protocol engine of RoCE's reliable connection (RC), with go-back-N loss recovery (InfiniBand volume 1, section
+//! 9.7).
 //!
 //! A read takes one PSN for each packet of its response, so that requests and responses share one sequence of PSNs. A
-//! response acknowledges all earlier packets. If an ACK acknowledges packets after a read whose response is missing,
-//! the ACK is an implied NAK of the read.
+//! response acknowledges all earlier requests. If an ACK acknowledges packets after a read whose response has not
+//! arrived, the ACK is an implied NAK of the read: response packets are lost.
 //!
-//! Where the specification leaves a choice:
+//! Where the specification leaves a choice, rnic does the following:
 //! - The requester sets the AckReq bit in the last packet of a message, at least in every 16th packet, in every
-//!   retransmission, and in the last packet that window or pace let it send for now.
+//!   retransmission, and in the last packet that the window or pacing allow it to send for now.
 //! - Only timeouts use up the retries of `retry_count`; a NAK does not, because it shows that the peer is alive. When a
 //!   new packet is acknowledged, all retries are restored.
-//! - Without credits, a message that needs a receive is sent only if no other message is outstanding, and only its first
-//!   packet until the peer has acknowledged this packet. If the peer has no receive, its RNR NAKs set the pace of the
-//!   retries.
-//! - If a requester repeats a read request from the middle of the response on, the response continues with Middle
-//!   packets, as the Linux kernel sends and expects it.
+//! - When the peer's credits are used up, the requester sends a message that needs a receive only if no other message
+//!   is outstanding, and only its first packet until the peer has acknowledged this packet. If the peer has no receive,
+//!   its RNR NAKs then set the pace of the retries.
+//! - If a requester repeats a read request only for the last packets of the response, the response continues with
+//!   Middle packets, as the Linux kernel sends and expects it.
 //! - The first ACK or NAK after a CE-marked packet has BECN set, for congestion controls that respond to echoed marks.
 
 mod reply;
@@ -30,12 +31,13 @@ use responder::Responder;
 use rnic_transport::{BitRate, FlowConfig, Psn, Time};
 use rnic_wire::{Operation, Packet};
 
-/// State of a reliable connection.
+/// State of a queue pair's reliable connection: requester, responder and pending CNPs.
 pub(crate) struct Rc {
     requester: Requester,
     pub(super) responder: Responder,
     cnp: CnpState,
-    /// Whether the responder may send before the requester the next time. Responses and requests alternate.
+    /// Whether the responder is asked for a packet before the requester the next time, so that responses and requests
+    /// alternate.
     responses_next: bool,
 }
 
@@ -49,7 +51,7 @@ impl Rc {
         })
     }
 
-    /// RTR to RTS: creates the requester again, with the attributes that are known only now.
+    /// RTR to RTS: creates the requester again, with the attributes of this transition (first PSN, timeout, retries).
     pub(crate) fn start(
         &mut self, c: &Common, cfg: &FlowConfig, congestion: &Congestion, now: Time,
     ) -> Result<(), VerbsError> {
@@ -129,7 +131,7 @@ impl Rc {
         0
     }
 
-    /// The time at which the next packet is to be sent; `Time::ZERO` means immediately.
+    /// The time at which the connection can send its next packet; `Time::ZERO` means immediately.
     pub(crate) fn next_transmit(&self, c: &Common) -> Due {
         let mut due = self.responder.next_transmit();
         due.maybe(self.requester.next_transmit(c).time());
@@ -151,7 +153,7 @@ impl Rc {
         self.requester.on_deadline(c, ctx, now);
     }
 
-    /// Checks whether RC supports an operation with a message of `len` bytes.
+    /// Checks whether RC supports the operation `op` with a message of `len` bytes: a read must not take too many PSNs.
     pub(crate) fn admits(op: &SendOp, len: u32, mtu: u32) -> Result<(), VerbsError> {
         if matches!(op, SendOp::Read { .. }) && packets(len, mtu) > Psn::MAX_WINDOW / 2 {
             return Err(VerbsError::Unsupported(

@@ -1,5 +1,5 @@
-//! The queue of replies that a responder has to send: ACKs, NAKs and responses, in the order of the requests. Also the
-//! list of executed reads and atomics, whose responses the responder can repeat.
+//! The queue of replies that an RC responder has to send: ACKs, NAKs, and responses to reads and atomics, in the order
+//! of the requests. Also the list of executed reads and atomics, whose responses the responder can repeat.
 
 use rnic_transport::Psn;
 use rnic_wire::Position;
@@ -12,20 +12,20 @@ pub(crate) struct ReadResponse {
     pub(crate) psn: Psn,
     pub(crate) addr: u64,
     pub(crate) rkey: u32,
-    /// Bytes from the first packet to the end of the read.
+    /// Length in bytes of this response, which reaches to the end of the read.
     pub(crate) len: u32,
     /// Number of packets of this response.
     pub(crate) count: u32,
     /// Number of packets of this response that were sent.
     pub(crate) sent: u32,
-    /// Whether this response begins in the middle of a read whose response was sent before.
+    /// Whether this response repeats only the last packets of a read's response that was sent before.
     pub(crate) resumed: bool,
 }
 
 impl ReadResponse {
-    /// The position that the opcode of a packet states, if the packet is at `position` of this response. A resumed
-    /// response continues with Middle packets, because the Linux kernel's requester drops a First packet in the middle
-    /// of a read.
+    /// Returns the position (First, Middle, Last, Only) that a packet's opcode states, for the packet at `position` of
+    /// this response. They differ in a repeated response that begins in the middle of a read: such a response continues
+    /// with Middle packets, because the Linux kernel's requester drops a First packet in the middle of a read.
     pub(crate) fn position(&self, position: Position) -> Position {
         match position {
             Position::First if self.resumed => Position::Middle,
@@ -35,14 +35,14 @@ impl ReadResponse {
     }
 }
 
-/// A reply of a responder to the requester.
+/// A reply that an RC responder sends to the requester.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Reply {
     /// An ACK: all packets up to this PSN have been processed.
     Ack(Psn),
     /// A NAK: the packet with this PSN is missing.
     OutOfSequence(Psn),
-    /// An RNR NAK: there is no receive for the packet with this PSN.
+    /// An RNR NAK: no receive is posted for the request packet with this PSN.
     NotReady(Psn),
     /// The response to an atomic operation.
     Atomic { psn: Psn, value: u64 },
@@ -51,7 +51,7 @@ pub(crate) enum Reply {
 }
 
 impl Reply {
-    /// The PSNs that the reply covers: the first PSN, and their number.
+    /// The PSNs that the reply's packets have: the first PSN, and the number of PSNs.
     fn span(&self) -> (Psn, u32) {
         match *self {
             Reply::Ack(psn) | Reply::OutOfSequence(psn) | Reply::NotReady(psn) | Reply::Atomic { psn, .. } => (psn, 1),
@@ -65,11 +65,11 @@ impl Reply {
     }
 }
 
-/// The queue of replies that are not sent yet, in the order of their PSNs.
+/// The queue of replies that the responder has not sent yet, in the order of their PSNs.
 #[derive(Debug, Default)]
 pub(crate) struct Replies {
     queue: VecDeque<Reply>,
-    /// Number of responses in the queue.
+    /// Number of responses to reads and atomics in the queue.
     responses: usize,
 }
 
@@ -87,14 +87,14 @@ impl Replies {
         self.responses
     }
 
-    /// Queues a new response behind all other replies.
+    /// Queues the response to a newly executed read or atomic, behind all other replies.
     pub(crate) fn respond(&mut self, reply: Reply) {
         self.responses += 1;
         self.queue.push_back(reply);
     }
 
-    /// Queues an ACK or NAK. If the queue has a reply of the same kind behind the last response, the new reply replaces
-    /// it. So the queue stays short, whatever packets arrive.
+    /// Queues an ACK, NAK or RNR NAK. If a reply of the same kind is in the queue behind the last response to a read or
+    /// atomic, the new reply replaces it. So the queue stays short, whatever packets arrive.
     pub(crate) fn control(&mut self, reply: Reply) {
         let same = |other: &Reply| std::mem::discriminant(other) == std::mem::discriminant(&reply);
         if let Some(last) = self.queue.back_mut().filter(|last| same(last)) {
@@ -135,7 +135,7 @@ impl Replies {
         self.responses = self.queue.iter().filter(|reply| reply.is_response()).count();
     }
 
-    /// Drops all replies from the first response on: the responses, and the ACKs and NAKs behind the first response.
+    /// Drops the responses to reads and atomics, and all ACKs and NAKs that are queued behind the first response.
     pub(crate) fn drop_responses(&mut self) {
         if self.responses > 0 {
             let first = self.queue.iter().position(Reply::is_response).unwrap_or(self.queue.len());
@@ -145,7 +145,8 @@ impl Replies {
     }
 }
 
-/// A read or atomic operation that was executed. It is stored so that the responder can repeat its response.
+/// A read or atomic operation that the responder has executed, with the data to repeat its response. The address, key
+/// and length of a read are those in its request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Executed {
     Atomic { value: u64 },
@@ -185,15 +186,15 @@ impl Resources {
         self.kept.push_back((psn, count, executed));
     }
 
-    /// Finds the operation whose response contains `psn`. Also returns the number of packets of the response before
-    /// `psn`.
+    /// Finds the executed operation whose response contains PSN `psn`. Also returns how many packets of the response
+    /// have earlier PSNs.
     pub(crate) fn find(&self, psn: Psn) -> Option<(u32, Executed)> {
         let holds = |(first, count, _): &&(Psn, u32, Executed)| psn.since(*first) < *count;
         self.kept.iter().rev().find(holds).map(|(first, _, executed)| (psn.since(*first), *executed))
     }
 
-    /// Returns the response to a retransmitted read request, which asks for a whole read or for some of its packets.
-    /// `rest` holds the address, key and length in the request. `None` if they do not match a stored read.
+    /// Returns the response to a retransmitted read request, which asks for all packets of an executed read or for
+    /// some of them. `rest` holds the address, key and length in the request. `None` if they match no stored read.
     pub(crate) fn read_again(&self, psn: Psn, rest: (u64, u32, u32), mtu: u32, count: u32) -> Option<ReadResponse> {
         let (before, Executed::Read { addr, rkey, len }) = self.find(psn)? else { return None };
         let done = before * mtu;

@@ -12,12 +12,13 @@ use rnic_wire::{Headers, NakCode, Packet, Position, Syndrome};
 
 pub(crate) struct Requester {
     core: Core,
-    /// Number of the missing response packet for which the flow has already been given an implied NAK.
+    /// Number of the missing response packet for which the flow has already handled an implied NAK (an ACK of packets
+    /// after the missing one), so that it retransmits only once.
     implied: Option<u64>,
-    /// Number of packets sent since the last packet that asked for an ACK.
+    /// Number of packets sent since the last packet that asked for an ACK (BTH bit A).
     unasked: u32,
-    /// The last measured round-trip time. It serves as an estimate for response packets after the first of a read: no
-    /// request packet was sent with their PSNs, so their round-trip time cannot be measured.
+    /// The last measured round-trip time. It serves as an estimate for all response packets of a read except the first:
+    /// no request packet was sent with their PSNs, so their round-trip time cannot be measured.
     rtt: Time,
 }
 
@@ -33,7 +34,8 @@ impl Requester {
         Ok(Requester { core: Core::new(c, &cfg, flow), implied: None, unasked: 0, rtt: cfg.base_rtt })
     }
 
-    /// Releases send requests to the flow. A request with the fence flag waits for all earlier reads and atomics.
+    /// Releases posted send requests to the flow, the sender that transmits their packets. A request with the fence
+    /// flag waits until all earlier reads and atomics are complete.
     pub(crate) fn release(&mut self, c: &mut Common) {
         self.core.release(c, |sends| sends.fetching() > 0);
     }
@@ -90,15 +92,16 @@ impl Requester {
         Ok(())
     }
 
-    /// Handles the acknowledgement of all packets before packet `upto`; a NACK also asks for a retransmission from
-    /// `upto` on. Only a read or atomic whose response is missing is not acknowledged.
+    /// Handles the acknowledgement of all packets before packet number `upto`; a NACK also asks for a retransmission
+    /// from `upto` on. If the response to an earlier read or atomic is missing, the packets from this response on
+    /// remain unacknowledged.
     fn advance(&mut self, c: &mut Common, ctx: &mut Ctx, now: Time, upto: u64, kind: PduKind, echo: bool) {
         let stamp = self.core.times.last_sent(self.core.psn(upto.saturating_sub(1)));
         self.advance_with(c, ctx, now, upto, kind, stamp, echo);
     }
 
-    /// As [`Requester::advance`], for an acknowledgement of a packet that was sent at `stamp`, from which the
-    /// round-trip time follows.
+    /// Like [`Requester::advance`]. `stamp` is the time when the acknowledged packet was sent, for the measurement of
+    /// the round-trip time.
     #[expect(clippy::too_many_arguments, reason = "what an acknowledgement says")]
     fn advance_with(
         &mut self, c: &mut Common, ctx: &mut Ctx, now: Time, upto: u64, kind: PduKind, stamp: Stamp, echo: bool,

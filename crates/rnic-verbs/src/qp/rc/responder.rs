@@ -22,10 +22,11 @@ pub(crate) struct Responder {
     incoming: Option<Incoming>,
     replies: Replies,
     resources: Resources,
-    /// Whether an RNR NAK was sent for the expected packet. Until this packet is retransmitted, later packets are
-    /// dropped without a NAK.
+    /// Whether an RNR NAK was sent for the expected request packet. Until the peer retransmits this packet, later
+    /// packets are dropped, and trigger no NAK.
     not_ready: bool,
-    /// PSN and code of the NAK that ends the connection. It is sent after the responses to earlier requests.
+    /// PSN and code of the NAK that ends the connection; `None` if no such NAK is to be sent. It is sent after the
+    /// responses to earlier requests.
     refusal: Option<(Psn, NakCode)>,
     /// Whether the next ACK or NAK has BECN set, because a CE-marked packet arrived.
     echo: bool,
@@ -64,7 +65,7 @@ impl Responder {
         self.resources.resize(c.connection.map_or(0, |connection| connection.max_dest_rd_atomic));
     }
 
-    /// Sets the MSN as if `messages` messages had been received before.
+    /// Sets the MSN as if `messages` messages had been received before, so that a test can make it wrap.
     #[cfg(test)]
     pub(crate) fn count_from(&mut self, messages: u32) {
         self.msn = messages;
@@ -114,8 +115,8 @@ impl Responder {
         }
     }
 
-    /// Executes the request packet that arrived in order. Returns the number of PSNs that the response takes, for a
-    /// read or atomic; otherwise `None`.
+    /// Executes a request packet that arrived in order. For a read or atomic, returns the number of PSNs that its
+    /// response takes; for a packet of a Send or Write, `None`.
     fn execute(&mut self, c: &mut Common, ctx: &mut Ctx, packet: &Packet<'_>) -> Result<Option<u32>, Refusal> {
         let headers = &packet.headers;
         let operation = headers.bth.opcode.operation();
@@ -167,7 +168,8 @@ impl Responder {
         Ok(Some(claims))
     }
 
-    /// Handles a duplicate of a packet that was processed before: queues its ACK or response again.
+    /// Handles a duplicate of a request packet that was processed before: queues an ACK, or the response to the read or
+    /// atomic, again.
     fn repeat(&mut self, c: &Common, ctx: &Ctx, packet: &Packet<'_>) {
         let headers = &packet.headers;
         let psn = Psn::new(headers.bth.psn);
@@ -209,14 +211,15 @@ impl Responder {
         expected
     }
 
-    /// Ends the connection with a NAK for the request at `psn`. The NAK is sent after the replies to earlier requests.
+    /// Ends the connection with a NAK for the request with PSN `psn`. The NAK is sent after the replies to earlier
+    /// requests.
     fn refuse(&mut self, c: &mut Common, ctx: &mut Ctx, psn: Psn, code: NakCode, status: Status) {
         self.refusal = Some((psn, code));
         c.fail_receive(ctx, status, true);
     }
 
-    /// Handles the error state of the connection, in which no responses are sent. Exception: if a NAK is still to be
-    /// sent that ends the connection, the responses before the NAK are sent first.
+    /// Called in the error state of the queue pair, in which it sends no responses: drops the queued responses. If a
+    /// NAK that ends the connection is still to be sent, the responses before the NAK remain and are sent first.
     pub(crate) fn quiet(&mut self) {
         if self.refusal.is_none() {
             self.replies.drop_responses();
