@@ -223,7 +223,7 @@ fn a_seed_for_all_and_a_sweep_of_seeds_exclude_each_other() {
 
 #[test]
 fn a_scenario_states_only_its_difference() {
-    let child = "extends = \"base.toml\"\n[fabric]\nrate = \"10 Gbps\"\n[fabric.switch]\nxoff = \"200 KB\"\n[traffic]\nload = 0.3\n";
+    let child = "extends = \"base.toml\"\n[fabric]\nrate = \"10 Gbps\"\n[fabric.switch]\nxoff = \"200 KB\"\n[traffic]\nload = 0.3\n[transport]\npfc = true\n";
     let scenario = read(&[("folder/child.toml", child), ("folder/base.toml", BASE)], &[], None).unwrap();
     assert_eq!((scenario.title.as_str(), scenario.name.as_str(), scenario.seed), ("child", "child", 5));
     assert_eq!(names(&scenario), ["RoCE", "IRN"]);
@@ -252,7 +252,7 @@ fn runs_sweeps_inline_tables_patterns_and_topologies_are_replaced() {
         (fabric.topology, fabric.switch.buffer),
         (TopologySpec::SingleSwitch { hosts: 8 }, Some(Bytes(240_000)))
     );
-    let switch = read("[fabric]\nswitch = { xoff = \"1 KB\" }\n").runs[0].fabric.switch;
+    let switch = read("[transport]\npfc = true\n[fabric]\nswitch = { xoff = \"1 KB\" }\n").runs[0].fabric.switch;
     assert_eq!((switch.buffer, switch.xoff), (None, Some(Bytes(1_000))));
     assert_eq!(
         read("[[traffic]]\npattern = \"permutation\"\nsizes = \"fixed 1 KB\"\n[sweep]\n").runs[0].traffic.len(),
