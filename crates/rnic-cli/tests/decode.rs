@@ -235,7 +235,7 @@ fn packets_of_others_are_shown_and_not_claimed() {
     assert!(lines[2].contains("IRN RDMA WRITE Only"), "{out}");
     assert!(lines[3].contains("  manufacturer's opcode 0xca  qp 0x11 psn 5  (not a packet of rnic)"), "{out}");
     assert_eq!(err.lines().next(), Some("RoCE packets: 4; bad: 1"), "{err}");
-    assert_eq!(code, 1, "the ICRC of the one that is IRN's is wrong");
+    assert_eq!(code, 1, "the ICRC of the IRN packet is wrong");
     let (out, _, code) = decode(&pcapng(&[with_opcode(0xa4)]), &["--format", "json"]);
     let packet: Value = serde_json::from_str(&out).unwrap();
     assert_eq!((&packet["bth"]["dest_qp"], &packet["bad"]), (&Value::from("0x000011"), &Value::Null));

@@ -157,8 +157,8 @@ impl Memory {
         Some(MrInfo { id, addr: region.addr, len: region.backing.len() as u64, lkey: region.lkey, rkey })
     }
 
-    /// Checks whether a Send with Invalidate may invalidate the remote key `rkey`: the key must be valid, and its region
-    /// must have the right [`Access::remote_invalidate`].
+    /// Checks whether a Send with Invalidate may invalidate the remote key `rkey`: the key must be valid, and its
+    /// region must have the right [`Access::remote_invalidate`].
     pub(crate) fn may_invalidate(&self, pd: Pd, rkey: u32) -> Result<MrId, AccessError> {
         let id = *self.remote.get(&rkey).ok_or(AccessError::Key)?;
         let region = self.regions.get(id).ok_or(AccessError::Key)?;

@@ -531,8 +531,8 @@ impl Device {
         Ok(())
     }
 
-    /// RTS to RTS and SQD to SQD: changes attributes of a connected queue pair. In state RTS only the rights of the peer
-    /// and the RNR timer can change, in state SQD all attributes of [`QpChange`], once the send queue is drained.
+    /// RTS to RTS and SQD to SQD: changes attributes of a connected queue pair. In state RTS only the rights of the
+    /// peer and the RNR timer can change, in state SQD all attributes of [`QpChange`], once the send queue is drained.
     ///
     /// # Errors
     /// If the state does not admit the change, or an attribute is out of range. Then no attribute changes.

@@ -500,8 +500,8 @@ fn credits_hold_messages_back_but_not_the_last() {
         "A SEND Only #100 10 B ask
          B ACK #100 msn 1 credits 0",
     );
-    // No other message is outstanding, so one Send goes out without a credit. The other Send waits for credits, which the
-    // ACK for the posted receives brings. The Write needs no credit, but waits behind the Send.
+    // No other message is outstanding, so one Send goes out without a credit. The other Send waits for credits, which
+    // the ACK for the posted receives brings. The Write needs no credit, but waits behind the Send.
     pair.recv(1, 1, 0, 10);
     pair.recv(1, 2, 0, 10);
     pair.recv(1, 3, 0, 10);

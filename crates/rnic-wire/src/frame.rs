@@ -390,8 +390,8 @@ impl<'a> Frame<'a> {
     }
 }
 
-/// Classifies a packet by the version in its first four bits. BSD systems have different numbers for the family of IPv6,
-/// so the version tells more than the loopback header.
+/// Classifies a packet by the version in its first four bits. BSD systems have different numbers for the family of
+/// IPv6, so the version tells more than the loopback header.
 fn by_version(bytes: &[u8]) -> Content<'_> {
     match bytes.first().map(|byte| byte >> 4) {
         Some(4) => ipv4(bytes),
@@ -659,8 +659,8 @@ fn emit_ip(ip: &Ip, len: usize, out: &mut [u8]) {
     }
 }
 
-/// Computes the UDP checksum of a datagram of `len` bytes whose 16-bit words, without the checksum, have the sum `words`.
-/// The result is never 0, because 0 means "no checksum".
+/// Computes the UDP checksum of a datagram of `len` bytes whose 16-bit words, without the checksum, have the sum
+/// `words`. The result is never 0, because 0 means "no checksum".
 fn udp_checksum(ip: &Ip, len: usize, words: u64) -> u16 {
     let addresses = match ip {
         Ip::V4(ip) => sum(&ip.source.octets()) + sum(&ip.destination.octets()),

@@ -46,8 +46,8 @@ impl Service {
         }
     }
 
-    /// The service whose range of opcodes contains this byte value, whether or not the value is a defined opcode; `None`
-    /// if the range belongs to no service that this crate supports.
+    /// The service whose range of opcodes contains this byte value, whether or not the value is a defined opcode;
+    /// `None` if the range belongs to no service that this crate supports.
     pub const fn of(code: u8) -> Option<Service> {
         match code & 0xe0 {
             0x00 => Some(Service::Rc),

@@ -157,7 +157,7 @@ fn other_link_types() {
     let numbers = [1, 113, 276, 101, 12, 0, 147].map(LinkType::from_number);
     let (cooked, cooked2) = (Some(LinkType::LinuxCooked), Some(LinkType::LinuxCooked2));
     let raw = Some(LinkType::RawIp);
-    assert_eq!(numbers, [Some(LinkType::Ethernet), cooked, cooked2, raw, raw, None, None]);
+    assert_eq!(numbers, [Some(LinkType::Ethernet), cooked, cooked2, raw, raw, Some(LinkType::Loopback), None]);
 }
 
 #[test]
@@ -233,7 +233,9 @@ fn what_is_not_roce_is_named() {
     assert_eq!(change(&ipv4, &[(13, 6)]), "ARP");
     assert_eq!(change(&ipv4, &[(12, 0x88), (13, 0xcc)]), "not IP");
     assert_eq!(change(&ipv4, &[(23, 6)]), "IP but not UDP");
-    assert_eq!(change(&ipv6, &[(20, 44)]), "IP but not UDP");
+    assert_eq!(change(&ipv6, &[(20, 59)]), "IP but not UDP");
+    assert_eq!(change(&ipv6, &[(20, 44)]), "IP fragment");
+    assert_eq!(change(&ipv6, &[(20, 50)]), "encrypted IP");
     assert_eq!(change(&ipv4, &[(20, 0x20)]), "IP fragment");
     assert_eq!(change(&ipv4, &[(21, 1)]), "IP fragment");
     assert_eq!(change(&ipv4, &[(37, 0)]), "UDP to another port");

@@ -189,9 +189,9 @@ impl Qp {
         rnic_wire::Service::of(code) == Some(own)
     }
 
-    /// Handles an invalid request with this PSN. If it is the next request that the responder expects, RC and IRN answer
-    /// with NAK Invalid Request, which ends the connection (InfiniBand volume 1, section 9.7.4.1); UC drops its message.
-    /// Returns whether there is a NAK to send.
+    /// Handles an invalid request with this PSN. If it is the next request that the responder expects, RC and IRN
+    /// answer with NAK Invalid Request, which ends the connection (InfiniBand volume 1, section 9.7.4.1); UC drops its
+    /// message. Returns whether there is a NAK to send.
     pub(crate) fn refuse(&mut self, ctx: &mut Ctx, psn: Psn) -> bool {
         match &mut self.engine {
             Engine::None => false,
