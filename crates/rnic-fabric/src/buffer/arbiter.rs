@@ -54,123 +54,176 @@ pub enum Quantum {
     Bytes(Bytes),
 }
 
-/// The arbiters of a switch, one for each lane (a priority of an output).
-pub(super) enum InputArbiter {
+/// The arbiters of a switch, one for each lane (a priority of an output). A switch is compiled for its arbiter.
+pub(crate) trait Arbiter {
+    fn new(spec: ArbiterSpec, lanes: usize, inputs: usize) -> Self;
+    /// Records that a packet from `input` joined the lane; `is_first`: the input had no packet in the lane.
+    fn pushed(&mut self, lane: usize, input: usize, is_first: bool);
+    /// The input that sends next in the lane, in which some packet waits.
+    fn next(&self, lane: usize) -> usize;
+    /// Records that `input`, which [`Arbiter::next`] returned, sent a packet of `bytes` bytes from the lane; `is_last`:
+    /// the input has no other packet in the lane. Returns whether the lane is empty now.
+    fn popped(&mut self, lane: usize, input: usize, bytes: u16, is_last: bool) -> bool;
+    /// Records that the switch forwarded a packet of `bytes` bytes from `input` through the empty lane without storing
+    /// the packet.
+    fn passed(&mut self, lane: usize, input: usize, bytes: u16);
+    /// Whether exactly one input has packets in the lane; with [`ArbiterSpec::OldestFirst`], exactly one packet waits.
+    fn is_single(&self, lane: usize) -> bool;
+}
+
+/// Round robin over inputs, one packet per turn. This is the arbiter of most runs, so it is compiled on its own.
+pub(crate) struct PacketByPacket(Turns);
+
+impl Arbiter for PacketByPacket {
+    fn new(_spec: ArbiterSpec, lanes: usize, inputs: usize) -> PacketByPacket {
+        PacketByPacket(Turns::new(lanes, inputs))
+    }
+
+    #[inline(always)]
+    fn pushed(&mut self, lane: usize, input: usize, is_first: bool) {
+        if is_first {
+            self.0.join(lane, input);
+        }
+    }
+
+    #[inline(always)]
+    fn next(&self, lane: usize) -> usize {
+        self.0.next(lane)
+    }
+
+    #[inline(always)]
+    fn popped(&mut self, lane: usize, input: usize, _bytes: u16, is_last: bool) -> bool {
+        self.0.end(lane, input);
+        is_last && self.0.leave(lane, input)
+    }
+
+    #[inline(always)]
+    fn passed(&mut self, lane: usize, input: usize, _bytes: u16) {
+        self.0.end(lane, input);
+    }
+
+    fn is_single(&self, lane: usize) -> bool {
+        self.0.is_single(lane)
+    }
+}
+
+/// Every other arbiter.
+pub(crate) enum OtherArbiter {
     RoundRobin(RoundRobin),
     /// Per lane (a priority of an output): the input of each waiting packet, in order of arrival.
     OldestFirst(Vec<VecDeque<u16>>),
 }
 
-impl InputArbiter {
-    pub(super) fn new(spec: ArbiterSpec, lanes: usize, inputs: usize) -> InputArbiter {
+impl Arbiter for OtherArbiter {
+    fn new(spec: ArbiterSpec, lanes: usize, inputs: usize) -> OtherArbiter {
         match spec {
-            ArbiterSpec::RoundRobin(quantum) => InputArbiter::RoundRobin(RoundRobin::new(quantum, lanes, inputs)),
-            ArbiterSpec::OldestFirst => InputArbiter::OldestFirst(vec![VecDeque::new(); lanes]),
+            ArbiterSpec::RoundRobin(quantum) => OtherArbiter::RoundRobin(RoundRobin::new(quantum, lanes, inputs)),
+            ArbiterSpec::OldestFirst => OtherArbiter::OldestFirst(vec![VecDeque::new(); lanes]),
         }
     }
 
-    /// Records that a packet from `input` joined the lane (a priority of an output); `is_first`: the input had no other
-    /// packet in the lane.
     #[inline(always)]
-    pub(super) fn pushed(&mut self, lane: usize, input: usize, is_first: bool) {
+    fn pushed(&mut self, lane: usize, input: usize, is_first: bool) {
         match self {
-            InputArbiter::RoundRobin(arbiter) if is_first => arbiter.join(lane, input),
-            InputArbiter::RoundRobin(_) => {}
-            InputArbiter::OldestFirst(lanes) => lanes[lane].push_back(input as u16),
+            OtherArbiter::RoundRobin(arbiter) if is_first => arbiter.turns.join(lane, input),
+            OtherArbiter::RoundRobin(_) => {}
+            OtherArbiter::OldestFirst(lanes) => lanes[lane].push_back(input as u16),
         }
     }
 
-    /// The input that sends the next packet of the lane (a priority of an output), in which at least one packet waits.
     #[inline(always)]
-    pub(super) fn next(&self, lane: usize) -> usize {
+    fn next(&self, lane: usize) -> usize {
         match self {
-            InputArbiter::RoundRobin(arbiter) => arbiter.next(lane),
-            InputArbiter::OldestFirst(lanes) => lanes[lane].front().map_or(0, |input| usize::from(*input)),
+            OtherArbiter::RoundRobin(arbiter) => arbiter.turns.next(lane),
+            OtherArbiter::OldestFirst(lanes) => lanes[lane].front().map_or(0, |input| usize::from(*input)),
         }
     }
 
-    /// Records that `input`, which [`InputArbiter::next`] returned, sent a packet of `bytes` bytes from the lane (a
-    /// priority of an output); `is_last`: the input has no other packet in the lane. Returns whether the lane is empty
-    /// now.
     #[inline(always)]
-    pub(super) fn popped(&mut self, lane: usize, input: usize, bytes: u16, is_last: bool) -> bool {
+    fn popped(&mut self, lane: usize, input: usize, bytes: u16, is_last: bool) -> bool {
         match self {
-            InputArbiter::RoundRobin(arbiter) => {
+            OtherArbiter::RoundRobin(arbiter) => {
                 arbiter.sent(lane, input, bytes);
-                is_last && arbiter.leave(lane, input)
+                is_last && arbiter.turns.leave(lane, input)
             }
-            InputArbiter::OldestFirst(lanes) => {
+            OtherArbiter::OldestFirst(lanes) => {
                 lanes[lane].pop_front();
                 lanes[lane].is_empty()
             }
         }
     }
 
-    /// Records that the switch forwarded a packet of `bytes` bytes from `input` without storing it, because no packet
-    /// waited in its lane (its priority at its output).
     #[inline(always)]
-    pub(super) fn passed(&mut self, lane: usize, input: usize, bytes: u16) {
-        if let InputArbiter::RoundRobin(arbiter) = self {
+    fn passed(&mut self, lane: usize, input: usize, bytes: u16) {
+        if let OtherArbiter::RoundRobin(arbiter) = self {
             arbiter.sent(lane, input, bytes);
         }
     }
 
-    /// Whether exactly one input has packets in the lane (a priority of an output); with [`ArbiterSpec::OldestFirst`]:
-    /// whether exactly one packet waits there.
-    pub(super) fn is_single(&self, lane: usize) -> bool {
+    fn is_single(&self, lane: usize) -> bool {
         match self {
-            InputArbiter::RoundRobin(arbiter) => arbiter.is_single(lane),
-            InputArbiter::OldestFirst(lanes) => lanes[lane].len() == 1,
+            OtherArbiter::RoundRobin(arbiter) => arbiter.turns.is_single(lane),
+            OtherArbiter::OldestFirst(lanes) => lanes[lane].len() == 1,
         }
     }
 }
 
-/// State of a round robin over inputs in one lane (a priority of an output): whose turn it is.
-#[derive(Clone, Copy, Default)]
-struct Turn {
-    /// The input whose turn it is. If it has no packet, the search for the next sender starts at this input.
-    input: u32,
-    /// Number of packets, or of bytes, that the input has sent in this turn; the unit is that of the quantum.
-    sent: u32,
-}
-
-/// Round robin over the inputs of a switch, separately for each lane (a priority of an output).
-pub(super) struct RoundRobin {
-    inputs: usize,
-    /// Per lane: bitmap of the inputs that have packets in the lane, `words` words long.
-    waiting: Vec<u64>,
-    words: usize,
-    turns: Vec<Turn>,
-    /// Length of a turn, in packets or in bytes.
+/// Round robin over inputs with a quantum.
+pub(crate) struct RoundRobin {
+    turns: Turns,
+    /// Per lane: number of packets, or of bytes, that the input whose turn it is has sent in this turn.
+    sent: Vec<u32>,
+    /// Number of packets or bytes in a turn.
     quantum: u32,
     counts_bytes: bool,
 }
 
 impl RoundRobin {
     fn new(quantum: Quantum, lanes: usize, inputs: usize) -> RoundRobin {
-        let words = inputs.div_ceil(64);
         let (quantum, counts_bytes) = match quantum {
             Quantum::Packets(packets) => (packets, false),
             Quantum::Bytes(bytes) => (bytes.0.min(u64::from(u32::MAX)) as u32, true),
         };
-        RoundRobin {
-            inputs,
-            waiting: vec![0; lanes * words],
-            words,
-            turns: vec![Turn::default(); lanes],
-            quantum,
-            counts_bytes,
-        }
+        RoundRobin { turns: Turns::new(lanes, inputs), sent: vec![0; lanes], quantum, counts_bytes }
     }
 
-    /// Records that `input`, which had no packet in the lane (a priority of an output), now has one.
+    /// Records that `input` has sent a packet in the lane. The turn of the input ends once it has sent the quantum.
+    fn sent(&mut self, lane: usize, input: usize, bytes: u16) {
+        let before = if self.turns.turn[lane] as usize == input { self.sent[lane] } else { 0 };
+        let sent = before.saturating_add(if self.counts_bytes { u32::from(bytes) } else { 1 });
+        if sent < self.quantum {
+            (self.turns.turn[lane], self.sent[lane]) = (input as u32, sent);
+        } else {
+            self.turns.end(lane, input);
+            self.sent[lane] = 0;
+        }
+    }
+}
+
+/// The inputs with packets in each lane, and whose turn it is.
+struct Turns {
+    inputs: usize,
+    /// Per lane: bitmap of the inputs that have packets in the lane, `words` words long.
+    waiting: Vec<u64>,
+    words: usize,
+    /// Per lane: the input whose turn it is, or at which the search for the next sender starts.
+    turn: Vec<u32>,
+}
+
+impl Turns {
+    fn new(lanes: usize, inputs: usize) -> Turns {
+        let words = inputs.div_ceil(64);
+        Turns { inputs, waiting: vec![0; lanes * words], words, turn: vec![0; lanes] }
+    }
+
+    /// Records that `input`, which had no packet in the lane, now has one.
     #[inline(always)]
     fn join(&mut self, lane: usize, input: usize) {
         self.waiting[lane * self.words + input / 64] |= 1 << (input % 64);
     }
 
-    /// Records that `input` has no packet left in the lane (a priority of an output). Returns whether the lane is
-    /// empty, because no other input has a packet in it either.
+    /// Records that `input` has no packet left in the lane. Returns whether the lane is empty, because no other input
+    /// has a packet in it either.
     #[inline(always)]
     fn leave(&mut self, lane: usize, input: usize) -> bool {
         let words = &mut self.waiting[lane * self.words..(lane + 1) * self.words];
@@ -178,26 +231,18 @@ impl RoundRobin {
         words.iter().all(|word| *word == 0)
     }
 
-    /// Records that `input` has sent a packet of the lane (a priority of an output). The turn of the input ends once it
-    /// has sent the quantum.
+    /// Ends the turn of `input` in the lane.
     #[inline(always)]
-    fn sent(&mut self, lane: usize, input: usize, bytes: u16) {
-        let turn = &mut self.turns[lane];
-        let before = if turn.input as usize == input { turn.sent } else { 0 };
-        let sent = before.saturating_add(if self.counts_bytes { u32::from(bytes) } else { 1 });
-        *turn = if sent < self.quantum {
-            Turn { input: input as u32, sent }
-        } else {
-            Turn { input: if input + 1 == self.inputs { 0 } else { input as u32 + 1 }, sent: 0 }
-        };
+    fn end(&mut self, lane: usize, input: usize) {
+        self.turn[lane] = if input + 1 == self.inputs { 0 } else { input as u32 + 1 };
     }
 
-    /// The input that sends next in the lane (a priority of an output): the first input with a packet in the lane,
-    /// searched cyclically from the input whose turn it is.
+    /// The input that sends next in the lane: the first input with a packet in the lane, searched cyclically from the
+    /// input whose turn it is.
     #[inline(always)]
     fn next(&self, lane: usize) -> usize {
         let words = &self.waiting[lane * self.words..(lane + 1) * self.words];
-        let turn = self.turns[lane].input as usize;
+        let turn = self.turn[lane] as usize;
         let first = turn / 64;
         let later = words[first] & (u64::MAX << (turn % 64));
         if later != 0 {
@@ -213,7 +258,7 @@ impl RoundRobin {
         0
     }
 
-    /// Whether exactly one input has packets in the lane (a priority of an output).
+    /// Whether exactly one input has packets in the lane.
     fn is_single(&self, lane: usize) -> bool {
         let words = &self.waiting[lane * self.words..(lane + 1) * self.words];
         words.iter().map(|word| word.count_ones()).sum::<u32>() == 1
@@ -226,8 +271,8 @@ mod tests {
 
     /// The order in which inputs send their packets to one output. Each entry of `packets` is an input with the lengths
     /// of its packets; the packets of earlier entries arrived first.
-    fn order(spec: ArbiterSpec, inputs: usize, packets: &[(usize, &[u16])]) -> Vec<usize> {
-        let mut arbiter = InputArbiter::new(spec, 2, inputs);
+    fn order<A: Arbiter>(spec: ArbiterSpec, inputs: usize, packets: &[(usize, &[u16])]) -> Vec<usize> {
+        let mut arbiter = A::new(spec, 2, inputs);
         let mut queues: Vec<(usize, VecDeque<u16>)> =
             packets.iter().map(|(input, lengths)| (*input, lengths.iter().copied().collect())).collect();
         for (input, queue) in &queues {
@@ -249,13 +294,14 @@ mod tests {
     #[test]
     fn inputs_take_turns_across_words() {
         let packets: [(usize, &[u16]); 3] = [(3, &[100, 100]), (64, &[100]), (129, &[100])];
-        assert_eq!(order(ArbiterSpec::PACKET_BY_PACKET, 130, &packets), [3, 64, 129, 3]);
+        assert_eq!(order::<PacketByPacket>(ArbiterSpec::PACKET_BY_PACKET, 130, &packets), [3, 64, 129, 3]);
+        assert_eq!(order::<OtherArbiter>(ArbiterSpec::PACKET_BY_PACKET, 130, &packets), [3, 64, 129, 3]);
     }
 
     #[test]
     fn a_turn_lasts_for_the_quantum_of_packets_or_bytes() {
         let packets: [(usize, &[u16]); 2] = [(0, &[100; 5]), (1, &[500; 3])];
-        let quantum = |quantum| order(ArbiterSpec::RoundRobin(quantum), 4, &packets);
+        let quantum = |quantum| order::<OtherArbiter>(ArbiterSpec::RoundRobin(quantum), 4, &packets);
         assert_eq!(quantum(Quantum::Packets(1)), [0, 1, 0, 1, 0, 1, 0, 0]);
         assert_eq!(quantum(Quantum::Packets(2)), [0, 0, 1, 1, 0, 0, 1, 0]);
         // Input 0 has sent 300 bytes after three packets, input 1 after one.
@@ -265,7 +311,7 @@ mod tests {
 
     #[test]
     fn a_packet_that_passes_counts_in_its_turn() {
-        let mut arbiter = InputArbiter::new(ArbiterSpec::RoundRobin(Quantum::Packets(2)), 1, 3);
+        let mut arbiter = OtherArbiter::new(ArbiterSpec::RoundRobin(Quantum::Packets(2)), 1, 3);
         arbiter.passed(0, 1, 100);
         arbiter.pushed(0, 0, true);
         arbiter.pushed(0, 1, true);
@@ -277,7 +323,7 @@ mod tests {
 
     #[test]
     fn the_oldest_packet_leaves_first() {
-        let mut arbiter = InputArbiter::new(ArbiterSpec::OldestFirst, 1, 3);
+        let mut arbiter = OtherArbiter::new(ArbiterSpec::OldestFirst, 1, 3);
         for (input, is_first) in [(2, true), (0, true), (0, false), (2, false), (1, true)] {
             arbiter.pushed(0, input, is_first);
         }

@@ -7,7 +7,7 @@
 //! priority, an occupancy that has fallen to `xon` resumes it, and `headroom` bytes above `xoff` store the packets that
 //! still arrive before the pause takes effect.
 
-use super::arbiter::{ArbiterSpec, InputArbiter};
+use super::arbiter::{Arbiter, ArbiterSpec};
 use super::cells::{Cells, Queue};
 use super::{Buffer, Shape, Stored};
 use crate::packet::Packet;
@@ -30,6 +30,11 @@ pub struct InputSpec {
 }
 
 impl InputSpec {
+    /// Whether the inputs take turns packet by packet, and a full buffer has no hysteresis.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.arbiter == ArbiterSpec::PACKET_BY_PACKET && self.drop_until_free == Bytes(0)
+    }
+
     /// A buffer of this size for each input port and priority, without PFC. The inputs take turns packet by packet.
     pub fn lossy(buffer: Bytes) -> InputSpec {
         InputSpec { buffer, pfc: None, arbiter: ArbiterSpec::PACKET_BY_PACKET, drop_until_free: Bytes(0) }
@@ -59,15 +64,15 @@ struct Thresholds {
     accept: u32,
 }
 
-/// The buffers of all inputs of a switch.
-pub(crate) struct InputBuffer<B> {
+/// The buffers of all inputs of a switch. `HYSTERESIS`: `drop_until_free` may be set.
+pub(crate) struct InputBuffer<B, A, const HYSTERESIS: bool> {
     ports: usize,
     priorities: usize,
     thresholds: Thresholds,
     /// Virtual output queues, per (output, priority, input).
     queues: Vec<Queue>,
     /// The arbiter, with one lane per (output, priority).
-    arbiter: InputArbiter,
+    arbiter: A,
     /// Per output: bitmap of priorities with a non-empty queue.
     backlog: Vec<u8>,
     /// Per (input, priority): bytes queued.
@@ -81,8 +86,8 @@ pub(crate) struct InputBuffer<B> {
     cells: Cells<Packet<B>>,
 }
 
-impl<B: Copy> InputBuffer<B> {
-    pub(crate) fn new(spec: &InputSpec, shape: Shape) -> InputBuffer<B> {
+impl<B: Copy, A: Arbiter, const HYSTERESIS: bool> InputBuffer<B, A, HYSTERESIS> {
+    pub(crate) fn new(spec: &InputSpec, shape: Shape) -> InputBuffer<B, A, HYSTERESIS> {
         let Shape { ports, priorities, reads_egress } = shape;
         let limit = |bytes: u64| bytes.min(u64::from(u32::MAX / 2)) as u32;
         let buffer = limit(spec.pfc.map_or(spec.buffer.0, |pfc| pfc.xoff.0 + pfc.headroom.0));
@@ -98,7 +103,7 @@ impl<B: Copy> InputBuffer<B> {
             priorities,
             thresholds,
             queues: vec![Queue::EMPTY; ports * priorities * ports],
-            arbiter: InputArbiter::new(spec.arbiter, ports * priorities, ports),
+            arbiter: A::new(spec.arbiter, ports * priorities, ports),
             backlog: vec![0; ports],
             occupancy: vec![0; ports * priorities],
             drops: vec![false; if hysteresis { ports * priorities } else { 0 }],
@@ -108,12 +113,12 @@ impl<B: Copy> InputBuffer<B> {
     }
 }
 
-impl<B: Copy> Buffer<B> for InputBuffer<B> {
+impl<B: Copy, A: Arbiter, const HYSTERESIS: bool> Buffer<B> for InputBuffer<B, A, HYSTERESIS> {
     #[inline(always)]
     fn admits(&self, input: usize, _output: usize, packet: &Packet<B>) -> bool {
         let cell = input * self.priorities + packet.priority as usize;
         let fits = self.occupancy[cell] + u32::from(packet.bytes) <= self.thresholds.buffer;
-        fits && !self.drops.get(cell).is_some_and(|drops| *drops)
+        fits && !(HYSTERESIS && self.drops.get(cell).is_some_and(|drops| *drops))
     }
 
     fn refused(&mut self, input: usize, priority: usize) {
@@ -175,7 +180,7 @@ impl<B: Copy> Buffer<B> for InputBuffer<B> {
         }
         let cell = input * self.priorities + priority;
         self.occupancy[cell] -= u32::from(packet.bytes);
-        if let Some(drops) = self.drops.get_mut(cell) {
+        if HYSTERESIS && let Some(drops) = self.drops.get_mut(cell) {
             *drops &= self.occupancy[cell] > self.thresholds.accept;
         }
         (packet, input)

@@ -15,6 +15,7 @@ mod output_queues;
 mod shared;
 
 pub use arbiter::{ArbiterSpec, Quantum};
+pub(crate) use arbiter::{OtherArbiter, PacketByPacket};
 pub(crate) use input::InputBuffer;
 pub use input::{InputSpec, PfcThresholds};
 pub(crate) use output::OutputBuffer;

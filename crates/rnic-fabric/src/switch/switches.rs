@@ -2,7 +2,7 @@
 //! buffer.
 
 use super::Switch;
-use crate::buffer::{Buffer, BufferSpec, InputBuffer, OutputBuffer, Shape, SharedBuffer};
+use crate::buffer::{Buffer, BufferSpec, InputBuffer, OtherArbiter, OutputBuffer, PacketByPacket, Shape, SharedBuffer};
 use crate::config::FabricSpec;
 use crate::event::EventList;
 use crate::packet::Body;
@@ -13,7 +13,10 @@ use crate::topology::Topology;
 
 /// The switches of one partition of a fabric; all switches of a fabric have the same kind of buffer.
 pub(crate) enum Switches<B> {
-    Input(Vec<Switch<B, InputBuffer<B>>>),
+    /// Inputs that take turns packet by packet.
+    Input(Vec<Switch<B, InputBuffer<B, PacketByPacket, false>>>),
+    /// Any other arbiter, or hysteresis.
+    InputOther(Vec<Switch<B, InputBuffer<B, OtherArbiter, true>>>),
     Shared(Vec<Switch<B, SharedBuffer<B>>>),
     Output(Vec<Switch<B, OutputBuffer<B>>>),
 }
@@ -23,6 +26,7 @@ macro_rules! each_kind {
     ($of:expr, $switches:ident => $body:expr) => {
         match $of {
             Switches::Input($switches) => $body,
+            Switches::InputOther($switches) => $body,
             Switches::Shared($switches) => $body,
             Switches::Output($switches) => $body,
         }
@@ -35,7 +39,10 @@ impl<B: Body> Switches<B> {
     ) -> Switches<B> {
         let build = Builder { topology, plan, partition, spec, seed };
         match &spec.switch.buffer {
-            BufferSpec::Input(input) => Switches::Input(build.switches(|shape| InputBuffer::new(input, shape))),
+            BufferSpec::Input(input) if input.is_plain() => {
+                Switches::Input(build.switches(|shape| InputBuffer::new(input, shape)))
+            }
+            BufferSpec::Input(input) => Switches::InputOther(build.switches(|shape| InputBuffer::new(input, shape))),
             BufferSpec::Shared(shared) => Switches::Shared(build.switches(|shape| SharedBuffer::new(shared, shape))),
             BufferSpec::Output(output) => Switches::Output(build.switches(|shape| OutputBuffer::new(output, shape))),
         }
