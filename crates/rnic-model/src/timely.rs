@@ -150,8 +150,8 @@ impl Timely {
     }
 
     /// The fixed point of patched TIMELY (the state that does not change) with `flows` flows: every flow has the rate
-    /// C/N, the gradient is 0 and its weight 1/2, and `q = C T_low (1 + N delta/(beta C))`. The original TIMELY has no
-    /// fixed point (`None`), because its rates grow if the gradient is 0.
+    /// C/N, the gradient is 0 and its weight w is 1/2, and `q = C T_low (1 + N delta/(beta C))`. The original TIMELY
+    /// has no fixed point (`None`), because its rates grow if the gradient is 0.
     ///
     /// # Errors
     /// If a parameter is out of range ([`Timely::check`]), or `flows` is 0.

@@ -63,8 +63,8 @@ pub struct FlowRecord {
 }
 
 impl FlowRecord {
-    /// The flow's goodput in bit/s: delivered payload divided by the time from the flow's start to its finish, or to
-    /// `end`, the end of the run, if the flow did not finish. `None` if this time is zero.
+    /// The flow's goodput in bit/s: delivered payload divided by the time from the flow's start to its finish. If the
+    /// flow did not finish, the time lasts to the end of the run, `end`. `None` if this time is zero.
     ///
     /// ```
     /// use rnic_run::FlowRecord;
