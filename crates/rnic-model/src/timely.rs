@@ -22,7 +22,8 @@
 //!
 //! The right-hand sides of dG/dt and dR/dt are the update rules of the algorithm, divided by the time between two
 //! updates. The rules come from algorithm 1 of "TIMELY" (SIGCOMM 2015), and from the patch in "ECN or Delay". The fluid
-//! form also comes from "ECN or Delay"; it uses the queueing delay q/C instead of the round-trip time.
+//! form of the rules also comes from "ECN or Delay". This form uses the queueing delay q/C instead of the round-trip
+//! time.
 
 use crate::ModelError;
 use crate::delay::{History, System, solve};

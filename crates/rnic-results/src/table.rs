@@ -11,8 +11,8 @@ use rnic_run::short_keys;
 
 /// Minimum terminal width, in characters, for one table with metrics and counts. A narrower terminal shows two tables.
 const ONE_TABLE: usize = 110;
-/// Maximum number of sampled queues of a run that are listed below the table. If a run has more, none of them is
-/// listed.
+/// Maximum number of sampled queues of a run that are listed below the table. If a run has more sampled queues, none of
+/// its queues is listed.
 const QUEUES: usize = 4;
 /// Minimum width of a table in characters; narrower terminals get this width too.
 const NARROWEST: usize = 60;

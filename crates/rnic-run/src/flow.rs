@@ -20,8 +20,8 @@ pub struct FlowSpec {
     pub request: u32,
     /// Index of the traffic source in [`crate::RunSpec::traffic`].
     pub traffic: u16,
-    /// Whether the flow counts in the statistics: it is not one of its source's first flows (warm-up) or last flows
-    /// (cool-down) that the statistics leave out.
+    /// Whether the flow counts in the statistics. The statistics can leave out the first flows (warm-up) and the last
+    /// flows (cool-down) of a traffic source.
     pub measured: bool,
 }
 

@@ -32,7 +32,7 @@ pub struct RunOutput {
     pub warnings: Vec<String>,
     /// Which transmitters PFC paused, and why; `None` if the run did not watch pauses.
     pub pauses: Option<PauseRecords>,
-    /// Samples of queues and flows; `None` if the run watched neither.
+    /// Samples of queues and flows; `None` if the run watched neither queues nor flows.
     pub samples: Option<Samples>,
 }
 
@@ -344,8 +344,8 @@ pub struct Victim {
     pub dst: u32,
     /// Number of samples at which the flow was a victim.
     pub samples: u64,
-    /// Index of the root that delayed the flow at more than half of these samples; if there is no such root, one of the
-    /// roots that delayed the flow.
+    /// Index of the root that delayed the flow at more than half of the samples at which the flow was a victim. If
+    /// there is no such root, index of one of the roots that delayed the flow.
     pub root: u32,
     /// Whether the flow finished.
     pub finished: bool,

@@ -37,7 +37,7 @@ struct Seen {
 struct VictimSamples {
     /// Number of samples at which a pause delayed the flow.
     samples: u64,
-    /// Index of the candidate for the root that delayed the flow at more than half of these samples.
+    /// Index of the candidate root: if one root delayed the flow at more than half of its samples, it is this root.
     root: u32,
     /// Counter of the majority vote: since `root` became the candidate, the number of samples with this root minus the
     /// number of samples with other roots.

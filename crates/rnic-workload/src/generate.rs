@@ -295,7 +295,8 @@ impl Source {
     }
 }
 
-/// Returns the flows sorted by start and sending host; flows that agree in both keep their order.
+/// Returns the flows sorted by start and sending host; flows with the same start and the same sending host keep their
+/// order.
 fn sorted(flows: &Arc<[FlowSpec]>) -> Arc<[FlowSpec]> {
     if flows.is_sorted_by_key(|flow| (flow.start, flow.src)) {
         return flows.clone();

@@ -32,7 +32,7 @@ pub(crate) enum Stop {
 
 /// The hashes of a flow, which its packets carry and which select its paths: pseudo-random numbers that depend on the
 /// seed of the run, the flow's hosts and its start. `same_start` is the number of earlier flows of the sending host
-/// that start at the same instant; it distinguishes their hashes.
+/// that start at the same instant. Because this number differs, the hashes of these flows differ, too.
 ///
 /// ```
 /// use rnic_run::FlowSpec;
