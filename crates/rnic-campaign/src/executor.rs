@@ -195,8 +195,8 @@ impl Sink for Collect<'_> {
 }
 
 /// Executes the runs of a scenario whose results are not yet known. `found` has the known record of each run, or is
-/// empty. All other runs are set up before the first of them starts. Returns the records of all runs, known and new,
-/// in the scenario's order. The records do not depend on the number of threads.
+/// empty. All other runs are set up before the first of these runs starts. Returns the records of all runs, known and
+/// new, in the scenario's order. The records do not depend on the number of threads.
 ///
 /// # Errors
 /// A run cannot be set up: the name of the first such run, and the reason.

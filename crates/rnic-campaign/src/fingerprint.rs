@@ -46,9 +46,9 @@ pub struct Fingerprint {
 }
 
 impl Fingerprint {
-    /// The fingerprint of a run. `program` distinguishes programs with the same code but different catalogues (lists of
-    /// available congestion controls and transports), for example with another congestion control of the same name; it
-    /// is empty for the standard catalogue.
+    /// The fingerprint of a run. `program` distinguishes programs that have the same code but different catalogues
+    /// (lists of available congestion controls and transports). For example, two programs may have different congestion
+    /// controls of the same name. `program` is empty for the standard catalogue.
     pub fn of(run: &RunSpec, program: &str) -> Fingerprint {
         // Names do not influence the result of a run.
         let RunSpec { name: _, base: _, point: _, seed, fabric, traffic, transport, limits, watch } =

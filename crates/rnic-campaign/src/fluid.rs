@@ -9,12 +9,14 @@
 //!   reduced rate. It is computed for an empty fabric: one full frame and one CNP over each link of the path. The delay
 //!   does not contain the receiver's CNP interval, which is part of the model's equations. If the switch marks packets
 //!   on enqueue, a marked packet also waits in the queue. The delay then includes the time to drain the queue of the
-//!   model's fixed point, at most Kmax. With several flows, it is the delay of the longest path.
+//!   model's fixed point, at most Kmax. If the flows have different paths, the control delay is that of the longest
+//!   path.
 //! - A flow starts at the same time as in the run, at line rate, with alpha = 1, and never ends. In the model, alpha
 //!   decays from the start if there are no marks; in the run, alpha decays only after the first CNP.
 //!
-//! The model's goodput of a flow is the rate at which the bottleneck sends the flow's packets: the flow's sending rate
-//! while the queue is empty, else the flow's share of the arriving packets times the capacity.
+//! The model's goodput of a flow is the rate at which the bottleneck sends the flow's packets. While the queue is
+//! empty, this is the flow's sending rate. While it is not empty, it is the capacity times the flow's share of the
+//! arriving packets.
 
 use rnic_fabric::config::{EcnSpec, MarkOn};
 use rnic_fabric::{HostId, PortId, Routes};
@@ -55,8 +57,8 @@ pub struct FluidComparison {
     pub share: f64,
     /// Index of the first interval of the steady state, which is the second half of the time with all flows active.
     pub steady_from: usize,
-    /// Mean absolute difference between the run's and the model's goodput of the flow that starts last, from its start
-    /// on, relative to the fair share `share`.
+    /// For the flow that starts last, from its start on: the mean absolute difference between its goodput in the run
+    /// and in the model, divided by the fair share `share`.
     pub difference: f64,
 }
 

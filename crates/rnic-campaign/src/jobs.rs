@@ -41,10 +41,10 @@ impl Job {
 /// CPU seconds that the simulator takes for one packet-hop (one packet on one link).
 const SECONDS_PER_HOP: f64 = 80e-9;
 
-/// Estimates the CPU seconds of a run: the number of packets times the links on a path, doubled if packets are
-/// acknowledged, and multiplied further if go-back-N has to recover from loss. Jobs are executed in order of this
-/// estimate, the longest first. Scaled by the time that finished jobs took, the estimate also predicts the remaining
-/// time.
+/// Estimates the CPU seconds of a run. The estimate is proportional to the number of packets times the number of links
+/// on a path. It is twice as large if packets are acknowledged, and larger still if go-back-N has to recover from loss.
+/// Jobs are executed in order of their estimates, the longest first. The estimates also predict the remaining time,
+/// after they have been scaled by the CPU time that finished jobs took.
 pub fn cost(run: &RunSpec) -> f64 {
     let mtu = run.fabric.mtu.0 as f64;
     let mut packets: f64 = run.traffic.iter().map(|traffic| packets(&traffic.pattern, &run.fabric.topology, mtu)).sum();
@@ -184,9 +184,9 @@ fn stored(store: &Store<Measurement>, job: &Job) -> Option<(Measurement, f64)> {
     Some((result, header.cpu_s))
 }
 
-/// Estimates the seconds that the remaining jobs will take, and returns their number too. The remaining jobs are those
-/// without a stored result, or all jobs if `fresh`. The CPU times of stored results calibrate the estimate for this
-/// machine. `width` is the number of jobs that are executed at the same time.
+/// Returns an estimate of the seconds that the remaining jobs will take, and the number of these jobs. The remaining
+/// jobs are those without a stored result, or all jobs if `fresh`. The CPU times of stored results calibrate the
+/// estimate for this machine. `width` is the number of jobs that are executed at the same time.
 pub fn outlook(jobs: &[Job], store: Option<&Store<Measurement>>, width: usize, fresh: bool) -> (f64, usize) {
     let (mut expected, mut real, mut left, mut longest, mut count) = (0.0, 0.0, 0.0, 0.0_f64, 0);
     for job in jobs {

@@ -184,8 +184,8 @@ pub struct Course {
 /// Comparison of a DCQCN run with the fluid model ([`crate::fluid`]).
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Fluid {
-    /// Mean absolute difference between the run's and the model's goodput of the flow that starts last, relative to the
-    /// flow's fair share of the bottleneck.
+    /// For the flow that starts last: the mean absolute difference between its goodput in the run and in the model,
+    /// divided by its fair share of the bottleneck.
     pub difference: f64,
     /// Goodput in the steady state of the flow that starts last: the run's value divided by the model's.
     pub rate: f64,

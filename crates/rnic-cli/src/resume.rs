@@ -27,8 +27,8 @@ pub(crate) struct Resumable<'a> {
 }
 
 impl<'a> Resumable<'a> {
-    /// Opens the cache of the scenario. `None` if runs need not be stored: without `--resume`, a scenario with a single
-    /// run or a capture stores none.
+    /// Opens the cache of the scenario. `None` if runs need not be stored: a scenario with a single run or with a
+    /// capture stores no runs unless `--resume` is given.
     pub(crate) fn open(
         arguments: &'a RunArgs, scenario: &'a Scenario, catalogue: &Catalogue,
     ) -> Result<Option<Resumable<'a>>, CliError> {
@@ -49,7 +49,7 @@ impl<'a> Resumable<'a> {
     }
 
     /// The records of the stored runs that `--resume` can use; `None` for each other run. Messages on standard error
-    /// say how many stored runs are used, and why the others are not.
+    /// say how many stored runs are used, and why the other stored runs are not used.
     pub(crate) fn take(&self) -> Vec<Option<RunRecord>> {
         let (folder, runs) = (self.cache.folder().display(), self.scenario.runs.len());
         if !self.arguments.resume {

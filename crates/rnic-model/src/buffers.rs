@@ -30,7 +30,7 @@ pub const FRAME_GAP: u64 = 20;
 pub const FRAMING: u64 = 22;
 /// Bytes per pause quantum, which is 512 bit times (IEEE 802.3, 31B.2).
 pub const QUANTUM: u64 = 64;
-/// Propagation delay of fibre in picoseconds per metre: 5 ns.
+/// Propagation delay of fibre in picoseconds per metre: 5,000 ps, which are 5 ns.
 pub const PS_PER_METRE: u64 = 5_000;
 
 /// Maximum reaction time of a transmitter to a pause frame (IEEE 802.3, 31B.3.7): (rate in Gbps, pause quanta), with
@@ -164,7 +164,8 @@ impl Switch {
     }
 
     /// The one-way propagation delay of a link for which the computed headroom ([`Switch::headroom`]) would equal
-    /// `headroom`; `None` if the terms without propagation delay alone exceed it.
+    /// `headroom`. `None` if no delay is short enough: the terms of the headroom that do not depend on the delay
+    /// already exceed `headroom`.
     pub fn delay_for(&self, headroom: Bytes) -> Option<Time> {
         let fixed = Switch { delay: Time::ZERO, ..*self }.headroom().0;
         let rest = headroom.0.checked_sub(fixed)?;
@@ -284,8 +285,9 @@ impl Switch {
     }
 }
 
-/// The maximum reaction time of a link's other end to a pause frame: IEEE 802.3's pause quanta for the highest listed
-/// rate that is at most `rate`, or those of 1 Gbps for slower ports.
+/// The maximum reaction time of a link's other end to a pause frame. IEEE 802.3 lists this time in pause quanta for
+/// some rates. The function uses the value of the highest listed rate that is at most `rate`, and for slower ports the
+/// value of 1 Gbps.
 pub fn reaction(rate: BitRate) -> Time {
     rate.time_for(reaction_quanta(rate) * QUANTUM)
 }

@@ -1,8 +1,8 @@
 //! The fluid model of DCQCN, with the symbols of its paper ("Congestion Control for Large-Scale RDMA Deployments",
 //! SIGCOMM 2015, section 5).
 //!
-//! N flows share one bottleneck of capacity C. Each flow has alpha, a target rate R_T and a current rate R_C; the queue
-//! q, whose packets are marked with probability p, couples the flows:
+//! N flows share one bottleneck of capacity C. Each flow has alpha, a target rate R_T and a current rate R_C. The
+//! packets of all flows share the queue q, which marks a packet with probability p:
 //!
 //! ```text
 //! p          = 0 up to Kmin | Pmax (q - Kmin)/(Kmax - Kmin) up to Kmax | 1 above
@@ -67,8 +67,8 @@ pub const PARAMETERS: [&str; 7] =
     ["g", "rate_timer", "byte_counter", "fast_recovery", "cnp_interval", "alpha_timer", "r_ai"];
 
 impl Dcqcn {
-    /// Creates a fluid model with the DCQCN parameters in `settings`, packets of 1,000 bytes, a control delay of 50 us,
-    /// and the default marking thresholds of DCQCN at this line rate.
+    /// Creates a fluid model with the DCQCN parameters in `settings` and the default marking thresholds of DCQCN at
+    /// this line rate. Packets have 1,000 bytes, and the control delay is 50 us.
     ///
     /// # Errors
     /// If `settings` are not settings of DCQCN.
@@ -360,8 +360,8 @@ impl Equations {
         }
     }
 
-    /// The marking probability by the linear formula for queues between Kmin and Kmax, extrapolated to any queue; `p`
-    /// if Kmin = Kmax.
+    /// The marking probability by the linear formula for queues between Kmin and Kmax. The formula is used for queues
+    /// outside this range, too. If Kmin = Kmax there is no such formula, and the result is `p`.
     fn marking_below(&self, queue: f64, p: f64) -> f64 {
         if self.kmax == self.kmin { p } else { (queue - self.kmin) / (self.kmax - self.kmin) * self.pmax }
     }

@@ -22,8 +22,8 @@ pub(crate) trait System {
     fn bound(&self, step: usize, state: &mut [f64]);
 }
 
-/// Past values and derivatives of those components of the state whose past the equations need, at points in time that
-/// are one time step apart.
+/// Past values and derivatives of the state, at points in time that are one time step apart. Only those components of
+/// the state are stored whose past the equations need.
 pub(crate) struct History {
     width: usize,
     first: usize,
@@ -48,8 +48,8 @@ impl History {
         self.first + self.values.len() / self.width - 1
     }
 
-    /// The value of a component of the state at the time `point` + `part`, which is in units of time steps, by cubic
-    /// Hermite interpolation. The history must have the next point, unless `part` is 0.
+    /// The value of a component of the state at the time `point` + `part`, by cubic Hermite interpolation. The unit of
+    /// this time is one time step. The history must have the point after `point`, unless `part` is 0.
     pub(crate) fn at(&self, component: usize, point: usize, part: f64) -> f64 {
         let here = (point - self.first) * self.width + component;
         if part == 0.0 {

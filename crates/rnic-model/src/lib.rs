@@ -3,7 +3,7 @@
 //!
 //! - [`buffers`]: headroom, pause thresholds and marking thresholds of a switch with a shared buffer;
 //! - [`dcqcn`]: the fluid model of DCQCN and its fixed point;
-//! - [`timely`]: the fluid models of TIMELY and of patched TIMELY, and the fixed point of the latter.
+//! - [`timely`]: the fluid models of TIMELY and of patched TIMELY, and the fixed point of patched TIMELY.
 //!
 //! The interfaces take bits per second, bytes and [`Time`](rnic_transport::Time). The equations of DCQCN use packets
 //! and seconds, and the equations of TIMELY use bytes and seconds. Exponentials come from the `libm` crate, so results

@@ -1,5 +1,5 @@
-//! Expressions of the fluid models with a probability p, computed without loss of precision by cancellation for every p
-//! from 0 to 1.
+//! Expressions of the fluid models that contain a probability p. For every p from 0 to 1 they are computed in a form in
+//! which no cancellation reduces the precision.
 
 use libm::{expm1, log1p};
 
@@ -40,22 +40,22 @@ fn spread(p: f64) -> f64 {
     }
 }
 
-/// `p / ((1 - p)^-n - 1)`: the number of events per packet, if packets are marked with probability p and an event
-/// happens after `n` consecutive packets without a mark. The limits are `1/n` for p = 0, and 0 for p = 1.
+/// `p / ((1 - p)^-n - 1)`: the number of events per packet. Packets are marked with probability p, and an event happens
+/// after `n` consecutive packets without a mark. The limits are `1/n` for p = 0, and 0 for p = 1.
 pub fn per_packet(p: f64, n: f64) -> f64 {
     if p >= 1.0 { 0.0 } else { spread(p) * bernoulli(n * hazard(p)) / n }
 }
 
-/// `rate p / ((1 - p)^-(period rate) - 1)`: the number of events per second at `rate` packets per second, if packets
-/// are marked with probability p and an event happens after a `period` (in seconds) without a mark. The limits are
+/// `rate p / ((1 - p)^-(period rate) - 1)`: the number of events per second at `rate` packets per second. Packets are
+/// marked with probability p, and an event happens after a `period` (in seconds) without a mark. The limits are
 /// `1/period` for p = 0 or a rate of 0, and 0 for p = 1.
 pub fn per_second(p: f64, rate: f64, period: f64) -> f64 {
     if p >= 1.0 { 0.0 } else { spread(p) * bernoulli(period * rate * hazard(p)) / period }
 }
 
 /// Finds the zero of `f` between `low`, where `f` is positive, and `high`, where `f` is negative; `low` and `high` must
-/// be positive. The bisection is geometric, so that a root near 0 has the same relative precision, and ends when the
-/// bounds are adjacent floating-point numbers.
+/// be positive. The bisection is geometric, so that a root near 0 has the same relative precision as other roots. It
+/// ends when the bounds are adjacent floating-point numbers.
 pub(crate) fn root(mut low: f64, mut high: f64, f: impl Fn(f64) -> f64) -> f64 {
     for _ in 0..400 {
         // When the bounds are close together, the geometric mean would lose the last bits.

@@ -22,7 +22,8 @@
 //!
 //! The right-hand sides of dG/dt and dR/dt are the update rules of the algorithm, divided by the time between two
 //! updates. The rules come from algorithm 1 of "TIMELY" (SIGCOMM 2015), and from the patch in "ECN or Delay". The fluid
-//! form also comes from "ECN or Delay"; it uses the queueing delay q/C instead of the round-trip time.
+//! form of the rules also comes from "ECN or Delay". This form uses the queueing delay q/C instead of the round-trip
+//! time.
 
 use crate::ModelError;
 use crate::delay::{History, System, solve};
@@ -150,8 +151,8 @@ impl Timely {
     }
 
     /// The fixed point of patched TIMELY (the state that does not change) with `flows` flows: every flow has the rate
-    /// C/N, the gradient is 0 and its weight 1/2, and `q = C T_low (1 + N delta/(beta C))`. The original TIMELY has no
-    /// fixed point (`None`), because its rates grow if the gradient is 0.
+    /// C/N, the gradient is 0 and its weight w is 1/2, and `q = C T_low (1 + N delta/(beta C))`. The original TIMELY
+    /// has no fixed point (`None`), because its rates grow if the gradient is 0.
     ///
     /// # Errors
     /// If a parameter is out of range ([`Timely::check`]), or `flows` is 0.

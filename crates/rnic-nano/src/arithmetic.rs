@@ -1,5 +1,5 @@
-//! Arithmetic of the P4 operators on numbers of 1 to 128 bits. The compiler uses it to compute constants, and the
-//! virtual machine uses it for operands of more than 64 bits and for operators without an instruction of their own.
+//! Arithmetic of the P4 operators on numbers of 1 to 128 bits. The compiler uses it to compute constants. The virtual
+//! machine uses it for operands of more than 64 bits and for operators that have no instruction of their own.
 
 use crate::hir::{BinaryOp, UnaryOp};
 

@@ -1,9 +1,9 @@
 //! Two Linux network namespaces connected by a virtual link (veth), for tests and benchmarks with real sockets.
 //!
 //! The namespaces have no names. The kernel removes a namespace when no thread or process is in it and no file
-//! descriptor refers to it, so nothing remains after the process ends, however it ends. Creating a namespace requires
-//! the privilege to administer the network: root, or root in a user namespace. A test that [`with_pair`] runs without
-//! this privilege runs in a new user namespace, if the system allows it.
+//! descriptor refers to it. So nothing remains after the process has ended, however it ended. Creating a namespace
+//! requires the privilege to administer the network: root, or root in a user namespace. If a test does not have this
+//! privilege, [`with_pair`] runs the test in a new user namespace, if the system allows that.
 //!
 //! ```no_run
 //! let pair = rnic_netns::Pair::new(1_500)?;

@@ -15,7 +15,7 @@ pub enum Change {
 }
 
 impl Change {
-    /// The change from `reference` to `value`. `None` unless both are positive and finite.
+    /// The change from `reference` to `value`. `None` unless both values are positive and finite.
     pub fn of(reference: f64, value: f64) -> Option<Change> {
         let ratio = value / reference;
         if !(reference > 0.0 && value > 0.0 && ratio.is_finite() && ratio > 0.0) {

@@ -36,7 +36,7 @@ pub struct PauseSummary {
     pub roots: Vec<RootSummary>,
     /// A cyclic buffer dependency; `None` if none was found at a sample or at the end of the run.
     pub cycle: Option<CycleSummary>,
-    /// Number of victims: flows that a root (a cause of pauses) delayed although its port is not on their path.
+    /// Number of victims: flows that a root (a cause of pauses) delayed although the root's port is not on their path.
     pub victims: u64,
     /// The victim flows with the longest delays, longest first; at most 10.
     pub longest: Vec<VictimSummary>,
@@ -76,7 +76,7 @@ pub struct CycleSummary {
     pub truncated: bool,
 }
 
-/// A victim: a flow that a root (a cause of pauses) delayed although its port is not on the flow's path.
+/// A victim: a flow that a root (a cause of pauses) delayed although the root's port is not on the flow's path.
 #[derive(Clone, PartialEq, Debug)]
 pub struct VictimSummary {
     /// Id of the flow.

@@ -4,8 +4,8 @@
 //! in several passes, so the values need not fit in memory. The first pass counts the values of each series and finds
 //! their minimum and maximum. A later pass divides the ranges that contain the wanted ranks into equal parts and counts
 //! the values in each part. The search continues in the parts with the wanted ranks, until few enough values remain to
-//! collect them (Munro and Paterson, "Selection and sorting with limited storage", 1980). Both ways give bit-identical
-//! results.
+//! collect them (Munro and Paterson, "Selection and sorting with limited storage", 1980). The results from memory and
+//! from a file are bit-identical.
 
 use rnic_run::FlowLog;
 use rnic_run::FlowRecord;
@@ -159,7 +159,7 @@ impl Extent {
 struct Search {
     /// For each wanted rank: the rank, counted from 0, and the [`image`] of its value, once it is found.
     found: Vec<(u64, Option<u64>)>,
-    /// Disjoint ascending ranges in which the wanted ranks lie that are not found yet.
+    /// Disjoint ascending ranges, which contain those wanted ranks whose values are not found yet.
     spans: Vec<Span>,
 }
 
@@ -167,7 +167,7 @@ struct Search {
 struct Span {
     from: u64,
     to: u64,
-    /// Number of values of the series that are smaller than the range.
+    /// Number of values of the series that are smaller than every value of the range.
     below: u64,
     seen: Seen,
 }

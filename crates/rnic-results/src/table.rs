@@ -11,8 +11,8 @@ use rnic_run::short_keys;
 
 /// Minimum terminal width, in characters, for one table with metrics and counts. A narrower terminal shows two tables.
 const ONE_TABLE: usize = 110;
-/// Maximum number of sampled queues of a run that are listed below the table. If a run has more, none of them is
-/// listed.
+/// Maximum number of sampled queues of a run that are listed below the table. If a run has more sampled queues, none of
+/// its queues is listed.
 const QUEUES: usize = 4;
 /// Minimum width of a table in characters; narrower terminals get this width too.
 const NARROWEST: usize = 60;
@@ -22,8 +22,8 @@ const NARROWEST: usize = 60;
 const STYLE: TableStyle = TableStyle::new().top_border(RULE).header_separator(RULE).bottom_border(RULE);
 const RULE: LineStyle = LineStyle { left: None, fill: Some('─'), junction: Some('─'), right: None };
 
-/// Style of a table directly below another table. It has no top rule, because the last rule of the upper table
-/// separates the two.
+/// Style of a table directly below another table. It has no top rule, because the last rule of the upper table already
+/// separates the two tables.
 const BELOW: TableStyle = TableStyle::new().header_separator(RULE).bottom_border(RULE);
 
 /// A column of the table: its title, and a function that formats a run's cell. The arguments of `cell` are the

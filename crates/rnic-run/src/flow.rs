@@ -20,8 +20,8 @@ pub struct FlowSpec {
     pub request: u32,
     /// Index of the traffic source in [`crate::RunSpec::traffic`].
     pub traffic: u16,
-    /// Whether the flow counts in the statistics: it is not one of its source's first flows (warm-up) or last flows
-    /// (cool-down) that the statistics leave out.
+    /// Whether the flow counts in the statistics. The statistics can leave out the first flows (warm-up) and the last
+    /// flows (cool-down) of a traffic source.
     pub measured: bool,
 }
 
@@ -63,8 +63,8 @@ pub struct FlowRecord {
 }
 
 impl FlowRecord {
-    /// The flow's goodput in bit/s: delivered payload divided by the time from the flow's start to its finish, or to
-    /// `end`, the end of the run, if the flow did not finish. `None` if this time is zero.
+    /// The flow's goodput in bit/s: delivered payload divided by the time from the flow's start to its finish. If the
+    /// flow did not finish, the time lasts to the end of the run, `end`. `None` if this time is zero.
     ///
     /// ```
     /// use rnic_run::FlowRecord;

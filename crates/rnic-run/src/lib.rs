@@ -1,8 +1,8 @@
 //! Data types for the inputs and outputs of simulation runs.
 //!
-//! A [`RunSpec`] determines a run completely; a [`RunRecord`] contains everything that the run yields. Neither depends
-//! on the simulator. Crates that describe runs (scenario files), distribute runs (campaigns) or evaluate results
-//! therefore need this crate alone.
+//! A [`RunSpec`] determines a run completely; a [`RunRecord`] contains everything that the run yields. Neither of these
+//! types depends on the simulator. Crates that describe runs (scenario files), distribute runs (campaigns) or evaluate
+//! results therefore need this crate alone.
 
 mod check;
 mod congestion;

@@ -32,7 +32,7 @@ pub struct RunOutput {
     pub warnings: Vec<String>,
     /// Which transmitters PFC paused, and why; `None` if the run did not watch pauses.
     pub pauses: Option<PauseRecords>,
-    /// Samples of queues and flows; `None` if the run watched neither.
+    /// Samples of queues and flows; `None` if the run watched neither queues nor flows.
     pub samples: Option<Samples>,
 }
 
@@ -220,7 +220,8 @@ pub struct PauseRecords {
     pub roots: Vec<PauseRoot>,
     /// Maximum number of transmitters paused at one sample, each priority counted separately.
     pub max_paused: u32,
-    /// The paused transmitters at the first sample with `max_paused` of them; `None` if no sample had any.
+    /// The paused transmitters at the first sample at which `max_paused` transmitters were paused; `None` if no
+    /// transmitter was paused at any sample.
     pub worst: Option<PauseTreeRecord>,
     /// A cyclic buffer dependency (ports that pause each other in a cycle) that existed at a sample or at the end of
     /// the run; `None` if there was none.
@@ -269,7 +270,7 @@ impl RootKind {
 pub struct PauseRoot {
     /// Kind of cause.
     pub kind: RootKind,
-    /// The congested output, the NIC's port, or the port with the lowest index on the cycle.
+    /// The port of the root: the congested output, the NIC's port, or the port with the lowest index on the cycle.
     pub port: u32,
     /// The paused priority.
     pub priority: u8,
@@ -343,8 +344,8 @@ pub struct Victim {
     pub dst: u32,
     /// Number of samples at which the flow was a victim.
     pub samples: u64,
-    /// Index of the root that delayed the flow at more than half of these samples; if there is no such root, one of the
-    /// roots that delayed the flow.
+    /// Index of the root that delayed the flow at more than half of the samples at which the flow was a victim. If
+    /// there is no such root, index of one of the roots that delayed the flow.
     pub root: u32,
     /// Whether the flow finished.
     pub finished: bool,

@@ -11,8 +11,9 @@ pub struct SizeDistribution {
     /// `fixed 1 MB` or `uniform 500 KB - 5 MB`.
     pub name: String,
     /// Points of the CDF, as (bytes, cumulative probability). Neither coordinate decreases from point to point, and the
-    /// last probability is 1. Between two points the CDF is linear. Two points of equal probability form a gap, two
-    /// points of equal size a point mass. The first point's probability is the point mass at its size.
+    /// last probability is 1. Between two points the CDF is linear. Two points of equal probability form a gap: sizes
+    /// between them do not occur. Two points of equal size form a point mass: this size occurs with the difference of
+    /// their probabilities. The first point's probability is the point mass at its size.
     pub points: Vec<(f64, f64)>,
 }
 

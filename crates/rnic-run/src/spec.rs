@@ -107,14 +107,15 @@ pub struct Storm {
 pub struct SwitchSetup {
     /// Where a switch buffers packets (`queueing`), with the settings that only this kind of buffer has.
     pub queueing: QueueingSetup,
-    /// Size of the buffer. With `queueing = "shared"`, of the whole switch; default 12 MB. Otherwise, of each port and
-    /// priority; default twice the longest path's bandwidth-delay product, at least 16 full frames.
+    /// Size of the buffer. With `queueing = "shared"`, this is the one buffer of the whole switch; default 12 MB.
+    /// Otherwise, it is the buffer of each port and priority; default twice the longest path's bandwidth-delay product,
+    /// at least 16 full frames.
     pub buffer: Option<Bytes>,
     /// PFC pause threshold. Default: `buffer` minus the headroom that prevents drops; with a shared buffer, a dynamic
     /// threshold.
     pub xoff: Option<Bytes>,
-    /// PFC resume threshold: the switch resumes its peer when the input buffer's occupancy has fallen to it; default
-    /// `xoff`.
+    /// PFC resume threshold: the switch resumes its peer when the input buffer's occupancy has fallen to this
+    /// threshold; default `xoff`.
     pub xon: Option<Bytes>,
     /// Bytes of buffer above `xoff` for packets that arrive before a PFC pause takes effect. Default: the bytes that
     /// the fabric needs to be lossless, at least `buffer` minus `xoff`.
@@ -227,9 +228,9 @@ pub struct SharedSetup {
     pub priorities: Option<u8>,
 }
 
-/// ECN marking: `ecn = false`, or the `[fabric.switch.ecn]` table. With both `kmin` and `kmax` switches mark packets in
-/// every run, otherwise only in runs whose congestion control reacts to CE marks. Thresholds that are not given are the
-/// defaults of this congestion control.
+/// ECN marking: `ecn = false`, or the `[fabric.switch.ecn]` table. If `kmin` and `kmax` are both given, switches mark
+/// packets in every run. Otherwise they mark packets only in runs whose congestion control reacts to CE marks.
+/// Thresholds that are not given are the defaults of this congestion control.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EcnSetup {

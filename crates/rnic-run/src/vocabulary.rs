@@ -29,7 +29,7 @@ impl Vocabulary {
         vocabulary
     }
 
-    /// Adds the congestion control of `declaration`. It replaces one of the same name.
+    /// Adds the congestion control of `declaration`. It replaces a congestion control of the same name.
     pub fn with(mut self, declaration: CongestionDeclaration) -> Vocabulary {
         self.congestion.retain(|known| known.name != declaration.name);
         self.congestion.push(declaration);

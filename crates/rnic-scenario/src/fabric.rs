@@ -220,8 +220,8 @@ fn read_uplink(table: &Table<'_>, keys: [&str; 2], down: (u32, BitRate), up: u32
     Err(item.error(format!("`{oversubscription}` is out of range: {ratio}"), help))
 }
 
-/// Reads the names of the hosts or switches of a graph: a list such as `["a", "b"]`, or a count N, which stands for the
-/// names of `letter` followed by a number from 0 to N - 1.
+/// Reads the names of the hosts or switches of a graph: a list such as `["a", "b"]`, or a count. With the letter `h`,
+/// the count 3 stands for the names `h0`, `h1` and `h2`.
 fn read_names(item: &Item<'_>, letter: char) -> Result<Vec<String>> {
     if !item.is_array() {
         return Ok((0..item.count(MAX)?).map(|number| format!("{letter}{number}")).collect());

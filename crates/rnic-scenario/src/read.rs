@@ -70,8 +70,9 @@ struct Use {
     without_effect: ScenarioError,
 }
 
-/// For each key of a run's `[fabric.switch]` that has an effect only with PFC, or only without PFC: notes whether it
-/// has one in this run. Keys in files that the scenario extends are ignored: they may have no effect.
+/// Some keys of `[fabric.switch]` have an effect only with PFC, and some only without PFC. For each such key of a run,
+/// notes whether the key has an effect in this run. Keys in files that the scenario extends are ignored, because they
+/// may be without effect in all runs.
 fn note_uses(fabric: &Table<'_>, has_pfc: bool, source: &Source<'_>) -> Result<()> {
     let Some(item) = fabric.get("switch") else { return Ok(()) };
     let table = item.table("[fabric.switch]")?;

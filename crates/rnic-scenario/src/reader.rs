@@ -85,8 +85,8 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// Checks that the value of the key `low` is at most the value of the key `high` if both are given; each argument
-    /// is a key and its value. The error points at the value that was written later.
+    /// If both keys are given, checks that the value of `low` is at most the value of `high`. The arguments `low` and
+    /// `high` are a key and its value each. The error points at the value that was written later.
     pub(super) fn ordered<Q>(&self, low: (&str, Option<Q>), high: (&str, Option<Q>), remedy: &str) -> Result<()>
     where
         Q: PartialOrd + std::fmt::Display,

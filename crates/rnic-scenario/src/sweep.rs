@@ -113,7 +113,7 @@ impl Sweep {
         }
     }
 
-    /// Stores the values of a point that belong to keys of runs in the `[[run]]` table `run`, which must not set the
+    /// Stores in the `[[run]]` table `run` the values of a point for swept keys of runs. The table must not set the
     /// same keys itself.
     pub(super) fn apply_to_run(&self, documents: &Documents, run: &mut Node, label: &str, point: &Point) -> Result<()> {
         for (axis, value) in self.values(point) {
@@ -133,7 +133,7 @@ impl Sweep {
         Ok(())
     }
 
-    /// Checks that the run's `set`, which has been applied to `tree`, has not changed a swept value there.
+    /// Checks that the run's `set` has not changed a swept value. The `set` has already been applied to `tree`.
     pub(super) fn check_set(
         &self, documents: &Documents, tree: &Node, set: &Item<'_>, label: &str, point: &Point,
     ) -> Result<()> {
@@ -147,7 +147,7 @@ impl Sweep {
         }
     }
 
-    /// Whether `within` returns true for the position of one of the point's keys or values in the text.
+    /// Whether `within` returns true for the position of at least one swept key or value of the point in the text.
     pub(super) fn holds_place(&self, point: &Point, within: impl Fn(&At) -> bool) -> bool {
         self.values(point).any(|(axis, value)| within(&value.at) || within(&axis.at))
     }

@@ -253,8 +253,8 @@ fn constants(item: &Item<'_>) -> Result<BTreeMap<String, u64>> {
     Ok(constants)
 }
 
-/// Checks the pairs of settings in [`ORDERED`]: the first setting must not exceed the second. One may be in the
-/// `[[run]]` table and the other in `[transport]`.
+/// Checks the pairs of settings in [`ORDERED`]: the first setting must not exceed the second. One setting of a pair may
+/// be in the `[[run]]` table and the other setting in `[transport]`.
 fn check_order(run: &Table<'_>, defaults: Option<&Table<'_>>, value: &dyn Fn(&str) -> Option<Value>) -> Result<()> {
     let time = |name: &str| match value(name) {
         Some(Value::Time(time)) => Some(time),

@@ -1,5 +1,5 @@
-//! The catalogue: the congestion controls that a scenario can name, both those that are part of rnic and those that a
-//! program which uses this crate adds.
+//! The catalogue: the congestion controls that a scenario can name. Some are part of rnic; a program that uses this
+//! crate can add others.
 //!
 //! An entry of the catalogue contains the parameters of an algorithm and the simulator compiled for this algorithm.
 
@@ -147,8 +147,9 @@ impl Catalogue {
         self.congestion.iter().find(|entry| entry.declaration.name == name)
     }
 
-    /// Whether the catalogue has congestion controls that are not part of rnic. Results then also depend on their code,
-    /// which the run's fingerprint (a hash under which results are cached) does not cover, so they must not be cached.
+    /// Whether the catalogue has congestion controls that are not part of rnic. Then results also depend on the code of
+    /// these congestion controls. The run's fingerprint (a hash under which results are cached) does not cover this
+    /// code, so the results must not be cached.
     pub fn is_extended(&self) -> bool {
         self.extended
     }

@@ -15,8 +15,8 @@ pub const MAX_PAUSES: usize = 200_000;
 /// Maximum number of spans in a run's chart of pauses. A span is a series of samples at which a port was paused because
 /// of the same root (cause).
 pub const MAX_SPANS: usize = 50_000;
-/// Maximum number of flows in a run's list of victims, which are flows that a pause delays although its cause is not on
-/// their path.
+/// Maximum number of flows in a run's list of victims. A victim is a flow that a pause delays although the cause of the
+/// pause is not on the flow's path.
 pub const MAX_VICTIMS: usize = 1_000;
 
 /// A transmitter that PFC pauses: index of the port, and priority.
@@ -37,9 +37,10 @@ struct Seen {
 struct VictimSamples {
     /// Number of samples at which a pause delayed the flow.
     samples: u64,
-    /// Index of the candidate for the root that delayed the flow at more than half of these samples.
+    /// Index of the candidate root: if one root delayed the flow at more than half of its samples, it is this root.
     root: u32,
-    /// Counter of the majority vote for `root`: samples for the candidate minus samples against it.
+    /// Counter of the majority vote: since `root` became the candidate, the number of samples with this root minus the
+    /// number of samples with other roots.
     ahead: u64,
 }
 

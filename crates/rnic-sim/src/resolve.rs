@@ -2,8 +2,8 @@
 //! from the run's settings.
 //!
 //! Settings that a scenario leaves out are derived from its fabric as in the IRN paper (section 4.1): the BDP cap
-//! (limit of packets in flight) from the longest path, buffers of twice the BDP, and the timeout `RTO_high` from the
-//! round-trip time with one congested link.
+//! (limit of packets in flight) follows from the longest path, and buffers hold twice the BDP. The timeout `RTO_high`
+//! follows from the round-trip time with one congested link.
 
 pub(crate) mod message;
 mod switch;
@@ -76,7 +76,7 @@ pub struct Resolved {
     pub lossless: bool,
     /// Number of hops, delay and rate of the longest path of the fabric.
     pub longest: PathFacts,
-    /// Queues and flows to sample during the run; `None` samples neither.
+    /// Queues and flows to sample during the run; `None` if the run samples neither queues nor flows.
     pub watch: Option<WatchPlan>,
     /// All settings of the run in effect, as (key, value with unit), for the result files.
     pub parameters: Vec<(String, String)>,
@@ -110,12 +110,13 @@ pub fn resolve_all<'r>(
     Ok(all)
 }
 
-/// Resets those transport settings of a run to their defaults that have no effect on its result, such as `rto_high`
-/// where PFC makes timeouts needless, or a value equal to the default. Two runs that differ only in such settings then
-/// become equal, so that the stored result of one serves for the other.
+/// Removes the transport settings of a run that have no effect on its result, so that they have their defaults.
+/// Examples are `rto_high` if PFC makes timeouts needless, and a setting whose value equals the default. Two runs that
+/// differ only in such settings then become equal, so that the stored result of the first run serves for the second
+/// run, too.
 ///
-/// The function does not change the settings of a message transport, because its program reads them itself, nor those
-/// of a run that cannot be set up.
+/// The function does not change the settings of a message transport, because its program reads them itself. It does not
+/// change a run that cannot be set up either.
 pub fn reset_idle_settings(congestion: &dyn CongestionNeeds, run: &mut RunSpec) {
     let declaration = run.transport.declaration;
     let Some(recovery) = declaration.recovery(&run.transport.settings) else {
@@ -376,8 +377,8 @@ fn storm_text(storm: &Storm, topology: &Topology) -> String {
     format!("{} pauses {what} from {} on {until}", topology.names[storm.host as usize], storm.start)
 }
 
-/// Warns if PFC pauses can deadlock. They cannot deadlock in a topology other than a graph with its default routes,
-/// because these routes go up the tiers of switches and then down.
+/// Warns if PFC pauses can deadlock. A deadlock needs a graph topology or changed routes (`[[fabric.route]]`). In every
+/// other topology the default routes go up the tiers of switches and then down, so no deadlock is possible.
 fn warn_of_cycle(
     run: &RunSpec, fabric: &FabricSpec, topology: &Topology, warnings: &mut Vec<String>,
 ) -> Result<(), SetupError> {
@@ -414,7 +415,7 @@ fn warn_of_storms(run: &RunSpec, priorities: u8, warnings: &mut Vec<String>) {
     }
 }
 
-/// Warns if the limit of packets in flight (`bdp_cap`) keeps a flow without competitors clearly below line rate.
+/// Warns if the limit of packets in flight (`bdp_cap`) keeps a flow without competitors below 90 % of line rate.
 fn warn_of_small_cap(flow: &FlowConfig, frames: &Frames, longest: PathFacts, warnings: &mut Vec<String>) {
     let needed =
         flow.base_rtt.as_ps().div_ceil(longest.rate.time_for(u64::from(frames.data + frames.gap)).as_ps().max(1));

@@ -4,7 +4,7 @@ use rnic_fabric::{BodyOf, Fabric, HostId, PartitionedHosts, Watcher};
 use rnic_run::Storm;
 use rnic_transport::Time;
 
-/// A step of a pause storm: from a given time on, a host's NIC pauses these priorities and no others.
+/// A step of a pause storm: from the time `at` on, a host's NIC pauses the priorities in `mask` and no others.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct StormStep {
     /// Simulated time from which the NIC pauses the priorities in `mask`.
@@ -15,8 +15,8 @@ pub struct StormStep {
     pub mask: u8,
 }
 
-/// The steps of all pause storms in order of time, for a run with `priorities` priorities. Simultaneous storms of the
-/// same host are combined into one mask.
+/// The steps of all pause storms in order of time, for a run with `priorities` priorities. If a host has several storms
+/// at the same time, the mask of a step has the priorities of all these storms.
 pub(crate) fn steps(storms: &[Storm], priorities: u8) -> Vec<StormStep> {
     let all = ((1u16 << priorities) - 1) as u8;
     let end = |storm: &Storm| storm.duration.map_or(Time::MAX, |duration| storm.start + duration);

@@ -1,6 +1,7 @@
-//! Study of figures 1 to 3 of the IRN paper under different assumptions about the switches and NICs, which the paper
-//! does not state: how many packets a switch input or a flow at a NIC sends in one turn, whether the oldest packet goes
-//! first, whether a full buffer drops packets until a part of it is free again, and imperfect clocks.
+//! Study of figures 1 to 3 of the IRN paper under different assumptions about the switches and NICs, because the paper
+//! does not state these properties. The study varies how many packets a switch input or a flow at a NIC sends in one
+//! turn, and whether the oldest packet goes first. It also varies whether a full buffer drops packets until a part of
+//! it is free again, and whether clocks are imperfect.
 //!
 //! Each row of the results compares one claim of a figure with the measurement under one combination of these
 //! assumptions. The outcomes, `inside` or `outside` the claim, show under which assumptions the paper's figures hold.

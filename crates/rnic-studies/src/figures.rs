@@ -34,8 +34,8 @@ pub enum Chart {
         /// Names of the congestion controls to show, a figure each.
         ccs: &'static [&'static str],
     },
-    /// Curves of the ratio of two runs over the points of a sweep. Each pair of runs has a row of figures, each metric
-    /// a figure in the row, and each congestion control a curve in the figure.
+    /// Curves of the ratio of two runs over the points of a sweep. Each pair of runs has a row of figures. The row has
+    /// a figure for each metric, and each figure has a curve for each congestion control.
     Sweep {
         /// Name of the scenario file.
         file: &'static str,
@@ -72,8 +72,9 @@ pub enum Chart {
         /// Traffic source whose flows are shown; empty for all flows.
         traffic: &'static str,
     },
-    /// Curves of a metric over the points of a sweep, one for each case (run and congestion control) in `picks`. If a
-    /// sweep varies several keys, a curve shows only the points whose names end like the name of the point in its case.
+    /// Curves of a metric over the points of a sweep, one for each case (run and congestion control) in `picks`. A
+    /// sweep may vary several keys. A curve then shows only those points whose names end in the same way as the name of
+    /// the point in the curve's case.
     Curves {
         /// Title of the horizontal axis: the swept quantity.
         axis: &'static str,

@@ -565,8 +565,9 @@ fn robustness(m: &Measured<'_>, file: &str) -> Vec<Row> {
     rows
 }
 
-/// The rows of verdicts of [`robustness`], and rows about a trend: how the cost of PFC without congestion control
-/// changes from the first point of the sweep to the last.
+/// The rows of verdicts of [`robustness`], and rows about a trend. The cost of PFC is the ratio of the results of IRN +
+/// PFC and IRN, without congestion control. The trend is how this cost changes from the first point of the sweep to the
+/// last.
 fn with_trend(m: &Measured<'_>, file: &str, stated: &str, grows: bool) -> Vec<Row> {
     let mut rows = robustness(m, file);
     let points = m.points(file);

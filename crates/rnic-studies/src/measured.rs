@@ -91,15 +91,15 @@ pub enum Metric {
     LowGbps,
     /// Payload of all flows divided by the sum of the flows' lifetimes, in Gbps.
     PooledGbps,
-    /// Mean goodput in Gbps, over the last quarter of the run, of the flow with this id.
+    /// Mean goodput of the flow with this id over the last quarter of the run, in Gbps.
     LateGbps(usize),
-    /// Standard deviation over time, within the last quarter of the run, of the goodput of the flow with this id, in
-    /// Gbps.
+    /// For the flow with this id: standard deviation of its goodput over time in the last quarter of the run, in Gbps.
     LateJitter(usize),
-    /// Difference between the mean goodputs of two flows in the last quarter of the run, divided by the sum of the two.
+    /// Difference between the mean goodputs of two flows in the last quarter of the run, divided by the sum of these
+    /// two goodputs.
     LateGap(usize, usize),
-    /// Mean absolute difference between the goodput of the flow that starts last in the simulation and in the fluid
-    /// model, as a fraction of its fair share of the bottleneck.
+    /// For the flow that starts last: the mean absolute difference between its goodput in the simulation and in the
+    /// fluid model, as a fraction of its fair share of the bottleneck.
     FluidDifference,
     /// Steady-state goodput of the flow that starts last: simulation divided by fluid model.
     FluidRate,

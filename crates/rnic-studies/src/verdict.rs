@@ -25,8 +25,8 @@ pub enum Claim {
     },
     /// The mean is at most this value, which the paper states as an upper bound for several cases.
     AtMost(f64),
-    /// The paper states one number. The rule is met if the 95 % confidence interval contains this number, and reaches
-    /// from the mean to each side at most as far as the number is from `neutral`.
+    /// The paper states one number. The rule is met if the 95 % confidence interval contains this number and is narrow
+    /// enough: half its width is at most the distance between this number and `neutral`.
     Exactly {
         /// The number that the paper states.
         value: f64,
@@ -206,8 +206,8 @@ pub fn judge(claim: Claim, estimate: &Estimate) -> Outcome {
     }
 }
 
-/// The outcome for a mean outside the stated value: whether its distance from `neutral` (no effect) is larger, smaller
-/// or in the opposite direction.
+/// The outcome for a mean that is not inside the claim. It compares the mean's distance from `neutral` (no effect) with
+/// the distance of the stated value from `neutral`: larger, smaller, or in the opposite direction.
 fn beyond(mean: f64, stated: f64, neutral: f64) -> Outcome {
     let (mean, stated) = (mean - neutral, stated - neutral);
     if stated == 0.0 {

@@ -140,8 +140,8 @@ pub fn closed_loops(traffic: &[Traffic], network: &Network, seed: u64) -> Option
     Loops::new(traffic, network, seed, u32::try_from(requests).ok()?)
 }
 
-/// The flows of all traffic sources in `traffic` except closed loops, drawn from `seed`, ordered by (start, traffic
-/// index, sending host, order in which the host generates them).
+/// The flows of all traffic sources in `traffic` except closed loops, with random numbers from `seed`. The flows are
+/// ordered by (start, traffic index, sending host, order in which the host generates them).
 ///
 /// The flows of an incast request have a common request id, which is unique in the run: the ids of each source follow
 /// the ids of the sources before it. The start times of the flows in a list are relative to the `start` of the traffic
@@ -295,7 +295,8 @@ impl Source {
     }
 }
 
-/// Returns the flows sorted by start and sending host; flows that agree in both keep their order.
+/// Returns the flows sorted by start and sending host; flows with the same start and the same sending host keep their
+/// order.
 fn sorted(flows: &Arc<[FlowSpec]>) -> Arc<[FlowSpec]> {
     if flows.is_sorted_by_key(|flow| (flow.start, flow.src)) {
         return flows.clone();

@@ -7,9 +7,10 @@
 //! host that sends to all others starts its next message one think time after it knows that one of its messages has
 //! arrived.
 //!
-//! A sender knows of the arrival of its flow when a minimal frame, sent by the receiver at the arrival of the last
-//! byte, would have crossed an empty fabric. A loop therefore reacts at least one lookahead of the simulation engine
-//! (the shortest time in which a frame crosses a link) after the arrival.
+//! A sender does not know at once that its flow has arrived. The loops assume that the receiver sends a minimal frame
+//! when the last byte arrives, and that this frame crosses an empty fabric. The sender knows of the arrival when this
+//! frame would arrive. So between the arrival of a flow and the reaction of its loop there is at least one lookahead of
+//! the simulation engine (the shortest time in which a frame crosses a link).
 
 use super::network::Network;
 use super::rng::Stream;
@@ -48,8 +49,8 @@ pub struct Loops {
 pub struct Origin {
     /// Index of the closed loop, or [`Loops::NONE`] if the flow belongs to none.
     pub member: u32,
-    /// Id of the persistent connection that carries the flow, or [`Loops::NONE`] for a connection of its own. Ids count
-    /// from 0 in order of the connections' first flows. A persistent connection has one flow at a time.
+    /// Id of the persistent connection that carries the flow, or [`Loops::NONE`] if the flow has a connection of its
+    /// own. Ids count from 0 in order of the connections' first flows. A persistent connection has one flow at a time.
     pub connection: u32,
 }
 
@@ -245,8 +246,8 @@ impl Loops {
         self.flows.get(flow as usize).is_some_and(|member| *member != Loops::NONE)
     }
 
-    /// Tells the loops that all bytes of the flow in slot `flow` have arrived, and that its sender knows so at `known`;
-    /// schedules the round that follows in the flow's loop.
+    /// Tells the loops that all bytes of the flow in slot `flow` have arrived, and that its sender knows this from the
+    /// time `known` on. Schedules the next round of the flow's loop, unless this round must wait for other flows.
     pub fn complete(&mut self, flow: u32, known: Time) {
         let number = std::mem::replace(&mut self.flows[flow as usize], Loops::NONE);
         let Some(member) = self.members.get_mut(number as usize) else { return };

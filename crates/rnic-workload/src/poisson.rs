@@ -1,5 +1,5 @@
-//! Poisson traffic: each host starts flows independently, on average at the rate that loads its link with the given
-//! fraction.
+//! Poisson traffic: each host starts flows independently of the other hosts. On average it starts them at the rate at
+//! which they use the given fraction of its link.
 
 use super::network::Network;
 use super::rng::Stream;

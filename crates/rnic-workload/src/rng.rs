@@ -1,10 +1,11 @@
 //! Random numbers of workloads: one random stream for each entity (a host, or a repetition of a pattern), with the same
 //! numbers on every machine.
 //!
-//! Every host of a Poisson source and every repetition of an incast, permutation or all-to-all has its own PCG
-//! generator (permuted congruential generator), seeded from (seed of the run, index of the traffic source, entity).
-//! Additional traffic sources, hosts or repetitions therefore do not change the existing streams. The code uses only
-//! integer arithmetic and the four basic floating-point operations, which IEEE 754 defines to the last bit.
+//! Every host of a Poisson source has its own PCG generator (permuted congruential generator), and so has every
+//! repetition of an incast, permutation or all-to-all. A generator is seeded from (seed of the run, index of the
+//! traffic source, entity). Additional traffic sources, hosts or repetitions therefore do not change the existing
+//! streams. The code uses only integer arithmetic and the four basic floating-point operations, which IEEE 754 defines
+//! to the last bit.
 
 use rnic_fabric::rng::{self, Purpose};
 

@@ -28,8 +28,9 @@ const ACCEPTED: &str =
 /// Points of the distribution `irn-heavy-tailed` of flow sizes, in units of 1,460 bytes, from the text of the IRN paper
 /// and its authors' public simulator.
 ///
-/// Half of the flows are a single packet of 32 to 1,000 bytes. Neither source states how the sizes of these flows are
-/// distributed; here they are uniform. The load hardly depends on these flows, because they carry 0.1 % of the bytes.
+/// Half of the flows are a single packet of 32 to 1,000 bytes. Neither the paper nor the simulator states how the sizes
+/// of these flows are distributed; here they are distributed uniformly. The load hardly depends on these flows, because
+/// they carry 0.1 % of the bytes.
 const IRN_UNITS: &[(f64, f64)] = &[
     (1.0, 0.50),
     (2.0, 0.60),

@@ -51,9 +51,9 @@ pub fn read_record(path: &Path) -> Result<(Header, RunRecord), String> {
     read(path)
 }
 
-/// The bytes of a run's record: the record without its flows in the postcard encoding, the number of flows in 4 bytes,
-/// then 64 bytes for each flow in the format of [`FlowLog`]. Flows are written and read one by one, so the memory
-/// needed does not depend on their number.
+/// The bytes of a run's record begin with the record without its flows, in the postcard encoding. The number of flows
+/// follows, in 4 bytes. Then each flow has 64 bytes, in the format of [`FlowLog`]. Flows are written and read one by
+/// one, so the memory needed does not depend on their number.
 impl Stored for RunRecord {
     const ENDING: &'static str = "run";
 

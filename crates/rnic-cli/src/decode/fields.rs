@@ -100,7 +100,7 @@ pub(super) fn foreign_name(opcode: u8) -> String {
     format!("{range} opcode {opcode:#04x}")
 }
 
-/// The header of a management datagram, and its message if it is one of the communication manager.
+/// The header of a management datagram, and its message if this is a message of the communication manager.
 fn mad(mad: &Mad<'_>) -> Vec<Section> {
     let fields = vec![
         ("class", hex(mad.class, 2)),

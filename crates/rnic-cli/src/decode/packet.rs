@@ -71,8 +71,8 @@ pub(super) struct Roce<'a> {
     pub(super) id: u16,
     /// The captured bytes from the base transport header to the ICRC.
     pub(super) body: &'a [u8],
-    /// For a packet that rnic cannot parse but that is not bad, such as a packet with another vendor's opcode: the
-    /// reason. Only its base transport header is shown.
+    /// Why rnic cannot parse a packet that is not bad: for example, its opcode is another vendor's. Only the base
+    /// transport header of such a packet is shown. `None` for all other packets.
     pub(super) foreign: Option<String>,
     /// The transport headers; `None` if they cannot be parsed.
     pub(super) headers: Option<Headers>,

@@ -5,16 +5,16 @@ use crate::hir::{MatchKind, Pipeline, Program as Checked};
 use crate::program::Program;
 use crate::runtime::Binding;
 
-/// Size in bits of the state that packetization keeps for a message that is being sent, without its two bitmaps with
-/// one bit per packet (delivered packets, packets to send). The state consists of the credit, the largest sent packet
-/// number and the length (32 each), the timeout count (8), the address (32), two contexts (16 each), the message id
-/// (16), the buffer slot (16), the buffer size class (8), and a timer: valid bit (1), expiry time (64), packet number
-/// (32).
+/// Size in bits of the state that packetization keeps for a message that is being sent. Two bitmaps with one bit per
+/// packet (delivered packets, and packets to send) are not included. The state consists of the credit, the largest sent
+/// packet number and the length (32 each), the timeout count (8), the address (32), two contexts (16 each), the message
+/// id (16), the buffer slot (16), the buffer size class (8), and a timer: valid bit (1), expiry time (64), packet
+/// number (32).
 const SEND_BITS: u64 = 3 * 32 + 8 + 32 + 2 * 16 + 16 + 24 + 97;
 
-/// Size in bits of the state that reassembly keeps for a message that is being received, without its bitmap of received
-/// packets. The state consists of the lookup key (address 32, context 16, message id 32), the length (32), the local
-/// context (16), the buffer slot (16), the buffer size class (8), and a timer: valid bit (1), expiry time (64).
+/// Size in bits of the state that reassembly keeps for a message that is being received. The bitmap of received packets
+/// is not included. The state consists of the lookup key (address 32, context 16, message id 32), the length (32), the
+/// local context (16), the buffer slot (16), the buffer size class (8), and a timer: valid bit (1), expiry time (64).
 const RECEIVE_BITS: u64 = 32 + 16 + 32 + 32 + 16 + 24 + 65;
 
 /// Size of an entry of a priority scheduler in bits: valid bit (1), message id (16), and rank, granted and grantable
@@ -24,9 +24,11 @@ const SCHEDULER_ENTRY_BITS: u64 = 1 + 16 + 3 * 32;
 /// Number of entries that a priority scheduler compares in parallel, as in the NanoTransport paper.
 const COMPARED_ENTRIES: u64 = 16;
 
-/// Memory that a program needs on the NIC, in bytes. The NanoTransport paper states 1.2 MB for 16 messages of 39 kB;
-/// two buffers for each of these messages, one for sending and one for receiving, take 1.25 MB. The paper states 8.4 MB
-/// for 128 messages, whose buffers would take 10 MB by the same calculation.
+/// Memory that a program needs on the NIC, in bytes.
+///
+/// The NanoTransport paper states memory for messages of 39 kB. In this model each message has two buffers of this
+/// size, one for sending and one for receiving. For 16 messages these buffers take 1.25 MB, and the paper states 1.2
+/// MB. For 128 messages they take 10 MB, but the paper states only 8.4 MB.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Memory {
     /// Message buffers: one for each concurrent message that is sent or received. A buffer has the maximum size of a
@@ -35,8 +37,8 @@ pub struct Memory {
     /// State that packetization, reassembly and timers keep for the messages of both directions. The NanoTransport
     /// paper states less than 100 bytes per message.
     pub message_state: u64,
-    /// The program's register arrays and schedulers. An array has one entry for each concurrent message, because small
-    /// consecutive message ids are its indices, or fewer entries if the program declares fewer.
+    /// The program's register arrays and schedulers. Message ids are small consecutive numbers and serve as indices of
+    /// an array. So an array has one entry for each concurrent message, or fewer entries if the program declares fewer.
     pub registers: u64,
     /// The program's match-action tables, with their maximum numbers of entries. Each entry has the keys, an action
     /// index, and the arguments of the action with the most argument bits. Keys that are not `exact` count twice,

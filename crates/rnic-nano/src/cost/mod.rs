@@ -16,9 +16,10 @@ use std::fmt;
 /// assumption, because the NanoTransport paper does not state the number.
 pub const STAGE_CYCLES: u32 = 2;
 
-/// Number of clock cycles that ingress takes in addition to the arrival of the header and the pipeline stages; the
-/// NIC's reassembly block takes them. The number is fitted to the NanoTransport paper: its ingress latency of 7.2 ns
-/// for Homa is 23 cycles at 3.2 GHz. Subtracting 8 cycles for a 64-byte header and 10 cycles for 5 stages leaves 5.
+/// Number of clock cycles that the NIC's reassembly block takes. Ingress takes these cycles in addition to the arrival
+/// of the header and the pipeline stages. The number is fitted to the NanoTransport paper: its ingress latency of 7.2
+/// ns for Homa is 23 cycles at 3.2 GHz. Subtracting 8 cycles for a 64-byte header and 10 cycles for 5 stages leaves 5
+/// cycles.
 pub const INGRESS_CYCLES: u32 = 5;
 
 /// Number of clock cycles that egress takes in addition to the departure of the header and the pipeline stages. It is
@@ -71,9 +72,9 @@ pub struct PipelineCost {
     /// names these events; the last stage of egress writes the header.
     ///
     /// For NDP the model gives the numbers of stages of the NanoTransport paper: 3 stages in ingress (message table,
-    /// pull register, control packet) and 1 in egress (header). For Homa the paper has 5 stages in ingress (message
-    /// table, registers, scheduler, registers at the index that the scheduler returned, control packet) and 2 in egress
-    /// (priority, header). `p4/homa.p4` needs one stage more in each pipeline.
+    /// pull register, control packet) and 1 in egress (header). For Homa the paper has 5 stages in ingress: message
+    /// table, registers, scheduler, registers at the index that the scheduler returned, control packet. In egress it
+    /// has 2 stages: priority, header. In the model, `p4/homa.p4` needs one stage more than the paper in each pipeline.
     pub stages: Vec<Vec<String>>,
     /// Latency of the pipeline in clock cycles: the number of words ([`Cost::word_bytes`]) of the header, plus
     /// [`STAGE_CYCLES`] for each stage, plus [`INGRESS_CYCLES`] or [`EGRESS_CYCLES`].
@@ -99,8 +100,8 @@ pub struct Cost {
     /// The cost of the egress pipeline: the egress control and the deparser.
     pub egress: PipelineCost,
     /// Minimum interval between packets that the pipelines support, in picoseconds. The stages process different
-    /// packets at the same time, so this interval is [`STAGE_CYCLES`] clock cycles times the maximum number of accesses
-    /// that one packet makes through the same port of a memory.
+    /// packets at the same time, so only the ports of the memories limit the interval. It is [`STAGE_CYCLES`] clock
+    /// cycles times the maximum number of accesses that one packet makes through the same port.
     pub pipeline_interval: u64,
     /// Minimum interval between packets on the link, in picoseconds: the transmission time of a header with one byte of
     /// payload. In the NanoTransport paper these are 65 bytes at 200 Gbps, 2.6 ns.

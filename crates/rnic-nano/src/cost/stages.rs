@@ -44,8 +44,8 @@ struct FlowState {
 }
 
 impl FlowState {
-    /// Merges the states at the ends of two control-flow paths: every value gets the higher level (stage after which it
-    /// is known) of the two.
+    /// Merges the states at the ends of two control-flow paths: every value gets the higher of its levels on the two
+    /// paths (a level is the stage after which the value is known).
     fn join(mut self, other: FlowState) -> FlowState {
         self.slots.iter_mut().zip(other.slots).for_each(|(a, b)| *a = b.max(*a));
         self.guard = self.guard.max(other.guard);

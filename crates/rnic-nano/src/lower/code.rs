@@ -1,9 +1,10 @@
 //! The instructions of the virtual machine: a flat list of simple operations on 64-bit registers.
 //!
-//! `R` is the type of a register number: a `u32` for one of any number of virtual registers during code generation, or
-//! a `u8` for one of the 256 machine registers in executable code. A value of up to 64 bits occupies one register, and
-//! a wider value occupies two. A register never holds bits beyond the width of its value. Constants have registers that
-//! are written once, before the first packet, so that no instruction needs an immediate operand.
+//! `R` is the type of a register number. During code generation it is `u32`, because the number of virtual registers is
+//! not limited. In executable code it is `u8`, because the virtual machine has 256 registers. A value of up to 64 bits
+//! occupies one register, and a wider value occupies two. A register never holds bits beyond the width of its value.
+//! Constants have registers that are written once, before the first packet, so that no instruction needs an immediate
+//! operand.
 
 use crate::hir::BinaryOp;
 

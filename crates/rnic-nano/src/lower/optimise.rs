@@ -36,8 +36,8 @@ pub(super) fn registers(code: &Code<u32>) -> usize {
     most as usize
 }
 
-/// Liveness analysis: returns, for each instruction, the registers that are live before it. If an instruction could be
-/// removed, its operands are live only if its result is live.
+/// Liveness analysis: returns, for each instruction, the registers that are live before it. An instruction that can be
+/// removed, because its result is not live, does not make its operands live.
 pub(super) fn live(code: &Code<u32>) -> Vec<Set> {
     let words = registers(code).div_ceil(64);
     let mut live = vec![vec![0; words]; code.ops.len()];

@@ -76,8 +76,8 @@ impl Parser {
         Ok(ItemKind::Control(Control { name, parameters, locals, apply }))
     }
 
-    /// Reports an error if a parser or control with a body has constructor parameters, which this compiler does not
-    /// support, or type parameters, which only a parser type or control type may have.
+    /// Reports an error if a parser or control with a body has constructor parameters or type parameters. This compiler
+    /// does not support constructor parameters, and only a parser type or control type may have type parameters.
     fn head_with_body(&mut self, head: Prototype, what: &str) -> Parsed<Prototype> {
         if self.is("(") {
             return self.unsupported(

@@ -25,9 +25,9 @@ pub(super) enum Want {
 /// A function or method of the NIC architecture that the program calls.
 pub(super) struct Callee<'a> {
     pub(super) prototype: &'a Prototype,
-    /// The id of the object whose method is called; `None` for a function. The field `bindings` has the types that are
-    /// bound to the type parameters of the function or method.
+    /// The id of the object whose method is called; `None` for a function.
     pub(super) instance: Option<u32>,
+    /// The types that are bound to the type parameters of the function or method.
     pub(super) bindings: Bindings<'a>,
 }
 

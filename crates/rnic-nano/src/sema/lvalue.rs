@@ -116,7 +116,7 @@ impl<'a> Analyser<'a> {
     }
 
     /// Copies values to temporary variables, so that later statements cannot change them. The assignments are inserted
-    /// at index `position` of the code that is being generated, or at its end for `None`.
+    /// at index `position` of the code that is being generated, or at the end of the code if `position` is `None`.
     pub(super) fn save(&mut self, values: &mut [&mut hir::Expr], position: Option<usize>, span: Span) {
         let mut saved = Vec::new();
         for value in values {
@@ -139,8 +139,9 @@ impl<'a> Analyser<'a> {
         self.code.splice(position..position, saved);
     }
 
-    /// If statements have been appended to the code after index `position`, saves the values in temporary variables
-    /// before these statements, which might change them.
+    /// Protects values from statements that were appended to the code after index `position`, because these statements
+    /// might change the values. If there are such statements, the function saves the values in temporary variables
+    /// before them.
     pub(super) fn settle(&mut self, values: &mut [&mut Typed], position: usize) {
         if self.code.len() > position {
             let (mut scalars, span) = (Vec::new(), values.last().map(|value| value.span));

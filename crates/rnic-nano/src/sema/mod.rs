@@ -4,8 +4,8 @@
 //! The analyser processes the top-level declarations in source order; a name must be declared before it is used. The
 //! analyser checks every control, parser and action where it is declared. To do so, it translates the declaration into
 //! a scratch pipeline and then discards this pipeline. Afterwards it translates the parser and the controls that `main`
-//! names once more, into the program. So it reports each error once, also an error in a declaration that the program
-//! does not use.
+//! names a second time, now into the program. The analyser thus finds errors also in declarations that the program does
+//! not use, and it reports each error once.
 //!
 //! Differences from P4_16, version 1.2:
 //!

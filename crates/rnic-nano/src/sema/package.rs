@@ -255,8 +255,8 @@ impl<'a> Analyser<'a> {
         symbols
     }
 
-    /// Adds the slots (scalar variables) of a parameter to the inputs and outputs of the pipeline, which the NIC writes
-    /// before and reads after it runs the pipeline.
+    /// Adds the slots (scalar variables) of a parameter to the inputs and outputs of the pipeline. The NIC writes the
+    /// inputs before it runs the pipeline, and reads the outputs afterwards.
     fn connect_to_architecture(&mut self, lvalue: LValue, expected: &Parameter) {
         let slots = self.slots_of(lvalue).map(|slot| (self.pipe.code.slots[slot.0 as usize].name.clone(), slot));
         let slots: Vec<_> = slots.collect();

@@ -122,7 +122,8 @@ fn board(spec: &RunSpec, records: &PauseRecords, report: &RunRecord) -> Board {
     }
 }
 
-/// Joins adjacent intervals of the same series if the gap between them is shorter than `gap`, and so invisible.
+/// Joins adjacent intervals of the same series if the gap between them is shorter than `gap`: the figure could not show
+/// such a gap.
 fn joined(pieces: impl Iterator<Item = (usize, Time, Time)>, gap: Time) -> Vec<Span> {
     let mut joined: Vec<(usize, Time, Time)> = Vec::new();
     for (series, from, to) in pieces {
@@ -155,8 +156,8 @@ fn marks(spec: &RunSpec, records: &PauseRecords, ports: &[PortRecord], end: Time
     marks
 }
 
-/// The tables of pause roots (causes of pauses), victims (flows that a root delays although it is not on their path)
-/// and the largest pause tree, for each run that recorded pauses.
+/// The tables of pause roots (causes of pauses), victims (flows that a root delays although the root is not on their
+/// path) and the largest pause tree, for each run that recorded pauses.
 pub(super) fn section(summary: &ScenarioSummary) -> String {
     let runs = summary.runs.iter().take(RUNS).filter_map(|run| Some((run, run.pauses.as_ref()?)));
     let parts: String = runs.map(|(run, pauses)| part(&run.name, pauses)).collect();

@@ -123,7 +123,7 @@ fn names_of_kinds(summary: &ScenarioSummary) -> Vec<String> {
 }
 
 /// The figures of a sweep over the number of senders of an incast (the fan-in): request completion time against fan-in,
-/// and the ratio of this time to that of the first series at the same fan-in.
+/// and the ratio of this time to the request completion time of the first series at the same fan-in.
 fn incast(summary: &ScenarioSummary, sweep: &Sweep) -> Board {
     let x = || Axis { name: "Senders (fan-in)".into(), unit: Unit::Number, scale: Scale::Linear };
     let value = |run: usize| Metric::AverageRct.value(&summary.runs[run]);
@@ -255,9 +255,9 @@ pub fn slowdown_by_size(summary: &ScenarioSummary, reports: &[RunRecord]) -> Opt
     })
 }
 
-/// Percentiles of the completion time of single-packet messages, from the 90th on in steps of 0.1 %. The curve ends
-/// where fewer than one flow lies above the percentile on average. Percentiles are computed as in the summary, so the
-/// curve passes through the summary's 99th and 99.9th percentiles.
+/// Percentiles of the completion time of single-packet messages, from the 90th on in steps of 0.1 %. The curve ends at
+/// the last percentile above which there is at least one flow: with 500 flows, this is the 99.8th. Percentiles are
+/// computed as in the summary, so the curve passes through the summary's 99th and 99.9th percentiles.
 fn tail(flows: &FlowLog, mtu: u64) -> Vec<Point> {
     let per_mille: Vec<u32> = (900..=999).collect();
     let fct = ranked(flows, &[&per_mille], |flow, add| {

@@ -5,7 +5,7 @@ use rnic_transport::Time;
 /// A unit in which flow lists state times.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Unit {
-    /// Number of decimals after which the unit is resolved to one picosecond.
+    /// Number of decimals of the unit whose last decimal is one picosecond: 6 for microseconds.
     decimals: usize,
     /// Example of a valid time in this unit, for error messages.
     example: &'static str,

@@ -22,7 +22,7 @@ pub struct HostConfig {
     pub control_priority: u8,
     /// Simulated time at which the run fails if flows are unfinished (`max_time`).
     pub max_time: Time,
-    /// The run fails if, for this simulated time, no flow makes progress (`stall_time`).
+    /// The run fails if no flow makes progress for this long, in simulated time (`stall_time`).
     pub stall_time: Time,
     /// Simulated time at which the run ends and counts as completed, even with unfinished flows; `None`: when all flows
     /// have finished.

@@ -21,7 +21,7 @@ pub(crate) struct FlowEnds {
 }
 
 /// Hashes of a flow, which its packets carry. ECMP uses them to choose paths. Hosts compare them to recognise late
-/// packets of an earlier flow, whose slot the flow has taken over.
+/// packets of an earlier flow that used the same slot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FlowHashes {
     /// Hash that the flow's data packets carry.
@@ -31,8 +31,8 @@ pub struct FlowHashes {
 }
 
 impl FlowHashes {
-    /// Changes the hashes that a slot compares with packets after its flow has finished, so that late packets of the
-    /// flow no longer match the slot.
+    /// Changes the hashes of a slot after its flow has finished. The slot compares these hashes with the hashes of
+    /// packets, so late packets of the flow no longer match the slot.
     pub(crate) fn invalidate(&mut self) {
         (self.data, self.control) = (!self.data, !self.control);
     }

@@ -32,7 +32,7 @@ pub(crate) enum Stop {
 
 /// The hashes of a flow, which its packets carry and which select its paths: pseudo-random numbers that depend on the
 /// seed of the run, the flow's hosts and its start. `same_start` is the number of earlier flows of the sending host
-/// that start at the same instant; it distinguishes their hashes.
+/// that start at the same instant. Because this number differs, the hashes of these flows differ, too.
 ///
 /// ```
 /// use rnic_run::FlowSpec;
@@ -164,8 +164,8 @@ impl<'a, S: Iterator<Item = FlowSpec>> FlowTable<'a, S> {
         flow_hashes(self.config.seed, flow, last.before)
     }
 
-    /// Adds a flow that starts to the table. Its data packets have the hash `data_hash`; it has the id `flow` until it
-    /// retires.
+    /// Adds a starting flow to the table. Data packets of the flow have the hash `data_hash`. The flow has the id
+    /// `flow` until it retires.
     pub(crate) fn start(&mut self, spec: &FlowSpec, data_hash: u32, flow: FlowId) {
         let record = FlowRecord {
             id: self.started,
@@ -252,8 +252,8 @@ impl<'a, S: Iterator<Item = FlowSpec>> FlowTable<'a, S> {
         self.active -= 1;
     }
 
-    /// Tells the closed loop to which a flow belongs when the flow completes for its sender: at `now`, when all bytes
-    /// have arrived, plus the time that a minimum-size frame takes from the receiver back to the sender.
+    /// Tells the closed loop of a flow when the flow completes for its sender. All bytes have arrived at `now`. The
+    /// sender knows this later: after the time that a minimum-size frame takes from the receiver back to the sender.
     #[cold]
     fn tell_loops(&mut self, record: &FlowRecord, flow: FlowId, control_hash: u32, now: Time) {
         let path = self.routes.path(&self.topology, HostId(record.dst), HostId(record.src), control_hash);
@@ -264,8 +264,8 @@ impl<'a, S: Iterator<Item = FlowSpec>> FlowTable<'a, S> {
         }
     }
 
-    /// The ideal completion time of the flow, which is the denominator of its slowdown: alone on its path, with plain
-    /// RoCEv2 headers.
+    /// The ideal completion time of the flow: its completion time alone on its path, with plain RoCEv2 headers. It is
+    /// the denominator of the flow's slowdown.
     fn ideal(&self, flow: &FlowSpec, data_hash: u32) -> Time {
         let path = self.routes.path(&self.topology, HostId(flow.src), HostId(flow.dst), data_hash);
         let packets = flow.bytes.div_ceil(u64::from(self.mtu)).max(1);

@@ -128,7 +128,8 @@ impl<'a, K: NicKind, S: Iterator<Item = FlowSpec>> Hosts<'a, K, S> {
         &self.host(host).receivers[slot]
     }
 
-    /// The locations at which [`Hosts::insert`] will put both ends of the flow `spec` if it is the next to be inserted.
+    /// The locations at which [`Hosts::insert`] will put both ends of the flow `spec` if no other flow is inserted
+    /// before.
     pub(super) fn next_ends(&self, spec: &FlowSpec) -> FlowEnds {
         let (sender, receiver) = (self.plan.node(spec.src), self.plan.node(spec.dst));
         FlowEnds {
@@ -159,8 +160,8 @@ impl<'a, K: NicKind, S: Iterator<Item = FlowSpec>> Hosts<'a, K, S> {
         host.receivers.release(receiver.slot);
     }
 
-    /// Number of retransmissions and number of timeouts of a flow so far, timeouts at the sender and at the receiver
-    /// included.
+    /// Number of retransmissions of a flow so far, and number of its timeouts so far: those at the sender plus those at
+    /// the receiver.
     pub(super) fn losses(&self, flow: FlowId) -> (u32, u32) {
         let (send, receive) = (self.send_end(flow), self.receive_end(flow));
         (send.retransmitted(), send.timeouts() + receive.timeouts())

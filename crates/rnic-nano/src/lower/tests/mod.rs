@@ -121,7 +121,7 @@ impl TestProgram {
     }
 
     /// Runs the program on packets with the same inputs in the virtual machine and in the interpreter. Compares all
-    /// slots (scalar variables) and the emitted bytes and, because later packets read them, the registers.
+    /// slots (scalar variables) and the emitted bytes. Also compares the registers, because later packets read them.
     fn compare(&self, inputs: &[u128], packets: &[Vec<u8>]) {
         let pipeline = &self.program.ingress;
         let tables = |table: &Table| {

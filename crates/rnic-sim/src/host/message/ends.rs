@@ -15,9 +15,9 @@ pub(crate) struct SendEnd {
     pub(super) data_hash: u32,
     pub(super) retransmitted: u32,
     pub(super) timeouts: u32,
-    /// Whether the sender is done with the message (sent or aborted), according to a note of its NIC that
-    /// [`Hosts`](crate::host::Hosts) has processed. The note of the receiver's NIC may be processed before or after
-    /// this note, because notes are processed host by host, not in order of time.
+    /// Whether the sender is done with the message: its NIC has left a note that the message is sent or aborted, and
+    /// [`Hosts`](crate::host::Hosts) has processed this note. The receiver's NIC leaves a note, too. Notes are
+    /// processed host by host, not in order of time, so either of the two notes may be processed first.
     pub(super) ended: bool,
 }
 
@@ -44,8 +44,8 @@ impl SendingEnd for SendEnd {
 pub(crate) struct ReceiveEnd {
     pub(super) flow: FlowId,
     pub(super) bytes: u64,
-    /// Hash of the message's data packets. Packets of an earlier message, whose slot on the host this message has taken
-    /// over, have another hash.
+    /// Hash of the message's data packets. Packets of an earlier message that used the same slot on the host have
+    /// another hash.
     pub(super) data_hash: u32,
     /// Number of payload bytes of the message that have arrived.
     pub(super) delivered: u64,

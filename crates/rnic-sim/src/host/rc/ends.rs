@@ -10,7 +10,7 @@ use rnic_transport::{Psn, Receiver, Sender, Time};
 /// State of the sending end of a flow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Phase {
-    /// The flow has started, and no later flow of its persistent connection has.
+    /// The flow has started, and no later flow of its persistent connection has started.
     Active,
     /// The next flow of the persistent connection has started before the sender knew that all bytes of this flow had
     /// arrived.

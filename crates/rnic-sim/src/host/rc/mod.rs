@@ -2,8 +2,8 @@
 //! and a `Receiver` of the crate `rnic-transport`.
 //!
 //! Two kinds of flows keep their ids, and their slots on the hosts, after all bytes have arrived. A closing flow waits
-//! until its sender knows this. The latest flow of a persistent connection stays because the next flow of the
-//! connection takes over its congestion control, pacing state and next PSN.
+//! until its sender knows that all bytes have arrived. The latest flow of a persistent connection stays because the
+//! next flow of the connection takes over its congestion control, pacing state and next PSN.
 
 pub(crate) mod ends;
 mod nic;
@@ -81,7 +81,9 @@ impl<'a, P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>, T: InB
         self.host(sender.host).nic.connections[connection.index as usize].next
     }
 
-    /// Sender and receiver of `spec`, the next flow on a persistent connection, whose state they take over.
+    /// Creates the sender and the receiver of `spec`, the next flow on a persistent connection. They continue with the
+    /// next PSN of the connection, and with state of the connection's latest flow, such as its congestion control and
+    /// pacing.
     fn following(&self, spec: &FlowSpec, connection: PersistentConnection) -> (Sender<P, C>, Receiver<P>) {
         let tcp = TcpConfig { handshake: false, ..self.cfg().tcp };
         let cfg = FlowConfig { first_psn: self.next_psn(connection), tcp, ..self.cfg().clone() };
@@ -109,8 +111,8 @@ impl<'a, P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>, T: InB
         flow
     }
 
-    /// Makes `flow` the latest flow of the persistent connection `connection`, whose following flow will begin with the
-    /// PSN `next`.
+    /// Makes `flow` the latest flow of the persistent connection `connection`. The following flow of this connection
+    /// will begin with the PSN `next`.
     fn connect(&mut self, connection: u32, flow: FlowId, next: Psn) {
         let sender = self.flows[flow].sender;
         let known = self.kind.connections.get_mut(connection as usize).map(|connection| {

@@ -4,8 +4,8 @@
 //! A NIC sends control packets (ACK, NACK, CNP) before data. It takes data packets from its ready flows in turn, up to
 //! `burst` packets (setting `nic_burst`) from each. A flow that must wait for its loss recovery, window or pacing is
 //! not in the queue of ready flows. The NIC has a heap of timers, with at most one pending entry for each sending or
-//! receiving end of a flow. To postpone a timer costs nothing: its entry stays in the heap, and is replaced when it is
-//! due.
+//! receiving end of a flow. To postpone a timer, the NIC does not change the heap: the old entry stays there, and when
+//! it is due, an entry with the new time replaces it.
 
 use super::RcNics;
 use super::ends::{Connection, Phase};
@@ -52,7 +52,7 @@ impl TimerEnd {
 
 /// An entry in a NIC's heap of timers: when it is due, the id of the flow, and the end of the flow. The flow id comes
 /// before the slot, so that entries of the same instant have the same order however the fabric is partitioned. The flow
-/// id also prevents the entry of a finished flow from being taken for that of a later flow in its slot.
+/// id also shows whether an entry belongs to a finished flow: its slot may already belong to a later flow.
 type TimerEntry = (Time, FlowId, TimerEnd);
 
 /// The flow whose turn it is to send, with a NIC that sends bursts (`nic_burst`).
@@ -109,7 +109,9 @@ impl<P: Protocol, C: CongestionControl, T: InBand> Host<RcNics<P, C, T>> {
         }
     }
 
-    /// Ensures that the NIC's heap of timers has an entry at or before the timer deadline of the sending end.
+    /// Adds the next timer deadline of the sending end to the NIC's heap of timers, unless the end has a pending entry
+    /// at the same time or earlier. An earlier entry suffices, because the NIC reads the deadline again when this entry
+    /// is due.
     #[inline]
     fn arm_sender(&mut self, cfg: &FlowConfig, slot: EndSlot) {
         let end = &mut self.senders[slot];
@@ -148,7 +150,7 @@ impl<P: Protocol, C: CongestionControl, T: InBand> NicPartition<RcNics<P, C, T>>
         }
     }
 
-    /// Handles a late control packet: one for a flow that has retired, or after which the next flow of its persistent
+    /// Handles a late control packet. It is late if its flow has retired, or if the next flow of the flow's persistent
     /// connection has started.
     #[cold]
     fn late_reply(&mut self, host: SlotId, slot: EndSlot, now: Time, pdu: Pdu) {
@@ -310,8 +312,8 @@ impl<P: Protocol, C: CongestionControl, T: InBand> NicPartition<RcNics<P, C, T>>
         packet
     }
 
-    /// Keeps the turn of a flow that has just sent a packet: as long as the flow may send further packets in this turn
-    /// (`nic_burst`) and is ready, it goes to the front of the queue of ready flows.
+    /// Lets a flow that has just sent a packet continue its turn: if the flow is ready and may send further packets in
+    /// this turn (`nic_burst`), it goes to the front of the queue of ready flows.
     #[inline]
     fn keep_turn(&mut self, host: SlotId, slot: EndSlot) {
         let burst = self.shared.host.burst;
