@@ -105,55 +105,59 @@ impl Device {
     }
 
     fn take(&mut self, now: Time, source: SocketAddr, marked: bool, bytes: &[u8]) -> Result<(), Dropped> {
-        let packet = Packet::parse(bytes);
-        let view = BthView::new(bytes).ok_or(Dropped::Malformed)?;
-        // Without a transport version of 0, no field of the header has a meaning.
-        if view.transport_version() != 0 {
-            return Err(Dropped::Malformed);
-        }
-        let qpn = Qpn(view.dest_qp());
-        let Some(qp) = self.qps.get_mut(index(qpn)).filter(|qp| qp.qpn() == qpn) else {
-            return Err(if packet.is_ok() { Dropped::UnknownQp } else { Dropped::Malformed });
+        let packet = match Packet::parse(bytes) {
+            Ok(packet) => packet,
+            Err(reject) => return Err(self.refuse_reserved(source, bytes, reject)),
         };
-        let connection = qp.common.connection.as_ref().ok_or(Dropped::State)?;
-        // A dual-stack socket (IPv4 and IPv6) reports an IPv4 peer by its IPv4-mapped IPv6 address.
-        if connection.peer.ip() != source.ip() && connection.peer.ip().to_canonical() != source.ip().to_canonical() {
-            return Err(Dropped::WrongPeer);
-        }
-        if view.pkey() & 0x7fff != Bth::DEFAULT_PKEY & 0x7fff {
-            return Err(Dropped::Partition);
-        }
-        if !qp.common.receives_packets() {
-            return Err(Dropped::State);
-        }
-        let checked = match &packet {
-            Ok(packet) => qp.check(packet),
-            // A reserved opcode of the queue pair's own service is an invalid request. Every other malformed packet may
-            // be anything.
-            Err(Reject::UnknownOpcode(code)) if qp.owns_reserved_opcode(*code) => Err((Dropped::Opcode, true)),
-            Err(_) => Err((Dropped::Malformed, false)),
-        };
-        let is_request = packet.is_ok_and(|packet| packet.headers.bth.opcode.operation().is_request());
-        let result = match (checked, packet) {
-            (Ok(()), Ok(packet)) => qp.handle(&mut self.ctx, now, &packet, marked),
-            (Err((why, true)), _) => {
-                if !qp.refuse(&mut self.ctx, Psn::new(view.psn())) {
-                    return Err(why);
-                }
-                Err(why)
+        let bth = &packet.headers.bth;
+        let qpn = Qpn(bth.dest_qp);
+        let qp = addressed(&mut self.qps, qpn, source, bth.pkey)?;
+        if let Err((why, is_invalid_request)) = qp.check(&packet) {
+            if is_invalid_request && qp.refuse(&mut self.ctx, Psn::new(bth.psn)) {
+                self.touch(index(qpn) as u32);
             }
-            (Err((why, false)), _) => return Err(why),
-            (Ok(()), Err(_)) => return Err(Dropped::Malformed),
+            return Err(why);
+        }
+        let result = qp.handle(&mut self.ctx, now, &packet, marked);
+        if !qp.common.established {
+            self.establish(qpn, &packet, &result);
+        }
+        self.touch(index(qpn) as u32);
+        result
+    }
+
+    /// Handles a packet that cannot be parsed. A reserved opcode of the queue pair's own service is an invalid request,
+    /// which the queue pair refuses if it expects its PSN. Any other malformed packet may be anything, so it is dropped.
+    /// Returns the reason for which the packet is dropped.
+    #[cold]
+    fn refuse_reserved(&mut self, source: SocketAddr, bytes: &[u8], reject: Reject) -> Dropped {
+        let (Reject::UnknownOpcode(code), Some(view)) = (reject, BthView::new(bytes)) else {
+            return Dropped::Malformed;
         };
-        // Only a request that was processed, or that would have been with a receive, shows that the peer is connected.
-        if is_request && !qp.common.established && matches!(result, Ok(()) | Err(Dropped::NoReceive)) {
+        let qpn = Qpn(view.dest_qp());
+        match addressed(&mut self.qps, qpn, source, view.pkey()) {
+            Ok(qp) if view.transport_version() == 0 && qp.owns_reserved_opcode(code) => {
+                if qp.refuse(&mut self.ctx, Psn::new(view.psn())) {
+                    self.touch(index(qpn) as u32);
+                }
+                Dropped::Opcode
+            }
+            _ => Dropped::Malformed,
+        }
+    }
+
+    /// Notes whether the peer is connected, which only a request shows that was processed, or that would have been with
+    /// a receive.
+    #[cold]
+    fn establish(&mut self, qpn: Qpn, packet: &Packet<'_>, result: &Result<(), Dropped>) {
+        let is_request = packet.headers.bth.opcode.operation().is_request();
+        let Some(qp) = self.qps.get_mut(index(qpn)) else { return };
+        if is_request && matches!(result, Ok(()) | Err(Dropped::NoReceive)) {
             qp.common.established = true;
             if qp.common.state == State::ReadyToReceive {
                 self.ctx.raise(Event::CommunicationEstablished(qpn));
             }
         }
-        self.touch(index(qpn) as u32);
-        result
     }
 
     /// Fills `batch` with packets of the next queue pair that has packets to send now. Returns `false` if no queue pair
@@ -299,6 +303,21 @@ impl Device {
         let qp = self.qps.get_mut(index(qpn)).filter(|qp| qp.qpn() == qpn);
         Ok((qp.ok_or(VerbsError::Unknown("such queue pair"))?, &mut self.ctx))
     }
+}
+
+/// The queue pair to which a packet from `source` with this destination and partition key is addressed.
+#[inline]
+fn addressed(qps: &mut Slab<Qp>, qpn: Qpn, source: SocketAddr, pkey: u16) -> Result<&mut Qp, Dropped> {
+    let qp = qps.get_mut(index(qpn)).filter(|qp| qp.qpn() == qpn).ok_or(Dropped::UnknownQp)?;
+    let connection = qp.common.connection.as_ref().ok_or(Dropped::State)?;
+    // A dual-stack socket (IPv4 and IPv6) reports an IPv4 peer by its IPv4-mapped IPv6 address.
+    if connection.peer.ip() != source.ip() && connection.peer.ip().to_canonical() != source.ip().to_canonical() {
+        return Err(Dropped::WrongPeer);
+    }
+    if pkey & 0x7fff != Bth::DEFAULT_PKEY & 0x7fff {
+        return Err(Dropped::Partition);
+    }
+    if qp.common.receives_packets() { Ok(qp) } else { Err(Dropped::State) }
 }
 
 pub(crate) fn index(qpn: Qpn) -> usize {

@@ -59,7 +59,7 @@ fn the_conformance_table_names_tests_that_exist() {
     let named: Vec<(&str, &str)> =
         table.split('`').skip(1).step_by(2).filter_map(|code| code.split_once("::")).collect();
     assert!(named.len() > 50);
-    for (file, function) in named.into_iter().filter(|(_, function)| *function != "name") {
+    for (file, function) in named.into_iter().filter(|(_, function)| !["", "name"].contains(function)) {
         let source = std::fs::read_to_string(root.join(format!("tests/{file}.rs"))).unwrap();
         assert!(source.contains(&format!("fn {function}()")), "{file}::{function}");
     }
