@@ -127,8 +127,8 @@ impl Device {
     }
 
     /// Handles a packet that cannot be parsed. A reserved opcode of the queue pair's own service is an invalid request,
-    /// which the queue pair refuses if it expects its PSN. Any other malformed packet may be anything, so it is dropped.
-    /// Returns the reason for which the packet is dropped.
+    /// which the queue pair refuses if it expects its PSN. Any other malformed packet may be anything, so it is
+    /// dropped. Returns the reason for which the packet is dropped.
     #[cold]
     fn refuse_reserved(&mut self, source: SocketAddr, bytes: &[u8], reject: Reject) -> Dropped {
         let (Reject::UnknownOpcode(code), Some(view)) = (reject, BthView::new(bytes)) else {
