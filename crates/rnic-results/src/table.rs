@@ -28,6 +28,7 @@ const BELOW: TableStyle = TableStyle::new().header_separator(RULE).bottom_border
 
 /// A column of the table: its title, and a function that formats a run's cell. The arguments of `cell` are the
 /// reference run, with which the run is compared, and the run itself.
+#[derive(Clone, Copy)]
 struct Column {
     title: &'static str,
     cell: fn(&RunSummary, &RunSummary) -> String,
@@ -42,15 +43,20 @@ pub fn render(summary: &ScenarioSummary, width: usize) -> String {
     if summary.runs.iter().any(|run| run.requests.is_some()) {
         metrics.push(RCT);
     }
+    let mut counts = COUNTS.to_vec();
+    if summary.runs.iter().any(|run| run.totals.lost > 0) {
+        counts.insert(1, LOST);
+    }
     let mut text = String::new();
     if summary.runs.len() > FEW {
-        text += &compact(summary, &metrics, width);
-    } else if width >= ONE_TABLE {
-        metrics.extend(COUNTS);
+        counts.pop(); // the flows finished
+        text += &compact(summary, &metrics, &counts, width);
+    } else if width >= ONE_TABLE + if counts.len() > COUNTS.len() { LOST_WIDTH } else { 0 } {
+        metrics.extend(counts);
         text += &table(summary, &metrics, STYLE, width);
     } else {
         text += &table(summary, &metrics, STYLE, width);
-        text += &table(summary, &COUNTS, BELOW, width);
+        text += &table(summary, &counts, BELOW, width);
     }
     if summary.runs.iter().any(|run| run.about_goodput) {
         text += &goodput(summary, width);
@@ -63,10 +69,10 @@ pub fn render(summary: &ScenarioSummary, width: usize) -> String {
 
 /// The table for many runs, with one line per run: swept values, name in the scenario file, metrics. If the table is
 /// wider than `width`, its last columns are left out.
-fn compact(summary: &ScenarioSummary, metrics: &[Column], width: usize) -> String {
+fn compact(summary: &ScenarioSummary, metrics: &[Column], counts: &[Column], width: usize) -> String {
     let keys = summary.swept();
     let swept = short_keys(&keys);
-    let mut columns: Vec<&Column> = metrics.iter().chain(&COUNTS[..3]).collect();
+    let mut columns: Vec<&Column> = metrics.iter().chain(counts).collect();
     loop {
         let mut table = Table::new();
         table.load_style(STYLE).set_content_arrangement(ContentArrangement::Disabled).force_no_tty();
@@ -101,6 +107,11 @@ const P99_FCT: Column =
     Column { title: "99th perc.\nFCT", cell: |first, run| metric(Metric::P99Fct, duration, first, run) };
 const RCT: Column =
     Column { title: "request\ntime", cell: |first, run| metric(Metric::AverageRct, duration, first, run) };
+/// Width of the column [`LOST`] in characters.
+const LOST_WIDTH: usize = 9;
+/// Packets that links lost, for scenarios with lossy links.
+const LOST: Column =
+    Column { title: "lost on\nlinks", cell: |_, run| run.loss_rate().map_or("-".to_string(), percent) };
 const COUNTS: [Column; 4] = [
     Column { title: "dropped", cell: |_, run| run.drop_rate.map_or("-".to_string(), percent) },
     Column { title: "retrans-\nmitted", cell: |_, run| retransmitted(run) },
@@ -277,15 +288,15 @@ mod tests {
     }
 
     const WIDE: &str = "\
-─────────────────────────────────────────────────────────────────────────────────────────────────────
-run              average      average   99th perc.      request  dropped  retrans-   pauses     flows
-                slowdown          FCT          FCT         time             mitted           finished
-─────────────────────────────────────────────────────────────────────────────────────────────────────
-RoCE + PFC          5.00       188 us       400 us       410 us   0.67 %    1.00 %        3         5
-                                                                                    12.5 us      of 5
-IRN                 2.50      93.8 us       200 us       210 us   0.67 %    1.00 %        3         5
-             2.0x better  2.0x better  2.0x better  2.0x better                     12.5 us      of 5
-─────────────────────────────────────────────────────────────────────────────────────────────────────
+──────────────────────────────────────────────────────────────────────────────────────────────────────────────
+run              average      average   99th perc.      request  dropped  lost on  retrans-   pauses     flows
+                slowdown          FCT          FCT         time             links    mitted           finished
+──────────────────────────────────────────────────────────────────────────────────────────────────────────────
+RoCE + PFC          5.00       188 us       400 us       410 us   0.67 %   0.16 %    1.00 %        3         5
+                                                                                             12.5 us      of 5
+IRN                 2.50      93.8 us       200 us       210 us   0.67 %   0.16 %    1.00 %        3         5
+             2.0x better  2.0x better  2.0x better  2.0x better                              12.5 us      of 5
+──────────────────────────────────────────────────────────────────────────────────────────────────────────────
 IRN: 2.0x better average slowdown, 2.0x better average FCT, 2.0x better 99th percentile FCT, 2.0x better average request
   completion time than RoCE + PFC
 warning: all runs: the clock is fictional
@@ -309,14 +320,14 @@ RoCE + PFC          5.00       188 us       400 us       410 us
 IRN                 2.50      93.8 us       200 us       210 us
              2.0x better  2.0x better  2.0x better  2.0x better
 ───────────────────────────────────────────────────────────────
-run          dropped  retrans-   pauses     flows
-                        mitted           finished
-─────────────────────────────────────────────────
-RoCE + PFC    0.67 %    1.00 %        3         5
-                                12.5 us      of 5
-IRN           0.67 %    1.00 %        3         5
-                                12.5 us      of 5
-─────────────────────────────────────────────────
+run          dropped  lost on  retrans-   pauses     flows
+                        links    mitted           finished
+──────────────────────────────────────────────────────────
+RoCE + PFC    0.67 %   0.16 %    1.00 %        3         5
+                                         12.5 us      of 5
+IRN           0.67 %   0.16 %    1.00 %        3         5
+                                         12.5 us      of 5
+──────────────────────────────────────────────────────────
 IRN: 2.0x better average slowdown, 2.0x better average FCT, 2.0x better 99th
   percentile FCT, 2.0x better average request completion time than RoCE + PFC
 warning: all runs: the clock is fictional
@@ -384,14 +395,14 @@ warning: all runs: only 4 flows were measured: the 99th percentile is the
     }
 
     const COMPACT: &str = "\
-──────────────────────────────────────────────────────────────────────────────────────
-load   run            average  average  99th perc.  request  dropped  retrans-  pauses
-                     slowdown      FCT         FCT     time             mitted
-──────────────────────────────────────────────────────────────────────────────────────
-0.3    RoCE + PFC        5.00   188 us      400 us   410 us   0.67 %    1.00 %       3
-0.3    IRN               2.50  93.8 us      200 us   210 us   0.67 %    1.00 %       3
-0.5    RoCE + PFC        5.00   188 us      400 us   410 us   0.67 %    1.00 %       3
-0.5    IRN FAILED           -        -           -        -        -         -       3
+───────────────────────────────────────────────────────────────────────────────────────────────
+load   run            average  average  99th perc.  request  dropped  lost on  retrans-  pauses
+                     slowdown      FCT         FCT     time             links    mitted
+───────────────────────────────────────────────────────────────────────────────────────────────
+0.3    RoCE + PFC        5.00   188 us      400 us   410 us   0.67 %   0.16 %    1.00 %       3
+0.3    IRN               2.50  93.8 us      200 us   210 us   0.67 %   0.16 %    1.00 %       3
+0.5    RoCE + PFC        5.00   188 us      400 us   410 us   0.67 %   0.16 %    1.00 %       3
+0.5    IRN FAILED           -        -           -        -        -        -         -       3
 ";
 
     #[test]

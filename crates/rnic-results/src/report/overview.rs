@@ -31,9 +31,13 @@ pub(super) fn results(summary: &ScenarioSummary) -> String {
     }
     let mut head = vec!["Run".to_string()];
     head.extend(metrics.iter().map(|metric| title(*metric).to_string()));
-    head.extend(["Dropped", "Retransmitted", "Pauses", "Flows finished"].map(String::from));
+    let lossy = summary.runs.iter().any(|run| run.totals.lost > 0);
+    let lost = if lossy { &["Lost on links"][..] } else { &[] };
+    let titles = ["Dropped"].iter().chain(lost).chain(&["Retransmitted", "Pauses", "Flows finished"]);
+    head.extend(titles.map(|title| title.to_string()));
     let first = summary.runs.first();
-    let rows: Vec<String> = summary.runs.iter().filter_map(|run| Some(result_row(first?, run, &metrics))).collect();
+    let row = |run| Some(result_row(first?, run, &metrics, lossy));
+    let rows: Vec<String> = summary.runs.iter().filter_map(row).collect();
     let compared = match summary.runs.as_slice() {
         [first, _, ..] => format!("<p class=\"tally\">Compared with the first run, {}.</p>\n", escape(&first.name)),
         _ => String::new(),
@@ -63,12 +67,15 @@ pub(super) fn shown(metric: Metric, value: f64) -> (String, String) {
     }
 }
 
-fn result_row(first: &RunSummary, run: &RunSummary, metrics: &[Metric]) -> String {
+fn result_row(first: &RunSummary, run: &RunSummary, metrics: &[Metric], lossy: bool) -> String {
     let mut cells: Vec<String> = metrics.iter().map(|metric| metric_cell(*metric, first, run)).collect();
     let totals = &run.totals;
     let retransmitted =
         (run.failure.is_none() && totals.data > 0).then(|| percent(totals.retransmitted as f64 / totals.data as f64));
     cells.push(run.drop_rate.map_or("&ndash;".to_string(), |rate| escape(&percent(rate))));
+    if lossy {
+        cells.push(run.loss_rate().map_or("&ndash;".to_string(), |rate| escape(&percent(rate))));
+    }
     cells.push(retransmitted.map_or("&ndash;".to_string(), |share| escape(&share)));
     cells.push(match totals.pause_frames {
         0 => "0".to_string(),
@@ -142,6 +149,7 @@ pub(super) fn definitions() -> String {
      <dt>Measured flows</dt><dd>Flows outside warm-up and cool-down. All statistics cover measured flows only.</dd>\
      <dt>Dropped, retransmitted</dt><dd>Data packets dropped at full buffers, and data packets retransmitted, as a \
      percentage of all data packets sent.</dd>\
+     <dt>Lost on links</dt><dd>Packets that lossy links lost, as a percentage of all packets that hosts sent.</dd>\
      <dt>Pauses</dt><dd>Number of PFC pause (XOFF) frames, and the time for which they paused transmitters, summed over \
      ports and priorities.</dd>\
      </dl></section>\n"
