@@ -332,7 +332,8 @@ pub struct Thresholds {
     pub dynamic_t_ecn: f64,
     /// Dynamic pause threshold of an input in one priority while the switch is empty.
     pub dynamic_t_pfc: f64,
-    /// Ratio of the dynamic pause threshold of an input in one priority to the free buffer: beta/k.
+    /// Ratio of the dynamic pause threshold of an input in one priority to the free buffer: beta divided by the number
+    /// of priorities.
     pub alpha: f64,
 }
 

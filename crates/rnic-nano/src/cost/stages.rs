@@ -164,9 +164,10 @@ impl Analysis<'_> {
         Some(known)
     }
 
-    /// Analyses the branches of a condition or table; `decided` is the level of the value that selects the branch: the
-    /// number of the stage after which it is known. If one of the branches may leave the enclosing scope, the
-    /// statements after the branches depend on this value, too.
+    /// Assigns pipeline stages to the statements in the branches of an `if` or of a table. `decided` is the number of
+    /// the stage after which the pipeline knows which branch to execute. A branch may end the control block early
+    /// (`return` or `exit`); then the statements after the branches depend on the decision too. Returns the state
+    /// behind the branches.
     fn branches(&mut self, known: FlowState, decided: u32, bodies: &[&[Stmt]]) -> Option<FlowState> {
         let (guard, left) = (known.guard, self.left.len());
         let mut after = None;

@@ -88,7 +88,8 @@ const ECHOES: usize = 256;
 struct Flow {
     /// Id of the message.
     tx_msg_id: u32,
-    /// Whether the first response has arrived.
+    /// Whether the first response (ACK or NACK) to the message has arrived. From the second on the sender can compute
+    /// the utilisation of a link, because this takes the difference of two telemetry records.
     started: bool,
     /// The reference window (W_c), in bytes.
     reference: u32,
