@@ -18,7 +18,10 @@ pub(crate) fn print(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Res
     })
 }
 
-/// Number of columns of the terminal on standard output; 100 without a terminal.
+/// Number of columns of the terminal on standard output. Without a terminal: the value of the environment variable
+/// `COLUMNS`, or 100.
+#[expect(clippy::disallowed_methods, reason = "the width of a table is not a result")]
 pub(crate) fn width() -> usize {
-    comfy_table::Table::new().width().map_or(100, usize::from)
+    let columns = || std::env::var("COLUMNS").ok()?.trim().parse().ok().filter(|columns| *columns > 0);
+    comfy_table::Table::new().width().map(usize::from).or_else(columns).unwrap_or(100)
 }

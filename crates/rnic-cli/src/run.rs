@@ -50,7 +50,13 @@ pub(crate) fn run(arguments: &RunArgs, catalogue: &Catalogue) -> Result<(), CliE
         print_files(&files);
     }
     let failures = failures(&scenario, &reports);
-    if failures.is_empty() { Ok(()) } else { Err(CliError::Failed(failures)) }
+    match (failures.len(), arguments.format) {
+        (0, _) => Ok(()),
+        // The table has said why.
+        (1, Format::Table) => Err(CliError::Failed(vec!["a run failed".to_string()])),
+        (count, Format::Table) => Err(CliError::Failed(vec![format!("{count} runs failed")])),
+        _ => Err(CliError::Failed(failures)),
+    }
 }
 
 fn simulate(

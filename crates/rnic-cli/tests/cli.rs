@@ -331,6 +331,10 @@ fn a_failed_run_is_reported_with_exit_code_1() {
     let folder = Folder::with(GOOD);
     let output = folder.rnic(&["run", "a.toml", "--quiet", "--set", "limits.max_time=1 us"]);
     assert_eq!(output.status.code(), Some(1));
+    let table = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(table.contains("FAILED: RoCE + PFC: the time limit was reached"), "{table}");
+    assert_eq!(stderr(&output), "error: 2 runs failed\n", "the table says why");
+    let output = folder.rnic(&["run", "a.toml", "--quiet", "--format", "json", "--set", "limits.max_time=1 us"]);
     let errors = stderr(&output);
     assert_eq!(errors.lines().count(), 2, "a line for each run: {errors}");
     assert!(errors.starts_with("error: run \"RoCE + PFC\" failed: "), "{errors}");
@@ -423,7 +427,7 @@ fn a_run_whose_flow_records_cannot_be_stored_has_failed() {
     let folder = Folder::with(GOOD);
     let flows = ["--set", "traffic.flows=200001", "--set", "traffic.sizes=\"fixed 1 B\"", "--run", "IRN"];
     let mut command = command(folder.folder.path());
-    command.args(["run", "a.toml", "--quiet"]).args(flows);
+    command.args(["run", "a.toml", "--quiet", "--format", "json"]).args(flows);
     let output = command.env("TMPDIR", "/nowhere").output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     let expected = "error: run \"IRN\" failed: the flow records cannot be kept in a temporary file in /nowhere: No such file or \

@@ -26,7 +26,7 @@ pub(super) fn apply_arguments(
     for (path, value) in overrides {
         let text = format!("{path}={value}");
         let document = documents.add_override(&text);
-        let value = documents.parse_value(document, path.len() + 1..text.len());
+        let value = documents.parse_value(document, path.len() + 1..text.len())?;
         let whole = documents.at(document, 0..path.len());
         let spans = split(path).map_err(|problem| documents.mistake(&whole, problem, Some(path_help())))?;
         let steps: Vec<Step> = spans

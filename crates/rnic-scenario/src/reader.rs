@@ -140,6 +140,11 @@ impl<'a> Table<'a> {
             let value = if let Value::String(text) = &entry.node.value { Some(text.as_str()) } else { None };
             return self.documents.mistake(&entry.key_at, row.message(&self.label), Some(row.help(value)));
         }
+        let home = HOMES.iter().find(|(table, homes)| *table != self.label && homes.contains(&entry.key.as_str()));
+        if let Some((table, _)) = home {
+            let message = format!("`{}` is not a key of {}", entry.key, self.label);
+            return self.documents.mistake(&entry.key_at, message, Some(format!("write it in {table}")));
+        }
         let message = format!("unknown key `{}` in {}", entry.key, self.label);
         let help = format!("{}accepted here: {}", did_you_mean(&entry.key, keys), keys.join(", "));
         self.documents.mistake(&entry.key_at, message, Some(help))
@@ -376,6 +381,20 @@ impl<'a> Item<'a> {
         }
     }
 }
+
+/// Keys that are sometimes written in another table, by the table that has them.
+const HOMES: [(&str, &[&str]); 4] = [
+    (
+        "[fabric]",
+        &["mtu", "rate", "delay", "topology", "paths", "frame_gap", "hosts", "clock_skew_ppm", "clock_jitter"],
+    ),
+    (
+        "[fabric.switch]",
+        &["buffer", "queueing", "xoff", "xon", "headroom", "ecn", "arbiter", "arbiter_quantum", "trim"],
+    ),
+    ("[traffic]", &["load", "sizes", "flows", "warmup", "pattern", "senders"]),
+    ("[limits]", &["duration", "max_time", "stall_time"]),
+];
 
 fn table_help(label: &str) -> String {
     if label.starts_with('[') { format!("write `{label}`") } else { "write `{ key = value }`".to_string() }

@@ -183,16 +183,23 @@ impl Documents {
     }
 
     /// Parses the TOML value at `span` of the text with the index `document`. Text that is not a TOML value counts as a
-    /// string.
-    pub(super) fn parse_value(&self, document: usize, span: Range<usize>) -> Node {
+    /// string, so that quotation marks can be left out.
+    ///
+    /// # Errors
+    /// The text begins like an array, a table or a quoted string, and is none.
+    pub(super) fn parse_value(&self, document: usize, span: Range<usize>) -> Result<Node, ScenarioError> {
         let at = self.at(document, span.clone());
         let text = self.text_at(&at);
         match DeValue::parse(text) {
             Ok(value) => {
                 let (inner, value) = (value.span(), value.into_inner());
-                convert(document, span.start, inner, value)
+                Ok(convert(document, span.start, inner, value))
             }
-            Err(_) => Node { value: Value::String(text.to_string()), at },
+            Err(_) if text.starts_with(['[', '{', '"', '\'']) => {
+                let help = "write for example `[0.1, 0.2]`, `{ kmin = \"5 KB\" }` or `\"40 Gbps\"`";
+                Err(self.mistake(&at, format!("`{text}` is not a TOML value"), Some(help.to_string())))
+            }
+            Err(_) => Ok(Node { value: Value::String(text.to_string()), at }),
         }
     }
 }

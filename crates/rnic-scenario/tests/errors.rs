@@ -638,6 +638,8 @@ fn changes_of_a_run() {
 fn overrides_are_checked_as_the_file_is() {
     let cases = [
         ("fabric.delay=fast", r#"--set fabric.delay=fast: `delay`: `fast` does not start with a number; write for example "2 us""#),
+        ("traffic.load=[0.1,", "--set traffic.load=[0.1,: `[0.1,` is not a TOML value; write for example `[0.1, 0.2]`, `{ kmin = \"5 KB\" }` or `\"40 Gbps\"`"),
+        ("transport.mtu=2 KB", "--set transport.mtu=2 KB: `mtu` is not a key of [transport]; write it in [fabric]"),
         ("fabric.switch.buffer=100 KB", "--set fabric.switch.buffer=100 KB: `xoff` of 220 KB is above `buffer` of 100 KB; `xoff` can be at most `buffer`: change both, or leave it out"),
         ("fabric.delya=2 us", "--set fabric.delya=2 us: unknown key `delya` in [fabric]; did you mean `delay`? accepted here: topology, rate, delay, loss, mtu, frame_gap, clock_skew_ppm, clock_jitter, paths, switch, link, route, storm, leaves, spines, hosts_per_leaf, uplink_rate, uplink_delay, oversubscription"),
         ("fabrik.k=4", "--set fabrik.k=4: unknown key `fabrik` in the scenario; did you mean `fabric`? accepted here: title, seed, fabric, traffic, transport, run, limits, sweep, extends, watch"),

@@ -130,6 +130,9 @@ fn from_file(text: &str, base_dir: &Path) -> Result<SizeDistribution, String> {
 /// Returns the error for an unknown name of a distribution or a missing CDF file, with the most similar name if there
 /// is one.
 fn unknown(text: &str, path: &Path) -> String {
+    if path.is_dir() && !text.is_empty() {
+        return format!("{}: this is a directory, not a CDF file; {ACCEPTED}", path.display());
+    }
     if text.contains(['/', '\\', '.']) {
         return format!("{}: this CDF file does not exist; {ACCEPTED}", path.display());
     }
@@ -286,6 +289,7 @@ mod tests {
             ),
             ("fixd 1 MB", format!("unknown sizes `fixd 1 MB` (did you mean `fixed`?); {accepted}")),
             ("", format!("unknown sizes ``; {accepted}")),
+            ("/", format!("/: this is a directory, not a CDF file; {accepted}")),
             ("no/such.cdf", format!("base/no/such.cdf: this CDF file does not exist; {accepted}")),
             (
                 "fixed 1",
