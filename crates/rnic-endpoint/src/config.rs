@@ -74,9 +74,9 @@ pub struct Config {
     pub identification: Identification,
     /// When the device acknowledges received packets in [`Mode::Polled`].
     pub acknowledge: Acknowledge,
-    /// Limits, link rate, congestion control and timeouts of the queue pairs. The device replaces `verbs.seed`, from
-    /// which it derives memory keys and queue pair numbers, by random bytes from the operating system unless
-    /// `fixed_seed` is set.
+    /// Limits, link rate, congestion control and timeouts of the queue pairs. The device derives memory keys and queue
+    /// pair numbers from `verbs.seed`. Unless `fixed_seed` is set, it first replaces this seed by random bytes from the
+    /// operating system.
     pub verbs: DeviceConfig,
     /// Whether the device derives memory keys and queue pair numbers from the given `verbs.seed`, so that they are the
     /// same in each run. For tests only: a peer that knows the seed can guess the keys.

@@ -295,8 +295,8 @@ struct Ready {
 }
 
 /// Connects `qp` with a queue pair of the peer, which calls this function at the same time. When it returns, both queue
-/// pairs can send. Returns the path MTU of the connection in payload bytes. Each side offers `options.mtu`, or if that
-/// is `None` the MTU of its path to the peer, and the smaller of the two offers is used.
+/// pairs can send. Returns the path MTU of the connection in payload bytes. Each side offers `options.mtu`. If
+/// `options.mtu` is `None`, the side offers the MTU of its path to the peer. The smaller of the two offers is used.
 ///
 /// # Errors
 /// When the two sides have different transport services or versions of the exchange, the TCP connection breaks, or the

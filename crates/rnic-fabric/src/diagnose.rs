@@ -52,8 +52,8 @@ pub struct Paused {
     pub since: Time,
     /// Bytes of the transmitter's packets that wait in the buffer of its peer; 0 if the peer is a host.
     pub held: u64,
-    /// The next element of the chain: the output of the peer for which most of the transmitter's packets in the peer's
-    /// buffer wait, by bytes, or the root cause.
+    /// The next element of the chain: an output of the peer, or the root cause. Of the transmitter's packets in the
+    /// peer's buffer, the most bytes wait for this output.
     pub waits_for: Wait,
     /// The root cause of the pause, at the end of the chain of paused transmitters.
     pub cause: Cause,
@@ -68,8 +68,8 @@ pub struct PauseTree {
     /// The transmitters that are paused now, in order of port and priority; then transmitters that are not paused now,
     /// but are on the chain from a paused transmitter to its root cause.
     pub ports: Vec<Paused>,
-    /// A cyclic buffer dependency: paused ports, each of which waits for the next, and the last for the first. They may
-    /// wait for other ports as well. Empty if no such cycle exists.
+    /// A cyclic buffer dependency: paused ports, each of which waits for the next, and the last for the first. A port
+    /// of the cycle may wait for ports outside the cycle as well. Empty if no such cycle exists.
     pub cycle: Vec<PortId>,
 }
 

@@ -67,8 +67,9 @@ pub enum NackPolicy {
 pub struct TcpConfig {
     /// `true`: selective acknowledgements and the loss recovery of RFC 6675. `false`: NewReno (RFC 6582).
     pub sack: bool,
-    /// `Some(delay)`: delayed acknowledgements; the receiver acknowledges every second segment, and a single segment
-    /// after `delay` at the latest (RFC 5681 section 4.2). `None`: the receiver acknowledges every segment immediately.
+    /// `Some(delay)`: delayed acknowledgements (RFC 5681 section 4.2). The receiver acknowledges every second segment.
+    /// If no second segment arrives, it acknowledges a single segment after `delay`. `None`: the receiver acknowledges
+    /// every segment immediately.
     pub delayed_acks: Option<Time>,
     /// Initial congestion window in segments. `None`: RFC 5681 section 3.1 determines it from the segment size.
     pub initial_window: Option<u32>,
@@ -165,7 +166,8 @@ pub struct FlowConfig {
     /// Retransmission timeouts. `None`: no timeouts (for a lossless fabric).
     pub timeouts: Option<Timeouts>,
     /// Go-back-N: `true`: the receiver acknowledges every data packet and the sender has the retransmission timer.
-    /// `false`: there are no ACKs and the receiver has the timer, as if all flows were RDMA Reads.
+    /// `false`: there are no ACKs, and the receiver has the timer. This is the case of RDMA Reads: the receiver of the
+    /// data is the requester, and it has the timer.
     pub acks: bool,
     /// Go-back-N: which out-of-order packets make the receiver send a NACK.
     pub nacks: NackPolicy,

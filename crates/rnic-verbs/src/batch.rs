@@ -60,8 +60,8 @@ impl Batch {
     }
 
     /// Creates an empty batch like [`Batch::new`], in which longer packets may overtake an ACK that was alone in the
-    /// batch. Without this exception a batch that begins with a short ACK could not take longer packets, and these
-    /// would need a second system call.
+    /// batch. Without this exception a batch that begins with a short ACK could not take longer packets, so the longer
+    /// packets would need a second system call.
     pub fn overtaking(max: usize) -> Batch {
         Batch { overtaking: true, ..Batch::new(max) }
     }

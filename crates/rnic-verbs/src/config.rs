@@ -72,8 +72,9 @@ pub struct DeviceConfig {
     /// ([`SendAttributes::timeout`](crate::SendAttributes::timeout)).
     pub timeouts: Timeouts,
     /// IRN: period within which all timeouts of a connection together use up only one retry; 0: each timeout uses up a
-    /// retry. With a positive period, timeouts can be short, so that a lost retransmission is repeated soon, and yet
-    /// requests to a peer that is busy for a while do not fail.
+    /// retry. Short timeouts have the advantage that a lost retransmission is repeated soon. But many of them expire
+    /// while a peer is busy. With a positive period these timeouts together use up few retries, so requests to the busy
+    /// peer do not fail.
     pub patience: Time,
     /// Congestion control of queue pairs for which the application chooses none
     /// ([`Device::set_congestion`](crate::Device::set_congestion)).

@@ -51,8 +51,8 @@ pub struct Batch<'a> {
     pub destination: SocketAddr,
     /// The UDP source port of the datagrams, which [`Port::source_port`] returned.
     pub source_port: u16,
-    /// The source address of the datagrams. `None` is the port's own address. If that is the unspecified address,
-    /// `None` is the source address that the system's route to the destination gives.
+    /// The source address of the datagrams. With `None` it is the port's own address. If the port's address is the
+    /// unspecified one, the system chooses the source address by its route to the destination.
     pub source_address: Option<IpAddr>,
     /// DSCP and ECN codepoint of the datagrams.
     pub traffic_class: TrafficClass,

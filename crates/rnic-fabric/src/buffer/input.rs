@@ -4,8 +4,8 @@
 //! sends ([`InputArbiter`]). An input may feed several outputs at the same time, as in a crossbar with enough speed-up.
 //! A packet leaves its input buffer when its transmission begins. Each input port has `buffer` bytes per priority; the
 //! switch drops a packet that does not fit. With PFC, an occupancy above `xoff` pauses the upstream transmitter in that
-//! priority, an occupancy that has fallen to `xon` resumes it, and `headroom` bytes above `xoff` store the packets that
-//! still arrive before the pause takes effect.
+//! priority. When the occupancy has fallen to `xon`, the transmitter resumes. Packets that still arrive before the
+//! pause takes effect are stored in `headroom` bytes above `xoff`.
 
 use super::arbiter::{Arbiter, ArbiterSpec};
 use super::cells::{Cells, Queue};

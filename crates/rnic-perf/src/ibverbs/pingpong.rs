@@ -1,8 +1,9 @@
 //! The protocol of `ibv_rc_pingpong` and `ibv_uc_pingpong`: two sides send each other messages alternately.
 //!
-//! In the exchange over TCP the client sends the address of its queue pair, the server connects its queue pair and
-//! sends its own address, and the client sends `done`. Then the client sends the first RDMA message. A side sends its
-//! next message when its previous message is complete and a message of the peer has arrived.
+//! The exchange over TCP has three messages. The client sends the address of its queue pair. The server connects its
+//! queue pair to this address, and sends the address of the server's queue pair. The client sends `done`. Then the
+//! client sends the first RDMA message. A side sends its next message when its previous message is complete and a
+//! message of the peer has arrived.
 
 use super::address::{AddressError, MESSAGE, decode, encode};
 use rnic_endpoint::device::{self, CompletionQueue, Device, MemoryRegion, PathOptions, QpOptions, QueuePair};

@@ -4,10 +4,10 @@
 //! The congestion window grows by one packet per round trip, and a loss halves it. There is no slow start: flows begin
 //! with a window of one bandwidth-delay product (BDP).
 //!
-//! A NACK halves the congestion window only if all packets that were in flight at its last reduction are acknowledged.
-//! Every timeout halves it, because timeouts are more than a round trip apart. The IRN paper does not state the
-//! reaction to a timeout. TCP would reduce the window to one packet, but without slow start such a window would stay
-//! small for long.
+//! A NACK halves the congestion window only if all packets that were in flight at the window's last reduction are
+//! acknowledged. Every timeout halves the window, because timeouts are more than a round trip apart. The IRN paper does
+//! not state the reaction to a timeout. TCP would reduce the window to one packet, but without slow start such a window
+//! would stay small for long.
 
 use super::window::{INITIAL_WINDOW, UNPACED, Window, initial_window};
 use super::{AckSample, CongestionControl, LossSignal, Parameter, Settings};

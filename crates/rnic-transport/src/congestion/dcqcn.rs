@@ -20,8 +20,8 @@
 //!   effect of the next increase event.
 //! - If a packet exceeds the end of the byte counter's period, its remaining bytes count for the next period.
 //!
-//! Every running timer costs simulation events. The implementation does not run DCQCN's timers where that does not
-//! change any result:
+//! Every running timer costs simulation events. So the implementation does not run a timer of DCQCN while its events
+//! cannot change any result:
 //!
 //! - Before the first CNP no timer runs, because the current rate R_C is line rate and no event can raise it.
 //! - The alpha timer never runs. Only the next CNP reads alpha; it applies the decay of all `floor((now - last CNP) /

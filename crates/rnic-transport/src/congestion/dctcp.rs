@@ -6,9 +6,9 @@
 //! with gain g, becomes (1 - g) alpha + g F. If F > 0, the congestion window is multiplied by (1 - alpha/2).
 //!
 //! The reaction to losses is the same as in TCP (RFC 5681). A NACK halves the congestion window, if all packets that
-//! were in flight at its last reduction are acknowledged. A timeout reduces the window to one packet, and slow start
-//! follows up to half of the old window. Flows begin with a window of one bandwidth-delay product (BDP), without slow
-//! start.
+//! were in flight at the window's last reduction are acknowledged. A timeout reduces the window to one packet, and slow
+//! start follows up to half of the old window. Flows begin with a window of one bandwidth-delay product (BDP), without
+//! slow start.
 
 use super::window::{INITIAL_WINDOW, UNPACED, Window, initial_window};
 use super::{AckSample, CongestionControl, LossSignal, Marking, Parameter, Settings};
@@ -30,8 +30,8 @@ pub struct Dctcp {
     alpha: f64,
     /// Slow start threshold in packets, which a timeout sets; 0 means no slow start.
     threshold: u32,
-    /// Number of packets to be acknowledged before the current observation window, over which the fraction of marked
-    /// packets is measured, ends.
+    /// Number of packets to be acknowledged before the current observation window ends. The fraction of marked packets
+    /// is measured over an observation window.
     left: u32,
     /// Number of ACKs and NACKs that arrived in the current observation window.
     replies: u32,

@@ -168,7 +168,7 @@ pub trait CongestionControl: Clone + Send + 'static {
     /// returned.
     fn on_timer(&mut self, _params: &Self::Params, _now: Time) {}
 
-    /// The current maximum rate of the flow, in which packets count with their headers.
+    /// The current maximum rate of the flow. The headers of packets count towards this rate.
     fn rate(&self) -> BitRate;
     /// The current maximum number of packets of the flow in flight, at least 1; `u32::MAX` for no limit.
     fn window(&self) -> u32;

@@ -36,9 +36,9 @@ pub struct NicConfig {
     pub max_timeouts: u32,
     /// Time without an arriving packet of a message after which the receiver ends the message's reception.
     pub rx_timeout: Time,
-    /// Whether to send a probe after a timeout without a response: if a message has no packet that it may send, the
-    /// sender retransmits the last sent packet. The receiver's response to this probe grants again the credit that was
-    /// lost with an earlier response.
+    /// Whether to send a probe after a timeout without a response, if the message has no packet that it may send. The
+    /// probe is a retransmission of the last packet sent. The receiver's response to this probe grants again the credit
+    /// that was lost with an earlier response.
     pub probe: bool,
     /// Order in which the NIC sends the packets of its messages.
     pub order: Order,
@@ -177,8 +177,8 @@ pub struct Counters {
     pub aborted: u64,
     /// Number of messages whose reception expired ([`NicEvent::ReceiveExpired`]).
     pub expired: u64,
-    /// Number of packets for which the transport program's [`Verdict`] contradicted its call of `GetRxMsgInfo`: it
-    /// named another packet, or only one of the two accepted the payload.
+    /// Number of packets for which the transport program's [`Verdict`] contradicted its call of `GetRxMsgInfo`: the
+    /// verdict named another packet than the call, or only one of verdict and call accepted the payload.
     pub program_errors: u64,
 }
 
@@ -357,7 +357,9 @@ impl<P: Pipeline> MessageNic<P> {
         Some(Outgoing { dst_ip, header, priority, payload, is_rtx, is_control, tag })
     }
 
-    /// The time at which the owner must call [`MessageNic::on_deadline`]; the call may find that no timer has expired.
+    /// The time at which the owner must call [`MessageNic::on_deadline`]; `None` if no timer runs. The time may be too
+    /// early, because a timer that was restarted or turned off is still listed with its old time. Then the call fires
+    /// no timer.
     pub fn deadline(&self) -> Option<Time> {
         let engine = &self.engine;
         [engine.packetization.deadline(), engine.reassembly.deadline()].into_iter().flatten().min()

@@ -342,7 +342,9 @@ impl Packetization {
         !self.ready.is_empty()
     }
 
-    /// A time at or before the expiry of the next retransmission timer.
+    /// The time at which to call [`Packetization::timeout`] next; `None` if no retransmission timer runs. No timer
+    /// expires before this time. The time may be too early, because a timer that was postponed or turned off is still
+    /// listed with its old time. Then the call finds no expired timer.
     pub(super) fn deadline(&self) -> Option<Time> {
         self.timers.next()
     }

@@ -228,7 +228,9 @@ impl Reassembly {
         self.superseded.pop()
     }
 
-    /// A time at or before the next expiry of a message's reception.
+    /// The time at which to call [`Reassembly::timeout`] next; `None` if no message is being received. No reception
+    /// expires before this time. The time may be too early, because a timer that was restarted or turned off is still
+    /// listed with its old time. Then the call finds no expired timer.
     pub(super) fn deadline(&self) -> Option<Time> {
         self.timers.next()
     }

@@ -65,7 +65,9 @@ impl Timers {
         }
     }
 
-    /// A time before which no timer expires; `None` if no timer is on.
+    /// The time at which to call [`Timers::expired`] next; `None` if no timer is on. No timer expires before this time.
+    /// The time may be too early, because the heap still has the old time of a timer that was restarted or turned off.
+    /// Then the call finds no expired timer.
     #[inline]
     pub(super) fn next(&self) -> Option<Time> {
         if self.on == 0 {

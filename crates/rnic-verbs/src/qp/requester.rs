@@ -80,7 +80,8 @@ impl Core {
         self.acked + u64::from(self.flow.outstanding())
     }
 
-    /// Takes over the numbers of retries after a change of the connection's attributes.
+    /// Called after a change of the connection's attributes: sets the maximum numbers of retries after timeouts and
+    /// after RNR NAKs, and restores all retries.
     pub(crate) fn change(&mut self, c: &Common) {
         self.retry = RetryState::new(c);
     }

@@ -76,7 +76,7 @@ impl Irn {
         Ok(())
     }
 
-    /// Takes over the attributes of the connection after a change.
+    /// Called after a change of the connection's attributes: passes the new values to requester and responder.
     pub(crate) fn change(&mut self, c: &Common) {
         self.requester.change(c);
         self.responder.change(c);

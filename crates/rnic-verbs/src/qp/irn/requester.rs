@@ -203,9 +203,9 @@ impl Requester {
         due
     }
 
-    /// The time at which the requester retransmits its oldest request to probe the peer, because no packet of the peer
-    /// has arrived for the long timeout (`RTO_high`). `None` unless only responses are outstanding: otherwise the
-    /// retransmission timer detects a silent peer.
+    /// The time at which the requester retransmits its oldest request to probe the peer, if no sign of life of the peer
+    /// arrives before. It is the long timeout (`RTO_high`) after the last sign of life, or after the last such probe.
+    /// `None` unless only responses are outstanding: otherwise the retransmission timer detects a silent peer.
     fn patience_ends(&self, c: &Common) -> Option<Time> {
         let timeouts = self.response_cfg.timeouts?;
         let oldest_waits = |oldest: &crate::send_queue::Wqe| oldest.op.is_fetching() && oldest.end() <= self.core.acked;

@@ -121,7 +121,8 @@ impl Responder {
         self.acks.acknowledge(Cause::of(last));
     }
 
-    /// Takes over the attributes of the connection after a change.
+    /// Called after a change of the connection's attributes: sets the maximum number of reads and atomics that the peer
+    /// may have outstanding, and the maximum numbers of retries. All retries are restored.
     pub(crate) fn change(&mut self, c: &Common) {
         self.max_dest = c.connection.map_or(0, |connection| u32::from(connection.max_dest_rd_atomic));
         self.retry = RetryState::new(c);

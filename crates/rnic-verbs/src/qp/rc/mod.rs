@@ -11,8 +11,8 @@
 //! - Only timeouts use up the retries of `retry_count`; a NAK does not, because it shows that the peer is alive. When a
 //!   new packet is acknowledged, all retries are restored.
 //! - When the peer's credits are used up, the requester sends a message that needs a receive only if no other message
-//!   is outstanding, and only its first packet until the peer has acknowledged this packet. If the peer has no receive,
-//!   its RNR NAKs then set the pace of the retries.
+//!   is outstanding. It sends only the first packet of this message until the peer has acknowledged this packet. If the
+//!   peer has no receive, its RNR NAKs then set the pace of the retries.
 //! - If a requester repeats a read request only for the last packets of the response, the response continues with
 //!   Middle packets, as the Linux kernel sends and expects it.
 //! - The first ACK or NAK after a CE-marked packet has BECN set, for congestion controls that respond to echoed marks.
@@ -59,7 +59,7 @@ impl Rc {
         Ok(())
     }
 
-    /// Takes over the attributes of the connection after a change.
+    /// Called after a change of the connection's attributes: passes the new values to requester and responder.
     pub(crate) fn change(&mut self, c: &Common, cfg: &FlowConfig) {
         self.requester.change(c, cfg);
         self.responder.change(c);

@@ -60,7 +60,8 @@ impl Responder {
         self.replies.control(Reply::Ack(last));
     }
 
-    /// Takes over the attributes of the connection after a change.
+    /// Called after a change of the connection's attributes: sets the number of executed reads and atomics that the
+    /// responder stores, as many as the peer may have outstanding.
     pub(crate) fn change(&mut self, c: &Common) {
         self.resources.resize(c.connection.map_or(0, |connection| connection.max_dest_rd_atomic));
     }
