@@ -106,7 +106,8 @@ pub struct RunSummary {
 
 impl RunSummary {
     /// Packets that links lost, as a fraction of all packets that hosts sent, control packets included. `None` for a
-    /// failed run, and for a run without packets. A packet that crosses several lossy links may be lost on each of them.
+    /// failed run, and for a run without packets. A packet that crosses several lossy links may be lost on each of
+    /// them.
     pub fn loss_rate(&self) -> Option<f64> {
         let sent = self.totals.data + self.totals.control;
         (self.failure.is_none() && sent > 0).then(|| self.totals.lost as f64 / sent as f64)
