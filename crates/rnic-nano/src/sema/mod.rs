@@ -138,7 +138,8 @@ struct Analyser<'a> {
     /// Whether the code that is being translated may run more than once for a packet. Then a variable must be set to
     /// zero where it is declared.
     again: bool,
-    /// Whether the table that is being translated belongs to an inner control that has `out` or `inout` parameters.
+    /// Whether the table that is being translated belongs to a control that another control applies, and that control
+    /// has `out` or `inout` parameters. Their values are copied back to the caller when the control ends.
     inner_table: bool,
 }
 

@@ -108,7 +108,7 @@ impl Replies {
         self.queue.push_back(reply);
     }
 
-    /// Removes the oldest reply, which was sent.
+    /// Removes the oldest reply. The caller has just sent this reply.
     pub(crate) fn pop(&mut self) {
         if let Some(reply) = self.queue.pop_front() {
             self.responses -= usize::from(reply.is_response());
