@@ -3,9 +3,9 @@
 use crate::format::Format;
 use crate::model::ModelArgs;
 use crate::perf::PerfArgs;
+use crate::pingpong::PingpongArgs;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use std::net::IpAddr;
 use std::path::PathBuf;
 
 /// An RDMA NIC in software: simulation of RDMA transports, and a RoCEv2 endpoint.
@@ -46,8 +46,10 @@ pub(crate) enum Command {
     /// Rerun the experiments of a paper and compare the results with the paper
     Reproduce(ReproduceArgs),
     /// Measure bandwidth and latency between two hosts, over real Ethernet
+    #[cfg_attr(not(all(feature = "endpoint", target_os = "linux")), command(hide = true))]
     Perf(Box<PerfArgs>),
     /// Exchange messages with `ibv_rc_pingpong` or another `rnic pingpong`
+    #[cfg_attr(not(all(feature = "endpoint", target_os = "linux")), command(hide = true))]
     Pingpong(PingpongArgs),
     /// Print and check the RoCE packets of a capture file, a line each
     Decode(DecodeArgs),
@@ -487,61 +489,6 @@ mod tests {
         assert!(split("fabric.k").is_err());
         assert!(split("run.\"a=b").is_err(), "the quote is open");
     }
-}
-
-/// Arguments of `rnic pingpong`.
-///
-/// Without HOST, the command is the server and waits for a client. The peer is `rnic pingpong`, or `ibv_rc_pingpong` of
-/// ibverbs-utils with `-g` and the index of a RoCE v2 GID. Size, number of iterations and MTU must be equal on both
-/// sides.
-#[derive(Args, Debug)]
-#[command(after_help = "Examples:\n  \
-    rnic pingpong                        # a server\n  \
-    rnic pingpong 10.0.0.2 -c            # a client of `rnic pingpong -c`\n  \
-    rnic pingpong 10.0.0.2 -s 65536      # a client of `ibv_rc_pingpong -g 1 -s 65536`")]
-pub(crate) struct PingpongArgs {
-    /// Name or address of the server
-    pub(crate) host: Option<String>,
-
-    /// TCP port of the server
-    #[arg(short, long, value_name = "PORT", default_value_t = 18_515)]
-    pub(crate) port: u16,
-
-    /// Address of this host for RDMA [default: the address from which the peer is reached]
-    #[arg(long, value_name = "ADDRESS")]
-    pub(crate) address: Option<IpAddr>,
-
-    /// UDP port for RDMA on both sides
-    #[arg(long, value_name = "PORT", default_value_t = rnic_endpoint::port::ROCE_PORT)]
-    pub(crate) roce_port: u16,
-
-    /// Bytes of a message
-    #[arg(short, long, value_name = "BYTES", default_value_t = 4_096, value_parser = clap::value_parser!(u32).range(0..=1 << 30))]
-    pub(crate) size: u32,
-
-    /// Number of messages to send in each direction
-    #[arg(short = 'n', long, value_name = "N", default_value_t = 1_000)]
-    pub(crate) iters: u32,
-
-    /// Payload bytes of a full packet: 256, 512, 1024, 2048 or 4096
-    #[arg(short, long, value_name = "BYTES", default_value_t = 1_024)]
-    pub(crate) mtu: u32,
-
-    /// Number of receives that are outstanding at the same time
-    #[arg(short, long, value_name = "N", default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..=32_768))]
-    pub(crate) rx_depth: u32,
-
-    /// Check every received byte; the peer must use `-c` too
-    #[arg(short = 'c', long = "chk")]
-    pub(crate) check: bool,
-
-    /// Use unreliable connections, like `ibv_uc_pingpong`
-    #[arg(long)]
-    pub(crate) uc: bool,
-
-    /// Seconds without a response after which the command fails
-    #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
-    pub(crate) timeout: u32,
 }
 
 /// Options that were renamed, as (old name, new name).

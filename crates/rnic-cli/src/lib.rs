@@ -13,10 +13,15 @@ mod export;
 mod format;
 mod list;
 mod model;
+#[cfg(any(test, not(all(feature = "endpoint", target_os = "linux"))))]
+mod no_endpoint;
 mod output;
 mod p4;
+#[cfg(all(feature = "endpoint", target_os = "linux"))]
 mod peer;
+#[cfg(all(feature = "endpoint", target_os = "linux"))]
 mod perf;
+#[cfg(all(feature = "endpoint", target_os = "linux"))]
 mod pingpong;
 mod progress;
 mod reproduce;
@@ -26,6 +31,8 @@ mod run;
 use args::{Cli, Command, Selection};
 use clap::Parser;
 use error::CliError;
+#[cfg(not(all(feature = "endpoint", target_os = "linux")))]
+use no_endpoint::{perf, pingpong};
 use rnic_run::{RunSpec, Scenario};
 use rnic_scenario::load_with;
 use rnic_sim::Catalogue;
