@@ -458,6 +458,20 @@ fn parse_constant(text: &str) -> Result<(String, u128), String> {
     }
 }
 
+/// Options that were renamed, as (old name, new name).
+const RENAMED: [(&str, &str); 3] =
+    [("--classes", "--priorities"), ("--cable", "--length"), ("--resume-distance", "--xon-offset")];
+
+/// If this error is about an unknown option that was renamed: the old and the new name of the option.
+pub(crate) fn renamed(error: &clap::Error) -> Option<(&'static str, &'static str)> {
+    match error.get(ContextKind::InvalidArg) {
+        Some(ContextValue::String(option)) if error.kind() == ErrorKind::UnknownArgument => {
+            RENAMED.into_iter().find(|(old, _)| old == option)
+        }
+        _ => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -488,19 +502,5 @@ mod tests {
         assert_eq!(split("title=").unwrap(), "title|");
         assert!(split("fabric.k").is_err());
         assert!(split("run.\"a=b").is_err(), "the quote is open");
-    }
-}
-
-/// Options that were renamed, as (old name, new name).
-const RENAMED: [(&str, &str); 3] =
-    [("--classes", "--priorities"), ("--cable", "--length"), ("--resume-distance", "--xon-offset")];
-
-/// If this error is about an unknown option that was renamed: the old and the new name of the option.
-pub(crate) fn renamed(error: &clap::Error) -> Option<(&'static str, &'static str)> {
-    match error.get(ContextKind::InvalidArg) {
-        Some(ContextValue::String(option)) if error.kind() == ErrorKind::UnknownArgument => {
-            RENAMED.into_iter().find(|(old, _)| old == option)
-        }
-        _ => None,
     }
 }

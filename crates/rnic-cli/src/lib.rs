@@ -35,7 +35,7 @@ use error::CliError;
 use no_endpoint::{perf, pingpong};
 use rnic_run::{RunSpec, Scenario};
 use rnic_scenario::load_with;
-use rnic_sim::Catalogue;
+pub use rnic_sim::Catalogue;
 use rnic_sim::resolve::{Resolved, SetupError, resolve};
 use std::io::{self, Write};
 use std::process::ExitCode;

@@ -1,13 +1,11 @@
-//! The `rnic` command with one more congestion control; see `docs/guides/write-a-congestion-control.md`.
+//! The `rnic` command with one more congestion control.
 //!
 //! ```sh
-//! cargo run --release -p my-congestion-control -- run scenarios/irn/default.toml --set transport.cc=gentle
+//! cargo run --release --features simulator -- list congestion
 //! ```
 
-mod gentle;
-
-use gentle::Gentle;
-use rnic_sim::Catalogue;
+use my_congestion_control::Gentle;
+use rnic_cli::Catalogue;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
