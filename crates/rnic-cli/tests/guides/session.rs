@@ -67,18 +67,15 @@ impl Session {
         let mut command = Command::new(program[0]);
         command.args(&program[1..]).stderr(Stdio::null());
         command.current_dir(&root).stdin(Stdio::piped()).stdout(Stdio::piped()).process_group(0);
-        // `.ci/run` installs Python packages there.
-        let python = repository().join("target/python/bin");
-        let path = std::env::join_paths(
-            [built.clone(), python]
-                .into_iter()
-                .chain(std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default())),
-        );
-        command.env("PATH", path.unwrap()).env("COLUMNS", "100").env_remove("CARGO_TARGET_DIR");
+        command.env("COLUMNS", "100").env_remove("CARGO_TARGET_DIR");
         let mut shell = command.spawn().ok()?;
         let (input, answers) = (shell.stdin.take().unwrap(), BufReader::new(shell.stdout.take().unwrap()));
         let mut session = Session { folder, shell, input, answers, commands: 0, background: Vec::new() };
-        matches!(session.run("shopt -s expand_aliases; set -o pipefail", ""), Ok((_, 0))).then_some(session)
+        // `.ci/run` installs Python packages in the second folder.
+        let python = repository().join("target/python/bin");
+        let path = format!("PATH='{}':'{}':$PATH", built.display(), python.display());
+        let prepare = format!("{path}; shopt -s expand_aliases; set -o pipefail");
+        matches!(session.run(&prepare, ""), Ok((_, 0))).then_some(session)
     }
 
     /// The folder in which the commands of a guide start.
