@@ -57,6 +57,12 @@ pub(crate) enum Command {
     Model(ModelArgs),
     /// Check transports programmed in P4
     P4(P4Args),
+    /// Print the JSON Schema of scenario files, for editors, or of the documents of `rnic exec`
+    Schema(SchemaArgs),
+    /// Print the completion script of a shell
+    Completions(CompletionsArgs),
+    /// Write the manual pages of all commands to a folder
+    Man(ManArgs),
 }
 
 /// A scenario file, and changes to its settings on the command line.
@@ -171,6 +177,50 @@ pub(crate) struct ExecArgs {
     /// Print the JSON Schema of run specifications or of events, without executing a run
     #[arg(long, value_enum, value_name = "WHAT", conflicts_with_all = ["spec", "record", "events", "threads"])]
     pub(crate) schema: Option<SchemaOf>,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:\n  \
+    rnic schema > scenario.schema.json\n  \
+    rnic schema event\n\n\
+    An editor with Even Better TOML (taplo) completes and checks a scenario that begins with this line:\n  \
+    #:schema ./scenario.schema.json")]
+pub(crate) struct SchemaArgs {
+    /// Which files or documents
+    #[arg(value_enum, default_value_t = Schema::Scenario)]
+    pub(crate) of: Schema,
+}
+
+/// What `rnic schema` describes.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Schema {
+    /// Scenario files, as TOML
+    Scenario,
+    /// The document of a run, which `rnic exec` executes
+    Spec,
+    /// An event, a line that `rnic exec --events` prints
+    Event,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:\n  \
+    rnic completions bash > ~/.local/share/bash-completion/completions/rnic\n  \
+    rnic completions zsh > ~/.zfunc/_rnic                   with ~/.zfunc in fpath\n  \
+    rnic completions fish > ~/.config/fish/completions/rnic.fish")]
+pub(crate) struct CompletionsArgs {
+    /// The shell
+    #[arg(value_enum)]
+    pub(crate) shell: clap_complete::Shell,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:\n  \
+    rnic man ~/.local/share/man/man1\n  \
+    rnic man man1 && man man1/rnic-run.1")]
+pub(crate) struct ManArgs {
+    /// The folder; rnic creates it if it does not exist
+    #[arg(value_name = "DIR")]
+    pub(crate) folder: PathBuf,
 }
 
 /// The JSON documents whose schema `rnic exec --schema` prints.

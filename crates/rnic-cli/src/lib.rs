@@ -6,6 +6,7 @@
 mod args;
 mod decode;
 mod describe;
+mod documents;
 mod drawn;
 mod error;
 mod exec;
@@ -74,6 +75,9 @@ fn dispatch(command: Command, catalogue: &Catalogue) -> Result<(), CliError> {
         Command::Decode(arguments) => decode::decode(&arguments),
         Command::Model(arguments) => model::model(&arguments),
         Command::P4(arguments) => p4::p4(&arguments),
+        Command::Schema(arguments) => documents::schema(&arguments, catalogue),
+        Command::Completions(arguments) => documents::completions(&arguments),
+        Command::Man(arguments) => documents::man(&arguments),
     }
 }
 

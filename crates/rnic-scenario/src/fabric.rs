@@ -17,7 +17,7 @@ const MAX_UPLINKS: u64 = 10_000_000;
 /// Maximum `k` of a fat-tree: 65,536 hosts.
 const MAX_K: u64 = 64;
 
-const COMMON: [&str; 13] = [
+pub(super) const COMMON: [&str; 13] = [
     "topology",
     "rate",
     "delay",
@@ -32,7 +32,7 @@ const COMMON: [&str; 13] = [
     "route",
     "storm",
 ];
-const VARIANTS: [Variant; 6] = [
+pub(super) const VARIANTS: [Variant; 6] = [
     Variant { name: "fat-tree", keys: &["k"] },
     Variant {
         name: "leaf-spine",
@@ -58,6 +58,9 @@ const VARIANTS: [Variant; 6] = [
     Variant { name: "dumbbell", keys: &["left", "right", "bottleneck_rate", "bottleneck_delay"] },
     Variant { name: "graph", keys: &["hosts", "switches"] },
 ];
+
+/// The keys of `[[fabric.link]]`.
+pub(super) const LINK_KEYS: [&str; 5] = ["from", "to", "rate", "delay", "loss"];
 
 /// Reads the `[fabric]` table of a scenario.
 pub(super) fn read(table: &Table<'_>) -> Result<FabricSetup> {
@@ -249,7 +252,7 @@ fn read_links<'a>(table: &Table<'a>) -> Result<Vec<(NamedLink, Table<'a>)>> {
         return Ok(Vec::new());
     };
     let read = |table: Table<'a>| {
-        table.accept(&["from", "to", "rate", "delay", "loss"])?;
+        table.accept(&LINK_KEYS)?;
         let link = NamedLink {
             from: table.require("from", "from = \"h0\"")?.name("h0")?.to_string(),
             to: table.require("to", "to = \"s0\"")?.name("s0")?.to_string(),

@@ -24,6 +24,7 @@ mod p4;
 mod read;
 mod reader;
 mod renamed;
+mod schema;
 pub(crate) mod sweep;
 mod switch;
 mod traffic;
@@ -32,6 +33,7 @@ mod tree;
 
 pub use error::{Mistake, ScenarioError};
 pub use names::{PATTERNS, TOPOLOGIES};
+pub use schema::schema;
 
 use extends::Files;
 use read::Text;

@@ -8,6 +8,9 @@ use rnic_transport::Bytes;
 /// The keys of `[fabric.switch]` that only a switch with `queueing = "output"` has.
 pub(super) const KEYS: [&str; 3] = ["priorities", "buffers", "trim"];
 
+/// The keys of `[fabric.switch.trim]`.
+pub(super) const TRIM_KEYS: [&str; 4] = ["to", "headers", "in_a_row", "return_to_sender"];
+
 /// Default of `trim.in_a_row`: the maximum number of trimmed headers that an output sends in a row while other packets
 /// wait, as in NDP's switches.
 const HEADERS_IN_A_ROW: u32 = 10;
@@ -52,7 +55,7 @@ fn read_trim(item: &Item<'_>) -> Result<Option<TrimSpec>> {
         return Ok(item.boolean()?.then_some(default));
     }
     let table = item.table("[fabric.switch.trim]")?;
-    table.accept(&["to", "headers", "in_a_row", "return_to_sender"])?;
+    table.accept(&TRIM_KEYS)?;
     let headers = table.get("headers").map(|item| item.choice(&["highest", "above"])).transpose()?;
     Ok(Some(TrimSpec {
         to: table

@@ -19,10 +19,14 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-const ROOT_KEYS: [&str; 10] =
+pub(super) const ROOT_KEYS: [&str; 10] =
     ["title", "seed", "fabric", "traffic", "transport", "run", "limits", "sweep", "extends", "watch"];
 /// Keys of a `[[run]]` table that are not settings of the run's transport.
-const RUN_KEYS: [&str; 3] = ["name", "transport", "set"];
+pub(super) const RUN_KEYS: [&str; 3] = ["name", "transport", "set"];
+/// Keys of `[limits]`.
+pub(super) const LIMIT_KEYS: [&str; 3] = ["duration", "max_time", "stall_time"];
+/// Keys of `[watch]`.
+pub(super) const WATCH_KEYS: [&str; 5] = ["interval", "start", "queues", "flows", "pauses"];
 
 /// The text of a scenario, and the file from which it was read.
 pub(super) struct Text<'t> {
@@ -191,7 +195,7 @@ fn run(tree: &Node, node: &Node, naming: &Naming<'_>, source: &Source<'_>) -> Re
 
 fn watch(item: &Item<'_>, duration: Option<Time>) -> Result<Watch> {
     let table = item.table("[watch]")?;
-    table.accept(&["interval", "start", "queues", "flows", "pauses"])?;
+    table.accept(&WATCH_KEYS)?;
     let interval = table.require("interval", "interval = \"10 us\"")?.positive_time("10 us")?;
     let start = table.get("start").map_or(Ok(Time::ZERO), |item| item.time("1 ms"))?;
     if let (Some(start), Some(duration)) = (table.get("start"), duration.filter(|duration| start >= *duration)) {
@@ -218,7 +222,7 @@ fn limits(root: &Table<'_>) -> Result<Limits> {
         return Ok(limits);
     };
     let table = item.table("[limits]")?;
-    table.accept(&["duration", "max_time", "stall_time"])?;
+    table.accept(&LIMIT_KEYS)?;
     limits.max_time = table.get("max_time").map(|item| item.positive_time("1 s")).transpose()?;
     limits.duration = table.get("duration").map(|item| item.positive_time("200 ms")).transpose()?;
     table.ordered(("duration", limits.duration), ("max_time", limits.max_time), "")?;

@@ -9,7 +9,7 @@ use super::tree::{At, Documents, Node, Value};
 const MOST_RUNS: u128 = 10_000;
 
 /// The tables whose keys a sweep can vary: a swept path begins with one of these names, or with `run`.
-const SWEPT: [&str; 5] = ["fabric", "traffic", "transport", "limits", "watch"];
+pub(super) const SWEPT: [&str; 5] = ["fabric", "traffic", "transport", "limits", "watch"];
 
 /// An axis of a sweep: one swept key and the list of its values.
 pub(super) struct Axis {

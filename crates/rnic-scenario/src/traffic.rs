@@ -17,8 +17,8 @@ use std::sync::Arc;
 /// Maximum number of flows of one traffic source, so that the flow ids of several sources fit into 32 bits.
 const MOST_FLOWS: u64 = 1_000_000_000;
 
-const COMMON: [&str; 5] = ["pattern", "name", "warmup", "cooldown", "start"];
-const VARIANTS: [Variant; 6] = [
+pub(super) const COMMON: [&str; 5] = ["pattern", "name", "warmup", "cooldown", "start"];
+pub(super) const VARIANTS: [Variant; 6] = [
     Variant { name: "poisson", keys: &["load", "sizes", "flows"] },
     Variant {
         name: "incast",

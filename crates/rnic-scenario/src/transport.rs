@@ -34,7 +34,7 @@ impl<'a> Layers<'_, 'a> {
 }
 
 /// Names of the congestion controls that have parameters. Each name is a key whose table holds the parameters.
-fn parameter_tables(vocabulary: &Vocabulary) -> impl Iterator<Item = &'static str> {
+pub(super) fn parameter_tables(vocabulary: &Vocabulary) -> impl Iterator<Item = &'static str> {
     vocabulary.congestion_controls().iter().filter(|cc| !cc.parameters.is_empty()).map(|cc| cc.name)
 }
 
@@ -45,13 +45,13 @@ fn own_keys(declaration: &TransportDeclaration) -> Vec<&'static str> {
 }
 
 /// The keys of the transport of `declaration`, without the keys that all transports have.
-fn keys(declaration: &TransportDeclaration) -> Vec<&'static str> {
+pub(super) fn keys(declaration: &TransportDeclaration) -> Vec<&'static str> {
     let [_, of_kind, _] = declaration.parameters();
     of_kind.iter().map(|parameter| parameter.name).chain(own_keys(declaration)).collect()
 }
 
 /// The keys that every run has, whatever its transport.
-fn common_keys() -> Vec<&'static str> {
+pub(super) fn common_keys() -> Vec<&'static str> {
     COMMON.into_iter().chain(COMMON_PARAMETERS.iter().map(|parameter| parameter.name)).collect()
 }
 
