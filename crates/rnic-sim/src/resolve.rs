@@ -12,7 +12,7 @@ use crate::host::HostConfig;
 use crate::storm::StormStep;
 use crate::watch::WatchPlan;
 use message::MessagePlan;
-use rnic_fabric::config::{FabricSpec, SwitchSpec, TopologySpec};
+use rnic_fabric::config::{FabricSpec, SEGMENT, SwitchSpec, TopologySpec};
 use rnic_fabric::{
     MIN_FRAME, PathFacts, Routes, Topology, TopologyError, buffer_cycle, longest_path, lossless_headroom,
 };
@@ -240,7 +240,7 @@ fn resolve_beside(
     }
     let host_config = HostConfig {
         frame_gap: frames.gap,
-        burst: transport.settings.count("nic_burst").map_or(1, |packets| packets as u32),
+        burst: transport.settings.count("nic_burst").unwrap_or(default_burst(cc.name == "none", run.fabric.mtu)) as u32,
         ack_bytes: frames.ack,
         nack_bytes: frames.nack,
         cnp_bytes: frames.cnp,
@@ -413,6 +413,13 @@ fn warn_of_storms(run: &RunSpec, priorities: u8, warnings: &mut Vec<String>) {
             ));
         }
     }
+}
+
+/// Default of `nic_burst`: the number of packets of one flow that a NIC sends before the turn of the next flow. Without
+/// congestion control it is a segment ([`SEGMENT`]) in full packets. Congestion control paces each packet of a flow, so
+/// there the flows take turns packet by packet.
+fn default_burst(is_unpaced: bool, mtu: Bytes) -> u64 {
+    if is_unpaced { (SEGMENT.0 / mtu.0).max(1) } else { 1 }
 }
 
 /// Warns if the limit of packets in flight (`bdp_cap`) keeps a flow without competitors below 90 % of line rate.

@@ -24,12 +24,16 @@ impl ArbiterSpec {
     pub const PACKET_BY_PACKET: ArbiterSpec = ArbiterSpec::RoundRobin(Quantum::Packets(1));
 }
 
-/// The default is round robin with one packet per turn.
+/// The default is round robin with [`SEGMENT`] bytes per turn.
 impl Default for ArbiterSpec {
     fn default() -> ArbiterSpec {
-        ArbiterSpec::PACKET_BY_PACKET
+        ArbiterSpec::RoundRobin(Quantum::Bytes(SEGMENT))
     }
 }
+
+/// Default length of a turn, both of an input of a switch and of a flow at a NIC: 64 KB, the longest segment of a
+/// message that a NIC sends as one burst (segmentation offload; TIMELY paper, SIGCOMM 2015).
+pub const SEGMENT: Bytes = Bytes(64_000);
 
 /// The text that rnic shows for this setting, for example `round-robin, 8 packets per turn`.
 impl fmt::Display for ArbiterSpec {
@@ -71,104 +75,7 @@ pub(crate) trait Arbiter {
     fn is_single(&self, lane: usize) -> bool;
 }
 
-/// Round robin over inputs, one packet per turn. This is the arbiter of most runs, so it is compiled on its own.
-pub(crate) struct PacketByPacket(Turns);
-
-impl Arbiter for PacketByPacket {
-    fn new(_spec: ArbiterSpec, lanes: usize, inputs: usize) -> PacketByPacket {
-        PacketByPacket(Turns::new(lanes, inputs))
-    }
-
-    #[inline(always)]
-    fn pushed(&mut self, lane: usize, input: usize, is_first: bool) {
-        if is_first {
-            self.0.join(lane, input);
-        }
-    }
-
-    #[inline(always)]
-    fn next(&self, lane: usize) -> usize {
-        self.0.next(lane)
-    }
-
-    #[inline(always)]
-    fn popped(&mut self, lane: usize, input: usize, _bytes: u16, is_last: bool) -> bool {
-        self.0.end(lane, input);
-        is_last && self.0.leave(lane, input)
-    }
-
-    #[inline(always)]
-    fn passed(&mut self, lane: usize, input: usize, _bytes: u16) {
-        self.0.end(lane, input);
-    }
-
-    fn is_single(&self, lane: usize) -> bool {
-        self.0.is_single(lane)
-    }
-}
-
-/// Every other arbiter.
-pub(crate) enum OtherArbiter {
-    RoundRobin(RoundRobin),
-    /// Per lane (a priority of an output): the input of each waiting packet, in order of arrival.
-    OldestFirst(Vec<VecDeque<u16>>),
-}
-
-impl Arbiter for OtherArbiter {
-    fn new(spec: ArbiterSpec, lanes: usize, inputs: usize) -> OtherArbiter {
-        match spec {
-            ArbiterSpec::RoundRobin(quantum) => OtherArbiter::RoundRobin(RoundRobin::new(quantum, lanes, inputs)),
-            ArbiterSpec::OldestFirst => OtherArbiter::OldestFirst(vec![VecDeque::new(); lanes]),
-        }
-    }
-
-    #[inline(always)]
-    fn pushed(&mut self, lane: usize, input: usize, is_first: bool) {
-        match self {
-            OtherArbiter::RoundRobin(arbiter) if is_first => arbiter.turns.join(lane, input),
-            OtherArbiter::RoundRobin(_) => {}
-            OtherArbiter::OldestFirst(lanes) => lanes[lane].push_back(input as u16),
-        }
-    }
-
-    #[inline(always)]
-    fn next(&self, lane: usize) -> usize {
-        match self {
-            OtherArbiter::RoundRobin(arbiter) => arbiter.turns.next(lane),
-            OtherArbiter::OldestFirst(lanes) => lanes[lane].front().map_or(0, |input| usize::from(*input)),
-        }
-    }
-
-    #[inline(always)]
-    fn popped(&mut self, lane: usize, input: usize, bytes: u16, is_last: bool) -> bool {
-        match self {
-            OtherArbiter::RoundRobin(arbiter) => {
-                arbiter.sent(lane, input, bytes);
-                is_last && arbiter.turns.leave(lane, input)
-            }
-            OtherArbiter::OldestFirst(lanes) => {
-                lanes[lane].pop_front();
-                lanes[lane].is_empty()
-            }
-        }
-    }
-
-    #[inline(always)]
-    fn passed(&mut self, lane: usize, input: usize, bytes: u16) {
-        if let OtherArbiter::RoundRobin(arbiter) = self {
-            arbiter.sent(lane, input, bytes);
-        }
-    }
-
-    fn is_single(&self, lane: usize) -> bool {
-        match self {
-            OtherArbiter::RoundRobin(arbiter) => arbiter.turns.is_single(lane),
-            OtherArbiter::OldestFirst(lanes) => lanes[lane].len() == 1,
-        }
-    }
-}
-
-/// Round robin over inputs with a quantum.
+/// Round robin over inputs with a quantum. This is the arbiter of most runs, so it is compiled on its own.
 pub(crate) struct RoundRobin {
     turns: Turns,
     /// Per lane: number of packets, or of bytes, that the input whose turn it is has sent in this turn.
@@ -179,7 +86,7 @@ pub(crate) struct RoundRobin {
 }
 
 impl RoundRobin {
-    fn new(quantum: Quantum, lanes: usize, inputs: usize) -> RoundRobin {
+    fn with(quantum: Quantum, lanes: usize, inputs: usize) -> RoundRobin {
         let (quantum, counts_bytes) = match quantum {
             Quantum::Packets(packets) => (packets, false),
             Quantum::Bytes(bytes) => (bytes.0.min(u64::from(u32::MAX)) as u32, true),
@@ -188,6 +95,7 @@ impl RoundRobin {
     }
 
     /// Records that `input` has sent a packet in the lane. The turn of the input ends once it has sent the quantum.
+    #[inline(always)]
     fn sent(&mut self, lane: usize, input: usize, bytes: u16) {
         let before = if self.turns.turn[lane] as usize == input { self.sent[lane] } else { 0 };
         let sent = before.saturating_add(if self.counts_bytes { u32::from(bytes) } else { 1 });
@@ -196,6 +104,101 @@ impl RoundRobin {
         } else {
             self.turns.end(lane, input);
             self.sent[lane] = 0;
+        }
+    }
+}
+
+/// An [`ArbiterSpec`] without a quantum never reaches this arbiter; it would get turns of one packet.
+impl Arbiter for RoundRobin {
+    fn new(spec: ArbiterSpec, lanes: usize, inputs: usize) -> RoundRobin {
+        let quantum = match spec {
+            ArbiterSpec::RoundRobin(quantum) => quantum,
+            ArbiterSpec::OldestFirst => Quantum::Packets(1),
+        };
+        RoundRobin::with(quantum, lanes, inputs)
+    }
+
+    #[inline(always)]
+    fn pushed(&mut self, lane: usize, input: usize, is_first: bool) {
+        if is_first {
+            self.turns.join(lane, input);
+        }
+    }
+
+    #[inline(always)]
+    fn next(&self, lane: usize) -> usize {
+        self.turns.next(lane)
+    }
+
+    #[inline(always)]
+    fn popped(&mut self, lane: usize, input: usize, bytes: u16, is_last: bool) -> bool {
+        self.sent(lane, input, bytes);
+        is_last && self.turns.leave(lane, input)
+    }
+
+    #[inline(always)]
+    fn passed(&mut self, lane: usize, input: usize, bytes: u16) {
+        self.sent(lane, input, bytes);
+    }
+
+    fn is_single(&self, lane: usize) -> bool {
+        self.turns.is_single(lane)
+    }
+}
+
+/// Any arbiter, chosen per run.
+pub(crate) enum OtherArbiter {
+    RoundRobin(RoundRobin),
+    /// Per lane (a priority of an output): the input of each waiting packet, in order of arrival.
+    OldestFirst(Vec<VecDeque<u16>>),
+}
+
+impl Arbiter for OtherArbiter {
+    fn new(spec: ArbiterSpec, lanes: usize, inputs: usize) -> OtherArbiter {
+        match spec {
+            ArbiterSpec::RoundRobin(quantum) => OtherArbiter::RoundRobin(RoundRobin::with(quantum, lanes, inputs)),
+            ArbiterSpec::OldestFirst => OtherArbiter::OldestFirst(vec![VecDeque::new(); lanes]),
+        }
+    }
+
+    #[inline(always)]
+    fn pushed(&mut self, lane: usize, input: usize, is_first: bool) {
+        match self {
+            OtherArbiter::RoundRobin(arbiter) => arbiter.pushed(lane, input, is_first),
+            OtherArbiter::OldestFirst(lanes) => lanes[lane].push_back(input as u16),
+        }
+    }
+
+    #[inline(always)]
+    fn next(&self, lane: usize) -> usize {
+        match self {
+            OtherArbiter::RoundRobin(arbiter) => arbiter.next(lane),
+            OtherArbiter::OldestFirst(lanes) => lanes[lane].front().map_or(0, |input| usize::from(*input)),
+        }
+    }
+
+    #[inline(always)]
+    fn popped(&mut self, lane: usize, input: usize, bytes: u16, is_last: bool) -> bool {
+        match self {
+            OtherArbiter::RoundRobin(arbiter) => arbiter.popped(lane, input, bytes, is_last),
+            OtherArbiter::OldestFirst(lanes) => {
+                lanes[lane].pop_front();
+                lanes[lane].is_empty()
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn passed(&mut self, lane: usize, input: usize, bytes: u16) {
+        if let OtherArbiter::RoundRobin(arbiter) = self {
+            arbiter.passed(lane, input, bytes);
+        }
+    }
+
+    fn is_single(&self, lane: usize) -> bool {
+        match self {
+            OtherArbiter::RoundRobin(arbiter) => arbiter.is_single(lane),
+            OtherArbiter::OldestFirst(lanes) => lanes[lane].len() == 1,
         }
     }
 }
@@ -294,14 +297,19 @@ mod tests {
     #[test]
     fn inputs_take_turns_across_words() {
         let packets: [(usize, &[u16]); 3] = [(3, &[100, 100]), (64, &[100]), (129, &[100])];
-        assert_eq!(order::<PacketByPacket>(ArbiterSpec::PACKET_BY_PACKET, 130, &packets), [3, 64, 129, 3]);
+        assert_eq!(order::<RoundRobin>(ArbiterSpec::PACKET_BY_PACKET, 130, &packets), [3, 64, 129, 3]);
         assert_eq!(order::<OtherArbiter>(ArbiterSpec::PACKET_BY_PACKET, 130, &packets), [3, 64, 129, 3]);
     }
 
     #[test]
     fn a_turn_lasts_for_the_quantum_of_packets_or_bytes() {
         let packets: [(usize, &[u16]); 2] = [(0, &[100; 5]), (1, &[500; 3])];
-        let quantum = |quantum| order::<OtherArbiter>(ArbiterSpec::RoundRobin(quantum), 4, &packets);
+        let quantum = |quantum| {
+            let spec = ArbiterSpec::RoundRobin(quantum);
+            let inputs = order::<RoundRobin>(spec, 4, &packets);
+            assert_eq!(order::<OtherArbiter>(spec, 4, &packets), inputs);
+            inputs
+        };
         assert_eq!(quantum(Quantum::Packets(1)), [0, 1, 0, 1, 0, 1, 0, 0]);
         assert_eq!(quantum(Quantum::Packets(2)), [0, 0, 1, 1, 0, 0, 1, 0]);
         // Input 0 has sent 300 bytes after three packets, input 1 after one.
