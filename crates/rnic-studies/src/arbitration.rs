@@ -14,7 +14,14 @@ use super::{Experiment, Source, Study, scenarios};
 pub static STUDY: Study = Study {
     name: "irn-arbitration",
     title: "IRN paper, figures 1 to 3: sensitivity to arbitration",
-    files: scenarios!["irn-arbitration", "../irn/default.toml", "map.toml", "segments.toml", "long.toml", "variants.toml"],
+    files: scenarios![
+        "irn-arbitration",
+        "../irn/default.toml",
+        "map.toml",
+        "segments.toml",
+        "long.toml",
+        "variants.toml"
+    ],
     experiments: &[
         Experiment {
             name: "map",

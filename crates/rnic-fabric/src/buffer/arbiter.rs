@@ -77,34 +77,55 @@ pub(crate) trait Arbiter {
 
 /// Round robin over inputs with a quantum. This is the arbiter of most runs, so it is compiled on its own.
 pub(crate) struct RoundRobin {
-    turns: Turns,
-    /// Per lane: number of packets, or of bytes, that the input whose turn it is has sent in this turn.
-    sent: Vec<u32>,
+    waiting: Waiting,
+    /// Per lane: whose turn it is.
+    turn: Vec<Turn>,
+    inputs: u32,
     /// Number of packets or bytes in a turn.
     quantum: u32,
-    counts_bytes: bool,
+    /// What a packet takes from a turn is `per_packet` plus its length masked with `length_mask`: 1 and 0 if turns are
+    /// counted in packets, 0 and all bits if they are counted in bytes.
+    per_packet: u32,
+    length_mask: u32,
+}
+
+/// A turn of an input in a lane.
+#[derive(Clone, Copy)]
+struct Turn {
+    /// The input whose turn it is, or at which the search for the next sender starts.
+    input: u32,
+    /// Number of packets, or of bytes, that are left of the turn.
+    left: u32,
 }
 
 impl RoundRobin {
     fn with(quantum: Quantum, lanes: usize, inputs: usize) -> RoundRobin {
-        let (quantum, counts_bytes) = match quantum {
-            Quantum::Packets(packets) => (packets, false),
-            Quantum::Bytes(bytes) => (bytes.0.min(u64::from(u32::MAX)) as u32, true),
+        let (quantum, per_packet, length_mask) = match quantum {
+            Quantum::Packets(packets) => (packets, 1, 0),
+            Quantum::Bytes(bytes) => (bytes.0.min(u64::from(u32::MAX)) as u32, 0, u32::MAX),
         };
-        RoundRobin { turns: Turns::new(lanes, inputs), sent: vec![0; lanes], quantum, counts_bytes }
+        let turn = vec![Turn { input: 0, left: quantum }; lanes];
+        RoundRobin {
+            waiting: Waiting::new(lanes, inputs),
+            turn,
+            inputs: inputs as u32,
+            quantum,
+            per_packet,
+            length_mask,
+        }
     }
 
     /// Records that `input` has sent a packet in the lane. The turn of the input ends once it has sent the quantum.
     #[inline(always)]
     fn sent(&mut self, lane: usize, input: usize, bytes: u16) {
-        let before = if self.turns.turn[lane] as usize == input { self.sent[lane] } else { 0 };
-        let sent = before.saturating_add(if self.counts_bytes { u32::from(bytes) } else { 1 });
-        if sent < self.quantum {
-            (self.turns.turn[lane], self.sent[lane]) = (input as u32, sent);
+        let (turn, input) = (&mut self.turn[lane], input as u32);
+        let left = if turn.input == input { turn.left } else { self.quantum };
+        let taken = self.per_packet + (u32::from(bytes) & self.length_mask);
+        *turn = if taken < left {
+            Turn { input, left: left - taken }
         } else {
-            self.turns.end(lane, input);
-            self.sent[lane] = 0;
-        }
+            Turn { input: if input + 1 == self.inputs { 0 } else { input + 1 }, left: self.quantum }
+        };
     }
 }
 
@@ -121,19 +142,19 @@ impl Arbiter for RoundRobin {
     #[inline(always)]
     fn pushed(&mut self, lane: usize, input: usize, is_first: bool) {
         if is_first {
-            self.turns.join(lane, input);
+            self.waiting.join(lane, input);
         }
     }
 
     #[inline(always)]
     fn next(&self, lane: usize) -> usize {
-        self.turns.next(lane)
+        self.waiting.next(lane, self.turn[lane].input as usize)
     }
 
     #[inline(always)]
     fn popped(&mut self, lane: usize, input: usize, bytes: u16, is_last: bool) -> bool {
         self.sent(lane, input, bytes);
-        is_last && self.turns.leave(lane, input)
+        is_last && self.waiting.leave(lane, input)
     }
 
     #[inline(always)]
@@ -142,7 +163,7 @@ impl Arbiter for RoundRobin {
     }
 
     fn is_single(&self, lane: usize) -> bool {
-        self.turns.is_single(lane)
+        self.waiting.is_single(lane)
     }
 }
 
@@ -203,49 +224,39 @@ impl Arbiter for OtherArbiter {
     }
 }
 
-/// The inputs with packets in each lane, and whose turn it is.
-struct Turns {
-    inputs: usize,
+/// The inputs with packets in each lane.
+struct Waiting {
     /// Per lane: bitmap of the inputs that have packets in the lane, `words` words long.
-    waiting: Vec<u64>,
+    bits: Vec<u64>,
     words: usize,
-    /// Per lane: the input whose turn it is, or at which the search for the next sender starts.
-    turn: Vec<u32>,
 }
 
-impl Turns {
-    fn new(lanes: usize, inputs: usize) -> Turns {
+impl Waiting {
+    fn new(lanes: usize, inputs: usize) -> Waiting {
         let words = inputs.div_ceil(64);
-        Turns { inputs, waiting: vec![0; lanes * words], words, turn: vec![0; lanes] }
+        Waiting { bits: vec![0; lanes * words], words }
     }
 
     /// Records that `input`, which had no packet in the lane, now has one.
     #[inline(always)]
     fn join(&mut self, lane: usize, input: usize) {
-        self.waiting[lane * self.words + input / 64] |= 1 << (input % 64);
+        self.bits[lane * self.words + input / 64] |= 1 << (input % 64);
     }
 
     /// Records that `input` has no packet left in the lane. Returns whether the lane is empty, because no other input
     /// has a packet in it either.
     #[inline(always)]
     fn leave(&mut self, lane: usize, input: usize) -> bool {
-        let words = &mut self.waiting[lane * self.words..(lane + 1) * self.words];
+        let words = &mut self.bits[lane * self.words..(lane + 1) * self.words];
         words[input / 64] &= !(1 << (input % 64));
         words.iter().all(|word| *word == 0)
     }
 
-    /// Ends the turn of `input` in the lane.
+    /// The input that sends next in the lane: the first input with a packet in the lane, searched cyclically from
+    /// `turn`, the input whose turn it is.
     #[inline(always)]
-    fn end(&mut self, lane: usize, input: usize) {
-        self.turn[lane] = if input + 1 == self.inputs { 0 } else { input as u32 + 1 };
-    }
-
-    /// The input that sends next in the lane: the first input with a packet in the lane, searched cyclically from the
-    /// input whose turn it is.
-    #[inline(always)]
-    fn next(&self, lane: usize) -> usize {
-        let words = &self.waiting[lane * self.words..(lane + 1) * self.words];
-        let turn = self.turn[lane] as usize;
+    fn next(&self, lane: usize, turn: usize) -> usize {
+        let words = &self.bits[lane * self.words..(lane + 1) * self.words];
         let first = turn / 64;
         let later = words[first] & (u64::MAX << (turn % 64));
         if later != 0 {
@@ -263,7 +274,7 @@ impl Turns {
 
     /// Whether exactly one input has packets in the lane.
     fn is_single(&self, lane: usize) -> bool {
-        let words = &self.waiting[lane * self.words..(lane + 1) * self.words];
+        let words = &self.bits[lane * self.words..(lane + 1) * self.words];
         words.iter().map(|word| word.count_ones()).sum::<u32>() == 1
     }
 }
