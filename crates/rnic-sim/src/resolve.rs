@@ -19,6 +19,7 @@ use rnic_fabric::{
 use rnic_run::{CongestionSpec, EcnSetup, RunSpec, Storm, TransportSpec};
 use rnic_transport::congestion::Marking;
 use rnic_transport::headers::ROCE_DATA;
+use rnic_transport::settings::Value;
 use rnic_transport::transports::FabricFacts;
 use rnic_transport::{Bytes, FlowConfig, Psn, Time};
 use rnic_workload::Network;
@@ -35,13 +36,17 @@ pub enum SetupError {
     Impossible(String),
 }
 
-/// What a congestion control requires of the switches and of the receiving NICs of a run.
-#[derive(Clone, Copy, PartialEq, Debug)]
+/// What a congestion control requires of the switches and of the receiving NICs of a run, and the values of its
+/// parameters that it derived from the fabric.
+#[derive(Clone, PartialEq, Debug)]
 pub struct Demands {
     /// Default thresholds of ECN marking; `None` if the congestion control does not need marks.
     pub marking: Option<Marking>,
     /// Minimum time between two congestion notifications (CNPs) of a flow; `None` if receivers send no CNPs.
     pub cnp_interval: Option<Time>,
+    /// Names and values of those parameters that are derived from the fabric, as far as the congestion control states
+    /// their values.
+    pub derived: Vec<(&'static str, Value)>,
 }
 
 /// The congestion controls that runs can name, with what they require of switches and NICs.
@@ -253,7 +258,8 @@ fn resolve_beside(
     };
     let watch = run.watch.as_ref().map(|watch| WatchPlan::new(watch, &topology)).transpose();
     let watch = watch.map_err(|reason| SetupError::Impossible(format!("[watch]: {reason}")))?;
-    let mut parameters = parameters(run, &fabric, &flow, &host_config, messages.as_ref(), longest, &topology);
+    let mut parameters =
+        parameters(run, &fabric, &flow, &host_config, (messages.as_ref(), &demands), longest, &topology);
     if let Some(duration) = host_config.duration {
         parameters.push(("duration".to_string(), duration.to_string()));
     }
@@ -436,8 +442,8 @@ fn warn_of_small_cap(flow: &FlowConfig, frames: &Frames, longest: PathFacts, war
 }
 
 fn parameters(
-    run: &RunSpec, fabric: &FabricSpec, flow: &FlowConfig, host_config: &HostConfig, messages: Option<&MessagePlan>,
-    longest: PathFacts, topology: &Topology,
+    run: &RunSpec, fabric: &FabricSpec, flow: &FlowConfig, host_config: &HostConfig,
+    (messages, demands): (Option<&MessagePlan>, &Demands), longest: PathFacts, topology: &Topology,
 ) -> Vec<(String, String)> {
     let mut list: Vec<(String, String)> = Vec::new();
     let mut put = |key: &str, value: String| list.push((key.to_string(), value));
@@ -479,7 +485,8 @@ fn parameters(
     }
     let cc = &transport.cc;
     for parameter in cc.declaration.parameters {
-        let value = cc.settings.value(parameter.name);
+        let derived = || demands.derived.iter().find(|(name, _)| *name == parameter.name);
+        let value = cc.settings.value(parameter.name).or_else(|| Some(derived()?.1.clone()));
         put(
             &format!("{}.{}", cc.name(), parameter.name),
             value.map_or("derived from the fabric".to_string(), |value| value.to_string()),

@@ -287,12 +287,7 @@ pub const MESSAGE_PARAMETERS: &[Parameter] = &[
         Kind::Time,
         "time without a packet of a message after which its reception expires; as long as a sender retries",
     ),
-    Parameter {
-        name: "timer_granularity",
-        kind: Kind::Delay,
-        default: Some(crate::settings::DefaultValue::Time(Time::ZERO)),
-        about: "timers fire at multiples of this time; 0: exactly",
-    },
+    Parameter::delay("timer_granularity", Time::ZERO, "timers fire at multiples of this time; 0: exactly"),
     Parameter::flag("probe", true, "retransmit the last packet at a timeout with nothing else to send; yes"),
     Parameter::derived(
         "send_order",
