@@ -332,7 +332,8 @@ fn the_hpcc_simulator_delays_reductions_and_keeps_the_target() {
     assert_eq!(flow.rp.next_timer(), Some(Time::from_us(1_704)));
 }
 
-/// The profile `connectx`: additive increase after one event, 5 Mbps; hyper increase only after events of both counters.
+/// The profile `connectx`: additive increase after one event, 5 Mbps; hyper increase only after events of both
+/// counters.
 #[test]
 fn connectx_increases_by_timer_and_bytes() {
     let mut flow = Flow::new(&[profile("connectx")]);
