@@ -39,7 +39,9 @@ fn guide(name: &str) -> String {
 enum Kind {
     /// All except the slow ones.
     Fast,
-    /// All.
+    /// All except the slow ones, in a folder that keeps builds.
+    Building,
+    /// All, in a folder that keeps builds.
     Slow,
     /// All except the slow ones, in a network namespace.
     Networked,
@@ -49,7 +51,12 @@ enum Kind {
 #[track_caller]
 fn follow(name: &str, kind: Kind) {
     let blocks = blocks(&guide(name)).unwrap_or_else(|error| panic!("{name}.md: {error}"));
-    let session = if kind == Kind::Networked { Session::start_in_namespace() } else { Some(Session::start()) };
+    let session = match kind {
+        Kind::Fast => Some(Session::start()),
+        Kind::Building => Some(Session::start_keeping_builds("guide")),
+        Kind::Slow => Some(Session::start_keeping_builds("guide-slow")),
+        Kind::Networked => Session::start_in_namespace(),
+    };
     let Some(mut session) = session else {
         eprintln!("{name}.md is not run: it needs `unshare`, `ip` and the right to create network namespaces");
         return;
@@ -174,7 +181,7 @@ fn write_a_transport_in_p4() {
 
 #[test]
 fn write_a_congestion_control() {
-    follow("write-a-congestion-control", Kind::Fast);
+    follow("write-a-congestion-control", Kind::Building);
 }
 
 #[test]

@@ -15,7 +15,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A shell that runs the commands of a guide one after another.
 pub(crate) struct Session {
-    folder: tempfile::TempDir,
+    folder: Folder,
     shell: Child,
     input: ChildStdin,
     answers: BufReader<ChildStdout>,
@@ -24,10 +24,41 @@ pub(crate) struct Session {
     background: Vec<(String, u32)>,
 }
 
+/// The folder above the shell's.
+enum Folder {
+    /// Removed at the end.
+    Temporary(tempfile::TempDir),
+    /// Always the same, so that Cargo builds there only what has changed.
+    Kept(PathBuf),
+}
+
+impl Folder {
+    fn path(&self) -> &Path {
+        match self {
+            Folder::Temporary(folder) => folder.path(),
+            Folder::Kept(path) => path,
+        }
+    }
+}
+
 impl Session {
     /// Starts a shell.
     pub(crate) fn start() -> Session {
-        Session::with_prefix(&[]).expect("a shell starts")
+        Session::with_prefix(&[], Folder::Temporary(tempfile::tempdir().unwrap())).expect("a shell starts")
+    }
+
+    /// Starts a shell in a folder of this name that keeps what Cargo builds for the template.
+    pub(crate) fn start_keeping_builds(name: &str) -> Session {
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+        for old in ["rnic", "my-congestion-control"] {
+            let _ = fs::remove_dir_all(folder.join(old));
+        }
+        fs::create_dir_all(folder.join("target")).unwrap();
+        let session = Session::with_prefix(&[], Folder::Kept(folder.clone())).expect("a shell starts");
+        // Copies of the template have this link, too.
+        let target = session.root().join("examples/congestion-control/target");
+        std::os::unix::fs::symlink(folder.join("target"), target).unwrap();
+        session
     }
 
     /// Starts a shell in network and mount namespaces of its own; `None` if the system does not allow these.
@@ -36,14 +67,13 @@ impl Session {
         let unshare = ["unshare", "--mount", "--net"];
         let with_user = [&unshare[..], &["--user", "--map-root-user"]].concat();
         [unshare.to_vec(), with_user].iter().find_map(|prefix| {
-            let mut session = Session::with_prefix(prefix)?;
+            let mut session = Session::with_prefix(prefix, Folder::Temporary(tempfile::tempdir().unwrap()))?;
             let prepare = "mount -t tmpfs none /run && mkdir /run/netns && ip link set lo up";
             matches!(session.run(prepare, ""), Ok((_, 0))).then_some(session)
         })
     }
 
-    fn with_prefix(prefix: &[&str]) -> Option<Session> {
-        let folder = tempfile::tempdir().unwrap();
+    fn with_prefix(prefix: &[&str], folder: Folder) -> Option<Session> {
         let root = folder.path().join("rnic");
         for copied in ["scenarios", "p4", "examples"] {
             copy(&repository().join(copied), &root.join(copied));
