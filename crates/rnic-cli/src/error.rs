@@ -26,6 +26,14 @@ pub(crate) enum CliError {
     /// Runs failed; the message has one sentence for each run.
     #[error("{}", .0.join("\n"))]
     Failed(Vec<String>),
+    /// Ctrl-C or SIGTERM interrupted the command, which has printed and stored its partial results.
+    #[error("interrupted: {message}")]
+    Interrupted {
+        /// Exit code: 128 + number of the signal.
+        code: u8,
+        /// What was reached, and how to continue.
+        message: String,
+    },
     /// A file or stream cannot be read or written.
     #[error("{doing}: {error}")]
     Io {
@@ -45,6 +53,7 @@ impl CliError {
         match self {
             CliError::Scenario(_) | CliError::Program(_) | CliError::Told | CliError::Input(_) => 2,
             CliError::Failed(_) | CliError::Io { .. } => 1,
+            CliError::Interrupted { code, .. } => *code,
             CliError::NobodyReads => 0,
         }
     }
@@ -62,6 +71,7 @@ impl CliError {
             CliError::Failed(sentences) => {
                 sentences.iter().map(|sentence| plain(sentence)).collect::<Vec<_>>().join("\n")
             }
+            CliError::Interrupted { .. } => self.to_string(),
             error => plain(&error.to_string()),
         };
         // An error here means that standard error is closed.

@@ -11,6 +11,7 @@ mod error;
 mod exec;
 mod export;
 mod format;
+mod interrupt;
 mod list;
 mod model;
 mod output;
