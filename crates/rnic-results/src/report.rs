@@ -56,7 +56,7 @@ pub fn render_with(
         "<main>".to_string(),
         settings::section(summary, &settings::Settings::of(scenario, summary)),
         overview::failures(summary),
-        verdict::section(verdicts, |_| None),
+        verdict::section(verdicts, false, |_| None),
         figures.collect(),
         overview::results(summary),
         pauses::section(summary),
@@ -239,6 +239,16 @@ mod tests {
             boards[1]["figures"][0]["views"][0]["lines"][0]["points"][0],
             json!([10.0, 0.965, [0.948889, 0.974286], ""])
         );
+    }
+
+    #[test]
+    fn verdicts_about_rough_results_have_no_colours() {
+        let (study, coloured) = (fixture::study(), ["class=\"mark inside\"", "class=\"mark outside\""]);
+        let page = render_study(&study);
+        assert!(coloured.iter().all(|mark| page.contains(mark)));
+        let neutral = render_study(&Study { neutral: true, ..study });
+        assert!(!coloured.iter().any(|mark| neutral.contains(mark)));
+        assert!(neutral.contains(">inside</span>") && neutral.contains("the verdicts say nothing about the paper"));
     }
 
     #[test]

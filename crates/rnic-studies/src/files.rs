@@ -48,6 +48,7 @@ impl Plan {
             facts: vec![("simulations".to_string(), self.jobs.len().to_string())],
             introduction,
             verdicts: verdicts.iter().map(row).collect(),
+            neutral: self.quick,
             experiments: self.experiments.iter().map(experiment).collect(),
         }
     }

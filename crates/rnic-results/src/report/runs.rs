@@ -79,11 +79,7 @@ fn bars(summary: &ScenarioSummary, metric: Metric) -> Bars {
         name: run.name.clone(),
         value: metric.value(run),
         interval: None,
-        note: match (summary.runs.first().and_then(|first| metric.change(first, run)), run.failure.is_some()) {
-            (_, true) => "failed".to_string(),
-            (Some(change), _) if index > 0 => change.to_string().replace('x', "\u{d7}"),
-            _ => String::new(),
-        },
+        note: note(summary, metric, run),
     };
     Bars {
         title: title(metric).to_string(),
@@ -91,6 +87,22 @@ fn bars(summary: &ScenarioSummary, metric: Metric) -> Bars {
         unit: unit(metric),
         groups: vec![BarGroup { bars: summary.runs.iter().enumerate().map(bar).collect(), ..BarGroup::default() }],
         reference: None,
+    }
+}
+
+/// The note in the tooltip of a run's bar: how the run compares with its reference run, or that it failed.
+fn note(summary: &ScenarioSummary, metric: Metric, run: &RunSummary) -> String {
+    let reference = summary.reference(run).filter(|reference| !std::ptr::eq(*reference, run));
+    let change = reference.and_then(|reference| Some((metric.change(reference, run)?, reference)));
+    match (change, &run.failure, run.interrupted) {
+        (_, Some(_), _) => "failed".to_string(),
+        (None, None, true) => "partial: the run was interrupted".to_string(),
+        (Some((change, reference)), None, interrupted) => {
+            let partial = if interrupted { "; partial" } else { "" };
+            format!("{} than {}{partial}", change.to_string().replace('x', "\u{d7}"), reference.name)
+                .replace("same than", "same as")
+        }
+        (None, None, false) => String::new(),
     }
 }
 
