@@ -20,6 +20,7 @@ mod peer;
 mod perf;
 mod pingpong;
 mod progress;
+mod provenance;
 mod reproduce;
 mod resume;
 mod run;
@@ -41,9 +42,10 @@ pub fn main(catalogue: Catalogue) -> ExitCode {
         Ok(cli) => cli,
         Err(error) => {
             // Requests for help and version arrive here too, with code 0. If printing fails, the output is closed.
-            let _ = match args::renamed(&error) {
-                Some((old, new)) => writeln!(io::stderr(), "error: {old} is now called {new}; write {new}"),
-                None => error.print(),
+            let _ = match (args::renamed(&error), args::not_utf8(&error, std::env::args_os())) {
+                (Some((old, new)), _) => writeln!(io::stderr(), "error: {old} is now called {new}; write {new}"),
+                (None, Some(message)) => writeln!(io::stderr(), "error: {message}"),
+                (None, None) => error.print(),
             };
             return ExitCode::from(error.exit_code().clamp(0, 255) as u8);
         }

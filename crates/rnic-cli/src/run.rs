@@ -6,6 +6,7 @@ use crate::exec;
 use crate::format::Format;
 use crate::interrupt::Interruption;
 use crate::progress::Bars;
+use crate::provenance::Provenance;
 use crate::resume::{Resumable, Storing};
 use crate::{cannot_be_set_up, is_called, load_selected, output, select, set_up};
 use rnic_campaign::{Ignore, RunListener, execute_remaining};
@@ -161,8 +162,13 @@ fn simulate_with_capture(
 }
 
 /// Creates the folder for the result files. This happens before the simulation, so that a wrong path fails early.
+/// Creates the folder for the results, and says so if results of another command in it will be replaced.
 fn make_folder(arguments: &RunArgs, scenario: &Scenario) -> Result<(), CliError> {
     let folder = arguments.out.join(&scenario.name);
+    if let Some(message) = Provenance::of(arguments).replaced(&folder).filter(|_| !arguments.quiet) {
+        // If standard error is closed, nobody reads the message.
+        let _ = writeln!(std::io::stderr(), "{message}");
+    }
     std::fs::create_dir_all(&folder).map_err(|error| cannot_write(&folder, error))
 }
 
@@ -178,7 +184,9 @@ fn write_files(
         FlowFile::Parquet => FlowFormat::Parquet,
     };
     let flows: Vec<FlowFormat> = arguments.flows.iter().map(format).collect();
-    write_all(folder, scenario, reports, summary, &flows).map_err(|error| cannot_write(folder, error))
+    let files = write_all(folder, scenario, reports, summary, &flows).map_err(|error| cannot_write(folder, error))?;
+    Provenance::of(arguments).write(folder).map_err(|error| cannot_write(folder, error))?;
+    Ok(files)
 }
 
 fn print(format: Format, summary: &ScenarioSummary) -> Result<(), CliError> {

@@ -149,6 +149,22 @@ fn bad_overrides_name_the_argument() {
 }
 
 #[test]
+fn results_of_other_settings_are_not_replaced_silently() {
+    let folder = Folder::with(GOOD);
+    let run = |arguments: &[&str]| {
+        let output = folder.rnic(&[&["run", "a.toml"], arguments].concat());
+        assert!(output.status.success(), "{}", stderr(&output));
+        stderr(&output).lines().next().unwrap().to_string()
+    };
+    assert!(run(&["--set", "traffic.flows=40"]).starts_with("wrote "));
+    assert!(run(&["--set", "traffic.flows=40"]).starts_with("wrote "), "the same settings");
+    let replaced =
+        "the results of `rnic run a.toml --set traffic.flows=40` in `out/a` will be replaced; another --out keeps them";
+    assert_eq!(run(&[]), replaced);
+    assert!(run(&["--set", "traffic.flows=40", "--out", "other"]).starts_with("wrote "));
+}
+
+#[test]
 fn wrong_arguments_are_bad_input() {
     let folder = Folder::with(GOOD);
     let cases: [(&[&str], &str); 8] = [

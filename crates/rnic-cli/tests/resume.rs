@@ -143,7 +143,7 @@ fn killed_and_resumed_ends_with_the_same_bytes() {
     let output = folder.run("out", &["--resume", "--threads", "2"]);
     assert_eq!(said(&output), [format!("using {interrupted} of 8 runs stored in `out/a/unfinished`")]);
     folder.run("whole", &[]);
-    assert_eq!(folder.results("whole").len(), 8);
+    assert_eq!(folder.results("whole").len(), 9);
     assert!(folder.results("out") == folder.results("whole"), "no other file is left in the folder");
 }
 

@@ -82,7 +82,7 @@ fn cycle_of_pauses<B: Body>(fabric: &Fabric<B>) -> Option<String> {
 
 /// The status of a run that ended at `end` with `unfinished` flows: completed, interrupted, or failed with the reason.
 fn status<B: Body>(fabric: &Fabric<B>, ending: Ending, stop: Option<Stop>, unfinished: u64, end: Time) -> RunStatus {
-    let end = Time::from_ns(end.as_ps() / 1_000);
+    let end = Time::from_ns(end.as_ps() / 1_000).rounded();
     let flows = if unfinished == 1 { "1 flow has".to_string() } else { format!("{unfinished} flows have") };
     let what = match (ending, stop) {
         (_, Some(Stop::Finished)) | (Ending::TimeUp, _) => return RunStatus::Completed,
