@@ -23,6 +23,9 @@ pub(crate) enum CliError {
     /// The input is invalid in another way; the text is the message.
     #[error("{0}")]
     Input(String),
+    /// The input is invalid in several ways, one sentence for each.
+    #[error("{}", .0.join("\n"))]
+    Inputs(Vec<String>),
     /// Runs failed; the message has one sentence for each run.
     #[error("{}", .0.join("\n"))]
     Failed(Vec<String>),
@@ -51,7 +54,11 @@ impl CliError {
     /// The exit code of the command for this error.
     pub(crate) fn code(&self) -> u8 {
         match self {
-            CliError::Scenario(_) | CliError::Program(_) | CliError::Told | CliError::Input(_) => 2,
+            CliError::Scenario(_)
+            | CliError::Program(_)
+            | CliError::Told
+            | CliError::Input(_)
+            | CliError::Inputs(_) => 2,
             CliError::Failed(_) | CliError::Io { .. } => 1,
             CliError::Interrupted { code, .. } => *code,
             CliError::NobodyReads => 0,
@@ -68,7 +75,15 @@ impl CliError {
             CliError::Scenario(ScenarioError::Mistake(mistake)) if io::stderr().is_terminal() => {
                 format!("{:?}", miette::Report::new(Drawn::new(*mistake)))
             }
-            CliError::Failed(sentences) => {
+            CliError::Scenario(ScenarioError::Mistakes(mistakes)) if io::stderr().is_terminal() => {
+                let drawn =
+                    mistakes.into_iter().map(|mistake| format!("{:?}", miette::Report::new(Drawn::new(mistake))));
+                drawn.collect::<Vec<_>>().join("\n")
+            }
+            CliError::Scenario(ScenarioError::Mistakes(mistakes)) => {
+                mistakes.iter().map(|mistake| plain(&mistake.to_string())).collect::<Vec<_>>().join("\n")
+            }
+            CliError::Failed(sentences) | CliError::Inputs(sentences) => {
                 sentences.iter().map(|sentence| plain(sentence)).collect::<Vec<_>>().join("\n")
             }
             CliError::Interrupted { .. } => self.to_string(),

@@ -107,6 +107,31 @@ fn set_up(catalogue: &Catalogue, run: &RunSpec) -> Result<Resolved, CliError> {
     resolve(catalogue, run).map_err(|error| cannot_be_set_up((run.name.clone(), error)))
 }
 
+/// The error that runs of a scenario cannot be set up, one sentence for each different reason. `first` is the first
+/// such run and its reason.
+fn cannot_be_set_up_all(catalogue: &Catalogue, runs: &[RunSpec], first: (String, SetupError)) -> CliError {
+    let mut reasons: Vec<(String, String, usize)> = Vec::new();
+    let failures = runs.iter().filter_map(|run| Some((run.name.clone(), resolve(catalogue, run).err()?.to_string())));
+    for (run, reason) in failures {
+        match reasons.iter_mut().find(|(_, known, _)| *known == reason) {
+            Some((_, _, others)) => *others += 1,
+            None => reasons.push((run, reason, 0)),
+        }
+    }
+    if reasons.is_empty() {
+        return cannot_be_set_up(first);
+    }
+    let sentence = |(run, reason, others): (String, String, usize)| {
+        let others = match others {
+            0 => String::new(),
+            1 => " and another run".to_string(),
+            _ => format!(" and {others} other runs"),
+        };
+        format!("run \"{run}\"{others} cannot be set up: {reason}")
+    };
+    CliError::Inputs(reasons.into_iter().map(sentence).collect())
+}
+
 /// The error that a run cannot be set up.
 fn cannot_be_set_up((run, error): (String, SetupError)) -> CliError {
     CliError::Input(format!("run \"{run}\" cannot be set up: {error}"))

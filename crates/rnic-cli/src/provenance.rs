@@ -1,5 +1,5 @@
-//! The file `command.json` next to the results of `rnic run`: the arguments that determine the results of each run. With
-//! it, a command says so before it replaces the results of a different command.
+//! The file `command.json` next to the results of `rnic run`: the arguments that determine the results of each run.
+//! With it, a command says so before it replaces the results of a different command.
 
 use crate::args::{RunArgs, Selection};
 use rnic_results::files::write_atomically;

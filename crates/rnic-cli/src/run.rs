@@ -8,7 +8,7 @@ use crate::interrupt::Interruption;
 use crate::progress::Bars;
 use crate::provenance::Provenance;
 use crate::resume::{Resumable, Storing};
-use crate::{cannot_be_set_up, is_called, load_selected, output, select, set_up};
+use crate::{cannot_be_set_up_all, is_called, load_selected, output, select, set_up};
 use rnic_campaign::{Ignore, RunListener, execute_remaining};
 use rnic_results::files::{FlowFormat, write_all};
 use rnic_results::summary::{ScenarioSummary, summarise};
@@ -118,7 +118,8 @@ fn simulate(
         (None, None) => &Ignore,
     };
     let listener = interruption.around(listener);
-    let records = execute_remaining(catalogue, scenario, found, threads, &listener).map_err(cannot_be_set_up)?;
+    let records = execute_remaining(catalogue, scenario, found, threads, &listener)
+        .map_err(|first| cannot_be_set_up_all(catalogue, &scenario.runs, first))?;
     Ok((records, storing.as_ref().map(Storing::interrupted)))
 }
 

@@ -32,7 +32,8 @@ impl RunProgress {
     /// ```
     /// use rnic_run::RunProgress;
     /// use rnic_transport::Time;
-    /// let progress = RunProgress { time: Time::from_us(3), duration: Some(Time::from_us(12)), ..RunProgress::default() };
+    /// let (time, duration) = (Time::from_us(3), Some(Time::from_us(12)));
+    /// let progress = RunProgress { time, duration, ..RunProgress::default() };
     /// assert_eq!(progress.fraction(), Some(0.25));
     /// ```
     pub fn fraction(&self) -> Option<f64> {
