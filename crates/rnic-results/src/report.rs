@@ -23,7 +23,7 @@ pub mod svg;
 mod sweep;
 mod verdict;
 
-pub use runs::{boards, slowdown_by_size, tails};
+pub use runs::{boards, fct_distribution, slowdown_by_size, tails};
 pub use study::{Experiment, Study, render_study};
 pub use verdict::{Verdict, Within};
 
