@@ -196,6 +196,32 @@ mod tests {
     }
 
     #[test]
+    fn runs_of_a_sweep_are_compared_at_their_point() {
+        let (scenario, reports) = fixture::two_runs();
+        let (mut runs, mut results) = (Vec::new(), Vec::new());
+        for load in ["0.3", "0.32"] {
+            for (run, report) in scenario.runs.iter().zip(&reports) {
+                let mut run = run.clone();
+                run.point = vec![("load".into(), load.into())];
+                run.name = format!("{}, load={load}", run.base);
+                runs.push(run);
+                results.push(report.clone());
+            }
+        }
+        let html = rendered(&fixture::scenario(runs), &results);
+        assert!(html.contains("Each run is compared with RoCE + PFC at the same point of the sweep."), "{html}");
+        assert!(html.contains("than RoCE + PFC, load=0.32."));
+        assert!(
+            !html.contains(
+                "load=0.32: 2.0x better average slowdown, 2.0x better average FCT, than RoCE + PFC, load=0.3."
+            )
+        );
+        let boards = data(&html);
+        let note = |index: usize| boards["boards"][0]["figures"][0]["groups"][0]["bars"][index]["note"].clone();
+        assert_eq!((note(2), note(3)), (json!(""), json!("2.0\u{d7} better than RoCE + PFC, load=0.32")));
+    }
+
+    #[test]
     fn a_large_report_renders() {
         let (scenario, reports) = fixture::showcase();
         let html = rendered(&scenario, &reports);

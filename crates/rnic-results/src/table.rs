@@ -424,6 +424,23 @@ load   run            average  average  99th perc.  request  dropped  lost on  r
     }
 
     #[test]
+    fn partial_results_say_so() {
+        let (scenario, mut reports) = fixture::two_runs();
+        let at = rnic_transport::Time::from_ns(80_312_456);
+        reports[1].output.status = RunStatus::Interrupted;
+        reports[1].output.truncated = Some(rnic_run::Truncation { at, not_started: Some(7) });
+        let mut summary = summarise(&scenario, &reports);
+        summary.not_started = vec!["a".into(), "b".into()];
+        let text = render(&summary, 120);
+        let first = "PARTIAL RESULTS: of 4 runs, 1 ended, 1 was interrupted, 2 did not start\n";
+        assert!(text.starts_with(first) && text.contains("\nPARTIAL "), "{text}");
+        assert!(text.contains("interrupted at 80.3 ms: IRN: 0 of 5 flows unfinished, 7 not started;"), "{text}");
+        summary.not_started.clear();
+        summary.runs.remove(0);
+        assert!(render(&summary, 120).starts_with("PARTIAL RESULTS: the run was interrupted\n"));
+    }
+
+    #[test]
     fn failed_first_run_leaves_nothing_to_compare_with() {
         let (scenario, mut reports) = fixture::two_runs();
         reports[0].output.status = RunStatus::Failed("stuck".into());
