@@ -130,8 +130,12 @@ fn message(state: &RunProgress, elapsed_s: f64, estimate: &Estimate) -> String {
 /// the rest.
 #[derive(Default)]
 struct Estimate {
-    /// The progress so far as (elapsed seconds, part that is done); at most [`Estimate::POINTS`] points.
+    /// The progress so far as (elapsed seconds, part that is done), at about equal distances of time; at most
+    /// [`Estimate::POINTS`] points.
     points: Vec<(f64, f64)>,
+    /// Minimum number of seconds between two points.
+    distance_s: f64,
+    latest: (f64, f64),
 }
 
 impl Estimate {
@@ -144,20 +148,25 @@ impl Estimate {
 
     /// Adds the progress at a time.
     fn add(&mut self, elapsed_s: f64, fraction: f64) {
+        self.latest = (elapsed_s, fraction);
+        if self.points.last().is_some_and(|(last, _)| elapsed_s < last + self.distance_s) {
+            return;
+        }
         if self.points.len() == Estimate::POINTS {
             let mut index = 0;
             self.points.retain(|_| {
                 index += 1;
                 index % 2 == 1
             });
+            self.distance_s = elapsed_s / Estimate::POINTS as f64 * 2.0;
         }
-        self.points.push((elapsed_s, fraction));
+        self.points.push(self.latest);
     }
 
     /// The remaining seconds at the latest point; `None` if the speed of the progress is not known yet. It is known if
     /// it was about the same in the second and in the last quarter of the elapsed time.
     fn remaining_s(&self) -> Option<f64> {
-        let last = *self.points.last().filter(|(elapsed, _)| *elapsed >= Estimate::FIRST_S)?;
+        let last = Some(self.latest).filter(|(elapsed, _)| *elapsed >= Estimate::FIRST_S)?;
         let at = |share: f64| {
             let index = self.points.partition_point(|(elapsed, _)| *elapsed < share * last.0);
             self.points.get(index).copied()
@@ -378,6 +387,21 @@ mod tests {
             let estimate = remaining(seconds, steady).unwrap();
             assert!((estimate - (100.0 - seconds)).abs() < 0.5, "{estimate} s after {seconds} s");
         }
+    }
+
+    /// The estimate must not come and go because few of the old points are left.
+    #[test]
+    fn a_steady_run_keeps_its_estimate_with_frequent_progress() {
+        let mut estimate = Estimate::default();
+        for event in 0..200_000 {
+            let elapsed = f64::from(event) * 0.003;
+            estimate.add(elapsed, elapsed / 1_000.0);
+            if elapsed >= Estimate::FIRST_S {
+                let remaining = estimate.remaining_s().unwrap();
+                assert!((remaining - (1_000.0 - elapsed)).abs() < 1.0, "{remaining} s after {elapsed} s");
+            }
+        }
+        assert!(estimate.points.len() <= Estimate::POINTS);
     }
 
     #[test]

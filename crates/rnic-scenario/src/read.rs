@@ -99,12 +99,15 @@ fn note_uses(fabric: &Table<'_>, has_pfc: bool, source: &Source<'_>) -> Result<(
             true => (format!("`{key}` changes nothing: no run has `pfc` = true"), "write `pfc = true` in a run"),
             false => (format!("`{key}` changes nothing: every run has `pfc` = true"), "remove `pfc` from a run"),
         };
-        let without_effect = match item.error(message, format!("{help}, or remove `{key}`")) {
-            ScenarioError::Mistake(mistake) => Some(*mistake),
-            _ => None,
+        let unused = || {
+            let without_effect = match item.error(message, format!("{help}, or remove `{key}`")) {
+                ScenarioError::Mistake(mistake) => Some(*mistake),
+                _ => None,
+            };
+            Use { has_effect: false, without_effect }
         };
         let mut uses = source.uses.borrow_mut();
-        let entry = uses.entry(item.node().at.order()).or_insert(Use { has_effect: false, without_effect });
+        let entry = uses.entry(item.node().at.order()).or_insert_with(unused);
         entry.has_effect |= has_pfc == needs_pfc;
     }
     Ok(())

@@ -45,8 +45,8 @@ impl Repairs {
         let first = self.readings == 0;
         self.readings += 1;
         let (caused_elsewhere, is_repaired) = match &repair {
-            Repair::Conflict => (!first, self.remove_value(tree, &at)),
-            Repair::Remove => (false, self.remove_value(tree, &at)),
+            Repair::Conflict => (!first, self.remove_value(tree, &at) || remove_key(tree, &at)),
+            Repair::Remove => (false, self.remove_value(tree, &at) || remove_key(tree, &at)),
             // A replacement that is a mistake too is removed.
             Repair::Replace(_) if self.replaced.contains(&at) => (true, self.remove_value(tree, &at)),
             Repair::Replace(text) => (false, self.replace(tree, &at, text)),

@@ -239,17 +239,20 @@ fn an_interrupted_run_ends_at_a_progress_event() {
     }
     let mut scenario = scenario(5);
     scenario.runs.truncate(1);
+    // Enough flows for more than three progress events.
+    let TrafficPattern::Poisson { flows, .. } = &mut scenario.runs[0].traffic[0].pattern else { panic!() };
+    *flows = 4_000;
     let interrupted = |threads| {
         let third = Third(AtomicU64::new(0));
         let records = execute_remaining(&Catalogue::standard(), &scenario, Vec::new(), threads, &third).unwrap();
         records.into_iter().flatten().next().unwrap().output
     };
-    let (partial, whole) = (interrupted(1), &outputs(5, 1)[0]);
+    let (partial, whole) = (interrupted(1), &run_scenario(&scenario, 1).unwrap()[0].output);
     assert_eq!(partial.status, RunStatus::Interrupted);
     assert_accounts(&partial);
     let started = partial.flows.len() as u64;
     assert!(started > 0 && partial.end < whole.end);
-    let truncation = Truncation { at: partial.end, not_started: Some(400 - started) };
+    let truncation = Truncation { at: partial.end, not_started: Some(4_000 - started) };
     assert_eq!((partial.offered, partial.truncated), (started, Some(truncation)));
     // The flows that finished before the interruption finished at the same times as in the whole run.
     for (flow, of_whole) in partial.flows.iter().zip(&whole.flows).filter(|(flow, _)| flow.finish.is_some()) {
