@@ -265,7 +265,7 @@ impl<'a> Item<'a> {
             self.wrong_value(
                 format!("unknown {} \"{text}\"", self.key),
                 format!("{suggestion}available: {}", quoted.join(", ")),
-                quoted.first().map_or("\"\"", String::as_str),
+                &format!("{:?}", similar(text, names).or(names.first().copied()).unwrap_or("")),
             )
         };
         names.iter().copied().find(|name| *name == text).ok_or_else(unknown)

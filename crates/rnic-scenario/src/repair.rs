@@ -16,13 +16,22 @@ const SELECTORS: [&str; 4] = ["topology", "queueing", "pattern", "transport"];
 /// The mistakes found so far, and the repairs of the tree.
 #[derive(Default)]
 pub(super) struct Repairs {
-    /// The mistakes to report, each with its position.
-    found: Vec<((usize, usize), Mistake)>,
+    /// The mistakes to report.
+    found: Vec<Found>,
     /// Positions of values that were replaced.
     replaced: Vec<At>,
     /// Keys that are missing because of another mistake.
     excused: BTreeSet<String>,
     readings: usize,
+}
+
+/// A mistake to report.
+struct Found {
+    /// Position of the mistake, by which the mistakes are sorted.
+    order: (usize, usize),
+    /// If the mistake is that a key is missing: the key.
+    missing: Option<String>,
+    mistake: Mistake,
 }
 
 impl Repairs {
@@ -38,14 +47,14 @@ impl Repairs {
         };
         let Some((at, repair)) = documents.repair_of(&mistake) else {
             if self.found.is_empty() {
-                self.found.push(((0, 0), *mistake));
+                self.found.push(Found { order: (0, 0), missing: None, mistake: *mistake });
             }
             return Err(self.error());
         };
         let first = self.readings == 0;
         self.readings += 1;
         let (caused_elsewhere, is_repaired) = match &repair {
-            Repair::Conflict => (!first, self.remove_value(tree, &at) || remove_key(tree, &at)),
+            Repair::Conflict => (!first, self.remove_value(tree, &at)),
             Repair::Remove => (false, self.remove_value(tree, &at) || remove_key(tree, &at)),
             // A replacement that is a mistake too is removed.
             Repair::Replace(_) if self.replaced.contains(&at) => (true, self.remove_value(tree, &at)),
@@ -56,14 +65,22 @@ impl Repairs {
                 (selector.as_ref().is_some_and(is_stand_in), remove_key(tree, &at))
             }
             Repair::Add { key, line } => {
-                let table = find(tree, &at);
+                let table = find(tree, &at, &|node| matches!(node.value, Value::Table(_)));
                 let silent =
                     self.excused.contains(key) || table.as_deref().is_some_and(|table| self.is_of_stand_in(table));
+                // Two runs with the same name would be a further mistake.
+                let name = format!("name = \"unnamed {}\"", self.readings);
+                let line = if key == "name" { &name } else { line };
                 (silent, table.is_some_and(|table| add(table, line)))
             }
         };
         if !caused_elsewhere && !at.is_nowhere() {
-            self.found.push((at.order(), *mistake));
+            if let Repair::Forget { meant, .. } = &repair {
+                // A key that was reported as missing is misspelt.
+                self.found.retain(|found| found.missing.as_ref().is_none_or(|missing| !meant.contains(missing)));
+            }
+            let missing = if let Repair::Add { key, .. } = repair { Some(key) } else { None };
+            self.found.push(Found { order: at.order(), missing, mistake: *mistake });
         }
         if is_repaired && self.readings < READINGS { Ok(()) } else { Err(self.error()) }
     }
@@ -76,8 +93,8 @@ impl Repairs {
     /// The error of the scenario: all mistakes, in the order of the text.
     pub(super) fn error(&mut self) -> ScenarioError {
         let mut found = std::mem::take(&mut self.found);
-        found.sort_by_key(|(order, _)| *order);
-        ScenarioError::of(found.into_iter().map(|(_, mistake)| mistake).collect())
+        found.sort_by_key(|found| found.order);
+        ScenarioError::of(found.into_iter().map(|found| found.mistake).collect())
     }
 
     /// Removes the value at the position `at`: an element of an array that has others, or a whole entry.
@@ -95,7 +112,9 @@ impl Repairs {
 
     /// Replaces the value at the position `at`.
     fn replace(&mut self, tree: &mut Node, at: &At, text: &str) -> bool {
-        let (Some(node), Some(value)) = (find(tree, at), parse(&format!("value = {text}"))) else { return false };
+        let (Some(node), Some(value)) = (find(tree, at, &|_| true), parse(&format!("value = {text}"))) else {
+            return false;
+        };
         node.value = value.node.value;
         self.replaced.push(at.clone());
         true
@@ -146,14 +165,14 @@ fn add(table: &mut Node, line: &str) -> bool {
     }
 }
 
-/// The node at the position `at`.
-fn find<'n>(node: &'n mut Node, at: &At) -> Option<&'n mut Node> {
-    if node.at == *at {
+/// The first node at the position `at` that `wanted` accepts. An array of tables has the position of its first table.
+fn find<'n>(node: &'n mut Node, at: &At, wanted: &dyn Fn(&Node) -> bool) -> Option<&'n mut Node> {
+    if node.at == *at && wanted(node) {
         return Some(node);
     }
     match &mut node.value {
-        Value::Array(nodes) => nodes.iter_mut().find_map(|node| find(node, at)),
-        Value::Table(entries) => entries.iter_mut().find_map(|entry| find(&mut entry.node, at)),
+        Value::Array(nodes) => nodes.iter_mut().find_map(|node| find(node, at, wanted)),
+        Value::Table(entries) => entries.iter_mut().find_map(|entry| find(&mut entry.node, at, wanted)),
         _ => None,
     }
 }

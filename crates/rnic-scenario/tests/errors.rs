@@ -763,13 +763,26 @@ fn consequences_of_a_mistake_are_not_reported() {
     check_all(&[("load = 0.7", "laod = 0.7")], &[&unknown("laod", "14:1", "[traffic]; did you mean `load`? ", keys)]);
     // The keys of the table depend on the topology, the buffer on the hosts.
     check_all(
-        &[("\"leaf-spine\"", "\"leaf-spin\""), ("load = 0.7", "load = \"0.7\"")],
+        &[("\"leaf-spine\"", "\"leaf-spin\""), ("spines = 2", "k = \"2\""), ("load = 0.7", "load = \"0.7\"")],
         &[
             "a.toml:3:12: unknown topology \"leaf-spin\"; did you mean `leaf-spine`? available: \"fat-tree\", \"leaf-spine\", \
              \"leaf-spine-core\", \"single-switch\", \"dumbbell\", \"graph\"",
             "a.toml:14:8: `load` must be a number, not a string; write for example `load = 0.7`",
         ],
     );
+    // Without the topology that is meant, it is not known which keys the table has.
+    check_all(
+        &[("\"leaf-spine\"", "\"ring\""), ("spines = 2", "spines = \"2\"")],
+        &["a.toml:3:12: unknown topology \"ring\"; available: \"fat-tree\", \"leaf-spine\", \"leaf-spine-core\", \
+         \"single-switch\", \"dumbbell\", \"graph\""],
+    );
+    // `name` is not missing: it is misspelt.
+    let text = GOOD.replace("[[run]]\nname = \"RoCE\"", "[sweep]\nseeds = [1, 2]\n[[run]]\nnaem = \"RoCE\"");
+    let error = error_of(&text, &[]);
+    let lines: Vec<&str> = error.lines().collect();
+    assert_eq!(lines.len(), 2, "{error}");
+    assert!(lines[0].starts_with("a.toml:18:1: the sweep cannot vary `seeds`; "), "{error}");
+    assert!(lines[1].starts_with("a.toml:20:1: unknown key `naem` in ") && lines[1].contains("`name`?"), "{error}");
     // The threshold may be right, and the buffer wrong.
     check_all(
         &[("buffer = \"240 KB\"", "buffer = \"240\"")],
