@@ -214,6 +214,8 @@ pub(crate) enum FlowList {
     Csv,
     /// The flow file of the HPCC simulator
     Hpcc,
+    /// The flow file of the simulator of ConWeave, a fork of the HPCC simulator
+    Conweave,
     /// The connection matrix of htsim
     Htsim,
 }
@@ -238,7 +240,7 @@ pub(crate) struct TopologyArgs {
 /// Formats in which `rnic topology` prints a topology.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum TopologyFile {
-    /// The topology file of the HPCC simulator
+    /// The topology file of the HPCC simulator and of its forks, such as that of ConWeave
     Hpcc,
     /// The topology file of htsim
     Htsim,

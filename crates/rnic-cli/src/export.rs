@@ -8,6 +8,7 @@ use rnic_fabric::Topology;
 use rnic_scenario::format::{FatTreeShape, FlowExport, Graph, Link, Node, TopologyExport};
 use rnic_scenario::format::{write_flows, write_topology};
 use rnic_sim::Catalogue;
+use rnic_transport::Time;
 use rnic_workload::generate;
 use std::io::Write;
 
@@ -27,10 +28,29 @@ pub(crate) fn flows(arguments: &FlowsArgs, catalogue: &Catalogue) -> Result<(), 
     let format = match arguments.format {
         FlowList::Csv => FlowExport::Csv,
         FlowList::Hpcc => FlowExport::Hpcc,
+        FlowList::Conweave => FlowExport::Conweave,
         FlowList::Htsim => FlowExport::Htsim,
     };
-    output::print(|out| write_flows(out, format, flows, network.hosts, total))
+    let mut late = false;
+    let flows = flows.inspect(|flow| late |= flow.start > Time::ZERO);
+    output::print(|out| write_flows(out, format, flows, network.hosts, total))?;
+    // Of the programs for the transports that rnic also has, only the one for NDP uses the start times.
+    if late && format == FlowExport::Htsim && run.transport.name != "ndp" {
+        warn(
+            "htsim's programs for RoCE, HPCC and TCP start all flows at 0, and its program for Swift reads picoseconds \
+             as microseconds; only those for NDP and EQDS start flows at the times in the file",
+        );
+    }
+    Ok(())
 }
+
+/// Prints a warning about the output. An error of the standard error output is ignored.
+fn warn(text: &str) {
+    let _ = writeln!(std::io::stderr(), "warning: {text}");
+}
+
+/// The rates of links that the telemetry of the HPCC simulator can state.
+const TELEMETRY_RATES: [u64; 5] = [25, 50, 100, 200, 400];
 
 /// Prints the topology of a run.
 pub(crate) fn topology(arguments: &TopologyArgs, catalogue: &Catalogue) -> Result<(), CliError> {
@@ -40,10 +60,7 @@ pub(crate) fn topology(arguments: &TopologyArgs, catalogue: &Catalogue) -> Resul
     let (fabric, graph) = (resolved.fabric, graph(&resolved.topology));
     let left_out = [("[[fabric.route]]", fabric.routes.is_empty()), ("[[fabric.storm]]", run.fabric.storms.is_empty())];
     for (key, _) in left_out.iter().filter(|(_, none)| !none) {
-        let _ = writeln!(
-            std::io::stderr(),
-            "warning: the output does not contain the run's `{key}`: topology files have no such entries"
-        );
+        warn(&format!("the output does not contain the run's `{key}`: topology files have no such entries"));
     }
     // If the scenario changes single links of the fat-tree, the fat-tree is not regular, and its shape does not
     // describe it.
@@ -56,7 +73,17 @@ pub(crate) fn topology(arguments: &TopologyArgs, catalogue: &Catalogue) -> Resul
         TopologyFile::Htsim => TopologyExport::Htsim,
         TopologyFile::Dot => TopologyExport::Dot,
     };
-    output::print(|out| write_topology(out, format, &graph, shape.as_ref()))
+    output::print(|out| write_topology(out, format, &graph, shape.as_ref()))?;
+    let telemetry = run.transport.cc.declaration.telemetry || run.transport.name == "hpcc";
+    let unknown = |link: &&Link| !TELEMETRY_RATES.contains(&(link.rate.as_bps() / 1_000_000_000));
+    if let Some(link) = graph.links.iter().find(unknown).filter(|_| telemetry && format == TopologyExport::Hpcc) {
+        warn(&format!(
+            "the telemetry of the HPCC simulator knows links of 25, 50, 100, 200 and 400 Gbps only; with CC_MODE 3 its \
+             senders take a link of {} as one of 25 Gbps (ConWeave's fork also knows 40 Gbps)",
+            link.rate
+        ));
+    }
+    Ok(())
 }
 
 /// Converts the topology to the graph of nodes and links that the file formats need.

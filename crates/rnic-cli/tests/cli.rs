@@ -373,9 +373,10 @@ fn a_failed_run_is_reported_with_exit_code_1() {
 #[test]
 fn the_flows_that_are_printed_can_be_run() {
     let folder = Folder::with(GOOD);
-    for (format, file) in [("csv", "flows.csv"), ("hpcc", "flows.txt")] {
+    for (format, file) in [("csv", "flows.csv"), ("hpcc", "flows.txt"), ("conweave", "five-fields.txt")] {
         let flows = folder.rnic(&["flows", "a.toml", "--run", "IRN", "--format", format]);
         assert_eq!(flows.status.code(), Some(0), "{}", stderr(&flows));
+        assert_eq!(stderr(&flows), "");
         fs::write(folder.folder.path().join(file), &flows.stdout).unwrap();
         let traffic = format!("traffic={{ pattern = \"list\", file = \"{file}\" }}");
         let check = folder.rnic(&["check", "a.toml", "--set", &traffic]);
@@ -402,6 +403,45 @@ fn topologies_are_printed_in_each_format() {
     assert_eq!(stderr(&output), left_out("[[fabric.route]]") + &left_out("[[fabric.storm]]"));
     let output = folder.rnic(&["topology", "a.toml", "--format", "htsim"]);
     assert_eq!(output.status.code(), Some(2), "a single switch is no tree: {}", stdout(&output));
+}
+
+/// Programs that ignore start times, or do not know the rate of a link, would simulate something else without a
+/// message.
+#[test]
+fn exports_warn_of_what_the_other_simulator_misreads() {
+    let folder = Folder::with(GOOD);
+    let warning = |arguments: &[&str]| {
+        let output = folder.rnic(arguments);
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        stderr(&output)
+    };
+    let flows = ["flows", "a.toml", "--run", "IRN", "--format", "htsim"];
+    assert!(warning(&flows).starts_with("warning: htsim's programs for RoCE, HPCC and TCP start all flows at 0"));
+    let hpcc = "run=[{ name = \"HPCC\", transport = \"irn\", cc = \"hpcc\" }]";
+    let topology = ["topology", "a.toml", "--set", hpcc];
+    assert!(warning(&topology).contains("senders take a link of 40 Gbps as one of 25 Gbps"));
+    assert_eq!(warning(&[&topology[..], &["--set", "fabric.rate=\"100 Gbps\""]].concat()), "");
+}
+
+/// `rnic check --settings` prints the values of the profile, those that depend on the line rate included. A parameter
+/// that the scenario sets keeps its value.
+#[test]
+fn a_profile_sets_the_values_in_effect() {
+    let folder = Folder::with(GOOD);
+    let settings = |dcqcn: &str| {
+        let run = format!("run=[{{ name = \"a\", transport = \"roce\", cc = \"dcqcn\", dcqcn = {{ {dcqcn} }} }}]");
+        let output = folder.rnic(&["check", "a.toml", "--settings", "--set", &run]);
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        stdout(&output)
+    };
+    let hpcc = settings("profile = \"hpcc-ns3\", rate_timer = \"900 us\"");
+    for line in
+        ["rate_timer: 900 us", "r_ai: 8 Mbps", "r_hai: 80 Mbps", "min_rate: 1 Gbps", "hyper_increase: \"either\""]
+    {
+        assert!(hpcc.contains(&format!("  dcqcn.{line}\n")), "{line}: {hpcc}");
+    }
+    assert!(hpcc.contains("  ecn.kmin: 160 KB\n"), "{hpcc}");
+    assert_eq!(settings(""), settings("profile = \"paper\""));
 }
 
 #[test]

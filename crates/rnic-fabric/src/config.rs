@@ -1,7 +1,7 @@
 //! The specification of a simulated fabric (topology, links, routes, switches and clocks), as plain data.
 
 pub use crate::buffer::{
-    ArbiterSpec, BufferSpec, InputSpec, OutputBuffers, OutputSpec, PauseThreshold, PfcThresholds, Quantum,
+    ArbiterSpec, BufferSpec, InputSpec, OutputBuffers, OutputSpec, PauseThreshold, PfcThresholds, Quantum, SEGMENT,
     SharedLimits, SharedPfc, SharedSpec, TrimSpec, TrimmedPriority,
 };
 pub use crate::clocks::ClockSpec;

@@ -71,9 +71,17 @@ impl Dcqcn {
     /// this line rate. Packets have 1,000 bytes, and the control delay is 50 us.
     ///
     /// # Errors
-    /// If `settings` are not settings of DCQCN.
+    /// If `settings` are not settings of DCQCN, or have a behaviour that the equations do not describe: those are the
+    /// equations of the DCQCN paper, so only the behaviour of the profile `paper` fits.
     pub fn new(rate: BitRate, settings: &Settings) -> Result<Dcqcn, ModelError> {
         let read = || -> Result<Dcqcn, String> {
+            if let Some(name) = Algorithm::unlike_the_paper(settings) {
+                let value = settings.value(name).map_or(String::new(), |value| format!(" = {value}"));
+                return Err(format!(
+                    "the fluid model has the equations of the DCQCN paper, which do not describe `{name}`{value}; \
+                     use the behaviour of the profile \"paper\""
+                ));
+            }
             Ok(Dcqcn {
                 rate,
                 packet: Bytes(1_000),
@@ -288,7 +296,8 @@ impl Dcqcn {
 /// The default ECN marking thresholds of DCQCN at this line rate.
 pub fn deployed_marking(rate: BitRate) -> Marking {
     let flow = FlowConfig { line_rate: rate, ..FlowConfig::default() };
-    <Algorithm as CongestionControl>::marking(&flow).expect("DCQCN declares marking thresholds")
+    let params = Algorithm::params(&Settings::new(Algorithm::PARAMETERS), &flow).expect("the defaults are accepted");
+    Algorithm::marking(&params, &flow).expect("DCQCN declares marking thresholds")
 }
 
 fn relative(residual: f64, size: f64) -> f64 {

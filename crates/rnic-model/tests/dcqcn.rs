@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use rnic_model::dcqcn::Dcqcn;
 use rnic_model::series::{Group, Run, Statistics, StepCheck};
 use rnic_model::{at_least_one, per_packet, per_second};
-use rnic_transport::congestion::Marking;
+use rnic_transport::congestion::{CongestionControl, Dcqcn as Algorithm, Marking, Settings, Value};
 use rnic_transport::{BitRate, Bytes, Time};
 
 const LINE: BitRate = BitRate::from_gbps(40);
@@ -20,6 +20,21 @@ fn group(count: u32, gbps: u64) -> Group {
 #[track_caller]
 fn assert_close(value: f64, expected: f64, relative: f64) {
     assert!((value - expected).abs() <= relative * expected.abs(), "{value:e} is not {expected:e}");
+}
+
+/// The equations are those of the DCQCN paper.
+#[test]
+fn behaviour_without_equations_is_refused() {
+    let mut settings = Settings::new(Algorithm::PARAMETERS);
+    settings.set("profile", Value::choice("hpcc-ns3")).unwrap();
+    let error = Dcqcn::new(LINE, &settings).unwrap_err().to_string();
+    assert!(error.contains("do not describe `alpha_updates` = \"period\""), "{error}");
+    let mut settings = Settings::new(Algorithm::PARAMETERS);
+    settings.set("clamp_target_rate", Value::Flag(false)).unwrap();
+    assert!(Dcqcn::new(LINE, &settings).is_err());
+    settings.set("clamp_target_rate", Value::Flag(true)).unwrap();
+    settings.set("g", Value::Number(0.0625)).unwrap();
+    assert!(Dcqcn::new(LINE, &settings).is_ok());
 }
 
 /// The expected values were computed with 120 decimal digits from the exact value of each `p`.

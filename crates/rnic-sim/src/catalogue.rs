@@ -46,8 +46,10 @@ impl CongestionEntry {
         CongestionEntry {
             declaration: CongestionDeclaration::of::<C>(T::TELEMETRY),
             demands: |settings, flow| {
-                let cnp_interval = C::cnp_interval(&C::params(settings, flow)?);
-                Ok(Demands { marking: C::marking(flow), cnp_interval })
+                let params = C::params(settings, flow)?;
+                let unset = C::PARAMETERS.iter().filter(|parameter| settings.value(parameter.name).is_none());
+                let derived = unset.filter_map(|p| Some((p.name, C::derived(&params, p.name)?))).collect();
+                Ok(Demands { marking: C::marking(&params, flow), cnp_interval: C::cnp_interval(&params), derived })
             },
             simulate: simulate_named::<C, T>,
         }

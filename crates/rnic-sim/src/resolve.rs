@@ -12,13 +12,14 @@ use crate::host::HostConfig;
 use crate::storm::StormStep;
 use crate::watch::WatchPlan;
 use message::MessagePlan;
-use rnic_fabric::config::{FabricSpec, SwitchSpec, TopologySpec};
+use rnic_fabric::config::{FabricSpec, SEGMENT, SwitchSpec, TopologySpec};
 use rnic_fabric::{
     MIN_FRAME, PathFacts, Routes, Topology, TopologyError, buffer_cycle, longest_path, lossless_headroom,
 };
 use rnic_run::{CongestionSpec, EcnSetup, RunSpec, Storm, TransportSpec};
 use rnic_transport::congestion::Marking;
 use rnic_transport::headers::ROCE_DATA;
+use rnic_transport::settings::Value;
 use rnic_transport::transports::FabricFacts;
 use rnic_transport::{Bytes, FlowConfig, Psn, Time};
 use rnic_workload::Network;
@@ -35,13 +36,17 @@ pub enum SetupError {
     Impossible(String),
 }
 
-/// What a congestion control requires of the switches and of the receiving NICs of a run.
-#[derive(Clone, Copy, PartialEq, Debug)]
+/// What a congestion control requires of the switches and of the receiving NICs of a run, and the values of its
+/// parameters that it derived from the fabric.
+#[derive(Clone, PartialEq, Debug)]
 pub struct Demands {
     /// Default thresholds of ECN marking; `None` if the congestion control does not need marks.
     pub marking: Option<Marking>,
     /// Minimum time between two congestion notifications (CNPs) of a flow; `None` if receivers send no CNPs.
     pub cnp_interval: Option<Time>,
+    /// Names and values of those parameters that are derived from the fabric, as far as the congestion control states
+    /// their values.
+    pub derived: Vec<(&'static str, Value)>,
 }
 
 /// The congestion controls that runs can name, with what they require of switches and NICs.
@@ -240,7 +245,7 @@ fn resolve_beside(
     }
     let host_config = HostConfig {
         frame_gap: frames.gap,
-        burst: transport.settings.count("nic_burst").map_or(1, |packets| packets as u32),
+        burst: transport.settings.count("nic_burst").unwrap_or(default_burst(cc.name == "none", run.fabric.mtu)) as u32,
         ack_bytes: frames.ack,
         nack_bytes: frames.nack,
         cnp_bytes: frames.cnp,
@@ -253,7 +258,8 @@ fn resolve_beside(
     };
     let watch = run.watch.as_ref().map(|watch| WatchPlan::new(watch, &topology)).transpose();
     let watch = watch.map_err(|reason| SetupError::Impossible(format!("[watch]: {reason}")))?;
-    let mut parameters = parameters(run, &fabric, &flow, &host_config, messages.as_ref(), longest, &topology);
+    let mut parameters =
+        parameters(run, &fabric, &flow, &host_config, (messages.as_ref(), &demands), longest, &topology);
     if let Some(duration) = host_config.duration {
         parameters.push(("duration".to_string(), duration.to_string()));
     }
@@ -415,6 +421,13 @@ fn warn_of_storms(run: &RunSpec, priorities: u8, warnings: &mut Vec<String>) {
     }
 }
 
+/// Default of `nic_burst`: the number of packets of one flow that a NIC sends before the turn of the next flow. Without
+/// congestion control it is a segment ([`SEGMENT`]) in full packets. Congestion control paces each packet of a flow, so
+/// there the flows take turns packet by packet.
+fn default_burst(is_unpaced: bool, mtu: Bytes) -> u64 {
+    if is_unpaced { (SEGMENT.0 / mtu.0).max(1) } else { 1 }
+}
+
 /// Warns if the limit of packets in flight (`bdp_cap`) keeps a flow without competitors below 90 % of line rate.
 fn warn_of_small_cap(flow: &FlowConfig, frames: &Frames, longest: PathFacts, warnings: &mut Vec<String>) {
     let needed =
@@ -429,8 +442,8 @@ fn warn_of_small_cap(flow: &FlowConfig, frames: &Frames, longest: PathFacts, war
 }
 
 fn parameters(
-    run: &RunSpec, fabric: &FabricSpec, flow: &FlowConfig, host_config: &HostConfig, messages: Option<&MessagePlan>,
-    longest: PathFacts, topology: &Topology,
+    run: &RunSpec, fabric: &FabricSpec, flow: &FlowConfig, host_config: &HostConfig,
+    (messages, demands): (Option<&MessagePlan>, &Demands), longest: PathFacts, topology: &Topology,
 ) -> Vec<(String, String)> {
     let mut list: Vec<(String, String)> = Vec::new();
     let mut put = |key: &str, value: String| list.push((key.to_string(), value));
@@ -472,7 +485,8 @@ fn parameters(
     }
     let cc = &transport.cc;
     for parameter in cc.declaration.parameters {
-        let value = cc.settings.value(parameter.name);
+        let derived = || demands.derived.iter().find(|(name, _)| *name == parameter.name);
+        let value = cc.settings.value(parameter.name).or_else(|| Some(derived()?.1.clone()));
         put(
             &format!("{}.{}", cc.name(), parameter.name),
             value.map_or("derived from the fabric".to_string(), |value| value.to_string()),

@@ -3,10 +3,8 @@
 mod common;
 
 use common::*;
-use rnic_fabric::config::{NamedLink, TopologySpec};
-use rnic_run::FlowSpec;
-use rnic_run::RunSpec;
-use rnic_run::RunStatus;
+use rnic_fabric::config::{ArbiterSpec, NamedLink, TopologySpec};
+use rnic_run::{FlowSpec, InputSetup, QueueingSetup, RunSpec, RunStatus};
 use rnic_transport::{BitRate, Bytes, Time};
 
 /// Destinations from h0, with the number of links to each: under the same switch, in the same pod, in another pod.
@@ -118,18 +116,26 @@ fn the_cap_on_packets_in_flight_is_exact() {
 }
 
 #[test]
-fn two_flows_into_one_host_alternate_and_finish_a_frame_apart() {
-    let run = run_on(TopologySpec::SingleSwitch { hosts: 3 }, "roce");
-    let output = outcome(&run, &[flow(0, 0, 2, 20 * 1_024), flow(0, 1, 2, 20 * 1_024)]);
-    // Forty frames follow each other on the last link. Round robin begins with the lower port, so the first flow
-    // finishes one frame earlier.
-    assert_eq!(fct(&output.flows.get(0).unwrap()), 2 * (ROCE + D) + 38 * ROCE);
-    assert_eq!(fct(&output.flows.get(1).unwrap()), 2 * (ROCE + D) + 39 * ROCE);
+fn two_flows_into_one_host_take_turns_at_the_switch() {
+    let mut run = run_on(TopologySpec::SingleSwitch { hosts: 3 }, "roce");
+    let flows = [flow(0, 0, 2, 70 * 1_024), flow(0, 1, 2, 70 * 1_024)];
+    // 140 frames follow each other on the last link, and the turns begin with the lower port. With the default, 64 KB,
+    // a turn has 59 frames of 1,086 bytes: 59 of the first flow, 59 of the second, 11 of the first, 11 of the second.
+    let output = outcome(&run, &flows);
+    assert_eq!(fct(&output.flows.get(0).unwrap()), 2 * (ROCE + D) + 128 * ROCE);
+    assert_eq!(fct(&output.flows.get(1).unwrap()), 2 * (ROCE + D) + 139 * ROCE);
+    // In turns of one frame, the first flow finishes one frame earlier.
+    let arbiter = ArbiterSpec::PACKET_BY_PACKET;
+    run.fabric.switch.queueing = QueueingSetup::Input(InputSetup { arbiter, ..InputSetup::default() });
+    let output = outcome(&run, &flows);
+    assert_eq!(fct(&output.flows.get(0).unwrap()), 2 * (ROCE + D) + 138 * ROCE);
+    assert_eq!(fct(&output.flows.get(1).unwrap()), 2 * (ROCE + D) + 139 * ROCE);
 }
 
 #[test]
 fn flows_of_one_host_take_turns_packet_by_packet() {
-    let run = run_on(TopologySpec::SingleSwitch { hosts: 4 }, "roce");
+    let mut run = run_on(TopologySpec::SingleSwitch { hosts: 4 }, "roce");
+    run.transport.set("nic_burst", 1_u64).unwrap();
     let flows = [flow(0, 0, 1, 3 * 1_024), flow(0, 0, 2, 1_024), flow(0, 0, 3, 2 * 1_024)];
     let output = outcome(&run, &flows);
     // The first flow has sent a packet and is in the queue of ready flows again before the others start. From then on
@@ -183,9 +189,9 @@ fn a_flow_starts_at_its_own_picosecond() {
     }
 }
 
-/// Two flows of 8 packets leave one host, and use separate links behind the switch. With a burst of 8, the first flow
-/// leaves as a whole, as if it were alone, and the second flow waits for its 8 packets. With a burst of 1, the first
-/// flow waits for most packets of the second flow.
+/// Two flows of 8 packets leave one host, and use separate links behind the switch. With a burst of at least 8, such as
+/// the default of 62, the first flow leaves as a whole, as if it were alone, and the second flow waits for its 8
+/// packets. With a burst of 1, as with a congestion control, the first flow waits for most packets of the second flow.
 #[test]
 fn a_nic_takes_turns_in_bursts() {
     let mut run = run_on(TopologySpec::SingleSwitch { hosts: 3 }, "roce");
@@ -195,6 +201,8 @@ fn a_nic_takes_turns_in_bursts() {
         outcome(run, &flows).flows.iter().map(|record| fct(&record) - record.ideal.as_ps()).collect()
     };
     const T: u64 = 221_200;
+    assert_eq!(late(&run), [0, 8 * T]);
+    run.transport.set("nic_burst", 1_u64).unwrap();
     // The first flow sends a packet before the second flow starts, so it is ahead by one packet.
     assert_eq!(late(&run), [6 * T, 8 * T]);
     run.transport.set("nic_burst", 8_u64).unwrap();

@@ -14,7 +14,14 @@ use super::{Experiment, Source, Study, scenarios};
 pub static STUDY: Study = Study {
     name: "irn-arbitration",
     title: "IRN paper, figures 1 to 3: sensitivity to arbitration",
-    files: scenarios!["irn-arbitration", "../irn/default.toml", "map.toml", "long.toml", "variants.toml"],
+    files: scenarios![
+        "irn-arbitration",
+        "../irn/default.toml",
+        "map.toml",
+        "segments.toml",
+        "long.toml",
+        "variants.toml"
+    ],
     experiments: &[
         Experiment {
             name: "map",
@@ -23,6 +30,14 @@ pub static STUDY: Study = Study {
             sources: &[Source::all(MAP).quick(FEW, &["1, 1", "110, 110"])],
             charts: &[],
             rows: |m| map(m, MAP),
+        },
+        Experiment {
+            name: "segments",
+            title: "rnic's default: turns of 64 KB at switches and NICs; 20,000 flows",
+            seeds: 5,
+            sources: &[Source::all(SEGMENTS).quick(FEW, &[])],
+            charts: &[],
+            rows: |m| map(m, SEGMENTS),
         },
         Experiment {
             name: "long",
@@ -48,6 +63,7 @@ pub static STUDY: Study = Study {
 };
 
 const MAP: &str = "map.toml";
+const SEGMENTS: &str = "segments.toml";
 const LONG: &str = "long.toml";
 const VARIANTS: &str = "variants.toml";
 /// Settings that `--quick` changes, so that only few flows are simulated.

@@ -14,7 +14,9 @@
 //! It repeats the last two tests, shorter and only with the loss recovery of IRN, with each parameter of the algorithm
 //! at its minimum and maximum. All random numbers have fixed seeds, so a failure is reproducible.
 
-use crate::congestion::{AckSample, CongestionControl, Kind, LossSignal, Marking, Parameter, Settings, Value, ceiling};
+use crate::congestion::{
+    AckSample, CongestionControl, Kind, LossSignal, Marking, Parameter, Profile, Settings, Value, ceiling,
+};
 use crate::recovery::{GoBackN, Irn, Protocol, Tcp};
 use crate::telemetry::{HopRecord, Telemetry};
 use crate::{
@@ -28,20 +30,31 @@ use std::collections::BTreeMap;
 /// The error is one sentence that describes the first violation.
 pub fn check<C: CongestionControl>() -> Result<(), String> {
     check_declaration::<C>()?;
-    let settings = Settings::new(C::PARAMETERS);
+    for settings in profiles::<C>()? {
+        let of_profile = |error| match settings.profile() {
+            Some(profile) => format!("with profile `{}`: {error}", profile.name),
+            None => error,
+        };
+        check_settings::<C>(&settings).map_err(of_profile)?;
+    }
+    check_bounds::<C>()
+}
+
+/// Checks the congestion control `C` with `settings`: by random events, and in flows.
+fn check_settings<C: CongestionControl>(settings: &Settings) -> Result<(), String> {
     for (seed, flow) in flows().iter().enumerate() {
-        check_events::<C>(&settings, flow, seed as u64, 20_000)?;
+        check_events::<C>(settings, flow, seed as u64, 20_000)?;
         for loss in [0, 5, 100] {
             let path = Path { seed: seed as u64, loss };
-            check_flow::<Irn, C>(&settings, flow, path, 500)?;
-            check_flow::<GoBackN, C>(&settings, flow, path, 500)?;
-            check_flow::<Tcp, C>(&settings, flow, path, 500)?;
+            check_flow::<Irn, C>(settings, flow, path, 500)?;
+            check_flow::<GoBackN, C>(settings, flow, path, 500)?;
+            check_flow::<Tcp, C>(settings, flow, path, 500)?;
             if !C::NEEDS_ACKS {
-                check_flow::<GoBackN, C>(&settings, &FlowConfig { acks: false, ..flow.clone() }, path, 500)?;
+                check_flow::<GoBackN, C>(settings, &FlowConfig { acks: false, ..flow.clone() }, path, 500)?;
             }
         }
     }
-    check_bounds::<C>()
+    Ok(())
 }
 
 /// The flow configurations to test with. They vary every setting of flows that a congestion control may depend on.
@@ -63,8 +76,8 @@ fn flows() -> Vec<FlowConfig> {
 }
 
 /// Checks the declaration of a congestion control. Names must be unique and consist of lower-case letters, digits,
-/// dashes and underscores; descriptions must be one line; defaults must be in range; the default settings must be
-/// accepted.
+/// dashes and underscores; descriptions must be one line; defaults must be in range; the default settings, and those of
+/// each profile, must be accepted.
 ///
 /// # Errors
 /// The error is one sentence that describes the first violation.
@@ -96,15 +109,50 @@ pub fn check_declaration<C: CongestionControl>() -> Result<(), String> {
             settings.set(key, default.clone()).map_err(|error| format!("{name}: default of `{key}`: {error}"))?;
         }
     }
-    for flow in flows() {
-        C::params(&Settings::new(C::PARAMETERS), &flow).map_err(|error| format!("{name} with defaults: {error}"))?;
-        if let Some(marking) = C::marking(&flow)
-            && !(marking.kmin <= marking.kmax && (0.0..=1.0).contains(&marking.pmax))
-        {
-            return Err(format!("{name}: kmin must not exceed kmax, and pmax must be 0 to 1: {marking:?}"));
+    for settings in profiles::<C>()? {
+        let with = settings.profile().map_or("defaults".to_string(), |profile| format!("profile `{}`", profile.name));
+        for flow in flows() {
+            let params = C::params(&settings, &flow).map_err(|error| format!("{name} with {with}: {error}"))?;
+            if let Some(marking) = C::marking(&params, &flow)
+                && !(marking.kmin <= marking.kmax && (0.0..=1.0).contains(&marking.pmax))
+            {
+                return Err(format!("{name}: kmin must not exceed kmax, and pmax must be 0 to 1: {marking:?}"));
+            }
         }
     }
     Ok(())
+}
+
+/// The settings of each profile of a congestion control, and its default settings if it has no profiles.
+///
+/// # Errors
+/// If the names or the values of a profile are not declared. The error is one sentence.
+fn profiles<C: CongestionControl>() -> Result<Vec<Settings>, String> {
+    let name = C::NAME;
+    let Some(selector) = C::PARAMETERS.iter().find(|parameter| !parameter.profiles.is_empty()) else {
+        return Ok(vec![Settings::new(C::PARAMETERS)]);
+    };
+    let names: Vec<&str> = selector.profiles.iter().map(|profile| profile.name).collect();
+    if !matches!(selector.kind, Kind::Choice(words) if words == names) {
+        return Err(format!("{name}: the words of `{}` must be the names of its profiles: {names:?}", selector.name));
+    }
+    let select = |profile: &Profile| {
+        let mut settings = Settings::new(C::PARAMETERS);
+        for (key, value) in profile.values {
+            let known = C::PARAMETERS.iter().any(|parameter| parameter.name == *key && parameter.name != selector.name);
+            if !known {
+                return Err(format!("{name}: profile `{}` has `{key}`, which is no parameter", profile.name));
+            }
+            if let Some(value) = value {
+                let set = settings.set(key, Value::from(*value));
+                set.map_err(|error| format!("{name}: profile `{}`: {error}", profile.name))?;
+            }
+        }
+        let mut settings = Settings::new(C::PARAMETERS);
+        settings.set(selector.name, Value::choice(profile.name))?;
+        Ok(settings)
+    };
+    selector.profiles.iter().map(select).collect()
 }
 
 fn is_name(name: &str) -> bool {
@@ -408,7 +456,7 @@ pub fn check_flow<P: Protocol, C: CongestionControl>(
     let mut pipe = Pipe::<P, C> {
         sender: Sender::new(&cfg, &params, bytes, Time::ZERO),
         receiver: Receiver::new(&cfg, bytes, Time::ZERO),
-        marking: C::marking(&cfg).unwrap_or(Marking { kmin: Bytes(0), kmax: Bytes(0), pmax: 1.0 }),
+        marking: C::marking(&params, &cfg).unwrap_or(Marking { kmin: Bytes(0), kmax: Bytes(0), pmax: 1.0 }),
         packet: cfg.line_rate.time_for(u64::from(cfg.mtu + cfg.header)),
         cfg,
         params,

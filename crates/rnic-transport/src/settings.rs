@@ -222,6 +222,41 @@ pub struct Parameter {
     pub default: Option<DefaultValue>,
     /// Description of the parameter in one line: its meaning, a semicolon, and the source of the default.
     pub about: &'static str,
+    /// Sets of values of the other parameters, if the words of this parameter select such sets; otherwise empty.
+    pub profiles: &'static [Profile],
+}
+
+/// A named set of values for the parameters of a congestion control or transport: the word `name` of a parameter that
+/// is declared with [`Parameter::profile`] selects it. A parameter that is set keeps its value in every profile.
+///
+/// ```
+/// use rnic_transport::Time;
+/// use rnic_transport::settings::{DefaultValue, Parameter, Profile, Settings, Value};
+///
+/// const QUICK: Profile = Profile { name: "quick", values: &[("period", Some(DefaultValue::Time(Time::from_us(1))))] };
+/// const USUAL: Profile = Profile { name: "usual", values: &[] };
+/// const PARAMETERS: &[Parameter] = &[
+///     Parameter::profile("profile", &["usual", "quick"], &[USUAL, QUICK], "values of all parameters"),
+///     Parameter::time("period", Time::from_us(55), "time between two updates; our choice"),
+///     Parameter::number("gain", 0.5, 0.0, 1.0, "gain of an update; our choice"),
+/// ];
+///
+/// let mut settings = Settings::new(PARAMETERS);
+/// assert_eq!(settings.time("period"), Ok(Time::from_us(55)));
+/// settings.set("profile", Value::choice("quick"))?;
+/// assert_eq!(settings.time("period"), Ok(Time::from_us(1)), "the value of the profile");
+/// assert_eq!(settings.number("gain"), Ok(0.5), "the profile has no value for it");
+/// settings.set("period", Value::Time(Time::from_us(7)))?;
+/// assert_eq!(settings.time("period"), Ok(Time::from_us(7)), "a set value overrides the profile");
+/// # Ok::<(), String>(())
+/// ```
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Profile {
+    /// Name of the profile: a word of the parameter that selects profiles.
+    pub name: &'static str,
+    /// Names of parameters with their values; `None` stands for a value that is derived from the fabric. The other
+    /// parameters keep their declared defaults.
+    pub values: &'static [(&'static str, Option<DefaultValue>)],
 }
 
 /// The default value of a parameter: like [`Value`], but usable in a constant, because it allocates no memory.
@@ -243,10 +278,9 @@ pub enum DefaultValue {
     Choice(&'static str),
 }
 
-impl Parameter {
-    /// The parameter's default value; `None` if it is derived, as [`Parameter::about`] describes.
-    pub fn default_value(&self) -> Option<Value> {
-        Some(match self.default? {
+impl From<DefaultValue> for Value {
+    fn from(default: DefaultValue) -> Value {
+        match default {
             DefaultValue::Rate(rate) => Value::Rate(rate),
             DefaultValue::Time(time) => Value::Time(time),
             DefaultValue::Bytes(bytes) => Value::Bytes(bytes),
@@ -254,45 +288,75 @@ impl Parameter {
             DefaultValue::Count(count) => Value::Count(count),
             DefaultValue::Flag(flag) => Value::Flag(flag),
             DefaultValue::Choice(word) => Value::choice(word),
-        })
+        }
+    }
+}
+
+impl Parameter {
+    /// The parameter's default value; `None` if it is derived, as [`Parameter::about`] describes.
+    pub fn default_value(&self) -> Option<Value> {
+        self.default.map(Value::from)
+    }
+    /// A parameter without a default and without profiles.
+    const fn new(name: &'static str, kind: Kind, about: &'static str) -> Parameter {
+        Parameter { name, kind, default: None, about, profiles: &[] }
+    }
+    const fn with(self, default: DefaultValue) -> Parameter {
+        Parameter { default: Some(default), ..self }
     }
     /// Declares a parameter that is a rate greater than zero.
     pub const fn rate(name: &'static str, default: BitRate, about: &'static str) -> Parameter {
-        Parameter { name, kind: Kind::Rate, default: Some(DefaultValue::Rate(default)), about }
+        Parameter::new(name, Kind::Rate, about).with(DefaultValue::Rate(default))
     }
     /// Declares a parameter that is a time greater than zero.
     pub const fn time(name: &'static str, default: Time, about: &'static str) -> Parameter {
-        Parameter { name, kind: Kind::Time, default: Some(DefaultValue::Time(default)), about }
+        Parameter::new(name, Kind::Time, about).with(DefaultValue::Time(default))
     }
     /// Declares a parameter that is a size of at least one byte; `default` is in bytes.
     pub const fn bytes(name: &'static str, default: u64, about: &'static str) -> Parameter {
-        Parameter { name, kind: Kind::Bytes, default: Some(DefaultValue::Bytes(Bytes(default))), about }
+        Parameter::new(name, Kind::Bytes, about).with(DefaultValue::Bytes(Bytes(default)))
     }
     /// Declares a parameter that is a number from `min` to `max`.
     pub const fn number(name: &'static str, default: f64, min: f64, max: f64, about: &'static str) -> Parameter {
-        Parameter { name, kind: Kind::Number { min, max }, default: Some(DefaultValue::Number(default)), about }
+        Parameter::new(name, Kind::Number { min, max }, about).with(DefaultValue::Number(default))
     }
     /// Declares a parameter that is a whole number from `min` to `max`.
     pub const fn count(name: &'static str, default: u64, min: u64, max: u64, about: &'static str) -> Parameter {
-        Parameter { name, kind: Kind::Count { min, max }, default: Some(DefaultValue::Count(default)), about }
+        Parameter::new(name, Kind::Count { min, max }, about).with(DefaultValue::Count(default))
     }
     /// Declares a parameter that is `true` or `false`.
     pub const fn flag(name: &'static str, default: bool, about: &'static str) -> Parameter {
-        Parameter { name, kind: Kind::Flag, default: Some(DefaultValue::Flag(default)), about }
+        Parameter::new(name, Kind::Flag, about).with(DefaultValue::Flag(default))
+    }
+    /// Declares a parameter that is a time, zero included.
+    pub const fn delay(name: &'static str, default: Time, about: &'static str) -> Parameter {
+        Parameter::new(name, Kind::Delay, about).with(DefaultValue::Time(default))
+    }
+    /// Declares a parameter that is a size from `min` to `max`; these and `default` are in bytes.
+    pub const fn size(name: &'static str, default: u64, min: u64, max: u64, about: &'static str) -> Parameter {
+        Parameter::new(name, Kind::Size { min, max }, about).with(DefaultValue::Bytes(Bytes(default)))
     }
     /// Declares a parameter that is a retransmission timeout of at least [`MIN_TIMEOUT`].
     pub const fn timeout(name: &'static str, default: Time, about: &'static str) -> Parameter {
-        Parameter { name, kind: Kind::Timeout, default: Some(DefaultValue::Time(default)), about }
+        Parameter::new(name, Kind::Timeout, about).with(DefaultValue::Time(default))
     }
     /// Declares a parameter whose value is one of `words`.
     pub const fn choice(
         name: &'static str, default: &'static str, words: &'static [&'static str], about: &'static str,
     ) -> Parameter {
-        Parameter { name, kind: Kind::Choice(words), default: Some(DefaultValue::Choice(default)), about }
+        Parameter::new(name, Kind::Choice(words), about).with(DefaultValue::Choice(default))
     }
     /// Declares a parameter whose default is derived from the fabric; `about` describes the derivation.
     pub const fn derived(name: &'static str, kind: Kind, about: &'static str) -> Parameter {
-        Parameter { name, kind, default: None, about }
+        Parameter::new(name, kind, about)
+    }
+    /// Declares a parameter that selects one of `profiles` by its name. `names` are the names of the profiles in the
+    /// same order; the first profile is the default.
+    pub const fn profile(
+        name: &'static str, names: &'static [&'static str], profiles: &'static [Profile], about: &'static str,
+    ) -> Parameter {
+        let selector = Parameter::new(name, Kind::Choice(names), about).with(DefaultValue::Choice(names[0]));
+        Parameter { profiles, ..selector }
     }
 }
 
@@ -383,11 +447,31 @@ impl Settings {
         self.given.iter().any(|(given, _)| *given == name)
     }
 
-    /// The value of a parameter: the value that was set, or its default. `None` if it was not set and its default is
-    /// derived, or if there is no such parameter.
+    /// The value of a parameter: the value that was set, or the value of the selected [`Profile`], or the default.
+    /// `None` if it was not set and is derived from the fabric, or if there is no such parameter.
     pub fn value(&self, name: &str) -> Option<Value> {
-        let given = self.given.iter().find(|(given, _)| *given == name).map(|(_, value)| value.clone());
-        given.or_else(|| self.declared.iter().find(|parameter| parameter.name == name)?.default_value())
+        if let Some(value) = self.given_value(name) {
+            return Some(value.clone());
+        }
+        let of_profile = self.profile().and_then(|profile| profile.values.iter().find(|(key, _)| *key == name));
+        let default = match of_profile {
+            Some((_, value)) => *value,
+            None => self.declared.iter().find(|parameter| parameter.name == name)?.default,
+        };
+        default.map(Value::from)
+    }
+
+    fn given_value(&self, name: &str) -> Option<&Value> {
+        self.given.iter().find(|(given, _)| *given == name).map(|(_, value)| value)
+    }
+
+    /// The profile that these settings select; `None` if no parameter selects profiles.
+    pub fn profile(&self) -> Option<&'static Profile> {
+        let selector = self.declared.iter().find(|parameter| !parameter.profiles.is_empty())?;
+        match self.given_value(selector.name) {
+            Some(Value::Choice(word)) => selector.profiles.iter().find(|profile| profile.name == word),
+            _ => selector.profiles.first(),
+        }
     }
 
     /// The value of a parameter that is a rate.

@@ -239,11 +239,120 @@ fn deployed_parameters() {
     let flow = Flow::new(&[]);
     assert_eq!(Dcqcn::cnp_interval(&flow.params), Some(Time::from_us(50)));
     let deployed = Marking { kmin: Bytes(5_000), kmax: Bytes(200_000), pmax: 0.01 };
-    assert_eq!(Dcqcn::marking(&FlowConfig::default()), Some(deployed));
+    assert_eq!(Dcqcn::marking(&flow.params, &FlowConfig::default()), Some(deployed));
     let mut settings = Settings::new(Dcqcn::PARAMETERS);
-    settings.set("byte_counter", Value::Bytes(Bytes(5_000_000_000))).unwrap();
-    let error = Dcqcn::params(&settings, &FlowConfig::default()).unwrap_err();
-    assert_eq!(error, "`byte_counter` cannot be 5 GB: at most 4 GB");
+    let error = settings.set("byte_counter", Value::Bytes(Bytes(5_000_000_000))).unwrap_err();
+    assert_eq!(error, "`byte_counter` cannot be 5 GB; it takes a size from 0 B to 4 GB");
+}
+
+fn profile(name: &str) -> (&'static str, Value) {
+    ("profile", Value::choice(name))
+}
+
+/// `paper` is the default. In another profile a parameter that is set keeps its value, whatever the order.
+#[test]
+fn set_parameters_override_the_profile() {
+    assert_eq!(Flow::new(&[profile("paper")]).params, Flow::new(&[]).params);
+    let timer = ("rate_timer", Value::Time(Time::from_us(55)));
+    let own = Flow::new(&[timer.clone(), profile("hpcc-ns3")]);
+    assert_eq!(own.params, Flow::new(&[profile("hpcc-ns3"), timer]).params);
+    assert_ne!(own.params, Flow::new(&[profile("hpcc-ns3")]).params);
+    // 16 KB and 4 KB per Gbps, no minimum time between CNPs.
+    let hpcc = Flow::new(&[profile("hpcc-ns3")]).params;
+    let marking = Marking { kmin: Bytes(160_000), kmax: Bytes(640_000), pmax: 0.2 };
+    assert_eq!(Dcqcn::marking(&hpcc, &FlowConfig::default()), Some(marking));
+    assert_eq!(Dcqcn::cnp_interval(&hpcc), Some(Time::ZERO));
+    let mut settings = Settings::new(Dcqcn::PARAMETERS);
+    let error = settings.set("profile", Value::choice("mlx4")).unwrap_err();
+    assert_eq!(error, "`profile` cannot be \"mlx4\"; it takes \"paper\", \"hpcc-ns3\", \"connectx\"");
+}
+
+/// Settings that cannot have an effect are refused.
+#[test]
+fn contradictory_settings_are_refused() {
+    let refused = |given: &[(&str, Value)]| {
+        let mut settings = Settings::new(Dcqcn::PARAMETERS);
+        for (name, value) in given {
+            settings.set(name, value.clone()).unwrap();
+        }
+        Dcqcn::params(&settings, &FlowConfig::default()).unwrap_err()
+    };
+    let error = refused(&[("byte_counter", Value::Bytes(Bytes(0)))]);
+    assert!(error.starts_with("`byte_counter` = 0 B needs `hyper_increase` = \"either\""), "{error}");
+    let error = refused(&[profile("connectx"), ("alpha_first", Value::Flag(true))]);
+    assert!(error.starts_with("`alpha_first` has no effect with `alpha_updates` = \"period\""), "{error}");
+}
+
+/// The profile `hpcc-ns3`: a CNP reduces the rate at the end of an interval of 4 us. Alpha decays in periods of 1 us in
+/// which no CNP arrives. The target rate stays until an increase event has happened. The timer (300 us) alone leads to
+/// hyper increase, whose steps do not grow.
+#[test]
+fn the_hpcc_simulator_delays_reductions_and_keeps_the_target() {
+    let mut flow = Flow::new(&[profile("hpcc-ns3")]);
+    flow.cnp(100);
+    assert_eq!(flow.rates(), (40 * G, 40 * G));
+    // The first CNP does not count: alpha decays four times until 104 us. 40 (1 - (255/256)^4 / 2) = 20.310673708...
+    let alpha = (255.0f64 / 256.0).powi(4);
+    flow.timer(104);
+    assert_eq!(flow.rates(), (40 * G, 20_310_673_709));
+    assert!((flow.alpha(104) - alpha).abs() < 1e-15);
+    // A CNP at 105.0 us counts for the period that ends at 106 us; the reduction follows at 108 us. R_T stays.
+    flow.cnp(105);
+    flow.cnp(106);
+    let mut alpha = alpha * 255.0 / 256.0;
+    for raised in [1.0, 1.0, 0.0] {
+        alpha = alpha * 255.0 / 256.0 + raised / 256.0;
+    }
+    flow.timer(108);
+    let reduced = (20_310_673_709.0 * (1.0 - alpha / 2.0)).round() as u64;
+    assert_eq!(flow.rates(), (40 * G, reduced));
+    assert_eq!(flow.rp.next_timer(), Some(Time::from_us(408)));
+    // F = 1: one fast recovery, one additive increase (a 5,000th of 40 Gbps), then hyper increases (a 500th), from an
+    // R_T below line rate. The CNP at 410 us sets R_T = R_C, because an increase event has happened.
+    flow.timer(408);
+    let recovered = (40 * G + reduced).div_ceil(2);
+    assert_eq!(flow.rates(), (40 * G, recovered));
+    flow.cnp(410);
+    flow.timer(412);
+    let (target, current) = flow.rates();
+    assert_eq!(target, recovered);
+    flow.send(u32::MAX);
+    assert_eq!(flow.rates(), (target, current), "there is no byte counter");
+    flow.timer(712);
+    let mut expected = (target, (target + current).div_ceil(2));
+    assert_eq!(flow.rates(), expected);
+    for (us, step) in [(1012, 8_000_000), (1312, 80_000_000), (1612, 80_000_000)] {
+        flow.timer(us);
+        expected.0 += step;
+        expected.1 = (expected.0 + expected.1).div_ceil(2);
+        assert_eq!(flow.rates(), expected, "at {us} us");
+    }
+    // Intervals begin with the first CNP, at 100 + 4 n us, even after a pause.
+    flow.cnp(1_702);
+    assert_eq!(flow.rp.next_timer(), Some(Time::from_us(1_704)));
+}
+
+/// The profile `connectx`: additive increase after one event, 5 Mbps; hyper increase only after events of both
+/// counters.
+#[test]
+fn connectx_increases_by_timer_and_bytes() {
+    let mut flow = Flow::new(&[profile("connectx")]);
+    flow.cnp(0);
+    flow.timer(4);
+    flow.cnp(5);
+    flow.timer(8);
+    flow.timer(308); // fast recovery
+    flow.cnp(309);
+    flow.timer(312); // R_T = R_C
+    let (target, _) = flow.rates();
+    for (bytes, above) in [(32_767, 0), (32_766, 0), (1, 5_000_000), (32_767, 10_000_000)] {
+        flow.send(bytes);
+        assert_eq!(flow.rates().0, target + above);
+    }
+    flow.timer(612);
+    assert_eq!(flow.rates().0, target + 15_000_000); // the timer's stage is 0
+    flow.send(32_767);
+    assert_eq!(flow.rates().0, target + 65_000_000);
 }
 
 /// The reaction point as in the paper's figure, in which every timer always runs: the alpha timer from the first CNP
@@ -313,6 +422,98 @@ impl Eager {
                 self.event(0);
                 self.rate_due += Time::from_us(55);
             }
+        }
+    }
+}
+
+/// The sender of the HPCC simulator with all its timers, in steps of 1 us: alpha every 1 us, the check for a reduction
+/// every 4 us, both from the first CNP on, and the rate timer.
+struct HpccSimulator {
+    current: u64,
+    target: u64,
+    alpha: f64,
+    first_cnp: Option<u64>,
+    cnp_for_alpha: bool,
+    cnp_for_rate: bool,
+    rate_due: u64,
+    stage: u64,
+}
+
+impl HpccSimulator {
+    fn new() -> HpccSimulator {
+        HpccSimulator {
+            current: LINE,
+            target: LINE,
+            alpha: 1.0,
+            first_cnp: None,
+            cnp_for_alpha: false,
+            cnp_for_rate: false,
+            rate_due: u64::MAX,
+            stage: 0,
+        }
+    }
+    /// Simulates the instant `us`, at which a CNP arrives or not.
+    fn step(&mut self, us: u64, cnp: bool) {
+        if self.first_cnp.is_some() {
+            let raised = if self.cnp_for_alpha { 1.0 / 256.0 } else { 0.0 };
+            self.alpha = (1.0 - 1.0 / 256.0) * self.alpha + raised;
+            self.cnp_for_alpha = false;
+        }
+        if cnp {
+            self.cnp_for_alpha = self.first_cnp.is_some();
+            self.cnp_for_rate = true;
+            self.first_cnp.get_or_insert(us);
+        }
+        if us == self.rate_due {
+            self.rate_due += 300;
+            self.target += match self.stage {
+                0 => 0,
+                1 => LINE / 5_000,
+                _ => LINE / 500,
+            };
+            self.target = self.target.min(LINE);
+            self.current = (self.current + self.target).div_ceil(2);
+            self.stage += 1;
+        }
+        let check = self.first_cnp.is_some_and(|first| us > first && (us - first).is_multiple_of(4));
+        if check && self.cnp_for_rate {
+            if self.stage > 0 {
+                self.target = self.current;
+            }
+            self.current = ((self.current as f64 * (1.0 - self.alpha / 2.0) + 0.5) as u64).max(1_000_000_000);
+            self.stage = 0;
+            self.rate_due = us + 300;
+            self.cnp_for_rate = false;
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// The rates of the profile `hpcc-ns3` are bit-identical to those of the simulator's timers.
+    #[test]
+    fn hpcc_profile_equals_its_simulator(
+        waits in prop::collection::vec(prop_oneof![1u64..6, 1u64..40, 280u64..320, 1u64..3_000], 1..100),
+    ) {
+        let mut flow = Flow::new(&[profile("hpcc-ns3")]);
+        let mut simulator = HpccSimulator::new();
+        let mut us = 0;
+        for wait in waits {
+            for idle in us + 1..us + wait {
+                simulator.step(idle, false);
+            }
+            us += wait;
+            while let Some(at) = flow.rp.next_timer().filter(|at| *at < Time::from_us(us)) {
+                flow.rp.on_timer(&flow.params, at);
+            }
+            simulator.step(us, true);
+            flow.cnp(us);
+            while let Some(at) = flow.rp.next_timer().filter(|at| *at <= Time::from_us(us)) {
+                flow.rp.on_timer(&flow.params, at);
+            }
+            prop_assert_eq!(flow.rates(), (simulator.target, simulator.current), "at {} us", us);
+            prop_assert_eq!(flow.alpha(us), simulator.alpha);
         }
     }
 }

@@ -161,6 +161,7 @@ fn timeouts_start_slowly() {
 fn marking_scales_with_the_line_rate() {
     for (gbps, k) in [(40, 160_000), (10, 40_000), (400, 1_600_000)] {
         let flow = FlowConfig { line_rate: BitRate::from_gbps(gbps), ..FlowConfig::default() };
-        assert_eq!(Dctcp::marking(&flow), Some(Marking { kmin: Bytes(k), kmax: Bytes(k), pmax: 1.0 }));
+        let params = Dctcp::params(&Settings::new(Dctcp::PARAMETERS), &flow).unwrap();
+        assert_eq!(Dctcp::marking(&params, &flow), Some(Marking { kmin: Bytes(k), kmax: Bytes(k), pmax: 1.0 }));
     }
 }

@@ -1,6 +1,6 @@
 //! Checks the tables and marking thresholds in `docs/reference/congestion-control.md` against the code.
 
-use rnic_transport::congestion::{CongestionControl, Marking};
+use rnic_transport::congestion::{CongestionControl, Marking, Settings, Value};
 use rnic_transport::registry::{Visitor, visit_congestion_controls};
 use rnic_transport::{BitRate, FlowConfig};
 use std::fmt::Write as _;
@@ -14,8 +14,46 @@ struct Compare {
     rows: u32,
 }
 
+impl Compare {
+    /// The table of those parameters that differ between the profiles of a congestion control, and of its marking
+    /// thresholds; empty without profiles.
+    fn profiles<C: CongestionControl>(&mut self) -> String {
+        let Some(selector) = C::PARAMETERS.iter().find(|parameter| !parameter.profiles.is_empty()) else {
+            return String::new();
+        };
+        let flow = FlowConfig::default();
+        let with_params = |name: &str| {
+            let mut settings = Settings::new(C::PARAMETERS);
+            settings.set(selector.name, Value::choice(name)).unwrap();
+            let params = C::params(&settings, &flow).unwrap();
+            (settings, params)
+        };
+        let profiles: Vec<_> = selector.profiles.iter().map(|profile| with_params(profile.name)).collect();
+        let names: Vec<String> = selector.profiles.iter().map(|profile| format!("`{}`", profile.name)).collect();
+        let mut table = format!("| key | {} |\n|---|{}\n", names.join(" | "), "---|".repeat(names.len()));
+        for parameter in C::PARAMETERS.iter().filter(|parameter| parameter.name != selector.name) {
+            let value = |(settings, params): &(Settings, C::Params)| match settings.value(parameter.name) {
+                Some(value) => value.to_string(),
+                None => format!("{} at {}", C::derived(params, parameter.name).unwrap(), flow.line_rate),
+            };
+            let values: Vec<String> = profiles.iter().map(value).collect();
+            if values.iter().any(|value| *value != values[0]) {
+                let _ = writeln!(table, "| `{}` | {} |", parameter.name, values.join(" | "));
+                self.rows += 1;
+            }
+        }
+        let marking = profiles.iter().map(|(_, params)| {
+            let Marking { kmin, kmax, pmax } = C::marking(params, &flow).unwrap();
+            format!("{kmin}, {kmax}, {pmax}")
+        });
+        let _ = writeln!(table, "| ECN at {} | {} |", flow.line_rate, marking.collect::<Vec<_>>().join(" | "));
+        table
+    }
+}
+
 impl Visitor for Compare {
     fn visit<C: CongestionControl>(&mut self) {
+        let profiles = self.profiles::<C>();
         // Compare section by section, so that a row under the heading of another congestion control does not count.
         let heading = format!("\n## `{}`\n", C::NAME);
         let section = self.page.split_once(&heading).map_or("", |(_, rest)| rest);
@@ -32,10 +70,14 @@ impl Visitor for Compare {
             let _ = writeln!(expected, "| `{}` | {default} | {meaning} | {source} |", parameter.name);
             self.rows += 1;
         }
-        if let Some(marking) = C::marking(&FlowConfig::default()) {
+        let at_rate = |line_rate| {
+            let flow = FlowConfig { line_rate, ..FlowConfig::default() };
+            let params = C::params(&Settings::new(C::PARAMETERS), &flow).expect("the defaults are accepted");
+            C::marking(&params, &flow)
+        };
+        if let Some(marking) = at_rate(BitRate::from_gbps(40)) {
             let Marking { kmin, kmax, pmax } = marking;
-            let faster = FlowConfig { line_rate: BitRate::from_gbps(100), ..FlowConfig::default() };
-            let at = if C::marking(&faster) == Some(marking) { "every line rate" } else { "40 Gbps" };
+            let at = if at_rate(BitRate::from_gbps(100)) == Some(marking) { "every line rate" } else { "40 Gbps" };
             let _ = if kmin == kmax {
                 let above = format!("every packet while the queue is longer than {kmax}");
                 writeln!(expected, "\nAt {at}, switches mark {above}, and no packet otherwise.")
@@ -46,8 +88,10 @@ impl Visitor for Compare {
                 writeln!(expected, "\nAt {at}, switches mark {below}. Above that, {between}, and {above}.")
             };
         }
-        if section.is_empty() || !section.contains(&expected) {
-            let _ = writeln!(self.missing, "{heading}\n{expected}");
+        for expected in [expected, profiles] {
+            if section.is_empty() || !section.contains(&expected) {
+                let _ = writeln!(self.missing, "{heading}\n{expected}");
+            }
         }
     }
     fn visit_with_telemetry<C: CongestionControl>(&mut self) {

@@ -165,7 +165,7 @@ impl<C: CongestionControl> Factory for Maker<C> {
         C::NAME
     }
     fn marks(&self, cfg: &FlowConfig) -> bool {
-        C::marking(cfg).is_some()
+        C::params(&self.settings, cfg).is_ok_and(|params| C::marking(&params, cfg).is_some())
     }
     fn check(&self, cfg: &FlowConfig) -> Result<Option<Time>, String> {
         Ok(C::cnp_interval(&C::params(&self.settings, cfg)?))

@@ -24,12 +24,16 @@ impl ArbiterSpec {
     pub const PACKET_BY_PACKET: ArbiterSpec = ArbiterSpec::RoundRobin(Quantum::Packets(1));
 }
 
-/// The default is round robin with one packet per turn.
+/// The default is round robin with [`SEGMENT`] bytes per turn.
 impl Default for ArbiterSpec {
     fn default() -> ArbiterSpec {
-        ArbiterSpec::PACKET_BY_PACKET
+        ArbiterSpec::RoundRobin(Quantum::Bytes(SEGMENT))
     }
 }
+
+/// Default length of a turn, both of an input of a switch and of a flow at a NIC: 64 KB, the longest segment of a
+/// message that a NIC sends as one burst (segmentation offload; TIMELY paper, SIGCOMM 2015).
+pub const SEGMENT: Bytes = Bytes(64_000);
 
 /// The text that rnic shows for this setting, for example `round-robin, 8 packets per turn`.
 impl fmt::Display for ArbiterSpec {
@@ -71,43 +75,99 @@ pub(crate) trait Arbiter {
     fn is_single(&self, lane: usize) -> bool;
 }
 
-/// Round robin over inputs, one packet per turn. This is the arbiter of most runs, so it is compiled on its own.
-pub(crate) struct PacketByPacket(Turns);
+/// Round robin over inputs with a quantum. This is the arbiter of most runs, so it is compiled on its own.
+pub(crate) struct RoundRobin {
+    waiting: Waiting,
+    /// Per lane: whose turn it is.
+    turn: Vec<Turn>,
+    inputs: u32,
+    /// Number of packets or bytes in a turn.
+    quantum: u32,
+    /// What a packet takes from a turn is `per_packet` plus its length masked with `length_mask`: 1 and 0 if turns are
+    /// counted in packets, 0 and all bits if they are counted in bytes.
+    per_packet: u32,
+    length_mask: u32,
+}
 
-impl Arbiter for PacketByPacket {
-    fn new(_spec: ArbiterSpec, lanes: usize, inputs: usize) -> PacketByPacket {
-        PacketByPacket(Turns::new(lanes, inputs))
+/// A turn of an input in a lane.
+#[derive(Clone, Copy)]
+struct Turn {
+    /// The input whose turn it is, or at which the search for the next sender starts.
+    input: u32,
+    /// Number of packets, or of bytes, that are left of the turn.
+    left: u32,
+}
+
+impl RoundRobin {
+    fn with(quantum: Quantum, lanes: usize, inputs: usize) -> RoundRobin {
+        let (quantum, per_packet, length_mask) = match quantum {
+            Quantum::Packets(packets) => (packets, 1, 0),
+            Quantum::Bytes(bytes) => (bytes.0.min(u64::from(u32::MAX)) as u32, 0, u32::MAX),
+        };
+        let turn = vec![Turn { input: 0, left: quantum }; lanes];
+        RoundRobin {
+            waiting: Waiting::new(lanes, inputs),
+            turn,
+            inputs: inputs as u32,
+            quantum,
+            per_packet,
+            length_mask,
+        }
+    }
+
+    /// Records that `input` has sent a packet in the lane. The turn of the input ends once it has sent the quantum.
+    #[inline(always)]
+    fn sent(&mut self, lane: usize, input: usize, bytes: u16) {
+        let (turn, input) = (&mut self.turn[lane], input as u32);
+        let left = if turn.input == input { turn.left } else { self.quantum };
+        let taken = self.per_packet + (u32::from(bytes) & self.length_mask);
+        *turn = if taken < left {
+            Turn { input, left: left - taken }
+        } else {
+            Turn { input: if input + 1 == self.inputs { 0 } else { input + 1 }, left: self.quantum }
+        };
+    }
+}
+
+/// An [`ArbiterSpec`] without a quantum never reaches this arbiter; it would get turns of one packet.
+impl Arbiter for RoundRobin {
+    fn new(spec: ArbiterSpec, lanes: usize, inputs: usize) -> RoundRobin {
+        let quantum = match spec {
+            ArbiterSpec::RoundRobin(quantum) => quantum,
+            ArbiterSpec::OldestFirst => Quantum::Packets(1),
+        };
+        RoundRobin::with(quantum, lanes, inputs)
     }
 
     #[inline(always)]
     fn pushed(&mut self, lane: usize, input: usize, is_first: bool) {
         if is_first {
-            self.0.join(lane, input);
+            self.waiting.join(lane, input);
         }
     }
 
     #[inline(always)]
     fn next(&self, lane: usize) -> usize {
-        self.0.next(lane)
+        self.waiting.next(lane, self.turn[lane].input as usize)
     }
 
     #[inline(always)]
-    fn popped(&mut self, lane: usize, input: usize, _bytes: u16, is_last: bool) -> bool {
-        self.0.end(lane, input);
-        is_last && self.0.leave(lane, input)
+    fn popped(&mut self, lane: usize, input: usize, bytes: u16, is_last: bool) -> bool {
+        self.sent(lane, input, bytes);
+        is_last && self.waiting.leave(lane, input)
     }
 
     #[inline(always)]
-    fn passed(&mut self, lane: usize, input: usize, _bytes: u16) {
-        self.0.end(lane, input);
+    fn passed(&mut self, lane: usize, input: usize, bytes: u16) {
+        self.sent(lane, input, bytes);
     }
 
     fn is_single(&self, lane: usize) -> bool {
-        self.0.is_single(lane)
+        self.waiting.is_single(lane)
     }
 }
 
-/// Every other arbiter.
+/// Any arbiter, chosen per run.
 pub(crate) enum OtherArbiter {
     RoundRobin(RoundRobin),
     /// Per lane (a priority of an output): the input of each waiting packet, in order of arrival.
@@ -117,7 +177,7 @@ pub(crate) enum OtherArbiter {
 impl Arbiter for OtherArbiter {
     fn new(spec: ArbiterSpec, lanes: usize, inputs: usize) -> OtherArbiter {
         match spec {
-            ArbiterSpec::RoundRobin(quantum) => OtherArbiter::RoundRobin(RoundRobin::new(quantum, lanes, inputs)),
+            ArbiterSpec::RoundRobin(quantum) => OtherArbiter::RoundRobin(RoundRobin::with(quantum, lanes, inputs)),
             ArbiterSpec::OldestFirst => OtherArbiter::OldestFirst(vec![VecDeque::new(); lanes]),
         }
     }
@@ -125,8 +185,7 @@ impl Arbiter for OtherArbiter {
     #[inline(always)]
     fn pushed(&mut self, lane: usize, input: usize, is_first: bool) {
         match self {
-            OtherArbiter::RoundRobin(arbiter) if is_first => arbiter.turns.join(lane, input),
-            OtherArbiter::RoundRobin(_) => {}
+            OtherArbiter::RoundRobin(arbiter) => arbiter.pushed(lane, input, is_first),
             OtherArbiter::OldestFirst(lanes) => lanes[lane].push_back(input as u16),
         }
     }
@@ -134,7 +193,7 @@ impl Arbiter for OtherArbiter {
     #[inline(always)]
     fn next(&self, lane: usize) -> usize {
         match self {
-            OtherArbiter::RoundRobin(arbiter) => arbiter.turns.next(lane),
+            OtherArbiter::RoundRobin(arbiter) => arbiter.next(lane),
             OtherArbiter::OldestFirst(lanes) => lanes[lane].front().map_or(0, |input| usize::from(*input)),
         }
     }
@@ -142,10 +201,7 @@ impl Arbiter for OtherArbiter {
     #[inline(always)]
     fn popped(&mut self, lane: usize, input: usize, bytes: u16, is_last: bool) -> bool {
         match self {
-            OtherArbiter::RoundRobin(arbiter) => {
-                arbiter.sent(lane, input, bytes);
-                is_last && arbiter.turns.leave(lane, input)
-            }
+            OtherArbiter::RoundRobin(arbiter) => arbiter.popped(lane, input, bytes, is_last),
             OtherArbiter::OldestFirst(lanes) => {
                 lanes[lane].pop_front();
                 lanes[lane].is_empty()
@@ -156,93 +212,51 @@ impl Arbiter for OtherArbiter {
     #[inline(always)]
     fn passed(&mut self, lane: usize, input: usize, bytes: u16) {
         if let OtherArbiter::RoundRobin(arbiter) = self {
-            arbiter.sent(lane, input, bytes);
+            arbiter.passed(lane, input, bytes);
         }
     }
 
     fn is_single(&self, lane: usize) -> bool {
         match self {
-            OtherArbiter::RoundRobin(arbiter) => arbiter.turns.is_single(lane),
+            OtherArbiter::RoundRobin(arbiter) => arbiter.is_single(lane),
             OtherArbiter::OldestFirst(lanes) => lanes[lane].len() == 1,
         }
     }
 }
 
-/// Round robin over inputs with a quantum.
-pub(crate) struct RoundRobin {
-    turns: Turns,
-    /// Per lane: number of packets, or of bytes, that the input whose turn it is has sent in this turn.
-    sent: Vec<u32>,
-    /// Number of packets or bytes in a turn.
-    quantum: u32,
-    counts_bytes: bool,
-}
-
-impl RoundRobin {
-    fn new(quantum: Quantum, lanes: usize, inputs: usize) -> RoundRobin {
-        let (quantum, counts_bytes) = match quantum {
-            Quantum::Packets(packets) => (packets, false),
-            Quantum::Bytes(bytes) => (bytes.0.min(u64::from(u32::MAX)) as u32, true),
-        };
-        RoundRobin { turns: Turns::new(lanes, inputs), sent: vec![0; lanes], quantum, counts_bytes }
-    }
-
-    /// Records that `input` has sent a packet in the lane. The turn of the input ends once it has sent the quantum.
-    fn sent(&mut self, lane: usize, input: usize, bytes: u16) {
-        let before = if self.turns.turn[lane] as usize == input { self.sent[lane] } else { 0 };
-        let sent = before.saturating_add(if self.counts_bytes { u32::from(bytes) } else { 1 });
-        if sent < self.quantum {
-            (self.turns.turn[lane], self.sent[lane]) = (input as u32, sent);
-        } else {
-            self.turns.end(lane, input);
-            self.sent[lane] = 0;
-        }
-    }
-}
-
-/// The inputs with packets in each lane, and whose turn it is.
-struct Turns {
-    inputs: usize,
+/// The inputs with packets in each lane.
+struct Waiting {
     /// Per lane: bitmap of the inputs that have packets in the lane, `words` words long.
-    waiting: Vec<u64>,
+    bits: Vec<u64>,
     words: usize,
-    /// Per lane: the input whose turn it is, or at which the search for the next sender starts.
-    turn: Vec<u32>,
 }
 
-impl Turns {
-    fn new(lanes: usize, inputs: usize) -> Turns {
+impl Waiting {
+    fn new(lanes: usize, inputs: usize) -> Waiting {
         let words = inputs.div_ceil(64);
-        Turns { inputs, waiting: vec![0; lanes * words], words, turn: vec![0; lanes] }
+        Waiting { bits: vec![0; lanes * words], words }
     }
 
     /// Records that `input`, which had no packet in the lane, now has one.
     #[inline(always)]
     fn join(&mut self, lane: usize, input: usize) {
-        self.waiting[lane * self.words + input / 64] |= 1 << (input % 64);
+        self.bits[lane * self.words + input / 64] |= 1 << (input % 64);
     }
 
     /// Records that `input` has no packet left in the lane. Returns whether the lane is empty, because no other input
     /// has a packet in it either.
     #[inline(always)]
     fn leave(&mut self, lane: usize, input: usize) -> bool {
-        let words = &mut self.waiting[lane * self.words..(lane + 1) * self.words];
+        let words = &mut self.bits[lane * self.words..(lane + 1) * self.words];
         words[input / 64] &= !(1 << (input % 64));
         words.iter().all(|word| *word == 0)
     }
 
-    /// Ends the turn of `input` in the lane.
+    /// The input that sends next in the lane: the first input with a packet in the lane, searched cyclically from
+    /// `turn`, the input whose turn it is.
     #[inline(always)]
-    fn end(&mut self, lane: usize, input: usize) {
-        self.turn[lane] = if input + 1 == self.inputs { 0 } else { input as u32 + 1 };
-    }
-
-    /// The input that sends next in the lane: the first input with a packet in the lane, searched cyclically from the
-    /// input whose turn it is.
-    #[inline(always)]
-    fn next(&self, lane: usize) -> usize {
-        let words = &self.waiting[lane * self.words..(lane + 1) * self.words];
-        let turn = self.turn[lane] as usize;
+    fn next(&self, lane: usize, turn: usize) -> usize {
+        let words = &self.bits[lane * self.words..(lane + 1) * self.words];
         let first = turn / 64;
         let later = words[first] & (u64::MAX << (turn % 64));
         if later != 0 {
@@ -260,7 +274,7 @@ impl Turns {
 
     /// Whether exactly one input has packets in the lane.
     fn is_single(&self, lane: usize) -> bool {
-        let words = &self.waiting[lane * self.words..(lane + 1) * self.words];
+        let words = &self.bits[lane * self.words..(lane + 1) * self.words];
         words.iter().map(|word| word.count_ones()).sum::<u32>() == 1
     }
 }
@@ -294,14 +308,19 @@ mod tests {
     #[test]
     fn inputs_take_turns_across_words() {
         let packets: [(usize, &[u16]); 3] = [(3, &[100, 100]), (64, &[100]), (129, &[100])];
-        assert_eq!(order::<PacketByPacket>(ArbiterSpec::PACKET_BY_PACKET, 130, &packets), [3, 64, 129, 3]);
+        assert_eq!(order::<RoundRobin>(ArbiterSpec::PACKET_BY_PACKET, 130, &packets), [3, 64, 129, 3]);
         assert_eq!(order::<OtherArbiter>(ArbiterSpec::PACKET_BY_PACKET, 130, &packets), [3, 64, 129, 3]);
     }
 
     #[test]
     fn a_turn_lasts_for_the_quantum_of_packets_or_bytes() {
         let packets: [(usize, &[u16]); 2] = [(0, &[100; 5]), (1, &[500; 3])];
-        let quantum = |quantum| order::<OtherArbiter>(ArbiterSpec::RoundRobin(quantum), 4, &packets);
+        let quantum = |quantum| {
+            let spec = ArbiterSpec::RoundRobin(quantum);
+            let inputs = order::<RoundRobin>(spec, 4, &packets);
+            assert_eq!(order::<OtherArbiter>(spec, 4, &packets), inputs);
+            inputs
+        };
         assert_eq!(quantum(Quantum::Packets(1)), [0, 1, 0, 1, 0, 1, 0, 0]);
         assert_eq!(quantum(Quantum::Packets(2)), [0, 0, 1, 1, 0, 0, 1, 0]);
         // Input 0 has sent 300 bytes after three packets, input 1 after one.

@@ -30,12 +30,13 @@ pub struct InputSpec {
 }
 
 impl InputSpec {
-    /// Whether the inputs take turns packet by packet, and a full buffer has no hysteresis.
+    /// Whether the inputs take turns, and a full buffer has no hysteresis.
     pub(crate) fn is_plain(&self) -> bool {
-        self.arbiter == ArbiterSpec::PACKET_BY_PACKET && self.drop_until_free == Bytes(0)
+        matches!(self.arbiter, ArbiterSpec::RoundRobin(_)) && self.drop_until_free == Bytes(0)
     }
 
-    /// A buffer of this size for each input port and priority, without PFC. The inputs take turns packet by packet.
+    /// A buffer of this size for each input port and priority, without PFC. The inputs take turns of one packet; for
+    /// longer turns, set [`InputSpec::arbiter`].
     pub fn lossy(buffer: Bytes) -> InputSpec {
         InputSpec { buffer, pfc: None, arbiter: ArbiterSpec::PACKET_BY_PACKET, drop_until_free: Bytes(0) }
     }

@@ -14,8 +14,8 @@ mod output;
 mod output_queues;
 mod shared;
 
-pub use arbiter::{ArbiterSpec, Quantum};
-pub(crate) use arbiter::{OtherArbiter, PacketByPacket};
+pub use arbiter::{ArbiterSpec, Quantum, SEGMENT};
+pub(crate) use arbiter::{OtherArbiter, RoundRobin};
 pub(crate) use input::InputBuffer;
 pub use input::{InputSpec, PfcThresholds};
 pub(crate) use output::OutputBuffer;

@@ -2,7 +2,7 @@
 //! buffer.
 
 use super::Switch;
-use crate::buffer::{Buffer, BufferSpec, InputBuffer, OtherArbiter, OutputBuffer, PacketByPacket, Shape, SharedBuffer};
+use crate::buffer::{Buffer, BufferSpec, InputBuffer, OtherArbiter, OutputBuffer, RoundRobin, Shape, SharedBuffer};
 use crate::config::FabricSpec;
 use crate::event::EventList;
 use crate::packet::Body;
@@ -13,9 +13,9 @@ use crate::topology::Topology;
 
 /// The switches of one partition of a fabric; all switches of a fabric have the same kind of buffer.
 pub(crate) enum Switches<B> {
-    /// Inputs that take turns packet by packet.
-    Input(Vec<Switch<B, InputBuffer<B, PacketByPacket, false>>>),
-    /// Any other arbiter, or hysteresis.
+    /// Inputs that take turns.
+    Input(Vec<Switch<B, InputBuffer<B, RoundRobin, false>>>),
+    /// Another arbiter, or hysteresis.
     InputOther(Vec<Switch<B, InputBuffer<B, OtherArbiter, true>>>),
     Shared(Vec<Switch<B, SharedBuffer<B>>>),
     Output(Vec<Switch<B, OutputBuffer<B>>>),

@@ -1,9 +1,10 @@
-//! Writes flow lists in three formats: CSV, the flow file of the HPCC simulator, and the connection matrix of htsim.
+//! Writes flow lists in four formats: CSV, the flow files of the HPCC simulator and of its fork for ConWeave, and the
+//! connection matrix of htsim.
 //!
 //! The CSV format of flow lists has the columns `start_us` (microseconds, exact to the picosecond), `src`, `dst`,
 //! `bytes`, `request` (empty for a flow that belongs to no incast request) and `measured` (1 or 0: whether the flow
-//! counts in the statistics). [`read_flow_list`](super::read_flow_list) reads CSV and the HPCC file. The HPCC file
-//! contains neither `request` nor `measured`.
+//! counts in the statistics). [`read_flow_list`](super::read_flow_list) reads CSV, the HPCC file and the
+//! ConWeave file. Only CSV contains `request` and `measured`.
 
 use super::decimal::{self, MICROSECONDS, SECONDS};
 use rnic_run::FlowSpec;
@@ -17,6 +18,9 @@ pub enum FlowExport {
     /// The flow file of the HPCC simulator (ns-3): the number of flows, then one line
     /// `src dst priority port bytes seconds` per flow.
     Hpcc,
+    /// The flow file of the simulator of ConWeave (ns-3), a fork of the HPCC simulator: the number of flows, then one
+    /// line `src dst priority bytes seconds` per flow.
+    Conweave,
     /// The connection matrix of htsim: the numbers of nodes and connections, then one line
     /// `src->dst id N start PICOSECONDS size BYTES` per flow.
     ///
@@ -28,6 +32,9 @@ pub enum FlowExport {
 /// simulator writes.
 const HPCC_CLASS: &str = "3 100";
 
+/// Priority of each flow in the ConWeave file: the value that the traffic generator of this simulator writes.
+const CONWEAVE_CLASS: &str = "3";
+
 /// Writes a list of `total` flows (`flows`) in `format`, for a network with `hosts` hosts.
 ///
 /// # Errors
@@ -38,7 +45,7 @@ pub fn write_flows(
 ) -> io::Result<()> {
     match format {
         FlowExport::Csv => writeln!(out, "start_us,src,dst,bytes,request,measured")?,
-        FlowExport::Hpcc => writeln!(out, "{total}")?,
+        FlowExport::Hpcc | FlowExport::Conweave => writeln!(out, "{total}")?,
         FlowExport::Htsim => {
             htsim_integer("number of hosts", u64::from(hosts))?;
             htsim_integer("number of flows", total)?;
@@ -50,7 +57,8 @@ pub fn write_flows(
         written += 1;
         match format {
             FlowExport::Csv => write_csv(out, &flow)?,
-            FlowExport::Hpcc => write_hpcc(out, &flow)?,
+            FlowExport::Hpcc => write_ns3(out, &flow, HPCC_CLASS)?,
+            FlowExport::Conweave => write_ns3(out, &flow, CONWEAVE_CLASS)?,
             FlowExport::Htsim => write_htsim(out, &flow, written)?,
         }
     }
@@ -71,9 +79,18 @@ fn write_csv(out: &mut dyn Write, flow: &FlowSpec) -> io::Result<()> {
     }
 }
 
-fn write_hpcc(out: &mut dyn Write, flow: &FlowSpec) -> io::Result<()> {
+/// Writes the line of one flow for the HPCC simulator or a fork of it. `class` are the fields between the destination
+/// and the size. These simulators read the size as an unsigned 32-bit integer, and no flow after a larger one.
+fn write_ns3(out: &mut dyn Write, flow: &FlowSpec, class: &str) -> io::Result<()> {
     let FlowSpec { src, dst, bytes, .. } = flow;
-    writeln!(out, "{src} {dst} {HPCC_CLASS} {bytes} {}", decimal::format(flow.start, SECONDS, 9))
+    if *bytes > u64::from(u32::MAX) {
+        let error = format!(
+            "the size of a flow in bytes is {bytes}; the HPCC simulator and its forks read at most {}",
+            u32::MAX
+        );
+        return Err(io::Error::new(ErrorKind::InvalidInput, error));
+    }
+    writeln!(out, "{src} {dst} {class} {bytes} {}", decimal::format(flow.start, SECONDS, 9))
 }
 
 /// Writes the line of one flow in htsim's connection matrix. `id` counts from 1, because htsim refuses 0.
@@ -134,6 +151,7 @@ mod tests {
             "start_us,src,dst,bytes,request,measured\n12.5,0,5,1000000,,1\n13.000001,3,1,1,7,0\n"
         );
         assert_eq!(written(FlowExport::Hpcc), "2\n0 5 3 100 1000000 0.000012500\n3 1 3 100 1 0.000013000001\n");
+        assert_eq!(written(FlowExport::Conweave), "2\n0 5 3 1000000 0.000012500\n3 1 3 1 0.000013000001\n");
         assert_eq!(
             written(FlowExport::Htsim),
             "Nodes 6\nConnections 2\n0->5 id 1 start 12500000 size 1000000\n3->1 id 2 start 13000001 size 1\n"
@@ -148,6 +166,11 @@ mod tests {
         let large = vec![FlowSpec { bytes: 1 << 31, ..flows()[0] }];
         let error = "the size of a flow in bytes is 2147483648; htsim reads at most 2147483647";
         assert_eq!(write(FlowExport::Htsim, large, 1), error);
+        let large = vec![FlowSpec { bytes: 1 << 32, ..flows()[0] }];
+        let error =
+            "the size of a flow in bytes is 4294967296; the HPCC simulator and its forks read at most 4294967295";
+        assert_eq!(write(FlowExport::Hpcc, large.clone(), 1), error);
+        assert_eq!(write(FlowExport::Conweave, large, 1), error);
         let error = "3 flows were announced, 2 came; the file is not usable";
         assert_eq!(write(FlowExport::Hpcc, flows(), 3), error);
     }

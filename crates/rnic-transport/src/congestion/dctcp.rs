@@ -78,7 +78,7 @@ impl CongestionControl for Dctcp {
     }
     /// The switch marks every packet while its queue is longer than K, DCTCP's threshold. K is 160 KB at 40 Gbps, the
     /// value that the DCQCN paper uses for DCTCP (figure 19), and proportional to the line rate.
-    fn marking(flow: &FlowConfig) -> Option<Marking> {
+    fn marking(_params: &DctcpParams, flow: &FlowConfig) -> Option<Marking> {
         let k = Bytes((flow.line_rate.as_bps() / 250_000).max(1));
         Some(Marking { kmin: k, kmax: k, pmax: 1.0 })
     }

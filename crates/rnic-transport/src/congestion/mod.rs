@@ -15,7 +15,7 @@ pub use hpcc::{Hpcc, HpccParams};
 pub use none::NoCongestionControl;
 pub use timely::{DelayGradient, PatchedTimely, Timely, TimelyParams};
 
-pub use crate::settings::{Kind, Parameter, Settings, Value};
+pub use crate::settings::{DefaultValue, Kind, Parameter, Profile, Settings, Value};
 
 use crate::config::FlowConfig;
 use crate::telemetry::Telemetry;
@@ -135,12 +135,17 @@ pub trait CongestionControl: Clone + Send + 'static {
     fn params(settings: &Settings, flow: &FlowConfig) -> Result<Self::Params, String>;
     /// Default ECN marking thresholds of switches. `None`: the algorithm does not use ECN, and switches do not mark its
     /// packets.
-    fn marking(_flow: &FlowConfig) -> Option<Marking> {
+    fn marking(_params: &Self::Params, _flow: &FlowConfig) -> Option<Marking> {
         None
     }
     /// Minimum time between two congestion notification packets (CNPs) that a receiver sends. `None`: receivers send no
     /// CNPs.
     fn cnp_interval(_params: &Self::Params) -> Option<Time> {
+        None
+    }
+    /// The value that `params` has for the parameter `name`, whose default is derived from the fabric. It is part of
+    /// the list of a run's parameters; for `None`, the list says only that the value is derived.
+    fn derived(_params: &Self::Params, _name: &str) -> Option<Value> {
         None
     }
 

@@ -265,7 +265,11 @@ pub const FLOW_PARAMETERS: &[Parameter] = &[
     Parameter::derived("nack_size", FRAME, "length of a NACK frame; the transport's own"),
     Parameter::derived("cnp_size", FRAME, "length of a congestion notification packet; 78 B (RoCEv2, annex A17.9.3)"),
     Parameter::flag("control_priority", false, "ACKs, NACKs and CNPs travel in a higher priority than data; no"),
-    Parameter::count("nic_burst", 1, 1, MAX_IN_FLIGHT, "packets of one flow before the NIC's next ready flow; 1"),
+    Parameter::derived(
+        "nic_burst",
+        Kind::Count { min: 1, max: MAX_IN_FLIGHT },
+        "packets of one flow before the NIC's next ready flow; 64 KB of packets, 1 with a congestion control",
+    ),
     Parameter::derived("max_rate", Kind::Rate, "maximum rate of a lone flow; the host link's rate"),
 ];
 
@@ -283,12 +287,7 @@ pub const MESSAGE_PARAMETERS: &[Parameter] = &[
         Kind::Time,
         "time without a packet of a message after which its reception expires; as long as a sender retries",
     ),
-    Parameter {
-        name: "timer_granularity",
-        kind: Kind::Delay,
-        default: Some(crate::settings::DefaultValue::Time(Time::ZERO)),
-        about: "timers fire at multiples of this time; 0: exactly",
-    },
+    Parameter::delay("timer_granularity", Time::ZERO, "timers fire at multiples of this time; 0: exactly"),
     Parameter::flag("probe", true, "retransmit the last packet at a timeout with nothing else to send; yes"),
     Parameter::derived(
         "send_order",

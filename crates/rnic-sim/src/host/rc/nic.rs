@@ -139,6 +139,9 @@ impl<P: Protocol, C: CongestionControl, T: InBand> NicPartition<RcNics<P, C, T>>
     fn begin(&mut self, host: SlotId, slot: EndSlot, now: Time) {
         let host = &mut self.hosts[host.index()];
         let end = &mut host.senders[slot];
+        if host.nic.burst.flow == end.peer.flow {
+            host.nic.burst.left = 0; // the turn was that of a finished flow with the same id
+        }
         let follows = end.phase == Phase::Idle;
         if follows {
             end.phase = Phase::Active;
