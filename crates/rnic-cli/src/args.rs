@@ -6,6 +6,7 @@ use crate::perf::PerfArgs;
 use crate::pingpong::PingpongArgs;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 /// An RDMA NIC in software: simulation of RDMA transports, and a RoCEv2 endpoint.
@@ -514,6 +515,27 @@ fn parse_constant(text: &str) -> Result<(String, u128), String> {
 const RENAMED: [(&str, &str); 3] =
     [("--classes", "--priorities"), ("--cable", "--length"), ("--resume-distance", "--xon-offset")];
 
+/// If this error says that an argument is not UTF-8: a message that names the argument. `arguments` are all arguments
+/// of the command, with the name of the program.
+pub(crate) fn not_utf8(error: &clap::Error, arguments: impl Iterator<Item = OsString>) -> Option<String> {
+    if error.kind() != ErrorKind::InvalidUtf8 {
+        return None;
+    }
+    let arguments: Vec<OsString> = arguments.collect();
+    let lossy = |argument: &OsString| OsString::from(argument.to_string_lossy().into_owned());
+    // Names of files may be arbitrary bytes. So an argument that is not UTF-8 is wrong only if the command refuses it
+    // after all others have been replaced by text.
+    let refused = |index: &usize| {
+        let text = arguments.iter().enumerate();
+        let others = text.map(|(other, argument)| if other == *index { argument.clone() } else { lossy(argument) });
+        arguments[*index].to_str().is_none()
+            && Cli::try_parse_from(others).is_err_and(|error| error.kind() == ErrorKind::InvalidUtf8)
+    };
+    let index = (0..arguments.len()).find(refused)?;
+    let shown = arguments[index].to_string_lossy();
+    Some(format!("argument {index}, `{shown}`, is not valid UTF-8; only names of files may have other bytes"))
+}
+
 /// If this error is about an unknown option that was renamed: the old and the new name of the option.
 pub(crate) fn renamed(error: &clap::Error) -> Option<(&'static str, &'static str)> {
     match error.get(ContextKind::InvalidArg) {
@@ -532,6 +554,23 @@ mod tests {
     #[test]
     fn the_definitions_are_valid() {
         Cli::command().debug_assert();
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn the_argument_that_is_not_utf8_is_named() {
+        use std::os::unix::ffi::OsStringExt;
+        let message = |arguments: &[&[u8]]| {
+            let arguments: Vec<OsString> = arguments.iter().map(|bytes| OsString::from_vec(bytes.to_vec())).collect();
+            not_utf8(&Cli::try_parse_from(&arguments).err()?, arguments.into_iter())
+        };
+        let wrong: &[&[u8]] = &[b"rnic", b"run", b"\xff.toml", b"--set", b"traffic.load=0.\xff"];
+        assert_eq!(
+            message(wrong).unwrap(),
+            "argument 4, `traffic.load=0.\u{fffd}`, is not valid UTF-8; only names of files may have other bytes"
+        );
+        assert_eq!(message(&wrong[..3]), None, "a file may have any name");
+        assert_eq!(message(&[b"rnic", b"walk"]), None, "another error");
     }
 
     #[test]

@@ -101,7 +101,7 @@ fn read_clocks(table: &Table<'_>) -> Result<ClockSpec> {
     let jitter = |item: Item<'_>| match item.time("1 ns")? {
         jitter if jitter <= MAX_JITTER => Ok(jitter),
         jitter => {
-            Err(item.error(format!("`clock_jitter` is out of range: {jitter}"), format!("accepted: 0 to {MAX_JITTER}")))
+            Err(item.wrong(format!("`clock_jitter` is out of range: {jitter}"), format!("accepted: 0 to {MAX_JITTER}")))
         }
     };
     Ok(ClockSpec {
@@ -120,7 +120,7 @@ fn loss(item: &Item<'_>) -> Result<f64> {
     if (0.0..1.0).contains(&loss) {
         return Ok(loss);
     }
-    Err(item.error(format!("`loss` is out of range: {loss}"), "accepted: a probability of at least 0 and less than 1"))
+    Err(item.wrong(format!("`loss` is out of range: {loss}"), "accepted: a probability of at least 0 and less than 1"))
 }
 
 fn read_topology(table: &Table<'_>, topology: &str, rate: BitRate) -> Result<TopologySpec> {
@@ -159,7 +159,7 @@ fn read_k(table: &Table<'_>) -> Result<u32> {
     let k = item.integer(2..=MAX_K)?;
     if !k.is_multiple_of(2) {
         return Err(
-            item.error(format!("`k` is odd: {k}"), format!("a fat-tree needs an even number, for example {}", k + 1))
+            item.wrong(format!("`k` is odd: {k}"), format!("a fat-tree needs an even number, for example {}", k + 1))
         );
     }
     Ok(k as u32)
@@ -212,7 +212,7 @@ fn read_uplink(table: &Table<'_>, keys: [&str; 2], down: (u32, BitRate), up: u32
     };
     if table.get(rate).is_some() {
         let help = "the one follows from the other: remove one of them";
-        return Err(item.error(format!("`{oversubscription}` and `{rate}` are both given"), help));
+        return Err(item.wrong(format!("`{oversubscription}` and `{rate}` are both given"), help));
     }
     let ratio = item.number("2.0")?;
     let uplink = f64::from(down.0) * down.1.as_bps() as f64 / (f64::from(up) * ratio);
@@ -220,7 +220,7 @@ fn read_uplink(table: &Table<'_>, keys: [&str; 2], down: (u32, BitRate), up: u32
         return Ok(Some(BitRate::from_bps(uplink.round() as u64)));
     }
     let help = "accepted: a ratio of more than zero that leaves each uplink at most 10 Tbps, for example 2.0";
-    Err(item.error(format!("`{oversubscription}` is out of range: {ratio}"), help))
+    Err(item.wrong(format!("`{oversubscription}` is out of range: {ratio}"), help))
 }
 
 /// Reads the names of the hosts or switches of a graph: a list such as `["a", "b"]`, or a count. With the letter `h`,

@@ -40,7 +40,7 @@ fn names(item: &Item<'_>) -> Result<Vec<String>> {
     }
     let items = item.array("[\"h1\", \"h2\"]")?;
     if items.is_empty() {
-        return Err(item.error("`to` names no host", "write for example [\"h1\", \"h2\"]"));
+        return Err(item.wrong("`to` names no host", "write for example [\"h1\", \"h2\"]"));
     }
     items.iter().map(|item| Ok(item.name("h1")?.to_string())).collect()
 }

@@ -19,7 +19,7 @@ const HEADERS_IN_A_ROW: u32 = 10;
 pub(super) fn read(table: &Table<'_>) -> Result<OutputSetup> {
     if let (Some(buffers), Some(_)) = (table.get("buffers"), table.get("buffer")) {
         let help = "`buffer` is for all priorities, `buffers` has one for each: remove one of them";
-        return Err(buffers.error("`buffer` and `buffers` are both given", help));
+        return Err(buffers.wrong("`buffer` and `buffers` are both given", help));
     }
     let priorities = table.get("priorities").map(|item| item.integer(1..=8)).transpose()?.map(|count| count as u8);
     let buffers = table.get("buffers").map(|item| read_buffers(&item, priorities)).transpose()?;

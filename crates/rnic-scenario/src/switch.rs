@@ -90,14 +90,14 @@ fn read_shared(table: &Table<'_>) -> Result<SharedSetup> {
             factor if factor > 0.0 && factor <= 1e6 => Ok(factor),
             factor => {
                 let help = "accepted: more than 0, at most 1000000";
-                Err(item.error(format!("`{key}` is out of range: {factor}"), help))
+                Err(item.wrong(format!("`{key}` is out of range: {factor}"), help))
             }
         };
         table.get(key).map(positive).transpose()
     };
     if let (Some(beta), Some(_)) = (table.get("beta"), table.get("xoff")) {
         let help = "`beta` makes PFC's threshold dynamic, `xoff` static: remove one of them";
-        return Err(beta.error("`beta` and `xoff` are both given", help));
+        return Err(beta.wrong("`beta` and `xoff` are both given", help));
     }
     Ok(SharedSetup {
         beta: factor("beta")?,
@@ -164,7 +164,7 @@ fn read_ecn(item: &Item<'_>) -> Result<EcnSetup> {
     let pmax = |item: Item<'_>| match item.number("0.01")? {
         pmax if (0.0..=1.0).contains(&pmax) => Ok(pmax),
         pmax => {
-            Err(item.error(format!("`pmax` is out of range: {pmax}"), "accepted: a probability, 0 to 1".to_string()))
+            Err(item.wrong(format!("`pmax` is out of range: {pmax}"), "accepted: a probability, 0 to 1".to_string()))
         }
     };
     let mark_on = |item: Item<'_>| {

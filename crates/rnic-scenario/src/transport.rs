@@ -204,7 +204,7 @@ fn read_value(parameter: &Parameter, item: &Item<'_>) -> Result<Value> {
             let number = item.number(&example("0.5"))?;
             if !(min..=max).contains(&number) {
                 let message = format!("`{}` is out of range: {number}", parameter.name);
-                return Err(item.error(message, format!("accepted: {min} to {max}")));
+                return Err(item.wrong(message, format!("accepted: {min} to {max}")));
             }
             Value::Number(number)
         }
@@ -215,7 +215,7 @@ fn read_timeout(key: &str, item: &Item<'_>, example: &str) -> Result<Time> {
     let time = item.positive_time(example)?;
     if time < MIN_TIMEOUT {
         let help = format!("accepted: {MIN_TIMEOUT} to 30 days, for example {example:?}");
-        return Err(item.error(format!("`{key}` is too short: {time}"), help));
+        return Err(item.wrong(format!("`{key}` is too short: {time}"), help));
     }
     Ok(time)
 }
@@ -233,7 +233,7 @@ fn buffers(item: &Item<'_>) -> Result<Vec<BufferClass>> {
         classes.push(BufferClass { bytes: bytes as u32, count });
     }
     if classes.is_empty() {
-        return Err(item.error("no buffers at all", format!("accepted: {EXAMPLE}; without the key there is no limit")));
+        return Err(item.wrong("no buffers at all", format!("accepted: {EXAMPLE}; without the key there is no limit")));
     }
     Ok(classes)
 }
