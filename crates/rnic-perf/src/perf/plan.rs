@@ -311,7 +311,7 @@ mod tests {
             let pairs = vec![(key.to_string(), value.to_string())];
             refusal(|plan| (plan.congestion, plan.settings) = ("dcqcn".to_string(), pairs))
         };
-        assert!(settings("gain", "1").starts_with("dcqcn has no parameter `gain`; there are: g, "));
+        assert!(settings("gain", "1").starts_with("dcqcn has no parameter `gain`; there are: profile, g, "));
         assert!(settings("rate_timer", "5").starts_with("`rate_timer`: `5` has no unit"));
         assert_eq!(settings("g", "2"), "`g` cannot be 2; it takes a number from 0 to 1");
         let uc = |op| refusal(|plan| (plan.service, plan.op) = (Service::Uc, op));
