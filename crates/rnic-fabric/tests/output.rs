@@ -202,8 +202,8 @@ fn headers_go_one_priority_below_their_packets() {
     let below = TrimSpec { headers: TrimmedPriority::Below, ..TRIM };
     let mut fabric = Fabric::new(&output(6, &[F, F], Some(below)), 1).unwrap();
     let mut script = Script::new(6);
-    // Frame 0 passes through. Frame 1 (priority 1) waits and frame 2 finds no room. Its header waits in priority 0 behind
-    // frame 1, and leaves no room for frame 3. The header of frame 3 stays in priority 0, the lowest.
+    // Frame 0 passes through. Frame 1 (priority 1) waits and frame 2 finds no room. Its header waits in priority 0
+    // behind frame 1, and leaves no room for frame 3. The header of frame 3 stays in priority 0, the lowest.
     for (host, priority) in [(0, 1), (1, 1), (2, 1), (3, 0)] {
         script.send(host, 0, Packet { priority, ..packet(5, FRAME, host) });
     }

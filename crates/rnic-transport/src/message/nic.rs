@@ -42,8 +42,8 @@ pub struct NicConfig {
     pub probe: bool,
     /// Order in which the NIC sends the packets of its messages.
     pub order: Order,
-    /// Whether a packet that a NACK requests waits for the next control packet that raises the credit of its message, such
-    /// as a GRANT, or for a timeout. If not, the NIC retransmits the packet as soon as the NACK arrives.
+    /// Whether a packet that a NACK requests waits for the next control packet that raises the credit of its message,
+    /// such as a GRANT, or for a timeout. If not, the NIC retransmits the packet as soon as the NACK arrives.
     pub rtx_needs_credit: bool,
     /// Time between two paced control packets, such as the PULLs of NDP: the serialisation time of a full data frame on
     /// the receiving link.

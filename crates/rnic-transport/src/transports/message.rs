@@ -5,12 +5,13 @@ use crate::message::nic::{NicConfig, Order};
 use crate::settings::{Parameter, Settings};
 use crate::{BitRate, Time};
 
-/// Rate of paced control packets, such as NDP's PULLs: a parameter of the transports whose programs pace control packets.
+/// Rate of paced control packets, such as NDP's PULLs: a parameter of the transports whose programs pace control
+/// packets.
 pub(super) const PULL_RATE: Parameter =
     Parameter::number("pull_rate", 1.0, 0.01, 10.0, "rate of PULLs, as a multiple of the line rate; 1");
 
-/// When a sender retransmits a trimmed packet: a parameter of the transports whose receivers request such packets and grant
-/// packets with different control packets.
+/// When a sender retransmits a trimmed packet: a parameter of the transports whose receivers request such packets and
+/// grant packets with different control packets.
 pub(super) const RETRANSMIT_ON_GRANT: Parameter = Parameter::flag(
     "retransmit_on_grant",
     false,
@@ -21,8 +22,8 @@ pub(super) const RETRANSMIT_ON_GRANT: Parameter = Parameter::flag(
 ///
 /// `order` and `timeout` apply unless the user set them: `order` is the transport's default order, and `timeout` the
 /// retransmission timeout derived from the fabric. `frame` is the length in bytes of a full data frame, frame gap
-/// included. Together with `line_rate`, the rate of the host's link, and the setting `pull_rate` it determines the pace of
-/// control packets.
+/// included. Together with `line_rate`, the rate of the host's link, and the setting `pull_rate` it determines the pace
+/// of control packets.
 pub fn nic_config(
     settings: &Settings, facts: &MessageFacts, order: Order, timeout: Time, frame: u32, line_rate: BitRate,
 ) -> NicConfig {
