@@ -91,8 +91,8 @@ fn everything_arrives_in_bad_weather() {
     assert!(trimmed > 0);
 }
 
-/// Ten senders of NDP send ten packets of 1,064 bytes each; a packet takes 212.8 ns. The receiver pulls 90 - 10 x
-/// `rtt_packets` = 70 of them, so that the incast takes 70 pull intervals and more.
+/// Ten senders of NDP send ten packets of 1,064 bytes each; a packet takes 212.8 ns. Each sends
+/// three packets unasked, so the receiver sends 70 PULLs, with 69 intervals between them.
 #[test]
 fn receivers_pull_at_the_given_rate() {
     let fabric = STAR.replace("hosts = 3", "hosts = 11");
