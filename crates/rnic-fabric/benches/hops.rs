@@ -122,7 +122,9 @@ fn main() {
     let (rate, delay) = if k > 16 { (400, 1_000) } else { (100, 2_000) };
     let (size, xoff) = (Bytes(600_000), Bytes(200_000));
     let buffer = match kind {
-        "output" => BufferSpec::Output(OutputSpec { buffers: OutputBuffers::Equal(size), trim: None }),
+        "output" => {
+            BufferSpec::Output(OutputSpec { buffers: OutputBuffers::Equal(size), trim: None, count_in_service: false })
+        }
         _ => {
             let pfc = PfcThresholds { xoff, xon: xoff, headroom: Bytes(400_000) };
             BufferSpec::Input(InputSpec { pfc: (kind == "pfc").then_some(pfc), ..InputSpec::lossy(size) })

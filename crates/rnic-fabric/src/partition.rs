@@ -212,12 +212,14 @@ mod tests {
         let marking = Marking { kmin: Bytes(2_000), kmax: Bytes(9_000), pmax: 0.5 };
         let ecn = Some(EcnSpec { marking, mark_on: MarkOn::Enqueue });
         let trim = TrimSpec { to: 64, headers: TrimmedPriority::Highest, return_to_sender: false };
-        let output = OutputSpec { buffers: OutputBuffers::Equal(Bytes(6_000)), trim: Some(trim) };
+        let output =
+            OutputSpec { buffers: OutputBuffers::Equal(Bytes(6_000)), trim: Some(trim), count_in_service: false };
         let input = |pfc| BufferSpec::Input(InputSpec { pfc, ..InputSpec::lossy(Bytes(12_000)) });
         let kinds = [
             (input(None), SchedulerSpec::STRICT),
             (input(Some(pfc)), SchedulerSpec::STRICT),
             (BufferSpec::Output(output), SchedulerSpec::Strict { max_in_a_row: Some(3) }),
+            (BufferSpec::Output(OutputSpec { count_in_service: true, ..output }), SchedulerSpec::STRICT),
         ];
         let mut seen = [0u64; 4];
         for (buffer, scheduler) in kinds {

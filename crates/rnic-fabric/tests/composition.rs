@@ -18,7 +18,11 @@ fn buffers(size: u64, ports: u64, priorities: u64) -> [BufferSpec; 3] {
     [
         input_buffer(size),
         BufferSpec::Shared(SharedSpec::lossy(Bytes(size * ports * priorities))),
-        BufferSpec::Output(OutputSpec { buffers: OutputBuffers::Equal(Bytes(size)), trim: None }),
+        BufferSpec::Output(OutputSpec {
+            buffers: OutputBuffers::Equal(Bytes(size)),
+            trim: None,
+            count_in_service: false,
+        }),
     ]
 }
 

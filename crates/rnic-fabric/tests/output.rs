@@ -40,7 +40,7 @@ fn output(hosts: u32, buffers: &[u64], trim: Option<TrimSpec>) -> FabricSpec {
     let mut spec = spec(TopologySpec::SingleSwitch { hosts });
     let buffer = |priority: usize| Bytes(buffers.get(priority).copied().unwrap_or(0));
     let buffers_of = OutputBuffers::PerPriority(std::array::from_fn(buffer));
-    spec.switch.buffer = BufferSpec::Output(OutputSpec { buffers: buffers_of, trim });
+    spec.switch.buffer = BufferSpec::Output(OutputSpec { buffers: buffers_of, trim, count_in_service: false });
     spec.switch.priorities = buffers.len() as u8;
     spec
 }
@@ -195,6 +195,56 @@ fn headers_go_one_priority_above_their_packets() {
     // 1, where frame 5 arrives later and finds no room.
     assert_eq!(trimmed, [(2, 1)]);
     assert_eq!([4, 5, 6].map(|host| total(&fabric, host, |c| c.drops)), [1, 1, 1]);
+}
+
+#[test]
+fn headers_go_one_priority_below_their_packets() {
+    let below = TrimSpec { headers: TrimmedPriority::Below, ..TRIM };
+    let mut fabric = Fabric::new(&output(6, &[F, F], Some(below)), 1).unwrap();
+    let mut script = Script::new(6);
+    // Frame 0 passes through. Frame 1 (priority 1) waits and frame 2 finds no room. Its header waits in priority 0
+    // behind frame 1, and leaves no room for frame 3. The header of frame 3 stays in priority 0, the lowest.
+    for (host, priority) in [(0, 1), (1, 1), (2, 1), (3, 0)] {
+        script.send(host, 0, Packet { priority, ..packet(5, FRAME, host) });
+    }
+    assert_eq!(fabric.run(&mut script), Ending::Idle);
+    let order: Vec<_> = script.packets.iter().map(|p| (p.body, p.priority, p.is_trimmed())).collect();
+    assert_eq!(order, [(0, 1, false), (1, 1, false), (2, 0, true), (3, 0, true)]);
+}
+
+/// Five frames arrive at the same time, and one more when the output is idle again. A buffer for two frames holds two
+/// waiting frames, or one if the frame in service counts.
+#[test]
+fn the_packet_in_service_counts_if_asked() {
+    let run = |count_in_service, late_priority| {
+        let mut spec = output(7, &[2 * F, 2 * F], None);
+        let BufferSpec::Output(ref mut buffers) = spec.switch.buffer else { unreachable!() };
+        buffers.count_in_service = count_in_service;
+        let mut fabric = Fabric::new(&spec, 1).unwrap();
+        let mut script = Script::new(7);
+        for host in 0..5 {
+            script.send(host, 0, packet(6, FRAME, host));
+        }
+        // Frames 10 and 11 arrive while frame 0 is in service, frames 20 and 21 when all others have left.
+        script.send(5, 1, Packet { priority: late_priority, ..packet(6, FRAME, 10) });
+        script.send(5, 0, Packet { priority: late_priority, ..packet(6, FRAME, 11) });
+        script.send(0, 9 * T, packet(6, FRAME, 20));
+        script.send(1, 9 * T, packet(6, FRAME, 21));
+        assert_eq!(fabric.run(&mut script), Ending::Idle);
+        assert_conserved(&fabric, &script);
+        let number = port(fabric.topology(), "s0", "h6");
+        let high_water = fabric.counters(number)[0].queue_high_water;
+        (script.arrivals(6).iter().map(|(_, id)| *id).collect::<Vec<u32>>(), high_water)
+    };
+    let (order, high_water) = run(false, 0);
+    assert_eq!(order[..3], [0, 1, 2]);
+    assert_eq!((order[order.len() - 2..].to_vec(), high_water), (vec![20, 21], 2 * F));
+    let (order, high_water) = run(true, 0);
+    assert_eq!(order[..2], [0, 1]);
+    assert_eq!((order[order.len() - 2..].to_vec(), high_water), (vec![20, 21], F), "the queue excludes the frame");
+    // The frame in service does not count in another priority.
+    let (order, _) = run(true, 1);
+    assert!(order.contains(&10) && order.contains(&11), "{order:?}");
 }
 
 /// A packet is marked by the queue that it joins, and headers are not marked.

@@ -38,7 +38,7 @@ fn kinds(topology: TopologySpec) -> [FabricSpec; 3] {
         spec
     };
     let buffer = Bytes(1_000_000);
-    let output = OutputSpec { buffers: OutputBuffers::Equal(buffer), trim: None };
+    let output = OutputSpec { buffers: OutputBuffers::Equal(buffer), trim: None, count_in_service: false };
     [input_buffer(buffer.0), BufferSpec::Shared(SharedSpec::lossy(buffer)), BufferSpec::Output(output)].map(kind)
 }
 

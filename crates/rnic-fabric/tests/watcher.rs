@@ -45,7 +45,7 @@ fn switches() -> [FabricSpec; 4] {
     shared.switch.buffer = BufferSpec::Shared(SharedSpec::lossy(Bytes(1_000_000)));
     let mut output = single.clone();
     let buffers = OutputBuffers::Equal(Bytes(240_000));
-    output.switch.buffer = BufferSpec::Output(OutputSpec { buffers, trim: None });
+    output.switch.buffer = BufferSpec::Output(OutputSpec { buffers, trim: None, count_in_service: false });
     [single, counted, shared, output]
 }
 

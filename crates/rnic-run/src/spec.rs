@@ -190,6 +190,10 @@ pub struct OutputSetup {
     pub buffers: Option<[Bytes; 8]>,
     /// How the switch trims a data packet that does not fit into the buffer (`trim`); default: it drops the packet.
     pub trim: Option<TrimSpec>,
+    /// Whether the packet that an output is transmitting still counts in its queue when the switch decides whether
+    /// another packet fits (`count_in_service`).
+    #[serde(default)]
+    pub count_in_service: bool,
 }
 
 impl OutputSetup {

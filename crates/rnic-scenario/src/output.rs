@@ -6,7 +6,7 @@ use rnic_run::{FabricSetup, OutputSetup, QueueingSetup, TransportSpec};
 use rnic_transport::Bytes;
 
 /// The keys of `[fabric.switch]` that only a switch with `queueing = "output"` has.
-pub(super) const KEYS: [&str; 3] = ["priorities", "buffers", "trim"];
+pub(super) const KEYS: [&str; 4] = ["priorities", "buffers", "trim", "count_in_service"];
 
 /// The keys of `[fabric.switch.trim]`.
 pub(super) const TRIM_KEYS: [&str; 4] = ["to", "headers", "in_a_row", "return_to_sender"];
@@ -27,6 +27,7 @@ pub(super) fn read(table: &Table<'_>) -> Result<OutputSetup> {
         priorities: priorities.or(buffers.map(|(count, _)| count)),
         buffers: buffers.map(|(_, buffers)| buffers),
         trim: table.get("trim").map(|item| read_trim(&item)).transpose()?.flatten(),
+        count_in_service: table.get("count_in_service").map_or(Ok(false), |item| item.boolean())?,
     })
 }
 
@@ -56,14 +57,18 @@ fn read_trim(item: &Item<'_>) -> Result<Option<TrimSpec>> {
     }
     let table = item.table("[fabric.switch.trim]")?;
     table.accept(&TRIM_KEYS)?;
-    let headers = table.get("headers").map(|item| item.choice(&["highest", "above"])).transpose()?;
+    let headers = table.get("headers").map(|item| item.choice(&["highest", "above", "below"])).transpose()?;
     Ok(Some(TrimSpec {
         to: table
             .get("to")
             .map(|item| item.bytes(64..=9_000, "64 B"))
             .transpose()?
             .map_or(default.to, |to| to.0 as u16),
-        headers: if headers == Some("above") { TrimmedPriority::Above } else { TrimmedPriority::Highest },
+        headers: match headers {
+            Some("above") => TrimmedPriority::Above,
+            Some("below") => TrimmedPriority::Below,
+            _ => TrimmedPriority::Highest,
+        },
         return_to_sender: table.get("return_to_sender").map_or(Ok(false), |item| item.boolean())?,
     }))
 }
@@ -77,8 +82,8 @@ pub(super) fn bound_headers(
     let given = if item.is_table() { item.table("[fabric.switch.trim]")?.get("in_a_row") } else { None };
     let max_in_a_row = match &given {
         Some(item) => Some(item.integer(0..=1_000_000)? as u32).filter(|max| *max > 0),
-        // With `headers = "above"`, the highest priority is not reserved for trimmed headers, so by default the number
-        // of its packets in a row is not bounded.
+        // With `headers = "above"` or `"below"`, the highest priority is not reserved for trimmed headers, so by
+        // default the number of its packets in a row is not bounded.
         None => (trim.headers == TrimmedPriority::Highest).then_some(HEADERS_IN_A_ROW),
     };
     match (scheduler, given) {

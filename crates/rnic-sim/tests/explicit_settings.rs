@@ -48,6 +48,7 @@ const VALUES: &[(&str, &[&str])] = &[
     ("priorities", &["5"]),
     ("buffers", &["[\"300 KB\", \"400 KB\", \"300 KB\", \"300 KB\", \"300 KB\"]"]),
     ("trim", &["true"]),
+    ("count_in_service", &["true"]),
     // [fabric.switch.ecn]
     ("kmin", &["\"7 KB\""]),
     ("kmax", &["\"300 KB\""]),
@@ -96,6 +97,8 @@ const VALUES: &[(&str, &[&str])] = &[
     ("tx_buffers", &["[{ size = \"4 MB\", count = 9 }]"]),
     ("rx_buffers", &["[{ size = \"4 MB\", count = 9 }]"]),
     ("paced_nacks", &["false"]),
+    ("pull_rate", &["0.99"]),
+    ("retransmit_on_grant", &["true"]),
     ("unscheduled_priorities", &["2"]),
     ("scheduled_priorities", &["2"]),
     ("overcommitment", &["2"]),

@@ -91,6 +91,46 @@ fn everything_arrives_in_bad_weather() {
     assert!(trimmed > 0);
 }
 
+/// Ten senders of NDP send ten packets of 1,064 bytes each; a packet takes 212.8 ns. Each sends
+/// three packets unasked, so the receiver sends 70 PULLs, with 69 intervals between them.
+#[test]
+fn receivers_pull_at_the_given_rate() {
+    let fabric = STAR.replace("hosts = 3", "hosts = 11");
+    let traffic = "[traffic]\npattern = \"incast\"\nsenders = 10\ntotal = \"100 KB\"\nreceiver = 10";
+    let text = format!("{fabric}\nswitch = {{ queueing = \"output\", trim = true }}\n{traffic}");
+    let last = |rate: &str| {
+        let scenario = scenario(&text, &["ndp", "p4:../../p4/ndp.p4"], &format!("rtt_packets = 3\n{rate}")).unwrap();
+        let outputs = outputs(&scenario, 1);
+        assert_eq!(outputs[0].flows, outputs[1].flows, "the P4 program has the same pace");
+        outputs[0].flows.iter().map(|flow| flow.finish.unwrap()).max().unwrap()
+    };
+    assert_eq!(last("pull_rate = 1"), last(""));
+    let (slow, half) = (last("pull_rate = 0.5"), last("pull_rate = 0.25"));
+    assert!(last("") < slow);
+    // From 0.5 to 0.25 of the line rate, each of the 69 intervals between PULLs grows by 425.6 ns.
+    assert_eq!(half - slow, Time::from_ps(69 * 425_600));
+    let refused = |rate: &str| scenario(&text, &["ndp"], rate).unwrap_err();
+    assert!(refused("pull_rate = 0").contains("`pull_rate`"), "{}", refused("pull_rate = 0"));
+}
+
+/// A trimmed packet of Homa-Tr is retransmitted when its NACK arrives, or with the next GRANT of its message.
+#[test]
+fn a_trimmed_packet_may_wait_for_a_grant() {
+    let fabric = STAR.replace("hosts = 3", "hosts = 11");
+    let traffic = "[traffic]\npattern = \"incast\"\nsenders = 10\ntotal = \"400 KB\"\nreceiver = 10";
+    let switch = "switch = { queueing = \"output\", buffer = \"40 KB\", trim = { headers = \"below\" } }";
+    let text = format!("{fabric}\n{switch}\n{traffic}");
+    let run = |keys: &str| {
+        let scenario = scenario(&text, &["homa-tr"], &format!("rtt_packets = 9\n{keys}")).unwrap();
+        let outputs = outputs(&scenario, 1);
+        check(&scenario, &outputs[0], 0);
+        assert!(outputs[0].totals.trimmed > 0);
+        outputs.into_iter().next().unwrap().flows
+    };
+    assert_eq!(run(""), run("retransmit_on_grant = false"));
+    assert_ne!(run(""), run("retransmit_on_grant = true"));
+}
+
 /// With PFC no packet is lost, so no packet is retransmitted.
 #[test]
 fn pauses_prevent_loss() {

@@ -60,7 +60,7 @@ fn what_is_left_open_follows_from_the_run() {
     let plain = scenario("", "buffer = \"54.4 KB\"");
     let irn = resolved(&plain, "irn");
     assert_eq!((irn.fabric.switch.priorities, irn.host_config.control_priority), (1, 0));
-    let by_hand = OutputSpec { buffers: OutputBuffers::Equal(Bytes(54_400)), trim: None };
+    let by_hand = OutputSpec { buffers: OutputBuffers::Equal(Bytes(54_400)), trim: None, count_in_service: false };
     assert_eq!(irn.fabric.switch.buffer, BufferSpec::Output(by_hand));
     assert_eq!(irn.fabric.switch.scheduler, SchedulerSpec::STRICT);
     // `rto_high` is the propagation delay of four links of 500 ns in both directions, plus the time to drain one full
@@ -86,6 +86,34 @@ fn what_is_left_open_follows_from_the_run() {
 
     let returning = resolved(&scenario("", "trim = { return_to_sender = true }"), "roce");
     assert!(returning.warnings[1].starts_with("`return_to_sender` changes nothing"), "{:?}", returning.warnings);
+}
+
+/// A buffer for one packet that counts the packet in service drops more packets than a buffer that does not count it.
+#[test]
+fn a_switch_can_count_the_packet_in_service() {
+    let dropped = |switch: &str| outputs(&scenario("", switch), 1)[1].totals.dropped;
+    let buffer = "buffer = \"8 KB\"";
+    let counts = format!("{buffer}\ncount_in_service = true");
+    assert!(dropped(&counts) > dropped(buffer), "{} {}", dropped(&counts), dropped(buffer));
+    let BufferSpec::Output(output) = resolved(&scenario("", &counts), "irn").fabric.switch.buffer else { panic!() };
+    assert!(output.count_in_service);
+    let text = "[fabric]\ntopology = \"single-switch\"\nhosts = 2\nrate = \"1 Gbps\"\ndelay = \"1 us\"\n\
+                switch = { count_in_service = true }\n\
+                [traffic]\npattern = \"permutation\"\nsizes = \"fixed 1 KB\"\n\
+                [[run]]\nname = \"a\"\ntransport = \"irn\"\n";
+    let error = from_str(text, "a.toml", Path::new("."), &[], None).map(|_| ()).unwrap_err().to_string();
+    assert!(error.contains("`count_in_service`") && error.contains("output"), "{error}");
+}
+
+/// Trimmed headers may wait in the priority below that of their packets, for which the switch adds no priority.
+#[test]
+fn headers_below_their_packets_need_no_further_priority() {
+    let below = scenario("", "buffers = [\"8 KB\", \"16 KB\"]\ntrim = { headers = \"below\" }");
+    let irn = resolved(&below, "irn");
+    assert_eq!(irn.fabric.switch.priorities, 2);
+    assert_eq!(irn.fabric.switch.scheduler, SchedulerSpec::STRICT, "no priority is reserved for headers");
+    let BufferSpec::Output(output) = irn.fabric.switch.buffer else { panic!() };
+    assert_eq!(output.trim.map(|trim| trim.headers), Some(TrimmedPriority::Below));
 }
 
 #[test]

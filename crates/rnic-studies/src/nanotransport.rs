@@ -18,6 +18,9 @@ pub static STUDY: Study = Study {
         "incast-reversed.csv",
         "incast-staggered.csv",
         "sensitivity.toml",
+        "small-buffer.toml",
+        "authors-simulator.toml",
+        "authors-simulator.csv",
         "line-rate.toml",
         "ndp-switch.toml",
         "fat-tree.toml",
@@ -57,6 +60,35 @@ const MESSAGES: [(u64, f64); 10] = [
 const NDP_STATED: [f64; 10] = [8.2, 8.57, 8.52, 8.47, 8.34, 8.1, 7.92, 7.64, 7.36, 7.09];
 /// Slowdowns of Homa and of Homa-Tr that the paper's figure 2b shows for the ten messages, with the large buffer.
 const HOMA_STATED: [f64; 10] = [5.33, 5.47, 5.56, 5.79, 5.98, 6.21, 6.49, 6.81, 6.95, 7.09];
+
+/// The messages of the incast that the authors published with their simulator, as (bytes, packets).
+const AUTHORS_MESSAGES: [(u64, f64); 10] = [
+    (18_432, 18.0),
+    (20_480, 20.0),
+    (22_528, 22.0),
+    (24_576, 24.0),
+    (26_624, 26.0),
+    (28_672, 28.0),
+    (30_720, 30.0),
+    (32_768, 32.0),
+    (34_816, 34.0),
+    (36_864, 36.0),
+];
+/// Median and 90th percentile of the ten slowdowns that the authors published with their simulator, as (the run that
+/// behaves like the simulator, buffer, median, 90th percentile).
+const AUTHORS: [(&str, &str, f64, f64); 6] = [
+    ("NDP, retransmits with PULLs", AUTHORS_LARGE, 7.087, 7.290),
+    (HOMA, AUTHORS_LARGE, 5.455, 6.215),
+    (LIKE_THE_AUTHORS, AUTHORS_LARGE, 5.455, 6.215),
+    ("NDP, retransmits with PULLs", AUTHORS_SMALL, 7.187, 7.727),
+    (HOMA, AUTHORS_SMALL, 9.242, 11.115),
+    (LIKE_THE_AUTHORS, AUTHORS_SMALL, 4.737, 6.118),
+];
+/// Runs of the authors' incast that retransmit trimmed packets or order their headers unlike the authors' simulator.
+const UNLIKE_THE_AUTHORS: [&str; 3] = [NDP, "Homa-Tr, headers above", "Homa-Tr, headers below"];
+const LIKE_THE_AUTHORS: &str = "Homa-Tr, headers below, retransmits with GRANTs";
+const AUTHORS_LARGE: &str = "119900 B";
+const AUTHORS_SMALL: &str = "63220 B";
 
 const LARGE: &str = "108.8 KB";
 const SMALL: &str = "54.4 KB";
@@ -182,6 +214,22 @@ const EXPERIMENTS: &[Experiment] = &[
             slowdowns("Slowdown of Homa, large buffer", &HOMA_CHANGES, &[("the paper", &HOMA_STATED)]),
         ],
         rows: sensitivity,
+    },
+    Experiment {
+        name: "small-buffer",
+        title: "What the results with the small buffer depend on",
+        seeds: 1,
+        sources: &[Source::all("small-buffer.toml")],
+        charts: &[],
+        rows: small_buffer_changes,
+    },
+    Experiment {
+        name: "authors-simulator",
+        title: "The incast that the authors published with their simulator",
+        seeds: 1,
+        sources: &[Source::all("authors-simulator.toml")],
+        charts: &[],
+        rows: authors_simulator,
     },
     Experiment {
         name: "p4",
@@ -409,6 +457,78 @@ fn sensitivity(m: &Measured<'_>) -> Vec<Row> {
     rows
 }
 
+/// Runs of the incast with the small buffer and one change each.
+const SMALL_CHANGES: [&str; 12] = [
+    NDP,
+    "NDP, retransmits with PULLs",
+    "NDP, packet in service counts",
+    "NDP, PULLs at 0.99",
+    "NDP, headers of 128 B",
+    "NDP, ten headers in a row",
+    HOMA,
+    "Homa, one buffer for all priorities",
+    "Homa-Tr, headers above",
+    "Homa-Tr, headers below",
+    "Homa-Tr, headers above, retransmits with GRANTs",
+    LIKE_THE_AUTHORS,
+];
+
+fn small_buffer_changes(m: &Measured<'_>) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for run in SMALL_CHANGES {
+        let case = Case { file: "small-buffer.toml", ..incast(run, SMALL) };
+        let trimmed = m.first(case).map(|_| m.values(case, Metric::Trimmed)).and_then(Result::ok);
+        let trimmed = trimmed.and_then(|values| values.first().copied()).unwrap_or(0.0);
+        let row = Row::new(format!("{run}: average slowdown"), "", Claim::Open, Unit::Ratio, average(m, case));
+        rows.push(row.note(format!("{trimmed} trimmed")));
+        let queue = m.values(case, Metric::QueueMax);
+        rows.push(Row::new(format!("{run}: longest queue"), "", Claim::Open, Unit::Kilobytes, queue));
+    }
+    rows
+}
+
+/// Slowdown as the authors' notebook computes it, for a message of `packets` packets that took `us` microseconds.
+fn authors_slowdown(us: f64, packets: f64) -> f64 {
+    let packet_us = 1_088.0 * 8.0 / 200e3;
+    us / ((packets - 1.0) * packet_us + 2.0 * (packet_us + 0.131))
+}
+
+/// The quantile of the ten messages' slowdowns in the authors' incast, interpolated linearly; one value per seed.
+fn authors_quantile(m: &Measured<'_>, case: Case<'_>, quantile: f64) -> Sample {
+    let of = |(bytes, packets)| each(m.values(case, Metric::UsOf(bytes)), |us| authors_slowdown(us, packets));
+    let all = AUTHORS_MESSAGES.into_iter().map(of).collect::<Result<Vec<_>, String>>()?;
+    let seeds = all.iter().map(Vec::len).min().unwrap_or(0);
+    let of_seed = |seed: usize| {
+        let mut values: Vec<f64> = all.iter().map(|values| values[seed]).collect();
+        values.sort_by(f64::total_cmp);
+        let rank = quantile * (values.len() - 1) as f64;
+        let below = values[rank as usize];
+        let above = values[(rank as usize + 1).min(values.len() - 1)];
+        below + (above - below) * rank.fract()
+    };
+    Ok((0..seeds).map(of_seed).collect())
+}
+
+fn authors_simulator(m: &Measured<'_>) -> Vec<Row> {
+    let case = |run, buffer| Case { file: "authors-simulator.toml", ..incast(run, buffer) };
+    let name = |buffer| if buffer == AUTHORS_LARGE { "large" } else { "small" };
+    let mut rows = Vec::new();
+    for (run, buffer, median, high) in AUTHORS {
+        for (text, quantile, stated) in [("median", 0.5, median), ("90th percentile", 0.9, high)] {
+            let metric = format!("{run}, {} buffer: {text} of the slowdowns", name(buffer));
+            let sample = authors_quantile(m, case(run, buffer), quantile);
+            let row = Row::new(metric, &format!("{stated}"), size(stated), Unit::Ratio, sample);
+            rows.push(row.note("stated by the authors' notebook, not in the paper"));
+        }
+    }
+    for run in UNLIKE_THE_AUTHORS {
+        let metric = format!("{run}, small buffer: median of the slowdowns");
+        let sample = authors_quantile(m, case(run, AUTHORS_SMALL), 0.5);
+        rows.push(Row::new(metric, "", Claim::Open, Unit::Ratio, sample));
+    }
+    rows
+}
+
 /// Largest relative difference, over the ten messages, between a message's slowdowns in two cases (runs of the incast);
 /// one value per seed.
 fn max_difference(m: &Measured<'_>, case: Case<'_>, other: Case<'_>) -> Sample {
@@ -498,5 +618,9 @@ mod tests {
             assert_eq!(bytes, MESSAGES.map(|message| message.0), "{name}");
             assert!(MESSAGES.iter().all(|(bytes, packets)| *bytes == *packets as u64 * 1024));
         }
+        let (_, text) = STUDY.files.iter().find(|(file, _)| *file == "authors-simulator.csv").unwrap();
+        let bytes = text.lines().skip(1).map(|line| line.rsplit(',').next().unwrap().parse::<u64>().unwrap());
+        assert!(bytes.eq(AUTHORS_MESSAGES.map(|message| message.0)));
+        assert!(AUTHORS_MESSAGES.iter().all(|(bytes, packets)| *bytes == *packets as u64 * 1024));
     }
 }

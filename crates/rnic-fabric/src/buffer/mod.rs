@@ -77,6 +77,13 @@ pub(crate) struct Stored {
 pub(crate) trait Buffer<B> {
     /// Whether the buffer has room for a packet that arrives on `input` and leaves by `output`.
     fn admits(&self, input: usize, output: usize, packet: &Packet<B>) -> bool;
+    /// Whether the packet that an output is transmitting counts in its queue. If it does, the switch calls
+    /// [`Buffer::served`] before [`Buffer::admits`] if the output's transmitter is idle.
+    fn counts_in_service(&self) -> bool {
+        false
+    }
+    /// Tells the buffer that the transmitter of an output is idle.
+    fn served(&mut self, _output: usize) {}
     /// Bytes that wait for an output in a priority, for ECN and telemetry; zero if [`Shape::reads_egress`] is not set.
     fn egress(&self, output: usize, priority: usize) -> u64;
     /// Bytes that wait for an output in a priority. The function may have to walk through the queue to count them.
@@ -102,7 +109,7 @@ pub(crate) trait Buffer<B> {
     /// arrived; a packet must wait for the output in the priority.
     fn pop(&mut self, output: usize, priority: usize) -> (Packet<B>, usize);
     /// Tells the buffer that the switch forwarded a packet at once, without storing it. In a round robin over the
-    /// inputs, the packet counts towards the turn of its input.
+    /// inputs, the packet counts towards the turn of its input. A buffer that counts the packet in service counts it.
     fn passed(&mut self, _input: usize, _output: usize, _packet: &Packet<B>) {}
     /// Whether the switch may resume a priority that it has paused at the peer of `input`. The switch asks after each
     /// packet from this input that leaves the buffer.

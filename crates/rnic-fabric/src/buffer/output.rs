@@ -17,6 +17,9 @@ pub struct OutputSpec {
     pub buffers: OutputBuffers,
     /// How to trim data packets that do not fit; `None`: the switch drops them.
     pub trim: Option<TrimSpec>,
+    /// Whether the packet that an output is transmitting still counts in its queue when the switch decides whether
+    /// another packet fits. ECN, telemetry and results never count this packet.
+    pub count_in_service: bool,
 }
 
 impl OutputSpec {
@@ -64,31 +67,78 @@ pub enum TrimmedPriority {
     Highest,
     /// The priority above the packet's own priority, but at most the highest priority of the switch.
     Above,
+    /// The priority below the packet's own priority, but at least the lowest priority of the switch.
+    Below,
 }
 
-/// The buffers of all outputs of a switch.
-pub(crate) struct OutputBuffer<B> {
+/// The packet that an output is transmitting.
+#[derive(Clone, Copy, Default)]
+struct InService {
+    /// Length of the packet in bytes; 0 if the transmitter is idle.
+    bytes: u16,
+    priority: u8,
+}
+
+/// The buffers of all outputs of a switch. `IN_SERVICE` says whether the packet that an output is transmitting counts
+/// in its queue ([`OutputSpec::count_in_service`]).
+pub(crate) struct OutputBuffer<B, const IN_SERVICE: bool> {
     /// Bytes that a queue may hold, by priority.
     limits: [u64; 8],
     trim: Option<TrimSpec>,
     queues: OutputQueues<B>,
+    /// Per output: the packet that it is transmitting; empty unless `IN_SERVICE` is set.
+    in_service: Vec<InService>,
 }
 
-impl<B: Copy> OutputBuffer<B> {
-    pub(crate) fn new(spec: &OutputSpec, shape: Shape) -> OutputBuffer<B> {
+impl<B: Copy, const IN_SERVICE: bool> OutputBuffer<B, IN_SERVICE> {
+    pub(crate) fn new(spec: &OutputSpec, shape: Shape) -> OutputBuffer<B, IN_SERVICE> {
         OutputBuffer {
             limits: std::array::from_fn(|priority| spec.buffer_of(priority).0),
             trim: spec.trim,
             queues: OutputQueues::new(shape),
+            in_service: vec![InService::default(); if IN_SERVICE { shape.ports } else { 0 }],
+        }
+    }
+
+    /// Bytes of the packet that an output is transmitting, if the packet counts in the queue of this priority.
+    #[inline(always)]
+    fn bytes_in_service(&self, output: usize, priority: usize) -> u64 {
+        if !IN_SERVICE || usize::from(self.in_service[output].priority) != priority {
+            return 0;
+        }
+        u64::from(self.in_service[output].bytes)
+    }
+
+    #[inline(always)]
+    fn serve(&mut self, output: usize, packet: &Packet<B>) {
+        if IN_SERVICE {
+            self.in_service[output] = InService { bytes: packet.bytes, priority: packet.priority };
         }
     }
 }
 
-impl<B: Copy> Buffer<B> for OutputBuffer<B> {
+impl<B: Copy, const IN_SERVICE: bool> Buffer<B> for OutputBuffer<B, IN_SERVICE> {
     #[inline(always)]
     fn admits(&self, _input: usize, output: usize, packet: &Packet<B>) -> bool {
         let priority = packet.priority as usize;
-        self.queues.bytes(output, priority) + u64::from(packet.bytes) <= self.limits[priority]
+        let ahead = self.queues.bytes(output, priority) + self.bytes_in_service(output, priority);
+        ahead + u64::from(packet.bytes) <= self.limits[priority]
+    }
+
+    #[inline(always)]
+    fn counts_in_service(&self) -> bool {
+        IN_SERVICE
+    }
+
+    fn served(&mut self, output: usize) {
+        if IN_SERVICE {
+            self.in_service[output] = InService::default();
+        }
+    }
+
+    #[inline(always)]
+    fn passed(&mut self, _input: usize, output: usize, packet: &Packet<B>) {
+        self.serve(output, packet);
     }
 
     #[inline(always)]
@@ -117,7 +167,9 @@ impl<B: Copy> Buffer<B> for OutputBuffer<B> {
 
     #[inline(always)]
     fn pop(&mut self, output: usize, priority: usize) -> (Packet<B>, usize) {
-        self.queues.pop(output, priority)
+        let (packet, input) = self.queues.pop(output, priority);
+        self.serve(output, &packet);
+        (packet, input)
     }
 
     #[inline(always)]

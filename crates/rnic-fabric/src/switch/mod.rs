@@ -113,11 +113,20 @@ impl<B: Body, U: Buffer<B>> Switch<B, U> {
             return;
         }
         let output = self.route(routes, &packet);
-        if self.buffer.admits(input, output, &packet) {
+        if self.admits(links, input, output, &packet, now) {
             self.pass_on(links, tree, input, output, &mut packet, now);
         } else {
             self.refuse(links, routes, tree, input, output, packet, now);
         }
+    }
+
+    /// Whether the buffer has room for a packet that arrives on `input` and leaves by `output`.
+    #[inline(always)]
+    fn admits(&mut self, links: &Ports<B>, input: usize, output: usize, packet: &Packet<B>, now: u64) -> bool {
+        if self.buffer.counts_in_service() && links.ports[self.first_port + output].busy_until <= now {
+            self.buffer.served(output);
+        }
+        self.buffer.admits(input, output, packet)
     }
 
     /// Forwards a packet for which the buffer has room: transmits the packet at once if the output is idle, otherwise
@@ -147,7 +156,7 @@ impl<B: Body, U: Buffer<B>> Switch<B, U> {
         now: u64,
     ) {
         self.buffer.refused(input, packet.priority as usize);
-        if let Some((mut header, output)) = self.trimmed(links, routes, input, output, packet) {
+        if let Some((mut header, output)) = self.trimmed(links, routes, input, output, packet, now) {
             self.pass_on(links, tree, input, output, &mut header, now);
         } else {
             let counters = &mut links.counters[(self.first_port + input) * self.priorities + packet.priority as usize];

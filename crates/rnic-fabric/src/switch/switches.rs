@@ -18,7 +18,9 @@ pub(crate) enum Switches<B> {
     /// Another arbiter, or hysteresis.
     InputOther(Vec<Switch<B, InputBuffer<B, OtherArbiter, true>>>),
     Shared(Vec<Switch<B, SharedBuffer<B>>>),
-    Output(Vec<Switch<B, OutputBuffer<B>>>),
+    Output(Vec<Switch<B, OutputBuffer<B, false>>>),
+    /// Buffers at the outputs that count the packet in service.
+    OutputInService(Vec<Switch<B, OutputBuffer<B, true>>>),
 }
 
 /// Evaluates `$body` with `$switches` bound to the vector of switches, for every kind of buffer.
@@ -29,6 +31,7 @@ macro_rules! each_kind {
             Switches::InputOther($switches) => $body,
             Switches::Shared($switches) => $body,
             Switches::Output($switches) => $body,
+            Switches::OutputInService($switches) => $body,
         }
     };
 }
@@ -44,6 +47,9 @@ impl<B: Body> Switches<B> {
             }
             BufferSpec::Input(input) => Switches::InputOther(build.switches(|shape| InputBuffer::new(input, shape))),
             BufferSpec::Shared(shared) => Switches::Shared(build.switches(|shape| SharedBuffer::new(shared, shape))),
+            BufferSpec::Output(output) if output.count_in_service => {
+                Switches::OutputInService(build.switches(|shape| OutputBuffer::new(output, shape)))
+            }
             BufferSpec::Output(output) => Switches::Output(build.switches(|shape| OutputBuffer::new(output, shape))),
         }
     }

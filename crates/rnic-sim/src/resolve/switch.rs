@@ -189,7 +189,7 @@ fn output_buffer(
     }
     let equal = buffer(run, longest, frames);
     let buffers = output.buffers.map_or(OutputBuffers::Equal(equal), OutputBuffers::PerPriority);
-    let spec = OutputSpec { buffers, trim: output.trim };
+    let spec = OutputSpec { buffers, trim: output.trim, count_in_service: output.count_in_service };
     let priorities = usize::from(priorities);
     for priority in 0..priorities {
         let apart = output.headers_apart() && priority + 1 == priorities;
@@ -352,10 +352,14 @@ fn put_output(output: &OutputSpec, switch: &SwitchSpec, put: &mut impl FnMut(&st
         }
         OutputBuffers::Equal(buffer) => put("buffer", buffer.to_string()),
     }
+    if output.count_in_service {
+        put("count_in_service", true.to_string());
+    }
     if let Some(trim) = output.trim {
         let headers = match trim.headers {
             TrimmedPriority::Highest => "the highest priority",
             TrimmedPriority::Above => "one priority above",
+            TrimmedPriority::Below => "one priority below",
         };
         put("trim", format!("to {} into {headers}", Bytes(u64::from(trim.to))));
         if let SchedulerSpec::Strict { max_in_a_row: Some(max) } = switch.scheduler {

@@ -42,6 +42,9 @@ pub struct NicConfig {
     pub probe: bool,
     /// Order in which the NIC sends the packets of its messages.
     pub order: Order,
+    /// Whether a packet that a NACK requests waits for the next control packet that raises the credit of its message,
+    /// such as a GRANT, or for a timeout. If not, the NIC retransmits the packet as soon as the NACK arrives.
+    pub rtx_needs_credit: bool,
     /// Time between two paced control packets, such as the PULLs of NDP: the serialisation time of a full data frame on
     /// the receiving link.
     pub pace: Time,
@@ -66,6 +69,7 @@ impl Default for NicConfig {
             rx_timeout: Time::from_us(49),
             probe: true,
             order: Order::RoundRobin,
+            rtx_needs_credit: false,
             pace: Time::from_ps(43_520),
             tx_buffers: Vec::new(),
             rx_buffers: Vec::new(),
@@ -226,7 +230,7 @@ impl Blocks for Call<'_> {
 
     #[inline]
     fn credit_to_btx(&mut self, event: &CreditToBtxEvent) {
-        self.engine.packetization.credit_to_btx(event, self.cfg.order);
+        self.engine.packetization.credit_to_btx(event, self.cfg);
     }
 
     #[inline]

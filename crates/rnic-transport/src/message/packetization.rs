@@ -289,7 +289,7 @@ impl Packetization {
 
     /// Handles a `CreditToBtxEvent` (algorithm 2 of the NanoTransport paper): a message may send or retransmit packets.
     #[inline]
-    pub(super) fn credit_to_btx(&mut self, event: &CreditToBtxEvent, order: Order) {
+    pub(super) fn credit_to_btx(&mut self, event: &CreditToBtxEvent, cfg: &NicConfig) {
         let Some(index) = self.find(event.tx_msg_id) else { return };
         let state = &mut self.messages[index];
         state.heard = true;
@@ -299,8 +299,12 @@ impl Packetization {
         {
             state.rtx.set(packet);
         }
-        state.credit = state.credit.max(event.credit.unwrap_or(0).min(state.packets));
-        self.list(order, index);
+        let credit = event.credit.unwrap_or(0).min(state.packets);
+        let raised = credit > state.credit;
+        state.credit = state.credit.max(credit);
+        if raised || !cfg.rtx_needs_credit {
+            self.list(cfg.order, index);
+        }
     }
 
     /// The next data packet to send, and its message's tag.
@@ -424,7 +428,7 @@ mod tests {
     }
 
     fn credit(block: &mut Packetization, id: u32, rtx: Option<u32>, credit: Option<u32>) {
-        block.credit_to_btx(&CreditToBtxEvent { tx_msg_id: id, rtx, credit }, Order::RoundRobin);
+        block.credit_to_btx(&CreditToBtxEvent { tx_msg_id: id, rtx, credit }, &NicConfig::default());
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! The transports Homa and Homa-Tr: the parameters that users may set, and how their values configure the program.
 
+use super::message::RETRANSMIT_ON_GRANT;
 use super::{Description, MessageFacts, MessageTransport, ProgramVisitor};
 use crate::message::nic::Order;
 use crate::message::programs::{self, HomaSettings};
@@ -7,21 +8,20 @@ use crate::settings::{Kind, Parameter, Settings};
 
 const PRIORITIES: Kind = Kind::Count { min: 1, max: 7 };
 
-const PARAMETERS: &[Parameter] = &[
-    Parameter::count(
-        "unscheduled_priorities",
-        1,
-        1,
-        7,
-        "number of priorities for packets that are sent without a grant; 1",
-    ),
-    Parameter::count("scheduled_priorities", 3, 1, 7, "number of priorities for granted packets; 3"),
-    Parameter::derived(
-        "overcommitment",
-        PRIORITIES,
-        "messages that a receiver grants packets to at the same time; as many as there are scheduled priorities",
-    ),
-];
+const UNSCHEDULED: Parameter = Parameter::count(
+    "unscheduled_priorities",
+    1,
+    1,
+    7,
+    "number of priorities for packets that are sent without a grant; 1",
+);
+const SCHEDULED: Parameter =
+    Parameter::count("scheduled_priorities", 3, 1, 7, "number of priorities for granted packets; 3");
+const OVERCOMMITMENT: Parameter = Parameter::derived(
+    "overcommitment",
+    PRIORITIES,
+    "messages that a receiver grants packets to at the same time; as many as there are scheduled priorities",
+);
 
 /// The Homa transport: the receiver grants packets to the shortest messages and assigns their priorities.
 #[derive(Clone, Copy, Debug)]
@@ -34,7 +34,7 @@ pub struct HomaTr;
 impl MessageTransport for Homa {
     const NAME: &'static str = "homa";
     const ABOUT: &'static str = "Homa: message transport; the receiver grants the shortest message first and assigns priorities; loss by timeout";
-    const PARAMETERS: &'static [Parameter] = PARAMETERS;
+    const PARAMETERS: &'static [Parameter] = &[UNSCHEDULED, SCHEDULED, OVERCOMMITMENT];
     const SPRAY: bool = true;
     const ORDER: Order = Order::ShortestFirst;
 
@@ -56,7 +56,7 @@ impl MessageTransport for HomaTr {
     const NAME: &'static str = "homa-tr";
     const ABOUT: &'static str =
         "Homa with NDP's trimming: message transport; a NACK requests a trimmed packet again at once";
-    const PARAMETERS: &'static [Parameter] = PARAMETERS;
+    const PARAMETERS: &'static [Parameter] = &[UNSCHEDULED, SCHEDULED, OVERCOMMITMENT, RETRANSMIT_ON_GRANT];
     const SPRAY: bool = true;
     const ORDER: Order = Order::ShortestFirst;
 
@@ -65,7 +65,10 @@ impl MessageTransport for HomaTr {
     }
 
     fn describe(settings: &Settings, facts: &MessageFacts) -> Description {
-        describe(&program(settings, facts, true))
+        let mut described = describe(&program(settings, facts, true));
+        let waits = settings.flag(RETRANSMIT_ON_GRANT.name).unwrap_or(false);
+        described.push((RETRANSMIT_ON_GRANT.name, waits.to_string()));
+        described
     }
 
     fn select<V: ProgramVisitor>(settings: &Settings, facts: &MessageFacts, visitor: V) -> V::Output {

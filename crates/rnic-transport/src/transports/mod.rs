@@ -386,14 +386,14 @@ impl TransportDeclaration {
         }
     }
 
-    /// The declaration of a transport whose programs are read from files, such as P4 programs. The transport has no
-    /// parameters of its own; each program brings its own parameters.
+    /// The declaration of a transport whose programs are read from files, such as P4 programs. The transport's own
+    /// parameter is the rate of paced control packets; each program brings further parameters.
     pub fn of_programs(name: &'static str, about: &'static str) -> TransportDeclaration {
         TransportDeclaration {
             name,
             about,
             kind: TransportKind::Messages,
-            own_parameters: &[],
+            own_parameters: &[message::PULL_RATE],
             telemetry: false,
             spray: false,
             order: Order::RoundRobin,
@@ -402,7 +402,10 @@ impl TransportDeclaration {
             frames: message_frames,
             configure: |_, facts| Ok(FlowConfig::from(facts)),
             describe_flows: |_, _| (Vec::new(), Vec::new()),
-            describe_messages: |_, _| Vec::new(),
+            describe_messages: |settings, _| {
+                let pull_rate = settings.number("pull_rate").ok().filter(|rate| *rate != 1.0);
+                pull_rate.map(|rate| ("pull_rate", rate.to_string())).into_iter().collect()
+            },
             idle: |_| Vec::new(),
             needs_acks: |_| None,
             acknowledges: |_, _| true,

@@ -1,5 +1,6 @@
 //! The NDP transport: the parameters that users may set, and how their values configure the program.
 
+use super::message::PULL_RATE;
 use super::{Description, MessageFacts, MessageTransport, ProgramVisitor};
 use crate::message::programs;
 use crate::settings::{Parameter, Settings};
@@ -12,11 +13,14 @@ impl MessageTransport for Ndp {
     const NAME: &'static str = "ndp";
     const ABOUT: &'static str = "NDP: message transport; one window unsolicited, then the receiver pulls at its link rate; needs trimming switches";
     const PARAMETERS: &'static [Parameter] =
-        &[Parameter::flag("paced_nacks", true, "NACKs leave at the pace of PULLs; yes (NDP paper)")];
+        &[Parameter::flag("paced_nacks", true, "NACKs leave at the pace of PULLs; yes (NDP paper)"), PULL_RATE];
     const SPRAY: bool = true;
 
     fn describe(settings: &Settings, _facts: &MessageFacts) -> Description {
-        vec![("paced_nacks", paced(settings).to_string())]
+        vec![
+            ("paced_nacks", paced(settings).to_string()),
+            ("pull_rate", settings.number(PULL_RATE.name).unwrap_or(1.0).to_string()),
+        ]
     }
 
     fn select<V: ProgramVisitor>(settings: &Settings, facts: &MessageFacts, visitor: V) -> V::Output {
