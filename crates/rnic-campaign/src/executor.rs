@@ -14,8 +14,12 @@ pub type Outcome = Result<RunRecord, SetupError>;
 /// Receives the events and outcomes of runs; its methods may be called from any thread. The argument `run` is the index
 /// of the run in the list that is executed.
 pub trait Sink: Sync {
-    /// Called for each event during a run, for example its start or its progress.
-    fn event(&self, _run: usize, _event: RunEvent) {}
+    /// Called for each event during a run, for example its start or its progress. If it returns `Break`, the run is
+    /// interrupted: it ends early, and the status of its record is
+    /// [`RunStatus::Interrupted`](rnic_run::RunStatus::Interrupted).
+    fn event(&self, _run: usize, _event: RunEvent) -> ControlFlow<()> {
+        ControlFlow::Continue(())
+    }
 
     /// Called when a run has ended. If it returns `Break`, the executor starts no further runs.
     fn done(&self, run: usize, outcome: Outcome) -> ControlFlow<()>;
@@ -57,8 +61,9 @@ pub trait Executor {
 /// struct Print;
 ///
 /// impl Sink for Print {
-///     fn event(&self, run: usize, event: RunEvent) {
+///     fn event(&self, run: usize, event: RunEvent) -> ControlFlow<()> {
 ///         println!("run {run}: {event:?}");
+///         ControlFlow::Continue(())
 ///     }
 ///
 ///     fn done(&self, run: usize, outcome: Outcome) -> ControlFlow<()> {
@@ -115,14 +120,12 @@ impl Executor for Threads {
                 // Number of threads for this run: more than one if fewer runs than threads are left.
                 let share = self.threads / unfinished.load(Ordering::Relaxed).clamp(1, self.threads);
                 let outcome = self.resolved(index, spec).map(|resolved| {
-                    let mut report = |event| {
-                        sink.event(index, event);
-                        ControlFlow::Continue(())
-                    };
+                    let mut report = |event| sink.event(index, event);
                     run(&self.catalogue, spec, &resolved, None, &Sharing::among(share), &Events::to(&mut report))
                 });
                 if let Err(error) = &outcome {
-                    sink.event(index, RunEvent::Failed { reason: error.to_string() });
+                    // The run has ended, so it cannot be interrupted any more.
+                    let _ = sink.event(index, RunEvent::Failed { reason: error.to_string() });
                 }
                 unfinished.fetch_sub(1, Ordering::Relaxed);
                 if sink.done(index, outcome).is_break() {
@@ -165,26 +168,31 @@ struct Collect<'s> {
 /// Receives the events and records of a scenario's runs; its methods may be called from any thread. The argument `run`
 /// is the index of the run in the scenario.
 pub trait RunListener: Sync {
-    /// Called for each event during a run, for example its start or its progress.
-    fn event(&self, _run: usize, _event: &RunEvent) {}
-    /// Called with the record (the measured results) of a run that has ended.
-    fn finished(&self, _run: usize, _record: &RunRecord) {}
+    /// Called for each event during a run, for example its start or its progress. `Break` interrupts the run, as in
+    /// [`Sink::event`].
+    fn event(&self, _run: usize, _event: &RunEvent) -> ControlFlow<()> {
+        ControlFlow::Continue(())
+    }
+    /// Called with the record (the measured results) of a run that has ended. After `Break`, no further run starts.
+    fn finished(&self, _run: usize, _record: &RunRecord) -> ControlFlow<()> {
+        ControlFlow::Continue(())
+    }
 }
 
 impl RunListener for Ignore {}
 
 impl Sink for Collect<'_> {
-    fn event(&self, run: usize, event: RunEvent) {
-        self.listener.event(self.indices[run], &event);
+    fn event(&self, run: usize, event: RunEvent) -> ControlFlow<()> {
+        self.listener.event(self.indices[run], &event)
     }
 
     fn done(&self, run: usize, outcome: Outcome) -> ControlFlow<()> {
         let index = self.indices[run];
         match outcome {
             Ok(record) => {
-                self.listener.finished(index, &record);
+                let flow = self.listener.finished(index, &record);
                 *self.records[index].lock().unwrap_or_else(PoisonError::into_inner) = Some(record);
-                ControlFlow::Continue(())
+                flow
             }
             Err(error) => {
                 self.failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert((index, error));
@@ -196,14 +204,15 @@ impl Sink for Collect<'_> {
 
 /// Executes the runs of a scenario whose results are not yet known. `found` has the known record of each run, or is
 /// empty. All other runs are set up before the first of these runs starts. Returns the records of all runs, known and
-/// new, in the scenario's order. The records do not depend on the number of threads.
+/// new, in the scenario's order; `None` for a run that did not start because `listener` returned `Break`. The records
+/// do not depend on the number of threads.
 ///
 /// # Errors
 /// A run cannot be set up: the name of the first such run, and the reason.
 pub fn execute_remaining(
     catalogue: &Catalogue, scenario: &Scenario, mut found: Vec<Option<RunRecord>>, threads: usize,
     listener: &dyn RunListener,
-) -> Result<Vec<RunRecord>, (String, SetupError)> {
+) -> Result<Vec<Option<RunRecord>>, (String, SetupError)> {
     found.resize(scenario.runs.len(), None);
     let indices: Vec<usize> = (0..found.len()).filter(|index| found[*index].is_none()).collect();
     let runs: Vec<&RunSpec> = indices.iter().map(|index| &scenario.runs[*index]).collect();
@@ -214,7 +223,7 @@ pub fn execute_remaining(
     if let Some((index, error)) = sink.failure.into_inner().unwrap_or_else(PoisonError::into_inner) {
         return Err((scenario.runs[index].name.clone(), error));
     }
-    let records = sink.records.into_iter().filter_map(|slot| slot.into_inner().unwrap_or_else(PoisonError::into_inner));
+    let records = sink.records.into_iter().map(|slot| slot.into_inner().unwrap_or_else(PoisonError::into_inner));
     Ok(records.collect())
 }
 
@@ -245,5 +254,7 @@ pub fn execute_remaining(
 /// # Errors
 /// A run cannot be set up: the name of the first such run, and the reason.
 pub fn run_scenario(scenario: &Scenario, threads: usize) -> Result<Vec<RunRecord>, (String, SetupError)> {
-    execute_remaining(&Catalogue::standard(), scenario, Vec::new(), threads, &Ignore)
+    let records = execute_remaining(&Catalogue::standard(), scenario, Vec::new(), threads, &Ignore)?;
+    // `Ignore` stops no run, so every run has a record.
+    Ok(records.into_iter().flatten().collect())
 }

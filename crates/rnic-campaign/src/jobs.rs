@@ -11,7 +11,7 @@ use crate::store::file::{read_value, write_value};
 use crate::store::{Header, Store, Stored};
 use rnic_fabric::config::TopologySpec;
 use rnic_results::summary::summarise;
-use rnic_run::{RunEvent, RunSpec, Scenario, TrafficPattern};
+use rnic_run::{RunEvent, RunRecord, RunSpec, RunStatus, Scenario, TrafficPattern};
 use rnic_sim::Catalogue;
 use rnic_sim::resolve::reset_idle_settings;
 use std::io::{self, Read, Write};
@@ -205,11 +205,14 @@ pub fn outlook(jobs: &[Job], store: Option<&Store<Measurement>>, width: usize, f
 /// Minimum expected CPU seconds of the job with which [`calibrate`] measures the speed of the machine.
 const CALIBRATION_S: f64 = 0.3;
 
-/// Executes one short job if no job has a stored result, so that [`outlook`] knows the speed of the machine.
+/// Executes one short job if no job has a stored result, so that [`outlook`] knows the speed of the machine. `listener`
+/// can interrupt the job.
 ///
 /// # Errors
 /// The result of the job cannot be stored.
-pub fn calibrate(jobs: &[Job], store: &Store<Measurement>, executor: &dyn Executor) -> io::Result<()> {
+pub fn calibrate(
+    jobs: &[Job], store: &Store<Measurement>, executor: &dyn Executor, listener: &dyn RunListener,
+) -> io::Result<()> {
     if jobs.iter().any(|job| stored(store, job).is_some()) {
         return Ok(());
     }
@@ -217,7 +220,25 @@ pub fn calibrate(jobs: &[Job], store: &Store<Measurement>, executor: &dyn Execut
     let long_enough = |job: &&Job| job.cost >= CALIBRATION_S;
     let shortest = jobs.iter().filter(long_enough).min_by(|a, b| a.cost.total_cmp(&b.cost));
     let job = shortest.or_else(|| jobs.iter().max_by(|a, b| a.cost.total_cmp(&b.cost)));
-    job.map_or(Ok(()), |job| execute(std::slice::from_ref(job), store, executor, false, &Ignore).map(|_| ()))
+    job.map_or(Ok(()), |job| {
+        execute(std::slice::from_ref(job), store, executor, false, &WithoutState(listener)).map(|_| ())
+    })
+}
+
+/// A [`Listener`] that forwards the events of runs and ignores the progress of the jobs.
+struct WithoutState<'l>(&'l dyn RunListener);
+
+impl RunListener for WithoutState<'_> {
+    fn event(&self, run: usize, event: &RunEvent) -> ControlFlow<()> {
+        self.0.event(run, event)
+    }
+    fn finished(&self, run: usize, record: &RunRecord) -> ControlFlow<()> {
+        self.0.finished(run, record)
+    }
+}
+
+impl Listener for WithoutState<'_> {
+    fn state(&self, _state: State) {}
 }
 
 /// A sink that stores the result of each job when it is done.
@@ -232,13 +253,18 @@ struct Storing<'s> {
 }
 
 impl Sink for Storing<'_> {
-    fn event(&self, run: usize, event: RunEvent) {
-        self.listener.event(self.indices[run], &event);
+    fn event(&self, run: usize, event: RunEvent) -> ControlFlow<()> {
+        self.listener.event(self.indices[run], &event)
     }
 
     fn done(&self, run: usize, outcome: Outcome) -> ControlFlow<()> {
         let index = self.indices[run];
         let job = &self.jobs[index];
+        if outcome.as_ref().is_ok_and(|record| record.output.status == RunStatus::Interrupted) {
+            // A partial result is not stored, so the simulation is repeated the next time.
+            return ControlFlow::Break(());
+        }
+        let flow = outcome.as_ref().map_or(ControlFlow::Continue(()), |record| self.listener.finished(index, record));
         let (result, cpu_s) = measure(&job.run, outcome);
         let header =
             Header { run: job.run.name.clone(), seed: job.run.seed, cpu_s, fingerprint: job.fingerprint.clone() };
@@ -246,12 +272,12 @@ impl Sink for Storing<'_> {
         let mut ledger = lock(&self.ledger);
         ledger.finish(index, job.cost, result, cpu_s, stored);
         self.listener.state(ledger.state(self.width));
-        if ledger.error.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        if ledger.error.is_some() { ControlFlow::Break(()) } else { flow }
     }
 }
 
 /// Executes every job that has no stored result (with `fresh`, every job) and returns all results in the order of the
-/// jobs. No two jobs may have the same fingerprint.
+/// jobs; `None` for a job that `listener` interrupted or kept from starting. No two jobs may have the same fingerprint.
 ///
 /// ```
 /// # let text = r#"
@@ -278,7 +304,8 @@ impl Sink for Storing<'_> {
 /// let store = Store::at(folder);
 /// let executor = Threads::new(&Catalogue::standard(), 2);
 /// let measurements = execute(&jobs, &store, &executor, false, &Ignore)?;
-/// assert_eq!(measurements[0].flows.map(|flows| flows.count), Some(4));
+/// let first = measurements[0].as_ref().unwrap();
+/// assert_eq!(first.flows.map(|flows| flows.count), Some(4));
 /// # Ok::<(), std::io::Error>(())
 /// ```
 ///
@@ -286,7 +313,7 @@ impl Sink for Storing<'_> {
 /// A result cannot be stored. Jobs that are running at that moment finish first.
 pub fn execute(
     jobs: &[Job], store: &Store<Measurement>, executor: &dyn Executor, fresh: bool, listener: &dyn Listener,
-) -> io::Result<Vec<Measurement>> {
+) -> io::Result<Vec<Option<Measurement>>> {
     let width = executor.width();
     let mut ledger = Ledger {
         results: vec![None; jobs.len()],
@@ -320,7 +347,7 @@ pub fn execute(
     let ledger = sink.ledger.into_inner().unwrap_or_else(PoisonError::into_inner);
     match ledger.error {
         Some(error) => Err(error),
-        None => Ok(ledger.results.into_iter().flatten().collect()),
+        None => Ok(ledger.results),
     }
 }
 
@@ -404,7 +431,7 @@ mod tests {
     fn simulated(jobs: &[Job], store: &Store<Measurement>, threads: usize, fresh: bool) -> (Vec<Measurement>, usize) {
         let count = Count::default();
         let results = execute(jobs, store, &threaded(threads), fresh, &count).unwrap();
-        (results, count.0.into_inner())
+        (results.into_iter().flatten().collect(), count.0.into_inner())
     }
 
     #[test]
@@ -504,9 +531,9 @@ mod tests {
         let jobs = jobs();
         let (before, to_do) = outlook(&jobs, Some(&store), 2, false);
         assert!(before > 0.0 && to_do == 6);
-        calibrate(&jobs, &store, &threaded(2)).unwrap();
+        calibrate(&jobs, &store, &threaded(2), &Ignore).unwrap();
         assert_eq!(outlook(&jobs, Some(&store), 2, false).1, 5);
-        calibrate(&jobs, &store, &threaded(2)).unwrap();
+        calibrate(&jobs, &store, &threaded(2), &Ignore).unwrap();
         assert_eq!(outlook(&jobs, Some(&store), 2, false).1, 5, "once is enough");
         assert_eq!(outlook(&jobs, Some(&store), 2, true).1, 6);
         simulated(&jobs, &store, 1, false);

@@ -231,7 +231,7 @@ const COURSE: u32 = 200;
 
 impl Measurement {
     /// The measurement of a run that failed for `reason`.
-    pub(super) fn failed(reason: String) -> Measurement {
+    pub fn failed(reason: String) -> Measurement {
         Measurement { failure: Some(reason), ..Measurement::default() }
     }
 

@@ -7,7 +7,7 @@
 
 use crate::fingerprint::Fingerprint;
 use crate::store::{Header, Store};
-use rnic_run::{RunRecord, RunSpec, Scenario};
+use rnic_run::{RunRecord, RunSpec, RunStatus, Scenario};
 use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
@@ -90,10 +90,14 @@ impl RunCache {
     /// Stores the record of the run with the index `run`.
     ///
     /// # Errors
-    /// The scenario has no run with this index, the file cannot be written, or the flow records cannot be read.
+    /// The scenario has no run with this index, the run was interrupted, the file cannot be written, or the flow
+    /// records cannot be read.
     pub fn put(&self, run: usize, record: &RunRecord) -> io::Result<()> {
         let no_such_run = || io::Error::other(format!("the scenario has no run with index {run}"));
         let header = self.headers.get(run).ok_or_else(no_such_run)?;
+        if record.output.status == RunStatus::Interrupted {
+            return Err(io::Error::other("the record of an interrupted run is partial"));
+        }
         self.store.put(&Header { cpu_s: record.cpu_s, ..header.clone() }, record)
     }
 
@@ -103,6 +107,10 @@ impl RunCache {
         let mut missing = Vec::new();
         for (index, header) in self.headers.iter().enumerate() {
             cached.records.push(match self.store.get(&header.fingerprint) {
+                Ok(Some((_, record))) if record.output.status == RunStatus::Interrupted => {
+                    cached.refused.push((index, "is partial, because the run was interrupted".to_string()));
+                    None
+                }
                 Ok(Some((_, record))) => Some(record),
                 Ok(None) => {
                     missing.push(index);

@@ -3,9 +3,10 @@
 use crate::format::Format;
 use crate::model::ModelArgs;
 use crate::perf::PerfArgs;
+use crate::pingpong::PingpongArgs;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use std::net::IpAddr;
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 /// An RDMA NIC in software: simulation of RDMA transports, and a RoCEv2 endpoint.
@@ -46,8 +47,10 @@ pub(crate) enum Command {
     /// Rerun the experiments of a paper and compare the results with the paper
     Reproduce(ReproduceArgs),
     /// Measure bandwidth and latency between two hosts, over real Ethernet
+    #[cfg_attr(not(all(feature = "endpoint", target_os = "linux")), command(hide = true))]
     Perf(Box<PerfArgs>),
     /// Exchange messages with `ibv_rc_pingpong` or another `rnic pingpong`
+    #[cfg_attr(not(all(feature = "endpoint", target_os = "linux")), command(hide = true))]
     Pingpong(PingpongArgs),
     /// Print and check the RoCE packets of a capture file, a line each
     Decode(DecodeArgs),
@@ -55,6 +58,12 @@ pub(crate) enum Command {
     Model(ModelArgs),
     /// Check transports programmed in P4
     P4(P4Args),
+    /// Print the JSON Schema of scenario files, for editors, or of the documents of `rnic exec`
+    Schema(SchemaArgs),
+    /// Print the completion script of a shell
+    Completions(CompletionsArgs),
+    /// Write the manual pages of all commands to a folder
+    Man(ManArgs),
 }
 
 /// A scenario file, and changes to its settings on the command line.
@@ -169,6 +178,50 @@ pub(crate) struct ExecArgs {
     /// Print the JSON Schema of run specifications or of events, without executing a run
     #[arg(long, value_enum, value_name = "WHAT", conflicts_with_all = ["spec", "record", "events", "threads"])]
     pub(crate) schema: Option<SchemaOf>,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:\n  \
+    rnic schema > scenario.schema.json\n  \
+    rnic schema event\n\n\
+    An editor with Even Better TOML (taplo) completes and checks a scenario that begins with this line:\n  \
+    #:schema ./scenario.schema.json")]
+pub(crate) struct SchemaArgs {
+    /// Which files or documents
+    #[arg(value_enum, default_value_t = Schema::Scenario)]
+    pub(crate) of: Schema,
+}
+
+/// What `rnic schema` describes.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Schema {
+    /// Scenario files, as TOML
+    Scenario,
+    /// The document of a run, which `rnic exec` executes
+    Spec,
+    /// An event, a line that `rnic exec --events` prints
+    Event,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:\n  \
+    rnic completions bash > ~/.local/share/bash-completion/completions/rnic\n  \
+    rnic completions zsh > ~/.zfunc/_rnic                   with ~/.zfunc in fpath\n  \
+    rnic completions fish > ~/.config/fish/completions/rnic.fish")]
+pub(crate) struct CompletionsArgs {
+    /// The shell
+    #[arg(value_enum)]
+    pub(crate) shell: clap_complete::Shell,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:\n  \
+    rnic man ~/.local/share/man/man1\n  \
+    rnic man man1 && man man1/rnic-run.1")]
+pub(crate) struct ManArgs {
+    /// The folder; rnic creates it if it does not exist
+    #[arg(value_name = "DIR")]
+    pub(crate) folder: PathBuf,
 }
 
 /// The JSON documents whose schema `rnic exec --schema` prints.
@@ -458,6 +511,41 @@ fn parse_constant(text: &str) -> Result<(String, u128), String> {
     }
 }
 
+/// Options that were renamed, as (old name, new name).
+const RENAMED: [(&str, &str); 3] =
+    [("--classes", "--priorities"), ("--cable", "--length"), ("--resume-distance", "--xon-offset")];
+
+/// If this error says that an argument is not UTF-8: a message that names the argument. `arguments` are all arguments
+/// of the command, with the name of the program.
+pub(crate) fn not_utf8(error: &clap::Error, arguments: impl Iterator<Item = OsString>) -> Option<String> {
+    if error.kind() != ErrorKind::InvalidUtf8 {
+        return None;
+    }
+    let arguments: Vec<OsString> = arguments.collect();
+    let lossy = |argument: &OsString| OsString::from(argument.to_string_lossy().into_owned());
+    // Names of files may be arbitrary bytes. So an argument that is not UTF-8 is wrong only if the command refuses it
+    // after all others have been replaced by text.
+    let refused = |index: &usize| {
+        let text = arguments.iter().enumerate();
+        let others = text.map(|(other, argument)| if other == *index { argument.clone() } else { lossy(argument) });
+        arguments[*index].to_str().is_none()
+            && Cli::try_parse_from(others).is_err_and(|error| error.kind() == ErrorKind::InvalidUtf8)
+    };
+    let index = (0..arguments.len()).find(refused)?;
+    let shown = arguments[index].to_string_lossy();
+    Some(format!("argument {index}, `{shown}`, is not valid UTF-8; only names of files may have other bytes"))
+}
+
+/// If this error is about an unknown option that was renamed: the old and the new name of the option.
+pub(crate) fn renamed(error: &clap::Error) -> Option<(&'static str, &'static str)> {
+    match error.get(ContextKind::InvalidArg) {
+        Some(ContextValue::String(option)) if error.kind() == ErrorKind::UnknownArgument => {
+            RENAMED.into_iter().find(|(old, _)| old == option)
+        }
+        _ => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -466,6 +554,23 @@ mod tests {
     #[test]
     fn the_definitions_are_valid() {
         Cli::command().debug_assert();
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn the_argument_that_is_not_utf8_is_named() {
+        use std::os::unix::ffi::OsStringExt;
+        let message = |arguments: &[&[u8]]| {
+            let arguments: Vec<OsString> = arguments.iter().map(|bytes| OsString::from_vec(bytes.to_vec())).collect();
+            not_utf8(&Cli::try_parse_from(&arguments).err()?, arguments.into_iter())
+        };
+        let wrong: &[&[u8]] = &[b"rnic", b"run", b"\xff.toml", b"--set", b"traffic.load=0.\xff"];
+        assert_eq!(
+            message(wrong).unwrap(),
+            "argument 4, `traffic.load=0.\u{fffd}`, is not valid UTF-8; only names of files may have other bytes"
+        );
+        assert_eq!(message(&wrong[..3]), None, "a file may have any name");
+        assert_eq!(message(&[b"rnic", b"walk"]), None, "another error");
     }
 
     #[test]
@@ -488,74 +593,5 @@ mod tests {
         assert_eq!(split("title=").unwrap(), "title|");
         assert!(split("fabric.k").is_err());
         assert!(split("run.\"a=b").is_err(), "the quote is open");
-    }
-}
-
-/// Arguments of `rnic pingpong`.
-///
-/// Without HOST, the command is the server and waits for a client. The peer is `rnic pingpong`, or `ibv_rc_pingpong` of
-/// ibverbs-utils with `-g` and the index of a RoCE v2 GID. Size, number of iterations and MTU must be equal on both
-/// sides.
-#[derive(Args, Debug)]
-#[command(after_help = "Examples:\n  \
-    rnic pingpong                        # a server\n  \
-    rnic pingpong 10.0.0.2 -c            # a client of `rnic pingpong -c`\n  \
-    rnic pingpong 10.0.0.2 -s 65536      # a client of `ibv_rc_pingpong -g 1 -s 65536`")]
-pub(crate) struct PingpongArgs {
-    /// Name or address of the server
-    pub(crate) host: Option<String>,
-
-    /// TCP port of the server
-    #[arg(short, long, value_name = "PORT", default_value_t = 18_515)]
-    pub(crate) port: u16,
-
-    /// Address of this host for RDMA [default: the address from which the peer is reached]
-    #[arg(long, value_name = "ADDRESS")]
-    pub(crate) address: Option<IpAddr>,
-
-    /// UDP port for RDMA on both sides
-    #[arg(long, value_name = "PORT", default_value_t = rnic_endpoint::port::ROCE_PORT)]
-    pub(crate) roce_port: u16,
-
-    /// Bytes of a message
-    #[arg(short, long, value_name = "BYTES", default_value_t = 4_096, value_parser = clap::value_parser!(u32).range(0..=1 << 30))]
-    pub(crate) size: u32,
-
-    /// Number of messages to send in each direction
-    #[arg(short = 'n', long, value_name = "N", default_value_t = 1_000)]
-    pub(crate) iters: u32,
-
-    /// Payload bytes of a full packet: 256, 512, 1024, 2048 or 4096
-    #[arg(short, long, value_name = "BYTES", default_value_t = 1_024)]
-    pub(crate) mtu: u32,
-
-    /// Number of receives that are outstanding at the same time
-    #[arg(short, long, value_name = "N", default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..=32_768))]
-    pub(crate) rx_depth: u32,
-
-    /// Check every received byte; the peer must use `-c` too
-    #[arg(short = 'c', long = "chk")]
-    pub(crate) check: bool,
-
-    /// Use unreliable connections, like `ibv_uc_pingpong`
-    #[arg(long)]
-    pub(crate) uc: bool,
-
-    /// Seconds without a response after which the command fails
-    #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
-    pub(crate) timeout: u32,
-}
-
-/// Options that were renamed, as (old name, new name).
-const RENAMED: [(&str, &str); 3] =
-    [("--classes", "--priorities"), ("--cable", "--length"), ("--resume-distance", "--xon-offset")];
-
-/// If this error is about an unknown option that was renamed: the old and the new name of the option.
-pub(crate) fn renamed(error: &clap::Error) -> Option<(&'static str, &'static str)> {
-    match error.get(ContextKind::InvalidArg) {
-        Some(ContextValue::String(option)) if error.kind() == ErrorKind::UnknownArgument => {
-            RENAMED.into_iter().find(|(old, _)| old == option)
-        }
-        _ => None,
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::args::CheckArgs;
 use crate::error::CliError;
-use crate::{cannot_be_set_up, load_selected, output};
+use crate::{cannot_be_set_up_all, load_selected, output};
 use rnic_fabric::config::TopologySpec;
 use rnic_run::hosts;
 use rnic_run::{QueueingSetup, RunSpec, Traffic, TrafficPattern};
@@ -13,7 +13,8 @@ use rnic_sim::resolve::resolve_all;
 /// it also prints the settings of the run.
 pub(crate) fn check(arguments: &CheckArgs, catalogue: &Catalogue) -> Result<(), CliError> {
     let scenario = load_selected(catalogue, &arguments.selection)?;
-    let resolved = resolve_all(catalogue, &scenario.runs).map_err(cannot_be_set_up)?;
+    let resolved = resolve_all(catalogue, &scenario.runs)
+        .map_err(|first| cannot_be_set_up_all(catalogue, &scenario.runs, first))?;
     let plural = if scenario.runs.len() == 1 { "" } else { "s" };
     output::print(|out| {
         writeln!(out, "{}: seed {}, {} run{plural}", scenario.title, scenario.seed, scenario.runs.len())?;

@@ -23,9 +23,20 @@ pub(crate) enum CliError {
     /// The input is invalid in another way; the text is the message.
     #[error("{0}")]
     Input(String),
+    /// The input is invalid in several ways, one sentence for each.
+    #[error("{}", .0.join("\n"))]
+    Inputs(Vec<String>),
     /// Runs failed; the message has one sentence for each run.
     #[error("{}", .0.join("\n"))]
     Failed(Vec<String>),
+    /// Ctrl-C or SIGTERM interrupted the command, which has printed and stored its partial results.
+    #[error("interrupted: {message}")]
+    Interrupted {
+        /// Exit code: 128 + number of the signal.
+        code: u8,
+        /// What was reached, and how to continue.
+        message: String,
+    },
     /// A file or stream cannot be read or written.
     #[error("{doing}: {error}")]
     Io {
@@ -43,8 +54,13 @@ impl CliError {
     /// The exit code of the command for this error.
     pub(crate) fn code(&self) -> u8 {
         match self {
-            CliError::Scenario(_) | CliError::Program(_) | CliError::Told | CliError::Input(_) => 2,
+            CliError::Scenario(_)
+            | CliError::Program(_)
+            | CliError::Told
+            | CliError::Input(_)
+            | CliError::Inputs(_) => 2,
             CliError::Failed(_) | CliError::Io { .. } => 1,
+            CliError::Interrupted { code, .. } => *code,
             CliError::NobodyReads => 0,
         }
     }
@@ -59,9 +75,18 @@ impl CliError {
             CliError::Scenario(ScenarioError::Mistake(mistake)) if io::stderr().is_terminal() => {
                 format!("{:?}", miette::Report::new(Drawn::new(*mistake)))
             }
-            CliError::Failed(sentences) => {
+            CliError::Scenario(ScenarioError::Mistakes(mistakes)) if io::stderr().is_terminal() => {
+                let drawn =
+                    mistakes.into_iter().map(|mistake| format!("{:?}", miette::Report::new(Drawn::new(mistake))));
+                drawn.collect::<Vec<_>>().join("\n")
+            }
+            CliError::Scenario(ScenarioError::Mistakes(mistakes)) => {
+                mistakes.iter().map(|mistake| plain(&mistake.to_string())).collect::<Vec<_>>().join("\n")
+            }
+            CliError::Failed(sentences) | CliError::Inputs(sentences) => {
                 sentences.iter().map(|sentence| plain(sentence)).collect::<Vec<_>>().join("\n")
             }
+            CliError::Interrupted { .. } => self.to_string(),
             error => plain(&error.to_string()),
         };
         // An error here means that standard error is closed.

@@ -2,6 +2,7 @@
 
 use crate::args::{ExecArgs, SchemaOf};
 use crate::error::CliError;
+use crate::interrupt::Interruption;
 use crate::progress::Bars;
 use crate::{cannot_be_set_up, output};
 use rnic_campaign::{CODE, Fingerprint, Header, RunListener, write_record};
@@ -35,16 +36,17 @@ pub(crate) fn exec(arguments: &ExecArgs, catalogue: &Catalogue) -> Result<(), Cl
 
     let bars =
         if arguments.quiet || arguments.events { None } else { Bars::on_terminal([spec.name.as_str()].into_iter()) };
+    let interruption = Interruption::listen()?;
     let unread = Cell::new(false);
     let mut tell = |event: RunEvent| {
         if let Some(bars) = &bars {
-            bars.event(0, &event);
+            let _ = bars.event(0, &event);
         }
         // If the reader of the events closes standard output, the run is stopped.
         if arguments.events && !unread.get() && print_event(&event).is_err() {
             unread.set(true);
         }
-        if unread.get() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        if unread.get() { ControlFlow::Break(()) } else { interruption.flow() }
     };
     let events = if arguments.events { Events::detailed(&mut tell) } else { Events::to(&mut tell) };
     let record = rnic_sim::run::run(catalogue, &spec, &resolved, None, &sharing, &events);
@@ -67,7 +69,7 @@ pub(crate) fn exec(arguments: &ExecArgs, catalogue: &Catalogue) -> Result<(), Cl
         }
     }
     let failure = match &record.output.status {
-        RunStatus::Completed => None,
+        RunStatus::Completed | RunStatus::Interrupted => None,
         RunStatus::Failed(why) => Some(format!("run \"{}\" failed: {why}", spec.name)),
     };
     if !arguments.events {
@@ -75,6 +77,9 @@ pub(crate) fn exec(arguments: &ExecArgs, catalogue: &Catalogue) -> Result<(), Cl
             Scenario { title: spec.name.clone(), name: spec.name.clone(), seed: spec.seed, runs: vec![spec] };
         let summary = summarise(&scenario, std::slice::from_ref(&record));
         output::print(|out| writeln!(out, "{:#}", summary.to_json(true)))?;
+    }
+    if let Some(code) = interruption.exit_code().filter(|_| record.output.status == RunStatus::Interrupted) {
+        return Err(CliError::Interrupted { code, message: "the results are partial".to_string() });
     }
     failure.map_or(Ok(()), |failure| Err(CliError::Failed(vec![failure])))
 }

@@ -6,19 +6,27 @@
 mod args;
 mod decode;
 mod describe;
+mod documents;
 mod drawn;
 mod error;
 mod exec;
 mod export;
 mod format;
+mod interrupt;
 mod list;
 mod model;
+#[cfg(any(test, not(all(feature = "endpoint", target_os = "linux"))))]
+mod no_endpoint;
 mod output;
 mod p4;
+#[cfg(all(feature = "endpoint", target_os = "linux"))]
 mod peer;
+#[cfg(all(feature = "endpoint", target_os = "linux"))]
 mod perf;
+#[cfg(all(feature = "endpoint", target_os = "linux"))]
 mod pingpong;
 mod progress;
+mod provenance;
 mod reproduce;
 mod resume;
 mod run;
@@ -26,9 +34,11 @@ mod run;
 use args::{Cli, Command, Selection};
 use clap::Parser;
 use error::CliError;
+#[cfg(not(all(feature = "endpoint", target_os = "linux")))]
+use no_endpoint::{perf, pingpong};
 use rnic_run::{RunSpec, Scenario};
 use rnic_scenario::load_with;
-use rnic_sim::Catalogue;
+pub use rnic_sim::Catalogue;
 use rnic_sim::resolve::{Resolved, SetupError, resolve};
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -40,9 +50,10 @@ pub fn main(catalogue: Catalogue) -> ExitCode {
         Ok(cli) => cli,
         Err(error) => {
             // Requests for help and version arrive here too, with code 0. If printing fails, the output is closed.
-            let _ = match args::renamed(&error) {
-                Some((old, new)) => writeln!(io::stderr(), "error: {old} is now called {new}; write {new}"),
-                None => error.print(),
+            let _ = match (args::renamed(&error), args::not_utf8(&error, std::env::args_os())) {
+                (Some((old, new)), _) => writeln!(io::stderr(), "error: {old} is now called {new}; write {new}"),
+                (None, Some(message)) => writeln!(io::stderr(), "error: {message}"),
+                (None, None) => error.print(),
             };
             return ExitCode::from(error.exit_code().clamp(0, 255) as u8);
         }
@@ -67,6 +78,9 @@ fn dispatch(command: Command, catalogue: &Catalogue) -> Result<(), CliError> {
         Command::Decode(arguments) => decode::decode(&arguments),
         Command::Model(arguments) => model::model(&arguments),
         Command::P4(arguments) => p4::p4(&arguments),
+        Command::Schema(arguments) => documents::schema(&arguments, catalogue),
+        Command::Completions(arguments) => documents::completions(&arguments),
+        Command::Man(arguments) => documents::man(&arguments),
     }
 }
 
@@ -102,6 +116,31 @@ fn select<'s>(scenario: &'s Scenario, name: Option<&str>) -> Result<&'s RunSpec,
 /// Determines all settings of a run, including those that follow from the fabric.
 fn set_up(catalogue: &Catalogue, run: &RunSpec) -> Result<Resolved, CliError> {
     resolve(catalogue, run).map_err(|error| cannot_be_set_up((run.name.clone(), error)))
+}
+
+/// The error that runs of a scenario cannot be set up, one sentence for each different reason. `first` is the first
+/// such run and its reason.
+fn cannot_be_set_up_all(catalogue: &Catalogue, runs: &[RunSpec], first: (String, SetupError)) -> CliError {
+    let mut reasons: Vec<(String, String, usize)> = Vec::new();
+    let failures = runs.iter().filter_map(|run| Some((run.name.clone(), resolve(catalogue, run).err()?.to_string())));
+    for (run, reason) in failures {
+        match reasons.iter_mut().find(|(_, known, _)| *known == reason) {
+            Some((_, _, others)) => *others += 1,
+            None => reasons.push((run, reason, 0)),
+        }
+    }
+    if reasons.is_empty() {
+        return cannot_be_set_up(first);
+    }
+    let sentence = |(run, reason, others): (String, String, usize)| {
+        let others = match others {
+            0 => String::new(),
+            1 => " and another run".to_string(),
+            _ => format!(" and {others} other runs"),
+        };
+        format!("run \"{run}\"{others} cannot be set up: {reason}")
+    };
+    CliError::Inputs(reasons.into_iter().map(sentence).collect())
 }
 
 /// The error that a run cannot be set up.

@@ -1,14 +1,70 @@
 //! The command `rnic pingpong`.
 
-use crate::args::PingpongArgs;
 use crate::error::CliError;
 use crate::peer;
+use clap::Args;
 use rnic_endpoint::Mode;
+use rnic_endpoint::port::ROCE_PORT;
 use rnic_perf::ibverbs::{Options, Outcome, Pingpong};
 use rnic_transport::Time;
 use rnic_verbs::Service;
-use std::net::{Ipv4Addr, Ipv6Addr, TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener, TcpStream};
 use std::time::Duration;
+
+/// Arguments of `rnic pingpong`.
+///
+/// Without HOST, the command is the server and waits for a client. The peer is `rnic pingpong`, or `ibv_rc_pingpong` of
+/// ibverbs-utils with `-g` and the index of a RoCE v2 GID. Size, number of iterations and MTU must be equal on both
+/// sides.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:\n  \
+    rnic pingpong                        # a server\n  \
+    rnic pingpong 10.0.0.2 -c            # a client of `rnic pingpong -c`\n  \
+    rnic pingpong 10.0.0.2 -s 65536      # a client of `ibv_rc_pingpong -g 1 -s 65536`")]
+pub(crate) struct PingpongArgs {
+    /// Name or address of the server
+    host: Option<String>,
+
+    /// TCP port of the server
+    #[arg(short, long, value_name = "PORT", default_value_t = 18_515)]
+    port: u16,
+
+    /// Address of this host for RDMA [default: the address from which the peer is reached]
+    #[arg(long, value_name = "ADDRESS")]
+    address: Option<IpAddr>,
+
+    /// UDP port for RDMA on both sides
+    #[arg(long, value_name = "PORT", default_value_t = ROCE_PORT)]
+    roce_port: u16,
+
+    /// Bytes of a message
+    #[arg(short, long, value_name = "BYTES", default_value_t = 4_096, value_parser = clap::value_parser!(u32).range(0..=1 << 30))]
+    size: u32,
+
+    /// Number of messages to send in each direction
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 1_000)]
+    iters: u32,
+
+    /// Payload bytes of a full packet: 256, 512, 1024, 2048 or 4096
+    #[arg(short, long, value_name = "BYTES", default_value_t = 1_024)]
+    mtu: u32,
+
+    /// Number of receives that are outstanding at the same time
+    #[arg(short, long, value_name = "N", default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..=32_768))]
+    rx_depth: u32,
+
+    /// Check every received byte; the peer must use `-c` too
+    #[arg(short = 'c', long = "chk")]
+    check: bool,
+
+    /// Use unreliable connections, like `ibv_uc_pingpong`
+    #[arg(long)]
+    uc: bool,
+
+    /// Seconds without a response after which the command fails
+    #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
+    timeout: u32,
+}
 
 /// Runs the ping-pong as the server, or as the client of the given host.
 pub(crate) fn pingpong(arguments: &PingpongArgs) -> Result<(), CliError> {

@@ -3,10 +3,11 @@
 use crate::args::ReproduceArgs;
 use crate::error::CliError;
 use crate::format::Format;
+use crate::interrupt::Interruption;
 use crate::output;
 use crate::progress::Jobs;
 use rnic_campaign::jobs::{calibrate, execute, outlook};
-use rnic_campaign::{Measurement, Store, Threads};
+use rnic_campaign::{Ignore, Measurement, Store, Threads};
 use rnic_sim::Catalogue;
 use rnic_studies::{Plan, QUICK, Request, STUDIES, Study, Verdict, write_all};
 use std::io::Write;
@@ -27,7 +28,7 @@ pub(crate) fn reproduce(arguments: &ReproduceArgs) -> Result<(), CliError> {
         seeds: arguments.seeds,
         set: Vec::new(),
     };
-    let plan = Plan::new(study, &request).map_err(CliError::Input)?;
+    let mut plan = Plan::new(study, &request).map_err(CliError::Input)?;
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     let threads = arguments.threads.map_or(processors, usize::from);
     let folder = arguments.out.clone().unwrap_or_else(|| {
@@ -39,21 +40,32 @@ pub(crate) fn reproduce(arguments: &ReproduceArgs) -> Result<(), CliError> {
         return list(&plan, &runs, threads);
     }
     let (store, executor) = (Store::at(&runs), Threads::new(&Catalogue::standard(), threads));
+    let interruption = Interruption::listen()?;
     std::fs::create_dir_all(&runs).map_err(|error| cannot_write(&folder, error))?;
     tell(arguments, &remark(&plan));
-    calibrate(&plan.jobs, &store, &executor).map_err(|error| cannot_write(&folder, error))?;
+    calibrate(&plan.jobs, &store, &executor, &interruption.around(&Ignore))
+        .map_err(|error| cannot_write(&folder, error))?;
     let (expected_s, to_do) = outlook(&plan.jobs, Some(&store), threads, arguments.fresh);
     tell(arguments, &announcement(&plan, to_do, expected_s, threads));
-    let progress = Jobs::new(!arguments.quiet);
+    let progress = Jobs::new(!arguments.quiet, &interruption);
     let results = execute(&plan.jobs, &store, &executor, arguments.fresh, &progress)
         .map_err(|error| cannot_write(&folder, error))?;
     progress.finish();
+    let results = plan.accept_partial(results);
     let verdicts = plan.conclude(&results);
     let files = write_all(&folder, &plan, &results, &verdicts).map_err(|error| cannot_write(&folder, error))?;
     print(arguments.format, &plan, &verdicts)?;
     let names: Vec<String> = files.iter().map(|file| file.display().to_string()).collect();
     tell(arguments, &format!("wrote {}", names.join(", ")));
-    Ok(())
+    match interruption.exit_code().filter(|_| plan.missing > 0) {
+        None => Ok(()),
+        Some(code) => {
+            let (total, done) = (plan.jobs.len(), plan.jobs.len() - plan.missing);
+            let message =
+                format!("{done} of {total} simulations are stored; the same command continues with the others");
+            Err(CliError::Interrupted { code, message })
+        }
+    }
 }
 
 fn find(paper: &str) -> Result<&'static Study, CliError> {
@@ -132,7 +144,8 @@ fn print(format: Format, plan: &Plan, verdicts: &[Verdict]) -> Result<(), CliErr
     let text = match format {
         Format::Table => {
             let quick = if plan.quick { format!("{QUICK}.\n") } else { String::new() };
-            format!("{}{quick}", rnic_studies::table(verdicts, output::width()))
+            let partial = plan.partial().map_or(String::new(), |note| format!("{note}.\n"));
+            format!("{partial}{}{quick}", rnic_studies::table(verdicts, output::width()))
         }
         Format::Json => format!("{:#}", plan.to_json(verdicts)),
     };

@@ -5,16 +5,14 @@ use crate::error::CliError;
 use crate::progress::Bars;
 use rnic_campaign::{CachedRuns, RunCache, RunListener};
 use rnic_run::RunEvent;
-use rnic_run::RunRecord;
 use rnic_run::Scenario;
+use rnic_run::{RunRecord, RunStatus};
 use rnic_sim::Catalogue;
-use signal_hook::consts::{SIGINT, SIGTERM};
-use signal_hook::iterator::{Handle, Signals};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::ops::ControlFlow;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Name of the folder with the stored runs, in the folder of the result files.
 const FOLDER: &str = "unfinished";
@@ -150,17 +148,16 @@ struct State {
 }
 
 impl RunListener for Storing<'_> {
-    fn event(&self, run: usize, event: &RunEvent) {
-        if let Some(bars) = self.bars {
-            bars.event(run, event);
-        }
+    fn event(&self, run: usize, event: &RunEvent) -> ControlFlow<()> {
+        self.bars.map_or(ControlFlow::Continue(()), |bars| bars.event(run, event))
     }
 
-    fn finished(&self, run: usize, report: &RunRecord) {
-        self.store(run, report);
-        if let Some(bars) = self.bars {
-            bars.finished(run, report);
+    fn finished(&self, run: usize, report: &RunRecord) -> ControlFlow<()> {
+        // A partial record must never be used as the result of the run.
+        if report.output.status != RunStatus::Interrupted {
+            self.store(run, report);
         }
+        self.bars.map_or(ControlFlow::Continue(()), |bars| bars.finished(run, report))
     }
 }
 
@@ -189,60 +186,20 @@ impl Storing<'_> {
         }
     }
 
-    /// Calls `work`. During this call, Ctrl-C prints how to continue the scenario and ends the program; a second Ctrl-C
-    /// ends the program immediately.
-    pub(crate) fn interruptible<T>(&self, work: impl FnOnce() -> T) -> Result<T, CliError> {
-        let listening = |error| CliError::Io { doing: "cannot listen to signals".to_string(), error };
-        let exit_now = Arc::new(AtomicBool::new(false));
-        for signal in [SIGINT, SIGTERM] {
-            signal_hook::flag::register_conditional_default(signal, exit_now.clone()).map_err(listening)?;
-        }
-        let mut signals = Signals::new([SIGINT, SIGTERM]).map_err(listening)?;
-        let working = Working { signals: signals.handle(), exit_now: exit_now.clone() };
-        let wait = || {
-            if let Some(signal) = signals.forever().next() {
-                exit_now.store(true, Ordering::SeqCst);
-                self.interrupted(signal);
-            }
-        };
-        Ok(std::thread::scope(|scope| {
-            scope.spawn(wait);
-            let _working = working;
-            work()
-        }))
-    }
-
-    fn interrupted(&self, signal: i32) {
-        // Taking this lock waits until the current run is stored, and keeps further runs from being stored.
+    /// Says how many runs are stored, for the message after an interruption.
+    pub(crate) fn interrupted(&self) -> String {
         let state = self.lock();
-        self.aside(|| {
-            tell(&match (state.stored, state.failed) {
-                (0, _) => "interrupted: no run has finished".to_string(),
-                (stored, false) => format!(
-                    "interrupted: {stored} of {} runs have finished and are stored; the same command with --resume continues",
-                    self.total
-                ),
-                (stored, true) => format!(
-                    "interrupted: {stored} of {} runs are stored, other finished runs could not be stored; the same command \
-                     with --resume continues",
-                    self.total
-                ),
-            });
-            std::process::exit(128 + signal);
-        });
-    }
-}
-
-/// Handling of Ctrl-C and SIGTERM during [`Storing::interruptible`]. When this value is dropped, the signals end the
-/// program as usual.
-struct Working {
-    signals: Handle,
-    exit_now: Arc<AtomicBool>,
-}
-
-impl Drop for Working {
-    fn drop(&mut self) {
-        self.exit_now.store(true, Ordering::SeqCst);
-        self.signals.close();
+        match (state.stored, state.failed) {
+            (0, _) => "no run has finished".to_string(),
+            (stored, false) => format!(
+                "{stored} of {} runs have finished and are stored; the same command with --resume continues",
+                self.total
+            ),
+            (stored, true) => format!(
+                "{stored} of {} runs are stored, other finished runs could not be stored; the same command with --resume \
+                 continues",
+                self.total
+            ),
+        }
     }
 }

@@ -4,9 +4,11 @@ use crate::args::{FlowFile, RunArgs};
 use crate::error::CliError;
 use crate::exec;
 use crate::format::Format;
+use crate::interrupt::Interruption;
 use crate::progress::Bars;
-use crate::resume::Resumable;
-use crate::{cannot_be_set_up, is_called, load_selected, output, select, set_up};
+use crate::provenance::Provenance;
+use crate::resume::{Resumable, Storing};
+use crate::{cannot_be_set_up_all, is_called, load_selected, output, select, set_up};
 use rnic_campaign::{Ignore, RunListener, execute_remaining};
 use rnic_results::files::{FlowFormat, write_all};
 use rnic_results::summary::{ScenarioSummary, summarise};
@@ -19,7 +21,6 @@ use rnic_sim::capture::Capture;
 use rnic_sim::{Events, Sharing};
 use std::fs::File;
 use std::io::{BufWriter, Write};
-use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 /// Simulates the selected runs of a scenario, prints the results and writes the result files.
@@ -32,18 +33,38 @@ pub(crate) fn run(arguments: &RunArgs, catalogue: &Catalogue) -> Result<(), CliE
     if arguments.print_spec {
         return exec::print_specs(&scenario.runs);
     }
+    let interruption = Interruption::listen()?;
     make_folder(arguments, &scenario)?;
     let resumable = Resumable::open(arguments, &scenario, catalogue)?;
-    let (reports, pcap) = match &arguments.pcap {
+    let (records, pcap, stored) = match &arguments.pcap {
         Some((link, file)) => {
-            let (report, file) = simulate_with_capture(&scenario, arguments, catalogue, link, file)?;
-            (vec![report], Some(file))
+            let (record, file) = simulate_with_capture(&scenario, arguments, catalogue, &interruption, link, file)?;
+            (vec![Some(record)], Some(file), None)
         }
-        None => (simulate(&scenario, arguments, catalogue, resumable.as_ref())?, None),
+        None => {
+            let (records, stored) = simulate(&scenario, arguments, catalogue, &interruption, resumable.as_ref())?;
+            (records, None, stored)
+        }
     };
+    let folder = arguments.out.join(&scenario.name);
+    let is_complete = |record: &Option<RunRecord>| {
+        record.as_ref().is_some_and(|record| record.output.status != RunStatus::Interrupted)
+    };
+    if let Some(code) = interruption.exit_code().filter(|_| !records.iter().all(is_complete)) {
+        // The stored runs remain for `--resume`.
+        let files = conclude_partial(arguments, scenario, records, &folder)?;
+        if !arguments.quiet {
+            print_files(&[files, pcap.into_iter().collect()].concat());
+        }
+        let message = stored.unwrap_or_else(|| "the results are partial".to_string());
+        return Err(CliError::Interrupted { code, message });
+    }
+    // All runs have ended. From here on a signal ends the program as usual.
+    drop(interruption);
+    let reports: Vec<RunRecord> = records.into_iter().flatten().collect();
     let summary = summarise(&scenario, &reports);
     print(arguments.format, &summary)?;
-    let mut files = write_files(arguments, &scenario, &reports, &summary)?;
+    let mut files = write_files(arguments, &folder, &scenario, &reports, &summary)?;
     resumable.iter().for_each(Resumable::close);
     files.extend(pcap);
     if !arguments.quiet {
@@ -59,9 +80,28 @@ pub(crate) fn run(arguments: &RunArgs, catalogue: &Catalogue) -> Result<(), CliE
     }
 }
 
+/// Prints and writes the results of the runs that an interruption left: complete and partial ones. Returns the paths of
+/// the files.
+fn conclude_partial(
+    arguments: &RunArgs, mut scenario: Scenario, records: Vec<Option<RunRecord>>, folder: &Path,
+) -> Result<Vec<PathBuf>, CliError> {
+    let (started, not_started): (Vec<_>, Vec<_>) =
+        std::mem::take(&mut scenario.runs).into_iter().zip(records).partition(|(_, record)| record.is_some());
+    let not_started = not_started.into_iter().map(|(run, _)| run.name).collect();
+    let (runs, reports): (Vec<_>, Vec<_>) = started.into_iter().unzip();
+    let reports: Vec<RunRecord> = reports.into_iter().flatten().collect();
+    scenario.runs = runs;
+    let summary = ScenarioSummary { not_started, ..summarise(&scenario, &reports) };
+    print(arguments.format, &summary)?;
+    write_files(arguments, folder, &scenario, &reports, &summary)
+}
+
+/// Simulates the runs. After an interruption, the second result says how many runs are stored for `--resume`; it is
+/// `None` if runs are not stored.
 fn simulate(
-    scenario: &Scenario, arguments: &RunArgs, catalogue: &Catalogue, resumable: Option<&Resumable<'_>>,
-) -> Result<Vec<RunRecord>, CliError> {
+    scenario: &Scenario, arguments: &RunArgs, catalogue: &Catalogue, interruption: &Interruption,
+    resumable: Option<&Resumable<'_>>,
+) -> Result<(Vec<Option<RunRecord>>, Option<String>), CliError> {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     let threads = arguments.threads.map_or(processors, usize::from);
     let found = resumable.map_or(Vec::new(), Resumable::take);
@@ -77,17 +117,17 @@ fn simulate(
         (None, Some(bars)) => bars,
         (None, None) => &Ignore,
     };
-    let work = || execute_remaining(catalogue, scenario, found, threads, listener).map_err(cannot_be_set_up);
-    match &storing {
-        Some(storing) => storing.interruptible(work)?,
-        None => work(),
-    }
+    let listener = interruption.around(listener);
+    let records = execute_remaining(catalogue, scenario, found, threads, &listener)
+        .map_err(|first| cannot_be_set_up_all(catalogue, &scenario.runs, first))?;
+    Ok((records, storing.as_ref().map(Storing::interrupted)))
 }
 
 /// Simulates the run of a scenario with a single selected run, and writes the frames of one link to the capture file
 /// `path`.
 fn simulate_with_capture(
-    scenario: &Scenario, arguments: &RunArgs, catalogue: &Catalogue, link: &str, path: &Path,
+    scenario: &Scenario, arguments: &RunArgs, catalogue: &Catalogue, interruption: &Interruption, link: &str,
+    path: &Path,
 ) -> Result<(RunRecord, PathBuf), CliError> {
     let [run] = scenario.runs.as_slice() else {
         let names: Vec<String> = scenario.runs.iter().map(|run| format!("\"{}\"", run.name)).collect();
@@ -103,9 +143,9 @@ fn simulate_with_capture(
     let bars = if arguments.quiet { None } else { Bars::on_terminal([run.name.as_str()].into_iter()) };
     let mut report_event = |event| {
         if let Some(bars) = &bars {
-            bars.event(0, &event);
+            let _ = bars.event(0, &event);
         }
-        ControlFlow::Continue(())
+        interruption.flow()
     };
     // The file is opened before the simulation, so that a wrong path fails early.
     let file = File::create(path).map_err(cannot_write)?;
@@ -123,8 +163,13 @@ fn simulate_with_capture(
 }
 
 /// Creates the folder for the result files. This happens before the simulation, so that a wrong path fails early.
+/// Creates the folder for the results, and says so if results of another command in it will be replaced.
 fn make_folder(arguments: &RunArgs, scenario: &Scenario) -> Result<(), CliError> {
     let folder = arguments.out.join(&scenario.name);
+    if let Some(message) = Provenance::of(arguments).replaced(&folder).filter(|_| !arguments.quiet) {
+        // If standard error is closed, nobody reads the message.
+        let _ = writeln!(std::io::stderr(), "{message}");
+    }
     std::fs::create_dir_all(&folder).map_err(|error| cannot_write(&folder, error))
 }
 
@@ -133,15 +178,16 @@ fn cannot_write(folder: &Path, error: std::io::Error) -> CliError {
 }
 
 fn write_files(
-    arguments: &RunArgs, scenario: &Scenario, reports: &[RunRecord], summary: &ScenarioSummary,
+    arguments: &RunArgs, folder: &Path, scenario: &Scenario, reports: &[RunRecord], summary: &ScenarioSummary,
 ) -> Result<Vec<PathBuf>, CliError> {
     let format = |flows: &FlowFile| match flows {
         FlowFile::Csv => FlowFormat::Csv,
         FlowFile::Parquet => FlowFormat::Parquet,
     };
     let flows: Vec<FlowFormat> = arguments.flows.iter().map(format).collect();
-    let folder = arguments.out.join(&scenario.name);
-    write_all(&folder, scenario, reports, summary, &flows).map_err(|error| cannot_write(&folder, error))
+    let files = write_all(folder, scenario, reports, summary, &flows).map_err(|error| cannot_write(folder, error))?;
+    Provenance::of(arguments).write(folder).map_err(|error| cannot_write(folder, error))?;
+    Ok(files)
 }
 
 fn print(format: Format, summary: &ScenarioSummary) -> Result<(), CliError> {
@@ -163,7 +209,7 @@ fn failures(scenario: &Scenario, reports: &[RunRecord]) -> Vec<String> {
     let failure = |(number, run): (usize, &rnic_run::RunSpec)| match reports.get(number) {
         None => Some(format!("run \"{}\" has no result", run.name)),
         Some(report) => match &report.output.status {
-            RunStatus::Completed => None,
+            RunStatus::Completed | RunStatus::Interrupted => None,
             RunStatus::Failed(why) => Some(format!("run \"{}\" failed: {why}", run.name)),
         },
     };

@@ -149,6 +149,35 @@ fn bad_overrides_name_the_argument() {
 }
 
 #[test]
+fn check_reports_every_mistake_on_its_own_line() {
+    let text = GOOD.replace("hosts = 4", "hosts = 1.5").replace("load = 0.5", "load = \"half\"");
+    let output = Folder::with(&text).rnic(&["check", "a.toml"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert_eq!(
+        stderr(&output),
+        "error: a.toml:4:9: `hosts` must be an integer, not a decimal number; write for example `hosts = 1`\n\
+         error: a.toml:9:8: `load` must be a number, not a string; write for example `load = 0.7`\n"
+    );
+    assert_eq!(stdout(&output), "");
+}
+
+#[test]
+fn results_of_other_settings_are_not_replaced_silently() {
+    let folder = Folder::with(GOOD);
+    let run = |arguments: &[&str]| {
+        let output = folder.rnic(&[&["run", "a.toml"], arguments].concat());
+        assert!(output.status.success(), "{}", stderr(&output));
+        stderr(&output).lines().next().unwrap().to_string()
+    };
+    assert!(run(&["--set", "traffic.flows=40"]).starts_with("wrote "));
+    assert!(run(&["--set", "traffic.flows=40"]).starts_with("wrote "), "the same settings");
+    let replaced =
+        "the results of `rnic run a.toml --set traffic.flows=40` in `out/a` will be replaced; another --out keeps them";
+    assert_eq!(run(&[]), replaced);
+    assert!(run(&["--set", "traffic.flows=40", "--out", "other"]).starts_with("wrote "));
+}
+
+#[test]
 fn wrong_arguments_are_bad_input() {
     let folder = Folder::with(GOOD);
     let cases: [(&[&str], &str); 8] = [

@@ -355,24 +355,45 @@ fn other_frames_are_counted() {
     assert_eq!(err, "RoCE packets: 0; bad: 0; other frames: 4 (2 ARP, 1 IP but not UDP, 1 UDP to another port)\n");
 }
 
-/// A captured datagram that the network card is still to segment (UDP_SEGMENT) is decoded as several packets. All
-/// packets have the same size, except that the last one may be shorter.
-#[test]
-fn batches_are_taken_apart() {
-    let of = |opcode, psn| Headers::new(Bth::new(opcode, 0x12, psn));
+/// A datagram that the network card is still to segment into these packets (headers, bytes of payload).
+fn batch(packets: &[(Headers, usize)]) -> Vec<u8> {
     let Ip::V4(ip) = envelope().ip else { unreachable!() };
-    let packets =
-        [(of(Opcode::RC_SEND_MIDDLE, 1), 256), (of(Opcode::RC_SEND_MIDDLE, 2), 256), (of(Opcode::RC_SEND_LAST, 3), 13)];
     let mut body = Vec::new();
-    for (id, (headers, len)) in (0xffff..).zip(packets) {
+    for (id, (headers, len)) in (0xffff_u32..).zip(packets) {
         let envelope = Envelope { ip: Ip::V4(Ipv4 { id: id as u16, ..ip }), ..envelope() };
-        body.extend_from_slice(&frame(&envelope, headers, &vec![0x81; len])[42..]);
+        body.extend_from_slice(&frame(&envelope, *headers, &vec![0x81; *len])[42..]);
     }
     let mut bytes =
         frame(&Envelope { ip: Ip::V4(Ipv4 { id: 0xffff, ..ip }), ..envelope() }, write(), &[])[..42].to_vec();
     bytes[16..18].copy_from_slice(&(28 + body.len() as u16).to_be_bytes());
     bytes[38..40].copy_from_slice(&(8 + body.len() as u16).to_be_bytes());
     bytes.extend(body);
+    bytes
+}
+
+/// The packets of such a batch have no payload, so the batch as one packet would break the rules of their opcode.
+#[test]
+fn batches_of_read_requests_are_taken_apart() {
+    let request = |psn| Headers {
+        reth: Some(Reth { va: 0x1000, rkey: 0x22, dma_len: 5 }),
+        read: Some(ReadEth { read_wqe_sn: psn }),
+        ..Headers::new(Bth::new(Opcode::IRN_READ_REQUEST, 0x12, psn))
+    };
+    let (out, err, code) = decode(&pcapng(&[batch(&[(request(1), 0), (request(2), 0)])]), &[]);
+    assert_eq!((err.as_str(), code), ("RoCE packets: 2; bad: 0\n", 0), "{out}");
+    assert_eq!(out.matches("IRN RDMA READ Request").count(), 2, "{out}");
+}
+
+/// A captured datagram that the network card is still to segment (UDP_SEGMENT) is decoded as several packets. All
+/// packets have the same size, except that the last one may be shorter.
+#[test]
+fn batches_are_taken_apart() {
+    let of = |opcode, psn| Headers::new(Bth::new(opcode, 0x12, psn));
+    let bytes = batch(&[
+        (of(Opcode::RC_SEND_MIDDLE, 1), 256),
+        (of(Opcode::RC_SEND_MIDDLE, 2), 256),
+        (of(Opcode::RC_SEND_LAST, 3), 13),
+    ]);
     let expected = "    \
     1  0.000000000  10.0.0.1 > 10.0.0.2  RC SEND Middle  qp 0x12 psn 1  len 256  batch 1/3  icrc ok
     1  0.000000000  10.0.0.1 > 10.0.0.2  RC SEND Middle  qp 0x12 psn 2  len 256  batch 2/3  icrc ok

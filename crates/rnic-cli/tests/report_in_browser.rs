@@ -195,6 +195,18 @@ fn a_report_shows_the_summary() {
             assert_close(cell[2].as_str().unwrap().strip_prefix(&format!("{name}: ")).unwrap(), expected, 0.0);
         }
     }
+    // There is one curve per run in the figure of the distribution, which passes through the summary's percentiles.
+    assert_eq!(count(&browser, "[data-board='0'] [data-figure='5'] path.series"), 3);
+    for (index, run) in runs(&summary).iter().enumerate() {
+        for (name, percentile) in [("p50", 50.0), ("p99", 99.0), ("p999", 99.9)] {
+            let found = browser.js(&format!(
+                "const data = JSON.parse(document.getElementById('data').textContent);
+                 const points = data.boards[0].figures[5].views[0].lines[{index}].points;
+                 return points.find((p) => p[1] === {percentile})[0];"
+            ));
+            assert_eq!(found, run["fct_us"][name], "{name}");
+        }
+    }
     // There is one curve per run in the figure of the tail, which passes through the summary's 99th percentile, and one
     // curve per run in the figure of slowdown by size.
     assert_eq!(count(&browser, "[data-board='0'] [data-figure='3'] path.series"), 3);
@@ -223,9 +235,9 @@ fn a_report_answers() {
     let marks = |series: u32| count(&browser, &format!("svg .mark[data-series='{series}']"));
     let switch = "document.querySelector(\".legend button[data-series='1']\")";
     let before = (marks(0), marks(1), marks(2));
-    assert_eq!(before, (5, 5, 5));
+    assert_eq!(before, (6, 6, 6));
     browser.js(&format!("{switch}.click();"));
-    assert_eq!((marks(0), marks(1), marks(2)), (5, 0, 5));
+    assert_eq!((marks(0), marks(1), marks(2)), (6, 0, 6));
     assert_eq!(count(&browser, "svg [data-series='1']"), 0);
     assert_eq!(browser.js(&format!("return {switch}.getAttribute('aria-pressed');")), "false");
     browser.js(&format!("{switch}.click();"));
@@ -486,6 +498,158 @@ fn a_study_draws_intervals_bands_and_verdicts() {
          details.open = true;
          return details.innerText;");
     assert!(numbers.as_str().unwrap().contains("2.00\u{d7}"), "{numbers}");
+    assert_fits(&browser);
+}
+
+/// Clicks a button that saves a figure; returns the name and the contents of the file.
+fn saved(browser: &Browser, button: &str) -> (String, String) {
+    // A script cannot wait for the contents of a blob, so the blob's text is caught before the blob is made.
+    let file = browser.js(&format!(
+        "const [make, click] = [window.Blob, HTMLAnchorElement.prototype.click];
+         let [name, text] = ['', ''];
+         window.Blob = function (parts, options) {{ text = parts.join(''); return new make(parts, options); }};
+         HTMLAnchorElement.prototype.click = function () {{ name = this.download; }};
+         document.querySelector({}).click();
+         [window.Blob, HTMLAnchorElement.prototype.click] = [make, click];
+         return [name, text];",
+        json!(button)
+    ));
+    (file[0].as_str().unwrap().to_string(), file[1].as_str().unwrap().to_string())
+}
+
+#[test]
+fn figures_are_saved_as_csv_and_svg() {
+    let Some(browser) = Browser::start() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("study.html");
+    fs::write(&file, render_study(&study())).unwrap();
+    browser.open(&file, 1200);
+    let button = |figure: u32, kind: &str| format!("[data-figure='{figure}'] .save button[aria-label$='{kind} file']");
+    assert_eq!(
+        saved(&browser, &button(0, "CSV")),
+        (
+            "ratios.csv".to_string(),
+            "group,name,\"value, ratio\",low,high,note\naverage slowdown,IRN,2,1.8,2.2,\n\
+             average slowdown,IRN + PFC,2.9,2.61,3.19,\naverage FCT,IRN,1.7,1.53,1.87,\naverage FCT,IRN + PFC,,,,\n"
+                .to_string()
+        )
+    );
+    let (name, csv) = saved(&browser, &button(1, "CSV"));
+    assert_eq!(name, "incast.csv");
+    assert!(csv.starts_with("view,series,Senders,\"Ratio, ratio\",low,high,note\n,IRN,10,1.02,0.9,1.1,"), "{csv}");
+
+    let (name, svg) = saved(&browser, &button(0, "SVG"));
+    assert_eq!(name, "ratios.svg");
+    // The picture must look the same without the page's style sheet, so it has no classes and no variables.
+    assert!(!svg.contains("class=") && !svg.contains("var("), "{svg}");
+    let parsed = browser.js(&format!(
+        "const svg = new DOMParser().parseFromString({}, 'image/svg+xml').documentElement;
+         const fills = [...svg.querySelectorAll('svg svg rect')].map((r) => r.getAttribute('fill'));
+         return [svg.nodeName, svg.textContent, fills.filter((f) => f === 'rgb(29, 95, 168)').length];",
+        json!(svg)
+    ));
+    assert_eq!((&parsed[0], &parsed[2]), (&json!("svg"), &json!(2)), "{parsed}");
+    for text in ["Ratios", "IRN + PFC", "average FCT", "2.00\u{d7}"] {
+        assert!(parsed[1].as_str().unwrap().contains(text), "{text}: {parsed}");
+    }
+    // A real click saves a file without a problem with the page's security policy.
+    browser.js(&format!("document.querySelector({}).click();", json!(button(0, "SVG"))));
+    assert_eq!(browser.problems(), Vec::<String>::new());
+}
+
+#[test]
+fn bars_that_would_be_flat_have_a_logarithmic_axis() {
+    let Some(browser) = Browser::start() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("study.html");
+    let mut study = study();
+    if let Figure::Bars(bars) = &mut study.experiments[0].boards[0].rows[0][0] {
+        bars.groups[1].bars[1] =
+            Bar { series: 1, value: Some(900.0), interval: Some([-50.0, 1_800.0]), ..Bar::default() };
+    }
+    fs::write(&file, render_study(&study)).unwrap();
+    for width in [1200, 360] {
+        browser.open(&file, width);
+        assert_clean(&browser, &file);
+        let heights = || {
+            let heights = browser.js("return [...document.querySelectorAll('[data-figure=\"0\"] rect.mark')]
+                   .map((r) => r.getBoundingClientRect().height);");
+            heights.as_array().unwrap().iter().map(|height| height.as_f64().unwrap()).collect::<Vec<_>>()
+        };
+        let axis = |number: u32| format!("document.querySelectorAll('[data-figure=\"0\"] .choice button')[{number}]");
+        let pressed =
+            || browser.js(&format!("return [0, 1].map((i) => {}.ariaPressed);", axis(0).replace("[0]", "[i]")));
+        let text = || browser.js("return document.querySelector('[data-figure=\"0\"] svg').textContent;").to_string();
+        assert!(heights().iter().all(|height| *height > 10.0), "{:?}", heights());
+        assert!(text().contains("logarithmic axis") && pressed() == json!(["false", "true"]));
+        browser.js(&format!("{}.click();", axis(0)));
+        assert!(heights()[0] < 2.0 && !text().contains("logarithmic axis"), "{:?}", heights());
+        assert_eq!(pressed(), json!(["true", "false"]));
+        browser.js(&format!("{}.click();", axis(1)));
+        assert!(heights()[0] > 10.0);
+        // Without the large bar, the others choose their axis themselves.
+        browser.open(&file, width);
+        browser.js("document.querySelector(\".legend button[data-series='1']\").click();");
+        assert!(!text().contains("logarithmic axis") && pressed() == json!(["true", "false"]));
+    }
+    assert_fits(&browser);
+}
+
+const WATCHED: &str = r#"title = "Watched"
+[fabric]
+topology = "single-switch"
+hosts = 4
+rate = "40 Gbps"
+delay = "1 us"
+[traffic]
+pattern = "incast"
+senders = 3
+total = "1 MB"
+[watch]
+interval = "5 us"
+queues = ["s0:h0"]
+flows = true
+[[run]]
+name = "RoCE + PFC"
+transport = "roce"
+pfc = true
+[[run]]
+name = "IRN"
+transport = "irn"
+"#;
+
+#[test]
+fn runs_over_time_have_common_axes_and_one_figure_together() {
+    let Some(browser) = Browser::start() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let (file, _) = run(folder.path(), "watched", WATCHED);
+    browser.open(&file, 1200);
+    assert_clean(&browser, &file);
+    let headings = browser.js("return [...document.querySelectorAll('.figures h2')].map((h) => h.textContent);");
+    let own = ["Over time: RoCE + PFC", "Over time: IRN"].map(|heading| [heading, heading]).concat();
+    assert_eq!(headings, json!([&["Over time: all runs"], &own[..], &["Metrics"]].concat()));
+    // Both runs in one figure: their queues, and the goodput of all flows together or of one flow.
+    for figure in [0, 1] {
+        let curves = format!("[data-board='0'] [data-figure='{figure}'] path.series");
+        assert_eq!(count(&browser, &curves), 2);
+    }
+    let views = browser
+        .js("return [...document.querySelectorAll('[data-board=\"0\"] .choice button')].map((b) => b.textContent);");
+    assert_eq!(views, json!(["All flows", "flow 0, h1 to h0", "flow 1, h2 to h0", "flow 2, h3 to h0"]));
+    // The labels of the axes are the same in the figures of both runs.
+    let labels = |board: u32| {
+        browser.js(&format!(
+            "return [...document.querySelectorAll('[data-board=\"{board}\"] svg text')].map((t) => t.textContent);"
+        ))
+    };
+    assert_eq!((labels(1), labels(2)), (labels(3), labels(4)));
+    assert_ne!(labels(1), labels(2));
+    // All flows have the same size, so there are bars of percentiles instead of a curve over the size.
+    let titles = browser.js(
+        "return [...document.querySelectorAll('[data-board=\"5\"] figcaption strong')].slice(-2).map((t) => t.textContent);",
+    );
+    assert_eq!(titles, json!(["Slowdown percentiles", "Distribution of the flow completion time"]));
+    browser.open(&file, 360);
     assert_fits(&browser);
 }
 

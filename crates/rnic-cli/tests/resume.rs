@@ -143,12 +143,12 @@ fn killed_and_resumed_ends_with_the_same_bytes() {
     let output = folder.run("out", &["--resume", "--threads", "2"]);
     assert_eq!(said(&output), [format!("using {interrupted} of 8 runs stored in `out/a/unfinished`")]);
     folder.run("whole", &[]);
-    assert_eq!(folder.results("whole").len(), 8);
+    assert_eq!(folder.results("whole").len(), 9);
     assert!(folder.results("out") == folder.results("whole"), "no other file is left in the folder");
 }
 
 #[test]
-fn ctrl_c_prints_how_to_continue() {
+fn ctrl_c_prints_partial_results_and_how_to_continue() {
     let folder = Folder::new();
     loop {
         let child = folder.started("out");
@@ -163,7 +163,13 @@ fn ctrl_c_prints_how_to_continue() {
             "interrupted: {kept} of 8 runs have finished and are stored; the same command with --resume continues"
         );
         assert_eq!(said(&output), [expected]);
-        assert!(output.stdout.is_empty());
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert!(text.starts_with("PARTIAL RESULTS: of 8 runs, "), "{text}");
+        // The partial results replace nothing that `--resume` needs, and the resumed command replaces them.
+        let resumed = folder.run("out", &["--resume"]);
+        assert_eq!(said(&resumed), [format!("using {kept} of 8 runs stored in `out/a/unfinished`")]);
+        folder.run("whole", &[]);
+        assert!(folder.results("out") == folder.results("whole"), "the partial run is simulated again");
         return;
     }
 }

@@ -279,6 +279,7 @@ pub fn study() -> Study {
     };
     let board = |figure| Board { series: vec!["IRN".into(), "IRN + PFC".into()], shown: 0, rows: vec![vec![figure]] };
     Study {
+        neutral: false,
         title: "The IRN paper, reproduced".into(),
         command: "rnic reproduce irn --seeds 5".into(),
         version: "0.1.0".into(),

@@ -23,17 +23,31 @@ impl ScenarioSummary {
     ///     seed: 1,
     ///     version: "0.1.0",
     ///     runs: Vec::new(),
+    ///     not_started: Vec::new(),
     /// };
     /// let text = r#"{"scenario":"example","seed":1,"version":"0.1.0","runs":[]}"#;
     /// assert_eq!(summary.to_json(false).to_string(), text);
     /// ```
     pub fn to_json(&self, with_timing: bool) -> Value {
-        json!({
-            "scenario": self.name,
-            "seed": self.seed,
-            "version": self.version,
-            "runs": self.runs.iter().map(|run| run_json(run, self.seed, with_timing)).collect::<Vec<_>>(),
-        })
+        let mut document = Map::new();
+        document.insert("scenario".to_string(), json!(self.name));
+        document.insert("seed".to_string(), json!(self.seed));
+        document.insert("version".to_string(), json!(self.version));
+        if self.is_partial() {
+            document.insert("partial".to_string(), json!({"not_started": self.not_started}));
+        }
+        let runs = self.runs.iter().map(|run| run_json(run, self.seed, with_timing));
+        document.insert("runs".to_string(), runs.collect());
+        document.into()
+    }
+}
+
+/// How the run ended, as one word.
+pub(crate) fn status(run: &RunSummary) -> &'static str {
+    match (&run.failure, run.interrupted) {
+        (Some(_), _) => "failed",
+        (None, true) => "interrupted",
+        (None, false) => "completed",
     }
 }
 
@@ -54,7 +68,7 @@ fn run_json(run: &RunSummary, seed: u64, with_timing: bool) -> Value {
     put("transport", json!(run.transport));
     put("cc", json!(run.cc));
     put("pfc", json!(run.pfc));
-    put("status", json!(if run.failure.is_some() { "failed" } else { "completed" }));
+    put("status", json!(status(run)));
     if let Some(failure) = &run.failure {
         put("failure", json!(failure));
     }

@@ -2,7 +2,7 @@
 //! ended at their `duration` before all flows had finished, and warnings.
 
 use super::summary::{RunSummary, ScenarioSummary};
-use super::text::count;
+use super::text::{count, duration};
 
 /// Maximum number of runs for which the notes have a line per run, and for which the table on the terminal shows
 /// comparisons between runs.
@@ -10,34 +10,59 @@ pub(crate) const FEW: usize = 8;
 /// Maximum number of run names that are listed in one warning.
 const NAMES: usize = 6;
 
-/// Notes on the runs that their `duration` truncated, with the numbers of unfinished flows: one note per run, or a
-/// single note if there are more than [`FEW`] such runs.
+/// The note that the results are partial, because the scenario was interrupted; `None` if they are complete.
+pub(crate) fn partial(summary: &ScenarioSummary) -> Option<String> {
+    if !summary.is_partial() {
+        return None;
+    }
+    let interrupted = summary.runs.iter().filter(|run| run.interrupted).count();
+    let complete = summary.runs.len() - interrupted;
+    let total = summary.runs.len() + summary.not_started.len();
+    if total == 1 {
+        return Some("PARTIAL RESULTS: the run was interrupted".to_string());
+    }
+    let verb = if interrupted == 1 { "was" } else { "were" };
+    Some(format!(
+        "PARTIAL RESULTS: of {total} runs, {complete} ended, {interrupted} {verb} interrupted, {} did not start",
+        summary.not_started.len()
+    ))
+}
+
+/// Notes on the runs that were interrupted or that their `duration` truncated, with the numbers of unfinished flows:
+/// one note per run. More than [`FEW`] runs that were truncated at their `duration` have a single note.
 pub(crate) fn truncations(summary: &ScenarioSummary) -> Vec<String> {
     let unfinished = |run: &RunSummary| run.flows.offered - run.flows.completed;
-    let truncated: Vec<_> = summary.runs.iter().filter_map(|run| Some((run, run.truncated?))).collect();
+    let all = summary.runs.iter().filter_map(|run| Some((run, run.truncated?)));
+    let (interrupted, truncated): (Vec<_>, Vec<_>) = all.partition(|(run, _)| run.interrupted);
     let not_started = |flows: u64| if flows == 0 { String::new() } else { format!(", {} not started", count(flows)) };
-    if truncated.len() > FEW {
-        let of = truncated.iter().map(|(run, _)| unfinished(run));
-        let (min, max) = (of.clone().min().unwrap_or(0), of.max().unwrap_or(0));
-        return vec![format!(
-            "truncated at their duration: {} runs, each with {} to {} unfinished flows; slowdown and FCT cover finished flows \
-             only",
-            truncated.len(),
-            count(min),
-            count(max)
-        )];
-    }
     let line = |(run, truncation): &(&RunSummary, rnic_run::Truncation)| {
+        let (how, at) = match run.interrupted {
+            true => ("interrupted", duration(truncation.at.as_us())),
+            false => ("truncated", truncation.at.to_string()),
+        };
         format!(
-            "truncated at {}: {}: {} of {} flows unfinished{}; slowdown and FCT cover finished flows only",
-            truncation.at,
+            "{how} at {at}: {}: {} of {} flows unfinished{}; slowdown and FCT cover finished flows only",
             run.name,
             count(unfinished(run)),
             count(run.flows.offered),
             not_started(truncation.not_started.unwrap_or(0))
         )
     };
-    truncated.iter().map(line).collect()
+    let mut notes: Vec<String> = interrupted.iter().map(line).collect();
+    if truncated.len() > FEW {
+        let of = truncated.iter().map(|(run, _)| unfinished(run));
+        let (min, max) = (of.clone().min().unwrap_or(0), of.max().unwrap_or(0));
+        notes.push(format!(
+            "truncated at their duration: {} runs, each with {} to {} unfinished flows; slowdown and FCT cover finished flows \
+             only",
+            truncated.len(),
+            count(min),
+            count(max)
+        ));
+    } else {
+        notes.extend(truncated.iter().map(line));
+    }
+    notes
 }
 
 /// Each distinct warning once, as (names of the runs that have it, text of the warning).

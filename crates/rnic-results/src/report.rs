@@ -23,7 +23,7 @@ pub mod svg;
 mod sweep;
 mod verdict;
 
-pub use runs::{boards, slowdown_by_size, tails};
+pub use runs::{boards, fct_distribution, slowdown_by_size, tails};
 pub use study::{Experiment, Study, render_study};
 pub use verdict::{Verdict, Within};
 
@@ -56,7 +56,7 @@ pub fn render_with(
         "<main>".to_string(),
         settings::section(summary, &settings::Settings::of(scenario, summary)),
         overview::failures(summary),
-        verdict::section(verdicts, |_| None),
+        verdict::section(verdicts, false, |_| None),
         figures.collect(),
         overview::results(summary),
         pauses::section(summary),
@@ -196,6 +196,32 @@ mod tests {
     }
 
     #[test]
+    fn runs_of_a_sweep_are_compared_at_their_point() {
+        let (scenario, reports) = fixture::two_runs();
+        let (mut runs, mut results) = (Vec::new(), Vec::new());
+        for load in ["0.3", "0.32"] {
+            for (run, report) in scenario.runs.iter().zip(&reports) {
+                let mut run = run.clone();
+                run.point = vec![("load".into(), load.into())];
+                run.name = format!("{}, load={load}", run.base);
+                runs.push(run);
+                results.push(report.clone());
+            }
+        }
+        let html = rendered(&fixture::scenario(runs), &results);
+        assert!(html.contains("Each run is compared with RoCE + PFC at the same point of the sweep."), "{html}");
+        assert!(html.contains("than RoCE + PFC, load=0.32."));
+        assert!(
+            !html.contains(
+                "load=0.32: 2.0x better average slowdown, 2.0x better average FCT, than RoCE + PFC, load=0.3."
+            )
+        );
+        let boards = data(&html);
+        let note = |index: usize| boards["boards"][0]["figures"][0]["groups"][0]["bars"][index]["note"].clone();
+        assert_eq!((note(2), note(3)), (json!(""), json!("2.0\u{d7} better than RoCE + PFC, load=0.32")));
+    }
+
+    #[test]
     fn a_large_report_renders() {
         let (scenario, reports) = fixture::showcase();
         let html = rendered(&scenario, &reports);
@@ -239,6 +265,16 @@ mod tests {
             boards[1]["figures"][0]["views"][0]["lines"][0]["points"][0],
             json!([10.0, 0.965, [0.948889, 0.974286], ""])
         );
+    }
+
+    #[test]
+    fn verdicts_about_rough_results_have_no_colours() {
+        let (study, coloured) = (fixture::study(), ["class=\"mark inside\"", "class=\"mark outside\""]);
+        let page = render_study(&study);
+        assert!(coloured.iter().all(|mark| page.contains(mark)));
+        let neutral = render_study(&Study { neutral: true, ..study });
+        assert!(!coloured.iter().any(|mark| neutral.contains(mark)));
+        assert!(neutral.contains(">inside</span>") && neutral.contains("the verdicts say nothing about the paper"));
     }
 
     #[test]

@@ -24,12 +24,19 @@ pub struct ScenarioSummary {
     pub version: &'static str,
     /// The summaries of the runs, in the scenario's order.
     pub runs: Vec<RunSummary>,
+    /// Names of the runs that did not start because the scenario was interrupted; these runs are not in `runs`.
+    pub not_started: Vec<String>,
 }
 
 impl ScenarioSummary {
     /// The scenario keys that the scenario's `[sweep]` varies; empty if the scenario has no sweep.
     pub fn swept(&self) -> Vec<&str> {
         self.runs.first().map_or(Vec::new(), |run| run.point.iter().map(|(key, _)| key.as_str()).collect())
+    }
+
+    /// Whether the scenario was interrupted, so that the results are partial.
+    pub fn is_partial(&self) -> bool {
+        !self.not_started.is_empty() || self.runs.iter().any(|run| run.interrupted)
     }
 
     /// The reference run of `run`, with which results are compared. In a sweep, this is the first run with the same
@@ -60,9 +67,11 @@ pub struct RunSummary {
     pub cc: String,
     /// Whether the switches sent PFC pauses.
     pub pfc: bool,
-    /// Reason why the run failed; `None` for a completed run.
+    /// Reason why the run failed; `None` for a completed or interrupted run.
     pub failure: Option<String>,
-    /// Present if the run's `duration` ended the run while flows were unfinished or still to start.
+    /// Whether the run was interrupted, for example by Ctrl-C: its results are partial.
+    pub interrupted: bool,
+    /// Present if the run's `duration` or an interruption ended the run while flows were unfinished or still to start.
     pub truncated: Option<Truncation>,
     /// Numbers of offered, completed and measured flows.
     pub flows: FlowCounts,
@@ -164,6 +173,7 @@ pub fn summarise(scenario: &Scenario, reports: &[RunRecord]) -> ScenarioSummary 
         seed: scenario.seed,
         version: env!("CARGO_PKG_VERSION"),
         runs: scenario.runs.iter().zip(reports).map(|(spec, report)| summarise_run(spec, report)).collect(),
+        not_started: Vec::new(),
     }
 }
 
@@ -202,6 +212,7 @@ fn summarise_run(spec: &RunSpec, report: &RunRecord) -> RunSummary {
         requests: Distribution::of(requests),
         goodput: flows.goodput,
         about_goodput: output.truncated.is_some() || spec.traffic.iter().any(|source| source.pattern.is_closed()),
+        interrupted: output.status == RunStatus::Interrupted,
         truncated: output.truncated,
         sim_time: output.end,
         parameters: output.parameters.clone(),
@@ -213,8 +224,8 @@ fn summarise_run(spec: &RunSpec, report: &RunRecord) -> RunSummary {
     }
 }
 
-/// The reason why the run failed; `None` for a completed run. A run that completed with unfinished flows counts as
-/// failed too, unless it was truncated.
+/// The reason why the run failed; `None` for a completed or interrupted run. A run that completed with unfinished flows
+/// counts as failed too, unless it was truncated.
 fn failure(output: &RunOutput, unfinished: u64) -> Option<String> {
     let unfinished = match output.truncated {
         // Messages that the transport aborted do not make the run fail: a warning reports them.
@@ -223,11 +234,11 @@ fn failure(output: &RunOutput, unfinished: u64) -> Option<String> {
     };
     match (&output.status, output.flows.error()) {
         (RunStatus::Failed(reason), _) => Some(reason.clone()),
-        (RunStatus::Completed, Some(error)) => Some(error.to_string()),
+        (RunStatus::Completed | RunStatus::Interrupted, Some(error)) => Some(error.to_string()),
         (RunStatus::Completed, _) if unfinished > 0 => {
             Some(format!("{unfinished} of {} flows never finished", output.flows.len()))
         }
-        (RunStatus::Completed, _) => None,
+        (RunStatus::Completed | RunStatus::Interrupted, _) => None,
     }
 }
 

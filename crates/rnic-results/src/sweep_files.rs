@@ -1,5 +1,6 @@
 //! The results of a sweep as one table with a row per run: `sweep.csv` and `sweep.parquet`.
 
+use super::json::status;
 use super::stats::Distribution;
 use super::summary::{RunSummary, ScenarioSummary};
 use super::text::round6;
@@ -120,7 +121,7 @@ fn columns(summary: &ScenarioSummary) -> Vec<(String, Cells)> {
         texts(|run| &run.cc),
         Cells::Flag(runs.iter().map(|run| run.pfc).collect()),
         counts(|run| run.seed),
-        texts(|run| if run.failure.is_some() { "failed" } else { "completed" }),
+        texts(status),
         counts(|run| run.flows.offered),
         counts(|run| run.flows.completed),
         counts(|run| run.flows.measured),

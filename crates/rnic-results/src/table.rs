@@ -1,7 +1,7 @@
 //! The summary of a scenario's runs as a table on the terminal.
 
 use super::compare::{self, Metric};
-use super::notes::{FEW, truncations, warnings};
+use super::notes::{FEW, partial, truncations, warnings};
 use super::report::figure::Unit;
 use super::stats::Goodput;
 use super::summary::{RunSummary, ScenarioSummary};
@@ -35,7 +35,8 @@ struct Column {
 }
 
 /// The summary as plain text without colour codes. Lines have at most `width` characters; a `width` below 60 counts as
-/// 60. The text consists of a table with a row per run, sentences that compare the runs with the first one, failures,
+/// 60. If the results are partial, the first line says so. The text consists of a table with a row per run, sentences
+///     that compare the runs with the first one, failures,
 /// and warnings.
 pub fn render(summary: &ScenarioSummary, width: usize) -> String {
     let width = width.clamp(NARROWEST, usize::from(u16::MAX));
@@ -47,7 +48,7 @@ pub fn render(summary: &ScenarioSummary, width: usize) -> String {
     if summary.runs.iter().any(|run| run.totals.lost > 0) {
         counts.insert(1, LOST);
     }
-    let mut text = String::new();
+    let mut text = partial(summary).map_or(String::new(), |note| wrap(&note, width));
     if summary.runs.len() > FEW {
         counts.pop(); // the flows finished
         text += &compact(summary, &metrics, &counts, width);
@@ -82,7 +83,7 @@ fn compact(summary: &ScenarioSummary, metrics: &[Column], counts: &[Column], wid
         for run in &summary.runs {
             let point = run.point.iter().map(|(_, value)| Cell::new(value));
             let name = if keys.is_empty() { &run.name } else { &run.base };
-            let name = if run.failure.is_some() { format!("{name} FAILED") } else { name.clone() };
+            let name = mark(run).map_or(name.clone(), |mark| format!("{name} {mark}"));
             // Passing the run as its own reference suppresses the comparison. The first line of a cell is the value.
             let cell = |column: &&Column| right((column.cell)(run, run).lines().next().unwrap_or(""));
             table.add_row(point.chain([Cell::new(name)]).chain(columns.iter().map(cell)));
@@ -212,7 +213,16 @@ fn goodput(summary: &ScenarioSummary, width: usize) -> String {
 }
 
 fn name(run: &RunSummary) -> String {
-    if run.failure.is_some() { format!("{}\nFAILED", run.name) } else { run.name.clone() }
+    mark(run).map_or(run.name.clone(), |mark| format!("{}\n{mark}", run.name))
+}
+
+/// The mark behind the name of a run that did not complete.
+fn mark(run: &RunSummary) -> Option<&'static str> {
+    match (&run.failure, run.interrupted) {
+        (Some(_), _) => Some("FAILED"),
+        (None, true) => Some("PARTIAL"),
+        (None, false) => None,
+    }
 }
 
 /// The notes below the table: comparisons, truncated runs, queues, pauses, failures, warnings.
@@ -411,6 +421,23 @@ load   run            average  average  99th perc.  request  dropped  lost on  r
         summary.runs.truncate(8);
         let text = render(&summary, 120);
         assert!(text.contains("than RoCE + PFC, load=0.3\n") && text.contains("than RoCE + PFC, load=0.7\n"), "{text}");
+    }
+
+    #[test]
+    fn partial_results_say_so() {
+        let (scenario, mut reports) = fixture::two_runs();
+        let at = rnic_transport::Time::from_ns(80_312_456);
+        reports[1].output.status = RunStatus::Interrupted;
+        reports[1].output.truncated = Some(rnic_run::Truncation { at, not_started: Some(7) });
+        let mut summary = summarise(&scenario, &reports);
+        summary.not_started = vec!["a".into(), "b".into()];
+        let text = render(&summary, 120);
+        let first = "PARTIAL RESULTS: of 4 runs, 1 ended, 1 was interrupted, 2 did not start\n";
+        assert!(text.starts_with(first) && text.contains("\nPARTIAL "), "{text}");
+        assert!(text.contains("interrupted at 80.3 ms: IRN: 0 of 5 flows unfinished, 7 not started;"), "{text}");
+        summary.not_started.clear();
+        summary.runs.remove(0);
+        assert!(render(&summary, 120).starts_with("PARTIAL RESULTS: the run was interrupted\n"));
     }
 
     #[test]

@@ -19,12 +19,34 @@ pub struct RunProgress {
     #[serde(rename = "time_ps", with = "crate::stored::time")]
     #[schemars(with = "u64")]
     pub time: Time,
+    /// The run's `duration`, at which the run ends at the latest, in picoseconds; `None` if the run has none.
+    #[serde(rename = "duration_ps", with = "crate::stored::optional_time", default)]
+    #[schemars(with = "Option<u64>")]
+    pub duration: Option<Time>,
+}
+
+impl RunProgress {
+    /// The part of the run that is done, from 0 to 1: by finished flows, or by simulated time if the run has a
+    /// `duration`. `None` if neither is known.
+    ///
+    /// ```
+    /// use rnic_run::RunProgress;
+    /// use rnic_transport::Time;
+    /// let (time, duration) = (Time::from_us(3), Some(Time::from_us(12)));
+    /// let progress = RunProgress { time, duration, ..RunProgress::default() };
+    /// assert_eq!(progress.fraction(), Some(0.25));
+    /// ```
+    pub fn fraction(&self) -> Option<f64> {
+        let flows = self.flows_total.map(|total| self.flows_done as f64 / total.max(1) as f64);
+        let time = self.duration.map(|duration| self.time.as_ps() as f64 / duration.as_ps().max(1) as f64);
+        flows.into_iter().chain(time).reduce(f64::max).map(|fraction| fraction.min(1.0))
+    }
 }
 
 /// One event that a run emits while it is simulated.
 ///
-/// A run emits [`RunEvent::Started`] first, then any number of other events, and [`RunEvent::Finished`] or
-/// [`RunEvent::Failed`] last. A run that cannot be set up emits only `Failed`.
+/// A run emits [`RunEvent::Started`] first, then any number of other events, and [`RunEvent::Finished`],
+/// [`RunEvent::Interrupted`] or [`RunEvent::Failed`] last. A run that cannot be set up emits only `Failed`.
 ///
 /// In the JSON form of an event, the field `event` names its kind:
 ///
@@ -76,6 +98,17 @@ pub enum RunEvent {
         flows_done: u64,
         /// Number of flows of the whole run.
         flows_total: u64,
+    },
+    /// The run was interrupted, for example by Ctrl-C. Its results are partial.
+    Interrupted {
+        /// Simulated time at which the run was interrupted, in picoseconds.
+        #[serde(rename = "time_ps", with = "crate::stored::time")]
+        #[schemars(with = "u64")]
+        time: Time,
+        /// Number of flows that finished.
+        flows_done: u64,
+        /// Number of flows that started.
+        flows_started: u64,
     },
     /// The run could not be set up, or did not complete.
     Failed {

@@ -13,8 +13,8 @@ pub struct RunOutput {
     /// Number of flows of the traffic, whether they started or not; in a truncated run, the number of flows that
     /// started.
     pub offered: u64,
-    /// When the run was truncated; `None` unless the run's `duration` ended it while flows were unfinished or still to
-    /// start.
+    /// When the run was truncated; `None` unless the run's `duration` or an interruption ended it while flows were
+    /// unfinished or still to start.
     pub truncated: Option<Truncation>,
     /// The record of every flow that started, in order of start.
     #[serde(skip)]
@@ -100,10 +100,10 @@ impl RunOutput {
     }
 }
 
-/// How a run was truncated: it ended at its `duration` with flows unfinished or still to start.
+/// How a run was truncated: it ended at its `duration`, or was interrupted, with flows unfinished or still to start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Truncation {
-    /// Simulated time at which the run was truncated: its `duration`.
+    /// Simulated time at which the run was truncated: its `duration`, or the time of the interruption.
     #[serde(with = "stored::time")]
     pub at: Time,
     /// Number of flows that had not started at this time; `None` for endless traffic.
@@ -117,6 +117,9 @@ pub enum RunStatus {
     Completed,
     /// The run could not start or did not finish; the text says why, and which flows are stuck.
     Failed(String),
+    /// The run was interrupted, for example by Ctrl-C. Its record is partial: it covers the simulated time up to
+    /// [`RunOutput::end`], and `truncated` says how many flows are missing.
+    Interrupted,
 }
 
 /// Counters of the transmitter and of the input buffer of one port.

@@ -11,6 +11,9 @@ pub enum ScenarioError {
     /// The text of the scenario is not TOML, or describes something that cannot be simulated.
     #[error(transparent)]
     Mistake(#[from] Box<Mistake>),
+    /// The text of the scenario has several mistakes, in the order of the text. Shown with one line for each.
+    #[error("{}", .0.iter().map(Mistake::to_string).collect::<Vec<_>>().join("\n"))]
+    Mistakes(Vec<Mistake>),
     /// The scenario file could not be read from the file system.
     #[error("cannot read `{}`: {error}", path.display())]
     Io {
@@ -19,6 +22,19 @@ pub enum ScenarioError {
         /// Error of the operating system when the file was read.
         error: io::Error,
     },
+}
+
+impl ScenarioError {
+    /// The error of a scenario with these mistakes, of which there must be at least one.
+    pub(crate) fn of(mut mistakes: Vec<Mistake>) -> ScenarioError {
+        match (mistakes.pop(), mistakes.is_empty()) {
+            (Some(only), true) => ScenarioError::Mistake(Box::new(only)),
+            (last, _) => {
+                mistakes.extend(last);
+                ScenarioError::Mistakes(mistakes)
+            }
+        }
+    }
 }
 
 /// One mistake in the text of a scenario, with its position.

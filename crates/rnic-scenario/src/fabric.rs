@@ -17,7 +17,7 @@ const MAX_UPLINKS: u64 = 10_000_000;
 /// Maximum `k` of a fat-tree: 65,536 hosts.
 const MAX_K: u64 = 64;
 
-const COMMON: [&str; 13] = [
+pub(super) const COMMON: [&str; 13] = [
     "topology",
     "rate",
     "delay",
@@ -32,7 +32,7 @@ const COMMON: [&str; 13] = [
     "route",
     "storm",
 ];
-const VARIANTS: [Variant; 6] = [
+pub(super) const VARIANTS: [Variant; 6] = [
     Variant { name: "fat-tree", keys: &["k"] },
     Variant {
         name: "leaf-spine",
@@ -58,6 +58,9 @@ const VARIANTS: [Variant; 6] = [
     Variant { name: "dumbbell", keys: &["left", "right", "bottleneck_rate", "bottleneck_delay"] },
     Variant { name: "graph", keys: &["hosts", "switches"] },
 ];
+
+/// The keys of `[[fabric.link]]`.
+pub(super) const LINK_KEYS: [&str; 5] = ["from", "to", "rate", "delay", "loss"];
 
 /// Reads the `[fabric]` table of a scenario.
 pub(super) fn read(table: &Table<'_>) -> Result<FabricSetup> {
@@ -98,7 +101,7 @@ fn read_clocks(table: &Table<'_>) -> Result<ClockSpec> {
     let jitter = |item: Item<'_>| match item.time("1 ns")? {
         jitter if jitter <= MAX_JITTER => Ok(jitter),
         jitter => {
-            Err(item.error(format!("`clock_jitter` is out of range: {jitter}"), format!("accepted: 0 to {MAX_JITTER}")))
+            Err(item.wrong(format!("`clock_jitter` is out of range: {jitter}"), format!("accepted: 0 to {MAX_JITTER}")))
         }
     };
     Ok(ClockSpec {
@@ -117,7 +120,7 @@ fn loss(item: &Item<'_>) -> Result<f64> {
     if (0.0..1.0).contains(&loss) {
         return Ok(loss);
     }
-    Err(item.error(format!("`loss` is out of range: {loss}"), "accepted: a probability of at least 0 and less than 1"))
+    Err(item.wrong(format!("`loss` is out of range: {loss}"), "accepted: a probability of at least 0 and less than 1"))
 }
 
 fn read_topology(table: &Table<'_>, topology: &str, rate: BitRate) -> Result<TopologySpec> {
@@ -156,7 +159,7 @@ fn read_k(table: &Table<'_>) -> Result<u32> {
     let k = item.integer(2..=MAX_K)?;
     if !k.is_multiple_of(2) {
         return Err(
-            item.error(format!("`k` is odd: {k}"), format!("a fat-tree needs an even number, for example {}", k + 1))
+            item.wrong(format!("`k` is odd: {k}"), format!("a fat-tree needs an even number, for example {}", k + 1))
         );
     }
     Ok(k as u32)
@@ -209,7 +212,7 @@ fn read_uplink(table: &Table<'_>, keys: [&str; 2], down: (u32, BitRate), up: u32
     };
     if table.get(rate).is_some() {
         let help = "the one follows from the other: remove one of them";
-        return Err(item.error(format!("`{oversubscription}` and `{rate}` are both given"), help));
+        return Err(item.wrong(format!("`{oversubscription}` and `{rate}` are both given"), help));
     }
     let ratio = item.number("2.0")?;
     let uplink = f64::from(down.0) * down.1.as_bps() as f64 / (f64::from(up) * ratio);
@@ -217,7 +220,7 @@ fn read_uplink(table: &Table<'_>, keys: [&str; 2], down: (u32, BitRate), up: u32
         return Ok(Some(BitRate::from_bps(uplink.round() as u64)));
     }
     let help = "accepted: a ratio of more than zero that leaves each uplink at most 10 Tbps, for example 2.0";
-    Err(item.error(format!("`{oversubscription}` is out of range: {ratio}"), help))
+    Err(item.wrong(format!("`{oversubscription}` is out of range: {ratio}"), help))
 }
 
 /// Reads the names of the hosts or switches of a graph: a list such as `["a", "b"]`, or a count. With the letter `h`,
@@ -249,7 +252,7 @@ fn read_links<'a>(table: &Table<'a>) -> Result<Vec<(NamedLink, Table<'a>)>> {
         return Ok(Vec::new());
     };
     let read = |table: Table<'a>| {
-        table.accept(&["from", "to", "rate", "delay", "loss"])?;
+        table.accept(&LINK_KEYS)?;
         let link = NamedLink {
             from: table.require("from", "from = \"h0\"")?.name("h0")?.to_string(),
             to: table.require("to", "to = \"s0\"")?.name("s0")?.to_string(),

@@ -8,6 +8,11 @@ use rnic_fabric::{Routes, Topology, TopologyError};
 use rnic_run::{FabricSetup, Storm};
 use rnic_transport::Bytes;
 
+/// The keys of `[[fabric.route]]`.
+pub(super) const ROUTE_KEYS: [&str; 3] = ["at", "to", "via"];
+/// The keys of `[[fabric.storm]]`.
+pub(super) const STORM_KEYS: [&str; 4] = ["host", "start", "duration", "priority"];
+
 /// A replaced route, and the `[[fabric.route]]` table that defines it.
 pub(super) type Route<'a> = (NamedRoute, Table<'a>);
 
@@ -17,7 +22,7 @@ pub(super) fn read_routes<'a>(table: &Table<'a>) -> Result<Vec<Route<'a>>> {
         return Ok(Vec::new());
     };
     let read = |table: Table<'a>| {
-        table.accept(&["at", "to", "via"])?;
+        table.accept(&ROUTE_KEYS)?;
         let route = NamedRoute {
             at: table.require("at", "at = \"s0\"")?.name("s0")?.to_string(),
             to: names(&table.require("to", "to = \"h1\"")?)?,
@@ -35,7 +40,7 @@ fn names(item: &Item<'_>) -> Result<Vec<String>> {
     }
     let items = item.array("[\"h1\", \"h2\"]")?;
     if items.is_empty() {
-        return Err(item.error("`to` names no host", "write for example [\"h1\", \"h2\"]"));
+        return Err(item.wrong("`to` names no host", "write for example [\"h1\", \"h2\"]"));
     }
     items.iter().map(|item| Ok(item.name("h1")?.to_string())).collect()
 }
@@ -75,7 +80,7 @@ pub(super) fn read_storms(table: &Table<'_>, topology: &TopologySpec) -> Result<
         return Ok(Vec::new());
     };
     let read = |table: Table<'_>| {
-        table.accept(&["host", "start", "duration", "priority"])?;
+        table.accept(&STORM_KEYS)?;
         let item = table.require("host", "host = \"h3\"")?;
         let name = item.name("h3")?;
         let unknown = || item.error(format!("there is no host \"{name}\""), "a storm comes from a host's NIC");

@@ -9,7 +9,8 @@
 //! 4. Each run at this point gets a copy of the point's tree, changed by the run's own `set`.
 //! 5. A typed reader turns the tree of the run into a [`RunSpec`](rnic_run::RunSpec).
 //!
-//! Reading ends at the first mistake in the scenario, with a [`ScenarioError`] that points at its position.
+//! A scenario with mistakes becomes a [`ScenarioError`], which points at the position of each mistake. Mistakes that
+//! may only be consequences of others are left out.
 
 mod error;
 mod extends;
@@ -24,6 +25,8 @@ mod p4;
 mod read;
 mod reader;
 mod renamed;
+mod repair;
+mod schema;
 pub(crate) mod sweep;
 mod switch;
 mod traffic;
@@ -32,6 +35,7 @@ mod tree;
 
 pub use error::{Mistake, ScenarioError};
 pub use names::{PATTERNS, TOPOLOGIES};
+pub use schema::schema;
 
 use extends::Files;
 use read::Text;

@@ -8,6 +8,9 @@ use rnic_transport::Bytes;
 /// The keys of `[fabric.switch]` that only a switch with `queueing = "output"` has.
 pub(super) const KEYS: [&str; 4] = ["priorities", "buffers", "trim", "count_in_service"];
 
+/// The keys of `[fabric.switch.trim]`.
+pub(super) const TRIM_KEYS: [&str; 4] = ["to", "headers", "in_a_row", "return_to_sender"];
+
 /// Default of `trim.in_a_row`: the maximum number of trimmed headers that an output sends in a row while other packets
 /// wait, as in NDP's switches.
 const HEADERS_IN_A_ROW: u32 = 10;
@@ -16,7 +19,7 @@ const HEADERS_IN_A_ROW: u32 = 10;
 pub(super) fn read(table: &Table<'_>) -> Result<OutputSetup> {
     if let (Some(buffers), Some(_)) = (table.get("buffers"), table.get("buffer")) {
         let help = "`buffer` is for all priorities, `buffers` has one for each: remove one of them";
-        return Err(buffers.error("`buffer` and `buffers` are both given", help));
+        return Err(buffers.wrong("`buffer` and `buffers` are both given", help));
     }
     let priorities = table.get("priorities").map(|item| item.integer(1..=8)).transpose()?.map(|count| count as u8);
     let buffers = table.get("buffers").map(|item| read_buffers(&item, priorities)).transpose()?;
@@ -53,7 +56,7 @@ fn read_trim(item: &Item<'_>) -> Result<Option<TrimSpec>> {
         return Ok(item.boolean()?.then_some(default));
     }
     let table = item.table("[fabric.switch.trim]")?;
-    table.accept(&["to", "headers", "in_a_row", "return_to_sender"])?;
+    table.accept(&TRIM_KEYS)?;
     let headers = table.get("headers").map(|item| item.choice(&["highest", "above", "below"])).transpose()?;
     Ok(Some(TrimSpec {
         to: table

@@ -16,7 +16,7 @@ pub(super) struct Step {
 }
 
 /// The top-level tables of a scenario that a run may change with its `set`.
-const RUN_MAY_SET: [&str; 5] = ["fabric", "traffic", "transport", "limits", "watch"];
+pub(super) const RUN_MAY_SET: [&str; 5] = ["fabric", "traffic", "transport", "limits", "watch"];
 
 /// Applies each `--set` in `overrides` to the tree `root`, in order. The texts of the arguments are added to
 /// `documents`, so that errors can point at them.

@@ -1,12 +1,13 @@
 //! Reads a whole scenario: parses the text into a tree, applies the overrides (`--set`), then reads each run at each
 //! point of the sweep from its own copy of the tree.
 
-use super::error::ScenarioError;
+use super::error::{Mistake, ScenarioError};
 use super::extends::{self, Files};
 use super::fabric;
 use super::output;
 use super::overrides;
 use super::reader::{Item, Result, Table};
+use super::repair::Repairs;
 use super::sweep::{Point, Sweep};
 use super::switch;
 use super::traffic::{self, Context, Lists};
@@ -19,10 +20,14 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-const ROOT_KEYS: [&str; 10] =
+pub(super) const ROOT_KEYS: [&str; 10] =
     ["title", "seed", "fabric", "traffic", "transport", "run", "limits", "sweep", "extends", "watch"];
 /// Keys of a `[[run]]` table that are not settings of the run's transport.
-const RUN_KEYS: [&str; 3] = ["name", "transport", "set"];
+pub(super) const RUN_KEYS: [&str; 3] = ["name", "transport", "set"];
+/// Keys of `[limits]`.
+pub(super) const LIMIT_KEYS: [&str; 3] = ["duration", "max_time", "stall_time"];
+/// Keys of `[watch]`.
+pub(super) const WATCH_KEYS: [&str; 5] = ["interval", "start", "queues", "flows", "pauses"];
 
 /// The text of a scenario, and the file from which it was read.
 pub(super) struct Text<'t> {
@@ -35,14 +40,32 @@ pub(super) struct Text<'t> {
     pub(super) files: Files<'t>,
 }
 
-/// Reads a scenario from its text.
+/// Reads a scenario from its text. If it has mistakes, the error has all of them that do not follow from others.
 pub(super) fn scenario(
     vocabulary: &Vocabulary, text: &Text<'_>, overrides: &[(String, String)], given_seed: Option<u64>,
 ) -> Result<Scenario> {
     let mut documents = Documents::default();
     let mut tree = extends::tree(&mut documents, text.files, text.name, text.text, text.folder)?;
     overrides::apply_arguments(&mut documents, &mut tree, overrides)?;
-    let root = Table::root(&documents, &tree)?;
+    let lists = Lists::new(text.files);
+    let mut repairs = Repairs::default();
+    loop {
+        match read(vocabulary, text, &documents, &tree, &lists, given_seed) {
+            Ok((scenario, unused)) if repairs.is_empty() && unused.is_empty() => return Ok(scenario),
+            Ok((_, unused)) if repairs.is_empty() => return Err(ScenarioError::of(unused)),
+            Ok(_) => return Err(repairs.error()),
+            Err(error) => repairs.repair(&documents, &mut tree, error)?,
+        }
+    }
+}
+
+/// Reads a scenario from its tree. Returns the first mistake as an error, and mistakes about keys without effect with
+/// the scenario.
+fn read(
+    vocabulary: &Vocabulary, text: &Text<'_>, documents: &Documents, tree: &Node, lists: &Lists<'_>,
+    given_seed: Option<u64>,
+) -> Result<(Scenario, Vec<Mistake>)> {
+    let root = Table::root(documents, tree)?;
     root.accept(&ROOT_KEYS)?;
     if let Some(item) = root.get("extends") {
         return Err(item.error("`extends` cannot be overridden", "change it in the file"));
@@ -52,22 +75,20 @@ pub(super) fn scenario(
     let title = root.get("title").map(|item| item.string("IRN and RoCE")).transpose()?;
     let written_seed = root.get("seed").map_or(Ok(1), |item| item.integer(0..=i64::MAX as u64))?;
     let seed = given_seed.unwrap_or(written_seed);
-    let lists = Lists::new(text.files);
     let uses = RefCell::default();
-    let source = Source { documents: &documents, vocabulary, given_seed, seed, lists: &lists, uses: &uses };
-    let runs = runs(&tree, &root, &source)?;
-    match uses.into_inner().into_values().find(|key| !key.has_effect) {
-        Some(key) => Err(key.without_effect),
-        None => Ok(Scenario { title: title.map_or_else(|| stem.clone(), str::to_string), name: stem, seed, runs }),
-    }
+    let source = Source { documents, vocabulary, given_seed, seed, lists, uses: &uses };
+    let runs = runs(tree, &root, &source)?;
+    let unused = uses.into_inner().into_values().filter(|key| !key.has_effect).filter_map(|key| key.without_effect);
+    let scenario = Scenario { title: title.map_or_else(|| stem.clone(), str::to_string), name: stem, seed, runs };
+    Ok((scenario, unused.collect()))
 }
 
 /// A key of the scenario that has an effect only in some runs, such as `xoff` in runs with PFC.
 struct Use {
     /// Whether the key has an effect in at least one of the runs read so far.
     has_effect: bool,
-    /// The error to report if the key has an effect in no run.
-    without_effect: ScenarioError,
+    /// The mistake to report if the key has an effect in no run.
+    without_effect: Option<Mistake>,
 }
 
 /// Some keys of `[fabric.switch]` have an effect only with PFC, and some only without PFC. For each such key of a run,
@@ -82,9 +103,15 @@ fn note_uses(fabric: &Table<'_>, has_pfc: bool, source: &Source<'_>) -> Result<(
             true => (format!("`{key}` changes nothing: no run has `pfc` = true"), "write `pfc = true` in a run"),
             false => (format!("`{key}` changes nothing: every run has `pfc` = true"), "remove `pfc` from a run"),
         };
-        let without_effect = item.error(message, format!("{help}, or remove `{key}`"));
+        let unused = || {
+            let without_effect = match item.error(message, format!("{help}, or remove `{key}`")) {
+                ScenarioError::Mistake(mistake) => Some(*mistake),
+                _ => None,
+            };
+            Use { has_effect: false, without_effect }
+        };
         let mut uses = source.uses.borrow_mut();
-        let entry = uses.entry(item.node().at.order()).or_insert(Use { has_effect: false, without_effect });
+        let entry = uses.entry(item.node().at.order()).or_insert_with(unused);
         entry.has_effect |= has_pfc == needs_pfc;
     }
     Ok(())
@@ -191,7 +218,7 @@ fn run(tree: &Node, node: &Node, naming: &Naming<'_>, source: &Source<'_>) -> Re
 
 fn watch(item: &Item<'_>, duration: Option<Time>) -> Result<Watch> {
     let table = item.table("[watch]")?;
-    table.accept(&["interval", "start", "queues", "flows", "pauses"])?;
+    table.accept(&WATCH_KEYS)?;
     let interval = table.require("interval", "interval = \"10 us\"")?.positive_time("10 us")?;
     let start = table.get("start").map_or(Ok(Time::ZERO), |item| item.time("1 ms"))?;
     if let (Some(start), Some(duration)) = (table.get("start"), duration.filter(|duration| start >= *duration)) {
@@ -218,7 +245,7 @@ fn limits(root: &Table<'_>) -> Result<Limits> {
         return Ok(limits);
     };
     let table = item.table("[limits]")?;
-    table.accept(&["duration", "max_time", "stall_time"])?;
+    table.accept(&LIMIT_KEYS)?;
     limits.max_time = table.get("max_time").map(|item| item.positive_time("1 s")).transpose()?;
     limits.duration = table.get("duration").map(|item| item.positive_time("200 ms")).transpose()?;
     table.ordered(("duration", limits.duration), ("max_time", limits.max_time), "")?;

@@ -3,7 +3,7 @@
 
 use super::error::ScenarioError;
 use super::renamed;
-use super::tree::{At, Documents, Entry, Node, Value};
+use super::tree::{At, Documents, Entry, Node, Repair, Value};
 use rnic_transport::{BitRate, Bytes, Time};
 use std::ops::RangeInclusive;
 use std::path::Path;
@@ -67,8 +67,11 @@ impl<'a> Table<'a> {
 
     /// The value of `key`, which is required. If the key is missing, the error suggests `example`.
     pub(super) fn require(&self, key: &str, example: &str) -> Result<Item<'a>> {
-        let missing =
-            || self.error(format!("`{key}` is missing in {}", self.label), &format!("write for example `{example}`"));
+        let missing = || {
+            let error =
+                self.error(format!("`{key}` is missing in {}", self.label), &format!("write for example `{example}`"));
+            self.documents.repaired_by(Repair::Add { key: key.to_string(), line: example.to_string() }, error)
+        };
         self.get(key).ok_or_else(missing)
     }
 
@@ -109,7 +112,7 @@ impl<'a> Table<'a> {
     /// Fails if the table has a key that is not among `keys`; the error points at the first such key.
     pub(super) fn accept(&self, keys: &[&str]) -> Result<()> {
         match self.entries.iter().find(|entry| !keys.contains(&entry.key.as_str())) {
-            Some(entry) => Err(self.unknown_key(entry, keys)),
+            Some(entry) => Err(self.unknown_key(entry, keys, None)),
             None => Ok(()),
         }
     }
@@ -127,15 +130,27 @@ impl<'a> Table<'a> {
         let owners = variants.iter().filter(|variant| variant.keys.contains(&entry.key.as_str()));
         let owners: Vec<String> = owners.map(|variant| format!("\"{}\"", variant.name)).collect();
         if owners.is_empty() {
-            return Err(self.unknown_key(entry, &accepted));
+            return Err(self.unknown_key(entry, &accepted, self.get(selector).as_ref()));
         }
         let owners = owners.join(" or ");
         let message = format!("`{}` belongs to {selector} {owners}, not to \"{chosen}\"", entry.key);
         let help = format!("accepted here: {}", accepted.join(", "));
-        Err(self.documents.mistake(&entry.key_at, message, Some(help)))
+        let error = self.documents.mistake(&entry.key_at, message, Some(help));
+        let selector = self.get(selector).map(|item| item.node.at.clone());
+        Err(self.documents.repaired_by(Repair::Forget { selector, meant: vec![entry.key.clone()] }, error))
     }
 
-    fn unknown_key(&self, entry: &Entry, keys: &[&str]) -> ScenarioError {
+    /// The error that the table has no such key. `selector` is the value that determines which keys the table has.
+    fn unknown_key(&self, entry: &Entry, keys: &[&str], selector: Option<&Item<'_>>) -> ScenarioError {
+        let error = self.unknown_key_error(entry, keys);
+        let mut meant = vec![entry.key.clone()];
+        meant.extend(renamed::find(&self.label, &entry.key).map(|row| row.new.to_string()));
+        meant.extend(similar(&entry.key, keys).map(str::to_string));
+        let selector = selector.map(|item| item.node.at.clone());
+        self.documents.repaired_by(Repair::Forget { selector, meant }, error)
+    }
+
+    fn unknown_key_error(&self, entry: &Entry, keys: &[&str]) -> ScenarioError {
         if let Some(row) = renamed::find(&self.label, &entry.key) {
             let value = if let Value::String(text) = &entry.node.value { Some(text.as_str()) } else { None };
             return self.documents.mistake(&entry.key_at, row.message(&self.label), Some(row.help(value)));
@@ -162,6 +177,18 @@ impl<'a> Item<'a> {
         self.documents.mistake(&self.node.at, message, Some(help.into()))
     }
 
+    /// An error that points at this value and follows from nothing else.
+    pub(super) fn wrong(&self, message: impl Into<String>, help: impl Into<String>) -> ScenarioError {
+        let error = self.error(message, help);
+        self.documents.repaired_by(Repair::Remove, error)
+    }
+
+    /// An error that points at this value and follows from nothing else. `valid` is TOML text with a valid value.
+    fn wrong_value(&self, message: impl Into<String>, help: impl Into<String>, valid: &str) -> ScenarioError {
+        let error = self.error(message, help);
+        self.documents.repaired_by(Repair::Replace(valid.to_string()), error)
+    }
+
     /// The folder of the file in which this value is written; relative paths start there.
     pub(super) fn folder(&self) -> &'a Path {
         self.documents.folder_at(&self.node.at)
@@ -182,9 +209,15 @@ impl<'a> Item<'a> {
         self.documents.mistake(&self.node.at, message, help)
     }
 
+    /// As [`Item::sentence`], for an error that follows from this value and from nothing else.
+    pub(super) fn wrong_sentence(&self, sentence: &str) -> ScenarioError {
+        let error = self.sentence(sentence);
+        self.documents.repaired_by(Repair::Remove, error)
+    }
+
     fn kind_error(&self, wanted: &str, example: &str) -> ScenarioError {
         let message = format!("`{}` must be {wanted}, not {}", self.key, self.node.value.kind());
-        self.error(message, format!("write for example `{} = {example}`", self.key))
+        self.wrong_value(message, format!("write for example `{} = {example}`", self.key), example)
     }
 
     /// The value as a string that is not empty; `None` if it is anything else.
@@ -217,7 +250,8 @@ impl<'a> Item<'a> {
     pub(super) fn name(&self, example: &str) -> Result<&'a str> {
         let text = self.string(example)?;
         if text.trim().is_empty() {
-            return Err(self.error(format!("`{}` is empty", self.key), format!("write for example {example:?}")));
+            let (message, help) = (format!("`{}` is empty", self.key), format!("write for example {example:?}"));
+            return Err(self.wrong_value(message, help, &format!("{example:?}")));
         }
         Ok(text)
     }
@@ -228,9 +262,10 @@ impl<'a> Item<'a> {
         let unknown = || {
             let quoted: Vec<String> = names.iter().map(|name| format!("\"{name}\"")).collect();
             let suggestion = did_you_mean(text, names);
-            self.error(
+            self.wrong_value(
                 format!("unknown {} \"{text}\"", self.key),
                 format!("{suggestion}available: {}", quoted.join(", ")),
+                &format!("{:?}", similar(text, names).or(names.first().copied()).unwrap_or("")),
             )
         };
         names.iter().copied().find(|name| *name == text).ok_or_else(unknown)
@@ -252,7 +287,8 @@ impl<'a> Item<'a> {
         let accepted = u64::try_from(number).ok().filter(|number| range.contains(number));
         accepted.ok_or_else(|| {
             let message = format!("`{}` is out of range: {}", self.key, self.documents.text_at(&self.node.at));
-            self.error(message, format!("accepted: {} to {}", range.start(), range.end()))
+            let help = format!("accepted: {} to {}", range.start(), range.end());
+            self.wrong_value(message, help, &range.start().to_string())
         })
     }
 
@@ -280,14 +316,15 @@ impl<'a> Item<'a> {
             Value::Integer(_) | Value::Float(_) => {
                 let number = self.documents.text_at(&self.node.at);
                 let message = format!("`{}` needs a unit, {number} has none", self.key);
-                return Err(self.error(message, format!("write a string with a unit, for example {example:?}")));
+                let help = format!("write a string with a unit, for example {example:?}");
+                return Err(self.wrong_value(message, help, &format!("{example:?}")));
             }
             _ => return Err(self.kind_error("a string with a unit", &format!("{example:?}"))),
         };
         text.parse().map_err(|error: Q::Err| {
             let sentence = error.to_string();
             let (problem, help) = sentence.split_once("; ").unwrap_or((&sentence, ""));
-            self.error(format!("`{}`: {problem}", self.key), help)
+            self.wrong_value(format!("`{}`: {problem}", self.key), help, &format!("{example:?}"))
         })
     }
 
@@ -298,14 +335,16 @@ impl<'a> Item<'a> {
             return Ok(bytes);
         }
         let (least, most) = (Bytes(*range.start()), Bytes(*range.end()));
-        Err(self.error(format!("`{}` is out of range: {bytes}", self.key), format!("accepted: {least} to {most}")))
+        let message = format!("`{}` is out of range: {bytes}", self.key);
+        Err(self.wrong_value(message, format!("accepted: {least} to {most}"), &format!("\"{} B\"", least.0)))
     }
 
     /// The value as a time of 0 or more, at most 30 days.
     pub(super) fn time(&self, example: &str) -> Result<Time> {
         let time: Time = self.quantity(example)?;
         if time > LONGEST {
-            return Err(self.error(format!("`{}` is too long: {time}", self.key), "accepted: at most 30 days"));
+            let message = format!("`{}` is too long: {time}", self.key);
+            return Err(self.wrong_value(message, "accepted: at most 30 days", &format!("{example:?}")));
         }
         Ok(time)
     }
@@ -315,7 +354,7 @@ impl<'a> Item<'a> {
         let time = self.time(example)?;
         if time == Time::ZERO {
             let help = format!("write a time of more than zero, for example {example:?}");
-            return Err(self.error(format!("`{}` is zero", self.key), help));
+            return Err(self.wrong_value(format!("`{}` is zero", self.key), help, &format!("{example:?}")));
         }
         Ok(time)
     }
@@ -325,7 +364,8 @@ impl<'a> Item<'a> {
         let rate: BitRate = self.quantity("40 Gbps")?;
         if rate.as_bps() == 0 || rate > FASTEST {
             let message = format!("`{}` is out of range: {rate}", self.key);
-            return Err(self.error(message, format!("accepted: more than zero, at most {FASTEST}")));
+            let help = format!("accepted: more than zero, at most {FASTEST}");
+            return Err(self.wrong_value(message, help, "\"40 Gbps\""));
         }
         Ok(rate)
     }
@@ -402,11 +442,13 @@ fn table_help(label: &str) -> String {
 
 /// The text "did you mean `NAME`? " with the name that is most similar to `given`; empty if no name is similar.
 pub(super) fn did_you_mean(given: &str, names: &[&str]) -> String {
+    similar(given, names).map_or(String::new(), |name| format!("did you mean `{name}`? "))
+}
+
+/// The name that is most similar to `given`; `None` if no name is similar.
+fn similar<'n>(given: &str, names: &[&'n str]) -> Option<&'n str> {
     let given = given.to_lowercase();
     let likeness = |name: &str| strsim::normalized_damerau_levenshtein(&given, &name.to_lowercase());
     let best = names.iter().map(|name| (likeness(name), *name)).max_by(|a, b| a.0.total_cmp(&b.0));
-    match best {
-        Some((likeness, name)) if likeness >= 0.6 => format!("did you mean `{name}`? "),
-        _ => String::new(),
-    }
+    best.filter(|(likeness, _)| *likeness >= 0.6).map(|(_, name)| name)
 }

@@ -6,7 +6,7 @@ pub(super) struct Renamed {
     table: &'static str,
     old: &'static str,
     /// The present name of the key, relative to the table; it may be a dotted path.
-    new: &'static str,
+    pub(super) new: &'static str,
     /// Values of the key that have been renamed too: (old, new).
     values: &'static [(&'static str, &'static str)],
     /// Sentence about other changes of the key's meaning, for the error message; may be empty.

@@ -3,13 +3,13 @@
 
 use super::overrides::{self, Step};
 use super::reader::{Item, Result, Table};
-use super::tree::{At, Documents, Node, Value};
+use super::tree::{At, Documents, Node, Repair, Value};
 
 /// Maximum number of runs that a scenario with a sweep may have.
 const MOST_RUNS: u128 = 10_000;
 
 /// The tables whose keys a sweep can vary: a swept path begins with one of these names, or with `run`.
-const SWEPT: [&str; 5] = ["fabric", "traffic", "transport", "limits", "watch"];
+pub(super) const SWEPT: [&str; 5] = ["fabric", "traffic", "transport", "limits", "watch"];
 
 /// An axis of a sweep: one swept key and the list of its values.
 pub(super) struct Axis {
@@ -213,15 +213,17 @@ fn axis(documents: &Documents, steps: Vec<Step>, list: &Node) -> Result<Axis> {
     if !known {
         let help = "a path in [sweep] is `seed`, or begins with fabric, traffic, transport or limits, or with run for a \
             key of every run";
-        return Err(documents.mistake(&at, format!("the sweep cannot vary `{key}`"), Some(help.to_string())));
+        let error = documents.mistake(&at, format!("the sweep cannot vary `{key}`"), Some(help.to_string()));
+        return Err(documents.repaired_by(Repair::Remove, error));
     }
     let help = || Some(format!("write a list of values, for example `\"{key}\" = [1, 2]`"));
     let Value::Array(values) = &list.value else {
         let message = format!("`{key}` must be a list in [sweep], not {}", list.value.kind());
-        return Err(documents.mistake(&list.at, message, help()));
+        return Err(documents.repaired_by(Repair::Remove, documents.mistake(&list.at, message, help())));
     };
     if values.is_empty() {
-        return Err(documents.mistake(&list.at, format!("`{key}` has no values in [sweep]"), help()));
+        let error = documents.mistake(&list.at, format!("`{key}` has no values in [sweep]"), help());
+        return Err(documents.repaired_by(Repair::Remove, error));
     }
     Ok(Axis { label: key.clone(), key, steps, at, values: values.clone() })
 }

@@ -8,13 +8,15 @@ use rnic_run::{EcnSetup, FabricSetup, InputSetup, QueueingSetup, SchedulerSetup,
 use rnic_transport::Bytes;
 
 /// The keys of `[fabric.switch]` that every kind of switch has.
-const COMMON: [&str; 5] = ["queueing", "buffer", "scheduler", "weights", "ecn"];
+pub(super) const COMMON: [&str; 5] = ["queueing", "buffer", "scheduler", "weights", "ecn"];
 /// The keys of `[fabric.switch]` that exist only with one value of `queueing`, for each of its values.
-const VARIANTS: [Variant; 3] = [
+pub(super) const VARIANTS: [Variant; 3] = [
     Variant { name: "input", keys: &["xoff", "headroom", "xon", "arbiter", "arbiter_quantum", "drop_until_free"] },
     Variant { name: "shared", keys: &["xoff", "headroom", "beta", "xon_offset", "egress_alpha", "priorities"] },
     Variant { name: "output", keys: &output::KEYS },
 ];
+/// The keys of `[fabric.switch.ecn]`.
+pub(super) const ECN_KEYS: [&str; 4] = ["kmin", "kmax", "pmax", "mark_on"];
 /// Default scheduler if the table has `weights`: deficit round robin.
 const WEIGHTED: &str = "drr";
 /// Default scheduler if the table has no `weights`: strict priority.
@@ -88,14 +90,14 @@ fn read_shared(table: &Table<'_>) -> Result<SharedSetup> {
             factor if factor > 0.0 && factor <= 1e6 => Ok(factor),
             factor => {
                 let help = "accepted: more than 0, at most 1000000";
-                Err(item.error(format!("`{key}` is out of range: {factor}"), help))
+                Err(item.wrong(format!("`{key}` is out of range: {factor}"), help))
             }
         };
         table.get(key).map(positive).transpose()
     };
     if let (Some(beta), Some(_)) = (table.get("beta"), table.get("xoff")) {
         let help = "`beta` makes PFC's threshold dynamic, `xoff` static: remove one of them";
-        return Err(beta.error("`beta` and `xoff` are both given", help));
+        return Err(beta.wrong("`beta` and `xoff` are both given", help));
     }
     Ok(SharedSetup {
         beta: factor("beta")?,
@@ -157,12 +159,12 @@ fn read_ecn(item: &Item<'_>) -> Result<EcnSetup> {
         return Ok(EcnSetup { off, ..EcnSetup::default() });
     }
     let table = item.table("[fabric.switch.ecn]")?;
-    table.accept(&["kmin", "kmax", "pmax", "mark_on"])?;
+    table.accept(&ECN_KEYS)?;
     let size = |key: &str| table.get(key).map(|item| item.bytes(0..=1_000_000_000_000, "5 KB")).transpose();
     let pmax = |item: Item<'_>| match item.number("0.01")? {
         pmax if (0.0..=1.0).contains(&pmax) => Ok(pmax),
         pmax => {
-            Err(item.error(format!("`pmax` is out of range: {pmax}"), "accepted: a probability, 0 to 1".to_string()))
+            Err(item.wrong(format!("`pmax` is out of range: {pmax}"), "accepted: a probability, 0 to 1".to_string()))
         }
     };
     let mark_on = |item: Item<'_>| {

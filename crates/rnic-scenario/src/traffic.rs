@@ -17,8 +17,8 @@ use std::sync::Arc;
 /// Maximum number of flows of one traffic source, so that the flow ids of several sources fit into 32 bits.
 const MOST_FLOWS: u64 = 1_000_000_000;
 
-const COMMON: [&str; 5] = ["pattern", "name", "warmup", "cooldown", "start"];
-const VARIANTS: [Variant; 6] = [
+pub(super) const COMMON: [&str; 5] = ["pattern", "name", "warmup", "cooldown", "start"];
+pub(super) const VARIANTS: [Variant; 6] = [
     Variant { name: "poisson", keys: &["load", "sizes", "flows"] },
     Variant {
         name: "incast",
@@ -115,7 +115,7 @@ fn read_pattern(table: &Table<'_>, chosen: &str, context: &Context<'_>) -> Resul
             Some(outstanding) => {
                 if let Some(item) = table.get("interval") {
                     let help = "with `outstanding` a host's next message starts when an earlier one has arrived: remove one of them";
-                    return Err(item.error("`interval` and `outstanding` are both given", help));
+                    return Err(item.wrong("`interval` and `outstanding` are both given", help));
                 }
                 let outstanding = outstanding.integer(1..=u64::from(context.hosts) - 1)? as u32;
                 TrafficPattern::AllToAllLoop {
@@ -136,16 +136,16 @@ fn read_load(item: &Item<'_>) -> Result<f64> {
         return Ok(load);
     }
     let help = "accepted: a fraction of the host links' rate, more than 0 and at most 1";
-    Err(item.error(format!("`load` is out of range: {load}"), help))
+    Err(item.wrong(format!("`load` is out of range: {load}"), help))
 }
 
 fn read_sizes(item: &Item<'_>) -> Result<SizeDistribution> {
-    let sizes =
-        sizes::parse(item.name("irn-heavy-tailed")?, item.folder()).map_err(|sentence| item.sentence(&sentence))?;
+    let sizes = sizes::parse(item.name("irn-heavy-tailed")?, item.folder())
+        .map_err(|sentence| item.wrong_sentence(&sentence))?;
     match sizes.points.last() {
         Some((bytes, _)) if *bytes > LARGEST_FLOW.0 as f64 => {
             let message = format!("`sizes` has flows of up to {}", Bytes(*bytes as u64));
-            Err(item.error(message, "accepted: at most 1000 TB"))
+            Err(item.wrong(message, "accepted: at most 1000 TB"))
         }
         _ => Ok(sizes),
     }
@@ -176,7 +176,7 @@ fn read_incast(table: &Table<'_>, hosts: u32) -> Result<TrafficPattern> {
         && let Some(text) = item.string("").ok().filter(|text| !text.contains(|c: char| c.is_ascii_digit()))
     {
         let help = format!("write a time, for example \"1 ms\", or \"{COMPLETION}\"");
-        return Err(item.error(format!("`interval`: `{text}` is no time"), help));
+        return Err(item.wrong(format!("`interval`: `{text}` is no time"), help));
     }
     let interval = interval.map(|item| item.positive_time("1 ms")).transpose()?;
     let repeats = repeats.unwrap_or(1);
@@ -239,7 +239,7 @@ fn read_list(table: &Table<'_>, context: &Context<'_>) -> Result<Arc<[FlowSpec]>
     };
     let flows = flows.map_err(|sentence| item.sentence(&sentence))?;
     if flows.is_empty() {
-        return Err(item.error("the file has no flows", "a flow list has at least one flow"));
+        return Err(item.wrong("the file has no flows", "a flow list has at least one flow"));
     }
     let flows: Arc<[FlowSpec]> = flows.into();
     context.lists.read.borrow_mut().insert(key, flows.clone());

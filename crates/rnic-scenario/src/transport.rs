@@ -34,7 +34,7 @@ impl<'a> Layers<'_, 'a> {
 }
 
 /// Names of the congestion controls that have parameters. Each name is a key whose table holds the parameters.
-fn parameter_tables(vocabulary: &Vocabulary) -> impl Iterator<Item = &'static str> {
+pub(super) fn parameter_tables(vocabulary: &Vocabulary) -> impl Iterator<Item = &'static str> {
     vocabulary.congestion_controls().iter().filter(|cc| !cc.parameters.is_empty()).map(|cc| cc.name)
 }
 
@@ -45,13 +45,13 @@ fn own_keys(declaration: &TransportDeclaration) -> Vec<&'static str> {
 }
 
 /// The keys of the transport of `declaration`, without the keys that all transports have.
-fn keys(declaration: &TransportDeclaration) -> Vec<&'static str> {
+pub(super) fn keys(declaration: &TransportDeclaration) -> Vec<&'static str> {
     let [_, of_kind, _] = declaration.parameters();
     of_kind.iter().map(|parameter| parameter.name).chain(own_keys(declaration)).collect()
 }
 
 /// The keys that every run has, whatever its transport.
-fn common_keys() -> Vec<&'static str> {
+pub(super) fn common_keys() -> Vec<&'static str> {
     COMMON.into_iter().chain(COMMON_PARAMETERS.iter().map(|parameter| parameter.name)).collect()
 }
 
@@ -204,7 +204,7 @@ fn read_value(parameter: &Parameter, item: &Item<'_>) -> Result<Value> {
             let number = item.number(&example("0.5"))?;
             if !(min..=max).contains(&number) {
                 let message = format!("`{}` is out of range: {number}", parameter.name);
-                return Err(item.error(message, format!("accepted: {min} to {max}")));
+                return Err(item.wrong(message, format!("accepted: {min} to {max}")));
             }
             Value::Number(number)
         }
@@ -215,7 +215,7 @@ fn read_timeout(key: &str, item: &Item<'_>, example: &str) -> Result<Time> {
     let time = item.positive_time(example)?;
     if time < MIN_TIMEOUT {
         let help = format!("accepted: {MIN_TIMEOUT} to 30 days, for example {example:?}");
-        return Err(item.error(format!("`{key}` is too short: {time}"), help));
+        return Err(item.wrong(format!("`{key}` is too short: {time}"), help));
     }
     Ok(time)
 }
@@ -233,7 +233,7 @@ fn buffers(item: &Item<'_>) -> Result<Vec<BufferClass>> {
         classes.push(BufferClass { bytes: bytes as u32, count });
     }
     if classes.is_empty() {
-        return Err(item.error("no buffers at all", format!("accepted: {EXAMPLE}; without the key there is no limit")));
+        return Err(item.wrong("no buffers at all", format!("accepted: {EXAMPLE}; without the key there is no limit")));
     }
     Ok(classes)
 }

@@ -4,6 +4,7 @@
 //! override.
 
 use super::error::{Mistake, ScenarioError};
+use std::cell::RefCell;
 use std::cmp::Reverse;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -20,6 +21,16 @@ pub(super) struct At {
 }
 
 impl At {
+    /// A position in no text, of values that are in the tree only to find further mistakes.
+    pub(super) fn nowhere() -> At {
+        At { document: usize::MAX, span: 0..0 }
+    }
+
+    /// Whether the position is in no text.
+    pub(super) fn is_nowhere(&self) -> bool {
+        self.document == usize::MAX
+    }
+
     /// A pair of numbers that differs for values at different positions, and sorts them by text and by position in the
     /// text.
     pub(super) fn order(&self) -> (usize, usize) {
@@ -70,10 +81,37 @@ impl Value {
     }
 }
 
+/// How a mistake can be repaired in the tree, and from which values of the scenario it follows.
+#[derive(Clone, PartialEq, Debug)]
+pub(super) enum Repair {
+    /// The mistake may follow from several values of the scenario. The value at which it points is removed.
+    Conflict,
+    /// The mistake follows from the value at which it points, and from nothing else. The value is removed.
+    Remove,
+    /// The mistake follows from the value at which it points, and from nothing else. This TOML text replaces the value.
+    Replace(String),
+    /// The mistake points at a key that its table does not have. The key is removed.
+    Forget {
+        /// Position of the value that determines which keys the table has.
+        selector: Option<At>,
+        /// Keys that the user may have meant.
+        meant: Vec<String>,
+    },
+    /// The table at which the mistake points lacks a key. This line of TOML text is added to the table.
+    Add {
+        /// The missing key.
+        key: String,
+        /// TOML text with the key and a valid value.
+        line: String,
+    },
+}
+
 /// All texts from which the values of a scenario came. The first is the scenario file.
 #[derive(Debug, Default)]
 pub(super) struct Documents {
     documents: Vec<Document>,
+    /// The mistakes found so far, each with its position, its message, and how it can be repaired.
+    repairs: RefCell<Vec<(At, String, Repair)>>,
 }
 
 #[derive(Debug)]
@@ -152,7 +190,28 @@ impl Documents {
             None => Default::default(),
         };
         let (span, message) = (at.span.clone(), message.into());
+        self.repairs.borrow_mut().push((at.clone(), message.clone(), Repair::Conflict));
         ScenarioError::Mistake(Box::new(Mistake { file, text, span, message, help, is_override }))
+    }
+
+    /// Notes how `error` can be repaired, which must be the latest error of [`Documents::mistake`]. Without this note,
+    /// the mistake counts as a conflict of several values.
+    pub(super) fn repaired_by(&self, repair: Repair, error: ScenarioError) -> ScenarioError {
+        if let Some(last) = self.repairs.borrow_mut().last_mut() {
+            last.2 = repair;
+        }
+        error
+    }
+
+    /// The position of a mistake, and how it can be repaired.
+    pub(super) fn repair_of(&self, mistake: &Mistake) -> Option<(At, Repair)> {
+        let name = |at: &At| self.documents.get(at.document).map_or("", |document| &document.name);
+        let repairs = self.repairs.borrow();
+        // The reader may have appended the name of the run to the message.
+        let is_same = |(at, message, _): &&(At, String, Repair)| {
+            at.span == mistake.span && name(at) == mistake.file && mistake.message.starts_with(message.as_str())
+        };
+        repairs.iter().rev().find(is_same).map(|(at, _, repair)| (at.clone(), repair.clone()))
     }
 
     /// Parses the whole text with the index `document` into a tree.

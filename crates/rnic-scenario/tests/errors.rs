@@ -566,7 +566,7 @@ fn congestion_control_and_variants() {
         (irn, "transport = \"irn\"\ncc = \"dcqcn\"\ndcqcn.rate_timer = 55",
             r#"a.toml:24:20: `rate_timer` needs a unit, 55 has none; write a string with a unit, for example "55 us""#),
         (irn, "transport = \"irn\"\ncc = \"dcqcn\"\ndcqcn.gain = 0.5",
-            r#"a.toml:24:7: unknown key `gain` in `dcqcn`; accepted here: g, rate_timer, byte_counter, fast_recovery, cnp_interval, alpha_timer, r_ai, r_hai, min_rate, alpha_first, loss_backoff"#),
+            r#"a.toml:24:7: unknown key `gain` in `dcqcn`; accepted here: profile, g, rate_timer, byte_counter, fast_recovery, cnp_interval, alpha_timer, r_ai, r_hai, min_rate, alpha_first, loss_backoff, initial_alpha, alpha_updates, rate_decrease_interval, clamp_target_rate, hyper_increase, hyper_growth"#),
         (irn, "transport = \"irn\"\ncc = \"timely\"\ndcqcn.g = 0.5",
             r#"a.toml:24:1: `dcqcn` holds parameters of cc "dcqcn", but this run has cc "timely"; set cc = "dcqcn", or move the parameters to [transport.dcqcn]"#),
         ("[traffic]", "[transport.timely]\nbeta = -0.1\n[traffic]",
@@ -714,4 +714,94 @@ fn routes_and_storms() {
         ("[traffic]", "[[fabric.storm]]\nhost = \"h3\"\nstart = \"1 ms\"\nduration = \"0 ms\"\n[traffic]",
             "a.toml:15:12: `duration` is zero; write a time of more than zero, for example \"1 ms\""),
     ]);
+}
+
+/// Checks the lines of the error of [`GOOD`] with the pieces replaced.
+fn check_all(pieces: &[(&str, &str)], expected: &[&str]) {
+    let text = pieces.iter().fold(GOOD.to_string(), |text, (piece, with)| {
+        assert!(text.contains(piece), "{piece} is not in the scenario");
+        text.replacen(piece, with, 1)
+    });
+    assert_eq!(error_of(&text, &[]).lines().collect::<Vec<_>>(), expected);
+}
+
+#[test]
+fn all_mistakes_are_reported_in_the_order_of_the_text() {
+    check_all(
+        &[
+            ("title =", "titel ="),
+            ("leaves = 2", "leaves = 0"),
+            ("rate = \"40 Gbps\"", "rate = 40"),
+            ("delay = \"2 us\"\n", ""),
+            ("load = 0.7", "load = 7"),
+            ("flows = 100", "flows = \"many\"\nwarmup = -1"),
+            ("transport = \"roce\"", "transport = \"roce\"\nmtu = \"1 KB\""),
+            ("pfc = true", "pfc = 1"),
+        ],
+        &[
+            "a.toml:1:1: unknown key `titel` in the scenario; did you mean `title`? accepted here: title, seed, fabric, traffic, \
+             transport, run, limits, sweep, extends, watch",
+            "a.toml:2:1: `delay` is missing in [fabric]; write for example `delay = \"2 us\"`",
+            "a.toml:4:10: `leaves` is out of range: 0; accepted: 1 to 1000000",
+            "a.toml:7:8: `rate` needs a unit, 40 has none; write a string with a unit, for example \"40 Gbps\"",
+            "a.toml:13:8: `load` is out of range: 7; accepted: a fraction of the host links' rate, more than 0 and at most 1",
+            "a.toml:15:9: `flows` must be an integer, not a string; write for example `flows = 1`",
+            "a.toml:16:10: `warmup` is out of range: -1; accepted: 0 to 1000000000",
+            "a.toml:20:1: `mtu` is not a key of run \"RoCE\"; write it in [fabric]",
+            "a.toml:24:7: `pfc` must be true or false, not an integer; write for example `pfc = true`",
+        ],
+    );
+}
+
+#[test]
+fn consequences_of_a_mistake_are_not_reported() {
+    let unknown = |key: &str, place: &str, meant: &str, keys: &str| {
+        format!("a.toml:{place}: unknown key `{key}` in {meant}accepted here: {keys}")
+    };
+    // `load` is not missing: it is misspelt.
+    let keys = "pattern, name, warmup, cooldown, start, load, sizes, flows";
+    check_all(&[("load = 0.7", "laod = 0.7")], &[&unknown("laod", "14:1", "[traffic]; did you mean `load`? ", keys)]);
+    // The keys of the table depend on the topology, the buffer on the hosts.
+    check_all(
+        &[("\"leaf-spine\"", "\"leaf-spin\""), ("spines = 2", "k = \"2\""), ("load = 0.7", "load = \"0.7\"")],
+        &[
+            "a.toml:3:12: unknown topology \"leaf-spin\"; did you mean `leaf-spine`? available: \"fat-tree\", \"leaf-spine\", \
+             \"leaf-spine-core\", \"single-switch\", \"dumbbell\", \"graph\"",
+            "a.toml:14:8: `load` must be a number, not a string; write for example `load = 0.7`",
+        ],
+    );
+    // Without the topology that is meant, it is not known which keys the table has.
+    check_all(
+        &[("\"leaf-spine\"", "\"ring\""), ("spines = 2", "spines = \"2\"")],
+        &["a.toml:3:12: unknown topology \"ring\"; available: \"fat-tree\", \"leaf-spine\", \"leaf-spine-core\", \
+         \"single-switch\", \"dumbbell\", \"graph\""],
+    );
+    // `name` is not missing: it is misspelt.
+    let text = GOOD.replace("[[run]]\nname = \"RoCE\"", "[sweep]\nseeds = [1, 2]\n[[run]]\nnaem = \"RoCE\"");
+    let error = error_of(&text, &[]);
+    let lines: Vec<&str> = error.lines().collect();
+    assert_eq!(lines.len(), 2, "{error}");
+    assert!(lines[0].starts_with("a.toml:18:1: the sweep cannot vary `seeds`; "), "{error}");
+    assert!(lines[1].starts_with("a.toml:20:1: unknown key `naem` in ") && lines[1].contains("`name`?"), "{error}");
+    // The threshold may be right, and the buffer wrong.
+    check_all(
+        &[("buffer = \"240 KB\"", "buffer = \"240\"")],
+        &[
+            "a.toml:10:10: `buffer`: `240` has no unit; use one of B, KB, MB, GB, TB, KiB, MiB, GiB, for example \"240 KB\"",
+        ],
+    );
+    // `xoff` has an effect if `pfc` is true.
+    check_all(&[("pfc = true", "pcf = true")], &[&error_of(&GOOD.replace("pfc = true", "pcf = true"), &[])]);
+}
+
+#[test]
+fn a_mistake_in_every_run_of_a_sweep_is_reported_once() {
+    let text = format!("{GOOD}[sweep]\ntraffic.load = [0.1, 1.5, 2.5]\n").replace("spines = 2", "spines = \"2\"");
+    let error = error_of(&text, &[]);
+    let lines: Vec<&str> = error.lines().collect();
+    assert_eq!(lines.len(), 3, "{error}");
+    assert!(lines[0].starts_with("a.toml:5:10: `spines` must be an integer, not a string"), "{error}");
+    for (line, value) in lines[1..].iter().zip(["1.5", "2.5"]) {
+        assert!(line.contains(&format!("`load` is out of range: {value}")), "{error}");
+    }
 }

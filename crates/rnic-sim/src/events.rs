@@ -1,6 +1,7 @@
 //! Delivery of a run's events (start, progress, samples, pauses, end) to a listener, which is a function of the caller.
 
 use rnic_run::{RunEvent, RunProgress};
+use rnic_transport::Time;
 use std::cell::{Cell, RefCell};
 use std::ops::ControlFlow;
 
@@ -33,6 +34,8 @@ pub struct Events<'e> {
     detailed: bool,
     cancelled: Cell<bool>,
     flows_total: RefCell<FlowEstimate<'e>>,
+    /// The run's `duration`.
+    duration: Cell<Option<Time>>,
 }
 
 impl<'e> Events<'e> {
@@ -43,6 +46,7 @@ impl<'e> Events<'e> {
             detailed,
             cancelled: Cell::new(false),
             flows_total: RefCell::new(Box::new(unknown)),
+            duration: Cell::new(None),
         }
     }
 
@@ -61,8 +65,10 @@ impl<'e> Events<'e> {
         Events::with(Some(sink), true)
     }
 
-    /// Sets the function that estimates, for the following progress events, the number of flows of the whole run.
-    pub(crate) fn estimate_flows(&self, total: impl Fn(&RunProgress) -> Option<u64> + 'e) {
+    /// Sets the run's `duration` for the following progress events, and the function that estimates the number of flows
+    /// of the whole run.
+    pub(crate) fn estimate_flows(&self, duration: Option<Time>, total: impl Fn(&RunProgress) -> Option<u64> + 'e) {
+        self.duration.set(duration);
         *self.flows_total.borrow_mut() = Box::new(total);
     }
 }
@@ -93,6 +99,6 @@ impl Listener for Events<'_> {
 
     fn progress(&self, progress: RunProgress) -> ControlFlow<()> {
         let flows_total = (self.flows_total.borrow())(&progress);
-        self.tell(RunEvent::Progress(RunProgress { flows_total, ..progress }))
+        self.tell(RunEvent::Progress(RunProgress { flows_total, duration: self.duration.get(), ..progress }))
     }
 }

@@ -16,6 +16,7 @@ use rnic_sim::resolve::resolve;
 use rnic_sim::run::simulate_run;
 use rnic_transport::congestion::Dcqcn;
 use rnic_transport::{Bytes, Time};
+use std::ops::ControlFlow;
 
 /// Serialisation time of a minimum-size frame (64 bytes + 20 bytes of gap) on a 40 Gbps link, in picoseconds.
 const LEAST: u64 = 16_800;
@@ -311,10 +312,11 @@ fn a_tcp_connection_is_set_up_once() {
 /// Checks that progress events never count more flows than the run has.
 struct Plausible;
 impl RunListener for Plausible {
-    fn event(&self, _run: usize, event: &RunEvent) {
+    fn event(&self, _run: usize, event: &RunEvent) -> ControlFlow<()> {
         if let RunEvent::Progress(state) = event {
             assert!(state.flows_total.is_some_and(|total| state.flows_done <= total));
         }
+        ControlFlow::Continue(())
     }
 }
 
@@ -347,7 +349,7 @@ fn scenario() -> Scenario {
 fn the_same_for_any_number_of_threads() {
     let outputs = |threads| -> Vec<RunOutput> {
         let reports = execute_remaining(&Catalogue::standard(), &scenario(), Vec::new(), threads, &Plausible).unwrap();
-        reports.into_iter().map(|report| report.output).collect()
+        reports.into_iter().flatten().map(|report| report.output).collect()
     };
     let one = outputs(1);
     for output in &one {

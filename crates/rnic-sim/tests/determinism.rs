@@ -8,10 +8,11 @@ use rnic_fabric::config::TopologySpec;
 use rnic_run::CongestionSpec;
 use rnic_run::RunEvent;
 use rnic_run::{FlowSpec, SizeDistribution};
-use rnic_run::{RunOutput, RunStatus};
+use rnic_run::{RunOutput, RunStatus, Truncation};
 use rnic_run::{RunSpec, Scenario, Traffic, TrafficPattern};
 use rnic_sim::Catalogue;
 use rnic_transport::{Bytes, Psn, Time};
+use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Adds Poisson traffic that sometimes overflows buffers.
@@ -209,10 +210,12 @@ fn the_order_in_which_nodes_are_simulated_does_not_matter() {
 fn progress_is_reported_and_does_not_change_results() {
     struct Count(AtomicU64);
     impl RunListener for Count {
-        fn event(&self, run: usize, event: &RunEvent) {
-            let RunEvent::Progress(state) = event else { return };
-            assert!(run < variants().len() && state.flows_done <= 400 && state.flows_total == Some(400));
-            self.0.fetch_add(1, Ordering::Relaxed);
+        fn event(&self, run: usize, event: &RunEvent) -> ControlFlow<()> {
+            if let RunEvent::Progress(state) = event {
+                assert!(run < variants().len() && state.flows_done <= 400 && state.flows_total == Some(400));
+                self.0.fetch_add(1, Ordering::Relaxed);
+            }
+            ControlFlow::Continue(())
         }
     }
     let scenario = scenario(5);
@@ -220,5 +223,44 @@ fn progress_is_reported_and_does_not_change_results() {
     let reports = execute_remaining(&Catalogue::standard(), &scenario, Vec::new(), 1, &count).unwrap();
     assert!(count.0.into_inner() > 0);
     let expected = outputs(5, 1);
-    assert!(reports.iter().map(|r| &r.output).eq(&expected));
+    assert!(reports.iter().flatten().map(|r| &r.output).eq(&expected));
+}
+
+/// A run that is interrupted at its third progress event has the same partial results on any number of threads, and all
+/// its packets are accounted for.
+#[test]
+fn an_interrupted_run_ends_at_a_progress_event() {
+    struct Third(AtomicU64);
+    impl RunListener for Third {
+        fn event(&self, _run: usize, event: &RunEvent) -> ControlFlow<()> {
+            match event {
+                RunEvent::Progress(_) if self.0.fetch_add(1, Ordering::Relaxed) == 2 => ControlFlow::Break(()),
+                _ => ControlFlow::Continue(()),
+            }
+        }
+    }
+    let mut scenario = scenario(5);
+    scenario.runs.truncate(1);
+    // Enough flows for more than three progress events.
+    let TrafficPattern::Poisson { flows, .. } = &mut scenario.runs[0].traffic[0].pattern else { panic!() };
+    *flows = 4_000;
+    let interrupted = |threads| {
+        let third = Third(AtomicU64::new(0));
+        let records = execute_remaining(&Catalogue::standard(), &scenario, Vec::new(), threads, &third).unwrap();
+        records.into_iter().flatten().next().unwrap().output
+    };
+    let (partial, whole) = (interrupted(1), &run_scenario(&scenario, 1).unwrap()[0].output);
+    assert_eq!(partial.status, RunStatus::Interrupted);
+    assert_accounts(&partial);
+    let started = partial.flows.len() as u64;
+    assert!(started > 0 && partial.end < whole.end);
+    let truncation = Truncation { at: partial.end, not_started: Some(4_000 - started) };
+    assert_eq!((partial.offered, partial.truncated), (started, Some(truncation)));
+    // The flows that finished before the interruption finished at the same times as in the whole run.
+    for (flow, of_whole) in partial.flows.iter().zip(&whole.flows).filter(|(flow, _)| flow.finish.is_some()) {
+        assert_eq!((flow.start, flow.finish), (of_whole.start, of_whole.finish));
+    }
+    for threads in [2, 5] {
+        assert_eq!(interrupted(threads), partial, "{threads} threads");
+    }
 }

@@ -181,6 +181,7 @@ fn invariants_hold_on_random_runs() {
                 // No run on a lossless fabric without cycles can fail.
                 prop_assert!(!resolved.lossless, "{}", reason);
             }
+            RunStatus::Interrupted => prop_assert!(false, "nothing interrupted the run"),
         }
         count(4);
         for (which, happened) in [

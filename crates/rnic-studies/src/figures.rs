@@ -272,6 +272,7 @@ fn tails(m: &Measured<'_>, file: &'static str, runs: &[&'static str], cc: &'stat
         first: 0,
         reference: None,
         stated: None,
+        reach: None,
     }
 }
 
@@ -302,6 +303,7 @@ fn sweep(
         first: 0,
         reference: same(),
         stated: None,
+        reach: None,
     }
 }
 

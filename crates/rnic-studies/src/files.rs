@@ -28,6 +28,7 @@ impl Plan {
             introduction.insert(0, format!("{QUICK}."));
         }
         introduction.push(table::tally(verdicts) + ".");
+        introduction.splice(0..0, self.partial().map(|note| note + "."));
         let experiment = |planned: &super::Planned| {
             let measured = self.measured(planned, results);
             report::Experiment {
@@ -47,6 +48,7 @@ impl Plan {
             facts: vec![("simulations".to_string(), self.jobs.len().to_string())],
             introduction,
             verdicts: verdicts.iter().map(row).collect(),
+            neutral: self.quick,
             experiments: self.experiments.iter().map(experiment).collect(),
         }
     }
@@ -61,14 +63,18 @@ impl Plan {
                 "runs": planned.jobs.as_ref().map_or(0, Vec::len),
             })
         };
-        json!({
+        let mut document = json!({
             "study": self.study.name,
             "title": self.study.title,
             "version": env!("CARGO_PKG_VERSION"),
             "quick": self.quick,
             "experiments": self.experiments.iter().map(experiment).collect::<Vec<_>>(),
             "verdicts": verdict::to_json(verdicts),
-        })
+        });
+        if self.missing > 0 {
+            document["partial"] = json!({"simulations": self.jobs.len(), "missing": self.missing});
+        }
+        document
     }
 }
 
@@ -86,7 +92,10 @@ pub fn write_all(
             serde_json::to_writer_pretty(&mut *out, &plan.to_json(verdicts))?;
             out.write_all(b"\n")
         })?,
-        write_atomically(&folder.join("verdicts.md"), |out| out.write_all(verdict::to_markdown(verdicts).as_bytes()))?,
+        write_atomically(&folder.join("verdicts.md"), |out| {
+            plan.partial().map_or(Ok(()), |note| write!(out, "{note}.\n\n"))?;
+            out.write_all(verdict::to_markdown(verdicts).as_bytes())
+        })?,
         write_atomically(&folder.join("report.html"), |out| {
             out.write_all(render_study(&plan.report(results, verdicts)).as_bytes())
         })?,

@@ -157,7 +157,13 @@ pub struct Plan {
     pub experiments: Vec<Planned>,
     /// The simulations of all experiments, without duplicates.
     pub jobs: Vec<Job>,
+    /// Number of jobs without a result, because the reproduction was interrupted; 0 for a complete reproduction. With
+    /// another number, all result files say that they are partial.
+    pub missing: usize,
 }
+
+/// The reason why a simulation of an interrupted reproduction has no result.
+const INTERRUPTED: &str = "not simulated, because the reproduction was interrupted";
 
 impl Plan {
     /// Determines the simulations that `request` needs.
@@ -172,8 +178,14 @@ impl Plan {
                 near.min_by_key(|near| near.0).map_or(String::new(), |(_, name)| format!(" (did you mean `{name}`?)"));
             return Err(format!("{} has no experiment `{unknown}`{hint}; there are: {}", study.name, names.join(", ")));
         }
-        let mut plan =
-            Plan { study, quick: request.quick, asked_seeds: request.seeds, experiments: Vec::new(), jobs: Vec::new() };
+        let mut plan = Plan {
+            study,
+            quick: request.quick,
+            asked_seeds: request.seeds,
+            experiments: Vec::new(),
+            jobs: Vec::new(),
+            missing: 0,
+        };
         let mut known: BTreeMap<Fingerprint, usize> = BTreeMap::new();
         let wanted =
             |e: &&Experiment| request.experiments.is_empty() || request.experiments.iter().any(|n| n == e.name);
@@ -224,6 +236,24 @@ impl Plan {
     /// The jobs of one experiment of this plan.
     pub fn jobs_of(&self, planned: &Planned) -> Vec<Job> {
         planned.jobs.iter().flatten().map(|number| self.jobs[*number].clone()).collect()
+    }
+
+    /// The results of all jobs for [`Plan::conclude`], from those of an interrupted reproduction: a claim that needs a
+    /// missing result gets no verdict. Notes the number of missing results in [`Plan::missing`].
+    pub fn accept_partial(&mut self, results: Vec<Option<Measurement>>) -> Vec<Measurement> {
+        self.missing = results.iter().filter(|result| result.is_none()).count();
+        results
+            .into_iter()
+            .map(|result| result.unwrap_or_else(|| Measurement::failed(INTERRUPTED.to_string())))
+            .collect()
+    }
+
+    /// The sentence that the results are partial, without a full stop; `None` if they are complete.
+    pub fn partial(&self) -> Option<String> {
+        let (total, done) = (self.jobs.len(), self.jobs.len() - self.missing);
+        (self.missing > 0).then(|| {
+            format!("PARTIAL RESULTS: the reproduction was interrupted; {done} of {total} simulations have a result")
+        })
     }
 
     /// Compares the results with the paper's claims, one verdict per claim. `results` are the results of

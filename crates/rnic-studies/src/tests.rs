@@ -157,6 +157,7 @@ fn results_do_not_depend_on_the_number_of_threads() {
         let store = Store::at(&folder.path().join("runs"));
         let executor = Threads::new(&Catalogue::standard(), threads);
         let results = execute(&plan.jobs, &store, &executor, false, &Ignore).unwrap();
+        let results: Vec<_> = results.into_iter().flatten().collect();
         let paths = write_all(folder.path(), &plan, &results, &plan.conclude(&results)).unwrap();
         paths.iter().map(|path| std::fs::read_to_string(path).unwrap()).collect::<Vec<_>>()
     };

@@ -66,6 +66,19 @@ impl Time {
     pub fn scale(self, factor: f64) -> Time {
         Time((self.0 as f64 * factor).round() as u64)
     }
+    /// The time rounded down to nine significant digits, for messages to people.
+    ///
+    /// ```
+    /// use rnic_transport::Time;
+    ///
+    /// let end = Time::from_ns(4_482_036_638_312_036);
+    /// assert_eq!(end.to_string(), "4482036638.312036 ms");
+    /// assert_eq!(end.rounded().to_string(), "4482036.63 s");
+    /// ```
+    pub fn rounded(self) -> Time {
+        let step = 10_u64.pow(self.0.checked_ilog10().unwrap_or(0).saturating_sub(8));
+        if self == Time::MAX { self } else { Time(self.0 / step * step) }
+    }
 }
 
 impl Add for Time {
@@ -107,7 +120,10 @@ impl fmt::Display for Time {
         }
         for (unit, ps) in [("s", 1_000_000_000_000u64), ("ms", 1_000_000_000), ("us", 1_000_000), ("ns", 1_000)] {
             if self.0 >= ps && self.0.is_multiple_of((ps / 1_000_000).max(1)) {
-                return write!(f, "{} {unit}", self.0 as f64 / ps as f64);
+                // The digits are those of integers, because a long time has more digits than an `f64`.
+                let millionths = self.0 % ps * 1_000_000 / ps;
+                let digits = format!("{}.{millionths:06}", self.0 / ps);
+                return write!(f, "{} {unit}", digits.trim_end_matches('0').trim_end_matches('.'));
             }
         }
         write!(f, "{} ps", self.0)

@@ -1,18 +1,19 @@
 //! Tests of the run cache: valid and refused records, and interrupted scenarios.
 
 use super::*;
-use crate::executor::{RunListener, execute_remaining};
+use crate::executor::{Ignore, RunListener, execute_remaining};
 use proptest::prelude::*;
 use rnic_results::{FlowFormat, fixture, summarise, write_all};
 use rnic_run::{
     BufferCycle, FlowSamples, PauseRecords, PauseRoot, PauseRow, PauseSpan, PauseTreeRecord, QueueSamples, RootKind,
     Samples, TreePort, Victim,
 };
-use rnic_run::{RunStatus, Truncation};
+use rnic_run::{RunEvent, RunStatus, Truncation};
 use rnic_scenario::from_str;
 use rnic_sim::Catalogue;
 use rnic_transport::Time;
 use std::fs;
+use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::Mutex;
 
@@ -78,12 +79,13 @@ impl<'k> Storing<'k> {
 }
 
 impl RunListener for Storing<'_> {
-    fn finished(&self, run: usize, report: &RunRecord) {
+    fn finished(&self, run: usize, report: &RunRecord) -> ControlFlow<()> {
         let mut finished = self.finished.lock().unwrap();
         if finished.len() < self.max {
             self.cache.put(run, report).unwrap();
         }
         finished.push(run);
+        ControlFlow::Continue(())
     }
 }
 
@@ -91,7 +93,8 @@ impl RunListener for Storing<'_> {
 fn run_remaining(
     scenario: &Scenario, found: Vec<Option<RunRecord>>, listener: &dyn RunListener,
 ) -> Result<Vec<RunRecord>, (String, rnic_sim::resolve::SetupError)> {
-    execute_remaining(&Catalogue::standard(), scenario, found, 2, listener)
+    let records = execute_remaining(&Catalogue::standard(), scenario, found, 2, listener)?;
+    Ok(records.into_iter().map(|record| record.expect("no run is interrupted")).collect())
 }
 
 /// All result files of a scenario, as (name, bytes).
@@ -101,6 +104,48 @@ fn files(scenario: &Scenario, reports: &[RunRecord]) -> Vec<(String, Vec<u8>)> {
     let paths = write_all(folder.path(), scenario, reports, &summarise(scenario, reports), &formats).unwrap();
     let name = |path: &PathBuf| path.file_name().unwrap().to_string_lossy().to_string();
     paths.iter().map(|path| (name(path), fs::read(path).unwrap())).collect()
+}
+
+/// Interrupts the run with this index at its first progress event.
+struct Interrupt(usize);
+
+impl RunListener for Interrupt {
+    fn event(&self, run: usize, event: &RunEvent) -> ControlFlow<()> {
+        match event {
+            RunEvent::Progress(_) if run == self.0 => ControlFlow::Break(()),
+            _ => ControlFlow::Continue(()),
+        }
+    }
+    fn finished(&self, run: usize, _report: &RunRecord) -> ControlFlow<()> {
+        if run == self.0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    }
+}
+
+#[test]
+fn the_record_of_an_interrupted_run_is_partial_and_never_used() {
+    let (scenario, folder) = (scenario(&[("flows = 60", "flows = 2000")]), tempfile::tempdir().unwrap());
+    let cache = cache(&scenario, folder.path());
+    let records = execute_remaining(&Catalogue::standard(), &scenario, Vec::new(), 1, &Interrupt(1)).unwrap();
+    let whole = run_remaining(&scenario, Vec::new(), &Ignore).unwrap();
+    assert_eq!(
+        (records.len(), records[0].as_ref().map(|record| &record.output)),
+        (whole.len(), Some(&whole[0].output))
+    );
+    assert!(records.len() > 2 && records[2..].iter().all(Option::is_none), "later runs do not start");
+    let partial = records[1].clone().unwrap();
+    let (output, complete) = (&partial.output, &whole[1].output);
+    assert_eq!(output.status, RunStatus::Interrupted);
+    assert!(output.end > Time::ZERO && output.end < complete.end && output.truncated.is_some());
+    assert_eq!(output.truncated.unwrap().not_started, Some(complete.offered - output.flows.len() as u64));
+
+    let error = cache.put(1, &partial).unwrap_err();
+    assert_eq!(error.to_string(), "the record of an interrupted run is partial");
+    assert_eq!(cache.count(), 0);
+    // The record of `rnic exec --record` may be partial too.
+    let header = Header { cpu_s: 0.0, ..cache.headers[1].clone() };
+    cache.store.put(&header, &partial).unwrap();
+    let cached = cache.load();
+    assert_eq!((cached.count(), cached.refused), (0, vec![(1, "is partial, because the run was interrupted".into())]));
 }
 
 #[test]

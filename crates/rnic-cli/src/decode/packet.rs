@@ -104,7 +104,9 @@ pub(super) fn examine<'a>(captured: &Captured<'a>, checksums: bool) -> Found<'a>
             if checksums && one.bad.is_none() {
                 one.bad = wrong_checksum(&datagram);
             }
-            match one.bad.is_some().then(|| batch(frame.ethernet, datagram)).flatten() {
+            // A batch of requests without payload looks like a packet of another protocol.
+            let is_foreign = one.foreign.is_some() && !matches!(one.icrc, Checked::Right(_));
+            match (one.bad.is_some() || is_foreign).then(|| batch(frame.ethernet, datagram)).flatten() {
                 Some(packets) => Found::Packets(packets),
                 None => Found::Packets(vec![one]),
             }

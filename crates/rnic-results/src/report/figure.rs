@@ -29,7 +29,8 @@ pub enum Figure {
     Spans(Spans),
 }
 
-/// A figure of vertical bars that start at zero, in groups.
+/// A figure of vertical bars in groups. The bars start at zero, or at the lower end of a logarithmic axis, which the
+/// page chooses if the largest value is many times the smallest.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Bars {
     /// Heading of the figure.
@@ -92,6 +93,9 @@ pub struct Lines {
     pub reference: Option<Reference>,
     /// Minimum and maximum of `y` that a paper states, drawn as a horizontal band.
     pub stated: Option<[f64; 2]>,
+    /// Minimum ranges of the horizontal and the vertical axis, so that several figures can have the same axes. The axes
+    /// are longer if points lie outside these ranges.
+    pub reach: Option<[[f64; 2]; 2]>,
 }
 
 /// A figure of intervals of time in rows, for example of the pauses of each port.
@@ -351,6 +355,7 @@ impl Figure {
                 "first": lines.first,
                 "reference": reference(&lines.reference),
                 "stated": range(lines.stated),
+                "reach": lines.reach.map(|axes| axes.map(|ends| ends.map(round6))),
                 "views": lines.views.iter().map(|view| json!({
                     "name": view.name,
                     "lines": view.lines.iter().map(|line| json!({

@@ -1,7 +1,7 @@
 //! The main parts of the report's page: title, results compared with the first run, failures, definitions.
 
 use super::super::compare::{self, Metric};
-use super::super::notes::{truncations, warnings};
+use super::super::notes::{partial, truncations, warnings};
 use super::super::summary::{RunSummary, ScenarioSummary};
 use super::super::text::{count, percent, three_digits};
 use super::html::{change, escape, exact, inline, row, table, time};
@@ -23,7 +23,8 @@ pub(super) fn header(summary: &ScenarioSummary) -> String {
     )
 }
 
-/// The table of results with comparisons to the first run, then the comparisons as sentences, then the warnings.
+/// The table of results with comparisons to the reference run, which is the first run, or in a sweep the first run at
+/// the same point; then the comparisons as sentences, then the warnings.
 pub(super) fn results(summary: &ScenarioSummary) -> String {
     let mut metrics = Metric::OF_FLOWS.to_vec();
     if summary.runs.iter().any(|run| run.requests.is_some()) {
@@ -35,11 +36,16 @@ pub(super) fn results(summary: &ScenarioSummary) -> String {
     let lost = if lossy { &["Lost on links"][..] } else { &[] };
     let titles = ["Dropped"].iter().chain(lost).chain(&["Retransmitted", "Pauses", "Flows finished"]);
     head.extend(titles.map(|title| title.to_string()));
-    let first = summary.runs.first();
-    let row = |run| Some(result_row(first?, run, &metrics, lossy));
-    let rows: Vec<String> = summary.runs.iter().filter_map(row).collect();
-    let compared = match summary.runs.as_slice() {
-        [first, _, ..] => format!("<p class=\"tally\">Compared with the first run, {}.</p>\n", escape(&first.name)),
+    let row = |run| result_row(summary.reference(run).unwrap_or(run), run, &metrics, lossy);
+    let rows: Vec<String> = summary.runs.iter().map(row).collect();
+    let compared = match (summary.runs.as_slice(), summary.swept().as_slice()) {
+        ([first, _, ..], []) => {
+            format!("<p class=\"tally\">Compared with the first run, {}.</p>\n", escape(&first.name))
+        }
+        ([first, _, ..], _) if summary.runs.iter().any(|run| run.base != first.base) => format!(
+            "<p class=\"tally\">Each run is compared with {} at the same point of the sweep.</p>\n",
+            escape(&first.base)
+        ),
         _ => String::new(),
     };
     format!(
@@ -67,8 +73,8 @@ pub(super) fn shown(metric: Metric, value: f64) -> (String, String) {
     }
 }
 
-fn result_row(first: &RunSummary, run: &RunSummary, metrics: &[Metric], lossy: bool) -> String {
-    let mut cells: Vec<String> = metrics.iter().map(|metric| metric_cell(*metric, first, run)).collect();
+fn result_row(reference: &RunSummary, run: &RunSummary, metrics: &[Metric], lossy: bool) -> String {
+    let mut cells: Vec<String> = metrics.iter().map(|metric| metric_cell(*metric, reference, run)).collect();
     let totals = &run.totals;
     let retransmitted =
         (run.failure.is_none() && totals.data > 0).then(|| percent(totals.retransmitted as f64 / totals.data as f64));
@@ -82,35 +88,46 @@ fn result_row(first: &RunSummary, run: &RunSummary, metrics: &[Metric], lossy: b
         frames => format!("{}<small>{}</small>", count(frames), time(totals.paused_ps as f64 / 1e6)),
     });
     cells.push(format!("{}<small>of {}</small>", count(run.flows.completed), count(run.flows.offered)));
-    let failed = if run.failure.is_some() { " <strong class=\"failed\">FAILED</strong>" } else { "" };
-    row(&format!("{}{failed}", escape(&run.name)), &cells)
+    let mark = match (&run.failure, run.interrupted) {
+        (Some(_), _) => " <strong class=\"failed\">FAILED</strong>",
+        (None, true) => " <strong class=\"failed\">PARTIAL</strong>",
+        (None, false) => "",
+    };
+    row(&format!("{}{mark}", escape(&run.name)), &cells)
 }
 
-fn metric_cell(metric: Metric, first: &RunSummary, run: &RunSummary) -> String {
+fn metric_cell(metric: Metric, reference: &RunSummary, run: &RunSummary) -> String {
     let Some(value) = metric.value(run) else {
         return "&ndash;".to_string();
     };
     let (text, exact) = shown(metric, value);
-    let compared = match metric.change(first, run) {
-        Some(compared) if !std::ptr::eq(first, run) => change(compared),
+    let compared = match metric.change(reference, run) {
+        Some(compared) if !std::ptr::eq(reference, run) => change(compared),
         _ => String::new(),
     };
     format!("<span data-tip=\"{}: {exact}\">{text}</span>{compared}", escape(&run.name))
 }
 
-/// One notice per failed run, with the reason of its failure.
+/// A notice if the results are partial, and one notice per failed run with the reason of its failure.
 pub(super) fn failures(summary: &ScenarioSummary) -> String {
+    let partial = partial(summary).map(|note| {
+        let names: Vec<String> = summary.not_started.iter().map(|name| escape(name)).collect();
+        let names = match names.len() {
+            0 => String::new(),
+            _ => format!(" Runs that did not start: {}.", names.join("; ")),
+        };
+        format!("<p class=\"notice failed\"><strong>{}.</strong>{names}</p>\n", escape(&note))
+    });
     let failed = summary.runs.iter().filter_map(|run| Some((run, run.failure.as_ref()?)));
-    failed
-        .map(|(run, reason)| {
-            format!(
-                "<p class=\"notice failed\"><strong>{} FAILED:</strong> {} The report counts its finished flows, but has no \
-                 statistics of them.</p>\n",
-                escape(&run.name),
-                inline(&end_sentence(reason)),
-            )
-        })
-        .collect()
+    let failed = failed.map(|(run, reason)| {
+        format!(
+            "<p class=\"notice failed\"><strong>{} FAILED:</strong> {} The report counts its finished flows, but has no \
+             statistics of them.</p>\n",
+            escape(&run.name),
+            inline(&end_sentence(reason)),
+        )
+    });
+    partial.into_iter().chain(failed).collect()
 }
 
 fn end_sentence(text: &str) -> String {
@@ -120,10 +137,10 @@ fn end_sentence(text: &str) -> String {
 fn sentences(summary: &ScenarioSummary) -> String {
     let mut items = Vec::new();
     // With many runs there would be too many sentences. The table contains the same comparisons.
-    if let Some((first, others)) = summary.runs.split_first()
-        && others.len() < ROWS_FROM
-    {
-        let compared = others.iter().filter_map(|run| compare::sentence(first, run));
+    if summary.runs.len() <= ROWS_FROM {
+        let pairs = summary.runs.iter().filter_map(|run| Some((summary.reference(run)?, run)));
+        let others = pairs.filter(|(reference, run)| !std::ptr::eq(*reference, *run));
+        let compared = others.filter_map(|(reference, run)| compare::sentence(reference, run));
         items.extend(compared.map(|sentence| format!("<li>{}.</li>", escape(&sentence))));
     }
     items.extend(truncations(summary).iter().map(|sentence| format!("<li>{}.</li>", escape(sentence))));

@@ -36,11 +36,14 @@ pub fn boards(scenario: &Scenario, summary: &ScenarioSummary, reports: &[RunReco
     let mut boards: Vec<(String, Board)> = swept.into_iter().chain(over_time::boards(summary, reports)).collect();
     let names: Vec<String> = summary.runs.iter().map(|run| run.name.clone()).collect();
     let bars: Vec<Figure> = metrics(summary).into_iter().map(|metric| Figure::Bars(bars(summary, metric))).collect();
-    let curves: Vec<Vec<Figure>> = [tails(scenario, summary, reports), slowdown_by_size(summary, reports)]
-        .into_iter()
-        .flatten()
-        .map(|lines| vec![Figure::Lines(lines)])
-        .collect();
+    // If all flows have about the same size, curves over the size would be single points.
+    let by_size = slowdown_by_size(summary, reports).map(|lines| match has_one_size(&lines) {
+        true => Figure::Bars(slowdown_percentiles(summary)),
+        false => Figure::Lines(lines),
+    });
+    let tails = tails(scenario, summary, reports).map(Figure::Lines);
+    let fcts = fct_distribution(summary, reports).map(Figure::Lines);
+    let curves: Vec<Vec<Figure>> = [tails, by_size, fcts].into_iter().flatten().map(|figure| vec![figure]).collect();
     if names.len() > MANY {
         boards.push(("All runs".into(), Board { series: names_of_kinds(summary), shown: 0, rows: vec![bars] }));
         if !curves.is_empty() {
@@ -79,11 +82,7 @@ fn bars(summary: &ScenarioSummary, metric: Metric) -> Bars {
         name: run.name.clone(),
         value: metric.value(run),
         interval: None,
-        note: match (summary.runs.first().and_then(|first| metric.change(first, run)), run.failure.is_some()) {
-            (_, true) => "failed".to_string(),
-            (Some(change), _) if index > 0 => change.to_string().replace('x', "\u{d7}"),
-            _ => String::new(),
-        },
+        note: note(summary, metric, run),
     };
     Bars {
         title: title(metric).to_string(),
@@ -91,6 +90,22 @@ fn bars(summary: &ScenarioSummary, metric: Metric) -> Bars {
         unit: unit(metric),
         groups: vec![BarGroup { bars: summary.runs.iter().enumerate().map(bar).collect(), ..BarGroup::default() }],
         reference: None,
+    }
+}
+
+/// The note in the tooltip of a run's bar: how the run compares with its reference run, or that it failed.
+fn note(summary: &ScenarioSummary, metric: Metric, run: &RunSummary) -> String {
+    let reference = summary.reference(run).filter(|reference| !std::ptr::eq(*reference, run));
+    let change = reference.and_then(|reference| Some((metric.change(reference, run)?, reference)));
+    match (change, &run.failure, run.interrupted) {
+        (_, Some(_), _) => "failed".to_string(),
+        (None, None, true) => "partial: the run was interrupted".to_string(),
+        (Some((change, reference)), None, interrupted) => {
+            let partial = if interrupted { "; partial" } else { "" };
+            format!("{} than {}{partial}", change.to_string().replace('x', "\u{d7}"), reference.name)
+                .replace("same than", "same as")
+        }
+        (None, None, false) => String::new(),
     }
 }
 
@@ -255,6 +270,86 @@ pub fn slowdown_by_size(summary: &ScenarioSummary, reports: &[RunRecord]) -> Opt
     })
 }
 
+/// Whether every curve of [`slowdown_by_size`] is one point, and all points have about the same flow size.
+fn has_one_size(lines: &Lines) -> bool {
+    let of_lines = lines.views.iter().flat_map(|view| &view.lines);
+    let sizes: Vec<f64> = of_lines.clone().flat_map(|line| &line.points).map(|point| point.x).collect();
+    let (min, max) = sizes.iter().fold((f64::INFINITY, 0.0_f64), |(min, max), size| (min.min(*size), max.max(*size)));
+    of_lines.into_iter().all(|line| line.points.len() <= 1) && max <= 1.5 * min
+}
+
+/// The bar chart of the median, the 95th and the 99th percentile of the slowdown, for flows of one size.
+fn slowdown_percentiles(summary: &ScenarioSummary) -> Bars {
+    let group = |name: &str, pick: fn(&stats::Distribution) -> f64| BarGroup {
+        name: name.to_string(),
+        bars: summary
+            .runs
+            .iter()
+            .enumerate()
+            .map(|(series, run)| Bar {
+                series,
+                value: run.slowdown.as_ref().filter(|_| run.failure.is_none()).map(pick),
+                ..Bar::default()
+            })
+            .collect(),
+        stated: None,
+    };
+    Bars {
+        title: "Slowdown percentiles".into(),
+        caption: "all flows have about the same size; lower is better".into(),
+        unit: Unit::Number,
+        groups: vec![
+            group("median", |slowdown| slowdown.p50),
+            group("95th percentile", |slowdown| slowdown.p95),
+            group("99th percentile", |slowdown| slowdown.p99),
+        ],
+        reference: None,
+    }
+}
+
+/// Figure of the distribution of the flow completion time, with a curve per run: the percentage of measured flows that
+/// finished within a time. `None` if no flow was measured.
+pub fn fct_distribution(summary: &ScenarioSummary, reports: &[RunRecord]) -> Option<Lines> {
+    let step = if summary.runs.len() > MANY { 20 } else { 5 };
+    let per_mille: Vec<u32> = (0..990).step_by(step).chain(990..=1000).collect();
+    let line = |(series, report): (usize, &RunRecord)| Line {
+        series,
+        points: match summary.runs[series].failure {
+            Some(_) => Vec::new(),
+            None => distribution(&report.output.flows, &per_mille),
+        },
+    };
+    let lines: Vec<Line> = reports.iter().enumerate().take(summary.runs.len()).map(line).collect();
+    lines.iter().any(|line| !line.points.is_empty()).then(|| Lines {
+        title: "Distribution of the flow completion time".into(),
+        caption: "percentage of the measured flows that finished within a time; further left is better".into(),
+        x: Axis { name: "Flow completion time".into(), unit: Unit::Time, scale: Scale::Auto },
+        y: Axis { name: "Percentage of flows".into(), unit: Unit::Percent, scale: Scale::Zero },
+        views: vec![View { name: String::new(), lines }],
+        ..Lines::default()
+    })
+}
+
+/// The flow completion times of the measured flows at these percentiles, in thousandths. Of percentiles with the same
+/// completion time, only the first and the last are points.
+fn distribution(flows: &FlowLog, per_mille: &[u32]) -> Vec<Point> {
+    let fct = ranked(flows, &[per_mille], |flow, add| {
+        if let Some(fct) = stats::fct_us(flow).filter(|_| flow.measured) {
+            add(0, fct);
+        }
+    });
+    let Some(Some(fct)) = fct.into_iter().next() else { return Vec::new() };
+    let mut points: Vec<Point> = Vec::new();
+    for (per_mille, fct) in per_mille.iter().zip(fct.at) {
+        let point = Point::at(fct, f64::from(*per_mille) / 10.0);
+        match points.as_mut_slice() {
+            [.., before, last] if before.x == fct && last.x == fct => *last = point,
+            _ => points.push(point),
+        }
+    }
+    points
+}
+
 /// Percentiles of the completion time of single-packet messages, from the 90th on in steps of 0.1 %. The curve ends at
 /// the last percentile above which there is at least one flow: with 500 flows, this is the 99.8th. Percentiles are
 /// computed as in the summary, so the curve passes through the summary's 99th and 99.9th percentiles.
@@ -343,6 +438,37 @@ mod tests {
         let points = tail(&fifty, 1_000);
         assert_eq!(points.last(), Some(&Point::at(49.0, 98.0)));
         assert_eq!(tail(&fifty, 999), []);
+    }
+
+    #[test]
+    fn a_distribution_begins_at_the_minimum_and_ends_at_the_maximum() {
+        let per_mille: Vec<u32> = (0..=1000).step_by(5).collect();
+        let points = distribution(&flows(1_000), &per_mille);
+        assert_eq!((points.first(), points.last()), (Some(&Point::at(1.0, 0.0)), Some(&Point::at(1_000.0, 100.0))));
+        assert_eq!(points[100], Point::at(500.0, 50.0));
+        // Two flows: the curve has two vertical steps.
+        let steps = [(1.0, 0.0), (1.0, 50.0), (2.0, 50.5), (2.0, 100.0)].map(|(x, y)| Point::at(x, y));
+        assert_eq!(distribution(&flows(2), &per_mille), steps);
+        assert_eq!(distribution(&FlowLog::new(), &per_mille), []);
+    }
+
+    #[test]
+    fn flows_of_one_size_have_bars_instead_of_single_points() {
+        let (scenario, mut reports) = fixture::two_runs();
+        let titles = |reports: &[RunRecord]| {
+            let found = boards(&scenario, &summarise(&scenario, reports), reports);
+            found[0].1.figures().map(|figure| figure.title().to_string()).collect::<Vec<_>>()
+        };
+        assert!(titles(&reports).contains(&"Slowdown by flow size".to_string()));
+        for report in &mut reports {
+            report.output.flows = flows(100);
+        }
+        assert!(!titles(&reports).contains(&"Slowdown by flow size".to_string()));
+        let summary = summarise(&scenario, &reports);
+        let bars = slowdown_percentiles(&summary);
+        let values: Vec<_> = bars.groups.iter().map(|group| group.bars[1].value).collect();
+        let slowdown = summary.runs[1].slowdown.unwrap();
+        assert_eq!(values, [slowdown.p50, slowdown.p95, slowdown.p99].map(Some));
     }
 
     #[test]

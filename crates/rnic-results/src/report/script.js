@@ -175,11 +175,23 @@
     for (const y of [top, bottom]) node("line", { x1, x2, y1: y, y2: y, class: "stated-end" }, svg);
   };
 
+  // If the largest bar is this many times the smallest, a linear axis would flatten the small bars.
+  const FLAT = 10;
+  const flattens = (bars) => {
+    const values = bars.map((b) => b.value).filter((v) => v > 0);
+    return values.length > 1 && Math.max(...values) >= FLAT * Math.min(...values);
+  };
+  const barsOf = (figure, board) => figure.groups.flatMap((g) => g.bars).filter((b) => !board || !board.hidden.has(b.series));
+  // Whether the axis is logarithmic: as the reader chose, or if a linear axis would flatten visible bars.
+  const isLog = (figure, board) => board.log.get(figure) ?? flattens(barsOf(figure, board));
+
   const drawBars = (box, figure, board, width) => {
-    const bars = figure.groups.flatMap((g) => g.bars);
     const stated = figure.groups.flatMap((g) => g.stated || []);
     // The axis fits the visible bars, so hiding a very large bar makes the others readable.
-    const reach = bars.filter((b) => !board.hidden.has(b.series)).flatMap((b) => [b.value || 0, ...(b.interval || [])]).concat(stated, figure.reference ? figure.reference.value : 0);
+    const reach = barsOf(figure, board).flatMap((b) => [b.value || 0, ...(b.interval || [])]).concat(stated, figure.reference ? figure.reference.value : 0);
+    const positive = reach.filter((v) => v > 0);
+    const log = isLog(figure, board) && positive.length > 0;
+    const [least, most] = [Math.min(...positive), Math.max(...positive)];
     const shown = figure.groups.map((g) => g.bars.filter((b) => !board.hidden.has(b.series)));
     const named = figure.groups.some((g) => g.name);
     const inner = width - 60;
@@ -191,10 +203,14 @@
     const c = canvas(box, {
       label: `${figure.title}: bars. Arrow keys move between them.`,
       width, height: (width < 420 ? 230 : 270) + below, below,
-      x: { at: (v) => v, ticks: [] }, y: scaleFor("zero", [...reach.map((v) => v * 1.07), 0]), yUnit: figure.unit,
+      x: { at: (v) => v, ticks: [] }, yUnit: figure.unit, yTitle: log ? "logarithmic axis" : undefined,
+      y: log ? logScale(...ends(least * 0.7, most * 1.2)) : scaleFor("zero", [...reach.map((v) => v * 1.07), 0]),
       key: keyOf(figure, figure.unit, stated.length > 0),
     });
-    const { svg, frame, py } = c;
+    const { svg, frame } = c;
+    // A value of zero or less has no place on a logarithmic axis; it is below the axis.
+    const py = (v) => (log && v <= 0 ? Infinity : c.py(v));
+    const inFrame = (v) => Math.min(frame.bottom, py(v));
     const unit = (frame.right - frame.left) / slots.reduce((a, b) => a + b, 0);
     // The value is written above each bar if there is room above all bars, else above none.
     const labelled = shown.flat().every((b) => b.value === null || textWidth(brief(figure.unit, b.value)) * 1.15 < Math.min(unit, 96));
@@ -203,7 +219,7 @@
     figure.groups.forEach((group, g) => {
       const size = Math.min(unit, 96);
       let x = left + (slots[g] * unit - shown[g].length * size) / 2;
-      if (group.stated) band(svg, group.stated, left + unit * 0.1, left + slots[g] * unit - unit * 0.1, py);
+      if (group.stated) band(svg, group.stated, left + unit * 0.1, left + slots[g] * unit - unit * 0.1, inFrame);
       for (const bar of shown[g]) {
         const name = bar.name || board.series[bar.series];
         const about = [group.name, name].filter(Boolean).join(": ");
@@ -217,7 +233,7 @@
           node("text", { ...mark, class: "mark none", x: centre, y: frame.bottom - 6, "text-anchor": "middle", fill: colour(bar.series) }, svg, "\u2715");
           spots.push({ x: centre, y: frame.bottom - 10, series: bar.series, tip });
         } else {
-          const y = py(bar.value);
+          const y = inFrame(bar.value);
           node("rect", { ...mark, "data-value": bar.value, x: centre - thick / 2, y, width: thick, height: Math.max(0.5, frame.bottom - y), fill: colour(bar.series) }, svg);
           let top = y;
           if (bar.interval) {
@@ -247,8 +263,9 @@
     // All views share their axes, which fit the visible series.
     const visible = figure.views.flatMap((v) => v.lines.filter((l) => !board.hidden.has(l.series)).flatMap((l) => l.points)).filter((p) => p[0] !== null && p[1] !== null);
     const reach = visible.length ? visible : all;
-    const xs = reach.map((p) => p[0]);
-    const ys = reach.flatMap((p) => [p[1], ...(p[2] || [])]).concat(figure.stated || [], figure.reference ? figure.reference.value : []);
+    const [xReach, yReach] = figure.reach || [[], []];
+    const xs = reach.map((p) => p[0]).concat(xReach);
+    const ys = reach.flatMap((p) => [p[1], ...(p[2] || [])]).concat(figure.stated || [], figure.reference ? figure.reference.value : [], yReach);
     if (!all.length) {
       box.appendChild(document.createElement("p")).textContent = "Nothing to show: no run has enough measured flows.";
       return;
@@ -332,6 +349,68 @@
       node("text", { x: over ? at - 5 : at + 5, y: 12 + 15 * i, "text-anchor": over ? "end" : "start", class: "value" }, svg, mark.name);
     });
     hover(svg, spots, (spot, at, y) => (Math.abs(spot.y - y) <= size / 2 && at >= spot.x1 - 3 && at <= spot.x2 + 3 ? Math.abs(spot.x - at) : Infinity));
+  };
+
+  // ---- Saving figures as files ----------------------------------------------------------------------------------
+  const save = (name, type, text) => {
+    const link = document.createElement("a");
+    link.href = URL.createObjectURL(new Blob([text], { type }));
+    link.download = name;
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
+  };
+  const fileName = (title, ending) => `${title.toLowerCase().replace(/[^a-z0-9]+/g, "-").replace(/^-|-$/g, "")}.${ending}`;
+  const columnName = (name, unit) => [name, { time: "us", bytes: "bytes", percent: "%", factor: "ratio" }[unit]].filter(Boolean).join(", ");
+  // All values of the figure as CSV, hidden series and other views included.
+  const asCsv = (figure, series) => {
+    const rows = {
+      bars: () => [["group", "name", columnName("value", figure.unit), "low", "high", "note"],
+        ...figure.groups.flatMap((g) => g.bars.map((b) => [g.name, b.name || series[b.series], b.value, ...(b.interval || ["", ""]), b.note]))],
+      lines: () => [["view", "series", columnName(figure.x.name || "x", figure.x.unit), columnName(figure.y.name || figure.title, figure.y.unit), "low", "high", "note"],
+        ...figure.views.flatMap((v) => v.lines.flatMap((l) => l.points.map((p) => [v.name, series[l.series], p[0], p[1], ...(p[2] || ["", ""]), p[3]])))],
+      spans: () => [["row", "series", columnName("from", figure.x.unit), columnName("to", figure.x.unit)],
+        ...figure.rows.flatMap((row) => row.spans.map(([of, from, to]) => [row.name, series[of], from, to]))],
+    }[figure.kind]();
+    const cell = (value) => {
+      const text = String(value ?? "");
+      return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+    };
+    return rows.map((row) => `${row.map(cell).join(",")}\n`).join("");
+  };
+  // The figure with its heading and legend as an SVG file. The file has no style sheet, so each element gets its style.
+  const STYLES = ["fill", "stroke", "stroke-width", "stroke-dasharray", "stroke-linejoin", "stroke-linecap", "opacity", "paint-order", "font-size", "font-weight", "text-anchor"];
+  const asSvg = (svg, figure, board) => {
+    const copy = svg.cloneNode(true);
+    const originals = svg.querySelectorAll("*");
+    copy.querySelectorAll("*").forEach((element, i) => {
+      const style = getComputedStyle(originals[i]);
+      if (style.visibility === "hidden") return element.remove();
+      for (const name of STYLES) element.setAttribute(name, style.getPropertyValue(name));
+      for (const name of ["class", ...Object.keys(element.dataset).map((key) => `data-${key}`)]) element.removeAttribute(name);
+    });
+    const { width, height } = svg.viewBox.baseVal;
+    const { color: text, backgroundColor: ground, fontFamily: font } = getComputedStyle(document.body);
+    const page = getComputedStyle(document.documentElement);
+    const whole = node("svg", { "font-family": font });
+    const back = node("rect", { width: "100%", fill: ground }, whole);
+    node("text", { x: 0, y: 14, "font-size": 14, "font-weight": 600, fill: text }, whole, figure.title);
+    let [x, y] = [0, 36];
+    board.series.forEach((name, series) => {
+      if (board.hidden.has(series)) return;
+      const wide = textWidth(name) + 34;
+      if (x > 0 && x + wide > width) [x, y] = [0, y + 18];
+      node("rect", { x, y: y - 10, width: 11, height: 11, fill: page.getPropertyValue(`--c${series % 8}`) }, whole);
+      node("text", { x: x + 17, y, "font-size": 12, fill: text }, whole, name);
+      x += wide;
+    });
+    const top = y + 14;
+    for (const [name, value] of Object.entries({ y: top, width, height, overflow: "visible" })) copy.setAttribute(name, value);
+    for (const name of ["tabindex", "role"]) copy.removeAttribute(name);
+    whole.appendChild(copy);
+    for (const element of [whole, back]) element.setAttribute("height", top + height + 8);
+    // The last label of an axis may be wider than its place.
+    whole.setAttribute("width", width + 16);
+    return new XMLSerializer().serializeToString(whole);
   };
 
   // ---- Tooltips -----------------------------------------------------------------------------------------------
@@ -431,7 +510,7 @@
   for (const element of document.querySelectorAll(".board")) {
     const data = boards[Number(element.dataset.board)];
     const hidden = new Set(data.series.map((_, i) => i).filter((i) => i >= data.shown));
-    const board = { series: data.series, hidden, view: new Map() };
+    const board = { series: data.series, hidden, view: new Map(), log: new Map() };
     const own = [];
     const redraw = () => { hideTip(); own.forEach((d) => d()); };
     for (const frame of element.querySelectorAll("figure")) {
@@ -449,7 +528,31 @@
           redraw();
         }));
       }
+      const axes = [];
+      if (figure.kind === "bars" && flattens(barsOf(figure))) {
+        const choice = document.createElement("div");
+        choice.className = "choice";
+        choice.setAttribute("role", "group");
+        choice.setAttribute("aria-label", `${figure.title}: axis`);
+        box.before(choice);
+        axes.push(...["Linear", "Logarithmic"].map((name, i) => button(choice, name, false, () => {
+          board.log.set(figure, i === 1);
+          redraw();
+        })));
+      }
+      const saving = document.createElement("div");
+      saving.className = "save";
+      frame.prepend(saving);
+      const saver = (kind, type, text) => {
+        const element = button(saving, kind, null, () => {
+          if (box.querySelector("svg")) save(fileName(figure.title, kind.toLowerCase()), type, text());
+        });
+        element.setAttribute("aria-label", `${figure.title}: save as ${kind} file`);
+      };
+      saver("SVG", "image/svg+xml", () => asSvg(box.querySelector("svg"), figure, board));
+      saver("CSV", "text/csv", () => asCsv(figure, board.series));
       const draw = () => {
+        axes.forEach((axis, i) => axis.setAttribute("aria-pressed", String(isLog(figure, board) === (i === 1))));
         const beside = Math.min(4, frame.parentElement.children.length);
         const focused = box.contains(document.activeElement);
         const width = printing ? (PAPER - 18 * (side[beside] - 1)) / side[beside] : box.clientWidth;

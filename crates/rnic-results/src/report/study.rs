@@ -23,6 +23,8 @@ pub struct Study {
     pub introduction: Vec<String>,
     /// Comparisons of the paper's statements with the results: the rows of the table of verdicts.
     pub verdicts: Vec<Verdict>,
+    /// Whether the verdicts are shown without colours and marks, because the results are too rough for them.
+    pub neutral: bool,
     /// Experiments of the study; each is a section of the page.
     pub experiments: Vec<Experiment>,
 }
@@ -86,7 +88,7 @@ pub fn render_study(study: &Study) -> String {
     let mut body = header(study);
     body += "<main>\n";
     body += &study.introduction.iter().map(|text| paragraph(text)).collect::<String>();
-    body += &verdict::section(&study.verdicts, anchor);
+    body += &verdict::section(&study.verdicts, study.neutral, anchor);
     body += &contents(study);
     let mut boards = Vec::new();
     for (index, experiment) in study.experiments.iter().enumerate() {

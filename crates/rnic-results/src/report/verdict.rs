@@ -37,8 +37,12 @@ pub enum Within {
 }
 
 impl Within {
-    fn mark(self) -> &'static str {
+    /// The mark in the table of verdicts. A `neutral` mark has neither a colour nor a sign.
+    fn mark(self, neutral: bool) -> &'static str {
         match self {
+            Within::Inside if neutral => "<span class=\"mark unstated\">inside</span>",
+            Within::Outside if neutral => "<span class=\"mark unstated\">outside</span>",
+            Within::Inconclusive if neutral => "<span class=\"mark unstated\">inconclusive</span>",
             Within::Inside => "<span class=\"mark inside\"><b aria-hidden=\"true\">\u{2713}</b> inside</span>",
             Within::Outside => "<span class=\"mark outside\"><b aria-hidden=\"true\">\u{2717}</b> outside</span>",
             Within::Inconclusive => "<span class=\"mark unstated\"><b aria-hidden=\"true\">?</b> inconclusive</span>",
@@ -48,9 +52,10 @@ impl Within {
     }
 }
 
-/// The page's section of verdicts; empty without verdicts. `anchor` returns the HTML id of an experiment's section,
-/// given the name of the experiment.
-pub(super) fn section(verdicts: &[Verdict], anchor: impl Fn(&str) -> Option<String>) -> String {
+/// The page's section of verdicts; empty without verdicts. `neutral` verdicts have neither colours nor signs: the
+/// results are too rough for them. `anchor` returns the HTML id of an experiment's section, given the name of the
+/// experiment.
+pub(super) fn section(verdicts: &[Verdict], neutral: bool, anchor: impl Fn(&str) -> Option<String>) -> String {
     if verdicts.is_empty() {
         return String::new();
     }
@@ -64,6 +69,9 @@ pub(super) fn section(verdicts: &[Verdict], anchor: impl Fn(&str) -> Option<Stri
         if count(within) > 0 {
             tally += &format!(", {} {text}", count(within));
         }
+    }
+    if neutral {
+        tally += ". With results as rough as these, the verdicts say nothing about the paper.";
     }
     let noted = verdicts.iter().any(|v| !v.note.is_empty());
     let mut head = ["Experiment", "Metric", "Stated", "Measured", "Within"].map(String::from).to_vec();
@@ -83,7 +91,7 @@ pub(super) fn section(verdicts: &[Verdict], anchor: impl Fn(&str) -> Option<Stri
         };
         let name = if again { format!("<span class=\"again\">{name}</span>") } else { name };
         let mut cells = [&verdict.metric, &verdict.stated, &verdict.measured].map(|text| inline(text)).to_vec();
-        cells.push(verdict.within.mark().into());
+        cells.push(verdict.within.mark(neutral).into());
         if noted {
             cells.push(inline(&verdict.note));
         }

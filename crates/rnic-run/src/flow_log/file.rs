@@ -4,7 +4,6 @@ use crate::flow::FlowRecord;
 use rnic_transport::Time;
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 /// Size of a flow record in the file, in bytes.
@@ -51,7 +50,7 @@ impl RecordFile {
         for run in self.waiting.chunk_by(|one, next| one.id.checked_add(1) == Some(next.id)) {
             bytes.clear();
             run.iter().for_each(|record| bytes.extend_from_slice(&encode(record)));
-            self.file.write_all_at(&bytes, offset(run[0].id))?;
+            write_all_at(&self.file, &bytes, offset(run[0].id))?;
         }
         self.waiting.clear();
         Ok(())
@@ -63,7 +62,7 @@ impl RecordFile {
         let mut bytes = vec![0; CHUNK * SIZE];
         for id in (0..self.end).step_by(CHUNK) {
             self.read(&mut bytes, id as u32)?;
-            copy.write_all_at(&bytes, offset(id as u32))?;
+            write_all_at(&copy, &bytes, offset(id as u32))?;
         }
         Ok(copy)
     }
@@ -87,7 +86,7 @@ impl RecordFile {
     fn read(&self, bytes: &mut [u8], id: u32) -> io::Result<()> {
         let mut done = 0;
         while done < bytes.len() {
-            match self.file.read_at(&mut bytes[done..], offset(id) + done as u64) {
+            match read_at(&self.file, &mut bytes[done..], offset(id) + done as u64) {
                 Ok(0) => break,
                 Ok(read) => done += read,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -147,6 +146,36 @@ impl Iterator for Range<'_> {
         }
         None
     }
+}
+
+/// Reads up to `bytes.len()` bytes of `file` from `offset` on, and returns how many; 0 means the end of the file.
+#[cfg(unix)]
+fn read_at(file: &File, bytes: &mut [u8], offset: u64) -> io::Result<usize> {
+    std::os::unix::fs::FileExt::read_at(file, bytes, offset)
+}
+
+/// Writes all of `bytes` to `file` from `offset` on.
+#[cfg(unix)]
+fn write_all_at(file: &File, bytes: &[u8], offset: u64) -> io::Result<()> {
+    std::os::unix::fs::FileExt::write_all_at(file, bytes, offset)
+}
+
+#[cfg(windows)]
+fn read_at(file: &File, bytes: &mut [u8], offset: u64) -> io::Result<usize> {
+    std::os::windows::fs::FileExt::seek_read(file, bytes, offset)
+}
+
+#[cfg(windows)]
+fn write_all_at(file: &File, mut bytes: &[u8], mut offset: u64) -> io::Result<()> {
+    while !bytes.is_empty() {
+        match std::os::windows::fs::FileExt::seek_write(file, bytes, offset) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(written) => (bytes, offset) = (&bytes[written..], offset + written as u64),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
 }
 
 fn offset(id: u32) -> u64 {

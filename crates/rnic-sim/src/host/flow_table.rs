@@ -14,8 +14,12 @@ use std::iter::Peekable;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-/// Number of windows of simulated time (the steps of the parallel simulation) between two progress events.
+/// Maximum number of windows of simulated time (the steps of the parallel simulation) between two progress events.
 const WINDOWS_PER_REPORT: u32 = 256;
+
+/// Number of packet-hops after which a progress event follows earlier. In a large fabric a single window has many
+/// thousands of them, so that [`WINDOWS_PER_REPORT`] windows would take several seconds.
+const HOPS_PER_REPORT: u64 = 1 << 19;
 
 /// The reason why the hosts ended a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -79,7 +83,10 @@ pub(crate) struct FlowTable<'a, S: Iterator<Item = FlowSpec>> {
     last_progress: Time,
     stop: Option<Stop>,
     events: &'a dyn Listener,
+    /// Number of windows since the last progress event.
     windows: u32,
+    /// Packet-hops of the run at the last progress event.
+    reported_hops: u64,
     /// Start of the latest flow of each sending host.
     last_start: Vec<LastStart>,
 }
@@ -109,6 +116,7 @@ impl<'a, S: Iterator<Item = FlowSpec>> FlowTable<'a, S> {
             stop: None,
             events,
             windows: 0,
+            reported_hops: 0,
         };
         table.next_start = table.known_start();
         table
@@ -277,7 +285,7 @@ impl<'a, S: Iterator<Item = FlowSpec>> FlowTable<'a, S> {
     }
 
     fn report_progress(&self, time: Time, hops: u64) -> ControlFlow<()> {
-        self.events.progress(RunProgress { flows_done: self.finished, flows_total: None, hops, time })
+        self.events.progress(RunProgress { flows_done: self.finished, hops, time, ..RunProgress::default() })
     }
 
     /// Ends a window of simulated time, after every event before its end `end` has been processed: reports progress and
@@ -292,8 +300,11 @@ impl<'a, S: Iterator<Item = FlowSpec>> FlowTable<'a, S> {
             self.stop = Some(Stop::Finished);
             return ControlFlow::Break(());
         }
-        self.windows = self.windows.wrapping_add(1);
-        let reports = self.windows.is_multiple_of(WINDOWS_PER_REPORT);
+        self.windows += 1;
+        let reports = self.windows >= WINDOWS_PER_REPORT || hops - self.reported_hops >= HOPS_PER_REPORT;
+        if reports {
+            (self.windows, self.reported_hops) = (0, hops);
+        }
         // If the flow records cannot be stored, the run has failed and need not go on.
         if reports && (self.report_progress(end, hops).is_break() || self.log.error().is_some()) {
             self.stop = Some(Stop::Cancelled);

@@ -32,17 +32,18 @@ pub(super) fn run_hosts<H: RunHosts>(
     let totals = totals(fabric, &ports, hosts.totals());
     let status = accounts(resolved, &totals)
         .map_or_else(|| status(fabric, ending, hosts.stop(), hosts.unfinished(), end), RunStatus::Failed);
+    let flows = hosts.take_records();
+    let status = flows.error().map_or(status, |error| RunStatus::Failed(error.to_string()));
     let mut warnings = resolved.warnings.clone();
     if resolved.fabric.switch.buffer.has_pfc() && totals.dropped > 0 {
         warnings.push(format!("PFC did not prevent loss: {} packets were dropped", totals.dropped));
     }
-    let truncated = (ending == Ending::TimeUp).then_some(Truncation { at: end, not_started: None });
+    let interrupted = status == RunStatus::Interrupted;
+    let truncated = (ending == Ending::TimeUp || interrupted).then_some(Truncation { at: end, not_started: None });
     if truncated.is_some() {
         warnings
             .extend(cycle_of_pauses(fabric).map(|ports| format!("a cycle of pauses at the end of the run: {ports}")));
     }
-    let flows = hosts.take_records();
-    let status = flows.error().map_or(status, |error| RunStatus::Failed(error.to_string()));
     let pauses = pauses.map(|watch| watch.finish(fabric, end, truncated.is_some(), &flows, &mut warnings));
     let samples = recorder.map(|recorder| recorder.finish(&flows, &mut warnings));
     RunOutput {
@@ -79,19 +80,20 @@ fn cycle_of_pauses<B: Body>(fabric: &Fabric<B>) -> Option<String> {
     (!names.is_empty()).then(|| format!("through {}", names.join(", ")))
 }
 
-/// The status of a run that ended at `end` with `unfinished` flows: completed, or failed with the reason.
+/// The status of a run that ended at `end` with `unfinished` flows: completed, interrupted, or failed with the reason.
 fn status<B: Body>(fabric: &Fabric<B>, ending: Ending, stop: Option<Stop>, unfinished: u64, end: Time) -> RunStatus {
-    let end = Time::from_ns(end.as_ps() / 1_000);
+    let end = Time::from_ns(end.as_ps() / 1_000).rounded();
     let flows = if unfinished == 1 { "1 flow has".to_string() } else { format!("{unfinished} flows have") };
     let what = match (ending, stop) {
         (_, Some(Stop::Finished)) | (Ending::TimeUp, _) => return RunStatus::Completed,
+        (_, Some(Stop::Cancelled)) => return RunStatus::Interrupted,
         (Ending::Idle, _) if unfinished == 0 => return RunStatus::Completed,
         (Ending::Idle, _) => format!("nothing is left to happen at {end}, but {flows} not finished"),
         (_, Some(Stop::TimeLimit)) => format!("the time limit was reached at {end}; {flows} not finished"),
         (_, Some(Stop::Stalled)) => {
             format!("no flow has progressed for a long time at {end}; {flows} not finished")
         }
-        _ => format!("stopped at {end}; {flows} not finished"),
+        (Ending::Stopped, None) => format!("stopped at {end}; {flows} not finished"),
     };
     RunStatus::Failed(what + &blocked(fabric))
 }

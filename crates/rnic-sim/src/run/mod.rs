@@ -80,12 +80,14 @@ pub fn run(
         warnings: resolved.warnings.clone(),
     });
     let output = simulate_with(simulator, spec, resolved, capture, sharing, events);
+    let finished = || output.flows.iter().filter(|flow| flow.finish.is_some()).count() as u64;
     let _ = events.tell(match &output.status {
-        RunStatus::Completed => RunEvent::Finished {
-            time: output.end,
-            flows_done: output.flows.iter().filter(|flow| flow.finish.is_some()).count() as u64,
-            flows_total: output.offered,
-        },
+        RunStatus::Completed => {
+            RunEvent::Finished { time: output.end, flows_done: finished(), flows_total: output.offered }
+        }
+        RunStatus::Interrupted => {
+            RunEvent::Interrupted { time: output.end, flows_done: finished(), flows_started: output.offered }
+        }
         RunStatus::Failed(reason) => RunEvent::Failed { reason: reason.clone() },
     });
     RunRecord {
@@ -126,7 +128,7 @@ fn simulate_with(
     // The number of flows; `None` if the traffic has no end.
     let total = loops.as_ref().map_or(Some(0), Loops::total).map(|looped| looped.saturating_add(stream.total()));
     let duration = resolved.host_config.duration;
-    events.estimate_flows(move |progress| expected(total, duration, progress));
+    events.estimate_flows(duration, move |progress| expected(total, duration, progress));
     let job = Job { resolved, seed, flows: stream, loops, events, capture, sharing };
     let output = simulator.simulate(job);
     let started = output.flows.len() as u64;

@@ -129,7 +129,7 @@ pub(crate) fn fct(record: &FlowRecord) -> u64 {
 pub(crate) fn failure(output: &RunOutput) -> &str {
     match &output.status {
         RunStatus::Failed(reason) => reason,
-        RunStatus::Completed => panic!("the run completed"),
+        status => panic!("the run did not fail: {status:?}"),
     }
 }
 

@@ -1,0 +1,74 @@
+//! The commands of the endpoint, in a build without the endpoint: each of them says why it is missing.
+
+use crate::error::CliError;
+use clap::Args;
+use std::ffi::OsString;
+
+/// The arguments of a command that this build does not have. It accepts everything, so that its answer is always the
+/// sentence of [`absent`].
+#[derive(Args, Debug)]
+#[command(disable_help_flag = true)]
+pub(crate) struct Ignored {
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, hide = true)]
+    _arguments: Vec<OsString>,
+}
+
+/// The error of a command that this build does not have.
+fn absent(command: &str) -> CliError {
+    let remedy = if cfg!(target_os = "linux") {
+        "this rnic was built without the feature `endpoint`: build it with `cargo build --release`"
+    } else {
+        "rnic's endpoint runs on Linux only; the other commands are here"
+    };
+    CliError::Input(format!("`rnic {command}` is not in this build: {remedy}"))
+}
+
+/// Stands in for the module of `rnic perf`.
+pub(crate) mod perf {
+    use super::{CliError, Ignored, absent};
+
+    pub(crate) type PerfArgs = Ignored;
+
+    pub(crate) fn perf(_: &PerfArgs) -> Result<(), CliError> {
+        Err(absent("perf"))
+    }
+}
+
+/// Stands in for the module of `rnic pingpong`.
+pub(crate) mod pingpong {
+    use super::{CliError, Ignored, absent};
+
+    pub(crate) type PingpongArgs = Ignored;
+
+    pub(crate) fn pingpong(_: &PingpongArgs) -> Result<(), CliError> {
+        Err(absent("pingpong"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    enum Absent {
+        Perf(perf::PerfArgs),
+        Pingpong(pingpong::PingpongArgs),
+    }
+
+    #[test]
+    fn any_arguments_get_the_sentence_that_says_what_is_missing() {
+        for arguments in [vec![], vec!["--help"], vec!["10.0.0.2", "-s", "64KiB", "--verify"], vec!["raw", "-p", "1"]] {
+            for command in ["perf", "pingpong"] {
+                let parsed = Absent::try_parse_from(["rnic", command].iter().chain(&arguments)).unwrap();
+                let error = match parsed {
+                    Absent::Perf(arguments) => perf::perf(&arguments).unwrap_err(),
+                    Absent::Pingpong(arguments) => pingpong::pingpong(&arguments).unwrap_err(),
+                };
+                let sentence = error.to_string();
+                assert!(sentence.starts_with(&format!("`rnic {command}` is not in this build: ")), "{sentence}");
+                assert_eq!(error.code(), 2);
+            }
+        }
+    }
+}

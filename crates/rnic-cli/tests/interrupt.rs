@@ -1,0 +1,182 @@
+//! Tests of Ctrl-C and SIGTERM: the commands print and write their partial results, marked as such.
+
+#![cfg(unix)]
+
+use serde_json::Value;
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
+
+/// A run that takes hours: endless messages between 16 hosts, for one simulated hour.
+const LONG: &str = r#"
+    title = "Long"
+    [fabric]
+    topology = "fat-tree"
+    k = 4
+    rate = "40 Gbps"
+    delay = "1 us"
+    [traffic]
+    pattern = "pairs"
+    pairs = 16
+    sizes = "fixed 100 KB"
+    [limits]
+    duration = "3600 s"
+    [[run]]
+    name = "IRN"
+    transport = "irn"
+"#;
+
+struct Folder(tempfile::TempDir);
+
+impl Folder {
+    fn with(text: &str) -> Folder {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("long.toml"), text).unwrap();
+        Folder(folder)
+    }
+
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    fn start(&self, arguments: &[&str]) -> Child {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_rnic"));
+        command.current_dir(self.path()).args(arguments).stdin(Stdio::null());
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    }
+
+    /// Waits until `child` has created `path`. The commands listen to signals before they create their folder.
+    fn wait_for(&self, path: &str, child: &mut Child) {
+        while !self.path().join(path).exists() {
+            assert!(child.try_wait().unwrap().is_none(), "{}", error_of(child));
+            pause(5);
+        }
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "another process is waited for")]
+fn pause(ms: u64) {
+    std::thread::sleep(Duration::from_millis(ms));
+}
+
+/// What a process that has ended printed on standard error.
+fn error_of(child: &mut Child) -> String {
+    let mut error = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut error).unwrap();
+    error
+}
+
+fn send(signal: &str, child: &Child) {
+    assert!(Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap().success());
+}
+
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).unwrap()
+}
+
+/// Sends the signal some time after the simulation has begun.
+fn interrupted(folder: &Folder, arguments: &[&str], began: &str, signal: &str) -> Output {
+    let mut child = folder.start(arguments);
+    folder.wait_for(began, &mut child);
+    pause(500);
+    send(signal, &child);
+    child.wait_with_output().unwrap()
+}
+
+#[test]
+fn a_run_prints_and_writes_what_it_reached() {
+    for (signal, code) in [("-INT", 130), ("-TERM", 143)] {
+        let folder = Folder::with(LONG);
+        let output = interrupted(&folder, &["run", "long.toml"], "out/long", signal);
+        assert_eq!(output.status.code(), Some(code), "{}", text(&output.stderr));
+        let table = text(&output.stdout);
+        assert!(table.starts_with("PARTIAL RESULTS: the run was interrupted\n"), "{table}");
+        assert!(table.contains("\nPARTIAL") && table.contains("\ninterrupted at "), "{table}");
+        assert!(text(&output.stderr).ends_with("interrupted: the results are partial\n"), "{}", text(&output.stderr));
+
+        let summary: Value =
+            serde_json::from_slice(&fs::read(folder.path().join("out/long/summary.json")).unwrap()).unwrap();
+        assert_eq!(summary["partial"]["not_started"], Value::Array(Vec::new()));
+        let run = &summary["runs"][0];
+        assert_eq!(run["status"], "interrupted");
+        assert!(
+            run["flows"]["completed"].as_u64().unwrap() > 0 && run["fct_us"]["mean"].as_f64().unwrap() > 0.0,
+            "{run}"
+        );
+        assert!(run["truncated"]["at_us"].as_f64().unwrap() < 3_600e6);
+        let report = fs::read_to_string(folder.path().join("out/long/report.html")).unwrap();
+        assert!(report.contains("<strong>PARTIAL RESULTS: the run was interrupted.</strong>"));
+    }
+}
+
+#[test]
+fn runs_that_did_not_start_are_named() {
+    let sweep = format!("{LONG}\n[sweep]\nseed = [1, 2, 3]\n");
+    let folder = Folder::with(&sweep);
+    let output = interrupted(&folder, &["run", "long.toml", "--threads", "1", "--format", "json"], "out/long", "-INT");
+    assert_eq!(output.status.code(), Some(130));
+    let summary: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(summary["partial"]["not_started"].as_array().unwrap().len(), 2, "{summary}");
+    assert_eq!(summary["runs"].as_array().unwrap().len(), 1);
+    assert!(text(&output.stderr).ends_with("interrupted: no run has finished\n"), "{}", text(&output.stderr));
+    let csv = fs::read_to_string(folder.path().join("out/long/sweep.csv")).unwrap();
+    assert!(csv.lines().nth(1).unwrap().contains(",interrupted,"), "{csv}");
+}
+
+/// A second signal ends the program at once, here while it waits for nothing that could make it end early.
+#[test]
+fn a_second_signal_ends_the_program_at_once() {
+    let folder = Folder::with(LONG);
+    let mut child = folder.start(&["run", "long.toml", "--quiet"]);
+    folder.wait_for("out/long", &mut child);
+    send("-STOP", &child);
+    send("-INT", &child);
+    send("-TERM", &child);
+    send("-CONT", &child);
+    let status = child.wait().unwrap();
+    assert!([Some(130), Some(143)].contains(&status.code()), "{status:?} {:?}", status.signal());
+    assert!(!folder.path().join("out/long/summary.json").exists());
+}
+
+#[test]
+fn the_last_event_of_exec_says_that_the_run_was_interrupted() {
+    let folder = Folder::with(LONG);
+    let spec = folder.start(&["run", "long.toml", "--print-spec"]).wait_with_output().unwrap();
+    fs::write(folder.path().join("long.json"), &spec.stdout).unwrap();
+    let mut child = folder.start(&["exec", "long.json", "--events", "--quiet", "--record", "long.run"]);
+    let mut events = BufReader::new(child.stdout.take().unwrap());
+    let mut line = String::new();
+    while !line.contains("\"progress\"") {
+        line.clear();
+        assert!(events.read_line(&mut line).unwrap() > 0, "the run does not end by itself");
+    }
+    send("-INT", &child);
+    let mut rest = String::new();
+    events.read_to_string(&mut rest).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    let last: Value = serde_json::from_str(rest.lines().last().unwrap()).unwrap();
+    assert_eq!(last["event"], "interrupted", "{last}");
+    assert!(last["time_ps"].as_u64().unwrap() > 0 && last["flows_started"].as_u64().unwrap() >= 16, "{last}");
+    assert!(folder.path().join("long.run").exists());
+}
+
+#[test]
+fn a_reproduction_judges_the_claims_whose_simulations_are_done() {
+    let folder = Folder::with(LONG);
+    let arguments = ["reproduce", "irn", "fig1", "--seeds", "3", "--threads", "1"];
+    let output = interrupted(&folder, &arguments, "out/reproduce/irn/runs", "-INT");
+    assert_eq!(output.status.code(), Some(130), "{}", text(&output.stderr));
+    assert!(text(&output.stdout).starts_with("PARTIAL RESULTS: the reproduction was interrupted; "));
+    assert!(text(&output.stdout).contains("no result"));
+    let error = text(&output.stderr);
+    assert!(error.ends_with(" simulations are stored; the same command continues with the others\n"), "{error}");
+    let folder = folder.path().join("out/reproduce/irn");
+    let verdicts: Value = serde_json::from_slice(&fs::read(folder.join("verdicts.json")).unwrap()).unwrap();
+    assert_eq!(verdicts["partial"]["simulations"], 6);
+    for file in ["verdicts.md", "report.html"] {
+        assert!(fs::read_to_string(folder.join(file)).unwrap().contains("PARTIAL RESULTS: "), "{file}");
+    }
+}

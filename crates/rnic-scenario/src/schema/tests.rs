@@ -1,0 +1,292 @@
+use super::*;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use toml::Value as Toml;
+
+fn validator() -> jsonschema::Validator {
+    jsonschema::draft7::new(&schema(&Vocabulary::standard())).unwrap()
+}
+
+fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn as_json(text: &str) -> Value {
+    serde_json::to_value(text.parse::<toml::Table>().unwrap()).unwrap()
+}
+
+/// The keys of every table, as the reader checks them.
+fn keys_of_the_reader() -> BTreeSet<(&'static str, &'static str)> {
+    let plain = plain_tables().into_iter().flat_map(|(table, keys)| keys.iter().map(move |key| (table, *key)));
+    let varying = varying_tables().into_iter().flat_map(|Varying { table, common, variants, .. }| {
+        let own = variants.iter().flat_map(|variant| variant.keys);
+        common.iter().chain(own).map(move |key| (table, *key)).collect::<Vec<_>>()
+    });
+    plain.chain(varying).chain(read::RUN_KEYS.map(|key| ("run", key))).collect()
+}
+
+#[test]
+fn the_schema_describes_exactly_the_keys_of_the_reader() {
+    let described: BTreeSet<(&str, &str)> = KEYS.iter().map(|Key(table, key, ..)| (*table, *key)).collect();
+    assert_eq!(described.len(), KEYS.len(), "a key is described twice");
+    assert_eq!(described, keys_of_the_reader());
+}
+
+fn toml_files(folder: &Path, files: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        match path.is_dir() {
+            true => toml_files(&path, files),
+            false if path.extension().is_some_and(|extension| extension == "toml") => files.push(path),
+            false => {}
+        }
+    }
+}
+
+#[test]
+fn every_scenario_of_the_repository_is_valid() {
+    let (validator, mut files) = (validator(), Vec::new());
+    toml_files(&repository().join("scenarios"), &mut files);
+    toml_files(&repository().join("p4"), &mut files);
+    assert!(files.len() > 20, "{files:?}");
+    for file in files {
+        let text = std::fs::read_to_string(&file).unwrap();
+        let faults: Vec<String> =
+            validator.iter_errors(&as_json(&text)).map(|error| format!("{}: {error}", error.instance_path())).collect();
+        assert!(faults.is_empty(), "{}: {faults:#?}", file.display());
+    }
+}
+
+/// A scenario that the reader accepts, with this topology, pattern and queueing.
+fn base(topology: &str, pattern: &str, queueing: &str) -> toml::Table {
+    let fabric = match topology {
+        "fat-tree" => "k = 4",
+        "leaf-spine" => "leaves = 2\nspines = 2\nhosts_per_leaf = 2",
+        "leaf-spine-core" => {
+            "pods = 2\nleaves_per_pod = 2\nspines_per_pod = 2\ncores_per_plane = 2\nhosts_per_leaf = 2"
+        }
+        "single-switch" => "hosts = 4",
+        "dumbbell" => "left = 2\nright = 2",
+        _ => "hosts = 2\nswitches = 1\nlink = [{ from = \"h0\", to = \"s0\" }, { from = \"h1\", to = \"s0\" }]",
+    };
+    let traffic = match pattern {
+        "poisson" => "load = 0.5\nsizes = \"fixed 1 KB\"\nflows = 10",
+        "incast" => "senders = 1\ntotal = \"1 MB\"",
+        "pairs" => "pairs = 1\nsizes = \"fixed 1 KB\"\nmessages = 1",
+        "list" => "file = \"flows.csv\"",
+        _ => "sizes = \"fixed 1 KB\"",
+    };
+    let text = format!(
+        "[fabric]\ntopology = \"{topology}\"\nrate = \"40 Gbps\"\ndelay = \"1 us\"\n{fabric}\nswitch = {{ queueing = \"{queueing}\" }}\n\
+         [traffic]\npattern = \"{pattern}\"\n{traffic}\n[[run]]\nname = \"a\"\ntransport = \"irn\"\n"
+    );
+    text.parse().unwrap()
+}
+
+/// Base scenarios in which `table` may have `key`, one for each variant of the table that has the key, with the name of
+/// the variant.
+fn bases(table: &str, key: &str) -> Vec<(&'static str, toml::Table)> {
+    let queueing = if table == "fabric.switch.trim" { "output" } else { "input" };
+    let usual = ("", base("single-switch", "poisson", queueing));
+    let Some(varying) = varying_tables().into_iter().find(|varying| varying.table == table) else {
+        return vec![usual];
+    };
+    if varying.common.contains(&key) {
+        return vec![usual];
+    }
+    let with = |name: &'static str| match table {
+        "fabric" => base(name, "poisson", "input"),
+        "traffic" => base("single-switch", name, "input"),
+        _ => base("single-switch", "poisson", name),
+    };
+    let variants = varying.variants.iter().filter(|variant| variant.keys.contains(&key));
+    variants.map(|variant| (variant.name, with(variant.name))).collect()
+}
+
+/// Changes one key of one table of a scenario; the table gets the other keys that it needs.
+fn put(scenario: &mut toml::Table, table: &str, key: &str, value: Toml) {
+    let one = |text: &str| Toml::Table(text.parse().unwrap());
+    let list = |text: &str| Toml::Array(vec![one(text)]);
+    let mut at = scenario;
+    for step in table.split('.').filter(|step| !step.is_empty()) {
+        let default = match (table, step) {
+            (_, "link") => list("from = \"h0\"\nto = \"s0\""),
+            (_, "route") => list("at = \"s0\"\nto = \"h1\"\nvia = \"h1\""),
+            (_, "storm") => list("host = \"h1\"\nstart = \"1 ms\""),
+            (_, "ecn") => one("kmin = \"5 KB\"\nkmax = \"50 KB\""),
+            ("watch", _) => one("interval = \"10 us\"\nflows = true"),
+            _ => one(""),
+        };
+        let node = at.entry(step).or_insert(default);
+        at = match node {
+            Toml::Array(tables) => tables[0].as_table_mut().unwrap(),
+            node => node.as_table_mut().unwrap(),
+        };
+    }
+    at.insert(key.to_string(), value);
+}
+
+/// Values of every kind.
+fn probes() -> Vec<Toml> {
+    let mut probes: Vec<Toml> =
+        ["nonsense", "", "3", "5 KB", "5 us", "5 Gbps", "5 KiB", " 2.5_0kb", "1 S", "10 GBPS", "7 b", "2e3 KB"]
+            .map(Toml::from)
+            .to_vec();
+    probes.extend([Toml::from(3), Toml::from(-1), Toml::from(0), Toml::from(2.5), Toml::from(0.25), Toml::from(true)]);
+    probes.push(Toml::Array(vec![]));
+    probes.extend(
+        [Toml::from("a"), Toml::from(3), Toml::from("5 KB"), Toml::from(false)].map(|one| Toml::Array(vec![one])),
+    );
+    probes.push(Toml::Table(toml::Table::new()));
+    probes.push(Toml::Datetime("1979-05-27".parse().unwrap()));
+    probes
+}
+
+/// Whether the reader refuses the value of `key` because of its kind, not because of its range or of other keys.
+fn is_about_kind(message: &str, key: &str) -> bool {
+    let starts = [format!("`{key}` must "), format!("`{key}` needs a unit"), format!("unknown {key} \"")];
+    let is_unit = message.contains(&format!("`{key}`: `")) && message.contains("use one of");
+    is_unit || starts.iter().any(|start| message.contains(start.as_str()))
+}
+
+/// All words of a schema.
+fn words(schema: &Value, into: &mut BTreeSet<String>) {
+    match schema {
+        Value::Object(fields) => {
+            if let Some(Value::Array(list)) = fields.get("enum") {
+                into.extend(list.iter().filter_map(|word| word.as_str().map(str::to_string)));
+            }
+            fields.values().for_each(|field| words(field, into));
+        }
+        Value::Array(items) => items.iter().for_each(|item| words(item, into)),
+        _ => {}
+    }
+}
+
+/// Gives a key each probe as its value, and compares the reader with the schema.
+fn compare(
+    validator: &jsonschema::Validator, folder: &Path, what: (&str, &str), property: &Value,
+    change: &dyn Fn(Toml) -> toml::Table,
+) {
+    let (table, key) = what;
+    let mut known = BTreeSet::new();
+    words(property, &mut known);
+    let probes = probes().into_iter().chain(known.iter().map(|word| Toml::from(word.as_str())));
+    for probe in probes {
+        let scenario = change(probe.clone());
+        let text = toml::to_string(&scenario).unwrap();
+        let read = crate::from_str(&text, "a.toml", folder, &[], None).map_err(|error| error.to_string());
+        let instance = serde_json::to_value(&scenario).unwrap();
+        let fault = validator.iter_errors(&instance).next().map(|error| format!("{}: {error}", error.instance_path()));
+        match (&read, &fault) {
+            (Ok(_), Some(fault)) => panic!("[{table}] {key} = {probe} is accepted, but not by the schema: {fault}"),
+            (Err(message), None) if is_about_kind(message, key) => {
+                panic!("the schema accepts [{table}] {key} = {probe}, but: {message}")
+            }
+            (Err(message), _) if message.contains(&format!("unknown {key} \"nonsense\"")) => {
+                let (_, available) = message.split_once("available: ").unwrap();
+                let available = available.split(", ").map(|word| word.trim_matches('"').to_string());
+                let available: BTreeSet<String> = available.filter(|word| word != "p4:FILE").collect();
+                assert_eq!(known, available, "[{table}] {key}");
+            }
+            _ => {}
+        }
+    }
+}
+
+fn folder() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("flows.csv"), "start_us,src,dst,bytes\n0,0,1,1000\n").unwrap();
+    folder
+}
+
+/// The reader and the schema agree about the kinds of values and the words of each key.
+#[test]
+fn kinds_and_words_are_those_of_the_reader() {
+    let (validator, folder) = (validator(), folder());
+    for Key(table, key, kind, _) in KEYS {
+        // The keys of a sweep and of `set` are paths, and other files are not at hand.
+        if ["extends", "sweep", "set"].contains(key) {
+            continue;
+        }
+        for (variant, base) in bases(table, key) {
+            let change = |probe: Toml| {
+                let mut scenario = base.clone();
+                match *table {
+                    "run" => drop(run_of(&mut scenario).insert(key.to_string(), probe)),
+                    _ => put(&mut scenario, table, key, probe),
+                }
+                scenario
+            };
+            let narrower =
+                NARROWER.iter().find(|(of, name, narrower, _)| (of, name, narrower) == (table, &variant, key));
+            let property = match (*table, *key) {
+                ("run", "transport") => {
+                    schema(&Vocabulary::standard())["definitions"]["run"]["properties"]["transport"].clone()
+                }
+                _ => narrower.map_or(kind, |(.., kind)| kind).schema(),
+            };
+            compare(&validator, folder.path(), (table, key), &property, &change);
+        }
+    }
+}
+
+/// The first run of a scenario.
+fn run_of(scenario: &mut toml::Table) -> &mut toml::Table {
+    scenario["run"].as_array_mut().unwrap()[0].as_table_mut().unwrap()
+}
+
+#[test]
+fn parameters_of_transports_and_congestion_controls_are_those_of_the_reader() {
+    let (validator, folder, vocabulary) = (validator(), folder(), Vocabulary::standard());
+    let base = base("single-switch", "poisson", "input");
+    let in_run = |transport: &str, cc: Option<&str>, key: &str, probe: Toml| {
+        let mut scenario = base.clone();
+        let run = run_of(&mut scenario);
+        run.insert("transport".to_string(), transport.into());
+        match cc {
+            Some(cc) => {
+                run.insert("cc".to_string(), cc.into());
+                run.insert(cc.to_string(), Toml::Table([(key.to_string(), probe)].into_iter().collect()));
+            }
+            None => drop(run.insert(key.to_string(), probe)),
+        }
+        scenario
+    };
+    let mut compared = 0;
+    for transport in vocabulary.transports().iter().filter(|transport| transport.name != "p4") {
+        for one in transport.parameters().into_iter().flatten() {
+            let change = |probe| in_run(transport.name, None, one.name, probe);
+            compare(&validator, folder.path(), (transport.name, one.name), &parameter(one), &change);
+            compared += 1;
+        }
+    }
+    for cc in vocabulary.congestion_controls() {
+        for one in cc.parameters {
+            let change = |probe| in_run("irn", Some(cc.name), one.name, probe);
+            compare(&validator, folder.path(), (cc.name, one.name), &parameter(one), &change);
+            compared += 1;
+        }
+    }
+    assert!(compared > 100, "{compared}");
+}
+
+#[test]
+fn mistakes_are_found() {
+    let validator = validator();
+    let good = toml::to_string(&base("single-switch", "poisson", "input")).unwrap();
+    assert!(validator.is_valid(&as_json(&good)));
+    for (text, wrong) in [
+        ("hosts = 4", "hosst = 4"),
+        ("hosts = 4", "k = 4"),
+        ("rate = \"40 Gbps\"", "rate = \"40 GB\""),
+        ("flows = 10", "flows = \"10\""),
+        ("transport = \"irn\"", "transport = \"inr\""),
+        ("transport = \"irn\"", "transport = \"irn\"\nacks = true"),
+        ("[[run]]", "[run]"),
+        ("name = \"a\"", "name = \"a\"\nset = { \"run.x\" = 1 }"),
+    ] {
+        assert!(good.contains(text), "{text} is not in\n{good}");
+        assert!(!validator.is_valid(&as_json(&good.replace(text, wrong))), "{wrong}");
+    }
+}
