@@ -40,7 +40,7 @@ fn anything() -> Measurement {
             model_gbps: vec![1.0; 2],
             ..Default::default()
         }),
-        each_us: (20..=38).map(|packets| (packets * 1024, 9.0)).collect(),
+        each_us: (18..=38).map(|packets| (packets * 1024, 9.0)).collect(),
         millions_per_s: Some(380.0),
         queue_course: Some(measurement::QueueCourse {
             at_us: vec![0.0, 1.0],
