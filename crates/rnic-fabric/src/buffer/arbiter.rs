@@ -99,22 +99,6 @@ struct Turn {
 }
 
 impl RoundRobin {
-    fn with(quantum: Quantum, lanes: usize, inputs: usize) -> RoundRobin {
-        let (quantum, per_packet, length_mask) = match quantum {
-            Quantum::Packets(packets) => (packets, 1, 0),
-            Quantum::Bytes(bytes) => (bytes.0.min(u64::from(u32::MAX)) as u32, 0, u32::MAX),
-        };
-        let turn = vec![Turn { input: 0, left: quantum }; lanes];
-        RoundRobin {
-            waiting: Waiting::new(lanes, inputs),
-            turn,
-            inputs: inputs as u32,
-            quantum,
-            per_packet,
-            length_mask,
-        }
-    }
-
     /// Records that `input` has sent a packet in the lane. The turn of the input ends once it has sent the quantum.
     #[inline(always)]
     fn sent(&mut self, lane: usize, input: usize, bytes: u16) {
@@ -132,11 +116,19 @@ impl RoundRobin {
 /// An [`ArbiterSpec`] without a quantum never reaches this arbiter; it would get turns of one packet.
 impl Arbiter for RoundRobin {
     fn new(spec: ArbiterSpec, lanes: usize, inputs: usize) -> RoundRobin {
-        let quantum = match spec {
-            ArbiterSpec::RoundRobin(quantum) => quantum,
-            ArbiterSpec::OldestFirst => Quantum::Packets(1),
+        let (quantum, per_packet, length_mask) = match spec {
+            ArbiterSpec::RoundRobin(Quantum::Packets(packets)) => (packets, 1, 0),
+            ArbiterSpec::RoundRobin(Quantum::Bytes(bytes)) => (bytes.0.min(u64::from(u32::MAX)) as u32, 0, u32::MAX),
+            ArbiterSpec::OldestFirst => (1, 1, 0),
         };
-        RoundRobin::with(quantum, lanes, inputs)
+        RoundRobin {
+            waiting: Waiting::new(lanes, inputs),
+            turn: vec![Turn { input: 0, left: quantum }; lanes],
+            inputs: inputs as u32,
+            quantum,
+            per_packet,
+            length_mask,
+        }
     }
 
     #[inline(always)]
@@ -177,7 +169,7 @@ pub(crate) enum OtherArbiter {
 impl Arbiter for OtherArbiter {
     fn new(spec: ArbiterSpec, lanes: usize, inputs: usize) -> OtherArbiter {
         match spec {
-            ArbiterSpec::RoundRobin(quantum) => OtherArbiter::RoundRobin(RoundRobin::with(quantum, lanes, inputs)),
+            ArbiterSpec::RoundRobin(_) => OtherArbiter::RoundRobin(RoundRobin::new(spec, lanes, inputs)),
             ArbiterSpec::OldestFirst => OtherArbiter::OldestFirst(vec![VecDeque::new(); lanes]),
         }
     }

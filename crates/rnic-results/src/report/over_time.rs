@@ -1,6 +1,7 @@
 //! Figures of a run's samples as curves over time: queue lengths and goodput of flows.
 
 use super::super::pauses::host_name;
+use super::super::ranks::mean;
 use super::super::samples::goodput;
 use super::super::summary::{RunSummary, ScenarioSummary};
 use super::super::text::round6;
@@ -105,11 +106,7 @@ fn total(samples: &Samples) -> Option<Vec<Point>> {
     for (index, gbps) in samples.flows.iter().flat_map(|flow| goodput(samples, flow)) {
         *sums.entry(index).or_default() += gbps;
     }
-    Some(thin(samples, sums.into_iter(), mean))
-}
-
-fn mean(bucket: &[f64]) -> f64 {
-    bucket.iter().sum::<f64>() / bucket.len() as f64
+    Some(thin(samples, sums.into_iter(), |bucket| mean(bucket).unwrap_or_default()))
 }
 
 fn queue_points(samples: &Samples, queue: &QueueSamples) -> Vec<Point> {
@@ -118,7 +115,7 @@ fn queue_points(samples: &Samples, queue: &QueueSamples) -> Vec<Point> {
 }
 
 fn flow_points(samples: &Samples, flow: &FlowSamples) -> Vec<Point> {
-    thin(samples, goodput(samples, flow), mean)
+    thin(samples, goodput(samples, flow), |bucket| mean(bucket).unwrap_or_default())
 }
 
 fn flow_name(flow: &FlowSamples, output: &RunOutput) -> String {

@@ -403,8 +403,8 @@ impl TransportDeclaration {
             configure: |_, facts| Ok(FlowConfig::from(facts)),
             describe_flows: |_, _| (Vec::new(), Vec::new()),
             describe_messages: |settings, _| {
-                let pull_rate = settings.number("pull_rate").ok().filter(|rate| *rate != 1.0);
-                pull_rate.map(|rate| ("pull_rate", rate.to_string())).into_iter().collect()
+                let pull_rate = settings.number(message::PULL_RATE.name).ok().filter(|rate| *rate != 1.0);
+                pull_rate.map(|rate| (message::PULL_RATE.name, rate.to_string())).into_iter().collect()
             },
             idle: |_| Vec::new(),
             needs_acks: |_| None,

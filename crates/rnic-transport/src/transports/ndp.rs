@@ -19,7 +19,7 @@ impl MessageTransport for Ndp {
     fn describe(settings: &Settings, _facts: &MessageFacts) -> Description {
         vec![
             ("paced_nacks", paced(settings).to_string()),
-            ("pull_rate", settings.number(PULL_RATE.name).unwrap_or(1.0).to_string()),
+            (PULL_RATE.name, settings.number(PULL_RATE.name).unwrap_or(1.0).to_string()),
         ]
     }
 
