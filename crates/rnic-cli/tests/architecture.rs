@@ -388,6 +388,22 @@ fn top_level_modules_use_each_other_one_way() {
     );
 }
 
+/// A file of `tests/` that `tests/main.rs` does not name would be neither compiled nor run.
+#[test]
+fn every_file_of_tests_is_compiled() {
+    for package in packages() {
+        let folder = package.root.parent().and_then(Path::parent).unwrap();
+        let Ok(main) = std::fs::read_to_string(folder.join("tests/main.rs")) else { continue };
+        let manifest = std::fs::read_to_string(folder.join("Cargo.toml")).unwrap();
+        for entry in std::fs::read_dir(folder.join("tests")).unwrap() {
+            let file = entry.unwrap().file_name().into_string().unwrap();
+            let Some(name) = file.strip_suffix(".rs").filter(|name| *name != "main") else { continue };
+            let compiled = main.contains(&format!("\nmod {name};")) || manifest.contains(&format!("name = \"{name}\""));
+            assert!(compiled, "{}: tests/main.rs lacks `mod {name};`", package.name);
+        }
+    }
+}
+
 #[test]
 fn the_modules_of_a_crate_are_found() {
     let modules = Modules::of_crate(&project().join("crates/rnic-sim/src/lib.rs"));

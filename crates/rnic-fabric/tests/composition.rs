@@ -1,8 +1,6 @@
 //! Tests every buffer with every scheduler, with ECN marking on enqueue and on dequeue, and with every path selection.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use proptest::prelude::*;
 use rnic_fabric::config::{
     ArbiterSpec, BufferSpec, ClockSpec, FabricSpec, InputSpec, MarkOn, OutputBuffers, OutputSpec, PATHS,

@@ -1,9 +1,7 @@
 //! Compares routes and longest paths that are computed from a tree's shape with the results of a search in a graph of
 //! the same nodes and links.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use proptest::prelude::*;
 use rnic_fabric::config::{FabricSpec, NamedLink, NamedRoute, TopologySpec};
 use rnic_fabric::rng::{Purpose, mix};

@@ -1,8 +1,6 @@
 //! Tests of the pause tree: which port waits for which other port, since when, and the root cause.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use rnic_fabric::config::FabricSpec;
 use rnic_fabric::{Cause, Fabric, HostId, PauseTree, Wait, Watcher, pause_tree};
 use rnic_transport::{BitRate, Time};

@@ -1,8 +1,6 @@
 //! Tests of ECMP: the choice is per flow, balanced at every switch, and independent between switches.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use rnic_fabric::config::TopologySpec;
 use rnic_fabric::rng::{Purpose, mix};
 use rnic_fabric::{HostId, PortId, Routes, Topology};

@@ -1,8 +1,6 @@
 //! The input-queued switch: its arbiters, the hysteresis of a full buffer, and imperfect clocks.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use rnic_fabric::config::{ArbiterSpec, BufferSpec, ClockSpec, FabricSpec, InputSpec, Quantum, TopologySpec};
 use rnic_fabric::{Ending, Fabric};
 use rnic_transport::{Bytes, Time};

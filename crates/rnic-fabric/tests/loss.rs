@@ -1,8 +1,6 @@
 //! Tests of drops at full buffers and of losses on links: every packet is accounted for.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use rnic_fabric::config::TopologySpec;
 use rnic_fabric::{Fabric, HostId, Packet, PortId};
 

@@ -1,8 +1,6 @@
 //! Tests of switches with a buffer for each output and priority: order, drops, trimming, and returned headers.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use proptest::prelude::*;
 use rnic_fabric::config::{
     BufferSpec, FabricSpec, MarkOn, OutputBuffers, OutputSpec, Paths, TopologySpec, TrimSpec, TrimmedPriority,

@@ -1,9 +1,7 @@
 //! Tests of priority flow control: when ports send pauses, how long pauses take, which transmissions they stop, and the
 //! headroom.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use rnic_fabric::config::{BufferSpec, ClockSpec, FabricSpec, InputSpec, TopologySpec};
 use rnic_fabric::{Fabric, HostId, Watcher, lossless_headroom, required_headroom};
 use rnic_transport::{BitRate, Bytes, Time};

@@ -1,8 +1,6 @@
 //! Tests of routes and of the longest path on topologies of every kind, and of topologies and routes that are refused.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use proptest::prelude::*;
 use rnic_fabric::config::{FabricSpec, NamedRoute, TopologySpec};
 use rnic_fabric::{Fabric, HostId, PathFacts, PortId, Routes, Topology, TopologyError, buffer_cycle, longest_path};

@@ -1,8 +1,6 @@
 //! Tests of a fabric whose switch has a shared buffer.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use proptest::prelude::*;
 use rnic_fabric::config::{
     BufferSpec, ClockSpec, FabricSpec, MarkOn, PauseThreshold, SharedLimits, SharedPfc, SharedSpec, TopologySpec,

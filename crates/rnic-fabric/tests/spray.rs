@@ -1,8 +1,6 @@
 //! Tests of packet spraying.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use rnic_fabric::config::{Paths, TopologySpec};
 use rnic_fabric::{Ending, Fabric};
 

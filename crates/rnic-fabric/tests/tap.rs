@@ -1,9 +1,7 @@
 //! Tests that a tapped port records every frame that it transmits, with the time at which the frame's transmission
 //! begins.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use rnic_fabric::config::TopologySpec;
 use rnic_fabric::{Fabric, PortId};
 

@@ -1,8 +1,6 @@
 //! Tests of the telemetry records that switches write into packets.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use rnic_fabric::config::{BufferSpec, FabricSpec, OutputBuffers, OutputSpec, SharedSpec, TopologySpec};
 use rnic_fabric::{Body, Ending, Fabric, HostId, Packet};
 use rnic_transport::telemetry::{HopRecord, Telemetry};

@@ -1,9 +1,7 @@
 //! Tests of arrival times, to the picosecond. A frame takes (bytes + 20) x 200 ps on a 40 Gbps link, and then 2 us of
 //! propagation. A switch receives a frame whole before it forwards the frame, and adds no time itself.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use rnic_fabric::config::TopologySpec;
 use rnic_fabric::{Ending, Fabric, HostId, MIN_FRAME};
 use rnic_transport::{BitRate, Time};

@@ -1,8 +1,6 @@
 //! Tests that watchers observe a run at the right instants, and that they do not change the run.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use rnic_fabric::config::{BufferSpec, FabricSpec, MarkOn, OutputBuffers, OutputSpec, SharedSpec, TopologySpec};
 use rnic_fabric::{Fabric, PortId, Watcher};
 use rnic_transport::{Bytes, Time};

@@ -1,10 +1,7 @@
 //! Tests the guide "Write a transport in P4". Its code blocks together are the program `p4/window.p4`, and the change
 //! that it proposes has the described effect.
 
-#[path = "../../rnic-transport/tests/network/mod.rs"]
-mod network;
-
-use network::{Network, Planned, Weather};
+use crate::network::{Network, Planned, Weather};
 use rnic_nano::source::SourceFile;
 use rnic_nano::{NicParameters, P4Pipeline, Program, compile};
 use rnic_transport::Time;

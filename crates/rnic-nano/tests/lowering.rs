@@ -1,6 +1,7 @@
 //! Tests of semantic analysis: programs are translated to HIR, and the HIR is interpreted. The expected results are
 //! computed by hand.
 
+#[path = "hir_interpreter/mod.rs"]
 mod hir_interpreter;
 
 use hir_interpreter::{Externs, Flow, Interpreter};

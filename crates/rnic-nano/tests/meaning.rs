@@ -1,7 +1,7 @@
 //! Tests of the semantic analysis, with accepted programs and with the recorded error messages of rejected programs.
 //!
 //! The programs `rejected/meaning-*.p4` have errors. For each program, the `.txt` file of the same name holds the
-//! expected error messages. After an intended change of messages, `cargo test -p rnic-nano --test meaning --
+//! expected error messages. After an intended change of messages, `cargo test -p rnic-nano --test tests meaning --
 //! --ignored` rewrites these files; review their differences.
 
 use proptest::prelude::*;

@@ -1,8 +1,8 @@
 //! Tests of the parser, with accepted programs and with the recorded error messages of rejected programs.
 //!
 //! The programs `rejected/syntax-*.p4` have errors. For each program, the `.txt` file of the same name holds the
-//! expected error messages. After an intended change of messages, `cargo test -p rnic-nano --test syntax -- --ignored`
-//! rewrites these files; review their differences.
+//! expected error messages. After an intended change of messages, `cargo test -p rnic-nano --test tests syntax --
+//! --ignored` rewrites these files; review their differences.
 
 use rnic_nano::ast::{Argument, BinaryOp, Expr, ExprKind, ItemKind, Module, TypeKind, UnaryOp};
 use rnic_nano::diagnostic::Diagnostic;

@@ -1,11 +1,8 @@
 //! Compares each P4 program in `p4/` with its twin, the same transport in Rust. Both must send the same packets at the
 //! same times, also over a network that drops, trims, delays and duplicates packets.
 
-#[path = "../../rnic-transport/tests/network/mod.rs"]
-mod network;
-
-use network::cases::{Case, MTU, RTT_PKTS, cases};
-use network::{Network, Planned, Weather};
+use crate::network::cases::{Case, MTU, RTT_PKTS, cases};
+use crate::network::{Network, Planned, Weather};
 use proptest::prelude::*;
 use rnic_nano::{NicParameters, P4Header, P4Pipeline, Program, compile_file};
 use rnic_transport::Time;

@@ -118,6 +118,11 @@ const BATCH: usize = 1 << 16;
 /// Writes `flows.parquet` with Snappy compression. There is one row group per run, or one for every 1,048,576 flows of
 /// a larger run. The values equal those of `flows.csv`. The flows are read once for each column.
 pub fn write_parquet<W: Write + Send>(out: W, scenario: &Scenario, reports: &[RunRecord]) -> io::Result<()> {
+    write_groups(out, scenario, reports, GROUP)
+}
+
+/// As [`write_parquet`], with row groups of up to `rows` rows.
+fn write_groups<W: Write + Send>(out: W, scenario: &Scenario, reports: &[RunRecord], rows: usize) -> io::Result<()> {
     let properties = WriterProperties::builder()
         .set_compression(Compression::SNAPPY)
         .set_created_by(concat!("rnic ", env!("CARGO_PKG_VERSION")).to_string())
@@ -126,8 +131,9 @@ pub fn write_parquet<W: Write + Send>(out: W, scenario: &Scenario, reports: &[Ru
     let mut writer = SerializedFileWriter::new(out, schema, Arc::new(properties))?;
     for (run, report) in scenario.runs.iter().zip(reports) {
         let output = &report.output;
-        for first in (0..output.flows.len().max(1)).step_by(GROUP) {
-            let mut columns = Columns { group: writer.next_row_group()?, flows: &output.flows, first: first as u32 };
+        for first in (0..output.flows.len().max(1)).step_by(rows) {
+            let (first, last) = (first as u32, (first as u32).saturating_add(rows as u32 - 1));
+            let mut columns = Columns { group: writer.next_row_group()?, flows: &output.flows, first, last };
             columns.write(run, output.end)?;
             columns.group.close()?;
         }
@@ -136,11 +142,12 @@ pub fn write_parquet<W: Write + Send>(out: W, scenario: &Scenario, reports: &[Ru
     Ok(())
 }
 
-/// Writer of the columns of one row group; the row group begins with the flow of index `first`.
+/// Writer of the columns of one row group; the row group holds the flows of index `first` to `last`.
 struct Columns<'a, W: Write> {
     group: SerializedRowGroupWriter<'a, W>,
     flows: &'a FlowLog,
     first: u32,
+    last: u32,
 }
 
 impl<W: Write + Send> Columns<'_, W> {
@@ -184,7 +191,7 @@ impl<W: Write + Send> Columns<'_, W> {
         let Some(mut column) = self.group.next_column()? else {
             return Err(ParquetError::General("the schema has too few columns".to_string()));
         };
-        let mut flows = self.flows.range(self.first, self.first.saturating_add(GROUP as u32 - 1)).peekable();
+        let mut flows = self.flows.range(self.first, self.last).peekable();
         let (mut values, mut defined) = (Vec::new(), Vec::new());
         while flows.peek().is_some() {
             values.clear();
@@ -284,18 +291,19 @@ mod tests {
         assert_eq!((rows, reader.metadata().num_row_groups()), (10, 2));
     }
 
-    /// 1,048,600 flows exceed one row group of 1,048,576 rows, so the Parquet file has two row groups.
+    /// 10,020 flows exceed one row group of 10,000 rows, so the Parquet file has two row groups.
     #[test]
     fn parquet_of_many_flows_has_several_row_groups() {
         let (scenario, mut reports) = fixture::empty();
-        reports[0].output.flows = (0..1_048_600).map(|id| fixture::flow(id, u64::from(id) % 5_000)).collect();
-        let reader = parquet_of(&scenario, &reports);
-        assert!(reports[0].output.flows.is_in_file());
+        reports[0].output.flows = (0..10_020).map(|id| fixture::flow(id, u64::from(id) % 5_000)).collect();
+        let file = tempfile::tempfile().unwrap();
+        write_groups(&file, &scenario, &reports, 10_000).unwrap();
+        let reader = SerializedFileReader::new(file).unwrap();
         let groups = reader.metadata().row_groups();
-        assert_eq!(groups.iter().map(|group| group.num_rows()).collect::<Vec<_>>(), [1_048_576, 24]);
-        let row = reader.get_row_iter(None).unwrap().nth(1_048_577).unwrap().unwrap();
+        assert_eq!(groups.iter().map(|group| group.num_rows()).collect::<Vec<_>>(), [10_000, 20]);
+        let row = reader.get_row_iter(None).unwrap().nth(10_001).unwrap().unwrap();
         let fields: Vec<String> = row.get_column_iter().map(|(_, field)| as_csv(field)).collect();
-        assert_eq!(fields[1..5], ["1048577", "0", "1", "3577"]);
+        assert_eq!(fields[1..5], ["10001", "0", "1", "1"]);
     }
 
     #[test]

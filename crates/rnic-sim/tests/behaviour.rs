@@ -1,6 +1,6 @@
 //! A table of the results of small runs with every transport, loss recovery and congestion control. The table does not
 //! prove that results are right: it shows a reviewer every change of behaviour as a difference. This command rewrites
-//! the table: `UPDATE_EXPECT=1 cargo test -p rnic-sim --test behaviour`.
+//! the table: `UPDATE_EXPECT=1 cargo test -p rnic-sim --test tests behaviour`.
 
 use rnic_campaign::run_scenario;
 use rnic_results::summarise;

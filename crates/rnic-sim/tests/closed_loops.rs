@@ -1,8 +1,6 @@
 //! Closed-loop traffic (pairs, all-to-all and incasts): a message starts when an earlier message is complete.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use proptest::prelude::*;
 use rnic_campaign::{RunListener, execute_remaining};
 use rnic_fabric::config::TopologySpec;

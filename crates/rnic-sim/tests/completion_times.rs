@@ -1,8 +1,6 @@
 //! Flow completion times, checked to the picosecond against values worked out by hand.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use rnic_fabric::config::{ArbiterSpec, NamedLink, TopologySpec};
 use rnic_run::{FlowSpec, InputSetup, QueueingSetup, RunSpec, RunStatus};
 use rnic_transport::{BitRate, Bytes, Time};

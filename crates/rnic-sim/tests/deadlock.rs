@@ -1,8 +1,6 @@
 //! A run that cannot finish fails, and the reason names the paused ports.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use rnic_fabric::config::TopologySpec;
 use rnic_run::FlowSpec;
 use rnic_run::RunOutput;

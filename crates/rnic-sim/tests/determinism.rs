@@ -1,8 +1,6 @@
 //! The same input gives the same output, on any number of threads, in any order of runs, flows and nodes.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use rnic_campaign::{RunListener, execute_remaining, run_scenario};
 use rnic_fabric::config::TopologySpec;
 use rnic_run::CongestionSpec;

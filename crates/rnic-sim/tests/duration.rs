@@ -1,8 +1,6 @@
 //! Runs that end at a given time.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use proptest::prelude::*;
 use rnic_fabric::config::TopologySpec;
 use rnic_run::FlowSpec;

@@ -1,9 +1,7 @@
 //! The memory for the flow records of a run does not grow with the number of flows, from the simulation to the result
 //! files.
 
-mod common;
-
-use common::fat_tree;
+use crate::common::fat_tree;
 use rnic_results::{FlowFormat, summarise, write_all};
 use rnic_run::RunRecord;
 use rnic_run::{FlowLog, FlowRecord, RunOutput, RunStatus};

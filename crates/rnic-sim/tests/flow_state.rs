@@ -1,8 +1,6 @@
 //! Flows start and retire: late packets and timers of a flow must not affect the next flow in its slot.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use rnic_fabric::config::TopologySpec;
 use rnic_run::{RunOutput, RunStatus};
 use rnic_transport::Time;

@@ -1,9 +1,7 @@
 //! Recovery from the loss of chosen packets: packet counts and completion times are checked against values worked out
 //! by hand.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use rnic_run::RunSpec;
 use rnic_run::RunStatus;
 use rnic_transport::{Bytes, Time};

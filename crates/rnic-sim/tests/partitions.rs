@@ -162,7 +162,7 @@ fn same(case: &Case, seen: &dyn Fn(&RunOutput)) -> Result<(), String> {
 
 #[test]
 fn no_partition_changes_a_result() {
-    // An optimised build tests many more cases: `cargo test --release -p rnic-sim --test partitions`.
+    // An optimised build tests many more cases: `cargo test --release -p rnic-sim --test tests partitions`.
     let cases = if cfg!(debug_assertions) { 1_500 } else { 20_000 };
     let config = Config { cases, failure_persistence: None, ..Config::default() };
     let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &[11; 32]);

@@ -1,7 +1,5 @@
 //! The PFC pathologies in the scenarios of `scenarios/pfc`: the root of each pathology, its victims, and the warnings.
 
-mod common;
-
 use proptest::prelude::*;
 use rnic_campaign::run_scenario;
 use rnic_fabric::config::TopologySpec;
@@ -200,7 +198,7 @@ proptest! {
     ) {
         let leaf_spine =
             TopologySpec::LeafSpine { leaves: 4, spines: 2, hosts_per_leaf: 2, uplink_rate: None, uplink_delay: None };
-        let mut run = common::run_on(leaf_spine, transport);
+        let mut run = crate::common::run_on(leaf_spine, transport);
         run.transport.pfc = true;
         if shared {
             run.fabric.switch.queueing = QueueingSetup::Shared(Default::default());
@@ -216,12 +214,12 @@ proptest! {
         let queues = WatchedQueues::Named(Vec::new());
         run.watch = Some(Watch { interval: Time::from_us(3), start: Time::ZERO, queues, flows: false, pauses: true });
         let mut flows: Vec<_> =
-            flows.iter().map(|(at, src, by, bytes)| common::flow(at * 1_000, *src, (src + by) % 8, *bytes)).collect();
+            flows.iter().map(|(at, src, by, bytes)| crate::common::flow(at * 1_000, *src, (src + by) % 8, *bytes)).collect();
         flows.sort_by_key(|flow| flow.start);
-        let output = common::outcome(&run, &flows);
+        let output = crate::common::outcome(&run, &flows);
         prop_assert_eq!(&output.status, &RunStatus::Completed);
         prop_assert_eq!(output.totals.dropped, 0);
-        common::assert_accounts(&output);
+        crate::common::assert_accounts(&output);
         assert_log_is_whole(&output);
         let records = output.pauses.as_ref().unwrap();
         prop_assert!(records.cycle.is_none(), "up and down has no cycle");

@@ -1,8 +1,6 @@
 //! Invariants that every run satisfies, checked on random small fabrics with random settings and traffic.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use rnic_fabric::config::{SchedulerSpec, TopologySpec, TrimSpec, TrimmedPriority};

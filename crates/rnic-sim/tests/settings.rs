@@ -1,8 +1,6 @@
 //! Settings at their limits are accepted unchanged, or refused with a reason.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use rnic_fabric::config::{BufferSpec, InputSpec, TopologySpec};
 use rnic_run::RunSpec;
 use rnic_run::RunStatus;

@@ -1,8 +1,6 @@
 //! Robustness against malicious peers: senders and receivers get forged packets, mixed with real ones.
 
-mod common;
-
-use common::Source;
+use crate::common::Source;
 use proptest::prelude::*;
 use rnic_transport::recovery::{GoBackN, Irn, Protocol, Tcp};
 use rnic_transport::{FlowConfig, NackPolicy, Pdu, PduKind, Psn, Receiver, RxMeta, RxOutcome, TcpConfig, Time};

@@ -1,8 +1,6 @@
 //! Checks go-back-N event by event. Every expected trace was derived by hand, and is the same for every first PSN.
 
-mod common;
-
-use common::{Pipe, Script, Source, Totals, assert_trace, run_traced, sender_view};
+use crate::common::{Pipe, Script, Source, Totals, assert_trace, run_traced, sender_view};
 use rnic_transport::recovery::GoBackN;
 use rnic_transport::{FlowConfig, NackPolicy, Pdu, Psn, Time, Timeouts, Timer};
 

@@ -1,9 +1,7 @@
 //! Checks IRN event by event. Every expected trace was derived by hand from sections 3.1 and 3.2 of the paper, and is
 //! the same for every first PSN.
 
-mod common;
-
-use common::{Pipe, STARTS, Script, Source, Totals, assert_trace, run_traced, sender_view};
+use crate::common::{Pipe, STARTS, Script, Source, Totals, assert_trace, run_traced, sender_view};
 use rnic_transport::congestion::{LossSignal, NoCongestionControl};
 use rnic_transport::recovery::Irn;
 use rnic_transport::rto::RttEstimator;

@@ -5,9 +5,7 @@
 //! retransmitted unnecessarily. (If every retransmission moved the recovery sequence, as in the authors' published NIC
 //! logic, the recovery could last as long as the flow.)
 
-mod common;
-
-use common::{Pair, Pipe, Script, Totals};
+use crate::common::{Pair, Pipe, Script, Totals};
 use rnic_transport::recovery::Irn;
 use rnic_transport::{FlowConfig, Time};
 

@@ -1,10 +1,8 @@
 //! Messages under random faults: each message is delivered exactly once, or its sender aborts it. In the end all
 //! buffers are free.
 
-mod network;
-
-use network::cases::{Case, MTU, RTT_PKTS, cases};
-use network::{Network, Outcome, Planned, Weather};
+use crate::network::cases::{Case, MTU, RTT_PKTS, cases};
+use crate::network::{Network, Outcome, Planned, Weather};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
 use proptest::test_runner::TestRunner;

@@ -1,8 +1,6 @@
 //! Checks the reactions of each program to single packets against values computed by hand.
 
-mod network;
-
-use network::{Network, Planned, Weather};
+use crate::network::{Network, Planned, Weather};
 use rnic_transport::Time;
 use rnic_transport::message::flags::{ACK, DATA, NACK, PULL};
 use rnic_transport::message::programs::{Homa, HomaSettings, Hpcc, HpccHeader, HpccSettings, NativeHeader, Ndp};

@@ -1,9 +1,7 @@
 //! Checks TCP against its RFCs. Every number was computed by hand. Segments have 1,000 bytes, so a window of 4,000
 //! bytes is a window of 4 segments.
 
-mod common;
-
-use common::{Pipe, SYN, Script, Source, assert_trace, run_traced, sender_view};
+use crate::common::{Pipe, SYN, Script, Source, assert_trace, run_traced, sender_view};
 use rnic_transport::congestion::LossSignal;
 use rnic_transport::recovery::{ReceiveRecovery, SendRecovery, Tcp, TcpReceiver, TcpSender};
 use rnic_transport::{FlowConfig, Pdu, PduKind, Psn, Receiver, RxMeta, TcpConfig, Time};

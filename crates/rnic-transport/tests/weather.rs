@@ -3,9 +3,7 @@
 //! The random networks lose, delay and duplicate up to 30 % of the packets in each direction until a given time. A
 //! packet with a wrong checksum counts as lost, because it is discarded on arrival.
 
-mod common;
-
-use common::{Faults, Pair, Pipe, Random, Rates};
+use crate::common::{Faults, Pair, Pipe, Random, Rates};
 use proptest::prelude::*;
 use rnic_transport::recovery::{GoBackN, Irn, Protocol, Tcp};
 use rnic_transport::{BitRate, FlowConfig, NackPolicy, Psn, TcpConfig, Time};

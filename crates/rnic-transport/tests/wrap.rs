@@ -1,8 +1,6 @@
 //! PSNs wrap after 2^24 packets; results must not depend on the position of the wrap.
 
-mod common;
-
-use common::{Pair, Pipe, Random, Rates, Source, Totals};
+use crate::common::{Pair, Pipe, Random, Rates, Source, Totals};
 use proptest::prelude::*;
 use rnic_transport::recovery::{GoBackN, Irn, Protocol, Tcp};
 use rnic_transport::{FlowConfig, Pdu, Psn, Receiver, RxMeta, TcpConfig, Time};

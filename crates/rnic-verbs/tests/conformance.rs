@@ -1,7 +1,5 @@
 //! Runs the conformance checks of [`Verbs`] on two devices in virtual time.
 
-mod common;
-
 use rnic_transport::Time;
 use rnic_verbs::conformance::{Fabric, check};
 use rnic_verbs::{Batch, Device, DeviceConfig, Verbs};
@@ -35,7 +33,7 @@ impl Fabric for Link {
         for (from, device) in self.devices.iter_mut().enumerate() {
             device.on_time(self.now);
             while device.transmit(self.now, &mut self.batch[from]) {
-                let arrival = self.now + common::DELAY;
+                let arrival = self.now + crate::common::DELAY;
                 let packets = self.batch[from].packets_mut().map(|packet| (arrival, 1 - from, packet.to_vec()));
                 self.flying.extend(packets);
             }

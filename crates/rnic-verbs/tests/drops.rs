@@ -1,9 +1,7 @@
 //! Tests of packets that a queue pair does not accept. The device drops such a packet and counts it under its reason,
 //! and the packet has no other effect.
 
-mod common;
-
-use common::{PSN_A, Pair, address, bytes_of};
+use crate::common::{PSN_A, Pair, address, bytes_of};
 use rnic_transport::Time;
 use rnic_verbs::{Dropped, Service};
 use rnic_wire::{Aeth, Bth, Deth, Headers, Opcode, ReadEth, RecvEth, Reth, SackEth, SendEth, Syndrome};
@@ -169,7 +167,7 @@ fn a_notification_is_for_every_service() {
 #[test]
 fn marks_earn_notifications_at_their_distance() {
     for service in [Service::Rc, Service::Irn, Service::Uc] {
-        let mut setup = common::Setup::new(service);
+        let mut setup = crate::common::Setup::new(service);
         setup.config.congestion = rnic_verbs::Congestion::named("dcqcn").unwrap();
         let mut pair = setup.build();
         pair.marks = true;
@@ -192,7 +190,7 @@ fn a_notification_slows_down_what_follows() {
     // `reths` is the number of packets with a RETH among the first nine: one with RC and UC, all with IRN.
     let ten_packets = |reths: u64| Time::from_ns(16 * (9 * (12 + 256 + 4 + 46) + 16 * reths));
     for (service, reths) in [(Service::Rc, 1), (Service::Irn, 9), (Service::Uc, 1)] {
-        let mut setup = common::Setup::new(service);
+        let mut setup = crate::common::Setup::new(service);
         setup.config.congestion = rnic_verbs::Congestion::named("dcqcn").unwrap();
         setup.config.line_rate = rnic_transport::BitRate::from_gbps(1);
         let mut pair = setup.build();

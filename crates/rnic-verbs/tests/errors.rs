@@ -1,9 +1,7 @@
 //! Tests of work requests that fail, for RC and IRN: the completion statuses at both ends, and the order in which other
 //! work requests are flushed.
 
-mod common;
-
-use common::{Fate, PSN_A, Pair, REGION, Setup, bytes_of, pattern};
+use crate::common::{Fate, PSN_A, Pair, REGION, Setup, bytes_of, pattern};
 use rnic_transport::Time;
 use rnic_verbs::{
     Access, AccessError, Data, Dropped, Event, RecvRequest, SendFlags, SendOp, SendRequest, Service, Sge, State,
@@ -496,7 +494,7 @@ fn a_region_that_goes_in_the_middle_of_an_answer_ends_the_connection() {
             }
             let bytes = side.batch.bytes().to_vec();
             let packet = rnic_wire::Packet::parse(&bytes).unwrap();
-            pair.trace.push(format!("B {}", common::describe(&packet)));
+            pair.trace.push(format!("B {}", crate::common::describe(&packet)));
             let _ = pair.arrive(0, &bytes);
         }
         let id = pair.sides[1].memory.id;

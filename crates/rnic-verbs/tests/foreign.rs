@@ -1,9 +1,7 @@
 //! Tests of regions of foreign memory. Every operation works on them, no access goes beyond their bounds, and no access
 //! happens after deregistration.
 
-mod common;
-
-use common::{Fate, Pair, pattern};
+use crate::common::{Fate, Pair, pattern};
 use rnic_verbs::{
     Access, AccessError, Data, ForeignMemory, MrInfo, RecvRequest, SendFlags, SendOp, SendRequest, Service, Sge,
     Status, VerbsError,
@@ -156,7 +154,7 @@ fn a_region_deregistered_under_a_write_is_not_touched_any_more() {
         let mut pair = Pair::new(service);
         let region = register(&mut pair, 1, &buffer, 0, Buffer::LEN);
         pair.sides[0].fill(0, &[5; 700]);
-        pair.script(|seen| if seen.number == 0 { Fate::Arrives } else { Fate::Late(common::DELAY) });
+        pair.script(|seen| if seen.number == 0 { Fate::Arrives } else { Fate::Late(crate::common::DELAY) });
         pair.post(0, 1, SendOp::Write { addr: region.addr, rkey: region.rkey }, 700);
         pair.step(rnic_transport::Time::MAX);
         assert_eq!(buffer.bytes(0, 700), [vec![5; 256], vec![0; 444]].concat());
@@ -240,7 +238,7 @@ fn the_owner_copies_within_the_bounds() {
     let mut pair = Pair::new(Service::Rc);
     let foreign = register(&mut pair, 0, &buffer, 0, 64);
     for id in [foreign.id, pair.sides[0].memory.id] {
-        let len = if id == foreign.id { 64 } else { common::REGION };
+        let len = if id == foreign.id { 64 } else { crate::common::REGION };
         let device = &mut pair.sides[0].device;
         device.write_memory(id, len - 2, &[1, 2]).unwrap();
         let mut out = [0; 3];

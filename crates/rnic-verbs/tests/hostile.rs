@@ -1,9 +1,7 @@
 //! Tests with forged packets of a peer. The device refuses or drops packets that the specification forbids, changes no
 //! memory beyond the granted rights, and stores a bounded amount of state.
 
-mod common;
-
-use common::{PSN_A, Pair, REGION, Setup, bytes_of};
+use crate::common::{PSN_A, Pair, REGION, Setup, bytes_of};
 use rnic_verbs::{Dropped, SendOp, Service, State, Status};
 use rnic_wire::{
     Aeth, AtomicEth, Headers, ImmDt, NakCode, Opcode, Packet, ReadEth, RecvEth, Reth, SackEth, SendEth, Syndrome,
@@ -594,7 +592,7 @@ fn answers_to_what_was_not_asked_are_dropped() {
         let mut setup = Setup::new(service);
         setup.config.in_flight = 1;
         let mut pair = setup.build();
-        pair.script(|_| common::Fate::Lost);
+        pair.script(|_| crate::common::Fate::Lost);
         pair.post(0, 1, pair.write_op(1, 0), 8);
         pair.post(0, 2, pair.read_op(1, 0), 8);
         pair.drain();
@@ -629,14 +627,14 @@ fn a_batch_for_a_queue_pair_of_the_past_goes_nowhere_else() {
     };
     side.qpn = side.device.create_qp(side.pd, init).unwrap();
     assert_eq!(side.qpn.0 & 0xffff, old.0 & 0xffff);
-    let elsewhere = common::address("10.0.0.7:4791");
+    let elsewhere = crate::common::address("10.0.0.7:4791");
     pair.setup.peers[1] = elsewhere;
     pair.connect(0);
     pair.post(0, 3, SendOp::Send, 200);
     let side = &mut pair.sides[0];
     assert!(side.device.transmit(pair.now, &mut side.batch));
     let to = side.batch.destination().unwrap();
-    assert_eq!((to.qpn, to.peer, side.batch.count()), (old, common::address("10.0.0.2:4791"), 1));
+    assert_eq!((to.qpn, to.peer, side.batch.count()), (old, crate::common::address("10.0.0.2:4791"), 1));
     assert!(side.device.transmit(pair.now, &mut side.batch));
     let to = side.batch.destination().unwrap();
     assert_eq!((to.qpn, to.peer, side.batch.count()), (side.qpn, elsewhere, 1));

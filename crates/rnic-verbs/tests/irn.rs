@@ -4,9 +4,7 @@
 //! Side A's requests begin with PSN 100, and so do the responses to them; side B's requests begin with PSN 900. The MTU
 //! is 256 bytes, the link's delay is 1 us, and both retransmission timeouts are 1 ms.
 
-mod common;
-
-use common::{Fate, Pair, Seen, Setup, pattern};
+use crate::common::{Fate, Pair, Seen, Setup, pattern};
 use rnic_transport::Time;
 use rnic_verbs::{Dropped, Event, SendFlags, SendOp, Service, Status};
 use rnic_wire::Operation;

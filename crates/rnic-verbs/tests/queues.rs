@@ -1,9 +1,7 @@
 //! Tests of send, receive and completion queues: order, signalling, notifications, overflow, shared receive queues,
 //! inline and scattered data, large messages.
 
-mod common;
-
-use common::{Fate, PSN_A, Pair, REGION, Seen, Setup, bytes_of, pattern};
+use crate::common::{Fate, PSN_A, Pair, REGION, Seen, Setup, bytes_of, pattern};
 use rnic_transport::Time;
 use rnic_verbs::{
     Access, Completion, Data, Dropped, Event, Notify, Opcode, RecvRequest, SendFlags, SendOp, SendRequest, Service,
@@ -36,8 +34,8 @@ fn completions_say_what_was_done() {
             (pair.swap_op(1, 0, 1, 1), 8, Opcode::CompareSwap, 8),
         ];
         // Packets leave when their request is posted, and an ACK leaves when its packet arrives.
-        let arrival = pair.now + common::DELAY;
-        let acknowledged = arrival + common::DELAY;
+        let arrival = pair.now + crate::common::DELAY;
+        let acknowledged = arrival + crate::common::DELAY;
         for (wr_id, (op, len, ..)) in ops.into_iter().enumerate() {
             pair.post(0, wr_id as u64, op, len);
         }
@@ -513,7 +511,7 @@ fn the_last_packets_of_two_gigabytes() {
         let va = if service == Service::Irn { " va +0xff000 len 4096" } else { "" };
         let packet = rnic_wire::Packet::parse(&last).unwrap();
         let psn = PSN_A + 524_287;
-        assert_eq!(common::describe(&packet), format!("RDMA WRITE Last #{psn} 4096 B{va} ask"));
+        assert_eq!(crate::common::describe(&packet), format!("RDMA WRITE Last #{psn} 4096 B{va} ask"));
     }
 }
 

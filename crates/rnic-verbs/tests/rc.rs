@@ -5,9 +5,7 @@
 //! retransmission timeout is 1,048.576 us. Both sides have receive queues of their own, so ACKs carry credits: the
 //! number of receives left.
 
-mod common;
-
-use common::{Fate, Pair, Setup, bytes_of, pattern};
+use crate::common::{Fate, Pair, Setup, bytes_of, pattern};
 use rnic_transport::Time;
 use rnic_verbs::{Dropped, Event, SendAttributes, SendFlags, SendOp, Service, Status};
 use rnic_wire::{Opcode, Operation, Reth};

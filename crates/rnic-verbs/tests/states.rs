@@ -1,9 +1,7 @@
 //! Tests of the state machine (InfiniBand volume 1, section 10.3.1): in every state, every verb either is executed or
 //! returns an error with a sentence.
 
-mod common;
-
-use common::{Fate, Pair, Setup, address, bytes_of, pattern};
+use crate::common::{Fate, Pair, Setup, address, bytes_of, pattern};
 use rnic_transport::Time;
 use rnic_verbs::{
     Access, Congestion, Data, Device, Dropped, Event, MAX_EVENTS, QpChange, RecvRequest, SendAttributes, SendFlags,
@@ -197,7 +195,7 @@ fn packets_are_taken_in_the_states_that_receive() {
 fn answers_are_taken_in_the_states_that_send() {
     for (opcode, service) in [(Opcode::RC_ACKNOWLEDGE, Service::Rc), (Opcode::IRN_ACKNOWLEDGE, Service::Irn)] {
         let mut pair = in_state(service, State::ReadyToReceive);
-        let mut headers = pair.headers(0, opcode, common::PSN_A);
+        let mut headers = pair.headers(0, opcode, crate::common::PSN_A);
         headers.aeth = Some(rnic_wire::Aeth { syndrome: rnic_wire::Syndrome::ACK, msn: 0 });
         headers.sack = (service == Service::Irn).then_some(rnic_wire::SackEth { psn: 0, before: 0 });
         assert_eq!(pair.arrive(0, &bytes_of(headers, &[])), Err(Dropped::State));
@@ -467,7 +465,7 @@ fn parts_of_other_domains_and_limits_are_refused() {
         scatter_gather: 4,
         inline: 256,
         regions: 2,
-        bytes: common::REGION as u64 + 100,
+        bytes: crate::common::REGION as u64 + 100,
     };
     let mut pair = setup.unconnected();
     let side = &mut pair.sides[0];

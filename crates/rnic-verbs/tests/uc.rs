@@ -1,8 +1,6 @@
 //! Tests of unreliable connections (InfiniBand volume 1, section 9.8): a message is received completely or not at all.
 
-mod common;
-
-use common::{Fate, PSN_A, Pair, bytes_of, pattern};
+use crate::common::{Fate, PSN_A, Pair, bytes_of, pattern};
 use rnic_transport::Time;
 use rnic_verbs::{Dropped, Event, SendAttributes, SendFlags, SendOp, Service, State, Status, VerbsError};
 use rnic_wire::{Opcode, Reth};
@@ -128,7 +126,7 @@ fn a_message_without_a_receive_is_lost() {
 fn a_write_that_is_not_admitted_is_dropped_and_nothing_else_happens() {
     let mut pair = pair();
     let (va, rkey) = pair.target(1);
-    let end = va + common::REGION as u64;
+    let end = va + crate::common::REGION as u64;
     for op in [
         SendOp::Write { addr: va, rkey: rkey ^ 1 },
         SendOp::Write { addr: end - 511, rkey },
@@ -138,7 +136,7 @@ fn a_write_that_is_not_admitted_is_dropped_and_nothing_else_happens() {
         pair.post(0, 1, op, 512);
         pair.run();
     }
-    assert_eq!(pair.sides[1].bytes(0, common::REGION), [0; common::REGION]);
+    assert_eq!(pair.sides[1].bytes(0, crate::common::REGION), [0; crate::common::REGION]);
     assert_eq!(pair.sides[1].dropped(Dropped::Refused), 3);
     assert_eq!(pair.sides[1].device.state(pair.sides[1].qpn), Ok(State::ReadyToSend));
 }
@@ -209,7 +207,7 @@ fn what_needs_an_answer_is_refused() {
 
 #[test]
 fn sequence_numbers_wrap() {
-    let mut setup = common::Setup::new(Service::Uc);
+    let mut setup = crate::common::Setup::new(Service::Uc);
     setup.psns = [0xff_ffff, 0];
     let mut pair = setup.build();
     pair.recv(1, 7, 0, 1_000);

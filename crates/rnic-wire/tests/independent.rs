@@ -4,9 +4,7 @@
 //! The tests need tshark 4 and scapy 2.8. Where one is not installed, its tests print a message and pass without
 //! checking anything.
 
-mod common;
-
-use common::{headers_of, payload_len};
+use crate::common::{headers_of, payload_len};
 use rnic_wire::pcapng::Writer;
 use rnic_wire::{
     Bth, Envelope, Ethernet, Headers, Ip, Ipv4, Ipv6, MacAddr, Opcode, Packet, Pfc, Service, Vlan, pad_count,

@@ -1,8 +1,6 @@
 //! Checks the opcode table against the specification, and that a packet of each opcode survives emitting and parsing.
 
-mod common;
-
-use common::{any_packet, headers_of};
+use crate::common::{any_packet, headers_of};
 use proptest::prelude::*;
 use rnic_wire::{
     Extra, IcrcSeed, MAX_HEADER_LEN, Opcode, Operation, Packet, PayloadRule, Position, ROCE_PORT, Service,

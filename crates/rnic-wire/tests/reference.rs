@@ -1,8 +1,6 @@
 //! Checks the tables in `docs/reference/wire.md` against the code.
 
-mod common;
-
-use common::headers_of;
+use crate::common::headers_of;
 use rnic_wire::{Opcode, PayloadRule, Reject, Service};
 
 const REFERENCE: &str = include_str!("../../../docs/reference/wire.md");

@@ -1,8 +1,6 @@
 //! Every reason to reject a packet has a test case here, and no input makes the parser panic.
 
-mod common;
-
-use common::any_packet;
+use crate::common::any_packet;
 use proptest::prelude::*;
 use rnic_wire::{Bth, BthView, Headers, IcrcSeed, Opcode, Packet, ROCE_PORT, Reject};
 

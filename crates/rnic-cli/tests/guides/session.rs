@@ -161,7 +161,8 @@ impl Session {
 
     /// Whether any process listens on the TCP port of the guide's servers, in one of the network namespaces.
     fn listens(&mut self) -> bool {
-        let ports = "ip netns exec right cat /proc/net/tcp /proc/net/tcp6 2>/dev/null | grep -q ':4853 '";
+        // `grep -q` would end at the first match, and `cat`, which then cannot write, would make the pipeline fail.
+        let ports = "ip netns exec right cat /proc/net/tcp /proc/net/tcp6 2>/dev/null | grep ':4853 ' >/dev/null";
         matches!(self.run(ports, ""), Ok((_, 0)))
     }
 

@@ -1,0 +1,24 @@
+//! All tests of the crate in one program, which is much faster to build than a program for each file.
+
+mod common;
+
+mod behaviour;
+mod closed_loops;
+mod completion_times;
+mod deadlock;
+mod determinism;
+mod duration;
+mod explicit_settings;
+mod flow_log;
+mod flow_state;
+mod hpcc;
+mod loss_recovery;
+mod messages;
+mod output_queues;
+mod p4_twins;
+mod partitions;
+mod pathologies;
+mod random_scenarios;
+mod settings;
+mod switches;
+mod watch;

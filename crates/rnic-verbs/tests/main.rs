@@ -1,0 +1,14 @@
+//! All tests of the crate in one program, which is much faster to build than a program for each file.
+
+mod common;
+
+mod conformance;
+mod drops;
+mod errors;
+mod foreign;
+mod hostile;
+mod irn;
+mod queues;
+mod rc;
+mod states;
+mod uc;
