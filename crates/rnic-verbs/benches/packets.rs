@@ -86,6 +86,8 @@ impl Pair {
             let connection = Connection {
                 peer,
                 peer_qpn,
+                peer_source_port: None,
+                peer_in_flight: rnic_verbs::MAX_IN_FLIGHT,
                 path_mtu: MTU,
                 recv_psn: 0,
                 max_dest_rd_atomic: 16,

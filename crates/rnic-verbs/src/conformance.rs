@@ -97,6 +97,8 @@ impl Pair {
             let connection = Connection {
                 peer: self.fabric.addr(1 - side),
                 peer_qpn: self.sides[1 - side].qpn,
+                peer_source_port: None,
+                peer_in_flight: crate::MAX_IN_FLIGHT,
                 path_mtu: MTU,
                 recv_psn: self.psn,
                 max_dest_rd_atomic: 4,

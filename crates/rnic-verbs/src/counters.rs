@@ -7,7 +7,7 @@ pub enum Dropped {
     Malformed,
     /// No queue pair has the packet's destination QPN.
     UnknownQp,
-    /// The packet's source IP address is not the address of the queue pair's peer.
+    /// The packet's source IP address or UDP source port is not that of the queue pair's peer.
     WrongPeer,
     /// The packet's partition key is not a key of the default partition (0xffff or 0x7fff).
     Partition,
@@ -21,7 +21,8 @@ pub enum Dropped {
     Duplicate,
     /// An earlier packet is missing, and the service does not accept packets out of order.
     OutOfOrder,
-    /// The packet is an ACK, a NAK or a response for a request that is not outstanding.
+    /// The packet is an ACK, a NAK or a response for a request that is not outstanding, or a CNP although the queue pair
+    /// has sent no packet for a while.
     Stale,
     /// The message needs a receive, and no receive is posted.
     NoReceive,

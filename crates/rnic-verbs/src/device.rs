@@ -6,6 +6,7 @@ pub use crate::config::{DeviceConfig, Limits};
 use crate::common::Ctx;
 use crate::counters::{Counters, Dropped};
 use crate::qp::Qp;
+use crate::qps::QueuePairs;
 use crate::queue::CompletionQueue;
 use crate::table::Table;
 use crate::types::{Event, Qpn, State, Status, VerbsError};
@@ -13,7 +14,6 @@ use chacha20::ChaCha20Rng;
 use rand_core::{Rng, SeedableRng};
 use rnic_transport::{Psn, Time};
 use rnic_wire::{Bth, BthView, Packet, Reject};
-use slab::Slab;
 use std::collections::{BTreeSet, VecDeque};
 use std::net::SocketAddr;
 
@@ -21,14 +21,12 @@ use std::net::SocketAddr;
 /// [`Verbs`](crate::Verbs) has an example with two devices.
 pub struct Device {
     pub(crate) config: DeviceConfig,
-    /// Generator of memory keys, of first PSNs and of the first queue pair number. Keys and PSNs are secrets between
-    /// two peers, so the generator is cryptographic: its output does not reveal later numbers.
+    /// Generator of memory keys, first PSNs and queue pair numbers. They are secrets between two peers, so the
+    /// generator is cryptographic: its output does not reveal later numbers.
     pub(crate) rng: ChaCha20Rng,
     pub(crate) domains: Table<()>,
     pub(crate) ctx: Ctx,
-    pub(crate) qps: Slab<Qp>,
-    /// Number of queue pairs created so far, plus a random number. It determines the upper 8 bits of the next QPN.
-    pub(crate) made: u32,
+    pub(crate) qps: QueuePairs,
     /// Queue pairs (their slots in `qps`) that may have packets to send now; each queue pair occurs at most once.
     ready: VecDeque<u32>,
     /// The next timer of each queue pair: its time, and the queue pair's slot in `qps`. A queue pair has at most one
@@ -39,13 +37,12 @@ pub struct Device {
 impl Device {
     /// Creates a device without objects (protection domains, memory regions, queues).
     pub fn new(config: DeviceConfig) -> Device {
-        let mut rng = ChaCha20Rng::seed_from_u64(config.seed);
+        let rng = ChaCha20Rng::seed_from_u64(config.seed);
         Device {
             config,
             domains: Table::new(),
             ctx: Ctx::new(),
-            qps: Slab::new(),
-            made: rng.next_u32(),
+            qps: QueuePairs::new(),
             rng,
             ready: VecDeque::new(),
             timers: BTreeSet::new(),
@@ -111,18 +108,18 @@ impl Device {
         };
         let bth = &packet.headers.bth;
         let qpn = Qpn(bth.dest_qp);
-        let qp = addressed(&mut self.qps, qpn, source, bth.pkey)?;
+        let (at, qp) = addressed(&mut self.qps, qpn, source, bth.pkey)?;
         if let Err((why, is_invalid_request)) = qp.check(&packet) {
             if is_invalid_request && qp.refuse(&mut self.ctx, Psn::new(bth.psn)) {
-                self.touch(index(qpn) as u32);
+                self.touch_at(at);
             }
             return Err(why);
         }
         let result = qp.handle(&mut self.ctx, now, &packet, marked);
         if !qp.common.established {
-            self.establish(qpn, &packet, &result);
+            self.establish(at, &packet, &result);
         }
-        self.touch(index(qpn) as u32);
+        self.touch_at(at);
         result
     }
 
@@ -136,9 +133,9 @@ impl Device {
         };
         let qpn = Qpn(view.dest_qp());
         match addressed(&mut self.qps, qpn, source, view.pkey()) {
-            Ok(qp) if view.transport_version() == 0 && qp.owns_reserved_opcode(code) => {
+            Ok((at, qp)) if view.transport_version() == 0 && qp.owns_reserved_opcode(code) => {
                 if qp.refuse(&mut self.ctx, Psn::new(view.psn())) {
-                    self.touch(index(qpn) as u32);
+                    self.touch_at(at);
                 }
                 Dropped::Opcode
             }
@@ -149,13 +146,13 @@ impl Device {
     /// Notes whether the peer is connected, which only a request shows that was processed, or that would have been with
     /// a receive.
     #[cold]
-    fn establish(&mut self, qpn: Qpn, packet: &Packet<'_>, result: &Result<(), Dropped>) {
+    fn establish(&mut self, at: u32, packet: &Packet<'_>, result: &Result<(), Dropped>) {
         let is_request = packet.headers.bth.opcode.operation().is_request();
-        let Some(qp) = self.qps.get_mut(index(qpn)) else { return };
+        let Some(qp) = self.qps.at_mut(at) else { return };
         if is_request && matches!(result, Ok(()) | Err(Dropped::NoReceive)) {
             qp.common.established = true;
             if qp.common.state == State::ReadyToReceive {
-                self.ctx.raise(Event::CommunicationEstablished(qpn));
+                self.ctx.raise(Event::CommunicationEstablished(qp.qpn()));
             }
         }
     }
@@ -168,12 +165,12 @@ impl Device {
         if let Some(to) = batch.begin() {
             // The packet that the previous batch held back comes first. Further packets of the same queue pair follow
             // it.
-            let at = self.ready.iter().position(|at| self.qps.get(*at as usize).is_some_and(|qp| qp.qpn() == to.qpn));
+            let at = self.qps.slot(to.qpn).and_then(|slot| self.ready.iter().position(|at| *at == slot));
             let Some(at) = at.and_then(|at| self.ready.remove(at)) else { return true };
             self.ready.push_front(at);
         }
         while let Some(at) = self.ready.pop_front() {
-            let Some(qp) = self.qps.get_mut(at as usize) else { continue };
+            let Some(qp) = self.qps.at_mut(at) else { continue };
             qp.ready = false;
             let Some(connection) = &qp.common.connection else { continue };
             let to = Destination {
@@ -221,7 +218,7 @@ impl Device {
                 break;
             }
             self.timers.pop_first();
-            let Some(qp) = self.qps.get_mut(at as usize) else { continue };
+            let Some(qp) = self.qps.at_mut(at) else { continue };
             qp.armed = None;
             if qp.deadline().is_some_and(|deadline| deadline <= now) {
                 qp.on_deadline(&mut self.ctx, now);
@@ -233,8 +230,8 @@ impl Device {
 
     /// Puts the queue pair in slot `at` of `qps` into the ring of ready queue pairs, because it may have packets to
     /// send. [`Device::transmit`] takes the queue pairs from this ring.
-    pub(crate) fn touch(&mut self, at: u32) {
-        if let Some(qp) = self.qps.get_mut(at as usize)
+    fn touch_at(&mut self, at: u32) {
+        if let Some(qp) = self.qps.at_mut(at)
             && !qp.ready
         {
             qp.ready = true;
@@ -242,11 +239,18 @@ impl Device {
         }
     }
 
+    /// As [`Device::touch_at`], for a queue pair that is given by its number.
+    pub(crate) fn touch(&mut self, qpn: Qpn) {
+        if let Some((at, _)) = self.qps.get_mut(qpn) {
+            self.touch_at(at);
+        }
+    }
+
     /// Puts the queue pair in slot `at` of `qps` into the ring of ready queue pairs if it may send now, and sets its
     /// timer. If the timer moves to a later time, its entry in `timers` keeps the earlier time.
     fn wake(&mut self, at: u32) {
         let now = self.ctx.now;
-        let Some(qp) = self.qps.get_mut(at as usize) else { return };
+        let Some(qp) = self.qps.at_mut(at) else { return };
         let transmit = qp.next_transmit();
         if transmit.is_some_and(|time| time <= now) && !qp.ready {
             qp.ready = true;
@@ -282,7 +286,7 @@ impl Device {
     /// Moves queue pairs whose completion queue overflowed into the error state.
     pub(crate) fn settle(&mut self) {
         while std::mem::take(&mut self.ctx.overflow) {
-            for (_, qp) in self.qps.iter_mut() {
+            for qp in self.qps.values_mut() {
                 let lost = [qp.common.init.send_cq, qp.common.init.recv_cq]
                     .iter()
                     .any(|cq| self.ctx.cqs.get(cq.0).is_some_and(CompletionQueue::overflowed));
@@ -294,34 +298,32 @@ impl Device {
     }
 
     pub(crate) fn qp(&mut self, qpn: Qpn) -> Result<&mut Qp, VerbsError> {
-        let qp = self.qps.get_mut(index(qpn)).filter(|qp| qp.qpn() == qpn);
-        qp.ok_or(VerbsError::Unknown("such queue pair"))
+        self.qp_and_ctx(qpn).map(|(qp, _)| qp)
     }
 
     /// Returns a queue pair together with the state that all queue pairs of the device share.
     pub(crate) fn qp_and_ctx(&mut self, qpn: Qpn) -> Result<(&mut Qp, &mut Ctx), VerbsError> {
-        let qp = self.qps.get_mut(index(qpn)).filter(|qp| qp.qpn() == qpn);
-        Ok((qp.ok_or(VerbsError::Unknown("such queue pair"))?, &mut self.ctx))
+        let (_, qp) = self.qps.get_mut(qpn).ok_or(VerbsError::Unknown("such queue pair"))?;
+        Ok((qp, &mut self.ctx))
     }
 }
 
-/// The queue pair to which a packet from `source` with this destination and partition key is addressed.
+/// The queue pair to which a packet from `source` with this destination and partition key is addressed, and its slot.
 #[inline]
-fn addressed(qps: &mut Slab<Qp>, qpn: Qpn, source: SocketAddr, pkey: u16) -> Result<&mut Qp, Dropped> {
-    let qp = qps.get_mut(index(qpn)).filter(|qp| qp.qpn() == qpn).ok_or(Dropped::UnknownQp)?;
+fn addressed(qps: &mut QueuePairs, qpn: Qpn, source: SocketAddr, pkey: u16) -> Result<(u32, &mut Qp), Dropped> {
+    let (at, qp) = qps.get_mut(qpn).ok_or(Dropped::UnknownQp)?;
     let connection = qp.common.connection.as_ref().ok_or(Dropped::State)?;
     // A dual-stack socket (IPv4 and IPv6) reports an IPv4 peer by its IPv4-mapped IPv6 address.
-    if connection.peer.ip() != source.ip() && connection.peer.ip().to_canonical() != source.ip().to_canonical() {
+    let (ip, from) = (connection.peer.ip(), source.ip());
+    if ip != from && ip.to_canonical() != from.to_canonical()
+        || connection.peer_source_port.is_some_and(|port| port != source.port())
+    {
         return Err(Dropped::WrongPeer);
     }
     if pkey & 0x7fff != Bth::DEFAULT_PKEY & 0x7fff {
         return Err(Dropped::Partition);
     }
-    if qp.common.receives_packets() { Ok(qp) } else { Err(Dropped::State) }
-}
-
-pub(crate) fn index(qpn: Qpn) -> usize {
-    (qpn.0 & 0xffff) as usize
+    if qp.common.receives_packets() { Ok((at, qp)) } else { Err(Dropped::State) }
 }
 
 #[cfg(test)]
@@ -349,6 +351,8 @@ mod tests {
             let connection = Connection {
                 peer: "10.0.0.1:4791".parse().unwrap(),
                 peer_qpn: Qpn(2),
+                peer_source_port: None,
+                peer_in_flight: crate::MAX_IN_FLIGHT,
                 path_mtu: 1_024,
                 recv_psn: 0,
                 max_dest_rd_atomic: 1,
@@ -364,12 +368,12 @@ mod tests {
                 let (op, data) = (SendOp::Write { addr: 0, rkey: 0 }, Data::Inline(&[0; 100]));
                 let request = SendRequest { wr_id: 0, op, data, flags: SendFlags::default() };
                 device.post_send(qpn, &request).unwrap();
-                // Each round a CNP arrives, so that DCQCN lowers the rate and paces the packets.
-                let bytes = rnic_wire::Packet::cnp(qpn.0).emit_without_icrc(&mut packet);
-                device.receive(now, connection.peer, false, &packet[..bytes + 4]).unwrap();
                 now += Time::from_us(60);
                 device.on_time(now);
                 while device.transmit(now, &mut batch) {}
+                // Each round a CNP arrives, so that DCQCN lowers the rate and paces the packets.
+                let bytes = rnic_wire::Packet::cnp(qpn.0).emit_without_icrc(&mut packet);
+                device.receive(now, connection.peer, false, &packet[..bytes + 4]).unwrap();
                 assert!(device.timers.len() <= 1 && device.ready.len() <= 1);
             }
             device.destroy_qp(qpn).unwrap();

@@ -34,6 +34,7 @@ mod interface;
 mod memory;
 mod packet;
 mod qp;
+mod qps;
 pub mod queue;
 mod send_queue;
 mod table;

@@ -506,8 +506,16 @@ pub const MAX_MTU: u32 = 8_960;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Connection {
     /// The peer's IP address, and the UDP port to which packets are sent. The device drops received packets with
-    /// another source IP address, but accepts any UDP source port.
+    /// another source IP address.
     pub peer: SocketAddr,
+    /// The UDP source port of the peer's packets; the device drops packets with another one. `None`: any, for a peer
+    /// that does not tell its source port. The port keeps out packets that other users of the peer's host send.
+    pub peer_source_port: Option<u16>,
+    /// Maximum number of packets that the peer has in flight, 1 to [`MAX_IN_FLIGHT`](crate::MAX_IN_FLIGHT). IRN drops
+    /// packets further ahead than this (rounded up to a power of two, at least 128), so a stranger has to guess the PSN the more exactly the smaller the number is.
+    /// For a peer that does not tell it, the number is [`MAX_IN_FLIGHT`](crate::MAX_IN_FLIGHT). RC and UC do not use
+    /// it.
+    pub peer_in_flight: u32,
     /// QPN of the peer's queue pair.
     pub peer_qpn: Qpn,
     /// Path MTU: payload bytes of a full packet. RC allows 256, 512, 1024, 2048 and 4096. UC allows 8192 too, if both

@@ -3,7 +3,7 @@
 
 use crate::backing::{Backing, ForeignMemory};
 use crate::common::Common;
-use crate::device::{Device, index};
+use crate::device::Device;
 use crate::flow::Congestion;
 use crate::memory::{Spans, total};
 use crate::packet::Route;
@@ -34,7 +34,7 @@ impl Device {
         if self.ctx.memory.has_domain(pd) {
             return busy("a memory region");
         }
-        if self.qps.iter().any(|(_, qp)| qp.common.pd == pd) {
+        if self.qps.values().any(|qp| qp.common.pd == pd) {
             return busy("a queue pair");
         }
         if self.ctx.srqs.values().any(|srq| srq.pd == pd) {
@@ -337,17 +337,22 @@ impl Device {
         if let Some(srq) = init.srq {
             self.srq(srq)?.users += 1;
         }
-        let entry = self.qps.vacant_entry();
-        // The low 16 bits of the QPN are the slot; the upper 8 bits (salt) change when another queue pair takes the
-        // slot. So packets for the destroyed queue pair do not reach the new one. The salt is 1 to 254, because the
-        // specification reserves QPNs 0 and 1, and 0xffffff for multicast.
-        let salt = self.made % 0xfe + 1;
-        self.made = self.made.wrapping_add(1);
-        let qpn = Qpn(salt << 16 | entry.key() as u32);
-        let common = Common::new(qpn, pd, init);
-        let congestion = self.config.congestion.clone();
-        let cfg = FlowConfig::default();
-        entry.insert(Qp { common, engine: Engine::None, congestion, cfg, rate: None, ready: false, armed: None });
+        let (congestion, cfg) = (self.config.congestion.clone(), FlowConfig::default());
+        let make = |qpn| {
+            let common = Common::new(qpn, pd, init);
+            Qp {
+                common,
+                engine: Engine::None,
+                congestion,
+                cfg,
+                rate: None,
+                ready: false,
+                armed: None,
+                last_sent: None,
+                last_cnp: None,
+            }
+        };
+        let qpn = self.qps.insert(&mut self.rng, make);
         Ok(qpn)
     }
 
@@ -356,9 +361,8 @@ impl Device {
     /// # Errors
     /// If there is no such queue pair.
     pub fn destroy_qp(&mut self, qpn: Qpn) -> Result<(), VerbsError> {
-        self.qp(qpn)?;
-        let qp = self.qps.remove(index(qpn));
-        self.forget(index(qpn) as u32, &qp);
+        let (at, qp) = self.qps.remove(qpn).ok_or(VerbsError::Unknown("such queue pair"))?;
+        self.forget(at, &qp);
         for cq in [qp.common.init.send_cq, qp.common.init.recv_cq] {
             self.cq(cq)?.users -= 1;
         }
@@ -373,8 +377,7 @@ impl Device {
     /// # Errors
     /// If there is no such queue pair.
     pub fn state(&self, qpn: Qpn) -> Result<State, VerbsError> {
-        let qp = self.qps.get(index(qpn)).filter(|qp| qp.qpn() == qpn);
-        qp.map(|qp| qp.common.state).ok_or(VerbsError::Unknown("such queue pair"))
+        self.qps.get(qpn).map(|qp| qp.common.state).ok_or(VerbsError::Unknown("such queue pair"))
     }
 
     /// Chooses the congestion control of a queue pair that is not connected yet, instead of
@@ -408,7 +411,7 @@ impl Device {
             });
         }
         qp.set_rate(rate);
-        self.touch(index(qpn) as u32);
+        self.touch(qpn);
         Ok(())
     }
 
@@ -417,8 +420,7 @@ impl Device {
     /// # Errors
     /// If there is no such queue pair.
     pub fn query_qp(&self, qpn: Qpn) -> Result<QpInfo, VerbsError> {
-        let qp = self.qps.get(index(qpn)).filter(|qp| qp.qpn() == qpn);
-        let qp = qp.ok_or(VerbsError::Unknown("such queue pair"))?;
+        let qp = self.qps.get(qpn).ok_or(VerbsError::Unknown("such queue pair"))?;
         let c = &qp.common;
         Ok(QpInfo {
             state: c.state,
@@ -452,7 +454,7 @@ impl Device {
         let qp = self.qp(qpn)?;
         let service = qp.common.init.service;
         require(qp.common.state, &[State::Init], "go to RTR")?;
-        let Connection { path_mtu, recv_psn, min_rnr_timer, dscp, peer_qpn, .. } = connection;
+        let Connection { path_mtu, recv_psn, min_rnr_timer, dscp, peer_qpn, peer_in_flight, .. } = connection;
         let (fits, possible) = match service {
             Service::Rc => ((256..=4_096).contains(&path_mtu), "256, 512, 1024, 2048 or 4096"),
             Service::Uc => ((256..=8_192).contains(&path_mtu), "256, 512, 1024, 2048, 4096 or 8192"),
@@ -463,6 +465,7 @@ impl Device {
         }
         range("the first PSN", recv_psn, 0, Psn::MODULUS - 1)?;
         range("the QPN of the peer", peer_qpn.0, 0, Psn::MODULUS - 2)?;
+        range("the peer's number of packets in flight", peer_in_flight, 1, MAX_IN_FLIGHT)?;
         range("the RNR timer", min_rnr_timer.into(), 0, 31)?;
         range("the DSCP", dscp.into(), 0, 63)?;
         let (line_rate, base_rtt, timeouts) = (self.config.line_rate, self.config.base_rtt, self.config.timeouts);
@@ -527,7 +530,7 @@ impl Device {
             qp.release();
         }
         self.advance_to(now);
-        self.touch(index(qpn) as u32);
+        self.touch(qpn);
         Ok(())
     }
 
@@ -608,8 +611,7 @@ impl Device {
     /// If the send queue is full, if the request is not possible in the queue pair's state or with its transport
     /// service, or if the memory of a scatter-gather element cannot be used. After an error nothing is posted.
     pub fn post_send(&mut self, qpn: Qpn, request: &SendRequest<'_>) -> Result<(), VerbsError> {
-        self.qp(qpn)?;
-        let qp = &self.qps[index(qpn)];
+        let qp = self.qps.get(qpn).ok_or(VerbsError::Unknown("such queue pair"))?;
         let c = &qp.common;
         let usable = [State::ReadyToSend, State::SendQueueDrain, State::SendQueueError, State::Error];
         require(c.state, &usable, "take sends")?;
@@ -653,15 +655,15 @@ impl Device {
             return Err(VerbsError::Unsupported("the connection admits no reads and atomics (max_rd_atomic is 0)"));
         }
         let wqe = Wqe::new(request.wr_id, op, local, len, request.flags);
-        let qp = &mut self.qps[index(qpn)];
+        let (qp, ctx) = self.qp_and_ctx(qpn)?;
         if matches!(qp.common.state, State::Error | State::SendQueueError) {
-            qp.common.sent(&mut self.ctx, &wqe, Status::WorkRequestFlushed);
+            qp.common.sent(ctx, &wqe, Status::WorkRequestFlushed);
             self.settle();
             return Ok(());
         }
         qp.common.sends.push(wqe);
         qp.release();
-        self.touch(index(qpn) as u32);
+        self.touch(qpn);
         Ok(())
     }
 
@@ -671,8 +673,7 @@ impl Device {
     /// If the receive queue is full, the state is RESET, the queue pair has a shared receive queue, or the memory of a
     /// scatter-gather element cannot be used. After an error nothing is posted.
     pub fn post_recv(&mut self, qpn: Qpn, request: &RecvRequest<'_>) -> Result<(), VerbsError> {
-        self.qp(qpn)?;
-        let c = &self.qps[index(qpn)].common;
+        let c = &self.qps.get(qpn).ok_or(VerbsError::Unknown("such queue pair"))?.common;
         if c.init.srq.is_some() {
             return Err(VerbsError::Unsupported("receives of this queue pair come from its shared receive queue"));
         }
@@ -680,17 +681,18 @@ impl Device {
             return Err(VerbsError::WrongState { state: c.state, action: "take receives" });
         }
         let receive = self.receive_request(c.pd, c.receives.max_sge, request)?;
-        let c = &mut self.qps[index(qpn)].common;
+        let (qp, ctx) = self.qp_and_ctx(qpn)?;
+        let c = &mut qp.common;
         let taken = c.inbox_len();
         c.receives.post(receive, taken)?;
         if c.state == State::Error {
-            c.flush(&mut self.ctx);
+            c.flush(ctx);
             self.settle();
             return Ok(());
         }
         if c.told_no_credits.get() {
-            self.qps[index(qpn)].tell_credits();
-            self.touch(index(qpn) as u32);
+            qp.tell_credits();
+            self.touch(qpn);
         }
         Ok(())
     }

@@ -158,9 +158,16 @@ fn refused(pair: &mut Pair, why: Dropped, bytes: &[u8]) {
 fn a_notification_is_for_every_service() {
     for service in [Service::Rc, Service::Irn, Service::Uc] {
         let mut pair = Pair::new(service);
-        let bytes = bytes_of(pair.headers(1, Opcode::CNP, 0), &[0; 16]);
-        assert_eq!(pair.arrive(1, &bytes), Ok(()));
-        assert_eq!(pair.sides[1].device.counters().cnps_received, 1);
+        let bytes = bytes_of(pair.headers(0, Opcode::CNP, 0), &[0; 16]);
+        // A CNP is the peer's response to a packet, so one for a queue pair that sent nothing is forged.
+        assert_eq!(pair.arrive(0, &bytes), Err(Dropped::Stale));
+        pair.post(0, 1, pair.write_op(1, 0), 8);
+        pair.run();
+        pair.now = rnic_transport::Time::from_ms(100);
+        assert_eq!(pair.arrive(0, &bytes), Ok(()));
+        pair.now = rnic_transport::Time::from_ms(101);
+        assert_eq!(pair.arrive(0, &bytes), Err(Dropped::Stale));
+        assert_eq!(pair.sides[0].device.counters().cnps_received, 1);
     }
 }
 
@@ -207,6 +214,32 @@ fn a_notification_slows_down_what_follows() {
         // At line rate the sender does not pace packets, so all leave at once. The CNP for the second message arrives
         // after its last packet has left, so only the third message is paced.
         assert_eq!(spans, [Time::ZERO, Time::ZERO, ten_packets(reths)], "{service:?}");
+    }
+}
+
+/// Forged CNPs slow a queue pair down no more than CNPs of the peer at their usual rate, one in 50 us.
+#[test]
+fn a_flood_of_notifications_counts_as_one_each_interval() {
+    for service in [Service::Rc, Service::Irn, Service::Uc] {
+        let last_departure = |floods: u64| {
+            let mut setup = crate::common::Setup::new(service);
+            setup.config.congestion = rnic_verbs::Congestion::named("dcqcn").unwrap();
+            setup.config.line_rate = rnic_transport::BitRate::from_gbps(1);
+            let mut pair = setup.build();
+            pair.post(0, 1, pair.write_op(1, 0), 8);
+            pair.run_for(Time::from_us(5));
+            let bytes = bytes_of(pair.headers(0, Opcode::CNP, 0), &[0; 16]);
+            for _ in 0..floods {
+                assert_eq!(pair.arrive(0, &bytes), Ok(()));
+            }
+            assert_eq!(pair.sides[0].device.counters().cnps_received, floods);
+            let posted = pair.now;
+            pair.post(0, 2, pair.write_op(1, 0), 2_560);
+            pair.run_for(Time::from_us(50));
+            *pair.departures.iter().filter(|(from, _)| *from == 0).map(|(_, at)| at).max().unwrap() - posted
+        };
+        let [none, one, many] = [0, 1, 1_000].map(last_departure);
+        assert!(none < one && one == many, "{service:?} {none} {one} {many}");
     }
 }
 

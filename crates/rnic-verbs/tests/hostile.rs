@@ -626,7 +626,7 @@ fn a_batch_for_a_queue_pair_of_the_past_goes_nowhere_else() {
         signal_all: false,
     };
     side.qpn = side.device.create_qp(side.pd, init).unwrap();
-    assert_eq!(side.qpn.0 & 0xffff, old.0 & 0xffff);
+    assert_ne!(side.qpn, old);
     let elsewhere = crate::common::address("10.0.0.7:4791");
     pair.setup.peers[1] = elsewhere;
     pair.connect(0);
@@ -640,4 +640,69 @@ fn a_batch_for_a_queue_pair_of_the_past_goes_nowhere_else() {
     assert_eq!((to.qpn, to.peer, side.batch.count()), (side.qpn, elsewhere, 1));
     let bytes = side.batch.bytes().to_vec();
     assert_eq!(Packet::parse(&bytes).unwrap().headers.bth.opcode, Opcode::RC_SEND_ONLY);
+}
+
+#[test]
+fn queue_pair_numbers_are_random_and_never_reserved() {
+    let mut device = rnic_verbs::Device::new(rnic_verbs::DeviceConfig { seed: 7, ..Default::default() });
+    let (pd, cq) = (device.create_pd(), device.create_cq(1).unwrap());
+    let init = rnic_verbs::QpInit {
+        service: Service::Irn,
+        send_cq: cq,
+        recv_cq: cq,
+        srq: None,
+        capacities: rnic_verbs::Capacities::default(),
+        signal_all: false,
+    };
+    let qpns: Vec<u32> = (0..4_096).map(|_| device.create_qp(pd, init.clone()).unwrap().0).collect();
+    let distinct: std::collections::HashSet<_> = qpns.iter().collect();
+    assert_eq!(distinct.len(), qpns.len());
+    assert!(qpns.iter().all(|qpn| (2..0xff_ffff).contains(qpn)));
+    // The differences between consecutive numbers are all over 24 bits, and each bit is set in about half of them.
+    assert!(qpns.windows(2).filter(|pair| pair[0].abs_diff(pair[1]) > 1 << 16).count() > 4_000);
+    for bit in 0..24 {
+        let set = qpns.iter().filter(|qpn| *qpn >> bit & 1 == 1).count();
+        assert!((1_900..2_200).contains(&set), "bit {bit}: {set}");
+    }
+    // A queue pair is found by its number only, also after others were destroyed.
+    for qpn in qpns.iter().step_by(2) {
+        device.destroy_qp(rnic_verbs::Qpn(*qpn)).unwrap();
+    }
+    for (at, qpn) in qpns.iter().enumerate() {
+        assert_eq!(device.state(rnic_verbs::Qpn(*qpn)).is_ok(), at % 2 == 1);
+    }
+}
+
+#[test]
+fn packets_from_another_port_of_the_peers_host_are_dropped() {
+    for service in [Service::Rc, Service::Irn, Service::Uc] {
+        let mut setup = Setup::new(service);
+        setup.source_port = Some(4_791);
+        let mut pair = setup.build();
+        pair.post(0, 1, pair.write_op(1, 0), 8);
+        pair.run();
+        assert_eq!(pair.sides[0].sent(), [(1, Status::Success)]);
+        // Another process on the peer's host has another port, and knows everything else.
+        pair.setup.peers[0].set_port(49_152);
+        let mut headers = pair.headers(1, Opcode::IRN_WRITE_ONLY, PSN_A + 1);
+        headers.reth = Some(Reth { va: pair.target(1).0, rkey: pair.target(1).1, dma_len: 8 });
+        assert_eq!(pair.arrive(1, &bytes_of(headers, &[1; 8])), Err(Dropped::WrongPeer));
+        assert_eq!(pair.sides[1].bytes(0, 8), [0; 8]);
+    }
+}
+
+/// A stranger sends zero-length Writes, which need no key, all over the PSNs. Those beyond the peer's window are
+/// dropped.
+#[test]
+fn packets_beyond_the_peers_window_are_dropped() {
+    let mut setup = Setup::new(Service::Irn);
+    setup.peer_in_flight = 128;
+    let mut pair = setup.build();
+    let write = |pair: &mut Pair, psn: u32| {
+        let mut headers = pair.headers(1, Opcode::IRN_WRITE_ONLY, psn);
+        headers.reth = Some(Reth { va: 0, rkey: 0, dma_len: 0 });
+        pair.arrive(1, &bytes_of(headers, &[]))
+    };
+    let taken: Vec<u32> = (0..1 << 14).filter(|ahead| write(&mut pair, PSN_A + ahead + 1).is_ok()).collect();
+    assert_eq!(taken, (0..127).collect::<Vec<_>>());
 }

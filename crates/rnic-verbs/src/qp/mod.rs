@@ -13,7 +13,7 @@ use crate::common::{Common, Ctx};
 use crate::types::{QpChange, Qpn, SendOp, Service, State, VerbsError};
 use crate::{Congestion, Dropped};
 use rnic_transport::{BitRate, FlowConfig, Psn, Time};
-use rnic_wire::Packet;
+use rnic_wire::{Operation, Packet};
 use sending::Due;
 
 /// Number of bytes around a RoCEv2 packet that congestion control and rate limits count too: Ethernet, IPv4 and UDP
@@ -22,6 +22,10 @@ pub(crate) const AROUND_PACKET: u32 = 14 + 20 + 8 + 4;
 
 /// Maximum number of packets in flight on a connection: the size of an IRN receiver's bitmap of arrived packets.
 pub const MAX_IN_FLIGHT: u32 = 8_192;
+
+/// Time after the last packet that a queue pair sent for which it heeds CNPs. A packet, its CNP and the peer's delay
+/// between them take less.
+const CNP_LIFETIME: Time = Time::from_ms(100);
 
 /// Writes a congestion notification packet (CNP) for the peer; returns its length in bytes.
 pub(crate) fn cnp(c: &Common, out: &mut [u8]) -> usize {
@@ -51,6 +55,10 @@ pub(crate) struct Qp {
     pub(crate) ready: bool,
     /// Time of the queue pair's entry in the device's timers; `None` if it has no entry.
     pub(crate) armed: Option<Time>,
+    /// When the queue pair last sent a packet.
+    pub(crate) last_sent: Option<Time>,
+    /// When a received CNP last took effect.
+    pub(crate) last_cnp: Option<Time>,
 }
 
 impl Qp {
@@ -207,12 +215,37 @@ impl Qp {
     pub(crate) fn handle(
         &mut self, ctx: &mut Ctx, now: Time, packet: &Packet<'_>, marked: bool,
     ) -> Result<(), Dropped> {
+        if packet.headers.bth.opcode.operation() == Operation::Cnp {
+            return self.on_cnp(ctx, now);
+        }
         match &mut self.engine {
             Engine::None => Err(Dropped::State),
             Engine::Rc(rc) => rc.handle(&mut self.common, ctx, now, packet, marked),
             Engine::Irn(irn) => irn.handle(&mut self.common, ctx, now, packet, marked),
             Engine::Uc(uc) => uc.handle(&mut self.common, ctx, now, packet, marked),
         }
+    }
+
+    /// Handles a received CNP. A stranger can write CNPs too, so a CNP takes effect only if it can belong to a packet of
+    /// this queue pair: the queue pair sent one within [`CNP_LIFETIME`], and the last CNP that took effect is at least
+    /// half the interval ago at which a peer sends them. Half, because delays in the network vary.
+    fn on_cnp(&mut self, ctx: &mut Ctx, now: Time) -> Result<(), Dropped> {
+        if self.last_sent.is_none_or(|sent| now > sent + CNP_LIFETIME) {
+            return Err(Dropped::Stale);
+        }
+        ctx.counters.cnps_received += 1;
+        let interval = self.cfg.cnp_interval.unwrap_or(Time::ZERO);
+        if self.last_cnp.is_some_and(|last| now < last + interval.scale(0.5)) {
+            return Ok(());
+        }
+        self.last_cnp = Some(now);
+        match &mut self.engine {
+            Engine::None => {}
+            Engine::Rc(rc) => rc.on_cnp(now),
+            Engine::Irn(irn) => irn.on_cnp(now),
+            Engine::Uc(uc) => uc.on_cnp(now),
+        }
+        Ok(())
     }
 
     /// Writes the next packet into `out` and returns its length in bytes; 0 if the queue pair has no packet to send at
@@ -230,6 +263,7 @@ impl Qp {
             Engine::Uc(uc) => uc.emit(&mut self.common, ctx, now, out),
         };
         if bytes > 0 {
+            self.last_sent = Some(now);
             ctx.counters.packets_sent += 1;
         }
         bytes

@@ -14,7 +14,7 @@ use crate::packet::TxContext;
 use crate::types::{State, Status, VerbsError};
 use crate::{Congestion, Dropped};
 use rnic_transport::{BitRate, FlowConfig, Psn, Time};
-use rnic_wire::{Operation, Packet};
+use rnic_wire::Packet;
 
 /// State of a queue pair's unreliable connection.
 pub(crate) struct Uc {
@@ -66,15 +66,14 @@ impl Uc {
         self.total = c.sends.next_packet();
     }
 
+    pub(crate) fn on_cnp(&mut self, now: Time) {
+        self.pace.on_cnp(now);
+    }
+
     pub(crate) fn handle(
         &mut self, c: &mut Common, ctx: &mut Ctx, now: Time, packet: &Packet<'_>, marked: bool,
     ) -> Result<(), Dropped> {
         let opcode = packet.headers.bth.opcode;
-        if opcode.operation() == Operation::Cnp {
-            ctx.counters.cnps_received += 1;
-            self.pace.on_cnp(now);
-            return Ok(());
-        }
         self.cnp.on_packet(now, marked);
         let psn = Psn::new(packet.headers.bth.psn);
         if psn.is_before(self.expected) {

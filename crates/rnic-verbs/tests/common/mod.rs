@@ -35,6 +35,10 @@ pub(crate) struct Setup {
     pub(crate) srq: Option<u32>,
     pub(crate) config: DeviceConfig,
     pub(crate) peers: [SocketAddr; 2],
+    /// The UDP source port that the peer's packets must have.
+    pub(crate) source_port: Option<u16>,
+    /// The peer's limit of packets in flight.
+    pub(crate) peer_in_flight: u32,
 }
 
 impl Setup {
@@ -62,6 +66,8 @@ impl Setup {
                 ..DeviceConfig::default()
             },
             peers: [address("10.0.0.1:4791"), address("10.0.0.2:4791")],
+            source_port: None,
+            peer_in_flight: rnic_verbs::MAX_IN_FLIGHT,
         }
     }
 
@@ -227,6 +233,8 @@ impl Pair {
         Connection {
             peer: self.setup.peers[other],
             peer_qpn: self.sides[other].qpn,
+            peer_source_port: self.setup.source_port,
+            peer_in_flight: self.setup.peer_in_flight,
             path_mtu: self.setup.mtu,
             recv_psn: self.setup.psns[other],
             max_dest_rd_atomic: self.setup.max_dest,

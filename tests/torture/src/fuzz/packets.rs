@@ -123,6 +123,8 @@ impl Fuzz {
             let connection = Connection {
                 peer: peer.addr,
                 peer_qpn: peer.qpn,
+                peer_source_port: None,
+                peer_in_flight: rnic_verbs::MAX_IN_FLIGHT,
                 path_mtu: self.mtu,
                 recv_psn: peer.psn,
                 max_dest_rd_atomic: most,

@@ -303,6 +303,8 @@ impl Fuzz {
         let connection = Connection {
             peer,
             peer_qpn: if wild { Qpn(number) } else { peer_qpn },
+            peer_source_port: None,
+            peer_in_flight: rnic_verbs::MAX_IN_FLIGHT,
             path_mtu: if wild { number } else { 256 },
             recv_psn: if wild { number } else { 0 },
             max_dest_rd_atomic: number as u8,
@@ -359,6 +361,8 @@ impl Fuzz {
             let connection = Connection {
                 peer: self.hosts[1 - at].addr,
                 peer_qpn: other,
+                peer_source_port: None,
+                peer_in_flight: rnic_verbs::MAX_IN_FLIGHT,
                 path_mtu: 256,
                 recv_psn: psns[1 - at],
                 max_dest_rd_atomic: 2,

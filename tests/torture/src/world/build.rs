@@ -201,6 +201,8 @@ impl World {
             let connection = Connection {
                 peer: self.hosts[peer.from].addr,
                 peer_qpn: peer.qpn,
+                peer_source_port: None,
+                peer_in_flight: rnic_verbs::MAX_IN_FLIGHT,
                 path_mtu: peer.mtu,
                 recv_psn: peer.psn,
                 max_dest_rd_atomic: most,

@@ -106,12 +106,6 @@ impl Irn {
         }
         match operation {
             Operation::ReadAcknowledge => return self.responder.on_read_acknowledge(c, ctx, now, &packet.headers),
-            Operation::Cnp => {
-                ctx.counters.cnps_received += 1;
-                self.requester.on_cnp(now);
-                self.responder.on_cnp(now);
-                return Ok(());
-            }
             _ if !c.sends_packets() => return Err(Dropped::State),
             _ => {}
         }
@@ -125,6 +119,12 @@ impl Irn {
         };
         self.requester.release(c);
         result
+    }
+
+    /// Handles a CNP: both the requests and the responses of the queue pair may have caused it.
+    pub(crate) fn on_cnp(&mut self, now: Time) {
+        self.requester.on_cnp(now);
+        self.responder.on_cnp(now);
     }
 
     fn emit_control(&mut self, c: &mut Common, ctx: &mut Ctx, out: &mut [u8]) -> usize {

@@ -30,11 +30,12 @@ impl Requester {
     pub(crate) fn new(
         c: &Common, cfg: &FlowConfig, congestion: &Congestion, now: Time,
     ) -> Result<Requester, VerbsError> {
+        let connection = c.connection.ok_or(VerbsError::Unknown("connection"))?;
         let cfg = Core::config(c, cfg);
         let flow = congestion.irn(&cfg, now).map_err(VerbsError::Congestion)?;
-        // The receiver's window is the maximum, because the peer's limit of packets in flight may exceed this side's.
+        // The receiver's window is the peer's limit of packets in flight, which may exceed this side's.
         // The queue pair decides when to send CNPs (`CnpState`), so the receiver sends none.
-        let response_cfg = FlowConfig { bdp_cap: crate::MAX_IN_FLIGHT, cnp_interval: None, ..cfg.clone() };
+        let response_cfg = FlowConfig { bdp_cap: connection.peer_in_flight, cnp_interval: None, ..cfg.clone() };
         Ok(Requester {
             core: Core::new(c, &cfg, flow),
             responses: Receiver::stream(&response_cfg, now),

@@ -12,7 +12,7 @@ use crate::qp::sending::{Due, RetryState, SendTimes};
 use crate::qp::{AROUND_PACKET, atomic};
 use crate::send_queue::packets;
 use crate::types::{Status, VerbsError};
-use crate::{Congestion, Dropped, MAX_IN_FLIGHT};
+use crate::{Congestion, Dropped};
 use rnic_transport::recovery::{Arrival, Irn, StreamReceiver};
 use rnic_transport::{BitRate, FlowConfig, Pdu, Psn, Receiver, RxMeta, Time, Timer};
 use rnic_wire::{Aeth, AtomicAckEth, Extra, Headers, NakCode, Operation, Packet, Position, Reth, Syndrome};
@@ -88,9 +88,9 @@ impl Responder {
         let cfg = FlowConfig { first_psn: first, ..cfg.clone() };
         let flow = congestion.irn(&cfg, now).map_err(VerbsError::Congestion)?;
         let times = SendTimes::new(cfg.bdp_cap);
-        // The receiver's window is the maximum, because the peer's limit of packets in flight may exceed this side's.
+        // The receiver's window is the peer's limit of packets in flight, which may exceed this side's.
         // The queue pair decides when to send CNPs (`CnpState`), so the receiver sends none.
-        let cfg = FlowConfig { bdp_cap: MAX_IN_FLIGHT, cnp_interval: None, ..cfg };
+        let cfg = FlowConfig { bdp_cap: connection.peer_in_flight, cnp_interval: None, ..cfg };
         Ok(Responder {
             first,
             receiver: Receiver::stream(&cfg, now),

@@ -92,12 +92,6 @@ impl Rc {
             self.cnp.on_packet(now, marked);
             return self.responder.handle(c, ctx, now, packet, marked);
         }
-        if operation == Operation::Cnp {
-            ctx.counters.cnps_received += 1;
-            self.requester.on_cnp(now);
-            self.responder.on_cnp(now);
-            return Ok(());
-        }
         if !c.sends_packets() {
             return Err(Dropped::State);
         }
@@ -111,6 +105,12 @@ impl Rc {
         };
         self.requester.release(c);
         result
+    }
+
+    /// Handles a CNP: both the requests and the responses of the queue pair may have caused it.
+    pub(crate) fn on_cnp(&mut self, now: Time) {
+        self.requester.on_cnp(now);
+        self.responder.on_cnp(now);
     }
 
     pub(crate) fn emit(&mut self, c: &mut Common, ctx: &mut Ctx, now: Time, out: &mut [u8]) -> usize {

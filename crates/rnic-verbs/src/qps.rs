@@ -1,0 +1,109 @@
+//! The queue pairs of a device: each has a slot, by which the device's rings refer to it, and a random queue pair
+//! number (QPN), by which the packets of its peer do.
+
+use crate::qp::Qp;
+use crate::types::Qpn;
+use rand_core::Rng;
+use rnic_transport::Psn;
+use slab::Slab;
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+
+/// Hash of a QPN: a multiplication. An attacker cannot choose QPNs with equal hashes, because the device draws them.
+#[derive(Default)]
+struct QpnHasher(u64);
+
+impl Hasher for QpnHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.write_u32(u32::from(*byte)));
+    }
+
+    fn write_u32(&mut self, number: u32) {
+        self.0 = (self.0 ^ u64::from(number)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+}
+
+/// The queue pairs of a device.
+pub(crate) struct QueuePairs {
+    entries: Slab<Qp>,
+    slots: HashMap<u32, u32, BuildHasherDefault<QpnHasher>>,
+    /// QPN and slot of the queue pair that was looked up last. Packets of one queue pair usually arrive in runs, and
+    /// then only the first one needs the hash table. Of the empty table and after a removal, a QPN that no queue pair
+    /// can have.
+    last: (u32, u32),
+}
+
+/// A number that no queue pair has: it is reserved for multicast.
+const NONE: (u32, u32) = (Psn::MODULUS - 1, 0);
+
+impl QueuePairs {
+    pub(crate) fn new() -> QueuePairs {
+        QueuePairs { entries: Slab::new(), slots: HashMap::default(), last: NONE }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Draws a QPN that no queue pair has, and inserts the queue pair that `make` returns for it. The QPN is random in
+    /// all 24 bits, so that a third party has to guess it, and packets for a destroyed queue pair reach no new one.
+    /// The QPNs 0, 1 and 0xffffff are reserved (InfiniBand volume 1, section 9.2.5).
+    pub(crate) fn insert(&mut self, rng: &mut impl Rng, make: impl FnOnce(Qpn) -> Qp) -> Qpn {
+        let qpn = loop {
+            let number = rng.next_u32() >> 8;
+            if (2..Psn::MODULUS - 1).contains(&number) && !self.slots.contains_key(&number) {
+                break Qpn(number);
+            }
+        };
+        let slot = self.entries.insert(make(qpn));
+        self.slots.insert(qpn.0, slot as u32);
+        qpn
+    }
+
+    /// Removes a queue pair; returns it with its slot.
+    pub(crate) fn remove(&mut self, qpn: Qpn) -> Option<(u32, Qp)> {
+        let slot = self.slots.remove(&qpn.0)?;
+        self.last = NONE;
+        Some((slot, self.entries.remove(slot as usize)))
+    }
+
+    /// The slot of a queue pair.
+    pub(crate) fn slot(&self, qpn: Qpn) -> Option<u32> {
+        if self.last.0 == qpn.0 {
+            return Some(self.last.1);
+        }
+        self.slots.get(&qpn.0).copied()
+    }
+
+    pub(crate) fn get(&self, qpn: Qpn) -> Option<&Qp> {
+        self.entries.get(self.slot(qpn)? as usize)
+    }
+
+    /// The queue pair with this number, and its slot.
+    #[inline]
+    pub(crate) fn get_mut(&mut self, qpn: Qpn) -> Option<(u32, &mut Qp)> {
+        if self.last.0 != qpn.0 {
+            self.last = (qpn.0, *self.slots.get(&qpn.0)?);
+        }
+        let slot = self.last.1;
+        Some((slot, self.entries.get_mut(slot as usize)?))
+    }
+
+    /// The queue pair in a slot.
+    #[inline]
+    pub(crate) fn at_mut(&mut self, slot: u32) -> Option<&mut Qp> {
+        self.entries.get_mut(slot as usize)
+    }
+
+    pub(crate) fn values(&self) -> impl Iterator<Item = &Qp> {
+        self.entries.iter().map(|(_, qp)| qp)
+    }
+
+    pub(crate) fn values_mut(&mut self) -> impl Iterator<Item = &mut Qp> {
+        self.entries.iter_mut().map(|(_, qp)| qp)
+    }
+}
