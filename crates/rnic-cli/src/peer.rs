@@ -1,7 +1,7 @@
 //! The TCP connection to the peer, and the RDMA device that exchanges packets with the peer.
 
 use crate::error::CliError;
-use rnic_endpoint::{Config, Device, Mode};
+use rnic_endpoint::{Config, Device, Mode, Security};
 use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
 use std::time::Duration;
 
@@ -25,7 +25,8 @@ pub(crate) fn dial(host: &str, port: u16, patience: Duration, programs: &str) ->
     })
 }
 
-/// Opens an RDMA device at `address`. If `address` is `None`, the device has the local address of the TCP connection.
+/// Opens an RDMA device for plain RoCEv2 at `address`. If `address` is `None`, the device has the local address of the
+/// TCP connection.
 pub(crate) fn device(
     stream: &TcpStream, address: Option<IpAddr>, roce_port: u16, mode: Mode,
 ) -> Result<Device, CliError> {
@@ -36,6 +37,7 @@ pub(crate) fn device(
             stream.local_addr().map_err(|error| CliError::Io { doing, error })?.ip().to_canonical()
         }
     };
-    Device::open_at(SocketAddr::new(local, roce_port), Config { mode, ..Config::default() })
+    let config = Config { mode, security: Security::None, ..Config::default() };
+    Device::open_at(SocketAddr::new(local, roce_port), config)
         .map_err(|error| CliError::Failed(vec![error.to_string()]))
 }

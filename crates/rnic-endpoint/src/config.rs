@@ -2,6 +2,7 @@
 
 use crate::idle::IdleConfig;
 use crate::port::{UdpConfig, UdpPort};
+use rnic_secure::Protection;
 use rnic_transport::{Time, Timeouts};
 use rnic_verbs::DeviceConfig;
 use std::io;
@@ -53,6 +54,42 @@ pub enum Identification {
     Small,
 }
 
+/// How the packets between two rnic endpoints are protected. `docs/concepts/security.md` says against whom.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Security {
+    /// Plain RoCEv2, for peers other than rnic. Whoever can send packets with the peer's address, and guesses or reads
+    /// its numbers, can write to memory and end connections.
+    None,
+    /// Each packet is authenticated: nobody can alter, forge or repeat one, but everyone on the path can read it.
+    #[default]
+    Authenticated,
+    /// Each packet is authenticated and encrypted.
+    Encrypted,
+}
+
+impl Security {
+    /// All values.
+    pub const ALL: [Security; 3] = [Security::None, Security::Authenticated, Security::Encrypted];
+
+    /// The name on command lines and in messages: `none`, `authenticated` or `encrypted`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Security::None => "none",
+            Security::Authenticated => "authenticated",
+            Security::Encrypted => "encrypted",
+        }
+    }
+
+    pub(crate) fn protection(self) -> Option<Protection> {
+        match self {
+            Security::None => None,
+            Security::Authenticated => Some(Protection::Authenticated),
+            Security::Encrypted => Some(Protection::Encrypted),
+        }
+    }
+}
+
 /// The settings with which an RDMA device of the endpoint is opened.
 ///
 /// ```
@@ -72,6 +109,10 @@ pub struct Config {
     pub udp: UdpConfig,
     /// Which IPv4 identifications the device accepts in received packets.
     pub identification: Identification,
+    /// How the packets of the device's connections are protected. If the peer's device has the other kind of
+    /// protection, both encrypt. A device with protection refuses to connect to a peer without, and the other way
+    /// round.
+    pub security: Security,
     /// When the device acknowledges received packets in [`Mode::Polled`].
     pub acknowledge: Acknowledge,
     /// Limits, link rate, congestion control and timeouts of the queue pairs. The device derives memory keys and queue
@@ -106,6 +147,7 @@ impl Default for Config {
             idle: IdleConfig::default(),
             udp: UdpConfig::default(),
             identification: Identification::Any,
+            security: Security::default(),
             acknowledge: Acknowledge::Immediately,
             verbs,
             fixed_seed: false,

@@ -7,20 +7,29 @@ use crate::clock::{Clock, TimeSource};
 use crate::config::{Acknowledge, Config, Identification, Mode};
 use crate::idle::{Idle, Plan};
 use crate::port::{Batch as Datagrams, Ecn, Interest, Meta, Port, TrafficClass};
+use crate::sessions::Sessions;
+use crate::sync::lock;
+use rnic_secure::OpenError;
 use rnic_transport::Time;
-use rnic_verbs::{Batch, Device};
-use rnic_wire::{ICRC_LEN, IcrcSeed};
+use rnic_verbs::{Batch, Device, MAX_MTU};
+use rnic_wire::{ICRC_LEN, IcrcSeed, ProtectedHeader};
 use std::io::{self, IoSlice};
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 
 /// Counters of packets that the driver itself drops. The port and the device have their own counters.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct DriverCounters {
     /// Number of received packets dropped because their ICRC was wrong.
     pub bad_icrc: u64,
-    /// Number of batches dropped because the system refused to send them. Loss recovery retransmits their packets.
+    /// Number of batches dropped because the system refused to send them, or because their queue pair was destroyed.
+    /// Loss recovery retransmits their packets.
     pub unsendable: u64,
+    /// Number of received packets dropped because they claimed to be protected and were not authentic.
+    pub forged: u64,
+    /// Number of received packets dropped because a protected packet with their number was received before, or they
+    /// were late by more than 16,000 packets. The network can duplicate packets too.
+    pub replayed: u64,
 }
 
 /// Moves packets between the port and the queue pairs of one device. Only the thread that has locked the driver moves
@@ -38,6 +47,9 @@ pub(crate) struct Driver {
     /// Whether each round sends before it receives ([`Acknowledge::WithNextPoll`]).
     send_first: bool,
     counters: DriverCounters,
+    sessions: Arc<Sessions>,
+    /// Buffer for a decrypted packet.
+    plain: Vec<u8>,
 }
 
 impl Driver {
@@ -64,11 +76,18 @@ impl Driver {
             identification: config.identification,
             send_first: config.mode == Mode::Polled && config.acknowledge == Acknowledge::WithNextPoll,
             counters: DriverCounters::default(),
+            sessions: Arc::default(),
+            plain: Vec::with_capacity(MAX_MTU as usize + 128),
         }
     }
 
     pub(crate) fn port(&self) -> &dyn Port {
         &*self.port
+    }
+
+    /// The keys of the device's protected connections.
+    pub(crate) fn sessions(&self) -> Arc<Sessions> {
+        self.sessions.clone()
     }
 
     pub(crate) fn counters(&self) -> DriverCounters {
@@ -118,28 +137,40 @@ impl Driver {
             let Some(arrival) = self.port.receive()? else { break };
             worked = true;
             bytes += arrival.data.len();
-            // With `send_first` the round ends after a lone message, so that the application, which may wait for this
-            // message, sees it soon. After an arrival that holds only ACKs the round goes on: several ACKs together
-            // allow more packets to be sent in one batch.
             let few = arrival.data.len() <= arrival.segment * Driver::LONE;
-            let lone = self.send_first && few && !arrival.segments().all(rnic_verbs::acknowledges);
+            let mut only_acks = true;
             let meta = arrival.meta;
             let marked = meta.traffic_class.ecn() == Ecn::Congestion;
             let Some(seed) = seed(meta.source, SocketAddr::new(meta.destination, local.port())) else { continue };
             let now = self.clock.now();
             let mut device = lock(device);
             let mut expected = meta.identification.unwrap_or(0);
+            // An error of the device means that it dropped the packet, which its own counters show.
             for packet in arrival.segments() {
+                if ProtectedHeader::begins(packet) {
+                    match self.sessions.open(packet, &mut self.plain) {
+                        Ok(packet) => {
+                            only_acks &= rnic_verbs::acknowledges(packet);
+                            let _ = device.receive_protected(now, meta.source, marked, packet);
+                        }
+                        Err(OpenError::Replayed) => self.counters.replayed += 1,
+                        Err(OpenError::Forged | OpenError::NotProtected) => self.counters.forged += 1,
+                    }
+                    continue;
+                }
+                only_acks &= rnic_verbs::acknowledges(packet);
                 match check(&seed, &meta, self.identification, expected, packet) {
                     Some(found) => {
                         expected = found.wrapping_add(1);
-                        // An error means that the device dropped the packet, which its own counters show.
                         let _ = device.receive(now, meta.source, marked, packet);
                     }
                     None => self.counters.bad_icrc += 1,
                 }
             }
-            if lone {
+            // With `send_first` the round ends after a lone message, so that the application, which may wait for this
+            // message, sees it soon. After an arrival that holds only ACKs the round goes on: several ACKs together
+            // allow more packets to be sent in one batch.
+            if self.send_first && few && !only_acks {
                 break;
             }
         }
@@ -191,10 +222,17 @@ impl Driver {
         worked
     }
 
-    /// Writes the ICRCs of the batch's packets from index `first` on. The ICRC covers the IPv4 identification, which
-    /// counts from 0 at packet `first`.
+    /// Protects the packets of the batch, or writes the ICRCs of its packets from index `first` on. The ICRC covers the
+    /// IPv4 identification, which counts from 0 at packet `first`.
     fn seal(&mut self, first: usize) {
         let Some(to) = self.batch.destination() else { return };
+        if to.protected {
+            if first == 0 && self.sessions.seal(to.qpn, self.batch.packets_mut()).is_err() {
+                self.counters.unsendable += 1;
+                self.taken = self.batch.count();
+            }
+            return;
+        }
         let local = self.port.local_addr();
         let source = SocketAddr::new(local.ip(), self.port.source_port(to.qpn.0));
         let Some(seed) = seed(source, to.peer) else { return };
@@ -248,9 +286,4 @@ fn check(seed: &IcrcSeed, meta: &Meta, which: Identification, expected: u16, pac
     }
     let found = seed.solve_id(packet)?;
     (which == Identification::Any || found < 64).then_some(found)
-}
-
-/// Locks a mutex, even if another thread panicked while it held the mutex.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }

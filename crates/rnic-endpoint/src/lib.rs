@@ -8,6 +8,7 @@
 //! | [`port`] | ports that send and receive datagrams in batches: UDP sockets, a pair of ports in memory for tests, fault injection |
 //! | [`clock`] | clocks: monotonic time, and the CPU time of a thread |
 //! | [`idle`] | whether a thread that moves packets spins or sleeps while it has no work |
+//! | `sessions` | the keys of protected connections |
 //! | [`exchange`] | the out-of-band exchange over TCP that connects two queue pairs |
 //!
 //! An example: this program opens two devices on one host, and one device writes into the memory of the other by an
@@ -53,9 +54,11 @@ pub mod driver;
 pub mod exchange;
 pub mod idle;
 pub mod port;
+mod sessions;
+mod sync;
 
 pub use clock::{Clock, TimeSource};
-pub use config::{Acknowledge, Config, Identification, Mode};
+pub use config::{Acknowledge, Config, Identification, Mode, Security};
 pub use device::{
     Address, CompletionQueue, Counters, Device, Error, MemoryRegion, PathOptions, ProtectionDomain, QpOptions,
     QueuePair, SharedReceiveQueue,

@@ -253,7 +253,7 @@ fn between(arguments: &Arguments, mtu: u32) -> Result<(), Box<dyn Error>> {
     let (rnic, plain) = (listen(RNIC)?, listen(RAW)?);
     // The servers' threads end with the process.
     pair.b.spawn(move || {
-        let options = ServeOptions { roce_port: rnic_endpoint::port::ROCE_PORT, once: false };
+        let options = ServeOptions::default();
         let failed = |served: rnic_perf::Served| {
             if let Err(error) = served.result {
                 eprintln!("server: {error}");

@@ -18,7 +18,7 @@
 //! let listener = TcpListener::bind("127.0.0.1:0").unwrap();
 //! let address = listener.local_addr().unwrap();
 //! let server = std::thread::spawn(move || {
-//!     let options = ServeOptions { roce_port: 0, once: true };
+//!     let options = ServeOptions { roce_port: 0, once: true, ..ServeOptions::default() };
 //!     serve(&listener, options, &AtomicBool::new(false), |served| assert!(served.result.is_ok()))
 //! });
 //! // Client and server run on one host, so they cannot both use UDP port 4791; port 0 stands for any free port.
@@ -38,6 +38,6 @@ pub mod raw;
 
 pub use op::Op;
 pub use perf::{
-    Amount, Counts, DEFAULT_PORT, FaultPlan, Latencies, PerfError, Plan, PlanError, Report, Row, SIZES, ServeOptions,
-    Served, Side, Unit, Verified, run, run_perftest, serve,
+    Amount, Counts, DEFAULT_MAX_MEMORY, DEFAULT_PORT, FaultPlan, Latencies, PerfError, Plan, PlanError, Report, Row,
+    SIZES, ServeOptions, Served, Side, Unit, Verified, run, run_perftest, serve,
 };

@@ -1,6 +1,6 @@
 //! Tests of `rnic perf` as a library: client and server run in one process, over the loopback device.
 
-use rnic_endpoint::Mode;
+use rnic_endpoint::{Mode, Security};
 use rnic_perf::{Amount, FaultPlan, Op, PerfError, Plan, Report, ServeOptions, Unit, run, serve};
 use rnic_transport::Time;
 use rnic_verbs::Service;
@@ -25,7 +25,7 @@ fn server_at(ip: IpAddr) -> Server {
     let flag = stop.clone();
     let thread = std::thread::spawn(move || {
         let mut results = Vec::new();
-        let options = ServeOptions { roce_port: 0, once: true };
+        let options = ServeOptions { roce_port: 0, once: true, ..ServeOptions::default() };
         serve(&listener, options, &flag, |served| results.push(served.result.map_err(|error| error.to_string())))
             .unwrap();
         results
@@ -127,16 +127,24 @@ fn every_byte_is_right_whatever_the_network_does() {
     let faults = FaultPlan { loss: 2.0, reorder: 5.0, duplicate: 2.0, corrupt: 1.0, seed: 42 };
     let mut struck = 0;
     for op in OPS {
-        for service in [Service::Irn, Service::Rc] {
+        let every =
+            [Service::Irn, Service::Rc].into_iter().flat_map(|service| Security::ALL.map(|kind| (service, kind)));
+        for (service, security) in every {
             let sizes = if op.is_atomic() { vec![8] } else { vec![1, 4_000, 70_001] };
             let checked: u64 = sizes.iter().map(|size| u64::from(*size) * 2 * 40).sum();
             let amount = Amount::Messages(40);
-            let plan = Plan { service, faults, sizes, amount, verify: true, queue_pairs: 2, depth: 7, ..plan(op) };
+            let plan =
+                Plan { service, security, faults, sizes, amount, verify: true, queue_pairs: 2, depth: 7, ..plan(op) };
             let report = carry_out(&plan);
             assert!(report.is_right(), "{report:?}");
             assert_eq!(report.rows.iter().map(|row| row.verified.unwrap().bytes).sum::<u64>(), checked);
             for side in report.rows.iter().flat_map(|row| [&row.client, &row.server]).flatten() {
-                assert_eq!(side.counts["bad_icrc"], side.counts["injected_corruptions"]);
+                let count = |name: &str| side.counts[name];
+                // A protected packet has a number: its copy is noticed too, unless the packet itself was corrupted.
+                let noticed = count("bad_icrc") + count("forged") + count("replayed");
+                let corrupted = count("injected_corruptions");
+                let copies = if security == Security::None { 0 } else { count("injected_duplicates") };
+                assert!((corrupted..=corrupted + copies).contains(&noticed), "{security:?} {:?}", side.counts);
                 struck += side.counts["injected_losses"] + side.counts["injected_reorderings"];
             }
         }
@@ -217,9 +225,9 @@ fn a_client_reports_the_error_of_its_server() {
     assert!(error.contains("has version 99") && error.contains("use the same rnic on both sides"), "{error}");
     let error = failure(&["HTTP/1.1 400 Bad Request"]);
     assert!(error.contains("it is not `rnic perf`; it sent `HTTP/1.1 400 Bad Request`"), "{error}");
-    let error = failure(&["{\"rnic_perf\":1}", "{\"say\":\"refused\",\"why\":\"no room\"}"]);
+    let error = failure(&["{\"rnic_perf\":2}", "{\"say\":\"refused\",\"why\":\"no room\"}"]);
     assert_eq!(error, "the peer refuses: no room");
-    let error = failure(&["{\"rnic_perf\":1}", "{\"say\":\"began\"}"]);
+    let error = failure(&["{\"rnic_perf\":2}", "{\"say\":\"began\"}"]);
     assert!(error.ends_with("`began` is not due"), "{error}");
 }
 
@@ -269,17 +277,17 @@ fn a_server_survives_what_clients_say() {
     let flag = stop.clone();
     let (sender, results) = channel();
     let server = std::thread::spawn(move || {
-        let options = ServeOptions { roce_port: 0, once: false };
+        let options = ServeOptions { roce_port: 0, ..ServeOptions::default() };
         serve(&listener, options, &flag, |served| sender.send(served.result).unwrap()).unwrap();
     });
-    const GREETING: &str = "{\"rnic_perf\":1}\n";
+    const GREETING: &str = "{\"rnic_perf\":2}\n";
     let setup = |queue_pairs: u64, stride: u64, service: &str| {
         format!(
             "{GREETING}{{\"say\":\"hello\",\"setup\":{{\"op\":\"write\",\"latency\":false,\"service\":\"{service}\",\
              \"queue_pairs\":{queue_pairs},\"depth\":1,\"slots\":1,\"stride\":{stride},\"congestion\":\"none\",\
-             \"settings\":[],\"in_flight\":null,\"verify\":false,\"seed\":1,\"polled\":true,\
+             \"settings\":[],\"in_flight\":null,\"verify\":false,\"seed\":1,\"polled\":true,\"security\":\"none\",\
              \"faults\":{{\"loss\":0,\"reorder\":0,\"duplicate\":0,\"corrupt\":0,\"seed\":1}}}},\
-             \"client\":{{\"roce_port\":1,\"peers\":[],\"memory\":{{\"addr\":0,\"rkey\":0,\"len\":0}},\"mtu\":1024}},\
+             \"client\":{{\"roce_port\":1,\"peers\":[],\"in_flight\":64,\"memory\":{{\"addr\":0,\"rkey\":0,\"len\":0}},\"mtu\":1024}},\
              \"mtu_fixed\":false}}\n"
         )
     };

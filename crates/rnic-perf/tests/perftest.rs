@@ -1,6 +1,6 @@
 //! Tests rnic's implementation of perftest's protocol: its client against its server.
 
-use rnic_endpoint::{Config, Device, Mode};
+use rnic_endpoint::{Config, Device, Mode, Security};
 use rnic_perf::ibverbs::perftest::{Op, Options, Outcome, Role, Session, pattern};
 use std::io::Write;
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 fn device() -> Device {
     static NEXT: AtomicU8 = AtomicU8::new(1);
     let address = SocketAddr::from(([127, 0, 8, NEXT.fetch_add(1, Ordering::Relaxed)], 14_792));
-    Device::open_at(address, Config { mode: Mode::Polled, ..Config::default() }).unwrap()
+    Device::open_at(address, Config { mode: Mode::Polled, security: Security::None, ..Config::default() }).unwrap()
 }
 
 fn side(options: Options, role: Role, stream: TcpStream, look: impl FnOnce(&Session)) -> Outcome {

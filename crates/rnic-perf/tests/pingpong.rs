@@ -1,6 +1,6 @@
 //! Tests rnic's implementation of `ibv_rc_pingpong`'s protocol: its client against its server.
 
-use rnic_endpoint::{Config, Device, Mode};
+use rnic_endpoint::{Config, Device, Mode, Security};
 use rnic_perf::ibverbs::{Options, Pingpong};
 use rnic_verbs::Service;
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -9,7 +9,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 /// both can use the same UDP port.
 fn device(address: &str, mode: Mode) -> Device {
     let address: SocketAddr = format!("{address}:14791").parse().unwrap();
-    Device::open_at(address, Config { mode, ..Config::default() }).unwrap()
+    Device::open_at(address, Config { mode, security: Security::None, ..Config::default() }).unwrap()
 }
 
 #[test]

@@ -87,6 +87,7 @@ impl Pair {
                 peer,
                 peer_qpn,
                 peer_source_port: None,
+                protected: false,
                 peer_in_flight: rnic_verbs::MAX_IN_FLIGHT,
                 path_mtu: MTU,
                 recv_psn: 0,

@@ -1,7 +1,7 @@
 //! Batches: packets of one queue pair that one system call can send.
 
 use crate::types::{MAX_MTU, Qpn};
-use rnic_wire::{Opcode, Operation};
+use rnic_wire::{Opcode, Operation, ProtectedHeader};
 use std::net::SocketAddr;
 
 /// Packets of one queue pair for its peer, one after the other in one buffer, as Linux's `UDP_SEGMENT` (UDP
@@ -39,6 +39,16 @@ pub struct Destination {
     pub dscp: u8,
     /// Whether the packets carry the ECN codepoint ECT(0), so that switches may CE-mark them.
     pub ecn: bool,
+    /// Whether the owner of the device must protect the packets
+    /// ([`Connection::protected`](crate::Connection::protected)).
+    pub protected: bool,
+}
+
+impl Destination {
+    /// Number of bytes before each packet for the header of a protected packet.
+    fn header(&self) -> usize {
+        if self.protected { ProtectedHeader::LEN } else { 0 }
+    }
 }
 
 impl Batch {
@@ -115,14 +125,20 @@ impl Batch {
         self.held_for.is_some()
     }
 
-    /// The free part of the buffer, behind the last packet, into which the caller writes the next packet.
-    pub(crate) fn room(&mut self) -> &mut [u8] {
-        &mut self.bytes[self.len..]
+    /// The free part of the buffer into which the caller writes the next packet: behind the last packet, and for a
+    /// protected connection behind the room for the packet's header.
+    pub(crate) fn room(&mut self, to: &Destination) -> &mut [u8] {
+        &mut self.bytes[self.len + to.header()..]
     }
 
     /// Adds the packet of `len` bytes that was written into [`Batch::room`]. Returns `false` if the packet is longer
     /// than the others; then the packet is held back for the next batch.
-    pub(crate) fn append(&mut self, len: usize, to: Destination) -> bool {
+    pub(crate) fn push(&mut self, len: usize, to: Destination) -> bool {
+        self.append(len + if to.protected { ProtectedHeader::OVERHEAD } else { 0 }, to)
+    }
+
+    /// Adds the `len` bytes behind the last packet as a packet, with header and tag if the connection is protected.
+    fn append(&mut self, len: usize, to: Destination) -> bool {
         if self.count == 0 {
             self.segment = len;
             self.to = Some(to);
@@ -151,7 +167,10 @@ impl Batch {
 
     /// Whether the batch holds exactly one packet, this packet is an ACK or NAK, and longer packets may overtake it.
     fn may_overtake(&self) -> bool {
-        self.overtaking && self.count == 1 && self.tail.is_empty() && acknowledges(&self.bytes)
+        self.overtaking
+            && self.count == 1
+            && self.tail.is_empty()
+            && self.to.is_some_and(|to| acknowledges(&self.bytes[to.header()..]))
     }
 
     /// Whether all packets have the same length.
@@ -193,6 +212,7 @@ mod tests {
         qpn: Qpn(9),
         peer: SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 1),
         dscp: 0,
+        protected: false,
         ecn: false,
     };
     const ACK: u8 = 0x11;
@@ -206,7 +226,7 @@ mod tests {
             if batch.is_closed() {
                 break;
             }
-            batch.room()[..*len].fill(*opcode);
+            batch.room(&TO)[..*len].fill(*opcode);
             taken += 1;
             if !batch.append(*len, TO) {
                 break;

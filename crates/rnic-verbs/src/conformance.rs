@@ -98,6 +98,7 @@ impl Pair {
                 peer: self.fabric.addr(1 - side),
                 peer_qpn: self.sides[1 - side].qpn,
                 peer_source_port: None,
+                protected: false,
                 peer_in_flight: crate::MAX_IN_FLIGHT,
                 path_mtu: MTU,
                 recv_psn: self.psn,

@@ -9,6 +9,8 @@ pub enum Dropped {
     UnknownQp,
     /// The packet's source IP address or UDP source port is not that of the queue pair's peer.
     WrongPeer,
+    /// The packet is not protected although the connection is, or the other way round.
+    Unprotected,
     /// The packet's partition key is not a key of the default partition (0xffff or 0x7fff).
     Partition,
     /// The opcode does not belong to the queue pair's transport service.
@@ -21,8 +23,8 @@ pub enum Dropped {
     Duplicate,
     /// An earlier packet is missing, and the service does not accept packets out of order.
     OutOfOrder,
-    /// The packet is an ACK, a NAK or a response for a request that is not outstanding, or a CNP although the queue pair
-    /// has sent no packet for a while.
+    /// The packet is an ACK, a NAK or a response for a request that is not outstanding, or a CNP although the queue
+    /// pair has sent no packet for a while.
     Stale,
     /// The message needs a receive, and no receive is posted.
     NoReceive,
@@ -32,10 +34,11 @@ pub enum Dropped {
 
 impl Dropped {
     /// All reasons.
-    pub const ALL: [Dropped; 12] = [
+    pub const ALL: [Dropped; 13] = [
         Dropped::Malformed,
         Dropped::UnknownQp,
         Dropped::WrongPeer,
+        Dropped::Unprotected,
         Dropped::Partition,
         Dropped::Opcode,
         Dropped::State,
@@ -53,6 +56,7 @@ impl Dropped {
             Dropped::Malformed => "malformed",
             Dropped::UnknownQp => "unknown_qp",
             Dropped::WrongPeer => "wrong_peer",
+            Dropped::Unprotected => "unprotected",
             Dropped::Partition => "partition",
             Dropped::Opcode => "opcode",
             Dropped::State => "state",

@@ -90,10 +90,27 @@ impl Device {
     /// The reason for which the device dropped the packet. The device has counted the packet, so the caller may ignore
     /// the error.
     pub fn receive(&mut self, now: Time, source: SocketAddr, marked: bool, bytes: &[u8]) -> Result<(), Dropped> {
+        self.receive_as(Origin { source, protected: false }, now, marked, bytes)
+    }
+
+    /// Processes a received packet like [`Device::receive`], except that the packet was protected: the caller has
+    /// authenticated it with the keys of the queue pair to which it is addressed, and removed the protection. The last
+    /// four bytes, where a packet has its ICRC, can have any value.
+    ///
+    /// # Errors
+    /// As [`Device::receive`].
+    pub fn receive_protected(
+        &mut self, now: Time, source: SocketAddr, marked: bool, bytes: &[u8],
+    ) -> Result<(), Dropped> {
+        self.receive_as(Origin { source, protected: true }, now, marked, bytes)
+    }
+
+    #[inline]
+    fn receive_as(&mut self, origin: Origin, now: Time, marked: bool, bytes: &[u8]) -> Result<(), Dropped> {
         self.ctx.now = now;
         self.ctx.counters.packets_received += 1;
         self.ctx.counters.marked += u64::from(marked);
-        let result = self.take(now, source, marked, bytes);
+        let result = self.take(now, origin, marked, bytes);
         if let Err(why) = result {
             self.ctx.counters.dropped[why as usize] += 1;
         }
@@ -101,14 +118,14 @@ impl Device {
         result
     }
 
-    fn take(&mut self, now: Time, source: SocketAddr, marked: bool, bytes: &[u8]) -> Result<(), Dropped> {
+    fn take(&mut self, now: Time, origin: Origin, marked: bool, bytes: &[u8]) -> Result<(), Dropped> {
         let packet = match Packet::parse(bytes) {
             Ok(packet) => packet,
-            Err(reject) => return Err(self.refuse_reserved(source, bytes, reject)),
+            Err(reject) => return Err(self.refuse_reserved(origin, bytes, reject)),
         };
         let bth = &packet.headers.bth;
         let qpn = Qpn(bth.dest_qp);
-        let (at, qp) = addressed(&mut self.qps, qpn, source, bth.pkey)?;
+        let (at, qp) = addressed(&mut self.qps, qpn, origin, bth.pkey)?;
         if let Err((why, is_invalid_request)) = qp.check(&packet) {
             if is_invalid_request && qp.refuse(&mut self.ctx, Psn::new(bth.psn)) {
                 self.touch_at(at);
@@ -127,12 +144,12 @@ impl Device {
     /// which the queue pair refuses if it expects its PSN. Any other malformed packet may be anything, so it is
     /// dropped. Returns the reason for which the packet is dropped.
     #[cold]
-    fn refuse_reserved(&mut self, source: SocketAddr, bytes: &[u8], reject: Reject) -> Dropped {
+    fn refuse_reserved(&mut self, origin: Origin, bytes: &[u8], reject: Reject) -> Dropped {
         let (Reject::UnknownOpcode(code), Some(view)) = (reject, BthView::new(bytes)) else {
             return Dropped::Malformed;
         };
         let qpn = Qpn(view.dest_qp());
-        match addressed(&mut self.qps, qpn, source, view.pkey()) {
+        match addressed(&mut self.qps, qpn, origin, view.pkey()) {
             Ok((at, qp)) if view.transport_version() == 0 && qp.owns_reserved_opcode(code) => {
                 if qp.refuse(&mut self.ctx, Psn::new(view.psn())) {
                     self.touch_at(at);
@@ -178,10 +195,11 @@ impl Device {
                 peer: connection.peer,
                 dscp: connection.dscp,
                 ecn: qp.congestion.marks(&qp.cfg),
+                protected: connection.protected,
             };
             while !batch.is_closed() {
-                let len = qp.emit(&mut self.ctx, now, batch.room());
-                if len == 0 || !batch.append(len, to) {
+                let len = qp.emit(&mut self.ctx, now, batch.room(&to));
+                if len == 0 || !batch.push(len, to) {
                     break;
                 }
             }
@@ -308,17 +326,27 @@ impl Device {
     }
 }
 
-/// The queue pair to which a packet from `source` with this destination and partition key is addressed, and its slot.
+/// Where a received packet comes from, and whether it was protected.
+#[derive(Clone, Copy)]
+struct Origin {
+    source: SocketAddr,
+    protected: bool,
+}
+
+/// The queue pair to which a packet of `origin` with this destination and partition key is addressed, and its slot.
 #[inline]
-fn addressed(qps: &mut QueuePairs, qpn: Qpn, source: SocketAddr, pkey: u16) -> Result<(u32, &mut Qp), Dropped> {
+fn addressed(qps: &mut QueuePairs, qpn: Qpn, origin: Origin, pkey: u16) -> Result<(u32, &mut Qp), Dropped> {
     let (at, qp) = qps.get_mut(qpn).ok_or(Dropped::UnknownQp)?;
     let connection = qp.common.connection.as_ref().ok_or(Dropped::State)?;
     // A dual-stack socket (IPv4 and IPv6) reports an IPv4 peer by its IPv4-mapped IPv6 address.
-    let (ip, from) = (connection.peer.ip(), source.ip());
+    let (ip, from) = (connection.peer.ip(), origin.source.ip());
     if ip != from && ip.to_canonical() != from.to_canonical()
-        || connection.peer_source_port.is_some_and(|port| port != source.port())
+        || connection.peer_source_port.is_some_and(|port| port != origin.source.port())
     {
         return Err(Dropped::WrongPeer);
+    }
+    if connection.protected != origin.protected {
+        return Err(Dropped::Unprotected);
     }
     if pkey & 0x7fff != Bth::DEFAULT_PKEY & 0x7fff {
         return Err(Dropped::Partition);
@@ -352,6 +380,7 @@ mod tests {
                 peer: "10.0.0.1:4791".parse().unwrap(),
                 peer_qpn: Qpn(2),
                 peer_source_port: None,
+                protected: false,
                 peer_in_flight: crate::MAX_IN_FLIGHT,
                 path_mtu: 1_024,
                 recv_psn: 0,

@@ -42,8 +42,8 @@ use rnic_transport::{BitRate, Time};
 /// fn connect(nic: &mut dyn Verbs, qpn: Qpn, peer: &str, peer_qpn: Qpn) -> Result<(), VerbsError> {
 ///     let peer = peer.parse().unwrap();
 ///     let connection = Connection {
-///         peer, peer_qpn, peer_source_port: None, peer_in_flight: 8_192, path_mtu: 1_024, recv_psn: 0,
-///         max_dest_rd_atomic: 4, min_rnr_timer: 12, dscp: 0,
+///         peer, peer_qpn, peer_source_port: None, peer_in_flight: 8_192, protected: false,
+///         path_mtu: 1_024, recv_psn: 0, max_dest_rd_atomic: 4, min_rnr_timer: 12, dscp: 0,
 ///     };
 ///     nic.modify_qp(qpn, Transition::ReadyToReceive(connection))?;
 ///     nic.modify_qp(qpn, Transition::ReadyToSend(SendAttributes::default()))

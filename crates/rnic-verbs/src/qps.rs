@@ -1,6 +1,8 @@
 //! The queue pairs of a device: each has a slot, by which the device's rings refer to it, and a random queue pair
 //! number (QPN), by which the packets of its peer do.
 
+#![allow(clippy::disallowed_types, reason = "looked up on every packet and never iterated over")]
+
 use crate::qp::Qp;
 use crate::types::Qpn;
 use rand_core::Rng;

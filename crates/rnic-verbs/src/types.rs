@@ -512,10 +512,16 @@ pub struct Connection {
     /// that does not tell its source port. The port keeps out packets that other users of the peer's host send.
     pub peer_source_port: Option<u16>,
     /// Maximum number of packets that the peer has in flight, 1 to [`MAX_IN_FLIGHT`](crate::MAX_IN_FLIGHT). IRN drops
-    /// packets further ahead than this (rounded up to a power of two, at least 128), so a stranger has to guess the PSN the more exactly the smaller the number is.
-    /// For a peer that does not tell it, the number is [`MAX_IN_FLIGHT`](crate::MAX_IN_FLIGHT). RC and UC do not use
-    /// it.
+    /// packets further ahead than this (rounded up to a power of two, at least 128), so a stranger has to guess the PSN
+    /// the more exactly the smaller the number is. For a peer that does not tell it, the number is
+    /// [`MAX_IN_FLIGHT`](crate::MAX_IN_FLIGHT). RC and UC do not use it.
     pub peer_in_flight: u32,
+    /// Whether the owner of the device protects the packets of the connection, which are authenticated then. The device
+    /// drops packets that are protected although the connection is not, and the other way round. In a [`Batch`] each
+    /// protected packet has room for its header before it, and for its tag instead of the ICRC after it.
+    ///
+    /// [`Batch`]: crate::Batch
+    pub protected: bool,
     /// QPN of the peer's queue pair.
     pub peer_qpn: Qpn,
     /// Path MTU: payload bytes of a full packet. RC allows 256, 512, 1024, 2048 and 4096. UC allows 8192 too, if both

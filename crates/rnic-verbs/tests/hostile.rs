@@ -655,7 +655,7 @@ fn queue_pair_numbers_are_random_and_never_reserved() {
         signal_all: false,
     };
     let qpns: Vec<u32> = (0..4_096).map(|_| device.create_qp(pd, init.clone()).unwrap().0).collect();
-    let distinct: std::collections::HashSet<_> = qpns.iter().collect();
+    let distinct: std::collections::BTreeSet<_> = qpns.iter().collect();
     assert_eq!(distinct.len(), qpns.len());
     assert!(qpns.iter().all(|qpn| (2..0xff_ffff).contains(qpn)));
     // The differences between consecutive numbers are all over 24 bits, and each bit is set in about half of them.

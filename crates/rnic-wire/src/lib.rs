@@ -49,6 +49,7 @@ pub mod opcode;
 pub mod packet;
 pub mod pcapng;
 pub mod pfc;
+mod protected;
 pub mod syndrome;
 
 pub use frame::{Checksum, Content, Envelope, Ethernet, Frame, Ip, Ipv4, Ipv6, LinkType, RoceV1, RoceV2, Vlan};
@@ -61,6 +62,7 @@ pub use mad::{Communication, GSI_QP, MAD_LEN, Mad};
 pub use opcode::{Extra, Opcode, Operation, PayloadRule, Position, Service};
 pub use packet::{Headers, Packet, Reject, pad_count};
 pub use pfc::Pfc;
+pub use protected::ProtectedHeader;
 pub use syndrome::{Credits, NakCode, RnrTimer, Syndrome};
 
 /// UDP destination port of RoCEv2.

@@ -4,21 +4,21 @@ use crate::frame::{Datagram, Udp};
 use crate::host::{Gid, Host};
 use crate::port::FramePort;
 use rnic_endpoint::port::{Arrival, Batch, Counters, Interest, Limits, Meta, Port, ROCE_PORT, SendError, TrafficClass};
-use rnic_endpoint::{Config, Device, Error, Mode};
+use rnic_endpoint::{Config, Device, Error, Mode, Security};
 use rnic_transport::Time;
 use std::io;
 use std::net::SocketAddr;
 use std::task::Waker;
 use std::time::Duration;
 
-/// Opens an rnic device that sends and receives its packets over the link. It has the address of [`Host::OURS`] of the
-/// kind that `gid` names, and makes progress only while it is polled.
+/// Opens an rnic device for plain RoCEv2 that sends and receives its packets over the link. It has the address of
+/// [`Host::OURS`] of the kind that `gid` names, and makes progress only while it is polled.
 ///
 /// # Errors
 /// None is expected.
 pub fn device(frames: FramePort, gid: Gid) -> Result<Device, Error> {
     let port = EndpointPort::new(frames, gid);
-    Device::on_port(Box::new(port), Config { mode: Mode::Polled, ..Config::default() })
+    Device::on_port(Box::new(port), Config { mode: Mode::Polled, security: Security::None, ..Config::default() })
 }
 
 /// A port of the endpoint that carries its datagrams in Ethernet frames.

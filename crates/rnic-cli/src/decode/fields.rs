@@ -57,6 +57,14 @@ pub(super) fn sections(roce: &Roce) -> Vec<Section> {
             sections.push(Section { name: "grh", ..ip(&Ip::V6(packet.grh), 0) });
         }
     }
+    if let Some(header) = roce.protected {
+        let fields = vec![
+            ("encrypted", Value::Flag(header.encrypted)),
+            ("dest_qp", hex(header.dest_qp, 6)),
+            ("packet_number", number(header.packet_number)),
+        ];
+        sections.push(Section::new("protected", fields));
+    }
     match (&roce.headers, BthView::new(roce.body)) {
         (Some(headers), _) => {
             sections.push(bth(headers));

@@ -3,7 +3,7 @@
 use super::capture::Captured;
 use rnic_wire::{
     Bth, BthView, Content, Ethernet, Frame, GSI_QP, Headers, ICRC_LEN, Ip, LinkType, Mad, Opcode, Operation, Packet,
-    Pfc, Reject, RoceV1, RoceV2,
+    Pfc, ProtectedHeader, Reject, RoceV1, RoceV2,
 };
 
 /// Maximum payload of an IRN packet in bytes.
@@ -58,6 +58,8 @@ pub(super) enum Checked {
     },
     /// The ICRC cannot be checked, because the capture does not contain all bytes of the packet.
     Unknown,
+    /// The packet is protected: instead of an ICRC it has a tag, which only the two ends can check.
+    Tag,
 }
 
 /// A RoCE packet in a capture, parsed and checked.
@@ -69,7 +71,10 @@ pub(super) struct Roce<'a> {
     pub(super) batch: Option<(usize, usize)>,
     /// IPv4 identification of the packet, which increases by 1 per packet of a batch.
     pub(super) id: u16,
-    /// The captured bytes from the base transport header to the ICRC.
+    /// The header of a protected packet; `None` for all other packets.
+    pub(super) protected: Option<ProtectedHeader>,
+    /// The captured bytes from the base transport header to the ICRC. In an authenticated packet: of the packet
+    /// inside, with four bytes of the tag in place of the ICRC.
     pub(super) body: &'a [u8],
     /// Why rnic cannot parse a packet that is not bad: for example, its opcode is another vendor's. Only the base
     /// transport header of such a packet is shown. `None` for all other packets.
@@ -100,6 +105,9 @@ pub(super) fn examine<'a>(captured: &Captured<'a>, checksums: bool) -> Found<'a>
     let is_truncated = captured.bytes.len() < captured.original;
     match frame.content {
         Content::RoceV2(datagram) => {
+            if let Some(packets) = protected_batch(frame.ethernet, datagram) {
+                return Found::Packets(packets);
+            }
             let mut one = roce(frame.ethernet, Network::V2(datagram), datagram.body, datagram.missing, is_truncated);
             if checksums && one.bad.is_none() {
                 one.bad = wrong_checksum(&datagram);
@@ -140,6 +148,7 @@ fn roce<'a>(
         network,
         batch: None,
         id: network.ip().id(),
+        protected: None,
         body,
         foreign: None,
         headers: None,
@@ -164,8 +173,55 @@ fn roce<'a>(
     if let (Some(computed), Some(found)) = (computed, body.last_chunk().map(|bytes| u32::from_le_bytes(*bytes))) {
         roce.icrc = if found == computed { Checked::Right(found) } else { Checked::Wrong { found, computed } };
     }
+    if !matches!(roce.icrc, Checked::Right(_)) && protected(&mut roce) {
+        return roce;
+    }
     read(&mut roce);
     roce
+}
+
+/// Reads a protected packet of rnic; for any other packet, returns false and changes nothing.
+fn protected(roce: &mut Roce<'_>) -> bool {
+    let Some(header) = ProtectedHeader::parse(roce.body) else { return false };
+    if !header.encrypted {
+        let inside = &roce.body[ProtectedHeader::LEN..roce.body.len() + ICRC_LEN - ProtectedHeader::TAG_LEN];
+        if Packet::parse(inside).is_ok_and(|packet| packet.headers.bth.dest_qp == header.dest_qp) {
+            roce.body = inside;
+        } else {
+            return false;
+        }
+    } else if BthView::new(roce.body).is_none_or(|view| view.pkey() != Bth::DEFAULT_PKEY) {
+        return false;
+    }
+    roce.protected = Some(header);
+    roce.icrc = Checked::Tag;
+    roce.opcode = None;
+    if !header.encrypted {
+        roce.opcode = BthView::new(roce.body).and_then(BthView::opcode);
+        read(roce);
+    }
+    true
+}
+
+/// Splits a captured datagram into packets if it is a batch of protected packets (see [`batch`]). Such a batch is
+/// recognised by the packet numbers, which increase by 1 from packet to packet.
+fn protected_batch<'a>(ethernet: Option<Ethernet>, datagram: RoceV2<'a>) -> Option<Vec<Roce<'a>>> {
+    let body = datagram.body;
+    let first = ProtectedHeader::parse(body)?;
+    let follows = |piece: &[u8], at: u64| {
+        let expected = ProtectedHeader { packet_number: first.packet_number.wrapping_add(at), ..first };
+        ProtectedHeader::parse(piece) == Some(expected)
+    };
+    let shortest = ProtectedHeader::LEN + Bth::LEN + ProtectedHeader::TAG_LEN;
+    let size = (shortest..body.len()).step_by(4).find(|size| follows(&body[*size..], 1))?;
+    let pieces: Vec<&[u8]> = body.chunks(size).collect();
+    let packet = |(at, piece): (usize, &&'a [u8])| {
+        let mut roce = roce(ethernet, Network::V2(datagram), piece, 0, false);
+        roce.batch = Some((at + 1, pieces.len()));
+        roce.id = datagram.ip.id().wrapping_add(at as u16);
+        (follows(piece, at as u64) && roce.protected.is_some()).then_some(roce)
+    };
+    pieces.iter().enumerate().map(packet).collect()
 }
 
 /// Parses the headers and the payload of a packet, and sets `bad` if the packet is not valid.
@@ -246,6 +302,7 @@ fn batch<'a>(ethernet: Option<Ethernet>, datagram: RoceV2<'a>) -> Option<Vec<Roc
             network: Network::V2(datagram),
             batch: Some((at + 1, pieces.len())),
             id,
+            protected: None,
             body: piece,
             foreign: None,
             headers: None,

@@ -3,7 +3,7 @@
 use super::capture::Captured;
 use super::fields::{Section, Value, ecn, foreign_name, pfc_sections, sections, syndrome};
 use super::packet::{Checked, Network, Roce};
-use rnic_wire::{BthView, Ethernet, Headers, Mad, Pfc};
+use rnic_wire::{BthView, Ethernet, Headers, Mad, Pfc, ProtectedHeader};
 use serde_json::{Map, json};
 use std::fmt::Write as _;
 use std::io::{self, Write};
@@ -22,10 +22,14 @@ pub(super) fn text(out: &mut dyn Write, captured: &Captured, start: i128, roce: 
     if matches!(roce.network, Network::V1(_)) {
         line += "RoCEv1 ";
     }
-    match (&roce.headers, roce.opcode) {
-        (Some(headers), _) => line += &summary(headers),
-        (None, Some(opcode)) => line += &opcode.to_string(),
-        (None, None) => match BthView::new(roce.body) {
+    match (&roce.headers, roce.opcode, &roce.protected) {
+        (Some(headers), ..) => line += &summary(headers),
+        (None, Some(opcode), _) => line += &opcode.to_string(),
+        (None, None, Some(header)) => {
+            let inside = roce.body.len() - ProtectedHeader::LEN - ProtectedHeader::TAG_LEN;
+            let _ = write!(line, "encrypted  qp {:#x}  {inside} B inside", header.dest_qp);
+        }
+        (None, None, None) => match BthView::new(roce.body) {
             Some(view) => line += &foreign_name(view.opcode_byte()),
             None => line += "no RoCE packet",
         },
@@ -49,7 +53,12 @@ pub(super) fn text(out: &mut dyn Write, captured: &Captured, start: i128, roce: 
         Checked::Right(_) => "  icrc ok",
         Checked::Wrong { .. } => "  icrc BAD",
         Checked::Unknown => "  icrc ?",
+        Checked::Tag => "",
     };
+    if let Some(header) = &roce.protected {
+        let name = if header.encrypted { "number" } else { "authenticated, number" };
+        let _ = write!(line, "  {name} {}", header.packet_number);
+    }
     if roce.missing > 0 && roce.bad.is_none() {
         let _ = write!(line, "  truncated: {} of {} B captured", captured.bytes.len(), captured.original);
     }
@@ -197,7 +206,7 @@ pub(super) fn json(out: &mut dyn Write, captured: &Captured, roce: &Roce) -> io:
         Checked::Wrong { found, computed } => {
             json!({"found": format!("{found:#010x}"), "computed": format!("{computed:#010x}"), "ok": false})
         }
-        Checked::Unknown => json!(null),
+        Checked::Unknown | Checked::Tag => json!(null),
     };
     document.insert("icrc".to_string(), icrc);
     document.insert("foreign".to_string(), json!(roce.foreign));

@@ -5,17 +5,19 @@ mod perftest;
 use crate::error::CliError;
 use crate::output;
 use clap::{Args, Subcommand, ValueEnum};
-use rnic_endpoint::Mode;
-use rnic_endpoint::exchange::ExchangeError;
+use rnic_endpoint::exchange::{Credentials, ExchangeError};
 use rnic_endpoint::port::ROCE_PORT;
+use rnic_endpoint::{Mode, Security};
 use rnic_perf::raw::{self, Case};
 use rnic_perf::{
-    Amount, DEFAULT_PORT, FaultPlan, Op, PerfError, Plan, Report, Row, SIZES, ServeOptions, Served, Unit, run, serve,
+    Amount, DEFAULT_MAX_MEMORY, DEFAULT_PORT, FaultPlan, Op, PerfError, Plan, Report, Row, SIZES, ServeOptions, Served,
+    Unit, run, serve,
 };
 use rnic_transport::{BitRate, Bytes, Time};
 use rnic_verbs::Service;
 use std::io::{self, Write};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -29,6 +31,7 @@ use std::sync::atomic::AtomicBool;
         rnic perf 10.0.0.2 --op send -a --format json > send.json\n  \
         rnic perf 10.0.0.2 -s 64KiB --loss 1 --verify\n  \
         rnic perf 10.0.0.2 -s 64KiB --loss 1 --service rc\n  \
+        rnic perf 10.0.0.2 --security encrypted --secret-file key   with `rnic perf --secret-file key` on the other host\n  \
         rnic perf 10.0.0.2 --perftest -s 4096       with `ib_write_bw -x INDEX -s 4096` on the other host\n  \
         rnic perf raw 10.0.0.2                      plain datagrams: the upper bound for a transport\n\n\
         Both sides on one host: rnic perf --bind 127.0.0.1, and rnic perf 127.0.0.1 --roce-port 4792"
@@ -177,6 +180,17 @@ struct MeasureArgs {
     #[arg(long, value_name = "N", default_value_t = 1)]
     fault_seed: u64,
 
+    /// Protection of packets [default: authenticated; with --perftest none]
+    #[arg(long, value_enum, conflicts_with = "perftest")]
+    security: Option<SecurityName>,
+
+    #[command(flatten)]
+    trust: TrustArgs,
+
+    /// Server: maximum memory that a client may use, with or without unit [default: 512 MiB]
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes, conflicts_with_all = ["host", "perftest"])]
+    max_memory: Option<u64>,
+
     /// Use a progress thread on both sides, and sleep while waiting, instead of polling
     #[arg(long)]
     thread: bool,
@@ -216,6 +230,57 @@ impl From<OpName> for Op {
             OpName::Send => Op::Send,
             OpName::FetchAdd => Op::FetchAdd,
             OpName::CompareSwap => Op::CompareSwap,
+        }
+    }
+}
+
+/// How the two sides find out over the control connection that they may trust each other.
+#[derive(Args, Debug)]
+struct TrustArgs {
+    /// File with a secret that both sides have, at least 16 random bytes: the control connection uses TLS 1.3
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["perftest", "certificate"])]
+    secret_file: Option<PathBuf>,
+
+    /// PEM file with the certificate of this side and its chain: the control connection uses TLS 1.3
+    #[arg(long, value_name = "FILE", requires_all = ["key", "ca"], conflicts_with = "perftest")]
+    certificate: Option<PathBuf>,
+
+    /// PEM file with the private key of the certificate
+    #[arg(long, value_name = "FILE", requires = "certificate")]
+    key: Option<PathBuf>,
+
+    /// PEM file with the certificates of the authorities that the other side's certificate must come from
+    #[arg(long, value_name = "FILE", requires = "certificate")]
+    ca: Option<PathBuf>,
+}
+
+impl TrustArgs {
+    fn credentials(&self) -> Result<Option<Credentials>, CliError> {
+        let credentials = match (&self.secret_file, &self.certificate, &self.key, &self.ca) {
+            (Some(secret), ..) => Credentials::from_secret_file(secret),
+            (None, Some(certificate), Some(key), Some(ca)) => Credentials::from_pem_files(certificate, key, ca),
+            _ => return Ok(None),
+        };
+        credentials.map(Some).map_err(|error| CliError::Input(error.to_string()))
+    }
+}
+
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+enum SecurityName {
+    /// Plain RoCEv2: anyone who can send packets can disturb the measurement
+    None,
+    /// Each packet is authenticated
+    Authenticated,
+    /// Each packet is authenticated and encrypted
+    Encrypted,
+}
+
+impl From<SecurityName> for Security {
+    fn from(name: SecurityName) -> Security {
+        match name {
+            SecurityName::None => Security::None,
+            SecurityName::Authenticated => Security::Authenticated,
+            SecurityName::Encrypted => Security::Encrypted,
         }
     }
 }
@@ -284,7 +349,16 @@ fn listen(bind: Option<IpAddr>, port: u16) -> Result<TcpListener, CliError> {
 
 fn server(arguments: &MeasureArgs, stop: &AtomicBool) -> Result<(), CliError> {
     let listener = listen(arguments.bind, arguments.port)?;
-    let options = ServeOptions { roce_port: arguments.roce_port, once: arguments.once };
+    if arguments.security.is_some() {
+        let why = "--security is chosen by the client; on the server it has no effect";
+        return Err(CliError::Input(why.to_string()));
+    }
+    let options = ServeOptions {
+        roce_port: arguments.roce_port,
+        once: arguments.once,
+        max_memory: arguments.max_memory.unwrap_or(DEFAULT_MAX_MEMORY),
+        credentials: arguments.trust.credentials()?,
+    };
     let mut failed = None;
     let report = |Served { peer, result }: Served| {
         let told = match &result {
@@ -304,7 +378,7 @@ fn server(arguments: &MeasureArgs, stop: &AtomicBool) -> Result<(), CliError> {
 }
 
 fn client(host: &str, arguments: &MeasureArgs, stop: &AtomicBool) -> Result<(), CliError> {
-    let plan = plan(arguments);
+    let plan = Plan { credentials: arguments.trust.credentials()?, ..plan(arguments) };
     let unit = unit(arguments);
     let table = arguments.format == crate::format::Format::Table;
     let mut printed = Ok(());
@@ -385,6 +459,8 @@ fn plan(arguments: &MeasureArgs) -> Plan {
         },
         mode: mode(arguments),
         roce_port: arguments.roce_port,
+        security: arguments.security.map(Security::from).unwrap_or_default(),
+        credentials: None,
     }
 }
 
@@ -446,11 +522,15 @@ fn measure_raw(host: &str, arguments: &RawArgs) -> Result<(), CliError> {
 
 /// Parses a number of bytes, with or without a unit.
 fn parse_size(text: &str) -> Result<u32, String> {
-    let bytes = match text.parse::<u64>() {
-        Ok(bytes) => bytes,
-        Err(_) => text.parse::<Bytes>().map_err(|error| error.to_string())?.0,
-    };
+    let bytes = parse_bytes(text)?;
     u32::try_from(bytes).map_err(|_| format!("{bytes} bytes are too many: at most 1 GiB"))
+}
+
+fn parse_bytes(text: &str) -> Result<u64, String> {
+    match text.parse::<u64>() {
+        Ok(bytes) => Ok(bytes),
+        Err(_) => Ok(text.parse::<Bytes>().map_err(|error| error.to_string())?.0),
+    }
 }
 
 /// Parses a time with a unit, or a number of seconds without one.

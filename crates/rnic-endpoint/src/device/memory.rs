@@ -1,8 +1,10 @@
 //! Protection domains and memory regions of a device.
 
 use super::queue_pair::{QpInner, SrqInner};
-use super::{Device, Error, QpOptions, QueuePair, SharedReceiveQueue};
-use crate::driver::lock;
+use super::{Address, Device, Error, QpOptions, QueuePair, SharedReceiveQueue};
+use crate::config::Security;
+use crate::sync::lock;
+use rnic_secure::KeyPair;
 use rnic_verbs::{Access, AccessError, ForeignMemory, MrInfo, Pd, QpInit, Sge, VerbsError};
 use std::marker::PhantomData;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -72,7 +74,12 @@ impl ProtectionDomain {
             capacities: options.capacities,
             signal_all: options.signal_all,
         };
-        let mut verbs = self.0.device.shared().verbs();
+        let shared = self.0.device.shared();
+        let keys = match shared.security {
+            Security::None => None,
+            _ => Some(KeyPair::generate().map_err(|error| Error::Security(error.to_string()))?),
+        };
+        let mut verbs = shared.verbs();
         let qpn = verbs.create_qp(self.0.id, init)?;
         let psn = verbs.random_psn();
         let ready = match &options.congestion {
@@ -85,7 +92,17 @@ impl ProtectionDomain {
             return Err(why.into());
         }
         drop(verbs);
-        Ok(QueuePair(Arc::new(QpInner { domain: self.clone(), options: options.clone(), qpn, psn })))
+        let address = Address {
+            addr: shared.local,
+            qpn: qpn.0,
+            psn,
+            source_port: Some(shared.ask(|driver| driver.port().source_port(qpn.0))),
+            in_flight: Some(shared.in_flight),
+            security: shared.security,
+            key: keys.as_ref().map(KeyPair::public),
+        };
+        let (domain, options, keys) = (self.clone(), options.clone(), Mutex::new(keys));
+        Ok(QueuePair(Arc::new(QpInner { domain, options, qpn, address, keys })))
     }
 
     /// The device to which the protection domain belongs.

@@ -30,11 +30,13 @@ mod verbs;
 pub use completion::{CompletionQueue, Completions};
 pub use memory::{Foreign, MemoryRegion, Owned, ProtectionDomain};
 pub use queue_pair::{Address, PathOptions, QpOptions, QueuePair, SharedReceiveQueue};
+pub use rnic_secure::PublicKey;
 
 use crate::clock::{Clock, TimeSource};
 use crate::config::{Config, Mode};
-use crate::driver::{Driver, DriverCounters, lock};
+use crate::driver::{Driver, DriverCounters};
 use crate::port::{self, BindError, Port, UdpPort};
+use crate::sync::lock;
 use completion::CqInner;
 use memory::DomainInner;
 use rnic_transport::Time;
@@ -70,6 +72,9 @@ pub enum Error {
         /// Status of the work request's completion.
         status: Status,
     },
+    /// The two devices do not agree on the protection of packets, or the keys cannot be generated. The text says why.
+    #[error("{0}")]
+    Security(String),
     /// A range of bytes is not within a memory region.
     #[error("bytes {start} to {end} are not within the region of {len} bytes")]
     Range {
@@ -145,7 +150,7 @@ impl Device {
         }
         let clock = Clock::start();
         let driver = Driver::new(port, clock, &config);
-        let shared = Arc::new(Shared::new(rnic_verbs::Device::new(verbs), driver, config.mode, clock));
+        let shared = Arc::new(Shared::new(rnic_verbs::Device::new(verbs), driver, &config, clock));
         if config.mode == Mode::Thread {
             let theirs = shared.clone();
             let run = move || theirs.run();

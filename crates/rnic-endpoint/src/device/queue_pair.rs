@@ -3,13 +3,17 @@
 use super::shared::Shared;
 use super::{CompletionQueue, Device, Error, ProtectionDomain};
 use crate::clock::TimeSource;
+use crate::config::Security;
+use crate::sync::lock;
+use rnic_secure::{KeyPair, PublicKey, Session};
 use rnic_transport::BitRate;
 use rnic_verbs::{
-    Access, Capacities, Congestion, Connection, Data, MAX_MTU, Qpn, RecvRequest, SendAttributes, SendFlags, SendOp,
-    SendRequest, Service, Sge, SrqId, State, until_full,
+    Access, Capacities, Congestion, Connection, Data, MAX_IN_FLIGHT, MAX_MTU, Qpn, RecvRequest, SendAttributes,
+    SendFlags, SendOp, SendRequest, Service, Sge, SrqId, State, until_full,
 };
+use rnic_wire::ProtectedHeader;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 pub(super) struct SrqInner {
     pub(super) domain: ProtectionDomain,
@@ -95,6 +99,31 @@ pub struct Address {
     pub qpn: u32,
     /// PSN of the first request packet that the queue pair sends.
     pub psn: u32,
+    /// UDP source port of the packets that the queue pair sends. `None`: not known, so any port is accepted.
+    #[serde(default)]
+    pub source_port: Option<u16>,
+    /// Maximum number of packets that the queue pair has in flight. `None`: not known.
+    #[serde(default)]
+    pub in_flight: Option<u32>,
+    /// How the queue pair's device protects packets.
+    #[serde(default = "no_security")]
+    pub security: Security,
+    /// Public key of the queue pair, if its device protects packets. It is not a secret. But if somebody replaces it on
+    /// its way, the peer connects to him.
+    #[serde(default)]
+    pub key: Option<PublicKey>,
+}
+
+fn no_security() -> Security {
+    Security::None
+}
+
+impl Address {
+    /// The address of a queue pair of another implementation of RoCEv2, which has neither protection nor a known source
+    /// port.
+    pub fn plain(addr: SocketAddr, qpn: u32, psn: u32) -> Address {
+        Address { addr, qpn, psn, source_port: None, in_flight: None, security: Security::None, key: None }
+    }
 }
 
 /// The attributes of a connection, on which both ends agree.
@@ -129,7 +158,9 @@ pub(super) struct QpInner {
     pub(super) domain: ProtectionDomain,
     pub(super) options: QpOptions,
     pub(super) qpn: Qpn,
-    pub(super) psn: u32,
+    pub(super) address: Address,
+    /// The key pair, until the queue pair is connected.
+    pub(super) keys: Mutex<Option<KeyPair>>,
 }
 
 impl Drop for QpInner {
@@ -137,6 +168,7 @@ impl Drop for QpInner {
         let shared = self.domain.0.device.shared();
         shared.flush();
         let _ = shared.verbs().destroy_qp(self.qpn);
+        shared.sessions.remove(self.qpn);
     }
 }
 
@@ -155,7 +187,7 @@ impl QueuePair {
 
     /// The address of the queue pair, which the peer passes to [`QueuePair::connect`].
     pub fn address(&self) -> Address {
-        Address { addr: self.shared().local, qpn: self.0.qpn.0, psn: self.0.psn }
+        self.0.address
     }
 
     /// Returns the largest path MTU, in payload bytes, that the path to `peer` and the queue pair's transport service
@@ -165,8 +197,9 @@ impl QueuePair {
     /// When the host has no route to `peer`.
     pub fn path_mtu(&self, peer: SocketAddr) -> Result<u32, Error> {
         let longest = self.shared().ask(|driver| driver.port().longest_datagram(peer))?;
-        // Each packet also has headers, up to 3 padding bytes and the ICRC.
-        let room = longest.saturating_sub(rnic_wire::MAX_HEADER_LEN + rnic_wire::ICRC_LEN + 3) as u32;
+        // Each packet also has headers, up to 3 padding bytes and the ICRC, or protection.
+        let protection = if self.0.address.key.is_some() { ProtectedHeader::OVERHEAD } else { 0 };
+        let room = longest.saturating_sub(rnic_wire::MAX_HEADER_LEN + rnic_wire::ICRC_LEN + 3 + protection) as u32;
         let power = |largest: u32| 1 << room.clamp(256, largest).ilog2();
         Ok(match self.0.options.service {
             Service::Rc => power(4_096),
@@ -179,15 +212,23 @@ impl QueuePair {
     /// Connects this queue pair to the queue pair at `peer`: this one moves from INIT through the state RTR to RTS.
     /// Both ends must use the same path MTU.
     ///
+    /// If the two devices protect packets ([`Config::security`](crate::Config::security)), the packets of the
+    /// connection are protected from here on, with keys that only the two queue pairs know.
+    ///
     /// # Errors
-    /// If an attribute is out of range or the queue pair is connected already.
+    /// If an attribute is out of range, the queue pair is connected already, or only one of the two devices protects
+    /// packets.
     pub fn connect(&self, peer: &Address, options: &PathOptions) -> Result<(), Error> {
         let path_mtu = match options.mtu {
             Some(mtu) => mtu,
             None => self.path_mtu(peer.addr)?,
         };
+        let session = self.session(peer)?;
         let connection = Connection {
             peer: peer.addr,
+            peer_source_port: peer.source_port,
+            peer_in_flight: peer.in_flight.unwrap_or(MAX_IN_FLIGHT),
+            protected: session.is_some(),
             peer_qpn: Qpn(peer.qpn),
             path_mtu,
             recv_psn: peer.psn,
@@ -196,7 +237,7 @@ impl QueuePair {
             dscp: options.dscp,
         };
         let attributes = SendAttributes {
-            send_psn: self.0.psn,
+            send_psn: self.0.address.psn,
             timeout: options.timeout,
             retry_count: options.retry_count,
             rnr_retry: options.rnr_retry,
@@ -205,8 +246,37 @@ impl QueuePair {
         let now = self.shared().clock.now();
         let mut verbs = self.shared().verbs();
         verbs.to_rtr(self.0.qpn, connection, now)?;
+        if let Some(session) = session {
+            self.shared().sessions.insert(self.0.qpn, session);
+            // Whoever reads the keys of this process later does not find those of the past.
+            *lock(&self.0.keys) = None;
+        }
         verbs.to_rts(self.0.qpn, attributes, now)?;
         Ok(())
+    }
+
+    /// Derives the keys for the connection to `peer`; `None` if neither device protects packets.
+    fn session(&self, peer: &Address) -> Result<Option<Session>, Error> {
+        let own = self.0.address.security;
+        let refused = |peer: Security| {
+            let name = [own, peer].map(Security::name);
+            let why = format!(
+                "this device has the security `{}` and the peer `{}`; either both protect packets or neither does",
+                name[0], name[1]
+            );
+            Err(Error::Security(why))
+        };
+        match (own.protection(), peer.security.protection(), peer.key) {
+            (None, None, _) => Ok(None),
+            (Some(own), Some(theirs), Some(key)) => {
+                let keys = lock(&self.0.keys);
+                let keys = keys.as_ref().ok_or_else(|| Error::Security("the queue pair is connected".to_string()))?;
+                let session = keys.agree(self.0.qpn.0, key, peer.qpn, own.max(theirs));
+                session.map(Some).map_err(|error| Error::Security(error.to_string()))
+            }
+            (_, Some(_), None) => Err(Error::Security("the peer's address has no public key".to_string())),
+            _ => refused(peer.security),
+        }
     }
 
     /// The state of the queue pair, such as INIT, RTS or Error.

@@ -15,15 +15,17 @@
 
 use super::Error;
 use crate::clock::{Clock, TimeSource};
-use crate::config::Mode;
-use crate::driver::{Driver, lock};
+use crate::config::{Config, Mode, Security};
+use crate::driver::Driver;
+use crate::sessions::Sessions;
+use crate::sync::lock;
 use rnic_transport::Time;
-use rnic_verbs::{CqId, Notify};
+use rnic_verbs::{CqId, MAX_IN_FLIGHT, Notify};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
-use std::sync::{Condvar, Mutex, MutexGuard, TryLockError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, TryLockError};
 use std::task::Waker;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -32,6 +34,10 @@ pub(super) struct Shared {
     verbs: Mutex<rnic_verbs::Device>,
     driver: Mutex<Driver>,
     pub(super) local: SocketAddr,
+    pub(super) sessions: Arc<Sessions>,
+    pub(super) security: Security,
+    /// Maximum number of packets that each connection has in flight.
+    pub(super) in_flight: u32,
     pub(super) clock: Clock,
     pub(super) mode: Mode,
     waker: Waker,
@@ -96,14 +102,17 @@ impl Drop for Asking<'_> {
 }
 
 impl Shared {
-    pub(super) fn new(verbs: rnic_verbs::Device, driver: Driver, mode: Mode, clock: Clock) -> Shared {
+    pub(super) fn new(verbs: rnic_verbs::Device, driver: Driver, config: &Config, clock: Clock) -> Shared {
         Shared {
+            sessions: driver.sessions(),
+            security: config.security,
+            in_flight: config.verbs.in_flight.min(MAX_IN_FLIGHT),
             local: driver.port().local_addr(),
             waker: driver.port().waker(),
             verbs: Mutex::new(verbs),
             driver: Mutex::new(driver),
             clock,
-            mode,
+            mode: config.mode,
             closing: AtomicBool::new(false),
             asking: AtomicUsize::new(0),
             followers: AtomicUsize::new(0),

@@ -7,8 +7,8 @@ use crate::clock::TimeSource;
 use crate::config::Mode;
 use rnic_transport::{BitRate, Time};
 use rnic_verbs::{
-    Access, Completion, CqId, DeviceInfo, Event, ForeignMemory, MrId, MrInfo, Pd, QpInfo, QpInit, Qpn, RecvRequest,
-    SendRequest, State, Transition, Verbs, VerbsError, until_full,
+    Access, Completion, Connection, CqId, DeviceInfo, Event, ForeignMemory, MrId, MrInfo, Pd, QpInfo, QpInit, Qpn,
+    RecvRequest, SendRequest, State, Transition, Verbs, VerbsError, until_full,
 };
 
 /// Objects (such as queue pairs) that are created through this trait belong to the device: they live until the
@@ -83,6 +83,11 @@ impl Verbs for Device {
     }
 
     fn modify_qp(&mut self, qpn: Qpn, transition: Transition) -> Result<(), VerbsError> {
+        if let Transition::ReadyToReceive(Connection { protected: true, .. }) = transition {
+            return Err(VerbsError::Unsupported(
+                "only a queue pair of a protection domain's handle can be protected, by QueuePair::connect",
+            ));
+        }
         let mut verbs = self.shared().verbs();
         verbs.advance_to(self.shared().clock.now());
         verbs.modify_qp(qpn, transition)?;

@@ -57,7 +57,7 @@ pub fn decode(message: &[u8; MESSAGE], port: u16) -> Result<Address, AddressErro
         return Err(AddressError::NoGid);
     }
     let ip = gid.to_ipv4_mapped().map_or(IpAddr::V6(gid), IpAddr::V4);
-    Ok(Address { addr: SocketAddr::new(ip, port), qpn: number(fields[1])?, psn: number(fields[2])? })
+    Ok(Address::plain(SocketAddr::new(ip, port), number(fields[1])?, number(fields[2])?))
 }
 
 #[cfg(test)]
@@ -70,13 +70,13 @@ mod tests {
     #[test]
     fn a_captured_message_both_ways() {
         let address = decode(CAPTURED, 4_791).unwrap();
-        assert_eq!(address, Address { addr: "10.77.0.2:4791".parse().unwrap(), qpn: 0x19, psn: 0x68_553e });
+        assert_eq!(address, Address::plain("10.77.0.2:4791".parse().unwrap(), 0x19, 0x68_553e));
         assert_eq!(&encode(&address), CAPTURED);
     }
 
     #[test]
     fn addresses_of_ipv6_keep_all_their_bytes() {
-        let address = Address { addr: "[fe80::5054:ff:fe12:3456]:4791".parse().unwrap(), qpn: 0xab_cdef, psn: 0 };
+        let address = Address::plain("[fe80::5054:ff:fe12:3456]:4791".parse().unwrap(), 0xab_cdef, 0);
         let message = encode(&address);
         assert_eq!(&message[..], b"0000:abcdef:000000:fe80000000000000505400fffe123456\0");
         assert_eq!(decode(&message, 4_791).unwrap(), address);

@@ -26,12 +26,15 @@ pub fn run(
     host: impl ToSocketAddrs + ToString, plan: &Plan, stop: &AtomicBool, mut row: impl FnMut(&Report, &Row),
 ) -> Result<Report, PerfError> {
     plan.check()?;
-    let mut channel = Channel::connect(host)?;
+    let mut channel = match &plan.credentials {
+        None => Channel::connect(host)?,
+        Some(credentials) => Channel::connect_secured(host, credentials)?,
+    };
     greet(&mut channel)?;
     let setup = setup(plan);
     let (mut local, peer) = (channel.local_addr(), channel.peer_addr());
     local.set_port(plan.roce_port);
-    let end = End::open(local, &setup, 0)?;
+    let end = End::open(local, &setup, 0, u64::MAX)?;
     let own = end.path_mtu(peer)?;
     if let Some(asked) = plan.mtu
         && asked > own
@@ -85,6 +88,7 @@ fn setup(plan: &Plan) -> Setup {
         seed: plan.faults.seed,
         faults: plan.faults,
         polled: plan.mode == Mode::Polled,
+        security: plan.security,
     }
 }
 

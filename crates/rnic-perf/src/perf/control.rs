@@ -16,7 +16,8 @@ use super::plan::FaultPlan;
 use super::{PerfError, Side, Verified};
 use crate::Op;
 use rnic_endpoint::clock::{Clock, TimeSource};
-use rnic_endpoint::device::Device;
+use rnic_endpoint::config::Security;
+use rnic_endpoint::device::{Address, Device, PublicKey};
 use rnic_endpoint::exchange::{Channel, ExchangeError, RemoteMemory, Speaker};
 use rnic_transport::Time;
 use serde::{Deserialize, Serialize};
@@ -26,9 +27,9 @@ use std::sync::mpsc::{self, Receiver, TryRecvError};
 use std::thread::JoinHandle;
 
 /// Version of the control messages, which must be the same on both sides.
-pub(super) const VERSION: u32 = 1;
+pub(super) const VERSION: u32 = 2;
 /// Timeout for a message that the peer can send immediately, without waiting for something else first.
-const PATIENCE: Time = Time::from_ms(30_000);
+pub(super) const PATIENCE: Time = Time::from_ms(30_000);
 /// Maximum time between two checks for a message while a side waits for one.
 const NAP: Time = Time::from_ms(1);
 
@@ -58,13 +59,23 @@ pub(super) struct Setup {
     pub(super) seed: u64,
     pub(super) faults: FaultPlan,
     pub(super) polled: bool,
+    pub(super) security: Security,
 }
 
-/// Queue pair number and first PSN of one queue pair of the side that sends the message.
+/// The address of one queue pair of the side that sends the message, as far as it differs from the others'.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(super) struct Peer {
     pub(super) qpn: u32,
     pub(super) psn: u32,
+    pub(super) source_port: u16,
+    pub(super) key: Option<PublicKey>,
+}
+
+impl Peer {
+    pub(super) fn of(address: &Address) -> Peer {
+        let Address { qpn, psn, source_port, key, .. } = *address;
+        Peer { qpn, psn, source_port: source_port.unwrap_or(0), key }
+    }
 }
 
 /// The UDP port, queue pairs, memory and MTU of the side that sends the message. Its IP address is not in the message:
@@ -73,6 +84,8 @@ pub(super) struct Peer {
 pub(super) struct Introduction {
     pub(super) roce_port: u16,
     pub(super) peers: Vec<Peer>,
+    /// Maximum number of packets that each queue pair has in flight.
+    pub(super) in_flight: u32,
     pub(super) memory: RemoteMemory,
     pub(super) mtu: u32,
 }
@@ -177,7 +190,7 @@ pub(super) struct Control {
 impl Control {
     /// Starts the thread that receives messages. Each message also wakes a thread that waits on `device`.
     pub(super) fn new(mut channel: Channel, device: Device) -> Result<Control, PerfError> {
-        let (speaker, peer) = (channel.speaker()?, channel.peer_addr());
+        let (speaker, peer) = (channel.speaker(), channel.peer_addr());
         let (sender, inbox) = mpsc::channel();
         let listen = move || loop {
             let heard = channel.receive_within(None);
@@ -225,6 +238,12 @@ impl Control {
         }
     }
 
+    /// The error for a peer that did nothing for the time `waited`.
+    pub(super) fn silent(&self, waited: Time) -> PerfError {
+        let waited = std::time::Duration::from_millis(waited.as_ps() / 1_000_000_000);
+        ExchangeError::Silent { peer: self.peer, waited }.into()
+    }
+
     /// Waits for the next message. Meanwhile the device goes on sending and receiving packets.
     pub(super) fn await_word(&self, device: &Device, stop: &AtomicBool) -> Result<Message, PerfError> {
         let clock = Clock::start();
@@ -236,8 +255,7 @@ impl Control {
                 return Err(PerfError::Interrupted);
             }
             if clock.now() > PATIENCE {
-                let waited = std::time::Duration::from_millis(PATIENCE.as_ps() / 1_000_000_000);
-                return Err(ExchangeError::Silent { peer: self.peer, waited }.into());
+                return Err(self.silent(PATIENCE));
             }
             device.wait(NAP)?;
         }

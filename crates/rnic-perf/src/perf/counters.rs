@@ -30,6 +30,8 @@ pub(super) fn counts(counters: &Counters, faults: &FaultCounters) -> Counts {
         ("queue_pair_errors", verbs.queue_pair_errors),
         ("events_lost", verbs.events_lost),
         ("bad_icrc", driver.bad_icrc),
+        ("forged", driver.forged),
+        ("replayed", driver.replayed),
         ("unsendable_batches", driver.unsendable),
         ("port_sent_batches", port.sent_batches),
         ("port_received_batches", port.received_batches),

@@ -12,7 +12,7 @@ use rnic_endpoint::port::{
     Arrival, Batch, Counters, FaultCounters, Faults, FaultyPort, Interest, Limits, Port, SendError, UdpConfig, UdpPort,
 };
 use rnic_transport::{BitRate, Time};
-use rnic_verbs::{Access, Capacities, Completion, Service, Sge, Status};
+use rnic_verbs::{Access, Capacities, Completion, MAX_IN_FLIGHT, Service, Sge, Status};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -49,9 +49,9 @@ pub(super) struct End {
 
 impl End {
     /// Opens a device at `local` and creates its queue pairs and memory. `side` (0 for the client, 1 for the server)
-    /// makes the random faults of the two sides differ.
-    pub(super) fn open(local: SocketAddr, setup: &Setup, side: u64) -> Result<End, PerfError> {
-        let service = check(setup)?;
+    /// makes the random faults of the two sides differ. `max_memory` limits the bytes of memory that the setup needs.
+    pub(super) fn open(local: SocketAddr, setup: &Setup, side: u64, max_memory: u64) -> Result<End, PerfError> {
+        let service = check(setup, max_memory)?;
         let udp = UdpConfig { source_ports: setup.queue_pairs.clamp(1, 16) as usize, ..UdpConfig::default() };
         let port = UdpPort::bind(local, &udp).map_err(Error::from)?;
         let mut config = Config { mode: if setup.polled { Mode::Polled } else { Mode::Thread }, ..Config::default() };
@@ -60,6 +60,7 @@ impl End {
             config.verbs.line_rate = BitRate::from_bps(bps);
         }
         config.acknowledge = Acknowledge::WithNextPoll;
+        config.security = setup.security;
         let mut config = config.fitted_to(&port).map_err(Error::from)?;
         if let Some(in_flight) = setup.in_flight {
             (config.verbs.in_flight, config.verbs.in_flight_bytes) = (in_flight, u64::MAX);
@@ -90,10 +91,10 @@ impl End {
     }
 
     pub(super) fn introduction(&self, mtu: u32) -> Introduction {
-        let peer = |qp: &QueuePair| Peer { qpn: qp.address().qpn, psn: qp.address().psn };
         Introduction {
             roce_port: self.device.local_addr().port(),
-            peers: self.queue_pairs.iter().map(peer).collect(),
+            peers: self.queue_pairs.iter().map(|qp| Peer::of(&qp.address())).collect(),
+            in_flight: self.queue_pairs[0].address().in_flight.unwrap_or(MAX_IN_FLIGHT),
             memory: RemoteMemory::of(&self.region),
             mtu,
         }
@@ -111,7 +112,10 @@ impl End {
         addr.set_port(theirs.roce_port);
         let options = PathOptions { mtu: Some(mtu), ..PathOptions::default() };
         for (qp, peer) in self.queue_pairs.iter().zip(&theirs.peers) {
-            qp.connect(&Address { addr, qpn: peer.qpn, psn: peer.psn }, &options)?;
+            let Peer { qpn, psn, source_port, key } = *peer;
+            let (source_port, in_flight) = (Some(source_port), Some(theirs.in_flight));
+            let security = self.setup.security;
+            qp.connect(&Address { addr, qpn, psn, source_port, in_flight, security, key }, &options)?;
         }
         Ok(())
     }
@@ -178,8 +182,11 @@ fn receives(setup: &Setup) -> u32 {
     }
 }
 
+/// Estimate of the bytes that a work request and its completion take in the queues.
+const QUEUE_ENTRY: u64 = 256;
+
 /// Checks whether a setup is within the limits, because the server got it from a client. Returns its transport service.
-fn check(setup: &Setup) -> Result<Service, PlanError> {
+fn check(setup: &Setup, max_memory: u64) -> Result<Service, PlanError> {
     let limits = [
         (setup.queue_pairs, "queue pairs", MAX_QUEUE_PAIRS),
         (setup.depth, "outstanding messages on a queue pair", MAX_DEPTH),
@@ -195,6 +202,13 @@ fn check(setup: &Setup) -> Result<Service, PlanError> {
     let bytes = slots.saturating_mul(u64::from(setup.stride));
     if bytes > MAX_MEMORY {
         return Err(PlanError(too_many(bytes, "bytes of memory", MAX_MEMORY)));
+    }
+    let entries = u64::from(setup.queue_pairs) * u64::from(setup.depth + receives(setup));
+    let needed = bytes + QUEUE_ENTRY * entries;
+    if needed > max_memory {
+        return Err(PlanError(format!(
+            "the measurement needs {needed} bytes of memory on the server, which admits {max_memory} (--max-memory)"
+        )));
     }
     match setup.service.as_str() {
         "rc" => Ok(Service::Rc),

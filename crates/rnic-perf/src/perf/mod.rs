@@ -32,7 +32,7 @@ pub use counters::Counts;
 pub use perftest::run_perftest;
 pub use plan::{Amount, DEFAULT_PORT, FaultPlan, Plan, PlanError, SIZES};
 pub use report::{Latencies, Report, Row, Side, Unit, Verified};
-pub use server::{ServeOptions, Served, serve};
+pub use server::{DEFAULT_MAX_MEMORY, ServeOptions, Served, serve};
 
 use rnic_endpoint::device::Error;
 use rnic_endpoint::exchange::ExchangeError;

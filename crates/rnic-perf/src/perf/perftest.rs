@@ -5,6 +5,7 @@ use super::plan::FaultPlan;
 use super::report::process_cpu_time;
 use super::{Latencies, Report, Row, Side};
 use crate::ibverbs::perftest::{Error, Options, Role, Session};
+use rnic_endpoint::Security;
 use rnic_endpoint::device::Device;
 use rnic_endpoint::exchange::service_name;
 use rnic_endpoint::port::FaultCounters;
@@ -66,6 +67,7 @@ pub fn run_perftest(device: &Device, options: Options, role: Role, stream: TcpSt
         depth: if options.latency { 1 } else { options.depth },
         congestion: "none".to_string(),
         progress: device.mode().name(),
+        security: Security::None.name(),
         client,
         server,
         faults: FaultPlan::default(),

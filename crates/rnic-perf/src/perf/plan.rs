@@ -2,7 +2,8 @@
 
 use super::PerfError;
 use crate::Op;
-use rnic_endpoint::config::Mode;
+use rnic_endpoint::config::{Mode, Security};
+use rnic_endpoint::exchange::Credentials;
 use rnic_endpoint::port::{Faults, Probability};
 use rnic_transport::congestion::{CongestionControl, Settings};
 use rnic_transport::registry::{Visitor, visit_congestion_controls};
@@ -82,7 +83,7 @@ pub struct PlanError(pub(super) String);
 /// let too_many = Plan { queue_pairs: 70_000, ..Plan::default() };
 /// assert_eq!(too_many.check().unwrap_err().to_string(), "70000 queue pairs are too many: at most 1024");
 /// ```
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, Debug)]
 pub struct Plan {
     /// The operation to measure.
     pub op: Op,
@@ -118,6 +119,10 @@ pub struct Plan {
     pub mode: Mode,
     /// UDP port of the client's device; 0 stands for any free port.
     pub roce_port: u16,
+    /// How packets are protected.
+    pub security: Security,
+    /// What the client shows to the server, over TLS. With `None` the control connection is plain TCP.
+    pub credentials: Option<Credentials>,
 }
 
 impl Default for Plan {
@@ -139,6 +144,8 @@ impl Default for Plan {
             faults: FaultPlan::default(),
             mode: Mode::Polled,
             roce_port: rnic_endpoint::port::ROCE_PORT,
+            security: Security::default(),
+            credentials: None,
         }
     }
 }

@@ -95,7 +95,8 @@ impl Side {
     /// Number of received packets that the device dropped because they were invalid. Packets dropped as part of loss
     /// recovery, such as duplicates, are not counted.
     fn dropped(&self) -> u64 {
-        let reasons = ["malformed", "unknown_qp", "wrong_peer", "partition", "opcode", "state", "length"];
+        let reasons =
+            ["malformed", "unknown_qp", "wrong_peer", "unprotected", "partition", "opcode", "state", "length"];
         reasons.iter().map(|why| self.count(&format!("dropped_{why}"))).sum()
     }
 }
@@ -151,6 +152,8 @@ pub struct Report {
     pub congestion: String,
     /// Which thread sends and receives packets: `thread` for a progress thread, `polled` for the measuring thread.
     pub progress: &'static str,
+    /// How packets are protected: `none`, `authenticated` or `encrypted`.
+    pub security: &'static str,
     /// IP address and UDP port of the client's device.
     pub client: SocketAddr,
     /// IP address and UDP port of the server's device.
@@ -183,6 +186,7 @@ impl Report {
             depth: plan.depth,
             congestion: plan.congestion.clone(),
             progress: plan.mode.name(),
+            security: plan.security.name(),
             client,
             server,
             faults: plan.faults,
@@ -204,13 +208,14 @@ impl Report {
         writeln!(out, " {} {what}, {}, {} to {}", self.op.name(), self.service, self.client, self.server)?;
         writeln!(
             out,
-            " MTU {}, {} queue pair{}, depth {}, congestion control {}, progress {}",
+            " MTU {}, {} queue pair{}, depth {}, congestion control {}, progress {}, security {}",
             self.mtu,
             self.queue_pairs,
             if self.queue_pairs == 1 { "" } else { "s" },
             self.depth,
             self.congestion,
-            self.progress
+            self.progress,
+            self.security
         )?;
         let FaultPlan { loss, reorder, duplicate, corrupt, seed } = self.faults;
         if !self.faults.is_none() {
@@ -285,9 +290,13 @@ impl Report {
                 [0, 0, 0] => String::new(),
                 [marked, sent, received] => format!(", {marked} marked, {sent} CNPs sent, {received} CNPs received"),
             };
+            let forged = match count("forged") {
+                0 => String::new(),
+                forged => format!(", {forged} forged"),
+            };
             writeln!(
                 out,
-                "   {name}: {} packets sent, {} retransmitted, {} timeouts, {} NAKs received, {} bad ICRC, {} dropped, {} overflowed{congestion}; CPU {:.3} s",
+                "   {name}: {} packets sent, {} retransmitted, {} timeouts, {} NAKs received, {} bad ICRC, {} dropped, {} overflowed{forged}{congestion}; CPU {:.3} s",
                 count("packets_sent"),
                 count("retransmitted"),
                 count("timeouts"),

@@ -1,27 +1,45 @@
 //! The server of `rnic perf`: it accepts clients and takes part in their measurements.
 
-use super::control::{Control, Message, Setup, greet, hear, refuse, unexpected};
+use super::control::{Control, Introduction, Message, PATIENCE, Setup, greet, hear, refuse, unexpected};
 use super::counters::difference;
 use super::end::End;
 use super::latency::{self, Ball};
 use super::report::process_cpu_time;
 use super::{PerfError, Side, Verified, bandwidth};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use rnic_endpoint::clock::{Clock, TimeSource};
 use rnic_endpoint::device::Device;
-use rnic_endpoint::exchange::{Channel, ExchangeError, RemoteMemory};
+use rnic_endpoint::exchange::{Channel, Credentials, ExchangeError, RemoteMemory};
 use rnic_transport::Time;
 use std::io;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Sender};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// Default of [`ServeOptions::max_memory`]: 512 MiB.
+pub const DEFAULT_MAX_MEMORY: u64 = 512 << 20;
 
 /// Options of [`serve`].
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Debug)]
 pub struct ServeOptions {
     /// UDP port of the server's device; 0 stands for any free port.
     pub roce_port: u16,
     /// Whether the server stops after its first client.
     pub once: bool,
+    /// Maximum bytes of memory that a client may ask the server to use.
+    pub max_memory: u64,
+    /// What clients must show, over TLS. With `None` the server serves everyone over plain TCP.
+    pub credentials: Option<Credentials>,
+}
+
+impl Default for ServeOptions {
+    fn default() -> ServeOptions {
+        let roce_port = rnic_endpoint::port::ROCE_PORT;
+        ServeOptions { roce_port, once: false, max_memory: DEFAULT_MAX_MEMORY, credentials: None }
+    }
 }
 
 /// The result of the measurements with one client.
@@ -35,30 +53,108 @@ pub struct Served {
 
 /// Interval in milliseconds at which a server that waits for a client checks whether it should stop.
 const LOOK: u8 = 100;
+/// Maximum number of clients that have connected and are not served yet, of all hosts and of one host. More are turned
+/// away, so that a client that says nothing keeps no other client waiting.
+const MAX_WAITING: [usize; 2] = [64, 8];
 
 /// Serves one client after another until `stop` is set, or only one with [`ServeOptions::once`]. The result for each
-/// client is passed to `report`. An error with one client does not end the server.
+/// client is passed to `report`. An error with one client does not end the server. Clients say what they want while
+/// another one is served.
 ///
 /// # Errors
 /// An error of `listener` when it accepts a connection.
 pub fn serve(
     listener: &TcpListener, options: ServeOptions, stop: &AtomicBool, mut report: impl FnMut(Served),
 ) -> io::Result<()> {
-    while let Some((stream, peer)) = accept(listener, stop)? {
-        let result = serve_client(stream, options, stop);
-        report(Served { peer, result });
-        if options.once {
-            break;
+    let (done, (sender, clients)) = (AtomicBool::new(false), mpsc::channel());
+    std::thread::scope(|scope| {
+        let reception = scope.spawn(|| {
+            let ended =
+                receive(listener, &options, &sender, || stop.load(Ordering::Relaxed) || done.load(Ordering::Relaxed));
+            drop(sender);
+            ended
+        });
+        let look = Duration::from_millis(LOOK.into());
+        while !stop.load(Ordering::Relaxed) && !reception.is_finished() {
+            let Ok(Client { peer, said, _place }) = clients.recv_timeout(look) else { continue };
+            let result = said.and_then(|(channel, hello)| serve_client(channel, hello, &options, stop));
+            report(Served { peer, result });
+            if options.once {
+                break;
+            }
         }
+        done.store(true, Ordering::Relaxed);
+        reception.join().unwrap_or_else(|_| Err(io::Error::other("the thread that accepts clients panicked")))
+    })
+}
+
+/// A client that has connected, and what it said or why it could not.
+struct Client {
+    peer: SocketAddr,
+    said: Result<(Channel, Hello), PerfError>,
+    _place: Place,
+}
+
+/// The first message of a client.
+struct Hello {
+    setup: Setup,
+    client: Introduction,
+    mtu_fixed: bool,
+}
+
+/// A place among the clients that wait. Dropping it makes room for another client.
+struct Place {
+    waiting: Arc<Mutex<Vec<IpAddr>>>,
+    host: IpAddr,
+}
+
+impl Place {
+    /// Takes a place for a client of `host`, if there is room.
+    fn take(waiting: &Arc<Mutex<Vec<IpAddr>>>, host: IpAddr) -> Option<Place> {
+        let mut hosts = waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let [all, of_host] = MAX_WAITING;
+        let has_room = hosts.len() < all && hosts.iter().filter(|other| **other == host).count() < of_host;
+        has_room.then(|| {
+            hosts.push(host);
+            Place { waiting: waiting.clone(), host }
+        })
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut hosts = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(at) = hosts.iter().position(|host| *host == self.host) {
+            hosts.swap_remove(at);
+        }
+    }
+}
+
+/// Accepts clients until `ends` returns true. A thread for each client listens to its first messages, which must arrive
+/// within the timeouts of a [`Channel`], and passes it on.
+fn receive(
+    listener: &TcpListener, options: &ServeOptions, clients: &Sender<Client>, ends: impl Fn() -> bool,
+) -> io::Result<()> {
+    let waiting = Arc::default();
+    while let Some((stream, peer)) = accept(listener, &ends)? {
+        let Some(place) = Place::take(&waiting, peer.ip().to_canonical()) else { continue };
+        let (credentials, clients) = (options.credentials.clone(), clients.clone());
+        let listen = move || {
+            let said = hear_out(stream, credentials.as_ref());
+            // It fails if the server has ended.
+            let _ = clients.send(Client { peer, said, _place: place });
+        };
+        // Without a thread the client is turned away.
+        let _ = std::thread::Builder::new().name("rnic-perf-client".to_string()).spawn(listen);
     }
     Ok(())
 }
 
-/// Waits for the next client; returns `None` when `stop` is set.
-fn accept(listener: &TcpListener, stop: &AtomicBool) -> io::Result<Option<(TcpStream, SocketAddr)>> {
+/// Waits for the next client; returns `None` when `ends` returns true.
+fn accept(listener: &TcpListener, ends: &impl Fn() -> bool) -> io::Result<Option<(TcpStream, SocketAddr)>> {
     listener.set_nonblocking(true)?;
     loop {
-        if stop.load(Ordering::Relaxed) {
+        if ends() {
             return Ok(None);
         }
         match listener.accept() {
@@ -75,12 +171,23 @@ fn accept(listener: &TcpListener, stop: &AtomicBool) -> io::Result<Option<(TcpSt
     }
 }
 
-fn serve_client(stream: TcpStream, options: ServeOptions, stop: &AtomicBool) -> Result<u32, PerfError> {
-    let mut channel = Channel::over(stream)?;
+/// Receives the first messages of a client.
+fn hear_out(stream: TcpStream, credentials: Option<&Credentials>) -> Result<(Channel, Hello), PerfError> {
+    let mut channel = match credentials {
+        None => Channel::over(stream)?,
+        Some(credentials) => Channel::accept_secured(stream, credentials)?,
+    };
     greet(&mut channel)?;
+    match hear(&mut channel)? {
+        Message::Hello { setup, client, mtu_fixed } => Ok((channel, Hello { setup, client, mtu_fixed })),
+        message => Err(unexpected(channel.peer_addr(), &message)),
+    }
+}
+
+fn serve_client(channel: Channel, hello: Hello, options: &ServeOptions, stop: &AtomicBool) -> Result<u32, PerfError> {
     // A copy of the sending half, to tell the client why a measurement failed if the client is still connected.
-    let mut speaker = channel.speaker()?;
-    let result = converse(channel, options, stop);
+    let mut speaker = channel.speaker();
+    let result = converse(channel, hello, options, stop);
     if let Err(error) = &result {
         refuse(&mut speaker, error);
     }
@@ -88,13 +195,11 @@ fn serve_client(stream: TcpStream, options: ServeOptions, stop: &AtomicBool) -> 
     result
 }
 
-fn converse(mut channel: Channel, options: ServeOptions, stop: &AtomicBool) -> Result<u32, PerfError> {
+fn converse(mut channel: Channel, hello: Hello, options: &ServeOptions, stop: &AtomicBool) -> Result<u32, PerfError> {
     let peer = channel.peer_addr();
-    let (setup, client, mtu_fixed) = match hear(&mut channel)? {
-        Message::Hello { setup, client, mtu_fixed } => (setup, client, mtu_fixed),
-        message => return Err(unexpected(peer, &message)),
-    };
-    let end = open(channel.local_addr(), options.roce_port, &setup)?;
+    let Hello { setup, client, mtu_fixed } = hello;
+    let local = SocketAddr::new(channel.local_addr().ip(), options.roce_port);
+    let end = End::open(local, &setup, 1, options.max_memory)?;
     let own = end.path_mtu(peer)?;
     if mtu_fixed && own < client.mtu {
         let why = format!("an MTU of {} is too large: the path to {} carries at most {own}", client.mtu, peer.ip());
@@ -148,16 +253,14 @@ fn attend(
     }
 }
 
-fn open(local: SocketAddr, roce_port: u16, setup: &Setup) -> Result<End, PerfError> {
-    let mut local = local;
-    local.set_port(roce_port);
-    End::open(local, setup, 1)
-}
-
-/// Waits without a timeout for the client's next message. Returns `None` when the client closes the connection, which
-/// between two measurements means that it has finished.
+/// Waits for the client's next message. Returns `None` when the client closes the connection, which between two
+/// measurements means that it has finished.
 fn next(control: &Control, device: &Device, stop: &AtomicBool) -> Result<Option<Message>, PerfError> {
+    let clock = Clock::start();
     loop {
+        if clock.now() > PATIENCE {
+            return Err(control.silent(PATIENCE));
+        }
         match control.heard() {
             Ok(Some(message)) => return Ok(Some(message)),
             Ok(None) => {}

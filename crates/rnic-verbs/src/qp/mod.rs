@@ -226,9 +226,9 @@ impl Qp {
         }
     }
 
-    /// Handles a received CNP. A stranger can write CNPs too, so a CNP takes effect only if it can belong to a packet of
-    /// this queue pair: the queue pair sent one within [`CNP_LIFETIME`], and the last CNP that took effect is at least
-    /// half the interval ago at which a peer sends them. Half, because delays in the network vary.
+    /// Handles a received CNP. A stranger can write CNPs too, so a CNP takes effect only if it can belong to a packet
+    /// of this queue pair: the queue pair sent one within [`CNP_LIFETIME`], and the last CNP that took effect is at
+    /// least half the interval ago at which a peer sends them. Half, because delays in the network vary.
     fn on_cnp(&mut self, ctx: &mut Ctx, now: Time) -> Result<(), Dropped> {
         if self.last_sent.is_none_or(|sent| now > sent + CNP_LIFETIME) {
             return Err(Dropped::Stale);

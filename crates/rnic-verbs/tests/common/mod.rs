@@ -234,6 +234,7 @@ impl Pair {
             peer: self.setup.peers[other],
             peer_qpn: self.sides[other].qpn,
             peer_source_port: self.setup.source_port,
+            protected: false,
             peer_in_flight: self.setup.peer_in_flight,
             path_mtu: self.setup.mtu,
             recv_psn: self.setup.psns[other],

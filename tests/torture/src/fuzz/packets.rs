@@ -124,6 +124,7 @@ impl Fuzz {
                 peer: peer.addr,
                 peer_qpn: peer.qpn,
                 peer_source_port: None,
+                protected: false,
                 peer_in_flight: rnic_verbs::MAX_IN_FLIGHT,
                 path_mtu: self.mtu,
                 recv_psn: peer.psn,

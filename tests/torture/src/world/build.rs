@@ -202,6 +202,7 @@ impl World {
                 peer: self.hosts[peer.from].addr,
                 peer_qpn: peer.qpn,
                 peer_source_port: None,
+                protected: false,
                 peer_in_flight: rnic_verbs::MAX_IN_FLIGHT,
                 path_mtu: peer.mtu,
                 recv_psn: peer.psn,

@@ -167,11 +167,7 @@ pub fn decode_keys(message: &[u8; KEYS], port: u16) -> Result<Keys, MessageError
     }
     let ip = gid.to_ipv4_mapped().map_or(IpAddr::V6(gid), IpAddr::V4);
     Ok(Keys {
-        address: Address {
-            addr: SocketAddr::new(ip, port),
-            qpn: number(fields[2])? as u32,
-            psn: number(fields[3])? as u32,
-        },
+        address: Address::plain(SocketAddr::new(ip, port), number(fields[2])? as u32, number(fields[3])? as u32),
         outstanding_reads: number(fields[1])? as u16,
         rkey: number(fields[4])? as u32,
         buffer: number(fields[5])?,
@@ -223,7 +219,7 @@ mod tests {
     #[test]
     fn captured_keys_both_ways() {
         let keys = decode_keys(CAPTURED, 4_791).unwrap();
-        let address = Address { addr: "10.77.0.2:4791".parse().unwrap(), qpn: 0x11, psn: 0x51_09a1 };
+        let address = Address::plain("10.77.0.2:4791".parse().unwrap(), 0x11, 0x51_09a1);
         assert_eq!(keys, Keys { address, outstanding_reads: 1, rkey: 0x26c, buffer: 0x5597_922e_6000 });
         assert_eq!(&encode_keys(&keys), CAPTURED);
     }
@@ -298,7 +294,7 @@ mod tests {
             qpn in 0_u32..1 << 24, psn in 0_u32..1 << 24, outstanding_reads: u16, rkey: u32, buffer: u64, ip: u128, v4: bool,
         ) {
             let ip = if v4 { IpAddr::V4((ip as u32).into()) } else { IpAddr::V6((ip | 1 << 127).into()) };
-            let keys = Keys { address: Address { addr: SocketAddr::new(ip, 9), qpn, psn }, outstanding_reads, rkey, buffer };
+            let keys = Keys { address: Address::plain(SocketAddr::new(ip, 9), qpn, psn), outstanding_reads, rkey, buffer };
             prop_assert_eq!(decode_keys(&encode_keys(&keys), 9), Ok(keys));
         }
 

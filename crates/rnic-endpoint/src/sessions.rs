@@ -1,0 +1,44 @@
+//! The keys of a device's protected connections.
+
+#![expect(clippy::disallowed_types, reason = "looked up by number and never iterated over")]
+
+use crate::sync::lock;
+use rnic_secure::{CryptoError, OpenError, Session};
+use rnic_verbs::Qpn;
+use rnic_wire::ProtectedHeader;
+use std::collections::HashMap;
+use std::sync::Mutex;
+
+/// The session (keys, packet numbers) of each protected queue pair of a device, by its number. The driver uses them for
+/// packets, and the application adds and removes them with its queue pairs.
+#[derive(Default)]
+pub(crate) struct Sessions(Mutex<HashMap<u32, Session>>);
+
+impl Sessions {
+    pub(crate) fn insert(&self, qpn: Qpn, session: Session) {
+        lock(&self.0).insert(qpn.0, session);
+    }
+
+    pub(crate) fn remove(&self, qpn: Qpn) {
+        lock(&self.0).remove(&qpn.0);
+    }
+
+    /// Protects packets of queue pair `qpn`, each with room for header and tag.
+    ///
+    /// # Errors
+    /// If the queue pair has no session any more.
+    pub(crate) fn seal<'p>(
+        &self, qpn: Qpn, mut packets: impl Iterator<Item = &'p mut [u8]>,
+    ) -> Result<(), CryptoError> {
+        let mut sessions = lock(&self.0);
+        let session = sessions.get_mut(&qpn.0).ok_or(CryptoError)?;
+        packets.try_for_each(|packet| session.sealer.seal(packet))
+    }
+
+    /// Authenticates a received packet and returns the packet inside; see [`rnic_secure::Opener::open`].
+    pub(crate) fn open<'a>(&self, packet: &'a [u8], plain: &'a mut Vec<u8>) -> Result<&'a [u8], OpenError> {
+        let header = ProtectedHeader::parse(packet).ok_or(OpenError::NotProtected)?;
+        let mut sessions = lock(&self.0);
+        sessions.get_mut(&header.dest_qp).ok_or(OpenError::NotProtected)?.opener.open(packet, plain)
+    }
+}

@@ -1,0 +1,52 @@
+//! Protection of the packets between two rnic endpoints, in the manner of PSP: each packet is authenticated, or
+//! authenticated and encrypted, with AES-128-GCM and the keys of its connection. The keys come from an X25519 agreement
+//! between the two queue pairs.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`agreement`] | key pairs of queue pairs, and the agreement between two of them |
+//! | [`keys`] | key schedule: the keys of packets |
+//! | [`seal`] | the sending side: packet numbers, headers, tags |
+//! | [`open`] | the receiving side: authentication, decryption |
+//! | [`replay`] | the window of packet numbers that were received |
+//!
+//! The crate knows neither sockets nor clocks. `docs/concepts/security.md` has the threat model.
+//!
+//! ```
+//! use rnic_secure::{KeyPair, Protection};
+//! use rnic_wire::{Bth, Opcode, ProtectedHeader};
+//!
+//! # fn main() -> Result<(), rnic_secure::CryptoError> {
+//! // Two queue pairs exchange their numbers and public keys.
+//! let [a, b] = [KeyPair::generate()?, KeyPair::generate()?];
+//! let mut here = a.agree(17, b.public(), 18, Protection::Encrypted)?;
+//! let mut there = b.agree(18, a.public(), 17, Protection::Encrypted)?;
+//!
+//! // A packet with room for the header before it and for the tag after it.
+//! let bth = Bth::new(Opcode::CNP, 18, 0).emit();
+//! let mut packet = [0; ProtectedHeader::LEN + Bth::LEN + ProtectedHeader::TAG_LEN];
+//! packet[ProtectedHeader::LEN..][..Bth::LEN].copy_from_slice(&bth);
+//! here.sealer.seal(&mut packet)?;
+//!
+//! let mut plain = Vec::new();
+//! let opened = there.opener.open(&packet, &mut plain).unwrap();
+//! assert_eq!(opened[..Bth::LEN], bth);
+//! assert!(there.opener.open(&packet, &mut plain).is_err(), "nobody can send the packet again");
+//! # Ok(())
+//! # }
+//! ```
+
+#![forbid(unsafe_code)]
+
+pub mod agreement;
+pub mod keys;
+pub mod open;
+pub mod replay;
+pub mod seal;
+#[cfg(test)]
+mod tests;
+
+pub use agreement::{KeyPair, PublicKey, Session};
+pub use keys::{CryptoError, Protection};
+pub use open::{OpenError, Opener};
+pub use seal::Sealer;

@@ -1,0 +1,160 @@
+//! Tests of sealing and opening together.
+
+use crate::keys::EPOCH;
+use crate::{KeyPair, OpenError, Protection, PublicKey, Session};
+use proptest::prelude::*;
+use rnic_wire::ProtectedHeader;
+
+const BOTH: [Protection; 2] = [Protection::Authenticated, Protection::Encrypted];
+const A: u32 = 0x0a_0a0a;
+const B: u32 = 0x0b_0b0b;
+
+/// The sessions of A and B with the key pairs of the private keys 1, 2, .. 32 and 33, 34, .. 64.
+fn sessions(protection: Protection) -> [Session; 2] {
+    let [a, b] = [1, 33].map(|first| KeyPair::of(&std::array::from_fn(|at| first + at as u8)));
+    [a.agree(A, b.public(), B, protection).unwrap(), b.agree(B, a.public(), A, protection).unwrap()]
+}
+
+/// An IRN SEND First for B with 16 bytes after its BTH, and room around it.
+fn packet() -> Vec<u8> {
+    let mut bytes = vec![0; ProtectedHeader::LEN];
+    bytes.extend([0xca, 0x40, 0xff, 0xff, 0, 0x0b, 0x0b, 0x0b, 0x80, 0, 0, 1]);
+    bytes.extend(0..16);
+    bytes.extend([0; ProtectedHeader::TAG_LEN]);
+    bytes
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The packets were computed with Python's `hmac` and `cryptography` from the description in `keys.rs`.
+#[test]
+fn packets_are_those_of_another_implementation() {
+    let head = ["e000ffff000b0b0b", "e100ffff000b0b0b"];
+    let plain = "ca40ffff000b0b0b80000001000102030405060708090a0b0c0d0e0f";
+    let expected = [
+        (0, 0, format!("{plain}32e91033f2aa761d57a68cb5a8745f23")),
+        (0, 5, format!("{plain}3b69f6ff6f7e42ff55455fbc79c99570")),
+        (0, EPOCH + 1, format!("{plain}dcc7c95e2e7fe1f2be9eef303a5c73d5")),
+        (1, 0, "39e2c4fc22ab7f788a079c15f8854406579b40ed4bd4d5fa3c1ff20ab455bb42c8356e84971ffeb141075561".to_string()),
+        (1, 5, "2b227e97212450178707772b10e2159bb655c579678b201be2da0e442a464ee791776960e91ee5e539435591".to_string()),
+        (
+            1,
+            EPOCH + 1,
+            "4a8798b15e69384f6c43fd5ca937ebe049d65e8c79983876c0386ddda0d1dccac8f4f5e0ee23a974e42c41".to_string(),
+        ),
+    ];
+    for (protection, number, body) in expected {
+        let [mut a, _] = sessions(BOTH[protection]);
+        a.sealer.skip_to(number);
+        let mut packet = packet();
+        a.sealer.seal(&mut packet).unwrap();
+        assert!(hex(&packet).starts_with(&format!("{}{number:016x}", head[protection])), "{}", hex(&packet));
+        assert!(hex(&packet).ends_with(&body), "{protection} {number}: {}", hex(&packet));
+    }
+}
+
+#[test]
+fn packets_pass_once_in_any_order_and_across_a_change_of_keys() {
+    for protection in BOTH {
+        let [mut a, mut b] = sessions(protection);
+        let mut plain = Vec::new();
+        let sealed = |a: &mut Session| {
+            let mut bytes = packet();
+            a.sealer.seal(&mut bytes).unwrap();
+            bytes
+        };
+        a.sealer.skip_to(EPOCH - 10);
+        let mut packets: Vec<_> = (0..20).map(|_| sealed(&mut a)).collect();
+        // Odd packets first: some of the new epoch arrive before some of the old one.
+        packets.rotate_left(7);
+        packets.sort_by_key(|packet| packet[15] % 2 == 0);
+        for bytes in &packets {
+            let inner = b.opener.open(bytes, &mut plain).unwrap();
+            assert_eq!(inner[..28], packet()[16..44]);
+            assert_eq!(inner.len(), 32);
+        }
+        for bytes in &packets {
+            assert_eq!(b.opener.open(bytes, &mut plain), Err(OpenError::Replayed));
+        }
+        // Two epochs at once cannot be skipped, and the attempt changes nothing.
+        let [mut later, _] = sessions(protection);
+        later.sealer.skip_to(3 * EPOCH);
+        assert_eq!(b.opener.open(&sealed(&mut later), &mut plain), Err(OpenError::Forged));
+        assert!(b.opener.open(&sealed(&mut a), &mut plain).is_ok());
+    }
+}
+
+#[test]
+fn what_is_not_for_this_queue_pair_is_refused() {
+    for (at, protection) in BOTH.into_iter().enumerate() {
+        let [mut a, mut b] = sessions(protection);
+        let mut plain = Vec::new();
+        // Only the other kind of protection, only one's own packets, and only packets for oneself inside.
+        let [mut other, _] = sessions(BOTH[1 - at]);
+        let mut bytes = packet();
+        other.sealer.seal(&mut bytes).unwrap();
+        assert_eq!(b.opener.open(&bytes, &mut plain), Err(OpenError::NotProtected));
+        bytes[0] ^= 1;
+        assert_eq!(b.opener.open(&bytes, &mut plain), Err(OpenError::Forged));
+        let mut bytes = packet();
+        b.sealer.seal(&mut bytes).unwrap();
+        assert_eq!(b.opener.open(&bytes, &mut plain), Err(OpenError::NotProtected));
+        let mut bytes = packet();
+        bytes[16 + 7] += 1;
+        a.sealer.seal(&mut bytes).unwrap();
+        assert_eq!(b.opener.open(&bytes, &mut plain), Err(OpenError::NotProtected));
+        assert!(a.sealer.seal(&mut [0; 31]).is_err());
+        // A replaced public key gives other keys.
+        let [mine, theirs, stranger] = [1, 33, 65].map(|first| KeyPair::of(&std::array::from_fn(|i| first + i as u8)));
+        let mut believes = theirs.agree(B, stranger.public(), A, protection).unwrap();
+        let mut honest = mine.agree(A, theirs.public(), B, protection).unwrap();
+        let mut bytes = packet();
+        honest.sealer.seal(&mut bytes).unwrap();
+        assert_eq!(believes.opener.open(&bytes, &mut plain), Err(OpenError::Forged));
+        // A point of low order would make the shared secret zero.
+        assert!(mine.agree(A, PublicKey([0; 32]), B, protection).is_err());
+    }
+}
+
+#[test]
+fn secrets_are_not_printed() {
+    let pair = KeyPair::of(&[7; 32]);
+    assert_eq!(format!("{pair:?}"), format!("KeyPair {{ public: {:?}, .. }}", pair.public()));
+    let text = "ab".repeat(32);
+    assert_eq!(String::from(PublicKey([0xab; 32])), text);
+    assert_eq!(PublicKey::try_from(text.clone()), Ok(PublicKey([0xab; 32])));
+    for wrong in ["", "ab", &text[1..], &format!("{text}a"), &format!("x{}", &text[1..])] {
+        assert!(PublicKey::try_from(wrong.to_string()).is_err(), "{wrong}");
+    }
+}
+
+proptest! {
+    /// Every change of one byte, at any place, and every other length is refused, and the packet itself still passes.
+    #[test]
+    fn no_altered_packet_passes(at in 0..60usize, flip in 1..=255u8, encrypted: bool, cut in 0..60usize) {
+        let [mut a, mut b] = sessions(BOTH[usize::from(encrypted)]);
+        let mut plain = Vec::new();
+        let mut bytes = packet();
+        a.sealer.seal(&mut bytes).unwrap();
+        let mut altered = bytes.clone();
+        altered[at] ^= flip;
+        prop_assert!(b.opener.open(&altered, &mut plain).is_err());
+        prop_assert!(b.opener.open(&bytes[..cut], &mut plain).is_err());
+        altered = bytes.clone();
+        altered.extend(vec![flip; cut + 1]);
+        prop_assert!(b.opener.open(&altered, &mut plain).is_err());
+        prop_assert!(b.opener.open(&bytes, &mut plain).is_ok());
+    }
+
+    /// Random bytes never pass and never panic.
+    #[test]
+    fn no_random_bytes_pass(mut bytes in prop::collection::vec(any::<u8>(), 0..200), header: bool) {
+        let [_, mut b] = sessions(Protection::Encrypted);
+        if header && bytes.len() >= 8 {
+            bytes[..8].copy_from_slice(&[0xe1, 0, 0xff, 0xff, 0, 0x0b, 0x0b, 0x0b]);
+        }
+        prop_assert!(b.opener.open(&bytes, &mut Vec::new()).is_err());
+    }
+}

@@ -1,0 +1,46 @@
+//! Each attack for a short time. `cargo run --release -p rnic-attack` carries them out for longer, and prints a table.
+
+use rnic_attack::attacker::Attack;
+use rnic_attack::{Case, carry_out};
+use rnic_endpoint::{Security, Service};
+use rnic_netns::with_pair;
+use std::time::Duration;
+
+const TIME: Duration = Duration::from_millis(250);
+
+#[test]
+fn protected_connections_withstand_every_attack() {
+    with_pair(1_500, |pair| {
+        for attack in Attack::ALL {
+            for security in [Security::Authenticated, Security::Encrypted] {
+                let case = Case { attack, service: Service::Irn, security };
+                let finding = carry_out(pair, case, TIME, 1).unwrap();
+                assert!(finding.held(), "{finding}");
+                assert!(attack == Attack::None || finding.packets > 0, "{finding}");
+            }
+        }
+    });
+}
+
+#[test]
+fn plain_connections_withstand_a_stranger_who_must_guess() {
+    with_pair(1_500, |pair| {
+        for attack in Attack::ALL.into_iter().filter(|attack| attack.is_harmless()) {
+            let case = Case { attack, service: Service::Irn, security: Security::None };
+            let finding = carry_out(pair, case, TIME, 1).unwrap();
+            assert!(finding.held(), "{finding}");
+        }
+    });
+}
+
+/// Otherwise the attacks would not be attacks.
+#[test]
+fn whoever_knows_the_numbers_ends_a_plain_connection() {
+    with_pair(1_500, |pair| {
+        for attack in [Attack::Sweep, Attack::Write] {
+            let case = Case { attack, service: Service::Irn, security: Security::None };
+            let finding = carry_out(pair, case, Duration::from_secs(5), 1).unwrap();
+            assert!(!finding.held(), "{finding}");
+        }
+    });
+}
