@@ -78,11 +78,11 @@ impl Opener {
             plain.resize(cipher.len() + ICRC_LEN, 0);
             let out = &mut plain[..cipher.len()];
             key.key.open_separate_gather(nonce, Aad::from(head), cipher, tag, out).map_err(|_| OpenError::Forged)?;
-            &plain[..]
+            &plain[..cipher.len() - usize::from(header.padding) + ICRC_LEN]
         } else {
             key.key.open_separate_gather(nonce, Aad::from(body), &[], tag, &mut []).map_err(|_| OpenError::Forged)?;
-            // Behind the packet is the tag, of which four bytes stand for the ICRC.
-            &packet[ProtectedHeader::LEN..body.len() + ICRC_LEN]
+            // Behind the packet is padding or the tag, of which four bytes stand for the ICRC.
+            &packet[ProtectedHeader::LEN..body.len() - usize::from(header.padding) + ICRC_LEN]
         };
         self.window.insert(number);
         if ahead == 1 {

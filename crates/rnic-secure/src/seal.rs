@@ -19,7 +19,8 @@ impl Sealer {
     }
 
     /// Protects a packet in place, under the next packet number: `packet` is [`ProtectedHeader::LEN`] bytes for the
-    /// header, the packet without its ICRC, and [`ProtectedHeader::TAG_LEN`] bytes for the tag.
+    /// header, the packet without its ICRC, its padding, and [`ProtectedHeader::TAG_LEN`] bytes for the tag. The length
+    /// of the padding is already in the header ([`ProtectedHeader::set_padding`]).
     ///
     /// # Errors
     /// If `packet` has no room for header and tag.
@@ -33,7 +34,8 @@ impl Sealer {
         // The number is used up even if an error follows.
         self.next += 1;
         let encrypted = self.protection == Protection::Encrypted;
-        let header = ProtectedHeader { encrypted, dest_qp: self.peer_qpn, packet_number: number };
+        let padding = ProtectedHeader::padding_of(packet);
+        let header = ProtectedHeader { encrypted, padding, dest_qp: self.peer_qpn, packet_number: number };
         packet[..ProtectedHeader::LEN].copy_from_slice(&header.emit());
         let (body, tag) = packet.split_at_mut(ProtectedHeader::LEN + inner);
         let nonce = self.key.nonce(number);

@@ -126,9 +126,35 @@ impl Batch {
     }
 
     /// The free part of the buffer into which the caller writes the next packet: behind the last packet, and for a
-    /// protected connection behind the room for the packet's header.
+    /// protected connection behind the room for the packet's header. If the last packet of a protected connection is a
+    /// little shorter than the others, padding first makes it as long.
     pub(crate) fn room(&mut self, to: &Destination) -> &mut [u8] {
+        self.pad();
         &mut self.bytes[self.len + to.header()..]
+    }
+
+    /// Makes the last packet of a protected connection as long as the others.
+    fn pad(&mut self) {
+        let padding = self.shortfall();
+        if padding > 0 {
+            let last = (self.count - 1) * self.segment;
+            self.bytes[self.len - ProtectedHeader::TAG_LEN..self.len + padding].fill(0);
+            ProtectedHeader::set_padding(&mut self.bytes[last..], padding);
+            self.len += padding;
+        }
+    }
+
+    /// Bytes by which the last packet is shorter than the others; 0 if all have the same length.
+    fn shortfall(&self) -> usize {
+        (self.count * self.segment).saturating_sub(self.len)
+    }
+
+    /// Whether the last packet is as long as the others, or padding can make it so. Up to a quarter of a packet is a
+    /// good price for more packets in the batch.
+    fn is_even(&self) -> bool {
+        let most = (self.segment / 4).min(ProtectedHeader::MAX_PADDING);
+        let shortfall = self.shortfall();
+        shortfall == 0 || self.to.is_some_and(|to| to.protected) && shortfall <= most
     }
 
     /// Adds the packet of `len` bytes that was written into [`Batch::room`]. Returns `false` if the packet is longer
@@ -139,6 +165,9 @@ impl Batch {
 
     /// Adds the `len` bytes behind the last packet as a packet, with header and tag if the connection is protected.
     fn append(&mut self, len: usize, to: Destination) -> bool {
+        if to.protected {
+            ProtectedHeader::set_padding(&mut self.bytes[self.len..], 0);
+        }
         if self.count == 0 {
             self.segment = len;
             self.to = Some(to);
@@ -161,7 +190,8 @@ impl Batch {
 
     /// Whether the batch can take no other packet.
     pub(crate) fn is_closed(&self) -> bool {
-        let (count, len) = (self.count + usize::from(!self.tail.is_empty()), self.len + self.tail.len());
+        let count = self.count + usize::from(!self.tail.is_empty());
+        let len = self.count * self.segment + self.tail.len();
         count >= self.max || self.count > 0 && (!self.is_even() || len + self.segment > Batch::BYTES)
     }
 
@@ -173,17 +203,13 @@ impl Batch {
             && self.to.is_some_and(|to| acknowledges(&self.bytes[to.header()..]))
     }
 
-    /// Whether all packets have the same length.
-    fn is_even(&self) -> bool {
-        self.len.is_multiple_of(self.segment)
-    }
-
     /// Ends the batch: appends the ACK that longer packets have overtaken, if any. No packet is added afterwards.
     pub(crate) fn finish(&mut self) {
         if self.tail.is_empty() {
             return;
         }
         if self.is_even() {
+            self.pad();
             self.bytes[self.len..self.len + self.tail.len()].copy_from_slice(&self.tail);
             self.len += self.tail.len();
             self.count += 1;
@@ -286,6 +312,33 @@ mod tests {
         many.insert(0, (ACK, 2_000));
         assert_eq!(fill(&mut batch, &many), 8);
         assert_eq!(batch.bytes().len(), 7 * 8_000 + 2_000);
+    }
+
+    #[test]
+    fn padding_keeps_a_batch_open() {
+        let protected = Destination { protected: true, ..TO };
+        let mut batch = Batch::new(64);
+        // With header and tag 128, 100, 128, 96 and 88 bytes: the last one is more than a quarter shorter than the
+        // first.
+        for (len, is_closed) in [(100, false), (72, false), (100, false), (68, false), (60, true)] {
+            batch.room(&protected)[..len].fill(1);
+            assert!(batch.push(len, protected));
+            assert_eq!(batch.is_closed(), is_closed, "{len} B");
+        }
+        batch.finish();
+        let packets: Vec<(usize, u16)> =
+            batch.packets_mut().map(|packet| (packet.len(), ProtectedHeader::padding_of(packet))).collect();
+        assert_eq!(packets, [(128, 0), (128, 28), (128, 0), (128, 32), (88, 0)]);
+        // Behind the 72 bytes of the second packet without ICRC are zeros, of which the tag takes the last 16.
+        let second = batch.packets_mut().nth(1).map(|packet| packet[16 + 68..].to_vec());
+        assert_eq!(second, Some(vec![0; 28 + 16]));
+        // Packets that are not protected have no padding.
+        for len in [100, 96] {
+            batch.begin();
+            batch.push(100, TO);
+            batch.push(len, TO);
+            assert_eq!(batch.is_closed(), len == 96);
+        }
     }
 
     #[test]

@@ -61,7 +61,7 @@ impl Route {
         &self, wqe: &Wqe, index: u32, tx: TxContext, out: &'a mut [u8],
     ) -> (Writer<'a>, u32, u32) {
         let irn = self.service == Service::Irn;
-        let done = index * self.mtu;
+        let done = index * wqe.payload;
         let fetch = |operation, header: &[u8], out: &'a mut [u8]| {
             let bth = tx.apply(self.only(operation, tx.psn.value()));
             let mut writer = Writer::begin(&bth, 0, out);
@@ -88,7 +88,7 @@ impl Route {
             SendOp::Write { addr, rkey } => (Operation::Write, Extra::None, Some((addr, rkey))),
             SendOp::WriteImm { addr, rkey, .. } => (Operation::Write, Extra::Immediate, Some((addr, rkey))),
         };
-        let (position, len) = segment(wqe.len, index, self.mtu);
+        let (position, len) = segment(wqe.len, index, wqe.payload);
         let ends = matches!(position, Position::Last | Position::Only);
         let starts = matches!(position, Position::First | Position::Only);
         let mut bth = tx.apply(self.bth(operation, position, if ends { extra } else { Extra::None }, tx.psn.value()));
@@ -121,10 +121,10 @@ impl Route {
 }
 
 /// Returns the position (First, Middle, Last or Only) and the payload length of packet `index` of a message of `len`
-/// bytes. `index * mtu` must not exceed `len`.
-pub(crate) fn segment(len: u32, index: u32, mtu: u32) -> (Position, u32) {
-    let done = index * mtu;
-    let here = (len - done).min(mtu);
+/// bytes, all packets of which have `payload` bytes except the last. `index * payload` must not exceed `len`.
+pub(crate) fn segment(len: u32, index: u32, payload: u32) -> (Position, u32) {
+    let done = index * payload;
+    let here = (len - done).min(payload);
     let last = done + here == len;
     let position = match (index == 0, last) {
         (true, true) => Position::Only,

@@ -26,6 +26,9 @@ pub(crate) struct Wqe {
     pub(crate) first: u64,
     /// Number of PSNs that the request takes. With RC a read takes one PSN for each packet of its response.
     pub(crate) packets: u32,
+    /// Payload in bytes of every packet of the message, or of the response to a read, except the last packet, which may
+    /// have less.
+    pub(crate) payload: u32,
     /// Number of packets of the response; 0 for an operation without response (Send, Write).
     pub(crate) response_packets: u32,
     /// Number of packets of the response that have arrived.
@@ -49,6 +52,7 @@ impl Wqe {
             flags,
             first: 0,
             packets: 0,
+            payload: 0,
             response_packets: 0,
             responses_received: 0,
             first_response: 0,
@@ -69,9 +73,29 @@ impl Wqe {
     }
 }
 
-/// The number of packets of a message of `len` bytes; at least 1.
-pub(crate) fn packets(len: u32, mtu: u32) -> u32 {
-    len.div_ceil(mtu).max(1)
+/// The number of packets of a message of `len` bytes, with `payload` bytes in all but the last; at least 1.
+pub(crate) fn packets(len: u32, payload: u32) -> u32 {
+    len.div_ceil(payload).max(1)
+}
+
+/// The payload of the packets of a message of `len` bytes, except its last packet, which may have less.
+///
+/// RC and UC fill every packet but the last one to the path MTU, as the specification demands. IRN divides a message
+/// that fits into one batch into equal packets, because packets of equal length fit into one batch: without it, the
+/// short last packet of each message would end a batch. Up to a third more packets than necessary are a good price.
+/// Both ends of a connection compute the same payload for the response to a read.
+pub(crate) fn payload(service: Service, len: u32, mtu: u32) -> u32 {
+    /// Messages with more packets nearly fill batches by themselves.
+    const MANY: u32 = 32;
+    let least = len.div_ceil(mtu);
+    if service != Service::Irn || least <= 1 || least > MANY {
+        return mtu;
+    }
+    let equal = (least..=least + least.div_ceil(3)).find(|count| len.is_multiple_of(4 * count));
+    match equal {
+        Some(count) => len / count,
+        None => len.div_ceil(least).next_multiple_of(4),
+    }
 }
 
 /// The send requests of a queue pair that are not completed, in order of posting. The oldest requests are *released*:
@@ -153,14 +177,15 @@ impl SendQueue {
     pub(crate) fn release(&mut self, service: Service, mtu: u32) -> u32 {
         let Some(wqe) = self.wqes.get_mut(self.released) else { return 0 };
         let fetching = wqe.op.is_fetching();
+        wqe.payload = payload(service, wqe.len, mtu);
         wqe.response_packets = match wqe.op {
-            SendOp::Read { .. } => packets(wqe.len, mtu),
+            SendOp::Read { .. } => packets(wqe.len, wqe.payload),
             op => u32::from(op.is_atomic()),
         };
         wqe.packets = match (service, fetching) {
             (Service::Irn, true) => 1,
             (_, true) => wqe.response_packets,
-            _ => packets(wqe.len, mtu),
+            _ => packets(wqe.len, wqe.payload),
         };
         wqe.first = self.next_packet;
         self.next_packet = wqe.end();
@@ -320,6 +345,38 @@ mod tests {
         }
     }
 
+    #[test]
+    fn irn_divides_messages_into_equal_packets() {
+        // (length, path MTU, payload), by hand.
+        let cases = [
+            (0, 1_344, 1_344),
+            (1_344, 1_344, 1_344),
+            (2_048, 1_344, 1_024),
+            // Seven packets are enough; eight have equal lengths.
+            (8_192, 1_344, 1_024),
+            (12_288, 8_832, 6_144),
+            // Three packets are enough; four have equal lengths.
+            (4_096, 1_408, 1_024),
+            // 6 packets, and more are no better: 7,777 is odd.
+            (7_777, 1_344, 1_300),
+            (1_349, 1_344, 676),
+            (32 * 1_344 + 1, 1_344, 1_344),
+            (1 << 20, 1_344, 1_344),
+        ];
+        for (len, mtu, expected) in cases {
+            assert_eq!(payload(Service::Irn, len, mtu), expected, "{len} B");
+            assert_eq!([Service::Rc, Service::Uc].map(|service| payload(service, len, mtu)), [mtu; 2]);
+        }
+        for (mtu, len) in (256..400).step_by(4).flat_map(|mtu| (0..mtu * 34).map(move |len| (mtu, len))) {
+            let payload = payload(Service::Irn, len, mtu);
+            let (count, least) = (packets(len, payload), packets(len, mtu));
+            assert!(
+                payload <= mtu && payload % 4 == 0 && count <= least + least.div_ceil(3),
+                "{len} B, {mtu}: {payload}"
+            );
+        }
+    }
+
     proptest! {
         /// Compares the send queue with a plain list of all released requests. After random posts, releases, withdrawn
         /// releases (`hold`) and completions, searches for packets and responses find the same requests in both.
@@ -347,7 +404,7 @@ mod tests {
                             prop_assert_eq!(count, 0);
                             continue;
                         };
-                        let segments = u64::from(len.div_ceil(256).max(1));
+                        let segments = u64::from(len.div_ceil(payload(service, len, 256)).max(1));
                         let (packets, answers) = match (op, irn) {
                             (SendOp::Read { .. }, false) => (segments, segments),
                             (SendOp::Read { .. }, true) => (1, segments),

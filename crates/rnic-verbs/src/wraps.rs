@@ -61,8 +61,8 @@ fn irn_sequence_numbers_wrap() {
         let mut pair = old(Service::Irn, messages, 0xff_fffe);
         run(&mut pair);
         pair.expect(
-            "A SEND First #16777214 256 B recv 16777214 at 0 ask
-             A SEND Last #16777215 44 B recv 16777214 at 256 ask
+            "A SEND First #16777214 152 B recv 16777214 at 0 ask
+             A SEND Last #16777215 148 B recv 16777214 at 152 ask
              A RDMA WRITE Only with Immediate #0 8 B va +0x1f40 len 8 recv 16777215 ask lost
              A FetchAdd #1 read 16777214 ask
              A RDMA READ Request #2 va +0x3e8 len 300 read 16777215 ask
@@ -74,8 +74,8 @@ fn irn_sequence_numbers_wrap() {
              A RDMA WRITE Only with Immediate #0 8 B va +0x1f40 len 8 recv 16777215 ask
              B ACK #6 msn 6 credits 0 for #0
              B ATOMIC Acknowledge #16777214 msn 6 credits 0
-             B RDMA READ Response First #16777215 256 B msn 6 credits 0
-             B RDMA READ Response Last #0 44 B msn 6 credits 0
+             B RDMA READ Response First #16777215 152 B msn 6 credits 0
+             B RDMA READ Response Last #0 148 B msn 6 credits 0
              B ATOMIC Acknowledge #1 msn 6 credits 0
              B ATOMIC Acknowledge #2 msn 6 credits 0
              A READ ACK #2 msn 0 for #2",

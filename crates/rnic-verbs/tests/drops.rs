@@ -20,7 +20,7 @@ fn packet(pair: &Pair, opcode: Opcode, psn: u32, len: usize) -> Headers {
         O::ReadRequest => headers.reth = Some(Reth { va, rkey, dma_len: len as u32 }),
         O::CompareSwap | O::FetchAdd => headers.atomic = Some(rnic_wire::AtomicEth { va, rkey, ..Default::default() }),
         O::Acknowledge | O::ReadAcknowledge => headers.aeth = Some(Aeth { syndrome: Syndrome::ACK, msn: 0 }),
-        O::ReadResponse if !opcode.is_middle() => headers.aeth = Some(Aeth { syndrome: Syndrome::ACK, msn: 0 }),
+        O::ReadResponse if irn || !opcode.is_middle() => headers.aeth = Some(Aeth { syndrome: Syndrome::ACK, msn: 0 }),
         O::AtomicAcknowledge => {
             headers.aeth = Some(Aeth { syndrome: Syndrome::ACK, msn: 0 });
             headers.atomic_ack = Some(Default::default());
@@ -115,7 +115,10 @@ fn payloads_that_do_not_fit_the_mtu() {
         (Service::Irn, Opcode::IRN_SEND_FIRST, Opcode::IRN_SEND_MIDDLE, Opcode::IRN_SEND_LAST, Opcode::IRN_SEND_ONLY),
         (Service::Uc, Opcode::UC_SEND_FIRST, Opcode::UC_SEND_MIDDLE, Opcode::UC_SEND_LAST, Opcode::UC_SEND_ONLY),
     ] {
-        for (opcode, len) in [(first, 252), (first, 260), (middle, 4), (middle, 512), (last, 257), (only, 1_024)] {
+        let long = [(first, 260), (middle, 512), (last, 257), (only, 1_024)];
+        // The first and middle packets of IRN may be shorter than the path MTU.
+        let short = if service == Service::Irn { &[][..] } else { &[(first, 252), (middle, 4)] };
+        for (opcode, len) in long.iter().chain(short).copied() {
             let mut pair = Pair::new(service);
             pair.recv(1, 1, 0, 1_000);
             // Behind the expected packet, the packet is dropped. UC has lost the packets before it.

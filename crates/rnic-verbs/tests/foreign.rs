@@ -157,7 +157,10 @@ fn a_region_deregistered_under_a_write_is_not_touched_any_more() {
         pair.script(|seen| if seen.number == 0 { Fate::Arrives } else { Fate::Late(crate::common::DELAY) });
         pair.post(0, 1, SendOp::Write { addr: region.addr, rkey: region.rkey }, 700);
         pair.step(rnic_transport::Time::MAX);
-        assert_eq!(buffer.bytes(0, 700), [vec![5; 256], vec![0; 444]].concat());
+        // IRN divides 700 B equally: no count of packets up to 3 divides them into words, so they are 236, 236 and 228
+        // B.
+        let first = if service == Service::Irn { 236 } else { 256 };
+        assert_eq!(buffer.bytes(0, 700), [vec![5; first], vec![0; 700 - first]].concat());
         pair.sides[1].device.deregister(region.id).unwrap();
         drop(buffer);
         pair.run();

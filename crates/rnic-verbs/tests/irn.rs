@@ -27,9 +27,9 @@ fn a_send_of_three_packets() {
     pair.run();
     // The three packets arrive at the same time, so one ACK acknowledges all of them.
     pair.expect(
-        "A SEND First #100 256 B recv 0 at 0 ask
-         A SEND Middle #101 256 B recv 0 at 256 ask
-         A SEND Last #102 88 B recv 0 at 512 ask
+        "A SEND First #100 200 B recv 0 at 0 ask
+         A SEND Middle #101 200 B recv 0 at 200 ask
+         A SEND Last #102 200 B recv 0 at 400 ask
          B ACK #102 msn 1 credits 0 for #102",
     );
     assert_eq!(pair.sides[0].sent(), [(1, Status::Success)]);
@@ -45,17 +45,18 @@ fn only_what_is_lost_is_sent_again() {
     pair.post(0, 1, pair.write_op(1, 5_000), 1_000);
     pair.run_for(Time::from_us(1));
     // The payload of packets that arrived out of order is already in memory.
-    assert_eq!(pair.sides[1].bytes(5_512, 488), &pattern(1_000, 2)[512..]);
-    assert_eq!(pair.sides[1].bytes(5_256, 256), [0; 256]);
+    assert_eq!(pair.sides[1].bytes(5_400, 600), &pattern(1_000, 2)[400..]);
+    assert_eq!(pair.sides[1].bytes(5_200, 200), [0; 200]);
     pair.run();
     pair.expect(
-        "A RDMA WRITE First #100 256 B va +0x1388 len 1000 ask
-         A RDMA WRITE Middle #101 256 B va +0x1488 len 744 ask lost
-         A RDMA WRITE Middle #102 256 B va +0x1588 len 488 ask
-         A RDMA WRITE Last #103 232 B va +0x1688 len 232 ask
-         B NAK PSN sequence error #101 msn 0 for #102 to #103
-         A RDMA WRITE Middle #101 256 B va +0x1488 len 744 ask
-         B ACK #103 msn 1 credits 0 for #101",
+        "A RDMA WRITE First #100 200 B va +0x1388 len 1000 ask
+         A RDMA WRITE Middle #101 200 B va +0x1450 len 800 ask lost
+         A RDMA WRITE Middle #102 200 B va +0x1518 len 600 ask
+         A RDMA WRITE Middle #103 200 B va +0x15e0 len 400 ask
+         A RDMA WRITE Last #104 200 B va +0x16a8 len 200 ask
+         B NAK PSN sequence error #101 msn 0 for #102 to #104
+         A RDMA WRITE Middle #101 200 B va +0x1450 len 800 ask
+         B ACK #104 msn 1 credits 0 for #101",
     );
     assert_eq!(pair.sides[0].sent(), [(1, Status::Success)]);
     assert_eq!(pair.sides[1].bytes(5_000, 1_000), pattern(1_000, 2));
@@ -72,11 +73,11 @@ fn a_lost_answer_is_sent_again_by_the_responder() {
     pair.expect(
         "A RDMA READ Request #100 va +0x40 len 600 read 0 ask
          B ACK #100 msn 1 credits 0 for #100
-         B RDMA READ Response First #100 256 B msn 1 credits 0
-         B RDMA READ Response Middle #101 256 B lost
-         B RDMA READ Response Last #102 88 B msn 1 credits 0
+         B RDMA READ Response First #100 200 B msn 1 credits 0
+         B RDMA READ Response Middle #101 200 B msn 1 credits 0 lost
+         B RDMA READ Response Last #102 200 B msn 1 credits 0
          A READ NAK PSN sequence error #101 msn 0 for #102
-         B RDMA READ Response Middle #101 256 B
+         B RDMA READ Response Middle #101 200 B msn 1 credits 0
          A READ ACK #102 msn 0 for #101",
     );
     assert_eq!(pair.sides[0].sent(), [(1, Status::Success)]);
@@ -190,8 +191,8 @@ fn a_write_with_immediate_data_finds_its_receive_out_of_order() {
     pair.run();
     pair.expect(
         "A SEND Only #100 10 B recv 0 at 0 ask lost
-         A RDMA WRITE First #101 256 B va +0x0 len 300 ask
-         A RDMA WRITE Last with Immediate #102 44 B va +0x100 len 44 recv 1 ask
+         A RDMA WRITE First #101 152 B va +0x0 len 300 ask
+         A RDMA WRITE Last with Immediate #102 148 B va +0x98 len 148 recv 1 ask
          B NAK PSN sequence error #100 msn 0 for #101 to #102
          A SEND Only #100 10 B recv 0 at 0 ask
          B ACK #102 msn 2 credits 0 for #100",
@@ -288,11 +289,11 @@ fn a_refusal_comes_after_the_answers_before_it() {
          A RDMA WRITE Only #101 8 B va +0x0 len 8 ask
          A RDMA WRITE Only #102 8 B va +0x0 len 8 ask
          B ACK #100 msn 1 credits 1 for #100
-         B RDMA READ Response First #100 256 B msn 1 credits 1
-         B RDMA READ Response Last #101 44 B msn 1 credits 1 lost
+         B RDMA READ Response First #100 152 B msn 1 credits 1
+         B RDMA READ Response Last #101 148 B msn 1 credits 1 lost
          A READ ACK #100 msn 0 for #100
          A RDMA WRITE Only #101 8 B va +0x0 len 8 ask
-         B RDMA READ Response Last #101 44 B msn 1 credits 1
+         B RDMA READ Response Last #101 148 B msn 1 credits 1
          A READ ACK #101 msn 0 for #101
          B NAK remote access error #101 msn 1 for #101",
     );
@@ -383,16 +384,16 @@ fn sequence_numbers_wrap() {
     pair.post_with(0, 2, pair.read_op(1, 0), 2_000, 600, SendFlags::SIGNALED);
     pair.run();
     pair.expect(
-        "A RDMA WRITE First #16777215 256 B va +0x0 len 600 ask
-         A RDMA WRITE Middle #0 256 B va +0x100 len 344 ask lost
-         A RDMA WRITE Last #1 88 B va +0x200 len 88 ask
+        "A RDMA WRITE First #16777215 200 B va +0x0 len 600 ask
+         A RDMA WRITE Middle #0 200 B va +0xc8 len 400 ask lost
+         A RDMA WRITE Last #1 200 B va +0x190 len 200 ask
          A RDMA READ Request #2 va +0x0 len 600 read 0 ask
          B NAK PSN sequence error #0 msn 0 for #1 to #2
-         A RDMA WRITE Middle #0 256 B va +0x100 len 344 ask
+         A RDMA WRITE Middle #0 200 B va +0xc8 len 400 ask
          B ACK #2 msn 2 credits 0 for #0
-         B RDMA READ Response First #16777215 256 B msn 2 credits 0
-         B RDMA READ Response Middle #0 256 B
-         B RDMA READ Response Last #1 88 B msn 2 credits 0
+         B RDMA READ Response First #16777215 200 B msn 2 credits 0
+         B RDMA READ Response Middle #0 200 B msn 2 credits 0
+         B RDMA READ Response Last #1 200 B msn 2 credits 0
          A READ ACK #1 msn 0 for #1",
     );
     assert_eq!(pair.sides[0].bytes(2_000, 600), pattern(600, 6));

@@ -295,11 +295,18 @@ impl<'a> Packet<'a> {
     ///
     /// # Errors
     /// [`Reject::NotMtu`] for a First or Middle packet whose payload is not exactly one MTU, [`Reject::OverMtu`] for a
-    /// Last or Only packet whose payload exceeds the MTU.
+    /// Last or Only packet whose payload exceeds the MTU. First and Middle packets of IRN may have any payload up to
+    /// the MTU that is a multiple of 4, except none.
     #[inline]
     pub fn check_mtu(&self, mtu: usize) -> Result<(), Reject> {
         let (opcode, len) = (self.headers.bth.opcode, self.payload.len());
         match opcode.payload_rule() {
+            PayloadRule::Full if opcode.service() == Service::Irn => match len {
+                0 => Err(Reject::NotMtu { opcode, len, mtu }),
+                _ if len > mtu => Err(Reject::OverMtu { opcode, len, mtu }),
+                _ if !len.is_multiple_of(4) => Err(Reject::NotMtu { opcode, len, mtu }),
+                _ => Ok(()),
+            },
             PayloadRule::Full if len != mtu => Err(Reject::NotMtu { opcode, len, mtu }),
             PayloadRule::Some | PayloadRule::Any if len > mtu => Err(Reject::OverMtu { opcode, len, mtu }),
             _ => Ok(()),

@@ -108,7 +108,7 @@ fn header_lengths() {
         (Opcode::IRN_WRITE_MIDDLE, 12 + 16),
         (Opcode::IRN_WRITE_LAST_IMM, 12 + 16 + 4 + 4),
         (Opcode::IRN_READ_REQUEST, 12 + 16 + 4),
-        (Opcode::IRN_READ_RESPONSE_MIDDLE, 12),
+        (Opcode::IRN_READ_RESPONSE_MIDDLE, 12 + 4),
         (Opcode::IRN_ACKNOWLEDGE, 12 + 4 + 4),
         (Opcode::IRN_ATOMIC_ACKNOWLEDGE, 12 + 4 + 8),
         (Opcode::IRN_FETCH_ADD, 12 + 28 + 4),

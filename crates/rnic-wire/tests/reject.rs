@@ -100,7 +100,7 @@ fn the_path_mtu() {
         Packet { headers: Headers::new(Bth::new(opcode, 1, 1)), payload: &payload }.check_mtu(mtu)
     };
     for mtu in [256, 512, 1024, 2048, 4096] {
-        for opcode in [Opcode::RC_SEND_FIRST, Opcode::UC_WRITE_MIDDLE, Opcode::IRN_READ_RESPONSE_FIRST] {
+        for opcode in [Opcode::RC_SEND_FIRST, Opcode::UC_WRITE_MIDDLE, Opcode::RC_READ_RESPONSE_FIRST] {
             assert_eq!(check(opcode, mtu, mtu), Ok(()));
             for len in [mtu - 4, mtu + 4] {
                 assert_eq!(check(opcode, len, mtu), Err(Reject::NotMtu { opcode, len, mtu }));
@@ -112,6 +112,14 @@ fn the_path_mtu() {
             assert_eq!(check(opcode, mtu + 1, mtu), Err(Reject::OverMtu { opcode, len: mtu + 1, mtu }));
         }
         assert_eq!(check(Opcode::RC_ACKNOWLEDGE, 0, mtu), Ok(()));
+        // IRN may divide a message into shorter packets.
+        let opcode = Opcode::IRN_READ_RESPONSE_FIRST;
+        assert_eq!([4, mtu - 4, mtu].map(|len| check(opcode, len, mtu)), [Ok(()); 3]);
+        assert_eq!(
+            [0, mtu - 3].map(|len| check(opcode, len, mtu)),
+            [0, mtu - 3].map(|len| Err(Reject::NotMtu { opcode, len, mtu }))
+        );
+        assert_eq!(check(opcode, mtu + 4, mtu), Err(Reject::OverMtu { opcode, len: mtu + 4, mtu }));
     }
     let full = Reject::NotMtu { opcode: Opcode::RC_SEND_FIRST, len: 8, mtu: 256 };
     assert_eq!(

@@ -184,7 +184,8 @@ fn roce<'a>(
 fn protected(roce: &mut Roce<'_>) -> bool {
     let Some(header) = ProtectedHeader::parse(roce.body) else { return false };
     if !header.encrypted {
-        let inside = &roce.body[ProtectedHeader::LEN..roce.body.len() + ICRC_LEN - ProtectedHeader::TAG_LEN];
+        let around = usize::from(header.padding) + ProtectedHeader::TAG_LEN;
+        let inside = &roce.body[ProtectedHeader::LEN..roce.body.len() + ICRC_LEN - around];
         if Packet::parse(inside).is_ok_and(|packet| packet.headers.bth.dest_qp == header.dest_qp) {
             roce.body = inside;
         } else {
@@ -209,8 +210,9 @@ fn protected_batch<'a>(ethernet: Option<Ethernet>, datagram: RoceV2<'a>) -> Opti
     let body = datagram.body;
     let first = ProtectedHeader::parse(body)?;
     let follows = |piece: &[u8], at: u64| {
-        let expected = ProtectedHeader { packet_number: first.packet_number.wrapping_add(at), ..first };
-        ProtectedHeader::parse(piece) == Some(expected)
+        let packet_number = first.packet_number.wrapping_add(at);
+        ProtectedHeader::parse(piece)
+            .is_some_and(|header| header == ProtectedHeader { packet_number, padding: header.padding, ..first })
     };
     let shortest = ProtectedHeader::LEN + Bth::LEN + ProtectedHeader::TAG_LEN;
     let size = (shortest..body.len()).step_by(4).find(|size| follows(&body[*size..], 1))?;

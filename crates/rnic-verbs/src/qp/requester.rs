@@ -262,14 +262,14 @@ impl Core {
 /// # Errors
 /// The status with which the send request fails.
 pub(crate) fn take_response(
-    wqe: &mut Wqe, memory: &mut Memory, packet: &Packet<'_>, index: u32, mtu: u32,
+    wqe: &mut Wqe, memory: &mut Memory, packet: &Packet<'_>, index: u32,
     in_place: impl FnOnce(Opcode, Position) -> bool,
 ) -> Result<(), Status> {
     let original = packet.headers.atomic_ack.map(|atomic| atomic.original.to_ne_bytes());
     let (data, fits) = match &original {
         Some(bytes) => (&bytes[..], wqe.op.is_atomic()),
         None => {
-            let (position, len) = segment(wqe.len, index, mtu);
+            let (position, len) = segment(wqe.len, index, wqe.payload);
             let fits = packet.payload.len() == len as usize && in_place(packet.headers.bth.opcode, position);
             (packet.payload, !wqe.op.is_atomic() && fits)
         }
@@ -277,7 +277,7 @@ pub(crate) fn take_response(
     if !fits {
         return Err(Status::BadResponse);
     }
-    wqe.local.scatter(memory, index * mtu, data).map_err(|_| Status::LocalProtection)?;
+    wqe.local.scatter(memory, index * wqe.payload, data).map_err(|_| Status::LocalProtection)?;
     wqe.responses_received += 1;
     Ok(())
 }

@@ -20,7 +20,7 @@ pub(crate) fn headers_of(opcode: Opcode, words: [u32; 14]) -> Headers {
         _ => false,
     };
     let has_aeth = match operation {
-        Operation::ReadResponse => !opcode.is_middle(),
+        Operation::ReadResponse => irn || !opcode.is_middle(),
         Operation::Acknowledge | Operation::AtomicAcknowledge | Operation::ReadAcknowledge => true,
         _ => false,
     };

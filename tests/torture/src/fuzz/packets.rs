@@ -383,7 +383,7 @@ impl Fuzz {
                 headers.aeth = Some(self.aeth());
                 headers.atomic_ack = (operation == Operation::AtomicAcknowledge).then_some(Default::default());
             }
-            Operation::ReadResponse if !opcode.is_middle() => headers.aeth = Some(self.aeth()),
+            Operation::ReadResponse if irn || !opcode.is_middle() => headers.aeth = Some(self.aeth()),
             _ => {}
         }
         headers.imm = opcode.has_imm().then_some(ImmDt(7));

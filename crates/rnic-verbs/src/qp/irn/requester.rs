@@ -145,14 +145,14 @@ impl Requester {
         let new = matches!(self.responses.recovery().foresee(psn), Arrival::InOrder | Arrival::Ahead);
         if new {
             let response = self.next_response + u64::from(psn.since(expected));
-            let (mtu, sent) = (c.route.mtu, self.core.sent());
+            let sent = self.core.sent();
             let Some(wqe) = c.sends.find_response(response).filter(|wqe| wqe.first < sent) else {
                 return Err(Dropped::Stale);
             };
             let index = (response - wqe.first_response) as u32;
             let request = wqe.first;
             let in_place = |opcode: rnic_wire::Opcode, position| opcode.position() == position;
-            if let Err(status) = take_response(wqe, &mut ctx.memory, packet, index, mtu, in_place) {
+            if let Err(status) = take_response(wqe, &mut ctx.memory, packet, index, in_place) {
                 self.core.fail_at(c, ctx, request, status);
                 return Ok(());
             }

@@ -10,12 +10,12 @@ use crate::packet::{TxContext, Writer, segment};
 use crate::qp::incoming::Incoming;
 use crate::qp::sending::{Due, RetryState, SendTimes};
 use crate::qp::{AROUND_PACKET, atomic};
-use crate::send_queue::packets;
+use crate::send_queue::{packets, payload};
 use crate::types::{Status, VerbsError};
 use crate::{Congestion, Dropped};
 use rnic_transport::recovery::{Arrival, Irn, StreamReceiver};
 use rnic_transport::{BitRate, FlowConfig, Pdu, Psn, Receiver, RxMeta, Time, Timer};
-use rnic_wire::{Aeth, AtomicAckEth, Extra, Headers, NakCode, Operation, Packet, Position, Reth, Syndrome};
+use rnic_wire::{Aeth, AtomicAckEth, Extra, Headers, NakCode, Operation, Packet, Reth, Syndrome};
 use std::collections::VecDeque;
 
 /// The response to a read or atomic. The responder stores it until the requester has acknowledged all its packets.
@@ -33,7 +33,7 @@ struct Response {
 
 #[derive(Clone, Copy, Debug)]
 enum ResponseKind {
-    Read { addr: u64, rkey: u32, len: u32 },
+    Read { addr: u64, rkey: u32, len: u32, payload: u32 },
     Atomic { value: u64 },
 }
 
@@ -379,8 +379,9 @@ impl Responder {
             let span = ctx.memory.remote(c.pd, reth.rkey, reth.va, reth.dma_len, Right::Read);
             span.map_err(|_| Refusal::ACCESS)?;
         }
-        let kind = ResponseKind::Read { addr: reth.va, rkey: reth.rkey, len: reth.dma_len };
-        self.respond(serial, packets(reth.dma_len, c.route.mtu), kind);
+        let payload = payload(c.init.service, reth.dma_len, c.route.mtu);
+        let kind = ResponseKind::Read { addr: reth.va, rkey: reth.rkey, len: reth.dma_len, payload };
+        self.respond(serial, packets(reth.dma_len, payload), kind);
         Ok(())
     }
 
@@ -472,14 +473,12 @@ impl Responder {
                 writer.put(&AtomicAckEth { original: value }.emit());
                 (Ok(writer.end()), 0)
             }
-            ResponseKind::Read { addr, rkey, len } => {
-                let (position, here) = segment(len, index, c.route.mtu);
+            ResponseKind::Read { addr, rkey, len, payload } => {
+                let (position, here) = segment(len, index, payload);
                 let bth = tx.apply(c.route.bth(Operation::ReadResponse, position, Extra::None, pick.psn.value()));
                 let mut writer = Writer::begin(&bth, here, out);
-                if position != Position::Middle {
-                    writer.put(&aeth);
-                }
-                let addr = addr.wrapping_add(u64::from(index * c.route.mtu));
+                writer.put(&aeth);
+                let addr = addr.wrapping_add(u64::from(index * payload));
                 let written = writer.end_with(here, |payload| {
                     if here > 0 {
                         let span = ctx.memory.remote(c.pd, rkey, addr, here, Right::Read)?;

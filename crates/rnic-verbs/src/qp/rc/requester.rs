@@ -130,7 +130,7 @@ impl Requester {
         &mut self, c: &mut Common, ctx: &mut Ctx, now: Time, packet: &Packet<'_>,
     ) -> Result<(), Dropped> {
         let at = self.core.position(packet.headers.bth.psn);
-        let (mtu, sent) = (c.route.mtu, self.core.sent());
+        let sent = self.core.sent();
         let Some(wqe) = c.sends.awaiting_response() else { return Err(Dropped::Stale) };
         let expected = wqe.first + u64::from(wqe.responses_received);
         if at < expected as i64 || at as u64 >= sent {
@@ -151,7 +151,7 @@ impl Requester {
         if let Some(aeth) = packet.headers.aeth {
             self.core.on_credits(&aeth);
         }
-        if let Err(status) = take_response(wqe, &mut ctx.memory, packet, index, mtu, in_place) {
+        if let Err(status) = take_response(wqe, &mut ctx.memory, packet, index, in_place) {
             // The response also acknowledges all packets before it.
             let stamp = Stamp::before(now, self.rtt);
             self.advance_with(c, ctx, now, expected, PduKind::Ack, stamp, false);
