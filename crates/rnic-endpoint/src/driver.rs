@@ -149,9 +149,11 @@ impl Driver {
             for packet in arrival.segments() {
                 if ProtectedHeader::begins(packet) {
                     match self.sessions.open(packet, &mut self.plain) {
-                        Ok(packet) => {
-                            only_acks &= rnic_verbs::acknowledges(packet);
-                            let _ = device.receive_protected(now, meta.source, marked, packet);
+                        Ok(packets) => {
+                            for packet in packets {
+                                only_acks &= rnic_verbs::acknowledges(packet);
+                                let _ = device.receive_protected(now, meta.source, marked, packet);
+                            }
                         }
                         Err(OpenError::Replayed) => self.counters.replayed += 1,
                         Err(OpenError::Forged | OpenError::NotProtected) => self.counters.forged += 1,
@@ -227,7 +229,7 @@ impl Driver {
     fn seal(&mut self, first: usize) {
         let Some(to) = self.batch.destination() else { return };
         if to.protected {
-            if first == 0 && self.sessions.seal(to.qpn, self.batch.packets_mut()).is_err() {
+            if first == 0 && self.sessions.seal(to.qpn, self.batch.datagrams_mut()).is_err() {
                 self.counters.unsendable += 1;
                 self.taken = self.batch.count();
             }
@@ -236,7 +238,7 @@ impl Driver {
         let local = self.port.local_addr();
         let source = SocketAddr::new(local.ip(), self.port.source_port(to.qpn.0));
         let Some(seed) = seed(source, to.peer) else { return };
-        for (id, packet) in self.batch.packets_mut().skip(first).enumerate() {
+        for (id, packet) in self.batch.datagrams_mut().skip(first).enumerate() {
             let end = packet.len().saturating_sub(ICRC_LEN);
             let icrc = seed.icrc(id as u16, &packet[..end]);
             packet[end..].copy_from_slice(&icrc.to_le_bytes());

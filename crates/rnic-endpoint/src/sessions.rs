@@ -23,7 +23,7 @@ impl Sessions {
         lock(&self.0).remove(&qpn.0);
     }
 
-    /// Protects packets of queue pair `qpn`, each with room for header and tag.
+    /// Protects datagrams of queue pair `qpn`, each with room for header and tag.
     ///
     /// # Errors
     /// If the queue pair has no session any more.
@@ -35,8 +35,10 @@ impl Sessions {
         packets.try_for_each(|packet| session.sealer.seal(packet))
     }
 
-    /// Authenticates a received packet and returns the packet inside; see [`rnic_secure::Opener::open`].
-    pub(crate) fn open<'a>(&self, packet: &'a [u8], plain: &'a mut Vec<u8>) -> Result<&'a [u8], OpenError> {
+    /// Authenticates a received datagram and returns the packets inside; see [`rnic_secure::Opener::open`].
+    pub(crate) fn open<'a>(
+        &self, packet: &'a [u8], plain: &'a mut Vec<u8>,
+    ) -> Result<impl Iterator<Item = &'a [u8]> + use<'a>, OpenError> {
         let header = ProtectedHeader::parse(packet).ok_or(OpenError::NotProtected)?;
         let mut sessions = lock(&self.0);
         sessions.get_mut(&header.dest_qp).ok_or(OpenError::NotProtected)?.opener.open(packet, plain)

@@ -22,14 +22,14 @@
 //! let mut here = a.agree(17, b.public(), 18, Protection::Encrypted)?;
 //! let mut there = b.agree(18, a.public(), 17, Protection::Encrypted)?;
 //!
-//! // A packet with room for the header before it and for the tag after it.
+//! // A packet, its length, room for the header before them and for the tag after them.
 //! let bth = Bth::new(Opcode::CNP, 18, 0).emit();
-//! let mut packet = [0; ProtectedHeader::LEN + Bth::LEN + ProtectedHeader::TAG_LEN];
-//! packet[ProtectedHeader::LEN..][..Bth::LEN].copy_from_slice(&bth);
+//! let inside = [&ProtectedHeader::length(Bth::LEN)[..], &bth].concat();
+//! let mut packet = [&[0; ProtectedHeader::LEN][..], &inside, &[0; ProtectedHeader::TAG_LEN]].concat();
 //! here.sealer.seal(&mut packet)?;
 //!
 //! let mut plain = Vec::new();
-//! let opened = there.opener.open(&packet, &mut plain).unwrap();
+//! let opened = there.opener.open(&packet, &mut plain).unwrap().next().unwrap();
 //! assert_eq!(opened[..Bth::LEN], bth);
 //! assert!(there.opener.open(&packet, &mut plain).is_err(), "nobody can send the packet again");
 //! # Ok(())

@@ -3,7 +3,7 @@
 use crate::keys::{CryptoError, EPOCH, PacketKey, Protection, Secret};
 use crate::replay::ReplayWindow;
 use aws_lc_rs::aead::Aad;
-use rnic_wire::{Bth, ICRC_LEN, ProtectedHeader};
+use rnic_wire::{BthView, ICRC_LEN, ProtectedHeader};
 
 /// Why a packet was not opened. The receiver drops such packets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
@@ -49,12 +49,14 @@ impl Opener {
     }
 
     /// Authenticates `packet`, the payload of a UDP datagram, decrypts it if the connection is encrypted, and returns
-    /// the packet inside. After the packet's own bytes come four bytes of any value where a packet has its ICRC.
-    /// `plain` is a buffer for decryption that the caller reuses.
+    /// the packets inside. Each has four bytes of any value where a packet has its ICRC. `plain` is a buffer for
+    /// decryption that the caller reuses.
     ///
     /// # Errors
     /// [`OpenError`] says why the packet must be dropped.
-    pub fn open<'a>(&mut self, packet: &'a [u8], plain: &'a mut Vec<u8>) -> Result<&'a [u8], OpenError> {
+    pub fn open<'a>(
+        &mut self, packet: &'a [u8], plain: &'a mut Vec<u8>,
+    ) -> Result<impl Iterator<Item = &'a [u8]> + use<'a>, OpenError> {
         let header = ProtectedHeader::parse(packet).ok_or(OpenError::NotProtected)?;
         let encrypted = self.protection == Protection::Encrypted;
         if header.dest_qp != self.qpn || header.encrypted != encrypted {
@@ -78,22 +80,20 @@ impl Opener {
             plain.resize(cipher.len() + ICRC_LEN, 0);
             let out = &mut plain[..cipher.len()];
             key.key.open_separate_gather(nonce, Aad::from(head), cipher, tag, out).map_err(|_| OpenError::Forged)?;
-            &plain[..cipher.len() - usize::from(header.padding) + ICRC_LEN]
+            &plain[..]
         } else {
             key.key.open_separate_gather(nonce, Aad::from(body), &[], tag, &mut []).map_err(|_| OpenError::Forged)?;
-            // Behind the packet is padding or the tag, of which four bytes stand for the ICRC.
-            &packet[ProtectedHeader::LEN..body.len() - usize::from(header.padding) + ICRC_LEN]
+            // Behind the packets is the tag, of which four bytes stand for an ICRC.
+            &packet[ProtectedHeader::LEN..body.len() + ICRC_LEN]
         };
         self.window.insert(number);
         if ahead == 1 {
             self.advance().map_err(|_| OpenError::Forged)?;
         }
-        // An authentic peer could still write a packet for another queue pair of this device into it.
-        let dest_qp = u32::from_be_bytes([0, inner[5], inner[6], inner[7]]);
-        if inner.len() < Bth::LEN + ICRC_LEN || dest_qp != self.qpn {
-            return Err(OpenError::NotProtected);
-        }
-        Ok(inner)
+        // An authentic peer could still write packets for another queue pair of this device into it.
+        let qpn = self.qpn;
+        let is_own = move |packet: &&[u8]| BthView::new(packet).is_some_and(|bth| bth.dest_qp() == qpn);
+        Ok(ProtectedHeader::packets(inner).take_while(is_own))
     }
 
     /// Makes the next epoch the current one.

@@ -18,9 +18,8 @@ impl Sealer {
         Ok(Sealer { key: secret.key()?, secret, peer_qpn, protection, next: 0 })
     }
 
-    /// Protects a packet in place, under the next packet number: `packet` is [`ProtectedHeader::LEN`] bytes for the
-    /// header, the packet without its ICRC, its padding, and [`ProtectedHeader::TAG_LEN`] bytes for the tag. The length
-    /// of the padding is already in the header ([`ProtectedHeader::set_padding`]).
+    /// Protects a datagram in place, under the next packet number: `packet` is [`ProtectedHeader::LEN`] bytes for the
+    /// header, the packets with their lengths, and [`ProtectedHeader::TAG_LEN`] bytes for the tag.
     ///
     /// # Errors
     /// If `packet` has no room for header and tag.
@@ -34,8 +33,7 @@ impl Sealer {
         // The number is used up even if an error follows.
         self.next += 1;
         let encrypted = self.protection == Protection::Encrypted;
-        let padding = ProtectedHeader::padding_of(packet);
-        let header = ProtectedHeader { encrypted, padding, dest_qp: self.peer_qpn, packet_number: number };
+        let header = ProtectedHeader { encrypted, dest_qp: self.peer_qpn, packet_number: number };
         packet[..ProtectedHeader::LEN].copy_from_slice(&header.emit());
         let (body, tag) = packet.split_at_mut(ProtectedHeader::LEN + inner);
         let nonce = self.key.nonce(number);

@@ -1,8 +1,10 @@
 //! The device: the state of one RDMA NIC, its received and sent packets, and its timers.
 
 pub use crate::batch::{Batch, Destination};
+
 pub use crate::config::{DeviceConfig, Limits};
 
+use crate::batch::AROUND_PAYLOAD;
 use crate::common::Ctx;
 use crate::counters::{Counters, Dropped};
 use crate::qp::Qp;
@@ -13,7 +15,7 @@ use crate::types::{Event, Qpn, State, Status, VerbsError};
 use chacha20::ChaCha20Rng;
 use rand_core::{Rng, SeedableRng};
 use rnic_transport::{Psn, Time};
-use rnic_wire::{Bth, BthView, Packet, Reject};
+use rnic_wire::{Bth, BthView, Packet, ProtectedHeader, Reject};
 use std::collections::{BTreeSet, VecDeque};
 use std::net::SocketAddr;
 
@@ -196,6 +198,7 @@ impl Device {
                 dscp: connection.dscp,
                 ecn: qp.congestion.marks(&qp.cfg),
                 protected: connection.protected,
+                longest: connection.path_mtu as usize + AROUND_PAYLOAD + ProtectedHeader::OVERHEAD,
             };
             while !batch.is_closed() {
                 let len = qp.emit(&mut self.ctx, now, batch.room(&to));
@@ -204,13 +207,13 @@ impl Device {
                 }
             }
             self.wake(at);
-            if batch.count() > 0 {
+            if !batch.is_empty() {
                 break;
             }
         }
         batch.finish();
         self.settle();
-        batch.count() > 0
+        !batch.is_empty()
     }
 
     /// The time at which the owner should call [`Device::transmit`] and [`Device::on_time`] next. `Time::ZERO` means

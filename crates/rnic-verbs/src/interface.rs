@@ -65,7 +65,7 @@ use rnic_transport::{BitRate, Time};
 /// let mut batch = Batch::new(16);
 /// for (from, to, source, at) in [(0, 1, "10.0.0.1:4791", 0), (1, 0, "10.0.0.2:4791", 1)] {
 ///     while nics[from].transmit(Time::from_us(at), &mut batch) {
-///         for packet in batch.packets_mut() {
+///         for packet in batch.datagrams_mut() {
 ///             let _ = nics[to].receive(Time::from_us(at + 1), source.parse().unwrap(), false, packet);
 ///         }
 ///     }

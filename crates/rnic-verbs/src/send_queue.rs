@@ -75,7 +75,8 @@ impl Wqe {
 
 /// The number of packets of a message of `len` bytes, with `payload` bytes in all but the last; at least 1.
 pub(crate) fn packets(len: u32, payload: u32) -> u32 {
-    len.div_ceil(payload).max(1)
+    // Most messages are short, and a division takes longer than a comparison.
+    if len <= payload { 1 } else { len.div_ceil(payload) }
 }
 
 /// The payload of the packets of a message of `len` bytes, except its last packet, which may have less.
@@ -87,11 +88,14 @@ pub(crate) fn packets(len: u32, payload: u32) -> u32 {
 pub(crate) fn payload(service: Service, len: u32, mtu: u32) -> u32 {
     /// Messages with more packets nearly fill batches by themselves.
     const MANY: u32 = 32;
-    let least = len.div_ceil(mtu);
-    if service != Service::Irn || least <= 1 || least > MANY {
+    if service != Service::Irn || len <= mtu {
         return mtu;
     }
-    let equal = (least..=least + least.div_ceil(3)).find(|count| len.is_multiple_of(4 * count));
+    let least = len.div_ceil(mtu);
+    if least > MANY {
+        return mtu;
+    }
+    let equal = (least..=least + least / 3).find(|count| len.is_multiple_of(4 * count));
     match equal {
         Some(count) => len / count,
         None => len.div_ceil(least).next_multiple_of(4),
@@ -371,7 +375,7 @@ mod tests {
             let payload = payload(Service::Irn, len, mtu);
             let (count, least) = (packets(len, payload), packets(len, mtu));
             assert!(
-                payload <= mtu && payload % 4 == 0 && count <= least + least.div_ceil(3),
+                payload <= mtu && payload.is_multiple_of(4) && count <= least + least / 3,
                 "{len} B, {mtu}: {payload}"
             );
         }

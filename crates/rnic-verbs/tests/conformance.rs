@@ -34,7 +34,7 @@ impl Fabric for Link {
             device.on_time(self.now);
             while device.transmit(self.now, &mut self.batch[from]) {
                 let arrival = self.now + crate::common::DELAY;
-                let packets = self.batch[from].packets_mut().map(|packet| (arrival, 1 - from, packet.to_vec()));
+                let packets = self.batch[from].datagrams_mut().map(|packet| (arrival, 1 - from, packet.to_vec()));
                 self.flying.extend(packets);
             }
         }

@@ -498,7 +498,7 @@ fn the_last_packets_of_two_gigabytes() {
             let side = &mut pair.sides[0];
             while side.device.transmit(pair.now, &mut side.batch) {
                 packets += side.batch.count();
-                last = side.batch.packets_mut().last().unwrap().to_vec();
+                last = side.batch.datagrams_mut().last().unwrap().to_vec();
             }
             assert_eq!(packets as u32, rnic_verbs::MAX_IN_FLIGHT);
             let psn = (PSN_A + window * rnic_verbs::MAX_IN_FLIGHT - 1) & 0xff_ffff;

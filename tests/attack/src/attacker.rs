@@ -168,9 +168,11 @@ impl Attack {
 fn protected(known: &Known, rng: &mut impl Rng, number: u64, plain: &[u8]) -> Vec<u8> {
     // Numbers near those of the connection, and anywhere.
     let packet_number = if number.is_multiple_of(2) { number % 10_000 } else { rng.next_u64() };
-    let header = ProtectedHeader { encrypted: number.is_multiple_of(3), padding: 0, dest_qp: known.qpn, packet_number };
+    let header = ProtectedHeader { encrypted: number.is_multiple_of(3), dest_qp: known.qpn, packet_number };
     let mut bytes = header.emit().to_vec();
-    bytes.extend(&plain[..plain.len() - rnic_wire::ICRC_LEN]);
+    let plain = &plain[..plain.len() - rnic_wire::ICRC_LEN];
+    bytes.extend(ProtectedHeader::length(plain.len()));
+    bytes.extend(plain);
     bytes.extend((0..ProtectedHeader::TAG_LEN).map(|_| rng.next_u32() as u8));
     bytes
 }

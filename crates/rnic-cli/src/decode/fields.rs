@@ -60,7 +60,6 @@ pub(super) fn sections(roce: &Roce) -> Vec<Section> {
     if let Some(header) = roce.protected {
         let fields = vec![
             ("encrypted", Value::Flag(header.encrypted)),
-            ("padding", number(header.padding)),
             ("dest_qp", hex(header.dest_qp, 6)),
             ("packet_number", number(header.packet_number)),
         ];

@@ -71,10 +71,10 @@ pub(super) struct Roce<'a> {
     pub(super) batch: Option<(usize, usize)>,
     /// IPv4 identification of the packet, which increases by 1 per packet of a batch.
     pub(super) id: u16,
-    /// The header of a protected packet; `None` for all other packets.
+    /// The header of the protected datagram that contains the packet; `None` for all other packets.
     pub(super) protected: Option<ProtectedHeader>,
-    /// The captured bytes from the base transport header to the ICRC. In an authenticated packet: of the packet
-    /// inside, with four bytes of the tag in place of the ICRC.
+    /// The captured bytes from the base transport header to the ICRC. Of a packet inside an authenticated datagram,
+    /// the last four bytes can have any value. Of an encrypted datagram: all bytes.
     pub(super) body: &'a [u8],
     /// Why rnic cannot parse a packet that is not bad: for example, its opcode is another vendor's. Only the base
     /// transport header of such a packet is shown. `None` for all other packets.
@@ -105,7 +105,7 @@ pub(super) fn examine<'a>(captured: &Captured<'a>, checksums: bool) -> Found<'a>
     let is_truncated = captured.bytes.len() < captured.original;
     match frame.content {
         Content::RoceV2(datagram) => {
-            if let Some(packets) = protected_batch(frame.ethernet, datagram) {
+            if let Some(packets) = protected(frame.ethernet, datagram) {
                 return Found::Packets(packets);
             }
             let mut one = roce(frame.ethernet, Network::V2(datagram), datagram.body, datagram.missing, is_truncated);
@@ -173,57 +173,62 @@ fn roce<'a>(
     if let (Some(computed), Some(found)) = (computed, body.last_chunk().map(|bytes| u32::from_le_bytes(*bytes))) {
         roce.icrc = if found == computed { Checked::Right(found) } else { Checked::Wrong { found, computed } };
     }
-    if !matches!(roce.icrc, Checked::Right(_)) && protected(&mut roce) {
-        return roce;
-    }
     read(&mut roce);
     roce
 }
 
-/// Reads a protected packet of rnic; for any other packet, returns false and changes nothing.
-fn protected(roce: &mut Roce<'_>) -> bool {
-    let Some(header) = ProtectedHeader::parse(roce.body) else { return false };
-    if !header.encrypted {
-        let around = usize::from(header.padding) + ProtectedHeader::TAG_LEN;
-        let inside = &roce.body[ProtectedHeader::LEN..roce.body.len() + ICRC_LEN - around];
-        if Packet::parse(inside).is_ok_and(|packet| packet.headers.bth.dest_qp == header.dest_qp) {
-            roce.body = inside;
-        } else {
-            return false;
-        }
-    } else if BthView::new(roce.body).is_none_or(|view| view.pkey() != Bth::DEFAULT_PKEY) {
-        return false;
-    }
-    roce.protected = Some(header);
-    roce.icrc = Checked::Tag;
-    roce.opcode = None;
-    if !header.encrypted {
-        roce.opcode = BthView::new(roce.body).and_then(BthView::opcode);
-        read(roce);
-    }
-    true
-}
-
-/// Splits a captured datagram into packets if it is a batch of protected packets (see [`batch`]). Such a batch is
-/// recognised by the packet numbers, which increase by 1 from packet to packet.
-fn protected_batch<'a>(ethernet: Option<Ethernet>, datagram: RoceV2<'a>) -> Option<Vec<Roce<'a>>> {
+/// Splits a captured UDP payload into the packets inside protected datagrams of rnic; `None` if it is something else. It
+/// may be a batch of datagrams (see [`batch`]), which is recognised by the datagrams' numbers: they increase by 1.
+fn protected<'a>(ethernet: Option<Ethernet>, datagram: RoceV2<'a>) -> Option<Vec<Roce<'a>>> {
     let body = datagram.body;
     let first = ProtectedHeader::parse(body)?;
-    let follows = |piece: &[u8], at: u64| {
-        let packet_number = first.packet_number.wrapping_add(at);
-        ProtectedHeader::parse(piece)
-            .is_some_and(|header| header == ProtectedHeader { packet_number, padding: header.padding, ..first })
-    };
-    let shortest = ProtectedHeader::LEN + Bth::LEN + ProtectedHeader::TAG_LEN;
-    let size = (shortest..body.len()).step_by(4).find(|size| follows(&body[*size..], 1))?;
-    let pieces: Vec<&[u8]> = body.chunks(size).collect();
-    let packet = |(at, piece): (usize, &&'a [u8])| {
-        let mut roce = roce(ethernet, Network::V2(datagram), piece, 0, false);
-        roce.batch = Some((at + 1, pieces.len()));
-        roce.id = datagram.ip.id().wrapping_add(at as u16);
-        (follows(piece, at as u64) && roce.protected.is_some()).then_some(roce)
-    };
-    pieces.iter().enumerate().map(packet).collect()
+    if datagram.missing > 0 || body.last_chunk().map(|bytes| u32::from_le_bytes(*bytes)) == datagram.icrc() {
+        return None;
+    }
+    let header = |at: usize| ProtectedHeader { packet_number: first.packet_number.wrapping_add(at as u64), ..first };
+    let shortest = ProtectedHeader::LEN + ProtectedHeader::LENGTH_LEN + Bth::LEN + ProtectedHeader::TAG_LEN;
+    let size = (shortest..body.len()).step_by(4).find(|size| ProtectedHeader::parse(&body[*size..]) == Some(header(1)));
+    let pieces: Vec<&[u8]> = body.chunks(size.unwrap_or(body.len())).collect();
+    let mut packets = Vec::new();
+    for (at, piece) in pieces.iter().enumerate() {
+        let header = ProtectedHeader::parse(piece).filter(|found| *found == header(at))?;
+        let inside = &piece[ProtectedHeader::LEN..piece.len() + ICRC_LEN - ProtectedHeader::TAG_LEN];
+        let of = |body: &'a [u8]| Roce {
+            ethernet,
+            network: Network::V2(datagram),
+            batch: (pieces.len() > 1).then_some((at + 1, pieces.len())),
+            id: datagram.ip.id().wrapping_add(at as u16),
+            protected: Some(header),
+            body,
+            foreign: None,
+            headers: None,
+            opcode: None,
+            payload: None,
+            mad: None,
+            icrc: Checked::Tag,
+            missing: 0,
+            bad: None,
+        };
+        if header.encrypted {
+            if BthView::new(piece).is_none_or(|view| view.pkey() != Bth::DEFAULT_PKEY) {
+                return None;
+            }
+            packets.push(of(piece));
+            continue;
+        }
+        let before = packets.len();
+        for body in ProtectedHeader::packets(inside) {
+            Packet::parse(body).ok().filter(|packet| packet.headers.bth.dest_qp == header.dest_qp)?;
+            let mut roce = of(body);
+            roce.opcode = BthView::new(body).and_then(BthView::opcode);
+            read(&mut roce);
+            packets.push(roce);
+        }
+        if packets.len() == before {
+            return None;
+        }
+    }
+    Some(packets)
 }
 
 /// Parses the headers and the payload of a packet, and sets `bad` if the packet is not valid.

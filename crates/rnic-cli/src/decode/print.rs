@@ -26,8 +26,7 @@ pub(super) fn text(out: &mut dyn Write, captured: &Captured, start: i128, roce: 
         (Some(headers), ..) => line += &summary(headers),
         (None, Some(opcode), _) => line += &opcode.to_string(),
         (None, None, Some(header)) => {
-            let around = ProtectedHeader::LEN + usize::from(header.padding) + ProtectedHeader::TAG_LEN;
-            let inside = roce.body.len() - around;
+            let inside = roce.body.len() - ProtectedHeader::LEN - ProtectedHeader::TAG_LEN;
             let _ = write!(line, "encrypted  qp {:#x}  {inside} B inside", header.dest_qp);
         }
         (None, None, None) => match BthView::new(roce.body) {

@@ -182,12 +182,12 @@ impl<B> MemoryRegion<B> {
     /// If these bytes are not within the region, or `len` is more than 2^32 - 1.
     pub fn slice(&self, start: usize, len: usize) -> Result<Sge, Error> {
         let info = self.info();
-        let range = Error::Range { start, end: start.saturating_add(len), len: info.len as usize };
-        if start.checked_add(len).is_none_or(|end| end as u64 > info.len) {
-            return Err(range);
+        match u32::try_from(len) {
+            Ok(short) if start.checked_add(len).is_some_and(|end| end as u64 <= info.len) => {
+                Ok(Sge { addr: info.addr + start as u64, len: short, lkey: info.lkey })
+            }
+            _ => Err(Error::Range { start, end: start.saturating_add(len), len: info.len as usize }),
         }
-        let len = u32::try_from(len).map_err(|_| range)?;
-        Ok(Sge { addr: info.addr + start as u64, len, lkey: info.lkey })
     }
 
     /// Copies `out.len()` bytes of the region, from byte `start` on, to `out`.

@@ -8,8 +8,8 @@ use crate::sync::lock;
 use rnic_secure::{KeyPair, PublicKey, Session};
 use rnic_transport::BitRate;
 use rnic_verbs::{
-    Access, Capacities, Congestion, Connection, Data, MAX_IN_FLIGHT, MAX_MTU, Qpn, RecvRequest, SendAttributes,
-    SendFlags, SendOp, SendRequest, Service, Sge, SrqId, State, until_full,
+    AROUND_PAYLOAD, Access, Capacities, Congestion, Connection, Data, MAX_IN_FLIGHT, MAX_MTU, Qpn, RecvRequest,
+    SendAttributes, SendFlags, SendOp, SendRequest, Service, Sge, SrqId, State, until_full,
 };
 use rnic_wire::ProtectedHeader;
 use std::net::SocketAddr;
@@ -197,15 +197,15 @@ impl QueuePair {
     /// When the host has no route to `peer`.
     pub fn path_mtu(&self, peer: SocketAddr) -> Result<u32, Error> {
         let longest = self.shared().ask(|driver| driver.port().longest_datagram(peer))?;
-        // Each packet also has headers, up to 3 padding bytes and the ICRC, or protection.
+        // Each packet with payload also has headers, the ICRC, and protection.
         let protection = if self.0.address.key.is_some() { ProtectedHeader::OVERHEAD } else { 0 };
-        let room = longest.saturating_sub(rnic_wire::MAX_HEADER_LEN + rnic_wire::ICRC_LEN + 3 + protection) as u32;
+        let room = longest.saturating_sub(AROUND_PAYLOAD + protection) as u32;
         let power = |largest: u32| 1 << room.clamp(256, largest).ilog2();
         Ok(match self.0.options.service {
             Service::Rc => power(4_096),
             Service::Uc => power(8_192),
-            // IRN has no fixed set of MTUs, so this is a multiple of 64 bytes, the size of a cache line.
-            Service::Irn => (room / 64 * 64).clamp(256, MAX_MTU),
+            // IRN has no fixed set of MTUs; its payloads are multiples of 4 bytes, so that they need no padding.
+            Service::Irn => (room / 4 * 4).clamp(256, MAX_MTU),
         })
     }
 

@@ -350,7 +350,7 @@ impl Pair {
                 }
                 let to = side.batch.destination().unwrap();
                 assert_eq!(to.peer, self.setup.peers[1 - from]);
-                let packets: Vec<Vec<u8>> = side.batch.packets_mut().map(|packet| packet.to_vec()).collect();
+                let packets: Vec<Vec<u8>> = side.batch.datagrams_mut().map(|packet| packet.to_vec()).collect();
                 assert_eq!(packets.len(), side.batch.count());
                 for bytes in packets {
                     self.launch(from, bytes);
@@ -364,7 +364,7 @@ impl Pair {
         let mut all = Vec::new();
         let side = &mut self.sides[from];
         while side.device.transmit(self.now, &mut side.batch) {
-            all.extend(side.batch.packets_mut().map(|packet| packet.to_vec()));
+            all.extend(side.batch.datagrams_mut().map(|packet| packet.to_vec()));
         }
         all
     }

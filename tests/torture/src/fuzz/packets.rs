@@ -182,7 +182,7 @@ impl Fuzz {
                 if !device.transmit(self.now, batch) {
                     break;
                 }
-                for packet in batch.packets_mut() {
+                for packet in batch.datagrams_mut() {
                     self.wire.push_back((1 - from, packet.to_vec()));
                 }
             }

@@ -147,7 +147,7 @@ impl Fuzz {
                 let peer = batch.destination().map(|to| to.peer);
                 let to = usize::from(peer != Some(self.hosts[0].addr));
                 let packets: Vec<Vec<u8>> =
-                    self.hosts[from].batch.packets_mut().map(|packet| packet.to_vec()).collect();
+                    self.hosts[from].batch.datagrams_mut().map(|packet| packet.to_vec()).collect();
                 self.wire.extend(packets.into_iter().map(|packet| (from, to, packet)));
             }
         }

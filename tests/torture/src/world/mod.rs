@@ -393,7 +393,7 @@ impl World {
             let (from, peer) = (host.addr, to.peer);
             let seed = seed_of(from, peer);
             let Some(to) = self.hosts.iter().position(|host| host.addr == peer) else { return };
-            for packet in self.hosts[at].batch.packets_mut() {
+            for packet in self.hosts[at].batch.datagrams_mut() {
                 let end = packet.len() - rnic_wire::ICRC_LEN;
                 let icrc = seed.icrc(0, &packet[..end]);
                 packet[end..].copy_from_slice(&icrc.to_le_bytes());

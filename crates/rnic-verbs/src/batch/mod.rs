@@ -1,21 +1,30 @@
 //! Batches: packets of one queue pair that one system call can send.
 
+mod protected;
+
 use crate::types::{MAX_MTU, Qpn};
-use rnic_wire::{Opcode, Operation, ProtectedHeader};
+use rnic_wire::{ICRC_LEN, Opcode, Operation};
 use std::net::SocketAddr;
 
-/// Packets of one queue pair for its peer, one after the other in one buffer, as Linux's `UDP_SEGMENT` (UDP
-/// segmentation offload) expects them.
+/// Datagrams of one queue pair for its peer, one after the other in one buffer, as Linux's `UDP_SEGMENT` (UDP
+/// segmentation offload) expects them. All datagrams have the same length, except that the last may be shorter.
 ///
-/// All packets have the same length, except that the last packet may be shorter. Each packet ends with four bytes for
-/// its ICRC, which the owner of the [`Device`](crate::Device) fills in.
+/// Each datagram is one packet, which ends with four bytes for its ICRC. On a protected connection a datagram holds one
+/// or more packets between a header and a tag ([`rnic_wire::ProtectedHeader`]). The owner of the [`Device`](crate::Device) fills
+/// in ICRCs, headers and tags.
 #[derive(Clone, Debug)]
 pub struct Batch {
     bytes: Vec<u8>,
     len: usize,
     segment: usize,
+    /// Number of packets.
     count: usize,
+    datagrams: usize,
     max: usize,
+    /// On a protected connection, where the last datagram begins if it can take more packets.
+    open: Option<usize>,
+    /// Length of the last packet, without its ICRC on a protected connection.
+    last: usize,
     /// Whether an ACK that is alone in the batch may be sent after longer packets that follow it; see
     /// [`Batch::overtaking()`].
     overtaking: bool,
@@ -27,6 +36,9 @@ pub struct Batch {
     held: Vec<u8>,
     held_for: Option<Destination>,
 }
+
+/// Maximum bytes around the payload of a packet: its headers and its ICRC.
+pub const AROUND_PAYLOAD: usize = Opcode::IRN_WRITE_LAST_IMM.header_len() + ICRC_LEN;
 
 /// The destination of a batch's packets, and the fields of their IP header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -42,17 +54,12 @@ pub struct Destination {
     /// Whether the owner of the device must protect the packets
     /// ([`Connection::protected`](crate::Connection::protected)).
     pub protected: bool,
-}
-
-impl Destination {
-    /// Number of bytes before each packet for the header of a protected packet.
-    fn header(&self) -> usize {
-        if self.protected { ProtectedHeader::LEN } else { 0 }
-    }
+    /// Maximum length of a datagram, in bytes of UDP payload.
+    pub longest: usize,
 }
 
 impl Batch {
-    /// Creates an empty batch for up to `max` packets and 65,000 bytes. Packets stay in the order in which the queue
+    /// Creates an empty batch for up to `max` datagrams and 65,000 bytes. Packets stay in the order in which the queue
     /// pair produces them.
     pub fn new(max: usize) -> Batch {
         Batch {
@@ -60,7 +67,10 @@ impl Batch {
             len: 0,
             segment: 0,
             count: 0,
+            datagrams: 0,
             max: max.max(1),
+            open: None,
+            last: 0,
             overtaking: false,
             to: None,
             tail: Vec::with_capacity(Batch::PACKET),
@@ -79,30 +89,33 @@ impl Batch {
     /// Maximum length of a batch in bytes. The kernel takes a batch as one UDP payload, which has at most 65,507 bytes
     /// over IPv4.
     const BYTES: usize = 65_000;
+    /// Maximum number of packets of a protected batch. A batch of more packets would make the peer wait for longer than
+    /// the saved system calls take.
+    const ENCLOSED: usize = 128;
     /// Maximum length of a packet in bytes: payload, and at most 128 bytes of headers, padding and ICRC.
     const PACKET: usize = MAX_MTU as usize + 128;
 
-    /// The bytes of all packets, one packet after the other.
+    /// The bytes of all datagrams, one after the other.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes[..self.len]
     }
 
-    /// Iterates over the packets, so that the caller can fill in their ICRCs.
-    pub fn packets_mut(&mut self) -> impl Iterator<Item = &mut [u8]> {
+    /// Iterates over the datagrams, so that the caller can fill in their ICRCs, or headers and tags.
+    pub fn datagrams_mut(&mut self) -> impl Iterator<Item = &mut [u8]> {
         self.bytes[..self.len].chunks_mut(self.segment.max(1))
     }
 
-    /// Length in bytes of every packet except the last, which may be shorter.
+    /// Length in bytes of every datagram except the last, which may be shorter.
     pub fn segment(&self) -> usize {
         self.segment
     }
 
-    /// The number of packets in the batch.
+    /// The number of datagrams in the batch.
     pub fn count(&self) -> usize {
-        self.count
+        self.datagrams
     }
 
-    /// The destination of the packets; `None` for an empty batch.
+    /// The destination of the datagrams; `None` for an empty batch.
     pub fn destination(&self) -> Option<Destination> {
         self.to
     }
@@ -112,11 +125,14 @@ impl Batch {
         self.len = 0;
         self.segment = 0;
         self.count = 0;
+        self.datagrams = 0;
+        self.open = None;
         self.to = None;
         let to = self.held_for.take()?;
-        let len = self.held.len();
-        self.bytes[..len].copy_from_slice(&self.held);
-        self.append(len, to);
+        let held = std::mem::take(&mut self.held);
+        self.room(&to)[..held.len()].copy_from_slice(&held);
+        self.push(held.len(), to);
+        self.held = held;
         Some(to)
     }
 
@@ -125,95 +141,88 @@ impl Batch {
         self.held_for.is_some()
     }
 
-    /// The free part of the buffer into which the caller writes the next packet: behind the last packet, and for a
-    /// protected connection behind the room for the packet's header. If the last packet of a protected connection is a
-    /// little shorter than the others, padding first makes it as long.
+    /// Whether the batch has no packet.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// The free part of the buffer into which the caller writes the next packet, with four bytes for its ICRC.
     pub(crate) fn room(&mut self, to: &Destination) -> &mut [u8] {
-        self.pad();
-        &mut self.bytes[self.len + to.header()..]
+        let at = if to.protected { self.place() } else { self.len };
+        &mut self.bytes[at..]
     }
 
-    /// Makes the last packet of a protected connection as long as the others.
-    fn pad(&mut self) {
-        let padding = self.shortfall();
-        if padding > 0 {
-            let last = (self.count - 1) * self.segment;
-            self.bytes[self.len - ProtectedHeader::TAG_LEN..self.len + padding].fill(0);
-            ProtectedHeader::set_padding(&mut self.bytes[last..], padding);
-            self.len += padding;
-        }
-    }
-
-    /// Bytes by which the last packet is shorter than the others; 0 if all have the same length.
-    fn shortfall(&self) -> usize {
-        (self.count * self.segment).saturating_sub(self.len)
-    }
-
-    /// Whether the last packet is as long as the others, or padding can make it so. Up to a quarter of a packet is a
-    /// good price for more packets in the batch.
-    fn is_even(&self) -> bool {
-        let most = (self.segment / 4).min(ProtectedHeader::MAX_PADDING);
-        let shortfall = self.shortfall();
-        shortfall == 0 || self.to.is_some_and(|to| to.protected) && shortfall <= most
-    }
-
-    /// Adds the packet of `len` bytes that was written into [`Batch::room`]. Returns `false` if the packet is longer
-    /// than the others; then the packet is held back for the next batch.
+    /// Adds the packet of `len` bytes that was written into [`Batch::room`]. Returns `false` if the batch cannot take
+    /// it; then the packet is held back for the next batch.
     pub(crate) fn push(&mut self, len: usize, to: Destination) -> bool {
-        self.append(len + if to.protected { ProtectedHeader::OVERHEAD } else { 0 }, to)
+        if to.protected { self.enclose(len - ICRC_LEN, to) } else { self.append(len, to) }
     }
 
-    /// Adds the `len` bytes behind the last packet as a packet, with header and tag if the connection is protected.
+    /// Adds the `len` bytes behind the last packet as a packet.
     fn append(&mut self, len: usize, to: Destination) -> bool {
-        if to.protected {
-            ProtectedHeader::set_padding(&mut self.bytes[self.len..], 0);
-        }
         if self.count == 0 {
             self.segment = len;
             self.to = Some(to);
-        } else if len > self.segment && self.may_overtake() {
+        } else if len > self.segment && self.is_lone_ack(0) {
             self.tail.extend_from_slice(&self.bytes[..self.len]);
             self.bytes.copy_within(self.len..self.len + len, 0);
             self.segment = len;
             self.len = len;
             return true;
         } else if len > self.segment {
-            self.held.clear();
-            self.held.extend_from_slice(&self.bytes[self.len..self.len + len]);
-            self.held_for = Some(to);
+            self.hold(self.len, len, to);
             return false;
         }
         self.len += len;
         self.count += 1;
+        self.datagrams += 1;
         true
+    }
+
+    /// Holds the packet of `len` bytes at position `at` back for the next batch.
+    fn hold(&mut self, at: usize, len: usize, to: Destination) {
+        self.held.clear();
+        self.held.extend_from_slice(&self.bytes[at..at + len]);
+        self.held_for = Some(to);
     }
 
     /// Whether the batch can take no other packet.
     pub(crate) fn is_closed(&self) -> bool {
-        let count = self.count + usize::from(!self.tail.is_empty());
-        let len = self.count * self.segment + self.tail.len();
-        count >= self.max || self.count > 0 && (!self.is_even() || len + self.segment > Batch::BYTES)
+        match self.open {
+            Some(start) => self.count >= Batch::ENCLOSED || !self.is_roomy(start),
+            None => {
+                let is_full = self.len + self.tail.len() + self.segment > Batch::BYTES;
+                self.has_most() || self.count > 0 && (!self.is_even() || is_full)
+            }
+        }
     }
 
-    /// Whether the batch holds exactly one packet, this packet is an ACK or NAK, and longer packets may overtake it.
-    fn may_overtake(&self) -> bool {
-        self.overtaking
-            && self.count == 1
-            && self.tail.is_empty()
-            && self.to.is_some_and(|to| acknowledges(&self.bytes[to.header()..]))
+    /// Whether the batch can take no other datagram.
+    fn has_most(&self) -> bool {
+        self.datagrams + usize::from(!self.tail.is_empty()) >= self.max
+    }
+
+    /// Whether the batch holds exactly one packet, at position `at`, this packet is an ACK or NAK, and longer packets
+    /// may overtake it.
+    fn is_lone_ack(&self, at: usize) -> bool {
+        self.overtaking && self.count == 1 && self.tail.is_empty() && acknowledges(&self.bytes[at..])
+    }
+
+    /// Whether all datagrams have the same length.
+    fn is_even(&self) -> bool {
+        self.len.is_multiple_of(self.segment)
     }
 
     /// Ends the batch: appends the ACK that longer packets have overtaken, if any. No packet is added afterwards.
     pub(crate) fn finish(&mut self) {
-        if self.tail.is_empty() {
-            return;
-        }
-        if self.is_even() {
-            self.pad();
+        if self.to.is_some_and(|to| to.protected) {
+            self.finish_protected();
+        } else if !self.tail.is_empty() && self.is_even() {
             self.bytes[self.len..self.len + self.tail.len()].copy_from_slice(&self.tail);
             self.len += self.tail.len();
             self.count += 1;
-        } else {
+            self.datagrams += 1;
+        } else if !self.tail.is_empty() {
             // The last packet is already shorter than the others, so the ACK cannot follow it and is held back. No
             // other packet is held back at this time.
             std::mem::swap(&mut self.held, &mut self.tail);
@@ -240,6 +249,7 @@ mod tests {
         dscp: 0,
         protected: false,
         ecn: false,
+        longest: 9_000,
     };
     const ACK: u8 = 0x11;
     const WRITE: u8 = 0x0a;
@@ -264,7 +274,7 @@ mod tests {
 
     /// The first byte (opcode) and the length of each packet in the batch.
     fn packets(batch: &mut Batch) -> Vec<(u8, usize)> {
-        batch.packets_mut().map(|packet| (packet[0], packet.len())).collect()
+        batch.datagrams_mut().map(|packet| (packet[0], packet.len())).collect()
     }
 
     #[test]
@@ -312,33 +322,6 @@ mod tests {
         many.insert(0, (ACK, 2_000));
         assert_eq!(fill(&mut batch, &many), 8);
         assert_eq!(batch.bytes().len(), 7 * 8_000 + 2_000);
-    }
-
-    #[test]
-    fn padding_keeps_a_batch_open() {
-        let protected = Destination { protected: true, ..TO };
-        let mut batch = Batch::new(64);
-        // With header and tag 128, 100, 128, 96 and 88 bytes: the last one is more than a quarter shorter than the
-        // first.
-        for (len, is_closed) in [(100, false), (72, false), (100, false), (68, false), (60, true)] {
-            batch.room(&protected)[..len].fill(1);
-            assert!(batch.push(len, protected));
-            assert_eq!(batch.is_closed(), is_closed, "{len} B");
-        }
-        batch.finish();
-        let packets: Vec<(usize, u16)> =
-            batch.packets_mut().map(|packet| (packet.len(), ProtectedHeader::padding_of(packet))).collect();
-        assert_eq!(packets, [(128, 0), (128, 28), (128, 0), (128, 32), (88, 0)]);
-        // Behind the 72 bytes of the second packet without ICRC are zeros, of which the tag takes the last 16.
-        let second = batch.packets_mut().nth(1).map(|packet| packet[16 + 68..].to_vec());
-        assert_eq!(second, Some(vec![0; 28 + 16]));
-        // Packets that are not protected have no padding.
-        for len in [100, 96] {
-            batch.begin();
-            batch.push(100, TO);
-            batch.push(len, TO);
-            assert_eq!(batch.is_closed(), len == 96);
-        }
     }
 
     #[test]
