@@ -120,6 +120,11 @@ impl Batch {
         Some(to)
     }
 
+    /// Drops the packet that is held back for the next batch if it belongs to one of these queue pairs.
+    pub(crate) fn forget_held(&mut self, qpns: &[Qpn]) {
+        self.held_for = self.held_for.filter(|to| !qpns.contains(&to.qpn));
+    }
+
     /// Whether a packet is held back for the next batch.
     pub(crate) fn holds(&self) -> bool {
         self.held_for.is_some()
@@ -338,6 +343,18 @@ mod tests {
             batch.push(100, TO);
             batch.push(len, TO);
             assert_eq!(batch.is_closed(), len == 96);
+        }
+    }
+
+    #[test]
+    fn a_held_packet_of_a_reset_queue_pair_is_forgotten() {
+        for (reset, held) in [(TO.qpn, None), (Qpn(TO.qpn.0 + 1), Some(TO))] {
+            let mut batch = Batch::new(64);
+            fill(&mut batch, &[(ACK, 20), (WRITE, 100)]);
+            assert!(batch.holds());
+            batch.forget_held(&[reset]);
+            assert_eq!(batch.holds(), held.is_some());
+            assert_eq!(batch.begin(), held);
         }
     }
 

@@ -32,6 +32,9 @@ pub struct Device {
     /// The next timer of each queue pair: its time, and the queue pair's slot in `qps`. A queue pair has at most one
     /// entry. The entry's time may be too early, because a timer that is postponed keeps its entry.
     timers: BTreeSet<(Time, u32)>,
+    /// Queue pairs that were reset since the last [`Device::transmit`]. A packet that the batch holds back for one of
+    /// them belongs to its old connection.
+    pub(crate) reset: Vec<Qpn>,
 }
 
 impl Device {
@@ -46,6 +49,7 @@ impl Device {
             rng,
             ready: VecDeque::new(),
             timers: BTreeSet::new(),
+            reset: Vec::new(),
         }
     }
 
@@ -179,6 +183,10 @@ impl Device {
     /// the same `batch` every time, because the batch may hold a packet back for the next call.
     pub fn transmit(&mut self, now: Time, batch: &mut Batch) -> bool {
         self.ctx.now = now;
+        if !self.reset.is_empty() {
+            batch.forget_held(&self.reset);
+            self.reset.clear();
+        }
         if let Some(to) = batch.begin() {
             // The packet that the previous batch held back comes first. Further packets of the same queue pair follow
             // it.

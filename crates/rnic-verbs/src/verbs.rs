@@ -594,7 +594,8 @@ impl Device {
         Ok(())
     }
 
-    /// Any state to RESET: outstanding work requests disappear without completions, and the connection ends.
+    /// Any state to RESET: outstanding work requests disappear without completions, and the connection ends. No packet
+    /// of the old connection is written from now on.
     ///
     /// # Errors
     /// If there is no such queue pair.
@@ -602,6 +603,10 @@ impl Device {
         let qp = self.qp(qpn)?;
         qp.engine = Engine::None;
         qp.common.reset();
+        (qp.last_sent, qp.last_cnp) = (None, None);
+        if !self.reset.contains(&qpn) {
+            self.reset.push(qpn);
+        }
         Ok(())
     }
 
