@@ -236,8 +236,10 @@ impl Device {
     }
 
     /// Fires the timers that are due at `now`. A queue pair whose next packet was delayed by pacing until `now` becomes
-    /// ready to send it. `now` must not be before any time that was passed to the device earlier.
-    pub fn on_time(&mut self, now: Time) {
+    /// ready to send it. `now` must not be before any time that was passed to the device earlier. Returns whether a
+    /// timer of a protocol expired, which may have generated completions and events although there is nothing to send.
+    pub fn on_time(&mut self, now: Time) -> bool {
+        let mut expired = false;
         self.ctx.now = now;
         while let Some((due, at)) = self.timers.first().copied() {
             if due > now {
@@ -248,10 +250,12 @@ impl Device {
             qp.armed = None;
             if qp.deadline().is_some_and(|deadline| deadline <= now) {
                 qp.on_deadline(&mut self.ctx, now);
+                expired = true;
             }
             self.wake(at);
         }
         self.settle();
+        expired
     }
 
     /// Puts the queue pair in slot `at` of `qps` into the ring of ready queue pairs, because it may have packets to
