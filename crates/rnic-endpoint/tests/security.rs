@@ -263,3 +263,29 @@ fn seal_plain(meta: Meta, to: SocketAddr, bytes: &mut [u8]) {
     let icrc = seed.icrc(0, &bytes[..end]);
     bytes[end..].copy_from_slice(&icrc.to_le_bytes());
 }
+
+/// All packets of the first connection arrive again at the second one between the same queue pairs.
+#[test]
+fn packets_of_the_old_connection_do_nothing_after_a_reset() {
+    for security in [Security::Authenticated, Security::Encrypted] {
+        let [a, b] = connected(security);
+        write(&a, &b);
+        let old = b.tap.lock().unwrap().seen.clone();
+        [&a, &b].iter().for_each(|end| drop(end.qp.reset().unwrap()));
+        let arrive = |forged: u64| {
+            b.tap.lock().unwrap().inject.extend(old.clone());
+            while b.device.progress().unwrap() {}
+            let counters = b.device.counters().driver;
+            assert_eq!((counters.forged, counters.replayed), (forged, 0));
+        };
+        b.region.write(0, &[9; LEN]).unwrap();
+        // Before the queue pair is connected, it has no keys.
+        arrive(old.len() as u64);
+        a.qp.connect(&b.qp.address(), &PathOptions::default()).unwrap();
+        b.qp.connect(&a.qp.address(), &PathOptions::default()).unwrap();
+        arrive(2 * old.len() as u64);
+        b.region.with(|bytes| assert!(bytes.iter().all(|byte| *byte == 9)));
+        write(&a, &b);
+        b.region.with(|bytes| assert!(bytes.iter().all(|byte| *byte == 7)));
+    }
+}

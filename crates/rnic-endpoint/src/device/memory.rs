@@ -1,10 +1,8 @@
 //! Protection domains and memory regions of a device.
 
-use super::queue_pair::{QpInner, SrqInner};
-use super::{Address, Device, Error, QpOptions, QueuePair, SharedReceiveQueue};
-use crate::config::Security;
+use super::queue_pair::{Identity, QpInner, SrqInner};
+use super::{Device, Error, QpOptions, QueuePair, SharedReceiveQueue};
 use crate::sync::lock;
-use rnic_secure::KeyPair;
 use rnic_verbs::{Access, AccessError, ForeignMemory, MrInfo, Pd, QpInit, Sge, VerbsError};
 use std::marker::PhantomData;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -75,13 +73,8 @@ impl ProtectionDomain {
             signal_all: options.signal_all,
         };
         let shared = self.0.device.shared();
-        let keys = match shared.security {
-            Security::None => None,
-            _ => Some(KeyPair::generate().map_err(|error| Error::Security(error.to_string()))?),
-        };
         let mut verbs = shared.verbs();
         let qpn = verbs.create_qp(self.0.id, init)?;
-        let psn = verbs.random_psn();
         let ready = match &options.congestion {
             Some(congestion) => verbs.set_congestion(qpn, congestion.clone()),
             None => Ok(()),
@@ -92,17 +85,14 @@ impl ProtectionDomain {
             return Err(why.into());
         }
         drop(verbs);
-        let address = Address {
-            addr: shared.local,
-            qpn: qpn.0,
-            psn,
-            source_port: Some(shared.ask(|driver| driver.port().source_port(qpn.0))),
-            in_flight: Some(shared.in_flight),
-            security: shared.security,
-            key: keys.as_ref().map(KeyPair::public),
+        let identity = match Identity::new(shared, qpn) {
+            Ok(identity) => Mutex::new(identity),
+            Err(why) => {
+                shared.verbs().destroy_qp(qpn)?;
+                return Err(why);
+            }
         };
-        let (domain, options, keys) = (self.clone(), options.clone(), Mutex::new(keys));
-        Ok(QueuePair(Arc::new(QpInner { domain, options, qpn, address, keys })))
+        Ok(QueuePair(Arc::new(QpInner { domain: self.clone(), options: options.clone(), qpn, identity })))
     }
 
     /// The device to which the protection domain belongs.
