@@ -39,7 +39,7 @@
 //! # }
 //! ```
 //!
-//! The programs in `examples` are complete: `pingpong`, `key_value` and `atomic_counter`. `docs/concepts/endpoint.md`
+//! The programs in `examples` are complete: `pingpong`, `key_value`, `atomic_counter` and `epoll`. `docs/concepts/endpoint.md`
 //! explains how a packet passes through the crate.
 
 #![forbid(unsafe_code)]
@@ -61,7 +61,7 @@ pub use clock::{Clock, TimeSource};
 pub use config::{Acknowledge, Config, Identification, Mode, Security};
 pub use device::{
     Address, CompletionQueue, Counters, Device, Error, MemoryRegion, PathOptions, ProtectionDomain, QpOptions,
-    QueuePair, SharedReceiveQueue,
+    QueuePair, ReadyFd, SharedReceiveQueue,
 };
 pub use port::{Arrival, Batch, FaultyPort, Port, UdpPort};
 pub use rnic_transport::{BitRate, Time, Timeouts};

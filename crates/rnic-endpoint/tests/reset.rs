@@ -34,6 +34,12 @@ fn connect(a: &End, b: &End) {
     b.qp.connect(&a.qp.address(), &options).unwrap();
 }
 
+fn reset(a: &End, b: &End) {
+    for end in [a, b] {
+        end.qp.reset().unwrap();
+    }
+}
+
 /// Sends a message filled with `byte`, and checks that it arrives.
 fn talk(from: &End, to: &End, byte: u8) {
     from.region.with_mut(|bytes| bytes.fill(byte));
@@ -94,7 +100,7 @@ fn a_queue_pair_in_the_error_state_is_usable_after_a_reset() {
             let error = a.cq.wait_one(PATIENCE).unwrap_err();
             assert!(matches!(error, Error::Failed { status: Status::RemoteAccess, .. }), "{error}");
             assert_eq!(a.qp.state().unwrap(), State::Error);
-            [&a, &b].iter().for_each(|end| drop(end.qp.reset().unwrap()));
+            reset(&a, &b);
             connect(&a, &b);
             talk(&a, &b, 1);
             talk(&b, &a, 2);
@@ -129,7 +135,7 @@ fn requests_on_their_way_are_flushed_and_do_not_reach_the_next_connection() {
                 b.region.with(|bytes| assert!(bytes.iter().all(|byte| *byte == 9), "a late packet was executed"));
                 talk(&b, &a, 3);
                 b.region.with(|bytes| assert!(bytes.iter().all(|byte| *byte == 3), "a late packet was executed"));
-                [&a, &b].iter().for_each(|end| drop(end.qp.reset().unwrap()));
+                reset(&a, &b);
             }
         }
     }
@@ -175,7 +181,7 @@ fn without_a_progress_thread_waiting_packets_are_sent_before_a_reset() {
         }
     }
     assert_eq!(done.unwrap().opcode, Opcode::Write);
-    [&a, &b].iter().for_each(|end| drop(end.qp.reset().unwrap()));
+    reset(&a, &b);
     connect(&a, &b);
     a.qp.post(2, op, &[a.region.slice(0, LEN).unwrap()]).unwrap();
     let next = (0..100_000).find_map(|_| {

@@ -264,6 +264,12 @@ fn seal_plain(meta: Meta, to: SocketAddr, bytes: &mut [u8]) {
     bytes[end..].copy_from_slice(&icrc.to_le_bytes());
 }
 
+fn reset(a: &End, b: &End) {
+    for end in [a, b] {
+        end.qp.reset().unwrap();
+    }
+}
+
 /// All packets of the first connection arrive again at the second one between the same queue pairs.
 #[test]
 fn packets_of_the_old_connection_do_nothing_after_a_reset() {
@@ -271,7 +277,7 @@ fn packets_of_the_old_connection_do_nothing_after_a_reset() {
         let [a, b] = connected(security);
         write(&a, &b);
         let old = b.tap.lock().unwrap().seen.clone();
-        [&a, &b].iter().for_each(|end| drop(end.qp.reset().unwrap()));
+        reset(&a, &b);
         let arrive = |forged: u64| {
             b.tap.lock().unwrap().inject.extend(old.clone());
             while b.device.progress().unwrap() {}

@@ -86,6 +86,18 @@ impl Device {
         self.ctx.events.pop_front()
     }
 
+    /// Whether asynchronous events wait for [`Device::poll_event`].
+    pub fn has_events(&self) -> bool {
+        !self.ctx.events.is_empty()
+    }
+
+    /// Whether the device has generated completions or events since the last call of this function. They need not come
+    /// with a packet: a timer may use up the last retry, or the memory of a request may have been deregistered. The
+    /// owner wakes those who wait for them.
+    pub fn take_news(&mut self) -> bool {
+        std::mem::take(&mut self.ctx.news)
+    }
+
     /// Processes a received packet. `bytes` is the payload of a UDP datagram from the address `source`; the caller has
     /// checked its ICRC. `marked` says whether a switch CE-marked the packet. `now` must not be before any time that
     /// was passed to the device earlier.
@@ -236,10 +248,8 @@ impl Device {
     }
 
     /// Fires the timers that are due at `now`. A queue pair whose next packet was delayed by pacing until `now` becomes
-    /// ready to send it. `now` must not be before any time that was passed to the device earlier. Returns whether a
-    /// timer of a protocol expired, which may have generated completions and events although there is nothing to send.
-    pub fn on_time(&mut self, now: Time) -> bool {
-        let mut expired = false;
+    /// ready to send it. `now` must not be before any time that was passed to the device earlier.
+    pub fn on_time(&mut self, now: Time) {
         self.ctx.now = now;
         while let Some((due, at)) = self.timers.first().copied() {
             if due > now {
@@ -250,12 +260,10 @@ impl Device {
             qp.armed = None;
             if qp.deadline().is_some_and(|deadline| deadline <= now) {
                 qp.on_deadline(&mut self.ctx, now);
-                expired = true;
             }
             self.wake(at);
         }
         self.settle();
-        expired
     }
 
     /// Puts the queue pair in slot `at` of `qps` into the ring of ready queue pairs, because it may have packets to

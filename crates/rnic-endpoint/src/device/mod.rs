@@ -24,12 +24,14 @@
 mod completion;
 mod memory;
 mod queue_pair;
+mod ready;
 mod shared;
 mod verbs;
 
 pub use completion::{CompletionQueue, Completions};
 pub use memory::{Foreign, MemoryRegion, Owned, ProtectionDomain};
 pub use queue_pair::{Address, PathOptions, QpOptions, QueuePair, SharedReceiveQueue};
+pub use ready::{NextEvent, ReadyFd};
 pub use rnic_secure::PublicKey;
 
 use crate::clock::{Clock, TimeSource};
@@ -208,6 +210,7 @@ impl Device {
     }
 
     /// Takes the oldest asynchronous event, such as an error of a queue pair; returns `None` if there is none.
+    /// [`Device::next_event`] and [`Device::ready_fd`] wait for one.
     pub fn event(&self) -> Option<Event> {
         self.shared().verbs().poll_event()
     }
@@ -215,6 +218,23 @@ impl Device {
     /// Which thread moves packets: the device's progress thread or the application's threads.
     pub fn mode(&self) -> Mode {
         self.shared().mode
+    }
+
+    /// The clock of the timestamps in completions ([`Completion::time`](rnic_verbs::Completion::time)): the system's
+    /// monotonic clock (`CLOCK_MONOTONIC`), counted from the opening of the device. The device reads it once for all
+    /// packets that one system call received, and once for each batch that it sends. So a timestamp is the time at
+    /// which the device began to process the packet that completed the request, and not the time of polling.
+    ///
+    /// ```
+    /// use rnic_endpoint::{Completion, Config, Device, Time, TimeSource};
+    ///
+    /// /// The time for which a completion waited until the application took it.
+    /// fn delay(device: &Device, completion: &Completion) -> Time {
+    ///     device.clock().now() - completion.time
+    /// }
+    /// ```
+    pub fn clock(&self) -> Clock {
+        self.shared().clock
     }
 
     /// The counters of the device, its driver and its port.

@@ -47,7 +47,11 @@ impl SharedReceiveQueue {
     /// # Errors
     /// None is expected.
     pub fn arm(&self, limit: u32) -> Result<(), Error> {
-        Ok(self.0.domain.0.device.shared().verbs().arm_srq(self.0.id, limit)?)
+        let shared = self.0.domain.0.device.shared();
+        shared.verbs().arm_srq(self.0.id, limit)?;
+        // The event may have come already.
+        shared.notify();
+        Ok(())
     }
 }
 
@@ -382,7 +386,10 @@ impl QueuePair {
     /// # Errors
     /// If the queue pair is not in the state RTS.
     pub fn drain(&self) -> Result<(), Error> {
-        Ok(self.shared().verbs().to_sqd(self.0.qpn)?)
+        self.shared().verbs().to_sqd(self.0.qpn)?;
+        // If no message is outstanding, the event has come already.
+        self.shared().notify();
+        Ok(())
     }
 
     /// Moves the queue pair into the error state: all outstanding work requests complete with a flush error.
