@@ -9,6 +9,9 @@
 //! freed memory nor see a half-finished write of the application. A binding for another language, such as C, registers
 //! memory of the application instead ([`ProtectionDomain::register_foreign`]).
 //!
+//! [`ProtectionDomain::register_buffer`] takes buffers of other types in the same way, such as a memory map with huge
+//! pages. [`ProtectionDomain::register_shared`] registers memory that several processes share.
+//!
 //! Each handle (a [`Device`], a [`QueuePair`] or the like) keeps alive the objects that it needs: a queue pair keeps
 //! its completion queues, and every object keeps its device.
 //!
@@ -29,7 +32,7 @@ mod shared;
 mod verbs;
 
 pub use completion::{CompletionQueue, Completions};
-pub use memory::{Foreign, MemoryRegion, Owned, ProtectionDomain};
+pub use memory::{Foreign, Held, Lends, MemoryRegion, Owned, ProtectionDomain};
 pub use queue_pair::{Address, PathOptions, QpOptions, QueuePair, SharedReceiveQueue};
 pub use ready::{NextEvent, ReadyFd};
 pub use rnic_secure::PublicKey;
@@ -41,6 +44,7 @@ use crate::port::{self, BindError, Port, UdpPort};
 use crate::sync::lock;
 use completion::CqInner;
 use memory::DomainInner;
+use rnic_memory::MemoryError;
 use rnic_transport::Time;
 use rnic_verbs::{Event, Status, VerbsError};
 use shared::Shared;
@@ -77,6 +81,9 @@ pub enum Error {
     /// The two devices do not agree on the protection of packets, or the keys cannot be generated. The text says why.
     #[error("{0}")]
     Security(String),
+    /// Shared memory cannot be mapped.
+    #[error(transparent)]
+    Memory(#[from] MemoryError),
     /// A range of bytes is not within a memory region.
     #[error("bytes {start} to {end} are not within the region of {len} bytes")]
     Range {

@@ -30,13 +30,13 @@ impl Wake for Bell {
 /// ([`CompletionQueue::ready_fd`]), or a device has asynchronous events ([`Device::ready_fd`]). With it a program waits
 /// in `poll` or `epoll`, for several queues, sockets and timers together. It also works with the `AsyncFd` of tokio.
 ///
-/// It works like the completion channel of libibverbs: the program arms it, takes what is there already, and waits. Each
-/// [`ReadyFd::arm`] makes the descriptor readable at most once.
+/// It works like the completion channel of libibverbs: the program arms it, takes what is there already, and waits.
+/// Each [`ReadyFd::arm`] makes the descriptor readable at most once.
 ///
 /// - On a device with a progress thread ([`Mode::Thread`]) that is all that a program needs.
-/// - On a device without one ([`Mode::Polled`]) [`ReadyFd::arm`] sends and receives packets once. The descriptor becomes
-///   readable only while a thread of the application goes on to do so, with [`Device::progress`] for example. A program
-///   whose only thread sleeps in `poll` needs [`Mode::Thread`].
+/// - On a device without one ([`Mode::Polled`]) [`ReadyFd::arm`] sends and receives packets once. The descriptor
+///   becomes readable only while a thread of the application goes on to do so, with [`Device::progress`] for example. A
+///   program whose only thread sleeps in `poll` needs [`Mode::Thread`].
 ///
 /// When the device closes, the descriptor becomes readable, and [`ReadyFd::arm`] returns the error. The program must
 /// neither read nor write the descriptor.
@@ -62,7 +62,8 @@ impl Wake for Bell {
 ///         // Other descriptors can be in the same call.
 ///         poll(&mut [PollFd::new(ready.as_fd(), PollFlags::POLLIN)], PollTimeout::NONE)?;
 ///     }
-///     for completion in &completions[..cq.poll(&mut completions)?] {
+///     let count = cq.poll(&mut completions)?;
+///     for completion in &completions[..count] {
 ///         println!("work request {} is complete", completion.wr_id);
 ///     }
 /// #   break;
