@@ -185,14 +185,18 @@ impl Driver {
         if self.taken < self.batch.count() {
             // The rest of the last batch is sent before the device writes a new batch, but the device's timers must
             // fire now.
-            lock(device).on_time(self.clock.now());
+            let mut device = lock(device);
+            device.on_time(self.clock.now());
+            worked = device.take_news();
         }
         for _ in 0..Driver::BATCHES {
             if self.taken >= self.batch.count() {
                 let now = self.clock.now();
                 let mut device = lock(device);
                 device.on_time(now);
-                if !device.transmit(now, &mut self.batch) {
+                let sends = device.transmit(now, &mut self.batch);
+                worked |= device.take_news();
+                if !sends {
                     return worked;
                 }
                 drop(device);

@@ -39,8 +39,8 @@
 //! # }
 //! ```
 //!
-//! The programs in `examples` are complete: `pingpong`, `key_value` and `atomic_counter`. `docs/concepts/endpoint.md`
-//! explains how a packet passes through the crate.
+//! The programs in `examples` are complete: `pingpong`, `key_value`, `atomic_counter` and `epoll`.
+//! `docs/concepts/endpoint.md` explains how a packet passes through the crate.
 
 #![forbid(unsafe_code)]
 
@@ -61,13 +61,14 @@ pub use clock::{Clock, TimeSource};
 pub use config::{Acknowledge, Config, Identification, Mode, Security};
 pub use device::{
     Address, CompletionQueue, Counters, Device, Error, MemoryRegion, PathOptions, ProtectionDomain, QpOptions,
-    QueuePair, SharedReceiveQueue,
+    QueuePair, ReadyFd, SharedReceiveQueue,
 };
 pub use port::{Arrival, Batch, FaultyPort, Port, UdpPort};
+pub use rnic_memory::{MemoryError, Pages, SharedMemory};
 pub use rnic_transport::{BitRate, Time, Timeouts};
 pub use rnic_verbs::{
-    Access, Capacities, Completion, Congestion, Data, DeviceConfig, Event, ForeignMemory, Limits, Notify, Opcode, Qpn,
-    SendFlags, SendOp, SendRequest, Service, Sge, State, Status, Verbs, VerbsError,
+    Access, Buffer, Capacities, Completion, Congestion, Data, DeviceConfig, Event, ForeignMemory, Limits, Notify,
+    Opcode, Qpn, SendFlags, SendOp, SendRequest, Service, Sge, State, Status, Verbs, VerbsError,
 };
 
 /// The Rust example of the README compiles and runs as a documentation test.

@@ -3,6 +3,9 @@
 #[path = "../examples/atomic_counter.rs"]
 #[allow(dead_code, reason = "its main")]
 mod atomic_counter;
+#[path = "../examples/epoll.rs"]
+#[allow(dead_code, reason = "its main")]
+mod epoll;
 #[path = "../examples/key_value.rs"]
 #[allow(dead_code, reason = "its main")]
 mod key_value;
@@ -46,6 +49,20 @@ fn pingpong_ends_well_on_a_path_that_loses() {
         assert_eq!(pingpong::play(address, 4).unwrap().len(), 4);
         serving.join().unwrap().unwrap();
     }
+}
+
+#[test]
+fn epoll_serves_several_clients_in_one_thread() {
+    let (device, listener, address) = server(Config::default());
+    let mut server = epoll::Server::new(device, listener).unwrap();
+    std::thread::scope(|scope| {
+        let clients: Vec<_> = (0..3).map(|_| scope.spawn(move || epoll::play(address, 200))).collect();
+        server.serve(3).unwrap();
+        for client in clients {
+            client.join().unwrap().unwrap();
+        }
+    });
+    assert_eq!(server.messages, 3 * 200);
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! Tests verbs between two devices of this host, over UDP sockets.
 
 use rnic_endpoint::{CompletionQueue, Config, Device, Error, MemoryRegion, Mode, PathOptions, QpOptions, QueuePair};
-use rnic_transport::Time;
-use rnic_verbs::{Access, Completion, Opcode, SendOp, Service, Status};
+use rnic_transport::{BitRate, Time};
+use rnic_verbs::{Access, Completion, Notify, Opcode, SendOp, Service, Status};
 use std::net::SocketAddr;
 
 struct End {
@@ -137,4 +137,55 @@ fn bytes_come_back_and_nothing_of_them_stays() {
     }
     // The peer's queue pair was destroyed with `b`, so the request gets no response, or the region is refused.
     assert_ne!(out[0].status, Status::Success);
+}
+
+/// The timer that ends the retries sends no packet, but it generates a completion.
+#[test]
+fn a_failure_after_the_last_retry_wakes_those_who_wait() {
+    for service in [Service::Rc, Service::Irn] {
+        let (a, b) = pair(service, Mode::Thread, 64);
+        let (addr, rkey) = (b.region.addr(), b.region.rkey());
+        b.device.shut_down();
+        let (sender, woken) = std::sync::mpsc::channel();
+        let cq = a.cq.clone();
+        let waiting = std::thread::spawn(move || {
+            futures::executor::block_on(cq.completions(Notify::Any)).unwrap();
+            sender.send("future").unwrap();
+        });
+        a.qp.post(1, SendOp::Write { addr, rkey }, &[a.region.slice(0, 64).unwrap()]).unwrap();
+        woken.recv_timeout(std::time::Duration::from_secs(30)).expect("the future resolves");
+        waiting.join().unwrap();
+        let failed = a.cq.poll_one().unwrap_err();
+        assert!(matches!(failed, Error::Failed { status: Status::TransportRetryExceeded, .. }), "{failed}");
+    }
+}
+
+/// The packet of the second request is due long after the first one. Its memory is gone by then.
+#[test]
+fn a_failure_without_a_packet_wakes_those_who_wait() {
+    let (a, _b) = pair(Service::Irn, Mode::Thread, 64);
+    let gone = a.device.protection_domain();
+    let options = QpOptions { service: Service::Irn, ..QpOptions::new(&a.cq) };
+    let [from, to] = [(); 2].map(|()| gone.queue_pair(&options).unwrap());
+    from.connect(&to.address(), &PathOptions::default()).unwrap();
+    to.connect(&from.address(), &PathOptions::default()).unwrap();
+    from.set_rate(Some(BitRate::from_bps(2_000))).unwrap();
+    let region = gone.register(vec![0; 8], Access::ALL).unwrap();
+    let target = gone.register(vec![0; 8], Access::ALL).unwrap();
+    let op = SendOp::Write { addr: target.addr(), rkey: target.rkey() };
+    for wr_id in 1..=2 {
+        from.post(wr_id, op, &[region.slice(0, 8).unwrap()]).unwrap();
+    }
+    assert_eq!(a.cq.wait_one(Time::from_ms(30_000)).unwrap().wr_id, 1);
+    drop(region);
+    let (sender, woken) = std::sync::mpsc::channel();
+    let cq = a.cq.clone();
+    let waiting = std::thread::spawn(move || {
+        futures::executor::block_on(cq.completions(Notify::Any)).unwrap();
+        sender.send(()).unwrap();
+    });
+    woken.recv_timeout(std::time::Duration::from_secs(30)).expect("the future resolves");
+    waiting.join().unwrap();
+    let failed = a.cq.poll_one().unwrap_err();
+    assert!(matches!(failed, Error::Failed { wr_id: 2, status: Status::LocalProtection }), "{failed}");
 }

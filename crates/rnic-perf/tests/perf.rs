@@ -1,5 +1,6 @@
 //! Tests of `rnic perf` as a library: client and server run in one process, over the loopback device.
 
+use rnic_endpoint::exchange::Credentials;
 use rnic_endpoint::{Mode, Security};
 use rnic_perf::{Amount, FaultPlan, Op, PerfError, Plan, Report, ServeOptions, Unit, run, serve};
 use rnic_transport::Time;
@@ -19,13 +20,18 @@ struct Server {
 }
 
 fn server_at(ip: IpAddr) -> Server {
+    server_with(ip, ServeOptions::default())
+}
+
+/// A server with these options that ends after one client.
+fn server_with(ip: IpAddr, options: ServeOptions) -> Server {
     let listener = TcpListener::bind((ip, 0)).unwrap();
     let address = listener.local_addr().unwrap();
     let stop = Arc::new(AtomicBool::new(false));
     let flag = stop.clone();
     let thread = std::thread::spawn(move || {
         let mut results = Vec::new();
-        let options = ServeOptions { roce_port: 0, once: true, ..ServeOptions::default() };
+        let options = ServeOptions { roce_port: 0, once: true, ..options };
         serve(&listener, options, &flag, |served| results.push(served.result.map_err(|error| error.to_string())))
             .unwrap();
         results
@@ -313,4 +319,126 @@ fn a_server_survives_what_clients_say() {
     assert!(matches!(results.recv().unwrap(), Ok(1)));
     stop.store(true, Ordering::Relaxed);
     server.join().unwrap();
+}
+
+/// The error of a client, and what a server with these options reports about it.
+fn failure(options: ServeOptions, plan: &Plan) -> [String; 2] {
+    let server = server_with(Ipv4Addr::LOCALHOST.into(), options);
+    let error = run(server.address, plan, &AtomicBool::new(false), |_, _| {}).unwrap_err().to_string();
+    let [Err(reported)] = &server.thread.join().unwrap()[..] else { panic!("the client was served") };
+    [error, reported.clone()]
+}
+
+#[test]
+fn a_client_cannot_make_the_server_use_more_memory_than_it_admits() {
+    let plan = Plan { sizes: vec![1 << 20], ..plan(Op::Write) };
+    let options = ServeOptions { max_memory: 1 << 20, ..ServeOptions::default() };
+    let [error, reported] = failure(options, &plan);
+    let sentence = "bytes of memory on the server, which admits 1048576 (--max-memory)";
+    assert!(error.starts_with("the peer refuses: the measurement needs ") && error.ends_with(sentence), "{error}");
+    assert!(reported.ends_with(sentence), "{reported}");
+    let enough = ServeOptions { max_memory: 64 << 20, ..ServeOptions::default() };
+    let server = server_with(Ipv4Addr::LOCALHOST.into(), enough);
+    assert_eq!(run(server.address, &plan, &AtomicBool::new(false), |_, _| {}).unwrap().rows.len(), 1);
+    assert_eq!(server.thread.join().unwrap(), [Ok(1)]);
+}
+
+#[test]
+fn client_and_server_with_the_same_secret_measure_and_others_get_an_error() {
+    let secret = |byte| Some(Credentials::from_secret(&[byte; 32]).unwrap());
+    let options = |credentials| ServeOptions { credentials, ..ServeOptions::default() };
+    let with = |credentials| Plan { credentials, ..plan(Op::Write) };
+    let server = server_with(Ipv4Addr::LOCALHOST.into(), options(secret(1)));
+    assert_eq!(run(server.address, &with(secret(1)), &AtomicBool::new(false), |_, _| {}).unwrap().rows.len(), 1);
+    assert_eq!(server.thread.join().unwrap(), [Ok(1)]);
+    // Each case: the server's credentials, the client's, and parts of both error messages.
+    let cases = [
+        (secret(1), None, ["it uses TLS, and this side does not", "it does not use TLS"]),
+        (None, secret(1), ["it does not use TLS", "it uses TLS, and this side does not"]),
+        (secret(1), secret(2), ["no secured connection with ", "no secured connection with "]),
+    ];
+    for (server, client, parts) in cases {
+        let errors = failure(options(server), &with(client));
+        for (error, part) in errors.iter().zip(parts) {
+            assert!(error.contains(part), "{error}");
+            assert!(
+                error.ends_with("do both sides have the same secret, or certificates of one authority?"),
+                "{error}"
+            );
+        }
+    }
+}
+
+/// Each client that says nothing, or a byte now and then, has a thread of its own until its time is over.
+#[test]
+fn a_dripping_client_does_not_keep_another_one_waiting() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let stop = Arc::new(AtomicBool::new(false));
+    let flag = stop.clone();
+    let (sender, results) = channel();
+    let server = std::thread::spawn(move || {
+        let options = ServeOptions { roce_port: 0, ..ServeOptions::default() };
+        serve(&listener, options, &flag, |served| sender.send(served.result).unwrap()).unwrap();
+    });
+    // One fewer than the server hears of one host.
+    let slow: Vec<TcpStream> = (0..7).map(|_| TcpStream::connect(address).unwrap()).collect();
+    for mut stream in &slow {
+        stream.write_all(b"{").unwrap();
+    }
+    let report = run(address, &plan(Op::Write), &AtomicBool::new(false), |_, _| {}).unwrap();
+    assert_eq!(report.rows.len(), 1);
+    // The first result is that of the client which came last, so the server waited for none of the others.
+    assert!(matches!(results.recv().unwrap(), Ok(1)));
+    drop(slow);
+    stop.store(true, Ordering::Relaxed);
+    server.join().unwrap();
+}
+
+/// A client that begins a measurement and then does nothing, although its TCP connection stays open.
+#[test]
+fn an_idle_client_does_not_hold_the_server_for_ever() {
+    for latency in [false, true] {
+        let options = ServeOptions { patience: Time::from_ms(300), ..ServeOptions::default() };
+        let server = server_with(Ipv4Addr::LOCALHOST.into(), options);
+        let mut stream = TcpStream::connect(server.address).unwrap();
+        let mut reader = BufReader::new(stream.try_clone().unwrap());
+        let mut heard = String::new();
+        let mut answer = |reader: &mut BufReader<TcpStream>| {
+            heard.clear();
+            reader.read_line(&mut heard).unwrap();
+            heard.clone()
+        };
+        let hello = format!(
+            "{{\"say\":\"hello\",\"setup\":{{\"op\":\"write\",\"latency\":{latency},\"service\":\"irn\",\
+             \"queue_pairs\":1,\"depth\":1,\"slots\":2,\"stride\":64,\"congestion\":\"none\",\
+             \"settings\":[],\"in_flight\":null,\"verify\":false,\"seed\":1,\"polled\":true,\"security\":\"none\",\
+             \"faults\":{{\"loss\":0,\"reorder\":0,\"duplicate\":0,\"corrupt\":0,\"seed\":1}}}},\
+             \"client\":{{\"roce_port\":1,\"peers\":[{{\"qpn\":17,\"psn\":0,\"source_port\":50000,\"key\":null}}],\
+             \"in_flight\":64,\"memory\":{{\"addr\":0,\"rkey\":0,\"len\":128}},\"mtu\":1024}},\"mtu_fixed\":false}}"
+        );
+        writeln!(stream, "{{\"rnic_perf\":2}}\n{hello}\n{{\"say\":\"ready\"}}").unwrap();
+        for expected in ["rnic_perf", "welcome", "ready"] {
+            let heard = answer(&mut reader);
+            assert!(heard.contains(expected), "{heard}");
+        }
+        writeln!(stream, "{{\"say\":\"begin\",\"size\":64}}").unwrap();
+        assert!(answer(&mut reader).contains("began"));
+        let why = "the client sent neither a packet nor a message for 0.3 s";
+        assert_eq!(answer(&mut reader).trim_end(), format!("{{\"say\":\"refused\",\"why\":\"{why}\"}}"));
+        assert_eq!(server.thread.join().unwrap(), [Err(why.to_string())]);
+    }
+}
+
+/// A measurement may take longer than the server's patience, also one in which the server posts nothing.
+#[test]
+fn an_active_client_is_served_as_long_as_it_likes() {
+    for (op, latency) in [(Op::Read, false), (Op::Write, true)] {
+        let options = ServeOptions { patience: Time::from_ms(1_500), ..ServeOptions::default() };
+        let server = server_with(Ipv4Addr::LOCALHOST.into(), options);
+        let plan = Plan { latency, amount: Amount::Duration(Time::from_ms(2_000)), ..plan(op) };
+        let report = run(server.address, &plan, &AtomicBool::new(false), |_, _| {}).unwrap();
+        assert!(report.rows[0].messages > 0);
+        assert_eq!(server.thread.join().unwrap(), [Ok(1)]);
+    }
 }

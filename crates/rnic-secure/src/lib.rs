@@ -47,6 +47,6 @@ pub mod seal;
 mod tests;
 
 pub use agreement::{KeyPair, PublicKey, Session};
-pub use keys::{CryptoError, Protection};
+pub use keys::{CryptoError, EPOCH, Protection};
 pub use open::{OpenError, Opener};
 pub use seal::Sealer;

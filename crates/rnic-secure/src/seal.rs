@@ -24,12 +24,12 @@ impl Sealer {
     /// # Errors
     /// If `packet` has no room for header and tag.
     pub fn seal(&mut self, packet: &mut [u8]) -> Result<(), CryptoError> {
+        let inner = packet.len().checked_sub(ProtectedHeader::LEN + ProtectedHeader::TAG_LEN).ok_or(CryptoError)?;
         let number = self.next;
         if number > 0 && number.is_multiple_of(EPOCH) {
             self.secret = self.secret.next()?;
             self.key = self.secret.key()?;
         }
-        let inner = packet.len().checked_sub(ProtectedHeader::LEN + ProtectedHeader::TAG_LEN).ok_or(CryptoError)?;
         // The number is used up even if an error follows.
         self.next += 1;
         let encrypted = self.protection == Protection::Encrypted;
@@ -52,13 +52,21 @@ impl Sealer {
         self.next
     }
 
-    /// Skips to packet `number`, as if the packets before had been sent.
-    #[cfg(test)]
-    pub(crate) fn skip_to(&mut self, number: u64) {
-        for _ in self.next / EPOCH..number.saturating_sub(1) / EPOCH {
-            self.secret = self.secret.next().unwrap();
-            self.key = self.secret.key().unwrap();
+    /// Skips to packet `number`, as if the packets before it had been sent, so that a test reaches a change of keys. A
+    /// receiver opens packets of the epoch of the last packet that it received and of the next one, so a test may skip
+    /// to the next epoch, but not over it.
+    ///
+    /// # Errors
+    /// If the packet was sent already: no number is used twice.
+    pub fn skip_to(&mut self, number: u64) -> Result<(), CryptoError> {
+        if number < self.next {
+            return Err(CryptoError);
+        }
+        for _ in self.next.saturating_sub(1) / EPOCH..number.saturating_sub(1) / EPOCH {
+            self.secret = self.secret.next()?;
+            self.key = self.secret.key()?;
         }
         self.next = number;
+        Ok(())
     }
 }

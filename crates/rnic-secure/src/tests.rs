@@ -1,7 +1,7 @@
 //! Tests of sealing and opening together.
 
 use crate::keys::EPOCH;
-use crate::{KeyPair, OpenError, Protection, PublicKey, Session};
+use crate::{CryptoError, KeyPair, OpenError, Protection, PublicKey, Session};
 use proptest::prelude::*;
 use rnic_wire::ProtectedHeader;
 
@@ -59,7 +59,7 @@ fn packets_are_those_of_another_implementation() {
     ];
     for (protection, number, body) in expected {
         let [mut a, _] = sessions(BOTH[protection]);
-        a.sealer.skip_to(number);
+        a.sealer.skip_to(number).unwrap();
         let mut packet = packet();
         a.sealer.seal(&mut packet).unwrap();
         assert!(hex(&packet).starts_with(&format!("{}{number:016x}", head[protection])), "{}", hex(&packet));
@@ -77,7 +77,7 @@ fn packets_pass_once_in_any_order_and_across_a_change_of_keys() {
             a.sealer.seal(&mut bytes).unwrap();
             bytes
         };
-        a.sealer.skip_to(EPOCH - 10);
+        a.sealer.skip_to(EPOCH - 10).unwrap();
         let mut packets: Vec<_> = (0..20).map(|_| sealed(&mut a)).collect();
         // Odd packets first: some of the new epoch arrive before some of the old one.
         packets.rotate_left(7);
@@ -93,9 +93,30 @@ fn packets_pass_once_in_any_order_and_across_a_change_of_keys() {
         }
         // Two epochs at once cannot be skipped, and the attempt changes nothing.
         let [mut later, _] = sessions(protection);
-        later.sealer.skip_to(3 * EPOCH);
+        later.sealer.skip_to(3 * EPOCH).unwrap();
         assert_eq!(b.opener.open(&sealed(&mut later), &mut plain).map(drop), Err(OpenError::Forged));
         assert!(b.opener.open(&sealed(&mut a), &mut plain).is_ok());
+    }
+}
+
+#[test]
+fn packet_numbers_are_skipped_but_never_used_again() {
+    let [mut a, mut b] = sessions(Protection::Authenticated);
+    let mut plain = Vec::new();
+    // Each pair of numbers: skip to the first one, and send packets up to the second one.
+    for (from, to) in
+        [(5, 6), (EPOCH - 1, EPOCH), (EPOCH + 1, EPOCH + 1), (2 * EPOCH, 2 * EPOCH), (3 * EPOCH - 1, 3 * EPOCH)]
+    {
+        a.sealer.skip_to(from).unwrap();
+        // A packet without room for a tag uses up neither a number nor a key.
+        assert_eq!(a.sealer.seal(&mut [0; 31]), Err(CryptoError));
+        while a.sealer.next() <= to {
+            let mut bytes = packet();
+            a.sealer.seal(&mut bytes).unwrap();
+            assert!(b.opener.open(&bytes, &mut plain).is_ok(), "{from} {to}");
+        }
+        assert_eq!(a.sealer.skip_to(to), Err(CryptoError));
+        assert_eq!(a.sealer.next(), to + 1);
     }
 }
 

@@ -1,4 +1,4 @@
-//! The memory behind a memory region: a vector that the device owns, or memory of the application.
+//! The memory behind a memory region: a vector or another buffer that the device owns, or memory of the application.
 //!
 //! This module holds all `unsafe` code of the crate: the copies to and from [`ForeignMemory`]. All other modules reach
 //! registered memory through the safe functions of the type `Backing`.
@@ -32,6 +32,7 @@
 #![allow(unsafe_code)]
 
 use crate::types::AccessError;
+use std::any::Any;
 use std::ptr::{NonNull, copy_nonoverlapping};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -60,11 +61,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// // SAFETY: `Box::into_raw` returned the pointer, and the region is deregistered.
 /// drop(unsafe { Box::from_raw(buffer) });
 /// ```
-#[derive(PartialEq, Eq, Debug)]
+#[derive(Debug)]
 pub struct ForeignMemory {
     start: NonNull<u8>,
     len: usize,
     writable: bool,
+    /// What keeps the memory valid, if this value has to do so.
+    _owner: Option<Box<dyn Any + Send>>,
 }
 
 // SAFETY: `ForeignMemory::new` demands that any thread may access the memory.
@@ -87,7 +90,7 @@ impl ForeignMemory {
     pub unsafe fn new(start: *mut u8, len: usize) -> ForeignMemory {
         let empty = (NonNull::dangling(), 0);
         let (start, len) = NonNull::new(start).map_or(empty, |start| (start, len));
-        ForeignMemory { start, len, writable: true }
+        ForeignMemory { start, len, writable: true, _owner: None }
     }
 
     /// Foreign memory of `len` bytes that begins at `start`, which the device only reads. A region of such
@@ -99,6 +102,12 @@ impl ForeignMemory {
     pub unsafe fn read_only(start: *const u8, len: usize) -> ForeignMemory {
         // SAFETY: the device does not write memory that is not `writable`; the caller promises the other conditions.
         ForeignMemory { writable: false, ..unsafe { ForeignMemory::new(start.cast_mut(), len) } }
+    }
+
+    /// Keeps `owner` until the device no longer accesses the memory, and drops it then. With an owner that keeps the
+    /// memory valid, such as a memory map, nobody else needs to.
+    pub fn with_owner(self, owner: impl Any + Send) -> ForeignMemory {
+        ForeignMemory { _owner: Some(Box::new(owner)), ..self }
     }
 
     /// Length of the memory in bytes.
@@ -131,10 +140,49 @@ impl ForeignMemory {
     }
 }
 
+/// A buffer that an application hands to a device and gets back: anything that lends its bytes, such as a `Box<[u8]>`
+/// or a private memory map. The device borrows the bytes for each access. While it does, it is locked, so `as_ref` and
+/// `as_mut` must not use the device.
+///
+/// ```
+/// use rnic_verbs::{Access, Device, DeviceConfig};
+///
+/// let mut device = Device::new(DeviceConfig::default());
+/// let pd = device.create_pd();
+/// let buffer: Box<[u8]> = vec![7; 64].into();
+/// let region = device.register_buffer(pd, Box::new(buffer), None, Access::ALL).unwrap();
+/// device.write_memory(region.id, 0, &[1, 2]).unwrap();
+/// let buffer = device.deregister_buffer(region.id).unwrap().into_any().downcast::<Box<[u8]>>().unwrap();
+/// assert_eq!(buffer[..3], [1, 2, 7]);
+/// ```
+pub trait Buffer: Any + Send {
+    /// The bytes.
+    fn bytes(&self) -> &[u8];
+    /// The bytes, for changes.
+    fn bytes_mut(&mut self) -> &mut [u8];
+    /// The buffer with its own type.
+    fn into_any(self: Box<Self>) -> Box<dyn Any + Send>;
+}
+
+impl<T: AsRef<[u8]> + AsMut<[u8]> + Any + Send> Buffer for T {
+    fn bytes(&self) -> &[u8] {
+        self.as_ref()
+    }
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        self.as_mut()
+    }
+    fn into_any(self: Box<Self>) -> Box<dyn Any + Send> {
+        self
+    }
+}
+
 /// The memory of a region, which belongs to the device or to the application.
 pub(crate) enum Backing {
     /// The device owns the bytes.
     Owned(Vec<u8>),
+    /// The device owns a buffer of another type. The length is that of the registration; if the buffer is shorter
+    /// later, accesses to the missing bytes fail.
+    Held(Box<dyn Buffer>, usize),
     /// The application owns the bytes.
     Foreign(ForeignMemory),
 }
@@ -190,7 +238,26 @@ impl Backing {
     pub(crate) fn len(&self) -> usize {
         match self {
             Backing::Owned(bytes) => bytes.len(),
+            Backing::Held(_, len) => *len,
             Backing::Foreign(memory) => memory.len,
+        }
+    }
+
+    /// The bytes, if the device owns them.
+    pub(crate) fn bytes(&self) -> Option<&[u8]> {
+        match self {
+            Backing::Owned(bytes) => Some(bytes),
+            Backing::Held(buffer, len) => buffer.bytes().get(..*len),
+            Backing::Foreign(_) => None,
+        }
+    }
+
+    /// The bytes for changes, if the device owns them.
+    pub(crate) fn bytes_mut(&mut self) -> Option<&mut [u8]> {
+        match self {
+            Backing::Owned(bytes) => Some(bytes),
+            Backing::Held(buffer, len) => buffer.bytes_mut().get_mut(..*len),
+            Backing::Foreign(_) => None,
         }
     }
 
@@ -203,6 +270,10 @@ impl Backing {
                 let (from, after) = rest.split_at_checked(out.len()).ok_or(AccessError::Bounds)?;
                 out.copy_from_slice(from);
                 prefetch::<false>(after, out.len());
+            }
+            Backing::Held(..) => {
+                let from = self.bytes().and_then(|bytes| bytes.get(offset..)).and_then(|rest| rest.get(..out.len()));
+                out.copy_from_slice(from.ok_or(AccessError::Bounds)?);
             }
             Backing::Foreign(memory) => {
                 let from = memory.range(offset, out.len())?;
@@ -224,6 +295,11 @@ impl Backing {
                 to.copy_from_slice(data);
                 prefetch::<true>(after, data.len());
             }
+            Backing::Held(..) => {
+                let to = self.bytes_mut().and_then(|bytes| bytes.get_mut(offset..));
+                let to = to.and_then(|rest| rest.get_mut(..data.len()));
+                to.ok_or(AccessError::Bounds)?.copy_from_slice(data);
+            }
             Backing::Foreign(memory) => {
                 if !memory.writable {
                     return Err(AccessError::Rights);
@@ -242,8 +318,9 @@ impl Backing {
     /// operation.
     pub(crate) fn atomic(&mut self, offset: usize, operation: Atomic) -> Result<u64, AccessError> {
         match self {
-            Backing::Owned(bytes) => {
-                let bytes = bytes.get_mut(offset..).and_then(|rest| rest.first_chunk_mut::<8>());
+            Backing::Owned(_) | Backing::Held(..) => {
+                let bytes = self.bytes_mut().and_then(|bytes| bytes.get_mut(offset..));
+                let bytes = bytes.and_then(|rest| rest.first_chunk_mut::<8>());
                 let bytes = bytes.ok_or(AccessError::Bounds)?;
                 let value = u64::from_ne_bytes(*bytes);
                 *bytes = operation.apply(value).to_ne_bytes();
@@ -277,6 +354,8 @@ impl Backing {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::Arc;
+    use std::sync::atomic::AtomicUsize;
 
     /// Memory of the application in a test. It is freed when the value is dropped.
     struct Buffer(*mut [u64]);
@@ -286,11 +365,14 @@ mod tests {
             Buffer(Box::into_raw(vec![0u64; words].into_boxed_slice()))
         }
 
-        /// An owned and a foreign backing, each of the buffer's length.
-        fn backings(&self) -> [Backing; 2] {
+        /// Backings of the three kinds, each of the buffer's length.
+        fn backings(&self) -> [Backing; 3] {
             let len = 8 * self.0.len();
             // SAFETY: tests drop the backing before the buffer, and make no reference to the buffer's bytes.
-            [Backing::Owned(vec![0; len]), Backing::Foreign(unsafe { ForeignMemory::new(self.0.cast(), len) })]
+            let foreign = Backing::Foreign(unsafe { ForeignMemory::new(self.0.cast(), len) });
+            // A buffer that grows later has no more bytes for the device.
+            let held = Backing::Held(Box::new(vec![0; len + 10]), len);
+            [Backing::Owned(vec![0; len]), held, foreign]
         }
     }
 
@@ -325,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn both_backings_hold_what_is_written() {
+    fn all_backings_hold_what_is_written() {
         let buffer = Buffer::new(4);
         for mut backing in buffer.backings() {
             backing.write(3, &[1, 2, 3]).unwrap();
@@ -342,11 +424,52 @@ mod tests {
         }
     }
 
+    /// A buffer whose length the application can change although the device has it.
+    struct Shrinking(Vec<u8>, Arc<AtomicUsize>);
+
+    impl AsRef<[u8]> for Shrinking {
+        fn as_ref(&self) -> &[u8] {
+            &self.0[..self.1.load(Ordering::Relaxed)]
+        }
+    }
+
+    impl AsMut<[u8]> for Shrinking {
+        fn as_mut(&mut self) -> &mut [u8] {
+            &mut self.0[..self.1.load(Ordering::Relaxed)]
+        }
+    }
+
+    #[test]
+    fn a_buffer_that_shrinks_is_not_accessed() {
+        let len = Arc::new(AtomicUsize::new(64));
+        let mut backing = Backing::Held(Box::new(Shrinking(vec![0; 64], len.clone())), 64);
+        assert_eq!(backing.write(60, &[1; 4]), Ok(()));
+        len.store(63, Ordering::Relaxed);
+        assert_eq!(backing.write(0, &[1; 4]), Err(AccessError::Bounds));
+        assert_eq!(backing.read(0, &mut [0; 4]), Err(AccessError::Bounds));
+        assert_eq!(backing.atomic(0, Atomic::Add(1)), Err(AccessError::Bounds));
+        assert_eq!((backing.len(), backing.bytes()), (64, None));
+    }
+
+    #[test]
+    fn the_owner_of_foreign_memory_lives_as_long_as_the_backing() {
+        let owner = Arc::new([5u8; 16]);
+        let weak = Arc::downgrade(&owner);
+        // SAFETY: the owner keeps the memory valid, and nobody writes it.
+        let memory = unsafe { ForeignMemory::read_only(owner.as_ptr(), 16) }.with_owner(owner);
+        let backing = Backing::Foreign(memory);
+        let mut out = [0; 16];
+        backing.read(0, &mut out).unwrap();
+        assert_eq!((out, weak.strong_count()), ([5; 16], 1));
+        drop(backing);
+        assert_eq!(weak.strong_count(), 0);
+    }
+
     #[test]
     fn two_backings_may_share_memory() {
         let buffer = Buffer::new(4);
-        let [_, mut first] = buffer.backings();
-        let [_, second] = buffer.backings();
+        let [_, _, mut first] = buffer.backings();
+        let [_, _, second] = buffer.backings();
         first.write(4, &[5; 4]).unwrap();
         let mut out = [0; 4];
         second.read(4, &mut out).unwrap();
@@ -356,7 +479,7 @@ mod tests {
     #[test]
     fn the_application_sees_what_the_device_writes_and_the_device_what_the_application_writes() {
         let buffer = Buffer::new(2);
-        let [_, mut backing] = buffer.backings();
+        let [_, _, mut backing] = buffer.backings();
         let start = buffer.0.cast::<u8>();
         backing.write(1, &[8]).unwrap();
         // SAFETY: within the buffer; nothing else accesses it meanwhile.
@@ -383,7 +506,7 @@ mod tests {
     #[test]
     fn atomics_of_foreign_memory_are_aligned() {
         let buffer = Buffer::new(2);
-        let [_, mut backing] = buffer.backings();
+        let [_, _, mut backing] = buffer.backings();
         assert_eq!(backing.atomic(4, Atomic::Add(1)), Err(AccessError::Alignment));
     }
 

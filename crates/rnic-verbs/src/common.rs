@@ -28,6 +28,8 @@ pub(crate) struct Ctx {
     /// Whether a completion queue has just overflowed, so that the queue pairs that use it must go into the error
     /// state.
     pub(crate) overflow: bool,
+    /// Whether completions or events were generated that the device's owner does not know of.
+    pub(crate) news: bool,
     /// The latest time that was passed to the device. Completions get it as their timestamp.
     pub(crate) now: Time,
 }
@@ -41,6 +43,7 @@ impl Ctx {
             events: VecDeque::new(),
             counters: Counters::default(),
             overflow: false,
+            news: false,
             now: Time::ZERO,
         }
     }
@@ -52,10 +55,12 @@ impl Ctx {
             self.counters.events_lost += 1;
         }
         self.events.push_back(event);
+        self.news = true;
     }
 
     fn complete(&mut self, cq: CqId, completion: Completion, solicited: bool) {
         let Some(queue) = self.cqs.get_mut(cq.0) else { return };
+        self.news = true;
         if !queue.push(completion, solicited) {
             self.raise(Event::CompletionQueueOverflow(cq));
             self.overflow = true;

@@ -34,6 +34,9 @@ pub struct Device {
     /// The next timer of each queue pair: its time, and the queue pair's slot in `qps`. A queue pair has at most one
     /// entry. The entry's time may be too early, because a timer that is postponed keeps its entry.
     timers: BTreeSet<(Time, u32)>,
+    /// Queue pairs that were reset since the last [`Device::transmit`]. A packet that the batch holds back for one of
+    /// them belongs to its old connection.
+    pub(crate) reset: Vec<Qpn>,
 }
 
 impl Device {
@@ -48,6 +51,7 @@ impl Device {
             rng,
             ready: VecDeque::new(),
             timers: BTreeSet::new(),
+            reset: Vec::new(),
         }
     }
 
@@ -82,6 +86,18 @@ impl Device {
     /// events wait, the oldest are lost, and [`Counters::events_lost`] counts them.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.ctx.events.pop_front()
+    }
+
+    /// Whether asynchronous events wait for [`Device::poll_event`].
+    pub fn has_events(&self) -> bool {
+        !self.ctx.events.is_empty()
+    }
+
+    /// Whether the device has generated completions or events since the last call of this function. They need not come
+    /// with a packet: a timer may use up the last retry, or the memory of a request may have been deregistered. The
+    /// owner wakes those who wait for them.
+    pub fn take_news(&mut self) -> bool {
+        std::mem::take(&mut self.ctx.news)
     }
 
     /// Processes a received packet. `bytes` is the payload of a UDP datagram from the address `source`; the caller has
@@ -181,6 +197,10 @@ impl Device {
     /// the same `batch` every time, because the batch may hold a packet back for the next call.
     pub fn transmit(&mut self, now: Time, batch: &mut Batch) -> bool {
         self.ctx.now = now;
+        if !self.reset.is_empty() {
+            batch.forget_held(&self.reset);
+            self.reset.clear();
+        }
         if let Some(to) = batch.begin() {
             // The packet that the previous batch held back comes first. Further packets of the same queue pair follow
             // it.

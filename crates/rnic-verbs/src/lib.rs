@@ -17,9 +17,9 @@
 //! | [`conformance`] | checks of an implementation of [`Verbs`], the trait that software above a NIC uses |
 //!
 //! Registered memory belongs to the device: an application hands a `Vec<u8>` over, and reads and writes the bytes
-//! through the device. So no packet can touch memory that was freed. [`ForeignMemory`] is memory that stays with the
-//! application, for interfaces to other languages. Creating a `ForeignMemory` is `unsafe`, and its module holds the
-//! only `unsafe` code of the crate.
+//! through the device. So no packet can touch memory that was freed. A [`Buffer`] of another type works like the
+//! vector. [`ForeignMemory`] is memory that stays with the application, for interfaces to other languages. Creating a
+//! `ForeignMemory` is `unsafe`, and its module holds the only `unsafe` code of the crate.
 #![deny(unsafe_code)]
 
 mod backing;
@@ -46,7 +46,7 @@ extern crate self as rnic_verbs;
 #[cfg(test)]
 mod wraps;
 
-pub use backing::ForeignMemory;
+pub use backing::{Buffer, ForeignMemory};
 pub use batch::{AROUND_PAYLOAD, acknowledges};
 pub use common::MAX_EVENTS;
 pub use counters::{Counters, Dropped};

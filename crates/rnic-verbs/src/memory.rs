@@ -127,18 +127,12 @@ impl Memory {
 
     /// The bytes of a region that the device owns; `None` for foreign memory.
     pub(crate) fn bytes_of(&self, id: MrId) -> Option<&[u8]> {
-        match &self.regions.get(id.0)?.backing {
-            Backing::Owned(bytes) => Some(bytes),
-            Backing::Foreign(_) => None,
-        }
+        self.regions.get(id.0)?.backing.bytes()
     }
 
     /// The bytes of a region that the device owns, as a mutable slice; `None` for foreign memory.
     pub(crate) fn bytes_of_mut(&mut self, id: MrId) -> Option<&mut [u8]> {
-        match &mut self.regions.get_mut(id.0)?.backing {
-            Backing::Owned(bytes) => Some(bytes),
-            Backing::Foreign(_) => None,
-        }
+        self.regions.get_mut(id.0)?.backing.bytes_mut()
     }
 
     /// The memory of a region, owned by the device or by the application.

@@ -1,7 +1,7 @@
 //! The verbs of a [`Device`] (one RDMA NIC): functions that create, modify and destroy objects, post work requests and
 //! poll completions.
 
-use crate::backing::{Backing, ForeignMemory};
+use crate::backing::{Backing, Buffer, ForeignMemory};
 use crate::common::Common;
 use crate::device::Device;
 use crate::flow::Congestion;
@@ -61,6 +61,18 @@ impl Device {
         self.register_backing(pd, Backing::Owned(bytes), addr, access)
     }
 
+    /// Registers a buffer of any type like the vector of [`Device::register`]. The device owns the buffer until
+    /// [`Device::deregister_buffer`] returns it.
+    ///
+    /// # Errors
+    /// As [`Device::register`].
+    pub fn register_buffer(
+        &mut self, pd: Pd, buffer: Box<dyn Buffer>, addr: Option<u64>, access: Access,
+    ) -> Result<MrInfo, VerbsError> {
+        let len = (*buffer).bytes().len();
+        self.register_backing(pd, Backing::Held(buffer, len), addr, access)
+    }
+
     /// Registers memory that the application owns. The device accesses the memory until [`Device::deregister`]
     /// returns, or the device is dropped.
     ///
@@ -108,14 +120,28 @@ impl Device {
     }
 
     /// Deregisters a memory region. From now on the device does not access the region's memory, and work requests that
-    /// still refer to it fail. Returns the region's bytes if the device owned them; an empty vector for foreign memory.
+    /// still refer to it fail. Returns the region's bytes if the device owned them as a vector; otherwise an empty
+    /// vector.
     ///
     /// # Errors
     /// If there is no such region.
     pub fn deregister(&mut self, id: MrId) -> Result<Vec<u8>, VerbsError> {
         match self.ctx.memory.deregister(id).ok_or(VerbsError::Unknown("such memory region"))? {
             Backing::Owned(bytes) => Ok(bytes),
-            Backing::Foreign(_) => Ok(Vec::new()),
+            Backing::Held(..) | Backing::Foreign(_) => Ok(Vec::new()),
+        }
+    }
+
+    /// Deregisters a memory region like [`Device::deregister`], and returns the buffer of
+    /// [`Device::register_buffer`]. For a region of another kind it is the vector that [`Device::deregister`] returns.
+    ///
+    /// # Errors
+    /// If there is no such region.
+    pub fn deregister_buffer(&mut self, id: MrId) -> Result<Box<dyn Buffer>, VerbsError> {
+        match self.ctx.memory.deregister(id).ok_or(VerbsError::Unknown("such memory region"))? {
+            Backing::Held(buffer, _) => Ok(buffer),
+            Backing::Owned(bytes) => Ok(Box::new(bytes)),
+            Backing::Foreign(_) => Ok(Box::new(Vec::new())),
         }
     }
 
@@ -594,7 +620,8 @@ impl Device {
         Ok(())
     }
 
-    /// Any state to RESET: outstanding work requests disappear without completions, and the connection ends.
+    /// Any state to RESET: outstanding work requests disappear without completions, and the connection ends. No packet
+    /// of the old connection is written from now on.
     ///
     /// # Errors
     /// If there is no such queue pair.
@@ -602,6 +629,10 @@ impl Device {
         let qp = self.qp(qpn)?;
         qp.engine = Engine::None;
         qp.common.reset();
+        (qp.last_sent, qp.last_cnp) = (None, None);
+        if !self.reset.contains(&qpn) {
+            self.reset.push(qpn);
+        }
         Ok(())
     }
 

@@ -9,4 +9,4 @@ pub mod fuzz;
 pub mod network;
 pub mod world;
 
-pub use world::{Plan, Report, World};
+pub use world::{Packets, Plan, Report, World};

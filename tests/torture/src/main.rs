@@ -4,7 +4,7 @@
 use clap::{Parser, ValueEnum};
 use rnic_torture::fuzz;
 use rnic_torture::network::Dice;
-use rnic_torture::{Plan, Report, World};
+use rnic_torture::{Packets, Plan, Report, World};
 use std::fmt::Debug;
 use std::process::ExitCode;
 
@@ -22,6 +22,10 @@ struct Args {
     /// Number of worlds, which have consecutive seeds
     #[arg(long, default_value_t = 1)]
     worlds: u64,
+    /// How packets are protected: `plain`, `protected`, or `attacked`, that is protected with an attacker who alters,
+    /// forges and repeats packets
+    #[arg(long, default_value = "plain", conflicts_with = "fuzz")]
+    packets: Protect,
     /// Feed invalid inputs of this kind instead of running worlds
     #[arg(long)]
     fuzz: Option<Fuzz>,
@@ -35,6 +39,24 @@ enum Fuzz {
     Verbs,
     /// P4 programs that are correct, nearly correct, or random text
     P4,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Protect {
+    Plain,
+    Protected,
+    Attacked,
+}
+
+impl Args {
+    /// The protection of packets, and its name.
+    fn packets(&self) -> (Packets, &'static str) {
+        match self.packets {
+            Protect::Plain => (Packets::Plain, "plain"),
+            Protect::Protected => (Packets::Protected, "protected"),
+            Protect::Attacked => (Packets::Attacked, "attacked"),
+        }
+    }
 }
 
 fn main() -> ExitCode {
@@ -51,10 +73,10 @@ fn main() -> ExitCode {
     };
     if let Err((seed, what)) = done {
         let fuzz = match args.fuzz {
-            None => "",
-            Some(Fuzz::Packets) => " --fuzz packets",
-            Some(Fuzz::Verbs) => " --fuzz verbs",
-            Some(Fuzz::P4) => " --fuzz p4",
+            None => format!(" --packets {}", args.packets().1),
+            Some(Fuzz::Packets) => " --fuzz packets".to_string(),
+            Some(Fuzz::Verbs) => " --fuzz verbs".to_string(),
+            Some(Fuzz::P4) => " --fuzz p4".to_string(),
         };
         eprintln!("error: {what}");
         eprintln!("repeat it with: cargo run --release -p rnic-torture -- --seed {seed} --steps {}{fuzz}", args.steps);
@@ -68,7 +90,9 @@ type Failure = (u64, String);
 fn worlds(args: &Args, seeds: std::ops::Range<u64>) -> Result<(), Failure> {
     let mut sum = Report::default();
     for seed in seeds {
-        let report = World::new(Plan { seed, steps: args.steps }).run().map_err(|what| (seed, what))?;
+        let report = World::new(Plan { seed, steps: args.steps, packets: args.packets().0 })
+            .run()
+            .map_err(|what| (seed, what))?;
         if args.worlds <= 20 {
             println!("seed {seed}: {report:?}");
         }

@@ -1,9 +1,13 @@
 //! Runs a few dozen worlds of each kind; the command `rnic-torture` runs more.
 
-use rnic_torture::{Plan, Report, World};
+use rnic_torture::{Packets, Plan, Report, World};
 
 fn run(seed: u64, steps: u64) -> Report {
-    World::new(Plan { seed, steps }).run().unwrap_or_else(|what| panic!("{what}"))
+    run_with(seed, steps, Packets::Plain)
+}
+
+fn run_with(seed: u64, steps: u64, packets: Packets) -> Report {
+    World::new(Plan { seed, steps, packets }).run().unwrap_or_else(|what| panic!("{packets:?}: {what}"))
 }
 
 #[test]
@@ -14,6 +18,22 @@ fn what_comes_back_equals_the_model() {
     let troubles =
         [sum.lost, sum.retransmitted, sum.not_ready, sum.failed, sum.flushed, sum.notified, sum.drained, sum.received];
     assert!(troubles.iter().all(|count| *count > 100) && sum.killed > 10, "{sum:?}");
+}
+
+/// Packets are sealed and opened, keys change on the way, and queue pairs are reset and connected again with new keys.
+#[test]
+fn protected_worlds_equal_the_model_and_an_attacker_changes_nothing() {
+    let mut sum = Report::default();
+    for seed in 1..=12 {
+        let quiet = run_with(seed, 1_000, Packets::Protected);
+        let attacked = run_with(seed, 1_000, Packets::Attacked);
+        assert_eq!(Report { hostile: 0, ..attacked }, quiet, "seed {seed}");
+        sum = sum.plus(attacked);
+    }
+    assert_eq!(sum.posted, 12 * 1_000);
+    let Report { lost, forged, replayed, later_keys, failed, retransmitted, received, hostile, .. } = sum;
+    let troubles = [lost, forged, replayed, later_keys, failed, retransmitted, received, hostile];
+    assert!(troubles.iter().all(|count| *count > 100), "{sum:?}");
 }
 
 #[test]

@@ -358,6 +358,7 @@ fn server(arguments: &MeasureArgs, stop: &AtomicBool) -> Result<(), CliError> {
         once: arguments.once,
         max_memory: arguments.max_memory.unwrap_or(DEFAULT_MAX_MEMORY),
         credentials: arguments.trust.credentials()?,
+        ..ServeOptions::default()
     };
     let mut failed = None;
     let report = |Served { peer, result }: Served| {

@@ -130,7 +130,7 @@ impl Future for Completions<'_> {
         {
             return Poll::Ready(Err(error));
         }
-        match shared.register(inner.id, self.notify, context.waker()) {
+        match shared.register(Some(inner.id), self.notify, context.waker()) {
             Ok(true) => {
                 if shared.mode == Mode::Polled {
                     context.waker().wake_by_ref();

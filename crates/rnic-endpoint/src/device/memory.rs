@@ -1,11 +1,10 @@
 //! Protection domains and memory regions of a device.
 
-use super::queue_pair::{QpInner, SrqInner};
-use super::{Address, Device, Error, QpOptions, QueuePair, SharedReceiveQueue};
-use crate::config::Security;
+use super::queue_pair::{Identity, QpInner, SrqInner};
+use super::{Device, Error, QpOptions, QueuePair, SharedReceiveQueue};
 use crate::sync::lock;
-use rnic_secure::KeyPair;
-use rnic_verbs::{Access, AccessError, ForeignMemory, MrInfo, Pd, QpInit, Sge, VerbsError};
+use rnic_memory::SharedMemory;
+use rnic_verbs::{Access, AccessError, Buffer, ForeignMemory, MrInfo, Pd, QpInit, Sge, VerbsError};
 use std::marker::PhantomData;
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -35,6 +34,57 @@ impl ProtectionDomain {
     pub fn register(&self, bytes: Vec<u8>, access: Access) -> Result<MemoryRegion, Error> {
         let info = self.0.device.shared().verbs().register(self.0.id, bytes, None, access)?;
         Ok(MemoryRegion::new(self, info))
+    }
+
+    /// Registers a buffer of any type that lends its bytes, such as a `Box<[u8]>`, or a private memory map, which can
+    /// have huge pages. The device owns the buffer until [`MemoryRegion::into_buffer`] returns it. While the device
+    /// borrows the bytes it is locked, so the buffer's `as_ref` and `as_mut` must not use the device.
+    ///
+    /// ```
+    /// use memmap2::{Advice, MmapOptions};
+    /// use rnic_endpoint::{Access, Config, Device};
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let device = Device::open_at("127.0.0.1:0".parse()?, Config::default())?;
+    /// let map = MmapOptions::new().len(4 << 20).map_anon()?;
+    /// // With transparent huge pages, if the system has any left.
+    /// let _ = map.advise(Advice::HugePage);
+    /// let region = device.protection_domain().register_buffer(map, Access::ALL)?;
+    /// region.with_mut(|bytes| bytes[0] = 1);
+    /// let map = region.into_buffer()?;
+    /// assert_eq!(map[..2], [1, 0]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// When a limit of the device is reached. The buffer is dropped then.
+    pub fn register_buffer<M: Buffer>(&self, buffer: M, access: Access) -> Result<MemoryRegion<Held<M>>, Error> {
+        let registered = self.0.device.shared().verbs().register_buffer(self.0.id, Box::new(buffer), None, access);
+        Ok(MemoryRegion::new(self, registered?))
+    }
+
+    /// Registers memory that other processes share. The address of the region is that of a new map in this process,
+    /// which ends when the region is dropped. [`MemoryRegion::read`] and [`MemoryRegion::write`] access the bytes.
+    ///
+    /// ```
+    /// use rnic_endpoint::{Access, Config, Device, Pages, SharedMemory};
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let device = Device::open_at("127.0.0.1:0".parse()?, Config::default())?;
+    /// let memory = SharedMemory::create(1 << 20, Pages::Usual)?;
+    /// let region = device.protection_domain().register_shared(&memory, Access::ALL)?;
+    /// region.write(0, b"hello")?;
+    /// // A process that gets the file descriptor of `memory` opens it with `SharedMemory::open`, and registers it with
+    /// // a device of its own, or reads the file.
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// When a limit of the device is reached, or the process cannot map the memory.
+    pub fn register_shared(&self, memory: &SharedMemory, access: Access) -> Result<MemoryRegion<Foreign>, Error> {
+        self.register_foreign(memory.map()?, access)
     }
 
     /// Registers memory that remains the application's. The address of the region is the memory's own address. The
@@ -75,13 +125,8 @@ impl ProtectionDomain {
             signal_all: options.signal_all,
         };
         let shared = self.0.device.shared();
-        let keys = match shared.security {
-            Security::None => None,
-            _ => Some(KeyPair::generate().map_err(|error| Error::Security(error.to_string()))?),
-        };
         let mut verbs = shared.verbs();
         let qpn = verbs.create_qp(self.0.id, init)?;
-        let psn = verbs.random_psn();
         let ready = match &options.congestion {
             Some(congestion) => verbs.set_congestion(qpn, congestion.clone()),
             None => Ok(()),
@@ -92,17 +137,14 @@ impl ProtectionDomain {
             return Err(why.into());
         }
         drop(verbs);
-        let address = Address {
-            addr: shared.local,
-            qpn: qpn.0,
-            psn,
-            source_port: Some(shared.ask(|driver| driver.port().source_port(qpn.0))),
-            in_flight: Some(shared.in_flight),
-            security: shared.security,
-            key: keys.as_ref().map(KeyPair::public),
+        let identity = match Identity::new(shared, qpn) {
+            Ok(identity) => Mutex::new(identity),
+            Err(why) => {
+                shared.verbs().destroy_qp(qpn)?;
+                return Err(why);
+            }
         };
-        let (domain, options, keys) = (self.clone(), options.clone(), Mutex::new(keys));
-        Ok(QueuePair(Arc::new(QpInner { domain, options, qpn, address, keys })))
+        Ok(QueuePair(Arc::new(QpInner { domain: self.clone(), options: options.clone(), qpn, identity })))
     }
 
     /// The device to which the protection domain belongs.
@@ -115,7 +157,26 @@ impl ProtectionDomain {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Owned;
 
-/// Type parameter of a [`MemoryRegion`] whose bytes the application owns ([`ProtectionDomain::register_foreign`]).
+/// Type parameter of a [`MemoryRegion`] whose bytes are in a buffer of type `M`, which the device owns
+/// ([`ProtectionDomain::register_buffer`]).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Held<M>(PhantomData<fn() -> M>);
+
+/// The regions whose bytes the device owns: [`Owned`] and [`Held`]. Their bytes can be lent
+/// ([`MemoryRegion::with`]).
+pub trait Lends: private::Sealed {}
+
+impl Lends for Owned {}
+impl<M> Lends for Held<M> {}
+
+mod private {
+    pub trait Sealed {}
+    impl Sealed for super::Owned {}
+    impl<M> Sealed for super::Held<M> {}
+}
+
+/// Type parameter of a [`MemoryRegion`] whose bytes the application owns ([`ProtectionDomain::register_foreign`]), or
+/// several processes ([`ProtectionDomain::register_shared`]).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Foreign;
 
@@ -230,7 +291,7 @@ fn range_error(why: VerbsError, start: usize, end: usize, info: &MrInfo) -> Erro
     }
 }
 
-impl MemoryRegion {
+impl<B: Lends> MemoryRegion<B> {
     /// Runs `look` on the bytes of the region. The device sends and receives no packets until `look` returns, so `look`
     /// should be short.
     ///
@@ -250,7 +311,20 @@ impl MemoryRegion {
         let id = self.info().id;
         self.domain.0.device.shared().look(|verbs| change(verbs.bytes_mut(id).unwrap_or_default()))
     }
+}
 
+impl<M: Buffer> MemoryRegion<Held<M>> {
+    /// Deregisters the region and returns its buffer. Work requests that still refer to the region fail.
+    ///
+    /// # Errors
+    /// None is expected.
+    pub fn into_buffer(self) -> Result<M, Error> {
+        let buffer = self.verbs().deregister_buffer(self.info().id)?.into_any();
+        buffer.downcast().map(|buffer| *buffer).map_err(|_| VerbsError::Unknown("such buffer").into())
+    }
+}
+
+impl MemoryRegion {
     /// Deregisters the region and returns its bytes. Work requests that still refer to the region fail.
     pub fn into_bytes(self) -> Vec<u8> {
         self.verbs().deregister(self.info().id).unwrap_or_default()
@@ -259,7 +333,9 @@ impl MemoryRegion {
 
 impl<B> Drop for MemoryRegion<B> {
     fn drop(&mut self) {
-        // This fails after `into_bytes`, which has already deregistered the region.
-        let _ = self.verbs().deregister(self.info().id);
+        // This fails after `into_bytes`, which has already deregistered the region. A buffer is dropped after the lock,
+        // because its destructor may use the device.
+        let buffer = self.verbs().deregister_buffer(self.info().id);
+        drop(buffer);
     }
 }

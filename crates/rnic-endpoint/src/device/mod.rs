@@ -9,6 +9,9 @@
 //! freed memory nor see a half-finished write of the application. A binding for another language, such as C, registers
 //! memory of the application instead ([`ProtectionDomain::register_foreign`]).
 //!
+//! [`ProtectionDomain::register_buffer`] takes buffers of other types in the same way, such as a memory map with huge
+//! pages. [`ProtectionDomain::register_shared`] registers memory that several processes share.
+//!
 //! Each handle (a [`Device`], a [`QueuePair`] or the like) keeps alive the objects that it needs: a queue pair keeps
 //! its completion queues, and every object keeps its device.
 //!
@@ -24,12 +27,14 @@
 mod completion;
 mod memory;
 mod queue_pair;
+mod ready;
 mod shared;
 mod verbs;
 
 pub use completion::{CompletionQueue, Completions};
-pub use memory::{Foreign, MemoryRegion, Owned, ProtectionDomain};
+pub use memory::{Foreign, Held, Lends, MemoryRegion, Owned, ProtectionDomain};
 pub use queue_pair::{Address, PathOptions, QpOptions, QueuePair, SharedReceiveQueue};
+pub use ready::{NextEvent, ReadyFd};
 pub use rnic_secure::PublicKey;
 
 use crate::clock::{Clock, TimeSource};
@@ -39,6 +44,7 @@ use crate::port::{self, BindError, Port, UdpPort};
 use crate::sync::lock;
 use completion::CqInner;
 use memory::DomainInner;
+use rnic_memory::MemoryError;
 use rnic_transport::Time;
 use rnic_verbs::{Event, Status, VerbsError};
 use shared::Shared;
@@ -75,6 +81,9 @@ pub enum Error {
     /// The two devices do not agree on the protection of packets, or the keys cannot be generated. The text says why.
     #[error("{0}")]
     Security(String),
+    /// Shared memory cannot be mapped.
+    #[error(transparent)]
+    Memory(#[from] MemoryError),
     /// A range of bytes is not within a memory region.
     #[error("bytes {start} to {end} are not within the region of {len} bytes")]
     Range {
@@ -208,6 +217,7 @@ impl Device {
     }
 
     /// Takes the oldest asynchronous event, such as an error of a queue pair; returns `None` if there is none.
+    /// [`Device::next_event`] and [`Device::ready_fd`] wait for one.
     pub fn event(&self) -> Option<Event> {
         self.shared().verbs().poll_event()
     }
@@ -215,6 +225,23 @@ impl Device {
     /// Which thread moves packets: the device's progress thread or the application's threads.
     pub fn mode(&self) -> Mode {
         self.shared().mode
+    }
+
+    /// The clock of the timestamps in completions ([`Completion::time`](rnic_verbs::Completion::time)): the system's
+    /// monotonic clock (`CLOCK_MONOTONIC`), counted from the opening of the device. The device reads it once for all
+    /// packets that one system call received, and once for each batch that it sends. So a timestamp is the time at
+    /// which the device began to process the packet that completed the request, and not the time of polling.
+    ///
+    /// ```
+    /// use rnic_endpoint::{Completion, Config, Device, Time, TimeSource};
+    ///
+    /// /// The time for which a completion waited until the application took it.
+    /// fn delay(device: &Device, completion: &Completion) -> Time {
+    ///     device.clock().now() - completion.time
+    /// }
+    /// ```
+    pub fn clock(&self) -> Clock {
+        self.shared().clock
     }
 
     /// The counters of the device, its driver and its port.

@@ -47,7 +47,11 @@ impl SharedReceiveQueue {
     /// # Errors
     /// None is expected.
     pub fn arm(&self, limit: u32) -> Result<(), Error> {
-        Ok(self.0.domain.0.device.shared().verbs().arm_srq(self.0.id, limit)?)
+        let shared = self.0.domain.0.device.shared();
+        shared.verbs().arm_srq(self.0.id, limit)?;
+        // The event may have come already.
+        shared.notify();
+        Ok(())
     }
 }
 
@@ -158,9 +162,37 @@ pub(super) struct QpInner {
     pub(super) domain: ProtectionDomain,
     pub(super) options: QpOptions,
     pub(super) qpn: Qpn,
+    /// Locked while the queue pair is connected or reset.
+    pub(super) identity: Mutex<Identity>,
+}
+
+/// What a queue pair uses for one connection only.
+pub(super) struct Identity {
     pub(super) address: Address,
-    /// The key pair, until the queue pair is connected.
-    pub(super) keys: Mutex<Option<KeyPair>>,
+    /// The key pair, until the queue pair is connected. `None` without protection too.
+    pub(super) keys: Option<KeyPair>,
+}
+
+impl Identity {
+    /// Draws a first PSN, and generates a key pair if the device protects packets.
+    pub(super) fn new(shared: &Shared, qpn: Qpn) -> Result<Identity, Error> {
+        let keys = match shared.security {
+            Security::None => None,
+            _ => Some(KeyPair::generate().map_err(|error| Error::Security(error.to_string()))?),
+        };
+        let psn = shared.verbs().random_psn();
+        let source_port = shared.ask(|driver| driver.port().source_port(qpn.0));
+        let address = Address {
+            addr: shared.local,
+            qpn: qpn.0,
+            psn,
+            source_port: Some(source_port),
+            in_flight: Some(shared.in_flight),
+            security: shared.security,
+            key: keys.as_ref().map(KeyPair::public),
+        };
+        Ok(Identity { address, keys })
+    }
 }
 
 impl Drop for QpInner {
@@ -185,9 +217,9 @@ impl QueuePair {
         self.device().shared()
     }
 
-    /// The address of the queue pair, which the peer passes to [`QueuePair::connect`].
+    /// The address of the queue pair, which the peer passes to [`QueuePair::connect`]. [`QueuePair::reset`] changes it.
     pub fn address(&self) -> Address {
-        self.0.address
+        lock(&self.0.identity).address
     }
 
     /// Returns the largest path MTU, in payload bytes, that the path to `peer` and the queue pair's transport service
@@ -198,7 +230,7 @@ impl QueuePair {
     pub fn path_mtu(&self, peer: SocketAddr) -> Result<u32, Error> {
         let longest = self.shared().ask(|driver| driver.port().longest_datagram(peer))?;
         // Each packet with payload also has headers, the ICRC, and protection.
-        let protection = if self.0.address.key.is_some() { ProtectedHeader::OVERHEAD } else { 0 };
+        let protection = if self.shared().security != Security::None { ProtectedHeader::OVERHEAD } else { 0 };
         let room = longest.saturating_sub(AROUND_PAYLOAD + protection) as u32;
         let power = |largest: u32| 1 << room.clamp(256, largest).ilog2();
         Ok(match self.0.options.service {
@@ -223,7 +255,8 @@ impl QueuePair {
             Some(mtu) => mtu,
             None => self.path_mtu(peer.addr)?,
         };
-        let session = self.session(peer)?;
+        let mut identity = lock(&self.0.identity);
+        let session = self.session(&identity, peer)?;
         let connection = Connection {
             peer: peer.addr,
             peer_source_port: peer.source_port,
@@ -237,7 +270,7 @@ impl QueuePair {
             dscp: options.dscp,
         };
         let attributes = SendAttributes {
-            send_psn: self.0.address.psn,
+            send_psn: identity.address.psn,
             timeout: options.timeout,
             retry_count: options.retry_count,
             rnr_retry: options.rnr_retry,
@@ -249,15 +282,15 @@ impl QueuePair {
         if let Some(session) = session {
             self.shared().sessions.insert(self.0.qpn, session);
             // Whoever reads the keys of this process later does not find those of the past.
-            *lock(&self.0.keys) = None;
+            identity.keys = None;
         }
         verbs.to_rts(self.0.qpn, attributes, now)?;
         Ok(())
     }
 
     /// Derives the keys for the connection to `peer`; `None` if neither device protects packets.
-    fn session(&self, peer: &Address) -> Result<Option<Session>, Error> {
-        let own = self.0.address.security;
+    fn session(&self, identity: &Identity, peer: &Address) -> Result<Option<Session>, Error> {
+        let own = identity.address.security;
         let refused = |peer: Security| {
             let name = [own, peer].map(Security::name);
             let why = format!(
@@ -269,8 +302,8 @@ impl QueuePair {
         match (own.protection(), peer.security.protection(), peer.key) {
             (None, None, _) => Ok(None),
             (Some(own), Some(theirs), Some(key)) => {
-                let keys = lock(&self.0.keys);
-                let keys = keys.as_ref().ok_or_else(|| Error::Security("the queue pair is connected".to_string()))?;
+                let keys = identity.keys.as_ref();
+                let keys = keys.ok_or_else(|| Error::Security("the queue pair is connected".to_string()))?;
                 let session = keys.agree(self.0.qpn.0, key, peer.qpn, own.max(theirs));
                 session.map(Some).map_err(|error| Error::Security(error.to_string()))
             }
@@ -353,7 +386,10 @@ impl QueuePair {
     /// # Errors
     /// If the queue pair is not in the state RTS.
     pub fn drain(&self) -> Result<(), Error> {
-        Ok(self.shared().verbs().to_sqd(self.0.qpn)?)
+        self.shared().verbs().to_sqd(self.0.qpn)?;
+        // If no message is outstanding, the event has come already.
+        self.shared().notify();
+        Ok(())
     }
 
     /// Moves the queue pair into the error state: all outstanding work requests complete with a flush error.
@@ -367,5 +403,53 @@ impl QueuePair {
         drop(verbs);
         self.shared().posted();
         Ok(())
+    }
+
+    /// Ends the connection and moves the queue pair to the state INIT, from any state, so that it can be connected
+    /// again, to the same peer or to another one. Outstanding work requests complete with a flush error. The queue pair
+    /// number, options and rate limit stay. Receives must be posted again.
+    ///
+    /// The queue pair gets a new address, which it returns and which the next peer needs: it has another first PSN, and
+    /// another public key if the device protects packets. So packets of the old connection that arrive late are not
+    /// taken for those of the new one. The peer is not told: its requests fail, unless it resets its queue pair too.
+    ///
+    /// ```
+    /// # use rnic_endpoint::{Config, Device, PathOptions, QpOptions, QueuePair};
+    /// # fn main() -> Result<(), rnic_endpoint::Error> {
+    /// # let device = Device::open_at("127.0.0.1:0".parse().unwrap(), Config::default())?;
+    /// # let cq = device.completion_queue(16)?;
+    /// # let domain = device.protection_domain();
+    /// # let [qp, first, second] = std::array::from_fn(|_| domain.queue_pair(&QpOptions::new(&cq)).unwrap());
+    /// qp.connect(&first.address(), &PathOptions::default())?;
+    /// // Later, perhaps after an error:
+    /// let address = qp.reset()?;
+    /// qp.connect(&second.address(), &PathOptions::default())?;
+    /// second.connect(&address, &PathOptions::default())?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// When the system has no random numbers; then nothing changes.
+    pub fn reset(&self) -> Result<Address, Error> {
+        let (shared, qpn) = (self.shared(), self.0.qpn);
+        let mut identity = lock(&self.0.identity);
+        let next = Identity::new(shared, qpn)?;
+        // The peer gets the ACKs that wait to be sent.
+        shared.flush();
+        shared.ask(|_| ());
+        let mut verbs = shared.verbs();
+        verbs.advance_to(shared.clock.now());
+        verbs.to_error(qpn)?;
+        verbs.to_reset(qpn)?;
+        drop(verbs);
+        // The driver may have just taken packets of the old connection, and must not protect them with new keys.
+        shared.ask(|_| ());
+        shared.sessions.remove(qpn);
+        shared.verbs().to_init(qpn, self.0.options.access)?;
+        *identity = next;
+        drop(identity);
+        shared.posted();
+        Ok(self.address())
     }
 }

@@ -30,6 +30,9 @@ use std::task::Waker;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+/// What threads and tasks wait for: the completions of a queue, or with `None` the device's asynchronous events.
+pub(super) type Source = Option<CqId>;
+
 pub(super) struct Shared {
     verbs: Mutex<rnic_verbs::Device>,
     driver: Mutex<Driver>,
@@ -49,8 +52,8 @@ pub(super) struct Shared {
     followers: AtomicUsize,
     /// The failure that closed the device; `None` if no failure closed it.
     failure: Mutex<Option<String>>,
-    /// Completion queues for which threads or tasks wait, each with the wakers of its tasks.
-    waiters: Mutex<BTreeMap<CqId, Vec<Waker>>>,
+    /// What threads or tasks wait for, with the wakers of the tasks.
+    waiters: Mutex<BTreeMap<Source, Vec<Waker>>>,
     /// The number of entries in `waiters`, readable without its lock.
     interest: AtomicUsize,
     changed: Condvar,
@@ -230,9 +233,9 @@ impl Shared {
         let mut waiters = lock(&self.waiters);
         self.alive()?;
         if let Some(cq) = cq {
-            waiters.entry(cq).or_default();
+            waiters.entry(Some(cq)).or_default();
             self.interest.store(waiters.len(), Ordering::Release);
-            if !self.arm_if_empty(cq, Notify::Any)? {
+            if !self.arm_if_empty(Some(cq), Notify::Any)? {
                 return Ok(());
             }
         }
@@ -259,32 +262,33 @@ impl Shared {
         self.changed.notify_all();
     }
 
-    /// Requests a notification when the completion queue gets a completion; returns `false` if the queue already has
-    /// completions.
-    fn arm_if_empty(&self, cq: CqId, notify: Notify) -> Result<bool, Error> {
+    /// Requests a notification when the completion queue gets a completion, or the device an event; returns `false` if
+    /// there already are completions or events.
+    fn arm_if_empty(&self, source: Source, notify: Notify) -> Result<bool, Error> {
         let mut verbs = self.verbs();
+        let Some(cq) = source else { return Ok(!verbs.has_events()) };
         verbs.arm_cq(cq, notify)?;
         Ok(verbs.cq_len(cq) == 0)
     }
 
-    /// Registers `waker` to be woken when `cq` has completions or the device closes. Returns `false` if `cq` already
-    /// has completions.
-    pub(super) fn register(&self, cq: CqId, notify: Notify, waker: &Waker) -> Result<bool, Error> {
+    /// Registers `waker` to be woken when `source` has completions or events, or the device closes. Returns `false` if
+    /// it already has some.
+    pub(super) fn register(&self, source: Source, notify: Notify, waker: &Waker) -> Result<bool, Error> {
         let mut waiters = lock(&self.waiters);
         self.alive()?;
-        let tasks = waiters.entry(cq).or_default();
+        let tasks = waiters.entry(source).or_default();
         if !tasks.iter().any(|known| known.will_wake(waker)) {
             tasks.push(waker.clone());
         }
         self.interest.store(waiters.len(), Ordering::Release);
-        self.arm_if_empty(cq, notify)
+        self.arm_if_empty(source, notify)
     }
 
     /// Removes the threads and tasks that wait for a completion queue, because the queue is about to be destroyed.
     pub(super) fn forget(&self, cq: CqId) {
         let tasks = {
             let mut waiters = lock(&self.waiters);
-            let tasks = waiters.remove(&cq);
+            let tasks = waiters.remove(&Some(cq));
             self.interest.store(waiters.len(), Ordering::Release);
             tasks
         };
@@ -293,7 +297,8 @@ impl Shared {
         drop(tasks);
     }
 
-    /// Wakes the threads and tasks that wait for completions of those queues that have generated a notification.
+    /// Wakes the threads and tasks that wait for completions of those queues that have generated a notification, or for
+    /// events if there are any.
     ///
     /// No waiter (thread or task) misses a completion. A waiter first registers and then checks for completions while
     /// it holds the lock of the verbs, and completions are generated under the same lock. So a waiter that registers
@@ -307,8 +312,11 @@ impl Shared {
             let mut waiters = lock(&self.waiters);
             let mut verbs = self.verbs();
             let mut any = false;
-            waiters.retain(|cq, waiting| {
-                let come = verbs.take_notification(*cq);
+            waiters.retain(|source, waiting| {
+                let come = match source {
+                    Some(cq) => verbs.take_notification(*cq),
+                    None => verbs.has_events(),
+                };
                 if come {
                     any = true;
                     tasks.append(waiting);

@@ -235,11 +235,19 @@ impl Channel {
             if read == 0 && searched == 0 {
                 return Err(ExchangeError::Gone { peer });
             }
-            if read == 0 || searched + read > MAX_LINE {
-                let why = "the connection ended within a line, or the line is too long".to_string();
+            // A message begins with a printable character, and a record of TLS with its type, 20 to 23.
+            if searched == 0 && (20..24).contains(&bytes[0]) {
+                return Err(ExchangeError::Untrusted { peer, why: "it uses TLS, and this side does not".to_string() });
+            }
+            if read == 0 {
+                let why = "the connection ended within a line".to_string();
                 return Err(ExchangeError::NotUnderstood { peer, why });
             }
             self.received.extend_from_slice(&bytes[..read]);
+            let end = bytes[..read].iter().position(|byte| *byte == b'\n').unwrap_or(read);
+            if searched + end >= MAX_LINE {
+                return Err(ExchangeError::NotUnderstood { peer, why: format!("it is longer than {MAX_LINE} bytes") });
+            }
         }
     }
 

@@ -353,7 +353,10 @@ impl Stream {
             let processed = tls.process_new_packets();
             // An alert says to the peer what went wrong.
             self.flush(&mut tls)?;
-            processed.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+            processed.map_err(|error| match error {
+                rustls::Error::InvalidMessage(_) => io::Error::new(io::ErrorKind::InvalidData, "it does not use TLS"),
+                error => io::Error::new(io::ErrorKind::InvalidData, error),
+            })?;
             if bytes.is_empty() || taken == 0 {
                 break;
             }

@@ -1,7 +1,7 @@
 //! Measures bandwidth: the client keeps as many messages outstanding as the plan admits.
 
 use super::control::{Control, Message, unexpected};
-use super::end::{End, Tag};
+use super::end::{End, Tag, Watch};
 use super::pattern::Pattern;
 use super::plan::Amount;
 use super::{PerfError, Verified};
@@ -255,15 +255,16 @@ impl End {
 /// The server's side of a measurement of bandwidth: it sends and receives packets, and checks received messages, until
 /// the client has sent all of them. Returns the number of received messages and the result of the verification.
 pub(super) fn attend(
-    end: &End, control: &mut Control, size: u32, stop: &AtomicBool,
+    end: &End, control: &mut Control, size: u32, stop: &AtomicBool, watch: &mut Watch<'_>,
 ) -> Result<(u64, Verified), PerfError> {
     let mut verified = Verified::default();
     let mut completions = [Completion::BLANK; AT_ONCE];
     let mut taken = vec![0; end.queue_pairs.len()];
     loop {
         match control.heard()? {
-            None => {}
+            None => watch.look()?,
             Some(Message::Round { first, count }) if u64::from(count) <= u64::from(end.setup.slots) => {
+                watch.heard();
                 if end.setup.op == Op::Read {
                     end.each_slot(first, count, size, |pattern, bytes| pattern.fill(bytes))?;
                 } else {

@@ -5,6 +5,7 @@ use super::control::{Introduction, Peer, Setup};
 use super::counters::{Counts, counts};
 use super::plan::{MAX_DEPTH, MAX_MEMORY, MAX_QUEUE_PAIRS, MAX_SIZE, PlanError, congestion, too_many};
 use crate::Op;
+use rnic_endpoint::clock::{Clock, TimeSource};
 use rnic_endpoint::config::{Acknowledge, Config, Mode};
 use rnic_endpoint::device::{Address, CompletionQueue, Device, Error, MemoryRegion, PathOptions, QpOptions, QueuePair};
 use rnic_endpoint::exchange::RemoteMemory;
@@ -158,6 +159,52 @@ impl End {
     pub(super) fn counts(&self) -> Counts {
         let counters = self.device.counters();
         counts(&counters, &lock(&self.faults))
+    }
+}
+
+/// Watches at the server whether the client is active: it sends packets or messages.
+pub(super) struct Watch<'a> {
+    end: &'a End,
+    patience: Time,
+    clock: Clock,
+    /// Packets that the device had accepted when it was looked at last.
+    packets: u64,
+    /// When the client was active last, and when it was looked for.
+    active: Time,
+    looked: Time,
+}
+
+impl Watch<'_> {
+    /// Minimum time between two readings of the device's counters.
+    const INTERVAL: Time = Time::from_ms(1_000);
+
+    /// Watches the client of `end`, which may be inactive for `patience`.
+    pub(super) fn new(end: &End, patience: Time) -> Watch<'_> {
+        Watch { end, patience, clock: Clock::start(), packets: 0, active: Time::ZERO, looked: Time::ZERO }
+    }
+
+    /// Notes that a message of the client came.
+    pub(super) fn heard(&mut self) {
+        self.active = self.clock.now();
+    }
+
+    /// Fails if the client has been inactive for too long.
+    pub(super) fn look(&mut self) -> Result<(), PerfError> {
+        let now = self.clock.now();
+        if now < self.looked + Watch::INTERVAL.min(self.patience) {
+            return Ok(());
+        }
+        self.looked = now;
+        let counters = self.end.device.counters().verbs;
+        // Strangers can send packets too, but the device drops them.
+        let packets = counters.packets_received - counters.dropped.iter().sum::<u64>();
+        if packets != self.packets {
+            (self.packets, self.active) = (packets, now);
+        }
+        if now.saturating_sub(self.active) > self.patience {
+            return Err(PerfError::Idle { seconds: self.patience.as_secs() });
+        }
+        Ok(())
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::PerfError;
 use super::control::{Control, Message, unexpected};
-use super::end::{End, Tag};
+use super::end::{End, Tag, Watch};
 use super::plan::Amount;
 use crate::Op;
 use rnic_endpoint::clock::{Clock, TimeSource};
@@ -150,9 +150,9 @@ fn fetch(ball: &Ball<'_>, turn: u64, heed: &mut impl FnMut() -> Result<bool, Per
 
 /// The server's side of a measurement of latency: it sends each message back until the client ends the measurement. For
 /// Reads and atomics it only lets its device send and receive packets.
-pub(super) fn attend(ball: &Ball<'_>, control: &Control) -> Result<(), PerfError> {
+pub(super) fn attend(ball: &Ball<'_>, control: &Control, watch: &mut Watch<'_>) -> Result<(), PerfError> {
     let mut heed = || match control.heard()? {
-        None => Ok(true),
+        None => watch.look().map(|()| true),
         Some(Message::End { .. }) => Ok(false),
         Some(message) => Err(unexpected(control.peer(), &message)),
     };

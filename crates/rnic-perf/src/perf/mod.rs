@@ -67,6 +67,12 @@ pub enum PerfError {
         /// The timeout in seconds.
         seconds: u64,
     },
+    /// The client sent neither a packet nor a message to the server for [`ServeOptions::patience`].
+    #[error("the client sent neither a packet nor a message for {seconds} s")]
+    Idle {
+        /// The time that passed, in seconds.
+        seconds: f64,
+    },
     /// The caller interrupted the measurement, by setting `stop`.
     #[error("interrupted")]
     Interrupted,

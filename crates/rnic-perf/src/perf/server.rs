@@ -2,7 +2,7 @@
 
 use super::control::{Control, Introduction, Message, PATIENCE, Setup, greet, hear, refuse, unexpected};
 use super::counters::difference;
-use super::end::End;
+use super::end::{End, Watch};
 use super::latency::{self, Ball};
 use super::report::process_cpu_time;
 use super::{PerfError, Side, Verified, bandwidth};
@@ -22,6 +22,9 @@ use std::time::Duration;
 /// Default of [`ServeOptions::max_memory`]: 512 MiB.
 pub const DEFAULT_MAX_MEMORY: u64 = 512 << 20;
 
+/// Default of [`ServeOptions::patience`].
+const IDLE: Time = Time::from_ms(60_000);
+
 /// Options of [`serve`].
 #[derive(Clone, Debug)]
 pub struct ServeOptions {
@@ -31,6 +34,9 @@ pub struct ServeOptions {
     pub once: bool,
     /// Maximum bytes of memory that a client may ask the server to use.
     pub max_memory: u64,
+    /// Maximum time during a measurement in which the client sends neither a packet nor a message. Then the server
+    /// ends the measurement and serves the next client. The default is 60 s.
+    pub patience: Time,
     /// What clients must show, over TLS. With `None` the server serves everyone over plain TCP.
     pub credentials: Option<Credentials>,
 }
@@ -38,7 +44,7 @@ pub struct ServeOptions {
 impl Default for ServeOptions {
     fn default() -> ServeOptions {
         let roce_port = rnic_endpoint::port::ROCE_PORT;
-        ServeOptions { roce_port, once: false, max_memory: DEFAULT_MAX_MEMORY, credentials: None }
+        ServeOptions { roce_port, once: false, max_memory: DEFAULT_MAX_MEMORY, patience: IDLE, credentials: None }
     }
 }
 
@@ -219,7 +225,7 @@ fn converse(mut channel: Channel, hello: Hello, options: &ServeOptions, stop: &A
     }
     channel.send(&Message::Ready)?;
     let mut control = Control::new(channel, end.device.clone())?;
-    let result = attend(&end, &mut control, client.memory, mtu, stop);
+    let result = attend(&end, &mut control, client.memory, mtu, stop, options.patience);
     if let Err(error) = &result {
         control.refuse(error);
     }
@@ -228,7 +234,7 @@ fn converse(mut channel: Channel, hello: Hello, options: &ServeOptions, stop: &A
 
 /// Takes part in one measurement after another until the client closes the connection; returns their number.
 fn attend(
-    end: &End, control: &mut Control, memory: RemoteMemory, mtu: u32, stop: &AtomicBool,
+    end: &End, control: &mut Control, memory: RemoteMemory, mtu: u32, stop: &AtomicBool, patience: Time,
 ) -> Result<u32, PerfError> {
     let mut sizes = 0;
     loop {
@@ -240,11 +246,12 @@ fn attend(
         end.region.with_mut(|bytes| bytes.fill(0));
         let (before, cpu) = (end.counts(), process_cpu_time());
         control.say(&Message::Began)?;
+        let mut watch = Watch::new(end, patience);
         let (arrived, verified) = if end.setup.latency {
-            latency::attend(&Ball::new(end, memory, size, mtu, stop), control)?;
+            latency::attend(&Ball::new(end, memory, size, mtu, stop), control, &mut watch)?;
             (0, Verified::default())
         } else {
-            bandwidth::attend(end, control, size, stop)?
+            bandwidth::attend(end, control, size, stop, &mut watch)?
         };
         let cpu = process_cpu_time().saturating_sub(cpu);
         let side = Side { cpu_seconds: cpu.as_secs(), counts: difference(end.counts(), &before) };

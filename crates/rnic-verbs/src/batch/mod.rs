@@ -18,7 +18,7 @@ pub struct Batch {
     len: usize,
     segment: usize,
     /// Number of packets.
-    count: usize,
+    packets: usize,
     datagrams: usize,
     max: usize,
     /// On a protected connection, where the last datagram begins if it can take more packets.
@@ -66,7 +66,7 @@ impl Batch {
             bytes: vec![0; Batch::BYTES + Batch::PACKET],
             len: 0,
             segment: 0,
-            count: 0,
+            packets: 0,
             datagrams: 0,
             max: max.max(1),
             open: None,
@@ -124,7 +124,7 @@ impl Batch {
     pub(crate) fn begin(&mut self) -> Option<Destination> {
         self.len = 0;
         self.segment = 0;
-        self.count = 0;
+        self.packets = 0;
         self.datagrams = 0;
         self.open = None;
         self.to = None;
@@ -136,6 +136,11 @@ impl Batch {
         Some(to)
     }
 
+    /// Drops the packet that is held back for the next batch if it belongs to one of these queue pairs.
+    pub(crate) fn forget_held(&mut self, qpns: &[Qpn]) {
+        self.held_for = self.held_for.filter(|to| !qpns.contains(&to.qpn));
+    }
+
     /// Whether a packet is held back for the next batch.
     pub(crate) fn holds(&self) -> bool {
         self.held_for.is_some()
@@ -143,7 +148,7 @@ impl Batch {
 
     /// Whether the batch has no packet.
     pub(crate) fn is_empty(&self) -> bool {
-        self.count == 0
+        self.packets == 0
     }
 
     /// The free part of the buffer into which the caller writes the next packet, with four bytes for its ICRC.
@@ -160,7 +165,7 @@ impl Batch {
 
     /// Adds the `len` bytes behind the last packet as a packet.
     fn append(&mut self, len: usize, to: Destination) -> bool {
-        if self.count == 0 {
+        if self.packets == 0 {
             self.segment = len;
             self.to = Some(to);
         } else if len > self.segment && self.is_lone_ack(0) {
@@ -174,7 +179,7 @@ impl Batch {
             return false;
         }
         self.len += len;
-        self.count += 1;
+        self.packets += 1;
         self.datagrams += 1;
         true
     }
@@ -189,10 +194,10 @@ impl Batch {
     /// Whether the batch can take no other packet.
     pub(crate) fn is_closed(&self) -> bool {
         match self.open {
-            Some(start) => self.count >= Batch::ENCLOSED || !self.is_roomy(start),
+            Some(start) => self.packets >= Batch::ENCLOSED || !self.is_roomy(start),
             None => {
                 let is_full = self.len + self.tail.len() + self.segment > Batch::BYTES;
-                self.has_most() || self.count > 0 && (!self.is_even() || is_full)
+                self.has_most() || self.packets > 0 && (!self.is_even() || is_full)
             }
         }
     }
@@ -205,7 +210,7 @@ impl Batch {
     /// Whether the batch holds exactly one packet, at position `at`, this packet is an ACK or NAK, and longer packets
     /// may overtake it.
     fn is_lone_ack(&self, at: usize) -> bool {
-        self.overtaking && self.count == 1 && self.tail.is_empty() && acknowledges(&self.bytes[at..])
+        self.overtaking && self.packets == 1 && self.tail.is_empty() && acknowledges(&self.bytes[at..])
     }
 
     /// Whether all datagrams have the same length.
@@ -220,7 +225,7 @@ impl Batch {
         } else if !self.tail.is_empty() && self.is_even() {
             self.bytes[self.len..self.len + self.tail.len()].copy_from_slice(&self.tail);
             self.len += self.tail.len();
-            self.count += 1;
+            self.packets += 1;
             self.datagrams += 1;
         } else if !self.tail.is_empty() {
             // The last packet is already shorter than the others, so the ACK cannot follow it and is held back. No
@@ -322,6 +327,18 @@ mod tests {
         many.insert(0, (ACK, 2_000));
         assert_eq!(fill(&mut batch, &many), 8);
         assert_eq!(batch.bytes().len(), 7 * 8_000 + 2_000);
+    }
+
+    #[test]
+    fn a_held_packet_of_a_reset_queue_pair_is_forgotten() {
+        for (reset, held) in [(TO.qpn, None), (Qpn(TO.qpn.0 + 1), Some(TO))] {
+            let mut batch = Batch::new(64);
+            fill(&mut batch, &[(ACK, 20), (WRITE, 100)]);
+            assert!(batch.holds());
+            batch.forget_held(&[reset]);
+            assert_eq!(batch.holds(), held.is_some());
+            assert_eq!(batch.begin(), held);
+        }
     }
 
     #[test]

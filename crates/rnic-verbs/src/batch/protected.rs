@@ -37,7 +37,7 @@ impl Batch {
 
     /// Adds the packet of `len` bytes without ICRC that was written at [`Batch::place`].
     pub(super) fn enclose(&mut self, len: usize, to: Destination) -> bool {
-        if self.count == 0 {
+        if self.packets == 0 {
             self.to = Some(to);
         }
         let mut at = self.len + LENGTH + if self.open.is_some() { 0 } else { HEADER };
@@ -47,7 +47,7 @@ impl Batch {
             if self.segment == 0 && self.max > 1 && self.last <= SHORT && self.is_lone_ack(start + HEADER + LENGTH) {
                 self.tail.extend_from_slice(&self.bytes[start + HEADER + LENGTH..self.len]);
                 self.bytes.copy_within(at..at + len, HEADER + LENGTH);
-                (self.len, self.open, self.count, self.datagrams) = (0, None, 0, 0);
+                (self.len, self.open, self.packets, self.datagrams) = (0, None, 0, 0);
             } else if !self.has_most() && self.is_worth_padding(start) && self.end(start) + around(len) <= Batch::BYTES
             {
                 // The packet moves behind the rest of this datagram.
@@ -71,7 +71,7 @@ impl Batch {
         }
         self.bytes[self.len..self.len + LENGTH].copy_from_slice(&ProtectedHeader::length(len));
         self.len += LENGTH + len;
-        self.count += 1;
+        self.packets += 1;
         self.last = len;
         true
     }

@@ -1,7 +1,8 @@
 //! Builds a world from its seed: hosts, the network, and connections of all services with random attributes.
 
-use super::{ANSWERS, Direction, GUARD, Host, Places, Plan, Queue, Report, Shared, World};
+use super::{ANSWERS, Attacker, Direction, GUARD, Host, Packets, Places, Plan, Queue, Report, Shared, World};
 use crate::network::{Dice, Faults, Network};
+use rnic_secure::{EPOCH, KeyPair, Protection, Session};
 use rnic_transport::{Time, Timeouts};
 use rnic_verbs::{
     Access, Batch, Capacities, Congestion, Connection, CqId, Device, DeviceConfig, MrInfo, QpInit, Qpn, SendAttributes,
@@ -36,6 +37,10 @@ impl World {
             queues: Vec::new(),
             directions: Vec::new(),
             by_qpn: BTreeMap::new(),
+            sessions: BTreeMap::new(),
+            secure_dice: Dice::new(plan.seed ^ 0x5ec_0de),
+            attacker: (plan.packets == Packets::Attacked).then(|| Attacker::new(plan.seed)),
+            plain: Vec::new(),
             network: Network::new(faults, dice.word()),
             partition,
             report: Report::default(),
@@ -87,9 +92,15 @@ impl World {
             rnr_retry: if flaky && self.dice.chance(300) { self.dice.within(2, 6) as u8 } else { 7 },
             max_rd_atomic: self.dice.within(1, 8) as u8,
         };
+        let protection = match (self.plan.packets, self.secure_dice.chance(500)) {
+            (Packets::Plain, _) => None,
+            (_, true) => Some(Protection::Authenticated),
+            (_, false) => Some(Protection::Encrypted),
+        };
         let at = self.directions.len();
         for (from, to) in [(ends[0], ends[1]), (ends[1], ends[0])] {
-            let direction = self.end(service, from, to, mtu, attributes);
+            let mut direction = self.end(service, from, to, mtu, attributes);
+            direction.protection = protection;
             self.directions.push(direction);
             self.queue_pair(self.directions.len() - 1);
         }
@@ -147,6 +158,7 @@ impl World {
         let (send_cq, recv_cq) = (self.queue(from), self.queue(from));
         Direction {
             service,
+            protection: None,
             from,
             to,
             qpn: Qpn(0),
@@ -192,17 +204,35 @@ impl World {
         self.by_qpn.insert((direction.from, direction.qpn.0), at);
     }
 
+    /// Gives both ends of a connection their keys, from new key pairs. Half of the ends soon change to the next key.
+    fn agree(&mut self, at: usize, protection: Protection) {
+        let ends = [at, at + 1].map(|end| (self.directions[end].from, self.directions[end].qpn.0));
+        let pairs = ends.map(|_| KeyPair::generate().unwrap_or_else(|why| panic!("{why}")));
+        for (end, other) in [(0, 1), (1, 0)] {
+            let agreed = pairs[end].agree(ends[end].1, pairs[other].public(), ends[other].1, protection);
+            let mut session: Session = agreed.unwrap_or_else(|why| panic!("{why}"));
+            if self.secure_dice.chance(500) {
+                let before = self.secure_dice.within(0, 400);
+                session.sealer.skip_to(EPOCH - before).unwrap_or_else(|why| panic!("{why}"));
+            }
+            self.sessions.insert(ends[end], session);
+        }
+    }
+
     /// Brings both ends of a connection from RESET to RTS.
     pub(super) fn join(&mut self, at: usize) {
         let most = self.directions[at].attributes.max_rd_atomic;
         let rnr = self.dice.within(1, 12) as u8;
+        if let Some(protection) = self.directions[at].protection {
+            self.agree(at, protection);
+        }
         for (end, other) in [(at, at + 1), (at + 1, at)] {
             let peer = &self.directions[other];
             let connection = Connection {
                 peer: self.hosts[peer.from].addr,
                 peer_qpn: peer.qpn,
                 peer_source_port: None,
-                protected: false,
+                protected: peer.protection.is_some(),
                 peer_in_flight: rnic_verbs::MAX_IN_FLIGHT,
                 path_mtu: peer.mtu,
                 recv_psn: peer.psn,

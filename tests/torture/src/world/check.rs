@@ -264,6 +264,7 @@ impl World {
             } else {
                 device.destroy_qp(qpn).map_err(|why| why.to_string())?;
                 self.by_qpn.remove(&(from, qpn.0));
+                self.sessions.remove(&(from, qpn.0));
                 self.queue_pair(end);
             }
         }

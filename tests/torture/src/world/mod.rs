@@ -17,16 +17,19 @@
 //! operation have changed. At the end of the run, it checks that all memory equals the model and that nothing is
 //! outstanding.
 
+mod attack;
 mod build;
 mod check;
 mod work;
 
 use crate::network::{Dice, Faults, Flight, Network};
+use attack::Attacker;
+use rnic_secure::{OpenError, Protection, Session};
 use rnic_transport::Time;
 use rnic_verbs::{
     Batch, CqId, Device, MrInfo, Notify, Pd, Qpn, SendAttributes, SendOp, Service, SrqId, State, Status, VerbsError,
 };
-use rnic_wire::IcrcSeed;
+use rnic_wire::{IcrcSeed, ProtectedHeader};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 
@@ -38,6 +41,18 @@ const ANSWERS: usize = 8;
 /// This bit is set in the work request ids of receives, and clear in those of sends.
 const RECEIVE: u64 = 1 << 63;
 
+/// How the packets of a world's connections are protected.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Packets {
+    /// Plain RoCEv2 packets with an ICRC.
+    Plain,
+    /// Each connection is authenticated or encrypted. Half of them change their keys after a few packets.
+    Protected,
+    /// As [`Packets::Protected`], and an attacker shows altered, forged and repeated packets to the hosts. They must
+    /// change nothing, so the report must equal that of the same world without the attacker.
+    Attacked,
+}
+
 /// The parameters of a run of one world.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
@@ -45,6 +60,8 @@ pub struct Plan {
     pub seed: u64,
     /// Number of operations to post.
     pub steps: u64,
+    /// How packets are protected. The other choices of the world do not depend on it.
+    pub packets: Packets,
 }
 
 /// The results of a run: counts and a digest.
@@ -76,6 +93,14 @@ pub struct Report {
     pub retransmitted: u64,
     /// Number of RNR NAKs received: a message arrived while no receive was posted.
     pub not_ready: u64,
+    /// Number of packets whose tag was wrong: the network had corrupted them, or they belonged to an old connection.
+    pub forged: u64,
+    /// Number of protected packets that arrived again.
+    pub replayed: u64,
+    /// Number of packets that were sealed with another key than the first one of their connection.
+    pub later_keys: u64,
+    /// Number of packets that the attacker showed to hosts.
+    pub hostile: u64,
     /// Digest of all events of the run, to show that two runs with one seed are equal.
     pub digest: u64,
 }
@@ -97,6 +122,10 @@ impl Report {
             lost: self.lost + other.lost,
             retransmitted: self.retransmitted + other.retransmitted,
             not_ready: self.not_ready + other.not_ready,
+            forged: self.forged + other.forged,
+            replayed: self.replayed + other.replayed,
+            later_keys: self.later_keys + other.later_keys,
+            hostile: self.hostile + other.hostile,
             digest: self.digest.rotate_left(7) ^ other.digest,
         }
     }
@@ -166,6 +195,8 @@ struct Message {
 /// One direction of a connection: the operations of one end on the memory of the other.
 struct Direction {
     service: Service,
+    /// Protection of the connection's packets.
+    protection: Option<Protection>,
     from: usize,
     to: usize,
     qpn: Qpn,
@@ -210,6 +241,13 @@ pub struct World {
     queues: Vec<Queue>,
     directions: Vec<Direction>,
     by_qpn: BTreeMap<(usize, u32), usize>,
+    /// The keys of the protected connections, by host and queue pair number.
+    sessions: BTreeMap<(usize, u32), Session>,
+    /// Choices about protection, apart from `dice`, so that a seed gives the same world with and without protection.
+    secure_dice: Dice,
+    attacker: Option<Attacker>,
+    /// Buffer for decrypted packets.
+    plain: Vec<u8>,
     network: Network,
     /// Maximum length of a network partition.
     partition: Time,
@@ -218,6 +256,18 @@ pub struct World {
     left: u64,
     /// Number of steps since the virtual time last advanced.
     still: u32,
+}
+
+/// What became of a packet at its destination.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Passed {
+    /// The packet was not authentic.
+    Forged,
+    /// The packet was received before.
+    Replayed,
+    /// The ICRC was wrong, or the device dropped the packet.
+    Dropped,
+    Processed,
 }
 
 impl World {
@@ -371,7 +421,7 @@ impl World {
         self.now = self.now.max(next);
         while self.network.next().is_some_and(|at| at <= self.now) {
             let Some(flight) = self.network.deliver() else { break };
-            self.arrive(&flight);
+            self.arrive(&flight)?;
         }
         for at in 0..self.hosts.len() {
             let now = self.now;
@@ -393,24 +443,63 @@ impl World {
             let (from, peer) = (host.addr, to.peer);
             let seed = seed_of(from, peer);
             let Some(to) = self.hosts.iter().position(|host| host.addr == peer) else { return };
-            for packet in self.hosts[at].batch.datagrams_mut() {
-                let end = packet.len() - rnic_wire::ICRC_LEN;
-                let icrc = seed.icrc(0, &packet[..end]);
-                packet[end..].copy_from_slice(&icrc.to_le_bytes());
+            let batch = &mut self.hosts[at].batch;
+            let Some(of) = batch.destination() else { return };
+            for packet in batch.datagrams_mut() {
+                if of.protected {
+                    // A destroyed queue pair has no keys, and its last packets are not sent.
+                    let Some(session) = self.sessions.get_mut(&(at, of.qpn.0)) else { break };
+                    self.report.later_keys += u64::from(session.sealer.next() >= rnic_secure::EPOCH);
+                    session.sealer.seal(packet).unwrap_or_else(|why| panic!("{why}"));
+                } else {
+                    let end = packet.len() - rnic_wire::ICRC_LEN;
+                    let icrc = seed.icrc(0, &packet[..end]);
+                    packet[end..].copy_from_slice(&icrc.to_le_bytes());
+                }
                 let bytes = packet.to_vec();
                 self.network.send(self.now, Flight { from: at, to, marked: false, bytes });
             }
         }
     }
 
-    fn arrive(&mut self, flight: &Flight) {
-        let (from, to) = (self.hosts[flight.from].addr, self.hosts[flight.to].addr);
+    fn arrive(&mut self, flight: &Flight) -> Result<(), String> {
+        self.attack(flight)?;
         self.mix(flight.bytes.len() as u64);
-        if !seed_of(from, to).check(0, &flight.bytes) {
-            return;
+        match self.pass(flight) {
+            Passed::Forged => self.report.forged += 1,
+            Passed::Replayed => self.report.replayed += 1,
+            Passed::Dropped | Passed::Processed => {}
         }
+        Ok(())
+    }
+
+    /// Passes a packet to its host as a driver does: checks its ICRC or opens it, and hands it to the device.
+    fn pass(&mut self, flight: &Flight) -> Passed {
+        let (from, to) = (self.hosts[flight.from].addr, self.hosts[flight.to].addr);
+        let Flight { marked, ref bytes, .. } = *flight;
+        let device = &mut self.hosts[flight.to].device;
         // The device counts the reasons for refusing a packet.
-        let _ = self.hosts[flight.to].device.receive(self.now, from, flight.marked, &flight.bytes);
+        let received = if ProtectedHeader::begins(bytes) {
+            let session =
+                ProtectedHeader::parse(bytes).and_then(|header| self.sessions.get_mut(&(flight.to, header.dest_qp)));
+            let opened = session.ok_or(OpenError::NotProtected).and_then(|to| to.opener.open(bytes, &mut self.plain));
+            match opened {
+                Ok(packets) => {
+                    let mut result = Ok(());
+                    for packet in packets {
+                        result = result.and(device.receive_protected(self.now, from, marked, packet));
+                    }
+                    result
+                }
+                Err(OpenError::Replayed) => return Passed::Replayed,
+                Err(OpenError::Forged | OpenError::NotProtected) => return Passed::Forged,
+            }
+        } else if seed_of(from, to).check(0, bytes) {
+            device.receive(self.now, from, marked, bytes)
+        } else {
+            return Passed::Dropped;
+        };
+        if received.is_ok() { Passed::Processed } else { Passed::Dropped }
     }
 
     fn mix(&mut self, value: u64) {
