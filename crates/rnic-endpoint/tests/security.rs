@@ -209,7 +209,7 @@ fn packets_that_are_not_the_peers_are_dropped_and_counted() {
 
         // The packets of a plain connection with the addresses of the protected one, and a correct ICRC.
         let plain = seen.iter().map(|(meta, bytes)| {
-            let mut bytes = bytes[16..bytes.len() - 12].to_vec();
+            let mut bytes = bytes[20..bytes.len() - 12].to_vec();
             if security == Security::Encrypted {
                 // A zero-length Write to the queue pair, which needs no memory key.
                 bytes = plain_write(b.qp.address().qpn);

@@ -116,7 +116,9 @@ fn latency_is_measured_message_by_message() {
 fn an_unreliable_connection_counts_what_arrived() {
     for op in [Op::Write, Op::Send] {
         let faults = FaultPlan { loss: 30.0, ..FaultPlan::default() };
-        let plan = Plan { service: Service::Uc, faults, sizes: vec![100], ..plan(op) };
+        // Without protection each message is one datagram.
+        let security = Security::None;
+        let plan = Plan { service: Service::Uc, faults, sizes: vec![100], security, ..plan(op) };
         let row = &carry_out(&plan).rows[0];
         let server = row.server.as_ref().unwrap();
         let lost = server.counts["injected_losses"];

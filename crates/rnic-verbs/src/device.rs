@@ -205,7 +205,10 @@ impl Device {
             // The packet that the previous batch held back comes first. Further packets of the same queue pair follow
             // it.
             let at = self.qps.slot(to.qpn).and_then(|slot| self.ready.iter().position(|at| *at == slot));
-            let Some(at) = at.and_then(|at| self.ready.remove(at)) else { return true };
+            let Some(at) = at.and_then(|at| self.ready.remove(at)) else {
+                batch.finish();
+                return true;
+            };
             self.ready.push_front(at);
         }
         while let Some(at) = self.ready.pop_front() {
