@@ -42,7 +42,8 @@ pub enum Acknowledge {
 
 /// Which values of the IPv4 header field Identification the device accepts in received packets. The ICRC (invariant
 /// CRC) of RoCEv2 covers this field, but a UDP socket does not show it. So the device computes from the ICRC which
-/// identification the packet must have had.
+/// identification the packet must have had. The choice matters for packets without protection ([`Security::None`])
+/// over IPv4 only: IPv6 has no identification, and there one of 2^32 corrupted packets passes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Identification {
     /// The device accepts any identification for which the ICRC is correct. One of 2^16 corrupted packets that the
@@ -52,6 +53,11 @@ pub enum Identification {
     /// The device accepts only the identifications 0 to 63, which are the ones that rnic sends. One of 2^26 corrupted
     /// packets that the checksums of Ethernet and UDP missed passes this check.
     Small,
+    /// The device computes the ICRCs of the packets that it sends and receives as if their identification were 0. One
+    /// of 2^32 corrupted packets that the checksums of Ethernet and UDP missed passes this check. The peer must be an
+    /// rnic device with the same setting. Programs that check the ICRCs of captured packets take those with another
+    /// identification for corrupted.
+    Excluded,
 }
 
 /// How the packets between two rnic endpoints are protected. `docs/concepts/security.md` says against whom.
@@ -107,7 +113,7 @@ pub struct Config {
     /// Number and buffer sizes of the device's UDP sockets, and whether one system call sends or receives several
     /// packets.
     pub udp: UdpConfig,
-    /// Which IPv4 identifications the device accepts in received packets.
+    /// Which IPv4 identifications the device accepts in received packets, or whether its ICRCs leave them out.
     pub identification: Identification,
     /// How the packets of the device's connections are protected. If the peer's device has the other kind of
     /// protection, both encrypt. A device with protection refuses to connect to a peer without, and the other way

@@ -124,7 +124,7 @@ fn an_unreliable_connection_counts_what_arrived() {
 
 #[test]
 fn every_byte_is_right_whatever_the_network_does() {
-    let faults = FaultPlan { loss: 2.0, reorder: 5.0, duplicate: 2.0, corrupt: 1.0, seed: 42 };
+    let faults = FaultPlan { loss: 2.0, reorder: 5.0, duplicate: 2.0, corrupt: 1.0, seed: 42, ..FaultPlan::default() };
     let mut struck = 0;
     for op in OPS {
         let every =

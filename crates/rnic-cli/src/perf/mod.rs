@@ -6,7 +6,7 @@ use crate::error::CliError;
 use crate::output;
 use clap::{Args, Subcommand, ValueEnum};
 use rnic_endpoint::exchange::{Credentials, ExchangeError};
-use rnic_endpoint::port::ROCE_PORT;
+use rnic_endpoint::port::{CorruptionKind, ROCE_PORT};
 use rnic_endpoint::{Mode, Security};
 use rnic_perf::raw::{self, Case};
 use rnic_perf::{
@@ -172,9 +172,13 @@ struct MeasureArgs {
     #[arg(long, value_name = "PERCENT", default_value_t = 0.0)]
     duplicate: f64,
 
-    /// Percentage of received packets in which each side flips one bit
+    /// Percentage of received packets that each side corrupts
     #[arg(long, value_name = "PERCENT", default_value_t = 0.0)]
     corrupt: f64,
+
+    /// How --corrupt changes a packet [default: mixed]
+    #[arg(long, value_enum, value_name = "KIND", requires = "corrupt")]
+    corrupt_kind: Option<CorruptionName>,
 
     /// Seed of the faults and of the bytes of --verify
     #[arg(long, value_name = "N", default_value_t = 1)]
@@ -281,6 +285,29 @@ impl From<SecurityName> for Security {
             SecurityName::None => Security::None,
             SecurityName::Authenticated => Security::Authenticated,
             SecurityName::Encrypted => Security::Encrypted,
+        }
+    }
+}
+
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+enum CorruptionName {
+    /// One bit is flipped
+    Bit,
+    /// 2 to 32 consecutive bytes have random values
+    Burst,
+    /// 8 bytes anywhere have random values
+    Bytes,
+    /// Each corrupted packet has one of the three kinds
+    Mixed,
+}
+
+impl From<CorruptionName> for CorruptionKind {
+    fn from(name: CorruptionName) -> CorruptionKind {
+        match name {
+            CorruptionName::Bit => CorruptionKind::Bit,
+            CorruptionName::Burst => CorruptionKind::Burst,
+            CorruptionName::Bytes => CorruptionKind::Bytes,
+            CorruptionName::Mixed => CorruptionKind::Mixed,
         }
     }
 }
@@ -455,6 +482,7 @@ fn plan(arguments: &MeasureArgs) -> Plan {
             reorder: arguments.reorder,
             duplicate: arguments.duplicate,
             corrupt: arguments.corrupt,
+            corrupt_kind: arguments.corrupt_kind.map(CorruptionKind::from).unwrap_or_default(),
             seed: arguments.fault_seed,
         },
         mode: mode(arguments),

@@ -4,7 +4,7 @@ use super::PerfError;
 use crate::Op;
 use rnic_endpoint::config::{Mode, Security};
 use rnic_endpoint::exchange::Credentials;
-use rnic_endpoint::port::{Faults, Probability};
+use rnic_endpoint::port::{CorruptionKind, Faults, Probability};
 use rnic_transport::congestion::{CongestionControl, Settings};
 use rnic_transport::registry::{Visitor, visit_congestion_controls};
 use rnic_transport::{BitRate, Time};
@@ -26,8 +26,8 @@ pub enum Amount {
     Duration(Time),
 }
 
-/// Fault injection into the packets that either side receives. Each field except `seed` is a share of the packets in
-/// percent, 0 to 100.
+/// Fault injection into the packets that either side receives. Each field except `corrupt_kind` and `seed` is a share of
+/// the packets in percent, 0 to 100.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct FaultPlan {
     /// Percentage of packets dropped.
@@ -36,8 +36,10 @@ pub struct FaultPlan {
     pub reorder: f64,
     /// Percentage of packets delivered twice.
     pub duplicate: f64,
-    /// Percentage of packets delivered with one bit flipped.
+    /// Percentage of packets delivered corrupted.
     pub corrupt: f64,
+    /// How corrupted packets differ from what was sent.
+    pub corrupt_kind: CorruptionKind,
     /// Seed of the random numbers that select the packets with faults.
     pub seed: u64,
 }
@@ -62,6 +64,7 @@ impl FaultPlan {
             reordering_depth: FaultPlan::DEPTH,
             duplication: percent("duplicate", self.duplicate)?,
             corruption: percent("corrupt", self.corrupt)?,
+            corruption_kind: self.corrupt_kind,
             ..Faults::default()
         })
     }

@@ -217,11 +217,12 @@ impl Report {
             self.progress,
             self.security
         )?;
-        let FaultPlan { loss, reorder, duplicate, corrupt, seed } = self.faults;
+        let FaultPlan { loss, reorder, duplicate, corrupt, corrupt_kind, seed } = self.faults;
         if !self.faults.is_none() {
             writeln!(
                 out,
-                " faults both ways: {loss} % lost, {reorder} % reordered, {duplicate} % duplicated, {corrupt} % corrupted; seed {seed}"
+                " faults both ways: {loss} % lost, {reorder} % reordered, {duplicate} % duplicated, {corrupt} % corrupted ({}); seed {seed}",
+                corrupt_kind.name()
             )?;
         }
         if self.latency {
