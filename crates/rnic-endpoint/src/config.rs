@@ -121,6 +121,10 @@ pub struct Config {
     pub security: Security,
     /// When the device acknowledges received packets in [`Mode::Polled`].
     pub acknowledge: Acknowledge,
+    /// Time without a response after which an IRN connection gives up its peer, 1 ms to 1 day, unless
+    /// [`PathOptions::give_up_after`](crate::PathOptions::give_up_after) sets another time for the connection. RC's
+    /// connections have the attributes `timeout` and `retry_count` of InfiniBand instead.
+    pub give_up_after: Time,
     /// Limits, link rate, congestion control and timeouts of the queue pairs. The device derives memory keys and queue
     /// pair numbers from `verbs.seed`. Unless `fixed_seed` is set, it first replaces this seed by random bytes from the
     /// operating system.
@@ -142,10 +146,6 @@ impl Default for Config {
             // until the timeout. At 1 % packet loss and packets of 1 KiB a minimum timeout of 2 ms cost a third of the
             // bandwidth, and one of 0.5 ms a tenth. The timeout is longer where measured round-trip times are longer.
             timeouts: Timeouts { dynamic: Some(Time::from_us(500)), ..verbs.timeouts },
-            // The default retransmission timeout of RC, 67 ms. IRN counts timeouts within this time as one retry. So
-            // with both services the requester aborts about half a second (8 times 67 ms) after the peer's last
-            // response.
-            patience: Time::from_ns(4_096 << 14),
             ..verbs
         };
         Config {
@@ -155,6 +155,8 @@ impl Default for Config {
             identification: Identification::Any,
             security: Security::default(),
             acknowledge: Acknowledge::Immediately,
+            // Long enough for a route to change or a switch to restart a link, and short enough for people who wait.
+            give_up_after: Time::from_ms(5_000),
             verbs,
             fixed_seed: false,
         }

@@ -318,7 +318,7 @@ fn any_faults() -> impl Strategy<Value = Faults> {
             loss,
             duplication,
             corruption,
-            corruption_kind: CorruptionKind::Mixed,
+            corruption_kind: CorruptionKind::Bit,
             reordering,
             reordering_depth,
             delay,

@@ -107,9 +107,6 @@ pub(crate) struct Common {
     pub(crate) state: State,
     pub(crate) connection: Option<Connection>,
     pub(crate) attributes: SendAttributes,
-    /// IRN: period within which all timeouts together use up only one retry
-    /// ([`DeviceConfig::patience`](crate::DeviceConfig)).
-    pub(crate) patience: Time,
     pub(crate) route: Route,
     pub(crate) sends: SendQueue,
     pub(crate) receives: ReceiveQueue,
@@ -148,7 +145,6 @@ impl Common {
             state: State::Reset,
             connection: None,
             attributes: SendAttributes::default(),
-            patience: Time::ZERO,
             sends: SendQueue::default(),
             receives: ReceiveQueue::new(capacity, max_sge),
             inbox: VecDeque::new(),

@@ -116,6 +116,12 @@ impl SendQueue {
         self.wqes.front()
     }
 
+    /// Number of the first packet of the oldest send request; `None` if there is none, or it is not released for
+    /// sending.
+    pub(crate) fn oldest_packet(&self) -> Option<u64> {
+        self.wqes.front().filter(|_| self.released > 0).map(|wqe| wqe.first)
+    }
+
     /// The oldest send request that is not released for sending; `None` if all are released.
     pub(crate) fn waiting(&self) -> Option<&Wqe> {
         self.wqes.get(self.released)

@@ -3,6 +3,7 @@
 mod common;
 
 mod conformance;
+mod dead_peer;
 mod drops;
 mod errors;
 mod foreign;

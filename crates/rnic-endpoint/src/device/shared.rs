@@ -38,6 +38,8 @@ pub(super) struct Shared {
     pub(super) security: Security,
     /// Maximum number of packets that each connection has in flight.
     pub(super) in_flight: u32,
+    /// [`Config::give_up_after`].
+    pub(super) give_up_after: Time,
     pub(super) clock: Clock,
     pub(super) mode: Mode,
     waker: Waker,
@@ -107,6 +109,7 @@ impl Shared {
             sessions: driver.sessions(),
             security: config.security,
             in_flight: config.verbs.in_flight.min(MAX_IN_FLIGHT),
+            give_up_after: config.give_up_after,
             local: driver.port().local_addr(),
             waker: driver.port().waker(),
             verbs: Mutex::new(verbs),

@@ -285,7 +285,7 @@ impl Qp {
         }
         match &self.engine {
             Engine::None => Due::never(),
-            Engine::Rc(rc) => rc.deadline(),
+            Engine::Rc(rc) => rc.deadline(&self.common),
             Engine::Irn(irn) => irn.deadline(&self.common),
             Engine::Uc(uc) => uc.deadline(),
         }

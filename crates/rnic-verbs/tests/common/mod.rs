@@ -48,7 +48,13 @@ impl Setup {
             mtu: 256,
             psns: [PSN_A, PSN_B],
             // 4.096 us * 2^8 = 1.048576 ms
-            attributes: SendAttributes { timeout: 8, retry_count: 3, rnr_retry: 3, max_rd_atomic: 4, send_psn: 0 },
+            attributes: SendAttributes {
+                timeout: 8,
+                retry_count: 3,
+                rnr_retry: 3,
+                max_rd_atomic: 4,
+                ..SendAttributes::default()
+            },
             max_dest: 4,
             min_rnr_timer: 6, // 80 us
             access: Access::ALL,

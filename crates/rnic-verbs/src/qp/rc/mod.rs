@@ -141,10 +141,10 @@ impl Rc {
         due
     }
 
-    pub(crate) fn deadline(&self) -> Due {
+    pub(crate) fn deadline(&self, c: &Common) -> Due {
         let mut due = Due::never();
         due.maybe(self.responder.deadline());
-        due.maybe(self.requester.deadline());
+        due.maybe(self.requester.deadline(c));
         due
     }
 
