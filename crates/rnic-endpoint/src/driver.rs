@@ -3,7 +3,7 @@
 //! Each round of the driver processes received packets, fires timers and sends packets. The driver locks the device for
 //! one batch of packets at a time and never during a system call, so that applications can post and poll in between.
 
-use crate::clock::{Clock, TimeSource};
+use crate::clock::DeviceClock;
 use crate::config::{Acknowledge, Config, Identification, Mode};
 use crate::idle::{Idle, Plan};
 use crate::port::{Batch as Datagrams, Ecn, Interest, Meta, Port, TrafficClass};
@@ -36,7 +36,7 @@ pub struct DriverCounters {
 /// packets.
 pub(crate) struct Driver {
     port: Box<dyn Port>,
-    clock: Clock,
+    clock: DeviceClock,
     batch: Batch,
     /// Number of packets of `batch` that the port has sent. The others wait for room in the port's send buffer.
     taken: usize,
@@ -65,7 +65,7 @@ impl Driver {
     /// the application may be waiting. It is 2 because in a ping-pong a message and an ACK arrive together.
     const LONE: usize = 2;
 
-    pub(crate) fn new(port: Box<dyn Port>, clock: Clock, config: &Config) -> Driver {
+    pub(crate) fn new(port: Box<dyn Port>, clock: DeviceClock, config: &Config) -> Driver {
         Driver {
             batch: Batch::overtaking(port.limits().segments.min(64)),
             port,
@@ -100,7 +100,7 @@ impl Driver {
         worked |= self.receive(device)?;
         worked |= !self.send_first && self.send(device);
         if worked {
-            self.idle.worked(self.clock.now());
+            self.idle.worked(self.clock.now_for(device));
         }
         Ok(worked)
     }
@@ -110,16 +110,15 @@ impl Driver {
         self.send(device);
     }
 
-    /// Spins once, or sleeps until a packet arrives, a timer is due, work is posted, or the clock reads `end`. Called
-    /// after a [`Driver::progress`] that found no work.
-    pub(crate) fn rest(&mut self, device: &Mutex<Device>, end: Option<Time>) -> io::Result<()> {
+    /// Spins once, or sleeps until a packet arrives, a timer is due, work is posted, or `left` has passed. Called after a
+    /// [`Driver::progress`] that found no work.
+    pub(crate) fn rest(&mut self, device: &Mutex<Device>, left: Option<Time>) -> io::Result<()> {
+        let now = self.clock.now_for(device);
         let next = if self.waiting { None } else { lock(device).next_time(&self.batch) };
         let interest = if self.waiting { Interest::ArrivalOrRoom } else { Interest::Arrival };
-        let now = self.clock.now();
         match self.idle.plan(now, next) {
             Plan::Spin => std::hint::spin_loop(),
             Plan::Block(timeout) => {
-                let left = end.map(|end| end.saturating_sub(now));
                 self.port.wait(interest, [timeout, left].into_iter().flatten().min())?;
             }
         }
@@ -142,7 +141,7 @@ impl Driver {
             let meta = arrival.meta;
             let marked = meta.traffic_class.ecn() == Ecn::Congestion;
             let Some(seed) = seed(meta.source, SocketAddr::new(meta.destination, local.port())) else { continue };
-            let now = self.clock.now();
+            let now = self.clock.now_for(device);
             let mut device = lock(device);
             let mut expected = meta.identification.unwrap_or(0);
             // An error of the device means that it dropped the packet, which its own counters show.
@@ -183,11 +182,12 @@ impl Driver {
         if self.taken < self.batch.count() {
             // The rest of the last batch is sent before the device writes a new batch, but the device's timers must
             // fire now.
-            lock(device).on_time(self.clock.now());
+            let now = self.clock.now_for(device);
+            lock(device).on_time(now);
         }
         for _ in 0..Driver::BATCHES {
             if self.taken >= self.batch.count() {
-                let now = self.clock.now();
+                let now = self.clock.now_for(device);
                 let mut device = lock(device);
                 device.on_time(now);
                 if !device.transmit(now, &mut self.batch) {

@@ -269,8 +269,8 @@ impl QueuePair {
             },
             keep_alive: options.keep_alive,
         };
-        let now = self.shared().clock.now();
         let mut verbs = self.shared().verbs();
+        let now = self.shared().clock.now();
         verbs.to_rtr(self.0.qpn, connection, now)?;
         if let Some(session) = session {
             self.shared().sessions.insert(self.0.qpn, session);

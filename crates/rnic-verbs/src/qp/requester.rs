@@ -88,6 +88,13 @@ impl Core {
         self.retry.change(c);
     }
 
+    /// Counts all stored times from an origin that is later by `by`; `now` counts from the new origin.
+    pub(crate) fn rebase(&mut self, now: Time, by: Time) {
+        self.flow.rebase(now, by);
+        self.retry.rebase(by);
+        self.keep_alive.rebase(by);
+    }
+
     pub(crate) fn set_rate(&mut self, rate: Option<BitRate>) {
         self.flow.set_rate(rate);
     }

@@ -60,6 +60,10 @@ impl CnpState {
         self.due
     }
 
+    pub(crate) fn rebase(&mut self, by: Time) {
+        self.notifier.rebase(by);
+    }
+
     /// Returns whether a CNP is to be sent now. If so, the caller sends it, and it is no longer due.
     pub(crate) fn take_due(&mut self) -> bool {
         std::mem::take(&mut self.due)
@@ -197,6 +201,11 @@ impl RetryState {
         again
     }
 
+    pub(crate) fn rebase(&mut self, by: Time) {
+        self.silent_since = self.silent_since.rebased(by);
+        self.rnr_wait_end = self.rnr_wait_end.map(|end| end.rebased(by));
+    }
+
     /// Handles an RNR NAK that asks the requester to wait for `delay`. Returns whether to retransmit after this time;
     /// `false`: no retry is left.
     pub(crate) fn on_rnr_nak(&mut self, now: Time, delay: Time) -> bool {
@@ -280,6 +289,10 @@ impl KeepAlive {
     /// Returns whether a probe is to be sent now. If so, the caller sends it, and it is no longer due.
     pub(crate) fn take_due(&mut self) -> bool {
         std::mem::take(&mut self.due)
+    }
+
+    pub(crate) fn rebase(&mut self, by: Time) {
+        self.sent = self.sent.map(|sent| sent.rebased(by));
     }
 
     /// Called when a response of the peer has arrived; returns whether it may be the response to a probe.

@@ -447,6 +447,13 @@ impl Pair {
         }
     }
 
+    /// Moves the origin of time of both sides and of the link by [`Device::EPOCH`].
+    pub(crate) fn rebase(&mut self) {
+        self.sides.iter_mut().for_each(|side| side.device.rebase());
+        self.now = self.now - Device::EPOCH;
+        self.wire.iter_mut().for_each(|flight| flight.at = flight.at - Device::EPOCH);
+    }
+
     /// Compares the trace with `expected`, which has a line for each packet, and clears the trace.
     #[track_caller]
     pub(crate) fn expect(&mut self, expected: &str) {

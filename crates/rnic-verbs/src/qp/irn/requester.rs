@@ -66,6 +66,11 @@ impl Requester {
         self.core.change(c);
     }
 
+    pub(crate) fn rebase(&mut self, now: Time, by: Time) {
+        self.core.rebase(now, by);
+        self.heard = self.heard.rebased(by);
+    }
+
     pub(crate) fn set_rate(&mut self, rate: Option<BitRate>) {
         self.core.set_rate(rate);
     }

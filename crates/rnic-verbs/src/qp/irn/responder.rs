@@ -446,6 +446,11 @@ impl Responder {
         Ok(())
     }
 
+    pub(crate) fn rebase(&mut self, now: Time, by: Time) {
+        self.flow.rebase(now, by);
+        self.retry.rebase(by);
+    }
+
     pub(crate) fn set_rate(&mut self, rate: Option<BitRate>) {
         self.flow.set_rate(rate);
     }

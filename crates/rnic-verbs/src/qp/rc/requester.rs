@@ -49,6 +49,10 @@ impl Requester {
         self.core.flow.set_timeouts(cfg.timeouts);
     }
 
+    pub(crate) fn rebase(&mut self, now: Time, by: Time) {
+        self.core.rebase(now, by);
+    }
+
     pub(crate) fn set_rate(&mut self, rate: Option<BitRate>) {
         self.core.set_rate(rate);
     }
