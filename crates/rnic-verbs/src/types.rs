@@ -616,6 +616,14 @@ pub enum VerbsError {
         /// The maximum number.
         limit: u64,
     },
+    /// The system has no memory for an object.
+    #[error("the system has no memory for the {what}, which needs {bytes} bytes")]
+    NoMemory {
+        /// The object.
+        what: &'static str,
+        /// Length of the memory that the object needs.
+        bytes: u64,
+    },
     /// The queue to which a request is posted is full.
     #[error("the {0} is full")]
     Full(&'static str),

@@ -183,7 +183,7 @@ impl Device {
             return Err(VerbsError::Limit { what: "completion queues", limit: limits.completion_queues.into() });
         }
         range("the capacity of a completion queue", capacity, 1, limits.completions)?;
-        Ok(CqId(self.ctx.cqs.insert(CompletionQueue::new(capacity))))
+        Ok(CqId(self.ctx.cqs.insert(CompletionQueue::new(capacity)?)))
     }
 
     /// Destroys a completion queue.
@@ -247,7 +247,7 @@ impl Device {
         }
         range("the capacity of a receive queue", capacity, 1, limits.work_requests)?;
         range("the number of scatter-gather elements", max_sge, 0, limits.scatter_gather)?;
-        let receives = ReceiveQueue::new(capacity, max_sge);
+        let receives = ReceiveQueue::new(capacity, max_sge)?;
         Ok(SrqId(self.ctx.srqs.insert(SharedReceiveQueue { pd, receives, limit: 0, users: 0 })))
     }
 
@@ -331,6 +331,7 @@ impl Device {
         {
             return Err(VerbsError::OtherDomain("shared receive queue"));
         }
+        let queues = Common::queues(&init)?;
         for cq in [init.send_cq, init.recv_cq] {
             self.cq(cq)?.users += 1;
         }
@@ -339,7 +340,7 @@ impl Device {
         }
         let (congestion, cfg) = (self.config.congestion.clone(), FlowConfig::default());
         let make = |qpn| {
-            let common = Common::new(qpn, pd, init);
+            let common = Common::new(qpn, pd, init, queues);
             Qp {
                 common,
                 engine: Engine::None,
