@@ -3,6 +3,7 @@
 mod perftest;
 
 use crate::error::CliError;
+use crate::interrupt::Interruption;
 use crate::output;
 use clap::{Args, Subcommand, ValueEnum};
 use rnic_endpoint::exchange::{Credentials, ExchangeError};
@@ -18,7 +19,6 @@ use rnic_verbs::Service;
 use std::io::{self, Write};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener};
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 #[derive(Args, Debug)]
@@ -184,6 +184,10 @@ struct MeasureArgs {
     #[arg(long, value_name = "N", default_value_t = 1)]
     fault_seed: u64,
 
+    /// Time without a response after which a side gives up the other; a number without unit is in seconds [default: 5 s]
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    give_up_after: Option<Time>,
+
     /// Protection of packets [default: authenticated; with --perftest none]
     #[arg(long, value_enum, conflicts_with = "perftest")]
     security: Option<SecurityName>,
@@ -331,24 +335,13 @@ pub(crate) fn perf(arguments: &PerfArgs) -> Result<(), CliError> {
         },
         None if arguments.measure.perftest => perftest::perftest(&arguments.measure),
         None => {
-            let stop = stop_on_signal()?;
+            let interruption = Interruption::listen()?;
             match &arguments.measure.host {
-                None => server(&arguments.measure, &stop),
-                Some(host) => client(host, &arguments.measure, &stop),
+                None => server(&arguments.measure, interruption.flag()),
+                Some(host) => client(host, &arguments.measure, &interruption),
             }
         }
     }
-}
-
-/// Makes Ctrl-C and SIGTERM set the returned flag. A second signal ends the program immediately.
-fn stop_on_signal() -> Result<Arc<AtomicBool>, CliError> {
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        signal_hook::flag::register_conditional_default(signal, stop.clone())
-            .and_then(|_| signal_hook::flag::register(signal, stop.clone()))
-            .map_err(|error| CliError::Io { doing: "cannot listen to signals".to_string(), error })?;
-    }
-    Ok(stop)
 }
 
 fn listen(bind: Option<IpAddr>, port: u16) -> Result<TcpListener, CliError> {
@@ -380,6 +373,10 @@ fn server(arguments: &MeasureArgs, stop: &AtomicBool) -> Result<(), CliError> {
         let why = "--security is chosen by the client; on the server it has no effect";
         return Err(CliError::Input(why.to_string()));
     }
+    if arguments.give_up_after.is_some() {
+        let why = "--give-up-after is chosen by the client; on the server it has no effect";
+        return Err(CliError::Input(why.to_string()));
+    }
     let options = ServeOptions {
         roce_port: arguments.roce_port,
         once: arguments.once,
@@ -404,7 +401,7 @@ fn server(arguments: &MeasureArgs, stop: &AtomicBool) -> Result<(), CliError> {
     }
 }
 
-fn client(host: &str, arguments: &MeasureArgs, stop: &AtomicBool) -> Result<(), CliError> {
+fn client(host: &str, arguments: &MeasureArgs, interruption: &Interruption) -> Result<(), CliError> {
     let plan = Plan { credentials: arguments.trust.credentials()?, ..plan(arguments) };
     let unit = unit(arguments);
     let table = arguments.format == crate::format::Format::Table;
@@ -421,13 +418,20 @@ fn client(host: &str, arguments: &MeasureArgs, stop: &AtomicBool) -> Result<(), 
             report.write_row(row, out, unit)
         });
     };
-    let report = run(endpoint(host, arguments.port), &plan, stop, row).map_err(failure)?;
+    let interrupted = |message: &str| {
+        let code = interruption.exit_code().unwrap_or(1);
+        CliError::Interrupted { code, message: message.to_string() }
+    };
+    let report = run(endpoint(host, arguments.port), &plan, interruption.flag(), row).map_err(|error| match error {
+        PerfError::Interrupted => interrupted("nothing was measured"),
+        error => failure(error),
+    })?;
     printed?;
     if !table {
         print_json(&report)?;
     }
     if report.is_right() {
-        return Ok(());
+        return if report.interrupted { Err(interrupted("the last row is partial")) } else { Ok(()) };
     }
     Err(CliError::Failed(vec!["some bytes arrived wrong; the rows above have their number".to_string()]))
 }
@@ -487,6 +491,7 @@ fn plan(arguments: &MeasureArgs) -> Plan {
         },
         mode: mode(arguments),
         roce_port: arguments.roce_port,
+        give_up_after: arguments.give_up_after,
         security: arguments.security.map(Security::from).unwrap_or_default(),
         credentials: None,
     }

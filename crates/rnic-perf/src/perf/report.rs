@@ -160,6 +160,10 @@ pub struct Report {
     pub server: SocketAddr,
     /// Faults injected on both sides.
     pub faults: FaultPlan,
+    /// Whether the measurement was interrupted: then the last row has what was measured until then, and the rows of
+    /// further message sizes are missing.
+    #[serde(default)]
+    pub interrupted: bool,
     /// The results, one for each message size.
     pub rows: Vec<Row>,
 }
@@ -190,6 +194,7 @@ impl Report {
             client,
             server,
             faults: plan.faults,
+            interrupted: false,
             rows: Vec::new(),
         }
     }
