@@ -224,10 +224,10 @@ impl Report {
         )?;
         let FaultPlan { loss, reorder, duplicate, corrupt, corrupt_kind, seed } = self.faults;
         if !self.faults.is_none() {
+            let kind = if corrupt > 0.0 { format!(" ({})", corrupt_kind.name()) } else { String::new() };
             writeln!(
                 out,
-                " faults both ways: {loss} % lost, {reorder} % reordered, {duplicate} % duplicated, {corrupt} % corrupted ({}); seed {seed}",
-                corrupt_kind.name()
+                " faults both ways: {loss} % lost, {reorder} % reordered, {duplicate} % duplicated, {corrupt} % corrupted{kind}; seed {seed}"
             )?;
         }
         if self.latency {
