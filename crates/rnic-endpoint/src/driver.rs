@@ -110,8 +110,8 @@ impl Driver {
         self.send(device);
     }
 
-    /// Spins once, or sleeps until a packet arrives, a timer is due, work is posted, or `left` has passed. Called after a
-    /// [`Driver::progress`] that found no work.
+    /// Spins once, or sleeps until a packet arrives, a timer is due, work is posted, or `left` has passed. Called after
+    /// a [`Driver::progress`] that found no work.
     pub(crate) fn rest(&mut self, device: &Mutex<Device>, left: Option<Time>) -> io::Result<()> {
         let now = self.clock.now_for(device);
         let next = if self.waiting { None } else { lock(device).next_time(&self.batch) };

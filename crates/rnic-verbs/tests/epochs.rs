@@ -18,9 +18,9 @@ fn pair_at(start: Time, setup: Setup) -> Pair {
     pair
 }
 
-/// Runs a pair whose clock reads `start`, with losses, waits for receives, reads, probes and a failure at the end. Calls
-/// `each` every millisecond, with the number of milliseconds since the start. Returns the trace, and for each completion
-/// its identifier, status and time since the start.
+/// Runs a pair whose clock reads `start`, with losses, waits for receives, reads, probes and a failure at the end.
+/// Calls `each` every millisecond, with the number of milliseconds since the start. Returns the trace, and for each
+/// completion its identifier, status and time since the start.
 fn run(service: Service, start: Time, mut each: impl FnMut(&mut Pair, u64)) -> (Vec<String>, Vec<(u64, Status, Time)>) {
     let mut setup = Setup::new(service);
     setup.attributes.rnr_retry = 7;
@@ -61,7 +61,7 @@ fn connections_do_not_notice_that_the_origin_of_time_moves() {
         assert!(done.iter().filter(|(_, status, _)| *status == Status::Success).count() > 10, "{service:?} {done:?}");
         let waits = trace.iter().filter(|line| line.contains("RNR NAK")).count();
         assert!(waits > 2 && trace.len() > 300, "{service:?} {waits} {}", trace.len());
-        // At any millisecond: while packets are in flight, retransmission timers run, an RNR NAK is waited for, or probes.
+        // At any millisecond: while packets are in flight, while timers run, and while a requester waits.
         for at in (0..500).step_by(7) {
             let moved = run(service, LATE, |pair, ms| {
                 if ms == at {

@@ -147,9 +147,9 @@ impl IcrcSeed {
         self.solve_id_from(0, packet)
     }
 
-    /// Like [`IcrcSeed::solve_id`], but tries the identification `guess` first. In every case the cost is that of one
-    /// [`IcrcSeed::check`], because the identification follows from the difference of the two ICRCs. For IPv6 the result
-    /// is `guess` if the ICRC is correct.
+    /// Like [`IcrcSeed::solve_id`], but tries the identification `guess` first. It costs as much as
+    /// [`IcrcSeed::check`] in every case, because the identification follows from the difference of the two ICRCs. For
+    /// IPv6 the result is `guess` if the ICRC is correct.
     #[inline]
     pub fn solve_id_from(&self, guess: u16, packet: &[u8]) -> Option<u16> {
         let (bytes, icrc) = split(packet)?;

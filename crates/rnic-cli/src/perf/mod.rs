@@ -184,7 +184,7 @@ struct MeasureArgs {
     #[arg(long, value_name = "N", default_value_t = 1)]
     fault_seed: u64,
 
-    /// Time without a response after which a side gives up the other; a number without unit is in seconds [default: 5 s]
+    /// Time without a response after which a side gives up the other; without unit in seconds [default: 5 s]
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     give_up_after: Option<Time>,
 

@@ -26,8 +26,8 @@ pub enum Amount {
     Duration(Time),
 }
 
-/// Fault injection into the packets that either side receives. Each field except `corrupt_kind` and `seed` is a share of
-/// the packets in percent, 0 to 100.
+/// Fault injection into the packets that either side receives. Each field except `corrupt_kind` and `seed` is a share
+/// of the packets in percent, 0 to 100.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct FaultPlan {
     /// Percentage of packets dropped.
