@@ -42,6 +42,12 @@ impl Interruption {
         }
     }
 
+    /// A flag that the first signal sets.
+    #[cfg(all(feature = "endpoint", target_os = "linux"))]
+    pub(crate) fn flag(&self) -> &AtomicBool {
+        &self.at_once
+    }
+
     /// `Break` if the command was interrupted.
     pub(crate) fn flow(&self) -> ControlFlow<()> {
         if self.exit_code().is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }

@@ -180,3 +180,105 @@ fn a_reproduction_judges_the_claims_whose_simulations_are_done() {
         assert!(fs::read_to_string(folder.join(file)).unwrap().contains("PARTIAL RESULTS: "), "{file}");
     }
 }
+
+/// `rnic perf` between two processes on one host.
+#[cfg(all(feature = "endpoint", target_os = "linux"))]
+mod perf {
+    use super::*;
+
+    /// Starts a server; returns it, its standard error, and its TCP port.
+    fn server(
+        folder: &Folder, shell: Option<&str>, options: &[&str],
+    ) -> (Child, BufReader<std::process::ChildStderr>, String) {
+        let mut arguments = vec!["perf", "--bind", "127.0.0.1", "--port", "0", "--roce-port", "0"];
+        arguments.extend(options);
+        let mut command = match shell {
+            None => Command::new(env!("CARGO_BIN_EXE_rnic")),
+            Some(limit) => {
+                let mut command = Command::new("sh");
+                command.args(["-c", &format!("{limit} && exec \"$0\" \"$@\""), env!("CARGO_BIN_EXE_rnic")]);
+                command
+            }
+        };
+        command.current_dir(folder.path()).args(arguments).stdin(Stdio::null()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut error = BufReader::new(child.stderr.take().unwrap());
+        let mut line = String::new();
+        error.read_line(&mut line).unwrap();
+        let port = line.strip_prefix("waiting for clients at TCP port ").and_then(|rest| rest.split(';').next());
+        (child, error, port.unwrap_or_else(|| panic!("{line}")).to_string())
+    }
+
+    #[test]
+    fn a_client_prints_what_was_measured_and_a_server_just_ends() {
+        for (signal, code) in [("-INT", 130), ("-TERM", 143)] {
+            let folder = Folder::with("");
+            let (mut server, mut log, port) = server(&folder, None, &[]);
+            // Many sizes; the signal comes after the row of the first one.
+            let arguments = ["perf", "127.0.0.1", "--port", &port, "--roce-port", "0", "--all", "-D", "50 ms"];
+            let mut client = folder.start(&arguments);
+            let mut table = BufReader::new(client.stdout.take().unwrap());
+            let mut text = String::new();
+            while !text.contains("server: ") {
+                assert!(table.read_line(&mut text).unwrap() > 0, "{}", error_of(&mut client));
+            }
+            send(signal, &client);
+            table.read_to_string(&mut text).unwrap();
+            let error = error_of(&mut client);
+            assert_eq!(client.wait().unwrap().code(), Some(code), "{error}");
+            assert_eq!(error, "interrupted: the last row is partial\n");
+            assert!(text.starts_with(" write bandwidth, irn, 127.0.0.1"), "{text}");
+
+            // The server has heard of it, goes on, and ends by a signal without an error.
+            let mut line = String::new();
+            log.read_line(&mut line).unwrap();
+            assert!(line.ends_with(": the peer refuses: interrupted\n"), "{line}");
+            send(signal, &server);
+            assert_eq!(server.wait().unwrap().code(), Some(0));
+        }
+    }
+
+    #[test]
+    fn before_anything_was_measured_the_command_says_so() {
+        let folder = Folder::with("");
+        let (mut server, mut log, port) = server(&folder, None, &[]);
+        // No packet arrives, and the client does not give up.
+        let arguments = ["perf", "127.0.0.1", "--port", &port, "--roce-port", "0", "--loss", "100"];
+        let mut client = folder.start(&[&arguments[..], &["--give-up-after", "3600", "-n", "1"]].concat());
+        pause(1_000);
+        send("-INT", &client);
+        let error = error_of(&mut client);
+        assert_eq!(client.wait().unwrap().code(), Some(130), "{error}");
+        assert_eq!(error, "interrupted: nothing was measured\n");
+        let mut line = String::new();
+        log.read_line(&mut line).unwrap();
+        assert!(line.contains("interrupted") || line.contains("closed"), "{line}");
+        send("-INT", &server);
+        assert_eq!(server.wait().unwrap().code(), Some(0));
+    }
+
+    /// With too little memory the server refuses the measurement, and serves the next client.
+    #[test]
+    fn without_memory_a_server_refuses_and_goes_on() {
+        let folder = Folder::with("");
+        let (mut server, _log, port) = server(&folder, Some("ulimit -v 700000"), &["--max-memory", "2 GiB"]);
+        let client = |more: &[&str]| {
+            let arguments = ["perf", "127.0.0.1", "--port", &port, "--roce-port", "0"];
+            folder.start(&[&arguments, more].concat()).wait_with_output().unwrap()
+        };
+        for (options, what) in [
+            (&["-s", "1 GiB", "-n", "1"][..], "memory region, which needs 1073741824 bytes"),
+            (&["-q", "250", "-t", "16384", "-n", "1", "-s", "64"], "queue, which needs "),
+        ] {
+            let output = client(options);
+            let error = text(&output.stderr);
+            assert!(error.starts_with("error: the peer refuses: the system has no memory for the "), "{error}");
+            assert!(error.contains(what), "{error}");
+            assert_eq!(output.status.code(), Some(1));
+        }
+        let output = client(&["-s", "4096", "-n", "10"]);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        send("-INT", &server);
+        assert_eq!(server.wait().unwrap().code(), Some(0));
+    }
+}

@@ -1,9 +1,11 @@
 //! Clocks of the endpoint: monotonic time as [`Time`], and the CPU time of a thread.
 
+use crate::sync::lock;
 use nix::time::{ClockId, clock_gettime};
 use rnic_transport::Time;
-use std::sync::Arc;
+use rnic_verbs::Device;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 /// A monotonic clock: the system's ([`Clock`]), or one that a test advances ([`ManualClock`]).
 pub trait TimeSource {
@@ -14,8 +16,8 @@ pub trait TimeSource {
 /// The system's monotonic clock. It counts from zero, from the call of [`Clock::start`] on.
 ///
 /// A reading is one `clock_gettime`, for which Linux needs no system call, so the driver can read the clock for each
-/// batch of packets. Copies of a `Clock` show the same time, in any thread. After 213 days the clock stops at
-/// [`Time::MAX`], because [`Time`] counts picoseconds in 64 bits.
+/// batch of packets. Copies of a `Clock` show the same time, in any thread. It is a stopwatch: after 213 days it stops
+/// at [`Time::MAX`], because [`Time`] counts picoseconds in 64 bits. (The clock of a device has no end.)
 ///
 /// ```
 /// use rnic_endpoint::{Clock, TimeSource};
@@ -39,6 +41,57 @@ impl Clock {
 impl TimeSource for Clock {
     fn now(&self) -> Time {
         from_ns(read_ns(ClockId::CLOCK_MONOTONIC) - self.start_ns)
+    }
+}
+
+/// The clock of a device ([`Device::clock`](crate::Device::clock)), which never ends: before its reading becomes too
+/// large for a [`Time`], the device moves the clock's origin, by 2^52 ns (52 days). Copies share the origin.
+///
+/// A thread that passes a reading to the device takes it while it has locked the device or its driver, so that no
+/// reading from before a rebase reaches the device after it.
+#[derive(Clone, Debug)]
+pub struct DeviceClock {
+    origin_ns: Arc<AtomicU64>,
+}
+
+impl DeviceClock {
+    /// The reading from which on the device moves the origin: one and a half epochs, 78 days.
+    pub(crate) const END: Time = Time::from_ns(3 << 51);
+
+    /// Returns a clock that reads zero now.
+    pub(crate) fn start() -> DeviceClock {
+        DeviceClock::reading(Time::ZERO)
+    }
+
+    /// Returns a clock that reads `reading` now.
+    pub(crate) fn reading(reading: Time) -> DeviceClock {
+        let origin = read_ns(ClockId::CLOCK_MONOTONIC).wrapping_sub(reading.as_ps() / 1_000);
+        DeviceClock { origin_ns: Arc::new(AtomicU64::new(origin)) }
+    }
+
+    /// The current reading. If it is too large, first moves the origin of the clock and of `device`, which this thread
+    /// must not have locked.
+    #[inline]
+    pub(crate) fn now_for(&self, device: &Mutex<Device>) -> Time {
+        let now = self.now();
+        if now < DeviceClock::END { now } else { self.rebase(device) }
+    }
+
+    /// Moves the origin of the clock and of `device` by whole epochs, until the reading is small enough. Returns it.
+    #[cold]
+    fn rebase(&self, device: &Mutex<Device>) -> Time {
+        let mut device = lock(device);
+        while self.now() >= DeviceClock::END {
+            device.rebase();
+            self.origin_ns.fetch_add(Device::EPOCH.as_ps() / 1_000, Ordering::Relaxed);
+        }
+        self.now()
+    }
+}
+
+impl TimeSource for DeviceClock {
+    fn now(&self) -> Time {
+        from_ns(read_ns(ClockId::CLOCK_MONOTONIC).wrapping_sub(self.origin_ns.load(Ordering::Relaxed)))
     }
 }
 
@@ -91,6 +144,23 @@ mod tests {
             last = now;
         }
         assert!(last > Time::ZERO);
+    }
+
+    #[test]
+    fn the_clock_of_a_device_goes_back_before_its_end() {
+        let device = Mutex::new(Device::new(rnic_verbs::DeviceConfig::default()));
+        let before = DeviceClock::reading(DeviceClock::END.saturating_sub(Time::from_ms(3_600_000)));
+        assert!(before.now_for(&device) > Device::EPOCH, "an hour before");
+        // As after a pause in which nobody polled: almost three epochs are left out at once.
+        for passed in [DeviceClock::END, Device::EPOCH * 3, Device::EPOCH * 4] {
+            lock(&device).advance_to(passed);
+            let clock = DeviceClock::reading(passed);
+            let copy = clock.clone();
+            let now = clock.now_for(&device);
+            assert!(now < DeviceClock::END && copy.now() < DeviceClock::END, "{passed}: {now}");
+            assert!(now >= DeviceClock::END.saturating_sub(Device::EPOCH), "{passed}: {now}");
+            assert!(lock(&device).now() <= now);
+        }
     }
 
     #[test]

@@ -42,7 +42,8 @@ pub enum Acknowledge {
 
 /// Which values of the IPv4 header field Identification the device accepts in received packets. The ICRC (invariant
 /// CRC) of RoCEv2 covers this field, but a UDP socket does not show it. So the device computes from the ICRC which
-/// identification the packet must have had.
+/// identification the packet must have had. The choice matters for packets without protection ([`Security::None`])
+/// over IPv4 only: IPv6 has no identification, and there one of 2^32 corrupted packets passes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Identification {
     /// The device accepts any identification for which the ICRC is correct. One of 2^16 corrupted packets that the
@@ -52,6 +53,11 @@ pub enum Identification {
     /// The device accepts only the identifications 0 to 63, which are the ones that rnic sends. One of 2^26 corrupted
     /// packets that the checksums of Ethernet and UDP missed passes this check.
     Small,
+    /// The device computes the ICRCs of the packets that it sends and receives as if their identification were 0. One
+    /// of 2^32 corrupted packets that the checksums of Ethernet and UDP missed passes this check. The peer must be an
+    /// rnic device with the same setting. Programs that check the ICRCs of captured packets take those with another
+    /// identification for corrupted.
+    Excluded,
 }
 
 /// How the packets between two rnic endpoints are protected. `docs/concepts/security.md` says against whom.
@@ -107,7 +113,7 @@ pub struct Config {
     /// Number and buffer sizes of the device's UDP sockets, and whether one system call sends or receives several
     /// packets.
     pub udp: UdpConfig,
-    /// Which IPv4 identifications the device accepts in received packets.
+    /// Which IPv4 identifications the device accepts in received packets, or whether its ICRCs leave them out.
     pub identification: Identification,
     /// How the packets of the device's connections are protected. If the peer's device has the other kind of
     /// protection, both encrypt. A device with protection refuses to connect to a peer without, and the other way
@@ -115,6 +121,10 @@ pub struct Config {
     pub security: Security,
     /// When the device acknowledges received packets in [`Mode::Polled`].
     pub acknowledge: Acknowledge,
+    /// Time without a response after which an IRN connection gives up its peer, 1 ms to 1 day, unless
+    /// [`PathOptions::give_up_after`](crate::PathOptions::give_up_after) sets another time for the connection. RC's
+    /// connections have the attributes `timeout` and `retry_count` of InfiniBand instead.
+    pub give_up_after: Time,
     /// Limits, link rate, congestion control and timeouts of the queue pairs. The device derives memory keys and queue
     /// pair numbers from `verbs.seed`. Unless `fixed_seed` is set, it first replaces this seed by random bytes from the
     /// operating system.
@@ -136,10 +146,6 @@ impl Default for Config {
             // until the timeout. At 1 % packet loss and packets of 1 KiB a minimum timeout of 2 ms cost a third of the
             // bandwidth, and one of 0.5 ms a tenth. The timeout is longer where measured round-trip times are longer.
             timeouts: Timeouts { dynamic: Some(Time::from_us(500)), ..verbs.timeouts },
-            // The default retransmission timeout of RC, 67 ms. IRN counts timeouts within this time as one retry. So
-            // with both services the requester aborts about half a second (8 times 67 ms) after the peer's last
-            // response.
-            patience: Time::from_ns(4_096 << 14),
             ..verbs
         };
         Config {
@@ -149,6 +155,8 @@ impl Default for Config {
             identification: Identification::Any,
             security: Security::default(),
             acknowledge: Acknowledge::Immediately,
+            // Long enough for a route to change or a switch to restart a link, and short enough for people who wait.
+            give_up_after: Time::from_ms(5_000),
             verbs,
             fixed_seed: false,
         }

@@ -3,7 +3,7 @@
 //! Each round of the driver processes received packets, fires timers and sends packets. The driver locks the device for
 //! one batch of packets at a time and never during a system call, so that applications can post and poll in between.
 
-use crate::clock::{Clock, TimeSource};
+use crate::clock::DeviceClock;
 use crate::config::{Acknowledge, Config, Identification, Mode};
 use crate::idle::{Idle, Plan};
 use crate::port::{Batch as Datagrams, Ecn, Interest, Meta, Port, TrafficClass};
@@ -36,7 +36,7 @@ pub struct DriverCounters {
 /// packets.
 pub(crate) struct Driver {
     port: Box<dyn Port>,
-    clock: Clock,
+    clock: DeviceClock,
     batch: Batch,
     /// Number of packets of `batch` that the port has sent. The others wait for room in the port's send buffer.
     taken: usize,
@@ -65,7 +65,7 @@ impl Driver {
     /// the application may be waiting. It is 2 because in a ping-pong a message and an ACK arrive together.
     const LONE: usize = 2;
 
-    pub(crate) fn new(port: Box<dyn Port>, clock: Clock, config: &Config) -> Driver {
+    pub(crate) fn new(port: Box<dyn Port>, clock: DeviceClock, config: &Config) -> Driver {
         Driver {
             batch: Batch::overtaking(port.limits().segments.min(64)),
             port,
@@ -100,7 +100,7 @@ impl Driver {
         worked |= self.receive(device)?;
         worked |= !self.send_first && self.send(device);
         if worked {
-            self.idle.worked(self.clock.now());
+            self.idle.worked(self.clock.now_for(device));
         }
         Ok(worked)
     }
@@ -110,16 +110,15 @@ impl Driver {
         self.send(device);
     }
 
-    /// Spins once, or sleeps until a packet arrives, a timer is due, work is posted, or the clock reads `end`. Called
-    /// after a [`Driver::progress`] that found no work.
-    pub(crate) fn rest(&mut self, device: &Mutex<Device>, end: Option<Time>) -> io::Result<()> {
+    /// Spins once, or sleeps until a packet arrives, a timer is due, work is posted, or `left` has passed. Called after
+    /// a [`Driver::progress`] that found no work.
+    pub(crate) fn rest(&mut self, device: &Mutex<Device>, left: Option<Time>) -> io::Result<()> {
+        let now = self.clock.now_for(device);
         let next = if self.waiting { None } else { lock(device).next_time(&self.batch) };
         let interest = if self.waiting { Interest::ArrivalOrRoom } else { Interest::Arrival };
-        let now = self.clock.now();
         match self.idle.plan(now, next) {
             Plan::Spin => std::hint::spin_loop(),
             Plan::Block(timeout) => {
-                let left = end.map(|end| end.saturating_sub(now));
                 self.port.wait(interest, [timeout, left].into_iter().flatten().min())?;
             }
         }
@@ -142,7 +141,7 @@ impl Driver {
             let meta = arrival.meta;
             let marked = meta.traffic_class.ecn() == Ecn::Congestion;
             let Some(seed) = seed(meta.source, SocketAddr::new(meta.destination, local.port())) else { continue };
-            let now = self.clock.now();
+            let now = self.clock.now_for(device);
             let mut device = lock(device);
             let mut expected = meta.identification.unwrap_or(0);
             // An error of the device means that it dropped the packet, which its own counters show.
@@ -185,13 +184,14 @@ impl Driver {
         if self.taken < self.batch.count() {
             // The rest of the last batch is sent before the device writes a new batch, but the device's timers must
             // fire now.
+            let now = self.clock.now_for(device);
             let mut device = lock(device);
-            device.on_time(self.clock.now());
+            device.on_time(now);
             worked = device.take_news();
         }
         for _ in 0..Driver::BATCHES {
             if self.taken >= self.batch.count() {
-                let now = self.clock.now();
+                let now = self.clock.now_for(device);
                 let mut device = lock(device);
                 device.on_time(now);
                 let sends = device.transmit(now, &mut self.batch);
@@ -242,9 +242,10 @@ impl Driver {
         let local = self.port.local_addr();
         let source = SocketAddr::new(local.ip(), self.port.source_port(to.qpn.0));
         let Some(seed) = seed(source, to.peer) else { return };
+        let counts = self.identification != Identification::Excluded;
         for (id, packet) in self.batch.datagrams_mut().skip(first).enumerate() {
             let end = packet.len().saturating_sub(ICRC_LEN);
-            let icrc = seed.icrc(id as u16, &packet[..end]);
+            let icrc = seed.icrc(if counts { id as u16 } else { 0 }, &packet[..end]);
             packet[end..].copy_from_slice(&icrc.to_le_bytes());
         }
     }
@@ -284,12 +285,76 @@ fn seed(source: SocketAddr, destination: SocketAddr) -> Option<IcrcSeed> {
 /// Checks the ICRC of `packet`, and returns the IPv4 identification for which the ICRC is correct. It tries `expected`
 /// first. `None` if the ICRC is wrong, or `which` does not admit the identification.
 fn check(seed: &IcrcSeed, meta: &Meta, which: Identification, expected: u16, packet: &[u8]) -> Option<u16> {
-    if seed.check(expected, packet) {
-        return Some(expected);
+    if which == Identification::Excluded {
+        return seed.check(0, packet).then_some(0);
     }
-    if meta.identification.is_some() {
-        return None;
+    let found = seed.solve_id_from(expected, packet)?;
+    let admitted = match which {
+        _ if found == expected => true,
+        _ if meta.identification.is_some() => false,
+        Identification::Any => true,
+        Identification::Small | Identification::Excluded => found < 64,
+    };
+    admitted.then_some(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A packet with 32 bytes whose ICRC is correct for IPv4 identification `id`.
+    fn packet(seed: &IcrcSeed, id: u16) -> Vec<u8> {
+        let mut packet: Vec<u8> = (0..32).collect();
+        let icrc = seed.icrc(id, &packet[..28]);
+        packet[28..].copy_from_slice(&icrc.to_le_bytes());
+        packet
     }
-    let found = seed.solve_id(packet)?;
-    (which == Identification::Any || found < 64).then_some(found)
+
+    fn meta(identification: Option<u16>) -> Meta {
+        let destination = [10, 0, 0, 2].into();
+        Meta {
+            source: "10.0.0.1:4791".parse().unwrap(),
+            destination,
+            traffic_class: TrafficClass::default(),
+            identification,
+        }
+    }
+
+    #[test]
+    fn each_rule_admits_its_identifications() {
+        let seed = seed("10.0.0.1:4791".parse().unwrap(), "10.0.0.2:4791".parse().unwrap()).unwrap();
+        let (any, small, excluded) = (Identification::Any, Identification::Small, Identification::Excluded);
+        let unseen = meta(None);
+        for (which, id, expected, found) in [
+            (any, 0, 0, Some(0)),
+            (any, 60_000, 3, Some(60_000)),
+            (small, 63, 0, Some(63)),
+            (small, 64, 0, None),
+            (excluded, 0, 7, Some(0)),
+            (excluded, 1, 1, None),
+        ] {
+            assert_eq!(check(&seed, &unseen, which, expected, &packet(&seed, id)), found, "{which:?} {id}");
+        }
+        // A port that sees the identification leaves nothing to guess.
+        assert_eq!(check(&seed, &meta(Some(5)), any, 5, &packet(&seed, 5)), Some(5));
+        assert_eq!(check(&seed, &meta(Some(5)), any, 5, &packet(&seed, 6)), None);
+        let seed = super::seed("[fd00::1]:4791".parse().unwrap(), "[fd00::2]:4791".parse().unwrap()).unwrap();
+        assert_eq!(check(&seed, &unseen, small, 1_000, &packet(&seed, 0)), Some(1_000), "IPv6 has none");
+    }
+
+    /// Of 2^18 packets with random ICRCs, about 4 are correct for some identification, and none for identification 0.
+    #[test]
+    fn without_the_identification_the_check_has_32_bits() {
+        let seed = seed("10.0.0.1:4791".parse().unwrap(), "10.0.0.2:4791".parse().unwrap()).unwrap();
+        let mut packet = packet(&seed, 0);
+        let mut passed = [0; 2];
+        for number in 1..=1_u32 << 18 {
+            let icrc = number.wrapping_mul(0x9e37_79b1);
+            packet[28..].copy_from_slice(&icrc.to_le_bytes());
+            for (passed, which) in passed.iter_mut().zip([Identification::Any, Identification::Excluded]) {
+                *passed += u32::from(check(&seed, &meta(None), which, 0, &packet).is_some());
+            }
+        }
+        assert!((1..=12).contains(&passed[0]) && passed[1] == 0, "{passed:?}");
+    }
 }

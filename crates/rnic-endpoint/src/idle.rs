@@ -81,7 +81,8 @@ impl Idle {
     /// Returns whether the thread should spin or sleep, at `now`, until `deadline`. Without a deadline, the thread has
     /// nothing to do until a datagram arrives.
     pub fn plan(&self, now: Time, deadline: Option<Time>) -> Plan {
-        if self.last_work.is_some_and(|last| now.saturating_sub(last) < self.config.spin)
+        // A reading before the last work is from after a change of the clock's origin, which happens while idle.
+        if self.last_work.is_some_and(|last| last <= now && now - last < self.config.spin)
             || self.config.spin == Time::MAX
         {
             return Plan::Spin;

@@ -57,7 +57,7 @@ pub mod port;
 mod sessions;
 mod sync;
 
-pub use clock::{Clock, TimeSource};
+pub use clock::{Clock, DeviceClock, TimeSource};
 pub use config::{Acknowledge, Config, Identification, Mode, Security};
 pub use device::{
     Address, CompletionQueue, Counters, Device, Error, MemoryRegion, PathOptions, ProtectionDomain, QpOptions,

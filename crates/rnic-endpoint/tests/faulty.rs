@@ -6,7 +6,9 @@ use common::{ANY_CLASS, collect, drain, message, send_all};
 use proptest::prelude::*;
 use rnic_endpoint::clock::ManualClock;
 use rnic_endpoint::port::loopback::{LoopbackConfig, LoopbackPort, pair};
-use rnic_endpoint::port::{Counters, FaultCounters, Faults, Interest, Limits, Probability, SendError, UdpConfig};
+use rnic_endpoint::port::{
+    CorruptionKind, Counters, FaultCounters, Faults, Interest, Limits, Probability, SendError, UdpConfig,
+};
 use rnic_endpoint::{Arrival, Batch, FaultyPort, Port, UdpPort};
 use rnic_transport::Time;
 use std::io::{self, IoSlice};
@@ -19,6 +21,7 @@ const NONE: Faults = Faults {
     loss: Probability::NEVER,
     duplication: Probability::NEVER,
     corruption: Probability::NEVER,
+    corruption_kind: CorruptionKind::Mixed,
     reordering: Probability::NEVER,
     reordering_depth: 0,
     delay: Probability::NEVER,
@@ -148,7 +151,14 @@ fn each_fault_alone_does_what_its_name_says() {
         once.dedup();
         assert!(once == expected);
     }
-    for (got, counters) in both(Faults { corruption: tenth, ..NONE }) {
+    for kind in CorruptionKind::ALL {
+        for (got, counters) in both(Faults { corruption: tenth, corruption_kind: kind, ..NONE }) {
+            let corrupted = got.iter().zip(&expected).filter(|(a, b)| a != b).count();
+            assert_eq!((got.len(), corrupted as u64), (1_000, counters.corrupted), "{kind:?}");
+            assert!(counters.corrupted > 0);
+        }
+    }
+    for (got, counters) in both(Faults { corruption: tenth, corruption_kind: CorruptionKind::Bit, ..NONE }) {
         let flipped = |(a, b): (&Vec<u8>, &Vec<u8>)| a.iter().zip(b).map(|(a, b)| (a ^ b).count_ones()).sum::<u32>();
         let flips: Vec<u32> = got.iter().zip(&expected).map(flipped).collect();
         assert!(flips.iter().all(|&flips| flips <= 1) && got.len() == 1_000);
@@ -308,6 +318,7 @@ fn any_faults() -> impl Strategy<Value = Faults> {
             loss,
             duplication,
             corruption,
+            corruption_kind: CorruptionKind::Bit,
             reordering,
             reordering_depth,
             delay,

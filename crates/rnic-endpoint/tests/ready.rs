@@ -227,7 +227,7 @@ fn a_timestamp_is_the_time_at_which_the_request_completed() {
         let [a, b] = pair(mode);
         receive(&b, 2);
         let clocks = [a.device.clock(), b.device.clock()];
-        let start = clocks.map(|clock| clock.now());
+        let start = [clocks[0].now(), clocks[1].now()];
         let mut last = start;
         for _ in 0..2 {
             send(&a, false);

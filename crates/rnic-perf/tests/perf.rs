@@ -2,6 +2,7 @@
 
 use rnic_endpoint::exchange::Credentials;
 use rnic_endpoint::{Mode, Security};
+use rnic_netns::{Pair, with_pair};
 use rnic_perf::{Amount, FaultPlan, Op, PerfError, Plan, Report, ServeOptions, Unit, run, serve};
 use rnic_transport::Time;
 use rnic_verbs::Service;
@@ -132,7 +133,7 @@ fn an_unreliable_connection_counts_what_arrived() {
 
 #[test]
 fn every_byte_is_right_whatever_the_network_does() {
-    let faults = FaultPlan { loss: 2.0, reorder: 5.0, duplicate: 2.0, corrupt: 1.0, seed: 42 };
+    let faults = FaultPlan { loss: 2.0, reorder: 5.0, duplicate: 2.0, corrupt: 1.0, seed: 42, ..FaultPlan::default() };
     let mut struck = 0;
     for op in OPS {
         let every =
@@ -158,6 +159,58 @@ fn every_byte_is_right_whatever_the_network_does() {
         }
     }
     assert!(struck > 100, "the faults did not happen: {struck}");
+}
+
+/// TCP works, but the server's host drops what it sends to UDP port 4791.
+#[test]
+fn blocked_udp_is_named() {
+    with_pair(1_500, |pair| {
+        pair.b.ip("rule add ipproto udp dport 4791 blackhole").unwrap();
+        for (service, op, latency) in [
+            (Service::Irn, Op::Write, false),
+            (Service::Rc, Op::Read, false),
+            (Service::Irn, Op::Read, true),
+            (Service::Rc, Op::Send, true),
+        ] {
+            let server = pair.b.run(|| server_at(Pair::B4));
+            let plan = Plan { service, latency, give_up_after: Some(Time::from_ms(100)), ..plan(op) };
+            let plan = Plan { roce_port: 4_791, ..plan };
+            let error = pair.a.run(|| run(server.address, &plan, &AtomicBool::new(false), |_, _| {})).unwrap_err();
+            let PerfError::Blocked { server: device } = error else { panic!("{service:?} {op:?}: {error}") };
+            let expected = format!(
+                "the TCP connection to 10.77.0.2 works, but nothing came back on UDP port {}: does a firewall drop it?",
+                device.port()
+            );
+            assert_eq!(PerfError::Blocked { server: device }.to_string(), expected);
+            assert!(server.thread.join().unwrap()[0].is_err());
+        }
+    });
+}
+
+/// What was measured before an interruption is in the report, with the server's counters.
+#[test]
+fn an_interruption_leaves_what_was_measured() {
+    for (op, latency, verify, service) in [
+        (Op::Write, false, false, Service::Irn),
+        (Op::Write, false, true, Service::Rc),
+        (Op::Read, false, true, Service::Irn),
+        (Op::Send, true, false, Service::Rc),
+        (Op::Read, true, false, Service::Irn),
+        (Op::Write, false, false, Service::Uc),
+    ] {
+        let server = server();
+        let stop = Arc::new(AtomicBool::new(false));
+        let client = endless(&server, Plan { latency, verify, service, ..plan(op) }, stop.clone());
+        stop.store(true, Ordering::Relaxed);
+        let report = client.join().unwrap().unwrap();
+        assert!(report.interrupted && report.is_right() && !report.rows.is_empty(), "{report:?}");
+        for row in &report.rows {
+            assert!(row.messages > 0 && row.seconds > 0.0, "{op:?} {row:?}");
+            assert!(row.server.is_some(), "{op:?} {row:?}");
+            assert_eq!(row.verified.is_some_and(|verified| verified.bytes > 0), verify, "{op:?} {row:?}");
+        }
+        assert_eq!(server.thread.join().unwrap(), [Err("the peer refuses: interrupted".to_string())]);
+    }
 }
 
 #[test]
@@ -233,9 +286,9 @@ fn a_client_reports_the_error_of_its_server() {
     assert!(error.contains("has version 99") && error.contains("use the same rnic on both sides"), "{error}");
     let error = failure(&["HTTP/1.1 400 Bad Request"]);
     assert!(error.contains("it is not `rnic perf`; it sent `HTTP/1.1 400 Bad Request`"), "{error}");
-    let error = failure(&["{\"rnic_perf\":2}", "{\"say\":\"refused\",\"why\":\"no room\"}"]);
+    let error = failure(&["{\"rnic_perf\":3}", "{\"say\":\"refused\",\"why\":\"no room\"}"]);
     assert_eq!(error, "the peer refuses: no room");
-    let error = failure(&["{\"rnic_perf\":2}", "{\"say\":\"began\"}"]);
+    let error = failure(&["{\"rnic_perf\":3}", "{\"say\":\"began\"}"]);
     assert!(error.ends_with("`began` is not due"), "{error}");
 }
 
@@ -267,17 +320,6 @@ fn a_client_ends_when_its_server_closes_the_connection() {
 }
 
 #[test]
-fn a_client_can_be_interrupted() {
-    let server = server();
-    let stop = Arc::new(AtomicBool::new(false));
-    let client = endless(&server, plan(Op::Write), stop.clone());
-    stop.store(true, Ordering::Relaxed);
-    assert!(matches!(client.join().unwrap(), Err(PerfError::Interrupted)));
-    let served = server.thread.join().unwrap();
-    assert_eq!(served, [Err("the peer refuses: interrupted".to_string())]);
-}
-
-#[test]
 fn a_server_survives_what_clients_say() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -288,13 +330,13 @@ fn a_server_survives_what_clients_say() {
         let options = ServeOptions { roce_port: 0, ..ServeOptions::default() };
         serve(&listener, options, &flag, |served| sender.send(served.result).unwrap()).unwrap();
     });
-    const GREETING: &str = "{\"rnic_perf\":2}\n";
+    const GREETING: &str = "{\"rnic_perf\":3}\n";
     let setup = |queue_pairs: u64, stride: u64, service: &str| {
         format!(
             "{GREETING}{{\"say\":\"hello\",\"setup\":{{\"op\":\"write\",\"latency\":false,\"service\":\"{service}\",\
              \"queue_pairs\":{queue_pairs},\"depth\":1,\"slots\":1,\"stride\":{stride},\"congestion\":\"none\",\
              \"settings\":[],\"in_flight\":null,\"verify\":false,\"seed\":1,\"polled\":true,\"security\":\"none\",\
-             \"faults\":{{\"loss\":0,\"reorder\":0,\"duplicate\":0,\"corrupt\":0,\"seed\":1}}}},\
+             \"faults\":{{\"loss\":0,\"reorder\":0,\"duplicate\":0,\"corrupt\":0,\"corrupt_kind\":\"mixed\",\"seed\":1}}}},\
              \"client\":{{\"roce_port\":1,\"peers\":[],\"in_flight\":64,\"memory\":{{\"addr\":0,\"rkey\":0,\"len\":0}},\"mtu\":1024}},\
              \"mtu_fixed\":false}}\n"
         )

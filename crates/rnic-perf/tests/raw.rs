@@ -38,6 +38,20 @@ fn with_a_window_everything_arrives_and_is_counted() {
     }
 }
 
+/// `rnic perf raw` without `--bind` listens on the IPv6 address `::`, and clients connect over IPv4 too.
+#[test]
+fn a_server_for_ipv6_and_ipv4_serves_both() {
+    let (address, errors) = server("[::]:0");
+    for host in ["127.0.0.1", "::1", "::ffff:127.0.0.1"] {
+        let address = SocketAddr::new(host.parse().unwrap(), address.port());
+        let result = throughput(address, &case(Mode::Merged, 1_000)).unwrap();
+        assert!(result.sent > 0 && result.received == result.sent, "{host}");
+        let trips = round_trips(address, 64, 50).unwrap();
+        assert_eq!((trips.count() as u64, trips.lost), (50, 0), "{host}");
+    }
+    assert!(errors.try_recv().is_err(), "no complaints");
+}
+
 #[test]
 fn round_trips_are_counted_and_in_order() {
     let (address, _errors) = server("127.0.0.1:0");

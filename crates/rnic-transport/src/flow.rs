@@ -70,6 +70,13 @@ impl<C: CongestionControl> Regulator<C> {
         }
     }
 
+    /// Counts all stored times from an origin that is later by `by` ([`Time::rebased`]); `now` counts from the new
+    /// origin. The congestion control begins anew, because its implementation knows its own times only.
+    pub fn rebase(&mut self, cfg: &FlowConfig, params: &C::Params, now: Time, by: Time) {
+        self.not_before = self.not_before.rebased(by);
+        self.congestion = C::new(params, &FlowConfig { max_rate: None, ..cfg.clone() }, now);
+    }
+
     /// The congestion control as a mutable reference, so that the caller can pass events, such as a received CNP, to
     /// it.
     pub fn congestion_mut(&mut self) -> &mut C {
@@ -304,6 +311,13 @@ impl<P: Protocol<Sender: StreamSender>, C: CongestionControl> Sender<P, C> {
         self.recovery.outstanding()
     }
 
+    /// Counts all stored times from an origin that is later by `by`; see [`Regulator::rebase`]. `by` must be a multiple
+    /// of 2^32 ns, the period of a [`Stamp`](crate::pdu::Stamp).
+    pub fn rebase(&mut self, cfg: &FlowConfig, params: &C::Params, now: Time, by: Time) {
+        self.recovery.rebase(by);
+        self.regulator.rebase(cfg, params, now, by);
+    }
+
     /// Retransmits from the first unacknowledged packet on, after an RNR NAK; see [`StreamSender::resend`].
     pub fn resend(&mut self, now: Time) {
         self.recovery.resend(now);
@@ -351,7 +365,7 @@ pub struct Receiver<P: Protocol> {
 /// CNP.
 ///
 /// To keep the state of a flow small, a `Notifier` is one 64-bit word. The lowest bit says whether a CNP is due; the
-/// other bits are the earliest time of the next CNP in picoseconds.
+/// other bits are the earliest time of the next CNP in picoseconds, so times must be below 2^63 ps (106 days).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Notifier(u64);
 
@@ -371,6 +385,11 @@ impl Notifier {
         }
         self.0 = (now + interval).as_ps() << 1;
         true
+    }
+
+    /// Counts the stored time from an origin that is later by `by`; see [`Time::rebased`].
+    pub fn rebase(&mut self, by: Time) {
+        self.0 = (self.0 >> 1).saturating_sub(by.as_ps()) << 1 | self.0 & 1;
     }
 }
 

@@ -62,6 +62,11 @@ impl Time {
     pub const fn saturating_add(self, span: Time) -> Time {
         Time(self.0.saturating_add(span.0))
     }
+    /// This instant, counted from an origin that is later by `by`. [`Time::ZERO`] if it precedes that origin;
+    /// [`Time::MAX`], which stands for "never", stays.
+    pub fn rebased(self, by: Time) -> Time {
+        if self == Time::MAX { self } else { self.saturating_sub(by) }
+    }
     /// This duration multiplied by `factor`, rounded to the nearest picosecond.
     pub fn scale(self, factor: f64) -> Time {
         Time((self.0 as f64 * factor).round() as u64)

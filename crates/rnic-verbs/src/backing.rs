@@ -206,14 +206,15 @@ impl Atomic {
     }
 }
 
-/// Asks the processor to load the beginning of `after` into its cache, for reading or to `WRITE` it. These are the bytes
-/// behind a packet's payload of `len` bytes, where the next packet's payload usually goes. While the next packet is
-/// parsed and checked, the processor loads them. Short messages are not worth it.
+/// Asks the processor to load the beginning of `after` into its cache, for reading or to `WRITE` it. These are the
+/// bytes behind a packet's payload of `len` bytes, where the next packet's payload usually goes. While the next packet
+/// is parsed and checked, the processor loads them. Short messages are not worth it.
 #[inline]
 fn prefetch<const WRITE: bool>(after: &[u8], len: usize) {
     /// Bytes of a cache line.
     const LINE: usize = 64;
-    /// Bytes that are loaded at most. A processor has a few dozen loads in flight; behind them its own prediction works.
+    /// Bytes that are loaded at most. A processor has a few dozen loads in flight; behind them its own prediction
+    /// works.
     const MOST: usize = 2 << 10;
     if len < 4 * LINE {
         return;

@@ -1,6 +1,5 @@
 //! State of a queue pair that is the same for every transport service (RC, IRN, UC): queues, completions, errors.
 
-use crate::Counters;
 use crate::memory::Memory;
 use crate::packet::Route;
 use crate::queue::{CompletionQueue, Receive, ReceiveQueue, SharedReceiveQueue};
@@ -9,6 +8,7 @@ use crate::table::Table;
 use crate::types::{
     Access, Completion, Connection, CqId, Event, Opcode, Pd, QpInit, Qpn, SendAttributes, State, Status,
 };
+use crate::{Counters, VerbsError};
 use rnic_transport::Time;
 use rnic_wire::{Credits, NakCode, Syndrome};
 use std::cell::Cell;
@@ -112,9 +112,6 @@ pub(crate) struct Common {
     pub(crate) state: State,
     pub(crate) connection: Option<Connection>,
     pub(crate) attributes: SendAttributes,
-    /// IRN: period within which all timeouts together use up only one retry
-    /// ([`DeviceConfig::patience`](crate::DeviceConfig)).
-    pub(crate) patience: Time,
     pub(crate) route: Route,
     pub(crate) sends: SendQueue,
     pub(crate) receives: ReceiveQueue,
@@ -141,9 +138,17 @@ impl Common {
     /// packet of one peer cannot use up the receives of other queue pairs.
     pub(crate) const MAX_EARLY: usize = 64;
 
-    pub(crate) fn new(qpn: Qpn, pd: Pd, init: QpInit) -> Common {
+    /// The send queue and the receive queue that `init` describes.
+    ///
+    /// # Errors
+    /// If the system has no memory for them.
+    pub(crate) fn queues(init: &QpInit) -> Result<(SendQueue, ReceiveQueue), VerbsError> {
         let sizes = init.capacities;
         let (capacity, max_sge) = if init.srq.is_some() { (0, 0) } else { (sizes.recv_wr, sizes.recv_sge) };
+        Ok((SendQueue::new(sizes.send_wr)?, ReceiveQueue::new(capacity, max_sge)?))
+    }
+
+    pub(crate) fn new(qpn: Qpn, pd: Pd, init: QpInit, (sends, receives): (SendQueue, ReceiveQueue)) -> Common {
         Common {
             qpn,
             pd,
@@ -153,9 +158,8 @@ impl Common {
             state: State::Reset,
             connection: None,
             attributes: SendAttributes::default(),
-            patience: Time::ZERO,
-            sends: SendQueue::default(),
-            receives: ReceiveQueue::new(capacity, max_sge),
+            sends,
+            receives,
             inbox: VecDeque::new(),
             next_receive: 0,
             failing: None,
@@ -167,7 +171,8 @@ impl Common {
 
     /// Resets the queue pair: from any state to RESET.
     pub(crate) fn reset(&mut self) {
-        *self = Common::new(self.qpn, self.pd, self.init.clone());
+        let queues = (self.sends.take_emptied(), self.receives.take_emptied());
+        *self = Common::new(self.qpn, self.pd, self.init.clone(), queues);
     }
 
     /// Whether the queue pair is in a state in which it processes packets of the peer.

@@ -71,11 +71,6 @@ pub struct DeviceConfig {
     /// Retransmission timeouts of IRN connections. The timeout of an RC connection is an attribute of the connection
     /// ([`SendAttributes::timeout`](crate::SendAttributes::timeout)).
     pub timeouts: Timeouts,
-    /// IRN: period within which all timeouts of a connection together use up only one retry; 0: each timeout uses up a
-    /// retry. Short timeouts have the advantage that a lost retransmission is repeated soon. But many of them expire
-    /// while a peer is busy. With a positive period these timeouts together use up few retries, so requests to the busy
-    /// peer do not fail.
-    pub patience: Time,
     /// Congestion control of queue pairs for which the application chooses none
     /// ([`Device::set_congestion`](crate::Device::set_congestion)).
     pub congestion: Congestion,
@@ -98,7 +93,6 @@ impl Default for DeviceConfig {
                 low_packets: 3,
                 dynamic: Some(Time::from_ms(2)),
             },
-            patience: Time::ZERO,
             congestion: Congestion::of::<NoCongestionControl>(Settings::new(&[])),
             seed: 0,
         }

@@ -72,6 +72,26 @@ impl Device {
         self.ctx.now = self.ctx.now.max(now);
     }
 
+    /// The time by which [`Device::rebase`] moves the origin of time: 2^52 ns, about 52 days.
+    pub const EPOCH: Time = Time::from_ns(1 << 52);
+
+    /// Counts all times from an origin that is later by [`Device::EPOCH`], so that a device can run without end: times
+    /// are below 2^63 ps (106 days). The owner calls it when its clock reads at least `EPOCH`, and from then on passes
+    /// times that are less by `EPOCH`. It should call it as late as after one and a half epochs, because times before
+    /// the new origin become 0. The congestion controls of the connections begin anew. The timestamps of completions
+    /// that wait in completion queues do not change.
+    pub fn rebase(&mut self) {
+        let by = Device::EPOCH;
+        let now = self.ctx.now.rebased(by);
+        self.ctx.now = now;
+        self.qps.values_mut().for_each(|qp| qp.rebase(now, by));
+        self.timers = std::mem::take(&mut self.timers).into_iter().map(|(at, slot)| (at.rebased(by), slot)).collect();
+        // A congestion control that begins anew has other timers.
+        for slot in self.qps.slots() {
+            self.wake(slot);
+        }
+    }
+
     /// The counters of the device.
     pub fn counters(&self) -> &Counters {
         &self.ctx.counters

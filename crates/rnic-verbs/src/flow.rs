@@ -29,6 +29,7 @@ pub(crate) trait Flow: Send {
     fn resend(&mut self, now: Time);
     fn deadline(&self) -> Option<Time>;
     fn on_deadline(&mut self, now: Time) -> Option<Timer>;
+    fn rebase(&mut self, now: Time, by: Time);
 }
 
 /// Paces packets at the rate of a congestion control, without loss recovery. The functions are those of [`Regulator`].
@@ -40,6 +41,7 @@ pub(crate) trait Pace: Send {
     fn on_cnp(&mut self, now: Time);
     fn deadline(&self) -> Option<Time>;
     fn on_deadline(&mut self, now: Time);
+    fn rebase(&mut self, now: Time, by: Time);
 }
 
 /// A loss recovery that a [`Flow`] can use. The trait adds the function `claim`, which reserves PSNs for the response
@@ -105,6 +107,9 @@ impl<P: Recovery, C: CongestionControl> Flow for Bound<P, C> {
     fn on_deadline(&mut self, now: Time) -> Option<Timer> {
         self.sender.on_deadline(&self.cfg, &self.params, now)
     }
+    fn rebase(&mut self, now: Time, by: Time) {
+        self.sender.rebase(&self.cfg, &self.params, now, by);
+    }
 }
 
 struct Paced<C: CongestionControl> {
@@ -133,6 +138,9 @@ impl<C: CongestionControl> Pace for Paced<C> {
         if self.deadline().is_some_and(|at| at <= now) {
             self.regulator.congestion_mut().on_timer(&self.params, now);
         }
+    }
+    fn rebase(&mut self, now: Time, by: Time) {
+        self.regulator.rebase(&self.cfg, &self.params, now, by);
     }
 }
 

@@ -101,6 +101,11 @@ impl QueuePairs {
         self.entries.get_mut(slot as usize)
     }
 
+    /// The slots of all queue pairs.
+    pub(crate) fn slots(&self) -> Vec<u32> {
+        self.entries.iter().map(|(slot, _)| slot as u32).collect()
+    }
+
     pub(crate) fn values(&self) -> impl Iterator<Item = &Qp> {
         self.entries.iter().map(|(_, qp)| qp)
     }

@@ -15,6 +15,16 @@ pub enum Notify {
     Any,
 }
 
+/// Allocates memory for `capacity` entries of a new queue, so that the queue never has to allocate memory later, when
+/// an allocation that fails would end the program.
+///
+/// # Errors
+/// If the system has no memory for them.
+pub(crate) fn reserve<T>(queue: &mut VecDeque<T>, capacity: u32, what: &'static str) -> Result<(), VerbsError> {
+    let bytes = u64::from(capacity) * size_of::<T>() as u64;
+    queue.try_reserve_exact(capacity as usize).map_err(|_| VerbsError::NoMemory { what, bytes })
+}
+
 /// A queue of completions with a fixed capacity.
 pub(crate) struct CompletionQueue {
     queue: VecDeque<Completion>,
@@ -28,8 +38,12 @@ pub(crate) struct CompletionQueue {
 }
 
 impl CompletionQueue {
-    pub(crate) fn new(capacity: u32) -> CompletionQueue {
-        CompletionQueue { queue: VecDeque::new(), capacity, overflowed: false, armed: None, notified: false, users: 0 }
+    /// # Errors
+    /// If the system has no memory for `capacity` completions.
+    pub(crate) fn new(capacity: u32) -> Result<CompletionQueue, VerbsError> {
+        let mut queue = VecDeque::new();
+        reserve(&mut queue, capacity, "completion queue")?;
+        Ok(CompletionQueue { queue, capacity, overflowed: false, armed: None, notified: false, users: 0 })
     }
 
     /// Adds a completion. If the queue is full, this completion and all later completions are lost, so that the
@@ -105,8 +119,19 @@ pub(crate) struct ReceiveQueue {
 }
 
 impl ReceiveQueue {
-    pub(crate) fn new(capacity: u32, max_sge: u32) -> ReceiveQueue {
-        ReceiveQueue { queue: VecDeque::new(), capacity, max_sge }
+    /// # Errors
+    /// If the system has no memory for `capacity` receives.
+    pub(crate) fn new(capacity: u32, max_sge: u32) -> Result<ReceiveQueue, VerbsError> {
+        let mut queue = VecDeque::new();
+        reserve(&mut queue, capacity, "receive queue")?;
+        Ok(ReceiveQueue { queue, capacity, max_sge })
+    }
+
+    /// Takes the memory of the queue for a queue without receives, and leaves this one without memory.
+    pub(crate) fn take_emptied(&mut self) -> ReceiveQueue {
+        let mut queue = std::mem::take(&mut self.queue);
+        queue.clear();
+        ReceiveQueue { queue, ..*self }
     }
 
     /// Adds a receive. `taken` is the number of receives that messages in progress hold; they count towards the

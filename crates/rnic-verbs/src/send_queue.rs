@@ -2,7 +2,8 @@
 //! packets of the requests; the PSNs follow from these numbers.
 
 use crate::memory::{Memory, Spans};
-use crate::types::{AccessError, SendFlags, SendOp, Service};
+use crate::queue::reserve;
+use crate::types::{AccessError, SendFlags, SendOp, Service, VerbsError};
 use rnic_transport::Psn;
 use smallvec::SmallVec;
 use std::collections::VecDeque;
@@ -124,6 +125,23 @@ pub(crate) struct SendQueue {
 }
 
 impl SendQueue {
+    /// An empty queue with memory for `capacity` send requests.
+    ///
+    /// # Errors
+    /// If the system has no memory for them.
+    pub(crate) fn new(capacity: u32) -> Result<SendQueue, VerbsError> {
+        let mut queue = SendQueue::default();
+        reserve(&mut queue.wqes, capacity, "send queue")?;
+        Ok(queue)
+    }
+
+    /// Takes the memory of the queue for a queue as it was created, and leaves this one without memory.
+    pub(crate) fn take_emptied(&mut self) -> SendQueue {
+        let mut wqes = std::mem::take(&mut self.wqes);
+        wqes.clear();
+        SendQueue { wqes, ..SendQueue::default() }
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.wqes.len()
     }
@@ -142,6 +160,12 @@ impl SendQueue {
     /// The oldest send request that is not completed.
     pub(crate) fn front(&self) -> Option<&Wqe> {
         self.wqes.front()
+    }
+
+    /// Number of the first packet of the oldest send request; `None` if there is none, or it is not released for
+    /// sending.
+    pub(crate) fn oldest_packet(&self) -> Option<u64> {
+        self.wqes.front().filter(|_| self.released > 0).map(|wqe| wqe.first)
     }
 
     /// The oldest send request that is not released for sending; `None` if all are released.

@@ -545,17 +545,41 @@ pub struct SendAttributes {
     pub send_psn: u32,
     /// Code n of RC's retransmission timeout, 0 to 31: the timeout is 4.096 us times 2^n; 0 means no timeout.
     pub timeout: u8,
-    /// Maximum number of retries of a request after timeouts, 0 to 7.
+    /// Maximum number of retries of a request after timeouts, 0 to 7. It has no effect if `give_up_after` is set.
     pub retry_count: u8,
     /// Maximum number of retries of a request after RNR NAKs, 0 to 6; 7 means no limit.
     pub rnr_retry: u8,
     /// Maximum number of reads and atomics that this side may have outstanding.
     pub max_rd_atomic: u8,
+    /// RC and IRN: time after which the queue pair gives up a peer that does not respond, 1 ms to 1 day, whatever the
+    /// number of timeouts until then. `None`: it gives up after `retry_count` retries, as InfiniBand prescribes.
+    ///
+    /// The time counts from the last response that acknowledged a packet for the first time, or from the transmission
+    /// of the oldest outstanding request if that was later. An RNR NAK shows that the peer is alive, so the time counts
+    /// anew when the wait that it asks for ends.
+    pub give_up_after: Option<Time>,
+    /// RC and IRN: idle time after which the queue pair probes whether its peer is alive, 1 ms to 1 day. `None`: it
+    /// never does, so it notices a dead peer only when it sends a request.
+    ///
+    /// A queue pair without outstanding requests whose last response arrived that long ago sends a probe: an RDMA Write
+    /// of 0 bytes with the PSN of its last packet. The peer takes it for a duplicate and acknowledges it, so it needs
+    /// no receive and no access right. Without a response the queue pair repeats the probe, 8 times within
+    /// `give_up_after`, or else `retry_count` times after RC's timeout or IRN's `timeouts.high`. Then it goes into the
+    /// error state, with the event [`QueuePairError`](Event::QueuePairError).
+    pub keep_alive: Option<Time>,
 }
 
 impl Default for SendAttributes {
     fn default() -> SendAttributes {
-        SendAttributes { send_psn: 0, timeout: 14, retry_count: 7, rnr_retry: 7, max_rd_atomic: 16 }
+        SendAttributes {
+            send_psn: 0,
+            timeout: 14,
+            retry_count: 7,
+            rnr_retry: 7,
+            max_rd_atomic: 16,
+            give_up_after: None,
+            keep_alive: None,
+        }
     }
 }
 
@@ -591,6 +615,14 @@ pub enum VerbsError {
         what: &'static str,
         /// The maximum number.
         limit: u64,
+    },
+    /// The system has no memory for an object.
+    #[error("the system has no memory for the {what}, which needs {bytes} bytes")]
+    NoMemory {
+        /// The object.
+        what: &'static str,
+        /// Length of the memory that the object needs.
+        bytes: u64,
     },
     /// The queue to which a request is posted is full.
     #[error("the {0} is full")]

@@ -209,7 +209,7 @@ impl Device {
             return Err(VerbsError::Limit { what: "completion queues", limit: limits.completion_queues.into() });
         }
         range("the capacity of a completion queue", capacity, 1, limits.completions)?;
-        Ok(CqId(self.ctx.cqs.insert(CompletionQueue::new(capacity))))
+        Ok(CqId(self.ctx.cqs.insert(CompletionQueue::new(capacity)?)))
     }
 
     /// Destroys a completion queue.
@@ -273,7 +273,7 @@ impl Device {
         }
         range("the capacity of a receive queue", capacity, 1, limits.work_requests)?;
         range("the number of scatter-gather elements", max_sge, 0, limits.scatter_gather)?;
-        let receives = ReceiveQueue::new(capacity, max_sge);
+        let receives = ReceiveQueue::new(capacity, max_sge)?;
         Ok(SrqId(self.ctx.srqs.insert(SharedReceiveQueue { pd, receives, limit: 0, users: 0 })))
     }
 
@@ -357,6 +357,7 @@ impl Device {
         {
             return Err(VerbsError::OtherDomain("shared receive queue"));
         }
+        let queues = Common::queues(&init)?;
         for cq in [init.send_cq, init.recv_cq] {
             self.cq(cq)?.users += 1;
         }
@@ -365,7 +366,7 @@ impl Device {
         }
         let (congestion, cfg) = (self.config.congestion.clone(), FlowConfig::default());
         let make = |qpn| {
-            let common = Common::new(qpn, pd, init);
+            let common = Common::new(qpn, pd, init, queues);
             Qp {
                 common,
                 engine: Engine::None,
@@ -495,7 +496,6 @@ impl Device {
         range("the RNR timer", min_rnr_timer.into(), 0, 31)?;
         range("the DSCP", dscp.into(), 0, 63)?;
         let (line_rate, base_rtt, timeouts) = (self.config.line_rate, self.config.base_rtt, self.config.timeouts);
-        let patience = if service == Service::Irn { self.config.patience } else { Time::ZERO };
         if line_rate.as_bps() == 0 {
             let possible = "1 bit per second or more".into();
             return Err(VerbsError::Range { name: "the link's rate", value: 0, possible });
@@ -522,7 +522,6 @@ impl Device {
         cfg.cnp_interval = qp.congestion.check(&cfg).map_err(VerbsError::Congestion)?;
         qp.cfg = cfg;
         qp.common.connection = Some(connection);
-        qp.common.patience = patience;
         qp.common.route = Route { service, peer_qpn: peer_qpn.0, mtu: path_mtu };
         qp.connect(now)?;
         qp.common.state = State::ReadyToReceive;
@@ -539,11 +538,26 @@ impl Device {
         let qp = self.qp(qpn)?;
         let from = qp.common.state;
         require(from, &[State::ReadyToReceive, State::SendQueueDrain, State::SendQueueError], "go to RTS")?;
-        let SendAttributes { send_psn, timeout, retry_count, rnr_retry, .. } = attributes;
+        let SendAttributes { send_psn, timeout, retry_count, rnr_retry, give_up_after, keep_alive, .. } = attributes;
         range("the first PSN", send_psn, 0, Psn::MODULUS - 1)?;
         range("the timeout", timeout.into(), 0, 31)?;
         range("the retry count", retry_count.into(), 0, 7)?;
         range("the RNR retry count", rnr_retry.into(), 0, 7)?;
+        span("the time in us after which the queue pair gives up (give_up_after)", give_up_after)?;
+        span("the idle time in us after which the queue pair probes its peer (keep_alive)", keep_alive)?;
+        match qp.common.init.service {
+            Service::Uc if give_up_after.or(keep_alive).is_some() => {
+                return Err(VerbsError::Unsupported(
+                    "an unreliable connection gets no responses, so it cannot notice a dead peer: leave out give_up_after and keep_alive",
+                ));
+            }
+            Service::Rc if keep_alive.is_some() && timeout == 0 && give_up_after.is_none() => {
+                return Err(VerbsError::Unsupported(
+                    "keep_alive needs a timeout or give_up_after, to end the wait for a response",
+                ));
+            }
+            _ => {}
+        }
         if from == State::ReadyToReceive {
             qp.common.attributes = attributes;
             if qp.common.init.service == Service::Rc {
@@ -734,6 +748,18 @@ fn range(name: &'static str, value: u32, min: u32, max: u32) -> Result<(), Verbs
         Ok(())
     } else {
         Err(VerbsError::Range { name, value: value.into(), possible: format!("{min} to {max}").into() })
+    }
+}
+
+/// Checks that a time attribute, if it is set, is 1 ms to 1 day.
+fn span(name: &'static str, value: Option<Time>) -> Result<(), VerbsError> {
+    let (min, max) = (Time::from_ms(1), Time::from_ms(86_400_000));
+    match value {
+        Some(value) if !(min..=max).contains(&value) => {
+            let possible = "1000 (1 ms) to 86400000000 (1 day)".into();
+            Err(VerbsError::Range { name, value: value.as_ps() / 1_000_000, possible })
+        }
+        _ => Ok(()),
     }
 }
 

@@ -3,7 +3,9 @@
 mod common;
 
 mod conformance;
+mod dead_peer;
 mod drops;
+mod epochs;
 mod errors;
 mod foreign;
 mod hostile;

@@ -147,8 +147,9 @@ impl IcrcSeed {
         self.solve_id_from(0, packet)
     }
 
-    /// Like [`IcrcSeed::solve_id`], but tries the identification `guess` first. If it is correct, the cost is that of
-    /// [`IcrcSeed::check`].
+    /// Like [`IcrcSeed::solve_id`], but tries the identification `guess` first. It costs as much as
+    /// [`IcrcSeed::check`] in every case, because the identification follows from the difference of the two ICRCs. For
+    /// IPv6 the result is `guess` if the ICRC is correct.
     #[inline]
     pub fn solve_id_from(&self, guess: u16, packet: &[u8]) -> Option<u16> {
         let (bytes, icrc) = split(packet)?;
@@ -156,7 +157,7 @@ impl IcrcSeed {
         match (difference, self.is_ipv4) {
             (0, true) => Some(guess),
             (_, true) => solve(difference, bytes.len()).map(|id| id ^ guess),
-            (_, false) => (difference == 0).then_some(0),
+            (_, false) => (difference == 0).then_some(guess),
         }
     }
 }

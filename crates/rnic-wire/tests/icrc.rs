@@ -41,7 +41,7 @@ fn the_identification_is_found() {
     broken[13] ^= 1;
     assert_eq!(ipv4().solve_id(&broken), None);
     assert_eq!(ipv4().solve_id_from(0x1234, &broken), None);
-    assert_eq!(ipv6().solve_id_from(9, &IPV6), Some(0));
+    assert_eq!(ipv6().solve_id_from(9, &IPV6), Some(9), "IPv6 has no identification");
 }
 
 #[test]

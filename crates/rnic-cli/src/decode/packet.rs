@@ -177,8 +177,8 @@ fn roce<'a>(
     roce
 }
 
-/// Splits a captured UDP payload into the packets inside protected datagrams of rnic; `None` if it is something else. It
-/// may be a batch of datagrams (see [`batch`]), which is recognised by the datagrams' numbers: they increase by 1.
+/// Splits a captured UDP payload into the packets inside protected datagrams of rnic; `None` if it is something else.
+/// It may be a batch of datagrams (see [`batch`]), which is recognised by the datagrams' numbers: they increase by 1.
 fn protected<'a>(ethernet: Option<Ethernet>, datagram: RoceV2<'a>) -> Option<Vec<Roce<'a>>> {
     let body = datagram.body;
     let first = ProtectedHeader::parse(body)?;

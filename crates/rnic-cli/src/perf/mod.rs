@@ -3,10 +3,11 @@
 mod perftest;
 
 use crate::error::CliError;
+use crate::interrupt::Interruption;
 use crate::output;
 use clap::{Args, Subcommand, ValueEnum};
 use rnic_endpoint::exchange::{Credentials, ExchangeError};
-use rnic_endpoint::port::ROCE_PORT;
+use rnic_endpoint::port::{CorruptionKind, ROCE_PORT};
 use rnic_endpoint::{Mode, Security};
 use rnic_perf::raw::{self, Case};
 use rnic_perf::{
@@ -18,7 +19,6 @@ use rnic_verbs::Service;
 use std::io::{self, Write};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener};
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 #[derive(Args, Debug)]
@@ -172,13 +172,21 @@ struct MeasureArgs {
     #[arg(long, value_name = "PERCENT", default_value_t = 0.0)]
     duplicate: f64,
 
-    /// Percentage of received packets in which each side flips one bit
+    /// Percentage of received packets that each side corrupts
     #[arg(long, value_name = "PERCENT", default_value_t = 0.0)]
     corrupt: f64,
+
+    /// How --corrupt changes a packet [default: mixed]
+    #[arg(long, value_enum, value_name = "KIND", requires = "corrupt")]
+    corrupt_kind: Option<CorruptionName>,
 
     /// Seed of the faults and of the bytes of --verify
     #[arg(long, value_name = "N", default_value_t = 1)]
     fault_seed: u64,
+
+    /// Time without a response after which a side gives up the other; without unit in seconds [default: 5 s]
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    give_up_after: Option<Time>,
 
     /// Protection of packets [default: authenticated; with --perftest none]
     #[arg(long, value_enum, conflicts_with = "perftest")]
@@ -286,6 +294,29 @@ impl From<SecurityName> for Security {
 }
 
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+enum CorruptionName {
+    /// One bit is flipped
+    Bit,
+    /// 2 to 32 consecutive bytes have random values
+    Burst,
+    /// 8 bytes anywhere have random values
+    Bytes,
+    /// Each corrupted packet has one of the three kinds
+    Mixed,
+}
+
+impl From<CorruptionName> for CorruptionKind {
+    fn from(name: CorruptionName) -> CorruptionKind {
+        match name {
+            CorruptionName::Bit => CorruptionKind::Bit,
+            CorruptionName::Burst => CorruptionKind::Burst,
+            CorruptionName::Bytes => CorruptionKind::Bytes,
+            CorruptionName::Mixed => CorruptionKind::Mixed,
+        }
+    }
+}
+
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 enum ServiceName {
     /// Reliable connection with go-back-N, as every RoCE NIC has it
     Rc,
@@ -304,24 +335,13 @@ pub(crate) fn perf(arguments: &PerfArgs) -> Result<(), CliError> {
         },
         None if arguments.measure.perftest => perftest::perftest(&arguments.measure),
         None => {
-            let stop = stop_on_signal()?;
+            let interruption = Interruption::listen()?;
             match &arguments.measure.host {
-                None => server(&arguments.measure, &stop),
-                Some(host) => client(host, &arguments.measure, &stop),
+                None => server(&arguments.measure, interruption.flag()),
+                Some(host) => client(host, &arguments.measure, &interruption),
             }
         }
     }
-}
-
-/// Makes Ctrl-C and SIGTERM set the returned flag. A second signal ends the program immediately.
-fn stop_on_signal() -> Result<Arc<AtomicBool>, CliError> {
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        signal_hook::flag::register_conditional_default(signal, stop.clone())
-            .and_then(|_| signal_hook::flag::register(signal, stop.clone()))
-            .map_err(|error| CliError::Io { doing: "cannot listen to signals".to_string(), error })?;
-    }
-    Ok(stop)
 }
 
 fn listen(bind: Option<IpAddr>, port: u16) -> Result<TcpListener, CliError> {
@@ -353,6 +373,10 @@ fn server(arguments: &MeasureArgs, stop: &AtomicBool) -> Result<(), CliError> {
         let why = "--security is chosen by the client; on the server it has no effect";
         return Err(CliError::Input(why.to_string()));
     }
+    if arguments.give_up_after.is_some() {
+        let why = "--give-up-after is chosen by the client; on the server it has no effect";
+        return Err(CliError::Input(why.to_string()));
+    }
     let options = ServeOptions {
         roce_port: arguments.roce_port,
         once: arguments.once,
@@ -378,7 +402,7 @@ fn server(arguments: &MeasureArgs, stop: &AtomicBool) -> Result<(), CliError> {
     }
 }
 
-fn client(host: &str, arguments: &MeasureArgs, stop: &AtomicBool) -> Result<(), CliError> {
+fn client(host: &str, arguments: &MeasureArgs, interruption: &Interruption) -> Result<(), CliError> {
     let plan = Plan { credentials: arguments.trust.credentials()?, ..plan(arguments) };
     let unit = unit(arguments);
     let table = arguments.format == crate::format::Format::Table;
@@ -395,13 +419,20 @@ fn client(host: &str, arguments: &MeasureArgs, stop: &AtomicBool) -> Result<(), 
             report.write_row(row, out, unit)
         });
     };
-    let report = run(endpoint(host, arguments.port), &plan, stop, row).map_err(failure)?;
+    let interrupted = |message: &str| {
+        let code = interruption.exit_code().unwrap_or(1);
+        CliError::Interrupted { code, message: message.to_string() }
+    };
+    let report = run(endpoint(host, arguments.port), &plan, interruption.flag(), row).map_err(|error| match error {
+        PerfError::Interrupted => interrupted("nothing was measured"),
+        error => failure(error),
+    })?;
     printed?;
     if !table {
         print_json(&report)?;
     }
     if report.is_right() {
-        return Ok(());
+        return if report.interrupted { Err(interrupted("the last row is partial")) } else { Ok(()) };
     }
     Err(CliError::Failed(vec!["some bytes arrived wrong; the rows above have their number".to_string()]))
 }
@@ -456,10 +487,12 @@ fn plan(arguments: &MeasureArgs) -> Plan {
             reorder: arguments.reorder,
             duplicate: arguments.duplicate,
             corrupt: arguments.corrupt,
+            corrupt_kind: arguments.corrupt_kind.map(CorruptionKind::from).unwrap_or_default(),
             seed: arguments.fault_seed,
         },
         mode: mode(arguments),
         roce_port: arguments.roce_port,
+        give_up_after: arguments.give_up_after,
         security: arguments.security.map(Security::from).unwrap_or_default(),
         credentials: None,
     }

@@ -111,6 +111,11 @@ fn impossible(arguments: &MeasureArgs) -> Option<(&'static str, &'static str)> {
             "--in-flight",
             "the device's default applies; --tx-depth limits the outstanding messages",
         ),
+        (
+            arguments.give_up_after.is_some(),
+            "--give-up-after",
+            "RC's timeout and number of retries apply, as perftest has them; leave it out",
+        ),
         (arguments.verify, "--verify", "the content of perftest's messages is not defined; leave it out"),
         (arguments.loss != 0.0, "--loss", faults),
         (arguments.reorder != 0.0, "--reorder", faults),

@@ -1,7 +1,7 @@
 //! Completion queues of a device: polling for completions, sleeping until one arrives, and asynchronous waiting.
 
 use super::{Device, Error};
-use crate::clock::TimeSource;
+use crate::clock::{Clock, TimeSource};
 use crate::config::Mode;
 use rnic_transport::Time;
 use rnic_verbs::{Completion, CqId, Notify, Status};
@@ -58,13 +58,17 @@ impl CompletionQueue {
     /// As [`CompletionQueue::poll`].
     pub fn wait(&self, out: &mut [Completion], timeout: Time) -> Result<usize, Error> {
         let shared = self.0.device.shared();
-        let end = shared.clock.now().saturating_add(timeout);
+        let clock = Clock::start();
         loop {
             let count = self.take(out)?;
-            if count > 0 || out.is_empty() || shared.clock.now() >= end {
+            if count > 0 || out.is_empty() {
                 return Ok(count);
             }
-            shared.progress_or_wait(Some(self.0.id), end)?;
+            let spent = clock.now();
+            if spent >= timeout {
+                return Ok(0);
+            }
+            shared.progress_or_wait(Some(self.0.id), timeout - spent)?;
         }
     }
 

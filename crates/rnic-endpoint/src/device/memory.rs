@@ -26,6 +26,19 @@ impl Drop for DomainInner {
 pub struct ProtectionDomain(pub(super) Arc<DomainInner>);
 
 impl ProtectionDomain {
+    /// Registers `len` zero bytes, which the device allocates. Unlike `register(vec![0; len], access)` it fails with an
+    /// error if the system has no memory for them.
+    ///
+    /// # Errors
+    /// [`NoMemory`](rnic_verbs::VerbsError::NoMemory), or a limit of the device is reached.
+    pub fn allocate(&self, len: usize, access: Access) -> Result<MemoryRegion, Error> {
+        let mut bytes = Vec::new();
+        let failed = |_| VerbsError::NoMemory { what: "memory region", bytes: len as u64 };
+        bytes.try_reserve_exact(len).map_err(failed)?;
+        bytes.resize(len, 0);
+        self.register(bytes, access)
+    }
+
     /// Registers `bytes` as a memory region with the rights `access`. The device owns the bytes until
     /// [`MemoryRegion::into_bytes`] returns them.
     ///

@@ -37,7 +37,7 @@ pub use queue_pair::{Address, PathOptions, QpOptions, QueuePair, SharedReceiveQu
 pub use ready::{NextEvent, ReadyFd};
 pub use rnic_secure::PublicKey;
 
-use crate::clock::{Clock, TimeSource};
+use crate::clock::DeviceClock;
 use crate::config::{Config, Mode};
 use crate::driver::{Driver, DriverCounters};
 use crate::port::{self, BindError, Port, UdpPort};
@@ -153,12 +153,15 @@ impl Device {
     /// # Errors
     /// When the progress thread cannot be started, or `/dev/urandom` cannot be read.
     pub fn on_port(port: Box<dyn Port>, config: Config) -> Result<Device, Error> {
+        Device::on_port_with(port, config, DeviceClock::start())
+    }
+
+    fn on_port_with(port: Box<dyn Port>, config: Config, clock: DeviceClock) -> Result<Device, Error> {
         let mut verbs = config.verbs.clone();
         if !config.fixed_seed {
             verbs.seed = random_seed()?;
         }
-        let clock = Clock::start();
-        let driver = Driver::new(port, clock, &config);
+        let driver = Driver::new(port, clock.clone(), &config);
         let shared = Arc::new(Shared::new(rnic_verbs::Device::new(verbs), driver, &config, clock));
         if config.mode == Mode::Thread {
             let theirs = shared.clone();
@@ -197,8 +200,7 @@ impl Device {
     /// # Errors
     /// When the device is closed or a system call fails.
     pub fn wait(&self, timeout: Time) -> Result<(), Error> {
-        let end = self.shared().clock.now().saturating_add(timeout);
-        self.shared().progress_or_wait(None, end)
+        self.shared().progress_or_wait(None, timeout)
     }
 
     /// Creates a protection domain.
@@ -228,9 +230,10 @@ impl Device {
     }
 
     /// The clock of the timestamps in completions ([`Completion::time`](rnic_verbs::Completion::time)): the system's
-    /// monotonic clock (`CLOCK_MONOTONIC`), counted from the opening of the device. The device reads it once for all
-    /// packets that one system call received, and once for each batch that it sends. So a timestamp is the time at
-    /// which the device began to process the packet that completed the request, and not the time of polling.
+    /// monotonic clock (`CLOCK_MONOTONIC`), counted from the opening of the device, less 2^52 ns once in 52 days. The
+    /// device reads it once for all packets that one system call received, and once for each batch that it sends. So a
+    /// timestamp is the time at which the device began to process the packet that completed the request, and not the
+    /// time of polling.
     ///
     /// ```
     /// use rnic_endpoint::{Completion, Config, Device, Time, TimeSource};
@@ -240,8 +243,8 @@ impl Device {
     ///     device.clock().now() - completion.time
     /// }
     /// ```
-    pub fn clock(&self) -> Clock {
-        self.shared().clock
+    pub fn clock(&self) -> DeviceClock {
+        self.shared().clock.clone()
     }
 
     /// The counters of the device, its driver and its port.
@@ -281,4 +284,56 @@ fn random_seed() -> io::Result<u64> {
     let mut bytes = [0; 8];
     std::fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
     Ok(u64::from_ne_bytes(bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::TimeSource;
+    use crate::port::loopback::{LoopbackConfig, pair};
+    use crate::port::{Faults, FaultyPort, Probability};
+    use crate::{Access, Service};
+    use rnic_verbs::{SendOp, Verbs as _};
+
+    /// Connections work across the change of the clock's origin, and the device's clock goes back by one epoch.
+    #[test]
+    fn the_clock_of_a_device_does_not_end() {
+        for (mode, service) in [(Mode::Thread, Service::Irn), (Mode::Thread, Service::Rc), (Mode::Polled, Service::Irn)]
+        {
+            let late = DeviceClock::END.saturating_sub(Time::from_ms(50));
+            let faults = Faults { loss: Probability::new(0.02).unwrap(), ..Faults::default() };
+            let (here, there) = pair(LoopbackConfig::default());
+            let open = |port, mode| {
+                let port = Box::new(FaultyPort::new(port, Faults::default(), faults, 7));
+                let config = Config { mode, ..Config::default() };
+                Device::on_port_with(port, config, DeviceClock::reading(late)).unwrap()
+            };
+            // The peer has a thread in any case, so that this test can wait for one device at a time.
+            let (here, there) = (open(here, mode), open(there, Mode::Thread));
+            let (cq, other_cq) = (here.completion_queue(16).unwrap(), there.completion_queue(16).unwrap());
+            let (pd, other_pd) = (here.protection_domain(), there.protection_domain());
+            let local = pd.register(vec![7; 10_000], Access::LOCAL).unwrap();
+            let remote = other_pd.register(vec![0; 10_000], Access::ALL).unwrap();
+            let qp = pd.queue_pair(&QpOptions { service, ..QpOptions::new(&cq) }).unwrap();
+            let other = other_pd.queue_pair(&QpOptions { service, ..QpOptions::new(&other_cq) }).unwrap();
+            let path = PathOptions { mtu: Some(1_024), ..PathOptions::default() };
+            qp.connect(&other.address(), &path).unwrap();
+            other.connect(&qp.address(), &path).unwrap();
+            let clock = crate::Clock::start();
+            let mut after = 0;
+            while after < 200 {
+                let op = SendOp::Write { addr: remote.addr(), rkey: remote.rkey() };
+                qp.post(1, op, &[local.slice(0, 10_000).unwrap()]).unwrap();
+                cq.wait_one(Time::from_ms(20_000)).unwrap();
+                after += u32::from(clock.now() > Time::from_ms(60) && here.now() < late);
+                assert!(clock.now() < Time::from_ms(60_000), "{mode:?} {service:?}: the clock reads {}", here.now());
+            }
+            let (now, there_now) = (here.now(), there.now());
+            let origin = DeviceClock::END.saturating_sub(rnic_verbs::Device::EPOCH);
+            for now in [now, there_now] {
+                assert!((origin..origin + Time::from_ms(60_000)).contains(&now), "{now}");
+            }
+            remote.with(|bytes| assert!(bytes.iter().all(|byte| *byte == 7)));
+        }
+    }
 }

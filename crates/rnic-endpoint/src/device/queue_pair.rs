@@ -6,7 +6,7 @@ use crate::clock::TimeSource;
 use crate::config::Security;
 use crate::sync::lock;
 use rnic_secure::{KeyPair, PublicKey, Session};
-use rnic_transport::BitRate;
+use rnic_transport::{BitRate, Time};
 use rnic_verbs::{
     AROUND_PAYLOAD, Access, Capacities, Congestion, Connection, Data, MAX_IN_FLIGHT, MAX_MTU, Qpn, RecvRequest,
     SendAttributes, SendFlags, SendOp, SendRequest, Service, Sge, SrqId, State, until_full,
@@ -144,17 +144,38 @@ pub struct PathOptions {
     /// Retransmission timeout of RC as an exponent n from 1 to 31: the timeout is 4.096 us times 2^n. With 0 there is
     /// no timeout.
     pub timeout: u8,
-    /// Maximum number of consecutive retransmissions after timeouts, 0 to 7. After one more timeout the request fails.
+    /// RC without `give_up_after`: maximum number of consecutive retransmissions after timeouts, 0 to 7. After one more
+    /// timeout the request fails.
     pub retry_count: u8,
     /// Maximum number of consecutive retransmissions after RNR NAKs, 0 to 6; 7 means that there is no limit.
     pub rnr_retry: u8,
     /// Differentiated services code point (DSCP) of the packets that the queue pair sends, 0 to 63.
     pub dscp: u8,
+    /// RC and IRN: time without a response after which the queue pair gives up its peer, 1 ms to 1 day: its requests
+    /// fail with [`TransportRetryExceeded`](rnic_verbs::Status::TransportRetryExceeded). With `None`, IRN takes
+    /// [`Config::give_up_after`](crate::Config::give_up_after), and RC gives up after `retry_count` retransmissions, as
+    /// InfiniBand prescribes.
+    pub give_up_after: Option<Time>,
+    /// RC and IRN: idle time after which the queue pair probes whether its peer is alive, 1 ms to 1 day. If the peer is
+    /// dead, the device raises the event [`QueuePairError`](rnic_verbs::Event::QueuePairError) at the latest
+    /// `keep_alive` and `give_up_after` after the peer's last response. Any RC peer answers the probes. With `None` an
+    /// idle queue pair does not notice that its peer is dead.
+    pub keep_alive: Option<Time>,
 }
 
 impl Default for PathOptions {
     fn default() -> PathOptions {
-        PathOptions { mtu: None, rd_atomic: 16, min_rnr_timer: 12, timeout: 14, retry_count: 7, rnr_retry: 7, dscp: 0 }
+        PathOptions {
+            mtu: None,
+            rd_atomic: 16,
+            min_rnr_timer: 12,
+            timeout: 14,
+            retry_count: 7,
+            rnr_retry: 7,
+            dscp: 0,
+            give_up_after: None,
+            keep_alive: None,
+        }
     }
 }
 
@@ -275,9 +296,14 @@ impl QueuePair {
             retry_count: options.retry_count,
             rnr_retry: options.rnr_retry,
             max_rd_atomic: options.rd_atomic,
+            give_up_after: match self.0.options.service {
+                Service::Irn => options.give_up_after.or(Some(self.shared().give_up_after)),
+                Service::Rc | Service::Uc => options.give_up_after,
+            },
+            keep_alive: options.keep_alive,
         };
-        let now = self.shared().clock.now();
         let mut verbs = self.shared().verbs();
+        let now = self.shared().clock.now();
         verbs.to_rtr(self.0.qpn, connection, now)?;
         if let Some(session) = session {
             self.shared().sessions.insert(self.0.qpn, session);

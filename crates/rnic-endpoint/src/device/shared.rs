@@ -14,7 +14,7 @@
 //! leader releases the driver, it wakes the followers, and one of them becomes the leader.
 
 use super::Error;
-use crate::clock::{Clock, TimeSource};
+use crate::clock::DeviceClock;
 use crate::config::{Config, Mode, Security};
 use crate::driver::Driver;
 use crate::sessions::Sessions;
@@ -41,7 +41,9 @@ pub(super) struct Shared {
     pub(super) security: Security,
     /// Maximum number of packets that each connection has in flight.
     pub(super) in_flight: u32,
-    pub(super) clock: Clock,
+    /// [`Config::give_up_after`].
+    pub(super) give_up_after: Time,
+    pub(super) clock: DeviceClock,
     pub(super) mode: Mode,
     waker: Waker,
     closing: AtomicBool,
@@ -105,11 +107,12 @@ impl Drop for Asking<'_> {
 }
 
 impl Shared {
-    pub(super) fn new(verbs: rnic_verbs::Device, driver: Driver, config: &Config, clock: Clock) -> Shared {
+    pub(super) fn new(verbs: rnic_verbs::Device, driver: Driver, config: &Config, clock: DeviceClock) -> Shared {
         Shared {
             sessions: driver.sessions(),
             security: config.security,
             in_flight: config.verbs.in_flight.min(MAX_IN_FLIGHT),
+            give_up_after: config.give_up_after,
             local: driver.port().local_addr(),
             waker: driver.port().waker(),
             verbs: Mutex::new(verbs),
@@ -206,16 +209,16 @@ impl Shared {
     }
 
     /// Receives packets, fires timers and sends packets once. If there was nothing to do, sleeps until there is, `cq`
-    /// has completions, or the clock reads `end`. If another thread holds the driver, only sleeps.
-    pub(super) fn progress_or_wait(&self, cq: Option<CqId>, end: Time) -> Result<(), Error> {
+    /// has completions, or `left` has passed. If another thread holds the driver, only sleeps.
+    pub(super) fn progress_or_wait(&self, cq: Option<CqId>, left: Time) -> Result<(), Error> {
         self.alive()?;
         let lead = if self.mode == Mode::Polled { self.try_lead() } else { None };
-        let Some(mut driver) = lead else { return self.follow(cq, end) };
+        let Some(mut driver) = lead else { return self.follow(cq, left) };
         let worked = driver.progress(&self.verbs)?;
         // If another thread causes a completion after this check, `posted` wakes the port, so the sleep ends.
         let complete = || cq.is_some_and(|cq| self.verbs().cq_len(cq) > 0);
         if !worked && !self.is_wanted() && !complete() {
-            driver.rest(&self.verbs, Some(end))?;
+            driver.rest(&self.verbs, Some(left))?;
         }
         drop(driver);
         if worked {
@@ -228,8 +231,8 @@ impl Shared {
     }
 
     /// Sleeps while another thread sends and receives the packets: until `cq` has completions, that thread releases the
-    /// driver, or the clock reads `end`.
-    fn follow(&self, cq: Option<CqId>, end: Time) -> Result<(), Error> {
+    /// driver, or `left` has passed.
+    fn follow(&self, cq: Option<CqId>, left: Time) -> Result<(), Error> {
         let mut waiters = lock(&self.waiters);
         self.alive()?;
         if let Some(cq) = cq {
@@ -245,7 +248,7 @@ impl Shared {
         if self.mode == Mode::Polled && self.is_free() {
             return Ok(());
         }
-        let left = Duration::from_nanos(end.saturating_sub(self.clock.now()).as_ps() / 1_000);
+        let left = Duration::from_nanos(left.as_ps() / 1_000);
         drop(self.changed.wait_timeout(waiters, left));
         Ok(())
     }

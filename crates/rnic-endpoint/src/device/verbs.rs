@@ -16,7 +16,9 @@ use rnic_verbs::{
 /// ([`QueuePair`](super::QueuePair) and the like) live until their handles are dropped. The application must not
 /// destroy such objects through the trait.
 ///
-/// Completion timestamps are readings of the device's [`Clock`](crate::Clock). The device reads the clock once for all
+/// Completion timestamps are readings of the device's clock, as [`Verbs::now`] returns it. It counts from the opening
+/// of the device. When it reads 78 days, and then every 52 days (2^52 ns), it goes back by 2^52 ns, because a [`Time`]
+/// cannot count picoseconds for longer than 213 days. The device reads the clock once for all
 /// packets that one system call received, and once for all packets that it sends in one batch. Packets are sent and
 /// received by the progress thread, or in [`Mode::Polled`] during calls of [`Verbs::poll_cq`].
 impl Verbs for Device {

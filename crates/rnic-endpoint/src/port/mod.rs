@@ -27,7 +27,7 @@ mod udp;
 mod wake;
 
 pub use error::{BindError, SendError};
-pub use faulty::{FaultCounters, Faults, FaultyPort, Probability, ProbabilityError};
+pub use faulty::{CorruptionKind, FaultCounters, Faults, FaultyPort, Probability, ProbabilityError};
 pub use traffic::{Ecn, TrafficClass};
 pub use udp::{Buffers, UdpConfig, UdpPort};
 

@@ -53,7 +53,12 @@ impl Client<'_> {
 
     fn heed(&self) -> Result<(), PerfError> {
         self.control.quiet()?;
-        if self.stop.load(Ordering::Relaxed) { Err(PerfError::Interrupted) } else { Ok(()) }
+        if self.is_stopped() { Err(PerfError::Interrupted) } else { Ok(()) }
+    }
+
+    /// Whether the caller has interrupted the measurement, whose result is then what was measured so far.
+    fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
     }
 
     fn run_freely(&mut self, amount: Amount) -> Result<Outcome, PerfError> {
@@ -70,7 +75,10 @@ impl Client<'_> {
         let mut elapsed = Time::ZERO;
         let mut open = true;
         loop {
-            self.heed()?;
+            self.control.quiet()?;
+            if self.is_stopped() {
+                break;
+            }
             open &= clock.now() < until;
             for (queue_pair, lane) in lanes.iter_mut().enumerate().filter(|_| open) {
                 loop {
@@ -151,29 +159,40 @@ impl Client<'_> {
             Amount::Messages(count) => (count, Time::MAX),
             Amount::Duration(time) => (u64::MAX, time),
         };
-        let op = self.end.setup.op;
         let mut verified = Verified::default();
         let (mut first, mut peak) = (0, Peak::new(Time::ZERO));
         while first < limit && clock.now() < until {
             let count = (limit - first).min(u64::from(self.end.setup.slots)) as u32;
-            if op == Op::Read {
-                self.round(first, count)?;
-            }
-            if matches!(op, Op::Write | Op::Send) {
-                self.end.each_slot(first, count, self.size, |pattern, bytes| pattern.fill(bytes))?;
-            }
-            self.carry_out(first, count)?;
-            match op {
-                Op::Write => self.round(first, count)?,
-                Op::Send => {}
-                Op::Read => verified += self.end.check(first, count, self.size)?,
-                Op::FetchAdd | Op::CompareSwap => verified += self.check_atomics(first, count),
+            match self.verify(first, count) {
+                Ok(more) => verified += more,
+                Err(PerfError::Interrupted) => break,
+                Err(error) => return Err(error),
             }
             first += u64::from(count);
             peak.add(clock.now(), u64::from(count) * self.end.queue_pairs.len() as u64);
         }
         let messages = vec![first; self.end.queue_pairs.len()];
         Ok(Outcome { messages, elapsed: clock.now(), peak: peak.best(), verified })
+    }
+
+    /// Sends and verifies the messages of a round; returns what this side has verified.
+    fn verify(&mut self, first: u64, count: u32) -> Result<Verified, PerfError> {
+        let op = self.end.setup.op;
+        let mut verified = Verified::default();
+        if op == Op::Read {
+            self.round(first, count)?;
+        }
+        if matches!(op, Op::Write | Op::Send) {
+            self.end.each_slot(first, count, self.size, |pattern, bytes| pattern.fill(bytes))?;
+        }
+        self.carry_out(first, count)?;
+        match op {
+            Op::Write => self.round(first, count)?,
+            Op::Send => {}
+            Op::Read => verified += self.end.check(first, count, self.size)?,
+            Op::FetchAdd | Op::CompareSwap => verified += self.check_atomics(first, count),
+        }
+        Ok(verified)
     }
 
     /// Posts the messages of a round (messages that are verified together) on every queue pair, and waits until all of

@@ -5,23 +5,24 @@ use super::control::{Control, Message, Setup, greet, hear, unexpected};
 use super::counters::difference;
 use super::end::End;
 use super::latency::{self, Ball};
-use super::plan::{Amount, Plan, PlanError};
+use super::plan::{Amount, GIVE_UP_AFTER, Plan, PlanError};
 use super::report::process_cpu_time;
 use super::{Latencies, PerfError, Report, Row, Side, Verified};
 use crate::Op;
 use rnic_endpoint::config::Mode;
 use rnic_endpoint::exchange::{Channel, RemoteMemory, service_name};
 use rnic_transport::{BitRate, Time};
-use rnic_verbs::Service;
+use rnic_verbs::{Service, Status};
 use std::net::{SocketAddr, ToSocketAddrs};
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Runs all measurements of `plan` with the server `host`, which runs [`serve`](super::serve). It passes each result to
 /// `row` as soon as the measurement of this message size ends.
 ///
 /// # Errors
 /// When the plan is invalid, the server does not respond, has another version or closes the connection, a work request
-/// fails, or `stop` is set.
+/// fails, or `stop` is set before anything was measured. If `stop` is set later, the report says so
+/// ([`Report::interrupted`]), and its last row has what was measured until then.
 pub fn run(
     host: impl ToSocketAddrs + ToString, plan: &Plan, stop: &AtomicBool, mut row: impl FnMut(&Report, &Row),
 ) -> Result<Report, PerfError> {
@@ -64,11 +65,26 @@ pub fn run(
     let mut control = Control::new(channel, end.device.clone())?;
     for size in &plan.sizes {
         let result = measure(&end, &mut control, server.memory, *size, plan, mtu, stop);
-        let result = result.inspect_err(|error| control.refuse(error))?;
-        row(&report, &result);
-        report.rows.push(result);
+        let result = result.map_err(|error| end.explain(error, report.server));
+        let measured = match result {
+            Ok(measured) => Some(measured).filter(|row| row.messages > 0),
+            Err(PerfError::Interrupted) => None,
+            Err(error) => {
+                control.refuse(&error);
+                return Err(error);
+            }
+        };
+        report.interrupted = stop.load(Ordering::Relaxed);
+        if let Some(measured) = measured {
+            row(&report, &measured);
+            report.rows.push(measured);
+        }
+        if report.interrupted {
+            control.refuse(&PerfError::Interrupted);
+            break;
+        }
     }
-    Ok(report)
+    if report.rows.is_empty() { Err(PerfError::Interrupted) } else { Ok(report) }
 }
 
 fn setup(plan: &Plan) -> Setup {
@@ -88,6 +104,8 @@ fn setup(plan: &Plan) -> Setup {
         seed: plan.faults.seed,
         faults: plan.faults,
         polled: plan.mode == Mode::Polled,
+        give_up_after_us: (plan.service != Service::Uc)
+            .then(|| plan.give_up_after.unwrap_or(GIVE_UP_AFTER).as_ps() / 1_000_000),
         security: plan.security,
     }
 }
@@ -115,16 +133,19 @@ fn measure(
         let outcome = Client { end, control, memory, size, stop }.run(plan.amount)?;
         (outcome.messages, outcome.elapsed, outcome.peak, outcome.verified)
     };
+    let interrupted = stop.load(Ordering::Relaxed);
     let cpu = process_cpu_time().saturating_sub(cpu);
     let client = Side { cpu_seconds: cpu.as_secs(), counts: difference(end.counts(), &before) };
     let sent: u64 = messages.iter().sum();
     control.say(&Message::End { messages })?;
-    let (server, arrived) = match control.await_word(&end.device, stop)? {
-        Message::Ended { side, arrived, verified: theirs } => {
+    let (server, arrived) = match ended(control, end, interrupted, stop) {
+        Ok((side, arrived, theirs)) => {
             verified += theirs;
-            (side, arrived)
+            (Some(side), arrived)
         }
-        message => return Err(unexpected(control.peer(), &message)),
+        // The user does not wait for a server that does not respond.
+        Err(_) if interrupted => (None, sent),
+        Err(error) => return Err(error),
     };
     // Only the receiver knows how many messages an unreliable connection delivered.
     let carried = if plan.service == Service::Uc && !plan.latency { arrived } else { sent };
@@ -142,8 +163,42 @@ fn measure(
         latency,
         verified: plan.verify.then_some(verified),
         client: Some(client),
-        server: Some(server),
+        server,
     })
+}
+
+/// Time for which the client waits for the server's result of an interrupted measurement.
+const AFTER_INTERRUPTION: Time = Time::from_ms(1_000);
+
+/// Waits for the server's side of the result: its counters, the number of messages that arrived, and the result of its
+/// verification.
+fn ended(
+    control: &Control, end: &End, interrupted: bool, stop: &AtomicBool,
+) -> Result<(Side, u64, Verified), PerfError> {
+    loop {
+        let message = match interrupted {
+            false => control.await_word(&end.device, stop),
+            true => control.await_word_for(AFTER_INTERRUPTION, &end.device, &AtomicBool::new(false)),
+        };
+        match message? {
+            Message::Ended { side, arrived, verified } => return Ok((side, arrived, verified)),
+            // The interruption came while the client waited for this message.
+            Message::Checked if interrupted => {}
+            message => return Err(unexpected(control.peer(), &message)),
+        }
+    }
+}
+
+impl End {
+    /// Says of an error of the client's side whether packets are blocked: no packet of the server has ever arrived.
+    fn explain(&self, error: PerfError, server: SocketAddr) -> PerfError {
+        let is_silence =
+            matches!(error, PerfError::Failed { status: Status::TransportRetryExceeded, .. } | PerfError::Lost { .. });
+        if is_silence && self.device.counters().port.received_segments == 0 {
+            return PerfError::Blocked { server };
+        }
+        error
+    }
 }
 
 impl Plan {

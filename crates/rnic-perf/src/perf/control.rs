@@ -27,7 +27,7 @@ use std::sync::mpsc::{self, Receiver, TryRecvError};
 use std::thread::JoinHandle;
 
 /// Version of the control messages, which must be the same on both sides.
-pub(super) const VERSION: u32 = 2;
+pub(super) const VERSION: u32 = 3;
 /// Timeout for a message that the peer can send immediately, without waiting for something else first.
 pub(super) const PATIENCE: Time = Time::from_ms(30_000);
 /// Maximum time between two checks for a message while a side waits for one.
@@ -59,6 +59,8 @@ pub(super) struct Setup {
     pub(super) seed: u64,
     pub(super) faults: FaultPlan,
     pub(super) polled: bool,
+    /// Time without a response after which either side gives up the other; `None` with UC.
+    pub(super) give_up_after_us: Option<u64>,
     pub(super) security: Security,
 }
 
@@ -246,6 +248,13 @@ impl Control {
 
     /// Waits for the next message. Meanwhile the device goes on sending and receiving packets.
     pub(super) fn await_word(&self, device: &Device, stop: &AtomicBool) -> Result<Message, PerfError> {
+        self.await_word_for(PATIENCE, device, stop)
+    }
+
+    /// As [`Control::await_word`], with another limit for the time without a message.
+    pub(super) fn await_word_for(
+        &self, patience: Time, device: &Device, stop: &AtomicBool,
+    ) -> Result<Message, PerfError> {
         let clock = Clock::start();
         loop {
             if let Some(message) = self.heard()? {
@@ -254,8 +263,8 @@ impl Control {
             if stop.load(Ordering::Relaxed) {
                 return Err(PerfError::Interrupted);
             }
-            if clock.now() > PATIENCE {
-                return Err(self.silent(PATIENCE));
+            if clock.now() > patience {
+                return Err(self.silent(patience));
             }
             device.wait(NAP)?;
         }

@@ -6,7 +6,7 @@ use super::counters::{Counts, counts};
 use super::plan::{MAX_DEPTH, MAX_MEMORY, MAX_QUEUE_PAIRS, MAX_SIZE, PlanError, congestion, too_many};
 use crate::Op;
 use rnic_endpoint::clock::{Clock, TimeSource};
-use rnic_endpoint::config::{Acknowledge, Config, Mode};
+use rnic_endpoint::config::{Acknowledge, Config, Identification, Mode};
 use rnic_endpoint::device::{Address, CompletionQueue, Device, Error, MemoryRegion, PathOptions, QpOptions, QueuePair};
 use rnic_endpoint::exchange::RemoteMemory;
 use rnic_endpoint::port::{
@@ -62,6 +62,9 @@ impl End {
         }
         config.acknowledge = Acknowledge::WithNextPoll;
         config.security = setup.security;
+        // Both ends are rnic. So the ICRC of packets without protection, which is all that detects corruption, need not
+        // leave open which IPv4 identification a packet has.
+        config.identification = Identification::Excluded;
         let mut config = config.fitted_to(&port).map_err(Error::from)?;
         if let Some(in_flight) = setup.in_flight {
             (config.verbs.in_flight, config.verbs.in_flight_bytes) = (in_flight, u64::MAX);
@@ -78,7 +81,7 @@ impl End {
         let cq = device.completion_queue(setup.queue_pairs * (setup.depth + receives) + 16)?;
         let domain = device.protection_domain();
         let bytes = u64::from(setup.queue_pairs) * u64::from(setup.slots) * u64::from(setup.stride);
-        let region = domain.register(vec![0; bytes as usize], Access::ALL)?;
+        let region = domain.allocate(bytes as usize, Access::ALL)?;
         let capacities =
             Capacities { send_wr: setup.depth, recv_wr: receives, send_sge: 1, recv_sge: 1, ..Capacities::default() };
         let options = QpOptions { service, capacities, ..QpOptions::new(&cq) };
@@ -111,7 +114,8 @@ impl End {
         }
         let mut addr = peer;
         addr.set_port(theirs.roce_port);
-        let options = PathOptions { mtu: Some(mtu), ..PathOptions::default() };
+        let give_up_after = self.setup.give_up_after_us.map(Time::from_us);
+        let options = PathOptions { mtu: Some(mtu), give_up_after, ..PathOptions::default() };
         for (qp, peer) in self.queue_pairs.iter().zip(&theirs.peers) {
             let Peer { qpn, psn, source_port, key } = *peer;
             let (source_port, in_flight) = (Some(source_port), Some(theirs.in_flight));
@@ -229,6 +233,9 @@ fn receives(setup: &Setup) -> u32 {
     }
 }
 
+/// Maximum of [`Setup::give_up_after_us`], one day.
+const MAX_GIVE_UP_US: u64 = 86_400_000_000;
+
 /// Estimate of the bytes that a work request and its completion take in the queues.
 const QUEUE_ENTRY: u64 = 256;
 
@@ -249,6 +256,10 @@ fn check(setup: &Setup, max_memory: u64) -> Result<Service, PlanError> {
     let bytes = slots.saturating_mul(u64::from(setup.stride));
     if bytes > MAX_MEMORY {
         return Err(PlanError(too_many(bytes, "bytes of memory", MAX_MEMORY)));
+    }
+    // `Time::from_us` of a larger number would overflow.
+    if setup.give_up_after_us.is_some_and(|us| us > MAX_GIVE_UP_US) {
+        return Err(PlanError("the time after which a side gives up is more than a day".to_string()));
     }
     let entries = u64::from(setup.queue_pairs) * u64::from(setup.depth + receives(setup));
     let needed = bytes + QUEUE_ENTRY * entries;

@@ -111,11 +111,15 @@ pub(super) fn measure(ball: &Ball<'_>, control: &Control, amount: Amount) -> Res
             }
             Ok(true)
         };
-        if ball.end.setup.op.is_fetching() {
-            fetch(ball, turn, &mut heed)?;
+        let turned = if ball.end.setup.op.is_fetching() {
+            fetch(ball, turn, &mut heed)
         } else {
-            ball.throw(turn)?;
-            ball.catch(turn, &mut heed)?;
+            ball.throw(turn).and_then(|()| ball.catch(turn, &mut heed)).map(|_| ())
+        };
+        match turned {
+            // The result is what was measured so far.
+            Err(PerfError::Interrupted) => break,
+            other => other?,
         }
         let now = clock.now();
         times.push(now - start);

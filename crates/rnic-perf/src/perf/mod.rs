@@ -30,13 +30,14 @@ mod server;
 pub use client::run;
 pub use counters::Counts;
 pub use perftest::run_perftest;
-pub use plan::{Amount, DEFAULT_PORT, FaultPlan, Plan, PlanError, SIZES};
+pub use plan::{Amount, DEFAULT_PORT, FaultPlan, GIVE_UP_AFTER, Plan, PlanError, SIZES};
 pub use report::{Latencies, Report, Row, Side, Unit, Verified};
 pub use server::{DEFAULT_MAX_MEMORY, ServeOptions, Served, serve};
 
 use rnic_endpoint::device::Error;
 use rnic_endpoint::exchange::ExchangeError;
 use rnic_verbs::Status;
+use std::net::SocketAddr;
 
 /// Why a measurement failed.
 #[derive(Debug, thiserror::Error)]
@@ -61,6 +62,16 @@ pub enum PerfError {
         /// Status of the work request's completion.
         status: Status,
     },
+    /// The TCP connection works, but not one packet of the server arrived.
+    #[error(
+        "the TCP connection to {} works, but nothing came back on UDP port {}: does a firewall drop it?",
+        .server.ip(),
+        .server.port()
+    )]
+    Blocked {
+        /// IP address and UDP port of the server's device.
+        server: SocketAddr,
+    },
     /// No message arrived in a measurement of latency within the timeout.
     #[error("no response for {seconds} s; an unreliable connection does not retransmit a lost message")]
     Lost {
@@ -80,7 +91,7 @@ pub enum PerfError {
 
 fn describe(status: Status) -> &'static str {
     match status {
-        Status::TransportRetryExceeded => "no response after all retries; does a firewall drop the UDP port?",
+        Status::TransportRetryExceeded => "the peer stopped responding",
         Status::RnrRetryExceeded => "the peer had no receive posted, after all retries",
         Status::RemoteAccess => "the peer's memory does not admit the access",
         Status::RemoteInvalidRequest => "the peer found the request invalid",

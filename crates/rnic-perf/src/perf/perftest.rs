@@ -71,6 +71,7 @@ pub fn run_perftest(device: &Device, options: Options, role: Role, stream: TcpSt
         client,
         server,
         faults: FaultPlan::default(),
+        interrupted: false,
         rows: vec![row],
     })
 }

@@ -4,7 +4,7 @@ use super::PerfError;
 use crate::Op;
 use rnic_endpoint::config::{Mode, Security};
 use rnic_endpoint::exchange::Credentials;
-use rnic_endpoint::port::{Faults, Probability};
+use rnic_endpoint::port::{CorruptionKind, Faults, Probability};
 use rnic_transport::congestion::{CongestionControl, Settings};
 use rnic_transport::registry::{Visitor, visit_congestion_controls};
 use rnic_transport::{BitRate, Time};
@@ -26,8 +26,8 @@ pub enum Amount {
     Duration(Time),
 }
 
-/// Fault injection into the packets that either side receives. Each field except `seed` is a share of the packets in
-/// percent, 0 to 100.
+/// Fault injection into the packets that either side receives. Each field except `corrupt_kind` and `seed` is a share
+/// of the packets in percent, 0 to 100.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct FaultPlan {
     /// Percentage of packets dropped.
@@ -36,8 +36,10 @@ pub struct FaultPlan {
     pub reorder: f64,
     /// Percentage of packets delivered twice.
     pub duplicate: f64,
-    /// Percentage of packets delivered with one bit flipped.
+    /// Percentage of packets delivered corrupted.
     pub corrupt: f64,
+    /// How corrupted packets differ from what was sent.
+    pub corrupt_kind: CorruptionKind,
     /// Seed of the random numbers that select the packets with faults.
     pub seed: u64,
 }
@@ -62,6 +64,7 @@ impl FaultPlan {
             reordering_depth: FaultPlan::DEPTH,
             duplication: percent("duplicate", self.duplicate)?,
             corruption: percent("corrupt", self.corrupt)?,
+            corruption_kind: self.corrupt_kind,
             ..Faults::default()
         })
     }
@@ -119,6 +122,9 @@ pub struct Plan {
     pub mode: Mode,
     /// UDP port of the client's device; 0 stands for any free port.
     pub roce_port: u16,
+    /// RC and IRN: time without a response after which either side gives up the other, 1 ms to 1 day. With `None` it
+    /// is 5 s ([`GIVE_UP_AFTER`]); UC gives up nothing.
+    pub give_up_after: Option<Time>,
     /// How packets are protected.
     pub security: Security,
     /// What the client shows to the server, over TLS. With `None` the control connection is plain TCP.
@@ -144,11 +150,15 @@ impl Default for Plan {
             faults: FaultPlan::default(),
             mode: Mode::Polled,
             roce_port: rnic_endpoint::port::ROCE_PORT,
+            give_up_after: None,
             security: Security::default(),
             credentials: None,
         }
     }
 }
+
+/// Default of [`Plan::give_up_after`].
+pub const GIVE_UP_AFTER: Time = Time::from_ms(5_000);
 
 /// Maximum number of queue pairs of a plan.
 pub(super) const MAX_QUEUE_PAIRS: u32 = 1_024;
@@ -218,6 +228,17 @@ impl Plan {
                 self.queue_pairs,
                 self.longest()
             ));
+        }
+        if let Some(time) = self.give_up_after {
+            if self.service == Service::Uc {
+                return wrong(
+                    "an unreliable connection (uc) gets no responses, so it gives up nothing; leave out the time, or use rc or irn"
+                        .to_string(),
+                );
+            }
+            if !(Time::from_ms(1)..=Time::from_ms(86_400_000)).contains(&time) {
+                return wrong(format!("giving up after {time} is not possible; a time must be 1 ms to 1 day"));
+            }
         }
         self.congestion()?;
         self.faults.faults()?;
@@ -323,6 +344,14 @@ mod tests {
         assert_eq!(settings("g", "2"), "`g` cannot be 2; it takes a number from 0 to 1");
         let uc = |op| refusal(|plan| (plan.service, plan.op) = (Service::Uc, op));
         assert_eq!(uc(Op::Read), "an unreliable connection (uc) has no read; use write or send");
+        let give_up =
+            |service, ms| refusal(|plan| (plan.service, plan.give_up_after) = (service, Some(Time::from_ms(ms))));
+        assert!(give_up(Service::Uc, 5).starts_with("an unreliable connection (uc) gets no responses"));
+        assert_eq!(give_up(Service::Irn, 0), "giving up after 0 ps is not possible; a time must be 1 ms to 1 day");
+        assert_eq!(
+            give_up(Service::Rc, 86_400_001),
+            "giving up after 86400.001 s is not possible; a time must be 1 ms to 1 day"
+        );
     }
 
     #[test]

@@ -160,6 +160,10 @@ pub struct Report {
     pub server: SocketAddr,
     /// Faults injected on both sides.
     pub faults: FaultPlan,
+    /// Whether the measurement was interrupted: then the last row has what was measured until then, and the rows of
+    /// further message sizes are missing.
+    #[serde(default)]
+    pub interrupted: bool,
     /// The results, one for each message size.
     pub rows: Vec<Row>,
 }
@@ -190,6 +194,7 @@ impl Report {
             client,
             server,
             faults: plan.faults,
+            interrupted: false,
             rows: Vec::new(),
         }
     }
@@ -217,11 +222,12 @@ impl Report {
             self.progress,
             self.security
         )?;
-        let FaultPlan { loss, reorder, duplicate, corrupt, seed } = self.faults;
+        let FaultPlan { loss, reorder, duplicate, corrupt, corrupt_kind, seed } = self.faults;
         if !self.faults.is_none() {
+            let kind = if corrupt > 0.0 { format!(" ({})", corrupt_kind.name()) } else { String::new() };
             writeln!(
                 out,
-                " faults both ways: {loss} % lost, {reorder} % reordered, {duplicate} % duplicated, {corrupt} % corrupted; seed {seed}"
+                " faults both ways: {loss} % lost, {reorder} % reordered, {duplicate} % duplicated, {corrupt} % corrupted{kind}; seed {seed}"
             )?;
         }
         if self.latency {

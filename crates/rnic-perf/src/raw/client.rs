@@ -26,9 +26,9 @@ const TIMEOUT: Time = Time::from_ms(100);
 pub fn throughput(server: SocketAddr, case: &Case) -> Result<Throughput, RawError> {
     let mut control = Control::connect(server)?;
     let mut port = open(&control, case.mode)?;
-    let longest = port.longest_datagram(server).map_err(RawError::Port)?;
+    let longest = port.longest_datagram(control.peer).map_err(RawError::Port)?;
     if case.size > longest {
-        return Err(SendError::TooLong { length: case.size, destination: server }.into());
+        return Err(SendError::TooLong { length: case.size, destination: control.peer }.into());
     }
     let window = case.window.map(|window| window.min(MAX_IN_FLIGHT * case.size as u64));
     let every = window.map_or(0, |window| (window / REPORTS_PER_WINDOW).max(1));

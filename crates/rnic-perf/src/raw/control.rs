@@ -4,7 +4,7 @@
 use rnic_endpoint::port::{BindError, SendError};
 use socket2::{SockRef, TcpKeepalive};
 use std::io::{self, BufRead, BufReader, Read as _, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -70,8 +70,11 @@ impl Control {
             SockRef::from(&stream).set_tcp_keepalive(&TcpKeepalive::new().with_time(PATIENCE))?;
             stream.local_addr()
         };
+        // A socket for IPv6 and IPv4 has an IPv6 address also on a connection over IPv4, but a UDP port of such an
+        // address cannot send to IPv4.
+        let peer = canonical(peer);
         let local = prepare().map_err(|error| RawError::Connection { peer, error })?;
-        Ok(Control { reader: BufReader::new(stream), local, peer })
+        Ok(Control { reader: BufReader::new(stream), local: canonical(local), peer })
     }
 
     pub(super) fn say(&mut self, line: &str) -> Result<(), RawError> {
@@ -98,6 +101,14 @@ impl Control {
         let ended = self.reader.fill_buf().map_err(failed)?.is_empty();
         self.reader.get_ref().set_read_timeout(Some(PATIENCE)).map_err(failed)?;
         if ended { Ok(None) } else { self.hear().map(Some) }
+    }
+}
+
+/// The IPv4 address that an IPv6 address stands for, if it is an IPv4-mapped one.
+fn canonical(address: SocketAddr) -> SocketAddr {
+    match address.ip().to_canonical() {
+        ip @ IpAddr::V4(_) => SocketAddr::new(ip, address.port()),
+        IpAddr::V6(_) => address,
     }
 }
 

@@ -157,6 +157,10 @@ impl StreamSender for GoBackNSender {
         (self.highest - self.acked) as u32
     }
 
+    fn rebase(&mut self, by: Time) {
+        self.timer_start = self.timer_start.rebased(by);
+    }
+
     /// Retransmits all unacknowledged packets after an RNR NAK, because the receiver has discarded them.
     fn resend(&mut self, now: Time) {
         self.next = self.acked;

@@ -290,6 +290,10 @@ impl StreamSender for IrnSender {
         self.in_flight()
     }
 
+    fn rebase(&mut self, by: Time) {
+        self.timer_start = self.timer_start.rebased(by);
+    }
+
     fn resend(&mut self, now: Time) {
         if self.in_flight() > 0 {
             self.enter_recovery();

@@ -77,6 +77,8 @@ pub trait StreamSender: SendRecovery {
     /// Retransmits from the first unacknowledged packet on without a loss or timeout, because the receiver was not
     /// ready (RNR NAK).
     fn resend(&mut self, now: Time);
+    /// Counts all stored times from an origin that is later by `by`; see [`Time::rebased`].
+    fn rebase(&mut self, by: Time);
 }
 
 /// The receiver's half of a loss recovery protocol: the state of one flow at its receiver.

@@ -10,8 +10,8 @@ use std::net::SocketAddr;
 /// segmentation offload) expects them. All datagrams have the same length, except that the last may be shorter.
 ///
 /// Each datagram is one packet, which ends with four bytes for its ICRC. On a protected connection a datagram holds one
-/// or more packets between a header and a tag ([`rnic_wire::ProtectedHeader`]). The owner of the [`Device`](crate::Device) fills
-/// in ICRCs, headers and tags.
+/// or more packets between a header and a tag ([`rnic_wire::ProtectedHeader`]). The owner of the
+/// [`Device`](crate::Device) fills in ICRCs, headers and tags.
 #[derive(Clone, Debug)]
 pub struct Batch {
     bytes: Vec<u8>,

@@ -186,7 +186,8 @@ mod tests {
 
     #[test]
     fn short_packets_share_a_datagram() {
-        // Header and tag take 32 of the 236 bytes; three packets take 3 times 4 + 60 of the others, a fourth is 60 long.
+        // Header and tag take 32 of the 236 bytes; three packets take 3 times 4 + 60 of the others, a fourth is 60
+        // long.
         let mut batch = Batch::overtaking(64);
         assert_eq!(fill(&mut batch, &[(WRITE, 60); 5]), 5);
         let [three, two] = [3, 2].map(|count| vec![(WRITE, 60); count]);

@@ -100,6 +100,19 @@ impl Qp {
         }
     }
 
+    /// Counts all stored times from an origin that is later by `by`; `now` counts from the new origin.
+    pub(crate) fn rebase(&mut self, now: Time, by: Time) {
+        for time in [&mut self.armed, &mut self.last_sent, &mut self.last_cnp].into_iter().flatten() {
+            *time = time.rebased(by);
+        }
+        match &mut self.engine {
+            Engine::None => {}
+            Engine::Rc(rc) => rc.rebase(now, by),
+            Engine::Irn(irn) => irn.rebase(now, by),
+            Engine::Uc(uc) => uc.rebase(now, by),
+        }
+    }
+
     /// Sets the sequence numbers as if `messages` messages of every kind had been sent and received before, so that a
     /// test can make them wrap.
     #[cfg(test)]
@@ -285,7 +298,7 @@ impl Qp {
         }
         match &self.engine {
             Engine::None => Due::never(),
-            Engine::Rc(rc) => rc.deadline(),
+            Engine::Rc(rc) => rc.deadline(&self.common),
             Engine::Irn(irn) => irn.deadline(&self.common),
             Engine::Uc(uc) => uc.deadline(),
         }

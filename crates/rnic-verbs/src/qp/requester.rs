@@ -6,17 +6,17 @@
 //! request packet of the connection has number 0.
 
 use super::AROUND_PACKET;
-use super::sending::{Due, RetryState, SendTimes};
+use super::sending::{Due, KeepAlive, RetryState, SendTimes};
 use crate::Dropped;
 use crate::common::{Common, Ctx};
 use crate::flow::Flow;
 use crate::memory::Memory;
-use crate::packet::{TxContext, segment};
+use crate::packet::{TxContext, Writer, segment};
 use crate::send_queue::{SendQueue, Wqe};
 use crate::types::{State, Status};
 use rnic_transport::recovery::Pick;
 use rnic_transport::{BitRate, FlowConfig, Pdu, Psn, Time};
-use rnic_wire::{Aeth, Opcode, Packet, Position, RnrTimer, Syndrome};
+use rnic_wire::{Aeth, Extra, Opcode, Operation, Packet, Position, Reth, RnrTimer, Syndrome};
 
 /// The request packets that an ACK or NAK refers to, by number; the first request packet of the connection has number
 /// 0.
@@ -38,6 +38,7 @@ pub(crate) struct Core {
     pub(crate) acked: u64,
     pub(crate) times: SendTimes,
     pub(crate) retry: RetryState,
+    pub(crate) keep_alive: KeepAlive,
     /// Message sequence number (MSN) of the last message that the peer's end-to-end credits admit; `None`: the peer's
     /// ACKs carry no credits.
     pub(crate) credit_limit: Option<u32>,
@@ -52,13 +53,14 @@ impl Core {
         FlowConfig { first_psn: Psn::new(c.attributes.send_psn), ..cfg.clone() }
     }
 
-    pub(crate) fn new(c: &Common, cfg: &FlowConfig, flow: Box<dyn Flow>) -> Core {
+    pub(crate) fn new(c: &Common, cfg: &FlowConfig, flow: Box<dyn Flow>, now: Time) -> Core {
         Core {
             flow,
             first: cfg.first_psn,
             acked: 0,
             times: SendTimes::new(cfg.bdp_cap),
-            retry: RetryState::new(c),
+            retry: RetryState::new(c, now),
+            keep_alive: KeepAlive::new(c, cfg.timeouts),
             credit_limit: None,
             withheld: 0,
         }
@@ -83,7 +85,14 @@ impl Core {
     /// Called after a change of the connection's attributes: sets the maximum numbers of retries after timeouts and
     /// after RNR NAKs, and restores all retries.
     pub(crate) fn change(&mut self, c: &Common) {
-        self.retry = RetryState::new(c);
+        self.retry.change(c);
+    }
+
+    /// Counts all stored times from an origin that is later by `by`; `now` counts from the new origin.
+    pub(crate) fn rebase(&mut self, now: Time, by: Time) {
+        self.flow.rebase(now, by);
+        self.retry.rebase(by);
+        self.keep_alive.rebase(by);
     }
 
     pub(crate) fn set_rate(&mut self, rate: Option<BitRate>) {
@@ -152,9 +161,15 @@ impl Core {
         let progress = self.flow.handle(now, pdu);
         if progress.acked > 0 {
             self.acked += u64::from(progress.acked);
-            self.retry.on_progress();
+            self.on_progress(now);
             c.retire(ctx, self.acked);
         }
+    }
+
+    /// Called when the peer has acknowledged a packet, or sent a response packet, for the first time.
+    pub(crate) fn on_progress(&mut self, now: Time) {
+        self.retry.on_progress(now);
+        self.keep_alive.on_response();
     }
 
     /// Stores the end-to-end credits of an ACK: for how many messages after the AETH's MSN the peer has posted
@@ -169,7 +184,7 @@ impl Core {
     /// of `timer` before it retries. If no retry is left, the packet's send request fails.
     pub(crate) fn on_rnr_nak(&mut self, c: &mut Common, ctx: &mut Ctx, now: Time, upto: u64, timer: RnrTimer) {
         ctx.counters.rnr_naks_received += 1;
-        self.retry.on_sign_of_life();
+        self.retry.on_sign_of_life(now);
         if !self.retry.on_rnr_nak(now, Time::from_us(u64::from(timer.micros()))) {
             self.fail_at(c, ctx, upto, Status::RnrRetryExceeded);
         }
@@ -199,6 +214,9 @@ impl Core {
         describe: impl FnOnce(&mut Core, &Wqe, u32) -> TxContext, out: &mut [u8],
     ) -> usize {
         let route = c.route;
+        if !retransmission && c.sends.oldest_packet() == Some(packet) && !self.keep_alive.is_waiting() {
+            self.retry.on_wait_begins(now);
+        }
         let Some(wqe) = c.sends.find(packet) else { return 0 };
         let index = (packet - wqe.first) as u32;
         let tx = describe(self, wqe, index);
@@ -220,15 +238,75 @@ impl Core {
         let mut due = Due::never();
         if self.may_send(c) {
             due.maybe(self.flow.next_transmit());
+            if self.keep_alive.is_due() {
+                due.immediately();
+            }
         }
         due
     }
 
+    /// Writes a probe into `out` if one is due, and returns its length in bytes; 0 if none is due. The probe is a Write
+    /// of 0 bytes with the PSN of the last packet, which the peer takes for a duplicate and acknowledges.
+    pub(crate) fn emit_probe(&mut self, c: &Common, out: &mut [u8]) -> usize {
+        if !self.keep_alive.take_due() {
+            return 0;
+        }
+        let psn = self.psn(self.sent()).plus(Psn::MODULUS - 1);
+        let mut bth = c.route.bth(Operation::Write, Position::Only, Extra::None, psn.value());
+        bth.ack_request = true;
+        let mut writer = Writer::begin(&bth, 0, out);
+        writer.put(&Reth { va: 0, rkey: 0, dma_len: 0 }.emit());
+        writer.end()
+    }
+
     // Timers.
 
-    /// The time of the requester's next timer: the end of the wait after an RNR NAK, or else the flow's next timer.
-    pub(crate) fn deadline(&self) -> Option<Time> {
-        self.retry.rnr_wait_end().or_else(|| self.flow.deadline())
+    /// The time of the requester's next timer: the end of the wait after an RNR NAK, or else the earliest of the flow's
+    /// next timer, the end of the patience with a silent peer, and the next probe.
+    pub(crate) fn deadline(&self, c: &Common) -> Option<Time> {
+        if let Some(end) = self.retry.rnr_wait_end() {
+            return Some(end);
+        }
+        let mut due = Due::never();
+        due.maybe(self.flow.deadline());
+        due.maybe(self.gives_up_at(c));
+        due.maybe(self.probes_at(c));
+        due.time()
+    }
+
+    /// Whether packets of the oldest send request were sent, so that the peer owes a response.
+    fn is_outstanding(&self, c: &Common) -> bool {
+        c.sends.oldest_packet().is_some_and(|oldest| oldest < self.sent())
+    }
+
+    /// The time at which the requester gives up the peer if no response arrives.
+    fn gives_up_at(&self, c: &Common) -> Option<Time> {
+        let at = self.retry.gives_up_at()?;
+        (self.keep_alive.is_waiting() || self.is_outstanding(c)).then_some(at)
+    }
+
+    /// The time at which the requester, which is idle, probes whether the peer is alive.
+    fn probes_at(&self, c: &Common) -> Option<Time> {
+        let at = self.keep_alive.next(self.retry.silent_since())?;
+        (c.sends_packets() && !self.is_outstanding(c)).then_some(at)
+    }
+
+    /// Gives up the peer if it has been silent for too long, and makes a probe due if it is time for one. Returns
+    /// whether the queue pair goes on.
+    pub(crate) fn on_silence(&mut self, c: &mut Common, ctx: &mut Ctx, now: Time) -> bool {
+        if self.gives_up_at(c).is_some_and(|at| at <= now) {
+            c.fail_send(ctx, Status::TransportRetryExceeded);
+            return false;
+        }
+        if self.probes_at(c).is_some_and(|at| at <= now) {
+            if !self.keep_alive.is_waiting() {
+                self.retry.on_wait_begins(now);
+            } else if !self.on_timeout(c, ctx) {
+                return false;
+            }
+            self.keep_alive.probe(now);
+        }
+        true
     }
 
     /// Ends the wait after an RNR NAK if its time has come, and lets the flow retransmit from the first unacknowledged
@@ -246,9 +324,9 @@ impl Core {
 
     /// Handles a retransmission timeout, which uses up a retry. Returns whether the requester retries; if no retry is
     /// left, the oldest send request fails.
-    pub(crate) fn on_timeout(&mut self, c: &mut Common, ctx: &mut Ctx, now: Time) -> bool {
+    pub(crate) fn on_timeout(&mut self, c: &mut Common, ctx: &mut Ctx) -> bool {
         ctx.counters.timeouts += 1;
-        let again = self.retry.on_timeout(now);
+        let again = self.retry.on_timeout();
         if !again {
             c.fail_send(ctx, Status::TransportRetryExceeded);
         }

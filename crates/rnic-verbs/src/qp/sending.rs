@@ -4,7 +4,7 @@
 use crate::common::Common;
 use crate::types::SendAttributes;
 use rnic_transport::pdu::Stamp;
-use rnic_transport::{Notifier, Psn, Time};
+use rnic_transport::{Notifier, Psn, Time, Timeouts};
 use rnic_wire::Bth;
 
 /// The earliest of the times that were passed to it: when a timer fires or a packet is to be sent. [`Due::never`]
@@ -58,6 +58,10 @@ impl CnpState {
     /// Whether a CNP is to be sent now.
     pub(crate) fn is_due(&self) -> bool {
         self.due
+    }
+
+    pub(crate) fn rebase(&mut self, by: Time) {
+        self.notifier.rebase(by);
     }
 
     /// Returns whether a CNP is to be sent now. If so, the caller sends it, and it is no longer due.
@@ -126,10 +130,11 @@ pub(crate) struct RetryState {
     rnr_retry: u8,
     retries: u8,
     rnr_retries: u8,
-    /// Period within which all timeouts together use up only one retry.
-    patience: Time,
-    /// Time when a timeout last used up a retry; `None` if no timeout has since the retries were restored.
-    counted: Option<Time>,
+    /// Time without a response after which the queue pair gives up, instead of after `retry_count` retries.
+    give_up_after: Option<Time>,
+    /// Time from which on the peer owes a response: the last response, or the transmission of a packet while no packet
+    /// was outstanding.
+    silent_since: Time,
     /// Time until which the requester waits because of an RNR NAK; `None` if it is not waiting.
     rnr_wait_end: Option<Time>,
 }
@@ -138,40 +143,67 @@ impl RetryState {
     /// Value of the attribute `rnr_retry` that means: retry after RNR NAKs without limit.
     const FOREVER: u8 = 7;
 
-    pub(crate) fn new(c: &Common) -> RetryState {
-        let SendAttributes { retry_count, rnr_retry, .. } = c.attributes;
+    /// All retries are left, and the peer owes a response from `silent_since` on.
+    pub(crate) fn new(c: &Common, silent_since: Time) -> RetryState {
+        let SendAttributes { retry_count, rnr_retry, give_up_after, .. } = c.attributes;
         RetryState {
             retry_count,
             rnr_retry,
             retries: retry_count,
             rnr_retries: rnr_retry,
-            patience: c.patience,
+            give_up_after,
+            silent_since,
             ..RetryState::default()
         }
     }
 
+    /// Called after a change of the connection's attributes, and when they are first known: restores all retries.
+    pub(crate) fn change(&mut self, c: &Common) {
+        *self = RetryState::new(c, self.silent_since);
+    }
+
     /// Called when the peer has acknowledged a packet for the first time: restores all retries.
-    pub(crate) fn on_progress(&mut self) {
-        self.on_sign_of_life();
+    pub(crate) fn on_progress(&mut self, now: Time) {
+        self.on_sign_of_life(now);
         self.rnr_retries = self.rnr_retry;
     }
 
     /// Called when the peer has sent a packet that acknowledges no new packet: restores only the retries after
     /// timeouts.
-    pub(crate) fn on_sign_of_life(&mut self) {
+    pub(crate) fn on_sign_of_life(&mut self, now: Time) {
         self.retries = self.retry_count;
-        self.counted = None;
+        self.silent_since = now;
+    }
+
+    /// Called when a packet is sent and no other is outstanding: from now on the peer owes a response.
+    pub(crate) fn on_wait_begins(&mut self, now: Time) {
+        self.silent_since = now;
+    }
+
+    /// Time from which on the peer owes a response, if anything is outstanding.
+    pub(crate) fn silent_since(&self) -> Time {
+        self.silent_since
+    }
+
+    /// Time at which the queue pair gives up if no response arrives and anything is outstanding; `None`: it gives up
+    /// when no retry is left.
+    pub(crate) fn gives_up_at(&self) -> Option<Time> {
+        self.give_up_after.map(|span| self.silent_since + span)
     }
 
     /// Handles a retransmission timeout; returns whether to retransmit. `false`: no retry is left.
-    pub(crate) fn on_timeout(&mut self, now: Time) -> bool {
-        if self.counted.is_some_and(|counted| now < counted + self.patience) {
+    pub(crate) fn on_timeout(&mut self) -> bool {
+        if self.give_up_after.is_some() {
             return true;
         }
-        self.counted = Some(now);
         let again = self.retries > 0;
         self.retries = self.retries.saturating_sub(1);
         again
+    }
+
+    pub(crate) fn rebase(&mut self, by: Time) {
+        self.silent_since = self.silent_since.rebased(by);
+        self.rnr_wait_end = self.rnr_wait_end.map(|end| end.rebased(by));
     }
 
     /// Handles an RNR NAK that asks the requester to wait for `delay`. Returns whether to retransmit after this time;
@@ -204,28 +236,75 @@ impl RetryState {
         let over = self.rnr_wait_end.is_some_and(|end| end <= now);
         if over {
             self.rnr_wait_end = None;
+            self.silent_since = now;
         }
         over
+    }
+}
+
+/// The probes of an idle requester, by which it notices that its peer is dead ([`SendAttributes::keep_alive`]).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct KeepAlive {
+    /// Idle time after which the requester sends a probe; `None`: it sends none.
+    after: Option<Time>,
+    /// Interval between two probes if no response arrives.
+    again: Time,
+    /// When the last probe was due to which no response has arrived; `None` if there is none.
+    sent: Option<Time>,
+    /// Whether a probe is to be sent now.
+    due: bool,
+}
+
+impl KeepAlive {
+    /// Number of probes that a requester sends to a dead peer within [`SendAttributes::give_up_after`].
+    const PROBES: u64 = 8;
+
+    pub(crate) fn new(c: &Common, timeouts: Option<Timeouts>) -> KeepAlive {
+        let SendAttributes { keep_alive, give_up_after, .. } = c.attributes;
+        let share = |span: Time| Time::from_ps(span.as_ps() / KeepAlive::PROBES);
+        let again = give_up_after.map(share).or(timeouts.map(|timeouts| timeouts.high)).unwrap_or(Time::MAX);
+        KeepAlive { after: keep_alive, again, sent: None, due: false }
+    }
+
+    /// The time of the next probe of a requester that is idle since `idle_since`.
+    pub(crate) fn next(&self, idle_since: Time) -> Option<Time> {
+        let after = self.after?;
+        Some(self.sent.map_or(idle_since.saturating_add(after), |sent| sent.saturating_add(self.again)))
+    }
+
+    /// Whether there is a probe to which no response has arrived.
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.sent.is_some()
+    }
+
+    /// Makes a probe due at `now`.
+    pub(crate) fn probe(&mut self, now: Time) {
+        (self.sent, self.due) = (Some(now), true);
+    }
+
+    pub(crate) fn is_due(&self) -> bool {
+        self.due
+    }
+
+    /// Returns whether a probe is to be sent now. If so, the caller sends it, and it is no longer due.
+    pub(crate) fn take_due(&mut self) -> bool {
+        std::mem::take(&mut self.due)
+    }
+
+    pub(crate) fn rebase(&mut self, by: Time) {
+        self.sent = self.sent.map(|sent| sent.rebased(by));
+    }
+
+    /// Called when a response of the peer has arrived; returns whether it may be the response to a probe.
+    pub(crate) fn on_response(&mut self) -> bool {
+        self.due = false;
+        self.sent.take().is_some()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn timeouts_within_the_patience_use_up_one_retry() {
-        let patience = Time::from_ms(10);
-        let mut retry = RetryState { retry_count: 2, retries: 2, patience, ..RetryState::default() };
-        let timeouts = [(0, true), (1, true), (9, true), (10, true), (19, true), (20, false)];
-        for (ms, again) in timeouts {
-            assert_eq!(retry.on_timeout(Time::from_ms(ms)), again, "at {ms} ms");
-        }
-        retry.on_progress();
-        for (ms, again) in [(21, true), (30, true), (31, true), (40, true), (41, false)] {
-            assert_eq!(retry.on_timeout(Time::from_ms(ms)), again, "at {ms} ms");
-        }
-    }
 
     #[test]
     fn an_ack_names_the_transmission_that_it_acknowledges() {
@@ -245,8 +324,13 @@ mod tests {
     }
 
     #[test]
-    fn without_patience_each_timeout_counts() {
+    fn each_timeout_counts_unless_a_time_limits_them() {
         let mut retry = RetryState { retry_count: 1, retries: 1, ..RetryState::default() };
-        assert!(retry.on_timeout(Time::ZERO) && !retry.on_timeout(Time::ZERO));
+        assert!(retry.on_timeout() && !retry.on_timeout());
+        assert_eq!(retry.gives_up_at(), None);
+        retry.give_up_after = Some(Time::from_ms(5));
+        retry.on_progress(Time::from_ms(3));
+        assert!((0..100).all(|_| retry.on_timeout()));
+        assert_eq!(retry.gives_up_at(), Some(Time::from_ms(8)));
     }
 }

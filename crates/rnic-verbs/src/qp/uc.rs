@@ -53,6 +53,12 @@ impl Uc {
         self.pace.set_rate(rate);
     }
 
+    /// Counts all stored times from an origin that is later by `by`; `now` counts from the new origin.
+    pub(crate) fn rebase(&mut self, now: Time, by: Time) {
+        self.pace.rebase(now, by);
+        self.cnp.rebase(by);
+    }
+
     pub(crate) fn release(&mut self, c: &mut Common) {
         while c.state == State::ReadyToSend && c.sends.waiting().is_some() {
             self.total += u64::from(c.sends.release(c.init.service, c.route.mtu));

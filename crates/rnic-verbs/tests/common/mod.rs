@@ -48,7 +48,13 @@ impl Setup {
             mtu: 256,
             psns: [PSN_A, PSN_B],
             // 4.096 us * 2^8 = 1.048576 ms
-            attributes: SendAttributes { timeout: 8, retry_count: 3, rnr_retry: 3, max_rd_atomic: 4, send_psn: 0 },
+            attributes: SendAttributes {
+                timeout: 8,
+                retry_count: 3,
+                rnr_retry: 3,
+                max_rd_atomic: 4,
+                ..SendAttributes::default()
+            },
             max_dest: 4,
             min_rnr_timer: 6, // 80 us
             access: Access::ALL,
@@ -439,6 +445,13 @@ impl Pair {
         for side in &mut self.sides {
             side.device.on_time(limit);
         }
+    }
+
+    /// Moves the origin of time of both sides and of the link by [`Device::EPOCH`].
+    pub(crate) fn rebase(&mut self) {
+        self.sides.iter_mut().for_each(|side| side.device.rebase());
+        self.now = self.now - Device::EPOCH;
+        self.wire.iter_mut().for_each(|flight| flight.at = flight.at - Device::EPOCH);
     }
 
     /// Compares the trace with `expected`, which has a line for each packet, and clears the trace.

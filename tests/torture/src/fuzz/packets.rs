@@ -132,8 +132,14 @@ impl Fuzz {
                 min_rnr_timer: 1,
                 dscp: 0,
             };
-            let attributes =
-                SendAttributes { send_psn: psn, timeout: 6, retry_count: 7, rnr_retry: 7, max_rd_atomic: 4 };
+            let attributes = SendAttributes {
+                send_psn: psn,
+                timeout: 6,
+                retry_count: 7,
+                rnr_retry: 7,
+                max_rd_atomic: 4,
+                ..SendAttributes::default()
+            };
             let Side { device, qpn, .. } = &mut self.sides[at];
             let access = if self.dice.chance(800) { Access::ALL } else { Access::LOCAL_READ };
             let done = device

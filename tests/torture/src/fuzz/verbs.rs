@@ -318,6 +318,8 @@ impl Fuzz {
             retry_count: if wild { number as u8 } else { 2 },
             rnr_retry: if wild { number as u8 } else { 2 },
             max_rd_atomic: number as u8,
+            give_up_after: (wild && number % 3 == 0).then(|| Time::from_us(number.into())),
+            keep_alive: (wild && number % 5 == 0).then(|| Time::from_us(number.into())),
         };
         let host = &mut self.hosts[at];
         let device = &mut host.device;
@@ -371,8 +373,14 @@ impl Fuzz {
                 min_rnr_timer: 1,
                 dscp: 0,
             };
-            let attributes =
-                SendAttributes { send_psn: psns[at], timeout: 6, retry_count: 3, rnr_retry: 3, max_rd_atomic: 2 };
+            let attributes = SendAttributes {
+                send_psn: psns[at],
+                timeout: 6,
+                retry_count: 3,
+                rnr_retry: 3,
+                max_rd_atomic: 2,
+                ..SendAttributes::default()
+            };
             let device = &mut self.hosts[at].device;
             if device.to_reset(own).is_ok()
                 && let Some(work) = self.hosts[at].work.get_mut(&own)

@@ -91,6 +91,9 @@ impl World {
             retry_count: if flaky { self.dice.within(1, 7) as u8 } else { 7 },
             rnr_retry: if flaky && self.dice.chance(300) { self.dice.within(2, 6) as u8 } else { 7 },
             max_rd_atomic: self.dice.within(1, 8) as u8,
+            give_up_after: (flaky && service != Service::Uc && self.dice.chance(300))
+                .then(|| Time::from_us(self.dice.within(1_000, 20_000))),
+            keep_alive: None,
         };
         let protection = match (self.plan.packets, self.secure_dice.chance(500)) {
             (Packets::Plain, _) => None,

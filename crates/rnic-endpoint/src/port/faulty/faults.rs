@@ -35,6 +35,38 @@ impl Probability {
     }
 }
 
+/// How a corrupted datagram differs from what was sent. Every corrupted datagram differs in at least one bit.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CorruptionKind {
+    /// One bit is flipped. A CRC always detects this error.
+    Bit,
+    /// Two to 32 consecutive bytes have random values; the length is random, too. A CRC always detects bursts of up to
+    /// 4 bytes.
+    Burst,
+    /// Eight bytes anywhere in the datagram have random values. A CRC of 32 bits misses one of 2^32 such errors.
+    Bytes,
+    /// Each corrupted datagram has one of the three kinds, with equal probabilities.
+    #[default]
+    Mixed,
+}
+
+impl CorruptionKind {
+    /// All values.
+    pub const ALL: [CorruptionKind; 4] =
+        [CorruptionKind::Bit, CorruptionKind::Burst, CorruptionKind::Bytes, CorruptionKind::Mixed];
+
+    /// The name on command lines and in reports: `bit`, `burst`, `bytes` or `mixed`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            CorruptionKind::Bit => "bit",
+            CorruptionKind::Burst => "burst",
+            CorruptionKind::Bytes => "bytes",
+            CorruptionKind::Mixed => "mixed",
+        }
+    }
+}
+
 /// The probabilities of the faults that a [`FaultyPort`](super::FaultyPort) adds in one direction, sending or
 /// receiving. Each fault happens to each datagram independently of the other faults.
 ///
@@ -52,8 +84,10 @@ pub struct Faults {
     /// Probability that a datagram is delivered a second time. The copy is neither corrupted nor held back (reordered
     /// or delayed): it follows the original directly, or takes its place if the original is held back.
     pub duplication: Probability,
-    /// Probability that a datagram is delivered with one bit flipped.
+    /// Probability that a datagram is delivered corrupted.
     pub corruption: Probability,
+    /// How corrupted datagrams differ from what was sent.
+    pub corruption_kind: CorruptionKind,
     /// Probability that a datagram is reordered: it is held back until a random number of later datagrams, from 1 to
     /// [`Faults::reordering_depth`], have passed, or for a millisecond if fewer come.
     pub reordering: Probability,
@@ -81,7 +115,7 @@ pub struct FaultCounters {
     pub lost: u64,
     /// Number of datagrams that were delivered a second time.
     pub duplicated: u64,
-    /// Number of datagrams that were delivered with a bit flipped.
+    /// Number of datagrams that were delivered corrupted.
     pub corrupted: u64,
     /// Number of datagrams that were held back so that later datagrams overtook them.
     pub reordered: u64,

@@ -1,7 +1,7 @@
 //! A lane is one direction, sending or receiving, of a port with fault injection. It draws the faults of each datagram
 //! and holds back the reordered and delayed datagrams.
 
-use super::{FaultCounters, Faults};
+use super::{CorruptionKind, FaultCounters, Faults};
 use rand_core::Rng as _;
 use rand_pcg::Pcg64Mcg;
 use rnic_transport::Time;
@@ -17,13 +17,20 @@ const MOST_HELD: usize = 1_024;
 pub(super) struct Fate {
     pub(super) lost: bool,
     pub(super) duplicated: bool,
-    /// If the datagram is corrupted, 32 random bits that select the bit to flip.
-    pub(super) flip: Option<u32>,
+    /// If the datagram is corrupted: how, and 32 random bits that determine where.
+    pub(super) corruption: Option<Corruption>,
     pub(super) hold: Option<Hold>,
 }
 
 impl Fate {
-    pub(super) const PASSES: Fate = Fate { lost: false, duplicated: false, flip: None, hold: None };
+    pub(super) const PASSES: Fate = Fate { lost: false, duplicated: false, corruption: None, hold: None };
+}
+
+/// How one datagram is corrupted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Corruption {
+    kind: CorruptionKind,
+    random: u32,
 }
 
 /// When a datagram that is held back (reordered or delayed) is released: at the time `due`, or after datagram number
@@ -90,7 +97,7 @@ impl<M> Lane<M> {
         counters.duplicated += u64::from(fate.duplicated);
         if faults.corruption.strikes(corruption.0) {
             counters.corrupted += 1;
-            fate.flip = Some(corruption.1);
+            fate.corruption = Some(Corruption { kind: faults.corruption_kind, random: corruption.1 });
         }
         if self.held.len() >= MOST_HELD {
             return fate;
@@ -166,13 +173,64 @@ impl<M> Lane<M> {
     }
 }
 
-/// Flips one bit of `data`, which 32 random bits select.
-pub(super) fn flip(data: &mut [u8], random: u32) {
-    let bits = data.len() as u64 * 8;
-    if bits > 0 {
-        let bit = (u64::from(random) * bits) >> 32;
-        data[(bit / 8) as usize] ^= 1 << (bit % 8);
+impl Corruption {
+    /// Maximum length in bytes of a burst.
+    const BURST: usize = 32;
+    /// Number of bytes that [`CorruptionKind::Bytes`] changes.
+    const BYTES: usize = 8;
+
+    /// Changes at least one bit of `data`, unless it is empty.
+    pub(super) fn apply(self, data: &mut [u8]) {
+        if data.is_empty() {
+            return;
+        }
+        let mut state = u64::from(self.random);
+        let mut next = || {
+            state = scramble(state);
+            state
+        };
+        let kind = match self.kind {
+            CorruptionKind::Mixed => {
+                [CorruptionKind::Bit, CorruptionKind::Burst, CorruptionKind::Bytes][below(next(), 3)]
+            }
+            kind => kind,
+        };
+        match kind {
+            CorruptionKind::Bit => flip(data, self.random),
+            CorruptionKind::Burst => {
+                let len = (2 + below(next(), Corruption::BURST - 1)).min(data.len());
+                let start = below(next(), data.len() - len + 1);
+                for (index, byte) in data[start..start + len].iter_mut().enumerate() {
+                    // The burst has the chosen length only if its ends differ from what was sent.
+                    let is_end = index == 0 || index + 1 == len;
+                    *byte ^= (next() as u8).max(u8::from(is_end));
+                }
+            }
+            CorruptionKind::Bytes | CorruptionKind::Mixed => {
+                let first = below(next(), data.len());
+                data[first] ^= (next() as u8).max(1);
+                for _ in 1..Corruption::BYTES {
+                    let (at, byte) = (below(next(), data.len()), next() as u8);
+                    // The first byte stays different from what was sent.
+                    if at != first {
+                        data[at] = byte;
+                    }
+                }
+            }
+        }
     }
+}
+
+/// A number from 0 to `end - 1`, which 64 random bits select.
+fn below(random: u64, end: usize) -> usize {
+    ((u128::from(random) * end as u128) >> 64) as usize
+}
+
+/// Flips one bit of `data`, which 32 random bits select.
+fn flip(data: &mut [u8], random: u32) {
+    let bits = data.len() as u64 * 8;
+    let bit = (u64::from(random) * bits) >> 32;
+    data[(bit / 8) as usize] ^= 1 << (bit % 8);
 }
 
 fn earliest(a: Hold, b: Hold) -> Hold {
@@ -221,7 +279,39 @@ mod tests {
             expected[byte] = value;
             assert_eq!(data, expected);
         }
-        flip(&mut [], 5);
+    }
+
+    #[test]
+    fn each_kind_of_corruption_changes_as_many_bytes_as_it_says() {
+        const LEN: usize = 1_000;
+        let changed = |kind, random| {
+            let mut data = [0x5a_u8; LEN];
+            Corruption { kind, random }.apply(&mut data);
+            (0..LEN).filter(|at| data[*at] != 0x5a).collect::<Vec<_>>()
+        };
+        let mut seen = [0; 3];
+        let (mut longest, mut shortest) = (0, LEN);
+        for number in 0..1_000_u32 {
+            let random = number.wrapping_mul(0x9e37_79b9);
+            assert_eq!(changed(CorruptionKind::Bit, random).len(), 1);
+            let burst = changed(CorruptionKind::Burst, random);
+            let span = burst[burst.len() - 1] - burst[0] + 1;
+            (longest, shortest) = (longest.max(span), shortest.min(span));
+            let bytes = changed(CorruptionKind::Bytes, random);
+            assert!((1..=8).contains(&bytes.len()), "{bytes:?}");
+            assert_eq!(changed(CorruptionKind::Bytes, random), bytes, "the same bits give the same bytes");
+            let mixed = changed(CorruptionKind::Mixed, random);
+            let span = mixed[mixed.len() - 1] - mixed[0] + 1;
+            seen[if mixed.len() == 1 { 0 } else { 1 + usize::from(span > 32) }] += 1;
+        }
+        assert_eq!((shortest, longest), (2, 32));
+        assert!(seen.iter().all(|count| (250..420).contains(count)), "a third each: {seen:?}");
+        for kind in CorruptionKind::ALL {
+            let mut short = [7];
+            Corruption { kind, random: 3 }.apply(&mut short);
+            assert_ne!(short, [7], "{kind:?}");
+            Corruption { kind, random: 3 }.apply(&mut []);
+        }
     }
 
     #[test]

@@ -3,7 +3,7 @@
 mod faults;
 mod lane;
 
-pub use faults::{FaultCounters, Faults, Probability, ProbabilityError};
+pub use faults::{CorruptionKind, FaultCounters, Faults, Probability, ProbabilityError};
 
 use super::{Arrival, Batch, Counters, Interest, Limits, Meta, Port, SendError, TrafficClass};
 use crate::clock::{Clock, TimeSource};
@@ -88,14 +88,14 @@ impl<P: Port, C: TimeSource + Send> FaultyPort<P, C> {
     /// Applies the faults `fate` to a datagram that is not lost, and sends or holds it. Returns `false` if the inner
     /// port's send buffer had no room for it.
     fn send_one(&mut self, batch: &Batch<'_>, fate: Fate, now: Time) -> Result<bool, SendError> {
-        if fate.flip.is_none() && fate.hold.is_none() {
+        if fate.corruption.is_none() && fate.hold.is_none() {
             if self.inner.send(batch)? == 0 {
                 return Ok(false);
             }
         } else {
             let mut data = self.sending.copy(batch.data.iter().map(|slice| &**slice));
-            if let Some(random) = fate.flip {
-                lane::flip(&mut data, random);
+            if let Some(corruption) = fate.corruption {
+                corruption.apply(&mut data);
             }
             if let Some(hold) = fate.hold {
                 self.sending.hold(Held { hold, meta: Outgoing::of(batch), data });
@@ -175,8 +175,8 @@ impl Lane<Meta> {
                 stash.clear();
                 stash.extend_from_slice(arrival.data);
             }
-            if let Some(random) = fate.flip {
-                lane::flip(&mut stash[at..end], random);
+            if let Some(corruption) = fate.corruption {
+                corruption.apply(&mut stash[at..end]);
             }
             let passes = !fate.lost && fate.hold.is_none();
             push_run(pieces, meta_at(run), segment, run..if passes { end } else { at });

@@ -87,6 +87,13 @@ impl Irn {
         self.responder.set_rate(rate);
     }
 
+    /// Counts all stored times from an origin that is later by `by`; `now` counts from the new origin.
+    pub(crate) fn rebase(&mut self, now: Time, by: Time) {
+        self.requester.rebase(now, by);
+        self.responder.rebase(now, by);
+        self.cnp.rebase(by);
+    }
+
     pub(crate) fn release(&mut self, c: &mut Common) {
         self.requester.release(c);
     }

@@ -37,7 +37,7 @@ impl Requester {
         // The queue pair decides when to send CNPs (`CnpState`), so the receiver sends none.
         let response_cfg = FlowConfig { bdp_cap: connection.peer_in_flight, cnp_interval: None, ..cfg.clone() };
         Ok(Requester {
-            core: Core::new(c, &cfg, flow),
+            core: Core::new(c, &cfg, flow, now),
             responses: Receiver::stream(&response_cfg, now),
             response_cfg,
             next_response: 0,
@@ -64,6 +64,11 @@ impl Requester {
 
     pub(crate) fn change(&mut self, c: &Common) {
         self.core.change(c);
+    }
+
+    pub(crate) fn rebase(&mut self, now: Time, by: Time) {
+        self.core.rebase(now, by);
+        self.heard = self.heard.rebased(by);
     }
 
     pub(crate) fn set_rate(&mut self, rate: Option<BitRate>) {
@@ -96,7 +101,12 @@ impl Requester {
         }
         self.heard = now;
         if self.core.flow.outstanding() == 0 {
-            self.core.retry.on_sign_of_life();
+            self.core.retry.on_sign_of_life(now);
+            if self.core.keep_alive.on_response() {
+                // No packet was acknowledged, so no round-trip time follows.
+                self.core.on_credits(&aeth);
+                return Ok(());
+            }
         }
         let upto = upto as u64;
         let first = self.core.psn(upto);
@@ -157,7 +167,7 @@ impl Requester {
                 return Ok(());
             }
             self.heard = now;
-            self.core.retry.on_progress();
+            self.core.on_progress(now);
             if request >= self.core.acked {
                 // The response shows that its request has arrived, and all earlier requests.
                 let upto = c.failing().map_or(request + 1, |failing| failing.min(request + 1));
@@ -181,6 +191,10 @@ impl Requester {
     pub(crate) fn emit(&mut self, c: &mut Common, ctx: &mut Ctx, now: Time, out: &mut [u8]) -> usize {
         if !self.core.may_send(c) {
             return 0;
+        }
+        let probe = self.core.emit_probe(c, out);
+        if probe > 0 {
+            return probe;
         }
         let (packet, psn, again) = match self.probe.take() {
             Some(packet) => (packet, self.core.psn(packet), true),
@@ -216,7 +230,7 @@ impl Requester {
 
     pub(crate) fn deadline(&self, c: &Common) -> Due {
         let mut due = Due::never();
-        due.maybe(self.core.deadline());
+        due.maybe(self.core.deadline(c));
         if !self.core.retry.in_rnr_wait() {
             due.maybe(self.patience_ends(c));
         }
@@ -227,10 +241,13 @@ impl Requester {
         if self.core.end_rnr_wait(now).is_some() {
             return;
         }
+        if !self.core.on_silence(c, ctx, now) {
+            return;
+        }
         let silent = self.patience_ends(c).is_some_and(|end| end <= now);
         let timed_out = self.core.flow.on_deadline(now) == Some(Timer::Retransmit);
         if timed_out || silent {
-            let again = self.core.on_timeout(c, ctx, now);
+            let again = self.core.on_timeout(c, ctx);
             if again && silent {
                 self.heard = now;
                 self.probe = c.sends.front().map(|oldest| oldest.first);

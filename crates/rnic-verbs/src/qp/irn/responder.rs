@@ -111,7 +111,7 @@ impl Responder {
             times,
             responses: VecDeque::new(),
             max_dest: u32::from(connection.max_dest_rd_atomic),
-            retry: RetryState::new(c),
+            retry: RetryState::new(c, now),
         })
     }
 
@@ -125,12 +125,12 @@ impl Responder {
     /// may have outstanding, and the maximum numbers of retries. All retries are restored.
     pub(crate) fn change(&mut self, c: &Common) {
         self.max_dest = c.connection.map_or(0, |connection| u32::from(connection.max_dest_rd_atomic));
-        self.retry = RetryState::new(c);
+        self.retry.change(c);
     }
 
     /// RTR to RTS: sets the number of retries, which is known only now.
     pub(crate) fn start(&mut self, c: &Common) {
-        self.retry = RetryState::new(c);
+        self.retry.change(c);
     }
 
     /// The PSN of the next request packet to process.
@@ -412,7 +412,7 @@ impl Responder {
         let progress = self.flow.handle(now, pdu);
         if progress.acked > 0 {
             self.acked += u64::from(progress.acked);
-            self.retry.on_progress();
+            self.retry.on_progress(now);
             while self.responses.front().is_some_and(|a| a.first + u64::from(a.packets) <= self.acked) {
                 self.responses.pop_front();
             }
@@ -447,6 +447,11 @@ impl Responder {
         Ok(())
     }
 
+    pub(crate) fn rebase(&mut self, now: Time, by: Time) {
+        self.flow.rebase(now, by);
+        self.retry.rebase(by);
+    }
+
     pub(crate) fn set_rate(&mut self, rate: Option<BitRate>) {
         self.flow.set_rate(rate);
     }
@@ -457,7 +462,11 @@ impl Responder {
 
     /// Writes the next response packet into `out` and returns its length in bytes; 0 if there is no packet to send now.
     pub(crate) fn emit(&mut self, c: &mut Common, ctx: &mut Ctx, now: Time, out: &mut [u8]) -> usize {
+        let waits = self.flow.outstanding() > 0;
         let Some(pick) = self.flow.poll(now) else { return 0 };
+        if !waits {
+            self.retry.on_wait_begins(now);
+        }
         let packet = self.acked + u64::from(pick.psn.since(self.first.plus(self.acked as u32)));
         let at = self.responses.partition_point(|response| response.first + u64::from(response.packets) <= packet);
         let Some(response) = self.responses.get(at).copied() else { return 0 };
@@ -513,13 +522,25 @@ impl Responder {
     }
 
     pub(crate) fn deadline(&self) -> Option<Time> {
-        self.flow.deadline()
+        let mut due = Due::never();
+        due.maybe(self.flow.deadline());
+        due.maybe(self.gives_up_at());
+        due.time()
+    }
+
+    /// The time at which the responder gives up the peer if it does not acknowledge responses.
+    fn gives_up_at(&self) -> Option<Time> {
+        self.retry.gives_up_at().filter(|_| self.flow.outstanding() > 0)
     }
 
     pub(crate) fn on_deadline(&mut self, c: &mut Common, ctx: &mut Ctx, now: Time) {
+        if self.gives_up_at().is_some_and(|at| at <= now) {
+            c.fail(ctx, Status::TransportRetryExceeded);
+            return;
+        }
         if self.flow.on_deadline(now) == Some(Timer::Retransmit) {
             ctx.counters.timeouts += 1;
-            if !self.retry.on_timeout(now) {
+            if !self.retry.on_timeout() {
                 c.fail(ctx, Status::TransportRetryExceeded);
             }
         }

@@ -70,6 +70,13 @@ impl Rc {
         self.responder.set_rate(rate);
     }
 
+    /// Counts all stored times from an origin that is later by `by`; `now` counts from the new origin.
+    pub(crate) fn rebase(&mut self, now: Time, by: Time) {
+        self.requester.rebase(now, by);
+        self.responder.rebase(now, by);
+        self.cnp.rebase(by);
+    }
+
     pub(crate) fn release(&mut self, c: &mut Common) {
         self.requester.release(c);
     }
@@ -141,10 +148,10 @@ impl Rc {
         due
     }
 
-    pub(crate) fn deadline(&self) -> Due {
+    pub(crate) fn deadline(&self, c: &Common) -> Due {
         let mut due = Due::never();
         due.maybe(self.responder.deadline());
-        due.maybe(self.requester.deadline());
+        due.maybe(self.requester.deadline(c));
         due
     }
 

@@ -31,7 +31,7 @@ impl Requester {
     ) -> Result<Requester, VerbsError> {
         let cfg = Core::config(c, cfg);
         let flow = congestion.go_back_n(&cfg, now).map_err(VerbsError::Congestion)?;
-        Ok(Requester { core: Core::new(c, &cfg, flow), implied: None, unasked: 0, rtt: cfg.base_rtt })
+        Ok(Requester { core: Core::new(c, &cfg, flow, now), implied: None, unasked: 0, rtt: cfg.base_rtt })
     }
 
     /// Releases posted send requests to the flow, the sender that transmits their packets. A request with the fence
@@ -47,6 +47,10 @@ impl Requester {
     pub(crate) fn change(&mut self, c: &Common, cfg: &FlowConfig) {
         self.core.change(c);
         self.core.flow.set_timeouts(cfg.timeouts);
+    }
+
+    pub(crate) fn rebase(&mut self, now: Time, by: Time) {
+        self.core.rebase(now, by);
     }
 
     pub(crate) fn set_rate(&mut self, rate: Option<BitRate>) {
@@ -68,6 +72,9 @@ impl Requester {
         let upto = upto as u64;
         let echo = headers.bth.becn;
         self.core.on_credits(&aeth);
+        if self.core.keep_alive.on_response() {
+            self.core.retry.on_sign_of_life(now);
+        }
         if upto == self.core.acked && matches!(aeth.syndrome, Syndrome::Ack { .. }) && !echo {
             // Only the credits are new. The packet before was acknowledged long ago, so no round-trip time follows.
             return Ok(());
@@ -169,6 +176,10 @@ impl Requester {
         if !self.core.may_send(c) {
             return 0;
         }
+        let probe = self.core.emit_probe(c, out);
+        if probe > 0 {
+            return probe;
+        }
         let Some((packet, pick)) = self.core.poll(now) else { return 0 };
         let unasked = &mut self.unasked;
         let describe = |core: &mut Core, wqe: &crate::send_queue::Wqe, index: u32| {
@@ -193,8 +204,8 @@ impl Requester {
         self.core.next_transmit(c)
     }
 
-    pub(crate) fn deadline(&self) -> Option<Time> {
-        self.core.deadline()
+    pub(crate) fn deadline(&self, c: &Common) -> Option<Time> {
+        self.core.deadline(c)
     }
 
     pub(crate) fn on_deadline(&mut self, c: &mut Common, ctx: &mut Ctx, now: Time) {
@@ -202,9 +213,9 @@ impl Requester {
             Some(true) => self.implied = None,
             Some(false) => {}
             None => {
-                if self.core.flow.on_deadline(now) == Some(Timer::Retransmit) {
+                if self.core.on_silence(c, ctx, now) && self.core.flow.on_deadline(now) == Some(Timer::Retransmit) {
                     self.implied = None;
-                    self.core.on_timeout(c, ctx, now);
+                    self.core.on_timeout(c, ctx);
                 }
             }
         }

@@ -316,6 +316,12 @@ impl Responder {
         matches!(self.replies.front(), Some(Reply::Read(_) | Reply::Atomic { .. }))
     }
 
+    /// Counts all stored times from an origin that is later by `by`. The receiver acknowledges all packets, so it has
+    /// no timer.
+    pub(crate) fn rebase(&mut self, now: Time, by: Time) {
+        self.pace.rebase(now, by);
+    }
+
     pub(crate) fn set_rate(&mut self, rate: Option<BitRate>) {
         self.pace.set_rate(rate);
     }
