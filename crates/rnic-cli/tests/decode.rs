@@ -3,7 +3,7 @@
 use rnic_wire::pcapng::Writer;
 use rnic_wire::{
     Aeth, Bth, Credits, Envelope, Ethernet, Headers, ImmDt, Ip, Ipv4, Ipv6, MacAddr, NakCode, Opcode, Packet, Pfc,
-    ReadEth, RecvEth, Reth, SackEth, SendEth, Syndrome, Vlan,
+    ProtectedHeader, ReadEth, RecvEth, Reth, SackEth, SendEth, Syndrome, Vlan,
 };
 use serde_json::Value;
 use std::fs;
@@ -372,6 +372,86 @@ fn batch(packets: &[(Headers, usize)]) -> Vec<u8> {
 }
 
 /// The packets of such a batch have no payload, so the batch as one packet would break the rules of their opcode.
+/// A datagram with these UDP payload bytes, from the envelope's addresses.
+fn datagram(payload: &[u8]) -> Vec<u8> {
+    // A CNP gives the headers; its UDP payload is replaced, and the lengths and the checksums with it.
+    let mut bytes = frame(&envelope(), write(), b"hello");
+    let (ip, udp) = (14, 14 + 20);
+    bytes.truncate(udp + 8);
+    bytes.extend(payload);
+    bytes[udp + 4..udp + 6].copy_from_slice(&(8 + payload.len() as u16).to_be_bytes());
+    bytes[udp + 6..udp + 8].fill(0);
+    bytes[ip + 2..ip + 4].copy_from_slice(&(28 + payload.len() as u16).to_be_bytes());
+    bytes
+}
+
+/// A packet without ICRC, as it is inside a protected datagram, behind its length.
+fn inside(headers: Headers, payload: &[u8]) -> Vec<u8> {
+    let mut bytes = vec![0; 200 + payload.len()];
+    let len = Packet::new(headers, payload).emit_without_icrc(&mut bytes);
+    [&ProtectedHeader::length(len)[..], &bytes[..len]].concat()
+}
+
+fn protected(encrypted: bool, packet_number: u64, inside: &[Vec<u8>], len: usize) -> Vec<u8> {
+    let header = ProtectedHeader { encrypted, dest_qp: 0x11, packet_number };
+    let mut bytes = [&header.emit()[..], &inside.concat()].concat();
+    bytes.resize(len - ProtectedHeader::TAG_LEN, 0);
+    bytes.extend([0x77; ProtectedHeader::TAG_LEN]);
+    bytes
+}
+
+#[test]
+fn protected_packets() {
+    let hello = || inside(write(), b"hello");
+    let [one, two] = [vec![hello()], vec![hello(), hello()]];
+    // One packet of 12 + 16 + 8 bytes with length, header and tag: 72; two: 112.
+    let frames = [
+        datagram(&protected(false, 5, &one, 72)),
+        datagram(&protected(false, 6, &two, 112)),
+        // A batch of two datagrams; the first has zeros after its packet.
+        datagram(&[protected(false, 7, &one, 112), protected(false, 8, &two, 112)].concat()),
+        datagram(&protected(true, 9, &two, 112)),
+        datagram(&[protected(true, 10, &one, 112), protected(true, 11, &one, 80)].concat()),
+        // Packets of others: the packet inside has another destination, there is none, or the key is another.
+        datagram(&protected(
+            false,
+            12,
+            &[inside(Headers { bth: Bth { dest_qp: 9, ..write().bth }, ..write() }, b"hello")],
+            72,
+        )),
+        datagram(&protected(false, 13, &[], 72)),
+    ];
+    let (out, error, code) = decode(&pcapng(&frames), &[]);
+    assert_eq!((error.as_str(), code), ("RoCE packets: 11; bad: 0\n", 0), "{out}");
+    let lines: Vec<&str> = out.lines().map(|line| line.split_once("10.0.0.2  ").unwrap().1).collect();
+    let plain = "RC RDMA WRITE Only  qp 0x11 psn 5 ack-req  va 0x1000 rkey 0x22 dma_len 5  len 5";
+    assert_eq!(lines[0], format!("{plain}  authenticated, number 5"));
+    assert_eq!(lines[1..3], [(); 2].map(|()| format!("{plain}  authenticated, number 6")));
+    assert_eq!(lines[3], format!("{plain}  batch 1/2  authenticated, number 7"));
+    assert_eq!(lines[4..6], [(); 2].map(|()| format!("{plain}  batch 2/2  authenticated, number 8")));
+    assert_eq!(lines[6], "encrypted  qp 0x11  80 B inside  number 9");
+    assert_eq!(lines[7], "encrypted  qp 0x11  80 B inside  batch 1/2  number 10");
+    assert_eq!(lines[8], "encrypted  qp 0x11  48 B inside  batch 2/2  number 11");
+    assert!(lines[9..].iter().all(|line| line.contains("opcode 0xe0")), "{lines:#?}");
+    let json = json(&pcapng(&frames[..1]));
+    assert_eq!(
+        json[0]["protected"],
+        serde_json::json!({"encrypted": false, "dest_qp": "0x000011", "packet_number": 5})
+    );
+    assert_eq!((&json[0]["bth"]["psn"], &json[0]["icrc"]), (&5.into(), &Value::Null));
+}
+
+#[test]
+fn an_icrc_without_identification_is_right() {
+    let mut envelope = envelope();
+    let Ip::V4(ip) = &mut envelope.ip else { unreachable!() };
+    ip.id = 0;
+    let mut bytes = frame(&envelope, write(), b"hello");
+    bytes[14 + 4..14 + 6].copy_from_slice(&3u16.to_be_bytes());
+    let (out, _, code) = decode(&pcapng(&[bytes]), &[]);
+    assert!(out.contains("icrc ok without id") && code == 0, "{out}");
+}
+
 #[test]
 fn batches_of_read_requests_are_taken_apart() {
     let request = |psn| Headers {

@@ -11,7 +11,8 @@
 //! of the output holds the median, the minimum and the maximum. The lines "ceiling" are for plain UDP, sent by
 //! `UDP_SEGMENT` and received by `UDP_GRO`, with the longest datagrams that the path MTU allows.
 
-use clap::Parser;
+use clap::{Parser, ValueEnum};
+use rnic_endpoint::Security;
 use rnic_netns::Pair;
 use rnic_perf::raw::{self, Case, Mode};
 use rnic_perf::{Amount, FaultPlan, Op, PerfError, Plan, ServeOptions, run, serve};
@@ -42,9 +43,32 @@ struct Arguments {
     /// Maximum packets in flight on a queue pair; each of several values is measured
     #[arg(long, value_delimiter = ',')]
     in_flight: Vec<u32>,
+    /// Protections of the packets; each of several values is measured
+    #[arg(long, value_delimiter = ',', default_values = ["none", "authenticated", "encrypted"])]
+    security: Vec<SecurityName>,
+    /// Message sizes in bytes of IRN Writes, whose bandwidth is measured in addition
+    #[arg(long, value_delimiter = ',', default_values_t = [256, 1 << 10, 2 << 10, 4 << 10, 8 << 10, 12 << 10, 16 << 10, 64 << 10, 256 << 10, 8 << 20])]
+    sizes: Vec<u32>,
     /// Measure only the lines whose names contain this text
     #[arg(long, default_value = "")]
     only: String,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum SecurityName {
+    None,
+    Authenticated,
+    Encrypted,
+}
+
+impl SecurityName {
+    fn security(self) -> Security {
+        match self {
+            SecurityName::None => Security::None,
+            SecurityName::Authenticated => Security::Authenticated,
+            SecurityName::Encrypted => Security::Encrypted,
+        }
+    }
 }
 
 /// The repeated measurements of one line of the output.
@@ -95,7 +119,7 @@ impl Bench<'_> {
         let address = SocketAddr::new(SERVER, RNIC);
         let report = self.pair.a.run(|| run(address, plan, &AtomicBool::new(false), |_, _| {}))?;
         let row = &report.rows[0];
-        match (&row.latency, row.bytes < 1_024) {
+        match (&row.latency, row.bytes < 256) {
             (Some(latency), _) => self.note(name, "us", latency.typical),
             (None, true) => self.note(name, "Mmsg/s", row.messages_per_second / 1e6),
             (None, false) => self.note(name, "GB/s", row.bytes_per_second / 1e9),
@@ -132,11 +156,13 @@ impl Bench<'_> {
 
     fn all(&mut self, mtu: u32) -> Result<(), Box<dyn Error>> {
         self.raw(mtu)?;
-        if self.arguments.in_flight.is_empty() {
-            self.endpoint(None, "")?;
-        }
-        for &in_flight in &self.arguments.in_flight {
-            self.endpoint(Some(in_flight), &format!(", {in_flight} in flight"))?;
+        for security in self.arguments.security.iter().map(|name| name.security()) {
+            if self.arguments.in_flight.is_empty() {
+                self.endpoint(security, None, "")?;
+            }
+            for &in_flight in &self.arguments.in_flight {
+                self.endpoint(security, Some(in_flight), &format!(", {in_flight} in flight"))?;
+            }
         }
         if self.arguments.others {
             // If other software does not finish a measurement, the median leaves it out.
@@ -147,13 +173,16 @@ impl Bench<'_> {
         Ok(())
     }
 
-    fn endpoint(&mut self, in_flight: Option<u32>, note: &str) -> Result<(), PerfError> {
+    fn endpoint(&mut self, security: Security, in_flight: Option<u32>, note: &str) -> Result<(), PerfError> {
         let amount = Amount::Duration(self.duration());
         let large = Plan { sizes: vec![1 << 20], amount, depth: 16, ..Plan::default() };
         let small = Plan { sizes: vec![64], amount, ..Plan::default() };
         let latency = Plan { latency: true, sizes: vec![64], amount: Amount::Messages(5_000), ..Plan::default() };
+        let note = format!("{note}, {}", security.name());
+        let several = Plan { queue_pairs: 16, ..small.clone() };
         for service in [Service::Irn, Service::Rc] {
-            let with = |plan: &Plan, op| Plan { op, service, in_flight, ..plan.clone() };
+            let with = |plan: &Plan, op| Plan { op, service, in_flight, security, ..plan.clone() };
+            self.rnic(&format!("4 {service:?} write 64 B, 16 queue pairs{note}"), &with(&several, Op::Write))?;
             self.rnic(&format!("2 {service:?} write 1 MiB{note}"), &with(&large, Op::Write))?;
             self.rnic(&format!("2 {service:?} read 1 MiB{note}"), &with(&large, Op::Read))?;
             self.rnic(&format!("2 {service:?} send 1 MiB{note}"), &with(&large, Op::Send))?;
@@ -164,6 +193,12 @@ impl Bench<'_> {
             self.rnic(&format!("4 {service:?} send 64 B{note}"), &with(&small, Op::Send))?;
             self.rnic(&format!("5 {service:?} write latency 64 B{note}"), &with(&latency, Op::Write))?;
             self.rnic(&format!("5 {service:?} read latency 64 B (round trip){note}"), &with(&latency, Op::Read))?;
+        }
+        for bytes in self.arguments.sizes.clone() {
+            // The same bytes in flight as with 1 MiB, as far as perf allows.
+            let depth = (16u32 << 20).checked_div(bytes).map_or(1, |depth| depth.clamp(16, 1_024));
+            let plan = Plan { sizes: vec![bytes], amount, depth, in_flight, security, ..Plan::default() };
+            self.rnic(&format!("6 Irn write {bytes:>8} B{note}"), &plan)?;
         }
         Ok(())
     }

@@ -457,11 +457,11 @@ fn an_idle_client_does_not_hold_the_server_for_ever() {
             "{{\"say\":\"hello\",\"setup\":{{\"op\":\"write\",\"latency\":{latency},\"service\":\"irn\",\
              \"queue_pairs\":1,\"depth\":1,\"slots\":2,\"stride\":64,\"congestion\":\"none\",\
              \"settings\":[],\"in_flight\":null,\"verify\":false,\"seed\":1,\"polled\":true,\"security\":\"none\",\
-             \"faults\":{{\"loss\":0,\"reorder\":0,\"duplicate\":0,\"corrupt\":0,\"seed\":1}}}},\
+             \"faults\":{{\"loss\":0,\"reorder\":0,\"duplicate\":0,\"corrupt\":0,\"corrupt_kind\":\"bit\",\"seed\":1}}}},\
              \"client\":{{\"roce_port\":1,\"peers\":[{{\"qpn\":17,\"psn\":0,\"source_port\":50000,\"key\":null}}],\
              \"in_flight\":64,\"memory\":{{\"addr\":0,\"rkey\":0,\"len\":128}},\"mtu\":1024}},\"mtu_fixed\":false}}"
         );
-        writeln!(stream, "{{\"rnic_perf\":2}}\n{hello}\n{{\"say\":\"ready\"}}").unwrap();
+        writeln!(stream, "{{\"rnic_perf\":3}}\n{hello}\n{{\"say\":\"ready\"}}").unwrap();
         for expected in ["rnic_perf", "welcome", "ready"] {
             let heard = answer(&mut reader);
             assert!(heard.contains(expected), "{heard}");

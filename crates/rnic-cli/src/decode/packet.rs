@@ -49,6 +49,8 @@ impl Network<'_> {
 pub(super) enum Checked {
     /// The ICRC in the packet, which equals the computed ICRC.
     Right(u32),
+    /// The ICRC in the packet, which is right if the IPv4 identification counts as 0: two rnic endpoints leave it out.
+    RightWithoutId(u32),
     /// The ICRC in the packet differs from the computed ICRC.
     Wrong {
         /// ICRC that the packet contains.
@@ -113,7 +115,8 @@ pub(super) fn examine<'a>(captured: &Captured<'a>, checksums: bool) -> Found<'a>
                 one.bad = wrong_checksum(&datagram);
             }
             // A batch of requests without payload looks like a packet of another protocol.
-            let is_foreign = one.foreign.is_some() && !matches!(one.icrc, Checked::Right(_));
+            let is_right = matches!(one.icrc, Checked::Right(_) | Checked::RightWithoutId(_));
+            let is_foreign = one.foreign.is_some() && !is_right;
             match (one.bad.is_some() || is_foreign).then(|| batch(frame.ethernet, datagram)).flatten() {
                 Some(packets) => Found::Packets(packets),
                 None => Found::Packets(vec![one]),
@@ -171,7 +174,12 @@ fn roce<'a>(
         return roce;
     }
     if let (Some(computed), Some(found)) = (computed, body.last_chunk().map(|bytes| u32::from_le_bytes(*bytes))) {
-        roce.icrc = if found == computed { Checked::Right(found) } else { Checked::Wrong { found, computed } };
+        let without_id = matches!(&network, Network::V2(datagram) if datagram.icrc_seed().check(0, body));
+        roce.icrc = match found == computed {
+            true => Checked::Right(found),
+            false if without_id => Checked::RightWithoutId(found),
+            false => Checked::Wrong { found, computed },
+        };
     }
     read(&mut roce);
     roce
@@ -288,22 +296,29 @@ fn is_plausible(packet: &Packet<'_>) -> bool {
 /// segment into datagrams of one size (UDP_SEGMENT), or that the kernel coalesced on reception (UDP_GRO).
 ///
 /// A batch is recognised by its ICRCs: for one packet size, the ICRCs of all packets are right if the IPv4
-/// identification increases by 1 from packet to packet. `None` if there is no such size.
+/// identification increases by 1 from packet to packet, or if it counts as 0 in all of them. `None` if there is no such
+/// size.
 fn batch<'a>(ethernet: Option<Ethernet>, datagram: RoceV2<'a>) -> Option<Vec<Roce<'a>>> {
+    batch_with(ethernet, datagram, true).or_else(|| batch_with(ethernet, datagram, false))
+}
+
+fn batch_with<'a>(ethernet: Option<Ethernet>, datagram: RoceV2<'a>, counts_id: bool) -> Option<Vec<Roce<'a>>> {
     let (seed, body, first) = (datagram.icrc_seed(), datagram.body, datagram.ip.id());
+    let covered = |id: u16| if counts_id { id } else { 0 };
     let begins_alike = |at: &usize| {
         let (one, other) = (BthView::new(body), body.get(*at..).and_then(BthView::new));
         one.zip(other).is_some_and(|(one, other)| {
             other.opcode().is_some() && other.transport_version() == 0 && one.pkey() == other.pkey()
         })
     };
-    let is_right = |size: &usize| seed.check(first, &body[..*size]);
+    let is_right = |size: &usize| seed.check(covered(first), &body[..*size]);
     let size = (16..body.len()).step_by(4).filter(begins_alike).find(is_right)?;
     let pieces: Vec<&[u8]> = body.chunks(size).collect();
     let ids = (0..).map(|at| first.wrapping_add(at));
-    let are_right = pieces.iter().zip(ids.clone()).all(|(piece, id)| seed.check(id, piece));
+    let are_right = pieces.iter().zip(ids.clone()).all(|(piece, id)| seed.check(covered(id), piece));
     let packet = |(at, (piece, id)): (usize, (&&'a [u8], u16))| {
-        let icrc = piece.last_chunk().map_or(Checked::Unknown, |bytes| Checked::Right(u32::from_le_bytes(*bytes)));
+        let right = if counts_id { Checked::Right } else { Checked::RightWithoutId };
+        let icrc = piece.last_chunk().map_or(Checked::Unknown, |bytes| right(u32::from_le_bytes(*bytes)));
         let mut roce = Roce {
             ethernet,
             network: Network::V2(datagram),

@@ -51,6 +51,7 @@ pub(super) fn text(out: &mut dyn Write, captured: &Captured, start: i128, roce: 
     }
     line += match roce.icrc {
         Checked::Right(_) => "  icrc ok",
+        Checked::RightWithoutId(_) => "  icrc ok without id",
         Checked::Wrong { .. } => "  icrc BAD",
         Checked::Unknown => "  icrc ?",
         Checked::Tag => "",
@@ -203,6 +204,7 @@ pub(super) fn json(out: &mut dyn Write, captured: &Captured, roce: &Roce) -> io:
     document.insert("payload_bytes".to_string(), json!(roce.payload));
     let icrc = match roce.icrc {
         Checked::Right(found) => json!({"found": format!("{found:#010x}"), "ok": true}),
+        Checked::RightWithoutId(found) => json!({"found": format!("{found:#010x}"), "ok": true, "without_id": true}),
         Checked::Wrong { found, computed } => {
             json!({"found": format!("{found:#010x}"), "computed": format!("{computed:#010x}"), "ok": false})
         }
