@@ -5,6 +5,7 @@ mod error;
 mod link;
 mod mailbox;
 mod response;
+pub mod rogue;
 mod rtt;
 
 pub use chunk::Frames;

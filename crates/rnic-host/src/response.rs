@@ -104,8 +104,8 @@ impl CongestionControl for RogueDelay {
         ),
         Parameter::rate(
             "min_rate",
-            BitRate::from_bps(10_000_000),
-            "minimum rate of a connection; not stated, our choice (10 Mbps)",
+            BitRate::from_bps(100_000_000),
+            "minimum rate of a connection; not stated, our choice (as for TIMELY)",
         ),
         Parameter::derived(
             "initial_window",
@@ -247,6 +247,6 @@ mod tests {
             let (now, rtt) = (Time::from_ms(10 * round), Time::from_ms(8));
             response.on_ack(&params, &AckSample { now, rtt, acked: 1, in_flight: 0, marked: false });
         }
-        assert_eq!((response.rate(), response.window()), (BitRate::from_bps(10_000_000), 10));
+        assert_eq!((response.rate(), response.window()), (BitRate::from_bps(100_000_000), 100));
     }
 }

@@ -1,0 +1,7 @@
+//! Tests of the host transports above devices in virtual time.
+
+mod input;
+mod replay;
+mod rogue;
+mod torture;
+mod wire;
