@@ -4,6 +4,7 @@ mod control;
 mod error;
 mod link;
 mod mailbox;
+pub mod multipath;
 mod response;
 pub mod rogue;
 mod rtt;

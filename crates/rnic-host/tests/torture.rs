@@ -5,8 +5,8 @@
 //! model applies an operation when it is posted. Operations whose order nothing guarantees get the fence flag.
 
 use crate::wire::Wire;
-use rnic_host::rogue;
-use rnic_host::{Control, Failure, HostError, Link};
+use rnic_host::multipath::{self, Builtin, Credit, Grants, PathPolicy};
+use rnic_host::{Control, Failure, Frames, HostError, Link, rogue};
 use rnic_torture::network::{Dice, Faults};
 use rnic_transport::{BitRate, Time};
 use rnic_verbs::{
@@ -19,7 +19,9 @@ use std::fmt;
 /// One end of a channel under test.
 pub(crate) trait End {
     fn post_send(&mut self, request: &SendRequest<'_>) -> Result<(), HostError>;
-    fn post_recv(&mut self, nic: &mut dyn Verbs, request: &RecvRequest<'_>) -> Result<(), HostError>;
+    fn post_recv(
+        &mut self, nic: &mut dyn Verbs, wr_id: u64, region: &MrInfo, offset: u64, len: u32,
+    ) -> Result<(), HostError>;
     fn progress(&mut self, nic: &mut dyn Verbs, now: Time) -> Result<(), HostError>;
     fn poll(&mut self, out: &mut [Completion]) -> usize;
     fn next_time(&self) -> Option<Time>;
@@ -34,8 +36,11 @@ impl End for rogue::Channel {
     fn post_send(&mut self, request: &SendRequest<'_>) -> Result<(), HostError> {
         rogue::Channel::post_send(self, request)
     }
-    fn post_recv(&mut self, nic: &mut dyn Verbs, request: &RecvRequest<'_>) -> Result<(), HostError> {
-        rogue::Channel::post_recv(self, nic, request)
+    fn post_recv(
+        &mut self, nic: &mut dyn Verbs, wr_id: u64, region: &MrInfo, offset: u64, len: u32,
+    ) -> Result<(), HostError> {
+        let scatter = [Sge { addr: region.addr + offset, len, lkey: region.lkey }];
+        rogue::Channel::post_recv(self, nic, &RecvRequest { wr_id, scatter: &scatter })
     }
     fn progress(&mut self, nic: &mut dyn Verbs, now: Time) -> Result<(), HostError> {
         rogue::Channel::progress(self, nic, now)
@@ -54,6 +59,50 @@ impl End for rogue::Channel {
     }
     fn troubles(&self) -> (u64, u64) {
         (self.counters().recoveries, self.counters().replayed)
+    }
+}
+
+/// A multipath channel, and the credit that it grants.
+struct Multipath {
+    channel: multipath::Channel,
+    grants: Option<Grants>,
+}
+
+impl End for Multipath {
+    fn post_send(&mut self, request: &SendRequest<'_>) -> Result<(), HostError> {
+        self.channel.post_send(request)
+    }
+    fn post_recv(
+        &mut self, _nic: &mut dyn Verbs, wr_id: u64, region: &MrInfo, offset: u64, len: u32,
+    ) -> Result<(), HostError> {
+        self.channel.post_recv(wr_id, region, offset, len)
+    }
+    fn progress(&mut self, nic: &mut dyn Verbs, now: Time) -> Result<(), HostError> {
+        self.channel.progress(nic, now)?;
+        match &mut self.grants {
+            Some(grants) => grants.run(nic, now, &mut [&mut self.channel]),
+            None => Ok(()),
+        }
+    }
+    fn poll(&mut self, out: &mut [Completion]) -> usize {
+        self.channel.poll(out)
+    }
+    fn next_time(&self) -> Option<Time> {
+        let credit = self.grants.as_ref().and_then(|grants| grants.next_time(&[&self.channel]));
+        [self.channel.next_time(), credit].into_iter().flatten().min()
+    }
+    fn failure(&self) -> Option<Failure> {
+        self.channel.failure()
+    }
+    fn harm(&mut self, nic: &mut dyn Verbs, dice: &mut Dice) {
+        let address = self.channel.address();
+        let qpns = [address.outbound, address.inbound].concat();
+        nic.modify_qp(dice.pick(&qpns), Transition::Error).unwrap();
+    }
+    fn troubles(&self) -> (u64, u64) {
+        let counters = self.channel.counters();
+        assert_eq!(counters.duplicates, 0, "the loss detection is exact");
+        (counters.resets, counters.retransmitted)
     }
 }
 
@@ -356,10 +405,9 @@ impl<E: End> World<E> {
             return Ok(());
         }
         while let Some(place) = direction.free_places.pop() {
-            let addr = direction.places.addr + place * UNIT;
-            let scatter = [Sge { addr, len: UNIT as u32, lkey: direction.places.lkey }];
-            let request = RecvRequest { wr_id: place, scatter: &scatter };
-            self.ends[side].post_recv(&mut self.wire.nics[side], &request).map_err(|why| why.to_string())?;
+            let (nic, region) = (&mut self.wire.nics[side], &direction.places);
+            let posted = self.ends[side].post_recv(nic, place, region, place * UNIT, UNIT as u32);
+            posted.map_err(|why| why.to_string())?;
             direction.posted.push_back(place);
         }
         Ok(())
@@ -518,4 +566,57 @@ fn the_same_seed_is_the_same_world() {
         assert_eq!(rogue(seed, 300, false), rogue(seed, 300, false));
     }
     assert_ne!(rogue(3, 300, false).digest, rogue(4, 300, false).digest);
+}
+
+fn multipath(seed: u64, steps: u64) -> Report {
+    let mut dice = Dice::new(seed);
+    let faults = Faults::random(&mut dice);
+    let line_rate = BitRate::from_gbps(dice.pick(&[1, 10, 100]));
+    let mut wire = Wire::new(faults, seed, line_rate);
+    let control = Control::named(dice.pick(&["rogue", "none", "timely", "aimd", "dctcp"]), &[]).unwrap();
+    let unsolicited = dice.pick(&[0, 4_096, 100_000]);
+    let credit = dice.chance(400).then_some(Credit { unsolicited });
+    let mtu = dice.pick(&[256, 1_024, 4_096]);
+    let config = multipath::Config {
+        paths: dice.pick(&[1, 2, 3, 8, 64]),
+        chunk: dice.pick(&[mtu, 4 * mtu]),
+        control,
+        credit,
+        receives: 8,
+        send_wr: dice.pick(&[4, 64]),
+        recv_wr: dice.pick(&[4, 64]),
+        timeout: Time::from_us(dice.within(50, 500)),
+        path_probes: dice.within(1, 4) as u32,
+        max_attempts: 10_000,
+        ..multipath::Config::default()
+    };
+    let policy = dice.pick(&[PathPolicy::PowerOfTwo, PathPolicy::RoundRobin, PathPolicy::Single]);
+    let mut ends = [0, 1].map(|side| {
+        let config = multipath::Config { seed: dice.word(), connection: side as u8, ..config.clone() };
+        let pd = wire.pds[side];
+        let hooks = Box::new(Builtin::new(policy));
+        let channel = multipath::Channel::open(wire.nic(side), pd, config.clone(), hooks).unwrap();
+        let frames = Frames { mtu, header: 62 };
+        let grants = credit.map(|_| Grants::new(line_rate, config.chunk, frames).unwrap());
+        Multipath { channel, grants }
+    });
+    let addresses = [ends[0].channel.address(), ends[1].channel.address()];
+    for side in 0..2 {
+        let link = Link::new(Wire::addr(1 - side), mtu);
+        ends[side].channel.connect(wire.nic(side), link, &addresses[1 - side], Time::ZERO).unwrap();
+    }
+    let rules = Rules { reads: false, atomics: false, fences: true };
+    World::new(wire, ends, dice, rules).run(steps).unwrap_or_else(|what| panic!("seed {seed}: {what}"))
+}
+
+#[test]
+fn multipath_channels_equal_the_model() {
+    let sum = (1..=40).map(|seed| multipath(seed, 400)).fold(Report::default(), Report::plus);
+    assert!(sum.posted >= 40 * 400 && (sum.failed, sum.ended) == (0, 0), "{sum:?}");
+    assert_eq!(sum.completed, sum.posted + 80, "and the last operation of each direction: {sum:?}");
+    let troubles = [sum.lost, sum.recoveries, sum.replayed, sum.received];
+    assert!(troubles.iter().all(|count| *count > 300), "{sum:?}");
+    for seed in [3, 4] {
+        assert_eq!(multipath(seed, 300), multipath(seed, 300));
+    }
 }
