@@ -620,3 +620,9 @@ fn multipath_channels_equal_the_model() {
         assert_eq!(multipath(seed, 300), multipath(seed, 300));
     }
 }
+
+/// A world that once failed: an acknowledgement for an earlier chunk stopped the repetition of a path's reset.
+#[test]
+fn what_was_wrong_once() {
+    assert_eq!(multipath(1_037, 300).ended, 0);
+}

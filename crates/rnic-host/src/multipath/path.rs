@@ -124,6 +124,10 @@ impl Path {
     }
 
     fn alive(&mut self, now: Time, least: Time) {
+        if self.reset.is_some() {
+            // The deadline is that of the reset.
+            return;
+        }
         self.silent = 0;
         let waits = !self.flight.is_empty();
         if !waits {
