@@ -2,8 +2,9 @@
 
 use crate::rogue::Pair;
 use crate::wire::{MTU, Wire};
+use rnic_host::multipath::{self, Builtin, Grants, PathPolicy};
 use rnic_host::rogue::{Channel, Config};
-use rnic_host::{Control, HostError, Link};
+use rnic_host::{Control, Frames, HostError, Link};
 use rnic_transport::{BitRate, Time};
 use rnic_verbs::{Data, Device, DeviceConfig, Limits, SendFlags, SendOp, SendRequest, Service};
 
@@ -29,6 +30,14 @@ fn settings_out_of_range_are_refused() {
     assert_eq!(with(|c| c.receives = 32_769), "the number of receives is 32769; it must be 0 to 32768");
     assert_eq!(with(|c| c.patience = Time::ZERO), "the patience is 0; it must be above 0");
     assert_eq!(with(|c| c.max_recoveries = 0), "the number of recoveries in a row is 0; it must be 1 to 4294967295");
+    assert_eq!(
+        with(|c| c.max_window = 65_535),
+        "the maximum window is 65535; it must be at least the chunk size of 65536 bytes"
+    );
+    assert_eq!(
+        with(|c| c.max_rate = Some(BitRate::from_bps(0))),
+        "the maximum rate is 0; it must be at least the minimum rate of 100 Mbps"
+    );
     assert_eq!(with(|c| c.timeout = 32), "the timeout is 32; it must be 1 to 31");
     assert_eq!(
         with(|c| c.min_rate = BitRate::from_bps(0)),
@@ -110,4 +119,35 @@ fn impossible_requests_are_refused() {
     let pd = wire.pds[0];
     let mut channel = Channel::open(wire.nic(0), pd, Config::default()).unwrap();
     assert_eq!(channel.post_send(&request), Err(HostError::NotConnected));
+}
+
+fn multipath_refused(change: fn(&mut multipath::Config)) -> String {
+    let mut config = multipath::Config::default();
+    change(&mut config);
+    let limits = Limits { queue_pairs: 300, ..Limits::default() };
+    let mut nic = Device::new(DeviceConfig { limits, ..DeviceConfig::default() });
+    let pd = nic.create_pd();
+    let hooks = Box::new(Builtin::new(PathPolicy::Single));
+    multipath::Channel::open(&mut nic, pd, config, hooks).err().unwrap().to_string()
+}
+
+#[test]
+fn settings_of_multipath_out_of_range_are_refused() {
+    let limit = "it must be 1 to 149, because a path takes two of the NIC's 300 queue pairs, and at most 256";
+    assert_eq!(multipath_refused(|c| c.paths = 150), format!("the number of paths is 150; {limit}"));
+    assert_eq!(multipath_refused(|c| c.paths = 0), format!("the number of paths is 0; {limit}"));
+    assert_eq!(
+        multipath_refused(|c| c.max_window = 32_767),
+        "the maximum window is 32767; it must be at least the chunk size of 32768 bytes"
+    );
+    assert_eq!(
+        multipath_refused(|c| c.max_rate = Some(BitRate::from_bps(0))),
+        "the maximum rate is 0; it must be 1 bit per second or more"
+    );
+    assert_eq!(multipath_refused(|c| c.chunk = 255), "the chunk size is 255; it must be 256 to 16777216");
+    assert_eq!(multipath_refused(|c| c.timeout = Time::ZERO), "the timeout is 0; it must be above 0");
+    assert_eq!(multipath_refused(|c| c.inline = 31), "the length of inline data is 31; it must be 32 to 1024");
+    let frames = Frames { mtu: 1_024, header: 62 };
+    let error = Grants::new(BitRate::from_bps(0), 32_768, frames).unwrap_err().to_string();
+    assert_eq!(error, "the rate of credit is 0; it must be 1 bit per second or more");
 }

@@ -1,6 +1,7 @@
 //! Tests of the host transports above devices in virtual time.
 
 mod input;
+mod multipath;
 mod replay;
 mod rogue;
 mod torture;

@@ -4,6 +4,7 @@ use rnic_torture::network::{Faults, Flight, Network, is_intact, seal};
 use rnic_transport::{BitRate, Time};
 use rnic_verbs::{Access, Batch, Device, DeviceConfig, MrInfo, Pd, Verbs};
 use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
 
 /// Payload bytes of a full packet.
 pub(crate) const MTU: u32 = 1_024;
@@ -12,12 +13,17 @@ pub(crate) const MTU: u32 = 1_024;
 /// packet is lost.
 pub(crate) type Filter = Box<dyn FnMut(usize, u32) -> bool>;
 
+/// Packets that were not delivered.
+pub(crate) type Kept = Arc<Mutex<Vec<Vec<u8>>>>;
+
 pub(crate) struct Wire {
     pub(crate) nics: [Device; 2],
     pub(crate) pds: [Pd; 2],
     pub(crate) now: Time,
     pub(crate) network: Network,
     pub(crate) filter: Filter,
+    /// Packets of device 0 to this queue pair are not delivered, but kept.
+    pub(crate) keep: Option<(u32, Kept)>,
     batches: [Batch; 2],
     /// When the link of each device is free for the next frame.
     free: [Time; 2],
@@ -35,6 +41,7 @@ impl Wire {
             now: Time::ZERO,
             network: Network::new(faults, seed),
             filter: Box::new(|_, _| true),
+            keep: None,
             batches: [(); 2].map(|()| Batch::new(1)),
             free: [Time::ZERO; 2],
             still: 0,
@@ -97,6 +104,10 @@ impl Wire {
                         continue;
                     }
                     seal(Wire::addr(side), Wire::addr(1 - side), packet);
+                    if let Some((_, kept)) = self.keep.as_ref().filter(|(kept, _)| *kept == qpn && side == 0) {
+                        kept.lock().unwrap().push(packet.to_vec());
+                        continue;
+                    }
                     let flight = Flight { from: side, to: 1 - side, marked: false, bytes: packet.to_vec() };
                     self.network.send(self.free[side], flight);
                 }

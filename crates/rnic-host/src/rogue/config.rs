@@ -23,6 +23,10 @@ pub struct Config {
     pub chunk: u32,
     /// Congestion control.
     pub control: Control,
+    /// Maximum window in bytes, at least a chunk.
+    pub max_window: u64,
+    /// Maximum rate; `None`: that of the link.
+    pub max_rate: Option<BitRate>,
     /// Round-trip time of the unloaded network, with which the congestion control begins.
     pub base_rtt: Time,
     /// Maximum number of requests that the application has outstanding.
@@ -63,6 +67,8 @@ impl Default for Config {
             service: Service::Rc,
             chunk: 1 << 16,
             control: Control::default(),
+            max_window: u64::MAX,
+            max_rate: None,
             base_rtt: Time::from_us(50),
             requests: 1_024,
             receives: 512,
@@ -116,6 +122,18 @@ impl Config {
         range("the number of retries", self.retry_count.into(), 0, 7)?;
         if self.min_rate.as_bps() == 0 {
             return Err(HostError::range("the minimum rate", 0, "1 bit per second or more"));
+        }
+        if self.max_window < self.chunk.into() {
+            let possible = format!("at least the chunk size of {} bytes", self.chunk);
+            return Err(HostError::range("the maximum window", self.max_window, possible));
+        }
+        if self.max_rate.is_some_and(|rate| rate < self.min_rate) {
+            let rate = self.max_rate.map_or(0, BitRate::as_bps);
+            return Err(HostError::range(
+                "the maximum rate",
+                rate,
+                format!("at least the minimum rate of {}", self.min_rate),
+            ));
         }
         for (name, time) in
             [("the time between two synchronisations", self.sync_interval), ("the patience", self.patience)]

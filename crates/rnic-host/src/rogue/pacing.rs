@@ -20,6 +20,8 @@ pub(super) struct Pacing {
     line: BitRate,
     chunk: u64,
     min_rate: BitRate,
+    max_rate: BitRate,
+    max_window: u64,
     departures: Departures,
     smoothed: Smoothed,
     base_rtt: Time,
@@ -34,13 +36,16 @@ pub(super) struct Pacing {
 
 impl Pacing {
     pub(super) fn new(config: &Config, frames: Frames, line: BitRate, now: Time) -> Result<Pacing, HostError> {
-        let cfg = flow_config(frames, line, config.base_rtt);
+        let mut cfg = flow_config(frames, line, config.base_rtt);
+        cfg.max_rate = config.max_rate;
         Ok(Pacing {
             law: config.control.start(&cfg, now)?,
             frames,
             line,
             chunk: config.chunk.into(),
             min_rate: config.min_rate,
+            max_rate: config.max_rate.unwrap_or(line),
+            max_window: config.max_window,
             departures: Departures::default(),
             smoothed: Smoothed::default(),
             base_rtt: config.base_rtt,
@@ -57,7 +62,8 @@ impl Pacing {
             packets => u64::from(packets) * u64::from(self.frames.mtu),
         };
         let rtt = self.smoothed.get().unwrap_or(self.base_rtt);
-        let allowance = Allowance::of(self.law.rate(), window, self.chunk, rtt, self.line);
+        let rate = self.law.rate().min(self.max_rate);
+        let allowance = Allowance::of(rate, window.min(self.max_window), self.chunk, rtt, self.line);
         let rate = allowance.rate.map(|rate| rate.max(self.min_rate)).filter(|rate| *rate < self.line);
         Allowance { rate, ..allowance }
     }
