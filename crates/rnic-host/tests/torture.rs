@@ -459,7 +459,7 @@ impl<E: End> World<E> {
         let (addr, rkey) = (direction.target.addr + start, direction.target.rkey);
         let op = match kind {
             0 => SendOp::Write { addr, rkey },
-            1 if imm % 2 == 0 => SendOp::Send,
+            1 if imm.is_multiple_of(2) => SendOp::Send,
             1 => SendOp::SendImm(imm),
             2 => SendOp::WriteImm { addr, rkey, imm },
             3 => SendOp::Read { addr, rkey },

@@ -183,7 +183,7 @@ impl Channel {
 
     /// The address that the peer needs to connect.
     pub fn address(&self) -> Address {
-        Address { qpns: self.qpns, control: self.mailbox.qpn, salt: link::mix(self.config.seed ^ 0x726f_6775_65) }
+        Address { qpns: self.qpns, control: self.mailbox.qpn, salt: link::mix(self.config.seed ^ 0x0072_6f67_7565) }
     }
 
     /// Connects the channel to the peer with this address, on the path `link`. Packets of the peer that arrive before
