@@ -1,6 +1,6 @@
 //! Measures the time of the layer per chunk, without packets: the NIC completes each request at once, and what it
-//! "sends" is handed to the other side. The time of RoGUE is that of the requester, which does all the work. The time of
-//! multipath is that of both sides, with one acknowledgement for each `batch` chunks.
+//! "sends" is handed to the other side. The time of RoGUE is that of the requester, which does all the work. The time
+//! of multipath is that of both sides, with one acknowledgement for each `batch` chunks.
 //!
 //! To count instructions, run `valgrind --tool=callgrind --toggle-collect='*transfer*' BENCH --test CASE`, and divide
 //! the result by the number of chunks of one run.

@@ -1,5 +1,5 @@
-//! The congestion control of a channel, chosen from the catalogue of `rnic-transport` or by type, and what a channel may
-//! have outstanding.
+//! The congestion control of a channel, chosen from the catalogue of `rnic-transport` or by type, and what a channel
+//! may have outstanding.
 
 use crate::chunk::Frames;
 use crate::error::HostError;
@@ -178,10 +178,10 @@ pub struct Allowance {
 }
 
 impl Allowance {
-    /// The allowance for a congestion control that has the rate `rate` and a window of `window` bytes; `u64::MAX` stands
-    /// for no window. A window of at least `chunk` bytes is enforced as it is, together with the rate. A smaller window
-    /// cannot be enforced, because a whole chunk is outstanding, so the rate `window / rtt` takes its place. At the rate
-    /// `line` of the link and above, no limit is needed.
+    /// The allowance for a congestion control that has the rate `rate` and a window of `window` bytes; `u64::MAX`
+    /// stands for no window. A window of at least `chunk` bytes is enforced as it is, together with the rate. A smaller
+    /// window cannot be enforced, because a whole chunk is outstanding, so the rate `window / rtt` takes its place. At
+    /// the rate `line` of the link and above, no limit is needed.
     ///
     /// ```
     /// use rnic_host::Allowance;

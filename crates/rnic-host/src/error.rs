@@ -4,7 +4,7 @@ use rnic_transport::Time;
 use rnic_verbs::{Status, VerbsError};
 use std::borrow::Cow;
 
-/// The reason for which a function of a channel failed. Nothing was posted or changed then.
+/// The reason for which a function of a channel failed. Then it has posted nothing and created nothing.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum HostError {
     /// The NIC refused a verb.

@@ -17,22 +17,22 @@
 //!
 //! | channel | queue pairs | loss recovery | operations |
 //! |---|---|---|---|
-//! | [`rogue::Channel`] | two reliable connections, of which one is the shadow of the other | the NIC's; when it fails, the shadow takes over | all of a reliable connection |
-//! | [`multipath::Channel`] | 1 to 256 unreliable connections in each direction | in software, by chunk | Send, Write, both with Immediate |
+//! | [`rogue::Channel`] | two reliable connections | the NIC's; when it fails, the other one takes over | all |
+//! | [`multipath::Channel`] | 1 to 256 unreliable ones in each direction | in software | Send, Write, with Immediate |
 //!
-//! Both have one more unreliable connection for messages between the two layers, because such a queue pair cannot fail by
-//! loss.
+//! Both have one more unreliable connection for messages between the two layers, because such a queue pair cannot fail
+//! by loss.
 //!
 //! | module | contents |
 //! |---|---|
-//! | [`rogue`] | RoGUE: chunks, round-trip times, recovery by a shadow queue pair, the rules of what may be replayed |
+//! | [`rogue`] | RoGUE: chunks, pacing, recovery by a shadow queue pair, the rules of what may be replayed |
 //! | [`multipath`] | chunks over many paths; eight hooks ([`multipath::Hooks`]) for a transport of one's own |
 //! | `rtt` | round-trip times from completion timestamps: [`Departures`] |
 //! | `response` | RoGUE's response to round-trip times: [`RogueDelay`] |
 //! | `control` | congestion controls by name: [`Control`]; what a channel may have outstanding: [`Allowance`] |
 //! | `chunk` | slices of a request's memory; lengths on the wire: [`Frames`] |
 //! | `link` | connects queue pairs: [`Link`] |
-//! | `mailbox` | the control queue pair |
+//! | `mailbox`, `objects` | the control queue pair; the NIC's objects of a channel |
 //! | `error` | [`HostError`], and why a channel ended: [`Failure`] |
 //!
 //! What the sources of RoGUE do not state is a reconstruction; the page `docs/concepts/host-transports.md` names each
@@ -45,6 +45,7 @@ mod error;
 mod link;
 mod mailbox;
 pub mod multipath;
+mod objects;
 mod response;
 pub mod rogue;
 mod rtt;

@@ -1,10 +1,11 @@
 //! The control queue pair of a channel: an unreliable connection for short messages between the two layers.
 //!
-//! An unreliable connection cannot fail by loss, so the two layers can still agree after any outage. Its messages may be
-//! lost, so whoever sends one must be ready to repeat it.
+//! An unreliable connection cannot fail by loss, so the two layers can still agree after any outage. Its messages may
+//! be lost, so whoever sends one must be ready to repeat it.
 
 use crate::error::HostError;
 use crate::link::{self, Ends, Link};
+use crate::objects::Objects;
 use rnic_verbs::{
     Access, Capacities, Completion, CqId, Data, MrInfo, Pd, QpInit, Qpn, RecvRequest, SendAttributes, SendFlags,
     SendOp, SendRequest, Service, Sge, Status, Verbs, VerbsError,
@@ -21,12 +22,13 @@ pub(crate) struct Mailbox<const LEN: usize> {
 
 impl<const LEN: usize> Mailbox<LEN> {
     /// Creates the control queue pair, with `depth` receives of `LEN` bytes.
-    pub(crate) fn open(nic: &mut dyn Verbs, pd: Pd, cq: CqId, depth: u32) -> Result<Mailbox<LEN>, HostError> {
-        let bytes = vec![0; depth as usize * LEN];
-        let region = nic.register(pd, bytes, None, Access::LOCAL)?;
+    pub(crate) fn open(
+        nic: &mut dyn Verbs, objects: &mut Objects, pd: Pd, cq: CqId, depth: u32,
+    ) -> Result<Mailbox<LEN>, HostError> {
+        let region = objects.region(nic, pd, depth as usize * LEN, Access::LOCAL)?;
         let capacities = Capacities { send_wr: depth, recv_wr: depth, send_sge: 1, recv_sge: 1, inline: LEN as u32 };
         let init = QpInit { service: Service::Uc, send_cq: cq, recv_cq: cq, srq: None, capacities, signal_all: false };
-        let qpn = nic.create_qp(pd, init)?;
+        let qpn = objects.qp(nic, pd, init)?;
         Ok(Mailbox { qpn, region, depth })
     }
 
@@ -65,11 +67,5 @@ impl<const LEN: usize> Mailbox<LEN> {
         nic.read_memory(self.region.id, slot as usize * LEN, &mut message)?;
         self.post(nic, slot)?;
         Ok((completion.byte_len as usize == LEN).then_some(message))
-    }
-
-    pub(crate) fn close(&self, nic: &mut dyn Verbs) -> Result<(), HostError> {
-        nic.destroy_qp(self.qpn)?;
-        nic.deregister(self.region.id)?;
-        Ok(())
     }
 }

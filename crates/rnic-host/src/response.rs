@@ -47,7 +47,8 @@ pub struct RogueParams {
 /// use rnic_transport::congestion::{AckSample, CongestionControl, Settings};
 /// use rnic_transport::{BitRate, FlowConfig, Time};
 ///
-/// let flow = FlowConfig { mtu: 1_000, line_rate: BitRate::from_gbps(10), base_rtt: Time::from_us(80), ..FlowConfig::default() };
+/// let (line_rate, base_rtt) = (BitRate::from_gbps(10), Time::from_us(80));
+/// let flow = FlowConfig { mtu: 1_000, line_rate, base_rtt, ..FlowConfig::default() };
 /// let params = RogueDelay::params(&Settings::new(RogueDelay::PARAMETERS), &flow)?;
 /// let mut response = RogueDelay::new(&params, &flow, Time::ZERO);
 /// assert_eq!(response.window(), 100, "10 Gbps times 80 us are 100,000 bytes");

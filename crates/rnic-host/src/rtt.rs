@@ -1,7 +1,7 @@
 //! Round-trip times from completion timestamps: RoGUE's formula.
 //!
-//! `RTT_i = T_comp(i) - T_start(i) - bytes_i / rate_limit`, with `T_start(i) = max(time at which request i was enqueued,
-//! time at which the last packet of request i - 1 left the NIC)`.
+//! `RTT_i = T_comp(i) - T_start(i) - bytes_i / rate_limit`, with `T_start(i) = max(time at which request i was
+//! enqueued, time at which the last packet of request i - 1 left the NIC)`.
 //!
 //! Software sees when it enqueued a request and when the request completed, but not when its last packet left the NIC.
 //! So the departure is computed: `T_left(i) = T_start(i) + bytes_i / rate_limit`. This choice is a reconstruction. With

@@ -100,8 +100,8 @@ fn a_message_is_spread_over_all_paths() {
     assert!(pair.ends[0].paths().iter().all(|path| path.rtt.is_some() && path.is_usable && path.outstanding == 0));
 }
 
-/// The network delays packets by 5 us in each direction and has no queue, so the round-trip time is that and the time of
-/// the acknowledgement on the link. The time that a chunk waits behind others in the NIC does not count.
+/// The network delays packets by 5 us in each direction and has no queue, so the round-trip time is that and the time
+/// of the acknowledgement on the link. The time that a chunk waits behind others in the NIC does not count.
 #[test]
 fn the_round_trip_time_of_a_path_leaves_out_the_time_in_the_nic() {
     let wire = Wire::new(Faults::NONE, 1, BitRate::from_gbps(10));
@@ -109,8 +109,8 @@ fn the_round_trip_time_of_a_path_leaves_out_the_time_in_the_nic() {
     let mut pair = Pair::new(wire, 1_000_000, &config, || Box::new(Builtin::new(PathPolicy::PowerOfTwo)));
     pair.post(1, pair.write(), 400_000);
     assert!(pair.run(Time::from_ms(10), |pair| !pair.found[0].is_empty()));
-    // A note has 128 bytes of payload, 16 bytes of headers and ICRC, and 46 bytes around them. Each of the 13 chunks has 20
-    // bytes of RETH and immediate data, which the computed length leaves out.
+    // A note has 128 bytes of payload, 16 bytes of headers and ICRC, and 46 bytes around them. Each of the 13 chunks
+    // has 20 bytes of RETH and immediate data, which the computed length leaves out.
     let note = BitRate::from_gbps(10).time_for(128 + 16 + 46);
     let extra = BitRate::from_gbps(10).time_for(20);
     let (rtt, least) = (pair.ends[0].paths()[0].rtt.unwrap(), Network::DELAY * 2 + note);

@@ -14,7 +14,8 @@ use std::rc::Rc;
 enum Death {
     /// The network drops all further packets between the two ends.
     Silence,
-    /// The network drops the further packets of the responder: requests are executed, and the requester does not see it.
+    /// The network drops the further packets of the responder: requests are executed, and the requester does not see
+    /// it.
     Unseen,
     /// The requester's queue pair goes into the error state.
     Requester,

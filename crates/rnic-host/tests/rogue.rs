@@ -147,7 +147,8 @@ fn the_round_trip_time_leaves_out_the_time_in_the_nic() {
     pair.post(0, 1, pair.write(0), 0, 400_000, true);
     assert!(pair.run(Time::from_ms(10), |pair| !pair.found[0].is_empty()));
     assert_eq!(pair.ends[0].counters().samples, 7);
-    // The first packet of a chunk has a RETH of 16 bytes, which the computed length leaves out; an ACK has 20 + 46 bytes.
+    // The first packet of a chunk has a RETH of 16 bytes, which the computed length leaves out; an ACK has 20 + 46
+    // bytes.
     let reth = BitRate::from_gbps(1).time_for(16);
     let ack = BitRate::from_gbps(1).time_for(20 + 46);
     let rtt = pair.ends[0].rtt().unwrap();

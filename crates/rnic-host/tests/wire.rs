@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex};
 /// Payload bytes of a full packet.
 pub(crate) const MTU: u32 = 1_024;
 
-/// What happens to a packet: its sender (0 or 1), the queue pair number to which it is addressed. Returns `false` if the
-/// packet is lost.
+/// What happens to a packet: its sender (0 or 1), the queue pair number to which it is addressed. Returns `false` if
+/// the packet is lost.
 pub(crate) type Filter = Box<dyn FnMut(usize, u32) -> bool>;
 
 /// Packets that were not delivered.

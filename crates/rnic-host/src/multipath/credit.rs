@@ -49,8 +49,8 @@ impl Grants {
         Ok(Grants { rate, chunk: chunk.into(), frames, next: Time::ZERO, turn: 0 })
     }
 
-    /// Grants what the rate allows at `now`. `channels` are all channels whose credit this host's link limits, always in
-    /// the same order.
+    /// Grants what the rate allows at `now`. `channels` are all channels whose credit this host's link limits, always
+    /// in the same order.
     ///
     /// # Errors
     /// If the NIC fails.

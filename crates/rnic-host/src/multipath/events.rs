@@ -1,6 +1,7 @@
 //! What arrives: completions of the NIC, chunks, notes; and timers.
 //!
-//! A path that is silent, although the sender probed it, is reset, so that its chunks can be transmitted on other paths:
+//! A path that is silent, although the sender probed it, is reset, so that its chunks can be transmitted on other
+//! paths:
 //!
 //! 1. The sender resets its queue pair, and connects it again with the next PSN. It tells the receiver this PSN.
 //! 2. The receiver resets its queue pair, handles the completions that it has, and connects it again. From now on it

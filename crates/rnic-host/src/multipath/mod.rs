@@ -2,6 +2,7 @@
 //!
 //! | module | contents |
 //! |---|---|
+//! | `connect` | connects a channel and its paths |
 //! | `hooks` | the eight hooks, and the built-in path selections |
 //! | `header`, `record`, `note` | what the two layers exchange: headers of chunks, records, acknowledgements |
 //! | `sender`, `path` | requests and chunks; what was transmitted on each path, and what of it is lost |
@@ -11,6 +12,7 @@
 //! | `credit` | grants credit to several senders at the rate of a link |
 
 mod config;
+mod connect;
 mod credit;
 mod events;
 mod header;
@@ -28,10 +30,11 @@ pub use header::{Header, Kind};
 pub use hooks::{AckView, Builtin, ChunkView, Hooks, PathPolicy, PathView, View};
 
 use crate::chunk::{Frames, Local};
-use crate::control::{Allowance, Law, flow_config};
+use crate::control::{Allowance, Law};
 use crate::error::{Failure, HostError};
-use crate::link::{self, Ends, Link};
+use crate::link::{self, Link};
 use crate::mailbox::Mailbox;
+use crate::objects::Objects;
 use crate::rtt::{Departures, Smoothed};
 use note::{Topic, WINDOW};
 use path::Path;
@@ -39,8 +42,7 @@ use receiver::Receiver;
 use record::Record;
 use rnic_transport::{BitRate, Time};
 use rnic_verbs::{
-    Access, Capacities, Completion, CqId, MrInfo, Opcode, Pd, QpInit, Qpn, RecvRequest, SendAttributes, SendOp,
-    SendRequest, Service, Status, Verbs,
+    Access, Capacities, Completion, CqId, MrInfo, Opcode, Pd, QpInit, Qpn, SendOp, SendRequest, Service, Status, Verbs,
 };
 use sender::{Room, Sender};
 use std::collections::{BTreeMap, VecDeque};
@@ -126,6 +128,7 @@ struct Peer {
 pub struct Channel {
     config: Config,
     hooks: Box<dyn Hooks>,
+    objects: Objects,
     cq: CqId,
     paths: Vec<Path>,
     views: Vec<PathView>,
@@ -177,22 +180,24 @@ impl Channel {
     /// If a setting is out of range, or a limit of the NIC is reached.
     pub fn open(nic: &mut dyn Verbs, pd: Pd, config: Config, hooks: Box<dyn Hooks>) -> Result<Channel, HostError> {
         config.check(&nic.query_device().limits)?;
-        let cq = nic.create_cq(config.paths * (config.send_wr + config.recv_wr + 1) + 2 * MAILBOX)?;
-        let mut create = |capacities| {
-            nic.create_qp(
-                pd,
-                QpInit { service: Service::Uc, send_cq: cq, recv_cq: cq, srq: None, capacities, signal_all: false },
-            )
-        };
         let (send_wr, recv_wr, send_sge, inline) = (config.send_wr, config.recv_wr, config.sges, config.inline);
-        let mut outbound = Vec::new();
-        let mut inbound = Vec::new();
-        for _ in 0..config.paths {
-            outbound.push(create(Capacities { send_wr, recv_wr: 0, send_sge, recv_sge: 0, inline })?);
-            inbound.push(create(Capacities { send_wr: 1, recv_wr, send_sge: 0, recv_sge: 0, inline: 0 })?);
-        }
-        let mailbox = Mailbox::open(nic, pd, cq, MAILBOX)?;
-        let ring = nic.register(pd, vec![0; WINDOW as usize * record::LEN], None, Access::ALL)?;
+        let sending = Capacities { send_wr, recv_wr: 0, send_sge, recv_sge: 0, inline };
+        let receiving = Capacities { send_wr: 1, recv_wr, send_sge: 0, recv_sge: 0, inline: 0 };
+        let ((cq, outbound, inbound, mailbox, ring), objects) = Objects::create(nic, |nic, objects| {
+            let cq = objects.cq(nic, config.paths * (send_wr + recv_wr + 1) + 2 * MAILBOX)?;
+            let init = |capacities| {
+                let (service, signal_all) = (Service::Uc, false);
+                QpInit { service, send_cq: cq, recv_cq: cq, srq: None, capacities, signal_all }
+            };
+            let (mut outbound, mut inbound) = (Vec::new(), Vec::new());
+            for _ in 0..config.paths {
+                outbound.push(objects.qp(nic, pd, init(sending))?);
+                inbound.push(objects.qp(nic, pd, init(receiving))?);
+            }
+            let mailbox = Mailbox::open(nic, objects, pd, cq, MAILBOX)?;
+            let ring = objects.region(nic, pd, WINDOW as usize * record::LEN, Access::ALL)?;
+            Ok((cq, outbound, inbound, mailbox, ring))
+        })?;
         let by_qpn = (0..).zip(&outbound).map(|(at, qpn)| (*qpn, (true, at)));
         let by_qpn = by_qpn.chain((0..).zip(&inbound).map(|(at, qpn)| (*qpn, (false, at)))).collect();
         let salt = salt(&config);
@@ -200,6 +205,7 @@ impl Channel {
         let paths: Vec<Path> = (0..).zip(outbound).map(|(at, qpn)| Path::new(qpn, first(at))).collect();
         Ok(Channel {
             hooks,
+            objects,
             cq,
             views: paths.iter().map(Path::view).collect(),
             paths,
@@ -249,70 +255,8 @@ impl Channel {
         }
     }
 
-    /// Connects the channel to the peer with this address, on the path `link`. All chunks use the one IP address; the
-    /// network distinguishes paths by the queue pairs' UDP source ports, if the NIC gives each its own.
-    ///
-    /// # Errors
-    /// If the channel is connected, the peer has another number of paths, or an attribute of the path or a setting of
-    /// the congestion control is out of range.
-    pub fn connect(&mut self, nic: &mut dyn Verbs, link: Link, peer: &Address, now: Time) -> Result<(), HostError> {
-        if self.peer.is_some() {
-            return Err(HostError::Unsupported("the channel is connected already"));
-        }
-        if peer.inbound.len() != self.paths.len() || peer.outbound.len() != self.paths.len() {
-            let possible = format!("{}, as on the other side", peer.inbound.len().min(peer.outbound.len()));
-            return Err(HostError::range("the number of paths", self.paths.len() as u64, possible));
-        }
-        let frames = Frames { mtu: link.path_mtu, header: rnic_transport::headers::ROCE_DATA };
-        let line = nic.query_device().line_rate;
-        let mut cfg = flow_config(frames, line, self.config.base_rtt);
-        cfg.max_rate = self.config.max_rate;
-        let law = self.config.control.start(&cfg, now)?;
-        let (own, other) = (salt(&self.config), peer.salt);
-        let psns = (link::first_psn(own, u32::MAX), link::first_psn(other, u32::MAX));
-        self.mailbox.connect(nic, &link, peer.control, psns.0, psns.1)?;
-        let ring = Room { addr: peer.ring, rkey: peer.ring_rkey, len: record::LEN as u32 };
-        self.peer = Some(Peer {
-            link,
-            frames,
-            line,
-            connection: peer.connection,
-            ring,
-            law,
-            inbound: peer.inbound.clone(),
-            outbound: peer.outbound.clone(),
-            salt: other,
-        });
-        for at in 0..self.config.paths {
-            self.join_outbound(nic, at, link::first_psn(own, at))?;
-            self.join_inbound(nic, at, link::first_psn(other, at))?;
-        }
-        self.heard = now;
-        Ok(())
-    }
-
-    /// Connects the outbound queue pair of a path, which is in state RESET.
-    fn join_outbound(&mut self, nic: &mut dyn Verbs, at: u32, psn: u32) -> Result<(), HostError> {
-        let Some(peer) = &self.peer else { return Err(HostError::NotConnected) };
-        let (qpn, peer_qpn) = (self.paths[at as usize].qpn, peer.inbound[at as usize]);
-        let ends = Ends { qpn, peer_qpn, send_psn: psn, recv_psn: 0 };
-        link::connect(nic, &peer.link, ends, Access::LOCAL_READ, SendAttributes::default(), 0, |_| Ok(()))
-    }
-
-    /// Connects the inbound queue pair of a path, which is in state RESET.
-    fn join_inbound(&mut self, nic: &mut dyn Verbs, at: u32, psn: u32) -> Result<(), HostError> {
-        let Some(peer) = &self.peer else { return Err(HostError::NotConnected) };
-        let (qpn, peer_qpn) = (self.inbound[at as usize], peer.outbound[at as usize]);
-        let ends = Ends { qpn, peer_qpn, send_psn: link::first_psn(peer.salt, at), recv_psn: psn };
-        let access = Access { remote_write: true, ..Access::LOCAL };
-        link::connect(nic, &peer.link, ends, access, SendAttributes::default(), 0, |nic| {
-            let request = RecvRequest { wr_id: RECEIVE, scatter: &[] };
-            (0..self.config.recv_wr).try_for_each(|_| Ok(nic.post_recv(qpn, &request)?))
-        })
-    }
-
-    /// Posts a request, which [`Channel::progress`] transmits. The fields are those of a queue pair's request. A request
-    /// that is not signalled generates no completion unless it fails.
+    /// Posts a request, which [`Channel::progress`] transmits. The fields are those of a queue pair's request. A
+    /// request that is not signalled generates no completion unless it fails.
     ///
     /// # Errors
     /// If the channel is not connected or has ended, its queue is full, the operation is not one of Send, Send with
@@ -444,12 +388,7 @@ impl Channel {
     /// # Errors
     /// If the NIC fails.
     pub fn destroy(self, nic: &mut dyn Verbs) -> Result<(), HostError> {
-        for qpn in self.by_qpn.keys() {
-            nic.destroy_qp(*qpn)?;
-        }
-        self.mailbox.close(nic)?;
-        nic.deregister(self.ring.id)?;
-        Ok(nic.destroy_cq(self.cq)?)
+        self.objects.destroy(nic)
     }
 
     fn usable(&self) -> Result<(), HostError> {

@@ -1,8 +1,8 @@
-//! Notes: the messages on the control queue pair. Each carries the whole state of its sender that the peer needs, so the
-//! next note makes up for a lost one.
+//! Notes: the messages on the control queue pair. Each carries the whole state of its sender that the peer needs, so
+//! the next note makes up for a lost one.
 
-/// Number of chunks that may be outstanding, and that an acknowledgement describes. UCCL-Tran has 128: 4 MB of chunks of
-/// 32 KB, which a connection of 400 Gbps fills in 84 us. A lost chunk that needs longer would stop the connection.
+/// Number of chunks that may be outstanding, and that an acknowledgement describes. UCCL-Tran has 128: 4 MB of chunks
+/// of 32 KB, which a connection of 400 Gbps fills in 84 us. A lost chunk that needs longer would stop the connection.
 pub(super) const WINDOW: u64 = 512;
 const WORDS: usize = WINDOW as usize / 64;
 /// Length of a note in bytes.

@@ -1,10 +1,10 @@
 //! The sender's state of a path: which chunks were transmitted on it, and when it was last heard of.
 //!
-//! An unreliable connection delivers in order: its receiver drops a packet with a PSN before the expected one. So when a
-//! chunk is acknowledged, every chunk that was transmitted on the same path before it has either arrived as well or never
-//! will. Loss detection is exact, and no chunk is ever retransmitted while an earlier copy may still arrive. This
-//! matters because the NIC places data before the software sees it: a late copy of a Write could overwrite memory
-//! that the application uses for something else.
+//! An unreliable connection delivers in order: its receiver drops a packet with a PSN before the expected one. So when
+//! a chunk is acknowledged, every chunk that was transmitted on the same path before it has either arrived as well or
+//! never will. Loss detection is exact, and no chunk is ever retransmitted while an earlier copy may still arrive. This
+//! matters because the NIC places data before the software sees it: a late copy of a Write could overwrite memory that
+//! the application uses for something else.
 
 use super::hooks::PathView;
 use crate::rtt::Smoothed;

@@ -2,6 +2,7 @@
 
 mod config;
 mod pacing;
+mod post;
 mod queue;
 mod recovery;
 mod replay;
@@ -15,13 +16,14 @@ use crate::control::Allowance;
 use crate::error::{Failure, HostError};
 use crate::link::{self, Link};
 use crate::mailbox::Mailbox;
+use crate::objects::Objects;
 use pacing::Pacing;
-use queue::{Part, Queue};
+use queue::Queue;
 use recovery::{Phase, Recovery};
 use rnic_transport::Time;
 use rnic_verbs::{
-    Capacities, Completion, CqId, Opcode, Pd, QpInit, Qpn, RecvRequest, SendFlags, SendOp, SendRequest, Service,
-    Status, Verbs, VerbsError,
+    Capacities, Completion, CqId, Opcode, Pd, QpInit, Qpn, RecvRequest, SendOp, SendRequest, Service, Status, Verbs,
+    VerbsError,
 };
 use std::collections::VecDeque;
 
@@ -47,8 +49,8 @@ struct Peer {
 /// A RoGUE channel to one peer: reliable, in order, with the operations of a reliable connection.
 ///
 /// The application posts requests and receives as to a queue pair, and polls their completions. It calls
-/// [`Channel::progress`] whenever completions may have arrived, and at [`Channel::next_time`]. The NIC is an argument of
-/// every function, so many channels can use one NIC.
+/// [`Channel::progress`] whenever completions may have arrived, and at [`Channel::next_time`]. The NIC is an argument
+/// of every function, so many channels can use one NIC.
 ///
 /// A request that succeeds was executed exactly once, except Writes and Reads, whose repetition nobody can notice as
 /// long as the rules of [`verdicts`] hold. Completions come in the order of posting.
@@ -104,6 +106,7 @@ struct Peer {
 /// ```
 pub struct Channel {
     config: Config,
+    objects: Objects,
     cq: CqId,
     qpns: [Qpn; 2],
     mailbox: Mailbox<{ sync::LEN }>,
@@ -143,7 +146,6 @@ impl Channel {
     /// If a setting is out of range, or a limit of the NIC is reached.
     pub fn open(nic: &mut dyn Verbs, pd: Pd, config: Config) -> Result<Channel, HostError> {
         config.check(&nic.query_device().limits)?;
-        let cq = nic.create_cq(2 * (config.send_wr + config.receives + MAILBOX))?;
         let capacities = Capacities {
             send_wr: config.send_wr,
             recv_wr: config.receives,
@@ -151,12 +153,16 @@ impl Channel {
             recv_sge: config.sges,
             inline: config.inline,
         };
-        let init =
-            QpInit { service: config.service, send_cq: cq, recv_cq: cq, srq: None, capacities, signal_all: false };
-        let qpns = [nic.create_qp(pd, init.clone())?, nic.create_qp(pd, init)?];
-        let mailbox = Mailbox::open(nic, pd, cq, MAILBOX)?;
+        let ((cq, qpns, mailbox), objects) = Objects::create(nic, |nic, objects| {
+            let cq = objects.cq(nic, 2 * (config.send_wr + config.receives + MAILBOX))?;
+            let (service, signal_all) = (config.service, false);
+            let init = QpInit { service, send_cq: cq, recv_cq: cq, srq: None, capacities, signal_all };
+            let qpns = [objects.qp(nic, pd, init.clone())?, objects.qp(nic, pd, init)?];
+            Ok((cq, qpns, Mailbox::open(nic, objects, pd, cq, MAILBOX)?))
+        })?;
         Ok(Channel {
             config,
+            objects,
             cq,
             qpns,
             mailbox,
@@ -191,6 +197,7 @@ impl Channel {
     ///
     /// # Errors
     /// If the channel is connected, or an attribute of the path or a setting of the congestion control is out of range.
+    /// After an error of the NIC the channel can only be destroyed.
     pub fn connect(&mut self, nic: &mut dyn Verbs, link: Link, peer: Address, now: Time) -> Result<(), HostError> {
         if !matches!(self.phase, Phase::Open) {
             return Err(HostError::Unsupported("the channel is connected already"));
@@ -212,8 +219,8 @@ impl Channel {
         self.set_rate(nic)
     }
 
-    /// Posts a request, which [`Channel::progress`] passes to the NIC. The fields are those of a queue pair's request. A
-    /// request that is not signalled generates no completion unless it fails.
+    /// Posts a request, which [`Channel::progress`] passes to the NIC. The fields are those of a queue pair's request.
+    /// A request that is not signalled generates no completion unless it fails.
     ///
     /// The NIC checks the local memory only when it gets the request: a wrong key ends the channel with a failed
     /// completion.
@@ -342,11 +349,7 @@ impl Channel {
     /// # Errors
     /// If the NIC fails.
     pub fn destroy(self, nic: &mut dyn Verbs) -> Result<(), HostError> {
-        for qpn in self.qpns {
-            nic.destroy_qp(qpn)?;
-        }
-        self.mailbox.close(nic)?;
-        Ok(nic.destroy_cq(self.cq)?)
+        self.objects.destroy(nic)
     }
 
     fn usable(&self) -> Result<(), HostError> {
@@ -383,49 +386,6 @@ impl Channel {
         Ok(())
     }
 
-    /// Posts parts while congestion control and the send queue allow it.
-    fn pump(&mut self, nic: &mut dyn Verbs, now: Time) -> Result<(), HostError> {
-        let chunk = u64::from(self.config.chunk);
-        self.next_read = None;
-        while let Some(mut part) = self.queue.next(chunk) {
-            let Some(pacing) = &mut self.pacing else { break };
-            if let Err(until) = pacing.admits(&part, now) {
-                self.next_read = until;
-                break;
-            }
-            let Some(request) = self.queue.request(&part) else { break };
-            let asked = part.is_last && request.flags.signaled;
-            let many = self.unsignaled.1 + 1 >= self.config.send_wr / 2;
-            let signaled = asked || many || self.unsignaled.0 + part.len >= chunk;
-            let flags = SendFlags {
-                signaled,
-                solicited: part.is_last && request.flags.solicited,
-                fence: part.offset == 0 && request.flags.fence,
-            };
-            part.number = self.next_part;
-            let (wr_id, op) = (part.number, part_op(request.op, &part));
-            let qpn = self.qpns[self.epoch as usize % 2];
-            let posted = request
-                .local
-                .with_slice(part.offset, part.len, |data| nic.post_send(qpn, &SendRequest { wr_id, op, data, flags }));
-            match posted {
-                Ok(()) => {}
-                Err(VerbsError::Full(_)) => break,
-                Err(VerbsError::Memory { .. } | VerbsError::Access(_)) => {
-                    return self.end(nic, now, Status::LocalProtection, Failure::Refused);
-                }
-                Err(_) => return self.end(nic, now, Status::LocalQpOperation, Failure::Refused),
-            }
-            self.next_part += 1;
-            self.unsignaled = if signaled { (0, 0) } else { (self.unsignaled.0 + part.len, self.unsignaled.1 + 1) };
-            self.counters.parts += 1;
-            self.counters.signaled += u64::from(signaled);
-            pacing.posted(&mut part, now);
-            self.queue.posted(part);
-        }
-        Ok(())
-    }
-
     /// Completes the requests at the front of the queue whose parts are all done.
     fn complete(&mut self, time: Time) {
         while let Some(request) = self.queue.complete() {
@@ -443,18 +403,5 @@ impl Channel {
     ) {
         let qpn = self.primary();
         self.done.push_back(Completion { wr_id, status, opcode, byte_len, imm, invalidated, qpn, time });
-    }
-}
-
-/// The operation of a part: a slice of the request's operation.
-fn part_op(op: SendOp, part: &Part) -> SendOp {
-    match op {
-        SendOp::Write { addr, rkey } | SendOp::WriteImm { addr, rkey, .. } if !part.is_last => {
-            SendOp::Write { addr: addr + part.offset, rkey }
-        }
-        SendOp::Write { addr, rkey } => SendOp::Write { addr: addr + part.offset, rkey },
-        SendOp::WriteImm { addr, rkey, imm } => SendOp::WriteImm { addr: addr + part.offset, rkey, imm },
-        SendOp::Read { addr, rkey } => SendOp::Read { addr: addr + part.offset, rkey },
-        other => other,
     }
 }

@@ -100,7 +100,8 @@ impl Pacing {
         self.packets -= part.packets;
     }
 
-    /// A signalled part completed at `completed`; with it `acked` packets are acknowledged. Returns the round-trip time.
+    /// A signalled part completed at `completed`; with it `acked` packets are acknowledged. Returns the round-trip
+    /// time.
     pub(super) fn sample(&mut self, part: &Part, acked: u32, completed: Time) -> Time {
         let rtt = part.departure.rtt(completed);
         self.smoothed.sample(rtt);

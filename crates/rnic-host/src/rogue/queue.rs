@@ -142,8 +142,8 @@ impl Queue {
     /// of the last message that the peer has received. Returns the numbers of executed and of replayed parts.
     ///
     /// # Errors
-    /// If it is unknown whether an atomic was executed. Then the parts of the longest prefix that was executed are done,
-    /// and nothing is replayed.
+    /// If it is unknown whether an atomic was executed. Then the parts of the longest prefix that was executed are
+    /// done, and nothing is replayed.
     pub(crate) fn recover(&mut self, received: u64) -> Result<(u64, u64), ()> {
         let kinds: Vec<PartKind> = self.flight.iter().map(|part| part.kind).collect();
         let verdicts = verdicts(&kinds, received);

@@ -1,21 +1,21 @@
 //! Completions of the NIC, and the recovery when a queue pair fails.
 //!
-//! A channel has two reliable connections, the primary and the shadow, and an unreliable one for the messages of the two
-//! layers. An epoch is the time in which one of the two is the primary: in epoch e it is queue pair `e % 2`. A side
+//! A channel has two reliable connections, the primary and the shadow, and an unreliable one for the messages of the
+//! two layers. An epoch is the time in which one of the two is the primary: in epoch e it is queue pair `e % 2`. A side
 //! leaves an epoch when its primary fails or when it hears that the peer has left it:
 //!
 //! 1. It moves the primary into the error state and polls until all its work requests are completed. From then on no
 //!    request of either side is executed through this queue pair, and the count of received messages is final.
-//! 2. It posts its receives to the queue pair of the new epoch, and sends a Sync message with the count until the peer's
-//!    Sync message arrives.
+//! 2. It posts its receives to the queue pair of the new epoch, and sends a Sync message with the count until the
+//!    peer's Sync message arrives.
 //! 3. When it has the peer's message, both ends of the old queue pair are dead. It decides by the peer's count what is
 //!    done and what is replayed ([`verdicts`](super::verdicts)), and posts to the new primary.
 //! 4. It resets the old queue pair and connects it again with other first PSNs, as the shadow.
 //!
-//! The order of steps 3 and 4 matters. A responder acknowledges a request with a PSN before the expected one, because it
-//! takes the request for a retransmission. If one end were connected with new PSNs while the other still sent requests
-//! with the old ones, these could be acknowledged though they were never executed. So an end is connected again only
-//! when the other end is known to be dead.
+//! The order of steps 3 and 4 matters. A responder acknowledges a request with a PSN before the expected one, because
+//! it takes the request for a retransmission. If one end were connected with new PSNs while the other still sent
+//! requests with the old ones, these could be acknowledged though they were never executed. So an end is connected
+//! again only when the other end is known to be dead.
 
 use super::sync::Message;
 use super::{Channel, RECEIVE};
@@ -35,7 +35,7 @@ pub(super) enum Phase {
     Draining,
     /// The side has sent its Sync message, and waits for the peer's.
     Waiting {
-        /// When the Sync message is sent again.
+        /// When the Sync message is retransmitted.
         repeat: Time,
     },
     /// The channel has ended.
@@ -134,10 +134,6 @@ impl Channel {
         match completion.status {
             Status::Success => Ok(()),
             Status::TransportRetryExceeded | Status::WorkRequestFlushed => self.failed(nic, now, completion),
-            status if matches!(self.phase, Phase::Ended(_)) => {
-                debug_assert!(status != Status::Success);
-                Ok(())
-            }
             status => self.end(nic, now, status, Failure::Request(status)),
         }
     }

@@ -2,13 +2,13 @@
 //!
 //! When both ends of a reliable connection are dead and all their completions have been polled, the requester knows for
 //! each part (a request of the NIC) whether its completion came. For the other parts it knows two facts: RC executes
-//! requests in order, and the peer's layer has counted the messages that completed receives. So if the peer has received
-//! message number n, it has executed every part up to the one that carried message n. And if the peer has not received
-//! message m, it has executed no part after the one that carries message m, and not that one either.
+//! requests in order, and the peer's layer has counted the messages that completed receives. So if the peer has
+//! received message number n, it has executed every part up to the one that carried message n. And if the peer has not
+//! received message m, it has executed no part after the one that carries message m, and not that one either.
 //!
 //! | part | executed | not executed | unknown |
 //! |---|---|---|---|
-//! | Write | done | replay | replay: it writes the same bytes, and no message of this channel that would let the peer's application touch them was delivered after it |
+//! | Write | done | replay | replay: it writes the same bytes, and the peer has no message about them yet |
 //! | Read | replay: its data is lost, and a read changes nothing | replay | replay |
 //! | Send, Write with Immediate | done | replay | cannot be: the count decides |
 //! | atomic | undecided: its result is lost | replay | undecided: a replay could execute it twice |
@@ -46,7 +46,8 @@ pub enum Verdict {
 /// ```
 /// use rnic_host::rogue::{PartKind, Verdict, verdicts};
 ///
-/// let parts = [PartKind::Write, PartKind::Message(5), PartKind::Write, PartKind::Read, PartKind::Message(6), PartKind::Atomic];
+/// use PartKind::{Atomic, Message, Read, Write};
+/// let parts = [Write, Message(5), Write, Read, Message(6), Atomic];
 /// // The peer has received message 5. So the first Write was executed too. The other Write may have been executed.
 /// // Message 6 was not received, so the atomic after it was not executed.
 /// use Verdict::{Done, Replay};
@@ -72,7 +73,8 @@ pub fn verdicts(parts: &[PartKind], received: u64) -> Vec<Verdict> {
 mod tests {
     use super::*;
 
-    /// Every sequence of five parts, every number of parts that the peer executed: no verdict contradicts what happened.
+    /// Every sequence of five parts, every number of parts that the peer executed: no verdict contradicts what
+    /// happened.
     #[test]
     fn no_verdict_is_wrong() {
         let mut checked = 0;
