@@ -6,3 +6,4 @@ mod replay;
 mod rogue;
 mod torture;
 mod wire;
+mod world;

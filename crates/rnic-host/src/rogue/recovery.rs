@@ -191,7 +191,8 @@ impl Channel {
     ) -> Result<(), HostError> {
         nic.modify_qp(self.primary(), Transition::Error)?;
         if matches!(self.phase, Phase::Active) {
-            self.fruitless += 1;
+            // A side without requests cannot make progress that it sees.
+            self.fruitless = if self.queue.len() > 0 { self.fruitless + 1 } else { 0 };
             if let Some(pacing) = &mut self.pacing {
                 pacing.failed(now);
             }
