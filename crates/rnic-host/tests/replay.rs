@@ -5,7 +5,7 @@ use crate::wire::{MTU, Wire};
 use rnic_host::Failure;
 use rnic_host::rogue::Config;
 use rnic_transport::Time;
-use rnic_verbs::{SendOp, Service, Status, Transition, Verbs};
+use rnic_verbs::{SendOp, Service, State, Status, Transition, Verbs};
 use std::cell::Cell;
 use std::rc::Rc;
 
@@ -320,4 +320,29 @@ fn the_two_queue_pairs_take_turns() {
         assert_eq!(pair.found[1][round as usize].imm, Some(round));
     }
     assert_eq!(pair.ends[1].counters().recoveries, 20);
+}
+
+/// While this side does not know that the peer's end is dead, it does not connect its own end again: a request of the
+/// peer with an old PSN could be acknowledged as a duplicate, although it was never executed.
+#[test]
+fn an_end_is_connected_again_only_after_the_other_is_dead() {
+    let mut pair = Pair::new(Wire::perfect(), BYTES, &config(Service::Rc));
+    let (old, shadow) = (pair.ends[0].primary(), pair.ends[0].address().qpns[1]);
+    let control = pair.ends[0].address().control.0;
+    // The messages of the peer's layer are lost at first.
+    let lost = Rc::new(Cell::new(true));
+    let is_lost = lost.clone();
+    pair.wire.filter = Box::new(move |_, qpn| qpn != control || !is_lost.get());
+    pair.post(0, 1, pair.write(TARGET), SOURCE, LEN, true);
+    pair.progress();
+    Verbs::modify_qp(&mut pair.wire.nics[0], old, Transition::Error).unwrap();
+    let state = |pair: &Pair, qpn| pair.wire.nics[0].state(qpn).unwrap();
+    for ms in 1..=50 {
+        pair.run(Time::from_ms(ms), |_| false);
+        assert_eq!((state(&pair, old), state(&pair, shadow)), (State::Error, State::ReadyToSend), "at {ms} ms");
+        assert_eq!((pair.ends[0].epoch(), pair.found[0].len()), (1, 0), "nothing is replayed yet");
+    }
+    lost.set(false);
+    assert!(pair.run(Time::from_ms(100), |pair| pair.found[0].len() == 1));
+    assert_eq!((pair.ids(0), state(&pair, old)), (vec![(1, Status::Success)], State::ReadyToSend));
 }
