@@ -189,15 +189,15 @@ impl<E: End> World<E> {
             self.finish(side)?;
         }
         while self.directions.iter().any(|direction| !direction.pending.is_empty() || !direction.messages.is_empty()) {
-            if self.ends.iter().all(|end| end.failure().is_some())
-                && self.directions.iter().all(|d| d.pending.is_empty())
-            {
-                break;
-            }
             for side in 0..2 {
                 self.refill(side)?;
             }
-            if !self.advance()? || self.wire.now > limit {
+            let has_moved = self.advance()?;
+            let have_ended = self.ends.iter().all(|end| end.failure().is_some());
+            if have_ended {
+                break;
+            }
+            if !has_moved || self.wire.now > limit {
                 let pending = self.directions.each_ref().map(|d| (d.pending.front(), d.messages.len()));
                 return Err(format!("it never comes to rest: {pending:?}"));
             }
