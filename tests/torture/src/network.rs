@@ -4,7 +4,9 @@
 use rand_core::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use rnic_transport::Time;
+use rnic_wire::IcrcSeed;
 use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
 
 /// A source of random choices: a seeded random number generator, or bytes that a fuzzer chose.
 pub struct Dice(Source);
@@ -210,5 +212,25 @@ impl Network {
     /// Removes and returns the next packet to arrive.
     pub fn deliver(&mut self) -> Option<Flight> {
         self.flights.pop_first().map(|(_, flight)| flight)
+    }
+}
+
+/// Writes the ICRC into the last bytes of a packet between these addresses.
+pub fn seal(from: SocketAddr, to: SocketAddr, packet: &mut [u8]) {
+    let end = packet.len() - rnic_wire::ICRC_LEN;
+    let icrc = seed_of(from, to).icrc(0, &packet[..end]);
+    packet[end..].copy_from_slice(&icrc.to_le_bytes());
+}
+
+/// Whether the ICRC of a packet between these addresses is right.
+pub fn is_intact(from: SocketAddr, to: SocketAddr, packet: &[u8]) -> bool {
+    seed_of(from, to).check(0, packet)
+}
+
+fn seed_of(from: SocketAddr, to: SocketAddr) -> IcrcSeed {
+    match (from.ip(), to.ip()) {
+        (IpAddr::V4(from_ip), IpAddr::V4(to_ip)) => IcrcSeed::ipv4(from_ip, to_ip, from.port(), to.port()),
+        (IpAddr::V6(from_ip), IpAddr::V6(to_ip)) => IcrcSeed::ipv6(from_ip, to_ip, from.port(), to.port()),
+        _ => panic!("hosts have addresses of one kind"),
     }
 }

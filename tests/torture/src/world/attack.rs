@@ -1,7 +1,7 @@
 //! An attacker who sees all packets and shows other packets to the hosts. None of them may have an effect.
 
-use super::{Passed, World, seed_of};
-use crate::network::{Dice, Flight};
+use super::{Passed, World};
+use crate::network::{Dice, Flight, seal};
 use rnic_wire::{ICRC_LEN, ProtectedHeader};
 use std::collections::VecDeque;
 
@@ -71,9 +71,7 @@ impl World {
             let mut hostile = attacker.packet(flight);
             if !ProtectedHeader::begins(&hostile.bytes) {
                 let [from, to] = [hostile.from, hostile.to].map(|host| self.hosts[host].addr);
-                let end = hostile.bytes.len() - ICRC_LEN;
-                let icrc = seed_of(from, to).icrc(0, &hostile.bytes[..end]);
-                hostile.bytes[end..].copy_from_slice(&icrc.to_le_bytes());
+                seal(from, to, &mut hostile.bytes);
             }
             self.report.hostile += 1;
             if self.pass(&hostile) == Passed::Processed {

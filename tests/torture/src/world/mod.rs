@@ -22,16 +22,16 @@ mod build;
 mod check;
 mod work;
 
-use crate::network::{Dice, Faults, Flight, Network};
+use crate::network::{Dice, Faults, Flight, Network, is_intact, seal};
 use attack::Attacker;
 use rnic_secure::{OpenError, Protection, Session};
 use rnic_transport::Time;
 use rnic_verbs::{
     Batch, CqId, Device, MrInfo, Notify, Pd, Qpn, SendAttributes, SendOp, Service, SrqId, State, Status, VerbsError,
 };
-use rnic_wire::{IcrcSeed, ProtectedHeader};
+use rnic_wire::ProtectedHeader;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 
 /// Number of bytes before and after the memory of a target that no operation may change. The test checks that they stay
 /// zero.
@@ -441,7 +441,6 @@ impl World {
             }
             let Some(to) = host.batch.destination() else { return };
             let (from, peer) = (host.addr, to.peer);
-            let seed = seed_of(from, peer);
             let Some(to) = self.hosts.iter().position(|host| host.addr == peer) else { return };
             let batch = &mut self.hosts[at].batch;
             let Some(of) = batch.destination() else { return };
@@ -452,9 +451,7 @@ impl World {
                     self.report.later_keys += u64::from(session.sealer.next() >= rnic_secure::EPOCH);
                     session.sealer.seal(packet).unwrap_or_else(|why| panic!("{why}"));
                 } else {
-                    let end = packet.len() - rnic_wire::ICRC_LEN;
-                    let icrc = seed.icrc(0, &packet[..end]);
-                    packet[end..].copy_from_slice(&icrc.to_le_bytes());
+                    seal(from, peer, packet);
                 }
                 let bytes = packet.to_vec();
                 self.network.send(self.now, Flight { from: at, to, marked: false, bytes });
@@ -494,7 +491,7 @@ impl World {
                 Err(OpenError::Replayed) => return Passed::Replayed,
                 Err(OpenError::Forged | OpenError::NotProtected) => return Passed::Forged,
             }
-        } else if seed_of(from, to).check(0, bytes) {
+        } else if is_intact(from, to, bytes) {
             device.receive(self.now, from, marked, bytes)
         } else {
             return Passed::Dropped;
@@ -530,12 +527,4 @@ fn word(bytes: &[u8], at: u64) -> u64 {
     let at = (at as usize).min(bytes.len() - 8);
     word.copy_from_slice(&bytes[at..at + 8]);
     u64::from_ne_bytes(word)
-}
-
-fn seed_of(from: SocketAddr, to: SocketAddr) -> IcrcSeed {
-    match (from.ip(), to.ip()) {
-        (IpAddr::V4(from_ip), IpAddr::V4(to_ip)) => IcrcSeed::ipv4(from_ip, to_ip, from.port(), to.port()),
-        (IpAddr::V6(from_ip), IpAddr::V6(to_ip)) => IcrcSeed::ipv6(from_ip, to_ip, from.port(), to.port()),
-        _ => panic!("hosts have addresses of one kind"),
-    }
 }

@@ -1,0 +1,365 @@
+//! What arrives: completions of the NIC, chunks, notes; and timers.
+//!
+//! A path that is silent, although the sender probed it, is reset, so that its chunks can be transmitted on other
+//! paths:
+//!
+//! 1. The sender resets its queue pair, and connects it again with the next PSN. It tells the receiver this PSN.
+//! 2. The receiver resets its queue pair, handles the completions that it has, and connects it again. From now on it
+//!    takes every packet that was sent before for an old one, and drops it. It answers with what it has received.
+//! 3. With the answer the sender knows which chunks of the path are lost, and uses the path again.
+
+use super::header::{Header, Kind};
+use super::hooks::{AckView, ChunkView, View};
+use super::note::{self, Note, Topic, WINDOW};
+use super::record::{self, Record};
+use super::sender::Room;
+use super::{Channel, RECEIVE};
+use crate::error::{Failure, HostError};
+use rnic_transport::Time;
+use rnic_transport::congestion::{AckSample, LossSignal};
+use rnic_verbs::{Completion, Opcode, RecvRequest, Status, Transition, Verbs};
+
+impl Channel {
+    /// Handles all completions of the NIC.
+    pub(super) fn look(&mut self, nic: &mut dyn Verbs, now: Time) -> Result<(), HostError> {
+        let mut found = [Completion::BLANK; 32];
+        loop {
+            let count = nic.poll_cq(self.cq, &mut found)?;
+            for completion in &found[..count] {
+                if completion.qpn == self.mailbox.qpn {
+                    if let Some(bytes) = self.mailbox.take(nic, completion)?
+                        && let Some(note) = Note::from_bytes(&bytes)
+                    {
+                        self.on_note(nic, now, completion.time, &note)?;
+                    }
+                    continue;
+                }
+                let Some((is_outbound, path)) = self.by_qpn.get(&completion.qpn).copied() else { continue };
+                match (is_outbound, completion.status) {
+                    (true, Status::Success) => {}
+                    (true, Status::LocalProtection) => {
+                        self.end(nic, now, Status::LocalProtection, Failure::Request(Status::LocalProtection))?;
+                    }
+                    // Something else has stopped the queue pair.
+                    (true, _) => self.reset_path(nic, path, now)?,
+                    (false, Status::Success) => self.on_chunk(nic, path, now, completion)?,
+                    // The sender probes the path in vain, and resets it.
+                    (false, _) => {}
+                }
+            }
+            if count < found.len() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// A chunk has arrived on an inbound queue pair.
+    fn on_chunk(
+        &mut self, nic: &mut dyn Verbs, path: u32, now: Time, completion: &Completion,
+    ) -> Result<(), HostError> {
+        // A completion from before a reset of the queue pair returns no receive, because the reset posted all again.
+        let _ = nic.post_recv(completion.qpn, &RecvRequest { wr_id: RECEIVE, scatter: &[] });
+        let Some(imm) = completion.imm.filter(|_| self.ended.is_none()) else { return Ok(()) };
+        let header = Header::from_imm(imm, self.receiver.next());
+        if header.connection != self.config.connection {
+            return Ok(());
+        }
+        if header.kind == Kind::Probe {
+            let probe = imm % (1 << 22);
+            self.answers.push(Topic::Probed { path: path as u16, probe });
+            return Ok(());
+        }
+        let is_record = header.kind == Kind::Record;
+        if !self.receiver.receive(header.number, is_record) {
+            self.counters.duplicates += 1;
+        }
+        self.counters.received += 1;
+        self.newest = Some((header.number, completion.time));
+        let len = if is_record { 0 } else { completion.byte_len };
+        let attempts = u32::from(header.kind == Kind::Retransmission);
+        let shown = ChunkView { number: header.number, len, path, attempts };
+        self.with_view(now, |hooks, view| hooks.on_receive(view, &shown));
+        while let Some((number, is_record)) = self.receiver.advance() {
+            if is_record {
+                let mut bytes = [0; record::LEN];
+                let at = (number % WINDOW) as usize * record::LEN;
+                nic.read_memory(self.ring.id, at, &mut bytes)?;
+                if let Some(record) = Record::from_bytes(&bytes) {
+                    self.on_record(record, completion.time);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn on_record(&mut self, record: Record, time: Time) {
+        let (opcode, len, imm) = match record {
+            Record::Receive { addr, rkey, len } => return self.sender.push_room(Room { addr, rkey, len }),
+            Record::Written { len, imm } => (Opcode::RecvWithImmediate, len, Some(imm)),
+            Record::Sent { len, imm } => (Opcode::Recv, len, imm),
+        };
+        if let Some(wr_id) = self.receives.pop_front() {
+            self.finish(wr_id, Status::Success, opcode, len, imm, time);
+        }
+    }
+
+    fn with_view(&mut self, now: Time, f: impl FnOnce(&mut dyn super::Hooks, &View<'_>)) {
+        let random = self.random();
+        let allowed = self.allowance();
+        let view = View {
+            now,
+            chunk: self.config.chunk,
+            paths: &self.views,
+            rate: allowed.and_then(|allowed| allowed.rate),
+            window: allowed.and_then(|allowed| allowed.window),
+            outstanding: self.sender.bytes,
+            not_before: self.not_before,
+            random,
+        };
+        f(self.hooks.as_mut(), &view);
+    }
+
+    fn on_note(&mut self, nic: &mut dyn Verbs, now: Time, time: Time, note: &Note) -> Result<(), HostError> {
+        if let Topic::Close = note.topic {
+            return self.end(nic, now, Status::WorkRequestFlushed, Failure::Peer);
+        }
+        if self.ended.is_some() {
+            return self.send_note(nic, now, Topic::Close);
+        }
+        self.on_acknowledgement(now, time, note);
+        if note.granted > self.granted {
+            let bytes = note.granted - self.granted;
+            self.granted = note.granted;
+            self.with_view(now, |hooks, view| hooks.on_credit(view, bytes));
+        }
+        self.peer_demand = self.peer_demand.max(note.demand);
+        if let Topic::Reset { path, generation, psn } = note.topic {
+            self.on_reset(nic, path.into(), generation, psn)?;
+        }
+        Ok(())
+    }
+
+    fn on_acknowledgement(&mut self, now: Time, time: Time, note: &Note) {
+        let Some(peer) = &mut self.peer else { return };
+        let newest = note.newest.and_then(|(number, held)| Some((self.sender.chunk(number)?.departure, number, held)));
+        let (mut acked, mut bytes, mut packets, mut sample) = (0, 0, 0, None);
+        let (paths, least) = (&mut self.paths, self.config.timeout);
+        let mut touched = Vec::new();
+        let is_valid = self.sender.acknowledge(note.next, &note.bits, |number, path, len| {
+            acked += 1;
+            bytes += u64::from(len);
+            packets += peer.frames.packets(len.into());
+            paths[path as usize].acked(len.into());
+            if !touched.contains(&path) {
+                touched.push(path);
+            }
+            if let Some((departure, _, held)) = newest.filter(|(_, newest, _)| *newest == number) {
+                let rtt = departure.rtt(time).saturating_sub(Time::from_ns(held.into()));
+                sample = Some((path, rtt));
+            }
+        });
+        if !is_valid {
+            return;
+        }
+        self.sender.bytes -= bytes;
+        self.sender.packets -= packets;
+        let mut lost = Vec::new();
+        for path in &touched {
+            let is_acked = |number| self.sender.is_acked(number);
+            paths[*path as usize].heard(now, least, is_acked, |number| lost.push((*path, number)));
+        }
+        match note.topic {
+            Topic::Probed { path, probe } if u32::from(path) < self.config.paths => {
+                let path = u32::from(path);
+                let is_acked = |number| self.sender.is_acked(number);
+                paths[path as usize].answered(probe, now, least, is_acked, |number| lost.push((path, number)));
+                touched.push(path);
+                self.heard = now;
+            }
+            Topic::Ready { path, generation } => {
+                let state = paths.get_mut(usize::from(path));
+                if let Some(state) = state.filter(|state| state.generation == generation && state.reset.is_some()) {
+                    let flight = state.end_reset();
+                    let missing = flight.into_iter().map(|(_, number)| number);
+                    let path = u32::from(path);
+                    lost.extend(missing.filter(|number| !self.sender.is_acked(*number)).map(|number| (path, number)));
+                    touched.push(path);
+                }
+                self.heard = now;
+            }
+            _ => {}
+        }
+        for (path, number) in &lost {
+            let len = self.sender.chunk(*number).map_or(0, |chunk| chunk.to.len);
+            paths[*path as usize].lost(len.into());
+            self.sender.lose(*number, |len| peer.frames.packets(len));
+        }
+        if acked > 0 || self.sender.open() == 0 {
+            self.heard = now;
+        }
+        if let Some((path, rtt)) = sample {
+            paths[path as usize].sample(rtt);
+            self.rtt.sample(rtt);
+            self.counters.samples += 1;
+        }
+        if acked > 0 {
+            let rtt = sample.map(|(_, rtt)| rtt).or(self.rtt.get()).unwrap_or(self.config.base_rtt);
+            let in_flight = self.sender.packets as u32;
+            let acked = packets as u32;
+            peer.law.on_ack(&AckSample { now, rtt, acked, in_flight, marked: false });
+        }
+        if !lost.is_empty() {
+            peer.law.on_loss(now, LossSignal::Nack);
+        }
+        for path in touched {
+            self.views[path as usize] = self.paths[path as usize].view();
+        }
+        if acked > 0 || !lost.is_empty() {
+            let shown = AckView { acked, bytes, lost: lost.len() as u32, sample };
+            self.with_view(now, |hooks, view| hooks.on_ack(view, &shown));
+        }
+    }
+
+    /// The peer has reset its end of an inbound path.
+    fn on_reset(&mut self, nic: &mut dyn Verbs, path: u32, generation: u32, psn: u32) -> Result<(), HostError> {
+        let Some(own) = self.generations.get_mut(path as usize) else { return Ok(()) };
+        if generation == own.wrapping_add(1) {
+            *own = generation;
+            nic.modify_qp(self.inbound[path as usize], Transition::Reset)?;
+            self.join_inbound(nic, path, psn & 0xff_ffff)?;
+        } else if generation != *own {
+            return Ok(());
+        }
+        // The answer follows when all completions are polled, those from before the reset too.
+        self.answers.push(Topic::Ready { path: path as u16, generation });
+        Ok(())
+    }
+
+    /// Resets an outbound path.
+    fn reset_path(&mut self, nic: &mut dyn Verbs, path: u32, now: Time) -> Result<(), HostError> {
+        let state = &mut self.paths[path as usize];
+        if state.reset.is_some() || self.ended.is_some() {
+            return Ok(());
+        }
+        let psn = state.begin_reset();
+        state.deadline = Some(now);
+        self.path_deadline = Some(now);
+        self.views[path as usize] = state.view();
+        self.counters.resets += 1;
+        nic.modify_qp(state.qpn, Transition::Reset)?;
+        self.join_outbound(nic, path, psn)
+    }
+
+    /// Fires timers.
+    pub(super) fn on_time(&mut self, nic: &mut dyn Verbs, now: Time) -> Result<(), HostError> {
+        if let Some(peer) = &mut self.peer
+            && peer.law.next_timer().is_some_and(|at| at <= now)
+        {
+            peer.law.on_timer(now);
+        }
+        if self.sender.open() > 0 && now >= self.heard + self.config.patience {
+            let why = Failure::PeerSilent(self.config.patience);
+            return self.end(nic, now, Status::TransportRetryExceeded, why);
+        }
+        if self.path_deadline.is_none_or(|at| at > now) {
+            return Ok(());
+        }
+        for path in 0..self.config.paths {
+            if self.paths[path as usize].deadline.is_some_and(|at| at <= now) {
+                self.on_silence(nic, path, now)?;
+                self.views[path as usize] = self.paths[path as usize].view();
+            }
+        }
+        self.path_deadline = self.paths.iter().filter_map(|path| path.deadline).min();
+        Ok(())
+    }
+
+    /// A path is silent: it is probed; after many probes it is reset.
+    fn on_silence(&mut self, nic: &mut dyn Verbs, path: u32, now: Time) -> Result<(), HostError> {
+        let least = self.config.timeout;
+        let state = &mut self.paths[path as usize];
+        if state.reset.is_none() && state.silent >= self.config.path_probes {
+            self.reset_path(nic, path, now)?;
+        }
+        let state = &mut self.paths[path as usize];
+        let generation = state.generation;
+        if let Some(psn) = state.reset {
+            state.deadline = Some(now + least);
+            return self.send_note(nic, now, Topic::Reset { path: path as u16, generation, psn });
+        }
+        state.deadline = Some(now + least);
+        if state.silent == 0
+            && let Some(peer) = &mut self.peer
+        {
+            peer.law.on_loss(now, LossSignal::Timeout);
+        }
+        self.probe(nic, path, now)?;
+        Ok(())
+    }
+
+    /// Tells the peer how much this side wants to transmit, while it waits for credit.
+    pub(super) fn request_credit(&mut self, nic: &mut dyn Verbs, now: Time) -> Result<(), HostError> {
+        if !self.is_starved {
+            self.next_request = None;
+            return Ok(());
+        }
+        let demand = self.transmitted + self.sender.waiting;
+        if demand != self.told_demand || self.next_request.is_none_or(|at| at <= now) {
+            self.told_demand = demand;
+            self.next_request = Some(now + self.config.timeout);
+            self.send_note(nic, now, Topic::State)?;
+        }
+        Ok(())
+    }
+
+    /// Acknowledges what arrived, and answers probes and resets.
+    pub(super) fn answer(&mut self, nic: &mut dyn Verbs, now: Time) -> Result<(), HostError> {
+        let answers = std::mem::take(&mut self.answers);
+        if answers.is_empty() && self.newest.is_some() {
+            self.send_note(nic, now, Topic::State)?;
+        }
+        answers.into_iter().try_for_each(|topic| self.send_note(nic, now, topic))
+    }
+
+    pub(super) fn send_note(&mut self, nic: &mut dyn Verbs, now: Time, topic: Topic) -> Result<(), HostError> {
+        let held = |time: Time| u32::try_from(now.saturating_sub(time).as_ps() / 1_000).unwrap_or(u32::MAX);
+        let note = Note {
+            topic,
+            next: self.receiver.next(),
+            bits: *self.receiver.bits(),
+            newest: self.newest.take().map(|(number, time)| (number, held(time))),
+            granted: self.own_granted,
+            demand: self.transmitted + self.sender.waiting,
+        };
+        self.counters.notes += 1;
+        let bytes: [u8; note::LEN] = note.to_bytes();
+        self.mailbox.send(nic, &bytes)
+    }
+
+    /// Ends the channel: the oldest request completes with `status`, the others and all receives as flushed.
+    pub(super) fn end(
+        &mut self, nic: &mut dyn Verbs, now: Time, status: Status, why: Failure,
+    ) -> Result<(), HostError> {
+        if self.ended.is_some() {
+            return Ok(());
+        }
+        // Requests that the last acknowledgement completed have succeeded.
+        self.complete(now);
+        self.ended = Some(why);
+        for qpn in self.by_qpn.keys() {
+            nic.modify_qp(*qpn, Transition::Error)?;
+        }
+        let mut status = status;
+        while let Some(request) = self.sender.abandon() {
+            self.finish(request.wr_id, status, request.op.completion(), 0, None, now);
+            status = Status::WorkRequestFlushed;
+        }
+        while let Some(wr_id) = self.receives.pop_front() {
+            self.finish(wr_id, Status::WorkRequestFlushed, Opcode::Recv, 0, None, now);
+        }
+        if why != Failure::Peer && self.peer.is_some() {
+            self.send_note(nic, now, Topic::Close)?;
+        }
+        Ok(())
+    }
+}

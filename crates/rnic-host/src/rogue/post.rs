@@ -1,0 +1,65 @@
+//! Posts parts to the primary.
+
+use super::Channel;
+use super::queue::Part;
+use crate::error::{Failure, HostError};
+use rnic_transport::Time;
+use rnic_verbs::{SendFlags, SendOp, SendRequest, Status, Verbs, VerbsError};
+
+impl Channel {
+    /// Posts parts while congestion control and the send queue allow it.
+    pub(super) fn pump(&mut self, nic: &mut dyn Verbs, now: Time) -> Result<(), HostError> {
+        let chunk = u64::from(self.config.chunk);
+        self.next_read = None;
+        while let Some(mut part) = self.queue.next(chunk) {
+            let Some(pacing) = &mut self.pacing else { break };
+            if let Err(until) = pacing.admits(&part, now) {
+                self.next_read = until;
+                break;
+            }
+            let Some(request) = self.queue.request(&part) else { break };
+            let asked = part.is_last && request.flags.signaled;
+            let many = self.unsignaled.1 + 1 >= self.config.send_wr / 2;
+            let signaled = asked || many || self.unsignaled.0 + part.len >= chunk;
+            let flags = SendFlags {
+                signaled,
+                solicited: part.is_last && request.flags.solicited,
+                fence: part.offset == 0 && request.flags.fence,
+            };
+            part.number = self.next_part;
+            let (wr_id, op) = (part.number, part_op(request.op, &part));
+            let qpn = self.qpns[self.epoch as usize % 2];
+            let posted = request
+                .local
+                .with_slice(part.offset, part.len, |data| nic.post_send(qpn, &SendRequest { wr_id, op, data, flags }));
+            match posted {
+                Ok(()) => {}
+                Err(VerbsError::Full(_)) => break,
+                Err(VerbsError::Memory { .. } | VerbsError::Access(_)) => {
+                    return self.end(nic, now, Status::LocalProtection, Failure::Refused);
+                }
+                Err(_) => return self.end(nic, now, Status::LocalQpOperation, Failure::Refused),
+            }
+            self.next_part += 1;
+            self.unsignaled = if signaled { (0, 0) } else { (self.unsignaled.0 + part.len, self.unsignaled.1 + 1) };
+            self.counters.parts += 1;
+            self.counters.signaled += u64::from(signaled);
+            pacing.posted(&mut part, now);
+            self.queue.posted(part);
+        }
+        Ok(())
+    }
+}
+
+/// The operation of a part: a slice of the request's operation.
+fn part_op(op: SendOp, part: &Part) -> SendOp {
+    match op {
+        SendOp::Write { addr, rkey } | SendOp::WriteImm { addr, rkey, .. } if !part.is_last => {
+            SendOp::Write { addr: addr + part.offset, rkey }
+        }
+        SendOp::Write { addr, rkey } => SendOp::Write { addr: addr + part.offset, rkey },
+        SendOp::WriteImm { addr, rkey, imm } => SendOp::WriteImm { addr: addr + part.offset, rkey, imm },
+        SendOp::Read { addr, rkey } => SendOp::Read { addr: addr + part.offset, rkey },
+        other => other,
+    }
+}
