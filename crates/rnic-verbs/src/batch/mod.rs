@@ -89,9 +89,9 @@ impl Batch {
     /// Maximum length of a batch in bytes. The kernel takes a batch as one UDP payload, which has at most 65,507 bytes
     /// over IPv4.
     const BYTES: usize = 65_000;
-    /// Maximum number of packets of a protected batch. A batch of more packets would make the peer wait for longer than
-    /// the saved system calls take.
-    const ENCLOSED: usize = 128;
+    /// Maximum number of packets of a protected batch. With larger batches the peer would wait for longer than the
+    /// saved system calls take.
+    const ENCLOSED: usize = 64;
     /// Maximum length of a packet in bytes: payload, and at most 128 bytes of headers, padding and ICRC.
     const PACKET: usize = MAX_MTU as usize + 128;
 
