@@ -37,7 +37,14 @@ fn measure(service: Service, connections: usize, keep_alive: Option<Time>) -> Re
     std::thread::park_timeout(Duration::from_millis(500));
     let before = used()?;
     std::thread::park_timeout(IDLE);
-    Ok((used()? - before) / IDLE.as_secs_f64() * 100.0)
+    let share = (used()? - before) / IDLE.as_secs_f64() * 100.0;
+    if let Some(event) = devices.iter().find_map(Device::event) {
+        return Err(format!("{connections} connections, {keep_alive:?}: {event:?}").into());
+    }
+    if keep_alive.is_some() && devices.iter().any(|device| device.counters().verbs.packets_sent == 0) {
+        return Err(format!("{connections} connections, {keep_alive:?}: no probes").into());
+    }
+    Ok(share)
 }
 
 fn main() -> Result<(), Box<dyn Error>> {

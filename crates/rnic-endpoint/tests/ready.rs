@@ -264,3 +264,17 @@ fn a_timestamp_is_the_time_at_which_the_request_completed() {
     assert_eq!(b.cq.poll(&mut out).unwrap(), 1);
     assert!(out[0].status == Status::WorkRequestFlushed && out[0].time >= before);
 }
+
+/// The thread that moves packets sleeps without end until the connection sets a timer, and nothing else wakes it.
+#[test]
+fn keep_alive_begins_with_the_connection() {
+    let [a, b] = [end(Mode::Thread), end(Mode::Thread)];
+    let ready = a.device.ready_fd().unwrap();
+    assert!(ready.arm().unwrap() && !readable(&ready, 5));
+    let [probes, patience] = [Time::from_ms(5), Time::from_ms(50)].map(Some);
+    let options = PathOptions { keep_alive: probes, give_up_after: patience, mtu: Some(1_024), ..Default::default() };
+    // The other end is not connected, so it answers no probe.
+    a.qp.connect(&b.qp.address(), &options).unwrap();
+    assert!(readable(&ready, LONG));
+    assert_eq!(a.device.event(), Some(Event::QueuePairError(a.qp.qpn(), Status::TransportRetryExceeded)));
+}

@@ -311,6 +311,9 @@ impl QueuePair {
             identity.keys = None;
         }
         verbs.to_rts(self.0.qpn, attributes, now)?;
+        drop(verbs);
+        // The thread that moves packets sleeps until the next timer, and keep-alive has set an earlier one.
+        self.shared().posted();
         Ok(())
     }
 
