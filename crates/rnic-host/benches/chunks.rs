@@ -265,7 +265,7 @@ impl Multipath {
     }
 }
 
-/// Chunks of 32 KB, of which so many are outstanding and acknowledged together, on 32 paths.
+/// Chunks of 32 KB on 32 paths, a number of which are outstanding and acknowledged together.
 #[divan::bench(args = [1, 4, 16, 64])]
 fn multipath_chunks_by_batch(bencher: Bencher<'_, '_>, batch: u32) {
     let mut multipath = Multipath::new("none", 32, batch);

@@ -10,7 +10,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::channel;
+use std::sync::mpsc::{Receiver, channel};
 use std::thread::JoinHandle;
 
 /// A server in a separate thread that ends after one client.
@@ -38,6 +38,23 @@ fn server_with(ip: IpAddr, options: ServeOptions) -> Server {
         results
     });
     Server { address, stop, thread }
+}
+
+/// What a server reports about each client.
+type Results = Receiver<Result<u32, PerfError>>;
+
+/// A server that serves until its flag is set: its address, what it reports about each client, its flag and its thread.
+fn serving() -> (SocketAddr, Results, Arc<AtomicBool>, JoinHandle<()>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let stop = Arc::new(AtomicBool::new(false));
+    let flag = stop.clone();
+    let (sender, results) = channel();
+    let thread = std::thread::spawn(move || {
+        let options = ServeOptions { roce_port: 0, ..ServeOptions::default() };
+        serve(&listener, options, &flag, |served| sender.send(served.result).unwrap()).unwrap();
+    });
+    (address, results, stop, thread)
 }
 
 fn server() -> Server {
@@ -321,15 +338,7 @@ fn a_client_ends_when_its_server_closes_the_connection() {
 
 #[test]
 fn a_server_survives_what_clients_say() {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    let stop = Arc::new(AtomicBool::new(false));
-    let flag = stop.clone();
-    let (sender, results) = channel();
-    let server = std::thread::spawn(move || {
-        let options = ServeOptions { roce_port: 0, ..ServeOptions::default() };
-        serve(&listener, options, &flag, |served| sender.send(served.result).unwrap()).unwrap();
-    });
+    let (address, results, stop, server) = serving();
     const GREETING: &str = "{\"rnic_perf\":3}\n";
     let setup = |queue_pairs: u64, stride: u64, service: &str| {
         format!(
@@ -416,15 +425,7 @@ fn client_and_server_with_the_same_secret_measure_and_others_get_an_error() {
 /// Each client that says nothing, or a byte now and then, has a thread of its own until its time is over.
 #[test]
 fn a_dripping_client_does_not_keep_another_one_waiting() {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    let stop = Arc::new(AtomicBool::new(false));
-    let flag = stop.clone();
-    let (sender, results) = channel();
-    let server = std::thread::spawn(move || {
-        let options = ServeOptions { roce_port: 0, ..ServeOptions::default() };
-        serve(&listener, options, &flag, |served| sender.send(served.result).unwrap()).unwrap();
-    });
+    let (address, results, stop, server) = serving();
     // One fewer than the server hears of one host.
     let slow: Vec<TcpStream> = (0..7).map(|_| TcpStream::connect(address).unwrap()).collect();
     for mut stream in &slow {

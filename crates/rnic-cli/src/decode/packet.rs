@@ -96,6 +96,28 @@ pub(super) struct Roce<'a> {
     pub(super) bad: Option<String>,
 }
 
+impl<'a> Roce<'a> {
+    /// A packet of which only the opcode is parsed.
+    fn new(ethernet: Option<Ethernet>, network: Network<'a>, body: &'a [u8]) -> Roce<'a> {
+        Roce {
+            ethernet,
+            network,
+            batch: None,
+            id: network.ip().id(),
+            protected: None,
+            body,
+            foreign: None,
+            headers: None,
+            opcode: BthView::new(body).and_then(BthView::opcode),
+            payload: None,
+            mad: None,
+            icrc: Checked::Unknown,
+            missing: 0,
+            bad: None,
+        }
+    }
+}
+
 /// Parses a captured frame and checks the packets in it.
 ///
 /// `checksums`: also check the checksums of IPv4 and UDP.
@@ -146,22 +168,7 @@ fn roce<'a>(
         Network::V2(datagram) => datagram.icrc(),
         Network::V1(packet) => packet.icrc(),
     };
-    let mut roce = Roce {
-        ethernet,
-        network,
-        batch: None,
-        id: network.ip().id(),
-        protected: None,
-        body,
-        foreign: None,
-        headers: None,
-        opcode: BthView::new(body).and_then(BthView::opcode),
-        payload: None,
-        mad: None,
-        icrc: Checked::Unknown,
-        missing,
-        bad: None,
-    };
+    let mut roce = Roce { missing, ..Roce::new(ethernet, network, body) };
     if missing > 0 {
         roce.headers = Headers::parse(body).ok();
         roce.payload = roce.headers.and_then(|headers| {
@@ -202,20 +209,11 @@ fn protected<'a>(ethernet: Option<Ethernet>, datagram: RoceV2<'a>) -> Option<Vec
         let header = ProtectedHeader::parse(piece).filter(|found| *found == header(at))?;
         let inside = &piece[ProtectedHeader::LEN..piece.len() + ICRC_LEN - ProtectedHeader::TAG_LEN];
         let of = |body: &'a [u8]| Roce {
-            ethernet,
-            network: Network::V2(datagram),
             batch: (pieces.len() > 1).then_some((at + 1, pieces.len())),
             id: datagram.ip.id().wrapping_add(at as u16),
             protected: Some(header),
-            body,
-            foreign: None,
-            headers: None,
-            opcode: None,
-            payload: None,
-            mad: None,
             icrc: Checked::Tag,
-            missing: 0,
-            bad: None,
+            ..Roce::new(ethernet, Network::V2(datagram), body)
         };
         if header.encrypted {
             if BthView::new(piece).is_none_or(|view| view.pkey() != Bth::DEFAULT_PKEY) {
@@ -228,7 +226,6 @@ fn protected<'a>(ethernet: Option<Ethernet>, datagram: RoceV2<'a>) -> Option<Vec
         for body in ProtectedHeader::packets(inside) {
             Packet::parse(body).ok().filter(|packet| packet.headers.bth.dest_qp == header.dest_qp)?;
             let mut roce = of(body);
-            roce.opcode = BthView::new(body).and_then(BthView::opcode);
             read(&mut roce);
             packets.push(roce);
         }
@@ -319,22 +316,8 @@ fn batch_with<'a>(ethernet: Option<Ethernet>, datagram: RoceV2<'a>, counts_id: b
     let packet = |(at, (piece, id)): (usize, (&&'a [u8], u16))| {
         let right = if counts_id { Checked::Right } else { Checked::RightWithoutId };
         let icrc = piece.last_chunk().map_or(Checked::Unknown, |bytes| right(u32::from_le_bytes(*bytes)));
-        let mut roce = Roce {
-            ethernet,
-            network: Network::V2(datagram),
-            batch: Some((at + 1, pieces.len())),
-            id,
-            protected: None,
-            body: piece,
-            foreign: None,
-            headers: None,
-            opcode: BthView::new(piece).and_then(BthView::opcode),
-            payload: None,
-            mad: None,
-            icrc,
-            missing: 0,
-            bad: None,
-        };
+        let mut roce =
+            Roce { batch: Some((at + 1, pieces.len())), id, icrc, ..Roce::new(ethernet, Network::V2(datagram), piece) };
         read(&mut roce);
         roce
     };

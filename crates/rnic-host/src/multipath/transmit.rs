@@ -157,7 +157,7 @@ fn post(
     };
     let header = Header { connection: peer.connection, kind, number };
     let op = SendOp::WriteImm { addr: chunk.to.addr, rkey: chunk.to.rkey, imm: header.to_imm() };
-    // A completion of every so many requests frees their places in the send queue.
+    // A signalled request frees the places of all requests up to it in the send queue.
     let flags = SendFlags { signaled: state.unsignaled == 0, ..SendFlags::default() };
     let mut send = |data: Data<'_>| nic.post_send(state.qpn, &SendRequest { wr_id: path.into(), op, data, flags });
     let posted = match chunk.content {

@@ -248,7 +248,7 @@ pub fn acknowledges(packet: &[u8]) -> bool {
 mod tests {
     use super::*;
 
-    const TO: Destination = Destination {
+    pub(super) const TO: Destination = Destination {
         qpn: Qpn(9),
         peer: SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 1),
         dscp: 0,
@@ -256,25 +256,29 @@ mod tests {
         ecn: false,
         longest: 9_000,
     };
-    const ACK: u8 = 0x11;
-    const WRITE: u8 = 0x0a;
+    pub(super) const ACK: u8 = 0x11;
+    pub(super) const WRITE: u8 = 0x0a;
 
-    /// Adds packets with these opcodes and lengths until the batch is closed; returns the number of packets written,
-    /// including a packet that the batch held back.
-    fn fill(batch: &mut Batch, packets: &[(u8, usize)]) -> usize {
+    /// Adds packets for `to` with these opcodes and lengths, with ICRC, until the batch is closed; returns the number
+    /// of packets written, including a packet that the batch held back.
+    pub(super) fn fill_for(batch: &mut Batch, to: Destination, packets: &[(u8, usize)]) -> usize {
         let mut taken = 0;
         for (opcode, len) in packets {
             if batch.is_closed() {
                 break;
             }
-            batch.room(&TO)[..*len].fill(*opcode);
+            batch.room(&to)[..*len].fill(*opcode);
             taken += 1;
-            if !batch.append(*len, TO) {
+            if !batch.push(*len, to) {
                 break;
             }
         }
         batch.finish();
         taken
+    }
+
+    fn fill(batch: &mut Batch, packets: &[(u8, usize)]) -> usize {
+        fill_for(batch, TO, packets)
     }
 
     /// The first byte (opcode) and the length of each packet in the batch.

@@ -142,37 +142,15 @@ impl Batch {
 
 #[cfg(test)]
 mod tests {
+    use super::super::tests::{ACK, TO as PLAIN, WRITE, fill_for};
     use super::*;
-    use crate::types::Qpn;
-    use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-    const TO: Destination = Destination {
-        qpn: Qpn(9),
-        peer: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 1),
-        dscp: 0,
-        ecn: false,
-        protected: true,
-        longest: 236,
-    };
-    const ACK: u8 = 0x11;
-    const WRITE: u8 = 0x0a;
+    const TO: Destination = Destination { protected: true, longest: 236, ..PLAIN };
 
-    /// Adds packets with these opcodes and lengths without ICRC until the batch is closed; returns how many of them
-    /// were taken, including one that the batch held back.
+    /// Adds packets as [`fill_for`], with lengths without ICRC.
     fn fill(batch: &mut Batch, packets: &[(u8, usize)]) -> usize {
-        let mut taken = 0;
-        for (opcode, len) in packets {
-            if batch.is_closed() {
-                break;
-            }
-            batch.room(&TO)[..*len].fill(*opcode);
-            taken += 1;
-            if !batch.push(len + ICRC_LEN, TO) {
-                break;
-            }
-        }
-        batch.finish();
-        taken
+        let packets: Vec<_> = packets.iter().map(|(opcode, len)| (*opcode, len + ICRC_LEN)).collect();
+        fill_for(batch, TO, &packets)
     }
 
     /// The length of each datagram, and the opcode and length of each packet in it.
