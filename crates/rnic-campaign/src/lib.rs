@@ -15,6 +15,7 @@ pub mod fluid;
 mod hash;
 pub mod jobs;
 pub mod measurement;
+pub mod operations;
 mod run_cache;
 mod store;
 

@@ -1,6 +1,7 @@
 //! The metrics that a study (the reproduction of a paper's experiments) stores for each simulation.
 
 use crate::fluid::compare_with_fluid;
+use crate::operations::Operations;
 use rnic_results::ranks::ranked;
 use rnic_results::stats::{Distribution, Goodput, fct_us};
 use rnic_results::summary::{Group, RunSummary};
@@ -45,6 +46,9 @@ pub struct Measurement {
     /// Percentiles ([`TAIL_PER_MILLE`]) of the completion times of single-packet messages, in microseconds; empty if
     /// the run has no such messages.
     pub tail_us: Vec<f64>,
+    /// Median completion time of the messages that are longer than one packet, in microseconds.
+    #[serde(default)]
+    pub long_us: Option<f64>,
     /// Completion time of each request (all flows of one incast), in microseconds.
     pub requests_us: Vec<f64>,
     /// Number of dropped data packets divided by the number of data packets sent.
@@ -87,6 +91,8 @@ pub struct Measurement {
     pub hops: u64,
     /// Simulated time at the end of the run, in microseconds.
     pub sim_time_us: f64,
+    /// Metrics about running a network: watchdogs, probes, blocked hosts, useful traffic.
+    pub operations: Operations,
 }
 
 /// Distribution of the goodput of a set of flows, in Gbps.
@@ -245,6 +251,7 @@ impl Measurement {
             flows: flows(&whole),
             traffic: summary.traffic.iter().filter_map(|t| Some((t.name.clone(), flows(&t.group)?))).collect(),
             tail_us: if ok { tail(&report.output.flows, run.fabric.mtu.0) } else { Vec::new() },
+            long_us: if ok { long(&report.output.flows, run.fabric.mtu.0) } else { None },
             requests_us: if ok { requests(&report.output.flows) } else { Vec::new() },
             drop_rate: summary.drop_rate.map(round6),
             retransmission_rate: (ok && totals.data > 0)
@@ -265,6 +272,7 @@ impl Measurement {
             course: report.output.samples.as_ref().and_then(course),
             hops: totals.hops,
             sim_time_us: round6(summary.sim_time.as_us()),
+            operations: Operations::of(run, &report.output),
         };
         match report.output.flows.error() {
             Some(error) if ok => Measurement::failed(error.to_string()),
@@ -390,6 +398,15 @@ fn tail(flows: &FlowLog, mtu: u64) -> Vec<f64> {
         }
     });
     times.into_iter().flatten().flat_map(|times| times.at).map(round6).collect()
+}
+
+fn long(flows: &FlowLog, mtu: u64) -> Option<f64> {
+    let times = ranked(flows, &[&[500]], |flow, add| {
+        if let Some(fct) = fct_us(flow).filter(|_| flow.measured && flow.bytes > mtu) {
+            add(0, fct);
+        }
+    });
+    times.into_iter().flatten().flat_map(|times| times.at).map(round6).next()
 }
 
 fn requests(flows: &FlowLog) -> Vec<f64> {

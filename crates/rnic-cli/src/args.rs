@@ -1,6 +1,8 @@
 //! The arguments of the command. Parsing, help texts and errors follow from these definitions.
 
+use crate::counters::CountersArgs;
 use crate::format::Format;
+use crate::lint::LintArgs;
 use crate::model::ModelArgs;
 use crate::perf::PerfArgs;
 use crate::pingpong::PingpongArgs;
@@ -56,8 +58,14 @@ pub(crate) enum Command {
     Decode(DecodeArgs),
     /// Compute buffer thresholds and fluid models of DCQCN and TIMELY, without simulating
     Model(ModelArgs),
+    /// Check the running configuration of switches and hosts, and write a scenario of their fabric
+    Lint(LintArgs),
+    /// Serve the pause, drop and RDMA counters of this host or of a SONiC switch as Prometheus metrics
+    Counters(CountersArgs),
     /// Check transports programmed in P4
     P4(P4Args),
+    /// Simulate the hardware in Verilog and compare it with the transport core
+    Hw(HwArgs),
     /// Print the JSON Schema of scenario files, for editors, or of the documents of `rnic exec`
     Schema(SchemaArgs),
     /// Print the completion script of a shell
@@ -111,7 +119,7 @@ pub(crate) struct RunArgs {
     /// Print the specification of each run as a JSON document, one per line, without simulating
     ///
     /// `rnic exec` executes such a document, on this machine or another; its format is in docs/reference/run-spec.md.
-    #[arg(long, conflicts_with_all = ["pcap", "resume", "flows"])]
+    #[arg(long, conflicts_with_all = ["pcap", "resume", "flows", "metrics"])]
     pub(crate) print_spec: bool,
 
     /// Format of the standard output
@@ -138,6 +146,14 @@ pub(crate) struct RunArgs {
     /// Also write the records of all flows as flows.csv or flows.parquet; may be repeated
     #[arg(long, value_enum, value_name = "FORMAT")]
     pub(crate) flows: Vec<FlowFile>,
+
+    /// Also write metrics.txt: the metrics of `rnic counters` over simulated time, in the format OpenMetrics
+    #[arg(long)]
+    pub(crate) metrics: bool,
+
+    /// Multiply times in metrics.txt by this number; Prometheus cannot tell times within a millisecond apart
+    #[arg(long, value_name = "N", default_value_t = 1, requires = "metrics", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub(crate) metrics_stretch: u32,
 
     /// Also write the frames of one link to a capture file (pcapng); requires --run if there are several runs
     ///
@@ -347,7 +363,8 @@ pub(crate) struct CheckArgs {
     rnic reproduce\n  \
     rnic reproduce irn --quick\n  \
     rnic reproduce irn fig1 fig2\n  \
-    rnic reproduce irn --list\n\n\
+    rnic reproduce irn --list\n  \
+    rnic reproduce hardware --quick\n\n\
     The result of each simulation is a file in DIR/runs. An interrupted command continues where it was when it is repeated.\n\
     Simulations that several experiments share are executed once.")]
 pub(crate) struct ReproduceArgs {
@@ -437,6 +454,44 @@ pub(crate) struct P4Args {
 pub(crate) enum P4Command {
     /// Compile a program for a NanoTransport NIC and print a summary of the program, or its errors
     Check(P4CheckArgs),
+    /// Generate Verilog from a program, and compare it with the virtual machine
+    Build(P4BuildArgs),
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:\n  \
+    rnic p4 build transport.p4 --verilog rtl\n  \
+    rnic p4 build transport.p4 --verify --packets 1000000\n\n\
+    --verify needs Verilator and a C++ compiler (apt-get install verilator g++).\n\
+    Exit codes: 0 done; 1 hardware and machine differ, or a program fails; 2 the program has errors or no hardware form.")]
+pub(crate) struct P4BuildArgs {
+    /// The P4 program; paths in its `#include "file"` directives are relative to this file
+    #[arg(value_name = "FILE.p4")]
+    pub(crate) file: PathBuf,
+
+    /// Replace the value of a top-level constant of the program; may be repeated
+    #[arg(long = "constant", value_name = "NAME=VALUE", value_parser = parse_constant)]
+    pub(crate) constants: Vec<(String, u128)>,
+
+    /// Write p4_nic.v (both pipelines) and p4_bench.v (a bench around them) into this folder
+    #[arg(long, value_name = "DIR", required_unless_present = "verify")]
+    pub(crate) verilog: Option<PathBuf>,
+
+    /// Simulate the Verilog and compare it with the virtual machine packet for packet
+    #[arg(long)]
+    pub(crate) verify: bool,
+
+    /// Number of random packets of the comparison [default: 100000]
+    #[arg(long, value_name = "N", requires = "verify", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) packets: Option<u64>,
+
+    /// Seed of the random packets [default: 1]
+    #[arg(long, value_name = "N", requires = "verify")]
+    pub(crate) seed: Option<u64>,
+
+    /// Write the signals of the comparison as waveforms into this file
+    #[arg(long, value_name = "FILE.vcd", requires = "verify")]
+    pub(crate) vcd: Option<PathBuf>,
 }
 
 #[derive(Args, Debug)]
@@ -463,6 +518,78 @@ pub(crate) struct P4CheckArgs {
     /// Format of the standard output
     #[arg(long, value_enum, default_value_t = Format::Table)]
     pub(crate) format: Format,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct HwArgs {
+    #[command(subcommand)]
+    pub(crate) command: HwCommand,
+}
+
+/// The subcommands of `rnic hw`.
+#[derive(Subcommand, Debug)]
+pub(crate) enum HwCommand {
+    /// Compare IRN's blocks, as Verilator simulates them, with the transport core step by step
+    Irn(HwIrnArgs),
+}
+
+/// The logic of IRN's sender.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum IrnLogic {
+    /// rnic's own
+    Rnic,
+    /// As the authors of IRN published it
+    Published,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:\n  \
+    rnic hw irn\n  \
+    rnic hw irn --steps 10000000\n  \
+    rnic hw irn --logic published --bdp-cap 300\n  \
+    rnic hw irn --block receiveAck --steps 100 --vcd receive_ack.vcd\n\n\
+    The command needs Verilator and a C++ compiler (apt-get install verilator g++).\n\
+    Exit codes: 0 no difference; 1 hardware and core differ, or a program fails; 2 an argument is wrong.")]
+pub(crate) struct HwIrnArgs {
+    /// Minimum number of steps of each block
+    #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) steps: u64,
+
+    /// Seed of the random traces
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) seed: u64,
+
+    /// BDP cap in packets
+    #[arg(long, value_name = "PACKETS", default_value_t = 111)]
+    pub(crate) bdp_cap: u32,
+
+    /// Logic of the sender
+    #[arg(long, value_enum, default_value_t = IrnLogic::Rnic)]
+    pub(crate) logic: IrnLogic,
+
+    /// Compare this block only; may be repeated: receiveData, txFree, receiveAck, timeout, senders, receivers
+    #[arg(long = "block", value_name = "NAME", value_parser = parse_block)]
+    pub(crate) blocks: Vec<rnic_hw::irn::Block>,
+
+    /// Number of queue pairs; operations of one queue pair wait for each other
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub(crate) queue_pairs: u32,
+
+    /// Write the signals of the block as waveforms into this file; needs one --block
+    #[arg(long, value_name = "FILE.vcd")]
+    pub(crate) vcd: Option<PathBuf>,
+
+    /// Format of the standard output
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    pub(crate) format: Format,
+}
+
+fn parse_block(text: &str) -> Result<rnic_hw::irn::Block, String> {
+    let all = rnic_hw::irn::Block::ALL;
+    all.into_iter().find(|block| block.name() == text).ok_or_else(|| {
+        let names: Vec<&str> = all.iter().map(|block| block.name()).collect();
+        format!("accepted: {}", names.join(", "))
+    })
 }
 
 /// Splits `path=value` at the first equals sign outside quotes.

@@ -45,6 +45,9 @@ pub(crate) enum CliError {
         /// The error of the operating system.
         error: io::Error,
     },
+    /// The hardware differs from the core, or a tool for hardware fails.
+    #[error(transparent)]
+    Hardware(#[from] rnic_hw::HwError),
     /// The reader of standard output has closed it, as `head` does. The command ends without a message and with code 0.
     #[error("the reader has closed the output")]
     NobodyReads,
@@ -59,7 +62,8 @@ impl CliError {
             | CliError::Told
             | CliError::Input(_)
             | CliError::Inputs(_) => 2,
-            CliError::Failed(_) | CliError::Io { .. } => 1,
+            CliError::Hardware(rnic_hw::HwError::Parameter(_)) => 2,
+            CliError::Failed(_) | CliError::Io { .. } | CliError::Hardware(_) => 1,
             CliError::Interrupted { code, .. } => *code,
             CliError::NobodyReads => 0,
         }

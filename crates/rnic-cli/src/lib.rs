@@ -4,6 +4,7 @@
 //! [`main`].
 
 mod args;
+mod counters;
 mod decode;
 mod describe;
 mod documents;
@@ -12,7 +13,9 @@ mod error;
 mod exec;
 mod export;
 mod format;
+mod hw;
 mod interrupt;
+mod lint;
 mod list;
 mod model;
 #[cfg(any(test, not(all(feature = "endpoint", target_os = "linux"))))]
@@ -30,6 +33,7 @@ mod provenance;
 mod reproduce;
 mod resume;
 mod run;
+mod service;
 
 use args::{Cli, Command, Selection};
 use clap::Parser;
@@ -77,7 +81,10 @@ fn dispatch(command: Command, catalogue: &Catalogue) -> Result<(), CliError> {
         Command::Pingpong(arguments) => pingpong::pingpong(&arguments),
         Command::Decode(arguments) => decode::decode(&arguments),
         Command::Model(arguments) => model::model(&arguments),
+        Command::Lint(arguments) => lint::lint(&arguments),
+        Command::Counters(arguments) => counters::counters(&arguments),
         Command::P4(arguments) => p4::p4(&arguments),
+        Command::Hw(arguments) => hw::hw(&arguments),
         Command::Schema(arguments) => documents::schema(&arguments, catalogue),
         Command::Completions(arguments) => documents::completions(&arguments),
         Command::Man(arguments) => documents::man(&arguments),

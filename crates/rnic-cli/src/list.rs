@@ -6,7 +6,7 @@ use crate::output;
 use rnic_scenario::{PATTERNS, TOPOLOGIES, load_with};
 use rnic_sim::Catalogue;
 use rnic_transport::settings::Parameter;
-use rnic_transport::transports::{COMMON_PARAMETERS, FLOW_PARAMETERS, MESSAGE_PARAMETERS};
+use rnic_transport::transports::{COMMON_PARAMETERS, FLOW_PARAMETERS, HOST_PARAMETERS, MESSAGE_PARAMETERS};
 use rnic_workload::BUILT_IN_SIZES;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -54,6 +54,7 @@ fn transports(catalogue: &Catalogue) -> Vec<(String, String)> {
         ("all transports", COMMON_PARAMETERS),
         ("all flow transports", FLOW_PARAMETERS),
         ("all message transports", MESSAGE_PARAMETERS),
+        ("all transports in host software", HOST_PARAMETERS),
     ] {
         lines.push((format!("({whose})"), "shared parameters".to_string()));
         lines.extend(shared.iter().map(|parameter| line("*", parameter)));

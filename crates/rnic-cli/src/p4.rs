@@ -1,6 +1,6 @@
 //! The command `rnic p4`, which checks transports programmed in P4.
 
-use crate::args::{P4Args, P4CheckArgs, P4Command};
+use crate::args::{P4Args, P4BuildArgs, P4CheckArgs, P4Command};
 use crate::error::CliError;
 use crate::format::Format;
 use crate::output;
@@ -8,7 +8,7 @@ use rnic_nano::cost::{Cost, Hardware, PipelineCost, analyse};
 use rnic_nano::diagnostic::Diagnostic;
 use rnic_nano::hir::{self, MatchKind, Pipeline};
 use rnic_nano::source::Span;
-use rnic_nano::{CompileError, Program, Rejected, compile_file};
+use rnic_nano::{CompileError, Program, Rejected, compile_file, rtl};
 use rnic_run::{P4Program, P4Source};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
@@ -18,7 +18,52 @@ use std::io::{self, Write};
 pub(crate) fn p4(arguments: &P4Args) -> Result<(), CliError> {
     match &arguments.command {
         P4Command::Check(arguments) => check(arguments),
+        P4Command::Build(arguments) => build(arguments),
     }
+}
+
+/// Generates Verilog from a P4 program, writes it, and compares it with the virtual machine.
+fn build(arguments: &P4BuildArgs) -> Result<(), CliError> {
+    let file = arguments.file.display().to_string();
+    let program = match compile_file(&arguments.file, &arguments.constants) {
+        Ok(program) => program,
+        Err(CompileError::Rejected(rejected)) => return Err(CliError::Program(Box::new(rejected))),
+        Err(unreadable) => return Err(CliError::Input(unreadable.to_string())),
+    };
+    let rtl = rtl::generate(&program, program.header_room() as u32)
+        .map_err(|error| CliError::Input(format!("{file} has no hardware form: {error}")))?;
+    if let Some(folder) = &arguments.verilog {
+        let files = [("p4_nic.v", &rtl.nic), ("p4_bench.v", &rtl.bench)];
+        let write = |(name, text): (&str, &String)| std::fs::write(folder.join(name), text);
+        std::fs::create_dir_all(folder)
+            .and_then(|()| files.into_iter().try_for_each(write))
+            .map_err(|error| CliError::Io { doing: format!("cannot write into `{}`", folder.display()), error })?;
+    }
+    let verified = if arguments.verify {
+        let (packets, seed) = (arguments.packets.unwrap_or(100_000), arguments.seed.unwrap_or(1));
+        let design = rnic_hw::p4::bench(&rtl, None);
+        Some(rnic_hw::p4::verify(&program, &rtl, &design, packets, seed, arguments.vcd.as_deref())?)
+    } else {
+        None
+    };
+    output::print(|out| {
+        for pipeline in [&rtl.ingress, &rtl.egress] {
+            let (name, stages, distance) = (pipeline.name, pipeline.stages, pipeline.distance);
+            let calls = pipeline.calls.len();
+            writeln!(
+                out,
+                "{name}: {stages} stages, a packet every {distance} cycles, {calls} calls of the NIC's blocks"
+            )?;
+        }
+        let Some(verified) = &verified else { return Ok(()) };
+        let (ingress, egress) = verified.packets;
+        let (accepted, calls, cycles) = (verified.accepted, verified.calls, verified.cycles);
+        writeln!(
+            out,
+            "no difference in {ingress} arriving packets ({accepted} accepted by the parser, {calls} calls) and {egress} \
+             departing packets, in {cycles} cycles"
+        )
+    })
 }
 
 /// Compiles a P4 program and prints a summary of the program, or its errors.

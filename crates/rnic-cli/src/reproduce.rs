@@ -3,6 +3,7 @@
 use crate::args::ReproduceArgs;
 use crate::error::CliError;
 use crate::format::Format;
+use crate::hw;
 use crate::interrupt::Interruption;
 use crate::output;
 use crate::progress::Jobs;
@@ -18,9 +19,13 @@ use std::path::{Path, PathBuf};
 pub(crate) fn reproduce(arguments: &ReproduceArgs) -> Result<(), CliError> {
     let Some(paper) = &arguments.paper else {
         return output::print(|out| {
-            STUDIES.iter().try_for_each(|study| writeln!(out, "{}  {}", study.name, study.title))
+            STUDIES.iter().try_for_each(|study| writeln!(out, "{}  {}", study.name, study.title))?;
+            writeln!(out, "{}  {}", hw::STUDY, hw::TITLE)
         });
     };
+    if paper == hw::STUDY {
+        return hw::reproduce(arguments);
+    }
     let study = find(paper)?;
     let request = Request {
         experiments: arguments.experiments.clone(),
@@ -70,7 +75,7 @@ pub(crate) fn reproduce(arguments: &ReproduceArgs) -> Result<(), CliError> {
 
 fn find(paper: &str) -> Result<&'static Study, CliError> {
     STUDIES.iter().find(|study| study.name == paper).copied().ok_or_else(|| {
-        let names: Vec<&str> = STUDIES.iter().map(|study| study.name).collect();
+        let names: Vec<&str> = STUDIES.iter().map(|study| study.name).chain([hw::STUDY]).collect();
         CliError::Input(format!("unknown paper `{paper}`; accepted: {}", names.join(", ")))
     })
 }
@@ -164,6 +169,9 @@ mod tests {
     #[test]
     fn the_error_of_an_unknown_paper_lists_the_accepted_ones() {
         let error = find("inr").unwrap_err().to_string();
-        assert_eq!(error, "unknown paper `inr`; accepted: irn, irn-arbitration, dcqcn, nanotransport");
+        assert_eq!(
+            error,
+            "unknown paper `inr`; accepted: irn, irn-arbitration, dcqcn, nanotransport, rogue, at-scale, hardware"
+        );
     }
 }

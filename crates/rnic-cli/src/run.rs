@@ -10,7 +10,7 @@ use crate::provenance::Provenance;
 use crate::resume::{Resumable, Storing};
 use crate::{cannot_be_set_up_all, is_called, load_selected, output, select, set_up};
 use rnic_campaign::{Ignore, RunListener, execute_remaining};
-use rnic_results::files::{FlowFormat, write_all};
+use rnic_results::files::{FlowFormat, write_all, write_atomically};
 use rnic_results::summary::{ScenarioSummary, summarise};
 use rnic_results::table;
 use rnic_run::RunRecord;
@@ -19,6 +19,8 @@ use rnic_run::Scenario;
 use rnic_sim::Catalogue;
 use rnic_sim::capture::Capture;
 use rnic_sim::{Events, Sharing};
+use rnic_watch::counters::simulated;
+use rnic_watch::exposition::Metrics;
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -185,9 +187,27 @@ fn write_files(
         FlowFile::Parquet => FlowFormat::Parquet,
     };
     let flows: Vec<FlowFormat> = arguments.flows.iter().map(format).collect();
-    let files = write_all(folder, scenario, reports, summary, &flows).map_err(|error| cannot_write(folder, error))?;
+    let mut files =
+        write_all(folder, scenario, reports, summary, &flows).map_err(|error| cannot_write(folder, error))?;
+    if arguments.metrics {
+        files.push(write_metrics(folder, scenario, reports, arguments.metrics_stretch)?);
+    }
     Provenance::of(arguments).write(folder).map_err(|error| cannot_write(folder, error))?;
     Ok(files)
+}
+
+/// Writes the metrics of all runs over simulated time, and says what they lack.
+fn write_metrics(folder: &Path, scenario: &Scenario, reports: &[RunRecord], stretch: u32) -> Result<PathBuf, CliError> {
+    let mut metrics = Metrics::new();
+    for (run, report) in scenario.runs.iter().zip(reports) {
+        for missing in simulated::add(&run.name, report, stretch, &mut metrics) {
+            // If standard error is closed, this message is lost.
+            let _ = writeln!(std::io::stderr(), "metrics.txt: {missing}");
+        }
+    }
+    let text = metrics.open_metrics();
+    write_atomically(&folder.join("metrics.txt"), |out| out.write_all(text.as_bytes()))
+        .map_err(|error| cannot_write(folder, error))
 }
 
 fn print(format: Format, summary: &ScenarioSummary) -> Result<(), CliError> {

@@ -84,7 +84,7 @@ fn each_kind_of_bad_input_is_one_line_with_its_position() {
         (
             "rate =",
             "rat =",
-            "error: a.toml:5:1: unknown key `rat` in [fabric]; did you mean `rate`? accepted here: topology, rate, delay, loss, mtu, frame_gap, clock_skew_ppm, clock_jitter, paths, switch, link, route, storm, hosts",
+            "error: a.toml:5:1: unknown key `rat` in [fabric]; did you mean `rate`? accepted here: topology, rate, delay, loss, mtu, frame_gap, clock_skew_ppm, clock_jitter, paths, switch, link, route, storm, drop, dead, receiver, watchdog, nic_watchdog, mesh, hosts",
         ),
         (
             "\"40 Gbps\"",
@@ -105,7 +105,7 @@ fn each_kind_of_bad_input_is_one_line_with_its_position() {
         (
             "\"irn\"",
             "\"inr\"",
-            "error: a.toml:19:13: unknown transport \"inr\"; did you mean `irn`? available: \"roce\", \"irn\", \"iwarp\", \"ndp\", \"homa\", \"homa-tr\", \"hpcc\", \"p4:FILE\"",
+            "error: a.toml:19:13: unknown transport \"inr\"; did you mean `irn`? available: \"roce\", \"irn\", \"iwarp\", \"ndp\", \"homa\", \"homa-tr\", \"hpcc\", \"rogue\", \"multipath\", \"p4:FILE\"",
         ),
         (
             "pfc = true",
@@ -136,7 +136,7 @@ fn bad_overrides_name_the_argument() {
         ),
         (
             "run.IRN.bpd_cap=3",
-            "error: --set run.IRN.bpd_cap=3: unknown key `bpd_cap` in run \"IRN\"; did you mean `bdp_cap`? accepted here: name, transport, set, cc, pfc, header, ack_size, dcqcn, timely, patched-timely, dctcp, aimd, hpcc, rto_min, nack_size, cnp_size, control_priority, nic_burst, max_rate, recovery, timeouts, rto, rto_high, rto_low, rto_low_packets, timer_restart, nacks, bdp_fc, bdp_cap",
+            "error: --set run.IRN.bpd_cap=3: unknown key `bpd_cap` in run \"IRN\"; did you mean `bdp_cap`? accepted here: name, transport, set, cc, pfc, header, ack_size, dcqcn, timely, patched-timely, dctcp, aimd, cubic, swift, hpcc, rogue, rto_min, nack_size, cnp_size, control_priority, nic_burst, max_rate, recovery, timeouts, rto, rto_high, rto_low, rto_low_packets, timer_restart, nacks, bdp_fc, bdp_cap",
         ),
         (
             "run.RCE.pfc=true",
@@ -451,7 +451,7 @@ fn reproduce_lists_papers_and_experiments() {
     assert_eq!((papers.status.code(), stdout(&papers).starts_with("irn  Revisiting Network Support")), (Some(0), true));
     assert_bad_input(
         &rnic(folder.path(), &["reproduce", "inr"]),
-        "error: unknown paper `inr`; accepted: irn, irn-arbitration, dcqcn, nanotransport",
+        "error: unknown paper `inr`; accepted: irn, irn-arbitration, dcqcn, nanotransport, rogue, at-scale, hardware",
     );
     let unknown = rnic(folder.path(), &["reproduce", "irn", "fig99"]);
     assert_eq!(unknown.status.code(), Some(2));

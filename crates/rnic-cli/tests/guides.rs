@@ -16,8 +16,9 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 /// The guides that the tests below run.
-const GUIDES: [&str; 7] = [
+const GUIDES: [&str; 8] = [
     "first-run",
+    "operate",
     "own-topology-and-traffic",
     "compare-with-other-simulators",
     "reproduce-irn",
@@ -157,6 +158,11 @@ fn every_guide_has_a_test() {
 #[test]
 fn first_run() {
     follow("first-run", Kind::Fast);
+}
+
+#[test]
+fn operate() {
+    follow("operate", Kind::Fast);
 }
 
 #[test]

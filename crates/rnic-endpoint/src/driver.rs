@@ -143,11 +143,13 @@ impl Driver {
             let Some(seed) = seed(meta.source, SocketAddr::new(meta.destination, local.port())) else { continue };
             let now = self.clock.now_for(device);
             let mut device = lock(device);
+            let mut openers = None;
             let mut expected = meta.identification.unwrap_or(0);
             // An error of the device means that it dropped the packet, which its own counters show.
             for packet in arrival.segments() {
                 if ProtectedHeader::begins(packet) {
-                    match self.sessions.open(packet, &mut self.plain) {
+                    let openers = openers.get_or_insert_with(|| self.sessions.openers());
+                    match openers.open(packet, &mut self.plain) {
                         Ok(packets) => {
                             for packet in packets {
                                 only_acks &= rnic_verbs::acknowledges(packet);

@@ -52,6 +52,7 @@ pub mod config;
 pub mod device;
 pub mod driver;
 pub mod exchange;
+pub mod host;
 pub mod idle;
 pub mod port;
 mod sessions;

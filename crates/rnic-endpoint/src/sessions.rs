@@ -1,18 +1,18 @@
 //! The keys of a device's protected connections.
 
-#![expect(clippy::disallowed_types, reason = "looked up by number and never iterated over")]
-
 use crate::sync::lock;
 use rnic_secure::{CryptoError, OpenError, Session};
-use rnic_verbs::Qpn;
+use rnic_verbs::{Qpn, QpnMap};
 use rnic_wire::ProtectedHeader;
-use std::collections::HashMap;
-use std::sync::Mutex;
+use std::sync::{Mutex, MutexGuard};
 
 /// The session (keys, packet numbers) of each protected queue pair of a device, by its number. The driver uses them for
 /// packets, and the application adds and removes them with its queue pairs.
 #[derive(Default)]
-pub(crate) struct Sessions(Mutex<HashMap<u32, Session>>);
+pub(crate) struct Sessions(Mutex<QpnMap<Session>>);
+
+/// The sessions, locked for the packets of one arrival.
+pub(crate) struct Openers<'a>(MutexGuard<'a, QpnMap<Session>>);
 
 impl Sessions {
     pub(crate) fn insert(&self, qpn: Qpn, session: Session) {
@@ -35,12 +35,17 @@ impl Sessions {
         packets.try_for_each(|packet| session.sealer.seal(packet))
     }
 
+    pub(crate) fn openers(&self) -> Openers<'_> {
+        Openers(lock(&self.0))
+    }
+}
+
+impl Openers<'_> {
     /// Authenticates a received datagram and returns the packets inside; see [`rnic_secure::Opener::open`].
     pub(crate) fn open<'a>(
-        &self, packet: &'a [u8], plain: &'a mut Vec<u8>,
+        &mut self, packet: &'a [u8], plain: &'a mut Vec<u8>,
     ) -> Result<impl Iterator<Item = &'a [u8]> + use<'a>, OpenError> {
         let header = ProtectedHeader::parse(packet).ok_or(OpenError::NotProtected)?;
-        let mut sessions = lock(&self.0);
-        sessions.get_mut(&header.dest_qp).ok_or(OpenError::NotProtected)?.opener.open(packet, plain)
+        self.0.get_mut(&header.dest_qp).ok_or(OpenError::NotProtected)?.opener.open(packet, plain)
     }
 }

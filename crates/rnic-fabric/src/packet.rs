@@ -16,6 +16,11 @@ pub trait Body: Copy + Default + Send {
     fn source(&self) -> Option<HostId> {
         None
     }
+    /// The place in the receiver's memory to which a data packet goes: the number of a region, and the number of the
+    /// packet in it. `None` for other packets.
+    fn place(&self) -> Option<(u32, u64)> {
+        None
+    }
 }
 
 /// A body of one number, whose meaning the hosts choose.
@@ -42,7 +47,7 @@ pub struct Packet<B> {
     pub bytes: u16,
     /// Priority, 0 to 7, 7 being the highest.
     pub priority: u8,
-    /// Bitmap of the flags `MARKED`, `PAUSE`, `CONTROL`, `TRIMMED` and `RETURNED`.
+    /// Bitmap of the flags `MARKED`, `PAUSE`, `CONTROL`, `TRIMMED`, `RETURNED`, `FLOODED`, `PROBE` and `RESPONSE`.
     pub flags: u8,
     /// The part of the packet that only hosts understand.
     pub body: B,
@@ -60,6 +65,14 @@ impl<B: Default> Packet<B> {
     pub const TRIMMED: u8 = 8;
     /// Flag: a switch has sent the packet's header back to its sender; `TRIMMED` is set too.
     pub const RETURNED: u8 = 16;
+    /// Flag: the packet is a copy that a switch has flooded, because the destination has no entry in its MAC table. A
+    /// host or switch that receives it discards it.
+    pub const FLOODED: u8 = 32;
+
+    /// Flag: the packet is a probe of the network or, with `RESPONSE`, the response to one.
+    pub const PROBE: u8 = 64;
+    /// Flag: the packet is the response to a probe.
+    pub const RESPONSE: u8 = 128;
 
     /// A PFC frame that pauses exactly the priorities in `mask` and resumes the others.
     pub(crate) fn pause(mask: u8) -> Packet<B> {
@@ -87,6 +100,10 @@ impl<B: Default> Packet<B> {
     /// Whether a switch has trimmed the packet.
     pub fn is_trimmed(&self) -> bool {
         self.flags & Self::TRIMMED != 0
+    }
+    /// Whether a transport of flows must ignore the packet: its payload was trimmed, or it is a flooded copy.
+    pub fn is_void(&self) -> bool {
+        self.flags & (Self::TRIMMED | Self::FLOODED) != 0
     }
     /// Whether the packet is a trimmed header on its way back to its sender.
     pub fn is_returned(&self) -> bool {

@@ -10,7 +10,8 @@ use crate::packet::Body;
 use crate::partition_plan::PartitionPlan;
 use crate::port::Ports;
 use crate::routing::Routes;
-use crate::switch::Switches;
+use crate::stage::Stage;
+use crate::switch::{Guard, Mitigation, Switches};
 use crate::topology::Topology;
 use rnic_transport::Time;
 
@@ -22,6 +23,8 @@ pub(crate) struct Partition<B, L = EventTree> {
     events: L,
     /// Per host: whether the host may have a packet to send when its transmitter is free.
     armed: Vec<bool>,
+    /// Per host: work of its NIC beside the transport. Empty if no host has any.
+    stages: Vec<Option<Box<Stage<B>>>>,
     /// Time of the earliest event in the partition, in picoseconds.
     pub(crate) next: u64,
     /// Number of frames transmitted in the latest window of simulated time in which the partition had events.
@@ -39,14 +42,15 @@ impl<B: Body, L: EventList> Partition<B, L> {
             switches: Switches::new(topology, plan, partition, spec, seed),
             events: L::new(2 * max_ports.unwrap_or(1)),
             armed: vec![false; plan.hosts_of(partition).len()],
+            stages: Vec::new(),
             next: u64::MAX,
             recent_hops: 0,
         }
     }
 
-    /// Tells the engine that a host has an event at time `at`.
-    pub(crate) fn wake(&mut self, host: SlotId, at: u64) {
-        let next = &mut self.links.next_event[host.index()];
+    /// Tells the engine that a host or switch has an event at time `at`.
+    pub(crate) fn wake(&mut self, node: SlotId, at: u64) {
+        let next = &mut self.links.next_event[node.index()];
         *next = (*next).min(at);
         self.next = self.next.min(at);
     }
@@ -57,10 +61,34 @@ impl<B: Body, L: EventList> Partition<B, L> {
         Some(self.switches.inspect(switch, inspect))
     }
 
+    /// Calls `change` with the guard of the switch that is node `node` of the partition.
+    pub(crate) fn guard<R>(&mut self, node: usize, change: impl FnOnce(&mut Guard) -> R) -> R {
+        self.switches.guard(node - self.armed.len(), change)
+    }
+
+    /// Begins the mitigation of a storm on a port, numbered within the switch that is node `node` of the partition.
+    pub(crate) fn mitigate(&mut self, node: usize, port: (usize, usize), mitigation: Mitigation, now: u64) {
+        self.switches.mitigate(node - self.armed.len(), &mut self.links, port, mitigation, now);
+        self.wake(SlotId::new(node), now);
+    }
+
+    /// Ends the mitigation of a storm on port `number` of the partition, which is port `port` of the node `node`.
+    pub(crate) fn end_mitigation(&mut self, node: usize, number: usize, (port, priority): (usize, usize), now: u64) {
+        let paused = self.guard(node, |guard| guard.end(port, priority));
+        self.switches.settle(node - self.armed.len(), &mut self.links, now);
+        self.links.apply_pause(number, now, paused);
+        self.wake(SlotId::new(node), now);
+    }
+
+    /// Number of copies made of flooded packets, minus the number of flooded packets.
+    pub(crate) fn copies(&self) -> i64 {
+        self.switches.copies()
+    }
+
     /// Number of packets that wait in switches or are on their way to nodes of the partition, pause frames not
     /// included.
     pub(crate) fn in_flight(&self) -> usize {
-        self.switches.queued() + self.links.arriving()
+        self.switches.queued() + self.links.arriving() + self.stages().map(Stage::packets).sum::<usize>()
     }
 
     /// Simulates every event of the partition before `end`; no event may be earlier than `start`.
@@ -73,12 +101,39 @@ impl<B: Body, L: EventList> Partition<B, L> {
         self.links.take_in();
         for host in 0..self.armed.len() {
             if self.links.next_event[host] < end {
+                if !self.stages.is_empty() && self.run_stage(hosts, host, end) {
+                    continue;
+                }
                 self.run_host(hosts, host, end);
             }
         }
         self.switches.run(self.armed.len(), &mut self.links, routes, &mut self.events, start, end);
         self.next = self.links.earliest();
         self.recent_hops = self.links.hops - before;
+    }
+
+    /// Simulates every event of a host before `end` if it has a stage; returns whether it has one.
+    #[inline(never)]
+    fn run_stage(&mut self, hosts: &mut dyn HostPartition<Body = B>, host: usize, end: u64) -> bool {
+        let Some(stage) = &mut self.stages[host] else { return false };
+        let next = stage.run(hosts, &mut self.links, &mut self.armed[host], host, end);
+        self.links.next_event[host] = next;
+        true
+    }
+
+    /// Changes the stage of a host, which gets one if it has none.
+    pub(crate) fn stage(&mut self, host: SlotId, change: impl FnOnce(&mut Stage<B>)) {
+        let hosts = self.armed.len();
+        self.stages.resize_with(hosts, || None);
+        let stage = self.stages[host.index()].get_or_insert_with(|| Box::new(Stage::new()));
+        change(stage);
+        let next = stage.next();
+        self.wake(host, next);
+    }
+
+    /// The stages of the hosts that have one.
+    pub(crate) fn stages(&self) -> impl Iterator<Item = &Stage<B>> {
+        self.stages.iter().flatten().map(|stage| &**stage)
     }
 
     /// Simulates every event of one host before `end`. At the same instant, arrivals come before timers. After each

@@ -507,8 +507,13 @@ impl<B: Body> Ports<B> {
         true
     }
 
+    /// Time, in picoseconds, that a frame of `bytes` bytes and its gap take on the link of port `number`.
+    pub(crate) fn transmission(&self, number: usize, bytes: u16) -> u64 {
+        self.ports[number].serialise(u64::from(bytes) + self.gap)
+    }
+
     /// Puts a frame on the link of a port; it arrives at `at`.
-    #[inline]
+    #[inline(always)]
     fn put(&mut self, number: usize, at: u64, packet: Packet<B>) {
         let port = &self.ports[number];
         if port.to & REMOTE != 0 {

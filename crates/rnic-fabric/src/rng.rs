@@ -26,6 +26,10 @@ pub enum Purpose {
     ClockSkew = 6,
     /// Additional delays of the frames on one direction of a link.
     Jitter = 7,
+    /// Pairs of hosts that probe each other, and the times of their probes.
+    Mesh = 8,
+    /// Delays of probes in the software of hosts.
+    Stack = 9,
     /// Arrivals, destinations and sizes of flows.
     Workload = 0x776f_726b_6c6f_6164,
 }

@@ -47,15 +47,15 @@ impl Objects {
         Ok(region)
     }
 
-    /// Destroys all objects.
-    pub(crate) fn destroy(self, nic: &mut dyn Verbs) -> Result<(), HostError> {
-        for qpn in self.qpns {
+    /// Destroys all objects that are not destroyed yet.
+    pub(crate) fn destroy(&mut self, nic: &mut dyn Verbs) -> Result<(), HostError> {
+        for qpn in self.qpns.drain(..) {
             nic.destroy_qp(qpn)?;
         }
-        for region in self.regions {
+        for region in self.regions.drain(..) {
             nic.deregister(region)?;
         }
-        for cq in self.cqs {
+        for cq in self.cqs.drain(..) {
             nic.destroy_cq(cq)?;
         }
         Ok(())

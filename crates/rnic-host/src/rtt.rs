@@ -56,6 +56,27 @@ impl Departures {
         Departure { start, left: self.left }
     }
 
+    /// Computes the departures of the posted requests again, oldest first, because the NIC changes its rate limit from
+    /// `old` to `new` at `now`. `posted` has the departures and the lengths on the wire. The request that is leaving
+    /// has a rest to send, and the ones behind it wait for it.
+    pub(crate) fn change_rate<'d>(
+        &mut self, now: Time, old: BitRate, new: BitRate, posted: impl Iterator<Item = (&'d mut Departure, u64)>,
+    ) {
+        let mut left = now;
+        for (departure, bytes) in posted.filter(|(departure, _)| departure.left > now) {
+            let is_leaving = departure.start < now;
+            let rest = if is_leaving { old.bytes_in(departure.left - now) } else { bytes };
+            if !is_leaving {
+                departure.start = left;
+            }
+            left += new.time_for(rest);
+            departure.left = left;
+        }
+        if self.left > now {
+            self.left = left;
+        }
+    }
+
     /// Forgets the requests so far, because the queue pair was reset.
     pub fn reset(&mut self) {
         self.left = Time::ZERO;
@@ -93,6 +114,26 @@ mod tests {
             let expected = Time::from_us(50 * (chunk + 1) + 2);
             assert_eq!(departure.rtt(drained + Time::from_us(2)), expected, "chunk {chunk}");
         }
+    }
+
+    /// The rate changes while a chunk of 62,500 bytes is half sent at 10 Gbps, and a second one waits: at 5 Gbps the
+    /// rest takes 50 us, and the second chunk 100 us. Then the rate is 10 Gbps again while the second one is half sent.
+    #[test]
+    fn a_change_of_the_rate_moves_the_departures() {
+        let (fast, slow) = (BitRate::from_gbps(10), BitRate::from_gbps(5));
+        let mut departures = Departures::default();
+        let mut posted = [0, 1].map(|_| departures.enqueue(Time::ZERO, 62_500, fast));
+        let change = |departures: &mut Departures, posted: &mut [Departure; 2], us, from, to| {
+            departures.change_rate(Time::from_us(us), from, to, posted.iter_mut().map(|one| (one, 62_500)));
+            posted.map(|one| (one.start.as_ps() / 1_000_000, one.left.as_ps() / 1_000_000))
+        };
+        assert_eq!(change(&mut departures, &mut posted, 25, fast, slow), [(0, 75), (75, 175)]);
+        assert_eq!(change(&mut departures, &mut posted, 125, slow, fast), [(0, 75), (75, 150)]);
+        let third = departures.enqueue(Time::from_us(130), 62_500, fast);
+        assert_eq!((third.start, third.left), (Time::from_us(150), Time::from_us(200)));
+        // When all have left, a change moves nothing.
+        assert_eq!(change(&mut departures, &mut posted, 300, fast, slow), [(0, 75), (75, 150)]);
+        assert_eq!(departures.enqueue(Time::from_us(300), 62_500, slow).start, Time::from_us(300));
     }
 
     /// After a pause the time in the application does not count: `T_start` is the time of enqueuing.

@@ -49,6 +49,7 @@ pub mod parser;
 pub mod pipeline;
 mod preprocess;
 pub mod program;
+pub mod rtl;
 pub mod runtime;
 pub mod sema;
 pub mod source;

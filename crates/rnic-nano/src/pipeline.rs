@@ -48,6 +48,11 @@ pub struct NicParameters {
 }
 
 impl NicParameters {
+    /// Returns the NIC's parameters by their names in P4, such as `nic.rtt_pkts`, in the order of `nic_t`.
+    pub fn named(&self) -> Vec<(&'static str, u64)> {
+        NIC.into_iter().zip(self.values()).collect()
+    }
+
     /// Returns the values of the NIC's parameters in the order of the fields of `nic_t` in P4.
     fn values(&self) -> [u64; NIC.len()] {
         let mac = |address: u64| address & ((1 << 48) - 1);

@@ -181,7 +181,7 @@ impl Bench<'_> {
         let note = format!("{note}, {}", security.name());
         let several = Plan { queue_pairs: 16, ..small.clone() };
         for service in [Service::Irn, Service::Rc] {
-            let with = |plan: &Plan, op| Plan { op, service, in_flight, security, ..plan.clone() };
+            let with = |plan: &Plan, op| Plan { op, service: service.into(), in_flight, security, ..plan.clone() };
             self.rnic(&format!("4 {service:?} write 64 B, 16 queue pairs{note}"), &with(&several, Op::Write))?;
             self.rnic(&format!("2 {service:?} write 1 MiB{note}"), &with(&large, Op::Write))?;
             self.rnic(&format!("2 {service:?} read 1 MiB{note}"), &with(&large, Op::Read))?;

@@ -38,6 +38,7 @@ pub mod raw;
 
 pub use op::Op;
 pub use perf::{
-    Amount, Counts, DEFAULT_MAX_MEMORY, DEFAULT_PORT, FaultPlan, GIVE_UP_AFTER, Latencies, PerfError, Plan, PlanError,
-    Report, Row, SIZES, ServeOptions, Served, Side, Unit, Verified, run, run_perftest, serve,
+    Amount, Carrier, ChannelPlan, Counts, DEFAULT_MAX_MEMORY, DEFAULT_PORT, FaultPlan, GIVE_UP_AFTER, HostTransport,
+    Latencies, PathSelection, PerfError, Plan, PlanError, Report, Row, SIZES, ServeOptions, Served, Side, Unit,
+    Verified, run, run_perftest, serve,
 };

@@ -3,7 +3,9 @@
 use rnic_endpoint::exchange::Credentials;
 use rnic_endpoint::{Mode, Security};
 use rnic_netns::{Pair, with_pair};
-use rnic_perf::{Amount, FaultPlan, Op, PerfError, Plan, Report, ServeOptions, Unit, run, serve};
+use rnic_perf::{
+    Amount, Carrier, ChannelPlan, FaultPlan, HostTransport, Op, PerfError, Plan, Report, ServeOptions, Unit, run, serve,
+};
 use rnic_transport::Time;
 use rnic_verbs::Service;
 use std::io::{BufRead, BufReader, Write};
@@ -88,7 +90,7 @@ const OPS: [Op; 5] = [Op::Write, Op::Read, Op::Send, Op::FetchAdd, Op::CompareSw
 fn every_operation_is_measured_on_every_service() {
     for op in OPS {
         for (service, mode) in [(Service::Rc, Mode::Polled), (Service::Irn, Mode::Thread)] {
-            let plan = Plan { service, mode, queue_pairs: 3, ..plan(op) };
+            let plan = Plan { service: service.into(), mode, queue_pairs: 3, ..plan(op) };
             let report = carry_out(&plan);
             let row = &report.rows[0];
             assert_eq!((row.messages, row.arrived), (600, 600), "{op:?} {service:?}");
@@ -114,7 +116,7 @@ fn latency_is_measured_message_by_message() {
         ] {
             let size = if op.is_atomic() { 8 } else { size };
             let amount = Amount::Messages(50);
-            let plan = Plan { latency: true, service, mode, amount, sizes: vec![size], ..plan(op) };
+            let plan = Plan { latency: true, service: service.into(), mode, amount, sizes: vec![size], ..plan(op) };
             let report = carry_out(&plan);
             let row = &report.rows[0];
             let latency = row.latency.unwrap();
@@ -136,7 +138,7 @@ fn an_unreliable_connection_counts_what_arrived() {
         let faults = FaultPlan { loss: 30.0, ..FaultPlan::default() };
         // Without protection each message is one datagram.
         let security = Security::None;
-        let plan = Plan { service: Service::Uc, faults, sizes: vec![100], security, ..plan(op) };
+        let plan = Plan { service: Service::Uc.into(), faults, sizes: vec![100], security, ..plan(op) };
         let row = &carry_out(&plan).rows[0];
         let server = row.server.as_ref().unwrap();
         let lost = server.counts["injected_losses"];
@@ -159,8 +161,17 @@ fn every_byte_is_right_whatever_the_network_does() {
             let sizes = if op.is_atomic() { vec![8] } else { vec![1, 4_000, 70_001] };
             let checked: u64 = sizes.iter().map(|size| u64::from(*size) * 2 * 40).sum();
             let amount = Amount::Messages(40);
-            let plan =
-                Plan { service, security, faults, sizes, amount, verify: true, queue_pairs: 2, depth: 7, ..plan(op) };
+            let plan = Plan {
+                service: service.into(),
+                security,
+                faults,
+                sizes,
+                amount,
+                verify: true,
+                queue_pairs: 2,
+                depth: 7,
+                ..plan(op)
+            };
             let report = carry_out(&plan);
             assert!(report.is_right(), "{report:?}");
             assert_eq!(report.rows.iter().map(|row| row.verified.unwrap().bytes).sum::<u64>(), checked);
@@ -178,6 +189,75 @@ fn every_byte_is_right_whatever_the_network_does() {
     assert!(struck > 100, "the faults did not happen: {struck}");
 }
 
+/// A plan for channels of a host transport.
+fn channels(op: Op, kind: HostTransport) -> Plan {
+    let (service, mode) = (Carrier::Channels(kind), Mode::Thread);
+    let congestion = if kind == HostTransport::Rogue { "rogue" } else { "timely" };
+    Plan { service, mode, congestion: congestion.to_string(), depth: 7, ..plan(op) }
+}
+
+#[test]
+fn host_transports_are_measured() {
+    let faults = FaultPlan { loss: 0.5, reorder: 1.0, corrupt: 0.5, seed: 42, ..FaultPlan::default() };
+    for (kind, op) in HostTransport::ALL.into_iter().flat_map(|kind| OPS.map(|op| (kind, op))) {
+        let usual = channels(op, kind);
+        if kind == HostTransport::Multipath && !matches!(op, Op::Write | Op::Send) {
+            assert!(usual.check().unwrap_err().to_string().starts_with("a multipath channel has no "));
+            continue;
+        }
+        for security in [Security::None, Security::Encrypted] {
+            let sizes = if op.is_atomic() { vec![8] } else { vec![1, 4_000, 170_001] };
+            let amount = Amount::Messages(25);
+            // A corrupted packet must not take part, and a queue pair may fail, except under atomics, whose outcome
+            // would be unknown.
+            let faults = if op.is_atomic() { FaultPlan::default() } else { faults };
+            let checked: u64 = sizes.iter().map(|size| u64::from(*size) * 2 * 25).sum();
+            let report =
+                carry_out(&Plan { sizes, amount, faults, security, verify: true, queue_pairs: 2, ..usual.clone() });
+            assert!(report.is_right(), "{report:?}");
+            assert_eq!(report.rows.iter().map(|row| row.verified.unwrap().bytes).sum::<u64>(), checked);
+            let parts = report.rows[0].client.as_ref().unwrap().counts["channel_parts"];
+            assert!(parts >= 50, "{kind:?} {op:?}: {parts} parts");
+        }
+        if !op.is_fetching() {
+            let report = carry_out(&Plan { latency: true, sizes: vec![64], ..usual });
+            assert!(report.rows[0].latency.is_some());
+        }
+    }
+}
+
+#[test]
+fn impossible_plans_for_host_transports_are_refused() {
+    let refusal = |kind, change: &dyn Fn(&mut Plan)| {
+        let mut plan = channels(Op::Write, kind);
+        change(&mut plan);
+        plan.check().unwrap_err().to_string()
+    };
+    let (rogue, multipath) = (HostTransport::Rogue, HostTransport::Multipath);
+    assert_eq!(
+        refusal(rogue, &|plan| plan.mode = Mode::Polled),
+        "rogue needs progress threads on both sides (--thread)"
+    );
+    assert_eq!(
+        refusal(rogue, &|plan| plan.channel.paths = Some(4)),
+        "rogue has one path; several go with the service multipath"
+    );
+    assert_eq!(refusal(multipath, &|plan| plan.queue_pairs = 65), "65 channels are too many: at most 64");
+    assert_eq!(
+        refusal(multipath, &|plan| (plan.queue_pairs, plan.channel.paths) = (64, Some(64))),
+        "64 channels with 64 paths are too many: at most 2048 paths together"
+    );
+    assert_eq!(
+        refusal(multipath, &|plan| plan.congestion = "bbr".to_string()).split("; ").next(),
+        Some("unknown congestion control `bbr`")
+    );
+    let plain = Plan { channel: ChannelPlan { chunk: Some(4_096), ..ChannelPlan::default() }, ..plan(Op::Write) };
+    assert_eq!(
+        plain.check().unwrap_err().to_string(),
+        "irn has neither chunks nor paths; they go with the services rogue and multipath"
+    );
+}
+
 /// TCP works, but the server's host drops what it sends to UDP port 4791.
 #[test]
 fn blocked_udp_is_named() {
@@ -190,7 +270,7 @@ fn blocked_udp_is_named() {
             (Service::Rc, Op::Send, true),
         ] {
             let server = pair.b.run(|| server_at(Pair::B4));
-            let plan = Plan { service, latency, give_up_after: Some(Time::from_ms(100)), ..plan(op) };
+            let plan = Plan { service: service.into(), latency, give_up_after: Some(Time::from_ms(100)), ..plan(op) };
             let plan = Plan { roce_port: 4_791, ..plan };
             let error = pair.a.run(|| run(server.address, &plan, &AtomicBool::new(false), |_, _| {})).unwrap_err();
             let PerfError::Blocked { server: device } = error else { panic!("{service:?} {op:?}: {error}") };
@@ -217,7 +297,7 @@ fn an_interruption_leaves_what_was_measured() {
     ] {
         let server = server();
         let stop = Arc::new(AtomicBool::new(false));
-        let client = endless(&server, Plan { latency, verify, service, ..plan(op) }, stop.clone());
+        let client = endless(&server, Plan { latency, verify, service: service.into(), ..plan(op) }, stop.clone());
         stop.store(true, Ordering::Relaxed);
         let report = client.join().unwrap().unwrap();
         assert!(report.interrupted && report.is_right() && !report.rows.is_empty(), "{report:?}");
@@ -303,9 +383,9 @@ fn a_client_reports_the_error_of_its_server() {
     assert!(error.contains("has version 99") && error.contains("use the same rnic on both sides"), "{error}");
     let error = failure(&["HTTP/1.1 400 Bad Request"]);
     assert!(error.contains("it is not `rnic perf`; it sent `HTTP/1.1 400 Bad Request`"), "{error}");
-    let error = failure(&["{\"rnic_perf\":3}", "{\"say\":\"refused\",\"why\":\"no room\"}"]);
+    let error = failure(&["{\"rnic_perf\":4}", "{\"say\":\"refused\",\"why\":\"no room\"}"]);
     assert_eq!(error, "the peer refuses: no room");
-    let error = failure(&["{\"rnic_perf\":3}", "{\"say\":\"began\"}"]);
+    let error = failure(&["{\"rnic_perf\":4}", "{\"say\":\"began\"}"]);
     assert!(error.ends_with("`began` is not due"), "{error}");
 }
 
@@ -339,14 +419,14 @@ fn a_client_ends_when_its_server_closes_the_connection() {
 #[test]
 fn a_server_survives_what_clients_say() {
     let (address, results, stop, server) = serving();
-    const GREETING: &str = "{\"rnic_perf\":3}\n";
+    const GREETING: &str = "{\"rnic_perf\":4}\n";
     let setup = |queue_pairs: u64, stride: u64, service: &str| {
         format!(
-            "{GREETING}{{\"say\":\"hello\",\"setup\":{{\"op\":\"write\",\"latency\":false,\"service\":\"{service}\",\
+            "{GREETING}{{\"say\":\"hello\",\"setup\":{{\"op\":\"write\",\"latency\":false,\"service\":\"{service}\",\"channel\":{{}},\
              \"queue_pairs\":{queue_pairs},\"depth\":1,\"slots\":1,\"stride\":{stride},\"congestion\":\"none\",\
              \"settings\":[],\"in_flight\":null,\"verify\":false,\"seed\":1,\"polled\":true,\"security\":\"none\",\
              \"faults\":{{\"loss\":0,\"reorder\":0,\"duplicate\":0,\"corrupt\":0,\"corrupt_kind\":\"mixed\",\"seed\":1}}}},\
-             \"client\":{{\"roce_port\":1,\"peers\":[],\"in_flight\":64,\"memory\":{{\"addr\":0,\"rkey\":0,\"len\":0}},\"mtu\":1024}},\
+             \"client\":{{\"roce_port\":1,\"peers\":[],\"channels\":[],\"in_flight\":64,\"memory\":{{\"addr\":0,\"rkey\":0,\"len\":0}},\"mtu\":1024}},\
              \"mtu_fixed\":false}}\n"
         )
     };
@@ -356,7 +436,10 @@ fn a_server_survives_what_clients_say() {
         (format!("{GREETING}{{\"say\":\"ready\"}}\n"), ""),
         (setup(1 << 20, 64, "irn"), "1048576 queue pairs are too many: at most 1024"),
         (setup(1_000, 1 << 30, "irn"), "1073741824000 bytes of memory are too many: at most 2147483648"),
-        (setup(1, 64, "rd"), "unknown service `rd`; there are rc, irn and uc"),
+        (setup(1, 64, "rd"), "unknown service `rd`; there are rc, irn, uc, rogue and multipath"),
+        (setup(65, 64, "rogue"), "65 channels are too many: at most 64"),
+        (setup(64, 64, "multipath").replace("{}", "{\"paths\":4294967295}"), "paths are too many: at most 2048"),
+        (setup(1, 64, "multipath"), "multipath needs progress threads"),
         (setup(1, 64, "irn"), "the peer has fewer queue pairs or less memory than the plan needs"),
     ];
     for (text, answer) in &cases {
@@ -455,14 +538,14 @@ fn an_idle_client_does_not_hold_the_server_for_ever() {
             heard.clone()
         };
         let hello = format!(
-            "{{\"say\":\"hello\",\"setup\":{{\"op\":\"write\",\"latency\":{latency},\"service\":\"irn\",\
+            "{{\"say\":\"hello\",\"setup\":{{\"op\":\"write\",\"latency\":{latency},\"service\":\"irn\",\"channel\":{{}},\
              \"queue_pairs\":1,\"depth\":1,\"slots\":2,\"stride\":64,\"congestion\":\"none\",\
              \"settings\":[],\"in_flight\":null,\"verify\":false,\"seed\":1,\"polled\":true,\"security\":\"none\",\
              \"faults\":{{\"loss\":0,\"reorder\":0,\"duplicate\":0,\"corrupt\":0,\"corrupt_kind\":\"bit\",\"seed\":1}}}},\
-             \"client\":{{\"roce_port\":1,\"peers\":[{{\"qpn\":17,\"psn\":0,\"source_port\":50000,\"key\":null}}],\
+             \"client\":{{\"roce_port\":1,\"peers\":[{{\"qpn\":17,\"psn\":0,\"source_port\":50000,\"key\":null}}],\"channels\":[],\
              \"in_flight\":64,\"memory\":{{\"addr\":0,\"rkey\":0,\"len\":128}},\"mtu\":1024}},\"mtu_fixed\":false}}"
         );
-        writeln!(stream, "{{\"rnic_perf\":3}}\n{hello}\n{{\"say\":\"ready\"}}").unwrap();
+        writeln!(stream, "{{\"rnic_perf\":4}}\n{hello}\n{{\"say\":\"ready\"}}").unwrap();
         for expected in ["rnic_perf", "welcome", "ready"] {
             let heard = answer(&mut reader);
             assert!(heard.contains(expected), "{heard}");

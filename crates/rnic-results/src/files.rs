@@ -7,6 +7,7 @@ use super::samples;
 use super::summary::{ScenarioSummary, port_utilisation};
 use super::sweep_files;
 use super::text::{exact_gbps, exact_us, round6};
+use super::{mesh, watchdog};
 use rnic_run::RunRecord;
 use rnic_run::Scenario;
 use std::fs::{self, File};
@@ -49,7 +50,8 @@ pub const PORT_COLUMNS: [&str; 17] = [
 /// written completely or not at all, and replaces an older file of the same name. The files are:
 ///
 /// `summary.json`, `ports.csv` and `report.html` always; `queues.csv`, `goodput.csv`, `pauses.csv` and `victims.csv` if
-/// a run sampled queues, flows or pauses; `sweep.csv` and `sweep.parquet` for a sweep; and the records of flows in each
+/// a run sampled queues, flows or pauses; `mesh.csv` if a run has probes; `watchdog.csv` if a watchdog found a
+/// storm; `sweep.csv` and `sweep.parquet` for a sweep; and the records of flows in each
 /// of the formats `flows`.
 ///
 /// # Errors
@@ -77,6 +79,12 @@ pub fn write_all(
     if pauses::any(reports) {
         paths.push(write_atomically(&dir.join("pauses.csv"), |out| pauses::write_pauses(out, scenario, reports))?);
         paths.push(write_atomically(&dir.join("victims.csv"), |out| pauses::write_victims(out, scenario, reports))?);
+    }
+    if mesh::any(reports) {
+        paths.push(write_atomically(&dir.join("mesh.csv"), |out| mesh::write(out, scenario, reports))?);
+    }
+    if watchdog::any(reports) {
+        paths.push(write_atomically(&dir.join("watchdog.csv"), |out| watchdog::write(out, scenario, reports))?);
     }
     if !summary.swept().is_empty() {
         paths.push(write_atomically(&dir.join("sweep.csv"), |out| sweep_files::write_csv(out, summary))?);

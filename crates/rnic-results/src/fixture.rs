@@ -69,6 +69,8 @@ fn output(faster: u64) -> RunOutput {
         parameters: vec![("rate".into(), "40 Gbps".into()), ("buffer".into(), "240 KB".into())],
         warnings: vec!["the clock is fictional".into()],
         pauses: None,
+        watchdog: Vec::new(),
+        meshes: Vec::new(),
         samples: None,
     }
 }
@@ -107,6 +109,8 @@ fn totals() -> Totals {
         dropped_data: 4,
         trimmed: 0,
         returned: 0,
+        flooded: 0,
+        probes: 0,
         lost: 1,
         marked: 2,
         notifications: 0,
@@ -144,6 +148,9 @@ pub fn run(name: &str, transport: &str, pfc: bool, traffic: &[Traffic]) -> RunSp
             links: Vec::new(),
             routes: Vec::new(),
             storms: Vec::new(),
+            faults: Default::default(),
+            watchdogs: Default::default(),
+            meshes: Vec::new(),
             mtu: Bytes(1_000),
             frame_gap: Bytes(20),
             clocks: Default::default(),

@@ -6,6 +6,7 @@
 use super::stats::{Distribution, Goodput};
 use super::summary::{Group, QueueSummary, RunSummary, ScenarioSummary, SizeClass, TrafficClass, Utilisation};
 use super::text::round6;
+use super::{mesh, watchdog};
 use rnic_transport::Time;
 use serde_json::{Map, Value, json};
 
@@ -108,6 +109,12 @@ fn run_json(run: &RunSummary, seed: u64, with_timing: bool) -> Value {
     if let Some(pauses) = &run.pauses {
         put("pauses", pauses.to_json());
     }
+    if !run.watchdog.is_empty() {
+        put("watchdog", watchdog::to_json(&run.watchdog));
+    }
+    if !run.meshes.is_empty() {
+        put("meshes", mesh::to_json(&run.meshes));
+    }
     if with_timing {
         put("wall_s", json!(round6(run.timing.wall_s)));
         put("cpu_s", json!(round6(run.timing.cpu_s)));
@@ -191,7 +198,7 @@ fn with_group(mut head: Value, group: &Group) -> Value {
 
 fn packets(run: &RunSummary) -> Value {
     let t = &run.totals;
-    json!({
+    let mut packets = json!({
         "data": t.data,
         "control": t.control,
         "retransmitted": t.retransmitted,
@@ -204,7 +211,13 @@ fn packets(run: &RunSummary) -> Value {
         "hops": t.hops,
         "trimmed": t.trimmed,
         "returned": t.returned,
-    })
+    });
+    for (name, count) in [("flooded", t.flooded), ("probes", t.probes)] {
+        if count > 0 {
+            packets[name] = json!(count);
+        }
+    }
+    packets
 }
 
 fn utilisation(of: Option<Utilisation>) -> Value {

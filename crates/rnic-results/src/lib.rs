@@ -25,6 +25,7 @@ pub mod files;
 pub mod flow_files;
 mod groups;
 mod json;
+mod mesh;
 mod notes;
 pub mod pauses;
 pub mod ranks;
@@ -35,6 +36,7 @@ pub mod summary;
 pub mod sweep_files;
 pub mod table;
 pub mod text;
+pub mod watchdog;
 
 #[cfg(any(test, feature = "testing"))]
 pub mod fixture;

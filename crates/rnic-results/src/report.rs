@@ -60,6 +60,7 @@ pub fn render_with(
         figures.collect(),
         overview::results(summary),
         pauses::section(summary),
+        pauses::watchdogs(summary),
         counts::sizes(summary),
         counts::traffic(summary),
         counts::counts(summary),

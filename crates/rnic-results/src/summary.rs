@@ -5,7 +5,9 @@ pub use super::groups::{Group, SizeClass, TrafficClass};
 use super::groups::Groups;
 use super::pauses::{self, PauseSummary};
 use super::stats::{self, Distribution, Goodput};
+use super::watchdog::{self, WatchdogSummary};
 use rnic_fabric::config::TopologySpec;
+use rnic_run::MeshRecord;
 use rnic_run::RunRecord;
 use rnic_run::{PortRecord, QueueSamples, RunOutput, RunStatus, Totals, Truncation};
 use rnic_run::{RunSpec, Scenario};
@@ -109,6 +111,10 @@ pub struct RunSummary {
     pub queues: Vec<QueueSummary>,
     /// The transmitters that PFC paused, and the causes; `None` if the run did not record pauses.
     pub pauses: Option<PauseSummary>,
+    /// What the watchdogs of the run found and did; empty without watchdogs.
+    pub watchdog: Vec<WatchdogSummary>,
+    /// What the meshes of probes measured; empty without meshes.
+    pub meshes: Vec<MeshRecord>,
     /// Time and memory that the simulation used.
     pub timing: Timing,
 }
@@ -219,6 +225,8 @@ fn summarise_run(spec: &RunSpec, report: &RunRecord) -> RunSummary {
         warnings: warnings(output, flows.whole.flows, ok),
         queues: queues(output),
         pauses: pauses::summarise(output),
+        watchdog: watchdog::summarise(output),
+        meshes: output.meshes.clone(),
         failure,
         timing: Timing { wall_s: report.wall_s, cpu_s: report.cpu_s, peak_rss_bytes: report.peak_rss_bytes },
     }

@@ -6,6 +6,7 @@ use super::report::figure::Unit;
 use super::stats::Goodput;
 use super::summary::{RunSummary, ScenarioSummary};
 use super::text::{count, duration, percent, rate, three_digits};
+use super::{mesh, watchdog};
 use comfy_table::{Cell, CellAlignment, ColumnConstraint, ContentArrangement, LineStyle, Table, TableStyle, Width};
 use rnic_run::short_keys;
 
@@ -245,6 +246,10 @@ fn notes(summary: &ScenarioSummary) -> Vec<String> {
         if summary.runs.len() <= FEW {
             notes.extend(pauses.sentences().into_iter().map(|sentence| format!("{}: {sentence}", run.name)));
         }
+    }
+    for run in summary.runs.iter().filter(|_| summary.runs.len() <= FEW) {
+        let sentences = mesh::sentences(&run.meshes).into_iter().chain(watchdog::sentences(&run.watchdog));
+        notes.extend(sentences.map(|sentence| format!("{}: {sentence}", run.name)));
     }
     for run in &summary.runs {
         if let Some(reason) = &run.failure {

@@ -1,6 +1,7 @@
 //! Checks that the values of a run specification ([`RunSpec`]) are in range, if it is read from JSON. For runs of
 //! scenario files, the crate `rnic-scenario` checks the ranges.
 
+use crate::mesh::MeshPairs;
 use crate::spec::{QueueingSetup, RunSpec, Traffic, TrafficPattern};
 use crate::transport::TransportSpec;
 use rnic_fabric::config::{ArbiterSpec, Quantum, TopologySpec};
@@ -16,6 +17,9 @@ pub const MAX_SKEW_PPM: u64 = 100_000;
 pub const MAX_JITTER: Time = Time::from_ms(1);
 /// Maximum of every rate in a run specification: 100 Tbps.
 const MAX_RATE: BitRate = BitRate::from_gbps(100_000);
+
+/// Maximum number of pairs of hosts of a mesh of probes.
+pub const MAX_PAIRS: u64 = 100_000;
 
 /// Checks that those values of the run `run` on which the simulator relies are in range.
 ///
@@ -45,6 +49,7 @@ pub(crate) fn check(run: &RunSpec<TransportSpec>) -> Result<(), String> {
         time(&format!("{at}.duration"), storm.duration, true)?;
         range(&format!("{at}.priority"), storm.priority.unwrap_or(0).into(), 0, 7)?;
     }
+    faults(run, hosts)?;
     switch(run)?;
     if run.traffic.is_empty() {
         return Err("run.traffic: there is no traffic; at least one source is needed".to_string());
@@ -58,6 +63,63 @@ pub(crate) fn check(run: &RunSpec<TransportSpec>) -> Result<(), String> {
     if let Some(watch) = &run.watch {
         time("run.watch.interval", Some(watch.interval), true)?;
         time("run.watch.start", Some(watch.start), false)?;
+    }
+    Ok(())
+}
+
+fn faults(run: &RunSpec<TransportSpec>, hosts: u32) -> Result<(), String> {
+    let (faults, watchdogs) = (&run.fabric.faults, &run.fabric.watchdogs);
+    let last = u64::from(hosts.saturating_sub(1));
+    for (index, rule) in faults.drops.iter().enumerate() {
+        range(&format!("run.fabric.faults.drops[{index}].every"), rule.every, 1, MAX_BYTES.0)?;
+    }
+    for (index, dead) in faults.dead.iter().enumerate() {
+        let at = format!("run.fabric.faults.dead[{index}]");
+        range(&format!("{at}.host"), dead.host.into(), 0, last)?;
+        time(&format!("{at}.start"), Some(dead.start), false)?;
+        time(&format!("{at}.duration"), dead.duration, true)?;
+    }
+    for (index, slow) in faults.receivers.iter().enumerate() {
+        let at = format!("run.fabric.faults.receivers[{index}]");
+        for host in &slow.hosts {
+            range(&format!("{at}.hosts"), (*host).into(), 0, last)?;
+        }
+        range(&format!("{at}.page"), slow.page.0, 1, MAX_BYTES.0)?;
+        range(&format!("{at}.entries"), slow.entries.into(), 1, 1_000_000)?;
+        range(&format!("{at}.memory"), slow.memory.0, 1, MAX_BYTES.0)?;
+        range(&format!("{at}.buffer"), slow.buffer.0, 1, MAX_BYTES.0)?;
+        range(&format!("{at}.xoff"), slow.xoff.0, 1, slow.buffer.0)?;
+        range(&format!("{at}.xon"), slow.xon.0, 0, slow.xoff.0)?;
+        time(&format!("{at}.miss"), Some(slow.miss), false)?;
+    }
+    for (index, mesh) in run.fabric.meshes.iter().enumerate() {
+        let at = format!("run.fabric.meshes[{index}]");
+        match &mesh.pairs {
+            MeshPairs::Random(pairs) => range(&format!("{at}.pairs"), (*pairs).into(), 1, MAX_PAIRS)?,
+            MeshPairs::Listed(pairs) => {
+                range(&format!("the number of pairs of {at}"), pairs.len() as u64, 1, MAX_PAIRS)?;
+                for (from, to) in pairs {
+                    range(&format!("{at}.pairs"), (*from).max(*to).into(), 0, last)?;
+                    within(from != to, &format!("{at}.pairs"), "two different hosts")?;
+                }
+            }
+        }
+        time(&format!("{at}.interval"), Some(mesh.interval), true)?;
+        time(&format!("{at}.start"), Some(mesh.start), false)?;
+        time(&format!("{at}.window"), Some(mesh.window), true)?;
+        range(&format!("{at}.payload"), mesh.payload.0, 1, 9_000)?;
+        range(&format!("{at}.priority"), mesh.priority.into(), 0, 7)?;
+        if let Some(stack) = mesh.stack {
+            time(&format!("{at}.stack.median"), Some(stack.median), true)?;
+            time(&format!("{at}.stack.p99"), Some(stack.p99), true)?;
+            within(stack.p99 >= stack.median, &format!("{at}.stack.p99"), "at least the median")?;
+        }
+    }
+    time("run.fabric.watchdogs.nic.detection", watchdogs.nic.map(|nic| nic.detection), true)?;
+    if let Some(switch) = watchdogs.switch {
+        time("run.fabric.watchdogs.switch.detection", Some(switch.detection), true)?;
+        time("run.fabric.watchdogs.switch.restoration", Some(switch.restoration), true)?;
+        time("run.fabric.watchdogs.switch.interval", Some(switch.interval), true)?;
     }
     Ok(())
 }

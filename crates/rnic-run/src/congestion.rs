@@ -17,6 +17,8 @@ pub struct CongestionDeclaration {
     pub needs_acks: bool,
     /// Whether data packets must carry in-band telemetry (INT) for the algorithm.
     pub telemetry: bool,
+    /// Whether the algorithm responds to chunks, so that only transports in host software can use it.
+    pub host_only: bool,
 }
 
 impl CongestionDeclaration {
@@ -29,7 +31,13 @@ impl CongestionDeclaration {
             parameters: C::PARAMETERS,
             needs_acks: C::NEEDS_ACKS,
             telemetry,
+            host_only: false,
         }
+    }
+
+    /// The declaration of a congestion control that only transports in host software can use.
+    pub const fn of_host<C: CongestionControl>() -> CongestionDeclaration {
+        CongestionDeclaration { host_only: true, ..CongestionDeclaration::of::<C>(false) }
     }
 }
 

@@ -225,8 +225,8 @@ fn transport(document: &TransportDocument, vocabulary: &Vocabulary) -> Result<Tr
         let set = spec.cc.settings.set(name, value.clone());
         set.map_err(|error| SpecError(format!("run.transport.cc.settings: {error}")))?;
     }
-    if spec.is_message() && cc.name != "none" {
-        return Err(SpecError(format!("run.transport.cc: transport \"{}\" controls congestion itself", document.name)));
+    if let Some(why) = spec.misfit() {
+        return Err(SpecError(format!("run.transport.cc: {why}")));
     }
     Ok(spec)
 }

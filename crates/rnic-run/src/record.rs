@@ -1,6 +1,8 @@
 //! The raw records of a run, as the simulator writes them: flows, ports, totals, pauses and samples.
 
+use crate::faults::WatchdogAction;
 use crate::flow_log::FlowLog;
+use crate::mesh::MeshRecord;
 use crate::stored;
 use rnic_transport::{BitRate, Time};
 use serde::{Deserialize, Serialize};
@@ -34,6 +36,31 @@ pub struct RunOutput {
     pub pauses: Option<PauseRecords>,
     /// Samples of queues and flows; `None` if the run watched neither queues nor flows.
     pub samples: Option<Samples>,
+    /// The actions of watchdogs, in order of time; empty without watchdogs.
+    pub watchdog: Vec<WatchdogRecord>,
+    /// What the probes of each mesh measured, in the scenario's order.
+    pub meshes: Vec<MeshRecord>,
+}
+
+/// What a watchdog found and did: a pause storm, from its detection to the end of the watchdog's action.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct WatchdogRecord {
+    /// Index of the port in [`RunOutput::ports`]: the paused port of a switch, or the port of a NIC that paused its
+    /// switch.
+    pub port: u32,
+    /// The paused priority; `None` if a NIC's watchdog stopped the pauses of all priorities.
+    pub priority: Option<u8>,
+    /// What the watchdog did; `None` for the watchdog of a NIC, which stops the NIC's pauses.
+    pub action: Option<WatchdogAction>,
+    /// Simulated time at which the watchdog found the storm.
+    #[serde(with = "stored::time")]
+    pub detected: Time,
+    /// Simulated time at which a switch restored the port; `None` if it did not before the end of the run, and for the
+    /// watchdog of a NIC, which never allows pauses again.
+    #[serde(with = "stored::optional_time")]
+    pub restored: Option<Time>,
+    /// Number of packets of the priority to and from the port that the action dropped.
+    pub dropped: u64,
 }
 
 /// Samples of queue lengths and of the flows' delivered bytes, taken every `interval` from `start` until the run ended.
@@ -96,6 +123,8 @@ impl RunOutput {
             warnings: Vec::new(),
             pauses: None,
             samples: None,
+            watchdog: Vec::new(),
+            meshes: Vec::new(),
         }
     }
 }
@@ -148,7 +177,8 @@ pub struct PriorityCounters {
     pub tx_packets: u64,
     /// Bytes of the transmitted frames, frame gaps not included.
     pub tx_bytes: u64,
-    /// Frames that arrived at this port and were dropped because the buffer was full.
+    /// Frames that arrived at this port and that the switch dropped: because the buffer was full, by a drop rule or a
+    /// watchdog, or because the destination was dead.
     pub drops: u64,
     /// Frames transmitted by this port and lost on the link.
     pub lost: u64,
@@ -178,7 +208,8 @@ pub struct Totals {
     pub control: u64,
     /// Retransmitted data packets.
     pub retransmitted: u64,
-    /// Data and control packets dropped at full buffers.
+    /// Data and control packets that switches dropped: at full buffers, by a drop rule or a watchdog, or because the
+    /// destination was dead.
     pub dropped: u64,
     /// Number of data packets among `dropped`.
     pub dropped_data: u64,
@@ -189,6 +220,10 @@ pub struct Totals {
     pub returned: u64,
     /// Packets lost on links (random loss).
     pub lost: u64,
+    /// Packets that flooding added: copies of packets for dead hosts, minus the packets that were copied.
+    pub flooded: u64,
+    /// Packets of probes (`[[fabric.mesh]]`) that the hosts sent, responses included; not part of `control`.
+    pub probes: u64,
     /// CE-marked (ECN) packets that arrived at hosts.
     pub marked: u64,
     /// Congestion notifications (CNPs) that the hosts sent; part of `control`.

@@ -3,7 +3,9 @@
 //! A setting that is `None` is not given in the scenario: the simulator then derives its value, as the scenario
 //! reference documents.
 
+use crate::faults::{Faults, Watchdogs};
 use crate::flow::FlowSpec;
+use crate::mesh::Mesh;
 use crate::sizes::SizeDistribution;
 use crate::transport::TransportSpec;
 use rnic_fabric::config::{
@@ -72,6 +74,15 @@ pub struct FabricSetup {
     pub routes: Vec<NamedRoute>,
     /// `[[fabric.storm]]`: NICs that send PFC pause frames to their switch.
     pub storms: Vec<Storm>,
+    /// Further faults: `[[fabric.drop]]`, `[[fabric.dead]]` and `[[fabric.receiver]]`.
+    #[serde(default, skip_serializing_if = "Faults::is_empty")]
+    pub faults: Faults,
+    /// Watchdogs against pause storms: `[fabric.nic_watchdog]` and `[fabric.watchdog]`.
+    #[serde(default, skip_serializing_if = "Watchdogs::is_empty")]
+    pub watchdogs: Watchdogs,
+    /// `[[fabric.mesh]]`: hosts that probe each other.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub meshes: Vec<Mesh>,
     /// Payload bytes of a full packet (`mtu`).
     pub mtu: Bytes,
     /// Bytes of link time that each frame takes beyond its own length, for preamble and inter-frame gap (`frame_gap`,

@@ -1,8 +1,9 @@
 //! How the hosts of a run send: the declarations and settings of the run's transport and congestion control.
 
-use crate::congestion::CongestionSpec;
+use crate::congestion::{CongestionDeclaration, CongestionSpec};
 use crate::p4::P4Program;
 use rnic_fabric::config::Paths;
+use rnic_host::RogueDelay;
 use rnic_transport::headers::CNP;
 use rnic_transport::message::Order;
 use rnic_transport::registry::transports;
@@ -48,14 +49,18 @@ impl TransportSpec {
         Some(TransportSpec::of(declaration))
     }
 
-    /// The transport of `declaration` with its default settings, without PFC and congestion control.
+    /// The transport of `declaration` with its default settings, without PFC and congestion control; a transport in
+    /// host software has RoGUE's response.
     pub fn of(declaration: TransportDeclaration) -> TransportSpec {
+        let is_host = declaration.kind == TransportKind::Host;
+        let cc =
+            if is_host { CongestionDeclaration::of_host::<RogueDelay>() } else { CongestionDeclaration::default() };
         TransportSpec {
             name: declaration.name.to_string(),
             settings: declaration.settings(),
             declaration,
             pfc: false,
-            cc: CongestionSpec::default(),
+            cc: CongestionSpec::of(cc),
             program: None,
         }
     }
@@ -71,6 +76,31 @@ impl TransportSpec {
     /// Whether this is a message transport such as NDP or Homa, instead of a transport of reliable flows.
     pub fn is_message(&self) -> bool {
         self.declaration.kind == TransportKind::Messages
+    }
+
+    /// Whether this is a transport in host software, such as RoGUE.
+    pub fn is_host(&self) -> bool {
+        self.declaration.kind == TransportKind::Host
+    }
+
+    /// Why the transport and the congestion control do not fit; `None` if they do.
+    pub fn misfit(&self) -> Option<String> {
+        let cc = self.cc.declaration;
+        if self.is_message() && cc.name != "none" {
+            return Some(format!("transport \"{}\" controls congestion itself", self.name));
+        }
+        if cc.host_only && !self.is_host() {
+            return Some(format!(
+                "cc \"{}\" responds to chunks of host software, and transport \"{}\" has none",
+                cc.name, self.name
+            ));
+        }
+        (self.is_host() && cc.telemetry).then(|| {
+            format!(
+                "cc \"{}\" needs in-band telemetry, which host software above transport \"{}\" cannot see",
+                cc.name, self.name
+            )
+        })
     }
 
     /// Number of priorities that a message transport uses; `None` for a transport of flows.

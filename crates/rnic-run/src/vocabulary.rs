@@ -2,6 +2,7 @@
 
 use crate::congestion::CongestionDeclaration;
 use crate::transport::P4_PREFIX;
+use rnic_host::RogueDelay;
 use rnic_transport::congestion::CongestionControl;
 use rnic_transport::registry::{Visitor, transports, visit_congestion_controls};
 use rnic_transport::transports::TransportDeclaration;
@@ -26,6 +27,7 @@ impl Vocabulary {
         let transports = transports().into_iter().chain([p4]).collect();
         let mut vocabulary = Vocabulary { congestion: Vec::new(), transports };
         visit_congestion_controls(&mut vocabulary);
+        vocabulary.congestion.push(CongestionDeclaration::of_host::<RogueDelay>());
         vocabulary
     }
 

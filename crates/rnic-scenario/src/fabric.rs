@@ -3,6 +3,7 @@
 use super::error::ScenarioError;
 use super::faults;
 use super::graph;
+use super::mesh;
 use super::names::{TOPOLOGIES, names};
 use super::reader::{Item, Result, Table, Variant};
 use super::switch;
@@ -17,7 +18,7 @@ const MAX_UPLINKS: u64 = 10_000_000;
 /// Maximum `k` of a fat-tree: 65,536 hosts.
 const MAX_K: u64 = 64;
 
-pub(super) const COMMON: [&str; 13] = [
+pub(super) const COMMON: [&str; 19] = [
     "topology",
     "rate",
     "delay",
@@ -31,6 +32,12 @@ pub(super) const COMMON: [&str; 13] = [
     "link",
     "route",
     "storm",
+    "drop",
+    "dead",
+    "receiver",
+    "watchdog",
+    "nic_watchdog",
+    "mesh",
 ];
 pub(super) const VARIANTS: [Variant; 6] = [
     Variant { name: "fat-tree", keys: &["k"] },
@@ -80,6 +87,9 @@ pub(super) fn read(table: &Table<'_>) -> Result<FabricSetup> {
     let fabric = FabricSetup {
         routes: routes.iter().map(|(route, _)| route.clone()).collect(),
         storms: faults::read_storms(table, &topology)?,
+        faults: faults::read_faults(table, &topology)?,
+        watchdogs: faults::read_watchdogs(table)?,
+        meshes: mesh::read(table, &topology)?,
         topology,
         link,
         links: links.into_iter().map(|(link, _)| link).collect(),

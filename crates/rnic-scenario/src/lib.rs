@@ -18,6 +18,7 @@ mod fabric;
 mod faults;
 pub mod format;
 mod graph;
+mod mesh;
 mod names;
 mod output;
 mod overrides;

@@ -14,7 +14,7 @@ use super::traffic::{self, Context, Lists};
 use super::transport;
 use super::tree::{Documents, Node};
 use rnic_run::Vocabulary;
-use rnic_run::{Limits, RunSpec, Scenario, Watch, WatchedQueues};
+use rnic_run::{FabricSetup, Limits, RunSpec, Scenario, Watch, WatchedQueues};
 use rnic_transport::{Bytes, Time};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -91,30 +91,42 @@ struct Use {
     without_effect: Option<Mistake>,
 }
 
-/// Some keys of `[fabric.switch]` have an effect only with PFC, and some only without PFC. For each such key of a run,
-/// notes whether the key has an effect in this run. Keys in files that the scenario extends are ignored, because they
-/// may be without effect in all runs.
-fn note_uses(fabric: &Table<'_>, has_pfc: bool, source: &Source<'_>) -> Result<()> {
-    let Some(item) = fabric.get("switch") else { return Ok(()) };
-    let table = item.table("[fabric.switch]")?;
-    for (key, needs_pfc) in switch::BOUND_TO_PFC {
-        let Some(item) = table.get(key).filter(|item| source.documents.is_own(&item.node().at)) else { continue };
-        let (message, help) = match needs_pfc {
-            true => (format!("`{key}` changes nothing: no run has `pfc` = true"), "write `pfc = true` in a run"),
-            false => (format!("`{key}` changes nothing: every run has `pfc` = true"), "remove `pfc` from a run"),
-        };
-        let unused = || {
-            let without_effect = match item.error(message, format!("{help}, or remove `{key}`")) {
-                ScenarioError::Mistake(mistake) => Some(*mistake),
-                _ => None,
-            };
-            Use { has_effect: false, without_effect }
-        };
-        let mut uses = source.uses.borrow_mut();
-        let entry = uses.entry(item.node().at.order()).or_insert_with(unused);
-        entry.has_effect |= has_pfc == needs_pfc;
+/// Some keys of `[fabric]` and `[fabric.switch]` have an effect only with PFC, some only without PFC, and one only with
+/// a pause storm. For each such key of a run, notes whether the key has an effect in this run. Keys in files that the
+/// scenario extends are ignored, because they may be without effect in all runs.
+fn note_uses(table: &Table<'_>, has_pfc: bool, fabric: &FabricSetup, source: &Source<'_>) -> Result<()> {
+    const WITH_PFC: (&str, &str) = ("no run has `pfc` = true", "write `pfc = true` in a run");
+    const WITHOUT_PFC: (&str, &str) = ("every run has `pfc` = true", "remove `pfc` from a run");
+    const WITH_STORM: (&str, &str) =
+        ("no run with `pfc` = true has a [[fabric.storm]]", "add a storm to a run with `pfc = true`");
+    if let Some(item) = table.get("switch") {
+        let table = item.table("[fabric.switch]")?;
+        for (key, needs_pfc) in switch::BOUND_TO_PFC {
+            let why = if needs_pfc { WITH_PFC } else { WITHOUT_PFC };
+            note_use(&table, key, has_pfc == needs_pfc, why, source);
+        }
     }
+    for key in ["watchdog", "receiver"] {
+        note_use(table, key, has_pfc, WITH_PFC, source);
+    }
+    note_use(table, "nic_watchdog", has_pfc && !fabric.storms.is_empty(), WITH_STORM, source);
     Ok(())
+}
+
+/// Notes whether `key` of `table`, if the scenario gives it, has an effect in a run. `why` says why a key has an effect
+/// in no run, and what to change.
+fn note_use(table: &Table<'_>, key: &str, has_effect: bool, why: (&str, &str), source: &Source<'_>) {
+    let Some(item) = table.get(key).filter(|item| source.documents.is_own(&item.node().at)) else { return };
+    let unused = || {
+        let message = format!("`{key}` changes nothing: {}", why.0);
+        let without_effect = match item.error(message, format!("{}, or remove `{key}`", why.1)) {
+            ScenarioError::Mistake(mistake) => Some(*mistake),
+            _ => None,
+        };
+        Use { has_effect: false, without_effect }
+    };
+    let mut uses = source.uses.borrow_mut();
+    uses.entry(item.node().at.order()).or_insert_with(unused).has_effect |= has_effect;
 }
 
 fn runs(tree: &Node, root: &Table<'_>, source: &Source<'_>) -> Result<Vec<RunSpec>> {
@@ -204,7 +216,7 @@ fn run(tree: &Node, node: &Node, naming: &Naming<'_>, source: &Source<'_>) -> Re
         transport::check_defaults(defaults, source.vocabulary)?;
     }
     let transport = transport::read(&table, defaults.as_ref(), &RUN_KEYS, source.vocabulary, source.lists.files)?;
-    note_uses(&fabric_table, transport.pfc, source)?;
+    note_uses(&fabric_table, transport.pfc, &fabric, source)?;
     let header = Bytes(transport.header_bytes());
     switch::check_buffer(&fabric_table, &fabric, header)?;
     output::check(&fabric_table, &fabric, &transport, header)?;

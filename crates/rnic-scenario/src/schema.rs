@@ -6,7 +6,7 @@
 
 use super::names::{PATTERNS, TOPOLOGIES, names};
 use super::reader::Variant;
-use super::{fabric, faults, output, overrides, read, sweep, switch, traffic, transport};
+use super::{fabric, faults, mesh, output, overrides, read, sweep, switch, traffic, transport};
 use rnic_fabric::config::{PATHS, SCHEDULERS};
 use rnic_run::{P4_PREFIX, Vocabulary};
 use rnic_transport::settings::{self, Parameter};
@@ -90,6 +90,12 @@ const KEYS: &[Key] = &[
     Key("fabric", "link", Tables("fabric.link"), "links of a graph, or changes of single links"),
     Key("fabric", "route", Tables("fabric.route"), "routes that replace shortest paths"),
     Key("fabric", "storm", Tables("fabric.storm"), "hosts whose NICs pause their switches"),
+    Key("fabric", "drop", Tables("fabric.drop"), "switches that drop one of every so many data packets"),
+    Key("fabric", "dead", Tables("fabric.dead"), "dead hosts, whose MAC table entry is missing"),
+    Key("fabric", "receiver", Tables("fabric.receiver"), "hosts whose NICs process received packets slowly"),
+    Key("fabric", "watchdog", Table("fabric.watchdog"), "PFC watchdog of all switches"),
+    Key("fabric", "nic_watchdog", Table("fabric.nic_watchdog"), "watchdog of all NICs against their own pause storms"),
+    Key("fabric", "mesh", Tables("fabric.mesh"), "hosts that probe each other, like an RDMA Pingmesh"),
     Key("fabric", "k", Integer(2, 64), "number of ports of each switch, even"),
     Key("fabric", "leaves", COUNT, "number of leaf switches"),
     Key("fabric", "spines", COUNT, "number of spine switches"),
@@ -127,6 +133,53 @@ const KEYS: &[Key] = &[
     Key("fabric.storm", "start", Time, "time of the pause frame"),
     Key("fabric.storm", "duration", Time, "time until XON; default: until the end of the run"),
     Key("fabric.storm", "priority", Integer(0, 7), "the only priority that the NIC pauses; default: all in use"),
+    Key("fabric.mesh", "name", Text, "name of the mesh in results; default: mesh"),
+    Key("fabric.mesh", "pairs", Integer(1, rnic_run::MAX_PAIRS), "number of random pairs of hosts"),
+    Key("fabric.mesh", "from", List(&Text), "instead of pairs: the host that probes, for each pair"),
+    Key("fabric.mesh", "to", List(&Text), "instead of pairs: the host that responds, for each pair"),
+    Key("fabric.mesh", "interval", Time, "time between two probes of a pair"),
+    Key("fabric.mesh", "start", Time, "time from which the pairs probe; default: 0"),
+    Key("fabric.mesh", "payload", Bytes, "payload of probes and responses; default: 512 B"),
+    Key("fabric.mesh", "priority", Integer(0, 7), "priority of probes and responses; default: 0, that of data"),
+    Key("fabric.mesh", "window", Time, "length of the windows with percentiles of their own; default: 1 ms"),
+    Key("fabric.mesh", "stack_median", Time, "median of the delay in the software of both hosts; default: none"),
+    Key("fabric.mesh", "stack_p99", Time, "99th percentile of that delay; default: the median"),
+    Key("fabric.drop", "at", Text, "the switch"),
+    Key("fabric.drop", "from", Text, "the neighbour from which the packets arrive"),
+    Key("fabric.drop", "every", Integer(1, 1_000_000_000), "the switch drops the last of this many data packets"),
+    Key("fabric.dead", "host", Text, "the dead host"),
+    Key("fabric.dead", "start", Time, "time from which its MAC table entry is missing; default: 0"),
+    Key("fabric.dead", "duration", Time, "time until the host is back; default: until the end of the run"),
+    Key(
+        "fabric.dead",
+        "unknown_mac",
+        Word(&faults::UNKNOWN_MAC),
+        "what the switch does with packets for the host; default: flood",
+    ),
+    Key("fabric.receiver", "hosts", List(&Text), "the hosts"),
+    Key("fabric.receiver", "page", Bytes, "memory that one entry of the NIC's translation table covers"),
+    Key("fabric.receiver", "entries", Integer(1, 1_000_000), "entries of the translation table that the NIC caches"),
+    Key("fabric.receiver", "miss", Time, "time for which a missing entry stops the receive pipeline"),
+    Key("fabric.receiver", "memory", Bytes, "memory that each flow writes in a circle"),
+    Key("fabric.receiver", "buffer", Bytes, "receive buffer of the NIC"),
+    Key("fabric.receiver", "xoff", Bytes, "pause threshold of the receive buffer; default: half of it"),
+    Key("fabric.receiver", "xon", Bytes, "resume threshold of the receive buffer; default: half of xoff"),
+    Key(
+        "fabric.watchdog",
+        "detection",
+        Time,
+        "time for which a queue is stuck before the watchdog acts; default: 200 ms",
+    ),
+    Key("fabric.watchdog", "restoration", Time, "time without pauses before it restores the port; default: 200 ms"),
+    Key("fabric.watchdog", "interval", Time, "time between two checks; default: 200 ms, at most detection"),
+    Key("fabric.watchdog", "action", Word(&faults::ACTIONS), "what the watchdog does about a storm; default: drop"),
+    Key("fabric.watchdog", "ports", Word(&faults::PORTS), "the ports that it watches; default: hosts"),
+    Key(
+        "fabric.nic_watchdog",
+        "detection",
+        Time,
+        "time for which the receive pipeline is stopped before the NIC stops pausing; default: 100 ms",
+    ),
     Key(
         "fabric.switch",
         "queueing",
@@ -286,12 +339,18 @@ const NARROWER: &[(&str, &str, &str, Kind)] = &[
 ];
 
 /// The keys of the tables that are not variants of each other, as the reader checks them.
-fn plain_tables() -> [(&'static str, &'static [&'static str]); 8] {
+fn plain_tables() -> [(&'static str, &'static [&'static str]); 14] {
     [
         ("", &read::ROOT_KEYS),
         ("fabric.link", &fabric::LINK_KEYS),
         ("fabric.route", &faults::ROUTE_KEYS),
         ("fabric.storm", &faults::STORM_KEYS),
+        ("fabric.drop", &faults::DROP_KEYS),
+        ("fabric.mesh", &mesh::KEYS),
+        ("fabric.dead", &faults::DEAD_KEYS),
+        ("fabric.receiver", &faults::RECEIVER_KEYS),
+        ("fabric.watchdog", &faults::WATCHDOG_KEYS),
+        ("fabric.nic_watchdog", &faults::NIC_WATCHDOG_KEYS),
         ("fabric.switch.ecn", &switch::ECN_KEYS),
         ("fabric.switch.trim", &output::TRIM_KEYS),
         ("limits", &read::LIMIT_KEYS),
@@ -410,7 +469,10 @@ fn settings_of_all(vocabulary: &Vocabulary) -> Map<String, Value> {
             }
         }
         let schema = match (key, schemas.len()) {
-            ("cc", _) => described(json!({ "enum": words }), "congestion control; default: none"),
+            ("cc", _) => described(
+                json!({ "enum": words }),
+                "congestion control; default: none, of a transport in host software rogue",
+            ),
             ("pfc", _) => described(Flag.schema(), "whether switches send PFC pause frames; default: false"),
             ("constants", _) => json!({
                 "type": "object",

@@ -89,7 +89,7 @@ fn read_source(table: &Table<'_>, context: &Context<'_>) -> Result<Traffic> {
 }
 
 fn read_pattern(table: &Table<'_>, chosen: &str, context: &Context<'_>) -> Result<TrafficPattern> {
-    let sizes = || read_sizes(&table.require("sizes", "sizes = \"irn-heavy-tailed\"")?);
+    let sizes = || read_sizes(&table.require("sizes", "sizes = \"irn-heavy-tailed\"")?, context.lists.files);
     let repeats = || table.get("repeats").map_or(Ok(1), |item| item.count(u32::MAX));
     let every = || table.get("interval").map_or(Ok(Time::from_ms(1)), |item| item.positive_time("1 ms"));
     Ok(match chosen {
@@ -139,9 +139,17 @@ fn read_load(item: &Item<'_>) -> Result<f64> {
     Err(item.wrong(format!("`load` is out of range: {load}"), help))
 }
 
-fn read_sizes(item: &Item<'_>) -> Result<SizeDistribution> {
-    let sizes = sizes::parse(item.name("irn-heavy-tailed")?, item.folder())
-        .map_err(|sentence| item.wrong_sentence(&sentence))?;
+fn read_sizes(item: &Item<'_>, files: Files<'_>) -> Result<SizeDistribution> {
+    let text = item.name("irn-heavy-tailed")?;
+    let embedded = match files {
+        Files::Embedded(_) => files.read(&item.folder().join(text)).ok(),
+        Files::Disk => None,
+    };
+    let sizes = match embedded {
+        Some(content) => sizes::of_cdf(text, &content),
+        None => sizes::parse(text, item.folder()),
+    };
+    let sizes = sizes.map_err(|sentence| item.wrong_sentence(&sentence))?;
     match sizes.points.last() {
         Some((bytes, _)) if *bytes > LARGEST_FLOW.0 as f64 => {
             let message = format!("`sizes` has flows of up to {}", Bytes(*bytes as u64));

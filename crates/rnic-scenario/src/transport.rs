@@ -6,7 +6,9 @@ use super::reader::{Item, Result, Table, Variant};
 use rnic_run::{CongestionDeclaration, CongestionSpec, P4_PREFIX, TransportSpec, Vocabulary};
 use rnic_transport::message::buffers::BufferClass;
 use rnic_transport::settings::{Kind, MIN_TIMEOUT, Parameter, Settings, Value};
-use rnic_transport::transports::{COMMON_PARAMETERS, FLOW_PARAMETERS, MESSAGE_PARAMETERS, TransportDeclaration};
+use rnic_transport::transports::{
+    COMMON_PARAMETERS, FLOW_PARAMETERS, HOST_PARAMETERS, MESSAGE_PARAMETERS, TransportDeclaration,
+};
 use rnic_transport::{Bytes, Time};
 use std::collections::BTreeMap;
 
@@ -58,7 +60,8 @@ pub(super) fn common_keys() -> Vec<&'static str> {
 /// Checks every key and value of the `[transport]` table (defaults for all runs), whatever transports the runs use.
 pub(super) fn check_defaults(table: &Table<'_>, vocabulary: &Vocabulary) -> Result<()> {
     let mut known: Vec<&str> = common_keys();
-    let shared = [FLOW_PARAMETERS, MESSAGE_PARAMETERS].into_iter().flatten().map(|parameter| parameter.name);
+    let shared =
+        [FLOW_PARAMETERS, MESSAGE_PARAMETERS, HOST_PARAMETERS].into_iter().flatten().map(|parameter| parameter.name);
     for key in vocabulary.transports().iter().flat_map(own_keys).chain(shared) {
         if !known.contains(&key) {
             known.push(key);
@@ -98,13 +101,13 @@ fn read_any(declared: &[&Parameter], item: &Item<'_>) -> Result<Value> {
     }
 }
 
-/// Reads the keys `pfc` and `cc` of a run.
-fn read_common(layers: &Layers<'_, '_>, vocabulary: &Vocabulary) -> Result<(bool, CongestionSpec)> {
+/// Reads the keys `pfc` and `cc` of a run; without `cc` the transport has its default congestion control.
+fn read_common(layers: &Layers<'_, '_>, vocabulary: &Vocabulary) -> Result<(bool, Option<CongestionSpec>)> {
     let pfc = layers.get("pfc").map_or(Ok(false), |item| item.boolean())?;
     let names: Vec<&'static str> = vocabulary.congestion_controls().iter().map(|cc| cc.name).collect();
     let cc = layers.get("cc").map(|item| item.choice(&names)).transpose()?;
-    let declaration = cc.and_then(|name| vocabulary.congestion_control(name)).copied().unwrap_or_default();
-    Ok((pfc, CongestionSpec::of(declaration)))
+    let declaration = cc.and_then(|name| vocabulary.congestion_control(name)).copied();
+    Ok((pfc, declaration.map(CongestionSpec::of)))
 }
 
 /// Reads the transport of the `[[run]]` table `run`. `own` are the keys of the table that belong to no transport;
@@ -131,7 +134,9 @@ pub(super) fn read(
 
     let layers = Layers { run, defaults };
     let mut spec = TransportSpec::of(*declaration);
-    (spec.pfc, spec.cc) = read_common(&layers, vocabulary)?;
+    let (pfc, cc) = read_common(&layers, vocabulary)?;
+    spec.pfc = pfc;
+    spec.cc = cc.unwrap_or(spec.cc);
     for parameter in declaration.parameters().into_iter().flatten() {
         read_setting(parameter, &layers, &mut spec.settings)?;
     }
@@ -151,7 +156,7 @@ pub(super) fn read(
     check_order(run, defaults, &|name| spec.settings.is_set(name).then(|| spec.settings.value(name))?)?;
     check_acks(&layers, &spec)?;
     check_idle(run, &spec)?;
-    check_messages(&layers, &spec)?;
+    check_congestion(&layers, &spec)?;
     Ok(spec)
 }
 
@@ -287,14 +292,11 @@ fn check_idle(run: &Table<'_>, spec: &TransportSpec) -> Result<()> {
     Ok(())
 }
 
-/// Checks that a run with a message transport has no congestion control, because the transport controls congestion
-/// itself.
-fn check_messages(layers: &Layers<'_, '_>, spec: &TransportSpec) -> Result<()> {
-    match layers.get("cc").filter(|_| spec.is_message() && spec.cc.name() != "none") {
-        Some(item) => {
-            let message = format!("transport \"{}\" controls congestion itself", spec.name);
-            Err(item.error(message, "leave `cc` out in this run, or write cc = \"none\""))
-        }
-        None => Ok(()),
+/// Checks that the run's transport and its congestion control fit: a message transport controls congestion itself, and
+/// some congestion controls are for transports in host software only.
+fn check_congestion(layers: &Layers<'_, '_>, spec: &TransportSpec) -> Result<()> {
+    match (layers.get("cc"), spec.misfit()) {
+        (Some(item), Some(why)) => Err(item.error(why, "leave `cc` out in this run, or write cc = \"none\"")),
+        _ => Ok(()),
     }
 }

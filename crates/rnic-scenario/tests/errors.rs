@@ -170,7 +170,7 @@ fn fabrics() {
         ("rate = \"40 Gbps\"\n", "",
             r#"a.toml:2:1: `rate` is missing in [fabric]; write for example `rate = "40 Gbps"`"#),
         ("rate =", "rat =",
-            "a.toml:7:1: unknown key `rat` in [fabric]; did you mean `rate`? accepted here: topology, rate, delay, loss, mtu, frame_gap, clock_skew_ppm, clock_jitter, paths, switch, link, route, storm, leaves, spines, hosts_per_leaf, uplink_rate, uplink_delay, oversubscription"),
+            "a.toml:7:1: unknown key `rat` in [fabric]; did you mean `rate`? accepted here: topology, rate, delay, loss, mtu, frame_gap, clock_skew_ppm, clock_jitter, paths, switch, link, route, storm, drop, dead, receiver, watchdog, nic_watchdog, mesh, leaves, spines, hosts_per_leaf, uplink_rate, uplink_delay, oversubscription"),
         ("topology = \"leaf-spine\"\nleaves = 2\nspines = 2\nhosts_per_leaf = 4\n", "topology = \"fat-tree\"\n",
             "a.toml:2:1: `k` is missing in [fabric]; write for example `k = 6`"),
         ("topology = \"leaf-spine\"\nleaves = 2\nspines = 2\nhosts_per_leaf = 4\n", "topology = \"fat-tree\"\nk = 5\n",
@@ -182,9 +182,9 @@ fn fabrics() {
         ("topology = \"leaf-spine\"\nleaves = 2\nspines = 2\nhosts_per_leaf = 4\n", "topology = \"fat-tree\"\nk = 4.0\n",
             "a.toml:4:5: `k` must be an integer, not a decimal number; write for example `k = 2`"),
         ("topology = \"leaf-spine\"\nleaves = 2\nspines = 2\nhosts_per_leaf = 4\n", "topology = \"fat-tree\"\nk = 4\nhosts = 16\n",
-            r#"a.toml:5:1: `hosts` belongs to topology "single-switch" or "graph", not to "fat-tree"; accepted here: topology, rate, delay, loss, mtu, frame_gap, clock_skew_ppm, clock_jitter, paths, switch, link, route, storm, k"#),
+            r#"a.toml:5:1: `hosts` belongs to topology "single-switch" or "graph", not to "fat-tree"; accepted here: topology, rate, delay, loss, mtu, frame_gap, clock_skew_ppm, clock_jitter, paths, switch, link, route, storm, drop, dead, receiver, watchdog, nic_watchdog, mesh, k"#),
         ("topology = \"leaf-spine\"\nleaves = 2\nspines = 2\nhosts_per_leaf = 4\n", "topology = \"fat-tree\"\nk = 4\nspines = 2\n",
-            r#"a.toml:5:1: `spines` belongs to topology "leaf-spine", not to "fat-tree"; accepted here: topology, rate, delay, loss, mtu, frame_gap, clock_skew_ppm, clock_jitter, paths, switch, link, route, storm, k"#),
+            r#"a.toml:5:1: `spines` belongs to topology "leaf-spine", not to "fat-tree"; accepted here: topology, rate, delay, loss, mtu, frame_gap, clock_skew_ppm, clock_jitter, paths, switch, link, route, storm, drop, dead, receiver, watchdog, nic_watchdog, mesh, k"#),
         ("topology = \"leaf-spine\"\nleaves = 2\nspines = 2\nhosts_per_leaf = 4\n", "topology = \"single-switch\"\nhosts = 1\n",
             "a.toml:3:12: the fabric has fewer than two hosts; a flow needs a sender and a receiver"),
         ("topology = \"leaf-spine\"\nleaves = 2\nspines = 2\nhosts_per_leaf = 4\n", "topology = \"single-switch\"\nhosts = -3\n",
@@ -208,7 +208,7 @@ fn fabrics() {
         ("topology = \"leaf-spine\"\nleaves = 2\nspines = 2\nhosts_per_leaf = 4\n", "topology = \"leaf-spine-core\"\npods = 2\nleaves_per_pod = 2\nspines_per_pod = 2\ncores_per_plane = 2\nhosts_per_leaf = 2\ncore_oversubscription = -1\n",
             "a.toml:9:25: `core_oversubscription` is out of range: -1; accepted: a ratio of more than zero that leaves each uplink at most 10 Tbps, for example 2.0"),
         ("topology = \"leaf-spine\"\nleaves = 2\nspines = 2\nhosts_per_leaf = 4\n", "topology = \"leaf-spine-core\"\npods = 2\nleaves_per_pod = 2\nspines_per_pod = 2\ncores_per_plane = 2\nhosts_per_leaf = 2\nspines = 2\n",
-            r#"a.toml:9:1: `spines` belongs to topology "leaf-spine", not to "leaf-spine-core"; accepted here: topology, rate, delay, loss, mtu, frame_gap, clock_skew_ppm, clock_jitter, paths, switch, link, route, storm, pods, leaves_per_pod, spines_per_pod, cores_per_plane, hosts_per_leaf, uplink_rate, uplink_delay, oversubscription, core_rate, core_delay, core_oversubscription"#),
+            r#"a.toml:9:1: `spines` belongs to topology "leaf-spine", not to "leaf-spine-core"; accepted here: topology, rate, delay, loss, mtu, frame_gap, clock_skew_ppm, clock_jitter, paths, switch, link, route, storm, drop, dead, receiver, watchdog, nic_watchdog, mesh, pods, leaves_per_pod, spines_per_pod, cores_per_plane, hosts_per_leaf, uplink_rate, uplink_delay, oversubscription, core_rate, core_delay, core_oversubscription"#),
         ("spines = 2", "spines = 2\noversubscription = 0",
             "a.toml:6:20: `oversubscription` is out of range: 0; accepted: a ratio of more than zero that leaves each uplink at most 10 Tbps, for example 2.0"),
         ("topology = \"leaf-spine\"\nleaves = 2\nspines = 2\nhosts_per_leaf = 4\n", "topology = \"dumbbell\"\nleft = 2\nright = 2\nbottleneck_rate = 10\n",
@@ -523,21 +523,21 @@ fn runs() {
         ("transport = \"irn\"\n", "",
             r#"a.toml:20:1: `transport` is missing in run "IRN"; write for example `transport = "irn"`"#),
         (r#"transport = "irn""#, r#"transport = "inr""#,
-            r#"a.toml:22:13: unknown transport "inr"; did you mean `irn`? available: "roce", "irn", "iwarp", "ndp", "homa", "homa-tr", "hpcc", "p4:FILE""#),
+            r#"a.toml:22:13: unknown transport "inr"; did you mean `irn`? available: "roce", "irn", "iwarp", "ndp", "homa", "homa-tr", "hpcc", "rogue", "multipath", "p4:FILE""#),
         (r#"transport = "irn""#, r#"transport = "tcp""#,
-            r#"a.toml:22:13: unknown transport "tcp"; available: "roce", "irn", "iwarp", "ndp", "homa", "homa-tr", "hpcc", "p4:FILE""#),
+            r#"a.toml:22:13: unknown transport "tcp"; available: "roce", "irn", "iwarp", "ndp", "homa", "homa-tr", "hpcc", "rogue", "multipath", "p4:FILE""#),
         (r#"transport = "irn""#, "transport = \"irn\"\ncc = \"dcqnc\"",
-            r#"a.toml:23:6: unknown cc "dcqnc"; did you mean `dcqcn`? available: "none", "dcqcn", "timely", "patched-timely", "dctcp", "aimd", "hpcc""#),
+            r#"a.toml:23:6: unknown cc "dcqnc"; did you mean `dcqcn`? available: "none", "dcqcn", "timely", "patched-timely", "dctcp", "aimd", "cubic", "swift", "hpcc", "rogue""#),
         (r#"transport = "irn""#, "transport = \"irn\"\npfc = \"yes\"",
             "a.toml:23:7: `pfc` must be true or false, not a string; write for example `pfc = true`"),
         (r#"transport = "irn""#, "transport = \"irn\"\nbpd_cap = 50",
-            r#"a.toml:23:1: unknown key `bpd_cap` in run "IRN"; did you mean `bdp_cap`? accepted here: name, transport, set, cc, pfc, header, ack_size, dcqcn, timely, patched-timely, dctcp, aimd, hpcc, rto_min, nack_size, cnp_size, control_priority, nic_burst, max_rate, recovery, timeouts, rto, rto_high, rto_low, rto_low_packets, timer_restart, nacks, bdp_fc, bdp_cap"#),
+            r#"a.toml:23:1: unknown key `bpd_cap` in run "IRN"; did you mean `bdp_cap`? accepted here: name, transport, set, cc, pfc, header, ack_size, dcqcn, timely, patched-timely, dctcp, aimd, cubic, swift, hpcc, rogue, rto_min, nack_size, cnp_size, control_priority, nic_burst, max_rate, recovery, timeouts, rto, rto_high, rto_low, rto_low_packets, timer_restart, nacks, bdp_fc, bdp_cap"#),
         (r#"transport = "irn""#, "transport = \"irn\"\nbdp_cap = 0",
             "a.toml:23:11: `bdp_cap` is out of range: 0; accepted: 1 to 8388607"),
         (r#"transport = "irn""#, "transport = \"irn\"\nacks = true",
-            r#"a.toml:23:1: `acks` belongs to transport "roce", not to "irn"; accepted here: name, transport, set, cc, pfc, header, ack_size, dcqcn, timely, patched-timely, dctcp, aimd, hpcc, rto_min, nack_size, cnp_size, control_priority, nic_burst, max_rate, recovery, timeouts, rto, rto_high, rto_low, rto_low_packets, timer_restart, nacks, bdp_fc, bdp_cap"#),
+            r#"a.toml:23:1: `acks` belongs to transport "roce", not to "irn"; accepted here: name, transport, set, cc, pfc, header, ack_size, dcqcn, timely, patched-timely, dctcp, aimd, cubic, swift, hpcc, rogue, rto_min, nack_size, cnp_size, control_priority, nic_burst, max_rate, recovery, timeouts, rto, rto_high, rto_low, rto_low_packets, timer_restart, nacks, bdp_fc, bdp_cap"#),
         (r#"transport = "roce""#, "transport = \"roce\"\nrto_low = \"50 us\"",
-            r#"a.toml:20:1: `rto_low` belongs to transport "irn", not to "roce"; accepted here: name, transport, set, cc, pfc, header, ack_size, dcqcn, timely, patched-timely, dctcp, aimd, hpcc, rto_min, nack_size, cnp_size, control_priority, nic_burst, max_rate, timeouts, rto, rto_high, acks, nacks, bdp_fc, bdp_cap"#),
+            r#"a.toml:20:1: `rto_low` belongs to transport "irn", not to "roce"; accepted here: name, transport, set, cc, pfc, header, ack_size, dcqcn, timely, patched-timely, dctcp, aimd, cubic, swift, hpcc, rogue, rto_min, nack_size, cnp_size, control_priority, nic_burst, max_rate, timeouts, rto, rto_high, acks, nacks, go_back, bdp_fc, bdp_cap"#),
         (r#"transport = "irn""#, "transport = \"irn\"\nrto_low = \"400 us\"\nrto_high = \"320 us\"",
             "a.toml:24:12: `rto_low` of 400 us is above `rto_high` of 320 us; `rto_low` can be at most `rto_high`"),
         (r#"transport = "irn""#, "transport = \"irn\"\nmax_rate = \"0 Gbps\"",
@@ -547,7 +547,7 @@ fn runs() {
         (r#"transport = "irn""#, "transport = \"irn\"\nrto_low = \"400 us\"\n[transport]\nrto_high = \"320 us\"",
             "a.toml:23:11: `rto_low` of 400 us is above `rto_high` of 320 us; `rto_low` can be at most `rto_high`"),
         ("[traffic]", "[transport]\nrto_lo = \"100 us\"\n[traffic]",
-            "a.toml:13:1: unknown key `rto_lo` in [transport]; did you mean `rto_low`? accepted here: cc, pfc, header, ack_size, timeouts, rto, rto_high, acks, nacks, bdp_fc, bdp_cap, recovery, rto_low, rto_low_packets, timer_restart, rto_initial, rto_max, initial_window, receive_window, delayed_acks, delayed_ack_timeout, handshake, paced_nacks, pull_rate, unscheduled_priorities, scheduled_priorities, overcommitment, retransmit_on_grant, eta, max_stage, w_ai, constants, rto_min, nack_size, cnp_size, control_priority, nic_burst, max_rate, rtt_packets, max_timeouts, rx_timeout, timer_granularity, probe, send_order, tx_buffers, rx_buffers, dcqcn, timely, patched-timely, dctcp, aimd, hpcc"),
+            "a.toml:13:1: unknown key `rto_lo` in [transport]; did you mean `rto_low`? accepted here: cc, pfc, header, ack_size, timeouts, rto, rto_high, acks, nacks, go_back, bdp_fc, bdp_cap, recovery, rto_low, rto_low_packets, timer_restart, rto_initial, rto_max, initial_window, receive_window, delayed_acks, delayed_ack_timeout, handshake, paced_nacks, pull_rate, unscheduled_priorities, scheduled_priorities, overcommitment, retransmit_on_grant, eta, max_stage, w_ai, chunk, min_rate, nic_timeout, retry_count, sync_interval, max_recoveries, paths, path_choice, credit, unsolicited, path_timeout, path_probes, max_attempts, constants, rto_min, nack_size, cnp_size, control_priority, nic_burst, max_rate, rtt_packets, max_timeouts, rx_timeout, timer_granularity, probe, send_order, tx_buffers, rx_buffers, max_window, receives, patience, doorbell, dma, completion, rate_granularity, timestamp_granularity, dcqcn, timely, patched-timely, dctcp, aimd, cubic, swift, hpcc, rogue"),
         ("[traffic]", "[transport]\nbdp_cap = \"50\"\n[traffic]",
             "a.toml:13:11: `bdp_cap` must be an integer, not a string; write for example `bdp_cap = 1`"),
         ("[traffic]", "[[transport]]\nbdp_cap = 50\n[traffic]",
@@ -641,14 +641,14 @@ fn overrides_are_checked_as_the_file_is() {
         ("traffic.load=[0.1,", "--set traffic.load=[0.1,: `[0.1,` is not a TOML value; write for example `[0.1, 0.2]`, `{ kmin = \"5 KB\" }` or `\"40 Gbps\"`"),
         ("transport.mtu=2 KB", "--set transport.mtu=2 KB: `mtu` is not a key of [transport]; write it in [fabric]"),
         ("fabric.switch.buffer=100 KB", "--set fabric.switch.buffer=100 KB: `xoff` of 220 KB is above `buffer` of 100 KB; `xoff` can be at most `buffer`: change both, or leave it out"),
-        ("fabric.delya=2 us", "--set fabric.delya=2 us: unknown key `delya` in [fabric]; did you mean `delay`? accepted here: topology, rate, delay, loss, mtu, frame_gap, clock_skew_ppm, clock_jitter, paths, switch, link, route, storm, leaves, spines, hosts_per_leaf, uplink_rate, uplink_delay, oversubscription"),
+        ("fabric.delya=2 us", "--set fabric.delya=2 us: unknown key `delya` in [fabric]; did you mean `delay`? accepted here: topology, rate, delay, loss, mtu, frame_gap, clock_skew_ppm, clock_jitter, paths, switch, link, route, storm, drop, dead, receiver, watchdog, nic_watchdog, mesh, leaves, spines, hosts_per_leaf, uplink_rate, uplink_delay, oversubscription"),
         ("fabrik.k=4", "--set fabrik.k=4: unknown key `fabrik` in the scenario; did you mean `fabric`? accepted here: title, seed, fabric, traffic, transport, run, limits, sweep, extends, watch"),
         ("fabric.switch.queueing=voq", r#"--set fabric.switch.queueing=voq: unknown queueing "voq"; available: "input", "shared", "output""#),
         ("run.0.pfc=1", "--set run.0.pfc=1: `pfc` must be true or false, not an integer; write for example `pfc = true`"),
         ("run.2.pfc=true", r#"--set run.2.pfc=true: nothing in `run` is called or numbered `2`; there are: 0 ("RoCE"), 1 ("IRN")"#),
         ("run.Irn.pfc=true", r#"--set run.Irn.pfc=true: nothing in `run` is called or numbered `Irn`; there are: 0 ("RoCE"), 1 ("IRN")"#),
-        ("run.IRN.bpd_cap=50", r#"--set run.IRN.bpd_cap=50: unknown key `bpd_cap` in run "IRN"; did you mean `bdp_cap`? accepted here: name, transport, set, cc, pfc, header, ack_size, dcqcn, timely, patched-timely, dctcp, aimd, hpcc, rto_min, nack_size, cnp_size, control_priority, nic_burst, max_rate, recovery, timeouts, rto, rto_high, rto_low, rto_low_packets, timer_restart, nacks, bdp_fc, bdp_cap"#),
-        ("run.RoCE.rto_low=50us", r#"--set run.RoCE.rto_low=50us: `rto_low` belongs to transport "irn", not to "roce"; accepted here: name, transport, set, cc, pfc, header, ack_size, dcqcn, timely, patched-timely, dctcp, aimd, hpcc, rto_min, nack_size, cnp_size, control_priority, nic_burst, max_rate, timeouts, rto, rto_high, acks, nacks, bdp_fc, bdp_cap"#),
+        ("run.IRN.bpd_cap=50", r#"--set run.IRN.bpd_cap=50: unknown key `bpd_cap` in run "IRN"; did you mean `bdp_cap`? accepted here: name, transport, set, cc, pfc, header, ack_size, dcqcn, timely, patched-timely, dctcp, aimd, cubic, swift, hpcc, rogue, rto_min, nack_size, cnp_size, control_priority, nic_burst, max_rate, recovery, timeouts, rto, rto_high, rto_low, rto_low_packets, timer_restart, nacks, bdp_fc, bdp_cap"#),
+        ("run.RoCE.rto_low=50us", r#"--set run.RoCE.rto_low=50us: `rto_low` belongs to transport "irn", not to "roce"; accepted here: name, transport, set, cc, pfc, header, ack_size, dcqcn, timely, patched-timely, dctcp, aimd, cubic, swift, hpcc, rogue, rto_min, nack_size, cnp_size, control_priority, nic_burst, max_rate, timeouts, rto, rto_high, acks, nacks, go_back, bdp_fc, bdp_cap"#),
         (r#"run."IRN.pfc=true"#, r#"--set run."IRN.pfc=true: the path `run."IRN.pfc` has an open quote; write a dotted path, for example `fabric.switch.buffer` or `run."IRN 2.0".bdp_cap`"#),
         ("title.x=1", "--set title.x=1: `title` is a string, so it has no `x`; set `title` itself"),
         ("traffic.0.load=0.5", "--set traffic.0.load=0.5: unknown key `0` in [traffic]; accepted here: pattern, name, warmup, cooldown, start, load, sizes, flows"),
@@ -714,6 +714,47 @@ fn routes_and_storms() {
         ("[traffic]", "[[fabric.storm]]\nhost = \"h3\"\nstart = \"1 ms\"\nduration = \"0 ms\"\n[traffic]",
             "a.toml:15:12: `duration` is zero; write a time of more than zero, for example \"1 ms\""),
     ]);
+}
+
+#[test]
+#[rustfmt::skip] // a table: two lines for each case
+fn faults_watchdogs_and_meshes() {
+    const STORM: &str = "[[fabric.storm]]\nhost = \"h3\"\nstart = \"0 us\"\n";
+    let nic = format!("{STORM}[fabric.nic_watchdog]\n[traffic]");
+    const RECEIVER: &str = "[[fabric.receiver]]\nhosts = [\"h1\"]\npage = \"4 KiB\"\nentries = 2048\nmiss = \"1 us\"\nmemory = \"4 MB\"\nbuffer = \"256 KB\"\n";
+    let [receiver, low] = ["", "xoff = \"300 KB\"\n"].map(|more| format!("{RECEIVER}{more}[traffic]"));
+    check(&[
+        ("[traffic]", "[fabric.watchdog]\ndetection = \"1 ms\"\naction = \"alert\"\nports = \"all\"\n[traffic]", "accepted"),
+        ("[traffic]", "[fabric.watchdog]\naction = \"reset\"\n[traffic]",
+            "a.toml:13:10: unknown action \"reset\"; available: \"drop\", \"forward\", \"alert\""),
+        ("[traffic]", "[fabric.watchdog]\ndetection = \"0 ms\"\n[traffic]",
+            "a.toml:13:13: `detection` is zero; write a time of more than zero, for example \"200 ms\""),
+        ("[traffic]", &nic, "accepted"),
+        ("[traffic]", "[fabric.nic_watchdog]\n[traffic]",
+            "a.toml:12:1: `nic_watchdog` changes nothing: no run with `pfc` = true has a [[fabric.storm]]; add a storm to a run with `pfc = true`, or remove `nic_watchdog`"),
+        ("[traffic]", "[[fabric.drop]]\nat = \"leaf0\"\nfrom = \"h0\"\nevery = 256\n[traffic]", "accepted"),
+        ("[traffic]", "[[fabric.drop]]\nat = \"leaf0\"\nfrom = \"h0\"\nevery = 0\n[traffic]",
+            "a.toml:15:9: `every` is out of range: 0; accepted: 1 to 1000000000"),
+        ("[traffic]", "[[fabric.dead]]\nhost = \"h9\"\n[traffic]",
+            "a.toml:13:8: there is no host \"h9\"; name a host of the topology"),
+        ("[traffic]", "[[fabric.dead]]\nhost = \"h0\"\nunknown_mac = \"drop\"\n[traffic]", "accepted"),
+        ("[traffic]", &receiver, "accepted"),
+        ("[traffic]", &low, "a.toml:19:8: `xoff` of 300 KB is above `buffer` of 256 KB; `xoff` can be at most `buffer`"),
+        ("[traffic]", "[[fabric.mesh]]\npairs = 3\ninterval = \"1 ms\"\n[traffic]", "accepted"),
+        ("[traffic]", "[[fabric.mesh]]\ninterval = \"1 ms\"\n[traffic]",
+            "a.toml:12:1: a mesh needs pairs of hosts; write `pairs = 20` for random pairs, or two lists of hosts: `from = [\"h0\"]`, `to = [\"h1\"]`"),
+        ("[traffic]", "[[fabric.mesh]]\nfrom = [\"h0\", \"h1\"]\nto = [\"h2\"]\ninterval = \"1 ms\"\n[traffic]",
+            "a.toml:14:6: `from` names 2 hosts, `to` 1; accepted: 1 to 100000 hosts in both"),
+        ("[traffic]", "[[fabric.mesh]]\npairs = 3\ninterval = \"1 ms\"\nstack_p99 = \"1 ms\"\n[traffic]",
+            "a.toml:15:13: `stack_p99` needs `stack_median`; write both, or neither"),
+    ]);
+    // A setting without effect is refused: no run has PFC.
+    for (key, table) in [("watchdog", "[fabric.watchdog]\n[traffic]"), ("receiver", &receiver)] {
+        let text = GOOD.replacen("pfc = true", "pfc = false", 1).replacen("[traffic]", table, 1);
+        let error = error_of(&text, &[]);
+        let expected = format!("`{key}` changes nothing: no run has `pfc` = true; write `pfc = true` in a run, or remove `{key}`");
+        assert!(error.contains(&expected), "{error}");
+    }
 }
 
 /// Checks the lines of the error of [`GOOD`] with the pieces replaced.

@@ -5,7 +5,8 @@
 
 use crate::in_band::InBand;
 use crate::resolve::{CongestionNeeds, Demands, SetupError};
-use crate::run::{Job, Simulator, simulate_captured, simulate_messages};
+use crate::run::{Job, Simulator, simulate_captured, simulate_host, simulate_messages};
+use rnic_host::{Control, RogueDelay};
 use rnic_run::{CongestionDeclaration, CongestionSpec, RunOutput, Vocabulary};
 use rnic_transport::FlowConfig;
 use rnic_transport::congestion::{CongestionControl, Settings};
@@ -42,23 +43,44 @@ impl CongestionEntry {
         CongestionEntry::carrying::<C, Telemetry>()
     }
 
+    /// The catalogue entry of the congestion control `C`, which only transports in host software use.
+    pub fn of_host<C: CongestionControl>() -> CongestionEntry {
+        let declaration = CongestionDeclaration::of_host::<C>();
+        CongestionEntry { declaration, demands: demands::<C>, simulate: simulate_in_host::<C> }
+    }
+
     fn carrying<C: CongestionControl, T: InBand>() -> CongestionEntry {
         CongestionEntry {
             declaration: CongestionDeclaration::of::<C>(T::TELEMETRY),
-            demands: |settings, flow| {
-                let params = C::params(settings, flow)?;
-                let unset = C::PARAMETERS.iter().filter(|parameter| settings.value(parameter.name).is_none());
-                let derived = unset.filter_map(|p| Some((p.name, C::derived(&params, p.name)?))).collect();
-                Ok(Demands { marking: C::marking(&params, flow), cnp_interval: C::cnp_interval(&params), derived })
-            },
+            demands: demands::<C>,
             simulate: simulate_named::<C, T>,
         }
     }
 }
 
+/// What the congestion control `C` demands with these settings.
+fn demands<C: CongestionControl>(settings: &Settings, flow: &FlowConfig) -> Result<Demands, String> {
+    let params = C::params(settings, flow)?;
+    let unset = C::PARAMETERS.iter().filter(|parameter| settings.value(parameter.name).is_none());
+    let derived = unset.filter_map(|p| Some((p.name, C::derived(&params, p.name)?))).collect();
+    Ok(Demands { marking: C::marking(&params, flow), cnp_interval: C::cnp_interval(&params), derived })
+}
+
+/// Simulates a run of a transport in host software, with the congestion control `C`.
+fn simulate_in_host<C: CongestionControl>(job: Job<'_, '_>) -> RunOutput {
+    let Some(plan) = &job.resolved.software else {
+        let name = C::NAME;
+        return RunOutput::not_started(format!("cc \"{name}\" is for transports in host software only"));
+    };
+    simulate_host(plan, Control::of::<C>(job.resolved.transport.cc.settings.clone()), job)
+}
+
 /// Simulates a run with the transport that its settings name. The code of the simulation is compiled for this
 /// transport, for the congestion control `C` and for packets that carry telemetry of type `T`.
 fn simulate_named<C: CongestionControl, T: InBand>(job: Job<'_, '_>) -> RunOutput {
+    if job.resolved.software.is_some() {
+        return simulate_in_host::<C>(job);
+    }
     if let Some(plan) = &job.resolved.messages {
         return simulate_messages(plan, job);
     }
@@ -120,6 +142,7 @@ impl Catalogue {
     pub fn standard() -> Catalogue {
         let mut catalogue = Catalogue { congestion: Vec::new(), extended: false };
         visit_congestion_controls(&mut catalogue);
+        catalogue.congestion.push(CongestionEntry::of_host::<RogueDelay>());
         catalogue
     }
 

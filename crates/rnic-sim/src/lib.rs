@@ -28,15 +28,18 @@
 
 pub mod capture;
 pub mod catalogue;
+pub mod dead;
 mod events;
 pub mod host;
 mod in_band;
 mod link;
+mod mesh;
 pub mod pauses;
 pub mod resolve;
 pub mod run;
 pub mod storm;
 pub mod watch;
+mod watchdog;
 
 pub use catalogue::Catalogue;
 pub use events::Events;

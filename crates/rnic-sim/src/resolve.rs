@@ -5,12 +5,15 @@
 //! (limit of packets in flight) follows from the longest path, and buffers hold twice the BDP. The timeout `RTO_high`
 //! follows from the round-trip time with one congested link.
 
+pub mod faults;
+pub(crate) mod host;
 pub(crate) mod message;
 mod switch;
 
 use crate::host::HostConfig;
 use crate::storm::StormStep;
 use crate::watch::WatchPlan;
+use host::HostPlan;
 use message::MessagePlan;
 use rnic_fabric::config::{FabricSpec, SEGMENT, SwitchSpec, TopologySpec};
 use rnic_fabric::{
@@ -75,6 +78,8 @@ pub struct Resolved {
     pub network: Network,
     /// Steps of the run's pause storms: which NIC starts or stops pausing its switch, and when. Empty without PFC.
     pub storms: Vec<StormStep>,
+    /// Further faults of the run, and its watchdogs.
+    pub faults: faults::ResolvedFaults,
     /// Time of the first sample of PFC pauses, and interval between samples; `None` if pauses are not sampled.
     pub watch_pauses: Option<(Time, Time)>,
     /// Whether the fabric cannot drop packets: it has PFC with enough headroom, and no random loss.
@@ -87,8 +92,10 @@ pub struct Resolved {
     pub parameters: Vec<(String, String)>,
     /// Warnings for readers of the results, one sentence each.
     pub warnings: Vec<String>,
-    /// Configuration of the message transport; `None` with a transport of flows.
+    /// Configuration of the message transport; `None` with another transport.
     pub(crate) messages: Option<MessagePlan>,
+    /// Configuration of the transport in host software; `None` with another transport.
+    pub(crate) software: Option<HostPlan>,
 }
 
 /// Computes the complete configuration of the run `run`. `congestion` is usually a [`Catalogue`](crate::Catalogue); it
@@ -159,6 +166,9 @@ fn topology(fabric: &FabricSpec, other: Option<&Resolved>) -> Result<Arc<Topolog
 fn resolve_beside(
     congestion: &dyn CongestionNeeds, run: &RunSpec, other: Option<&Resolved>,
 ) -> Result<Resolved, SetupError> {
+    if let Some(why) = run.transport.misfit() {
+        return Err(SetupError::Impossible(why));
+    }
     let mut fabric = FabricSpec {
         topology: run.fabric.topology.clone(),
         link: run.fabric.link,
@@ -189,7 +199,11 @@ fn resolve_beside(
 
     let mut warnings = Vec::new();
     let random_loss = topology.ports.iter().any(|port| port.link.loss > 0.0);
-    let lossless = fabric.switch.buffer.pfc_headroom().is_some_and(|headroom| headroom >= needed) && !random_loss;
+    let has_pfc = fabric.switch.buffer.has_pfc();
+    let faults = faults::resolve(run, &topology, has_pfc, (frames.longest, frames.gap), &mut warnings)?;
+    let lossless = fabric.switch.buffer.pfc_headroom().is_some_and(|headroom| headroom >= needed)
+        && !random_loss
+        && !faults.drop_packets();
     let base_rtt = base_rtt(longest, &frames);
     let bdp = longest.rate.bytes_in(longest.delay * 2);
     let derived_cap = bdp.div_ceil(u64::from(run.fabric.mtu.0 as u32 + ROCE_DATA)).max(1);
@@ -222,8 +236,15 @@ fn resolve_beside(
     if let Some(plan) = &messages {
         message::check_sizes(plan, rnic_workload::largest(&run.traffic))?;
     }
+    let software = run.transport.is_host().then(|| host::plan(run, &flow, &frames)).transpose()?;
     let cc = &run.transport.cc.declaration;
     let demands = congestion.demands(&run.transport.cc, &flow)?;
+    if software.is_some() && demands.marking.is_some() {
+        return Err(SetupError::Impossible(format!(
+            "cc \"{}\" responds to ECN marks, which host software above transport \"{}\" cannot see; use one that responds to round-trip times or losses",
+            cc.name, run.transport.name
+        )));
+    }
     flow.cnp_interval = demands.cnp_interval;
     fabric.switch.ecn =
         marking(&run.fabric.switch.ecn, demands.marking, cc.name)?.map(|marking| switch::ecn(run, marking));
@@ -232,7 +253,8 @@ fn resolve_beside(
         warn_of_small_cap(&flow, &frames, longest, &mut warnings);
     }
     let fastest = network.host_rate.iter().max();
-    if let Some((rate, fastest)) = flow.max_rate.zip(fastest).filter(|(rate, fastest)| rate > *fastest) {
+    let max_rate = flow.max_rate.or(software.as_ref().and_then(HostPlan::max_rate));
+    if let Some((rate, fastest)) = max_rate.zip(fastest).filter(|(rate, fastest)| rate > *fastest) {
         warnings.push(format!("max_rate = \"{rate}\" changes nothing: no host's link is faster than {fastest}"));
     }
     if let Some(slowest) = network.host_rate.iter().min().filter(|rate| **rate < flow.line_rate)
@@ -258,14 +280,21 @@ fn resolve_beside(
     };
     let watch = run.watch.as_ref().map(|watch| WatchPlan::new(watch, &topology)).transpose();
     let watch = watch.map_err(|reason| SetupError::Impossible(format!("[watch]: {reason}")))?;
-    let mut parameters =
-        parameters(run, &fabric, &flow, &host_config, (messages.as_ref(), &demands), longest, &topology);
+    let mut parameters = parameters(
+        run,
+        &fabric,
+        &flow,
+        &host_config,
+        (messages.as_ref(), software.as_ref(), &demands),
+        longest,
+        &topology,
+    );
     if let Some(duration) = host_config.duration {
         parameters.push(("duration".to_string(), duration.to_string()));
     }
     let watch_pauses = run.watch.as_ref().filter(|watch| watch.pauses).map(|watch| (watch.start, watch.interval));
-    let storms = match fabric.switch.buffer.has_pfc() {
-        true => crate::storm::steps(&run.fabric.storms, fabric.switch.priorities),
+    let storms = match has_pfc {
+        true => crate::storm::steps(&faults.storms, fabric.switch.priorities),
         false => Vec::new(),
     };
     Ok(Resolved {
@@ -276,6 +305,7 @@ fn resolve_beside(
         host_config,
         network,
         storms,
+        faults,
         watch,
         watch_pauses,
         lossless,
@@ -283,6 +313,7 @@ fn resolve_beside(
         parameters,
         warnings,
         messages,
+        software,
     })
 }
 
@@ -443,7 +474,8 @@ fn warn_of_small_cap(flow: &FlowConfig, frames: &Frames, longest: PathFacts, war
 
 fn parameters(
     run: &RunSpec, fabric: &FabricSpec, flow: &FlowConfig, host_config: &HostConfig,
-    (messages, demands): (Option<&MessagePlan>, &Demands), longest: PathFacts, topology: &Topology,
+    (messages, software, demands): (Option<&MessagePlan>, Option<&HostPlan>, &Demands), longest: PathFacts,
+    topology: &Topology,
 ) -> Vec<(String, String)> {
     let mut list: Vec<(String, String)> = Vec::new();
     let mut put = |key: &str, value: String| list.push((key.to_string(), value));
@@ -456,6 +488,7 @@ fn parameters(
     for storm in &run.fabric.storms {
         put("storm", storm_text(storm, topology));
     }
+    faults::put(run, topology, &mut put);
     put("base_rtt", flow.base_rtt.to_string());
     put("mtu", Bytes(u64::from(flow.mtu)).to_string());
     put("header", Bytes(u64::from(flow.header)).to_string());
@@ -475,6 +508,12 @@ fn parameters(
         message::put(run, plan, &mut put);
         return list;
     }
+    if let Some(plan) = software {
+        put("ack_size", Bytes(u64::from(host_config.ack_bytes)).to_string());
+        host::put(run, plan, &mut put);
+        put_congestion(&run.transport.cc, demands, &mut put);
+        return list;
+    }
     let transport = &run.transport;
     let (before, after) = transport.declaration.describe_flows(&transport.settings, flow);
     for (key, value) in before {
@@ -483,15 +522,7 @@ fn parameters(
             put("nack_size", Bytes(u64::from(host_config.nack_bytes)).to_string());
         }
     }
-    let cc = &transport.cc;
-    for parameter in cc.declaration.parameters {
-        let derived = || demands.derived.iter().find(|(name, _)| *name == parameter.name);
-        let value = cc.settings.value(parameter.name).or_else(|| Some(derived()?.1.clone()));
-        put(
-            &format!("{}.{}", cc.name(), parameter.name),
-            value.map_or("derived from the fabric".to_string(), |value| value.to_string()),
-        );
-    }
+    put_congestion(&transport.cc, demands, &mut put);
     switch::put_ecn(&fabric.switch, &mut put);
     put("nic_burst", format!("{} packets", host_config.burst));
     let acks = match (flow.acks, flow.tcp.delayed_acks.is_some()) {
@@ -505,4 +536,16 @@ fn parameters(
         put(key, value);
     }
     list
+}
+
+/// Passes the parameters of the congestion control to `put`.
+fn put_congestion(cc: &CongestionSpec, demands: &Demands, put: &mut impl FnMut(&str, String)) {
+    for parameter in cc.declaration.parameters {
+        let derived = || demands.derived.iter().find(|(name, _)| *name == parameter.name);
+        let value = cc.settings.value(parameter.name).or_else(|| Some(derived()?.1.clone()));
+        put(
+            &format!("{}.{}", cc.name(), parameter.name),
+            value.map_or("derived from the fabric".to_string(), |value| value.to_string()),
+        );
+    }
 }

@@ -1,7 +1,7 @@
 //! Pause storms of a run (`[[fabric.storm]]`): NICs that send PFC pause frames to their switch from a given time on.
 
 use rnic_fabric::{BodyOf, Fabric, HostId, PartitionedHosts, Watcher};
-use rnic_run::Storm;
+use rnic_run::{Storm, WatchdogRecord};
 use rnic_transport::Time;
 
 /// A step of a pause storm: from the time `at` on, a host's NIC pauses the priorities in `mask` and no others.
@@ -29,6 +29,37 @@ pub(crate) fn steps(storms: &[Storm], priorities: u8) -> Vec<StormStep> {
         StormStep { at, host: HostId(host), mask }
     };
     instants.into_iter().filter(|(at, _)| *at < Time::MAX).map(step).collect()
+}
+
+/// The storms as the watchdogs of the NICs leave them, and the records of these watchdogs. A NIC whose receive pipeline
+/// has been stopped for `detection`, and that pauses its switch, stops pausing for ever.
+pub(crate) fn watched_by_nics(
+    storms: &[Storm], detection: Option<Time>, port_of: impl Fn(u32) -> u32,
+) -> (Vec<Storm>, Vec<WatchdogRecord>) {
+    let Some(detection) = detection else { return (storms.to_vec(), Vec::new()) };
+    // The first instant at which a storm of the host has lasted for `detection`.
+    let limit = |host: u32| {
+        let long = |storm: &&Storm| storm.host == host && storm.duration.is_none_or(|duration| duration > detection);
+        storms.iter().filter(long).map(|storm| storm.start + detection).min().unwrap_or(Time::MAX)
+    };
+    let shorten = |storm: &Storm| {
+        let most = limit(storm.host).saturating_sub(storm.start);
+        let duration = storm.duration.map_or(most, |duration| duration.min(most));
+        let lasts = limit(storm.host) == Time::MAX && storm.duration.is_none();
+        (duration > Time::ZERO).then_some(Storm { duration: (!lasts).then_some(duration), ..*storm })
+    };
+    let mut hosts: Vec<u32> = storms.iter().map(|storm| storm.host).filter(|host| limit(*host) < Time::MAX).collect();
+    hosts.sort_unstable_by_key(|host| (limit(*host), *host));
+    hosts.dedup();
+    let record = |host: u32| WatchdogRecord {
+        port: port_of(host),
+        priority: None,
+        action: None,
+        detected: limit(host),
+        restored: None,
+        dropped: 0,
+    };
+    (storms.iter().filter_map(shorten).collect(), hosts.into_iter().map(record).collect())
 }
 
 /// Executes the steps of pause storms during a run.
@@ -76,5 +107,28 @@ mod tests {
         // A storm does not pause a priority that the run does not use.
         assert_eq!(super::steps(&storms[1..2], 1)[0].mask, 0);
         assert_eq!(super::steps(&[storm(0, 0, None, None)], 8)[0].mask, 0xff);
+    }
+
+    #[test]
+    fn the_watchdog_of_a_nic_ends_its_first_long_storm_and_prevents_later_ones() {
+        let storm = |host, start, duration: Option<u64>| Storm {
+            host,
+            start: Time::from_ms(start),
+            duration: duration.map(Time::from_ms),
+            priority: None,
+        };
+        // Host 2 is stuck from 10 ms on; its watchdog acts 100 ms later. The storms of host 5 are too short.
+        let storms = [
+            storm(5, 0, Some(99)),
+            storm(2, 0, Some(5)),
+            storm(2, 10, None),
+            storm(2, 400, Some(1)),
+            storm(5, 200, Some(100)),
+        ];
+        let (left, records) = watched_by_nics(&storms, Some(Time::from_ms(100)), |host| host + 1_000);
+        assert_eq!(left, [storms[0], storms[1], storm(2, 10, Some(100)), storms[4]]);
+        let found: Vec<_> = records.iter().map(|r| (r.port, r.detected, r.priority, r.restored)).collect();
+        assert_eq!(found, [(1_002, Time::from_ms(110), None, None)]);
+        assert_eq!(watched_by_nics(&storms, None, |host| host), (storms.to_vec(), Vec::new()));
     }
 }

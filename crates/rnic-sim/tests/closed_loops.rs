@@ -321,7 +321,7 @@ impl RunListener for Plausible {
 /// Closed loops, with and without an end, together with open-loop traffic, under all congestion controls.
 fn scenario() -> Scenario {
     let mut runs = Vec::new();
-    for cc in rnic_run::Vocabulary::standard().congestion_controls() {
+    for cc in rnic_run::Vocabulary::standard().congestion_controls().iter().filter(|cc| !cc.host_only) {
         let ends = [("roce", None), ("irn", Some(Time::from_us(400)))];
         for ((transport, duration), last) in ends.into_iter().flat_map(|end| [(end, false), (end, true)]) {
             let mut spec = run_on(TopologySpec::FatTree { k: 4 }, transport);

@@ -34,7 +34,7 @@ fn poisson(mut run: RunSpec, name: &str) -> RunSpec {
 /// control with or without PFC.
 fn variants() -> Vec<RunSpec> {
     let mut runs = Vec::new();
-    for cc in rnic_run::Vocabulary::standard().congestion_controls() {
+    for cc in rnic_run::Vocabulary::standard().congestion_controls().iter().filter(|cc| !cc.host_only) {
         for (transport, pfc) in [("roce", true), ("irn", false)] {
             let mut run = run_on(TopologySpec::FatTree { k: 4 }, transport);
             run.transport.cc = CongestionSpec::of(*cc);

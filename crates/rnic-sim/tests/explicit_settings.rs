@@ -14,6 +14,10 @@ const QUEUEINGS: [&str; 3] = ["input", "shared", "output"];
 /// Keys that name other tables or identify a run; they are walked over themselves, or have no default to differ from.
 const STRUCTURE: [&str; 9] = ["topology", "switch", "link", "route", "storm", "name", "transport", "set", "ecn"];
 
+/// A slow receiver.
+const RECEIVER: &str =
+    "[{ hosts = [\"h0\"], page = \"4 KiB\", entries = 9, miss = \"1 us\", memory = \"4 MB\", buffer = \"256 KB\" }]";
+
 /// For every key, values that differ from what a run would have without the key.
 const VALUES: &[(&str, &[&str])] = &[
     // [fabric]
@@ -24,6 +28,12 @@ const VALUES: &[(&str, &[&str])] = &[
     ("frame_gap", &["\"24 B\""]),
     ("clock_skew_ppm", &["50"]),
     ("clock_jitter", &["\"2 ns\""]),
+    ("drop", &["[{ at = \"leaf0\", from = \"h0\", every = 3 }]"]),
+    ("dead", &["[{ host = \"h0\" }]"]),
+    ("receiver", &[RECEIVER]),
+    ("watchdog", &["{ detection = \"1 ms\" }"]),
+    ("nic_watchdog", &["{ detection = \"1 ms\" }"]),
+    ("mesh", &["[{ pairs = 2, interval = \"1 ms\" }]"]),
     ("paths", &["\"ecmp\"", "\"spray\""]),
     ("leaves", &["3"]),
     ("spines", &["3"]),
@@ -77,6 +87,7 @@ const VALUES: &[(&str, &[&str])] = &[
     ("rto_low_packets", &["5"]),
     ("timer_restart", &["\"response\"", "\"progress\""]),
     ("nacks", &["\"every\""]),
+    ("go_back", &["\"0\""]),
     ("bdp_fc", &["true", "false"]),
     ("bdp_cap", &["50"]),
     ("recovery", &["\"newreno\"", "\"no-sack\"", "\"go-back-n\""]),
@@ -111,6 +122,9 @@ const VALUES: &[(&str, &[&str])] = &[
     ("patched-timely", &["{ beta = 0.5 }"]),
     ("dctcp", &["{ g = 0.1 }"]),
     ("aimd", &["{ decrease = 0.3 }"]),
+    ("cubic", &["{ beta = 0.3 }"]),
+    ("swift", &["{ max_mdf = 0.3 }"]),
+    ("rogue", &["{ decrease = 0.3 }"]),
     ("hpcc", &["{ eta = 0.9 }"]),
 ];
 

@@ -1,5 +1,7 @@
 //! The memory for the flow records of a run does not grow with the number of flows, from the simulation to the result
-//! files.
+//! files. In a process of its own: other tests would add to its peak.
+
+mod common;
 
 use crate::common::fat_tree;
 use rnic_results::{FlowFormat, summarise, write_all};

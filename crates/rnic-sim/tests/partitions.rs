@@ -77,7 +77,7 @@ fn runs() -> Vec<String> {
     ]
     .map(String::from)
     .into();
-    for cc in rnic_run::Vocabulary::standard().congestion_controls() {
+    for cc in rnic_run::Vocabulary::standard().congestion_controls().iter().filter(|cc| !cc.host_only) {
         runs.push(format!("transport = \"irn\"\ncc = \"{}\"", cc.name));
         runs.push(format!("transport = \"roce\"\npfc = true\ncc = \"{}\"", cc.name));
     }

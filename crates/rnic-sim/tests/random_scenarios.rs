@@ -57,12 +57,16 @@ fn hosts(topology: &TopologySpec) -> u32 {
     }
 }
 
+fn congestion_controls() -> Vec<rnic_run::CongestionDeclaration> {
+    rnic_run::Vocabulary::standard().congestion_controls().iter().filter(|cc| !cc.host_only).copied().collect()
+}
+
 prop_compose! {
     fn setup()(
         topology in topology(),
         transport in prop::sample::select(vec!["roce", "irn", "iwarp"]),
         recovery in 0usize..6,
-        cc in prop::sample::select(rnic_run::Vocabulary::standard().congestion_controls().to_vec()),
+        cc in prop::sample::select(congestion_controls()),
         (pfc, acks, control_priority, uncapped, dynamic_rto) in any::<(bool, bool, bool, bool, bool)>(),
         lossy in prop_oneof![3 => Just(0.0), 1 => Just(0.002), 1 => Just(0.03)],
         delay in 0u64..3_000,
@@ -86,7 +90,9 @@ prop_compose! {
             _ => {}
         }
         set("handshake", (recovery == 2).into());
-        set("delayed_acks", (recovery < 2).into());
+        // Swift takes the delay of such an ACK, 500 us, for a queue. Its window falls to a tenth of a packet, so that
+        // 200 packets take a second, which is more than the time limit.
+        set("delayed_acks", (recovery < 2 && cc.name != "swift").into());
         set("rto", if dynamic_rto { "dynamic" } else { "fixed" }.into());
         set("acks", (acks || cc.needs_acks).into());
         set("control_priority", control_priority.into());

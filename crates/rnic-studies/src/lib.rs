@@ -16,12 +16,14 @@
 //! ```
 
 pub mod arbitration;
+pub mod at_scale;
 pub mod dcqcn;
 pub mod figures;
 mod files;
 pub mod irn;
 pub mod measured;
 pub mod nanotransport;
+pub mod rogue;
 pub mod statistics;
 mod table;
 pub mod verdict;
@@ -42,7 +44,8 @@ use rnic_scenario::from_embedded;
 use std::collections::BTreeMap;
 
 /// All studies that `rnic reproduce` can execute.
-pub const STUDIES: [&Study; 4] = [&irn::STUDY, &arbitration::STUDY, &dcqcn::STUDY, &nanotransport::STUDY];
+pub const STUDIES: [&Study; 6] =
+    [&irn::STUDY, &arbitration::STUDY, &dcqcn::STUDY, &nanotransport::STUDY, &rogue::STUDY, &at_scale::STUDY];
 
 /// Embeds files of a folder of `scenarios/`, as a list of (name, text).
 macro_rules! scenarios {

@@ -57,6 +57,19 @@ pub enum Metric {
     FctP99,
     /// Average request completion time in microseconds.
     Rct,
+    /// Median completion time in microseconds of the messages that are longer than one packet.
+    LongMedian,
+    /// Jain's fairness index of the mean goodputs of some flows over an interval.
+    Fairness {
+        /// First of the flows.
+        first: u32,
+        /// Last of the flows.
+        last: u32,
+        /// Start of the interval in microseconds.
+        from: u32,
+        /// End of the interval in microseconds.
+        to: u32,
+    },
     /// Percentile, given in thousandths, of the completion time of single-packet messages in microseconds.
     Tail(u32),
     /// Data packets that switches dropped, as a fraction of the data packets sent.
@@ -113,6 +126,34 @@ pub enum Metric {
     QueueMax,
     /// Number of PFC pause (XOFF) frames that were received by the nodes whose names start with this text.
     Pauses(&'static str),
+    /// Number per second of PFC pause (XOFF) frames that were received by the nodes whose names start with this text.
+    PausesPerSecond(&'static str),
+    /// Payload that the receivers got, as a fraction of the payload of all data packets that were sent, for a payload
+    /// of this many bytes per packet. With `true` only the payload of finished flows counts.
+    Useful(u64, bool),
+    /// Payload that the receivers have at the end of the run, per time of the run, in Gbps. With `true` only the
+    /// payload of finished flows counts.
+    Goodput(bool),
+    /// Maximum utilisation of a host's transmitter.
+    BusiestHost,
+    /// Retransmitted data packets for each dropped data packet.
+    RetransmittedPerDrop,
+    /// Number of flows that finished in this part of the run: from one percentage of its time to another.
+    Finished(usize, usize),
+    /// Hosts that have been paused at the end of the run for at least a tenth of it, as a fraction of all hosts.
+    Blocked,
+    /// Number of ports of the cycle of pauses at the end of the run.
+    CyclePorts,
+    /// Time in milliseconds at which the first watchdog found a storm: of a NIC (`true`) or of a switch.
+    Detected(bool),
+    /// Median of the round-trip time of the probes of a mesh, in microseconds.
+    MeshP50(&'static str),
+    /// 99th percentile of the round-trip time of the probes of a mesh, in microseconds.
+    MeshP99(&'static str),
+    /// 99.9th percentile of the round-trip time of the probes of a mesh, in microseconds.
+    MeshP999(&'static str),
+    /// Probes of a mesh without a response before the end of the run, as a fraction of its probes.
+    Unanswered(&'static str),
 }
 
 /// The three metrics in most figures of the IRN paper: average slowdown, average FCT and 99th percentile FCT.
@@ -126,6 +167,8 @@ impl Metric {
             Metric::Fct => "average FCT".to_string(),
             Metric::FctP99 => "99th percentile FCT".to_string(),
             Metric::Rct => "average RCT".to_string(),
+            Metric::LongMedian => "median completion time of long messages".to_string(),
+            Metric::Fairness { .. } => "fairness index".to_string(),
             Metric::Tail(per_mille) => format!("{} %ile of single packets", f64::from(per_mille) / 10.0),
             Metric::Dropped => "data packets dropped".to_string(),
             Metric::UsOf(bytes) => format!("completion time of {bytes} B"),
@@ -153,7 +196,24 @@ impl Metric {
             Metric::QueueMedian => "queue, median".to_string(),
             Metric::QueueHigh => "queue, 95th percentile".to_string(),
             Metric::QueueMax => "queue, maximum".to_string(),
+            Metric::Pauses("") => "pauses".to_string(),
             Metric::Pauses(at) => format!("pauses at {at}"),
+            Metric::PausesPerSecond("") => "pauses per second".to_string(),
+            Metric::PausesPerSecond(at) => format!("pauses per second at {at}"),
+            Metric::Useful(..) => "useful share of the data packets".to_string(),
+            Metric::Goodput(false) => "delivered payload".to_string(),
+            Metric::Goodput(true) => "payload of finished messages".to_string(),
+            Metric::BusiestHost => "utilisation of the sender's link".to_string(),
+            Metric::RetransmittedPerDrop => "packets retransmitted per drop".to_string(),
+            Metric::Finished(from, to) => format!("messages finished from {from} to {to} % of the run"),
+            Metric::Blocked => "hosts blocked at the end".to_string(),
+            Metric::CyclePorts => "ports in a cycle of pauses at the end".to_string(),
+            Metric::Detected(true) => "storm found by the NIC".to_string(),
+            Metric::Detected(false) => "storm found by the switch".to_string(),
+            Metric::MeshP50(mesh) => format!("median latency of {mesh}"),
+            Metric::MeshP99(mesh) => format!("99th percentile latency of {mesh}"),
+            Metric::MeshP999(mesh) => format!("99.9th percentile latency of {mesh}"),
+            Metric::Unanswered(mesh) => format!("{mesh} without a response"),
         }
     }
 
@@ -175,6 +235,8 @@ impl Metric {
                 result.traffic.get(traffic).and_then(|flows| self.of_flows(flows))
             }
             Metric::Rct => rnic_results::stats::mean(&result.requests_us),
+            Metric::LongMedian => result.long_us,
+            Metric::Fairness { first, last, from, to } => fairness(result, first..=last, from, to),
             Metric::Tail(per_mille) => {
                 let number = TAIL_PER_MILLE.iter().position(|known| *known == per_mille)?;
                 result.tail_us.get(number).copied()
@@ -216,6 +278,35 @@ impl Metric {
                 let there = result.pauses_at.iter().filter(|(node, _)| node.starts_with(at));
                 Some(there.map(|(_, pauses)| *pauses).sum::<u64>() as f64)
             }
+            _ => self.of_operations(result),
+        }
+    }
+
+    fn of_operations(self, result: &Measurement) -> Option<f64> {
+        let operations = &result.operations;
+        let bytes = |finished| if finished { operations.finished_bytes } else { operations.delivered_bytes };
+        let mesh = |name| operations.meshes.get(name);
+        match self {
+            Metric::PausesPerSecond(at) => Some(Metric::Pauses(at).of(result, "")? / (result.sim_time_us / 1e6)),
+            Metric::Useful(payload, finished) => {
+                (operations.data > 0).then(|| bytes(finished) as f64 / (operations.data * payload) as f64)
+            }
+            Metric::Goodput(finished) => Some(bytes(finished) as f64 * 8e-3 / result.sim_time_us),
+            Metric::BusiestHost => Some(operations.busiest_host),
+            Metric::RetransmittedPerDrop => {
+                (operations.dropped > 0).then(|| operations.retransmitted as f64 / operations.dropped as f64)
+            }
+            Metric::Finished(from, to) => Some(operations.finished.get(from..to)?.iter().sum::<u64>() as f64),
+            Metric::Blocked => Some(operations.blocked_hosts as f64 / operations.hosts.max(1) as f64),
+            Metric::CyclePorts => Some(operations.cycle_ports as f64),
+            Metric::Detected(by_nic) => {
+                operations.storms.iter().find(|storm| storm.by_nic == by_nic).map(|storm| storm.detected_ms)
+            }
+            Metric::MeshP50(name) => mesh(name).map(|rtt| rtt.p50),
+            Metric::MeshP99(name) => mesh(name).map(|rtt| rtt.p99),
+            Metric::MeshP999(name) => mesh(name).map(|rtt| rtt.p999),
+            Metric::Unanswered(name) => mesh(name).map(|rtt| rtt.unanswered as f64 / rtt.probes.max(1) as f64),
+            _ => None,
         }
     }
 }
@@ -225,6 +316,22 @@ fn late(result: &Measurement, number: usize) -> Option<&[f64]> {
     let course = result.course.as_ref()?;
     let flow = course.gbps.get(number)?;
     Some(&flow[flow.len() - (course.at_us.len() / 4).clamp(1, flow.len().max(1)).min(flow.len())..])
+}
+
+/// Jain's fairness index, `(sum x)^2 / (n sum x^2)`, of the mean goodputs of `flows` over the sampling intervals that
+/// end after `from` and up to `to` microseconds. A flow without a sample in this time has a goodput of 0.
+fn fairness(result: &Measurement, flows: std::ops::RangeInclusive<u32>, from: u32, to: u32) -> Option<f64> {
+    let course = result.course.as_ref()?;
+    let goodput = |number: u32| -> Option<f64> {
+        let flow = course.gbps.get(number as usize)?;
+        let at = course.at_us.iter().skip(course.at_us.len().checked_sub(flow.len())?);
+        let within = |at: f64| at > f64::from(from) && at <= f64::from(to);
+        let values: Vec<f64> = at.zip(flow).filter(|(at, _)| within(**at)).map(|(_, gbps)| *gbps).collect();
+        Some(rnic_results::stats::mean(&values).unwrap_or(0.0))
+    };
+    let goodputs: Vec<f64> = flows.map(goodput).collect::<Option<_>>()?;
+    let (sum, squares) = goodputs.iter().fold((0.0, 0.0), |(sum, squares), x| (sum + x, squares + x * x));
+    (squares > 0.0).then(|| sum * sum / (goodputs.len() as f64 * squares))
 }
 
 /// The results of one experiment, for all its runs and seeds.
@@ -367,6 +474,19 @@ mod tests {
         assert_eq!(largest(failed).0, Err("1 of 3 cases have no result: stuck".to_string()));
         assert_eq!(largest(vec![("c".into(), Err("stuck".into()))]).0, Err("stuck".to_string()));
         assert!(largest(Vec::new()).0.is_err());
+    }
+
+    #[test]
+    fn the_fairness_index_is_jains() {
+        use rnic_campaign::measurement::Course;
+        // The third flow starts late, so its values belong to the last two intervals.
+        let gbps = vec![vec![9.0, 4.0, 4.0, 4.0], vec![9.0, 4.0, 4.0, 4.0], vec![1.0, 1.0]];
+        let course = Course { at_us: vec![10.0, 20.0, 30.0, 40.0], gbps };
+        let result = Measurement { course: Some(course), ..Measurement::default() };
+        assert_eq!(fairness(&result, 0..=1, 10, 40), Some(1.0));
+        assert_eq!(fairness(&result, 0..=2, 20, 40), Some(81.0 / (3.0 * 33.0)));
+        assert_eq!(fairness(&result, 0..=2, 0, 20), Some((6.5 + 6.5_f64).powi(2) / (3.0 * 2.0 * 6.5 * 6.5)));
+        assert_eq!(fairness(&result, 0..=3, 0, 20), None, "there is no fourth flow");
     }
 
     #[test]

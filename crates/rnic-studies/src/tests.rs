@@ -2,6 +2,7 @@
 
 use super::*;
 use rnic_campaign::jobs::execute;
+use rnic_campaign::operations::{self, Operations};
 use rnic_campaign::{Ignore, Store, Threads, measurement};
 use rnic_sim::Catalogue;
 use std::collections::BTreeSet;
@@ -24,6 +25,7 @@ fn anything() -> Measurement {
         traffic: [("background".to_string(), flows)].into(),
         tail_us: vec![1.0; measurement::TAIL_PER_MILLE.len()],
         requests_us: vec![5.0],
+        long_us: Some(900.0),
         drop_rate: Some(0.01),
         each_gbps: vec![9.0; 8],
         goodput: ["", "users", "recovery"]
@@ -47,8 +49,32 @@ fn anything() -> Measurement {
             bytes: vec![5, 6],
             bursts: vec![[0.0, 1.0], [2.0, 3.0]],
         }),
-        course: Some(measurement::Course { at_us: vec![1.0, 2.0], gbps: vec![vec![3.0, 4.0]; 3] }),
+        course: Some(measurement::Course {
+            at_us: (1..=450).map(|ms| f64::from(ms) * 1_000.0).collect(),
+            gbps: vec![vec![3.0; 450]; 5],
+        }),
+        operations: operations(),
         ..Measurement::default()
+    }
+}
+
+/// What a run about the operation of a network measures.
+fn operations() -> Operations {
+    let storm = |by_nic| operations::Storm { by_nic, detected_ms: 3.0, dropped: 7 };
+    let rtt = operations::Rtt { probes: 9, unanswered: 1, p50: 2.0, p99: 3.0, p999: 4.0 };
+    Operations {
+        data: 10,
+        retransmitted: 3,
+        dropped: 2,
+        delivered_bytes: 9_000,
+        finished_bytes: 8_000,
+        finished: vec![1; 100],
+        busiest_host: 0.9,
+        hosts: 4,
+        blocked_hosts: 1,
+        cycle_ports: 4,
+        storms: vec![storm(true), storm(false)],
+        meshes: ["probes", "RDMA", "TCP"].map(|name| (name.to_string(), rtt)).into(),
     }
 }
 

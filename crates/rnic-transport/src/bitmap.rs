@@ -44,6 +44,11 @@ impl BitWindow {
         self.words.len() as u32 * 64
     }
 
+    /// The bits, 64 in each word, in the order of `psn mod capacity`; the lowest bit of a word is the first.
+    pub fn words(&self) -> &[u64] {
+        &self.words
+    }
+
     /// Number of set bits.
     pub fn count(&self) -> u32 {
         self.set

@@ -62,6 +62,17 @@ pub enum NackPolicy {
     Every,
 }
 
+/// Where a go-back-N sender begins again after a NACK.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum GoBack {
+    /// At the packet that the receiver expects.
+    #[default]
+    Expected,
+    /// At the first packet of the message, because the receiver discards the part of the message that it has: the
+    /// go-back-0 of early RoCE NICs ("RDMA over Commodity Ethernet at Scale", section 4.1). A flow is one message.
+    First,
+}
+
 /// Settings of TCP (iWARP) connections. The retransmission timer of TCP cannot be turned off.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct TcpConfig {
@@ -171,6 +182,8 @@ pub struct FlowConfig {
     pub acks: bool,
     /// Go-back-N: which out-of-order packets make the receiver send a NACK.
     pub nacks: NackPolicy,
+    /// Go-back-N: where the sender begins again after a NACK or a timeout.
+    pub go_back: GoBack,
     /// Minimum time between two congestion notification packets (CNPs) that the receiver sends for CE-marked packets.
     /// `None`: the receiver sends no CNPs.
     pub cnp_interval: Option<Time>,
@@ -211,6 +224,7 @@ impl Default for FlowConfig {
             }),
             acks: true,
             nacks: NackPolicy::First,
+            go_back: GoBack::Expected,
             cnp_interval: None,
             max_rate: None,
             first_psn: Psn::new(0),

@@ -58,6 +58,12 @@ impl<C: CongestionControl> Regulator<C> {
         }
     }
 
+    /// Lets the next packet leave earlier by `late`: the last one left that much later than pacing allowed, because its
+    /// owner was late. Without this, a paced flow falls below its rate by every delay of its owner.
+    pub fn make_up_for(&mut self, late: Time) {
+        self.not_before = self.not_before.saturating_sub(late);
+    }
+
     /// The congestion control.
     pub fn congestion(&self) -> &C {
         &self.congestion
@@ -235,6 +241,16 @@ impl<P: Protocol, C: CongestionControl> Sender<P, C> {
     #[inline]
     pub fn sent(&mut self, cfg: &FlowConfig, params: &C::Params, now: Time, bytes: u32) {
         self.regulator.sent(cfg, params, now, bytes);
+    }
+
+    /// The pacing and congestion control of the flow.
+    pub fn regulator(&self) -> &Regulator<C> {
+        &self.regulator
+    }
+
+    /// As [`regulator`](Sender::regulator), to be changed.
+    pub fn regulator_mut(&mut self) -> &mut Regulator<C> {
+        &mut self.regulator
     }
 
     /// The time at which the sender's next timer fires, and which timer it is; `None` if no timer runs.

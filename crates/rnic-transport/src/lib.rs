@@ -59,7 +59,7 @@ pub mod time;
 pub mod transports;
 pub mod units;
 
-pub use config::{FlowConfig, NackPolicy, TcpConfig, Timeouts, TimerRestart};
+pub use config::{FlowConfig, GoBack, NackPolicy, TcpConfig, Timeouts, TimerRestart};
 pub use flow::{Notifier, Receiver, Regulator, Sender, Timer};
 pub use pdu::{Pdu, PduKind, RxMeta, RxOutcome, TxDesc};
 pub use psn::Psn;

@@ -26,6 +26,10 @@ impl Stamp {
     pub const fn at(now: Time) -> Stamp {
         Stamp((now.as_ps() / 1_000) as u32)
     }
+    /// The timestamp in nanoseconds, modulo 2^32.
+    pub const fn as_ns(self) -> u32 {
+        self.0
+    }
     /// The timestamp of the instant that is `span` before `now`.
     pub const fn before(now: Time, span: Time) -> Stamp {
         Stamp(Stamp::at(now).0.wrapping_sub((span.as_ps() / 1_000) as u32))
@@ -76,6 +80,10 @@ impl Pdu {
     pub const fn data(psn: Psn, last: bool, now: Time) -> Pdu {
         let last = if last { Pdu::LAST } else { 0 };
         Pdu { head: psn.value() | last, trigger: 0, stamp: Stamp::at(now) }
+    }
+    /// A data packet that departed at `stamp` and is not known to be the last of its flow.
+    pub const fn data_with(psn: Psn, stamp: Stamp) -> Pdu {
+        Pdu { head: psn.value(), trigger: 0, stamp }
     }
     /// An ACK of all packets before `expected`; `stamp` is the departure time of the data packet that caused it.
     pub const fn ack(expected: Psn, stamp: Stamp) -> Pdu {

@@ -1,6 +1,8 @@
 //! The registry of all transports and congestion controls. The simulator and the `rnic` command find them here by name.
 
-use crate::congestion::{Aimd, CongestionControl, Dcqcn, Dctcp, Hpcc, NoCongestionControl, PatchedTimely, Timely};
+use crate::congestion::{
+    Aimd, CongestionControl, Cubic, Dcqcn, Dctcp, Hpcc, NoCongestionControl, PatchedTimely, Swift, Timely,
+};
 pub use crate::transports::{transports, visit_transports};
 
 /// A function that is generic over the type of a congestion control. [`visit_congestion_controls`] calls it for every
@@ -39,5 +41,7 @@ pub fn visit_congestion_controls<V: Visitor>(visitor: &mut V) {
     visitor.visit::<PatchedTimely>();
     visitor.visit::<Dctcp>();
     visitor.visit::<Aimd>();
+    visitor.visit::<Cubic>();
+    visitor.visit::<Swift>();
     visitor.visit_with_telemetry::<Hpcc>();
 }

@@ -2,7 +2,7 @@
 
 use crate::common::{Pipe, Script, Source, Totals, assert_trace, run_traced, sender_view};
 use rnic_transport::recovery::GoBackN;
-use rnic_transport::{FlowConfig, NackPolicy, Pdu, Psn, Time, Timeouts, Timer};
+use rnic_transport::{FlowConfig, GoBack, NackPolicy, Pdu, Psn, Time, Timeouts, Timer};
 
 fn run(cfg: &FlowConfig, packets: u32, script: &Script) -> (String, Totals) {
     run_traced::<GoBackN>(cfg, packets, Pipe::SHORT, script)
@@ -300,4 +300,47 @@ fn with_the_cap_and_timeouts_of_irn() {
         assert_eq!(u64::from(sender.in_flight()), packets.min(4));
         assert_eq!(sender.deadline(&cfg), Some((Time::from_us(1 + timeout), Timer::Retransmit)));
     }
+}
+
+/// Go-back-0: the receiver discards what it has when it sends the NACK, and the sender begins again with #0.
+#[test]
+fn go_back_0_begins_again_with_the_first_packet() {
+    let cfg = FlowConfig { go_back: GoBack::First, ..roce() };
+    let (trace, totals) = run(&cfg, 4, &Script::default().lose(2, 1));
+    assert_trace(
+        &trace,
+        "t=0us send #0
+         t=1us send #1
+         t=2us send #2 (lost)
+         t=3us recv #0, ACK 1
+         t=3us send #3
+         t=4us recv #1, ACK 2
+         t=5us ACK 1 arrives
+         t=6us recv #3 discarded, NACK 0/3
+         t=6us ACK 2 arrives
+         t=8us NACK 0/3 arrives
+         t=8us resend #0
+         t=9us resend #1
+         t=10us resend #2
+         t=11us recv #0, ACK 1
+         t=11us resend #3
+         t=12us recv #1, ACK 2
+         t=13us recv #2, ACK 3
+         t=13us ACK 1 arrives
+         t=14us recv #3, ACK 4, complete
+         t=14us ACK 2 arrives
+         t=15us ACK 3 arrives
+         t=16us ACK 4 arrives, complete",
+    );
+    assert_eq!((totals.nacks, totals.retransmitted, totals.completions), (1, 4, 1));
+    // No NACK reports the loss of the last packet: after the timeout all four packets are retransmitted. The receiver
+    // learns from #0 that the sender has begun again. Without ACKs the timer of the receiver does the same.
+    for acks in [true, false] {
+        let (_, totals) = run(&FlowConfig { acks, ..cfg.clone() }, 4, &Script::default().lose(3, 1));
+        assert_eq!((totals.nacks, totals.retransmitted, totals.completions), (u64::from(!acks), 4, 1), "{acks}");
+    }
+    // A message with a loss in every attempt never completes, however often it is sent.
+    let losses = (1..=50).fold(Script::default(), |script, attempt| script.lose(2, attempt));
+    let (_, totals) = run(&cfg, 4, &losses);
+    assert_eq!((totals.nacks, totals.retransmitted), (50, 200));
 }

@@ -185,6 +185,22 @@ pub(crate) enum Backing {
     Held(Box<dyn Buffer>, usize),
     /// The application owns the bytes.
     Foreign(ForeignMemory),
+    /// There are no bytes: see [`Device::register_virtual`](crate::Device::register_virtual).
+    Virtual(Virtual),
+}
+
+/// Memory without bytes: its length, and what was written last.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Virtual {
+    pub(crate) len: usize,
+    /// Offset and length of the last write, until [`Device::take_written`](crate::Device::take_written) takes it.
+    pub(crate) written: Option<(u64, u32)>,
+}
+
+impl Virtual {
+    fn check(&self, offset: usize, len: usize) -> Result<(), AccessError> {
+        if offset.checked_add(len).is_none_or(|end| end > self.len) { Err(AccessError::Bounds) } else { Ok(()) }
+    }
 }
 
 /// An atomic operation on eight bytes of a region.
@@ -241,6 +257,7 @@ impl Backing {
             Backing::Owned(bytes) => bytes.len(),
             Backing::Held(_, len) => *len,
             Backing::Foreign(memory) => memory.len,
+            Backing::Virtual(memory) => memory.len,
         }
     }
 
@@ -249,7 +266,7 @@ impl Backing {
         match self {
             Backing::Owned(bytes) => Some(bytes),
             Backing::Held(buffer, len) => buffer.bytes().get(..*len),
-            Backing::Foreign(_) => None,
+            Backing::Foreign(_) | Backing::Virtual(_) => None,
         }
     }
 
@@ -258,7 +275,7 @@ impl Backing {
         match self {
             Backing::Owned(bytes) => Some(bytes),
             Backing::Held(buffer, len) => buffer.bytes_mut().get_mut(..*len),
-            Backing::Foreign(_) => None,
+            Backing::Foreign(_) | Backing::Virtual(_) => None,
         }
     }
 
@@ -282,6 +299,7 @@ impl Backing {
                 // readable; `out` is a Rust reference, which the promise keeps outside of the memory.
                 unsafe { copy_nonoverlapping(from.as_ptr(), out.as_mut_ptr(), out.len()) };
             }
+            Backing::Virtual(memory) => memory.check(offset, out.len())?,
         }
         Ok(())
     }
@@ -310,6 +328,10 @@ impl Backing {
                 // `ForeignMemory::new` makes the bytes valid for writes; `data` is a Rust reference, which the promise
                 // keeps outside of the memory.
                 unsafe { copy_nonoverlapping(data.as_ptr(), to.as_ptr(), data.len()) };
+            }
+            Backing::Virtual(memory) => {
+                memory.check(offset, data.len())?;
+                memory.written = Some((offset as u64, data.len() as u32));
             }
         }
         Ok(())
@@ -348,6 +370,7 @@ impl Backing {
                     }
                 })
             }
+            Backing::Virtual(_) => Err(AccessError::Rights),
         }
     }
 }
@@ -517,5 +540,19 @@ mod tests {
         let mut backing = Backing::Foreign(unsafe { ForeignMemory::new(std::ptr::null_mut(), 0) });
         assert_eq!((backing.read(0, &mut []), backing.write(0, &[])), (Ok(()), Ok(())));
         assert_eq!(backing.read(0, &mut [0]), Err(AccessError::Bounds));
+    }
+
+    #[test]
+    fn virtual_memory_checks_bounds_and_tells_the_last_write() {
+        let mut backing = Backing::Virtual(Virtual { len: 1 << 40, written: None });
+        assert_eq!((backing.len(), backing.bytes()), (1 << 40, None));
+        assert_eq!(backing.write(1 << 40, &[1]), Err(AccessError::Bounds));
+        assert_eq!(backing.write(usize::MAX, &[1]), Err(AccessError::Bounds));
+        assert_eq!(backing.read((1 << 40) - 3, &mut [0; 4]), Err(AccessError::Bounds));
+        assert_eq!(backing.atomic(0, Atomic::Add(1)), Err(AccessError::Rights));
+        backing.write(7, &[1, 2]).unwrap();
+        backing.write(1 << 39, &[1, 2, 3]).unwrap();
+        let Backing::Virtual(memory) = backing else { unreachable!() };
+        assert_eq!(memory.written, Some((1 << 39, 3)));
     }
 }

@@ -77,6 +77,43 @@ pub struct DeviceConfig {
     /// Seed of the generator of memory keys, first PSNs and queue pair numbers. The seed must be secret: a peer that
     /// knows it can compute the keys.
     pub seed: u64,
+    /// Which queue pair numbers the device draws, if several devices share an address.
+    pub shard: Shard,
+}
+
+/// A device's place among several devices that share an IP address and a UDP port. The device draws only queue pair
+/// numbers (QPNs) that leave the remainder `index` when divided by `count`, so that the QPN of a packet tells for which
+/// device it is.
+///
+/// ```
+/// use rnic_verbs::Shard;
+///
+/// let third = Shard { index: 2, count: 4 };
+/// assert!(third.has(0x12_3456) && !third.has(0x12_3457));
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Shard {
+    /// The device's number among the devices, from 0 on.
+    pub index: u32,
+    /// Number of the devices, 1 to [`Shard::MAX`].
+    pub count: u32,
+}
+
+impl Shard {
+    /// Maximum number of devices that share an address. Each still has 262,144 queue pair numbers to draw from.
+    pub const MAX: u32 = 64;
+
+    /// Whether the device draws this queue pair number.
+    pub fn has(self, qpn: u32) -> bool {
+        qpn % self.count.max(1) == self.index
+    }
+}
+
+impl Default for Shard {
+    /// The only device.
+    fn default() -> Shard {
+        Shard { index: 0, count: 1 }
+    }
 }
 
 impl Default for DeviceConfig {
@@ -95,6 +132,7 @@ impl Default for DeviceConfig {
             },
             congestion: Congestion::of::<NoCongestionControl>(Settings::new(&[])),
             seed: 0,
+            shard: Shard::default(),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 pub use crate::batch::{Batch, Destination};
 
-pub use crate::config::{DeviceConfig, Limits};
+pub use crate::config::{DeviceConfig, Limits, Shard};
 
 use crate::batch::AROUND_PAYLOAD;
 use crate::common::Ctx;
@@ -143,12 +143,31 @@ impl Device {
         self.receive_as(Origin { source, protected: true }, now, marked, bytes)
     }
 
+    /// Handles a packet that the caller has parsed, and that was not protected. Simulations use it: their packets have
+    /// no bytes of payload in memory. `packet` must be what [`Packet::parse`] returns for some bytes.
+    ///
+    /// # Errors
+    /// The reason for which the packet is dropped.
+    pub fn receive_packet(
+        &mut self, now: Time, source: SocketAddr, marked: bool, packet: &Packet<'_>,
+    ) -> Result<(), Dropped> {
+        let origin = Origin { source, protected: false };
+        self.counted(now, marked, |device| device.take_packet(now, origin, marked, packet))
+    }
+
     #[inline]
     fn receive_as(&mut self, origin: Origin, now: Time, marked: bool, bytes: &[u8]) -> Result<(), Dropped> {
+        self.counted(now, marked, |device| device.take(now, origin, marked, bytes))
+    }
+
+    #[inline]
+    fn counted(
+        &mut self, now: Time, marked: bool, take: impl FnOnce(&mut Device) -> Result<(), Dropped>,
+    ) -> Result<(), Dropped> {
         self.ctx.now = now;
         self.ctx.counters.packets_received += 1;
         self.ctx.counters.marked += u64::from(marked);
-        let result = self.take(now, origin, marked, bytes);
+        let result = take(self);
         if let Err(why) = result {
             self.ctx.counters.dropped[why as usize] += 1;
         }
@@ -157,22 +176,26 @@ impl Device {
     }
 
     fn take(&mut self, now: Time, origin: Origin, marked: bool, bytes: &[u8]) -> Result<(), Dropped> {
-        let packet = match Packet::parse(bytes) {
-            Ok(packet) => packet,
-            Err(reject) => return Err(self.refuse_reserved(origin, bytes, reject)),
-        };
+        match Packet::parse(bytes) {
+            Ok(packet) => self.take_packet(now, origin, marked, &packet),
+            Err(reject) => Err(self.refuse_reserved(origin, bytes, reject)),
+        }
+    }
+
+    #[inline]
+    fn take_packet(&mut self, now: Time, origin: Origin, marked: bool, packet: &Packet<'_>) -> Result<(), Dropped> {
         let bth = &packet.headers.bth;
         let qpn = Qpn(bth.dest_qp);
         let (at, qp) = addressed(&mut self.qps, qpn, origin, bth.pkey)?;
-        if let Err((why, is_invalid_request)) = qp.check(&packet) {
+        if let Err((why, is_invalid_request)) = qp.check(packet) {
             if is_invalid_request && qp.refuse(&mut self.ctx, Psn::new(bth.psn)) {
                 self.touch_at(at);
             }
             return Err(why);
         }
-        let result = qp.handle(&mut self.ctx, now, &packet, marked);
+        let result = qp.handle(&mut self.ctx, now, packet, marked);
         if !qp.common.established {
-            self.establish(at, &packet, &result);
+            self.establish(at, packet, &result);
         }
         self.touch_at(at);
         result
@@ -265,6 +288,12 @@ impl Device {
         if !self.ready.is_empty() || batch.holds() {
             return Some(Time::ZERO);
         }
+        self.timers.first().map(|(at, _)| *at)
+    }
+
+    /// Time of the earliest timer or paced transmission, apart from what is ready to be transmitted now; `None` if
+    /// there is none.
+    pub fn next_timer(&self) -> Option<Time> {
         self.timers.first().map(|(at, _)| *at)
     }
 

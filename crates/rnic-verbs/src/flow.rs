@@ -37,7 +37,8 @@ pub(crate) trait Pace: Send {
     /// Sets the application's rate limit, which applies from the next packet on; `None`: no limit but the link's rate.
     fn set_rate(&mut self, rate: Option<BitRate>);
     fn not_before(&self) -> Time;
-    fn sent(&mut self, now: Time, bytes: u32);
+    /// Handles the transmission of a packet; `more` says whether another one waits.
+    fn sent(&mut self, now: Time, bytes: u32, more: bool);
     fn on_cnp(&mut self, now: Time);
     fn deadline(&self) -> Option<Time>;
     fn on_deadline(&mut self, now: Time);
@@ -61,8 +62,33 @@ impl Recovery for Irn {
     fn claim<C: CongestionControl>(_sender: &mut Sender<Self, C>, _packets: u32) {}
 }
 
+/// Maximum number of bytes, and maximum time, by which a paced flow catches up with its rate after the thread that
+/// moves packets was late. NICs have such a limit too (the burst size of a rate limit).
+const BURST: u64 = 65_536;
+const LATEST: Time = Time::from_ms(10);
+
+/// Whether only pacing kept a flow from sending since its last packet. Then the next packet may leave earlier by as
+/// much as the last one was late. After a pause the flow begins with a full interval.
+#[derive(Default)]
+struct Waits(bool);
+
+impl Waits {
+    /// A packet of `bytes` bytes left at `now`, which pacing had allowed at `due`; `more` says whether another waits.
+    fn sent<C: CongestionControl>(
+        &mut self, regulator: &mut Regulator<C>, due: Time, now: Time, bytes: u32, more: bool,
+    ) {
+        let step = regulator.not_before().saturating_sub(now);
+        if step > Time::ZERO && self.0 {
+            let most = Time::from_ps(step.as_ps().saturating_mul(BURST / u64::from(bytes).max(1))).min(LATEST);
+            regulator.make_up_for(now.saturating_sub(due).min(most));
+        }
+        self.0 = step > Time::ZERO && more;
+    }
+}
+
 struct Bound<P: Protocol, C: CongestionControl> {
     sender: Sender<P, C>,
+    waits: Waits,
     cfg: FlowConfig,
     params: C::Params,
 }
@@ -87,7 +113,11 @@ impl<P: Recovery, C: CongestionControl> Flow for Bound<P, C> {
         self.sender.poll(&self.cfg, now)
     }
     fn sent(&mut self, now: Time, bytes: u32) {
+        let due = self.sender.regulator().not_before();
         self.sender.sent(&self.cfg, &self.params, now, bytes);
+        let is_paced = self.sender.regulator().not_before() > now;
+        let more = is_paced && self.sender.next_transmit(&self.cfg).is_some();
+        self.waits.sent(self.sender.regulator_mut(), due, now, bytes, more);
     }
     fn claim(&mut self, packets: u32) {
         P::claim(&mut self.sender, packets);
@@ -114,6 +144,7 @@ impl<P: Recovery, C: CongestionControl> Flow for Bound<P, C> {
 
 struct Paced<C: CongestionControl> {
     regulator: Regulator<C>,
+    waits: Waits,
     cfg: FlowConfig,
     params: C::Params,
 }
@@ -125,8 +156,10 @@ impl<C: CongestionControl> Pace for Paced<C> {
     fn not_before(&self) -> Time {
         self.regulator.not_before()
     }
-    fn sent(&mut self, now: Time, bytes: u32) {
+    fn sent(&mut self, now: Time, bytes: u32, more: bool) {
+        let due = self.regulator.not_before();
         self.regulator.sent(&self.cfg, &self.params, now, bytes);
+        self.waits.sent(&mut self.regulator, due, now, bytes, more);
     }
     fn on_cnp(&mut self, now: Time) {
         self.regulator.congestion_mut().on_cnp(&self.params, now);
@@ -164,7 +197,7 @@ impl<C: CongestionControl> Maker<C> {
     fn flow<P: Recovery>(&self, cfg: &FlowConfig, now: Time) -> Result<Box<dyn Flow>, String> {
         let params = C::params(&self.settings, cfg)?;
         let sender = Sender::<P, C>::stream(cfg, &params, now);
-        Ok(Box::new(Bound { sender, cfg: cfg.clone(), params }))
+        Ok(Box::new(Bound { sender, waits: Waits::default(), cfg: cfg.clone(), params }))
     }
 }
 
@@ -187,7 +220,7 @@ impl<C: CongestionControl> Factory for Maker<C> {
     fn pace(&self, cfg: &FlowConfig, now: Time) -> Result<Box<dyn Pace>, String> {
         let params = C::params(&self.settings, cfg)?;
         let regulator = Regulator::<C>::new(cfg, &params, now);
-        Ok(Box::new(Paced { regulator, cfg: cfg.clone(), params }))
+        Ok(Box::new(Paced { regulator, waits: Waits::default(), cfg: cfg.clone(), params }))
     }
 }
 
@@ -264,5 +297,84 @@ impl Congestion {
 impl fmt::Debug for Congestion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Congestion({})", self.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rnic_transport::congestion::NoCongestionControl;
+
+    const PACKET: u32 = 1_250; // 10 us at 1 Gbps
+
+    /// Sends what pacing allows at `now`; returns the number of packets.
+    fn flow_sends(flow: &mut dyn Flow, now: Time) -> u32 {
+        let mut count = 0;
+        while flow.poll(now).is_some() {
+            flow.sent(now, PACKET);
+            count += 1;
+        }
+        count
+    }
+
+    fn flows() -> [Box<dyn Flow>; 2] {
+        let congestion = Congestion::of::<NoCongestionControl>(Settings::new(&[]));
+        let rate = Some(BitRate::from_gbps(1));
+        let cfg = FlowConfig { max_rate: rate, bdp_cap: 8_000, ..FlowConfig::default() };
+        [congestion.go_back_n(&cfg, Time::ZERO).unwrap(), congestion.irn(&cfg, Time::ZERO).unwrap()]
+    }
+
+    /// A thread that looks every 45 us sends at the rate: 4 or 5 packets each time.
+    #[test]
+    fn a_late_owner_does_not_lower_the_rate() {
+        for mut flow in flows() {
+            flow.extend(1_000);
+            let sent: Vec<u32> = (0..100).map(|turn| flow_sends(&mut *flow, Time::from_us(45 * turn))).collect();
+            assert_eq!(sent[0], 1);
+            assert!(sent[1..].iter().all(|count| [4, 5].contains(count)), "{sent:?}");
+            // In 99 * 45 us go 445.5 intervals of 10 us.
+            assert_eq!(sent.iter().sum::<u32>(), 1 + 445);
+        }
+    }
+
+    /// Catching up is bounded: after 10 ms, in which 1,000 packets could have left, 64 KB leave at once.
+    #[test]
+    fn an_owner_that_was_away_sends_a_bounded_burst() {
+        for mut flow in flows() {
+            flow.extend(1_000);
+            assert_eq!(flow_sends(&mut *flow, Time::ZERO), 1);
+            assert_eq!(flow_sends(&mut *flow, Time::from_ms(10)), 1 + 65_536 / PACKET);
+        }
+    }
+
+    /// A flow that had nothing to send does not save up: it begins with one packet.
+    #[test]
+    fn an_idle_flow_saves_nothing() {
+        for mut flow in flows() {
+            flow.extend(3);
+            assert_eq!([0, 10, 20].map(|us| flow_sends(&mut *flow, Time::from_us(us))), [1, 1, 1]);
+            flow.extend(100);
+            assert_eq!(flow_sends(&mut *flow, Time::from_us(500)), 1);
+            assert_eq!(flow_sends(&mut *flow, Time::from_us(520)), 2);
+        }
+    }
+
+    #[test]
+    fn packets_without_loss_recovery_catch_up_too() {
+        let congestion = Congestion::of::<NoCongestionControl>(Settings::new(&[]));
+        let cfg = FlowConfig { max_rate: Some(BitRate::from_gbps(1)), ..FlowConfig::default() };
+        let mut pace = congestion.pace(&cfg, Time::ZERO).unwrap();
+        let mut sends = |us, more| {
+            let now = Time::from_us(us);
+            let mut count = 0;
+            while pace.not_before() <= now && count < 100 {
+                pace.sent(now, PACKET, more);
+                count += 1;
+            }
+            count
+        };
+        assert_eq!([0, 45, 90].map(|us| sends(us, true)), [1, 4, 5]);
+        assert_eq!(sends(100, false), 1);
+        assert_eq!(sends(900, true), 1, "it had nothing to send in between");
     }
 }

@@ -3,6 +3,7 @@
 
 #![allow(clippy::disallowed_types, reason = "looked up on every packet and never iterated over")]
 
+use crate::config::Shard;
 use crate::qp::Qp;
 use crate::types::Qpn;
 use rand_core::Rng;
@@ -11,9 +12,13 @@ use slab::Slab;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
-/// Hash of a QPN: a multiplication. An attacker cannot choose QPNs with equal hashes, because the device draws them.
+/// Hash of a queue pair number (QPN): a multiplication. An attacker cannot choose QPNs with equal hashes, because the
+/// device draws them.
 #[derive(Default)]
-struct QpnHasher(u64);
+pub struct QpnHasher(u64);
+
+/// A map from queue pair numbers (QPNs) that the device has drawn. Do not iterate over it: its order means nothing.
+pub type QpnMap<V> = HashMap<u32, V, BuildHasherDefault<QpnHasher>>;
 
 impl Hasher for QpnHasher {
     fn finish(&self) -> u64 {
@@ -32,7 +37,7 @@ impl Hasher for QpnHasher {
 /// The queue pairs of a device.
 pub(crate) struct QueuePairs {
     entries: Slab<Qp>,
-    slots: HashMap<u32, u32, BuildHasherDefault<QpnHasher>>,
+    slots: QpnMap<u32>,
     /// QPN and slot of the queue pair that was looked up last. Packets of one queue pair usually arrive in runs, and
     /// then only the first one needs the hash table. Of the empty table and after a removal, a QPN that no queue pair
     /// can have.
@@ -44,20 +49,21 @@ const NONE: (u32, u32) = (Psn::MODULUS - 1, 0);
 
 impl QueuePairs {
     pub(crate) fn new() -> QueuePairs {
-        QueuePairs { entries: Slab::new(), slots: HashMap::default(), last: NONE }
+        QueuePairs { entries: Slab::new(), slots: QpnMap::default(), last: NONE }
     }
 
     pub(crate) fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Draws a QPN that no queue pair has, and inserts the queue pair that `make` returns for it. The QPN is random in
-    /// all 24 bits, so that a third party has to guess it, and packets for a destroyed queue pair reach no new one.
-    /// The QPNs 0, 1 and 0xffffff are reserved (InfiniBand volume 1, section 9.2.5).
-    pub(crate) fn insert(&mut self, rng: &mut impl Rng, make: impl FnOnce(Qpn) -> Qp) -> Qpn {
+    /// Draws a QPN of `shard` that no queue pair has, and inserts the queue pair that `make` returns for it. The QPN is
+    /// random in all 24 bits, so that a third party has to guess it, and packets for a destroyed queue pair reach no
+    /// new one. The QPNs 0, 1 and 0xffffff are reserved (InfiniBand volume 1, section 9.2.5).
+    pub(crate) fn insert(&mut self, rng: &mut impl Rng, shard: Shard, make: impl FnOnce(Qpn) -> Qp) -> Qpn {
         let qpn = loop {
             let number = rng.next_u32() >> 8;
-            if (2..Psn::MODULUS - 1).contains(&number) && !self.slots.contains_key(&number) {
+            let is_free = (2..Psn::MODULUS - 1).contains(&number) && !self.slots.contains_key(&number);
+            if is_free && shard.has(number) {
                 break Qpn(number);
             }
         };

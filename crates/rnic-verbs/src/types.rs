@@ -380,6 +380,25 @@ pub enum Service {
     Uc,
 }
 
+impl Service {
+    /// All services.
+    pub const ALL: [Service; 3] = [Service::Rc, Service::Irn, Service::Uc];
+
+    /// The name in messages of the out-of-band exchange and on command lines: `rc`, `irn` or `uc`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Service::Rc => "rc",
+            Service::Irn => "irn",
+            Service::Uc => "uc",
+        }
+    }
+
+    /// The service with this name.
+    pub fn named(name: &str) -> Option<Service> {
+        Service::ALL.into_iter().find(|service| service.name() == name)
+    }
+}
+
 /// Maximum sizes of a queue pair's queues and work requests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Capacities {

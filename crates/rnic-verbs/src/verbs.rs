@@ -1,7 +1,7 @@
 //! The verbs of a [`Device`] (one RDMA NIC): functions that create, modify and destroy objects, post work requests and
 //! poll completions.
 
-use crate::backing::{Backing, Buffer, ForeignMemory};
+use crate::backing::{Backing, Buffer, ForeignMemory, Virtual};
 use crate::common::Common;
 use crate::device::Device;
 use crate::flow::Congestion;
@@ -14,7 +14,7 @@ use crate::types::{
     Access, Completion, Connection, CqId, Data, Event, MAX_MTU, MrId, MrInfo, Pd, QpChange, QpInfo, QpInit, Qpn,
     RecvRequest, SendAttributes, SendOp, SendRequest, Service, Sge, SrqId, State, Status, VerbsError,
 };
-use rnic_transport::{BitRate, FlowConfig, NackPolicy, Psn, Time, headers};
+use rnic_transport::{BitRate, FlowConfig, GoBack, NackPolicy, Psn, Time, headers};
 use std::net::SocketAddr;
 
 /// Verbs for protection domains and memory regions.
@@ -100,6 +100,30 @@ impl Device {
         self.register_backing(pd, Backing::Foreign(memory), Some(addr), access)
     }
 
+    /// Registers `len` bytes of memory without bytes, for simulations: packets carry the lengths of its data, but the
+    /// data of what is read from it is undefined, and what is written to it is discarded. All checks of keys, rights
+    /// and bounds apply. Atomics fail.
+    ///
+    /// # Errors
+    /// As [`Device::register`].
+    pub fn register_virtual(
+        &mut self, pd: Pd, len: u64, addr: Option<u64>, access: Access,
+    ) -> Result<MrInfo, VerbsError> {
+        let possible = || format!("0 to {}", usize::MAX).into();
+        let range = |_| VerbsError::Range { name: "the length of virtual memory", value: len, possible: possible() };
+        let len = usize::try_from(len).map_err(range)?;
+        self.register_backing(pd, Backing::Virtual(Virtual { len, written: None }), addr, access)
+    }
+
+    /// Takes the offset and the length of the last write into a region of [`Device::register_virtual`] since the last
+    /// call; `None` if there was none, or if the region is no such region. A received packet causes at most one write.
+    pub fn take_written(&mut self, id: MrId) -> Option<(u64, u32)> {
+        match self.ctx.memory.backing(id)? {
+            Backing::Virtual(memory) => memory.written.take(),
+            _ => None,
+        }
+    }
+
     fn register_backing(
         &mut self, pd: Pd, backing: Backing, addr: Option<u64>, access: Access,
     ) -> Result<MrInfo, VerbsError> {
@@ -111,7 +135,7 @@ impl Device {
         if self.ctx.memory.count() >= limits.regions as usize {
             return Err(VerbsError::Limit { what: "memory regions", limit: limits.regions.into() });
         }
-        if self.ctx.memory.bytes() + backing.len() as u64 > limits.bytes {
+        if self.ctx.memory.bytes().saturating_add(backing.len() as u64) > limits.bytes {
             return Err(VerbsError::Limit { what: "bytes of registered memory", limit: limits.bytes });
         }
         let info = self.ctx.memory.register(pd, backing, addr, access, &mut self.rng);
@@ -128,7 +152,7 @@ impl Device {
     pub fn deregister(&mut self, id: MrId) -> Result<Vec<u8>, VerbsError> {
         match self.ctx.memory.deregister(id).ok_or(VerbsError::Unknown("such memory region"))? {
             Backing::Owned(bytes) => Ok(bytes),
-            Backing::Held(..) | Backing::Foreign(_) => Ok(Vec::new()),
+            Backing::Held(..) | Backing::Foreign(_) | Backing::Virtual(_) => Ok(Vec::new()),
         }
     }
 
@@ -141,7 +165,7 @@ impl Device {
         match self.ctx.memory.deregister(id).ok_or(VerbsError::Unknown("such memory region"))? {
             Backing::Held(buffer, _) => Ok(buffer),
             Backing::Owned(bytes) => Ok(Box::new(bytes)),
-            Backing::Foreign(_) => Ok(Box::new(Vec::new())),
+            Backing::Foreign(_) | Backing::Virtual(_) => Ok(Box::new(Vec::new())),
         }
     }
 
@@ -151,7 +175,11 @@ impl Device {
     /// # Errors
     /// If no region has this handle, or the region ends before the last of these bytes. Then nothing is copied.
     pub fn read_memory(&mut self, id: MrId, offset: usize, out: &mut [u8]) -> Result<(), VerbsError> {
-        Ok(self.backing(id)?.read(offset, out)?)
+        let backing = self.backing(id)?;
+        if let Backing::Virtual(_) = backing {
+            out.fill(0);
+        }
+        Ok(backing.read(offset, out)?)
     }
 
     /// Copies `data` into a memory region, beginning at the region's byte `offset`. The device or the application may
@@ -379,7 +407,7 @@ impl Device {
                 last_cnp: None,
             }
         };
-        let qpn = self.qps.insert(&mut self.rng, make);
+        let qpn = self.qps.insert(&mut self.rng, self.config.shard, make);
         Ok(qpn)
     }
 
@@ -515,6 +543,7 @@ impl Device {
             timeouts: Some(timeouts),
             acks: true,
             nacks: NackPolicy::First,
+            go_back: GoBack::Expected,
             cnp_interval: None,
             max_rate: None,
             ..FlowConfig::default()

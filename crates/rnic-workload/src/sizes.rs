@@ -88,6 +88,14 @@ pub fn parse(text: &str, base_dir: &Path) -> Result<SizeDistribution, String> {
     }
 }
 
+/// The distribution in the text `content` of a CDF file called `name`.
+///
+/// # Errors
+/// One sentence that says what is wrong, in which line.
+pub fn of_cdf(name: &str, content: &str) -> Result<SizeDistribution, String> {
+    Ok(SizeDistribution { name: name.to_string(), points: parse_cdf(name, content)? })
+}
+
 /// The points of the distribution `irn-heavy-tailed`, with flow sizes in bytes.
 fn irn_heavy_tailed() -> Vec<(f64, f64)> {
     let single_packet = [(32.0, 0.0), (1000.0, 0.5)];

@@ -11,8 +11,8 @@ use rnic_endpoint::port::{CorruptionKind, ROCE_PORT};
 use rnic_endpoint::{Mode, Security};
 use rnic_perf::raw::{self, Case};
 use rnic_perf::{
-    Amount, DEFAULT_MAX_MEMORY, DEFAULT_PORT, FaultPlan, Op, PerfError, Plan, Report, Row, SIZES, ServeOptions, Served,
-    Unit, run, serve,
+    Amount, Carrier, ChannelPlan, DEFAULT_MAX_MEMORY, DEFAULT_PORT, FaultPlan, HostTransport, Op, PathSelection,
+    PerfError, Plan, Report, Row, SIZES, ServeOptions, Served, Unit, run, serve,
 };
 use rnic_transport::{BitRate, Bytes, Time};
 use rnic_verbs::Service;
@@ -136,13 +136,26 @@ struct MeasureArgs {
     #[arg(short, long, value_name = "BYTES")]
     mtu: Option<u32>,
 
-    /// Transport service of the queue pairs [default: irn; with --perftest rc]
+    /// What carries the messages: a transport service of queue pairs, or a host transport [default: irn; with
+    /// --perftest rc]
     #[arg(long, value_enum)]
     service: Option<ServiceName>,
 
-    /// Congestion control; `rnic list congestion` lists all
-    #[arg(long, value_name = "NAME", default_value = "none")]
-    cc: String,
+    /// With --service rogue or multipath: bytes of a chunk, with or without unit [default: 64 KiB, multipath 32 KiB]
+    #[arg(long, value_name = "BYTES", value_parser = parse_size, conflicts_with = "perftest")]
+    chunk: Option<u32>,
+
+    /// With --service multipath: number of paths, 1 to 256 [default: 32]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256), conflicts_with = "perftest")]
+    paths: Option<u32>,
+
+    /// With --service multipath: which path a chunk takes [default: two-choices]
+    #[arg(long, value_enum, value_name = "POLICY", conflicts_with = "perftest")]
+    select: Option<SelectionName>,
+
+    /// Congestion control; `rnic list congestion` lists all [default: none; with --service rogue or multipath rogue]
+    #[arg(long, value_name = "NAME")]
+    cc: Option<String>,
 
     /// Change a parameter of the congestion control; may be repeated
     #[arg(long, value_name = "KEY=VALUE", value_parser = parse_setting)]
@@ -324,6 +337,43 @@ enum ServiceName {
     Irn,
     /// Unreliable connection
     Uc,
+    /// RoGUE: congestion control and a shadow queue pair in host software, above RC
+    Rogue,
+    /// Chunks over many unreliable connections, with loss recovery in host software
+    Multipath,
+}
+
+impl From<ServiceName> for Carrier {
+    fn from(name: ServiceName) -> Carrier {
+        match name {
+            ServiceName::Rc => Service::Rc.into(),
+            ServiceName::Irn => Service::Irn.into(),
+            ServiceName::Uc => Service::Uc.into(),
+            ServiceName::Rogue => Carrier::Channels(HostTransport::Rogue),
+            ServiceName::Multipath => Carrier::Channels(HostTransport::Multipath),
+        }
+    }
+}
+
+/// Which path a chunk of a multipath channel takes.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+enum SelectionName {
+    /// The one with the shorter round-trip time of two random paths
+    TwoChoices,
+    /// One after the other
+    RoundRobin,
+    /// Always the first one
+    Single,
+}
+
+impl From<SelectionName> for PathSelection {
+    fn from(name: SelectionName) -> PathSelection {
+        match name {
+            SelectionName::TwoChoices => PathSelection::TwoChoices,
+            SelectionName::RoundRobin => PathSelection::RoundRobin,
+            SelectionName::Single => PathSelection::Single,
+        }
+    }
 }
 
 /// Runs as the server, or measures as the client of the given host.
@@ -464,6 +514,8 @@ fn plan(arguments: &MeasureArgs) -> Plan {
         (None, Some(count)) => Amount::Messages(count),
         (None, None) => Plan::usual_messages(op, arguments.latency),
     };
+    let service = arguments.service.map_or(Service::Irn.into(), Carrier::from);
+    let is_channel = matches!(service, Carrier::Channels(_));
     Plan {
         op,
         latency: arguments.latency,
@@ -472,12 +524,13 @@ fn plan(arguments: &MeasureArgs) -> Plan {
         queue_pairs: arguments.queue_pairs,
         depth: arguments.tx_depth,
         mtu: arguments.mtu,
-        service: match arguments.service {
-            Some(ServiceName::Rc) => Service::Rc,
-            Some(ServiceName::Irn) | None => Service::Irn,
-            Some(ServiceName::Uc) => Service::Uc,
+        service,
+        channel: ChannelPlan {
+            chunk: arguments.chunk,
+            paths: arguments.paths,
+            select: arguments.select.map(PathSelection::from),
         },
-        congestion: arguments.cc.clone(),
+        congestion: arguments.cc.clone().unwrap_or_else(|| if is_channel { "rogue" } else { "none" }.to_string()),
         settings: arguments.set.clone(),
         line_rate: arguments.line_rate,
         in_flight: arguments.in_flight,
@@ -490,7 +543,8 @@ fn plan(arguments: &MeasureArgs) -> Plan {
             corrupt_kind: arguments.corrupt_kind.map(CorruptionKind::from).unwrap_or_default(),
             seed: arguments.fault_seed,
         },
-        mode: mode(arguments),
+        // Channels need progress threads in any case.
+        mode: if is_channel { Mode::Thread } else { mode(arguments) },
         roce_port: arguments.roce_port,
         give_up_after: arguments.give_up_after,
         security: arguments.security.map(Security::from).unwrap_or_default(),

@@ -103,7 +103,9 @@ fn impossible(arguments: &MeasureArgs) -> Option<(&'static str, &'static str)> {
         (arguments.duration.is_some(), "--duration", "both sides count messages; use --iters"),
         (arguments.service == Some(ServiceName::Irn), "--service irn", service),
         (arguments.service == Some(ServiceName::Uc), "--service uc", service),
-        (arguments.cc != "none", "--cc", tells),
+        (arguments.service == Some(ServiceName::Rogue), "--service rogue", service),
+        (arguments.service == Some(ServiceName::Multipath), "--service multipath", service),
+        (arguments.cc.is_some(), "--cc", tells),
         (!arguments.set.is_empty(), "--set", tells),
         (arguments.line_rate.is_some(), "--line-rate", tells),
         (

@@ -8,9 +8,9 @@ use rnic_verbs::{Access, AccessError, Buffer, ForeignMemory, MrInfo, Pd, QpInit,
 use std::marker::PhantomData;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-pub(super) struct DomainInner {
-    pub(super) device: Device,
-    pub(super) id: Pd,
+pub(crate) struct DomainInner {
+    pub(crate) device: Device,
+    pub(crate) id: Pd,
 }
 
 impl Drop for DomainInner {
@@ -23,7 +23,7 @@ impl Drop for DomainInner {
 
 /// A protection domain: queue pairs access only memory regions of their own protection domain.
 #[derive(Clone)]
-pub struct ProtectionDomain(pub(super) Arc<DomainInner>);
+pub struct ProtectionDomain(pub(crate) Arc<DomainInner>);
 
 impl ProtectionDomain {
     /// Registers `len` zero bytes, which the device allocates. Unlike `register(vec![0; len], access)` it fails with an
@@ -221,7 +221,7 @@ impl<B> MemoryRegion<B> {
         MemoryRegion { domain: domain.clone(), info: Mutex::new(info), backing: PhantomData }
     }
 
-    fn info(&self) -> MrInfo {
+    pub(crate) fn info(&self) -> MrInfo {
         *lock(&self.info)
     }
 

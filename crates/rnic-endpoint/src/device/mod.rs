@@ -136,15 +136,48 @@ impl Device {
     /// As [`Device::open`]. Also if the IP address is the unspecified one (`0.0.0.0` or `::`), because the ICRC of each
     /// packet covers the address.
     pub fn open_at(address: SocketAddr, config: Config) -> Result<Device, Error> {
-        if address.ip().is_unspecified() {
-            let error = io::Error::other(
-                "a device needs an address of this host, not the unspecified one: the ICRC of packets covers the address",
-            );
-            return Err(Error::Io(error));
-        }
+        refuse_unspecified(address)?;
         let port = UdpPort::bind(address, &config.udp)?;
         let config = config.fitted_to(&port)?;
         Device::on_port(Box::new(port), config)
+    }
+
+    /// Opens `count` devices (*shards*) on one address, at UDP port 4791, so that several threads can send and receive
+    /// its packets at the same time: each device has its own sockets, locks and, in [`Mode::Thread`], its own progress
+    /// thread. The kernel delivers each packet to the device of its queue pair. Nothing else is shared: protection
+    /// domains, memory regions and completion queues belong to one device, and so does a queue pair. Peers see one
+    /// address.
+    ///
+    /// ```no_run
+    /// use rnic_endpoint::{Config, Device};
+    ///
+    /// # fn main() -> Result<(), rnic_endpoint::Error> {
+    /// let cores = std::thread::available_parallelism()?.get() as u32;
+    /// let devices = Device::open_shards("10.0.0.1".parse().unwrap(), cores, Config::default())?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Device::open`]. Also if `count` is not 1 to 64.
+    pub fn open_shards(address: IpAddr, count: u32, config: Config) -> Result<Vec<Device>, Error> {
+        Device::open_shards_at(SocketAddr::new(address, port::ROCE_PORT), count, config)
+    }
+
+    /// Opens devices like [`Device::open_shards`], but at the UDP port of `address`; 0 stands for any free port.
+    ///
+    /// # Errors
+    /// As [`Device::open_shards`] and [`Device::open_at`].
+    pub fn open_shards_at(address: SocketAddr, count: u32, config: Config) -> Result<Vec<Device>, Error> {
+        refuse_unspecified(address)?;
+        let mut devices = Vec::new();
+        for port in UdpPort::bind_shards(address, count, &config.udp)? {
+            let mut config = config.clone().fitted_to(&port)?;
+            config.verbs.shard = port.shard();
+            config.verbs.seed = config.verbs.seed.wrapping_add(port.shard().index.into());
+            devices.push(Device::on_port(Box::new(port), config)?);
+        }
+        Ok(devices)
     }
 
     /// Opens a device on any implementation of [`Port`]: for tests, fault injection, or other ways to send packets than
@@ -172,7 +205,7 @@ impl Device {
         Ok(Device(Arc::new(Handle(shared))))
     }
 
-    fn shared(&self) -> &Shared {
+    pub(crate) fn shared(&self) -> &Shared {
         &self.0.0
     }
 
@@ -278,8 +311,16 @@ pub struct Counters {
     pub port: port::Counters,
 }
 
+fn refuse_unspecified(address: SocketAddr) -> Result<(), Error> {
+    if !address.ip().is_unspecified() {
+        return Ok(());
+    }
+    let why = "a device needs an address of this host, not the unspecified one: the ICRC of packets covers the address";
+    Err(Error::Io(io::Error::other(why)))
+}
+
 /// Reads a random seed of eight bytes from `/dev/urandom`.
-fn random_seed() -> io::Result<u64> {
+pub(crate) fn random_seed() -> io::Result<u64> {
     use std::io::Read;
     let mut bytes = [0; 8];
     std::fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;

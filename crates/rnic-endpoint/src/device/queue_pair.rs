@@ -216,6 +216,23 @@ impl Identity {
     }
 }
 
+impl Device {
+    /// The largest path MTU, in payload bytes, that the path to `peer` and a transport service admit.
+    pub(crate) fn path_mtu(&self, service: Service, peer: SocketAddr) -> Result<u32, Error> {
+        let longest = self.shared().ask(|driver| driver.port().longest_datagram(peer))?;
+        // Each packet with payload also has headers, the ICRC, and protection.
+        let protection = if self.shared().security != Security::None { ProtectedHeader::OVERHEAD } else { 0 };
+        let room = longest.saturating_sub(AROUND_PAYLOAD + protection) as u32;
+        let power = |largest: u32| 1 << room.clamp(256, largest).ilog2();
+        Ok(match service {
+            Service::Rc => power(4_096),
+            Service::Uc => power(8_192),
+            // IRN has no fixed set of MTUs; its payloads are multiples of 4 bytes, so that they need no padding.
+            Service::Irn => (room / 4 * 4).clamp(256, MAX_MTU),
+        })
+    }
+}
+
 impl Drop for QpInner {
     fn drop(&mut self) {
         let shared = self.domain.0.device.shared();
@@ -249,17 +266,7 @@ impl QueuePair {
     /// # Errors
     /// When the host has no route to `peer`.
     pub fn path_mtu(&self, peer: SocketAddr) -> Result<u32, Error> {
-        let longest = self.shared().ask(|driver| driver.port().longest_datagram(peer))?;
-        // Each packet with payload also has headers, the ICRC, and protection.
-        let protection = if self.shared().security != Security::None { ProtectedHeader::OVERHEAD } else { 0 };
-        let room = longest.saturating_sub(AROUND_PAYLOAD + protection) as u32;
-        let power = |largest: u32| 1 << room.clamp(256, largest).ilog2();
-        Ok(match self.0.options.service {
-            Service::Rc => power(4_096),
-            Service::Uc => power(8_192),
-            // IRN has no fixed set of MTUs; its payloads are multiples of 4 bytes, so that they need no padding.
-            Service::Irn => (room / 4 * 4).clamp(256, MAX_MTU),
-        })
+        self.device().path_mtu(self.0.options.service, peer)
     }
 
     /// Connects this queue pair to the queue pair at `peer`: this one moves from INIT through the state RTR to RTS.

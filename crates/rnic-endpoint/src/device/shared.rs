@@ -7,11 +7,12 @@
 //! | `driver` | the port | by the thread that moves packets, even while this thread sleeps until a packet arrives |
 //! | `waiters` | threads and tasks that wait for completions | briefly |
 //! | `verbs` | queue pairs, memory, completions | briefly, never during a system call |
+//! | `sessions` | the keys of protected connections | briefly |
 //!
-//! A thread that needs several of a device's locks takes them in the order `driver`, `waiters`, `verbs`. The thread
-//! that holds the lock of the driver is the *leader*: the progress thread, or a thread of the application that polls.
-//! Other threads that wait for completions are *followers*: they sleep on the condition variable `changed`. When the
-//! leader releases the driver, it wakes the followers, and one of them becomes the leader.
+//! A thread that needs several of a device's locks takes them in the order `driver`, `waiters`, `verbs`, `sessions`.
+//! The thread that holds the lock of the driver is the *leader*: the progress thread, or a thread of the application
+//! that polls. Other threads that wait for completions are *followers*: they sleep on the condition variable `changed`.
+//! When the leader releases the driver, it wakes the followers, and one of them becomes the leader.
 
 use super::Error;
 use crate::clock::DeviceClock;
@@ -33,14 +34,14 @@ use std::time::Duration;
 /// What threads and tasks wait for: the completions of a queue, or with `None` the device's asynchronous events.
 pub(super) type Source = Option<CqId>;
 
-pub(super) struct Shared {
+pub(crate) struct Shared {
     verbs: Mutex<rnic_verbs::Device>,
     driver: Mutex<Driver>,
     pub(super) local: SocketAddr,
-    pub(super) sessions: Arc<Sessions>,
-    pub(super) security: Security,
+    pub(crate) sessions: Arc<Sessions>,
+    pub(crate) security: Security,
     /// Maximum number of packets that each connection has in flight.
-    pub(super) in_flight: u32,
+    pub(crate) in_flight: u32,
     /// [`Config::give_up_after`].
     pub(super) give_up_after: Time,
     pub(super) clock: DeviceClock,
@@ -210,7 +211,7 @@ impl Shared {
 
     /// Receives packets, fires timers and sends packets once. If there was nothing to do, sleeps until there is, `cq`
     /// has completions, or `left` has passed. If another thread holds the driver, only sleeps.
-    pub(super) fn progress_or_wait(&self, cq: Option<CqId>, left: Time) -> Result<(), Error> {
+    pub(crate) fn progress_or_wait(&self, cq: Option<CqId>, left: Time) -> Result<(), Error> {
         self.alive()?;
         let lead = if self.mode == Mode::Polled { self.try_lead() } else { None };
         let Some(mut driver) = lead else { return self.follow(cq, left) };
@@ -258,7 +259,8 @@ impl Shared {
         !matches!(self.driver.try_lock(), Err(TryLockError::WouldBlock))
     }
 
-    fn wake_all(&self) {
+    /// Wakes the threads that wait for completions.
+    pub(crate) fn wake_all(&self) {
         // A thread that waits for completions holds this lock from its last check until it sleeps. So no such thread
         // can miss the notification.
         let _waiters = lock(&self.waiters);
@@ -288,7 +290,7 @@ impl Shared {
     }
 
     /// Removes the threads and tasks that wait for a completion queue, because the queue is about to be destroyed.
-    pub(super) fn forget(&self, cq: CqId) {
+    pub(crate) fn forget(&self, cq: CqId) {
         let tasks = {
             let mut waiters = lock(&self.waiters);
             let tasks = waiters.remove(&Some(cq));
@@ -377,7 +379,7 @@ impl Shared {
 
     /// Runs `question`, for example a reading of counters, on the driver. The thread that holds the driver releases it
     /// for that time.
-    pub(super) fn ask<R>(&self, question: impl FnOnce(&Driver) -> R) -> R {
+    pub(crate) fn ask<R>(&self, question: impl FnOnce(&Driver) -> R) -> R {
         self.asking.fetch_add(1, Ordering::AcqRel);
         let _asking = Asking(&self.asking);
         self.waker.wake_by_ref();
@@ -386,7 +388,7 @@ impl Shared {
 
     /// Sends the ACKs that wait for the next poll ([`Acknowledge::WithNextPoll`](crate::Acknowledge::WithNextPoll)),
     /// unless another thread holds the driver.
-    pub(super) fn flush(&self) {
+    pub(crate) fn flush(&self) {
         if self.mode == Mode::Polled
             && !self.closing.load(Ordering::Acquire)
             && let Some(mut driver) = self.try_lead()

@@ -90,13 +90,7 @@ impl Verbs for Device {
                 "only a queue pair of a protection domain's handle can be protected, by QueuePair::connect",
             ));
         }
-        let mut verbs = self.shared().verbs();
-        verbs.advance_to(self.shared().clock.now());
-        verbs.modify_qp(qpn, transition)?;
-        drop(verbs);
-        // The new state may allow requests to be sent, or may have generated completions.
-        self.shared().posted();
-        Ok(())
+        self.transition(qpn, transition)
     }
 
     fn query_qp(&self, qpn: Qpn) -> Result<QpInfo, VerbsError> {
@@ -136,6 +130,17 @@ impl Verbs for Device {
 }
 
 impl Device {
+    /// Changes the state of a queue pair. Whoever connects it with protection must have added its session.
+    pub(crate) fn transition(&self, qpn: Qpn, transition: Transition) -> Result<(), VerbsError> {
+        let mut verbs = self.shared().verbs();
+        verbs.advance_to(self.shared().clock.now());
+        verbs.modify_qp(qpn, transition)?;
+        drop(verbs);
+        // The new state may allow requests to be sent, or may have generated completions.
+        self.shared().posted();
+        Ok(())
+    }
+
     /// Runs `post`, which posts send requests to queue pair `qpn`, under one lock. Then wakes the thread that sends
     /// their packets.
     pub(super) fn post_sends_to<R>(

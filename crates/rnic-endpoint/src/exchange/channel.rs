@@ -3,6 +3,7 @@
 use super::deadline::Deadline;
 use super::tls::{Credentials, Stream};
 use crate::device::Error;
+use crate::host::ChannelError;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use socket2::{SockRef, TcpKeepalive};
@@ -88,6 +89,9 @@ pub enum ExchangeError {
     /// The local device refused an operation or failed.
     #[error(transparent)]
     Device(#[from] Error),
+    /// The channel in host software refused to connect.
+    #[error(transparent)]
+    Channel(#[from] ChannelError),
 }
 
 /// A TCP connection to another endpoint that carries the messages of an out-of-band exchange.

@@ -32,7 +32,7 @@ pub use channel::{Channel, ExchangeError, PATIENCE, Speaker};
 pub use tls::{Credentials, CredentialsError};
 
 use crate::device::{Address, MemoryRegion, PathOptions, QueuePair};
-use rnic_verbs::Service;
+use crate::host;
 use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, SocketAddr};
 
@@ -55,15 +55,6 @@ impl RemoteMemory {
     /// Describes a memory region of this side, to be sent to the peer.
     pub fn of<B>(region: &MemoryRegion<B>) -> RemoteMemory {
         RemoteMemory { addr: region.addr(), rkey: region.rkey(), len: region.len() as u64 }
-    }
-}
-
-/// The name of a transport service in the messages of the exchange and on command lines.
-pub fn service_name(service: Service) -> &'static str {
-    match service {
-        Service::Rc => "rc",
-        Service::Irn => "irn",
-        Service::Uc => "uc",
     }
 }
 
@@ -109,17 +100,10 @@ pub fn connect_at(
         Some(mtu) => mtu,
         None => qp.path_mtu(SocketAddr::new(device, crate::port::ROCE_PORT))?,
     };
-    let service = service_name(qp.service());
+    let service = qp.service().name();
     channel.send(&Offer { rnic: VERSION, service: service.to_string(), mtu, address: qp.address() })?;
     let theirs: Offer = channel.receive()?;
-    if theirs.rnic != VERSION {
-        let why = format!(
-            "{} has version {} of the exchange, this side has version {VERSION}; use the same rnic on both sides",
-            channel.peer_addr(),
-            theirs.rnic
-        );
-        return Err(ExchangeError::Disagreement(why));
-    }
+    same_version(channel, theirs.rnic)?;
     if theirs.service != service {
         let why = format!(
             "{} has a queue pair of service {}, this side one of service {service}; both must be the same",
@@ -128,16 +112,69 @@ pub fn connect_at(
         );
         return Err(ExchangeError::Disagreement(why));
     }
-    let told = theirs.address.addr.ip().to_canonical();
-    if told != device.to_canonical() {
-        let why = format!("{} has its device on {told}; it must be on {device}", channel.peer_addr());
-        return Err(ExchangeError::Disagreement(why));
-    }
+    on_device(channel, theirs.address.addr.ip(), device)?;
     let mtu = mtu.min(theirs.mtu);
     qp.connect(&theirs.address, &PathOptions { mtu: Some(mtu), ..*options })?;
-    // Each side waits for the peer's queue pair: a packet that arrives before the peer has connected its queue pair
-    // would be lost.
+    await_peer(channel)?;
+    Ok(mtu)
+}
+
+/// The message of [`connect_channel`]: the address of the sender's channel.
+#[derive(Serialize, Deserialize)]
+struct ChannelOffer {
+    rnic: u32,
+    mtu: u32,
+    channel: host::Address,
+}
+
+/// Connects a channel ([`host`]) with a channel of the peer, which calls this function at the same time. Returns the
+/// path MTU in payload bytes, which is chosen as by [`connect`].
+///
+/// # Errors
+/// When the two sides have different kinds of channel or versions of the exchange, the TCP connection breaks, the
+/// peer's device has another IP address than the peer, or the device refuses to connect.
+pub fn connect_channel(
+    channel: &mut Channel, own: &host::Channel, options: &host::PathOptions,
+) -> Result<u32, ExchangeError> {
+    let device = channel.peer_addr().ip();
+    let mtu = match options.mtu {
+        Some(mtu) => mtu,
+        None => own.path_mtu(SocketAddr::new(device, crate::port::ROCE_PORT))?,
+    };
+    channel.send(&ChannelOffer { rnic: VERSION, mtu, channel: own.address() })?;
+    let theirs: ChannelOffer = channel.receive()?;
+    same_version(channel, theirs.rnic)?;
+    on_device(channel, theirs.channel.addr.ip(), device)?;
+    let mtu = mtu.min(theirs.mtu);
+    own.connect(&theirs.channel, &host::PathOptions { mtu: Some(mtu), ..*options })?;
+    await_peer(channel)?;
+    Ok(mtu)
+}
+
+fn same_version(channel: &Channel, theirs: u32) -> Result<(), ExchangeError> {
+    if theirs == VERSION {
+        return Ok(());
+    }
+    let why = format!(
+        "{} has version {theirs} of the exchange, this side has version {VERSION}; use the same rnic on both sides",
+        channel.peer_addr()
+    );
+    Err(ExchangeError::Disagreement(why))
+}
+
+/// Checks that the peer's device is on `device`: otherwise a peer could make this host send packets to a third party.
+fn on_device(channel: &Channel, told: IpAddr, device: IpAddr) -> Result<(), ExchangeError> {
+    let told = told.to_canonical();
+    if told == device.to_canonical() {
+        return Ok(());
+    }
+    let why = format!("{} has its device on {told}; it must be on {device}", channel.peer_addr());
+    Err(ExchangeError::Disagreement(why))
+}
+
+/// Waits until the peer is connected too: a packet that arrives before would be lost.
+fn await_peer(channel: &mut Channel) -> Result<(), ExchangeError> {
     channel.send(&Ready { ready: true })?;
     channel.receive::<Ready>()?;
-    Ok(mtu)
+    Ok(())
 }

@@ -38,6 +38,14 @@ pub enum BindError {
         /// The number of UDP ports that are free.
         found: usize,
     },
+    /// The number of ports that share an address is not possible.
+    #[error("{asked} devices cannot share one address; the number must be 1 to {max}")]
+    Shards {
+        /// The requested number of ports.
+        asked: u32,
+        /// The maximum number of ports.
+        max: u32,
+    },
     /// A system call failed for another reason.
     #[error("cannot {step} for {address}: {error}")]
     System {

@@ -154,6 +154,9 @@ pub struct Counters {
     pub received_bytes: u64,
     /// Number of datagrams lost because the receive buffer was full, as far as the system reports them.
     pub overflowed: u64,
+    /// Number of datagrams that this port received and handed to another port on the same address
+    /// ([`UdpPort::bind_shards`]).
+    pub handed_over: u64,
     /// Number of arrivals discarded because they were longer than the port's buffer or lacked their control messages
     /// (source address and traffic class).
     pub malformed: u64,

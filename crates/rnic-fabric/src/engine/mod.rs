@@ -11,6 +11,7 @@
 //! many threads as the fabric has. Frames from one partition to another wait in a mailbox until all partitions have
 //! reached the end of the window.
 
+mod faults;
 mod watcher;
 
 pub use watcher::Watcher;

@@ -101,6 +101,8 @@ impl Candidates<'_> {
 pub(crate) enum PathSelector {
     Ecmp,
     Spray(Box<Spray>),
+    /// The path selection of a switch that has a guard (work beside forwarding).
+    Guarded(Box<PathSelector>),
 }
 
 impl PathSelector {
@@ -117,9 +119,22 @@ impl PathSelector {
     pub(crate) fn select<B>(
         &mut self, packet: &Packet<B>, candidates: Candidates<'_>, _queued: impl Fn(u32) -> u64,
     ) -> u32 {
-        match self {
-            PathSelector::Ecmp => candidates.by_hash(packet.flow_hash),
+        // Not a call of `select`: the compiler does not inline a function that calls itself.
+        let own = match self {
+            PathSelector::Guarded(own) => &mut **own,
+            own => own,
+        };
+        match own {
             PathSelector::Spray(spray) => spray.select(candidates),
+            _ => candidates.by_hash(packet.flow_hash),
+        }
+    }
+
+    /// Says that the switch has a guard.
+    pub(crate) fn guard(&mut self) {
+        if !matches!(self, PathSelector::Guarded(_)) {
+            let own = std::mem::replace(self, PathSelector::Ecmp);
+            *self = PathSelector::Guarded(Box::new(own));
         }
     }
 }

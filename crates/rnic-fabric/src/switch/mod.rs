@@ -9,9 +9,12 @@
 //! are enums; which variant they have does not change during a run. A packet whose output is idle passes through the
 //! switch without being stored in the buffer.
 
+mod guard;
 mod switches;
 mod trim;
 
+pub(crate) use guard::Guard;
+pub use guard::{Mitigation, UnknownMac};
 pub(crate) use switches::Switches;
 
 use crate::buffer::{Buffer, Stored};
@@ -35,6 +38,8 @@ pub(crate) struct Switch<B, U> {
     scheduler: Scheduler,
     marker: Option<Box<Marker>>,
     path: PathSelector,
+    /// Work beside forwarding, such as dropping packets by a rule; `None` for most switches.
+    guard: Option<Box<Guard>>,
     body: std::marker::PhantomData<B>,
 }
 
@@ -54,6 +59,7 @@ impl<B: Body, U: Buffer<B>> Switch<B, U> {
             scheduler: Scheduler::new(&spec.scheduler, ports, priorities),
             marker: spec.ecn.map(|ecn| Box::new(Marker::new(&ecn, first_of_all, ports, seed))),
             path: PathSelector::new(paths, seed, node),
+            guard: None,
             body: std::marker::PhantomData,
         }
     }
@@ -108,11 +114,19 @@ impl<B: Body, U: Buffer<B>> Switch<B, U> {
         let mut packet = queue.pop();
         tree.set(input, queue.first_at());
         if packet.is_pause() {
-            links.apply_pause(self.first_port + input, now, packet.paused_priorities());
+            let mut mask = packet.paused_priorities();
+            if let Some(guard) = &mut self.guard {
+                mask = guard.heard(input, mask, now);
+            }
+            links.apply_pause(self.first_port + input, now, mask);
             self.wake(links, tree, input, now);
             return;
         }
-        let output = self.route(routes, &packet);
+        let output = match self.path {
+            PathSelector::Ecmp => routes.port(self.node, packet.dst, packet.flow_hash) as usize,
+            PathSelector::Guarded(_) => return self.arrival_guarded(links, routes, tree, input, packet, now),
+            _ => self.select_path(routes, &packet),
+        };
         if self.admits(links, input, output, &packet, now) {
             self.pass_on(links, tree, input, output, &mut packet, now);
         } else {
@@ -159,10 +173,15 @@ impl<B: Body, U: Buffer<B>> Switch<B, U> {
         if let Some((mut header, output)) = self.trimmed(links, routes, input, output, packet, now) {
             self.pass_on(links, tree, input, output, &mut header, now);
         } else {
-            let counters = &mut links.counters[(self.first_port + input) * self.priorities + packet.priority as usize];
-            counters.drops += 1;
-            counters.control_drops += u64::from(packet.flags & Packet::<B>::CONTROL != 0);
+            self.count_drop(links, input, &packet);
         }
+    }
+
+    /// Counts a packet from `input` that the switch drops.
+    fn count_drop(&self, links: &mut Ports<B>, input: usize, packet: &Packet<B>) {
+        let counters = &mut links.counters[(self.first_port + input) * self.priorities + packet.priority as usize];
+        counters.drops += 1;
+        counters.control_drops += u64::from(packet.flags & Packet::<B>::CONTROL != 0);
     }
 
     /// The output port by which a packet leaves.
@@ -261,10 +280,20 @@ impl<B: Body, U: Buffer<B>> Switch<B, U> {
     /// peer is paused and the occupancy allows it.
     #[inline]
     fn release<L: EventList>(&mut self, links: &mut Ports<B>, tree: &mut L, input: usize, priority: usize, now: u64) {
-        let wanted = links.ports[self.first_port + input].pause_wanted & (1 << priority) != 0;
-        if wanted && self.buffer.may_resume(input, priority) {
-            links.ports[self.first_port + input].pause_wanted &= !(1 << priority);
+        if self.may_resume(links, input, priority) {
             self.wake(links, tree, input, now);
         }
+    }
+
+    /// Lets the peer of `input` resume a priority if the peer is paused and the occupancy allows it; returns whether
+    /// the peer must be told.
+    #[inline]
+    fn may_resume(&self, links: &mut Ports<B>, input: usize, priority: usize) -> bool {
+        let wanted = links.ports[self.first_port + input].pause_wanted & (1 << priority) != 0;
+        let resumes = wanted && self.buffer.may_resume(input, priority);
+        if resumes {
+            links.ports[self.first_port + input].pause_wanted &= !(1 << priority);
+        }
+        resumes
     }
 }

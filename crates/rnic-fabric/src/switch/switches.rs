@@ -1,7 +1,7 @@
 //! The switches of one partition (a part of the fabric that one thread simulates), compiled separately for each kind of
 //! buffer.
 
-use super::Switch;
+use super::{Guard, Mitigation, Switch};
 use crate::buffer::{Buffer, BufferSpec, InputBuffer, OtherArbiter, OutputBuffer, RoundRobin, Shape, SharedBuffer};
 use crate::config::FabricSpec;
 use crate::event::EventList;
@@ -66,6 +66,29 @@ impl<B: Body> Switches<B> {
     /// Calls `inspect` with the buffer of the switch with this index.
     pub(crate) fn inspect<R>(&self, index: usize, inspect: impl FnOnce(&dyn Buffer<B>) -> R) -> R {
         each_kind!(self, switches => inspect(&switches[index].buffer))
+    }
+
+    /// Calls `change` with the guard of the switch with this index, which gets one if it has none.
+    pub(crate) fn guard<R>(&mut self, index: usize, change: impl FnOnce(&mut Guard) -> R) -> R {
+        each_kind!(self, switches => change(switches[index].guard()))
+    }
+
+    /// Prepares the ports of the switch with this index for a change at `now`.
+    pub(crate) fn settle(&mut self, index: usize, links: &mut Ports<B>, now: u64) {
+        each_kind!(self, switches => switches[index].settle(links, now));
+    }
+
+    /// Begins the mitigation of a storm on a port of the switch with this index.
+    pub(crate) fn mitigate(
+        &mut self, index: usize, links: &mut Ports<B>, (port, priority): (usize, usize), mitigation: Mitigation,
+        now: u64,
+    ) {
+        each_kind!(self, switches => switches[index].mitigate(links, port, priority, mitigation, now));
+    }
+
+    /// Number of copies made of flooded packets, minus the number of flooded packets, over all switches.
+    pub(crate) fn copies(&self) -> i64 {
+        each_kind!(self, switches => switches.iter().filter_map(|s| s.guard.as_ref()).map(|guard| guard.copies).sum())
     }
 
     /// Number of packets in the buffers of all switches.

@@ -383,11 +383,17 @@ impl Channel {
         self.end(nic, now, Status::WorkRequestFlushed, Failure::Closed)
     }
 
-    /// Destroys the queue pairs of the channel.
+    /// The completion queue of the channel's queue pairs, whose completions [`Channel::progress`] handles. A program
+    /// that sleeps waits for this queue.
+    pub fn completion_queue(&self) -> CqId {
+        self.cq
+    }
+
+    /// Destroys the queue pairs of the channel, which can do nothing afterwards.
     ///
     /// # Errors
     /// If the NIC fails.
-    pub fn destroy(self, nic: &mut dyn Verbs) -> Result<(), HostError> {
+    pub fn destroy(&mut self, nic: &mut dyn Verbs) -> Result<(), HostError> {
         self.objects.destroy(nic)
     }
 

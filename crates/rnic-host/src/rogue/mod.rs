@@ -216,7 +216,7 @@ impl Channel {
         }
         self.phase = Phase::Active;
         self.post_receives(nic)?;
-        self.set_rate(nic)
+        self.set_rate(nic, now)
     }
 
     /// Posts a request, which [`Channel::progress`] passes to the NIC. The fields are those of a queue pair's request.
@@ -293,7 +293,7 @@ impl Channel {
             pacing.on_time(now);
         }
         if matches!(self.phase, Phase::Active) {
-            self.set_rate(nic)?;
+            self.set_rate(nic, now)?;
             self.pump(nic, now)?;
         }
         Ok(())
@@ -344,11 +344,17 @@ impl Channel {
         self.end(nic, now, Status::WorkRequestFlushed, Failure::Closed)
     }
 
-    /// Destroys the queue pairs of the channel.
+    /// The completion queue of the channel's queue pairs, whose completions [`Channel::progress`] handles. A program
+    /// that sleeps waits for this queue.
+    pub fn completion_queue(&self) -> CqId {
+        self.cq
+    }
+
+    /// Destroys the queue pairs of the channel, which can do nothing afterwards.
     ///
     /// # Errors
     /// If the NIC fails.
-    pub fn destroy(self, nic: &mut dyn Verbs) -> Result<(), HostError> {
+    pub fn destroy(&mut self, nic: &mut dyn Verbs) -> Result<(), HostError> {
         self.objects.destroy(nic)
     }
 
@@ -360,12 +366,12 @@ impl Channel {
         }
     }
 
-    fn set_rate(&mut self, nic: &mut dyn Verbs) -> Result<(), HostError> {
+    fn set_rate(&mut self, nic: &mut dyn Verbs, now: Time) -> Result<(), HostError> {
         let primary = self.primary();
         if let Some(pacing) = &mut self.pacing
             && let Some(rate) = pacing.new_rate()
         {
-            pacing.set_rate(nic.set_rate(primary, rate)?);
+            pacing.set_rate(now, nic.set_rate(primary, rate)?, self.queue.flight());
             self.counters.rate_changes += 1;
         }
         Ok(())

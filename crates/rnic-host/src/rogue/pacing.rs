@@ -9,10 +9,28 @@ use crate::error::HostError;
 use crate::rtt::{Departures, Smoothed};
 use rnic_transport::congestion::{AckSample, LossSignal};
 use rnic_transport::{BitRate, Time};
+use rnic_verbs::SendOp;
 
 /// Chunks that the NIC has when only the rate limits the channel: one that leaves, and one that waits, so that the
 /// link does not idle. The number is our choice.
 const AHEAD: u64 = 2;
+
+/// Bytes of a request of `len` bytes beyond its frames' common headers: the headers of its first and its last packet,
+/// and the pad. Without them the computed departures of a busy queue pair would be ever earlier than the true ones,
+/// which looks like a queue that grows.
+fn extra(op: &SendOp, len: u64) -> u64 {
+    let headers = match op {
+        SendOp::Write { .. } => RETH,
+        SendOp::WriteImm { .. } => RETH + IMM,
+        SendOp::SendImm(_) | SendOp::SendInv(_) => IMM,
+        _ => 0,
+    };
+    headers + len.wrapping_neg() % 4
+}
+
+/// Lengths of a RETH and of immediate data, in bytes.
+const RETH: u64 = 16;
+const IMM: u64 = 4;
 
 pub(super) struct Pacing {
     law: Box<dyn Law>,
@@ -78,8 +96,8 @@ impl Pacing {
     }
 
     /// The NIC took `part` at `now`.
-    pub(super) fn posted(&mut self, part: &mut Part, now: Time) {
-        part.bytes = self.frames.wire(part.len);
+    pub(super) fn posted(&mut self, part: &mut Part, op: &SendOp, now: Time) {
+        part.bytes = self.frames.wire(part.len) + extra(op, part.len);
         part.packets = self.frames.packets(part.len) as u32;
         let rate = self.rate.unwrap_or(self.line);
         if part.kind == PartKind::Read {
@@ -135,9 +153,15 @@ impl Pacing {
         differs.then_some(new)
     }
 
-    /// The NIC's rate limit is now `rate`, as it rounded it.
-    pub(super) fn set_rate(&mut self, rate: Option<BitRate>) {
+    /// Notes the rate limit that the NIC has from `now` on. `flight` are the parts that the NIC has.
+    pub(super) fn set_rate<'p>(
+        &mut self, now: Time, rate: Option<BitRate>, flight: impl Iterator<Item = &'p mut Part>,
+    ) {
+        let (old, new) = (self.rate.unwrap_or(self.line), rate.unwrap_or(self.line));
         self.rate = rate;
+        // The peer sends the data of Reads, so this NIC's limit does not matter to them.
+        let paced = flight.filter(|part| part.kind != PartKind::Read);
+        self.departures.change_rate(now, old, new, paced.map(|part| (&mut part.departure, part.bytes)));
     }
 
     pub(super) fn smoothed(&self) -> Option<Time> {

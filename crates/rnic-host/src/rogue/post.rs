@@ -44,7 +44,7 @@ impl Channel {
             self.unsignaled = if signaled { (0, 0) } else { (self.unsignaled.0 + part.len, self.unsignaled.1 + 1) };
             self.counters.parts += 1;
             self.counters.signaled += u64::from(signaled);
-            pacing.posted(&mut part, now);
+            pacing.posted(&mut part, &op, now);
             self.queue.posted(part);
         }
         Ok(())

@@ -116,6 +116,11 @@ impl Queue {
         Some(part)
     }
 
+    /// The parts that the NIC has, oldest first.
+    pub(crate) fn flight(&mut self) -> impl Iterator<Item = &mut Part> {
+        self.flight.iter_mut()
+    }
+
     fn settle(&mut self, part: &Part) {
         if let Some(request) = self.requests.get_mut((part.request - self.first) as usize) {
             request.open -= 1;

@@ -287,7 +287,7 @@ impl Channel {
         }
         // The rate limit belongs to the queue pair.
         let (primary, Some(pacing)) = (self.primary(), &mut self.pacing) else { return Ok(()) };
-        pacing.set_rate(nic.set_rate(primary, pacing.allowance().rate)?);
+        pacing.set_rate(now, nic.set_rate(primary, pacing.allowance().rate)?, self.queue.flight());
         if self.recovery.failed_again {
             return self.leave(nic, now, self.epoch + 1, None);
         }

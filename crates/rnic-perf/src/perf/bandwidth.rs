@@ -65,7 +65,7 @@ impl Client<'_> {
         let depth = u64::from(self.end.setup.depth);
         let group = self.group();
         let clock = Clock::start();
-        let mut lanes = vec![Lane::default(); self.end.queue_pairs.len()];
+        let mut lanes = vec![Lane::default(); self.end.lanes.count()];
         let (limit, until) = match amount {
             Amount::Messages(count) => (count, Time::MAX),
             Amount::Duration(time) => (u64::MAX, time),
@@ -131,7 +131,7 @@ impl Client<'_> {
                 flags: SendFlags { signaled: message + 1 == first + u64::from(count), ..SendFlags::default() },
             })
             .collect();
-        let posted = self.end.queue_pairs[queue_pair].post_sends(&requests)?;
+        let posted = self.end.lanes.post_sends(queue_pair, &requests)?;
         debug_assert_eq!(posted, requests.len(), "the send queue holds `depth` messages");
         Ok(())
     }
@@ -169,9 +169,9 @@ impl Client<'_> {
                 Err(error) => return Err(error),
             }
             first += u64::from(count);
-            peak.add(clock.now(), u64::from(count) * self.end.queue_pairs.len() as u64);
+            peak.add(clock.now(), u64::from(count) * self.end.lanes.count() as u64);
         }
-        let messages = vec![first; self.end.queue_pairs.len()];
+        let messages = vec![first; self.end.lanes.count()];
         Ok(Outcome { messages, elapsed: clock.now(), peak: peak.best(), verified })
     }
 
@@ -200,7 +200,7 @@ impl Client<'_> {
     fn carry_out(&mut self, first: u64, count: u32) -> Result<(), PerfError> {
         let mut left = 0;
         for message in first..first + u64::from(count) {
-            for queue_pair in 0..self.end.queue_pairs.len() {
+            for queue_pair in 0..self.end.lanes.count() {
                 self.post(queue_pair, message, 1)?;
                 left += 1;
             }
@@ -229,7 +229,7 @@ impl Client<'_> {
         let mut verified = Verified::default();
         let slots = u64::from(self.end.setup.slots);
         self.end.region.with(|bytes| {
-            for queue_pair in 0..self.end.queue_pairs.len() {
+            for queue_pair in 0..self.end.lanes.count() {
                 for message in first..first + u64::from(count) {
                     let at = self.end.offset(queue_pair, (message % slots) as u32);
                     let wrong = bytes[at..at + 8].iter().zip(message.to_ne_bytes()).filter(|(a, b)| **a != *b).count();
@@ -248,7 +248,7 @@ impl End {
     pub(super) fn each_slot(
         &self, first: u64, count: u32, size: u32, mut with: impl FnMut(Pattern, &mut [u8]),
     ) -> Result<(), PerfError> {
-        for queue_pair in 0..self.queue_pairs.len() {
+        for queue_pair in 0..self.lanes.count() {
             for message in first..first + u64::from(count) {
                 let at = self.offset(queue_pair, (message % u64::from(self.setup.slots)) as u32);
                 let pattern = Pattern::new(self.setup.seed, queue_pair, message);
@@ -278,7 +278,7 @@ pub(super) fn attend(
 ) -> Result<(u64, Verified), PerfError> {
     let mut verified = Verified::default();
     let mut completions = [Completion::BLANK; AT_ONCE];
-    let mut taken = vec![0; end.queue_pairs.len()];
+    let mut taken = vec![0; end.lanes.count()];
     loop {
         match control.heard()? {
             None => watch.look()?,

@@ -10,7 +10,7 @@ use super::report::process_cpu_time;
 use super::{Latencies, PerfError, Report, Row, Side, Verified};
 use crate::Op;
 use rnic_endpoint::config::Mode;
-use rnic_endpoint::exchange::{Channel, RemoteMemory, service_name};
+use rnic_endpoint::exchange::{Channel, RemoteMemory};
 use rnic_transport::{BitRate, Time};
 use rnic_verbs::{Service, Status};
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -44,7 +44,7 @@ pub fn run(
         return Err(PlanError(why).into());
     }
     let client = end.introduction(plan.mtu.unwrap_or(own));
-    channel.send(&Message::Hello { setup, client, mtu_fixed: plan.mtu.is_some() })?;
+    channel.send(&Message::Hello { setup: Box::new(setup), client, mtu_fixed: plan.mtu.is_some() })?;
     let server = match hear(&mut channel)? {
         Message::Welcome { server } => server,
         message => return Err(unexpected(peer, &message)),
@@ -91,7 +91,8 @@ fn setup(plan: &Plan) -> Setup {
     Setup {
         op: plan.op,
         latency: plan.latency,
-        service: service_name(plan.service).to_string(),
+        service: plan.service.name().to_string(),
+        channel: plan.channel,
         queue_pairs: plan.queue_pairs,
         depth: plan.depth,
         slots: plan.slots(),
@@ -104,7 +105,7 @@ fn setup(plan: &Plan) -> Setup {
         seed: plan.faults.seed,
         faults: plan.faults,
         polled: plan.mode == Mode::Polled,
-        give_up_after_us: (plan.service != Service::Uc)
+        give_up_after_us: (plan.service != Service::Uc.into())
             .then(|| plan.give_up_after.unwrap_or(GIVE_UP_AFTER).as_ps() / 1_000_000),
         security: plan.security,
     }
@@ -148,10 +149,10 @@ fn measure(
         Err(error) => return Err(error),
     };
     // Only the receiver knows how many messages an unreliable connection delivered.
-    let carried = if plan.service == Service::Uc && !plan.latency { arrived } else { sent };
+    let carried = if plan.service == Service::Uc.into() && !plan.latency { arrived } else { sent };
     let seconds = elapsed.as_secs().max(1e-9);
     let rate = carried as f64 / seconds;
-    let peak = if plan.service == Service::Uc { rate } else { peak.max(rate) };
+    let peak = if plan.service == Service::Uc.into() { rate } else { peak.max(rate) };
     Ok(Row {
         bytes: size,
         messages: sent,

@@ -12,13 +12,14 @@
 //! After the last size the client closes the connection. A side that fails sends `Refused` with a reason and closes the
 //! connection.
 
-use super::plan::FaultPlan;
+use super::plan::{ChannelPlan, FaultPlan};
 use super::{PerfError, Side, Verified};
 use crate::Op;
 use rnic_endpoint::clock::{Clock, TimeSource};
 use rnic_endpoint::config::Security;
 use rnic_endpoint::device::{Address, Device, PublicKey};
 use rnic_endpoint::exchange::{Channel, ExchangeError, RemoteMemory, Speaker};
+use rnic_endpoint::host;
 use rnic_transport::Time;
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
@@ -27,7 +28,7 @@ use std::sync::mpsc::{self, Receiver, TryRecvError};
 use std::thread::JoinHandle;
 
 /// Version of the control messages, which must be the same on both sides.
-pub(super) const VERSION: u32 = 3;
+pub(super) const VERSION: u32 = 4;
 /// Timeout for a message that the peer can send immediately, without waiting for something else first.
 pub(super) const PATIENCE: Time = Time::from_ms(30_000);
 /// Maximum time between two checks for a message while a side waits for one.
@@ -45,7 +46,10 @@ pub(super) struct Greeting {
 pub(super) struct Setup {
     pub(super) op: Op,
     pub(super) latency: bool,
+    /// Name of the transport service or host transport.
     pub(super) service: String,
+    pub(super) channel: ChannelPlan,
+    /// Number of queue pairs, or of channels.
     pub(super) queue_pairs: u32,
     pub(super) depth: u32,
     pub(super) slots: u32,
@@ -86,6 +90,8 @@ impl Peer {
 pub(super) struct Introduction {
     pub(super) roce_port: u16,
     pub(super) peers: Vec<Peer>,
+    /// The channels, if a host transport carries the messages.
+    pub(super) channels: Vec<host::Address>,
     /// Maximum number of packets that each queue pair has in flight.
     pub(super) in_flight: u32,
     pub(super) memory: RemoteMemory,
@@ -97,7 +103,7 @@ pub(super) struct Introduction {
 #[serde(tag = "say", rename_all = "kebab-case")]
 pub(super) enum Message {
     Hello {
-        setup: Setup,
+        setup: Box<Setup>,
         client: Introduction,
         /// Whether the plan sets the path MTU. If so, the server must refuse an MTU that its path does not admit,
         /// instead of reducing it.

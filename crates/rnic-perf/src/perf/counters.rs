@@ -9,7 +9,9 @@ use std::collections::BTreeMap;
 pub type Counts = BTreeMap<String, u64>;
 
 /// Returns all counters of a device and of its injected faults, with their names in the report.
-pub(super) fn counts(counters: &Counters, faults: &FaultCounters) -> Counts {
+///
+/// `channels` are the counts of channels: parts posted to the NIC, repeated ones, recoveries.
+pub(super) fn counts(counters: &Counters, faults: &FaultCounters, channels: Option<[u64; 3]>) -> Counts {
     let Counters { verbs, driver, port } = counters;
     let plain = [
         ("packets_sent", verbs.packets_sent),
@@ -38,6 +40,7 @@ pub(super) fn counts(counters: &Counters, faults: &FaultCounters) -> Counts {
         ("port_blocked", port.blocked),
         ("port_starved", port.starved),
         ("port_overflowed", port.overflowed),
+        ("port_handed_over", port.handed_over),
         ("port_malformed", port.malformed),
         ("injected_losses", faults.lost),
         ("injected_duplicates", faults.duplicated),
@@ -45,7 +48,10 @@ pub(super) fn counts(counters: &Counters, faults: &FaultCounters) -> Counts {
         ("injected_reorderings", faults.reordered),
     ];
     let dropped = Dropped::ALL.map(|why| (format!("dropped_{}", why.label()), verbs.dropped(why)));
-    plain.into_iter().map(|(name, count)| (name.to_string(), count)).chain(dropped).collect()
+    let channels =
+        channels.map(|counts| ["channel_parts", "channel_repeated", "channel_recoveries"].into_iter().zip(counts));
+    let plain = plain.into_iter().chain(channels.into_iter().flatten());
+    plain.map(|(name, count)| (name.to_string(), count)).chain(dropped).collect()
 }
 
 /// Returns how much each counter has grown between `before` and `after`.

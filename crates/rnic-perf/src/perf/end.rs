@@ -1,19 +1,23 @@
 //! The state that client and server of `rnic perf` have alike: a device, its queue pairs and their memory.
 
 use super::PerfError;
-use super::control::{Introduction, Peer, Setup};
+use super::control::{Introduction, Setup};
 use super::counters::{Counts, counts};
-use super::plan::{MAX_DEPTH, MAX_MEMORY, MAX_QUEUE_PAIRS, MAX_SIZE, PlanError, congestion, too_many};
+use super::lane::{self, Lanes};
+use super::plan::{
+    ChannelPlan, HostTransport, MAX_CHANNELS, MAX_DEPTH, MAX_MEMORY, MAX_PATHS, MAX_QUEUE_PAIRS, MAX_SIZE, PlanError,
+    congestion, too_many,
+};
 use crate::Op;
 use rnic_endpoint::clock::{Clock, TimeSource};
-use rnic_endpoint::config::{Acknowledge, Config, Identification, Mode};
-use rnic_endpoint::device::{Address, CompletionQueue, Device, Error, MemoryRegion, PathOptions, QpOptions, QueuePair};
+use rnic_endpoint::config::{Acknowledge, Config, Identification};
+use rnic_endpoint::device::{Device, Error, MemoryRegion};
 use rnic_endpoint::exchange::RemoteMemory;
 use rnic_endpoint::port::{
     Arrival, Batch, Counters, FaultCounters, Faults, FaultyPort, Interest, Limits, Port, SendError, UdpConfig, UdpPort,
 };
 use rnic_transport::{BitRate, Time};
-use rnic_verbs::{Access, Capacities, Completion, MAX_IN_FLIGHT, Service, Sge, Status};
+use rnic_verbs::{Access, Completion, Service, Sge, Status};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -41,8 +45,7 @@ impl Tag {
 /// One side of a measurement, client or server: its device, queue pairs and registered memory.
 pub(super) struct End {
     pub(super) device: Device,
-    pub(super) cq: CompletionQueue,
-    pub(super) queue_pairs: Vec<QueuePair>,
+    pub(super) lanes: Lanes,
     pub(super) region: MemoryRegion,
     pub(super) setup: Setup,
     faults: Arc<Mutex<FaultCounters>>,
@@ -52,11 +55,13 @@ impl End {
     /// Opens a device at `local` and creates its queue pairs and memory. `side` (0 for the client, 1 for the server)
     /// makes the random faults of the two sides differ. `max_memory` limits the bytes of memory that the setup needs.
     pub(super) fn open(local: SocketAddr, setup: &Setup, side: u64, max_memory: u64) -> Result<End, PerfError> {
-        let service = check(setup, max_memory)?;
+        check(setup, max_memory)?;
         let udp = UdpConfig { source_ports: setup.queue_pairs.clamp(1, 16) as usize, ..UdpConfig::default() };
         let port = UdpPort::bind(local, &udp).map_err(Error::from)?;
-        let mut config = Config { mode: if setup.polled { Mode::Polled } else { Mode::Thread }, ..Config::default() };
-        config.verbs.congestion = congestion(&setup.congestion, &setup.settings)?;
+        let mut config = Config { mode: lane::mode(setup), ..Config::default() };
+        if Service::named(&setup.service).is_some() {
+            config.verbs.congestion = congestion(&setup.congestion, &setup.settings)?;
+        }
         if let Some(bps) = setup.line_rate {
             config.verbs.line_rate = BitRate::from_bps(bps);
         }
@@ -78,27 +83,25 @@ impl End {
             Device::on_port(Box::new(Watched { port, faults: faults.clone() }), config)?
         };
         let receives = receives(setup);
-        let cq = device.completion_queue(setup.queue_pairs * (setup.depth + receives) + 16)?;
         let domain = device.protection_domain();
         let bytes = u64::from(setup.queue_pairs) * u64::from(setup.slots) * u64::from(setup.stride);
         let region = domain.allocate(bytes as usize, Access::ALL)?;
-        let capacities =
-            Capacities { send_wr: setup.depth, recv_wr: receives, send_sge: 1, recv_sge: 1, ..Capacities::default() };
-        let options = QpOptions { service, capacities, ..QpOptions::new(&cq) };
-        let queue_pairs = (0..setup.queue_pairs).map(|_| domain.queue_pair(&options)).collect::<Result<_, _>>()?;
-        Ok(End { device, cq, queue_pairs, region, setup: setup.clone(), faults })
+        let lanes = Lanes::open(&device, &domain, setup, receives)?;
+        Ok(End { device, lanes, region, setup: setup.clone(), faults })
     }
 
     /// Returns the maximum path MTU to `peer` in payload bytes.
     pub(super) fn path_mtu(&self, peer: SocketAddr) -> Result<u32, PerfError> {
-        Ok(self.queue_pairs[0].path_mtu(peer)?)
+        self.lanes.path_mtu(peer)
     }
 
     pub(super) fn introduction(&self, mtu: u32) -> Introduction {
+        let (peers, channels, in_flight) = self.lanes.addresses();
         Introduction {
             roce_port: self.device.local_addr().port(),
-            peers: self.queue_pairs.iter().map(|qp| Peer::of(&qp.address())).collect(),
-            in_flight: self.queue_pairs[0].address().in_flight.unwrap_or(MAX_IN_FLIGHT),
+            peers,
+            channels,
+            in_flight,
             memory: RemoteMemory::of(&self.region),
             mtu,
         }
@@ -107,22 +110,14 @@ impl End {
     /// Connects all queue pairs to the queue pairs in `theirs`. The peer's device has the IP address of `peer`.
     pub(super) fn connect(&self, peer: SocketAddr, theirs: &Introduction, mtu: u32) -> Result<(), PerfError> {
         let needed = u64::from(self.setup.queue_pairs) * u64::from(self.setup.slots) * u64::from(self.setup.stride);
-        if theirs.peers.len() != self.queue_pairs.len() || theirs.memory.len < needed {
+        if theirs.peers.len() + theirs.channels.len() != self.lanes.count() || theirs.memory.len < needed {
             return Err(
                 PlanError("the peer has fewer queue pairs or less memory than the plan needs".to_string()).into()
             );
         }
         let mut addr = peer;
         addr.set_port(theirs.roce_port);
-        let give_up_after = self.setup.give_up_after_us.map(Time::from_us);
-        let options = PathOptions { mtu: Some(mtu), give_up_after, ..PathOptions::default() };
-        for (qp, peer) in self.queue_pairs.iter().zip(&theirs.peers) {
-            let Peer { qpn, psn, source_port, key } = *peer;
-            let (source_port, in_flight) = (Some(source_port), Some(theirs.in_flight));
-            let security = self.setup.security;
-            qp.connect(&Address { addr, qpn, psn, source_port, in_flight, security, key }, &options)?;
-        }
-        Ok(())
+        self.lanes.connect(addr, (&theirs.peers, &theirs.channels), theirs.in_flight, mtu, &self.setup)
     }
 
     /// Returns the offset of a slot (place of one message) in the registered memory, which has the same layout on both
@@ -143,26 +138,27 @@ impl End {
     /// Posts a receive whose buffer is the given slot (place of one message in the registered memory). The slot fits a
     /// message of any size of the plan.
     pub(super) fn post_recv(&self, queue_pair: usize, slot: u32) -> Result<(), PerfError> {
-        let sge = self.sge(queue_pair, slot, self.setup.stride)?;
-        Ok(self.queue_pairs[queue_pair].post_recv(Tag::id(queue_pair, slot), &[sge])?)
+        let start = self.offset(queue_pair, slot);
+        let range = start..start + self.setup.stride as usize;
+        self.lanes.post_recv(queue_pair, Tag::id(queue_pair, slot), &self.region, range)
     }
 
     /// Takes completions from the completion queue, and fails if one of them has an error status. On a device without a
     /// progress thread it first sends and receives packets.
     pub(super) fn poll<'c>(&self, out: &'c mut [Completion]) -> Result<&'c [Completion], PerfError> {
-        let count = self.cq.poll(out)?;
+        let count = self.lanes.poll(out)?;
         succeeded(&out[..count])
     }
 
     /// Takes completions like [`End::poll`], but sleeps for up to 1 ms if there are none.
     pub(super) fn wait<'c>(&self, out: &'c mut [Completion]) -> Result<&'c [Completion], PerfError> {
-        let count = self.cq.wait(out, Time::from_ms(1))?;
+        let count = self.lanes.wait(&self.device, out, Time::from_ms(1))?;
         succeeded(&out[..count])
     }
 
     pub(super) fn counts(&self) -> Counts {
         let counters = self.device.counters();
-        counts(&counters, &lock(&self.faults))
+        counts(&counters, &lock(&self.faults), self.lanes.counts())
     }
 }
 
@@ -239,8 +235,8 @@ const MAX_GIVE_UP_US: u64 = 86_400_000_000;
 /// Estimate of the bytes that a work request and its completion take in the queues.
 const QUEUE_ENTRY: u64 = 256;
 
-/// Checks whether a setup is within the limits, because the server got it from a client. Returns its transport service.
-fn check(setup: &Setup, max_memory: u64) -> Result<Service, PlanError> {
+/// Checks whether a setup is within the limits, because the server got it from a client.
+fn check(setup: &Setup, max_memory: u64) -> Result<(), PlanError> {
     let limits = [
         (setup.queue_pairs, "queue pairs", MAX_QUEUE_PAIRS),
         (setup.depth, "outstanding messages on a queue pair", MAX_DEPTH),
@@ -262,18 +258,33 @@ fn check(setup: &Setup, max_memory: u64) -> Result<Service, PlanError> {
         return Err(PlanError("the time after which a side gives up is more than a day".to_string()));
     }
     let entries = u64::from(setup.queue_pairs) * u64::from(setup.depth + receives(setup));
-    let needed = bytes + QUEUE_ENTRY * entries;
+    let needed = bytes + QUEUE_ENTRY * entries + check_channels(setup)?;
     if needed > max_memory {
         return Err(PlanError(format!(
             "the measurement needs {needed} bytes of memory on the server, which admits {max_memory} (--max-memory)"
         )));
     }
-    match setup.service.as_str() {
-        "rc" => Ok(Service::Rc),
-        "irn" => Ok(Service::Irn),
-        "uc" => Ok(Service::Uc),
-        other => Err(PlanError(format!("unknown service `{other}`; there are rc, irn and uc"))),
+    Ok(())
+}
+
+/// Checks the channels of a host transport; returns the bytes of memory that they take apart from messages.
+fn check_channels(setup: &Setup) -> Result<u64, PlanError> {
+    let Some(kind) = HostTransport::named(&setup.service) else { return Ok(0) };
+    if setup.queue_pairs > MAX_CHANNELS {
+        return Err(PlanError(too_many(setup.queue_pairs.into(), "channels", MAX_CHANNELS.into())));
     }
+    let (paths, entries) = match kind {
+        HostTransport::Rogue => (1, 2 * 2 * (256 + u64::from(receives(setup)))),
+        HostTransport::Multipath => (setup.channel.paths.unwrap_or(ChannelPlan::PATHS), 2 * 2 * 64),
+    };
+    let paths = u64::from(paths) * u64::from(setup.queue_pairs);
+    if paths > MAX_PATHS {
+        return Err(PlanError(too_many(paths, "paths", MAX_PATHS)));
+    }
+    if setup.polled {
+        return Err(PlanError(format!("{} needs progress threads", setup.service)));
+    }
+    Ok(paths * entries * QUEUE_ENTRY)
 }
 
 /// Locks the counters of faults, even if another thread panicked while it held the lock. The counters have no invariant

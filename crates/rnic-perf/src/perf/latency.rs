@@ -8,7 +8,7 @@ use crate::Op;
 use rnic_endpoint::clock::{Clock, TimeSource};
 use rnic_endpoint::exchange::RemoteMemory;
 use rnic_transport::Time;
-use rnic_verbs::{Completion, Opcode, SendOp, Service};
+use rnic_verbs::{Completion, Data, Opcode, SendFlags, SendOp, SendRequest, Sge};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Time without a response after which a measurement is aborted. It matters for unreliable connections only: on
@@ -33,7 +33,7 @@ pub(super) struct Ball<'a> {
 
 impl<'a> Ball<'a> {
     pub(super) fn new(end: &'a End, memory: RemoteMemory, size: u32, mtu: u32, stop: &'a AtomicBool) -> Ball<'a> {
-        let in_order = end.queue_pairs[0].service() == Service::Rc || size <= mtu;
+        let in_order = end.lanes.is_ordered() || size <= mtu;
         let by_byte = end.setup.op == Op::Write && end.setup.polled && in_order;
         Ball { end, memory, size, stop, by_byte }
     }
@@ -49,7 +49,7 @@ impl<'a> Ball<'a> {
             Op::Write => SendOp::WriteImm { addr, rkey, imm: turn as u32 },
             _ => SendOp::Send,
         };
-        Ok(self.end.queue_pairs[0].post(Tag::id(0, 1), op, &[self.end.sge(0, OUT, self.size)?])?)
+        self.end.post_one(op, self.end.sge(0, OUT, self.size)?)
     }
 
     /// Checks whether the message has arrived for the `turn`-th time.
@@ -84,6 +84,15 @@ impl<'a> Ball<'a> {
                 return Ok(false);
             }
         }
+    }
+}
+
+impl End {
+    /// Posts the only outstanding request of a measurement of latency.
+    fn post_one(&self, op: SendOp, local: Sge) -> Result<(), PerfError> {
+        let (wr_id, flags) = (Tag::id(0, 1), SendFlags::SIGNALED);
+        let request = SendRequest { wr_id, op, data: Data::Gather(&[local]), flags };
+        self.lanes.post_sends(0, &[request]).map(|_| ())
     }
 }
 
@@ -136,7 +145,7 @@ fn fetch(ball: &Ball<'_>, turn: u64, heed: &mut impl FnMut() -> Result<bool, Per
         Op::CompareSwap => SendOp::CompareSwap { addr, rkey, compare: turn - 1, swap: turn },
         _ => SendOp::Read { addr, rkey },
     };
-    ball.end.queue_pairs[0].post(Tag::id(0, 1), op, &[ball.end.sge(0, IN, ball.size)?])?;
+    ball.end.post_one(op, ball.end.sge(0, IN, ball.size)?)?;
     let mut out = [Completion::BLANK; 1];
     loop {
         for _ in 0..if ball.end.setup.polled { LOOKS } else { 1 } {

@@ -20,6 +20,7 @@ mod client;
 mod control;
 mod counters;
 mod end;
+mod lane;
 mod latency;
 mod pattern;
 mod perftest;
@@ -30,12 +31,16 @@ mod server;
 pub use client::run;
 pub use counters::Counts;
 pub use perftest::run_perftest;
-pub use plan::{Amount, DEFAULT_PORT, FaultPlan, GIVE_UP_AFTER, Plan, PlanError, SIZES};
+pub use plan::{
+    Amount, Carrier, ChannelPlan, DEFAULT_PORT, FaultPlan, GIVE_UP_AFTER, HostTransport, PathSelection, Plan,
+    PlanError, SIZES,
+};
 pub use report::{Latencies, Report, Row, Side, Unit, Verified};
 pub use server::{DEFAULT_MAX_MEMORY, ServeOptions, Served, serve};
 
 use rnic_endpoint::device::Error;
 use rnic_endpoint::exchange::ExchangeError;
+use rnic_endpoint::host::ChannelError;
 use rnic_verbs::Status;
 use std::net::SocketAddr;
 
@@ -54,6 +59,9 @@ pub enum PerfError {
     /// The local device refused an operation or failed.
     #[error(transparent)]
     Device(#[from] Error),
+    /// A channel of a host transport refused an operation or has ended.
+    #[error(transparent)]
+    Channel(#[from] ChannelError),
     /// A work request failed.
     #[error("queue pair {queue_pair} failed: {}", describe(*.status))]
     Failed {

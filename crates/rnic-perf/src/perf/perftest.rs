@@ -7,7 +7,6 @@ use super::{Latencies, Report, Row, Side};
 use crate::ibverbs::perftest::{Error, Options, Role, Session};
 use rnic_endpoint::Security;
 use rnic_endpoint::device::Device;
-use rnic_endpoint::exchange::service_name;
 use rnic_endpoint::port::FaultCounters;
 use rnic_verbs::Service;
 use std::net::TcpStream;
@@ -25,7 +24,7 @@ pub fn run_perftest(device: &Device, options: Options, role: Role, stream: TcpSt
     let (client, server) = if role == Role::Client { (ours, theirs) } else { (theirs, ours) };
     let mtu = session.mtu();
 
-    let look = || counts(&device.counters(), &FaultCounters::default());
+    let look = || counts(&device.counters(), &FaultCounters::default(), None);
     let (before, cpu) = (look(), process_cpu_time());
     session.traffic()?;
     let cpu = process_cpu_time().saturating_sub(cpu);
@@ -61,7 +60,7 @@ pub fn run_perftest(device: &Device, options: Options, role: Role, stream: TcpSt
         rnic_perf: 1,
         op: options.op,
         latency: options.latency,
-        service: service_name(Service::Rc),
+        service: Service::Rc.name(),
         mtu,
         queue_pairs: options.queue_pairs,
         depth: if options.latency { 1 } else { options.depth },

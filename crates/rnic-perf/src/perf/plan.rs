@@ -4,6 +4,7 @@ use super::PerfError;
 use crate::Op;
 use rnic_endpoint::config::{Mode, Security};
 use rnic_endpoint::exchange::Credentials;
+use rnic_endpoint::host::{Control, PathPolicy, RogueDelay};
 use rnic_endpoint::port::{CorruptionKind, Faults, Probability};
 use rnic_transport::congestion::{CongestionControl, Settings};
 use rnic_transport::registry::{Visitor, visit_congestion_controls};
@@ -70,6 +71,101 @@ impl FaultPlan {
     }
 }
 
+/// What carries the messages of a measurement.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Carrier {
+    /// Queue pairs of this transport service.
+    QueuePairs(Service),
+    /// Channels of a host transport above queue pairs.
+    Channels(HostTransport),
+}
+
+impl From<Service> for Carrier {
+    fn from(service: Service) -> Carrier {
+        Carrier::QueuePairs(service)
+    }
+}
+
+impl Carrier {
+    /// The name on the command line: `rc`, `irn`, `uc`, `rogue` or `multipath`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Carrier::QueuePairs(service) => service.name(),
+            Carrier::Channels(kind) => kind.name(),
+        }
+    }
+
+    fn is_unreliable(self) -> bool {
+        self == Service::Uc.into()
+    }
+}
+
+/// A transport in host software ([`rnic_endpoint::host`]).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum HostTransport {
+    /// RoGUE, over reliable connections.
+    Rogue,
+    /// Multipath, over unreliable connections.
+    Multipath,
+}
+
+impl HostTransport {
+    /// All host transports.
+    pub const ALL: [HostTransport; 2] = [HostTransport::Rogue, HostTransport::Multipath];
+
+    /// `rogue` or `multipath`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            HostTransport::Rogue => "rogue",
+            HostTransport::Multipath => "multipath",
+        }
+    }
+
+    /// The host transport with this name.
+    pub fn named(name: &str) -> Option<HostTransport> {
+        HostTransport::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+}
+
+/// Settings of the channels of a host transport.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct ChannelPlan {
+    /// Bytes of a chunk. With `None` it is 65,536 for RoGUE and 32,768 for multipath.
+    pub chunk: Option<u32>,
+    /// Multipath: number of paths, 1 to 256. With `None` it is [`ChannelPlan::PATHS`].
+    pub paths: Option<u32>,
+    /// Multipath: which path a chunk takes. With `None` it is the first choice.
+    pub select: Option<PathSelection>,
+}
+
+impl ChannelPlan {
+    /// Default number of paths.
+    pub const PATHS: u32 = 32;
+}
+
+/// Which path a chunk takes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PathSelection {
+    /// The one with the shorter round-trip time of two random paths.
+    #[default]
+    TwoChoices,
+    /// One after the other.
+    RoundRobin,
+    /// Always the first one.
+    Single,
+}
+
+impl PathSelection {
+    pub(super) fn policy(self) -> PathPolicy {
+        match self {
+            PathSelection::TwoChoices => PathPolicy::PowerOfTwo,
+            PathSelection::RoundRobin => PathPolicy::RoundRobin,
+            PathSelection::Single => PathPolicy::Single,
+        }
+    }
+}
+
 /// Error that says in one sentence what is wrong with a plan.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{0}")]
@@ -103,9 +199,12 @@ pub struct Plan {
     /// Path MTU in payload bytes. With `None` it is the maximum that the path between the hosts and the transport
     /// service admit.
     pub mtu: Option<u32>,
-    /// Transport service of the queue pairs: RC, IRN or UC.
-    pub service: Service,
-    /// Name of the congestion control, such as `none` or `dcqcn`.
+    /// What carries the messages: a transport service of queue pairs, or a host transport.
+    pub service: Carrier,
+    /// Chunks and paths of a host transport.
+    pub channel: ChannelPlan,
+    /// Name of the congestion control, such as `none` or `dcqcn`. For a host transport it is that of its channels, for
+    /// example `rogue`.
     pub congestion: String,
     /// Names and values of those parameters of the congestion control that differ from their defaults.
     pub settings: Vec<(String, String)>,
@@ -141,7 +240,8 @@ impl Default for Plan {
             queue_pairs: 1,
             depth: 128,
             mtu: None,
-            service: Service::Irn,
+            service: Service::Irn.into(),
+            channel: ChannelPlan::default(),
             congestion: "none".to_string(),
             settings: Vec::new(),
             line_rate: None,
@@ -162,6 +262,10 @@ pub const GIVE_UP_AFTER: Time = Time::from_ms(5_000);
 
 /// Maximum number of queue pairs of a plan.
 pub(super) const MAX_QUEUE_PAIRS: u32 = 1_024;
+/// Maximum number of channels of a host transport in a plan, because each has a thread.
+pub(super) const MAX_CHANNELS: u32 = 64;
+/// Maximum number of paths of all channels of a plan together.
+pub(super) const MAX_PATHS: u64 = 2_048;
 /// Maximum number of outstanding messages on a queue pair.
 pub(super) const MAX_DEPTH: u32 = 16_384;
 /// Maximum message size in bytes.
@@ -211,7 +315,8 @@ impl Plan {
             }
             _ => {}
         }
-        if self.service == Service::Uc {
+        self.check_channel()?;
+        if self.service.is_unreliable() {
             if self.op.is_fetching() {
                 return wrong(format!("an unreliable connection (uc) has no {}; use write or send", self.op.name()));
             }
@@ -230,7 +335,7 @@ impl Plan {
             ));
         }
         if let Some(time) = self.give_up_after {
-            if self.service == Service::Uc {
+            if self.service.is_unreliable() {
                 return wrong(
                     "an unreliable connection (uc) gets no responses, so it gives up nothing; leave out the time, or use rc or irn"
                         .to_string(),
@@ -242,6 +347,46 @@ impl Plan {
         }
         self.congestion()?;
         self.faults.faults()?;
+        Ok(())
+    }
+
+    /// Checks the settings of a host transport, and that there are none without one.
+    fn check_channel(&self) -> Result<(), PlanError> {
+        let wrong = |why: String| Err(PlanError(why));
+        let Carrier::Channels(kind) = self.service else {
+            if self.channel != ChannelPlan::default() {
+                let name = self.service.name();
+                return wrong(format!(
+                    "{name} has neither chunks nor paths; they go with the services rogue and multipath"
+                ));
+            }
+            return Ok(());
+        };
+        if kind == HostTransport::Rogue && (self.channel.paths.is_some() || self.channel.select.is_some()) {
+            return wrong("rogue has one path; several go with the service multipath".to_string());
+        }
+        if kind == HostTransport::Multipath && (self.op.is_fetching()) {
+            let name = self.op.name();
+            return wrong(format!("a multipath channel has no {name}; use write or send, or the service rogue"));
+        }
+        if self.mode == Mode::Polled {
+            return wrong(format!("{} needs progress threads on both sides (--thread)", kind.name()));
+        }
+        if self.in_flight.is_some() {
+            let why =
+                "the packets in flight of a host transport follow from its congestion control; leave out the limit";
+            return wrong(why.to_string());
+        }
+        if self.queue_pairs > MAX_CHANNELS {
+            return wrong(too_many(self.queue_pairs.into(), "channels", MAX_CHANNELS.into()));
+        }
+        let paths = self.channel.paths.unwrap_or(ChannelPlan::PATHS);
+        if kind == HostTransport::Multipath && u64::from(paths) * u64::from(self.queue_pairs) > MAX_PATHS {
+            return wrong(format!(
+                "{} channels with {paths} paths are too many: at most {MAX_PATHS} paths together",
+                self.queue_pairs
+            ));
+        }
         Ok(())
     }
 
@@ -272,36 +417,76 @@ impl Plan {
         u64::from(self.queue_pairs) * u64::from(self.slots()) * u64::from(self.stride())
     }
 
-    pub(super) fn congestion(&self) -> Result<Congestion, PlanError> {
-        congestion(&self.congestion, &self.settings)
+    /// Checks the congestion control.
+    fn congestion(&self) -> Result<(), PlanError> {
+        match self.service {
+            Carrier::QueuePairs(_) => congestion(&self.congestion, &self.settings).map(|_| ()),
+            Carrier::Channels(_) => control(&self.congestion, &self.settings).map(|_| ()),
+        }
     }
 }
 
 /// Finds the congestion control called `name`, and applies `settings` to its parameters.
 pub(super) fn congestion(name: &str, settings: &[(String, String)]) -> Result<Congestion, PlanError> {
-    struct Find<'a> {
-        name: &'a str,
-        settings: &'a [(String, String)],
-        names: Vec<&'static str>,
-        found: Option<Result<Congestion, PlanError>>,
-    }
-    impl Visitor for Find<'_> {
-        fn visit<C: CongestionControl>(&mut self) {
-            self.names.push(C::NAME);
-            if C::NAME == self.name {
-                self.found = Some(configure::<C>(self.settings));
-            }
+    struct Make;
+    impl Made for Make {
+        type Result = Congestion;
+        fn of<C: CongestionControl>(settings: Settings) -> Congestion {
+            Congestion::of::<C>(settings)
         }
     }
-    let mut find = Find { name, settings, names: Vec::new(), found: None };
+    let mut find = Find::<Make> { name, settings, names: Vec::new(), found: None };
     visit_congestion_controls(&mut find);
-    let Find { names, found, .. } = find;
-    found.unwrap_or_else(|| {
-        Err(PlanError(format!("unknown congestion control `{name}`; there are: {}", names.join(", "))))
-    })
+    find.found()
 }
 
-fn configure<C: CongestionControl>(given: &[(String, String)]) -> Result<Congestion, PlanError> {
+/// Finds the congestion control of a channel like [`congestion`]: one of the same or RoGUE's own.
+pub(super) fn control(name: &str, settings: &[(String, String)]) -> Result<Control, PlanError> {
+    struct Make;
+    impl Made for Make {
+        type Result = Control;
+        fn of<C: CongestionControl>(settings: Settings) -> Control {
+            Control::of::<C>(settings)
+        }
+    }
+    let mut find = Find::<Make> { name, settings, names: Vec::new(), found: None };
+    find.visit::<RogueDelay>();
+    visit_congestion_controls(&mut find);
+    find.found()
+}
+
+/// What is made of a congestion control that was found by its name.
+trait Made {
+    type Result;
+    fn of<C: CongestionControl>(settings: Settings) -> Self::Result;
+}
+
+struct Find<'a, M: Made> {
+    name: &'a str,
+    settings: &'a [(String, String)],
+    names: Vec<&'static str>,
+    found: Option<Result<M::Result, PlanError>>,
+}
+
+impl<M: Made> Visitor for Find<'_, M> {
+    fn visit<C: CongestionControl>(&mut self) {
+        self.names.push(C::NAME);
+        if C::NAME == self.name {
+            self.found = Some(configure::<C>(self.settings).map(M::of::<C>));
+        }
+    }
+}
+
+impl<M: Made> Find<'_, M> {
+    fn found(self) -> Result<M::Result, PlanError> {
+        let Find { name, names, found, .. } = self;
+        found.unwrap_or_else(|| {
+            Err(PlanError(format!("unknown congestion control `{name}`; there are: {}", names.join(", "))))
+        })
+    }
+}
+
+fn configure<C: CongestionControl>(given: &[(String, String)]) -> Result<Settings, PlanError> {
     let mut settings = Settings::new(C::PARAMETERS);
     for (key, text) in given {
         let Some(parameter) = C::PARAMETERS.iter().find(|parameter| parameter.name == key) else {
@@ -313,7 +498,7 @@ fn configure<C: CongestionControl>(given: &[(String, String)]) -> Result<Congest
         let value = parameter.kind.parse(text).map_err(|why| PlanError(format!("`{key}`: {why}")))?;
         settings.set(key, value).map_err(PlanError)?;
     }
-    Ok(Congestion::of::<C>(settings))
+    Ok(settings)
 }
 
 #[cfg(test)]
@@ -342,10 +527,11 @@ mod tests {
         assert!(settings("gain", "1").starts_with("dcqcn has no parameter `gain`; there are: profile, g, "));
         assert!(settings("rate_timer", "5").starts_with("`rate_timer`: `5` has no unit"));
         assert_eq!(settings("g", "2"), "`g` cannot be 2; it takes a number from 0 to 1");
-        let uc = |op| refusal(|plan| (plan.service, plan.op) = (Service::Uc, op));
+        let uc = |op| refusal(|plan| (plan.service, plan.op) = (Service::Uc.into(), op));
         assert_eq!(uc(Op::Read), "an unreliable connection (uc) has no read; use write or send");
-        let give_up =
-            |service, ms| refusal(|plan| (plan.service, plan.give_up_after) = (service, Some(Time::from_ms(ms))));
+        let give_up = |service, ms| {
+            refusal(|plan| (plan.service, plan.give_up_after) = (Carrier::from(service), Some(Time::from_ms(ms))))
+        };
         assert!(give_up(Service::Uc, 5).starts_with("an unreliable connection (uc) gets no responses"));
         assert_eq!(give_up(Service::Irn, 0), "giving up after 0 ps is not possible; a time must be 1 ms to 1 day");
         assert_eq!(

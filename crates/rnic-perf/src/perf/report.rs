@@ -4,7 +4,6 @@ use super::counters::Counts;
 use super::plan::{FaultPlan, Plan};
 use crate::Op;
 use nix::time::{ClockId, clock_gettime};
-use rnic_endpoint::exchange::service_name;
 use rnic_transport::Time;
 use serde::{Deserialize, Serialize};
 use std::io::{self, Write};
@@ -184,7 +183,7 @@ impl Report {
             rnic_perf: 1,
             op: plan.op,
             latency: plan.latency,
-            service: service_name(plan.service),
+            service: plan.service.name(),
             mtu,
             queue_pairs: plan.queue_pairs,
             depth: plan.depth,

@@ -103,7 +103,7 @@ struct Client {
 
 /// The first message of a client.
 struct Hello {
-    setup: Setup,
+    setup: Box<Setup>,
     client: Introduction,
     mtu_fixed: bool,
 }
@@ -218,7 +218,7 @@ fn converse(mut channel: Channel, hello: Hello, options: &ServeOptions, stop: &A
         Message::Ready => {}
         message => return Err(unexpected(peer, &message)),
     }
-    for queue_pair in 0..end.queue_pairs.len() {
+    for queue_pair in 0..end.lanes.count() {
         for number in 0..end.receives() {
             end.post_recv(queue_pair, if setup.verify { number } else { setup.slots - 1 })?;
         }

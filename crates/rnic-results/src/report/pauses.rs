@@ -4,6 +4,7 @@
 
 use super::super::pauses::{PauseSummary, host_name, port_name, root_name};
 use super::super::summary::{RunSummary, ScenarioSummary};
+use super::super::watchdog::WatchdogSummary;
 use super::figure::{Axis, Board, Figure, Reference, Scale, Span, SpanRow, Spans, Unit};
 use super::html::{escape, row, table, time};
 use rnic_run::RunRecord;
@@ -162,6 +163,32 @@ pub(super) fn section(summary: &ScenarioSummary) -> String {
     let runs = summary.runs.iter().take(RUNS).filter_map(|run| Some((run, run.pauses.as_ref()?)));
     let parts: String = runs.map(|(run, pauses)| part(&run.name, pauses)).collect();
     if parts.is_empty() { parts } else { format!("<section id=\"pauses\"><h2>Pauses</h2>\n{parts}</section>\n") }
+}
+
+/// Maximum number of storms of a run that the report lists.
+const STORMS: usize = 20;
+
+/// A table of the storms that watchdogs found, for each run that has some.
+pub(super) fn watchdogs(summary: &ScenarioSummary) -> String {
+    let runs = summary.runs.iter().filter(|run| !run.watchdog.is_empty()).take(RUNS);
+    let part = |run: &RunSummary| {
+        let head = ["Port", "Action", "Found", "Restored", "Packets dropped"].map(String::from);
+        let cells = |storm: &WatchdogSummary| {
+            let restored = storm.restored.map_or("never".to_string(), |at| time(at.as_us()));
+            row(
+                &escape(&storm.port),
+                &[storm.action.to_string(), time(storm.detected.as_us()), restored, storm.dropped.to_string()],
+            )
+        };
+        let rows: Vec<String> = run.watchdog.iter().take(STORMS).map(cells).collect();
+        let mut html = table("counts", &format!("Storms found: {}", escape(&run.name)), &head, &rows);
+        if run.watchdog.len() > STORMS {
+            html += &format!("<p class=\"tally\">{} more storms.</p>\n", run.watchdog.len() - STORMS);
+        }
+        html
+    };
+    let parts: String = runs.map(part).collect();
+    if parts.is_empty() { parts } else { format!("<section id=\"watchdogs\"><h2>Watchdogs</h2>\n{parts}</section>\n") }
 }
 
 fn part(run: &str, pauses: &PauseSummary) -> String {

@@ -112,6 +112,12 @@ fn put(scenario: &mut toml::Table, table: &str, key: &str, value: Toml) {
         let default = match (table, step) {
             (_, "link") => list("from = \"h0\"\nto = \"s0\""),
             (_, "route") => list("at = \"s0\"\nto = \"h1\"\nvia = \"h1\""),
+            (_, "mesh") => list("pairs = 2\ninterval = \"1 ms\""),
+            (_, "drop") => list("at = \"s0\"\nfrom = \"h0\"\nevery = 256"),
+            (_, "dead") => list("host = \"h1\""),
+            (_, "receiver") => list(
+                "hosts = [\"h1\"]\npage = \"4 KiB\"\nentries = 2048\nmiss = \"1 us\"\nmemory = \"4 MB\"\nbuffer = \"256 KB\"",
+            ),
             (_, "storm") => list("host = \"h1\"\nstart = \"1 ms\""),
             (_, "ecn") => one("kmin = \"5 KB\"\nkmax = \"50 KB\""),
             ("watch", _) => one("interval = \"10 us\"\nflows = true"),
@@ -263,7 +269,8 @@ fn parameters_of_transports_and_congestion_controls_are_those_of_the_reader() {
     }
     for cc in vocabulary.congestion_controls() {
         for one in cc.parameters {
-            let change = |probe| in_run("irn", Some(cc.name), one.name, probe);
+            let transport = if cc.host_only { "rogue" } else { "irn" };
+            let change = |probe| in_run(transport, Some(cc.name), one.name, probe);
             compare(&validator, folder.path(), (cc.name, one.name), &parameter(one), &change);
             compared += 1;
         }

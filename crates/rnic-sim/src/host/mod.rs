@@ -13,9 +13,11 @@ mod flow_table;
 mod hosts;
 mod ids;
 mod message;
+mod messages;
 mod partition;
 mod rc;
 mod slab;
+mod verbs;
 
 pub(crate) use config::DATA_PRIORITY;
 pub use config::{HostConfig, HostTotals};
@@ -29,3 +31,4 @@ pub(crate) use ids::EndSlot;
 pub(crate) use message::{Framing, MessageHosts, MessageSegment};
 pub(crate) use rc::RcHosts;
 pub use rc::segment::Segment;
+pub(crate) use verbs::{HostChannel, MultipathSettings, NicTiming, VerbsConfig, VerbsHosts, try_out};

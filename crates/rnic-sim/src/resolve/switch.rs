@@ -17,9 +17,10 @@ const MAX_PRIORITIES: u8 = 8;
 
 /// Number of priorities of a run's switches: the number that the scenario gives, else the number that the run needs.
 pub(super) fn priorities(run: &RunSpec) -> Result<u8, SetupError> {
-    let used = run.transport.priorities().unwrap_or(if run.transport.control_priority() { 2 } else { 1 });
+    let probed = run.fabric.meshes.iter().map(|mesh| mesh.priority + 1).max().unwrap_or(1);
+    let used = run.transport.priorities().unwrap_or(if run.transport.control_priority() { 2 } else { 1 }).max(probed);
     let used = match run.fabric.switch.queueing {
-        QueueingSetup::Output(output) => output.needed_priorities(&run.transport),
+        QueueingSetup::Output(output) => output.needed_priorities(&run.transport).max(probed),
         QueueingSetup::Input(_) | QueueingSetup::Shared(_) => used,
     };
     if used > MAX_PRIORITIES {
@@ -33,6 +34,7 @@ pub(super) fn priorities(run: &RunSpec) -> Result<u8, SetupError> {
             let why = match run.transport.priorities() {
                 Some(_) => format!("transport \"{}\"", run.transport.name),
                 None if run.transport.control_priority() => "`control_priority`".to_string(),
+                None if probed > 1 => "[[fabric.mesh]]".to_string(),
                 None => "`trim`".to_string(),
             };
             return Err(SetupError::Impossible(format!("`priorities` = {given}, but with {why} {used} are in use")));
@@ -62,6 +64,13 @@ pub(super) fn ecn(run: &RunSpec, marking: Marking) -> EcnSpec {
 pub(super) fn control_priority(run: &RunSpec, switch: &SwitchSpec) -> u8 {
     match switch.buffer {
         BufferSpec::Output(_) if !run.transport.control_priority() => DATA_PRIORITY,
+        // The further priorities are those of probes.
+        _ if !run.transport.control_priority()
+            && !run.transport.is_message()
+            && run.fabric.meshes.iter().any(|mesh| mesh.priority > 0) =>
+        {
+            DATA_PRIORITY
+        }
         _ => switch.priorities - 1,
     }
 }

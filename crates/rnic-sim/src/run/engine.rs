@@ -1,12 +1,14 @@
 //! Simulates the hosts of one run on its fabric, and determines whether the run completed or failed.
 
 use super::records::{port_records, totals};
+use crate::dead::Deaths;
 use crate::events::Listener;
 use crate::host::{RunHosts, Stop};
 use crate::pauses::{MAX_PAUSES, PauseWatch};
 use crate::resolve::Resolved;
 use crate::storm::Storms;
 use crate::watch::Recorder;
+use crate::watchdog::Watchdog;
 use rnic_fabric::{Body, BodyOf, Cause, Ending, Fabric, PortId, Watcher, pause_tree};
 use rnic_run::{RunOutput, RunStatus, Totals, Truncation};
 use rnic_transport::Time;
@@ -22,7 +24,20 @@ pub(super) fn run_hosts<H: RunHosts>(
     if pauses.is_some() {
         fabric.log_pauses(MAX_PAUSES);
     }
-    let mut watchers: Vec<&mut dyn Watcher<_>> = vec![&mut storms];
+    let faults = &resolved.faults;
+    if faults.guards_switches() {
+        fabric.guard_switches();
+        faults.drops.iter().for_each(|(port, every)| fabric.drop_every(*port, *every));
+    }
+    faults.receivers.iter().for_each(|(host, spec)| fabric.set_receiver(*host, *spec));
+    if !faults.probes.is_empty() {
+        fabric.set_probes(faults.probes.clone());
+    }
+    let mut deaths = Deaths::new(&faults.dead);
+    let mut watchdog =
+        faults.watchdog.as_ref().map(|settings| Watchdog::new(settings, &resolved.topology, fabric.priorities()));
+    let mut watchers: Vec<&mut dyn Watcher<_>> = vec![&mut storms, &mut deaths];
+    watchers.extend(watchdog.as_mut().map(|watchdog| watchdog as &mut dyn Watcher<_>));
     watchers.extend(pauses.as_mut().map(|watch| watch as &mut dyn Watcher<_>));
     watchers.extend(recorder.as_mut().map(|recorder| recorder as &mut dyn Watcher<_>));
     let ending = fabric.run_watched(hosts, &mut watchers, until);
@@ -46,6 +61,9 @@ pub(super) fn run_hosts<H: RunHosts>(
     }
     let pauses = pauses.map(|watch| watch.finish(fabric, end, truncated.is_some(), &flows, &mut warnings));
     let samples = recorder.map(|recorder| recorder.finish(&flows, &mut warnings));
+    let of_nics = faults.nic_watchdogs.iter().copied().filter(|record| record.detected < end);
+    let mut found: Vec<_> = of_nics.chain(watchdog.into_iter().flat_map(|watchdog| watchdog.finish(fabric))).collect();
+    found.sort_by_key(|record| (record.detected, record.port));
     RunOutput {
         status,
         offered: flows.len() as u64,
@@ -58,13 +76,20 @@ pub(super) fn run_hosts<H: RunHosts>(
         warnings,
         pauses,
         samples,
+        watchdog: found,
+        meshes: crate::mesh::records(
+            &faults.meshes.0,
+            &faults.meshes.1,
+            &fabric.probe_results(),
+            resolved.host_config.seed,
+        ),
     }
 }
 
 /// Checks that every sent packet was delivered, dropped, lost or is in flight, and that a lossless fabric dropped none.
 /// If not, returns the error as a sentence.
 fn accounts(resolved: &Resolved, totals: &Totals) -> Option<String> {
-    let sent = totals.data + totals.control;
+    let sent = totals.data + totals.control + totals.probes + totals.flooded;
     let accounted = totals.delivered + totals.dropped + totals.lost + totals.in_flight;
     if sent != accounted {
         return Some(format!("internal error: {sent} packets were sent but {accounted} are accounted for"));

@@ -1,11 +1,13 @@
 //! Simulates one run: takes its complete configuration ([`Resolved`]) and returns its record.
 
 mod engine;
+mod host;
 mod message;
 mod rc;
 mod records;
 mod sharing;
 
+pub(crate) use host::simulate_host;
 pub(crate) use message::simulate_messages;
 pub(crate) use rc::simulate_captured;
 pub use rc::{simulate, simulate_on};

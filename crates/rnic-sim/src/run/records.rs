@@ -29,10 +29,12 @@ pub(super) fn totals<B: Body>(fabric: &Fabric<B>, ports: &[PortRecord], hosts: H
         data: hosts.data,
         control: hosts.control,
         retransmitted: hosts.retransmitted,
-        delivered: hosts.delivered,
+        delivered: hosts.delivered + fabric.probe_packets().1,
         marked: hosts.marked,
         notifications: hosts.notifications,
         aborted: hosts.aborted,
+        probes: fabric.probe_packets().0,
+        flooded: fabric.flooded_copies(),
         hops: fabric.hops(),
         in_flight: fabric.in_flight(),
         ..Totals::default()

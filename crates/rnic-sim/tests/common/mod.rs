@@ -34,6 +34,9 @@ pub(crate) fn run_on(topology: TopologySpec, transport: &str) -> RunSpec {
             links: Vec::new(),
             routes: Vec::new(),
             storms: Vec::new(),
+            faults: Default::default(),
+            watchdogs: Default::default(),
+            meshes: Vec::new(),
             mtu: Bytes(1_024),
             frame_gap: Bytes(20),
             clocks: Default::default(),
@@ -136,7 +139,7 @@ pub(crate) fn failure(output: &RunOutput) -> &str {
 /// Checks that all packets and flows of a run, completed or failed, are accounted for.
 pub(crate) fn assert_accounts(output: &RunOutput) {
     let t = &output.totals;
-    assert_eq!(t.data + t.control, t.delivered + t.dropped + t.lost + t.in_flight);
+    assert_eq!(t.data + t.control + t.probes + t.flooded, t.delivered + t.dropped + t.lost + t.in_flight);
     let cells = || output.ports.iter().flat_map(|p| &p.priorities);
     assert_eq!(cells().map(|c| c.tx_packets).sum::<u64>(), t.hops);
     assert_eq!(cells().map(|c| c.drops).sum::<u64>(), t.dropped);

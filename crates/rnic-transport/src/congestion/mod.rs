@@ -1,18 +1,22 @@
 //! Congestion control: limits the rate of a flow and its number of packets in flight.
 
 mod aimd;
+mod cubic;
 mod dcqcn;
 mod dctcp;
 mod hpcc;
 mod none;
+mod swift;
 mod timely;
 mod window;
 
 pub use aimd::{Aimd, AimdParams};
+pub use cubic::{Cubic, CubicParams};
 pub use dcqcn::{Dcqcn, DcqcnParams};
 pub use dctcp::{Dctcp, DctcpParams};
 pub use hpcc::{Hpcc, HpccParams};
 pub use none::NoCongestionControl;
+pub use swift::{Swift, SwiftParams};
 pub use timely::{DelayGradient, PatchedTimely, Timely, TimelyParams};
 
 pub use crate::settings::{DefaultValue, Kind, Parameter, Profile, Settings, Value};

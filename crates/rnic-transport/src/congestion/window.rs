@@ -1,4 +1,4 @@
-//! A congestion window in packets, which the congestion controls AIMD and DCTCP use.
+//! A congestion window in packets, which the congestion controls AIMD, CUBIC, DCTCP and Swift use.
 
 use super::{AckSample, Kind, Parameter, Settings};
 use crate::config::FlowConfig;

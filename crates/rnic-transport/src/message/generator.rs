@@ -58,7 +58,7 @@ impl Generator {
     }
 
     /// Takes the next control packet to send.
-    #[inline]
+    #[inline(always)]
     pub(super) fn poll(&mut self, now: Time, pace: Time) -> Option<Departure> {
         self.release(now, pace);
         let (event, flags) = self.ready.pop_front()?;

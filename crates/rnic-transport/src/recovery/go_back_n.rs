@@ -9,9 +9,13 @@
 //! ([`FlowConfig::acks`]), all flows are RDMA Reads (the extreme case in section 4.1 of the IRN paper), and the
 //! requester is the receiver of the data. Its timer restarts whenever a packet arrives in order. When the timer
 //! expires, the receiver sends a NACK for the expected packet.
+//!
+//! With go-back-0 ([`GoBack::First`]) the receiver discards the part of the message that it has when it sends a NACK,
+//! and the sender begins again with the first packet of the message. After a timeout of the sender the first packet of
+//! the message tells the receiver so.
 
 use super::{Arrival, Pick, Progress, Protocol, ReceiveRecovery, SendRecovery, StreamReceiver, StreamSender};
-use crate::config::{FlowConfig, NackPolicy};
+use crate::config::{FlowConfig, GoBack, NackPolicy};
 use crate::congestion::LossSignal;
 use crate::rto::RttEstimator;
 use crate::{Pdu, PduKind, Psn, RxOutcome, Time};
@@ -76,6 +80,11 @@ impl SendRecovery for GoBackNSender {
     }
 
     fn on_reply(&mut self, cfg: &FlowConfig, now: Time, pdu: Pdu) -> Progress {
+        if pdu.kind() == PduKind::Nack && cfg.go_back == GoBack::First {
+            let lost = self.next > 0;
+            (self.acked, self.next, self.timer_start) = (0, 0, now);
+            return Progress { acked: 0, loss: lost.then_some(LossSignal::Nack) };
+        }
         let Some(expected) = self.absolute(pdu.psn()).filter(|expected| *expected >= self.acked) else {
             return Progress::default(); // an old reply, or a reply about packets that were never sent
         };
@@ -127,7 +136,10 @@ impl SendRecovery for GoBackNSender {
         Some(self.timer_start + timeouts.span(self.in_flight(), &self.rtt))
     }
 
-    fn on_deadline(&mut self, _cfg: &FlowConfig, now: Time) {
+    fn on_deadline(&mut self, cfg: &FlowConfig, now: Time) {
+        if cfg.go_back == GoBack::First {
+            self.acked = 0;
+        }
         self.next = self.acked;
         self.rtt.back_off();
         self.timer_start = now;
@@ -188,11 +200,14 @@ pub struct GoBackNReceiver {
     left: u64,
     /// Time at which the retransmission timer was last started.
     timer_start: Time,
+    /// PSN of the flow's first packet, and number of packets of the flow; for go-back-0.
+    whole: (Psn, u64),
 }
 
 impl ReceiveRecovery for GoBackNReceiver {
     fn new(cfg: &FlowConfig, packets: u64, now: Time) -> GoBackNReceiver {
-        GoBackNReceiver { expected: cfg.first_psn, nack_sent: false, left: packets, timer_start: now }
+        let whole = (cfg.first_psn, packets);
+        GoBackNReceiver { expected: cfg.first_psn, nack_sent: false, left: packets, timer_start: now, whole }
     }
 
     #[inline]
@@ -205,6 +220,9 @@ impl ReceiveRecovery for GoBackNReceiver {
             self.timer_start = now;
             let reply = cfg.acks.then(|| Pdu::ack(self.expected, pdu.stamp()));
             return RxOutcome { reply, completed: self.left == 0, ..RxOutcome::default() };
+        }
+        if cfg.go_back == GoBack::First && self.left > 0 {
+            return self.begin_again(cfg, now, pdu);
         }
         let reply = if ahead < 0 || self.left == 0 {
             cfg.acks.then(|| Pdu::ack(self.expected, pdu.stamp()))
@@ -222,7 +240,10 @@ impl ReceiveRecovery for GoBackNReceiver {
         Some(self.timer_start + timeouts.high)
     }
 
-    fn on_deadline(&mut self, _cfg: &FlowConfig, now: Time) -> Option<Pdu> {
+    fn on_deadline(&mut self, cfg: &FlowConfig, now: Time) -> Option<Pdu> {
+        if cfg.go_back == GoBack::First {
+            (self.expected, self.left) = self.whole;
+        }
         self.timer_start = now;
         self.nack_sent = true;
         Some(Pdu::nack(self.expected, self.expected, crate::pdu::Stamp::at(now)))
@@ -252,6 +273,25 @@ impl StreamReceiver for GoBackNReceiver {
 }
 
 impl GoBackNReceiver {
+    /// Handles a packet that is not the expected one, with go-back-0: the receiver discards the part of the message
+    /// that it has. If the packet is the first of the message, the sender has begun again. Otherwise the receiver sends
+    /// a NACK.
+    #[cold]
+    fn begin_again(&mut self, cfg: &FlowConfig, now: Time, pdu: Pdu) -> RxOutcome {
+        let from_start = pdu.psn() == self.whole.0;
+        if from_start || pdu.psn().distance_from(self.expected) > 0 {
+            (self.expected, self.left) = self.whole;
+        }
+        if from_start {
+            return self.on_data(cfg, now, pdu);
+        }
+        let behind = pdu.psn().distance_from(self.expected) < 0;
+        let silent = behind || (self.nack_sent && cfg.nacks == NackPolicy::First);
+        self.nack_sent |= !behind;
+        let reply = (!silent).then(|| Pdu::nack(self.expected, pdu.psn(), pdu.stamp()));
+        RxOutcome { reply, discarded: true, ..RxOutcome::default() }
+    }
+
     /// Skips `packets` more PSNs after the packet that just arrived in order. The owner calls this function for an RDMA
     /// Read request, whose response packets use these PSNs: the counterpart of [`GoBackNSender::claim`].
     pub fn claim(&mut self, packets: u32) {

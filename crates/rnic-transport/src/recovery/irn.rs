@@ -33,6 +33,10 @@
 //! acknowledgements restart the timer: either every ACK and NACK, or only the cumulative acknowledgement of new packets
 //! ([`TimerRestart`]).
 
+mod registers;
+
+pub use registers::{IrnReceiverRegisters, IrnSenderRegisters};
+
 use super::{Arrival, Pick, Progress, Protocol, ReceiveRecovery, SendRecovery, StreamReceiver, StreamSender};
 use crate::bitmap::BitWindow;
 use crate::config::{FlowConfig, TimerRestart};

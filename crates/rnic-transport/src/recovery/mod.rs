@@ -9,7 +9,7 @@ mod irn;
 mod tcp;
 
 pub use go_back_n::{GoBackN, GoBackNReceiver, GoBackNSender};
-pub use irn::{Irn, IrnReceiver, IrnSender};
+pub use irn::{Irn, IrnReceiver, IrnReceiverRegisters, IrnSender, IrnSenderRegisters};
 pub use tcp::{Tcp, TcpReceiver, TcpSender};
 
 use crate::bitmap::BitWindow;

@@ -2,7 +2,7 @@
 //! flight.
 
 use super::{FabricFacts, MAX_IN_FLIGHT};
-use crate::config::{FlowConfig, NackPolicy, Timeouts, TimerRestart};
+use crate::config::{FlowConfig, GoBack, NackPolicy, Timeouts, TimerRestart};
 use crate::settings::{Kind, Parameter, Settings};
 use crate::{Bytes, Psn, Time};
 
@@ -28,6 +28,12 @@ pub(super) const NACKS: Parameter = Parameter::choice(
     "first",
     &["first", "every"],
     "go-back-N: which out-of-order packets trigger a NACK; first (InfiniBand)",
+);
+pub(super) const GO_BACK: Parameter = Parameter::choice(
+    "go_back",
+    "n",
+    &["n", "0"],
+    "where the sender begins again after a loss; n: at the lost packet; 0: at the first packet of the message, of which the receiver keeps nothing",
 );
 pub(super) const BDP_FC: Parameter = Parameter::derived(
     "bdp_fc",
@@ -121,6 +127,7 @@ pub(super) fn config(settings: &Settings, facts: &FabricFacts, two_timeouts: boo
         timeouts: timeouts(settings, facts, two_timeouts),
         acks: true,
         nacks: NackPolicy::First,
+        go_back: GoBack::Expected,
         cnp_interval: None,
         max_rate: settings.rate("max_rate").ok(),
         first_psn: Psn::new(0),

@@ -4,10 +4,12 @@
 //! A transport is either a [`FlowTransport`], which combines a loss recovery with a separate congestion control, or a
 //! [`MessageTransport`], a program for the NIC of the NanoTransport architecture ([`crate::message`]). To add a
 //! transport, write its file and add a line to [`visit_transports`]. Scenario files, the simulator and `rnic list` then
-//! know the new transport.
+//! know the new transport. The transports in host software above a NIC are declared here too; the crate `rnic-host`
+//! implements them.
 
 mod flow;
 mod homa;
+mod host;
 mod hpcc;
 mod irn;
 mod iwarp;
@@ -17,6 +19,7 @@ mod roce;
 
 pub use flow::SAFETY_TIMEOUT;
 pub use homa::{Homa, HomaTr};
+pub use host::HOST_PARAMETERS;
 pub use hpcc::Hpcc;
 pub use irn::Irn;
 pub use iwarp::Iwarp;
@@ -25,7 +28,7 @@ pub use ndp::Ndp;
 pub use roce::Roce;
 
 use crate::config::FlowConfig;
-use crate::headers::{MESSAGE_HEADER, TELEMETRY};
+use crate::headers::{MESSAGE_HEADER, ROCE_ACK, ROCE_DATA, TELEMETRY};
 use crate::message::Pipeline;
 use crate::message::nic::Order;
 use crate::recovery::Protocol;
@@ -63,7 +66,8 @@ pub fn visit_transports<V: TransportVisitor>(visitor: &mut V) {
     visitor.message_transport::<Hpcc>();
 }
 
-/// The declarations (names, parameters, functions) of all transports, in the order of [`visit_transports`].
+/// The declarations (names, parameters, functions) of all transports: those of [`visit_transports`] in its order, then
+/// those in host software.
 pub fn transports() -> Vec<TransportDeclaration> {
     struct Declarations(Vec<TransportDeclaration>);
     impl TransportVisitor for Declarations {
@@ -76,6 +80,7 @@ pub fn transports() -> Vec<TransportDeclaration> {
     }
     let mut declarations = Declarations(Vec::new());
     visit_transports(&mut declarations);
+    declarations.0.extend(host::declarations());
     declarations.0
 }
 
@@ -298,13 +303,16 @@ pub const MESSAGE_PARAMETERS: &[Parameter] = &[
     Parameter::derived("rx_buffers", Kind::Buffers, "buffers of messages being received; without limit"),
 ];
 
-/// Whether a transport carries flows or messages.
+/// What a transport carries, and where it runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TransportKind {
     /// Reliable flows: a loss recovery that is combined with a separate congestion control.
     Flows,
     /// Messages: the transport's program includes the congestion control.
     Messages,
+    /// Messages through a transport in host software, above the verbs of a NIC, with a congestion control that responds
+    /// to round-trip times.
+    Host,
 }
 
 /// The declaration of a transport as a value: its name, its parameters, and the functions of its [`FlowTransport`] or
@@ -315,7 +323,7 @@ pub struct TransportDeclaration {
     pub name: &'static str,
     /// Description of the transport in one line, for the command `rnic list`.
     pub about: &'static str,
-    /// Whether the transport carries flows or messages.
+    /// Whether the transport carries flows or messages, and whether it runs in host software.
     pub kind: TransportKind,
     /// Parameters of this transport only.
     pub own_parameters: &'static [Parameter],
@@ -414,12 +422,34 @@ impl TransportDeclaration {
         }
     }
 
+    /// The declaration of a transport in host software.
+    pub(crate) fn of_host(
+        name: &'static str, about: &'static str, parameters: &'static [Parameter],
+    ) -> TransportDeclaration {
+        TransportDeclaration {
+            kind: TransportKind::Host,
+            own_parameters: parameters,
+            frames: || FrameSizes { data_header: ROCE_DATA, ack: ROCE_ACK, nack: ROCE_ACK },
+            describe_messages: |_, _| Vec::new(),
+            idle: host::idle,
+            priorities: |_| None,
+            ..TransportDeclaration::of_programs(name, about)
+        }
+    }
+
+    /// The settings of a transport in host software, as the description of a simulation run shows them, without those
+    /// that the simulator derives from the fabric.
+    pub fn describe_host(&self, settings: &Settings) -> Description {
+        host::describe(self.own_parameters, settings)
+    }
+
     /// All parameters of the transport: the parameters of every transport, those of every transport of its kind, and
     /// its own.
     pub fn parameters(&self) -> [&'static [Parameter]; 3] {
         let of_kind = match self.kind {
             TransportKind::Flows => FLOW_PARAMETERS,
             TransportKind::Messages => MESSAGE_PARAMETERS,
+            TransportKind::Host => HOST_PARAMETERS,
         };
         [COMMON_PARAMETERS, of_kind, self.own_parameters]
     }

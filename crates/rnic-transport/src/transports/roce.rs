@@ -1,8 +1,8 @@
 //! The RoCE transport: the go-back-N loss recovery of RDMA NICs (IRN paper, section 2.1).
 
-use super::flow::{self, BDP_CAP, BDP_FC, NACKS, RTO, RTO_HIGH, TIMEOUTS};
+use super::flow::{self, BDP_CAP, BDP_FC, GO_BACK, NACKS, RTO, RTO_HIGH, TIMEOUTS};
 use super::{Description, FabricFacts, FlowTransport, FrameSizes, ProtocolVisitor, WireFormat};
-use crate::config::FlowConfig;
+use crate::config::{FlowConfig, GoBack};
 use crate::headers::{ROCE_ACK, ROCE_DATA};
 use crate::recovery::GoBackN;
 use crate::settings::{Kind, Parameter, Settings};
@@ -25,6 +25,7 @@ impl FlowTransport for Roce {
             "acknowledge every data packet; no (all Reads), unless the congestion control, a cap or a dynamic timeout needs it",
         ),
         NACKS,
+        GO_BACK,
         BDP_FC,
         BDP_CAP,
     ];
@@ -52,12 +53,17 @@ impl FlowTransport for Roce {
             bdp_cap: flow::bdp_cap(settings, facts, false),
             acks: Roce::acknowledges(settings, facts.cc_needs_acks),
             nacks: flow::nacks(settings),
+            go_back: if settings.is("go_back", "0") { GoBack::First } else { GoBack::Expected },
             ..flow::config(settings, facts, false)
         })
     }
 
     fn describe(_settings: &Settings, cfg: &FlowConfig) -> (Description, Description) {
-        (vec![flow::describe_cap(cfg)], flow::describe_timeouts(cfg, false))
+        let mut before = vec![flow::describe_cap(cfg)];
+        if cfg.go_back == GoBack::First {
+            before.push(("go_back", "0: at the first packet of the message".to_string()));
+        }
+        (before, flow::describe_timeouts(cfg, false))
     }
 
     fn select<V: ProtocolVisitor>(_settings: &Settings, visitor: V) -> V::Output {

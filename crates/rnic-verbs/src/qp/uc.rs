@@ -138,7 +138,7 @@ impl Uc {
             Ok(bytes) => {
                 self.next += 1;
                 ctx.counters.sent(false, len);
-                self.pace.sent(now, bytes as u32 + super::AROUND_PACKET);
+                self.pace.sent(now, bytes as u32 + super::AROUND_PACKET, self.next < self.total);
                 c.retire(ctx, self.next);
                 bytes
             }

@@ -10,6 +10,7 @@
 mod options;
 mod receive;
 mod send;
+mod shards;
 #[cfg(test)]
 mod tests;
 
@@ -21,6 +22,8 @@ use nix::sys::socket::{getsockopt, sockopt};
 use nix::sys::time::TimeSpec;
 use receive::ReceiveBuffer;
 use rnic_transport::Time;
+use rnic_verbs::Shard;
+use shards::Member;
 use smallvec::SmallVec;
 use socket2::Socket;
 use std::io;
@@ -99,6 +102,8 @@ pub struct UdpPort {
     buffer: ReceiveBuffer,
     wake: Arc<WakeFlag>,
     counters: Counters,
+    /// The port's place among the ports that share its address.
+    member: Option<Member>,
 }
 
 /// A socket that sends from one UDP source port.
@@ -118,6 +123,32 @@ impl UdpPort {
     /// The address is in use or is not an address of this host, there are not enough free source ports, or a system
     /// call fails.
     pub fn bind(address: SocketAddr, config: &UdpConfig) -> Result<UdpPort, BindError> {
+        UdpPort::bind_after(address, config, &|_| Ok(()))
+    }
+
+    /// Opens `count` ports that receive on the same address and UDP port: datagrams for queue pair number `n` arrive at
+    /// the port with index `n % count`. The kernel selects the port, so that a thread for each port scales with the
+    /// number of cores. [`Device::open_shards`](crate::Device::open_shards) opens a device on each.
+    ///
+    /// Another program of the same user could join the group of sockets and take part of the datagrams. This function
+    /// does not: it fails if the address is in use.
+    ///
+    /// # Errors
+    ///
+    /// As [`UdpPort::bind`]; `count` is not 1 to [`Shard::MAX`].
+    pub fn bind_shards(address: SocketAddr, count: u32, config: &UdpConfig) -> Result<Vec<UdpPort>, BindError> {
+        shards::bind(address, count, &|address, prepare| UdpPort::bind_after(address, config, prepare))
+    }
+
+    /// Which queue pair numbers a device on this port must draw.
+    pub fn shard(&self) -> Shard {
+        self.member.as_ref().map(Member::shard).unwrap_or_default()
+    }
+
+    /// Opens a port; calls `prepare` for the receiving socket before it binds this socket.
+    fn bind_after(
+        address: SocketAddr, config: &UdpConfig, prepare: &dyn Fn(&Socket) -> io::Result<()>,
+    ) -> Result<UdpPort, BindError> {
         if config.source_ports > MAX_SOURCE_PORTS {
             return Err(BindError::TooManySourcePorts { asked: config.source_ports, max: MAX_SOURCE_PORTS });
         }
@@ -126,6 +157,7 @@ impl UdpPort {
         options::prepare_receiver(&receiver, &address, config.coalescing).map_err(system("set options"))?;
         options::size_buffer(&receiver, sockopt::RcvBufForce, sockopt::RcvBuf, config.receive_buffer)
             .map_err(system("size the receive buffer"))?;
+        prepare(&receiver).map_err(system("set options"))?;
         receiver.bind(&address.into()).map_err(|error| bind_error(address, error))?;
         let local = receiver.local_addr().map_err(system("read the address"))?;
         let local = local.as_socket().unwrap_or(address);
@@ -145,6 +177,7 @@ impl UdpPort {
             buffer: ReceiveBuffer::new(local),
             wake: WakeFlag::new().map_err(system("make an eventfd"))?,
             counters: Counters::default(),
+            member: None,
             receiver,
         })
     }
@@ -243,7 +276,11 @@ impl Port for UdpPort {
     }
 
     fn receive(&mut self) -> io::Result<Option<Arrival<'_>>> {
-        self.buffer.receive(&self.receiver, &mut self.counters)
+        if let Some(member) = &mut self.member {
+            return member.receive(&mut self.buffer, &self.receiver, &mut self.counters);
+        }
+        let message = self.buffer.receive(&self.receiver, &mut self.counters)?;
+        Ok(message.map(|message| self.buffer.arrival(&message)))
     }
 
     fn wait(&mut self, interest: Interest, timeout: Option<Time>) -> io::Result<()> {

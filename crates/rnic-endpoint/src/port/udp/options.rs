@@ -40,6 +40,31 @@ sockopt_impl!(
     bool
 );
 
+sockopt_impl!(
+    /// `SO_ATTACH_REUSEPORT_CBPF`: the program that selects the socket of a group (`SO_REUSEPORT`) for a datagram.
+    GroupFilter,
+    SetOnly,
+    libc::SOL_SOCKET,
+    libc::SO_ATTACH_REUSEPORT_CBPF,
+    libc::sock_fprog
+);
+
+/// Lets the kernel select the socket of each datagram that arrives at a group of `count` sockets: the remainder of the
+/// destination queue pair number (QPN) divided by `count`. `socket` is one of the group.
+pub(super) fn steer_by_qpn(socket: &Socket, count: u32) -> io::Result<()> {
+    // The bytes of a datagram that hold the QPN, after one other byte.
+    const QPN_WORD: u32 = 4;
+    let filter = |code: u32, k| libc::sock_filter { code: code as u16, jt: 0, jf: 0, k };
+    let mut program = [
+        filter(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, QPN_WORD),
+        filter(libc::BPF_ALU | libc::BPF_AND | libc::BPF_K, 0xff_ffff),
+        filter(libc::BPF_ALU | libc::BPF_MOD | libc::BPF_K, count),
+        filter(libc::BPF_RET | libc::BPF_A, 0),
+    ];
+    let program = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
+    Ok(setsockopt(socket, GroupFilter, &program)?)
+}
+
 /// Opens a UDP socket for the address family of `address`, without binding it. The socket never blocks and never
 /// fragments datagrams.
 ///

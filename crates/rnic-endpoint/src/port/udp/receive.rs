@@ -24,7 +24,7 @@ pub(super) struct ReceiveBuffer {
 }
 
 /// Result of one `recvmsg`: its length and the values of its control messages.
-struct Message {
+pub(super) struct Message {
     length: usize,
     meta: Meta,
     segment: usize,
@@ -38,7 +38,8 @@ impl ReceiveBuffer {
         ReceiveBuffer { local, data: vec![0; LONGEST_ARRIVAL].into(), control, overflowed: 0 }
     }
 
-    pub(super) fn receive(&mut self, socket: &Socket, counters: &mut Counters) -> io::Result<Option<Arrival<'_>>> {
+    /// Receives datagrams, if some have arrived; [`ReceiveBuffer::arrival`] returns them.
+    pub(super) fn receive(&mut self, socket: &Socket, counters: &mut Counters) -> io::Result<Option<Message>> {
         let message = loop {
             match self.read(socket) {
                 Ok(Some(message)) => break message,
@@ -55,7 +56,12 @@ impl ReceiveBuffer {
         counters.received_batches += 1;
         counters.received_segments += message.length.div_ceil(message.segment) as u64;
         counters.received_bytes += message.length as u64;
-        Ok(Some(Arrival { meta: message.meta, segment: message.segment, data: &self.data[..message.length] }))
+        Ok(Some(message))
+    }
+
+    /// The datagrams of the latest message.
+    pub(super) fn arrival(&self, message: &Message) -> Arrival<'_> {
+        Arrival { meta: message.meta, segment: message.segment, data: &self.data[..message.length] }
     }
 
     /// Calls `recvmsg` once. Returns `None` if the datagram or its control messages are truncated, or the source or the

@@ -1,37 +1,37 @@
 //! Simulated hosts with message transports (NDP, Homa, HPCC, programs in P4): each flow is a message, which a
 //! [`MessageNic`](rnic_transport::message::nic::MessageNic) sends.
 
-mod ends;
 mod nic;
 mod packet;
 
 pub(crate) use packet::{Framing, MessageSegment};
 
-use super::ends::{FlowEnds, FlowHashes, SendingEnd};
+use super::ends::FlowHashes;
 use super::flow_table::FlowTable;
 use super::hosts::{Hosts, NicKind};
 use super::ids::FlowId;
+use super::messages::{CarriesMessages, Messages, ReceiveEnd, SendEnd};
 use super::partition::{Host, Notice};
 use crate::in_band::InBand;
-use ends::{ReceiveEnd, SendEnd};
 use nic::{HostNic, InvalidActions, MessageShared};
 use packet::ip;
-use rnic_fabric::{HostId, PartitionPlan};
+use rnic_fabric::PartitionPlan;
 use rnic_run::FlowSpec;
 use rnic_transport::message::Pipeline;
 use rnic_transport::message::nic::{Counters, NicConfig};
-use std::collections::BTreeSet;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
 /// The kind of NIC that sends messages, with the state of the run's flows that only this kind needs.
 pub(crate) struct MessageNics<P, T> {
-    /// Number of started flows whose sender does not know yet that all bytes have arrived.
-    sending: u64,
-    /// Flows that their senders have aborted. These flows keep their ids until the run ends, because the rest of their
-    /// bytes may still arrive.
-    aborted: BTreeSet<FlowId>,
+    messages: Messages,
     nics: PhantomData<fn() -> (P, T)>,
+}
+
+impl<P: Pipeline, T: InBand> CarriesMessages for MessageNics<P, T> {
+    fn messages(&mut self) -> &mut Messages {
+        &mut self.messages
+    }
 }
 
 /// All hosts of a run with a message transport.
@@ -43,25 +43,10 @@ impl<'a, P: Pipeline, T: InBand, S: Iterator<Item = FlowSpec>> MessageHosts<'a, 
     pub(crate) fn new(
         cfg: NicConfig, framing: Framing, program: impl Fn(u32) -> P, plan: Arc<PartitionPlan>, table: FlowTable<'a, S>,
     ) -> Self {
-        let kind = MessageNics { sending: 0, aborted: BTreeSet::new(), nics: PhantomData };
+        let kind = MessageNics { messages: Messages::default(), nics: PhantomData };
         let all_hosts = (0..plan.partitions()).map(|partition| plan.hosts_of(partition).len() as u32).sum();
         let shared = || MessageShared { cfg: cfg.clone(), framing, all_hosts, invalid: InvalidActions::default() };
         Hosts::with(kind, plan, table, shared, |host| HostNic::new(&cfg, program(ip(host))))
-    }
-
-    /// Records that the NIC of the sender is done with the flow.
-    fn end_sending(&mut self, flow: FlowId) {
-        self.kind.sending -= 1;
-        self.send_end_mut(flow).ended = true;
-    }
-
-    /// Retires a flow if both its sender and its receiver are done with it.
-    fn retire_flow(&mut self, flow: FlowId) {
-        if self.send_end(flow).ended && self.table.record(flow).finish.is_some() {
-            self.retire_record(flow);
-            self.release_ends(flow);
-            self.flows.release(flow);
-        }
     }
 
     /// All hosts of the run, in order of their ids.
@@ -75,7 +60,7 @@ impl<'a, P: Pipeline, T: InBand, S: Iterator<Item = FlowSpec>> MessageHosts<'a, 
         let invalid = |of: fn(&InvalidActions) -> u64| -> u64 {
             self.partitions.iter().map(|partition| of(&partition.shared.invalid)).sum()
         };
-        let aborted = self.kind.aborted.len();
+        let aborted = self.kind.messages.aborted();
         if aborted > 0 {
             let messages = if aborted == 1 { "1 message was".to_string() } else { format!("{aborted} messages were") };
             let timeouts = self.shared().cfg.max_timeouts;
@@ -123,22 +108,7 @@ impl<P: Pipeline, T: InBand> NicKind for MessageNics<P, T> {
     fn open<S: Iterator<Item = FlowSpec>>(
         hosts: &mut MessageHosts<'_, P, T, S>, spec: &FlowSpec, hashes: FlowHashes, _connection: u32,
     ) -> FlowId {
-        let flow = hosts.flows.insert(FlowEnds::default());
-        let ends = hosts.next_ends(spec);
-        let send = SendEnd {
-            flow,
-            dst: HostId(spec.dst),
-            bytes: spec.bytes as u32,
-            receive_slot: ends.receiver.slot,
-            data_hash: hashes.data,
-            retransmitted: 0,
-            timeouts: 0,
-            ended: false,
-        };
-        let receive = ReceiveEnd { flow, bytes: spec.bytes, data_hash: hashes.data, delivered: 0, done: false };
-        hosts.insert(flow, ends, send, receive);
-        hosts.kind.sending += 1;
-        flow
+        hosts.open_message(spec, hashes).0
     }
 
     fn wakes_receivers(_shared: &MessageShared) -> bool {
@@ -146,41 +116,20 @@ impl<P: Pipeline, T: InBand> NicKind for MessageNics<P, T> {
     }
 
     fn process<S: Iterator<Item = FlowSpec>>(hosts: &mut MessageHosts<'_, P, T, S>, notice: Notice) {
-        match notice {
-            // A message that its sender has aborted counts as unfinished even if all its bytes have arrived.
-            Notice::Finished { flow, .. } if hosts.kind.aborted.contains(&flow) => {}
-            Notice::Finished { flow, at } => {
-                let control_hash = hosts.send_end(flow).control_hash();
-                hosts.table.finish(flow, control_hash, at);
-                hosts.retire_flow(flow);
-            }
-            Notice::Sent { flow } => {
-                hosts.end_sending(flow);
-                hosts.retire_flow(flow);
-            }
-            Notice::Aborted { flow } => {
-                hosts.end_sending(flow);
-                if hosts.table.record(flow).finish.is_none() {
-                    hosts.table.abort();
-                    hosts.kind.aborted.insert(flow);
-                } else {
-                    hosts.retire_flow(flow);
-                }
-            }
-        }
+        hosts.process_message(notice);
     }
 
     /// Does nothing, because flows of message transports retire as soon as the notes about them are processed.
     fn retire<S: Iterator<Item = FlowSpec>>(_hosts: &mut MessageHosts<'_, P, T, S>) {}
 
     fn is_idle(&self) -> bool {
-        self.sending == 0
+        self.messages.is_idle()
     }
     fn is_aborted(&self, flow: FlowId) -> bool {
-        self.aborted.contains(&flow)
+        self.messages.is_aborted(flow)
     }
     fn aborted(&self) -> u64 {
-        self.aborted.len() as u64
+        self.messages.aborted()
     }
     fn delivered(_shared: &MessageShared, end: &ReceiveEnd, _bytes: u64) -> u64 {
         end.delivered

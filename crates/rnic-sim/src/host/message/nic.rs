@@ -55,7 +55,7 @@ impl<P: Pipeline, T: InBand> Host<MessageNics<P, T>> {
     /// Hands the message whose sending end is in `slot` to the NIC; `false` if the NIC has no buffer for it.
     fn send(&mut self, cfg: &NicConfig, slot: EndSlot, now: Time) -> bool {
         let end = &self.senders[slot];
-        let message = Message { dst_ip: ip(end.dst), bytes: end.bytes, tag: slot.0, ..Message::default() };
+        let message = Message { dst_ip: ip(end.dst), bytes: end.bytes as u32, tag: slot.0, ..Message::default() };
         match self.nic.engine.send(cfg, now, &message) {
             Ok(_) => true,
             Err(NoBuffer::NoneFree { .. } | NoBuffer::TooLong { .. }) => false,
@@ -179,7 +179,9 @@ impl<P: Pipeline, T: InBand> NicPartition<MessageNics<P, T>> {
 impl<P: Pipeline, T: InBand> HostPartition for NicPartition<MessageNics<P, T>> {
     type Body = MessageSegment<P::Header, T>;
 
-    #[inline]
+    // `inline(always)`, because a host with a stage calls the functions too: a function with two callers would be a
+    // call for every packet of the other hosts.
+    #[inline(always)]
     fn receive(&mut self, host: SlotId, now: Time, packet: &Packet<Self::Body>) {
         self.totals.delivered += 1;
         self.totals.marked += u64::from(packet.is_marked());
@@ -225,7 +227,7 @@ impl<P: Pipeline, T: InBand> HostPartition for NicPartition<MessageNics<P, T>> {
         self.hosts[host.index()].nic.ready
     }
 
-    #[inline]
+    #[inline(always)]
     fn transmit(&mut self, index: SlotId, now: Time, paused: u8) -> Option<Packet<Self::Body>> {
         let packet = self.next_packet(index, now);
         if packet.as_ref().is_some_and(|packet| paused & (1 << packet.priority) != 0) {

@@ -337,12 +337,14 @@ impl<P: Protocol, C: CongestionControl, T: InBand> NicPartition<RcNics<P, C, T>>
 impl<P: Protocol, C: CongestionControl, T: InBand> HostPartition for NicPartition<RcNics<P, C, T>> {
     type Body = Segment<T>;
 
-    #[inline]
+    // `inline(always)`: see the message NIC.
+    #[inline(always)]
     fn receive(&mut self, host: SlotId, now: Time, packet: &Packet<Segment<T>>) {
         self.totals.delivered += 1;
         self.totals.marked += u64::from(packet.is_marked());
-        if packet.is_trimmed() {
-            // RC-like transports have no packets without payload, so they treat a trimmed packet as lost.
+        if packet.is_void() {
+            // RC-like transports have no packets without payload, so they treat a trimmed packet as lost. A flooded
+            // copy is for another host.
         } else if packet.body.pdu.kind() == PduKind::Data {
             self.receive_data(host, now, packet);
         } else {
@@ -387,7 +389,7 @@ impl<P: Protocol, C: CongestionControl, T: InBand> HostPartition for NicPartitio
         !nic.control.is_empty() || !nic.ready.is_empty()
     }
 
-    #[inline]
+    #[inline(always)]
     fn transmit(&mut self, index: SlotId, now: Time, paused: u8) -> Option<Packet<Segment<T>>> {
         let nic = &mut self.hosts[index.index()].nic;
         if paused & (1 << self.shared.host.control_priority) == 0

@@ -3,8 +3,8 @@
 use crate::host::ids::EndSlot;
 use crate::in_band::InBand;
 use rnic_fabric::Body;
-use rnic_transport::Pdu;
 use rnic_transport::telemetry::HopRecord;
+use rnic_transport::{Pdu, PduKind};
 
 /// Body of a simulated packet of an RC-like transport: the slot of the flow's end at the destination, the transport's
 /// PDU, and the telemetry field `T`. An ACK carries the telemetry of the data packet that triggered it.
@@ -22,5 +22,8 @@ impl<T: InBand> Body for Segment<T> {
     #[inline]
     fn stamp(&mut self, hop: HopRecord) {
         self.in_band.push(hop);
+    }
+    fn place(&self) -> Option<(u32, u64)> {
+        (self.pdu.kind() == PduKind::Data).then(|| (self.slot.0, u64::from(self.pdu.psn().value())))
     }
 }

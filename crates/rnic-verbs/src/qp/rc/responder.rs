@@ -300,13 +300,14 @@ impl Responder {
             return 0;
         };
         ctx.counters.sent(false, here);
-        self.pace.sent(now, bytes as u32 + AROUND_PACKET);
         if let Some(Reply::Read(read)) = self.replies.front_mut() {
             read.sent += 1;
             if read.sent == read.count {
                 self.replies.pop();
             }
         }
+        let more = matches!(self.replies.front(), Some(Reply::Read(_)));
+        self.pace.sent(now, bytes as u32 + AROUND_PACKET, more);
         bytes
     }
 

@@ -1,0 +1,127 @@
+//! The command `rnic counters`, which exports counters as Prometheus metrics.
+
+use crate::error::CliError;
+use crate::interrupt::Interruption;
+use crate::{output, service};
+use clap::Args;
+use rnic_watch::counters::{Host, Reading, Recorder, Sonic};
+use rnic_watch::exposition::Metrics;
+use rnic_watch::serve::{Limits, Page, Server};
+use std::io::{self, Write};
+use std::net::{SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:\n  \
+    rnic counters --listen 0.0.0.0:9478                      # on a host\n  \
+    rnic counters --redis unix:///var/run/redis/redis.sock   # on a SONiC switch\n  \
+    rnic counters --root examples/fleet/devices/gpu1 --once\n\n\
+    examples/prometheus has a configuration of Prometheus and alert rules.\n\
+    Exit codes: 0 ended by a signal, or --once; 1 the address is in use, or --once could not read; 2 invalid input.")]
+pub(crate) struct CountersArgs {
+    /// Folder whose `sys` has the counters of a host; files ethtool-S-IF.txt in it have statistics [default: /]
+    #[arg(long, value_name = "DIR", conflicts_with = "redis")]
+    root: Option<PathBuf>,
+
+    /// Read the counters of a SONiC switch from its Redis: redis://HOST:PORT or unix:///PATH
+    #[arg(long, value_name = "ADDRESS")]
+    redis: Option<String>,
+
+    /// Name of the host or switch in the label `node` [default: that of this machine]
+    #[arg(long, value_name = "NAME")]
+    node: Option<String>,
+
+    /// Time between two readings
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = service::interval)]
+    every: Duration,
+
+    /// Address at which the page /metrics is served
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:9478")]
+    listen: SocketAddr,
+
+    /// Print the metrics once instead of serving them; pause shares need two readings, which are --every apart
+    #[arg(long, conflicts_with = "listen")]
+    once: bool,
+}
+
+/// Where counters come from.
+enum Source {
+    Host(Host),
+    Sonic(Box<Sonic>),
+}
+
+impl Source {
+    fn open(arguments: &CountersArgs) -> Result<Source, CliError> {
+        match &arguments.redis {
+            Some(address) => {
+                let sonic = Sonic::new(address, Duration::from_secs(3)).map_err(CliError::Input)?;
+                Ok(Source::Sonic(Box::new(sonic)))
+            }
+            None => {
+                let root = arguments.root.as_deref().unwrap_or(Path::new("/"));
+                let host = Host::open(root).map_err(|error| CliError::Input(error.to_string()))?;
+                Ok(Source::Host(host))
+            }
+        }
+    }
+
+    fn read(&mut self) -> Result<Reading, String> {
+        match self {
+            Source::Host(host) => Ok(host.read()),
+            Source::Sonic(sonic) => sonic.read(),
+        }
+    }
+}
+
+/// Serves the counters, or prints them once.
+pub(crate) fn counters(arguments: &CountersArgs) -> Result<(), CliError> {
+    let mut source = Source::open(arguments)?;
+    let node = arguments.node.clone().unwrap_or_else(service::host_name);
+    let mut recorder = Recorder::new(node);
+    let interruption = Interruption::listen()?;
+    let clock = service::Clock::start();
+    if arguments.once {
+        return once(arguments, &mut source, &mut recorder, &interruption, &clock);
+    }
+    let listener = TcpListener::bind(arguments.listen)
+        .map_err(|error| CliError::Io { doing: format!("cannot listen at {}", arguments.listen), error })?;
+    let latest = Arc::new(Mutex::new(String::new()));
+    let served = latest.clone();
+    let page = move |path: &str| {
+        (path == "/metrics").then(|| Page::metrics(served.lock().unwrap_or_else(PoisonError::into_inner).clone()))
+    };
+    let server = Server::start(listener, Limits::default(), page)
+        .map_err(|error| CliError::Io { doing: "cannot serve metrics".to_string(), error })?;
+    let _ = writeln!(io::stderr(), "metrics at http://{}/metrics", server.address());
+    let mut failure = None;
+    while interruption.exit_code().is_none() {
+        let mut metrics = Metrics::new();
+        let reading = source.read();
+        let now = reading.as_ref().err().cloned();
+        if now != failure {
+            let message = now.as_ref().map_or("the source is back".to_string(), |message| format!("error: {message}"));
+            let _ = writeln!(io::stderr(), "{message}");
+            failure = now;
+        }
+        // A source that is away has no values, so that no old value is taken for a new one.
+        let reading = reading.unwrap_or_else(|_| Reading { sources: vec![("redis", false)], ..Reading::default() });
+        recorder.record(&reading, clock.nanoseconds(), &mut metrics);
+        *latest.lock().unwrap_or_else(PoisonError::into_inner) = metrics.prometheus();
+        service::wait(arguments.every, &interruption);
+    }
+    Ok(())
+}
+
+fn once(
+    arguments: &CountersArgs, source: &mut Source, recorder: &mut Recorder, interruption: &Interruption,
+    clock: &service::Clock,
+) -> Result<(), CliError> {
+    let failed = |message| CliError::Failed(vec![message]);
+    recorder.record(&source.read().map_err(failed)?, clock.nanoseconds(), &mut Metrics::new());
+    service::wait(arguments.every, interruption);
+    let mut metrics = Metrics::new();
+    recorder.record(&source.read().map_err(failed)?, clock.nanoseconds(), &mut metrics);
+    output::print(|out| write!(out, "{}", metrics.prometheus()))
+}

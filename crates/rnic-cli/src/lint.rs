@@ -1,0 +1,262 @@
+//! The command `rnic lint`, which checks the running configuration of a fleet.
+
+use crate::error::CliError;
+use crate::format::Format;
+use crate::interrupt::Interruption;
+use crate::output;
+use crate::service;
+use clap::Args;
+use rnic_watch::exposition::Kind;
+use rnic_watch::input::{InputError, read_file};
+use rnic_watch::lint::{Desired, Finding, Fleet, Report, Severity, State, check, scenario};
+use rnic_watch::serve::{Limits, Page, Server};
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::io::{self, Write};
+use std::net::{SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// Unknown keys that the table lists.
+const UNKNOWN: usize = 20;
+
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:\n  \
+    rnic lint examples/fleet/devices --desired examples/fleet/desired.toml\n  \
+    rnic lint dumps --desired fleet.toml --links links.csv --state lint-state.json\n  \
+    rnic lint leaf1.tar.gz --format json | jq '.findings[] | select(.severity == \"danger\")'\n  \
+    rnic lint dumps --desired fleet.toml --scenario fabric.toml && rnic run fabric.toml\n  \
+    rnic lint dumps --desired fleet.toml --watch --listen 0.0.0.0:9479\n\n\
+    Exit codes: 0 nothing found; 1 a difference or a danger that is not accepted; 2 invalid input.")]
+pub(crate) struct LintArgs {
+    /// Folders or tar archives with the configuration of a device each, or folders of these
+    #[arg(value_name = "DEVICES", required = true)]
+    devices: Vec<PathBuf>,
+
+    /// The desired state of the fleet; without it, only dangers are found
+    #[arg(long, value_name = "FILE.toml")]
+    desired: Option<PathBuf>,
+
+    /// All links of the fleet, one `device,port,device,port` with an optional length in metres per line
+    #[arg(long, value_name = "FILE.csv")]
+    links: Option<PathBuf>,
+
+    /// Keep in this file since when findings exist
+    #[arg(long, value_name = "FILE.json")]
+    state: Option<PathBuf>,
+
+    /// Also write a scenario of this fabric, for `rnic run`
+    #[arg(long, value_name = "OUT.toml", conflicts_with = "watch")]
+    scenario: Option<PathBuf>,
+
+    /// Check again and again, print changes, and serve metrics at --listen
+    #[arg(long, conflicts_with = "format")]
+    watch: bool,
+
+    /// Time between two checks of --watch
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = service::interval, requires = "watch")]
+    every: Duration,
+
+    /// Address at which --watch serves the page /metrics
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:9479", requires = "watch")]
+    listen: SocketAddr,
+
+    /// Format of the standard output
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    format: Format,
+}
+
+/// Checks the fleet once, or again and again with `--watch`.
+pub(crate) fn lint(arguments: &LintArgs) -> Result<(), CliError> {
+    if arguments.watch {
+        return watch(arguments);
+    }
+    let desired = read_desired(arguments).map_err(refused)?;
+    let mut state = read_state(arguments)?;
+    let (fleet, report) = checked(arguments, desired.as_ref(), &mut state);
+    if let (Some(state), Some(path)) = (&state, &arguments.state) {
+        state
+            .write(path)
+            .map_err(|error| CliError::Io { doing: format!("cannot write `{}`", path.display()), error })?;
+    }
+    let text = match arguments.format {
+        Format::Table => table(&report),
+        Format::Json => format!("{:#}\n", report.to_json()),
+    };
+    output::print(|out| write!(out, "{text}"))?;
+    if let Some(path) = &arguments.scenario {
+        write_scenario(path, &fleet, desired.as_ref(), &report)?;
+    }
+    if !report.errors.is_empty() {
+        return Err(refused(report.errors));
+    }
+    if report.fails() {
+        return Err(CliError::Failed(vec![summary(&report)]));
+    }
+    Ok(())
+}
+
+fn refused(errors: Vec<InputError>) -> CliError {
+    CliError::Inputs(errors.iter().map(ToString::to_string).collect())
+}
+
+fn read_desired(arguments: &LintArgs) -> Result<Option<Desired>, Vec<InputError>> {
+    let Some(path) = &arguments.desired else { return Ok(None) };
+    let text = read_file(path).map_err(|error| vec![error])?;
+    Desired::parse(&text, &path.display().to_string()).map(Some)
+}
+
+fn read_state(arguments: &LintArgs) -> Result<Option<State>, CliError> {
+    arguments.state.as_ref().map(|path| State::read(path)).transpose().map_err(|error| refused(vec![error]))
+}
+
+fn checked(arguments: &LintArgs, desired: Option<&Desired>, state: &mut Option<State>) -> (Fleet, Report) {
+    let fleet = Fleet::read(&arguments.devices, arguments.links.as_deref());
+    let mut report = check(&fleet, desired);
+    if let Some(state) = state {
+        state.update(&mut report.findings, service::unix_seconds());
+    }
+    (fleet, report)
+}
+
+fn write_scenario(path: &Path, fleet: &Fleet, desired: Option<&Desired>, report: &Report) -> Result<(), CliError> {
+    let twin = scenario(fleet, desired, report)
+        .map_err(|reason| CliError::Input(format!("--scenario: no scenario can be written: {reason}")))?;
+    let doing = || format!("cannot write `{}`", path.display());
+    rnic_results::files::write_atomically(path, |out| out.write_all(twin.scenario.as_bytes()))
+        .map_err(|error| CliError::Io { doing: doing(), error })?;
+    let mut text = format!("wrote {}\n", path.display());
+    for difference in &twin.differences {
+        let _ = writeln!(text, "difference from the fabric: {difference}");
+    }
+    // If standard error is closed, this message is lost.
+    let _ = write!(io::stderr(), "{text}");
+    Ok(())
+}
+
+/// A number and its noun.
+fn counted(count: usize, one: &str, many: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { many })
+}
+
+fn summary(report: &Report) -> String {
+    let count = |severity| report.count(severity);
+    format!(
+        "{}, {}, {}, {}",
+        counted(count(Severity::Danger), "danger", "dangers"),
+        counted(count(Severity::Drift), "difference from the desired state", "differences from the desired state"),
+        counted(count(Severity::Warning), "warning", "warnings"),
+        counted(count(Severity::Note), "note", "notes"),
+    )
+}
+
+fn table(report: &Report) -> String {
+    let mut text = String::new();
+    for finding in &report.findings {
+        text += &describe(finding);
+    }
+    for unknown in report.unknown.iter().take(UNKNOWN) {
+        let device = if unknown.device.0.is_empty() { String::new() } else { format!("{} ", unknown.device.0) };
+        let _ = writeln!(text, "unknown  {device}{}: {}", unknown.path, unknown.text);
+    }
+    if report.unknown.len() > UNKNOWN {
+        let _ = writeln!(text, "unknown  {} more (--format json lists all)", report.unknown.len() - UNKNOWN);
+    }
+    let (switches, hosts, links) = report.devices;
+    let dscps: Vec<String> = report.dscps.iter().map(u8::to_string).collect();
+    let dscps = if dscps.is_empty() { "unknown".to_string() } else { dscps.join(", ") };
+    let _ = writeln!(
+        text,
+        "{}, {}, {}; DSCP of RDMA: {dscps}",
+        counted(switches, "switch", "switches"),
+        counted(hosts, "host", "hosts"),
+        counted(links, "link", "links")
+    );
+    let accepted = report.findings.iter().filter(|finding| finding.accepted.is_some()).count();
+    let unknown = counted(report.unknown.len(), "unknown key", "unknown keys");
+    let _ = writeln!(text, "{}, {accepted} accepted, {unknown}", summary(report));
+    text
+}
+
+/// A finding as two lines: where it is, and what.
+fn describe(finding: &Finding) -> String {
+    let place = finding.place();
+    let place = if place.is_empty() { "the fleet".to_string() } else { place };
+    let since = finding.since.map_or(String::new(), |since| format!(", since {}", service::utc(since)));
+    let severity = finding.check.severity.name();
+    let mut text = format!("{severity:<8} {}: {place}{since}\n", finding.check.name);
+    let _ = writeln!(text, "         {}", finding.text);
+    if let Some(reason) = &finding.accepted {
+        let _ = writeln!(text, "         accepted: {reason}");
+    }
+    text
+}
+
+/// What `--watch` serves, and what it remembers between two checks.
+#[derive(Default)]
+struct Latest {
+    metrics: String,
+}
+
+fn watch(arguments: &LintArgs) -> Result<(), CliError> {
+    let mut desired = read_desired(arguments).map_err(refused)?;
+    let mut state = Some(read_state(arguments)?.unwrap_or_default());
+    let interruption = Interruption::listen()?;
+    let listener = TcpListener::bind(arguments.listen)
+        .map_err(|error| CliError::Io { doing: format!("cannot listen at {}", arguments.listen), error })?;
+    let latest = Arc::new(Mutex::new(Latest::default()));
+    let served = latest.clone();
+    let page = move |path: &str| {
+        let latest = served.lock().unwrap_or_else(PoisonError::into_inner);
+        (path == "/metrics").then(|| Page::metrics(latest.metrics.clone()))
+    };
+    let server = Server::start(listener, Limits::default(), page)
+        .map_err(|error| CliError::Io { doing: "cannot serve metrics".to_string(), error })?;
+    let _ = writeln!(io::stderr(), "metrics at http://{}/metrics", server.address());
+    let mut before = BTreeSet::new();
+    while interruption.exit_code().is_none() {
+        let begin = service::unix_seconds();
+        // A mistake in the file must not end the watch: the last desired state without mistakes applies.
+        let mistakes = match read_desired(arguments) {
+            Ok(read) => {
+                desired = read;
+                Vec::new()
+            }
+            Err(mistakes) => mistakes,
+        };
+        let (_, mut report) = checked(arguments, desired.as_ref(), &mut state);
+        report.errors.extend(mistakes);
+        let mut metrics = report.metrics();
+        let time = "Time of the last check, in seconds since 1970.";
+        metrics.add("rnic_lint_last_check_timestamp_seconds", Kind::Gauge, time, &[], begin);
+        latest.lock().unwrap_or_else(PoisonError::into_inner).metrics = metrics.prometheus();
+        let now: BTreeSet<String> = lines(&report).collect();
+        output::print(|out| {
+            for line in now.difference(&before) {
+                writeln!(out, "{} new: {line}", service::utc(begin))?;
+            }
+            for line in before.difference(&now) {
+                writeln!(out, "{} gone: {line}", service::utc(begin))?;
+            }
+            Ok(())
+        })?;
+        before = now;
+        if let (Some(state), Some(path)) = (&state, &arguments.state)
+            && let Err(error) = state.write(path)
+        {
+            // The disk may be full for a while; the watch goes on.
+            let _ = writeln!(io::stderr(), "error: cannot write `{}`: {error}", path.display());
+        }
+        service::wait(arguments.every, &interruption);
+    }
+    Ok(())
+}
+
+/// What a report says, a line each.
+fn lines(report: &Report) -> impl Iterator<Item = String> {
+    let findings = report.findings.iter().filter(|finding| finding.accepted.is_none()).map(|finding| {
+        format!("{} {}: {}: {}", finding.check.severity, finding.check.name, finding.place(), finding.text)
+    });
+    findings.chain(report.errors.iter().map(|error| format!("error {error}")))
+}

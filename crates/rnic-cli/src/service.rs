@@ -1,0 +1,88 @@
+//! What commands that run as a service share: the clock and waiting.
+
+use crate::interrupt::Interruption;
+use rnic_transport::Time;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use time::OffsetDateTime;
+
+/// Reads the time between two rounds of a service.
+pub(crate) fn interval(text: &str) -> Result<Duration, String> {
+    let time: Time = text.parse().map_err(|error| format!("{error}"))?;
+    let seconds = time.as_ps() / 1_000_000_000_000;
+    if time < Time::from_ms(100) || seconds > 86_400 {
+        return Err(format!("{time} is out of range; accepted: 100 ms to 24 h"));
+    }
+    Ok(Duration::from_nanos(time.as_ps() / 1_000))
+}
+
+/// The time in seconds since 1970.
+#[expect(clippy::disallowed_methods, reason = "a service says when it found something")]
+pub(crate) fn unix_seconds() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs())
+}
+
+/// The name of this machine; `localhost` if it is unknown.
+pub(crate) fn host_name() -> String {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    if name.trim().is_empty() { "localhost".to_string() } else { name.trim().to_string() }
+}
+
+/// A clock that does not go back.
+pub(crate) struct Clock(Instant);
+
+#[expect(clippy::disallowed_methods, reason = "a service measures real time")]
+impl Clock {
+    /// The clock starts at 0.
+    pub(crate) fn start() -> Clock {
+        Clock(Instant::now())
+    }
+
+    /// Nanoseconds since the start.
+    pub(crate) fn nanoseconds(&self) -> u64 {
+        u64::try_from((Instant::now() - self.0).as_nanos()).unwrap_or(u64::MAX)
+    }
+}
+
+/// Waits, or returns early after a signal.
+#[expect(clippy::disallowed_methods, reason = "a service runs in real time")]
+pub(crate) fn wait(time: Duration, interruption: &Interruption) {
+    let end = Instant::now() + time;
+    while interruption.exit_code().is_none() {
+        let left = end.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return;
+        }
+        std::thread::sleep(left.min(Duration::from_millis(50)));
+    }
+}
+
+/// A time in seconds since 1970 as `2026-01-31 23:59:59 UTC`. A time that no calendar has, as the number.
+pub(crate) fn utc(seconds: u64) -> String {
+    let Some(utc) = i64::try_from(seconds).ok().and_then(|s| OffsetDateTime::from_unix_timestamp(s).ok()) else {
+        return format!("{seconds} s");
+    };
+    let (date, time) = (format!("{:04}-{:02}-{:02}", utc.year(), u8::from(utc.month()), utc.day()), utc.time());
+    format!("{date} {:02}:{:02}:{:02} UTC", time.hour(), time.minute(), time.second())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates() {
+        assert_eq!(utc(0), "1970-01-01 00:00:00 UTC");
+        assert_eq!(utc(951_782_399), "2000-02-28 23:59:59 UTC");
+        assert_eq!(utc(951_782_400), "2000-02-29 00:00:00 UTC");
+        assert_eq!(utc(1_767_225_599), "2025-12-31 23:59:59 UTC");
+        assert_eq!(utc(4_107_542_400), "2100-03-01 00:00:00 UTC");
+    }
+
+    #[test]
+    fn intervals() {
+        assert_eq!(interval("60s").unwrap(), Duration::from_secs(60));
+        assert_eq!(interval("250 ms").unwrap(), Duration::from_millis(250));
+        assert!(interval("1 ms").unwrap_err().contains("100 ms to 24 h"));
+        assert!(interval("60").is_err());
+    }
+}

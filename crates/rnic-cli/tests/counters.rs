@@ -1,0 +1,204 @@
+//! Tests of `rnic counters` and of the metrics of `rnic run`, with a real Prometheus.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+fn project() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
+}
+
+/// A process that ends with the test.
+struct Process(Child);
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Whether a program of Debian's package `prometheus` is installed; a message says so if it is not.
+fn installed(program: &str) -> bool {
+    let found = Command::new(program).arg("--version").output().is_ok();
+    if !found {
+        eprintln!("skipped: {program} (Debian: prometheus) is not installed");
+    }
+    found
+}
+
+fn promtool(arguments: &[&str], folder: &Path, input: Option<&str>) -> (bool, String) {
+    let mut child = Command::new("promtool")
+        .args(arguments)
+        .current_dir(folder)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(input.unwrap_or_default().as_bytes()).unwrap();
+    let output = child.wait_with_output().unwrap();
+    (
+        output.status.success(),
+        format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr)),
+    )
+}
+
+fn get(address: &str, path: &str) -> Option<String> {
+    let mut stream = TcpStream::connect(address).ok()?;
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n").ok()?;
+    let mut response = String::new();
+    stream.read_to_string(&mut response).ok()?;
+    Some(response)
+}
+
+/// Starts `rnic counters` and returns it with its address.
+fn exporter(arguments: &[&str]) -> (Process, String) {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_rnic"))
+        .args(["counters", "--listen", "127.0.0.1:0", "--every", "100ms"])
+        .args(arguments)
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stderr.take().unwrap()).read_line(&mut line).unwrap();
+    let address = line.trim().strip_prefix("metrics at http://").unwrap().strip_suffix("/metrics").unwrap().to_string();
+    (Process(child), address)
+}
+
+#[expect(clippy::disallowed_methods, reason = "the processes run in real time")]
+fn wait_for<T>(what: &str, mut found: impl FnMut() -> Option<T>) -> T {
+    for _ in 0..600 {
+        if let Some(found) = found() {
+            return found;
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    panic!("{what} did not happen within a minute");
+}
+
+#[test]
+fn the_alert_rules_are_valid_and_do_what_their_tests_say() {
+    if !installed("promtool") {
+        return;
+    }
+    let folder = project().join("examples/prometheus");
+    for arguments in [&["check", "config", "prometheus.yml"][..], &["test", "rules", "alerts-test.yml"]] {
+        let (good, text) = promtool(arguments, &folder, None);
+        assert!(good, "{text}");
+    }
+    // Every metric of a rule is documented.
+    let reference = fs::read_to_string(project().join("docs/reference/metrics.md")).unwrap();
+    let rules = fs::read_to_string(folder.join("alerts.yml")).unwrap();
+    let names = rules.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+    let mut count = 0;
+    for name in names.filter(|name| name.starts_with("rnic_") || name.starts_with("node_")) {
+        assert!(reference.contains(name), "{name} is not in docs/reference/metrics.md");
+        count += 1;
+    }
+    assert!(count > 10);
+}
+
+/// Prometheus scrapes the exporter, and an alert of the rules fires.
+#[test]
+fn prometheus_scrapes_the_exporter() {
+    if !installed("prometheus") || !installed("promtool") {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path().join("root");
+    fs::create_dir_all(root.join("sys/class/net/eth0")).unwrap();
+    fs::write(root.join("sys/class/net/eth0/speed"), "100000\n").unwrap();
+    let statistics = |us: u64| format!("NIC statistics:\n rx_prio3_pause: 1\n rx_prio3_pause_duration: {us}\n");
+    let path = root.join("ethtool-S-eth0.txt");
+    fs::write(&path, statistics(0)).unwrap();
+    let (_exporter, address) = exporter(&["--root", root.to_str().unwrap(), "--node", "gpu1"]);
+    let page = get(&address, "/metrics").unwrap();
+    let body = page.split("\r\n\r\n").nth(1).unwrap();
+    let (good, text) = promtool(&["check", "metrics"], folder.path(), Some(body));
+    assert!(good, "{text}");
+    fs::copy(project().join("examples/prometheus/alerts.yml"), folder.path().join("alerts.yml")).unwrap();
+    let config = format!(
+        "global: {{scrape_interval: 200ms, evaluation_interval: 200ms}}\nrule_files: [alerts.yml]\n\
+         scrape_configs:\n  - job_name: rnic\n    static_configs: [{{targets: ['{address}']}}]\n"
+    );
+    fs::write(folder.path().join("prometheus.yml"), config).unwrap();
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let own = format!("127.0.0.1:{port}");
+    let prometheus = Command::new("prometheus")
+        .args(["--config.file=prometheus.yml", "--storage.tsdb.path=data", &format!("--web.listen-address={own}")])
+        .current_dir(folder.path())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let _prometheus = Process(prometheus);
+    wait_for("a scrape", || {
+        let page = get(&own, "/api/v1/query?query=rnic_pfc_frames_total")?;
+        page.contains("\"node\":\"gpu1\"").then_some(())
+    });
+    // A storm: the counter grows faster than time.
+    let mut us = 0;
+    wait_for("the alert", || {
+        us += 1_000_000;
+        let temporary = path.with_extension("tmp");
+        fs::write(&temporary, statistics(us)).unwrap();
+        fs::rename(&temporary, &path).unwrap();
+        let page = get(&own, "/api/v1/alerts")?;
+        (page.contains("PfcPauseStorm") && page.contains("\"state\":\"firing\"")).then_some(())
+    });
+}
+
+/// Redis is away: the exporter keeps serving and says so.
+#[test]
+fn an_exporter_without_its_source_says_so() {
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let (_exporter, address) = exporter(&["--redis", &format!("redis://127.0.0.1:{port}"), "--node", "leaf1"]);
+    let line = "rnic_counters_up{node=\"leaf1\",source=\"redis\"} 0\n";
+    wait_for("the metric", || get(&address, "/metrics").filter(|page| page.contains(line)));
+}
+
+/// A simulated run has the names of real devices.
+#[test]
+fn a_run_writes_the_same_metrics() {
+    let folder = tempfile::tempdir().unwrap();
+    let scenario = project().join("scenarios/pfc/head-of-line.toml");
+    let run = |arguments: &[&str]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_rnic"))
+            .args(["run", scenario.to_str().unwrap(), "--quiet", "--metrics", "--out", folder.path().to_str().unwrap()])
+            .args(arguments)
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        fs::read_to_string(folder.path().join("head-of-line/metrics.txt")).unwrap()
+    };
+    let text = run(&["--threads", "1"]);
+    assert_eq!(text, run(&["--threads", "2"]), "the same bytes for any number of threads");
+    assert!(text.ends_with("# EOF\n"));
+    let paused = text.lines().filter(|line| line.starts_with("rnic_pfc_paused_seconds_total{"));
+    let values: Vec<f64> = paused
+        .filter(|line| line.contains("node=\"left\""))
+        .map(|line| line.rsplit(" ").nth(1).unwrap().parse().unwrap())
+        .collect();
+    assert!(values.len() > 10 && values.iter().any(|value| *value > 0.0), "{values:?}");
+    let names: Vec<&str> =
+        text.lines().filter_map(|line| Some(line.strip_prefix("# TYPE ")?.split(' ').next().unwrap())).collect();
+    let reference = fs::read_to_string(project().join("docs/reference/metrics.md")).unwrap();
+    for name in &names {
+        assert!(reference.contains(name), "{name} is not in docs/reference/metrics.md");
+    }
+    for name in ["rnic_pfc_frames", "rnic_pfc_paused_ratio", "rnic_pfc_pauses", "rnic_queue_ecn_marked_packets"] {
+        assert!(names.contains(&name), "{name}: {names:?}");
+    }
+    // Prometheus imports the stretched times: 10 us between samples become 10 ms.
+    if installed("promtool") {
+        let stretched = run(&["--metrics-stretch", "1000"]);
+        fs::write(folder.path().join("stretched.txt"), stretched).unwrap();
+        let arguments = ["tsdb", "create-blocks-from", "openmetrics", "stretched.txt", "blocks"];
+        let (good, text) = promtool(&arguments, folder.path(), None);
+        assert!(good, "{text}");
+    }
+}

@@ -1,0 +1,118 @@
+//! Faults of a fabric, and what switches do against them: drop rules, hosts without a MAC table entry, and the actions
+//! of a PFC watchdog. All of them are set between two windows of simulated time.
+
+use super::Fabric;
+use crate::ids::{HostId, PortId};
+use crate::packet::Body;
+use crate::partition_plan::Location;
+use crate::stage::Stage;
+use crate::stage::{ProbeResult, ProbeSpec, ReceiverSpec};
+use crate::switch::{Guard, Mitigation, UnknownMac};
+use rnic_transport::Time;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+impl<B: Body> Fabric<B> {
+    /// Prepares every switch for drop rules, missing MAC table entries and mitigations. Must be called before the run
+    /// begins if the run uses any of them; without it packets skip the code for them.
+    pub fn guard_switches(&mut self) {
+        for node in self.topology.hosts..self.topology.nodes() {
+            self.guard_of(node, |_| ());
+        }
+    }
+
+    /// Makes the switch of `port` drop the last of every `every` data packets that arrive on this port. With 256 it
+    /// drops the packets whose IP identification ends in 0xff, if the sender at the other end numbers its data packets
+    /// in sequence.
+    pub fn drop_every(&mut self, port: PortId, every: u64) {
+        self.guard_at(port, |guard, number| guard.drop_every(number, every));
+    }
+
+    /// Sets what the switch of `host` does with packets for the host: `None` means that it forwards them.
+    pub fn set_missing_mac(&mut self, host: HostId, what: Option<UnknownMac>) {
+        let port = self.topology.port(self.topology.host_port(host)).peer;
+        self.guard_at(port, |guard, _| guard.set_missing(host, what));
+    }
+
+    /// Begins the mitigation of a storm on a switch port: from now on the switch ignores the pauses of a priority that
+    /// arrive on the port. With [`Mitigation::Drop`] it also drops the packets of the priority to and from the port.
+    pub fn begin_mitigation(&mut self, port: PortId, priority: u8, mitigation: Mitigation) {
+        let number = self.topology.port_in_node(port) as usize;
+        let (now, Location { partition, slot }) = (self.now, self.plan.node(self.topology.port(port).node));
+        let partition = &mut self.partitions[partition as usize];
+        partition.mitigate(slot.index(), (number, priority as usize), mitigation, now);
+    }
+
+    /// Ends the mitigation of a storm: the switch obeys pauses again, and forwards packets.
+    pub fn end_mitigation(&mut self, port: PortId, priority: u8) {
+        let in_node = self.topology.port_in_node(port) as usize;
+        let (now, node) = (self.now, self.plan.node(self.topology.port(port).node));
+        let (partition, number) = self.at_mut(port);
+        partition.end_mitigation(node.slot.index(), number, (in_node, priority as usize), now);
+    }
+
+    /// Whether the peer of a switch port pauses a priority, whether or not the switch obeys; and since when it does, or
+    /// does not.
+    pub fn peer_pauses(&mut self, port: PortId, priority: u8) -> (bool, Time) {
+        let (pauses, since) = self.guard_at(port, |guard, number| guard.told(number, priority as usize));
+        (pauses, Time::from_ps(since))
+    }
+
+    /// Packets of a priority to and from a switch port that its mitigations have dropped so far.
+    pub fn discarded(&mut self, port: PortId, priority: u8) -> u64 {
+        self.guard_at(port, |guard, number| guard.discarded(number, priority as usize))
+    }
+
+    /// Number of packets that flooding has added: copies made, minus packets copied.
+    pub fn flooded_copies(&self) -> u64 {
+        self.partitions.iter().map(|partition| partition.copies()).sum::<i64>().unsigned_abs()
+    }
+
+    /// Gives the NIC of a host a receive pipeline that caches entries of its memory translation table. Must be called
+    /// before the run begins.
+    pub fn set_receiver(&mut self, host: HostId, spec: ReceiverSpec) {
+        let Location { partition, slot } = self.plan.node(host.0);
+        self.partitions[partition as usize].stage(slot, |stage| stage.set_receiver(spec));
+    }
+
+    /// Makes hosts probe each other. Must be called at most once, before the run begins.
+    pub fn set_probes(&mut self, probes: Vec<ProbeSpec>) {
+        let mut own: BTreeMap<HostId, Vec<u32>> = BTreeMap::new();
+        for (number, probe) in (0..).zip(&probes) {
+            own.entry(probe.src).or_default().push(number);
+            own.entry(probe.dst).or_default();
+        }
+        let all: Arc<[ProbeSpec]> = probes.into();
+        for (host, own) in own {
+            let Location { partition, slot } = self.plan.node(host.0);
+            self.partitions[partition as usize].stage(slot, |stage| stage.set_probes(&all, &own));
+        }
+    }
+
+    /// Packets of probes that hosts have sent and received.
+    pub fn probe_packets(&self) -> (u64, u64) {
+        let packets = self.partitions.iter().flat_map(|partition| partition.stages()).map(Stage::probe_packets);
+        packets.fold((0, 0), |(sent, received), of| (sent + of.0, received + of.1))
+    }
+
+    /// The results of all probes so far, in order of time.
+    pub fn probe_results(&self) -> Vec<ProbeResult> {
+        let mut results = Vec::new();
+        for stage in self.partitions.iter().flat_map(|partition| partition.stages()) {
+            stage.results(self.now(), &mut results);
+        }
+        results.sort_unstable();
+        results
+    }
+
+    fn guard_of<R>(&mut self, node: u32, change: impl FnOnce(&mut Guard) -> R) -> R {
+        let Location { partition, slot } = self.plan.node(node);
+        self.partitions[partition as usize].guard(slot.index(), change)
+    }
+
+    /// Calls `change` with the guard of a port's switch, and the number of the port within the switch.
+    fn guard_at<R>(&mut self, port: PortId, change: impl FnOnce(&mut Guard, usize) -> R) -> R {
+        let number = self.topology.port_in_node(port) as usize;
+        self.guard_of(self.topology.port(port).node, |guard| change(guard, number))
+    }
+}

@@ -1,0 +1,367 @@
+//! The pipelines of a P4 program in Verilog, compared with the virtual machine packet for packet.
+
+use crate::model::{Design, Model};
+use crate::tools::HwError;
+use rand_core::Rng;
+use rand_pcg::Pcg64Mcg;
+use rnic_nano::rtl::{OutputWords, PipelineRtl, Rtl};
+use rnic_nano::{NicParameters, P4Header, P4Pipeline, Program};
+use rnic_transport::Time;
+use rnic_transport::message::{
+    Arrival, Blocks, CreditToBtxEvent, CtrlPktEvent, DeliveredEvent, Departure, Pipeline, RxMsgInfo, RxMsgInfoRequest,
+    Verdict,
+};
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// Packets that enter without a pause between two answers of the model.
+const BATCH: u64 = 1_000;
+/// Size of the machine's header buffer in bytes.
+const ROOM: usize = 256;
+
+/// The result of a comparison.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Verified {
+    /// Packets without a difference, of (ingress, egress).
+    pub packets: (u64, u64),
+    /// Arriving packets that the parser accepted.
+    pub accepted: u64,
+    /// Calls of the NIC's blocks.
+    pub calls: u64,
+    /// Cycles in which these packets were processed.
+    pub cycles: u64,
+}
+
+/// A call of a block of the NIC: the function and its arguments.
+type Call = (&'static str, Vec<u64>);
+
+/// Records the calls of the machine, and answers each request for a message with the same information.
+#[derive(Default)]
+struct Recorder {
+    info: RxMsgInfo,
+    calls: Vec<Call>,
+}
+
+impl Blocks for Recorder {
+    fn get_rx_msg_info(&mut self, r: &RxMsgInfoRequest) -> RxMsgInfo {
+        let numbers = [r.src_ip, r.src_context.into(), r.tx_msg_id, r.msg_len, r.pkt_offset, r.mark_received.into()];
+        self.calls.push(("get_rx_msg_info", numbers.map(u64::from).to_vec()));
+        self.info
+    }
+    fn delivered(&mut self, e: &DeliveredEvent) {
+        let numbers = [e.tx_msg_id, e.before, e.pkt_offset].map(u64::from);
+        self.calls.push(("delivered_event", [&numbers[..], &[e.bitmap]].concat()));
+    }
+    fn credit_to_btx(&mut self, e: &CreditToBtxEvent) {
+        let option = |value: Option<u32>| [u64::from(value.is_some()), value.unwrap_or_default().into()];
+        let numbers = [vec![e.tx_msg_id.into()], option(e.rtx).to_vec(), option(e.credit).to_vec()].concat();
+        self.calls.push(("credit_to_btx_event", numbers));
+    }
+    fn ctrl_pkt(&mut self, e: &CtrlPktEvent) {
+        let numbers = [
+            e.dst_ip,
+            e.dst_context.into(),
+            e.src_context.into(),
+            e.tx_msg_id,
+            e.msg_len,
+            e.pkt_offset,
+            e.credit,
+            e.rank.into(),
+            e.immediate.into(),
+            e.paced.into(),
+        ];
+        self.calls.push(("ctrl_pkt_event", numbers.map(u64::from).to_vec()));
+    }
+}
+
+/// What the machine did with a packet.
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum Expected {
+    Ingress { reassemble: Option<(u64, u64, u64)>, calls: Vec<Call> },
+    Egress { priority: u64, header: Vec<u8> },
+}
+
+/// The bench of a program; `nic` replaces the text of its module, for mutants.
+pub fn bench(rtl: &Rtl, nic: Option<&str>) -> Design {
+    let files = [("p4_nic.v", nic.unwrap_or(&rtl.nic)), ("p4_bench.v", &rtl.bench)];
+    Design {
+        top: "p4_bench",
+        files: files.map(|(name, text)| (name.to_string(), text.to_string())).to_vec(),
+        parameters: Vec::new(),
+        words: rtl.words,
+    }
+}
+
+/// Compares the pipelines of `rtl`, in the bench `design`, with the machine that runs `program`, over `packets` random
+/// packets. Headers come from the egress pipeline, and many are altered or truncated. Few messages share the registers,
+/// so neighbouring packets often use the same entries.
+///
+/// # Errors
+/// A difference, with the packet; Verilator is not installed or refuses the Verilog.
+pub fn verify(
+    program: &Program, rtl: &Rtl, design: &Design, packets: u64, seed: u64, vcd: Option<&Path>,
+) -> Result<Verified, HwError> {
+    let nic = NicParameters {
+        mac: 0x0250_0000_0001,
+        switch_mac: 0x0250_0000_00fe,
+        ip: 0x0a00_0001,
+        rtt_pkts: 9,
+        mtu: 1_024,
+        line_rate_mbps: 200_000,
+        base_rtt_ns: 525,
+    };
+    let machine = P4Pipeline::<ROOM>::new(program, &nic).map_err(|error| HwError::Parameter(error.to_string()))?;
+    let model = Model::build(design, vcd.is_some())?;
+    let mut bench = model.start(vcd)?;
+    let random = Pcg64Mcg::new((u128::from(seed) << 64 | 0x0f1e_2d3c_4b5a_6978) | 1);
+    let mut source = Source { random, machine, nic, rtl, headers: Vec::new(), now: 0 };
+    let mut verified = Verified { packets: (0, 0), accepted: 0, calls: 0, cycles: 0 };
+    let mut done = 0;
+    while done < packets {
+        let count = BATCH.min(packets - done);
+        let mut steps = Vec::new();
+        let expected: Vec<Expected> = (0..count).map(|_| source.packet(&mut steps)).collect();
+        let (cycles, results) = bench.run(&steps)?;
+        verified.cycles += u64::from(cycles);
+        for (index, (expected, words)) in expected.iter().zip(results.chunks(rtl.words.1)).enumerate() {
+            let found = decode(rtl, words, &mut verified);
+            if *expected != found {
+                let number = done + index as u64;
+                let step = &steps[index * rtl.words.0..(index + 1) * rtl.words.0];
+                return Err(HwError::Differs(format!(
+                    "packet {number} of seed {seed}: the machine has {expected:?}, the hardware {found:?}; words of the \
+                     step: {step:x?}"
+                )));
+            }
+        }
+        done += count;
+    }
+    Ok(verified)
+}
+
+/// Bits of a value in the words of a result.
+fn read(words: &[u32], at: usize, width: u32) -> u64 {
+    let low = u64::from(words[at]);
+    if width > 32 { low | u64::from(words[at + 1]) << 32 } else { low }
+}
+
+/// Sets the words of a value.
+fn write(words: &mut [u32], at: usize, width: u32, value: u64) {
+    words[at] = value as u32;
+    if width > 32 {
+        words[at + 1] = (value >> 32) as u32;
+    }
+}
+
+/// What the hardware did, from the words of a result.
+fn decode(rtl: &Rtl, words: &[u32], verified: &mut Verified) -> Expected {
+    let pipeline = if words[0] & 1 == 1 { &rtl.egress } else { &rtl.ingress };
+    let OutputWords { outputs, calls, .. } = pipeline.output_words();
+    let output = |name: &str| {
+        let at = pipeline.outputs.iter().position(|port| port.name == name);
+        at.map_or(0, |at| read(words, outputs[at], pipeline.outputs[at].width))
+    };
+    if words[0] & 1 == 1 {
+        verified.packets.1 += 1;
+        let at = pipeline.outputs.iter().position(|port| port.name == "out_header");
+        let header = at.map_or(Vec::new(), |at| {
+            let bytes = pipeline.outputs[at].width as usize / 8;
+            let byte = |index: usize| (words[outputs[at] + index / 4] >> (8 * (index % 4))) as u8;
+            (0..bytes).rev().map(byte).collect()
+        });
+        return Expected::Egress { priority: output("out_link_priority") & 0xff, header };
+    }
+    verified.packets.0 += 1;
+    verified.accepted += output("out_accepted");
+    let mut made: Vec<Call> = Vec::new();
+    for (site, (valid, places)) in pipeline.calls.iter().zip(&calls) {
+        if words[*valid] == 0 {
+            continue;
+        }
+        let mut values: Vec<u64> =
+            places.iter().zip(&site.arguments).map(|(at, width)| read(words, *at, *width)).collect();
+        let function = match site.function.as_str() {
+            "get_rx_msg_info" => "get_rx_msg_info",
+            "delivered_event" => "delivered_event",
+            "ctrl_pkt_event" => "ctrl_pkt_event",
+            _ => {
+                // Without its flag, a number of the event has no meaning.
+                values[2] *= values[1];
+                values[4] *= values[3];
+                "credit_to_btx_event"
+            }
+        };
+        made.push((function, values));
+    }
+    verified.calls += made.len() as u64;
+    let consumed = output("out_accepted") == 0 || output("out_reassembly_drop") == 1;
+    let place = ["out_reassembly_rx_msg_id", "out_reassembly_pkt_offset", "out_reassembly_is_last_pkt"].map(output);
+    Expected::Ingress { reassemble: (!consumed).then_some((place[0], place[1], place[2])), calls: made }
+}
+
+/// Random packets, and the machine that processes them first.
+struct Source<'r> {
+    random: Pcg64Mcg,
+    machine: P4Pipeline<ROOM>,
+    nic: NicParameters,
+    rtl: &'r Rtl,
+    /// Headers that left before.
+    headers: Vec<P4Header<ROOM>>,
+    now: u64,
+}
+
+impl Source<'_> {
+    fn below(&mut self, bound: u64) -> u64 {
+        ((u128::from(self.random.next_u64()) * u128::from(bound)) >> 64) as u64
+    }
+
+    /// A number that is often small, and sometimes any number of `bits` bits.
+    fn number(&mut self, bits: u32) -> u64 {
+        match self.below(8) {
+            0 => self.random.next_u64() >> (64 - bits),
+            1 => (u64::MAX >> (64 - bits)) - self.below(3),
+            2..5 => self.below(4),
+            _ => self.below(50),
+        }
+    }
+
+    /// The inputs of a pipeline by name, as words of a step.
+    fn step(
+        &self, kind: u32, pipeline: &PipelineRtl, values: &BTreeMap<&str, u64>, header: &[u8], info: u64,
+    ) -> Vec<u32> {
+        let mut words = vec![0; self.rtl.words.0];
+        words[0] = kind;
+        let places = pipeline.input_words();
+        for (port, at) in pipeline.inputs.iter().zip(&places) {
+            if port.name == "header" {
+                let total = port.width as usize / 8;
+                for (index, byte) in header.iter().take(total).enumerate() {
+                    let bit = 8 * (total - 1 - index);
+                    words[at + bit / 32] |= u32::from(*byte) << (bit % 32);
+                }
+            } else {
+                write(&mut words, *at, port.width, values.get(port.name.as_str()).copied().unwrap_or_default());
+            }
+        }
+        write(&mut words, places[places.len() - 1], 64, info);
+        words
+    }
+
+    fn packet(&mut self, steps: &mut Vec<u32>) -> Expected {
+        self.now += self.below(3_000);
+        if self.headers.is_empty() || self.below(5) == 0 { self.egress(steps) } else { self.ingress(steps) }
+    }
+
+    fn named(&self) -> BTreeMap<&'static str, u64> {
+        let name = |name: &'static str| match name {
+            "nic.mac" => "nic_mac",
+            "nic.switch_mac" => "nic_switch_mac",
+            "nic.ip" => "nic_ip",
+            "nic.rtt_pkts" => "nic_rtt_pkts",
+            "nic.mtu" => "nic_mtu",
+            "nic.line_rate_mbps" => "nic_line_rate_mbps",
+            "nic.base_rtt_ns" => "nic_base_rtt_ns",
+            "nic.per_mtu" => "nic_per_mtu",
+            "nic.per_rtt" => "nic_per_rtt",
+            other => other,
+        };
+        self.nic.named().into_iter().map(|(key, value)| (name(key), value)).collect()
+    }
+
+    fn egress(&mut self, steps: &mut Vec<u32>) -> Expected {
+        let d = Departure {
+            now: Time::from_ns(self.now),
+            dst_ip: self.number(32) as u32,
+            dst_context: self.number(16) as u16,
+            src_context: self.number(16) as u16,
+            tx_msg_id: self.number(32) as u32,
+            msg_len: self.below(60_000) as u32,
+            pkt_offset: self.number(32) as u32,
+            credit: self.number(32) as u32,
+            rank: self.number(8) as u8,
+            flags: 1 << self.below(8),
+            is_new_msg: self.below(2) == 0,
+            is_rtx: self.below(2) == 0,
+            payload: self.below(1_025) as u32,
+        };
+        let mut values = self.named();
+        values.extend([
+            ("departure_now_ns", self.now),
+            ("departure_dst_ip", d.dst_ip.into()),
+            ("departure_dst_context", d.dst_context.into()),
+            ("departure_src_context", d.src_context.into()),
+            ("departure_tx_msg_id", d.tx_msg_id.into()),
+            ("departure_msg_len", d.msg_len.into()),
+            ("departure_pkt_offset", d.pkt_offset.into()),
+            ("departure_credit", d.credit.into()),
+            ("departure_rank", d.rank.into()),
+            ("departure_flags", d.flags.into()),
+            ("departure_is_new_msg", d.is_new_msg.into()),
+            ("departure_is_rtx", d.is_rtx.into()),
+            ("departure_payload", d.payload.into()),
+        ]);
+        steps.extend(self.step(1, &self.rtl.egress, &values, &[], 0));
+        let framed = self.machine.egress(&d);
+        if self.headers.len() == 64 {
+            self.headers.remove(0);
+        }
+        self.headers.push(framed.header);
+        let header = framed.header.bytes[..usize::from(framed.header.len)].to_vec();
+        Expected::Egress { priority: framed.priority.into(), header }
+    }
+
+    fn ingress(&mut self, steps: &mut Vec<u32>) -> Expected {
+        let chosen = self.below(self.headers.len() as u64) as usize;
+        let mut header = self.headers[chosen];
+        if self.below(6) == 0 {
+            header.len = self.below(u64::from(header.len) + 3).min(64) as u16;
+        }
+        if self.below(6) == 0 && header.len > 0 {
+            let (at, byte) = (self.below(header.len.into()) as usize, self.random.next_u64() as u8);
+            header.bytes[at] = byte;
+        }
+        header.bytes[usize::from(header.len)..].fill(0);
+        let info = RxMsgInfo {
+            fail: self.below(10) == 0,
+            rx_msg_id: if self.below(10) == 0 { RxMsgInfo::COMPLETE } else { self.below(4) as u16 },
+            is_new_msg: self.below(3) == 0,
+            is_new_pkt: self.below(4) != 0,
+            is_last_pkt: self.below(4) == 0,
+            ack_no: self.number(32) as u32,
+        };
+        let flags = [self.below(4) == 0, self.below(10) == 0, self.below(2) == 0];
+        let arrival = Arrival {
+            now: Time::from_ns(self.now),
+            frame_bytes: self.below(1_200) as u16,
+            trimmed: flags[0],
+            returned: flags[1],
+            marked: flags[2],
+            telemetry: None,
+        };
+        let mut values = self.named();
+        values.extend([
+            ("arrival_now_ns", self.now),
+            ("arrival_frame_bytes", arrival.frame_bytes.into()),
+            ("arrival_trimmed", flags[0].into()),
+            ("arrival_returned", flags[1].into()),
+            ("arrival_marked", flags[2].into()),
+            ("reassembly_drop", 1),
+            ("header_bytes", header.len.into()),
+        ]);
+        let packed = u64::from(info.fail)
+            | u64::from(info.rx_msg_id) << 1
+            | u64::from(info.is_new_msg) << 17
+            | u64::from(info.is_new_pkt) << 18
+            | u64::from(info.is_last_pkt) << 19
+            | u64::from(info.ack_no) << 20;
+        steps.extend(self.step(0, &self.rtl.ingress, &values, &header.bytes, packed));
+        let mut blocks = Recorder { info, calls: Vec::new() };
+        let reassemble = match self.machine.ingress(&mut blocks, &header, &arrival) {
+            Verdict::Consumed => None,
+            Verdict::Reassemble { rx_msg_id, pkt_offset, is_last_pkt } => {
+                Some((rx_msg_id.into(), pkt_offset.into(), is_last_pkt.into()))
+            }
+        };
+        Expected::Ingress { reassemble, calls: blocks.calls }
+    }
+}

@@ -1,0 +1,452 @@
+//! From control flow to data flow: every statement runs under a predicate.
+
+use super::RtlError;
+use super::net::{Access, Netlist, NodeId, What};
+use crate::hir::BinaryOp;
+use crate::hir::{
+    Entry, Expr, ExprKind, ExternCall, HeaderId, Instance, Pattern, Pipeline, SlotId, Stmt, Target, Transition,
+};
+
+/// A pipeline as data flow.
+#[derive(Debug, Default)]
+pub(super) struct Flow {
+    pub(super) net: Netlist,
+    /// Whether the parser accepted the packet.
+    pub(super) accepted: NodeId,
+    /// The pipeline's outputs, as (name, value).
+    pub(super) outputs: Vec<(String, NodeId)>,
+    /// The headers that the deparser emits, from the first bit on.
+    pub(super) emitted: Vec<NodeId>,
+}
+
+struct Builder<'p> {
+    pipeline: &'p Pipeline,
+    instances: &'p [Instance],
+    net: Netlist,
+    /// The value of each slot.
+    slots: Vec<NodeId>,
+    /// The predicate of the current statement.
+    alive: NodeId,
+    /// For each enclosing scope: the predicate under which it was left.
+    left: Vec<NodeId>,
+    emitted: Vec<NodeId>,
+    modified: Vec<u32>,
+}
+
+/// Bytes of a header buffer, which limits where a parser may extract headers.
+const HEADER_PORT: &str = "header";
+const LENGTH_PORT: &str = "header_bytes";
+
+/// Builds the data flow of a pipeline whose parser sees the first `room` bytes of a packet.
+pub(super) fn build(pipeline: &Pipeline, instances: &[Instance], room: u32) -> Result<Flow, RtlError> {
+    let mut net = Netlist::default();
+    let mut slots: Vec<NodeId> = pipeline.slots.iter().map(|slot| net.constant(0, slot.width)).collect();
+    for (name, slot) in &pipeline.inputs {
+        let width = pipeline.slots[slot.0 as usize].width;
+        slots[slot.0 as usize] = net.input(&name.replace('.', "_"), width);
+    }
+    let alive = net.constant(1, 1);
+    let mut builder =
+        Builder { pipeline, instances, net, slots, alive, left: Vec::new(), emitted: Vec::new(), modified: Vec::new() };
+    let accepted = builder.parser(room)?;
+    builder.alive = accepted;
+    builder.body(&pipeline.control)?;
+    builder.alive = accepted;
+    builder.body(&pipeline.deparser)?;
+    let output = |(name, slot): &(String, SlotId)| (name.replace('.', "_"), builder.slots[slot.0 as usize]);
+    let outputs = pipeline.outputs.iter().map(output).collect();
+    Ok(Flow { net: builder.net, accepted, outputs, emitted: builder.emitted })
+}
+
+impl Builder<'_> {
+    fn assign(&mut self, slot: SlotId, value: NodeId) {
+        let old = self.slots[slot.0 as usize];
+        self.slots[slot.0 as usize] = self.net.mux(self.alive, value, old);
+    }
+
+    /// The states of the parser in an order in which each follows its predecessors.
+    fn order(&self) -> Result<Vec<usize>, RtlError> {
+        fn visit(pipeline: &Pipeline, state: usize, marks: &mut [u8], order: &mut Vec<usize>) -> Result<(), RtlError> {
+            match marks[state] {
+                2 => return Ok(()),
+                1 => {
+                    let message = format!("the parser's state `{}` leads back to itself", pipeline.states[state].name);
+                    return Err(RtlError::new(
+                        message,
+                        "a pipeline has a fixed length: write one state for each round",
+                        None,
+                    ));
+                }
+                _ => {}
+            }
+            marks[state] = 1;
+            let targets: Vec<Target> = match &pipeline.states[state].transition {
+                Transition::To(target) => vec![*target],
+                Transition::Select { cases, .. } => cases.iter().map(|(_, target)| *target).collect(),
+            };
+            for target in targets {
+                if let Target::State(next) = target {
+                    visit(pipeline, next.0 as usize, marks, order)?;
+                }
+            }
+            marks[state] = 2;
+            order.push(state);
+            Ok(())
+        }
+        let mut order = Vec::new();
+        if !self.pipeline.states.is_empty() {
+            visit(self.pipeline, 0, &mut vec![0; self.pipeline.states.len()], &mut order)?;
+        }
+        order.reverse();
+        Ok(order)
+    }
+
+    /// Builds the parser and returns whether it accepts the packet.
+    fn parser(&mut self, room: u32) -> Result<NodeId, RtlError> {
+        let pipeline = self.pipeline;
+        if pipeline.states.is_empty() {
+            return Ok(self.alive);
+        }
+        let never = self.net.constant(0, 1);
+        let mut entered = vec![never; pipeline.states.len()];
+        let mut positions: Vec<Option<u32>> = vec![None; pipeline.states.len()];
+        (entered[0], positions[0]) = (self.alive, Some(0));
+        let mut accepted = never;
+        for index in self.order()? {
+            let state = &pipeline.states[index];
+            self.alive = entered[index];
+            let mut position = positions[index].unwrap_or_default();
+            for statement in &state.body {
+                match statement {
+                    Stmt::Extract(header) => position = self.extract(*header, position, room)?,
+                    Stmt::Advance(bits) => {
+                        position += bits;
+                        self.need(position, room)?;
+                    }
+                    other => self.statement(other)?,
+                }
+            }
+            let mut go = |builder: &mut Self, target: Target, predicate: NodeId| match target {
+                Target::Reject => Ok(()),
+                Target::Accept => {
+                    accepted = builder.net.or(accepted, predicate);
+                    Ok(())
+                }
+                Target::State(next) => {
+                    let next = next.0 as usize;
+                    entered[next] = builder.net.or(entered[next], predicate);
+                    if *positions[next].get_or_insert(position) == position {
+                        return Ok(());
+                    }
+                    let name = &pipeline.states[next].name;
+                    let message = format!("the parser reaches its state `{name}` after different numbers of bytes");
+                    Err(RtlError::new(message, "write one state for each position in the packet", None))
+                }
+            };
+            match &state.transition {
+                Transition::To(target) => go(self, *target, self.alive)?,
+                Transition::Select { keys, cases } => {
+                    let keys: Vec<NodeId> = keys.iter().map(|key| self.value(key)).collect();
+                    let mut open = self.alive;
+                    for (patterns, target) in cases {
+                        let matches = self.all_match(patterns, &keys);
+                        let taken = self.net.and(open, matches);
+                        go(self, *target, taken)?;
+                        let other = self.net.not(matches);
+                        open = self.net.and(open, other);
+                    }
+                }
+            }
+        }
+        Ok(accepted)
+    }
+
+    /// The packet must have `bits` bits, or it is rejected.
+    fn need(&mut self, bits: u32, room: u32) -> Result<(), RtlError> {
+        if bits > 8 * room {
+            let message = format!("the parser reads {} bytes, and the pipeline sees {room}", bits.div_ceil(8));
+            return Err(RtlError::new(message, "shorter headers fit", None));
+        }
+        let (length, bytes) = (self.net.input(LENGTH_PORT, 16), self.net.constant(u128::from(bits.div_ceil(8)), 16));
+        let enough = self.net.binary(BinaryOp::Le, bytes, length);
+        self.alive = self.net.and(self.alive, enough);
+        Ok(())
+    }
+
+    fn extract(&mut self, header: HeaderId, position: u32, room: u32) -> Result<u32, RtlError> {
+        let header = &self.pipeline.headers[header.0 as usize];
+        let bits: u32 = header.fields.iter().map(|field| self.pipeline.slots[field.0 as usize].width).sum();
+        self.need(position + bits, room)?;
+        let packet = self.net.input(HEADER_PORT, 8 * room);
+        let mut at = position;
+        for field in &header.fields {
+            let width = self.pipeline.slots[field.0 as usize].width;
+            at += width;
+            let value = self.net.slice(packet, 8 * room - at, width);
+            self.assign(*field, value);
+        }
+        let valid = self.net.constant(1, 1);
+        self.assign(header.valid, valid);
+        Ok(position + bits)
+    }
+
+    fn all_match(&mut self, patterns: &[Pattern], keys: &[NodeId]) -> NodeId {
+        let mut all = self.net.constant(1, 1);
+        for (pattern, key) in patterns.iter().zip(keys) {
+            let width = self.net.width(*key);
+            let matches = match *pattern {
+                Pattern::Masked { mask: 0, .. } => continue,
+                Pattern::Masked { value, mask } => {
+                    let (mask, value) = (self.net.constant(mask, width), self.net.constant(value, width));
+                    let masked = self.net.binary(BinaryOp::And, *key, mask);
+                    self.net.binary(BinaryOp::Eq, masked, value)
+                }
+                Pattern::Range { low, high } => {
+                    let (low, high) = (self.net.constant(low, width), self.net.constant(high, width));
+                    let (above, below) =
+                        (self.net.binary(BinaryOp::Le, low, *key), self.net.binary(BinaryOp::Le, *key, high));
+                    self.net.and(above, below)
+                }
+            };
+            all = self.net.and(all, matches);
+        }
+        all
+    }
+
+    fn body(&mut self, body: &[Stmt]) -> Result<(), RtlError> {
+        body.iter().try_for_each(|statement| self.statement(statement))
+    }
+
+    /// Runs a body under a further condition and returns the predicate after it.
+    fn branch(&mut self, condition: NodeId, body: &[Stmt]) -> Result<NodeId, RtlError> {
+        let before = self.alive;
+        self.alive = self.net.and(before, condition);
+        self.body(body)?;
+        Ok(std::mem::replace(&mut self.alive, before))
+    }
+
+    fn statement(&mut self, statement: &Stmt) -> Result<(), RtlError> {
+        match statement {
+            Stmt::Assign { slot, value } => {
+                let value = self.value(value);
+                self.assign(*slot, value);
+            }
+            Stmt::AssignSlice { slot, low, value } => {
+                let value = self.value(value);
+                let (old, width) = (self.slots[slot.0 as usize], self.net.width(value));
+                let total = self.net.width(old);
+                let mut new = value;
+                if *low > 0 {
+                    let below = self.net.slice(old, 0, *low);
+                    new = self.net.binary(BinaryOp::Concat, new, below);
+                }
+                if low + width < total {
+                    let above = self.net.slice(old, low + width, total - low - width);
+                    new = self.net.binary(BinaryOp::Concat, above, new);
+                }
+                self.assign(*slot, new);
+            }
+            Stmt::If { condition, then, otherwise } => {
+                let condition = self.value(condition);
+                let yes = self.branch(condition, then)?;
+                let opposite = self.net.not(condition);
+                let no = self.branch(opposite, otherwise)?;
+                self.alive = self.net.or(yes, no);
+            }
+            Stmt::Switch { value, cases, default } => {
+                let value = self.value(value);
+                let mut open = self.net.constant(1, 1);
+                let mut after = self.net.constant(0, 1);
+                for (labels, body) in cases {
+                    let patterns = labels.iter().map(|label| Pattern::Masked { value: *label, mask: u128::MAX });
+                    let mut listed = self.net.constant(0, 1);
+                    for pattern in patterns {
+                        let one = self.all_match(&[pattern], &[value]);
+                        listed = self.net.or(listed, one);
+                    }
+                    let end = self.branch(listed, body)?;
+                    after = self.net.or(after, end);
+                    let other = self.net.not(listed);
+                    open = self.net.and(open, other);
+                }
+                let end = self.branch(open, default)?;
+                self.alive = self.net.or(after, end);
+            }
+            Stmt::Scope(body) => {
+                let never = self.net.constant(0, 1);
+                self.left.push(never);
+                self.body(body)?;
+                let left = self.left.pop().unwrap_or(never);
+                self.alive = self.net.or(self.alive, left);
+            }
+            Stmt::Leave(depth) => {
+                let index = self.left.len().saturating_sub(1 + *depth as usize);
+                if let Some(left) = self.left.get(index).copied() {
+                    self.left[index] = self.net.or(left, self.alive);
+                }
+                self.alive = self.net.constant(0, 1);
+            }
+            Stmt::Exit => self.alive = self.net.constant(0, 1),
+            Stmt::Apply { table, hit, action } => self.apply(table.0 as usize, *hit, *action)?,
+            Stmt::Extern(call) => self.external(call)?,
+            Stmt::Emit(header) => self.emit(*header)?,
+            Stmt::Extract(_) | Stmt::Advance(_) => {}
+        }
+        Ok(())
+    }
+
+    fn apply(&mut self, table: usize, hit: Option<SlotId>, action: Option<SlotId>) -> Result<(), RtlError> {
+        let table = &self.pipeline.tables[table];
+        let keys: Vec<NodeId> = table.keys.iter().map(|(key, _)| self.value(key)).collect();
+        // The entry that matches first; then the default action.
+        let mut open = self.net.constant(1, 1);
+        let mut chosen: Vec<(NodeId, usize, &[u128])> = Vec::new();
+        for Entry { keys: patterns, action, arguments } in &table.entries {
+            let matches = self.all_match(patterns, &keys);
+            let taken = self.net.and(open, matches);
+            chosen.push((taken, *action, arguments));
+            let other = self.net.not(matches);
+            open = self.net.and(open, other);
+        }
+        let matched = self.net.not(open);
+        if let Some((action, arguments)) = &table.default {
+            chosen.push((open, *action, arguments));
+        }
+        if let Some(slot) = hit {
+            self.assign(slot, matched);
+        }
+        if let Some(slot) = action {
+            let width = self.pipeline.slots[slot.0 as usize].width;
+            let mut value = self.net.constant(table.actions.len() as u128, width);
+            for (taken, action, _) in &chosen {
+                let number = self.net.constant(*action as u128, width);
+                value = self.net.mux(*taken, number, value);
+            }
+            self.assign(slot, value);
+        }
+        let ran = chosen.iter().map(|(taken, ..)| *taken).collect::<Vec<_>>();
+        let any = ran.into_iter().fold(self.net.constant(0, 1), |any, taken| self.net.or(any, taken));
+        let none = self.net.not(any);
+        let mut after = self.net.and(self.alive, none);
+        for (index, action) in table.actions.iter().enumerate() {
+            let mine: Vec<_> = chosen.iter().filter(|(_, action, _)| *action == index).collect();
+            let runs = mine.iter().fold(self.net.constant(0, 1), |any, (taken, ..)| self.net.or(any, *taken));
+            let before = self.alive;
+            self.alive = self.net.and(before, runs);
+            for (number, slot) in action.parameters.iter().enumerate() {
+                let width = self.pipeline.slots[slot.0 as usize].width;
+                let mut value = self.net.constant(0, width);
+                for (taken, _, arguments) in &mine {
+                    let argument = self.net.constant(arguments.get(number).copied().unwrap_or_default(), width);
+                    value = self.net.mux(*taken, argument, value);
+                }
+                self.assign(*slot, value);
+            }
+            self.body(&action.body)?;
+            after = self.net.or(after, self.alive);
+            self.alive = before;
+        }
+        self.alive = after;
+        Ok(())
+    }
+
+    fn external(&mut self, call: &ExternCall) -> Result<(), RtlError> {
+        let arguments: Vec<NodeId> = call.arguments.iter().map(|argument| self.value(argument)).collect();
+        let Some(instance) = call.instance else {
+            let widths: &[u32] = if call.function == "get_rx_msg_info" { &[1, 16, 1, 1, 1, 32] } else { &[] };
+            let results = self.net.call(&call.function, self.alive, &arguments, widths);
+            self.store(call, &results);
+            return Ok(());
+        };
+        let Instance { kind, types, name, .. } = &self.instances[instance.0 as usize];
+        let predicate = self.alive;
+        let access = |what, values| Access { instance, what, predicate, index: arguments[0], values, stage: 0 };
+        let results = match (kind.as_str(), call.function.as_str()) {
+            ("IfElseRaw", _) => {
+                self.only_access(instance.0, name, call)?;
+                let operation = self.net.mux(arguments[1], arguments[2], arguments[4]);
+                let operand = self.net.mux(arguments[1], arguments[3], arguments[5]);
+                self.net.access(access(What::Modify, vec![operation, operand]), types)
+            }
+            ("PriorityScheduler", _) => {
+                self.only_access(instance.0, name, call)?;
+                self.net.access(access(What::Schedule, arguments.clone()), &[1, 16, 8, 32])
+            }
+            ("DualPort", "read") => self.net.access(access(What::Read, Vec::new()), types),
+            ("DualPort", _) => self.net.access(access(What::Write, arguments[1..].to_vec()), &[]),
+            _ => {
+                let message = format!("`{name}` is a {kind}");
+                let help = "IfElseRaw, DualPort and PriorityScheduler have a hardware form";
+                return Err(RtlError::new(message, help, Some(call.span)));
+            }
+        };
+        self.store(call, &results);
+        Ok(())
+    }
+
+    /// An object with read-modify-write operations has one port, so a packet accesses it once.
+    fn only_access(&mut self, instance: u32, name: &str, call: &ExternCall) -> Result<(), RtlError> {
+        if self.modified.contains(&instance) {
+            let message = format!("`{name}` has a second read-modify-write operation");
+            let help = "one access per packet has a hardware form: select the operation and the operands first";
+            return Err(RtlError::new(message, help, Some(call.span)));
+        }
+        self.modified.push(instance);
+        Ok(())
+    }
+
+    fn store(&mut self, call: &ExternCall, results: &[NodeId]) {
+        for (slot, value) in call.results.iter().zip(results) {
+            if let Some(slot) = slot {
+                self.assign(*slot, *value);
+            }
+        }
+    }
+
+    fn emit(&mut self, header: HeaderId) -> Result<(), RtlError> {
+        let header = &self.pipeline.headers[header.0 as usize];
+        let valid = self.net.and(self.slots[header.valid.0 as usize], self.alive);
+        match self.net.value(valid) {
+            Some(0) => Ok(()),
+            Some(_) => {
+                self.emitted.extend(header.fields.iter().map(|field| self.slots[field.0 as usize]));
+                Ok(())
+            }
+            None => {
+                let message = format!("whether header `{}` is emitted depends on the packet", header.name);
+                Err(RtlError::new(message, "emit the same headers for every packet", None))
+            }
+        }
+    }
+
+    fn value(&mut self, expr: &Expr) -> NodeId {
+        match &expr.kind {
+            ExprKind::Const(value) => self.net.constant(*value, expr.width),
+            ExprKind::Slot(slot) => self.slots[slot.0 as usize],
+            ExprKind::Unary(op, a) => {
+                let a = self.value(a);
+                self.net.unary(*op, a)
+            }
+            ExprKind::Binary(op, a, b) => {
+                let (a, b) = (self.value(a), self.value(b));
+                self.net.binary(*op, a, b)
+            }
+            ExprKind::Slice { of, low } => {
+                let of = self.value(of);
+                self.net.slice(of, *low, expr.width)
+            }
+            ExprKind::ZeroExtend(a) => {
+                let a = self.value(a);
+                self.net.extend(a, expr.width, false)
+            }
+            ExprKind::SignExtend(a) => {
+                let a = self.value(a);
+                self.net.extend(a, expr.width, true)
+            }
+            ExprKind::Conditional(condition, yes, no) => {
+                let (condition, yes, no) = (self.value(condition), self.value(yes), self.value(no));
+                self.net.mux(condition, yes, no)
+            }
+        }
+    }
+}

@@ -1,0 +1,522 @@
+//! Writes the data flow of both pipelines as Verilog-2005.
+
+use super::RtlError;
+use super::bench::bench;
+use super::flow::{Flow, build};
+use super::net::{Access, Kind, Netlist, NodeId, Un, What, bin_op};
+use crate::Program;
+use crate::hir::{BinaryOp, Instance};
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+/// The scheduler's module.
+const SCHEDULER: &str = include_str!("../../../../hw/nanotransport/nt_scheduler.v");
+
+/// A port of a pipeline, besides the clock.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Port {
+    /// Name in Verilog, without the name of the pipeline in front.
+    pub name: String,
+    /// Width in bits.
+    pub width: u32,
+}
+
+/// A place where a pipeline calls a block of the NIC.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CallSite {
+    /// The function, such as `ctrl_pkt_event`.
+    pub function: String,
+    /// Stage in which the call leaves; its results arrive in the next stage.
+    pub stage: u32,
+    /// Widths of the arguments in bits; the first one is in the lowest bits.
+    pub arguments: Vec<u32>,
+    /// Widths of the results in bits; the first one is in the lowest bits.
+    pub results: Vec<u32>,
+}
+
+/// A pipeline in Verilog.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PipelineRtl {
+    /// `ingress` or `egress`; the ports begin with it.
+    pub name: &'static str,
+    /// Number of stages: cycles from a packet to its result.
+    pub stages: u32,
+    /// Minimum number of cycles between two packets, so that each sees the registers that the one before it left.
+    pub distance: u32,
+    /// The values that come with a packet.
+    pub inputs: Vec<Port>,
+    /// The values that leave with the result.
+    pub outputs: Vec<Port>,
+    /// The calls of the NIC's blocks, in the order of the program.
+    pub calls: Vec<CallSite>,
+}
+
+/// A program in Verilog: the module `p4_nic`, and a bench around it with the module `p4_bench`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Rtl {
+    /// The text of the module `p4_nic`.
+    pub nic: String,
+    /// The text of the module `p4_bench`.
+    pub bench: String,
+    /// The ingress pipeline.
+    pub ingress: PipelineRtl,
+    /// The egress pipeline.
+    pub egress: PipelineRtl,
+    /// Words of a step and of a result of the bench.
+    pub words: (usize, usize),
+}
+
+/// Generates Verilog for a program whose packets have at most `room` bytes of headers.
+///
+/// # Errors
+/// The program has a construct without hardware form.
+///
+/// # Examples
+/// ```
+/// use rnic_nano::{compile_file, rtl};
+/// use std::path::Path;
+///
+/// let program = compile_file(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../p4/window.p4")), &[])?;
+/// let rtl = rtl::generate(&program, 64)?;
+/// assert!(rtl.nic.contains("module p4_nic"));
+/// assert_eq!(rtl.egress.distance, 1, "a packet may leave in every cycle");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn generate(program: &Program, room: u32) -> Result<Rtl, RtlError> {
+    let hir = program.hir();
+    let mut parts = Vec::new();
+    for (name, pipeline) in [("ingress", &hir.ingress), ("egress", &hir.egress)] {
+        parts.push(Part::new(name, build(pipeline, &hir.instances, room)?));
+    }
+    let nic = module(&parts, &hir.instances);
+    let [ingress, egress] = [&parts[0], &parts[1]].map(|part| part.rtl.clone());
+    let (bench, words) = bench(&ingress, &egress);
+    Ok(Rtl { nic, bench, ingress, egress, words })
+}
+
+/// A pipeline to write.
+struct Part {
+    flow: Flow,
+    rtl: PipelineRtl,
+    /// The last stage in which each node is used.
+    used: Vec<u32>,
+    last: u32,
+}
+
+fn number(value: u128, width: u32) -> String {
+    format!("{width}'h{value:x}")
+}
+
+pub(super) fn range(width: u32) -> String {
+    if width == 1 { String::new() } else { format!("[{}:0] ", width - 1) }
+}
+
+/// Bits `low` to `low + width - 1` of a vector of `total` bits.
+fn bits(name: &str, total: u32, low: u32, width: u32) -> String {
+    if total == 1 { name.to_string() } else { format!("{name}[{}:{low}]", low + width - 1) }
+}
+
+/// log2 of the number of entries of an array, at least 1.
+fn address_bits(size: u128) -> u32 {
+    (128 - size.saturating_sub(1).leading_zeros()).clamp(1, 32)
+}
+
+fn operands(kind: &Kind) -> Vec<NodeId> {
+    match *kind {
+        Kind::Unary(_, a) | Kind::Slice(a, _) | Kind::ZeroExtend(a) | Kind::SignExtend(a) => vec![a],
+        Kind::Binary(_, a, b) => vec![a, b],
+        Kind::Mux(a, b, c) => vec![a, b, c],
+        Kind::Input(_) | Kind::Const(_) | Kind::Result(..) | Kind::Read(..) => Vec::new(),
+    }
+}
+
+/// Minimum number of cycles between packets of one pipeline, from the stages of its accesses to registers.
+fn distance(accesses: &[Access]) -> u32 {
+    let mut distance = 1;
+    for earlier in accesses {
+        for later in accesses.iter().filter(|later| later.instance == earlier.instance) {
+            // A later packet reads after an earlier one wrote, and writes after it read or wrote.
+            let after = match (earlier.what, later.what) {
+                (What::Read, What::Read) | (What::Modify, What::Modify) | (What::Schedule, What::Schedule) => 0,
+                (What::Read, _) => earlier.stage,
+                (What::Write, What::Write) if std::ptr::eq(earlier, later) => 0,
+                _ => earlier.stage + 1,
+            };
+            distance = distance.max(after.saturating_sub(later.stage));
+        }
+    }
+    distance
+}
+
+impl Part {
+    fn new(name: &'static str, flow: Flow) -> Part {
+        let net = &flow.net;
+        let node_stages = net.nodes.iter().map(|node| node.stage);
+        let access_stages = net.accesses.iter().map(|access| access.stage + 1);
+        let call_stages = net.calls.iter().map(|call| call.stage);
+        let last = node_stages.chain(access_stages).chain(call_stages).max().unwrap_or_default();
+        let mut used: Vec<u32> = net.nodes.iter().map(|node| node.stage).collect();
+        let mut need = |id: NodeId, stage: u32| used[id] = used[id].max(stage);
+        for node in &net.nodes {
+            operands(&node.kind).into_iter().for_each(|id| need(id, node.stage));
+        }
+        for call in &net.calls {
+            call.arguments.iter().chain([&call.predicate]).for_each(|id| need(*id, call.stage));
+        }
+        for access in &net.accesses {
+            access.values.iter().chain([&access.predicate, &access.index]).for_each(|id| need(*id, access.stage));
+        }
+        let results = flow.outputs.iter().map(|(_, id)| id).chain(&flow.emitted).chain([&flow.accepted]);
+        results.for_each(|id| need(*id, last));
+        let inputs = net.nodes.iter().filter_map(|node| match &node.kind {
+            Kind::Input(name) => Some(Port { name: name.clone(), width: node.width }),
+            _ => None,
+        });
+        let port = |(name, id): &(String, NodeId)| Port { name: format!("out_{name}"), width: net.width(*id) };
+        let mut outputs = vec![Port { name: "out_accepted".into(), width: 1 }];
+        outputs.extend(flow.outputs.iter().map(port));
+        let emitted: u32 = flow.emitted.iter().map(|id| net.width(*id)).sum();
+        if emitted > 0 {
+            outputs.push(Port { name: "out_header".into(), width: emitted });
+        }
+        let calls = net.calls.iter().map(|call| CallSite {
+            function: call.function.clone(),
+            stage: call.stage,
+            arguments: call.arguments.iter().map(|id| net.width(*id)).collect(),
+            results: call.results.clone(),
+        });
+        let rtl = PipelineRtl {
+            name,
+            stages: last + 1,
+            distance: distance(&net.accesses),
+            inputs: inputs.collect(),
+            outputs,
+            calls: calls.collect(),
+        };
+        Part { rtl, used, last, flow }
+    }
+
+    fn net(&self) -> &Netlist {
+        &self.flow.net
+    }
+
+    /// The name of a node's value in a stage.
+    fn at(&self, id: NodeId, stage: u32) -> String {
+        let (node, name) = (&self.net().nodes[id], self.rtl.name);
+        match &node.kind {
+            Kind::Const(value) => number(*value, node.width),
+            Kind::Input(port) if stage == 0 => format!("{name}_{port}"),
+            _ if stage == node.stage => format!("{name}_n{id}"),
+            _ => format!("{name}_n{id}_s{stage}"),
+        }
+    }
+
+    /// A bit slice of a node's value in a stage.
+    fn slice(&self, id: NodeId, stage: u32, low: u32, width: u32) -> String {
+        bits(&self.at(id, stage), self.net().width(id), low, width)
+    }
+
+    fn valid(&self, stage: u32) -> String {
+        let name = self.rtl.name;
+        if stage == 0 { format!("{name}_valid") } else { format!("{name}_v{stage}") }
+    }
+
+    fn expression(&self, id: NodeId) -> String {
+        let node = &self.net().nodes[id];
+        let (name, stage, width) = (self.rtl.name, node.stage, node.width);
+        let at = |id: NodeId| self.at(id, stage);
+        match &node.kind {
+            Kind::Input(_) | Kind::Const(_) => self.at(id, 0),
+            Kind::Unary(Un::Negate, a) => format!("-{}", at(*a)),
+            Kind::Unary(Un::Not, a) => format!("~{}", at(*a)),
+            Kind::Slice(a, low) => self.slice(*a, stage, *low, width),
+            Kind::ZeroExtend(a) => format!("{{{}'d0, {}}}", width - self.net().width(*a), at(*a)),
+            Kind::SignExtend(a) => {
+                let from = self.net().width(*a);
+                format!("{{{{{}{{{}}}}}, {}}}", width - from, self.slice(*a, stage, from - 1, 1), at(*a))
+            }
+            Kind::Mux(c, a, b) => format!("{} ? {} : {}", at(*c), at(*a), at(*b)),
+            Kind::Result(call, offset) => {
+                let total = self.net().calls[*call].results.iter().sum();
+                bits(&format!("{name}_call{call}_results"), total, *offset, width)
+            }
+            Kind::Read(access, offset) => {
+                let total = self.read_width(*access);
+                bits(&format!("{name}_read{access}"), total, *offset, width)
+            }
+            Kind::Binary(op, a, b) => self.binary(bin_op(*op), *a, *b, stage),
+        }
+    }
+
+    /// Width of what an access reads.
+    fn read_width(&self, access: usize) -> u32 {
+        let of_access = |node: &&super::net::Node| matches!(node.kind, Kind::Read(number, _) if number == access);
+        self.net().nodes.iter().filter(of_access).map(|node| node.width).sum()
+    }
+
+    fn binary(&self, op: BinaryOp, a: NodeId, b: NodeId, stage: u32) -> String {
+        let (x, y) = (self.at(a, stage), self.at(b, stage));
+        let (width, second) = (self.net().width(a), self.net().width(b));
+        let simple = |symbol: &str| format!("{x} {symbol} {y}");
+        let signed = |symbol: &str| format!("$signed({x}) {symbol} $signed({y})");
+        let ones = format!("{{{width}{{1'b1}}}}");
+        let sign = |id: NodeId| self.slice(id, stage, self.net().width(id) - 1, 1);
+        // A shift count of more than eight bits: its upper bits shift everything out.
+        let shift = |symbol: &str, value: String, out: String| {
+            if second <= 8 {
+                return format!("{value} {symbol} {y}");
+            }
+            let (high, low) = (self.slice(b, stage, 8, second - 8), self.slice(b, stage, 0, 8));
+            match self.net().value(b) {
+                Some(count) if count < 256 => format!("{value} {symbol} {count}"),
+                Some(_) => out,
+                None => format!("|{high} ? {out} : {value} {symbol} {low}"),
+            }
+        };
+        let saturate = |symbol: &str| {
+            let wide = format!("({{{}, {x}}} {symbol} {{{}, {y}}})", sign(a), sign(b));
+            let bound = format!("{{{}, {{{}{{!{}}}}}}}", sign(a), width - 1, sign(a));
+            let overflow = match symbol {
+                "+" => format!(
+                    "({} == {}) && ({wide} >> {}) != {{{}{{{}}}}}",
+                    sign(a),
+                    sign(b),
+                    width - 1,
+                    width + 1,
+                    sign(a)
+                ),
+                _ => format!(
+                    "({} != {}) && ({wide} >> {}) != {{{}{{{}}}}}",
+                    sign(a),
+                    sign(b),
+                    width - 1,
+                    width + 1,
+                    sign(a)
+                ),
+            };
+            format!("{overflow} ? {bound} : {x} {symbol} {y}")
+        };
+        match op {
+            BinaryOp::Add => simple("+"),
+            BinaryOp::Sub => simple("-"),
+            BinaryOp::SatAdd => format!("({x} > {ones} - {y}) ? {ones} : {x} + {y}"),
+            BinaryOp::SatSub => format!("({x} < {y}) ? {{{width}{{1'b0}}}} : {x} - {y}"),
+            BinaryOp::SatAddSigned => saturate("+"),
+            BinaryOp::SatSubSigned => saturate("-"),
+            BinaryOp::Mul => simple("*"),
+            BinaryOp::Shl => shift("<<", x.clone(), format!("{{{width}{{1'b0}}}}")),
+            BinaryOp::Shr => shift(">>", x.clone(), format!("{{{width}{{1'b0}}}}")),
+            BinaryOp::ShrSigned => shift(">>>", format!("$signed({x})"), format!("{{{width}{{{}}}}}", sign(a))),
+            BinaryOp::And => simple("&"),
+            BinaryOp::Or => simple("|"),
+            BinaryOp::Xor => simple("^"),
+            BinaryOp::Concat => format!("{{{x}, {y}}}"),
+            BinaryOp::Eq => simple("=="),
+            BinaryOp::Ne => simple("!="),
+            BinaryOp::Lt => simple("<"),
+            BinaryOp::Le => simple("<="),
+            BinaryOp::LtSigned => signed("<"),
+            BinaryOp::LeSigned => signed("<="),
+        }
+    }
+
+    /// The ports of the pipeline, a line each.
+    fn ports(&self) -> Vec<String> {
+        let name = self.rtl.name;
+        let mut ports = vec![format!("input  wire {name}_valid")];
+        ports.extend(
+            self.rtl.inputs.iter().map(|port| format!("input  wire {}{name}_{}", range(port.width), port.name)),
+        );
+        for (number, call) in self.rtl.calls.iter().enumerate() {
+            ports.push(format!("output wire {name}_call{number}_valid"));
+            let (arguments, results) = (call.arguments.iter().sum::<u32>(), call.results.iter().sum::<u32>());
+            if arguments > 0 {
+                ports.push(format!("output wire {}{name}_call{number}_arguments", range(arguments)));
+            }
+            if results > 0 {
+                ports.push(format!("input  wire {}{name}_call{number}_results", range(results)));
+            }
+        }
+        ports.push(format!("output reg  {name}_done"));
+        ports.extend(
+            self.rtl.outputs.iter().map(|port| format!("output reg  {}{name}_{}", range(port.width), port.name)),
+        );
+        ports
+    }
+
+    fn body(&self, text: &mut String, instances: &[Instance]) {
+        let name = self.rtl.name;
+        let _ = writeln!(
+            text,
+            "\n    // {name}: {} stages, a packet in every {} cycles.",
+            self.rtl.stages, self.rtl.distance
+        );
+        for stage in 1..=self.last {
+            let before = self.valid(stage - 1);
+            let _ = writeln!(text, "    reg {name}_v{stage};\n    always @(posedge clk) {name}_v{stage} <= {before};");
+        }
+        for access in 0..self.net().accesses.len() {
+            self.declare_access(text, access, instances);
+        }
+        for (id, node) in self.net().nodes.iter().enumerate() {
+            if matches!(node.kind, Kind::Const(_)) {
+                continue;
+            }
+            let width = range(node.width);
+            if !matches!(node.kind, Kind::Input(_)) {
+                let _ = writeln!(text, "    wire {width}{name}_n{id} = {};", self.expression(id));
+            }
+            for stage in node.stage + 1..=self.used[id] {
+                let (register, before) = (self.at(id, stage), self.at(id, stage - 1));
+                let _ = writeln!(text, "    reg {width}{register};\n    always @(posedge clk) {register} <= {before};");
+            }
+        }
+        for (number, call) in self.net().calls.iter().enumerate() {
+            let (valid, predicate) = (self.valid(call.stage), self.at(call.predicate, call.stage));
+            let _ = writeln!(text, "    assign {name}_call{number}_valid = {valid} && {predicate};");
+            let arguments: Vec<String> = call.arguments.iter().rev().map(|id| self.at(*id, call.stage)).collect();
+            if !arguments.is_empty() {
+                let _ = writeln!(text, "    assign {name}_call{number}_arguments = {{{}}};", arguments.join(", "));
+            }
+        }
+        self.accesses(text, instances);
+        let _ = writeln!(text, "    always @(posedge clk) begin\n        {name}_done <= {};", self.valid(self.last));
+        let _ = writeln!(text, "        {name}_out_accepted <= {};", self.at(self.flow.accepted, self.last));
+        for (output, id) in &self.flow.outputs {
+            let _ = writeln!(text, "        {name}_out_{output} <= {};", self.at(*id, self.last));
+        }
+        if !self.flow.emitted.is_empty() {
+            let fields: Vec<String> = self.flow.emitted.iter().map(|id| self.at(*id, self.last)).collect();
+            let _ = writeln!(text, "        {name}_out_header <= {{{}}};", fields.join(", "));
+        }
+        text.push_str("    end\n");
+    }
+
+    fn declare_access(&self, text: &mut String, number: usize, instances: &[Instance]) {
+        let (name, access) = (self.rtl.name, &self.net().accesses[number]);
+        let width: u32 = instances[access.instance.0 as usize].types.iter().sum();
+        match access.what {
+            What::Write => {}
+            What::Read => {
+                let _ = writeln!(text, "    reg {}{name}_read{number};", range(width));
+            }
+            What::Modify => {
+                let _ = writeln!(text, "    wire {}{name}_read{number};", range(width));
+            }
+            What::Schedule => {
+                let _ = writeln!(text, "    wire [56:0] {name}_read{number};");
+            }
+        }
+    }
+
+    /// The ports of memories.
+    fn accesses(&self, text: &mut String, instances: &[Instance]) {
+        let name = self.rtl.name;
+        let mut writes: BTreeMap<u32, String> = BTreeMap::new();
+        for (number, access) in self.net().accesses.iter().enumerate() {
+            let instance = &instances[access.instance.0 as usize];
+            let size = instance.arguments.first().copied().unwrap_or_default().min(1 << 32);
+            let (memory, stage) = (format!("memory{}", access.instance.0), access.stage);
+            let index = self.at(access.index, stage);
+            let address = match self.net().value(access.index) {
+                Some(value) => format!("{}", value % size.max(1)),
+                None => self.slice(access.index, stage, 0, address_bits(size)),
+            };
+            let inside = format!("{{1'b0, {index}}} < 33'd{size}");
+            let enabled = format!("{} && {} && {inside}", self.valid(stage), self.at(access.predicate, stage));
+            let width: u32 = instance.types.iter().sum();
+            match access.what {
+                What::Read => {
+                    let zero = number_zero(width);
+                    let _ = writeln!(
+                        text,
+                        "    always @(posedge clk) {name}_read{number} <= {inside} ? {memory}[{address}] : {zero};"
+                    );
+                }
+                What::Write => {
+                    let values: Vec<String> = access.values.iter().rev().map(|id| self.at(*id, stage)).collect();
+                    let line = format!("        if ({enabled}) {memory}[{address}] <= {{{}}};\n", values.join(", "));
+                    writes.entry(access.instance.0).or_default().push_str(&line);
+                }
+                What::Schedule => {
+                    let argument = |at: usize| self.at(access.values[at], stage);
+                    let _ = write!(
+                        text,
+                        "    nt_scheduler {name}_scheduler{number} (\n        .clk(clk), .request({valid} && {on}), .id({}),\n        \
+                         .remove({}), .rank({}), .granted({}), .grantable({}), .levels({}),\n        \
+                         .found({read}[0]), .found_id({read}[16:1]), .level({read}[24:17]), .credit({read}[56:25])\n    );\n",
+                        argument(0),
+                        argument(1),
+                        argument(2),
+                        argument(3),
+                        argument(4),
+                        argument(5),
+                        valid = self.valid(stage),
+                        on = self.at(access.predicate, stage),
+                        read = format!("{name}_read{number}")
+                    );
+                }
+                What::Modify => {
+                    let a = format!("{name}_a{number}");
+                    let (bits, range, zero) = (address_bits(size), range(width), number_zero(width));
+                    let (operation, operand) = (self.at(access.values[0], stage), self.at(access.values[1], stage));
+                    // The memory is read at the end of this stage and written at the end of the next. The packet in
+                    // the next stage may write the same entry at the moment of the read.
+                    let _ = write!(
+                        text,
+                        "    reg {a}_on, {a}_inside, {a}_kept;\n    reg [{high}:0] {a}_at, {a}_kept_at;\n    reg [1:0] {a}_op;\n    \
+                         reg {range}{a}_operand, {a}_q, {a}_kept_value;\n    \
+                         wire {range}{a}_old = {a}_kept && {a}_kept_at == {a}_at ? {a}_kept_value : {a}_q;\n    \
+                         wire {range}{a}_new = {a}_op == 2'd1 ? {a}_operand : {a}_op == 2'd2 ? {a}_old + {a}_operand : {a}_old;\n    \
+                         assign {name}_read{number} = {a}_inside ? {a}_new : {zero};\n    \
+                         always @(posedge clk) begin\n        \
+                         {a}_on <= {enabled};\n        {a}_inside <= {inside};\n        {a}_at <= {address};\n        \
+                         {a}_op <= {operation};\n        {a}_operand <= {operand};\n        {a}_q <= {memory}[{address}];\n        \
+                         {a}_kept <= {a}_on;\n        {a}_kept_at <= {a}_at;\n        {a}_kept_value <= {a}_new;\n        \
+                         if ({a}_on) {memory}[{a}_at] <= {a}_new;\n    end\n",
+                        high = bits - 1
+                    );
+                }
+            }
+        }
+        for lines in writes.values() {
+            let _ = write!(text, "    always @(posedge clk) begin\n{lines}    end\n");
+        }
+    }
+}
+
+fn number_zero(width: u32) -> String {
+    format!("{{{width}{{1'b0}}}}")
+}
+
+/// The module of both pipelines and their registers.
+fn module(parts: &[Part], instances: &[Instance]) -> String {
+    let mut text = String::from("// Generated from a P4 program.\nmodule p4_nic (\n    input  wire clk,\n");
+    let ports: Vec<String> = parts.iter().flat_map(Part::ports).map(|port| format!("    {port}")).collect();
+    let _ = writeln!(text, "{}\n);", ports.join(",\n"));
+    let used = |number: usize| {
+        parts.iter().any(|part| part.net().accesses.iter().any(|access| access.instance.0 as usize == number))
+    };
+    let arrays = instances.iter().enumerate().filter(|(number, instance)| used(*number) && !instance.types.is_empty());
+    for (number, instance) in arrays {
+        let size = instance.arguments.first().copied().unwrap_or_default().clamp(1, 1 << 32);
+        let width: u32 = instance.types.iter().sum();
+        let _ = write!(
+            text,
+            "    // {name}\n    reg {range}memory{number} [0:{last}];\n    integer entry{number};\n    \
+             initial for (entry{number} = 0; entry{number} < {size}; entry{number} = entry{number} + 1) \
+             memory{number}[entry{number}] = {zero};\n",
+            name = instance.name,
+            range = range(width),
+            last = size - 1,
+            zero = number_zero(width)
+        );
+    }
+    parts.iter().for_each(|part| part.body(&mut text, instances));
+    text.push_str("endmodule\n");
+    if instances.iter().enumerate().any(|(number, instance)| used(number) && instance.kind == "PriorityScheduler") {
+        text.push('\n');
+        text.push_str(SCHEDULER);
+    }
+    text
+}

@@ -1,0 +1,179 @@
+//! Faults of a run's fabric and its hosts, and the watchdogs against pause storms, as plain data. Pause storms
+//! themselves are in [`crate::Storm`].
+
+use rnic_transport::{Bytes, Time};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Faults of a fabric and its hosts, apart from pause storms and replaced routes.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Faults {
+    /// `[[fabric.drop]]`: switch ports that drop one of every so many data packets.
+    pub drops: Vec<DropRule>,
+    /// `[[fabric.dead]]`: hosts that are dead, and whose MAC table entry is missing.
+    pub dead: Vec<DeadHost>,
+    /// `[[fabric.receiver]]`: hosts whose NICs process received packets slowly.
+    pub receivers: Vec<SlowReceiver>,
+}
+
+impl Faults {
+    /// Whether there is no fault.
+    pub fn is_empty(&self) -> bool {
+        *self == Faults::default()
+    }
+}
+
+/// A rule by which a switch drops data packets (`[[fabric.drop]]`).
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DropRule {
+    /// Name of the switch.
+    pub at: String,
+    /// Name of the neighbouring node from which the dropped packets arrive.
+    pub from: String,
+    /// The switch drops the last of this many data packets that arrive from `from`.
+    pub every: u64,
+}
+
+/// A dead host (`[[fabric.dead]]`): its switch has no MAC table entry for it any more, but still an ARP entry.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DeadHost {
+    /// Index of the host.
+    pub host: u32,
+    /// Simulated time from which the MAC table entry is missing.
+    pub start: Time,
+    /// Time after `start` at which the host is back, so that the switch learns its address again; `None`: never.
+    pub duration: Option<Time>,
+    /// What the switch does with packets for the host.
+    pub unknown_mac: UnknownMacAction,
+}
+
+/// What a switch does with packets for a host whose MAC table entry is missing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum UnknownMacAction {
+    /// It sends a copy to every other port.
+    #[default]
+    Flood,
+    /// It drops the packet.
+    Drop,
+}
+
+/// Hosts whose NICs process received packets slowly (`[[fabric.receiver]]`), because the NIC must fetch entries of its
+/// memory translation table (MTT) from the host's memory. The NIC pauses its switch when its receive buffer fills.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SlowReceiver {
+    /// Indices of the hosts.
+    pub hosts: Vec<u32>,
+    /// Bytes of memory that one entry of the translation table covers.
+    pub page: Bytes,
+    /// Number of entries that the NIC's cache of the translation table holds.
+    pub entries: u32,
+    /// Time for which a missing entry stops the receive pipeline.
+    pub miss: Time,
+    /// Bytes of memory that each flow writes in a circle.
+    pub memory: Bytes,
+    /// Size of the receive buffer of the NIC.
+    pub buffer: Bytes,
+    /// The NIC pauses its switch while the receive buffer holds more than this.
+    pub xoff: Bytes,
+    /// The NIC ends the pause when the receive buffer holds at most this.
+    pub xon: Bytes,
+}
+
+/// Watchdogs against pause storms: the tables `[fabric.nic_watchdog]` and `[fabric.watchdog]`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Watchdogs {
+    /// Watchdog of every NIC; `None`: NICs have none.
+    pub nic: Option<NicWatchdog>,
+    /// PFC watchdog of every switch; `None`: switches have none.
+    pub switch: Option<SwitchWatchdog>,
+}
+
+impl Watchdogs {
+    /// Whether there is no watchdog.
+    pub fn is_empty(&self) -> bool {
+        *self == Watchdogs::default()
+    }
+}
+
+/// Watchdog of a NIC: a NIC whose receive pipeline has been stopped for a time, and that pauses its switch, stops
+/// pausing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NicWatchdog {
+    /// Time for which the receive pipeline is stopped before the NIC stops pausing.
+    pub detection: Time,
+}
+
+/// Default time after which a NIC's watchdog stops the NIC's pauses, as in the NICs of "RDMA over Commodity Ethernet at
+/// Scale" (section 4.3).
+pub const NIC_DETECTION: Time = Time::from_ms(100);
+
+/// PFC watchdog of a switch, like that of SONiC.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SwitchWatchdog {
+    /// Time for which a queue must be stuck before the watchdog acts.
+    pub detection: Time,
+    /// Time without pauses after which the watchdog restores the port.
+    pub restoration: Time,
+    /// Time between two checks of all queues.
+    pub interval: Time,
+    /// What the watchdog does.
+    pub action: WatchdogAction,
+    /// The ports that the watchdog watches.
+    pub ports: WatchedPorts,
+}
+
+/// The times of SONiC's `pfcwd start_default`, on the ports to hosts.
+impl Default for SwitchWatchdog {
+    fn default() -> SwitchWatchdog {
+        SwitchWatchdog {
+            detection: Time::from_ms(200),
+            restoration: Time::from_ms(200),
+            interval: Time::from_ms(200),
+            action: WatchdogAction::Drop,
+            ports: WatchedPorts::Hosts,
+        }
+    }
+}
+
+/// What a switch's PFC watchdog does about a storm.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum WatchdogAction {
+    /// It ignores the pauses, and drops the packets of the priority to and from the port.
+    #[default]
+    Drop,
+    /// It ignores the pauses, and forwards packets.
+    Forward,
+    /// It only reports the storm.
+    Alert,
+}
+
+impl WatchdogAction {
+    /// Name of the action in scenario and result files.
+    pub fn name(self) -> &'static str {
+        match self {
+            WatchdogAction::Drop => "drop",
+            WatchdogAction::Forward => "forward",
+            WatchdogAction::Alert => "alert",
+        }
+    }
+}
+
+/// The ports that a switch's PFC watchdog watches.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum WatchedPorts {
+    /// The ports to hosts.
+    #[default]
+    Hosts,
+    /// All ports.
+    All,
+}

@@ -1,0 +1,490 @@
+//! The host of a run with a transport in host software: an RDMA NIC, which is the device of `rnic-verbs` over memory
+//! without bytes, and the channels of `rnic-host` above it.
+
+use super::VerbsNics;
+use super::channel::HostChannel;
+use super::packet::{Segment, address, host_of};
+use super::view::{Arrived, NicTiming, Posted, View};
+use crate::host::config::DATA_PRIORITY;
+use crate::host::ids::EndSlot;
+use crate::host::partition::{Host, NicPartition, Notice, Start};
+use rnic_fabric::rng::{Purpose, mix};
+use rnic_fabric::{HostId, HostPartition, MIN_FRAME, Packet, SlotId};
+use rnic_host::{HostError, multipath};
+use rnic_transport::Time;
+use rnic_verbs::{
+    Access, Batch, Completion, Counters, Data, Device, DeviceConfig, MrInfo, Opcode, Pd, Qpn, SendFlags, SendOp,
+    SendRequest, Sge, Status,
+};
+use rnic_wire::Operation;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
+
+/// Bytes of virtual memory for each message that a host receives, at least the longest possible flow.
+const PER_MESSAGE: u64 = 1 << 40;
+/// Number of messages for which the virtual memory of a host has room; then slots share it, which only affects samples.
+const MESSAGES: u64 = 1 << 20;
+/// Maximum bytes of one request; longer flows are several requests.
+const MAX_REQUEST: u64 = 1 << 30;
+/// Bit of the `wr_id` of a request that is not the last one of its flow.
+const PIECE: u64 = 1 << 63;
+/// Shortest time between two steps of a channel's software that nothing but time causes.
+const POLL: Time = Time::from_ns(100);
+
+/// A run's settings of hosts with a transport in host software.
+#[derive(Clone)]
+pub(crate) struct VerbsShared<X: HostChannel> {
+    pub(super) settings: X::Settings,
+    pub(super) timing: NicTiming,
+    /// Length of the headers and trailers of a data packet, in bytes.
+    pub(super) header: u32,
+    /// Length of a control packet of the NIC, in bytes.
+    pub(super) ack: u32,
+    /// Receives that a host keeps posted for each channel.
+    pub(super) receives: u32,
+    pub(super) mtu: u32,
+    pub(super) seed: u64,
+    /// Bytes of a chunk, for the count of retransmitted packets.
+    pub(super) chunk: u32,
+    /// The packet that the device of a host writes.
+    pub(super) batch: Batch,
+    /// The first error of a host: the run cannot go on.
+    pub(super) error: Option<String>,
+}
+
+/// One end of a channel.
+pub(super) struct ChannelEnd<X> {
+    pub(super) channel: X,
+    pub(super) arrived: Arrived,
+    /// The peer's memory.
+    pub(super) target: MrInfo,
+    /// Sending ends of messages that the channel has not taken, and of the messages that it has, both in order.
+    waiting: VecDeque<EndSlot>,
+    open: VecDeque<EndSlot>,
+    /// When the software takes its next step; [`Time::MAX`] for never.
+    wake: Time,
+    repeated: u64,
+}
+
+/// The NIC of one host, and the software above it.
+pub(crate) struct HostNic<X: HostChannel> {
+    pub(super) device: Device,
+    pub(super) pd: Pd,
+    pub(super) region: MrInfo,
+    pub(super) ends: Vec<ChannelEnd<X>>,
+    /// Channels by peer, and by queue pair of this host.
+    pub(super) by_peer: BTreeMap<HostId, u32>,
+    by_qpn: BTreeMap<Qpn, u32>,
+    /// Steps of channels; one is out of date if the channel has another `wake`.
+    wakes: BinaryHeap<Reverse<(Time, u32)>>,
+    pub(super) doorbells: VecDeque<Posted>,
+    /// A packet that waits because PFC pauses its priority.
+    held: Option<Packet<X::Segment>>,
+    /// Credit for the peers, and when to grant it next.
+    pub(super) grants: Option<multipath::Grants>,
+    next_grant: Time,
+}
+
+impl<X: HostChannel> HostNic<X> {
+    /// The NIC of a host.
+    ///
+    /// # Errors
+    /// The device refuses its memory.
+    pub(super) fn new(config: DeviceConfig) -> Result<HostNic<X>, HostError> {
+        let mut device = Device::new(config);
+        let pd = device.create_pd();
+        let region = device.register_virtual(pd, PER_MESSAGE * MESSAGES, None, Access::ALL)?;
+        Ok(HostNic {
+            device,
+            pd,
+            region,
+            ends: Vec::new(),
+            by_peer: BTreeMap::new(),
+            by_qpn: BTreeMap::new(),
+            wakes: BinaryHeap::new(),
+            doorbells: VecDeque::new(),
+            held: None,
+            grants: None,
+            next_grant: Time::MAX,
+        })
+    }
+
+    /// Opens an end of a channel to `peer`; returns its number.
+    pub(super) fn open(&mut self, shared: &VerbsShared<X>, own: HostId, peer: HostId) -> Result<u32, HostError> {
+        let number = self.ends.len() as u32;
+        let seed = mix(shared.seed, Purpose::FlowHash, &[u64::from(own.0), u64::from(peer.0)]);
+        let mut arrived = Arrived::default();
+        let now = self.device.now();
+        let HostNic { device, doorbells, .. } = self;
+        let mut view =
+            View { device, doorbells, arrived: &mut arrived, timing: &shared.timing, now, has_waited: false };
+        let channel = X::open(&mut view, self.pd, &shared.settings, seed)?;
+        self.by_qpn.extend(arrived.qpns.iter().map(|qpn| (*qpn, number)));
+        self.by_peer.insert(peer, number);
+        let (waiting, open) = (VecDeque::new(), VecDeque::new());
+        let target = self.region;
+        self.ends.push(ChannelEnd { channel, arrived, target, waiting, open, wake: Time::MAX, repeated: 0 });
+        Ok(number)
+    }
+
+    /// Connects the end `number` with the end of `peer`, posts its receives, and lets its software begin at `now`.
+    pub(super) fn connect(
+        &mut self, shared: &VerbsShared<X>, number: u32, peer: HostId, target: MrInfo, theirs: &X::Address, now: Time,
+    ) -> Result<(), HostError> {
+        let region = self.region;
+        self.ends[number as usize].target = target;
+        self.with_channel(shared, number, now, |channel, view| {
+            let link = rnic_host::Link::new(address(peer), shared.mtu);
+            channel.connect(view, link, theirs, now)?;
+            (0..shared.receives).try_for_each(|_| channel.post_recv(view, &region))
+        })?;
+        self.wake_at(number, now);
+        Ok(())
+    }
+
+    /// Calls `act` with a channel and the NIC as the channel sees it.
+    fn with_channel<R>(
+        &mut self, shared: &VerbsShared<X>, number: u32, now: Time, act: impl FnOnce(&mut X, &mut View<'_>) -> R,
+    ) -> R {
+        let HostNic { device, doorbells, ends, .. } = self;
+        let ChannelEnd { channel, arrived, .. } = &mut ends[number as usize];
+        let mut view = View { device, doorbells, arrived, timing: &shared.timing, now, has_waited: false };
+        act(channel, &mut view)
+    }
+
+    fn wake_at(&mut self, number: u32, at: Time) {
+        let end = &mut self.ends[number as usize];
+        if at < end.wake {
+            end.wake = at;
+            self.wakes.push(Reverse((at, number)));
+        }
+    }
+
+    /// Takes new completions of a channel from the NIC, and lets its software see them later.
+    fn fetch(&mut self, timing: &NicTiming, number: u32) {
+        let end = &mut self.ends[number as usize];
+        end.arrived.fetch(&mut self.device);
+        if let Some(at) = end.arrived.next(timing) {
+            self.wake_at(number, at);
+        }
+    }
+
+    /// After the queue pair `qpn` had an event: takes new completions of its channel.
+    #[inline]
+    fn follow_up(&mut self, timing: &NicTiming, qpn: Qpn) {
+        if self.device.take_news()
+            && let Some(number) = self.by_qpn.get(&qpn).copied()
+        {
+            self.fetch(timing, number);
+        }
+    }
+
+    /// After an event of several queue pairs: takes all new completions.
+    fn follow_up_all(&mut self, timing: &NicTiming) {
+        if self.device.take_news() {
+            (0..self.ends.len() as u32).for_each(|number| self.fetch(timing, number));
+        }
+    }
+
+    /// Counters of the device.
+    pub(super) fn counters(&self) -> &Counters {
+        self.device.counters()
+    }
+
+    fn next_wake(&self) -> Time {
+        let software = self.wakes.peek().map_or(Time::MAX, |Reverse((at, _))| *at);
+        let doorbell = self.doorbells.front().map_or(Time::MAX, |posted| posted.due);
+        let device = self.device.next_timer().unwrap_or(Time::MAX);
+        software.min(doorbell).min(device).min(self.next_grant)
+    }
+}
+
+impl<X: HostChannel> Host<VerbsNics<X>> {
+    /// Hands the next waiting messages to the channel `number`, as many as it takes. Returns the flows of the messages
+    /// that a channel that has ended refuses.
+    fn submit(&mut self, number: u32) -> Result<(), HostError> {
+        let region = self.nic.region;
+        let end = &mut self.nic.ends[number as usize];
+        while let Some(slot) = end.waiting.front().copied() {
+            let message = &self.senders[slot];
+            let base = end.target.addr + u64::from(message.receive_slot.0) % MESSAGES * PER_MESSAGE;
+            let mut done = 0;
+            while done < message.bytes {
+                let len = (message.bytes - done).min(MAX_REQUEST);
+                let is_last = done + len == message.bytes;
+                let (addr, rkey) = (base + done, end.target.rkey);
+                let op = match is_last {
+                    true => SendOp::WriteImm { addr, rkey, imm: message.receive_slot.0 },
+                    false => SendOp::Write { addr, rkey },
+                };
+                let sge = [Sge { addr: region.addr + done, len: len as u32, lkey: region.lkey }];
+                let flags = if is_last { SendFlags::SIGNALED } else { SendFlags::default() };
+                let wr_id = u64::from(slot.0) | if is_last { 0 } else { PIECE };
+                let request = SendRequest { wr_id, op, data: Data::Gather(&sge), flags };
+                end.channel.post_send(&request)?;
+                done += len;
+            }
+            end.waiting.pop_front();
+            end.open.push_back(slot);
+        }
+        Ok(())
+    }
+}
+
+impl<X: HostChannel> NicPartition<VerbsNics<X>> {
+    /// One step of the software of a channel: it posts waiting messages, handles completions, and decides when to look
+    /// again.
+    fn step(&mut self, index: SlotId, number: u32, now: Time) {
+        if let Err(why) = self.try_step(index, number, now) {
+            let host = self.hosts[index.index()].id.0;
+            self.shared.error.get_or_insert_with(|| format!("the software of host {host} failed: {why}"));
+        }
+    }
+
+    fn try_step(&mut self, index: SlotId, number: u32, now: Time) -> Result<(), HostError> {
+        let mut found = [Completion::BLANK; 16];
+        let mut seen = 0;
+        loop {
+            let host = &mut self.hosts[index.index()];
+            match host.submit(number) {
+                // The channel takes the rest when requests have completed.
+                Ok(()) | Err(HostError::Full { .. }) => {}
+                Err(HostError::Ended(_)) => self.abort_all(index, number),
+                Err(why) => return Err(why),
+            }
+            let host = &mut self.hosts[index.index()];
+            host.nic.with_channel(&self.shared, number, now, |channel, view| channel.progress(view, now))?;
+            let count = host.nic.ends[number as usize].channel.poll(&mut found);
+            for completion in &found[..count] {
+                self.completed(index, number, completion, now)?;
+            }
+            seen += count;
+            if count == 0 {
+                break;
+            }
+        }
+        self.count_repeated(index, number);
+        let timing = self.shared.timing;
+        let nic = &mut self.hosts[index.index()].nic;
+        // Posting to a failed queue pair may have flushed requests.
+        nic.fetch(&timing, number);
+        let end = &nic.ends[number as usize];
+        let timer = end.channel.next_time().map(|at| at.max(now + POLL));
+        let arrival = end.arrived.next(&timing).map(|at| at.max(now + POLL));
+        for at in [timer, arrival].into_iter().flatten() {
+            nic.wake_at(number, at);
+        }
+        if nic.grants.is_some() || seen > 0 {
+            self.grant(index, now)?;
+        }
+        Ok(())
+    }
+
+    /// Handles a completion of a channel's own application.
+    fn completed(&mut self, index: SlotId, number: u32, completion: &Completion, now: Time) -> Result<(), HostError> {
+        let host = &mut self.hosts[index.index()];
+        let success = completion.status == Status::Success;
+        if completion.opcode == Opcode::Write {
+            if completion.wr_id & PIECE != 0 {
+                return Ok(()); // its flow's last request fails too
+            }
+            let slot = EndSlot(completion.wr_id as u32);
+            let end = &mut host.nic.ends[number as usize];
+            // Requests complete in the order of posting.
+            end.open.pop_front();
+            let flow = host.senders[slot].flow;
+            let notice = if success { Notice::Sent { flow } } else { Notice::Aborted { flow } };
+            self.notices.push((host.id, notice));
+            return Ok(());
+        }
+        let Some(slot) = completion.imm.filter(|_| success).map(EndSlot) else { return Ok(()) };
+        if let Some(end) = host.receivers.get_mut(slot)
+            && !end.done
+        {
+            (end.done, end.delivered) = (true, end.bytes);
+            self.notices.push((host.id, Notice::Finished { flow: end.flow, at: now }));
+        }
+        let region = host.nic.region;
+        host.nic.with_channel(&self.shared, number, now, |channel, view| channel.post_recv(view, &region))
+    }
+
+    /// Aborts the messages that a channel that has ended did not take.
+    fn abort_all(&mut self, index: SlotId, number: u32) {
+        let host = &mut self.hosts[index.index()];
+        for slot in std::mem::take(&mut host.nic.ends[number as usize].waiting) {
+            self.notices.push((host.id, Notice::Aborted { flow: host.senders[slot].flow }));
+        }
+    }
+
+    /// Counts what the software has retransmitted: for the oldest open message of the channel, and in packets.
+    fn count_repeated(&mut self, index: SlotId, number: u32) {
+        let packets = self.shared.chunk.div_ceil(self.shared.mtu);
+        let host = &mut self.hosts[index.index()];
+        let end = &mut host.nic.ends[number as usize];
+        let repeated = end.channel.repeated();
+        let more = (repeated - end.repeated) * u64::from(packets);
+        end.repeated = repeated;
+        if more > 0 {
+            self.totals.retransmitted += more;
+            if let Some(slot) = end.open.front() {
+                host.senders[*slot].retransmitted += more as u32;
+            }
+        }
+    }
+
+    /// Grants credit to the peers of this host, if its channels use credit.
+    fn grant(&mut self, index: SlotId, now: Time) -> Result<(), HostError> {
+        let nic = &mut self.hosts[index.index()].nic;
+        let Some(grants) = &mut nic.grants else { return Ok(()) };
+        let mut arrived = Arrived::default();
+        let HostNic { device, doorbells, ends, next_grant, .. } = nic;
+        let (timing, arrived) = (&self.shared.timing, &mut arrived);
+        let mut view = View { device, doorbells, arrived, timing, now, has_waited: false };
+        let mut channels: Vec<&mut X> = ends.iter_mut().map(|end| &mut end.channel).collect();
+        let next = X::grant(grants, &mut view, now, &mut channels)?;
+        *next_grant = next.map_or(Time::MAX, |at| at.max(now + Time::from_ps(1)));
+        Ok(())
+    }
+
+    /// Takes the next packet from the device.
+    #[inline]
+    fn next_packet(&mut self, index: SlotId, now: Time) -> Option<Packet<X::Segment>> {
+        let host = &mut self.hosts[index.index()];
+        if let Some(packet) = host.nic.held.take() {
+            return Some(packet);
+        }
+        let shared = &mut self.shared;
+        let before = host.nic.device.counters().retransmitted;
+        if !host.nic.device.transmit(now, &mut shared.batch) {
+            host.nic.follow_up_all(&shared.timing);
+            return None;
+        }
+        let to = shared.batch.destination()?;
+        host.nic.follow_up(&shared.timing, to.qpn);
+        if host.nic.device.counters().retransmitted > before {
+            self.totals.retransmitted += 1;
+            if let Some(number) = host.nic.by_qpn.get(&to.qpn)
+                && let Some(slot) = host.nic.ends[*number as usize].open.front()
+            {
+                host.senders[*slot].retransmitted += 1;
+            }
+        }
+        let (body, sent) = X::Segment::of(host.id, shared.batch.bytes())?;
+        let dst = host_of(to.peer);
+        let bytes = if sent.is_control && sent.payload == 0 { shared.ack } else { sent.payload + shared.header };
+        let entity = [u64::from(host.id.0), u64::from(dst.0), u64::from(to.qpn.0)];
+        Some(Packet {
+            dst,
+            flow_hash: mix(shared.seed, Purpose::FlowHash, &entity) as u32,
+            bytes: (bytes as u16).max(MIN_FRAME),
+            priority: DATA_PRIORITY,
+            flags: if sent.is_control { Packet::<()>::CONTROL } else { 0 },
+            body,
+        })
+    }
+}
+
+impl<X: HostChannel> HostPartition for NicPartition<VerbsNics<X>> {
+    type Body = X::Segment;
+
+    #[inline]
+    fn receive(&mut self, host: SlotId, now: Time, packet: &Packet<Self::Body>) {
+        self.totals.delivered += 1;
+        self.totals.marked += u64::from(packet.is_marked());
+        if packet.is_void() {
+            return; // RC and UC have no packets without payload, so a trimmed packet is a lost one.
+        }
+        let Some(parsed) = packet.body.packet() else { return };
+        let source = address(packet.body.src());
+        let Host { nic, receivers, .. } = &mut self.hosts[host.index()];
+        let taken = nic.device.receive_packet(now, source, packet.is_marked(), &parsed);
+        if taken.is_ok() && parsed.headers.bth.opcode.operation() == Operation::Write {
+            self.last_progress = self.last_progress.max(now);
+            if let Some((offset, len)) = nic.device.take_written(nic.region.id)
+                && let Some(end) = receivers.get_mut(EndSlot((offset / PER_MESSAGE) as u32))
+                && !end.done
+            {
+                // A chunk may be written twice, so this is only an estimate for samples.
+                end.delivered = (end.delivered + u64::from(len)).min(end.bytes);
+            }
+        }
+        nic.follow_up(&self.shared.timing, Qpn(parsed.headers.bth.dest_qp));
+    }
+
+    #[inline]
+    fn next_wake(&self, host: SlotId) -> Time {
+        let host = &self.hosts[host.index()];
+        host.next_start().min(host.nic.next_wake())
+    }
+
+    fn wake(&mut self, index: SlotId, now: Time) {
+        let timing = self.shared.timing;
+        let host = &mut self.hosts[index.index()];
+        if let Some(Start { slot, receiving, .. }) = host.starts.pop_front_if(|start| start.at <= now) {
+            if !receiving {
+                let dst = host.senders[slot].dst;
+                match host.nic.by_peer.get(&dst).copied() {
+                    Some(number) => {
+                        host.nic.ends[number as usize].waiting.push_back(slot);
+                        self.step(index, number, now);
+                    }
+                    // The channel could not be opened; the run fails.
+                    None => self.notices.push((host.id, Notice::Aborted { flow: host.senders[slot].flow })),
+                }
+            }
+            return;
+        }
+        if let Some(posted) = host.nic.doorbells.pop_front_if(|posted| posted.due <= now) {
+            host.nic.device.advance_to(now);
+            if let Err(why) = posted.post(&mut host.nic.device) {
+                let host = host.id.0;
+                self.shared.error.get_or_insert_with(|| format!("the NIC of host {host} refused a request: {why}"));
+                return;
+            }
+            host.nic.follow_up(&timing, posted.qpn);
+            return;
+        }
+        if host.nic.device.next_timer().is_some_and(|at| at <= now) {
+            let before = host.nic.device.counters().timeouts;
+            host.nic.device.on_time(now);
+            self.totals.timeouts += host.nic.device.counters().timeouts - before;
+            host.nic.follow_up_all(&timing);
+            return;
+        }
+        if let Some(Reverse((at, number))) = host.nic.wakes.peek().copied()
+            && at <= now
+        {
+            host.nic.wakes.pop();
+            let end = &mut host.nic.ends[number as usize];
+            if end.wake == at {
+                end.wake = Time::MAX;
+                self.step(index, number, now);
+            }
+            return;
+        }
+        if host.nic.next_grant <= now
+            && let Err(why) = self.grant(index, now)
+        {
+            self.shared.error.get_or_insert_with(|| why.to_string());
+        }
+    }
+
+    #[inline]
+    fn wants_to_transmit(&self, host: SlotId) -> bool {
+        let nic = &self.hosts[host.index()].nic;
+        nic.held.is_some() || nic.device.has_ready()
+    }
+
+    #[inline]
+    fn transmit(&mut self, index: SlotId, now: Time, paused: u8) -> Option<Packet<Self::Body>> {
+        let packet = self.next_packet(index, now)?;
+        if paused & (1 << packet.priority) != 0 {
+            self.hosts[index.index()].nic.held = Some(packet);
+            return None;
+        }
+        let is_control = packet.flags & Packet::<()>::CONTROL != 0;
+        self.totals.control += u64::from(is_control);
+        self.totals.data += u64::from(!is_control);
+        Some(packet)
+    }
+}

@@ -1,0 +1,197 @@
+//! Resolves the faults of a run, and the watchdogs of its switches and NICs: names become ports, and times become
+//! steps.
+
+use super::SetupError;
+use crate::dead::{self, DeadStep};
+use crate::{mesh, storm};
+use rnic_fabric::{HostId, PortId, ProbeSpec, ReceiverSpec, Topology, required_headroom};
+use rnic_run::{Mesh, RunSpec, Storm, SwitchWatchdog, UnknownMacAction, WatchdogAction, WatchdogRecord, WatchedPorts};
+use rnic_transport::headers::ROCE_DATA;
+
+/// The faults of a run apart from replaced routes, and its watchdogs.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct ResolvedFaults {
+    /// Switch ports that drop the last of every so many data packets that arrive there.
+    pub drops: Vec<(PortId, u64)>,
+    /// When a host receives nothing.
+    pub dead: Vec<DeadStep>,
+    /// The pause storms of the run, shortened by the watchdogs of the NICs.
+    pub(crate) storms: Vec<Storm>,
+    /// The records of the watchdogs of the NICs.
+    pub(crate) nic_watchdogs: Vec<WatchdogRecord>,
+    /// The PFC watchdog of the switches; `None` without PFC.
+    pub watchdog: Option<SwitchWatchdog>,
+    /// Hosts with a slow receive pipeline.
+    pub receivers: Vec<(HostId, ReceiverSpec)>,
+    /// Whether every receive buffer has room for the packets that arrive before a pause takes effect.
+    pub(crate) receivers_have_headroom: bool,
+    /// The meshes of probes, and the number of pairs of each.
+    pub(crate) meshes: (Vec<Mesh>, Vec<usize>),
+    /// The probes of all meshes.
+    pub probes: Vec<ProbeSpec>,
+}
+
+impl ResolvedFaults {
+    /// Whether switches do more than forward packets.
+    pub(crate) fn guards_switches(&self) -> bool {
+        !self.drops.is_empty() || !self.dead.is_empty() || self.watchdog.is_some()
+    }
+
+    /// Whether switches may drop packets for another reason than a full buffer.
+    pub(crate) fn drop_packets(&self) -> bool {
+        let drops = |watchdog: &SwitchWatchdog| watchdog.action == WatchdogAction::Drop;
+        !self.drops.is_empty()
+            || !self.dead.is_empty()
+            || !self.receivers_have_headroom
+            || self.watchdog.as_ref().is_some_and(drops)
+    }
+}
+
+/// Resolves the faults and watchdogs of `run`.
+pub(super) fn resolve(
+    run: &RunSpec, topology: &Topology, has_pfc: bool, (frame, gap): (u32, u32), warnings: &mut Vec<String>,
+) -> Result<ResolvedFaults, SetupError> {
+    let faults = &run.fabric.faults;
+    let mut drops = Vec::new();
+    for rule in &faults.drops {
+        let ports = crate::link::ports(topology, &format!("{}:{}", rule.at, rule.from));
+        let ports = ports.map_err(|reason| SetupError::Impossible(format!("[[fabric.drop]]: {reason}")))?;
+        if topology.is_host(topology.port(ports[0]).node) {
+            let message = format!("[[fabric.drop]]: \"{}\" is a host; `at` names a switch", rule.at);
+            return Err(SetupError::Impossible(message));
+        }
+        if ports.iter().any(|port| drops.iter().any(|(other, _)| other == port)) {
+            let message = format!("[[fabric.drop]]: two rules are for packets from {} at {}", rule.from, rule.at);
+            return Err(SetupError::Impossible(message));
+        }
+        drops.extend(ports.into_iter().map(|port| (port, rule.every)));
+    }
+    if run.transport.is_message() && !faults.dead.is_empty() {
+        return Err(SetupError::Impossible(format!(
+            "transport \"{}\" does not support `dead` hosts; transports of flows do, such as roce and irn",
+            run.transport.name
+        )));
+    }
+    let watchdogs = &run.fabric.watchdogs;
+    let detection = watchdogs.nic.filter(|_| has_pfc).map(|nic| nic.detection);
+    let port_of = |host| topology.host_port(HostId(host)).0;
+    let (storms, nic_watchdogs) = storm::watched_by_nics(&run.fabric.storms, detection, port_of);
+    if detection.is_some() && !run.fabric.storms.is_empty() && nic_watchdogs.is_empty() {
+        warnings.push("the watchdog of the NICs never acts: every storm is shorter than its `detection`".to_string());
+    }
+    let (receivers, receivers_have_headroom) = receivers(run, topology, has_pfc, (frame, gap), warnings)?;
+    let meshes = &run.fabric.meshes;
+    // A frame of a probe has the headers of a RoCE packet.
+    let pairs_of = |mesh: &Mesh| mesh::probes(std::slice::from_ref(mesh), topology.hosts, ROCE_DATA, run.seed).len();
+    Ok(ResolvedFaults {
+        receivers,
+        receivers_have_headroom,
+        meshes: (meshes.clone(), meshes.iter().map(pairs_of).collect()),
+        probes: mesh::probes(meshes, topology.hosts, ROCE_DATA, run.seed),
+        drops,
+        dead: dead::steps(&faults.dead, &run.fabric.storms, detection),
+        storms,
+        nic_watchdogs,
+        watchdog: watchdogs.switch.filter(|_| has_pfc),
+    })
+}
+
+/// The slow receivers of a run, and whether each of them has room for the packets that arrive before a pause takes
+/// effect.
+fn receivers(
+    run: &RunSpec, topology: &Topology, has_pfc: bool, (frame, gap): (u32, u32), warnings: &mut Vec<String>,
+) -> Result<(Vec<(HostId, ReceiverSpec)>, bool), SetupError> {
+    let mut all: Vec<(HostId, ReceiverSpec)> = Vec::new();
+    let mut fits = true;
+    for slow in run.fabric.faults.receivers.iter().filter(|_| has_pfc) {
+        let spec = ReceiverSpec {
+            page: slow.page.0,
+            entries: slow.entries as usize,
+            miss: slow.miss,
+            memory: slow.memory.0,
+            mtu: run.fabric.mtu.0,
+            buffer: slow.buffer.0,
+            xoff: slow.xoff.0,
+            xon: slow.xon.0,
+        };
+        for host in &slow.hosts {
+            let name = &topology.names[*host as usize];
+            if all.iter().any(|(other, _)| other.0 == *host) {
+                return Err(SetupError::Impossible(format!("[[fabric.receiver]]: two tables name the host {name}")));
+            }
+            if run.fabric.storms.iter().any(|storm| storm.host == *host) {
+                let message =
+                    format!("{name} has both a [[fabric.storm]] and a [[fabric.receiver]]; accepted: one of them");
+                return Err(SetupError::Impossible(message));
+            }
+            let link = topology.port(topology.host_port(HostId(*host))).link;
+            let needed = required_headroom(&link, frame, gap).0;
+            if slow.buffer.0 - slow.xoff.0 < needed {
+                fits = false;
+                let room = slow.buffer.0 - slow.xoff.0;
+                warnings.push(format!(
+                    "the NIC of {name} may drop packets: its receive buffer has {room} bytes above xoff, and {needed} may arrive \
+                     before a pause takes effect"
+                ));
+            }
+            all.push((HostId(*host), spec));
+        }
+    }
+    Ok((all, fits))
+}
+
+/// Passes the faults and watchdogs of a run to `put`, for the run's results.
+pub(super) fn put(run: &RunSpec, topology: &Topology, put: &mut impl FnMut(&str, String)) {
+    let (faults, watchdogs) = (&run.fabric.faults, &run.fabric.watchdogs);
+    for rule in &faults.drops {
+        put("drop rule", format!("{} drops one of every {} data packets from {}", rule.at, rule.every, rule.from));
+    }
+    for dead in &faults.dead {
+        let until = dead.duration.map_or("for ever".to_string(), |duration| format!("for {duration}"));
+        let what = match dead.unknown_mac {
+            UnknownMacAction::Flood => "flooded",
+            UnknownMacAction::Drop => "dropped",
+        };
+        let name = &topology.names[dead.host as usize];
+        put("dead host", format!("{name} from {} on {until}; packets for it are {what}", dead.start));
+    }
+    for slow in faults.receivers.iter().filter(|_| run.transport.pfc) {
+        put(
+            "slow receivers",
+            format!(
+                "{} hosts: {} entries of {}, {} for a miss; flows write {} each; buffer {}, xoff {}, xon {}",
+                slow.hosts.len(),
+                slow.entries,
+                slow.page,
+                slow.miss,
+                slow.memory,
+                slow.buffer,
+                slow.xoff,
+                slow.xon
+            ),
+        );
+    }
+    for mesh in &run.fabric.meshes {
+        let stack = mesh.stack.map_or(String::new(), |stack| {
+            format!("; delay in the hosts' software: median {}, 99th percentile {}", stack.median, stack.p99)
+        });
+        put(
+            "mesh",
+            format!("{}: every {}, {} in priority {}{stack}", mesh.name, mesh.interval, mesh.payload, mesh.priority),
+        );
+    }
+    if let Some(nic) = watchdogs.nic.filter(|_| run.transport.pfc) {
+        put("nic_watchdog", format!("a NIC that is stuck for {} stops pausing", nic.detection));
+    }
+    if let Some(switch) = watchdogs.switch.filter(|_| run.transport.pfc) {
+        let ports = if switch.ports == WatchedPorts::Hosts { "ports to hosts" } else { "all ports" };
+        let (detection, restoration, interval) = (switch.detection, switch.restoration, switch.interval);
+        let action = switch.action.name();
+        put(
+            "watchdog",
+            format!(
+                "{ports}, checked every {interval}; detection {detection}, restoration {restoration}, action {action}"
+            ),
+        );
+    }
+}

@@ -1,0 +1,364 @@
+//! Study of "RDMA over Commodity Ethernet at Scale" (Guo et al., SIGCOMM 2016): the safety problems of section 4 and
+//! the experiments of section 5.4.
+
+use super::measured::{Case, Measured, Metric, each};
+use super::verdict::{Claim, Row, Unit};
+use super::{Experiment, Source, Study, scenarios};
+
+/// Definition of the study: its scenario files, experiments and remarks.
+pub static STUDY: Study = Study {
+    name: "at-scale",
+    title: "RDMA over Commodity Ethernet at Scale (SIGCOMM 2016)",
+    files: scenarios![
+        "at-scale",
+        "livelock.toml",
+        "deadlock.toml",
+        "deadlock.csv",
+        "storm.toml",
+        "slow-receiver.toml",
+        "alpha.toml",
+        "fig6.toml",
+        "fig7.toml",
+        "fig7.csv",
+        "fig8.toml",
+        "fig8.csv",
+        "fig8-idle.csv",
+    ],
+    experiments: EXPERIMENTS,
+    remarks: &[
+        "The paper reports measurements of production networks and incidents. It states few of the parameters of its servers \
+         and switches; where a number here follows from a choice of ours, the result page says so.",
+        "A row is `inside` if the mean over the seeds is in the range or within the bound that the paper states; if the paper \
+         states one number, the 95 % confidence interval must include it; if it states only a direction, the whole interval \
+         must have this direction.",
+    ],
+};
+
+/// Payload of a full packet in these experiments.
+const MTU: u64 = 1_024;
+/// Number of connections of figure 7.
+const FIG7_CONNECTIONS: f64 = 3_072.0;
+/// Number of servers that send in figure 7.
+const FIG7_SERVERS: f64 = 384.0;
+
+const EXPERIMENTS: &[Experiment] = &[
+    Experiment {
+        name: "livelock",
+        title: "Section 4.1: livelock when one of 256 packets is dropped",
+        seeds: 1,
+        sources: &[Source::all("livelock.toml").quick(&[("limits.duration", "5 ms")], &[])],
+        charts: &[],
+        rows: livelock,
+    },
+    Experiment {
+        name: "deadlock",
+        title: "Section 4.2: PFC deadlock from flooded packets",
+        seeds: 3,
+        sources: &[Source::all("deadlock.toml")],
+        charts: &[],
+        rows: deadlock,
+    },
+    Experiment {
+        name: "storm",
+        title: "Section 4.3: NIC pause storm, with and without watchdogs",
+        seeds: 5,
+        sources: &[
+            Source::all("storm.toml").quick(&[("limits.duration", "700 ms"), ("traffic.pairs.pairs", "32")], &[])
+        ],
+        charts: &[],
+        rows: storm,
+    },
+    Experiment {
+        name: "slow-receiver",
+        title: "Section 4.4: slow receiver",
+        seeds: 3,
+        sources: &[Source::all("slow-receiver.toml").quick(&[("limits.duration", "10 ms")], &[])],
+        charts: &[],
+        rows: slow_receiver,
+    },
+    Experiment {
+        name: "fig6",
+        title: "Figure 6: latency under bursty many-to-one traffic",
+        seeds: 3,
+        sources: &[Source::all("fig6.toml").quick(&[("limits.duration", "2 ms")], &[])],
+        charts: &[],
+        rows: fig6,
+    },
+    Experiment {
+        name: "fig7",
+        title: "Figure 7: 3,072 connections between two podsets",
+        seeds: 3,
+        sources: &[Source::all("fig7.toml").quick(&[("limits.duration", "1 ms")], &[])],
+        charts: &[],
+        rows: fig7,
+    },
+    Experiment {
+        name: "fig8",
+        title: "Figure 8: latency of RDMA and TCP, idle and under load",
+        seeds: 3,
+        sources: &[Source::all("fig8.toml").quick(&[("limits.duration", "5 ms")], &[])],
+        charts: &[],
+        rows: fig8,
+    },
+    Experiment {
+        name: "alpha",
+        title: "Section 6: buffer threshold alpha of 1/64 and 1/16 under incast",
+        seeds: 3,
+        sources: &[Source::all("alpha.toml").quick(&[("traffic.repeats", "4")], &[])],
+        charts: &[],
+        rows: alpha,
+    },
+];
+
+/// A run of a scenario file without congestion control.
+const fn case<'c>(file: &'c str, run: &'c str) -> Case<'c> {
+    Case { file, run, cc: "none", point: "" }
+}
+
+/// A run of a scenario file with DCQCN.
+const fn dcqcn<'c>(file: &'c str, run: &'c str) -> Case<'c> {
+    Case { file, run, cc: "dcqcn", point: "" }
+}
+
+/// A row about one metric of one run.
+fn row(m: &Measured<'_>, case: Case<'_>, metric: Metric, stated: &str, claim: Claim, unit: Unit) -> Row {
+    Row::new(format!("{}: {}", case.run, metric.text()), stated, claim, unit, m.values(case, metric))
+}
+
+/// Rows about what an operator would have seen in the probes of these runs.
+fn probes(m: &Measured<'_>, cases: &[Case<'_>]) -> Vec<Row> {
+    let rows = |case: &Case<'_>| {
+        let open = |case: Case<'_>, metric, unit| row(m, case, metric, "", Claim::Open, unit);
+        [
+            open(*case, Metric::MeshP50("probes"), Unit::Microseconds),
+            open(*case, Metric::MeshP99("probes"), Unit::Microseconds),
+            open(*case, Metric::Unanswered("probes"), Unit::Percent),
+        ]
+    };
+    cases.iter().flat_map(rows).collect()
+}
+
+fn livelock(m: &Measured<'_>) -> Vec<Row> {
+    let run = |run| case("livelock.toml", run);
+    let (zero, n, irn) = (run("go-back-0"), run("go-back-N"), run("IRN"));
+    let full = Claim::Above(0.95);
+    let mut rows = vec![
+        row(
+            m,
+            zero,
+            Metric::Goodput(true),
+            "goodput 0: no message of 4 MB ever completes",
+            Claim::AtMost(0.0),
+            Unit::Gbps,
+        ),
+        row(m, zero, Metric::BusiestHost, "the sender's link is full", full, Unit::Percent),
+        row(m, zero, Metric::Useful(MTU, true), "useful share 0", Claim::AtMost(0.0), Unit::Percent),
+        row(m, n, Metric::Goodput(true), "messages complete", Claim::Above(0.0), Unit::Gbps),
+        row(m, n, Metric::Useful(MTU, false), "", Claim::Open, Unit::Percent),
+    ];
+    // The round trip of a full packet and its ACK over two links of 500 ns, at 40 Gbps: RTT x C in packets.
+    let packets = (2.0 * 2.0 * 500.0 + 2.0 * (221.2 + 17.2)) / 221.2;
+    let waste = each(m.values(n, Metric::RetransmittedPerDrop), |retransmitted| retransmitted / packets);
+    rows.push(
+        Row::new(
+            "go-back-N: bytes retransmitted per drop / (RTT x C)",
+            "at most RTT x C wasted per drop",
+            Claim::AtMost(1.0),
+            Unit::Ratio,
+            waste,
+        )
+        .note(format!("RTT x C = {packets:.1} packets")),
+    );
+    rows.push(row(m, irn, Metric::Goodput(true), "", Claim::Open, Unit::Gbps));
+    rows.push(row(m, irn, Metric::Useful(MTU, false), "", Claim::Open, Unit::Percent));
+    rows.push(row(m, run("go-back-N, no drops"), Metric::Goodput(true), "", Claim::Open, Unit::Gbps));
+    rows.extend(probes(m, &[zero, n]));
+    rows
+}
+
+fn deadlock(m: &Measured<'_>) -> Vec<Row> {
+    let run = |run| case("deadlock.toml", run);
+    let (flood, drop) = (run("flooding"), run("drop"));
+    let cycle = "the four switches T0, La, T1, Lb pause each other, also after the server is back";
+    let exactly = |count| Claim::Within { low: count, high: count };
+    let mut rows = vec![
+        row(m, flood, Metric::CyclePorts, cycle, exactly(4.0), Unit::Count),
+        row(m, drop, Metric::CyclePorts, "no deadlock with the fix", exactly(0.0), Unit::Count),
+        row(m, run("flooding, large shared buffer"), Metric::CyclePorts, "", Claim::Open, Unit::Count),
+        row(m, flood, Metric::Goodput(false), "", Claim::Open, Unit::Gbps),
+        row(m, drop, Metric::Goodput(false), "", Claim::Open, Unit::Gbps),
+    ];
+    rows.extend(probes(m, &[flood, drop]));
+    rows
+}
+
+fn storm(m: &Measured<'_>) -> Vec<Row> {
+    let run = |run| case("storm.toml", run);
+    let calm = run("no storm");
+    let mut rows = vec![row(
+        m,
+        run("storm"),
+        Metric::Blocked,
+        "one NIC can take the whole network down; half of a customer's servers were affected",
+        Claim::Above(0.5),
+        Unit::Percent,
+    )];
+    for name in ["storm, NIC watchdog", "storm, switch watchdog", "storm, both watchdogs"] {
+        let stated = "the pauses do not spread any more";
+        rows.push(row(m, run(name), Metric::Blocked, stated, Claim::AtMost(0.0), Unit::Percent));
+    }
+    rows.push(row(m, run("storm, NIC watchdog"), Metric::Detected(true), "", Claim::Open, Unit::Count).note("ms"));
+    rows.push(row(m, run("storm, switch watchdog"), Metric::Detected(false), "", Claim::Open, Unit::Count).note("ms"));
+    // The storm begins at 2 % of the run. By half of it every watchdog has acted.
+    for name in ["storm", "storm, NIC watchdog", "storm, switch watchdog", "storm, both watchdogs"] {
+        let last = Metric::Finished(60, 100);
+        let label = format!("{name} / no storm: {}", last.text());
+        rows.push(Row::new(label, "", Claim::Open, Unit::Ratio, m.ratio(run(name), calm, last)));
+    }
+    rows.extend(probes(m, &["no storm", "storm", "storm, NIC watchdog", "storm, switch watchdog"].map(run)));
+    rows
+}
+
+fn slow_receiver(m: &Measured<'_>) -> Vec<Row> {
+    let run = |run| dcqcn("slow-receiver.toml", run);
+    let (small, small_static) = (run("4 KB pages, dynamic buffers"), run("4 KB pages, static buffers"));
+    let (large, large_static) = (run("2 MB pages, dynamic buffers"), run("2 MB pages, static buffers"));
+    let thousands = Claim::Above(1_000.0);
+    let fewer = "larger pages reduce the pauses";
+    let mut rows = vec![
+        row(m, small, Metric::PausesPerSecond("leaf0"), "thousands of pauses per second", thousands, Unit::Count),
+        row(
+            m,
+            small_static,
+            Metric::PausesPerSecond("leaf0"),
+            "thousands of pauses per second",
+            thousands,
+            Unit::Count,
+        ),
+        row(m, large, Metric::PausesPerSecond("leaf0"), "", Claim::Open, Unit::Count),
+    ];
+    let label = |what: &str| format!("pauses per second at leaf0: {what}");
+    let less = m.ratio(large, small, Metric::PausesPerSecond("leaf0"));
+    rows.push(Row::new(label("2 MB pages / 4 KB pages"), fewer, Claim::AtMost(1.0), Unit::Ratio, less));
+    rows.push(row(m, small, Metric::PausesPerSecond("spine"), "", Claim::Open, Unit::Count));
+    rows.push(row(m, small_static, Metric::PausesPerSecond("spine"), "", Claim::Open, Unit::Count));
+    let absorbed = m.values(small, Metric::PausesPerSecond("spine")).and_then(|dynamic| {
+        let fixed = m.values(small_static, Metric::PausesPerSecond("spine"))?;
+        Ok(fixed.into_iter().zip(dynamic).map(|(fixed, dynamic)| fixed - dynamic).collect())
+    });
+    rows.push(Row::new(
+        "pauses per second at the spines, 4 KB pages: static minus dynamic buffers",
+        "dynamic buffer sharing keeps pauses from spreading",
+        Claim::Above(0.0),
+        Unit::Count,
+        absorbed,
+    ));
+    for case in [small, small_static, large, large_static] {
+        rows.push(row(m, case, Metric::Goodput(false), "", Claim::Open, Unit::Gbps));
+    }
+    rows.extend(probes(m, &[small, small_static, large]));
+    rows
+}
+
+fn fig6(m: &Measured<'_>) -> Vec<Row> {
+    let (rdma, tcp) = (dcqcn("fig6.toml", "RDMA"), case("fig6.toml", "TCP"));
+    let exactly = |value| Claim::Exactly { value, neutral: 0.0 };
+    let us = Unit::Microseconds;
+    vec![
+        row(m, rdma, Metric::MeshP99("probes"), "90 us", exactly(90.0), us),
+        row(m, rdma, Metric::MeshP999("probes"), "about 200 us", exactly(200.0), us),
+        row(m, tcp, Metric::MeshP99("probes"), "700 us", exactly(700.0), us)
+            .note("the delay of TCP's software is declared"),
+        row(m, tcp, Metric::MeshP999("probes"), "spikes of several ms", Claim::Open, us),
+        row(m, rdma, Metric::Dropped, "no packet dropped", Claim::AtMost(0.0), Unit::Percent),
+        row(m, tcp, Metric::Dropped, "", Claim::Open, Unit::Percent),
+    ]
+}
+
+fn fig7(m: &Measured<'_>) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for case in [dcqcn("fig7.toml", "RoCE + DCQCN"), case("fig7.toml", "RoCE")] {
+        let per_connection = m.values(case, Metric::PooledGbps);
+        let total = each(per_connection.clone(), |gbps| gbps * FIG7_CONNECTIONS);
+        let server = each(per_connection.clone(), |gbps| gbps * FIG7_CONNECTIONS / FIG7_SERVERS);
+        let share = each(per_connection, |gbps| gbps * FIG7_CONNECTIONS / 5_120.0);
+        let exactly = |value| Claim::Exactly { value, neutral: 0.0 };
+        let label = |what: &str| format!("{}: {what}", case.run);
+        rows.push(Row::new(label("throughput"), "3.0 Tb/s", exactly(3_000.0), Unit::Gbps, total));
+        rows.push(Row::new(label("share of 5.12 Tb/s"), "60 %", exactly(0.6), Unit::Percent, share));
+        rows.push(Row::new(label("per server"), "8 Gb/s", exactly(8.0), Unit::Gbps, server));
+        rows.push(row(m, case, Metric::Dropped, "no packet dropped", Claim::AtMost(0.0), Unit::Percent));
+        rows.push(row(m, case, Metric::PausesPerSecond(""), "", Claim::Open, Unit::Count));
+        rows.extend(probes(m, &[case]));
+    }
+    rows
+}
+
+fn fig8(m: &Measured<'_>) -> Vec<Row> {
+    let (idle, load) = (dcqcn("fig8.toml", "idle"), dcqcn("fig8.toml", "load"));
+    let exactly = |value| Claim::Exactly { value, neutral: 0.0 };
+    let us = Unit::Microseconds;
+    let mut rows = vec![
+        row(m, idle, Metric::MeshP99("RDMA"), "50 us", exactly(50.0), us),
+        row(m, load, Metric::MeshP99("RDMA"), "400 us", exactly(400.0), us),
+        row(m, idle, Metric::MeshP999("RDMA"), "80 us", exactly(80.0), us),
+        row(m, load, Metric::MeshP999("RDMA"), "800 us", exactly(800.0), us),
+    ];
+    for (metric, stated, ratio) in [
+        (Metric::MeshP99("RDMA"), "400 / 50 us", Some(8.0)),
+        (Metric::MeshP999("RDMA"), "800 / 80 us", Some(10.0)),
+        (Metric::MeshP99("TCP"), "500 us, unchanged", Some(1.0)),
+    ] {
+        let sample = m.ratio(load, idle, metric);
+        let claim = match ratio {
+            // "Unchanged" counts as a change of at most 5 %.
+            Some(1.0) => Claim::Within { low: 0.95, high: 1.05 },
+            Some(value) => Claim::Exactly { value, neutral: 1.0 },
+            None => Claim::Open,
+        };
+        rows.push(Row::new(format!("load / idle: {}", metric.text()), stated, claim, Unit::Ratio, sample));
+    }
+    rows.push(
+        row(m, load, Metric::MeshP99("TCP"), "500 us", Claim::Open, us).note("the delay of TCP's software is declared"),
+    );
+    let per_pair = each(m.values(load, Metric::PooledGbps), |gbps| gbps * 8.0);
+    rows.push(Row::new("load: goodput of a pair", "7 Gb/s", exactly(7.0), Unit::Gbps, per_pair));
+    rows
+}
+
+fn alpha(m: &Measured<'_>) -> Vec<Row> {
+    let run = |run| case("alpha.toml", run);
+    let (small, large) = (run("alpha 1/64"), run("alpha 1/16"));
+    // 20 requests, or 4 with `--quick`; one every 2 ms.
+    let in_five_minutes = |sample: super::verdict::Sample| each(sample, |per_second| per_second * 300.0);
+    let more = m.values(small, Metric::Pauses("")).and_then(|small| {
+        let large = m.values(large, Metric::Pauses(""))?;
+        Ok(small.into_iter().zip(large).map(|(small, large)| small - large).collect())
+    });
+    let scaled = |case: Case<'_>| {
+        Row::new(
+            format!("{}: pauses in 5 minutes at this rate of requests", case.run),
+            "",
+            Claim::Open,
+            Unit::Count,
+            in_five_minutes(m.values(case, Metric::PausesPerSecond(""))),
+        )
+    };
+    let mut rows = vec![
+        Row::new(
+            "pauses: alpha 1/64 minus alpha 1/16",
+            "alpha 1/64 causes pauses; 1/16 reduces them",
+            Claim::Above(0.0),
+            Unit::Count,
+            more,
+        ),
+        row(m, small, Metric::Pauses(""), "", Claim::Open, Unit::Count),
+        row(m, large, Metric::Pauses(""), "", Claim::Open, Unit::Count),
+        scaled(small).note("the paper: up to 60,000 in 5 minutes, at an unknown rate of requests"),
+        scaled(large),
+        row(m, small, Metric::Rct, "", Claim::Open, Unit::Microseconds),
+        row(m, large, Metric::Rct, "", Claim::Open, Unit::Microseconds),
+    ];
+    rows.extend(probes(m, &[small, large]));
+    rows
+}

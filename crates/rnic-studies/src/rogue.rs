@@ -1,0 +1,267 @@
+//! Study of RoGUE: RDMA over a lossy Ethernet with commodity NICs, and congestion control in host software. The source
+//! is a public talk; its evaluation has 16 hosts of 10 Gbps on one switch.
+
+use super::figures::{Chart, Pick};
+use super::measured::{Case, Measured, Metric, largest};
+use super::verdict::{Claim, Row, Sample, Unit};
+use super::{Experiment, Source, Study, scenarios};
+
+/// Definition of the study: its scenario files, experiments and remarks.
+pub static STUDY: Study = Study {
+    name: "rogue",
+    title: "RoGUE: RDMA over Generic Unconverged Ethernet",
+    files: scenarios!["rogue", "rpc.toml", "rpc.cdf", "loss.toml", "sharing.toml", "sharing.csv"],
+    experiments: EXPERIMENTS,
+    remarks: &[
+        "The source gives axes and words, and few numbers. \"Competitive\" is read as at most 1.25 times the baseline, and \"fair\" \
+         as a fairness index (Jain) of at least 0.9. RoGUE's thresholds and constants are not stated: those of `cc = \"rogue\"` are \
+         a reconstruction.",
+        "DCTCP runs in a TCP without an operating system: its completion times lack the latency of a kernel's network stack, so \
+         they are lower than those of a testbed. RoGUE's times have the latencies of doorbell, DMA and completion; those of RoCE \
+         have none of these.",
+    ],
+};
+
+const RPC: &str = "rpc.toml";
+const LOSS: &str = "loss.toml";
+const SHARING: &str = "sharing.toml";
+/// Settings that `--quick` changes.
+const FEW: &[(&str, &str)] = &[("traffic.flows", "300"), ("traffic.warmup", "30")];
+const LOADS: [&str; 4] = ["0.1", "0.25", "0.5", "0.75"];
+/// Largest ratio to a baseline that counts as competitive.
+const COMPETITIVE: f64 = 1.25;
+/// Smallest fairness index that counts as fair.
+const FAIR: f64 = 0.9;
+/// Time between two flows that join, in microseconds.
+const PHASE: u32 = 50_000;
+
+const fn rogue(file: &'static str, point: &'static str) -> Case<'static> {
+    Case { file, run: "RoGUE", cc: "rogue", point }
+}
+const fn roce(file: &'static str, point: &'static str) -> Case<'static> {
+    Case { file, run: "RoCE", cc: "dcqcn", point }
+}
+const fn dctcp(file: &'static str, point: &'static str) -> Case<'static> {
+    Case { file, run: "DCTCP", cc: "dctcp", point }
+}
+
+const fn picks(file: &'static str, point: &'static str) -> [Pick; 3] {
+    [
+        Pick { name: "RoGUE", case: rogue(file, point) },
+        Pick { name: "RoCE + DCQCN", case: roce(file, point) },
+        Pick { name: "DCTCP", case: dctcp(file, point) },
+    ]
+}
+
+const LOADED: [Pick; 6] = [
+    Pick { name: "RoGUE", case: rogue(RPC, "") },
+    Pick { name: "RoGUE + PFC", case: rogue(RPC, "").run("RoGUE + PFC") },
+    Pick { name: "RoCE + DCQCN", case: roce(RPC, "") },
+    Pick { name: "RoCE + DCQCN + PFC", case: roce(RPC, "").run("RoCE + PFC") },
+    Pick { name: "DCTCP", case: dctcp(RPC, "") },
+    Pick { name: "DCTCP + PFC", case: dctcp(RPC, "").run("DCTCP + PFC") },
+];
+const LOSSY: [Pick; 3] = picks(LOSS, "");
+const SHARED: [Pick; 3] = picks(SHARING, "");
+
+/// Median completion time of the RPCs of 1 MB.
+const LARGE: Metric = Metric::LongMedian;
+/// 90th percentile of the completion time of the RPCs of 1 KB.
+const SMALL: Metric = Metric::Tail(900);
+
+const fn curve(axis: &'static str, picks: &'static [Pick], metric: Metric) -> Chart {
+    Chart::Curves { axis, picks, metric, traffic: "" }
+}
+
+const EXPERIMENTS: &[Experiment] = &[
+    Experiment {
+        name: "large",
+        title: "(a) Median completion time of RPCs of 1 MB",
+        seeds: 5,
+        sources: &[Source::all(RPC).quick(FEW, &["0.1", "0.5"])],
+        charts: &[curve("load", &LOADED, LARGE)],
+        rows: large,
+    },
+    Experiment {
+        name: "small",
+        title: "(b) 90th percentile of the completion time of RPCs of 1 KB",
+        seeds: 5,
+        sources: &[Source::all(RPC).quick(FEW, &["0.1", "0.5"])],
+        charts: &[curve("load", &LOADED, SMALL)],
+        rows: small,
+    },
+    Experiment {
+        name: "loss",
+        title: "(a) and (b) over links that lose packets",
+        seeds: 5,
+        sources: &[Source::all(LOSS).quick(FEW, &["0.0", "1e-4", "1e-3"])],
+        charts: &[curve("probability of loss", &LOSSY, LARGE), curve("probability of loss", &LOSSY, SMALL)],
+        rows: lossy,
+    },
+    Experiment {
+        name: "sharing",
+        title: "(c) Five flows join and leave",
+        seeds: 2,
+        sources: &[Source::all(SHARING)],
+        charts: &[Chart::Courses { picks: &SHARED, flows: &["flow 1", "flow 2", "flow 3", "flow 4", "flow 5"] }],
+        rows: sharing,
+    },
+    Experiment {
+        name: "cpu",
+        title: "(d) CPU by declared costs",
+        seeds: 2,
+        sources: &[Source::all(SHARING)],
+        charts: &[],
+        rows: cpu,
+    },
+];
+
+/// The loads for which there are results.
+fn loads(m: &Measured<'_>) -> Vec<&'static str> {
+    LOADS.into_iter().filter(|load| m.points(RPC).contains(load)).collect()
+}
+
+/// A row for each load: RoGUE's metric over that of a baseline.
+fn against(
+    m: &Measured<'_>, base: fn(&'static str) -> Case<'static>, name: &str, what: &str, metric: Metric,
+) -> Vec<Row> {
+    let row = |load| {
+        let label = format!("{what} at load {load}: RoGUE / {name}");
+        let claim = Claim::Within { low: 0.0, high: COMPETITIVE };
+        Row::new(
+            label,
+            "competitive with RoCE + DCQCN",
+            claim,
+            Unit::Ratio,
+            m.ratio(rogue(RPC, load), base(load), metric),
+        )
+    };
+    loads(m).into_iter().map(row).collect()
+}
+
+/// A row about the axis of the figure, which RoGUE's largest value must not exceed.
+fn axis(m: &Measured<'_>, what: &str, stated: &str, metric: Metric, most: f64) -> Row {
+    let of = |load| (format!("at load {load}"), m.values(rogue(RPC, load), metric));
+    let (sample, at) = largest(loads(m).into_iter().map(of).collect());
+    Row::new(format!("{what}: RoGUE's largest over the loads"), stated, Claim::AtMost(most), Unit::Microseconds, sample)
+        .note(at)
+}
+
+fn large(m: &Measured<'_>) -> Vec<Row> {
+    let what = "median of 1 MB";
+    let mut rows = vec![axis(m, what, "the axis ends at 7 ms", LARGE, 7_000.0)];
+    rows.extend(against(m, |load| roce(RPC, load), "RoCE + DCQCN", what, LARGE));
+    rows.extend(against(m, |load| roce(RPC, load).run("RoCE + PFC"), "RoCE + DCQCN + PFC", what, LARGE));
+    rows
+}
+
+fn small(m: &Measured<'_>) -> Vec<Row> {
+    let what = "90th percentile of 1 KB";
+    let mut rows = vec![axis(m, what, "the axis ends at 700 us", SMALL, 700.0)];
+    rows.extend(against(m, |load| roce(RPC, load), "RoCE + DCQCN", what, SMALL));
+    rows.extend(against(m, |load| roce(RPC, load).run("RoCE + PFC"), "RoCE + DCQCN + PFC", what, SMALL));
+    rows.extend(loads(m).into_iter().map(|load| {
+        Row::new(
+            format!("{what} at load {load}: DCTCP / RoGUE"),
+            "far better than DCTCP",
+            Claim::Above(1.0),
+            Unit::Ratio,
+            m.ratio(dctcp(RPC, load), rogue(RPC, load), SMALL),
+        )
+    }));
+    rows
+}
+
+/// Rows about lossy links, on which the source states nothing in numbers.
+fn lossy(m: &Measured<'_>) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for point in m.points(LOSS).into_iter().filter(|point| *point != "0.0") {
+        for (name, of) in [("RoGUE", rogue as fn(_, _) -> _), ("RoCE + DCQCN", roce), ("DCTCP", dctcp)] {
+            for (what, metric) in [("median of 1 MB", LARGE), ("90th percentile of 1 KB", SMALL)] {
+                let case: Case<'_> = of(LOSS, "0.0");
+                let ratio = m.ratio(Case { point, ..case }, case, metric);
+                let label = format!("{what}, {name}: loss of {point} / no loss");
+                rows.push(Row::new(label, "nothing", Claim::Open, Unit::Ratio, ratio));
+            }
+        }
+    }
+    rows
+}
+
+fn sharing(m: &Measured<'_>) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for (name, case) in
+        [("RoGUE", rogue(SHARING, "")), ("RoCE + DCQCN", roce(SHARING, "")), ("DCTCP", dctcp(SHARING, ""))]
+    {
+        for phase in 1..8_u32 {
+            // The second half of the phase, in which the flows have had time to converge.
+            let (first, last) = (phase.saturating_sub(4), phase.min(4));
+            let from = PHASE * phase + PHASE / 2;
+            let sample = m.values(case, Metric::Fairness { first, last, from, to: PHASE * (phase + 1) });
+            let label = format!("{name}: fairness index of flows {} to {}, phase {}", first + 1, last + 1, phase + 1);
+            let (stated, claim) = match name {
+                "RoGUE" => ("fair shares when flows join and leave", Claim::Within { low: FAIR, high: 1.0 }),
+                _ => ("nothing", Claim::Open),
+            };
+            rows.push(Row::new(label, stated, claim, Unit::Ratio, sample));
+        }
+    }
+    rows
+}
+
+/// Declared costs in nanoseconds of one core. Posting and polling a request: our choice, a few hundred cycles each
+/// (Kalia et al., USENIX ATC 2016, count the same steps). The layer: measured with `cargo bench -p rnic-host`.
+const POST: f64 = 100.0;
+const POLL: f64 = 50.0;
+const LAYER: f64 = 55.0;
+/// Gbps of one core with a kernel's TCP (Cai et al., SIGCOMM 2021: about 42 Gbps with all optimisations).
+const TCP_GBPS: f64 = 42.0;
+/// Rate for which the CPU is computed, in Gbps, and bytes of a chunk.
+const GBPS: f64 = 10.0;
+const CHUNK: f64 = 65_536.0;
+
+/// Largest difference, as a share of a core, that counts as little; the paper's axis ends at 60 %.
+const LITTLE: f64 = 0.05;
+
+/// The share of a core for `GBPS` with requests of `bytes` that cost `ns` each.
+fn share(bytes: f64, ns: f64) -> f64 {
+    GBPS * 1e9 / 8.0 / bytes * ns * 1e-9
+}
+
+fn cpu(_: &Measured<'_>) -> Vec<Row> {
+    let one = |value: f64| -> Sample { Ok(vec![value]) };
+    let note = "one value over all seeds: the declared costs alone, no measurement of a testbed";
+    let large = share(CHUNK, POST + POLL + LAYER);
+    let small = share(1_000.0, POST + LAYER) + share(CHUNK, POLL);
+    let plain = share(1e6, POST + POLL);
+    let tcp = GBPS / TCP_GBPS;
+    let below = |most: f64| Claim::Within { low: 0.0, high: most };
+    vec![
+        Row::new(
+            "RoGUE at 10 Gbps, verbs of 64 KB and more",
+            "below 10 % of a core",
+            below(0.1),
+            Unit::Percent,
+            one(large),
+        )
+        .note(note),
+        Row::new("RoGUE at 10 Gbps, verbs of 1 KB", "below 20 % of a core", below(0.2), Unit::Percent, one(small))
+            .note(note),
+        Row::new(
+            "verbs of 1 MB: RoGUE's share of a core above RoCE's",
+            "a little above RoCE",
+            Claim::Within { low: 0.0, high: LITTLE },
+            Unit::Percent,
+            one(large - plain),
+        )
+        .note(note),
+        Row::new(
+            "verbs of 1 MB: DCTCP / RoGUE",
+            "far below DCTCP",
+            Claim::Within { low: 1.0, high: f64::INFINITY },
+            Unit::Ratio,
+            one(tcp / large),
+        )
+        .note(note),
+    ]
+}

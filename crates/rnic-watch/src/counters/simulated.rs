@@ -1,0 +1,150 @@
+//! Counters of a simulated run, over simulated time.
+
+use super::{Paused, Priority, Queue, Reading, Recorder};
+use crate::exposition::Metrics;
+use rnic_run::{PauseRow, PortRecord, RunRecord};
+use rnic_transport::Time;
+use std::collections::BTreeMap;
+
+/// Maximum number of values of a run; with more, the metrics have every second, third, ... sample.
+const MAX_VALUES: u64 = 1_000_000;
+
+/// Adds the metrics of a run, which have the label `run` in addition to those of real devices.
+///
+/// Pause times and queues have a value at every sample of the run (`[watch]`); the other counters, which the simulator
+/// has only at the end, have one value, at the end. Time stamps are simulated time times `stretch`, from 0. Pause times
+/// are stretched too, so that shares of time keep their values. Returns a sentence about each thing that is missing.
+pub fn add(run: &str, record: &RunRecord, stretch: u32, metrics: &mut Metrics) -> Vec<String> {
+    let output = &record.output;
+    let mut missing = Vec::new();
+    let mut times: Vec<Time> = Vec::new();
+    let watch = output.pauses.as_ref().map(|pauses| (pauses.start, pauses.interval, pauses.samples));
+    let watch =
+        watch.or(output.samples.as_ref().map(|samples| (samples.start, samples.interval, samples.count.into())));
+    let mut pauses: BTreeMap<(u32, u8), Vec<&PauseRow>> = BTreeMap::new();
+    match &output.pauses {
+        Some(records) => {
+            for row in &records.log {
+                pauses.entry((row.port, row.priority)).or_default().push(row);
+            }
+            if records.pauses_left_out > 0 {
+                let count = records.pauses_left_out;
+                missing.push(format!(
+                    "{count} pauses of run \"{run}\" are missing in its log; their time is in the value at the end"
+                ));
+            }
+        }
+        None => missing
+            .push(format!("run \"{run}\" does not watch pauses, so that pause times have only values at the end")),
+    }
+    match watch {
+        Some((start, interval, count)) => {
+            let queues = output.samples.as_ref().map_or(0, |samples| samples.queues.len());
+            // A paused transmitter has four values at each sample.
+            let values = 4 * pauses.len() as u64 + queues as u64;
+            let stride = (count * values).div_ceil(MAX_VALUES).max(1);
+            if stride > 1 {
+                missing.push(format!("the metrics of run \"{run}\" have only every {stride}th sample"));
+            }
+            let all = (0..count).step_by(usize::try_from(stride).unwrap_or(usize::MAX));
+            times.extend(all.map(|index| start + interval * index).filter(|time| *time < output.end));
+        }
+        None => missing.push(format!("run \"{run}\" has no [watch], so that its metrics have only values at the end")),
+    }
+    if let Some((_, interval, _)) = watch {
+        // The values at the end replace those of a sample shortly before it.
+        times.retain(|time| *time + interval <= output.end);
+        if interval * u64::from(stretch) < Time::from_ms(1) {
+            missing.push(format!(
+                "the samples of run \"{run}\" are {interval} apart, but Prometheus stores times in milliseconds: to import them, stretch time by at least {}",
+                1_000_000_000u64.div_ceil(interval.as_ps().max(1))
+            ));
+        }
+    }
+    times.push(output.end);
+    let mut nodes: BTreeMap<&str, (Recorder, Vec<usize>)> = BTreeMap::new();
+    for (index, port) in output.ports.iter().enumerate() {
+        let entry = nodes.entry(&port.node);
+        let recorder = || Recorder::new(port.node.as_str()).with_label("run", run);
+        entry.or_insert_with(|| (recorder(), Vec::new())).1.push(index);
+    }
+    let last = times.len() - 1;
+    for (number, time) in times.iter().enumerate() {
+        let at = (time.as_ps() / 1_000).saturating_mul(u64::from(stretch));
+        metrics.set_time(at);
+        for (node, (recorder, ports)) in &mut nodes {
+            let mut reading = Reading::default();
+            for index in ports.iter() {
+                of_port(&output.ports[*index], *index as u32, *time, &pauses, number == last, &mut reading);
+            }
+            of_queues(node, record, *time, &mut reading);
+            for priority in &mut reading.priorities {
+                if let Paused::Measured(us) = &mut priority.paused {
+                    *us *= f64::from(stretch);
+                }
+            }
+            recorder.record(&reading, at, metrics);
+        }
+    }
+    missing
+}
+
+/// Name of a port: its number on the node and the node at the other end, as in result files.
+fn name(port: &PortRecord) -> String {
+    format!("{}->{}", port.port, port.peer)
+}
+
+fn of_port(
+    port: &PortRecord, index: u32, time: Time, pauses: &BTreeMap<(u32, u8), Vec<&PauseRow>>, at_end: bool,
+    reading: &mut Reading,
+) {
+    for (priority, counters) in (0..).zip(&port.priorities) {
+        let mut of = Priority { port: name(port), priority, speed: Some(port.rate), ..Priority::default() };
+        let rows = pauses.get(&(index, priority));
+        let begun: Vec<&&PauseRow> = rows.into_iter().flatten().filter(|row| row.from < time).collect();
+        of.pauses = rows.map(|_| begun.len() as u64);
+        if at_end {
+            of.paused = Paused::Measured(counters.paused_ps as f64 / 1e6);
+            of.frames_received = Some(counters.pause_received);
+            of.frames_sent = Some(counters.pause_sent);
+            of.packets = [None, Some(counters.tx_packets)];
+            of.bytes = [None, Some(counters.tx_bytes)];
+            of.dropped = Some(counters.drops);
+            reading.queues.push(Queue {
+                port: name(port),
+                queue: Some(priority),
+                packets: Some(counters.tx_packets),
+                bytes: Some(counters.tx_bytes),
+                marked: Some(counters.marked),
+                trimmed: Some(counters.trimmed),
+                ..Queue::default()
+            });
+        } else if rows.is_some() {
+            let paused: u64 = begun.iter().map(|row| row.to.unwrap_or(time).min(time).as_ps() - row.from.as_ps()).sum();
+            of.paused = Paused::Measured(paused as f64 / 1e6);
+        } else {
+            continue;
+        }
+        reading.priorities.push(of);
+    }
+}
+
+/// Queues are sampled for all priorities together.
+fn of_queues(node: &str, record: &RunRecord, time: Time, reading: &mut Reading) {
+    let Some(samples) = &record.output.samples else { return };
+    let Some(since) = time.as_ps().checked_sub(samples.start.as_ps()) else { return };
+    let index = (since / samples.interval.as_ps().max(1)).min(u64::from(samples.count.saturating_sub(1)));
+    for queue in &samples.queues {
+        let Some((switch, peer)) = queue.name.split_once(':') else { continue };
+        if switch == node
+            && let Some(bytes) = queue.bytes.get(index as usize)
+        {
+            let ports = record.output.ports.iter().filter(|port| port.node == node && port.peer == peer);
+            reading.queues.push(Queue {
+                port: ports.map(name).next().unwrap_or_else(|| peer.to_string()),
+                occupancy: Some(u64::from(*bytes)),
+                ..Queue::default()
+            });
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! Reads a host from the files of its dump: a tree of sysfs and configfs, and the output of tools.
+//!
+//! | file | contents |
+//! |---|---|
+//! | `mlnx_qos-IF.txt` | output of `mlnx_qos -i IF` |
+//! | `ethtool-a-IF.txt`, `ethtool-S-IF.txt` | output of `ethtool -a IF`, `ethtool -S IF` |
+//! | `cma_roce_tos-DEV.txt` | output of `cma_roce_tos -d DEV` |
+//! | `sys/...` | files of `/sys` |
+//! | `lldp.json` | output of `lldpctl -f json` |
+
+pub(crate) mod ethtool;
+mod mlnx_qos;
+mod sysfs;
+
+#[cfg(test)]
+pub(crate) use mlnx_qos::parse as parse_mlnx_qos;
+
+use super::switch::Map;
+use super::{Device, Unknown};
+use crate::dump::Dump;
+use crate::input::{InputError, Place, shown};
+use rnic_transport::BitRate;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A host as it is configured.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub(crate) struct Host {
+    pub(crate) name: String,
+    /// The interfaces with an RDMA device or with a QoS configuration.
+    pub(crate) interfaces: BTreeMap<String, Interface>,
+}
+
+/// A network interface of a host.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub(crate) struct Interface {
+    /// Name of the RDMA device on this interface.
+    pub(crate) device: Option<String>,
+    pub(crate) mtu: Option<u64>,
+    pub(crate) speed: Option<BitRate>,
+    pub(crate) qos: Option<Qos>,
+    pub(crate) pause: Option<ethtool::Pause>,
+    /// Priorities in which the notification point (the receiver of marked packets) is enabled; `None` if unknown.
+    pub(crate) np: Option<BTreeSet<u8>>,
+    /// Priorities in which the reaction point (the sender) is enabled; `None` if unknown.
+    pub(crate) rp: Option<BTreeSet<u8>>,
+    /// Parameters of DCQCN, such as `roce_np/cnp_dscp`.
+    pub(crate) parameters: BTreeMap<String, String>,
+    /// TOS of connections of rdma_cm; `None` if unknown.
+    pub(crate) roce_tos: Option<u8>,
+    /// Traffic class that the device gives all RoCE packets: `Some(None)` if it gives none.
+    pub(crate) traffic_class: Option<Option<u8>>,
+    /// Counters of `ethtool -S`.
+    pub(crate) counters: BTreeMap<String, u64>,
+}
+
+/// The QoS configuration of an interface, as `mlnx_qos` shows it.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub(crate) struct Qos {
+    /// `dscp` or `pcp`.
+    pub(crate) trust: String,
+    /// Only with trust in DSCPs.
+    pub(crate) dscp_to_priority: Option<Map>,
+    /// Sizes of the receive buffers in bytes.
+    pub(crate) buffers: Option<Vec<u64>>,
+    /// Length of the link in metres, from which the NIC computes its headroom.
+    pub(crate) length: Option<u64>,
+    /// Priorities with PFC.
+    pub(crate) pfc: BTreeSet<u8>,
+    /// Receive buffer of each priority.
+    pub(crate) priority_to_buffer: Option<Vec<u8>>,
+    pub(crate) classes: BTreeMap<u8, Class>,
+}
+
+/// A transmission class of an interface.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Class {
+    pub(crate) rate_limit: String,
+    /// `strict`, `ets`, `vendor` or `unknown`.
+    pub(crate) algorithm: String,
+    /// Share of ETS in percent.
+    pub(crate) bandwidth: Option<u8>,
+    pub(crate) priorities: BTreeSet<u8>,
+}
+
+impl Qos {
+    /// The priority of received and sent packets with this DSCP.
+    pub(crate) fn priority_of(&self, dscp: u8) -> u8 {
+        match &self.dscp_to_priority {
+            Some(map) if self.trust == "dscp" => map.get(&dscp).copied().unwrap_or(0),
+            // Without a VLAN tag a packet has the priority 0.
+            _ => 0,
+        }
+    }
+}
+
+/// What a reader of a host finds wrong or does not know.
+pub(crate) struct Remarks<'r> {
+    pub(crate) device: &'r str,
+    pub(crate) errors: &'r mut Vec<InputError>,
+    pub(crate) unknown: &'r mut Vec<Unknown>,
+}
+
+impl Remarks<'_> {
+    pub(crate) fn unknown(&mut self, path: String, text: impl Into<String>) {
+        self.unknown.push(Unknown { device: Device(self.device.to_string()), path: shown(&path), text: text.into() });
+    }
+}
+
+/// Reads a host from its dump. Malformed files are added to `errors`; the rest of the host is still read.
+pub(crate) fn read(dump: &Dump, errors: &mut Vec<InputError>, unknown: &mut Vec<Unknown>) -> Host {
+    let mut host = Host { name: dump.name.clone(), ..Host::default() };
+    let mut remarks = Remarks { device: &dump.name, errors, unknown };
+    sysfs::read(dump, &mut host, &mut remarks);
+    for file in dump.list("") {
+        if file == "sys" || file == "lldp.json" || file == "lldp.txt" {
+            continue;
+        }
+        if let Err(error) = read_text(dump, &file, &mut host, &mut remarks) {
+            remarks.errors.push(error);
+        }
+    }
+    if host.interfaces.is_empty() && remarks.errors.is_empty() {
+        let message = "has neither config_db.json of a switch nor mlnx_qos-IF.txt or sys/class/infiniband of a host";
+        remarks.errors.push(InputError::new(dump.name.as_str(), Place::File, message));
+    }
+    host
+}
+
+/// Reads the output of a tool, if the name of the file says which.
+fn read_text(dump: &Dump, file: &str, host: &mut Host, remarks: &mut Remarks<'_>) -> Result<(), InputError> {
+    let stem = file.strip_suffix(".txt").unwrap_or(file);
+    let text = || dump.read(file).map(Option::unwrap_or_default);
+    let called = dump.called(file);
+    if let Some(name) = stem.strip_prefix("mlnx_qos-") {
+        let qos = mlnx_qos::parse(&text()?, &called, remarks)?;
+        host.interfaces.entry(name.to_string()).or_default().qos = Some(qos);
+    } else if let Some(name) = stem.strip_prefix("ethtool-a-") {
+        let pause = ethtool::parse_pause(&text()?, &called, remarks)?;
+        host.interfaces.entry(name.to_string()).or_default().pause = Some(pause);
+    } else if let Some(name) = stem.strip_prefix("ethtool-S-") {
+        let counters = ethtool::parse_statistics(&text()?, &called)?;
+        host.interfaces.entry(name.to_string()).or_default().counters = counters;
+    } else if let Some(device) = stem.strip_prefix("cma_roce_tos-") {
+        let tos = sysfs::parse_tos(&text()?, &called)?;
+        match host.interfaces.values_mut().find(|interface| interface.device.as_deref() == Some(device)) {
+            Some(interface) => interface.roce_tos = Some(tos),
+            None => {
+                let message = format!("the dump does not say to which interface `{}` belongs", shown(device));
+                remarks.unknown(file.to_string(), format!("{message}: sys/class/infiniband is missing"));
+            }
+        }
+    } else {
+        remarks.unknown(file.to_string(), "no format of this name is known");
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

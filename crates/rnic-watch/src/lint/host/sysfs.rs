@@ -1,0 +1,147 @@
+//! Reads the files of sysfs and configfs that configure RoCE.
+
+use super::{Host, Interface, Remarks};
+use crate::dump::Dump;
+use crate::input::{InputError, shown};
+use rnic_transport::BitRate;
+use std::collections::BTreeSet;
+
+const INFINIBAND: &str = "sys/class/infiniband";
+const NET: &str = "sys/class/net";
+const RDMA_CM: &str = "sys/kernel/config/rdma_cm";
+
+/// Reads all interfaces with an RDMA device.
+pub(super) fn read(dump: &Dump, host: &mut Host, remarks: &mut Remarks<'_>) {
+    for device in dump.list(INFINIBAND) {
+        for port in dump.list(&format!("{INFINIBAND}/{device}/ports")) {
+            if let Err(error) = read_port(dump, host, &device, &port, remarks) {
+                remarks.errors.push(error);
+            }
+        }
+    }
+    for name in dump.list(NET) {
+        let folder = format!("{NET}/{name}");
+        let has_dcqcn = !dump.list(&format!("{folder}/ecn")).is_empty();
+        let has_text = dump.list("").iter().any(|file| file.trim_end_matches(".txt").ends_with(&format!("-{name}")));
+        if host.interfaces.contains_key(&name) || has_dcqcn || has_text {
+            let interface = host.interfaces.entry(name.clone()).or_default();
+            if let Err(error) = read_interface(dump, &folder, interface, remarks) {
+                remarks.errors.push(error);
+            }
+        }
+    }
+}
+
+/// Reads a file with one value, without white space around it.
+fn value(dump: &Dump, path: &str) -> Result<Option<String>, InputError> {
+    Ok(dump.read(path)?.map(|text| text.trim().to_string()).filter(|text| !text.is_empty()))
+}
+
+/// Reads a file with one number.
+fn number(dump: &Dump, path: &str) -> Result<Option<i64>, InputError> {
+    let parse = |text: String| {
+        text.parse().map_err(|_| InputError::line(&dump.called(path), 1, format!("`{}` is not a number", shown(&text))))
+    };
+    value(dump, path)?.map(parse).transpose()
+}
+
+fn read_port(
+    dump: &Dump, host: &mut Host, device: &str, port: &str, remarks: &mut Remarks<'_>,
+) -> Result<(), InputError> {
+    let folder = format!("{INFINIBAND}/{device}");
+    if value(dump, &format!("{folder}/ports/{port}/link_layer"))?.is_some_and(|layer| layer != "Ethernet") {
+        return Ok(());
+    }
+    // Each GID belongs to an interface; without them, the device's folder has its interfaces, and rxe names its parent.
+    let gid = value(dump, &format!("{folder}/ports/{port}/gid_attrs/ndevs/0"))?;
+    let parent = value(dump, &format!("{folder}/parent"))?;
+    let Some(name) = gid.or_else(|| dump.list(&format!("{folder}/device/net")).into_iter().next()).or(parent) else {
+        remarks.unknown(folder, "no file says to which interface this device belongs");
+        return Ok(());
+    };
+    let interface = host.interfaces.entry(name).or_default();
+    interface.device = Some(device.to_string());
+    let path = format!("{folder}/tc/{port}/traffic_class");
+    if !dump.list(&format!("{folder}/tc/{port}")).is_empty() {
+        interface.traffic_class =
+            Some(parse_traffic_class(&dump.read(&path)?.unwrap_or_default(), &dump.called(&path))?);
+    }
+    let path = format!("{RDMA_CM}/{device}/ports/{port}/default_roce_tos");
+    if let Some(text) = dump.read(&path)? {
+        interface.roce_tos = Some(parse_tos(&text, &dump.called(&path))?);
+    }
+    Ok(())
+}
+
+/// Parses a TOS: a number from 0 to 255.
+pub(super) fn parse_tos(text: &str, file: &str) -> Result<u8, InputError> {
+    let text = text.trim();
+    text.parse().map_err(|_| InputError::line(file, 1, format!("`{}` is not a TOS; accepted: 0 to 255", shown(text))))
+}
+
+/// Parses the file `traffic_class`: `Global tclass=106`, and lines with the traffic class of some connections. `None`
+/// if there is no traffic class for all connections.
+fn parse_traffic_class(text: &str, file: &str) -> Result<Option<u8>, InputError> {
+    let mut global = None;
+    for (number, line) in (1..).zip(text.lines()).filter(|(_, line)| !line.trim().is_empty()) {
+        let value = line.split_whitespace().find_map(|word| word.strip_prefix("tclass="));
+        let class = match (value, line.trim()) {
+            (Some(value), _) => value,
+            (None, plain) => plain,
+        };
+        let class = class.parse::<u8>().map_err(|_| {
+            InputError::line(file, number, format!("`{}` has no traffic class from 0 to 255", shown(line.trim())))
+        })?;
+        // A line with addresses applies only to some connections.
+        if !["src_ip", "dst_ip", "src=", "dst="].iter().any(|filter| line.contains(filter)) {
+            global = Some(class);
+        }
+    }
+    Ok(global.filter(|class| *class != 0))
+}
+
+fn read_interface(
+    dump: &Dump, folder: &str, interface: &mut Interface, remarks: &mut Remarks<'_>,
+) -> Result<(), InputError> {
+    interface.mtu = number(dump, &format!("{folder}/mtu"))?.and_then(|mtu| u64::try_from(mtu).ok());
+    // -1: the link is down.
+    let mbps = number(dump, &format!("{folder}/speed"))?.filter(|mbps| (1..=10_000_000).contains(mbps));
+    interface.speed = mbps.map(|mbps| BitRate::from_bps(mbps as u64 * 1_000_000));
+    interface.np = read_enabled(dump, &format!("{folder}/ecn/roce_np/enable"))?;
+    interface.rp = read_enabled(dump, &format!("{folder}/ecn/roce_rp/enable"))?;
+    for point in ["roce_np", "roce_rp"] {
+        let path = format!("{folder}/ecn/{point}");
+        for file in dump.list(&path).into_iter().filter(|file| file != "enable") {
+            match value(dump, &format!("{path}/{file}"))? {
+                Some(text) => {
+                    interface.parameters.insert(format!("{point}/{file}"), shown(&text));
+                }
+                None => remarks.unknown(format!("{path}/{file}"), "the file is empty or a folder"),
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The priorities whose file in the folder has the value 1; `None` if there is no such folder.
+fn read_enabled(dump: &Dump, folder: &str) -> Result<Option<BTreeSet<u8>>, InputError> {
+    let files = dump.list(folder);
+    if files.is_empty() {
+        return Ok(None);
+    }
+    let mut enabled = BTreeSet::new();
+    for file in files {
+        let path = format!("{folder}/{file}");
+        let priority: u8 = file.parse().ok().filter(|priority| *priority <= 7).ok_or_else(|| {
+            InputError::new(dump.called(&path), crate::input::Place::File, "the name is not a priority from 0 to 7")
+        })?;
+        match number(dump, &path)? {
+            Some(1) => {
+                enabled.insert(priority);
+            }
+            Some(0) | None => {}
+            Some(_) => return Err(InputError::line(&dump.called(&path), 1, "is neither 0 nor 1")),
+        }
+    }
+    Ok(Some(enabled))
+}

@@ -1,0 +1,139 @@
+use super::*;
+use std::fs;
+use std::path::Path;
+
+/// The format of mlnx_qos of MLNX_OFED 5 with trust in DSCPs.
+const QOS: &str = "DCBX mode: OS controlled
+Priority trust state: dscp
+dscp2prio mapping:
+\tprio:0 dscp:07,06,05,04,03,02,01,00,
+\tprio:3 dscp:31,30,29,28,27,26,25,24,
+\tprio:6 dscp:55,54,53,52,51,50,49,48,
+\tprio:0 dscp:63,
+Receive buffer size (bytes): 20016,156096,0,0,0,0,0,0,max_buffer_size=262096
+Cable len: 7
+PFC configuration:
+\tpriority    0   1   2   3   4   5   6   7
+\tenabled     0   0   0   1   0   0   0   0   
+\tbuffer      0   0   0   1   0   0   0   0   
+tc: 0 ratelimit: unlimited, tsa: ets, bw: 50%
+\t priority:  0
+\t priority:  1
+tc: 3 ratelimit: 40.0 Gbps, tsa: ets, bw: 50%
+\t priority:  3
+tc: 6 ratelimit: unlimited, tsa: strict
+\t priority:  6
+";
+
+fn qos(text: &str) -> (Result<Qos, String>, Vec<String>) {
+    let (mut errors, mut unknown) = (Vec::new(), Vec::new());
+    let mut remarks = Remarks { device: "h", errors: &mut errors, unknown: &mut unknown };
+    let qos = mlnx_qos::parse(text, "q", &mut remarks).map_err(|error| error.to_string());
+    (qos, unknown.into_iter().map(|unknown| format!("{}: {}", unknown.path, unknown.text)).collect())
+}
+
+#[test]
+fn mlnx_qos_is_read() {
+    let (parsed, unknown) = qos(QOS);
+    let parsed = parsed.unwrap();
+    assert!(unknown.is_empty(), "{unknown:?}");
+    assert_eq!((parsed.trust.as_str(), parsed.length), ("dscp", Some(7)));
+    assert_eq!(parsed.pfc, BTreeSet::from([3]));
+    assert_eq!([0, 26, 48, 63, 40].map(|dscp| parsed.priority_of(dscp)), [0, 3, 6, 0, 0]);
+    assert_eq!(parsed.buffers.unwrap()[1], 156_096);
+    assert_eq!(parsed.priority_to_buffer.unwrap(), [0, 0, 0, 1, 0, 0, 0, 0]);
+    assert_eq!(parsed.classes[&0].priorities, BTreeSet::from([0, 1]));
+    assert_eq!((parsed.classes[&3].bandwidth, parsed.classes[&3].rate_limit.as_str()), (Some(50), "40.0 Gbps"));
+    assert_eq!((parsed.classes[&6].algorithm.as_str(), parsed.classes[&6].bandwidth), ("strict", None));
+    // With trust in VLAN priorities there is no mapping, and a packet without a tag has the priority 0.
+    let (pcp, _) =
+        qos("Priority trust state: pcp\nPFC configuration:\n priority 0 1 2 3 4 5 6 7\n enabled 0 0 0 1 0 0 0 0\n");
+    assert_eq!(pcp.unwrap().priority_of(26), 0);
+}
+
+#[test]
+fn mistakes_in_mlnx_qos_have_a_line() {
+    let wrong = |from: &str, to: &str| qos(&QOS.replace(from, to)).0.unwrap_err();
+    assert_eq!(wrong("state: dscp", "state: none"), "q:2: `none` is no trust state; accepted: dscp, pcp");
+    assert_eq!(wrong("dscp:31", "dscp:64"), "q:5: 64 is out of range; accepted: 0 to 63");
+    assert_eq!(wrong("enabled     0   ", "enabled  "), "q:12: 7 values; accepted: 8, one for each priority");
+    assert_eq!(wrong("tsa: strict", "tsa: magic"), "q:19: `tsa: magic` is unknown; accepted: ratelimit, tsa, bw");
+    assert_eq!(wrong("20016", "2OO16"), "q:8: `2OO16` is not a number");
+    assert_eq!(qos("").0.unwrap_err(), "q:1: no line `Priority trust state:`; is this the output of mlnx_qos?");
+    let cut = QOS.split("PFC").next().unwrap();
+    assert_eq!(qos(cut).0.unwrap_err(), "q:9: the PFC configuration is missing; is the file truncated?");
+    let (_, unknown) = qos(&format!("****** WARNING: lldpad service is running\n{QOS}"));
+    assert_eq!(unknown, ["q:1: unknown line `****** WARNING: lldpad service is running`"]);
+}
+
+#[test]
+fn ethtool_is_read() {
+    let (mut errors, mut unknown) = (Vec::new(), Vec::new());
+    let mut remarks = Remarks { device: "h", errors: &mut errors, unknown: &mut unknown };
+    let text = "Pause parameters for eth0:\nAutonegotiate:\toff\nRX:\t\ton\nTX:\t\toff\nRX negotiated: on\nTX negotiated: off\n\n";
+    let pause = ethtool::parse_pause(text, "p", &mut remarks).unwrap();
+    assert_eq!((pause.autonegotiate, pause.rx, pause.tx), (false, true, false));
+    let wrong = ethtool::parse_pause("RX: maybe\n", "p", &mut remarks).unwrap_err().to_string();
+    assert_eq!(wrong, "p:1: `maybe` is neither on nor off");
+    let wrong = ethtool::parse_pause("Cannot get device pause settings: Operation not supported\n", "p", &mut remarks);
+    assert_eq!(wrong.unwrap_err().to_string(), "p:1: no lines `RX:` and `TX:`; is this the output of ethtool -a?");
+    let counters =
+        ethtool::parse_statistics("NIC statistics:\n     rx_prio3_pause: 17\n     tx_prio3_bytes: 0\n", "s").unwrap();
+    assert_eq!(counters["rx_prio3_pause"], 17);
+    let wrong = |text| ethtool::parse_statistics(text, "s").unwrap_err().to_string();
+    assert_eq!(wrong("NIC statistics:\n a: -1\n"), "s:2: `-1` is not a number from 0 to 2^64 - 1");
+    assert_eq!(wrong("NIC statistics:\n nothing\n"), "s:2: `nothing` is not of the form NAME: NUMBER");
+    assert_eq!(wrong("NIC statistics:\n"), "s:1: no statistics; is this the output of ethtool -S?");
+}
+
+fn put(folder: &Path, path: &str, text: &str) {
+    let path = folder.join(path);
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, text).unwrap();
+}
+
+#[test]
+fn a_host_is_read_from_sysfs_and_texts() {
+    let folder = tempfile::tempdir().unwrap();
+    let f = folder.path();
+    put(f, "sys/class/infiniband/mlx5_0/ports/1/link_layer", "Ethernet\n");
+    put(f, "sys/class/infiniband/mlx5_0/ports/1/gid_attrs/ndevs/0", "eth0\n");
+    put(f, "sys/class/infiniband/mlx5_0/tc/1/traffic_class", "Global tclass=106\ntclass=0 src_ip=10.0.0.1/32\n");
+    put(f, "sys/class/infiniband/mlx5_9/ports/1/link_layer", "InfiniBand\n");
+    put(f, "sys/class/net/eth0/mtu", "9000\n");
+    put(f, "sys/class/net/eth0/speed", "100000\n");
+    put(f, "sys/class/net/eth1/speed", "-1\n");
+    for priority in 0..8 {
+        put(f, &format!("sys/class/net/eth0/ecn/roce_np/enable/{priority}"), "1\n");
+        put(f, &format!("sys/class/net/eth0/ecn/roce_rp/enable/{priority}"), if priority == 3 { "1\n" } else { "0\n" });
+    }
+    put(f, "sys/class/net/eth0/ecn/roce_np/cnp_dscp", "48\n");
+    put(f, "sys/class/net/eth0/ecn/roce_rp/rpg_ai_rate", "5\n");
+    put(f, "cma_roce_tos-mlx5_0.txt", "106\n");
+    put(f, "mlnx_qos-eth0.txt", QOS);
+    put(f, "notes.md", "hello");
+    let (mut errors, mut unknown) = (Vec::new(), Vec::new());
+    let host = read(&Dump::open(f, "h1").unwrap(), &mut errors, &mut unknown);
+    assert!(errors.is_empty(), "{errors:?}");
+    assert_eq!(unknown.iter().map(|unknown| unknown.path.as_str()).collect::<Vec<_>>(), ["notes.md"]);
+    assert_eq!(host.interfaces.keys().collect::<Vec<_>>(), ["eth0"], "eth1 has no RDMA device");
+    let eth0 = &host.interfaces["eth0"];
+    assert_eq!((eth0.device.as_deref(), eth0.mtu, eth0.roce_tos), (Some("mlx5_0"), Some(9_000), Some(106)));
+    assert_eq!((eth0.traffic_class, eth0.speed.unwrap().to_string()), (Some(Some(106)), "100 Gbps".into()));
+    assert_eq!((eth0.np.as_ref().unwrap().len(), eth0.rp.clone().unwrap()), (8, BTreeSet::from([3])));
+    assert_eq!(eth0.parameters["roce_np/cnp_dscp"], "48");
+    assert_eq!(eth0.parameters["roce_rp/rpg_ai_rate"], "5");
+
+    put(f, "sys/class/net/eth0/mtu", "many\n");
+    put(f, "cma_roce_tos-mlx5_0.txt", "300\n");
+    let host = read(&Dump::open(f, "h1").unwrap(), &mut errors, &mut unknown);
+    let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        errors,
+        [
+            "h1/sys/class/net/eth0/mtu:1: `many` is not a number",
+            "h1/cma_roce_tos-mlx5_0.txt:1: `300` is not a TOS; accepted: 0 to 255"
+        ]
+    );
+    assert!(host.interfaces["eth0"].qos.is_some(), "the rest is read");
+}

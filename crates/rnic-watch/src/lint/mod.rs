@@ -1,0 +1,60 @@
+//! Checks of running configurations: differences from the desired state, and dangers whatever is desired.
+//!
+//! ```
+//! use rnic_watch::lint::{Desired, Fleet, Severity, check};
+//!
+//! # let folder = tempfile::tempdir().unwrap();
+//! # std::fs::create_dir(folder.path().join("leaf1")).unwrap();
+//! # let leaf = r#"{"PORT": {"Ethernet0": {"admin_status": "up", "mtu": "1500"}}}"#;
+//! # std::fs::write(folder.path().join("leaf1/config_db.json"), leaf).unwrap();
+//! let desired = Desired::parse("[switch]\nmtu = \"9100 B\"\n", "desired.toml").unwrap();
+//! let fleet = Fleet::read(&[folder.path().to_path_buf()], None);
+//! let report = check(&fleet, Some(&desired));
+//! assert_eq!(report.count(Severity::Drift), 1);
+//! assert_eq!(report.findings[0].wanted.as_deref(), Some("9100 B"));
+//! ```
+
+mod checks;
+mod config_db;
+mod desired;
+mod drift;
+mod facts;
+mod fleet;
+mod host;
+#[cfg(test)]
+mod hostile;
+mod neighbours;
+mod report;
+mod safety;
+mod settings;
+mod sonic;
+mod state;
+mod switch;
+mod twin;
+
+pub use checks::{CHECKS, Check, Finding, Severity};
+pub use desired::Desired;
+pub use fleet::Fleet;
+pub use report::{Report, check};
+pub use state::State;
+pub use twin::{Twin, scenario};
+
+/// The statistics in the output of `ethtool -S`; `None` if it is malformed.
+pub(crate) fn parse_ethtool_statistics(text: &str) -> Option<std::collections::BTreeMap<String, u64>> {
+    host::ethtool::parse_statistics(text, "ethtool -S").ok()
+}
+
+/// Name of a switch or host.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Device(pub String);
+
+/// A key, line or file that no reader knows. It is reported instead of being ignored.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Unknown {
+    /// The switch or host; empty if the file belongs to none.
+    pub device: Device,
+    /// Path of the key, or file and line.
+    pub path: String,
+    /// What it is.
+    pub text: String,
+}

@@ -1,0 +1,190 @@
+//! Which port is connected to which: LLDP neighbours, SONiC's DEVICE_NEIGHBOR, or a file with all links.
+
+use crate::dump::Dump;
+use crate::input::{InputError, Place, shown};
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// A port of a device.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct End {
+    pub(crate) device: String,
+    pub(crate) port: String,
+}
+
+impl End {
+    pub(crate) fn new(device: &str, port: &str) -> End {
+        End { device: device.to_string(), port: port.to_string() }
+    }
+}
+
+/// A neighbour as LLDP describes it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Neighbour {
+    /// Name of the neighbouring device.
+    pub(crate) device: String,
+    /// What may be the name of its port: identifier and description.
+    pub(crate) ports: Vec<String>,
+}
+
+/// The neighbours by local port.
+pub(crate) type Neighbours = BTreeMap<String, Neighbour>;
+
+/// A link of a file with all links.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct PlannedLink {
+    pub(crate) ends: [End; 2],
+    /// Length in metres.
+    pub(crate) length: Option<u64>,
+    pub(crate) line: usize,
+}
+
+/// Reads the LLDP neighbours of a device from `lldp.json` (`lldpctl -f json`) or `lldp.txt` (`show lldp table`).
+pub(crate) fn read(dump: &Dump) -> Result<Neighbours, InputError> {
+    if let Some(text) = dump.read("lldp.json")? {
+        return parse_json(&text, &dump.called("lldp.json"));
+    }
+    match dump.read("lldp.txt")? {
+        Some(text) => parse_table(&text, &dump.called("lldp.txt")),
+        None => Ok(Neighbours::new()),
+    }
+}
+
+/// The members of a value that is one object or a list of objects: lldpctl writes a list only if there are several.
+fn members(value: &Value) -> Vec<(&String, &Value)> {
+    match value {
+        Value::Object(map) => map.iter().collect(),
+        Value::Array(list) => list.iter().filter_map(Value::as_object).flatten().collect(),
+        _ => Vec::new(),
+    }
+}
+
+pub(crate) fn parse_json(text: &str, file: &str) -> Result<Neighbours, InputError> {
+    let value: Value = serde_json::from_str(text).map_err(|error| {
+        let message = error.to_string();
+        let message = message.split(" at line ").next().unwrap_or(&message).to_string();
+        InputError::new(file, Place::Column(error.line(), error.column()), message)
+    })?;
+    let lldp = value.get("lldp").ok_or_else(|| {
+        InputError::new(file, Place::File, "has no member `lldp`; is this the output of lldpctl -f json?")
+    })?;
+    let mut neighbours = Neighbours::new();
+    for (local, interface) in lldp.get("interface").map(members).unwrap_or_default() {
+        // Without a name the members of the chassis are its properties, which are no neighbour that can be found.
+        let chassis = interface.get("chassis").map(members).unwrap_or_default();
+        let Some((device, _)) = chassis.into_iter().find(|(_, properties)| properties.get("id").is_some()) else {
+            continue;
+        };
+        let port = interface.get("port");
+        let id = port.and_then(|port| port.get("id")?.get("value")?.as_str());
+        let description = port.and_then(|port| port.get("descr")?.as_str());
+        let ports = id.into_iter().chain(description).map(str::to_string).collect();
+        neighbours.insert(local.clone(), Neighbour { device: device.clone(), ports });
+    }
+    Ok(neighbours)
+}
+
+/// Parses the output of SONiC's `show lldp table`. Its columns are separated by at least two spaces.
+pub(crate) fn parse_table(text: &str, file: &str) -> Result<Neighbours, InputError> {
+    let mut neighbours = Neighbours::new();
+    let mut in_table = false;
+    for (number, line) in (1..).zip(text.lines()) {
+        if line.starts_with("---") {
+            in_table = line.contains(' ');
+        } else if in_table && !line.trim().is_empty() {
+            let columns: Vec<&str> = line.split("  ").map(str::trim).filter(|column| !column.is_empty()).collect();
+            let [local, device, id, rest @ ..] = columns.as_slice() else {
+                let message = format!("`{}` has no neighbour and port", shown(line.trim()));
+                return Err(InputError::line(file, number, message));
+            };
+            // The capability may be empty, so that the description is the last column.
+            let ports = [*id].into_iter().chain(rest.last().copied()).map(str::to_string).collect();
+            neighbours.insert((*local).to_string(), Neighbour { device: (*device).to_string(), ports });
+        }
+    }
+    if !text.contains("LocalPort") {
+        return Err(InputError::line(file, 1, "no column LocalPort; is this the output of show lldp table?"));
+    }
+    Ok(neighbours)
+}
+
+/// Parses a file with all links: a line `device,port,device,port` and optionally the length in metres for each; `#`
+/// begins a comment.
+pub(crate) fn parse_links(text: &str, file: &str) -> Result<Vec<PlannedLink>, InputError> {
+    let mut links: Vec<PlannedLink> = Vec::new();
+    let mut used = BTreeMap::new();
+    for (number, line) in (1..).zip(text.lines()) {
+        let line = line.split('#').next().unwrap_or_default().trim();
+        if line.is_empty() {
+            continue;
+        }
+        let parts: Vec<&str> = line.split(',').map(str::trim).collect();
+        let wrong = |message: String| InputError::line(file, number, message);
+        let (ends, length) = match parts.as_slice() {
+            [a, b, c, d] => ([End::new(a, b), End::new(c, d)], None),
+            [a, b, c, d, length] => ([End::new(a, b), End::new(c, d)], Some(*length)),
+            _ => {
+                let found = parts.len();
+                return Err(wrong(format!(
+                    "{found} fields; accepted: device,port,device,port or with a length in metres"
+                )));
+            }
+        };
+        if ends.iter().any(|end| end.device.is_empty() || end.port.is_empty()) {
+            return Err(wrong("the name of a device or port is empty".to_string()));
+        }
+        let length = length.map(|text| {
+            let metres = text.strip_suffix('m').unwrap_or(text).trim().parse::<u64>();
+            metres.map_err(|_| wrong(format!("`{}` is not a length in metres", shown(text))))
+        });
+        for end in &ends {
+            if let Some(before) = used.insert(end.clone(), number) {
+                return Err(wrong(format!("{} {} is already in line {before}", shown(&end.device), shown(&end.port))));
+            }
+        }
+        links.push(PlannedLink { ends, length: length.transpose()?, line: number });
+    }
+    Ok(links)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lldp_is_read_in_both_formats() {
+        let several = r#"{"lldp": {"interface": [
+            {"Ethernet0": {"via": "LLDP", "chassis": {"spine1": {"id": {"type": "mac", "value": "aa"}}},
+              "port": {"id": {"type": "local", "value": "etp4"}, "descr": "Ethernet12"}}},
+            {"Ethernet4": {"chassis": {"id": {"type": "mac", "value": "bb"}}, "port": {}}}]}}"#;
+        let one = r#"{"lldp": {"interface": {"Ethernet0": {"chassis": {"spine1": {"id": {}}},
+            "port": {"id": {"type": "local", "value": "etp4"}, "descr": "Ethernet12"}}}}}"#;
+        let text = "Capability codes: (R) Router, (B) Bridge, (O) Other\n\
+            LocalPort    RemoteDevice    RemotePortID    Capability    RemotePortDescr\n\
+            -----------  --------------  --------------  ------------  -----------------\n\
+            Ethernet0    spine1          etp4            BR            Ethernet12\n\
+            --------------------------------------------------\nTotal entries displayed:  1\n";
+        let expected = Neighbour { device: "spine1".into(), ports: vec!["etp4".into(), "Ethernet12".into()] };
+        let expected = Neighbours::from([("Ethernet0".to_string(), expected)]);
+        assert_eq!(parse_json(several, "l").unwrap(), expected);
+        assert_eq!(parse_json(one, "l").unwrap(), expected);
+        assert_eq!(parse_table(text, "l").unwrap(), expected);
+        assert!(parse_json("{\"lldp\": {}}", "l").unwrap().is_empty());
+        assert_eq!(parse_json("{", "l").unwrap_err().to_string(), "l:1:1: EOF while parsing an object");
+        assert!(parse_json("{}", "l").unwrap_err().to_string().contains("lldpctl"));
+        assert!(parse_table("x", "l").unwrap_err().to_string().contains("show lldp table"));
+    }
+
+    #[test]
+    fn links_are_read_from_a_file() {
+        let text = "# pod 1\nleaf1,Ethernet0,spine1,Ethernet0,40\nleaf1, Ethernet4, h1, eth0 # short\n\n";
+        let links = parse_links(text, "c").unwrap();
+        assert_eq!((links.len(), links[0].length, links[1].length, links[1].line), (2, Some(40), None, 3));
+        assert_eq!(links[1].ends[1], End::new("h1", "eth0"));
+        let error = |text| parse_links(text, "c").unwrap_err().to_string();
+        assert_eq!(error("a,b,c\n"), "c:1: 3 fields; accepted: device,port,device,port or with a length in metres");
+        assert_eq!(error("a,b,c,d\nx,y,a,b\n"), "c:2: a b is already in line 1");
+        assert_eq!(error("a,b,c,d,far\n"), "c:1: `far` is not a length in metres");
+        assert_eq!(error("a,,c,d\n"), "c:1: the name of a device or port is empty");
+    }
+}

@@ -1,0 +1,153 @@
+//! The result of a check of a fleet.
+
+use super::checks::{CHECKS, Finding, Severity, UNCHECKED, grouped};
+use super::desired::{Accepted, Desired, matches};
+use super::fleet::Fleet;
+use super::safety::Context;
+use super::{Unknown, drift};
+use crate::exposition::{Kind, Metrics};
+use crate::input::InputError;
+use serde_json::{Value, json};
+
+/// The result of a check of a fleet.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Report {
+    /// What the checks found, the most severe first.
+    pub findings: Vec<Finding>,
+    /// Keys, lines and files that no reader knows.
+    pub unknown: Vec<Unknown>,
+    /// Mistakes in the inputs.
+    pub errors: Vec<InputError>,
+    /// Numbers of switches, hosts and links.
+    pub devices: (usize, usize, usize),
+    /// DSCPs of RDMA packets.
+    pub dscps: Vec<u8>,
+}
+
+/// Checks a fleet: differences from the desired state if there is one, and dangers.
+pub fn check(fleet: &Fleet, desired: Option<&Desired>) -> Report {
+    let none = Desired::default();
+    let desired = desired.unwrap_or(&none);
+    let role = |device: &str| desired.role_of(device).map(str::to_string);
+    let context = Context::new(fleet, &desired.rdma, &role);
+    let mut findings = drift::find(fleet, desired);
+    findings.extend(context.find());
+    for unused in accept(&mut findings, &desired.accepted) {
+        findings.push(Finding::new(UNCHECKED, "", unused));
+    }
+    Report {
+        findings: grouped(findings),
+        unknown: fleet.unknown.clone(),
+        errors: fleet.errors.clone(),
+        devices: (fleet.switches.len(), fleet.hosts.len(), context.links.len()),
+        dscps: context.dscps.iter().copied().collect(),
+    }
+}
+
+/// Marks the findings that the operator accepts, and returns a sentence for each entry that accepts nothing.
+fn accept(findings: &mut [Finding], accepted: &[Accepted]) -> Vec<String> {
+    let mut unused = Vec::new();
+    for entry in accepted {
+        let mut used = false;
+        for finding in findings.iter_mut().filter(|finding| finding.check.name == entry.check) {
+            let port = finding.ports.first().map_or("", String::as_str);
+            if matches(&entry.device, &finding.device) && matches(&entry.port, port) {
+                finding.accepted = Some(entry.reason.clone());
+                used = true;
+            }
+        }
+        if !used {
+            unused.push(format!(
+                "line {} of the desired state accepts \"{}\", which was not found",
+                entry.line, entry.check
+            ));
+        }
+    }
+    unused
+}
+
+impl Report {
+    /// Number of findings of this severity that are not accepted.
+    pub fn count(&self, severity: Severity) -> usize {
+        self.findings.iter().filter(|finding| finding.check.severity == severity && finding.accepted.is_none()).count()
+    }
+
+    /// Whether a setting differs from the desired state or is dangerous.
+    pub fn fails(&self) -> bool {
+        self.findings.iter().any(Finding::fails)
+    }
+
+    /// The report as a JSON document; docs/reference/desired-state.md describes it.
+    pub fn to_json(&self) -> Value {
+        let counts = Severity::ALL.map(|severity| (severity.name().to_string(), json!(self.count(severity))));
+        json!({
+            "switches": self.devices.0,
+            "hosts": self.devices.1,
+            "links": self.devices.2,
+            "rdma_dscp": self.dscps,
+            "counts": counts.into_iter().collect::<serde_json::Map<_, _>>(),
+            "findings": self.findings.iter().map(|finding| json!({
+                "check": finding.check.name,
+                "severity": finding.check.severity.name(),
+                "device": finding.device,
+                "ports": finding.ports,
+                "path": finding.path,
+                "wanted": finding.wanted,
+                "found": finding.found,
+                "text": finding.text,
+                "since": finding.since,
+                "accepted": finding.accepted,
+            })).collect::<Vec<_>>(),
+            "unknown": self.unknown.iter().map(|unknown| json!({
+                "device": unknown.device.0, "path": unknown.path, "text": unknown.text,
+            })).collect::<Vec<_>>(),
+            "errors": self.errors.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        })
+    }
+
+    /// The report as metrics. Every check has a value for every device that has findings, and a sum over the fleet, so
+    /// that a finding that has gone becomes 0.
+    pub fn metrics(&self) -> Metrics {
+        let mut metrics = Metrics::new();
+        for check in CHECKS {
+            let of_check = self.findings.iter().filter(|finding| finding.check == *check);
+            for accepted in [false, true] {
+                let ports = |finding: &Finding| finding.ports.len().max(1) as u64;
+                let count: u64 =
+                    of_check.clone().filter(|finding| finding.accepted.is_some() == accepted).map(ports).sum();
+                let labels = [
+                    ("check", check.name),
+                    ("severity", check.severity.name()),
+                    ("accepted", if accepted { "true" } else { "false" }),
+                ];
+                let help = "Findings of rnic lint, each port counted.";
+                metrics.add("rnic_lint_findings", Kind::Gauge, help, &labels, count);
+            }
+        }
+        let mut devices: Vec<(&str, Severity)> = self
+            .findings
+            .iter()
+            .filter(|finding| finding.accepted.is_none() && !finding.device.is_empty())
+            .map(|finding| (finding.device.as_str(), finding.check.severity))
+            .collect();
+        devices.sort_unstable();
+        devices.dedup();
+        for (device, severity) in devices {
+            let of_device = |finding: &&Finding| {
+                finding.device == device && finding.check.severity == severity && finding.accepted.is_none()
+            };
+            let count: u64 =
+                self.findings.iter().filter(of_device).map(|finding| finding.ports.len().max(1) as u64).sum();
+            let labels = [("device", device), ("severity", severity.name())];
+            let help = "Findings of rnic lint on a device that are not accepted, each port counted.";
+            metrics.add("rnic_lint_device_findings", Kind::Gauge, help, &labels, count);
+        }
+        let mut gauge = |name: &str, help: &str, value: usize| metrics.add(name, Kind::Gauge, help, &[], value as u64);
+        gauge("rnic_lint_switches", "Switches whose configuration was read.", self.devices.0);
+        gauge("rnic_lint_hosts", "Hosts whose configuration was read.", self.devices.1);
+        gauge("rnic_lint_links", "Links between known ports.", self.devices.2);
+        gauge("rnic_lint_unknown_keys", "Keys, lines and files that rnic lint does not know.", self.unknown.len());
+        gauge("rnic_lint_input_errors", "Mistakes in the inputs of rnic lint.", self.errors.len());
+        metrics
+    }
+}

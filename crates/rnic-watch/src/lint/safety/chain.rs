@@ -1,0 +1,227 @@
+//! The chain DSCP -> traffic class -> queue and priority group -> PFC -> marking, at each port of a switch; its
+//! watchdog; flooding.
+
+use super::{Context, is_lossless, pfc_priorities};
+use crate::lint::checks::{
+    CNP, DANGLING, DSCP_0, ECN, EGRESS, FLOODING, Finding, MIXED, MULTICAST, PFC, PFC_QUEUE, PG, REWRITE, TRUST,
+    UNCHECKED, WATCHDOG, WATCHDOG_WEAK,
+};
+use crate::lint::settings::priorities_text;
+use crate::lint::switch::{Port, Switch, Threshold};
+use std::collections::BTreeSet;
+
+pub(super) fn check(context: &Context<'_>, switch: &Switch, findings: &mut Vec<Finding>) {
+    for (path, text) in &switch.dangling {
+        findings.push(Finding::new(DANGLING, &switch.name, text.as_str()).path(path.as_str()));
+    }
+    if switch.used().next().is_none() {
+        findings.push(Finding::new(
+            UNCHECKED,
+            &switch.name,
+            "no port is administratively up, so that nothing was checked",
+        ));
+    }
+    for (name, port) in switch.used() {
+        let mut found = Vec::new();
+        for dscp in &context.dscps {
+            of_dscp(switch, port, *dscp, &mut found);
+        }
+        if port.class_of(0).is_some_and(|class| is_lossless(port, class)) {
+            let text =
+                "packets that state no class (DSCP 0) are in a lossless class, so that any of them can cause pauses";
+            found.push(Finding::new(DSCP_0, &switch.name, text).path("dscp_to_tc.0"));
+        }
+        if port.rewrites_dscp {
+            found.push(
+                Finding::new(REWRITE, &switch.name, "packets leave with another DSCP, which the next hop classifies")
+                    .path("tc_to_dscp_map"),
+            );
+        }
+        if let Some(dscp) = context.cnp_dscp {
+            of_notifications(context, switch, port, dscp, &mut found);
+        }
+        watchdog(switch, port, &mut found);
+        flooding(context, switch, port, &mut found);
+        findings.extend(found.into_iter().map(|finding| finding.at(name)));
+    }
+}
+
+/// The chain of one DSCP of RDMA.
+fn of_dscp(switch: &Switch, port: &Port, dscp: u8, found: &mut Vec<Finding>) {
+    let finding = |check, text: String| Finding::new(check, &switch.name, text);
+    let Some(class) = port.class_of(dscp) else {
+        let text =
+            format!("the port has no dscp_to_tc_map, so that RDMA packets (DSCP {dscp}) have the traffic class 0");
+        return found.push(finding(TRUST, text).path("dscp_to_tc"));
+    };
+    let (group, queue) = (port.group_of(class), port.queue_of(class));
+    let chain = format!("DSCP {dscp} -> traffic class {class}");
+    let profile = port.groups.get(&group).map(|group| group.profile.as_ref());
+    let priorities = pfc_priorities(port, class);
+    match profile {
+        None if !priorities.is_empty() => {
+            let text = format!(
+                "{chain} -> priority group {group}, whose buffer is not in the configuration: SONiC makes it at run time, and `sonic-db-dump -n CONFIG_DB` has it"
+            );
+            found.push(finding(UNCHECKED, text).path(format!("pg.{group}")));
+        }
+        None => {
+            let text =
+                format!("{chain} -> priority group {group}, which has no buffer profile: RDMA packets are lossy");
+            found.push(finding(PG, text).path(format!("pg.{group}")));
+        }
+        Some(Some(profile)) if !profile.lossless() => {
+            let text = format!(
+                "{chain} -> priority group {group}, whose profile `{}` has no headroom (xoff): RDMA packets are lossy",
+                profile.name
+            );
+            found.push(finding(PG, text).path(format!("pg.{group}.headroom")));
+        }
+        Some(_) => {}
+    }
+    if priorities.is_empty() {
+        let text = format!(
+            "{chain} -> priority group {group}, for which PFC is off (pfc_enable: {})",
+            priorities_text(&port.pfc)
+        );
+        found.push(finding(PFC, text).path("pfc"));
+    }
+    for priority in priorities.iter().filter(|priority| port.queue_of_pfc(**priority) != queue) {
+        let stopped = port.queue_of_pfc(*priority);
+        let text = format!("{chain} -> queue {queue}, but a pause of priority {priority} stops the queue {stopped}");
+        found.push(finding(PFC_QUEUE, text).path(format!("pfc_to_queue.{priority}")));
+    }
+    let path = format!("queue.{queue}.ecn");
+    match port.queues.get(&queue).and_then(|queue| queue.wred.as_ref()) {
+        None => found.push(
+            finding(ECN, format!("{chain} -> queue {queue}, which has no WRED profile and marks nothing")).path(path),
+        ),
+        Some(wred) if !wred.ecn => {
+            let text =
+                format!("{chain} -> queue {queue}, whose WRED profile `{}` does not mark green packets", wred.name);
+            found.push(finding(ECN, text).path(path));
+        }
+        Some(wred) if wred.min.is_none() || wred.max.is_none() || wred.percent == 0 => {
+            let text = format!(
+                "{chain} -> queue {queue}, whose WRED profile `{}` has no green thresholds or probability",
+                wred.name
+            );
+            found.push(finding(ECN, text).path(path));
+        }
+        Some(_) => {}
+    }
+    mixed(switch, port, class, dscp, found);
+    egress(switch, port, queue, found);
+}
+
+/// Other traffic classes in the priority group or queue of RDMA packets.
+fn mixed(switch: &Switch, port: &Port, class: u8, dscp: u8, found: &mut Vec<Finding>) {
+    let classes: BTreeSet<u8> =
+        (0..64).filter_map(|dscp| port.class_of(dscp)).filter(|other| *other != class).collect();
+    let (group, queue) = (port.group_of(class), port.queue_of(class));
+    let in_group: BTreeSet<u8> = classes.iter().copied().filter(|other| port.group_of(*other) == group).collect();
+    let in_queue: BTreeSet<u8> = classes.iter().copied().filter(|other| port.queue_of(*other) == queue).collect();
+    let list = |classes: &BTreeSet<u8>| classes.iter().map(u8::to_string).collect::<Vec<_>>().join(", ");
+    if !in_group.is_empty() {
+        let text = format!(
+            "the traffic classes {} share the priority group {group} of RDMA packets (DSCP {dscp}, class {class}), so that they cause pauses of RDMA",
+            list(&in_group)
+        );
+        found.push(Finding::new(MIXED, &switch.name, text).path("tc_to_pg"));
+    }
+    if !in_queue.is_empty() {
+        let text = format!(
+            "the traffic classes {} share the queue {queue} of RDMA packets (DSCP {dscp}, class {class}), so that pauses of RDMA stop them",
+            list(&in_queue)
+        );
+        found.push(Finding::new(MIXED, &switch.name, text).path("tc_to_queue"));
+    }
+}
+
+/// Whether the egress queue may drop: a lossless queue must be able to take the whole ingress pool.
+fn egress(switch: &Switch, port: &Port, queue: u8, found: &mut Vec<Finding>) {
+    let Some(profile) = port.queues.get(&queue).and_then(|queue| queue.buffer.as_ref()) else { return };
+    let pools = switch.pools.values().filter(|pool| pool.ingress).filter_map(|pool| pool.size);
+    if let (Some(Threshold::Static(max)), Some(pool)) = (profile.threshold, pools.max())
+        && max + profile.size < pool
+    {
+        let text = format!(
+            "the queue {queue} of RDMA packets may hold {max} B (profile `{}`), less than the ingress pool of {pool} B: it drops before the ingress pauses",
+            profile.name
+        );
+        found.push(Finding::new(EGRESS, &switch.name, text).path(format!("queue.{queue}")));
+    }
+}
+
+/// Congestion notification packets must not wait behind the packets whose senders they slow down.
+fn of_notifications(context: &Context<'_>, switch: &Switch, port: &Port, dscp: u8, found: &mut Vec<Finding>) {
+    let Some(class) = port.class_of(dscp) else { return };
+    let queue = port.queue_of(class);
+    let of_rdma: BTreeSet<u8> =
+        context.dscps.iter().filter_map(|dscp| port.class_of(*dscp)).map(|class| port.queue_of(class)).collect();
+    if of_rdma.contains(&queue) {
+        let text = format!("congestion notification packets (DSCP {dscp}) are in the queue {queue} of RDMA packets");
+        return found.push(Finding::new(CNP, &switch.name, text).path(format!("dscp_to_tc.{dscp}")));
+    }
+    let scheduler = port.queues.get(&queue).and_then(|queue| queue.scheduler.as_ref());
+    if scheduler.is_none_or(|scheduler| scheduler.kind != "strict") {
+        let kind = scheduler.map_or("not configured", |scheduler| scheduler.kind.as_str());
+        let text = format!(
+            "the queue {queue} of congestion notification packets (DSCP {dscp}) has no strict priority (scheduler: {kind})"
+        );
+        found.push(Finding::new(CNP, &switch.name, text).path(format!("queue.{queue}.scheduler")));
+    }
+}
+
+fn watchdog(switch: &Switch, port: &Port, found: &mut Vec<Finding>) {
+    if port.pfc.is_empty() {
+        return;
+    }
+    let finding = |check, text: String| Finding::new(check, &switch.name, text);
+    let Some(watchdog) = &port.watchdog else {
+        let text = "PFC is on and there is no PFC watchdog (PFC_WD): a pause storm spreads from this port";
+        return found.push(finding(WATCHDOG, text.to_string()).path("watchdog"));
+    };
+    if let Some(watched) = &port.watched {
+        let unwatched: BTreeSet<u8> = port.pfc.difference(watched).copied().collect();
+        if !unwatched.is_empty() {
+            let text = format!(
+                "the PFC watchdog does not watch the priorities {} (pfcwd_sw_enable)",
+                priorities_text(&unwatched)
+            );
+            found.push(finding(WATCHDOG, text).path("watched"));
+        }
+    }
+    if watchdog.action == "alert" {
+        let text = "the PFC watchdog only reports a storm (action alert) and does not end it".to_string();
+        found.push(finding(WATCHDOG_WEAK, text).path("watchdog.action"));
+    }
+    if let (Some(detection), Some(poll)) = (watchdog.detection, switch.poll_interval)
+        && detection < poll
+    {
+        let text = format!(
+            "the PFC watchdog polls every {poll} ms, which is longer than its detection time of {detection} ms"
+        );
+        found.push(finding(WATCHDOG_WEAK, text).path("watchdog.detection"));
+    }
+}
+
+/// A switch floods a packet whose destination has no entry in its MAC table to all ports of the VLAN. In a lossless
+/// class this can close a cycle of buffers that wait for each other.
+fn flooding(context: &Context<'_>, switch: &Switch, port: &Port, found: &mut Vec<Finding>) {
+    let lossless = context.dscps.iter().filter_map(|dscp| port.class_of(*dscp)).any(|class| is_lossless(port, class));
+    let Some(vlan) = port.vlans.first().filter(|_| lossless) else { return };
+    let missing = |kind: &str| !port.storm_control.contains(kind);
+    if missing("unknown-unicast") {
+        let text = format!(
+            "the port is in {vlan} and has no storm control of unknown unicast: RDMA packets for a host that is down are flooded without loss, which can deadlock"
+        );
+        found.push(Finding::new(FLOODING, &switch.name, text).path("storm_control.unknown-unicast"));
+    }
+    if missing("unknown-multicast") {
+        let text = format!(
+            "the port is in {vlan} and has no storm control of unknown multicast, which can be in a lossless class"
+        );
+        found.push(Finding::new(MULTICAST, &switch.name, text).path("storm_control.unknown-multicast"));
+    }
+}

@@ -1,0 +1,80 @@
+//! Buffer pools, profiles, and the profiles of priority groups and queues.
+
+use super::fields::Fields;
+use crate::lint::switch::{Group, Pool, Profile, Switch, Threshold};
+use std::collections::BTreeMap;
+
+const PROFILE: [&str; 9] =
+    ["pool", "size", "static_th", "dynamic_th", "xon", "xon_offset", "xoff", "headroom_type", "packet_discard_action"];
+
+pub(super) fn read(fields: &Fields<'_>, switch: &mut Switch) {
+    for row in fields.rows_with("BUFFER_POOL", &["type", "mode", "size", "xoff", "percentage"]) {
+        let kind = fields.choice(row, "type", &["ingress", "egress", "both"]);
+        fields.choice(row, "mode", &["static", "dynamic"]);
+        let pool = Pool {
+            ingress: kind.is_some_and(|kind| kind != "egress"),
+            size: fields.bytes(row, "size"),
+            xoff: fields.bytes(row, "xoff").unwrap_or(0),
+        };
+        switch.pools.insert(row.key.to_string(), pool);
+    }
+    let profiles = read_profiles(fields, switch);
+    for row in fields.rows_with("BUFFER_PG", &["profile"]) {
+        let Some(name) = fields.reference(row, "profile") else { continue };
+        let group = match (name.as_str(), profiles.get(&name)) {
+            // The switch computes the profile from the speed and the length of the link.
+            ("NULL", _) => Group { profile: None },
+            (_, Some(profile)) => Group { profile: Some(profile.clone()) },
+            // Profiles with this prefix are made by the switch, and older versions do not save them.
+            (name, None) if name.starts_with("pg_lossless_") => Group { profile: None },
+            (name, None) => {
+                fields.dangling(row.path("profile"), "BUFFER_PROFILE", name);
+                continue;
+            }
+        };
+        for (name, index) in fields.key(row, 7) {
+            if let Some(port) = switch.ports.get_mut(&name) {
+                port.groups.insert(index, group.clone());
+            }
+        }
+    }
+    for row in fields.rows_with("BUFFER_QUEUE", &["profile"]) {
+        let Some(name) = fields.reference(row, "profile") else { continue };
+        let Some(profile) = profiles.get(&name) else {
+            fields.dangling(row.path("profile"), "BUFFER_PROFILE", &name);
+            continue;
+        };
+        for (name, index) in fields.key(row, 31) {
+            if let Some(port) = switch.ports.get_mut(&name) {
+                port.queues.entry(index).or_default().buffer = Some(profile.clone());
+            }
+        }
+    }
+}
+
+fn read_profiles(fields: &Fields<'_>, switch: &Switch) -> BTreeMap<String, Profile> {
+    let mut profiles = BTreeMap::new();
+    for row in fields.rows_with("BUFFER_PROFILE", &PROFILE) {
+        let pool = fields.reference(row, "pool").unwrap_or_default();
+        if !pool.is_empty() && !switch.pools.contains_key(&pool) {
+            fields.dangling(row.path("pool"), "BUFFER_POOL", &pool);
+        }
+        let fixed = fields.bytes(row, "static_th").map(Threshold::Static);
+        let dynamic = fields.number(row, "dynamic_th", -8..=7).map(Threshold::Dynamic);
+        let xoff = fields.bytes(row, "xoff");
+        let computed =
+            fields.choice(row, "headroom_type", &["static", "dynamic"]).is_some_and(|kind| kind == "dynamic");
+        let profile = Profile {
+            name: row.key.to_string(),
+            pool,
+            size: fields.bytes(row, "size").unwrap_or(0),
+            threshold: dynamic.or(fixed),
+            xon: fields.bytes(row, "xon").unwrap_or(0),
+            xon_offset: fields.bytes(row, "xon_offset"),
+            xoff,
+            computed: computed && xoff.is_none(),
+        };
+        profiles.insert(row.key.to_string(), profile);
+    }
+    profiles
+}
