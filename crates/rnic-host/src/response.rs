@@ -4,14 +4,23 @@
 //! window and by the rate limiter, and a smaller one by the rate limiter only. Thresholds and constants are not stated.
 //! This implementation does the following:
 //!
-//! - The flow's own queue is `window * (rtt - base) / rtt` bytes, where `base` is the smallest round-trip time so far
+//! - The flow's own queue is `window * (rtt - base) / rtt` bytes, where `base` is the round-trip time without queues
 //!   (Brakmo and Peterson, "TCP Vegas", JSAC 1995, section 5.1: the difference of expected and actual rate, times
-//!   `base`). Below `alpha` bytes the window grows by `step` bytes per window of acknowledged bytes. Above `beta` it
-//!   shrinks by as much. Between them it stays.
+//!   `base`). Per window of acknowledged bytes the window changes by `gain * (queue_target - queue)`: as in FAST TCP
+//!   (Wei and others, ToN 2006, equation 4) the step shrinks with the distance from the target, where Vegas has
+//!   constant steps. The window is never greater than `queue_target` and what the line needs for `base`, because no
+//!   equilibrium has a greater one.
 //! - Above the round-trip time `t_high` the window shrinks as TIMELY's rate does (SIGCOMM 2015, algorithm 1): by the
 //!   factor `1 - decrease * (1 - t_high / rtt)`, at most to one half, and at most once per round trip.
 //! - A queue pair that fails halves the window, at most once per round trip.
-//! - The rate is the window divided by the smoothed round-trip time.
+//! - The rate is the window divided by the last round-trip time.
+//!
+//! Round-trip times come once per chunk, so an error of the rate fills the queue for as long as a chunk takes to leave,
+//! and a lag in the response makes it worse. With `n` equal flows on a link of rate `C`, a queue of `Q` bytes and
+//! chunks of `S` bytes, a rate of `window / rtt` lets an error of the queue change by the factor `1 - n * S / Q` until
+//! the next sample: it oscillates without end unless every flow has a queue of more than half a chunk, and more
+//! than a whole chunk if the round-trip times are averaged over several samples first. So the target is a chunk, and the
+//! round-trip times are not averaged. A flow's window is then above 64 KB until the round-trip time comes to `t_high`.
 //!
 //! The window is in bytes with a fraction, so that it can fall below one packet. [`CongestionControl::window`] then
 //! returns one packet, and the rate alone limits the flow.
@@ -22,17 +31,16 @@ use rnic_transport::{BitRate, FlowConfig, Time};
 /// The parameters of RoGUE's response in a run.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct RogueParams {
-    alpha: f64,
-    beta: f64,
-    step: f64,
+    target: f64,
+    gain: f64,
     decrease: f64,
     /// In picoseconds.
     t_high: f64,
     min_rate: f64,
     line: f64,
     initial: f64,
-    /// Maximum window in bytes: what the line rate needs when the round-trip time is twice `t_high`.
-    max: f64,
+    /// Line rate in bytes per picosecond.
+    per_ps: f64,
     mtu: f64,
     base_rtt: Time,
 }
@@ -52,20 +60,20 @@ pub struct RogueParams {
 /// let params = RogueDelay::params(&Settings::new(RogueDelay::PARAMETERS), &flow)?;
 /// let mut response = RogueDelay::new(&params, &flow, Time::ZERO);
 /// assert_eq!(response.window(), 100, "10 Gbps times 80 us are 100,000 bytes");
-/// // No queue: after 100 packets the window has grown by 16 KB.
+/// // No queue: after 100 packets the window has grown by half of the target of 64 KB.
 /// let sample = AckSample { now: Time::from_us(80), rtt: Time::from_us(80), acked: 100, in_flight: 0, marked: false };
 /// response.on_ack(&params, &sample);
-/// assert_eq!(response.window(), 116);
+/// assert_eq!(response.window(), 132);
 /// # Ok::<(), String>(())
 /// ```
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct RogueDelay {
     /// In bytes.
     window: f64,
-    /// Smallest round-trip time so far, in picoseconds.
+    /// Round-trip time without queues, in picoseconds: the configured one, or a smaller one that was measured.
     base: f64,
-    /// Smoothed round-trip time (weight 1/8), in picoseconds.
-    smoothed: f64,
+    /// Last round-trip time, in picoseconds.
+    rtt: f64,
     /// Multiplicative decreases have no effect before this time.
     hold: Time,
     /// Line rate in bits per second, and payload of a full packet in bytes.
@@ -76,13 +84,13 @@ pub struct RogueDelay {
 impl RogueDelay {
     fn set(&mut self, params: &RogueParams, window: f64) {
         // The least rate is a limit of the window too; otherwise the window would take long to grow again.
-        let least = params.min_rate * self.smoothed / 8e12;
-        self.window = window.min(params.max).max(least).max(1.0);
+        let least = params.min_rate * self.rtt / 8e12;
+        self.window = window.min(params.per_ps * self.base + params.target).max(least).max(1.0);
     }
 
     fn cut(&mut self, params: &RogueParams, now: Time, factor: f64) {
         if now >= self.hold {
-            self.hold = now + Time::from_ps(self.smoothed as u64);
+            self.hold = now + Time::from_ps(self.rtt as u64);
             self.set(params, self.window * factor.max(0.5));
         }
     }
@@ -94,9 +102,18 @@ impl CongestionControl for RogueDelay {
     const ABOUT: &'static str =
         "RoGUE's response to round-trip times, in the manner of Vegas and TIMELY; a reconstruction";
     const PARAMETERS: &'static [Parameter] = &[
-        Parameter::bytes("alpha", 16_000, "own queue below which the window grows; not stated, our choice (16 KB)"),
-        Parameter::bytes("beta", 32_000, "own queue above which the window shrinks; not stated, our choice (32 KB)"),
-        Parameter::bytes("step", 16_000, "growth of the window per round trip; not stated, TIMELY's segment (16 KB)"),
+        Parameter::bytes(
+            "queue_target",
+            65_536,
+            "bytes that the connection keeps in the queue of its bottleneck; not stated, a chunk (64 KB)",
+        ),
+        Parameter::number(
+            "gain",
+            0.5,
+            0.01,
+            1.0,
+            "share of the distance from queue_target by which the window changes per round trip; not stated, FAST TCP's",
+        ),
         Parameter::number("decrease", 0.8, 0.0, 1.0, "factor of multiplicative decrease; not stated, TIMELY's (0.8)"),
         Parameter::time(
             "t_high",
@@ -117,10 +134,6 @@ impl CongestionControl for RogueDelay {
 
     fn params(settings: &Settings, flow: &FlowConfig) -> Result<RogueParams, String> {
         let line = ceiling(flow).as_bps() as f64;
-        let (alpha, beta) = (settings.bytes("alpha")? as f64, settings.bytes("beta")? as f64);
-        if alpha > beta {
-            return Err("`alpha` must not be greater than `beta`".to_string());
-        }
         let t_high = settings.time("t_high")?.as_ps() as f64;
         let per_ps = line / 8e12;
         let initial = match settings.value("initial_window") {
@@ -128,15 +141,14 @@ impl CongestionControl for RogueDelay {
             Some(_) => settings.bytes("initial_window")? as f64,
         };
         Ok(RogueParams {
-            alpha,
-            beta,
-            step: settings.bytes("step")? as f64,
+            target: settings.bytes("queue_target")? as f64,
+            gain: settings.number("gain")?,
             decrease: settings.number("decrease")?,
             t_high,
             min_rate: (settings.rate("min_rate")?.as_bps() as f64).min(line),
             line,
             initial,
-            max: (2.0 * t_high * per_ps).max(initial),
+            per_ps,
             mtu: f64::from(flow.mtu),
             base_rtt: flow.base_rtt,
         })
@@ -146,8 +158,8 @@ impl CongestionControl for RogueDelay {
         let rtt = params.base_rtt.as_ps().max(1) as f64;
         RogueDelay {
             window: params.initial,
-            base: f64::MAX,
-            smoothed: rtt,
+            base: rtt,
+            rtt,
             hold: Time::ZERO,
             line: params.line,
             mtu: params.mtu,
@@ -156,21 +168,14 @@ impl CongestionControl for RogueDelay {
 
     fn on_ack(&mut self, params: &RogueParams, sample: &AckSample) {
         let rtt = sample.rtt.as_ps().max(1) as f64;
-        // The first sample replaces the assumed round-trip time.
-        self.smoothed = if self.base == f64::MAX { rtt } else { (7.0 * self.smoothed + rtt) / 8.0 };
-        self.base = self.base.min(rtt);
+        (self.rtt, self.base) = (rtt, self.base.min(rtt));
         if rtt > params.t_high {
             self.cut(params, sample.now, 1.0 - params.decrease * (1.0 - params.t_high / rtt));
             return;
         }
         let queue = self.window * (rtt - self.base) / rtt;
         let share = f64::from(sample.acked) * params.mtu / self.window;
-        let step = params.step * share.min(1.0);
-        if queue < params.alpha {
-            self.set(params, self.window + step);
-        } else if queue > params.beta {
-            self.set(params, self.window - step.min(self.window / 2.0));
-        }
+        self.set(params, self.window + params.gain * share.min(1.0) * (params.target - queue));
     }
 
     fn on_loss(&mut self, params: &RogueParams, now: Time, _signal: LossSignal) {
@@ -178,7 +183,7 @@ impl CongestionControl for RogueDelay {
     }
 
     fn rate(&self) -> BitRate {
-        BitRate::from_bps((self.window * 8e12 / self.smoothed).min(self.line).max(1.0) as u64)
+        BitRate::from_bps((self.window * 8e12 / self.rtt).min(self.line).max(1.0) as u64)
     }
 
     fn window(&self) -> u32 {
@@ -189,6 +194,7 @@ impl CongestionControl for RogueDelay {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rnic_transport::Bytes;
 
     fn flow() -> FlowConfig {
         FlowConfig {
@@ -204,39 +210,46 @@ mod tests {
         rnic_transport::conformance::check::<RogueDelay>().unwrap();
     }
 
-    /// The window and rate for a sequence of round-trip times, computed by hand.
+    /// The window and rate for a sequence of round-trip times, computed by hand, with a target of 60 KB.
     #[test]
     fn the_trace_for_known_round_trip_times() {
-        let params = RogueDelay::params(&Settings::new(RogueDelay::PARAMETERS), &flow()).unwrap();
+        let mut settings = Settings::new(RogueDelay::PARAMETERS);
+        settings.set("queue_target", Bytes(60_000).into()).unwrap();
+        let params = RogueDelay::params(&settings, &flow()).unwrap();
         let mut response = RogueDelay::new(&params, &flow(), Time::ZERO);
         let trace = [
-            // (now, RTT in us, acked packets, window in bytes, smoothed RTT in us)
-            // The first RTT is the base: no queue, 16,000 * 50,000 / 100,000.
-            (100, 80, 50, 108_000.0, 80.0),
-            // Queue 108,000 * 16 / 96 = 18,000 bytes: between alpha and beta.
-            (200, 96, 50, 108_000.0, 82.0),
-            // Queue 108,000 * 80 / 160 = 54,000 bytes: above beta, less 16,000 * 54 / 108.
-            (300, 160, 54, 100_000.0, 91.75),
-            // More than a window is acknowledged: one step at most. 80 us is the base again.
-            (400, 80, 500, 116_000.0, 90.28125),
+            // (now, RTT in us, acked packets, window in bytes)
+            // No queue: 0.5 * 60,000 * 50,000 / 100,000 more.
+            (100, 80, 50, 115_000.0),
+            // Queue 115,000 * 80 / 160 = 57,500 bytes: 0.5 * 2,500 more.
+            (200, 160, 115, 116_250.0),
+            // Queue 116,250 * 160 / 240 = 77,500 bytes: 0.5 * 17,500 less, although more than a window is acknowledged.
+            (300, 240, 500, 107_500.0),
+            // No queue: 0.5 * 60,000 * 43,000 / 107,500 more, then 30,000 more.
+            (400, 80, 43, 119_500.0),
+            (500, 80, 500, 149_500.0),
+            // At most what the line needs for 80 us, 100,000 bytes, and the target.
+            (600, 80, 500, 160_000.0),
             // 1,000 us is above 500 us: factor 1 - 0.8 * (1 - 500 / 1,000) = 0.6.
-            (2_000, 1_000, 50, 69_600.0, 203.99609375),
+            (2_000, 1_000, 50, 96_000.0),
             // The next one within a round trip changes nothing.
-            (2_100, 1_000, 50, 69_600.0, 303.49658203125),
+            (2_100, 1_000, 50, 96_000.0),
             // After it the factor is 0.6 again: below 64 KB.
-            (3_000, 1_000, 50, 41_760.0, 390.5595092773438),
+            (3_000, 1_000, 50, 57_600.0),
+            // 40 us is the new base: at most 50,000 bytes and the target.
+            (4_000, 40, 500, 87_600.0),
+            (5_000, 40, 500, 110_000.0),
         ];
-        for (now, rtt, acked, window, smoothed) in trace {
+        for (now, rtt, acked, window) in trace {
+            let rate = (window * 8e6 / rtt as f64).min(10e9) as u64;
             let (now, rtt) = (Time::from_us(now), Time::from_us(rtt));
             response.on_ack(&params, &AckSample { now, rtt, acked, in_flight: 0, marked: false });
             assert!((response.window - window).abs() < 1e-6, "at {now}: {}", response.window);
-            assert!((response.smoothed / 1e6 - smoothed).abs() < 1e-9, "at {now}: {}", response.smoothed);
-            let rate = (window * 8e6 / smoothed).min(10e9) as u64;
             assert!(response.rate().as_bps().abs_diff(rate) <= 1, "at {now}: {}", response.rate());
         }
         response.on_loss(&params, Time::from_ms(10), LossSignal::Timeout);
         response.on_loss(&params, Time::from_ms(10), LossSignal::Timeout);
-        assert_eq!(response.window(), 20, "halved once");
+        assert_eq!(response.window(), 55, "halved once");
     }
 
     /// Below 64 KB the window still grows and shrinks, down to the least rate.

@@ -55,14 +55,14 @@ fn rates_and_windows_of_0_are_refused() {
     assert_eq!(error, "`min_rate` cannot be 0 bps; it takes a rate above 0, for example \"40 Gbps\"");
     let error = Control::named("timely", &[("t_high", Time::ZERO.into())]).unwrap_err().to_string();
     assert!(error.starts_with("`t_high` cannot be 0 ps; it takes a time above 0"), "{error}");
-    let values = [("alpha", rnic_transport::Bytes(3).into()), ("beta", rnic_transport::Bytes(2).into())];
-    let control = Control::named("rogue", &values).unwrap();
+    let values = [("t_low", Time::from_us(3).into()), ("t_high", Time::from_us(2).into())];
+    let control = Control::named("timely", &values).unwrap();
     let mut wire = Wire::perfect();
     let pd = wire.pds[0];
     let mut channel = Channel::open(wire.nic(0), pd, Config { control, ..Config::default() }).unwrap();
     let own = channel.address();
     let error = channel.connect(wire.nic(0), Link::new(Wire::addr(1), MTU), own, Time::ZERO).unwrap_err();
-    assert_eq!(error.to_string(), "`alpha` must not be greater than `beta`");
+    assert_eq!(error.to_string(), "`t_low` must not be greater than `t_high`");
 }
 
 /// The NIC would time out while its own rate limiter delays the packets.

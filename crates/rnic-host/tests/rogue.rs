@@ -167,7 +167,7 @@ fn the_rate_limit_of_the_nic_follows_the_congestion_control() {
     assert!(pair.run(Time::from_ms(50), |pair| !pair.found[0].is_empty()));
     let rate = pair.wire.nics[0].query_qp(pair.ends[0].primary()).unwrap().rate;
     let allowed = pair.ends[0].allowance().unwrap();
-    assert_eq!(allowed.window, None, "the window is below a chunk: only the rate limits");
+    assert_eq!(allowed.window, Some(1 << 16), "the window is below a chunk: only the rate limits");
     let (set, asked) = (rate.unwrap().as_bps(), allowed.rate.unwrap().as_bps());
     assert!(set.abs_diff(asked) <= set / 64, "{set} {asked}");
     assert!(asked < 2_100_000_000 && pair.ends[0].counters().rate_changes > 3, "{asked}");

@@ -25,18 +25,26 @@ impl Drop for DomainInner {
 #[derive(Clone)]
 pub struct ProtectionDomain(pub(crate) Arc<DomainInner>);
 
+/// Allocates `len` zero bytes for a memory region. Unlike `vec![0; len]` it fails with an error if the system has no
+/// memory for them, and the system has provided all of the memory when it returns.
+///
+/// # Errors
+/// [`NoMemory`](rnic_verbs::VerbsError::NoMemory).
+pub fn zeroed(len: usize) -> Result<Vec<u8>, Error> {
+    let mut bytes = Vec::new();
+    let failed = |_| VerbsError::NoMemory { what: "memory region", bytes: len as u64 };
+    bytes.try_reserve_exact(len).map_err(failed)?;
+    bytes.resize(len, 0);
+    Ok(bytes)
+}
+
 impl ProtectionDomain {
-    /// Registers `len` zero bytes, which the device allocates. Unlike `register(vec![0; len], access)` it fails with an
-    /// error if the system has no memory for them.
+    /// Registers `len` zero bytes ([`zeroed`]).
     ///
     /// # Errors
     /// [`NoMemory`](rnic_verbs::VerbsError::NoMemory), or a limit of the device is reached.
     pub fn allocate(&self, len: usize, access: Access) -> Result<MemoryRegion, Error> {
-        let mut bytes = Vec::new();
-        let failed = |_| VerbsError::NoMemory { what: "memory region", bytes: len as u64 };
-        bytes.try_reserve_exact(len).map_err(failed)?;
-        bytes.resize(len, 0);
-        self.register(bytes, access)
+        self.register(zeroed(len)?, access)
     }
 
     /// Registers `bytes` as a memory region with the rights `access`. The device owns the bytes until

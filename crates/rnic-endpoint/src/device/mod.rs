@@ -32,7 +32,7 @@ mod shared;
 mod verbs;
 
 pub use completion::{CompletionQueue, Completions};
-pub use memory::{Foreign, Held, Lends, MemoryRegion, Owned, ProtectionDomain};
+pub use memory::{Foreign, Held, Lends, MemoryRegion, Owned, ProtectionDomain, zeroed};
 pub use queue_pair::{Address, PathOptions, QpOptions, QueuePair, SharedReceiveQueue};
 pub use ready::{NextEvent, ReadyFd};
 pub use rnic_secure::PublicKey;

@@ -11,9 +11,25 @@ use rnic_transport::congestion::{AckSample, LossSignal};
 use rnic_transport::{BitRate, Time};
 use rnic_verbs::SendOp;
 
-/// Chunks that the NIC has when only the rate limits the channel: one that leaves, and one that waits, so that the
-/// link does not idle. The number is our choice.
-const AHEAD: u64 = 2;
+/// How many chunks the NIC has, at least 1, and the rate at which it sends them, so that `wanted` bytes per picosecond
+/// flow over a path with the round-trip time `rtt` in picoseconds. `line` is the rate of the link.
+///
+/// With `k` chunks of `S` bytes that the NIC sends at the rate `r`, a chunk is posted when the one `k` before it
+/// completes, so `k * S` bytes take `S / r + rtt`: the time in which the NIC sends is no part of `rtt`. The result is
+/// the least `k` for which `r` is at most the rate of the link, and never less than `wanted`. The number matters, because the departures that the
+/// layer computes are right again as soon as the NIC has no chunk when the next one is posted. A NIC that has
+/// always one more sends later than computed after any delay of its own, for example by other queue pairs, and
+/// what was the delay of one chunk looks like a queue for ever.
+///
+/// A window of `W` bytes wants `W / rtt`. If it is below a chunk, and the line is much faster, `k` is 1, so that the rate
+/// limit alone decides: RoGUE's rule.
+fn pipeline(wanted: f64, rtt: f64, chunk: f64, line: f64) -> (u32, f64) {
+    let wanted = wanted.min(line);
+    // The small number is for errors of rounding.
+    let chunks = (wanted * (rtt / chunk + 1.0 / line) - 1e-6).ceil().clamp(1.0, 1e9);
+    let sending = chunks * chunk / wanted - rtt;
+    (chunks as u32, (chunk / sending.max(chunk / line)).max(wanted))
+}
 
 /// Bytes of a request of `len` bytes beyond its frames' common headers: the headers of its first and its last packet,
 /// and the pad. Without them the computed departures of a busy queue pair would be ever earlier than the true ones,
@@ -42,7 +58,8 @@ pub(super) struct Pacing {
     max_window: u64,
     departures: Departures,
     smoothed: Smoothed,
-    base_rtt: Time,
+    /// The last round-trip time measured; before the first one, that of the configuration.
+    last_rtt: Time,
     /// Rate limit of the NIC; `None`: only the link limits the rate.
     rate: Option<BitRate>,
     /// Reads: when the next one may be posted. The peer sends the data, so this side's rate limit does not pace it.
@@ -66,7 +83,7 @@ impl Pacing {
             max_window: config.max_window,
             departures: Departures::default(),
             smoothed: Smoothed::default(),
-            base_rtt: config.base_rtt,
+            last_rtt: config.base_rtt,
             rate: None,
             next_read: Time::ZERO,
             bytes: 0,
@@ -75,21 +92,25 @@ impl Pacing {
     }
 
     pub(super) fn allowance(&self) -> Allowance {
+        let rtt = self.last_rtt.as_ps().max(1) as f64;
         let window = match self.law.window() {
             u32::MAX => u64::MAX,
             packets => u64::from(packets) * u64::from(self.frames.mtu),
         };
-        let rtt = self.smoothed.get().unwrap_or(self.base_rtt);
-        let rate = self.law.rate().min(self.max_rate);
-        let allowance = Allowance::of(rate, window.min(self.max_window), self.chunk, rtt, self.line);
-        let rate = allowance.rate.map(|rate| rate.max(self.min_rate)).filter(|rate| *rate < self.line);
-        Allowance { rate, ..allowance }
+        let window = window.min(self.max_window) as f64;
+        let line = self.line.as_bps() as f64 / 8e12;
+        let wanted = (self.law.rate().min(self.max_rate).as_bps() as f64 / 8e12).min(window / rtt);
+        let wanted = wanted.max(self.min_rate.as_bps() as f64 / 8e12);
+        let (chunks, rate) = pipeline(wanted, rtt, self.chunk as f64, line);
+        let bytes = u64::from(chunks) * self.chunk;
+        let bps = BitRate::from_bps((rate * 8e12) as u64).max(self.min_rate);
+        Allowance { window: Some(bytes), rate: Some(bps.min(self.max_rate)).filter(|rate| *rate < self.line) }
     }
 
     /// Whether `part` may be posted now. The error is the time at which it may be; `None`: after a completion.
     pub(super) fn admits(&self, part: &Part, now: Time) -> Result<(), Option<Time>> {
-        let window = self.allowance().window.unwrap_or(AHEAD * self.chunk);
-        if self.bytes >= window {
+        let window = self.allowance().window.unwrap_or(self.chunk);
+        if self.bytes > 0 && self.bytes + part.len > window {
             return Err(None);
         }
         if part.kind == PartKind::Read && self.next_read > now { Err(Some(self.next_read)) } else { Ok(()) }
@@ -123,6 +144,7 @@ impl Pacing {
     pub(super) fn sample(&mut self, part: &Part, acked: u32, completed: Time) -> Time {
         let rtt = part.departure.rtt(completed);
         self.smoothed.sample(rtt);
+        self.last_rtt = rtt;
         let in_flight = self.packets;
         self.law.on_ack(&AckSample { now: completed, rtt, acked, in_flight, marked: false });
         rtt
@@ -166,5 +188,29 @@ impl Pacing {
 
     pub(super) fn smoothed(&self) -> Option<Time> {
         self.smoothed.get()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Chunks of 50,000 bytes at 10 Gbps (1,250 bytes per us): 40 us each.
+    #[test]
+    fn chunks_and_rate_for_a_wanted_rate() {
+        let of = |wanted: f64, rtt: f64| {
+            let (chunks, rate) = pipeline(wanted / 1e6, rtt * 1e6, 50_000.0, 1_250.0 / 1e6);
+            (chunks, (rate * 1e6).round())
+        };
+        // One chunk in 40 + 40 us at line rate: half of it. One at 5 us keeps the link busy for 40 of 45 us, so two.
+        assert_eq!(of(625.0, 40.0), (1, 1_250.0));
+        assert_eq!(of(1_250.0, 5.0), (2, 1_250.0));
+        // 500 bytes per us: a chunk in 100 us, of which 60 us are for sending.
+        assert_eq!(of(500.0, 40.0), (1, 833.0));
+        // Two chunks in 200 us: 40 us for sending at line rate, with 160 us. Less needs a lower rate.
+        assert_eq!(of(500.0, 160.0), (2, 1_250.0));
+        assert_eq!(of(400.0, 160.0), (2, 556.0));
+        // More than the line is the line.
+        assert_eq!(of(5_000.0, 40.0), (2, 1_250.0));
     }
 }

@@ -1,9 +1,9 @@
 //! The client of `rnic perf`: it connects to a server and runs the measurements of a plan.
 
 use super::bandwidth::Client;
-use super::control::{Control, Message, Setup, greet, hear, unexpected};
+use super::control::{Control, Message, Setup, greet, hear, hear_within, unexpected};
 use super::counters::difference;
-use super::end::End;
+use super::end::{End, memory};
 use super::latency::{self, Ball};
 use super::plan::{Amount, GIVE_UP_AFTER, Plan, PlanError};
 use super::report::process_cpu_time;
@@ -15,6 +15,10 @@ use rnic_transport::{BitRate, Time};
 use rnic_verbs::{Service, Status};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// For so long a client waits until the server has its memory.
+const PREPARATION: Duration = Duration::from_secs(60);
 
 /// Runs all measurements of `plan` with the server `host`, which runs [`serve`](super::serve). It passes each result to
 /// `row` as soon as the measurement of this message size ends.
@@ -27,15 +31,16 @@ pub fn run(
     host: impl ToSocketAddrs + ToString, plan: &Plan, stop: &AtomicBool, mut row: impl FnMut(&Report, &Row),
 ) -> Result<Report, PerfError> {
     plan.check()?;
+    let setup = setup(plan);
+    let memory = memory(&setup, u64::MAX)?;
     let mut channel = match &plan.credentials {
         None => Channel::connect(host)?,
         Some(credentials) => Channel::connect_secured(host, credentials)?,
     };
     greet(&mut channel)?;
-    let setup = setup(plan);
     let (mut local, peer) = (channel.local_addr(), channel.peer_addr());
     local.set_port(plan.roce_port);
-    let end = End::open(local, &setup, 0, u64::MAX)?;
+    let end = End::open(local, &setup, 0, memory)?;
     let own = end.path_mtu(peer)?;
     if let Some(asked) = plan.mtu
         && asked > own
@@ -45,7 +50,7 @@ pub fn run(
     }
     let client = end.introduction(plan.mtu.unwrap_or(own));
     channel.send(&Message::Hello { setup: Box::new(setup), client, mtu_fixed: plan.mtu.is_some() })?;
-    let server = match hear(&mut channel)? {
+    let server = match hear_within(&mut channel, PREPARATION)? {
         Message::Welcome { server } => server,
         message => return Err(unexpected(peer, &message)),
     };

@@ -18,7 +18,7 @@ use crate::Op;
 use rnic_endpoint::clock::{Clock, TimeSource};
 use rnic_endpoint::config::Security;
 use rnic_endpoint::device::{Address, Device, PublicKey};
-use rnic_endpoint::exchange::{Channel, ExchangeError, RemoteMemory, Speaker};
+use rnic_endpoint::exchange::{self, Channel, ExchangeError, RemoteMemory, Speaker};
 use rnic_endpoint::host;
 use rnic_transport::Time;
 use serde::{Deserialize, Serialize};
@@ -26,6 +26,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, TryRecvError};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 /// Version of the control messages, which must be the same on both sides.
 pub(super) const VERSION: u32 = 4;
@@ -167,7 +168,12 @@ pub(super) fn greet(channel: &mut Channel) -> Result<(), PerfError> {
 /// Receives the next message before the measurements start, when there is no [`Control`] yet. A `Refused` becomes an
 /// error.
 pub(super) fn hear(channel: &mut Channel) -> Result<Message, PerfError> {
-    match channel.receive()? {
+    hear_within(channel, exchange::PATIENCE)
+}
+
+/// Receives the next message like [`hear`], which must arrive within `patience`.
+pub(super) fn hear_within(channel: &mut Channel, patience: Duration) -> Result<Message, PerfError> {
+    match channel.receive_within(Some(patience))? {
         Message::Refused { why } => Err(PerfError::Refused(why)),
         message => Ok(message),
     }

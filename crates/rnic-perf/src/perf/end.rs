@@ -51,11 +51,25 @@ pub(super) struct End {
     faults: Arc<Mutex<FaultCounters>>,
 }
 
+/// Bytes of memory of each side for the messages of a setup.
+fn needed(setup: &Setup) -> u64 {
+    u64::from(setup.queue_pairs) * u64::from(setup.slots) * u64::from(setup.stride)
+}
+
+/// The memory for the messages of `setup`. It may take many seconds to get it from a busy system, so no peer that has
+/// only the patience of a message should wait meanwhile.
+///
+/// # Errors
+/// If the setup is impossible, needs more than `max_memory` bytes in all, or the system has no memory.
+pub(super) fn memory(setup: &Setup, max_memory: u64) -> Result<Vec<u8>, PerfError> {
+    check(setup, max_memory)?;
+    Ok(rnic_endpoint::device::zeroed(needed(setup) as usize)?)
+}
+
 impl End {
-    /// Opens a device at `local` and creates its queue pairs and memory. `side` (0 for the client, 1 for the server)
-    /// makes the random faults of the two sides differ. `max_memory` limits the bytes of memory that the setup needs.
-    pub(super) fn open(local: SocketAddr, setup: &Setup, side: u64, max_memory: u64) -> Result<End, PerfError> {
-        check(setup, max_memory)?;
+    /// Opens a device at `local`, creates its queue pairs and registers its memory, which [`memory`] returned. `side`
+    /// (0 for the client, 1 for the server) makes the random faults of the two sides differ.
+    pub(super) fn open(local: SocketAddr, setup: &Setup, side: u64, memory: Vec<u8>) -> Result<End, PerfError> {
         let udp = UdpConfig { source_ports: setup.queue_pairs.clamp(1, 16) as usize, ..UdpConfig::default() };
         let port = UdpPort::bind(local, &udp).map_err(Error::from)?;
         let mut config = Config { mode: lane::mode(setup), ..Config::default() };
@@ -84,8 +98,7 @@ impl End {
         };
         let receives = receives(setup);
         let domain = device.protection_domain();
-        let bytes = u64::from(setup.queue_pairs) * u64::from(setup.slots) * u64::from(setup.stride);
-        let region = domain.allocate(bytes as usize, Access::ALL)?;
+        let region = domain.register(memory, Access::ALL)?;
         let lanes = Lanes::open(&device, &domain, setup, receives)?;
         Ok(End { device, lanes, region, setup: setup.clone(), faults })
     }
@@ -109,8 +122,8 @@ impl End {
 
     /// Connects all queue pairs to the queue pairs in `theirs`. The peer's device has the IP address of `peer`.
     pub(super) fn connect(&self, peer: SocketAddr, theirs: &Introduction, mtu: u32) -> Result<(), PerfError> {
-        let needed = u64::from(self.setup.queue_pairs) * u64::from(self.setup.slots) * u64::from(self.setup.stride);
-        if theirs.peers.len() + theirs.channels.len() != self.lanes.count() || theirs.memory.len < needed {
+        let has_memory = theirs.memory.len >= needed(&self.setup);
+        if theirs.peers.len() + theirs.channels.len() != self.lanes.count() || !has_memory {
             return Err(
                 PlanError("the peer has fewer queue pairs or less memory than the plan needs".to_string()).into()
             );

@@ -2,7 +2,7 @@
 
 use super::control::{Control, Introduction, Message, PATIENCE, Setup, greet, hear, refuse, unexpected};
 use super::counters::difference;
-use super::end::{End, Watch};
+use super::end::{End, Watch, memory};
 use super::latency::{self, Ball};
 use super::report::process_cpu_time;
 use super::{PerfError, Side, Verified, bandwidth};
@@ -205,7 +205,7 @@ fn converse(mut channel: Channel, hello: Hello, options: &ServeOptions, stop: &A
     let peer = channel.peer_addr();
     let Hello { setup, client, mtu_fixed } = hello;
     let local = SocketAddr::new(channel.local_addr().ip(), options.roce_port);
-    let end = End::open(local, &setup, 1, options.max_memory)?;
+    let end = End::open(local, &setup, 1, memory(&setup, options.max_memory)?)?;
     let own = end.path_mtu(peer)?;
     if mtu_fixed && own < client.mtu {
         let why = format!("an MTU of {} is too large: the path to {} carries at most {own}", client.mtu, peer.ip());

@@ -371,7 +371,8 @@ impl<X: HostChannel> NicPartition<VerbsNics<X>> {
         }
         let (body, sent) = X::Segment::of(host.id, shared.batch.bytes())?;
         let dst = host_of(to.peer);
-        let bytes = if sent.is_control && sent.payload == 0 { shared.ack } else { sent.payload + shared.header };
+        let is_ack = sent.is_control && sent.payload == 0;
+        let bytes = if is_ack { shared.ack } else { sent.payload + sent.extended + shared.header };
         let entity = [u64::from(host.id.0), u64::from(dst.0), u64::from(to.qpn.0)];
         Some(Packet {
             dst,

@@ -1,7 +1,7 @@
 //! Packets of simulated RDMA NICs: headers as on the wire, and no payload, except that of short messages.
 
 use rnic_fabric::{Body, HostId};
-use rnic_wire::{BthView, Headers, ICRC_LEN, Operation, Packet};
+use rnic_wire::{Bth, BthView, Headers, ICRC_LEN, Operation, Packet};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 /// Payload of a packet whose payload the simulator does not carry. A packet of at most 64 KB fits a frame's length.
@@ -30,6 +30,8 @@ pub(super) fn host_of(peer: SocketAddr) -> HostId {
 pub(crate) struct Sent {
     /// Bytes of payload.
     pub(super) payload: u32,
+    /// Bytes of extended transport headers, and of the pad.
+    pub(super) extended: u32,
     /// Whether it is an acknowledgement or a message between two layers of host software, and not data.
     pub(super) is_control: bool,
 }
@@ -75,7 +77,8 @@ impl<const N: usize> Segment for VerbsSegment<N> {
         let mut segment = VerbsSegment { src, payload: payload as u16, is_carried, bytes: [0; N] };
         segment.bytes.get_mut(..carried)?.copy_from_slice(bytes.get(..carried)?);
         let is_data = matches!(opcode.operation(), Operation::Write | Operation::ReadRequest | Operation::ReadResponse);
-        Some((segment, Sent { payload: payload as u32, is_control: !is_data }))
+        let extended = (header - Bth::LEN + usize::from(view.pad())) as u32;
+        Some((segment, Sent { payload: payload as u32, extended, is_control: !is_data }))
     }
 
     fn src(&self) -> HostId {
@@ -94,7 +97,7 @@ impl<const N: usize> Segment for VerbsSegment<N> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rnic_wire::{Aeth, Bth, Credits, Opcode, Reth, Syndrome};
+    use rnic_wire::{Aeth, Credits, Opcode, Reth, Syndrome};
 
     fn bytes(packet: &Packet<'_>) -> Vec<u8> {
         let mut bytes = vec![0; 5_000];
@@ -109,7 +112,7 @@ mod tests {
         headers.reth = Some(Reth { va: 1 << 50, rkey: 5, dma_len: 4_096 });
         let full = [7; 1_024];
         let (segment, sent) = VerbsSegment::<32>::of(HostId(3), &bytes(&Packet::new(headers, &full))).unwrap();
-        assert_eq!((sent, segment.src()), (Sent { payload: 1_024, is_control: false }, HostId(3)));
+        assert_eq!((sent, segment.src()), (Sent { payload: 1_024, extended: 16, is_control: false }, HostId(3)));
         let back = segment.packet().unwrap();
         assert_eq!((back.headers, back.payload.len()), (headers, 1_024));
         assert!(back.payload.iter().all(|byte| *byte == 0), "the payload of data is not carried");
@@ -117,7 +120,7 @@ mod tests {
         let short = [1, 2, 3, 4, 5];
         let send = Packet::new(Headers::new(Bth::new(Opcode::UC_SEND_ONLY, 9, 1)), &short);
         let (segment, sent) = VerbsSegment::<32>::of(HostId(3), &bytes(&send)).unwrap();
-        assert_eq!(sent, Sent { payload: 5, is_control: true });
+        assert_eq!(sent, Sent { payload: 5, extended: 3, is_control: true });
         assert_eq!(segment.packet(), Some(send));
 
         let mut headers = Headers::new(Bth::new(Opcode::RC_ACKNOWLEDGE, 9, 1));

@@ -8,9 +8,10 @@ use rnic_host::{Control, rogue};
 use rnic_run::FlowSpec;
 
 /// One chunk of 64 packets crosses a bottleneck of half the rate. The NIC sends it in 56,643 ns, which the formula
-/// subtracts. A frame with its gap takes 884.8 ns at 10 Gbps, and twice as long at 5 Gbps. The last one
-/// arrives 900 ns (bus) + 884.8 + 64 x 1,769.6 + 884.8 ns + 3 us (delays) after the request; the ACK of 86 bytes takes
-/// 68.8 + 137.6 + 68.8 ns + 3 us. That is 122,199.2 ns, and the timestamp is rounded down to 122,199 ns.
+/// subtracts. A frame with its gap takes 884.8 ns at 10 Gbps, and twice as long at 5 Gbps. The first has a RETH, so
+/// 12.8 ns more, and the last immediate data, 3.2 ns. The last one arrives 900 ns (bus) + 897.6 (first frame) + 1,795.2
+/// + 62 x 1,769.6 + 1,776 (bottleneck) + 888 ns + 3 us (delays) after the request; the ACK of 86 bytes takes
+/// 68.8 + 137.6 + 68.8 ns + 3 us. That is 122,247.2 ns, and the timestamp is rounded down to 122,247 ns.
 #[test]
 fn the_rtt_of_a_chunk_is_the_queue_that_it_has_built() {
     let text = r#"
@@ -49,5 +50,5 @@ fn the_rtt_of_a_chunk_is_the_queue_that_it_has_built() {
     // and immediate data besides.
     let left = rnic_transport::BitRate::from_bps(10_000_000_000 * 1_086 / 1_106).time_for(64 * 1_086 + 20);
     assert_eq!(left.as_ps() / 1_000, 56_643);
-    assert_eq!(channel.rtt(), Some(Time::from_ps(122_199_000) - left));
+    assert_eq!(channel.rtt(), Some(Time::from_ps(122_247_000) - left));
 }
