@@ -156,14 +156,7 @@ impl CongestionControl for RogueDelay {
 
     fn new(params: &RogueParams, _flow: &FlowConfig, _now: Time) -> RogueDelay {
         let rtt = params.base_rtt.as_ps().max(1) as f64;
-        RogueDelay {
-            window: params.initial,
-            base: rtt,
-            rtt,
-            hold: Time::ZERO,
-            line: params.line,
-            mtu: params.mtu,
-        }
+        RogueDelay { window: params.initial, base: rtt, rtt, hold: Time::ZERO, line: params.line, mtu: params.mtu }
     }
 
     fn on_ack(&mut self, params: &RogueParams, sample: &AckSample) {

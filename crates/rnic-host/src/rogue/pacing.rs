@@ -58,8 +58,9 @@ pub(super) struct Pacing {
     max_window: u64,
     departures: Departures,
     smoothed: Smoothed,
-    /// The last round-trip time measured; before the first one, that of the configuration.
+    /// The last and the least round-trip time measured; before the first one, that of the configuration.
     last_rtt: Time,
+    least_rtt: Time,
     /// Rate limit of the NIC; `None`: only the link limits the rate.
     rate: Option<BitRate>,
     /// Reads: when the next one may be posted. The peer sends the data, so this side's rate limit does not pace it.
@@ -84,6 +85,7 @@ impl Pacing {
             departures: Departures::default(),
             smoothed: Smoothed::default(),
             last_rtt: config.base_rtt,
+            least_rtt: config.base_rtt,
             rate: None,
             next_read: Time::ZERO,
             bytes: 0,
@@ -92,12 +94,14 @@ impl Pacing {
     }
 
     pub(super) fn allowance(&self) -> Allowance {
-        let rtt = self.last_rtt.as_ps().max(1) as f64;
         let window = match self.law.window() {
             u32::MAX => u64::MAX,
             packets => u64::from(packets) * u64::from(self.frames.mtu),
         };
-        let window = window.min(self.max_window) as f64;
+        let window = window.min(self.max_window);
+        // Without a window the number of chunks must not grow with the queue that they build.
+        let rtt = if window == u64::MAX { self.least_rtt } else { self.last_rtt };
+        let (window, rtt) = (window as f64, rtt.as_ps().max(1) as f64);
         let line = self.line.as_bps() as f64 / 8e12;
         let wanted = (self.law.rate().min(self.max_rate).as_bps() as f64 / 8e12).min(window / rtt);
         let wanted = wanted.max(self.min_rate.as_bps() as f64 / 8e12);
@@ -110,7 +114,7 @@ impl Pacing {
     /// Whether `part` may be posted now. The error is the time at which it may be; `None`: after a completion.
     pub(super) fn admits(&self, part: &Part, now: Time) -> Result<(), Option<Time>> {
         let window = self.allowance().window.unwrap_or(self.chunk);
-        if self.bytes > 0 && self.bytes + part.len > window {
+        if self.bytes >= window {
             return Err(None);
         }
         if part.kind == PartKind::Read && self.next_read > now { Err(Some(self.next_read)) } else { Ok(()) }
@@ -144,7 +148,7 @@ impl Pacing {
     pub(super) fn sample(&mut self, part: &Part, acked: u32, completed: Time) -> Time {
         let rtt = part.departure.rtt(completed);
         self.smoothed.sample(rtt);
-        self.last_rtt = rtt;
+        (self.last_rtt, self.least_rtt) = (rtt, self.least_rtt.min(rtt));
         let in_flight = self.packets;
         self.law.on_ack(&AckSample { now: completed, rtt, acked, in_flight, marked: false });
         rtt
