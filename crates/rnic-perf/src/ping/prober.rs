@@ -230,6 +230,12 @@ impl Prober {
         }
     }
 
+    /// Ends the series at once: no further probe leaves, and probes that wait get no outcome.
+    pub fn abandon(&mut self) {
+        self.stop();
+        self.waiting.clear();
+    }
+
     /// No further probe leaves.
     pub fn stop(&mut self) {
         self.config.count = Some(self.next);
