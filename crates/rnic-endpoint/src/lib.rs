@@ -68,8 +68,9 @@ pub use port::{Arrival, Batch, FaultyPort, Port, UdpPort};
 pub use rnic_memory::{MemoryError, Pages, SharedMemory};
 pub use rnic_transport::{BitRate, Time, Timeouts};
 pub use rnic_verbs::{
-    Access, AddressHandle, Buffer, Capacities, Completion, Congestion, Data, DeviceConfig, Event, ForeignMemory, GRH_LEN, Limits, Notify,
-    Opcode, Qpn, Recipient, SendFlags, SendOp, SendRequest, Service, Sge, Source, State, Status, Verbs, VerbsError,
+    Access, AddressHandle, Buffer, Capacities, Completion, Congestion, Data, DeviceConfig, Event, ForeignMemory,
+    GRH_LEN, Limits, Notify, Opcode, Qpn, Recipient, SendFlags, SendOp, SendRequest, Service, Sge, Source, State,
+    Status, Verbs, VerbsError,
 };
 
 /// The Rust example of the README compiles and runs as a documentation test.

@@ -154,7 +154,7 @@ fn a_responder_that_ends_is_noticed() {
     pause(50);
     side.end();
     let (summary, _) = prober.join().unwrap();
-    assert!(summary.answered > 0 && !summary.interrupted);
+    assert!(summary.answered > 0 && !summary.interrupted && summary.responder_ended);
     assert_eq!(summary.probes, summary.answered + summary.errors[ProbeError::Gone.code()]);
 }
 
@@ -169,7 +169,10 @@ fn an_interrupted_ping_has_a_summary() {
         }
     });
     let summary = summary.unwrap();
-    assert!(summary.interrupted && summary.answered >= 9 && summary.probes == summary.answered, "{summary:?}");
+    assert!(
+        summary.interrupted && !summary.responder_ended && summary.answered >= 9 && summary.probes == summary.answered,
+        "{summary:?}"
+    );
     side.end();
 }
 
@@ -299,7 +302,8 @@ fn strangers_get_no_answer() {
 fn sessions_of_others_are_refused() {
     let side = Side::start("127.0.0.1:0", None);
     let stranger = Stranger::new();
-    let elsewhere = DatagramAddress { addr: SocketAddr::new(IpAddr::from([192, 0, 2, 1]), ROCE_PORT), ..stranger.address };
+    let elsewhere =
+        DatagramAddress { addr: SocketAddr::new(IpAddr::from([192, 0, 2, 1]), ROCE_PORT), ..stranger.address };
     let no_port = DatagramAddress { addr: SocketAddr::new(IpAddr::from([127, 0, 0, 1]), 0), ..stranger.address };
     for (hello, why) in [
         (json!({"ping": 1, "prober": elsewhere}), "has its device on 192.0.2.1; it must be on 127.0.0.1"),

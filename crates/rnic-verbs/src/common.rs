@@ -1,13 +1,12 @@
 //! State of a queue pair that is the same for every transport service (RC, IRN, UC, UD): queues, completions, errors.
 
-use crate::datagram::Source;
 use crate::memory::Memory;
 use crate::packet::Route;
 use crate::queue::{CompletionQueue, Receive, ReceiveQueue, SharedReceiveQueue};
 use crate::send_queue::{SendQueue, Wqe};
 use crate::table::Table;
 use crate::types::{
-    Access, Completion, Connection, CqId, Event, Opcode, Pd, QpInit, Qpn, SendAttributes, State, Status,
+    Access, Completion, Connection, CqId, Event, Opcode, Pd, QpInit, Qpn, SendAttributes, Source, State, Status,
 };
 use crate::{Counters, VerbsError};
 use rnic_transport::Time;

@@ -6,12 +6,11 @@ pub use crate::config::{DeviceConfig, Limits, Shard};
 
 use crate::common::Ctx;
 use crate::counters::{Counters, Dropped};
-use crate::datagram::NetworkHeader;
 use crate::qp::Qp;
 use crate::qps::QueuePairs;
 use crate::queue::CompletionQueue;
 use crate::table::Table;
-use crate::types::{Event, Qpn, Service, State, Status, VerbsError};
+use crate::types::{Event, NetworkHeader, Qpn, Service, State, Status, VerbsError};
 use chacha20::ChaCha20Rng;
 use rand_core::{Rng, SeedableRng};
 use rnic_transport::{Psn, Time};
@@ -426,9 +425,7 @@ struct Origin {
 
 /// The queue pair to which a packet of `origin` with this destination and partition key is addressed, and its slot.
 #[inline]
-fn addressed<'a>(
-    qps: &'a mut QueuePairs, qpn: Qpn, origin: &Origin, pkey: u16,
-) -> Result<(u32, &'a mut Qp), Dropped> {
+fn addressed<'a>(qps: &'a mut QueuePairs, qpn: Qpn, origin: &Origin, pkey: u16) -> Result<(u32, &'a mut Qp), Dropped> {
     let (at, qp) = qps.get_mut(qpn).ok_or(Dropped::UnknownQp)?;
     check_peer(qp, origin)?;
     if pkey & 0x7fff != Bth::DEFAULT_PKEY & 0x7fff {

@@ -1,11 +1,10 @@
 //! The verbs as a trait, [`Verbs`], for software above an RDMA NIC.
 
 use crate::backing::ForeignMemory;
-use crate::datagram::Recipient;
 use crate::device::Device;
 use crate::types::{
-    Access, Completion, CqId, DeviceInfo, Event, MrId, MrInfo, Pd, QpInfo, QpInit, Qpn, RecvRequest, SendRequest,
-    Transition, VerbsError,
+    Access, Completion, CqId, DeviceInfo, Event, MrId, MrInfo, Pd, QpInfo, QpInit, Qpn, Recipient, RecvRequest,
+    SendRequest, Transition, VerbsError,
 };
 use rnic_transport::{BitRate, Time};
 

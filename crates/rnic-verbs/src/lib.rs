@@ -10,7 +10,6 @@
 //! | module | contents |
 //! |---|---|
 //! | [`types`] | handles, work requests, completions, states, errors |
-//! | [`datagram`] | address handles, recipients and sources of unreliable datagrams (UD) |
 //! | [`device`] | the device: its verbs, received and sent packets, timers |
 //! | [`queue`] | completion queues and receive queues |
 //! | [`flow`] | congestion controls of queue pairs, chosen by name or by type |
@@ -29,7 +28,6 @@ mod common;
 mod config;
 pub mod conformance;
 pub mod counters;
-pub mod datagram;
 pub mod device;
 pub mod flow;
 mod interface;
@@ -52,7 +50,6 @@ pub use backing::{Buffer, ForeignMemory};
 pub use batch::{AROUND_PAYLOAD, acknowledges};
 pub use common::MAX_EVENTS;
 pub use counters::{Counters, Dropped};
-pub use datagram::{AddressHandle, DatagramAttributes, GRH_LEN, NetworkHeader, Recipient, Source};
 pub use device::{Batch, Device, DeviceConfig, Limits, Shard};
 pub use flow::Congestion;
 pub use interface::{Verbs, until_full};

@@ -3,8 +3,11 @@
 //! The types follow InfiniBand volume 1, chapters 10 (objects and their states) and 11 (verbs), without attributes that
 //! have a meaning only in hardware.
 
+mod datagram;
+
+pub use datagram::{AddressHandle, DatagramAttributes, GRH_LEN, NetworkHeader, Recipient, Source};
+
 use crate::config::Limits;
-use crate::datagram::{DatagramAttributes, Source};
 use crate::table::Id;
 use rnic_transport::{BitRate, Time, Timeouts};
 use std::borrow::Cow;
@@ -704,6 +707,15 @@ pub enum VerbsError {
     /// The device is closed and can execute no verbs; the text gives the reason.
     #[error("the device is closed: {0}")]
     Closed(String),
+}
+
+/// Checks that an attribute is between `min` and `max`.
+pub(crate) fn range(name: &'static str, value: u32, min: u32, max: u32) -> Result<(), VerbsError> {
+    if (min..=max).contains(&value) {
+        Ok(())
+    } else {
+        Err(VerbsError::Range { name, value: value.into(), possible: format!("{min} to {max}").into() })
+    }
 }
 
 /// The reason for which the device refuses an access to registered memory.

@@ -3,7 +3,6 @@
 
 use crate::backing::{Backing, Buffer, ForeignMemory, Virtual};
 use crate::common::Common;
-use crate::datagram::{DatagramAttributes, Recipient};
 use crate::device::Device;
 use crate::flow::Congestion;
 use crate::memory::{Spans, total};
@@ -13,8 +12,9 @@ use crate::qp::{Engine, MAX_IN_FLIGHT, Qp};
 use crate::queue::{CompletionQueue, Notify, Receive, ReceiveQueue, SharedReceiveQueue};
 use crate::send_queue::{Local, Wqe};
 use crate::types::{
-    Access, Completion, Connection, CqId, Data, Event, MAX_MTU, MrId, MrInfo, Pd, QpChange, QpInfo, QpInit, Qpn,
-    RecvRequest, SendAttributes, SendOp, SendRequest, Service, Sge, SrqId, State, Status, VerbsError,
+    Access, Completion, Connection, CqId, Data, DatagramAttributes, Event, MAX_MTU, MrId, MrInfo, Pd, QpChange, QpInfo,
+    QpInit, Qpn, Recipient, RecvRequest, SendAttributes, SendOp, SendRequest, Service, Sge, SrqId, State, Status,
+    VerbsError, range,
 };
 use rnic_transport::{BitRate, FlowConfig, GoBack, NackPolicy, Psn, Time, headers};
 use std::net::SocketAddr;
@@ -745,9 +745,7 @@ impl Device {
     /// # Errors
     /// As [`Device::post_send`]. Also if the service is not UD, the message is longer than the path MTU, or the
     /// recipient is a multicast group or out of range.
-    pub fn post_datagram(
-        &mut self, qpn: Qpn, request: &SendRequest<'_>, to: &Recipient,
-    ) -> Result<(), VerbsError> {
+    pub fn post_datagram(&mut self, qpn: Qpn, request: &SendRequest<'_>, to: &Recipient) -> Result<(), VerbsError> {
         self.post(qpn, request, Some(to))
     }
 
@@ -843,14 +841,6 @@ impl Device {
             self.touch(qpn);
         }
         Ok(())
-    }
-}
-
-pub(crate) fn range(name: &'static str, value: u32, min: u32, max: u32) -> Result<(), VerbsError> {
-    if (min..=max).contains(&value) {
-        Ok(())
-    } else {
-        Err(VerbsError::Range { name, value: value.into(), possible: format!("{min} to {max}").into() })
     }
 }
 

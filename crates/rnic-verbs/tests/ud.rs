@@ -6,9 +6,9 @@ use proptest::prelude::*;
 use rnic_transport::{BitRate, Time};
 use rnic_verbs::{
     Access, AddressHandle, Batch, Capacities, Completion, Congestion, Connection, CqId, Data, DatagramAttributes,
-    Device, DeviceConfig, Dropped, Event, GRH_LEN, MrInfo, NetworkHeader, Opcode, Pd, QpChange, QpInit, Qpn,
-    Recipient, RecvRequest, SendAttributes, SendFlags, SendOp, SendRequest, Service, Sge, State, Status, Transition,
-    Verbs, VerbsError,
+    Device, DeviceConfig, Dropped, Event, GRH_LEN, MrInfo, NetworkHeader, Opcode, Pd, QpChange, QpInit, Qpn, Recipient,
+    RecvRequest, SendAttributes, SendFlags, SendOp, SendRequest, Service, Sge, State, Status, Transition, Verbs,
+    VerbsError,
 };
 use rnic_wire::{Bth, Deth, Headers, ImmDt, Opcode as Wire, Packet};
 use std::net::SocketAddr;
@@ -341,8 +341,7 @@ fn services_do_not_mix() {
         let change = QpChange { qkey: Some(1), ..QpChange::default() };
         node.device.to_rts(other, SendAttributes::default(), node.now).unwrap();
         assert!(matches!(node.device.change(other, change), Err(VerbsError::Unsupported(_))));
-        let request =
-            SendRequest { wr_id: 1, op: SendOp::Send, data: Data::Inline(&[]), flags: SendFlags::default() };
+        let request = SendRequest { wr_id: 1, op: SendOp::Send, data: Data::Inline(&[]), flags: SendFlags::default() };
         let to = node.recipient();
         assert!(matches!(node.device.post_datagram(other, &request, &to), Err(VerbsError::Unsupported(_))));
     }
@@ -378,10 +377,7 @@ fn what_cannot_be_sent_is_refused_with_a_reason() {
         assert!(refusal(&mut node, SendOp::Send, 1, &to).starts_with(why), "{peer}");
     }
     let to_flow = path(&|path| path.flow = 1 << 20);
-    assert_eq!(
-        refusal(&mut node, SendOp::Send, 1, &to_flow),
-        "the flow label is 1048576; it must be 0 to 1048575"
-    );
+    assert_eq!(refusal(&mut node, SendOp::Send, 1, &to_flow), "the flow label is 1048576; it must be 0 to 1048575");
     let to_dscp = path(&|path| path.dscp = 64);
     assert_eq!(refusal(&mut node, SendOp::Send, 1, &to_dscp), "the DSCP is 64; it must be 0 to 63");
     let multicast = Recipient { qpn: Qpn(0xff_ffff), ..to };
@@ -430,10 +426,7 @@ fn states_are_those_of_other_queue_pairs() {
     node.send(3, 4, &to);
     node.device.deregister(lost.id).unwrap();
     assert!(node.take().is_empty());
-    assert_eq!(
-        node.sent(),
-        [(1, Status::Success), (2, Status::LocalProtection), (3, Status::WorkRequestFlushed)]
-    );
+    assert_eq!(node.sent(), [(1, Status::Success), (2, Status::LocalProtection), (3, Status::WorkRequestFlushed)]);
     assert_eq!(node.device.state(node.qpn), Ok(State::SendQueueError));
     node.recv(1, 0, 100);
     let packet = node.datagram(Wire::UD_SEND_ONLY_IMM, QKEY, 4);

@@ -157,9 +157,7 @@ fn receive(
 }
 
 /// Waits for the next client; returns `None` when `ends` returns true.
-pub(crate) fn accept(
-    listener: &TcpListener, ends: &impl Fn() -> bool,
-) -> io::Result<Option<(TcpStream, SocketAddr)>> {
+pub(crate) fn accept(listener: &TcpListener, ends: &impl Fn() -> bool) -> io::Result<Option<(TcpStream, SocketAddr)>> {
     listener.set_nonblocking(true)?;
     loop {
         if ends() {

@@ -141,11 +141,13 @@ pub fn ping(
         tally.add(outcome);
         event(PingEvent::Outcome(outcome), ports.get(usize::from(outcome.path)).copied().unwrap_or(0));
     });
+    let responder_ended = gone.load(Ordering::Acquire);
     speaker.hang_up();
     result?;
     let interrupted = stop.load(Ordering::Relaxed);
     let (size, stray) = (options.size, prober.stray() + end.strangers);
-    Ok(tally.summary(About { host, responder: responder.addr, qpn: responder.qpn, size, stray, interrupted }))
+    let (qpn, responder) = (responder.qpn, responder.addr);
+    Ok(tally.summary(About { host, responder, qpn, size, stray, interrupted, responder_ended }))
 }
 
 /// Opens a session with the responder.
@@ -161,7 +163,9 @@ fn greet(channel: &mut Channel, prober: DatagramAddress) -> Result<(u64, Datagra
             }
             Ok((session, DatagramAddress { addr: SocketAddr::new(peer.ip(), responder.addr.port()), ..responder }))
         }
-        Control::Refused { why } => Err(PingError::Refused(why.chars().filter(|c| !c.is_control()).take(200).collect())),
+        Control::Refused { why } => {
+            Err(PingError::Refused(why.chars().filter(|c| !c.is_control()).take(200).collect()))
+        }
         Control::Hello { .. } => Err(unexpected(channel).into()),
     }
 }
@@ -275,9 +279,9 @@ impl End {
             return Ok(());
         }
         let slot = completion.wr_id as usize;
-        let is_responder = completion.source.is_some_and(|source| {
-            source.ip().to_canonical() == responder.addr.ip() && source.qpn().0 == responder.qpn
-        });
+        let is_responder = completion
+            .source
+            .is_some_and(|source| source.ip().to_canonical() == responder.addr.ip() && source.qpn().0 == responder.qpn);
         if is_responder {
             let mut message = [0; MESSAGE];
             let len = (completion.byte_len as usize).saturating_sub(GRH_LEN as usize).min(MESSAGE);

@@ -178,8 +178,7 @@ mod tests {
         let address = qp.open_datagrams(&DatagramOptions::default()).unwrap();
         let memory = pd.register(vec![0; 64], Access::LOCAL).unwrap();
         qp.post_recv(0, &[memory.slice(0, 64).unwrap()]).unwrap();
-        let request =
-            SendRequest { wr_id: 1, op: SendOp::Send, data: Data::Inline(b""), flags: SendFlags::default() };
+        let request = SendRequest { wr_id: 1, op: SendOp::Send, data: Data::Inline(b""), flags: SendFlags::default() };
         qp.post_datagram(&request, &address.recipient()).unwrap();
         cq.wait_one(Time::from_ms(5_000)).unwrap().source.unwrap()
     }

@@ -102,6 +102,8 @@ pub struct Summary {
     pub paths: Vec<PathSummary>,
     /// Whether the ping was interrupted.
     pub interrupted: bool,
+    /// Whether the responder ended before the ping did.
+    pub responder_ended: bool,
 }
 
 /// The counts and times of one path.
@@ -127,7 +129,7 @@ impl Tally {
     /// `source_ports` has that of each path.
     pub(super) fn new(source_ports: &[u16]) -> Tally {
         let path =
-            |source_port: &u16| Path { source_port: *source_port, probes: 0, answered: 0, network: histogram(2) };
+            |source_port: &u16| Path { source_port: *source_port, probes: 0, answered: 0, network: histogram(3) };
         Tally {
             errors: ProbeError::ALL.map(|error| (error.code(), 0)).into(),
             without_report: 0,
@@ -189,6 +191,7 @@ impl Tally {
             total_us: Distribution::of(&self.total),
             paths,
             interrupted: about.interrupted,
+            responder_ended: about.responder_ended,
         }
     }
 }
@@ -201,6 +204,7 @@ pub(super) struct About<'a> {
     pub(super) size: usize,
     pub(super) stray: u64,
     pub(super) interrupted: bool,
+    pub(super) responder_ended: bool,
 }
 
 impl Summary {
@@ -213,13 +217,7 @@ impl Summary {
         let errors: Vec<String> = errors.map(|(code, count)| format!("{count} {code}")).collect();
         let errors = if errors.is_empty() { String::new() } else { format!(" ({})", errors.join(", ")) };
         writeln!(out, "--- {} ---", self.host)?;
-        writeln!(
-            out,
-            "{} probes, {} responses, {:.3} % lost{errors}",
-            self.probes,
-            self.answered,
-            self.loss * 100.0
-        )?;
+        writeln!(out, "{} probes, {} responses, {:.3} % lost{errors}", self.probes, self.answered, self.loss * 100.0)?;
         if self.without_report > 0 {
             writeln!(out, "{} responses without a report: their network RTT is not known", self.without_report)?;
         }
@@ -304,14 +302,15 @@ mod tests {
             tally.add(&Outcome { sequence, path: (sequence % 2) as u16, result });
         }
         let responder = "10.0.0.2:4791".parse().unwrap();
-        let about = About { host: "h", responder, qpn: 5, size: 512, stray: 0, interrupted: false };
+        let (interrupted, responder_ended) = (false, false);
+        let about = About { host: "h", responder, qpn: 5, size: 512, stray: 0, interrupted, responder_ended };
         let summary = tally.summary(about);
         assert_eq!((summary.probes, summary.answered, summary.without_report), (1_000, 999, 1));
         assert!((summary.loss - 0.001).abs() < 1e-12);
-        assert_eq!(summary.paths.iter().map(|path| (path.probes, path.answered)).collect::<Vec<_>>(), [
-            (500, 500),
-            (500, 499)
-        ]);
+        assert_eq!(
+            summary.paths.iter().map(|path| (path.probes, path.answered)).collect::<Vec<_>>(),
+            [(500, 500), (500, 499)]
+        );
         let network = summary.network_us.unwrap();
         for (found, expected) in [
             (network.min, 1.0),

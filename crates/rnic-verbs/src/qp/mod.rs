@@ -12,9 +12,8 @@ pub(crate) mod ud;
 
 use crate::batch::{AROUND_PAYLOAD, Destination};
 use crate::common::{Common, Ctx};
-use crate::datagram::{DatagramAttributes, NetworkHeader, Recipient};
 use crate::send_queue::Wqe;
-use crate::types::{QpChange, Qpn, SendOp, Service, State, VerbsError};
+use crate::types::{DatagramAttributes, NetworkHeader, QpChange, Qpn, Recipient, SendOp, Service, State, VerbsError};
 use crate::{Congestion, Dropped};
 use rnic_transport::{BitRate, FlowConfig, Psn, Time};
 use rnic_wire::{Operation, Packet, ProtectedHeader};

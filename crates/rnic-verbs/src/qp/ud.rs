@@ -6,11 +6,12 @@
 
 use super::sending::Due;
 use crate::common::{Common, Ctx, Delivery};
-use crate::datagram::{AddressHandle, DatagramAttributes, GRH_LEN, NetworkHeader, Recipient, Source};
 use crate::flow::Pace;
 use crate::packet::{Route, Writer};
 use crate::queue::reserve;
-use crate::types::{SendOp, State, Status, VerbsError};
+use crate::types::{
+    AddressHandle, DatagramAttributes, GRH_LEN, NetworkHeader, Recipient, SendOp, Source, State, Status, VerbsError,
+};
 use crate::{Congestion, Dropped};
 use rnic_transport::congestion::{NoCongestionControl, Settings};
 use rnic_transport::{BitRate, FlowConfig, Psn, Time};

@@ -7,7 +7,11 @@
 use super::Summary;
 use crate::network::Dice;
 use rnic_transport::Time;
-use rnic_verbs::{Access, AddressHandle, Batch, Capacities, Completion, Congestion, Connection, CqId, Data, DatagramAttributes, Device, DeviceConfig, Limits, MrInfo, Notify, Pd, QpInit, Qpn, Recipient, RecvRequest, SendAttributes, SendFlags, SendOp, SendRequest, Service, Sge, SrqId, State, Status, VerbsError};
+use rnic_verbs::{
+    Access, AddressHandle, Batch, Capacities, Completion, Congestion, Connection, CqId, Data, DatagramAttributes,
+    Device, DeviceConfig, Limits, MrInfo, Notify, Pd, QpInit, Qpn, Recipient, RecvRequest, SendAttributes, SendFlags,
+    SendOp, SendRequest, Service, Sge, SrqId, State, Status, VerbsError,
+};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
 

@@ -1,7 +1,7 @@
 //! The types of UD (unreliable datagram) queue pairs: where a datagram goes, where it came from, and the network header
 //! that precedes received data in memory.
 
-use crate::types::{Qpn, VerbsError};
+use super::{Qpn, VerbsError, range};
 use rnic_transport::Psn;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -67,8 +67,8 @@ impl AddressHandle {
                 "a datagram needs an address of a host and a UDP port of 1 to 65535 (4791 with RoCEv2)",
             ));
         }
-        crate::verbs::range("the flow label", self.flow, 0, (1 << 20) - 1)?;
-        crate::verbs::range("the DSCP", self.dscp.into(), 0, 63)
+        range("the flow label", self.flow, 0, (1 << 20) - 1)?;
+        range("the DSCP", self.dscp.into(), 0, 63)
     }
 }
 
@@ -87,7 +87,7 @@ pub struct Recipient {
 impl Recipient {
     /// Checks a recipient in a work request.
     pub(crate) fn check(&self) -> Result<(), VerbsError> {
-        crate::verbs::range("the QPN of the recipient", self.qpn.0, 0, Psn::MODULUS - 2)?;
+        range("the QPN of the recipient", self.qpn.0, 0, Psn::MODULUS - 2)?;
         self.path.check()
     }
 }
