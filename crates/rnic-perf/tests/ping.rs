@@ -356,3 +356,46 @@ fn floods_are_limited() {
     let counters = side.end();
     assert!(counters.limited > 0, "{counters:?}");
 }
+
+/// Two hosts, joined by a link with Ethernet's MTU, that fails for a while. Probes are lost then, with a reason, and
+/// later ones are answered again.
+#[test]
+fn a_link_that_fails_is_seen_and_returns() {
+    rnic_netns::with_pair(1_500, |pair| {
+        let listener = pair.b.run(|| TcpListener::bind((rnic_netns::Pair::B4, 0)).unwrap());
+        let host = listener.local_addr().unwrap().to_string();
+        let stop = Arc::new(AtomicBool::new(false));
+        let theirs = stop.clone();
+        let responder = pair.b.spawn(move || respond(&listener, RespondOptions::default(), &theirs, |_| {}).unwrap());
+        let (summary, after, refused) = pair.a.run(|| {
+            let too_long = PingOptions { size: 1_025, roce_port: ROCE_PORT, ..options(1) };
+            let refused = probe(&host, &too_long).unwrap_err().to_string();
+            let (timeout, count) = (Time::from_ms(100), Some(400));
+            let options = PingOptions { timeout, count, roce_port: ROCE_PORT, size: 1_024, paths: 4, ..options(1) };
+            let set = |state| {
+                let status = std::process::Command::new("ip").args(["link", "set", "veth", state]).status();
+                assert!(status.unwrap().success());
+            };
+            let mut after = 0;
+            let summary = ping(&host, &options, &AtomicBool::new(false), |event, _| {
+                if let PingEvent::Outcome(outcome) = event {
+                    match outcome.sequence {
+                        20 => set("down"),
+                        120 => set("up"),
+                        _ => {}
+                    }
+                    after += u64::from(outcome.sequence > 300 && outcome.result.is_ok());
+                }
+            });
+            (summary.unwrap(), after, refused)
+        });
+        stop.store(true, Ordering::Relaxed);
+        responder.join().unwrap();
+        assert_eq!(refused, "a probe of 1025 bytes is too long: a datagram on the path to 10.77.0.2 has at most 1024");
+        assert_eq!(summary.probes, 400);
+        let lost = summary.errors[ProbeError::Unreachable.code()] + summary.errors[ProbeError::Timeout.code()];
+        assert!(summary.errors[ProbeError::Unreachable.code()] > 0, "{summary:?}");
+        assert!(lost >= 50 && lost == summary.probes - summary.answered, "{summary:?}");
+        assert!(after > 50, "{after} of the last 99 probes were answered: {summary:?}");
+    });
+}

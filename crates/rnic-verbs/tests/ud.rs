@@ -537,3 +537,34 @@ proptest! {
         }
     }
 }
+
+/// A datagram of `ibv_ud_pingpong` on the Linux kernel's RoCE in software (`tests/interop/captures/ud-pingpong-ipv6`),
+/// with another destination: rnic receives it, and sends the same bytes, apart from the bit M (migrated).
+#[test]
+fn a_datagram_of_the_kernel_is_received_and_sent() {
+    let payload = [0x7b; 77];
+    let mut kernel =
+        vec![0x64, 0x30, 0xff, 0xff, 0, 0, 0, 0x14, 0, 0xa8, 0x54, 0x0a, 0x11, 0x11, 0x11, 0x11, 0, 0, 0, 0x14];
+    kernel.extend(payload);
+    kernel.extend([0, 0, 0, 0x1d, 0xb3, 0x1a, 0xee]);
+    let mut node = Node::unopened(1);
+    node.open(0x1111_1111);
+    node.recv(1, 0, 200);
+    kernel[5..8].copy_from_slice(&node.qpn.0.to_be_bytes()[1..]);
+    node.arrive(address("10.0.0.2:50000"), &kernel).unwrap();
+    let received = node.poll(node.recv_cq);
+    assert_eq!((received[0].byte_len, received[0].source.unwrap().qpn()), (117, Qpn(0x14)));
+    assert_eq!(node.bytes(40, 77), payload);
+
+    node.device.bytes_mut(node.memory.id).unwrap()[..77].copy_from_slice(&payload);
+    let to = Recipient { path: AddressHandle::to(address("10.0.0.2:4791")), qpn: node.qpn, qkey: 0x1111_1111 };
+    node.send(1, 77, &to);
+    let mut sent = node.take().remove(0).3.remove(0);
+    assert_eq!(sent[1], kernel[1] | 0x40);
+    sent[1] = kernel[1];
+    for (at, len) in [(8, 4), (17, 3), (100, 4)] {
+        // PSN, source queue pair, and the ICRC, which the owner of the device writes.
+        sent[at..at + len].copy_from_slice(&kernel[at..at + len]);
+    }
+    assert_eq!(sent, kernel);
+}
