@@ -61,9 +61,8 @@ impl End {
     fn await_dropped(&self, why: Dropped, count: u64) {
         let clock = rnic_endpoint::Clock::start();
         while self.dropped(why) < count {
-            self.device.progress().unwrap();
             assert!(clock.now() < PATIENCE, "{why:?}: {} of {count}", self.dropped(why));
-            std::thread::sleep(std::time::Duration::from_millis(1));
+            self.device.wait(Time::from_ms(1)).unwrap();
         }
         assert_eq!(self.dropped(why), count);
     }
