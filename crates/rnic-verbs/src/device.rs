@@ -102,7 +102,8 @@ impl Device {
     }
 
     /// Returns a random queue key (Q_Key) that a third party cannot predict, for a UD queue pair. Its most significant
-    /// bit is 0, because a send request cannot name a Q_Key with this bit set ([`Recipient::qkey`](crate::Recipient::qkey)).
+    /// bit is 0, because a send request cannot name a Q_Key with this bit set
+    /// ([`Recipient::qkey`](crate::Recipient::qkey)).
     pub fn random_qkey(&mut self) -> u32 {
         self.rng.next_u32() >> 1
     }

@@ -298,8 +298,8 @@ pub struct Completion {
     pub status: Status,
     /// The operation of the work request.
     pub opcode: Opcode,
-    /// Of a receive: length in bytes of the message; of a datagram, with the [`GRH_LEN`](crate::GRH_LEN) bytes before its
-    /// data. Of a read or atomic: length in bytes of the response. 0 for other operations.
+    /// Of a receive: length in bytes of the message; of a datagram, with the [`GRH_LEN`](crate::GRH_LEN) bytes before
+    /// its data. Of a read or atomic: length in bytes of the response. 0 for other operations.
     pub byte_len: u32,
     /// Of a receive: immediate data of the message, if it has any.
     pub imm: Option<u32>,
@@ -312,8 +312,8 @@ pub struct Completion {
     pub qpn: Qpn,
     /// Time when the device generated the completion, by the device's clock. A request of a reliable connection
     /// completes when the device processes its ACK or response. A request of an unreliable connection or a datagram
-    /// completes when [`Device::transmit`](crate::Device::transmit) returns its last packet. A receive completes when the device
-    /// processes the last packet of its message.
+    /// completes when [`Device::transmit`](crate::Device::transmit) returns its last packet. A receive completes when
+    /// the device processes the last packet of its message.
     pub time: Time,
 }
 
@@ -367,7 +367,8 @@ pub enum State {
     ReadyToSend,
     /// SQD (send queue drain): the queue pair finishes messages that it has begun to send, and begins no other.
     SendQueueDrain,
-    /// SQE (send queue error): a send request of an unreliable connection or a datagram failed. The queue pair still receives.
+    /// SQE (send queue error): a send request of an unreliable connection or a datagram failed. The queue pair still
+    /// receives.
     SendQueueError,
     /// ERR: all work requests complete as flushed ([`Status::WorkRequestFlushed`]), and the queue pair drops received
     /// packets.

@@ -495,8 +495,8 @@ impl Device {
     }
 
     /// RESET to INIT: from now on the application can post receives. `access` holds the rights that the peer has
-    /// through this queue pair. In state INIT the function only changes these rights. A UD queue pair gives no rights, so
-    /// there `access` has no effect.
+    /// through this queue pair. In state INIT the function only changes these rights. A UD queue pair gives no rights,
+    /// so there `access` has no effect.
     ///
     /// # Errors
     /// If the state is neither RESET nor INIT.
@@ -738,8 +738,8 @@ impl Device {
         self.post(qpn, request, None)
     }
 
-    /// Posts a Send, or a Send with Immediate, of a UD queue pair to the recipient `to`. In state ERR or SQE the request
-    /// completes immediately with [`Status::WorkRequestFlushed`]. Otherwise it completes when
+    /// Posts a Send, or a Send with Immediate, of a UD queue pair to the recipient `to`. In state ERR or SQE the
+    /// request completes immediately with [`Status::WorkRequestFlushed`]. Otherwise it completes when
     /// [`Device::transmit`](crate::Device::transmit) returns its packet, whether or not the packet arrives.
     ///
     /// # Errors

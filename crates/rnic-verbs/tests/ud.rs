@@ -416,7 +416,7 @@ fn states_are_those_of_other_queue_pairs() {
     assert!(node.take().is_empty());
     node.device.to_rts(node.qpn, SendAttributes::default(), node.now).unwrap();
     assert_eq!(node.take().len(), 1);
-    // The send memory disappears: SQE, in which the queue pair still receives. Then it sends again, to the right
+    // The send memory disappears: SQE, in which the queue pair still receives. Afterwards it sends to the right
     // recipients.
     let lost = node.device.register(node.pd, vec![0; 8], None, Access::LOCAL).unwrap();
     let gather = [Sge { addr: lost.addr, len: 8, lkey: lost.lkey }];

@@ -117,9 +117,9 @@ impl QueuePair {
         Ok(DatagramAddress { addr: address.addr, qpn: qpn.0, qkey })
     }
 
-    /// Posts a Send, or a Send with Immediate, of a UD queue pair. It completes when the packet has left the device; the
-    /// timestamp of the completion is the time at which the device handed the packet to the system. A datagram that is
-    /// lost is not noticed.
+    /// Posts a Send, or a Send with Immediate, of a UD queue pair. It completes when the packet has left the device;
+    /// the timestamp of the completion is the time at which the device handed the packet to the system. A datagram that
+    /// is lost is not noticed.
     ///
     /// # Errors
     /// If the send queue is full or the request is invalid; the request is not posted then.
@@ -129,8 +129,8 @@ impl QueuePair {
         Ok(self.device().post_sends_to(qpn, |verbs| verbs.post_datagram(qpn, request, to))?)
     }
 
-    /// Posts several datagrams, in order, with one lock of the device; returns the number of requests that fitted in the
-    /// send queue.
+    /// Posts several datagrams, in order, with one lock of the device; returns the number of requests that fitted in
+    /// the send queue.
     ///
     /// # Errors
     /// The error of the first request that is refused for a reason other than a full queue. The requests before it are

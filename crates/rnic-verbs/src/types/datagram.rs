@@ -7,8 +7,8 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// Number of bytes in front of the data of each received datagram, in the memory of the receive: the global route
-/// header (GRH) of InfiniBand volume 1, section 11.4.2.1, which RoCEv2 fills with the IP header. A receive for datagrams
-/// of n bytes needs n + 40 bytes.
+/// header (GRH) of InfiniBand volume 1, section 11.4, which RoCEv2 fills with the IP header. A receive for datagrams of
+/// n bytes needs n + 40 bytes.
 ///
 /// With IPv6 the 40 bytes are the IPv6 header. With IPv4 the first 20 bytes are 0, and the other 20 bytes are the IPv4
 /// header. The device rebuilds the header: version, traffic class (or type of service), length, protocol (UDP), source
@@ -80,7 +80,7 @@ pub struct Recipient {
     /// Number of the queue pair.
     pub qpn: Qpn,
     /// Queue key of the queue pair. If the most significant bit is set, the datagram carries the Q_Key of the sending
-    /// queue pair instead (InfiniBand volume 1, section 10.2.5: a controlled Q_Key).
+    /// queue pair instead (InfiniBand volume 1, section 10.2: a controlled Q_Key).
     pub qkey: u32,
 }
 
