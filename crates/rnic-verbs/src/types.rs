@@ -298,7 +298,7 @@ pub struct Completion {
     pub status: Status,
     /// The operation of the work request.
     pub opcode: Opcode,
-    /// Of a receive: length in bytes of the message; of a datagram, with the [`GRH_LEN`](crate::GRH_LEN) bytes before
+    /// Of a receive: length in bytes of the message; of a datagram, with the [`GRH_LEN`] bytes before
     /// its data. Of a read or atomic: length in bytes of the response. 0 for other operations.
     pub byte_len: u32,
     /// Of a receive: immediate data of the message, if it has any.
