@@ -5,6 +5,7 @@ use crate::format::Format;
 use crate::lint::LintArgs;
 use crate::model::ModelArgs;
 use crate::perf::PerfArgs;
+use crate::ping::PingArgs;
 use crate::pingpong::PingpongArgs;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -51,6 +52,9 @@ pub(crate) enum Command {
     /// Measure bandwidth and latency between two hosts, over real Ethernet
     #[cfg_attr(not(all(feature = "endpoint", target_os = "linux")), command(hide = true))]
     Perf(Box<PerfArgs>),
+    /// Probe the latency to another host over RDMA, as ping does over ICMP
+    #[cfg_attr(not(all(feature = "endpoint", target_os = "linux")), command(hide = true))]
+    Ping(Box<PingArgs>),
     /// Exchange messages with `ibv_rc_pingpong` or another `rnic pingpong`
     #[cfg_attr(not(all(feature = "endpoint", target_os = "linux")), command(hide = true))]
     Pingpong(PingpongArgs),

@@ -27,6 +27,8 @@ mod peer;
 #[cfg(all(feature = "endpoint", target_os = "linux"))]
 mod perf;
 #[cfg(all(feature = "endpoint", target_os = "linux"))]
+mod ping;
+#[cfg(all(feature = "endpoint", target_os = "linux"))]
 mod pingpong;
 mod progress;
 mod provenance;
@@ -34,12 +36,14 @@ mod reproduce;
 mod resume;
 mod run;
 mod service;
+#[cfg(all(feature = "endpoint", target_os = "linux"))]
+mod trust;
 
 use args::{Cli, Command, Selection};
 use clap::Parser;
 use error::CliError;
 #[cfg(not(all(feature = "endpoint", target_os = "linux")))]
-use no_endpoint::{perf, pingpong};
+use no_endpoint::{perf, ping, pingpong};
 use rnic_run::{RunSpec, Scenario};
 use rnic_scenario::load_with;
 pub use rnic_sim::Catalogue;
@@ -78,6 +82,7 @@ fn dispatch(command: Command, catalogue: &Catalogue) -> Result<(), CliError> {
         Command::Check(arguments) => describe::check(&arguments, catalogue),
         Command::Reproduce(arguments) => reproduce::reproduce(&arguments),
         Command::Perf(arguments) => perf::perf(&arguments),
+        Command::Ping(arguments) => ping::ping(&arguments),
         Command::Pingpong(arguments) => pingpong::pingpong(&arguments),
         Command::Decode(arguments) => decode::decode(&arguments),
         Command::Model(arguments) => model::model(&arguments),

@@ -34,6 +34,17 @@ pub(crate) mod perf {
     }
 }
 
+/// Stands in for the module of `rnic ping`.
+pub(crate) mod ping {
+    use super::{CliError, Ignored, absent};
+
+    pub(crate) type PingArgs = Ignored;
+
+    pub(crate) fn ping(_: &PingArgs) -> Result<(), CliError> {
+        Err(absent("ping"))
+    }
+}
+
 /// Stands in for the module of `rnic pingpong`.
 pub(crate) mod pingpong {
     use super::{CliError, Ignored, absent};
@@ -53,16 +64,18 @@ mod tests {
     #[derive(Parser)]
     enum Absent {
         Perf(perf::PerfArgs),
+        Ping(ping::PingArgs),
         Pingpong(pingpong::PingpongArgs),
     }
 
     #[test]
     fn any_arguments_get_the_sentence_that_says_what_is_missing() {
         for arguments in [vec![], vec!["--help"], vec!["10.0.0.2", "-s", "64KiB", "--verify"], vec!["raw", "-p", "1"]] {
-            for command in ["perf", "pingpong"] {
+            for command in ["perf", "ping", "pingpong"] {
                 let parsed = Absent::try_parse_from(["rnic", command].iter().chain(&arguments)).unwrap();
                 let error = match parsed {
                     Absent::Perf(arguments) => perf::perf(&arguments).unwrap_err(),
+                    Absent::Ping(arguments) => ping::ping(&arguments).unwrap_err(),
                     Absent::Pingpong(arguments) => pingpong::pingpong(&arguments).unwrap_err(),
                 };
                 let sentence = error.to_string();

@@ -11,7 +11,7 @@ use crate::sessions::Sessions;
 use crate::sync::lock;
 use rnic_secure::OpenError;
 use rnic_transport::Time;
-use rnic_verbs::{Batch, Device, MAX_MTU};
+use rnic_verbs::{Batch, Device, MAX_MTU, NetworkHeader};
 use rnic_wire::{ICRC_LEN, IcrcSeed, ProtectedHeader};
 use std::io::{self, IoSlice};
 use std::net::{IpAddr, SocketAddr};
@@ -140,6 +140,8 @@ impl Driver {
             let mut only_acks = true;
             let meta = arrival.meta;
             let marked = meta.traffic_class.ecn() == Ecn::Congestion;
+            let (source, destination) = (meta.source, meta.destination);
+            let network = NetworkHeader { source, destination, traffic_class: meta.traffic_class.byte() };
             let Some(seed) = seed(meta.source, SocketAddr::new(meta.destination, local.port())) else { continue };
             let now = self.clock.now_for(device);
             let mut device = lock(device);
@@ -165,7 +167,7 @@ impl Driver {
                 match check(&seed, &meta, self.identification, expected, packet) {
                     Some(found) => {
                         expected = found.wrapping_add(1);
-                        let _ = device.receive(now, meta.source, marked, packet);
+                        let _ = device.receive_from(now, network, packet);
                     }
                     None => self.counters.bad_icrc += 1,
                 }
@@ -242,7 +244,7 @@ impl Driver {
             return;
         }
         let local = self.port.local_addr();
-        let source = SocketAddr::new(local.ip(), self.port.source_port(to.qpn.0));
+        let source = SocketAddr::new(local.ip(), self.port.source_port(to.flow));
         let Some(seed) = seed(source, to.peer) else { return };
         let counts = self.identification != Identification::Excluded;
         for (id, packet) in self.batch.datagrams_mut().skip(first).enumerate() {
@@ -264,7 +266,7 @@ impl Driver {
         let ecn = if to.ecn { Ecn::Capable0 } else { Ecn::NotCapable };
         let datagrams = Datagrams {
             destination: to.peer,
-            source_port: self.port.source_port(to.qpn.0),
+            source_port: self.port.source_port(to.flow),
             source_address: None,
             traffic_class: TrafficClass::new(to.dscp, ecn),
             segment,

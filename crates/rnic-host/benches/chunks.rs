@@ -72,7 +72,7 @@ impl Quick {
             self.device.write_memory(region.id, place, inline).unwrap();
         }
         let (status, byte_len, qpn, time) = (Status::Success, sent.len, sent.to, self.now);
-        self.done.push_back(Completion { wr_id, status, opcode, byte_len, imm, invalidated: None, qpn, time });
+        self.done.push_back(Completion { wr_id, status, opcode, byte_len, imm, qpn, time, ..Completion::BLANK });
     }
 }
 
@@ -154,7 +154,17 @@ impl Verbs for Quick {
         if request.flags.signaled {
             let (wr_id, status, opcode, time) = (request.wr_id, Status::Success, request.op.completion(), self.now);
             let (imm, invalidated, byte_len) = (None, None, 0);
-            self.done.push_back(Completion { wr_id, status, opcode, byte_len, imm, invalidated, qpn, time });
+            self.done.push_back(Completion {
+                wr_id,
+                status,
+                opcode,
+                byte_len,
+                imm,
+                invalidated,
+                source: None,
+                qpn,
+                time,
+            });
         }
         Ok(())
     }

@@ -45,6 +45,7 @@ fn settings_out_of_range_are_refused() {
     );
     assert_eq!(
         with(|c| c.service = Service::Uc),
+        with(|c| c.service = Service::Ud),
         "a RoGUE channel needs a reliable connection (RC or IRN); the multipath channel uses UC"
     );
 }

@@ -1,4 +1,4 @@
-//! State of a queue pair that is the same for every transport service (RC, IRN, UC): queues, completions, errors.
+//! State of a queue pair that is the same for every transport service (RC, IRN, UC, UD): queues, completions, errors.
 
 use crate::memory::Memory;
 use crate::packet::Route;
@@ -6,7 +6,7 @@ use crate::queue::{CompletionQueue, Receive, ReceiveQueue, SharedReceiveQueue};
 use crate::send_queue::{SendQueue, Wqe};
 use crate::table::Table;
 use crate::types::{
-    Access, Completion, Connection, CqId, Event, Opcode, Pd, QpInit, Qpn, SendAttributes, State, Status,
+    Access, Completion, Connection, CqId, Event, Opcode, Pd, QpInit, Qpn, SendAttributes, Source, State, Status,
 };
 use crate::{Counters, VerbsError};
 use rnic_transport::Time;
@@ -101,9 +101,10 @@ pub(crate) struct Delivery {
     pub(crate) imm: Option<u32>,
     pub(crate) invalidated: Option<u32>,
     pub(crate) solicited: bool,
+    pub(crate) source: Option<Source>,
 }
 
-/// State of a queue pair that does not depend on its transport service (RC, IRN or UC).
+/// State of a queue pair that does not depend on its transport service (RC, IRN, UC or UD).
 pub(crate) struct Common {
     pub(crate) qpn: Qpn,
     pub(crate) pd: Pd,
@@ -252,6 +253,7 @@ impl Common {
             byte_len: delivery.bytes,
             imm: delivery.imm,
             invalidated: delivery.invalidated,
+            source: delivery.source,
             qpn: self.qpn,
             time: ctx.now,
         };
@@ -272,6 +274,7 @@ impl Common {
             byte_len: 0,
             imm: None,
             invalidated: None,
+            source: None,
             qpn: self.qpn,
             time: ctx.now,
         };
@@ -312,6 +315,7 @@ impl Common {
             byte_len: if wqe.op.is_fetching() { wqe.len } else { 0 },
             imm: None,
             invalidated: None,
+            source: None,
             qpn: self.qpn,
             time: ctx.now,
         };
@@ -356,6 +360,17 @@ impl Common {
             self.sent(ctx, &wqe, status);
         }
         self.fail(ctx, status);
+    }
+
+    /// Completes the oldest send request with `status`, and moves the send queue into the error state (SQE). The queue
+    /// pair still receives.
+    pub(crate) fn fail_send_queue(&mut self, ctx: &mut Ctx, status: Status) {
+        if let Some(wqe) = self.sends.pop() {
+            self.sent(ctx, &wqe, status);
+        }
+        self.state = State::SendQueueError;
+        self.draining = false;
+        self.flush_sends(ctx);
     }
 
     /// Moves the queue pair into the error state for the reason `status`, and flushes its work requests.

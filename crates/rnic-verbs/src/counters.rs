@@ -11,13 +11,16 @@ pub enum Dropped {
     WrongPeer,
     /// The packet is not protected although the connection is, or the other way round.
     Unprotected,
+    /// The queue key (Q_Key) of a datagram is not that of the UD queue pair.
+    QKey,
     /// The packet's partition key is not a key of the default partition (0xffff or 0x7fff).
     Partition,
     /// The opcode does not belong to the queue pair's transport service.
     Opcode,
     /// The queue pair is in a state in which it does not process such packets, for example RESET.
     State,
-    /// The payload is too long or too short for the path MTU.
+    /// The payload is too long or too short for the path MTU, or a datagram is longer than the receive that is posted
+    /// for it.
     Length,
     /// The packet was received before.
     Duplicate,
@@ -34,11 +37,12 @@ pub enum Dropped {
 
 impl Dropped {
     /// All reasons.
-    pub const ALL: [Dropped; 13] = [
+    pub const ALL: [Dropped; 14] = [
         Dropped::Malformed,
         Dropped::UnknownQp,
         Dropped::WrongPeer,
         Dropped::Unprotected,
+        Dropped::QKey,
         Dropped::Partition,
         Dropped::Opcode,
         Dropped::State,
@@ -57,6 +61,7 @@ impl Dropped {
             Dropped::UnknownQp => "unknown_qp",
             Dropped::WrongPeer => "wrong_peer",
             Dropped::Unprotected => "unprotected",
+            Dropped::QKey => "q_key",
             Dropped::Partition => "partition",
             Dropped::Opcode => "opcode",
             Dropped::State => "state",

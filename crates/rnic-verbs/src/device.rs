@@ -4,18 +4,17 @@ pub use crate::batch::{Batch, Destination};
 
 pub use crate::config::{DeviceConfig, Limits, Shard};
 
-use crate::batch::AROUND_PAYLOAD;
 use crate::common::Ctx;
 use crate::counters::{Counters, Dropped};
 use crate::qp::Qp;
 use crate::qps::QueuePairs;
 use crate::queue::CompletionQueue;
 use crate::table::Table;
-use crate::types::{Event, Qpn, State, Status, VerbsError};
+use crate::types::{Event, NetworkHeader, Qpn, Service, State, Status, VerbsError};
 use chacha20::ChaCha20Rng;
 use rand_core::{Rng, SeedableRng};
 use rnic_transport::{Psn, Time};
-use rnic_wire::{Bth, BthView, Packet, ProtectedHeader, Reject};
+use rnic_wire::{Bth, BthView, Packet, Reject};
 use std::collections::{BTreeSet, VecDeque};
 use std::net::SocketAddr;
 
@@ -102,6 +101,13 @@ impl Device {
         self.rng.next_u32() & (Psn::MODULUS - 1)
     }
 
+    /// Returns a random queue key (Q_Key) that a third party cannot predict, for a UD queue pair. Its most significant
+    /// bit is 0, because a send request cannot name a Q_Key with this bit set
+    /// ([`Recipient::qkey`](crate::Recipient::qkey)).
+    pub fn random_qkey(&mut self) -> u32 {
+        self.rng.next_u32() >> 1
+    }
+
     /// Takes the oldest asynchronous event; `None` if no event waits. If more than [`MAX_EVENTS`](crate::MAX_EVENTS)
     /// events wait, the oldest are lost, and [`Counters::events_lost`] counts them.
     pub fn poll_event(&mut self) -> Option<Event> {
@@ -128,7 +134,18 @@ impl Device {
     /// The reason for which the device dropped the packet. The device has counted the packet, so the caller may ignore
     /// the error.
     pub fn receive(&mut self, now: Time, source: SocketAddr, marked: bool, bytes: &[u8]) -> Result<(), Dropped> {
-        self.receive_as(Origin { source, protected: false }, now, marked, bytes)
+        self.receive_as(Origin { network: NetworkHeader::from(source, marked), protected: false }, now, bytes)
+    }
+
+    /// Processes a received packet like [`Device::receive`], with more of its IP header: UD queue pairs place it in
+    /// front of received data ([`GRH_LEN`](crate::GRH_LEN)). After [`Device::receive`] the destination address there is
+    /// 0.
+    ///
+    /// # Errors
+    /// As [`Device::receive`].
+    #[inline]
+    pub fn receive_from(&mut self, now: Time, network: NetworkHeader, bytes: &[u8]) -> Result<(), Dropped> {
+        self.receive_as(Origin { network, protected: false }, now, bytes)
     }
 
     /// Processes a received packet like [`Device::receive`], except that the packet was protected: the caller has
@@ -140,7 +157,7 @@ impl Device {
     pub fn receive_protected(
         &mut self, now: Time, source: SocketAddr, marked: bool, bytes: &[u8],
     ) -> Result<(), Dropped> {
-        self.receive_as(Origin { source, protected: true }, now, marked, bytes)
+        self.receive_as(Origin { network: NetworkHeader::from(source, marked), protected: true }, now, bytes)
     }
 
     /// Handles a packet that the caller has parsed, and that was not protected. Simulations use it: their packets have
@@ -151,13 +168,13 @@ impl Device {
     pub fn receive_packet(
         &mut self, now: Time, source: SocketAddr, marked: bool, packet: &Packet<'_>,
     ) -> Result<(), Dropped> {
-        let origin = Origin { source, protected: false };
-        self.counted(now, marked, |device| device.take_packet(now, origin, marked, packet))
+        let origin = Origin { network: NetworkHeader::from(source, marked), protected: false };
+        self.counted(now, marked, |device| device.take_packet(now, &origin, packet))
     }
 
     #[inline]
-    fn receive_as(&mut self, origin: Origin, now: Time, marked: bool, bytes: &[u8]) -> Result<(), Dropped> {
-        self.counted(now, marked, |device| device.take(now, origin, marked, bytes))
+    fn receive_as(&mut self, origin: Origin, now: Time, bytes: &[u8]) -> Result<(), Dropped> {
+        self.counted(now, origin.network.is_marked(), |device| device.take(now, &origin, bytes))
     }
 
     #[inline]
@@ -175,15 +192,15 @@ impl Device {
         result
     }
 
-    fn take(&mut self, now: Time, origin: Origin, marked: bool, bytes: &[u8]) -> Result<(), Dropped> {
+    fn take(&mut self, now: Time, origin: &Origin, bytes: &[u8]) -> Result<(), Dropped> {
         match Packet::parse(bytes) {
-            Ok(packet) => self.take_packet(now, origin, marked, &packet),
+            Ok(packet) => self.take_packet(now, origin, &packet),
             Err(reject) => Err(self.refuse_reserved(origin, bytes, reject)),
         }
     }
 
     #[inline]
-    fn take_packet(&mut self, now: Time, origin: Origin, marked: bool, packet: &Packet<'_>) -> Result<(), Dropped> {
+    fn take_packet(&mut self, now: Time, origin: &Origin, packet: &Packet<'_>) -> Result<(), Dropped> {
         let bth = &packet.headers.bth;
         let qpn = Qpn(bth.dest_qp);
         let (at, qp) = addressed(&mut self.qps, qpn, origin, bth.pkey)?;
@@ -193,7 +210,7 @@ impl Device {
             }
             return Err(why);
         }
-        let result = qp.handle(&mut self.ctx, now, packet, marked);
+        let result = qp.handle(&mut self.ctx, now, packet, &origin.network);
         if !qp.common.established {
             self.establish(at, packet, &result);
         }
@@ -205,7 +222,7 @@ impl Device {
     /// which the queue pair refuses if it expects its PSN. Any other malformed packet may be anything, so it is
     /// dropped. Returns the reason for which the packet is dropped.
     #[cold]
-    fn refuse_reserved(&mut self, origin: Origin, bytes: &[u8], reject: Reject) -> Dropped {
+    fn refuse_reserved(&mut self, origin: &Origin, bytes: &[u8], reject: Reject) -> Dropped {
         let (Reject::UnknownOpcode(code), Some(view)) = (reject, BthView::new(bytes)) else {
             return Dropped::Malformed;
         };
@@ -257,19 +274,18 @@ impl Device {
         while let Some(at) = self.ready.pop_front() {
             let Some(qp) = self.qps.at_mut(at) else { continue };
             qp.ready = false;
-            let Some(connection) = &qp.common.connection else { continue };
-            let to = Destination {
-                qpn: qp.qpn(),
-                peer: connection.peer,
-                dscp: connection.dscp,
-                ecn: qp.congestion.marks(&qp.cfg),
-                protected: connection.protected,
-                longest: connection.path_mtu as usize + AROUND_PAYLOAD + ProtectedHeader::OVERHEAD,
-            };
-            while !batch.is_closed() {
+            let mut next = qp.destination();
+            let each = qp.is_datagram();
+            // A batch has one destination. A packet of the queue pair may wait in it already.
+            while let Some(to) = next.filter(|to| !each || batch.destination().is_none_or(|other| other == *to))
+                && !batch.is_closed()
+            {
                 let len = qp.emit(&mut self.ctx, now, batch.room(&to));
                 if len == 0 || !batch.push(len, to) {
                     break;
+                }
+                if each {
+                    next = qp.destination();
                 }
             }
             self.wake(at);
@@ -404,29 +420,40 @@ impl Device {
 /// Where a received packet comes from, and whether it was protected.
 #[derive(Clone, Copy)]
 struct Origin {
-    source: SocketAddr,
+    network: NetworkHeader,
     protected: bool,
 }
 
 /// The queue pair to which a packet of `origin` with this destination and partition key is addressed, and its slot.
 #[inline]
-fn addressed(qps: &mut QueuePairs, qpn: Qpn, origin: Origin, pkey: u16) -> Result<(u32, &mut Qp), Dropped> {
+fn addressed<'a>(qps: &'a mut QueuePairs, qpn: Qpn, origin: &Origin, pkey: u16) -> Result<(u32, &'a mut Qp), Dropped> {
     let (at, qp) = qps.get_mut(qpn).ok_or(Dropped::UnknownQp)?;
-    let connection = qp.common.connection.as_ref().ok_or(Dropped::State)?;
-    // A dual-stack socket (IPv4 and IPv6) reports an IPv4 peer by its IPv4-mapped IPv6 address.
-    let (ip, from) = (connection.peer.ip(), origin.source.ip());
-    if ip != from && ip.to_canonical() != from.to_canonical()
-        || connection.peer_source_port.is_some_and(|port| port != origin.source.port())
-    {
-        return Err(Dropped::WrongPeer);
-    }
-    if connection.protected != origin.protected {
-        return Err(Dropped::Unprotected);
-    }
+    check_peer(qp, origin)?;
     if pkey & 0x7fff != Bth::DEFAULT_PKEY & 0x7fff {
         return Err(Dropped::Partition);
     }
     if qp.common.receives_packets() { Ok((at, qp)) } else { Err(Dropped::State) }
+}
+
+/// Checks that a packet comes from the peer of a connection, protected as the connection is. A UD queue pair takes
+/// packets from anyone.
+#[inline]
+fn check_peer(qp: &Qp, origin: &Origin) -> Result<(), Dropped> {
+    let Some(connection) = &qp.common.connection else {
+        return match qp.common.init.service {
+            Service::Ud if origin.protected => Err(Dropped::Unprotected),
+            Service::Ud => Ok(()),
+            _ => Err(Dropped::State),
+        };
+    };
+    // A dual-stack socket (IPv4 and IPv6) reports an IPv4 peer by its IPv4-mapped IPv6 address.
+    let (ip, from) = (connection.peer.ip(), origin.network.source.ip());
+    if ip != from && ip.to_canonical() != from.to_canonical()
+        || connection.peer_source_port.is_some_and(|port| port != origin.network.source.port())
+    {
+        return Err(Dropped::WrongPeer);
+    }
+    if connection.protected == origin.protected { Ok(()) } else { Err(Dropped::Unprotected) }
 }
 
 #[cfg(test)]

@@ -3,8 +3,8 @@
 use crate::backing::ForeignMemory;
 use crate::device::Device;
 use crate::types::{
-    Access, Completion, CqId, DeviceInfo, Event, MrId, MrInfo, Pd, QpInfo, QpInit, Qpn, RecvRequest, SendRequest,
-    Transition, VerbsError,
+    Access, Completion, CqId, DeviceInfo, Event, MrId, MrInfo, Pd, QpInfo, QpInit, Qpn, Recipient, RecvRequest,
+    SendRequest, Transition, VerbsError,
 };
 use rnic_transport::{BitRate, Time};
 
@@ -210,6 +210,17 @@ pub trait Verbs {
     /// an error nothing is posted.
     fn post_send(&mut self, qpn: Qpn, request: &SendRequest<'_>) -> Result<(), VerbsError>;
 
+    /// Posts a Send, or a Send with Immediate, of a UD queue pair to the recipient `to`. It completes when the NIC has
+    /// sent the packet, whether or not the packet arrives.
+    ///
+    /// # Errors
+    /// As [`Verbs::post_send`]. Also if the queue pair's service is not UD, the message is longer than the path MTU, or
+    /// the NIC has no UD.
+    fn post_datagram(&mut self, qpn: Qpn, request: &SendRequest<'_>, to: &Recipient) -> Result<(), VerbsError> {
+        let _ = (qpn, request, to);
+        Err(VerbsError::Unsupported("this NIC has no UD queue pairs"))
+    }
+
     /// Posts send requests in order until the send queue is full; returns the number of posted requests.
     ///
     /// # Errors
@@ -309,6 +320,7 @@ impl Verbs for Device {
         match transition {
             Transition::Init(access) => self.to_init(qpn, access),
             Transition::ReadyToReceive(connection) => self.to_rtr(qpn, connection, now),
+            Transition::ReceiveDatagrams(attributes) => self.to_datagrams(qpn, attributes, now),
             Transition::ReadyToSend(attributes) => self.to_rts(qpn, attributes, now),
             Transition::Change(change) => self.change(qpn, change),
             Transition::SendQueueDrain => self.to_sqd(qpn),
@@ -328,6 +340,9 @@ impl Verbs for Device {
     }
     fn post_send(&mut self, qpn: Qpn, request: &SendRequest<'_>) -> Result<(), VerbsError> {
         Device::post_send(self, qpn, request)
+    }
+    fn post_datagram(&mut self, qpn: Qpn, request: &SendRequest<'_>, to: &Recipient) -> Result<(), VerbsError> {
+        Device::post_datagram(self, qpn, request, to)
     }
     fn post_recv(&mut self, qpn: Qpn, request: &RecvRequest<'_>) -> Result<(), VerbsError> {
         Device::post_recv(self, qpn, request)

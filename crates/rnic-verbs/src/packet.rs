@@ -38,6 +38,7 @@ impl Route {
             Service::Rc => rnic_wire::Service::Rc,
             Service::Irn => rnic_wire::Service::Irn,
             Service::Uc => rnic_wire::Service::Uc,
+            Service::Ud => rnic_wire::Service::Ud,
         }
     }
 

@@ -3,6 +3,10 @@
 //! The types follow InfiniBand volume 1, chapters 10 (objects and their states) and 11 (verbs), without attributes that
 //! have a meaning only in hardware.
 
+mod datagram;
+
+pub use datagram::{AddressHandle, DatagramAttributes, GRH_LEN, NetworkHeader, Recipient, Source};
+
 use crate::config::Limits;
 use crate::table::Id;
 use rnic_transport::{BitRate, Time, Timeouts};
@@ -294,25 +298,27 @@ pub struct Completion {
     pub status: Status,
     /// The operation of the work request.
     pub opcode: Opcode,
-    /// Of a receive: length in bytes of the message. Of a read or atomic: length in bytes of the response. 0 for other
-    /// operations.
+    /// Of a receive: length in bytes of the message; of a datagram, with the [`GRH_LEN`] bytes before
+    /// its data. Of a read or atomic: length in bytes of the response. 0 for other operations.
     pub byte_len: u32,
     /// Of a receive: immediate data of the message, if it has any.
     pub imm: Option<u32>,
     /// Of a receive that a Send with Invalidate consumed: the remote key of a local region that the message made
     /// invalid.
     pub invalidated: Option<u32>,
+    /// Of a receive of a UD queue pair: the sender of the datagram.
+    pub source: Option<Source>,
     /// The queue pair of the work request.
     pub qpn: Qpn,
     /// Time when the device generated the completion, by the device's clock. A request of a reliable connection
-    /// completes when the device processes its ACK or response. A request of an unreliable connection completes when
-    /// [`Device::transmit`](crate::Device::transmit) returns its last packet. A receive completes when the device
-    /// processes the last packet of its message.
+    /// completes when the device processes its ACK or response. A request of an unreliable connection or a datagram
+    /// completes when [`Device::transmit`](crate::Device::transmit) returns its last packet. A receive completes when
+    /// the device processes the last packet of its message.
     pub time: Time,
 }
 
 // The size is checked because every completion is copied into its queue and out of it: one cache line or less.
-const _: () = assert!(size_of::<Completion>() == 48);
+const _: () = assert!(size_of::<Completion>() == 64);
 
 impl Completion {
     /// An empty completion, to fill the array that [`Verbs::poll_cq`](crate::Verbs::poll_cq) overwrites.
@@ -323,6 +329,7 @@ impl Completion {
         byte_len: 0,
         imm: None,
         invalidated: None,
+        source: None,
         qpn: Qpn(0),
         time: Time::ZERO,
     };
@@ -354,13 +361,14 @@ pub enum State {
     Reset,
     /// INIT: the application can post receives.
     Init,
-    /// RTR: the queue pair is connected, and processes received requests.
+    /// RTR: the queue pair is connected (a UD queue pair has its queue key), and processes received requests.
     ReadyToReceive,
     /// RTS: the queue pair sends requests too.
     ReadyToSend,
     /// SQD (send queue drain): the queue pair finishes messages that it has begun to send, and begins no other.
     SendQueueDrain,
-    /// SQE (send queue error): a send request of an unreliable connection failed. The queue pair still receives.
+    /// SQE (send queue error): a send request of an unreliable connection or a datagram failed. The queue pair still
+    /// receives.
     SendQueueError,
     /// ERR: all work requests complete as flushed ([`Status::WorkRequestFlushed`]), and the queue pair drops received
     /// packets.
@@ -378,18 +386,24 @@ pub enum Service {
     Irn,
     /// Unreliable connection, for Sends and RDMA Writes. If a packet is lost, the receiver drops the whole message.
     Uc,
+    /// Unreliable datagrams: Sends of one packet each, to any UD queue pair. A lost datagram is lost. It interoperates
+    /// with every RoCEv2 endpoint.
+    Ud,
 }
 
 impl Service {
     /// All services.
-    pub const ALL: [Service; 3] = [Service::Rc, Service::Irn, Service::Uc];
+    pub const ALL: [Service; 4] = [Service::Rc, Service::Irn, Service::Uc, Service::Ud];
+    /// The services whose queue pairs are connected to one peer.
+    pub const CONNECTED: [Service; 3] = [Service::Rc, Service::Irn, Service::Uc];
 
-    /// The name in messages of the out-of-band exchange and on command lines: `rc`, `irn` or `uc`.
+    /// The name in messages of the out-of-band exchange and on command lines: `rc`, `irn`, `uc` or `ud`.
     pub const fn name(self) -> &'static str {
         match self {
             Service::Rc => "rc",
             Service::Irn => "irn",
             Service::Uc => "uc",
+            Service::Ud => "ud",
         }
     }
 
@@ -445,6 +459,8 @@ pub enum Transition {
     Init(Access),
     /// INIT to RTR: the queue pair is connected and receives packets.
     ReadyToReceive(Connection),
+    /// INIT to RTR of a UD queue pair: the queue pair receives datagrams.
+    ReceiveDatagrams(DatagramAttributes),
     /// RTR to RTS: the queue pair may send requests. SQD or SQE to RTS: sending resumes, and the attributes have no
     /// effect.
     ReadyToSend(SendAttributes),
@@ -482,6 +498,9 @@ pub struct QpChange {
     pub max_rd_atomic: Option<u8>,
     /// Maximum number of reads and atomics that the peer may have outstanding.
     pub max_dest_rd_atomic: Option<u8>,
+    /// Queue key of a UD queue pair, in states RTS and SQD. The other attributes are those of connections, which a UD
+    /// queue pair does not have.
+    pub qkey: Option<u32>,
 }
 
 /// Attributes, state and outstanding work of a queue pair, as [`Verbs::query_qp`](crate::Verbs::query_qp) returns them.
@@ -493,8 +512,10 @@ pub struct QpInfo {
     pub service: Service,
     /// Sizes of the queue pair's queues and work requests.
     pub capacities: Capacities,
-    /// Attributes of the connection; `None` before RTR.
+    /// Attributes of the connection; `None` before RTR, and for UD.
     pub connection: Option<Connection>,
+    /// Attributes of a UD queue pair; `None` before RTR, and for other services.
+    pub datagrams: Option<DatagramAttributes>,
     /// Rate limit that the application has set; `None`: only the link limits the rate.
     pub rate: Option<BitRate>,
     /// Number of send requests that are not completed, unsignalled requests included.
@@ -687,6 +708,15 @@ pub enum VerbsError {
     /// The device is closed and can execute no verbs; the text gives the reason.
     #[error("the device is closed: {0}")]
     Closed(String),
+}
+
+/// Checks that an attribute is between `min` and `max`.
+pub(crate) fn range(name: &'static str, value: u32, min: u32, max: u32) -> Result<(), VerbsError> {
+    if (min..=max).contains(&value) {
+        Ok(())
+    } else {
+        Err(VerbsError::Range { name, value: value.into(), possible: format!("{min} to {max}").into() })
+    }
 }
 
 /// The reason for which the device refuses an access to registered memory.

@@ -7,12 +7,14 @@ use crate::device::Device;
 use crate::flow::Congestion;
 use crate::memory::{Spans, total};
 use crate::packet::Route;
+use crate::qp::ud::NO_CONNECTION;
 use crate::qp::{Engine, MAX_IN_FLIGHT, Qp};
 use crate::queue::{CompletionQueue, Notify, Receive, ReceiveQueue, SharedReceiveQueue};
 use crate::send_queue::{Local, Wqe};
 use crate::types::{
-    Access, Completion, Connection, CqId, Data, Event, MAX_MTU, MrId, MrInfo, Pd, QpChange, QpInfo, QpInit, Qpn,
-    RecvRequest, SendAttributes, SendOp, SendRequest, Service, Sge, SrqId, State, Status, VerbsError,
+    Access, Completion, Connection, CqId, Data, DatagramAttributes, Event, MAX_MTU, MrId, MrInfo, Pd, QpChange, QpInfo,
+    QpInit, Qpn, Recipient, RecvRequest, SendAttributes, SendOp, SendRequest, Service, Sge, SrqId, State, Status,
+    VerbsError, range,
 };
 use rnic_transport::{BitRate, FlowConfig, GoBack, NackPolicy, Psn, Time, headers};
 use std::net::SocketAddr;
@@ -442,6 +444,9 @@ impl Device {
     /// If the state is neither RESET nor INIT.
     pub fn set_congestion(&mut self, qpn: Qpn, congestion: Congestion) -> Result<(), VerbsError> {
         let qp = self.qp(qpn)?;
+        if qp.common.init.service == Service::Ud {
+            return Err(VerbsError::Unsupported("a UD queue pair has no congestion control, only a rate limit"));
+        }
         require(qp.common.state, &[State::Reset, State::Init], "change its congestion control")?;
         qp.congestion = congestion;
         Ok(())
@@ -482,6 +487,7 @@ impl Device {
             service: c.init.service,
             capacities: c.init.capacities,
             connection: c.connection,
+            datagrams: qp.datagrams(),
             rate: qp.rate,
             sends: c.sends.len() as u32,
             receives: (c.receives.queue.len() + c.inbox_len()) as u32,
@@ -489,7 +495,8 @@ impl Device {
     }
 
     /// RESET to INIT: from now on the application can post receives. `access` holds the rights that the peer has
-    /// through this queue pair. In state INIT the function only changes these rights.
+    /// through this queue pair. In state INIT the function only changes these rights. A UD queue pair gives no rights,
+    /// so there `access` has no effect.
     ///
     /// # Errors
     /// If the state is neither RESET nor INIT.
@@ -514,6 +521,7 @@ impl Device {
             Service::Rc => ((256..=4_096).contains(&path_mtu), "256, 512, 1024, 2048 or 4096"),
             Service::Uc => ((256..=8_192).contains(&path_mtu), "256, 512, 1024, 2048, 4096 or 8192"),
             Service::Irn => ((256..=MAX_MTU).contains(&path_mtu), "256 to 8960, a multiple of 4"),
+            Service::Ud => return Err(VerbsError::Unsupported(NO_CONNECTION)),
         };
         if !fits || !(path_mtu.is_power_of_two() || service == Service::Irn && path_mtu.is_multiple_of(4)) {
             return Err(VerbsError::Range { name: "the path MTU", value: path_mtu.into(), possible: possible.into() });
@@ -558,6 +566,36 @@ impl Device {
         Ok(())
     }
 
+    /// INIT to RTR of a UD queue pair: from now on it receives datagrams.
+    ///
+    /// # Errors
+    /// If the state is not INIT, the service is not UD, or the path MTU is not 256, 512, 1024, 2048 or 4096.
+    pub fn to_datagrams(&mut self, qpn: Qpn, attributes: DatagramAttributes, now: Time) -> Result<(), VerbsError> {
+        let (line_rate, base_rtt) = (self.config.line_rate, self.config.base_rtt);
+        let qp = self.qp(qpn)?;
+        let service = qp.common.init.service;
+        if service != Service::Ud {
+            return Err(VerbsError::Unsupported("only a UD queue pair receives datagrams; others are connected"));
+        }
+        require(qp.common.state, &[State::Init], "go to RTR")?;
+        let path_mtu = attributes.path_mtu;
+        if !(256..=4_096).contains(&path_mtu) || !path_mtu.is_power_of_two() {
+            let possible = "256, 512, 1024, 2048 or 4096".into();
+            return Err(VerbsError::Range { name: "the path MTU", value: path_mtu.into(), possible });
+        }
+        if line_rate.as_bps() == 0 {
+            let possible = "1 bit per second or more".into();
+            return Err(VerbsError::Range { name: "the link's rate", value: 0, possible });
+        }
+        let header = headers::ROCE_DATA;
+        qp.cfg = FlowConfig { mtu: path_mtu, header, line_rate, base_rtt, ..FlowConfig::default() };
+        qp.common.route = Route { service, peer_qpn: 0, mtu: path_mtu };
+        qp.receive_datagrams(attributes, now)?;
+        qp.common.state = State::ReadyToReceive;
+        self.advance_to(now);
+        Ok(())
+    }
+
     /// RTR to RTS: from now on the queue pair sends requests. SQD or SQE to RTS: sending resumes, and `attributes` has
     /// no effect.
     ///
@@ -578,6 +616,11 @@ impl Device {
             Service::Uc if give_up_after.or(keep_alive).is_some() => {
                 return Err(VerbsError::Unsupported(
                     "an unreliable connection gets no responses, so it cannot notice a dead peer: leave out give_up_after and keep_alive",
+                ));
+            }
+            Service::Ud if give_up_after.or(keep_alive).is_some() => {
+                return Err(VerbsError::Unsupported(
+                    "a UD queue pair has no peer that could die: leave out give_up_after and keep_alive",
                 ));
             }
             Service::Rc if keep_alive.is_some() && timeout == 0 && give_up_after.is_none() => {
@@ -612,7 +655,14 @@ impl Device {
         let qp = self.qp(qpn)?;
         require(qp.common.state, &[State::ReadyToSend, State::SendQueueDrain], "change its attributes")?;
         let QpChange { access: _, min_rnr_timer, peer, dscp, timeout, retry_count, rnr_retry, .. } = change;
-        let path = QpChange { access: None, min_rnr_timer: None, ..change };
+        match (qp.is_datagram(), change.qkey) {
+            (true, qkey) if (QpChange { qkey, ..QpChange::default() }) != change => {
+                return Err(VerbsError::Unsupported("a UD queue pair has no connection: only its Q_Key can change"));
+            }
+            (false, Some(_)) => return Err(VerbsError::Unsupported("only a UD queue pair has a Q_Key")),
+            _ => {}
+        }
+        let path = QpChange { access: None, min_rnr_timer: None, qkey: None, ..change };
         if path != QpChange::default() && (qp.common.state != State::SendQueueDrain || qp.common.draining) {
             return Err(VerbsError::Unsupported(
                 "the path, timeouts and retries of a connection change only in state SQD, after the send queue is drained",
@@ -685,12 +735,35 @@ impl Device {
     /// If the send queue is full, if the request is not possible in the queue pair's state or with its transport
     /// service, or if the memory of a scatter-gather element cannot be used. After an error nothing is posted.
     pub fn post_send(&mut self, qpn: Qpn, request: &SendRequest<'_>) -> Result<(), VerbsError> {
+        self.post(qpn, request, None)
+    }
+
+    /// Posts a Send, or a Send with Immediate, of a UD queue pair to the recipient `to`. In state ERR or SQE the
+    /// request completes immediately with [`Status::WorkRequestFlushed`]. Otherwise it completes when
+    /// [`Device::transmit`](crate::Device::transmit) returns its packet, whether or not the packet arrives.
+    ///
+    /// # Errors
+    /// As [`Device::post_send`]. Also if the service is not UD, the message is longer than the path MTU, or the
+    /// recipient is a multicast group or out of range.
+    pub fn post_datagram(&mut self, qpn: Qpn, request: &SendRequest<'_>, to: &Recipient) -> Result<(), VerbsError> {
+        self.post(qpn, request, Some(to))
+    }
+
+    fn post(&mut self, qpn: Qpn, request: &SendRequest<'_>, to: Option<&Recipient>) -> Result<(), VerbsError> {
         let qp = self.qps.get(qpn).ok_or(VerbsError::Unknown("such queue pair"))?;
         let c = &qp.common;
         let usable = [State::ReadyToSend, State::SendQueueDrain, State::SendQueueError, State::Error];
         require(c.state, &usable, "take sends")?;
         if c.sends.len() >= c.init.capacities.send_wr as usize {
             return Err(VerbsError::Full("send queue"));
+        }
+        match to {
+            Some(to) if c.init.service == Service::Ud => to.check()?,
+            None if c.init.service != Service::Ud => {}
+            Some(_) => return Err(VerbsError::Unsupported("a connected queue pair sends to its peer: use post_send")),
+            None => {
+                return Err(VerbsError::Unsupported("a datagram needs a recipient: use post_datagram"));
+            }
         }
         let op = request.op;
         let (local, len) = match request.data {
@@ -735,8 +808,7 @@ impl Device {
             self.settle();
             return Ok(());
         }
-        qp.common.sends.push(wqe);
-        qp.release();
+        qp.push(wqe, to.copied());
         self.touch(qpn);
         Ok(())
     }
@@ -769,14 +841,6 @@ impl Device {
             self.touch(qpn);
         }
         Ok(())
-    }
-}
-
-fn range(name: &'static str, value: u32, min: u32, max: u32) -> Result<(), VerbsError> {
-    if (min..=max).contains(&value) {
-        Ok(())
-    } else {
-        Err(VerbsError::Range { name, value: value.into(), possible: format!("{min} to {max}").into() })
     }
 }
 

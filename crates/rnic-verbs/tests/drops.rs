@@ -93,6 +93,7 @@ fn opcodes_of_other_services() {
                 Service::Rc => rnic_wire::Service::Rc,
                 Service::Irn => rnic_wire::Service::Irn,
                 Service::Uc => rnic_wire::Service::Uc,
+                Service::Ud => rnic_wire::Service::Ud,
             };
             if opcode.service() == own || opcode == Opcode::CNP {
                 continue;

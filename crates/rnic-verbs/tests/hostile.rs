@@ -529,6 +529,7 @@ fn little_goes_out_for_what_comes_in() {
                 Service::Rc => 0x00,
                 Service::Irn => 0xc0,
                 Service::Uc => 0x20,
+                Service::Ud => 0x60,
             };
             bytes[0] = base | roll(0x19) as u8;
             bytes[1] = 0x40;

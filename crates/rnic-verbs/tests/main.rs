@@ -14,3 +14,4 @@ mod queues;
 mod rc;
 mod states;
 mod uc;
+mod ud;

@@ -5,8 +5,9 @@ mod perftest;
 use crate::error::CliError;
 use crate::interrupt::Interruption;
 use crate::output;
+use crate::trust::TrustArgs;
 use clap::{Args, Subcommand, ValueEnum};
-use rnic_endpoint::exchange::{Credentials, ExchangeError};
+use rnic_endpoint::exchange::ExchangeError;
 use rnic_endpoint::port::{CorruptionKind, ROCE_PORT};
 use rnic_endpoint::{Mode, Security};
 use rnic_perf::raw::{self, Case};
@@ -18,7 +19,6 @@ use rnic_transport::{BitRate, Bytes, Time};
 use rnic_verbs::Service;
 use std::io::{self, Write};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener};
-use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
 #[derive(Args, Debug)]
@@ -96,7 +96,7 @@ struct MeasureArgs {
     once: bool,
 
     /// The peer is a program of perftest (ib_write_bw, ib_read_lat, ...), started with the same op, size, iters and qp
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["secret_file", "certificate"])]
     perftest: bool,
 
     /// Operation to measure
@@ -255,37 +255,6 @@ impl From<OpName> for Op {
     }
 }
 
-/// How the two sides find out over the control connection that they may trust each other.
-#[derive(Args, Debug)]
-struct TrustArgs {
-    /// File with a secret that both sides have, at least 16 random bytes: the control connection uses TLS 1.3
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["perftest", "certificate"])]
-    secret_file: Option<PathBuf>,
-
-    /// PEM file with the certificate of this side and its chain: the control connection uses TLS 1.3
-    #[arg(long, value_name = "FILE", requires_all = ["key", "ca"], conflicts_with = "perftest")]
-    certificate: Option<PathBuf>,
-
-    /// PEM file with the private key of the certificate
-    #[arg(long, value_name = "FILE", requires = "certificate")]
-    key: Option<PathBuf>,
-
-    /// PEM file with the certificates of the authorities that the other side's certificate must come from
-    #[arg(long, value_name = "FILE", requires = "certificate")]
-    ca: Option<PathBuf>,
-}
-
-impl TrustArgs {
-    fn credentials(&self) -> Result<Option<Credentials>, CliError> {
-        let credentials = match (&self.secret_file, &self.certificate, &self.key, &self.ca) {
-            (Some(secret), ..) => Credentials::from_secret_file(secret),
-            (None, Some(certificate), Some(key), Some(ca)) => Credentials::from_pem_files(certificate, key, ca),
-            _ => return Ok(None),
-        };
-        credentials.map(Some).map_err(|error| CliError::Input(error.to_string()))
-    }
-}
-
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 enum SecurityName {
     /// Plain RoCEv2: anyone who can send packets can disturb the measurement
@@ -394,7 +363,7 @@ pub(crate) fn perf(arguments: &PerfArgs) -> Result<(), CliError> {
     }
 }
 
-fn listen(bind: Option<IpAddr>, port: u16) -> Result<TcpListener, CliError> {
+pub(crate) fn listen(bind: Option<IpAddr>, port: u16) -> Result<TcpListener, CliError> {
     let addresses = match bind {
         Some(address) => vec![address],
         None => vec![IpAddr::V6(Ipv6Addr::UNSPECIFIED), IpAddr::from([0, 0, 0, 0])],
@@ -553,7 +522,7 @@ fn plan(arguments: &MeasureArgs) -> Plan {
 }
 
 /// `host:port` as text. An IPv6 address gets the brackets that it needs.
-fn endpoint(host: &str, port: u16) -> String {
+pub(crate) fn endpoint(host: &str, port: u16) -> String {
     if host.parse::<Ipv6Addr>().is_ok() { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
 }
 
@@ -622,7 +591,7 @@ fn parse_bytes(text: &str) -> Result<u64, String> {
 }
 
 /// Parses a time with a unit, or a number of seconds without one.
-fn parse_time(text: &str) -> Result<Time, String> {
+pub(crate) fn parse_time(text: &str) -> Result<Time, String> {
     match text.parse::<u32>() {
         Ok(seconds) => Ok(Time::from_ms(u64::from(seconds) * 1_000)),
         Err(_) => text.parse().map_err(|error: rnic_transport::units::UnitError| error.to_string()),

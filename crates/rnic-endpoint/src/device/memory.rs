@@ -132,10 +132,11 @@ impl ProtectionDomain {
         Ok(SharedReceiveQueue(Arc::new(SrqInner { domain: self.clone(), id })))
     }
 
-    /// Creates a queue pair in the state INIT. [`QueuePair::connect`] connects it to a peer.
+    /// Creates a queue pair in the state INIT. [`QueuePair::connect`] connects it to a peer;
+    /// [`QueuePair::open_datagrams`] makes a UD queue pair ready.
     ///
     /// # Errors
-    /// When a limit of the device is reached.
+    /// When a limit of the device is reached. For a UD queue pair also if the device protects packets.
     pub fn queue_pair(&self, options: &QpOptions) -> Result<QueuePair, Error> {
         let init = QpInit {
             service: options.service,
@@ -146,6 +147,7 @@ impl ProtectionDomain {
             signal_all: options.signal_all,
         };
         let shared = self.0.device.shared();
+        shared.admits(options.service)?;
         let mut verbs = shared.verbs();
         let qpn = verbs.create_qp(self.0.id, init)?;
         let ready = match &options.congestion {

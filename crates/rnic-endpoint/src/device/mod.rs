@@ -25,6 +25,7 @@
 //! The handles of a device and of its objects can be used from any thread, also concurrently.
 
 mod completion;
+mod datagram;
 mod memory;
 mod queue_pair;
 mod ready;
@@ -32,6 +33,7 @@ mod shared;
 mod verbs;
 
 pub use completion::{CompletionQueue, Completions};
+pub use datagram::{DatagramAddress, DatagramOptions};
 pub use memory::{Foreign, Held, Lends, MemoryRegion, Owned, ProtectionDomain, zeroed};
 pub use queue_pair::{Address, PathOptions, QpOptions, QueuePair, SharedReceiveQueue};
 pub use ready::{NextEvent, ReadyFd};

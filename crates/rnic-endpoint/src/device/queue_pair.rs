@@ -9,7 +9,7 @@ use rnic_secure::{KeyPair, PublicKey, Session};
 use rnic_transport::{BitRate, Time};
 use rnic_verbs::{
     AROUND_PAYLOAD, Access, Capacities, Congestion, Connection, Data, MAX_IN_FLIGHT, MAX_MTU, Qpn, RecvRequest,
-    SendAttributes, SendFlags, SendOp, SendRequest, Service, Sge, SrqId, State, until_full,
+    SendAttributes, SendFlags, SendOp, SendRequest, Service, Sge, SrqId, State, VerbsError, until_full,
 };
 use rnic_wire::ProtectedHeader;
 use std::net::SocketAddr;
@@ -58,7 +58,7 @@ impl SharedReceiveQueue {
 /// The attributes with which a queue pair is created.
 #[derive(Clone)]
 pub struct QpOptions {
-    /// Transport service: RC, IRN or UC.
+    /// Transport service: RC, IRN, UC or UD.
     pub service: Service,
     /// Completion queue for the send queue.
     pub send_cq: CompletionQueue,
@@ -225,7 +225,7 @@ impl Device {
         let room = longest.saturating_sub(AROUND_PAYLOAD + protection) as u32;
         let power = |largest: u32| 1 << room.clamp(256, largest).ilog2();
         Ok(match service {
-            Service::Rc => power(4_096),
+            Service::Rc | Service::Ud => power(4_096),
             Service::Uc => power(8_192),
             // IRN has no fixed set of MTUs; its payloads are multiples of 4 bytes, so that they need no padding.
             Service::Irn => (room / 4 * 4).clamp(256, MAX_MTU),
@@ -242,16 +242,17 @@ impl Drop for QpInner {
     }
 }
 
-/// A queue pair: one end of a connection, to which the application posts send requests and receives.
+/// A queue pair, to which the application posts send requests and receives: one end of a connection, or with UD the
+/// sender and receiver of datagrams.
 #[derive(Clone)]
 pub struct QueuePair(pub(super) Arc<QpInner>);
 
 impl QueuePair {
-    fn device(&self) -> &Device {
+    pub(super) fn device(&self) -> &Device {
         &self.0.domain.0.device
     }
 
-    fn shared(&self) -> &Shared {
+    pub(super) fn shared(&self) -> &Shared {
         self.device().shared()
     }
 
@@ -276,9 +277,13 @@ impl QueuePair {
     /// connection are protected from here on, with keys that only the two queue pairs know.
     ///
     /// # Errors
-    /// If an attribute is out of range, the queue pair is connected already, or only one of the two devices protects
-    /// packets.
+    /// If an attribute is out of range, the queue pair is connected already, its service is UD, or only one of the two
+    /// devices protects packets.
     pub fn connect(&self, peer: &Address, options: &PathOptions) -> Result<(), Error> {
+        if self.service() == Service::Ud {
+            let why = "a UD queue pair has no peer: open it with open_datagrams instead of connecting it";
+            return Err(VerbsError::Unsupported(why).into());
+        }
         let path_mtu = match options.mtu {
             Some(mtu) => mtu,
             None => self.path_mtu(peer.addr)?,
@@ -305,7 +310,7 @@ impl QueuePair {
             max_rd_atomic: options.rd_atomic,
             give_up_after: match self.0.options.service {
                 Service::Irn => options.give_up_after.or(Some(self.shared().give_up_after)),
-                Service::Rc | Service::Uc => options.give_up_after,
+                Service::Rc | Service::Uc | Service::Ud => options.give_up_after,
             },
             keep_alive: options.keep_alive,
         };

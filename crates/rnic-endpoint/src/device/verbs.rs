@@ -8,7 +8,7 @@ use crate::config::Mode;
 use rnic_transport::{BitRate, Time};
 use rnic_verbs::{
     Access, Completion, Connection, CqId, DeviceInfo, Event, ForeignMemory, MrId, MrInfo, Pd, QpInfo, QpInit, Qpn,
-    RecvRequest, SendRequest, State, Transition, Verbs, VerbsError, until_full,
+    Recipient, RecvRequest, SendRequest, State, Transition, Verbs, VerbsError, until_full,
 };
 
 /// Objects (such as queue pairs) that are created through this trait belong to the device: they live until the
@@ -81,6 +81,7 @@ impl Verbs for Device {
     }
 
     fn create_qp(&mut self, pd: Pd, init: QpInit) -> Result<Qpn, VerbsError> {
+        self.shared().admits(init.service)?;
         self.shared().verbs().create_qp(pd, init)
     }
 
@@ -114,6 +115,11 @@ impl Verbs for Device {
 
     fn post_sends(&mut self, qpn: Qpn, requests: &[SendRequest<'_>]) -> Result<usize, VerbsError> {
         self.post_sends_to(qpn, |verbs| until_full(requests, |request| verbs.post_send(qpn, request)))
+    }
+
+    fn post_datagram(&mut self, qpn: Qpn, request: &SendRequest<'_>, to: &Recipient) -> Result<(), VerbsError> {
+        self.shared().reaches(to)?;
+        self.post_sends_to(qpn, |verbs| verbs.post_datagram(qpn, request, to))
     }
 
     fn post_recv(&mut self, qpn: Qpn, request: &RecvRequest<'_>) -> Result<(), VerbsError> {

@@ -415,7 +415,7 @@ impl Channel {
 
     fn finish(&mut self, wr_id: u64, status: Status, opcode: Opcode, byte_len: u32, imm: Option<u32>, time: Time) {
         let qpn = self.mailbox.qpn;
-        self.done.push_back(Completion { wr_id, status, opcode, byte_len, imm, invalidated: None, qpn, time });
+        self.done.push_back(Completion { wr_id, status, opcode, byte_len, imm, qpn, time, ..Completion::BLANK });
     }
 
     /// Returns 64 random bits from the channel's seed (the generator splitmix64).

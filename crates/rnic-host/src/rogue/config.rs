@@ -93,7 +93,7 @@ impl Config {
     pub(crate) const QUEUE_PAIRS: u32 = 3;
 
     pub(crate) fn check(&self, limits: &Limits) -> Result<(), HostError> {
-        if self.service == Service::Uc {
+        if matches!(self.service, Service::Uc | Service::Ud) {
             return Err(HostError::Unsupported(
                 "a RoGUE channel needs a reliable connection (RC or IRN); the multipath channel uses UC",
             ));

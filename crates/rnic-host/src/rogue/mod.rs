@@ -408,6 +408,7 @@ impl Channel {
         invalidated: Option<u32>, time: Time,
     ) {
         let qpn = self.primary();
-        self.done.push_back(Completion { wr_id, status, opcode, byte_len, imm, invalidated, qpn, time });
+        let source = None;
+        self.done.push_back(Completion { wr_id, status, opcode, byte_len, imm, invalidated, source, qpn, time });
     }
 }

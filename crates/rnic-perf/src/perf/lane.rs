@@ -27,7 +27,7 @@ impl Lanes {
     pub(super) fn open(
         device: &Device, domain: &ProtectionDomain, setup: &Setup, receives: u32,
     ) -> Result<Lanes, PerfError> {
-        let service = match Service::named(&setup.service) {
+        let service = match Service::named(&setup.service).filter(|service| Service::CONNECTED.contains(service)) {
             Some(service) => service,
             None => return Lanes::channels(domain, setup, receives),
         };

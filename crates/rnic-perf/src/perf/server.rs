@@ -109,16 +109,16 @@ struct Hello {
 }
 
 /// A place among the clients that wait. Dropping it makes room for another client.
-struct Place {
+pub(crate) struct Place {
     waiting: Arc<Mutex<Vec<IpAddr>>>,
     host: IpAddr,
 }
 
 impl Place {
-    /// Takes a place for a client of `host`, if there is room.
-    fn take(waiting: &Arc<Mutex<Vec<IpAddr>>>, host: IpAddr) -> Option<Place> {
+    /// Takes a place for a client of `host`, if fewer than `most` clients of all hosts and of this host wait.
+    pub(crate) fn take(waiting: &Arc<Mutex<Vec<IpAddr>>>, host: IpAddr, most: [usize; 2]) -> Option<Place> {
         let mut hosts = waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        let [all, of_host] = MAX_WAITING;
+        let [all, of_host] = most;
         let has_room = hosts.len() < all && hosts.iter().filter(|other| **other == host).count() < of_host;
         has_room.then(|| {
             hosts.push(host);
@@ -143,7 +143,7 @@ fn receive(
 ) -> io::Result<()> {
     let waiting = Arc::default();
     while let Some((stream, peer)) = accept(listener, &ends)? {
-        let Some(place) = Place::take(&waiting, peer.ip().to_canonical()) else { continue };
+        let Some(place) = Place::take(&waiting, peer.ip().to_canonical(), MAX_WAITING) else { continue };
         let (credentials, clients) = (options.credentials.clone(), clients.clone());
         let listen = move || {
             let said = hear_out(stream, credentials.as_ref());
@@ -157,7 +157,7 @@ fn receive(
 }
 
 /// Waits for the next client; returns `None` when `ends` returns true.
-fn accept(listener: &TcpListener, ends: &impl Fn() -> bool) -> io::Result<Option<(TcpStream, SocketAddr)>> {
+pub(crate) fn accept(listener: &TcpListener, ends: &impl Fn() -> bool) -> io::Result<Option<(TcpStream, SocketAddr)>> {
     listener.set_nonblocking(true)?;
     loop {
         if ends() {

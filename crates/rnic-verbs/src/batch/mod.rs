@@ -1,4 +1,4 @@
-//! Batches: packets of one queue pair that one system call can send.
+//! Batches: packets of one queue pair to one peer that one system call can send.
 
 mod protected;
 
@@ -45,6 +45,9 @@ pub const AROUND_PAYLOAD: usize = Opcode::IRN_WRITE_LAST_IMM.header_len() + ICRC
 pub struct Destination {
     /// The local queue pair that sends the packets.
     pub qpn: Qpn,
+    /// Hash by which the owner of the device chooses the UDP source port: the QPN of a connected queue pair, the flow
+    /// label of a datagram.
+    pub flow: u32,
     /// The peer's IP address and UDP port.
     pub peer: SocketAddr,
     /// Differentiated services code point (DSCP), 0 to 63.
@@ -250,6 +253,7 @@ mod tests {
 
     pub(super) const TO: Destination = Destination {
         qpn: Qpn(9),
+        flow: 9,
         peer: SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 1),
         dscp: 0,
         protected: false,

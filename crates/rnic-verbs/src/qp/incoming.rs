@@ -62,7 +62,7 @@ impl Incoming {
         *incoming = None;
         let imm = headers.imm.map(|imm| imm.0);
         let solicited = headers.bth.solicited;
-        c.received(ctx, &Delivery { write: false, bytes, imm, invalidated, solicited });
+        c.received(ctx, &Delivery { bytes, imm, invalidated, solicited, ..Delivery::default() });
         Ok(true)
     }
 
@@ -103,7 +103,7 @@ impl Incoming {
         *incoming = None;
         if imm.is_some() {
             let solicited = headers.bth.solicited;
-            c.received(ctx, &Delivery { write: true, bytes, imm, invalidated: None, solicited });
+            c.received(ctx, &Delivery { write: true, bytes, imm, solicited, ..Delivery::default() });
         }
         Ok(true)
     }

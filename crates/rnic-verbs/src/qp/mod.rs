@@ -1,5 +1,5 @@
 //! A queue pair: the state that is the same for all transport services, and a protocol engine, which is the state of
-//! the queue pair's own service (RC, IRN or UC).
+//! the queue pair's own service (RC, IRN, UC or UD).
 
 mod atomic;
 mod incoming;
@@ -8,12 +8,15 @@ pub(crate) mod rc;
 mod requester;
 pub(crate) mod sending;
 pub(crate) mod uc;
+pub(crate) mod ud;
 
+use crate::batch::{AROUND_PAYLOAD, Destination};
 use crate::common::{Common, Ctx};
-use crate::types::{QpChange, Qpn, SendOp, Service, State, VerbsError};
+use crate::send_queue::Wqe;
+use crate::types::{DatagramAttributes, NetworkHeader, QpChange, Qpn, Recipient, SendOp, Service, State, VerbsError};
 use crate::{Congestion, Dropped};
 use rnic_transport::{BitRate, FlowConfig, Psn, Time};
-use rnic_wire::{Operation, Packet};
+use rnic_wire::{Operation, Packet, ProtectedHeader};
 use sending::Due;
 
 /// Number of bytes around a RoCEv2 packet that congestion control and rate limits count too: Ethernet, IPv4 and UDP
@@ -35,12 +38,14 @@ pub(crate) fn cnp(c: &Common, out: &mut [u8]) -> usize {
     bytes + rnic_wire::ICRC_LEN
 }
 
-/// The protocol engine of a queue pair; `None` before the queue pair is connected.
+/// The protocol engine of a queue pair; `None` before the queue pair is connected (UD: before
+/// it receives).
 pub(crate) enum Engine {
     None,
     Rc(Box<rc::Rc>),
     Irn(Box<irn::Irn>),
     Uc(Box<uc::Uc>),
+    Ud(Box<ud::Ud>),
 }
 
 /// A queue pair of a device.
@@ -69,9 +74,64 @@ impl Qp {
             Service::Rc => Engine::Rc(Box::new(rc::Rc::new(c, &self.cfg, &self.congestion, now)?)),
             Service::Irn => Engine::Irn(Box::new(irn::Irn::new(c, &self.cfg, &self.congestion, now)?)),
             Service::Uc => Engine::Uc(Box::new(uc::Uc::new(c, &self.cfg, &self.congestion, now)?)),
+            Service::Ud => return Err(VerbsError::Unsupported(ud::NO_CONNECTION)),
         };
         self.set_rate(self.rate);
         Ok(())
+    }
+
+    /// INIT to RTR of a UD queue pair: creates its protocol engine.
+    pub(crate) fn receive_datagrams(&mut self, attributes: DatagramAttributes, now: Time) -> Result<(), VerbsError> {
+        self.engine = Engine::Ud(Box::new(ud::Ud::new(&self.common, attributes, &self.cfg, now)?));
+        self.set_rate(self.rate);
+        // Datagrams come from anyone, so no datagram shows that a peer is connected.
+        self.common.established = true;
+        Ok(())
+    }
+
+    /// Attributes of a UD queue pair in state RTR or later.
+    pub(crate) fn datagrams(&self) -> Option<DatagramAttributes> {
+        match &self.engine {
+            Engine::Ud(ud) => Some(ud.attributes()),
+            _ => None,
+        }
+    }
+
+    /// Appends a send request to the send queue; `to` is the recipient of a datagram.
+    pub(crate) fn push(&mut self, wqe: Wqe, to: Option<Recipient>) {
+        if let (Engine::Ud(ud), Some(to)) = (&mut self.engine, to) {
+            ud.address(&self.common, to);
+        }
+        self.common.sends.push(wqe);
+        self.release();
+    }
+
+    /// The destination of the next packet; `None` if the queue pair has none.
+    pub(crate) fn destination(&self) -> Option<Destination> {
+        let c = &self.common;
+        let qpn = c.qpn;
+        let around = AROUND_PAYLOAD + ProtectedHeader::OVERHEAD;
+        if let Engine::Ud(ud) = &self.engine {
+            let path = ud.path(c)?;
+            let longest = c.route.mtu as usize + around;
+            let (peer, dscp, flow) = (path.peer, path.dscp, path.flow);
+            return Some(Destination { qpn, flow, peer, dscp, ecn: false, protected: false, longest });
+        }
+        let connection = c.connection.as_ref()?;
+        Some(Destination {
+            qpn,
+            flow: qpn.0,
+            peer: connection.peer,
+            dscp: connection.dscp,
+            ecn: self.congestion.marks(&self.cfg),
+            protected: connection.protected,
+            longest: connection.path_mtu as usize + around,
+        })
+    }
+
+    /// Whether each packet has a destination of its own.
+    pub(crate) fn is_datagram(&self) -> bool {
+        matches!(self.engine, Engine::Ud(_))
     }
 
     /// RTR to RTS: the protocol engine may send requests from now on.
@@ -81,6 +141,7 @@ impl Qp {
             Engine::Rc(rc) => rc.start(&self.common, &self.cfg, &self.congestion, now)?,
             Engine::Irn(irn) => irn.start(&self.common, &self.cfg, &self.congestion, now)?,
             Engine::Uc(uc) => uc.start(&self.common),
+            Engine::Ud(ud) => ud.start(&self.common),
         }
         self.set_rate(self.rate);
         self.common.state = State::ReadyToSend;
@@ -97,6 +158,7 @@ impl Qp {
             Engine::Rc(rc) => rc.set_rate(rate),
             Engine::Irn(irn) => irn.set_rate(rate),
             Engine::Uc(uc) => uc.set_rate(rate),
+            Engine::Ud(ud) => ud.set_rate(rate),
         }
     }
 
@@ -110,6 +172,7 @@ impl Qp {
             Engine::Rc(rc) => rc.rebase(now, by),
             Engine::Irn(irn) => irn.rebase(now, by),
             Engine::Uc(uc) => uc.rebase(now, by),
+            Engine::Ud(ud) => ud.rebase(now, by),
         }
     }
 
@@ -121,7 +184,7 @@ impl Qp {
         match &mut self.engine {
             Engine::Rc(rc) => rc.responder.count_from(messages),
             Engine::Irn(irn) => irn.responder.count_from(messages),
-            Engine::None | Engine::Uc(_) => {}
+            Engine::None | Engine::Uc(_) | Engine::Ud(_) => {}
         }
     }
 
@@ -131,6 +194,7 @@ impl Qp {
             Engine::Rc(rc) => rc.release(&mut self.common),
             Engine::Irn(irn) => irn.release(&mut self.common),
             Engine::Uc(uc) => uc.release(&mut self.common),
+            Engine::Ud(ud) => ud.release(&mut self.common),
         }
     }
 
@@ -141,7 +205,7 @@ impl Qp {
             return;
         }
         match &mut self.engine {
-            Engine::None | Engine::Uc(_) => {}
+            Engine::None | Engine::Uc(_) | Engine::Ud(_) => {}
             Engine::Rc(rc) => rc.responder.tell_credits(),
             Engine::Irn(irn) => irn.responder.tell_credits(),
         }
@@ -169,6 +233,7 @@ impl Qp {
             Engine::None | Engine::Uc(_) => {}
             Engine::Rc(rc) => rc.change(c, &self.cfg),
             Engine::Irn(irn) => irn.change(c),
+            Engine::Ud(ud) => ud.set_qkey(change.qkey.unwrap_or(ud.attributes().qkey)),
         }
     }
 
@@ -179,6 +244,7 @@ impl Qp {
             Engine::Rc(rc) => rc.drain(&mut self.common),
             Engine::Irn(irn) => irn.drain(&mut self.common),
             Engine::Uc(uc) => uc.drain(&mut self.common),
+            Engine::Ud(ud) => ud.drain(&mut self.common),
         }
     }
 
@@ -191,9 +257,11 @@ impl Qp {
             rnic_wire::Service::Irn => Some(Service::Irn),
             rnic_wire::Service::Uc => Some(Service::Uc),
             rnic_wire::Service::Cnp => None,
-            rnic_wire::Service::Ud => return Err((Dropped::Opcode, false)),
+            rnic_wire::Service::Ud => Some(Service::Ud),
         };
-        if service.is_some_and(|service| service != self.common.init.service) {
+        let own = self.common.init.service;
+        // UD has no congestion control, so nobody sends it a CNP.
+        if service.map_or(own == Service::Ud, |service| service != own) {
             return Err((Dropped::Opcode, false));
         }
         let is_request = opcode.operation().is_request();
@@ -206,16 +274,17 @@ impl Qp {
             Service::Rc => rnic_wire::Service::Rc,
             Service::Uc => rnic_wire::Service::Uc,
             Service::Irn => rnic_wire::Service::Irn,
+            Service::Ud => rnic_wire::Service::Ud,
         };
         rnic_wire::Service::of(code) == Some(own)
     }
 
     /// Handles an invalid request with this PSN. If it is the next request that the responder expects, RC and IRN
     /// answer with NAK Invalid Request, which ends the connection (InfiniBand volume 1, section 9.7.4.1); UC drops its
-    /// message. Returns whether there is a NAK to send.
+    /// message, UD only the packet. Returns whether there is a NAK to send.
     pub(crate) fn refuse(&mut self, ctx: &mut Ctx, psn: Psn) -> bool {
         match &mut self.engine {
-            Engine::None => false,
+            Engine::None | Engine::Ud(_) => false,
             Engine::Rc(rc) => rc.responder.refuse_invalid(&mut self.common, ctx, psn),
             Engine::Irn(irn) => irn.responder.refuse_invalid(&mut self.common, ctx, psn),
             Engine::Uc(uc) => {
@@ -226,8 +295,9 @@ impl Qp {
     }
 
     pub(crate) fn handle(
-        &mut self, ctx: &mut Ctx, now: Time, packet: &Packet<'_>, marked: bool,
+        &mut self, ctx: &mut Ctx, now: Time, packet: &Packet<'_>, from: &NetworkHeader,
     ) -> Result<(), Dropped> {
+        let marked = from.is_marked();
         if packet.headers.bth.opcode.operation() == Operation::Cnp {
             return self.on_cnp(ctx, now);
         }
@@ -236,6 +306,7 @@ impl Qp {
             Engine::Rc(rc) => rc.handle(&mut self.common, ctx, now, packet, marked),
             Engine::Irn(irn) => irn.handle(&mut self.common, ctx, now, packet, marked),
             Engine::Uc(uc) => uc.handle(&mut self.common, ctx, now, packet, marked),
+            Engine::Ud(ud) => ud.handle(&mut self.common, ctx, packet, from),
         }
     }
 
@@ -253,7 +324,7 @@ impl Qp {
         }
         self.last_cnp = Some(now);
         match &mut self.engine {
-            Engine::None => {}
+            Engine::None | Engine::Ud(_) => {}
             Engine::Rc(rc) => rc.on_cnp(now),
             Engine::Irn(irn) => irn.on_cnp(now),
             Engine::Uc(uc) => uc.on_cnp(now),
@@ -274,6 +345,7 @@ impl Qp {
             }
             Engine::Irn(irn) => irn.emit(&mut self.common, ctx, now, out),
             Engine::Uc(uc) => uc.emit(&mut self.common, ctx, now, out),
+            Engine::Ud(ud) => ud.emit(&mut self.common, ctx, now, out),
         };
         if bytes > 0 {
             self.last_sent = Some(now);
@@ -288,6 +360,7 @@ impl Qp {
             Engine::Rc(rc) => rc.next_transmit(&self.common),
             Engine::Irn(irn) => irn.next_transmit(&self.common),
             Engine::Uc(uc) => uc.next_transmit(&self.common),
+            Engine::Ud(ud) => ud.next_transmit(&self.common),
         }
         .time()
     }
@@ -301,6 +374,7 @@ impl Qp {
             Engine::Rc(rc) => rc.deadline(&self.common),
             Engine::Irn(irn) => irn.deadline(&self.common),
             Engine::Uc(uc) => uc.deadline(),
+            Engine::Ud(ud) => ud.deadline(),
         }
         .time()
     }
@@ -311,6 +385,7 @@ impl Qp {
             Engine::Rc(rc) => rc.on_deadline(&mut self.common, ctx, now),
             Engine::Irn(irn) => irn.on_deadline(&mut self.common, ctx, now),
             Engine::Uc(uc) => uc.on_deadline(now),
+            Engine::Ud(ud) => ud.on_deadline(now),
         }
         self.release();
     }
@@ -322,6 +397,7 @@ impl Qp {
             Service::Uc if op.is_fetching() || matches!(op, SendOp::SendInv(_)) => Err(VerbsError::Unsupported(
                 "an unreliable connection has Sends and RDMA Writes, but no reads, atomics or Send with Invalidate",
             )),
+            Service::Ud => ud::Ud::admits(op, len, self.common.route.mtu),
             _ => Ok(()),
         }
     }

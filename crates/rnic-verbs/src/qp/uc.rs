@@ -145,12 +145,7 @@ impl Uc {
             Err(_) => {
                 // The memory of the send request was deregistered. The send queue goes into the error state (SQE); the
                 // queue pair still receives.
-                if let Some(wqe) = c.sends.pop() {
-                    c.sent(ctx, &wqe, Status::LocalProtection);
-                }
-                c.state = State::SendQueueError;
-                c.draining = false;
-                c.flush_sends(ctx);
+                c.fail_send_queue(ctx, Status::LocalProtection);
                 self.next = self.total;
                 0
             }

@@ -326,6 +326,7 @@ impl Fuzz {
             Service::Rc => rnic_wire::Service::Rc,
             Service::Irn => rnic_wire::Service::Irn,
             Service::Uc => rnic_wire::Service::Uc,
+            Service::Ud => rnic_wire::Service::Ud,
         };
         let any = self.dice.chance(20);
         let these = rnic_wire::Opcode::ALL.iter().copied().filter(|opcode| any || opcode.service() == own);

@@ -8,12 +8,15 @@ use super::Summary;
 use crate::network::Dice;
 use rnic_transport::Time;
 use rnic_verbs::{
-    Access, Batch, Capacities, Completion, Congestion, Connection, CqId, Data, Device, DeviceConfig, Limits, MrInfo,
-    Notify, Pd, QpInit, Qpn, RecvRequest, SendAttributes, SendFlags, SendOp, SendRequest, Service, Sge, SrqId, State,
-    Status, VerbsError,
+    Access, AddressHandle, Batch, Capacities, Completion, Congestion, Connection, CqId, Data, DatagramAttributes,
+    Device, DeviceConfig, Limits, MrInfo, Notify, Pd, QpInit, Qpn, Recipient, RecvRequest, SendAttributes, SendFlags,
+    SendOp, SendRequest, Service, Sge, SrqId, State, Status, VerbsError,
 };
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
+
+/// Queue key of all UD queue pairs.
+const QKEY: u32 = 7;
 
 /// Runs at most `steps` steps, until the choices of `dice` are used up.
 ///
@@ -259,7 +262,7 @@ impl Fuzz {
             capacities =
                 Capacities { send_wr: self.number(), recv_wr: self.number(), send_sge: self.number(), ..capacities };
         }
-        let service = self.dice.pick(&[Service::Rc, Service::Irn, Service::Uc]);
+        let service = self.dice.pick(&Service::ALL);
         let signal_all = self.dice.chance(200);
         let init = QpInit { service, send_cq, recv_cq, srq, capacities, signal_all };
         let host = &mut self.hosts[at];
@@ -347,12 +350,16 @@ impl Fuzz {
                 Some(congestion) => device.set_congestion(qpn, congestion),
                 None => Ok(()),
             },
+            7 => {
+                let (qkey, path_mtu) = if wild { (number, number) } else { (QKEY, 256) };
+                device.to_datagrams(qpn, DatagramAttributes { qkey, path_mtu }, self.now)
+            }
             _ => Ok(()),
         };
         Ok(())
     }
 
-    /// Connects two queue pairs of the same service, if there are any.
+    /// Connects two queue pairs of the same service, or opens them for datagrams, if there are any.
     fn connect(&mut self) {
         let Some((&a, init)) = self.hosts[0].inits.iter().nth(self.dice.below(8) as usize) else { return };
         let of_its_kind = self.hosts[1].inits.iter().filter(|(_, other)| other.service == init.service);
@@ -390,7 +397,10 @@ impl Fuzz {
             let device = &mut self.hosts[at].device;
             let _ = device
                 .to_init(own, Access::ALL)
-                .and_then(|()| device.to_rtr(own, connection, self.now))
+                .and_then(|()| match init.service {
+                    Service::Ud => device.to_datagrams(own, DatagramAttributes { qkey: QKEY, path_mtu: 256 }, self.now),
+                    _ => device.to_rtr(own, connection, self.now),
+                })
                 .and_then(|()| device.to_rts(own, attributes, self.now));
         }
     }
@@ -435,13 +445,32 @@ impl Fuzz {
         let flags = SendFlags { signaled: word & 3 != 0, solicited: word & 4 != 0, fence: word & 24 == 0 };
         let wr_id = self.next_id;
         self.next_id += 1;
+        let recipient = self.recipient(at);
         let host = &mut self.hosts[at];
-        let posted = host.device.post_send(qpn, &SendRequest { wr_id, op, data, flags });
+        let request = SendRequest { wr_id, op, data, flags };
+        let is_datagram = host.inits.get(&qpn).is_some_and(|init| init.service == Service::Ud);
+        let posted = match is_datagram {
+            true => host.device.post_datagram(qpn, &request, &recipient),
+            false => host.device.post_send(qpn, &request),
+        };
         if posted.is_ok() {
             let signaled = flags.signaled || host.inits.get(&qpn).is_some_and(|init| init.signal_all);
             host.work.entry(qpn).or_default().sends.push_back((wr_id, signaled));
         }
         Ok(())
+    }
+
+    /// A recipient of datagrams, mostly a queue pair of the other host.
+    fn recipient(&mut self, at: usize) -> Recipient {
+        let qpn = self.one(|fuzz| &fuzz.hosts[1 - at].qps).unwrap_or(Qpn(9));
+        let peer = self.hosts[1 - at].addr;
+        if self.dice.chance(900) {
+            let flow = self.dice.below(3) as u32;
+            return Recipient { path: AddressHandle { flow, ..AddressHandle::to(peer) }, qpn, qkey: QKEY };
+        }
+        let (flow, qkey) = (self.number(), self.number());
+        let path = AddressHandle { peer, flow, dscp: flow as u8 };
+        Recipient { path, qpn: Qpn(self.number()), qkey }
     }
 
     fn post_recv(&mut self, at: usize) -> Result<(), String> {

@@ -305,7 +305,7 @@ impl Responder {
                     ctx.memory.invalidate(c.pd, rkey).map_err(|_| Refusal::ACCESS)?;
                 }
                 let (imm, solicited) = (request.imm, request.solicited);
-                c.received(ctx, &Delivery { write: false, bytes, imm, invalidated: rkey, solicited });
+                c.received(ctx, &Delivery { bytes, imm, invalidated: rkey, solicited, ..Delivery::default() });
             }
             RequestKind::Write { addr, rkey, left, serial } => {
                 let done = match self.incoming {
@@ -320,7 +320,7 @@ impl Responder {
                 }
                 if serial.is_some() {
                     let (imm, solicited) = (request.imm, request.solicited);
-                    c.received(ctx, &Delivery { write: true, bytes, imm, invalidated: None, solicited });
+                    c.received(ctx, &Delivery { write: true, bytes, imm, solicited, ..Delivery::default() });
                 }
             }
             RequestKind::Read { reth, serial } => self.respond_to_read(c, ctx, now, &reth, serial)?,

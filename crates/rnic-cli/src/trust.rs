@@ -1,0 +1,38 @@
+//! The arguments with which two sides find out over TCP that they may trust each other.
+
+use crate::error::CliError;
+use clap::Args;
+use rnic_endpoint::exchange::Credentials;
+use std::path::PathBuf;
+
+/// How the two sides find out over the control connection that they may trust each other.
+#[derive(Args, Debug)]
+pub(crate) struct TrustArgs {
+    /// File with a secret that both sides have, at least 16 random bytes: the control connection uses TLS 1.3
+    #[arg(long, value_name = "FILE", conflicts_with = "certificate")]
+    secret_file: Option<PathBuf>,
+
+    /// PEM file with the certificate of this side and its chain: the control connection uses TLS 1.3
+    #[arg(long, value_name = "FILE", requires_all = ["key", "ca"])]
+    certificate: Option<PathBuf>,
+
+    /// PEM file with the private key of the certificate
+    #[arg(long, value_name = "FILE", requires = "certificate")]
+    key: Option<PathBuf>,
+
+    /// PEM file with the certificates of the authorities that the other side's certificate must come from
+    #[arg(long, value_name = "FILE", requires = "certificate")]
+    ca: Option<PathBuf>,
+}
+
+impl TrustArgs {
+    /// The credentials; `None` if the control connection is plain TCP.
+    pub(crate) fn credentials(&self) -> Result<Option<Credentials>, CliError> {
+        let credentials = match (&self.secret_file, &self.certificate, &self.key, &self.ca) {
+            (Some(secret), ..) => Credentials::from_secret_file(secret),
+            (None, Some(certificate), Some(key), Some(ca)) => Credentials::from_pem_files(certificate, key, ca),
+            _ => return Ok(None),
+        };
+        credentials.map(Some).map_err(|error| CliError::Input(error.to_string()))
+    }
+}

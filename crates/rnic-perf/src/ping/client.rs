@@ -1,0 +1,301 @@
+//! The prober of a ping on a device.
+
+use super::message::{MAX_PROBE, MESSAGE, MIN_PROBE};
+use super::prober::{Outcome, ProbeError, Prober, ProberConfig};
+use super::summary::{About, Summary, Tally};
+use super::{Control, Outbox, PingError, VERSION, same_version, unexpected};
+use rnic_endpoint::exchange::{Channel, Credentials, ExchangeError};
+use rnic_endpoint::port::{ROCE_PORT, UdpConfig};
+use rnic_endpoint::{
+    Access, Capacities, Completion, CompletionQueue, Config, Data, DatagramAddress, DatagramOptions, Device, GRH_LEN,
+    MemoryRegion, Mode, Opcode, QpOptions, QueuePair, Recipient, Security, SendFlags, SendOp, SendRequest, Service,
+    Status, TimeSource, VerbsError,
+};
+use rnic_transport::Time;
+use rnic_verbs::AddressHandle;
+use serde::de::IgnoredAny;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Options of [`ping`].
+#[derive(Clone, Debug)]
+pub struct PingOptions {
+    /// Number of probes; `None`: until `stop` is set.
+    pub count: Option<u64>,
+    /// Time between two probes, 1 ms to 1 hour.
+    pub interval: Time,
+    /// Time after which a probe without a response is lost, 1 ms to 1 minute.
+    pub timeout: Time,
+    /// Payload bytes of a probe, 136 to the path MTU of datagrams, which is at most 4096.
+    pub size: usize,
+    /// Number of paths, 1 to 256. Each has its own UDP source port, and the probes take them in turn.
+    pub paths: u16,
+    /// Differentiated services code point of the probes, 0 to 63.
+    pub dscp: u8,
+    /// UDP port of the prober's device; 0 stands for any free port.
+    pub roce_port: u16,
+    /// What both sides must show, over TLS. With `None` the exchange is plain TCP.
+    pub credentials: Option<Credentials>,
+}
+
+impl Default for PingOptions {
+    fn default() -> PingOptions {
+        PingOptions {
+            count: None,
+            interval: Time::from_ms(1_000),
+            timeout: Time::from_ms(1_000),
+            size: 512,
+            paths: 1,
+            dscp: 0,
+            roce_port: ROCE_PORT,
+            credentials: None,
+        }
+    }
+}
+
+impl PingOptions {
+    fn check(&self) -> Result<(), PingError> {
+        let refuse = |why: String| Err(PingError::Option(why));
+        let (ms, minute) = (Time::from_ms(1), Time::from_ms(60_000));
+        if !(ms..=Time::from_ms(3_600_000)).contains(&self.interval) {
+            return refuse(format!("an interval of {} is not possible; it must be 1 ms to 1 hour", self.interval));
+        }
+        if !(ms..=minute).contains(&self.timeout) {
+            return refuse(format!("a timeout of {} is not possible; it must be 1 ms to 1 minute", self.timeout));
+        }
+        if !(MIN_PROBE..=MAX_PROBE).contains(&self.size) {
+            let size = self.size;
+            return refuse(format!("a probe of {size} bytes is not possible; it must have {MIN_PROBE} to {MAX_PROBE}"));
+        }
+        if !(1..=256).contains(&self.paths) {
+            return refuse(format!("{} paths are not possible; there must be 1 to 256", self.paths));
+        }
+        if self.count == Some(0) {
+            return refuse("0 probes are not possible; there must be at least 1".to_string());
+        }
+        if self.dscp > 63 {
+            return refuse(format!("a DSCP of {} is not possible; it must be 0 to 63", self.dscp));
+        }
+        Ok(())
+    }
+}
+
+/// What [`ping`] tells while it runs.
+#[derive(Clone, Copy, Debug)]
+pub enum PingEvent<'a> {
+    /// The session is open: IP address, UDP port and queue pair number of the responder.
+    Open(SocketAddr, u32),
+    /// What became of a probe.
+    Outcome(&'a Outcome),
+}
+
+/// Number of receives that are posted, and of slots for probes to be sent.
+const SLOTS: usize = 128;
+/// Bit in the identifier of a work request that marks a probe to be sent.
+const SENT: u64 = 1 << 63;
+/// Maximum time between two looks at `stop`.
+const LOOK: Time = Time::from_ms(100);
+
+/// Probes the responder at `host` ("host:port") until all probes have an outcome, the responder has ended, or `stop` is
+/// set. Tells `event` what happens; with an outcome also the UDP source port of its path, otherwise 0.
+///
+/// # Errors
+/// If there is no session, because nobody listens at `host` for example, or the local device fails. Lost probes are no
+/// error.
+pub fn ping(
+    host: &str, options: &PingOptions, stop: &AtomicBool, mut event: impl FnMut(PingEvent<'_>, u16),
+) -> Result<Summary, PingError> {
+    options.check()?;
+    let mut channel = match &options.credentials {
+        None => Channel::connect(host)?,
+        Some(credentials) => Channel::connect_secured(host, credentials)?,
+    };
+    let mut end = End::open(channel.local_addr().ip(), channel.peer_addr().ip(), options)?;
+    let (session, responder) = greet(&mut channel, end.address)?;
+    event(PingEvent::Open(responder.addr, responder.qpn), 0);
+    let ports: Vec<u16> = (0..options.paths).map(|path| end.device.source_port(path.into())).collect();
+    let speaker = channel.speaker();
+    let gone = Arc::new(AtomicBool::new(false));
+    let watch = {
+        let (gone, device) = (gone.clone(), end.device.clone());
+        move || {
+            // The responder says nothing more. So this ends when one of the two sides closes the connection.
+            let _ = channel.receive_within::<IgnoredAny>(None);
+            gone.store(true, Ordering::Release);
+            device.interrupt();
+        }
+    };
+    let watcher = std::thread::Builder::new().name("rnic-ping".to_string()).spawn(watch);
+    watcher.map_err(|error| PingError::Device(error.into()))?;
+    let config = ProberConfig {
+        session,
+        paths: options.paths,
+        interval: options.interval,
+        timeout: options.timeout,
+        count: options.count,
+    };
+    let mut tally = Tally::new(&ports);
+    let mut prober = Prober::new(config, end.device.clock().now());
+    let result = end.run(&mut prober, responder, options, (stop, &gone), |outcome| {
+        tally.add(outcome);
+        event(PingEvent::Outcome(outcome), ports.get(usize::from(outcome.path)).copied().unwrap_or(0));
+    });
+    let responder_ended = gone.load(Ordering::Acquire);
+    speaker.hang_up();
+    result?;
+    let interrupted = stop.load(Ordering::Relaxed);
+    let (size, stray) = (options.size, prober.stray() + end.strangers);
+    let (qpn, responder) = (responder.qpn, responder.addr);
+    Ok(tally.summary(About { host, responder, qpn, size, stray, interrupted, responder_ended }))
+}
+
+/// Opens a session with the responder.
+fn greet(channel: &mut Channel, prober: DatagramAddress) -> Result<(u64, DatagramAddress), PingError> {
+    channel.send(&Control::Hello { ping: VERSION, prober })?;
+    match channel.receive()? {
+        Control::Welcome { ping, session, responder } => {
+            same_version(channel, ping)?;
+            let peer = channel.peer_addr();
+            if responder.addr.ip().to_canonical() != peer.ip() {
+                let why = format!("{peer} has its device on {}; it must be on {}", responder.addr.ip(), peer.ip());
+                return Err(ExchangeError::Disagreement(why).into());
+            }
+            Ok((session, DatagramAddress { addr: SocketAddr::new(peer.ip(), responder.addr.port()), ..responder }))
+        }
+        Control::Refused { why } => {
+            Err(PingError::Refused(why.chars().filter(|c| !c.is_control()).take(200).collect()))
+        }
+        Control::Hello { .. } => Err(unexpected(channel).into()),
+    }
+}
+
+/// The device of a prober.
+struct End {
+    device: Device,
+    cq: CompletionQueue,
+    qp: QueuePair,
+    address: DatagramAddress,
+    outbox: Outbox,
+    inbox: MemoryRegion,
+    /// Length of a receive in bytes.
+    slot: usize,
+    /// Datagrams of others than the responder.
+    strangers: u64,
+    /// How many batches of packets the system has refused to send so far.
+    unsendable: u64,
+}
+
+impl End {
+    fn open(local: IpAddr, peer: IpAddr, options: &PingOptions) -> Result<End, PingError> {
+        let udp = UdpConfig { source_ports: options.paths.into(), ..UdpConfig::default() };
+        let config = Config { mode: Mode::Polled, security: Security::None, udp, ..Config::default() };
+        let device = Device::open_at(SocketAddr::new(local, options.roce_port), config)?;
+        let cq = device.completion_queue(4 * SLOTS as u32)?;
+        let pd = device.protection_domain();
+        let capacities = Capacities { send_wr: SLOTS as u32, recv_wr: SLOTS as u32, ..Capacities::default() };
+        let qp = pd.queue_pair(&QpOptions { service: Service::Ud, capacities, ..QpOptions::new(&cq) })?;
+        let mtu = qp.path_mtu(SocketAddr::new(peer, ROCE_PORT))?;
+        if options.size > mtu as usize {
+            return Err(PingError::Option(format!(
+                "a probe of {} bytes is too long: a datagram on the path to {peer} has at most {mtu}",
+                options.size
+            )));
+        }
+        let address = qp.open_datagrams(&DatagramOptions { qkey: None, mtu })?;
+        let outbox = Outbox { region: pd.allocate(Outbox::len(SLOTS), Access::LOCAL)?, slots: SLOTS };
+        let slot = GRH_LEN as usize + options.size;
+        let inbox = pd.allocate(SLOTS * slot, Access::LOCAL)?;
+        let end = End { device, cq, qp, address, outbox, inbox, slot, strangers: 0, unsendable: 0 };
+        for slot in 0..SLOTS {
+            end.receive_into(slot)?;
+        }
+        Ok(end)
+    }
+
+    fn receive_into(&self, slot: usize) -> Result<(), PingError> {
+        Ok(self.qp.post_recv(slot as u64, &[self.inbox.slice(slot * self.slot, self.slot)?])?)
+    }
+
+    /// Sends the probes and receives the responses. `ends` are the flags that end it: the caller's, and that of a
+    /// responder that has gone.
+    fn run(
+        &mut self, prober: &mut Prober, responder: DatagramAddress, options: &PingOptions,
+        (stop, gone): (&AtomicBool, &AtomicBool), mut tell: impl FnMut(&Outcome),
+    ) -> Result<(), PingError> {
+        let clock = self.device.clock();
+        let mut found = [Completion::BLANK; 32];
+        loop {
+            let now = clock.now();
+            if stop.load(Ordering::Relaxed) {
+                prober.abandon();
+            } else if gone.load(Ordering::Acquire) {
+                prober.end(ProbeError::Gone);
+            }
+            prober.on_time(now);
+            self.send(prober, responder.recipient(), options)?;
+            while let Some(mut outcome) = prober.poll_outcome() {
+                if outcome.result == Err(ProbeError::Timeout) && self.was_unsendable() {
+                    outcome.result = Err(ProbeError::Unreachable);
+                }
+                tell(&outcome);
+            }
+            let Some(next) = prober.next_time() else { return Ok(()) };
+            let wait = next.saturating_sub(clock.now()).min(LOOK);
+            let count = self.cq.wait(&mut found, wait)?;
+            for completion in &found[..count] {
+                self.completed(prober, &responder, completion)?;
+            }
+        }
+    }
+
+    /// Posts the probe that is due, if there is one.
+    fn send(&self, prober: &mut Prober, to: Recipient, options: &PingOptions) -> Result<(), PingError> {
+        let Some(probe) = prober.poll_send(self.device.clock().now()) else { return Ok(()) };
+        let gather = self.outbox.write(probe.sequence as usize, &probe.message.emit(), options.size)?;
+        let (op, data, flags) = (SendOp::Send, Data::Gather(&gather), SendFlags::SIGNALED);
+        let request = SendRequest { wr_id: SENT | probe.sequence, op, data, flags };
+        let path = AddressHandle { flow: probe.path.into(), dscp: options.dscp, ..to.path };
+        match self.qp.post_datagram(&request, &Recipient { path, ..to }) {
+            Ok(()) => Ok(()),
+            // The system does not take the probes that were posted before.
+            Err(rnic_endpoint::Error::Verbs(VerbsError::Full(_))) => {
+                prober.failed(probe.sequence, ProbeError::Unreachable);
+                Ok(())
+            }
+            Err(why) => Err(why.into()),
+        }
+    }
+
+    fn completed(
+        &mut self, prober: &mut Prober, responder: &DatagramAddress, completion: &Completion,
+    ) -> Result<(), PingError> {
+        if completion.status != Status::Success {
+            let (wr_id, status) = (completion.wr_id, completion.status);
+            return Err(rnic_endpoint::Error::Failed { wr_id, status }.into());
+        }
+        if completion.opcode == Opcode::Send {
+            prober.sent(completion.wr_id & !SENT, completion.time);
+            return Ok(());
+        }
+        let slot = completion.wr_id as usize;
+        let is_responder = completion
+            .source
+            .is_some_and(|source| source.ip().to_canonical() == responder.addr.ip() && source.qpn().0 == responder.qpn);
+        if is_responder {
+            let mut message = [0; MESSAGE];
+            let len = (completion.byte_len as usize).saturating_sub(GRH_LEN as usize).min(MESSAGE);
+            self.inbox.read(slot * self.slot + GRH_LEN as usize, &mut message[..len])?;
+            prober.received(completion.time, self.device.clock().now(), &message[..len]);
+        } else {
+            self.strangers += 1;
+        }
+        self.receive_into(slot)
+    }
+
+    /// Whether the system has refused to send packets since the last call.
+    fn was_unsendable(&mut self) -> bool {
+        let now = self.device.counters().driver.unsendable;
+        std::mem::replace(&mut self.unsendable, now) < now
+    }
+}
