@@ -199,7 +199,7 @@ fn the_congestion_control_is_that_of_the_software() {
     let traffic = "[traffic]\npattern = \"incast\"\nsenders = 2\ntotal = \"4 MB\"\nreceiver = 2";
     for transport in BOTH {
         let mut seen = Vec::new();
-        for cc in ["rogue", "timely", "none"] {
+        for cc in ["rogue", "swift", "none"] {
             let scenario = scenario(&format!("{fabric}\n{traffic}"), &[transport], &format!("cc = \"{cc}\"")).unwrap();
             let output = outputs(&scenario, 1).remove(0);
             check(&output, cc);
