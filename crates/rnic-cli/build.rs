@@ -16,11 +16,16 @@ fn main() -> io::Result<()> {
         println!("cargo::rerun-if-changed={}", root.join(folder).display());
         collect(&root.join(folder), &mut files)?;
     }
-    files.sort();
-    let mut list = String::from("&[\n");
+    let mut lines = Vec::new();
     for file in files {
-        let name: Vec<_> = file.strip_prefix(&root).map_err(io::Error::other)?.iter().map(|part| part.to_string_lossy()).collect();
-        list += &format!("    ({:?}, include_str!({:?})),\n", name.join("/"), file.display().to_string());
+        let path = file.strip_prefix(&root).map_err(io::Error::other)?;
+        let name: Vec<_> = path.iter().map(|part| part.to_string_lossy()).collect();
+        lines.push((name.join("/"), file.display().to_string()));
+    }
+    lines.sort();
+    let mut list = String::from("&[\n");
+    for (name, file) in lines {
+        list += &format!("    ({name:?}, include_str!({file:?})),\n");
     }
     fs::write(variable("OUT_DIR")?.join("builtin.rs"), list + "]\n")
 }

@@ -27,6 +27,7 @@ STYLE = {
     "legend.frameon": False,
     "legend.fontsize": 7,
     "lines.linewidth": 1.2,
+    "lines.markersize": 4,
     "figure.dpi": 200,
     "pdf.fonttype": 42,
 }
@@ -44,7 +45,12 @@ def _styled(draw: Callable[..., Any]) -> Callable[..., Any]:
         except ImportError as error:
             raise ImportError("figures need matplotlib: pip install 'rnic[plot]'") from error
         with pyplot.rc_context(STYLE):
-            return draw(*arguments, ax=pyplot.subplots()[1], **keywords)
+            figure, ax = pyplot.subplots()
+            try:
+                return draw(*arguments, ax=ax, **keywords)
+            except BaseException:
+                pyplot.close(figure)
+                raise
 
     return styled
 

@@ -11,6 +11,7 @@ from typing import Any
 from . import _rnic
 from .progress import listener
 from .results import Results
+from .stream import Stream
 
 #: Name of a scenario that is not in a file, in messages and as the folder of its result files.
 UNNAMED = "scenario"
@@ -219,6 +220,21 @@ class Scenario:
             error.results = results
             raise error
         return results
+
+    def stream(self, run: str | None = None, *, until: str | None = None) -> Stream:
+        """Simulates one run, by default the first, and yields its events while they happen::
+
+            for event in scenario.stream("IRN", until="5 ms"):
+                if event.event == "sample" and max(event.queue_bytes) > 100_000:
+                    break
+
+        Samples and pauses are events if the scenario has the table `watch`. `until` ends the run at this simulated
+        time, to within a window of the engine. Drops of single packets are no events.
+
+        Raises `ScenarioError` if the run cannot be set up, KeyError if there is no run of this name, and ValueError if
+        `until` is no time.
+        """
+        return Stream(self._scenario.stream(run, until))
 
     def __repr__(self) -> str:
         return f"<rnic.Scenario {self.name!r}: {self.title}; seed {self.seed}; {len(self.runs)} runs>"

@@ -27,9 +27,8 @@ pub(crate) fn scenario(py: Python<'_>, error: &rnic_scenario::ScenarioError) -> 
     let raised = match error {
         rnic_scenario::ScenarioError::Io { path, error } => {
             let message = format!("cannot read `{}`: {error}", path.display());
-            let errno = error.raw_os_error();
-            return match errno {
-                Some(errno) => PyOSError::new_err((errno, message, path.clone())),
+            return match error.raw_os_error() {
+                Some(errno) => PyOSError::new_err((errno, message, path.clone().into_os_string())),
                 None => plain(py, &path.to_string_lossy(), &message),
             };
         }

@@ -8,9 +8,12 @@ mod command;
 mod convert;
 mod error;
 mod flows;
+mod model;
+mod packets;
 mod results;
 mod run;
 mod scenario;
+mod stream;
 mod tables;
 
 use pyo3::prelude::*;
@@ -27,9 +30,15 @@ mod _rnic {
     #[pymodule_export]
     use super::flows::{csv_of_arrow, csv_of_rows};
     #[pymodule_export]
+    use super::model::{buffers, dcqcn_fixed_points, dcqcn_solve, timely_solve};
+    #[pymodule_export]
+    use super::packets::decode;
+    #[pymodule_export]
     use super::results::Results;
     #[pymodule_export]
     use super::scenario::{Scenario, builtin_scenarios, document};
+    #[pymodule_export]
+    use super::stream::Stream;
 
     use super::*;
 

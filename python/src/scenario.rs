@@ -1,6 +1,7 @@
 //! Scenarios.
 
 use crate::results::Results;
+use crate::stream::Stream;
 use crate::{convert, error, run};
 use pyo3::exceptions::PyKeyError;
 use pyo3::prelude::*;
@@ -150,6 +151,13 @@ impl Scenario {
         &self, py: Python<'_>, names: Vec<String>, threads: Option<usize>, listener: Option<Py<PyAny>>,
     ) -> PyResult<Results> {
         run::run(py, self.selected(&names)?, threads, listener)
+    }
+
+    /// Simulates the run called `name`, or the first run, up to the simulated time `until`, and yields its events.
+    fn stream(&self, py: Python<'_>, name: Option<String>, until: Option<String>) -> PyResult<Stream> {
+        let mut selected = (*self.selected(name.as_slice())?).clone();
+        selected.runs.truncate(1);
+        Stream::start(py, selected, until)
     }
 }
 

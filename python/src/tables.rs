@@ -5,12 +5,16 @@ use arrow_array::builder::{
     BooleanBuilder, Float64Builder, Int64Builder, StringBuilder, UInt32Builder, UInt64Builder,
 };
 use arrow_array::types::Int32Type;
-use arrow_array::{ArrayRef, DictionaryArray, Int32Array, RecordBatch, StringArray};
-use arrow_schema::{DataType, Field, Schema};
+use arrow_array::{
+    ArrayRef, BooleanArray, DictionaryArray, Float64Array, Int32Array, Int64Array, RecordBatch, StringArray,
+};
+use arrow_schema::{ArrowError, DataType, Field, Schema};
 use rnic_results::flow_files::{COLUMNS, goodput, request, rounded_slowdown, source};
 use rnic_results::stats;
 use rnic_run::{FlowRecord, RunRecord, RunSpec, Scenario};
 use rnic_transport::Time;
+use serde_json::{Map, Value};
+use std::collections::BTreeMap;
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
@@ -208,4 +212,64 @@ fn array<'c, I: Iterator<Item = Option<&'c str>>>(kind: DataType, cells: impl Fn
         }
         _ => texts(cells()),
     })
+}
+
+/// A table of these columns, which have the same length.
+pub(crate) fn of_columns(columns: impl Iterator<Item = (String, ArrayRef)>) -> Result<Table, ArrowError> {
+    let (fields, arrays): (Vec<Field>, Vec<ArrayRef>) =
+        columns.map(|(name, array)| (Field::new(name, array.data_type().clone(), true), array)).unzip();
+    let schema = Arc::new(Schema::new(fields));
+    let batch = RecordBatch::try_new(schema.clone(), arrays)?;
+    Ok(Table::new(schema, vec![batch]))
+}
+
+/// A table with a row for each JSON document. The keys of nested objects are joined with dots. A column is of numbers or
+/// booleans if all its values are, else of text.
+pub(crate) fn of_documents(documents: &[Map<String, Value>]) -> Result<Table, ArrowError> {
+    let mut columns: Vec<(String, Vec<Value>)> = Vec::new();
+    let mut index: BTreeMap<String, usize> = BTreeMap::new();
+    let mut put = |row: usize, name: String, value: &Value| {
+        let column = *index.entry(name).or_insert_with_key(|name| {
+            columns.push((name.clone(), Vec::new()));
+            columns.len() - 1
+        });
+        columns[column].1.resize(row, Value::Null);
+        columns[column].1.push(value.clone());
+    };
+    for (row, document) in documents.iter().enumerate() {
+        for (key, value) in document {
+            match value {
+                Value::Object(fields) => {
+                    fields.iter().for_each(|(name, value)| put(row, format!("{key}.{name}"), value));
+                }
+                value => put(row, key.clone(), value),
+            }
+        }
+    }
+    of_columns(columns.into_iter().map(|(name, mut values)| {
+        values.resize(documents.len(), Value::Null);
+        (name, of_values(&values))
+    }))
+}
+
+fn of_values(values: &[Value]) -> ArrayRef {
+    let all = |is: fn(&Value) -> bool| values.iter().all(|value| value.is_null() || is(value));
+    if values.iter().all(Value::is_null) {
+        return texts(values.iter().map(|_| None));
+    }
+    if all(Value::is_boolean) {
+        return Arc::new(values.iter().map(Value::as_bool).collect::<BooleanArray>());
+    }
+    if all(Value::is_i64) {
+        return Arc::new(values.iter().map(Value::as_i64).collect::<Int64Array>());
+    }
+    if all(Value::is_number) {
+        return Arc::new(values.iter().map(Value::as_f64).collect::<Float64Array>());
+    }
+    let text = |value: &Value| match value {
+        Value::Null => None,
+        Value::String(text) => Some(text.clone()),
+        other => Some(other.to_string()),
+    };
+    Arc::new(values.iter().map(text).collect::<StringArray>())
 }

@@ -38,6 +38,7 @@ mod service;
 
 use args::{Cli, Command, Selection};
 use clap::Parser;
+pub use decode::{Undecodable, decode_file};
 use error::CliError;
 #[cfg(not(all(feature = "endpoint", target_os = "linux")))]
 use no_endpoint::{perf, pingpong};

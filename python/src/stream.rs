@@ -1,0 +1,131 @@
+//! The events of a run, one by one, while it is simulated in another thread.
+
+use crate::error;
+use crate::results::Results;
+use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::prelude::*;
+use rnic_run::{RunEvent, RunRecord, Scenario};
+use rnic_sim::resolve::resolve;
+use rnic_sim::{Catalogue, Events, Sharing};
+use rnic_transport::Time;
+use std::ops::ControlFlow;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// Number of events that the simulation may be ahead of the program that reads them.
+const AHEAD: usize = 256;
+
+/// Time between two looks at Python's signals while the next event is awaited.
+const TICK: Duration = Duration::from_millis(50);
+
+/// What remains of a run while it is simulated.
+#[derive(Debug)]
+struct Running {
+    events: Receiver<RunEvent>,
+    thread: JoinHandle<RunRecord>,
+}
+
+/// An iterator over the events of a run. If it is dropped, the run ends.
+#[pyclass(frozen, module = "rnic._rnic")]
+#[derive(Debug)]
+pub(crate) struct Stream {
+    scenario: Arc<Scenario>,
+    running: Mutex<Option<Running>>,
+    record: Mutex<Option<RunRecord>>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The simulated time of an event; `None` for the start and for a failure.
+fn time(event: &RunEvent) -> Option<Time> {
+    match event {
+        RunEvent::Progress(progress) => Some(progress.time),
+        RunEvent::Sample { time, .. } | RunEvent::Finished { time, .. } | RunEvent::Interrupted { time, .. } => {
+            Some(*time)
+        }
+        RunEvent::Pause(pause) => pause.to.or(Some(pause.from)),
+        RunEvent::Started { .. } | RunEvent::Failed { .. } => None,
+    }
+}
+
+impl Stream {
+    pub(crate) fn start(py: Python<'_>, scenario: Scenario, until: Option<String>) -> PyResult<Stream> {
+        let until = until.map(|text| text.parse::<Time>()).transpose();
+        let until = until.map_err(|error| PyValueError::new_err(format!("until: {error}")))?.unwrap_or(Time::MAX);
+        let scenario = Arc::new(scenario);
+        let catalogue = Catalogue::standard();
+        let Some(spec) = scenario.runs.first() else {
+            return Err(PyValueError::new_err("the scenario has no run"));
+        };
+        let resolved = py.detach(|| resolve(&catalogue, spec)).map_err(|reason| {
+            error::plain(py, &scenario.name, &format!("run \"{}\" cannot be set up: {reason}", spec.name))
+        })?;
+        let (sender, events) = mpsc::sync_channel(AHEAD);
+        let of_thread = scenario.clone();
+        let thread = std::thread::spawn(move || {
+            let mut tell = |event: RunEvent| {
+                let is_over = time(&event).is_some_and(|time| time >= until);
+                // After the end of `until`, only the last event is of interest.
+                let is_last = matches!(event, RunEvent::Interrupted { .. } | RunEvent::Finished { .. });
+                if (!is_over || is_last) && sender.send(event).is_err() || is_over {
+                    return ControlFlow::Break(());
+                }
+                ControlFlow::Continue(())
+            };
+            let spec = &of_thread.runs[0];
+            let events = Events::detailed(&mut tell);
+            rnic_sim::run::run(&catalogue, spec, &resolved, None, &Sharing::among(1), &events)
+        });
+        let running = Mutex::new(Some(Running { events, thread }));
+        Ok(Stream { scenario, running, record: Mutex::new(None) })
+    }
+}
+
+#[pymethods]
+impl Stream {
+    /// The next event as JSON, and the name of the port if it is a pause; `None` after the last one.
+    fn next(&self, py: Python<'_>) -> PyResult<Option<String>> {
+        loop {
+            let next = py.detach(|| {
+                let mut running = lock(&self.running);
+                let received = running.as_ref().map(|running| running.events.recv_timeout(TICK));
+                match received {
+                    Some(Err(RecvTimeoutError::Disconnected)) => {
+                        let thread = running.take().map(|running| running.thread.join());
+                        Err(thread)
+                    }
+                    other => Ok(other),
+                }
+            });
+            match next {
+                Ok(None) => return Ok(None),
+                Ok(Some(Ok(event))) => {
+                    let text = serde_json::to_string(&event);
+                    return Ok(Some(text.map_err(|error| PyRuntimeError::new_err(error.to_string()))?));
+                }
+                Ok(Some(Err(_))) => py.check_signals()?,
+                Err(Some(Ok(record))) => {
+                    *lock(&self.record) = Some(record);
+                    return Ok(None);
+                }
+                Err(Some(Err(panic))) => std::panic::resume_unwind(panic),
+                Err(None) => return Ok(None),
+            }
+        }
+    }
+
+    /// Ends the run.
+    fn close(&self, py: Python<'_>) {
+        py.detach(|| *lock(&self.running) = None);
+    }
+
+    /// The results of the run. `None` before its end.
+    fn results(&self, py: Python<'_>) -> Option<Results> {
+        let record = lock(&self.record).clone()?;
+        Some(Results::of(py, self.scenario.clone(), vec![record]))
+    }
+}
