@@ -229,7 +229,7 @@ class Scenario:
                     break
 
         Samples and pauses are events if the scenario has the table `watch`. `until` ends the run at this simulated
-        time, to within a window of the engine. Drops of single packets are no events.
+        time, as `duration` in `[limits]` does. Drops of single packets are no events.
 
         Raises `ScenarioError` if the run cannot be set up, KeyError if there is no run of this name, and ValueError if
         `until` is no time.

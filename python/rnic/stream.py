@@ -61,7 +61,7 @@ class Stream:
         self.close()
 
     def results(self) -> Results:
-        """The results of the run, after its last event; partial if `until` or an interruption ended it.
+        """The results of the run, after its last event; partial if `until` ended it.
 
         Raises RuntimeError before the last event.
         """

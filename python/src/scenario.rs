@@ -85,7 +85,7 @@ impl Scenario {
             let message = format!(
                 "`{}` is neither a file nor a built-in scenario; accepted: the path of a scenario file, or one of {}",
                 path.display(),
-                builtin::names().collect::<Vec<_>>().join(", ")
+                builtin::names().join(", ")
             );
             return Err(error::plain(py, &path.to_string_lossy(), &message));
         }
@@ -164,7 +164,7 @@ impl Scenario {
 /// The names of the built-in scenarios.
 #[pyfunction]
 pub(crate) fn builtin_scenarios() -> Vec<&'static str> {
-    builtin::names().collect()
+    builtin::names()
 }
 
 /// The TOML text of a dictionary.

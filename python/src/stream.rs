@@ -40,22 +40,16 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The simulated time of an event; `None` for the start and for a failure.
-fn time(event: &RunEvent) -> Option<Time> {
-    match event {
-        RunEvent::Progress(progress) => Some(progress.time),
-        RunEvent::Sample { time, .. } | RunEvent::Finished { time, .. } | RunEvent::Interrupted { time, .. } => {
-            Some(*time)
-        }
-        RunEvent::Pause(pause) => pause.to.or(Some(pause.from)),
-        RunEvent::Started { .. } | RunEvent::Failed { .. } => None,
-    }
-}
-
 impl Stream {
-    pub(crate) fn start(py: Python<'_>, scenario: Scenario, until: Option<String>) -> PyResult<Stream> {
+    pub(crate) fn start(py: Python<'_>, mut scenario: Scenario, until: Option<String>) -> PyResult<Stream> {
         let until = until.map(|text| text.parse::<Time>()).transpose();
-        let until = until.map_err(|error| PyValueError::new_err(format!("until: {error}")))?.unwrap_or(Time::MAX);
+        let until = until.map_err(|error| PyValueError::new_err(format!("until: {error}")))?;
+        if until == Some(Time::ZERO) {
+            return Err(PyValueError::new_err("until: a run cannot end at 0; accepted: a time above 0"));
+        }
+        for run in &mut scenario.runs {
+            run.limits.duration = run.limits.duration.into_iter().chain(until).min();
+        }
         let scenario = Arc::new(scenario);
         let catalogue = Catalogue::standard();
         let Some(spec) = scenario.runs.first() else {
@@ -67,14 +61,10 @@ impl Stream {
         let (sender, events) = mpsc::sync_channel(AHEAD);
         let of_thread = scenario.clone();
         let thread = std::thread::spawn(move || {
-            let mut tell = |event: RunEvent| {
-                let is_over = time(&event).is_some_and(|time| time >= until);
-                // After the end of `until`, only the last event is of interest.
-                let is_last = matches!(event, RunEvent::Interrupted { .. } | RunEvent::Finished { .. });
-                if (!is_over || is_last) && sender.send(event).is_err() || is_over {
-                    return ControlFlow::Break(());
-                }
-                ControlFlow::Continue(())
+            // When nobody reads the events any more, the run ends.
+            let mut tell = |event: RunEvent| match sender.send(event) {
+                Ok(()) => ControlFlow::Continue(()),
+                Err(_) => ControlFlow::Break(()),
             };
             let spec = &of_thread.runs[0];
             let events = Events::detailed(&mut tell);

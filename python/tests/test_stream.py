@@ -30,9 +30,12 @@ def test_until_ends_the_run(small):
     with pytest.raises(RuntimeError, match="has not ended"):
         stream.results()
     events = list(stream)
-    assert events[-1].event == "interrupted" and 30 <= events[-1].time_us < 60
-    assert all(event.time_us < 30 for event in events if event.event == "sample")
-    assert stream.results()["IRN"].status == "interrupted"
+    assert events[-1].event == "finished" and events[-1].time_us == pytest.approx(30, abs=3)
+    assert all(event.time_us <= 30 for event in events if event.event == "sample")
+    run = stream.results()["IRN"]
+    assert run.truncated.unfinished > 0 and run.flows.completed > 0
+    late = small.stream("IRN", until="1 s")
+    assert list(late)[-1].flows_done == 200 and late.results()["IRN"].slowdown == small.run()["IRN"].slowdown
 
 
 def test_a_loop_can_be_left(small):

@@ -7,8 +7,11 @@ use std::path::Path;
 pub const FILES: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/builtin.rs"));
 
 /// The names of the built-in scenarios, such as `irn/default`, in alphabetical order.
-pub fn names() -> impl Iterator<Item = &'static str> {
-    FILES.iter().filter_map(|(path, _)| path.strip_prefix("scenarios/")?.strip_suffix(".toml"))
+pub fn names() -> Vec<&'static str> {
+    let name = |path: &'static str| path.strip_prefix("scenarios/")?.strip_suffix(".toml");
+    let mut names: Vec<&str> = FILES.iter().filter_map(|(path, _)| name(path)).collect();
+    names.sort_unstable();
+    names
 }
 
 /// Path in [`FILES`] of the built-in scenario with this name; `None` if there is none. The name may also be written as
@@ -38,7 +41,7 @@ mod tests {
     #[test]
     fn built_in_scenarios_are_those_of_the_files() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-        let all: Vec<&str> = names().collect();
+        let all = names();
         assert!(all.len() > 40 && all.contains(&"irn/default"), "{all:?}");
         for name in all {
             let origin = origin(Path::new(name));

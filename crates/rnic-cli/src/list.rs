@@ -94,7 +94,8 @@ fn scenarios(folder: Option<&Path>, catalogue: &Catalogue) -> Result<Vec<(String
     };
     let default = Path::new("scenarios");
     if folder.is_none() && !default.is_dir() {
-        return Ok(builtin::names().map(|name| (name.to_string(), about(&builtin::origin(name.as_ref())))).collect());
+        let names = builtin::names().into_iter();
+        return Ok(names.map(|name| (name.to_string(), about(&builtin::origin(name.as_ref())))).collect());
     }
     let folder = folder.unwrap_or(default);
     let mut files = Vec::new();
