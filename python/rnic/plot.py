@@ -15,7 +15,7 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#0
 LINES = ("-", "--", "-.", ":")
 
 #: Settings of matplotlib: a column of a paper is 3.3 inches wide.
-STYLE = {
+STYLE: Any = {
     "figure.figsize": (3.3, 2.3),
     "figure.constrained_layout.use": True,
     "font.size": 8,

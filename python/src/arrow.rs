@@ -5,7 +5,7 @@
 #![allow(unsafe_code)]
 
 use arrow_array::cast::AsArray;
-use arrow_array::ffi_stream::{RecordBatchStreamReader, FFI_ArrowArrayStream};
+use arrow_array::ffi_stream::{FFI_ArrowArrayStream, RecordBatchStreamReader};
 use arrow_array::types::{Float64Type, Int32Type, Int64Type, UInt32Type, UInt64Type};
 use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchIterator, RecordBatchReader};
 use arrow_schema::{ArrowError, DataType, SchemaRef, ffi::FFI_ArrowSchema};
@@ -46,7 +46,8 @@ impl Table {
     }
 
     fn __arrow_c_schema__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {
-        let schema = FFI_ArrowSchema::try_from(&*self.schema).map_err(|error| PyTypeError::new_err(error.to_string()))?;
+        let schema =
+            FFI_ArrowSchema::try_from(&*self.schema).map_err(|error| PyTypeError::new_err(error.to_string()))?;
         PyCapsule::new_with_value(py, schema, SCHEMA)
     }
 
@@ -103,7 +104,8 @@ fn append(py: Python<'_>, list: &Bound<'_, PyList>, array: &ArrayRef) -> PyResul
 /// The record batches of an object with `__arrow_c_stream__`.
 pub(crate) fn reader(source: &Bound<'_, PyAny>) -> PyResult<impl RecordBatchReader> {
     let capsule = source.call_method0("__arrow_c_stream__")?;
-    let capsule = capsule.cast::<PyCapsule>().map_err(|_| PyTypeError::new_err("`__arrow_c_stream__` returns no capsule"))?;
+    let capsule =
+        capsule.cast::<PyCapsule>().map_err(|_| PyTypeError::new_err("`__arrow_c_stream__` returns no capsule"))?;
     let pointer = capsule.pointer_checked(Some(STREAM))?.cast::<FFI_ArrowArrayStream>();
     // SAFETY: a capsule of this name holds a pointer to a valid stream of Arrow's C interface. The stream is moved out
     // of it, as the interface demands: the capsule keeps a released stream.

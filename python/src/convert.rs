@@ -25,9 +25,8 @@ fn convert(value: &Bound<'_, PyAny>, at: &str, depth: usize) -> PyResult<Toml> {
         return Ok(Toml::string(text.to_str()?));
     }
     if value.is_instance_of::<PyInt>() {
-        let number: i64 = value
-            .extract()
-            .map_err(|_| PyValueError::new_err(format!("`{at}` does not fit into 64 bits: {value}")))?;
+        let number: i64 =
+            value.extract().map_err(|_| PyValueError::new_err(format!("`{at}` does not fit into 64 bits: {value}")))?;
         return Ok(Toml::Scalar(number.to_string()));
     }
     if value.is_instance_of::<PyFloat>() {
@@ -46,9 +45,10 @@ fn convert(value: &Bound<'_, PyAny>, at: &str, depth: usize) -> PyResult<Toml> {
         return Ok(Toml::Table { entries, inline: false });
     }
     if value.is_instance_of::<PyList>() || value.is_instance_of::<PyTuple>() {
-        let elements = value.try_iter()?.enumerate().map(|(index, element)| {
-            convert(&element?, &format!("{at}.{index}"), depth + 1)
-        });
+        let elements = value
+            .try_iter()?
+            .enumerate()
+            .map(|(index, element)| convert(&element?, &format!("{at}.{index}"), depth + 1));
         return Ok(Toml::Array(elements.collect::<PyResult<_>>()?));
     }
     // Scalars and arrays of numpy and pandas.

@@ -72,8 +72,7 @@ fn of(py: Python<'_>, mistakes: &[Mistake]) -> PyResult<PyErr> {
         let text = mistake.to_string();
         text.strip_prefix("--set ").map_or(text.clone(), str::to_string)
     };
-    let each: Vec<PyErr> =
-        mistakes.iter().map(|mistake| one(mistake, shown(mistake))).collect::<PyResult<_>>()?;
+    let each: Vec<PyErr> = mistakes.iter().map(|mistake| one(mistake, shown(mistake))).collect::<PyResult<_>>()?;
     let all = mistakes.iter().map(shown).collect::<Vec<_>>().join("\n");
     let Some(first) = mistakes.first() else { return Ok(plain(py, "", "the scenario has mistakes")) };
     let error = one(first, all)?;

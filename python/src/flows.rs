@@ -72,8 +72,9 @@ pub(crate) fn csv_of_arrow(source: &Bound<'_, PyAny>, path: PathBuf) -> PyResult
 /// The cells of a column as text; empty if there is no such column.
 fn cells(batch: &RecordBatch, name: &str) -> PyResult<Vec<String>> {
     let Some(column) = batch.column_by_name(name) else { return Ok(Vec::new()) };
-    let texts: Vec<Option<String>> = texts(column)
-        .ok_or_else(|| PyTypeError::new_err(format!("column `{name}` has the type {}; accepted: numbers", column.data_type())))?;
+    let texts: Vec<Option<String>> = texts(column).ok_or_else(|| {
+        PyTypeError::new_err(format!("column `{name}` has the type {}; accepted: numbers", column.data_type()))
+    })?;
     Ok(texts.into_iter().map(|text| text.map_or(String::new(), |text| number(name, &text))).collect())
 }
 
@@ -175,8 +176,8 @@ fn cell(name: &str, value: &Bound<'_, PyAny>) -> PyResult<String> {
     {
         return Ok(whole.to_string());
     }
-    let decimal: f64 = value
-        .extract()
-        .map_err(|_| PyTypeError::new_err(format!("`{name}` is of the type {}; accepted: a number", value.get_type())))?;
+    let decimal: f64 = value.extract().map_err(|_| {
+        PyTypeError::new_err(format!("`{name}` is of the type {}; accepted: a number", value.get_type()))
+    })?;
     Ok(number(name, &decimal.to_string()))
 }

@@ -49,9 +49,7 @@ fn groups(count: u32, rates: &[String], starts: &[String], default: BitRate) -> 
 }
 
 /// The settings of a congestion control, of which `accepted` are parameters of its fluid model.
-fn settings(
-    declared: &'static [Parameter], accepted: &[&str], given: &[(String, String)],
-) -> PyResult<Settings> {
+fn settings(declared: &'static [Parameter], accepted: &[&str], given: &[(String, String)]) -> PyResult<Settings> {
     let mut settings = Settings::new(declared);
     for (name, text) in given {
         let parameter = declared.iter().find(|parameter| parameter.name == name && accepted.contains(&parameter.name));
@@ -166,7 +164,9 @@ pub(crate) fn timely_solve(
 /// A switch from its arguments: ports, rate, buffer, priorities, MTU, delay, reaction time, XON offset, beta.
 type SwitchArguments = (u32, String, String, u32, String, String, Option<String>, Option<String>, f64);
 
-fn switch((ports, rate, buffer, priorities, mtu, delay, given, xon_offset, beta): &SwitchArguments) -> PyResult<Switch> {
+fn switch(
+    (ports, rate, buffer, priorities, mtu, delay, given, xon_offset, beta): &SwitchArguments,
+) -> PyResult<Switch> {
     let (rate, mtu): (BitRate, Bytes) = (quantity("rate", rate)?, quantity("mtu", mtu)?);
     let switch = Switch {
         ports: *ports,

@@ -63,10 +63,8 @@ pub(crate) fn run(
     let catalogue = Catalogue::standard();
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     let threads = threads.unwrap_or(processors).max(1);
-    let watch = Watch {
-        cancelled: AtomicBool::new(false),
-        runs: Mutex::new(vec![Standing::default(); scenario.runs.len()]),
-    };
+    let watch =
+        Watch { cancelled: AtomicBool::new(false), runs: Mutex::new(vec![Standing::default(); scenario.runs.len()]) };
     let call = |listener: &Option<Py<PyAny>>| {
         Python::attach(|py| -> PyResult<()> {
             py.check_signals()?;
@@ -120,6 +118,7 @@ type Row = (f64, u64, Option<u64>, f64);
 
 fn row(standing: &Standing) -> Row {
     let progress = standing.progress.unwrap_or_default();
-    let fraction = if standing.done { 1.0 } else { progress.fraction().filter(|_| standing.progress.is_some()).unwrap_or(0.0) };
+    let fraction =
+        if standing.done { 1.0 } else { progress.fraction().filter(|_| standing.progress.is_some()).unwrap_or(0.0) };
     (fraction, progress.flows_done, progress.flows_total, progress.time.as_us())
 }

@@ -43,9 +43,7 @@ pub(crate) struct Scenario {
 }
 
 impl Scenario {
-    fn read(
-        py: Python<'_>, source: Source, overrides: Vec<(String, String)>, seed: Option<u64>,
-    ) -> PyResult<Scenario> {
+    fn read(py: Python<'_>, source: Source, overrides: Vec<(String, String)>, seed: Option<u64>) -> PyResult<Scenario> {
         let read = py.detach(|| {
             let vocabulary = Catalogue::standard().vocabulary();
             read_with(&vocabulary, &source.origin(), &overrides, seed)

@@ -1,9 +1,7 @@
 //! Results as tables.
 
 use crate::arrow::Table;
-use arrow_array::builder::{
-    BooleanBuilder, Float64Builder, Int64Builder, StringBuilder, UInt32Builder, UInt64Builder,
-};
+use arrow_array::builder::{BooleanBuilder, Float64Builder, Int64Builder, StringBuilder, UInt32Builder, UInt64Builder};
 use arrow_array::types::Int32Type;
 use arrow_array::{
     ArrayRef, BooleanArray, DictionaryArray, Float64Array, Int32Array, Int64Array, RecordBatch, StringArray,
@@ -24,15 +22,45 @@ const ROWS: usize = 1 << 20;
 
 /// The columns of results that hold text. All others are numbers, or `true` and `false`.
 const TEXT: [&str; 15] = [
-    "run", "node", "peer", "queue", "root_kind", "root", "mesh", "action", "traffic", "transport", "cc", "status",
-    "failure", "base", "name",
+    "run",
+    "node",
+    "peer",
+    "queue",
+    "root_kind",
+    "root",
+    "mesh",
+    "action",
+    "traffic",
+    "transport",
+    "cc",
+    "status",
+    "failure",
+    "base",
+    "name",
 ];
 
 /// The columns of integers without a unit in their name.
 const COUNTS: [&str; 20] = [
-    "port", "priority", "tx_packets", "tx_bytes", "drops", "lost", "pause_sent", "pause_received",
-    "queue_high_water_bytes", "trimmed", "returned", "bytes", "flow", "src", "dst", "probes", "unanswered", "dropped",
-    "measured", "request",
+    "port",
+    "priority",
+    "tx_packets",
+    "tx_bytes",
+    "drops",
+    "lost",
+    "pause_sent",
+    "pause_received",
+    "queue_high_water_bytes",
+    "trimmed",
+    "returned",
+    "bytes",
+    "flow",
+    "src",
+    "dst",
+    "probes",
+    "unanswered",
+    "dropped",
+    "measured",
+    "request",
 ];
 
 /// The records of the flows of `runs`, with the columns of `flows.csv`. The names of runs and of traffic sources are

@@ -19,9 +19,10 @@ pub fn names() -> Vec<&'static str> {
 pub fn path(name: &str) -> Option<&'static str> {
     let short = name.strip_prefix("scenarios/").unwrap_or(name);
     let short = short.strip_suffix(".toml").unwrap_or(short);
-    FILES.iter().map(|(path, _)| *path).find(|path| {
-        path.strip_prefix("scenarios/").and_then(|path| path.strip_suffix(".toml")) == Some(short)
-    })
+    FILES
+        .iter()
+        .map(|(path, _)| *path)
+        .find(|path| path.strip_prefix("scenarios/").and_then(|path| path.strip_suffix(".toml")) == Some(short))
 }
 
 /// The scenario that a user names: the file of this name, or the built-in scenario if there is no such file.

@@ -46,8 +46,7 @@ impl Files<'_> {
 /// Says which embedded files are in the folder of the path `wanted`.
 fn only(files: &[(&str, &str)], wanted: &Path) -> String {
     let beside = files.iter().map(|(name, _)| Path::new(name)).filter(|name| name.parent() == wanted.parent());
-    let names: Vec<String> =
-        beside.filter_map(|name| Some(name.file_name()?.to_string_lossy().into_owned())).collect();
+    let names: Vec<String> = beside.filter_map(|name| Some(name.file_name()?.to_string_lossy().into_owned())).collect();
     let outside = "a file that is not built in needs an absolute path";
     if names.is_empty() {
         format!("there is no such built-in folder; {outside}")

@@ -134,9 +134,7 @@ fn of(documents: &Documents, files: Files<'_>, node: &Node) -> Toml {
         Value::Boolean(value) => Toml::Scalar(value.to_string()),
         // No key of a scenario is a date, so the reader refuses this text.
         Value::Datetime => Toml::Scalar(documents.text_at(&node.at).to_string()),
-        Value::Array(elements) => {
-            Toml::Array(elements.iter().map(|element| of(documents, files, element)).collect())
-        }
+        Value::Array(elements) => Toml::Array(elements.iter().map(|element| of(documents, files, element)).collect()),
         Value::Table(entries) => Toml::Table {
             entries: entries.iter().map(|entry| (entry.key.clone(), of(documents, files, &entry.node))).collect(),
             inline: documents.text_at(&node.at).starts_with('{'),
@@ -188,7 +186,8 @@ mod tests {
     fn every_scenario_of_the_repository_keeps_its_meaning() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios");
         let mut count = 0;
-        for topic in std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).filter(|path| path.is_dir()) {
+        for topic in std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).filter(|path| path.is_dir())
+        {
             for path in std::fs::read_dir(topic).unwrap().map(|entry| entry.unwrap().path()) {
                 if path.extension().is_none_or(|extension| extension != "toml") {
                     continue;
@@ -215,13 +214,11 @@ mod tests {
     #[test]
     fn overrides_are_in_the_text() {
         let set = [("fabric.switch.buffer".to_string(), "1 MB".to_string()), ("run.A.pfc".into(), "true".into())];
-        let origin = Origin::Text {
-            text: "[fabric]\nk = 4\n[[run]]\nname = \"A\"\n",
-            name: "a.toml",
-            folder: Path::new(""),
-        };
+        let origin =
+            Origin::Text { text: "[fabric]\nk = 4\n[[run]]\nname = \"A\"\n", name: "a.toml", folder: Path::new("") };
         let text = to_toml(&origin, &set, Some(3)).unwrap();
-        let expected = "seed = 3\n\n[fabric]\nk = 4\n\n[fabric.switch]\nbuffer = \"1 MB\"\n\n[[run]]\nname = \"A\"\npfc = true\n";
+        let expected =
+            "seed = 3\n\n[fabric]\nk = 4\n\n[fabric.switch]\nbuffer = \"1 MB\"\n\n[[run]]\nname = \"A\"\npfc = true\n";
         assert_eq!(text, expected);
     }
 }
