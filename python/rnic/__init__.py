@@ -14,6 +14,7 @@ import os
 
 from . import _rnic, models, topology
 from ._rnic import RunError, ScenarioError, __version__
+from .congestion import CongestionControl
 from .results import Distribution, Group, Metrics, Results, RunResult
 from .scenario import Scenario, scenarios
 from .stream import Event, Stream
@@ -33,6 +34,7 @@ def decode(path: str | os.PathLike[str], *, checksums: bool = False) -> Table:
     return Table(_rnic.decode(os.fspath(path), checksums))
 
 __all__ = [
+    "CongestionControl",
     "Distribution",
     "Event",
     "Group",

@@ -40,7 +40,11 @@ class Scenario:
     def selection(self, names: list[str]) -> list[str]: ...
     def specs(self) -> list[str]: ...
     def run(
-        self, names: list[str], threads: int | None, listener: Callable[[Progress], None] | None
+        self,
+        names: list[str],
+        threads: int | None,
+        listener: Callable[[Progress], None] | None,
+        control: type | None,
     ) -> Results: ...
 
     def stream(self, name: str | None, until: str | None) -> Stream: ...
@@ -58,6 +62,24 @@ class Results:
     def write(self, folder: str | PathLike[str], flows: list[str]) -> list[str]: ...
     def flows(self, run: int | None) -> Table: ...
     def file(self, name: str) -> Table: ...
+
+class AckSample:
+    """The measurements that an ACK or NACK gives to a congestion control."""
+
+    now_us: float
+    rtt_us: float
+    acked: int
+    in_flight: int
+    marked: bool
+
+class Flow:
+    """What a congestion control knows of its flow and of the fabric."""
+
+    line_rate_bps: int
+    base_rtt_us: float
+    bdp: int
+    mtu: int
+    header: int
 
 class Table:
     num_rows: int

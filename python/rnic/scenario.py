@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from . import _rnic
+from .congestion import CongestionControl
 from .progress import listener
 from .results import Results
 from .stream import Stream
@@ -190,6 +191,7 @@ class Scenario:
         threads: int | None = None,
         progress: bool | Callable[[list[dict[str, Any]]], None] = False,
         check: bool = True,
+        congestion: type[CongestionControl] | None = None,
     ) -> Results:
         """Simulates all runs of the scenario, or those called `runs`, and returns their results.
 
@@ -201,6 +203,9 @@ class Scenario:
         Other threads of Python go on meanwhile (the GIL is released), and Ctrl-C ends the simulation with
         KeyboardInterrupt.
 
+        `congestion` is the class of the runs with `cc = "python"`, see `CongestionControl`. One such simulation can run
+        at a time, in one thread.
+
         Raises `ScenarioError` if a run cannot be set up on this fabric. Raises `RunError` if a run failed; its
         attribute `results` has the results of all runs. With `check=False`, failed runs raise nothing, see
         `RunResult.failure`. Raises KeyError if there is no run of a name in `runs`.
@@ -210,7 +215,7 @@ class Scenario:
         names = [runs] if isinstance(runs, str) else list(runs)
         bar = listener(progress, self._scenario.selection(names))
         try:
-            results = Results(self._scenario.run(names, threads, bar))
+            results = Results(self._scenario.run(names, threads, bar, congestion))
         finally:
             if bar is not None:
                 bar.close()

@@ -5,6 +5,7 @@
 
 mod arrow;
 mod command;
+mod congestion;
 mod convert;
 mod error;
 mod flows;
@@ -25,6 +26,8 @@ mod _rnic {
     use super::arrow::Table;
     #[pymodule_export]
     use super::command::command;
+    #[pymodule_export]
+    use super::congestion::{AckSample, Flow};
     #[pymodule_export]
     use super::error::{RunError, ScenarioError};
     #[pymodule_export]

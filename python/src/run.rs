@@ -1,12 +1,12 @@
 //! Simulation of scenarios: the runs go on in other threads, while the calling thread handles signals and shows the
 //! progress.
 
+use crate::congestion::{self, Class};
 use crate::error;
 use crate::results::Results;
 use pyo3::prelude::*;
 use rnic_campaign::{RunListener, execute_remaining};
 use rnic_run::{RunEvent, RunProgress, RunRecord, Scenario};
-use rnic_sim::Catalogue;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -24,22 +24,24 @@ struct Standing {
 }
 
 /// Notes the progress of the runs, and ends them when Python was interrupted.
-struct Watch {
+struct Watch<'c> {
+    /// The congestion control in Python, if there is one.
+    class: Option<&'c Class>,
     cancelled: AtomicBool,
     runs: Mutex<Vec<Standing>>,
 }
 
-impl Watch {
+impl Watch<'_> {
     fn runs(&self) -> MutexGuard<'_, Vec<Standing>> {
         self.runs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn flow(&self) -> ControlFlow<()> {
-        if self.cancelled.load(Ordering::Relaxed) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        if self.cancelled.load(Ordering::Relaxed) || self.class.is_some_and(Class::failed) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 }
 
-impl RunListener for Watch {
+impl RunListener for Watch<'_> {
     fn event(&self, run: usize, event: &RunEvent) -> ControlFlow<()> {
         if let (RunEvent::Progress(progress), Some(standing)) = (event, self.runs().get_mut(run)) {
             standing.progress = Some(*progress);
@@ -58,13 +60,14 @@ impl RunListener for Watch {
 /// Simulates all runs of the scenario. `listener` is called with a list that has for each run: the part that is done
 /// from 0 to 1, the finished flows, all flows or `None`, and the simulated time in microseconds.
 pub(crate) fn run(
-    py: Python<'_>, scenario: Arc<Scenario>, threads: Option<usize>, listener: Option<Py<PyAny>>,
+    py: Python<'_>, scenario: Arc<Scenario>, threads: Option<usize>, listener: Option<Py<PyAny>>, class: Option<&Class>,
 ) -> PyResult<Results> {
-    let catalogue = Catalogue::standard();
+    let catalogue = congestion::catalogue();
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
-    let threads = threads.unwrap_or(processors).max(1);
-    let watch =
-        Watch { cancelled: AtomicBool::new(false), runs: Mutex::new(vec![Standing::default(); scenario.runs.len()]) };
+    // Threads would only wait for each other's calls into Python.
+    let threads = if class.is_some() { 1 } else { threads.unwrap_or(processors).max(1) };
+    let runs = Mutex::new(vec![Standing::default(); scenario.runs.len()]);
+    let watch = Watch { class, cancelled: AtomicBool::new(false), runs };
     let call = |listener: &Option<Py<PyAny>>| {
         Python::attach(|py| -> PyResult<()> {
             py.check_signals()?;
@@ -80,7 +83,12 @@ pub(crate) fn run(
             let (ended, end) = mpsc::channel();
             let (catalogue, runs, shared) = (&catalogue, &*scenario, &watch);
             let worker = scope.spawn(move || {
-                let records = execute_remaining(catalogue, runs, Vec::new(), threads, shared);
+                let simulate = || execute_remaining(catalogue, runs, Vec::new(), threads, shared);
+                // A thread that Python knows already is much faster in each call into Python.
+                let records = match shared.class {
+                    Some(_) => Python::attach(|py| py.detach(simulate)),
+                    None => simulate(),
+                };
                 // The other end exists until this thread has ended.
                 let _ = ended.send(());
                 records
@@ -99,7 +107,7 @@ pub(crate) fn run(
             (worker.join(), raised)
         })
     });
-    if let Some(error) = raised {
+    if let Some(error) = raised.or_else(|| class.and_then(Class::error)) {
         return Err(error);
     }
     let records = match records {

@@ -2,15 +2,14 @@
 
 use crate::results::Results;
 use crate::stream::Stream;
-use crate::{convert, error, run};
-use pyo3::exceptions::PyKeyError;
+use crate::{congestion, convert, error, run};
+use pyo3::exceptions::{PyKeyError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use rnic_cli::builtin;
 use rnic_run::RunSpec;
 use rnic_scenario::write::{self, Toml};
 use rnic_scenario::{Origin, ScenarioError as Wrong, read_with, to_toml};
-use rnic_sim::Catalogue;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -45,7 +44,7 @@ pub(crate) struct Scenario {
 impl Scenario {
     fn read(py: Python<'_>, source: Source, overrides: Vec<(String, String)>, seed: Option<u64>) -> PyResult<Scenario> {
         let read = py.detach(|| {
-            let vocabulary = Catalogue::standard().vocabulary();
+            let vocabulary = congestion::catalogue().vocabulary();
             read_with(&vocabulary, &source.origin(), &overrides, seed)
         });
         match read {
@@ -147,8 +146,17 @@ impl Scenario {
     /// about every 0.1 s.
     fn run(
         &self, py: Python<'_>, names: Vec<String>, threads: Option<usize>, listener: Option<Py<PyAny>>,
+        control: Option<Bound<'_, PyAny>>,
     ) -> PyResult<Results> {
-        run::run(py, self.selected(&names)?, threads, listener)
+        let selected = self.selected(&names)?;
+        let uses = selected.runs.iter().any(|run| run.transport.cc.name() == congestion::NAME);
+        let Some(control) = control else { return run::run(py, selected, threads, listener, None) };
+        if !uses {
+            let message = "`congestion` has no effect: no run has cc = \"python\"; set it for a run";
+            return Err(PyValueError::new_err(message));
+        }
+        let current = congestion::Class::enter(&control)?;
+        run::run(py, selected, threads, listener, Some(&*current.0))
     }
 
     /// Simulates the run called `name`, or the first run, up to the simulated time `until`, and yields its events.

@@ -1,12 +1,12 @@
 //! The events of a run, one by one, while it is simulated in another thread.
 
-use crate::error;
+use crate::{congestion, error};
 use crate::results::Results;
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use rnic_run::{RunEvent, RunRecord, Scenario};
 use rnic_sim::resolve::resolve;
-use rnic_sim::{Catalogue, Events, Sharing};
+use rnic_sim::{Events, Sharing};
 use rnic_transport::Time;
 use std::ops::ControlFlow;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
@@ -51,7 +51,7 @@ impl Stream {
             run.limits.duration = run.limits.duration.into_iter().chain(until).min();
         }
         let scenario = Arc::new(scenario);
-        let catalogue = Catalogue::standard();
+        let catalogue = congestion::catalogue();
         let Some(spec) = scenario.runs.first() else {
             return Err(PyValueError::new_err("the scenario has no run"));
         };
