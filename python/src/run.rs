@@ -37,7 +37,11 @@ impl Watch<'_> {
     }
 
     fn flow(&self) -> ControlFlow<()> {
-        if self.cancelled.load(Ordering::Relaxed) || self.class.is_some_and(Class::failed) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        if self.cancelled.load(Ordering::Relaxed) || self.class.is_some_and(Class::failed) {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        }
     }
 }
 

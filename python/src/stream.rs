@@ -1,7 +1,7 @@
 //! The events of a run, one by one, while it is simulated in another thread.
 
-use crate::{congestion, error};
 use crate::results::Results;
+use crate::{congestion, error};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use rnic_run::{RunEvent, RunRecord, Scenario};
@@ -77,33 +77,29 @@ impl Stream {
 
 #[pymethods]
 impl Stream {
-    /// The next event as JSON, and the name of the port if it is a pause; `None` after the last one.
+    /// The next event as JSON; `None` after the last one.
     fn next(&self, py: Python<'_>) -> PyResult<Option<String>> {
         loop {
-            let next = py.detach(|| {
-                let mut running = lock(&self.running);
-                let received = running.as_ref().map(|running| running.events.recv_timeout(TICK));
-                match received {
-                    Some(Err(RecvTimeoutError::Disconnected)) => {
-                        let thread = running.take().map(|running| running.thread.join());
-                        Err(thread)
-                    }
-                    other => Ok(other),
-                }
+            let received = py.detach(|| {
+                let running = lock(&self.running);
+                running.as_ref().map(|running| running.events.recv_timeout(TICK))
             });
-            match next {
-                Ok(None) => return Ok(None),
-                Ok(Some(Ok(event))) => {
+            match received {
+                Some(Ok(event)) => {
                     let text = serde_json::to_string(&event);
-                    return Ok(Some(text.map_err(|error| PyRuntimeError::new_err(error.to_string()))?));
+                    return text.map(Some).map_err(|error| PyRuntimeError::new_err(error.to_string()));
                 }
-                Ok(Some(Err(_))) => py.check_signals()?,
-                Err(Some(Ok(record))) => {
-                    *lock(&self.record) = Some(record);
+                Some(Err(RecvTimeoutError::Timeout)) => py.check_signals()?,
+                Some(Err(RecvTimeoutError::Disconnected)) => {
+                    let thread = lock(&self.running).take().map(|running| running.thread);
+                    match thread.map(|thread| py.detach(|| thread.join())) {
+                        Some(Ok(record)) => *lock(&self.record) = Some(record),
+                        Some(Err(panic)) => std::panic::resume_unwind(panic),
+                        None => {}
+                    }
                     return Ok(None);
                 }
-                Err(Some(Err(panic))) => std::panic::resume_unwind(panic),
-                Err(None) => return Ok(None),
+                None => return Ok(None),
             }
         }
     }
