@@ -251,8 +251,8 @@ pub(crate) fn of_columns(columns: impl Iterator<Item = (String, ArrayRef)>) -> R
     Ok(Table::new(schema, vec![batch]))
 }
 
-/// A table with a row for each JSON document. The keys of nested objects are joined with dots. A column is of numbers or
-/// booleans if all its values are, else of text.
+/// A table with a row for each JSON document. The keys of nested objects are joined with dots. A column is of numbers
+/// or booleans if all its values are, else of text.
 pub(crate) fn of_documents(documents: &[Map<String, Value>]) -> Result<Table, ArrowError> {
     let mut columns: Vec<(String, Vec<Value>)> = Vec::new();
     let mut index: BTreeMap<String, usize> = BTreeMap::new();

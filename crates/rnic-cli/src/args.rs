@@ -325,7 +325,7 @@ pub(crate) struct ListArgs {
     #[arg(value_enum)]
     pub(crate) what: Listing,
 
-    /// Folder that is searched for scenarios; default: `scenarios`, or the built-in scenarios if there is no such folder
+    /// Folder that is searched for scenarios; default: `scenarios`, or the built-in scenarios if it does not exist
     #[arg(long, value_name = "DIR")]
     pub(crate) dir: Option<PathBuf>,
 }

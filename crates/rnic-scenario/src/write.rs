@@ -204,7 +204,10 @@ mod tests {
                         own.transport.clone_from(&other.transport);
                     }
                 }
-                assert_eq!(read, expected, "{}\n{text}", path.display());
+                // The specification has the names of files of flow sizes, which are absolute now.
+                let folder = format!("{}/", path.parent().unwrap().canonicalize().unwrap().display());
+                let shown = format!("{read:?}").replace(&folder, "");
+                assert!(shown == format!("{expected:?}"), "{}\n{text}", path.display());
                 count += 1;
             }
         }

@@ -71,8 +71,8 @@ pub enum Undecodable {
     Wrong(String),
 }
 
-/// Decodes a capture file as `rnic decode --format json` does: one document for each RoCE packet and PFC frame, with all
-/// fields. `checksums` also checks the checksums of IPv4 headers and of UDP.
+/// Decodes a capture file as `rnic decode --format json` does: one document for each RoCE packet and PFC frame, with
+/// all fields. `checksums` also checks the checksums of IPv4 headers and of UDP.
 ///
 /// # Errors
 /// The file cannot be read, or is not a capture file.
