@@ -167,7 +167,7 @@ class Scenario:
     def to_toml(self, flows_file: str | os.PathLike[str] | None = None) -> str:
         """The scenario as the text of a scenario file, with all changes, and without `extends`.
 
-        Relative paths of existing files become absolute; files that a built-in scenario names keep their names. If
+        Inherited keys that have no effect are left out. Relative paths of existing files become absolute; files that a built-in scenario names keep their names. If
         the flows are from `with_flows`, `flows_file` names the file into which they are written.
 
         Raises ValueError if the flows are in memory and `flows_file` is missing.

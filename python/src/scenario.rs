@@ -108,7 +108,8 @@ impl Scenario {
     }
 
     fn to_toml(&self, py: Python<'_>) -> PyResult<String> {
-        to_toml(&self.source.origin(), &self.overrides, self.seed).map_err(|wrong: Wrong| error::scenario(py, &wrong))
+        to_toml(&congestion::catalogue().vocabulary(), &self.source.origin(), &self.overrides, self.seed)
+            .map_err(|wrong: Wrong| error::scenario(py, &wrong))
     }
 
     #[getter]

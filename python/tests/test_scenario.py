@@ -39,6 +39,10 @@ def test_toml_keeps_the_meaning(small):
         again = rnic.Scenario.from_toml(scenario.to_toml(), name=scenario.name)
         assert again.specs() == scenario.specs()
         assert len(again.specs()) == len(scenario.runs)
+    for name in rnic.scenarios():
+        scenario = rnic.Scenario.load(name)
+        if ".csv" not in scenario.to_toml() and ".cdf" not in scenario.to_toml() and ".p4" not in scenario.to_toml():
+            assert rnic.Scenario.from_toml(scenario.to_toml()).runs == scenario.runs, name
 
 
 def test_values_of_numpy_are_values(small):

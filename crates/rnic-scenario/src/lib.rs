@@ -153,13 +153,13 @@ pub fn read_with(
 
 /// The scenario as one TOML text without `extends`: the files that it extends are merged into it, `overrides` and
 /// `seed` are applied. Relative paths of existing files become absolute if the scenario is in the file system. The
-/// values are not checked: [`read_with`] does this.
+/// values are not checked: [`read_with`] does this. Inherited keys that have no effect are left out.
 ///
 /// # Errors
 ///
 /// A file cannot be read or is not TOML, or an override cannot be applied.
 pub fn to_toml(
-    origin: &Origin<'_>, overrides: &[(String, String)], seed: Option<u64>,
+    vocabulary: &Vocabulary, origin: &Origin<'_>, overrides: &[(String, String)], seed: Option<u64>,
 ) -> Result<String, ScenarioError> {
-    origin.text(|text| write::merged(text, overrides, seed))
+    origin.text(|text| write::merged(vocabulary, text, overrides, seed))
 }
