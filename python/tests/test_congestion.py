@@ -96,7 +96,7 @@ def test_all_hooks_are_called(lossy):
     sent = results["IRN"].packets.cnps
     assert results["IRN"].packets.marked > 0 and 0.9 * sent < kinds.count("cnp") <= sent, "a CNP may come after the end"
     (_, _, line_rate, base_rtt, bdp, mtu) = Every.events[0]
-    assert line_rate == 40_000_000_000 and 10 < base_rtt < 50 and bdp > 50 and mtu == 1000
+    assert line_rate == 40_000_000_000 and 10 < base_rtt < 50 and bdp > 50 and mtu == 1024
     assert {event[2] for event in Every.events if event[0] == "loss"} <= {"nack", "timeout"}
     first = list(Every.events)
     Every.events = []
