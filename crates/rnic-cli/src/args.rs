@@ -81,7 +81,7 @@ pub(crate) enum Command {
 /// A scenario file, and changes to its settings on the command line.
 #[derive(Args, Debug)]
 pub(crate) struct Selection {
-    /// The scenario file
+    /// The scenario file, or the name of a built-in scenario such as irn/default
     #[arg(value_name = "SCENARIO.toml")]
     pub(crate) scenario: PathBuf,
 
@@ -329,9 +329,9 @@ pub(crate) struct ListArgs {
     #[arg(value_enum)]
     pub(crate) what: Listing,
 
-    /// Folder that is searched for scenarios
-    #[arg(long, value_name = "DIR", default_value = "scenarios")]
-    pub(crate) dir: PathBuf,
+    /// Folder that is searched for scenarios; default: `scenarios`, or the built-in scenarios if it does not exist
+    #[arg(long, value_name = "DIR")]
+    pub(crate) dir: Option<PathBuf>,
 }
 
 /// The lists that `rnic list` can print.
@@ -345,7 +345,7 @@ pub(crate) enum Listing {
     Topologies,
     /// Traffic patterns and flow sizes: values of `pattern` and `sizes` in [traffic]
     Workloads,
-    /// Scenario files and their titles
+    /// Scenarios and their titles
     Scenarios,
 }
 

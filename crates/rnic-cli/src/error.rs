@@ -6,7 +6,6 @@ use rnic_nano::Rejected;
 use rnic_scenario::{Mistake, ScenarioError};
 use std::fmt;
 use std::io::{self, IsTerminal, Write};
-use std::process::ExitCode;
 
 /// An error of the command.
 #[derive(Debug, thiserror::Error)]
@@ -70,8 +69,8 @@ impl CliError {
     }
 
     /// Prints the error on standard error and returns the exit code.
-    pub(crate) fn report(self) -> ExitCode {
-        let code = ExitCode::from(self.code());
+    pub(crate) fn report(self) -> u8 {
+        let code = self.code();
         let text = match self {
             CliError::NobodyReads | CliError::Told => return code,
             CliError::Program(rejected) if io::stderr().is_terminal() => drawn::draw(&rejected),

@@ -4,6 +4,7 @@
 //! [`main`].
 
 mod args;
+pub mod builtin;
 mod counters;
 mod decode;
 mod describe;
@@ -41,33 +42,42 @@ mod trust;
 
 use args::{Cli, Command, Selection};
 use clap::Parser;
+pub use decode::{Undecodable, decode_file};
 use error::CliError;
 #[cfg(not(all(feature = "endpoint", target_os = "linux")))]
 use no_endpoint::{perf, ping, pingpong};
 use rnic_run::{RunSpec, Scenario};
-use rnic_scenario::load_with;
+use rnic_scenario::read_with;
 pub use rnic_sim::Catalogue;
 use rnic_sim::resolve::{Resolved, SetupError, resolve};
+use std::ffi::OsString;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
 /// Runs the command with the arguments of this program and returns its exit code. `catalogue` lists the congestion
 /// controls and transports that scenarios may name.
 pub fn main(catalogue: Catalogue) -> ExitCode {
-    let cli = match Cli::try_parse() {
+    ExitCode::from(execute(&catalogue, std::env::args_os()))
+}
+
+/// Runs the command with `arguments`, of which the first is the name of the program, and returns its exit code. It is
+/// for programs that contain the command, such as the Python package.
+pub fn execute(catalogue: &Catalogue, arguments: impl IntoIterator<Item = OsString>) -> u8 {
+    let arguments: Vec<OsString> = arguments.into_iter().collect();
+    let cli = match Cli::try_parse_from(&arguments) {
         Ok(cli) => cli,
         Err(error) => {
             // Requests for help and version arrive here too, with code 0. If printing fails, the output is closed.
-            let _ = match (args::renamed(&error), args::not_utf8(&error, std::env::args_os())) {
+            let _ = match (args::renamed(&error), args::not_utf8(&error, arguments.into_iter())) {
                 (Some((old, new)), _) => writeln!(io::stderr(), "error: {old} is now called {new}; write {new}"),
                 (None, Some(message)) => writeln!(io::stderr(), "error: {message}"),
                 (None, None) => error.print(),
             };
-            return ExitCode::from(error.exit_code().clamp(0, 255) as u8);
+            return error.exit_code().clamp(0, 255) as u8;
         }
     };
-    match dispatch(cli.command, &catalogue) {
-        Ok(()) => ExitCode::SUCCESS,
+    match dispatch(cli.command, catalogue) {
+        Ok(()) => 0,
         Err(error) => error.report(),
     }
 }
@@ -96,9 +106,10 @@ fn dispatch(command: Command, catalogue: &Catalogue) -> Result<(), CliError> {
     }
 }
 
-/// Reads the scenario file of the command line, with its `--set` and `--seed`.
+/// Reads the scenario of the command line, a file or a built-in scenario, with its `--set` and `--seed`.
 fn load_selected(catalogue: &Catalogue, selection: &Selection) -> Result<Scenario, CliError> {
-    Ok(load_with(&catalogue.vocabulary(), &selection.scenario, &selection.set, selection.seed)?)
+    let origin = builtin::origin(&selection.scenario);
+    Ok(read_with(&catalogue.vocabulary(), &origin, &selection.set, selection.seed)?)
 }
 
 /// Whether `name` selects `run`: `name` is the run's own name, or in a sweep the name of the run in the scenario file.

@@ -1,9 +1,10 @@
 //! The command `rnic list`, which prints transports, congestion controls, topologies, workloads or scenarios.
 
 use crate::args::{ListArgs, Listing};
+use crate::builtin;
 use crate::error::CliError;
 use crate::output;
-use rnic_scenario::{PATTERNS, TOPOLOGIES, load_with};
+use rnic_scenario::{Origin, PATTERNS, TOPOLOGIES, read_with};
 use rnic_sim::Catalogue;
 use rnic_transport::settings::Parameter;
 use rnic_transport::transports::{COMMON_PARAMETERS, FLOW_PARAMETERS, HOST_PARAMETERS, MESSAGE_PARAMETERS};
@@ -31,7 +32,7 @@ pub(crate) fn list(arguments: &ListArgs, catalogue: &Catalogue) -> Result<(), Cl
         Listing::Congestion => congestion(catalogue),
         Listing::Topologies => pairs(TOPOLOGIES),
         Listing::Workloads => workloads(),
-        Listing::Scenarios => scenarios(&arguments.dir, catalogue)?,
+        Listing::Scenarios => scenarios(arguments.dir.as_deref(), catalogue)?,
     };
     let width = lines.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
     output::print(|out| lines.iter().try_for_each(|(name, about)| writeln!(out, "{name:width$}  {about}")))
@@ -85,18 +86,25 @@ fn workloads() -> Vec<(String, String)> {
 }
 
 /// Lists every TOML file in `folder` and its subfolders, with the title of the scenario or the error in the file.
-fn scenarios(folder: &Path, catalogue: &Catalogue) -> Result<Vec<(String, String)>, CliError> {
+/// Without a folder these are the files of `scenarios`, or the built-in scenarios if there is no such folder.
+fn scenarios(folder: Option<&Path>, catalogue: &Catalogue) -> Result<Vec<(String, String)>, CliError> {
+    let about = |origin: &Origin<'_>| match read_with(&catalogue.vocabulary(), origin, &[], None) {
+        Ok(scenario) => format!("{} ({})", scenario.title, runs(scenario.runs.len())),
+        Err(error) => format!("cannot be read: {error}"),
+    };
+    let default = Path::new("scenarios");
+    if folder.is_none() && !default.is_dir() {
+        let names = builtin::names().into_iter();
+        return Ok(names.map(|name| (name.to_string(), about(&builtin::origin(name.as_ref())))).collect());
+    }
+    let folder = folder.unwrap_or(default);
     let mut files = Vec::new();
     collect(folder, &mut files).map_err(|error| {
         let folder = folder.display();
         CliError::Input(format!("cannot search `{folder}` for scenarios: {error}; choose the folder with --dir"))
     })?;
     files.sort();
-    let about = |path: &PathBuf| match load_with(&catalogue.vocabulary(), path, &[], None) {
-        Ok(scenario) => format!("{} ({})", scenario.title, runs(scenario.runs.len())),
-        Err(error) => format!("cannot be read: {error}"),
-    };
-    Ok(files.iter().map(|path| (path.display().to_string(), about(path))).collect())
+    Ok(files.iter().map(|path| (path.display().to_string(), about(&Origin::File(path)))).collect())
 }
 
 fn runs(count: usize) -> String {

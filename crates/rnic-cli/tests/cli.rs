@@ -206,9 +206,28 @@ fn missing_files_and_runs_are_bad_input() {
     assert!(stderr(&output).starts_with("error: cannot read `b.toml`: "), "{}", stderr(&output));
     let line = "error: unknown run \"DCQCN\"; accepted: \"RoCE + PFC\", \"IRN\"";
     assert_bad_input(&folder.rnic(&["flows", "a.toml", "--run", "DCQCN"]), line);
-    let output = folder.rnic(&["list", "scenarios"]);
+    let output = folder.rnic(&["list", "scenarios", "--dir", "mine"]);
     assert_eq!(output.status.code(), Some(2));
-    assert!(stderr(&output).starts_with("error: cannot search `scenarios` for scenarios: "), "{}", stderr(&output));
+    assert!(stderr(&output).starts_with("error: cannot search `mine` for scenarios: "), "{}", stderr(&output));
+}
+
+#[test]
+fn built_in_scenarios_need_no_files() {
+    let folder = Folder::with(GOOD);
+    let listed = stdout(&folder.rnic(&["list", "scenarios"]));
+    assert!(listed.lines().count() > 40 && listed.contains("irn/default "), "{listed}");
+    let checked = folder.rnic(&["check", "irn/default", "--set", "traffic.flows=10000"]);
+    assert_eq!(checked.status.code(), Some(0), "{}", stderr(&checked));
+    for set in ["run.IRN.cc=nonee", "traffic.sizes=my.cdf"] {
+        let wrong = folder.rnic(&["check", "irn/default", "--set", set]);
+        assert_eq!(wrong.status.code(), Some(2), "{set}");
+        assert!(stderr(&wrong).starts_with(&format!("error: --set {set}: ")), "{}", stderr(&wrong));
+    }
+    let sizes = folder.folder.path().join("my.cdf");
+    fs::write(&sizes, "1000 50\n5000 100\n").unwrap();
+    let set = format!("traffic.sizes={}", sizes.display());
+    let checked = folder.rnic(&["check", "irn/default", "--set", &set]);
+    assert_eq!(checked.status.code(), Some(0), "{}", stderr(&checked));
 }
 
 #[test]

@@ -16,12 +16,13 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 /// The guides that the tests below run.
-const GUIDES: [&str; 8] = [
+const GUIDES: [&str; 9] = [
     "first-run",
     "operate",
     "own-topology-and-traffic",
     "compare-with-other-simulators",
     "reproduce-irn",
+    "python",
     "write-a-transport-in-p4",
     "write-a-congestion-control",
     "rdma-without-hardware",
@@ -178,6 +179,13 @@ fn compare_with_other_simulators() {
 #[test]
 fn reproduce_irn() {
     follow("reproduce-irn", Kind::Fast);
+}
+
+/// Its blocks run only if the environment variable `RNIC_PYTHON` is set: `.ci/run` sets it after it has installed the
+/// package, so that no old package is tested.
+#[test]
+fn python() {
+    follow("python", Kind::Fast);
 }
 
 #[test]

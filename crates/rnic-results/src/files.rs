@@ -46,6 +46,48 @@ pub const PORT_COLUMNS: [&str; 17] = [
     "returned",
 ];
 
+/// A result file in CSV format, other than `flows.csv`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CsvFile {
+    /// `ports.csv`: counters of each port and priority.
+    Ports,
+    /// `queues.csv`: sampled queue lengths.
+    Queues,
+    /// `goodput.csv`: sampled goodput of flows.
+    Goodput,
+    /// `pauses.csv`: PFC pauses.
+    Pauses,
+    /// `victims.csv`: flows that PFC delays although they cause no congestion.
+    Victims,
+    /// `mesh.csv`: round-trip times of probes.
+    Mesh,
+    /// `watchdog.csv`: pause storms that watchdogs found.
+    Watchdog,
+    /// `sweep.csv`: a row for each run of a sweep.
+    Sweep,
+}
+
+impl CsvFile {
+    /// Writes the file, which has at least its header line.
+    ///
+    /// # Errors
+    /// `out` returns an error, or flow records cannot be read.
+    pub fn write(
+        self, out: impl Write, scenario: &Scenario, reports: &[RunRecord], summary: &ScenarioSummary,
+    ) -> io::Result<()> {
+        match self {
+            CsvFile::Ports => write_ports(out, scenario, reports),
+            CsvFile::Queues => samples::write_queues(out, scenario, reports),
+            CsvFile::Goodput => samples::write_flows(out, scenario, reports),
+            CsvFile::Pauses => pauses::write_pauses(out, scenario, reports),
+            CsvFile::Victims => pauses::write_victims(out, scenario, reports),
+            CsvFile::Mesh => mesh::write(out, scenario, reports),
+            CsvFile::Watchdog => watchdog::write(out, scenario, reports),
+            CsvFile::Sweep => sweep_files::write_csv(out, summary),
+        }
+    }
+}
+
 /// Writes the result files of `scenario` into `dir`, which it creates, and returns the paths of the files. Each file is
 /// written completely or not at all, and replaces an older file of the same name. The files are:
 ///

@@ -73,20 +73,23 @@ pub fn write_csv(out: impl Write, scenario: &Scenario, reports: &[RunRecord]) ->
     csv.flush()
 }
 
-fn rounded_slowdown(flow: &FlowRecord) -> Option<f64> {
+/// The slowdown of a flow as the files have it, with six significant digits; `None` if the flow has not finished.
+pub fn rounded_slowdown(flow: &FlowRecord) -> Option<f64> {
     stats::slowdown(flow).map(round6)
 }
 
-fn goodput(flow: &FlowRecord, end: Time) -> Option<f64> {
+/// Payload delivered per second of the flow's life in bit/s, with six significant digits; `end` is the end of the run.
+pub fn goodput(flow: &FlowRecord, end: Time) -> Option<f64> {
     flow.goodput_bps(end).map(round6)
 }
 
-fn request(flow: &FlowRecord) -> Option<u32> {
+/// The request to which a flow belongs; `None` if it belongs to none.
+pub fn request(flow: &FlowRecord) -> Option<u32> {
     (flow.request != u32::MAX).then_some(flow.request)
 }
 
 /// Name of the traffic source that generated `flow`.
-fn source<'a>(run: &'a RunSpec, flow: &FlowRecord) -> &'a str {
+pub fn source<'a>(run: &'a RunSpec, flow: &FlowRecord) -> &'a str {
     run.traffic.get(usize::from(flow.traffic)).map_or("", |source| &source.name)
 }
 

@@ -13,7 +13,7 @@ const ANY_TOPOLOGY: [&str; 9] =
 pub(super) enum Files<'f> {
     /// In the file system.
     Disk,
-    /// In memory: pairs of a path and the text of the file.
+    /// In memory: pairs of a path and the text of the file. Absolute paths are paths in the file system.
     Embedded(&'f [(&'f str, &'f str)]),
 }
 
@@ -25,8 +25,11 @@ impl Files<'_> {
             Files::Embedded(files) => {
                 let wanted = normal(path);
                 let found = files.iter().find(|(name, _)| normal(Path::new(name)) == wanted);
-                let names = || files.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
-                found.map(|(_, text)| text.to_string()).ok_or_else(|| format!("there are only {}", names()))
+                match found {
+                    Some((_, text)) => Ok(text.to_string()),
+                    None if path.is_absolute() => Files::Disk.read(path),
+                    None => Err(only(files, &wanted)),
+                }
             }
         }
     }
@@ -37,6 +40,18 @@ impl Files<'_> {
             Files::Disk => path.canonicalize().unwrap_or_else(|_| normal(path)),
             Files::Embedded(_) => normal(path),
         }
+    }
+}
+
+/// Says which embedded files are in the folder of the path `wanted`.
+fn only(files: &[(&str, &str)], wanted: &Path) -> String {
+    let beside = files.iter().map(|(name, _)| Path::new(name)).filter(|name| name.parent() == wanted.parent());
+    let names: Vec<String> = beside.filter_map(|name| Some(name.file_name()?.to_string_lossy().into_owned())).collect();
+    let outside = "a file that is not built in needs an absolute path";
+    if names.is_empty() {
+        format!("there is no such built-in folder; {outside}")
+    } else {
+        format!("there are only {}; {outside}", names.join(", "))
     }
 }
 

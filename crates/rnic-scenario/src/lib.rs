@@ -33,6 +33,7 @@ mod switch;
 mod traffic;
 mod transport;
 mod tree;
+pub mod write;
 
 pub use error::{Mistake, ScenarioError};
 pub use names::{PATTERNS, TOPOLOGIES};
@@ -65,10 +66,7 @@ pub fn load(path: &Path, overrides: &[(String, String)], seed: Option<u64>) -> R
 pub fn load_with(
     vocabulary: &Vocabulary, path: &Path, overrides: &[(String, String)], seed: Option<u64>,
 ) -> Result<Scenario, ScenarioError> {
-    let text = std::fs::read_to_string(path).map_err(|error| ScenarioError::Io { path: path.to_path_buf(), error })?;
-    let folder = path.parent().unwrap_or(Path::new(""));
-    let text = Text { text: &text, name: &path.to_string_lossy(), folder, files: Files::Disk };
-    read::scenario(vocabulary, &text, overrides, seed)
+    read_with(vocabulary, &Origin::File(path), overrides, seed)
 }
 
 /// Reads a scenario from `text`, as [`load`] does from a file. `name` is the file name for error messages; relative
@@ -80,8 +78,7 @@ pub fn load_with(
 pub fn from_str(
     text: &str, name: &str, base_dir: &Path, overrides: &[(String, String)], seed: Option<u64>,
 ) -> Result<Scenario, ScenarioError> {
-    let text = Text { text, name, folder: base_dir, files: Files::Disk };
-    read::scenario(&Vocabulary::standard(), &text, overrides, seed)
+    read_with(&Vocabulary::standard(), &Origin::Text { text, name, folder: base_dir }, overrides, seed)
 }
 
 /// Reads the scenario `name` from `files`, which are pairs of path and text in memory, as [`load`] does from a file.
@@ -93,12 +90,76 @@ pub fn from_str(
 pub fn from_embedded(
     files: &[(&str, &str)], name: &str, overrides: &[(String, String)], seed: Option<u64>,
 ) -> Result<Scenario, ScenarioError> {
-    let path = Path::new(name);
-    let files = Files::Embedded(files);
-    let text = files.read(path).map_err(|why| ScenarioError::Io {
-        path: path.to_path_buf(),
-        error: io::Error::new(io::ErrorKind::NotFound, why),
-    })?;
-    let text = Text { text: &text, name, folder: path.parent().unwrap_or(Path::new("")), files };
-    read::scenario(&Vocabulary::standard(), &text, overrides, seed)
+    read_with(&Vocabulary::standard(), &Origin::Embedded { files, name }, overrides, seed)
+}
+
+/// Where the text of a scenario is.
+#[derive(Clone, Copy, Debug)]
+pub enum Origin<'o> {
+    /// In this file.
+    File(&'o Path),
+    /// In memory, with the files that it extends or names.
+    Embedded {
+        /// Pairs of the path of a file and its text.
+        files: &'o [(&'o str, &'o str)],
+        /// Path of the scenario's own file.
+        name: &'o str,
+    },
+    /// In memory; other files are in the file system.
+    Text {
+        /// The text itself.
+        text: &'o str,
+        /// Name of the file for error messages, and without its extension the name of the scenario.
+        name: &'o str,
+        /// Folder at which relative paths in the text start.
+        folder: &'o Path,
+    },
+}
+
+impl Origin<'_> {
+    /// Calls `read` with the text.
+    fn text<T>(&self, read: impl FnOnce(&Text<'_>) -> Result<T, ScenarioError>) -> Result<T, ScenarioError> {
+        match *self {
+            Origin::File(path) => {
+                let text =
+                    std::fs::read_to_string(path).map_err(|error| ScenarioError::Io { path: path.into(), error })?;
+                let folder = path.parent().unwrap_or(Path::new(""));
+                read(&Text { text: &text, name: &path.to_string_lossy(), folder, files: Files::Disk })
+            }
+            Origin::Embedded { files, name } => {
+                let (path, files) = (Path::new(name), Files::Embedded(files));
+                let text = files.read(path).map_err(|why| ScenarioError::Io {
+                    path: path.into(),
+                    error: io::Error::new(io::ErrorKind::NotFound, why),
+                })?;
+                read(&Text { text: &text, name, folder: path.parent().unwrap_or(Path::new("")), files })
+            }
+            Origin::Text { text, name, folder } => read(&Text { text, name, folder, files: Files::Disk }),
+        }
+    }
+}
+
+/// Reads a scenario, as [`load`] does, from any [`Origin`], with the transports and congestion controls of
+/// `vocabulary`.
+///
+/// # Errors
+///
+/// As for [`load`].
+pub fn read_with(
+    vocabulary: &Vocabulary, origin: &Origin<'_>, overrides: &[(String, String)], seed: Option<u64>,
+) -> Result<Scenario, ScenarioError> {
+    origin.text(|text| read::scenario(vocabulary, text, overrides, seed))
+}
+
+/// The scenario as one TOML text without `extends`: the files that it extends are merged into it, `overrides` and
+/// `seed` are applied. Relative paths of existing files become absolute if the scenario is in the file system. The
+/// values are not checked: [`read_with`] does this. Inherited keys that have no effect are left out.
+///
+/// # Errors
+///
+/// A file cannot be read or is not TOML, or an override cannot be applied.
+pub fn to_toml(
+    vocabulary: &Vocabulary, origin: &Origin<'_>, overrides: &[(String, String)], seed: Option<u64>,
+) -> Result<String, ScenarioError> {
+    origin.text(|text| write::merged(vocabulary, text, overrides, seed))
 }

@@ -59,6 +59,13 @@ pub(super) fn scenario(
     }
 }
 
+/// The mistakes about keys without effect in the tree of a scenario; none if it has other mistakes.
+pub(super) fn without_effect(
+    vocabulary: &Vocabulary, text: &Text<'_>, documents: &Documents, tree: &Node,
+) -> Vec<Mistake> {
+    read(vocabulary, text, documents, tree, &Lists::new(text.files), None).map_or(Vec::new(), |(_, unused)| unused)
+}
+
 /// Reads a scenario from its tree. Returns the first mistake as an error, and mistakes about keys without effect with
 /// the scenario.
 fn read(

@@ -110,6 +110,8 @@ pub(super) enum Repair {
 #[derive(Debug, Default)]
 pub(super) struct Documents {
     documents: Vec<Document>,
+    /// Whether all files count as the scenario file itself, also those that it extends ([`Documents::is_own`]).
+    all_own: bool,
     /// The mistakes found so far, each with its position, its message, and how it can be repaired.
     repairs: RefCell<Vec<(At, String, Repair)>>,
 }
@@ -151,7 +153,17 @@ impl Documents {
 
     /// Whether a position is in the scenario file itself or in an override, not in a file that the scenario extends.
     pub(super) fn is_own(&self, at: &At) -> bool {
-        at.document == 0 || self.documents.get(at.document).is_some_and(|document| document.is_override)
+        self.all_own || at.document == 0 || self.documents.get(at.document).is_some_and(|document| document.is_override)
+    }
+
+    /// From now on, [`Documents::is_own`] is true for all positions.
+    pub(super) fn own_all(&mut self) {
+        self.all_own = true;
+    }
+
+    /// Whether a mistake points at exactly the position `at`.
+    pub(super) fn is_at(&self, mistake: &Mistake, at: &At) -> bool {
+        self.documents.get(at.document).is_some_and(|document| document.name == mistake.file) && at.span == mistake.span
     }
 
     /// Whether a mistake lies within the range of bytes `at` of its text.

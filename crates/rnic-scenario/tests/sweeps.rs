@@ -279,7 +279,7 @@ fn mistakes_around_extends() {
         ("extends = 3\n", BASE,
             "child.toml:1:11: `extends` must be a string, not an integer; write the path of a scenario file, for example `extends = \"default.toml\"`"),
         ("extends = \"bas.toml\"\n", BASE,
-            "child.toml:1:11: cannot read `bas.toml`: there are only child.toml, base.toml; write the path of a scenario file, for example `extends = \"default.toml\"`, relative to this file's folder"),
+            "child.toml:1:11: cannot read `bas.toml`: there are only child.toml, base.toml; a file that is not built in needs an absolute path; write the path of a scenario file, for example `extends = \"default.toml\"`, relative to this file's folder"),
         ("extends = \"./child.toml\"\n", BASE,
             "child.toml:1:11: `extends` leads back to `./child.toml`; a scenario cannot inherit from itself: a chain of `extends` has to end"),
         ("extends = \"base.toml\"\n", "extends = \"child.toml\"\n",

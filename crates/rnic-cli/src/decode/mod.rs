@@ -10,9 +10,11 @@ use crate::error::CliError;
 use crate::output;
 use capture::Captured;
 use packet::{Found, examine};
+use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read, Write};
+use std::path::Path;
 
 /// Numbers of frames in a capture file, by kind.
 #[derive(Default)]
@@ -56,6 +58,38 @@ pub(crate) fn decode(arguments: &DecodeArgs) -> Result<(), CliError> {
         1 => Err(CliError::Failed(vec![format!("a packet of {name} is bad")])),
         bad => Err(CliError::Failed(vec![format!("{bad} packets of {name} are bad")])),
     }
+}
+
+/// Why a capture file could not be decoded.
+#[derive(Debug, thiserror::Error)]
+pub enum Undecodable {
+    /// The file could not be opened.
+    #[error(transparent)]
+    Io(io::Error),
+    /// The file is not a capture file, or is damaged: one sentence.
+    #[error("{0}")]
+    Wrong(String),
+}
+
+/// Decodes a capture file as `rnic decode --format json` does: one document for each RoCE packet and PFC frame, with
+/// all fields. `checksums` also checks the checksums of IPv4 headers and of UDP.
+///
+/// # Errors
+/// The file cannot be read, or is not a capture file.
+pub fn decode_file(path: &Path, checksums: bool) -> Result<Vec<Map<String, Value>>, Undecodable> {
+    let input = File::open(path).map_err(Undecodable::Io)?;
+    let arguments = DecodeArgs { file: path.into(), fields: true, checksums, format: DecodeFormat::Json };
+    let (mut documents, mut line, mut counts) = (Vec::new(), Vec::new(), Counts::default());
+    let read = capture::read(input, |captured| {
+        line.clear();
+        print(&mut line, &arguments, &captured, captured.ns, &mut counts)?;
+        for document in serde_json::Deserializer::from_slice(&line).into_iter() {
+            documents.push(document?);
+        }
+        Ok::<(), io::Error>(())
+    });
+    read.map_err(Undecodable::Wrong)?.map_err(Undecodable::Io)?;
+    Ok(documents)
 }
 
 fn print(

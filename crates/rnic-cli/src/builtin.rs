@@ -1,0 +1,70 @@
+//! The built-in scenarios: those of the folder `scenarios/`, with the files that they name.
+
+use rnic_scenario::Origin;
+use std::path::Path;
+
+/// All built-in files as pairs of path and text. The paths start at the root of the repository.
+pub const FILES: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/builtin.rs"));
+
+/// The names of the built-in scenarios, such as `irn/default`, in alphabetical order.
+pub fn names() -> Vec<&'static str> {
+    let name = |path: &'static str| path.strip_prefix("scenarios/")?.strip_suffix(".toml");
+    let mut names: Vec<&str> = FILES.iter().filter_map(|(path, _)| name(path)).collect();
+    names.sort_unstable();
+    names
+}
+
+/// Path in [`FILES`] of the built-in scenario with this name; `None` if there is none. The name may also be written as
+/// the path of the scenario's file in the repository.
+pub fn path(name: &str) -> Option<&'static str> {
+    let short = name.strip_prefix("scenarios/").unwrap_or(name);
+    let short = short.strip_suffix(".toml").unwrap_or(short);
+    FILES
+        .iter()
+        .map(|(path, _)| *path)
+        .find(|path| path.strip_prefix("scenarios/").and_then(|path| path.strip_suffix(".toml")) == Some(short))
+}
+
+/// The scenario that a user names: the file of this name, or the built-in scenario if there is no such file.
+pub fn origin(name: &Path) -> Origin<'_> {
+    match name.to_str().and_then(path).filter(|_| !name.exists()) {
+        Some(name) => Origin::Embedded { files: FILES, name },
+        None => Origin::File(name),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rnic_run::Vocabulary;
+    use rnic_scenario::{load, read_with};
+
+    #[test]
+    fn built_in_scenarios_are_those_of_the_files() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let all = names();
+        assert!(all.len() > 40 && all.contains(&"irn/default"), "{all:?}");
+        for name in all {
+            let origin = origin(Path::new(name));
+            assert!(matches!(origin, Origin::Embedded { .. }), "{name}");
+            let embedded = read_with(&Vocabulary::standard(), &origin, &[], None)
+                .unwrap_or_else(|error| panic!("{name}: {error}"));
+            let file = root.join("scenarios").join(format!("{name}.toml"));
+            let mut expected = load(&file, &[], None).unwrap();
+            assert_eq!(embedded.runs.len(), expected.runs.len(), "{name}");
+            for (run, other) in embedded.runs.iter().zip(&mut expected.runs) {
+                assert_eq!(run, other, "{name}");
+            }
+        }
+    }
+
+    #[test]
+    fn names_may_be_paths_and_files_come_first() {
+        for name in ["irn/default", "irn/default.toml", "scenarios/irn/default.toml"] {
+            assert_eq!(path(name), Some("scenarios/irn/default.toml"), "{name}");
+        }
+        assert_eq!((path("irn"), path("../irn/default"), path("ndp")), (None, None, None));
+        let manifest = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
+        assert!(matches!(origin(Path::new(manifest)), Origin::File(_)));
+    }
+}

@@ -1,0 +1,54 @@
+"""RDMA simulation from Python.
+
+Three lines compare RoCE with IRN on the fabric of the IRN paper::
+
+    import rnic
+    results = rnic.Scenario.load("irn/default").with_(**{"traffic.flows": 2000, "traffic.warmup": 200}).run()
+    print(results["IRN"].slowdown.p99, results["RoCE + PFC"].slowdown.p99)
+
+`Scenario` describes what to simulate, `Results` has the statistics of each run, and `Table` the records behind them,
+which pandas, polars, pyarrow and DuckDB read without a copy.
+"""
+
+import os
+
+from . import _rnic, models, topology
+from ._rnic import RunError, ScenarioError, __version__
+from .congestion import CongestionControl
+from .results import Distribution, Group, Metrics, Results, RunResult
+from .scenario import Scenario, scenarios
+from .stream import Event, Stream
+from .table import Table
+
+
+def decode(path: str | os.PathLike[str], *, checksums: bool = False) -> Table:
+    """Decodes a capture file (pcap or pcapng): a row for each RoCE packet and PFC frame.
+
+    Columns are `frame` (number in the file, from 1), `time` (seconds since 1970, as text with nine decimals),
+    `interface`, `kind` (RoCEv2, RoCEv1, PFC, malformed), `frame_bytes`, the fields of each header as `header.field`
+    (such as `bth.psn`), `payload_bytes`, `icrc.ok`, and `bad`: what is wrong with the packet, or null. `checksums` also
+    checks those of IPv4 headers and of UDP. They are the fields of `rnic decode --format json`.
+
+    Raises OSError if the file cannot be read, ValueError if it is damaged or no capture file.
+    """
+    return Table(_rnic.decode(os.fspath(path), checksums))
+
+__all__ = [
+    "CongestionControl",
+    "Distribution",
+    "Event",
+    "Group",
+    "Metrics",
+    "Results",
+    "RunError",
+    "RunResult",
+    "Scenario",
+    "ScenarioError",
+    "Stream",
+    "Table",
+    "__version__",
+    "decode",
+    "models",
+    "scenarios",
+    "topology",
+]

@@ -1,0 +1,327 @@
+//! Congestion controls written in Python.
+//!
+//! The simulator is compiled for one type, [`InPython`], whose functions call the methods of a Python object, an
+//! instance for each flow. Rate, window and timer are copied from the object after each call, because the simulator
+//! reads them more often than they change.
+
+use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyString, PyTuple};
+use rnic_sim::Catalogue;
+use rnic_transport::congestion::{self, CongestionControl, LossSignal, Marking, Settings};
+use rnic_transport::{BitRate, Bytes, FlowConfig, Time};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Value of `cc` for runs with a congestion control in Python.
+pub(crate) const NAME: &str = "python";
+
+/// Minimum rate of a flow in bit/s.
+const MIN_RATE: f64 = 1_000.0;
+
+/// The class of the simulation that runs at the moment. There is at most one: the trait that the simulator uses gets
+/// its parameters from scenarios, which cannot hold a class.
+static CURRENT: Mutex<Option<Arc<Class>>> = Mutex::new(None);
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// All congestion controls that scenarios may name.
+pub(crate) fn catalogue() -> Catalogue {
+    Catalogue::standard().with::<InPython>()
+}
+
+/// A class of congestion controls.
+pub(crate) struct Class {
+    class: Py<PyAny>,
+    marking: Option<Marking>,
+    cnp_interval: Option<Time>,
+    hooks: Hooks,
+    /// Whether a method has raised an exception. The congestion controls do nothing from then on.
+    failed: AtomicBool,
+    error: Mutex<Option<PyErr>>,
+}
+
+/// The methods that the class has overridden; the others are not called.
+#[derive(Clone, Copy, Default)]
+struct Hooks {
+    send: bool,
+    ack: bool,
+    cnp: bool,
+    loss: bool,
+    timer: bool,
+}
+
+impl Class {
+    /// Checks a class and makes it the current one until the result is dropped.
+    pub(crate) fn enter(class: &Bound<'_, PyAny>) -> PyResult<Current> {
+        let py = class.py();
+        let base = py.import("rnic.congestion")?.getattr("CongestionControl")?;
+        let overrides = |name: &str| -> PyResult<bool> { Ok(!class.getattr(name)?.is(&base.getattr(name)?)) };
+        let hooks = Hooks {
+            send: overrides("on_send")?,
+            ack: overrides("on_ack")?,
+            cnp: overrides("on_cnp")?,
+            loss: overrides("on_loss")?,
+            timer: overrides("on_timer")?,
+        };
+        let marking: Option<(u64, u64, f64)> = class.getattr("marking")?.extract()?;
+        if let Some((kmin, kmax, pmax)) = marking.filter(|(min, max, p)| min > max || !(0.0..=1.0).contains(p)) {
+            return Err(PyValueError::new_err(format!(
+                "marking = ({kmin}, {kmax}, {pmax}); accepted: (kmin, kmax, pmax) with kmin <= kmax in bytes and pmax \
+                 from 0 to 1"
+            )));
+        }
+        let cnp_interval: Option<f64> = class.getattr("cnp_interval_us")?.extract()?;
+        let class = Arc::new(Class {
+            class: class.clone().unbind(),
+            marking: marking.map(|(kmin, kmax, pmax)| Marking { kmin: Bytes(kmin), kmax: Bytes(kmax), pmax }),
+            cnp_interval: cnp_interval.map(|us| time("cnp_interval_us", us)).transpose()?,
+            hooks,
+            failed: AtomicBool::new(false),
+            error: Mutex::new(None),
+        });
+        let mut current = lock(&CURRENT);
+        if current.is_some() {
+            let message = "another simulation with a congestion control in Python is running; wait for its end";
+            return Err(PyRuntimeError::new_err(message));
+        }
+        *current = Some(class.clone());
+        Ok(Current(class))
+    }
+
+    pub(crate) fn failed(&self) -> bool {
+        self.failed.load(Ordering::Relaxed)
+    }
+
+    /// The exception that a method has raised.
+    pub(crate) fn error(&self) -> Option<PyErr> {
+        lock(&self.error).take()
+    }
+
+    /// Keeps the first exception, and ends the simulation.
+    fn fail(&self, error: PyErr) {
+        lock(&self.error).get_or_insert(error);
+        self.failed.store(true, Ordering::Relaxed);
+    }
+}
+
+/// The current class, until this value is dropped.
+pub(crate) struct Current(pub(crate) Arc<Class>);
+
+impl Drop for Current {
+    fn drop(&mut self) {
+        *lock(&CURRENT) = None;
+    }
+}
+
+/// The congestion control of a flow whose methods are in Python.
+#[derive(Clone)]
+pub(crate) struct InPython {
+    /// The object; `None` if it could not be made.
+    object: Option<Arc<Py<PyAny>>>,
+    ceiling: BitRate,
+    rate: BitRate,
+    window: u32,
+    timer: Option<Time>,
+}
+
+/// The measurements that an ACK or NACK gives to the congestion control.
+#[pyclass(frozen, get_all, module = "rnic._rnic")]
+pub(crate) struct AckSample {
+    /// Arrival time of the ACK or NACK, in microseconds.
+    now_us: f64,
+    /// Time since the departure of the data packet that caused the ACK or NACK, in microseconds.
+    rtt_us: f64,
+    /// Number of packets that are newly acknowledged cumulatively.
+    acked: u32,
+    /// Number of packets in flight after the ACK or NACK.
+    in_flight: u32,
+    /// Whether the data packet was CE-marked.
+    marked: bool,
+}
+
+/// What a congestion control knows of its flow and of the fabric.
+#[pyclass(frozen, get_all, module = "rnic._rnic")]
+pub(crate) struct Flow {
+    /// Maximum rate of the flow, in bit/s.
+    line_rate_bps: u64,
+    /// Round-trip time of the longest path without queueing, in microseconds.
+    base_rtt_us: f64,
+    /// Bandwidth-delay product of the longest path, in packets.
+    bdp: u32,
+    /// Payload of a full packet, in bytes.
+    mtu: u32,
+    /// Headers and trailers of a data packet, in bytes.
+    header: u32,
+}
+
+impl InPython {
+    fn make(class: &Class, flow: &FlowConfig, now: Time) -> PyResult<InPython> {
+        Python::attach(|py| {
+            let ceiling = congestion::ceiling(flow);
+            let about = Flow {
+                line_rate_bps: ceiling.as_bps(),
+                base_rtt_us: flow.base_rtt.as_us(),
+                bdp: flow.bdp,
+                mtu: flow.mtu,
+                header: flow.header,
+            };
+            let object = class.class.call1(py, (about, now.as_us()))?;
+            let mut made =
+                InPython { object: Some(Arc::new(object)), ceiling, rate: ceiling, window: u32::MAX, timer: None };
+            made.read(py)?;
+            Ok(made)
+        })
+    }
+
+    /// Copies rate, window and timer from the object.
+    fn read(&mut self, py: Python<'_>) -> PyResult<()> {
+        let Some(object) = &self.object else { return Ok(()) };
+        let object = object.bind(py);
+        let rate: f64 = object.getattr(intern!(py, "rate_bps"))?.extract()?;
+        if rate.is_nan() || rate < MIN_RATE {
+            return Err(PyValueError::new_err(format!("rate_bps = {rate}; accepted: {MIN_RATE} bit/s or more")));
+        }
+        // As congestion controls in Rust that limit only the window: packets are not paced.
+        self.rate = match rate == f64::INFINITY {
+            true => BitRate::from_bps(u64::MAX),
+            false => BitRate::from_bps(rate.min(self.ceiling.as_bps() as f64) as u64),
+        };
+        let window: Option<f64> = object.getattr(intern!(py, "window"))?.extract()?;
+        self.window = match window {
+            None => u32::MAX,
+            Some(packets) if packets >= 1.0 => packets.min(f64::from(u32::MAX)) as u32,
+            Some(packets) => {
+                let message = format!("window = {packets}; accepted: 1 packet or more, or None for no limit");
+                return Err(PyValueError::new_err(message));
+            }
+        };
+        let timer: Option<f64> = object.getattr(intern!(py, "next_timer_us"))?.extract()?;
+        self.timer = timer.map(|us| time("next_timer_us", us)).transpose()?;
+        Ok(())
+    }
+
+    /// Calls a method of the object.
+    fn call<'a, A>(&mut self, class: &Class, name: fn(Python<'_>) -> &Bound<'_, PyString>, arguments: A)
+    where
+        A: for<'py> FnOnce(Python<'py>) -> PyResult<Bound<'py, PyTuple>> + 'a,
+    {
+        let Some(object) = self.object.clone().filter(|_| !class.failed()) else { return };
+        let called = Python::attach(|py| {
+            object.bind(py).call_method1(name(py), arguments(py)?)?;
+            self.read(py)
+        });
+        if let Err(error) = called {
+            class.fail(error);
+        }
+    }
+}
+
+/// A time of this many microseconds.
+fn time(name: &str, us: f64) -> PyResult<Time> {
+    // 30 days, as for the starts of flows.
+    if (0.0..=2.6e12).contains(&us) {
+        return Ok(Time::from_ps((us * 1e6).round() as u64));
+    }
+    Err(PyValueError::new_err(format!("{name} = {us}; accepted: microseconds from 0 to 30 days, or None")))
+}
+
+impl CongestionControl for InPython {
+    type Params = Arc<Class>;
+    const NAME: &'static str = NAME;
+    const ABOUT: &'static str = "a class in Python: Scenario.run(congestion=...)";
+
+    fn params(_: &Settings, _: &FlowConfig) -> Result<Arc<Class>, String> {
+        lock(&CURRENT).clone().ok_or_else(|| {
+            "there is no class; accepted in Python only, with a class as in `run(congestion=MyControl)`".to_string()
+        })
+    }
+
+    fn marking(class: &Arc<Class>, _: &FlowConfig) -> Option<Marking> {
+        class.marking
+    }
+
+    fn cnp_interval(class: &Arc<Class>) -> Option<Time> {
+        class.cnp_interval
+    }
+
+    fn new(class: &Arc<Class>, flow: &FlowConfig, now: Time) -> InPython {
+        let nothing = |rate| InPython { object: None, ceiling: rate, rate, window: u32::MAX, timer: None };
+        if class.failed() {
+            return nothing(congestion::ceiling(flow));
+        }
+        InPython::make(class, flow, now).unwrap_or_else(|error| {
+            class.fail(error);
+            nothing(congestion::ceiling(flow))
+        })
+    }
+
+    fn on_send(&mut self, class: &Arc<Class>, now: Time, bytes: u32) {
+        if class.hooks.send {
+            self.call(class, |py| intern!(py, "on_send"), |py| (now.as_us(), bytes).into_pyobject(py));
+        }
+    }
+
+    fn on_ack(&mut self, class: &Arc<Class>, sample: &congestion::AckSample) {
+        if class.hooks.ack {
+            let sample = AckSample {
+                now_us: sample.now.as_us(),
+                rtt_us: sample.rtt.as_us(),
+                acked: sample.acked,
+                in_flight: sample.in_flight,
+                marked: sample.marked,
+            };
+            self.call(class, |py| intern!(py, "on_ack"), |py| (sample,).into_pyobject(py));
+        }
+    }
+
+    fn on_cnp(&mut self, class: &Arc<Class>, now: Time) {
+        if class.hooks.cnp {
+            self.call(class, |py| intern!(py, "on_cnp"), |py| (now.as_us(),).into_pyobject(py));
+        }
+    }
+
+    fn on_loss(&mut self, class: &Arc<Class>, now: Time, signal: LossSignal) {
+        if class.hooks.loss {
+            let signal = match signal {
+                LossSignal::Nack => "nack",
+                LossSignal::Timeout => "timeout",
+            };
+            self.call(class, |py| intern!(py, "on_loss"), |py| (now.as_us(), signal).into_pyobject(py));
+        }
+    }
+
+    fn next_timer(&self) -> Option<Time> {
+        self.timer
+    }
+
+    fn on_timer(&mut self, class: &Arc<Class>, now: Time) {
+        self.timer = None;
+        if !class.hooks.timer {
+            let message = "next_timer_us is set, but the class has no method on_timer".to_string();
+            return class.fail(PyValueError::new_err(message));
+        }
+        self.call(class, |py| intern!(py, "on_timer"), |py| (now.as_us(),).into_pyobject(py));
+        if class.failed() {
+            self.timer = None;
+        } else if let Some(timer) = self.timer.filter(|timer| *timer <= now) {
+            self.timer = None;
+            class.fail(PyValueError::new_err(format!(
+                "next_timer_us = {} after on_timer at {} us; accepted: a later time, or None",
+                timer.as_us(),
+                now.as_us()
+            )));
+        }
+    }
+
+    fn rate(&self) -> BitRate {
+        self.rate
+    }
+
+    fn window(&self) -> u32 {
+        self.window
+    }
+}

@@ -1,0 +1,136 @@
+//! Simulation of scenarios: the runs go on in other threads, while the calling thread handles signals and shows the
+//! progress.
+
+use crate::congestion::{self, Class};
+use crate::error;
+use crate::results::Results;
+use pyo3::prelude::*;
+use rnic_campaign::{RunListener, execute_remaining};
+use rnic_run::{RunEvent, RunProgress, RunRecord, Scenario};
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// Time between two looks at Python's signals. The progress is reported at every second of them.
+const TICK: Duration = Duration::from_millis(50);
+
+/// What is known of a run while it goes on.
+#[derive(Clone, Copy, Default)]
+struct Standing {
+    progress: Option<RunProgress>,
+    done: bool,
+}
+
+/// Notes the progress of the runs, and ends them when Python was interrupted.
+struct Watch<'c> {
+    /// The congestion control in Python, if there is one.
+    class: Option<&'c Class>,
+    cancelled: AtomicBool,
+    runs: Mutex<Vec<Standing>>,
+}
+
+impl Watch<'_> {
+    fn runs(&self) -> MutexGuard<'_, Vec<Standing>> {
+        self.runs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn flow(&self) -> ControlFlow<()> {
+        if self.cancelled.load(Ordering::Relaxed) || self.class.is_some_and(Class::failed) {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        }
+    }
+}
+
+impl RunListener for Watch<'_> {
+    fn event(&self, run: usize, event: &RunEvent) -> ControlFlow<()> {
+        if let (RunEvent::Progress(progress), Some(standing)) = (event, self.runs().get_mut(run)) {
+            standing.progress = Some(*progress);
+        }
+        self.flow()
+    }
+
+    fn finished(&self, run: usize, _record: &RunRecord) -> ControlFlow<()> {
+        if let Some(standing) = self.runs().get_mut(run) {
+            standing.done = true;
+        }
+        self.flow()
+    }
+}
+
+/// Simulates all runs of the scenario. `listener` is called with a list that has for each run: the part that is done
+/// from 0 to 1, the finished flows, all flows or `None`, and the simulated time in microseconds.
+pub(crate) fn run(
+    py: Python<'_>, scenario: Arc<Scenario>, threads: Option<usize>, listener: Option<Py<PyAny>>, class: Option<&Class>,
+) -> PyResult<Results> {
+    let catalogue = congestion::catalogue();
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    // Threads would only wait for each other's calls into Python.
+    let threads = if class.is_some() { 1 } else { threads.unwrap_or(processors).max(1) };
+    let runs = Mutex::new(vec![Standing::default(); scenario.runs.len()]);
+    let watch = Watch { class, cancelled: AtomicBool::new(false), runs };
+    let call = |listener: &Option<Py<PyAny>>| {
+        Python::attach(|py| -> PyResult<()> {
+            py.check_signals()?;
+            if let Some(listener) = listener {
+                let standings: Vec<_> = watch.runs().iter().map(row).collect();
+                listener.call1(py, (standings,))?;
+            }
+            Ok(())
+        })
+    };
+    let (records, raised) = py.detach(|| {
+        std::thread::scope(|scope| {
+            let (ended, end) = mpsc::channel();
+            let (catalogue, runs, shared) = (&catalogue, &*scenario, &watch);
+            let worker = scope.spawn(move || {
+                let simulate = || execute_remaining(catalogue, runs, Vec::new(), threads, shared);
+                // A thread that Python knows already is much faster in each call into Python.
+                let records = match shared.class {
+                    Some(_) => Python::attach(|py| py.detach(simulate)),
+                    None => simulate(),
+                };
+                // The other end exists until this thread has ended.
+                let _ = ended.send(());
+                records
+            });
+            let (mut raised, mut ticks) = (None, 0_u64);
+            while end.recv_timeout(TICK) == Err(RecvTimeoutError::Timeout) {
+                ticks += 1;
+                let shows = ticks.is_multiple_of(2);
+                if raised.is_none()
+                    && let Err(error) = call(if shows { &listener } else { &None })
+                {
+                    watch.cancelled.store(true, Ordering::Relaxed);
+                    raised = Some(error);
+                }
+            }
+            (worker.join(), raised)
+        })
+    });
+    if let Some(error) = raised.or_else(|| class.and_then(Class::error)) {
+        return Err(error);
+    }
+    let records = match records {
+        Ok(records) => records.map_err(|(run, reason)| {
+            error::plain(py, &scenario.name, &format!("run \"{run}\" cannot be set up: {reason}"))
+        })?,
+        Err(panic) => std::panic::resume_unwind(panic),
+    };
+    let results = Results::of(py, scenario, records.into_iter().flatten().collect());
+    call(&listener)?;
+    Ok(results)
+}
+
+/// A row of the list for the listener.
+type Row = (f64, u64, Option<u64>, f64);
+
+fn row(standing: &Standing) -> Row {
+    let progress = standing.progress.unwrap_or_default();
+    let fraction =
+        if standing.done { 1.0 } else { progress.fraction().filter(|_| standing.progress.is_some()).unwrap_or(0.0) };
+    (fraction, progress.flows_done, progress.flows_total, progress.time.as_us())
+}
