@@ -18,8 +18,8 @@
 //! Round-trip times come once per chunk, so an error of the rate fills the queue for as long as a chunk takes to leave,
 //! and a lag in the response makes it worse. With `n` equal flows on a link of rate `C`, a queue of `Q` bytes and
 //! chunks of `S` bytes, a rate of `window / rtt` lets an error of the queue change by the factor `1 - n * S / Q` until
-//! the next sample: it oscillates without end unless every flow has a queue of more than half a chunk, and more
-//! than a whole chunk if the round-trip times are averaged over several samples first. So the target is a chunk, and the
+//! the next sample: it oscillates without end unless every flow has a queue of more than half a chunk, and more than a
+//! whole chunk if the round-trip times are averaged over several samples first. So the target is a chunk, and the
 //! round-trip times are not averaged. A flow's window is then above 64 KB until the round-trip time comes to `t_high`.
 //!
 //! The window is in bytes with a fraction, so that it can fall below one packet. [`CongestionControl::window`] then

@@ -16,13 +16,14 @@ use rnic_verbs::SendOp;
 ///
 /// With `k` chunks of `S` bytes that the NIC sends at the rate `r`, a chunk is posted when the one `k` before it
 /// completes, so `k * S` bytes take `S / r + rtt`: the time in which the NIC sends is no part of `rtt`. The result is
-/// the least `k` for which `r` is at most the rate of the link, and never less than `wanted`. The number matters, because the departures that the
-/// layer computes are right again as soon as the NIC has no chunk when the next one is posted. A NIC that has
-/// always one more sends later than computed after any delay of its own, for example by other queue pairs, and
-/// what was the delay of one chunk looks like a queue for ever.
+/// the least `k` for which `r` is at most the rate of the link, and `r` is never less than `wanted`.
 ///
-/// A window of `W` bytes wants `W / rtt`. If it is below a chunk, and the line is much faster, `k` is 1, so that the rate
-/// limit alone decides: RoGUE's rule.
+/// The number matters, because the departures that the layer computes are right again as soon as the NIC has no chunk
+/// when the next one is posted. A NIC that always has one more sends later than computed after any delay of its own,
+/// for example by other queue pairs, and what was the delay of one chunk looks like a queue for ever.
+///
+/// A window of `W` bytes wants `W / rtt`. If it is below a chunk, and the line is much faster, `k` is 1, so that the
+/// rate limit alone decides: RoGUE's rule.
 fn pipeline(wanted: f64, rtt: f64, chunk: f64, line: f64) -> (u32, f64) {
     let wanted = wanted.min(line);
     // The small number is for errors of rounding.

@@ -9,8 +9,8 @@ use rnic_run::FlowSpec;
 
 /// One chunk of 64 packets crosses a bottleneck of half the rate. The NIC sends it in 56,643 ns, which the formula
 /// subtracts. A frame with its gap takes 884.8 ns at 10 Gbps, and twice as long at 5 Gbps. The first has a RETH, so
-/// 12.8 ns more, and the last immediate data, 3.2 ns. The last one arrives 900 ns (bus) + 897.6 (first frame) + 1,795.2 +
-/// 62 x 1,769.6 + 1,776 (bottleneck) + 888 ns + 3 us (delays) after the request; the ACK of 86 bytes takes
+/// 12.8 ns more, and the last immediate data, 3.2 ns. The last one arrives 900 ns (bus) + 897.6 (first frame) +
+/// 1,795.2 + 62 x 1,769.6 + 1,776 (bottleneck) + 888 ns + 3 us (delays) after the request; the ACK of 86 bytes takes
 /// 68.8 + 137.6 + 68.8 ns + 3 us. That is 122,247.2 ns, and the timestamp is rounded down to 122,247 ns.
 #[test]
 fn the_rtt_of_a_chunk_is_the_queue_that_it_has_built() {
