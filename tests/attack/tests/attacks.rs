@@ -3,14 +3,23 @@
 use rnic_attack::attacker::Attack;
 use rnic_attack::{Case, carry_out};
 use rnic_endpoint::{Security, Service};
-use rnic_netns::with_pair;
+use rnic_netns::Pair;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 const TIME: Duration = Duration::from_millis(250);
 
+/// One test at a time. A test opens its UDP port again and again, and processes that another one starts, for its
+/// namespaces, have a copy of the open port until they execute their command.
+fn with_pair(act: impl FnOnce(&Pair)) {
+    static ALONE: Mutex<()> = Mutex::new(());
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    rnic_netns::with_pair(1_500, act);
+}
+
 #[test]
 fn protected_connections_withstand_every_attack() {
-    with_pair(1_500, |pair| {
+    with_pair(|pair| {
         for attack in Attack::ALL {
             for security in [Security::Authenticated, Security::Encrypted] {
                 let case = Case { attack, service: Service::Irn, security };
@@ -24,7 +33,7 @@ fn protected_connections_withstand_every_attack() {
 
 #[test]
 fn plain_connections_withstand_a_stranger_who_must_guess() {
-    with_pair(1_500, |pair| {
+    with_pair(|pair| {
         for attack in Attack::ALL.into_iter().filter(|attack| attack.is_harmless()) {
             let case = Case { attack, service: Service::Irn, security: Security::None };
             let finding = carry_out(pair, case, TIME, 1).unwrap();
@@ -36,7 +45,7 @@ fn plain_connections_withstand_a_stranger_who_must_guess() {
 /// Otherwise the attacks would not be attacks.
 #[test]
 fn whoever_knows_the_numbers_ends_a_plain_connection() {
-    with_pair(1_500, |pair| {
+    with_pair(|pair| {
         for attack in [Attack::Sweep, Attack::Write] {
             let case = Case { attack, service: Service::Irn, security: Security::None };
             let finding = carry_out(pair, case, Duration::from_secs(5), 1).unwrap();
