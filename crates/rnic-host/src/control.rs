@@ -83,6 +83,14 @@ pub(crate) trait Law: Send {
     fn on_timer(&mut self, now: Time);
     fn rate(&self) -> BitRate;
     fn window(&self) -> u32;
+
+    /// The window in bytes for packets of `mtu` bytes; [`u64::MAX`] without a window.
+    fn window_bytes(&self, mtu: u32) -> u64 {
+        match self.window() {
+            u32::MAX => u64::MAX,
+            packets => u64::from(packets) * u64::from(mtu),
+        }
+    }
 }
 
 struct Bound<C: CongestionControl> {

@@ -39,8 +39,6 @@ pub struct RogueParams {
     min_rate: f64,
     line: f64,
     initial: f64,
-    /// Line rate in bytes per picosecond.
-    per_ps: f64,
     mtu: f64,
     base_rtt: Time,
 }
@@ -85,7 +83,7 @@ impl RogueDelay {
     fn set(&mut self, params: &RogueParams, window: f64) {
         // The least rate is a limit of the window too; otherwise the window would take long to grow again.
         let least = params.min_rate * self.rtt / 8e12;
-        self.window = window.min(params.per_ps * self.base + params.target).max(least).max(1.0);
+        self.window = window.min(params.line / 8e12 * self.base + params.target).max(least).max(1.0);
     }
 
     fn cut(&mut self, params: &RogueParams, now: Time, factor: f64) {
@@ -148,7 +146,6 @@ impl CongestionControl for RogueDelay {
             min_rate: (settings.rate("min_rate")?.as_bps() as f64).min(line),
             line,
             initial,
-            per_ps,
             mtu: f64::from(flow.mtu),
             base_rtt: flow.base_rtt,
         })

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Faults {
-    /// `[[fabric.drop]]`: switch ports that drop one of every so many data packets.
+    /// `[[fabric.drop]]`: switch ports that drop one data packet in a given number.
     pub drops: Vec<DropRule>,
     /// `[[fabric.dead]]`: hosts that are dead, and whose MAC table entry is missing.
     pub dead: Vec<DeadHost>,

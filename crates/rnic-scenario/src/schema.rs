@@ -90,7 +90,7 @@ const KEYS: &[Key] = &[
     Key("fabric", "link", Tables("fabric.link"), "links of a graph, or changes of single links"),
     Key("fabric", "route", Tables("fabric.route"), "routes that replace shortest paths"),
     Key("fabric", "storm", Tables("fabric.storm"), "hosts whose NICs pause their switches"),
-    Key("fabric", "drop", Tables("fabric.drop"), "switches that drop one of every so many data packets"),
+    Key("fabric", "drop", Tables("fabric.drop"), "switches that drop one data packet in a given number"),
     Key("fabric", "dead", Tables("fabric.dead"), "dead hosts, whose MAC table entry is missing"),
     Key("fabric", "receiver", Tables("fabric.receiver"), "hosts whose NICs process received packets slowly"),
     Key("fabric", "watchdog", Table("fabric.watchdog"), "PFC watchdog of all switches"),

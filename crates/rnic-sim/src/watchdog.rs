@@ -9,7 +9,7 @@ use rnic_fabric::{Body, BodyOf, Fabric, Mitigation, PartitionedHosts, PortId, To
 use rnic_run::{SwitchWatchdog, WatchdogAction, WatchdogRecord, WatchedPorts};
 use rnic_transport::Time;
 
-/// Maximum number of records of a run. A watchdog that has made so many goes on to act, but records nothing more.
+/// Maximum number of records of a run. A watchdog that has reached this number still acts, but records nothing more.
 const MAX_RECORDS: usize = 100_000;
 
 /// A watched queue: an egress queue of a switch.

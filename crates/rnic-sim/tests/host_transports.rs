@@ -1,10 +1,8 @@
 //! Simulated runs of transports in host software: RoGUE and multipath above simulated RDMA NICs.
 
-use crate::common::{failure, fct};
-use rnic_campaign::run_scenario;
+use crate::common::{failure, fct, outputs, scenario};
 use rnic_fabric::{PartitionPlan, Topology};
-use rnic_run::{RunOutput, RunStatus, Scenario};
-use rnic_scenario::from_str;
+use rnic_run::{RunOutput, RunStatus};
 use rnic_sim::Catalogue;
 use rnic_sim::resolve::resolve;
 use rnic_sim::run::{Sharing, simulate_run_shared};
@@ -27,18 +25,6 @@ rate = "10 Gbps"
 delay = "1 us"
 mtu = "1024 B"
 "#;
-
-/// A scenario with one run for each transport; `keys` is added to each run.
-fn scenario(text: &str, transports: &[&str], keys: &str) -> Result<Scenario, String> {
-    let runs = transports.iter().map(|t| format!("[[run]]\nname = \"{t}\"\ntransport = \"{t}\"\n{keys}\n"));
-    let text = format!("{text}\n{}", runs.collect::<String>());
-    from_str(&text, "test.toml", "".as_ref(), &[], None).map_err(|error| error.to_string())
-}
-
-fn outputs(scenario: &Scenario, threads: usize) -> Vec<RunOutput> {
-    let reports = run_scenario(scenario, threads).unwrap();
-    reports.into_iter().map(|report| report.output).collect()
-}
 
 /// Checks that all messages have arrived, and that every packet is accounted for (otherwise the run would have failed).
 fn check(output: &RunOutput, what: &str) {

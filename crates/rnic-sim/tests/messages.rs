@@ -1,8 +1,7 @@
 //! Simulated runs of message transports.
 
-use rnic_campaign::run_scenario;
-use rnic_run::Scenario;
-use rnic_run::{RunOutput, RunStatus};
+use crate::common::{outputs, scenario};
+use rnic_run::{RunOutput, RunStatus, Scenario};
 use rnic_scenario::from_str;
 use rnic_sim::Catalogue;
 use rnic_sim::resolve::resolve;
@@ -28,19 +27,6 @@ delay = "2 us"
 mtu = "1000 B"
 frame_gap = "0 B"
 "#;
-
-/// A scenario with one run for each transport; `keys` is added to each run.
-fn scenario(text: &str, transports: &[&str], keys: &str) -> Result<Scenario, String> {
-    let runs = transports.iter().map(|t| format!("[[run]]\nname = \"{t}\"\ntransport = \"{t}\"\n{keys}\n"));
-    let text = format!("{text}\n{}", runs.collect::<String>());
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
-    from_str(&text, "test.toml", folder, &[], None).map_err(|error| error.to_string())
-}
-
-fn outputs(scenario: &Scenario, threads: usize) -> Vec<RunOutput> {
-    let reports = run_scenario(scenario, threads).unwrap();
-    reports.into_iter().map(|report| report.output).collect()
-}
 
 /// Checks that all messages have arrived and that every packet is accounted for (otherwise the run would have failed).
 fn check(scenario: &Scenario, output: &RunOutput, run: usize) {

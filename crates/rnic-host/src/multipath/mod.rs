@@ -361,10 +361,7 @@ impl Channel {
     }
 
     fn allowed(&self, peer: &Peer) -> Allowance {
-        let window = match peer.law.window() {
-            u32::MAX => u64::MAX,
-            packets => u64::from(packets) * u64::from(peer.frames.mtu),
-        };
+        let window = peer.law.window_bytes(peer.frames.mtu);
         let rtt = self.rtt.get().unwrap_or(self.config.base_rtt);
         let rate = self.config.max_rate.map_or(peer.law.rate(), |max| max.min(peer.law.rate()));
         Allowance::of(rate, window.min(self.config.max_window), self.config.chunk.into(), rtt, peer.line)

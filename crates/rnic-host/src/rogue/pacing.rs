@@ -95,11 +95,7 @@ impl Pacing {
     }
 
     pub(super) fn allowance(&self) -> Allowance {
-        let window = match self.law.window() {
-            u32::MAX => u64::MAX,
-            packets => u64::from(packets) * u64::from(self.frames.mtu),
-        };
-        let window = window.min(self.max_window);
+        let window = self.law.window_bytes(self.frames.mtu).min(self.max_window);
         // Without a window the number of chunks must not grow with the queue that they build.
         let rtt = if window == u64::MAX { self.least_rtt } else { self.last_rtt };
         let (window, rtt) = (window as f64, rtt.as_ps().max(1) as f64);

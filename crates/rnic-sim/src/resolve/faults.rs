@@ -11,7 +11,7 @@ use rnic_transport::headers::ROCE_DATA;
 /// The faults of a run apart from replaced routes, and its watchdogs.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct ResolvedFaults {
-    /// Switch ports that drop the last of every so many data packets that arrive there.
+    /// Switch ports that drop one data packet in a given number.
     pub drops: Vec<(PortId, u64)>,
     /// When a host receives nothing.
     pub dead: Vec<DeadStep>,

@@ -4,7 +4,7 @@
 
 use rnic_fabric::config::{LinkSpec, NamedLink, TopologySpec};
 use rnic_run::FlowSpec;
-use rnic_run::{FabricSetup, Limits, RunSpec, SwitchSetup, Traffic, TrafficPattern, TransportSpec};
+use rnic_run::{FabricSetup, Limits, RunSpec, Scenario, SwitchSetup, Traffic, TrafficPattern, TransportSpec};
 use rnic_run::{FlowRecord, RunOutput, RunStatus};
 use rnic_sim::host::Segment;
 use rnic_sim::resolve::{Resolved, resolve};
@@ -48,6 +48,21 @@ pub(crate) fn run_on(topology: TopologySpec, transport: &str) -> RunSpec {
         limits: Limits { duration: None, max_time: None, stall_time: Time::from_ms(1_000) },
         watch: None,
     }
+}
+
+/// A scenario with one run for each transport; `keys` is added to each run. Files are looked for in the folder of
+/// the crate.
+pub(crate) fn scenario(text: &str, transports: &[&str], keys: &str) -> Result<Scenario, String> {
+    let runs = transports.iter().map(|t| format!("[[run]]\nname = \"{t}\"\ntransport = \"{t}\"\n{keys}\n"));
+    let text = format!("{text}\n{}", runs.collect::<String>());
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    rnic_scenario::from_str(&text, "test.toml", folder, &[], None).map_err(|error| error.to_string())
+}
+
+/// The results of all runs of a scenario.
+pub(crate) fn outputs(scenario: &Scenario, threads: usize) -> Vec<RunOutput> {
+    let reports = rnic_campaign::run_scenario(scenario, threads).unwrap();
+    reports.into_iter().map(|report| report.output).collect()
 }
 
 /// A run on the 54-host fat-tree.
