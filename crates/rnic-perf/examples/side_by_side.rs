@@ -49,6 +49,9 @@ struct Arguments {
     /// Message sizes in bytes of IRN Writes, whose bandwidth is measured in addition
     #[arg(long, value_delimiter = ',', default_values_t = [256, 1 << 10, 2 << 10, 4 << 10, 8 << 10, 12 << 10, 16 << 10, 64 << 10, 256 << 10, 8 << 20])]
     sizes: Vec<u32>,
+    /// Also print counters of both sides for each measurement: calls that sent packets, packets, retransmissions
+    #[arg(long)]
+    counters: bool,
     /// Measure only the lines whose names contain this text
     #[arg(long, default_value = "")]
     only: String,
@@ -119,6 +122,14 @@ impl Bench<'_> {
         let address = SocketAddr::new(SERVER, RNIC);
         let report = self.pair.a.run(|| run(address, plan, &AtomicBool::new(false), |_, _| {}))?;
         let row = &report.rows[0];
+        if self.arguments.counters {
+            for (end, side) in [("client", &row.client), ("server", &row.server)] {
+                let count = |name: &str| side.as_ref().and_then(|side| side.counts.get(name)).copied().unwrap_or(0);
+                let names = ["port_sent_batches", "packets_sent", "retransmitted", "duplicates", "timeouts"];
+                let counts: Vec<String> = names.map(|name| format!("{name} {}", count(name))).into();
+                eprintln!("{}, {end}: {}", &name[2..], counts.join(", "));
+            }
+        }
         match (&row.latency, row.bytes < 256) {
             (Some(latency), _) => self.note(name, "us", latency.typical),
             (None, true) => self.note(name, "Mmsg/s", row.messages_per_second / 1e6),
