@@ -112,8 +112,7 @@ impl Guest {
 
         let mut command = Command::new(QEMU);
         command
-            .args(accelerators())
-            .args(["-cpu", "max", "-smp", "1", "-m", "384"])
+            .args(["-accel", "tcg", "-cpu", "max", "-smp", "1", "-m", "384"])
             .args(["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"])
             .arg("-kernel")
             .arg(image.kernel())
@@ -435,14 +434,6 @@ impl Drop for Guest {
         let _ = self.qemu.kill();
         let _ = self.qemu.wait();
     }
-}
-
-/// The options of qemu that choose how it runs the guest: with KVM where this process may use it, else in software. An
-/// emulated guest is some ten times as slow, and on a busy machine so slow that its kernel takes delays for losses.
-fn accelerators() -> &'static [&'static str] {
-    let kvm = File::options().read(true).write(true).open("/dev/kvm").is_ok();
-    // If KVM fails after all, qemu goes on to the next one.
-    if kvm { &["-accel", "kvm", "-accel", "tcg"] } else { &["-accel", "tcg"] }
 }
 
 /// Builds the kernel's command line: the console, the options that end the guest at the first error, and the settings

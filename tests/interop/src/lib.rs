@@ -1,7 +1,7 @@
 //! The interoperability test bed: it tests rnic against the Linux kernel's RoCE in software (`rdma_rxe`).
 //!
-//! A guest is a virtual machine of qemu, with Debian's kernel and RDMA programs in an initramfs. It needs neither root
-//! nor KVM; without KVM qemu emulates it in software. The guest's Ethernet port is one [`LinkEnd`] of a link, which carries raw frames over
+//! A guest is a virtual machine that qemu emulates in software, with Debian's kernel and RDMA programs in an initramfs.
+//! It needs neither root nor KVM. The guest's Ethernet port is one [`LinkEnd`] of a link, which carries raw frames over
 //! a pair of local sockets. The other end of the link is either a [`FramePort`], through which rnic sends and receives,
 //! or another guest. A [`Relay`] between the two ends can drop and reorder frames.
 //!
