@@ -304,8 +304,8 @@ impl SendQueue {
         if self.near_response < self.released { self.wqes.get_mut(self.near_response) } else { None }
     }
 
-    /// The oldest send request if it is done: all its packets are among the first `acked` packets of the connection, and
-    /// its response is complete.
+    /// The oldest send request if it is done: all its packets are among the first `acked` packets of the connection,
+    /// and its response is complete.
     #[inline]
     pub(crate) fn done(&self, acked: u64) -> Option<&Wqe> {
         let is_done = |front: &&Wqe| self.released > 0 && front.end() <= acked && front.has_response();

@@ -65,7 +65,7 @@ impl Ring {
         let (producer, _) = self.counters();
         let mut at = producer.load(Ordering::Relaxed);
         for entry in entries {
-            // SAFETY: the index is within the ring, whose entries are of this type, and the kernel does not read it yet.
+            // SAFETY: the index is within the ring, whose entries are of this type, and the kernel does not read it.
             unsafe { self.entries.cast::<T>().add((at % FRAMES) as usize).write(entry) };
             at = at.wrapping_add(1);
         }

@@ -213,8 +213,8 @@ pub trait Port: Send {
     /// An error of the system; none is expected on an open port.
     fn receive(&mut self) -> io::Result<Option<Arrival<'_>>>;
 
-    /// Receives like [`Port::receive`], but into the caller's buffer, so that the caller can keep or change the bytes. A
-    /// port that can do so exchanges its own buffer for `data` instead of copying the bytes.
+    /// Receives like [`Port::receive`], but into the caller's buffer, so that the caller can keep or change the bytes.
+    /// A port that can do so exchanges its own buffer for `data` instead of copying the bytes.
     ///
     /// # Errors
     ///

@@ -95,8 +95,8 @@ impl Batch {
     /// Maximum length of a batch in bytes. The kernel takes a batch as one UDP payload, which has at most 65,507 bytes
     /// over IPv4.
     const BYTES: usize = 65_000;
-    /// Maximum number of packets of a protected batch while only one queue pair has packets to send. With larger batches
-    /// the peer would wait for longer than the saved system calls take.
+    /// Maximum number of packets of a protected batch while only one queue pair has packets to send. With larger
+    /// batches the peer would wait for longer than the saved system calls take.
     const ENCLOSED: usize = 64;
     /// The same while other queue pairs have packets, too: the peer is busy with theirs.
     const ENCLOSED_OF_MANY: usize = 128;

@@ -167,9 +167,9 @@ impl Core {
         }
     }
 
-    /// Called when the arrival of a packet that departed at `stamp` is known. If the retransmission of the first missing
-    /// packet departed before, it is lost, too, because the network keeps the order; if it does not, an additional
-    /// retransmission is the only harm.
+    /// Called when the arrival of a packet that departed at `stamp` is known. If the retransmission of the first
+    /// missing packet departed before, it is lost, too, because the network keeps the order; if it does not, an
+    /// additional retransmission is the only harm.
     pub(crate) fn detect_second_loss(&mut self, stamp: Stamp) {
         let first = self.psn(self.acked);
         if self.flow.outstanding() > 0 && self.times.is_retransmitted_before(first, stamp) {
