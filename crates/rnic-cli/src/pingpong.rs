@@ -20,7 +20,8 @@ use std::time::Duration;
 #[command(after_help = "Examples:\n  \
     rnic pingpong                        # a server\n  \
     rnic pingpong 10.0.0.2 -c            # a client of `rnic pingpong -c`\n  \
-    rnic pingpong 10.0.0.2 -s 65536      # a client of `ibv_rc_pingpong -g 1 -s 65536`")]
+    rnic pingpong 10.0.0.2 -s 65536      # a client of `ibv_rc_pingpong -g 1 -s 65536`\n  \
+    rnic pingpong 10.0.0.2 --ud          # a client of `ibv_ud_pingpong -g 1`")]
 pub(crate) struct PingpongArgs {
     /// Name or address of the server
     host: Option<String>,
@@ -37,9 +38,9 @@ pub(crate) struct PingpongArgs {
     #[arg(long, value_name = "PORT", default_value_t = ROCE_PORT)]
     roce_port: u16,
 
-    /// Bytes of a message
-    #[arg(short, long, value_name = "BYTES", default_value_t = 4_096, value_parser = clap::value_parser!(u32).range(0..=1 << 30))]
-    size: u32,
+    /// Bytes of a message [default: 4096, with --ud 1024]
+    #[arg(short, long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(0..=1 << 30))]
+    size: Option<u32>,
 
     /// Number of messages to send in each direction
     #[arg(short = 'n', long, value_name = "N", default_value_t = 1_000)]
@@ -61,6 +62,10 @@ pub(crate) struct PingpongArgs {
     #[arg(long)]
     uc: bool,
 
+    /// Use datagrams, like `ibv_ud_pingpong`; a message then has at most MTU bytes
+    #[arg(long, conflicts_with = "uc")]
+    ud: bool,
+
     /// Seconds without a response after which the command fails
     #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
     timeout: u32,
@@ -68,15 +73,27 @@ pub(crate) struct PingpongArgs {
 
 /// Runs the ping-pong as the server, or as the client of the given host.
 pub(crate) fn pingpong(arguments: &PingpongArgs) -> Result<(), CliError> {
-    let service = if arguments.uc { Service::Uc } else { Service::Rc };
+    let service = match (arguments.uc, arguments.ud) {
+        (true, _) => Service::Uc,
+        (_, true) => Service::Ud,
+        _ => Service::Rc,
+    };
+    let size = arguments.size.unwrap_or(if arguments.ud { arguments.mtu.min(1_024) } else { 4_096 });
+    if arguments.ud && size > arguments.mtu {
+        let mtu = arguments.mtu;
+        return Err(CliError::Input(format!(
+            "with --ud a message is one packet: -s {size} is more than the MTU, -m {mtu}; an MTU has at most 4096 bytes"
+        )));
+    }
     let options = Options {
         service,
-        size: arguments.size as usize,
+        size: size as usize,
         iterations: arguments.iters,
         mtu: arguments.mtu,
         receives: arguments.rx_depth,
         check: arguments.check,
         patience: Time::from_ms(u64::from(arguments.timeout) * 1_000),
+        ..Options::default()
     };
     let patience = Duration::from_secs(u64::from(arguments.timeout));
     let outcome = match &arguments.host {

@@ -4,14 +4,15 @@
 //! cargo run --release -p rnic-perf --example side_by_side -- --mtu 9000,1500 --repeat 5
 //! ```
 //!
-//! It needs root, or a system that allows user namespaces. `--others` also measures libfabric and UCX, if they are
-//! installed (Debian packages `libfabric-bin` and `ucx-utils`).
+//! It needs root, or a system that allows user namespaces. `--others` also measures libfabric, UCX and iperf3, if they
+//! are installed (Debian packages `libfabric-bin`, `ucx-utils` and `iperf3`).
 //!
 //! The repetitions of all measurements alternate, so that other load on the host affects all of them alike. Each line
 //! of the output holds the median, the minimum and the maximum. The lines "ceiling" are for plain UDP, sent by
 //! `UDP_SEGMENT` and received by `UDP_GRO`, with the longest datagrams that the path MTU allows.
 
 use clap::{Parser, ValueEnum};
+use nix::sys::resource::{UsageWho, getrusage};
 use rnic_endpoint::Security;
 use rnic_netns::Pair;
 use rnic_perf::raw::{self, Case, Mode};
@@ -36,8 +37,8 @@ struct Arguments {
     /// Duration of each measurement in milliseconds
     #[arg(long, default_value_t = 500)]
     milliseconds: u64,
-    /// Also measure libfabric's fi_pingpong over its reliable datagrams, and ucx_perftest over TCP, if they are
-    /// installed
+    /// Also measure libfabric's fi_pingpong over its reliable datagrams, ucx_perftest and iperf3 over TCP, if they are
+    /// installed, and the CPU time of both sides per GB
     #[arg(long)]
     others: bool,
     /// Maximum packets in flight on a queue pair; each of several values is measured
@@ -49,6 +50,9 @@ struct Arguments {
     /// Message sizes in bytes of IRN Writes, whose bandwidth is measured in addition
     #[arg(long, value_delimiter = ',', default_values_t = [256, 1 << 10, 2 << 10, 4 << 10, 8 << 10, 12 << 10, 16 << 10, 64 << 10, 256 << 10, 8 << 20])]
     sizes: Vec<u32>,
+    /// Also print counters of both sides for each measurement: calls that sent packets, packets, retransmissions
+    #[arg(long)]
+    counters: bool,
     /// Measure only the lines whose names contain this text
     #[arg(long, default_value = "")]
     only: String,
@@ -119,8 +123,19 @@ impl Bench<'_> {
         let address = SocketAddr::new(SERVER, RNIC);
         let report = self.pair.a.run(|| run(address, plan, &AtomicBool::new(false), |_, _| {}))?;
         let row = &report.rows[0];
+        if self.arguments.counters {
+            for (end, side) in [("client", &row.client), ("server", &row.server)] {
+                let count = |name: &str| side.as_ref().and_then(|side| side.counts.get(name)).copied().unwrap_or(0);
+                let names = ["port_sent_batches", "packets_sent", "retransmitted", "duplicates", "timeouts"];
+                let counts: Vec<String> = names.map(|name| format!("{name} {}", count(name))).into();
+                eprintln!("{}, {end}: {}", &name[2..], counts.join(", "));
+            }
+        }
         match (&row.latency, row.bytes < 256) {
-            (Some(latency), _) => self.note(name, "us", latency.typical),
+            (Some(latency), _) => {
+                self.note(name, "us", latency.typical);
+                self.note(&format!("{name}, 99th percentile"), "us", latency.percentile_99);
+            }
             (None, true) => self.note(name, "Mmsg/s", row.messages_per_second / 1e6),
             (None, false) => self.note(name, "GB/s", row.bytes_per_second / 1e9),
         }
@@ -149,7 +164,9 @@ impl Bench<'_> {
         let name = "5 ceiling, latency 64 B";
         if self.wants(name) {
             let trips = self.pair.a.run(|| raw::round_trips(server, 64, 5_000))?;
-            self.note(name, "us", trips.quantile(0.5).unwrap_or(Time::MAX).as_us() / 2.0);
+            let quantile = |share| trips.quantile(share).unwrap_or(Time::MAX).as_us() / 2.0;
+            self.note(name, "us", quantile(0.5));
+            self.note(&format!("{name}, 99th percentile"), "us", quantile(0.99));
         }
         Ok(())
     }
@@ -166,7 +183,7 @@ impl Bench<'_> {
         }
         if self.arguments.others {
             // If other software does not finish a measurement, the median leaves it out.
-            for done in [self.libfabric(), self.ucx()] {
+            for done in [self.libfabric(), self.ucx(), self.iperf(), self.cpu()] {
                 done.unwrap_or_else(|error| eprintln!("{error}"));
             }
         }
@@ -254,32 +271,105 @@ impl Bench<'_> {
             ("2 UCX over TCP, put 1 MiB", "ucp_put_bw", "1048576", "500"),
             ("4 UCX over TCP, tag 64 B", "tag_bw", "64", "100000"),
             ("5 UCX over TCP, latency 64 B", "tag_lat", "64", "5000"),
+            ("5 UCX over TCP, latency 64 B, 99th percentile", "tag_lat", "64", "5000"),
         ] {
             if !self.wants(name) {
                 continue;
             }
-            // UCX looks for network devices in /sys, which shows the devices of the namespace in which it was mounted.
-            // So /sys is mounted again in each namespace.
-            let mount = "mount -t sysfs none /sys && UCX_TLS=tcp UCX_NET_DEVICES=veth exec ucx_perftest -p 18517";
-            let server = ["--mount", "sh", "-c", mount];
-            let measure = format!("{mount} {SERVER} -t {test} -s {size} -n {iterations} -f");
-            let text = self.two("unshare", &server, &["--mount", "sh", "-c", &measure])?;
-            // iterations, latency us (three columns), bandwidth MB/s (two), messages per second (two)
-            let row: Vec<f64> = text
-                .lines()
-                .rev()
-                .map(|line| line.split_whitespace().filter_map(|word| word.parse().ok()).collect::<Vec<f64>>())
-                .find(|row| row.len() >= 7)
-                .unwrap_or_default();
+            let rank = if name.ends_with("percentile") { "99" } else { "50" };
+            let row = self.ucx_test(test, size, iterations, rank)?;
             let number = |at: usize| row.get(at).copied().unwrap_or(f64::NAN);
             match size {
-                "64" if test == "tag_lat" => self.note(name, "us", number(3)),
+                // The first column is that of the percentile.
+                "64" if test == "tag_lat" => self.note(name, "us", number(1)),
                 "64" => self.note(name, "Mmsg/s", number(7) / 1e6),
                 _ => self.note(name, "GB/s", number(5) * f64::from(1 << 20) / 1e9),
             }
         }
         Ok(())
     }
+
+    /// Runs a test of ucx_perftest over TCP. Returns the numbers of its last line: iterations, latency in us (a
+    /// percentile, mean of the last interval, mean), MB/s (two columns), messages per second (two columns).
+    fn ucx_test(&self, test: &str, size: &str, iterations: &str, rank: &str) -> Result<Vec<f64>, Box<dyn Error>> {
+        // UCX looks for network devices in /sys, which shows the devices of the namespace in which it was mounted.
+        // So /sys is mounted again in each namespace.
+        let mount = "mount -t sysfs none /sys && UCX_TLS=tcp UCX_NET_DEVICES=veth exec ucx_perftest -p 18517";
+        let server = ["--mount", "sh", "-c", mount];
+        let measure = format!("{mount} {SERVER} -t {test} -s {size} -n {iterations} -R {rank} -f");
+        let text = self.two("unshare", &server, &["--mount", "sh", "-c", &measure])?;
+        let rows = text.lines().rev();
+        let numbers = |line: &str| line.split_whitespace().filter_map(|word| word.parse().ok()).collect::<Vec<f64>>();
+        Ok(rows.map(numbers).find(|row| row.len() >= 7).unwrap_or_default())
+    }
+
+    /// Runs iperf3 over TCP for `mib` MiB, written in blocks of 1 MiB; returns the GB/s that arrived.
+    fn iperf_test(&self, mib: u32) -> Result<f64, Box<dyn Error>> {
+        let bytes = format!("{mib}M");
+        let (server, port) = (SERVER.to_string(), "18518");
+        let client = ["-c", &server, "-p", port, "-n", &bytes, "-l", "1M", "-J"];
+        let text = self.two("iperf3", &["-s", "-p", port], &client)?;
+        let report: serde_json::Value = serde_json::from_str(&text)?;
+        Ok(report["end"]["sum_received"]["bits_per_second"].as_f64().unwrap_or(f64::NAN) / 8e9)
+    }
+
+    fn iperf(&mut self) -> Result<(), Box<dyn Error>> {
+        let name = "2 iperf3, TCP";
+        if self.wants(name) {
+            let rate = self.iperf_test(2_048)?;
+            self.note(name, "GB/s", rate);
+        }
+        Ok(())
+    }
+
+    /// Measures the CPU time of both sides per GB. The difference between a long and a short transfer leaves out what
+    /// it takes to begin.
+    fn cpu(&mut self) -> Result<(), Box<dyn Error>> {
+        const MIB: [u32; 2] = [512, 3_584];
+        let mut measure = |name: &str, run: Transfer<'_, Self>| {
+            if !self.wants(name) {
+                return Ok(());
+            }
+            let mut costs = [0.0; 2];
+            for (cost, mib) in costs.iter_mut().zip(MIB) {
+                let start = cpu_seconds()?;
+                run(self, mib)?;
+                *cost = cpu_seconds()? - start;
+            }
+            let gigabytes = f64::from(MIB[1] - MIB[0]) * f64::from(1 << 20) / 1e9;
+            self.note(name, "s/GB", (costs[1] - costs[0]) / gigabytes);
+            Ok::<(), Box<dyn Error>>(())
+        };
+        for security in [Security::None, Security::Authenticated, Security::Encrypted] {
+            let write = move |bench: &Self, mib: u32| -> Result<(), Box<dyn Error>> {
+                let amount = Amount::Messages(mib.into());
+                let plan = Plan { sizes: vec![1 << 20], amount, depth: 16, security, ..Plan::default() };
+                let address = SocketAddr::new(SERVER, RNIC);
+                bench.pair.a.run(|| run(address, &plan, &AtomicBool::new(false), |_, _| {}))?;
+                Ok(())
+            };
+            measure(&format!("7 CPU time, Irn write 1 MiB, {}", security.name()), &write)?;
+        }
+        measure("7 CPU time, UCX over TCP, put 1 MiB", &|bench, mib| {
+            bench.ucx_test("ucp_put_bw", "1048576", &mib.to_string(), "50").map(drop)
+        })?;
+        measure("7 CPU time, iperf3, TCP", &|bench, mib| bench.iperf_test(mib).map(drop))
+    }
+}
+
+/// Transfers a number of MiB.
+type Transfer<'a, B> = &'a dyn Fn(&B, u32) -> Result<(), Box<dyn Error>>;
+
+/// CPU time in seconds of this process and of its children that have ended.
+fn cpu_seconds() -> Result<f64, Box<dyn Error>> {
+    let mut seconds = 0.0;
+    for who in [UsageWho::RUSAGE_SELF, UsageWho::RUSAGE_CHILDREN] {
+        let usage = getrusage(who)?;
+        for time in [usage.user_time(), usage.system_time()] {
+            seconds += time.tv_sec() as f64 + time.tv_usec() as f64 / 1e6;
+        }
+    }
+    Ok(seconds)
 }
 
 fn between(arguments: &Arguments, mtu: u32) -> Result<(), Box<dyn Error>> {
@@ -305,7 +395,7 @@ fn between(arguments: &Arguments, mtu: u32) -> Result<(), Box<dyn Error>> {
     for (name, series) in &mut bench.series {
         let median = series.median();
         let (low, high) = (series.values[0], series.values[series.values.len() - 1]);
-        println!("  {:<52} {median:>9.3} {:<7} ({low:.3} to {high:.3})", &name[2..], series.unit);
+        println!("  {:<62} {median:>9.3} {:<7} ({low:.3} to {high:.3})", &name[2..], series.unit);
     }
     Ok(())
 }

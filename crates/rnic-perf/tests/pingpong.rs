@@ -14,8 +14,13 @@ fn device(address: &str, mode: Mode) -> Device {
 
 #[test]
 fn a_client_and_a_server_play() {
-    for (service, mode) in [(Service::Rc, Mode::Polled), (Service::Rc, Mode::Thread), (Service::Uc, Mode::Polled)] {
-        let options = Options { service, iterations: 200, check: true, ..Options::default() };
+    for (service, mode, size) in [
+        (Service::Rc, Mode::Polled, 4_096),
+        (Service::Rc, Mode::Thread, 4_096),
+        (Service::Uc, Mode::Polled, 4_096),
+        (Service::Ud, Mode::Polled, 1_001),
+    ] {
+        let options = Options { service, size, iterations: 200, check: true, ..Options::default() };
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let to = listener.local_addr().unwrap();
         let server = std::thread::spawn(move || {
@@ -26,7 +31,10 @@ fn a_client_and_a_server_play() {
         let client = side.dial(TcpStream::connect(to).unwrap()).unwrap();
         let server = server.join().unwrap();
         for outcome in [client, server] {
-            assert_eq!((outcome.bytes, outcome.iterations, outcome.checked), (2 * 200 * 4_096, 200, 200 * 4_096));
+            assert_eq!(
+                (outcome.bytes, outcome.iterations, outcome.checked),
+                (2 * 200 * size as u64, 200, 200 * size as u64)
+            );
         }
     }
 }

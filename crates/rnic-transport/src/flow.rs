@@ -334,6 +334,11 @@ impl<P: Protocol<Sender: StreamSender>, C: CongestionControl> Sender<P, C> {
         self.regulator.rebase(cfg, params, now, by);
     }
 
+    /// Retransmits the first unacknowledged packet once more; see [`StreamSender::lost_again`].
+    pub fn lost_again(&mut self) {
+        self.recovery.lost_again();
+    }
+
     /// Retransmits from the first unacknowledged packet on, after an RNR NAK; see [`StreamSender::resend`].
     pub fn resend(&mut self, now: Time) {
         self.recovery.resend(now);
@@ -458,6 +463,11 @@ impl<P: Protocol> Receiver<P> {
         let (missing, last) = self.recovery.missing();
         let tail = bytes - (cfg.packets(bytes) - 1) * u64::from(cfg.mtu);
         bytes - (missing - u64::from(last)) * u64::from(cfg.mtu) - if last { tail } else { 0 }
+    }
+
+    /// The state of the flow's loss recovery at the receiver, for an owner that decides itself about responses.
+    pub fn recovery_mut(&mut self) -> &mut P::Receiver {
+        &mut self.recovery
     }
 
     /// The state of the flow's loss recovery at the receiver.

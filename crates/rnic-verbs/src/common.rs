@@ -325,8 +325,9 @@ impl Common {
     /// Completes with success the send requests that are done: all their packets are among the queue pair's first
     /// `acked` packets, and their responses have arrived.
     pub(crate) fn retire(&mut self, ctx: &mut Ctx, acked: u64) {
-        while let Some(wqe) = self.sends.pop_done(acked) {
-            self.sent(ctx, &wqe, Status::Success);
+        while let Some(wqe) = self.sends.done(acked) {
+            self.sent(ctx, wqe, Status::Success);
+            self.sends.pop();
         }
         if let Some((packet, status)) = self.failing
             && self.sends.front().is_some_and(|oldest| oldest.end() > packet)

@@ -273,6 +273,7 @@ impl Device {
         }
         while let Some(at) = self.ready.pop_front() {
             let Some(qp) = self.qps.at_mut(at) else { continue };
+            batch.set_alone(self.ready.is_empty());
             qp.ready = false;
             let mut next = qp.destination();
             let each = qp.is_datagram();

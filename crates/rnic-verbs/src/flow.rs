@@ -27,6 +27,7 @@ pub(crate) trait Flow: Send {
     fn truncate(&mut self, keep: u64);
     fn outstanding(&self) -> u32;
     fn resend(&mut self, now: Time);
+    fn lost_again(&mut self);
     fn deadline(&self) -> Option<Time>;
     fn on_deadline(&mut self, now: Time) -> Option<Timer>;
     fn rebase(&mut self, now: Time, by: Time);
@@ -124,6 +125,9 @@ impl<P: Recovery, C: CongestionControl> Flow for Bound<P, C> {
     }
     fn resend(&mut self, now: Time) {
         self.sender.resend(now);
+    }
+    fn lost_again(&mut self) {
+        self.sender.lost_again();
     }
     fn truncate(&mut self, keep: u64) {
         self.sender.truncate(keep);

@@ -25,6 +25,17 @@ pub(crate) struct Span {
     len: u32,
 }
 
+impl Span {
+    /// `len` bytes of the range, beginning with byte `offset`.
+    #[inline]
+    pub(crate) fn part(self, offset: u32, len: usize) -> Result<Span, AccessError> {
+        if u64::from(offset) + len as u64 > u64::from(self.len) {
+            return Err(AccessError::Bounds);
+        }
+        Ok(Span { start: self.start + offset as usize, len: len as u32, ..self })
+    }
+}
+
 /// The memory of a work request, one checked range for each scatter-gather element. Up to two ranges are stored without
 /// an allocation.
 pub(crate) type Spans = SmallVec<[Span; 2]>;
@@ -177,6 +188,7 @@ impl Memory {
 
     /// Finds the region with the key `key`, in the cache `recent` or else in the map `keys`. `key_of` returns the key
     /// of a region, local or remote, which is compared with `key`.
+    #[inline(always)]
     fn find(
         &self, recent: &[Cell<Option<Id>>; Memory::RECENT], keys: &BTreeMap<u32, Id>, key: u32,
         key_of: impl Fn(&Region) -> u32,
@@ -187,12 +199,14 @@ impl Memory {
         {
             return Some((id, region));
         }
-        let id = *keys.get(&key)?;
+        let id = lookup(keys, key)?;
         recent.set(Some(id));
         self.regions.get(id).map(|region| (id, region))
     }
 
     /// Checks an access of the peer, which needs `right`, to the `len` bytes at the virtual address `addr`.
+    // A call would return the span through memory, which takes longer to read back than the checks.
+    #[inline(always)]
     pub(crate) fn remote(&self, pd: Pd, rkey: u32, addr: u64, len: u32, right: Right) -> Result<Span, AccessError> {
         let found = self.find(&self.recent_remote, &self.remote, rkey, |region| region.rkey);
         let (id, region) = found.ok_or(AccessError::Key)?;
@@ -218,7 +232,8 @@ impl Memory {
     }
 
     /// Checks that a queue pair of the domain `pd` may read a scatter-gather element's memory, or `write` it.
-    fn local(&self, pd: Pd, sge: &Sge, write: bool) -> Result<Span, AccessError> {
+    #[inline(always)]
+    pub(crate) fn local(&self, pd: Pd, sge: &Sge, write: bool) -> Result<Span, AccessError> {
         let found = self.find(&self.recent_local, &self.local, sge.lkey, |region| region.lkey);
         let (id, region) = found.ok_or(AccessError::Key)?;
         if region.pd != pd {
@@ -311,6 +326,12 @@ impl Memory {
         }
         Ok(())
     }
+}
+
+/// The region with a key that is not in the cache.
+#[inline(never)]
+fn lookup(keys: &BTreeMap<u32, Id>, key: u32) -> Option<Id> {
+    keys.get(&key).copied()
 }
 
 /// Total length in bytes of scatter-gather elements.

@@ -58,6 +58,8 @@ impl Route {
     /// Begins packet `index` of the send request `wqe`, and writes its headers into `out`; the caller adds the payload.
     /// Also returns the part of the message that is the payload: offset and length in bytes. For a read or atomic
     /// request both are 0.
+    // A call would return the writer through memory, which takes longer to read back than the whole header to write.
+    #[inline(always)]
     pub(crate) fn request<'a>(
         &self, wqe: &Wqe, index: u32, tx: TxContext, out: &'a mut [u8],
     ) -> (Writer<'a>, u32, u32) {
@@ -145,6 +147,7 @@ pub(crate) struct Writer<'a> {
 
 impl<'a> Writer<'a> {
     /// Begins a packet with `len` bytes of payload, and writes its base transport header with the padding count.
+    #[inline]
     pub(crate) fn begin(bth: &Bth, len: u32, out: &'a mut [u8]) -> Writer<'a> {
         let bth = Bth { pad: pad_count(len as usize) as u8, ..*bth };
         let mut writer = Writer { out, at: 0 };
@@ -152,6 +155,7 @@ impl<'a> Writer<'a> {
         writer
     }
 
+    #[inline]
     pub(crate) fn put(&mut self, header: &[u8]) {
         self.out[self.at..self.at + header.len()].copy_from_slice(header);
         self.at += header.len();
@@ -166,6 +170,7 @@ impl<'a> Writer<'a> {
 
     /// Ends a packet with `len` bytes of payload, which `fill` writes; returns its length in bytes, with padding and
     /// ICRC.
+    #[inline]
     pub(crate) fn end_with(
         self, len: u32, fill: impl FnOnce(&mut [u8]) -> Result<(), AccessError>,
     ) -> Result<usize, AccessError> {

@@ -1,7 +1,7 @@
 //! The send queue of a queue pair: send requests in order of posting. It numbers the request packets and the response
 //! packets of the requests; the PSNs follow from these numbers.
 
-use crate::memory::{Memory, Spans};
+use crate::memory::{Memory, Span, Spans};
 use crate::queue::reserve;
 use crate::types::{AccessError, SendFlags, SendOp, Service, VerbsError};
 use rnic_transport::Psn;
@@ -11,6 +11,8 @@ use std::collections::VecDeque;
 /// The local data of a send request: ranges of registered memory, or a copy of inline data.
 #[derive(Clone, Debug)]
 pub(crate) enum Local {
+    /// One range, as most requests have it.
+    One(Span),
     Gather(Spans),
     Inline(SmallVec<[u8; 64]>),
 }
@@ -302,17 +304,16 @@ impl SendQueue {
         if self.near_response < self.released { self.wqes.get_mut(self.near_response) } else { None }
     }
 
-    /// Removes the oldest send request if it is done: all its packets are among the first `acked` packets of the
-    /// connection, and its response is complete.
-    pub(crate) fn pop_done(&mut self, acked: u64) -> Option<Wqe> {
-        let front = self.wqes.front()?;
-        if self.released == 0 || front.end() > acked || !front.has_response() {
-            return None;
-        }
-        self.pop()
+    /// The oldest send request if it is done: all its packets are among the first `acked` packets of the connection,
+    /// and its response is complete.
+    #[inline]
+    pub(crate) fn done(&self, acked: u64) -> Option<&Wqe> {
+        let is_done = |front: &&Wqe| self.released > 0 && front.end() <= acked && front.has_response();
+        self.wqes.front().filter(is_done)
     }
 
     /// Removes the oldest send request.
+    #[inline]
     pub(crate) fn pop(&mut self) -> Option<Wqe> {
         let wqe = self.wqes.pop_front()?;
         if self.released > 0 {
@@ -328,12 +329,14 @@ impl SendQueue {
 impl Local {
     /// Copies `out.len()` bytes of the request's data, beginning with byte `offset` of the message, into the packet
     /// payload `out`.
+    #[inline]
     pub(crate) fn gather(&self, memory: &Memory, offset: u32, out: &mut [u8]) -> Result<(), AccessError> {
         match self {
             Local::Inline(bytes) => {
                 out.copy_from_slice(&bytes[offset as usize..offset as usize + out.len()]);
                 Ok(())
             }
+            Local::One(span) => memory.read(span.part(offset, out.len())?, out),
             Local::Gather(spans) => memory.gather(spans, offset, out),
         }
     }
@@ -343,6 +346,7 @@ impl Local {
     pub(crate) fn scatter(&self, memory: &mut Memory, offset: u32, data: &[u8]) -> Result<(), AccessError> {
         match self {
             Local::Inline(_) => Err(AccessError::Rights),
+            Local::One(span) => memory.write(span.part(offset, data.len())?, data),
             Local::Gather(spans) => memory.scatter(spans, offset, data),
         }
     }
@@ -468,7 +472,7 @@ mod tests {
                         // The oldest request gets its response, then its ACK, and completes.
                         let Some(oldest) = list.front().copied() else { continue };
                         if oldest.response_end > oldest.answer {
-                            prop_assert!(queue.pop_done(oldest.end).is_none());
+                            prop_assert!(queue.done(oldest.end).is_none());
                             for at in oldest.answer..oldest.response_end {
                                 let wqe = if irn { queue.find_response(at) } else { queue.awaiting_response() };
                                 let wqe = wqe.unwrap();
@@ -476,8 +480,9 @@ mod tests {
                                 wqe.responses_received += 1;
                             }
                         }
-                        prop_assert!(queue.pop_done(oldest.end - 1).is_none());
-                        prop_assert_eq!(queue.pop_done(oldest.end).map(|wqe| wqe.wr_id), Some(oldest.id));
+                        prop_assert!(queue.done(oldest.end - 1).is_none());
+                        prop_assert_eq!(queue.done(oldest.end).map(|wqe| wqe.wr_id), Some(oldest.id));
+                        queue.pop();
                         list.pop_front();
                     }
                     _ => {

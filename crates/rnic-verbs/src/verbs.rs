@@ -780,8 +780,15 @@ impl Device {
                 (Local::Inline(bytes.into()), bytes.len() as u64)
             }
             Data::Gather(sges) => {
-                let spans = self.check_sges(c.pd, sges, c.init.capacities.send_sge, op.is_fetching())?;
-                (Local::Gather(spans), total(sges))
+                let (max, write) = (c.init.capacities.send_sge, op.is_fetching());
+                match sges {
+                    [sge] if sge.len > 0 && max > 0 => {
+                        let span = self.ctx.memory.local(c.pd, sge, write);
+                        let span = span.map_err(|why| VerbsError::Memory { index: 0, why })?;
+                        (Local::One(span), sge.len.into())
+                    }
+                    _ => (Local::Gather(self.check_sges(c.pd, sges, max, write)?), total(sges)),
+                }
             }
         };
         if len > 1 << 31 {

@@ -63,6 +63,44 @@ fn only_what_is_lost_is_sent_again() {
     assert_eq!(pair.sides[0].device.counters().retransmitted, 1);
 }
 
+/// The retransmission of packet 101 is lost, too. Packet 105 departed after it and arrives, so the requester need not
+/// wait for a timeout. The same for a response.
+#[test]
+fn a_lost_retransmission_is_sent_again_without_a_timeout() {
+    let mut pair = pair();
+    lose(&mut pair, &[1, 6]);
+    pair.post(0, 1, pair.write_op(1, 5_000), 1_000);
+    pair.run_for(Time::from_us(4));
+    pair.post(0, 2, pair.write_op(1, 6_000), 200);
+    pair.run_for(Time::from_us(20));
+    pair.expect(
+        "A RDMA WRITE First #100 200 B va +0x1388 len 1000 ask
+         A RDMA WRITE Middle #101 200 B va +0x1450 len 800 ask lost
+         A RDMA WRITE Middle #102 200 B va +0x1518 len 600 ask
+         A RDMA WRITE Middle #103 200 B va +0x15e0 len 400 ask
+         A RDMA WRITE Last #104 200 B va +0x16a8 len 200 ask
+         B NAK PSN sequence error #101 msn 0 for #102 to #104
+         A RDMA WRITE Middle #101 200 B va +0x1450 len 800 ask lost
+         A RDMA WRITE Only #105 200 B va +0x1770 len 200 ask
+         B NAK PSN sequence error #101 msn 0 for #105
+         A RDMA WRITE Middle #101 200 B va +0x1450 len 800 ask
+         B ACK #105 msn 2 credits 0 for #101",
+    );
+    assert_eq!(pair.sides[0].sent(), [(1, Status::Success), (2, Status::Success)]);
+    assert_eq!(pair.sides[0].device.counters().timeouts, 0);
+
+    // A read of three packets, of which the second is lost twice, and a read after it.
+    let mut pair = self::pair();
+    lose(&mut pair, &[3, 6]);
+    pair.post(0, 1, pair.read_op(1, 64), 600);
+    pair.run_for(Time::from_us(5));
+    pair.post(0, 2, pair.read_op(1, 64), 200);
+    pair.run_for(Time::from_us(30));
+    assert_eq!(pair.sides[0].sent(), [(1, Status::Success), (2, Status::Success)]);
+    let counters = pair.sides[1].device.counters();
+    assert_eq!((counters.timeouts, counters.retransmitted), (0, 2));
+}
+
 #[test]
 fn a_lost_answer_is_sent_again_by_the_responder() {
     let mut pair = pair();

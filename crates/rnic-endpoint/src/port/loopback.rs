@@ -1,7 +1,7 @@
 //! A pair of ports in memory, each of which receives the datagrams that the other one sends. They are for tests: they
 //! need neither privileges nor sockets, and lose datagrams only if a receive buffer overflows.
 
-use super::{Arrival, Batch, Counters, Interest, Limits, Meta, Port, SOURCE_PORTS, SendError};
+use super::{Arrival, Batch, Counters, Interest, Limits, Meta, Port, Received, SOURCE_PORTS, SendError};
 use rnic_transport::Time;
 use std::collections::VecDeque;
 use std::io;
@@ -147,6 +147,12 @@ impl Port for LoopbackPort {
         self.counters.received_segments += self.current.len().div_ceil(segment) as u64;
         self.counters.received_bytes += self.current.len() as u64;
         Ok(Some(Arrival { meta, segment, data: &self.current }))
+    }
+
+    fn receive_into(&mut self, data: &mut Vec<u8>) -> io::Result<Option<Received>> {
+        let Some(Arrival { meta, segment, .. }) = self.receive()? else { return Ok(None) };
+        std::mem::swap(data, &mut self.current);
+        Ok(Some(Received { meta, segment, length: data.len() }))
     }
 
     fn wait(&mut self, _interest: Interest, timeout: Option<Time>) -> io::Result<()> {

@@ -109,6 +109,17 @@ impl<'a> Arrival<'a> {
     }
 }
 
+/// The result of [`Port::receive_into`]: an [`Arrival`] whose bytes are in the caller's buffer.
+#[derive(Clone, Copy, Debug)]
+pub struct Received {
+    /// Source, destination and traffic class of all datagrams.
+    pub meta: Meta,
+    /// UDP payload bytes of each datagram; the last may be shorter.
+    pub segment: usize,
+    /// Number of bytes of all datagrams. They are at the beginning of the buffer, which may be longer.
+    pub length: usize,
+}
+
 /// Source, destination and traffic class of a received datagram, or of all datagrams of an [`Arrival`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Meta {
@@ -202,6 +213,19 @@ pub trait Port: Send {
     /// An error of the system; none is expected on an open port.
     fn receive(&mut self) -> io::Result<Option<Arrival<'_>>>;
 
+    /// Receives like [`Port::receive`], but into the caller's buffer, so that the caller can keep or change the bytes.
+    /// A port that can do so exchanges its own buffer for `data` instead of copying the bytes.
+    ///
+    /// # Errors
+    ///
+    /// As [`Port::receive`].
+    fn receive_into(&mut self, data: &mut Vec<u8>) -> io::Result<Option<Received>> {
+        let Some(arrival) = self.receive()? else { return Ok(None) };
+        data.clear();
+        data.extend_from_slice(arrival.data);
+        Ok(Some(Received { meta: arrival.meta, segment: arrival.segment, length: arrival.data.len() }))
+    }
+
     /// Blocks until a datagram arrives, the send buffer has room (with [`Interest::ArrivalOrRoom`]), the waker is
     /// woken, or `timeout` has passed. May return early.
     ///
@@ -246,6 +270,9 @@ impl<P: Port + ?Sized> Port for Box<P> {
     }
     fn receive(&mut self) -> io::Result<Option<Arrival<'_>>> {
         (**self).receive()
+    }
+    fn receive_into(&mut self, data: &mut Vec<u8>) -> io::Result<Option<Received>> {
+        (**self).receive_into(data)
     }
     fn wait(&mut self, interest: Interest, timeout: Option<Time>) -> io::Result<()> {
         (**self).wait(interest, timeout)

@@ -1,4 +1,5 @@
-//! The protocol of `ibv_rc_pingpong` and `ibv_uc_pingpong`: two sides send each other messages alternately.
+//! The protocol of `ibv_rc_pingpong`, `ibv_uc_pingpong` and `ibv_ud_pingpong`: two sides send each other messages
+//! alternately.
 //!
 //! The exchange over TCP has three messages. The client sends the address of its queue pair. The server connects its
 //! queue pair to this address, and sends the address of the server's queue pair. The client sends `done`. Then the
@@ -6,20 +7,26 @@
 //! message of the peer has arrived.
 
 use super::address::{AddressError, MESSAGE, decode, encode};
-use rnic_endpoint::device::{self, CompletionQueue, Device, MemoryRegion, PathOptions, QpOptions, QueuePair};
+use rnic_endpoint::device::{
+    self, Address, CompletionQueue, DatagramAddress, DatagramOptions, Device, MemoryRegion, PathOptions, QpOptions,
+    QueuePair,
+};
 use rnic_endpoint::{Clock, TimeSource};
 use rnic_transport::Time;
-use rnic_verbs::{Access, Capacities, Completion, SendOp, Service, Status};
+use rnic_verbs::{
+    Access, Capacities, Completion, Data, GRH_LEN, Recipient, SendFlags, SendOp, SendRequest, Service, Status,
+};
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 
-/// Options of a ping-pong with `ibv_rc_pingpong` or `ibv_uc_pingpong`. Transport service, size, iterations and MTU must
-/// be the same on both sides, because the sides exchange only addresses. The defaults are those of `ibv_rc_pingpong`.
+/// Options of a ping-pong with `ibv_rc_pingpong`, `ibv_uc_pingpong` or `ibv_ud_pingpong`. Transport service, size,
+/// iterations and MTU must be the same on both sides, because the sides exchange only addresses. The defaults are those
+/// of `ibv_rc_pingpong`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Options {
-    /// Transport service: RC or UC.
+    /// Transport service: RC, UC or UD.
     pub service: Service,
-    /// Message size in bytes.
+    /// Message size in bytes. With UD it is at most the MTU.
     pub size: usize,
     /// Number of messages that each side sends.
     pub iterations: u32,
@@ -31,6 +38,8 @@ pub struct Options {
     pub check: bool,
     /// Time without a completion after which the ping-pong is aborted.
     pub patience: Time,
+    /// The ACK timeout of RC as the verbs encode it: 4.096 us times 2 to this power.
+    pub ack_timeout: u8,
 }
 
 impl Default for Options {
@@ -43,6 +52,7 @@ impl Default for Options {
             receives: 500,
             check: false,
             patience: Time::from_ms(10_000),
+            ack_timeout: PathOptions::default().timeout,
         }
     }
 }
@@ -110,9 +120,15 @@ pub struct Pingpong {
     options: Options,
     cq: CompletionQueue,
     qp: QueuePair,
-    /// Two buffers of the message size: first the message to send, then the buffer for received messages.
+    /// Two buffers: first the message to send, then the buffer for received messages, which with UD begin with
+    /// [`GRH_LEN`] other bytes.
     region: MemoryRegion,
+    /// Bytes before a received message.
+    header: usize,
 }
+
+/// The queue key that `ibv_ud_pingpong` uses.
+const QKEY: u32 = 0x1111_1111;
 
 const SEND: u64 = 1;
 const RECEIVE: u64 = 2;
@@ -125,7 +141,8 @@ impl Pingpong {
     pub fn new(device: &Device, options: Options) -> Result<Pingpong, device::Error> {
         let cq = device.completion_queue(options.receives + 2)?;
         let domain = device.protection_domain();
-        let mut bytes = vec![0; 2 * options.size];
+        let header = if options.service == Service::Ud { GRH_LEN as usize } else { 0 };
+        let mut bytes = vec![0; 2 * options.size + header];
         for (at, byte) in bytes[..options.size].iter_mut().enumerate() {
             *byte = pattern(at, options.check);
         }
@@ -137,7 +154,10 @@ impl Pingpong {
             access: Access::LOCAL_READ,
             ..QpOptions::new(&cq)
         })?;
-        let side = Pingpong { device: device.clone(), options, cq, qp, region };
+        let side = Pingpong { device: device.clone(), options, cq, qp, region, header };
+        if options.service == Service::Ud {
+            side.qp.open_datagrams(&DatagramOptions { qkey: Some(QKEY), mtu: options.mtu })?;
+        }
         for _ in 0..options.receives {
             side.post_receive()?;
         }
@@ -145,13 +165,29 @@ impl Pingpong {
     }
 
     fn post_receive(&self) -> Result<(), device::Error> {
-        self.qp.post_recv(RECEIVE, &[self.region.slice(self.options.size, self.options.size)?])
+        self.qp.post_recv(RECEIVE, &[self.region.slice(self.options.size, self.header + self.options.size)?])
     }
 
-    fn connect(&self, message: &[u8; MESSAGE]) -> Result<(), Error> {
+    /// Connects the queue pair to the peer with this address. UD needs no connection. Returns the peer.
+    fn connect(&self, message: &[u8; MESSAGE]) -> Result<Recipient, Error> {
         let peer = decode(message, self.device.local_addr().port())?;
-        let options = PathOptions { mtu: Some(self.options.mtu), rd_atomic: 1, ..PathOptions::default() };
-        Ok(self.qp.connect(&peer, &options)?)
+        let Address { addr, qpn, .. } = peer;
+        if self.options.service != Service::Ud {
+            let Options { mtu, ack_timeout: timeout, .. } = self.options;
+            let options = PathOptions { mtu: Some(mtu), rd_atomic: 1, timeout, ..PathOptions::default() };
+            self.qp.connect(&peer, &options)?;
+        }
+        Ok(DatagramAddress { addr, qpn, qkey: QKEY }.recipient())
+    }
+
+    /// Posts the message to the peer.
+    fn post_send(&self, peer: &Recipient) -> Result<(), Error> {
+        let place = [self.region.slice(0, self.options.size)?];
+        if self.options.service != Service::Ud {
+            return Ok(self.qp.post(SEND, SendOp::Send, &place)?);
+        }
+        let (op, data, flags) = (SendOp::Send, Data::Gather(&place), SendFlags::SIGNALED);
+        Ok(self.qp.post_datagram(&SendRequest { wr_id: SEND, op, data, flags }, peer)?)
     }
 
     /// Runs the server's side with a client whose TCP connection is `stream`: the exchange of addresses, then the
@@ -162,12 +198,12 @@ impl Pingpong {
     pub fn serve(&self, mut stream: TcpStream) -> Result<Outcome, Error> {
         let mut message = [0; MESSAGE];
         told(stream.read_exact(&mut message), "the client's address")?;
-        self.connect(&message)?;
+        let peer = self.connect(&message)?;
         told(stream.write_all(&encode(&self.qp.address())), "our address")?;
         let mut done = [0; 5];
         told(stream.read_exact(&mut done), "the client's `done`")?;
         drop(stream);
-        self.play(false)
+        self.play(&peer, false)
     }
 
     /// Runs the client's side over the TCP connection `stream` to the server: the exchange of addresses, then the
@@ -179,20 +215,19 @@ impl Pingpong {
         told(stream.write_all(&encode(&self.qp.address())), "our address")?;
         let mut message = [0; MESSAGE];
         told(stream.read_exact(&mut message), "the server's address")?;
-        self.connect(&message)?;
+        let peer = self.connect(&message)?;
         told(stream.write_all(b"done\0"), "our `done`")?;
         drop(stream);
-        self.play(true)
+        self.play(&peer, true)
     }
 
-    fn play(&self, first: bool) -> Result<Outcome, Error> {
+    fn play(&self, peer: &Recipient, first: bool) -> Result<Outcome, Error> {
         let clock = Clock::start();
         let Options { size, iterations, receives, patience, .. } = self.options;
-        let mine = [self.region.slice(0, size)?];
         let (mut sent, mut received, mut posted) = (0, 0, receives);
         let mut sending = first && iterations > 0;
         if sending {
-            self.qp.post(SEND, SendOp::Send, &mine)?;
+            self.post_send(peer)?;
         }
         // Number of received messages to which this side has not yet responded with a message.
         let mut unanswered = 0;
@@ -228,7 +263,7 @@ impl Pingpong {
             if !sending && unanswered > 0 && sent < iterations {
                 unanswered -= 1;
                 sending = true;
-                self.qp.post(SEND, SendOp::Send, &mine)?;
+                self.post_send(peer)?;
             }
         }
         let elapsed = clock.now();
@@ -247,16 +282,17 @@ impl Pingpong {
         if !self.options.check {
             return Ok(0);
         }
-        let start = self.options.size;
+        let start = self.options.size + self.header;
+        let len = (len as usize).saturating_sub(self.header);
         self.region.with_mut(|bytes| {
-            let here = &mut bytes[start..start + len as usize];
+            let here = &mut bytes[start..start + len];
             let wrong = here.iter().enumerate().find(|(at, byte)| **byte != pattern(*at, true));
             if let Some((at, &found)) = wrong {
                 return Err(Error::Wrong { message, at, found, expected: pattern(at, true) });
             }
             // Overwrites the message, so that its bytes cannot pass for the next message.
             here.fill(0xff);
-            Ok(u64::from(len))
+            Ok(len as u64)
         })
     }
 }

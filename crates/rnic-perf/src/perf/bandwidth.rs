@@ -110,7 +110,7 @@ impl Client<'_> {
 
     /// Number of messages per completion: only the last message of each group is signalled.
     fn group(&self) -> u64 {
-        if self.size > 16_384 { 1 } else { u64::from(self.end.setup.depth / 4).clamp(1, AT_ONCE as u64) }
+        if self.size > 16_384 { 1 } else { u64::from(self.end.setup.depth / 2).clamp(1, AT_ONCE as u64) }
     }
 
     /// Posts messages `first` to `first + count - 1` on a queue pair. Only the last message is signalled.
@@ -118,10 +118,11 @@ impl Client<'_> {
         let slots = u64::from(self.end.setup.slots);
         let slot = |message: u64| (message % slots) as u32;
         let messages = first..first + u64::from(count);
-        let places: Vec<Sge> = messages
-            .clone()
-            .map(|message| self.end.sge(queue_pair, slot(message), self.size))
-            .collect::<Result<_, _>>()?;
+        // The memory has a place for each slot, which lies as far behind that of slot 0 as in the peer's memory.
+        let base = self.end.sge(queue_pair, 0, self.size)?;
+        let offset = |slot| (self.end.offset(queue_pair, slot) - self.end.offset(queue_pair, 0)) as u64;
+        let place = |message| Sge { addr: base.addr + offset(slot(message)), ..base };
+        let places: Vec<Sge> = messages.clone().map(place).collect();
         let requests: Vec<SendRequest<'_>> = messages
             .zip(&places)
             .map(|(message, place)| SendRequest {

@@ -28,6 +28,9 @@
 //! sender makes one unnecessary retransmission for each new packet. In this implementation only retransmissions of
 //! packets that are proven lost move the recovery sequence.
 //!
+//! The NIC detects the loss of a retransmission only by a timeout. An owner that knows the departure time of each
+//! packet in flight detects it sooner ([`StreamSender::lost_again`]): the endpoint does, the simulator does not.
+//!
 //! Four events restart IRN's retransmission timer: an acknowledgement, the transmission of a packet while no packet is
 //! in flight, a retransmission of the first missing packet, and a timeout. The paper does not say which
 //! acknowledgements restart the timer: either every ACK and NACK, or only the cumulative acknowledgement of new packets
@@ -150,7 +153,7 @@ impl IrnSender {
             self.retransmit_first = false;
             self.timer_start = now;
         }
-        self.retransmit_next = psn.plus(1);
+        self.retransmit_next = psn.plus(1).later(self.retransmit_next);
         if self.sacked.count() > 0 {
             self.recover = self.next.plus(Psn::MODULUS - 1);
             self.recover_since = Stamp::at(now);
@@ -294,6 +297,10 @@ impl StreamSender for IrnSender {
         self.in_flight()
     }
 
+    fn lost_again(&mut self) {
+        self.retransmit_first |= self.in_recovery && self.in_flight() > 0;
+    }
+
     fn rebase(&mut self, by: Time) {
         self.timer_start = self.timer_start.rebased(by);
     }
@@ -317,6 +324,28 @@ pub struct IrnReceiver {
     arrived: BitWindow,
 }
 
+impl IrnReceiver {
+    /// Accepts packet `psn`, for which [`foresee`](StreamReceiver::foresee) has returned [`Arrival::InOrder`] or
+    /// [`Arrival::Ahead`], as [`on_data`](ReceiveRecovery::on_data) does. The owner composes the ACK or NACK itself.
+    #[inline]
+    pub fn accept(&mut self, psn: Psn) {
+        if psn == self.expected {
+            self.advance();
+        } else {
+            self.arrived.set(psn);
+        }
+    }
+
+    /// Accepts the expected packet, and with it the packets after it that have arrived.
+    #[inline]
+    fn advance(&mut self) {
+        let run = if self.arrived.count() == 0 { 1 } else { 1 + self.arrived.run_length(self.expected.plus(1)) };
+        self.arrived.clear(self.expected, run);
+        self.expected = self.expected.plus(run);
+        self.left -= u64::from(run);
+    }
+}
+
 impl ReceiveRecovery for IrnReceiver {
     fn new(cfg: &FlowConfig, packets: u64, _now: Time) -> IrnReceiver {
         IrnReceiver { expected: cfg.first_psn, left: packets, arrived: window(cfg, packets) }
@@ -326,10 +355,7 @@ impl ReceiveRecovery for IrnReceiver {
     fn on_data(&mut self, _cfg: &FlowConfig, _now: Time, pdu: Pdu) -> RxOutcome {
         let ahead = pdu.psn().distance_from(self.expected);
         if ahead == 0 && self.left > 0 {
-            let run = if self.arrived.count() == 0 { 1 } else { 1 + self.arrived.run_length(self.expected.plus(1)) };
-            self.arrived.clear(self.expected, run);
-            self.expected = self.expected.plus(run);
-            self.left -= u64::from(run);
+            self.advance();
             let reply = Some(Pdu::ack(self.expected, pdu.stamp()));
             return RxOutcome { reply, completed: self.left == 0, ..RxOutcome::default() };
         }

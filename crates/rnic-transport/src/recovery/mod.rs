@@ -77,6 +77,10 @@ pub trait StreamSender: SendRecovery {
     /// Retransmits from the first unacknowledged packet on without a loss or timeout, because the receiver was not
     /// ready (RNR NAK).
     fn resend(&mut self, now: Time);
+    /// Retransmits the first unacknowledged packet once more, because its retransmission is lost, too. The owner knows
+    /// that from the departure times of the packets: one that departed after the retransmission has arrived. Otherwise
+    /// only a timeout detects the loss. Only IRN needs the function.
+    fn lost_again(&mut self) {}
     /// Counts all stored times from an origin that is later by `by`; see [`Time::rebased`].
     fn rebase(&mut self, by: Time);
 }

@@ -21,6 +21,8 @@ pub struct Batch {
     packets: usize,
     datagrams: usize,
     max: usize,
+    /// Maximum number of packets on a protected connection.
+    enclosed: usize,
     /// On a protected connection, where the last datagram begins if it can take more packets.
     open: Option<usize>,
     /// Length of the last packet, without its ICRC on a protected connection.
@@ -72,6 +74,7 @@ impl Batch {
             packets: 0,
             datagrams: 0,
             max: max.max(1),
+            enclosed: Batch::ENCLOSED,
             open: None,
             last: 0,
             overtaking: false,
@@ -92,9 +95,11 @@ impl Batch {
     /// Maximum length of a batch in bytes. The kernel takes a batch as one UDP payload, which has at most 65,507 bytes
     /// over IPv4.
     const BYTES: usize = 65_000;
-    /// Maximum number of packets of a protected batch. With larger batches the peer would wait for longer than the
-    /// saved system calls take.
+    /// Maximum number of packets of a protected batch while only one queue pair has packets to send. With larger
+    /// batches the peer would wait for longer than the saved system calls take.
     const ENCLOSED: usize = 64;
+    /// The same while other queue pairs have packets, too: the peer is busy with theirs.
+    const ENCLOSED_OF_MANY: usize = 128;
     /// Maximum length of a packet in bytes: payload, and at most 128 bytes of headers, padding and ICRC.
     const PACKET: usize = MAX_MTU as usize + 128;
 
@@ -137,6 +142,11 @@ impl Batch {
         self.push(held.len(), to);
         self.held = held;
         Some(to)
+    }
+
+    /// Says whether other queue pairs have packets to send, too.
+    pub(crate) fn set_alone(&mut self, alone: bool) {
+        self.enclosed = if alone { Batch::ENCLOSED } else { Batch::ENCLOSED_OF_MANY };
     }
 
     /// Drops the packet that is held back for the next batch if it belongs to one of these queue pairs.
@@ -197,7 +207,7 @@ impl Batch {
     /// Whether the batch can take no other packet.
     pub(crate) fn is_closed(&self) -> bool {
         match self.open {
-            Some(start) => self.packets >= Batch::ENCLOSED || !self.is_roomy(start),
+            Some(start) => self.packets >= self.enclosed || !self.is_roomy(start),
             None => {
                 let is_full = self.len + self.tail.len() + self.segment > Batch::BYTES;
                 self.has_most() || self.packets > 0 && (!self.is_even() || is_full)

@@ -14,6 +14,7 @@ use crate::memory::Memory;
 use crate::packet::{TxContext, Writer, segment};
 use crate::send_queue::{SendQueue, Wqe};
 use crate::types::{State, Status};
+use rnic_transport::pdu::Stamp;
 use rnic_transport::recovery::Pick;
 use rnic_transport::{BitRate, FlowConfig, Pdu, Psn, Time};
 use rnic_wire::{Aeth, Extra, Opcode, Operation, Packet, Position, Reth, RnrTimer, Syndrome};
@@ -163,6 +164,16 @@ impl Core {
             self.acked += u64::from(progress.acked);
             self.on_progress(now);
             c.retire(ctx, self.acked);
+        }
+    }
+
+    /// Called when the arrival of a packet that departed at `stamp` is known. If the retransmission of the first
+    /// missing packet departed before, it is lost, too, because the network keeps the order; if it does not, an
+    /// additional retransmission is the only harm.
+    pub(crate) fn detect_second_loss(&mut self, stamp: Stamp) {
+        let first = self.psn(self.acked);
+        if self.flow.outstanding() > 0 && self.times.is_retransmitted_before(first, stamp) {
+            self.flow.lost_again();
         }
     }
 

@@ -112,6 +112,12 @@ impl SendTimes {
         self.packets[self.slot(psn)].last
     }
 
+    /// Whether the packet with PSN `psn`, which is in flight, was retransmitted, for the last time before `stamp`.
+    pub(crate) fn is_retransmitted_before(&self, psn: Psn, stamp: Stamp) -> bool {
+        let packet = self.packets[self.slot(psn)];
+        packet.attempt > 0 && !packet.last.is_from(stamp)
+    }
+
     /// The time of the transmission of the packet with PSN `psn` that the peer acknowledges: the transmission after
     /// `attempt` others. Only the times of the first and of the last transmission are stored. For a transmission
     /// between them the result is the time of the first: an earlier time is safe, because the arrival of a packet

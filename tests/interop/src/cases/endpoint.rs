@@ -16,6 +16,7 @@ pub(super) const CASES: &[Case] = &[
     Case { name: "endpoint-pingpong-server", about: "ibv_rc_pingpong as client of rnic, IPv4", run: serve },
     Case { name: "endpoint-pingpong-client", about: "ibv_rc_pingpong as server of rnic, IPv6", run: connect },
     Case { name: "endpoint-pingpong-uc", about: "ibv_uc_pingpong as client of rnic", run: serve_uc },
+    Case { name: "endpoint-pingpong-ud", about: "ibv_ud_pingpong as client and as server of rnic", run: datagrams },
     Case {
         name: "endpoint-pingpong-loss",
         about: "ibv_rc_pingpong with rnic, 2 % of the frames lost each way",
@@ -23,14 +24,17 @@ pub(super) const CASES: &[Case] = &[
     },
 ];
 
-/// Message size in bytes: several packets per message, and a length that needs padding.
-const SIZE: usize = 10_001;
 const ROUNDS: u32 = 200;
+
+/// Message size in bytes: several packets per message, or one packet of UD, and a length that needs padding.
+fn size(service: Service) -> usize {
+    if service == Service::Ud { 1_001 } else { 10_001 }
+}
 
 fn options(service: Service) -> Options {
     Options {
         service,
-        size: SIZE,
+        size: size(service),
         iterations: ROUNDS,
         check: true,
         patience: Time::from_ms(COMMAND_PATIENCE.as_millis() as u64),
@@ -38,12 +42,23 @@ fn options(service: Service) -> Options {
     }
 }
 
+/// Code of an ACK timeout of one second. A guest on a busy machine may not run for longer than the usual 67 ms, and
+/// rnic would retransmit although nothing is lost.
+const PATIENT: u8 = 18;
+
 fn serve(bench: &Bench) -> Result<()> {
     serve_as(bench, "ibv_rc_pingpong", Service::Rc, Gid::Ipv4, Faults::None)
 }
 
 fn serve_uc(bench: &Bench) -> Result<()> {
     serve_as(bench, "ibv_uc_pingpong", Service::Uc, Gid::Ipv4, Faults::None)
+}
+
+/// Both ways over both kinds of addresses. Each side sends when the message of the other has arrived, so a lost or
+/// refused datagram would end the case.
+fn datagrams(bench: &Bench) -> Result<()> {
+    serve_as(bench, "ibv_ud_pingpong", Service::Ud, Gid::Ipv4, Faults::None)?;
+    connect_as(bench, "ibv_ud_pingpong", Service::Ud, Gid::Ipv6)
 }
 
 fn serve_with_loss(bench: &Bench) -> Result<()> {
@@ -60,30 +75,40 @@ fn serve_as(bench: &Bench, program: &str, service: Service, gid: Gid, faults: Fa
     let device = device(port, gid).map_err(failed)?;
     let (listener, tcp_port) = listener()?;
     let client = guest.spawn(&format!(
-        "{program} -d rxe0 -g {} -n {ROUNDS} -s {SIZE} -c -p {tcp_port} {HOST_SEEN_BY_GUEST}",
-        gid.index()
+        "{program} -d rxe0 -g {} -n {ROUNDS} -s {} -c -p {tcp_port} {HOST_SEEN_BY_GUEST}",
+        gid.index(),
+        size(service)
     ))?;
-    let side = Pingpong::new(&device, options(service)).map_err(failed)?;
+    // With losses, the usual timeout ends the case sooner.
+    let usual = options(service);
+    let options = if lossy { usual } else { Options { ack_timeout: PATIENT, ..usual } };
+    let side = Pingpong::new(&device, options).map_err(failed)?;
     let outcome = side.serve(guest.accept(&listener, &client)?).map_err(failed)?;
     let output = guest.finish(client, COMMAND_PATIENCE)?;
-    check(&outcome, &output, &device, lossy)
+    check(&outcome, &output, &device, service, lossy)
 }
 
 fn connect(bench: &Bench) -> Result<()> {
-    let (mut guest, port) = bench.guest_and_port(&GuestOptions::default())?;
-    let gid = Gid::Ipv6;
-    guest.meet(gid.address(Host::OURS))?;
-    let device = device(port, gid).map_err(failed)?;
-    let server = guest.spawn(&format!("ibv_rc_pingpong -d rxe0 -g {} -n {ROUNDS} -s {SIZE} -c", gid.index()))?;
-    guest.await_listener(&server, OUT_OF_BAND_PORT)?;
-    let side = Pingpong::new(&device, options(Service::Rc)).map_err(failed)?;
-    let outcome = side.dial(guest.connect()?).map_err(failed)?;
-    let output = guest.finish(server, COMMAND_PATIENCE)?;
-    check(&outcome, &output, &device, false)
+    connect_as(bench, "ibv_rc_pingpong", Service::Rc, Gid::Ipv6)
 }
 
-fn check(outcome: &Outcome, output: &str, device: &Device, lossy: bool) -> Result<()> {
-    let bytes = u64::from(ROUNDS) * SIZE as u64;
+/// Runs the guest's `program` as the server and rnic as its client.
+fn connect_as(bench: &Bench, program: &str, service: Service, gid: Gid) -> Result<()> {
+    let (mut guest, port) = bench.guest_and_port(&GuestOptions::default())?;
+    guest.meet(gid.address(Host::OURS))?;
+    let device = device(port, gid).map_err(failed)?;
+    let command = format!("{program} -d rxe0 -g {} -n {ROUNDS} -s {} -c", gid.index(), size(service));
+    let server = guest.spawn(&command)?;
+    guest.await_listener(&server, OUT_OF_BAND_PORT)?;
+    let options = Options { ack_timeout: PATIENT, ..options(service) };
+    let side = Pingpong::new(&device, options).map_err(failed)?;
+    let outcome = side.dial(guest.connect()?).map_err(failed)?;
+    let output = guest.finish(server, COMMAND_PATIENCE)?;
+    check(&outcome, &output, &device, service, false)
+}
+
+fn check(outcome: &Outcome, output: &str, device: &Device, service: Service, lossy: bool) -> Result<()> {
+    let bytes = u64::from(ROUNDS) * size(service) as u64;
     ensure!(outcome.checked == bytes, "{} of {bytes} bytes were checked", outcome.checked);
     ensure!(output.contains(&format!("{} bytes in", 2 * bytes)), "the guest printed:\n{output}");
     let counters = device.counters();

@@ -5,7 +5,7 @@ mod lane;
 
 pub use faults::{CorruptionKind, FaultCounters, Faults, Probability, ProbabilityError};
 
-use super::{Arrival, Batch, Counters, Interest, Limits, Meta, Port, SendError, TrafficClass};
+use super::{Arrival, Batch, Counters, Interest, Limits, Meta, Port, Received, SendError, TrafficClass};
 use crate::clock::{Clock, TimeSource};
 use lane::{Fate, Held, Hold, Lane};
 use rnic_transport::Time;
@@ -31,7 +31,7 @@ pub struct FaultyPort<P, C = Clock> {
     clock: C,
     sending: Lane<Outgoing>,
     receiving: Lane<Meta>,
-    /// The bytes of an arrival (a batch of received datagrams) that is delivered in pieces, because faults happened to
+    /// The bytes of the latest arrival (a batch of received datagrams). It is delivered in pieces if faults happened to
     /// some of its datagrams.
     stash: Vec<u8>,
     pieces: VecDeque<Piece>,
@@ -152,29 +152,27 @@ impl Lane<Meta> {
         }
     }
 
-    /// Applies faults to a batch of received datagrams. Returns `false` if the batch can be delivered as it is.
-    /// Otherwise a fault happened, or a held datagram is due, and `stash` and `pieces` hold the datagrams to deliver
-    /// instead.
-    fn strike(&mut self, arrival: &Arrival<'_>, now: Time, stash: &mut Vec<u8>, pieces: &mut VecDeque<Piece>) -> bool {
-        let segment = arrival.segment.max(1);
+    /// Applies faults to a batch of received datagrams, whose bytes are at the beginning of `stash`. Returns `false` if
+    /// the batch can be delivered as it is. Otherwise a fault happened, or a held datagram is due, and `pieces` are the
+    /// datagrams to deliver instead.
+    fn strike(&mut self, batch: &Received, now: Time, stash: &mut [u8], pieces: &mut VecDeque<Piece>) -> bool {
+        let segment = batch.segment.max(1);
         let meta_at = |at: usize| Meta {
-            identification: arrival.meta.identification.map(|first| first.wrapping_add((at / segment) as u16)),
-            ..arrival.meta
+            identification: batch.meta.identification.map(|first| first.wrapping_add((at / segment) as u16)),
+            ..batch.meta
         };
         let mut struck = false;
         let mut run = 0; // offset of the first byte that is not yet in `pieces`
-        for (index, datagram) in arrival.segments().enumerate() {
-            let (at, end) = (index * segment, index * segment + datagram.len());
+        for at in (0..batch.length).step_by(segment) {
+            let end = batch.length.min(at + segment);
             let fate = self.fate(now);
             let passed = self.counters.seen;
             if fate == Fate::PASSES && !self.may_release(now, passed) {
                 continue;
             }
-            if !struck {
-                struck = true;
-                stash.clear();
-                stash.extend_from_slice(arrival.data);
-            }
+            struck = true;
+            // The duplicate is a copy of what was sent.
+            let duplicate = fate.duplicated.then(|| self.copy([&stash[at..end]].into_iter()));
             if let Some(corruption) = fate.corruption {
                 corruption.apply(&mut stash[at..end]);
             }
@@ -185,13 +183,13 @@ impl Lane<Meta> {
                 let data = self.copy([&stash[at..end]].into_iter());
                 self.hold(Held { hold, meta: meta_at(at), data });
             }
-            if fate.duplicated {
-                pieces.push_back(Piece::Single { meta: meta_at(at), data: self.copy([datagram].into_iter()) });
+            if let Some(data) = duplicate {
+                pieces.push_back(Piece::Single { meta: meta_at(at), data });
             }
             self.release_into(pieces, now, passed);
         }
         if struck {
-            push_run(pieces, meta_at(run), segment, run..arrival.data.len());
+            push_run(pieces, meta_at(run), segment, run..batch.length);
         }
         struck
     }
@@ -248,14 +246,15 @@ impl<P: Port, C: TimeSource + Send> Port for FaultyPort<P, C> {
         let now = self.clock.now();
         self.receiving.release_into(&mut self.pieces, now, self.receiving.counters.seen);
         if self.pieces.is_empty() {
-            let Some(arrival) = self.inner.receive()? else {
+            let Some(batch) = self.inner.receive_into(&mut self.stash)? else {
                 return Ok(None);
             };
-            if !self.receiving.strike(&arrival, now, &mut self.stash, &mut self.pieces) {
-                return Ok(Some(arrival));
+            let Received { meta, segment, length } = batch;
+            if !self.receiving.strike(&batch, now, &mut self.stash, &mut self.pieces) {
+                return Ok(Some(Arrival { meta, segment, data: &self.stash[..length] }));
             }
             if self.pieces.is_empty() {
-                return Ok(Some(Arrival { data: &[], ..arrival }));
+                return Ok(Some(Arrival { meta, segment, data: &[] }));
             }
         }
         Ok(self.pieces.pop_front().map(|piece| match piece {

@@ -15,7 +15,7 @@ mod shards;
 mod tests;
 
 use super::wake::WakeFlag;
-use super::{Arrival, Batch, BindError, Counters, Interest, Limits, Port, SOURCE_PORTS, SendError};
+use super::{Arrival, Batch, BindError, Counters, Interest, Limits, Port, Received, SOURCE_PORTS, SendError};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::socket::{getsockopt, sockopt};
@@ -281,6 +281,18 @@ impl Port for UdpPort {
         }
         let message = self.buffer.receive(&self.receiver, &mut self.counters)?;
         Ok(message.map(|message| self.buffer.arrival(&message)))
+    }
+
+    fn receive_into(&mut self, data: &mut Vec<u8>) -> io::Result<Option<Received>> {
+        if self.member.is_some() {
+            // The datagrams may come from the buffers of other ports.
+            let Some(Arrival { meta, segment, data: bytes }) = self.receive()? else { return Ok(None) };
+            data.clear();
+            data.extend_from_slice(bytes);
+            return Ok(Some(Received { meta, segment, length: bytes.len() }));
+        }
+        let message = self.buffer.receive(&self.receiver, &mut self.counters)?;
+        Ok(message.map(|message| self.buffer.exchange(&message, data)))
     }
 
     fn wait(&mut self, interest: Interest, timeout: Option<Time>) -> io::Result<()> {

@@ -1,6 +1,6 @@
 //! Receives a batch of datagrams by one `recvmsg`.
 
-use crate::port::{Arrival, Counters, Meta, TrafficClass};
+use crate::port::{Arrival, Counters, Meta, Received, TrafficClass};
 use nix::errno::Errno;
 use nix::libc;
 use nix::sys::socket::{ControlMessageOwned, MsgFlags, SockaddrStorage, recvmsg};
@@ -16,7 +16,7 @@ const LONGEST_ARRIVAL: usize = 65_535;
 #[derive(Debug)]
 pub(super) struct ReceiveBuffer {
     local: SocketAddr,
-    data: Box<[u8]>,
+    data: Vec<u8>,
     control: Vec<u8>,
     /// The latest value of the system's counter of datagrams that it dropped because the receive buffer was full. The
     /// counter wraps at 32 bits.
@@ -35,7 +35,7 @@ impl ReceiveBuffer {
     pub(super) fn new(local: SocketAddr) -> ReceiveBuffer {
         // Room for the control messages: traffic class, segment length, local address, count of dropped datagrams.
         let control = nix::cmsg_space!(i32, i32, libc::in6_pktinfo, u32);
-        ReceiveBuffer { local, data: vec![0; LONGEST_ARRIVAL].into(), control, overflowed: 0 }
+        ReceiveBuffer { local, data: vec![0; LONGEST_ARRIVAL], control, overflowed: 0 }
     }
 
     /// Receives datagrams, if some have arrived; [`ReceiveBuffer::arrival`] returns them.
@@ -62,6 +62,13 @@ impl ReceiveBuffer {
     /// The datagrams of the latest message.
     pub(super) fn arrival(&self, message: &Message) -> Arrival<'_> {
         Arrival { meta: message.meta, segment: message.segment, data: &self.data[..message.length] }
+    }
+
+    /// Moves the datagrams of the latest message to `data`, in exchange for the bytes there.
+    pub(super) fn exchange(&mut self, message: &Message, data: &mut Vec<u8>) -> Received {
+        data.resize(LONGEST_ARRIVAL, 0);
+        std::mem::swap(&mut self.data, data);
+        Received { meta: message.meta, segment: message.segment, length: message.length }
     }
 
     /// Calls `recvmsg` once. Returns `None` if the datagram or its control messages are truncated, or the source or the

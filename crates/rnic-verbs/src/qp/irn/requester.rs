@@ -120,6 +120,7 @@ impl Requester {
             let pdu = Pdu::ack(first, stamp(&self.core, Psn::new(sack.psn)));
             self.core.advance(c, ctx, now, pdu.with_mark_echo(headers.bth.becn));
         }
+        self.core.detect_second_loss(stamp(&self.core, Psn::new(sack.psn)));
         self.core.on_credits(&aeth);
         match aeth.syndrome {
             Syndrome::RnrNak { timer } if self.core.acked == upto => {

@@ -185,8 +185,12 @@ impl Responder {
                 return Err(Dropped::Refused);
             }
         }
-        let outcome = self.receiver.handle(&self.cfg, now, data, RxMeta::default());
-        self.acks.note(outcome.reply, cause);
+        self.receiver.recovery_mut().accept(psn);
+        if in_order {
+            self.acks.acknowledge(cause);
+        } else {
+            self.acks.note(Some(Pdu::nack(self.expected(), psn, data.stamp())), cause);
+        }
         if !in_order {
             self.early.insert(ahead as usize, request);
             return Ok(());
@@ -442,6 +446,12 @@ impl Responder {
         } else {
             let pdu = Pdu::ack(upto, self.times.sent_at(Psn::new(sack.psn), headers.bth.attempt));
             self.slide(now, pdu.with_mark_echo(headers.bth.becn));
+        }
+        // As in `Core::detect_second_loss`.
+        let first = self.first.plus(self.acked as u32);
+        let stamp = self.times.sent_at(Psn::new(sack.psn), headers.bth.attempt);
+        if self.flow.outstanding() > 0 && self.times.is_retransmitted_before(first, stamp) {
+            self.flow.lost_again();
         }
         self.end_when_acknowledged(c, ctx);
         Ok(())
