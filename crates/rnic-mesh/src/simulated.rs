@@ -413,8 +413,8 @@ mod tests {
                 }
             }
         }
-        for (switch, ends) in [("spine1", ["leaf0", "leaf1", "leaf2", "leaf3"])] {
-            let links = ends.map(|leaf| faulty(leaf, switch, Some(0.3), None)).to_vec();
+        for switch in ["spine1", "spine2"] {
+            let links = ["leaf0", "leaf1", "leaf2", "leaf3"].map(|leaf| faulty(leaf, switch, Some(0.3), None)).to_vec();
             let (mesh, _) = run(links, &[], 12);
             if found(&mesh) != [(Symptom::Loss, vec![format!("switch {switch}")])] {
                 wrong.push((switch.to_string(), 0.3, found(&mesh)));
