@@ -236,7 +236,8 @@ fn strangers_get_nothing() {
     assert_eq!(get(&page, "/api/pair?from=h1&to=%3Cscript%3E", "").unwrap().0, 404);
 }
 
-/// An agent obeys only its controller: a host of the mesh that plays the controller gets nothing but a failed handshake.
+/// An agent obeys only its controller: a host of the mesh that plays the controller gets nothing but a failed
+/// handshake.
 #[test]
 fn an_agent_obeys_only_its_controller() {
     let folder = Folder::new(&inventory(53), "127.0.0.1");

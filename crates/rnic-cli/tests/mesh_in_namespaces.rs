@@ -1,5 +1,5 @@
-//! A mesh of 20 agents in network namespaces: four ToR routers and two spines with ECMP. A link that loses frames, an ECMP
-//! path that loses everything, and a host behind a slow link are found, and named on the page.
+//! A mesh of 20 agents in network namespaces: four ToR routers and two spines with ECMP. A link that loses frames, an
+//! ECMP path that loses everything, and a host behind a slow link are found, and named on the page.
 
 #![cfg(all(feature = "endpoint", target_os = "linux"))]
 
@@ -228,7 +228,8 @@ fn faults_are_found_and_named_on_the_page() {
         };
         let mut lost = of("loss");
         lost.sort();
-        // What is lost is exact. A busy machine delays frames by itself, so only the first of the slow parts is certain.
+        // What is lost is exact. A busy machine delays frames by itself, so only the first of the slow parts is
+        // certain.
         (lost == [expected[1].1, expected[2].1] && of("delay").first().is_some_and(|part| *part == slow)).then_some(())
     });
     wait_for("an alarm", 60, || view().filter(|view| !view["alarms"].as_array().unwrap().is_empty()));

@@ -2,8 +2,8 @@
 //! neither sockets nor clocks, so that a simulated host runs the same code as a real one.
 //!
 //! An agent does not trust its list with the network: each pair and the whole host have rates that no list can exceed
-//! ([`Limits`]). After three fetches in a row without an answer of the controller the agent stops probing, until a fetch
-//! succeeds again.
+//! ([`Limits`]). After three fetches in a row without an answer of the controller the agent stops probing, until a
+//! fetch succeeds again.
 
 use crate::record::{
     Batch, Health, MAX_PROBES, MAX_TARGETS, PROTOCOL, Pinglist, ProbeRecord, ProbeResult, Target, Trace, ns,

@@ -1,6 +1,6 @@
 //! Alarms: rules over windows, with hysteresis.
 
-use crate::inventory::Scope;
+use crate::scope::Scope;
 use crate::window::{Cell, Window};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

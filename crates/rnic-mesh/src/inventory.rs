@@ -3,6 +3,7 @@
 
 use crate::alarm::Rule;
 use crate::credentials::{CONTROLLER, OPERATOR};
+pub use crate::scope::Scope;
 use rnic_perf::ping::message::{MAX_PROBE, MIN_PROBE};
 use rnic_transport::Time;
 use serde::Deserialize;
@@ -34,35 +35,6 @@ pub struct Tor {
     pub podset: String,
     /// Name of the data center.
     pub datacenter: String,
-}
-
-/// How far apart two hosts are.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, serde::Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Scope {
-    /// Below the same ToR switch.
-    Tor,
-    /// In the same podset.
-    Podset,
-    /// In the same data center.
-    Datacenter,
-    /// In two data centers.
-    Global,
-}
-
-impl Scope {
-    /// All scopes, the closest first.
-    pub const ALL: [Scope; 4] = [Scope::Tor, Scope::Podset, Scope::Datacenter, Scope::Global];
-
-    /// The name in files and labels.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Scope::Tor => "tor",
-            Scope::Podset => "podset",
-            Scope::Datacenter => "datacenter",
-            Scope::Global => "global",
-        }
-    }
 }
 
 /// Settings of a mesh.
@@ -292,12 +264,18 @@ impl Inventory {
 
     /// How far apart two hosts are.
     pub fn scope(&self, a: u32, b: u32) -> Scope {
-        let (a, b) = (self.tor_of(a), self.tor_of(b));
-        if a.name == b.name {
+        self.tor_of(a).scope(self.tor_of(b))
+    }
+}
+
+impl Tor {
+    /// How far apart the hosts below two ToR switches are.
+    pub fn scope(&self, other: &Tor) -> Scope {
+        if self.name == other.name {
             Scope::Tor
-        } else if (&a.datacenter, &a.podset) == (&b.datacenter, &b.podset) {
+        } else if (&self.datacenter, &self.podset) == (&other.datacenter, &other.podset) {
             Scope::Podset
-        } else if a.datacenter == b.datacenter {
+        } else if self.datacenter == other.datacenter {
             Scope::Datacenter
         } else {
             Scope::Global

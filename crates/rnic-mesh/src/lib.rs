@@ -3,6 +3,7 @@
 //! | module | holds |
 //! |---|---|
 //! | [`inventory`] | the file with hosts, switches, settings and alarm rules |
+//! | [`scope`] | how far apart two hosts are |
 //! | [`pinglist`] | which hosts probe each other |
 //! | [`record`] | what agents and the controller tell each other |
 //! | [`agent`] | the agent of a host, without sockets and clocks |
@@ -28,6 +29,7 @@ pub mod localise;
 pub mod pinglist;
 pub mod record;
 pub mod registry;
+pub mod scope;
 pub mod simulated;
 pub mod store;
 pub mod verdict;

@@ -7,9 +7,9 @@
 //! probability of bad probes explains the observations best, against the probability of all other probes; removes what
 //! it explains; and starts again with the rest.
 //!
-//! The logarithm of the likelihood ratio of a part with k bad ones of n probes, against the background probability b, is
-//! k ln(p / b) + (n - k) ln((1 - p) / (1 - b)), where p = k / n. A switch of which one link is bad has the same k as the
-//! link and a larger n, so the link explains more.
+//! The logarithm of the likelihood ratio of a part with k bad ones of n probes, against the background probability b,
+//! is k ln(p / b) + (n - k) ln((1 - p) / (1 - b)), where p = k / n. A switch of which one link is bad has the same k as
+//! the link and a larger n, so the link explains more.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -100,8 +100,8 @@ pub fn localise(observations: &[Observation], rules: Rules) -> Vec<Suspect> {
     suspects
 }
 
-/// The probability of a bad probe that parts without fault have: the first decile over all parts, at least the rules'. It
-/// is low because with few hosts a fault touches most parts.
+/// The probability of a bad probe that parts without fault have: the first decile over all parts, at least the rules'.
+/// It is low because with few hosts a fault touches most parts.
 fn background<'a>(observations: impl Iterator<Item = &'a Observation>, rules: Rules) -> f64 {
     let mut of_part: BTreeMap<u32, (u64, u64)> = BTreeMap::new();
     for observation in observations {
@@ -131,8 +131,8 @@ fn likelihood_ratio(probes: u64, bad: u64, background: f64) -> f64 {
 mod tests {
     use super::*;
 
-    /// Three ToRs (10 to 12), two spines (20, 21); hosts 0 to 2 below the first ToR, and so on. Part 100 + 10 t + s is the
-    /// link from ToR t to spine s.
+    /// Three ToRs (10 to 12), two spines (20, 21); hosts 0 to 2 below the first ToR, and so on. Part 100 + 10 t + s is
+    /// the link from ToR t to spine s.
     fn fabric(bad: impl Fn(&[u32]) -> u32) -> Vec<Observation> {
         let mut observations = Vec::new();
         for a in 0..9_u32 {

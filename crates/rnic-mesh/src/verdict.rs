@@ -362,7 +362,7 @@ impl Mesh {
                 About::TorPair => {
                     for ((a, b), (series, _)) in &self.tor_pairs {
                         let (a, b) = (&self.inventory.tors[*a as usize], &self.inventory.tors[*b as usize]);
-                        if rule.1.applies(tor_scope(a, b)) {
+                        if rule.1.applies(a.scope(b)) {
                             let about = format!("{} to {}", a.name, b.name);
                             self.alarms.judge(rule, &about, &series.over(rule.1.over, now), now);
                         }
@@ -477,7 +477,7 @@ impl Mesh {
         [0, 1].map(|which| self.software[host as usize].median_us(now, which))
     }
 
-    /// Number of results since the start, and of those that say nothing about the network.
+    /// Number of results since the start, and of results that say nothing about the network.
     pub fn counts(&self) -> (u64, u64) {
         (self.probes, self.gone)
     }
@@ -489,18 +489,6 @@ fn path_mut(pair: &mut Pair, path: u16) -> &mut Path {
         pair.paths.resize(at + 1, Path::default());
     }
     &mut pair.paths[at]
-}
-
-fn tor_scope(a: &crate::inventory::Tor, b: &crate::inventory::Tor) -> Scope {
-    if a.name == b.name {
-        Scope::Tor
-    } else if (&a.datacenter, &a.podset) == (&b.datacenter, &b.podset) {
-        Scope::Podset
-    } else if a.datacenter == b.datacenter {
-        Scope::Datacenter
-    } else {
-        Scope::Global
-    }
 }
 
 /// Adds the parts that a packet from one host to another crosses. Of a path that was not traced, only the hosts and

@@ -119,8 +119,8 @@ impl Series {
         sum
     }
 
-    /// The cells over time: the age of the cell's start and its length in ms, and the cell. First minutes, of at most the last hour,
-    /// then the slots of ten seconds of the last minute.
+    /// The cells over time: the age of the cell's start and its length in ms, and the cell. First minutes, of at most
+    /// the last hour, then the slots of ten seconds of the last minute.
     pub fn history(&self, now: u64) -> impl Iterator<Item = (u64, u64, &Cell)> {
         fn of(slots: &VecDeque<(u64, Cell)>, length: u64, now: u64) -> impl Iterator<Item = (u64, u64, &Cell)> {
             slots.iter().map(move |(slot, cell)| (now.saturating_sub(slot * length), length, cell))

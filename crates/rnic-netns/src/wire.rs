@@ -115,8 +115,8 @@ fn receive(
 /// `PACKET_OUTGOING` of Linux.
 const OUTGOING: u8 = 4;
 
-/// A sender leaves the checksum of UDP to the device; a packet socket gets the frame before that. Over IPv4 the checksum
-/// 0 stands for none.
+/// A sender leaves the checksum of UDP to the device; a packet socket gets the frame before that. Over IPv4 the
+/// checksum 0 stands for none.
 fn without_checksum(frame: &mut [u8]) {
     let is_udp = frame.get(12..14) == Some(&[8, 0]) && frame.get(23) == Some(&17);
     let header = frame.get(14).map_or(0, |byte| usize::from(byte & 15) * 4);

@@ -48,8 +48,8 @@ impl Writer {
     }
 }
 
-/// Starts the thread that writes, and one that converts logs of hours that have passed; `passed` are those of an earlier
-/// controller.
+/// Starts the thread that writes, and one that converts logs of hours that have passed; `passed` are those of an
+/// earlier controller.
 pub(super) fn start(shared: &Arc<Shared>, mut jobs: mpsc::Receiver<Job>, passed: Vec<PathBuf>) -> io::Result<()> {
     let (logs, waiting) = std::sync::mpsc::channel::<PathBuf>();
     for log in passed {

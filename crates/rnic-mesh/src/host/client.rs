@@ -121,7 +121,8 @@ impl Client {
         self.post("/v1/report", batch, "application/octet-stream").map(drop)
     }
 
-    /// Shows a batch to the controller for its verdicts. The controller does not store it, so it must be reported later.
+    /// Shows a batch to the controller for its verdicts. The controller does not store it, so it must be reported
+    /// later.
     ///
     /// # Errors
     /// If the controller is away or does not take the batch.

@@ -283,8 +283,8 @@ impl Talk<'_> {
     }
 
     /// Sends the batches that wait, until one fails or the agent ends. A batch that the controller does not take
-    /// remains. If the controller's disk is full, it sees the batches for its verdicts; `shown` is the number of the last
-    /// one that it has seen.
+    /// remains. If the controller's disk is full, it sees the batches for its verdicts; `shown` is the number of the
+    /// last one that it has seen.
     fn report(&self, shown: &mut u64, ends: &dyn Fn() -> bool) {
         while !ends() {
             let Some((sequence, bytes)) = self.shared.agent().batch().map(|batch| (batch.sequence, batch.emit()))

@@ -1,5 +1,5 @@
-//! The log of the current hour: records of a header and a batch. The header is the length of the batch and the CRC-32 of
-//! all that follows (4 bytes each), and the time of arrival in microseconds since 1970 (8 bytes), all little-endian.
+//! The log of the current hour: records of a header and a batch. The header is the length of the batch and the CRC-32
+//! of all that follows (4 bytes each), and the time of arrival in microseconds since 1970 (8 bytes), all little-endian.
 
 use crate::record::Batch;
 use std::fs::File;
