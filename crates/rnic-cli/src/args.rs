@@ -3,6 +3,7 @@
 use crate::counters::CountersArgs;
 use crate::format::Format;
 use crate::lint::LintArgs;
+use crate::mesh::MeshArgs;
 use crate::model::ModelArgs;
 use crate::perf::PerfArgs;
 use crate::ping::PingArgs;
@@ -55,6 +56,9 @@ pub(crate) enum Command {
     /// Probe the latency to another host over RDMA, as ping does over ICMP
     #[cfg_attr(not(all(feature = "endpoint", target_os = "linux")), command(hide = true))]
     Ping(Box<PingArgs>),
+    /// Probe all hosts of a data center from each other, and find what is wrong with their network
+    #[cfg_attr(not(all(feature = "endpoint", target_os = "linux")), command(hide = true))]
+    Mesh(Box<MeshArgs>),
     /// Exchange messages with `ibv_rc_pingpong` or another `rnic pingpong`
     #[cfg_attr(not(all(feature = "endpoint", target_os = "linux")), command(hide = true))]
     Pingpong(PingpongArgs),

@@ -18,6 +18,8 @@ mod hw;
 mod interrupt;
 mod lint;
 mod list;
+#[cfg(all(feature = "endpoint", target_os = "linux"))]
+mod mesh;
 mod model;
 #[cfg(any(test, not(all(feature = "endpoint", target_os = "linux"))))]
 mod no_endpoint;
@@ -45,7 +47,7 @@ use clap::Parser;
 pub use decode::{Undecodable, decode_file};
 use error::CliError;
 #[cfg(not(all(feature = "endpoint", target_os = "linux")))]
-use no_endpoint::{perf, ping, pingpong};
+use no_endpoint::{mesh, perf, ping, pingpong};
 use rnic_run::{RunSpec, Scenario};
 use rnic_scenario::read_with;
 pub use rnic_sim::Catalogue;
@@ -93,6 +95,7 @@ fn dispatch(command: Command, catalogue: &Catalogue) -> Result<(), CliError> {
         Command::Reproduce(arguments) => reproduce::reproduce(&arguments),
         Command::Perf(arguments) => perf::perf(&arguments),
         Command::Ping(arguments) => ping::ping(&arguments),
+        Command::Mesh(arguments) => mesh::mesh(&arguments),
         Command::Pingpong(arguments) => pingpong::pingpong(&arguments),
         Command::Decode(arguments) => decode::decode(&arguments),
         Command::Model(arguments) => model::model(&arguments),

@@ -34,6 +34,17 @@ pub(crate) mod perf {
     }
 }
 
+/// Stands in for the module of `rnic mesh`.
+pub(crate) mod mesh {
+    use super::{CliError, Ignored, absent};
+
+    pub(crate) type MeshArgs = Ignored;
+
+    pub(crate) fn mesh(_: &MeshArgs) -> Result<(), CliError> {
+        Err(absent("mesh"))
+    }
+}
+
 /// Stands in for the module of `rnic ping`.
 pub(crate) mod ping {
     use super::{CliError, Ignored, absent};
@@ -63,6 +74,7 @@ mod tests {
 
     #[derive(Parser)]
     enum Absent {
+        Mesh(mesh::MeshArgs),
         Perf(perf::PerfArgs),
         Ping(ping::PingArgs),
         Pingpong(pingpong::PingpongArgs),
@@ -71,9 +83,10 @@ mod tests {
     #[test]
     fn any_arguments_get_the_sentence_that_says_what_is_missing() {
         for arguments in [vec![], vec!["--help"], vec!["10.0.0.2", "-s", "64KiB", "--verify"], vec!["raw", "-p", "1"]] {
-            for command in ["perf", "ping", "pingpong"] {
+            for command in ["mesh", "perf", "ping", "pingpong"] {
                 let parsed = Absent::try_parse_from(["rnic", command].iter().chain(&arguments)).unwrap();
                 let error = match parsed {
+                    Absent::Mesh(arguments) => mesh::mesh(&arguments).unwrap_err(),
                     Absent::Perf(arguments) => perf::perf(&arguments).unwrap_err(),
                     Absent::Ping(arguments) => ping::ping(&arguments).unwrap_err(),
                     Absent::Pingpong(arguments) => pingpong::pingpong(&arguments).unwrap_err(),

@@ -16,9 +16,10 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 /// The guides that the tests below run.
-const GUIDES: [&str; 9] = [
+const GUIDES: [&str; 10] = [
     "first-run",
     "operate",
+    "mesh",
     "own-topology-and-traffic",
     "compare-with-other-simulators",
     "reproduce-irn",
@@ -159,6 +160,11 @@ fn every_guide_has_a_test() {
 #[test]
 fn first_run() {
     follow("first-run", Kind::Fast);
+}
+
+#[test]
+fn mesh() {
+    follow("mesh", Kind::Fast);
 }
 
 #[test]

@@ -18,8 +18,10 @@
 compile_error!("rnic-netns needs Linux: it uses network namespaces");
 
 mod test;
+mod wire;
 
 pub use test::with_pair;
+pub use wire::{Fault, Wire};
 
 use nix::sched::{CloneFlags, setns, unshare};
 use std::fs::File;
@@ -139,7 +141,7 @@ impl Namespace {
     }
 
     /// A path in `/proc` with which other processes of the same user can open the namespace.
-    fn path(&self) -> String {
+    pub fn path(&self) -> String {
         format!("/proc/{}/fd/{}", std::process::id(), self.0.as_raw_fd())
     }
 

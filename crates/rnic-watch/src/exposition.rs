@@ -108,6 +108,17 @@ impl Metrics {
         self.families.is_empty()
     }
 
+    /// The metrics in alphabetical order: name, kind, help, and samples as labels and value.
+    #[expect(clippy::type_complexity, reason = "the parts of a metric, once")]
+    pub fn families(
+        &self,
+    ) -> impl Iterator<Item = (&str, Kind, &str, impl Iterator<Item = (&[(String, String)], Value)>)> {
+        self.families.iter().map(|(name, family)| {
+            let samples = family.samples.iter().map(|sample| (&sample.labels[..], sample.value));
+            (name.as_str(), family.kind, family.help.as_str(), samples)
+        })
+    }
+
     /// The names of the metrics, in alphabetical order.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.families.keys().map(String::as_str)

@@ -449,3 +449,41 @@ fn a_scenario_needs_links() {
         twin.differences
     );
 }
+
+/// A change of the example fleet.
+type Change = Box<dyn Fn(&mut Copy)>;
+
+/// The configurations of the incidents in docs/results/at-scale.md, as changes of the example fleet.
+fn incidents() -> Vec<(&'static str, Vec<Change>)> {
+    let alpha = ["pg_lossless_100000_5m_profile", "pg_lossless_100000_40m_profile"].map(|profile| {
+        let path: &'static [&'static str] = Box::leak(Box::new(["BUFFER_PROFILE", profile, "dynamic_th"]));
+        in_switch("leaf1", path, json!("-6"))
+    });
+    let watchdogs = ["leaf1", "leaf2", "spine1", "spine2"].map(|name| in_switch(name, &["PFC_WD"], Value::Null));
+    vec![
+        // A switch that drops what its configuration forwards; a host whose NIC runs out of translation entries.
+        ("livelock", Vec::new()),
+        ("slow receiver", Vec::new()),
+        ("deadlock", vec![in_switch("leaf1", &["PORT_STORM_CONTROL", "Ethernet0|unknown-unicast"], Value::Null)]),
+        ("storm", watchdogs.into()),
+        ("alpha", alpha.into()),
+    ]
+}
+
+/// The page about the incidents says which checks find their configurations before they happen.
+#[test]
+fn the_incidents_are_found_before_as_documented() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/results/at-scale.md");
+    let page = fs::read_to_string(path).unwrap();
+    for (incident, changes) in incidents() {
+        let mut copy = Copy::new();
+        changes.iter().for_each(|change| change(&mut copy));
+        let report = copy.report();
+        let checks: BTreeSet<&str> = report.findings.iter().map(|finding| finding.check.name).collect();
+        let checks: Vec<String> = checks.iter().map(|check| format!("`{check}`")).collect();
+        let says = if checks.is_empty() { "nothing".to_string() } else { checks.join(", ") };
+        let row = page.lines().find(|line| line.starts_with(&format!("| {incident} |")) && line.ends_with(" before |"));
+        let row = row.unwrap_or_else(|| panic!("no row of {incident}, for which lint says {says}"));
+        assert!(row.contains(&format!("| {says} | ")), "{row}: lint says {says}");
+    }
+}

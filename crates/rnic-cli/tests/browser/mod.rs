@@ -88,9 +88,14 @@ impl Browser {
 
     /// Opens a file in a window that is `width` pixels wide.
     pub(crate) fn open(&self, file: &Path, width: u32) {
+        self.visit(&format!("file://{}", file.display()), width);
+    }
+
+    /// Opens an address in a window that is `width` pixels wide.
+    pub(crate) fn visit(&self, url: &str, width: u32) {
         let size = json!({"width": width, "height": 800, "deviceScaleFactor": 1, "mobile": width < 600});
         self.devtools("Emulation.setDeviceMetricsOverride", &size);
-        self.command("url", &json!({"url": format!("file://{}", file.display())}));
+        self.command("url", &json!({"url": url}));
     }
 
     /// Runs `body` as the body of a JavaScript function in the page, and returns the function's result.

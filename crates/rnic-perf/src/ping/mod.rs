@@ -99,18 +99,24 @@ fn same_version(channel: &Channel, theirs: u32) -> Result<(), ExchangeError> {
 }
 
 /// The memory of datagrams to be sent: a slot for each message, and the zeros that follow it.
-struct Outbox {
-    region: MemoryRegion,
-    slots: usize,
+pub struct Outbox {
+    /// Memory of [`Outbox::len`] bytes, all zero.
+    pub region: MemoryRegion,
+    /// Number of slots.
+    pub slots: usize,
 }
 
 impl Outbox {
-    fn len(slots: usize) -> usize {
+    /// Length in bytes of the memory for this number of slots.
+    pub fn len(slots: usize) -> usize {
         slots * message::MESSAGE + message::MAX_PROBE
     }
 
     /// Writes a message into its slot; returns the memory of the datagram of `len` bytes.
-    fn write(&self, slot: usize, bytes: &[u8; message::MESSAGE], len: usize) -> Result<[Sge; 2], Error> {
+    ///
+    /// # Errors
+    /// If the memory is shorter than [`Outbox::len`].
+    pub fn write(&self, slot: usize, bytes: &[u8; message::MESSAGE], len: usize) -> Result<[Sge; 2], Error> {
         let at = slot % self.slots * message::MESSAGE;
         self.region.write(at, bytes)?;
         let zeros = self.slots * message::MESSAGE;

@@ -128,7 +128,7 @@ impl Waiting {
 }
 
 /// The time from `earlier` until `later`. A device's clock goes back by an epoch once in 52 days.
-pub(super) fn since(later: Time, earlier: Time) -> Time {
+pub fn since(later: Time, earlier: Time) -> Time {
     if later < earlier { (later + rnic_verbs::Device::EPOCH).saturating_sub(earlier) } else { later - earlier }
 }
 

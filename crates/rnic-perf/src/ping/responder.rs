@@ -7,7 +7,7 @@
 use super::message::{Kind, MIN_PROBE, Message, response_len};
 use rnic_endpoint::DatagramAddress;
 use rnic_transport::Time;
-use rnic_verbs::{AddressHandle, Recipient, Source};
+use rnic_verbs::{AddressHandle, Recipient};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
@@ -117,17 +117,28 @@ impl Responder {
         Ok(())
     }
 
+    /// The prober of a session.
+    pub fn prober(&self, number: u64) -> Option<DatagramAddress> {
+        self.sessions.get(&number).map(|session| session.prober)
+    }
+
+    /// The numbers of all sessions.
+    pub fn sessions(&self) -> impl Iterator<Item = u64> + '_ {
+        self.sessions.keys().copied()
+    }
+
     /// Closes a session.
     pub fn close(&mut self, number: u64) {
         self.sessions.remove(&number);
     }
 
-    /// The answer to a datagram that arrived from `source`; `None` if it gets none.
-    pub fn answer(&mut self, now: Time, source: &Source, datagram: &[u8]) -> Option<Answer> {
+    /// The answer to a datagram that arrived from the IP address and the queue pair number `source`; `None` if it gets
+    /// none. Bytes beyond the message are only counted.
+    pub fn answer(&mut self, now: Time, source: (IpAddr, u32), datagram: &[u8]) -> Option<Answer> {
         let probe = Message::parse(datagram).filter(|probe| probe.kind == Kind::Probe && datagram.len() >= MIN_PROBE);
         let is_own = |session: &&mut Session| {
             let prober = &session.prober;
-            same(prober.addr.ip(), source.ip()) && prober.qpn == source.qpn().0
+            same(prober.addr.ip(), source.0) && prober.qpn == source.1
         };
         let found = probe.and_then(|probe| Some((probe, self.sessions.get_mut(&probe.session).filter(is_own)?)));
         let Some((probe, session)) = found else {
@@ -165,26 +176,10 @@ fn same(a: IpAddr, b: IpAddr) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rnic_endpoint::{
-        Access, Config, Data, DatagramOptions, Device, QpOptions, Security, SendFlags, SendOp, SendRequest, Service,
-    };
+    const SOURCE: (IpAddr, u32) = (IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 17);
 
-    /// A source of datagrams as a completion has it; only a device makes one. Its queue pair number comes with it.
-    fn source() -> Source {
-        let config = Config { security: Security::None, ..Config::default() };
-        let device = Device::open_at("127.0.0.1:0".parse().unwrap(), config).unwrap();
-        let (cq, pd) = (device.completion_queue(4).unwrap(), device.protection_domain());
-        let qp = pd.queue_pair(&QpOptions { service: Service::Ud, ..QpOptions::new(&cq) }).unwrap();
-        let address = qp.open_datagrams(&DatagramOptions::default()).unwrap();
-        let memory = pd.register(vec![0; 64], Access::LOCAL).unwrap();
-        qp.post_recv(0, &[memory.slice(0, 64).unwrap()]).unwrap();
-        let request = SendRequest { wr_id: 1, op: SendOp::Send, data: Data::Inline(b""), flags: SendFlags::default() };
-        qp.post_datagram(&request, &address.recipient()).unwrap();
-        cq.wait_one(Time::from_ms(5_000)).unwrap().source.unwrap()
-    }
-
-    fn prober(source: &Source) -> DatagramAddress {
-        DatagramAddress { addr: "127.0.0.1:9".parse().unwrap(), qpn: source.qpn().0, qkey: 5 }
+    fn prober() -> DatagramAddress {
+        DatagramAddress { addr: "127.0.0.1:9".parse().unwrap(), qpn: SOURCE.1, qkey: 5 }
     }
 
     fn probe(session: u64, len: usize) -> Vec<u8> {
@@ -195,41 +190,39 @@ mod tests {
 
     #[test]
     fn only_probes_of_a_session_are_answered() {
-        let source = source();
         let mut responder = Responder::new(Time::ZERO);
         let now = Time::from_ms(1);
-        assert_eq!(responder.answer(now, &source, &probe(7, 512)), None, "no session is open");
-        responder.open(7, prober(&source), now).unwrap();
-        let answer = responder.answer(now, &source, &probe(7, 512)).unwrap();
+        assert_eq!(responder.answer(now, SOURCE, &probe(7, 512)), None, "no session is open");
+        responder.open(7, prober(), now).unwrap();
+        let answer = responder.answer(now, SOURCE, &probe(7, 512)).unwrap();
         assert_eq!((answer.len, answer.to.qkey, answer.to.path.flow), (408, 5, 3));
-        assert_eq!(answer.to.path.peer, prober(&source).addr);
+        assert_eq!(answer.to.path.peer, prober().addr);
         assert_eq!(answer.response, Message { kind: Kind::Response, path: 3, session: 7, sequence: 11 });
         // Another session, a probe that is too short, an answer instead of a probe, garbage.
         let response = Message { kind: Kind::Response, path: 3, session: 7, sequence: 11 }.emit();
         let mut response = response.to_vec();
         response.resize(512, 0);
         for datagram in [probe(8, 512), probe(7, MIN_PROBE - 1), response, vec![0xff; 512], Vec::new()] {
-            assert_eq!(responder.answer(now, &source, &datagram), None);
+            assert_eq!(responder.answer(now, SOURCE, &datagram), None);
         }
         // A session of another queue pair, and of another host.
-        let theirs = prober(&source);
+        let theirs = prober();
         responder.open(8, DatagramAddress { qpn: theirs.qpn ^ 1, ..theirs }, now).unwrap();
         responder.open(9, DatagramAddress { addr: "10.0.0.1:9".parse().unwrap(), ..theirs }, now).unwrap();
-        assert_eq!([8, 9].map(|session| responder.answer(now, &source, &probe(session, 512))), [None; 2]);
+        assert_eq!([8, 9].map(|session| responder.answer(now, SOURCE, &probe(session, 512))), [None; 2]);
         responder.close(7);
-        assert_eq!(responder.answer(now, &source, &probe(7, 512)), None);
+        assert_eq!(responder.answer(now, SOURCE, &probe(7, 512)), None);
         assert_eq!(responder.counters(), ResponderCounters { answered: 1, limited: 0, strange: 9 });
     }
 
     #[test]
     fn rates_are_bounded() {
-        let source = source();
         let mut responder = Responder::new(Time::ZERO);
         for session in 0..40 {
-            responder.open(session, prober(&source), Time::ZERO).unwrap();
+            responder.open(session, prober(), Time::ZERO).unwrap();
         }
         let mut answered = |session: u64, probes: u64, now: Time| {
-            let count = (0..probes).filter(|_| responder.answer(now, &source, &probe(session, 136)).is_some()).count();
+            let count = (0..probes).filter(|_| responder.answer(now, SOURCE, &probe(session, 136)).is_some()).count();
             count as u64
         };
         assert_eq!(answered(0, 1_000, Time::ZERO), SESSION_RATE.1);
@@ -245,9 +238,8 @@ mod tests {
 
     #[test]
     fn sessions_are_bounded() {
-        let source = source();
         let mut responder = Responder::new(Time::ZERO);
-        let theirs = prober(&source);
+        let theirs = prober();
         let at = |host: u32| DatagramAddress { addr: ([10, 0, (host >> 8) as u8, host as u8], 9).into(), ..theirs };
         for session in 0..64 {
             responder.open(session, at(0), Time::ZERO).unwrap();

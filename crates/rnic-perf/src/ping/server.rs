@@ -332,12 +332,12 @@ impl Station {
 
     /// Posts the response to a probe in slot `at`; `None` if it gets none.
     fn answer(&self, at: usize, probe: &Completion, datagram: &mut [u8]) -> Result<Option<Answer>, Error> {
-        let Some(source) = probe.source else { return Ok(None) };
+        let Some(source) = probe.source.map(|source| (source.ip(), source.qpn().0)) else { return Ok(None) };
         let len = (probe.byte_len as usize).saturating_sub(GRH_LEN as usize).min(MAX_PROBE);
         // Only the message is read; the rest of a probe says nothing.
         let head = len.min(MESSAGE);
         self.inbox.read(probe.wr_id as usize * SLOT + GRH_LEN as usize, &mut datagram[..head])?;
-        let Some(answer) = lock(&self.responder).answer(probe.time, &source, &datagram[..len]) else { return Ok(None) };
+        let Some(answer) = lock(&self.responder).answer(probe.time, source, &datagram[..len]) else { return Ok(None) };
         let gather = self.outbox.write(at, &answer.response.emit(), answer.len)?;
         let (op, data, flags) = (SendOp::Send, Data::Gather(&gather), SendFlags::SIGNALED);
         let request = SendRequest { wr_id: RESPONSE | at as u64, op, data, flags };

@@ -1,0 +1,285 @@
+//! The command `rnic mesh`: the agents and the controller of an RDMA Pingmesh.
+
+use crate::error::CliError;
+use crate::interrupt::Interruption;
+use crate::{output, service};
+use clap::{Args, Subcommand};
+use rnic_endpoint::port::ROCE_PORT;
+use rnic_mesh::agent::Limits;
+use rnic_mesh::controller::{self, ControllerError};
+use rnic_mesh::credentials::{self, Files};
+use rnic_mesh::host::{self, HostError};
+use rnic_mesh::inventory::{Inventory, Scope};
+use rnic_mesh::pinglist::Pinglists;
+use rnic_mesh::record::MAX_PATHS;
+use rnic_watch::input::read_file;
+use std::io::{self, Write};
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Default TCP port of the controller for agents.
+const AGENTS_PORT: u16 = 18_517;
+
+#[derive(Args, Debug)]
+pub(crate) struct MeshArgs {
+    #[command(subcommand)]
+    command: MeshCommand,
+}
+
+#[derive(Subcommand, Debug)]
+enum MeshCommand {
+    /// Probe the hosts that the controller names, and answer their probes
+    Agent(AgentArgs),
+    /// Tell agents whom to probe, store and judge their results, and serve the page
+    Controller(ControllerArgs),
+    /// Make the certificates of a mesh
+    Keys(KeysArgs),
+    /// Check an inventory, and show how many probes its hosts send
+    Plan(PlanArgs),
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "Example:\n  \
+    rnic mesh agent --controller https://10.0.0.1:18517 --certificate h1.pem --key h1-key.pem --ca ca.pem --name h1\n\n\
+    Paths are traced if the agent has the capability CAP_NET_RAW.\n\
+    Exit codes: 0 ended by a signal; 1 the device failed; 2 invalid input.")]
+struct AgentArgs {
+    /// Address of the controller: https://HOST:PORT
+    #[arg(long, value_name = "URL")]
+    controller: String,
+
+    /// Name of this host in the inventory [default: that of this machine]
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+
+    /// IP address at which probes are sent and received, as in the inventory [default: that of the name]
+    #[arg(long, value_name = "ADDRESS")]
+    address: Option<IpAddr>,
+
+    /// UDP port of this side's device
+    #[arg(long, value_name = "N", default_value_t = ROCE_PORT)]
+    roce_port: u16,
+
+    /// Probes per second that this host sends at most, whatever the controller says, 1 to 10000
+    #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    max_rate: u32,
+
+    /// Do not trace the paths of probes
+    #[arg(long)]
+    no_traces: bool,
+
+    #[command(flatten)]
+    files: FileArgs,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "Example:\n  \
+    rnic mesh controller inventory.toml --data /var/lib/rnic-mesh --certificate controller.pem \\\n      \
+    --key controller-key.pem --ca ca.pem\n\n\
+    The page at http://127.0.0.1:18518/ is for this machine. With --page on another address it uses TLS, and shows\n\
+    itself to holders of the certificate `operator`. The metrics for Prometheus are at /metrics of the same address.\n\
+    Exit codes: 0 ended by a signal; 1 an address or the folder is in use; 2 invalid input.")]
+struct ControllerArgs {
+    /// File with the hosts, switches, settings and alarm rules
+    #[arg(value_name = "INVENTORY.toml")]
+    inventory: PathBuf,
+
+    /// Folder of the results
+    #[arg(long, value_name = "DIR")]
+    data: PathBuf,
+
+    /// Address for agents
+    #[arg(long, value_name = "ADDRESS:PORT", default_value_t = SocketAddr::from(([0, 0, 0, 0], AGENTS_PORT)))]
+    listen: SocketAddr,
+
+    /// Address of the page and of the metrics
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:18518")]
+    page: SocketAddr,
+
+    /// Push the metrics to this OpenTelemetry collector: http://HOST:4318/v1/metrics
+    #[arg(long, value_name = "URL")]
+    otlp: Option<String>,
+
+    #[command(flatten)]
+    files: FileArgs,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "Example:\n  \
+    rnic mesh keys inventory.toml --out keys --controller 10.0.0.1 --controller mesh.example.com\n\n\
+    Files that exist remain as they are, so hosts can be added later. Keep ca-key.pem away from all hosts.")]
+struct KeysArgs {
+    /// File with the hosts
+    #[arg(value_name = "INVENTORY.toml")]
+    inventory: PathBuf,
+
+    /// Folder of the certificates and keys
+    #[arg(long, value_name = "DIR")]
+    out: PathBuf,
+
+    /// A name or IP address by which agents call the controller; may be repeated
+    #[arg(long, value_name = "NAME", required = true)]
+    controller: Vec<String>,
+}
+
+#[derive(Args, Debug)]
+struct PlanArgs {
+    /// File with the hosts, switches, settings and alarm rules
+    #[arg(value_name = "INVENTORY.toml")]
+    inventory: PathBuf,
+}
+
+/// The certificates of one side.
+#[derive(Args, Debug)]
+struct FileArgs {
+    /// PEM file with the certificate of this side
+    #[arg(long, value_name = "FILE")]
+    certificate: PathBuf,
+
+    /// PEM file with the private key of the certificate
+    #[arg(long, value_name = "FILE")]
+    key: PathBuf,
+
+    /// PEM file with the certificate of the mesh's authority
+    #[arg(long, value_name = "FILE")]
+    ca: PathBuf,
+}
+
+impl FileArgs {
+    fn files(&self) -> Files {
+        Files { certificate: self.certificate.clone(), key: self.key.clone(), ca: self.ca.clone() }
+    }
+}
+
+fn read_inventory(path: &Path) -> Result<Inventory, CliError> {
+    let text = read_file(path).map_err(|error| CliError::Input(error.to_string()))?;
+    Inventory::parse(&text).map_err(|why| CliError::Input(format!("{}: {why}", path.display())))
+}
+
+fn say(message: &str) {
+    // If standard error is closed, the message is lost.
+    let _ = writeln!(io::stderr(), "{message}");
+}
+
+/// Runs the given part of a mesh.
+pub(crate) fn mesh(arguments: &MeshArgs) -> Result<(), CliError> {
+    match &arguments.command {
+        MeshCommand::Agent(arguments) => agent(arguments),
+        MeshCommand::Controller(arguments) => control(arguments),
+        MeshCommand::Keys(arguments) => keys(arguments),
+        MeshCommand::Plan(arguments) => plan(arguments),
+    }
+}
+
+fn agent(arguments: &AgentArgs) -> Result<(), CliError> {
+    let interruption = Interruption::listen()?;
+    let name = arguments.name.clone().unwrap_or_else(service::host_name);
+    let address = match arguments.address {
+        Some(address) => address,
+        None => {
+            use std::net::ToSocketAddrs;
+            let found = (name.as_str(), 0).to_socket_addrs().ok().and_then(|mut all| all.next());
+            let unknown =
+                || CliError::Input(format!("the host name {name} has no IP address; give one with --address"));
+            found.ok_or_else(unknown)?.ip()
+        }
+    };
+    let options = host::Options {
+        host: name,
+        address: SocketAddr::new(address, arguments.roce_port),
+        controller: arguments.controller.clone(),
+        files: arguments.files.files(),
+        limits: Limits { rate: arguments.max_rate.into(), ..Limits::default() },
+        trace: !arguments.no_traces,
+    };
+    let event = |event: host::Event| match event {
+        host::Event::Open(address) => say(&format!("probes at {address}")),
+        host::Event::List(targets, probers) => say(&format!("pinglist: {targets} targets, {probers} probers")),
+        host::Event::Away(why) => say(&format!("error: {why}")),
+        host::Event::Stopped => say("the controller has not answered three times; probing stops until it does"),
+        host::Event::Back => say("the controller answers again"),
+        host::Event::NoTraces(why) => say(&format!("paths are not traced: {why}")),
+    };
+    host::run(&options, interruption.flag(), event).map_err(|error| match error {
+        HostError::Setup(why) => CliError::Input(why),
+        error => CliError::Failed(vec![error.to_string()]),
+    })
+}
+
+fn control(arguments: &ControllerArgs) -> Result<(), CliError> {
+    let interruption = Interruption::listen()?;
+    let options = controller::Options {
+        inventory: Arc::new(read_inventory(&arguments.inventory)?),
+        folder: arguments.data.clone(),
+        listen: arguments.listen,
+        page: arguments.page,
+        files: arguments.files.files(),
+        otlp: arguments.otlp.clone(),
+    };
+    let scheme = if arguments.page.ip().is_loopback() { "http" } else { "https" };
+    let event = |event: controller::Event| match event {
+        controller::Event::Open(agents, page) => {
+            say(&format!("agents at https://{agents}, page at {scheme}://{page}/"))
+        }
+        controller::Event::Replayed(batches) => say(&format!("{batches} reports of an earlier controller")),
+        controller::Event::Agent(host) => say(&format!("{host}: its agent has registered")),
+        controller::Event::Storage(why) => say(&format!("error: results are not stored, agents keep them: {why}")),
+        controller::Event::StorageBack => say("results are stored again"),
+        controller::Event::Otlp(why) => say(&format!("error: metrics are not pushed: {why}")),
+    };
+    controller::run(&options, interruption.flag(), event).map_err(|error| match error {
+        ControllerError::Setup(why) => CliError::Input(why),
+        error => CliError::Failed(vec![error.to_string()]),
+    })
+}
+
+fn keys(arguments: &KeysArgs) -> Result<(), CliError> {
+    let inventory = read_inventory(&arguments.inventory)?;
+    let hosts: Vec<String> = inventory.hosts.iter().map(|host| host.name.clone()).collect();
+    let made = credentials::make(&arguments.out, &arguments.controller, &hosts);
+    let made = made.map_err(|why| CliError::Failed(vec![why]))?;
+    let folder = arguments.out.display();
+    output::print(|out| {
+        writeln!(out, "{} new files in {folder}; keep {folder}/ca-key.pem away from all hosts", made.len())
+    })
+}
+
+fn plan(arguments: &PlanArgs) -> Result<(), CliError> {
+    let inventory = read_inventory(&arguments.inventory)?;
+    let lists = Pinglists::new(&inventory);
+    let mut by_scope = [(0_u64, 0.0_f64); 4];
+    let mut busiest: (f64, &str) = (0.0, "");
+    for (number, host) in (0..).zip(&inventory.hosts) {
+        let mut rate = 0.0;
+        for peer in lists.of_host(number) {
+            let (pairs, probes) = &mut by_scope[inventory.scope(number, peer.host) as usize];
+            let own = 1.0 / peer.interval.as_secs();
+            *pairs += 1;
+            *probes += own;
+            rate += own;
+        }
+        if rate > busiest.0 {
+            busiest = (rate, &host.name);
+        }
+    }
+    output::print(|out| {
+        writeln!(out, "{} hosts below {} ToR switches", inventory.hosts.len(), inventory.tors.len())?;
+        writeln!(out, "{:<12} {:>10} {:>12}", "scope", "pairs", "probes/s")?;
+        for scope in Scope::ALL {
+            let (pairs, probes) = by_scope[scope as usize];
+            writeln!(out, "{:<12} {pairs:>10} {probes:>12.1}", scope.name())?;
+        }
+        let size = usize::from(inventory.settings.size);
+        let bits = busiest.0 * (size + 72) as f64 * 8.0 * 2.0;
+        writeln!(
+            out,
+            "the busiest host, {}, sends {:.1} probes/s: about {:.0} kbit/s",
+            busiest.1,
+            busiest.0,
+            bits / 1e3
+        )?;
+        let paths = inventory.settings.paths;
+        writeln!(out, "{paths} paths to each target (at most {MAX_PATHS})")
+    })
+}

@@ -1,0 +1,257 @@
+//! Alarms: rules over windows, with hysteresis.
+
+use crate::scope::Scope;
+use crate::window::{Cell, Window};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// What a rule compares.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Metric {
+    /// Median of the round-trip time of the network, in microseconds.
+    P50Us,
+    /// 99th percentile, in microseconds.
+    P99Us,
+    /// 99.9th percentile, in microseconds.
+    P999Us,
+    /// Share of lost probes, 0 to 1.
+    Loss,
+}
+
+impl Metric {
+    /// The value of a cell; `None` if it has none.
+    pub fn of(self, cell: &Cell) -> Option<f64> {
+        match self {
+            Metric::P50Us => cell.quantile_us(0.5),
+            Metric::P99Us => cell.quantile_us(0.99),
+            Metric::P999Us => cell.quantile_us(0.999),
+            Metric::Loss => (cell.probes > 0).then(|| cell.loss()),
+        }
+    }
+
+    /// The name in files.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Metric::P50Us => "p50-us",
+            Metric::P99Us => "p99-us",
+            Metric::P999Us => "p999-us",
+            Metric::Loss => "loss",
+        }
+    }
+}
+
+/// What a rule is about.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum About {
+    /// All probes of one scope: of hosts below one ToR switch, in one podset, and so on.
+    Scope,
+    /// The probes from the hosts of one ToR switch to those of another.
+    TorPair,
+}
+
+/// A rule.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Rule {
+    /// Name of the alarm.
+    pub name: String,
+    /// What the rule is about.
+    pub about: About,
+    /// The scopes to which it applies; all if there are none.
+    #[serde(default)]
+    pub scopes: Vec<Scope>,
+    /// What it compares.
+    pub metric: Metric,
+    /// How far it looks back.
+    pub over: Window,
+    /// The alarm begins when the value is above this.
+    pub raise: f64,
+    /// The alarm ends when the value is below this, which is at most `raise`.
+    pub clear: f64,
+    /// The number of verdicts in a row that must agree.
+    #[serde(default = "two")]
+    pub verdicts: u32,
+    /// Minimum number of probes in the window.
+    #[serde(default = "twenty")]
+    pub probes: u64,
+}
+
+fn two() -> u32 {
+    2
+}
+
+fn twenty() -> u64 {
+    20
+}
+
+impl Rule {
+    /// The rules of an inventory that has none: those of the TCP Pingmesh (99th percentile above 5 ms, more than one
+    /// probe in 1000 lost), for each pair of ToR switches over a minute and ten minutes.
+    pub fn defaults() -> Vec<Rule> {
+        let rule = |name: &str, metric, over, raise, clear, probes| Rule {
+            name: name.to_string(),
+            about: About::TorPair,
+            scopes: Vec::new(),
+            metric,
+            over,
+            raise,
+            clear,
+            verdicts: 2,
+            probes,
+        };
+        vec![
+            rule("latency", Metric::P99Us, Window::Minute, 5_000.0, 2_500.0, 20),
+            // Three lost probes of 60 are no accident.
+            rule("heavy-loss", Metric::Loss, Window::Minute, 0.05, 0.01, 20),
+            rule("loss", Metric::Loss, Window::TenMinutes, 1e-3, 5e-4, 1_000),
+        ]
+    }
+
+    /// Checks the numbers.
+    ///
+    /// # Errors
+    /// A sentence.
+    pub fn check(&self) -> Result<(), String> {
+        let Rule { name, raise, clear, .. } = self;
+        if !(raise.is_finite() && clear.is_finite() && (0.0..=*raise).contains(clear)) {
+            return Err(format!("alarm {name}: clear = {clear} must be from 0 to raise = {raise}"));
+        }
+        if self.metric == Metric::Loss && *raise >= 1.0 {
+            return Err(format!("alarm {name}: raise = {raise} can never be exceeded; a loss is below 1"));
+        }
+        if self.verdicts == 0 || self.probes == 0 {
+            return Err(format!("alarm {name}: verdicts and probes must be at least 1"));
+        }
+        Ok(())
+    }
+
+    /// Whether the rule applies to a scope.
+    pub fn applies(&self, scope: Scope) -> bool {
+        self.scopes.is_empty() || self.scopes.contains(&scope)
+    }
+}
+
+/// An alarm that is on.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Alarm {
+    /// Name of the rule.
+    pub rule: String,
+    /// What it is about, in words.
+    pub about: String,
+    /// Since when, by the controller's clock that does not go back, in ms.
+    pub since_ms: u64,
+    /// The latest value.
+    pub value: f64,
+    /// The rule's metric.
+    pub metric: Metric,
+    /// The rule's bound.
+    pub raise: f64,
+}
+
+#[derive(Clone, Debug, Default)]
+struct State {
+    /// Number of verdicts in a row that want a change.
+    agreeing: u32,
+    on: Option<Alarm>,
+}
+
+/// The alarms of all rules.
+#[derive(Clone, Debug, Default)]
+pub struct Alarms {
+    states: BTreeMap<(usize, String), State>,
+    /// Alarms that have ended, the newest last, with the time of the end.
+    ended: Vec<(Alarm, u64)>,
+}
+
+/// Maximum number of ended alarms that are remembered.
+const MAX_ENDED: usize = 200;
+
+impl Alarms {
+    /// Judges a cell by a rule.
+    pub fn judge(&mut self, rule: (usize, &Rule), about: &str, cell: &Cell, now: u64) {
+        let (number, rule) = rule;
+        let value = (cell.probes >= rule.probes).then(|| rule.metric.of(cell)).flatten();
+        let key = (number, about.to_string());
+        if value.is_none() && !self.states.contains_key(&key) {
+            return;
+        }
+        let state = self.states.entry(key.clone()).or_default();
+        // Without a value an alarm neither begins nor ends: a network that is silent is not healthy.
+        let wants_change = match (value, &state.on) {
+            (Some(value), None) => value > rule.raise,
+            (Some(value), Some(_)) => value < rule.clear || (rule.clear == 0.0 && value == 0.0),
+            (None, _) => false,
+        };
+        if let (Some(value), Some(alarm)) = (value, &mut state.on) {
+            alarm.value = value;
+        }
+        state.agreeing = if wants_change { state.agreeing + 1 } else { 0 };
+        if state.agreeing >= rule.verdicts {
+            state.agreeing = 0;
+            match state.on.take() {
+                Some(alarm) => {
+                    self.ended.push((alarm, now));
+                    if self.ended.len() > MAX_ENDED {
+                        self.ended.remove(0);
+                    }
+                }
+                None => {
+                    state.on = Some(Alarm {
+                        rule: rule.name.clone(),
+                        about: about.to_string(),
+                        since_ms: now,
+                        value: value.unwrap_or_default(),
+                        metric: rule.metric,
+                        raise: rule.raise,
+                    });
+                }
+            }
+        }
+        if state.on.is_none() && state.agreeing == 0 {
+            self.states.remove(&key);
+        }
+    }
+
+    /// The alarms that are on.
+    pub fn on(&self) -> impl Iterator<Item = &Alarm> {
+        self.states.values().filter_map(|state| state.on.as_ref())
+    }
+
+    /// Alarms that have ended, the newest last, with the time of the end.
+    pub fn ended(&self) -> &[(Alarm, u64)] {
+        &self.ended
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_alarm_has_hysteresis() {
+        let rule = Rule { probes: 10, ..Rule::defaults()[1].clone() };
+        let mut alarms = Alarms::default();
+        let mut judge = |lost: u64, probes: u64, now| {
+            alarms.judge((0, &rule), "t1 to t2", &Cell { probes, lost, ..Cell::default() }, now);
+            alarms.on().count()
+        };
+        // One bad verdict is none; two in a row are.
+        assert_eq!([judge(10, 100, 1), judge(0, 100, 2), judge(10, 100, 3), judge(10, 100, 4)], [0, 0, 0, 1]);
+        // Between the two bounds nothing changes, nor without probes.
+        assert_eq!([judge(3, 100, 5), judge(0, 0, 6), judge(3, 100, 7)], [1, 1, 1]);
+        assert_eq!([judge(0, 100, 8), judge(2, 100, 9), judge(0, 100, 10), judge(0, 100, 11)], [1, 1, 1, 0]);
+        assert_eq!(alarms.ended()[0].0.since_ms, 4);
+        assert_eq!(alarms.ended()[0].1, 11);
+    }
+
+    #[test]
+    fn rules_are_checked() {
+        for rule in Rule::defaults() {
+            assert_eq!(rule.check(), Ok(()));
+        }
+        let rule = Rule { clear: 0.1, ..Rule::defaults()[1].clone() };
+        assert_eq!(rule.check().unwrap_err(), "alarm heavy-loss: clear = 0.1 must be from 0 to raise = 0.05");
+    }
+}

@@ -1,0 +1,122 @@
+//! The metrics of a mesh, with the names of R-Pingmesh.
+
+use super::{Shared, lock, views};
+use crate::inventory::Scope;
+use crate::window::{Cell, Window};
+use rnic_watch::exposition::{Kind, Metrics};
+use std::sync::atomic::Ordering;
+
+/// Maximum number of pairs of ToR switches with metrics of their own. Beyond it only the scopes have metrics, so that a
+/// large mesh does not flood the database.
+pub(super) const MAX_TOR_PAIRS: usize = 10_000;
+
+const QUANTILES: [(&str, f64); 3] = [("0.5", 0.5), ("0.99", 0.99), ("0.999", 0.999)];
+
+/// All metrics.
+pub(super) fn metrics(shared: &Shared) -> Metrics {
+    let now = shared.now();
+    let mut metrics = Metrics::new();
+    let m = &mut metrics;
+    let (up, waiting, discarded) = views::agent_counts(shared, now);
+    let mesh = lock(&shared.mesh);
+    for scope in Scope::ALL {
+        let cell = mesh.scope(scope, Window::Minute, now);
+        let labels = [("scope", scope.name())];
+        quantiles(
+            m,
+            "rpingmesh_scope_network_rtt_ns",
+            "Round-trip time of the network by scope, last minute.",
+            &labels,
+            &cell,
+        );
+        if cell.probes > 0 {
+            m.add(
+                "rpingmesh_scope_loss_ratio",
+                Kind::Gauge,
+                "Share of lost probes by scope, last minute.",
+                &labels,
+                cell.loss(),
+            );
+        }
+    }
+    let pairs = mesh.tor_pairs().count();
+    for ((from, to), series, totals) in mesh.tor_pairs().take(MAX_TOR_PAIRS) {
+        let tor = |index: u32| shared.inventory.tors[index as usize].name.as_str();
+        let labels = [("source_tor", tor(from)), ("target_tor", tor(to))];
+        let cell = series.over(Window::Minute, now);
+        quantiles(m, "rpingmesh_network_rtt_ns", "Round-trip time of the network, last minute.", &labels, &cell);
+        m.add("rpingmesh_probe_total", Kind::Counter, "Probes.", &labels, totals.probes);
+        m.add("rpingmesh_probe_success_total", Kind::Counter, "Probes that were answered.", &labels, totals.answered);
+        m.add("rpingmesh_probe_failed_total", Kind::Counter, "Probes that were lost.", &labels, totals.lost);
+    }
+    let left_out = pairs.saturating_sub(MAX_TOR_PAIRS) as u64;
+    m.add(
+        "rpingmesh_tor_pairs_left_out",
+        Kind::Gauge,
+        "Pairs of ToR switches without metrics of their own.",
+        &[],
+        left_out,
+    );
+    for (index, host) in (0..).zip(&shared.inventory.hosts).take(MAX_TOR_PAIRS) {
+        let labels = [("host", host.name.as_str())];
+        let [prober, responder] = mesh.software_us(index, now);
+        for (name, help, us) in [
+            ("rpingmesh_prober_delay_ns", "Median delay of the prober's software, last 30 to 60 seconds.", prober),
+            (
+                "rpingmesh_responder_delay_ns",
+                "Median delay of the responder's software, last 30 to 60 seconds.",
+                responder,
+            ),
+        ] {
+            if let Some(us) = us {
+                m.add(name, Kind::Gauge, help, &labels, us * 1e3);
+            }
+        }
+    }
+    for alarm in mesh.alarms().on() {
+        let labels = [("rule", alarm.rule.as_str()), ("about", alarm.about.as_str())];
+        m.add("rpingmesh_alarm", Kind::Gauge, "Alarms that are on.", &labels, 1);
+    }
+    for finding in mesh.findings() {
+        let parts = finding.parts.join(", ");
+        let symptom = match finding.symptom {
+            crate::verdict::Symptom::Loss => "loss",
+            crate::verdict::Symptom::Delay => "delay",
+            crate::verdict::Symptom::SlowHost => "slow-host",
+        };
+        let labels = [("symptom", symptom), ("part", parts.as_str())];
+        m.add(
+            "rpingmesh_suspect_score",
+            Kind::Gauge,
+            "Parts of the network that explain failures.",
+            &labels,
+            finding.score,
+        );
+    }
+    let (probes, gone) = mesh.counts();
+    m.add("rpingmesh_results_total", Kind::Counter, "Results since the start.", &[], probes);
+    m.add("rpingmesh_results_ignored_total", Kind::Counter, "Results that say nothing about the network.", &[], gone);
+    m.add("rpingmesh_agents_up", Kind::Gauge, "Agents that are up.", &[], up as u64);
+    m.add("rpingmesh_agents_known", Kind::Gauge, "Hosts in the inventory.", &[], shared.inventory.hosts.len() as u64);
+    m.add("rpingmesh_agent_results_waiting", Kind::Gauge, "Results that wait at the agents.", &[], waiting);
+    m.add("rpingmesh_agent_results_discarded", Kind::Gauge, "Results that agents have thrown away.", &[], discarded);
+    let ok = u64::from(lock(&shared.trouble).is_none());
+    m.add("rpingmesh_storage_ok", Kind::Gauge, "1 while the disk takes results.", &[], ok);
+    m.add(
+        "rpingmesh_requests_refused_total",
+        Kind::Counter,
+        "Requests that were refused.",
+        &[],
+        shared.refused.load(Ordering::Relaxed),
+    );
+    metrics
+}
+
+fn quantiles(metrics: &mut Metrics, name: &str, help: &str, labels: &[(&str, &str)], cell: &Cell) {
+    for (label, part) in QUANTILES {
+        if let Some(us) = cell.quantile_us(part) {
+            let labels: Vec<(&str, &str)> = labels.iter().copied().chain([("quantile", label)]).collect();
+            metrics.add(name, Kind::Gauge, help, &labels, us * 1e3);
+        }
+    }
+}

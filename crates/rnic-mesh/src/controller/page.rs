@@ -1,0 +1,116 @@
+//! The page and the metrics over HTTP. All parts of the page are in this binary, and a content security policy admits
+//! nothing from elsewhere.
+
+use super::tls::Peer;
+use super::{Shared, metrics, views};
+use crate::alarm::Metric;
+use crate::credentials::{OPERATOR, is_for};
+use crate::window::Window;
+use axum::extract::{ConnectInfo, Query, Request, State};
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use axum::{Json, Router};
+use serde::Deserialize;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+const HTML: &str = include_str!("../../page/index.html");
+const SCRIPT: &str = include_str!("../../page/page.js");
+const STYLE: &str = include_str!("../../page/page.css");
+
+/// The routes for browsers and for Prometheus. `local` says that the address is a loopback address: requests without a
+/// certificate are admitted then, if they name this machine.
+pub(super) fn router(shared: Arc<Shared>, local: bool) -> Router {
+    let guard = middleware::from_fn_with_state((shared.clone(), local), admit);
+    Router::new()
+        .route("/", get(|| async { asset("text/html; charset=utf-8", HTML) }))
+        .route("/page.js", get(|| async { asset("text/javascript; charset=utf-8", SCRIPT) }))
+        .route("/page.css", get(|| async { asset("text/css; charset=utf-8", STYLE) }))
+        .route("/api/overview", get(overview))
+        .route("/api/tors", get(tor_pair))
+        .route("/api/pair", get(pair))
+        .route("/api/agents", get(agents))
+        .route("/metrics", get(text))
+        .layer(guard)
+        .with_state(shared)
+}
+
+fn asset(kind: &'static str, content: &'static str) -> Response {
+    ([(header::CONTENT_TYPE, kind)], content).into_response()
+}
+
+/// Lets operators pass. On a loopback address the host that the request names must be this machine: otherwise a page
+/// elsewhere could read the answers through a name that it resolves to this address (DNS rebinding).
+async fn admit(State((shared, local)): State<(Arc<Shared>, bool)>, request: Request, next: Next) -> Response {
+    let admitted = if local {
+        let host = request.headers().get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
+        let name = host.rsplit_once(':').map_or(host, |(name, _)| name);
+        matches!(name, "localhost" | "127.0.0.1" | "[::1]") || name.starts_with("127.")
+    } else {
+        let peer = request.extensions().get::<ConnectInfo<Peer>>();
+        let certificate = peer.and_then(|ConnectInfo(peer)| peer.certificate.as_ref());
+        certificate.is_some_and(|certificate| is_for(certificate, OPERATOR))
+    };
+    if !admitted {
+        shared.refused.fetch_add(1, Ordering::Relaxed);
+        return (StatusCode::FORBIDDEN, "only operators read the mesh's data\n").into_response();
+    }
+    let mut response = next.run(request).await;
+    let headers = response.headers_mut();
+    let policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; \
+                  frame-ancestors 'none'; base-uri 'none'; form-action 'none'";
+    headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(policy));
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    headers.insert(header::REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}
+
+#[derive(Deserialize)]
+struct Choice {
+    window: Option<Window>,
+    metric: Option<Metric>,
+}
+
+/// Runs a view outside the threads that serve, because a view of a large mesh takes some time.
+async fn view<T: Send + 'static>(
+    shared: Arc<Shared>, make: impl FnOnce(&Shared) -> T + Send + 'static,
+) -> Result<T, StatusCode> {
+    tokio::task::spawn_blocking(move || make(&shared)).await.map_err(|_| StatusCode::INTERNAL_SERVER_ERROR)
+}
+
+async fn overview(
+    State(shared): State<Arc<Shared>>, Query(choice): Query<Choice>,
+) -> Result<impl IntoResponse, StatusCode> {
+    let (window, metric) = (choice.window.unwrap_or(Window::Minute), choice.metric.unwrap_or(Metric::P99Us));
+    view(shared, move |shared| views::overview(shared, window, metric)).await.map(Json)
+}
+
+#[derive(Deserialize)]
+struct Ends {
+    from: String,
+    to: String,
+}
+
+async fn tor_pair(
+    State(shared): State<Arc<Shared>>, Query(ends): Query<Ends>,
+) -> Result<impl IntoResponse, StatusCode> {
+    let found = view(shared, move |shared| views::tor_pair(shared, &ends.from, &ends.to)).await?;
+    found.map(Json).ok_or(StatusCode::NOT_FOUND)
+}
+
+async fn pair(State(shared): State<Arc<Shared>>, Query(ends): Query<Ends>) -> Result<impl IntoResponse, StatusCode> {
+    let found = view(shared, move |shared| views::pair(shared, &ends.from, &ends.to)).await?;
+    found.map(Json).ok_or(StatusCode::NOT_FOUND)
+}
+
+async fn agents(State(shared): State<Arc<Shared>>) -> Result<impl IntoResponse, StatusCode> {
+    view(shared, views::agents).await.map(Json)
+}
+
+async fn text(State(shared): State<Arc<Shared>>) -> Result<impl IntoResponse, StatusCode> {
+    let text = view(shared, |shared| metrics::metrics(shared).prometheus()).await?;
+    Ok(([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text))
+}

@@ -1,0 +1,102 @@
+//! The thread that writes batches to the disk. It takes all that wait at a time, so that many agents share one flush.
+
+use super::{Event, Shared, lock, unix_us};
+use crate::record::Batch;
+use crate::store::{Store, Stored};
+use std::io;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use tokio::sync::{mpsc, oneshot};
+
+/// Maximum number of batches that wait.
+const WAITING: usize = 1_024;
+/// Maximum number of batches per flush.
+const TOGETHER: usize = 256;
+
+/// A batch to be written.
+pub(super) struct Job {
+    batch: Arc<Batch>,
+    bytes: axum::body::Bytes,
+    done: oneshot::Sender<Result<(), String>>,
+}
+
+/// The entrance to the thread.
+pub(super) struct Writer {
+    jobs: mpsc::Sender<Job>,
+    store: Arc<Mutex<Store>>,
+}
+
+impl Writer {
+    pub(super) fn new(store: Store) -> (Writer, mpsc::Receiver<Job>) {
+        let (jobs, waiting) = mpsc::channel(WAITING);
+        (Writer { jobs, store: Arc::new(Mutex::new(store)) }, waiting)
+    }
+
+    /// Writes a batch; returns once it is on the disk.
+    ///
+    /// # Errors
+    /// The reason why it is not.
+    pub(super) async fn write(&self, batch: Arc<Batch>, bytes: axum::body::Bytes) -> Result<(), String> {
+        let (done, result) = oneshot::channel();
+        let ended = || "the controller ends".to_string();
+        self.jobs.send(Job { batch, bytes, done }).await.map_err(|_| ended())?;
+        result.await.map_err(|_| ended())?
+    }
+
+    pub(super) fn stored(&self) -> Stored {
+        lock(&self.store).stored().clone()
+    }
+}
+
+/// Starts the thread that writes, and one that converts logs of hours that have passed; `passed` are those of an
+/// earlier controller.
+pub(super) fn start(shared: &Arc<Shared>, mut jobs: mpsc::Receiver<Job>, passed: Vec<PathBuf>) -> io::Result<()> {
+    let (logs, waiting) = std::sync::mpsc::channel::<PathBuf>();
+    for log in passed {
+        // The receiver is alive.
+        let _ = logs.send(log);
+    }
+    // The threads end with the shared state: they do not keep it.
+    let weak = Arc::downgrade(shared);
+    std::thread::Builder::new().name("mesh-parquet".to_string()).spawn(move || {
+        let mut failed: Vec<PathBuf> = Vec::new();
+        while let Ok(log) = waiting.recv() {
+            let Some(shared) = weak.upgrade() else { return };
+            // A log that could not be converted, because the disk was full, has another chance with each new one.
+            failed.push(log);
+            shared.save();
+            failed.retain(|log| match shared.converter.convert(log) {
+                Ok(()) => false,
+                Err(error) => {
+                    shared.tell(Event::Storage(error.to_string()));
+                    true
+                }
+            });
+        }
+    })?;
+    let store = shared.writer.store.clone();
+    let weak = Arc::downgrade(shared);
+    std::thread::Builder::new().name("mesh-writer".to_string()).spawn(move || {
+        while let Some(first) = jobs.blocking_recv() {
+            let mut together = vec![first];
+            while together.len() < TOGETHER
+                && let Ok(next) = jobs.try_recv()
+            {
+                together.push(next);
+            }
+            let batches: Vec<(&Batch, &[u8])> = together.iter().map(|job| (&*job.batch, &job.bytes[..])).collect();
+            let result = lock(&store).append(&batches, unix_us()).map_err(|error| error.to_string());
+            if let Ok(Some(log)) = &result {
+                // The other thread ends with this one.
+                let _ = logs.send(log.clone());
+            }
+            let Some(shared) = weak.upgrade() else { return };
+            shared.storage(result.as_ref().err().cloned());
+            for job in together {
+                // The agent may have gone.
+                let _ = job.done.send(result.as_ref().map(|_| ()).map_err(Clone::clone));
+            }
+        }
+    })?;
+    Ok(())
+}

@@ -1,0 +1,132 @@
+//! The agent's requests to the controller: HTTP over TLS 1.3, with certificates of one authority on both sides.
+
+use crate::credentials::Files;
+use crate::record::{Fetched, Registration};
+use rustls::crypto::aws_lc_rs;
+use std::io::Read;
+use std::sync::Arc;
+use std::time::Duration;
+use ureq::Agent;
+use ureq::tls::{Certificate, ClientCert, PemItem, PrivateKey, RootCerts, TlsConfig, TlsProvider};
+
+/// Maximum length of a response.
+const MAX_RESPONSE: u64 = 4 << 20;
+
+/// Why a request failed.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// The controller is not reached, or is not the right one.
+    #[error("the controller does not answer: {0}")]
+    Away(String),
+    /// The controller's disk takes nothing; the reason.
+    #[error("{0}")]
+    Full(String),
+    /// The controller, or the agent itself, refuses; the reason.
+    #[error("{0}")]
+    Refused(String),
+}
+
+/// A client of a controller.
+pub struct Client {
+    agent: Agent,
+    url: String,
+}
+
+impl Client {
+    /// A client of the controller at `https://HOST:PORT`.
+    ///
+    /// # Errors
+    /// A sentence, if the address or a file cannot be used.
+    pub fn new(url: &str, files: &Files) -> Result<Client, String> {
+        if !url.starts_with("https://") {
+            return Err(format!("the controller {url:?} is no address; accepted: https://HOST:PORT"));
+        }
+        let read = |path: &std::path::Path| std::fs::read(path).map_err(|error| format!("{}: {error}", path.display()));
+        let certificates = |path: &std::path::Path| -> Result<Vec<Certificate<'static>>, String> {
+            let bytes = read(path)?;
+            let items = ureq::tls::parse_pem(&bytes).filter_map(|item| match item {
+                Ok(PemItem::Certificate(certificate)) => Some(certificate.to_owned()),
+                _ => None,
+            });
+            let found: Vec<Certificate<'static>> = items.collect();
+            let empty = || format!("{}: it has no certificate in the format PEM", path.display());
+            if found.is_empty() { Err(empty()) } else { Ok(found) }
+        };
+        let key =
+            PrivateKey::from_pem(&read(&files.key)?).map_err(|error| format!("{}: {error}", files.key.display()))?;
+        // A pair that does not fit together is found here, not at the first request.
+        files.read()?.server()?;
+        let tls = TlsConfig::builder()
+            .provider(TlsProvider::Rustls)
+            .unversioned_rustls_crypto_provider(Arc::new(aws_lc_rs::default_provider()))
+            .root_certs(RootCerts::Specific(Arc::new(certificates(&files.ca)?)))
+            .client_cert(Some(ClientCert::new_with_certs(&certificates(&files.certificate)?, key)))
+            .build();
+        let config = Agent::config_builder()
+            .tls_config(tls)
+            .https_only(true)
+            // The environment of a service must not redirect its reports.
+            .proxy(None)
+            .max_redirects(0)
+            .http_status_as_error(false)
+            .timeout_global(Some(Duration::from_secs(5)))
+            .build();
+        Ok(Client { agent: config.into(), url: url.trim_end_matches('/').to_string() })
+    }
+
+    fn post(&self, path: &str, body: &[u8], kind: &str) -> Result<Vec<u8>, ClientError> {
+        let request = self.agent.post(format!("{}{path}", self.url)).header("Content-Type", kind);
+        Client::read(request.send(body))
+    }
+
+    /// A page of the controller, for an operator.
+    ///
+    /// # Errors
+    /// If the controller is away or refuses.
+    pub fn get(&self, path: &str) -> Result<Vec<u8>, ClientError> {
+        Client::read(self.agent.get(format!("{}{path}", self.url)).call())
+    }
+
+    fn read(response: Result<ureq::http::Response<ureq::Body>, ureq::Error>) -> Result<Vec<u8>, ClientError> {
+        let mut response = response.map_err(|error| ClientError::Away(error.to_string()))?;
+        let mut bytes = Vec::new();
+        let mut reader = response.body_mut().as_reader().take(MAX_RESPONSE);
+        reader.read_to_end(&mut bytes).map_err(|error| ClientError::Away(error.to_string()))?;
+        if response.status().is_success() {
+            return Ok(bytes);
+        }
+        let text = String::from_utf8_lossy(&bytes);
+        let text: String = text.chars().filter(|c| !c.is_control()).take(300).collect();
+        let status = response.status().as_u16();
+        let why = format!("the controller refuses ({status}): {text}");
+        Err(if status == 503 { ClientError::Full(why) } else { ClientError::Refused(why) })
+    }
+
+    /// Registers, and fetches the pinglist.
+    ///
+    /// # Errors
+    /// If the controller is away or refuses.
+    pub fn fetch(&self, registration: &Registration) -> Result<Fetched, ClientError> {
+        let body = serde_json::to_vec(registration).map_err(|error| ClientError::Refused(error.to_string()))?;
+        let bytes = self.post("/v1/pinglist", &body, "application/json")?;
+        serde_json::from_slice(&bytes)
+            .map_err(|error| ClientError::Refused(format!("the pinglist is damaged: {error}")))
+    }
+
+    /// Reports a batch. When this returns, the batch is on the controller's disk.
+    ///
+    /// # Errors
+    /// If the controller is away or does not take the batch.
+    pub fn report(&self, batch: &[u8]) -> Result<(), ClientError> {
+        self.post("/v1/report", batch, "application/octet-stream").map(drop)
+    }
+
+    /// Shows a batch to the controller for its verdicts. The controller does not store it, so it must be reported
+    /// later.
+    ///
+    /// # Errors
+    /// If the controller is away or does not take the batch.
+    pub fn show(&self, batch: &[u8]) -> Result<(), ClientError> {
+        self.post("/v1/show", batch, "application/octet-stream").map(drop)
+    }
+}

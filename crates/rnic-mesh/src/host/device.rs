@@ -1,0 +1,185 @@
+//! The device of an agent: one UD queue pair that sends probes and responses, and receives both.
+
+use super::Shared;
+use crate::agent::ProbeId;
+use rnic_endpoint::port::UdpConfig;
+use rnic_endpoint::{
+    Access, Capacities, Completion, CompletionQueue, Config, Data, DatagramAddress, DatagramOptions, Error, GRH_LEN,
+    MemoryRegion, Mode, Opcode, QpOptions, QueuePair, Security, SendFlags, SendOp, SendRequest, Service, Status,
+    TimeSource, VerbsError,
+};
+use rnic_perf::ping::Outbox;
+use rnic_perf::ping::message::{MAX_PROBE, MESSAGE};
+use rnic_perf::ping::responder::Answer;
+use rnic_transport::Time;
+use rnic_verbs::{AddressHandle, Recipient};
+use std::net::SocketAddr;
+use std::sync::atomic::Ordering;
+
+/// Number of receives that are posted.
+const RECEIVES: usize = 512;
+/// Maximum number of datagrams of each kind that have been posted and have not left.
+const SENDS: usize = 256;
+/// Length of a receive in bytes.
+const SLOT: usize = GRH_LEN as usize + MAX_PROBE;
+/// What a work request is; without these bits it is a receive.
+const PROBE: u64 = 1 << 62;
+const RESPONSE: u64 = 1 << 61;
+const REPORT: u64 = 1 << 60;
+/// Maximum time between two looks at the flag that ends the agent.
+const LOOK: Time = Time::from_ms(100);
+
+/// An open device.
+pub(super) struct Device {
+    device: rnic_endpoint::Device,
+    cq: CompletionQueue,
+    qp: QueuePair,
+    /// Where others send to.
+    pub(super) address: DatagramAddress,
+    inbox: MemoryRegion,
+    /// Slots of probes, then slots of responses.
+    outbox: Outbox,
+}
+
+impl Device {
+    pub(super) fn open(local: SocketAddr, paths: u16) -> Result<Device, Error> {
+        let udp = UdpConfig { source_ports: paths.into(), ..UdpConfig::default() };
+        let config = Config { mode: Mode::Polled, security: Security::None, udp, ..Config::default() };
+        let device = rnic_endpoint::Device::open_at(local, config)?;
+        let cq = device.completion_queue((RECEIVES + 3 * SENDS) as u32 + 16)?;
+        let pd = device.protection_domain();
+        let (send_wr, recv_wr) = (3 * SENDS as u32, RECEIVES as u32);
+        let capacities = Capacities { send_wr, recv_wr, ..Capacities::default() };
+        let qp = pd.queue_pair(&QpOptions { service: Service::Ud, capacities, ..QpOptions::new(&cq) })?;
+        let address = qp.open_datagrams(&DatagramOptions { qkey: None, mtu: MAX_PROBE as u32 })?;
+        let inbox = pd.allocate(RECEIVES * SLOT, Access::LOCAL)?;
+        let outbox = Outbox { region: pd.allocate(Outbox::len(2 * SENDS), Access::LOCAL)?, slots: 2 * SENDS };
+        let device = Device { device, cq, qp, address, inbox, outbox };
+        for slot in 0..RECEIVES {
+            device.receive_into(slot)?;
+        }
+        Ok(device)
+    }
+
+    pub(super) fn now(&self) -> Time {
+        self.device.clock().now()
+    }
+
+    pub(super) fn interrupt(&self) {
+        self.device.interrupt();
+    }
+
+    pub(super) fn source_ports(&self, paths: u16) -> Vec<u16> {
+        (0..paths).map(|path| self.device.source_port(path.into())).collect()
+    }
+
+    fn receive_into(&self, slot: usize) -> Result<(), Error> {
+        self.qp.post_recv(slot as u64, &[self.inbox.slice(slot * SLOT, SLOT)?])
+    }
+}
+
+/// The datagrams that have been posted and have not left, by slot.
+struct Leaving {
+    probes: Vec<Option<ProbeId>>,
+    /// A response, and when its probe arrived (T3).
+    responses: Vec<Option<(Answer, Time)>>,
+    free_probes: Vec<usize>,
+    free_responses: Vec<usize>,
+}
+
+/// Moves datagrams until the agent ends.
+pub(super) fn run(shared: &Shared) -> Result<(), Error> {
+    let device = &shared.device;
+    let mut found = [Completion::BLANK; 64];
+    let mut leaving = Leaving {
+        probes: vec![None; SENDS],
+        responses: vec![None; SENDS],
+        free_probes: (0..SENDS).collect(),
+        free_responses: (0..SENDS).collect(),
+    };
+    let mut datagram = vec![0; MAX_PROBE];
+    while !shared.ended.load(Ordering::Acquire) {
+        let now = shared.now();
+        while !leaving.free_probes.is_empty() {
+            let Some(probe) = shared.agent().poll_send(now) else { break };
+            let Some(slot) = leaving.free_probes.pop() else { break };
+            let gather = device.outbox.write(slot, &probe.message.emit(), probe.len)?;
+            let (op, data, flags) = (SendOp::Send, Data::Gather(&gather), SendFlags::SIGNALED);
+            let to = probe.to.recipient();
+            let path = AddressHandle { flow: probe.path.into(), dscp: probe.dscp, ..to.path };
+            let request = SendRequest { wr_id: PROBE | slot as u64, op, data, flags };
+            if posted(device.qp.post_datagram(&request, &Recipient { path, ..to }))? {
+                leaving.probes[slot] = Some(probe.id);
+            } else {
+                leaving.free_probes.push(slot);
+                shared.agent().unsendable(probe.id, now);
+            }
+        }
+        let next = shared.agent().next_time();
+        let wait = next.map_or(LOOK, |next| next.saturating_sub(shared.now()).min(LOOK));
+        let count = device.cq.wait(&mut found, wait)?;
+        for completion in &found[..count] {
+            completed(shared, &mut leaving, completion, &mut datagram)?;
+        }
+    }
+    Ok(())
+}
+
+fn completed(
+    shared: &Shared, leaving: &mut Leaving, completion: &Completion, datagram: &mut [u8],
+) -> Result<(), Error> {
+    let device = &shared.device;
+    let &Completion { wr_id, status, time, .. } = completion;
+    if status != Status::Success {
+        return Err(Error::Failed { wr_id, status });
+    }
+    let at = (wr_id & 0xffff_ffff) as usize;
+    if completion.opcode == Opcode::Recv {
+        let source = completion.source.map(|source| (source.ip(), source.qpn().0));
+        if let (Some(source), Some(&slot)) = (source, leaving.free_responses.last()) {
+            let len = (completion.byte_len as usize).saturating_sub(GRH_LEN as usize).min(MAX_PROBE);
+            // Only the message is read; the rest of a datagram says nothing.
+            let head = len.min(MESSAGE);
+            device.inbox.read(at * SLOT + GRH_LEN as usize, &mut datagram[..head])?;
+            let (arrived, now) = (shared.unwrapped(time), shared.now());
+            let answer = shared.agent().received(arrived, now, source, &datagram[..len]);
+            if let Some(answer) = answer {
+                let gather = device.outbox.write(SENDS + slot, &answer.response.emit(), answer.len)?;
+                let (op, data, flags) = (SendOp::Send, Data::Gather(&gather), SendFlags::SIGNALED);
+                let request = SendRequest { wr_id: RESPONSE | slot as u64, op, data, flags };
+                if posted(device.qp.post_datagram(&request, &answer.to))? {
+                    leaving.free_responses.pop();
+                    leaving.responses[slot] = Some((answer, arrived));
+                }
+            }
+        }
+        return device.receive_into(at);
+    }
+    if wr_id & PROBE != 0
+        && let Some(id) = leaving.probes.get_mut(at).and_then(Option::take)
+    {
+        leaving.free_probes.push(at);
+        let time = shared.unwrapped(time);
+        shared.agent().sent(id, time);
+    } else if wr_id & RESPONSE != 0
+        && let Some((answer, arrived)) = leaving.responses.get_mut(at).and_then(Option::take)
+    {
+        leaving.free_responses.push(at);
+        let delay = shared.unwrapped(time).saturating_sub(arrived);
+        let report = answer.report(delay).emit();
+        let (op, data, flags) = (SendOp::Send, Data::Inline(&report), SendFlags::default());
+        let request = SendRequest { wr_id: REPORT, op, data, flags };
+        posted(device.qp.post_datagram(&request, &answer.to))?;
+    }
+    Ok(())
+}
+
+/// Whether a datagram was posted. A full send queue and a recipient that does not exist lose the datagram, and are no
+/// failure of the device.
+fn posted(result: Result<(), Error>) -> Result<bool, Error> {
+    match result {
+        Ok(()) => Ok(true),
+        Err(Error::Verbs(VerbsError::Full(_) | VerbsError::Unsupported(_) | VerbsError::Range { .. })) => Ok(false),
+        Err(why) => Err(why),
+    }
+}

@@ -1,0 +1,354 @@
+//! The agent on a real host: a device that carries the probes, traces of their paths, and requests to the controller.
+//!
+//! Three threads share the state of the [`Agent`](crate::agent::Agent): one moves datagrams, one traces paths, and one
+//! talks to the controller. The first never waits for the others' network traffic.
+
+mod client;
+mod device;
+mod trace;
+
+pub use client::{Client, ClientError};
+
+use crate::agent::{Agent, Limits};
+use crate::credentials::Files;
+use crate::record::{Fetched, MAX_PATHS, PROTOCOL, Registration};
+use device::Device;
+use rnic_transport::Time;
+use std::io::{self, Read};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// Options of [`run`].
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Name of this host in the inventory and in its certificate.
+    pub host: String,
+    /// IP address and UDP port of the device; port 0 stands for any free one.
+    pub address: SocketAddr,
+    /// Address of the controller, `https://HOST:PORT`.
+    pub controller: String,
+    /// Certificates.
+    pub files: Files,
+    /// Bounds that no pinglist can exceed.
+    pub limits: Limits,
+    /// Whether paths are traced.
+    pub trace: bool,
+}
+
+/// What the agent tells while it runs.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Event {
+    /// The device is open: where it receives.
+    Open(SocketAddr),
+    /// A new pinglist: number of targets and of admitted probers.
+    List(usize, usize),
+    /// The controller does not answer, or refuses; the reason.
+    Away(String),
+    /// The agent stops probing, because the controller has not answered three times.
+    Stopped,
+    /// The controller answers again.
+    Back,
+    /// Paths are not traced; the reason.
+    NoTraces(String),
+}
+
+/// Why an agent cannot run.
+#[derive(Debug, thiserror::Error)]
+pub enum HostError {
+    /// The device failed.
+    #[error(transparent)]
+    Device(#[from] rnic_endpoint::Error),
+    /// A certificate cannot be used, or the controller's address is wrong.
+    #[error("{0}")]
+    Setup(String),
+    /// The system refuses something.
+    #[error("{doing}: {error}")]
+    System {
+        /// What the agent was doing.
+        doing: &'static str,
+        /// The reason.
+        error: io::Error,
+    },
+}
+
+/// State that the threads share.
+struct Shared {
+    agent: Mutex<Agent>,
+    clock: Mutex<Unwrap>,
+    device: Device,
+    ended: AtomicBool,
+}
+
+impl Shared {
+    fn agent(&self) -> MutexGuard<'_, Agent> {
+        self.agent.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A time of the device as time since its start, which does not wrap.
+    fn unwrapped(&self, time: Time) -> Time {
+        self.clock.lock().unwrap_or_else(PoisonError::into_inner).time(time)
+    }
+
+    fn now(&self) -> Time {
+        self.unwrapped(self.device.now())
+    }
+}
+
+/// Makes a clock of the device's clock, which goes back by an epoch once in 52 days.
+#[derive(Default)]
+struct Unwrap {
+    latest: Time,
+}
+
+impl Unwrap {
+    fn time(&mut self, time: Time) -> Time {
+        let epoch = rnic_verbs::Device::EPOCH.as_ps();
+        let base = self.latest.as_ps() / epoch * epoch;
+        // Times of completions are at most a little older than the latest time.
+        let candidates = [base.saturating_sub(epoch), base, base + epoch].map(|base| base + time.as_ps() % epoch);
+        let closest = candidates.into_iter().min_by_key(|candidate| candidate.abs_diff(self.latest.as_ps()));
+        let time = Time::from_ps(closest.unwrap_or_default());
+        self.latest = self.latest.max(time);
+        time
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "an agent says when it measured")]
+fn unix_us() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_micros() as u64)
+}
+
+/// Random bytes of the system.
+pub(crate) fn random<const N: usize>() -> io::Result<[u8; N]> {
+    let mut bytes = [0; N];
+    std::fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// Runs the agent of this host until `stop` is set. Tells `event` what happens.
+///
+/// # Errors
+/// If the device cannot be opened or fails, or the certificates cannot be used. A controller that is away is no error.
+pub fn run(options: &Options, stop: &AtomicBool, mut event: impl FnMut(Event)) -> Result<(), HostError> {
+    let client = Client::new(&options.controller, &options.files).map_err(HostError::Setup)?;
+    let system = |doing| move |error| HostError::System { doing, error };
+    let device = Device::open(options.address, MAX_PATHS)?;
+    let local = device.address.addr;
+    event(Event::Open(local));
+    let incarnation = u64::from_ne_bytes(random().map_err(system("cannot read random numbers"))?);
+    let mut clock = Unwrap::default();
+    let now = clock.time(device.now());
+    let ports = device.source_ports(MAX_PATHS);
+    let agent = Agent::new(&options.host, incarnation, ports, options.limits, now);
+    let tracer = if options.trace { trace::Tracer::open(local.ip()).map(Some) } else { Ok(None) };
+    let tracer = tracer.unwrap_or_else(|why| {
+        event(Event::NoTraces(why));
+        None
+    });
+    let traces = tracer.is_some();
+    let shared =
+        Arc::new(Shared { agent: Mutex::new(agent), clock: Mutex::new(clock), device, ended: AtomicBool::new(false) });
+    let mut threads = Vec::new();
+    let mover = shared.clone();
+    let failure = Arc::new(Mutex::new(None));
+    let failed = failure.clone();
+    let start = |name: &str, work: Box<dyn FnOnce() + Send>| {
+        std::thread::Builder::new().name(name.to_string()).spawn(work).map_err(system("cannot start a thread"))
+    };
+    threads.push(start(
+        "mesh-probes",
+        Box::new(move || {
+            if let Err(why) = device::run(&mover) {
+                *failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(why);
+            }
+            mover.ended.store(true, Ordering::Release);
+        }),
+    )?);
+    if let Some(tracer) = tracer {
+        let shared = shared.clone();
+        threads.push(start("mesh-traces", Box::new(move || trace::run(&shared, tracer)))?);
+    }
+    let talk = Talk { client, shared: shared.clone(), options, incarnation, traces };
+    talk.run(stop, &mut event);
+    shared.ended.store(true, Ordering::Release);
+    shared.device.interrupt();
+    for thread in threads {
+        // A panic was reported in that thread.
+        let _ = thread.join();
+    }
+    let failed = failure.lock().unwrap_or_else(PoisonError::into_inner).take();
+    failed.map_or(Ok(()), |why| Err(why.into()))
+}
+
+/// The conversation with the controller.
+struct Talk<'a> {
+    client: Client,
+    shared: Arc<Shared>,
+    options: &'a Options,
+    incarnation: u64,
+    traces: bool,
+}
+
+impl Talk<'_> {
+    fn run(&self, stop: &AtomicBool, event: &mut impl FnMut(Event)) {
+        let ends = || stop.load(Ordering::Relaxed) || self.shared.ended.load(Ordering::Acquire);
+        let mut fetch_at = self.shared.now();
+        let mut report_at = fetch_at;
+        let mut away: Option<String> = None;
+        let mut shown = 0;
+        while !ends() {
+            let now = self.shared.now();
+            if now >= fetch_at {
+                let result = self.fetch(event);
+                let refresh = self.shared.agent().list().map_or(1_000, |list| list.refresh_ms.clamp(100, 600_000));
+                fetch_at = self.shared.now() + Time::from_ms(refresh);
+                match result {
+                    Ok(()) if away.take().is_some() => event(Event::Back),
+                    Ok(()) => {}
+                    Err(why) => {
+                        let why = why.to_string();
+                        let before = self.shared.agent().stopped();
+                        self.shared.agent().fetch_failed();
+                        if away.as_ref() != Some(&why) {
+                            event(Event::Away(why.clone()));
+                        }
+                        away = Some(why);
+                        if !before && self.shared.agent().stopped() {
+                            event(Event::Stopped);
+                        }
+                    }
+                }
+                self.shared.device.interrupt();
+            }
+            if now >= report_at {
+                let every = self.shared.agent().list().map_or(1_000, |list| list.report_ms.clamp(100, 600_000));
+                report_at = now + Time::from_ms(every);
+                self.close_batch();
+                if away.is_none() {
+                    self.report(&mut shown, &ends);
+                }
+            }
+            let wait = fetch_at.min(report_at).saturating_sub(self.shared.now());
+            pause(wait.min(Time::from_ms(100)));
+        }
+        // What was measured is not lost with the agent, if the controller is there.
+        self.close_batch();
+        if away.is_none() {
+            self.report(&mut shown, &|| false);
+        }
+    }
+
+    fn fetch(&self, event: &mut impl FnMut(Event)) -> Result<(), ClientError> {
+        let (have, digest, health) = {
+            let agent = self.shared.agent();
+            let (have, digest) = agent.have();
+            (have, digest, agent.health())
+        };
+        let registration = Registration {
+            protocol: PROTOCOL,
+            host: self.options.host.clone(),
+            incarnation: self.incarnation,
+            address: self.shared.device.address,
+            have,
+            digest,
+            health: crate::record::Health { traces: self.traces, ..health },
+        };
+        match self.client.fetch(&registration)? {
+            Fetched::Unchanged(version) => {
+                self.shared.agent().unchanged(version);
+                Ok(())
+            }
+            Fetched::List(list) => {
+                let sizes = (list.targets.len(), list.admit.len());
+                let mut seed = u64::from_ne_bytes(random().unwrap_or([7; 8]));
+                let phase = || {
+                    // SplitMix64 (Steele, Lea, Flood, 2014).
+                    seed = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
+                    let z = (seed ^ (seed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+                    ((z ^ (z >> 27)) >> 11) as f64 / (1u64 << 53) as f64
+                };
+                let now = self.shared.now();
+                self.shared.agent().set_pinglist(*list, now, phase).map_err(ClientError::Refused)?;
+                event(Event::List(sizes.0, sizes.1));
+                Ok(())
+            }
+        }
+    }
+
+    fn close_batch(&self) {
+        let (now, wall) = (self.shared.now(), unix_us());
+        self.shared.agent().close_batch(|at| wall.saturating_sub(now.saturating_sub(at).as_ps() / 1_000_000));
+    }
+
+    /// Sends the batches that wait, until one fails or the agent ends. A batch that the controller does not take
+    /// remains. If the controller's disk is full, it sees the batches for its verdicts; `shown` is the number of the
+    /// last one that it has seen.
+    fn report(&self, shown: &mut u64, ends: &dyn Fn() -> bool) {
+        while !ends() {
+            let Some((sequence, bytes)) = self.shared.agent().batch().map(|batch| (batch.sequence, batch.emit()))
+            else {
+                return;
+            };
+            let reported = self.client.report(&bytes);
+            match reported {
+                Ok(()) => self.shared.agent().confirmed(sequence),
+                Err(ClientError::Full(_)) => {
+                    // A report counts for the verdicts even if it is not stored.
+                    *shown = sequence.max(*shown);
+                    return self.show(shown, ends);
+                }
+                Err(_) => return,
+            }
+        }
+    }
+
+    /// Shows the batches after `shown` to the controller.
+    fn show(&self, shown: &mut u64, ends: &dyn Fn() -> bool) {
+        while !ends() {
+            let next = self.shared.agent().batch_after(*shown).map(|batch| (batch.sequence, batch.emit()));
+            match next.map(|(sequence, bytes)| (sequence, self.client.show(&bytes))) {
+                Some((sequence, Ok(()))) => *shown = sequence,
+                _ => return,
+            }
+        }
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "an agent waits in real time")]
+fn pause(time: Time) {
+    std::thread::sleep(Duration::from_nanos(time.as_ps() / 1_000));
+}
+
+/// The local address from which a packet to `to` leaves.
+///
+/// # Errors
+/// If there is no route.
+pub fn local_address(to: IpAddr) -> io::Result<IpAddr> {
+    let any: IpAddr = if to.is_ipv4() { [0, 0, 0, 0].into() } else { [0u16; 8].into() };
+    let socket = std::net::UdpSocket::bind((any, 0))?;
+    socket.connect((to, 9))?;
+    Ok(socket.local_addr()?.ip())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clock_that_wraps_goes_on() {
+        let epoch = rnic_verbs::Device::EPOCH;
+        let mut clock = Unwrap::default();
+        let ms = Time::from_ms;
+        assert_eq!(clock.time(ms(5)), ms(5));
+        for part in 1..4 {
+            clock.time(epoch.scale(f64::from(part) / 4.0));
+        }
+        let late = epoch.saturating_sub(ms(1));
+        assert_eq!(clock.time(late), late);
+        assert_eq!(clock.time(ms(2)), epoch + ms(2));
+        assert_eq!(clock.time(late), late, "a completion that is a little older");
+        assert_eq!(clock.time(ms(3)), epoch + ms(3));
+    }
+}

@@ -1,0 +1,36 @@
+//! RDMA Pingmesh: the hosts of a data center probe each other, and a controller says how the network feels.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`inventory`] | the file with hosts, switches, settings and alarm rules |
+//! | [`scope`] | how far apart two hosts are |
+//! | [`pinglist`] | which hosts probe each other |
+//! | [`record`] | what agents and the controller tell each other |
+//! | [`agent`] | the agent of a host, without sockets and clocks |
+//! | [`registry`] | the agents that have registered, and the pinglists they get |
+//! | [`histogram`], [`window`] | results over the last minute, ten minutes and hour |
+//! | [`alarm`] | rules with hysteresis |
+//! | [`localise`] | which part of the network failing paths have in common |
+//! | [`verdict`] | all that the controller knows, without sockets and clocks |
+//! | [`store`] | results on disk: a log, and Parquet files by hour |
+//! | [`credentials`] | certificates, and what each of them allows |
+//! | [`controller`] | the service: agents' requests over TLS, page, metrics |
+//! | [`host`] | the agent on a real host: device, traces of paths, requests to the controller |
+//! | [`simulated`] | agents on a simulated fabric |
+
+pub mod agent;
+pub mod alarm;
+pub mod controller;
+pub mod credentials;
+pub mod histogram;
+pub mod host;
+pub mod inventory;
+pub mod localise;
+pub mod pinglist;
+pub mod record;
+pub mod registry;
+pub mod scope;
+pub mod simulated;
+pub mod store;
+pub mod verdict;
+pub mod window;

@@ -1,0 +1,295 @@
+//! What agents and the controller tell each other, as plain data. Lists and registrations travel as JSON, reports as
+//! postcard, a compact binary format, because there are many.
+
+use rnic_endpoint::DatagramAddress;
+use rnic_transport::Time;
+use serde::{Deserialize, Serialize};
+
+/// Version of the protocol between agents and the controller.
+pub const PROTOCOL: u32 = 1;
+/// Maximum number of targets in a pinglist, and so in a batch.
+pub const MAX_TARGETS: usize = 1_024;
+/// Maximum number of probes in a batch.
+pub const MAX_PROBES: usize = 8_192;
+/// Maximum number of paths to a target.
+pub const MAX_PATHS: u16 = 64;
+/// Maximum number of hops of a traced path.
+pub const MAX_HOPS: usize = 16;
+
+/// What an agent says about itself whenever it fetches its pinglist.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Registration {
+    /// Version of the protocol, [`PROTOCOL`].
+    pub protocol: u32,
+    /// Name of the host in the inventory.
+    pub host: String,
+    /// A random number that the agent draws when it starts.
+    pub incarnation: u64,
+    /// Where the agent receives probes.
+    pub address: DatagramAddress,
+    /// [`Pinglist::version`] of the list that the agent has; 0 without a list.
+    pub have: u64,
+    /// [`Pinglist::digest`] of the list that the agent has; 0 without a list.
+    pub digest: u64,
+    /// How the agent is.
+    pub health: Health,
+}
+
+/// Counters of an agent since its start.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+pub struct Health {
+    /// Probes with a result.
+    pub probes: u64,
+    /// Results that were thrown away because the controller did not take them in time.
+    pub discarded: u64,
+    /// Results that wait to be taken by the controller.
+    pub waiting: u64,
+    /// Probes of others that were answered.
+    pub answered: u64,
+    /// Probes of others beyond the rate, which were not answered.
+    pub limited: u64,
+    /// Datagrams of strangers.
+    pub strange: u64,
+    /// Probes that were delayed or left out, because the list asked for more than the agent's own limits.
+    pub throttled: u64,
+    /// Whether the agent can trace the paths of its probes.
+    pub traces: bool,
+}
+
+/// The answer to a registration.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Fetched {
+    /// The agent has the current list; the number is its new [`Pinglist::version`].
+    Unchanged(u64),
+    /// A new list.
+    List(Box<Pinglist>),
+}
+
+/// What an agent has to do.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Pinglist {
+    /// Grows with every agent that registers.
+    pub version: u64,
+    /// A number that changes with the content.
+    pub digest: u64,
+    /// Time between two fetches, in ms.
+    pub refresh_ms: u64,
+    /// Time between two reports, in ms.
+    pub report_ms: u64,
+    /// Time between two traces of a path, in ms.
+    pub trace_ms: u64,
+    /// Time after which a probe without a response is lost, in ms.
+    pub timeout_ms: u64,
+    /// Payload bytes of a probe.
+    pub size: u16,
+    /// Number of paths to each target.
+    pub paths: u16,
+    /// Differentiated services code point of probes.
+    pub dscp: u8,
+    /// The hosts to probe.
+    pub targets: Vec<Target>,
+    /// The probers to be answered.
+    pub admit: Vec<Admit>,
+}
+
+/// A host to probe.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Target {
+    /// Name in the inventory.
+    pub host: String,
+    /// The target's incarnation, which reports repeat.
+    pub incarnation: u64,
+    /// Where the target receives probes.
+    pub address: DatagramAddress,
+    /// Session number that probes carry.
+    pub session: u64,
+    /// Time between two probes, in ms.
+    pub interval_ms: u64,
+}
+
+/// A prober to be answered.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Admit {
+    /// Session number that its probes carry.
+    pub session: u64,
+    /// Where the prober receives responses.
+    pub prober: DatagramAddress,
+}
+
+/// Results of probes, from one agent.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Batch {
+    /// Version of the protocol, [`PROTOCOL`].
+    pub protocol: u32,
+    /// Name of the prober in the inventory.
+    pub host: String,
+    /// The prober's incarnation.
+    pub incarnation: u64,
+    /// Number of the batch, from 1. Batches of an incarnation arrive in this order, and the controller counts each
+    /// number at most once.
+    pub sequence: u64,
+    /// Name and incarnation of the targets in this batch.
+    pub targets: Vec<(String, u64)>,
+    /// UDP source port of each path.
+    pub source_ports: Vec<u16>,
+    /// The results.
+    pub probes: Vec<ProbeRecord>,
+    /// Paths that were traced.
+    pub traces: Vec<Trace>,
+}
+
+/// The result of a probe.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ProbeRecord {
+    /// Index of the target in [`Batch::targets`].
+    pub target: u16,
+    /// Index of the path.
+    pub path: u16,
+    /// When the result was known, by the prober's clock, in microseconds since 1970.
+    pub at_us: u64,
+    /// What became of it.
+    pub result: ProbeResult,
+}
+
+/// What became of a probe.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum ProbeResult {
+    /// It was answered.
+    Answered {
+        /// Time from posting it until the prober saw the response, in ns.
+        total_ns: u64,
+        /// Delay at the prober in ns.
+        prober_ns: u64,
+        /// Delay at the responder, and round-trip time of the network, in ns; `None` if the report was lost.
+        split_ns: Option<(u64, u64)>,
+    },
+    /// No response arrived in time.
+    Timeout,
+    /// The prober's system could not send it.
+    Unreachable,
+    /// The target's agent had ended or started anew, which is no failure of the network.
+    Gone,
+}
+
+impl ProbeResult {
+    /// The code in files and on the page.
+    pub const fn code(self) -> &'static str {
+        match self {
+            ProbeResult::Answered { .. } => "answered",
+            ProbeResult::Timeout => "timeout",
+            ProbeResult::Unreachable => "unreachable",
+            ProbeResult::Gone => "gone",
+        }
+    }
+
+    /// Round-trip time of the network, if it is known.
+    pub const fn network_ns(self) -> Option<u64> {
+        match self {
+            ProbeResult::Answered { split_ns: Some((_, network)), .. } => Some(network),
+            _ => None,
+        }
+    }
+
+    /// Whether the probe counts as lost.
+    pub const fn is_lost(self) -> bool {
+        matches!(self, ProbeResult::Timeout | ProbeResult::Unreachable)
+    }
+}
+
+/// The routers on a path, as they answer to packets whose time to live ends there.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Trace {
+    /// Index of the target in [`Batch::targets`].
+    pub target: u16,
+    /// Index of the path.
+    pub path: u16,
+    /// IP addresses of the hops, from the prober's ToR on; `None` for a hop that did not answer.
+    pub hops: Vec<Option<std::net::IpAddr>>,
+}
+
+impl Batch {
+    /// The batch as bytes.
+    pub fn emit(&self) -> Vec<u8> {
+        // Only a serialiser that allocates in advance can fail.
+        postcard::to_stdvec(self).unwrap_or_default()
+    }
+
+    /// Reads a batch.
+    ///
+    /// # Errors
+    /// A sentence, if the bytes are no batch, or it refers to targets that it does not name.
+    pub fn parse(bytes: &[u8]) -> Result<Batch, String> {
+        let batch: Batch = postcard::from_bytes(bytes).map_err(|error| format!("this is no report: {error}"))?;
+        if batch.protocol != PROTOCOL {
+            return Err(format!("the report has version {}; this controller reads {PROTOCOL}", batch.protocol));
+        }
+        let (targets, paths) = (batch.targets.len(), batch.source_ports.len());
+        if targets > MAX_TARGETS || batch.probes.len() > MAX_PROBES || paths > usize::from(MAX_PATHS) {
+            return Err(format!(
+                "the report is too long: at most {MAX_TARGETS} targets, {MAX_PROBES} probes and {MAX_PATHS} paths"
+            ));
+        }
+        let fits = |target: u16, path: u16| usize::from(target) < targets && usize::from(path) < paths;
+        let probes = batch.probes.iter().all(|probe| fits(probe.target, probe.path));
+        let traces = batch.traces.iter().all(|trace| fits(trace.target, trace.path) && trace.hops.len() <= MAX_HOPS);
+        if !probes || !traces || batch.traces.len() > MAX_PROBES {
+            return Err("the report refers to a target, path or hop that it cannot have".to_string());
+        }
+        Ok(batch)
+    }
+}
+
+/// A time in nanoseconds.
+pub(crate) fn ns(time: Time) -> u64 {
+    time.as_ps() / 1_000
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn batch() -> Batch {
+        let answered = ProbeResult::Answered { total_ns: 900, prober_ns: 20, split_ns: Some((30, 850)) };
+        Batch {
+            protocol: PROTOCOL,
+            host: "h1".to_string(),
+            incarnation: 5,
+            sequence: 1,
+            targets: vec![("h2".to_string(), 6)],
+            source_ports: vec![50_000, 50_001],
+            probes: vec![ProbeRecord { target: 0, path: 1, at_us: 7, result: answered }],
+            traces: vec![Trace { target: 0, path: 0, hops: vec![Some([10, 0, 0, 1].into()), None] }],
+        }
+    }
+
+    #[test]
+    fn a_batch_survives_the_wire() {
+        assert_eq!(Batch::parse(&batch().emit()), Ok(batch()));
+        let mut wrong = batch();
+        wrong.probes[0].target = 1;
+        assert!(Batch::parse(&wrong.emit()).unwrap_err().contains("refers to a target"));
+        let mut wrong = batch();
+        wrong.protocol = 2;
+        assert_eq!(Batch::parse(&wrong.emit()).unwrap_err(), "the report has version 2; this controller reads 1");
+        let mut wrong = batch();
+        wrong.probes = vec![wrong.probes[0]; MAX_PROBES + 1];
+        assert!(Batch::parse(&wrong.emit()).unwrap_err().contains("too long"));
+    }
+
+    proptest! {
+        /// Hostile bytes yield an error or a batch within the bounds, and no panic.
+        #[test]
+        fn any_bytes(bytes in prop::collection::vec(any::<u8>(), 0..200), at in 0..60_usize, value in any::<u8>()) {
+            let mut near = batch().emit();
+            let len = near.len();
+            near[at % len] = value;
+            for bytes in [&bytes, &near] {
+                if let Ok(batch) = Batch::parse(bytes) {
+                    prop_assert!(batch.probes.iter().all(|probe| usize::from(probe.target) < batch.targets.len()));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,283 @@
+//! The agents that have registered, and the pinglists they get. It uses neither sockets nor clocks.
+//!
+//! A prober learns the address of a target from the controller, and so does a target the address of its probers. A
+//! target is in the list of a prober only after the target has confirmed a list that admits this prober: otherwise the
+//! first probes would be lost, and would count.
+
+use crate::inventory::Inventory;
+use crate::pinglist::Pinglists;
+use crate::record::{Admit, Fetched, PROTOCOL, Pinglist, Registration, Target};
+use aws_lc_rs::hmac;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+
+/// An agent that has registered.
+#[derive(Clone, Debug)]
+pub struct Agent {
+    /// What it said last.
+    pub registration: Registration,
+    /// When it spoke last, in ms of a clock that does not go back.
+    pub seen_ms: u64,
+    /// [`Registry::version`] when it registered with its present address.
+    version: u64,
+}
+
+/// The agents of a mesh.
+pub struct Registry {
+    inventory: Arc<Inventory>,
+    lists: Pinglists,
+    agents: Vec<Option<Agent>>,
+    version: u64,
+    secret: hmac::Key,
+}
+
+impl Registry {
+    /// A registry without agents. Session numbers are derived from the secret.
+    pub fn new(inventory: Arc<Inventory>, secret: &[u8]) -> Registry {
+        let lists = Pinglists::new(&inventory);
+        let agents = vec![None; inventory.hosts.len()];
+        // Versions of an earlier controller are never larger: it had one for each registration.
+        Registry { inventory, lists, agents, version: 1, secret: hmac::Key::new(hmac::HMAC_SHA256, secret) }
+    }
+
+    /// Restores an agent that had registered with an earlier controller. Agents that are no longer in the inventory are
+    /// left out.
+    pub fn restore(&mut self, registration: Registration, now: u64) {
+        let index = self.inventory.index(&registration.host);
+        let fits = |index: &u32| registration.address.addr.ip().to_canonical() == self.inventory.host(*index).address;
+        if let Some(index) = index.filter(fits) {
+            self.version += 1;
+            let version = self.version;
+            // It admits everybody that the earlier controller knew.
+            let registration = Registration { have: u64::MAX, ..registration };
+            self.agents[index as usize] = Some(Agent { registration, seen_ms: now, version });
+        }
+    }
+
+    /// An agent registers and fetches its pinglist. Returns the list, and whether the agent is new or has another
+    /// address.
+    ///
+    /// # Errors
+    /// A sentence for the agent.
+    pub fn fetch(&mut self, registration: Registration, now: u64) -> Result<(Fetched, bool), String> {
+        if registration.protocol != PROTOCOL {
+            return Err(format!("this controller speaks version {PROTOCOL}; use the same rnic on all hosts"));
+        }
+        let host = &registration.host;
+        let index = self.inventory.index(host).ok_or_else(|| format!("the inventory has no host {host}"))?;
+        let (told, known) = (registration.address.addr.ip().to_canonical(), self.inventory.host(index).address);
+        if told != known {
+            return Err(format!("the inventory has {host} at {known}, and its agent probes from {told}"));
+        }
+        if registration.address.addr.port() == 0 || registration.address.qpn >= 0xff_ffff {
+            return Err("the agent has no UDP port or no queue pair".to_string());
+        }
+        let slot = &mut self.agents[index as usize];
+        let same = |agent: &Agent| {
+            let old = &agent.registration;
+            (old.incarnation, old.address) == (registration.incarnation, registration.address)
+        };
+        let old = slot.as_ref().filter(|agent| same(agent)).map(|agent| (agent.version, agent.registration.have));
+        let is_new = old.is_none();
+        if is_new {
+            self.version += 1;
+        }
+        let version = old.map_or(self.version, |(version, _)| version);
+        let digest = registration.digest;
+        // The versions of an earlier controller mean nothing to this one: its lists are those that it restored.
+        let have = match old {
+            Some((_, u64::MAX)) if registration.have != 0 => u64::MAX,
+            _ => registration.have.min(self.version),
+        };
+        *slot = Some(Agent { registration: Registration { have, ..registration }, seen_ms: now, version });
+        let list = self.list(index, now);
+        if list.digest == digest {
+            if let Some(agent) = &mut self.agents[index as usize] {
+                agent.registration.have = agent.registration.have.max(self.version);
+            }
+            return Ok((Fetched::Unchanged(self.version), is_new));
+        }
+        if let Some(agent) = &mut self.agents[index as usize]
+            && agent.registration.have == u64::MAX
+        {
+            // It gets a list of this controller now, and confirms it in the next fetch.
+            agent.registration.have = 0;
+        }
+        Ok((Fetched::List(Box::new(list)), is_new))
+    }
+
+    /// The agent of a host.
+    pub fn agent(&self, host: u32) -> Option<&Agent> {
+        self.agents.get(host as usize)?.as_ref()
+    }
+
+    /// All registrations, to be saved.
+    pub fn registrations(&self) -> Vec<Registration> {
+        self.agents.iter().flatten().map(|agent| agent.registration.clone()).collect()
+    }
+
+    /// The peers of a host.
+    pub fn peers(&self, host: u32) -> &[crate::pinglist::Peer] {
+        self.lists.of_host(host)
+    }
+
+    /// Whether a host's agent has this incarnation and was heard of lately. Otherwise its silence is no loss of the
+    /// network.
+    pub fn is_up(&self, host: u32, incarnation: u64, now: u64) -> bool {
+        let patience = 3 * self.inventory.settings.refresh.as_ps() / 1_000_000_000;
+        self.agent(host).is_some_and(|agent| {
+            agent.registration.incarnation == incarnation && now.saturating_sub(agent.seen_ms) <= patience
+        })
+    }
+
+    fn session(&self, prober: &Registration, target: &Registration) -> u64 {
+        let text = format!("{} {} {} {}", prober.host, prober.incarnation, target.host, target.incarnation);
+        let tag = hmac::sign(&self.secret, text.as_bytes());
+        tag.as_ref().iter().take(8).fold(0, |number, byte| number << 8 | u64::from(*byte))
+    }
+
+    fn list(&self, host: u32, now: u64) -> Pinglist {
+        let settings = &self.inventory.settings;
+        let ms = |time: rnic_transport::Time| time.as_ps() / 1_000_000_000;
+        let mut list = Pinglist {
+            version: self.version,
+            digest: 0,
+            refresh_ms: ms(settings.refresh),
+            report_ms: ms(settings.report),
+            trace_ms: ms(settings.trace),
+            timeout_ms: ms(settings.timeout),
+            size: settings.size,
+            paths: settings.paths,
+            dscp: settings.dscp,
+            targets: Vec::new(),
+            admit: Vec::new(),
+        };
+        let Some(own) = self.agent(host) else { return list };
+        // An agent that has been silent for long is down. Probes would say nothing.
+        let patience = 10 * list.refresh_ms;
+        for peer in self.lists.of_host(host) {
+            let Some(other) = self.agent(peer.host) else { continue };
+            list.admit.push(Admit {
+                session: self.session(&other.registration, &own.registration),
+                prober: other.registration.address,
+            });
+            if other.registration.have >= own.version && now.saturating_sub(other.seen_ms) <= patience {
+                list.targets.push(Target {
+                    host: other.registration.host.clone(),
+                    incarnation: other.registration.incarnation,
+                    address: other.registration.address,
+                    session: self.session(&own.registration, &other.registration),
+                    interval_ms: ms(peer.interval),
+                });
+            }
+        }
+        let mut hasher = DefaultHasher::new();
+        let parts = (&list.refresh_ms, &list.report_ms, &list.trace_ms, &list.timeout_ms, &list.size);
+        (parts, list.paths, list.dscp).hash(&mut hasher);
+        for target in &list.targets {
+            (target.session, target.interval_ms).hash(&mut hasher);
+        }
+        for admit in &list.admit {
+            admit.session.hash(&mut hasher);
+        }
+        // 0 stands for no list.
+        list.digest = hasher.finish().max(1);
+        list
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::Health;
+    use rnic_endpoint::DatagramAddress;
+
+    fn inventory() -> Arc<Inventory> {
+        let host = |n: u32| format!("[[host]]\nname=\"h{n}\"\naddress=\"10.0.0.{n}\"\ntor=\"t\"\n");
+        Arc::new(Inventory::parse(&[1, 2, 3].map(host).concat()).unwrap())
+    }
+
+    fn registration(n: u8, incarnation: u64, have: (u64, u64)) -> Registration {
+        Registration {
+            protocol: PROTOCOL,
+            host: format!("h{n}"),
+            incarnation,
+            address: DatagramAddress { addr: ([10, 0, 0, n], 4_791).into(), qpn: 5, qkey: 6 },
+            have: have.0,
+            digest: have.1,
+            health: Health::default(),
+        }
+    }
+
+    /// An agent fetches, and keeps what it gets in `list`. Returns the numbers of targets and of admitted probers.
+    fn fetch(registry: &mut Registry, n: u8, incarnation: u64, list: &mut Option<Pinglist>) -> (usize, usize) {
+        let have = list.as_ref().map_or((0, 0), |list| (list.version, list.digest));
+        match (registry.fetch(registration(n, incarnation, have), 0).unwrap().0, &mut *list) {
+            (Fetched::List(new), list) => *list = Some(*new),
+            (Fetched::Unchanged(version), Some(list)) => list.version = version,
+            (Fetched::Unchanged(_), None) => panic!("an agent without a list gets one"),
+        }
+        list.as_ref().map_or((0, 0), |list| (list.targets.len(), list.admit.len()))
+    }
+
+    /// Nobody is told to probe a target that does not admit him yet.
+    #[test]
+    fn targets_follow_admission() {
+        let mut registry = Registry::new(inventory(), &[1; 32]);
+        let (mut one, mut two) = (None, None);
+        assert_eq!(fetch(&mut registry, 1, 10, &mut one), (0, 0));
+        assert_eq!(fetch(&mut registry, 2, 20, &mut two), (0, 1), "h1 does not know h2 yet");
+        assert_eq!(fetch(&mut registry, 1, 10, &mut one), (0, 1), "h2 has not confirmed");
+        assert_eq!(fetch(&mut registry, 2, 20, &mut two), (0, 1), "h1 has not confirmed");
+        // Both have confirmed lists that admit the other.
+        assert_eq!(fetch(&mut registry, 1, 10, &mut one), (1, 1));
+        assert_eq!(fetch(&mut registry, 2, 20, &mut two), (1, 1));
+        let (target, admitted) = (one.as_ref().unwrap().targets[0].session, two.as_ref().unwrap().admit[0].session);
+        assert_eq!(target, admitted);
+        // h2 starts anew: h1 stops probing the old one, and probes the new one once it admits h1.
+        let mut again = None;
+        fetch(&mut registry, 2, 21, &mut again);
+        assert_eq!(fetch(&mut registry, 1, 10, &mut one), (0, 1));
+        fetch(&mut registry, 2, 21, &mut again);
+        assert_eq!(fetch(&mut registry, 1, 10, &mut one), (1, 1));
+        assert_eq!(one.unwrap().targets[0].incarnation, 21);
+    }
+
+    /// A controller that comes back gives everybody the lists that they have.
+    #[test]
+    fn a_restart_disturbs_nobody() {
+        let mut registry = Registry::new(inventory(), &[1; 32]);
+        let mut lists = [(0, 0); 3];
+        for _ in 0..4 {
+            for n in 1..=3 {
+                if let Fetched::List(list) = registry.fetch(registration(n, 9, lists[usize::from(n) - 1]), 0).unwrap().0
+                {
+                    lists[usize::from(n) - 1] = (list.version, list.digest);
+                }
+            }
+        }
+        let mut again = Registry::new(inventory(), &[1; 32]);
+        for registration in registry.registrations() {
+            again.restore(registration, 0);
+        }
+        for turn in 0..3 {
+            for n in 1..=3 {
+                let (fetched, is_new) = again.fetch(registration(n, 9, lists[usize::from(n) - 1]), 0).unwrap();
+                assert!(matches!(fetched, Fetched::Unchanged(_)) && !is_new, "{turn} {n}");
+            }
+        }
+    }
+
+    #[test]
+    fn strangers_are_refused() {
+        let mut registry = Registry::new(inventory(), &[1; 32]);
+        let elsewhere = DatagramAddress { addr: "10.9.9.9:4791".parse().unwrap(), qpn: 5, qkey: 6 };
+        for (wrong, sentence) in [
+            (Registration { host: "x".to_string(), ..registration(1, 1, (0, 0)) }, "the inventory has no host x"),
+            (Registration { protocol: 9, ..registration(1, 1, (0, 0)) }, "version 1"),
+            (Registration { address: elsewhere, ..registration(1, 1, (0, 0)) }, "its agent probes from 10.9.9.9"),
+        ] {
+            assert!(registry.fetch(wrong, 0).unwrap_err().contains(sentence));
+        }
+    }
+}

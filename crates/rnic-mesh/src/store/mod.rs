@@ -1,0 +1,413 @@
+//! Results on disk, in one folder.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `probes-HOUR-N.log` | the batches of the current hour, as they arrive |
+//! | `probes-HOUR-N.parquet` | the results of an hour; HOUR is `2026-01-31T23` in UTC |
+//! | `state.json` | agents, and the last batch of each; see [`State`] |
+//!
+//! A batch is confirmed to its agent once it is in the log and the log is on the disk. When an hour has passed, its log
+//! becomes a Parquet file: written under another name, flushed, and renamed, so that a file with the name `.parquet` is
+//! complete, whenever the controller was killed. Hours are those of the controller's clock when the batch arrived. If
+//! this clock goes back, an hour gets another part (N).
+
+mod columns;
+mod log;
+
+use crate::record::Batch;
+use log::Log;
+pub(crate) use log::MAX_BATCH;
+pub use log::{Entry, entries};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+/// Number of the last batch of an agent that is on disk: incarnation and sequence number, by name of the host.
+pub type Stored = BTreeMap<String, (u64, u64)>;
+
+/// What the controller remembers besides the results.
+#[derive(Clone, PartialEq, Default, Debug, Serialize, Deserialize)]
+pub struct State {
+    /// Agents that have registered.
+    pub agents: Vec<crate::record::Registration>,
+    /// The last batch of each agent.
+    pub stored: Stored,
+    /// Secret from which the numbers of sessions are derived.
+    pub secret: Vec<u8>,
+}
+
+/// Why the store cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// A file cannot be read or written.
+    #[error("{path}: {error}", path = path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What happened.
+        error: io::Error,
+    },
+    /// Another controller uses the folder.
+    #[error("{path}: another controller uses this folder", path = path.display())]
+    InUse {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// `state.json` is damaged.
+    #[error("{path}: {why}; if you remove the file, the agents register anew", path = path.display())]
+    State {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        why: String,
+    },
+}
+
+fn at(path: &Path) -> impl Fn(io::Error) -> StoreError + '_ {
+    move |error| StoreError::Io { path: path.to_path_buf(), error }
+}
+
+/// A folder with results.
+pub struct Store {
+    folder: PathBuf,
+    retention: usize,
+    log: Option<Log>,
+    stored: Stored,
+    /// Holds the lock of the folder.
+    _lock: nix::fcntl::Flock<File>,
+}
+
+/// The hour of a time in microseconds since 1970, as in file names.
+pub fn hour(unix_us: u64) -> String {
+    let hours = unix_us / 3_600_000_000;
+    let (year, month, day) = date(hours / 24);
+    format!("{year:04}-{month:02}-{day:02}T{:02}", hours % 24)
+}
+
+/// The date of a number of days since 1970-01-01 (H. Hinnant, "chrono-compatible low-level date algorithms").
+fn date(days: u64) -> (u64, u64, u64) {
+    let shifted = days + 719_468;
+    let (era, of_era) = (shifted / 146_097, shifted % 146_097);
+    let year_of_era = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let day_of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month + 2) / 5 + 1;
+    let month = if month < 10 { month + 3 } else { month - 9 };
+    (era * 400 + year_of_era + u64::from(month <= 2), month, day)
+}
+
+impl Store {
+    /// Opens a folder, and creates it if there is none. Returns the store, the state, and the batches of the current
+    /// log in order. What a killed controller left half done is completed.
+    ///
+    /// # Errors
+    /// If the folder cannot be used, or another controller uses it.
+    pub fn open(folder: &Path, retention: usize, mut replay: impl FnMut(Entry)) -> Result<(Store, State), StoreError> {
+        fs::create_dir_all(folder).map_err(at(folder))?;
+        let path = folder.join("lock");
+        let file = File::create(&path).map_err(at(&path))?;
+        let lock = nix::fcntl::Flock::lock(file, nix::fcntl::FlockArg::LockExclusiveNonblock)
+            .map_err(|_| StoreError::InUse { path: folder.to_path_buf() })?;
+        let path = folder.join("state.json");
+        let mut state: State = match fs::read(&path) {
+            Ok(bytes) => serde_json::from_slice(&bytes)
+                .map_err(|error| StoreError::State { path: path.clone(), why: error.to_string() })?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => State::default(),
+            Err(error) => return Err(at(&path)(error)),
+        };
+        for name in names(folder)? {
+            if name.ends_with(".tmp") {
+                let path = folder.join(name);
+                fs::remove_file(&path).map_err(at(&path))?;
+            }
+        }
+        let mut stored = std::mem::take(&mut state.stored);
+        for name in names(folder)?.iter().filter(|name| name.ends_with(".log")) {
+            let path = folder.join(name);
+            for entry in entries(&path).map_err(at(&path))? {
+                let Batch { host, incarnation, sequence, .. } = &entry.batch;
+                stored.insert(host.clone(), (*incarnation, *sequence));
+                replay(entry);
+            }
+        }
+        let store = Store { folder: folder.to_path_buf(), retention, log: None, stored: stored.clone(), _lock: lock };
+        Ok((store, State { stored, ..state }))
+    }
+
+    /// Whether a batch of an agent is on disk already.
+    pub fn has(&self, batch: &Batch) -> bool {
+        self.stored
+            .get(&batch.host)
+            .is_some_and(|(incarnation, sequence)| *incarnation == batch.incarnation && batch.sequence <= *sequence)
+    }
+
+    /// Appends batches, and returns once they are on the disk. `bytes` are the batches as they arrived. Returns the log
+    /// of an hour that has passed, for [`Store::convert`].
+    ///
+    /// # Errors
+    /// If the disk is full, for example. None of the batches is stored then.
+    pub fn append(&mut self, batches: &[(&Batch, &[u8])], unix_us: u64) -> Result<Option<PathBuf>, StoreError> {
+        let mut passed = None;
+        let now = hour(unix_us);
+        if self.log.as_ref().is_none_or(|log| log.hour != now) {
+            let path = self.next_path(&now)?;
+            let log = Log::create(&path, now).map_err(at(&path))?;
+            sync_folder(&self.folder)?;
+            passed = self.log.replace(log).map(|old| old.path);
+        }
+        let Some(log) = &mut self.log else { return Ok(passed) };
+        let fresh = batches.iter().filter(|(batch, _)| {
+            let last = self.stored.get(&batch.host);
+            last.is_none_or(|(incarnation, sequence)| *incarnation != batch.incarnation || batch.sequence > *sequence)
+        });
+        let fresh: Vec<&(&Batch, &[u8])> = fresh.collect();
+        let result = log.append(fresh.iter().map(|(_, bytes)| *bytes), unix_us);
+        if let Err(error) = result {
+            let path = log.path.clone();
+            return Err(StoreError::Io { path, error });
+        }
+        for (batch, _) in fresh {
+            self.stored.insert(batch.host.clone(), (batch.incarnation, batch.sequence));
+        }
+        Ok(passed)
+    }
+
+    /// The last batch of each agent on disk.
+    pub fn stored(&self) -> &Stored {
+        &self.stored
+    }
+
+    /// The path of a new part of an hour.
+    fn next_path(&self, hour: &str) -> Result<PathBuf, StoreError> {
+        let prefix = format!("probes-{hour}-");
+        let number = |name: &String| name.strip_prefix(&prefix)?.split('.').next()?.parse::<u64>().ok();
+        let next = names(&self.folder)?.iter().filter_map(number).max().map_or(0, |last| last + 1);
+        Ok(self.folder.join(format!("{prefix}{next}.log")))
+    }
+
+    /// The folder and the number of hours to keep, with which another thread can convert logs.
+    pub fn converter(&self) -> Converter {
+        Converter { folder: self.folder.clone(), retention: self.retention }
+    }
+
+    /// The logs that no batch goes to any more: those of an earlier controller.
+    ///
+    /// # Errors
+    /// If the folder cannot be read.
+    pub fn passed(&self) -> Result<Vec<PathBuf>, StoreError> {
+        let current = self.log.as_ref().map(|log| log.path.clone());
+        let logs = names(&self.folder)?.into_iter().filter(|name| name.ends_with(".log"));
+        Ok(logs.map(|name| self.folder.join(name)).filter(|path| Some(path) != current.as_ref()).collect())
+    }
+}
+
+/// Turns logs into Parquet files, and removes old ones.
+#[derive(Clone, Debug)]
+pub struct Converter {
+    folder: PathBuf,
+    retention: usize,
+}
+
+impl Converter {
+    /// Converts a log into a Parquet file, and removes the files of the oldest hours beyond the retention.
+    ///
+    /// # Errors
+    /// If the disk is full, for example; the log remains then.
+    pub fn convert(&self, log: &Path) -> Result<(), StoreError> {
+        let path = log.with_extension("parquet");
+        let temporary = log.with_extension("parquet.tmp");
+        let written = || -> io::Result<()> {
+            let file = File::create(&temporary)?;
+            columns::write(&file, entries(log)?)?;
+            file.sync_all()
+        };
+        if let Err(error) = written() {
+            // The file is removed at the next start otherwise.
+            let _ = fs::remove_file(&temporary);
+            return Err(StoreError::Io { path: temporary, error });
+        }
+        fs::rename(&temporary, &path).map_err(at(&path))?;
+        sync_folder(&self.folder)?;
+        fs::remove_file(log).map_err(at(log))?;
+        self.retain()
+    }
+
+    /// Keeps the newest hours. It counts hours that have files, and does not look at the clock: a clock that jumps
+    /// ahead removes nothing.
+    fn retain(&self) -> Result<(), StoreError> {
+        let names = names(&self.folder)?;
+        let hour = |name: &str| name.get("probes-".len().."probes-2026-01-31T23".len()).map(String::from);
+        let files: Vec<(String, String)> = names
+            .into_iter()
+            .filter(|name| name.starts_with("probes-") && name.ends_with(".parquet"))
+            .filter_map(|name| Some((hour(&name)?, name)))
+            .collect();
+        let hours: BTreeSet<&String> = files.iter().map(|(hour, _)| hour).collect();
+        let old: BTreeSet<&String> = hours.into_iter().rev().skip(self.retention).collect();
+        for (_, name) in files.iter().filter(|(hour, _)| old.contains(hour)) {
+            let path = self.folder.join(name);
+            fs::remove_file(&path).map_err(at(&path))?;
+        }
+        Ok(())
+    }
+
+    /// Writes `state.json`, complete or not at all.
+    ///
+    /// # Errors
+    /// If the disk is full, for example; the old state remains then.
+    pub fn save(&self, state: &State) -> Result<(), StoreError> {
+        let path = self.folder.join("state.json");
+        let temporary = self.folder.join("state.json.tmp");
+        let write = || -> io::Result<()> {
+            use std::os::unix::fs::OpenOptionsExt;
+            let mut options = fs::OpenOptions::new();
+            // The file has a secret.
+            let mut file = options.create(true).truncate(true).write(true).mode(0o600).open(&temporary)?;
+            file.write_all(&serde_json::to_vec(state)?)?;
+            file.sync_all()?;
+            fs::rename(&temporary, &path)
+        };
+        write().map_err(at(&path))?;
+        sync_folder(&self.folder)
+    }
+}
+
+fn names(folder: &Path) -> Result<Vec<String>, StoreError> {
+    let read = fs::read_dir(folder).and_then(|entries| {
+        entries.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned())).collect::<io::Result<Vec<_>>>()
+    });
+    let mut names = read.map_err(at(folder))?;
+    names.sort();
+    Ok(names)
+}
+
+/// A renamed or new file is certain to be there after a power failure only once its folder is on the disk.
+fn sync_folder(folder: &Path) -> Result<(), StoreError> {
+    File::open(folder).and_then(|file| file.sync_all()).map_err(at(folder))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::{PROTOCOL, ProbeRecord, ProbeResult};
+    use parquet::file::reader::{FileReader, SerializedFileReader};
+
+    const HOUR: u64 = 3_600_000_000;
+
+    fn batch(host: &str, sequence: u64, probes: u64) -> Batch {
+        let probe = |n| ProbeRecord {
+            target: 0,
+            path: (n % 2) as u16,
+            at_us: n,
+            result: match n % 3 {
+                0 => ProbeResult::Timeout,
+                1 => ProbeResult::Answered { total_ns: n, prober_ns: 1, split_ns: None },
+                _ => ProbeResult::Answered { total_ns: n, prober_ns: 1, split_ns: Some((2, 3)) },
+            },
+        };
+        Batch {
+            protocol: PROTOCOL,
+            host: host.to_string(),
+            incarnation: 4,
+            sequence,
+            targets: vec![("target".to_string(), 5)],
+            source_ports: vec![50_000, 50_001],
+            probes: (0..probes).map(probe).collect(),
+            traces: Vec::new(),
+        }
+    }
+
+    fn append(store: &mut Store, batch: &Batch, unix_us: u64) -> Option<PathBuf> {
+        store.append(&[(batch, &batch.emit())], unix_us).unwrap()
+    }
+
+    fn rows(path: &Path) -> usize {
+        let reader = SerializedFileReader::new(File::open(path).unwrap()).unwrap();
+        reader.get_row_iter(None).unwrap().map(|row| row.unwrap().len()).filter(|columns| *columns == 12).count()
+    }
+
+    #[test]
+    fn hours_have_names() {
+        assert_eq!(hour(0), "1970-01-01T00");
+        assert_eq!(hour(951_782_399_000_000), "2000-02-28T23");
+        assert_eq!(hour(951_782_400_000_000), "2000-02-29T00");
+        assert_eq!(hour(4_107_542_400_000_000), "2100-03-01T00");
+    }
+
+    #[test]
+    fn an_hour_becomes_a_parquet_file_and_old_hours_go() {
+        let folder = tempfile::tempdir().unwrap();
+        let (mut store, _) = Store::open(folder.path(), 2, |_| panic!("the folder is empty")).unwrap();
+        for number in 0..4 {
+            let passed = append(&mut store, &batch("a", number + 1, 10), number * HOUR);
+            assert_eq!(passed.is_some(), number > 0);
+            if let Some(log) = passed {
+                store.converter().convert(&log).unwrap();
+                assert_eq!(rows(&log.with_extension("parquet")), 10);
+            }
+        }
+        let names = names(folder.path()).unwrap();
+        let expected =
+            ["lock", "probes-1970-01-01T01-0.parquet", "probes-1970-01-01T02-0.parquet", "probes-1970-01-01T03-0.log"];
+        assert_eq!(names, expected);
+        // The clock goes back: the hour gets another part, and nothing is overwritten.
+        append(&mut store, &batch("a", 9, 1), HOUR);
+        assert!(folder.path().join("probes-1970-01-01T01-1.log").exists());
+    }
+
+    /// A controller is killed at any byte of the log: what was confirmed is there, and the rest is no obstacle.
+    #[test]
+    fn a_killed_controller_loses_nothing_that_was_confirmed() {
+        let folder = tempfile::tempdir().unwrap();
+        let (mut store, _) = Store::open(folder.path(), 9, |_| ()).unwrap();
+        for number in 1..=3 {
+            append(&mut store, &batch("a", number, 5), 7);
+        }
+        drop(store);
+        let path = folder.path().join("probes-1970-01-01T00-0.log");
+        let bytes = fs::read(&path).unwrap();
+        for cut in [bytes.len(), bytes.len() - 1, bytes.len() * 2 / 3 + 1, 3, 0] {
+            fs::write(&path, &bytes[..cut]).unwrap();
+            let mut seen = Vec::new();
+            let (mut store, state) = Store::open(folder.path(), 9, |entry| seen.push(entry.batch.sequence)).unwrap();
+            let whole = cut * 3 / bytes.len();
+            assert_eq!(seen, (1..=whole as u64).collect::<Vec<_>>(), "{cut}");
+            assert_eq!(state.stored.get("a").map(|(_, last)| *last), (whole > 0).then_some(whole as u64));
+            // The agent reports again what was not confirmed, and something that was.
+            append(&mut store, &batch("a", 1, 5), 7);
+            append(&mut store, &batch("a", 4, 5), 7);
+            for log in store.passed().unwrap() {
+                store.converter().convert(&log).unwrap();
+                assert_eq!(rows(&log.with_extension("parquet")), 5 * whole, "{cut}");
+                fs::remove_file(log.with_extension("parquet")).unwrap();
+            }
+            drop(store);
+            for name in names(folder.path()).unwrap().iter().filter(|name| name.ends_with("log")) {
+                fs::remove_file(folder.path().join(name)).unwrap();
+            }
+        }
+    }
+
+    #[test]
+    fn two_controllers_do_not_share_a_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        let _first = Store::open(folder.path(), 9, |_| ()).unwrap();
+        let error = Store::open(folder.path(), 9, |_| ()).err().unwrap();
+        assert!(error.to_string().ends_with("another controller uses this folder"), "{error}");
+    }
+
+    #[test]
+    fn the_state_is_saved() {
+        let folder = tempfile::tempdir().unwrap();
+        let (store, state) = Store::open(folder.path(), 9, |_| ()).unwrap();
+        let state = State { secret: vec![7; 32], ..state };
+        store.converter().save(&state).unwrap();
+        drop(store);
+        assert_eq!(Store::open(folder.path(), 9, |_| ()).unwrap().1, state);
+        fs::write(folder.path().join("state.json"), "{").unwrap();
+        let error = Store::open(folder.path(), 9, |_| ()).err().unwrap().to_string();
+        assert!(error.contains("state.json: EOF") && error.contains("register anew"), "{error}");
+    }
+}
