@@ -100,17 +100,13 @@ fn folder() -> Result<PathBuf, CliError> {
     Ok(folder)
 }
 
-/// The static library beside this program, or the newest among the libraries of a build with tests.
+/// The newest static library: beside this program, or among the libraries of a build.
 fn archive(here: &Path) -> Option<PathBuf> {
-    let beside = here.join("librnic_ibverbs.a");
-    if beside.exists() {
-        return Some(beside);
-    }
-    let entries = fs::read_dir(here.join("deps")).ok()?;
-    let archives = entries.filter_map(|entry| entry.ok()).filter(|entry| {
+    let entries = [here.to_path_buf(), here.join("deps")].into_iter().filter_map(|folder| fs::read_dir(folder).ok());
+    let archives = entries.flatten().filter_map(|entry| entry.ok()).filter(|entry| {
         let name = entry.file_name();
         let name = name.to_string_lossy();
-        name.starts_with("librnic_ibverbs-") && name.ends_with(".a")
+        name.starts_with("librnic_ibverbs") && name.ends_with(".a")
     });
     let newest = archives.max_by_key(|entry| entry.metadata().and_then(|about| about.modified()).ok())?;
     Some(newest.path())
@@ -159,7 +155,7 @@ fn install(dir: &Path) -> Result<(), CliError> {
 /// Prints what programs will see. Fails if they will see no device that can be opened.
 fn doctor() -> Result<(), CliError> {
     let mut problems = Vec::new();
-    let mut say = |line: String| print_line(&line);
+    let say = |line: String| print_line(&line);
     match folder() {
         Ok(folder) => say(format!("library     {}", folder.join(library::NAME).display()))?,
         Err(error) => {

@@ -189,6 +189,8 @@ pub unsafe extern "C" fn ibv_resize_cq(cq: *mut ibv_cq, cqe: c_int) -> c_int {
         let entries = u32::try_from(cqe).map_err(|_| libc::EINVAL)?;
         // SAFETY: by the contract of libibverbs.
         let (context, state) = unsafe { (context::state((*cq).context), state(cq)) };
+        // Completions that are due count.
+        context.device.settle();
         let resized = context.device.with_verbs_quietly(|verbs| verbs.resize_cq(state.id, entries));
         resized.map_err(refused("ibv_resize_cq"))?;
         // SAFETY: as above.

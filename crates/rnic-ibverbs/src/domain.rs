@@ -160,17 +160,15 @@ fn check_memory(addr: *mut c_void, len: usize, written: bool) -> Result<(), c_in
     if populated == 0 {
         return Ok(());
     }
-    match nix::errno::Errno::last() {
-        // A kernel before 5.14, or memory that cannot be populated, such as that of a device.
-        nix::errno::Errno::EINVAL => {
-            // SAFETY: `MS_ASYNC` does nothing but to check that the memory is mapped.
-            match unsafe { libc::msync(start, end - start.addr(), libc::MS_ASYNC) } {
-                0 => Ok(()),
-                _ => Err(libc::EFAULT),
-            }
-        }
-        _ => Err(libc::EFAULT),
+    // Kernels before 5.14 do not know the advice. On others `EINVAL` says that the rights to the memory do not suffice,
+    // or that it is memory of a device.
+    // SAFETY: advice for 0 bytes does nothing.
+    let is_known = unsafe { libc::madvise(start, 0, advice) } == 0;
+    // SAFETY: `MS_ASYNC` does nothing but to check that the memory is mapped.
+    if !is_known && unsafe { libc::msync(start, end - start.addr(), libc::MS_ASYNC) } == 0 {
+        return Ok(());
     }
+    Err(libc::EFAULT)
 }
 
 /// Memory of the program, for a registration.

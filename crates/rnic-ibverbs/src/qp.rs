@@ -7,7 +7,7 @@ use crate::entry::{Unacknowledged, lock, object, refused, status};
 use crate::qp_ex::{self, Requests};
 use crate::{ah, cq, domain, srq, states, trace};
 use libc::c_int;
-use rnic_endpoint::BitRate;
+use rnic_endpoint::{BitRate, Time};
 use rnic_verbs::{
     Access, Capacities, Connection, CqId, DatagramAttributes, MAX_IN_FLIGHT, QpChange, QpInit, Qpn, SendAttributes,
     Service, Transition, Verbs, VerbsError,
@@ -179,6 +179,8 @@ pub unsafe extern "C" fn ibv_destroy_qp(qp: *mut ibv_qp) -> c_int {
     status(|| {
         // SAFETY: by the contract of libibverbs.
         let (context, state) = unsafe { (context::state((*qp).context), state(qp)) };
+        // The last ACK may wait still, and the peer for it.
+        context.device.settle();
         context.device.with_verbs(|verbs| verbs.destroy_qp(state.qpn)).map_err(refused("ibv_destroy_qp"))?;
         state.forget_completions(context);
         context.events.remove_qp(state.qpn);
@@ -311,6 +313,21 @@ fn merge(known: &ibv_qp_attr, attr: &ibv_qp_attr, mask: c_int) -> ibv_qp_attr {
     all
 }
 
+/// Time without a response after which a reliable connection fails: as long as the timeouts and retries of the program
+/// take, but at least [`SHORTEST`].
+fn give_up_after(kind: c_int, all: &ibv_qp_attr) -> Option<Time> {
+    /// NICs respond whatever their host does. Here the peer is a program, which a busy host, such as one that runs tests,
+    /// may not run for a second.
+    const SHORTEST: Time = Time::from_ms(2_000);
+    const LONGEST: Time = Time::from_ms(86_400_000);
+    if kind != IBV_QPT_RC || all.timeout == 0 {
+        return None;
+    }
+    let timeout = Time::from_ns(4_096 << u32::from(all.timeout.min(31)));
+    let retries = u64::from(all.retry_cnt.min(7)) + 1;
+    Some(Time::from_ps(timeout.as_ps().saturating_mul(retries)).clamp(SHORTEST, LONGEST))
+}
+
 /// The changes of the endpoint's queue pair that a change of attributes needs, in order.
 fn transitions(
     context: &ContextState, qp: &QpState, all: &ibv_qp_attr, mask: c_int, from: c_int, to: c_int,
@@ -358,6 +375,7 @@ fn transitions(
                 retry_count: all.retry_cnt,
                 rnr_retry: all.rnr_retry,
                 max_rd_atomic: all.max_rd_atomic,
+                give_up_after: give_up_after(qp.kind, all),
                 ..SendAttributes::default()
             }));
         }

@@ -42,6 +42,12 @@ impl Device {
         result
     }
 
+    /// Sends what waits to be sent, such as the ACK of a message that the application has received already. Callers do so
+    /// before they destroy a queue pair.
+    pub fn settle(&self) {
+        self.shared().settle();
+    }
+
     /// Moves completions, oldest first, from a queue to `out`; returns their number.
     ///
     /// # Errors
