@@ -135,7 +135,7 @@ fn make(archive: &Path, folder: &Path, out: &Path) -> Result<(), CliError> {
 
 fn run(program: &[OsString]) -> Result<(), CliError> {
     let mut path = OsString::from(folder()?);
-    #[expect(clippy::disallowed_methods, reason = "the program gets the folder in front of those that it has already")]
+    #[expect(clippy::disallowed_methods, reason = "the program gets the folder in front of its other folders")]
     if let Some(others) = std::env::var_os("LD_LIBRARY_PATH").filter(|others| !others.is_empty()) {
         path.push(":");
         path.push(others);

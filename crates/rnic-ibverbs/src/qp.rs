@@ -316,8 +316,8 @@ fn merge(known: &ibv_qp_attr, attr: &ibv_qp_attr, mask: c_int) -> ibv_qp_attr {
 /// Time without a response after which a reliable connection fails: as long as the timeouts and retries of the program
 /// take, but at least [`SHORTEST`].
 fn give_up_after(kind: c_int, all: &ibv_qp_attr) -> Option<Time> {
-    /// NICs respond whatever their host does. Here the peer is a program, which a busy host, such as one that runs tests,
-    /// may not run for a second.
+    /// NICs respond whatever their host does. Here the peer is a program, which a busy host, such as one that runs
+    /// tests, may not run for a second.
     const SHORTEST: Time = Time::from_ms(2_000);
     const LONGEST: Time = Time::from_ms(86_400_000);
     if kind != IBV_QPT_RC || all.timeout == 0 {

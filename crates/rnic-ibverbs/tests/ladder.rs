@@ -1,4 +1,4 @@
-//! The ladder of programs of the distribution that run with the library, from the simplest to those that use most of it.
+//! Programs of the distribution that run with the library, from the simplest to those that use most of it.
 
 use crate::common::{alone, await_port, both, command, has, linked, start};
 use rnic_netns::Pair;

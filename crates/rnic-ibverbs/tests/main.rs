@@ -6,7 +6,9 @@
 
 mod common;
 mod faults;
+mod hostile;
 mod interface;
 mod ladder;
 mod processes;
 mod pyverbs;
+mod ucx;

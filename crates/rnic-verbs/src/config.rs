@@ -79,9 +79,10 @@ pub struct DeviceConfig {
     pub seed: u64,
     /// Which queue pair numbers the device draws, if several devices share an address.
     pub shard: Shard,
-    /// When the device refuses the memory of a work request. `false`: when the request is posted, with a reason. `true`:
-    /// when the device uses the memory, as a NIC in hardware does; the request then fails, and with it the connection
-    /// ([`Status::LocalProtection`](crate::Status::LocalProtection)). Interfaces for programs that rely on this set it.
+    /// When the device refuses the memory of a work request. `false`: when the request is posted, with a reason.
+    /// `true`: when the device uses the memory, as a NIC in hardware does; the request then fails, and with it the
+    /// connection ([`Status::LocalProtection`](crate::Status::LocalProtection)). Interfaces for programs that rely on
+    /// this set it.
     pub late_memory_checks: bool,
 }
 
@@ -104,7 +105,8 @@ pub struct Shard {
 }
 
 impl Shard {
-    /// Maximum number of devices that share an address by a program of the kernel's. Each still has 262,144 queue pair numbers to draw from.
+    /// Maximum number of devices to which a program of the kernel hands the packets of an address. Each still has
+    /// 262,144 queue pair numbers to draw from.
     pub const MAX: u32 = 64;
 
     /// Whether the device draws this queue pair number.

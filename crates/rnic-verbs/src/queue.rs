@@ -65,7 +65,7 @@ impl CompletionQueue {
         true
     }
 
-    /// Gives the queue room for `capacity` completions, which is at least the number of those that wait.
+    /// Gives the queue room for `capacity` completions, which is at least the number of completions that wait.
     ///
     /// # Errors
     /// If the system has no memory for them.

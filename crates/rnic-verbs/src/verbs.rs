@@ -298,8 +298,8 @@ impl Device {
         queue.resize(capacity)
     }
 
-    /// Removes the completions of a queue pair that wait in a completion queue, as NICs do when a queue pair is reset or
-    /// destroyed: the application might mix them up with those of the next connection.
+    /// Removes the completions of a queue pair that wait in a completion queue, as NICs do when a queue pair is reset
+    /// or destroyed: the application might mix them up with those of the next connection.
     ///
     /// # Errors
     /// If there is no such queue.

@@ -42,8 +42,8 @@ impl Device {
         result
     }
 
-    /// Sends what waits to be sent, such as the ACK of a message that the application has received already. Callers do so
-    /// before they destroy a queue pair.
+    /// Sends what waits to be sent, such as the ACK of a message that the application has received already. Callers do
+    /// so before they destroy a queue pair.
     pub fn settle(&self) {
         self.shared().settle();
     }
@@ -56,8 +56,8 @@ impl Device {
         self.shared().verbs().poll_cq(cq, out)
     }
 
-    /// Wakes `waker` once: at the next completion of the queue that is of the kind `notify`, or at the next asynchronous
-    /// event. Returns `false` if completions or events wait already; the waker is not woken for them.
+    /// Wakes `waker` once: at the next completion of the queue that is of the kind `notify`, or at the next
+    /// asynchronous event. Returns `false` if completions or events wait already; the waker is not woken for them.
     ///
     /// # Errors
     /// When the device is closed, or there is no such queue.

@@ -159,8 +159,8 @@ impl Broker {
             let inherited = [0, port].contains(&self.directory[wish as usize]);
             return (!taken(wish) && inherited).then_some(wish);
         }
-        // The slots follow each other, so that a new process does not get that of one that has just gone, whose packets
-        // may still be on their way.
+        // The slots follow each other, so that a new process does not get the slot of a process that has just gone,
+        // whose packets may still be on their way.
         (1..SLOTS).map(|step| (u32::from(port) * 7 + step) % SLOTS).find(|slot| self.directory[*slot as usize] == 0)
     }
 

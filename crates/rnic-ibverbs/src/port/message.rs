@@ -27,7 +27,7 @@ pub(super) type Directory = [u16; SLOTS as usize];
 /// A message, as its receiver sees it.
 #[derive(Debug)]
 pub(super) enum Message<'a> {
-    /// To the broker: a process asks for a slot, or for the one that it had before. The port is where it receives.
+    /// To the broker: a process asks for a slot, or for its slot of before. The port is where it receives.
     Hello { slot: Option<u32>, port: u16 },
     /// From the broker: the receiver's own slot, and the ports of all.
     Directory { slot: u32, ports: Box<Directory> },
