@@ -1,6 +1,6 @@
 //! UCX and what stands on it: Open MPI and MPICH.
 //!
-//! UCX looks for `/dev/infiniband/uverbs0`, and takes the GIDs for IPv6 addresses because sysfs does not say what they are.
+//! UCX looks for `/dev/infiniband/uverbs0`, and takes GIDs for IPv6 addresses because sysfs does not say what they are.
 //! So these tests give it such a file, and a device with an IPv6 address.
 
 use crate::common::{await_port, command, has, library, linked, start};
