@@ -8,6 +8,7 @@ use crate::model::ModelArgs;
 use crate::perf::PerfArgs;
 use crate::ping::PingArgs;
 use crate::pingpong::PingpongArgs;
+use crate::verbs::VerbsArgs;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
@@ -62,6 +63,9 @@ pub(crate) enum Command {
     /// Exchange messages with `ibv_rc_pingpong` or another `rnic pingpong`
     #[cfg_attr(not(all(feature = "endpoint", target_os = "linux")), command(hide = true))]
     Pingpong(PingpongArgs),
+    /// Run RDMA programs without an RDMA NIC, by a libibverbs on top of the endpoint
+    #[cfg_attr(not(all(feature = "endpoint", target_os = "linux")), command(hide = true))]
+    Verbs(VerbsArgs),
     /// Print and check the RoCE packets of a capture file, a line each
     Decode(DecodeArgs),
     /// Compute buffer thresholds and fluid models of DCQCN and TIMELY, without simulating

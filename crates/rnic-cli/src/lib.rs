@@ -41,13 +41,15 @@ mod run;
 mod service;
 #[cfg(all(feature = "endpoint", target_os = "linux"))]
 mod trust;
+#[cfg(all(feature = "endpoint", target_os = "linux"))]
+mod verbs;
 
 use args::{Cli, Command, Selection};
 use clap::Parser;
 pub use decode::{Undecodable, decode_file};
 use error::CliError;
 #[cfg(not(all(feature = "endpoint", target_os = "linux")))]
-use no_endpoint::{mesh, perf, ping, pingpong};
+use no_endpoint::{mesh, perf, ping, pingpong, verbs};
 use rnic_run::{RunSpec, Scenario};
 use rnic_scenario::read_with;
 pub use rnic_sim::Catalogue;
@@ -97,6 +99,7 @@ fn dispatch(command: Command, catalogue: &Catalogue) -> Result<(), CliError> {
         Command::Ping(arguments) => ping::ping(&arguments),
         Command::Mesh(arguments) => mesh::mesh(&arguments),
         Command::Pingpong(arguments) => pingpong::pingpong(&arguments),
+        Command::Verbs(arguments) => verbs::verbs(&arguments),
         Command::Decode(arguments) => decode::decode(&arguments),
         Command::Model(arguments) => model::model(&arguments),
         Command::Lint(arguments) => lint::lint(&arguments),

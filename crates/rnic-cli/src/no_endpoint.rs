@@ -67,6 +67,17 @@ pub(crate) mod pingpong {
     }
 }
 
+/// Stands in for the module of `rnic verbs`.
+pub(crate) mod verbs {
+    use super::{CliError, Ignored, absent};
+
+    pub(crate) type VerbsArgs = Ignored;
+
+    pub(crate) fn verbs(_: &VerbsArgs) -> Result<(), CliError> {
+        Err(absent("verbs"))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -78,18 +89,20 @@ mod tests {
         Perf(perf::PerfArgs),
         Ping(ping::PingArgs),
         Pingpong(pingpong::PingpongArgs),
+        Verbs(verbs::VerbsArgs),
     }
 
     #[test]
     fn any_arguments_get_the_sentence_that_says_what_is_missing() {
         for arguments in [vec![], vec!["--help"], vec!["10.0.0.2", "-s", "64KiB", "--verify"], vec!["raw", "-p", "1"]] {
-            for command in ["mesh", "perf", "ping", "pingpong"] {
+            for command in ["mesh", "perf", "ping", "pingpong", "verbs"] {
                 let parsed = Absent::try_parse_from(["rnic", command].iter().chain(&arguments)).unwrap();
                 let error = match parsed {
                     Absent::Mesh(arguments) => mesh::mesh(&arguments).unwrap_err(),
                     Absent::Perf(arguments) => perf::perf(&arguments).unwrap_err(),
                     Absent::Ping(arguments) => ping::ping(&arguments).unwrap_err(),
                     Absent::Pingpong(arguments) => pingpong::pingpong(&arguments).unwrap_err(),
+                    Absent::Verbs(arguments) => verbs::verbs(&arguments).unwrap_err(),
                 };
                 let sentence = error.to_string();
                 assert!(sentence.starts_with(&format!("`rnic {command}` is not in this build: ")), "{sentence}");

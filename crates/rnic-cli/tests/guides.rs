@@ -27,6 +27,7 @@ const GUIDES: [&str; 10] = [
     "write-a-transport-in-p4",
     "write-a-congestion-control",
     "rdma-without-hardware",
+    "rdma-in-ci",
 ];
 
 fn repository() -> PathBuf {
@@ -213,6 +214,12 @@ fn write_a_congestion_control_and_simulate_it() {
 #[test]
 fn rdma_without_hardware() {
     follow("rdma-without-hardware", Kind::Networked);
+}
+
+/// None of its blocks is run: they need other programs, and `crates/rnic-ibverbs/tests` run those.
+#[test]
+fn rdma_in_ci() {
+    follow("rdma-in-ci", Kind::Fast);
 }
 
 /// The guide shows the code of the template.

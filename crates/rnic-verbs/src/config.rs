@@ -79,6 +79,11 @@ pub struct DeviceConfig {
     pub seed: u64,
     /// Which queue pair numbers the device draws, if several devices share an address.
     pub shard: Shard,
+    /// When the device refuses the memory of a work request. `false`: when the request is posted, with a reason.
+    /// `true`: when the device uses the memory, as a NIC in hardware does; the request then fails, and with it the
+    /// connection ([`Status::LocalProtection`](crate::Status::LocalProtection)). Interfaces for programs that rely on
+    /// this set it.
+    pub late_memory_checks: bool,
 }
 
 /// A device's place among several devices that share an IP address and a UDP port. The device draws only queue pair
@@ -95,12 +100,13 @@ pub struct DeviceConfig {
 pub struct Shard {
     /// The device's number among the devices, from 0 on.
     pub index: u32,
-    /// Number of the devices, 1 to [`Shard::MAX`].
+    /// Number of the devices, 1 or more. Where the kernel hands packets to the devices, at most [`Shard::MAX`].
     pub count: u32,
 }
 
 impl Shard {
-    /// Maximum number of devices that share an address. Each still has 262,144 queue pair numbers to draw from.
+    /// Maximum number of devices to which a program of the kernel hands the packets of an address. Each still has
+    /// 262,144 queue pair numbers to draw from.
     pub const MAX: u32 = 64;
 
     /// Whether the device draws this queue pair number.
@@ -133,6 +139,7 @@ impl Default for DeviceConfig {
             congestion: Congestion::of::<NoCongestionControl>(Settings::new(&[])),
             seed: 0,
             shard: Shard::default(),
+            late_memory_checks: false,
         }
     }
 }

@@ -132,6 +132,26 @@ impl Memory {
         Some(region.backing)
     }
 
+    pub(crate) fn change_access(&mut self, id: MrId, access: Access) {
+        if let Some(region) = self.regions.get_mut(id.0) {
+            region.access = access;
+        }
+    }
+
+    /// Deregisters the region `old`, and gives its keys to the region `new`.
+    pub(crate) fn take_keys(&mut self, old: MrId, new: MrInfo) -> MrInfo {
+        let Some((lkey, rkey)) = self.regions.get(old.0).map(|region| (region.lkey, region.rkey)) else { return new };
+        self.deregister(old);
+        if let Some(region) = self.regions.get_mut(new.id.0) {
+            (region.lkey, region.rkey) = (lkey, rkey);
+        }
+        self.local.remove(&new.lkey);
+        self.remote.remove(&new.rkey);
+        self.local.insert(lkey, new.id.0);
+        self.remote.insert(rkey, new.id.0);
+        MrInfo { lkey, rkey, ..new }
+    }
+
     pub(crate) fn has_domain(&self, pd: Pd) -> bool {
         self.regions.values().any(|region| region.pd == pd)
     }
@@ -257,6 +277,11 @@ impl Memory {
             spans.push(self.local(pd, sge, write).map_err(|why| (index, why))?);
         }
         Ok(spans)
+    }
+
+    /// Memory of a work request that has the lengths of `sges`, and that every access finds to be deregistered.
+    pub(crate) fn unusable(sges: &[Sge]) -> Spans {
+        sges.iter().filter(|sge| sge.len > 0).map(|sge| Span { region: Id::NONE, start: 0, len: sge.len }).collect()
     }
 
     /// Copies the first `out.len()` bytes of `span` into `out`.

@@ -1,7 +1,7 @@
 //! Completion queues, receive queues and shared receive queues of a device.
 
 use crate::memory::Spans;
-use crate::types::{Completion, Pd, Status, VerbsError};
+use crate::types::{Completion, Pd, Qpn, Status, VerbsError};
 use std::collections::VecDeque;
 
 /// The kind of completions of which a completion queue notifies the application, when the application requests a
@@ -63,6 +63,22 @@ impl CompletionQueue {
             self.notified = true;
         }
         true
+    }
+
+    /// Gives the queue room for `capacity` completions, which is at least the number of completions that wait.
+    ///
+    /// # Errors
+    /// If the system has no memory for them.
+    pub(crate) fn resize(&mut self, capacity: u32) -> Result<(), VerbsError> {
+        let more = capacity.saturating_sub(self.queue.len() as u32);
+        reserve(&mut self.queue, more, "completion queue")?;
+        self.capacity = capacity;
+        Ok(())
+    }
+
+    /// Removes the completions of a queue pair.
+    pub(crate) fn forget(&mut self, qpn: Qpn) {
+        self.queue.retain(|completion| completion.qpn != qpn);
     }
 
     pub(crate) fn overflowed(&self) -> bool {

@@ -11,6 +11,11 @@ pub(crate) struct Id {
     generation: u32,
 }
 
+impl Id {
+    /// A handle that no entry ever has: a table does not have so many slots.
+    pub(crate) const NONE: Id = Id { index: u32::MAX, generation: 0 };
+}
+
 /// A table that finds entries by their handles. Each entry has a generation number, with which its handle is compared.
 pub(crate) struct Table<T> {
     entries: Slab<(u32, T)>,

@@ -525,6 +525,19 @@ pub struct QpInfo {
     pub receives: u32,
 }
 
+/// Sizes and state of a shared receive queue, as [`Device::query_srq`](crate::Device::query_srq) returns them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SrqInfo {
+    /// Maximum number of receives in the queue.
+    pub capacity: u32,
+    /// Maximum number of scatter-gather elements of a receive.
+    pub max_sge: u32,
+    /// The limit of [`Device::arm_srq`](crate::Device::arm_srq); 0 if none is set, or the event has occurred.
+    pub limit: u32,
+    /// Number of receives in the queue.
+    pub receives: u32,
+}
+
 /// Limits and granularities of a device, as [`Verbs::query_device`](crate::Verbs::query_device) returns them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DeviceInfo {

@@ -5,7 +5,7 @@ use crate::backing::{Backing, Buffer, ForeignMemory, Virtual};
 use crate::common::Common;
 use crate::device::Device;
 use crate::flow::Congestion;
-use crate::memory::{Spans, total};
+use crate::memory::{Memory, Spans, total};
 use crate::packet::Route;
 use crate::qp::ud::NO_CONNECTION;
 use crate::qp::{Engine, MAX_IN_FLIGHT, Qp};
@@ -13,11 +13,16 @@ use crate::queue::{CompletionQueue, Notify, Receive, ReceiveQueue, SharedReceive
 use crate::send_queue::{Local, Wqe};
 use crate::types::{
     Access, Completion, Connection, CqId, Data, DatagramAttributes, Event, MAX_MTU, MrId, MrInfo, Pd, QpChange, QpInfo,
-    QpInit, Qpn, Recipient, RecvRequest, SendAttributes, SendOp, SendRequest, Service, Sge, SrqId, State, Status,
-    VerbsError, range,
+    QpInit, Qpn, Recipient, RecvRequest, SendAttributes, SendOp, SendRequest, Service, Sge, SrqId, SrqInfo, State,
+    Status, VerbsError, range,
 };
 use rnic_transport::{BitRate, FlowConfig, GoBack, NackPolicy, Psn, Time, headers};
 use std::net::SocketAddr;
+
+/// Why rights do not fit the memory.
+const READ_ONLY: &str = "read-only memory admits neither local_write nor remote_write nor remote_atomic";
+/// Why rights do not fit each other.
+const NEEDS_LOCAL_WRITE: &str = "remote_write and remote_atomic need local_write";
 
 /// Verbs for protection domains and memory regions.
 impl Device {
@@ -90,9 +95,7 @@ impl Device {
     ) -> Result<MrInfo, VerbsError> {
         let writes = access.local_write || access.remote_write || access.remote_atomic;
         if writes && !memory.is_writable() {
-            return Err(VerbsError::Unsupported(
-                "read-only memory admits neither local_write nor remote_write nor remote_atomic",
-            ));
+            return Err(VerbsError::Unsupported(READ_ONLY));
         }
         let addr = addr.unwrap_or(memory.addr());
         if !memory.is_empty() && addr % 8 != memory.addr() % 8 {
@@ -131,7 +134,7 @@ impl Device {
     ) -> Result<MrInfo, VerbsError> {
         self.domain(pd)?;
         if (access.remote_write || access.remote_atomic) && !access.local_write {
-            return Err(VerbsError::Unsupported("remote_write and remote_atomic need local_write"));
+            return Err(VerbsError::Unsupported(NEEDS_LOCAL_WRITE));
         }
         let limits = self.config.limits;
         if self.ctx.memory.count() >= limits.regions as usize {
@@ -169,6 +172,39 @@ impl Device {
             Backing::Owned(bytes) => Ok(Box::new(bytes)),
             Backing::Foreign(_) | Backing::Virtual(_) => Ok(Box::new(Vec::new())),
         }
+    }
+
+    /// Changes the rights to a memory region. Its keys stay. Packets that arrive from now on need the new rights, as do
+    /// work requests that are posted from now on.
+    ///
+    /// # Errors
+    /// If there is no such region, or the rights do not fit each other or the memory.
+    pub fn change_access(&mut self, id: MrId, access: Access) -> Result<(), VerbsError> {
+        let writes = access.local_write || access.remote_write || access.remote_atomic;
+        match self.backing(id)? {
+            Backing::Foreign(memory) if writes && !memory.is_writable() => Err(VerbsError::Unsupported(READ_ONLY)),
+            _ if (access.remote_write || access.remote_atomic) && !access.local_write => {
+                Err(VerbsError::Unsupported(NEEDS_LOCAL_WRITE))
+            }
+            _ => {
+                self.ctx.memory.change_access(id, access);
+                Ok(())
+            }
+        }
+    }
+
+    /// Gives a region of [`Device::register_foreign`] other memory, and other rights or another protection domain, as a
+    /// deregistration and a registration would, but the keys stay. The returned handle takes the place of `id`. Work
+    /// requests that refer to the old memory fail.
+    ///
+    /// # Errors
+    /// As [`Device::register_foreign`]; the region is as it was then.
+    pub fn reregister_foreign(
+        &mut self, id: MrId, pd: Pd, memory: ForeignMemory, addr: Option<u64>, access: Access,
+    ) -> Result<MrInfo, VerbsError> {
+        self.backing(id)?;
+        let new = self.register_foreign(pd, memory, addr, access)?;
+        Ok(self.ctx.memory.take_keys(id, new))
     }
 
     /// Copies `out.len()` bytes of a memory region into `out`, beginning with the region's byte `offset`. The device or
@@ -223,7 +259,11 @@ impl Device {
         if sges.len() > max as usize {
             return Err(VerbsError::Limit { what: "scatter-gather elements", limit: max.into() });
         }
-        self.ctx.memory.check(pd, sges, write).map_err(|(index, why)| VerbsError::Memory { index, why })
+        match self.ctx.memory.check(pd, sges, write) {
+            Ok(spans) => Ok(spans),
+            Err(_) if self.config.late_memory_checks => Ok(Memory::unusable(sges)),
+            Err((index, why)) => Err(VerbsError::Memory { index, why }),
+        }
     }
 }
 
@@ -240,6 +280,32 @@ impl Device {
         }
         range("the capacity of a completion queue", capacity, 1, limits.completions)?;
         Ok(CqId(self.ctx.cqs.insert(CompletionQueue::new(capacity)?)))
+    }
+
+    /// Gives a completion queue room for `capacity` completions. The completions in it stay.
+    ///
+    /// # Errors
+    /// If the queue does not exist or has overflowed, `capacity` is above the limit of the device or less than the
+    /// number of completions that wait, or the system has no memory.
+    pub fn resize_cq(&mut self, cq: CqId, capacity: u32) -> Result<(), VerbsError> {
+        let most = self.config.limits.completions;
+        let queue = self.cq(cq)?;
+        if queue.overflowed() {
+            return Err(VerbsError::Overflow);
+        }
+        let least = (queue.len() as u32).max(1);
+        range("the capacity of a completion queue", capacity, least, most)?;
+        queue.resize(capacity)
+    }
+
+    /// Removes the completions of a queue pair that wait in a completion queue, as NICs do when a queue pair is reset
+    /// or destroyed: the application might mix them up with those of the next connection.
+    ///
+    /// # Errors
+    /// If there is no such queue.
+    pub fn forget_completions(&mut self, cq: CqId, qpn: Qpn) -> Result<(), VerbsError> {
+        self.cq(cq)?.forget(qpn);
+        Ok(())
     }
 
     /// Destroys a completion queue.
@@ -320,6 +386,16 @@ impl Device {
             self.ctx.raise(Event::SharedReceiveLimit(srq));
         }
         Ok(())
+    }
+
+    /// Returns the sizes, the limit and the number of receives of a shared receive queue.
+    ///
+    /// # Errors
+    /// If there is no such queue.
+    pub fn query_srq(&mut self, srq: SrqId) -> Result<SrqInfo, VerbsError> {
+        let SharedReceiveQueue { receives, limit, .. } = self.srq(srq)?;
+        let (capacity, max_sge) = (receives.capacity, receives.max_sge);
+        Ok(SrqInfo { capacity, max_sge, limit: *limit, receives: receives.queue.len() as u32 })
     }
 
     /// Destroys a shared receive queue with the receives in it.

@@ -2,6 +2,7 @@
 
 mod common;
 
+mod changes;
 mod conformance;
 mod dead_peer;
 mod drops;

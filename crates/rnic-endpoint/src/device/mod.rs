@@ -24,6 +24,7 @@
 //!
 //! The handles of a device and of its objects can be used from any thread, also concurrently.
 
+mod by_number;
 mod completion;
 mod datagram;
 mod memory;
@@ -32,6 +33,7 @@ mod ready;
 mod shared;
 mod verbs;
 
+pub use by_number::Watched;
 pub use completion::{CompletionQueue, Completions};
 pub use datagram::{DatagramAddress, DatagramOptions};
 pub use memory::{Foreign, Held, Lends, MemoryRegion, Owned, ProtectionDomain, zeroed};

@@ -397,6 +397,14 @@ impl Shared {
         }
     }
 
+    /// Waits until the thread that holds the driver has finished its round, and sends what is left to be sent.
+    pub(super) fn settle(&self) {
+        self.asking.fetch_add(1, Ordering::AcqRel);
+        let _asking = Asking(&self.asking);
+        self.waker.wake_by_ref();
+        self.lead().flush(&self.verbs);
+    }
+
     /// Closes the device, and waits for the end of its progress thread if it has one.
     pub(super) fn close(&self) {
         self.flush();

@@ -28,7 +28,7 @@ use smallvec::SmallVec;
 use socket2::Socket;
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
@@ -296,6 +296,32 @@ impl Port for UdpPort {
     }
 
     fn wait(&mut self, interest: Interest, timeout: Option<Time>) -> io::Result<()> {
+        self.wait_too(interest, timeout, &[])
+    }
+
+    fn waker(&self) -> Waker {
+        Waker::from(Arc::clone(&self.wake))
+    }
+
+    fn counters(&self) -> Counters {
+        self.counters
+    }
+}
+
+/// The socket that receives, for waiting only.
+impl AsFd for UdpPort {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.receiver.as_fd()
+    }
+}
+
+impl UdpPort {
+    /// Waits like [`Port::wait`], and also until one of the file descriptors `others` is readable, for a port that
+    /// consists of this one and of other sources of packets.
+    ///
+    /// # Errors
+    /// As [`Port::wait`].
+    pub fn wait_too(&mut self, interest: Interest, timeout: Option<Time>, others: &[BorrowedFd<'_>]) -> io::Result<()> {
         if self.wake.fall_asleep() {
             return Ok(());
         }
@@ -307,13 +333,15 @@ impl Port for UdpPort {
         let mut descriptors: SmallVec<[PollFd<'_>; 4]> = SmallVec::new();
         descriptors.push(PollFd::new(self.wake.as_fd(), PollFlags::POLLIN));
         descriptors.push(PollFd::new(self.receiver.as_fd(), PollFlags::POLLIN));
+        descriptors.extend(others.iter().map(|other| PollFd::new(*other, PollFlags::POLLIN)));
+        let first_sender = descriptors.len();
         let blocked = self.senders.iter().filter(|sender| room && sender.blocked);
         descriptors.extend(blocked.map(|sender| PollFd::new(sender.socket.as_fd(), PollFlags::POLLOUT)));
         let polled = ppoll(&mut descriptors, timeout, None);
 
         let ready = |descriptor: &PollFd<'_>| descriptor.any() == Some(true);
         self.wake.wake_up(ready(&descriptors[0]));
-        let free: SmallVec<[bool; 4]> = descriptors[2..].iter().map(ready).collect();
+        let free: SmallVec<[bool; 4]> = descriptors[first_sender..].iter().map(ready).collect();
         drop(descriptors);
         let blocked = self.senders.iter_mut().filter(|sender| room && sender.blocked);
         blocked.zip(free).for_each(|(sender, free)| sender.blocked = !free);
@@ -321,13 +349,5 @@ impl Port for UdpPort {
             Ok(_) | Err(Errno::EINTR) => Ok(()),
             Err(error) => Err(error.into()),
         }
-    }
-
-    fn waker(&self) -> Waker {
-        Waker::from(Arc::clone(&self.wake))
-    }
-
-    fn counters(&self) -> Counters {
-        self.counters
     }
 }

@@ -1,0 +1,225 @@
+//! The command `rnic verbs`: RDMA programs without an RDMA NIC, by a `libibverbs.so.1` of rnic.
+
+use crate::error::CliError;
+use clap::{Args, Subcommand};
+use rnic_ibverbs::environment::{Environment, TraceTo};
+use rnic_ibverbs::{hosts, library};
+use std::ffi::OsString;
+use std::fs;
+use std::io::{self, Write};
+use std::net::{SocketAddr, UdpSocket};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Arguments of `rnic verbs`.
+///
+/// The library takes the place of the distribution's libibverbs in programs that are started with it. They then see a
+/// device for each address of this host. No root, kernel module or RDMA NIC is needed. The environment variables
+/// RNIC_DEVICES, RNIC_FAULTS, RNIC_PCAP and RNIC_TRACE set it up.
+#[derive(Args, Debug)]
+#[command(
+    arg_required_else_help = true,
+    args_conflicts_with_subcommands = true,
+    after_help = "Examples:\n  \
+    LD_LIBRARY_PATH=$(rnic verbs --path) ib_write_bw          # a server\n  \
+    LD_LIBRARY_PATH=$(rnic verbs --path) ib_write_bw 10.0.0.2 # a client\n  \
+    rnic verbs run ibv_devinfo -v\n  \
+    RNIC_FAULTS=loss=1%,seed=7 rnic verbs run ./my_program\n  \
+    rnic verbs doctor"
+)]
+pub(crate) struct VerbsArgs {
+    /// Print the folder of the library, for LD_LIBRARY_PATH
+    ///
+    /// If the library is not there yet, a C compiler (cc) links it first.
+    #[arg(long)]
+    path: bool,
+
+    #[command(subcommand)]
+    command: Option<VerbsCommand>,
+}
+
+#[derive(Subcommand, Debug)]
+enum VerbsCommand {
+    /// Run a program with the library
+    Run {
+        /// The program and its arguments
+        #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "PROGRAM")]
+        program: Vec<OsString>,
+    },
+    /// Copy the library into a folder, for an image of a container for example
+    Install {
+        /// The folder
+        #[arg(value_name = "DIR")]
+        dir: PathBuf,
+    },
+    /// Say what programs will see, and why something is missing
+    Doctor,
+}
+
+/// Runs the command.
+pub(crate) fn verbs(arguments: &VerbsArgs) -> Result<(), CliError> {
+    match &arguments.command {
+        None => print_line(&folder()?.display().to_string()),
+        Some(VerbsCommand::Run { program }) => run(program),
+        Some(VerbsCommand::Install { dir }) => install(dir),
+        Some(VerbsCommand::Doctor) => doctor(),
+    }
+}
+
+fn print_line(line: &str) -> Result<(), CliError> {
+    let written = writeln!(io::stdout(), "{line}");
+    written.map_err(|error| CliError::Io { doing: "writing to standard output".into(), error })
+}
+
+fn failed(doing: String) -> impl Fn(io::Error) -> CliError {
+    move |error| CliError::Io { doing: doing.clone(), error }
+}
+
+/// The folder with the library; makes the library if it is missing or older than the static library.
+fn folder() -> Result<PathBuf, CliError> {
+    let program = std::env::current_exe().map_err(failed("finding this program".into()))?;
+    let here = program.parent().unwrap_or(Path::new("/")).to_path_buf();
+    let installed = here.join("../lib/rnic").join(library::NAME);
+    let archive = archive(&here);
+    let Some(archive) = archive else {
+        if installed.exists() {
+            return Ok(installed.parent().map(Path::to_path_buf).unwrap_or(here));
+        }
+        return Err(CliError::Input(format!(
+            "{} has no librnic_ibverbs.a, of which the library is made: build it with `cargo build --release`",
+            here.display()
+        )));
+    };
+    let folder = here.join("rnic-verbs");
+    let out = folder.join(library::NAME);
+    let time = |path: &Path| fs::metadata(path).and_then(|about| about.modified()).ok();
+    if time(&out) < time(&archive) {
+        make(&archive, &folder, &out)?;
+    }
+    Ok(folder)
+}
+
+/// The newest static library: beside this program, or among the libraries of a build.
+fn archive(here: &Path) -> Option<PathBuf> {
+    let entries = [here.to_path_buf(), here.join("deps")].into_iter().filter_map(|folder| fs::read_dir(folder).ok());
+    let archives = entries.flatten().filter_map(|entry| entry.ok()).filter(|entry| {
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        name.starts_with("librnic_ibverbs") && name.ends_with(".a")
+    });
+    let newest = archives.max_by_key(|entry| entry.metadata().and_then(|about| about.modified()).ok())?;
+    Some(newest.path())
+}
+
+/// Links the library. Several processes may do so at the same time: each takes a file of its own, and the last one
+/// replaces the others.
+fn make(archive: &Path, folder: &Path, out: &Path) -> Result<(), CliError> {
+    fs::create_dir_all(folder).map_err(failed(format!("making {}", folder.display())))?;
+    let own = |name: &str| folder.join(format!("{}-{name}", std::process::id()));
+    let (versions, script, so) = (own("versions.c"), own("libibverbs.map"), own(library::NAME));
+    let write = |path: &Path, text| fs::write(path, text).map_err(failed(format!("writing {}", path.display())));
+    write(&versions, library::VERSIONS_SOURCE)?;
+    write(&script, library::VERSION_SCRIPT)?;
+    let linked = Command::new("cc").args(library::link(archive, &versions, &script, &so)).output();
+    let _ = (fs::remove_file(&versions), fs::remove_file(&script));
+    let linked = linked.map_err(|error| {
+        CliError::Input(format!("the C compiler `cc`, which links {}, cannot be run: {error}", library::NAME))
+    })?;
+    if !linked.status.success() {
+        let said = String::from_utf8_lossy(&linked.stderr);
+        return Err(CliError::Failed(vec![format!("cc could not link {}: {}", library::NAME, said.trim())]));
+    }
+    fs::rename(&so, out).map_err(failed(format!("writing {}", out.display())))
+}
+
+fn run(program: &[OsString]) -> Result<(), CliError> {
+    let mut path = OsString::from(folder()?);
+    #[expect(clippy::disallowed_methods, reason = "the program gets the folder in front of its other folders")]
+    if let Some(others) = std::env::var_os("LD_LIBRARY_PATH").filter(|others| !others.is_empty()) {
+        path.push(":");
+        path.push(others);
+    }
+    let error = Command::new(&program[0]).args(&program[1..]).env("LD_LIBRARY_PATH", path).exec();
+    Err(CliError::Input(format!("{} cannot be run: {error}", program[0].to_string_lossy())))
+}
+
+fn install(dir: &Path) -> Result<(), CliError> {
+    let from = folder()?.join(library::NAME);
+    fs::create_dir_all(dir).map_err(failed(format!("making {}", dir.display())))?;
+    let to = dir.join(library::NAME);
+    fs::copy(&from, &to).map_err(failed(format!("copying {} to {}", from.display(), to.display())))?;
+    print_line(&format!("{}: start programs with LD_LIBRARY_PATH={}", to.display(), dir.display()))
+}
+
+/// Prints what programs will see. Fails if they will see no device that can be opened.
+fn doctor() -> Result<(), CliError> {
+    let mut problems = Vec::new();
+    let say = |line: String| print_line(&line);
+    match folder() {
+        Ok(folder) => say(format!("library     {}", folder.join(library::NAME).display()))?,
+        Err(error) => {
+            say("library     missing".to_string())?;
+            problems.push(error.to_string());
+        }
+    }
+    match Environment::get() {
+        Ok(environment) => {
+            let Environment { devices, faults, pcap, trace } = environment;
+            let list = devices.as_ref().map(|names| names.join(","));
+            say(format!("RNIC_DEVICES {}", list.unwrap_or_else(|| "not set: all addresses of this host".into())))?;
+            say(format!("RNIC_FAULTS  {}", if faults.is_some() { "set" } else { "not set: no faults" }))?;
+            let file = pcap.as_ref().map(|path| path.display().to_string());
+            say(format!("RNIC_PCAP    {}", file.unwrap_or_else(|| "not set: no capture".into())))?;
+            let trace = match trace {
+                TraceTo::Nowhere => "not set: no trace".to_string(),
+                TraceTo::Stderr => "to standard error".to_string(),
+                TraceTo::File(path) => path.display().to_string(),
+            };
+            say(format!("RNIC_TRACE   {trace}"))?;
+            match hosts::addresses(environment) {
+                Ok(addresses) => {
+                    let mut usable = 0;
+                    for (index, address) in addresses.iter().enumerate() {
+                        let state = probe(address);
+                        usable += usize::from(state.is_ok());
+                        let state = state.unwrap_or_else(|why| why);
+                        say(format!(
+                            "rnic{index}       {} on {}, MTU {} (path MTU {}): {state}",
+                            address.ip,
+                            address.interface,
+                            address.mtu,
+                            address.path_mtu()
+                        ))?;
+                    }
+                    if usable == 0 {
+                        problems.push("there is no device that a program can open".to_string());
+                    }
+                }
+                Err(error) => problems.push(error),
+            }
+        }
+        Err(error) => problems.push(error.clone()),
+    }
+    if Path::new("/sys/class/infiniband").read_dir().is_ok_and(|mut devices| devices.next().is_some()) {
+        say(
+            "note         this host also has RDMA devices of its own; programs with the library do not see them".into()
+        )?;
+    }
+    if problems.is_empty() { Ok(()) } else { Err(CliError::Failed(problems)) }
+}
+
+/// What happens to a program that opens the device of an address.
+fn probe(address: &hosts::HostAddress) -> Result<String, String> {
+    match UdpSocket::bind(SocketAddr::new(address.ip, rnic_endpoint::port::ROCE_PORT)) {
+        Ok(_) => Ok("ready".to_string()),
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
+            if library::is_shared(address.ip) {
+                Ok("ready; other programs of yours use it".to_string())
+            } else {
+                Err("UDP port 4791 is taken, by another RoCE endpoint or rdma_rxe".to_string())
+            }
+        }
+        Err(error) => Err(format!("UDP port 4791 cannot be used: {error}")),
+    }
+}

@@ -1,0 +1,625 @@
+//! An opened device: attributes, ports, GIDs, asynchronous events.
+
+use crate::abi::*;
+use crate::channel::{Address, Mailbox};
+use crate::devices::{Device, text};
+use crate::domain;
+use crate::entry::{Unacknowledged, entry, lock, object, set_errno, status};
+use crate::environment::Environment;
+use crate::hosts::HostAddress;
+use crate::port::{CaptureFile, CapturePort, SLOTS, SharedPort, begin};
+use crate::progress::Progress;
+use crate::{cq, cq_ex, post, qp, srq, trace};
+use libc::{c_int, size_t, ssize_t};
+use rnic_endpoint::idle::IdleConfig;
+use rnic_endpoint::port::{Faults, FaultyPort, Port};
+use rnic_endpoint::{Clock, Config, DeviceClock, Mode, Security, Time, TimeSource};
+use rnic_verbs::{Completion, CqId, Event, Notify, Qpn, Shard, SrqId, Status, VerbsError};
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::net::IpAddr;
+use std::os::fd::AsRawFd;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::task::{Wake, Waker};
+
+/// Number of entries in the table of GIDs. All are the device's address, because programs and scripts use different
+/// indices.
+const GIDS: usize = 4;
+
+#[repr(C)]
+pub(crate) struct Context {
+    c: verbs_context,
+    state: ContextState,
+    _null: File,
+}
+
+/// The state of an opened device.
+pub(crate) struct ContextState {
+    progress: Progress,
+    pub(crate) device: rnic_endpoint::Device,
+    pub(crate) address: HostAddress,
+    pub(crate) events: Arc<Events>,
+    clock: DeviceClock,
+    handles: AtomicU32,
+    guid: u64,
+}
+
+/// The asynchronous events of a device, and the objects to which they belong.
+pub(crate) struct Events {
+    mailbox: Mailbox<ibv_async_event>,
+    objects: Mutex<Objects>,
+}
+
+// SAFETY: the pointers in events are only handed to the program.
+unsafe impl Send for ibv_async_event {}
+
+#[derive(Default)]
+struct Objects {
+    qps: BTreeMap<u32, Address>,
+    cqs: BTreeMap<CqId, Address>,
+    srqs: BTreeMap<SrqId, Address>,
+}
+
+struct EventBell(Arc<Events>);
+
+impl Wake for EventBell {
+    fn wake(self: Arc<Self>) {
+        self.0.mailbox.ring();
+    }
+}
+
+impl Events {
+    pub(crate) fn add_qp(&self, qpn: Qpn, qp: Address) {
+        lock(&self.objects).qps.insert(qpn.0, qp);
+    }
+    pub(crate) fn add_cq(&self, id: CqId, cq: Address) {
+        lock(&self.objects).cqs.insert(id, cq);
+    }
+    pub(crate) fn add_srq(&self, id: SrqId, srq: Address) {
+        lock(&self.objects).srqs.insert(id, srq);
+    }
+    pub(crate) fn remove_qp(&self, qpn: Qpn) {
+        let gone = lock(&self.objects).qps.remove(&qpn.0);
+        self.forget(gone);
+    }
+    pub(crate) fn remove_cq(&self, id: CqId) {
+        let gone = lock(&self.objects).cqs.remove(&id);
+        self.forget(gone);
+    }
+    pub(crate) fn remove_srq(&self, id: SrqId) {
+        let gone = lock(&self.objects).srqs.remove(&id);
+        self.forget(gone);
+    }
+    fn forget(&self, object: Option<Address>) {
+        let Some(Address(object)) = object else { return };
+        self.mailbox.remove(|event| event.element.addr() == object);
+    }
+
+    /// The event as C sees it; `None` if its object is destroyed.
+    fn translate(&self, event: &Event) -> Option<ibv_async_event> {
+        let objects = lock(&self.objects);
+        let (object, event_type) = match event {
+            Event::CommunicationEstablished(qpn) => (objects.qps.get(&qpn.0), IBV_EVENT_COMM_EST),
+            Event::SendQueueDrained(qpn) => (objects.qps.get(&qpn.0), IBV_EVENT_SQ_DRAINED),
+            Event::QueuePairError(qpn, why) => {
+                let kind = match why {
+                    Status::RemoteAccess => IBV_EVENT_QP_ACCESS_ERR,
+                    Status::LocalQpOperation | Status::LocalLength => IBV_EVENT_QP_REQ_ERR,
+                    _ => IBV_EVENT_QP_FATAL,
+                };
+                (objects.qps.get(&qpn.0), kind)
+            }
+            Event::CompletionQueueOverflow(id) => (objects.cqs.get(id), IBV_EVENT_CQ_ERR),
+            Event::SharedReceiveLimit(id) => (objects.srqs.get(id), IBV_EVENT_SRQ_LIMIT_REACHED),
+            Event::LastReceiveTaken(qpn) => (objects.qps.get(&qpn.0), IBV_EVENT_QP_LAST_WQE_REACHED),
+        };
+        let element = std::ptr::with_exposed_provenance_mut(object?.0);
+        Some(ibv_async_event { element, event_type })
+    }
+}
+
+impl ContextState {
+    /// A number for a new object.
+    pub(crate) fn handle(&self) -> u32 {
+        self.handles.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Moves completions into `out`; returns their number.
+    pub(crate) fn poll(&self, cq: CqId, out: &mut [Completion]) -> Result<usize, VerbsError> {
+        self.progress.poll(cq, out)
+    }
+
+    /// The program is going to sleep until there is a completion.
+    pub(crate) fn will_sleep(&self) {
+        self.progress.program_sleeps();
+    }
+
+    /// The reading of the clock of the timestamps in completions.
+    pub(crate) fn now(&self) -> Time {
+        self.clock.now()
+    }
+
+    /// The address as a GID.
+    pub(crate) fn gid(&self) -> ibv_gid {
+        gid(self.address.ip)
+    }
+}
+
+/// An address as a GID, as RoCEv2 writes it.
+pub(crate) fn gid(ip: IpAddr) -> ibv_gid {
+    let raw = match ip {
+        IpAddr::V4(ip) => ip.to_ipv6_mapped().octets(),
+        IpAddr::V6(ip) => ip.octets(),
+    };
+    ibv_gid { raw }
+}
+
+/// The address in a GID.
+pub(crate) fn ip(gid: &ibv_gid) -> IpAddr {
+    IpAddr::V6(gid.raw.into()).to_canonical()
+}
+
+/// The state behind a pointer of C.
+///
+/// # Safety
+/// The pointer is that of a context of this library which is not closed.
+pub(crate) unsafe fn state<'a>(context: *mut ibv_context) -> &'a ContextState {
+    // SAFETY: the context of C is a part of `Context`; the reference does not cover the part that C may write.
+    unsafe { &(*of(context)).state }
+}
+
+fn of(context: *mut ibv_context) -> *mut Context {
+    const OFFSET: usize = std::mem::offset_of!(Context, c) + std::mem::offset_of!(verbs_context, context);
+    context.wrapping_byte_sub(OFFSET).cast()
+}
+
+/// Nanoseconds since 1970.
+pub(crate) fn realtime_ns() -> u64 {
+    use std::time::{SystemTime, UNIX_EPOCH};
+    #[expect(clippy::disallowed_methods, reason = "the interface asks for the time of day of a completion")]
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64)
+}
+
+/// The capture file of this process; `None` without one.
+fn capture() -> Result<Option<CaptureFile>, String> {
+    static FILE: OnceLock<Result<Option<CaptureFile>, String>> = OnceLock::new();
+    let begin = || match &Environment::get().as_ref().map_err(Clone::clone)?.pcap {
+        None => Ok(None),
+        Some(path) => begin(path).map(Some).map_err(|why| format!("RNIC_PCAP: cannot write {}: {why}", path.display())),
+    };
+    FILE.get_or_init(begin).clone()
+}
+
+/// The thread that moves packets sleeps at once while there are none. On a host with few cores it would take them from
+/// the programs if it went on looking.
+fn idle() -> IdleConfig {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    if cores > 4 { IdleConfig::default() } else { IdleConfig { spin: Time::ZERO, slack: Time::ZERO } }
+}
+
+/// Opens the endpoint's device of an address.
+fn open(address: &HostAddress) -> Result<rnic_endpoint::Device, String> {
+    let environment = Environment::get().as_ref().map_err(Clone::clone)?;
+    let port = SharedPort::open(address.ip).map_err(|error| error.to_string())?;
+    let mut config = Config { mode: Mode::Polled, idle: idle(), security: Security::None, ..Config::default() };
+    config.verbs.late_memory_checks = true;
+    config.verbs.shard = Shard { index: port.slot(), count: SLOTS };
+    let config = config.fitted_to(port.own()).map_err(|error| error.to_string())?;
+    let slot = port.slot();
+    let mut port: Box<dyn Port> = Box::new(port);
+    if let Some((faults, seed)) = environment.faults {
+        // Devices must not lose the same packets.
+        let seed = seed.wrapping_mul(u64::from(SLOTS)).wrapping_add(slot.into());
+        port = Box::new(FaultyPort::with_clock(port, Faults::default(), faults, seed, Clock::start()));
+    }
+    if let Some(file) = capture()? {
+        port = Box::new(CapturePort::new(port, file));
+    }
+    rnic_endpoint::Device::on_port(port, config).map_err(|error| error.to_string())
+}
+
+/// # Safety
+/// By the contract of libibverbs.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_open_device(device: *mut ibv_device) -> *mut ibv_context {
+    object(|| {
+        // SAFETY: by the contract of libibverbs.
+        let about = unsafe { Device::of(device) };
+        let endpoint = open(&about.address).map_err(|why| {
+            eprintln!("rnic: cannot open rnic{} ({}): {why}", about.index, about.address.ip);
+            libc::EADDRNOTAVAIL
+        })?;
+        let events = Arc::new(Events { mailbox: Mailbox::new()?, objects: Mutex::default() });
+        let _ = endpoint.watch(None, Notify::Any, &Waker::from(Arc::new(EventBell(events.clone()))));
+        trace::line(format_args!("ibv_open_device rnic{} ({})", about.index, about.address.ip));
+        let state = ContextState {
+            progress: Progress::start(endpoint.clone()).map_err(|_| libc::EAGAIN)?,
+            clock: endpoint.clock(),
+            device: endpoint,
+            address: about.address.clone(),
+            events,
+            handles: AtomicU32::new(1),
+            guid: about.guid(),
+        };
+        // Programs keep the descriptor of the kernel's device. There is none; that of /dev/null can be duplicated too.
+        let null = File::open("/dev/null").map_err(|_| libc::EMFILE)?;
+        let c = operations(device, null.as_raw_fd(), state.events.mailbox.raw_fd());
+        let context = Box::into_raw(Box::new(Context { c, state, _null: null }));
+        // SAFETY: the pointer was made just now.
+        Ok(unsafe { &raw mut (*context).c.context })
+    })
+}
+
+fn operations(device: *mut ibv_device, cmd_fd: c_int, async_fd: c_int) -> verbs_context {
+    let ops = ibv_context_ops {
+        compat_1: [0; 7],
+        alloc_mw: None,
+        bind_mw: None,
+        dealloc_mw: None,
+        compat_2: 0,
+        poll_cq: Some(cq::poll_cq),
+        req_notify_cq: Some(cq::req_notify_cq),
+        compat_3: [0; 7],
+        post_srq_recv: Some(post::post_srq_recv),
+        compat_4: [0; 4],
+        post_send: Some(post::post_send),
+        post_recv: Some(post::post_recv),
+        compat_5: [0; 5],
+    };
+    verbs_context {
+        query_port: Some(query_port),
+        advise_mr: Some(domain::advise_mr),
+        alloc_null_mr: 0,
+        counters: [0; 4],
+        device_memory: [0; 3],
+        flow_actions: [0; 3],
+        modify_qp_rate_limit: Some(qp::modify_qp_rate_limit),
+        alloc_parent_domain: Some(domain::alloc_parent_domain),
+        dealloc_td: Some(domain::dealloc_td),
+        alloc_td: Some(domain::alloc_td),
+        modify_cq: 0,
+        post_srq_ops: 0,
+        work_queues: [0; 5],
+        query_rt_values: Some(query_rt_values),
+        create_cq_ex: Some(cq_ex::create_cq_ex),
+        private: 0,
+        query_device_ex: Some(query_device_ex),
+        destroy_flow: 0,
+        placeholder_2: 0,
+        create_flow: 0,
+        placeholder_1: 0,
+        open_qp: 0,
+        create_qp_ex: Some(qp::create_qp_ex),
+        get_srq_num: 0,
+        create_srq_ex: Some(srq::create_srq_ex),
+        xrc: [0; 2],
+        placeholder_3: 0,
+        sz: size_of::<verbs_context>(),
+        context: ibv_context {
+            device,
+            ops,
+            cmd_fd,
+            async_fd,
+            num_comp_vectors: 1,
+            mutex: libc::PTHREAD_MUTEX_INITIALIZER,
+            abi_compat: VERBS_ABI_IS_EXTENDED,
+        },
+    }
+}
+
+/// # Safety
+/// By the contract of libibverbs.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_close_device(context: *mut ibv_context) -> c_int {
+    status(|| {
+        trace::line(format_args!("ibv_close_device"));
+        // SAFETY: the context was made by `Box::into_raw`, and the program does not use it any more.
+        drop(unsafe { Box::from_raw(of(context)) });
+        Ok(())
+    })
+}
+
+/// # Safety
+/// By the contract of libibverbs.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_get_async_event(context: *mut ibv_context, event: *mut ibv_async_event) -> c_int {
+    entry(-1, || {
+        // SAFETY: by the contract of libibverbs.
+        let state = unsafe { state(context) };
+        let events = &state.events;
+        let waker = Waker::from(Arc::new(EventBell(events.clone())));
+        let taken = events.mailbox.take(|queue| {
+            loop {
+                while let Some(event) = state.device.event() {
+                    queue.extend(events.translate(&event));
+                }
+                // An event that comes after the loop rings. One that came in between does not, so the loop goes on.
+                if !matches!(state.device.watch(None, Notify::Any, &waker), Ok(false)) {
+                    return;
+                }
+            }
+        });
+        match taken {
+            Ok(taken) => {
+                trace::line(format_args!("ibv_get_async_event = {}", crate::names::event(taken.event_type)));
+                // SAFETY: the object is not destroyed, as its event is in the mailbox; the result is valid.
+                unsafe {
+                    unacknowledged(&taken).add();
+                    *event = taken;
+                }
+                0
+            }
+            Err(error) => {
+                set_errno(error);
+                -1
+            }
+        }
+    })
+}
+
+/// Where the events of an event's object are counted.
+///
+/// # Safety
+/// The object is not destroyed.
+unsafe fn unacknowledged(event: &ibv_async_event) -> &'static Unacknowledged {
+    // SAFETY: the type of the event tells the type of its object.
+    unsafe {
+        match event.event_type {
+            IBV_EVENT_CQ_ERR => &cq::state(event.element.cast()).events,
+            IBV_EVENT_SRQ_LIMIT_REACHED => &srq::state(event.element.cast()).events,
+            _ => &qp::state(event.element.cast()).events,
+        }
+    }
+}
+
+/// # Safety
+/// By the contract of libibverbs.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_ack_async_event(event: *mut ibv_async_event) {
+    // SAFETY: by the contract of libibverbs the event is one of `ibv_get_async_event`, and its object is there.
+    entry((), || unsafe { unacknowledged(&*event).acknowledge(1) });
+}
+
+/// # Safety
+/// By the contract of libibverbs.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_query_device(context: *mut ibv_context, attributes: *mut ibv_device_attr) -> c_int {
+    status(|| {
+        // SAFETY: by the contract of libibverbs.
+        unsafe { attributes.write(device_attributes(state(context))) };
+        Ok(())
+    })
+}
+
+fn device_attributes(state: &ContextState) -> ibv_device_attr {
+    let limits = rnic_verbs::Limits::default();
+    let int = |value: u32| c_int::try_from(value).unwrap_or(c_int::MAX);
+    ibv_device_attr {
+        fw_ver: text(env!("CARGO_PKG_VERSION")),
+        node_guid: state.guid,
+        sys_image_guid: state.guid,
+        max_mr_size: limits.bytes,
+        page_size_cap: !0xfff,
+        // That of rdma_rxe, the other RoCE in software: no vendor has it.
+        vendor_id: 0xff_ffff,
+        vendor_part_id: 0,
+        hw_ver: 0,
+        max_qp: int(limits.queue_pairs / 2),
+        max_qp_wr: int(limits.work_requests),
+        device_cap_flags: IBV_DEVICE_RC_RNR_NAK_GEN | IBV_DEVICE_CURR_QP_STATE_MOD,
+        max_sge: int(limits.scatter_gather),
+        max_sge_rd: int(limits.scatter_gather),
+        max_cq: int(limits.completion_queues),
+        max_cqe: int(limits.completions),
+        max_mr: int(limits.regions),
+        max_pd: int(limits.regions),
+        max_qp_rd_atom: 16,
+        max_ee_rd_atom: 0,
+        max_res_rd_atom: int(16 * limits.queue_pairs),
+        max_qp_init_rd_atom: 16,
+        max_ee_init_rd_atom: 0,
+        atomic_cap: IBV_ATOMIC_HCA,
+        max_ee: 0,
+        max_rdd: 0,
+        max_mw: 0,
+        max_raw_ipv6_qp: 0,
+        max_raw_ethy_qp: 0,
+        max_mcast_grp: 0,
+        max_mcast_qp_attach: 0,
+        max_total_mcast_qp_attach: 0,
+        max_ah: c_int::MAX,
+        max_fmr: 0,
+        max_map_per_fmr: 0,
+        max_srq: int(limits.shared_receive_queues),
+        max_srq_wr: int(limits.work_requests),
+        max_srq_sge: int(limits.scatter_gather),
+        max_pkeys: 1,
+        local_ca_ack_delay: 15,
+        phys_port_cnt: 1,
+    }
+}
+
+unsafe extern "C" fn query_device_ex(
+    context: *mut ibv_context, _: *const u32, attributes: *mut ibv_device_attr_ex, len: size_t,
+) -> c_int {
+    status(|| {
+        if len < size_of::<ibv_device_attr>() {
+            return Err(libc::EINVAL);
+        }
+        // SAFETY: all bytes 0 is a value of the structure.
+        let mut all: ibv_device_attr_ex = unsafe { std::mem::zeroed() };
+        // SAFETY: by the contract of libibverbs.
+        all.orig_attr = device_attributes(unsafe { state(context) });
+        all.completion_timestamp_mask = u64::MAX;
+        // Timestamps are nanoseconds; the frequency is in kHz.
+        all.hca_core_clock = 1_000_000;
+        all.device_cap_flags_ex = all.orig_attr.device_cap_flags.into();
+        all.phys_port_cnt_ex = 1;
+        let len = len.min(size_of::<ibv_device_attr_ex>());
+        // SAFETY: by the contract of libibverbs the caller's structure has `len` bytes.
+        unsafe { std::ptr::copy_nonoverlapping((&raw const all).cast::<u8>(), attributes.cast::<u8>(), len) };
+        Ok(())
+    })
+}
+
+fn port_attributes(state: &ContextState, port: u8) -> Result<ibv_port_attr, c_int> {
+    if port != 1 {
+        return Err(libc::EINVAL);
+    }
+    let mtu = 5 - (4_096 / state.address.path_mtu()).ilog2();
+    Ok(ibv_port_attr {
+        state: IBV_PORT_ACTIVE,
+        max_mtu: 5,
+        active_mtu: mtu as c_int,
+        gid_tbl_len: GIDS as c_int,
+        port_cap_flags: IBV_PORT_CM_SUP | IBV_PORT_IP_BASED_GIDS,
+        max_msg_sz: 1 << 31,
+        pkey_tbl_len: 1,
+        max_vl_num: 1,
+        // Four lanes of 25 Gbit/s: the line rate that congestion controls begin with.
+        active_width: 2,
+        active_speed: 32,
+        phys_state: 5,
+        link_layer: IBV_LINK_LAYER_ETHERNET,
+        ..ibv_port_attr::default()
+    })
+}
+
+unsafe extern "C" fn query_port(
+    context: *mut ibv_context, port: u8, attributes: *mut ibv_port_attr, len: size_t,
+) -> c_int {
+    status(|| {
+        // SAFETY: by the contract of libibverbs.
+        let all = port_attributes(unsafe { state(context) }, port)?;
+        let len = len.min(size_of::<ibv_port_attr>());
+        // SAFETY: by the contract of libibverbs the caller's structure has `len` bytes.
+        unsafe { std::ptr::copy_nonoverlapping((&raw const all).cast::<u8>(), attributes.cast::<u8>(), len) };
+        Ok(())
+    })
+}
+
+/// The function behind programs that were built with old headers, whose structure ends before `port_cap_flags2`.
+///
+/// # Safety
+/// By the contract of libibverbs.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_query_port(context: *mut ibv_context, port: u8, attributes: *mut ibv_port_attr) -> c_int {
+    // SAFETY: by the contract of libibverbs.
+    unsafe { query_port(context, port, attributes, std::mem::offset_of!(ibv_port_attr, port_cap_flags2)) }
+}
+
+/// # Safety
+/// By the contract of libibverbs.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_query_gid(context: *mut ibv_context, port: u8, index: c_int, out: *mut ibv_gid) -> c_int {
+    entry(-1, || {
+        if port != 1 || !(0..GIDS as c_int).contains(&index) {
+            set_errno(libc::EINVAL);
+            return -1;
+        }
+        // SAFETY: by the contract of libibverbs.
+        unsafe { *out = state(context).gid() };
+        0
+    })
+}
+
+fn gid_entry(state: &ContextState, index: u32) -> ibv_gid_entry {
+    ibv_gid_entry {
+        gid: state.gid(),
+        gid_index: index,
+        port_num: 1,
+        gid_type: IBV_GID_TYPE_ROCE_V2,
+        ndev_ifindex: state.address.index,
+    }
+}
+
+/// # Safety
+/// By the contract of libibverbs.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn _ibv_query_gid_ex(
+    context: *mut ibv_context, port: u32, index: u32, out: *mut ibv_gid_entry, flags: u32, len: size_t,
+) -> c_int {
+    status(|| {
+        if flags != 0 {
+            return Err(libc::EOPNOTSUPP);
+        }
+        if port != 1 || index >= GIDS as u32 || len != size_of::<ibv_gid_entry>() {
+            return Err(libc::EINVAL);
+        }
+        // SAFETY: by the contract of libibverbs.
+        unsafe { out.write(gid_entry(state(context), index)) };
+        Ok(())
+    })
+}
+
+/// # Safety
+/// By the contract of libibverbs.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn _ibv_query_gid_table(
+    context: *mut ibv_context, entries: *mut ibv_gid_entry, most: size_t, flags: u32, len: size_t,
+) -> ssize_t {
+    entry(-(libc::EIO as ssize_t), || {
+        if flags != 0 || len != size_of::<ibv_gid_entry>() || most < GIDS {
+            return -(libc::EINVAL as ssize_t);
+        }
+        for index in 0..GIDS {
+            // SAFETY: by the contract of libibverbs there is room for `most` entries.
+            unsafe { entries.add(index).write(gid_entry(state(context), index as u32)) };
+        }
+        GIDS as ssize_t
+    })
+}
+
+/// # Safety
+/// By the contract of libibverbs.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_query_gid_type(_: *mut ibv_context, port: u8, index: c_int, kind: *mut c_int) -> c_int {
+    if port != 1 || !(0..GIDS as c_int).contains(&index) {
+        set_errno(libc::EINVAL);
+        return -1;
+    }
+    // 1: the value of RoCE v2 in sysfs. SAFETY: by the contract of libibverbs.
+    unsafe { *kind = 1 };
+    0
+}
+
+/// # Safety
+/// By the contract of libibverbs.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_query_pkey(_: *mut ibv_context, port: u8, index: c_int, pkey: *mut u16) -> c_int {
+    if port != 1 || index != 0 {
+        set_errno(libc::EINVAL);
+        return -1;
+    }
+    // SAFETY: by the contract of libibverbs.
+    unsafe { *pkey = 0xffff };
+    0
+}
+
+/// # Safety
+/// By the contract of libibverbs.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_get_pkey_index(_: *mut ibv_context, port: u8, pkey: u16) -> c_int {
+    if port == 1 && pkey == 0xffff {
+        return 0;
+    }
+    set_errno(libc::EINVAL);
+    -1
+}
+
+unsafe extern "C" fn query_rt_values(context: *mut ibv_context, values: *mut ibv_values_ex) -> c_int {
+    status(|| {
+        // SAFETY: by the contract of libibverbs.
+        unsafe {
+            let now = state(context).now().as_ps() / 1_000;
+            let known = (*values).comp_mask & 1;
+            (*values).comp_mask = known;
+            if known != 0 {
+                (*values).raw_clock.tv_sec = (now / 1_000_000_000) as libc::time_t;
+                (*values).raw_clock.tv_nsec = (now % 1_000_000_000) as libc::c_long;
+            }
+        }
+        Ok(())
+    })
+}

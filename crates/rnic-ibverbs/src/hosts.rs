@@ -1,0 +1,140 @@
+//! The addresses of this host. Each of them is a device.
+
+use crate::environment::Environment;
+use nix::ifaddrs::getifaddrs;
+use nix::net::if_::{InterfaceFlags, if_nametoindex};
+use std::net::{IpAddr, Ipv6Addr};
+
+/// An address of this host.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct HostAddress {
+    /// The IP address.
+    pub ip: IpAddr,
+    /// Name of the network interface.
+    pub interface: String,
+    /// Index of the network interface.
+    pub index: u32,
+    /// MTU of the network interface, in bytes of IP packets.
+    pub mtu: u32,
+    /// Whether the interface is that of the host itself.
+    pub is_loopback: bool,
+}
+
+impl HostAddress {
+    /// The largest path MTU of RoCEv2 that the interface admits: 256, 512, 1024, 2048 or 4096 bytes of payload.
+    pub fn path_mtu(&self) -> u32 {
+        let ip = if self.ip.is_ipv4() { 20 } else { 40 };
+        let room = (self.mtu as usize).saturating_sub(ip + 8 + rnic_verbs::AROUND_PAYLOAD);
+        1 << (room as u32).clamp(256, 4_096).ilog2()
+    }
+}
+
+/// The addresses that are devices, in the order of the devices: by default first those by which other hosts reach this
+/// one, IPv4 before IPv6, and then 127.0.0.1. Link-local addresses and `::1` are devices only if the environment names
+/// them.
+///
+/// # Errors
+/// A sentence, if the system cannot list the addresses, or the environment names something that does not exist.
+pub fn addresses(environment: &Environment) -> Result<Vec<HostAddress>, String> {
+    let all = all().map_err(|error| format!("cannot list the addresses of this host: {error}"))?;
+    let Some(names) = &environment.devices else {
+        let mut usual: Vec<HostAddress> = all.into_iter().filter(is_usual).collect();
+        usual.sort_by_key(|address| (address.is_loopback, address.ip.is_ipv6()));
+        return Ok(usual);
+    };
+    let mut chosen: Vec<HostAddress> = Vec::new();
+    for name in names {
+        let ip = name.parse::<IpAddr>().ok();
+        let named: Vec<&HostAddress> = all
+            .iter()
+            .filter(|address| match ip {
+                Some(ip) => address.ip == ip,
+                None => address.interface == *name && (is_usual(address) || address.is_loopback),
+            })
+            .collect();
+        if named.is_empty() {
+            let known = all.iter().map(|address| format!("{} ({})", address.ip, address.interface));
+            return Err(format!(
+                "RNIC_DEVICES: `{name}` is neither an address nor a network interface of this host; it has {}",
+                known.collect::<Vec<_>>().join(", ")
+            ));
+        }
+        for address in named {
+            if !chosen.contains(address) {
+                chosen.push(address.clone());
+            }
+        }
+    }
+    Ok(chosen)
+}
+
+fn is_usual(address: &HostAddress) -> bool {
+    match address.ip {
+        IpAddr::V4(ip) => !ip.is_unspecified(),
+        IpAddr::V6(ip) => ip != Ipv6Addr::LOCALHOST && !ip.is_unicast_link_local(),
+    }
+}
+
+fn all() -> nix::Result<Vec<HostAddress>> {
+    let mut all = Vec::new();
+    for entry in getifaddrs()? {
+        if !entry.flags.contains(InterfaceFlags::IFF_UP) {
+            continue;
+        }
+        let v4 = entry.address.as_ref().and_then(|address| address.as_sockaddr_in()).map(|v4| IpAddr::V4(v4.ip()));
+        let v6 = || entry.address.as_ref().and_then(|address| address.as_sockaddr_in6()).map(|v6| IpAddr::V6(v6.ip()));
+        let Some(ip) = v4.or_else(v6) else { continue };
+        let mtu = std::fs::read_to_string(format!("/sys/class/net/{}/mtu", entry.interface_name));
+        let address = HostAddress {
+            ip,
+            index: if_nametoindex(entry.interface_name.as_str()).unwrap_or(0),
+            mtu: mtu.ok().and_then(|mtu| mtu.trim().parse().ok()).unwrap_or(1_500),
+            is_loopback: entry.flags.contains(InterfaceFlags::IFF_LOOPBACK),
+            interface: entry.interface_name,
+        };
+        if !all.contains(&address) {
+            all.push(address);
+        }
+    }
+    Ok(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_payload_fits_the_interface() {
+        let of = |ip: &str, mtu| HostAddress {
+            ip: ip.parse().unwrap(),
+            interface: "eth0".into(),
+            index: 2,
+            mtu,
+            is_loopback: false,
+        };
+        assert_eq!(of("10.0.0.1", 1_500).path_mtu(), 1_024);
+        assert_eq!(of("10.0.0.1", 9_000).path_mtu(), 4_096);
+        assert_eq!(of("10.0.0.1", 65_536).path_mtu(), 4_096);
+        assert_eq!(of("10.0.0.1", 300).path_mtu(), 256);
+        // 4,096 bytes need 52 bytes more (base transport header, longest extended header, ICRC), UDP and IP.
+        let around = rnic_verbs::AROUND_PAYLOAD as u32 + 8;
+        assert_eq!(of("10.0.0.1", 4_096 + around + 20).path_mtu(), 4_096);
+        assert_eq!(of("fd00::1", 4_096 + around + 20).path_mtu(), 2_048);
+        assert_eq!(of("fd00::1", 4_096 + around + 40).path_mtu(), 4_096);
+    }
+
+    #[test]
+    fn the_environment_chooses_addresses() {
+        let of = |names: &[&str]| {
+            let devices = Some(names.iter().map(|name| name.to_string()).collect());
+            addresses(&Environment { devices, ..Environment::default() })
+        };
+        let loopback = of(&["127.0.0.1"]).unwrap();
+        assert_eq!((loopback.len(), loopback[0].interface.as_str(), loopback[0].is_loopback), (1, "lo", true));
+        assert_eq!(of(&["127.0.0.1", "127.0.0.1"]).unwrap(), loopback, "each once");
+        assert!(of(&["lo"]).unwrap().contains(&loopback[0]));
+        let error = of(&["192.0.2.77"]).unwrap_err();
+        assert!(error.contains("192.0.2.77") && error.contains("127.0.0.1 (lo)"), "{error}");
+        assert!(addresses(&Environment::default()).unwrap().contains(&loopback[0]));
+    }
+}

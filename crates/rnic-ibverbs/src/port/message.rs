@@ -1,0 +1,174 @@
+//! The messages between the processes that share an address, over a Unix socket that keeps their boundaries.
+//!
+//! Both ends belong to the same user on the same host. Nevertheless a message that is too short, too long or unknown is
+//! an error, and never a panic.
+
+use super::SLOTS;
+use rnic_endpoint::port::{Arrival, Meta, TrafficClass};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+/// The version of the messages, which is part of the socket's name: other versions do not meet.
+pub(super) const VERSION: u32 = 1;
+
+/// Maximum bytes of a message: the head of a relayed arrival, and the datagrams that one system call can receive.
+pub(super) const LONGEST: usize = HEAD + 65_535;
+/// Bytes in front of relayed datagrams.
+const HEAD: usize = 1 + 1 + 2 * 16 + 2 + 1 + 2;
+
+const HELLO: u8 = 1;
+const DIRECTORY: u8 = 2;
+const PACKETS: u8 = 3;
+const REFUSED: u8 = 4;
+
+/// The UDP ports at which the processes of an address receive from processes of the same host, by slot; 0: the slot is
+/// free.
+pub(super) type Directory = [u16; SLOTS as usize];
+
+/// A message, as its receiver sees it.
+#[derive(Debug)]
+pub(super) enum Message<'a> {
+    /// To the broker: a process asks for a slot, or for its slot of before. The port is where it receives.
+    Hello { slot: Option<u32>, port: u16 },
+    /// From the broker: the receiver's own slot, and the ports of all.
+    Directory { slot: u32, ports: Box<Directory> },
+    /// From the broker: datagrams that came to the address for the receiver.
+    Packets(Arrival<'a>),
+    /// From the broker: there is no slot for the process.
+    Refused,
+}
+
+pub(super) fn hello(slot: Option<u32>, port: u16) -> Vec<u8> {
+    let mut out = vec![HELLO];
+    out.extend(slot.unwrap_or(u32::MAX).to_le_bytes());
+    out.extend(port.to_le_bytes());
+    out
+}
+
+pub(super) fn directory(slot: u32, ports: &Directory) -> Vec<u8> {
+    let mut out = vec![DIRECTORY];
+    out.extend(slot.to_le_bytes());
+    ports.iter().for_each(|port| out.extend(port.to_le_bytes()));
+    out
+}
+
+pub(super) fn refused() -> Vec<u8> {
+    vec![REFUSED]
+}
+
+/// The message that carries the datagrams `data`, which arrived with `meta` and have `segment` bytes each.
+pub(super) fn packets(meta: &Meta, segment: usize, data: &[u8]) -> Vec<u8> {
+    let octets = |ip: IpAddr| match ip {
+        IpAddr::V4(ip) => ip.to_ipv6_mapped().octets(),
+        IpAddr::V6(ip) => ip.octets(),
+    };
+    let mut out = Vec::with_capacity(HEAD + data.len());
+    out.push(PACKETS);
+    out.push(u8::from(meta.source.is_ipv4()));
+    out.extend(octets(meta.source.ip()));
+    out.extend(octets(meta.destination));
+    out.extend(meta.source.port().to_le_bytes());
+    out.push(meta.traffic_class.byte());
+    out.extend((segment as u16).to_le_bytes());
+    out.extend(data);
+    out
+}
+
+/// Reads a message; `None` if it is none.
+pub(super) fn read(bytes: &[u8]) -> Option<Message<'_>> {
+    let (kind, rest) = bytes.split_first()?;
+    match *kind {
+        HELLO => {
+            let (slot, port) = rest.split_first_chunk()?;
+            let slot = u32::from_le_bytes(*slot);
+            let port = u16::from_le_bytes(port.try_into().ok()?);
+            Some(Message::Hello { slot: (slot < SLOTS).then_some(slot), port })
+        }
+        DIRECTORY => {
+            let (slot, ports) = rest.split_first_chunk()?;
+            let slot = u32::from_le_bytes(*slot);
+            let mut directory: Box<Directory> = Box::new([0; SLOTS as usize]);
+            if slot >= SLOTS || ports.len() != 2 * directory.len() {
+                return None;
+            }
+            for (to, from) in directory.iter_mut().zip(ports.chunks_exact(2)) {
+                *to = u16::from_le_bytes([from[0], from[1]]);
+            }
+            Some(Message::Directory { slot, ports: directory })
+        }
+        PACKETS => {
+            let (v4, rest) = rest.split_first()?;
+            let (source, rest) = rest.split_first_chunk::<16>()?;
+            let (destination, rest) = rest.split_first_chunk::<16>()?;
+            let (port, rest) = rest.split_first_chunk()?;
+            let (class, rest) = rest.split_first()?;
+            let (segment, data) = rest.split_first_chunk()?;
+            let ip = |octets: &[u8; 16]| -> Option<IpAddr> {
+                let ip = Ipv6Addr::from(*octets);
+                if *v4 == 1 { ip.to_ipv4_mapped().map(|ip: Ipv4Addr| ip.into()) } else { Some(ip.into()) }
+            };
+            let segment = usize::from(u16::from_le_bytes(*segment));
+            if segment == 0 {
+                return None;
+            }
+            let meta = Meta {
+                source: SocketAddr::new(ip(source)?, u16::from_le_bytes(*port)),
+                destination: ip(destination)?,
+                traffic_class: TrafficClass::from_byte(*class),
+                identification: None,
+            };
+            Some(Message::Packets(Arrival { meta, segment, data }))
+        }
+        REFUSED => Some(Message::Refused),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_are_read_as_they_were_written() {
+        assert!(matches!(read(&hello(None, 7)), Some(Message::Hello { slot: None, port: 7 })));
+        assert!(matches!(read(&hello(Some(9), 8)), Some(Message::Hello { slot: Some(9), port: 8 })));
+        let mut ports = [0; SLOTS as usize];
+        (ports[0], ports[1_023]) = (1, 65_535);
+        match read(&directory(1_023, &ports)) {
+            Some(Message::Directory { slot: 1_023, ports: read }) => assert_eq!(*read, ports),
+            other => panic!("{other:?}"),
+        }
+        for (source, destination) in [("10.0.0.1:50000", "10.0.0.2"), ("[fd00::1]:50000", "fd00::2")] {
+            let meta = Meta {
+                source: source.parse().unwrap(),
+                destination: destination.parse().unwrap(),
+                traffic_class: TrafficClass::from_byte(0x6b),
+                identification: None,
+            };
+            match read(&packets(&meta, 3, b"abcde")) {
+                Some(Message::Packets(arrival)) => {
+                    assert_eq!((arrival.meta, arrival.segment, arrival.data), (meta, 3, &b"abcde"[..]));
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn other_bytes_are_no_messages() {
+        let meta = Meta {
+            source: "10.0.0.1:1".parse().unwrap(),
+            destination: "10.0.0.2".parse().unwrap(),
+            traffic_class: TrafficClass::default(),
+            identification: None,
+        };
+        let whole = [hello(None, 7), directory(0, &[1; SLOTS as usize]), packets(&meta, 1, b"")];
+        assert!(read(&[]).is_none() && read(&[0]).is_none() && read(&[9, 1, 2]).is_none());
+        for bytes in whole {
+            for len in 0..bytes.len() {
+                assert!(read(&bytes[..len]).is_none(), "{len} of {}", bytes.len());
+            }
+        }
+        assert!(read(&packets(&meta, 0, b"x")).is_none(), "segments of 0 bytes");
+        assert!(read(&directory(SLOTS, &[0; SLOTS as usize])).is_none(), "a slot that does not exist");
+    }
+}

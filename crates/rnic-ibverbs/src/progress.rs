@@ -1,0 +1,152 @@
+//! Who sends and receives the packets of a device: the program's threads while they poll completion queues, and
+//! otherwise a thread of this library.
+//!
+//! Programs wait in three ways. A program that *polls a completion queue* without a pause has the lowest latency if it
+//! moves the packets itself; a second thread that does so would take a core and fight for the device's lock. A program
+//! that *sleeps* until there is an event, or that *polls memory* until a peer has written it, makes no call, so that a
+//! thread of the library must move the packets.
+//!
+//! So the library's thread sleeps in the kernel until a packet arrives. When a program has polled queues in vain
+//! several times in a row, the thread leaves the work to it ([`Leader::Program`]), and looks now and then whether the
+//! program still polls. If not, it takes the work back ([`Leader::Library`]). If it finds packets then that nobody has
+//! handled, the program does not only poll queues, and has to poll more often in vain the next time.
+
+use rnic_endpoint::{Clock, Device, Time, TimeSource};
+use rnic_verbs::{Completion, CqId, VerbsError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// Polls in vain after which the program gets the work: at first, and at most.
+const PATIENCE: (u32, u32) = (16, 1 << 16);
+/// The program has stopped polling if it has not polled for this time.
+const QUIET: Time = Time::from_us(100);
+/// Pauses between two looks at a program that polls: at first, and at most.
+const NAP: (Duration, Duration) = (Duration::from_micros(100), Duration::from_millis(1));
+/// How long the program must have moved the packets for the patience to be that of the beginning again.
+const STEADY: Time = Time::from_ms(10);
+/// How long the thread sleeps at most while there are no packets.
+const SLEEP: Time = Time::from_ms(1_000);
+
+struct State {
+    device: Device,
+    clock: Clock,
+    /// Whether the program's threads move the packets while they poll.
+    program_leads: AtomicBool,
+    /// When the program polled last, in picoseconds of the clock.
+    polled: AtomicU64,
+    /// Polls in a row that found nothing.
+    vain: AtomicU32,
+    /// Polls in vain after which the program gets the work.
+    patience: AtomicU32,
+    closing: AtomicBool,
+}
+
+/// The progress of a device.
+pub(crate) struct Progress {
+    state: Arc<State>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Progress {
+    /// Starts the thread of a device, which has no progress thread of its own.
+    pub(crate) fn start(device: Device) -> std::io::Result<Progress> {
+        let state = Arc::new(State {
+            device,
+            clock: Clock::start(),
+            program_leads: AtomicBool::new(false),
+            polled: AtomicU64::new(0),
+            vain: AtomicU32::new(0),
+            patience: AtomicU32::new(PATIENCE.0),
+            closing: AtomicBool::new(false),
+        });
+        let theirs = state.clone();
+        let thread = std::thread::Builder::new().name("rnic".to_string()).spawn(move || theirs.run())?;
+        Ok(Progress { state, thread: Some(thread) })
+    }
+
+    /// Moves completions into `out`; returns their number.
+    pub(crate) fn poll(&self, cq: CqId, out: &mut [Completion]) -> Result<usize, VerbsError> {
+        let state = &self.state;
+        if state.program_leads.load(Ordering::Acquire) {
+            state.polled.store(state.clock.now().as_ps(), Ordering::Relaxed);
+            if let Err(rnic_endpoint::Error::Closed(why)) = state.device.progress() {
+                return Err(VerbsError::Closed(why));
+            }
+            return state.device.poll_number(cq, out);
+        }
+        let count = state.device.poll_number(cq, out)?;
+        if count > 0 {
+            state.vain.store(0, Ordering::Relaxed);
+        } else if state.vain.fetch_add(1, Ordering::Relaxed) >= state.patience.load(Ordering::Relaxed) {
+            state.vain.store(0, Ordering::Relaxed);
+            state.polled.store(state.clock.now().as_ps(), Ordering::Relaxed);
+            state.program_leads.store(true, Ordering::Release);
+            // The thread sleeps with the lock of the port.
+            state.device.interrupt();
+        }
+        Ok(count)
+    }
+
+    /// The program is going to sleep until there is an event, so the thread has to move the packets.
+    pub(crate) fn program_sleeps(&self) {
+        self.state.vain.store(0, Ordering::Relaxed);
+        if self.state.program_leads.swap(false, Ordering::AcqRel)
+            && let Some(thread) = &self.thread
+        {
+            thread.thread().unpark();
+        }
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.state.closing.store(true, Ordering::Release);
+        self.state.device.interrupt();
+        if let Some(thread) = self.thread.take() {
+            thread.thread().unpark();
+            // A panic was reported in that thread.
+            let _ = thread.join();
+        }
+        self.state.device.shut_down();
+    }
+}
+
+impl State {
+    fn run(&self) {
+        while !self.closing.load(Ordering::Acquire) {
+            if self.program_leads.load(Ordering::Acquire) {
+                self.watch_program();
+            } else if self.device.wait(SLEEP).is_err() {
+                // The device is closed; those who poll it get the error.
+                return;
+            }
+        }
+    }
+
+    /// Waits until the program has stopped polling.
+    fn watch_program(&self) {
+        let since = self.clock.now();
+        let mut nap = NAP.0;
+        while self.program_leads.load(Ordering::Acquire) && !self.closing.load(Ordering::Acquire) {
+            std::thread::park_timeout(nap);
+            let polled = Time::from_ps(self.polled.load(Ordering::Relaxed));
+            let now = self.clock.now();
+            if now.saturating_sub(polled) < QUIET {
+                nap = (nap * 2).min(NAP.1);
+                continue;
+            }
+            if !self.program_leads.swap(false, Ordering::AcqRel) {
+                return;
+            }
+            let patience = self.patience.load(Ordering::Relaxed);
+            let neglected = matches!(self.device.progress(), Ok(true));
+            if neglected {
+                self.patience.store((patience * 4).min(PATIENCE.1), Ordering::Relaxed);
+            } else if now.saturating_sub(since) > STEADY {
+                self.patience.store(PATIENCE.0, Ordering::Relaxed);
+            }
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! The library, and programs that run with it in namespaces of their own.
+
+use rnic_ibverbs::library;
+use rnic_netns::{KilledChild, Namespace, Pair};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus, Stdio};
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Time after which a program that is still running has failed. A program takes a second; a busy machine takes longer.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// The folder with the library, which is linked once per test run.
+pub(crate) fn library() -> &'static Path {
+    static FOLDER: OnceLock<PathBuf> = OnceLock::new();
+    FOLDER.get_or_init(|| {
+        let archive = archive();
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("verbs-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let (versions, script) = (folder.join("versions.c"), folder.join("libibverbs.map"));
+        fs::write(&versions, library::VERSIONS_SOURCE).unwrap();
+        fs::write(&script, library::VERSION_SCRIPT).unwrap();
+        let out = folder.join(library::NAME);
+        let linked = Command::new("cc").args(library::link(&archive, &versions, &script, &out)).output().unwrap();
+        assert!(linked.status.success(), "{}", String::from_utf8_lossy(&linked.stderr));
+        // Folders of earlier test runs, whose processes have ended.
+        for old in fs::read_dir(env!("CARGO_TARGET_TMPDIR")).unwrap().flatten() {
+            let name = old.file_name().to_string_lossy().to_string();
+            let pid = name.strip_prefix("verbs-").and_then(|pid| pid.parse::<u32>().ok());
+            if pid.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists()) {
+                let _ = fs::remove_dir_all(old.path());
+            }
+        }
+        folder
+    })
+}
+
+/// The static library, which Cargo has built beside this test.
+fn archive() -> PathBuf {
+    let program = std::env::current_exe().unwrap();
+    let entries = fs::read_dir(program.parent().unwrap()).unwrap().flatten();
+    let archives = entries.filter(|entry| {
+        let name = entry.file_name().to_string_lossy().to_string();
+        name.starts_with("librnic_ibverbs-") && name.ends_with(".a")
+    });
+    let newest = archives.max_by_key(|entry| entry.metadata().unwrap().modified().unwrap());
+    newest.expect("Cargo builds the static library before the tests").path()
+}
+
+/// Whether a program is installed. Says that the test is skipped if not.
+pub(crate) fn has(program: &str) -> bool {
+    let found = std::env::var("PATH").unwrap_or_default().split(':').any(|dir| Path::new(dir).join(program).exists());
+    if !found {
+        eprintln!("skipped: {program} is not installed");
+    }
+    found
+}
+
+/// Runs `test` in a namespace, so that ports and devices are those of the test.
+pub(crate) fn alone(test: impl FnOnce(&Namespace)) {
+    linked(|pair| test(&pair.a));
+}
+
+/// Runs `test` with two namespaces that a link joins. One test runs at a time: several programs that poll would leave
+/// each other no core.
+pub(crate) fn linked(test: impl FnOnce(&Pair)) {
+    static ONE: Mutex<()> = Mutex::new(());
+    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    rnic_netns::with_pair(1_500, test);
+}
+
+/// A program that runs with the library.
+pub(crate) struct Running {
+    child: KilledChild,
+    log: PathBuf,
+}
+
+/// What a program has left.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    pub(crate) status: ExitStatus,
+    pub(crate) output: String,
+}
+
+/// A command with the library. `line` has the program and its arguments, separated by spaces.
+pub(crate) fn command(line: &str) -> Command {
+    let mut words = line.split_whitespace();
+    let mut command = Command::new(words.next().unwrap());
+    command.args(words).env("LD_LIBRARY_PATH", library()).env("RNIC_DEVICES", "127.0.0.1");
+    command
+}
+
+/// Starts a command in a namespace.
+pub(crate) fn start(namespace: &Namespace, command: &mut Command) -> Running {
+    use std::sync::atomic::{AtomicU32, Ordering};
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let log = library().join(format!("log-{}", NEXT.fetch_add(1, Ordering::Relaxed)));
+    let out = fs::File::create(&log).unwrap();
+    command.stdin(Stdio::null()).stdout(out.try_clone().unwrap()).stderr(out);
+    Running { child: namespace.child(command).unwrap(), log }
+}
+
+impl Running {
+    /// What the program has printed until now.
+    pub(crate) fn output(&self) -> String {
+        String::from_utf8_lossy(&fs::read(&self.log).unwrap()).to_string()
+    }
+
+    pub(crate) fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// Waits for the end of the program.
+    pub(crate) fn end(mut self) -> Ended {
+        let begin = Instant::now();
+        loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return Ended { status, output: self.output() };
+            }
+            assert!(begin.elapsed() < PATIENCE, "the program has not ended: {}", self.output());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+impl Ended {
+    /// The output of a program that has succeeded.
+    #[track_caller]
+    pub(crate) fn success(self) -> String {
+        assert!(self.status.success(), "{}: {}", self.status, self.output);
+        self.output
+    }
+}
+
+/// Waits until a process listens on a TCP port of the namespace.
+pub(crate) fn await_port(namespace: &Namespace, port: u16, server: &mut Running) {
+    let wanted = format!(":{port:04X} ");
+    let begin = Instant::now();
+    loop {
+        let listens = namespace.run(|| {
+            ["tcp", "tcp6"].iter().any(|table| {
+                let table = fs::read_to_string(format!("/proc/thread-self/net/{table}")).unwrap_or_default();
+                table.lines().any(|line| line.contains(&wanted) && line.contains(" 0A "))
+            })
+        });
+        if listens {
+            return;
+        }
+        assert!(server.child.try_wait().unwrap().is_none(), "the server has ended: {}", server.output());
+        assert!(begin.elapsed() < PATIENCE, "nobody listens on port {port}: {}", server.output());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Runs a server and its client, whose command ends with the server's address; returns the output of both.
+pub(crate) fn both(namespace: &Namespace, line: &str, port: u16, set: &dyn Fn(&mut Command)) -> [String; 2] {
+    let (mut server, mut client) = (command(line), command(&format!("{line} 127.0.0.1")));
+    set(&mut server);
+    set(&mut client);
+    let mut server = start(namespace, &mut server);
+    await_port(namespace, port, &mut server);
+    let client = start(namespace, &mut client).end().success();
+    [server.end().success(), client]
+}
+
+/// Compiles a C program of the folder `programs`; `None`, with a message, if there is no header of libibverbs.
+pub(crate) fn program(name: &str) -> Option<PathBuf> {
+    let header = Path::new("/usr/include/infiniband/verbs.h");
+    if !header.exists() {
+        eprintln!("skipped: libibverbs-dev is not installed");
+        return None;
+    }
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs").join(format!("{name}.c"));
+    let out = library().join(name);
+    let mut cc = Command::new("cc");
+    cc.args(["-O1", "-g", "-Wall", "-Wextra", "-Werror", "-o"])
+        .arg(&out)
+        .arg(source)
+        .arg(library().join(library::NAME));
+    let compiled = cc.args(["-Wl,-rpath-link,/usr/lib/x86_64-linux-gnu", "-lpthread"]).output().unwrap();
+    assert!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stderr));
+    Some(out)
+}

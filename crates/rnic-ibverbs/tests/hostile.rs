@@ -1,0 +1,115 @@
+//! Strangers: packets that nobody asked for, and processes that speak to the broker what they like.
+
+use crate::common::{alone, await_port, command, has, start};
+use std::fs;
+use std::io::Write;
+use std::net::UdpSocket;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixStream};
+use std::time::{Duration, Instant};
+
+/// Random numbers: xorshift, with 64 bits.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+}
+
+/// The UDP ports at which processes of the namespace receive.
+fn udp_ports() -> Vec<u16> {
+    let table = fs::read_to_string("/proc/thread-self/net/udp").unwrap();
+    let local = table.lines().skip(1).filter_map(|line| line.split_whitespace().nth(1));
+    local.filter_map(|address| u16::from_str_radix(address.split(':').nth(1)?, 16).ok()).collect()
+}
+
+/// Packets with random bytes, and with headers that are nearly right, to all ports of both sides: every message still
+/// arrives, and nothing else.
+#[test]
+fn strangers_packets_change_nothing() {
+    if !has("ibv_rc_pingpong") {
+        return;
+    }
+    alone(|namespace| {
+        let line = "ibv_rc_pingpong -g 0 -n 2000 -c -e";
+        let mut server = start(namespace, &mut command(line));
+        await_port(namespace, 18_515, &mut server);
+        let client = start(namespace, &mut command(&format!("{line} 127.0.0.1")));
+        let sent = namespace.run(|| {
+            let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+            let mut random = Random(0x5eed);
+            let mut sent = 0;
+            let begin = Instant::now();
+            while begin.elapsed() < Duration::from_secs(2) {
+                for port in udp_ports().into_iter().chain([4_791]) {
+                    for _ in 0..20 {
+                        let len = random.next() as usize % 1_200;
+                        let mut packet: Vec<u8> = (0..len).map(|_| random.next() as u8).collect();
+                        if random.next().is_multiple_of(2) && len >= 12 {
+                            // A request of RC with the usual partition key, for any queue pair.
+                            packet[..4].copy_from_slice(&[random.next() as u8 % 24, 0, 0xff, 0xff]);
+                        }
+                        sent += u32::from(socket.send_to(&packet, ("127.0.0.1", port)).is_ok());
+                    }
+                }
+                // Strangers that fill the receive buffers are another matter: no host withstands them.
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            sent
+        });
+        assert!(sent > 1_000, "{sent}");
+        for process in [client, server] {
+            let output = process.end().success();
+            assert!(output.contains("2000 iters") && !output.contains("invalid data"), "{output}");
+        }
+    });
+}
+
+/// Processes that connect to the broker and send no or wrong messages neither stop it nor those that it serves.
+#[test]
+fn wrong_messages_do_not_stop_the_broker() {
+    if !has("ibv_rc_pingpong") {
+        return;
+    }
+    alone(|namespace| {
+        let line = "ibv_rc_pingpong -g 0 -n 500 -c -e";
+        let mut server = start(namespace, &mut command(line));
+        await_port(namespace, 18_515, &mut server);
+        namespace.run(|| {
+            let name = SocketAddr::from_abstract_name("rnic/verbs/1/127.0.0.1").unwrap();
+            // A socket of another type cannot connect. The library's sockets keep the boundaries of messages.
+            assert!(UnixStream::connect_addr(&name).is_err());
+        });
+        let script = "\
+import socket, os, sys
+keep = []
+for n in range(200):
+    s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    s.connect('\\0rnic/verbs/1/127.0.0.1')
+    try:
+        if n % 4 == 1: s.send(os.urandom(n % 90 + 1))
+        if n % 4 == 2: s.send(bytes([1, 255, 255, 255, 255, 1, 0]))
+        if n % 4 == 3: s.send(bytes([3]) + os.urandom(60000))
+        if n % 4: s.send(os.urandom(n % 90 + 1))
+    except OSError: pass # the broker has hung up
+    keep.append(s)
+    if n % 2: keep.pop(0).close()
+print('done')
+";
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.write_all(script.as_bytes()).unwrap();
+        if has("python3") {
+            let output = start(namespace, &mut command(&format!("python3 {}", file.path().display()))).end().success();
+            assert!(output.contains("done"), "{output}");
+        }
+        let client = start(namespace, &mut command(&format!("{line} 127.0.0.1")));
+        for process in [client, server] {
+            let output = process.end().success();
+            assert!(output.contains("500 iters") && !output.contains("invalid data"), "{output}");
+        }
+    });
+}

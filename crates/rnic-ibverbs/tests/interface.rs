@@ -1,0 +1,98 @@
+//! The interface itself: exported symbols, layouts of structures, and what each verb answers.
+
+use crate::common::{alone, command, library, program, start};
+use rnic_ibverbs::library::NAME;
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::Command;
+
+/// The symbols that a library exports, with their versions: `name@VERSION`, or `name@@VERSION` if it is the usual one.
+fn exports(library: &Path) -> Option<BTreeSet<String>> {
+    let output = Command::new("readelf").args(["-W", "--dyn-syms"]).arg(library).output().ok()?;
+    let text = String::from_utf8(output.stdout).unwrap();
+    let symbols = text.lines().filter_map(|line| {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        let [.., section, symbol] = fields[..] else { return None };
+        (section != "UND" && symbol.contains('@')).then(|| symbol.to_string())
+    });
+    Some(symbols.collect())
+}
+
+#[test]
+fn the_library_exports_the_symbols_of_the_distribution() {
+    let theirs = Path::new("/usr/lib/x86_64-linux-gnu/libibverbs.so.1");
+    if !theirs.exists() {
+        eprintln!("skipped: libibverbs1 is not installed");
+        return;
+    }
+    let (Some(ours), Some(theirs)) = (exports(&library().join(NAME)), exports(theirs)) else {
+        eprintln!("skipped: readelf is not installed");
+        return;
+    };
+    // A name without a version, such as `IBVERBS_1.0`, is that of the version itself.
+    let missing: Vec<_> = theirs.difference(&ours).collect();
+    assert!(theirs.len() > 100 && missing.is_empty(), "missing: {missing:?}");
+    let more: Vec<_> = ours.difference(&theirs).collect();
+    assert!(more.is_empty(), "the distribution's library does not export {more:?}");
+}
+
+/// The sizes, offsets and constants of `src/abi.rs` are those of the header.
+#[test]
+fn structures_and_constants_are_those_of_the_header() {
+    if !Path::new("/usr/include/infiniband/verbs.h").exists() {
+        eprintln!("skipped: libibverbs-dev is not installed");
+        return;
+    }
+    let abi = include_str!("../src/abi.rs");
+    let mut source = String::from("#include <infiniband/verbs.h>\n#include <stddef.h>\n");
+    let mut count = 0;
+    let between = |text: &str, from: &str, to: &str| {
+        let rest = &text[text.find(from)? + from.len()..];
+        Some(rest[..rest.find(to)?].trim().to_string())
+    };
+    for assertion in abi.split("assert!(").skip(1).flat_map(|text| text.split("&&")) {
+        let number = |text: &str| -> String {
+            let rest = &text[text.find("==").unwrap() + 2..];
+            rest.trim_start().chars().take_while(char::is_ascii_digit).collect()
+        };
+        let condition = if let Some(name) = between(assertion, "size_of::<", ">") {
+            format!("sizeof(struct {name}) == {}", number(assertion))
+        } else if let Some(field) = between(assertion, "offset_of!(", ")") {
+            format!("offsetof(struct {field}) == {}", number(assertion))
+        } else {
+            continue;
+        };
+        source += &format!("_Static_assert({condition}, \"\");\n");
+        count += 1;
+    }
+    for line in abi.lines().filter(|line| line.starts_with("pub const IBV_")) {
+        let (name, value) = (between(line, "const ", ":").unwrap(), between(line, "= ", ";").unwrap());
+        source += &format!("_Static_assert({name} == ({value}), \"\");\n");
+        count += 1;
+    }
+    assert!(count > 130, "{count}");
+    let file = library().join("abi.c");
+    std::fs::write(&file, source).unwrap();
+    let checked = Command::new("cc").args(["-fsyntax-only"]).arg(&file).output().unwrap();
+    assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stderr));
+}
+
+/// A C program that calls the verbs in right and in wrong ways, and says which answer was not expected.
+#[test]
+fn verbs_answer_as_the_manual_says() {
+    let Some(program) = program("answers") else { return };
+    alone(|namespace| {
+        let ended = start(namespace, &mut command(program.to_str().unwrap())).end();
+        assert_eq!(ended.success().lines().last(), Some("all answers are right"));
+    });
+}
+
+/// 1,000 connected queue pairs in one process, each of which sends and receives.
+#[test]
+fn a_process_has_a_thousand_queue_pairs() {
+    let Some(program) = program("many") else { return };
+    alone(|namespace| {
+        let ended = start(namespace, &mut command(&format!("{} 1000", program.display()))).end();
+        assert_eq!(ended.success().lines().last(), Some("1000 queue pairs, 1000 messages"));
+    });
+}

@@ -1,0 +1,85 @@
+//! Many processes on one address, and processes that die.
+
+use crate::common::{alone, await_port, both, command, has, linked, start};
+use rnic_netns::Namespace;
+use std::time::{Duration, Instant};
+
+/// 32 servers and 32 clients at the same time: 64 processes with the address 127.0.0.1.
+#[test]
+fn processes_share_an_address() {
+    if !has("ibv_rc_pingpong") {
+        return;
+    }
+    alone(|namespace| {
+        let line = |port: u16| format!("ibv_rc_pingpong -g 0 -n 50 -e -c -p {port}");
+        let ports = 20_000..20_032;
+        let mut servers: Vec<_> = ports.clone().map(|port| start(namespace, &mut command(&line(port)))).collect();
+        for (port, server) in ports.clone().zip(&mut servers) {
+            await_port(namespace, port, server);
+        }
+        let clients = ports.map(|port| start(namespace, &mut command(&format!("{} 127.0.0.1", line(port)))));
+        for process in clients.collect::<Vec<_>>().into_iter().chain(servers) {
+            let output = process.end().success();
+            assert!(output.contains("50 iters") && !output.contains("invalid data"), "{output}");
+        }
+    });
+}
+
+/// The first process has the UDP port. When it dies, another takes it over, and connections go on.
+#[test]
+fn connections_survive_the_death_of_the_first_process() {
+    if !has("ib_send_bw") {
+        return;
+    }
+    linked(|pair| {
+        let here = |line: &str| {
+            let mut command = command(line);
+            command.env("RNIC_DEVICES", "10.77.0.2");
+            command
+        };
+        // It has the port, and waits for a client that never comes.
+        let mut first = start(&pair.b, &mut here("ibv_rc_pingpong -g 0 -p 30000"));
+        await_port(&pair.b, 30_000, &mut first);
+        let mut server = start(&pair.b, &mut here("ib_send_bw -D 3 -p 30001"));
+        await_port(&pair.b, 30_001, &mut server);
+        let mut client = command("ib_send_bw -D 3 -p 30001 10.77.0.2");
+        let client = start(&pair.a, client.env("RNIC_DEVICES", "10.77.0.1"));
+        std::thread::sleep(Duration::from_millis(1_000));
+        first.kill();
+        let output = client.end().success();
+        assert!(output.contains("#bytes"), "{output}");
+        server.end().success();
+    });
+}
+
+/// Number of datagrams that the namespace's processes have sent.
+fn sent(namespace: &Namespace) -> u64 {
+    let table = namespace.run(|| std::fs::read_to_string("/proc/thread-self/net/snmp").unwrap());
+    let line = table.lines().filter(|line| line.starts_with("Udp:")).nth(1).unwrap();
+    line.split(' ').nth(4).unwrap().parse().unwrap()
+}
+
+/// A peer that dies leaves an error within the timeout, and nobody waits for ever.
+#[test]
+fn the_death_of_a_peer_is_an_error() {
+    if !has("ibv_rc_pingpong") {
+        return;
+    }
+    alone(|namespace| {
+        let line = "ibv_rc_pingpong -g 0 -n 100000000";
+        let mut server = start(namespace, &mut command(line));
+        await_port(namespace, 18_515, &mut server);
+        let client = start(namespace, &mut command(&format!("{line} 127.0.0.1")));
+        while sent(namespace) < 1_000 {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        server.kill();
+        // Eight timeouts of 67 ms.
+        let begin = Instant::now();
+        let ended = client.end();
+        assert!(!ended.status.success() && begin.elapsed() < Duration::from_secs(20), "{}", ended.output);
+        assert!(ended.output.contains("transport retry counter exceeded"), "{}", ended.output);
+        // The address is free for others at once.
+        both(namespace, "ibv_rc_pingpong -g 0 -n 10", 18_515, &|_| {});
+    });
+}
