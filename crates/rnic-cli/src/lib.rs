@@ -5,6 +5,7 @@
 
 mod args;
 pub mod builtin;
+mod campaign;
 mod counters;
 mod decode;
 mod describe;
@@ -31,11 +32,13 @@ mod perf;
 mod ping;
 #[cfg(all(feature = "endpoint", target_os = "linux"))]
 mod pingpong;
+mod program;
 mod progress;
 mod provenance;
 mod reproduce;
 mod resume;
 mod run;
+mod selection;
 mod service;
 #[cfg(all(feature = "endpoint", target_os = "linux"))]
 mod trust;
@@ -91,6 +94,7 @@ fn dispatch(command: Command, catalogue: &Catalogue) -> Result<(), CliError> {
         Command::List(arguments) => list::list(&arguments, catalogue),
         Command::Check(arguments) => describe::check(&arguments, catalogue),
         Command::Reproduce(arguments) => reproduce::reproduce(&arguments),
+        Command::Campaign(arguments) => campaign::campaign(&arguments, catalogue),
         Command::Perf(arguments) => perf::perf(&arguments),
         Command::Ping(arguments) => ping::ping(&arguments),
         Command::Pingpong(arguments) => pingpong::pingpong(&arguments),
