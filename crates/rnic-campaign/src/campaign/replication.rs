@@ -5,6 +5,7 @@ use super::result::{RunResult, RunState};
 use super::until::Estimate;
 use std::collections::BTreeMap;
 use std::str::FromStr;
+use std::sync::Arc;
 
 /// One run of a campaign: the index of its point in the manifest, and the number of its seed from 0.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -76,22 +77,23 @@ struct Point {
 }
 
 /// The state of a campaign, or of one shard of it: which runs are wanted. Results may arrive in any order.
-pub struct Replication<'m> {
-    manifest: &'m Manifest,
+pub struct Replication {
+    manifest: Arc<Manifest>,
     shard: Shard,
     points: Vec<Point>,
     fresh: Vec<Replica>,
     wanted: usize,
 }
 
-impl<'m> Replication<'m> {
+impl Replication {
     /// The state without any result.
-    pub fn new(manifest: &'m Manifest, shard: Shard) -> Replication<'m> {
+    pub fn new(manifest: &Arc<Manifest>, shard: Shard) -> Replication {
         let index_of =
             |index: usize| Point { index, wanted: manifest.seeds, values: BTreeMap::new(), verdict: Verdict::Open };
         // With a condition, one worker must see all values of a point.
         let is_own = |index: &usize| manifest.until.is_none() || shard.has(*index as u64);
         let points = (0..manifest.runs.len()).filter(is_own).map(index_of).collect();
+        let manifest = manifest.clone();
         let mut replication = Replication { manifest, shard, points, fresh: Vec::new(), wanted: 0 };
         for point in 0..replication.points.len() {
             replication.want(point, 0);

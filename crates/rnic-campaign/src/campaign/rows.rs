@@ -8,6 +8,7 @@ use super::until::Estimate;
 use crate::fingerprint::Fingerprint;
 use rnic_run::RunSpec;
 use serde_json::{Map, Value, json};
+use std::sync::Arc;
 
 /// A row: the names of its columns, and its values, which are numbers, booleans, texts or null.
 pub type Row = Map<String, Value>;
@@ -28,7 +29,7 @@ impl Wanted {
     pub(crate) fn of(
         manifest: &Manifest, folder: &Folder, program: &str, mut see: impl FnMut(Replica, &RunSpec, Option<&RunResult>),
     ) -> Wanted {
-        let mut replication = Replication::new(manifest, Shard::WHOLE);
+        let mut replication = Replication::new(&Arc::new(manifest.clone()), Shard::WHOLE);
         let mut replicas = Vec::new();
         loop {
             let wanted = replication.take();

@@ -11,7 +11,7 @@ use crate::jobs::cost;
 use rnic_run::{RunEvent, RunSpec};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::ControlFlow;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Maximum number of runs whose specifications are prepared at the same time, so that memory does not grow with the
 /// number of runs.
@@ -49,10 +49,10 @@ pub struct Progress {
 
 /// The runs of a campaign that are missing, and the results that are known. Coordinators of all engines use it: they
 /// take batches of missing runs, and enter the results.
-pub struct Outcomes<'m> {
-    manifest: &'m Manifest,
+pub struct Outcomes {
+    manifest: Arc<Manifest>,
     limits: Limits,
-    replication: Replication<'m>,
+    replication: Replication,
     lost: BTreeMap<String, u32>,
     /// Keys of runs that were taken or have a result. Runs that differ only in their names have the same key.
     waiting: BTreeMap<String, Vec<Replica>>,
@@ -60,13 +60,13 @@ pub struct Outcomes<'m> {
     progress: Progress,
 }
 
-impl<'m> Outcomes<'m> {
+impl Outcomes {
     /// Looks up the stored results of a campaign.
     ///
     /// # Errors
     /// The result of a run that was lost too often cannot be stored.
-    pub fn new(manifest: &'m Manifest, place: &Place<'_>, limits: Limits) -> Result<Outcomes<'m>, CampaignError> {
-        let replication = Replication::new(manifest, limits.shard);
+    pub fn new(manifest: Arc<Manifest>, place: &Place<'_>, limits: Limits) -> Result<Outcomes, CampaignError> {
+        let replication = Replication::new(&manifest, limits.shard);
         let lost = place.folder.lost();
         let (waiting, missing) = (BTreeMap::new(), VecDeque::new());
         let progress = Progress { wanted: replication.wanted(), ..Progress::default() };
@@ -213,15 +213,15 @@ pub trait Watcher: Sync {
     }
 }
 
-struct Chunk<'c, 'm> {
+struct Chunk<'c> {
     batch: &'c [(String, RunSpec)],
-    outcomes: &'c Mutex<Outcomes<'m>>,
+    outcomes: &'c Mutex<Outcomes>,
     place: &'c Place<'c>,
     watcher: &'c dyn Watcher,
     stopped: &'c Mutex<Option<Result<(), CampaignError>>>,
 }
 
-impl Listener for Chunk<'_, '_> {
+impl Listener for Chunk<'_> {
     fn started(&self, run: usize) {
         let (key, spec) = &self.batch[run];
         self.watcher.started(key, spec);
@@ -255,9 +255,9 @@ impl Listener for Chunk<'_, '_> {
 /// # Errors
 /// A result cannot be stored.
 pub fn run_campaign(
-    manifest: &Manifest, place: &Place<'_>, limits: Limits, executor: &dyn Executor, watcher: &dyn Watcher,
+    manifest: &Arc<Manifest>, place: &Place<'_>, limits: Limits, executor: &dyn Executor, watcher: &dyn Watcher,
 ) -> Result<Progress, CampaignError> {
-    let outcomes = Outcomes::new(manifest, place, limits)?;
+    let outcomes = Outcomes::new(manifest.clone(), place, limits)?;
     let lost = outcomes.lost().clone();
     let (outcomes, stopped) = (Mutex::new(outcomes), Mutex::new(None));
     loop {

@@ -7,6 +7,8 @@ use super::replication::Verdict;
 use super::result::RunState;
 use super::rows::Wanted;
 use crate::fingerprint::Fingerprint;
+use rnic_results::text::round6;
+use serde_json::{Value, json};
 
 /// A run that failed or was lost.
 #[derive(Clone, PartialEq, Debug)]
@@ -46,6 +48,31 @@ pub struct Standing {
     pub lost: u32,
     /// The workers that live, and those that were killed during a run.
     pub workers: Vec<Worker>,
+}
+
+impl Standing {
+    /// The state as JSON; `name` is the name of the campaign.
+    pub fn to_json(&self, name: &str) -> Value {
+        let failures: Vec<Value> = self
+            .failures
+            .iter()
+            .map(|f| json!({"run": f.run, "seed": f.seed, "status": f.state.word(), "reason": f.reason}))
+            .collect();
+        let workers: Vec<Value> = self
+            .workers
+            .iter()
+            .map(|w| {
+                let current = w.current.as_ref();
+                let current = current.map(|c| json!({"run": c.run, "seed": c.seed, "since_s": c.since_s}));
+                json!({"name": w.name, "host": w.host, "engine": w.engine, "alive": w.is_alive, "current": current,
+                       "ended": w.ended, "failed": w.failed, "last_s": w.last_s})
+            })
+            .collect();
+        json!({"name": name, "points": self.points, "runs": self.wanted, "completed": self.completed,
+               "failed": self.failures.len(), "missing": self.missing, "wide": self.wide,
+               "undetermined": self.undetermined, "cpu_s": round6(self.cpu_s),
+               "content": format!("{:032x}", self.digest), "failures": failures, "workers": workers})
+    }
 }
 
 /// Reads the state of a campaign.

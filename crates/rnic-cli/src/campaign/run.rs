@@ -10,14 +10,14 @@ use rnic_sim::Catalogue;
 use std::collections::BTreeMap;
 use std::io::{self, IsTerminal, Write};
 use std::ops::ControlFlow;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Failed runs that the message after a campaign names.
 const NAMED: usize = 20;
 
 /// Simulates the runs of a manifest that have no result.
 pub(super) fn run(arguments: &RunArgs, catalogue: &Catalogue) -> Result<(), CliError> {
-    let manifest = Manifest::read(&arguments.manifest, &catalogue.vocabulary())?;
+    let manifest = Arc::new(Manifest::read(&arguments.manifest, &catalogue.vocabulary())?);
     let folder = Folder::at(&store_of(&arguments.manifest, arguments.store.as_ref()));
     let program = program(catalogue)?;
     folder.register(&manifest, arguments.replace)?;
@@ -101,7 +101,7 @@ impl<'i> Shown<'i> {
         }
     }
 
-    fn workers(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, ProgressBar>> {
+    fn workers(&self) -> MutexGuard<'_, BTreeMap<String, ProgressBar>> {
         self.workers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -30,7 +30,7 @@ pub(super) fn status(arguments: &StatusArgs, catalogue: &Catalogue) -> Result<()
     let standings: Vec<(&str, Standing)> =
         manifests.iter().map(|manifest| (manifest.name.as_str(), standing(manifest, &folder, &program))).collect();
     if arguments.format == Format::Json {
-        let campaigns: Vec<Value> = standings.iter().map(|(name, standing)| to_json(name, standing)).collect();
+        let campaigns: Vec<Value> = standings.iter().map(|(name, standing)| standing.to_json(name)).collect();
         return output::print(|out| writeln!(out, "{:#}", json!({"campaigns": campaigns})));
     }
     let mut text = String::new();
@@ -87,28 +87,6 @@ fn plain_table() -> Table {
     table.load_style(TableStyle::new()).set_content_arrangement(ContentArrangement::Dynamic).set_width(width);
     table.force_no_tty();
     table
-}
-
-fn to_json(name: &str, standing: &Standing) -> Value {
-    let failures: Vec<Value> = standing
-        .failures
-        .iter()
-        .map(|f| json!({"run": f.run, "seed": f.seed, "status": f.state.word(), "reason": f.reason}))
-        .collect();
-    let workers: Vec<Value> = standing
-        .workers
-        .iter()
-        .map(|w| {
-            let current = w.current.as_ref();
-            let current = current.map(|c| json!({"run": c.run, "seed": c.seed, "since_s": c.since_s}));
-            json!({"name": w.name, "host": w.host, "engine": w.engine, "alive": w.is_alive, "current": current,
-                   "ended": w.ended, "failed": w.failed, "last_s": w.last_s})
-        })
-        .collect();
-    json!({"name": name, "points": standing.points, "runs": standing.wanted, "completed": standing.completed,
-           "failed": standing.failures.len(), "missing": standing.missing, "wide": standing.wide,
-           "undetermined": standing.undetermined, "cpu_s": round6(standing.cpu_s),
-           "content": format!("{:032x}", standing.digest), "failures": failures, "workers": workers})
 }
 
 /// Prints the estimates of all points, or writes the results of all runs.
