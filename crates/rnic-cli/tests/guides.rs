@@ -16,13 +16,14 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 /// The guides that the tests below run.
-const GUIDES: [&str; 9] = [
+const GUIDES: [&str; 10] = [
     "first-run",
     "operate",
     "own-topology-and-traffic",
     "compare-with-other-simulators",
     "reproduce-irn",
     "python",
+    "campaigns",
     "write-a-transport-in-p4",
     "write-a-congestion-control",
     "rdma-without-hardware",
@@ -186,6 +187,12 @@ fn reproduce_irn() {
 #[test]
 fn python() {
     follow("python", Kind::Fast);
+}
+
+/// Its name has the word for which `.ci/run` selects the tests with the Python package.
+#[test]
+fn campaigns_with_and_without_python() {
+    follow("campaigns", Kind::Fast);
 }
 
 #[test]
