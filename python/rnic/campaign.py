@@ -318,6 +318,7 @@ class _Drive:
         except BaseException:
             for future in self._going:
                 future.cancel()
+            self._engine.interrupt()
             raise
         finally:
             self._engine.close()

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
 import sys
 from collections.abc import Callable
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from typing import Any
+
+from . import _rnic
 
 
 class Engine:
@@ -53,10 +56,24 @@ class Engine:
             self._executor = self._make()
         return True
 
+    def interrupt(self) -> None:
+        """Ends the batches that go on, if this engine has started their workers. Their runs leave no result."""
+        if self._make is None:
+            return
+        if isinstance(self._executor, ProcessPoolExecutor):
+            for pid in list(getattr(self._executor, "_processes", None) or {}):
+                try:
+                    os.kill(pid, signal.SIGINT)
+                except ProcessLookupError:
+                    pass
+        else:
+            _rnic.interrupt_work(True)
+
     def close(self) -> None:
         """Ends the workers that this engine has started."""
         if self._make is not None:
             self._executor.shutdown(wait=True, cancel_futures=True)
+            _rnic.interrupt_work(False)
 
 
 def _processes(workers: int) -> Executor:

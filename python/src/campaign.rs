@@ -218,6 +218,16 @@ impl Coordinator {
     }
 }
 
+/// Whether the batches that threads of this process simulate have to end.
+static INTERRUPTED: AtomicBool = AtomicBool::new(false);
+
+/// Ends the batches that go on in this process, and every further one until it is called with false. Python tells only
+/// its main thread of Ctrl-C.
+#[pyfunction]
+pub(crate) fn interrupt_work(interrupted: bool) {
+    INTERRUPTED.store(interrupted, Ordering::Relaxed);
+}
+
 /// What a worker tells its coordinator about a run: key, state, metric, CPU seconds.
 type Told = (String, String, Option<f64>, f64);
 
@@ -230,7 +240,8 @@ struct Note<'n> {
 
 impl Listener for Note<'_> {
     fn event(&self, _run: usize, _event: &RunEvent) -> ControlFlow<()> {
-        if self.cancelled.load(Ordering::Relaxed) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        let ends = self.cancelled.load(Ordering::Relaxed) || INTERRUPTED.load(Ordering::Relaxed);
+        if ends { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 
     fn ended(&self, run: usize, result: Option<&RunResult>) -> ControlFlow<()> {

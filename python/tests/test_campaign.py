@@ -135,6 +135,23 @@ def test_ray(folder: Path, reference) -> None:
         ray.shutdown()
 
 
+def test_mpi(folder: Path, reference) -> None:
+    """Two workers and a coordinator as three ranks of MPI."""
+    if not shutil.which("mpirun") or subprocess.run([sys.executable, "-c", "from mpi4py import MPI"]).returncode:
+        pytest.skip("mpirun or mpi4py is not installed")
+    campaign().save("load.jsonl")
+    Path("main.py").write_text(
+        "import rnic\nfrom mpi4py.futures import MPIPoolExecutor\n"
+        "if __name__ == '__main__':\n"
+        "    with MPIPoolExecutor() as pool:\n"
+        "        rnic.Campaign.load('load.jsonl').run('results', pool)\n"
+    )
+    start = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-n", "3", sys.executable, "-m", "mpi4py.futures"]
+    done = subprocess.run([*start, "main.py"], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    check(rnic.load_campaign("results"), reference, "mpi4py")
+
+
 def test_a_store_at_a_url(folder: Path, reference) -> None:
     fsspec = needs("fsspec")
     results = campaign().run("memory://bucket/load", "threads", workers=2)
@@ -196,6 +213,25 @@ def test_a_killed_command_continues(folder: Path, reference) -> None:
     assert done.returncode == 0, done.stderr
     assert f"{RUNS} of {RUNS} runs done, {before} of them before" in done.stderr
     check(rnic.load_campaign("load.results"), reference, "threads")
+
+
+@pytest.mark.parametrize("engine", ["threads", "processes"])
+def test_ctrl_c_ends_the_runs(folder: Path, engine: str) -> None:
+    """Only the coordinator gets the signal. Runs that it ends are not lost, because nobody killed their workers."""
+    rnic.Campaign(small(flows=50_000_000), name="long").save("long.jsonl")
+    Path("main.py").write_text(
+        "import rnic\n"
+        f"if __name__ == '__main__':\n    rnic.Campaign.load('long.jsonl').run('results', {engine!r}, workers=2)\n"
+    )
+    going = subprocess.Popen([sys.executable, "main.py"], stderr=subprocess.PIPE, text=True, start_new_session=True)
+    while sum("start" in path.read_text() for path in Path("results").glob("workers/*")) < 2:
+        assert going.poll() is None
+        time.sleep(0.01)
+    going.send_signal(signal.SIGINT)
+    assert "KeyboardInterrupt" in going.communicate(timeout=30)[1]
+    assert going.returncode != 0
+    status = rnic.load_campaign("results").status()[0]
+    assert (status["missing"], status["workers"]) == (2, [])
 
 
 def test_a_full_disk_leaves_no_half_result(folder: Path) -> None:
@@ -282,6 +318,23 @@ def test_two_campaigns_share_a_folder(folder: Path) -> None:
     assert len(list(Path("results/runs").iterdir())) == 8 and len(everything) == 12
 
 
+def test_results_are_not_removed_while_workers_simulate(folder: Path) -> None:
+    rnic.Campaign(small(flows=50_000_000), name="long", runs="IRN").save("long.jsonl")
+    going = subprocess.Popen([*COMMAND, "campaign", "run", "long.jsonl", "--quiet"])
+    try:
+        while not any("start" in path.read_text() for path in Path("long.results").glob("workers/*")):
+            time.sleep(0.01)
+        status = rnic.load_campaign("long.results").status()[0]
+        assert [worker["current"]["run"] for worker in status["workers"] if worker["alive"]] == ["IRN"]
+        assert "run \"IRN\" seed" in command("campaign", "status", "long.results").stdout
+        refused = command("campaign", "gc", "long.results")
+        assert refused.returncode == 2 and "1 workers are simulating" in refused.stderr
+    finally:
+        going.send_signal(signal.SIGINT)
+    assert going.wait(30) == 130
+    assert command("campaign", "gc", "long.results").returncode == 0
+
+
 def test_records_have_flows(folder: Path) -> None:
     results = campaign("flows", 4, records=True).run("results", "threads")
     flows = results.flows("load 0.3: IRN", 1)
@@ -315,6 +368,9 @@ def test_a_manifest_is_checked(folder: Path) -> None:
     campaign().save("good.jsonl")
     good = Path("good.jsonl").read_text().splitlines(keepends=True)
     head = json.loads(good[0])
+    Path("old.jsonl").write_text("".join([json.dumps({**head, "code": "0.0.1 1234"}) + "\n", *good[1:]]))
+    done = command("campaign", "run", "old.jsonl")
+    assert done.returncode == 0 and "was written by rnic 0.0.1 1234, and this is rnic" in done.stderr
     assert rnic.Campaign.load("good.jsonl").points == campaign().points
     wrong = {
         "": "the file is empty",

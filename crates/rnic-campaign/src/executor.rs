@@ -31,8 +31,8 @@ pub trait Sink: Sync {
     /// Called when a run has ended. If it returns `Break`, the executor starts no further runs.
     fn done(&self, run: usize, outcome: Outcome) -> ControlFlow<()>;
 
-    /// Called instead of [`Sink::done`] when the code of a run has panicked. Unless a sink implements it, the panic goes
-    /// on. If it returns `Break`, the executor starts no further runs.
+    /// Called instead of [`Sink::done`] when the code of a run has panicked. Unless a sink implements it, the panic
+    /// goes on. If it returns `Break`, the executor starts no further runs.
     fn panicked(&self, _run: usize, message: &str) -> ControlFlow<()> {
         std::panic::resume_unwind(Box::new(message.to_string()))
     }

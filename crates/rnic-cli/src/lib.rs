@@ -40,6 +40,7 @@ mod resume;
 mod run;
 mod selection;
 mod service;
+mod shell;
 #[cfg(all(feature = "endpoint", target_os = "linux"))]
 mod trust;
 

@@ -183,8 +183,17 @@ impl Folder {
     /// lives, so they remain.
     ///
     /// # Errors
-    /// A file cannot be removed.
+    /// Workers are simulating, so that a result could be new, or a file cannot be removed.
     pub fn clean(&self, used: &BTreeSet<String>, dry: bool) -> Result<Removed, CampaignError> {
+        let workers = journal::workers(&self.workers());
+        let busy = workers.iter().filter(|(_, worker)| worker.is_alive && worker.current.is_some()).count();
+        if busy > 0 && !dry {
+            return Err(CampaignError::Input(format!(
+                "{busy} workers are simulating into `{}`, and their new results could be removed; accepted: a folder \
+                 whose campaigns have ended or were interrupted",
+                self.path.display()
+            )));
+        }
         let mut removed = Removed::default();
         let mut remove = |path: &Path, count: &mut usize| {
             removed.bytes += fs::metadata(path).map_or(0, |file| file.len());
@@ -209,7 +218,7 @@ impl Folder {
                 }
             }
         }
-        for (path, worker) in journal::workers(&self.workers()) {
+        for (path, worker) in workers {
             let is_missing = |key: &str| !self.path.join("runs").join(format!("{key}.result")).exists();
             if !worker.is_alive && !worker.current.is_some_and(|current| is_missing(&current.key)) {
                 remove(&path, &mut journals)?;

@@ -52,11 +52,11 @@ impl Wanted {
     }
 }
 
-/// The results of a campaign, a row for each run that has one, in the order of the manifest and the seeds. They are read
-/// one by one. With `provenance` the rows also have where and when each run was simulated.
+/// The results of a campaign, a row for each run that has one, in the order of the manifest and the seeds. They are
+/// read one by one. With `provenance` the rows also have where and when each run was simulated.
 ///
-/// The columns are `campaign`, `run`, `base`, the swept keys, `seed`, `transport`, `cc`, `pfc`, `status`, `failure`, the
-/// numbers of the run in `summary.json` with keys joined by dots, and `key`, the key of the fingerprint.
+/// The columns are `campaign`, `run`, `base`, the swept keys, `seed`, `transport`, `cc`, `pfc`, `status`, `failure`,
+/// the numbers of the run in `summary.json` with keys joined by dots, and `key`, the key of the fingerprint.
 pub fn rows<'a>(
     manifest: &'a Manifest, folder: &'a Folder, program: &str, provenance: bool,
 ) -> impl Iterator<Item = Row> + use<'a> {

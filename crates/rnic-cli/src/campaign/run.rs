@@ -2,8 +2,8 @@ use super::{RunArgs, program, store_of};
 use crate::error::CliError;
 use crate::interrupt::Interruption;
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
-use rnic_campaign::Threads;
 use rnic_campaign::campaign::{Folder, Limits, Manifest, Place, Progress, Watcher, run_campaign, status};
+use rnic_campaign::{CODE, Threads};
 use rnic_results::text::{count, duration};
 use rnic_run::{RunEvent, RunSpec};
 use rnic_sim::Catalogue;
@@ -20,6 +20,14 @@ pub(super) fn run(arguments: &RunArgs, catalogue: &Catalogue) -> Result<(), CliE
     let manifest = Arc::new(Manifest::read(&arguments.manifest, &catalogue.vocabulary())?);
     let folder = Folder::at(&store_of(&arguments.manifest, arguments.store.as_ref()));
     let program = program(catalogue)?;
+    if manifest.code != CODE && !arguments.quiet {
+        // If standard error is closed, the line is lost.
+        let _ = writeln!(
+            io::stderr(),
+            "the manifest was written by rnic {}, and this is rnic {CODE}: results of the other version are not used",
+            manifest.code
+        );
+    }
     folder.register(&manifest, arguments.replace)?;
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     let threads = arguments.threads.map_or(processors, usize::from);

@@ -1,7 +1,7 @@
 use super::{Engine, SubmitArgs, store_of};
 use crate::error::CliError;
 use crate::output;
-use crate::provenance::quoted;
+use crate::shell::quoted;
 use rnic_campaign::campaign::Manifest;
 use rnic_results::files::write_atomically;
 use rnic_sim::Catalogue;
