@@ -12,8 +12,9 @@ which pandas, polars, pyarrow and DuckDB read without a copy.
 
 import os
 
-from . import _rnic, models, topology
+from . import _rnic, engines, models, topology
 from ._rnic import RunError, ScenarioError, __version__
+from .campaign import Campaign, CampaignResults, load_campaign
 from .congestion import CongestionControl
 from .results import Distribution, Group, Metrics, Results, RunResult
 from .scenario import Scenario, scenarios
@@ -34,6 +35,8 @@ def decode(path: str | os.PathLike[str], *, checksums: bool = False) -> Table:
     return Table(_rnic.decode(os.fspath(path), checksums))
 
 __all__ = [
+    "Campaign",
+    "CampaignResults",
     "CongestionControl",
     "Distribution",
     "Event",
@@ -48,6 +51,8 @@ __all__ = [
     "Table",
     "__version__",
     "decode",
+    "engines",
+    "load_campaign",
     "models",
     "scenarios",
     "topology",

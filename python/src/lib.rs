@@ -4,6 +4,7 @@
 #![deny(unsafe_code)]
 
 mod arrow;
+mod campaign;
 mod command;
 mod congestion;
 mod convert;
@@ -24,6 +25,8 @@ use pyo3::prelude::*;
 mod _rnic {
     #[pymodule_export]
     use super::arrow::Table;
+    #[pymodule_export]
+    use super::campaign::{Campaign, CampaignFolder, Coordinator, code, interrupt_work, result_files, work};
     #[pymodule_export]
     use super::command::command;
     #[pymodule_export]

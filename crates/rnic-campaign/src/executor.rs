@@ -4,7 +4,9 @@ use rnic_run::{RunEvent, RunRecord, RunSpec, Scenario};
 use rnic_sim::resolve::{Resolved, SetupError, resolve, resolve_all};
 use rnic_sim::run::run;
 use rnic_sim::{Catalogue, Events, Sharing};
+use std::any::Any;
 use std::ops::ControlFlow;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
@@ -14,6 +16,11 @@ pub type Outcome = Result<RunRecord, SetupError>;
 /// Receives the events and outcomes of runs; its methods may be called from any thread. The argument `run` is the index
 /// of the run in the list that is executed.
 pub trait Sink: Sync {
+    /// Called before a run is set up. If it returns `Break`, neither this run nor a further one starts.
+    fn starting(&self, _run: usize) -> ControlFlow<()> {
+        ControlFlow::Continue(())
+    }
+
     /// Called for each event during a run, for example its start or its progress. If it returns `Break`, the run is
     /// interrupted: it ends early, and the status of its record is
     /// [`RunStatus::Interrupted`](rnic_run::RunStatus::Interrupted).
@@ -23,6 +30,12 @@ pub trait Sink: Sync {
 
     /// Called when a run has ended. If it returns `Break`, the executor starts no further runs.
     fn done(&self, run: usize, outcome: Outcome) -> ControlFlow<()>;
+
+    /// Called instead of [`Sink::done`] when the code of a run has panicked. Unless a sink implements it, the panic
+    /// goes on. If it returns `Break`, the executor starts no further runs.
+    fn panicked(&self, _run: usize, message: &str) -> ControlFlow<()> {
+        std::panic::resume_unwind(Box::new(message.to_string()))
+    }
 }
 
 /// Executes runs, in this process, in other processes or on other machines.
@@ -117,18 +130,32 @@ impl Executor for Threads {
             while !stopped.load(Ordering::Relaxed) {
                 let index = next.fetch_add(1, Ordering::Relaxed);
                 let Some(spec) = runs.get(index) else { return };
+                if sink.starting(index).is_break() {
+                    stopped.store(true, Ordering::Relaxed);
+                    return;
+                }
                 // Number of threads for this run: more than one if fewer runs than threads are left.
                 let share = self.threads / unfinished.load(Ordering::Relaxed).clamp(1, self.threads);
-                let outcome = self.resolved(index, spec).map(|resolved| {
-                    let mut report = |event| sink.event(index, event);
-                    run(&self.catalogue, spec, &resolved, None, &Sharing::among(share), &Events::to(&mut report))
-                });
-                if let Err(error) = &outcome {
-                    // The run has ended, so it cannot be interrupted any more.
-                    let _ = sink.event(index, RunEvent::Failed { reason: error.to_string() });
-                }
+                let simulate = || {
+                    self.resolved(index, spec).map(|resolved| {
+                        let mut report = |event| sink.event(index, event);
+                        run(&self.catalogue, spec, &resolved, None, &Sharing::among(share), &Events::to(&mut report))
+                    })
+                };
+                // The sink decides what a panic means. The state of a run that has panicked is dropped with it.
+                let outcome = catch_unwind(AssertUnwindSafe(simulate));
                 unfinished.fetch_sub(1, Ordering::Relaxed);
-                if sink.done(index, outcome).is_break() {
+                let flow = match outcome {
+                    Ok(outcome) => {
+                        if let Err(error) = &outcome {
+                            // The run has ended, so it cannot be interrupted any more.
+                            let _ = sink.event(index, RunEvent::Failed { reason: error.to_string() });
+                        }
+                        sink.done(index, outcome)
+                    }
+                    Err(panic) => sink.panicked(index, message(&*panic)),
+                };
+                if flow.is_break() {
                     stopped.store(true, Ordering::Relaxed);
                 }
             }
@@ -144,6 +171,12 @@ impl Executor for Threads {
     fn width(&self) -> usize {
         self.threads
     }
+}
+
+/// The message of a panic.
+fn message(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message")
 }
 
 /// A [`Sink`] and [`RunListener`] that ignores all events and results of runs.

@@ -5,10 +5,12 @@
 //! - A [`Store`] is a folder of results. The fingerprint of a result is its file name.
 //! - An [`Executor`] executes runs and reports their events and records to a [`Sink`]. [`Threads`] executes them in
 //!   threads of this process; other executors may use other processes or machines.
+//! - A [`campaign`] is a list of runs, which workers on any number of machines share.
 //!
 //! `rnic run --resume` ([`RunCache`]) and the studies, which reproduce the experiments of papers ([`jobs`]), use these
 //! types.
 
+pub mod campaign;
 mod executor;
 mod fingerprint;
 pub mod fluid;

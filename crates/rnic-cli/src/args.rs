@@ -1,5 +1,6 @@
 //! The arguments of the command. Parsing, help texts and errors follow from these definitions.
 
+use crate::campaign::CampaignArgs;
 use crate::counters::CountersArgs;
 use crate::format::Format;
 use crate::lint::LintArgs;
@@ -8,6 +9,7 @@ use crate::model::ModelArgs;
 use crate::perf::PerfArgs;
 use crate::ping::PingArgs;
 use crate::pingpong::PingpongArgs;
+pub(crate) use crate::selection::Selection;
 use crate::verbs::VerbsArgs;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -51,6 +53,8 @@ pub(crate) enum Command {
     Check(CheckArgs),
     /// Rerun the experiments of a paper and compare the results with the paper
     Reproduce(ReproduceArgs),
+    /// Simulate many runs on any number of machines, each of them once, and collect their results
+    Campaign(Box<CampaignArgs>),
     /// Measure bandwidth and latency between two hosts, over real Ethernet
     #[cfg_attr(not(all(feature = "endpoint", target_os = "linux")), command(hide = true))]
     Perf(Box<PerfArgs>),
@@ -84,26 +88,6 @@ pub(crate) enum Command {
     Completions(CompletionsArgs),
     /// Write the manual pages of all commands to a folder
     Man(ManArgs),
-}
-
-/// A scenario file, and changes to its settings on the command line.
-#[derive(Args, Debug)]
-pub(crate) struct Selection {
-    /// The scenario file, or the name of a built-in scenario such as irn/default
-    #[arg(value_name = "SCENARIO.toml")]
-    pub(crate) scenario: PathBuf,
-
-    /// Change one setting; may be repeated, later changes override earlier ones
-    ///
-    /// PATH is a dotted path in the scenario. Runs and traffic sources are selected by index, from 0, or by name; a
-    /// name with a dot needs quotes. VALUE is TOML, or text if it is not valid TOML, so quantities with units need no
-    /// quotes. A run's own `set` table overrides this option.
-    #[arg(long, value_name = "PATH=VALUE", value_parser = parse_set)]
-    pub(crate) set: Vec<(String, String)>,
-
-    /// Seed of the random streams, instead of the scenario's
-    #[arg(long, value_name = "N", allow_negative_numbers = true)]
-    pub(crate) seed: Option<u64>,
 }
 
 #[derive(Args, Debug)]
@@ -604,20 +588,6 @@ fn parse_block(text: &str) -> Result<rnic_hw::irn::Block, String> {
     })
 }
 
-/// Splits `path=value` at the first equals sign outside quotes.
-fn parse_set(text: &str) -> Result<(String, String), String> {
-    let mut quote = None;
-    for (at, character) in text.char_indices() {
-        match (quote, character) {
-            (None, '=') => return Ok((text[..at].trim().to_string(), text[at + 1..].trim().to_string())),
-            (None, '"' | '\'') => quote = Some(character),
-            (Some(open), _) if open == character => quote = None,
-            _ => {}
-        }
-    }
-    Err("there is no `=`; write a path and a value, for example fabric.switch.buffer=60KB".to_string())
-}
-
 /// Splits `link=file` at the first equals sign.
 fn parse_pcap(text: &str) -> Result<(String, PathBuf), String> {
     match text.split_once('=') {
@@ -725,7 +695,7 @@ mod tests {
 
     #[test]
     fn set_splits_at_the_first_equals_sign_outside_quotes() {
-        let split = |text: &str| parse_set(text).map(|(path, value)| format!("{path}|{value}"));
+        let split = |text: &str| crate::selection::parse_set(text).map(|(path, value)| format!("{path}|{value}"));
         assert_eq!(split("fabric.k=4").unwrap(), "fabric.k|4");
         assert_eq!(split("run.RoCE + PFC.pfc = true").unwrap(), "run.RoCE + PFC.pfc|true");
         assert_eq!(split("run.\"a=b\".name=x=y").unwrap(), "run.\"a=b\".name|x=y");

@@ -5,6 +5,7 @@
 
 mod args;
 pub mod builtin;
+mod campaign;
 mod counters;
 mod decode;
 mod describe;
@@ -33,12 +34,15 @@ mod perf;
 mod ping;
 #[cfg(all(feature = "endpoint", target_os = "linux"))]
 mod pingpong;
+mod program;
 mod progress;
 mod provenance;
 mod reproduce;
 mod resume;
 mod run;
+mod selection;
 mod service;
+mod shell;
 #[cfg(all(feature = "endpoint", target_os = "linux"))]
 mod trust;
 #[cfg(all(feature = "endpoint", target_os = "linux"))]
@@ -95,6 +99,7 @@ fn dispatch(command: Command, catalogue: &Catalogue) -> Result<(), CliError> {
         Command::List(arguments) => list::list(&arguments, catalogue),
         Command::Check(arguments) => describe::check(&arguments, catalogue),
         Command::Reproduce(arguments) => reproduce::reproduce(&arguments),
+        Command::Campaign(arguments) => campaign::campaign(&arguments, catalogue),
         Command::Perf(arguments) => perf::perf(&arguments),
         Command::Ping(arguments) => ping::ping(&arguments),
         Command::Mesh(arguments) => mesh::mesh(&arguments),

@@ -2,6 +2,7 @@
 //! With it, a command says so before it replaces the results of a different command.
 
 use crate::args::{RunArgs, Selection};
+use crate::shell::quoted;
 use rnic_results::files::write_atomically;
 use serde::{Deserialize, Serialize};
 use std::io::{self, Write};
@@ -60,16 +61,6 @@ impl Provenance {
         words.extend(self.set.iter().map(|set| format!("--set {}", quoted(set))));
         words.extend(self.seed.map(|seed| format!("--seed {seed}")));
         words.join(" ")
-    }
-}
-
-/// The word as it is written in a shell: in quotes if it has characters with a meaning for the shell.
-fn quoted(word: &str) -> String {
-    let plain = |c: char| c.is_alphanumeric() || "-_./=,:+%@".contains(c);
-    if !word.is_empty() && word.chars().all(plain) {
-        word.to_string()
-    } else {
-        format!("'{}'", word.replace('\'', "'\\''"))
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::args::RunArgs;
 use crate::error::CliError;
+use crate::program;
 use crate::progress::Bars;
 use rnic_campaign::{CachedRuns, RunCache, RunListener};
 use rnic_run::RunEvent;
@@ -9,8 +10,7 @@ use rnic_run::Scenario;
 use rnic_run::{RunRecord, RunStatus};
 use rnic_sim::Catalogue;
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::{self, BufRead, BufReader, Write};
+use std::io::{self, Write};
 use std::ops::ControlFlow;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -34,7 +34,7 @@ impl<'a> Resumable<'a> {
             return Ok(None);
         }
         let folder = arguments.out.join(&scenario.name).join(FOLDER);
-        match if catalogue.is_extended() { program() } else { Ok(String::new()) } {
+        match if catalogue.is_extended() { program::identity() } else { Ok(String::new()) } {
             Ok(program) => {
                 Ok(Some(Resumable { cache: RunCache::of(scenario, &folder, &program), arguments, scenario }))
             }
@@ -107,23 +107,6 @@ impl<'a> Resumable<'a> {
         if let Err(error) = self.cache.clear(self.arguments.runs.is_empty()) {
             self.say(&format!("cannot remove the stored runs in `{}`: {error}", self.cache.folder().display()));
         }
-    }
-}
-
-/// Identifies this program by the length and the checksum of its executable file. Two programs with different
-/// congestion controls of the same name differ in their executables.
-fn program() -> io::Result<String> {
-    let mut file = BufReader::with_capacity(1 << 20, File::open(std::env::current_exe()?)?);
-    let (mut length, mut sum) = (0, crc32fast::Hasher::new());
-    loop {
-        let bytes = file.fill_buf()?;
-        let count = bytes.len();
-        if count == 0 {
-            return Ok(format!("{length} bytes, CRC-32 {:08x}", sum.finalize()));
-        }
-        sum.update(bytes);
-        length += count;
-        file.consume(count);
     }
 }
 

@@ -24,6 +24,7 @@ const GUIDES: [&str; 10] = [
     "compare-with-other-simulators",
     "reproduce-irn",
     "python",
+    "campaigns",
     "write-a-transport-in-p4",
     "write-a-congestion-control",
     "rdma-without-hardware",
@@ -193,6 +194,12 @@ fn reproduce_irn() {
 #[test]
 fn python() {
     follow("python", Kind::Fast);
+}
+
+/// Its name has the word for which `.ci/run` selects the tests with the Python package.
+#[test]
+fn campaigns_with_and_without_python() {
+    follow("campaigns", Kind::Fast);
 }
 
 #[test]

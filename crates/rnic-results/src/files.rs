@@ -157,11 +157,9 @@ pub fn write_atomically(
 pub fn write_and_rename(
     path: &Path, write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>, settle: fn(&File) -> io::Result<()>,
 ) -> io::Result<PathBuf> {
-    let mut temporary = path.as_os_str().to_owned();
-    temporary.push(format!(".{}.tmp", std::process::id()));
-    let temporary = PathBuf::from(temporary);
+    let (temporary, file) = create_temporary(path)?;
     let result = (|| {
-        let mut out = BufWriter::new(File::create(&temporary)?);
+        let mut out = BufWriter::new(file);
         write(&mut out)?;
         settle(&out.into_inner()?)?;
         fs::rename(&temporary, path)
@@ -172,6 +170,23 @@ pub fn write_and_rename(
         return Err(io::Error::new(error.kind(), format!("cannot write {}: {error}", path.display())));
     }
     Ok(path.to_path_buf())
+}
+
+/// Creates a temporary file next to `path`. Other threads, and processes of other machines with the same number, may
+/// write the same file at the same time, so each of them has its own temporary file.
+fn create_temporary(path: &Path) -> io::Result<(PathBuf, File)> {
+    let mut number = 0_u32;
+    loop {
+        let mut temporary = path.as_os_str().to_owned();
+        temporary.push(format!(".{}-{number}.tmp", std::process::id()));
+        match File::create_new(&temporary) {
+            Ok(file) => return Ok((PathBuf::from(temporary), file)),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && number < u32::MAX => number += 1,
+            Err(error) => {
+                return Err(io::Error::new(error.kind(), format!("cannot write {}: {error}", path.display())));
+            }
+        }
+    }
 }
 
 fn write_ports(out: impl Write, scenario: &Scenario, reports: &[RunRecord]) -> io::Result<()> {

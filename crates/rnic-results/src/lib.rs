@@ -21,6 +21,7 @@
 //! ```
 
 pub mod compare;
+pub mod dataset;
 pub mod files;
 pub mod flow_files;
 mod groups;

@@ -1,0 +1,197 @@
+//! Executes runs of a campaign and stores their results. Every engine ends up here.
+
+use super::error::CampaignError;
+use super::folder::Folder;
+use super::journal::{Journal, host, now_s};
+use super::result::{Provenance, RunResult, RunState};
+use crate::executor::{Executor, Outcome, Sink};
+use crate::fingerprint::{CODE, Fingerprint};
+use crate::store::Header;
+use rnic_run::{RunEvent, RunSpec};
+use std::collections::BTreeMap;
+use std::io;
+use std::ops::ControlFlow;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Where results go, and what their provenance says.
+#[derive(Clone, Copy, Debug)]
+pub struct Place<'p> {
+    /// The folder of the results.
+    pub folder: &'p Folder,
+    /// Name of the campaign.
+    pub campaign: &'p str,
+    /// Name of the engine: letters and digits.
+    pub engine: &'p str,
+    /// Whether the complete records of the runs are stored too.
+    pub records: bool,
+    /// Distinguishes programs with other congestion controls, see [`Fingerprint::of`].
+    pub program: &'p str,
+}
+
+/// Receives the progress of [`execute`]; its methods may be called from any thread. `run` is the index in the list.
+pub trait Listener: Sync {
+    /// The run starts.
+    fn started(&self, _run: usize) {}
+
+    /// An event of a run. `Break` interrupts it.
+    fn event(&self, _run: usize, _event: &RunEvent) -> ControlFlow<()> {
+        ControlFlow::Continue(())
+    }
+
+    /// The run has ended; without a result it was interrupted. After `Break`, no further run starts.
+    fn ended(&self, _run: usize, _result: Option<&RunResult>) -> ControlFlow<()> {
+        ControlFlow::Continue(())
+    }
+}
+
+impl Listener for crate::executor::Ignore {}
+
+struct Storing<'s> {
+    place: &'s Place<'s>,
+    runs: &'s [&'s RunSpec],
+    /// How often each run was lost before.
+    lost: &'s BTreeMap<String, u32>,
+    listener: &'s dyn Listener,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// For each run that goes on: the journal of its worker, its fingerprint, and when it started.
+    current: BTreeMap<usize, (Journal, Fingerprint, f64)>,
+    error: Option<io::Error>,
+}
+
+impl Storing<'_> {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Opens a journal and writes that the run starts.
+    fn start(&self, run: usize) -> io::Result<()> {
+        let spec = self.runs[run];
+        let fingerprint = Fingerprint::of(spec, self.place.program);
+        let mut journal = Journal::open(&self.place.folder.workers(), self.place.engine)?;
+        journal.start(&fingerprint.key(), &spec.name, spec.seed)?;
+        self.lock().current.insert(run, (journal, fingerprint, now_s()));
+        Ok(())
+    }
+
+    /// Stores what `result` makes of the run's provenance, and writes that the run has ended.
+    fn end(
+        &self, run: usize, outcome: Option<&Outcome>, result: impl FnOnce(Provenance) -> Option<RunResult>,
+    ) -> io::Result<Option<RunResult>> {
+        let Some((mut journal, fingerprint, started_s)) = self.lock().current.remove(&run) else { return Ok(None) };
+        let record = outcome.and_then(|outcome| outcome.as_ref().ok());
+        let key = fingerprint.key();
+        let spec = self.runs[run];
+        let provenance = Provenance {
+            code: CODE.to_string(),
+            campaign: self.place.campaign.to_string(),
+            engine: self.place.engine.to_string(),
+            host: host(),
+            worker: journal.name(),
+            started_s,
+            wall_s: (now_s() - started_s).max(0.0),
+            cpu_s: record.map_or(0.0, |record| record.cpu_s),
+            lost: self.lost.get(&key).copied().unwrap_or(0),
+        };
+        let cpu_s = provenance.cpu_s;
+        let result = result(provenance);
+        if let Some(result) = &result {
+            let header = Header { run: spec.name.clone(), seed: spec.seed, cpu_s, fingerprint };
+            self.place.folder.put(&header, result, record.filter(|_| self.place.records))?;
+        }
+        journal.end(&key, result.as_ref().map(|result| result.state))?;
+        journal.release();
+        Ok(result)
+    }
+
+    fn told(&self, run: usize, result: io::Result<Option<RunResult>>) -> ControlFlow<()> {
+        match result {
+            Ok(result) => {
+                let is_interrupted = result.is_none();
+                let flow = self.listener.ended(run, result.as_ref());
+                if is_interrupted { ControlFlow::Break(()) } else { flow }
+            }
+            Err(error) => {
+                let _ = self.listener.ended(run, None);
+                self.lock().error.get_or_insert(error);
+                ControlFlow::Break(())
+            }
+        }
+    }
+}
+
+impl Sink for Storing<'_> {
+    fn starting(&self, run: usize) -> ControlFlow<()> {
+        if let Err(error) = self.start(run) {
+            self.lock().error.get_or_insert(error);
+            return ControlFlow::Break(());
+        }
+        self.listener.started(run);
+        ControlFlow::Continue(())
+    }
+
+    fn event(&self, run: usize, event: RunEvent) -> ControlFlow<()> {
+        self.listener.event(run, &event)
+    }
+
+    fn done(&self, run: usize, outcome: Outcome) -> ControlFlow<()> {
+        let result = self.end(run, Some(&outcome), |provenance| RunResult::of(self.runs[run], &outcome, provenance));
+        self.told(run, result)
+    }
+
+    fn panicked(&self, run: usize, message: &str) -> ControlFlow<()> {
+        let failure =
+            format!("the simulation panicked, which is an error in rnic or in a congestion control: {message}");
+        let result =
+            self.end(run, None, |provenance| Some(RunResult::without_record(RunState::Failed, failure, provenance)));
+        self.told(run, result)
+    }
+}
+
+/// Executes the runs and stores their results, those of failed runs too. Runs that are interrupted leave no result.
+/// `lost` says how often each run was lost before, by the key of its fingerprint.
+///
+/// # Errors
+/// A result or a journal cannot be written, for example because the disk is full. Runs that go on at that moment end
+/// first; no partial result remains.
+pub fn execute(
+    place: &Place<'_>, runs: &[&RunSpec], lost: &BTreeMap<String, u32>, executor: &dyn Executor,
+    listener: &dyn Listener,
+) -> Result<(), CampaignError> {
+    let sink = Storing { place, runs, lost, listener, state: Mutex::default() };
+    executor.execute(runs, &sink);
+    match sink.state.into_inner().unwrap_or_else(PoisonError::into_inner).error {
+        Some(error) => Err(CampaignError::Io {
+            doing: format!("cannot store a result in `{}`", place.folder.path().display()),
+            error,
+        }),
+        None => Ok(()),
+    }
+}
+
+/// Stores that a run was lost too often.
+pub(crate) fn put_lost(
+    place: &Place<'_>, spec: &RunSpec, fingerprint: &Fingerprint, lost: u32,
+) -> io::Result<RunResult> {
+    let provenance = Provenance {
+        code: CODE.to_string(),
+        campaign: place.campaign.to_string(),
+        engine: place.engine.to_string(),
+        host: host(),
+        started_s: now_s(),
+        lost,
+        ..Provenance::default()
+    };
+    let failure = format!(
+        "{lost} workers were killed or their machines stopped while they executed this run (out of memory, or a time \
+         limit?)"
+    );
+    let result = RunResult::without_record(RunState::Lost, failure, provenance);
+    let fingerprint = fingerprint.clone();
+    let header = Header { run: spec.name.clone(), seed: spec.seed, cpu_s: 0.0, fingerprint };
+    place.folder.put(&header, &result, None)?;
+    Ok(result)
+}

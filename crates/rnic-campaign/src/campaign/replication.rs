@@ -1,0 +1,189 @@
+//! Which runs of a campaign are wanted: the points of the manifest, each with its seeds.
+
+use super::manifest::Manifest;
+use super::result::{RunResult, RunState};
+use super::until::Estimate;
+use std::collections::BTreeMap;
+use std::str::FromStr;
+use std::sync::Arc;
+
+/// One run of a campaign: the index of its point in the manifest, and the number of its seed from 0.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Replica {
+    /// Index of the run in the manifest.
+    pub point: usize,
+    /// Number of the seed: 0 is the seed in the manifest.
+    pub number: u32,
+}
+
+/// A part of a campaign, for workers that share no coordinator: `3/10` is the third of ten parts.
+///
+/// The parts have the same number of points, or of runs if each point has a fixed number of seeds. Shards of one
+/// campaign have no run in common, and together they have all.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Shard {
+    /// Number of the part, from 1 to `of`.
+    pub number: u32,
+    /// Number of parts.
+    pub of: u32,
+}
+
+impl Shard {
+    /// The whole campaign.
+    pub const WHOLE: Shard = Shard { number: 1, of: 1 };
+
+    fn has(self, index: u64) -> bool {
+        index % u64::from(self.of) == u64::from(self.number - 1)
+    }
+}
+
+impl FromStr for Shard {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Shard, String> {
+        let wrong = || format!("`{text}` is no part of a campaign; accepted: i/n with i from 1 to n, as in 3/10");
+        let (number, of) = text.split_once('/').ok_or_else(wrong)?;
+        let (number, of) = (number.trim().parse().map_err(|_| wrong())?, of.trim().parse().map_err(|_| wrong())?);
+        if (1..=of).contains(&number) { Ok(Shard { number, of }) } else { Err(wrong()) }
+    }
+}
+
+/// What became of a point.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Verdict {
+    /// Runs of the point are missing.
+    Open,
+    /// All seeds are simulated; with a condition, the interval is narrow enough.
+    Done,
+    /// The maximum number of seeds is simulated, and the interval is still too wide.
+    Wide,
+    /// A run of the point failed, or has no value of the condition's metric, so it has no interval.
+    Undetermined,
+}
+
+/// What is known of the metric of a run.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Value {
+    Known(f64),
+    Missing,
+}
+
+struct Point {
+    index: usize,
+    /// Number of seeds that are wanted so far.
+    wanted: u32,
+    values: BTreeMap<u32, Value>,
+    verdict: Verdict,
+}
+
+/// The state of a campaign, or of one shard of it: which runs are wanted. Results may arrive in any order.
+pub struct Replication {
+    manifest: Arc<Manifest>,
+    shard: Shard,
+    points: Vec<Point>,
+    fresh: Vec<Replica>,
+    wanted: usize,
+}
+
+impl Replication {
+    /// The state without any result.
+    pub fn new(manifest: &Arc<Manifest>, shard: Shard) -> Replication {
+        let index_of =
+            |index: usize| Point { index, wanted: manifest.seeds, values: BTreeMap::new(), verdict: Verdict::Open };
+        // With a condition, one worker must see all values of a point.
+        let is_own = |index: &usize| manifest.until.is_none() || shard.has(*index as u64);
+        let points = (0..manifest.runs.len()).filter(is_own).map(index_of).collect();
+        let manifest = manifest.clone();
+        let mut replication = Replication { manifest, shard, points, fresh: Vec::new(), wanted: 0 };
+        for point in 0..replication.points.len() {
+            replication.want(point, 0);
+        }
+        replication
+    }
+
+    /// Whether the run belongs to the shard.
+    fn is_own(&self, replica: Replica) -> bool {
+        let (seeds, number) = (u64::from(self.manifest.seeds), u64::from(replica.number));
+        self.manifest.until.is_some() || self.shard.has(replica.point as u64 * seeds + number)
+    }
+
+    fn want(&mut self, position: usize, from: u32) {
+        let Some(point) = self.points.get(position) else { return };
+        let (index, wanted) = (point.index, point.wanted);
+        for number in from..wanted {
+            let replica = Replica { point: index, number };
+            if self.is_own(replica) {
+                self.fresh.push(replica);
+                self.wanted += 1;
+            }
+        }
+    }
+
+    /// The runs that have become wanted since the last call, in the order of the manifest.
+    pub fn take(&mut self) -> Vec<Replica> {
+        std::mem::take(&mut self.fresh)
+    }
+
+    /// Number of runs that are wanted so far, with and without a result.
+    pub fn wanted(&self) -> usize {
+        self.wanted
+    }
+
+    /// Notes the result of a run. If it is the last one wanted of its point and the interval is too wide, further runs
+    /// become wanted.
+    pub fn enter(&mut self, replica: Replica, result: &RunResult) {
+        let metric = self.manifest.until.as_ref().and_then(|until| result.metric(&until.metric));
+        self.enter_value(replica, result.state, metric);
+    }
+
+    /// As [`Replication::enter`], with the value of the condition's metric.
+    pub fn enter_value(&mut self, replica: Replica, state: RunState, metric: Option<f64>) {
+        let Ok(position) = self.points.binary_search_by_key(&replica.point, |point| point.index) else { return };
+        let value = match (state, metric) {
+            (RunState::Completed, Some(value)) => Value::Known(value),
+            (RunState::Completed, None) if self.manifest.until.is_none() => Value::Known(0.0),
+            _ => Value::Missing,
+        };
+        let point = &mut self.points[position];
+        point.values.insert(replica.number, value);
+        let from = point.wanted;
+        let own = match self.manifest.until {
+            Some(_) => from as usize,
+            None => {
+                let seeds = u64::from(self.manifest.seeds);
+                (0..seeds).filter(|number| self.shard.has(replica.point as u64 * seeds + number)).count()
+            }
+        };
+        if point.values.len() < own {
+            return;
+        }
+        let known: Vec<f64> = point.values.values().filter_map(known).collect();
+        let has_all = known.len() == point.values.len();
+        point.verdict = match &self.manifest.until {
+            None if has_all => Verdict::Done,
+            Some(until) if has_all => match until.next(&known) {
+                Some(next) => {
+                    point.wanted = next;
+                    Verdict::Open
+                }
+                None if until.is_narrow(&Estimate::of(&known, until.confidence)) => Verdict::Done,
+                None => Verdict::Wide,
+            },
+            _ => Verdict::Undetermined,
+        };
+        self.want(position, from);
+    }
+
+    /// What became of each point of the shard: the index of its run in the manifest, the number of its results, and the
+    /// verdict.
+    pub fn verdicts(&self) -> impl Iterator<Item = (usize, usize, Verdict)> + '_ {
+        self.points.iter().map(|point| (point.index, point.values.len(), point.verdict))
+    }
+}
+
+fn known(value: &Value) -> Option<f64> {
+    match value {
+        Value::Known(value) => Some(*value),
+        Value::Missing => None,
+    }
+}

@@ -1,0 +1,278 @@
+//! Executes the missing runs of a campaign with an [`Executor`].
+
+use super::error::CampaignError;
+use super::execute::{Listener, Place, execute, put_lost};
+use super::manifest::Manifest;
+use super::replication::{Replica, Replication, Shard};
+use super::result::{RunResult, RunState};
+use crate::executor::Executor;
+use crate::fingerprint::Fingerprint;
+use crate::jobs::cost;
+use rnic_run::{RunEvent, RunSpec};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::ControlFlow;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Maximum number of runs whose specifications are prepared at the same time, so that memory does not grow with the
+/// number of runs.
+const CHUNK: usize = 512;
+
+/// How a campaign treats failed runs, and which part of it is executed.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// The part of the campaign.
+    pub shard: Shard,
+    /// How often a run that was lost is started again, before it counts as failed.
+    pub retries: u32,
+    /// Whether runs that are stored as failed or lost are simulated again.
+    pub retry_failed: bool,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits { shard: Shard::WHOLE, retries: 2, retry_failed: false }
+    }
+}
+
+/// The state of a campaign while it is executed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Progress {
+    /// Runs with a result.
+    pub done: usize,
+    /// Runs among them that failed or were lost.
+    pub failed: usize,
+    /// Runs among them whose result was stored before.
+    pub found: usize,
+    /// Runs that are wanted so far. With a condition, it may still grow.
+    pub wanted: usize,
+}
+
+/// The runs of a campaign that are missing, and the results that are known. Coordinators of all engines use it: they
+/// take batches of missing runs, and enter the results.
+pub struct Outcomes {
+    manifest: Arc<Manifest>,
+    limits: Limits,
+    replication: Replication,
+    lost: BTreeMap<String, u32>,
+    /// Keys of runs that were taken or have a result. Runs that differ only in their names have the same key.
+    waiting: BTreeMap<String, Vec<Replica>>,
+    missing: VecDeque<(Replica, Fingerprint)>,
+    progress: Progress,
+}
+
+impl Outcomes {
+    /// Looks up the stored results of a campaign.
+    ///
+    /// # Errors
+    /// The result of a run that was lost too often cannot be stored.
+    pub fn new(manifest: Arc<Manifest>, place: &Place<'_>, limits: Limits) -> Result<Outcomes, CampaignError> {
+        let replication = Replication::new(&manifest, limits.shard);
+        let lost = place.folder.lost();
+        let (waiting, missing) = (BTreeMap::new(), VecDeque::new());
+        let progress = Progress { wanted: replication.wanted(), ..Progress::default() };
+        let mut outcomes = Outcomes { manifest, limits, replication, lost, waiting, missing, progress };
+        outcomes.look_up(place, &BTreeSet::new())?;
+        Ok(outcomes)
+    }
+
+    /// How often each run was lost, by key.
+    pub fn lost(&self) -> &BTreeMap<String, u32> {
+        &self.lost
+    }
+
+    /// The state of the campaign.
+    pub fn progress(&self) -> Progress {
+        self.progress
+    }
+
+    /// Looks for stored results of the runs that have become wanted, until none of them makes others wanted.
+    fn look_up(&mut self, place: &Place<'_>, fresh: &BTreeSet<String>) -> Result<(), CampaignError> {
+        loop {
+            let wanted = self.replication.take();
+            self.progress.wanted = self.replication.wanted();
+            if wanted.is_empty() {
+                return Ok(());
+            }
+            for replica in wanted {
+                let Some(spec) = self.manifest.run(replica.point, replica.number) else { continue };
+                let fingerprint = Fingerprint::of(&spec, place.program);
+                let key = fingerprint.key();
+                if let Some(same) = self.waiting.get_mut(&key) {
+                    same.push(replica);
+                    continue;
+                }
+                let retries = |result: &RunResult| {
+                    self.limits.retry_failed && result.state != RunState::Completed && !fresh.contains(&key)
+                };
+                let found = place.folder.result(&fingerprint).filter(|result| !retries(result));
+                let found = found.filter(|_| !place.records || place.folder.has_record(&fingerprint));
+                let lost = self.lost.get(&key).copied().unwrap_or(0);
+                match found {
+                    Some(result) => {
+                        self.progress.found += 1;
+                        self.count(result.state);
+                        self.replication.enter(replica, &result);
+                    }
+                    None if lost > self.limits.retries && !self.limits.retry_failed => {
+                        let result = put_lost(place, &spec, &fingerprint, lost)
+                            .map_err(CampaignError::writing(place.folder.path()))?;
+                        self.count(result.state);
+                        self.replication.enter(replica, &result);
+                    }
+                    None => {
+                        self.waiting.insert(key, vec![replica]);
+                        self.missing.push_back((replica, fingerprint));
+                    }
+                }
+            }
+        }
+    }
+
+    fn count(&mut self, state: RunState) {
+        self.progress.done += 1;
+        self.progress.failed += usize::from(state != RunState::Completed);
+    }
+
+    /// Takes the next missing runs: at most `count`, and at most as many as take `seconds` of CPU time by the estimate
+    /// [`cost`] times `scale`, but at least one. Empty if no run is missing at the moment.
+    pub fn take(&mut self, count: usize, seconds: f64, scale: f64) -> Vec<(String, RunSpec)> {
+        let (mut batch, mut sum) = (Vec::new(), 0.0);
+        while batch.len() < count
+            && (batch.is_empty() || sum < seconds)
+            && let Some((replica, fingerprint)) = self.missing.pop_front()
+        {
+            if let Some(spec) = self.manifest.run(replica.point, replica.number) {
+                sum += cost(&spec) * scale;
+                batch.push((fingerprint.key(), spec));
+            }
+        }
+        batch
+    }
+
+    /// Number of runs that are missing and have not been taken.
+    pub fn missing(&self) -> usize {
+        self.missing.len()
+    }
+
+    /// Notes the result of a run that was taken. `metric` is the value of the condition's metric.
+    ///
+    /// # Errors
+    /// As [`Outcomes::new`].
+    pub fn enter(
+        &mut self, place: &Place<'_>, key: &str, state: RunState, metric: Option<f64>,
+    ) -> Result<(), CampaignError> {
+        for replica in self.waiting.remove(key).unwrap_or_default() {
+            self.count(state);
+            self.replication.enter_value(replica, state, metric);
+        }
+        self.look_up(place, &BTreeSet::from([key.to_string()]))
+    }
+
+    /// Notes that the worker of a run was killed. The run is missing again, unless it was lost too often: then this is
+    /// stored as its result.
+    ///
+    /// # Errors
+    /// The result cannot be stored.
+    pub fn lose(&mut self, place: &Place<'_>, key: &str, was_started: bool) -> Result<(), CampaignError> {
+        let Some(replica) = self.waiting.get(key).and_then(|replicas| replicas.first().copied()) else { return Ok(()) };
+        let Some(spec) = self.manifest.run(replica.point, replica.number) else { return Ok(()) };
+        let fingerprint = Fingerprint::of(&spec, place.program);
+        // The worker may have stored the result before it was killed.
+        if let Some(result) = place.folder.result(&fingerprint).filter(|result| result.state == RunState::Completed) {
+            let metric = self.manifest.until.as_ref().and_then(|until| result.metric(&until.metric));
+            return self.enter(place, key, result.state, metric);
+        }
+        let lost = self.lost.entry(key.to_string()).or_default();
+        *lost += u32::from(was_started);
+        if *lost > self.limits.retries {
+            let result =
+                put_lost(place, &spec, &fingerprint, *lost).map_err(CampaignError::writing(place.folder.path()))?;
+            return self.enter(place, key, result.state, None);
+        }
+        self.missing.push_front((replica, fingerprint));
+        Ok(())
+    }
+
+    /// The metric of the campaign's condition.
+    pub fn metric(&self) -> Option<&str> {
+        self.manifest.until.as_ref().map(|until| until.metric.as_str())
+    }
+}
+
+/// Receives the progress of [`run_campaign`]; its methods may be called from any thread.
+pub trait Watcher: Sync {
+    /// A run starts.
+    fn started(&self, _key: &str, _run: &RunSpec) {}
+    /// An event of a run. `Break` interrupts it.
+    fn event(&self, _key: &str, _event: &RunEvent) -> ControlFlow<()> {
+        ControlFlow::Continue(())
+    }
+    /// A run has ended. After `Break`, no further run starts.
+    fn ended(&self, _key: &str, _progress: Progress) -> ControlFlow<()> {
+        ControlFlow::Continue(())
+    }
+}
+
+struct Chunk<'c> {
+    batch: &'c [(String, RunSpec)],
+    outcomes: &'c Mutex<Outcomes>,
+    place: &'c Place<'c>,
+    watcher: &'c dyn Watcher,
+    stopped: &'c Mutex<Option<Result<(), CampaignError>>>,
+}
+
+impl Listener for Chunk<'_> {
+    fn started(&self, run: usize) {
+        let (key, spec) = &self.batch[run];
+        self.watcher.started(key, spec);
+    }
+
+    fn event(&self, run: usize, event: &RunEvent) -> ControlFlow<()> {
+        self.watcher.event(&self.batch[run].0, event)
+    }
+
+    fn ended(&self, run: usize, result: Option<&RunResult>) -> ControlFlow<()> {
+        let key = &self.batch[run].0;
+        let mut outcomes = self.outcomes.lock().unwrap_or_else(PoisonError::into_inner);
+        let entered = result.map_or(Ok(()), |result| {
+            let metric = outcomes.metric().and_then(|metric| result.metric(metric));
+            outcomes.enter(self.place, key, result.state, metric)
+        });
+        let flow = self.watcher.ended(key, outcomes.progress());
+        let mut stopped = self.stopped.lock().unwrap_or_else(PoisonError::into_inner);
+        match entered {
+            Err(error) => *stopped = Some(Err(error)),
+            Ok(()) if flow.is_break() && stopped.is_none() => *stopped = Some(Ok(())),
+            Ok(()) => {}
+        }
+        if stopped.is_some() { ControlFlow::Break(()) } else { flow }
+    }
+}
+
+/// Executes all missing runs of the campaign or of the shard, and returns the final state. It is also the way to
+/// continue: a campaign whose results are stored executes nothing.
+///
+/// # Errors
+/// A result cannot be stored.
+pub fn run_campaign(
+    manifest: &Arc<Manifest>, place: &Place<'_>, limits: Limits, executor: &dyn Executor, watcher: &dyn Watcher,
+) -> Result<Progress, CampaignError> {
+    let outcomes = Outcomes::new(manifest.clone(), place, limits)?;
+    let lost = outcomes.lost().clone();
+    let (outcomes, stopped) = (Mutex::new(outcomes), Mutex::new(None));
+    loop {
+        let lock = || outcomes.lock().unwrap_or_else(PoisonError::into_inner);
+        let batch = lock().take(CHUNK, f64::INFINITY, 1.0);
+        if batch.is_empty() {
+            return Ok(lock().progress());
+        }
+        let runs: Vec<&RunSpec> = batch.iter().map(|(_, spec)| spec).collect();
+        let chunk = Chunk { batch: &batch, outcomes: &outcomes, place, watcher, stopped: &stopped };
+        execute(place, &runs, &lost, executor, &chunk)?;
+        match stopped.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            Some(Ok(())) => return Ok(lock().progress()),
+            Some(Err(error)) => return Err(error),
+            None => {}
+        }
+    }
+}

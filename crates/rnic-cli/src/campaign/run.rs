@@ -1,0 +1,158 @@
+use super::{RunArgs, program, store_of};
+use crate::error::CliError;
+use crate::interrupt::Interruption;
+use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+use rnic_campaign::campaign::{Folder, Limits, Manifest, Place, Progress, Watcher, run_campaign, status};
+use rnic_campaign::{CODE, Threads};
+use rnic_results::text::{count, duration};
+use rnic_run::{RunEvent, RunSpec};
+use rnic_sim::Catalogue;
+use std::collections::BTreeMap;
+use std::io::{self, IsTerminal, Write};
+use std::ops::ControlFlow;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Failed runs that the message after a campaign names.
+const NAMED: usize = 20;
+
+/// Simulates the runs of a manifest that have no result.
+pub(super) fn run(arguments: &RunArgs, catalogue: &Catalogue) -> Result<(), CliError> {
+    let manifest = Arc::new(Manifest::read(&arguments.manifest, &catalogue.vocabulary())?);
+    let folder = Folder::at(&store_of(&arguments.manifest, arguments.store.as_ref()));
+    let program = program(catalogue)?;
+    if manifest.code != CODE && !arguments.quiet {
+        // If standard error is closed, the line is lost.
+        let _ = writeln!(
+            io::stderr(),
+            "the manifest was written by rnic {}, and this is rnic {CODE}: results of the other version are not used",
+            manifest.code
+        );
+    }
+    folder.register(&manifest, arguments.replace)?;
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    let threads = arguments.threads.map_or(processors, usize::from);
+    let place = Place {
+        folder: &folder,
+        campaign: &manifest.name,
+        engine: "threads",
+        records: manifest.records,
+        program: &program,
+    };
+    let (shard, retries, retry_failed) = (arguments.shard, arguments.retries, arguments.retry_failed);
+    let limits = Limits { shard, retries, retry_failed };
+    let interruption = Interruption::listen()?;
+    let shown = Shown::new(!arguments.quiet, &manifest.name, &interruption);
+    let progress = run_campaign(&manifest, &place, limits, &Threads::new(catalogue, threads), &shown)?;
+    shown.finish();
+    let Progress { done, failed, found, wanted } = progress;
+    if !arguments.quiet {
+        let shard = if shard.of > 1 { format!(", shard {}/{}", shard.number, shard.of) } else { String::new() };
+        // If standard error is closed, the line is lost.
+        let _ = writeln!(
+            io::stderr(),
+            "{}{shard}: {done} of {wanted} runs done, {found} of them before; results in `{}`",
+            manifest.name,
+            folder.path().display()
+        );
+    }
+    if let Some(code) = interruption.exit_code() {
+        let message = format!("{done} of {wanted} runs have a result; the same command continues");
+        return Err(CliError::Interrupted { code, message });
+    }
+    if failed > 0 {
+        let failures = status(&manifest, &folder, &program).failures;
+        let mut sentences: Vec<String> = failures
+            .iter()
+            .take(NAMED)
+            .map(|failure| {
+                format!("run \"{}\", seed {}: {}: {}", failure.run, failure.seed, failure.state.word(), failure.reason)
+            })
+            .collect();
+        if failures.len() > NAMED {
+            let rest = failures.len() - NAMED;
+            sentences.push(format!("{rest} more runs failed; `rnic campaign status` lists all reasons"));
+        }
+        return Err(CliError::Failed(sentences));
+    }
+    Ok(())
+}
+
+/// The progress on standard error: a bar for all runs and a line for each worker, or a line of text per 10 % if it is
+/// not a terminal.
+struct Shown<'i> {
+    interruption: &'i Interruption,
+    speaks: bool,
+    name: String,
+    bars: Option<(MultiProgress, ProgressBar)>,
+    /// The line of each run that goes on, by key.
+    workers: Mutex<BTreeMap<String, ProgressBar>>,
+    /// Tenths of all runs that the last printed line reported.
+    told: Mutex<usize>,
+}
+
+impl<'i> Shown<'i> {
+    fn new(speaks: bool, name: &str, interruption: &'i Interruption) -> Shown<'i> {
+        let bars = (speaks && io::stderr().is_terminal()).then(|| {
+            let all = MultiProgress::new();
+            let style = ProgressStyle::with_template("{prefix} {wide_bar} {pos}/{len} runs  {elapsed}  {msg}");
+            let bar = all.add(ProgressBar::new(0).with_prefix(name.to_string()));
+            bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+            (all, bar)
+        });
+        let (workers, told) = (Mutex::default(), Mutex::new(0));
+        Shown { interruption, speaks, name: name.to_string(), bars, workers, told }
+    }
+
+    fn finish(&self) {
+        if let Some((_, bar)) = &self.bars {
+            bar.finish_and_clear();
+        }
+    }
+
+    fn workers(&self) -> MutexGuard<'_, BTreeMap<String, ProgressBar>> {
+        self.workers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Watcher for Shown<'_> {
+    fn started(&self, key: &str, run: &RunSpec) {
+        if let Some((all, _)) = &self.bars {
+            let style = ProgressStyle::with_template("  {prefix:40!} {elapsed:>4}  {msg}");
+            let line = all.add(ProgressBar::new_spinner().with_prefix(format!("{} seed {}", run.name, run.seed)));
+            line.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
+            line.tick();
+            self.workers().insert(key.to_string(), line);
+        }
+    }
+
+    fn event(&self, key: &str, event: &RunEvent) -> ControlFlow<()> {
+        if let (RunEvent::Progress(state), Some(line)) = (event, self.workers().get(key)) {
+            let time = duration(state.time.as_us());
+            line.set_message(format!("{} flows, {time} simulated", count(state.flows_done)));
+        }
+        self.interruption.flow()
+    }
+
+    fn ended(&self, key: &str, progress: Progress) -> ControlFlow<()> {
+        if let Some(line) = self.workers().remove(key) {
+            line.finish_and_clear();
+        }
+        let Progress { done, failed, wanted, .. } = progress;
+        let failed = if failed > 0 { format!("{failed} failed") } else { String::new() };
+        if let Some((_, bar)) = &self.bars {
+            bar.set_length(wanted as u64);
+            bar.set_position(done as u64);
+            bar.set_message(failed);
+        } else if self.speaks {
+            let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+            let tenths = done * 10 / wanted.max(1);
+            if tenths > *told {
+                *told = tenths;
+                let failed = if failed.is_empty() { failed } else { format!(", {failed}") };
+                // If standard error is closed, the line is lost.
+                let _ = writeln!(io::stderr(), "{}: {done} of {wanted} runs{failed}", self.name);
+            }
+        }
+        self.interruption.flow()
+    }
+}
