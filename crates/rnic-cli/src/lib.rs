@@ -15,6 +15,7 @@ mod exec;
 mod export;
 mod format;
 mod hw;
+mod hw_nano;
 mod interrupt;
 mod lint;
 mod list;
