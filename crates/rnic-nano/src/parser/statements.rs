@@ -61,20 +61,19 @@ impl Parser {
         }
         self.bump();
         if keyword == "return" && !self.is(";") && !self.peek().first_on_line && !self.is("}") {
-            return self.unsupported(
-                "`return` with a value",
-                Some("assign the result to an `out` parameter, and write `return;`"),
-            );
+            let value = self.expr()?;
+            self.semicolon("`return`")?;
+            return Ok(StmtKind::Return(Some(value)));
         }
         self.semicolon(&format!("`{keyword}`"))?;
-        Ok(if keyword == "exit" { StmtKind::Exit } else { StmtKind::Return })
+        Ok(if keyword == "exit" { StmtKind::Exit } else { StmtKind::Return(None) })
     }
 
     fn keyword_statement(&mut self, keyword: &str) -> Parsed<StmtKind> {
         match keyword {
             "for" | "break" | "continue" => self.unsupported(
                 &format!("`{keyword}`: loops"),
-                Some("unroll the loop; a parser may loop through its states"),
+                Some("a pipeline has a fixed length: unroll the loop; a parser may loop through its states"),
             ),
             "action" | "table" => {
                 let error = self.unexpected_error("a statement");

@@ -76,7 +76,8 @@ impl<'a> Analyser<'a> {
             ItemKind::Package(prototype) => self.declare(&prototype.name, Symbol::Package(prototype)),
             ItemKind::Parser(parser) => self.declare_parser(parser),
             ItemKind::Control(control) => self.declare_control(control),
-            ItemKind::Action(action) => self.declare_action(action),
+            ItemKind::Action(action) => self.declare_action(action, None),
+            ItemKind::Function(function) => self.declare_action(&function.body, Some(function)),
             ItemKind::Instance(instance) => self.top_instance(item, instance),
         }
     }

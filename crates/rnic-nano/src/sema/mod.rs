@@ -151,6 +151,7 @@ enum Context {
     Parser,
     Control,
     Action,
+    Function,
 }
 
 /// The pipeline (ingress or egress) that is being translated.

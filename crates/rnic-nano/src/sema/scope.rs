@@ -28,6 +28,8 @@ pub(super) enum Symbol<'a> {
     Parser(&'a ast::Parser),
     Control(ControlId),
     Action(ActionId),
+    /// A function, which is inlined like an action.
+    Inlined(ActionId),
     Table(TableInfoId),
     /// An extern object.
     Extern(ExternObject),
@@ -57,7 +59,7 @@ impl Symbol<'_> {
             Symbol::Variable(_) => "a variable",
             Symbol::Object(_) | Symbol::Extern(_) => "an object",
             Symbol::Type(_) => "a type",
-            Symbol::Function(_) => "a function",
+            Symbol::Function(_) | Symbol::Inlined(_) => "a function",
             Symbol::ParserType(_) => "the type of a parser",
             Symbol::ControlType(_) => "the type of a control",
             Symbol::Package(_) => "a package",
@@ -214,8 +216,8 @@ const CORE: [&str; 3] = ["packet_in", "packet_out", "NoAction"];
 /// Returns the name that a top-level declaration declares; `None` if it declares no single name.
 pub(super) fn item_name(item: &ast::ItemKind) -> Option<&Ident> {
     use ast::ItemKind::{
-        Action, Const, Control, ControlType, Enum, Error, Extern, ExternFunction, Header, Instance, MatchKind, Package,
-        Parser, ParserType, Struct, Typedef,
+        Action, Const, Control, ControlType, Enum, Error, Extern, ExternFunction, Function, Header, Instance,
+        MatchKind, Package, Parser, ParserType, Struct, Typedef,
     };
     match item {
         Const(item) => Some(&item.name),
@@ -227,6 +229,7 @@ pub(super) fn item_name(item: &ast::ItemKind) -> Option<&Ident> {
         Parser(item) => Some(&item.name),
         Control(item) => Some(&item.name),
         Action(item) => Some(&item.name),
+        Function(item) => Some(&item.body.name),
         Instance(item) => Some(&item.name),
         Error(_) | MatchKind(_) => None,
     }

@@ -35,7 +35,14 @@ impl<'a> Analyser<'a> {
         });
         let again = std::mem::replace(&mut self.again, true);
         let names = self.state_names(parser);
-        let states: Vec<hir::State> = parser.states.iter().map(|state| self.state(&names, state)).collect();
+        let mut states: Vec<hir::State> = Vec::new();
+        // The parts of states that follow a `verify` are states of their own, after those of the program.
+        let mut parts: Vec<hir::State> = Vec::new();
+        for state in &parser.states {
+            let first = self.state(&names, state, parser.states.len(), &mut parts);
+            states.push(first);
+        }
+        states.append(&mut parts);
         self.again = again;
         self.context = context;
         self.close_scope(before);
@@ -74,16 +81,63 @@ impl<'a> Analyser<'a> {
         names
     }
 
-    fn state(&mut self, names: &Names<'a>, state: &'a ast::State) -> hir::State {
+    /// Translates a state up to its first `verify`, and appends the parts after each `verify` to `parts`. The first of
+    /// those has the index `base`.
+    fn state(
+        &mut self, names: &Names<'a>, state: &'a ast::State, base: usize, parts: &mut Vec<hir::State>,
+    ) -> hir::State {
         let before = self.open_block();
-        let (body, transition) = self.collected(|this| {
+        let name = state.name.name.to_string();
+        let (mut body, (conditions, transition)) = self.collected(|this| {
+            // Each `verify`: where the statements before it end, and its condition.
+            let mut conditions: Vec<(usize, hir::Expr)> = Vec::new();
             for statement in &state.body {
-                this.statement(statement);
+                match this.verified(statement) {
+                    Some(condition) => conditions.extend(condition.map(|condition| (this.code.len(), condition))),
+                    None => this.statement(statement),
+                }
             }
-            this.transition(names, state.transition.as_ref())
+            (conditions, this.transition(names, state.transition.as_ref()))
         });
         self.close_scope(before);
-        hir::State { name: state.name.name.to_string(), body, transition }
+        let mut last = transition;
+        for (number, (end, condition)) in conditions.iter().enumerate().rev() {
+            let rest = body.split_off(*end);
+            let name = format!("{name}, after verify {}", number + 1);
+            parts.push(hir::State { name, body: rest, transition: last });
+            let next = Target::State(StateId((base + parts.len() - 1) as u32));
+            let holds = vec![Pattern::Masked { value: 1, mask: 1 }];
+            last = Transition::Select { keys: vec![condition.clone()], cases: vec![(holds, next)] };
+        }
+        hir::State { name, body, transition: last }
+    }
+
+    /// The condition of a statement `verify(condition, error.NAME);`: the inner `None` if it has an error or always
+    /// holds. The outer `None`: another statement.
+    fn verified(&mut self, statement: &'a ast::Stmt) -> Option<Option<hir::Expr>> {
+        let ast::StmtKind::Call(call) = &statement.kind else { return None };
+        let ast::ExprKind::Call { function, arguments, .. } = &call.kind else { return None };
+        let ast::ExprKind::Name(name) = &function.kind else { return None };
+        if &*name.name != "verify" || self.find("verify").is_some() {
+            return None;
+        }
+        let [ast::Argument { value: Some(condition), .. }, ast::Argument { value: Some(reason), .. }] = &arguments[..]
+        else {
+            let what = Diagnostic::new(statement.span, "`verify` takes a condition and an error", "wrong arguments");
+            self.report(what.with_help("write `verify(condition, error.NAME);`"));
+            return Some(None);
+        };
+        self.discarded(|this| this.expression(reason));
+        let value = self.expression(condition);
+        let condition = self.converted(value, Type::Bool).into_scalar();
+        // The condition is evaluated here, before the statements that follow.
+        let condition = condition.map(|condition| {
+            let mut condition = condition;
+            let mut held = vec![&mut condition];
+            self.save(&mut held, None, statement.span);
+            condition
+        });
+        Some(condition.filter(|condition| super::fold::known(condition) != Some(1)))
     }
 
     fn transition(&mut self, names: &Names<'a>, transition: Option<&'a ast::Transition>) -> Transition {
@@ -166,7 +220,7 @@ impl<'a> Analyser<'a> {
         }
         let idle: Vec<bool> = states.iter().map(|state| !self.takes_bytes(&state.body)).collect();
         let Some(first) = loop_within(states, &idle) else { return };
-        let name = &parser.states[first].name;
+        let Some(ast::State { name, .. }) = parser.states.get(first) else { return };
         let message = format!("the parser may loop forever through the state `{}`", name.name);
         let what = Diagnostic::new(name.span, message, "an iteration may consume no bytes of the packet");
         self.report(what.with_help("extract a header unconditionally in every iteration"));
