@@ -469,7 +469,7 @@ pub(crate) enum P4Command {
     --verify needs Verilator and a C++ compiler (apt-get install verilator g++).\n\
     Exit codes: 0 done; 1 hardware and machine differ, or a program fails; 2 the program has errors or no hardware form.")]
 pub(crate) struct P4BuildArgs {
-    /// The P4 program; paths in its `#include "file"` directives are relative to this file
+    /// The P4 program, or a folder whose programs are counted; paths in `#include "file"` are relative to the file
     #[arg(value_name = "FILE.p4")]
     pub(crate) file: PathBuf,
 
@@ -502,7 +502,8 @@ pub(crate) struct P4BuildArgs {
 #[command(after_help = "Examples:\n  \
     rnic p4 check transport.p4\n  \
     rnic p4 check transport.p4 --constant REGISTERS=64 --cost\n  \
-    rnic p4 check transport.p4 --format json | jq '.errors[].message'\n\n\
+    rnic p4 check transport.p4 --format json | jq '.errors[].message'\n  \
+    rnic p4 check programs/\n\n\
     Exit codes: 0 the program has no errors; 1 the output cannot be written; 2 the program has errors or cannot be read.")]
 pub(crate) struct P4CheckArgs {
     /// The P4 program; paths in its `#include "file"` directives are relative to this file

@@ -223,6 +223,8 @@ pub struct Parser {
     pub name: Ident,
     /// The parameters of the parser.
     pub parameters: Vec<Parameter>,
+    /// The parameters of the constructor, whose values are known at compile time.
+    pub constructor: Vec<Parameter>,
     /// The constants, variables and instances declared before the first state.
     pub locals: Vec<Local>,
     /// The states of the parser, in source order.

@@ -491,6 +491,9 @@ impl Preprocessor<'_> {
             return self.stop(Diagnostic::new(span, message, "included here"));
         }
         let Some(text) = (self.include)(&path) else {
+            if BUILT_IN.iter().any(|(known, _)| *known == name) {
+                return self.include_built_in(name, span);
+            }
             let error =
                 Diagnostic::new(span, format!("cannot find the included file \"{path}\""), "not found or not readable");
             self.incomplete = true;

@@ -27,6 +27,11 @@ impl Blocks for Sent {
 
 /// The control packet for a header: (msg_len, pkt_offset, credit); `None` if the parser rejects the packet.
 fn response(a: u32, b: u32, kind: u8) -> Option<(u32, u32, u32)> {
+    with_more(a, b, kind, 0)
+}
+
+/// Like [`response`], for a packet with another number after its header.
+fn with_more(a: u32, b: u32, kind: u8, c: u16) -> Option<(u32, u32, u32)> {
     let main = SourceFile { name: "language.p4".into(), text: TEXT.into() };
     let program = compile(main, &|_| None, &[]).unwrap_or_else(|rejected| panic!("{rejected}"));
     let nic = NicParameters {
@@ -39,7 +44,8 @@ fn response(a: u32, b: u32, kind: u8) -> Option<(u32, u32, u32)> {
         base_rtt_ns: 525,
     };
     let mut pipeline = P4Pipeline::<64>::new(&program, &nic).expect("room for its header");
-    let header = pipeline.egress(&Departure { pkt_offset: a, credit: b, rank: kind, ..Departure::default() }).header;
+    let departure = Departure { pkt_offset: a, credit: b, rank: kind, src_context: c, ..Departure::default() };
+    let header = pipeline.egress(&departure).header;
     let (trimmed, returned, marked, telemetry) = Default::default();
     let arrival = Arrival { now: Time::ZERO, frame_bytes: 64, trimmed, returned, marked, telemetry };
     let mut sent = Sent::default();
@@ -69,15 +75,23 @@ fn verify_rejects_packets() {
     assert_eq!(response(u32::MAX, 9, 2), None);
 }
 
+/// The inner parser reads a number after the header of kind 9, which must be below 500; the control adds it to a'.
+#[test]
+fn a_parser_within_a_parser() {
+    assert_eq!(with_more(50, 9, 9, 20), Some((30, 210, 7)));
+    assert_eq!(with_more(50, 9, 2, 20), Some((10, 170, 5)));
+    assert_eq!((with_more(50, 9, 9, 500), with_more(50, 9, 2, 500)), (None, Some((10, 170, 5))));
+}
+
 /// One change in the program gives one error.
 #[test]
 fn mistakes_are_named() {
     let cases = [
         ("#if VERSION >= 2", "#if VERSION >=", "the condition has"),
-        ("#define VERSION 2", "#define VERSION 7", "#error an unknown version"),
+        ("#define VERSION 2", "#define VERSION 0", "#error an unknown version"),
         ("STEP == 3,", "STEP == 4,", "static_assert failed: the second version has a step of 3"),
         ("    return x * factor;", "    return;", "`return` without the function's result"),
-        ("    return x * factor;", "    x + 1;", "expected"),
+        ("    return x * factor;", "    bit<32> y = x;", "a function with a result has no `return`"),
         ("    return x * factor;", "    exit;", "a function has no `exit`"),
         ("    return kind != 7;", "    return is_known(kind);", "the function `is_known` calls itself"),
         ("    x = y;", "    return y;", "`return` with a value, but there is no result"),
@@ -92,6 +106,13 @@ fn mistakes_are_named() {
             "`verify` is a statement",
         ),
         ("verify(hdr.h.a != 0xffffffff, error.NoMatch);", "verify(true);", "`verify` takes a condition and an error"),
+        ("more.apply(packet, hdr.more", "more.apply(hdr.h, hdr.more", "expected the packet"),
+        (
+            "more.apply(packet, hdr.more, hdr.h.kind);",
+            "if (true) { more.apply(packet, hdr.more, hdr.h.kind); }",
+            "a parser is applied in a statement of a state",
+        ),
+        ("More(500) more;", "More() more;", "`More` takes 1 argument, found 0"),
         ("I(), E()", "I(3), E()", "`I` takes 0 arguments, found 1"),
     ];
     for (from, to, expected) in cases {

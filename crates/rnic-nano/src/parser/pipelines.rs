@@ -18,10 +18,7 @@ impl Parser {
         if self.eat(";").is_some() {
             return Ok(ItemKind::ParserType(head));
         }
-        if self.is("(") {
-            let instead = "a parser is instantiated once, in `main`: use a constant declared at the top level";
-            return self.unsupported("constructor parameters of parsers", Some(instead));
-        }
+        let constructor = if self.is("(") { self.parameters()? } else { Vec::new() };
         let Prototype { name, parameters, .. } = self.head_with_body(head, "parsers")?;
         let (mut locals, mut states) = (Vec::new(), Vec::new());
         self.braces(&format!("the parser `{}`", name.name), |parser| {
@@ -39,7 +36,7 @@ impl Parser {
             Ok(())
         })?;
         self.eat(";");
-        Ok(ItemKind::Parser(ParserDeclaration { name, parameters, locals, states }))
+        Ok(ItemKind::Parser(ParserDeclaration { name, parameters, constructor, locals, states }))
     }
 
     /// Parses a declaration of a control. A declaration without a body is a control type.

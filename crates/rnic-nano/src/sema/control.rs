@@ -179,7 +179,7 @@ impl<'a> Analyser<'a> {
         self.copy_out(&frame.copies, span);
     }
 
-    fn copy_out(&mut self, copies: &[(LValue, LValue)], span: Span) {
+    pub(super) fn copy_out(&mut self, copies: &[(LValue, LValue)], span: Span) {
         for (target, from) in copies {
             if let Value::Scalars(scalars) = self.read(*from, span).value {
                 self.write(*target, scalars, span);
@@ -444,6 +444,12 @@ impl<'a> Analyser<'a> {
             Some(Symbol::Control(id)) => {
                 self.nested(instance.name.span, Symbol::Broken, |this| this.inner_control(id, instance, &path, prefix))
             }
+            Some(Symbol::Parser(parser)) => {
+                match self.constructor(&parser.name, &parser.constructor, &instance.arguments, instance.name.span) {
+                    Some(constants) => Symbol::SubParser(parser, constants),
+                    None => Symbol::Broken,
+                }
+            }
             Some(Symbol::Broken) | None => Symbol::Broken,
             Some(_) => self.extern_object(instance, &path),
         };
@@ -464,7 +470,8 @@ impl<'a> Analyser<'a> {
         if state != State::Whole {
             return Symbol::Broken;
         }
-        let Some(constants) = self.constructor(ast, &instance.arguments, instance.name.span) else {
+        let Some(constants) = self.constructor(&ast.name, &ast.constructor, &instance.arguments, instance.name.span)
+        else {
             return Symbol::Broken;
         };
         // Instantiating a control is far more work for the compiler than translating a statement, so it counts as 100
@@ -483,12 +490,12 @@ impl<'a> Analyser<'a> {
         Symbol::Instance(ControlInstanceId(self.applied.len() - 1))
     }
 
-    /// The symbols of a control's constructor parameters, from the arguments of an instantiation.
+    /// The symbols of the constructor parameters of a control or parser, from the arguments of an instantiation.
     pub(super) fn constructor(
-        &mut self, control: &'a ast::Control, arguments: &'a [Argument], span: Span,
+        &mut self, name: &ast::Ident, parameters: &'a [Parameter], arguments: &'a [Argument], span: Span,
     ) -> Option<Vec<Symbol<'a>>> {
-        let parameters: Vec<&Parameter> = control.constructor.iter().collect();
-        let bound = self.bind(&control.name.name, &parameters, arguments, span)?;
+        let parameters: Vec<&Parameter> = parameters.iter().collect();
+        let bound = self.bind(&name.name, &parameters, arguments, span)?;
         let mut symbols = Vec::new();
         for (parameter, argument) in parameters.iter().zip(bound) {
             let ty = self.type_of(&parameter.ty);
@@ -506,8 +513,8 @@ impl<'a> Analyser<'a> {
         Some(symbols)
     }
 
-    /// A constant of the type of a constructor parameter, with which a control is checked where it is declared.
-    fn some_constant(&mut self, parameter: &'a Parameter) -> Symbol<'a> {
+    /// A constant of the type of a constructor parameter, with which a control or parser is checked where it is declared.
+    pub(super) fn some_constant(&mut self, parameter: &'a Parameter) -> Symbol<'a> {
         let ty = self.type_of(&parameter.ty);
         let span = parameter.name.span;
         match self.given_constant(ty, 1, span) {

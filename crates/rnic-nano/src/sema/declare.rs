@@ -245,11 +245,11 @@ impl<'a> Analyser<'a> {
             return Some(symbol);
         }
         if let Symbol::Parser(_) = symbol {
-            self.unsupported(
-                name.span,
-                "a parser instantiated within a parser or control",
-                Some("copy its states into the parser"),
-            );
+            if self.context == super::Context::Parser {
+                return Some(symbol);
+            }
+            let instead = "the packet's bytes pass the parser once: instantiate it within the parser";
+            self.unsupported(name.span, "a parser instantiated outside of a parser", Some(instead));
             return None;
         }
         let message = format!("`{}` is {}: it cannot be instantiated", name.name, symbol.what());

@@ -142,13 +142,12 @@ impl<'a> Analyser<'a> {
         match &symbol {
             Symbol::Control(id) => {
                 let control = self.controls[id.0].ast;
-                self.constructor(control, given, argument.span)?;
+                self.constructor(&control.name, &control.constructor, given, argument.span)?;
             }
-            _ => {
-                if let Some(extra) = given.first() {
-                    self.error(extra.span, format!("`{}` takes no arguments here", name.name), "expected `()`");
-                }
+            Symbol::Parser(parser) => {
+                self.constructor(&parser.name, &parser.constructor, given, argument.span)?;
             }
+            _ => {}
         }
         Some(ProgrammableBlock { symbol, prototype, bindings, parameters, constructor })
     }
@@ -227,13 +226,17 @@ impl<'a> Analyser<'a> {
     fn lower_block(&mut self, block: &ProgrammableBlock<'a>, symbols: Vec<Symbol<'a>>) {
         match &block.symbol {
             Symbol::Parser(parser) => {
-                let states = self.parser(parser, symbols);
+                let (given, span) = block.constructor;
+                let constants = self.constructor(&parser.name, &parser.constructor, given, span).unwrap_or_default();
+                let states = self.parser(parser, symbols, constants);
                 self.pipe.code.states = states;
             }
             Symbol::Control(id) => {
                 let ast = self.controls[id.0].ast;
                 let (code, ()) = self.collected(|this| {
-                    let constants = this.constructor(ast, block.constructor.0, block.constructor.1).unwrap_or_default();
+                    let constants = this
+                        .constructor(&ast.name, &ast.constructor, block.constructor.0, block.constructor.1)
+                        .unwrap_or_default();
                     let instance = this.instantiate_control(*id, symbols, constants, &ast.name.name, "");
                     this.control_body(&instance, Vec::new(), ast.name.span);
                 });

@@ -26,6 +26,8 @@ pub(super) enum Symbol<'a> {
     ControlType(&'a ast::Prototype),
     Package(&'a ast::Prototype),
     Parser(&'a ast::Parser),
+    /// An instance of a parser within another parser, with the values of its constructor parameters.
+    SubParser(&'a ast::Parser, Vec<Symbol<'a>>),
     Control(ControlId),
     Action(ActionId),
     /// A function, which is inlined like an action.
@@ -64,6 +66,7 @@ impl Symbol<'_> {
             Symbol::ControlType(_) => "the type of a control",
             Symbol::Package(_) => "a package",
             Symbol::Parser(_) => "a parser",
+            Symbol::SubParser(..) => "an instance of a parser",
             Symbol::Control(_) => "a control",
             Symbol::Action(_) => "an action",
             Symbol::Table(_) => "a table",

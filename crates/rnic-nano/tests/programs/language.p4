@@ -21,8 +21,13 @@ header h_t {
     bit<8>  kind;
 }
 
+header more_t {
+    bit<16> c;
+}
+
 struct headers_t {
-    h_t h;
+    h_t    h;
+    more_t more;
 }
 
 struct metadata_t { }
@@ -49,11 +54,27 @@ bool is_known(in bit<8> kind) {
     return kind != 7;
 }
 
+parser More(packet_in packet, out more_t more, in bit<8> kind)(bit<16> limit) {
+    state start {
+        transition select(kind) {
+            9: read;
+            default: accept;
+        }
+    }
+    state read {
+        packet.extract(more);
+        verify(more.c < limit, error.NoMatch);
+        transition accept;
+    }
+}
+
 parser P(packet_in packet, out headers_t hdr, inout metadata_t meta, in arrival_t arrival, in nic_t nic) {
+    More(500) more;
     state start {
         packet.extract(hdr.h);
         verify(is_known(hdr.h.kind), error.NoMatch);
-        hdr.h.b = hdr.h.b + 1;
+        hdr.h.b += 1;
+        more.apply(packet, hdr.more, hdr.h.kind);
         verify(hdr.h.a != 0xffffffff, error.NoMatch);
         transition accept;
     }
@@ -91,6 +112,9 @@ control I(inout headers_t hdr, inout metadata_t meta, in arrival_t arrival, in n
     apply {
         static_assert(STEP > 0);
         swap(hdr.h.a, hdr.h.b);
+        if (hdr.more.isValid()) {
+            hdr.h.a += (bit<32>) hdr.more.c;
+        }
         kinds.apply();
         bit<32> a = hdr.h.a;
         bit<32> b = scaled(hdr.h.b) + scaled(factor = 2, x = hdr.h.a);
@@ -106,12 +130,15 @@ control E(inout headers_t hdr, inout metadata_t meta, in departure_t departure, 
         hdr.h.a = departure.pkt_offset;
         hdr.h.b = departure.credit;
         hdr.h.kind = departure.rank;
+        hdr.more.setValid();
+        hdr.more.c = departure.src_context;
     }
 }
 
 control D(packet_out packet, in headers_t hdr) {
     apply {
         packet.emit(hdr.h);
+        packet.emit(hdr.more);
     }
 }
 
