@@ -1,5 +1,5 @@
-// One fixed-function block between two vectors of 32-bit words, for co-simulation. Fields of a result that the operation
-// does not define are 0. Numbers of buffers are not compared; two NICs that pass payloads test them.
+// One fixed-function block between two vectors of 32-bit words, for co-simulation. Fields of a result that the
+// operation does not define are 0. Numbers of buffers are not compared; two NICs that pass payloads test them.
 module nt_block_bench #(
     parameter BLOCK = 0,               // 0 packetization, 1 reassembly, 2 generator, 3 arbiter
     parameter RTX_NEEDS_CREDIT = 0

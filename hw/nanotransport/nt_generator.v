@@ -1,4 +1,4 @@
-// The packet generator: queues of control packets that wait for the link, and of those that wait for the pacer.
+// The packet generator: a queue of control packets for the link, and one for the pacer.
 //
 // The pacer releases one packet per `pace`. It does so in cycles without an event, so a release waits for at most the
 // events of consecutive cycles. Times are 32-bit numbers that wrap around.
@@ -9,8 +9,8 @@ module nt_generator #(
     input  wire [31:0]  now,
     input  wire [31:0]  pace,
     input  wire         event_valid,
-    // dst_ip 32, dst_context 16, src_context 16, tx_msg_id 32, msg_len 32, pkt_offset 32, credit 32, rank 8; the first one
-    // is in the lowest bits.
+    // dst_ip 32, dst_context 16, src_context 16, tx_msg_id 32, msg_len 32, pkt_offset 32, credit 32, rank 8; the first
+    // one is in the lowest bits.
     input  wire [199:0] event_fields,
     input  wire [7:0]   event_immediate,
     input  wire [7:0]   event_paced,

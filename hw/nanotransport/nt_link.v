@@ -1,5 +1,5 @@
-// One direction of a link of 200 Gbps at 3.2 GHz: a word of 64 bytes takes 8.192 cycles. It may lose frames, or trim them
-// to their header word.
+// One direction of a link of 200 Gbps at 3.2 GHz: a word of 64 bytes takes 8.192 cycles. It may lose frames, or trim
+// them to their header word.
 module nt_link #(
     parameter DELAY = 8,               // cycles from the first bit of a word to its arrival
     parameter LOSS = 0,                // of 1024 frames

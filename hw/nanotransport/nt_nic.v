@@ -1,4 +1,5 @@
-// A NanoTransport NIC: the fixed-function blocks around the pipelines of a P4 program (`nt_program`, which is generated).
+// A NanoTransport NIC: the fixed-function blocks around the pipelines of a P4 program (`nt_program`, which is
+// generated).
 //
 // A frame is a word of 64 bytes with the headers, then words of payload. Time counts sixteenths of a nanosecond, and a
 // cycle has `CYCLE` of them: 5 at 3.2 GHz.
@@ -110,8 +111,8 @@ module nt_nic #(
         .egress_priority(egress_priority)
     );
 
-    // ---- Arriving frames. A header enters the ingress pipeline when its frame is complete, because the response to it says
-    // that the payload has arrived; one header enters per period. The payload waits for the verdict.
+    // ---- Arriving frames. A header enters the ingress pipeline when its frame is complete, because the response to
+    // it says that the payload has arrived; one header enters per period. The payload waits for the verdict.
     reg [3:0]   phase;
     reg         dropping;
     reg [528:0] header_now;            // trimmed, bytes, first word
@@ -310,7 +311,8 @@ module nt_nic #(
 
     // ---- The egress pipeline, and what is known about the packets in it.
     assign egress_valid = packet || takes_control;
-    // is_new_msg, is_rtx, payload 16, flags 8, rank 8, credit, pkt_offset, msg_len, tx_msg_id, src_context, dst_context, dst_ip
+    // is_new_msg, is_rtx, payload 16, flags 8, rank 8, credit, pkt_offset, msg_len, tx_msg_id, src_context,
+    // dst_context, dst_ip
     wire [225:0] data_departure = {pk_new, pk_rtx, {(15-LOG_MTU){1'b0}}, pk_payload, 8'd1, 8'd0, pk_credit, pk_offset, pk_bytes,
                                    pk_id, pk_src_context, pk_dst_context, pk_dst_ip};
     wire [225:0] control_departure = {18'd0, control_flags, control_fields};

@@ -1,9 +1,9 @@
 // Packetization: the state of the messages that are being sent, and the choice of the next data packet.
 //
 // An operation may enter in every cycle; its result leaves one cycle later. The state of a message is the NanoTransport
-// paper's: deliveredBitmap, credit, toBtx (here the packets to retransmit, and `sent`, before which all packets were sent),
-// maxTxPktOffset (`timed`) and timeoutCnt. Messages that may send take turns in a queue of their ids; the id of a
-// message that has ended stays there until it is polled, and `out_again` says that such an id was met.
+// paper's: deliveredBitmap, credit, toBtx (here the packets to retransmit, and `sent`, before which all packets were
+// sent), maxTxPktOffset (`timed`) and timeoutCnt. Messages that may send take turns in a queue of their ids; the id of
+// a message that has ended stays there until it is polled, and `out_again` says that such an id was met.
 module nt_packetization #(
     parameter LOG_SLOTS = 4,
     parameter SEGMENTS = 38,           // packets of the longest message, at most 64

@@ -1,9 +1,9 @@
 // Two NICs at the ends of a link, with a host at each that writes the payload of messages and checks it on arrival.
 //
-// A step is a message: words {sender, dst_context}, bytes, tag. Its result, when the message has arrived: tag; {payload is
-// right}; bytes; then cycle numbers: message accepted, its first header left the sender, latest frame was complete at the
-// receiver, last word delivered; then cycles from the latest arrival of a frame to the next departure of one at the
-// receiver; frames lost in full queues; timeouts; bytes in 64 that passed in both directions.
+// A step is a message: words {sender, dst_context}, bytes, tag. Its result, when the message has arrived: tag;
+// {payload is right}; bytes; then cycle numbers: message accepted, its first header left the sender, latest frame was
+// complete at the receiver, last word delivered; then cycles from the latest arrival of a frame to the next departure
+// of one at the receiver; frames lost in full queues; timeouts; bytes in 64 that passed in both directions.
 module nt_pair #(
     parameter LOG_SLOTS = 4,
     parameter DELAY = 8,
@@ -49,7 +49,8 @@ module nt_pair #(
     genvar n;
     generate
         for (n = 0; n < 2; n = n + 1) begin : side
-            // The host offers a message until the NIC has a buffer for it; then it writes a word of payload in each cycle.
+            // The host offers a message until the NIC has a buffer for it; then it writes a word of payload in each
+            // cycle.
             reg         pending, asking, writing;
             reg [15:0]  port_of;
             reg [31:0]  tag, bytes, began, word;

@@ -1,9 +1,9 @@
 // Reassembly: the state of the messages that are being received.
 //
 // An operation may enter in every cycle; its result leaves one cycle later, so the ingress pipeline has the answer of
-// get_rx_msg_info in its next stage. A table remembers, for each slot of each sender, the newest message and whether it is
-// active, was delivered, or has expired. The index of the table is the low bits of the sender's address and of its slot;
-// a sender whose entry belongs to another one's active message has to wait (`fail`).
+// get_rx_msg_info in its next stage. A table remembers, for each slot of each sender, the newest message and whether
+// it is active, was delivered, or has expired. The index of the table is the low bits of the sender's address and of
+// its slot; a sender whose entry belongs to another one's active message has to wait (`fail`).
 module nt_reassembly #(
     parameter LOG_SLOTS = 4,
     parameter SEGMENTS = 38,           // packets of the longest message, at most 64

@@ -1,4 +1,5 @@
-//! The commands `rnic hw nanotransport` and `rnic hw nic`, and the part of `rnic reproduce hardware` about NanoTransport.
+//! The commands `rnic hw nanotransport` and `rnic hw nic`, and the part of `rnic reproduce hardware` about
+//! NanoTransport.
 
 use crate::args::{HwNanoArgs, HwNicArgs};
 use crate::error::CliError;

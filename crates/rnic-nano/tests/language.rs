@@ -53,8 +53,8 @@ fn with_more(a: u32, b: u32, kind: u8, c: u16) -> Option<(u32, u32, u32)> {
     sent.0.first().map(|event| (event.msg_len, event.pkt_offset, event.credit))
 }
 
-/// The parser adds 1 to `b` after the first `verify`; the control swaps `a` and `b`, so a' = b + 1 and b' = a. The first
-/// number is a' within 1 to 40, the second 3 b' + 2 a' within 100 to 1,000.
+/// The parser adds 1 to `b` after the first `verify`; the control swaps `a` and `b`, so a' = b + 1 and b' = a. The
+/// first number is a' within 1 to 40, the second 3 b' + 2 a' within 100 to 1,000.
 #[test]
 fn functions_and_inner_controls_compute() {
     assert_eq!(response(50, 9, 2), Some((10, 170, 5)));

@@ -453,8 +453,8 @@ fn warn_of_storms(run: &RunSpec, priorities: u8, warnings: &mut Vec<String>) {
     }
 }
 
-/// The cost of packets with `nic_pipeline = "rtl:irn"`. The senders of the hardware take an operation in each cycle, but
-/// those of one queue pair wait for each other (`irn_sender` in `hw/irn`; a test of rnic-hw measures the latency).
+/// The cost of packets with `nic_pipeline = "rtl:irn"`. The senders of the hardware take an operation in each cycle,
+/// but those of one queue pair wait for each other (`irn_sender` in `hw/irn`; a test of rnic-hw measures the latency).
 fn engine(settings: &Settings) -> Option<EngineCost> {
     let interval = settings.is("nic_pipeline", "rtl:irn").then(|| settings.time("nic_cycle").ok()).flatten()?;
     let cycles = u64::from(rnic_hw::irn::Block::Senders.latency()) + 1;

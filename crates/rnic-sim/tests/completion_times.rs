@@ -223,7 +223,8 @@ fn a_rate_limit_holds_whatever_the_other_links_are() {
     }
 }
 
-/// With IRN's blocks in hardware, a queue pair has an operation in every seventh cycle, and the NIC one in each cycle. A
+/// With IRN's blocks in hardware, a queue pair has an operation in every seventh cycle, and the NIC one in each cycle.
+/// A
 /// frame with 64 bytes of payload takes 162 bytes on the link with its gap, which are 32.4 ns, less than the 70 ns
 /// between two operations of a queue pair. No ACK returns while the packets leave.
 #[test]

@@ -1,7 +1,7 @@
 //! Random steps of a fixed-function block, and what the transport core does in each.
 //!
-//! The core is a [`MessageNic`] whose program has no rules of its own: the header of a packet says which function of the
-//! blocks it calls, and the header of a departing packet is what the blocks pass to the egress pipeline.
+//! The core is a [`MessageNic`] whose program has no rules of its own: the header of a packet says which function of
+//! the blocks it calls, and the header of a departing packet is what the blocks pass to the egress pipeline.
 
 use super::blocks::Block;
 use rand_core::Rng;

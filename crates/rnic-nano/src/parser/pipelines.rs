@@ -79,8 +79,8 @@ impl Parser {
         Ok(ItemKind::Control(Control { name, parameters, constructor, locals, apply }))
     }
 
-    /// Reports an error if a parser or control with a body has type parameters, which only a parser type or control type
-    /// may have.
+    /// Reports an error if a parser or control with a body has type parameters, which only a parser type or control
+    /// type may have.
     fn head_with_body(&mut self, head: Prototype, what: &str) -> Parsed<Prototype> {
         if let (Some(first), true) = (head.type_parameters.first(), self.is("{")) {
             let what = format!("type parameters of {what} with a body");

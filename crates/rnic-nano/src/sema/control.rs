@@ -513,7 +513,8 @@ impl<'a> Analyser<'a> {
         Some(symbols)
     }
 
-    /// A constant of the type of a constructor parameter, with which a control or parser is checked where it is declared.
+    /// A constant of the type of a constructor parameter, with which a control or parser is checked where it is
+    /// declared.
     pub(super) fn some_constant(&mut self, parameter: &'a Parameter) -> Symbol<'a> {
         let ty = self.type_of(&parameter.ty);
         let span = parameter.name.span;

@@ -42,7 +42,8 @@ impl<'a> Analyser<'a> {
         let again = std::mem::replace(&mut self.again, true);
         let names = self.state_names(parser);
         let mut states: Vec<hir::State> = Vec::new();
-        // The parts of states that follow a `verify` or a sub-parser are states of their own, after those of the program.
+        // The parts of states that follow a `verify` or a sub-parser are states of their own, after those of the
+        // program.
         let mut parts: Vec<hir::State> = Vec::new();
         for state in &parser.states {
             let first = self.state(&names, state, parser.states.len(), &mut parts);

@@ -347,8 +347,8 @@ impl<P: Protocol, C: CongestionControl, T: InBand> NicPartition<RcNics<P, C, T>>
         packet
     }
 
-    /// Begins the operation of a flow that sends a packet. If the NIC's blocks are busy, the flow waits like a paced one
-    /// until they are free; the result is false.
+    /// Begins the operation of a flow that sends a packet. If the NIC's blocks are busy, the flow waits like a paced
+    /// one until they are free; the result is false.
     #[cold]
     fn enter_engine(&mut self, index: SlotId, slot: EndSlot, cost: EngineCost, now: Time) -> bool {
         let host = &mut self.hosts[index.index()];
