@@ -4,7 +4,7 @@
 use crate::args::{HwArgs, HwCommand, HwIrnArgs, IrnLogic, ReproduceArgs};
 use crate::error::CliError;
 use crate::format::Format;
-use crate::output;
+use crate::{hw_nano, output};
 use comfy_table::{Table, presets};
 use rnic_hw::HwError;
 use rnic_hw::irn::{self, Block, Checked, Cost, Coverage, Logic, Parameters, Trace, check, compare_logics};
@@ -14,7 +14,7 @@ use std::io::{self, Write};
 /// Name of the study in `rnic reproduce`.
 pub(crate) const STUDY: &str = "hardware";
 /// Title of the study in `rnic reproduce`.
-pub(crate) const TITLE: &str = "IRN's packet logic as hardware: co-simulation, latency, state and cost";
+pub(crate) const TITLE: &str = "IRN and NanoTransport as hardware: co-simulation, latency, throughput and cost";
 
 /// Steps of each block in `rnic reproduce hardware`, and with `--quick`.
 const STEPS: (u64, u64) = (10_000_000, 20_000);
@@ -23,6 +23,8 @@ const STEPS: (u64, u64) = (10_000_000, 20_000);
 pub(crate) fn hw(arguments: &HwArgs) -> Result<(), CliError> {
     match &arguments.command {
         HwCommand::Irn(arguments) => compare(arguments),
+        HwCommand::Nanotransport(arguments) => hw_nano::blocks(arguments),
+        HwCommand::Nic(arguments) => hw_nano::nic(arguments),
     }
 }
 
@@ -45,12 +47,12 @@ fn compare(arguments: &HwIrnArgs) -> Result<(), CliError> {
     })
 }
 
-fn print_document(out: &mut dyn Write, document: &Value) -> io::Result<()> {
+pub(crate) fn print_document(out: &mut dyn Write, document: &Value) -> io::Result<()> {
     serde_json::to_writer_pretty(&mut *out, document)?;
     writeln!(out)
 }
 
-fn empty(header: &[&str]) -> Table {
+pub(crate) fn empty(header: &[&str]) -> Table {
     let mut table = Table::new();
     table.load_style(presets::ASCII_MARKDOWN).force_no_tty().set_header(header.iter().copied());
     table
@@ -127,6 +129,7 @@ pub(crate) fn reproduce(arguments: &ReproduceArgs) -> Result<(), CliError> {
             None => break,
         }
     }
+    let nano = hw_nano::measured(arguments.quick, &mut notes)?;
     output::print(|out| match arguments.format {
         Format::Table => {
             if let Some((checked, _)) = &checked {
@@ -140,13 +143,17 @@ pub(crate) fn reproduce(arguments: &ReproduceArgs) -> Result<(), CliError> {
             if !costs.is_empty() {
                 writeln!(out, "{}\n{SOURCES}\n", cost_table(&costs))?;
             }
-            writeln!(out, "{}", logic_table())?;
+            writeln!(out, "{}\n", logic_table())?;
+            nano.print(out)?;
             notes.iter().try_for_each(|note| writeln!(out, "{note}"))
         }
         Format::Json => {
             let comparison = checked.as_ref().map(|(rows, coverage)| checked_document(parameters, rows, coverage));
             let rows: Vec<Value> = costs.iter().map(cost_document).collect();
-            print_document(out, &json!({ "comparison": comparison, "cost": rows, "notes": notes }))
+            print_document(
+                out,
+                &json!({ "comparison": comparison, "cost": rows, "nanotransport": nano.document(), "notes": notes }),
+            )
         }
     })
 }
@@ -158,7 +165,7 @@ queue pair. The paper's table of FPGA resources is not part of the text that thi
 of another device than the ECP5 here.";
 
 /// Notes the sentence of a program that is not installed.
-fn installed<T>(result: Result<T, HwError>, notes: &mut Vec<String>) -> Result<Option<T>, CliError> {
+pub(crate) fn installed<T>(result: Result<T, HwError>, notes: &mut Vec<String>) -> Result<Option<T>, CliError> {
     match result {
         Ok(value) => Ok(Some(value)),
         Err(error @ HwError::Missing { .. }) => {

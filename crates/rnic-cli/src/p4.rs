@@ -4,6 +4,7 @@ use crate::args::{P4Args, P4BuildArgs, P4CheckArgs, P4Command};
 use crate::error::CliError;
 use crate::format::Format;
 use crate::output;
+use rnic_nano::corpus::Corpus;
 use rnic_nano::cost::{Cost, Hardware, PipelineCost, analyse};
 use rnic_nano::diagnostic::Diagnostic;
 use rnic_nano::hir::{self, MatchKind, Pipeline};
@@ -69,6 +70,9 @@ fn build(arguments: &P4BuildArgs) -> Result<(), CliError> {
 /// Compiles a P4 program and prints a summary of the program, or its errors.
 fn check(arguments: &P4CheckArgs) -> Result<(), CliError> {
     let file = arguments.file.display().to_string();
+    if arguments.file.is_dir() {
+        return check_folder(arguments, &file);
+    }
     let program = match compile_file(&arguments.file, &arguments.constants) {
         Ok(program) => program,
         Err(CompileError::Rejected(rejected)) if arguments.format == Format::Json => {
@@ -93,6 +97,41 @@ fn check(arguments: &P4CheckArgs) -> Result<(), CliError> {
             if let Some(cost) = &cost {
                 document["cost"] = cost_document(cost);
             }
+            print_document(out, &document)
+        }
+    })
+}
+
+/// Compiles all programs in a folder, and prints how many are refused and why.
+fn check_folder(arguments: &P4CheckArgs, folder: &str) -> Result<(), CliError> {
+    if arguments.cost || !arguments.constants.is_empty() {
+        let message = format!("`{folder}` is a folder: --cost and --constant are for one program");
+        return Err(CliError::Input(message));
+    }
+    let corpus = Corpus::check(&arguments.file)
+        .map_err(|error| CliError::Io { doing: format!("cannot read the programs in `{folder}`"), error })?;
+    let mut reasons: Vec<_> = corpus.refused.iter().collect();
+    reasons.sort_by_key(|(_, files)| std::cmp::Reverse(files.len()));
+    let (programs, run, without_main) = (corpus.programs(), corpus.run.len(), corpus.without_main.len());
+    let refused = programs - run - without_main;
+    output::print(|out| match arguments.format {
+        Format::Table => {
+            writeln!(
+                out,
+                "{folder}: {programs} programs; {run} run on a NIC, {without_main} have no error but no `main` for a NIC, \
+                 {refused} are refused"
+            )?;
+            reasons.iter().try_for_each(|(reason, files)| {
+                writeln!(out, "{:>6}  {reason}; for example {}", files.len(), files[0].display())
+            })
+        }
+        Format::Json => {
+            let row = |(reason, files): &(&String, &Vec<std::path::PathBuf>)| {
+                let files: Vec<String> = files.iter().map(|file| file.display().to_string()).collect();
+                json!({ "reason": reason, "files": files })
+            };
+            let refused: Vec<Value> = reasons.iter().map(row).collect();
+            let document = json!({ "folder": folder, "programs": programs, "run": run, "without_main": without_main, "refused": refused });
             print_document(out, &document)
         }
     })

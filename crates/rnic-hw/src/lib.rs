@@ -10,6 +10,8 @@
 
 pub mod irn;
 pub mod model;
+pub mod mutation;
+pub mod nanotransport;
 pub mod p4;
 pub mod synthesis;
 pub mod tools;

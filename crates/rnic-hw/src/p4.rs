@@ -5,7 +5,8 @@ use crate::tools::HwError;
 use rand_core::Rng;
 use rand_pcg::Pcg64Mcg;
 use rnic_nano::rtl::{OutputWords, PipelineRtl, Rtl};
-use rnic_nano::{NicParameters, P4Header, P4Pipeline, Program};
+use rnic_nano::source::SourceFile;
+use rnic_nano::{NicParameters, P4Header, P4Pipeline, Program, compile};
 use rnic_transport::Time;
 use rnic_transport::message::{
     Arrival, Blocks, CreditToBtxEvent, CtrlPktEvent, DeliveredEvent, Departure, Pipeline, RxMsgInfo, RxMsgInfoRequest,
@@ -13,6 +14,33 @@ use rnic_transport::message::{
 };
 use std::collections::BTreeMap;
 use std::path::Path;
+
+/// The programs of the folder `p4` that have a hardware form, and the files that they include.
+const PROGRAMS: [(&str, &str); 4] = [
+    ("window", include_str!("../../../p4/window.p4")),
+    ("ndp", include_str!("../../../p4/ndp.p4")),
+    ("homa", include_str!("../../../p4/homa.p4")),
+    ("homa-tr", include_str!("../../../p4/homa-tr.p4")),
+];
+const INCLUDED: [(&str, &str); 3] = [
+    ("include/frame.p4", include_str!("../../../p4/include/frame.p4")),
+    ("include/parser.p4", include_str!("../../../p4/include/parser.p4")),
+    ("homa.p4", include_str!("../../../p4/homa.p4")),
+];
+
+/// The programs that this crate has, each with its name.
+///
+/// # Errors
+/// A program is refused, which a test excludes.
+pub fn programs() -> Result<Vec<(&'static str, Program)>, HwError> {
+    let include = |path: &str| INCLUDED.iter().find(|(name, _)| *name == path).map(|(_, text)| (*text).to_string());
+    let compiled = PROGRAMS.iter().map(|(name, text)| {
+        let main = SourceFile { name: format!("{name}.p4"), text: (*text).to_string() };
+        let program = compile(main, &include, &[]).map_err(|error| HwError::Parameter(error.to_string()))?;
+        Ok((*name, program))
+    });
+    compiled.collect()
+}
 
 /// Packets that enter without a pause between two answers of the model.
 const BATCH: u64 = 1_000;

@@ -19,6 +19,8 @@ pub struct Xilinx {
     pub carries: u64,
     /// Block RAM in units of 18 Kb.
     pub block_rams: u64,
+    /// Multipliers (DSP blocks).
+    pub multipliers: u64,
 }
 
 /// The result of placing and routing a block on an ECP5 device.
@@ -80,6 +82,7 @@ pub fn xilinx(module: &Design) -> Result<Xilinx, HwError> {
             "CARRY4" => total.carries += count,
             "RAMB18E1" | "RAMB18E2" => total.block_rams += count,
             "RAMB36E1" | "RAMB36E2" => total.block_rams += 2 * count,
+            "DSP48E1" | "DSP48E2" => total.multipliers += count,
             "SRL16E" | "SRLC32E" => total.luts += count,
             _ if name.starts_with("LUT") => total.luts += count,
             // Memory of a LUT: the name has its depth and ports, such as RAM32M (4 LUTs) or RAM64M8 (8 LUTs).

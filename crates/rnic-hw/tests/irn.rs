@@ -70,7 +70,7 @@ fn one_queue_pair_waits_for_itself() {
 const EQUIVALENT: [(Block, usize, &str); 1] = [(Block::TxFree, 141, " < ")];
 
 fn is_equivalent(mutant: &Mutant) -> bool {
-    EQUIVALENT.contains(&(mutant.block, mutant.line, mutant.from))
+    EQUIVALENT.contains(&(mutant.block, mutant.change.line, mutant.change.from))
 }
 
 /// A flipped condition in each block is noticed.
@@ -82,7 +82,7 @@ fn a_flipped_condition_in_each_block_is_noticed() {
     for block in Block::PAPER {
         let candidates = mutants(block);
         let flipped: Vec<_> =
-            candidates.iter().filter(|mutant| mutant.from == " && " && !is_equivalent(mutant)).collect();
+            candidates.iter().filter(|mutant| mutant.change.from == " && " && !is_equivalent(mutant)).collect();
         let mutant = flipped[flipped.len() / 2];
         assert!(
             !survives(mutant, Parameters::default(), Trace::new(20_000, 3)).unwrap_or_else(|e| panic!("{e}")),

@@ -45,6 +45,19 @@ fn pipelines_do_what_the_machine_does() {
     }
 }
 
+/// Functions, inner controls and parsers, `verify` and priorities of entries have a hardware form.
+#[test]
+fn constructs_of_the_language_do_what_the_machine_does() {
+    if !verilator() {
+        return;
+    }
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../rnic-nano/tests/programs/language.p4");
+    let program = compile_file(&path, &[]).unwrap_or_else(|error| panic!("{error}"));
+    let rtl = rtl::generate(&program, 64).unwrap_or_else(|error| panic!("{error}"));
+    let verified = verify(&program, &rtl, &bench(&rtl, None), 10_000, 1, None).unwrap_or_else(|e| panic!("{e}"));
+    assert!(verified.accepted > 3_000 && verified.calls > 3_000, "{verified:?}");
+}
+
 /// A changed operator in the generated Verilog is noticed.
 #[test]
 fn a_changed_operator_is_noticed() {

@@ -82,6 +82,8 @@ pub enum ItemKind {
     Control(Control),
     /// An action outside all controls: `action NAME(...) { ... }`
     Action(Action),
+    /// A function: `TYPE NAME(...) { ... }`
+    Function(Function),
     /// An instance of an extern or package: `TYPE(arguments) NAME;`
     Instance(Instance),
 }
@@ -163,6 +165,8 @@ pub struct Parameter {
     pub ty: Type,
     /// The name of the parameter.
     pub name: Ident,
+    /// The argument of calls that omit it, if the parameter has a default value.
+    pub default: Option<Argument>,
 }
 
 /// The direction of a parameter, which says whether the callee reads the argument, writes the argument, or both.
@@ -219,6 +223,8 @@ pub struct Parser {
     pub name: Ident,
     /// The parameters of the parser.
     pub parameters: Vec<Parameter>,
+    /// The parameters of the constructor, whose values are known at compile time.
+    pub constructor: Vec<Parameter>,
     /// The constants, variables and instances declared before the first state.
     pub locals: Vec<Local>,
     /// The states of the parser, in source order.
@@ -283,6 +289,8 @@ pub struct Control {
     pub name: Ident,
     /// The parameters of the control.
     pub parameters: Vec<Parameter>,
+    /// The parameters of the constructor, whose values are known at compile time.
+    pub constructor: Vec<Parameter>,
     /// The constants, variables, instances, actions and tables declared before `apply`.
     pub locals: Vec<Local>,
     /// The `apply` block: the statements that the control runs for a packet.
@@ -350,6 +358,15 @@ pub struct Action {
     pub body: Block,
 }
 
+/// A declaration of a function.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Function {
+    /// The type of the result; `None` for `void`.
+    pub result: Option<Type>,
+    /// The name, parameters and statements of the function.
+    pub body: Action,
+}
+
 /// A declaration of a match-action table.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Table {
@@ -368,6 +385,8 @@ pub struct Table {
     pub entries_const: bool,
     /// The maximum number of entries, from the `size` property; `None` if the table has no such property.
     pub size: Option<Expr>,
+    /// Whether the entry with the largest priority comes first, from the property `largest_priority_wins`.
+    pub largest_priority_wins: bool,
 }
 
 /// A reference to an action by name, optionally with arguments: in an `actions` list, an entry or a default action.
@@ -390,6 +409,8 @@ pub struct Entry {
     pub span: Span,
     /// The action that runs if the entry matches, with its arguments.
     pub action: ActionRef,
+    /// The priority of the entry, if it has one.
+    pub priority: Option<Expr>,
 }
 
 /// A block of statements: `{ ... }`
@@ -448,7 +469,7 @@ pub enum StmtKind {
     /// `exit;`: ends the top-level control, also from within an action or an inner control.
     Exit,
     /// `return;`: ends the current action or control.
-    Return,
+    Return(Option<Expr>),
     /// An empty statement: `;`
     Empty,
 }

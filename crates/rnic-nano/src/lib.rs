@@ -40,6 +40,7 @@
 mod arithmetic;
 pub mod ast;
 pub mod compile;
+pub mod corpus;
 pub mod cost;
 pub mod diagnostic;
 pub mod hir;

@@ -1,11 +1,13 @@
 //! The preprocessor of the P4 compiler: processes `#include`, macros without parameters (`#define`), and conditional
-//! compilation (`#ifdef`).
+//! compilation (`#ifdef`, `#if`).
 
 use crate::diagnostic::{Diagnostic, nearest};
 use crate::lexer::{Lexer, Token, TokenKind};
 use crate::source::{SourceFile, SourceMap, Span};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
+
+mod condition;
 
 /// The include files that are built into the compiler: name and text.
 const BUILT_IN: &[(&str, &str)] = &[
@@ -83,6 +85,8 @@ struct Condition {
     outer: bool,
     /// Whether the text of the current branch (after `#ifdef` or after `#else`) is compiled, not skipped.
     active: bool,
+    /// Whether a branch of this condition has been compiled, so that `#elif` and `#else` are skipped.
+    taken: bool,
     otherwise: Option<Span>,
 }
 
@@ -257,11 +261,14 @@ impl Preprocessor<'_> {
             }
             _ => {
                 lexer.line_tokens(&mut Vec::new());
-                let known = ["include", "define", "undef", "ifdef", "ifndef", "else", "endif"];
+                let known = ["include", "define", "undef", "ifdef", "ifndef", "if", "elif", "else", "endif"];
                 let error = Diagnostic::new(span, format!("unknown directive `#{name}`"), "not known");
                 let near = nearest(name, known);
                 self.report(error.with_help(near.map_or_else(
-                    || "the directives are #include, #define, #undef, #ifdef, #ifndef, #else and #endif".into(),
+                    || {
+                        "the directives are #include, #define, #undef, #ifdef, #ifndef, #if, #elif, #else and #endif"
+                            .into()
+                    },
                     |near| format!("did you mean `#{near}`?"),
                 )));
             }
@@ -275,29 +282,78 @@ impl Preprocessor<'_> {
                 let asked = if outer { self.only_name(lexer, span, name) } else { None };
                 let defined = asked.as_ref().is_some_and(|(asked, _)| self.macros.contains_key(asked));
                 let active = outer && asked.is_some() && (defined == (name == "ifdef"));
-                conditions.push(Condition { span, outer, active, otherwise: None });
+                conditions.push(Condition { span, outer, active, taken: active, otherwise: None });
             }
             "if" => {
-                lexer.line_tokens(&mut Vec::new());
-                if outer {
-                    self.report(Diagnostic::unsupported(
-                        span,
-                        "`#if`",
-                        Some("`#ifdef NAME` and `#ifndef NAME` test whether a name is defined"),
-                    ));
-                }
-                conditions.push(Condition { span, outer, active: false, otherwise: None });
+                let active = self.evaluate(lexer, span, outer);
+                conditions.push(Condition { span, outer, active, taken: active, otherwise: None });
             }
             "elif" => {
-                lexer.line_tokens(&mut Vec::new());
-                if conditions.last().is_some_and(|condition| condition.outer) || conditions.is_empty() {
-                    self.report(Diagnostic::unsupported(span, "`#elif`", Some("write an `#ifdef` within the `#else`")));
-                }
-                if let Some(condition) = conditions.last_mut() {
-                    condition.active = false;
+                let open =
+                    conditions.last().map(|condition| (condition.outer && !condition.taken, condition.otherwise));
+                let active = self.evaluate(lexer, span, open.is_some_and(|(open, _)| open));
+                match (conditions.last_mut(), open) {
+                    (Some(_), Some((_, Some(first)))) => {
+                        let error = Diagnostic::new(span, "`#elif` after `#else`", "not allowed here");
+                        self.report(error.with_related(first, "the `#else`"));
+                    }
+                    (Some(condition), _) => {
+                        condition.active = active;
+                        condition.taken |= active;
+                    }
+                    (None, _) => {
+                        let error = Diagnostic::new(span, "`#elif` without `#if`", "no condition is open here");
+                        self.report(error);
+                    }
                 }
             }
             _ => self.branch(name, lexer, span, conditions),
+        }
+    }
+
+    /// Evaluates the expression after `#if` or `#elif`, if it matters (`asked`). An error counts as false.
+    fn evaluate(&mut self, lexer: &mut Lexer, span: Span, asked: bool) -> bool {
+        let mut errors = Vec::new();
+        let tokens = lexer.line_tokens(&mut errors);
+        if !asked {
+            return false;
+        }
+        errors.into_iter().for_each(|error| self.report(error));
+        // Names after `defined` are not expanded.
+        let mut expanded = Vec::new();
+        let before = std::mem::take(&mut self.tokens);
+        let mut tokens = tokens.into_iter().peekable();
+        while let Some(token) = tokens.next() {
+            let is_defined = matches!(&token.kind, TokenKind::Ident(name) if &**name == "defined");
+            if !is_defined {
+                self.expand(&token, 0, token.span);
+                expanded.append(&mut self.tokens);
+                continue;
+            }
+            let open = tokens.next_if(|token| token.kind == TokenKind::Punctuation("("));
+            let name = tokens.next();
+            let closed = open.is_none() || tokens.next_if(|token| token.kind == TokenKind::Punctuation(")")).is_some();
+            let value = match name.map(|name| name.kind) {
+                Some(TokenKind::Ident(name)) if closed => u128::from(self.macros.contains_key(&name)),
+                _ => {
+                    let error = Diagnostic::new(token.span, "`defined` takes a name", "expected `defined(NAME)`");
+                    self.report(error);
+                    0
+                }
+            };
+            expanded.push(Token { kind: TokenKind::Number(value, None), ..token });
+        }
+        self.tokens = before;
+        match condition::value(&expanded) {
+            Ok(value) => value != 0,
+            Err((at, message)) => {
+                let at = at.map_or(span, |at| expanded[at].span);
+                let error = Diagnostic::new(at, format!("the condition has {message}"), "not a condition");
+                self.report(error.with_help(
+                    "a condition has whole numbers, `defined(NAME)`, ! && || == != < <= > >= + - * and ( )",
+                ));
+                false
+            }
         }
     }
 
@@ -322,7 +378,8 @@ impl Preprocessor<'_> {
             );
         } else {
             condition.otherwise = Some(span);
-            condition.active = condition.outer && !condition.active;
+            condition.active = condition.outer && !condition.taken;
+            condition.taken = true;
         }
     }
 
@@ -434,6 +491,9 @@ impl Preprocessor<'_> {
             return self.stop(Diagnostic::new(span, message, "included here"));
         }
         let Some(text) = (self.include)(&path) else {
+            if BUILT_IN.iter().any(|(known, _)| *known == name) {
+                return self.include_built_in(name, span);
+            }
             let error =
                 Diagnostic::new(span, format!("cannot find the included file \"{path}\""), "not found or not readable");
             self.incomplete = true;

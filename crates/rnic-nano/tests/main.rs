@@ -7,6 +7,7 @@ mod compile;
 mod cost;
 mod execution;
 mod guide;
+mod language;
 mod lowering;
 mod meaning;
 mod syntax;

@@ -352,7 +352,6 @@ fn one_mistake_gives_one_error() {
         "switch x { 1: { y = 1; } }",
         "for (;;) { x = 1; }",
         "retrun;",
-        "x += 1;",
         "x = y[1];",
         "bit<8> = 1;",
         "bit<8 y = 1;",
@@ -363,13 +362,11 @@ fn one_mistake_gives_one_error() {
         "action a() { x = 1; }",
         "x;",
         "x = a ? b;",
-        "return 1;",
         "h_t[2] h;",
         "x = {#};",
         "tuple<bit<8>> t = {1};",
         "@name(\"x\" x = 1;",
         "foo { x = 1; }",
-        "verify(x, y);",
     ];
     for mistake in mistakes {
         let text = format!(

@@ -10,7 +10,7 @@ pub(crate) mod host;
 pub(crate) mod message;
 mod switch;
 
-use crate::host::HostConfig;
+use crate::host::{EngineCost, HostConfig};
 use crate::storm::StormStep;
 use crate::watch::WatchPlan;
 use host::HostPlan;
@@ -22,7 +22,7 @@ use rnic_fabric::{
 use rnic_run::{CongestionSpec, EcnSetup, RunSpec, Storm, TransportSpec};
 use rnic_transport::congestion::Marking;
 use rnic_transport::headers::ROCE_DATA;
-use rnic_transport::settings::Value;
+use rnic_transport::settings::{Settings, Value};
 use rnic_transport::transports::FabricFacts;
 use rnic_transport::{Bytes, FlowConfig, Psn, Time};
 use rnic_workload::Network;
@@ -268,6 +268,7 @@ fn resolve_beside(
     let host_config = HostConfig {
         frame_gap: frames.gap,
         burst: transport.settings.count("nic_burst").unwrap_or(default_burst(cc.name == "none", run.fabric.mtu)) as u32,
+        engine: engine(&transport.settings),
         ack_bytes: frames.ack,
         nack_bytes: frames.nack,
         cnp_bytes: frames.cnp,
@@ -452,6 +453,14 @@ fn warn_of_storms(run: &RunSpec, priorities: u8, warnings: &mut Vec<String>) {
     }
 }
 
+/// The cost of packets with `nic_pipeline = "rtl:irn"`. The senders of the hardware take an operation in each cycle,
+/// but those of one queue pair wait for each other (`irn_sender` in `hw/irn`; a test of rnic-hw measures the latency).
+fn engine(settings: &Settings) -> Option<EngineCost> {
+    let interval = settings.is("nic_pipeline", "rtl:irn").then(|| settings.time("nic_cycle").ok()).flatten()?;
+    let cycles = u64::from(rnic_hw::irn::Block::Senders.latency()) + 1;
+    Some(EngineCost { interval, queue_pair: Time::from_ps(interval.as_ps().saturating_mul(cycles)) })
+}
+
 /// Default of `nic_burst`: the number of packets of one flow that a NIC sends before the turn of the next flow. Without
 /// congestion control it is a segment ([`SEGMENT`]) in full packets. Congestion control paces each packet of a flow, so
 /// there the flows take turns packet by packet.
@@ -525,6 +534,9 @@ fn parameters(
     put_congestion(&transport.cc, demands, &mut put);
     switch::put_ecn(&fabric.switch, &mut put);
     put("nic_burst", format!("{} packets", host_config.burst));
+    if let Some(EngineCost { interval, queue_pair }) = host_config.engine {
+        put("nic_pipeline", format!("rtl:irn, an operation in {interval}, of one queue pair in {queue_pair}"));
+    }
     let acks = match (flow.acks, flow.tcp.delayed_acks.is_some()) {
         (false, _) => "none (all Reads)".to_string(),
         (true, false) => "every packet".to_string(),

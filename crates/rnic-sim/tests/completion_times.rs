@@ -222,3 +222,28 @@ fn a_rate_limit_holds_whatever_the_other_links_are() {
         assert_eq!(fct(&output.flows.get(0).unwrap()), 999 * apart + 2 * (ROCE + D), "{gbps} Gbps");
     }
 }
+
+/// With IRN's blocks in hardware, a queue pair has an operation in every seventh cycle, and the NIC one in each cycle.
+/// A
+/// frame with 64 bytes of payload takes 162 bytes on the link with its gap, which are 32.4 ns, less than the 70 ns
+/// between two operations of a queue pair. No ACK returns while the packets leave.
+#[test]
+fn small_packets_of_a_queue_pair_wait_for_its_operations() {
+    const FRAME: u64 = 32_400;
+    let mut run = run_on(TopologySpec::SingleSwitch { hosts: 3 }, "irn");
+    run.fabric.mtu = Bytes(64);
+    run.transport.set("nic_burst", 1_u64).unwrap();
+    let flows = [flow(0, 0, 1, 20 * 64), flow(0, 0, 2, 20 * 64)];
+    let last = |run: &RunSpec, flows: &[FlowSpec]| -> Vec<u64> {
+        outcome(run, flows).flows.iter().map(|record| fct(&record) - 2 * (FRAME + D)).collect()
+    };
+    assert_eq!(last(&run, &flows[..1]), [19 * FRAME]);
+    run.transport.set("nic_pipeline", "rtl:irn").unwrap();
+    run.transport.set("nic_cycle", Time::from_ns(10)).unwrap();
+    assert_eq!(last(&run, &flows[..1]), [19 * 70_000]);
+    // The second flow's first packet waits for the link, and from then on the flows take turns.
+    assert_eq!(last(&run, &flows), [19 * 70_000, FRAME + 19 * 70_000]);
+    // At 4 ns per cycle an operation of the queue pair takes less time than a frame on the link.
+    run.transport.set("nic_cycle", Time::from_ns(4)).unwrap();
+    assert_eq!(last(&run, &flows[..1]), [19 * FRAME]);
+}

@@ -77,6 +77,8 @@ const VALUES: &[(&str, &[&str])] = &[
     ("cnp_size", &["\"90 B\""]),
     ("control_priority", &["true"]),
     ("nic_burst", &["5"]),
+    ("nic_pipeline", &["\"rtl:irn\"\nnic_cycle = \"4 ns\""]),
+    ("nic_cycle", &["\"4 ns\"\nnic_pipeline = \"rtl:irn\""]),
     ("max_rate", &["\"10 Gbps\""]),
     ("acks", &["true"]),
     ("timeouts", &["false"]),

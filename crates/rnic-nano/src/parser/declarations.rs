@@ -2,11 +2,16 @@
 
 use super::{Parsed, Parser, is_punctuation, near_keyword};
 use crate::ast::{
-    Annotation, Const, Enum, Expr, Extern, Field, Ident, Instance, Item, ItemKind, Module, Prototype, Struct,
+    Action, Annotation, Const, Enum, Expr, Extern, Field, Function, Ident, Instance, Item, ItemKind, Module, Prototype,
+    Struct,
 };
 use crate::diagnostic::Diagnostic;
 use crate::lexer::TokenKind;
 use crate::source::Span;
+
+/// Why there are no value sets, and what would do.
+pub(super) const VALUE_SETS: &str =
+    "the comparisons of a `select` are wired: list the values in the `select`, or use a table";
 
 /// The words for a declaration in error messages.
 const DECLARATION: &str = "a declaration";
@@ -69,8 +74,11 @@ impl Parser {
             "control" => self.control_item(),
             "package" => self.package(),
             "action" => Ok(ItemKind::Action(self.action()?)),
-            "header_union" => self.unsupported("header unions", Some("use several headers of which one is valid")),
-            "value_set" => self.unsupported("value sets", Some("list the values in the `select`")),
+            "header_union" => self.unsupported(
+                "header unions",
+                Some("the bits of each header have wires of their own: use several headers of which one is valid"),
+            ),
+            "value_set" => self.unsupported("value sets", Some(VALUE_SETS)),
             "table" => self.misplaced("a table", "a table is declared in a control, before its `apply`"),
             "transition" | "select" => self.misplaced("a transition", "a transition ends a state of a parser"),
             "if" | "switch" | "return" | "exit" | "for" | "else" => {
@@ -95,8 +103,11 @@ impl Parser {
             return self.typedef();
         }
         if self.is_keyword("void") {
-            return self.function();
+            self.bump();
+            let name = self.ident("the function")?;
+            return self.function(None, name);
         }
+        let next = self.ahead(1);
         if let TokenKind::Ident(name) = &self.peek().kind {
             if !self.types.contains(name) && !is_punctuation(next, "(") && !is_punctuation(next, "<") {
                 let name = name.clone();
@@ -111,7 +122,7 @@ impl Parser {
         }
         let name = self.ident("what is declared")?;
         if self.is("(") || self.is("<") {
-            return self.function();
+            return self.function(Some(ty), name);
         }
         let error =
             Diagnostic::new(name.span, format!("a variable at the top level: `{}`", name.name), "not allowed here");
@@ -121,8 +132,15 @@ impl Parser {
         )
     }
 
-    fn function<T>(&mut self) -> Parsed<T> {
-        self.unsupported("functions", Some("write an action with an `out` parameter for the result"))
+    /// Parses a function from its parameters on.
+    fn function(&mut self, result: Option<crate::ast::Type>, name: Ident) -> Parsed<ItemKind> {
+        if self.is("<") {
+            let instead = "hardware has wires of a fixed width: write one function for each type";
+            return self.unsupported("type parameters of functions", Some(instead));
+        }
+        let parameters = self.parameters()?;
+        let body = self.block(&format!("the function `{}`", name.name))?;
+        Ok(ItemKind::Function(Function { result, body: Action { name, parameters, body } }))
     }
 
     fn stray_item<T>(&mut self) -> Parsed<T> {
@@ -181,7 +199,10 @@ impl Parser {
         let name = self.ident(what)?;
         self.types.insert(name.name.clone());
         if self.is("<") {
-            return self.unsupported("type parameters of headers and structs", Some("write one for each type"));
+            return self.unsupported(
+                "type parameters of headers and structs",
+                Some("hardware has wires of a fixed width: write one for each type"),
+            );
         }
         let mut fields = Vec::new();
         self.braces(&format!("{what} `{}`", name.name), |parser| {
@@ -273,7 +294,8 @@ impl Parser {
         self.braces(&format!("the extern `{}`", name.name), |parser| {
             parser.annotations()?;
             if parser.is_keyword("abstract") {
-                return parser.unsupported("abstract methods", None);
+                return parser
+                    .unsupported("abstract methods", Some("the blocks of the NIC are fixed: call their methods"));
             }
             let constructs = parser.is_word(&name.name) && is_punctuation(parser.ahead(1), "(");
             let prototype =

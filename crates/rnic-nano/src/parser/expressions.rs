@@ -201,17 +201,13 @@ impl Parser {
 
     fn call(&mut self, function: Expr, types: Vec<crate::ast::Type>) -> Parsed<Expr> {
         self.count_operator()?;
-        if let ExprKind::Name(name) = &function.kind {
-            let what = match &*name.name {
-                "verify" => Some(("`verify`", "use `select`, and `transition reject` for invalid values")),
-                "static_assert" => Some(("`static_assert`", "remove the call")),
-                _ => None,
-            };
-            if let Some((what, instead)) = what {
-                return self.fail(Diagnostic::unsupported(function.span, what, Some(instead)));
-            }
-        }
-        let arguments = self.arguments()?;
+        // The message of `static_assert` is the only string outside of annotations.
+        let asserts = matches!(&function.kind, ExprKind::Name(name) if &*name.name == "static_assert");
+        let in_annotation = self.in_annotation;
+        self.in_annotation |= asserts;
+        let arguments = self.arguments();
+        self.in_annotation = in_annotation;
+        let arguments = arguments?;
         let span = function.span.to(self.last_span());
         Ok(Expr { span, kind: ExprKind::Call { function: Box::new(function), types, arguments } })
     }
@@ -300,7 +296,10 @@ impl Parser {
             return self.fail(error.with_help("a type stands in parentheses before a value: `(bit<8>) value`"));
         }
         match self.peek().kind {
-            TokenKind::String(_) => self.unsupported("strings outside of annotations", None),
+            TokenKind::String(_) => self.unsupported(
+                "strings outside of annotations and `static_assert`",
+                Some("a packet has no strings: use a number of fixed width"),
+            ),
             TokenKind::Keyword("this") => self.unsupported("`this`", None),
             TokenKind::Punctuation("...") => self.unsupported("`...` as a value", Some("give every field a value")),
             TokenKind::Keyword("select") => {

@@ -1,5 +1,6 @@
 //! The part of the P4 compiler's parser for declarations of P4 parsers with their states, of controls, and of actions.
 
+use super::declarations::VALUE_SETS;
 use super::{Parsed, Parser, is_punctuation, near_keyword};
 use crate::ast::{
     Action, Block, Control, ItemKind, Local, Parameter, Parser as ParserDeclaration, Prototype, SelectCase, State,
@@ -17,6 +18,7 @@ impl Parser {
         if self.eat(";").is_some() {
             return Ok(ItemKind::ParserType(head));
         }
+        let constructor = if self.is("(") { self.parameters()? } else { Vec::new() };
         let Prototype { name, parameters, .. } = self.head_with_body(head, "parsers")?;
         let (mut locals, mut states) = (Vec::new(), Vec::new());
         self.braces(&format!("the parser `{}`", name.name), |parser| {
@@ -34,7 +36,7 @@ impl Parser {
             Ok(())
         })?;
         self.eat(";");
-        Ok(ItemKind::Parser(ParserDeclaration { name, parameters, locals, states }))
+        Ok(ItemKind::Parser(ParserDeclaration { name, parameters, constructor, locals, states }))
     }
 
     /// Parses a declaration of a control. A declaration without a body is a control type.
@@ -45,6 +47,7 @@ impl Parser {
         if self.eat(";").is_some() {
             return Ok(ItemKind::ControlType(head));
         }
+        let constructor = if self.is("(") { self.parameters()? } else { Vec::new() };
         let Prototype { name, parameters, .. } = self.head_with_body(head, "controls")?;
         let errors = self.errors.len();
         let (mut locals, mut apply) = (Vec::new(), None);
@@ -73,18 +76,12 @@ impl Parser {
             return self.fail(error.with_help("a control ends with `apply { ... }`, which may be empty"));
         }
         let apply = apply.unwrap_or(Block { body: Vec::new(), span: body });
-        Ok(ItemKind::Control(Control { name, parameters, locals, apply }))
+        Ok(ItemKind::Control(Control { name, parameters, constructor, locals, apply }))
     }
 
-    /// Reports an error if a parser or control with a body has constructor parameters or type parameters. This compiler
-    /// does not support constructor parameters, and only a parser type or control type may have type parameters.
+    /// Reports an error if a parser or control with a body has type parameters, which only a parser type or control
+    /// type may have.
     fn head_with_body(&mut self, head: Prototype, what: &str) -> Parsed<Prototype> {
-        if self.is("(") {
-            return self.unsupported(
-                &format!("constructor parameters of {what}"),
-                Some("use a constant declared at the top level"),
-            );
-        }
         if let (Some(first), true) = (head.type_parameters.first(), self.is("{")) {
             let what = format!("type parameters of {what} with a body");
             return self.fail(Diagnostic::unsupported(first.span, &what, Some("write the actual types instead")));
@@ -107,7 +104,7 @@ impl Parser {
                 return self.fail(error.with_help("actions and tables are declared in a control"));
             }
             TokenKind::Keyword("value_set") => {
-                return self.unsupported("value sets", Some("list the values in the `select`"));
+                return self.unsupported("value sets", Some(VALUE_SETS));
             }
             _ => {}
         }

@@ -1,7 +1,7 @@
 //! The part of the P4 parser for blocks and statements.
 
 use super::{Parsed, Parser, is_punctuation};
-use crate::ast::{Block, Expr, ExprKind, Stmt, StmtKind, SwitchCase};
+use crate::ast::{BinaryOp, Block, Expr, ExprKind, Stmt, StmtKind, SwitchCase};
 use crate::diagnostic::{Diagnostic, nearest};
 use crate::lexer::TokenKind;
 
@@ -61,20 +61,19 @@ impl Parser {
         }
         self.bump();
         if keyword == "return" && !self.is(";") && !self.peek().first_on_line && !self.is("}") {
-            return self.unsupported(
-                "`return` with a value",
-                Some("assign the result to an `out` parameter, and write `return;`"),
-            );
+            let value = self.expr()?;
+            self.semicolon("`return`")?;
+            return Ok(StmtKind::Return(Some(value)));
         }
         self.semicolon(&format!("`{keyword}`"))?;
-        Ok(if keyword == "exit" { StmtKind::Exit } else { StmtKind::Return })
+        Ok(if keyword == "exit" { StmtKind::Exit } else { StmtKind::Return(None) })
     }
 
     fn keyword_statement(&mut self, keyword: &str) -> Parsed<StmtKind> {
         match keyword {
             "for" | "break" | "continue" => self.unsupported(
                 &format!("`{keyword}`: loops"),
-                Some("unroll the loop; a parser may loop through its states"),
+                Some("a pipeline has a fixed length: unroll the loop; a parser may loop through its states"),
             ),
             "action" | "table" => {
                 let error = self.unexpected_error("a statement");
@@ -109,7 +108,13 @@ impl Parser {
             self.semicolon("the assignment")?;
             return Ok(StmtKind::Assign { target, value });
         }
-        self.refuse_operator()?;
+        if let Some(op) = self.compound_operator()? {
+            let other = self.expr()?;
+            self.semicolon("the assignment")?;
+            let span = target.span.to(other.span);
+            let value = Expr { span, kind: ExprKind::Binary(op, Box::new(target.clone()), Box::new(other)) };
+            return Ok(StmtKind::Assign { target, value });
+        }
         if matches!(target.kind, ExprKind::Call { .. }) {
             let ends = matches!(self.ahead(1).kind, TokenKind::Punctuation(";" | "="));
             if matches!(self.peek().kind, TokenKind::Ident(_)) && !self.peek().first_on_line && ends {
@@ -131,23 +136,38 @@ impl Parser {
             return self.unexpected("`=` or `(` in a statement");
         }
         let error = Diagnostic::new(value.span, "this statement has no effect", "the value is not used");
-        let compares = matches!(value.kind, ExprKind::Binary(crate::ast::BinaryOp::Eq, ..));
+        let compares = matches!(value.kind, ExprKind::Binary(BinaryOp::Eq, ..));
         let help = if compares { "`=` assigns, `==` compares" } else { "a statement is an assignment or a call" };
         self.fail(error.with_help(help))
     }
 
-    /// Reports compound assignments such as `a += b`, which this compiler does not support.
-    fn refuse_operator(&mut self) -> Parsed<()> {
-        let TokenKind::Punctuation(sign) = self.peek().kind else { return Ok(()) };
+    /// Takes the sign of a compound assignment, such as `+=`.
+    fn compound_operator(&mut self) -> Parsed<Option<BinaryOp>> {
+        let TokenKind::Punctuation(sign) = self.peek().kind else { return Ok(None) };
         if matches!(sign, "++") && is_punctuation(self.ahead(1), ";") {
             return self.unsupported("`++` as a statement", Some("write `a = a + 1`"));
         }
         let assigns = sign.ends_with('=') && sign.len() >= 2 && !matches!(sign, "==" | "!=" | "<=" | ">=");
         if !assigns {
-            return Ok(());
+            return Ok(None);
         }
-        let op = &sign[..sign.len() - 1];
-        self.unsupported(&format!("`{op}=`"), Some(&format!("write `a = a {op} b`")))
+        let op = match &sign[..sign.len() - 1] {
+            "+" => BinaryOp::Add,
+            "-" => BinaryOp::Sub,
+            "*" => BinaryOp::Mul,
+            "/" => BinaryOp::Div,
+            "%" => BinaryOp::Mod,
+            "&" => BinaryOp::And,
+            "|" => BinaryOp::Or,
+            "^" => BinaryOp::Xor,
+            "<<" => BinaryOp::Shl,
+            ">>" => BinaryOp::Shr,
+            "|+|" => BinaryOp::SatAdd,
+            "|-|" => BinaryOp::SatSub,
+            _ => return self.unexpected("`=` in an assignment"),
+        };
+        self.bump();
+        Ok(Some(op))
     }
 
     /// Reports a misspelt keyword at the beginning of a statement, as in `esle {` or `fi (...) {`.

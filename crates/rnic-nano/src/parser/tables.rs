@@ -7,8 +7,8 @@ use crate::lexer::TokenKind;
 use crate::source::Span;
 
 /// The properties of a P4 table that this compiler supports.
-const PROPERTIES: [&str; 5] = ["key", "actions", "entries", "default_action", "size"];
-const KNOWN: &str = "a table has `key`, `actions`, `entries`, `default_action` and `size`";
+const PROPERTIES: [&str; 6] = ["key", "actions", "entries", "default_action", "size", "largest_priority_wins"];
+const KNOWN: &str = "a table has `key`, `actions`, `entries`, `default_action`, `size` and `largest_priority_wins`";
 
 impl Parser {
     pub(super) fn table(&mut self) -> Parsed<Table> {
@@ -23,6 +23,7 @@ impl Parser {
             entries: Vec::new(),
             entries_const: false,
             size: None,
+            largest_priority_wins: true,
         };
         let mut seen: Vec<(String, Span)> = Vec::new();
         self.braces(&what, |parser| parser.property(&mut table, &mut seen))?;
@@ -62,6 +63,16 @@ impl Parser {
             "entries" => {
                 table.entries_const = constant.is_some();
                 self.entries(&mut table.entries)
+            }
+            "largest_priority_wins" => {
+                self.expect("=", "after `largest_priority_wins`")?;
+                let wins = self.is_keyword("true");
+                if !wins && !self.is_keyword("false") {
+                    return self.unexpected("`true` or `false`");
+                }
+                self.bump();
+                table.largest_priority_wins = wins;
+                self.semicolon("`largest_priority_wins`").map(|_| ())
             }
             "size" => {
                 table.size = Some(self.property_value("size")?);
@@ -145,12 +156,15 @@ impl Parser {
         if self.is_keyword("const") {
             return self.unsupported("`const` before an entry", Some("write `const entries`, or remove `const`"));
         }
-        if self.is_word("priority") && matches!(self.ahead(1).kind, TokenKind::Punctuation("=")) {
-            return self.unsupported(
-                "priorities of entries",
-                Some("write the entries in order of priority: the first matching entry is used"),
-            );
-        }
+        let priority = if self.is_word("priority") && matches!(self.ahead(1).kind, TokenKind::Punctuation("=")) {
+            self.bump();
+            self.bump();
+            let value = self.expr()?;
+            self.expect(":", "after the priority of an entry")?;
+            Some(value)
+        } else {
+            None
+        };
         let (keys, span) = self.key_sets()?;
         if is_punctuation(self.peek(), ",") {
             let error = self.unexpected_error("`:` after the keys of an entry");
@@ -160,6 +174,6 @@ impl Parser {
         let action = self.action_ref()?;
         self.annotations()?;
         self.semicolon("the entry")?;
-        Ok(Entry { keys, span, action })
+        Ok(Entry { keys, span, action, priority })
     }
 }

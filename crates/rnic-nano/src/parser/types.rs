@@ -1,7 +1,8 @@
 //! The part of the P4 parser for types, parameters and annotations.
 
 use super::{Failed, Parsed, Parser, is_punctuation};
-use crate::ast::{Annotation, Direction, Expr, ExprKind, Ident, Parameter, Type, TypeKind};
+use crate::ast::{Annotation, Argument, Direction, Expr, ExprKind, Ident, Parameter, Type, TypeKind};
+use crate::diagnostic::Diagnostic;
 use crate::lexer::{Token, TokenKind};
 
 /// Maximum number of tokens that the parser examines ahead to distinguish type arguments from a comparison.
@@ -153,10 +154,19 @@ impl Parser {
             return self.fail(error.with_help("a parameter has a type and a name: `in bit<32> size`"));
         }
         let name = self.ident("the parameter")?;
-        if self.is("=") {
-            return self.unsupported("default values of parameters", Some("write the value in each call"));
-        }
-        Ok(Parameter { direction, ty, name })
+        let default = match self.eat("=") {
+            Some(_) if matches!(direction, Direction::Out | Direction::InOut) => {
+                let error =
+                    Diagnostic::new(name.span, "an `out` or `inout` parameter with a default value", "not allowed");
+                return self.fail(error.with_help("only a value that the callee reads can be omitted"));
+            }
+            Some(_) => {
+                let value = self.expr()?;
+                Some(Argument { name: None, span: value.span, value: Some(value) })
+            }
+            None => None,
+        };
+        Ok(Parameter { direction, ty, name, default })
     }
 
     /// Parses any number of annotations: `@name` or `@name(...)`.

@@ -109,19 +109,28 @@ impl Builder<'_> {
         }
         let never = self.net.constant(0, 1);
         let mut entered = vec![never; pipeline.states.len()];
-        let mut positions: Vec<Option<u32>> = vec![None; pipeline.states.len()];
-        (entered[0], positions[0]) = (self.alive, Some(0));
+        // Where each state begins in the packet: not known yet, or not the same for all packets.
+        let mut positions: Vec<Option<Option<u32>>> = vec![None; pipeline.states.len()];
+        (entered[0], positions[0]) = (self.alive, Some(Some(0)));
         let mut accepted = never;
         for index in self.order()? {
             let state = &pipeline.states[index];
             self.alive = entered[index];
-            let mut position = positions[index].unwrap_or_default();
+            let mut position = positions[index].unwrap_or(Some(0));
             for statement in &state.body {
                 match statement {
-                    Stmt::Extract(header) => position = self.extract(*header, position, room)?,
+                    Stmt::Extract(_) | Stmt::Advance(_) if position.is_none() => {
+                        let name = &state.name;
+                        let message = format!("the parser reaches its state `{name}` after different numbers of bytes");
+                        return Err(RtlError::new(message, "write one state for each position in the packet", None));
+                    }
+                    Stmt::Extract(header) => {
+                        position = Some(self.extract(*header, position.unwrap_or_default(), room)?);
+                    }
                     Stmt::Advance(bits) => {
-                        position += bits;
-                        self.need(position, room)?;
+                        let end = position.unwrap_or_default() + bits;
+                        self.need(end, room)?;
+                        position = Some(end);
                     }
                     other => self.statement(other)?,
                 }
@@ -135,12 +144,10 @@ impl Builder<'_> {
                 Target::State(next) => {
                     let next = next.0 as usize;
                     entered[next] = builder.net.or(entered[next], predicate);
-                    if *positions[next].get_or_insert(position) == position {
-                        return Ok(());
+                    if *positions[next].get_or_insert(position) != position {
+                        positions[next] = Some(None);
                     }
-                    let name = &pipeline.states[next].name;
-                    let message = format!("the parser reaches its state `{name}` after different numbers of bytes");
-                    Err(RtlError::new(message, "write one state for each position in the packet", None))
+                    Ok(())
                 }
             };
             match &state.transition {

@@ -46,6 +46,14 @@ impl<'a> Analyser<'a> {
         let span = expr.span;
         let ExprKind::Call { function, types, arguments } = &expr.kind else { return Typed::error(span) };
         let (name, symbol) = match &function.kind {
+            ExprKind::Name(name) if &*name.name == "static_assert" && self.find("static_assert").is_none() => {
+                return self.static_assert(arguments, span);
+            }
+            ExprKind::Name(name) if &*name.name == "verify" && self.find("verify").is_none() => {
+                let what = Diagnostic::new(span, "`verify` is a statement of a parser's state", "not allowed here");
+                self.report(what.with_help("write it outside of blocks and branches: it decides the next state"));
+                return Typed::error(span);
+            }
             ExprKind::Name(name) => (name, self.lookup(name)),
             ExprKind::TopName(name) => (name, self.lookup_top(name)),
             ExprKind::Member(base, method) => return self.method(base, method, types, arguments, span, want),
@@ -65,6 +73,7 @@ impl<'a> Analyser<'a> {
                 self.call_extern(callee, types, arguments, span, want)
             }
             Symbol::Action(action) => self.call_action(action, arguments, span),
+            Symbol::Inlined(function) => self.call_function(function, arguments, span),
             other => {
                 self.cannot_be_called(name, &other);
                 Typed::error(span)
@@ -90,7 +99,8 @@ impl<'a> Analyser<'a> {
     pub(super) fn bind(
         &mut self, name: &str, parameters: &[&'a Parameter], arguments: &'a [Argument], span: Span,
     ) -> Option<Vec<&'a Argument>> {
-        if arguments.len() != parameters.len() {
+        let omissible = parameters.iter().filter(|parameter| parameter.default.is_some()).count();
+        if arguments.len() > parameters.len() || arguments.len() + omissible < parameters.len() {
             let message = format!("`{name}` takes {}, found {}", count(parameters.len(), "argument"), arguments.len());
             let what = Diagnostic::new(span, message, "wrong number of arguments");
             let names: Vec<String> = parameters.iter().map(|parameter| self.describe(parameter)).collect();
@@ -98,7 +108,13 @@ impl<'a> Analyser<'a> {
             return None;
         }
         if !arguments.iter().any(|argument| argument.name.is_some()) {
-            return Some(arguments.iter().collect());
+            let given = arguments.iter().map(Some).chain(std::iter::repeat(None));
+            let bound = parameters.iter().zip(given).map(|(parameter, given)| given.or(parameter.default.as_ref()));
+            let bound: Option<Vec<_>> = bound.collect();
+            if bound.is_none() {
+                self.omitted(name, parameters, arguments.len(), span);
+            }
+            return bound;
         }
         let mut bound = vec![None; parameters.len()];
         for argument in arguments {
@@ -124,7 +140,45 @@ impl<'a> Analyser<'a> {
                 return None;
             }
         }
-        bound.into_iter().collect()
+        let bound: Option<Vec<_>> =
+            bound.into_iter().zip(parameters).map(|(given, parameter)| given.or(parameter.default.as_ref())).collect();
+        if bound.is_none() {
+            self.omitted(name, parameters, 0, span);
+        }
+        bound
+    }
+
+    /// Reports that a call omits a parameter without a default value; the first `given` parameters have arguments.
+    fn omitted(&mut self, name: &str, parameters: &[&'a Parameter], given: usize, span: Span) {
+        let missing = parameters[given..].iter().filter(|parameter| parameter.default.is_none());
+        let names: Vec<&str> = missing.map(|parameter| &*parameter.name.name).collect();
+        let message = format!("the call of `{name}` omits a parameter without a default value");
+        self.report(
+            Diagnostic::new(span, message, "an argument is missing").with_help(super::scope::list_of_names(&names)),
+        );
+    }
+
+    /// Evaluates `static_assert(condition)` or `static_assert(condition, "message")`.
+    fn static_assert(&mut self, arguments: &'a [Argument], span: Span) -> Typed {
+        let (condition, message) = match arguments {
+            [Argument { value: Some(condition), .. }] => (condition, None),
+            [
+                Argument { value: Some(condition), .. },
+                Argument { value: Some(Expr { kind: ExprKind::String(text), .. }), .. },
+            ] => (condition, Some(text)),
+            _ => {
+                let what = Diagnostic::new(span, "`static_assert` takes a condition and a message", "wrong arguments");
+                self.report(what.with_help("write `static_assert(condition, \"message\");`"));
+                return Typed::error(span);
+            }
+        };
+        let value = self.discarded(|this| this.expression(condition));
+        let holds = self.known_scalar(value, Type::Bool, "the condition of `static_assert`");
+        if holds == Some(0) {
+            let text = message.map_or(String::new(), |text| format!(": {text}"));
+            self.error(span, format!("static_assert failed{text}"), "the condition is false");
+        }
+        Typed::scalar(Type::Bool, hir::Expr { width: 1, kind: hir::ExprKind::Const(1) }, span)
     }
 
     /// Formats a parameter in P4 syntax, for error messages.

@@ -24,6 +24,8 @@ pub(super) struct ControlInstanceId(pub(super) usize);
 /// An action that the program declares.
 pub(super) struct ActionInfo<'a> {
     pub(super) ast: &'a ast::Action,
+    /// If this is a function: the type of its result, which is `void` if it has none.
+    pub(super) result: Option<Type>,
     /// The types of the action's parameters.
     pub(super) types: Vec<Type>,
     /// The scope in which the action is declared. The body of the action is translated in this scope.
@@ -63,8 +65,10 @@ pub(super) struct ControlInstance<'a> {
 /// The state of the analyser while it inlines an action or control.
 #[derive(Default)]
 pub(super) struct Frame {
-    /// Whether the body of the action or control contains a `return`.
-    returns: bool,
+    /// Number of `return` statements in the body of the action, function or control.
+    returns: u32,
+    /// In a function with a result: the variable of the result.
+    result: Option<LValue>,
     /// The assignments that copy `out` and `inout` parameters to the caller's variables at the end of the body. Each
     /// has a destination and a source.
     copies: Vec<(LValue, LValue)>,
@@ -72,18 +76,20 @@ pub(super) struct Frame {
 
 impl<'a> Analyser<'a> {
     /// Declares an action in the current scope, and checks its body.
-    pub(super) fn declare_action(&mut self, action: &'a ast::Action) {
+    pub(super) fn declare_action(&mut self, action: &'a ast::Action, function: Option<&'a ast::Function>) {
         let id = ActionId(self.actions.len());
-        self.declare(&action.name, Symbol::Action(id));
+        self.declare(&action.name, if function.is_some() { Symbol::Inlined(id) } else { Symbol::Action(id) });
         let before = self.errors.len();
+        let result = function.map(|function| function.result.as_ref().map_or(Type::Void, |ty| self.stored_type(ty)));
         let types = action.parameters.iter().map(|parameter| self.stored_type(&parameter.ty)).collect();
         let (scope, seen) = (self.scope, self.declarations);
-        self.actions.push(ActionInfo { ast: action, types, scope, seen, state: State::Open });
+        self.actions.push(ActionInfo { ast: action, result, types, scope, seen, state: State::Open });
         if self.checking {
             self.check_order(&action.parameters);
             self.trial(|this| {
                 let lvalues = this.action_parameters(id, action.name.span);
-                this.action_body(id, &lvalues, Vec::new(), action.name.span);
+                let result = this.result_variable(id, action.name.span);
+                this.action_body(id, &lvalues, Vec::new(), result, action.name.span);
             });
         }
         let broken = self.errors.len() > before;
@@ -131,14 +137,17 @@ impl<'a> Analyser<'a> {
 
     /// Inlines the body of an action. After the body, the assignments in `copies` (destination, source) pass the values
     /// of `out` parameters to the caller.
-    pub(super) fn action_body(&mut self, id: ActionId, lvalues: &[LValue], copies: Vec<(LValue, LValue)>, span: Span) {
-        let ActionInfo { ast, scope, seen, .. } = self.actions[id.0];
+    pub(super) fn action_body(
+        &mut self, id: ActionId, lvalues: &[LValue], copies: Vec<(LValue, LValue)>, result: Option<LValue>, span: Span,
+    ) {
+        let ActionInfo { ast, result: ref function, scope, seen, .. } = self.actions[id.0];
+        let context = if function.is_some() { Context::Function } else { Context::Action };
         let before = self.open_scope(scope, seen);
         for (parameter, lvalue) in ast.parameters.iter().zip(lvalues) {
             self.declare_parameter(parameter, *lvalue);
         }
-        let context = std::mem::replace(&mut self.context, Context::Action);
-        self.framed(&ast.body, copies, span);
+        let context = std::mem::replace(&mut self.context, context);
+        self.framed(&ast.body, copies, result, span);
         self.context = context;
         self.close_scope(before);
     }
@@ -150,11 +159,19 @@ impl<'a> Analyser<'a> {
 
     /// Translates the body of an action or control, which a `return` statement can leave. After the body, the
     /// assignments in `copies` pass `out` parameters to the caller's variables.
-    fn framed(&mut self, body: &'a ast::Block, copies: Vec<(LValue, LValue)>, span: Span) {
-        self.frames.push(Frame { returns: false, copies });
-        let (code, ()) = self.collected(|this| this.block(body));
-        let frame = self.frames.pop().unwrap_or_default();
-        if frame.returns {
+    fn framed(&mut self, body: &'a ast::Block, copies: Vec<(LValue, LValue)>, result: Option<LValue>, span: Span) {
+        self.frames.push(Frame { returns: 0, result, copies });
+        let (mut code, ()) = self.collected(|this| this.block(body));
+        let mut frame = self.frames.pop().unwrap_or_default();
+        if frame.result.is_some() && frame.returns == 0 && !self.stopped {
+            self.error(span, "a function with a result has no `return`", "without a result");
+        }
+        // A body that only returns at its end needs no jump.
+        if frame.returns == 1 && code.last() == Some(&Stmt::Leave(0)) {
+            code.pop();
+            frame.returns = 0;
+        }
+        if frame.returns > 0 {
             self.emit(Stmt::Scope(code), span);
         } else {
             self.code.extend(code);
@@ -162,7 +179,7 @@ impl<'a> Analyser<'a> {
         self.copy_out(&frame.copies, span);
     }
 
-    fn copy_out(&mut self, copies: &[(LValue, LValue)], span: Span) {
+    pub(super) fn copy_out(&mut self, copies: &[(LValue, LValue)], span: Span) {
         for (target, from) in copies {
             if let Value::Scalars(scalars) = self.read(*from, span).value {
                 self.write(*target, scalars, span);
@@ -170,21 +187,72 @@ impl<'a> Analyser<'a> {
         }
     }
 
-    /// Translates `return;`: a jump to the end of the inlined body.
-    pub(super) fn leave(&mut self, span: Span) {
-        match self.frames.last_mut() {
-            Some(frame) if self.context != Context::Parser => {
-                frame.returns = true;
-                self.emit(Stmt::Leave(0), span);
+    /// Translates `return;` and `return value;`: a jump to the end of the inlined body.
+    pub(super) fn leave(&mut self, value: Option<&'a ast::Expr>, span: Span) {
+        let (Some(frame), false) = (self.frames.last_mut(), self.context == Context::Parser) else {
+            return self.error(span, "a parser has no `return`", "not allowed here");
+        };
+        frame.returns += 1;
+        match (frame.result, value) {
+            (Some(result), Some(value)) => {
+                let value = self.expression(value);
+                if let Some(scalars) = self.scalars(value, result.ty) {
+                    self.write(result, scalars, span);
+                }
             }
-            _ => self.error(span, "a parser has no `return`", "not allowed here"),
+            (None, None) => {}
+            (Some(_), None) => self.error(span, "`return` without the function's result", "expected a value"),
+            (None, Some(value)) => {
+                self.error(value.span, "`return` with a value, but there is no result", "only a function has a result");
+            }
+        }
+        self.emit(Stmt::Leave(0), span);
+    }
+
+    /// Allocates the variable of a function's result, if it has one.
+    fn result_variable(&mut self, id: ActionId, span: Span) -> Option<LValue> {
+        let ty = self.actions[id.0].result.filter(|ty| *ty != Type::Void)?;
+        let name = format!("{}.result", self.actions[id.0].ast.name.name);
+        Some(self.allocate(ty, &name, true, span))
+    }
+
+    /// Translates a call of a function: inlines its body, and returns the value of its result.
+    pub(super) fn call_function(&mut self, id: ActionId, arguments: &'a [Argument], span: Span) -> Typed {
+        let ActionInfo { ast, state, .. } = self.actions[id.0];
+        let name = &ast.name;
+        if self.context == Context::Top {
+            self.error(span, "the value of a constant cannot contain a call", "not a compile-time constant");
+            return Typed::error(span);
+        }
+        if state == State::Open {
+            let what =
+                Diagnostic::new(span, format!("the function `{}` calls itself", name.name), "P4 has no recursion");
+            self.report(what.with_related(name.span, "declared here"));
+        }
+        if state != State::Whole {
+            return Typed::error(span);
+        }
+        let parameters: Vec<&Parameter> = ast.parameters.iter().collect();
+        let Some(bound) = self.bind(&name.name, &parameters, arguments, span) else { return Typed::error(span) };
+        let lvalues = self.action_parameters(id, span);
+        let types = self.actions[id.0].types.clone();
+        let Some(copies) = self.copy_in(&parameters, &types, &lvalues, &bound) else { return Typed::error(span) };
+        let result = self.result_variable(id, span);
+        if let (Some(result), true) = (result, self.again) {
+            self.clear(result, span);
+        }
+        self.action_body(id, &lvalues, copies, result, span);
+        match result {
+            Some(result) => self.read(result, span),
+            None => Typed { ty: Type::Void, value: Value::Nothing, span },
         }
     }
 
     /// Translates `exit;`: copies the `out` parameters of all enclosing bodies to their callers, and ends the control.
     pub(super) fn exit(&mut self, span: Span) {
-        if self.context == Context::Parser {
-            return self.error(span, "a parser has no `exit`", "not allowed here");
+        if matches!(self.context, Context::Parser | Context::Function) {
+            let place = if self.context == Context::Parser { "a parser" } else { "a function" };
+            return self.error(span, format!("{place} has no `exit`"), "not allowed here");
         }
         if self.inner_table {
             let instead = Some("set a variable in the action, and test the variable after `apply`");
@@ -220,7 +288,7 @@ impl<'a> Analyser<'a> {
         let lvalues = self.action_parameters(id, span);
         let types = self.actions[id.0].types.clone();
         let Some(copies) = self.copy_in(&parameters, &types, &lvalues, &bound) else { return Typed::error(span) };
-        self.action_body(id, &lvalues, copies, span);
+        self.action_body(id, &lvalues, copies, None, span);
         Typed { ty: Type::Void, value: Value::Nothing, span }
     }
 
@@ -278,7 +346,9 @@ impl<'a> Analyser<'a> {
         let before = self.errors.len();
         self.scratch(|this| {
             let parameters = this.fresh_parameters(&control.parameters, "");
-            let instance = this.instantiate_control(id, parameters, &control.name.name, "");
+            // Without an instance, each parameter of the constructor is 1.
+            let constants = control.constructor.iter().map(|parameter| this.some_constant(parameter)).collect();
+            let instance = this.instantiate_control(id, parameters, constants, &control.name.name, "");
             this.control_body(&instance, Vec::new(), control.name.span);
         });
         let broken = self.errors.len() > before;
@@ -326,12 +396,15 @@ impl<'a> Analyser<'a> {
 
     /// Instantiates a control: creates its variables, objects and tables. The names of its tables begin with `prefix`.
     pub(super) fn instantiate_control(
-        &mut self, id: ControlId, parameters: Vec<Symbol<'a>>, path: &str, prefix: &str,
+        &mut self, id: ControlId, parameters: Vec<Symbol<'a>>, constants: Vec<Symbol<'a>>, path: &str, prefix: &str,
     ) -> ControlInstance<'a> {
         let ControlInfo { ast, seen, .. } = self.controls[id.0];
         let before = self.open_scope(0, seen);
         let context = std::mem::replace(&mut self.context, Context::Control);
         let parameters = self.declare_parameters(&ast.parameters, parameters);
+        for (parameter, constant) in ast.constructor.iter().zip(constants) {
+            self.declare(&parameter.name, constant);
+        }
         let (first, ()) = self.collected(|this| {
             for local in &ast.locals {
                 this.local(local, path, prefix);
@@ -348,7 +421,7 @@ impl<'a> Analyser<'a> {
             Local::Const(constant) => self.local_constant(constant),
             Local::Variable(variable) => self.variable(variable),
             Local::Instance(instance) => self.local_instance(instance, path, prefix),
-            Local::Action(action) => self.declare_action(action),
+            Local::Action(action) => self.declare_action(action, None),
             Local::Table(table) => self.declare_table(table, prefix),
         }
     }
@@ -360,7 +433,7 @@ impl<'a> Analyser<'a> {
         self.code.extend(instance.first.iter().cloned());
         let before = self.open_scope(instance.scope, u32::MAX);
         let context = std::mem::replace(&mut self.context, Context::Control);
-        self.framed(&instance.ast.apply, copies, span);
+        self.framed(&instance.ast.apply, copies, None, span);
         self.context = context;
         self.close_scope(before);
     }
@@ -370,6 +443,12 @@ impl<'a> Analyser<'a> {
         let symbol = match self.instance_kind(instance) {
             Some(Symbol::Control(id)) => {
                 self.nested(instance.name.span, Symbol::Broken, |this| this.inner_control(id, instance, &path, prefix))
+            }
+            Some(Symbol::Parser(parser)) => {
+                match self.constructor(&parser.name, &parser.constructor, &instance.arguments, instance.name.span) {
+                    Some(constants) => Symbol::SubParser(parser, constants),
+                    None => Symbol::Broken,
+                }
             }
             Some(Symbol::Broken) | None => Symbol::Broken,
             Some(_) => self.extern_object(instance, &path),
@@ -384,9 +463,6 @@ impl<'a> Analyser<'a> {
             self.error(instance.name.span, "a parser cannot instantiate a control", "not allowed here");
             return Symbol::Broken;
         }
-        if let Some(argument) = instance.arguments.first() {
-            self.error(argument.span, format!("`{}` takes no arguments here", ast.name.name), "expected `()`");
-        }
         if state == State::Open {
             let message = format!("the control `{}` instantiates itself", ast.name.name);
             self.error(instance.name.span, message, "P4 has no recursion");
@@ -394,6 +470,10 @@ impl<'a> Analyser<'a> {
         if state != State::Whole {
             return Symbol::Broken;
         }
+        let Some(constants) = self.constructor(&ast.name, &ast.constructor, &instance.arguments, instance.name.span)
+        else {
+            return Symbol::Broken;
+        };
         // Instantiating a control is far more work for the compiler than translating a statement, so it counts as 100
         // statements.
         if !self.spend(100, instance.name.span) {
@@ -404,10 +484,50 @@ impl<'a> Analyser<'a> {
         let copied_out = ast.parameters.iter().any(|p| matches!(p.direction, Direction::Out | Direction::InOut));
         (self.again, self.inner_table, self.checking) = (true, copied_out, false);
         let parameters = self.fresh_parameters(&ast.parameters, &prefix);
-        let made = self.instantiate_control(id, parameters, path, &prefix);
+        let made = self.instantiate_control(id, parameters, constants, path, &prefix);
         (self.again, self.inner_table, self.checking) = outer;
         self.applied.push(made);
         Symbol::Instance(ControlInstanceId(self.applied.len() - 1))
+    }
+
+    /// The symbols of the constructor parameters of a control or parser, from the arguments of an instantiation.
+    pub(super) fn constructor(
+        &mut self, name: &ast::Ident, parameters: &'a [Parameter], arguments: &'a [Argument], span: Span,
+    ) -> Option<Vec<Symbol<'a>>> {
+        let parameters: Vec<&Parameter> = parameters.iter().collect();
+        let bound = self.bind(&name.name, &parameters, arguments, span)?;
+        let mut symbols = Vec::new();
+        for (parameter, argument) in parameters.iter().zip(bound) {
+            let ty = self.type_of(&parameter.ty);
+            let value = self.discarded(|this| this.argument(argument));
+            let value = self.converted(value, ty);
+            if value.is_error() {
+                return None;
+            }
+            if !value.is_known() {
+                self.error(argument.span, "a constructor's argument must be a compile-time constant", "not a constant");
+                return None;
+            }
+            symbols.push(Symbol::Const(value));
+        }
+        Some(symbols)
+    }
+
+    /// A constant of the type of a constructor parameter, with which a control or parser is checked where it is
+    /// declared.
+    pub(super) fn some_constant(&mut self, parameter: &'a Parameter) -> Symbol<'a> {
+        let ty = self.type_of(&parameter.ty);
+        let span = parameter.name.span;
+        match self.given_constant(ty, 1, span) {
+            Some(value) => Symbol::Const(value),
+            None => {
+                if ty != Type::Error {
+                    let instead = "a constructor's parameter is a number, `bool` or `int` of the compiler";
+                    self.unsupported(span, "a constructor parameter of this type", Some(instead));
+                }
+                Symbol::Broken
+            }
+        }
     }
 
     /// Translates `instance.apply(arguments)`: inlines the body of the control.

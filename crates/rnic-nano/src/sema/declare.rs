@@ -76,7 +76,8 @@ impl<'a> Analyser<'a> {
             ItemKind::Package(prototype) => self.declare(&prototype.name, Symbol::Package(prototype)),
             ItemKind::Parser(parser) => self.declare_parser(parser),
             ItemKind::Control(control) => self.declare_control(control),
-            ItemKind::Action(action) => self.declare_action(action),
+            ItemKind::Action(action) => self.declare_action(action, None),
+            ItemKind::Function(function) => self.declare_action(&function.body, Some(function)),
             ItemKind::Instance(instance) => self.top_instance(item, instance),
         }
     }
@@ -244,11 +245,11 @@ impl<'a> Analyser<'a> {
             return Some(symbol);
         }
         if let Symbol::Parser(_) = symbol {
-            self.unsupported(
-                name.span,
-                "a parser instantiated within a parser or control",
-                Some("copy its states into the parser"),
-            );
+            if self.context == super::Context::Parser {
+                return Some(symbol);
+            }
+            let instead = "the packet's bytes pass the parser once: instantiate it within the parser";
+            self.unsupported(name.span, "a parser instantiated outside of a parser", Some(instead));
             return None;
         }
         let message = format!("`{}` is {}: it cannot be instantiated", name.name, symbol.what());

@@ -49,6 +49,11 @@ impl<'a> Analyser<'a> {
                 }
                 self.apply_control(number, arguments, span)
             }
+            Some(Symbol::SubParser(..)) => {
+                let what = Diagnostic::new(span, "a parser is applied in a statement of a state", "not allowed here");
+                self.report(what.with_help("write it outside of blocks and branches: it has states of its own"));
+                Typed::error(span)
+            }
             _ => self.value_method(base, method, arguments, span),
         }
     }

@@ -17,7 +17,7 @@
 //!   power of two.
 //! - Unreachable parser states are removed. Every cycle of parser states must consume bytes of the packet.
 //! - A table without `size` has a size of 1024. The key of a table cannot contain a call.
-//! - A control can be applied within another control, but a parser cannot be called within another parser.
+//! - A parser is applied within another parser only in a statement of a state, outside of blocks.
 //! - `exit` is not supported in an action if a table of an inner control runs the action and this control has `out` or
 //!   `inout` parameters.
 //!
@@ -151,6 +151,7 @@ enum Context {
     Parser,
     Control,
     Action,
+    Function,
 }
 
 /// The pipeline (ingress or egress) that is being translated.

@@ -21,6 +21,8 @@ struct ProgrammableBlock<'a> {
     /// The types that are bound to the type parameters of `prototype`.
     bindings: Bindings<'a>,
     parameters: &'a [Parameter],
+    /// The arguments of the constructor, and their source range.
+    constructor: (&'a [ast::Argument], Span),
 }
 
 /// The variables that the two blocks of a pipeline share (parser and ingress control, or egress control and deparser),
@@ -93,7 +95,7 @@ impl<'a> Analyser<'a> {
             _ => return None,
         };
         let expected = if is_parser { "a parser" } else { "a control" };
-        let Some(name) = constructed(argument) else {
+        let Some((name, given)) = constructed(argument) else {
             let message = format!("`{}` of the package must be {expected}", parameter.name.name);
             self.report(Diagnostic::new(argument.span, message, "expected `NAME()`"));
             return None;
@@ -136,7 +138,18 @@ impl<'a> Analyser<'a> {
                 shared[outer].1 = *bound;
             }
         }
-        Some(ProgrammableBlock { symbol, prototype, bindings, parameters })
+        let constructor = (given, argument.span);
+        match &symbol {
+            Symbol::Control(id) => {
+                let control = self.controls[id.0].ast;
+                self.constructor(&control.name, &control.constructor, given, argument.span)?;
+            }
+            Symbol::Parser(parser) => {
+                self.constructor(&parser.name, &parser.constructor, given, argument.span)?;
+            }
+            _ => {}
+        }
+        Some(ProgrammableBlock { symbol, prototype, bindings, parameters, constructor })
     }
 
     /// Checks that a parser or control has the parameters that its type in the architecture requires.
@@ -213,13 +226,18 @@ impl<'a> Analyser<'a> {
     fn lower_block(&mut self, block: &ProgrammableBlock<'a>, symbols: Vec<Symbol<'a>>) {
         match &block.symbol {
             Symbol::Parser(parser) => {
-                let states = self.parser(parser, symbols);
+                let (given, span) = block.constructor;
+                let constants = self.constructor(&parser.name, &parser.constructor, given, span).unwrap_or_default();
+                let states = self.parser(parser, symbols, constants);
                 self.pipe.code.states = states;
             }
             Symbol::Control(id) => {
                 let ast = self.controls[id.0].ast;
                 let (code, ()) = self.collected(|this| {
-                    let instance = this.instantiate_control(*id, symbols, &ast.name.name, "");
+                    let constants = this
+                        .constructor(&ast.name, &ast.constructor, block.constructor.0, block.constructor.1)
+                        .unwrap_or_default();
+                    let instance = this.instantiate_control(*id, symbols, constants, &ast.name.name, "");
                     this.control_body(&instance, Vec::new(), ast.name.span);
                 });
                 let is_deparser =
@@ -293,15 +311,13 @@ impl<'a> Analyser<'a> {
     }
 }
 
-/// Returns NAME if the argument is the expression `NAME()`.
-fn constructed(argument: &ast::Argument) -> Option<&Ident> {
+/// Returns NAME and the arguments if the argument is the expression `NAME(arguments)`.
+fn constructed(argument: &ast::Argument) -> Option<(&Ident, &[ast::Argument])> {
     match &argument.value.as_ref()?.kind {
-        ExprKind::Call { function, types, arguments } if types.is_empty() && arguments.is_empty() => {
-            match &function.kind {
-                ExprKind::Name(name) | ExprKind::TopName(name) => Some(name),
-                _ => None,
-            }
-        }
+        ExprKind::Call { function, types, arguments } if types.is_empty() => match &function.kind {
+            ExprKind::Name(name) | ExprKind::TopName(name) => Some((name, arguments)),
+            _ => None,
+        },
         _ => None,
     }
 }

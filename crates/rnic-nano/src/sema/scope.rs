@@ -26,8 +26,12 @@ pub(super) enum Symbol<'a> {
     ControlType(&'a ast::Prototype),
     Package(&'a ast::Prototype),
     Parser(&'a ast::Parser),
+    /// An instance of a parser within another parser, with the values of its constructor parameters.
+    SubParser(&'a ast::Parser, Vec<Symbol<'a>>),
     Control(ControlId),
     Action(ActionId),
+    /// A function, which is inlined like an action.
+    Inlined(ActionId),
     Table(TableInfoId),
     /// An extern object.
     Extern(ExternObject),
@@ -57,11 +61,12 @@ impl Symbol<'_> {
             Symbol::Variable(_) => "a variable",
             Symbol::Object(_) | Symbol::Extern(_) => "an object",
             Symbol::Type(_) => "a type",
-            Symbol::Function(_) => "a function",
+            Symbol::Function(_) | Symbol::Inlined(_) => "a function",
             Symbol::ParserType(_) => "the type of a parser",
             Symbol::ControlType(_) => "the type of a control",
             Symbol::Package(_) => "a package",
             Symbol::Parser(_) => "a parser",
+            Symbol::SubParser(..) => "an instance of a parser",
             Symbol::Control(_) => "a control",
             Symbol::Action(_) => "an action",
             Symbol::Table(_) => "a table",
@@ -214,8 +219,8 @@ const CORE: [&str; 3] = ["packet_in", "packet_out", "NoAction"];
 /// Returns the name that a top-level declaration declares; `None` if it declares no single name.
 pub(super) fn item_name(item: &ast::ItemKind) -> Option<&Ident> {
     use ast::ItemKind::{
-        Action, Const, Control, ControlType, Enum, Error, Extern, ExternFunction, Header, Instance, MatchKind, Package,
-        Parser, ParserType, Struct, Typedef,
+        Action, Const, Control, ControlType, Enum, Error, Extern, ExternFunction, Function, Header, Instance,
+        MatchKind, Package, Parser, ParserType, Struct, Typedef,
     };
     match item {
         Const(item) => Some(&item.name),
@@ -227,6 +232,7 @@ pub(super) fn item_name(item: &ast::ItemKind) -> Option<&Ident> {
         Parser(item) => Some(&item.name),
         Control(item) => Some(&item.name),
         Action(item) => Some(&item.name),
+        Function(item) => Some(&item.body.name),
         Instance(item) => Some(&item.name),
         Error(_) | MatchKind(_) => None,
     }

@@ -48,7 +48,7 @@ impl<'a> Analyser<'a> {
             StmtKind::Switch { value, cases } => self.switch(value, cases, span),
             StmtKind::Block(block) => self.block(block),
             StmtKind::Exit => self.exit(span),
-            StmtKind::Return => self.leave(span),
+            StmtKind::Return(value) => self.leave(value.as_ref(), span),
             StmtKind::Empty => {}
         }
     }

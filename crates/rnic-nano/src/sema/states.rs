@@ -17,17 +17,23 @@ impl<'a> Analyser<'a> {
         let before = self.errors.len();
         self.scratch(|this| {
             let parameters = this.fresh_parameters(&parser.parameters, "");
-            this.parser(parser, parameters);
+            let constants = parser.constructor.iter().map(|parameter| this.some_constant(parameter)).collect();
+            this.parser(parser, parameters, constants);
         });
         let broken = self.errors.len() > before;
         self.declare(&parser.name, if broken { Symbol::Broken } else { Symbol::Parser(parser) });
     }
 
     /// Translates a parser, and returns its reachable states. The state `start` comes first.
-    pub(super) fn parser(&mut self, parser: &'a ast::Parser, parameters: Vec<Symbol<'a>>) -> Vec<hir::State> {
+    pub(super) fn parser(
+        &mut self, parser: &'a ast::Parser, parameters: Vec<Symbol<'a>>, constants: Vec<Symbol<'a>>,
+    ) -> Vec<hir::State> {
         let before = self.open_scope(0, self.declarations);
         let context = std::mem::replace(&mut self.context, Context::Parser);
         self.declare_parameters(&parser.parameters, parameters);
+        for (parameter, constant) in parser.constructor.iter().zip(constants) {
+            self.declare(&parameter.name, constant);
+        }
         let (first, ()) = self.collected(|this| {
             for local in &parser.locals {
                 this.local(local, &parser.name.name, "");
@@ -35,7 +41,15 @@ impl<'a> Analyser<'a> {
         });
         let again = std::mem::replace(&mut self.again, true);
         let names = self.state_names(parser);
-        let states: Vec<hir::State> = parser.states.iter().map(|state| self.state(&names, state)).collect();
+        let mut states: Vec<hir::State> = Vec::new();
+        // The parts of states that follow a `verify` or a sub-parser are states of their own, after those of the
+        // program.
+        let mut parts: Vec<hir::State> = Vec::new();
+        for state in &parser.states {
+            let first = self.state(&names, state, parser.states.len(), &mut parts);
+            states.push(first);
+        }
+        states.append(&mut parts);
         self.again = again;
         self.context = context;
         self.close_scope(before);
@@ -74,16 +88,124 @@ impl<'a> Analyser<'a> {
         names
     }
 
-    fn state(&mut self, names: &Names<'a>, state: &'a ast::State) -> hir::State {
+    /// Translates a state up to its first `verify` or sub-parser, and appends the parts after it, and the states of the
+    /// sub-parsers, to `parts`. The first of those has the index `base`.
+    fn state(
+        &mut self, names: &Names<'a>, state: &'a ast::State, base: usize, parts: &mut Vec<hir::State>,
+    ) -> hir::State {
         let before = self.open_block();
-        let (body, transition) = self.collected(|this| {
+        let name = state.name.name.to_string();
+        let (mut body, (cuts, transition)) = self.collected(|this| {
+            // Where each `verify` and each sub-parser divides the statements.
+            let mut cuts: Vec<(usize, Cut)> = Vec::new();
             for statement in &state.body {
-                this.statement(statement);
+                if let Some(condition) = this.verified(statement) {
+                    cuts.extend(condition.map(|condition| (this.code.len(), Cut::Verify(condition))));
+                } else if !this.sub_parser(statement, &mut cuts) {
+                    this.statement(statement);
+                }
             }
-            this.transition(names, state.transition.as_ref())
+            (cuts, this.transition(names, state.transition.as_ref()))
         });
         self.close_scope(before);
-        hir::State { name: state.name.name.to_string(), body, transition }
+        let mut last = transition;
+        for (number, (end, cut)) in cuts.into_iter().enumerate().rev() {
+            let name = format!("{name}, part {}", number + 2);
+            parts.push(hir::State { name, body: body.split_off(end), transition: last });
+            let next = Target::State(StateId((base + parts.len() - 1) as u32));
+            last = match cut {
+                Cut::Verify(condition) => {
+                    let holds = vec![Pattern::Masked { value: 1, mask: 1 }];
+                    Transition::Select { keys: vec![condition], cases: vec![(holds, next)] }
+                }
+                Cut::Parser(states) => {
+                    let first = (base + parts.len()) as u32;
+                    parts.extend(states.into_iter().map(|state| moved(state, first, next)));
+                    Transition::To(Target::State(StateId(first)))
+                }
+            };
+        }
+        hir::State { name, body, transition: last }
+    }
+
+    /// Translates a statement `instance.apply(arguments);` of a parser within this parser. False: another statement.
+    fn sub_parser(&mut self, statement: &'a ast::Stmt, cuts: &mut Vec<(usize, Cut)>) -> bool {
+        let ast::StmtKind::Call(call) = &statement.kind else { return false };
+        let ast::ExprKind::Call { function, arguments, .. } = &call.kind else { return false };
+        let ast::ExprKind::Member(base, method) = &function.kind else { return false };
+        let ast::ExprKind::Name(name) = &base.kind else { return false };
+        let Some(Symbol::SubParser(parser, constants)) = self.find(&name.name).cloned() else { return false };
+        let span = statement.span;
+        if &*method.name != "apply" {
+            self.error(method.span, format!("a parser has no method `{}`", method.name), "expected `apply`");
+            return true;
+        }
+        let parameters: Vec<&ast::Parameter> = parser.parameters.iter().collect();
+        let Some(bound) = self.bind(&name.name, &parameters, arguments, span) else { return true };
+        let symbols = self.fresh_parameters(&parser.parameters, &format!("{}.", name.name));
+        // The packet itself is passed on; the other parameters are variables.
+        let (mut kept, mut lvalues, mut types, mut given) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        for ((parameter, argument), symbol) in parameters.iter().zip(bound).zip(&symbols) {
+            match symbol {
+                Symbol::Variable(lvalue) => {
+                    kept.push(*parameter);
+                    lvalues.push(*lvalue);
+                    types.push(lvalue.ty);
+                    given.push(argument);
+                }
+                Symbol::Object(object) => {
+                    let passed = match argument.value.as_ref().map(|value| &value.kind) {
+                        Some(ast::ExprKind::Name(name)) => self.find(&name.name),
+                        _ => None,
+                    };
+                    if !matches!(passed, Some(Symbol::Object(passed)) if passed == object) {
+                        self.error(argument.span, "expected the packet", "not the packet of this parser");
+                        return true;
+                    }
+                }
+                _ => return true,
+            }
+        }
+        // Inlining a parser is more work for the compiler than a statement, so it counts as 100 statements.
+        if !self.spend(100, span) {
+            return true;
+        }
+        let Some(copies) = self.copy_in(&kept, &types, &lvalues, &given) else { return true };
+        let end = self.code.len();
+        let states = self.nested(span, Vec::new(), |this| this.parser(parser, symbols, constants));
+        if !states.is_empty() {
+            cuts.push((end, Cut::Parser(states)));
+        }
+        self.copy_out(&copies, span);
+        true
+    }
+
+    /// The condition of a statement `verify(condition, error.NAME);`: the inner `None` if it has an error or always
+    /// holds. The outer `None`: another statement.
+    fn verified(&mut self, statement: &'a ast::Stmt) -> Option<Option<hir::Expr>> {
+        let ast::StmtKind::Call(call) = &statement.kind else { return None };
+        let ast::ExprKind::Call { function, arguments, .. } = &call.kind else { return None };
+        let ast::ExprKind::Name(name) = &function.kind else { return None };
+        if &*name.name != "verify" || self.find("verify").is_some() {
+            return None;
+        }
+        let [ast::Argument { value: Some(condition), .. }, ast::Argument { value: Some(reason), .. }] = &arguments[..]
+        else {
+            let what = Diagnostic::new(statement.span, "`verify` takes a condition and an error", "wrong arguments");
+            self.report(what.with_help("write `verify(condition, error.NAME);`"));
+            return Some(None);
+        };
+        self.discarded(|this| this.expression(reason));
+        let value = self.expression(condition);
+        let condition = self.converted(value, Type::Bool).into_scalar();
+        // The condition is evaluated here, before the statements that follow.
+        let condition = condition.map(|condition| {
+            let mut condition = condition;
+            let mut held = vec![&mut condition];
+            self.save(&mut held, None, statement.span);
+            condition
+        });
+        Some(condition.filter(|condition| super::fold::known(condition) != Some(1)))
     }
 
     fn transition(&mut self, names: &Names<'a>, transition: Option<&'a ast::Transition>) -> Transition {
@@ -166,7 +288,7 @@ impl<'a> Analyser<'a> {
         }
         let idle: Vec<bool> = states.iter().map(|state| !self.takes_bytes(&state.body)).collect();
         let Some(first) = loop_within(states, &idle) else { return };
-        let name = &parser.states[first].name;
+        let Some(ast::State { name, .. }) = parser.states.get(first) else { return };
         let message = format!("the parser may loop forever through the state `{}`", name.name);
         let what = Diagnostic::new(name.span, message, "an iteration may consume no bytes of the packet");
         self.report(what.with_help("extract a header unconditionally in every iteration"));
@@ -180,6 +302,28 @@ impl<'a> Analyser<'a> {
             _ => false,
         })
     }
+}
+
+/// What divides the statements of a state.
+enum Cut {
+    /// The state after it is reached if the condition holds.
+    Verify(hir::Expr),
+    /// The state after it is reached if these states of another parser accept the packet.
+    Parser(Vec<hir::State>),
+}
+
+/// A state of an inlined parser, whose first state gets the index `first`; `accept` becomes `next`.
+fn moved(mut state: hir::State, first: u32, next: Target) -> hir::State {
+    let place = |target: &mut Target| match target {
+        Target::State(id) => id.0 += first,
+        Target::Accept => *target = next,
+        Target::Reject => {}
+    };
+    match &mut state.transition {
+        Transition::To(target) => place(target),
+        Transition::Select { cases, .. } => cases.iter_mut().for_each(|(_, target)| place(target)),
+    }
+    state
 }
 
 /// Returns the indices of the states to which the transition of a state may lead.

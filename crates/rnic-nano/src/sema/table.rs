@@ -197,7 +197,7 @@ impl<'a> Analyser<'a> {
         let (body, arguments) = self.collected(|this| {
             let copies = this.copy_in(&parameters[..directed], &types, &lvalues, &bound);
             let arguments = this.code.iter().filter_map(argument_value).collect();
-            this.action_body(id, &lvalues, copies.unwrap_or_default(), span);
+            this.action_body(id, &lvalues, copies.unwrap_or_default(), None, span);
             arguments
         });
         self.again = again;
@@ -286,7 +286,7 @@ impl<'a> Analyser<'a> {
     }
 
     fn entries(&mut self, table: &'a ast::Table, keys: &[Key], info: &TableInfo<'a>) -> Vec<hir::Entry> {
-        let mut entries: Vec<(hir::Entry, Span)> = Vec::new();
+        let mut entries: Vec<(hir::Entry, Option<u128>)> = Vec::new();
         let mut seen = std::collections::BTreeMap::new();
         for entry in &table.entries {
             let patterns = self.entry_keys(entry, keys);
@@ -302,7 +302,27 @@ impl<'a> Analyser<'a> {
                 let what = Diagnostic::new(entry.span, "two entries of the table have the same keys", "never matches");
                 self.report(what.with_related(first, "the first one"));
             }
-            entries.push((hir::Entry { keys: patterns, action, arguments }, entry.span));
+            let priority = entry.priority.as_ref().and_then(|priority| {
+                let number = self.constant_integer(priority, "the priority of an entry")?.to_u32();
+                if number.is_none() {
+                    self.error(priority.span, "a priority is a number from 0 to 2^32 - 1", "out of range");
+                }
+                number.map(u128::from)
+            });
+            entries.push((hir::Entry { keys: patterns, action, arguments }, priority));
+        }
+        // Entries without priorities stand in the order of priority.
+        let with = table.entries.iter().filter(|entry| entry.priority.is_some()).count();
+        if with > 0 {
+            if with < table.entries.len() {
+                let message = "some entries of the table have a priority, and others have none";
+                self.error(table.name.span, message, "give every entry a priority, or none");
+            }
+            match table.largest_priority_wins {
+                true => entries.sort_by_key(|(_, priority)| std::cmp::Reverse(*priority)),
+                false => entries.sort_by_key(|(_, priority)| *priority),
+            }
+            return entries.into_iter().map(|(entry, _)| entry).collect();
         }
         // An entry with a longer prefix comes first, unless another key can also match several values.
         let lpm = keys.iter().position(|key| key.kind == MatchKind::Lpm);

@@ -18,6 +18,8 @@ pub struct HostConfig {
     pub cnp_bytes: u32,
     /// Number of packets that a NIC sends of one flow before the next ready flow has its turn, at least 1.
     pub burst: u32,
+    /// Cost of a packet in the NIC; `None`: packets take no time.
+    pub engine: Option<EngineCost>,
     /// Priority of ACKs, NACKs and CNPs.
     pub control_priority: u8,
     /// Simulated time at which the run fails if flows are unfinished (`max_time`).
@@ -29,6 +31,15 @@ pub struct HostConfig {
     pub duration: Option<Time>,
     /// Seed of the flow hashes, which determine ECMP paths.
     pub seed: u64,
+}
+
+/// The time that packets take in a NIC whose logic is hardware.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct EngineCost {
+    /// Time between two operations of the NIC: a clock period.
+    pub interval: Time,
+    /// Time between two operations of one queue pair.
+    pub queue_pair: Time,
 }
 
 /// Counters of packets, timeouts and aborted messages, summed over all hosts of a run or of a fabric partition.

@@ -7,7 +7,7 @@ use crate::Time;
 use crate::config::{FlowConfig, TimerRestart};
 use crate::headers::{IRN_DATA, IRN_NACK, ROCE_ACK};
 use crate::recovery::{GoBackN, Irn as Selective};
-use crate::settings::{Parameter, Settings};
+use crate::settings::{Kind, Parameter, Settings};
 
 /// The IRN transport: selective retransmission and BDP-FC, combined with a separate congestion control.
 #[derive(Clone, Copy, Debug)]
@@ -48,6 +48,13 @@ impl FlowTransport for Irn {
         NACKS,
         BDP_FC,
         BDP_CAP,
+        Parameter::choice(
+            "nic_pipeline",
+            "ideal",
+            &["ideal", "rtl:irn"],
+            "time that packets take in the NIC: none, or that of IRN's blocks in hardware; ideal",
+        ),
+        Parameter::derived("nic_cycle", Kind::Time, "clock period of the blocks of `nic_pipeline`; none"),
     ];
     const WARNS_OF_SMALL_CAP: bool = true;
 
@@ -62,6 +69,10 @@ impl FlowTransport for Irn {
         let mut idle = flow::idle(settings, go_back_n);
         if go_back_n {
             idle.push(("timer_restart", "go-back-N restarts its timer at cumulative progress"));
+            idle.push(("nic_pipeline", "the blocks in hardware retransmit selectively"));
+        }
+        if go_back_n || !settings.is("nic_pipeline", "rtl:irn") {
+            idle.push(("nic_cycle", "only `nic_pipeline = \"rtl:irn\"` has a clock"));
         }
         idle
     }
@@ -71,6 +82,11 @@ impl FlowTransport for Irn {
     }
 
     fn configure(settings: &Settings, facts: &FabricFacts) -> Result<FlowConfig, String> {
+        if settings.is("nic_pipeline", "rtl:irn") && settings.time("nic_cycle").is_err() {
+            let reason =
+                "nic_pipeline = \"rtl:irn\" needs `nic_cycle`, the clock period of the NIC, for example \"4 ns\"";
+            return Err(reason.to_string());
+        }
         Ok(FlowConfig {
             bdp_cap: flow::bdp_cap(settings, facts, true),
             sack: !settings.is("recovery", "no-sack"),

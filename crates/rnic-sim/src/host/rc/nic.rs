@@ -10,7 +10,7 @@
 use super::RcNics;
 use super::ends::{Connection, Phase};
 use super::segment::Segment;
-use crate::host::config::{DATA_PRIORITY, HostConfig};
+use crate::host::config::{DATA_PRIORITY, EngineCost, HostConfig};
 use crate::host::ids::{EndSlot, FlowId};
 use crate::host::partition::{Host, NicPartition, Notice, Start};
 use crate::in_band::InBand;
@@ -63,6 +63,33 @@ struct Burst {
     left: u32,
 }
 
+/// The blocks of a NIC in hardware that send: the operations that are under way.
+#[derive(Default)]
+struct Engine {
+    /// When the next operation may begin.
+    free: Time,
+    /// Queue pairs with an operation, and when the next operation of the queue pair may begin, in the order of times.
+    busy: VecDeque<(Time, EndSlot)>,
+}
+
+impl Engine {
+    /// When an operation of a queue pair may begin.
+    fn next(&mut self, slot: EndSlot, now: Time) -> Time {
+        while self.busy.front().is_some_and(|(until, _)| *until <= now) {
+            self.busy.pop_front();
+        }
+        let own = self.busy.iter().rev().find(|(_, other)| *other == slot);
+        own.map_or(Time::ZERO, |(until, _)| *until).max(self.free).max(now)
+    }
+
+    /// Begins an operation as soon as possible.
+    fn begin(&mut self, cost: EngineCost, slot: EndSlot, now: Time) {
+        let at = self.next(slot, now);
+        self.free = at + cost.interval;
+        self.busy.push_back((at + cost.queue_pair, slot));
+    }
+}
+
 /// State of one host's NIC for reliable flows, apart from the state of single flows.
 pub(crate) struct RcNic<T> {
     /// Control packets (ACK, NACK, CNP) that wait for the host's transmitter.
@@ -73,6 +100,7 @@ pub(crate) struct RcNic<T> {
     /// Sending ends of flows that wait for their pacing time, with this time.
     paced: BinaryHeap<Reverse<(Time, FlowId, EndSlot)>>,
     timers: BinaryHeap<Reverse<TimerEntry>>,
+    engine: Engine,
     /// Persistent connections of which the host is the sender.
     pub(crate) connections: Vec<Connection>,
 }
@@ -85,6 +113,7 @@ impl<T> RcNic<T> {
             burst: Burst::default(),
             paced: BinaryHeap::new(),
             timers: BinaryHeap::new(),
+            engine: Engine::default(),
             connections: Vec::new(),
         }
     }
@@ -277,6 +306,9 @@ impl<P: Protocol, C: CongestionControl, T: InBand> NicPartition<RcNics<P, C, T>>
         if end.peer.hashes.control != packet.flow_hash {
             return; // a packet of an earlier flow in this slot
         }
+        if let Some(cost) = self.shared.host.engine {
+            nic.nic.engine.begin(cost, slot, now);
+        }
         if end.phase != Phase::Active {
             return self.late_reply(host, slot, now, pdu);
         }
@@ -313,6 +345,20 @@ impl<P: Protocol, C: CongestionControl, T: InBand> NicPartition<RcNics<P, C, T>>
             host.arm_sender(cfg, slot);
         }
         packet
+    }
+
+    /// Begins the operation of a flow that sends a packet. If the NIC's blocks are busy, the flow waits like a paced
+    /// one until they are free; the result is false.
+    #[cold]
+    fn enter_engine(&mut self, index: SlotId, slot: EndSlot, cost: EngineCost, now: Time) -> bool {
+        let host = &mut self.hosts[index.index()];
+        let at = host.nic.engine.next(slot, now);
+        if at > now {
+            host.nic.paced.push(Reverse((at, host.senders[slot].peer.flow, slot)));
+            return false;
+        }
+        host.nic.engine.begin(cost, slot, now);
+        true
     }
 
     /// Lets a flow that has just sent a packet continue its turn: if the flow is ready and may send further packets in
@@ -402,6 +448,11 @@ impl<P: Protocol, C: CongestionControl, T: InBand> HostPartition for NicPartitio
             return None;
         }
         while let Some(slot) = self.hosts[index.index()].nic.ready.pop_front() {
+            if let Some(cost) = self.shared.host.engine
+                && !self.enter_engine(index, slot, cost, now)
+            {
+                continue;
+            }
             if let Some(packet) = self.data_packet(index, slot, now) {
                 self.keep_turn(index, slot);
                 return Some(packet);

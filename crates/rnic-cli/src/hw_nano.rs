@@ -1,0 +1,294 @@
+//! The commands `rnic hw nanotransport` and `rnic hw nic`, and the part of `rnic reproduce hardware` about
+//! NanoTransport.
+
+use crate::args::{HwNanoArgs, HwNicArgs};
+use crate::error::CliError;
+use crate::format::Format;
+use crate::hw::{empty, installed, print_document};
+use crate::output;
+use comfy_table::Table;
+use rnic_hw::nanotransport::{
+    self, Block, CYCLES_PER_NS, Checked, Latency, Pair, PairMessage, PairParameters, Throughput, check, measure, period,
+};
+use rnic_hw::synthesis::{Xilinx, xilinx};
+use rnic_nano::cost::{Hardware, analyse};
+use rnic_nano::{CompileError, Program, compile_file, rtl};
+use serde_json::{Value, json};
+use std::io::{self, Write};
+
+/// Steps of each block in `rnic reproduce hardware`, and with `--quick`.
+const STEPS: (u64, u64) = (10_000_000, 20_000);
+/// Lengths of messages whose throughput is measured, and how many pass: frames of 64 bytes, full frames, the longest
+/// messages.
+const SIZES: [(u32, usize); 3] = [(0, 2_000), (1_024, 300), (38_912, 24)];
+
+/// Compares the blocks with the core.
+pub(crate) fn blocks(arguments: &HwNanoArgs) -> Result<(), CliError> {
+    let all = if arguments.blocks.is_empty() { Block::ALL.to_vec() } else { arguments.blocks.clone() };
+    if arguments.vcd.is_some() && all.len() > 1 {
+        return Err(CliError::Input("waveforms need one block: add for example --block reassembly".to_string()));
+    }
+    let mut checked = Vec::new();
+    for block in all {
+        checked.push(check(block, arguments.steps, arguments.seed, arguments.vcd.as_deref())?);
+    }
+    output::print(|out| match arguments.format {
+        Format::Table => {
+            writeln!(out, "{}", checked_table(&checked))?;
+            for row in &checked {
+                let kinds = row.seen.iter().map(|(kind, count)| format!("{count} {kind}")).collect::<Vec<_>>();
+                writeln!(out, "{}: {}", row.block.name(), kinds.join(", "))?;
+            }
+            Ok(())
+        }
+        Format::Json => print_document(out, &checked_document(&checked)),
+    })
+}
+
+fn checked_table(checked: &[Checked]) -> Table {
+    let mut table = empty(&["block", "steps without a difference", "latency (cycles)", "interval (cycles)"]);
+    for row in checked {
+        let interval = format!("{:.2}", row.cycles as f64 / row.steps as f64);
+        table.add_row([row.block.name().to_string(), row.steps.to_string(), row.latency.to_string(), interval]);
+    }
+    table
+}
+
+fn checked_document(checked: &[Checked]) -> Value {
+    let row = |row: &Checked| {
+        let seen = row.seen.iter().map(|(kind, count)| ((*kind).to_string(), json!(count)));
+        json!({
+            "block": row.block.name(),
+            "steps": row.steps,
+            "latency_cycles": row.latency,
+            "interval_cycles": row.cycles as f64 / row.steps as f64,
+            "seen": seen.collect::<serde_json::Map<_, _>>(),
+        })
+    };
+    json!({ "blocks": checked.iter().map(row).collect::<Vec<_>>() })
+}
+
+/// Lets two NICs pass messages.
+pub(crate) fn nic(arguments: &HwNicArgs) -> Result<(), CliError> {
+    let file = arguments.file.display().to_string();
+    let program = match compile_file(&arguments.file, &[]) {
+        Ok(program) => program,
+        Err(CompileError::Rejected(rejected)) => return Err(CliError::Program(Box::new(rejected))),
+        Err(unreadable) => return Err(CliError::Input(unreadable.to_string())),
+    };
+    let no_hardware = |error: String| CliError::Input(format!("{file} has no hardware form: {error}"));
+    let rtl = rtl::generate(&program, 64).map_err(|error| no_hardware(error.to_string()))?;
+    let in_1024 = |per_mille: u32| (per_mille * 1_024).div_ceil(1_000);
+    let parameters = PairParameters {
+        log_slots: arguments.slots.ilog2(),
+        delay: arguments.delay,
+        loss: in_1024(arguments.loss),
+        trim: in_1024(arguments.trim),
+        rtx_needs_credit: arguments.rtx_needs_credit,
+    };
+    let mut seed = arguments.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut random = |bound: u64| {
+        // xorshift64: the lengths need no better generator.
+        seed ^= seed << 13;
+        seed ^= seed >> 7;
+        seed ^= seed << 17;
+        (seed >> 32) % bound
+    };
+    let message = |n| PairMessage { sender: n % 2, bytes: random(38_913) as u32 };
+    let messages: Vec<PairMessage> = (0..arguments.messages).map(message).collect();
+    let mut pair = Pair::start(&rtl, parameters, arguments.vcd.as_deref())?;
+    let delivered = pair.run(&messages)?;
+    drop(pair);
+    let quiet = PairParameters { loss: 0, trim: 0, ..parameters };
+    let (latency, throughput) = measure(&rtl, quiet, &SIZES)?;
+    let last = delivered.last().ok_or_else(|| CliError::Input("no message".into()))?;
+    let cycles = delivered.iter().map(|delivery| delivery.delivered).max().unwrap_or_default();
+    output::print(|out| match arguments.format {
+        Format::Table => {
+            writeln!(
+                out,
+                "{} messages arrived with their payload in {cycles} cycles; {} timeouts, {} frames dropped by a full queue",
+                delivered.len(),
+                last.timeouts,
+                last.dropped
+            )?;
+            let row = Measured { name: file.clone(), period: period(&rtl), latency, throughput: throughput.clone() };
+            writeln!(out, "{}", measured_table(&[row]))
+        }
+        Format::Json => {
+            let document = json!({
+                "messages": delivered.len(),
+                "cycles": cycles,
+                "timeouts": last.timeouts,
+                "dropped": last.dropped,
+                "latency_cycles": { "rx": latency.rx, "tx": latency.tx, "round_trip": latency.round_trip },
+                "throughput": throughput.iter().map(throughput_document).collect::<Vec<_>>(),
+            });
+            print_document(out, &document)
+        }
+    })
+}
+
+fn throughput_document(row: &Throughput) -> Value {
+    json!({ "bytes": row.bytes, "million_messages_per_second": row.million_per_second, "gbps": row.gbps })
+}
+
+/// What was measured of NICs with one program.
+struct Measured {
+    name: String,
+    period: u32,
+    latency: Latency,
+    throughput: Vec<Throughput>,
+}
+
+fn measured_table(rows: &[Measured]) -> Table {
+    let header = [
+        "program",
+        "cycles between packets",
+        "RX (cycles, ns)",
+        "TX",
+        "round trip",
+        "64-byte frames (M/s, Gbps)",
+        "full frames",
+        "messages of 38 frames",
+    ];
+    let mut table = empty(&header);
+    let time = |cycles: u32| format!("{cycles}, {:.1}", f64::from(cycles) / CYCLES_PER_NS);
+    for row in rows {
+        let mut cells = vec![row.name.clone(), row.period.to_string()];
+        cells.extend([row.latency.rx, row.latency.tx, row.latency.round_trip].map(time));
+        cells.extend(row.throughput.iter().map(|row| format!("{:.1}, {:.1}", row.million_per_second, row.gbps)));
+        table.add_row(cells);
+    }
+    table
+}
+
+/// The cost of a design after synthesis, and the flip-flops and stages of the model, if it is a program.
+struct Synthesised {
+    name: String,
+    xilinx: Xilinx,
+}
+
+/// Stages of a program: of the cost model and of the generator.
+struct Stages {
+    name: &'static str,
+    model: (u32, u32),
+    generated: (u32, u32),
+    model_latency_ns: (f64, f64),
+}
+
+/// The part of `rnic reproduce hardware` about NanoTransport.
+#[derive(Default)]
+pub(crate) struct Nano {
+    checked: Vec<Checked>,
+    measured: Vec<Measured>,
+    synthesised: Vec<Synthesised>,
+    stages: Vec<Stages>,
+}
+
+/// Measures NanoTransport's blocks and NICs, as far as the programs for it are installed.
+pub(crate) fn measured(quick: bool, notes: &mut Vec<String>) -> Result<Nano, CliError> {
+    let mut nano = Nano::default();
+    for block in Block::ALL {
+        match installed(check(block, if quick { STEPS.1 } else { STEPS.0 }, 1, None), notes)? {
+            Some(checked) => nano.checked.push(checked),
+            None => break,
+        }
+    }
+    let refused = |error: rtl::RtlError| CliError::Input(error.to_string());
+    for (name, program) in rnic_hw::p4::programs()? {
+        let rtl = rtl::generate(&program, 64).map_err(refused)?;
+        nano.stages.push(stages(name, &program, &rtl));
+        if quick && name != "ndp" {
+            continue;
+        }
+        let homa = name.starts_with("homa");
+        let parameters = PairParameters { rtx_needs_credit: homa, ..PairParameters::default() };
+        if let Some((latency, throughput)) = installed(measure(&rtl, parameters, &SIZES), notes)? {
+            nano.measured.push(Measured { name: name.to_string(), period: period(&rtl), latency, throughput });
+        }
+        if !quick && let Some(row) = installed(xilinx(&nanotransport::pipelines_alone(&rtl)), notes)? {
+            nano.synthesised.push(Synthesised { name: format!("pipelines of {name}"), xilinx: row });
+        }
+    }
+    for block in Block::ALL {
+        match installed(xilinx(&block.module(4)), notes)? {
+            Some(row) => nano.synthesised.push(Synthesised { name: block.name().to_string(), xilinx: row }),
+            None => break,
+        }
+    }
+    notes.dedup();
+    Ok(nano)
+}
+
+fn stages(name: &'static str, program: &Program, rtl: &rtl::Rtl) -> Stages {
+    let cost = analyse(program, &Hardware::default());
+    let ns = |picoseconds: u64| picoseconds as f64 / 1_000.0;
+    Stages {
+        name,
+        model: (cost.ingress.stages.len() as u32, cost.egress.stages.len() as u32),
+        generated: (rtl.ingress.stages, rtl.egress.stages),
+        model_latency_ns: (ns(cost.ingress.picoseconds), ns(cost.egress.picoseconds)),
+    }
+}
+
+/// What the NanoTransport paper states.
+const SOURCES: &str = "\
+Stated in the NanoTransport paper, at 3.2 GHz: RX at most 7.2 ns, TX at most 3.8 ns, round trip 11 ns; 65-byte messages at the
+line rate of 200 Gbps. Our RX begins when a frame is complete and ends when its message leaves the NIC; TX begins with the
+message and ends when its header leaves; a round trip is from a complete data frame to the header of the response. They are
+cycles of the design in a simulation, not of a device that reaches 3.2 GHz.";
+
+impl Nano {
+    pub(crate) fn print(&self, out: &mut dyn Write) -> io::Result<()> {
+        if !self.checked.is_empty() {
+            writeln!(out, "{}\n", checked_table(&self.checked))?;
+        }
+        if !self.measured.is_empty() {
+            writeln!(out, "{}\n{SOURCES}\n", measured_table(&self.measured))?;
+        }
+        if !self.synthesised.is_empty() {
+            let mut table = empty(&["NanoTransport, 16 messages", "LUT", "FF", "BRAM (18 Kb)", "DSP"]);
+            for Synthesised { name, xilinx } in &self.synthesised {
+                let counts = [xilinx.luts, xilinx.flip_flops, xilinx.block_rams, xilinx.multipliers];
+                table.add_row([vec![name.clone()], counts.map(|count| count.to_string()).to_vec()].concat());
+            }
+            writeln!(out, "{table}\n")?;
+        }
+        let header =
+            ["program", "stages of the cost model: ingress, egress", "of the generator", "model's latency in ns"];
+        let mut table = empty(&header);
+        for row in &self.stages {
+            table.add_row([
+                row.name.to_string(),
+                format!("{}, {}", row.model.0, row.model.1),
+                format!("{}, {}", row.generated.0, row.generated.1),
+                format!("{:.1}, {:.1}", row.model_latency_ns.0, row.model_latency_ns.1),
+            ]);
+        }
+        writeln!(out, "{table}\n")
+    }
+
+    pub(crate) fn document(&self) -> Value {
+        let measured = self.measured.iter().map(|row| {
+            json!({
+                "program": row.name,
+                "period_cycles": row.period,
+                "latency_cycles": { "rx": row.latency.rx, "tx": row.latency.tx, "round_trip": row.latency.round_trip },
+                "throughput": row.throughput.iter().map(throughput_document).collect::<Vec<_>>(),
+            })
+        });
+        let synthesised = self.synthesised.iter().map(|Synthesised { name, xilinx }| {
+            json!({ "design": name, "luts": xilinx.luts, "flip_flops": xilinx.flip_flops, "block_rams": xilinx.block_rams, "multipliers": xilinx.multipliers })
+        });
+        let stages = self.stages.iter().map(|row| {
+            json!({ "program": row.name, "model": [row.model.0, row.model.1], "generated": [row.generated.0, row.generated.1] })
+        });
+        json!({
+            "comparison": checked_document(&self.checked),
+            "nics": measured.collect::<Vec<_>>(),
+            "cost": synthesised.collect::<Vec<_>>(),
+            "stages": stages.collect::<Vec<_>>(),
+        })
+    }
+}

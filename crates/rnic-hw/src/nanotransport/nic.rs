@@ -1,0 +1,216 @@
+//! Two NICs that run a P4 program, at the ends of a link in Verilator: messages pass with their payload.
+
+use super::program::program;
+use crate::model::{Bench, Design, Model};
+use crate::tools::HwError;
+use rnic_nano::rtl::Rtl;
+use std::path::Path;
+
+/// Cycles per nanosecond of the NanoTransport paper's clock, 3.2 GHz.
+pub const CYCLES_PER_NS: f64 = 3.2;
+/// Words of a step and of a result of the bench.
+const WORDS: (usize, usize) = (3, 16);
+
+/// The NICs and the link between them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PairParameters {
+    /// log2 of the number of messages that a NIC sends, and receives, at the same time.
+    pub log_slots: u32,
+    /// Cycles from the first bit of a word to its arrival.
+    pub delay: u32,
+    /// Frames that the link loses, of 1,024.
+    pub loss: u32,
+    /// Data frames that the link trims to their header, of 1,024.
+    pub trim: u32,
+    /// The core's setting of the same name: a retransmission waits for a credit.
+    pub rtx_needs_credit: bool,
+}
+
+impl Default for PairParameters {
+    fn default() -> PairParameters {
+        PairParameters { log_slots: 4, delay: 8, loss: 0, trim: 0, rtx_needs_credit: false }
+    }
+}
+
+/// A message between the two NICs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PairMessage {
+    /// The sender: NIC 0 or 1.
+    pub sender: u32,
+    /// Length in bytes, at most 38,912.
+    pub bytes: u32,
+}
+
+/// A message that has arrived, with times in cycles.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Delivery {
+    /// Index of the message.
+    pub index: u32,
+    /// Whether its payload is what the sender wrote.
+    pub intact: bool,
+    /// Length in bytes.
+    pub bytes: u32,
+    /// The sender accepted the message.
+    pub accepted: u32,
+    /// The first header of the message left the sender.
+    pub departed: u32,
+    /// Latest arrival of a whole frame at the receiver.
+    pub arrived: u32,
+    /// The last word of the message left the receiver's buffer.
+    pub delivered: u32,
+    /// Cycles from the latest arrival of a frame at the receiver to the departure of the next header there.
+    pub turned: u32,
+    /// Frames that both NICs dropped because their queues were full, until then.
+    pub dropped: u32,
+    /// Timeouts with a retransmission, until then.
+    pub timeouts: u32,
+    /// Words of 64 bytes that passed on the links of both directions, until then.
+    pub words: u32,
+}
+
+/// The design of two NICs with the program `rtl`.
+///
+/// # Errors
+/// The program does not fit a NIC.
+pub fn pair(rtl: &Rtl, parameters: PairParameters) -> Result<Design, HwError> {
+    let mut files = super::sources();
+    files.retain(|(name, _)| name != "nt_block_bench.v");
+    files.extend([("nt_program.v".to_string(), program(rtl)?), ("p4_nic.v".to_string(), rtl.nic.clone())]);
+    Ok(Design {
+        top: "nt_pair",
+        files,
+        parameters: vec![
+            ("LOG_SLOTS", parameters.log_slots.into()),
+            ("DELAY", parameters.delay.into()),
+            ("LOSS", parameters.loss.into()),
+            ("TRIM", parameters.trim.into()),
+            ("RTX_NEEDS_CREDIT", parameters.rtx_needs_credit.into()),
+        ],
+        words: WORDS,
+    })
+}
+
+/// The design of one NIC, for synthesis.
+///
+/// # Errors
+/// The program does not fit a NIC.
+pub fn single(rtl: &Rtl, log_slots: u32) -> Result<Design, HwError> {
+    let parameters = PairParameters { log_slots, ..PairParameters::default() };
+    let mut design = pair(rtl, parameters)?;
+    (design.top, design.parameters) = ("nt_nic", vec![("LOG_SLOTS", log_slots.into())]);
+    Ok(design)
+}
+
+/// The pipelines of a program, for synthesis.
+pub fn pipelines_alone(rtl: &Rtl) -> Design {
+    let files = vec![("p4_nic.v".to_string(), rtl.nic.clone())];
+    Design { top: "p4_nic", files, parameters: Vec::new(), words: (0, 0) }
+}
+
+/// Two NICs in Verilator.
+#[derive(Debug)]
+pub struct Pair {
+    bench: Bench,
+    sent: u32,
+}
+
+impl Pair {
+    /// Compiles and starts two NICs. With `vcd`, their signals are written into this file.
+    ///
+    /// # Errors
+    /// The program does not fit a NIC; Verilator is not installed or refuses the design.
+    pub fn start(rtl: &Rtl, parameters: PairParameters, vcd: Option<&Path>) -> Result<Pair, HwError> {
+        let bench = Model::build(&pair(rtl, parameters)?, vcd.is_some())?.start(vcd)?;
+        Ok(Pair { bench, sent: 0 })
+    }
+
+    /// Sends messages as fast as the NICs accept them, and returns them in the order of their arrival.
+    ///
+    /// # Errors
+    /// No message arrived for 300,000 cycles, or a payload was wrong.
+    pub fn run(&mut self, messages: &[PairMessage]) -> Result<Vec<Delivery>, HwError> {
+        let mut steps = Vec::new();
+        for message in messages {
+            steps.extend([message.sender, message.bytes, self.sent]);
+            self.sent += 1;
+        }
+        let (_, results) = self.bench.run(&steps)?;
+        let deliveries: Vec<Delivery> = results.chunks(WORDS.1).map(delivery).collect();
+        match deliveries.iter().find(|delivery| !delivery.intact) {
+            Some(wrong) => Err(HwError::Differs(format!("the payload of message {} is wrong: {wrong:?}", wrong.index))),
+            None => Ok(deliveries),
+        }
+    }
+}
+
+fn delivery(words: &[u32]) -> Delivery {
+    Delivery {
+        index: words[1],
+        intact: words[2] == 1,
+        bytes: words[3],
+        accepted: words[5],
+        departed: words[6],
+        arrived: words[7],
+        delivered: words[8],
+        turned: words[9],
+        dropped: words[10],
+        timeouts: words[11],
+        words: words[12],
+    }
+}
+
+/// Latencies of a NIC in cycles, from one message of a single header at a time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Latency {
+    /// From the arrival of a header to the delivery of its message.
+    pub rx: u32,
+    /// From a message to the departure of its header.
+    pub tx: u32,
+    /// From the arrival of a data packet to the departure of the response.
+    pub round_trip: u32,
+}
+
+/// How fast messages of one size pass in one direction.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Throughput {
+    /// Bytes of a message.
+    pub bytes: u32,
+    /// Millions of messages per second at 3.2 GHz.
+    pub million_per_second: f64,
+    /// Data frames with their headers, in Gbps.
+    pub gbps: f64,
+}
+
+/// Measures the latencies and the throughput of NICs with a program.
+///
+/// # Errors
+/// As [`Pair::start`] and [`Pair::run`].
+pub fn measure(
+    rtl: &Rtl, parameters: PairParameters, sizes: &[(u32, usize)],
+) -> Result<(Latency, Vec<Throughput>), HwError> {
+    let mut pair = Pair::start(rtl, parameters, None)?;
+    let mut alone = Vec::new();
+    for _ in 0..3 {
+        alone.extend(pair.run(&[PairMessage { sender: 0, bytes: 0 }])?);
+    }
+    let last = alone[2];
+    let latency =
+        Latency { rx: last.delivered - last.arrived, tx: last.departed - last.accepted, round_trip: last.turned };
+    let mut throughputs = Vec::new();
+    for (bytes, count) in sizes {
+        let messages = vec![PairMessage { sender: 0, bytes: *bytes }; *count];
+        let delivered = pair.run(&messages)?;
+        // The first and the last sixteenth, when the link is not full, are left out.
+        let (from, to) = (count / 16, count - count / 16 - 1);
+        let cycles = f64::from(delivered[to].delivered - delivered[from].delivered);
+        let per_cycle = (to - from) as f64 / cycles;
+        let frames = f64::from(bytes.div_ceil(1_024).max(1));
+        let bits = 8.0 * (f64::from(*bytes) + 64.0 * frames);
+        throughputs.push(Throughput {
+            bytes: *bytes,
+            million_per_second: per_cycle * CYCLES_PER_NS * 1_000.0,
+            gbps: per_cycle * bits * CYCLES_PER_NS,
+        });
+    }
+    Ok((latency, throughputs))
+}

@@ -1,0 +1,238 @@
+//! The module between a NIC's blocks and the pipelines of a P4 program: `nt_program`.
+
+use crate::tools::HwError;
+use rnic_nano::NicParameters;
+use rnic_nano::rtl::{CallSite, PipelineRtl, Port, Rtl};
+use std::fmt::Write as _;
+
+/// Ports of the module, besides the clock.
+const PORTS: &str = "\
+    input  wire [63:0]  now_ns,
+    input  wire [31:0]  nic_ip,
+    input  wire [31:0]  nic_rtt_pkts,
+    output wire [3:0]   period,            // cycles between two arriving packets
+    input  wire         ingress_valid,
+    input  wire [511:0] ingress_header,
+    input  wire [15:0]  ingress_frame_bytes,
+    input  wire         ingress_trimmed,
+    // get_rx_msg_info: the results arrive one cycle after the request, with what reassembly has marked.
+    output wire         info_valid,
+    output wire [144:0] info_request,
+    input  wire [51:0]  info_results,
+    input  wire [48:0]  marked_now,
+    output wire         delivered_valid,
+    output wire [159:0] delivered,
+    input  wire         delivered_pop,
+    output wire         credit_valid,
+    output wire [97:0]  credit,
+    input  wire         credit_pop,
+    output wire         control_valid,
+    output wire [215:0] control,
+    input  wire         control_pop,
+    output wire         full,              // too many calls wait
+    output wire         ingress_done,
+    output wire         ingress_store,
+    output wire [15:0]  ingress_rx_msg_id,
+    output wire [31:0]  ingress_pkt_offset,
+    output wire         ingress_is_last,
+    output wire [48:0]  marked,            // of the packet that is done
+    input  wire         egress_valid,
+    input  wire [225:0] departure,
+    output wire         egress_done,
+    output wire [511:0] egress_header,
+    output wire [7:0]   egress_priority";
+
+/// Cycles between two arriving packets: at least four, which a link of 200 Gbps never exceeds at 3.2 GHz, and at least
+/// the distance of the pipeline. Requests and verdicts of reassembly are in different cycles.
+pub fn period(rtl: &Rtl) -> u32 {
+    let ingress = &rtl.ingress;
+    let request = ingress.calls.iter().find(|call| call.function == "get_rx_msg_info").map_or(0, |call| call.stage);
+    let mut period = ingress.distance.max(4);
+    while (ingress.stages - request).is_multiple_of(period) {
+        period += 1;
+    }
+    period
+}
+
+/// The text of the module for a program.
+///
+/// # Errors
+/// The program does not fit a NIC: its headers are longer than a word of the link, it asks for a message at two places,
+/// or its egress pipeline takes no packet in every cycle.
+pub(super) fn program(rtl: &Rtl) -> Result<String, HwError> {
+    let (ingress, egress) = (&rtl.ingress, &rtl.egress);
+    let refuse = |message: &str| Err(HwError::Parameter(message.to_string()));
+    let header = egress.outputs.iter().find(|port| port.name == "out_header").map_or(0, |port| port.width);
+    let room = ingress.inputs.iter().find(|port| port.name == "header").map_or(0, |port| port.width);
+    if header > 512 || room > 512 {
+        return refuse("the headers of the program have more than 64 bytes: the first word of a frame has room for 64");
+    }
+    if egress.distance > 1 || !egress.calls.is_empty() {
+        return refuse("the egress pipeline takes no packet in every cycle, or calls a block of the NIC");
+    }
+    if ingress.calls.iter().filter(|call| call.function == "get_rx_msg_info").count() != 1 {
+        return refuse("the program must call get_rx_msg_info at one place: the answer comes in a fixed stage");
+    }
+    let mut text = format!(
+        "// Generated: the pipelines of a P4 program between the blocks of a NIC.\nmodule nt_program (\n    input  wire         clk,\n{PORTS}\n);\n"
+    );
+    let _ = writeln!(text, "    assign period = 4'd{};", period(rtl));
+    let mut connections = vec![
+        "        .clk(clk)".to_string(),
+        "        .ingress_valid(ingress_valid)".to_string(),
+        "        .egress_valid(egress_valid)".to_string(),
+        "        .ingress_done(ingress_done)".to_string(),
+        "        .egress_done(egress_done)".to_string(),
+    ];
+    for pipeline in [ingress, egress] {
+        for port in &pipeline.inputs {
+            connections.push(format!("        .{}_{}({})", pipeline.name, port.name, input(port)?));
+        }
+    }
+    outputs(
+        &mut text,
+        &mut connections,
+        ingress,
+        &[
+            ("out_accepted", "accepted", 1),
+            ("out_reassembly_drop", "drop", 1),
+            ("out_reassembly_rx_msg_id", "ingress_rx_msg_id", 0),
+            ("out_reassembly_pkt_offset", "ingress_pkt_offset", 0),
+            ("out_reassembly_is_last_pkt", "ingress_is_last", 0),
+        ],
+    );
+    text.push_str("    assign ingress_store = accepted && !drop;\n");
+    outputs(&mut text, &mut connections, egress, &[("out_link_priority", "egress_priority", 0)]);
+    if header > 0 {
+        let _ = writeln!(
+            text,
+            "    wire [{}:0] header;\n    assign egress_header = {{header, {{{}{{1'b0}}}}}};",
+            header - 1,
+            512 - header
+        );
+        connections.push("        .egress_out_header(header)".to_string());
+    }
+    calls(&mut text, &mut connections, ingress);
+    let _ = write!(text, "    p4_nic nic (\n{}\n    );\nendmodule\n", connections.join(",\n"));
+    Ok(text)
+}
+
+/// What an input of a pipeline is connected to.
+fn input(port: &Port) -> Result<String, HwError> {
+    let nic = NicParameters {
+        mac: 0x0250_0000_0001,
+        switch_mac: 0x0250_0000_00fe,
+        ip: 0,
+        rtt_pkts: 9,
+        mtu: 1_024,
+        line_rate_mbps: 200_000,
+        base_rtt_ns: 525,
+    };
+    let departure = |low: u32| Ok(format!("departure[{low} +: {}]", port.width));
+    match port.name.as_str() {
+        "header" => Ok(format!("ingress_header[511 -: {}]", port.width)),
+        "header_bytes" => Ok("16'd64".into()),
+        "arrival_now_ns" | "departure_now_ns" => Ok("now_ns".into()),
+        "arrival_frame_bytes" => Ok("ingress_frame_bytes".into()),
+        "arrival_trimmed" => Ok("ingress_trimmed".into()),
+        "reassembly_drop" => Ok("1'b1".into()),
+        "nic_ip" => Ok("nic_ip".into()),
+        "nic_rtt_pkts" => Ok("nic_rtt_pkts".into()),
+        "departure_dst_ip" => departure(0),
+        "departure_dst_context" => departure(32),
+        "departure_src_context" => departure(48),
+        "departure_tx_msg_id" => departure(64),
+        "departure_msg_len" => departure(96),
+        "departure_pkt_offset" => departure(128),
+        "departure_credit" => departure(160),
+        "departure_rank" => departure(192),
+        "departure_flags" => departure(200),
+        "departure_payload" => departure(208),
+        "departure_is_rtx" => departure(224),
+        "departure_is_new_msg" => departure(225),
+        name => {
+            let of_nic = |(key, _): &(&str, u64)| key.replace('.', "_") == name;
+            let value = nic.named().into_iter().find(of_nic).map_or(0, |(_, value)| value);
+            Ok(format!("{}'d{value}", port.width))
+        }
+    }
+}
+
+/// Connects outputs of a pipeline; an output that it does not have is 0. A width of 0: the wire is a port.
+fn outputs(text: &mut String, connections: &mut Vec<String>, pipeline: &PipelineRtl, wires: &[(&str, &str, u32)]) {
+    for (output, wire, width) in wires {
+        if *width > 0 {
+            let _ = writeln!(text, "    wire {wire};");
+        }
+        if pipeline.outputs.iter().any(|port| port.name == *output) {
+            connections.push(format!("        .{}_{output}({wire})", pipeline.name));
+        } else {
+            let _ = writeln!(text, "    assign {wire} = 0;");
+        }
+    }
+}
+
+/// The calls of the ingress pipeline: each place has a queue, and an arbiter chooses among the places of a function.
+fn calls(text: &mut String, connections: &mut Vec<String>, ingress: &PipelineRtl) {
+    let mut full = Vec::new();
+    for (function, wire, bits) in [
+        ("delivered_event", "delivered", 160),
+        ("credit_to_btx_event", "credit", 98),
+        ("ctrl_pkt_event", "control", 216),
+    ] {
+        let places: Vec<usize> = places(&ingress.calls, function);
+        let count = places.len().max(1);
+        let _ = writeln!(
+            text,
+            "    wire [{last}:0] {wire}_waits, {wire}_grants;\n    nt_arbiter #(.N({count})) {wire}_arbiter (.requests({wire}_waits), .grants({wire}_grants));\n    \
+             assign {wire}_valid = |{wire}_waits;",
+            last = count - 1
+        );
+        let mut chosen = Vec::new();
+        for (index, call) in places.iter().enumerate() {
+            let prefix = format!("ingress_call{call}");
+            let _ = writeln!(
+                text,
+                "    wire {prefix}_valid;\n    wire [{high}:0] {prefix}_arguments, {prefix}_queued;\n    wire [4:0] {prefix}_count;\n    \
+                 nt_fifo #(.WIDTH({bits}), .LOG_DEPTH(4)) {prefix}_queue (\n        .clk(clk), .push({prefix}_valid), \
+                 .in({prefix}_arguments), .pop({wire}_pop && {wire}_grants[{index}]),\n        .valid({wire}_waits[{index}]), \
+                 .out({prefix}_queued), .count({prefix}_count)\n    );",
+                high = bits - 1
+            );
+            connections.push(format!("        .{prefix}_valid({prefix}_valid)"));
+            connections.push(format!("        .{prefix}_arguments({prefix}_arguments)"));
+            chosen.push(format!("({{{bits}{{{wire}_grants[{index}]}}}} & {prefix}_queued)"));
+            full.push(format!("{prefix}_count >= 8"));
+        }
+        if places.is_empty() {
+            let _ = writeln!(text, "    assign {wire}_waits = 1'b0;");
+            chosen.push(format!("{bits}'d0"));
+        }
+        let _ = writeln!(text, "    assign {wire} = {};", chosen.join(" | "));
+    }
+    let _ =
+        writeln!(text, "    assign full = {};", if full.is_empty() { "1'b0".to_string() } else { full.join(" || ") });
+    for call in places(&ingress.calls, "get_rx_msg_info") {
+        let prefix = format!("ingress_call{call}");
+        connections.push(format!("        .{prefix}_valid(info_valid)"));
+        connections.push(format!("        .{prefix}_arguments(info_request)"));
+        connections.push(format!("        .{prefix}_results(info_results)"));
+        // What was marked leaves together with the verdict.
+        let delay = (ingress.stages - ingress.calls[call].stage - 1) as usize;
+        if delay == 0 {
+            text.push_str("    assign marked = marked_now;\n");
+        } else {
+            let _ = writeln!(
+                text,
+                "    reg [{}:0] marked_later;\n    initial marked_later = 0;\n    \
+                 always @(posedge clk) marked_later <= {{marked_later, marked_now}};\n    assign marked = marked_later[{} +: 49];",
+                49 * delay - 1,
+                49 * (delay - 1)
+            );
+        }
+    }
+}
+
+fn places(calls: &[CallSite], function: &str) -> Vec<usize> {
+    (0..calls.len()).filter(|call| calls[*call].function == function).collect()
+}

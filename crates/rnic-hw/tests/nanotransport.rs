@@ -1,0 +1,118 @@
+//! NanoTransport's fixed-function blocks against the transport core. Without Verilator the tests say that they are
+//! skipped.
+
+use rnic_hw::nanotransport::{Block, Pair, PairMessage, PairParameters, check, measure, mutants, survives};
+use rnic_hw::tools::Tool;
+use rnic_nano::rtl::{Rtl, generate};
+use std::path::Path;
+
+fn rtl(name: &str) -> Rtl {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../p4").join(name);
+    let program = rnic_nano::compile_file(&path, &[]).unwrap_or_else(|error| panic!("{name}: {error}"));
+    generate(&program, 64).unwrap_or_else(|error| panic!("{name}: {error}"))
+}
+
+/// Whether Verilator and its compiler are installed; says so if not.
+fn verilator() -> bool {
+    let missing = [Tool::Verilator, Tool::Compiler].into_iter().find_map(|tool| tool.find().err());
+    if let Some(error) = &missing {
+        eprintln!("skipped: {error}");
+    }
+    missing.is_none()
+}
+
+/// Every block does what the core does, and the trace has every kind of step.
+#[test]
+fn the_blocks_follow_the_core() {
+    if !verilator() {
+        return;
+    }
+    for (block, kinds) in Block::ALL.into_iter().zip([11, 11, 7, 2]) {
+        for seed in [1, 2] {
+            let checked = check(block, 100_000, seed, None).unwrap_or_else(|e| panic!("{e}"));
+            assert_eq!(checked.latency, 1, "{checked:?}");
+            assert!(checked.seen.iter().all(|(_, count)| *count > 5), "{checked:?}");
+            assert_eq!(checked.seen.len(), kinds, "{:?}", checked.seen);
+            if block != Block::Packetization {
+                assert_eq!(checked.cycles, checked.steps, "a step in every cycle");
+                break;
+            }
+        }
+    }
+}
+
+/// A flipped condition in each block is noticed.
+#[test]
+fn a_flipped_condition_in_each_block_is_noticed() {
+    if !verilator() {
+        return;
+    }
+    for block in [Block::Packetization, Block::Reassembly, Block::Generator] {
+        let flipped: Vec<_> = mutants(block).into_iter().filter(|change| change.from == " && ").collect();
+        let mutant = &flipped[flipped.len() / 2];
+        assert!(!survives(block, mutant, 20_000, 3).unwrap_or_else(|e| panic!("{e}")), "{block:?}: {mutant:?}");
+    }
+}
+
+/// Every change of every condition, operator and constant is noticed, except those that change nothing.
+#[test]
+#[ignore = "compiles more than a hundred models: about ten minutes"]
+fn every_mutant_is_noticed() {
+    assert!(verilator(), "this test needs Verilator");
+    let mut survivors = Vec::new();
+    let mut count = 0;
+    for block in [Block::Packetization, Block::Reassembly, Block::Generator] {
+        for mutant in mutants(block) {
+            count += 1;
+            if survives(block, &mutant, 60_000, 3).unwrap_or_else(|e| panic!("{mutant:?}: {e}")) {
+                eprintln!("not noticed: {block:?} {mutant:?}");
+                survivors.push((block, mutant));
+            }
+        }
+    }
+    eprintln!("{count} mutants, {} not noticed", survivors.len());
+}
+
+/// Two NICs pass messages of all lengths in both directions over a link that loses and trims frames, and their payload
+/// arrives unchanged.
+#[test]
+fn two_nics_pass_messages() {
+    if !verilator() {
+        return;
+    }
+    let lossy = PairParameters { loss: 20, trim: 40, ..PairParameters::default() };
+    let message = |n: u32| PairMessage { sender: n % 2, bytes: (n * 7_919) % 38_913 };
+    let messages: Vec<PairMessage> = (0..150).map(message).collect();
+    let mut pair = Pair::start(&rtl("ndp.p4"), lossy, None).unwrap_or_else(|e| panic!("{e}"));
+    let delivered = pair.run(&messages).unwrap_or_else(|e| panic!("{e}"));
+    let mut arrived: Vec<(u32, u32)> = delivered.iter().map(|message| (message.index, message.bytes)).collect();
+    arrived.sort_unstable();
+    let expected: Vec<(u32, u32)> = messages.iter().zip(0..).map(|(message, index)| (index, message.bytes)).collect();
+    assert_eq!(arrived, expected);
+    assert!(delivered.iter().any(|message| message.timeouts > 0), "frames were lost");
+}
+
+/// Frames of 64 bytes and full frames pass at the rate of the link, and the latency is within the paper's.
+#[test]
+fn a_nic_sends_at_line_rate() {
+    if !verilator() {
+        return;
+    }
+    let (latency, throughput) =
+        measure(&rtl("ndp.p4"), PairParameters::default(), &[(0, 800), (1_024, 160)]).unwrap_or_else(|e| panic!("{e}"));
+    // The paper's 7.2, 3.8 and 11 ns at 3.2 GHz.
+    assert!(latency.rx <= 23 && latency.tx <= 12 && latency.round_trip <= 35, "{latency:?}");
+    for row in &throughput {
+        assert!((198.0..202.0).contains(&row.gbps), "{row:?}");
+    }
+}
+
+/// Two programs of every kind fit a NIC.
+#[test]
+fn every_program_fits_a_nic() {
+    for name in ["window.p4", "ndp.p4", "homa.p4", "homa-tr.p4"] {
+        let rtl = rtl(name);
+        assert!(rnic_hw::nanotransport::pair(&rtl, PairParameters::default()).is_ok(), "{name}");
+        assert!(rnic_hw::nanotransport::period(&rtl) <= 8, "{name}: a link of 200 Gbps has a frame in 8.2 cycles");
+    }
+}

@@ -1,0 +1,61 @@
+// One direction of a link of 200 Gbps at 3.2 GHz: a word of 64 bytes takes 8.192 cycles. It may lose frames, or trim
+// them to their header word.
+module nt_link #(
+    parameter DELAY = 8,               // cycles from the first bit of a word to its arrival
+    parameter LOSS = 0,                // of 1024 frames
+    parameter TRIM = 0,
+    parameter SEED = 1
+) (
+    input  wire         clk,
+    input  wire         in_valid,
+    output wire         in_ready,
+    input  wire         in_first,
+    input  wire         in_last,
+    input  wire [511:0] in_data,
+    input  wire [15:0]  in_bytes,      // of the frame
+    output wire         out_valid,
+    input  wire         out_ready,
+    output wire         out_first,
+    output wire         out_last,
+    output wire [511:0] out_data,
+    output wire [15:0]  out_bytes,
+    output wire         out_trimmed
+);
+    // Bits of time that the words before this one still need, in sixteenths of a byte; a cycle has 125.
+    reg [15:0] debt, left;
+    reg [31:0] now, random;
+    reg        losing, trimming;
+    initial begin
+        {debt, left, now, losing, trimming} = 0;
+        random = SEED;
+    end
+    wire [12:0] waiting;
+    assign in_ready = debt < 16'd125 && waiting < 13'd4000;
+    wire        accept = in_valid && in_ready;
+    wire [15:0] rest = in_first ? in_bytes : left;
+    wire [15:0] word = rest < 16'd64 ? rest : 16'd64;
+    wire        loses = in_first ? random[9:0] < LOSS : losing;
+    wire        trims = in_first ? random[25:16] < TRIM && !in_last : trimming;
+    wire        passes = accept && !loses && (in_first || !trims);
+    always @(posedge clk) begin
+        now <= now + 32'd1;
+        random <= {random[30:0], random[31] ^ random[21] ^ random[1] ^ random[0]};
+        if (accept) begin
+            debt <= debt + (word << 4) - 16'd125;
+            left <= rest - word;
+            losing <= loses;
+            trimming <= trims;
+        end else
+            debt <= debt < 16'd125 ? 16'd0 : debt - 16'd125;
+    end
+    wire        queued;
+    wire [31:0] arrival;
+    wire        last_word;
+    nt_fifo #(.WIDTH(563), .LOG_DEPTH(12)) words (
+        .clk(clk), .push(passes), .in({now + DELAY, trims, trims ? 16'd64 : in_bytes, in_first, in_last || trims, in_data}),
+        .pop(out_valid && out_ready), .valid(queued), .out({arrival, out_trimmed, out_bytes, out_first, out_last, out_data}),
+        .count(waiting)
+    );
+    wire [31:0] since = now - arrival;
+    assign out_valid = queued && !since[31];
+endmodule

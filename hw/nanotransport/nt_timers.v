@@ -1,0 +1,29 @@
+// The timers of messages, one per slot: a table of expiry times, which a scan looks at one after the other.
+//
+// A timer expires when the scan looks at it, up to one round of the scan after its time. Times are 32-bit numbers that
+// wrap around; a timer must be looked at once in half of their range.
+module nt_timers #(
+    parameter LOG_SLOTS = 4
+) (
+    input  wire                 clk,
+    input  wire                 set,          // sets the timer of `slot` to `at`
+    input  wire                 cancel,       // turns the timer of `slot` off
+    input  wire [LOG_SLOTS-1:0] slot,
+    input  wire [31:0]          at,
+    input  wire [LOG_SLOTS-1:0] look,
+    input  wire [31:0]          now,
+    output wire                 expired       // the timer of slot `look` is on and its time has come
+);
+    reg [(1<<LOG_SLOTS)-1:0] running;
+    reg [31:0]               times [0:(1<<LOG_SLOTS)-1];
+    initial running = 0;
+    wire [31:0] since = now - times[look];
+    assign expired = running[look] && !since[31];
+    always @(posedge clk) begin
+        if (set) begin
+            running[slot] <= 1'b1;
+            times[slot] <= at;
+        end else if (cancel)
+            running[slot] <= 1'b0;
+    end
+endmodule
