@@ -11,7 +11,7 @@
 //! - Every process sends by itself, from source ports of its own.
 //!
 //! If the broker ends, the processes notice it at once by their sockets, and the first of them takes its place. Packets
-//! that arrive in between are lost, and loss recovery retransmits them. `docs/adr/0026-verbs-of-many-processes.md`
+//! that arrive in between are lost, and loss recovery retransmits them. `docs/adr/0028-verbs-of-many-processes.md`
 //! compares this design with others.
 
 #![expect(clippy::disallowed_methods, reason = "processes wait for each other, by the time of day")]
