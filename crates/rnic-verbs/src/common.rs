@@ -6,7 +6,7 @@ use crate::queue::{CompletionQueue, Receive, ReceiveQueue, SharedReceiveQueue};
 use crate::send_queue::{SendQueue, Wqe};
 use crate::table::Table;
 use crate::types::{
-    Access, Completion, Connection, CqId, Event, Opcode, Pd, QpInit, Qpn, SendAttributes, Source, State, Status,
+    Access, Completion, Connection, CqId, Event, Extras, Opcode, Pd, QpInit, Qpn, SendAttributes, Source, State, Status,
 };
 use crate::{Counters, VerbsError};
 use rnic_transport::Time;
@@ -112,6 +112,9 @@ pub(crate) struct Common {
     pub(crate) access: Access,
     pub(crate) state: State,
     pub(crate) connection: Option<Connection>,
+    pub(crate) extras: Extras,
+    /// Whether a packet of the message that is being received was CE-marked.
+    pub(crate) marked: bool,
     pub(crate) attributes: SendAttributes,
     pub(crate) route: Route,
     pub(crate) sends: SendQueue,
@@ -158,6 +161,8 @@ impl Common {
             access: Access::LOCAL_READ,
             state: State::Reset,
             connection: None,
+            extras: Extras::default(),
+            marked: false,
             attributes: SendAttributes::default(),
             sends,
             receives,
@@ -254,6 +259,8 @@ impl Common {
             imm: delivery.imm,
             invalidated: delivery.invalidated,
             source: delivery.source,
+            marked: self.marked,
+            trimmed: false,
             qpn: self.qpn,
             time: ctx.now,
         };
@@ -266,6 +273,25 @@ impl Common {
         self.inbox.pop_front().map(|(_, receive)| receive)
     }
 
+    /// Completes the oldest receive for a message whose payload a switch has trimmed.
+    pub(crate) fn receive_trimmed(&mut self, ctx: &mut Ctx, imm: u32) {
+        if self.receive(ctx, 0, false).is_none() {
+            return;
+        }
+        let Some(receive) = self.take_oldest() else { return };
+        let completion = Completion {
+            wr_id: receive.wr_id,
+            status: Status::LocalQpOperation,
+            opcode: Opcode::RecvWithImmediate,
+            imm: Some(imm),
+            trimmed: true,
+            qpn: self.qpn,
+            time: ctx.now,
+            ..Completion::BLANK
+        };
+        ctx.complete(self.init.recv_cq, completion, false);
+    }
+
     fn receive_failed(&self, ctx: &mut Ctx, receive: &Receive, status: Status) {
         let completion = Completion {
             wr_id: receive.wr_id,
@@ -275,6 +301,8 @@ impl Common {
             imm: None,
             invalidated: None,
             source: None,
+            marked: false,
+            trimmed: false,
             qpn: self.qpn,
             time: ctx.now,
         };
@@ -316,6 +344,8 @@ impl Common {
             imm: None,
             invalidated: None,
             source: None,
+            marked: false,
+            trimmed: false,
             qpn: self.qpn,
             time: ctx.now,
         };
