@@ -112,7 +112,7 @@ const EXPERIMENTS: &[Experiment] = &[
         sources: &[
             Source::all("marks.toml").quick(&[("traffic.repeats", "5")], &[]),
             Source::all("trim.toml").quick(&[("traffic.repeats", "5")], &[]),
-            Source::all("spread.toml").quick(&[("fabric.k", "4"), ("traffic.sizes", "\"fixed 4 MB\"")], &[]),
+            Source::all("spread.toml").quick(&[("traffic.sizes", "\"fixed 4 MB\"")], &[]),
         ],
         charts: &[Chart::Spread {
             title: "Completion time of an incast's messages, us",

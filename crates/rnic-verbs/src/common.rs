@@ -178,7 +178,10 @@ impl Common {
     /// Resets the queue pair: from any state to RESET.
     pub(crate) fn reset(&mut self) {
         let queues = (self.sends.take_emptied(), self.receives.take_emptied());
+        // The extras are abilities of the queue pair and not attributes of its connection.
+        let extras = self.extras;
         *self = Common::new(self.qpn, self.pd, self.init.clone(), queues);
+        self.extras = extras;
     }
 
     /// Whether the queue pair is in a state in which it processes packets of the peer.
