@@ -1,9 +1,10 @@
 //! Traces of a channel's decisions: a NIC that records what a channel asks of it and what it answers, and a NIC that
 //! replays such a trace.
 //!
-//! A channel decides only by what it is given: the requests and times that its owner passes, and the answers of the NIC.
-//! So a channel that gets the same again decides the same, whatever NIC it had: the device in virtual time, a simulated
-//! NIC or sockets. [`Replay`] checks this call by call. A trace is also of use to find out why a channel did something.
+//! A channel decides only by what it is given: the requests and times that its owner passes, and the answers of the
+//! NIC. So a channel that gets the same again decides the same, whatever NIC it had: the device in virtual time, a
+//! simulated NIC or sockets. [`Replay`] checks this call by call. A trace is also of use to find out why a channel did
+//! something.
 //!
 //! ```
 //! use rnic_host::trace::{Recorder, Replay, Trace};

@@ -172,10 +172,10 @@ impl Device {
         self.counted(now, marked, |device| device.take_packet(now, &origin, packet))
     }
 
-    /// Handles the headers of a packet whose payload a switch has trimmed, for owners whose networks trim. An unreliable
-    /// connection drops the packet's message; if the message's last packet arrives, trimmed or not, and has immediate
-    /// data, a receive completes with [`Completion::trimmed`](crate::Completion::trimmed), so that software learns of
-    /// the loss at once. All other queue pairs drop the packet, as if the network had lost it.
+    /// Handles the headers of a packet whose payload a switch has trimmed, for owners whose networks trim. An
+    /// unreliable connection drops the packet's message; if the message's last packet arrives, trimmed or not, and has
+    /// immediate data, a receive completes with [`Completion::trimmed`](crate::Completion::trimmed), so that software
+    /// learns of the loss at once. All other queue pairs drop the packet, as if the network had lost it.
     ///
     /// Nothing authenticates a trimmed packet, so the device's owner must not call this for protected connections.
     ///

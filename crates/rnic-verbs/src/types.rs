@@ -563,8 +563,8 @@ pub struct DeviceInfo {
 /// base transport headers.
 pub const MAX_MTU: u32 = 8_960;
 
-/// The differentiated services code point (DSCP) of urgent packets. A device sends the packets of a connection with this
-/// DSCP before those of all others; only short messages should use it. It is the one that NICs give to CNPs (48).
+/// The differentiated services code point (DSCP) of urgent packets. A device sends the packets of a connection with
+/// this DSCP before those of all others; only short messages should use it. It is the one that NICs give to CNPs (48).
 pub const URGENT_DSCP: u8 = 48;
 
 /// The attributes of a connection, which the transition from INIT to RTR sets.

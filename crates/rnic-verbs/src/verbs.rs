@@ -750,8 +750,8 @@ impl Device {
         self.post(qpn, request, None, entropy)
     }
 
-    /// Gives a queue pair abilities that commodity NICs lack, or takes them away. Those of the receiver take effect when
-    /// the queue pair is connected. A reset leaves them.
+    /// Gives a queue pair abilities that commodity NICs lack, or takes them away. Those of the receiver take effect
+    /// when the queue pair is connected. A reset leaves them.
     ///
     /// # Errors
     /// If there is no such queue pair, it is connected, or its service is not UC and `extras.spread` is set.

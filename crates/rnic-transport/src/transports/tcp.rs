@@ -3,12 +3,12 @@
 //!
 //! The costs are parameters, whose defaults come from measurements of others:
 //!
-//! | cost | source |
-//! |---|---|
-//! | latency of one message from application to application | Belay et al. (IX, OSDI 2014): 24 us between two Linux hosts; how it is divided is our choice |
-//! | CPU time of a message, apart from its bytes | Peter et al. (Arrakis, OSDI 2014): 3.36 us for receiving and sending a packet in Linux |
-//! | CPU time of a segment of 64 KB at the receiver | Cai et al. (SIGCOMM 2021): about 42 Gbps on one core |
-//! | CPU time of a segment of 64 KB at the sender | Cai et al. (SIGCOMM 2021): about 89 Gbps on one core that sends to several hosts |
+//! - Latency of one message from application to application: 24 us between two Linux hosts (Belay et al., IX, OSDI
+//!   2014). How it is divided is our choice.
+//! - CPU time of a message, apart from its bytes: 3.36 us for receiving and sending a packet in Linux (Peter et al.,
+//!   Arrakis, OSDI 2014).
+//! - CPU time of a segment of 64 KB: about 42 Gbps on one core that receives, and about 89 Gbps on one core that sends
+//!   to several hosts (Cai et al., SIGCOMM 2021).
 //!
 //! The segments of 64 KB are those that TCP exchanges with the NIC, which divides them into packets (segmentation
 //! offload) and merges packets (receive offload). A packet has its share of the cost of such a segment.

@@ -1,9 +1,9 @@
 //! The receiver of an unreliable connection whose requests take different paths: messages arrive in any order, and the
 //! packets of one message in order.
 //!
-//! A message begins with any packet that begins one. A later packet belongs to the message that expects its PSN. A packet
-//! is taken once: a bitmap has the packets of the last [`WINDOW`] PSNs, and older packets are dropped. A message of which
-//! a packet is missing is forgotten when [`MESSAGES`] newer ones are in progress.
+//! A message begins with any packet that begins one. A later packet belongs to the message that expects its PSN. A
+//! packet is taken once: a bitmap has the packets of the last [`WINDOW`] PSNs, and older packets are dropped. A message
+//! of which a packet is missing is forgotten when [`MESSAGES`] newer ones are in progress.
 
 use super::incoming::Incoming;
 use rnic_transport::Psn;

@@ -1,18 +1,18 @@
-//! The network stack in the kernel of a simulated host: latencies, and cores that process messages and packets one after
-//! the other.
+//! The network stack in the kernel of a simulated host: latencies, and cores that process messages and packets one
+//! after the other.
 //!
-//! A packet that arrives waits for `receive_latency`, then for the core of its flow, and costs this core time before the
-//! transport gets it. A flow that starts costs its core time, and its first packet leaves after `send_latency`. Each
-//! further packet costs the core its share of a segment of [`OFFLOAD`] bytes; the NIC may be ahead of the core by one
-//! such segment, because the core prepares a segment while the NIC sends the previous one.
+//! A packet that arrives waits for `receive_latency`, then for the core of its flow, and costs this core time before
+//! the transport gets it. A flow that starts costs its core time, and its first packet leaves after `send_latency`.
+//! Each further packet costs the core its share of a segment of [`OFFLOAD`] bytes; the NIC may be ahead of the core by
+//! one such segment, because the core prepares a segment while the NIC sends the previous one.
 
 use crate::host::config::StackConfig;
 use rnic_transport::Time;
 use rnic_transport::transports::OFFLOAD;
 use std::collections::VecDeque;
 
-/// One core: when it will have done all its work, and the packets that it has not processed, with the times when it will
-/// have.
+/// One core: when it will have done all its work, and the packets that it has not processed, with the times when it
+/// will have.
 struct Core<P> {
     busy: Time,
     arrived: VecDeque<(Time, P)>,
