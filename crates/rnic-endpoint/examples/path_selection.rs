@@ -16,13 +16,13 @@ use std::sync::{Arc, Mutex};
 const PATHS: u32 = 8;
 
 /// The path selection.
-pub struct Sticky {
+pub(crate) struct Sticky {
     path: u32,
 }
 
 impl Sticky {
     /// It begins on the first path.
-    pub fn new() -> Sticky {
+    pub(crate) fn new() -> Sticky {
         Sticky { path: 0 }
     }
 }
@@ -73,7 +73,9 @@ impl<H: Hooks> Hooks for Counting<H> {
 ///
 /// # Errors
 /// If a device cannot be opened, or the Write fails.
-pub fn write(hooks: impl Hooks + 'static, bytes: usize) -> Result<(Vec<u64>, std::time::Duration), Box<dyn Error>> {
+pub(crate) fn write(
+    hooks: impl Hooks + 'static, bytes: usize,
+) -> Result<(Vec<u64>, std::time::Duration), Box<dyn Error>> {
     let open = || Device::open_at(SocketAddr::from(([127, 0, 0, 1], 0)), Config::default());
     let (here, there) = (open()?, open()?);
     let (domain, other) = (here.protection_domain(), there.protection_domain());

@@ -189,13 +189,10 @@ fn the_decisions_in_the_simulator_are_those_of_a_replay() {
     let plan = fabric.plan().clone();
     let mut hosts = VerbsHosts::<Traced, _>::new(&config, &resolved.network.host_rate, plan, table);
     fabric.run_watched(&mut hosts, &mut (), Time::MAX);
-    let mut recoveries = 0;
     for host in 0..3 {
         for end in &hosts.host(hosts.plan.node(host)).nic.ends {
             assert!(end.channel.trace.len() > 100, "host {host}");
             end.channel.replay();
-            recoveries += end.channel.recoveries();
         }
     }
-    assert!(recoveries > 0, "a queue pair has died");
 }
