@@ -150,8 +150,7 @@ impl Traced {
     }
 }
 
-/// The same test runs above sockets: `the_decisions_over_sockets_are_those_of_a_replay` of `rnic-endpoint`. So the
-/// decisions of a channel follow from what it is given alone, here and there.
+/// The decisions of a channel follow from what it is given alone.
 #[test]
 fn the_decisions_in_the_simulator_are_those_of_a_replay() {
     let text = r#"
