@@ -31,6 +31,12 @@ pub struct Flows {
     pub fct_us: f64,
     /// 99th percentile of the flow completion time in microseconds.
     pub fct_p99_us: f64,
+    /// 99.9th percentile of the flow completion time in microseconds.
+    #[serde(default)]
+    pub fct_p999_us: f64,
+    /// Maximum of the flow completion time in microseconds.
+    #[serde(default)]
+    pub fct_max_us: f64,
 }
 
 /// The metrics that a study (the reproduction of a paper's experiments) stores for one simulation. Statistics are
@@ -91,6 +97,10 @@ pub struct Measurement {
     pub hops: u64,
     /// Simulated time at the end of the run, in microseconds.
     pub sim_time_us: f64,
+    /// CPU time of the hosts for sending, and for receiving, in microseconds, by the declared costs of the transport; 0
+    /// without such costs.
+    #[serde(default)]
+    pub cpu_us: [f64; 2],
     /// Metrics about running a network: watchdogs, probes, blocked hosts, useful traffic.
     pub operations: Operations,
 }
@@ -272,6 +282,7 @@ impl Measurement {
             course: report.output.samples.as_ref().and_then(course),
             hops: totals.hops,
             sim_time_us: round6(summary.sim_time.as_us()),
+            cpu_us: [totals.cpu_send_ps, totals.cpu_receive_ps].map(|ps| round6(Time::from_ps(ps).as_us())),
             operations: Operations::of(run, &report.output),
         };
         match report.output.flows.error() {
@@ -388,6 +399,8 @@ fn flows(group: &Group) -> Option<Flows> {
         slowdown: round6(slowdown.mean),
         fct_us: round6(fct.mean),
         fct_p99_us: round6(fct.p99),
+        fct_p999_us: round6(fct.p999),
+        fct_max_us: round6(fct.max),
     })
 }
 

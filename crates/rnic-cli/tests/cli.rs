@@ -105,7 +105,7 @@ fn each_kind_of_bad_input_is_one_line_with_its_position() {
         (
             "\"irn\"",
             "\"inr\"",
-            "error: a.toml:19:13: unknown transport \"inr\"; did you mean `irn`? available: \"roce\", \"irn\", \"iwarp\", \"ndp\", \"homa\", \"homa-tr\", \"hpcc\", \"rogue\", \"multipath\", \"p4:FILE\"",
+            "error: a.toml:19:13: unknown transport \"inr\"; did you mean `irn`? available: \"roce\", \"irn\", \"iwarp\", \"tcp\", \"ndp\", \"homa\", \"homa-tr\", \"hpcc\", \"rogue\", \"multipath\", \"p4:FILE\"",
         ),
         (
             "pfc = true",

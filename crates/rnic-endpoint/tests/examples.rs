@@ -9,6 +9,9 @@ mod epoll;
 #[path = "../examples/key_value.rs"]
 #[allow(dead_code, reason = "its main")]
 mod key_value;
+#[path = "../examples/path_selection.rs"]
+#[allow(dead_code, reason = "its main")]
+mod path_selection;
 #[path = "../examples/pingpong.rs"]
 #[allow(dead_code, reason = "its main")]
 mod pingpong;
@@ -137,4 +140,12 @@ fn atomic_counter_draws_each_number_once() {
         assert_eq!(all, (0..300).collect::<Vec<u64>>());
     });
     assert_eq!(counter.value().unwrap(), (300, 300));
+}
+
+/// 4 MB are 128 chunks of 32 KB, besides records.
+#[test]
+fn a_path_selection_of_ones_own_decides_where_chunks_go() {
+    let (counts, _) = path_selection::write(path_selection::Sticky::new(), 4 << 20).unwrap();
+    assert!(counts.iter().sum::<u64>() >= 128, "{counts:?}");
+    assert!(counts[0] > 0, "it begins on the first path: {counts:?}");
 }

@@ -153,18 +153,7 @@ impl Verbs for Quick {
         }
         if request.flags.signaled {
             let (wr_id, status, opcode, time) = (request.wr_id, Status::Success, request.op.completion(), self.now);
-            let (imm, invalidated, byte_len) = (None, None, 0);
-            self.done.push_back(Completion {
-                wr_id,
-                status,
-                opcode,
-                byte_len,
-                imm,
-                invalidated,
-                source: None,
-                qpn,
-                time,
-            });
+            self.done.push_back(Completion { wr_id, status, opcode, qpn, time, ..Completion::BLANK });
         }
         Ok(())
     }

@@ -33,6 +33,7 @@
 //! | `chunk` | slices of a request's memory; lengths on the wire: [`Frames`] |
 //! | `link` | connects queue pairs: [`Link`] |
 //! | `mailbox`, `objects` | the control queue pair; the NIC's objects of a channel |
+//! | [`trace`] | records and replays what a channel asks of its NIC |
 //! | `error` | [`HostError`], and why a channel ended: [`Failure`] |
 //!
 //! What the sources of RoGUE do not state is a reconstruction; the page `docs/concepts/host-transports.md` names each
@@ -49,6 +50,7 @@ mod objects;
 mod response;
 pub mod rogue;
 mod rtt;
+pub mod trace;
 
 pub use chunk::Frames;
 pub use control::{Allowance, Control};

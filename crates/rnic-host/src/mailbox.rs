@@ -8,7 +8,7 @@ use crate::link::{self, Ends, Link};
 use crate::objects::Objects;
 use rnic_verbs::{
     Access, Capacities, Completion, CqId, Data, MrInfo, Pd, QpInit, Qpn, RecvRequest, SendAttributes, SendFlags,
-    SendOp, SendRequest, Service, Sge, Status, Verbs, VerbsError,
+    SendOp, SendRequest, Service, Sge, Status, URGENT_DSCP, Verbs, VerbsError,
 };
 
 /// Set in the work request ids of the control queue pair's receives; the other bits are the buffer's number.
@@ -36,6 +36,8 @@ impl<const LEN: usize> Mailbox<LEN> {
         &self, nic: &mut dyn Verbs, link: &Link, peer_qpn: Qpn, send_psn: u32, recv_psn: u32,
     ) -> Result<(), HostError> {
         let ends = Ends { qpn: self.qpn, peer_qpn, send_psn, recv_psn };
+        // Acknowledgements and credit must not wait behind the data of the same host.
+        let link = &Link { dscp: URGENT_DSCP, ..*link };
         link::connect(nic, link, ends, Access::LOCAL, SendAttributes::default(), 0, |nic| {
             (0..self.depth).try_for_each(|slot| self.post(nic, slot))
         })

@@ -120,6 +120,8 @@ fn totals() -> Totals {
         in_flight: 4,
         pause_frames: 3,
         paused_ps: 12_500_000,
+        cpu_send_ps: 0,
+        cpu_receive_ps: 0,
     }
 }
 

@@ -97,6 +97,10 @@ fn run_json(run: &RunSummary, seed: u64, with_timing: bool) -> Value {
     let utilisations = json!({"hosts": utilisation(run.host_utilisation), "links": utilisation(run.link_utilisation)});
     put("utilisation", utilisations);
     put("timeouts", json!(run.timeouts));
+    let [send, receive] = [run.totals.cpu_send_ps, run.totals.cpu_receive_ps].map(|ps| Time::from_ps(ps).as_us());
+    if send + receive > 0.0 {
+        put("host_cpu_us", json!({"send": send, "receive": receive}));
+    }
     put("rct_us", json!(run.requests.map(|d| round6(d.mean))));
     put("requests", requests(run.requests));
     put("goodput_bps", goodput(run.goodput));

@@ -230,6 +230,12 @@ pub struct Totals {
     pub notifications: u64,
     /// Messages that their senders aborted.
     pub aborted: u64,
+    /// CPU time of the hosts for sending, in picoseconds, by the declared costs of the transport; 0 without such costs.
+    #[serde(default)]
+    pub cpu_send_ps: u64,
+    /// CPU time of the hosts for receiving, in picoseconds, by the declared costs of the transport.
+    #[serde(default)]
+    pub cpu_receive_ps: u64,
     /// Transmissions of data or control packets on links; each link on a packet's path counts (packet-hops).
     pub hops: u64,
     /// Packets delivered to hosts.

@@ -10,7 +10,7 @@ pub(crate) mod host;
 pub(crate) mod message;
 mod switch;
 
-use crate::host::{EngineCost, HostConfig};
+use crate::host::{EngineCost, HostConfig, StackConfig};
 use crate::storm::StormStep;
 use crate::watch::WatchPlan;
 use host::HostPlan;
@@ -204,7 +204,9 @@ fn resolve_beside(
     let lossless = fabric.switch.buffer.pfc_headroom().is_some_and(|headroom| headroom >= needed)
         && !random_loss
         && !faults.drop_packets();
-    let base_rtt = base_rtt(longest, &frames);
+    // A packet and its ACK pass through the network stack of a receiver each.
+    let stack = StackConfig::of(&run.transport.settings).map_or(Time::ZERO, |stack| stack.receive_latency * 2);
+    let base_rtt = base_rtt(longest, &frames) + stack;
     let bdp = longest.rate.bytes_in(longest.delay * 2);
     let derived_cap = bdp.div_ceil(u64::from(run.fabric.mtu.0 as u32 + ROCE_DATA)).max(1);
     let congested_rtt = congested_round_trip(&fabric, most_ports, longest);
@@ -239,9 +241,9 @@ fn resolve_beside(
     let software = run.transport.is_host().then(|| host::plan(run, &flow, &frames)).transpose()?;
     let cc = &run.transport.cc.declaration;
     let demands = congestion.demands(&run.transport.cc, &flow)?;
-    if software.is_some() && demands.marking.is_some() {
+    if software.is_some() && demands.marking.is_some() && run.transport.settings.flag("nic_marks") != Ok(true) {
         return Err(SetupError::Impossible(format!(
-            "cc \"{}\" responds to ECN marks, which host software above transport \"{}\" cannot see; use one that responds to round-trip times or losses",
+            "cc \"{}\" responds to ECN marks, which host software above transport \"{}\" does not see; use one that responds to round-trip times or losses, or transport \"multipath\" with `nic_marks = true`",
             cc.name, run.transport.name
         )));
     }
@@ -278,6 +280,7 @@ fn resolve_beside(
         stall_time: run.limits.stall_time,
         duration: run.limits.duration,
         seed: run.seed,
+        stack: StackConfig::of(&transport.settings),
     };
     let watch = run.watch.as_ref().map(|watch| WatchPlan::new(watch, &topology)).transpose();
     let watch = watch.map_err(|reason| SetupError::Impossible(format!("[watch]: {reason}")))?;

@@ -30,6 +30,8 @@ pub static STUDY: Study = Study {
         "loss.toml",
         "fluid.toml",
         "fluid.csv",
+        "host-latency.toml",
+        "host-throughput.toml",
     ],
     experiments: EXPERIMENTS,
     remarks: &[
@@ -90,6 +92,21 @@ const VICTIM: Metric = Metric::FlowGbps(4);
 const VICTIMS: &[&str] = &["victim-0.csv", "victim-1.csv", "victim-2.csv"];
 
 const EXPERIMENTS: &[Experiment] = &[
+    Experiment {
+        name: "fig1",
+        title: "Figure 1 and section 2.1: TCP and RDMA, by declared costs of the hosts",
+        seeds: 2,
+        sources: &[
+            Source::all(LATENCY),
+            Source::all(THROUGHPUT).quick(&[("limits.duration", "5 ms")], &["64 KB", "64 MB"]),
+        ],
+        charts: &[
+            curve("bytes of 16 messages", &HOSTS, Metric::Goodput(false), ""),
+            curve("bytes of 16 messages", &HOSTS, Metric::SendingCpu(CORES), ""),
+            curve("bytes of 16 messages", &HOSTS, Metric::ReceivingCpu(CORES), ""),
+        ],
+        rows: hosts,
+    },
     Experiment {
         name: "fig3",
         title: "Figures 3 and 8: the parking lot, with PFC alone and with DCQCN",
@@ -257,6 +274,25 @@ const EXPERIMENTS: &[Experiment] = &[
     },
 ];
 
+const LATENCY: &str = "host-latency.toml";
+const THROUGHPUT: &str = "host-throughput.toml";
+/// Cores of a host in the paper.
+const CORES: u32 = 16;
+/// Points of the sweep of 16 messages, and the size of one message.
+const SIZES: [(&str, &str); 6] = [
+    ("64 KB", "4 KB"),
+    ("256 KB", "16 KB"),
+    ("1 MB", "64 KB"),
+    ("4 MB", "256 KB"),
+    ("16 MB", "1 MB"),
+    ("64 MB", "4 MB"),
+];
+const HOSTS: [Pick; 2] = [pick("TCP", host(THROUGHPUT, "TCP", "")), pick("RDMA", host(THROUGHPUT, "RDMA", ""))];
+
+const fn host(file: &'static str, run: &'static str, point: &'static str) -> Case<'static> {
+    Case { file, run, cc: "none", point }
+}
+
 const ON_ARRIVAL: &str = "DCQCN, marks on arrival";
 const INCAST: [Pick; 2] =
     [pick(DCQCN, dcqcn("incast.toml", "")), pick(ON_ARRIVAL, dcqcn("incast.toml", "").run(ON_ARRIVAL))];
@@ -333,6 +369,39 @@ fn maximum(sorted: &[f64]) -> Option<f64> {
 
 fn difference(above: Sample, below: Sample) -> Sample {
     Ok(above?.into_iter().zip(below?).map(|(a, b)| a - b).collect())
+}
+
+fn hosts(m: &Measured<'_>) -> Vec<Row> {
+    let note = "by declared costs with sources of their own";
+    let latency = |run| m.values(host(LATENCY, run, ""), Metric::Fct);
+    let us = |what: &str, stated: &str, value: f64, sample: Sample| {
+        Row::new(what, stated, size(value), Unit::Microseconds, sample).note(note)
+    };
+    let ratio = latency("TCP").and_then(|tcp| divide(tcp, &latency("RDMA")?));
+    let mut rows = vec![
+        us("latency of 2 KB, TCP", "25.4 us", 25.4, latency("TCP")),
+        us("latency of 2 KB, RDMA", "2.8 us (Send)", 2.8, latency("RDMA")),
+        Row::new("latency of 2 KB, TCP / RDMA", "25.4 us / 2.8 us", about(25.4 / 2.8, 1.0), Unit::Ratio, ratio)
+            .note(note),
+    ];
+    for (point, name) in SIZES.into_iter().filter(|(point, _)| m.points(THROUGHPUT).contains(point)) {
+        for run in ["TCP", "RDMA"] {
+            let of = |metric| m.values(host(THROUGHPUT, run, point), metric);
+            let label = format!("{run}, messages of {name}: goodput");
+            rows.push(Row::new(label, "nothing in numbers", Claim::Open, Unit::Gbps, of(Metric::Goodput(false))));
+            let (stated, claim) = match (run, name) {
+                ("TCP", "4 MB") => ("above 20 %", Claim::Within { low: 0.2, high: 1.0 }),
+                ("RDMA", "4 MB") => ("below 3 %", Claim::Within { low: 0.0, high: 0.03 }),
+                _ => ("nothing in numbers", Claim::Open),
+            };
+            let label = format!("{run}, messages of {name}: CPU of the sender, of {CORES} cores");
+            rows.push(Row::new(label, stated, claim, Unit::Percent, of(Metric::SendingCpu(CORES))).note(note));
+            let label = format!("{run}, messages of {name}: CPU of the receiver, of {CORES} cores");
+            let receiver = of(Metric::ReceivingCpu(CORES));
+            rows.push(Row::new(label, "nothing in numbers", Claim::Open, Unit::Percent, receiver).note(note));
+        }
+    }
+    rows
 }
 
 fn unfairness(m: &Measured<'_>) -> Vec<Row> {

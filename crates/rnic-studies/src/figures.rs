@@ -215,7 +215,7 @@ fn unit(metric: Metric) -> Unit {
     match metric {
         Metric::Dropped => Unit::Percent,
         Metric::QueueMedian | Metric::QueueHigh | Metric::QueueMax => Unit::Bytes,
-        Metric::Fct | Metric::FctP99 | Metric::Rct | Metric::Tail(_) => Unit::Time,
+        Metric::Fct | Metric::FctP99 | Metric::FctP999 | Metric::FctMax | Metric::Rct | Metric::Tail(_) => Unit::Time,
         _ => Unit::Number,
     }
 }

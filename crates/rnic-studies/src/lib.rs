@@ -20,6 +20,7 @@ pub mod at_scale;
 pub mod dcqcn;
 pub mod figures;
 mod files;
+pub mod hostcc;
 pub mod irn;
 pub mod measured;
 pub mod nanotransport;
@@ -44,8 +45,15 @@ use rnic_scenario::from_embedded;
 use std::collections::BTreeMap;
 
 /// All studies that `rnic reproduce` can execute.
-pub const STUDIES: [&Study; 6] =
-    [&irn::STUDY, &arbitration::STUDY, &dcqcn::STUDY, &nanotransport::STUDY, &rogue::STUDY, &at_scale::STUDY];
+pub const STUDIES: [&Study; 7] = [
+    &irn::STUDY,
+    &arbitration::STUDY,
+    &dcqcn::STUDY,
+    &nanotransport::STUDY,
+    &rogue::STUDY,
+    &hostcc::STUDY,
+    &at_scale::STUDY,
+];
 
 /// Embeds files of a folder of `scenarios/`, as a list of (name, text).
 macro_rules! scenarios {

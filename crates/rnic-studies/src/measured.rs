@@ -55,8 +55,16 @@ pub enum Metric {
     Fct,
     /// 99th percentile of the flow completion time in microseconds.
     FctP99,
+    /// 99.9th percentile of the flow completion time in microseconds.
+    FctP999,
+    /// Maximum flow completion time in microseconds.
+    FctMax,
     /// Average request completion time in microseconds.
     Rct,
+    /// CPU time for sending, by declared costs, as a fraction of this number of cores.
+    SendingCpu(u32),
+    /// CPU time for receiving, by declared costs, as a fraction of this number of cores.
+    ReceivingCpu(u32),
     /// Median completion time in microseconds of the messages that are longer than one packet.
     LongMedian,
     /// Jain's fairness index of the mean goodputs of some flows over an interval.
@@ -166,6 +174,10 @@ impl Metric {
             Metric::Slowdown => "average slowdown".to_string(),
             Metric::Fct => "average FCT".to_string(),
             Metric::FctP99 => "99th percentile FCT".to_string(),
+            Metric::FctP999 => "99.9th percentile FCT".to_string(),
+            Metric::FctMax => "maximum FCT".to_string(),
+            Metric::SendingCpu(cores) => format!("CPU of senders, of {cores} cores"),
+            Metric::ReceivingCpu(cores) => format!("CPU of receivers, of {cores} cores"),
             Metric::Rct => "average RCT".to_string(),
             Metric::LongMedian => "median completion time of long messages".to_string(),
             Metric::Fairness { .. } => "fairness index".to_string(),
@@ -222,16 +234,26 @@ impl Metric {
             Metric::Slowdown => Some(flows.slowdown),
             Metric::Fct => Some(flows.fct_us),
             Metric::FctP99 => Some(flows.fct_p99_us),
+            Metric::FctP999 => Some(flows.fct_p999_us),
+            Metric::FctMax => Some(flows.fct_max_us),
             _ => None,
         }
     }
 
     fn of(self, result: &Measurement, traffic: &str) -> Option<f64> {
+        let cpu = |side: usize, cores: u32| {
+            let share = result.cpu_us[side] / (result.sim_time_us * f64::from(cores));
+            (result.cpu_us[side] > 0.0).then_some(share)
+        };
         match self {
-            Metric::Slowdown | Metric::Fct | Metric::FctP99 if traffic.is_empty() => {
+            Metric::SendingCpu(cores) => cpu(0, cores),
+            Metric::ReceivingCpu(cores) => cpu(1, cores),
+            Metric::Slowdown | Metric::Fct | Metric::FctP99 | Metric::FctP999 | Metric::FctMax
+                if traffic.is_empty() =>
+            {
                 result.flows.as_ref().and_then(|flows| self.of_flows(flows))
             }
-            Metric::Slowdown | Metric::Fct | Metric::FctP99 => {
+            Metric::Slowdown | Metric::Fct | Metric::FctP99 | Metric::FctP999 | Metric::FctMax => {
                 result.traffic.get(traffic).and_then(|flows| self.of_flows(flows))
             }
             Metric::Rct => rnic_results::stats::mean(&result.requests_us),

@@ -2,7 +2,7 @@
 //! is a public talk; its evaluation has 16 hosts of 10 Gbps on one switch.
 
 use super::figures::{Chart, Pick};
-use super::measured::{Case, Measured, Metric, largest};
+use super::measured::{Case, Measured, Metric, divide, largest};
 use super::verdict::{Claim, Row, Sample, Unit};
 use super::{Experiment, Source, Study, scenarios};
 
@@ -10,21 +10,23 @@ use super::{Experiment, Source, Study, scenarios};
 pub static STUDY: Study = Study {
     name: "rogue",
     title: "RoGUE: RDMA over Generic Unconverged Ethernet",
-    files: scenarios!["rogue", "rpc.toml", "rpc.cdf", "loss.toml", "sharing.toml", "sharing.csv"],
+    files: scenarios!["rogue", "rpc.toml", "rpc.cdf", "loss.toml", "sharing.toml", "sharing.csv", "cpu.toml"],
     experiments: EXPERIMENTS,
     remarks: &[
         "The source gives axes and words, and few numbers. \"Competitive\" is read as at most 1.25 times the baseline, and \"fair\" \
          as a fairness index (Jain) of at least 0.9. RoGUE's thresholds and constants are not stated: those of `cc = \"rogue\"` are \
          a reconstruction.",
-        "DCTCP runs in a TCP without an operating system: its completion times lack the latency of a kernel's network stack, so \
-         they are lower than those of a testbed. RoGUE's times have the latencies of doorbell, DMA and completion; those of RoCE \
-         have none of these.",
+        "DCTCP runs in the TCP of a kernel and RoGUE above a NIC, both with declared latencies and CPU costs (`rnic list transports`). \
+         RoCE has neither: its completion times lack the latencies of doorbell, DMA and completion.",
+        "The source does not say how RPCs are assigned to queue pairs. \"RoGUE\" has one channel for all RPCs between two hosts, \
+         \"RoGUE, small apart\" a second one for those of 1 KB.",
     ],
 };
 
 const RPC: &str = "rpc.toml";
 const LOSS: &str = "loss.toml";
 const SHARING: &str = "sharing.toml";
+const CPU: &str = "cpu.toml";
 /// Settings that `--quick` changes.
 const FEW: &[(&str, &str)] = &[("traffic.flows", "300"), ("traffic.warmup", "30")];
 const LOADS: [&str; 4] = ["0.1", "0.25", "0.5", "0.75"];
@@ -37,6 +39,9 @@ const PHASE: u32 = 50_000;
 
 const fn rogue(file: &'static str, point: &'static str) -> Case<'static> {
     Case { file, run: "RoGUE", cc: "rogue", point }
+}
+const fn apart(file: &'static str, point: &'static str) -> Case<'static> {
+    Case { run: "RoGUE, small apart", ..rogue(file, point) }
 }
 const fn roce(file: &'static str, point: &'static str) -> Case<'static> {
     Case { file, run: "RoCE", cc: "dcqcn", point }
@@ -53,8 +58,9 @@ const fn picks(file: &'static str, point: &'static str) -> [Pick; 3] {
     ]
 }
 
-const LOADED: [Pick; 6] = [
+const LOADED: [Pick; 7] = [
     Pick { name: "RoGUE", case: rogue(RPC, "") },
+    Pick { name: "RoGUE, small apart", case: apart(RPC, "") },
     Pick { name: "RoGUE + PFC", case: rogue(RPC, "").run("RoGUE + PFC") },
     Pick { name: "RoCE + DCQCN", case: roce(RPC, "") },
     Pick { name: "RoCE + DCQCN + PFC", case: roce(RPC, "").run("RoCE + PFC") },
@@ -110,7 +116,7 @@ const EXPERIMENTS: &[Experiment] = &[
         name: "cpu",
         title: "(d) CPU by declared costs",
         seeds: 2,
-        sources: &[Source::all(SHARING)],
+        sources: &[Source::all(CPU).quick(&[("limits.duration", "5 ms")], &[])],
         charts: &[],
         rows: cpu,
     },
@@ -123,52 +129,65 @@ fn loads(m: &Measured<'_>) -> Vec<&'static str> {
 
 /// A row for each load: RoGUE's metric over that of a baseline.
 fn against(
-    m: &Measured<'_>, base: fn(&'static str) -> Case<'static>, name: &str, what: &str, metric: Metric,
+    m: &Measured<'_>, (own, label): (fn(&'static str, &'static str) -> Case<'static>, &str),
+    (base, name): (fn(&'static str) -> Case<'static>, &str), what: &str, metric: Metric,
 ) -> Vec<Row> {
     let row = |load| {
-        let label = format!("{what} at load {load}: RoGUE / {name}");
+        let label = format!("{what} at load {load}: {label} / {name}");
         let claim = Claim::Within { low: 0.0, high: COMPETITIVE };
         Row::new(
             label,
             "competitive with RoCE + DCQCN",
             claim,
             Unit::Ratio,
-            m.ratio(rogue(RPC, load), base(load), metric),
+            m.ratio(own(RPC, load), base(load), metric),
         )
     };
     loads(m).into_iter().map(row).collect()
 }
 
 /// A row about the axis of the figure, which RoGUE's largest value must not exceed.
-fn axis(m: &Measured<'_>, what: &str, stated: &str, metric: Metric, most: f64) -> Row {
-    let of = |load| (format!("at load {load}"), m.values(rogue(RPC, load), metric));
+fn axis(m: &Measured<'_>, (own, name): Named, what: &str, stated: &str, metric: Metric, most: f64) -> Row {
+    let of = |load| (format!("at load {load}"), m.values(own(RPC, load), metric));
     let (sample, at) = largest(loads(m).into_iter().map(of).collect());
-    Row::new(format!("{what}: RoGUE's largest over the loads"), stated, Claim::AtMost(most), Unit::Microseconds, sample)
-        .note(at)
+    let label = format!("{what}: {name}, largest over the loads");
+    Row::new(label, stated, Claim::AtMost(most), Unit::Microseconds, sample).note(at)
+}
+
+/// The case of a file at a load, and its name in the table.
+type Named = (fn(&'static str, &'static str) -> Case<'static>, &'static str);
+
+/// RoGUE with one channel between two hosts, and with one for small RPCs besides.
+const BOTH: [Named; 2] = [(rogue, "RoGUE"), (apart, "RoGUE, small apart")];
+
+fn rpcs(m: &Measured<'_>, what: &str, metric: Metric, (stated, most): (&str, f64)) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for own in BOTH {
+        rows.push(axis(m, own, what, stated, metric, most));
+        rows.extend(against(m, own, (|load| roce(RPC, load), "RoCE + DCQCN"), what, metric));
+        rows.extend(against(m, own, (|load| roce(RPC, load).run("RoCE + PFC"), "RoCE + DCQCN + PFC"), what, metric));
+    }
+    rows
 }
 
 fn large(m: &Measured<'_>) -> Vec<Row> {
-    let what = "median of 1 MB";
-    let mut rows = vec![axis(m, what, "the axis ends at 7 ms", LARGE, 7_000.0)];
-    rows.extend(against(m, |load| roce(RPC, load), "RoCE + DCQCN", what, LARGE));
-    rows.extend(against(m, |load| roce(RPC, load).run("RoCE + PFC"), "RoCE + DCQCN + PFC", what, LARGE));
-    rows
+    rpcs(m, "median of 1 MB", LARGE, ("the axis ends at 7 ms", 7_000.0))
 }
 
 fn small(m: &Measured<'_>) -> Vec<Row> {
     let what = "90th percentile of 1 KB";
-    let mut rows = vec![axis(m, what, "the axis ends at 700 us", SMALL, 700.0)];
-    rows.extend(against(m, |load| roce(RPC, load), "RoCE + DCQCN", what, SMALL));
-    rows.extend(against(m, |load| roce(RPC, load).run("RoCE + PFC"), "RoCE + DCQCN + PFC", what, SMALL));
-    rows.extend(loads(m).into_iter().map(|load| {
-        Row::new(
-            format!("{what} at load {load}: DCTCP / RoGUE"),
-            "far better than DCTCP",
-            Claim::Above(1.0),
-            Unit::Ratio,
-            m.ratio(dctcp(RPC, load), rogue(RPC, load), SMALL),
-        )
-    }));
+    let mut rows = rpcs(m, what, SMALL, ("the axis ends at 700 us", 700.0));
+    for (own, name) in BOTH {
+        rows.extend(loads(m).into_iter().map(|load| {
+            Row::new(
+                format!("{what} at load {load}: DCTCP / {name}"),
+                "far better than DCTCP",
+                Claim::Above(1.0),
+                Unit::Ratio,
+                m.ratio(dctcp(RPC, load), own(RPC, load), SMALL),
+            )
+        }));
+    }
     rows
 }
 
@@ -176,7 +195,9 @@ fn small(m: &Measured<'_>) -> Vec<Row> {
 fn lossy(m: &Measured<'_>) -> Vec<Row> {
     let mut rows = Vec::new();
     for point in m.points(LOSS).into_iter().filter(|point| *point != "0.0") {
-        for (name, of) in [("RoGUE", rogue as fn(_, _) -> _), ("RoCE + DCQCN", roce), ("DCTCP", dctcp)] {
+        for (name, of) in
+            [("RoGUE", rogue as fn(_, _) -> _), ("RoGUE, small apart", apart), ("RoCE + DCQCN", roce), ("DCTCP", dctcp)]
+        {
             for (what, metric) in [("median of 1 MB", LARGE), ("90th percentile of 1 KB", SMALL)] {
                 let case: Case<'_> = of(LOSS, "0.0");
                 let ratio = m.ratio(Case { point, ..case }, case, metric);
@@ -209,59 +230,49 @@ fn sharing(m: &Measured<'_>) -> Vec<Row> {
     rows
 }
 
-/// Declared costs in nanoseconds of one core. Posting and polling a request: our choice, a few hundred cycles each
-/// (Kalia et al., USENIX ATC 2016, count the same steps). The layer: measured with `cargo bench -p rnic-host`.
-const POST: f64 = 100.0;
-const POLL: f64 = 50.0;
-const LAYER: f64 = 55.0;
-/// Gbps of one core with a kernel's TCP (Cai et al., SIGCOMM 2021: about 42 Gbps with all optimisations).
-const TCP_GBPS: f64 = 42.0;
-/// Rate for which the CPU is computed, in Gbps, and bytes of a chunk.
-const GBPS: f64 = 10.0;
-const CHUNK: f64 = 65_536.0;
-
 /// Largest difference, as a share of a core, that counts as little; the paper's axis ends at 60 %.
 const LITTLE: f64 = 0.05;
+/// Rate for which the CPU is stated, in Gbps.
+const GBPS: f64 = 10.0;
 
-/// The share of a core for `GBPS` with requests of `bytes` that cost `ns` each.
-fn share(bytes: f64, ns: f64) -> f64 {
-    GBPS * 1e9 / 8.0 / bytes * ns * 1e-9
-}
-
-fn cpu(_: &Measured<'_>) -> Vec<Row> {
-    let one = |value: f64| -> Sample { Ok(vec![value]) };
-    let note = "one value over all seeds: the declared costs alone, no measurement of a testbed";
-    let large = share(CHUNK, POST + POLL + LAYER);
-    let small = share(1_000.0, POST + LAYER) + share(CHUNK, POLL);
-    let plain = share(1e6, POST + POLL);
-    let tcp = GBPS / TCP_GBPS;
+fn cpu(m: &Measured<'_>) -> Vec<Row> {
+    let case = |run, cc| Case { file: CPU, run, cc, point: "" };
+    // The CPU of the sender for 10 Gbps of payload, as a share of a core.
+    let share = |run, cc| -> Sample {
+        let busy = m.values(case(run, cc), Metric::SendingCpu(1))?;
+        Ok(divide(busy, &m.values(case(run, cc), Metric::Goodput(false))?)?.into_iter().map(|x| x * GBPS).collect())
+    };
+    let note = "by the declared costs";
+    let row =
+        |what: String, stated: &str, claim, sample| Row::new(what, stated, claim, Unit::Percent, sample).note(note);
     let below = |most: f64| Claim::Within { low: 0.0, high: most };
-    vec![
-        Row::new(
-            "RoGUE at 10 Gbps, verbs of 64 KB and more",
-            "below 10 % of a core",
-            below(0.1),
-            Unit::Percent,
-            one(large),
-        )
-        .note(note),
-        Row::new("RoGUE at 10 Gbps, verbs of 1 KB", "below 20 % of a core", below(0.2), Unit::Percent, one(small))
-            .note(note),
-        Row::new(
-            "verbs of 1 MB: RoGUE's share of a core above RoCE's",
+    let of = |run| share(run, "rogue");
+    let above = |above: Sample, below: Sample| -> Sample {
+        Ok(above?.into_iter().zip(below?).map(|(above, below)| above - below).collect())
+    };
+    let mut rows = vec![
+        row("RoGUE, verbs of 1 MB, at 10 Gbps".into(), "below 10 % of a core", below(0.1), of("RoGUE")),
+        row("RoGUE, verbs of 1 KB, at 10 Gbps".into(), "below 20 % of a core", below(0.2), of("RoGUE, verbs of 1 KB")),
+        row(
+            "verbs of 1 MB: RoGUE's share of a core above that of plain verbs".into(),
             "a little above RoCE",
             Claim::Within { low: 0.0, high: LITTLE },
-            Unit::Percent,
-            one(large - plain),
-        )
-        .note(note),
+            above(of("RoGUE"), share("verbs", "none")),
+        ),
         Row::new(
             "verbs of 1 MB: DCTCP / RoGUE",
             "far below DCTCP",
             Claim::Within { low: 1.0, high: f64::INFINITY },
             Unit::Ratio,
-            one(tcp / large),
+            share("DCTCP", "dctcp").and_then(|tcp| divide(tcp, &of("RoGUE")?)),
         )
         .note(note),
-    ]
+        row("DCTCP, 1 MB, at 10 Gbps".into(), "the axis ends at 60 %", below(0.6), share("DCTCP", "dctcp")),
+    ];
+    for (run, chunk) in
+        [("RoGUE, 4 KB", "4 KB"), ("RoGUE, 16 KB", "16 KB"), ("RoGUE, 256 KB", "256 KB"), ("RoGUE, 1 MB", "1 MB")]
+    {
+        rows.push(row(format!("RoGUE, verbs of 1 MB in chunks of {chunk}"), "nothing", Claim::Open, of(run)));
+    }
+    rows
 }

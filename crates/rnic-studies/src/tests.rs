@@ -19,7 +19,8 @@ fn request(names: &[&str], set: &[(&str, &str)]) -> Request {
 
 /// A simulation result that has a value for every quantity.
 fn anything() -> Measurement {
-    let flows = measurement::Flows { count: 1, slowdown: 2.0, fct_us: 3.0, fct_p99_us: 4.0 };
+    let flows =
+        measurement::Flows { count: 1, slowdown: 2.0, fct_us: 3.0, fct_p99_us: 4.0, fct_p999_us: 5.0, fct_max_us: 6.0 };
     Measurement {
         flows: Some(flows),
         traffic: [("background".to_string(), flows)].into(),

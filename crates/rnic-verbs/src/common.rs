@@ -6,7 +6,7 @@ use crate::queue::{CompletionQueue, Receive, ReceiveQueue, SharedReceiveQueue};
 use crate::send_queue::{SendQueue, Wqe};
 use crate::table::Table;
 use crate::types::{
-    Access, Completion, Connection, CqId, Event, Opcode, Pd, QpInit, Qpn, SendAttributes, Source, State, Status,
+    Access, Completion, Connection, CqId, Event, Extras, Opcode, Pd, QpInit, Qpn, SendAttributes, Source, State, Status,
 };
 use crate::{Counters, VerbsError};
 use rnic_transport::Time;
@@ -112,6 +112,9 @@ pub(crate) struct Common {
     pub(crate) access: Access,
     pub(crate) state: State,
     pub(crate) connection: Option<Connection>,
+    pub(crate) extras: Extras,
+    /// Whether a packet of the message that is being received was CE-marked.
+    pub(crate) marked: bool,
     pub(crate) attributes: SendAttributes,
     pub(crate) route: Route,
     pub(crate) sends: SendQueue,
@@ -158,6 +161,8 @@ impl Common {
             access: Access::LOCAL_READ,
             state: State::Reset,
             connection: None,
+            extras: Extras::default(),
+            marked: false,
             attributes: SendAttributes::default(),
             sends,
             receives,
@@ -173,7 +178,10 @@ impl Common {
     /// Resets the queue pair: from any state to RESET.
     pub(crate) fn reset(&mut self) {
         let queues = (self.sends.take_emptied(), self.receives.take_emptied());
+        // The extras are abilities of the queue pair and not attributes of its connection.
+        let extras = self.extras;
         *self = Common::new(self.qpn, self.pd, self.init.clone(), queues);
+        self.extras = extras;
     }
 
     /// Whether the queue pair is in a state in which it processes packets of the peer.
@@ -254,6 +262,8 @@ impl Common {
             imm: delivery.imm,
             invalidated: delivery.invalidated,
             source: delivery.source,
+            marked: self.marked,
+            trimmed: false,
             qpn: self.qpn,
             time: ctx.now,
         };
@@ -266,6 +276,25 @@ impl Common {
         self.inbox.pop_front().map(|(_, receive)| receive)
     }
 
+    /// Completes the oldest receive for a message whose payload a switch has trimmed.
+    pub(crate) fn receive_trimmed(&mut self, ctx: &mut Ctx, imm: u32) {
+        if self.receive(ctx, 0, false).is_none() {
+            return;
+        }
+        let Some(receive) = self.take_oldest() else { return };
+        let completion = Completion {
+            wr_id: receive.wr_id,
+            status: Status::LocalQpOperation,
+            opcode: Opcode::RecvWithImmediate,
+            imm: Some(imm),
+            trimmed: true,
+            qpn: self.qpn,
+            time: ctx.now,
+            ..Completion::BLANK
+        };
+        ctx.complete(self.init.recv_cq, completion, false);
+    }
+
     fn receive_failed(&self, ctx: &mut Ctx, receive: &Receive, status: Status) {
         let completion = Completion {
             wr_id: receive.wr_id,
@@ -275,6 +304,8 @@ impl Common {
             imm: None,
             invalidated: None,
             source: None,
+            marked: false,
+            trimmed: false,
             qpn: self.qpn,
             time: ctx.now,
         };
@@ -316,6 +347,8 @@ impl Common {
             imm: None,
             invalidated: None,
             source: None,
+            marked: false,
+            trimmed: false,
             qpn: self.qpn,
             time: ctx.now,
         };

@@ -10,7 +10,7 @@ use crate::qp::Qp;
 use crate::qps::QueuePairs;
 use crate::queue::CompletionQueue;
 use crate::table::Table;
-use crate::types::{Event, NetworkHeader, Qpn, Service, State, Status, VerbsError};
+use crate::types::{Event, NetworkHeader, Qpn, Service, State, Status, URGENT_DSCP, VerbsError};
 use chacha20::ChaCha20Rng;
 use rand_core::{Rng, SeedableRng};
 use rnic_transport::{Psn, Time};
@@ -170,6 +170,25 @@ impl Device {
     ) -> Result<(), Dropped> {
         let origin = Origin { network: NetworkHeader::from(source, marked), protected: false };
         self.counted(now, marked, |device| device.take_packet(now, &origin, packet))
+    }
+
+    /// Handles the headers of a packet whose payload a switch has trimmed, for owners whose networks trim. An
+    /// unreliable connection drops the packet's message; if the message's last packet arrives, trimmed or not, and has
+    /// immediate data, a receive completes with [`Completion::trimmed`](crate::Completion::trimmed), so that software
+    /// learns of the loss at once. All other queue pairs drop the packet, as if the network had lost it.
+    ///
+    /// Nothing authenticates a trimmed packet, so the device's owner must not call this for protected connections.
+    ///
+    /// # Errors
+    /// The reason for which the packet is dropped, which it always is.
+    pub fn receive_trimmed(&mut self, now: Time, source: SocketAddr, packet: &Packet<'_>) -> Result<(), Dropped> {
+        let origin = Origin { network: NetworkHeader::from(source, false), protected: false };
+        self.counted(now, false, |device| {
+            let bth = &packet.headers.bth;
+            let (_, qp) = addressed(&mut device.qps, Qpn(bth.dest_qp), &origin, bth.pkey)?;
+            qp.check(packet).map_err(|(why, _)| why)?;
+            qp.handle_trimmed(&mut device.ctx, packet)
+        })
     }
 
     #[inline]
@@ -345,7 +364,7 @@ impl Device {
             && !qp.ready
         {
             qp.ready = true;
-            self.ready.push_back(at);
+            queue(&mut self.ready, at, qp);
         }
     }
 
@@ -364,7 +383,7 @@ impl Device {
         let transmit = qp.next_transmit();
         if transmit.is_some_and(|time| time <= now) && !qp.ready {
             qp.ready = true;
-            self.ready.push_back(at);
+            queue(&mut self.ready, at, qp);
         }
         // A queue pair in the ring needs no timer for its next transmission.
         let later = transmit.filter(|_| !qp.ready);
@@ -415,6 +434,16 @@ impl Device {
     pub(crate) fn qp_and_ctx(&mut self, qpn: Qpn) -> Result<(&mut Qp, &mut Ctx), VerbsError> {
         let (_, qp) = self.qps.get_mut(qpn).ok_or(VerbsError::Unknown("such queue pair"))?;
         Ok((qp, &mut self.ctx))
+    }
+}
+
+/// Puts the queue pair in slot `at` into the ring of ready queue pairs: at the end, or, with [`URGENT_DSCP`], in front.
+#[inline]
+fn queue(ready: &mut VecDeque<u32>, at: u32, qp: &Qp) {
+    if qp.common.connection.is_some_and(|connection| connection.dscp == URGENT_DSCP) {
+        ready.push_front(at);
+    } else {
+        ready.push_back(at);
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::backing::ForeignMemory;
 use crate::device::Device;
 use crate::types::{
-    Access, Completion, CqId, DeviceInfo, Event, MrId, MrInfo, Pd, QpInfo, QpInit, Qpn, Recipient, RecvRequest,
+    Access, Completion, CqId, DeviceInfo, Event, Extras, MrId, MrInfo, Pd, QpInfo, QpInit, Qpn, Recipient, RecvRequest,
     SendRequest, Transition, VerbsError,
 };
 use rnic_transport::{BitRate, Time};
@@ -194,6 +194,27 @@ pub trait Verbs {
     /// If there is no such queue pair, or the rate is 0.
     fn set_rate(&mut self, qpn: Qpn, rate: Option<BitRate>) -> Result<Option<BitRate>, VerbsError>;
 
+    /// Gives a queue pair abilities that commodity NICs lack; see [`Device::set_extras`].
+    ///
+    /// # Errors
+    /// If the NIC does not have them. Also as [`Device::set_extras`].
+    fn set_extras(&mut self, qpn: Qpn, extras: Extras) -> Result<(), VerbsError> {
+        let _ = qpn;
+        match extras == Extras::default() {
+            true => Ok(()),
+            false => Err(VerbsError::Unsupported("the NIC has no extras: ECN in completions, requests on many paths")),
+        }
+    }
+
+    /// Posts a send request on the path that `entropy` chooses; see [`Device::post_spread`].
+    ///
+    /// # Errors
+    /// As [`Verbs::post_send`]. Also if the queue pair or the NIC has one path for all requests.
+    fn post_spread(&mut self, qpn: Qpn, request: &SendRequest<'_>, entropy: u16) -> Result<(), VerbsError> {
+        let _ = (qpn, request, entropy);
+        Err(VerbsError::Unsupported("the NIC sends all requests of a queue pair on one path"))
+    }
+
     /// Destroys a queue pair. Its outstanding work requests disappear without completions.
     ///
     /// # Errors
@@ -334,6 +355,12 @@ impl Verbs for Device {
     fn set_rate(&mut self, qpn: Qpn, rate: Option<BitRate>) -> Result<Option<BitRate>, VerbsError> {
         Device::set_rate(self, qpn, rate)?;
         Ok(rate)
+    }
+    fn set_extras(&mut self, qpn: Qpn, extras: Extras) -> Result<(), VerbsError> {
+        Device::set_extras(self, qpn, extras)
+    }
+    fn post_spread(&mut self, qpn: Qpn, request: &SendRequest<'_>, entropy: u16) -> Result<(), VerbsError> {
+        Device::post_spread(self, qpn, request, entropy)
     }
     fn destroy_qp(&mut self, qpn: Qpn) -> Result<(), VerbsError> {
         Device::destroy_qp(self, qpn)

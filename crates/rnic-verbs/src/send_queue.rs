@@ -42,6 +42,8 @@ pub(crate) struct Wqe {
     /// For IRN: sequence number of the receive that the message consumes (recv_WQE_SN), or of the read or atomic among
     /// all reads and atomics (read_WQE_SN).
     pub(crate) serial: u32,
+    /// Chooses the path of the request, if its queue pair spreads requests over paths.
+    pub(crate) entropy: u16,
 }
 
 impl Wqe {
@@ -60,6 +62,7 @@ impl Wqe {
             responses_received: 0,
             first_response: 0,
             serial: 0,
+            entropy: 0,
         }
     }
 
@@ -259,6 +262,11 @@ impl SendQueue {
         let at = self.search(self.near_packet, |wqe| wqe.end() <= packet);
         self.near_packet = at;
         self.wqes.get_mut(at).filter(|wqe| at < self.released && (wqe.first..wqe.end()).contains(&packet))
+    }
+
+    /// The entropy of the released request to which the request packet number `packet` belongs.
+    pub(crate) fn entropy(&self, packet: u64) -> Option<u16> {
+        self.wqes.get(self.search(self.near_packet, |wqe| wqe.end() <= packet)).map(|wqe| wqe.entropy)
     }
 
     /// Finds the released read or atomic to which response packet number `response` belongs.

@@ -207,6 +207,18 @@ impl SendFlags {
     pub const SIGNALED: SendFlags = SendFlags { signaled: true, solicited: false, fence: false };
 }
 
+/// Abilities of a queue pair that commodity NICs lack, and that authors of transports in host software ask for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Extras {
+    /// The packets carry the ECN codepoint ECT(0), whatever the congestion control of the queue pair, so that switches
+    /// may CE-mark them. The peer's completions tell it ([`Completion::marked`]).
+    pub ecn: bool,
+    /// Each request may take its own path: [`Verbs::post_spread`](crate::Verbs::post_spread) gives it an entropy, from
+    /// which the UDP source port of its packets follows. The receiver takes messages in any order, so both ends must
+    /// have this ability. Only unreliable connections can.
+    pub spread: bool,
+}
+
 /// The local data of a send request.
 #[derive(Clone, Copy, Debug)]
 pub enum Data<'a> {
@@ -308,6 +320,13 @@ pub struct Completion {
     pub invalidated: Option<u32>,
     /// Of a receive of a UD queue pair: the sender of the datagram.
     pub source: Option<Source>,
+    /// Of a receive, except with IRN: whether a switch CE-marked (ECN) a packet of the message. Commodity NICs do not
+    /// tell this.
+    pub marked: bool,
+    /// Of a receive of an unreliable connection that failed: whether its message failed because a switch trimmed the
+    /// payload of a packet ([`Device::receive_trimmed`](crate::Device::receive_trimmed)). `imm` is then that of the
+    /// message.
+    pub trimmed: bool,
     /// The queue pair of the work request.
     pub qpn: Qpn,
     /// Time when the device generated the completion, by the device's clock. A request of a reliable connection
@@ -317,8 +336,8 @@ pub struct Completion {
     pub time: Time,
 }
 
-// The size is checked because every completion is copied into its queue and out of it: one cache line or less.
-const _: () = assert!(size_of::<Completion>() == 64);
+// The size is checked because every completion is copied into its queue and out of it.
+const _: () = assert!(size_of::<Completion>() <= 72);
 
 impl Completion {
     /// An empty completion, to fill the array that [`Verbs::poll_cq`](crate::Verbs::poll_cq) overwrites.
@@ -330,6 +349,8 @@ impl Completion {
         imm: None,
         invalidated: None,
         source: None,
+        marked: false,
+        trimmed: false,
         qpn: Qpn(0),
         time: Time::ZERO,
     };
@@ -554,6 +575,10 @@ pub struct DeviceInfo {
 /// Maximum path MTU in bytes of payload, which only IRN supports: 9,000 bytes of a jumbo frame minus the IPv4, UDP and
 /// base transport headers.
 pub const MAX_MTU: u32 = 8_960;
+
+/// The differentiated services code point (DSCP) of urgent packets. A device sends the packets of a connection with
+/// this DSCP before those of all others; only short messages should use it. It is the one that NICs give to CNPs (48).
+pub const URGENT_DSCP: u8 = 48;
 
 /// The attributes of a connection, which the transition from INIT to RTR sets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -12,9 +12,9 @@ use crate::qp::{Engine, MAX_IN_FLIGHT, Qp};
 use crate::queue::{CompletionQueue, Notify, Receive, ReceiveQueue, SharedReceiveQueue};
 use crate::send_queue::{Local, Wqe};
 use crate::types::{
-    Access, Completion, Connection, CqId, Data, DatagramAttributes, Event, MAX_MTU, MrId, MrInfo, Pd, QpChange, QpInfo,
-    QpInit, Qpn, Recipient, RecvRequest, SendAttributes, SendOp, SendRequest, Service, Sge, SrqId, SrqInfo, State,
-    Status, VerbsError, range,
+    Access, Completion, Connection, CqId, Data, DatagramAttributes, Event, Extras, MAX_MTU, MrId, MrInfo, Pd, QpChange,
+    QpInfo, QpInit, Qpn, Recipient, RecvRequest, SendAttributes, SendOp, SendRequest, Service, Sge, SrqId, SrqInfo,
+    State, Status, VerbsError, range,
 };
 use rnic_transport::{BitRate, FlowConfig, GoBack, NackPolicy, Psn, Time, headers};
 use std::net::SocketAddr;
@@ -811,7 +811,34 @@ impl Device {
     /// If the send queue is full, if the request is not possible in the queue pair's state or with its transport
     /// service, or if the memory of a scatter-gather element cannot be used. After an error nothing is posted.
     pub fn post_send(&mut self, qpn: Qpn, request: &SendRequest<'_>) -> Result<(), VerbsError> {
-        self.post(qpn, request, None)
+        self.post(qpn, request, None, 0)
+    }
+
+    /// Posts a request like [`Device::post_send`], to a queue pair that spreads its requests over paths
+    /// ([`Extras::spread`]). Requests with the same `entropy` take the same path.
+    ///
+    /// # Errors
+    /// As [`Device::post_send`]. Also if the queue pair does not spread requests.
+    pub fn post_spread(&mut self, qpn: Qpn, request: &SendRequest<'_>, entropy: u16) -> Result<(), VerbsError> {
+        if !self.qp(qpn)?.common.extras.spread {
+            return Err(VerbsError::Unsupported("the queue pair has one path: `Extras::spread` was not set"));
+        }
+        self.post(qpn, request, None, entropy)
+    }
+
+    /// Gives a queue pair abilities that commodity NICs lack, or takes them away. Those of the receiver take effect
+    /// when the queue pair is connected. A reset leaves them.
+    ///
+    /// # Errors
+    /// If there is no such queue pair, it is connected, or its service is not UC and `extras.spread` is set.
+    pub fn set_extras(&mut self, qpn: Qpn, extras: Extras) -> Result<(), VerbsError> {
+        let c = &mut self.qp(qpn)?.common;
+        require(c.state, &[State::Reset, State::Init], "change its extras")?;
+        if extras.spread && c.init.service != Service::Uc {
+            return Err(VerbsError::Unsupported("only an unreliable connection (UC) spreads requests over paths"));
+        }
+        c.extras = extras;
+        Ok(())
     }
 
     /// Posts a Send, or a Send with Immediate, of a UD queue pair to the recipient `to`. In state ERR or SQE the
@@ -822,10 +849,12 @@ impl Device {
     /// As [`Device::post_send`]. Also if the service is not UD, the message is longer than the path MTU, or the
     /// recipient is a multicast group or out of range.
     pub fn post_datagram(&mut self, qpn: Qpn, request: &SendRequest<'_>, to: &Recipient) -> Result<(), VerbsError> {
-        self.post(qpn, request, Some(to))
+        self.post(qpn, request, Some(to), 0)
     }
 
-    fn post(&mut self, qpn: Qpn, request: &SendRequest<'_>, to: Option<&Recipient>) -> Result<(), VerbsError> {
+    fn post(
+        &mut self, qpn: Qpn, request: &SendRequest<'_>, to: Option<&Recipient>, entropy: u16,
+    ) -> Result<(), VerbsError> {
         let qp = self.qps.get(qpn).ok_or(VerbsError::Unknown("such queue pair"))?;
         let c = &qp.common;
         let usable = [State::ReadyToSend, State::SendQueueDrain, State::SendQueueError, State::Error];
@@ -884,7 +913,7 @@ impl Device {
         if op.is_fetching() && c.attributes.max_rd_atomic == 0 {
             return Err(VerbsError::Unsupported("the connection admits no reads and atomics (max_rd_atomic is 0)"));
         }
-        let wqe = Wqe::new(request.wr_id, op, local, len, request.flags);
+        let wqe = Wqe { entropy, ..Wqe::new(request.wr_id, op, local, len, request.flags) };
         let (qp, ctx) = self.qp_and_ctx(qpn)?;
         if matches!(qp.common.state, State::Error | State::SendQueueError) {
             qp.common.sent(ctx, &wqe, Status::WorkRequestFlushed);

@@ -8,6 +8,7 @@ mod dead_peer;
 mod drops;
 mod epochs;
 mod errors;
+mod extras;
 mod foreign;
 mod hostile;
 mod irn;

@@ -7,8 +7,8 @@ use crate::clock::TimeSource;
 use crate::config::Mode;
 use rnic_transport::{BitRate, Time};
 use rnic_verbs::{
-    Access, Completion, Connection, CqId, DeviceInfo, Event, ForeignMemory, MrId, MrInfo, Pd, QpInfo, QpInit, Qpn,
-    Recipient, RecvRequest, SendRequest, State, Transition, Verbs, VerbsError, until_full,
+    Access, Completion, Connection, CqId, DeviceInfo, Event, Extras, ForeignMemory, MrId, MrInfo, Pd, QpInfo, QpInit,
+    Qpn, Recipient, RecvRequest, SendRequest, State, Transition, Verbs, VerbsError, until_full,
 };
 
 /// Objects (such as queue pairs) that are created through this trait belong to the device: they live until the
@@ -102,6 +102,14 @@ impl Verbs for Device {
         self.shared().verbs().set_rate(qpn, rate)?;
         self.shared().posted();
         Ok(rate)
+    }
+
+    fn set_extras(&mut self, qpn: Qpn, extras: Extras) -> Result<(), VerbsError> {
+        self.shared().verbs().set_extras(qpn, extras)
+    }
+
+    fn post_spread(&mut self, qpn: Qpn, request: &SendRequest<'_>, entropy: u16) -> Result<(), VerbsError> {
+        self.post_sends_to(qpn, |verbs| verbs.post_spread(qpn, request, entropy))
     }
 
     fn destroy_qp(&mut self, qpn: Qpn) -> Result<(), VerbsError> {

@@ -6,8 +6,8 @@ use crate::device::Device;
 use rnic_secure::{KeyPair, Protection, PublicKey};
 use rnic_transport::{BitRate, Time};
 use rnic_verbs::{
-    Access, Completion, Connection, CqId, DeviceInfo, Event, ForeignMemory, MrId, MrInfo, Pd, QpInfo, QpInit, Qpn,
-    RecvRequest, SendRequest, Transition, Verbs, VerbsError,
+    Access, Completion, Connection, CqId, DeviceInfo, Event, Extras, ForeignMemory, MrId, MrInfo, Pd, QpInfo, QpInit,
+    Qpn, RecvRequest, SendRequest, Transition, Verbs, VerbsError,
 };
 use std::collections::BTreeMap;
 
@@ -26,6 +26,8 @@ pub(super) struct PeerQueuePair {
 struct Own {
     keys: Option<KeyPair>,
     is_protected: bool,
+    /// Whether the packets of the peer's queue pair take several paths, so that they have several source ports.
+    is_spread: bool,
 }
 
 /// A device for the queue pairs of one channel.
@@ -98,8 +100,9 @@ impl Nic {
     /// The attributes of a connection to a queue pair of the peer, with its keys.
     fn secured(&mut self, qpn: Qpn, connection: Connection) -> Result<Connection, VerbsError> {
         let peer = self.peers.get(&connection.peer_qpn).ok_or(VerbsError::Unknown("such queue pair of the peer"))?;
+        let is_spread = self.own.get(&qpn).is_some_and(|own| own.is_spread);
         let connection = Connection {
-            peer_source_port: Some(peer.source_port),
+            peer_source_port: (!is_spread).then_some(peer.source_port),
             peer_in_flight: self.peer_in_flight,
             protected: self.protection.is_some(),
             ..connection
@@ -181,7 +184,7 @@ impl Verbs for Nic {
             }
         };
         let qpn = self.device.create_qp(pd, init)?;
-        self.own.insert(qpn, Own { keys, is_protected: false });
+        self.own.insert(qpn, Own { keys, ..Own::default() });
         Ok(qpn)
     }
     fn modify_qp(&mut self, qpn: Qpn, transition: Transition) -> Result<(), VerbsError> {
@@ -202,6 +205,14 @@ impl Verbs for Nic {
         self.own.remove(&qpn);
         self.device.shared().sessions.remove(qpn);
         Ok(())
+    }
+    fn set_extras(&mut self, qpn: Qpn, extras: Extras) -> Result<(), VerbsError> {
+        self.device.set_extras(qpn, extras)?;
+        self.own.entry(qpn).or_default().is_spread = extras.spread;
+        Ok(())
+    }
+    fn post_spread(&mut self, qpn: Qpn, request: &SendRequest<'_>, entropy: u16) -> Result<(), VerbsError> {
+        self.device.post_spread(qpn, request, entropy)
     }
     fn post_send(&mut self, qpn: Qpn, request: &SendRequest<'_>) -> Result<(), VerbsError> {
         self.device.post_send(qpn, request)

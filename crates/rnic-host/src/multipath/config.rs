@@ -17,8 +17,15 @@ use rnic_verbs::{Limits, Qpn};
 /// ```
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Number of paths, 1 to 256. Each is an unreliable connection in each direction, so it takes two queue pairs.
+    /// Number of paths, 1 to 256. Each is an unreliable connection in each direction, so it takes two queue pairs; with
+    /// `spread` all paths together take two.
     pub paths: u32,
+    /// Whether one queue pair in each direction sends the chunks of all paths, and each chunk has an entropy that
+    /// chooses its path ([`Extras::spread`](rnic_verbs::Extras::spread)). Both sides must have the same.
+    pub spread: bool,
+    /// Whether chunks may be CE-marked, and completions tell it ([`Extras::ecn`](rnic_verbs::Extras::ecn)), so that
+    /// congestion controls can respond to marks.
+    pub ecn: bool,
     /// Length of a chunk in bytes, 256 to 2^24. UCCL-Tran's 32 KB.
     pub chunk: u32,
     /// Congestion control of the sender.
@@ -44,8 +51,12 @@ pub struct Config {
     /// Maximum length in bytes of inline data, at least the 32 bytes of a record.
     pub inline: u32,
     /// Minimum time without a sign of a path after which the sender probes it; also the time between two notes that
-    /// repeat a request. UCCL-Tran's retransmission timeout of 500 us.
+    /// repeat a request. UCCL-Tran's retransmission timeout of 500 us. A probe is not a retransmission, so a shorter
+    /// time does no harm.
     pub timeout: Time,
+    /// Share of the chunks, 0 to 1, whose loss the congestion control does not hear of, because it can be random: more
+    /// losses than this among 128 chunks are a sign of congestion.
+    pub loss_tolerance: f64,
     /// Number of probes in a row without an answer after which a path is reset, at least 1.
     pub path_probes: u32,
     /// Maximum number of transmissions of one chunk, at least 2. UCCL-Tran's 50 timeouts.
@@ -70,6 +81,8 @@ impl Default for Config {
     fn default() -> Config {
         Config {
             paths: 32,
+            spread: false,
+            ecn: false,
             chunk: 1 << 15,
             control: Control::default(),
             credit: None,
@@ -83,6 +96,7 @@ impl Default for Config {
             sges: 4,
             inline: 256,
             timeout: Time::from_us(500),
+            loss_tolerance: 1.0 / 16.0,
             path_probes: 4,
             max_attempts: 50,
             patience: Time::from_ms(10_000),
@@ -96,6 +110,20 @@ impl Config {
     /// Maximum number of paths, as in UCCL-Tran's paper.
     const MAX_PATHS: u32 = 256;
 
+    /// Number of queue pairs in each direction.
+    pub(crate) fn queue_pairs(&self) -> u32 {
+        if self.spread { 1 } else { self.paths }
+    }
+
+    /// Capacity of the send queue, and of the receive queue, of each queue pair.
+    pub(crate) fn depths(&self, limits: &Limits) -> (u32, u32) {
+        let all = |each: u32| match self.spread {
+            true => each.saturating_mul(self.paths).min(2 * super::note::WINDOW as u32).min(limits.work_requests),
+            false => each,
+        };
+        (all(self.send_wr), all(self.recv_wr))
+    }
+
     pub(crate) fn check(&self, limits: &Limits) -> Result<(), HostError> {
         let range = |name, value: u64, min: u64, max: u64| {
             if (min..=max).contains(&value) {
@@ -104,7 +132,10 @@ impl Config {
                 Err(HostError::range(name, value, format!("{min} to {max}")))
             }
         };
-        let possible = (limits.queue_pairs.saturating_sub(1) / 2).min(Config::MAX_PATHS);
+        let possible = match self.spread {
+            true => Config::MAX_PATHS,
+            false => (limits.queue_pairs.saturating_sub(1) / 2).min(Config::MAX_PATHS),
+        };
         if self.paths == 0 || self.paths > possible {
             let queue_pairs = limits.queue_pairs;
             let possible = format!(
@@ -121,6 +152,10 @@ impl Config {
         range("the length of inline data", self.inline.into(), 32, limits.inline.into())?;
         range("the number of probes", self.path_probes.into(), 1, u32::MAX.into())?;
         range("the number of transmissions of a chunk", self.max_attempts.into(), 2, u32::MAX.into())?;
+        if !(0.0..=1.0).contains(&self.loss_tolerance) {
+            let possible = format!("0 to 1, and not {}", self.loss_tolerance);
+            return Err(HostError::range("the tolerated share of lost chunks", self.loss_tolerance as u64, possible));
+        }
         if self.max_window < self.chunk.into() {
             let possible = format!("at least the chunk size of {} bytes", self.chunk);
             return Err(HostError::range("the maximum window", self.max_window, possible));
@@ -140,7 +175,7 @@ impl Config {
 /// What the peer must know of one side of a channel before it can connect. The application transports it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Address {
-    /// The queue pairs on which this side transmits chunks, one for each path.
+    /// The queue pairs on which this side transmits chunks, one for each path, or one for all.
     pub outbound: Vec<Qpn>,
     /// The queue pairs on which this side receives chunks.
     pub inbound: Vec<Qpn>,
@@ -173,6 +208,10 @@ pub struct Counters {
     pub probes: u64,
     /// Number of resets of paths.
     pub resets: u64,
+    /// Number of chunks of which the peer's NIC told that a switch had trimmed them.
+    pub trimmed: u64,
+    /// Number of acknowledged chunks that were CE-marked.
+    pub marked: u64,
     /// Number of round-trip times measured.
     pub samples: u64,
 }

@@ -21,9 +21,10 @@ impl Channel {
         if self.peer.is_some() {
             return Err(HostError::Unsupported("the channel is connected already"));
         }
-        if peer.inbound.len() != self.paths.len() || peer.outbound.len() != self.paths.len() {
+        let own = self.config.queue_pairs() as usize;
+        if peer.inbound.len() != own || peer.outbound.len() != own {
             let possible = format!("{}, as on the other side", peer.inbound.len().min(peer.outbound.len()));
-            return Err(HostError::range("the number of paths", self.paths.len() as u64, possible));
+            return Err(HostError::range("the number of paths", own as u64, possible));
         }
         let frames = Frames { mtu: link.path_mtu, header: rnic_transport::headers::ROCE_DATA };
         let line = nic.query_device().line_rate;
@@ -45,7 +46,7 @@ impl Channel {
             outbound: peer.outbound.clone(),
             salt: other,
         });
-        for at in 0..self.config.paths {
+        for at in 0..self.config.queue_pairs() {
             self.join_outbound(nic, at, link::first_psn(own, at))?;
             self.join_inbound(nic, at, link::first_psn(other, at))?;
         }
@@ -67,9 +68,10 @@ impl Channel {
         let (qpn, peer_qpn) = (self.inbound[at as usize], peer.outbound[at as usize]);
         let ends = Ends { qpn, peer_qpn, send_psn: link::first_psn(peer.salt, at), recv_psn: psn };
         let access = Access { remote_write: true, ..Access::LOCAL };
+        let (_, recv_wr) = self.config.depths(&nic.query_device().limits);
         link::connect(nic, &peer.link, ends, access, SendAttributes::default(), 0, |nic| {
             let request = RecvRequest { wr_id: RECEIVE, scatter: &[] };
-            (0..self.config.recv_wr).try_for_each(|_| Ok(nic.post_recv(qpn, &request)?))
+            (0..recv_wr).try_for_each(|_| Ok(nic.post_recv(qpn, &request)?))
         })
     }
 }

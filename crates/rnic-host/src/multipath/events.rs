@@ -43,6 +43,7 @@ impl Channel {
                     // Something else has stopped the queue pair.
                     (true, _) => self.reset_path(nic, path, now)?,
                     (false, Status::Success) => self.on_chunk(nic, path, now, completion)?,
+                    (false, _) if completion.trimmed => self.on_trimmed(nic, path, completion),
                     // The sender probes the path in vain, and resets it.
                     (false, _) => {}
                 }
@@ -74,6 +75,8 @@ impl Channel {
             self.counters.duplicates += 1;
         }
         self.counters.received += 1;
+        self.marks.0 = self.marks.0.wrapping_add(1);
+        self.marks.1 = self.marks.1.wrapping_add(u32::from(completion.marked));
         self.newest = Some((header.number, completion.time));
         let len = if is_record { 0 } else { completion.byte_len };
         let attempts = u32::from(header.kind == Kind::Retransmission);
@@ -90,6 +93,16 @@ impl Channel {
             }
         }
         Ok(())
+    }
+
+    /// The NIC tells that a chunk has lost payload in a switch.
+    fn on_trimmed(&mut self, nic: &mut dyn Verbs, path: u32, completion: &Completion) {
+        let _ = nic.post_recv(completion.qpn, &RecvRequest { wr_id: RECEIVE, scatter: &[] });
+        let Some(imm) = completion.imm.filter(|_| self.ended.is_none()) else { return };
+        let header = Header::from_imm(imm, self.receiver.next());
+        if header.connection == self.config.connection && header.kind != Kind::Probe {
+            self.answers.push(Topic::Trimmed { path: path as u16, number: header.number });
+        }
     }
 
     fn on_record(&mut self, record: Record, time: Time) {
@@ -133,10 +146,14 @@ impl Channel {
             self.with_view(now, |hooks, view| hooks.on_credit(view, bytes));
         }
         self.peer_demand = self.peer_demand.max(note.demand);
-        if let Topic::Reset { path, generation, psn } = note.topic {
-            self.on_reset(nic, path.into(), generation, psn)?;
+        match note.topic {
+            Topic::Reset { path, generation, psn } => self.on_reset(nic, path.into(), generation, psn),
+            Topic::Starved => {
+                self.answers.push(Topic::State);
+                Ok(())
+            }
+            _ => Ok(()),
         }
-        Ok(())
     }
 
     fn on_acknowledgement(&mut self, now: Time, time: Time, note: &Note) {
@@ -169,29 +186,46 @@ impl Channel {
             paths[*path as usize].heard(now, least, is_acked, |number| lost.push((*path, number)));
         }
         match note.topic {
+            Topic::Trimmed { path, number } => {
+                // Paths that share a queue pair are not told apart by the receiver, but by who transmitted the chunk.
+                let of = self.sender.path_of(number).filter(|own| self.config.spread || *own == u32::from(path));
+                if let Some(path) = of.filter(|path| paths[*path as usize].drop_chunk(number)) {
+                    self.counters.trimmed += 1;
+                    lost.push((path, number));
+                    touched.push(path);
+                    self.heard = now;
+                }
+            }
             Topic::Probed { path, probe } if u32::from(path) < self.config.paths => {
-                let path = u32::from(path);
+                let path = match self.config.spread {
+                    true => (0..self.config.paths).find(|at| paths[*at as usize].awaits(probe)).unwrap_or_default(),
+                    false => u32::from(path),
+                };
                 let is_acked = |number| self.sender.is_acked(number);
                 paths[path as usize].answered(probe, now, least, is_acked, |number| lost.push((path, number)));
                 touched.push(path);
                 self.heard = now;
             }
             Topic::Ready { path, generation } => {
-                let state = paths.get_mut(usize::from(path));
-                if let Some(state) = state.filter(|state| state.generation == generation && state.reset.is_some()) {
-                    let flight = state.end_reset();
-                    let missing = flight.into_iter().map(|(_, number)| number);
-                    let path = u32::from(path);
-                    lost.extend(missing.filter(|number| !self.sender.is_acked(*number)).map(|number| (path, number)));
-                    touched.push(path);
+                let all = if self.config.spread { 0..self.config.paths } else { path.into()..u32::from(path) + 1 };
+                for path in all {
+                    let state = paths.get_mut(path as usize);
+                    if let Some(state) = state.filter(|state| state.generation == generation && state.reset.is_some()) {
+                        let missing = state.end_reset().into_iter().map(|(_, number)| number);
+                        let missing = missing.filter(|number| !self.sender.is_acked(*number));
+                        lost.extend(missing.map(|number| (path, number)));
+                        touched.push(path);
+                    }
                 }
                 self.heard = now;
             }
             _ => {}
         }
+        let slot = self.rtt.get().unwrap_or(self.config.base_rtt);
         for (path, number) in &lost {
-            let len = self.sender.chunk(*number).map_or(0, |chunk| chunk.to.len);
+            let (len, attempts) = self.sender.chunk(*number).map_or((0, 0), |chunk| (chunk.to.len, chunk.attempts));
             paths[*path as usize].lost(len.into());
+            self.losses.back_off(attempts, now, slot, crate::link::mix(self.random ^ *number));
             self.sender.lose(*number, |len| peer.frames.packets(len));
         }
         if acked > 0 || self.sender.open() == 0 {
@@ -205,10 +239,24 @@ impl Channel {
         if acked > 0 {
             let rtt = sample.map(|(_, rtt)| rtt).or(self.rtt.get()).unwrap_or(self.config.base_rtt);
             let in_flight = self.sender.packets as u32;
-            let acked = packets as u32;
-            peer.law.on_ack(&AckSample { now, rtt, acked, in_flight, marked: false });
+            let marked = self.counters.marked;
+            self.counters.marked += match note.topic {
+                Topic::Marks { received, marked } => {
+                    let before = std::mem::replace(&mut self.told_marks, (received, marked));
+                    let (received, marked) = (received.wrapping_sub(before.0), marked.wrapping_sub(before.1));
+                    // The counts are the peer's, so they may be anything.
+                    (u64::from(marked) * u64::from(acked) / u64::from(received).max(1)).min(acked.into())
+                }
+                _ => 0,
+            };
+            let share = (packets * (self.counters.marked - marked)).div_ceil(u64::from(acked));
+            for (acked, marked) in [(share as u32, true), ((packets - share) as u32, false)] {
+                if acked > 0 {
+                    peer.law.on_ack(&AckSample { now, rtt, acked, in_flight, marked });
+                }
+            }
         }
-        if !lost.is_empty() {
+        if self.losses.exceed(acked, lost.len() as u32, self.config.loss_tolerance) {
             peer.law.on_loss(now, LossSignal::Nack);
         }
         for path in touched {
@@ -241,13 +289,23 @@ impl Channel {
         if state.reset.is_some() || self.ended.is_some() {
             return Ok(());
         }
-        let psn = state.begin_reset();
-        state.deadline = Some(now);
+        // All paths of a shared queue pair are reset together.
+        let (first, all) = match self.config.spread {
+            true => (0, 0..self.config.paths),
+            false => (path, path..path + 1),
+        };
+        let psn = self.paths[first as usize].next_psn();
+        for path in all {
+            let state = &mut self.paths[path as usize];
+            state.begin_reset(psn);
+            // One note repeats the reset of all.
+            state.deadline = (path == first).then_some(now);
+            self.views[path as usize] = state.view();
+        }
         self.path_deadline = Some(now);
-        self.views[path as usize] = state.view();
         self.counters.resets += 1;
-        nic.modify_qp(state.qpn, Transition::Reset)?;
-        self.join_outbound(nic, path, psn)
+        nic.modify_qp(self.paths[first as usize].qpn, Transition::Reset)?;
+        self.join_outbound(nic, first, psn)
     }
 
     /// Fires timers.
@@ -280,6 +338,9 @@ impl Channel {
         let state = &mut self.paths[path as usize];
         if state.reset.is_none() && state.silent >= self.config.path_probes {
             self.reset_path(nic, path, now)?;
+            if self.paths[path as usize].deadline.is_none() {
+                return Ok(()); // the first path repeats the reset
+            }
         }
         let state = &mut self.paths[path as usize];
         let generation = state.generation;
@@ -288,7 +349,8 @@ impl Channel {
             return self.send_note(nic, now, Topic::Reset { path: path as u16, generation, psn });
         }
         state.deadline = Some(now + least);
-        if state.silent == 0
+        // The first probe finds out what was lost. Only a path that does not answer is a sign of congestion.
+        if state.silent == 1
             && let Some(peer) = &mut self.peer
         {
             peer.law.on_loss(now, LossSignal::Timeout);
@@ -307,7 +369,7 @@ impl Channel {
         if demand != self.told_demand || self.next_request.is_none_or(|at| at <= now) {
             self.told_demand = demand;
             self.next_request = Some(now + self.config.timeout);
-            self.send_note(nic, now, Topic::State)?;
+            self.send_note(nic, now, Topic::Starved)?;
         }
         Ok(())
     }
@@ -316,7 +378,9 @@ impl Channel {
     pub(super) fn answer(&mut self, nic: &mut dyn Verbs, now: Time) -> Result<(), HostError> {
         let answers = std::mem::take(&mut self.answers);
         if answers.is_empty() && self.newest.is_some() {
-            self.send_note(nic, now, Topic::State)?;
+            let (received, marked) = self.marks;
+            let topic = if self.config.ecn { Topic::Marks { received, marked } } else { Topic::State };
+            self.send_note(nic, now, topic)?;
         }
         answers.into_iter().try_for_each(|topic| self.send_note(nic, now, topic))
     }

@@ -7,6 +7,7 @@
 //! | `header`, `record`, `note` | what the two layers exchange: headers of chunks, records, acknowledgements |
 //! | `sender`, `path` | requests and chunks; what was transmitted on each path, and what of it is lost |
 //! | `transmit` | transmits chunks as window, rate, credit and hooks allow |
+//! | `losses` | which losses are a sign of congestion; chunks that are lost again and again |
 //! | `receiver` | which chunks have arrived |
 //! | `events` | completions of the NIC, acknowledgements, resets of paths, timers |
 //! | `credit` | grants credit to several senders at the rate of a link |
@@ -17,6 +18,7 @@ mod credit;
 mod events;
 mod header;
 mod hooks;
+mod losses;
 mod note;
 mod path;
 mod receiver;
@@ -36,13 +38,15 @@ use crate::link::{self, Link};
 use crate::mailbox::Mailbox;
 use crate::objects::Objects;
 use crate::rtt::{Departures, Smoothed};
+use losses::Losses;
 use note::{Topic, WINDOW};
 use path::Path;
 use receiver::Receiver;
 use record::Record;
 use rnic_transport::{BitRate, Time};
 use rnic_verbs::{
-    Access, Capacities, Completion, CqId, MrInfo, Opcode, Pd, QpInit, Qpn, SendOp, SendRequest, Service, Status, Verbs,
+    Access, Capacities, Completion, CqId, Extras, MrInfo, Opcode, Pd, QpInit, Qpn, SendOp, SendRequest, Service,
+    Status, Verbs,
 };
 use sender::{Room, Sender};
 use std::collections::{BTreeMap, VecDeque};
@@ -147,6 +151,7 @@ pub struct Channel {
     receives: VecDeque<u64>,
     departures: Departures,
     rtt: Smoothed,
+    losses: Losses,
     /// When the rate allows the next chunk, and when a hook or the rate wants it if it waits.
     not_before: Time,
     wake: Option<Time>,
@@ -156,6 +161,9 @@ pub struct Channel {
     heard: Time,
     next_probe: u32,
     random: u64,
+    /// Chunks received, and CE-marked ones of them, modulo 2^32; what the peer last told of its own.
+    marks: (u32, u32),
+    told_marks: (u32, u32),
     /// The newest chunk received and its time, if it is not acknowledged.
     newest: Option<(u64, Time)>,
     /// Notes to send when all completions are polled.
@@ -179,20 +187,26 @@ impl Channel {
     /// # Errors
     /// If a setting is out of range, or a limit of the NIC is reached.
     pub fn open(nic: &mut dyn Verbs, pd: Pd, config: Config, hooks: Box<dyn Hooks>) -> Result<Channel, HostError> {
-        config.check(&nic.query_device().limits)?;
-        let (send_wr, recv_wr, send_sge, inline) = (config.send_wr, config.recv_wr, config.sges, config.inline);
+        let limits = nic.query_device().limits;
+        config.check(&limits)?;
+        let (send_sge, inline) = (config.sges, config.inline);
+        let (send_wr, recv_wr) = config.depths(&limits);
+        let extras = Extras { ecn: config.ecn, spread: config.spread };
         let sending = Capacities { send_wr, recv_wr: 0, send_sge, recv_sge: 0, inline };
         let receiving = Capacities { send_wr: 1, recv_wr, send_sge: 0, recv_sge: 0, inline: 0 };
         let ((cq, outbound, inbound, mailbox, ring), objects) = Objects::create(nic, |nic, objects| {
-            let cq = objects.cq(nic, config.paths * (send_wr + recv_wr + 1) + 2 * MAILBOX)?;
+            let cq = objects.cq(nic, config.queue_pairs() * (send_wr + recv_wr + 1) + 2 * MAILBOX)?;
             let init = |capacities| {
                 let (service, signal_all) = (Service::Uc, false);
                 QpInit { service, send_cq: cq, recv_cq: cq, srq: None, capacities, signal_all }
             };
             let (mut outbound, mut inbound) = (Vec::new(), Vec::new());
-            for _ in 0..config.paths {
+            for _ in 0..config.queue_pairs() {
                 outbound.push(objects.qp(nic, pd, init(sending))?);
                 inbound.push(objects.qp(nic, pd, init(receiving))?);
+            }
+            for qpn in outbound.iter().chain(&inbound) {
+                nic.set_extras(*qpn, extras)?;
             }
             let mailbox = Mailbox::open(nic, objects, pd, cq, MAILBOX)?;
             let ring = objects.region(nic, pd, WINDOW as usize * record::LEN, Access::ALL)?;
@@ -202,7 +216,8 @@ impl Channel {
         let by_qpn = by_qpn.chain((0..).zip(&inbound).map(|(at, qpn)| (*qpn, (false, at)))).collect();
         let salt = salt(&config);
         let first = |at: u32| link::first_psn(salt, at);
-        let paths: Vec<Path> = (0..).zip(outbound).map(|(at, qpn)| Path::new(qpn, first(at))).collect();
+        let path = |at: u32| Path::new(outbound[at as usize % outbound.len()], first(at));
+        let paths: Vec<Path> = (0..config.paths).map(path).collect();
         Ok(Channel {
             hooks,
             objects,
@@ -221,12 +236,15 @@ impl Channel {
             receives: VecDeque::new(),
             departures: Departures::default(),
             rtt: Smoothed::default(),
+            losses: Losses::default(),
             not_before: Time::ZERO,
             wake: None,
             path_deadline: None,
             heard: Time::ZERO,
             next_probe: 0,
             random: config.seed,
+            marks: (0, 0),
+            told_marks: (0, 0),
             newest: None,
             answers: Vec::new(),
             transmitted: 0,
@@ -245,7 +263,7 @@ impl Channel {
     /// The address that the peer needs to connect.
     pub fn address(&self) -> Address {
         Address {
-            outbound: self.paths.iter().map(|path| path.qpn).collect(),
+            outbound: self.paths.iter().take(self.inbound.len()).map(|path| path.qpn).collect(),
             inbound: self.inbound.clone(),
             control: self.mailbox.qpn,
             connection: self.config.connection,

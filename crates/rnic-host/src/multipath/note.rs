@@ -17,6 +17,12 @@ pub(super) enum Topic {
     /// Only the state.
     #[default]
     State,
+    /// The sender waits for credit, and asks for a note with what was granted: that note may have been lost.
+    Starved,
+    /// Of the chunks received so far (their number modulo 2^32), this many were CE-marked.
+    Marks { received: u32, marked: u32 },
+    /// A switch trimmed the payload of this chunk on this path.
+    Trimmed { path: u16, number: u64 },
     /// The probe with this number arrived on this path.
     Probed { path: u16, probe: u32 },
     /// The sender has reset its end of this path and continues with this PSN.
@@ -47,6 +53,9 @@ impl Note {
     pub(super) fn to_bytes(self) -> [u8; LEN] {
         let (kind, path, a, b) = match self.topic {
             Topic::State => (0, 0, 0, 0),
+            Topic::Starved => (7, 0, 0, 0),
+            Topic::Marks { received, marked } => (5, 0, received, marked),
+            Topic::Trimmed { path, number } => (6, path, number as u32, (number >> 32) as u32),
             Topic::Probed { path, probe } => (1, path, probe, 0),
             Topic::Reset { path, generation, psn } => (2, path, generation, psn),
             Topic::Ready { path, generation } => (3, path, generation, 0),
@@ -81,6 +90,9 @@ impl Note {
             2 => Topic::Reset { path, generation: half(4), psn: half(8) },
             3 => Topic::Ready { path, generation: half(4) },
             4 => Topic::Close,
+            7 => Topic::Starved,
+            5 => Topic::Marks { received: half(4), marked: half(8) },
+            6 => Topic::Trimmed { path, number: u64::from(half(4)) | u64::from(half(8)) << 32 },
             _ => return None,
         };
         Some(Note {
@@ -108,6 +120,9 @@ mod tests {
             Topic::Reset { path: 3, generation: 4, psn: 0xff_ffff },
             Topic::Ready { path: 3, generation: 4 },
             Topic::Close,
+            Topic::Starved,
+            Topic::Marks { received: u32::MAX, marked: 7 },
+            Topic::Trimmed { path: 255, number: u64::MAX - 9 },
         ];
         for topic in topics {
             let bits = std::array::from_fn(|at| 0x1111_1111_1111_1111 * at as u64);
@@ -115,6 +130,6 @@ mod tests {
             assert_eq!(Note::from_bytes(&note.to_bytes()), Some(note));
             assert_eq!(Note::from_bytes(&Note { newest: None, ..note }.to_bytes()).unwrap().newest, None);
         }
-        assert_eq!(Note::from_bytes(&[5; LEN]), None);
+        assert_eq!(Note::from_bytes(&[8; LEN]), None);
     }
 }

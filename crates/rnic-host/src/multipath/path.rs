@@ -73,11 +73,15 @@ impl Path {
         span * (1 << self.silent.min(6))
     }
 
-    /// Chunk `number` with `bytes` bytes and `packets` packets was transmitted.
-    pub(super) fn transmitted(&mut self, number: u64, bytes: u64, packets: u64, now: Time, least: Time) {
+    /// The queue pair of the path has sent `packets` packets, on this path or, if paths share it, on another.
+    pub(super) fn advance(&mut self, packets: u64) {
+        self.psn = self.psn.plus(packets as u32);
+    }
+
+    /// Chunk `number` with `bytes` bytes was transmitted.
+    pub(super) fn transmitted(&mut self, number: u64, bytes: u64, now: Time, least: Time) {
         self.flight.push_back((self.sent, number));
         self.sent += 1;
-        self.psn = self.psn.plus(packets as u32);
         self.outstanding += bytes;
         if self.deadline.is_none() {
             self.deadline = Some(now + self.timeout(least));
@@ -87,7 +91,6 @@ impl Path {
     /// A probe was sent.
     pub(super) fn probed(&mut self, id: u32, now: Time, least: Time) {
         self.probe = Some(Probe { id, after: self.sent });
-        self.psn = self.psn.plus(1);
         self.silent += 1;
         self.deadline = Some(now + self.timeout(least));
     }
@@ -123,6 +126,18 @@ impl Path {
         self.alive(now, least);
     }
 
+    /// Whether this probe was sent on the path, and not answered.
+    pub(super) fn awaits(&self, id: u32) -> bool {
+        self.probe.is_some_and(|probe| probe.id == id)
+    }
+
+    /// A chunk that was transmitted on the path is lost for another reason than a later sign of the path. Returns
+    /// whether it was outstanding.
+    pub(super) fn drop_chunk(&mut self, number: u64) -> bool {
+        let at = self.flight.iter().position(|(_, own)| *own == number);
+        at.and_then(|at| self.flight.remove(at)).is_some()
+    }
+
     fn alive(&mut self, now: Time, least: Time) {
         if self.reset.is_some() {
             // The deadline is that of the reset.
@@ -144,13 +159,17 @@ impl Path {
         self.rtt.sample(rtt);
     }
 
-    /// This side's end was reset. It continues with the returned PSN, so that the receiver takes all packets that were
-    /// sent before for old ones.
-    pub(super) fn begin_reset(&mut self) -> u32 {
+    /// This side's end was reset. It continues with `psn`, so that the receiver takes all packets that were sent before
+    /// for old ones.
+    pub(super) fn begin_reset(&mut self, psn: u32) {
         self.generation += 1;
         self.probe = None;
         self.unsignaled = 0;
-        self.reset = Some(self.psn.value());
+        self.reset = Some(psn);
+    }
+
+    /// The PSN of the queue pair's next packet.
+    pub(super) fn next_psn(&self) -> u32 {
         self.psn.value()
     }
 

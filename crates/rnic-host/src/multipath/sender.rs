@@ -140,6 +140,19 @@ impl Sender {
         number < self.base || self.chunk(number).is_some_and(|chunk| chunk.state == State::Acked)
     }
 
+    /// The path on which the chunk was transmitted, if it is neither acknowledged nor lost.
+    pub(super) fn path_of(&self, number: u64) -> Option<u32> {
+        match self.chunk(number)?.state {
+            State::Flying { path } => Some(path),
+            State::Lost | State::Acked => None,
+        }
+    }
+
+    /// Whether the chunk is transmitted, and neither acknowledged nor lost.
+    pub(super) fn is_flying(&self, number: u64) -> bool {
+        self.path_of(number).is_some()
+    }
+
     /// What is transmitted next: lost chunks first, then records about receives, then requests.
     pub(super) fn candidate(&mut self) -> Candidate {
         if let Some(number) = self.lost.front() {

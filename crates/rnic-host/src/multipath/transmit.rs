@@ -2,7 +2,9 @@
 
 use super::header::{Header, Kind};
 use super::hooks::{ChunkView, View};
+use super::losses::CALM;
 use super::note::WINDOW;
+use super::path::Path;
 use super::record;
 use super::sender::{Candidate, Chunk, Content, Room};
 use super::{Channel, Peer};
@@ -24,6 +26,10 @@ impl Channel {
         self.wake = None;
         self.is_starved = false;
         loop {
+            if self.losses.alone.is_some_and(|number| self.sender.is_flying(number)) {
+                return Ok(());
+            }
+            self.losses.alone = None;
             let candidate = self.sender.candidate();
             let left = match candidate {
                 Candidate::None => return Ok(()),
@@ -57,6 +63,15 @@ impl Channel {
             if chunk.attempts >= self.config.max_attempts {
                 let status = Status::TransportRetryExceeded;
                 return self.end(nic, now, status, Failure::Request(status));
+            }
+            if chunk.attempts >= CALM {
+                if self.sender.packets > 0 {
+                    return Ok(());
+                }
+                if self.losses.not_before > now {
+                    self.wake = Some(self.losses.not_before);
+                    return Ok(());
+                }
             }
             let is_data = matches!(chunk.content, Content::Data { .. });
             if let Some(credit) = self.config.credit
@@ -99,10 +114,13 @@ impl Channel {
                 self.heard = now;
             }
             self.sender.transmitted(number, chunk, path, departure, packets);
-            let state = &mut self.paths[path as usize];
-            state.transmitted(number, len, packets, now, self.config.timeout);
+            self.losses.alone = (chunk.attempts >= CALM).then_some(number);
             let every = self.config.send_wr / 2;
-            state.unsignaled = (state.unsignaled + 1) % every.max(1);
+            let owner = self.owner(path);
+            owner.advance(packets);
+            owner.unsignaled = (owner.unsignaled + 1) % every.max(1);
+            let state = &mut self.paths[path as usize];
+            state.transmitted(number, len, now, self.config.timeout);
             self.path_deadline = self.path_deadline.min(state.deadline).or(state.deadline);
             self.views[path as usize] = state.view();
             self.not_before = self.not_before.max(now);
@@ -127,16 +145,33 @@ impl Channel {
         let header = Header { connection: peer.connection, kind: Kind::Probe, number };
         let op = SendOp::WriteImm { addr: peer.ring.addr, rkey: peer.ring.rkey, imm: header.to_imm() };
         let request = SendRequest { wr_id: path.into(), op, data: Data::Inline(&[]), flags: SendFlags::SIGNALED };
-        match nic.post_send(self.paths[path as usize].qpn, &request) {
+        match hand_over(nic, self, path, &request) {
             Ok(()) => {}
             Err(VerbsError::Full(_)) => return Ok(false),
             Err(why) => return Err(why.into()),
         }
+        self.owner(path).advance(1);
         self.paths[path as usize].probed(self.next_probe, now, self.config.timeout);
         // The number has 22 bits in the header.
         self.next_probe = (self.next_probe + 1) % (1 << 22);
         self.counters.probes += 1;
         Ok(true)
+    }
+}
+
+impl Channel {
+    /// The state of the path that counts the packets of its queue pair: its own, or the first one's if all share one.
+    fn owner(&mut self, path: u32) -> &mut Path {
+        &mut self.paths[if self.config.spread { 0 } else { path as usize }]
+    }
+}
+
+/// Posts a request to the queue pair of a path.
+fn hand_over(nic: &mut dyn Verbs, channel: &Channel, path: u32, request: &SendRequest<'_>) -> Result<(), VerbsError> {
+    let qpn = channel.paths[path as usize].qpn;
+    match channel.config.spread {
+        true => nic.post_spread(qpn, request, path as u16),
+        false => nic.post_send(qpn, request),
     }
 }
 
@@ -149,7 +184,7 @@ fn slot(ring: &Room, number: u64) -> Room {
 fn post(
     nic: &mut dyn Verbs, peer: &Peer, channel: &Channel, path: u32, number: u64, chunk: &Chunk,
 ) -> Result<Posted, HostError> {
-    let state = &channel.paths[path as usize];
+    let owner = &channel.paths[if channel.config.spread { 0 } else { path as usize }];
     let kind = match chunk.content {
         Content::Record(_) => Kind::Record,
         Content::Data { .. } if chunk.attempts > 0 => Kind::Retransmission,
@@ -158,8 +193,8 @@ fn post(
     let header = Header { connection: peer.connection, kind, number };
     let op = SendOp::WriteImm { addr: chunk.to.addr, rkey: chunk.to.rkey, imm: header.to_imm() };
     // A signalled request frees the places of all requests up to it in the send queue.
-    let flags = SendFlags { signaled: state.unsignaled == 0, ..SendFlags::default() };
-    let mut send = |data: Data<'_>| nic.post_send(state.qpn, &SendRequest { wr_id: path.into(), op, data, flags });
+    let flags = SendFlags { signaled: owner.unsignaled == 0, ..SendFlags::default() };
+    let mut send = |data: Data<'_>| hand_over(nic, channel, path, &SendRequest { wr_id: path.into(), op, data, flags });
     let posted = match chunk.content {
         Content::Record(record) => send(Data::Inline(&record.to_bytes())),
         Content::Data { request, offset } => match channel.sender.request(request) {

@@ -408,7 +408,7 @@ impl Channel {
         invalidated: Option<u32>, time: Time,
     ) {
         let qpn = self.primary();
-        let source = None;
-        self.done.push_back(Completion { wr_id, status, opcode, byte_len, imm, invalidated, source, qpn, time });
+        let done = Completion { wr_id, status, opcode, byte_len, imm, invalidated, qpn, time, ..Completion::BLANK };
+        self.done.push_back(done);
     }
 }

@@ -1,6 +1,7 @@
 //! Settings and counters of the simulated hosts and their NICs.
 
 use rnic_transport::Time;
+use rnic_transport::settings::Settings;
 
 /// Priority of data packets of RC-like transports (reliable flows).
 pub(crate) const DATA_PRIORITY: u8 = 0;
@@ -31,6 +32,42 @@ pub struct HostConfig {
     pub duration: Option<Time>,
     /// Seed of the flow hashes, which determine ECMP paths.
     pub seed: u64,
+    /// Costs of the network stack in the hosts' kernel; `None` for transports in NICs.
+    pub stack: Option<StackConfig>,
+}
+
+/// Latencies and CPU costs of the network stack in the kernel of each host.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct StackConfig {
+    /// Time from the start of a flow until its first segment is in the NIC.
+    pub send_latency: Time,
+    /// Time from a packet's arrival until the transport has it.
+    pub receive_latency: Time,
+    /// Time from the arrival of a flow's last byte in the transport until its application runs.
+    pub wake_latency: Time,
+    /// CPU time of a flow at each of its ends, apart from its bytes.
+    pub message: Time,
+    /// CPU time of the sender for a segment of [`OFFLOAD`](rnic_transport::transports::OFFLOAD) bytes.
+    pub send: Time,
+    /// CPU time of the receiver for such a segment.
+    pub receive: Time,
+    /// Number of cores of a host that run its stack.
+    pub cores: u32,
+}
+
+impl StackConfig {
+    /// The costs in the settings of a transport; `None` if the transport does not declare them.
+    pub fn of(settings: &Settings) -> Option<StackConfig> {
+        Some(StackConfig {
+            send_latency: settings.time("send_latency").ok()?,
+            receive_latency: settings.time("receive_latency").ok()?,
+            wake_latency: settings.time("wake_latency").ok()?,
+            message: settings.time("message_cost").ok()?,
+            send: settings.time("send_cost").ok()?,
+            receive: settings.time("receive_cost").ok()?,
+            cores: settings.count("cores").ok()? as u32,
+        })
+    }
 }
 
 /// The time that packets take in a NIC whose logic is hardware.
@@ -61,12 +98,27 @@ pub struct HostTotals {
     pub timeouts: u64,
     /// Messages that their senders aborted.
     pub aborted: u64,
+    /// CPU time of hosts for sending, and for receiving, in picoseconds. 0 without a declared cost.
+    pub cpu_send: u64,
+    /// See `cpu_send`.
+    pub cpu_receive: u64,
 }
 
 impl HostTotals {
     /// Adds the counters of other hosts to this sum.
     pub(crate) fn add(&mut self, other: &HostTotals) {
-        let HostTotals { data, control, retransmitted, delivered, marked, notifications, timeouts, aborted } = other;
+        let HostTotals {
+            data,
+            control,
+            retransmitted,
+            delivered,
+            marked,
+            notifications,
+            timeouts,
+            aborted,
+            cpu_send,
+            cpu_receive,
+        } = other;
         self.data += data;
         self.control += control;
         self.retransmitted += retransmitted;
@@ -75,5 +127,7 @@ impl HostTotals {
         self.notifications += notifications;
         self.timeouts += timeouts;
         self.aborted += aborted;
+        self.cpu_send += cpu_send;
+        self.cpu_receive += cpu_receive;
     }
 }

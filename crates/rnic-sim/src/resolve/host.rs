@@ -13,6 +13,9 @@ use rnic_verbs::{DeviceConfig, Limits, MAX_IN_FLIGHT};
 pub(crate) struct HostPlan {
     timing: NicTiming,
     chunk: u32,
+    cores: u32,
+    /// Messages of up to this length have a channel of their own.
+    small: u64,
     receives: u32,
     max_window: u64,
     max_rate: Option<BitRate>,
@@ -39,9 +42,20 @@ pub(crate) enum HostKind {
         policy: multipath::PathPolicy,
         credit: Option<multipath::Credit>,
         timeout: Time,
+        tolerance: f64,
         probes: u32,
         attempts: u32,
+        /// What the NIC has besides the abilities of a commodity NIC.
+        extras: NicExtras,
     },
+}
+
+/// Abilities of a run's NICs that commodity NICs lack.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct NicExtras {
+    marks: bool,
+    trim: bool,
+    spread: bool,
 }
 
 /// The configuration of a run's transport in host software.
@@ -67,27 +81,29 @@ fn read(run: &RunSpec, flow: &FlowConfig, frames: &Frames) -> Result<HostPlan, S
         frame: (frames.data, frames.gap),
         rate_step: settings.rate("rate_granularity")?,
         time_step: settings.time("timestamp_granularity")?,
+        costs: (settings.time("post_cost")? + settings.time("chunk_cost")?, settings.time("poll_cost")?),
     };
     let chunk = settings.bytes("chunk")? as u32;
+    let is_rogue = run.transport.declaration.name == "rogue";
+    // A NIC acknowledges the packets of RoGUE. Software acknowledges the chunks of multipath, by posting a request.
+    let acknowledging = if is_rogue { Time::ZERO } else { timing.post + timing.costs.0 };
     let packets = flow.line_rate.bytes_in(flow.base_rtt).div_ceil(u64::from(frames.data)) as u32;
     Ok(HostPlan {
         timing,
         chunk,
+        cores: settings.count("cores")? as u32,
+        small: if given("small_channel") { settings.bytes("small_channel")? } else { 0 },
         receives: settings.count("receives")? as u32,
         max_window: if given("max_window") { settings.bytes("max_window")? } else { u64::MAX },
         max_rate: if given("max_rate") { Some(settings.rate("max_rate")?) } else { None },
         patience: settings.time("patience")?,
-        base_rtt: flow.base_rtt + timing.post,
+        base_rtt: flow.base_rtt + timing.post + acknowledging,
         in_flight: packets.saturating_mul(8).clamp(1_024, MAX_IN_FLIGHT),
         line_rate: flow.line_rate,
         header: flow.header,
         ack: frames.ack,
         mtu: flow.mtu,
-        kind: if run.transport.declaration.name == "rogue" {
-            rogue_settings(settings)?
-        } else {
-            multipath_settings(settings, chunk, flow)?
-        },
+        kind: if is_rogue { rogue_settings(settings)? } else { multipath_settings(settings, chunk, flow, &timing)? },
     })
 }
 
@@ -101,11 +117,16 @@ fn rogue_settings(settings: &Settings) -> Result<HostKind, String> {
     })
 }
 
-fn multipath_settings(settings: &Settings, chunk: u32, flow: &FlowConfig) -> Result<HostKind, String> {
+fn multipath_settings(
+    settings: &Settings, chunk: u32, flow: &FlowConfig, timing: &NicTiming,
+) -> Result<HostKind, String> {
     let chunk = u64::from(chunk);
+    // Credit comes back after a round trip through the network, the NICs and the software of both hosts. A grant is for
+    // a whole chunk, which arrives as a whole.
+    let round_trip = flow.base_rtt + (timing.post + timing.completion) * 2;
     let unsolicited = match settings.is_set("unsolicited") {
         true => settings.bytes("unsolicited")?,
-        false => flow.line_rate.bytes_in(flow.base_rtt).max(chunk),
+        false => flow.line_rate.bytes_in(round_trip) + 2 * chunk,
     };
     let credit = settings.flag("credit")?;
     if credit && unsolicited < chunk {
@@ -123,6 +144,12 @@ fn multipath_settings(settings: &Settings, chunk: u32, flow: &FlowConfig) -> Res
         },
         credit: credit.then_some(multipath::Credit { unsolicited }),
         timeout: settings.time("path_timeout")?,
+        tolerance: settings.number("loss_tolerance")?,
+        extras: NicExtras {
+            marks: settings.flag("nic_marks")?,
+            trim: settings.flag("nic_trim")?,
+            spread: settings.flag("spread")?,
+        },
         probes: settings.count("path_probes")? as u32,
         attempts: settings.count("max_attempts")? as u32,
     })
@@ -152,7 +179,10 @@ impl HostPlan {
             mtu: self.mtu,
             seed,
             chunk: self.chunk,
+            cores: self.cores,
+            small: self.small,
             credit: matches!(self.kind, HostKind::Multipath { credit: Some(_), .. }),
+            trim: matches!(self.kind, HostKind::Multipath { extras: NicExtras { trim: true, .. }, .. }),
         }
     }
 
@@ -187,11 +217,14 @@ impl HostPlan {
     /// # Errors
     /// The run has another transport.
     pub(crate) fn multipath(&self, control: Control, seed: u64) -> Result<VerbsConfig<multipath::Channel>, HostError> {
-        let HostKind::Multipath { paths, policy, credit, timeout, probes, attempts } = self.kind else {
+        let HostKind::Multipath { paths, policy, credit, timeout, tolerance, probes, attempts, extras } = self.kind
+        else {
             return Err(HostError::Unsupported("the transport is not multipath"));
         };
         let config = multipath::Config {
             paths,
+            spread: extras.spread,
+            ecn: extras.marks,
             chunk: self.chunk,
             control,
             credit,
@@ -200,6 +233,7 @@ impl HostPlan {
             base_rtt: self.base_rtt,
             receives: self.receives,
             timeout,
+            loss_tolerance: tolerance,
             path_probes: probes,
             max_attempts: attempts,
             patience: self.patience,

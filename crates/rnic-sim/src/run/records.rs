@@ -33,6 +33,8 @@ pub(super) fn totals<B: Body>(fabric: &Fabric<B>, ports: &[PortRecord], hosts: H
         marked: hosts.marked,
         notifications: hosts.notifications,
         aborted: hosts.aborted,
+        cpu_send_ps: hosts.cpu_send,
+        cpu_receive_ps: hosts.cpu_receive,
         probes: fabric.probe_packets().0,
         flooded: fabric.flooded_copies(),
         hops: fabric.hops(),

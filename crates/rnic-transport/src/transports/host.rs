@@ -21,6 +21,11 @@ pub const HOST_PARAMETERS: &[Parameter] = &[
         4_096,
         "receives that a host keeps posted for each channel; a message takes one; 64 (our choice)",
     ),
+    Parameter::derived(
+        "small_channel",
+        Kind::Bytes,
+        "messages of up to this length have a channel of their own between two hosts; none: all share one",
+    ),
     Parameter::time("patience", Time::from_ms(10_000), "silence of the peer that ends a channel; 10 s (our choice)"),
     Parameter::delay(
         "doorbell",
@@ -47,9 +52,32 @@ pub const HOST_PARAMETERS: &[Parameter] = &[
         Time::from_ns(1),
         "step of the timestamps of completions; 1 ns (ConnectX-5's clock of 1 GHz)",
     ),
+    Parameter::delay(
+        "post_cost",
+        Time::from_ns(100),
+        "CPU time for posting a request; 100 ns (our choice, a few hundred cycles as counted by Kalia et al., ATC 2016)",
+    ),
+    Parameter::delay(
+        "poll_cost",
+        Time::from_ns(50),
+        "CPU time for taking a completion; 50 ns (our choice, as for `post_cost`)",
+    ),
+    Parameter::count(
+        "cores",
+        1,
+        1,
+        1_024,
+        "cores of a host that run its channels; a channel uses one, in turn; 1 (UCCL-Tran: one core moves 400 Gbps one way)",
+    ),
 ];
 
+/// The CPU time of a layer for a request to the NIC.
+const fn chunk_cost(ns: u64, about: &'static str) -> Parameter {
+    Parameter::delay("chunk_cost", Time::from_ns(ns), about)
+}
+
 const ROGUE: &[Parameter] = &[
+    chunk_cost(55, "CPU time of the layer for each request to the NIC; 55 ns (measured, `cargo bench -p rnic-host`)"),
     Parameter::size("chunk", 1 << 16, CHUNK.0, CHUNK.1, "bytes of a request to the NIC; 64 KB, here 65536 B (RoGUE)"),
     Parameter::rate(
         "min_rate",
@@ -82,6 +110,10 @@ const ROGUE: &[Parameter] = &[
 const CHUNK: (u64, u64) = (4_096, 1 << 24);
 
 const MULTIPATH: &[Parameter] = &[
+    chunk_cost(
+        165,
+        "CPU time of the layer for each request to the NIC; 165 ns, half of what a chunk costs both ends (measured, `cargo bench -p rnic-host`)",
+    ),
     Parameter::count("paths", 32, 1, 256, "unreliable connections of a channel in each direction; 32 (UCCL-Tran)"),
     Parameter::size(
         "chunk",
@@ -96,6 +128,21 @@ const MULTIPATH: &[Parameter] = &[
         &["power-of-two", "round-robin", "single"],
         "how a chunk gets its path; power of two choices by round-trip time (UCCL-Tran)",
     ),
+    Parameter::flag(
+        "nic_marks",
+        false,
+        "completions tell whether a packet of the chunk was CE-marked, so that `cc` may respond to marks; no (commodity NICs)",
+    ),
+    Parameter::flag(
+        "nic_trim",
+        false,
+        "completions tell whether a switch trimmed the chunk, which is then retransmitted at once; no (commodity NICs)",
+    ),
+    Parameter::flag(
+        "spread",
+        false,
+        "one queue pair in each direction sends the chunks of all paths, each with an entropy; no (commodity NICs)",
+    ),
     Parameter::flag("credit", false, "receivers limit senders by credit at their link's rate (EQDS); no"),
     Parameter::derived(
         "unsolicited",
@@ -104,8 +151,15 @@ const MULTIPATH: &[Parameter] = &[
     ),
     Parameter::time(
         "path_timeout",
-        Time::from_us(500),
-        "silence of a path after which it is probed; 500 us (UCCL-Tran's RTO)",
+        Time::from_us(50),
+        "silence of a path after which it is probed, at least two round-trip times; 50 us (our choice: a probe is no retransmission, for which UCCL-Tran waits 500 us)",
+    ),
+    Parameter::number(
+        "loss_tolerance",
+        1.0 / 16.0,
+        0.0,
+        1.0,
+        "share of lost chunks of which the congestion control does not hear; 1/16 (our choice)",
     ),
     Parameter::count("path_probes", 4, 1, MAX_IN_FLIGHT, "unanswered probes that reset a path; 4 (our choice)"),
     Parameter::count(

@@ -8,6 +8,38 @@ use crate::headers::{IWARP_ACK, IWARP_DATA, IWARP_SACK};
 use crate::recovery::Tcp;
 use crate::settings::{Kind, Parameter, Settings};
 
+/// Parameters of every transport over TCP.
+pub(super) const TCP_PARAMETERS: [Parameter; 8] = [
+    Parameter::choice("recovery", "sack", &["sack", "newreno"], "loss recovery; SACK (RFC 6675) or NewReno (RFC 6582)"),
+    Parameter::derived(
+        "rto_initial",
+        Kind::Timeout,
+        "timeout before the first measurement; 1 ms (RFC 6298, a thousandth), at least `rto_min`",
+    ),
+    Parameter::derived(
+        "rto_max",
+        Kind::Timeout,
+        "maximum timeout; 60 ms (RFC 6298, a thousandth), at least the two others",
+    ),
+    Parameter::derived(
+        "initial_window",
+        Kind::Count { min: 1, max: MAX_IN_FLIGHT },
+        "initial congestion window in packets; RFC 5681: 4 for an MTU of up to 1,095 B, 3 up to 2,190 B, else 2",
+    ),
+    Parameter::derived(
+        "receive_window",
+        Kind::Size { min: 1, max: 2_000_000_000 },
+        "the receiver's buffer of a flow; 4 MB",
+    ),
+    Parameter::flag("delayed_acks", false, "acknowledge every second packet instead of every one; no"),
+    Parameter::timeout(
+        "delayed_ack_timeout",
+        TcpConfig::DELAYED_ACK,
+        "maximum delay of an acknowledgement; 500 us (RFC 5681, a thousandth)",
+    ),
+    Parameter::flag("handshake", false, "a flow includes the setup of its connection; no"),
+];
+
 /// The iWARP transport: TCP with its own congestion control.
 #[derive(Clone, Copy, Debug)]
 pub struct Iwarp;
@@ -16,41 +48,7 @@ impl FlowTransport for Iwarp {
     const NAME: &'static str = "iwarp";
     const ABOUT: &'static str =
         "iWARP: a full TCP stack (slow start, SACK or NewReno recovery, RFC 6298 timeout); needs no lossless network";
-    const PARAMETERS: &'static [Parameter] = &[
-        Parameter::choice(
-            "recovery",
-            "sack",
-            &["sack", "newreno"],
-            "loss recovery; SACK (RFC 6675) or NewReno (RFC 6582)",
-        ),
-        Parameter::derived(
-            "rto_initial",
-            Kind::Timeout,
-            "timeout before the first measurement; 1 ms (RFC 6298, a thousandth), at least `rto_min`",
-        ),
-        Parameter::derived(
-            "rto_max",
-            Kind::Timeout,
-            "maximum timeout; 60 ms (RFC 6298, a thousandth), at least the two others",
-        ),
-        Parameter::derived(
-            "initial_window",
-            Kind::Count { min: 1, max: MAX_IN_FLIGHT },
-            "initial congestion window in packets; RFC 5681: 4 for an MTU of up to 1,095 B, 3 up to 2,190 B, else 2",
-        ),
-        Parameter::derived(
-            "receive_window",
-            Kind::Size { min: 1, max: 2_000_000_000 },
-            "the receiver's buffer of a flow; 4 MB",
-        ),
-        Parameter::flag("delayed_acks", false, "acknowledge every second packet instead of every one; no"),
-        Parameter::timeout(
-            "delayed_ack_timeout",
-            TcpConfig::DELAYED_ACK,
-            "maximum delay of an acknowledgement; 500 us (RFC 5681, a thousandth)",
-        ),
-        Parameter::flag("handshake", false, "a flow includes the setup of its connection; no"),
-    ];
+    const PARAMETERS: &'static [Parameter] = &TCP_PARAMETERS;
 
     const WIRE: WireFormat = WireFormat::Other;
 
@@ -59,8 +57,7 @@ impl FlowTransport for Iwarp {
     }
 
     fn idle(settings: &Settings) -> Vec<(&'static str, &'static str)> {
-        let why = "acknowledgements are delayed only with delayed_acks = true";
-        if settings.flag("delayed_acks") == Ok(true) { Vec::new() } else { vec![("delayed_ack_timeout", why)] }
+        idle(settings)
     }
 
     fn configure(settings: &Settings, facts: &FabricFacts) -> Result<FlowConfig, String> {
@@ -68,15 +65,7 @@ impl FlowTransport for Iwarp {
     }
 
     fn describe(settings: &Settings, cfg: &FlowConfig) -> (Description, Description) {
-        let tcp = cfg.tcp;
-        let before = vec![
-            ("recovery", settings.choice("recovery").unwrap_or_default()),
-            ("initial_window", format!("{} packets", tcp.initial_window_bytes(cfg.mtu) / cfg.mtu)),
-            ("receive_window", flow::bytes(tcp.receive_window)),
-            ("rto", format!("from {}, {} to {}", tcp.rto_initial, tcp.rto_min, tcp.rto_max)),
-            ("connection setup", if tcp.handshake { "part of the flow" } else { "not simulated" }.to_string()),
-        ];
-        (before, Vec::new())
+        describe(settings, cfg)
     }
 
     fn select<V: ProtocolVisitor>(_settings: &Settings, visitor: V) -> V::Output {
@@ -84,8 +73,27 @@ impl FlowTransport for Iwarp {
     }
 }
 
+/// The settings of TCP that have no effect because of other settings.
+pub(super) fn idle(settings: &Settings) -> Vec<(&'static str, &'static str)> {
+    let why = "acknowledgements are delayed only with delayed_acks = true";
+    if settings.flag("delayed_acks") == Ok(true) { Vec::new() } else { vec![("delayed_ack_timeout", why)] }
+}
+
+/// The settings of TCP for the description of a run.
+pub(super) fn describe(settings: &Settings, cfg: &FlowConfig) -> (Description, Description) {
+    let tcp = cfg.tcp;
+    let before = vec![
+        ("recovery", settings.choice("recovery").unwrap_or_default()),
+        ("initial_window", format!("{} packets", tcp.initial_window_bytes(cfg.mtu) / cfg.mtu)),
+        ("receive_window", flow::bytes(tcp.receive_window)),
+        ("rto", format!("from {}, {} to {}", tcp.rto_initial, tcp.rto_min, tcp.rto_max)),
+        ("connection setup", if tcp.handshake { "part of the flow" } else { "not simulated" }.to_string()),
+    ];
+    (before, Vec::new())
+}
+
 /// The TCP configuration: the values that the user set, and [`TcpConfig::default`] for the others.
-fn tcp(settings: &Settings) -> Result<TcpConfig, String> {
+pub(super) fn tcp(settings: &Settings) -> Result<TcpConfig, String> {
     let default = TcpConfig::default();
     let [min, initial, max] = ["rto_min", "rto_initial", "rto_max"].map(|name| settings.time(name).ok());
     // If a value that the user set contradicts the default of another timeout, this default is adapted.

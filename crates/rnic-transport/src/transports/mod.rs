@@ -16,6 +16,7 @@ mod iwarp;
 mod message;
 mod ndp;
 mod roce;
+mod tcp;
 
 pub use flow::SAFETY_TIMEOUT;
 pub use homa::{Homa, HomaTr};
@@ -26,6 +27,7 @@ pub use iwarp::Iwarp;
 pub use message::nic_config;
 pub use ndp::Ndp;
 pub use roce::Roce;
+pub use tcp::{OFFLOAD, Tcp};
 
 use crate::config::FlowConfig;
 use crate::headers::{MESSAGE_HEADER, ROCE_ACK, ROCE_DATA, TELEMETRY};
@@ -60,6 +62,7 @@ pub fn visit_transports<V: TransportVisitor>(visitor: &mut V) {
     visitor.flow_transport::<Roce>();
     visitor.flow_transport::<Irn>();
     visitor.flow_transport::<Iwarp>();
+    visitor.flow_transport::<Tcp>();
     visitor.message_transport::<Ndp>();
     visitor.message_transport::<Homa>();
     visitor.message_transport::<HomaTr>();

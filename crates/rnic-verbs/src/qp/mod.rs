@@ -7,6 +7,7 @@ pub(crate) mod irn;
 pub(crate) mod rc;
 mod requester;
 pub(crate) mod sending;
+mod spread;
 pub(crate) mod uc;
 pub(crate) mod ud;
 
@@ -36,6 +37,12 @@ pub(crate) fn cnp(c: &Common, out: &mut [u8]) -> usize {
     let bytes = packet.emit_without_icrc(out);
     out[bytes..bytes + rnic_wire::ICRC_LEN].fill(0);
     bytes + rnic_wire::ICRC_LEN
+}
+
+/// The flow of the packets of a request with this entropy: from it follows their UDP source port.
+fn spread_flow(qpn: Qpn, entropy: u16) -> u32 {
+    // A multiplicative hash, so that consecutive entropies differ in all bits.
+    (qpn.0 << 8 ^ u32::from(entropy)).wrapping_mul(0x9e37_79b1)
 }
 
 /// The protocol engine of a queue pair; `None` before the queue pair is connected (UD: before
@@ -120,18 +127,34 @@ impl Qp {
         let connection = c.connection.as_ref()?;
         Some(Destination {
             qpn,
-            flow: qpn.0,
+            flow: self.path_of_next().map_or(qpn.0, |entropy| spread_flow(qpn, entropy)),
             peer: connection.peer,
             dscp: connection.dscp,
-            ecn: self.congestion.marks(&self.cfg),
+            ecn: self.common.extras.ecn || self.congestion.marks(&self.cfg),
             protected: connection.protected,
             longest: connection.path_mtu as usize + around,
         })
     }
 
-    /// Whether each packet has a destination of its own.
+    /// Whether each packet has a destination or a path of its own.
     pub(crate) fn is_datagram(&self) -> bool {
-        matches!(self.engine, Engine::Ud(_))
+        matches!(self.engine, Engine::Ud(_)) || self.common.extras.spread
+    }
+
+    /// The entropy of the next packet's request; `None` if all packets take the queue pair's own path.
+    fn path_of_next(&self) -> Option<u16> {
+        match &self.engine {
+            Engine::Uc(uc) if self.common.extras.spread => uc.next_entropy(&self.common),
+            _ => None,
+        }
+    }
+
+    /// Handles a packet whose payload a switch has trimmed.
+    pub(crate) fn handle_trimmed(&mut self, ctx: &mut Ctx, packet: &Packet<'_>) -> Result<(), Dropped> {
+        match &mut self.engine {
+            Engine::Uc(uc) => uc.handle_trimmed(&mut self.common, ctx, packet),
+            _ => Err(Dropped::Length),
+        }
     }
 
     /// RTR to RTS: the protocol engine may send requests from now on.
@@ -300,6 +323,11 @@ impl Qp {
         let marked = from.is_marked();
         if packet.headers.bth.opcode.operation() == Operation::Cnp {
             return self.on_cnp(ctx, now);
+        }
+        // IRN completes messages out of order, so it does not tell which of them was marked.
+        if self.common.init.service != Service::Irn {
+            let begins = packet.headers.bth.opcode.starts_message();
+            self.common.marked = marked || (self.common.marked && !begins);
         }
         match &mut self.engine {
             Engine::None => Err(Dropped::State),

@@ -8,6 +8,7 @@
 
 use super::incoming::Incoming;
 use super::sending::{CnpState, Due};
+use super::spread::Spread;
 use crate::common::{Common, Ctx, Refusal};
 use crate::flow::Pace;
 use crate::packet::TxContext;
@@ -28,6 +29,10 @@ pub(crate) struct Uc {
     /// The message of which some packets have arrived; `None` between two messages, and while the remaining packets of
     /// a dropped message arrive.
     incoming: Option<Incoming>,
+    /// Whether the payload of a packet of the current message was trimmed.
+    trimmed: bool,
+    /// The messages in progress of a connection whose requests take different paths.
+    spread: Option<Spread>,
     cnp: CnpState,
 }
 
@@ -41,6 +46,8 @@ impl Uc {
             pace: congestion.pace(cfg, now).map_err(VerbsError::Congestion)?,
             expected: Psn::new(connection.recv_psn),
             incoming: None,
+            trimmed: false,
+            spread: c.extras.spread.then(|| Spread::new(Psn::new(connection.recv_psn))),
             cnp: CnpState::new(cfg.cnp_interval),
         })
     }
@@ -82,21 +89,90 @@ impl Uc {
         let opcode = packet.headers.bth.opcode;
         self.cnp.on_packet(now, marked);
         let psn = Psn::new(packet.headers.bth.psn);
+        let begins = opcode.starts_message();
+        if self.spread.is_some() {
+            return self.handle_spread(c, ctx, psn, packet);
+        }
         if psn.is_before(self.expected) {
             ctx.counters.duplicates += 1;
             return Err(Dropped::Duplicate);
         }
-        let begins = opcode.starts_message();
+        self.trimmed &= psn == self.expected && !begins;
         if psn != self.expected || begins != self.incoming.is_none() {
             // A packet was lost, so the message in progress is dropped. This packet is dropped too, unless it begins
             // another message.
             self.incoming = None;
             if !begins {
                 self.expected = psn.plus(1);
+                self.end_trimmed(c, ctx, packet);
                 return Err(Dropped::OutOfOrder);
             }
         }
         self.expected = psn.plus(1);
+        self.take(c, ctx, packet)
+    }
+
+    /// Handles a packet of a connection whose requests take different paths.
+    fn handle_spread(&mut self, c: &mut Common, ctx: &mut Ctx, psn: Psn, packet: &Packet<'_>) -> Result<(), Dropped> {
+        let Some(spread) = &mut self.spread else { return Err(Dropped::State) };
+        if !spread.see(psn) {
+            ctx.counters.duplicates += 1;
+            return Err(Dropped::Duplicate);
+        }
+        self.incoming = None;
+        if !packet.headers.bth.opcode.starts_message() {
+            let Some((message, marked)) = spread.take(psn) else { return Err(Dropped::OutOfOrder) };
+            (self.incoming, c.marked) = (Some(message), c.marked || marked);
+        }
+        let result = self.take(c, ctx, packet);
+        if let (Some(message), Some(spread)) = (self.incoming.take(), &mut self.spread) {
+            spread.keep(psn.plus(1), message, c.marked);
+        }
+        result
+    }
+
+    /// Handles the headers of a packet whose payload a switch has trimmed. Its message is lost; the completion of its
+    /// receive tells so when the message's last packet has arrived, if that has immediate data.
+    pub(crate) fn handle_trimmed(&mut self, c: &mut Common, ctx: &mut Ctx, packet: &Packet<'_>) -> Result<(), Dropped> {
+        let psn = Psn::new(packet.headers.bth.psn);
+        if let Some(spread) = &mut self.spread {
+            if spread.see(psn) {
+                spread.take(psn);
+                // The last packet names the message. Of a message that lost an earlier packet nothing is told.
+                self.trimmed = true;
+                self.end_trimmed(c, ctx, packet);
+                self.trimmed = false;
+            }
+            return Err(Dropped::Length);
+        }
+        if psn.is_before(self.expected) {
+            ctx.counters.duplicates += 1;
+            return Err(Dropped::Duplicate);
+        }
+        self.expected = psn.plus(1);
+        self.incoming = None;
+        self.trimmed = true;
+        self.end_trimmed(c, ctx, packet);
+        Err(Dropped::Length)
+    }
+
+    /// If `packet` ends a message that lost payload in a switch and has immediate data: completes its receive.
+    fn end_trimmed(&mut self, c: &mut Common, ctx: &mut Ctx, packet: &Packet<'_>) {
+        let headers = &packet.headers;
+        if self.trimmed && headers.bth.opcode.ends_message() {
+            self.trimmed = false;
+            if let Some(imm) = headers.imm {
+                c.receive_trimmed(ctx, imm.0);
+            }
+        }
+    }
+
+    /// The entropy of the request to which the next packet belongs.
+    pub(crate) fn next_entropy(&self, c: &Common) -> Option<u16> {
+        (self.next < self.total).then(|| c.sends.entropy(self.next)).flatten()
+    }
+
+    fn take(&mut self, c: &mut Common, ctx: &mut Ctx, packet: &Packet<'_>) -> Result<(), Dropped> {
         match Incoming::take(&mut self.incoming, c, ctx, packet) {
             Ok(_) => return Ok(()),
             Err(Refusal::NotReady) => {

@@ -8,6 +8,7 @@
 pub(crate) mod ends;
 mod nic;
 pub(crate) mod segment;
+mod stack;
 
 use super::config::HostConfig;
 use super::ends::{EndAddress, FlowAddress, FlowEnds, FlowHashes, SendingEnd};
@@ -59,7 +60,7 @@ impl<'a, P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>, T: InB
     ) -> Self {
         let kind = RcNics { connections: Vec::new(), closing: Vec::new(), addresses: None, nics: PhantomData };
         let shared = || RcShared { cfg: cfg.clone(), params: params.clone(), host: config };
-        Hosts::with(kind, plan, table, shared, |_| RcNic::new())
+        Hosts::with(kind, plan, table, shared, |_| RcNic::new(&config))
     }
 
     /// Makes the hosts store, for a capture, the packet addresses of every flow that starts from now on.

@@ -10,6 +10,7 @@
 use super::RcNics;
 use super::ends::{Connection, Phase};
 use super::segment::Segment;
+use super::stack::Stack;
 use crate::host::config::{DATA_PRIORITY, EngineCost, HostConfig};
 use crate::host::ids::{EndSlot, FlowId};
 use crate::host::partition::{Host, NicPartition, Notice, Start};
@@ -103,11 +104,14 @@ pub(crate) struct RcNic<T> {
     engine: Engine,
     /// Persistent connections of which the host is the sender.
     pub(crate) connections: Vec<Connection>,
+    /// The network stack in the host's kernel; `None` for a transport in the NIC.
+    stack: Option<Box<Stack<Packet<Segment<T>>>>>,
 }
 
 impl<T> RcNic<T> {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(config: &HostConfig) -> Self {
         RcNic {
+            stack: config.stack.map(|stack| Box::new(Stack::new(stack))),
             control: VecDeque::new(),
             ready: VecDeque::new(),
             burst: Burst::default(),
@@ -128,8 +132,11 @@ impl<P: Protocol, C: CongestionControl, T: InBand> Host<RcNics<P, C, T>> {
         if end.queued {
             return;
         }
-        if let Some(at) = end.sender.next_transmit(cfg) {
+        if let Some(mut at) = end.sender.next_transmit(cfg) {
             end.queued = true;
+            if let Some(stack) = &self.nic.stack {
+                at = at.max(stack.may_send(end.peer.hashes.data));
+            }
             if at <= now {
                 self.nic.ready.push_back(slot)
             } else {
@@ -175,6 +182,16 @@ impl<P: Protocol, C: CongestionControl, T: InBand> NicPartition<RcNics<P, C, T>>
         if follows {
             end.phase = Phase::Active;
             end.sender.catch_up(&self.shared.params, now);
+        }
+        if let Some(stack) = &mut host.nic.stack {
+            let (at, cost) = stack.begin(end.peer.hashes.data, now);
+            self.totals.cpu_send += cost.as_ps();
+            // The timers of the flow begin with its first packet.
+            if !end.queued {
+                end.queued = true;
+                host.nic.paced.push(Reverse((at, end.peer.flow, slot)));
+            }
+            return;
         }
         host.schedule(&self.shared.cfg, slot, now);
         if follows {
@@ -283,7 +300,13 @@ impl<P: Protocol, C: CongestionControl, T: InBand> NicPartition<RcNics<P, C, T>>
         }
         if outcome.completed {
             end.done = true;
-            self.notices.push((nic.id, Notice::Finished { flow: end.peer.flow, at: now }));
+            let mut at = now;
+            if let Some(stack) = &mut nic.nic.stack {
+                let (woken, cost) = stack.finish(end.peer.hashes.data, now);
+                self.totals.cpu_receive += cost.as_ps();
+                at = woken;
+            }
+            self.notices.push((nic.id, Notice::Finished { flow: end.peer.flow, at }));
         }
         if outcome.notify {
             self.totals.notifications += 1;
@@ -331,6 +354,10 @@ impl<P: Protocol, C: CongestionControl, T: InBand> NicPartition<RcNics<P, C, T>>
             end.retransmitted += u32::from(desc.retransmission);
             self.totals.retransmitted += u64::from(desc.retransmission);
             self.totals.data += 1;
+            if let Some(stack) = &mut host.nic.stack {
+                let cost = stack.send(end.peer.hashes.data, now, desc.payload);
+                self.totals.cpu_send += cost.as_ps();
+            }
             Packet {
                 dst: end.peer.host,
                 flow_hash: end.peer.hashes.data,
@@ -359,6 +386,34 @@ impl<P: Protocol, C: CongestionControl, T: InBand> NicPartition<RcNics<P, C, T>>
         }
         host.nic.engine.begin(cost, slot, now);
         true
+    }
+
+    /// Passes a packet to the transport.
+    #[inline(always)]
+    fn process(&mut self, host: SlotId, now: Time, packet: &Packet<Segment<T>>) {
+        match packet.body.pdu.kind() {
+            PduKind::Data => self.receive_data(host, now, packet),
+            _ => self.receive_reply(host, now, packet),
+        }
+    }
+
+    /// Passes a packet to the network stack of the host's kernel, which passes it to the transport later.
+    #[cold]
+    #[inline(never)]
+    fn arrive(&mut self, host: SlotId, now: Time, packet: &Packet<Segment<T>>) {
+        let RcShared { cfg, .. } = &self.shared;
+        let Host { nic, senders, receivers, .. } = &mut self.hosts[host.index()];
+        let slot = packet.body.slot;
+        let Some(stack) = &mut nic.stack else { return };
+        if packet.body.pdu.kind() == PduKind::Data {
+            let hash = receivers[slot].peer.hashes.data;
+            let payload = u32::from(packet.bytes).saturating_sub(cfg.header).min(cfg.mtu);
+            self.totals.cpu_receive += stack.arrive(hash, now, (payload, 0), *packet).as_ps();
+        } else {
+            // An acknowledgement acknowledges one packet.
+            let hash = senders[slot].peer.hashes.data;
+            self.totals.cpu_send += stack.arrive(hash, now, (0, cfg.mtu), *packet).as_ps();
+        }
     }
 
     /// Lets a flow that has just sent a packet continue its turn: if the flow is ready and may send further packets in
@@ -391,10 +446,10 @@ impl<P: Protocol, C: CongestionControl, T: InBand> HostPartition for NicPartitio
         if packet.is_void() {
             // RC-like transports have no packets without payload, so they treat a trimmed packet as lost. A flooded
             // copy is for another host.
-        } else if packet.body.pdu.kind() == PduKind::Data {
-            self.receive_data(host, now, packet);
+        } else if self.hosts[host.index()].nic.stack.is_some() {
+            self.arrive(host, now, packet);
         } else {
-            self.receive_reply(host, now, packet);
+            self.process(host, now, packet);
         }
     }
 
@@ -403,7 +458,8 @@ impl<P: Protocol, C: CongestionControl, T: InBand> HostPartition for NicPartitio
         let host = &self.hosts[host.index()];
         let timer = host.nic.timers.peek().map_or(Time::MAX, |Reverse(timer)| timer.0);
         let paced = host.nic.paced.peek().map_or(Time::MAX, |Reverse(paced)| paced.0);
-        host.next_start().min(timer).min(paced)
+        let stack = host.nic.stack.as_ref().map_or(Time::MAX, |stack| stack.next());
+        host.next_start().min(timer).min(paced).min(stack)
     }
 
     fn wake(&mut self, index: SlotId, now: Time) {
@@ -414,6 +470,10 @@ impl<P: Protocol, C: CongestionControl, T: InBand> HostPartition for NicPartitio
             } else {
                 self.begin(index, slot, now)
             }
+            return;
+        }
+        if let Some(packet) = host.nic.stack.as_mut().and_then(|stack| stack.take(now)) {
+            self.process(index, now, &packet);
             return;
         }
         if host.nic.timers.peek().is_some_and(|Reverse(timer)| timer.0 <= now)

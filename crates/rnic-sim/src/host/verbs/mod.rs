@@ -1,7 +1,8 @@
 //! Simulated hosts with a transport in host software: a layer of `rnic-host` above an RDMA NIC, which is the device of
 //! `rnic-verbs` over memory without bytes.
 //!
-//! Two hosts that exchange flows have one channel, which is opened when the first of these flows starts, and stays. A
+//! Two hosts that exchange flows have one channel, or one for small flows and one for the others (`small_channel`). It
+//! is opened when the first of these flows starts, and stays. A
 //! flow is a Write with Immediate in this channel. It starts when its sender posts it, and finishes when the software
 //! of its receiver sees the immediate data.
 //!
@@ -58,8 +59,14 @@ pub(crate) struct VerbsConfig<X: HostChannel> {
     pub(crate) mtu: u32,
     pub(crate) seed: u64,
     pub(crate) chunk: u32,
+    /// Cores of a host that run its channels.
+    pub(crate) cores: u32,
+    /// Messages of up to this length have a channel of their own.
+    pub(crate) small: u64,
     /// Whether receivers grant credit.
     pub(crate) credit: bool,
+    /// Whether NICs tell their software of trimmed packets.
+    pub(crate) trim: bool,
 }
 
 /// Opens a channel on a NIC of its own, to find out whether the settings are possible.
@@ -67,10 +74,10 @@ pub(crate) struct VerbsConfig<X: HostChannel> {
 /// # Errors
 /// They are not, for the reason in the error.
 pub(crate) fn try_out<X: HostChannel>(config: &VerbsConfig<X>) -> Result<(), HostError> {
-    let mut nic = HostNic::<X>::new(config.device.clone())?;
+    let mut nic = HostNic::<X>::new(config.device.clone(), config.cores)?;
     let shared = config.shared();
     let (own, peer) = (HostId(0), HostId(1));
-    let number = nic.open(&shared, own, peer)?;
+    let number = nic.open(&shared, own, (peer, false))?;
     let (address, region) = (nic.ends[number as usize].channel.address(), nic.region);
     nic.connect(&shared, number, peer, region, &address, Time::ZERO)
 }
@@ -86,6 +93,8 @@ impl<X: HostChannel> VerbsConfig<X> {
             mtu: self.mtu,
             seed: self.seed,
             chunk: self.chunk,
+            trim: self.trim,
+            small: self.small,
             batch: Batch::new(1),
             error: None,
         }
@@ -93,7 +102,7 @@ impl<X: HostChannel> VerbsConfig<X> {
 
     fn nic(&self, host: HostId, rate: BitRate) -> Result<HostNic<X>, HostError> {
         let seed = rnic_fabric::rng::mix(self.seed, rnic_fabric::rng::Purpose::FlowHash, &[u64::from(host.0)]);
-        let mut nic = HostNic::new(DeviceConfig { seed, line_rate: rate, ..self.device.clone() })?;
+        let mut nic = HostNic::new(DeviceConfig { seed, line_rate: rate, ..self.device.clone() }, self.cores)?;
         if self.credit {
             let frames = Frames { mtu: self.mtu, header: self.header };
             nic.grants = Some(multipath::Grants::new(rate, self.chunk, frames)?);
@@ -124,11 +133,12 @@ impl<'a, X: HostChannel, S: Iterator<Item = FlowSpec>> VerbsHosts<'a, X, S> {
     fn open_channel(&mut self, spec: &FlowSpec) -> Result<(), HostError> {
         let pair = [HostId(spec.src), HostId(spec.dst)];
         let mut opened = Vec::new();
+        let is_small = spec.bytes <= self.shared().small;
         for (own, peer) in [(pair[0], pair[1]), (pair[1], pair[0])] {
             let at = self.plan.node(own.0);
             let partition = &mut self.partitions[at.partition as usize];
             let nic = &mut partition.hosts[at.slot.index()].nic;
-            let number = nic.open(&partition.shared, own, peer)?;
+            let number = nic.open(&partition.shared, own, (peer, is_small))?;
             opened.push((number, nic.ends[number as usize].channel.address(), nic.region));
         }
         for (side, (own, peer)) in [(pair[0], pair[1]), (pair[1], pair[0])].into_iter().enumerate() {
@@ -186,7 +196,8 @@ impl<X: HostChannel> NicKind for VerbsNics<X> {
         hosts: &mut VerbsHosts<'_, X, S>, spec: &FlowSpec, hashes: FlowHashes, _connection: u32,
     ) -> FlowId {
         let at = hosts.plan.node(spec.src);
-        let known = hosts.host(at).nic.by_peer.contains_key(&HostId(spec.dst));
+        let is_small = spec.bytes <= hosts.shared().small;
+        let known = hosts.host(at).nic.by_peer.contains_key(&(HostId(spec.dst), is_small));
         if !known && let Err(why) = hosts.open_channel(spec) {
             let shared = &mut hosts.partitions[at.partition as usize].shared;
             let (src, dst) = (spec.src, spec.dst);

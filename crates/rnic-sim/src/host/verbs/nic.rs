@@ -4,7 +4,7 @@
 use super::VerbsNics;
 use super::channel::HostChannel;
 use super::packet::{Segment, address, host_of};
-use super::view::{Arrived, NicTiming, Posted, View};
+use super::view::{Arrived, NicTiming, Posted, Spent, View};
 use crate::host::config::DATA_PRIORITY;
 use crate::host::ids::EndSlot;
 use crate::host::partition::{Host, NicPartition, Notice, Start};
@@ -46,6 +46,10 @@ pub(crate) struct VerbsShared<X: HostChannel> {
     pub(super) seed: u64,
     /// Bytes of a chunk, for the count of retransmitted packets.
     pub(super) chunk: u32,
+    /// Messages of up to this length have a channel of their own.
+    pub(super) small: u64,
+    /// Whether NICs tell their software of trimmed packets.
+    pub(super) trim: bool,
     /// The packet that the device of a host writes.
     pub(super) batch: Batch,
     /// The first error of a host: the run cannot go on.
@@ -72,8 +76,8 @@ pub(crate) struct HostNic<X: HostChannel> {
     pub(super) pd: Pd,
     pub(super) region: MrInfo,
     pub(super) ends: Vec<ChannelEnd<X>>,
-    /// Channels by peer, and by queue pair of this host.
-    pub(super) by_peer: BTreeMap<HostId, u32>,
+    /// Channels by peer and whether they are for small messages, and by queue pair of this host.
+    pub(super) by_peer: BTreeMap<(HostId, bool), u32>,
     by_qpn: BTreeMap<Qpn, u32>,
     /// Steps of channels; one is out of date if the channel has another `wake`.
     wakes: BinaryHeap<Reverse<(Time, u32)>>,
@@ -83,6 +87,9 @@ pub(crate) struct HostNic<X: HostChannel> {
     /// Credit for the peers, and when to grant it next.
     pub(super) grants: Option<multipath::Grants>,
     next_grant: Time,
+    /// When each core that runs channels is free, and the CPU time that is not in the run's totals yet.
+    cores: Vec<Time>,
+    spent: Spent,
 }
 
 impl<X: HostChannel> HostNic<X> {
@@ -90,7 +97,7 @@ impl<X: HostChannel> HostNic<X> {
     ///
     /// # Errors
     /// The device refuses its memory.
-    pub(super) fn new(config: DeviceConfig) -> Result<HostNic<X>, HostError> {
+    pub(super) fn new(config: DeviceConfig, cores: u32) -> Result<HostNic<X>, HostError> {
         let mut device = Device::new(config);
         let pd = device.create_pd();
         let region = device.register_virtual(pd, PER_MESSAGE * MESSAGES, None, Access::ALL)?;
@@ -106,18 +113,23 @@ impl<X: HostChannel> HostNic<X> {
             held: None,
             grants: None,
             next_grant: Time::MAX,
+            cores: vec![Time::ZERO; cores.max(1) as usize],
+            spent: Spent::default(),
         })
     }
 
-    /// Opens an end of a channel to `peer`; returns its number.
-    pub(super) fn open(&mut self, shared: &VerbsShared<X>, own: HostId, peer: HostId) -> Result<u32, HostError> {
+    /// Opens an end of a channel to a peer, for small messages or for others; returns its number.
+    pub(super) fn open(
+        &mut self, shared: &VerbsShared<X>, own: HostId, peer: (HostId, bool),
+    ) -> Result<u32, HostError> {
         let number = self.ends.len() as u32;
-        let seed = mix(shared.seed, Purpose::FlowHash, &[u64::from(own.0), u64::from(peer.0)]);
+        let entity = [u64::from(own.0), u64::from(peer.0.0) | u64::from(peer.1) << 32];
+        let seed = mix(shared.seed, Purpose::FlowHash, &entity);
         let mut arrived = Arrived::default();
         let now = self.device.now();
         let HostNic { device, doorbells, .. } = self;
-        let mut view =
-            View { device, doorbells, arrived: &mut arrived, timing: &shared.timing, now, has_waited: false };
+        let (free, spent, timing, arrived_of) = (now, Spent::default(), &shared.timing, &mut arrived);
+        let mut view = View { device, doorbells, arrived: arrived_of, timing, now, free, spent, has_waited: false };
         let channel = X::open(&mut view, self.pd, &shared.settings, seed)?;
         self.by_qpn.extend(arrived.qpns.iter().map(|qpn| (*qpn, number)));
         self.by_peer.insert(peer, number);
@@ -146,10 +158,22 @@ impl<X: HostChannel> HostNic<X> {
     fn with_channel<R>(
         &mut self, shared: &VerbsShared<X>, number: u32, now: Time, act: impl FnOnce(&mut X, &mut View<'_>) -> R,
     ) -> R {
-        let HostNic { device, doorbells, ends, .. } = self;
+        let HostNic { device, doorbells, ends, cores, spent, .. } = self;
+        let core = number as usize % cores.len();
         let ChannelEnd { channel, arrived, .. } = &mut ends[number as usize];
-        let mut view = View { device, doorbells, arrived, timing: &shared.timing, now, has_waited: false };
-        act(channel, &mut view)
+        let (timing, free) = (&shared.timing, cores[core].max(now));
+        let mut view =
+            View { device, doorbells, arrived, timing, now, free, spent: Spent::default(), has_waited: false };
+        let result = act(channel, &mut view);
+        cores[core] = free + view.spent.total();
+        spent.send += view.spent.send;
+        spent.receive += view.spent.receive;
+        result
+    }
+
+    /// When the core of a channel is free.
+    fn free(&self, number: u32) -> Time {
+        self.cores[number as usize % self.cores.len()]
     }
 
     fn wake_at(&mut self, number: u32, at: Time) {
@@ -235,6 +259,12 @@ impl<X: HostChannel> NicPartition<VerbsNics<X>> {
     /// One step of the software of a channel: it posts waiting messages, handles completions, and decides when to look
     /// again.
     fn step(&mut self, index: SlotId, number: u32, now: Time) {
+        let nic = &mut self.hosts[index.index()].nic;
+        let free = nic.free(number);
+        if free > now {
+            nic.wake_at(number, free);
+            return;
+        }
         if let Err(why) = self.try_step(index, number, now) {
             let host = self.hosts[index.index()].id.0;
             self.shared.error.get_or_insert_with(|| format!("the software of host {host} failed: {why}"));
@@ -274,6 +304,9 @@ impl<X: HostChannel> NicPartition<VerbsNics<X>> {
         for at in [timer, arrival].into_iter().flatten() {
             nic.wake_at(number, at);
         }
+        let Spent { send, receive } = std::mem::take(&mut nic.spent);
+        self.totals.cpu_send += send.as_ps();
+        self.totals.cpu_receive += receive.as_ps();
         if nic.grants.is_some() || seen > 0 {
             self.grant(index, now)?;
         }
@@ -339,7 +372,8 @@ impl<X: HostChannel> NicPartition<VerbsNics<X>> {
         let mut arrived = Arrived::default();
         let HostNic { device, doorbells, ends, next_grant, .. } = nic;
         let (timing, arrived) = (&self.shared.timing, &mut arrived);
-        let mut view = View { device, doorbells, arrived, timing, now, has_waited: false };
+        let (free, spent) = (now, Spent::default());
+        let mut view = View { device, doorbells, arrived, timing, now, free, spent, has_waited: false };
         let mut channels: Vec<&mut X> = ends.iter_mut().map(|end| &mut end.channel).collect();
         let next = X::grant(grants, &mut view, now, &mut channels)?;
         *next_grant = next.map_or(Time::MAX, |at| at.max(now + Time::from_ps(1)));
@@ -373,7 +407,7 @@ impl<X: HostChannel> NicPartition<VerbsNics<X>> {
         let dst = host_of(to.peer);
         let is_ack = sent.is_control && sent.payload == 0;
         let bytes = if is_ack { shared.ack } else { sent.payload + sent.extended + shared.header };
-        let entity = [u64::from(host.id.0), u64::from(dst.0), u64::from(to.qpn.0)];
+        let entity = [u64::from(host.id.0), u64::from(dst.0), u64::from(to.flow)];
         Some(Packet {
             dst,
             flow_hash: mix(shared.seed, Purpose::FlowHash, &entity) as u32,
@@ -392,12 +426,18 @@ impl<X: HostChannel> HostPartition for NicPartition<VerbsNics<X>> {
     fn receive(&mut self, host: SlotId, now: Time, packet: &Packet<Self::Body>) {
         self.totals.delivered += 1;
         self.totals.marked += u64::from(packet.is_marked());
-        if packet.is_void() {
-            return; // RC and UC have no packets without payload, so a trimmed packet is a lost one.
+        let Host { id, nic, receivers, .. } = &mut self.hosts[host.index()];
+        let is_void = packet.is_void();
+        if is_void && !(self.shared.trim && packet.dst == *id && packet.body.src() != *id) {
+            return; // without a NIC that tells of trimming, a trimmed packet is a lost one
         }
         let Some(parsed) = packet.body.packet() else { return };
         let source = address(packet.body.src());
-        let Host { nic, receivers, .. } = &mut self.hosts[host.index()];
+        if is_void {
+            let _ = nic.device.receive_trimmed(now, source, &parsed);
+            nic.follow_up(&self.shared.timing, Qpn(parsed.headers.bth.dest_qp));
+            return;
+        }
         let taken = nic.device.receive_packet(now, source, packet.is_marked(), &parsed);
         if taken.is_ok() && parsed.headers.bth.opcode.operation() == Operation::Write {
             self.last_progress = self.last_progress.max(now);
@@ -423,8 +463,9 @@ impl<X: HostChannel> HostPartition for NicPartition<VerbsNics<X>> {
         let host = &mut self.hosts[index.index()];
         if let Some(Start { slot, receiving, .. }) = host.starts.pop_front_if(|start| start.at <= now) {
             if !receiving {
-                let dst = host.senders[slot].dst;
-                match host.nic.by_peer.get(&dst).copied() {
+                let message = &host.senders[slot];
+                let channel = (message.dst, message.bytes <= self.shared.small);
+                match host.nic.by_peer.get(&channel).copied() {
                     Some(number) => {
                         host.nic.ends[number as usize].waiting.push_back(slot);
                         self.step(index, number, now);

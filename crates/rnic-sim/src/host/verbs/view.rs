@@ -7,8 +7,8 @@
 
 use rnic_transport::{BitRate, Time};
 use rnic_verbs::{
-    Access, Completion, CqId, Data, Device, DeviceInfo, Event, ForeignMemory, MrId, MrInfo, Pd, QpInfo, QpInit, Qpn,
-    RecvRequest, SendFlags, SendOp, SendRequest, Sge, Transition, Verbs, VerbsError,
+    Access, Completion, CqId, Data, Device, DeviceInfo, Event, Extras, ForeignMemory, MrId, MrInfo, Opcode, Pd, QpInfo,
+    QpInit, Qpn, RecvRequest, SendFlags, SendOp, SendRequest, Sge, Transition, Verbs, VerbsError,
 };
 use std::collections::VecDeque;
 
@@ -25,6 +25,21 @@ pub(crate) struct NicTiming {
     pub(crate) rate_step: BitRate,
     /// Step of timestamps; zero for exact ones.
     pub(crate) time_step: Time,
+    /// CPU time for posting a request, with the layer's work for it, and for taking a completion.
+    pub(crate) costs: (Time, Time),
+}
+
+/// CPU time that the software of a host has spent: for sending, and for receiving.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(super) struct Spent {
+    pub(super) send: Time,
+    pub(super) receive: Time,
+}
+
+impl Spent {
+    pub(super) fn total(&self) -> Time {
+        self.send + self.receive
+    }
 }
 
 /// The data of a posted request: slices of memory, or a copy of inline data.
@@ -41,6 +56,8 @@ pub(super) struct Posted {
     op: SendOp,
     flags: SendFlags,
     payload: Payload,
+    /// Chooses the path of the request, if its queue pair spreads requests over paths.
+    entropy: Option<u16>,
 }
 
 impl Posted {
@@ -50,7 +67,11 @@ impl Posted {
             Payload::Gather(sges) => Data::Gather(sges),
             Payload::Inline(bytes) => Data::Inline(bytes),
         };
-        device.post_send(self.qpn, &SendRequest { wr_id: self.wr_id, op: self.op, data, flags: self.flags })
+        let request = SendRequest { wr_id: self.wr_id, op: self.op, data, flags: self.flags };
+        match self.entropy {
+            None => device.post_send(self.qpn, &request),
+            Some(entropy) => device.post_spread(self.qpn, &request, entropy),
+        }
     }
 }
 
@@ -86,6 +107,9 @@ pub(super) struct View<'a> {
     pub(super) arrived: &'a mut Arrived,
     pub(super) timing: &'a NicTiming,
     pub(super) now: Time,
+    /// When the core of the channel is free, at least `now`, and the CPU time that the channel has used since.
+    pub(super) free: Time,
+    pub(super) spent: Spent,
     /// Whether software sees all completions, because it has waited for a command.
     pub(super) has_waited: bool,
 }
@@ -94,6 +118,26 @@ impl View<'_> {
     /// Requests of a queue pair that have not reached the NIC.
     fn under_way(&self, qpn: Qpn) -> u32 {
         self.doorbells.iter().filter(|posted| posted.qpn == qpn).count() as u32
+    }
+
+    /// Puts a request on its way to the NIC.
+    fn enqueue(&mut self, qpn: Qpn, request: &SendRequest<'_>, entropy: Option<u16>) -> Result<(), VerbsError> {
+        let info = self.device.query_qp(qpn)?;
+        if info.sends + self.under_way(qpn) >= info.capacities.send_wr {
+            return Err(VerbsError::Full("send queue"));
+        }
+        let payload = match request.data {
+            Data::Gather(sges) => Payload::Gather(sges.to_vec()),
+            Data::Inline(bytes) => Payload::Inline(bytes.to_vec()),
+        };
+        let SendRequest { wr_id, op, flags, .. } = *request;
+        self.spent.send += self.timing.costs.0;
+        let due = self.free + self.spent.total() + self.timing.post;
+        // Channels on other cores may have posted requests that arrive later.
+        let later = self.doorbells.iter().rev().take_while(|posted| posted.due > due).count();
+        let posted = Posted { due, qpn, wr_id, op, flags, payload, entropy };
+        self.doorbells.insert(self.doorbells.len() - later, posted);
+        Ok(())
     }
 }
 
@@ -154,6 +198,9 @@ impl Verbs for View<'_> {
         {
             let time = Time::from_ps(completion.time.as_ps() / step * step);
             out[count] = Completion { time, ..completion };
+            let is_receive = matches!(completion.opcode, Opcode::Recv | Opcode::RecvWithImmediate);
+            let side = if is_receive { &mut self.spent.receive } else { &mut self.spent.send };
+            *side += self.timing.costs.1;
             count += 1;
         }
         Ok(count)
@@ -192,18 +239,14 @@ impl Verbs for View<'_> {
         self.doorbells.retain(|posted| posted.qpn != qpn);
         self.device.destroy_qp(qpn)
     }
+    fn set_extras(&mut self, qpn: Qpn, extras: Extras) -> Result<(), VerbsError> {
+        self.device.set_extras(qpn, extras)
+    }
     fn post_send(&mut self, qpn: Qpn, request: &SendRequest<'_>) -> Result<(), VerbsError> {
-        let info = self.device.query_qp(qpn)?;
-        if info.sends + self.under_way(qpn) >= info.capacities.send_wr {
-            return Err(VerbsError::Full("send queue"));
-        }
-        let payload = match request.data {
-            Data::Gather(sges) => Payload::Gather(sges.to_vec()),
-            Data::Inline(bytes) => Payload::Inline(bytes.to_vec()),
-        };
-        let SendRequest { wr_id, op, flags, .. } = *request;
-        self.doorbells.push_back(Posted { due: self.now + self.timing.post, qpn, wr_id, op, flags, payload });
-        Ok(())
+        self.enqueue(qpn, request, None)
+    }
+    fn post_spread(&mut self, qpn: Qpn, request: &SendRequest<'_>, entropy: u16) -> Result<(), VerbsError> {
+        self.enqueue(qpn, request, Some(entropy))
     }
     fn post_recv(&mut self, qpn: Qpn, request: &RecvRequest<'_>) -> Result<(), VerbsError> {
         self.device.post_recv(qpn, request)
