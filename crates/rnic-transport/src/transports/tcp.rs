@@ -1,7 +1,8 @@
 //! TCP in the kernel of a host: the TCP of iWARP without RDMA's headers, above a network stack that costs latency and
 //! CPU time.
 //!
-//! The costs are parameters, whose defaults come from measurements of others:
+//! The costs are parameters, whose defaults come from measurements of others. They are quoted from memory and were not
+//! compared with the text of these papers, which this project does not have:
 //!
 //! - Latency of one message from application to application: 24 us between two Linux hosts (Belay et al., IX, OSDI
 //!   2014). How it is divided is our choice.
