@@ -16,7 +16,6 @@ mod exec;
 mod export;
 mod format;
 mod hw;
-mod hw_nano;
 mod interrupt;
 mod lint;
 mod list;

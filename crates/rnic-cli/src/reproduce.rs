@@ -171,7 +171,7 @@ mod tests {
         let error = find("inr").unwrap_err().to_string();
         assert_eq!(
             error,
-            "unknown paper `inr`; accepted: irn, irn-arbitration, dcqcn, nanotransport, rogue, at-scale, hardware"
+            "unknown paper `inr`; accepted: irn, irn-arbitration, dcqcn, nanotransport, rogue, hostcc, at-scale, hardware"
         );
     }
 }

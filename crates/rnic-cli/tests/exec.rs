@@ -136,7 +136,7 @@ fn a_document_that_is_wrong_is_refused_in_a_sentence() {
             "\"name\":\"irnn\"",
             "run.transport.name: there is no transport \"irnn\"; there are: roce, irn",
         ),
-        ("\"rto_low\":", "\"delayed_acks\":", "transport \"irn\" has no setting `delayed_acks`; iwarp has it"),
+        ("\"rto_low\":", "\"delayed_acks\":", "transport \"irn\" has no setting `delayed_acks`; iwarp, tcp have it"),
         (
             "\"rto_low\":\"90 us\"",
             "\"rto_low\":\"90\"",

@@ -27,6 +27,7 @@ const GUIDES: &[&str] = &[
     "campaigns",
     "write-a-transport-in-p4",
     "write-a-congestion-control",
+    "write-a-path-selection",
     "rdma-without-hardware",
     "rdma-in-ci",
 ];
@@ -221,6 +222,12 @@ fn write_a_congestion_control_and_simulate_it() {
 #[test]
 fn rdma_without_hardware() {
     follow("rdma-without-hardware", Kind::Networked);
+}
+
+/// Its block is not run, because a test of `rnic-endpoint` runs the example.
+#[test]
+fn write_a_path_selection() {
+    follow("write-a-path-selection", Kind::Fast);
 }
 
 /// None of its blocks is run: they need other programs, and `crates/rnic-ibverbs/tests` run those.

@@ -191,7 +191,11 @@ fn transport(document: &TransportDocument, vocabulary: &Vocabulary) -> Result<Tr
         if declaration.parameter(name).is_none() {
             let others = vocabulary.transports().iter().filter(|other| other.parameter(name).is_some());
             let others: Vec<&str> = others.map(|other| other.name).collect();
-            let hint = if others.is_empty() { String::new() } else { format!("; {} has it", others.join(", ")) };
+            let hint = match others.as_slice() {
+                [] => String::new(),
+                [other] => format!("; {other} has it"),
+                others => format!("; {} have it", others.join(", ")),
+            };
             let message =
                 format!("run.transport.settings: transport \"{}\" has no setting `{name}`{hint}", document.name);
             return Err(SpecError(message));

@@ -1,6 +1,6 @@
 # Runs a program with a /dev that has /dev/infiniband/uverbs0, which is /dev/null. UCX wants a character device there,
-# but does not open it. Needs a mount namespace of its own: `unshare --mount sh device.sh PROGRAM ...`. Docker does the same
-# with `--device /dev/null:/dev/infiniband/uverbs0`.
+# but does not open it. Needs a mount namespace of its own: `unshare --mount sh device.sh PROGRAM ...`. Docker does the
+# same with `--device /dev/null:/dev/infiniband/uverbs0`.
 set -e
 old=$(mktemp -d)
 mount --bind /dev "$old"

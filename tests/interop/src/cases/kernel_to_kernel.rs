@@ -96,8 +96,8 @@ fn not_ready(bench: &Bench) -> Result<()> {
 fn run_all(
     bench: &Bench, guests: &mut [Guest; 2], meetings: &[(&'static str, &'static str, &'static str)],
 ) -> Result<()> {
-    // The exchange over TCP resolves IPv4 addresses only, and a queue pair over IPv6 whose peer is not resolved may fail
-    // to move to RTR.
+    // The exchange over TCP resolves IPv4 addresses only, and a queue pair over IPv6 whose peer is not resolved may
+    // fail to move to RTR.
     for from in [0, 1] {
         let to = guests[1 - from].host().ipv6();
         guests[from].reach(to.into())?;

@@ -1,10 +1,10 @@
 //! The commands `rnic hw nanotransport` and `rnic hw nic`, and the part of `rnic reproduce hardware` about
 //! NanoTransport.
 
+use super::{empty, installed, print_document};
 use crate::args::{HwNanoArgs, HwNicArgs};
 use crate::error::CliError;
 use crate::format::Format;
-use crate::hw::{empty, installed, print_document};
 use crate::output;
 use comfy_table::Table;
 use rnic_hw::nanotransport::{

@@ -1,10 +1,12 @@
 //! The command `rnic hw`, which compares the hardware with the core, and `rnic reproduce hardware`, which also
 //! synthesises it.
 
+mod nano;
+
 use crate::args::{HwArgs, HwCommand, HwIrnArgs, IrnLogic, ReproduceArgs};
 use crate::error::CliError;
 use crate::format::Format;
-use crate::{hw_nano, output};
+use crate::output;
 use comfy_table::{Table, presets};
 use rnic_hw::HwError;
 use rnic_hw::irn::{self, Block, Checked, Cost, Coverage, Logic, Parameters, Trace, check, compare_logics};
@@ -23,8 +25,8 @@ const STEPS: (u64, u64) = (10_000_000, 20_000);
 pub(crate) fn hw(arguments: &HwArgs) -> Result<(), CliError> {
     match &arguments.command {
         HwCommand::Irn(arguments) => compare(arguments),
-        HwCommand::Nanotransport(arguments) => hw_nano::blocks(arguments),
-        HwCommand::Nic(arguments) => hw_nano::nic(arguments),
+        HwCommand::Nanotransport(arguments) => nano::blocks(arguments),
+        HwCommand::Nic(arguments) => nano::nic(arguments),
     }
 }
 
@@ -129,7 +131,7 @@ pub(crate) fn reproduce(arguments: &ReproduceArgs) -> Result<(), CliError> {
             None => break,
         }
     }
-    let nano = hw_nano::measured(arguments.quick, &mut notes)?;
+    let nano = nano::measured(arguments.quick, &mut notes)?;
     output::print(|out| match arguments.format {
         Format::Table => {
             if let Some((checked, _)) = &checked {
