@@ -886,14 +886,16 @@ impl Device {
             }
             Data::Gather(sges) => {
                 let (max, write) = (c.init.capacities.send_sge, op.is_fetching());
-                match sges {
-                    [sge] if sge.len > 0 && max > 0 => {
-                        let span = self.ctx.memory.local(c.pd, sge, write);
-                        let span = span.map_err(|why| VerbsError::Memory { index: 0, why })?;
-                        (Local::One(span), sge.len.into())
-                    }
-                    _ => (Local::Gather(self.check_sges(c.pd, sges, max, write)?), total(sges)),
-                }
+                // The usual request has one element. What is wrong with another one, `check_sges` says.
+                let one = match sges {
+                    [sge] if sge.len > 0 && max > 0 => self.ctx.memory.local(c.pd, sge, write).ok(),
+                    _ => None,
+                };
+                let local = match one {
+                    Some(span) => Local::One(span),
+                    None => Local::Gather(self.check_sges(c.pd, sges, max, write)?),
+                };
+                (local, total(sges))
             }
         };
         if len > 1 << 31 {

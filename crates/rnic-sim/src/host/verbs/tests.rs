@@ -190,7 +190,7 @@ fn the_decisions_in_the_simulator_are_those_of_a_replay() {
     fabric.run_watched(&mut hosts, &mut (), Time::MAX);
     for host in 0..3 {
         for end in &hosts.host(hosts.plan.node(host)).nic.ends {
-            assert!(end.channel.trace.len() > 100, "host {host}");
+            assert!(end.channel.trace.len() >= 50, "host {host}: {} events", end.channel.trace.len());
             end.channel.replay();
         }
     }
