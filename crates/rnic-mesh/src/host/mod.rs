@@ -1,6 +1,6 @@
 //! The agent on a real host: a device that carries the probes, traces of their paths, and requests to the controller.
 //!
-//! Three threads share the state of the [`Agent`](crate::agent::Agent): one moves datagrams, one traces paths, and one
+//! Three threads share the state of the [`Agent`]: one moves datagrams, one traces paths, and one
 //! talks to the controller. The first never waits for the others' network traffic.
 
 mod client;

@@ -144,7 +144,7 @@ impl Store {
     }
 
     /// Appends batches, and returns once they are on the disk. `bytes` are the batches as they arrived. Returns the log
-    /// of an hour that has passed, for [`Store::convert`].
+    /// of an hour that has passed, for [`Converter::convert`].
     ///
     /// # Errors
     /// If the disk is full, for example. None of the batches is stored then.
