@@ -43,8 +43,9 @@ fn warned(output: &RunOutput, what: &str) -> u64 {
 }
 
 /// Making a chunk takes the software 55 ns and posting it 100 ns, a message's doorbell takes 200 ns, the NIC's reads
-/// take 700 ns, and the receiver's software sees the completion after 400 ns. A frame has 62 bytes of headers and 20 bytes of gap, and a byte takes 0.8 ns. The first packet of a
-/// message has a RETH of 16 bytes besides, and the last 4 bytes of immediate data.
+/// take 700 ns, and the receiver's software sees the completion after 400 ns. A frame has 62 bytes of headers and 20
+/// bytes of gap, and a byte takes 0.8 ns. The first packet of a message has a RETH of 16 bytes besides, and the last 4
+/// bytes of immediate data.
 #[test]
 fn a_lone_message_takes_what_its_bytes_and_the_bus_take() {
     let time = |payload: u64| (payload + 82) * 800;
