@@ -12,7 +12,7 @@ pub(crate) struct Id {
 }
 
 impl Id {
-    /// A handle that no entry ever has: a table does not have so many slots.
+    /// A handle of no entry: its slot is beyond the largest table.
     pub(crate) const NONE: Id = Id { index: u32::MAX, generation: 0 };
 }
 

@@ -171,7 +171,7 @@ impl Lane<Meta> {
                 continue;
             }
             struck = true;
-            // The duplicate is a copy of what was sent.
+            // The duplicate is copied before the original is corrupted.
             let duplicate = fate.duplicated.then(|| self.copy([&stash[at..end]].into_iter()));
             if let Some(corruption) = fate.corruption {
                 corruption.apply(&mut stash[at..end]);

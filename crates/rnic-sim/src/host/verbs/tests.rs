@@ -64,7 +64,7 @@ enum Act {
     Send(u64, SendOp, Vec<Sge>, SendFlags),
     Receive,
     Progress(Time),
-    /// Polls so many completions at most, and finds these.
+    /// Polls at most this number of completions; the list is what the channel returned.
     Poll(usize, Vec<Completion>),
 }
 
