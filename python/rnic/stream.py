@@ -13,9 +13,10 @@ class Event(Metrics):
     """An event of a run; its keys are attributes. The key `event` names its kind, the others depend on it.
 
     `started` (run, seed, parameters, warnings), `progress` (flows_done, flows_total, hops), `sample` (queue_bytes,
-    delivered: payload bytes so far as pairs of flow and bytes), `pause` (port, priority, from, to, root), `finished`,
-    `interrupted` (flows_done), `failed` (reason). The reference of run documents has the schema. Times end in `_ps`
-    (picoseconds); `from` and `to` of a pause are picoseconds, too.
+    delivered: payload bytes so far as pairs of flow and bytes), `drops` (after a sample: ports, a list of port,
+    priority, and the packets dropped and lost since the last sample), `pause` (port, priority, from, to, root),
+    `finished`, `interrupted` (flows_done), `failed` (reason). The reference of run documents has the schema. Times end
+    in `_ps` (picoseconds); `from` and `to` of a pause are picoseconds, too.
     """
 
     event: str

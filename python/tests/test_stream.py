@@ -25,6 +25,16 @@ def test_events_come_in_order_and_end_with_the_results(small):
     assert next(stream, None) is None
 
 
+def test_drops_sum_up_to_those_of_the_results(small):
+    lossy = small.with_({**WATCH, "watch.pauses": False, "fabric.loss": 0.01, "fabric.switch.buffer": "20 KB"})
+    stream = lossy.stream("IRN")
+    rows = [row for event in stream if event.event == "drops" for row in event.ports]
+    packets = stream.results()["IRN"].packets
+    assert sum(row["dropped"] for row in rows) == packets.dropped > 0
+    assert sum(row["lost"] for row in rows) == packets.lost > 0
+    assert all(row["dropped"] + row["lost"] > 0 and row["priority"] == 0 for row in rows)
+
+
 def test_until_ends_the_run(small):
     stream = small.with_(WATCH).stream("IRN", until="30 us")
     with pytest.raises(RuntimeError, match="has not ended"):

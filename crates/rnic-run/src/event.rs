@@ -43,6 +43,19 @@ impl RunProgress {
     }
 }
 
+/// Packets of one port and priority that were dropped or lost between two samples.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct DropRow {
+    /// Index of the port.
+    pub port: u32,
+    /// Priority of the packets.
+    pub priority: u8,
+    /// Number of packets that arrived at this port and that the switch dropped because its buffer had no room.
+    pub dropped: u64,
+    /// Number of packets that this port sent and that the link lost.
+    pub lost: u64,
+}
+
 /// One event that a run emits while it is simulated.
 ///
 /// A run emits [`RunEvent::Started`] first, then any number of other events, and [`RunEvent::Finished`],
@@ -85,6 +98,16 @@ pub enum RunEvent {
         queue_bytes: Vec<u32>,
         /// Id of each active flow, and the payload bytes that it has delivered so far; empty if flows are not watched.
         delivered: Vec<(u32, u64)>,
+    },
+    /// Packets that were dropped or lost since the previous sample. The event follows a sample, and the end
+    /// of the run, if there were any.
+    Drops {
+        /// Simulated time of the sample or the end, in picoseconds.
+        #[serde(rename = "time_ps", with = "crate::stored::time")]
+        #[schemars(with = "u64")]
+        time: Time,
+        /// The ports with such packets, in the order of ports and priorities.
+        ports: Vec<DropRow>,
     },
     /// A PFC pause of a transmitter. The event is emitted after the pause has ended, or at the end of the run.
     Pause(PauseRow),

@@ -3,8 +3,8 @@
 
 use crate::events::Listener;
 use crate::host::RunHosts;
-use rnic_fabric::{BodyOf, Fabric, PortId, Topology, Watcher};
-use rnic_run::{FlowLog, FlowSamples, QueueSamples, RunEvent, Samples};
+use rnic_fabric::{Body, BodyOf, Fabric, PortId, Topology, Watcher};
+use rnic_run::{DropRow, FlowLog, FlowSamples, QueueSamples, RunEvent, Samples};
 use rnic_run::{Watch, WatchedQueues};
 use rnic_transport::Time;
 use std::collections::BTreeMap;
@@ -74,6 +74,8 @@ pub(crate) struct Recorder<'p> {
     flows: BTreeMap<u32, FlowSamples>,
     values: usize,
     events: &'p dyn Listener,
+    /// Packets dropped and lost until the last sample, for each port and priority; empty if nobody listens.
+    drops: Vec<(u64, u64)>,
 }
 
 impl<'p> Recorder<'p> {
@@ -82,7 +84,7 @@ impl<'p> Recorder<'p> {
         let (start, interval) = (plan.start, plan.interval);
         let queues = plan.queues.iter().map(queue).collect();
         let samples = Samples { start, interval, count: 0, queues, flows: Vec::new() };
-        Recorder { plan, next: start, samples, flows: BTreeMap::new(), values: 0, events }
+        Recorder { plan, next: start, samples, flows: BTreeMap::new(), values: 0, events, drops: Vec::new() }
     }
 
     /// Returns all samples of the run, and adds to them the last sample of each finished flow. `records` has the
@@ -106,6 +108,32 @@ impl<'p> Recorder<'p> {
         }
         self.samples.flows = self.flows.into_values().collect();
         self.samples
+    }
+}
+
+impl Recorder<'_> {
+    /// Tells the listener, if there is one, which packets were dropped or lost since the last sample.
+    pub(crate) fn tell_drops<B: Body>(&mut self, now: Time, fabric: &Fabric<B>) {
+        if !self.events.wants_details() {
+            return;
+        }
+        let priorities = usize::from(fabric.priorities());
+        let topology = fabric.topology();
+        self.drops.resize(topology.ports.len() * priorities, (0, 0));
+        let mut rows = Vec::new();
+        for port in topology.port_ids() {
+            let before = self.drops[port.0 as usize * priorities..].iter_mut();
+            for (priority, (counters, before)) in fabric.counters(port).iter().zip(before).enumerate() {
+                let (dropped, lost) = (counters.drops - before.0, counters.lost - before.1);
+                if dropped + lost > 0 {
+                    rows.push(DropRow { port: port.0, priority: priority as u8, dropped, lost });
+                    *before = (counters.drops, counters.lost);
+                }
+            }
+        }
+        if !rows.is_empty() {
+            let _ = self.events.tell(RunEvent::Drops { time: now, ports: rows });
+        }
     }
 }
 
@@ -140,6 +168,7 @@ impl<H: RunHosts> Watcher<H> for Recorder<'_> {
             // The run stops at the next progress event if the listener cancels it here.
             let _ = self.events.tell(RunEvent::Sample { time: now, queue_bytes, delivered: under_way });
         }
+        self.tell_drops(now, fabric);
         self.samples.count += 1;
         self.next = if self.values < MAX_VALUES { now.saturating_add(self.plan.interval) } else { Time::MAX };
     }

@@ -43,6 +43,9 @@ pub(super) fn run_hosts<H: RunHosts>(
     let ending = fabric.run_watched(hosts, &mut watchers, until);
     let end = fabric.now();
     fabric.close_counters(end);
+    if let Some(recorder) = &mut recorder {
+        recorder.tell_drops(end, fabric);
+    }
     let ports = port_records(fabric);
     let totals = totals(fabric, &ports, hosts.totals());
     let status = accounts(resolved, &totals)
