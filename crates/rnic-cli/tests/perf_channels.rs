@@ -1,4 +1,5 @@
-//! What a channel of a host transport survives between two processes, and how it ends, as a user of `rnic perf` sees it.
+//! What a channel of a host transport survives between two processes, and how it ends, as a user of `rnic perf` sees
+//! it.
 
 #![cfg(all(feature = "endpoint", target_os = "linux"))]
 

@@ -1,5 +1,5 @@
-//! What channels of host transports survive of the network, and what they see of it: bursts of losses, CE marks, several
-//! UDP source ports, credit.
+//! What channels of host transports survive of the network, and what they see of it: bursts of losses, CE marks,
+//! several UDP source ports, credit.
 
 mod common;
 
@@ -125,8 +125,8 @@ fn await_bytes(sides: &[Side; 2], channels: &[Channel; 2], wr_id: u64) {
     sides[1].region.with(|bytes| assert!(bytes == sent));
 }
 
-/// All datagrams in both directions are lost for 150 ms, again and again, in the middle of Writes: longer than the 67 ms
-/// for which RC retries (eight timeouts of 8.4 ms), so queue pairs fail. No channel ends, and every byte is right.
+/// All datagrams in both directions are lost for 150 ms, again and again, in the middle of Writes: longer than the 67
+/// ms for which RC retries (eight timeouts of 8.4 ms), so queue pairs fail. No channel ends, and every byte is right.
 #[test]
 fn bursts_of_losses_beyond_the_retries_of_the_nic_are_survived() {
     for is_rogue in [true, false] {
@@ -151,8 +151,8 @@ fn bursts_of_losses_beyond_the_retries_of_the_nic_are_survived() {
     }
 }
 
-/// With one queue pair and an entropy per request, the packets of one channel have the source ports of all its paths; the
-/// receiver takes its chunks in any order, and a lost burst resets the queue pair.
+/// With one queue pair and an entropy per request, the packets of one channel have the source ports of all its paths,
+/// and the receiver takes its chunks in any order.
 #[test]
 fn the_paths_of_one_queue_pair_have_source_ports_of_their_own() {
     let sides = [0, 1].map(|_| side(loopback(), 8, BitRate::from_gbps(100)));

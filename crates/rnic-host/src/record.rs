@@ -3,8 +3,8 @@
 //!
 //! A [`Recorded`] channel is used like any other, above the simulated NIC or above sockets. [`Recorded::replay`] then
 //! gives a new channel, which has no NIC, the same requests, times and answers, and compares each call to the NIC and
-//! each completion. So the decisions in a simulation, and those over sockets, are those of the same function of what the
-//! channel was given.
+//! each completion. So the decisions in a simulation, and those over sockets, are those of the same function of what
+//! the channel was given.
 //!
 //! ```
 //! use rnic_host::record::Recorded;

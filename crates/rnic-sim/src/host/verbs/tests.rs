@@ -168,7 +168,8 @@ const LOSSY: &str = r#"
     receiver = 1
 "#;
 
-/// The decisions of a channel follow from what it is given alone. A test of `rnic-endpoint` shows the same over sockets.
+/// The decisions of a channel follow from what it is given alone. A test of `rnic-endpoint` shows the same over
+/// sockets.
 #[test]
 fn the_decisions_in_the_simulator_are_those_of_a_replay() {
     let rogue = format!("{LOSSY}\n[[run]]\nname = \"RoGUE\"\ntransport = \"rogue\"\nretry_count = 0\nnic_timeout = 9");
