@@ -34,6 +34,7 @@
 //! | `link` | connects queue pairs: [`Link`] |
 //! | `mailbox`, `objects` | the control queue pair; the NIC's objects of a channel |
 //! | [`trace`] | records and replays what a channel asks of its NIC |
+//! | [`record`] | a channel with all that it was given, which can be replayed |
 //! | `error` | [`HostError`], and why a channel ended: [`Failure`] |
 //!
 //! What the sources of RoGUE do not state is a reconstruction; the page `docs/concepts/host-transports.md` names each
@@ -47,6 +48,7 @@ mod link;
 mod mailbox;
 pub mod multipath;
 mod objects;
+pub mod record;
 mod response;
 pub mod rogue;
 mod rtt;

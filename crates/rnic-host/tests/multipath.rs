@@ -310,6 +310,27 @@ fn without_credit_nothing_is_transmitted() {
     assert!(pair.run(Time::from_ms(21), |pair| !pair.found[0].is_empty()));
 }
 
+/// A grant is lost when nothing is outstanding, so neither an acknowledgement nor a probe would repeat it: the sender
+/// asks until the receiver repeats what it has granted. The first questions are lost too.
+#[test]
+fn a_lost_grant_is_repeated() {
+    let config = Config { credit: Some(Credit { unsolicited: 65_536 }), ..config() };
+    let mut pair = Pair::with(&config);
+    pair.post(1, pair.write(), 900_000);
+    assert!(!pair.run(Time::from_ms(1), |pair| !pair.found[0].is_empty()));
+    let controls = pair.ends.each_ref().map(|end| end.address().control.0);
+    pair.wire.filter = Box::new(move |from, qpn| qpn != controls[1 - from]);
+    let now = pair.wire.now;
+    pair.ends[1].grant(&mut pair.wire.nics[1], now, 1_000_000).unwrap();
+    assert!(!pair.run(Time::from_ms(3), |pair| !pair.found[0].is_empty()));
+    assert_eq!(pair.ends[1].wanted(), 0, "the receiver has granted everything");
+    pair.wire.filter = Box::new(|_, _| true);
+    assert!(pair.run(Time::from_ms(5), |pair| !pair.found[0].is_empty()), "{:?}", pair.ends[0].counters());
+    // The sender asks once in 500 us; then the rest takes less than 100 us.
+    assert!(pair.wire.now < Time::from_us(3_600), "{}", pair.wire.now);
+    assert_eq!(pair.ends[0].counters().retransmitted, 0);
+}
+
 /// Each hook is called, and what it returns counts.
 #[test]
 fn the_hooks_decide() {

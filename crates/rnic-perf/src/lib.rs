@@ -40,7 +40,7 @@ pub mod raw;
 
 pub use op::Op;
 pub use perf::{
-    Amount, Carrier, ChannelPlan, Counts, DEFAULT_MAX_MEMORY, DEFAULT_PORT, FaultPlan, GIVE_UP_AFTER, HostTransport,
-    Latencies, PathSelection, PerfError, Plan, PlanError, Report, Row, SIZES, ServeOptions, Served, Side, Unit,
-    Verified, run, run_perftest, serve,
+    Amount, CHANNEL_GIVE_UP_AFTER, Carrier, ChannelPlan, Counts, DEFAULT_MAX_MEMORY, DEFAULT_PORT, FaultPlan,
+    GIVE_UP_AFTER, HostTransport, Latencies, PathSelection, PerfError, Plan, PlanError, Report, Row, SIZES,
+    ServeOptions, Served, Side, Unit, Verified, run, run_perftest, serve,
 };

@@ -383,9 +383,9 @@ fn a_client_reports_the_error_of_its_server() {
     assert!(error.contains("has version 99") && error.contains("use the same rnic on both sides"), "{error}");
     let error = failure(&["HTTP/1.1 400 Bad Request"]);
     assert!(error.contains("it is not `rnic perf`; it sent `HTTP/1.1 400 Bad Request`"), "{error}");
-    let error = failure(&["{\"rnic_perf\":4}", "{\"say\":\"refused\",\"why\":\"no room\"}"]);
+    let error = failure(&["{\"rnic_perf\":5}", "{\"say\":\"refused\",\"why\":\"no room\"}"]);
     assert_eq!(error, "the peer refuses: no room");
-    let error = failure(&["{\"rnic_perf\":4}", "{\"say\":\"began\"}"]);
+    let error = failure(&["{\"rnic_perf\":5}", "{\"say\":\"began\"}"]);
     assert!(error.ends_with("`began` is not due"), "{error}");
 }
 
@@ -419,7 +419,7 @@ fn a_client_ends_when_its_server_closes_the_connection() {
 #[test]
 fn a_server_survives_what_clients_say() {
     let (address, results, stop, server) = serving();
-    const GREETING: &str = "{\"rnic_perf\":4}\n";
+    const GREETING: &str = "{\"rnic_perf\":5}\n";
     let setup = |queue_pairs: u64, stride: u64, service: &str| {
         format!(
             "{GREETING}{{\"say\":\"hello\",\"setup\":{{\"op\":\"write\",\"latency\":false,\"service\":\"{service}\",\"channel\":{{}},\
@@ -545,7 +545,7 @@ fn an_idle_client_does_not_hold_the_server_for_ever() {
              \"client\":{{\"roce_port\":1,\"peers\":[{{\"qpn\":17,\"psn\":0,\"source_port\":50000,\"key\":null}}],\"channels\":[],\
              \"in_flight\":64,\"memory\":{{\"addr\":0,\"rkey\":0,\"len\":128}},\"mtu\":1024}},\"mtu_fixed\":false}}"
         );
-        writeln!(stream, "{{\"rnic_perf\":4}}\n{hello}\n{{\"say\":\"ready\"}}").unwrap();
+        writeln!(stream, "{{\"rnic_perf\":5}}\n{hello}\n{{\"say\":\"ready\"}}").unwrap();
         for expected in ["rnic_perf", "welcome", "ready"] {
             let heard = answer(&mut reader);
             assert!(heard.contains(expected), "{heard}");

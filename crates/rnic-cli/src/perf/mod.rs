@@ -153,6 +153,18 @@ struct MeasureArgs {
     #[arg(long, value_enum, value_name = "POLICY", conflicts_with = "perftest")]
     select: Option<SelectionName>,
 
+    /// With --service multipath: the receiver limits the sender by credit, at the rate of its link (--line-rate)
+    #[arg(long, conflicts_with = "perftest")]
+    credit: bool,
+
+    /// With --service multipath: chunks may be CE-marked, so that a congestion control such as dctcp sees marks
+    #[arg(long, conflicts_with = "perftest")]
+    marks: bool,
+
+    /// With --service multipath: one queue pair in each direction, whose requests have an entropy each
+    #[arg(long, conflicts_with = "perftest")]
+    spread: bool,
+
     /// Congestion control; `rnic list congestion` lists all [default: none; with --service rogue or multipath rogue]
     #[arg(long, value_name = "NAME")]
     cc: Option<String>,
@@ -197,7 +209,8 @@ struct MeasureArgs {
     #[arg(long, value_name = "N", default_value_t = 1)]
     fault_seed: u64,
 
-    /// Time without a response after which a side gives up the other; without unit in seconds [default: 5 s]
+    /// Time without a response after which a side gives up the other; without unit in seconds [default: 5 s; with
+    /// --service rogue or multipath 10 s]
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     give_up_after: Option<Time>,
 
@@ -498,6 +511,9 @@ fn plan(arguments: &MeasureArgs) -> Plan {
             chunk: arguments.chunk,
             paths: arguments.paths,
             select: arguments.select.map(PathSelection::from),
+            credit: arguments.credit,
+            marks: arguments.marks,
+            spread: arguments.spread,
         },
         congestion: arguments.cc.clone().unwrap_or_else(|| if is_channel { "rogue" } else { "none" }.to_string()),
         settings: arguments.set.clone(),

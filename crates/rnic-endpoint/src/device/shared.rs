@@ -25,7 +25,7 @@ use rnic_verbs::{CqId, MAX_IN_FLIGHT, Notify};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::ops::{Deref, DerefMut};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, TryLockError};
 use std::task::Waker;
 use std::thread::JoinHandle;
@@ -64,6 +64,8 @@ pub(crate) struct Shared {
     /// The number ([`thread_mark`]) of the thread that runs a closure in `MemoryRegion::with` or `with_mut`; 0 if no
     /// thread does.
     looking: AtomicU64,
+    /// Number of channels of host transports whose peers want credit.
+    pub(crate) claims: AtomicU32,
 }
 
 /// The lock of the driver. The thread that has it sends and receives the device's packets. Dropping it wakes the
@@ -129,6 +131,7 @@ impl Shared {
             changed: Condvar::new(),
             thread: Mutex::new(None),
             looking: AtomicU64::new(0),
+            claims: AtomicU32::new(0),
         }
     }
 

@@ -38,10 +38,11 @@
 //! also on a side that only receives, because the peer waits for its acknowledgements.
 
 mod address;
+mod credit;
 mod nic;
 
 pub use address::Address;
-pub use rnic_host::multipath::{Builtin, Config as MultipathConfig, Hooks, PathPolicy};
+pub use rnic_host::multipath::{Builtin, Config as MultipathConfig, Credit, Hooks, PathPolicy};
 pub use rnic_host::rogue::Config as RogueConfig;
 pub use rnic_host::{Control, Failure, HostError, RogueDelay};
 
@@ -49,11 +50,12 @@ use crate::config::{Mode, Security};
 use crate::device::{Device, Error, MemoryRegion, ProtectionDomain};
 use crate::sync::lock;
 use address::{Kind, of_multipath, of_rogue};
+use credit::Granter;
 use nic::Nic;
-use rnic_host::{Link, multipath, rogue};
+use rnic_host::{Frames, Link, multipath, rogue};
 use rnic_transport::Time;
 use rnic_verbs::{
-    Completion, CqId, Data, RecvRequest, SendFlags, SendOp, SendRequest, Service, Sge, Status, VerbsError,
+    Completion, CqId, Data, RecvRequest, SendFlags, SendOp, SendRequest, Service, Sge, Status, Verbs, VerbsError,
 };
 use std::net::SocketAddr;
 use std::ops::Range;
@@ -103,11 +105,21 @@ pub struct Counters {
     pub recoveries: u64,
     /// Number of round-trip times measured.
     pub samples: u64,
+    /// Number of acknowledged chunks that a switch CE-marked (multipath with `ecn`).
+    pub marked: u64,
 }
 
 enum Layer {
     Rogue(Box<rogue::Channel>),
     Multipath(Box<multipath::Channel>),
+}
+
+/// The credit of a channel: not before it is connected, and only with the setting `credit`.
+enum Grants {
+    Without,
+    /// Bytes of one grant.
+    Unconnected(u32),
+    Running(Granter),
 }
 
 /// Calls the same function of either kind of channel.
@@ -123,6 +135,7 @@ macro_rules! layer {
 struct State {
     layer: Layer,
     nic: Nic,
+    grants: Grants,
     /// The error of the NIC that ended the layer's work.
     broken: Option<HostError>,
     /// When the channel's thread will look again, and when the application last did.
@@ -166,7 +179,7 @@ impl Channel {
         let (service, config) = (config.service, RogueConfig { seed: seed()?, ..config });
         let channel = rogue::Channel::open(&mut nic, domain.0.id, config)?;
         let (cq, kind) = (channel.completion_queue(), Kind::rogue(&channel.address(), service));
-        Channel::over(domain, nic, Layer::Rogue(Box::new(channel)), cq, kind, service)
+        Channel::over(domain, nic, Layer::Rogue(Box::new(channel)), Grants::Without, (cq, kind, service))
     }
 
     /// Opens a channel over many unreliable connections: multipath. `hooks` are the decisions of the transport;
@@ -179,15 +192,16 @@ impl Channel {
     ) -> Result<Channel, ChannelError> {
         let mut nic = Nic::new(domain.0.device.clone());
         let (credit, config) = (config.credit.is_some(), MultipathConfig { seed: seed()?, ..config });
+        let grants = if credit { Grants::Unconnected(config.chunk) } else { Grants::Without };
         let channel = multipath::Channel::open(&mut nic, domain.0.id, config, hooks)?;
         let (cq, kind) = (channel.completion_queue(), Kind::multipath(&channel.address(), credit));
-        Channel::over(domain, nic, Layer::Multipath(Box::new(channel)), cq, kind, Service::Uc)
+        Channel::over(domain, nic, Layer::Multipath(Box::new(channel)), grants, (cq, kind, Service::Uc))
     }
 
     fn over(
-        domain: &ProtectionDomain, nic: Nic, layer: Layer, cq: CqId, kind: Kind, service: Service,
+        domain: &ProtectionDomain, nic: Nic, layer: Layer, grants: Grants, (cq, kind, service): (CqId, Kind, Service),
     ) -> Result<Channel, ChannelError> {
-        let state = State { layer, nic, broken: None, planned: Time::MAX, polled: Time::ZERO };
+        let state = State { layer, nic, grants, broken: None, planned: Time::MAX, polled: Time::ZERO };
         let (state, closing) = (Mutex::new(state), AtomicBool::new(false));
         let inner = Arc::new(Inner { domain: domain.clone(), state, cq, kind, service, closing });
         let mut channel = Channel { inner, thread: None };
@@ -249,7 +263,7 @@ impl Channel {
         let mtu = options.mtu.map_or_else(|| self.path_mtu(peer.addr), Ok)?;
         let link = Link { dscp: options.dscp, protected: protection.is_some(), ..Link::new(peer.addr, mtu) };
         let mut state = lock(&self.inner.state);
-        let State { layer, nic, .. } = &mut *state;
+        let State { layer, nic, grants, .. } = &mut *state;
         nic.meet(&peer.queue_pairs, peer.in_flight.clamp(1, rnic_verbs::MAX_IN_FLIGHT), protection);
         let now = nic.read();
         match (layer, &peer.kind, &self.inner.kind) {
@@ -262,6 +276,10 @@ impl Channel {
                 if credit == own =>
             {
                 channel.connect(nic, link, &of_multipath(&peer.kind).ok_or_else(unfit)?, now)?;
+                if let Grants::Unconnected(chunk) = *grants {
+                    let frames = Frames { mtu, header: rnic_transport::headers::ROCE_DATA };
+                    *grants = Grants::Running(Granter::new(nic.query_device().line_rate, chunk, frames));
+                }
             }
             _ => return Err(unfit()),
         }
@@ -385,11 +403,12 @@ impl Channel {
         match &lock(&self.inner.state).layer {
             Layer::Rogue(channel) => {
                 let rogue::Counters { parts, replayed, recoveries, samples, .. } = channel.counters();
-                Counters { parts, repeated: replayed, recoveries, samples }
+                Counters { parts, repeated: replayed, recoveries, samples, marked: 0 }
             }
             Layer::Multipath(channel) => {
-                let multipath::Counters { transmitted, retransmitted, resets, samples, .. } = channel.counters();
-                Counters { parts: transmitted, repeated: retransmitted, recoveries: resets, samples }
+                let multipath::Counters { transmitted, retransmitted, resets, samples, marked, .. } =
+                    channel.counters();
+                Counters { parts: transmitted, repeated: retransmitted, recoveries: resets, samples, marked }
             }
         }
     }
@@ -434,7 +453,10 @@ impl Drop for Channel {
 
 impl Drop for State {
     fn drop(&mut self) {
-        let State { layer, nic, .. } = self;
+        let State { layer, nic, grants, .. } = self;
+        if let Grants::Running(granter) = grants {
+            granter.claim(false, &nic.device.shared().claims);
+        }
         // If the device is closed, it destroys the queue pairs itself.
         let _ = layer!(layer, c => c.destroy(nic));
     }
@@ -443,19 +465,27 @@ impl Drop for State {
 impl State {
     /// When the layer wants to look again, by the channel's clock.
     fn next_time(&self) -> Time {
-        layer!(&self.layer, c => c.next_time()).unwrap_or(Time::MAX)
+        let credit = match &self.grants {
+            Grants::Running(granter) => granter.next_time(),
+            Grants::Without | Grants::Unconnected(_) => None,
+        };
+        let layer = layer!(&self.layer, c => c.next_time());
+        [layer, credit].into_iter().flatten().min().unwrap_or(Time::MAX)
     }
 }
 
 impl Inner {
     /// Lets the layer do what is due.
     fn work(&self, state: &mut State) {
-        let State { layer, nic, broken, .. } = state;
+        let State { layer, nic, grants, broken, .. } = state;
         if broken.is_some() {
             return;
         }
         let now = nic.read();
         let mut worked = layer!(&mut *layer, c => c.progress(nic, now));
+        if let (Layer::Multipath(channel), Grants::Running(granter), true) = (&mut *layer, grants, worked.is_ok()) {
+            worked = granter.run(nic, now, channel, &self.domain.0.device.shared().claims);
+        }
         if now > LIFETIME && worked.is_ok() {
             worked = layer!(layer, c => c.close(nic, now));
         }

@@ -5,7 +5,7 @@ use super::control::{Control, Message, Setup, greet, hear, hear_within, unexpect
 use super::counters::difference;
 use super::end::{End, memory};
 use super::latency::{self, Ball};
-use super::plan::{Amount, GIVE_UP_AFTER, Plan, PlanError};
+use super::plan::{Amount, Plan, PlanError};
 use super::report::process_cpu_time;
 use super::{Latencies, PerfError, Report, Row, Side, Verified};
 use crate::Op;
@@ -110,8 +110,7 @@ fn setup(plan: &Plan) -> Setup {
         seed: plan.faults.seed,
         faults: plan.faults,
         polled: plan.mode == Mode::Polled,
-        give_up_after_us: (plan.service != Service::Uc.into())
-            .then(|| plan.give_up_after.unwrap_or(GIVE_UP_AFTER).as_ps() / 1_000_000),
+        give_up_after_us: (plan.service != Service::Uc.into()).then(|| plan.patience().as_ps() / 1_000_000),
         security: plan.security,
     }
 }

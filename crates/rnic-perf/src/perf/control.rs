@@ -29,7 +29,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// Version of the control messages, which must be the same on both sides.
-pub(super) const VERSION: u32 = 4;
+pub(super) const VERSION: u32 = 5;
 /// Timeout for a message that the peer can send immediately, without waiting for something else first.
 pub(super) const PATIENCE: Time = Time::from_ms(30_000);
 /// Maximum time between two checks for a message while a side waits for one.

@@ -10,8 +10,9 @@ pub type Counts = BTreeMap<String, u64>;
 
 /// Returns all counters of a device and of its injected faults, with their names in the report.
 ///
-/// `channels` are the counts of channels: parts posted to the NIC, repeated ones, recoveries.
-pub(super) fn counts(counters: &Counters, faults: &FaultCounters, channels: Option<[u64; 3]>) -> Counts {
+/// `channels` are the counts of channels: parts posted to the NIC, repeated ones, recoveries, CE-marked
+/// ones.
+pub(super) fn counts(counters: &Counters, faults: &FaultCounters, channels: Option<[u64; 4]>) -> Counts {
     let Counters { verbs, driver, port } = counters;
     let plain = [
         ("packets_sent", verbs.packets_sent),
@@ -48,8 +49,8 @@ pub(super) fn counts(counters: &Counters, faults: &FaultCounters, channels: Opti
         ("injected_reorderings", faults.reordered),
     ];
     let dropped = Dropped::ALL.map(|why| (format!("dropped_{}", why.label()), verbs.dropped(why)));
-    let channels =
-        channels.map(|counts| ["channel_parts", "channel_repeated", "channel_recoveries"].into_iter().zip(counts));
+    let names = ["channel_parts", "channel_repeated", "channel_recoveries", "channel_marked"];
+    let channels = channels.map(|counts| names.into_iter().zip(counts));
     let plain = plain.into_iter().chain(channels.into_iter().flatten());
     plain.map(|(name, count)| (name.to_string(), count)).chain(dropped).collect()
 }

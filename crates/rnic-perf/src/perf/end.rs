@@ -70,7 +70,7 @@ impl End {
     /// Opens a device at `local`, creates its queue pairs and registers its memory, which [`memory`] returned. `side`
     /// (0 for the client, 1 for the server) makes the random faults of the two sides differ.
     pub(super) fn open(local: SocketAddr, setup: &Setup, side: u64, memory: Vec<u8>) -> Result<End, PerfError> {
-        let udp = UdpConfig { source_ports: setup.queue_pairs.clamp(1, 16) as usize, ..UdpConfig::default() };
+        let udp = UdpConfig { source_ports: source_ports(setup), ..UdpConfig::default() };
         let port = UdpPort::bind(local, &udp).map_err(Error::from)?;
         let mut config = Config { mode: lane::mode(setup), ..Config::default() };
         if Service::named(&setup.service).is_some() {
@@ -278,6 +278,18 @@ fn check(setup: &Setup, max_memory: u64) -> Result<(), PlanError> {
         )));
     }
     Ok(())
+}
+
+/// Number of UDP source ports of a side: one for each queue pair, and for each path of a multipath channel, because the
+/// network tells paths apart by their source ports.
+fn source_ports(setup: &Setup) -> usize {
+    match HostTransport::named(&setup.service) {
+        Some(HostTransport::Multipath) => {
+            let paths = setup.channel.paths.unwrap_or(ChannelPlan::PATHS);
+            setup.queue_pairs.saturating_mul(paths).clamp(1, 256) as usize
+        }
+        _ => setup.queue_pairs.clamp(1, 16) as usize,
+    }
 }
 
 /// Checks the channels of a host transport; returns the bytes of memory that they take apart from messages.

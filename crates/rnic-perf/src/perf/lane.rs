@@ -7,7 +7,7 @@ use rnic_endpoint::config::{Mode, Security};
 use rnic_endpoint::device::{
     Address, CompletionQueue, Device, MemoryRegion, PathOptions, ProtectionDomain, QpOptions, QueuePair,
 };
-use rnic_endpoint::host::{self, Builtin, Channel, ChannelError, MultipathConfig, RogueConfig};
+use rnic_endpoint::host::{self, Builtin, Channel, ChannelError, Credit, MultipathConfig, RogueConfig};
 use rnic_transport::{BitRate, Time};
 use rnic_verbs::{Capacities, Completion, MAX_IN_FLIGHT, SendRequest, Service};
 use std::net::SocketAddr;
@@ -20,6 +20,9 @@ pub(super) enum Lanes {
     Channels(Vec<Channel>),
 }
 
+/// Bytes that a channel with credit sends before the first grant: what a link of 10 Gbps carries in 50 us, the base
+/// round-trip time of a channel.
+const UNSOLICITED: u64 = 65_536;
 /// Time for which a side with several channels sleeps before it polls all of them again.
 const NAP: Time = Time::from_us(50);
 
@@ -64,8 +67,12 @@ impl Lanes {
             }
             HostTransport::Multipath => {
                 let usual = MultipathConfig::default();
+                let chunk = plan.chunk.unwrap_or(usual.chunk);
                 let config = MultipathConfig {
-                    chunk: plan.chunk.unwrap_or(usual.chunk),
+                    chunk,
+                    credit: plan.credit.then_some(Credit { unsolicited: UNSOLICITED.max(chunk.into()) }),
+                    ecn: plan.marks,
+                    spread: plan.spread,
                     paths: plan.paths.unwrap_or(ChannelPlan::PATHS),
                     requests: setup.depth,
                     receives,
@@ -186,12 +193,12 @@ impl Lanes {
         matches!(self, Lanes::QueuePairs(pairs, _) if pairs[0].service() == Service::Rc)
     }
 
-    /// Counts of the channels: parts posted to the NIC, repeated ones, recoveries.
-    pub(super) fn counts(&self) -> Option<[u64; 3]> {
+    /// Counts of the channels: parts posted to the NIC, repeated ones, recoveries, CE-marked ones.
+    pub(super) fn counts(&self) -> Option<[u64; 4]> {
         let Lanes::Channels(channels) = self else { return None };
-        Some(channels.iter().map(Channel::counters).fold([0; 3], |sum, counters| {
-            let host::Counters { parts, repeated, recoveries, .. } = counters;
-            [sum[0] + parts, sum[1] + repeated, sum[2] + recoveries]
+        Some(channels.iter().map(Channel::counters).fold([0; 4], |sum, counters| {
+            let host::Counters { parts, repeated, recoveries, marked, .. } = counters;
+            [sum[0] + parts, sum[1] + repeated, sum[2] + recoveries, sum[3] + marked]
         }))
     }
 }

@@ -32,8 +32,8 @@ pub use client::run;
 pub use counters::Counts;
 pub use perftest::run_perftest;
 pub use plan::{
-    Amount, Carrier, ChannelPlan, DEFAULT_PORT, FaultPlan, GIVE_UP_AFTER, HostTransport, PathSelection, Plan,
-    PlanError, SIZES,
+    Amount, CHANNEL_GIVE_UP_AFTER, Carrier, ChannelPlan, DEFAULT_PORT, FaultPlan, GIVE_UP_AFTER, HostTransport,
+    PathSelection, Plan, PlanError, SIZES,
 };
 pub use report::{Latencies, Report, Row, Side, Unit, Verified};
 pub use server::{DEFAULT_MAX_MEMORY, ServeOptions, Served, serve};

@@ -129,6 +129,7 @@ impl HostTransport {
 
 /// Settings of the channels of a host transport.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct ChannelPlan {
     /// Bytes of a chunk. With `None` it is 65,536 for RoGUE and 32,768 for multipath.
     pub chunk: Option<u32>,
@@ -136,6 +137,13 @@ pub struct ChannelPlan {
     pub paths: Option<u32>,
     /// Multipath: which path a chunk takes. With `None` it is the first choice.
     pub select: Option<PathSelection>,
+    /// Multipath: whether the receiver grants credit, at the rate of its link.
+    pub credit: bool,
+    /// Multipath: whether chunks may be CE-marked, so that a congestion control such as `dctcp` sees marks.
+    pub marks: bool,
+    /// Multipath: whether one queue pair in each direction sends the chunks of all paths, each with an entropy of its
+    /// own.
+    pub spread: bool,
 }
 
 impl ChannelPlan {
@@ -221,8 +229,8 @@ pub struct Plan {
     pub mode: Mode,
     /// UDP port of the client's device; 0 stands for any free port.
     pub roce_port: u16,
-    /// RC and IRN: time without a response after which either side gives up the other, 1 ms to 1 day. With `None` it
-    /// is 5 s ([`GIVE_UP_AFTER`]); UC gives up nothing.
+    /// Time without a response after which either side gives up the other, 1 ms to 1 day. With `None` it is 5 s
+    /// ([`GIVE_UP_AFTER`]), with a host transport 10 s ([`CHANNEL_GIVE_UP_AFTER`]); UC gives up nothing.
     pub give_up_after: Option<Time>,
     /// How packets are protected.
     pub security: Security,
@@ -259,6 +267,8 @@ impl Default for Plan {
 
 /// Default of [`Plan::give_up_after`].
 pub const GIVE_UP_AFTER: Time = Time::from_ms(5_000);
+/// Default of [`Plan::give_up_after`] with a host transport, which must survive a peer that stops for 5 s.
+pub const CHANNEL_GIVE_UP_AFTER: Time = Time::from_ms(10_000);
 
 /// Maximum number of queue pairs of a plan.
 pub(super) const MAX_QUEUE_PAIRS: u32 = 1_024;
@@ -365,6 +375,12 @@ impl Plan {
         if kind == HostTransport::Rogue && (self.channel.paths.is_some() || self.channel.select.is_some()) {
             return wrong("rogue has one path; several go with the service multipath".to_string());
         }
+        let ChannelPlan { credit, marks, spread, .. } = self.channel;
+        if kind == HostTransport::Rogue && (credit || marks || spread) {
+            return wrong(
+                "rogue has neither credit nor marks nor spread; they go with the service multipath".to_string(),
+            );
+        }
         if kind == HostTransport::Multipath && (self.op.is_fetching()) {
             let name = self.op.name();
             return wrong(format!("a multipath channel has no {name}; use write or send, or the service rogue"));
@@ -388,6 +404,15 @@ impl Plan {
             ));
         }
         Ok(())
+    }
+
+    /// [`Plan::give_up_after`], or its default.
+    pub(super) fn patience(&self) -> Time {
+        let usual = match self.service {
+            Carrier::QueuePairs(_) => GIVE_UP_AFTER,
+            Carrier::Channels(_) => CHANNEL_GIVE_UP_AFTER,
+        };
+        self.give_up_after.unwrap_or(usual)
     }
 
     pub(super) fn longest(&self) -> u32 {

@@ -1,15 +1,16 @@
 //! TCP in the kernel of a host: the TCP of iWARP without RDMA's headers, above a network stack that costs latency and
 //! CPU time.
 //!
-//! The costs are parameters, whose defaults come from measurements of others. They are quoted from memory and were not
-//! compared with the text of these papers, which this project does not have:
+//! The costs are parameters, whose defaults come from measurements of others. This project does not have the text of
+//! these papers; each line says what the figure was compared with:
 //!
 //! - Latency of one message from application to application: 24 us between two Linux hosts (Belay et al., IX, OSDI
-//!   2014). How it is divided is our choice.
+//!   2014). Quoted from memory, not checked. How it is divided is our choice.
 //! - CPU time of a message, apart from its bytes: 3.36 us for receiving and sending a packet in Linux (Peter et al.,
-//!   Arrakis, OSDI 2014).
-//! - CPU time of a segment of 64 KB: about 42 Gbps on one core that receives, and about 89 Gbps on one core that sends
-//!   to several hosts (Cai et al., SIGCOMM 2021).
+//!   Arrakis, OSDI 2014). Quoted from memory, not checked.
+//! - CPU time of a segment of 64 KB: about 42 Gbps on one core that receives one long flow, and about 89 Gbps on one
+//!   core that sends eight flows (Cai et al., Understanding Host Network Stack Overheads, SIGCOMM 2021). Compared with
+//!   quotations of the paper's sections 3.1 and 3.4 by others, which have both figures.
 //!
 //! The segments of 64 KB are those that TCP exchanges with the NIC, which divides them into packets (segmentation
 //! offload) and merges packets (receive offload). A packet has its share of the cost of such a segment.

@@ -1,14 +1,14 @@
 //! Round-trip times that the channels measure on a simulated fabric, and traces of what channels decide there.
 
-use super::packet::VerbsSegment;
 use super::*;
+use crate::resolve::host::HostPlan;
 use crate::resolve::resolve;
 use crate::{Catalogue, Events};
 use rnic_fabric::{Fabric, PartitionPlan};
-use rnic_host::trace::{Recorder, Replay, Trace};
-use rnic_host::{Control, Failure, Link, rogue};
+use rnic_host::record::{Recordable, Recorded};
+use rnic_host::{Control, Failure, Link, multipath, rogue};
 use rnic_run::FlowSpec;
-use rnic_verbs::{Completion, Data, MrInfo, Pd, RecvRequest, SendFlags, SendOp, SendRequest, Sge, Verbs};
+use rnic_verbs::{Completion, MrInfo, Pd, SendRequest, Verbs};
 
 /// One chunk of 64 packets crosses a bottleneck of half the rate. The NIC sends it in 56,643 ns, which the formula
 /// subtracts. A frame with its gap takes 884.8 ns at 10 Gbps, and twice as long at 5 Gbps. The first has a RETH, so
@@ -58,125 +58,78 @@ fn the_rtt_of_a_chunk_is_the_queue_that_it_has_built() {
     assert_eq!(channel.rtt(), Some(Time::from_ps(122_247_000) - left));
 }
 
-/// What the host does with a channel.
-enum Act {
-    Connect(Link, rogue::Address, Time),
-    Send(u64, SendOp, Vec<Sge>, SendFlags),
-    Receive,
-    Progress(Time),
-    /// Polls at most this number of completions; the list is what the channel returned.
-    Poll(usize, Vec<Completion>),
+/// Settings of the recorded channels of a run: those of a run, as a recorded channel takes them.
+trait Settings<C: Recordable>: Clone + Send + Sync + 'static {
+    fn with(&self, seed: u64) -> C::Config;
 }
 
-/// A RoGUE channel that records what it is given and what it asks of its NIC.
-struct Traced {
-    channel: rogue::Channel,
-    opened: (Pd, rogue::Config),
-    trace: Trace,
-    acts: Vec<Act>,
+impl Settings<rogue::Channel> for rogue::Config {
+    fn with(&self, seed: u64) -> rogue::Config {
+        rogue::Config { seed, ..self.clone() }
+    }
 }
 
-impl HostChannel for Traced {
-    type Settings = rogue::Config;
-    type Address = rogue::Address;
-    type Segment = VerbsSegment<32>;
+impl Settings<multipath::Channel> for MultipathSettings {
+    fn with(&self, seed: u64) -> (multipath::Config, multipath::PathPolicy) {
+        (multipath::Config { seed, ..self.config.clone() }, self.policy)
+    }
+}
 
-    fn open(nic: &mut dyn Verbs, pd: Pd, settings: &rogue::Config, seed: u64) -> Result<Self, HostError> {
-        let (mut trace, config) = (Trace::default(), rogue::Config { seed, ..settings.clone() });
-        let channel = rogue::Channel::open(&mut Recorder::new(nic, &mut trace), pd, config.clone())?;
-        Ok(Traced { channel, opened: (pd, config), trace, acts: Vec::new() })
+impl<C> HostChannel for Recorded<C>
+where
+    C: HostChannel<Settings: Settings<C>> + Recordable<Address = <C as HostChannel>::Address, Config: Send>,
+    <C as HostChannel>::Address: Clone + Send,
+{
+    type Settings = <C as HostChannel>::Settings;
+    type Address = <C as HostChannel>::Address;
+    type Segment = <C as HostChannel>::Segment;
+
+    fn open(nic: &mut dyn Verbs, pd: Pd, settings: &Self::Settings, seed: u64) -> Result<Self, HostError> {
+        Recorded::open(nic, pd, settings.with(seed))
     }
-    fn address(&self) -> rogue::Address {
-        self.channel.address()
+    fn address(&self) -> Self::Address {
+        self.channel().address()
     }
-    fn connect(&mut self, nic: &mut dyn Verbs, link: Link, peer: &rogue::Address, now: Time) -> Result<(), HostError> {
-        self.acts.push(Act::Connect(link, *peer, now));
-        self.channel.connect(&mut Recorder::new(nic, &mut self.trace), link, *peer, now)
+    fn connect(&mut self, nic: &mut dyn Verbs, link: Link, peer: &Self::Address, now: Time) -> Result<(), HostError> {
+        Recorded::connect(self, nic, link, peer, now)
     }
     fn post_send(&mut self, request: &SendRequest<'_>) -> Result<(), HostError> {
-        let Data::Gather(sges) = request.data else { return Err(HostError::Unsupported("inline data in this test")) };
-        self.acts.push(Act::Send(request.wr_id, request.op, sges.to_vec(), request.flags));
-        self.channel.post_send(request)
+        Recorded::post_send(self, request)
     }
-    fn post_recv(&mut self, nic: &mut dyn Verbs, _region: &MrInfo) -> Result<(), HostError> {
-        self.acts.push(Act::Receive);
-        self.channel.post_recv(&mut Recorder::new(nic, &mut self.trace), &RecvRequest { wr_id: 0, scatter: &[] })
+    fn post_recv(&mut self, nic: &mut dyn Verbs, region: &MrInfo) -> Result<(), HostError> {
+        Recorded::post_recv(self, nic, 0, region, 0, 0)
     }
     fn progress(&mut self, nic: &mut dyn Verbs, now: Time) -> Result<(), HostError> {
-        self.acts.push(Act::Progress(now));
-        self.channel.progress(&mut Recorder::new(nic, &mut self.trace), now)
+        Recorded::progress(self, nic, now)
     }
     fn poll(&mut self, out: &mut [Completion]) -> usize {
-        let count = self.channel.poll(out);
-        self.acts.push(Act::Poll(out.len(), out[..count].to_vec()));
-        count
+        Recorded::poll(self, out)
     }
     fn next_time(&self) -> Option<Time> {
-        self.channel.next_time()
+        self.channel().next_time()
     }
     fn failure(&self) -> Option<Failure> {
-        self.channel.failure()
+        self.channel().failure()
     }
     fn repeated(&self) -> u64 {
-        self.channel.counters().replayed
+        self.channel().repeated()
     }
     fn recoveries(&self) -> u64 {
-        self.channel.counters().recoveries
+        self.channel().recoveries()
     }
 }
 
-impl Traced {
-    /// Gives a new channel, without the simulator, what this one was given; it must do the same.
-    fn replay(&self) {
-        let mut nic = Replay::new(self.trace.clone());
-        let mut channel = rogue::Channel::open(&mut nic, self.opened.0, self.opened.1.clone()).unwrap();
-        for act in &self.acts {
-            match act {
-                Act::Connect(link, peer, now) => channel.connect(&mut nic, *link, *peer, *now).unwrap(),
-                Act::Send(wr_id, op, sges, flags) => {
-                    let (wr_id, op, data, flags) = (*wr_id, *op, Data::Gather(sges), *flags);
-                    channel.post_send(&SendRequest { wr_id, op, data, flags }).unwrap();
-                }
-                Act::Receive => channel.post_recv(&mut nic, &RecvRequest { wr_id: 0, scatter: &[] }).unwrap(),
-                Act::Progress(now) => channel.progress(&mut nic, *now).unwrap(),
-                Act::Poll(most, expected) => {
-                    let mut found = vec![Completion::BLANK; *most];
-                    let count = channel.poll(&mut found);
-                    assert_eq!(found[..count], expected[..]);
-                }
-            }
-        }
-        assert_eq!(nic.finish(), Ok(()));
-    }
-}
-
-/// The decisions of a channel follow from what it is given alone.
-#[test]
-fn the_decisions_in_the_simulator_are_those_of_a_replay() {
-    let text = r#"
-        [fabric]
-        topology = "single-switch"
-        hosts = 3
-        rate = "10 Gbps"
-        delay = "1 us"
-        mtu = "1024 B"
-        loss = 0.001
-        switch = { buffer = "1 MB" }
-        [traffic]
-        pattern = "incast"
-        senders = 1
-        total = "65536 B"
-        receiver = 1
-        [[run]]
-        name = "RoGUE"
-        transport = "rogue"
-        retry_count = 0
-    "#;
+/// Simulates two hosts that send to a third one over lossy links, with recorded channels, and replays each channel.
+fn replayed<C>(text: &str, config: impl FnOnce(&HostPlan) -> VerbsConfig<C>)
+where
+    C: HostChannel<Settings: Settings<C>> + Recordable<Address = <C as HostChannel>::Address, Config: Send>,
+    <C as HostChannel>::Address: Clone + Send,
+{
     let scenario = rnic_scenario::from_str(text, "test.toml", "".as_ref(), &[], None).unwrap();
     let resolved = resolve(&Catalogue::standard(), &scenario.runs[0]).unwrap();
     let VerbsConfig { settings, timing, device, header, ack, receives, mtu, seed, chunk, cores, small, credit, trim } =
-        resolved.software.as_ref().unwrap().rogue(Control::default(), 1).unwrap();
-    let config: VerbsConfig<Traced> =
+        config(resolved.software.as_ref().unwrap());
+    let config: VerbsConfig<Recorded<C>> =
         VerbsConfig { settings, timing, device, header, ack, receives, mtu, seed, chunk, cores, small, credit, trim };
     let plan = |topology: &rnic_fabric::Topology| PartitionPlan::whole(topology);
     let mut fabric = Fabric::partitioned(resolved.topology.clone(), &resolved.fabric, 1, 1, plan).unwrap();
@@ -186,12 +139,41 @@ fn the_decisions_in_the_simulator_are_those_of_a_replay() {
     let events = Events::ignored();
     let table = FlowTable::new(resolved.host_config, 1_024, &fabric, flows.into_iter(), None, &events);
     let plan = fabric.plan().clone();
-    let mut hosts = VerbsHosts::<Traced, _>::new(&config, &resolved.network.host_rate, plan, table);
+    let mut hosts = VerbsHosts::<Recorded<C>, _>::new(&config, &resolved.network.host_rate, plan, table);
     fabric.run_watched(&mut hosts, &mut (), Time::MAX);
+    let mut repeated = 0;
     for host in 0..3 {
         for end in &hosts.host(hosts.plan.node(host)).nic.ends {
-            assert!(end.channel.trace.len() >= 50, "host {host}: {} events", end.channel.trace.len());
-            end.channel.replay();
+            assert!(end.channel.trace().len() >= 50, "host {host}: {} events", end.channel.trace().len());
+            assert_eq!(end.channel.replay(), Ok(()), "host {host}");
+            repeated += end.channel.repeated();
         }
     }
+    assert!(repeated > 0, "the channels had losses to recover from");
+}
+
+const LOSSY: &str = r#"
+    [fabric]
+    topology = "single-switch"
+    hosts = 3
+    rate = "10 Gbps"
+    delay = "1 us"
+    mtu = "1024 B"
+    loss = 0.01
+    switch = { buffer = "1 MB" }
+    [traffic]
+    pattern = "incast"
+    senders = 1
+    total = "65536 B"
+    receiver = 1
+"#;
+
+/// The decisions of a channel follow from what it is given alone. A test of `rnic-endpoint` shows the same over
+/// sockets.
+#[test]
+fn the_decisions_in_the_simulator_are_those_of_a_replay() {
+    let rogue = format!("{LOSSY}\n[[run]]\nname = \"RoGUE\"\ntransport = \"rogue\"\nretry_count = 0\nnic_timeout = 9");
+    replayed::<rogue::Channel>(&rogue, |software| software.rogue(Control::default(), 1).unwrap());
+    let multipath = format!("{LOSSY}\n[[run]]\nname = \"multipath\"\ntransport = \"multipath\"\npaths = 4");
+    replayed::<multipath::Channel>(&multipath, |software| software.multipath(Control::default(), 1).unwrap());
 }
