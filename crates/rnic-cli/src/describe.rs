@@ -37,6 +37,12 @@ fn describe(run: &RunSpec) -> String {
         name => name,
     };
     let traffic: Vec<String> = run.traffic.iter().map(describe_traffic).collect();
+    // Sources that are alike are said once.
+    let alike = traffic.chunk_by(|a, b| a == b).map(|alike| match alike.len() {
+        1 => alike[0].clone(),
+        count => format!("{count} x ({})", alike[0]),
+    });
+    let traffic: Vec<String> = alike.collect();
     format!("{}, {cc}, {pfc}; {}; {}", run.transport.name, describe_fabric(run), traffic.join(" + "))
 }
 

@@ -102,7 +102,7 @@ fn dispatch(command: Command, catalogue: &Catalogue) -> Result<(), CliError> {
         Command::Campaign(arguments) => campaign::campaign(&arguments, catalogue),
         Command::Perf(arguments) => perf::perf(&arguments),
         Command::Ping(arguments) => ping::ping(&arguments),
-        Command::Mesh(arguments) => mesh::mesh(&arguments),
+        Command::Mesh(arguments) => mesh::mesh(&arguments, catalogue),
         Command::Pingpong(arguments) => pingpong::pingpong(&arguments),
         Command::Verbs(arguments) => verbs::verbs(&arguments),
         Command::Decode(arguments) => decode::decode(&arguments),

@@ -1,17 +1,20 @@
 //! The command `rnic mesh`: the agents and the controller of an RDMA Pingmesh.
 
+mod show;
+
 use crate::error::CliError;
 use crate::interrupt::Interruption;
 use crate::{output, service};
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 use rnic_endpoint::port::ROCE_PORT;
 use rnic_mesh::agent::Limits;
 use rnic_mesh::controller::{self, ControllerError};
 use rnic_mesh::credentials::{self, Files};
-use rnic_mesh::host::{self, HostError};
+use rnic_mesh::host::{self, HostError, NicChoice};
 use rnic_mesh::inventory::{Inventory, Scope};
 use rnic_mesh::pinglist::Pinglists;
 use rnic_mesh::record::MAX_PATHS;
+use rnic_sim::Catalogue;
 use rnic_watch::input::read_file;
 use std::io::{self, Write};
 use std::net::{IpAddr, SocketAddr};
@@ -37,6 +40,8 @@ enum MeshCommand {
     Keys(KeysArgs),
     /// Check an inventory, and show how many probes its hosts send
     Plan(PlanArgs),
+    /// Show the page over the probes of a simulated run
+    Show(show::ShowArgs),
 }
 
 #[derive(Args, Debug)]
@@ -65,12 +70,27 @@ struct AgentArgs {
     #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     max_rate: u32,
 
+    /// Whether a real NIC carries the probes: the RDMA device of libibverbs with this address
+    #[arg(long, value_enum, value_name = "WHEN", default_value_t = NicArg::Auto)]
+    nic: NicArg,
+
     /// Do not trace the paths of probes
     #[arg(long)]
     no_traces: bool,
 
     #[command(flatten)]
     files: FileArgs,
+}
+
+/// When a real NIC carries the probes.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+enum NicArg {
+    /// If libibverbs.so.1 and such a device are there; otherwise rnic's endpoint in software
+    Auto,
+    /// Never: rnic's endpoint
+    Never,
+    /// Always: an error without such a device
+    Require,
 }
 
 #[derive(Args, Debug)]
@@ -163,12 +183,13 @@ fn say(message: &str) {
 }
 
 /// Runs the given part of a mesh.
-pub(crate) fn mesh(arguments: &MeshArgs) -> Result<(), CliError> {
+pub(crate) fn mesh(arguments: &MeshArgs, catalogue: &Catalogue) -> Result<(), CliError> {
     match &arguments.command {
         MeshCommand::Agent(arguments) => agent(arguments),
         MeshCommand::Controller(arguments) => control(arguments),
         MeshCommand::Keys(arguments) => keys(arguments),
         MeshCommand::Plan(arguments) => plan(arguments),
+        MeshCommand::Show(arguments) => show::show(arguments, catalogue),
     }
 }
 
@@ -192,9 +213,16 @@ fn agent(arguments: &AgentArgs) -> Result<(), CliError> {
         files: arguments.files.files(),
         limits: Limits { rate: arguments.max_rate.into(), ..Limits::default() },
         trace: !arguments.no_traces,
+        nic: match arguments.nic {
+            NicArg::Auto => NicChoice::Auto,
+            NicArg::Never => NicChoice::Never,
+            NicArg::Require => NicChoice::Require,
+        },
     };
     let event = |event: host::Event| match event {
         host::Event::Open(address) => say(&format!("probes at {address}")),
+        host::Event::Nic(name) => say(&format!("the NIC {name} carries the probes")),
+        host::Event::NoNic(why) => say(&format!("the endpoint in software carries the probes: {why}")),
         host::Event::List(targets, probers) => say(&format!("pinglist: {targets} targets, {probers} probers")),
         host::Event::Away(why) => say(&format!("error: {why}")),
         host::Event::Stopped => say("the controller has not answered three times; probing stops until it does"),
@@ -216,6 +244,7 @@ fn control(arguments: &ControllerArgs) -> Result<(), CliError> {
         page: arguments.page,
         files: arguments.files.files(),
         otlp: arguments.otlp.clone(),
+        clock: controller::Clock::default(),
     };
     let scheme = if arguments.page.ip().is_loopback() { "http" } else { "https" };
     let event = |event: controller::Event| match event {
@@ -223,6 +252,15 @@ fn control(arguments: &ControllerArgs) -> Result<(), CliError> {
             say(&format!("agents at https://{agents}, page at {scheme}://{page}/"))
         }
         controller::Event::Replayed(batches) => say(&format!("{batches} reports of an earlier controller")),
+        controller::Event::Refilled(earlier) => {
+            say(&format!("{} results of the last hour", earlier.results));
+            if earlier.left_out > 0 {
+                say(&format!("{} older ones are not in the windows, because there are too many", earlier.left_out));
+            }
+            for why in earlier.unreadable {
+                say(&format!("error: results cannot be read: {why}"));
+            }
+        }
         controller::Event::Agent(host) => say(&format!("{host}: its agent has registered")),
         controller::Event::Storage(why) => say(&format!("error: results are not stored, agents keep them: {why}")),
         controller::Event::StorageBack => say("results are stored again"),

@@ -40,7 +40,7 @@ pub(crate) mod mesh {
 
     pub(crate) type MeshArgs = Ignored;
 
-    pub(crate) fn mesh(_: &MeshArgs) -> Result<(), CliError> {
+    pub(crate) fn mesh(_: &MeshArgs, _: &crate::Catalogue) -> Result<(), CliError> {
         Err(absent("mesh"))
     }
 }
@@ -98,7 +98,7 @@ mod tests {
             for command in ["mesh", "perf", "ping", "pingpong", "verbs"] {
                 let parsed = Absent::try_parse_from(["rnic", command].iter().chain(&arguments)).unwrap();
                 let error = match parsed {
-                    Absent::Mesh(arguments) => mesh::mesh(&arguments).unwrap_err(),
+                    Absent::Mesh(arguments) => mesh::mesh(&arguments, &crate::Catalogue::standard()).unwrap_err(),
                     Absent::Perf(arguments) => perf::perf(&arguments).unwrap_err(),
                     Absent::Ping(arguments) => ping::ping(&arguments).unwrap_err(),
                     Absent::Pingpong(arguments) => pingpong::pingpong(&arguments).unwrap_err(),

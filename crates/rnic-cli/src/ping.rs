@@ -10,7 +10,9 @@ use clap::{Args, ValueEnum};
 use rnic_endpoint::exchange::ExchangeError;
 use rnic_endpoint::port::ROCE_PORT;
 use rnic_perf::ping::summary::write_outcome;
-use rnic_perf::ping::{self, PING_PORT, PingError, PingEvent, PingOptions, RespondEvent, RespondOptions, Summary};
+use rnic_perf::ping::{
+    self, Carrier, PING_PORT, PingError, PingEvent, PingOptions, RespondEvent, RespondOptions, Summary,
+};
 use rnic_transport::Time;
 use std::io::{self, Write};
 use std::net::IpAddr;
@@ -25,6 +27,7 @@ const PROBER: [&str; 10] =
     rnic ping 10.0.0.2                          on the other host: a probe per second, until Ctrl-C\n  \
     rnic ping 10.0.0.2 -c 1000 -i 10ms -q       1000 probes, and the summary alone\n  \
     rnic ping 10.0.0.2 --paths 16 -c 160        over 16 UDP source ports, so over several paths of ECMP\n  \
+    rnic ping 10.0.0.2 --transport rc-write     RDMA Writes: no software of the responder takes part\n  \
     rnic ping 10.0.0.2 -c 100 --format json > ping.json\n\n\
     Both sides on one host: rnic ping --listen --bind 127.0.0.1, and rnic ping 127.0.0.1 --roce-port 4792\n\n\
     Exit codes: 0 there was a response; 1 there was none, nobody listens, or the responder ended; 2 invalid input;\n\
@@ -93,8 +96,12 @@ pub(crate) struct PingArgs {
 /// What carries the probes.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 enum Transport {
-    /// Unreliable datagrams
+    /// Unreliable datagrams, which the responder's software answers
     Ud,
+    /// Sends on a reliable connection: the time until the ACK
+    RcSend,
+    /// RDMA Writes on a reliable connection: the time until the ACK
+    RcWrite,
 }
 
 /// Probes the given host, or answers probes.
@@ -107,8 +114,6 @@ pub(crate) fn ping(arguments: &PingArgs) -> Result<(), CliError> {
 }
 
 fn probe(host: &str, arguments: &PingArgs, interruption: &Interruption) -> Result<(), CliError> {
-    // The only transport so far.
-    let Transport::Ud = arguments.transport;
     let options = PingOptions {
         count: arguments.count,
         interval: arguments.interval,
@@ -117,6 +122,11 @@ fn probe(host: &str, arguments: &PingArgs, interruption: &Interruption) -> Resul
         paths: arguments.paths,
         dscp: arguments.dscp,
         roce_port: arguments.roce_port,
+        carrier: match arguments.transport {
+            Transport::Ud => Carrier::Ud,
+            Transport::RcSend => Carrier::RcSend,
+            Transport::RcWrite => Carrier::RcWrite,
+        },
         credentials: arguments.trust.credentials()?,
     };
     let table = arguments.format == Format::Table;

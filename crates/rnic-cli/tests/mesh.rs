@@ -127,6 +127,168 @@ fn nothing_is_lost_when_the_controller_is_killed() {
     }
 }
 
+/// A Prometheus that scrapes an address with the alert rules of the examples; `None` if it is not installed.
+fn prometheus(folder: &Path, target: &str) -> Option<(Killed, String)> {
+    if Command::new("prometheus").arg("--version").output().is_err() {
+        eprintln!("SKIPPED: prometheus (Debian: prometheus) is not installed");
+        return None;
+    }
+    let rules = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/prometheus/alerts.yml");
+    fs::copy(rules, folder.join("alerts.yml")).unwrap();
+    let config = format!(
+        "global: {{scrape_interval: 200ms, evaluation_interval: 200ms}}\nrule_files: [alerts.yml]\n\
+         scrape_configs:\n  - job_name: rnic-mesh\n    static_configs: [{{targets: ['{target}']}}]\n"
+    );
+    fs::write(folder.join("prometheus.yml"), config).unwrap();
+    let own = format!("127.0.0.1:{}", free_port());
+    let child = Command::new("prometheus")
+        .args(["--config.file=prometheus.yml", "--storage.tsdb.path=tsdb", &format!("--web.listen-address={own}")])
+        .current_dir(folder)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    Some((Killed(child), format!("http://{own}")))
+}
+
+/// A process that ends with the test.
+struct Killed(std::process::Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A real Prometheus scrapes a mesh whose probes are RDMA Writes on reliable connections, and an alert of the examples
+/// fires.
+#[test]
+fn prometheus_scrapes_a_mesh_of_rdma_writes() {
+    let rule = "[[alarm]]\nname = \"any\"\nabout = \"tor-pair\"\nmetric = \"p50-us\"\nover = \"1m\"\nraise = 0.001\n\
+                clear = 0.0\nverdicts = 1\nprobes = 1\n";
+    let inventory = inventory(57).replace("paths = 2\n", "paths = 2\ntransport = \"rc-write\"\n") + rule;
+    let folder = Folder::new(&inventory, "127.0.0.1");
+    let controller = spawn(&mut folder.controller("127.0.0.1:0", "127.0.0.1:0"));
+    let (url, page) = addresses(&controller);
+    let _agents = agents(&folder, 57, &url);
+    let view = wait_for("probes of all pairs", 60, || {
+        let view = json(&page, "/api/overview?window=10m&metric=loss")?;
+        (view["probes"].as_u64() > Some(60) && view["cells"].as_array()?.len() == 3).then_some(view)
+    });
+    let lost: u64 = view["cells"].as_array().unwrap().iter().map(|cell| cell[4].as_u64().unwrap()).sum();
+    assert!(lost <= 3, "{view}");
+    // The responder's software answers the first datagram of each connection, and no probe.
+    let agents = json(&page, "/api/agents").unwrap();
+    let health = |key: &str| -> Vec<u64> {
+        agents.as_array().unwrap().iter().map(|agent| agent["health"][key].as_u64().unwrap()).collect()
+    };
+    assert!(health("answered").iter().all(|answered| (4..=12).contains(answered)), "{agents}");
+    assert!(health("strange").iter().all(|strange| *strange == 0), "{agents}");
+    let Some((_prometheus, own)) = prometheus(&folder.path, page.strip_prefix("http://").unwrap()) else { return };
+    wait_for("a scrape", 60, || {
+        let (_, _, body) = get(&own, "/api/v1/query?query=rpingmesh_probe_success_total", "")?;
+        (body.contains("\"source_tor\":\"t1\"") && body.contains("\"target_tor\":\"t2\"")).then_some(())
+    });
+    wait_for("an alert", 60, || {
+        let (_, _, body) = get(&own, "/api/v1/alerts", "")?;
+        (body.contains("MeshAlarm") && body.contains("\"state\":\"firing\"")).then_some(())
+    });
+}
+
+/// Agents probe through the libibverbs that they find, here rnic's own; an agent without it is among them.
+#[test]
+fn agents_probe_through_libibverbs() {
+    let namespace = match rnic_netns::Namespace::new() {
+        Ok(namespace) => namespace,
+        Err(error) => {
+            eprintln!("SKIPPED: {error}");
+            return;
+        }
+    };
+    for host in 1..=3 {
+        namespace.ip(&format!("address add 10.58.0.{host}/32 dev lo")).unwrap();
+    }
+    let inventory = inventory(58).replace("127.58.", "10.58.");
+    let folder = Folder::new(&inventory, "10.58.0.1");
+    let library = folder.path.join("lib");
+    let made = Command::new(env!("CARGO_BIN_EXE_rnic")).args(["verbs", "install"]).arg(&library).output().unwrap();
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    let start = |command: &mut Command| Process::new(namespace.run(|| command.spawn()).unwrap());
+    let controller = start(&mut folder.controller("10.58.0.1:0", "127.0.0.1:0"));
+    let (url, page) = addresses(&controller);
+    let agent = |host: usize, nic: &str| {
+        let mut command = folder.agent(&format!("h{host}"), &format!("10.58.0.{host}"), &url);
+        command.args(["--nic", nic]);
+        command.env("LD_LIBRARY_PATH", &library).env("RNIC_DEVICES", format!("10.58.0.{host}"));
+        command
+    };
+    let agents = [start(&mut agent(1, "require")), start(&mut agent(2, "auto")), start(&mut agent(3, "never"))];
+    for agent in &agents[..2] {
+        agent.line("the NIC rnic0 carries the probes");
+    }
+    let view = namespace.run(|| {
+        wait_for("probes of all pairs", 60, || {
+            let view = json(&page, "/api/overview?window=10m&metric=loss")?;
+            (view["probes"].as_u64() > Some(200) && view["cells"].as_array()?.len() == 3).then_some(view)
+        })
+    });
+    let sum = |at: usize| view["cells"].as_array().unwrap().iter().map(|cell| cell[at].as_u64().unwrap()).sum::<u64>();
+    assert!(sum(4) * 20 <= sum(3), "at most 5 % are lost on a busy machine: {view}");
+    assert!(view["scopes"][0]["p50_us"].as_f64().is_some_and(|us| us > 0.0), "{view}");
+    // Each agent answers the others, whatever carries their probes.
+    let states = namespace.run(|| json(&page, "/api/agents")).unwrap();
+    assert!(states.as_array().unwrap().iter().all(|agent| agent["health"]["answered"].as_u64() > Some(10)), "{states}");
+
+    // Another address than that of a device, and no library.
+    let output = |command: &mut Command| {
+        let output = namespace.run(|| command.output()).unwrap();
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).to_string())
+    };
+    let (code, text) = output(agent(3, "require").env("RNIC_DEVICES", "10.58.0.1"));
+    let sentence = "no RDMA device (rnic0) has an active port with a RoCE v2 GID of 10.58.0.3";
+    assert!(code == Some(1) && text.contains(sentence), "{text}");
+    let (code, text) = output(agent(3, "require").args(["--roce-port", "4800"]));
+    assert!(code == Some(1) && text.contains("a NIC has UDP port 4791, and not 4800"), "{text}");
+}
+
+/// A simulated incident, as the controller's page would have shown it.
+#[test]
+fn a_simulated_incident_is_shown() {
+    let show = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_rnic"));
+        command.args(["mesh", "show", "--quiet"]).args(arguments).stdin(Stdio::null()).stderr(Stdio::piped());
+        command
+    };
+    let print = |run: &str| {
+        let output = show(&["at-scale/deadlock", "--run", run, "--print"]).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let (flooding, drop) = (print("flooding"), print("drop"));
+    assert!(flooding.contains("\nalarm: heavy-loss of T0 to T1"), "{flooding}");
+    assert!(!drop.contains("\nalarm: heavy-loss") && !drop.contains("suspect: "), "{drop}");
+    assert_eq!(flooding, print("flooding"), "the same each time");
+    let page =
+        Process::new(show(&["at-scale/deadlock", "--run", "flooding", "--page", "127.0.0.1:0"]).spawn().unwrap());
+    let line = page.line("page at http://");
+    let view =
+        json(line.rsplit(' ').next().unwrap().trim_end_matches('/'), "/api/overview?window=1m&metric=loss").unwrap();
+    assert!(view["note"].as_str().unwrap().starts_with("Simulated: A PFC deadlock"), "{view}");
+    assert_eq!(view["agents"]["up"], 7, "{view}");
+    assert!(!view["alarms"].as_array().unwrap().is_empty(), "{view}");
+    for (arguments, sentence) in [
+        (&["irn/default", "--print"][..], "has no probes; add [[fabric.mesh]]"),
+        (&["at-scale/deadlock", "--mesh", "x"], "unknown mesh \"x\"; accepted: \"probes\""),
+        (&["at-scale/deadlock", "--length", "1s"], "accepted are 1 minute to 1 hour"),
+        (&["at-scale/deadlock", "--page", "0.0.0.0:0"], "accepted: a loopback address"),
+    ] {
+        let output = show(arguments).output().unwrap();
+        let text = String::from_utf8_lossy(&output.stderr).to_string();
+        assert!(output.status.code() == Some(2) && text.contains(sentence), "{text}");
+    }
+}
+
 /// The disk is full: verdicts go on, agents keep their results, and all are stored once there is room again.
 #[test]
 fn a_full_disk_loses_nothing() {

@@ -65,6 +65,24 @@ fn failed(output: &Output, code: i32) -> &str {
     text(&output.stderr)
 }
 
+/// Probes on reliable connections: one source port for each path, and no software of the responder.
+#[test]
+fn reliable_connections_carry_probes() {
+    let responder = Responder::start();
+    for transport in ["rc-send", "rc-write"] {
+        let arguments = ["-c", "40", "-i", "0.005", "--paths", "4", "--transport", transport, "--format", "json"];
+        let output = responder.ping(&arguments).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        let summary: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!((&summary["transport"], &summary["answered"]), (&transport.into(), &40.into()), "{summary}");
+        assert_eq!(summary["responder_us"]["max"].as_f64().map(|us| us < 0.01), Some(true), "{summary}");
+        assert!(summary["network_us"]["p50"].as_f64() > Some(1.0), "{summary}");
+        let paths = summary["paths"].as_array().unwrap();
+        let ports: std::collections::BTreeSet<u64> = paths.iter().map(|p| p["source_port"].as_u64().unwrap()).collect();
+        assert!(ports.len() == 4 && paths.iter().all(|path| path["answered"] == 10), "{summary}");
+    }
+}
+
 #[test]
 fn probes_and_a_summary_are_printed() {
     let mut responder = Responder::start();

@@ -34,7 +34,7 @@
 
 #![allow(unreachable_pub, reason = "the exported functions are public in C")]
 
-mod abi;
+pub mod abi;
 mod absent;
 mod ah;
 mod channel;

@@ -206,7 +206,8 @@ async function refresh() {
   try {
     const [data, agents] = await Promise.all([get(`api/overview?window=${state.window}&metric=${state.metric}`), get('api/agents')]);
     const trouble = data.storage ? ` Storage: ${data.storage}` : '';
-    $('status').textContent = `${data.agents.up} of ${data.agents.known} agents up, ${data.probes} results.${trouble}`;
+    const note = data.note ? `${data.note}. ` : '';
+    $('status').textContent = `${note}${data.agents.up} of ${data.agents.known} agents up, ${data.probes} results.${trouble}`;
     $('status').className = trouble ? 'bad' : '';
     drawFindings(data);
     drawMap(data);

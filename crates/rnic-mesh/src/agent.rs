@@ -6,9 +6,11 @@
 //! fetch succeeds again.
 
 use crate::record::{
-    Batch, Health, MAX_PROBES, MAX_TARGETS, PROTOCOL, Pinglist, ProbeRecord, ProbeResult, Target, Trace, ns,
+    Batch, Health, MAX_PATHS, MAX_PROBES, MAX_TARGETS, PROTOCOL, Pinglist, ProbeRecord, ProbeResult, Target, Trace, ns,
 };
+use crate::rotation;
 use rnic_endpoint::DatagramAddress;
+use rnic_perf::ping::Carrier;
 use rnic_perf::ping::message::{Kind, MAX_PROBE, MESSAGE, MIN_PROBE, Message};
 use rnic_perf::ping::prober::{ProbeError, Prober, ProberConfig};
 use rnic_perf::ping::responder::{Answer, Responder};
@@ -43,6 +45,8 @@ pub struct Outgoing {
     pub id: ProbeId,
     /// The target.
     pub to: DatagramAddress,
+    /// What carries the probe.
+    pub carrier: Carrier,
     /// Flow label, which selects the UDP source port.
     pub path: u16,
     /// Differentiated services code point.
@@ -68,6 +72,8 @@ struct Series {
     due: Option<Time>,
     /// Number of the target in [`Agent::targets`].
     number: u16,
+    /// Numbers of the paths.
+    paths: Vec<u16>,
 }
 
 /// The state of an agent.
@@ -86,6 +92,8 @@ pub struct Agent {
     /// Probes that may leave, and when this was computed.
     allowance: (f64, Time),
     source_ports: Vec<u16>,
+    /// Maximum bytes of a probe, if the device has no reliable connections.
+    only_datagrams: Option<usize>,
     /// Names and incarnations of targets that records refer to.
     targets: Vec<(String, u64)>,
     records: VecDeque<ProbeRecord>,
@@ -112,6 +120,7 @@ impl Agent {
             responder: Responder::new(now),
             allowance: (1.0, now),
             source_ports,
+            only_datagrams: None,
             targets: Vec::new(),
             records: VecDeque::new(),
             traces: VecDeque::new(),
@@ -120,6 +129,11 @@ impl Agent {
             next_batch: 1,
             health: Health::default(),
         }
+    }
+
+    /// The device has no reliable connections, and datagrams of at most this many bytes; `None`: no such bounds.
+    pub fn only_datagrams(&mut self, max: Option<usize>) {
+        self.only_datagrams = max;
     }
 
     /// Takes a new pinglist. Targets that were in the list before go on undisturbed. `phase` returns a number from 0 to
@@ -133,17 +147,34 @@ impl Agent {
         if !(MIN_PROBE..=MAX_PROBE).contains(&size) {
             return Err(format!("the pinglist has probes of {size} bytes; possible are {MIN_PROBE} to {MAX_PROBE}"));
         }
+        if let Some(max) = self.only_datagrams {
+            if list.transport != Carrier::Ud {
+                let name = list.transport.name();
+                return Err(format!(
+                    "the pinglist asks for {name} probes; a NIC of libibverbs sends ud probes here: start the agent \
+                     with --nic never"
+                ));
+            }
+            if size > max {
+                return Err(format!(
+                    "the pinglist has probes of {size} bytes; datagrams of the NIC have at most {max}"
+                ));
+            }
+        }
         let paths = usize::from(list.paths);
         if paths == 0 || paths > self.source_ports.len() {
             let own = self.source_ports.len();
             return Err(format!("the pinglist has {paths} paths; this agent has 1 to {own}"));
         }
+        if list.rotation > 0 && self.source_ports.len() < usize::from(MAX_PATHS) {
+            return Err("the pinglist changes source ports; this agent has too few".to_string());
+        }
         if list.targets.len() > MAX_TARGETS || !(1..=60_000).contains(&list.timeout_ms) || list.dscp > 63 {
             return Err("the pinglist has too many targets, or a timeout or DSCP out of range".to_string());
         }
         let same = |series: &Series| {
-            let settings = self.list.as_ref().map(|old| (old.paths, old.timeout_ms));
-            settings == Some((list.paths, list.timeout_ms)) && list.targets.contains(&series.target)
+            let settings = self.list.as_ref().map(|old| (old.paths, old.timeout_ms, old.transport));
+            settings == Some((list.paths, list.timeout_ms, list.transport)) && list.targets.contains(&series.target)
         };
         let (kept, ended): (BTreeMap<_, _>, BTreeMap<_, _>) =
             std::mem::take(&mut self.series).into_iter().partition(|(_, series)| same(series));
@@ -167,8 +198,13 @@ impl Agent {
             };
             let start = now + interval.scale(phase().clamp(0.0, 1.0));
             let number = self.number(&target.host, target.incarnation);
-            let series = Series { target: target.clone(), prober: Prober::new(config, start), due: None, number };
+            let prober = Prober::new(config, start);
+            let series = Series { target: target.clone(), prober, due: None, number, paths: Vec::new() };
             self.series.insert(target.session, series);
+        }
+        for series in self.series.values_mut() {
+            series.paths = rotation::paths(&self.host, &series.target.host, list.rotation, list.paths);
+            series.prober.set_paths(series.paths.clone());
         }
         let admitted: BTreeMap<u64, DatagramAddress> = list.admit.iter().map(|a| (a.session, a.prober)).collect();
         let closed: Vec<u64> = self
@@ -244,7 +280,7 @@ impl Agent {
             return None;
         }
         let list = self.list.as_ref()?;
-        let (len, dscp) = (usize::from(list.size), list.dscp);
+        let (len, dscp, carrier) = (usize::from(list.size), list.dscp, list.transport);
         while let Some(&(at, session)) = self.due.first().filter(|(at, _)| *at <= now) {
             self.due.remove(&(at, session));
             let Some(series) = self.series.get_mut(&session) else { continue };
@@ -266,7 +302,7 @@ impl Agent {
             if let Some(probe) = probe {
                 self.allowance.0 -= 1.0;
                 let id = ProbeId { session, sequence: probe.sequence };
-                return Some(Outgoing { id, to, path: probe.path, dscp, message: probe.message, len });
+                return Some(Outgoing { id, to, carrier, path: probe.path, dscp, message: probe.message, len });
             }
         }
         None
@@ -309,6 +345,56 @@ impl Agent {
         }
     }
 
+    /// A probe on a reliable connection was posted at `posted`, and acknowledged at `arrived`.
+    pub fn acknowledged(&mut self, id: ProbeId, posted: Time, arrived: Time, now: Time) {
+        if let Some(series) = self.series.get_mut(&id.session) {
+            series.prober.acknowledged(id.sequence, posted, arrived, now);
+        }
+        self.drain(id.session, now);
+    }
+
+    /// A probe that waits for its response, as it is to be sent.
+    pub fn waiting(&self, id: ProbeId) -> Option<Outgoing> {
+        let (list, series) = (self.list.as_ref()?, self.series.get(&id.session)?);
+        let path = series.prober.path_of(id.sequence)?;
+        let (kind, session, sequence) = (Kind::Probe, id.session, id.sequence);
+        Some(Outgoing {
+            id,
+            to: series.target.address,
+            carrier: list.transport,
+            path,
+            dscp: list.dscp,
+            message: Message { kind, path, session, sequence },
+            len: usize::from(list.size),
+        })
+    }
+
+    /// A datagram that asks for a reliable connection arrived. Returns where the answer goes, and the prober, if it may
+    /// have one.
+    pub fn connect(
+        &mut self, arrived: Time, source: (IpAddr, u32), datagram: &[u8],
+    ) -> Option<(Answer, DatagramAddress)> {
+        let answer = self.responder.connect(arrived, source, datagram)?;
+        Some((answer, self.responder.prober(answer.response.session)?))
+    }
+
+    /// The target of a session, if a datagram from `source` comes from it.
+    pub fn target(&self, session: u64, source: (IpAddr, u32)) -> Option<DatagramAddress> {
+        let address = self.series.get(&session)?.target.address;
+        let own = (address.addr.ip().to_canonical(), address.qpn) == (source.0.to_canonical(), source.1);
+        own.then_some(address)
+    }
+
+    /// Whether the probes of a session take a path.
+    pub fn uses(&self, (session, path): (u64, u16)) -> bool {
+        self.series.get(&session).is_some_and(|series| series.paths.contains(&path))
+    }
+
+    /// Whether the session of a prober is open.
+    pub fn serves(&self, session: u64) -> bool {
+        self.responder.prober(session).is_some()
+    }
+
     /// When the owner should call [`Agent::poll_send`] next.
     pub fn next_time(&self) -> Option<Time> {
         self.due.first().map(|(at, _)| *at)
@@ -324,11 +410,15 @@ impl Agent {
         }
     }
 
-    /// The targets by session, with the UDP source ports of the paths to each.
-    pub fn paths(&self) -> (Vec<(u64, std::net::SocketAddr)>, &[u16]) {
-        let paths = self.list.as_ref().map_or(0, |list| usize::from(list.paths));
-        let targets = self.series.iter().map(|(session, series)| (*session, series.target.address.addr)).collect();
-        (targets, &self.source_ports[..paths])
+    /// The targets: session, address, and numbers of the paths in use.
+    pub fn paths(&self) -> Vec<(u64, std::net::SocketAddr, Vec<u16>)> {
+        let of = |(session, series): (&u64, &Series)| (*session, series.target.address.addr, series.paths.clone());
+        self.series.iter().map(of).collect()
+    }
+
+    /// The UDP source port of a path.
+    pub fn source_port(&self, path: u16) -> u16 {
+        self.source_ports.get(usize::from(path)).copied().unwrap_or(0)
     }
 
     /// Puts what was measured so far into a batch, if there is something. `wall` converts a time of the agent into
@@ -480,6 +570,8 @@ mod tests {
             timeout_ms: 500,
             size: 512,
             paths: 2,
+            rotation: 0,
+            transport: Carrier::Ud,
             dscp: 0,
             targets: targets.iter().map(target).collect(),
             admit: vec![Admit { session: 77, prober: address(9) }],
@@ -587,6 +679,31 @@ mod tests {
         let health = agent.health();
         assert_eq!((health.probes, health.waiting + health.discarded), (100, 100));
         assert!(health.waiting <= 50 && agent.batch().unwrap().sequence > 1);
+    }
+
+    /// A rotation changes the paths of a target, and nothing else: probes that are under way keep theirs.
+    #[test]
+    fn a_rotation_changes_the_paths() {
+        let ports: Vec<u16> = (0..MAX_PATHS).map(|path| 50_000 + path).collect();
+        let mut agent = Agent::new("h1", 5, ports, Limits::default(), Time::ZERO);
+        let mut used = std::collections::BTreeSet::new();
+        for rotation in 1..=10 {
+            let list = Pinglist { rotation, digest: rotation, ..list(&[2], 100) };
+            agent.set_pinglist(list, Time::from_ms(1_000 * rotation), || 0.0).unwrap();
+            let expected = rotation::paths("h1", "h2", rotation, 2);
+            let sent = run(&mut agent, Time::from_ms(1_000 * rotation + 400), |_| true);
+            assert!(!sent.is_empty() && sent.iter().all(|(_, probe)| expected.contains(&probe.path)));
+            assert!(sent.iter().all(|(_, probe)| probe.message.path == probe.path));
+            used.extend(expected);
+        }
+        assert!(used.len() >= 4, "{used:?}");
+        agent.close_batch(|_| 0);
+        let batch = agent.batch().unwrap();
+        assert!(batch.probes.iter().all(|probe| probe.result != ProbeResult::Gone), "nothing was interrupted");
+        assert!(Batch::parse(&batch.emit()).is_ok());
+        let mut small = Agent::new("h1", 5, vec![1, 2], Limits::default(), Time::ZERO);
+        let refused = small.set_pinglist(Pinglist { rotation: 1, ..list(&[2], 100) }, Time::ZERO, || 0.0);
+        assert!(refused.unwrap_err().contains("changes source ports"));
     }
 
     /// A target that starts anew is a new target; the probes of the old one are no losses.

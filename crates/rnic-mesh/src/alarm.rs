@@ -1,7 +1,7 @@
 //! Alarms: rules over windows, with hysteresis.
 
 use crate::scope::Scope;
-use crate::window::{Cell, Window};
+use crate::window::{Cell, Series, Window};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -127,6 +127,16 @@ impl Rule {
         Ok(())
     }
 
+    /// The value that the rule compares; `None` if there are too few probes.
+    pub fn value(&self, series: &Series, now: u64) -> Option<f64> {
+        let (probes, lost) = series.counts(self.over, now);
+        match self.metric {
+            _ if probes < self.probes => None,
+            Metric::Loss => Some(lost as f64 / probes as f64),
+            metric => metric.of(&series.over(self.over, now)),
+        }
+    }
+
     /// Whether the rule applies to a scope.
     pub fn applies(&self, scope: Scope) -> bool {
         self.scopes.is_empty() || self.scopes.contains(&scope)
@@ -150,6 +160,15 @@ pub struct Alarm {
     pub raise: f64,
 }
 
+/// What an alarm is about.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Subject {
+    /// All probes of a scope.
+    Scope(Scope),
+    /// The probes between two ToR switches, by index.
+    TorPair(u32, u32),
+}
+
 #[derive(Clone, Debug, Default)]
 struct State {
     /// Number of verdicts in a row that want a change.
@@ -160,7 +179,7 @@ struct State {
 /// The alarms of all rules.
 #[derive(Clone, Debug, Default)]
 pub struct Alarms {
-    states: BTreeMap<(usize, String), State>,
+    states: BTreeMap<(usize, Subject), State>,
     /// Alarms that have ended, the newest last, with the time of the end.
     ended: Vec<(Alarm, u64)>,
 }
@@ -169,15 +188,17 @@ pub struct Alarms {
 const MAX_ENDED: usize = 200;
 
 impl Alarms {
-    /// Judges a cell by a rule.
-    pub fn judge(&mut self, rule: (usize, &Rule), about: &str, cell: &Cell, now: u64) {
-        let (number, rule) = rule;
-        let value = (cell.probes >= rule.probes).then(|| rule.metric.of(cell)).flatten();
-        let key = (number, about.to_string());
-        if value.is_none() && !self.states.contains_key(&key) {
+    /// Judges a value by a rule. `name` says in words what it is about.
+    pub fn judge(
+        &mut self, (number, rule): (usize, &Rule), subject: Subject, name: impl FnOnce() -> String, value: Option<f64>,
+        now: u64,
+    ) {
+        let key = (number, subject);
+        // Most pairs are healthy, and have no state.
+        if value.is_none_or(|value| value <= rule.raise) && !self.states.contains_key(&key) {
             return;
         }
-        let state = self.states.entry(key.clone()).or_default();
+        let state = self.states.entry(key).or_default();
         // Without a value an alarm neither begins nor ends: a network that is silent is not healthy.
         let wants_change = match (value, &state.on) {
             (Some(value), None) => value > rule.raise,
@@ -200,7 +221,7 @@ impl Alarms {
                 None => {
                     state.on = Some(Alarm {
                         rule: rule.name.clone(),
-                        about: about.to_string(),
+                        about: name(),
                         since_ms: now,
                         value: value.unwrap_or_default(),
                         metric: rule.metric,
@@ -234,7 +255,8 @@ mod tests {
         let rule = Rule { probes: 10, ..Rule::defaults()[1].clone() };
         let mut alarms = Alarms::default();
         let mut judge = |lost: u64, probes: u64, now| {
-            alarms.judge((0, &rule), "t1 to t2", &Cell { probes, lost, ..Cell::default() }, now);
+            let value = (probes >= 10).then(|| lost as f64 / probes as f64);
+            alarms.judge((0, &rule), Subject::TorPair(1, 2), || "t1 to t2".to_string(), value, now);
             alarms.on().count()
         };
         // One bad verdict is none; two in a row are.

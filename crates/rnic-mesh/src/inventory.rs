@@ -4,6 +4,7 @@
 use crate::alarm::Rule;
 use crate::credentials::{CONTROLLER, OPERATOR};
 pub use crate::scope::Scope;
+use rnic_perf::ping::Carrier;
 use rnic_perf::ping::message::{MAX_PROBE, MIN_PROBE};
 use rnic_transport::Time;
 use serde::Deserialize;
@@ -49,6 +50,10 @@ pub struct Settings {
     pub peers: [u32; 3],
     /// Number of paths (UDP source ports) to each target.
     pub paths: u16,
+    /// Time after which a fifth of the paths take other source ports; `None`: they do not change.
+    pub rotate: Option<Time>,
+    /// What carries the probes.
+    pub transport: Carrier,
     /// Payload bytes of a probe.
     pub size: u16,
     /// Differentiated services code point.
@@ -132,6 +137,9 @@ struct RawSettings {
     refresh: Option<String>,
     report: Option<String>,
     trace: Option<String>,
+    rotate: Option<String>,
+    #[serde(default)]
+    transport: Carrier,
     evaluate: Option<String>,
     retention_hours: Option<u32>,
 }
@@ -157,6 +165,11 @@ impl RawSettings {
             interval: time("interval", self.interval, 1_000, 10, hour)?,
             peers: [self.podset_peers.unwrap_or(8), self.datacenter_peers.unwrap_or(8), self.global_peers.unwrap_or(4)],
             paths: self.paths.unwrap_or(4),
+            rotate: match self.rotate.as_deref() {
+                Some("never") => None,
+                rotate => Some(time("rotate", rotate.map(str::to_string), hour, 1_000, 30 * 24 * hour)?),
+            },
+            transport: self.transport,
             size: self.size.unwrap_or(512),
             dscp: self.dscp.unwrap_or(0),
             timeout: time("timeout", self.timeout, 1_000, 1, 60_000)?,
@@ -171,6 +184,13 @@ impl RawSettings {
             within(key, value.into(), 0, 128)?;
         }
         within("paths", settings.paths.into(), 1, crate::record::MAX_PATHS.into())?;
+        let most = crate::record::MAX_PATHS / 2;
+        if settings.rotate.is_some() && settings.paths > most {
+            return Err(format!(
+                "mesh.paths: with {} paths no source port is left to change to; accepted: up to {most}, or rotate = \"never\"",
+                settings.paths
+            ));
+        }
         within("size", settings.size.into(), MIN_PROBE as u64, MAX_PROBE as u64)?;
         within("dscp", settings.dscp.into(), 0, 63)?;
         within("retention_hours", settings.retention_hours.into(), 1, 100_000)?;

@@ -6,29 +6,37 @@
 //! | [`scope`] | how far apart two hosts are |
 //! | [`pinglist`] | which hosts probe each other |
 //! | [`record`] | what agents and the controller tell each other |
+//! | [`rotation`] | which source ports a pair uses, over time |
 //! | [`agent`] | the agent of a host, without sockets and clocks |
 //! | [`registry`] | the agents that have registered, and the pinglists they get |
 //! | [`histogram`], [`window`] | results over the last minute, ten minutes and hour |
 //! | [`alarm`] | rules with hysteresis |
 //! | [`localise`] | which part of the network failing paths have in common |
+//! | `parts` | hosts, switches and links, and the routes over them |
+//! | [`evaluation`] | a verdict, in steps that hold up nobody |
 //! | [`verdict`] | all that the controller knows, without sockets and clocks |
 //! | [`store`] | results on disk: a log, and Parquet files by hour |
 //! | [`credentials`] | certificates, and what each of them allows |
 //! | [`controller`] | the service: agents' requests over TLS, page, metrics |
 //! | [`host`] | the agent on a real host: device, traces of paths, requests to the controller |
+//! | [`recorded`] | the probes of a simulated run, for the page |
 //! | [`simulated`] | agents on a simulated fabric |
 
 pub mod agent;
 pub mod alarm;
 pub mod controller;
 pub mod credentials;
+pub mod evaluation;
 pub mod histogram;
 pub mod host;
 pub mod inventory;
 pub mod localise;
+mod parts;
 pub mod pinglist;
 pub mod record;
+pub mod recorded;
 pub mod registry;
+pub mod rotation;
 pub mod scope;
 pub mod simulated;
 pub mod store;

@@ -11,17 +11,40 @@
 //! is k ln(p / b) + (n - k) ln((1 - p) / (1 - b)), where p = k / n. A switch of which one link is bad has the same k as
 //! the link and a larger n, so the link explains more.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 /// What was seen on one path.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Observation {
-    /// The parts of the network on the path, in ascending order without repetition.
-    pub parts: Vec<u32>,
+    /// Parts at the ends of the path, such as hosts; a part may be there twice.
+    pub ends: [u32; 4],
+    /// Routes there and back, as indexes of [`Seen::routes`]; an index beyond the end stands for no route.
+    pub routes: [u32; 2],
     /// Number of probes.
     pub probes: u32,
     /// Number of bad ones.
     pub bad: u32,
+}
+
+/// What was seen on all paths.
+#[derive(Clone, Default, Debug)]
+pub struct Seen {
+    /// Number of parts: each part is below this.
+    pub parts: usize,
+    /// The parts on each route.
+    pub routes: Vec<Arc<[u32]>>,
+    /// The paths.
+    pub observations: Vec<Observation>,
+}
+
+impl Seen {
+    /// Calls `visit` for the parts on a path, some of them more than once.
+    fn parts_of(&self, observation: &Observation, mut visit: impl FnMut(u32)) {
+        observation.ends.iter().for_each(|part| visit(*part));
+        for route in observation.routes {
+            self.routes.get(route as usize).into_iter().flat_map(|parts| parts.iter()).for_each(|part| visit(*part));
+        }
+    }
 }
 
 /// Settings of [`localise`].
@@ -57,64 +80,96 @@ pub struct Suspect {
     pub score: f64,
 }
 
-/// Finds the parts that explain the bad probes, the most likely one first.
-pub fn localise(observations: &[Observation], rules: Rules) -> Vec<Suspect> {
-    let mut explained = vec![false; observations.len()];
-    let mut through: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
-    let suspicious: BTreeSet<u32> =
-        observations.iter().filter(|o| o.bad > 0).flat_map(|o| o.parts.iter().copied()).collect();
-    for (number, observation) in observations.iter().enumerate() {
-        for part in observation.parts.iter().filter(|part| suspicious.contains(part)) {
-            through.entry(*part).or_default().push(number);
-        }
+/// The observations through a part that no suspect explains yet.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+struct Through {
+    paths: u32,
+    probes: u64,
+    bad: u64,
+}
+
+/// Remembers for which path a part was visited last, so that a part that is on a path twice counts once.
+struct Visited(Vec<u32>);
+
+impl Visited {
+    fn is_new(&mut self, part: u32, path: u32) -> bool {
+        std::mem::replace(&mut self.0[part as usize], path) != path
     }
+}
+
+/// Finds the parts that explain the bad probes, the most likely one first. Takes time in proportion to the number of
+/// paths for each suspect, and memory in proportion to the number of parts.
+pub fn localise(seen: &Seen, rules: Rules) -> Vec<Suspect> {
     let mut suspects = Vec::new();
+    if seen.observations.iter().map(|o| u64::from(o.bad)).sum::<u64>() < u64::from(rules.bad) {
+        return suspects;
+    }
+    let mut through = vec![Through::default(); seen.parts];
+    let mut visited = Visited(vec![u32::MAX; seen.parts]);
+    for (path, observation) in (0..).zip(&seen.observations) {
+        seen.parts_of(observation, |part| {
+            if visited.is_new(part, path) {
+                let sum = &mut through[part as usize];
+                sum.paths += 1;
+                sum.probes += u64::from(observation.probes);
+                sum.bad += u64::from(observation.bad);
+            }
+        });
+    }
+    let mut explained = vec![false; seen.observations.len()];
     while suspects.len() < rules.suspects {
-        let rest = observations.iter().zip(&explained).filter(|(_, explained)| !**explained);
-        let background = background(rest.map(|(observation, _)| observation), rules);
+        let background = background(&through, rules);
         let mut best: Option<Suspect> = None;
-        for (part, numbers) in &through {
-            let (mut probes, mut bad) = (0, 0);
-            for number in numbers.iter().filter(|number| !explained[**number]) {
-                probes += u64::from(observations[*number].probes);
-                bad += u64::from(observations[*number].bad);
-            }
-            if bad < u64::from(rules.bad) {
-                continue;
-            }
-            let score = likelihood_ratio(probes, bad, background);
+        for (part, sum) in (0..).zip(&through).filter(|(_, sum)| sum.bad >= u64::from(rules.bad)) {
+            let score = likelihood_ratio(sum.probes, sum.bad, background);
             if score >= rules.score && best.as_ref().is_none_or(|best| score > best.score) {
-                best = Some(Suspect { parts: vec![*part], probes, bad, score });
+                best = Some(Suspect { parts: vec![part], probes: sum.probes, bad: sum.bad, score });
             }
         }
         let Some(mut suspect) = best else { break };
-        let own =
-            |part: &u32| -> Vec<usize> { through[part].iter().copied().filter(|number| !explained[*number]).collect() };
-        let first = own(&suspect.parts[0]);
-        suspect.parts = through.keys().filter(|part| own(part) == first).copied().collect();
-        for number in first {
-            explained[number] = true;
-        }
+        suspect.parts = explain(seen, suspect.parts[0], &mut through, &mut explained, &mut visited);
         suspects.push(suspect);
     }
     suspects
 }
 
+/// Removes the paths through `suspect` from the sums. Returns the parts that are on exactly these paths, which the
+/// observations cannot tell from the suspect.
+fn explain(
+    seen: &Seen, suspect: u32, through: &mut [Through], explained: &mut [bool], visited: &mut Visited,
+) -> Vec<u32> {
+    let on_route: Vec<bool> = seen.routes.iter().map(|parts| parts.contains(&suspect)).collect();
+    let is_on = |route: u32| on_route.get(route as usize).copied().unwrap_or(false);
+    // Such parts have the same sums before, and all of their paths are removed.
+    let sums = through[suspect as usize];
+    let alike: Vec<u32> = (0..).zip(&*through).filter(|(_, sum)| **sum == sums).map(|(part, _)| part).collect();
+    visited.0.fill(u32::MAX);
+    for ((path, observation), explained) in (0..).zip(&seen.observations).zip(explained) {
+        let through_it = observation.ends.contains(&suspect) || observation.routes.iter().any(|route| is_on(*route));
+        if *explained || !through_it {
+            continue;
+        }
+        *explained = true;
+        seen.parts_of(observation, |part| {
+            if visited.is_new(part, path) {
+                let sum = &mut through[part as usize];
+                sum.paths -= 1;
+                sum.probes -= u64::from(observation.probes);
+                sum.bad -= u64::from(observation.bad);
+            }
+        });
+    }
+    alike.into_iter().filter(|part| through[*part as usize].paths == 0).collect()
+}
+
 /// The probability of a bad probe that parts without fault have: the first decile over all parts, at least the rules'.
 /// It is low because with few hosts a fault touches most parts.
-fn background<'a>(observations: impl Iterator<Item = &'a Observation>, rules: Rules) -> f64 {
-    let mut of_part: BTreeMap<u32, (u64, u64)> = BTreeMap::new();
-    for observation in observations {
-        for part in &observation.parts {
-            let (probes, bad) = of_part.entry(*part).or_default();
-            *probes += u64::from(observation.probes);
-            *bad += u64::from(observation.bad);
-        }
-    }
-    let mut shares: Vec<f64> =
-        of_part.values().filter(|(probes, _)| *probes > 0).map(|(probes, bad)| *bad as f64 / *probes as f64).collect();
-    shares.sort_unstable_by(f64::total_cmp);
-    shares.get(shares.len() / 10).copied().unwrap_or(0.0).clamp(rules.background, 0.5)
+fn background(through: &[Through], rules: Rules) -> f64 {
+    let with_probes = through.iter().filter(|sum| sum.probes > 0);
+    let mut shares: Vec<f64> = with_probes.map(|sum| sum.bad as f64 / sum.probes as f64).collect();
+    let decile = shares.len() / 10;
+    let share = if shares.is_empty() { 0.0 } else { *shares.select_nth_unstable_by(decile, f64::total_cmp).1 };
+    share.clamp(rules.background, 0.5)
 }
 
 fn likelihood_ratio(probes: u64, bad: u64, background: f64) -> f64 {
@@ -133,8 +188,8 @@ mod tests {
 
     /// Three ToRs (10 to 12), two spines (20, 21); hosts 0 to 2 below the first ToR, and so on. Part 100 + 10 t + s is
     /// the link from ToR t to spine s.
-    fn fabric(bad: impl Fn(&[u32]) -> u32) -> Vec<Observation> {
-        let mut observations = Vec::new();
+    fn fabric(bad: impl Fn(&[u32]) -> u32) -> Seen {
+        let mut paths = Vec::new();
         for a in 0..9_u32 {
             for b in (0..9).filter(|b| *b != a) {
                 for path in 0..4 {
@@ -149,15 +204,28 @@ mod tests {
                     parts.sort_unstable();
                     parts.dedup();
                     let bad = bad(&parts);
-                    observations.push(Observation { parts, probes: 20, bad });
+                    paths.push((parts, 20, bad));
                 }
             }
         }
-        observations
+        seen(&paths)
     }
 
-    fn found(observations: &[Observation]) -> Vec<Vec<u32>> {
-        localise(observations, Rules::LOSS).into_iter().map(|suspect| suspect.parts).collect()
+    /// Paths over these parts, of which the first is at both ends and the others are on routes that overlap.
+    fn seen(paths: &[(Vec<u32>, u32, u32)]) -> Seen {
+        let mut seen = Seen { parts: 200, ..Seen::default() };
+        for (parts, probes, bad) in paths {
+            let half = parts.len() / 2;
+            let first = seen.routes.len() as u32;
+            seen.routes.extend([parts[..=half].into(), parts[half..].into()]);
+            let (ends, routes) = ([parts[0]; 4], [first, first + 1]);
+            seen.observations.push(Observation { ends, routes, probes: *probes, bad: *bad });
+        }
+        seen
+    }
+
+    fn found(seen: &Seen) -> Vec<Vec<u32>> {
+        localise(seen, Rules::LOSS).into_iter().map(|suspect| suspect.parts).collect()
     }
 
     #[test]
@@ -184,14 +252,14 @@ mod tests {
     #[test]
     fn a_healthy_network_has_no_suspects() {
         assert_eq!(found(&fabric(|_| 0)), Vec::<Vec<u32>>::new());
-        assert_eq!(found(&[]), Vec::<Vec<u32>>::new());
+        assert_eq!(found(&Seen::default()), Vec::<Vec<u32>>::new());
     }
 
     /// Parts that all probes cross together cannot be told apart, and all are named.
     #[test]
     fn what_cannot_be_told_apart_is_named_together() {
-        let lossy = Observation { parts: vec![1, 2, 3], probes: 50, bad: 25 };
-        let healthy = (3..20).map(|part| Observation { parts: vec![part, part + 1], probes: 50, bad: 0 });
-        assert_eq!(found(&[vec![lossy], healthy.collect()].concat()), [vec![1, 2]]);
+        let lossy = (vec![1, 2, 3], 50, 25);
+        let healthy = (3..20).map(|part| (vec![part, part + 1], 50, 0));
+        assert_eq!(found(&seen(&[vec![lossy], healthy.collect()].concat())), [vec![1, 2]]);
     }
 }

@@ -2,6 +2,7 @@
 //! postcard, a compact binary format, because there are many.
 
 use rnic_endpoint::DatagramAddress;
+use rnic_perf::ping::Carrier;
 use rnic_transport::Time;
 use serde::{Deserialize, Serialize};
 
@@ -85,6 +86,12 @@ pub struct Pinglist {
     pub size: u16,
     /// Number of paths to each target.
     pub paths: u16,
+    /// Number of the rotation of the paths ([`rotation`](crate::rotation)); 0: they do not change.
+    #[serde(default)]
+    pub rotation: u64,
+    /// What carries the probes.
+    #[serde(default)]
+    pub transport: Carrier,
     /// Differentiated services code point of probes.
     pub dscp: u8,
     /// The hosts to probe.
@@ -131,7 +138,7 @@ pub struct Batch {
     pub sequence: u64,
     /// Name and incarnation of the targets in this batch.
     pub targets: Vec<(String, u64)>,
-    /// UDP source port of each path.
+    /// UDP source port of each path that an agent can use.
     pub source_ports: Vec<u16>,
     /// The results.
     pub probes: Vec<ProbeRecord>,

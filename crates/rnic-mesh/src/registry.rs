@@ -28,6 +28,8 @@ pub struct Registry {
     lists: Pinglists,
     agents: Vec<Option<Agent>>,
     version: u64,
+    /// Number of the rotation of source ports, which all lists have.
+    rotation: u64,
     secret: hmac::Key,
 }
 
@@ -37,7 +39,8 @@ impl Registry {
         let lists = Pinglists::new(&inventory);
         let agents = vec![None; inventory.hosts.len()];
         // Versions of an earlier controller are never larger: it had one for each registration.
-        Registry { inventory, lists, agents, version: 1, secret: hmac::Key::new(hmac::HMAC_SHA256, secret) }
+        let version = 1;
+        Registry { inventory, lists, agents, version, rotation: 0, secret: hmac::Key::new(hmac::HMAC_SHA256, secret) }
     }
 
     /// Restores an agent that had registered with an earlier controller. Agents that are no longer in the inventory are
@@ -106,6 +109,15 @@ impl Registry {
         Ok((Fetched::List(Box::new(list)), is_new))
     }
 
+    /// Sets the number of the rotation of source ports: the time of day divided by [`Settings::rotate`]. A clock that
+    /// goes back or jumps only changes source ports once more.
+    ///
+    /// [`Settings::rotate`]: crate::inventory::Settings::rotate
+    pub fn rotate(&mut self, unix_us: u64) {
+        let every = self.inventory.settings.rotate.map(|every| every.as_ps() / 1_000_000);
+        self.rotation = every.map_or(0, |every| 1 + unix_us / every.max(1));
+    }
+
     /// The agent of a host.
     pub fn agent(&self, host: u32) -> Option<&Agent> {
         self.agents.get(host as usize)?.as_ref()
@@ -148,6 +160,8 @@ impl Registry {
             timeout_ms: ms(settings.timeout),
             size: settings.size,
             paths: settings.paths,
+            rotation: self.rotation,
+            transport: settings.transport,
             dscp: settings.dscp,
             targets: Vec::new(),
             admit: Vec::new(),
@@ -173,7 +187,7 @@ impl Registry {
         }
         let mut hasher = DefaultHasher::new();
         let parts = (&list.refresh_ms, &list.report_ms, &list.trace_ms, &list.timeout_ms, &list.size);
-        (parts, list.paths, list.dscp).hash(&mut hasher);
+        (parts, list.paths, list.dscp, list.rotation, list.transport.name()).hash(&mut hasher);
         for target in &list.targets {
             (target.session, target.interval_ms).hash(&mut hasher);
         }

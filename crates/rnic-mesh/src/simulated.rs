@@ -2,6 +2,7 @@
 //! of the simulator. The truth about links is known there, so the localisation can be checked against it.
 
 use crate::agent::{Agent, Limits, ProbeId};
+use crate::evaluation::evaluate;
 use crate::inventory::Inventory;
 use crate::record::{Fetched, Health, PROTOCOL, Registration};
 use crate::registry::Registry;
@@ -240,7 +241,7 @@ impl PartitionedHosts for Hosts<'_> {
         }
         if end >= self.evaluate_at {
             self.evaluate_at = end + self.evaluate;
-            self.mesh.evaluate(START_MS + end.as_ps() / 1_000_000_000);
+            evaluate(self.mesh, START_MS + end.as_ps() / 1_000_000_000);
         }
         if end >= self.end { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
@@ -298,9 +299,8 @@ pub fn simulate(
         }
     }
     for number in 0..nodes.len() as u32 {
-        let (targets, _) = nodes[number as usize].agent.paths();
-        for (session, to) in targets {
-            for path in 0..paths {
+        for (session, to, paths) in nodes[number as usize].agent.paths() {
+            for path in paths {
                 let (src, dst) = (HostId(number), HostId(index(to.ip())));
                 let ports = routes.path(&topology, src, dst, flow_hash(seed, src.0, dst.0, path));
                 let hops = ports[1..].iter().map(|port| Some(switch_address(topology.port(*port).node))).collect();
@@ -322,7 +322,7 @@ pub fn simulate(
     fabric.run(&mut hosts);
     hosts.report(time);
     let now = START_MS + time.as_ps() / 1_000_000_000;
-    mesh.evaluate(now);
+    evaluate(&mut mesh, now);
     Ok((mesh, now))
 }
 

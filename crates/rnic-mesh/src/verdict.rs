@@ -2,10 +2,10 @@
 //! alarms, and the suspects of the localisation. It uses neither sockets nor clocks: time is in ms of a clock that does
 //! not go back.
 
-use crate::alarm::{About, Alarms};
+use crate::alarm::Alarms;
 use crate::histogram::Histogram;
 use crate::inventory::{Inventory, Scope};
-use crate::localise::{Observation, Rules, Suspect, localise};
+use crate::parts::{Parts, Routes, UNTRACED};
 use crate::record::{Batch, ProbeResult, Trace};
 use crate::window::{Cell, Series, Window};
 use std::collections::{BTreeMap, VecDeque};
@@ -18,11 +18,6 @@ const PAIR_MS: u64 = 60_000;
 const PAIR_SLOTS: u64 = 10;
 /// Maximum number of pairs of hosts that are remembered. An honest mesh has fewer.
 const MAX_PAIRS: usize = 4_000_000;
-/// A probe is slow above this multiple of the scope's median, and above this time.
-const SLOW_FACTOR: f64 = 5.0;
-const SLOW_MIN_NS: f64 = 50_000.0;
-/// Minimum number of answered probes for a median.
-const MIN_MEDIAN: u64 = 100;
 
 /// A minute of a pair of hosts.
 #[derive(Clone, Copy, PartialEq, Default, Debug)]
@@ -54,18 +49,30 @@ pub struct PathCounts {
 }
 
 /// A path between two hosts.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Path {
+    /// Number, which both hosts of the pair use.
+    pub number: u16,
     /// UDP source port.
     pub source_port: u16,
     now: PathCounts,
     before: PathCounts,
-    /// The switches on the path, as numbers of [`Mesh::part_name`]; `None` for a hop that did not answer.
-    pub hops: Vec<Option<u32>>,
+    /// Number of its route.
+    pub(crate) route: u32,
     complete: bool,
 }
 
 impl Path {
+    fn new(number: u16) -> Path {
+        let (now, before) = Default::default();
+        Path { number, source_port: 0, now, before, route: UNTRACED, complete: false }
+    }
+
+    /// When the path was probed last, in slots of 30 s.
+    pub(crate) fn last_slot(&self) -> u64 {
+        self.now.slot
+    }
+
     /// The counts of the last 30 to 60 seconds.
     pub fn counts(&self, now: u64) -> PathCounts {
         let slot = now / PATH_MS;
@@ -95,13 +102,37 @@ impl Path {
 pub struct Pair {
     /// The last ten minutes, the oldest first.
     pub minutes: VecDeque<Minute>,
-    /// The paths.
+    /// The paths in the order of their numbers: those in use, and some that were in use before a rotation.
     pub paths: Vec<Path>,
+}
+
+impl Pair {
+    /// The path with this number.
+    pub fn path(&self, number: u16) -> Option<&Path> {
+        self.paths.binary_search_by_key(&number, |path| path.number).ok().and_then(|at| self.paths.get(at))
+    }
+
+    /// The path with this number. If it is new, and there are `max` paths, the one that was probed longest ago goes.
+    fn path_mut(&mut self, number: u16, max: usize) -> &mut Path {
+        let at = match self.paths.binary_search_by_key(&number, |path| path.number) {
+            Ok(at) => at,
+            Err(_) => {
+                if self.paths.len() >= max {
+                    let oldest = (0..self.paths.len()).min_by_key(|at| self.paths[*at].now.slot);
+                    self.paths.remove(oldest.unwrap_or(0));
+                }
+                let at = self.paths.partition_point(|path| path.number < number);
+                self.paths.insert(at, Path::new(number));
+                at
+            }
+        };
+        &mut self.paths[at]
+    }
 }
 
 /// The delays in the software of a host.
 #[derive(Clone, Debug, Default)]
-struct Software {
+pub(crate) struct Software {
     slot: u64,
     now: [Histogram; 2],
     before: [Histogram; 2],
@@ -117,7 +148,7 @@ impl Software {
         self.now[which].add(ns);
     }
 
-    fn median_us(&self, now: u64, which: usize) -> Option<f64> {
+    pub(crate) fn median_us(&self, now: u64, which: usize) -> Option<f64> {
         let mut sum = self.now[which].clone();
         sum.merge(&self.before[which]);
         (self.slot + 1 >= now / PATH_MS && sum.len() >= 10).then(|| sum.quantile(0.5).map(|ns| ns / 1e3)).flatten()
@@ -164,70 +195,34 @@ pub struct Totals {
 
 /// The state of a mesh.
 pub struct Mesh {
-    inventory: Arc<Inventory>,
-    scopes: [Series; 4],
-    tor_pairs: BTreeMap<(u32, u32), (Series, Totals)>,
-    pairs: BTreeMap<(u32, u32), Pair>,
-    software: Vec<Software>,
+    pub(crate) inventory: Arc<Inventory>,
+    pub(crate) scopes: [Series; 4],
+    pub(crate) tor_pairs: BTreeMap<(u32, u32), (Series, Totals)>,
+    pub(crate) pairs: BTreeMap<(u32, u32), Pair>,
+    pub(crate) software: Vec<Software>,
     /// Last batch of each host that was counted.
     counted: BTreeMap<u32, (u64, u64)>,
-    parts: Parts,
-    slow_ns: [f64; 4],
-    alarms: Alarms,
-    findings: Vec<Finding>,
+    pub(crate) parts: Parts,
+    pub(crate) routes: Routes,
+    pub(crate) slow_ns: [f64; 4],
+    pub(crate) alarms: Alarms,
+    pub(crate) findings: Vec<Finding>,
     probes: u64,
     gone: u64,
-}
-
-/// Names of the parts of the network: hosts, switches and links.
-#[derive(Default)]
-struct Parts {
-    names: Vec<String>,
-    numbers: BTreeMap<String, u32>,
-    links: BTreeMap<(u32, u32), u32>,
-}
-
-impl Parts {
-    fn number(&mut self, name: &str) -> u32 {
-        if let Some(number) = self.numbers.get(name) {
-            return *number;
-        }
-        let number = self.names.len() as u32;
-        self.names.push(name.to_string());
-        self.numbers.insert(name.to_string(), number);
-        number
-    }
-
-    fn link(&mut self, a: u32, b: u32) -> u32 {
-        let ends = (a.min(b), a.max(b));
-        if let Some(number) = self.links.get(&ends) {
-            return *number;
-        }
-        let mut names = [&self.names[a as usize], &self.names[b as usize]]
-            .map(|name| name.strip_prefix("switch ").unwrap_or(name).to_string());
-        names.sort();
-        let number = self.number(&format!("link {}", names.join(" - ")));
-        self.links.insert(ends, number);
-        number
-    }
 }
 
 impl Mesh {
     /// A mesh without results.
     pub fn new(inventory: Arc<Inventory>) -> Mesh {
-        let mut parts = Parts::default();
-        // The parts of a host have the number of the host.
-        for host in &inventory.hosts {
-            parts.number(&format!("host {}", host.name));
-        }
         Mesh {
             software: vec![Software::default(); inventory.hosts.len()],
+            parts: Parts::new(&inventory),
+            routes: Routes::default(),
             inventory,
             scopes: Default::default(),
             tor_pairs: BTreeMap::new(),
             pairs: BTreeMap::new(),
             counted: BTreeMap::new(),
-            parts,
             slow_ns: [f64::INFINITY; 4],
             alarms: Alarms::default(),
             findings: Vec::new(),
@@ -243,7 +238,7 @@ impl Mesh {
 
     /// The name of a part of the network.
     pub fn part_name(&self, part: u32) -> &str {
-        &self.parts.names[part as usize]
+        self.parts.name(part)
     }
 
     /// Counts a batch that the controller received at `now`; a batch that was counted before is ignored. `is_up` says
@@ -272,6 +267,18 @@ impl Mesh {
                 self.trace(prober, target, trace);
             }
         }
+    }
+
+    /// The results of a host up to a batch, which has an incarnation and a number, were counted before.
+    pub fn counted_before(&mut self, host: &str, last: (u64, u64)) {
+        if let Some(host) = self.inventory.index(host) {
+            self.counted.entry(host).or_insert(last);
+        }
+    }
+
+    /// Counts a result that an earlier controller received, at a time that is not before that of an earlier result.
+    pub fn restore(&mut self, (prober, target): (u32, u32), path: (u16, u16), result: ProbeResult, now: u64) {
+        self.probe((prober, target), path, result, now);
     }
 
     fn probe(&mut self, (prober, target): (u32, u32), (path, source_port): (u16, u16), result: ProbeResult, now: u64) {
@@ -314,7 +321,7 @@ impl Mesh {
             minute.max_ns = minute.max_ns.max(network.unwrap_or(0));
         }
         let slow = network.is_some_and(|ns| ns as f64 > self.slow_ns[scope]);
-        let path = path_mut(pair, path);
+        let path = pair.path_mut(path, 2 * usize::from(self.inventory.settings.paths));
         path.source_port = source_port;
         let counts = path.current(now);
         counts.probes += 1;
@@ -323,115 +330,26 @@ impl Mesh {
     }
 
     fn trace(&mut self, prober: u32, target: u32, trace: &Trace) {
-        let inventory = self.inventory.clone();
-        let name = |address: &std::net::IpAddr| match inventory.switches.get(&address.to_canonical()) {
-            Some(name) => format!("switch {name}"),
-            None => format!("switch {address}"),
-        };
-        let mut hops: Vec<Option<u32>> =
-            trace.hops.iter().map(|hop| hop.as_ref().map(|address| self.parts.number(&name(address)))).collect();
-        while hops.last() == Some(&None) {
-            hops.pop();
-        }
-        let tor = self.parts.number(&format!("switch {}", inventory.tor_of(target).name));
-        let known = inventory.switches.values().any(|name| *name == inventory.tor_of(target).name);
-        let complete =
-            hops.iter().all(Option::is_some) && !hops.is_empty() && (!known || hops.last() == Some(&Some(tor)));
         if self.pairs.len() >= MAX_PAIRS && !self.pairs.contains_key(&(prober, target)) {
             return;
         }
-        let path = path_mut(self.pairs.entry((prober, target)).or_default(), trace.path);
+        let (hops, complete) = self.parts.hops(&self.inventory, target, &trace.hops);
+        let most = 2 * usize::from(self.inventory.settings.paths);
+        let path = self.pairs.entry((prober, target)).or_default().path_mut(trace.path, most);
         // A trace that ends early may end at the fault, so it does not replace a complete one.
         if complete || !path.complete {
-            path.hops = hops;
+            path.route = self.routes.number(&mut self.parts, &hops);
             path.complete = complete;
         }
+        if self.routes.is_full() {
+            let paths = self.pairs.values_mut().flat_map(|pair| &mut pair.paths);
+            self.routes.retain(paths.map(|path| &mut path.route));
+        }
     }
 
-    /// Judges everything: alarms, and suspects. To be called regularly.
-    pub fn evaluate(&mut self, now: u64) {
-        for (number, rule) in self.inventory.clone().rules.iter().enumerate() {
-            let rule = (number, rule);
-            match rule.1.about {
-                About::Scope => {
-                    for scope in Scope::ALL.into_iter().filter(|scope| rule.1.applies(*scope)) {
-                        let cell = self.scopes[scope as usize].over(rule.1.over, now);
-                        self.alarms.judge(rule, &format!("scope {}", scope.name()), &cell, now);
-                    }
-                }
-                About::TorPair => {
-                    for ((a, b), (series, _)) in &self.tor_pairs {
-                        let (a, b) = (&self.inventory.tors[*a as usize], &self.inventory.tors[*b as usize]);
-                        if rule.1.applies(a.scope(b)) {
-                            let about = format!("{} to {}", a.name, b.name);
-                            self.alarms.judge(rule, &about, &series.over(rule.1.over, now), now);
-                        }
-                    }
-                }
-            }
-        }
-        for scope in Scope::ALL {
-            let cell = self.scopes[scope as usize].over(Window::TenMinutes, now);
-            let median = cell.network.quantile(0.5).filter(|_| cell.network.len() >= MIN_MEDIAN);
-            self.slow_ns[scope as usize] = median.map_or(f64::INFINITY, |ns| (ns * SLOW_FACTOR).max(SLOW_MIN_NS));
-        }
-        let mut findings = Vec::new();
-        for (symptom, rules) in [(Symptom::Loss, Rules::LOSS), (Symptom::Delay, Rules::DELAY)] {
-            let observations = self.observations(symptom, now);
-            for Suspect { parts, probes, bad, score } in localise(&observations, rules) {
-                let parts = parts.into_iter().map(|part| self.part_name(part).to_string()).collect();
-                findings.push(Finding { symptom, parts, probes, bad, score });
-            }
-        }
-        findings.extend(self.slow_hosts(now));
-        self.findings = findings;
-    }
-
-    /// The observations of all paths over the last 30 to 60 seconds.
-    pub fn observations(&mut self, symptom: Symptom, now: u64) -> Vec<Observation> {
-        let mut observations = Vec::new();
-        let (pairs, parts, inventory) = (&self.pairs, &mut self.parts, &self.inventory);
-        for ((prober, target), pair) in pairs {
-            for (number, path) in pair.paths.iter().enumerate() {
-                let counts = path.counts(now);
-                let (probes, bad) = match symptom {
-                    Symptom::Loss => (counts.probes, counts.lost),
-                    // A lost probe says nothing about delay.
-                    _ => (counts.probes - counts.lost, counts.slow),
-                };
-                if probes == 0 {
-                    continue;
-                }
-                let mut crossed = Vec::with_capacity(16);
-                cross(parts, inventory, (*prober, *target), &path.hops, &mut crossed);
-                let back = pairs.get(&(*target, *prober)).and_then(|pair| pair.paths.get(number));
-                if let Some(back) = back.filter(|back| !back.hops.is_empty()) {
-                    cross(parts, inventory, (*target, *prober), &back.hops, &mut crossed);
-                }
-                crossed.sort_unstable();
-                crossed.dedup();
-                observations.push(Observation { parts: crossed, probes, bad });
-            }
-        }
-        observations
-    }
-
-    /// Hosts whose software is much slower than that of the median host.
-    fn slow_hosts(&self, now: u64) -> Vec<Finding> {
-        let mut findings: BTreeMap<u32, Finding> = BTreeMap::new();
-        for which in 0..2 {
-            let medians = (0..).zip(&self.software).filter_map(|(host, s)| Some((host, s.median_us(now, which)?)));
-            let medians: Vec<(u32, f64)> = medians.collect();
-            let mut sorted: Vec<f64> = medians.iter().map(|(_, us)| *us).collect();
-            sorted.sort_unstable_by(f64::total_cmp);
-            let Some(normal) = sorted.get(sorted.len() / 2).copied().filter(|_| sorted.len() >= 3) else { continue };
-            for (host, us) in medians.into_iter().filter(|(_, us)| *us > 10.0 * normal && *us > normal + 1_000.0) {
-                let parts = vec![self.part_name(host).to_string()];
-                let finding = Finding { symptom: Symptom::SlowHost, parts, probes: 0, bad: 0, score: us / normal };
-                findings.entry(host).or_insert(finding);
-            }
-        }
-        findings.into_values().collect()
+    /// The switches on a path, as numbers of [`Mesh::part_name`]; `None` for a hop that did not answer.
+    pub fn hops(&self, path: &Path) -> &[Option<u32>] {
+        self.routes.hops(path.route)
     }
 
     /// The latest findings.
@@ -480,33 +398,5 @@ impl Mesh {
     /// Number of results since the start, and of results that say nothing about the network.
     pub fn counts(&self) -> (u64, u64) {
         (self.probes, self.gone)
-    }
-}
-
-fn path_mut(pair: &mut Pair, path: u16) -> &mut Path {
-    let at = usize::from(path);
-    if pair.paths.len() <= at {
-        pair.paths.resize(at + 1, Path::default());
-    }
-    &mut pair.paths[at]
-}
-
-/// Adds the parts that a packet from one host to another crosses. Of a path that was not traced, only the hosts and
-/// their ToR switches are known.
-fn cross(
-    parts: &mut Parts, inventory: &Inventory, (from, to): (u32, u32), hops: &[Option<u32>], crossed: &mut Vec<u32>,
-) {
-    crossed.extend([from, to]);
-    if hops.is_empty() {
-        for host in [from, to] {
-            crossed.push(parts.number(&format!("switch {}", inventory.tor_of(host).name)));
-        }
-        return;
-    }
-    crossed.extend(hops.iter().flatten());
-    for ends in hops.windows(2) {
-        if let [Some(a), Some(b)] = ends {
-            crossed.push(parts.link(*a, *b));
-        }
     }
 }

@@ -105,18 +105,25 @@ impl Series {
         }
     }
 
-    /// All probes of the last minute, ten minutes or hour before `now`.
-    pub fn over(&self, window: Window, now: u64) -> Cell {
+    fn cells(&self, window: Window, now: u64) -> impl Iterator<Item = &Cell> {
         let (slots, last, count) = match window {
             Window::Minute => (&self.short, now / SHORT_MS, 6),
             Window::TenMinutes => (&self.long, now / LONG_MS, 10),
             Window::Hour => (&self.long, now / LONG_MS, 60),
         };
+        slots.iter().filter(move |(slot, _)| slot + count > last).map(|(_, cell)| cell)
+    }
+
+    /// All probes of the last minute, ten minutes or hour before `now`.
+    pub fn over(&self, window: Window, now: u64) -> Cell {
         let mut sum = Cell::default();
-        for (_, cell) in slots.iter().filter(|(slot, _)| slot + count > last) {
-            sum.merge(cell);
-        }
+        self.cells(window, now).for_each(|cell| sum.merge(cell));
         sum
+    }
+
+    /// Numbers of probes and of lost ones of the last minute, ten minutes or hour before `now`.
+    pub fn counts(&self, window: Window, now: u64) -> (u64, u64) {
+        self.cells(window, now).fold((0, 0), |(probes, lost), cell| (probes + cell.probes, lost + cell.lost))
     }
 
     /// The cells over time: the age of the cell's start and its length in ms, and the cell. First minutes, of at most

@@ -8,6 +8,22 @@ use std::ops::ControlFlow;
 /// A function that receives the events of a run. If it returns `Break`, the run is cancelled.
 type Sink<'e> = &'e mut dyn FnMut(RunEvent) -> ControlFlow<()>;
 
+/// A function that receives the result of each probe of the run's meshes.
+type ProbeSink<'e> = &'e mut dyn FnMut(MeshProbe);
+
+/// The result of a probe of a mesh.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct MeshProbe {
+    /// Index of the mesh in [`FabricSpec::meshes`](rnic_run::FabricSpec::meshes).
+    pub mesh: usize,
+    /// Indices of the probing and of the responding host.
+    pub ends: (u32, u32),
+    /// When it was posted.
+    pub at: Time,
+    /// Round-trip time, with the declared delay of the hosts' software; `None`: no response before the end of the run.
+    pub rtt: Option<Time>,
+}
+
 /// A function that estimates the number of flows of the whole run from the run's progress so far.
 type FlowEstimate<'e> = Box<dyn Fn(&RunProgress) -> Option<u64> + 'e>;
 
@@ -32,6 +48,7 @@ pub struct Events<'e> {
     sink: RefCell<Option<Sink<'e>>>,
     /// Whether the listener (`sink`) also receives samples and pauses.
     detailed: bool,
+    probes: RefCell<Option<ProbeSink<'e>>>,
     cancelled: Cell<bool>,
     flows_total: RefCell<FlowEstimate<'e>>,
     /// The run's `duration`.
@@ -44,6 +61,7 @@ impl<'e> Events<'e> {
         Events {
             sink: RefCell::new(sink),
             detailed,
+            probes: RefCell::new(None),
             cancelled: Cell::new(false),
             flows_total: RefCell::new(Box::new(unknown)),
             duration: Cell::new(None),
@@ -65,6 +83,12 @@ impl<'e> Events<'e> {
         Events::with(Some(sink), true)
     }
 
+    /// Also passes the result of each probe of the run's meshes to `sink`: mesh by mesh, in order of time, at the end
+    /// of the run.
+    pub fn with_probes(self, sink: ProbeSink<'e>) -> Events<'e> {
+        Events { probes: RefCell::new(Some(sink)), ..self }
+    }
+
     /// Sets the run's `duration` for the following progress events, and the function that estimates the number of flows
     /// of the whole run.
     pub(crate) fn estimate_flows(&self, duration: Option<Time>, total: impl Fn(&RunProgress) -> Option<u64> + 'e) {
@@ -77,6 +101,8 @@ impl<'e> Events<'e> {
 pub(crate) trait Listener {
     /// Whether the listener receives samples and pauses.
     fn wants_details(&self) -> bool;
+    /// Passes the result of a probe to the listener.
+    fn probe(&self, probe: MeshProbe);
     /// Passes an event to the listener. Returns `Break` if the listener has cancelled the run.
     fn tell(&self, event: RunEvent) -> ControlFlow<()>;
     /// Passes the progress of the run to the listener. Returns `Break` if the listener has cancelled the run.
@@ -86,6 +112,12 @@ pub(crate) trait Listener {
 impl Listener for Events<'_> {
     fn wants_details(&self) -> bool {
         self.detailed
+    }
+
+    fn probe(&self, probe: MeshProbe) {
+        if let Some(sink) = self.probes.borrow_mut().as_mut() {
+            sink(probe);
+        }
     }
 
     fn tell(&self, event: RunEvent) -> ControlFlow<()> {

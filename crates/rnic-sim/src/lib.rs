@@ -42,6 +42,6 @@ pub mod watch;
 mod watchdog;
 
 pub use catalogue::Catalogue;
-pub use events::Events;
+pub use events::{Events, MeshProbe};
 pub use host::{FlowHashes, flow_hashes};
 pub use run::Sharing;

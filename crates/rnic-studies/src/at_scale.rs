@@ -18,6 +18,7 @@ pub static STUDY: Study = Study {
         "slow-receiver.toml",
         "alpha.toml",
         "fig6.toml",
+        "fig6-20000.toml",
         "fig7.toml",
         "fig7.csv",
         "fig8.toml",
@@ -40,6 +41,16 @@ const MTU: u64 = 1_024;
 const FIG7_CONNECTIONS: f64 = 3_072.0;
 /// Number of servers that send in figure 7.
 const FIG7_SERVERS: f64 = 384.0;
+
+/// Figure 6 at 20,160 servers with `--quick`: two pods, and one server that asks more often than each of the 420 does.
+const FIG6_QUICK: &[(&str, &str)] = &[
+    ("fabric.pods", "2"),
+    ("limits.duration", "2 ms"),
+    (
+        "traffic",
+        "[{ pattern = \"incast\", senders = 100, receiver = 49, total = \"1 MB\", interval = \"250 us\", repeats = 8 }]",
+    ),
+];
 
 const EXPERIMENTS: &[Experiment] = &[
     Experiment {
@@ -82,7 +93,15 @@ const EXPERIMENTS: &[Experiment] = &[
         seeds: 3,
         sources: &[Source::all("fig6.toml").quick(&[("limits.duration", "2 ms")], &[])],
         charts: &[],
-        rows: fig6,
+        rows: |m| fig6(m, "fig6.toml"),
+    },
+    Experiment {
+        name: "fig6-20000",
+        title: "Figure 6 at 20,160 servers",
+        seeds: 1,
+        sources: &[Source::all("fig6-20000.toml").quick(FIG6_QUICK, &[])],
+        charts: &[],
+        rows: |m| fig6(m, "fig6-20000.toml"),
     },
     Experiment {
         name: "fig7",
@@ -260,8 +279,8 @@ fn slow_receiver(m: &Measured<'_>) -> Vec<Row> {
     rows
 }
 
-fn fig6(m: &Measured<'_>) -> Vec<Row> {
-    let (rdma, tcp) = (dcqcn("fig6.toml", "RDMA"), case("fig6.toml", "TCP"));
+fn fig6(m: &Measured<'_>, file: &'static str) -> Vec<Row> {
+    let (rdma, tcp) = (dcqcn(file, "RDMA"), case(file, "TCP"));
     let exactly = |value| Claim::Exactly { value, neutral: 0.0 };
     let us = Unit::Microseconds;
     vec![

@@ -30,7 +30,7 @@ fn is_own(shared: &Shared, peer: &Peer, host: &str) -> Answer<()> {
     if peer.certificate.as_ref().is_some_and(|certificate| is_for(certificate, host)) {
         return Ok(());
     }
-    shared.refused.fetch_add(1, Ordering::Relaxed);
+    shared.view.refused.fetch_add(1, Ordering::Relaxed);
     Err((StatusCode::FORBIDDEN, "the certificate is not that of this host".to_string()))
 }
 
@@ -39,8 +39,12 @@ async fn pinglist(
 ) -> Answer<Json<Fetched>> {
     is_own(&shared, &peer, &registration.host)?;
     let host = registration.host.clone();
-    let now = shared.now();
-    let fetched = lock(&shared.registry).fetch(registration, now);
+    let now = shared.view.now();
+    let fetched = {
+        let mut registry = lock(&shared.view.registry);
+        registry.rotate(shared.clock.unix_us());
+        registry.fetch(registration, now)
+    };
     let (fetched, is_new) = fetched.map_err(|why| (StatusCode::CONFLICT, why))?;
     if is_new {
         shared.tell(Event::Agent(host));
@@ -52,7 +56,7 @@ async fn pinglist(
 /// The batch of a request that comes from the host that measured it.
 fn own_batch(shared: &Shared, peer: &Peer, bytes: &Bytes) -> Answer<Arc<Batch>> {
     let batch = Batch::parse(bytes).map_err(|why| {
-        shared.refused.fetch_add(1, Ordering::Relaxed);
+        shared.view.refused.fetch_add(1, Ordering::Relaxed);
         (StatusCode::BAD_REQUEST, why)
     })?;
     is_own(shared, peer, &batch.host)?;
@@ -64,7 +68,7 @@ async fn report(
 ) -> Answer<&'static str> {
     let batch = own_batch(&shared, &peer, &bytes)?;
     // Verdicts do not need the disk: a batch counts once, even if it is written later.
-    shared.count(&batch, shared.now());
+    shared.count(&batch, shared.view.now());
     shared.writer.write(batch, bytes).await.map_err(|why| (StatusCode::SERVICE_UNAVAILABLE, why))?;
     Ok("stored")
 }
@@ -74,6 +78,6 @@ async fn show(
     State(shared): State<Arc<Shared>>, ConnectInfo(peer): ConnectInfo<Peer>, bytes: Bytes,
 ) -> Answer<&'static str> {
     let batch = own_batch(&shared, &peer, &bytes)?;
-    shared.count(&batch, shared.now());
+    shared.count(&batch, shared.view.now());
     Ok("seen")
 }

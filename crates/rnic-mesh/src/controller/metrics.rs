@@ -1,6 +1,6 @@
 //! The metrics of a mesh, with the names of R-Pingmesh.
 
-use super::{Shared, lock, views};
+use super::{View, lock, views};
 use crate::inventory::Scope;
 use crate::window::{Cell, Window};
 use rnic_watch::exposition::{Kind, Metrics};
@@ -13,7 +13,7 @@ pub(super) const MAX_TOR_PAIRS: usize = 10_000;
 const QUANTILES: [(&str, f64); 3] = [("0.5", 0.5), ("0.99", 0.99), ("0.999", 0.999)];
 
 /// All metrics.
-pub(super) fn metrics(shared: &Shared) -> Metrics {
+pub(super) fn metrics(shared: &View) -> Metrics {
     let now = shared.now();
     let mut metrics = Metrics::new();
     let m = &mut metrics;

@@ -9,15 +9,19 @@ mod views;
 mod writer;
 
 use crate::credentials::Files;
+use crate::evaluation::Evaluation;
 use crate::inventory::Inventory;
+use crate::recorded::Recording;
 use crate::registry::Registry;
-use crate::store::{Converter, State, Store, StoreError};
+pub use crate::store::Earlier;
+use crate::store::{Converter, State, Store, StoreError, earlier};
 use crate::verdict::Mesh;
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::net::TcpListener;
 
@@ -37,6 +41,36 @@ pub struct Options {
     pub files: Files,
     /// URL of an OTLP collector to which metrics are pushed, such as `http://127.0.0.1:4318/v1/metrics`.
     pub otlp: Option<String>,
+    /// The time of day. Windows and alarms do not use it.
+    pub clock: Clock,
+}
+
+/// A clock that shows the time of day in microseconds since 1970. It may go back and jump ahead.
+#[derive(Clone)]
+pub struct Clock(Arc<dyn Fn() -> u64 + Send + Sync>);
+
+impl Clock {
+    /// A clock that shows what a function returns.
+    pub fn new(show: impl Fn() -> u64 + Send + Sync + 'static) -> Clock {
+        Clock(Arc::new(show))
+    }
+
+    fn unix_us(&self) -> u64 {
+        (self.0)()
+    }
+}
+
+impl Default for Clock {
+    /// The clock of the system.
+    fn default() -> Clock {
+        Clock::new(unix_us)
+    }
+}
+
+impl std::fmt::Debug for Clock {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Clock({})", self.unix_us())
+    }
 }
 
 /// What the controller tells while it runs.
@@ -46,6 +80,8 @@ pub enum Event {
     Open(SocketAddr, SocketAddr),
     /// Results of an earlier controller were read: number of batches.
     Replayed(usize),
+    /// Results of the last hour were read from Parquet files.
+    Refilled(Earlier),
     /// An agent registered.
     Agent(String),
     /// The disk does not take results; agents keep them meanwhile.
@@ -78,19 +114,36 @@ pub enum ControllerError {
     System(#[from] io::Error),
 }
 
-/// State that all requests share.
-struct Shared {
+/// What the page and the metrics show.
+struct View {
     inventory: Arc<Inventory>,
     mesh: Mutex<Mesh>,
     registry: Mutex<Registry>,
-    writer: writer::Writer,
-    converter: Converter,
     start: Instant,
-    events: std::sync::mpsc::Sender<Event>,
+    /// The time of a mesh that was recorded, in ms; `None`: time passes.
+    still: Option<u64>,
+    /// What is special about this mesh, for the page.
+    note: Option<String>,
     /// Why the disk takes nothing; `None` while it does.
     trouble: Mutex<Option<String>>,
     /// Batches that the controller has refused, and requests of strangers.
     refused: AtomicU64,
+}
+
+impl View {
+    /// Milliseconds of a clock that does not go back.
+    fn now(&self) -> u64 {
+        self.still.unwrap_or_else(|| (instant() - self.start).as_millis() as u64 + BEFORE_MS)
+    }
+}
+
+/// State that all requests share.
+struct Shared {
+    view: Arc<View>,
+    writer: writer::Writer,
+    converter: Converter,
+    clock: Clock,
+    events: std::sync::mpsc::Sender<Event>,
     secret: Vec<u8>,
     /// Whether an agent has registered since the state was saved.
     dirty: AtomicBool,
@@ -110,15 +163,14 @@ fn unix_us() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_micros() as u64)
 }
 
+/// Maximum number of results with which the windows are filled at the start, from Parquet files.
+const REFILL: usize = 20_000_000;
+/// How far back windows look.
+const HOUR_MS: u64 = 3_600_000;
 /// Times of this process begin late enough for results of the hour before.
 const BEFORE_MS: u64 = 2 * 3_600_000;
 
 impl Shared {
-    /// Milliseconds of a clock that does not go back.
-    fn now(&self) -> u64 {
-        (instant() - self.start).as_millis() as u64 + BEFORE_MS
-    }
-
     fn tell(&self, event: Event) {
         // Nobody listens once the controller ends.
         let _ = self.events.send(event);
@@ -126,7 +178,7 @@ impl Shared {
 
     fn save(&self) {
         let state = State {
-            agents: lock(&self.registry).registrations(),
+            agents: lock(&self.view.registry).registrations(),
             stored: self.writer.stored(),
             secret: self.secret.clone(),
         };
@@ -136,25 +188,36 @@ impl Shared {
     }
 
     fn storage(&self, trouble: Option<String>) {
-        let mut known = lock(&self.trouble);
+        let mut known = lock(&self.view.trouble);
         if known.is_some() != trouble.is_some() {
             self.tell(trouble.clone().map_or(Event::StorageBack, Event::Storage));
         }
         *known = trouble;
     }
 
+    /// Makes a verdict. Reports are counted in between, because each step holds the mesh for a moment only.
+    fn evaluate(&self, now: u64) {
+        let mut evaluation = Evaluation::new(now);
+        while evaluation.step(&mut lock(&self.view.mesh)) {
+            // Who waits for the mesh gets it now.
+            std::thread::yield_now();
+        }
+        evaluation.localise();
+        evaluation.conclude(&mut lock(&self.view.mesh));
+    }
+
     /// Counts a batch in the verdicts.
     fn count(&self, batch: &crate::record::Batch, now: u64) {
-        let registry = lock(&self.registry);
+        let registry = lock(&self.view.registry);
         let peers: std::collections::BTreeMap<(u32, u64), bool> = batch
             .targets
             .iter()
-            .filter_map(|(name, incarnation)| Some((self.inventory.index(name)?, *incarnation)))
+            .filter_map(|(name, incarnation)| Some((self.view.inventory.index(name)?, *incarnation)))
             .map(|key| (key, registry.is_up(key.0, key.1, now)))
             .collect();
         drop(registry);
         let is_up = |host, incarnation| peers.get(&(host, incarnation)).copied().unwrap_or(false);
-        lock(&self.mesh).add(batch, now, is_up);
+        lock(&self.view.mesh).add(batch, now, is_up);
     }
 }
 
@@ -165,19 +228,24 @@ impl Shared {
 pub fn run(options: &Options, stop: &AtomicBool, mut event: impl FnMut(Event)) -> Result<(), ControllerError> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let (events, told) = std::sync::mpsc::channel();
-    let shared = open(options, events)?;
+    let (shared, threads) = open(options, events)?;
     let server = runtime.block_on(Server::start(options, shared.clone()))?;
     event(Event::Open(server.agents, server.page));
-    let mut evaluated = shared.now();
+    let mut evaluated = shared.view.now();
     let mut saved = evaluated;
     let every = options.inventory.settings.evaluate.as_ps() / 1_000_000_000;
-    let mut exporter = options.otlp.as_deref().map(otlp::Exporter::new).transpose().map_err(ControllerError::Setup)?;
+    let mut exporter = options
+        .otlp
+        .as_deref()
+        .map(|url| otlp::Exporter::new(url, shared.clock.unix_us()))
+        .transpose()
+        .map_err(ControllerError::Setup)?;
     while !stop.load(Ordering::Relaxed) {
         told.try_iter().for_each(&mut event);
-        let now = shared.now();
+        let now = shared.view.now();
         if now >= evaluated + every {
             evaluated = now;
-            lock(&shared.mesh).evaluate(now);
+            shared.evaluate(now);
             if let Some(exporter) = &mut exporter {
                 exporter.push(&shared, |why| event(Event::Otlp(why)));
             }
@@ -192,6 +260,12 @@ pub fn run(options: &Options, stop: &AtomicBool, mut event: impl FnMut(Event)) -
     runtime.shutdown_timeout(Duration::from_secs(2));
     shared.save();
     told.try_iter().for_each(&mut event);
+    // The folder is free for another controller once the threads have ended.
+    drop(shared);
+    for thread in threads {
+        // A panic was reported in that thread.
+        let _ = thread.join();
+    }
     Ok(())
 }
 
@@ -201,10 +275,13 @@ fn pause() {
 }
 
 /// Opens the folder, and restores what an earlier controller knew.
-fn open(options: &Options, events: std::sync::mpsc::Sender<Event>) -> Result<Arc<Shared>, ControllerError> {
+fn open(
+    options: &Options, events: std::sync::mpsc::Sender<Event>,
+) -> Result<(Arc<Shared>, [JoinHandle<()>; 2]), ControllerError> {
     let inventory = options.inventory.clone();
     let mut mesh = Mesh::new(inventory.clone());
-    let wall = unix_us();
+    let wall = options.clock.unix_us();
+    let refilled = refill(options, &mut mesh, wall)?;
     let mut replayed = 0;
     let retention = inventory.settings.retention_hours as usize;
     let (store, mut state) = Store::open(&options.folder, retention, |entry| {
@@ -224,27 +301,89 @@ fn open(options: &Options, events: std::sync::mpsc::Sender<Event>) -> Result<Arc
     }
     let converter = store.converter();
     let passed = store.passed()?;
+    // A batch that an agent repeats, because it has not got the answer, counts once.
+    for (host, last) in store.stored() {
+        mesh.counted_before(host, *last);
+    }
     let (writer, jobs) = writer::Writer::new(store);
-    let shared = Arc::new(Shared {
+    let view = View {
         inventory,
         mesh: Mutex::new(mesh),
         registry: Mutex::new(registry),
-        writer,
-        converter,
         start: instant(),
-        events,
+        still: None,
+        note: None,
         trouble: Mutex::new(None),
         refused: AtomicU64::new(0),
+    };
+    let shared = Arc::new(Shared {
+        view: Arc::new(view),
+        writer,
+        converter,
+        clock: options.clock.clone(),
+        events,
         secret: state.secret,
         dirty: AtomicBool::new(false),
     });
+    if refilled != Earlier::default() {
+        shared.tell(Event::Refilled(refilled));
+    }
     if replayed > 0 {
         shared.tell(Event::Replayed(replayed));
     }
     // What the logs tell must be in the state before a log becomes a Parquet file.
     shared.save();
-    writer::start(&shared, jobs, passed)?;
-    Ok(shared)
+    let threads = writer::start(&shared, jobs, passed)?;
+    Ok((shared, threads))
+}
+
+/// Serves the page of a mesh that was recorded, until `stop` is set. Tells `opened` the address.
+///
+/// # Errors
+/// If the address is no loopback address, or cannot be used.
+pub fn show(
+    recording: Recording, page: SocketAddr, stop: &AtomicBool, opened: impl FnOnce(SocketAddr),
+) -> Result<(), ControllerError> {
+    if !page.ip().is_loopback() {
+        return Err(ControllerError::Setup(format!(
+            "a recorded mesh cannot be shown at {page}; accepted: a loopback address such as 127.0.0.1:18518"
+        )));
+    }
+    let Recording { mesh, registry, now, note } = recording;
+    let view = View {
+        inventory: mesh.inventory().clone(),
+        mesh: Mutex::new(mesh),
+        registry: Mutex::new(registry),
+        start: instant(),
+        still: Some(now),
+        note: Some(note),
+        trouble: Mutex::new(None),
+        refused: AtomicU64::new(0),
+    };
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+    let listener = runtime.block_on(TcpListener::bind(page));
+    let listener = listener.map_err(|error| ControllerError::Listen { address: page, error })?;
+    opened(listener.local_addr()?);
+    let router = page::router(Arc::new(view), true);
+    runtime.spawn(async move { axum::serve(listener, router.into_make_service()).await });
+    while !stop.load(Ordering::Relaxed) {
+        pause();
+    }
+    runtime.shutdown_timeout(Duration::from_secs(2));
+    Ok(())
+}
+
+/// Fills the windows with the results of the last hour.
+fn refill(options: &Options, mesh: &mut Mesh, wall: u64) -> Result<Earlier, StoreError> {
+    let since = wall.saturating_sub(HOUR_MS * 1_000);
+    earlier(&options.folder, (since, wall), REFILL, |stored| {
+        let index = |name: &[u8]| options.inventory.index(std::str::from_utf8(name).ok()?);
+        // Hosts that have left the inventory tell nothing any more.
+        if let (Some(prober), Some(target)) = (index(stored.prober.data()), index(stored.target.data())) {
+            let age = (wall - stored.received_us) / 1_000;
+            mesh.restore((prober, target), stored.path, stored.result, BEFORE_MS - age);
+        }
+    })
 }
 
 /// The sockets of a controller.
@@ -266,7 +405,7 @@ impl Server {
         let agents = tls::Listener::start(agents, credentials().map_err(ControllerError::Setup)?);
         let router = api::router(shared.clone()).into_make_service_with_connect_info::<tls::Peer>();
         tokio::spawn(async move { axum::serve(agents, router).await });
-        let router = page::router(shared, options.page.ip().is_loopback());
+        let router = page::router(shared.view.clone(), options.page.ip().is_loopback());
         if options.page.ip().is_loopback() {
             tokio::spawn(async move { axum::serve(page, router.into_make_service()).await });
         } else {

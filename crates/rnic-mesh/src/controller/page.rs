@@ -2,7 +2,7 @@
 //! nothing from elsewhere.
 
 use super::tls::Peer;
-use super::{Shared, metrics, views};
+use super::{View, metrics, views};
 use crate::alarm::Metric;
 use crate::credentials::{OPERATOR, is_for};
 use crate::window::Window;
@@ -22,7 +22,7 @@ const STYLE: &str = include_str!("../../page/page.css");
 
 /// The routes for browsers and for Prometheus. `local` says that the address is a loopback address: requests without a
 /// certificate are admitted then, if they name this machine.
-pub(super) fn router(shared: Arc<Shared>, local: bool) -> Router {
+pub(super) fn router(shared: Arc<View>, local: bool) -> Router {
     let guard = middleware::from_fn_with_state((shared.clone(), local), admit);
     Router::new()
         .route("/", get(|| async { asset("text/html; charset=utf-8", HTML) }))
@@ -43,7 +43,7 @@ fn asset(kind: &'static str, content: &'static str) -> Response {
 
 /// Lets operators pass. On a loopback address the host that the request names must be this machine: otherwise a page
 /// elsewhere could read the answers through a name that it resolves to this address (DNS rebinding).
-async fn admit(State((shared, local)): State<(Arc<Shared>, bool)>, request: Request, next: Next) -> Response {
+async fn admit(State((shared, local)): State<(Arc<View>, bool)>, request: Request, next: Next) -> Response {
     let admitted = if local {
         let host = request.headers().get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
         let name = host.rsplit_once(':').map_or(host, |(name, _)| name);
@@ -76,13 +76,13 @@ struct Choice {
 
 /// Runs a view outside the threads that serve, because a view of a large mesh takes some time.
 async fn view<T: Send + 'static>(
-    shared: Arc<Shared>, make: impl FnOnce(&Shared) -> T + Send + 'static,
+    shared: Arc<View>, make: impl FnOnce(&View) -> T + Send + 'static,
 ) -> Result<T, StatusCode> {
     tokio::task::spawn_blocking(move || make(&shared)).await.map_err(|_| StatusCode::INTERNAL_SERVER_ERROR)
 }
 
 async fn overview(
-    State(shared): State<Arc<Shared>>, Query(choice): Query<Choice>,
+    State(shared): State<Arc<View>>, Query(choice): Query<Choice>,
 ) -> Result<impl IntoResponse, StatusCode> {
     let (window, metric) = (choice.window.unwrap_or(Window::Minute), choice.metric.unwrap_or(Metric::P99Us));
     view(shared, move |shared| views::overview(shared, window, metric)).await.map(Json)
@@ -94,23 +94,21 @@ struct Ends {
     to: String,
 }
 
-async fn tor_pair(
-    State(shared): State<Arc<Shared>>, Query(ends): Query<Ends>,
-) -> Result<impl IntoResponse, StatusCode> {
+async fn tor_pair(State(shared): State<Arc<View>>, Query(ends): Query<Ends>) -> Result<impl IntoResponse, StatusCode> {
     let found = view(shared, move |shared| views::tor_pair(shared, &ends.from, &ends.to)).await?;
     found.map(Json).ok_or(StatusCode::NOT_FOUND)
 }
 
-async fn pair(State(shared): State<Arc<Shared>>, Query(ends): Query<Ends>) -> Result<impl IntoResponse, StatusCode> {
+async fn pair(State(shared): State<Arc<View>>, Query(ends): Query<Ends>) -> Result<impl IntoResponse, StatusCode> {
     let found = view(shared, move |shared| views::pair(shared, &ends.from, &ends.to)).await?;
     found.map(Json).ok_or(StatusCode::NOT_FOUND)
 }
 
-async fn agents(State(shared): State<Arc<Shared>>) -> Result<impl IntoResponse, StatusCode> {
+async fn agents(State(shared): State<Arc<View>>) -> Result<impl IntoResponse, StatusCode> {
     view(shared, views::agents).await.map(Json)
 }
 
-async fn text(State(shared): State<Arc<Shared>>) -> Result<impl IntoResponse, StatusCode> {
+async fn text(State(shared): State<Arc<View>>) -> Result<impl IntoResponse, StatusCode> {
     let text = view(shared, |shared| metrics::metrics(shared).prometheus()).await?;
     Ok(([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text))
 }

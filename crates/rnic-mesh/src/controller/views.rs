@@ -1,6 +1,6 @@
 //! What the page shows, as JSON.
 
-use super::{Shared, lock};
+use super::{View, lock};
 use crate::alarm::Metric;
 use crate::inventory::Scope;
 use crate::verdict::Mesh;
@@ -16,7 +16,7 @@ fn rounded(value: Option<f64>) -> Value {
 }
 
 /// The start page: heat map, scopes, alarms, findings, agents.
-pub(super) fn overview(shared: &Shared, window: Window, metric: Metric) -> Value {
+pub(super) fn overview(shared: &View, window: Window, metric: Metric) -> Value {
     let now = shared.now();
     let (agents, waiting, discarded) = agent_counts(shared, now);
     let mesh = lock(&shared.mesh);
@@ -66,12 +66,12 @@ pub(super) fn overview(shared: &Shared, window: Window, metric: Metric) -> Value
         "alarms": alarms, "ended": ended, "findings": mesh.findings(),
         "agents": {"up": agents, "known": shared.inventory.hosts.len(), "waiting": waiting, "discarded": discarded},
         "probes": probes, "gone": gone, "storage": *lock(&shared.trouble),
-        "refused": shared.refused.load(Ordering::Relaxed),
+        "refused": shared.refused.load(Ordering::Relaxed), "note": shared.note,
     })
 }
 
 /// Number of agents that are up, and of results that wait at the agents or were thrown away there.
-pub(super) fn agent_counts(shared: &Shared, now: u64) -> (usize, u64, u64) {
+pub(super) fn agent_counts(shared: &View, now: u64) -> (usize, u64, u64) {
     let registry = lock(&shared.registry);
     let mut counts = (0, 0, 0);
     for host in 0..shared.inventory.hosts.len() as u32 {
@@ -84,7 +84,7 @@ pub(super) fn agent_counts(shared: &Shared, now: u64) -> (usize, u64, u64) {
 }
 
 /// A pair of ToR switches: its time series, and its pairs of hosts, the worst first.
-pub(super) fn tor_pair(shared: &Shared, from: &str, to: &str) -> Option<Value> {
+pub(super) fn tor_pair(shared: &View, from: &str, to: &str) -> Option<Value> {
     let index = |name: &str| shared.inventory.tors.iter().position(|tor| tor.name == name).map(|at| at as u32);
     let (from, to) = (index(from)?, index(to)?);
     let now = shared.now();
@@ -128,7 +128,7 @@ pub(super) fn tor_pair(shared: &Shared, from: &str, to: &str) -> Option<Value> {
 }
 
 /// A pair of hosts: the last ten minutes, and the paths.
-pub(super) fn pair(shared: &Shared, prober: &str, target: &str) -> Option<Value> {
+pub(super) fn pair(shared: &View, prober: &str, target: &str) -> Option<Value> {
     let (from, to) = (shared.inventory.index(prober)?, shared.inventory.index(target)?);
     let now = shared.now();
     let mesh = lock(&shared.mesh);
@@ -144,14 +144,19 @@ pub(super) fn pair(shared: &Shared, prober: &str, target: &str) -> Option<Value>
             })
         })
         .collect();
-    let paths: Vec<Value> = (0..)
-        .zip(&pair.paths)
-        .map(|(number, path): (usize, _)| {
+    // Paths that are no longer in use since a rotation are left out.
+    let latest = pair.paths.iter().map(|path| path.last_slot()).max().unwrap_or(0);
+    let paths: Vec<Value> = pair
+        .paths
+        .iter()
+        .filter(|path| path.last_slot() + 4 >= latest)
+        .map(|path| {
             let counts = path.counts(now);
-            let back = mesh.pair(to, from).and_then(|back| back.paths.get(number)).map(|back| hops(&mesh, &back.hops));
+            let back =
+                mesh.pair(to, from).and_then(|back| back.path(path.number)).map(|back| hops(&mesh, mesh.hops(back)));
             json!({
-                "path": number, "source_port": path.source_port, "probes": counts.probes, "lost": counts.lost,
-                "slow": counts.slow, "hops": hops(&mesh, &path.hops), "back": back,
+                "path": path.number, "source_port": path.source_port, "probes": counts.probes, "lost": counts.lost,
+                "slow": counts.slow, "hops": hops(&mesh, mesh.hops(path)), "back": back,
             })
         })
         .collect();
@@ -169,7 +174,7 @@ fn hops(mesh: &Mesh, hops: &[Option<u32>]) -> Vec<String> {
 }
 
 /// How the agents are.
-pub(super) fn agents(shared: &Shared) -> Value {
+pub(super) fn agents(shared: &View) -> Value {
     let now = shared.now();
     let registry = lock(&shared.registry);
     let mesh = lock(&shared.mesh);

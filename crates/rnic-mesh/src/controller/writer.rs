@@ -1,11 +1,12 @@
 //! The thread that writes batches to the disk. It takes all that wait at a time, so that many agents share one flush.
 
-use super::{Event, Shared, lock, unix_us};
+use super::{Event, Shared, lock};
 use crate::record::Batch;
 use crate::store::{Store, Stored};
 use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
 use tokio::sync::{mpsc, oneshot};
 
 /// Maximum number of batches that wait.
@@ -49,8 +50,10 @@ impl Writer {
 }
 
 /// Starts the thread that writes, and one that converts logs of hours that have passed; `passed` are those of an
-/// earlier controller.
-pub(super) fn start(shared: &Arc<Shared>, mut jobs: mpsc::Receiver<Job>, passed: Vec<PathBuf>) -> io::Result<()> {
+/// earlier controller. The threads end when the shared state is gone.
+pub(super) fn start(
+    shared: &Arc<Shared>, mut jobs: mpsc::Receiver<Job>, passed: Vec<PathBuf>,
+) -> io::Result<[JoinHandle<()>; 2]> {
     let (logs, waiting) = std::sync::mpsc::channel::<PathBuf>();
     for log in passed {
         // The receiver is alive.
@@ -58,7 +61,7 @@ pub(super) fn start(shared: &Arc<Shared>, mut jobs: mpsc::Receiver<Job>, passed:
     }
     // The threads end with the shared state: they do not keep it.
     let weak = Arc::downgrade(shared);
-    std::thread::Builder::new().name("mesh-parquet".to_string()).spawn(move || {
+    let converter = std::thread::Builder::new().name("mesh-parquet".to_string()).spawn(move || {
         let mut failed: Vec<PathBuf> = Vec::new();
         while let Ok(log) = waiting.recv() {
             let Some(shared) = weak.upgrade() else { return };
@@ -74,9 +77,9 @@ pub(super) fn start(shared: &Arc<Shared>, mut jobs: mpsc::Receiver<Job>, passed:
             });
         }
     })?;
-    let store = shared.writer.store.clone();
+    let (store, clock) = (shared.writer.store.clone(), shared.clock.clone());
     let weak = Arc::downgrade(shared);
-    std::thread::Builder::new().name("mesh-writer".to_string()).spawn(move || {
+    let writer = std::thread::Builder::new().name("mesh-writer".to_string()).spawn(move || {
         while let Some(first) = jobs.blocking_recv() {
             let mut together = vec![first];
             while together.len() < TOGETHER
@@ -85,7 +88,7 @@ pub(super) fn start(shared: &Arc<Shared>, mut jobs: mpsc::Receiver<Job>, passed:
                 together.push(next);
             }
             let batches: Vec<(&Batch, &[u8])> = together.iter().map(|job| (&*job.batch, &job.bytes[..])).collect();
-            let result = lock(&store).append(&batches, unix_us()).map_err(|error| error.to_string());
+            let result = lock(&store).append(&batches, clock.unix_us()).map_err(|error| error.to_string());
             if let Ok(Some(log)) = &result {
                 // The other thread ends with this one.
                 let _ = logs.send(log.clone());
@@ -98,5 +101,5 @@ pub(super) fn start(shared: &Arc<Shared>, mut jobs: mpsc::Receiver<Job>, passed:
             }
         }
     })?;
-    Ok(())
+    Ok([converter, writer])
 }

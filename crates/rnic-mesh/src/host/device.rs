@@ -1,19 +1,20 @@
 //! The device of an agent: one UD queue pair that sends probes and responses, and receives both.
 
 use super::Shared;
-use crate::agent::ProbeId;
+use crate::agent::{Outgoing, ProbeId};
 use rnic_endpoint::port::UdpConfig;
 use rnic_endpoint::{
     Access, Capacities, Completion, CompletionQueue, Config, Data, DatagramAddress, DatagramOptions, Error, GRH_LEN,
     MemoryRegion, Mode, Opcode, QpOptions, QueuePair, Security, SendFlags, SendOp, SendRequest, Service, Status,
     TimeSource, VerbsError,
 };
-use rnic_perf::ping::Outbox;
-use rnic_perf::ping::message::{MAX_PROBE, MESSAGE};
+use rnic_perf::ping::connected::{CONNECTED, Connections, GREETING, Next, RECEIVE};
+use rnic_perf::ping::message::{Kind, MAX_PROBE, MIN_PROBE, Message};
 use rnic_perf::ping::responder::Answer;
+use rnic_perf::ping::{Carrier, Outbox};
 use rnic_transport::Time;
 use rnic_verbs::{AddressHandle, Recipient};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::Ordering;
 
 /// Number of receives that are posted.
@@ -46,7 +47,7 @@ impl Device {
         let udp = UdpConfig { source_ports: paths.into(), ..UdpConfig::default() };
         let config = Config { mode: Mode::Polled, security: Security::None, udp, ..Config::default() };
         let device = rnic_endpoint::Device::open_at(local, config)?;
-        let cq = device.completion_queue((RECEIVES + 3 * SENDS) as u32 + 16)?;
+        let cq = device.completion_queue((RECEIVES + 3 * SENDS + Connections::COMPLETIONS) as u32 + 16)?;
         let pd = device.protection_domain();
         let (send_wr, recv_wr) = (3 * SENDS as u32, RECEIVES as u32);
         let capacities = Capacities { send_wr, recv_wr, ..Capacities::default() };
@@ -78,41 +79,56 @@ impl Device {
     }
 }
 
+/// Time without a response of a prober after which a reliable connection of it ends. It sends nothing but ACKs.
+const SERVED: Time = Time::from_ms(60_000);
+
 /// The datagrams that have been posted and have not left, by slot.
-struct Leaving {
+struct Leaving<'a> {
+    device: &'a Device,
     probes: Vec<Option<ProbeId>>,
     /// A response, and when its probe arrived (T3).
     responses: Vec<Option<(Answer, Time)>>,
     free_probes: Vec<usize>,
     free_responses: Vec<usize>,
+    /// Reliable connections, once they are needed.
+    connections: Option<Connections>,
+    /// When the connections of sessions that are over were closed.
+    closed: Time,
+}
+
+impl Leaving<'_> {
+    fn connections(&mut self) -> Result<&mut Connections, Error> {
+        if self.connections.is_none() {
+            self.connections = Some(Connections::new(&self.device.device.protection_domain(), &self.device.cq)?);
+        }
+        self.connections.as_mut().ok_or(Error::Verbs(VerbsError::Unsupported("there are no connections")))
+    }
 }
 
 /// Moves datagrams until the agent ends.
-pub(super) fn run(shared: &Shared) -> Result<(), Error> {
-    let device = &shared.device;
+pub(super) fn run(shared: &Shared, device: &Device) -> Result<(), Error> {
     let mut found = [Completion::BLANK; 64];
     let mut leaving = Leaving {
+        device,
         probes: vec![None; SENDS],
         responses: vec![None; SENDS],
         free_probes: (0..SENDS).collect(),
         free_responses: (0..SENDS).collect(),
+        connections: None,
+        closed: shared.now(),
     };
     let mut datagram = vec![0; MAX_PROBE];
     while !shared.ended.load(Ordering::Acquire) {
         let now = shared.now();
         while !leaving.free_probes.is_empty() {
             let Some(probe) = shared.agent().poll_send(now) else { break };
-            let Some(slot) = leaving.free_probes.pop() else { break };
-            let gather = device.outbox.write(slot, &probe.message.emit(), probe.len)?;
-            let (op, data, flags) = (SendOp::Send, Data::Gather(&gather), SendFlags::SIGNALED);
-            let to = probe.to.recipient();
-            let path = AddressHandle { flow: probe.path.into(), dscp: probe.dscp, ..to.path };
-            let request = SendRequest { wr_id: PROBE | slot as u64, op, data, flags };
-            if posted(device.qp.post_datagram(&request, &Recipient { path, ..to }))? {
-                leaving.probes[slot] = Some(probe.id);
-            } else {
-                leaving.free_probes.push(slot);
-                shared.agent().unsendable(probe.id, now);
+            send(shared, &mut leaving, &probe, now)?;
+        }
+        if now.saturating_sub(leaving.closed) > Time::from_ms(1_000) {
+            leaving.closed = now;
+            if let Some(connections) = &mut leaving.connections {
+                let agent = shared.agent();
+                connections.retain(|key| agent.uses(key), |session| agent.serves(session));
             }
         }
         let next = shared.agent().next_time();
@@ -125,11 +141,91 @@ pub(super) fn run(shared: &Shared) -> Result<(), Error> {
     Ok(())
 }
 
-fn completed(
-    shared: &Shared, leaving: &mut Leaving, completion: &Completion, datagram: &mut [u8],
+/// Posts a probe.
+fn send(shared: &Shared, leaving: &mut Leaving<'_>, probe: &Outgoing, now: Time) -> Result<(), Error> {
+    let device = leaving.device;
+    let to = probe.to.recipient();
+    let to = Recipient { path: AddressHandle { flow: probe.path.into(), dscp: probe.dscp, ..to.path }, ..to };
+    if probe.carrier != Carrier::Ud {
+        let key = (probe.id.session, probe.path);
+        match leaving.connections()?.probe(probe.carrier, key, &probe.message, probe.len, now)? {
+            Next::Posted | Next::Waits => {}
+            Next::Full => shared.agent().unsendable(probe.id, now),
+            Next::Connect(greeting) => {
+                let mut bytes = [0; MIN_PROBE];
+                bytes[..GREETING].copy_from_slice(&greeting);
+                let (op, data, flags) = (SendOp::Send, Data::Inline(&bytes), SendFlags::default());
+                // A connect that is lost is repeated with a later probe.
+                posted(device.qp.post_datagram(&SendRequest { wr_id: REPORT, op, data, flags }, &to))?;
+            }
+        }
+        return Ok(());
+    }
+    let Some(slot) = leaving.free_probes.pop() else {
+        shared.agent().unsendable(probe.id, now);
+        return Ok(());
+    };
+    let gather = device.outbox.write(slot, &probe.message.emit(), probe.len)?;
+    let (op, data, flags) = (SendOp::Send, Data::Gather(&gather), SendFlags::SIGNALED);
+    let request = SendRequest { wr_id: PROBE | slot as u64, op, data, flags };
+    if posted(device.qp.post_datagram(&request, &to))? {
+        leaving.probes[slot] = Some(probe.id);
+    } else {
+        leaving.free_probes.push(slot);
+        shared.agent().unsendable(probe.id, now);
+    }
+    Ok(())
+}
+
+/// A datagram about a reliable connection: another agent asks for one, or has accepted one.
+fn greeted(
+    shared: &Shared, leaving: &mut Leaving<'_>, (arrived, now): (Time, Time), source: (IpAddr, u32), message: &Message,
+    datagram: &[u8],
 ) -> Result<(), Error> {
-    let device = &shared.device;
+    let device = leaving.device;
+    if message.kind == Kind::Connect {
+        let admitted = shared.agent().connect(arrived, source, datagram);
+        let Some((answer, prober)) = admitted else { return Ok(()) };
+        let accept = leaving.connections()?.serve(message, datagram, prober, (SERVED, 0))?;
+        if let Some(accept) = accept {
+            let (op, data, flags) = (SendOp::Send, Data::Inline(&accept), SendFlags::default());
+            posted(device.qp.post_datagram(&SendRequest { wr_id: REPORT, op, data, flags }, &answer.to))?;
+        }
+        return Ok(());
+    }
+    let (target, path) = {
+        let agent = shared.agent();
+        let list = agent.list().map_or((1_000, 0), |list| (list.timeout_ms, list.dscp));
+        (agent.target(message.session, source), (Time::from_ms(list.0), list.1))
+    };
+    let Some(target) = target else { return Ok(()) };
+    let session = message.session;
+    for sequence in leaving.connections()?.accepted((session, message.path), datagram, target, path)? {
+        let waiting = shared.agent().waiting(ProbeId { session, sequence });
+        if let Some(probe) = waiting.filter(|probe| probe.path == message.path) {
+            send(shared, leaving, &probe, now)?;
+        }
+    }
+    Ok(())
+}
+
+fn completed(
+    shared: &Shared, leaving: &mut Leaving<'_>, completion: &Completion, datagram: &mut [u8],
+) -> Result<(), Error> {
+    let device = leaving.device;
     let &Completion { wr_id, status, time, .. } = completion;
+    if let Some(connections) = leaving.connections.as_mut().filter(|_| wr_id & (CONNECTED | RECEIVE) != 0) {
+        if wr_id & RECEIVE != 0 {
+            return connections.received(wr_id);
+        }
+        let ok = status == Status::Success;
+        if let Some(posted) = connections.completed(wr_id, ok).filter(|_| ok) {
+            let (arrived, now) = (shared.unwrapped(time), shared.now());
+            let id = ProbeId { session: posted.key.0, sequence: posted.sequence };
+            shared.agent().acknowledged(id, posted.at, arrived, now);
+        }
+        return Ok(());
+    }
     if status != Status::Success {
         return Err(Error::Failed { wr_id, status });
     }
@@ -138,10 +234,15 @@ fn completed(
         let source = completion.source.map(|source| (source.ip(), source.qpn().0));
         if let (Some(source), Some(&slot)) = (source, leaving.free_responses.last()) {
             let len = (completion.byte_len as usize).saturating_sub(GRH_LEN as usize).min(MAX_PROBE);
-            // Only the message is read; the rest of a datagram says nothing.
-            let head = len.min(MESSAGE);
+            // Only the message and a greeting are read; the rest of a datagram says nothing.
+            let head = len.min(GREETING);
             device.inbox.read(at * SLOT + GRH_LEN as usize, &mut datagram[..head])?;
             let (arrived, now) = (shared.unwrapped(time), shared.now());
+            let greeting = Message::parse(&datagram[..head]);
+            if let Some(message) = greeting.filter(|m| matches!(m.kind, Kind::Connect | Kind::Accept)) {
+                greeted(shared, leaving, (arrived, now), source, &message, &datagram[..len])?;
+                return device.receive_into(at);
+            }
             let answer = shared.agent().received(arrived, now, source, &datagram[..len]);
             if let Some(answer) = answer {
                 let gather = device.outbox.write(SENDS + slot, &answer.response.emit(), answer.len)?;

@@ -5,6 +5,7 @@
 
 mod client;
 mod device;
+mod nic;
 mod trace;
 
 pub use client::{Client, ClientError};
@@ -12,7 +13,7 @@ pub use client::{Client, ClientError};
 use crate::agent::{Agent, Limits};
 use crate::credentials::Files;
 use crate::record::{Fetched, MAX_PATHS, PROTOCOL, Registration};
-use device::Device;
+use rnic_endpoint::DatagramAddress;
 use rnic_transport::Time;
 use std::io::{self, Read};
 use std::net::{IpAddr, SocketAddr};
@@ -35,6 +36,20 @@ pub struct Options {
     pub limits: Limits,
     /// Whether paths are traced.
     pub trace: bool,
+    /// Whether a real NIC carries the probes.
+    pub nic: NicChoice,
+}
+
+/// Whether a real NIC, of libibverbs, carries the probes, or the endpoint in software.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum NicChoice {
+    /// The NIC with the agent's address, if there is one.
+    #[default]
+    Auto,
+    /// The endpoint.
+    Never,
+    /// The NIC; without one the agent does not start.
+    Require,
 }
 
 /// What the agent tells while it runs.
@@ -42,6 +57,10 @@ pub struct Options {
 pub enum Event {
     /// The device is open: where it receives.
     Open(SocketAddr),
+    /// A real NIC carries the probes: its name.
+    Nic(String),
+    /// There is no real NIC for the probes; the reason.
+    NoNic(String),
     /// A new pinglist: number of targets and of admitted probers.
     List(usize, usize),
     /// The controller does not answer, or refuses; the reason.
@@ -60,6 +79,9 @@ pub enum HostError {
     /// The device failed.
     #[error(transparent)]
     Device(#[from] rnic_endpoint::Error),
+    /// The NIC failed, or there is none.
+    #[error(transparent)]
+    Nic(#[from] rnic_nic::NicError),
     /// A certificate cannot be used, or the controller's address is wrong.
     #[error("{0}")]
     Setup(String),
@@ -71,6 +93,50 @@ pub enum HostError {
         /// The reason.
         error: io::Error,
     },
+}
+
+/// What carries the probes.
+enum Device {
+    Endpoint(device::Device),
+    Nic(Box<nic::Device>),
+}
+
+impl Device {
+    fn address(&self) -> DatagramAddress {
+        match self {
+            Device::Endpoint(device) => device.address,
+            Device::Nic(device) => device.address,
+        }
+    }
+
+    fn now(&self) -> Time {
+        match self {
+            Device::Endpoint(device) => device.now(),
+            Device::Nic(device) => device.now(),
+        }
+    }
+
+    fn interrupt(&self) {
+        match self {
+            Device::Endpoint(device) => device.interrupt(),
+            Device::Nic(device) => device.interrupt(),
+        }
+    }
+
+    fn source_ports(&self, paths: u16) -> Vec<u16> {
+        match self {
+            Device::Endpoint(device) => device.source_ports(paths),
+            Device::Nic(device) => device.source_ports(paths),
+        }
+    }
+
+    /// Maximum payload bytes of a datagram, if only datagrams are possible.
+    fn only_datagrams(&self) -> Option<usize> {
+        match self {
+            Device::Endpoint(_) => None,
+            Device::Nic(device) => Some(device.mtu),
+        }
+    }
 }
 
 /// State that the threads share.
@@ -134,14 +200,26 @@ pub(crate) fn random<const N: usize>() -> io::Result<[u8; N]> {
 pub fn run(options: &Options, stop: &AtomicBool, mut event: impl FnMut(Event)) -> Result<(), HostError> {
     let client = Client::new(&options.controller, &options.files).map_err(HostError::Setup)?;
     let system = |doing| move |error| HostError::System { doing, error };
-    let device = Device::open(options.address, MAX_PATHS)?;
-    let local = device.address.addr;
+    let device = match nic::Device::open(options.address, options.nic)? {
+        Ok(nic) => {
+            event(Event::Nic(nic.name.clone()));
+            Device::Nic(Box::new(nic))
+        }
+        Err(why) => {
+            if options.nic == NicChoice::Auto {
+                event(Event::NoNic(why));
+            }
+            Device::Endpoint(device::Device::open(options.address, MAX_PATHS)?)
+        }
+    };
+    let local = device.address().addr;
     event(Event::Open(local));
     let incarnation = u64::from_ne_bytes(random().map_err(system("cannot read random numbers"))?);
     let mut clock = Unwrap::default();
     let now = clock.time(device.now());
     let ports = device.source_ports(MAX_PATHS);
-    let agent = Agent::new(&options.host, incarnation, ports, options.limits, now);
+    let mut agent = Agent::new(&options.host, incarnation, ports, options.limits, now);
+    agent.only_datagrams(device.only_datagrams());
     let tracer = if options.trace { trace::Tracer::open(local.ip()).map(Some) } else { Ok(None) };
     let tracer = tracer.unwrap_or_else(|why| {
         event(Event::NoTraces(why));
@@ -152,7 +230,7 @@ pub fn run(options: &Options, stop: &AtomicBool, mut event: impl FnMut(Event)) -
         Arc::new(Shared { agent: Mutex::new(agent), clock: Mutex::new(clock), device, ended: AtomicBool::new(false) });
     let mut threads = Vec::new();
     let mover = shared.clone();
-    let failure = Arc::new(Mutex::new(None));
+    let failure: Arc<Mutex<Option<HostError>>> = Arc::new(Mutex::new(None));
     let failed = failure.clone();
     let start = |name: &str, work: Box<dyn FnOnce() + Send>| {
         std::thread::Builder::new().name(name.to_string()).spawn(work).map_err(system("cannot start a thread"))
@@ -160,7 +238,11 @@ pub fn run(options: &Options, stop: &AtomicBool, mut event: impl FnMut(Event)) -
     threads.push(start(
         "mesh-probes",
         Box::new(move || {
-            if let Err(why) = device::run(&mover) {
+            let moved = match &mover.device {
+                Device::Endpoint(device) => device::run(&mover, device).map_err(HostError::from),
+                Device::Nic(device) => nic::run(&mover, device).map_err(HostError::from),
+            };
+            if let Err(why) = moved {
                 *failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(why);
             }
             mover.ended.store(true, Ordering::Release);
@@ -179,7 +261,7 @@ pub fn run(options: &Options, stop: &AtomicBool, mut event: impl FnMut(Event)) -
         let _ = thread.join();
     }
     let failed = failure.lock().unwrap_or_else(PoisonError::into_inner).take();
-    failed.map_or(Ok(()), |why| Err(why.into()))
+    failed.map_or(Ok(()), Err)
 }
 
 /// The conversation with the controller.
@@ -250,7 +332,7 @@ impl Talk<'_> {
             protocol: PROTOCOL,
             host: self.options.host.clone(),
             incarnation: self.incarnation,
-            address: self.shared.device.address,
+            address: self.shared.device.address(),
             have,
             digest,
             health: crate::record::Health { traces: self.traces, ..health },

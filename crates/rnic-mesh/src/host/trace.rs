@@ -127,27 +127,25 @@ pub(super) fn run(shared: &Shared, mut tracer: Tracer) {
     let mut done: BTreeMap<(u64, u16), Time> = BTreeMap::new();
     while !shared.ended.load(Ordering::Acquire) {
         let now = shared.now();
-        let (every, targets, ports) = {
+        let (every, targets) = {
             let agent = shared.agent();
             let every = agent.list().map_or(0, |list| list.trace_ms);
-            let (targets, ports) = agent.paths();
             let stopped = agent.stopped();
-            (Time::from_ms(every), if stopped { Vec::new() } else { targets }, ports.to_vec())
+            (Time::from_ms(every), if stopped { Vec::new() } else { agent.paths() })
         };
-        let all = targets
-            .iter()
-            .flat_map(|(session, to)| (0..).zip(&ports).map(move |(path, port)| (*session, *to, path, *port)));
-        let all: Vec<(u64, SocketAddr, u16, u16)> = all.collect();
-        done.retain(|(session, _), _| targets.iter().any(|(known, _)| known == session));
+        let all: Vec<(u64, SocketAddr, u16)> =
+            targets.iter().flat_map(|(session, to, paths)| paths.iter().map(|path| (*session, *to, *path))).collect();
+        done.retain(|(session, _), _| targets.iter().any(|(known, ..)| known == session));
         // New paths first, then those that were traced longest ago.
         let next =
-            all.iter().min_by_key(|(session, _, path, _)| done.get(&(*session, *path)).copied().unwrap_or_default());
-        let due = next.filter(|(session, _, path, _)| {
+            all.iter().min_by_key(|(session, _, path)| done.get(&(*session, *path)).copied().unwrap_or_default());
+        let due = next.filter(|(session, _, path)| {
             done.get(&(*session, *path)).is_none_or(|at| now.saturating_sub(*at) >= every)
         });
         match due {
-            Some((session, SocketAddr::V4(to), path, port)) => {
-                let hops = tracer.trace(*port, *to, || shared.now());
+            Some((session, SocketAddr::V4(to), path)) => {
+                let port = shared.agent().source_port(*path);
+                let hops = tracer.trace(port, *to, || shared.now());
                 done.insert((*session, *path), shared.now().max(Time::from_ps(1)));
                 shared.agent().traced(*session, *path, hops);
             }

@@ -3,9 +3,11 @@
 use super::log::Entry;
 use crate::record::ProbeResult;
 use parquet::basic::Compression;
+use parquet::column::reader::get_typed_column_reader;
 use parquet::data_type::{ByteArray, ByteArrayType, DataType, Int32Type, Int64Type};
 use parquet::errors::ParquetError;
 use parquet::file::properties::WriterProperties;
+use parquet::file::reader::{FileReader, RowGroupReader, SerializedFileReader};
 use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::parser::parse_message_type;
 use std::fs::File;
@@ -28,6 +30,8 @@ const SCHEMA: &str = "message probes {
     REQUIRED INT64 batch (INTEGER(64, false));
 }";
 
+/// Number of columns.
+const COLUMNS: usize = 12;
 /// Number of rows of a row group, above which the next one begins with the next batch.
 const GROUP: usize = 1 << 18;
 
@@ -113,4 +117,82 @@ fn column<D: DataType>(
     let values: Vec<D::T> = values.into_iter().flatten().collect();
     column.typed::<D>().write_batch(&values, optional.then_some(&defined), None)?;
     column.close()
+}
+
+/// A result that was read from a Parquet file.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Stored {
+    /// When the controller received it, in microseconds since 1970.
+    pub received_us: u64,
+    /// Name of the prober.
+    pub prober: ByteArray,
+    /// Name of the target.
+    pub target: ByteArray,
+    /// Number of the path, and its UDP source port.
+    pub path: (u16, u16),
+    /// What became of the probe.
+    pub result: ProbeResult,
+}
+
+/// Number of rows of each row group of a file of [`write`].
+pub(super) fn groups(file: File) -> Result<Vec<usize>, ParquetError> {
+    let reader = SerializedFileReader::new(file)?;
+    let metadata = reader.metadata();
+    if metadata.file_metadata().schema_descr().num_columns() != COLUMNS {
+        return Err(ParquetError::General("it has other columns than those of a mesh".to_string()));
+    }
+    Ok(metadata.row_groups().iter().map(|group| usize::try_from(group.num_rows()).unwrap_or(0)).collect())
+}
+
+/// Reads the row groups of a file of [`write`] after the first `skip` ones.
+pub(super) fn read(file: File, skip: usize, mut row: impl FnMut(Stored)) -> Result<(), ParquetError> {
+    let reader = SerializedFileReader::new(file)?;
+    for number in skip..reader.num_row_groups() {
+        let group = reader.get_row_group(number)?;
+        let rows = usize::try_from(group.metadata().num_rows()).unwrap_or(0);
+        let group = group.as_ref();
+        let received = values::<Int64Type>(group, 0, rows)?;
+        let (prober, target) = (values::<ByteArrayType>(group, 2, rows)?, values::<ByteArrayType>(group, 3, rows)?);
+        let (path, port) = (values::<Int32Type>(group, 4, rows)?, values::<Int32Type>(group, 5, rows)?);
+        let code = values::<ByteArrayType>(group, 6, rows)?;
+        let times = [7, 8, 9, 10].map(|column| values::<Int64Type>(group, column, rows));
+        let [network, own, responder, total] = times;
+        let (network, own, responder, total) = (network?, own?, responder?, total?);
+        let number = |value: Option<i64>| value.and_then(|value| u64::try_from(value).ok());
+        for at in 0..rows {
+            let result = match code[at].as_ref().map(ByteArray::data) {
+                Some(b"answered") => ProbeResult::Answered {
+                    total_ns: number(total[at]).unwrap_or(0),
+                    prober_ns: number(own[at]).unwrap_or(0),
+                    split_ns: number(responder[at]).zip(number(network[at])),
+                },
+                Some(b"timeout") => ProbeResult::Timeout,
+                Some(b"unreachable") => ProbeResult::Unreachable,
+                _ => ProbeResult::Gone,
+            };
+            if let (Some(prober), Some(target), Some(received)) = (&prober[at], &target[at], number(received[at])) {
+                let path = (path[at].unwrap_or(0) as u16, port[at].unwrap_or(0) as u16);
+                row(Stored { received_us: received, prober: prober.clone(), target: target.clone(), path, result });
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The values of a column.
+fn values<D: DataType>(
+    group: &dyn RowGroupReader, column: usize, rows: usize,
+) -> Result<Vec<Option<D::T>>, ParquetError> {
+    let optional = group.metadata().column(column).column_descr().max_def_level() > 0;
+    let mut reader = get_typed_column_reader::<D>(group.get_column_reader(column)?);
+    let (mut levels, mut found) = (Vec::new(), Vec::new());
+    let (read, ..) = reader.read_records(rows, optional.then_some(&mut levels), None, &mut found)?;
+    if read != rows {
+        return Err(ParquetError::General(format!("column {column} has {read} of {rows} values")));
+    }
+    if !optional {
+        return Ok(found.into_iter().map(Some).collect());
+    }
+    let mut found = found.into_iter();
+    Ok(levels.into_iter().map(|level| if level > 0 { found.next() } else { None }).collect())
 }

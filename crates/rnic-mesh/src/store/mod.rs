@@ -15,6 +15,7 @@ mod columns;
 mod log;
 
 use crate::record::Batch;
+pub use columns::Stored as StoredResult;
 use log::Log;
 pub(crate) use log::MAX_BATCH;
 pub use log::{Entry, entries};
@@ -203,6 +204,77 @@ impl Store {
     }
 }
 
+/// What [`earlier`] has read.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Earlier {
+    /// Number of results.
+    pub results: u64,
+    /// Number of older results that were left out, because there are too many.
+    pub left_out: u64,
+    /// Files that cannot be read, with the reason.
+    pub unreadable: Vec<String>,
+}
+
+/// Reads the results that the controller received from `since_us` to `now_us` from the Parquet files of a folder, in
+/// order of arrival, but at most the newest row groups with `max` results. Results after `now_us` are left out: the
+/// clock went back, so their age is not known. A file that is damaged is no obstacle.
+///
+/// # Errors
+/// If the folder cannot be read.
+pub fn earlier(
+    folder: &Path, (since_us, now_us): (u64, u64), max: usize, mut result: impl FnMut(StoredResult),
+) -> Result<Earlier, StoreError> {
+    let names = match names(folder) {
+        Err(StoreError::Io { error, .. }) if error.kind() == io::ErrorKind::NotFound => return Ok(Earlier::default()),
+        names => names?,
+    };
+    let hours = hour(since_us)..=hour(now_us);
+    let mut files: Vec<(&str, u64, PathBuf)> = names
+        .iter()
+        .filter_map(|name| {
+            let stem = name.strip_prefix("probes-")?.strip_suffix(".parquet")?;
+            let (hour, part) = stem.rsplit_once('-')?;
+            // A controller that was killed may leave the log of a file behind, which is read and converted again.
+            let is_complete = names.binary_search(&format!("probes-{stem}.log")).is_err();
+            (is_complete && hours.contains(&hour.to_string())).then_some((hour, part.parse().ok()?, folder.join(name)))
+        })
+        .collect();
+    files.sort_unstable();
+    let mut earlier = Earlier::default();
+    let mut plan = Vec::new();
+    let mut rows = 0;
+    for (.., path) in files.into_iter().rev() {
+        match File::open(&path).map_err(parquet::errors::ParquetError::from).and_then(columns::groups) {
+            Err(why) => earlier.unreadable.push(format!("{}: {why}", path.display())),
+            Ok(groups) => {
+                let mut skip = groups.len();
+                while skip > 0 && rows + groups[skip - 1] <= max {
+                    skip -= 1;
+                    rows += groups[skip];
+                }
+                earlier.left_out += groups[..skip].iter().map(|rows| *rows as u64).sum::<u64>();
+                plan.push((path, skip));
+                if skip > 0 {
+                    rows = max;
+                }
+            }
+        }
+    }
+    for (path, skip) in plan.into_iter().rev() {
+        let each = |stored: StoredResult| {
+            if (since_us..=now_us).contains(&stored.received_us) {
+                earlier.results += 1;
+                result(stored);
+            }
+        };
+        let read = File::open(&path).map_err(parquet::errors::ParquetError::from);
+        if let Err(why) = read.and_then(|file| columns::read(file, skip, each)) {
+            earlier.unreadable.push(format!("{}: {why}", path.display()));
+        }
+    }
+    Ok(earlier)
+}
+
 /// Turns logs into Parquet files, and removes old ones.
 #[derive(Clone, Debug)]
 pub struct Converter {
@@ -388,6 +460,45 @@ mod tests {
                 fs::remove_file(folder.path().join(name)).unwrap();
             }
         }
+    }
+
+    /// The results of the last hour are read from the Parquet files, in order, whatever the number of the part is.
+    #[test]
+    fn earlier_results_are_read_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let none = earlier(&folder.path().join("none"), (0, HOUR), 10, |_| panic!("there is no folder")).unwrap();
+        assert_eq!(none, Earlier::default());
+        let (mut store, _) = Store::open(folder.path(), 99, |_| ()).unwrap();
+        let mut sequence = 0;
+        // Two hours, the second one in twelve parts: the clock went back again and again.
+        for number in [0, 1].into_iter().chain((0..22).map(|turn| turn % 2 * 2 + 1)) {
+            sequence += 1;
+            if let Some(log) = append(&mut store, &batch("a", sequence, 3), number * HOUR + sequence) {
+                store.converter().convert(&log).unwrap();
+            }
+        }
+        let read = |since, until, max| {
+            let mut seen = Vec::new();
+            let earlier = earlier(folder.path(), (since, until), max, |stored| seen.push(stored)).unwrap();
+            (seen, earlier)
+        };
+        let (seen, told) = read(HOUR, 2 * HOUR, 1_000);
+        let times: Vec<u64> = seen.iter().map(|stored| stored.received_us - HOUR).collect();
+        assert!(times.is_sorted() && seen.len() == 36 && told.results == 36, "{times:?}");
+        let batch = batch("a", 1, 3);
+        for (stored, probe) in seen.iter().zip(&batch.probes) {
+            assert_eq!((stored.prober.data(), stored.target.data()), (&b"a"[..], &b"target"[..]));
+            assert_eq!(
+                (stored.path, stored.result),
+                ((probe.path, batch.source_ports[usize::from(probe.path)]), probe.result)
+            );
+        }
+        let (seen, told) = read(HOUR, 2 * HOUR, 7);
+        assert_eq!((seen.len(), told.left_out, seen[5].received_us), (6, 30, HOUR + times[35]));
+        fs::write(folder.path().join("probes-1970-01-01T01-3.parquet"), "PAR1").unwrap();
+        let (seen, told) = read(HOUR, 2 * HOUR, 1_000);
+        assert_eq!((seen.len(), told.unreadable.len()), (33, 1));
+        assert!(told.unreadable[0].contains("T01-3.parquet: "), "{:?}", told.unreadable);
     }
 
     #[test]

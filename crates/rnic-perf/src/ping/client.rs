@@ -1,6 +1,7 @@
 //! The prober of a ping on a device.
 
-use super::message::{MAX_PROBE, MESSAGE, MIN_PROBE};
+use super::connected::{CONNECTED, Carrier, Connections, GREETING, Next, RECEIVE};
+use super::message::{Kind, MAX_PROBE, MIN_PROBE, Message};
 use super::prober::{Outcome, ProbeError, Prober, ProberConfig};
 use super::summary::{About, Summary, Tally};
 use super::{Control, Outbox, PingError, VERSION, same_version, unexpected};
@@ -35,6 +36,8 @@ pub struct PingOptions {
     pub dscp: u8,
     /// UDP port of the prober's device; 0 stands for any free port.
     pub roce_port: u16,
+    /// What carries the probes.
+    pub carrier: Carrier,
     /// What both sides must show, over TLS. With `None` the exchange is plain TCP.
     pub credentials: Option<Credentials>,
 }
@@ -49,6 +52,7 @@ impl Default for PingOptions {
             paths: 1,
             dscp: 0,
             roce_port: ROCE_PORT,
+            carrier: Carrier::Ud,
             credentials: None,
         }
     }
@@ -137,7 +141,7 @@ pub fn ping(
     };
     let mut tally = Tally::new(&ports);
     let mut prober = Prober::new(config, end.device.clock().now());
-    let result = end.run(&mut prober, responder, options, (stop, &gone), |outcome| {
+    let result = end.run(&mut prober, session, responder, options, (stop, &gone), |outcome| {
         tally.add(outcome);
         event(PingEvent::Outcome(outcome), ports.get(usize::from(outcome.path)).copied().unwrap_or(0));
     });
@@ -145,9 +149,9 @@ pub fn ping(
     speaker.hang_up();
     result?;
     let interrupted = stop.load(Ordering::Relaxed);
-    let (size, stray) = (options.size, prober.stray() + end.strangers);
+    let (size, carrier, stray) = (options.size, options.carrier, prober.stray() + end.strangers);
     let (qpn, responder) = (responder.qpn, responder.addr);
-    Ok(tally.summary(About { host, responder, qpn, size, stray, interrupted, responder_ended }))
+    Ok(tally.summary(About { host, responder, qpn, carrier, size, stray, interrupted, responder_ended }))
 }
 
 /// Opens a session with the responder.
@@ -178,6 +182,8 @@ struct End {
     address: DatagramAddress,
     outbox: Outbox,
     inbox: MemoryRegion,
+    /// Reliable connections, if they carry the probes.
+    connections: Option<Connections>,
     /// Length of a receive in bytes.
     slot: usize,
     /// Datagrams of others than the responder.
@@ -191,7 +197,7 @@ impl End {
         let udp = UdpConfig { source_ports: options.paths.into(), ..UdpConfig::default() };
         let config = Config { mode: Mode::Polled, security: Security::None, udp, ..Config::default() };
         let device = Device::open_at(SocketAddr::new(local, options.roce_port), config)?;
-        let cq = device.completion_queue(4 * SLOTS as u32)?;
+        let cq = device.completion_queue((4 * SLOTS + Connections::COMPLETIONS) as u32)?;
         let pd = device.protection_domain();
         let capacities = Capacities { send_wr: SLOTS as u32, recv_wr: SLOTS as u32, ..Capacities::default() };
         let qp = pd.queue_pair(&QpOptions { service: Service::Ud, capacities, ..QpOptions::new(&cq) })?;
@@ -206,7 +212,11 @@ impl End {
         let outbox = Outbox { region: pd.allocate(Outbox::len(SLOTS), Access::LOCAL)?, slots: SLOTS };
         let slot = GRH_LEN as usize + options.size;
         let inbox = pd.allocate(SLOTS * slot, Access::LOCAL)?;
-        let end = End { device, cq, qp, address, outbox, inbox, slot, strangers: 0, unsendable: 0 };
+        let connections = match options.carrier {
+            Carrier::Ud => None,
+            Carrier::RcSend | Carrier::RcWrite => Some(Connections::new(&pd, &cq)?),
+        };
+        let end = End { device, cq, qp, address, outbox, inbox, connections, slot, strangers: 0, unsendable: 0 };
         for slot in 0..SLOTS {
             end.receive_into(slot)?;
         }
@@ -220,7 +230,7 @@ impl End {
     /// Sends the probes and receives the responses. `ends` are the flags that end it: the caller's, and that of a
     /// responder that has gone.
     fn run(
-        &mut self, prober: &mut Prober, responder: DatagramAddress, options: &PingOptions,
+        &mut self, prober: &mut Prober, session: u64, responder: DatagramAddress, options: &PingOptions,
         (stop, gone): (&AtomicBool, &AtomicBool), mut tell: impl FnMut(&Outcome),
     ) -> Result<(), PingError> {
         let clock = self.device.clock();
@@ -244,14 +254,17 @@ impl End {
             let wait = next.saturating_sub(clock.now()).min(LOOK);
             let count = self.cq.wait(&mut found, wait)?;
             for completion in &found[..count] {
-                self.completed(prober, &responder, completion)?;
+                self.completed(prober, session, &responder, options, completion)?;
             }
         }
     }
 
     /// Posts the probe that is due, if there is one.
-    fn send(&self, prober: &mut Prober, to: Recipient, options: &PingOptions) -> Result<(), PingError> {
+    fn send(&mut self, prober: &mut Prober, to: Recipient, options: &PingOptions) -> Result<(), PingError> {
         let Some(probe) = prober.poll_send(self.device.clock().now()) else { return Ok(()) };
+        if options.carrier != Carrier::Ud {
+            return self.send_connected(prober, &probe.message, to, options);
+        }
         let gather = self.outbox.write(probe.sequence as usize, &probe.message.emit(), options.size)?;
         let (op, data, flags) = (SendOp::Send, Data::Gather(&gather), SendFlags::SIGNALED);
         let request = SendRequest { wr_id: SENT | probe.sequence, op, data, flags };
@@ -267,9 +280,65 @@ impl End {
         }
     }
 
-    fn completed(
-        &mut self, prober: &mut Prober, responder: &DatagramAddress, completion: &Completion,
+    /// Posts a probe on the reliable connection of its path, or asks the responder for one.
+    fn send_connected(
+        &mut self, prober: &mut Prober, message: &Message, to: Recipient, options: &PingOptions,
     ) -> Result<(), PingError> {
+        let Some(connections) = &mut self.connections else { return Ok(()) };
+        let (key, now) = ((message.session, message.path), self.device.clock().now());
+        match connections.probe(options.carrier, key, message, options.size, now)? {
+            Next::Posted | Next::Waits => {}
+            Next::Full => prober.failed(message.sequence, ProbeError::Unreachable),
+            Next::Connect(greeting) => {
+                let mut bytes = [0; MIN_PROBE];
+                bytes[..GREETING].copy_from_slice(&greeting);
+                let (op, data, flags) = (SendOp::Send, Data::Inline(&bytes), SendFlags::default());
+                let path = AddressHandle { flow: message.path.into(), dscp: options.dscp, ..to.path };
+                match self.qp.post_datagram(&SendRequest { wr_id: 0, op, data, flags }, &Recipient { path, ..to }) {
+                    // The connect is repeated with a later probe.
+                    Ok(()) | Err(rnic_endpoint::Error::Verbs(VerbsError::Full(_))) => {}
+                    Err(why) => return Err(why.into()),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The responder has accepted a connection: the probes that have waited leave.
+    fn accepted(
+        &mut self, prober: &mut Prober, message: &Message, datagram: &[u8], responder: &DatagramAddress,
+        options: &PingOptions,
+    ) -> Result<(), PingError> {
+        let Some(connections) = &mut self.connections else { return Ok(()) };
+        let key = (message.session, message.path);
+        let path = (options.timeout, options.dscp);
+        for sequence in connections.accepted(key, datagram, *responder, path)? {
+            if prober.path_of(sequence) == Some(message.path) {
+                let message = Message { kind: Kind::Probe, sequence, ..*message };
+                self.send_connected(prober, &message, responder.recipient(), options)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn completed(
+        &mut self, prober: &mut Prober, session: u64, responder: &DatagramAddress, options: &PingOptions,
+        completion: &Completion,
+    ) -> Result<(), PingError> {
+        if completion.wr_id & SENT == 0
+            && completion.wr_id & (CONNECTED | RECEIVE) != 0
+            && let Some(connections) = &mut self.connections
+        {
+            if completion.wr_id & RECEIVE != 0 {
+                // Nobody sends to a prober; a receive that failed is gone with its queue.
+                return Ok(());
+            }
+            let ok = completion.status == Status::Success;
+            if let Some(posted) = connections.completed(completion.wr_id, ok).filter(|_| ok) {
+                prober.acknowledged(posted.sequence, posted.at, completion.time, self.device.clock().now());
+            }
+            return Ok(());
+        }
         if completion.status != Status::Success {
             let (wr_id, status) = (completion.wr_id, completion.status);
             return Err(rnic_endpoint::Error::Failed { wr_id, status }.into());
@@ -283,10 +352,15 @@ impl End {
             .source
             .is_some_and(|source| source.ip().to_canonical() == responder.addr.ip() && source.qpn().0 == responder.qpn);
         if is_responder {
-            let mut message = [0; MESSAGE];
-            let len = (completion.byte_len as usize).saturating_sub(GRH_LEN as usize).min(MESSAGE);
-            self.inbox.read(slot * self.slot + GRH_LEN as usize, &mut message[..len])?;
-            prober.received(completion.time, self.device.clock().now(), &message[..len]);
+            let mut datagram = [0; GREETING];
+            let len = (completion.byte_len as usize).saturating_sub(GRH_LEN as usize).min(GREETING);
+            self.inbox.read(slot * self.slot + GRH_LEN as usize, &mut datagram[..len])?;
+            match Message::parse(&datagram[..len]) {
+                Some(message) if message.kind == Kind::Accept && message.session == session => {
+                    self.accepted(prober, &message, &datagram[..len], responder, options)?;
+                }
+                _ => prober.received(completion.time, self.device.clock().now(), &datagram[..len]),
+            }
         } else {
             self.strangers += 1;
         }

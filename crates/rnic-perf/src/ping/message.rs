@@ -6,7 +6,7 @@
 //! |---|---|
 //! | 0 to 3 | 0x726e7067, "rnpg" |
 //! | 4 | version, 1 |
-//! | 5 | kind: 1 probe, 2 response, 3 report |
+//! | 5 | kind: 1 probe, 2 response, 3 report, 4 connect, 5 accept ([`connected`](super::connected)) |
 //! | 6, 7 | path, which is also the flow label of the datagram |
 //! | 8 to 15 | session |
 //! | 16 to 23 | sequence number of the probe, from 0 |
@@ -45,6 +45,10 @@ pub enum Kind {
         /// T4 - T3: the time between arrival of the probe and departure of the response, in ns.
         delay: Time,
     },
+    /// The prober asks for a reliable connection.
+    Connect,
+    /// The responder has it ready.
+    Accept,
 }
 
 /// A datagram of a ping.
@@ -67,6 +71,8 @@ impl Message {
             Kind::Probe => (1, 0),
             Kind::Response => (2, 0),
             Kind::Report { delay } => (3, delay.as_ps() / 1_000),
+            Kind::Connect => (4, 0),
+            Kind::Accept => (5, 0),
         };
         let mut out = [0; MESSAGE];
         out[..4].copy_from_slice(&MAGIC.to_be_bytes());
@@ -90,6 +96,8 @@ impl Message {
         let kind = match (bytes[5], delay) {
             (1, 0) => Kind::Probe,
             (2, 0) => Kind::Response,
+            (4, 0) => Kind::Connect,
+            (5, 0) => Kind::Accept,
             (3, ns) if ns <= 3_600_000_000_000 => Kind::Report { delay: Time::from_ns(ns) },
             _ => return None,
         };
@@ -105,7 +113,8 @@ mod tests {
 
     #[test]
     fn a_message_survives_the_wire() {
-        for kind in [Kind::Probe, Kind::Response, Kind::Report { delay: Time::from_ns(1_234) }] {
+        let report = Kind::Report { delay: Time::from_ns(1_234) };
+        for kind in [Kind::Probe, Kind::Response, report, Kind::Connect, Kind::Accept] {
             let message = Message { kind, path: 0x102, session: u64::MAX - 5, sequence: 1 << 40 };
             let bytes = message.emit();
             assert_eq!(Message::parse(&bytes), Some(message));

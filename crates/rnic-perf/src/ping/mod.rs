@@ -1,10 +1,11 @@
-//! Latency probes between two hosts over unreliable datagrams: `rnic ping`.
+//! Latency probes between two hosts over unreliable datagrams or reliable connections: `rnic ping`.
 //!
 //! | module | holds |
 //! |---|---|
 //! | [`message`] | the datagrams |
 //! | [`prober`] | when probes leave, and what became of each; without sockets and clocks |
 //! | [`responder`] | which probes are answered; without sockets and clocks |
+//! | [`connected`] | reliable connections, which carry probes instead of datagrams |
 //! | [`summary`] | statistics of the probes |
 //! | here | [`ping`] and [`respond`]: prober and responder on devices, and the exchange over TCP that opens a session |
 //!
@@ -32,6 +33,7 @@
 //! ```
 
 mod client;
+pub mod connected;
 pub mod message;
 pub mod prober;
 pub mod responder;
@@ -39,6 +41,7 @@ mod server;
 pub mod summary;
 
 pub use client::{PingEvent, PingOptions, ping};
+pub use connected::Carrier;
 pub use prober::{Outcome, ProbeError, Split, Times};
 pub use responder::ResponderCounters;
 pub use server::{RespondEvent, RespondOptions, respond};

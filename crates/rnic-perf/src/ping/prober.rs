@@ -135,6 +135,8 @@ pub fn since(later: Time, earlier: Time) -> Time {
 /// The state of one series of probes.
 pub struct Prober {
     config: ProberConfig,
+    /// Numbers of the paths; empty: 0, 1, 2 and so on.
+    paths: Vec<u16>,
     next: u64,
     /// When the next probe leaves.
     due: Time,
@@ -148,7 +150,8 @@ pub struct Prober {
 impl Prober {
     /// A prober whose first probe leaves at `now`.
     pub fn new(config: ProberConfig, now: Time) -> Prober {
-        Prober { config, next: 0, due: now, waiting: VecDeque::new(), outcomes: VecDeque::new(), stray: 0 }
+        let (waiting, outcomes) = (VecDeque::new(), VecDeque::new());
+        Prober { config, paths: Vec::new(), next: 0, due: now, waiting, outcomes, stray: 0 }
     }
 
     /// The probe to be sent at `now`, if one is due. At most [`MAX_WAITING`] probes wait: with more, the oldest counts
@@ -164,7 +167,10 @@ impl Prober {
         }
         let sequence = self.next;
         self.next += 1;
-        let path = (sequence % u64::from(self.config.paths.max(1))) as u16;
+        let path = match self.paths.len() {
+            0 => (sequence % u64::from(self.config.paths.max(1))) as u16,
+            count => self.paths[(sequence % count as u64) as usize],
+        };
         self.waiting.push_back(Waiting { sequence, path, posted: now, sent: None, answered: None, responder: None });
         let message = Message { kind: Kind::Probe, path, session: self.config.session, sequence };
         Some(Probe { sequence, path, message })
@@ -213,6 +219,32 @@ impl Prober {
             let times = waiting.times();
             self.finish(at, times.ok_or(ProbeError::Timeout));
         }
+    }
+
+    /// A probe on a reliable connection was posted at `posted`, and acknowledged at `arrived`; the prober sees it at
+    /// `now`. The responder's software takes no part in it.
+    pub fn acknowledged(&mut self, sequence: u64, posted: Time, arrived: Time, now: Time) {
+        let found = self.waiting.binary_search_by_key(&sequence, |waiting| waiting.sequence);
+        let Some((at, waiting)) = found.ok().and_then(|at| Some((at, self.waiting.get_mut(at)?))) else {
+            self.stray += 1;
+            return;
+        };
+        waiting.sent = Some(posted);
+        waiting.answered = Some((arrived, now));
+        waiting.responder = Some(Time::ZERO);
+        let times = waiting.times();
+        self.finish(at, times.ok_or(ProbeError::Timeout));
+    }
+
+    /// The number of a probe's path, if the probe waits.
+    pub fn path_of(&self, sequence: u64) -> Option<u16> {
+        let at = self.waiting.binary_search_by_key(&sequence, |waiting| waiting.sequence).ok()?;
+        self.waiting.get(at).map(|waiting| waiting.path)
+    }
+
+    /// From now on the probes take paths with these numbers in turn, instead of 0, 1, 2 and so on.
+    pub fn set_paths(&mut self, paths: Vec<u16>) {
+        self.paths = paths;
     }
 
     /// Ends the probes whose time is up at `now`. An answer without a report counts as an answer.
@@ -314,6 +346,21 @@ mod tests {
         let times = Times { total: US(47), prober: US(7), split };
         assert_eq!(prober.poll_outcome(), Some(Outcome { sequence: probe.sequence, path: 0, result: Ok(times) }));
         assert!(prober.is_done());
+    }
+
+    /// On a reliable connection only the ACK counts.
+    #[test]
+    fn an_ack_ends_a_probe() {
+        let mut prober = prober(Some(2));
+        prober.set_paths(vec![9, 4]);
+        assert_eq!(prober.poll_send(US(10)).map(|probe| probe.path), Some(9));
+        assert_eq!(prober.poll_send(US(1_010)).map(|probe| probe.message.path), Some(4));
+        prober.acknowledged(1, US(1_012), US(1_030), US(1_033));
+        let split = Some(Split { responder: Time::ZERO, network: US(18) });
+        let times = Times { total: US(23), prober: US(5), split };
+        assert_eq!(prober.poll_outcome(), Some(Outcome { sequence: 1, path: 4, result: Ok(times) }));
+        prober.acknowledged(1, US(1_012), US(1_030), US(1_033));
+        assert_eq!((prober.stray(), prober.path_of(0), prober.path_of(1)), (1, Some(9), None));
     }
 
     #[test]

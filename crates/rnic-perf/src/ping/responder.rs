@@ -135,7 +135,18 @@ impl Responder {
     /// The answer to a datagram that arrived from the IP address and the queue pair number `source`; `None` if it gets
     /// none. Bytes beyond the message are only counted.
     pub fn answer(&mut self, now: Time, source: (IpAddr, u32), datagram: &[u8]) -> Option<Answer> {
-        let probe = Message::parse(datagram).filter(|probe| probe.kind == Kind::Probe && datagram.len() >= MIN_PROBE);
+        self.respond(now, source, datagram, (Kind::Probe, Kind::Response))
+    }
+
+    /// The answer to a datagram that asks for a reliable connection, under the same conditions as that to a probe.
+    pub fn connect(&mut self, now: Time, source: (IpAddr, u32), datagram: &[u8]) -> Option<Answer> {
+        self.respond(now, source, datagram, (Kind::Connect, Kind::Accept))
+    }
+
+    fn respond(
+        &mut self, now: Time, source: (IpAddr, u32), datagram: &[u8], (asks, answers): (Kind, Kind),
+    ) -> Option<Answer> {
+        let probe = Message::parse(datagram).filter(|probe| probe.kind == asks && datagram.len() >= MIN_PROBE);
         let is_own = |session: &&mut Session| {
             let prober = &session.prober;
             same(prober.addr.ip(), source.0) && prober.qpn == source.1
@@ -158,7 +169,7 @@ impl Responder {
         let to = session.prober.recipient();
         Some(Answer {
             to: Recipient { path: AddressHandle { flow: probe.path.into(), ..to.path }, ..to },
-            response: Message { kind: Kind::Response, ..probe },
+            response: Message { kind: answers, ..probe },
             len: response_len(datagram.len()),
         })
     }

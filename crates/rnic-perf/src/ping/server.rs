@@ -3,7 +3,8 @@
 //! A thread for each TCP connection opens a session, and closes it when the connection ends. A thread for each local
 //! address at which probers reach this host answers the probes.
 
-use super::message::{MAX_PROBE, MESSAGE};
+use super::connected::{Connections, GREETING, RECEIVE};
+use super::message::{Kind, MAX_PROBE, Message};
 use super::prober::since;
 use super::responder::{Answer, MAX_SESSIONS, Responder, ResponderCounters};
 use super::{Control, Outbox, PingError, VERSION, same_version, unexpected};
@@ -61,6 +62,8 @@ const ANSWERS: usize = 256;
 /// Bits in the identifier of a work request: a response, a report. Without them it is a receive.
 const RESPONSE: u64 = 1 << 32;
 const REPORT: u64 = 1 << 33;
+/// Time without a response of a prober after which a reliable connection ends. It sends nothing but ACKs.
+const SERVED: Time = Time::from_ms(60_000);
 /// Maximum time between two looks at the flag that ends the responder.
 const LOOK: Time = Time::from_ms(100);
 /// Length of a receive in bytes.
@@ -197,6 +200,9 @@ impl Host {
 
     fn close(&self, station: &Station, session: u64) {
         lock(&station.responder).close(session);
+        if let Some(connections) = &mut *lock(&station.connections) {
+            connections.retain(|_| true, |served| served != session);
+        }
         lock(&self.speakers).remove(&session);
     }
 
@@ -248,6 +254,8 @@ struct Station {
     inbox: MemoryRegion,
     outbox: Outbox,
     responder: Mutex<Responder>,
+    /// Reliable connections of probers, once one has asked for a connection.
+    connections: Mutex<Option<Connections>>,
     ended: AtomicBool,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
@@ -256,7 +264,7 @@ impl Station {
     fn open(local: SocketAddr) -> Result<Arc<Station>, PingError> {
         let config = Config { mode: Mode::Polled, security: Security::None, ..Config::default() };
         let device = Device::open_at(local, config)?;
-        let cq = device.completion_queue((RECEIVES + 2 * ANSWERS) as u32 + 16)?;
+        let cq = device.completion_queue((RECEIVES + 2 * ANSWERS + Connections::COMPLETIONS) as u32 + 16)?;
         let pd = device.protection_domain();
         let (send_wr, recv_wr) = (2 * ANSWERS as u32, RECEIVES as u32);
         let capacities = Capacities { send_wr, recv_wr, ..Capacities::default() };
@@ -265,8 +273,9 @@ impl Station {
         let inbox = pd.allocate(RECEIVES * SLOT, Access::LOCAL)?;
         let outbox = Outbox { region: pd.allocate(Outbox::len(ANSWERS), Access::LOCAL)?, slots: ANSWERS };
         let responder = Mutex::new(Responder::new(device.clock().now()));
-        let (ended, thread) = (AtomicBool::new(false), Mutex::new(None));
-        let station = Arc::new(Station { device, cq, qp, address, inbox, outbox, responder, ended, thread });
+        let (ended, thread, connections) = (AtomicBool::new(false), Mutex::new(None), Mutex::new(None));
+        let station =
+            Arc::new(Station { device, cq, qp, address, inbox, outbox, responder, connections, ended, thread });
         for slot in 0..RECEIVES {
             station.receive_into(slot)?;
         }
@@ -306,6 +315,13 @@ impl Station {
             let count = self.cq.wait(&mut found, LOOK)?;
             for completion in &found[..count] {
                 let &Completion { wr_id, status, time, .. } = completion;
+                if wr_id & RECEIVE != 0 {
+                    // A message of a prober has filled it; the NIC has acknowledged it.
+                    if let Some(connections) = &*lock(&self.connections) {
+                        connections.received(wr_id)?;
+                    }
+                    continue;
+                }
                 if status != Status::Success {
                     return Err(Error::Failed { wr_id, status });
                 }
@@ -334,14 +350,37 @@ impl Station {
     fn answer(&self, at: usize, probe: &Completion, datagram: &mut [u8]) -> Result<Option<Answer>, Error> {
         let Some(source) = probe.source.map(|source| (source.ip(), source.qpn().0)) else { return Ok(None) };
         let len = (probe.byte_len as usize).saturating_sub(GRH_LEN as usize).min(MAX_PROBE);
-        // Only the message is read; the rest of a probe says nothing.
-        let head = len.min(MESSAGE);
+        // Only the message and a greeting are read; the rest of a probe says nothing.
+        let head = len.min(GREETING);
         self.inbox.read(probe.wr_id as usize * SLOT + GRH_LEN as usize, &mut datagram[..head])?;
+        if let Some(message) = Message::parse(&datagram[..head]).filter(|message| message.kind == Kind::Connect) {
+            self.connect(probe.time, source, &message, &datagram[..len])?;
+            return Ok(None);
+        }
         let Some(answer) = lock(&self.responder).answer(probe.time, source, &datagram[..len]) else { return Ok(None) };
         let gather = self.outbox.write(at, &answer.response.emit(), answer.len)?;
         let (op, data, flags) = (SendOp::Send, Data::Gather(&gather), SendFlags::SIGNALED);
         let request = SendRequest { wr_id: RESPONSE | at as u64, op, data, flags };
         Ok(posted(self.qp.post_datagram(&request, &answer.to))?.then_some(answer))
+    }
+
+    /// Opens a reliable connection for a prober, if it has a session.
+    fn connect(&self, now: Time, source: (IpAddr, u32), message: &Message, datagram: &[u8]) -> Result<(), Error> {
+        let (answer, prober) = {
+            let mut responder = lock(&self.responder);
+            (responder.connect(now, source, datagram), responder.prober(message.session))
+        };
+        let (Some(answer), Some(prober)) = (answer, prober) else { return Ok(()) };
+        let mut connections = lock(&self.connections);
+        if connections.is_none() {
+            *connections = Some(Connections::new(&self.device.protection_domain(), &self.cq)?);
+        }
+        let Some(connections) = &mut *connections else { return Ok(()) };
+        if let Some(accept) = connections.serve(message, datagram, prober, (SERVED, 0))? {
+            let (op, data, flags) = (SendOp::Send, Data::Inline(&accept), SendFlags::default());
+            posted(self.qp.post_datagram(&SendRequest { wr_id: REPORT, op, data, flags }, &answer.to))?;
+        }
+        Ok(())
     }
 
     fn report(&self, answer: &Answer, delay: Time) -> Result<(), Error> {

@@ -1,5 +1,6 @@
 //! What became of the probes of a ping, as data and as a table.
 
+use super::connected::Carrier;
 use super::prober::{Outcome, ProbeError, Times};
 use hdrhistogram::Histogram;
 use rnic_transport::Time;
@@ -76,6 +77,8 @@ pub struct Summary {
     pub responder: SocketAddr,
     /// Queue pair number of the responder.
     pub qpn: u32,
+    /// What carried the probes: `ud`, `rc-send` or `rc-write`.
+    pub transport: Carrier,
     /// Payload bytes of a probe.
     pub size: usize,
     /// Number of probes with an outcome.
@@ -178,6 +181,7 @@ impl Tally {
             host: about.host.to_string(),
             responder: about.responder,
             qpn: about.qpn,
+            transport: about.carrier,
             size: about.size,
             probes,
             answered,
@@ -201,6 +205,7 @@ pub(super) struct About<'a> {
     pub(super) host: &'a str,
     pub(super) responder: SocketAddr,
     pub(super) qpn: u32,
+    pub(super) carrier: Carrier,
     pub(super) size: usize,
     pub(super) stray: u64,
     pub(super) interrupted: bool,
@@ -303,7 +308,16 @@ mod tests {
         }
         let responder = "10.0.0.2:4791".parse().unwrap();
         let (interrupted, responder_ended) = (false, false);
-        let about = About { host: "h", responder, qpn: 5, size: 512, stray: 0, interrupted, responder_ended };
+        let about = About {
+            host: "h",
+            responder,
+            qpn: 5,
+            carrier: Carrier::Ud,
+            size: 512,
+            stray: 0,
+            interrupted,
+            responder_ended,
+        };
         let summary = tally.summary(about);
         assert_eq!((summary.probes, summary.answered, summary.without_report), (1_000, 999, 1));
         assert!((summary.loss - 0.001).abs() < 1e-12);

@@ -2,14 +2,14 @@
 
 use super::records::{port_records, totals};
 use crate::dead::Deaths;
-use crate::events::Listener;
+use crate::events::{Listener, MeshProbe};
 use crate::host::{RunHosts, Stop};
 use crate::pauses::{MAX_PAUSES, PauseWatch};
 use crate::resolve::Resolved;
 use crate::storm::Storms;
 use crate::watch::Recorder;
 use crate::watchdog::Watchdog;
-use rnic_fabric::{Body, BodyOf, Cause, Ending, Fabric, PortId, Watcher, pause_tree};
+use rnic_fabric::{Body, BodyOf, Cause, Ending, Fabric, PortId, ProbeResult, Watcher, pause_tree};
 use rnic_run::{RunOutput, RunStatus, Totals, Truncation};
 use rnic_transport::Time;
 
@@ -85,6 +85,10 @@ pub(super) fn run_hosts<H: RunHosts>(
             &faults.meshes.1,
             &fabric.probe_results(),
             resolved.host_config.seed,
+            |mesh, ProbeResult { pair, at, rtt }| {
+                let spec = &faults.probes[pair as usize];
+                events.probe(MeshProbe { mesh, ends: (spec.src.0, spec.dst.0), at, rtt });
+            },
         ),
     }
 }

@@ -1,0 +1,274 @@
+//! Tests of a controller in this process, with a clock that the test sets.
+
+use opentelemetry_proto::tonic::collector::metrics::v1::{
+    ExportMetricsPartialSuccess, ExportMetricsServiceRequest, ExportMetricsServiceResponse,
+};
+use opentelemetry_proto::tonic::metrics::v1::{metric, number_data_point};
+use prost::Message;
+use rnic_mesh::controller::{Clock, Event, Options, run};
+use rnic_mesh::credentials::{Files, make};
+use rnic_mesh::host::Client;
+use rnic_mesh::inventory::Inventory;
+use rnic_mesh::record::{Batch, PROTOCOL, ProbeRecord, ProbeResult};
+use serde_json::Value;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, mpsc};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+const HOUR: u64 = 3_600_000_000;
+/// 2026-01-01 at 10:30.
+const START: u64 = 1_767_225_600_000_000 + 10 * HOUR + HOUR / 2;
+
+const INVENTORY: &str = "[mesh]\nevaluate = \"500 ms\"\nretention_hours = 100\n\
+    [[host]]\nname = \"a\"\naddress = \"127.0.0.1\"\ntor = \"t1\"\n\
+    [[host]]\nname = \"b\"\naddress = \"127.0.0.2\"\ntor = \"t2\"\n";
+
+/// A controller in a thread.
+struct Controller {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+    events: mpsc::Receiver<Event>,
+    seen: Vec<Event>,
+    agents: SocketAddr,
+    page: SocketAddr,
+}
+
+impl Controller {
+    fn start(folder: &Path, now: &Arc<AtomicU64>, otlp: Option<String>) -> Controller {
+        let any = SocketAddr::from(([127, 0, 0, 1], 0));
+        let shown = now.clone();
+        let options = Options {
+            inventory: Arc::new(Inventory::parse(INVENTORY).unwrap()),
+            folder: folder.join("data"),
+            listen: any,
+            page: any,
+            files: files(folder, "controller"),
+            otlp,
+            clock: Clock::new(move || shown.load(Ordering::Relaxed)),
+        };
+        let stop = Arc::new(AtomicBool::new(false));
+        let (sender, events) = mpsc::channel();
+        let ending = stop.clone();
+        let thread = std::thread::spawn(move || {
+            run(&options, &ending, |event| {
+                let _ = sender.send(event);
+            })
+            .unwrap();
+        });
+        let mut seen = Vec::new();
+        let (agents, page) = loop {
+            match events.recv_timeout(Duration::from_secs(30)).unwrap() {
+                Event::Open(agents, page) => break (agents, page),
+                event => seen.push(event),
+            }
+        };
+        Controller { stop, thread: Some(thread), events, seen, agents, page }
+    }
+
+    fn client(&self, folder: &Path) -> Client {
+        Client::new(&format!("https://{}", self.agents), &files(folder, "a")).unwrap()
+    }
+
+    fn event(&mut self, wanted: impl Fn(&Event) -> bool) -> Event {
+        wait_for("an event", || {
+            self.seen.extend(self.events.try_iter());
+            self.seen.iter().find(|event| wanted(event)).cloned()
+        })
+    }
+
+    fn view(&self, window: &str) -> Value {
+        let mut stream = TcpStream::connect(self.page).unwrap();
+        let path = format!("/api/overview?window={window}&metric=loss");
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).unwrap();
+        serde_json::from_str(text.split_once("\r\n\r\n").unwrap().1).unwrap()
+    }
+
+    /// Number of probes from t1 to t2 in a window.
+    fn probes(&self, window: &str) -> u64 {
+        self.view(window)["cells"][0][3].as_u64().unwrap_or(0)
+    }
+
+    fn end(mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        self.thread.take().unwrap().join().unwrap();
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "a controller runs in real time")]
+fn wait_for<T>(what: &str, mut done: impl FnMut() -> Option<T>) -> T {
+    let end = Instant::now() + Duration::from_secs(30);
+    loop {
+        if let Some(found) = done() {
+            return found;
+        }
+        assert!(Instant::now() < end, "{what} did not happen within 30 s");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn files(folder: &Path, name: &str) -> Files {
+    let path = |file: String| folder.join("keys").join(file);
+    Files {
+        certificate: path(format!("{name}.pem")),
+        key: path(format!("{name}-key.pem")),
+        ca: path("ca.pem".to_string()),
+    }
+}
+
+fn folder() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let hosts = ["a".to_string(), "b".to_string()];
+    make(&folder.path().join("keys"), &["127.0.0.1".to_string()], &hosts).unwrap();
+    folder
+}
+
+fn batch(sequence: u64, probes: usize) -> Vec<u8> {
+    let result = ProbeResult::Answered { total_ns: 60_000, prober_ns: 5_000, split_ns: Some((9_000, 20_000)) };
+    let probe = ProbeRecord { target: 0, path: 0, at_us: 1, result };
+    Batch {
+        protocol: PROTOCOL,
+        host: "a".to_string(),
+        incarnation: 1,
+        sequence,
+        targets: vec![("b".to_string(), 1)],
+        source_ports: vec![50_000],
+        probes: vec![probe; probes],
+        traces: Vec::new(),
+    }
+    .emit()
+}
+
+fn files_of(data: &Path, end: &str) -> Vec<String> {
+    let names = std::fs::read_dir(data).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let mut names: Vec<String> = names.filter(|name| name.ends_with(end)).collect();
+    names.sort();
+    names
+}
+
+/// The clock of a running controller goes back by two hours, then jumps ahead by five, then is right again. Every
+/// report is stored, windows do not notice, and a controller that starts afterwards fills its windows from the Parquet
+/// files.
+#[test]
+fn clock_steps_lose_nothing() {
+    let folder = folder();
+    let (folder, data) = (folder.path(), folder.path().join("data"));
+    let now = Arc::new(AtomicU64::new(START));
+    let controller = Controller::start(folder, &now, None);
+    let client = controller.client(folder);
+    for (sequence, (time, probes)) in
+        (1..).zip([(START, 10), (START - 2 * HOUR, 20), (START + 3 * HOUR, 40), (START + 60_000_000, 80)])
+    {
+        now.store(time, Ordering::Relaxed);
+        client.report(&batch(sequence, probes)).unwrap();
+    }
+    assert_eq!((controller.probes("1m"), controller.probes("1h")), (150, 150), "{}", controller.view("1m"));
+    let expected =
+        ["probes-2026-01-01T08-0.parquet", "probes-2026-01-01T10-0.parquet", "probes-2026-01-01T13-0.parquet"];
+    wait_for("the files of three hours", || (files_of(&data, ".parquet") == expected).then_some(()));
+    assert_eq!(files_of(&data, ".log"), ["probes-2026-01-01T10-1.log"]);
+    controller.end();
+
+    // Five minutes later: the first report is 6 minutes old, the last one 5; the others are not of the last hour.
+    now.store(START + 6 * 60_000_000, Ordering::Relaxed);
+    let mut controller = Controller::start(folder, &now, None);
+    let refilled = controller.event(|event| matches!(event, Event::Refilled(_)));
+    let Event::Refilled(earlier) = refilled else { panic!("{refilled:?}") };
+    assert_eq!((earlier.results, earlier.left_out, earlier.unreadable.len()), (10, 0, 0));
+    assert_eq!([controller.probes("1m"), controller.probes("10m"), controller.probes("1h")], [0, 90, 90]);
+    wait_for("the last file", || files_of(&data, ".log").is_empty().then_some(()));
+    controller.end();
+
+    // A third one has Parquet files alone, one of them damaged: it says so, and uses the others.
+    std::fs::write(data.join("probes-2026-01-01T10-7.parquet"), [0; 64]).unwrap();
+    let mut controller = Controller::start(folder, &now, None);
+    let Event::Refilled(earlier) = controller.event(|event| matches!(event, Event::Refilled(_))) else { panic!() };
+    assert_eq!((earlier.results, earlier.unreadable.len()), (90, 1), "{earlier:?}");
+    assert_eq!(controller.probes("10m"), 90);
+    // The clock shows an hour before all results: their age is not known, and reports go on.
+    controller.end();
+    now.store(START - 2 * HOUR, Ordering::Relaxed);
+    let controller = Controller::start(folder, &now, None);
+    assert_eq!(controller.probes("1h"), 20, "those of 08:30, before the clock was right");
+    let client = controller.client(folder);
+    client.report(&batch(5, 7)).unwrap();
+    assert_eq!(controller.probes("1m"), 27);
+    // A report that is on disk already is stored once more by nobody.
+    client.report(&batch(4, 80)).unwrap();
+    assert_eq!(controller.probes("1h"), 27);
+    controller.end();
+}
+
+/// A collector of one request at a time: returns what it got, and answers with `answer`.
+fn collector(answer: impl Fn(usize) -> Vec<u8> + Send + 'static) -> (String, mpsc::Receiver<(String, Vec<u8>)>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/v1/metrics", listener.local_addr().unwrap());
+    let (sender, requests) = mpsc::channel();
+    std::thread::spawn(move || {
+        for (number, stream) in listener.incoming().map_while(Result::ok).enumerate() {
+            let mut reader = BufReader::new(stream.try_clone().unwrap());
+            let mut head = String::new();
+            while reader.read_line(&mut head).is_ok_and(|len| len > 2) {}
+            let length =
+                head.lines().find_map(|line| line.to_lowercase().strip_prefix("content-length: ")?.parse().ok());
+            let mut body = vec![0; length.unwrap_or(0)];
+            reader.read_exact(&mut body).unwrap();
+            let answer = answer(number);
+            let mut stream = stream;
+            write!(stream, "HTTP/1.1 200 OK\r\nContent-Length: {}\r\nConnection: close\r\n\r\n", answer.len()).unwrap();
+            stream.write_all(&answer).unwrap();
+            if sender.send((head, body)).is_err() {
+                return;
+            }
+        }
+    });
+    (url, requests)
+}
+
+/// What a collector gets is what OpenTelemetry's own message types read; a collector that rejects values is heard.
+#[test]
+fn a_collector_reads_the_metrics() {
+    let folder = folder();
+    let folder = folder.path();
+    let (url, requests) = collector(|number| {
+        let rejected = ExportMetricsPartialSuccess { rejected_data_points: 3, error_message: "too old".to_string() };
+        let partial_success = (number > 1).then_some(rejected);
+        ExportMetricsServiceResponse { partial_success }.encode_to_vec()
+    });
+    let now = Arc::new(AtomicU64::new(START));
+    let mut controller = Controller::start(folder, &now, Some(url.clone()));
+    controller.client(folder).report(&batch(1, 30)).unwrap();
+    now.store(START + 1_000_000, Ordering::Relaxed);
+    let found = wait_for("the metric", || {
+        let (head, body) = requests.recv_timeout(Duration::from_secs(20)).unwrap();
+        let head = head.to_lowercase();
+        assert!(head.starts_with("post /v1/metrics http/1.1"), "{head}");
+        assert!(head.contains("content-type: application/x-protobuf"), "{head}");
+        let request = ExportMetricsServiceRequest::decode(&body[..]).unwrap();
+        let resource = &request.resource_metrics[0];
+        assert_eq!(resource.resource.as_ref().unwrap().attributes[0].key, "service.name");
+        let metrics = &resource.scope_metrics[0].metrics;
+        let total = metrics.iter().find(|metric| metric.name == "rpingmesh_probe_total")?.clone();
+        let rtt = metrics.iter().find(|metric| metric.name == "rpingmesh_network_rtt_ns").unwrap().clone();
+        Some((total, rtt))
+    });
+    let (Some(metric::Data::Sum(total)), Some(metric::Data::Gauge(rtt))) = (found.0.data, found.1.data) else {
+        panic!()
+    };
+    let point = &total.data_points[0];
+    assert!(total.is_monotonic && total.aggregation_temporality == 2);
+    assert_eq!(point.value, Some(number_data_point::Value::AsInt(30)));
+    assert_eq!(point.start_time_unix_nano, START * 1_000);
+    let labels: Vec<&str> = point.attributes.iter().map(|attribute| attribute.key.as_str()).collect();
+    assert_eq!(labels, ["source_tor", "target_tor"]);
+    let Some(number_data_point::Value::AsDouble(ns)) = rtt.data_points[0].value else { panic!("{rtt:?}") };
+    assert!((ns / 20_000.0 - 1.0).abs() < 0.02 && found.1.unit == "ns", "{ns}");
+    let told = controller.event(|event| matches!(event, Event::Otlp(_)));
+    assert_eq!(told, Event::Otlp(format!("{url}: the collector has rejected 3 values: too old")));
+    controller.end();
+}
