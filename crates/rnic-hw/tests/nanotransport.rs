@@ -93,6 +93,25 @@ fn two_nics_pass_messages() {
     assert!(delivered.iter().any(|message| message.timeouts > 0), "frames were lost");
 }
 
+/// The other programs pass messages, too. A window and Homa have no trimming: they need the timeouts of packetization.
+#[test]
+fn every_program_passes_messages() {
+    if !verilator() {
+        return;
+    }
+    for (name, trim, rtx_needs_credit) in [("window.p4", 0, false), ("homa.p4", 0, true), ("homa-tr.p4", 40, true)] {
+        let parameters = PairParameters { loss: 10, trim, rtx_needs_credit, ..PairParameters::default() };
+        let message = |n: u32| PairMessage { sender: n % 2, bytes: (n * 7_919) % 38_913 };
+        let messages: Vec<PairMessage> = (0..60).map(message).collect();
+        let mut pair = Pair::start(&rtl(name), parameters, None).unwrap_or_else(|e| panic!("{name}: {e}"));
+        let delivered = pair.run(&messages).unwrap_or_else(|e| panic!("{name}: {e}"));
+        let mut arrived: Vec<(u32, u32)> = delivered.iter().map(|message| (message.index, message.bytes)).collect();
+        arrived.sort_unstable();
+        let expected: Vec<(u32, u32)> = messages.iter().zip(0..).map(|(m, index)| (index, m.bytes)).collect();
+        assert_eq!(arrived, expected, "{name}");
+    }
+}
+
 /// Frames of 64 bytes and full frames pass at the rate of the link, and the latency is within the paper's.
 #[test]
 fn a_nic_sends_at_line_rate() {
