@@ -32,7 +32,7 @@ module nt_packetization #(
     output wire        refuses,        // a message cannot be sent now, whatever its length
     output reg         out_valid,
     output reg  [2:0]  out_op,
-    output reg         out_ok,         // send: accepted; delivered: all packets arrived; poll: a packet; timer: expired
+    output reg         out_ok,         // send: accepted; delivered: all packets arrived; poll: a packet
     output reg         out_again,      // poll: nothing, but the queue has further messages. Timer: the message is aborted
     output reg         out_resends,    // timer: packets will be retransmitted, or the last one as a probe
     output reg  [31:0] out_id,
@@ -240,8 +240,7 @@ module nt_packetization #(
         out_id <= this_id;
         out_large <= sends ? is_large : buffer[LOG_LARGE];
         out_buffer <= sends ? number : buffer[LOG_LARGE-1:0];
-        out_ok <= in_op == SEND ? sends : in_op == DELIVERED ? ends : in_op == POLL ? pop && known && waiting
-                : in_op == TIMER && known && expired;
+        out_ok <= in_op == SEND ? sends : in_op == DELIVERED ? ends : in_op == POLL && pop && known && waiting;
         out_again <= in_op == POLL ? pop && !(known && waiting) : in_op == TIMER && ends;
         out_resends <= in_op == TIMER && goes_on && (stuck || (overdue & ~rtx) != 0);
         {out_bytes, out_src_context, out_dst_context, out_dst_ip} <= message;

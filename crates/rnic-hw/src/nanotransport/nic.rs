@@ -168,7 +168,15 @@ impl Pair {
     /// # Errors
     /// The program does not fit a NIC; Verilator is not installed or refuses the design.
     pub fn start(rtl: &Rtl, parameters: PairParameters, vcd: Option<&Path>) -> Result<Pair, HwError> {
-        let bench = Model::build(&pair(rtl, parameters)?, vcd.is_some())?.start(vcd)?;
+        Pair::of(&pair(rtl, parameters)?, vcd)
+    }
+
+    /// Compiles and starts a design of two NICs, which may be a mutant.
+    ///
+    /// # Errors
+    /// Verilator is not installed or refuses the design.
+    pub fn of(design: &Design, vcd: Option<&Path>) -> Result<Pair, HwError> {
+        let bench = Model::build(design, vcd.is_some())?.start(vcd)?;
         Ok(Pair { bench, sent: 0 })
     }
 
