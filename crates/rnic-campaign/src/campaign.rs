@@ -32,4 +32,4 @@ pub use result::{Provenance, RunResult, RunState};
 pub use rows::{Row, estimates, rows};
 pub use run_campaign::{Limits, Outcomes, Progress, Watcher, run_campaign};
 pub use status::{Failure, Standing, status};
-pub use until::{Estimate, METRICS, Until};
+pub use until::{METRICS, Until};

@@ -19,6 +19,7 @@ pub mod jobs;
 pub mod measurement;
 pub mod operations;
 mod run_cache;
+pub mod statistics;
 mod store;
 
 pub use executor::{Executor, Ignore, Outcome, RunListener, Sink, Threads, execute_remaining, run_scenario};

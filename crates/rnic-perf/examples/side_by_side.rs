@@ -102,7 +102,11 @@ const SERVER: IpAddr = Pair::B4;
 const PATIENCE: &str = "20";
 
 impl Bench<'_> {
+    /// Records a result. One that is not a number is left out: other software did not print it.
     fn note(&mut self, name: &str, unit: &'static str, value: f64) {
+        if value.is_nan() {
+            return;
+        }
         let series = self.series.entry(name.to_string()).or_default();
         series.unit = unit;
         series.values.push(value);

@@ -10,7 +10,7 @@ pub(crate) mod host;
 pub(crate) mod message;
 mod switch;
 
-use crate::host::{EngineCost, HostConfig, StackConfig};
+use crate::host::{HostConfig, PipelineConfig, ProcessingConfig, StackConfig};
 use crate::storm::StormStep;
 use crate::watch::WatchPlan;
 use host::HostPlan;
@@ -204,9 +204,10 @@ fn resolve_beside(
     let lossless = fabric.switch.buffer.pfc_headroom().is_some_and(|headroom| headroom >= needed)
         && !random_loss
         && !faults.drop_packets();
-    // A packet and its ACK pass through the network stack of a receiver each.
-    let stack = StackConfig::of(&run.transport.settings).map_or(Time::ZERO, |stack| stack.receive_latency * 2);
-    let base_rtt = base_rtt(longest, &frames) + stack;
+    let processing = processing(&run.transport.settings);
+    // A packet and its ACK are processed by a receiver each.
+    let processed = processing.map_or(Time::ZERO, |processing| processing.receive_latency() * 2);
+    let base_rtt = base_rtt(longest, &frames) + processed;
     let bdp = longest.rate.bytes_in(longest.delay * 2);
     let derived_cap = bdp.div_ceil(u64::from(run.fabric.mtu.0 as u32 + ROCE_DATA)).max(1);
     let congested_rtt = congested_round_trip(&fabric, most_ports, longest);
@@ -270,7 +271,6 @@ fn resolve_beside(
     let host_config = HostConfig {
         frame_gap: frames.gap,
         burst: transport.settings.count("nic_burst").unwrap_or(default_burst(cc.name == "none", run.fabric.mtu)) as u32,
-        engine: engine(&transport.settings),
         ack_bytes: frames.ack,
         nack_bytes: frames.nack,
         cnp_bytes: frames.cnp,
@@ -280,7 +280,7 @@ fn resolve_beside(
         stall_time: run.limits.stall_time,
         duration: run.limits.duration,
         seed: run.seed,
-        stack: StackConfig::of(&transport.settings),
+        processing,
     };
     let watch = run.watch.as_ref().map(|watch| WatchPlan::new(watch, &topology)).transpose();
     let watch = watch.map_err(|reason| SetupError::Impossible(format!("[watch]: {reason}")))?;
@@ -456,12 +456,19 @@ fn warn_of_storms(run: &RunSpec, priorities: u8, warnings: &mut Vec<String>) {
     }
 }
 
-/// The cost of packets with `nic_pipeline = "rtl:irn"`. The senders of the hardware take an operation in each cycle,
-/// but those of one queue pair wait for each other (`irn_sender` in `hw/irn`; a test of rnic-hw measures the latency).
-fn engine(settings: &Settings) -> Option<EngineCost> {
-    let interval = settings.is("nic_pipeline", "rtl:irn").then(|| settings.time("nic_cycle").ok()).flatten()?;
-    let cycles = u64::from(rnic_hw::irn::Block::Senders.latency()) + 1;
-    Some(EngineCost { interval, queue_pair: Time::from_ps(interval.as_ps().saturating_mul(cycles)) })
+/// What takes time for packets in the hosts: the kernel's network stack of a transport that has one, or with
+/// `nic_pipeline = "rtl:irn"` the blocks `irn_sender` and `irn_receiver` in `hw/irn`, whose latency a test of rnic-hw
+/// measures.
+fn processing(settings: &Settings) -> Option<ProcessingConfig> {
+    use rnic_hw::irn::Block::{Receivers, Senders};
+    const CYCLES: u64 = Senders.latency() as u64;
+    const { assert!(Receivers.latency() as u64 == CYCLES) };
+    let pipeline = || {
+        let cycle = settings.is("nic_pipeline", "rtl:irn").then(|| settings.time("nic_cycle").ok()).flatten()?;
+        let latency = Time::from_ps(cycle.as_ps().saturating_mul(CYCLES));
+        Some(ProcessingConfig::Pipeline(PipelineConfig { cycle, latency }))
+    };
+    StackConfig::of(settings).map(ProcessingConfig::Kernel).or_else(pipeline)
 }
 
 /// Default of `nic_burst`: the number of packets of one flow that a NIC sends before the turn of the next flow. Without
@@ -537,8 +544,8 @@ fn parameters(
     put_congestion(&transport.cc, demands, &mut put);
     switch::put_ecn(&fabric.switch, &mut put);
     put("nic_burst", format!("{} packets", host_config.burst));
-    if let Some(EngineCost { interval, queue_pair }) = host_config.engine {
-        put("nic_pipeline", format!("rtl:irn, an operation in {interval}, of one queue pair in {queue_pair}"));
+    if let Some(ProcessingConfig::Pipeline(PipelineConfig { cycle, latency })) = host_config.processing {
+        put("nic_pipeline", format!("rtl:irn, an operation in {cycle}, done after {latency}"));
     }
     let acks = match (flow.acks, flow.tcp.delayed_acks.is_some()) {
         (false, _) => "none (all Reads)".to_string(),

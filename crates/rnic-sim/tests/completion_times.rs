@@ -223,10 +223,10 @@ fn a_rate_limit_holds_whatever_the_other_links_are() {
     }
 }
 
-/// With IRN's blocks in hardware, a queue pair has an operation in every seventh cycle, and the NIC one in each cycle.
-/// A
-/// frame with 64 bytes of payload takes 162 bytes on the link with its gap, which are 32.4 ns, less than the 70 ns
-/// between two operations of a queue pair. No ACK returns while the packets leave.
+/// With IRN's blocks in hardware, a queue pair has an operation in every seventh cycle, and a block one in each cycle.
+/// A frame with 64 bytes of payload takes 162 bytes on the link with its gap, which are 32.4 ns, less than the 70 ns
+/// between two operations of a queue pair. No ACK returns while the packets leave. The receiver has a packet six cycles
+/// after its arrival.
 #[test]
 fn small_packets_of_a_queue_pair_wait_for_its_operations() {
     const FRAME: u64 = 32_400;
@@ -240,10 +240,14 @@ fn small_packets_of_a_queue_pair_wait_for_its_operations() {
     assert_eq!(last(&run, &flows[..1]), [19 * FRAME]);
     run.transport.set("nic_pipeline", "rtl:irn").unwrap();
     run.transport.set("nic_cycle", Time::from_ns(10)).unwrap();
-    assert_eq!(last(&run, &flows[..1]), [19 * 70_000]);
+    assert_eq!(last(&run, &flows[..1]), [19 * 70_000 + 60_000]);
     // The second flow's first packet waits for the link, and from then on the flows take turns.
-    assert_eq!(last(&run, &flows), [19 * 70_000, FRAME + 19 * 70_000]);
+    assert_eq!(last(&run, &flows), [19 * 70_000 + 60_000, FRAME + 19 * 70_000 + 60_000]);
     // At 4 ns per cycle an operation of the queue pair takes less time than a frame on the link.
     run.transport.set("nic_cycle", Time::from_ns(4)).unwrap();
-    assert_eq!(last(&run, &flows[..1]), [19 * FRAME]);
+    assert_eq!(last(&run, &flows[..1]), [19 * FRAME + 24_000]);
+    // Two senders have one receiver, whose block has operations of both in turn. The link of the receiver is the bottleneck.
+    let flows = [flow(0, 0, 2, 20 * 64), flow(0, 1, 2, 20 * 64)];
+    let both = last(&run, &flows);
+    assert_eq!(*both.iter().max().unwrap(), 39 * FRAME + 24_000, "{both:?}");
 }

@@ -1,8 +1,8 @@
 //! The figures of a study's report: which results each figure shows.
 
 use super::measured::{Case, Measured, Metric, cc_text, each};
-use super::statistics::Estimate;
 use super::verdict::Sample;
+use rnic_campaign::statistics::{CONFIDENCE, Estimate};
 use rnic_results::report::figure::{
     Axis, Bar, BarGroup, Bars, Board, Figure, Line, Lines, Point, Reference, Scale, Unit, View,
 };
@@ -191,7 +191,7 @@ impl Chart {
 }
 
 fn estimate(sample: Sample) -> Option<Estimate> {
-    sample.ok().and_then(|values| Estimate::of(&values))
+    sample.ok().and_then(|values| Estimate::of(&values, CONFIDENCE))
 }
 
 /// The ends of a bar's whisker: the confidence interval of the mean. `None` for a single seed.

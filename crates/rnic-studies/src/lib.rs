@@ -25,7 +25,6 @@ pub mod irn;
 pub mod measured;
 pub mod nanotransport;
 pub mod rogue;
-pub mod statistics;
 mod table;
 pub mod verdict;
 

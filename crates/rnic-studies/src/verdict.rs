@@ -1,6 +1,6 @@
 //! Claims of a paper, measured results, and the verdict whether a result is inside its claim.
 
-use super::statistics::Estimate;
+use rnic_campaign::statistics::{CONFIDENCE, Estimate};
 use rnic_results::text::round6;
 use serde_json::{Value, json};
 
@@ -237,7 +237,7 @@ impl Verdict {
     /// Compares the measured values of a row with the row's claim.
     pub fn of(experiment: &str, mut row: Row) -> Verdict {
         let estimate = match &row.sample {
-            Ok(values) => Estimate::of(values),
+            Ok(values) => Estimate::of(values, CONFIDENCE),
             Err(_) => None,
         };
         if let Err(reason) = &row.sample {

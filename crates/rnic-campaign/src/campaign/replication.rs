@@ -2,7 +2,7 @@
 
 use super::manifest::Manifest;
 use super::result::{RunResult, RunState};
-use super::until::Estimate;
+use crate::statistics::Estimate;
 use std::collections::BTreeMap;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -166,7 +166,9 @@ impl Replication {
                     point.wanted = next;
                     Verdict::Open
                 }
-                None if until.is_narrow(&Estimate::of(&known, until.confidence)) => Verdict::Done,
+                None if Estimate::of(&known, until.confidence).is_some_and(|known| until.is_narrow(&known)) => {
+                    Verdict::Done
+                }
                 None => Verdict::Wide,
             },
             _ => Verdict::Undetermined,

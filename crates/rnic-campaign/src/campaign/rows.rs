@@ -4,8 +4,8 @@ use super::folder::Folder;
 use super::manifest::Manifest;
 use super::replication::{Replica, Replication, Shard, Verdict};
 use super::result::{RunResult, RunState};
-use super::until::Estimate;
 use crate::fingerprint::Fingerprint;
+use crate::statistics::Estimate;
 use rnic_run::RunSpec;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
@@ -140,11 +140,11 @@ pub fn estimates(manifest: &Manifest, folder: &Folder, program: &str, metric: &s
         put("transport", json!(spec.transport.name));
         put("cc", json!(spec.transport.cc.name()));
         put("pfc", json!(spec.transport.pfc));
-        put("seeds", json!(estimate.count));
+        put("seeds", json!(values[*index].len()));
         put("failed", json!(failed));
         put("missing", json!(missing));
-        put("mean", if estimate.count == 0 { Value::Null } else { json!(estimate.mean) });
-        put("half_width", json!(estimate.half_width));
+        put("mean", json!(estimate.map(|estimate| estimate.mean)));
+        put("half_width", json!(estimate.and_then(|estimate| estimate.half_width)));
         let verdict = match verdict {
             Verdict::Open => "open",
             Verdict::Done => "done",

@@ -1,7 +1,7 @@
 //! When a point of a campaign has been simulated with enough seeds.
 
+use crate::statistics::{CONFIDENCE, Estimate};
 use serde::{Deserialize, Serialize};
-use statrs::distribution::{ContinuousCDF, StudentsT};
 use std::fmt;
 use std::str::FromStr;
 
@@ -85,7 +85,7 @@ pub struct Until {
 
 impl Until {
     /// Probability of the interval unless another is given.
-    pub const CONFIDENCE: f64 = 0.95;
+    pub const CONFIDENCE: f64 = CONFIDENCE;
     /// Maximum number of seeds of a point unless another is given.
     pub const MAX_SEEDS: u32 = 100;
     /// Number of seeds with which a point begins unless another is given.
@@ -93,8 +93,12 @@ impl Until {
 
     /// Whether the values of this number of seeds are enough.
     pub fn is_narrow(&self, estimate: &Estimate) -> bool {
-        let limit = if self.is_relative { self.width * estimate.mean.abs() } else { self.width };
-        estimate.half_width.is_some_and(|half| half <= limit)
+        estimate.half_width.is_some_and(|half| half <= self.limit(estimate))
+    }
+
+    /// Maximum of half the width of the interval, in the metric's unit.
+    fn limit(&self, estimate: &Estimate) -> f64 {
+        if self.is_relative { self.width * estimate.mean.abs() } else { self.width }
     }
 
     /// The number of seeds to simulate next, more than `values`; `None` if the interval is narrow enough or the maximum
@@ -102,14 +106,14 @@ impl Until {
     pub fn next(&self, values: &[f64]) -> Option<u32> {
         let count = values.len() as u32;
         let estimate = Estimate::of(values, self.confidence);
-        if count >= self.max_seeds || self.is_narrow(&estimate) {
+        if count >= self.max_seeds || estimate.is_some_and(|estimate| self.is_narrow(&estimate)) {
             return None;
         }
-        let limit = if self.is_relative { self.width * estimate.mean.abs() } else { self.width };
         // The width falls with the square root of the number of seeds. At most twice as many, because the first
         // estimates of the variance are rough.
-        let needed = match estimate.half_width {
-            Some(half) if limit > 0.0 => (f64::from(count) * (half / limit).powi(2)).ceil(),
+        let ratio = estimate.and_then(|estimate| Some(estimate.half_width? / self.limit(&estimate)));
+        let needed = match ratio {
+            Some(ratio) if ratio.is_finite() => (f64::from(count) * ratio.powi(2)).ceil(),
             _ => f64::from(count) * 2.0,
         };
         Some((needed.min(f64::from(count) * 2.0) as u32).clamp(count + 1, self.max_seeds))
@@ -170,44 +174,9 @@ impl fmt::Display for Until {
     }
 }
 
-/// The mean of a metric over the seeds of a point, with a confidence interval.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Estimate {
-    /// Number of seeds.
-    pub count: usize,
-    /// Mean of the values; NaN without values.
-    pub mean: f64,
-    /// Half of the width of the confidence interval; `None` with fewer than two values.
-    pub half_width: Option<f64>,
-}
-
-impl Estimate {
-    /// The estimate from one value for each seed. The interval contains the mean over all seeds with the probability
-    /// `confidence`.
-    pub fn of(values: &[f64], confidence: f64) -> Estimate {
-        let count = values.len();
-        let n = count as f64;
-        let mean = values.iter().sum::<f64>() / n;
-        let variance = values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / (n - 1.0);
-        let quantile = (count > 1).then(|| StudentsT::new(0.0, 1.0, n - 1.0).ok()).flatten();
-        let half_width = quantile.map(|t| t.inverse_cdf(f64::midpoint(1.0, confidence)) * (variance / n).sqrt());
-        Estimate { count, mean, half_width }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// By hand: mean 5, standard deviation 2.5820, t(0.975; 3) = 3.1824, so 3.1824 * 2.5820 / 2 = 4.1085.
-    #[test]
-    fn the_interval_of_four_values() {
-        let estimate = Estimate::of(&[2.0, 4.0, 6.0, 8.0], 0.95);
-        assert_eq!((estimate.count, estimate.mean), (4, 5.0));
-        assert!((estimate.half_width.unwrap() - 4.1085).abs() < 1e-3, "{estimate:?}");
-        assert_eq!(Estimate::of(&[3.0], 0.95).half_width, None);
-        assert_eq!(Estimate::of(&[3.0, 3.0], 0.95).half_width, Some(0.0));
-    }
 
     #[test]
     fn seeds_are_added_until_the_interval_is_narrow() {

@@ -19,8 +19,6 @@ pub struct HostConfig {
     pub cnp_bytes: u32,
     /// Number of packets that a NIC sends of one flow before the next ready flow has its turn, at least 1.
     pub burst: u32,
-    /// Cost of a packet in the NIC; `None`: packets take no time.
-    pub engine: Option<EngineCost>,
     /// Priority of ACKs, NACKs and CNPs.
     pub control_priority: u8,
     /// Simulated time at which the run fails if flows are unfinished (`max_time`).
@@ -32,8 +30,27 @@ pub struct HostConfig {
     pub duration: Option<Time>,
     /// Seed of the flow hashes, which determine ECMP paths.
     pub seed: u64,
-    /// Costs of the network stack in the hosts' kernel; `None` for transports in NICs.
-    pub stack: Option<StackConfig>,
+    /// What takes time for packets in a host besides its link; `None`: nothing does.
+    pub processing: Option<ProcessingConfig>,
+}
+
+/// What takes time for packets in a host besides its link.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ProcessingConfig {
+    /// The network stack in the host's kernel.
+    Kernel(StackConfig),
+    /// The blocks of a NIC in hardware.
+    Pipeline(PipelineConfig),
+}
+
+impl ProcessingConfig {
+    /// Time from the arrival of a packet until the transport has it, if nothing else is processed.
+    pub fn receive_latency(&self) -> Time {
+        match self {
+            ProcessingConfig::Kernel(stack) => stack.receive_latency,
+            ProcessingConfig::Pipeline(pipeline) => pipeline.latency,
+        }
+    }
 }
 
 /// Latencies and CPU costs of the network stack in the kernel of each host.
@@ -70,13 +87,14 @@ impl StackConfig {
     }
 }
 
-/// The time that packets take in a NIC whose logic is hardware.
+/// The time that packets take in a NIC whose logic is hardware. A block begins an operation in each cycle, but one of
+/// the same queue pair only in the cycle after the previous operation is done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct EngineCost {
-    /// Time between two operations of the NIC: a clock period.
-    pub interval: Time,
-    /// Time between two operations of one queue pair.
-    pub queue_pair: Time,
+pub struct PipelineConfig {
+    /// Clock period.
+    pub cycle: Time,
+    /// Time from the beginning of an operation until it is done.
+    pub latency: Time,
 }
 
 /// Counters of packets, timeouts and aborted messages, summed over all hosts of a run or of a fabric partition.

@@ -20,7 +20,7 @@ mod slab;
 mod verbs;
 
 pub(crate) use config::DATA_PRIORITY;
-pub use config::{EngineCost, HostConfig, HostTotals, StackConfig};
+pub use config::{HostConfig, HostTotals, PipelineConfig, ProcessingConfig, StackConfig};
 pub use ends::FlowHashes;
 pub(crate) use ends::{EndAddress, FlowAddress};
 pub use flow_table::flow_hashes;

@@ -7,6 +7,8 @@
 
 pub(crate) mod ends;
 mod nic;
+mod pipeline;
+mod processing;
 pub(crate) mod segment;
 mod stack;
 

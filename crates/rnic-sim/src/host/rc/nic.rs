@@ -9,9 +9,9 @@
 
 use super::RcNics;
 use super::ends::{Connection, Phase};
+use super::processing::Processing;
 use super::segment::Segment;
-use super::stack::Stack;
-use crate::host::config::{DATA_PRIORITY, EngineCost, HostConfig};
+use crate::host::config::{DATA_PRIORITY, HostConfig};
 use crate::host::ids::{EndSlot, FlowId};
 use crate::host::partition::{Host, NicPartition, Notice, Start};
 use crate::in_band::InBand;
@@ -64,35 +64,10 @@ struct Burst {
     left: u32,
 }
 
-/// The blocks of a NIC in hardware that send: the operations that are under way.
-#[derive(Default)]
-struct Engine {
-    /// When the next operation may begin.
-    free: Time,
-    /// Queue pairs with an operation, and when the next operation of the queue pair may begin, in the order of times.
-    busy: VecDeque<(Time, EndSlot)>,
-}
-
-impl Engine {
-    /// When an operation of a queue pair may begin.
-    fn next(&mut self, slot: EndSlot, now: Time) -> Time {
-        while self.busy.front().is_some_and(|(until, _)| *until <= now) {
-            self.busy.pop_front();
-        }
-        let own = self.busy.iter().rev().find(|(_, other)| *other == slot);
-        own.map_or(Time::ZERO, |(until, _)| *until).max(self.free).max(now)
-    }
-
-    /// Begins an operation as soon as possible.
-    fn begin(&mut self, cost: EngineCost, slot: EndSlot, now: Time) {
-        let at = self.next(slot, now);
-        self.free = at + cost.interval;
-        self.busy.push_back((at + cost.queue_pair, slot));
-    }
-}
-
 /// State of one host's NIC for reliable flows, apart from the state of single flows.
 pub(crate) struct RcNic<T> {
+    /// What takes time for packets besides the link; `None` if nothing does.
+    processing: Option<Box<Processing<Packet<Segment<T>>>>>,
     /// Control packets (ACK, NACK, CNP) that wait for the host's transmitter.
     control: VecDeque<Packet<Segment<T>>>,
     /// Sending ends of flows that have a data packet to send now, in the order of their turns.
@@ -101,23 +76,19 @@ pub(crate) struct RcNic<T> {
     /// Sending ends of flows that wait for their pacing time, with this time.
     paced: BinaryHeap<Reverse<(Time, FlowId, EndSlot)>>,
     timers: BinaryHeap<Reverse<TimerEntry>>,
-    engine: Engine,
     /// Persistent connections of which the host is the sender.
     pub(crate) connections: Vec<Connection>,
-    /// The network stack in the host's kernel; `None` for a transport in the NIC.
-    stack: Option<Box<Stack<Packet<Segment<T>>>>>,
 }
 
 impl<T> RcNic<T> {
     pub(crate) fn new(config: &HostConfig) -> Self {
         RcNic {
-            stack: config.stack.map(|stack| Box::new(Stack::new(stack))),
+            processing: config.processing.map(|config| Box::new(Processing::new(config))),
             control: VecDeque::new(),
             ready: VecDeque::new(),
             burst: Burst::default(),
             paced: BinaryHeap::new(),
             timers: BinaryHeap::new(),
-            engine: Engine::default(),
             connections: Vec::new(),
         }
     }
@@ -134,8 +105,8 @@ impl<P: Protocol, C: CongestionControl, T: InBand> Host<RcNics<P, C, T>> {
         }
         if let Some(mut at) = end.sender.next_transmit(cfg) {
             end.queued = true;
-            if let Some(stack) = &self.nic.stack {
-                at = at.max(stack.may_send(end.peer.hashes.data));
+            if let Some(processing) = &self.nic.processing {
+                at = at.max(processing.may_send(end.peer.hashes.data));
             }
             if at <= now {
                 self.nic.ready.push_back(slot)
@@ -183,7 +154,7 @@ impl<P: Protocol, C: CongestionControl, T: InBand> NicPartition<RcNics<P, C, T>>
             end.phase = Phase::Active;
             end.sender.catch_up(&self.shared.params, now);
         }
-        if let Some(stack) = &mut host.nic.stack {
+        if let Some(Processing::Kernel(stack)) = host.nic.processing.as_deref_mut() {
             let (at, cost) = stack.begin(end.peer.hashes.data, now);
             self.totals.cpu_send += cost.as_ps();
             // The timers of the flow begin with its first packet.
@@ -301,7 +272,7 @@ impl<P: Protocol, C: CongestionControl, T: InBand> NicPartition<RcNics<P, C, T>>
         if outcome.completed {
             end.done = true;
             let mut at = now;
-            if let Some(stack) = &mut nic.nic.stack {
+            if let Some(Processing::Kernel(stack)) = nic.nic.processing.as_deref_mut() {
                 let (woken, cost) = stack.finish(end.peer.hashes.data, now);
                 self.totals.cpu_receive += cost.as_ps();
                 at = woken;
@@ -329,9 +300,6 @@ impl<P: Protocol, C: CongestionControl, T: InBand> NicPartition<RcNics<P, C, T>>
         if end.peer.hashes.control != packet.flow_hash {
             return; // a packet of an earlier flow in this slot
         }
-        if let Some(cost) = self.shared.host.engine {
-            nic.nic.engine.begin(cost, slot, now);
-        }
         if end.phase != Phase::Active {
             return self.late_reply(host, slot, now, pdu);
         }
@@ -354,7 +322,7 @@ impl<P: Protocol, C: CongestionControl, T: InBand> NicPartition<RcNics<P, C, T>>
             end.retransmitted += u32::from(desc.retransmission);
             self.totals.retransmitted += u64::from(desc.retransmission);
             self.totals.data += 1;
-            if let Some(stack) = &mut host.nic.stack {
+            if let Some(Processing::Kernel(stack)) = host.nic.processing.as_deref_mut() {
                 let cost = stack.send(end.peer.hashes.data, now, desc.payload);
                 self.totals.cpu_send += cost.as_ps();
             }
@@ -374,18 +342,16 @@ impl<P: Protocol, C: CongestionControl, T: InBand> NicPartition<RcNics<P, C, T>>
         packet
     }
 
-    /// Begins the operation of a flow that sends a packet. If the NIC's blocks are busy, the flow waits like a paced
-    /// one until they are free; the result is false.
+    /// Whether a flow may send a packet now, as far as the NIC's blocks are concerned. If they are busy, the flow waits
+    /// like a paced one until they are free.
     #[cold]
-    fn enter_engine(&mut self, index: SlotId, slot: EndSlot, cost: EngineCost, now: Time) -> bool {
+    #[inline(never)]
+    fn enter(&mut self, index: SlotId, slot: EndSlot, now: Time) -> bool {
         let host = &mut self.hosts[index.index()];
-        let at = host.nic.engine.next(slot, now);
-        if at > now {
-            host.nic.paced.push(Reverse((at, host.senders[slot].peer.flow, slot)));
-            return false;
-        }
-        host.nic.engine.begin(cost, slot, now);
-        true
+        let Some(Processing::Pipeline(pipeline)) = host.nic.processing.as_deref_mut() else { return true };
+        let Err(at) = pipeline.send(slot, now) else { return true };
+        host.nic.paced.push(Reverse((at, host.senders[slot].peer.flow, slot)));
+        false
     }
 
     /// Passes a packet to the transport.
@@ -397,22 +363,27 @@ impl<P: Protocol, C: CongestionControl, T: InBand> NicPartition<RcNics<P, C, T>>
         }
     }
 
-    /// Passes a packet to the network stack of the host's kernel, which passes it to the transport later.
+    /// Passes a packet to the host's kernel or the blocks of its NIC, which pass it to the transport later.
     #[cold]
     #[inline(never)]
     fn arrive(&mut self, host: SlotId, now: Time, packet: &Packet<Segment<T>>) {
         let RcShared { cfg, .. } = &self.shared;
         let Host { nic, senders, receivers, .. } = &mut self.hosts[host.index()];
         let slot = packet.body.slot;
-        let Some(stack) = &mut nic.stack else { return };
-        if packet.body.pdu.kind() == PduKind::Data {
-            let hash = receivers[slot].peer.hashes.data;
-            let payload = u32::from(packet.bytes).saturating_sub(cfg.header).min(cfg.mtu);
-            self.totals.cpu_receive += stack.arrive(hash, now, (payload, 0), *packet).as_ps();
-        } else {
-            // An acknowledgement acknowledges one packet.
-            let hash = senders[slot].peer.hashes.data;
-            self.totals.cpu_send += stack.arrive(hash, now, (0, cfg.mtu), *packet).as_ps();
+        let is_data = packet.body.pdu.kind() == PduKind::Data;
+        match nic.processing.as_deref_mut() {
+            Some(Processing::Kernel(stack)) if is_data => {
+                let hash = receivers[slot].peer.hashes.data;
+                let payload = u32::from(packet.bytes).saturating_sub(cfg.header).min(cfg.mtu);
+                self.totals.cpu_receive += stack.arrive(hash, now, (payload, 0), *packet).as_ps();
+            }
+            Some(Processing::Kernel(stack)) => {
+                // An acknowledgement acknowledges one packet.
+                let hash = senders[slot].peer.hashes.data;
+                self.totals.cpu_send += stack.arrive(hash, now, (0, cfg.mtu), *packet).as_ps();
+            }
+            Some(Processing::Pipeline(pipeline)) => pipeline.arrive(slot, is_data, now, *packet),
+            None => {}
         }
     }
 
@@ -446,7 +417,7 @@ impl<P: Protocol, C: CongestionControl, T: InBand> HostPartition for NicPartitio
         if packet.is_void() {
             // RC-like transports have no packets without payload, so they treat a trimmed packet as lost. A flooded
             // copy is for another host.
-        } else if self.hosts[host.index()].nic.stack.is_some() {
+        } else if self.hosts[host.index()].nic.processing.is_some() {
             self.arrive(host, now, packet);
         } else {
             self.process(host, now, packet);
@@ -458,8 +429,11 @@ impl<P: Protocol, C: CongestionControl, T: InBand> HostPartition for NicPartitio
         let host = &self.hosts[host.index()];
         let timer = host.nic.timers.peek().map_or(Time::MAX, |Reverse(timer)| timer.0);
         let paced = host.nic.paced.peek().map_or(Time::MAX, |Reverse(paced)| paced.0);
-        let stack = host.nic.stack.as_ref().map_or(Time::MAX, |stack| stack.next());
-        host.next_start().min(timer).min(paced).min(stack)
+        let next = host.next_start().min(timer).min(paced);
+        match &host.nic.processing {
+            None => next,
+            Some(processing) => next.min(processing.next()),
+        }
     }
 
     fn wake(&mut self, index: SlotId, now: Time) {
@@ -472,7 +446,7 @@ impl<P: Protocol, C: CongestionControl, T: InBand> HostPartition for NicPartitio
             }
             return;
         }
-        if let Some(packet) = host.nic.stack.as_mut().and_then(|stack| stack.take(now)) {
+        if let Some(packet) = host.nic.processing.as_mut().and_then(|processing| processing.take(now)) {
             self.process(index, now, &packet);
             return;
         }
@@ -508,9 +482,7 @@ impl<P: Protocol, C: CongestionControl, T: InBand> HostPartition for NicPartitio
             return None;
         }
         while let Some(slot) = self.hosts[index.index()].nic.ready.pop_front() {
-            if let Some(cost) = self.shared.host.engine
-                && !self.enter_engine(index, slot, cost, now)
-            {
+            if self.hosts[index.index()].nic.processing.is_some() && !self.enter(index, slot, now) {
                 continue;
             }
             if let Some(packet) = self.data_packet(index, slot, now) {
