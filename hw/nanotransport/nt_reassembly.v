@@ -149,11 +149,10 @@ module nt_reassembly #(
     nt_lowest #(.LOG_W(6)) first_gap (.bits({{(64-S){1'b0}}, ~bits_after & in_packets}), .none(no_gap), .index(gap));
 
     nt_timers #(.LOG_SLOTS(LOG_SLOTS)) timers (
-        .clk(clk), .set(looks), .cancel(ends || completes), .slot(looks ? id : ending), .at(now + rx_timeout), .look(given), .now(now),
+        .clk(clk), .set(looks), .cancel(completes), .slot(looks ? id : ending), .at(now + rx_timeout), .look(given), .now(now),
         .expired(time_over)
     );
-    // A new message whose predecessor ends in the same cycle: the timer of the old slot stays on, and its look finds a
-    // slot that is not live.
+    // The timer of a message that has ended stays on: its look finds a slot that is not live.
 
     // The table's row after the operation.
     wire [1:0]  fate_after = begun ? ACTIVE : completes ? COMPLETE : EXPIRED;

@@ -39,8 +39,8 @@ fn build(arguments: &P4BuildArgs) -> Result<(), CliError> {
         Err(CompileError::Rejected(rejected)) => return Err(CliError::Program(Box::new(rejected))),
         Err(unreadable) => return Err(CliError::Input(unreadable.to_string())),
     };
-    let rtl = rtl::generate(&program, program.header_room() as u32)
-        .map_err(|error| no_hardware(&file, &program, &error))?;
+    let rtl =
+        rtl::generate(&program, program.header_room() as u32).map_err(|error| no_hardware(&file, &program, &error))?;
     if let Some(folder) = &arguments.verilog {
         let files = [("p4_nic.v", &rtl.nic), ("p4_bench.v", &rtl.bench)];
         let write = |(name, text): (&str, &String)| std::fs::write(folder.join(name), text);
