@@ -32,7 +32,7 @@ module nt_packetization #(
     output wire        refuses,        // a message cannot be sent now, whatever its length
     output reg         out_valid,
     output reg  [2:0]  out_op,
-    output reg         out_ok,         // send: accepted; delivered: all packets arrived; poll: a packet; timer: expired
+    output reg         out_ok,         // send: accepted; delivered: all packets arrived; poll: a packet
     output reg         out_again,      // poll: nothing, but the queue has further messages. Timer: the message is aborted
     output reg         out_resends,    // timer: packets will be retransmitted, or the last one as a probe
     output reg  [31:0] out_id,
@@ -93,16 +93,25 @@ module nt_packetization #(
     wire [15:0] generation = generations[slot];
     wire        known = live[slot] && (in_op == TIMER || (generation == id[31:16] && id[15:LOG_SLOTS] == 0));
     wire [95:0] message = messages[slot];
+    wire [LOG_LARGE:0] buffer = buffers[slot];
+    wire [BITS-1:0] state = states[slot];
     wire [31:0] bytes = message[95:64];
     wire        listed, left, heard, probe;
     wire [7:0]  timeouts;
     wire [6:0]  timed, sent, credit, packets;
     wire [S-1:0] rtx, delivered;
-    assign {listed, left, heard, timeouts, timed, probe, rtx, delivered, sent, credit, packets} = states[slot];
+    assign {listed, left, heard, timeouts, timed, probe, rtx, delivered, sent, credit, packets} = state;
 
-    // Bits below a number.
+    // Bits below a number, and the bit of a number: comparisons with constants, where a shifter would be larger.
     function [S-1:0] below(input [6:0] n);
-        below = ~({S{1'b1}} << n);
+        integer bit_number;
+        for (bit_number = 0; bit_number < S; bit_number = bit_number + 1)
+            below[bit_number] = n > bit_number;
+    endfunction
+    function [S-1:0] only(input [5:0] n);
+        integer bit_number;
+        for (bit_number = 0; bit_number < S; bit_number = bit_number + 1)
+            only[bit_number] = n == bit_number;
     endfunction
     wire [S-1:0] all_sent = below(sent);
     wire         waiting = rtx != 0 || sent < credit || probe;   // the message may send
@@ -115,7 +124,7 @@ module nt_packetization #(
 
     // credit
     wire         rtx_valid = in_a[0] && in_b < {25'd0, sent};
-    wire [S-1:0] rtx_bit = rtx_valid ? {{(S-1){1'b0}}, 1'b1} << in_b[5:0] : {S{1'b0}};
+    wire [S-1:0] rtx_bit = rtx_valid ? only(in_b[5:0]) : {S{1'b0}};
     wire [6:0]   offered = !in_a[1] ? 7'd0 : in_c < {25'd0, packets} ? in_c[6:0] : packets;
     wire         raised = offered > credit;
 
@@ -144,8 +153,8 @@ module nt_packetization #(
     wire         ends = in_valid && known
                      && ((in_op == DELIVERED && now_delivered == below(packets)) || (in_op == TIMER && expired && aborts));
     nt_buffers #(.LOG_SMALL(LOG_SMALL), .LOG_LARGE(LOG_LARGE), .LARGE_BYTES(SEGMENTS << LOG_MTU)) free_buffers (
-        .clk(clk), .bytes(in_c), .take(sends), .free(ends), .free_large(buffers[slot][LOG_LARGE]),
-        .free_number(buffers[slot][LOG_LARGE-1:0]), .offered(is_offered), .big(is_large), .number(number)
+        .clk(clk), .bytes(in_c), .take(sends), .free(ends), .free_large(buffer[LOG_LARGE]),
+        .free_number(buffer[LOG_LARGE-1:0]), .offered(is_offered), .big(is_large), .number(number)
     );
     wire         goes_on = in_valid && known && in_op == TIMER && expired && !aborts;
     nt_timers #(.LOG_SLOTS(LOG_SLOTS)) timers (
@@ -164,7 +173,7 @@ module nt_packetization #(
     reg [S-1:0]  n_rtx, n_delivered;
     reg          lists;                // the message enters the queue if it may send
     always @* begin
-        {n_listed, n_left, n_heard, n_timeouts, n_timed, n_probe, n_rtx, n_delivered, n_sent, n_credit, n_packets} = states[slot];
+        {n_listed, n_left, n_heard, n_timeouts, n_timed, n_probe, n_rtx, n_delivered, n_sent, n_credit, n_packets} = state;
         write = in_valid && known;
         lists = 1'b0;
         pop = 1'b0;
@@ -229,10 +238,9 @@ module nt_packetization #(
         out_valid <= in_valid;
         out_op <= in_op;
         out_id <= this_id;
-        out_large <= sends ? is_large : buffers[slot][LOG_LARGE];
-        out_buffer <= sends ? number : buffers[slot][LOG_LARGE-1:0];
-        out_ok <= in_op == SEND ? sends : in_op == DELIVERED ? ends : in_op == POLL ? pop && known && waiting
-                : in_op == TIMER && known && expired;
+        out_large <= sends ? is_large : buffer[LOG_LARGE];
+        out_buffer <= sends ? number : buffer[LOG_LARGE-1:0];
+        out_ok <= in_op == SEND ? sends : in_op == DELIVERED ? ends : in_op == POLL && pop && known && waiting;
         out_again <= in_op == POLL ? pop && !(known && waiting) : in_op == TIMER && ends;
         out_resends <= in_op == TIMER && goes_on && (stuck || (overdue & ~rtx) != 0);
         {out_bytes, out_src_context, out_dst_context, out_dst_ip} <= message;

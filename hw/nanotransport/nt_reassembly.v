@@ -117,30 +117,42 @@ module nt_reassembly #(
     // From here on the message counts as delivered, though it is in its buffer until the release.
     wire        completes = in_valid && in_op == VERDICT && agrees && in_is_last;
     wire [LOG_SLOTS-1:0] ending = in_op == INFO ? row_id : given;
+    wire [LOG_LARGE:0] buffer = buffers[ending];
     nt_buffers #(.LOG_SMALL(LOG_SMALL), .LOG_LARGE(LOG_LARGE), .LARGE_BYTES(SEGMENTS << LOG_MTU)) free_buffers (
-        .clk(clk), .bytes(in_msg_len), .take(begun), .free(ends), .free_large(buffers[ending][LOG_LARGE]),
-        .free_number(buffers[ending][LOG_LARGE-1:0]), .offered(is_offered), .big(is_large), .number(number)
+        .clk(clk), .bytes(in_msg_len), .take(begun), .free(ends), .free_large(buffer[LOG_LARGE]),
+        .free_number(buffer[LOG_LARGE-1:0]), .offered(is_offered), .big(is_large), .number(number)
     );
+
+    // The bit of a number, and the bits below one: comparisons with constants, where a shifter would be larger.
+    function [S-1:0] only(input [5:0] n);
+        integer bit_number;
+        for (bit_number = 0; bit_number < S; bit_number = bit_number + 1)
+            only[bit_number] = n == bit_number;
+    endfunction
+    function [S-1:0] below(input [6:0] n);
+        integer bit_number;
+        for (bit_number = 0; bit_number < S; bit_number = bit_number + 1)
+            below[bit_number] = n > bit_number;
+    endfunction
 
     // The packet in its message.
     wire [95:0] message = messages[row_id];
     wire        known = info && continues && in_msg_len == message[95:64] && in_message;
     wire        looks = begun || known;
     wire [S-1:0] bits = continues ? received[row_id] : {S{1'b0}};
-    wire [S-1:0] bit_of = {{(S-1){1'b0}}, 1'b1} << in_pkt_offset[5:0];
+    wire [S-1:0] bit_of = only(in_pkt_offset[5:0]);
     wire        is_new = (bits & bit_of) == 0;
     wire [S-1:0] bits_after = in_mark ? bits | bit_of : bits;
     wire        no_gap;
     wire [5:0]  gap;
-    wire [S-1:0] in_packets = ~({S{1'b1}} << packets[6:0]);
+    wire [S-1:0] in_packets = below(packets[6:0]);
     nt_lowest #(.LOG_W(6)) first_gap (.bits({{(64-S){1'b0}}, ~bits_after & in_packets}), .none(no_gap), .index(gap));
 
     nt_timers #(.LOG_SLOTS(LOG_SLOTS)) timers (
-        .clk(clk), .set(looks), .cancel(ends || completes), .slot(looks ? id : ending), .at(now + rx_timeout), .look(given), .now(now),
+        .clk(clk), .set(looks), .cancel(completes), .slot(looks ? id : ending), .at(now + rx_timeout), .look(given), .now(now),
         .expired(time_over)
     );
-    // A new message whose predecessor ends in the same cycle: the timer of the old slot stays on, and its look finds a
-    // slot that is not live.
+    // The timer of a message that has ended stays on: its look finds a slot that is not live.
 
     // The table's row after the operation.
     wire [1:0]  fate_after = begun ? ACTIVE : completes ? COMPLETE : EXPIRED;
@@ -151,7 +163,7 @@ module nt_reassembly #(
         if (looks)
             received[id] <= bits_after;
         else if (undoes)
-            received[given] <= received[given] & ~({{(S-1){1'b0}}, 1'b1} << in_marked_offset[5:0]);
+            received[given] <= received[given] & ~only(in_marked_offset[5:0]);
         if (ends)
             live[ending] <= 1'b0;
         if (begun) begin
@@ -170,6 +182,6 @@ module nt_reassembly #(
         out_marked <= in_op == INFO && looks && in_mark && is_new;
         out_expired <= expires || superseded;
         {out_bytes, out_tx_msg_id, out_src_ip} <= messages[ending];
-        {out_large, out_buffer} <= buffers[ending];
+        {out_large, out_buffer} <= buffer;
     end
 endmodule

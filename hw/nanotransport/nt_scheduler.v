@@ -2,7 +2,8 @@
 //
 // A request in a cycle has its result in the next one. It inserts, updates or removes a message; then it selects the
 // first message with granted < grantable, if it is among the first `levels`, and sets its granted to its grantable.
-// A message beyond the 16th is not inserted.
+// A message beyond the 16th is not inserted. An entry takes its next value from itself or a neighbour: removing the old
+// entry of the message moves the later ones up, inserting the new one moves them down.
 module nt_scheduler (
     input  wire        clk,
     input  wire        request,
@@ -18,87 +19,85 @@ module nt_scheduler (
     output reg  [31:0] credit
 );
     localparam N = 16;
-    reg         valid [0:N-1];
-    reg [15:0]  ids [0:N-1];
-    reg [31:0]  ranks [0:N-1], granteds [0:N-1], grantables [0:N-1];
-    reg         on, remove_q;
-    reg [15:0]  id_q;
-    reg [31:0]  rank_q, granted_q, grantable_q;
-    reg [7:0]   levels_q;
-
-    reg         next_valid [0:N-1];
-    reg [15:0]  next_ids [0:N-1];
-    reg [31:0]  next_ranks [0:N-1], next_granteds [0:N-1], next_grantables [0:N-1];
-    reg [N-1:0] same, ahead;          // entry of this message; entries before its new place
-    reg         known, inserts;
-    reg [31:0]  had;
-    integer     at, from, place, position;
-
+    localparam E = 113;               // valid, id 16, rank 32, granted 32, grantable 32
+    reg [N*E-1:0] entries;
+    reg           on, remove_q;
+    reg [15:0]    id_q;
+    reg [31:0]    rank_q, granted_q, grantable_q;
+    reg [7:0]     levels_q;
     initial begin
         on = 1'b0;
-        for (at = 0; at < N; at = at + 1) begin
-            valid[at] = 1'b0;
-            ids[at] = 16'd0;
-            ranks[at] = 32'd0;
-            granteds[at] = 32'd0;
-            grantables[at] = 32'd0;
-        end
+        entries = {N*E{1'b0}};
     end
 
+    // The entry of this message; entries before its new place: a smaller rank, or the same rank and a smaller id.
+    wire [N-1:0] same, ahead;
+    genvar at;
+    generate
+        for (at = 0; at < N; at = at + 1) begin : compare
+            wire [E-1:0] entry = entries[E*at +: E];
+            assign same[at] = entry[112] && entry[111:96] == id_q;
+            assign ahead[at] = entry[112] && !same[at] && {entry[95:64], entry[111:96]} < {rank_q, id_q};
+        end
+    endgenerate
+    wire         known = |same;
+    wire         inserts = !remove_q && (known || !entries[E*N-1]);
+
+    reg [31:0]   had;
+    reg [N-1:0]  behind;              // the old entry is at this index or before it
+    reg [N-1:0]  stays;               // without the old entry, this index is before the new place
+    integer      index;
     always @* begin
-        known = 1'b0;
-        had = granted_q;
-        from = 0;
-        place = N;
-        position = 0;
-        for (at = 0; at < N; at = at + 1) begin
-            same[at] = valid[at] && ids[at] == id_q;
-            if (same[at]) begin
-                known = 1'b1;
-                had = granteds[at];
-                place = at;
-            end
-            // Entries that stay before the new place: smaller rank, or the same rank and a smaller id.
-            ahead[at] = valid[at] && !same[at] && {ranks[at], ids[at]} < {rank_q, id_q};
-            if (ahead[at])
-                position = position + 1;
-        end
-        inserts = !remove_q && (known || !valid[N-1]);
-        // Without its old entry, the list moves up; the new entry moves what follows it down.
-        for (at = 0; at < N; at = at + 1) begin
-            if (inserts && at == position) begin
-                next_valid[at] = 1'b1;
-                next_ids[at] = id_q;
-                next_ranks[at] = rank_q;
-                next_granteds[at] = had;
-                next_grantables[at] = grantable_q;
-            end else begin
-                from = inserts && at > position ? at - 1 : at;
-                if (from >= place)
-                    from = from + 1;
-                next_valid[at] = from < N && valid[from & (N-1)];
-                next_ids[at] = ids[from & (N-1)];
-                next_ranks[at] = ranks[from & (N-1)];
-                next_granteds[at] = granteds[from & (N-1)];
-                next_grantables[at] = grantables[from & (N-1)];
-            end
-        end
-        found = 1'b0;
-        found_id = 16'd0;
-        level = 8'd0;
-        credit = 32'd0;
-        for (at = 0; at < N; at = at + 1) begin
-            if (!found && at < {24'd0, levels_q} && next_valid[at] && next_granteds[at] < next_grantables[at]) begin
-                found = 1'b1;
-                found_id = next_ids[at];
-                level = at[7:0];
-                credit = next_grantables[at];
-                next_granteds[at] = next_grantables[at];
-            end
+        had = known ? 32'd0 : granted_q;
+        for (index = 0; index < N; index = index + 1) begin
+            had = had | (same[index] ? entries[E*index+32 +: 32] : 32'd0);
+            behind[index] = same[index] || (index > 0 && behind[index > 0 ? index - 1 : 0]);
+            stays[index] = behind[index] ? index < N - 1 && ahead[index < N - 1 ? index + 1 : index] : ahead[index];
         end
     end
 
-    integer entry;
+    wire [N*E-1:0] next;
+    wire [N-1:0]   may_grow;          // granted < grantable, among the first levels
+    generate
+        for (at = 0; at < N; at = at + 1) begin : move
+            wire [E-1:0] here = entries[E*at +: E];
+            wire [E-1:0] later, earlier;
+            wire         first, back;  // the new entry comes here; the one that was before this index
+            if (at < N - 1) begin : inner
+                assign later = entries[E*(at+1) +: E];
+            end else begin : end_of_list
+                assign later = {E{1'b0}};
+            end
+            if (at > 0) begin : follows
+                assign earlier = entries[E*(at-1) +: E];
+                assign first = inserts && !stays[at] && stays[at-1];
+                assign back = inserts && !stays[at] && !behind[at-1];
+            end else begin : head_of_list
+                assign earlier = {E{1'b0}};
+                assign first = inserts && !stays[at];
+                assign back = 1'b0;
+            end
+            wire         after = inserts && !stays[at];
+            assign next[E*at +: E] = first ? {1'b1, id_q, rank_q, had, grantable_q} : back ? earlier
+                                   : !after && behind[at] ? later : here;
+            assign may_grow[at] = next[E*at+112] && next[E*at+32 +: 32] < next[E*at +: 32] && levels_q > at;
+        end
+    endgenerate
+    wire [N-1:0] chosen = may_grow & ~(may_grow - 1'b1);
+
+    integer entry_number;
+    always @* begin
+        found = |may_grow;
+        {found_id, level, credit} = 0;
+        for (entry_number = 0; entry_number < N; entry_number = entry_number + 1)
+            if (chosen[entry_number]) begin
+                found_id = found_id | next[E*entry_number+96 +: 16];
+                level = level | entry_number[7:0];
+                credit = credit | next[E*entry_number +: 32];
+            end
+    end
+
+    integer written;
     always @(posedge clk) begin
         on <= request;
         remove_q <= remove;
@@ -108,12 +107,10 @@ module nt_scheduler (
         grantable_q <= grantable;
         levels_q <= levels;
         if (on)
-            for (entry = 0; entry < N; entry = entry + 1) begin
-                valid[entry] <= next_valid[entry];
-                ids[entry] <= next_ids[entry];
-                ranks[entry] <= next_ranks[entry];
-                granteds[entry] <= next_granteds[entry];
-                grantables[entry] <= next_grantables[entry];
+            for (written = 0; written < N; written = written + 1) begin
+                entries[E*written +: E] <= next[E*written +: E];
+                if (chosen[written])
+                    entries[E*written+32 +: 32] <= next[E*written +: 32];
             end
     end
 endmodule

@@ -23,6 +23,14 @@ pub(crate) fn p4(arguments: &P4Args) -> Result<(), CliError> {
     }
 }
 
+/// The error of a program without hardware form, with its position if that is known.
+pub(crate) fn no_hardware(file: &str, program: &Program, error: &rtl::RtlError) -> CliError {
+    match error.rejected(program) {
+        Some(rejected) => CliError::Program(Box::new(rejected)),
+        None => CliError::Input(format!("{file} has no hardware form: {error}")),
+    }
+}
+
 /// Generates Verilog from a P4 program, writes it, and compares it with the virtual machine.
 fn build(arguments: &P4BuildArgs) -> Result<(), CliError> {
     let file = arguments.file.display().to_string();
@@ -31,8 +39,8 @@ fn build(arguments: &P4BuildArgs) -> Result<(), CliError> {
         Err(CompileError::Rejected(rejected)) => return Err(CliError::Program(Box::new(rejected))),
         Err(unreadable) => return Err(CliError::Input(unreadable.to_string())),
     };
-    let rtl = rtl::generate(&program, program.header_room() as u32)
-        .map_err(|error| CliError::Input(format!("{file} has no hardware form: {error}")))?;
+    let rtl =
+        rtl::generate(&program, program.header_room() as u32).map_err(|error| no_hardware(&file, &program, &error))?;
     if let Some(folder) = &arguments.verilog {
         let files = [("p4_nic.v", &rtl.nic), ("p4_bench.v", &rtl.bench)];
         let write = |(name, text): (&str, &String)| std::fs::write(folder.join(name), text);

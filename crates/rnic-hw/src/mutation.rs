@@ -51,7 +51,7 @@ impl Change {
     }
 
     /// Makes the change in the text from which it comes.
-    pub(crate) fn apply(&self, text: &mut String) {
+    pub fn apply(&self, text: &mut String) {
         text.replace_range(self.at..self.at + self.from.len(), self.to);
     }
 }

@@ -12,34 +12,42 @@ use rnic_transport::message::{
     Arrival, Blocks, CreditToBtxEvent, CtrlPktEvent, DeliveredEvent, Departure, Pipeline, RxMsgInfo, RxMsgInfoRequest,
     Verdict,
 };
+use rnic_transport::telemetry::{HopRecord, Telemetry};
 use std::collections::BTreeMap;
 use std::path::Path;
 
 /// The programs of the folder `p4` that have a hardware form, and the files that they include.
-const PROGRAMS: [(&str, &str); 4] = [
+const PROGRAMS: [(&str, &str); 5] = [
     ("window", include_str!("../../../p4/window.p4")),
     ("ndp", include_str!("../../../p4/ndp.p4")),
     ("homa", include_str!("../../../p4/homa.p4")),
     ("homa-tr", include_str!("../../../p4/homa-tr.p4")),
+    ("hpcc", include_str!("../../../p4/hpcc.p4")),
 ];
-const INCLUDED: [(&str, &str); 3] = [
+const INCLUDED: [(&str, &str); 4] = [
     ("include/frame.p4", include_str!("../../../p4/include/frame.p4")),
+    ("include/reciprocals.p4", include_str!("../../../p4/include/reciprocals.p4")),
     ("include/parser.p4", include_str!("../../../p4/include/parser.p4")),
     ("homa.p4", include_str!("../../../p4/homa.p4")),
 ];
 
-/// The programs that this crate has, each with its name.
+/// The programs that this crate has, each with its name, with `messages` registers for each array of messages.
 ///
 /// # Errors
 /// A program is refused, which a test excludes.
-pub fn programs() -> Result<Vec<(&'static str, Program)>, HwError> {
+pub fn programs(messages: u128) -> Result<Vec<(&'static str, Program)>, HwError> {
     let include = |path: &str| INCLUDED.iter().find(|(name, _)| *name == path).map(|(_, text)| (*text).to_string());
-    let compiled = PROGRAMS.iter().map(|(name, text)| {
-        let main = SourceFile { name: format!("{name}.p4"), text: (*text).to_string() };
-        let program = compile(main, &include, &[]).map_err(|error| HwError::Parameter(error.to_string()))?;
-        Ok((*name, program))
+    let constants = [("MESSAGES".to_string(), messages)];
+    let compiled = |name: &str, text: &str, constants: &[(String, u128)]| {
+        let main = SourceFile { name: format!("{name}.p4"), text: text.to_string() };
+        compile(main, &include, constants).map_err(|error| HwError::Parameter(error.to_string()))
+    };
+    let sized = PROGRAMS.iter().map(|(name, text)| {
+        let program = compiled(name, text, &[])?;
+        let has_size = program.hir().constants.iter().any(|(constant, _)| constant == "MESSAGES");
+        Ok((*name, if has_size { compiled(name, text, &constants)? } else { program }))
     });
-    compiled.collect()
+    sized.collect()
 }
 
 /// Packets that enter without a pause between two answers of the model.
@@ -192,10 +200,12 @@ fn decode(rtl: &Rtl, words: &[u32], verified: &mut Verified) -> Expected {
     if words[0] & 1 == 1 {
         verified.packets.1 += 1;
         let at = pipeline.outputs.iter().position(|port| port.name == "out_header");
+        let optional = pipeline.outputs.iter().any(|port| port.name == "out_header_bytes");
         let header = at.map_or(Vec::new(), |at| {
             let bytes = pipeline.outputs[at].width as usize / 8;
             let byte = |index: usize| (words[outputs[at] + index / 4] >> (8 * (index % 4))) as u8;
-            (0..bytes).rev().map(byte).collect()
+            let present = if optional { output("out_header_bytes") as usize } else { bytes };
+            (0..bytes).rev().map(byte).take(present).collect()
         });
         return Expected::Egress { priority: output("out_link_priority") & 0xff, header };
     }
@@ -299,7 +309,8 @@ impl Source<'_> {
     fn egress(&mut self, steps: &mut Vec<u32>) -> Expected {
         let d = Departure {
             now: Time::from_ns(self.now),
-            dst_ip: self.number(32) as u32,
+            // A response goes to the sender of a packet that arrived, which is this NIC, too.
+            dst_ip: if self.below(2) == 0 { self.nic.ip } else { self.number(32) as u32 },
             dst_context: self.number(16) as u16,
             src_context: self.number(16) as u16,
             tx_msg_id: self.number(32) as u32,
@@ -338,6 +349,20 @@ impl Source<'_> {
         Expected::Egress { priority: framed.priority.into(), header }
     }
 
+    /// The telemetry of a few hops, whose clocks go on from packet to packet.
+    fn telemetry(&mut self) -> Telemetry {
+        let mut telemetry = Telemetry::default();
+        for _ in 0..self.below(9) {
+            telemetry.push(HopRecord {
+                timestamp_ns: (self.now + self.below(200)) as u32,
+                tx_bytes: (20 * self.now + self.number(32)) as u32,
+                queue_bytes: self.number(20) as u32,
+                rate_mbps: if self.below(10) == 0 { self.number(32) as u32 } else { 200_000 },
+            });
+        }
+        telemetry
+    }
+
     fn ingress(&mut self, steps: &mut Vec<u32>) -> Expected {
         let chosen = self.below(self.headers.len() as u64) as usize;
         let mut header = self.headers[chosen];
@@ -349,6 +374,15 @@ impl Source<'_> {
             header.bytes[at] = byte;
         }
         header.bytes[usize::from(header.len)..].fill(0);
+        // Switches append telemetry to data packets.
+        let takes_telemetry = self.rtl.ingress.inputs.iter().any(|port| port.name == "arrival_hops");
+        let telemetry = (takes_telemetry && self.below(4) != 0).then(|| self.telemetry());
+        let mut bytes = header.bytes[..usize::from(header.len)].to_vec();
+        for hop in telemetry.iter().flat_map(Telemetry::hops) {
+            for word in [hop.timestamp_ns, hop.tx_bytes, hop.queue_bytes, hop.rate_mbps] {
+                bytes.extend(word.to_be_bytes());
+            }
+        }
         let info = RxMsgInfo {
             fail: self.below(10) == 0,
             rx_msg_id: if self.below(10) == 0 { RxMsgInfo::COMPLETE } else { self.below(4) as u16 },
@@ -364,7 +398,7 @@ impl Source<'_> {
             trimmed: flags[0],
             returned: flags[1],
             marked: flags[2],
-            telemetry: None,
+            telemetry: telemetry.as_ref(),
         };
         let mut values = self.named();
         values.extend([
@@ -374,7 +408,8 @@ impl Source<'_> {
             ("arrival_returned", flags[1].into()),
             ("arrival_marked", flags[2].into()),
             ("reassembly_drop", 1),
-            ("header_bytes", header.len.into()),
+            ("arrival_hops", telemetry.as_ref().map_or(0, |telemetry| telemetry.hops().len() as u64)),
+            ("header_bytes", bytes.len() as u64),
         ]);
         let packed = u64::from(info.fail)
             | u64::from(info.rx_msg_id) << 1
@@ -382,7 +417,7 @@ impl Source<'_> {
             | u64::from(info.is_new_pkt) << 18
             | u64::from(info.is_last_pkt) << 19
             | u64::from(info.ack_no) << 20;
-        steps.extend(self.step(0, &self.rtl.ingress, &values, &header.bytes, packed));
+        steps.extend(self.step(0, &self.rtl.ingress, &values, &bytes, packed));
         let mut blocks = Recorder { info, calls: Vec::new() };
         let reassemble = match self.machine.ingress(&mut blocks, &header, &arrival) {
             Verdict::Consumed => None,

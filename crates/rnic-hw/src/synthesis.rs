@@ -86,10 +86,10 @@ pub fn xilinx(module: &Design) -> Result<Xilinx, HwError> {
             "SRL16E" | "SRLC32E" => total.luts += count,
             _ if name.starts_with("LUT") => total.luts += count,
             // Memory of a LUT: the name has its depth and ports, such as RAM32M (4 LUTs) or RAM64M8 (8 LUTs).
-            "RAM32M" | "RAM64M" => total.luts += 4 * count,
-            "RAM32M16" | "RAM64M8" => total.luts += 8 * count,
-            "RAM32X1D" | "RAM64X1D" => total.luts += 2 * count,
-            "RAM128X1D" => total.luts += 4 * count,
+            "RAM32X1S" | "RAM64X1S" => total.luts += count,
+            "RAM128X1S" | "RAM32X1D" | "RAM64X1D" => total.luts += 2 * count,
+            "RAM32M" | "RAM64M" | "RAM128X1D" | "RAM256X1S" => total.luts += 4 * count,
+            "RAM32M16" | "RAM64M8" | "RAM256X1D" | "RAM512X1S" => total.luts += 8 * count,
             _ => {}
         }
     }

@@ -3,7 +3,11 @@
 error {
     NoError,
     PacketTooShort,
-    NoMatch
+    NoMatch,
+    StackOutOfBounds,
+    HeaderTooShort,
+    ParserTimeout,
+    ParserInvalidArgument
 }
 
 match_kind {
@@ -16,8 +20,12 @@ match_kind {
 extern packet_in {
     // Extracts a header: moves its bytes from the front of the packet into the fields of `hdr`.
     void extract<T>(out T hdr);
+    // The next bits of the packet as a value of type T, without consuming them.
+    T lookahead<T>();
     // Skips `bits` bits of the packet; the number must be a multiple of 8.
     void advance(in bit<32> bits);
+    // Not supported: the pipeline sees the headers only.
+    bit<32> length();
 }
 
 // The bytes of a departing packet, to which the deparser appends headers.

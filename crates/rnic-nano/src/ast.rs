@@ -104,6 +104,8 @@ pub struct Const {
 pub struct Struct {
     /// The name of the header or struct type.
     pub name: Ident,
+    /// The type parameters of a generic type: `struct NAME<A, B> { ... }`.
+    pub type_parameters: Vec<Ident>,
     /// The fields of the header or struct type, in source order.
     pub fields: Vec<Field>,
 }
@@ -212,6 +214,10 @@ pub enum TypeKind {
         /// The type arguments of the type; empty if there are none.
         arguments: Vec<Type>,
     },
+    /// A header stack or an array: `T[size]`.
+    Stack(Box<Type>, Box<Expr>),
+    /// A tuple: `tuple<A, B>`.
+    Tuple(Vec<Type>),
     /// The placeholder `_` as a type argument: the compiler infers the type.
     Any,
 }
@@ -523,6 +529,8 @@ pub enum ExprKind {
         /// The index of the lowest selected bit.
         low: Box<Expr>,
     },
+    /// `value[index]`: an element of a header stack, or a member of a tuple.
+    Index(Box<Expr>, Box<Expr>),
     /// A call: `function<types>(arguments)`
     Call {
         /// The callee: the name of a function or action, or a member of an object.

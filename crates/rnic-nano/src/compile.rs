@@ -68,7 +68,10 @@ pub enum CompileError {
 pub fn compile(main: SourceFile, include: Include, constants: &[(String, u128)]) -> Result<Program, Rejected> {
     let (module, sources) = parse_program(main, include).map_err(|(errors, sources)| Rejected { errors, sources })?;
     let checked = sema::analyse(&module, constants);
-    checked.and_then(Program::new).map_err(|errors| Rejected { errors, sources })
+    match checked.and_then(Program::new) {
+        Ok(program) => Ok(program.with_sources(sources)),
+        Err(errors) => Err(Rejected { errors, sources }),
+    }
 }
 
 /// Compiles the program in a file, together with the files that it includes.

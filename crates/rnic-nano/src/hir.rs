@@ -111,6 +111,8 @@ pub struct Instance {
 pub struct State {
     /// The name of the state.
     pub name: String,
+    /// The source range of the state's name.
+    pub span: Span,
     /// The statements of the state.
     pub body: Vec<Stmt>,
     /// The transition to the next state.
@@ -281,6 +283,9 @@ pub enum Stmt {
     Extract(HeaderId),
     /// Parser only: skips this number of bits of the packet, a multiple of 8. A packet with too few bytes is dropped.
     Advance(u32),
+    /// Parser only: assigns the next bits of the packet to slots, from the first bit on, without consuming them. A packet
+    /// with too few bits is dropped.
+    Lookahead(Vec<SlotId>),
     /// Deparser only: appends the header's bytes to the packet if the header is valid.
     Emit(HeaderId),
 }

@@ -4,7 +4,7 @@ use crate::diagnostic::Diagnostic;
 use crate::hir;
 use crate::lower::{self, Architecture, Executable};
 use crate::runtime::{Binding, Table, bind_instances};
-use crate::source::Span;
+use crate::source::{SourceMap, Span};
 use std::sync::Arc;
 
 /// The names of the NIC parameters that a P4 program can read, in the order of
@@ -85,9 +85,23 @@ struct Compiled {
     bindings: Vec<Binding>,
     emitted: u32,
     room: usize,
+    sources: SourceMap,
 }
 
 impl Program {
+    /// The program with its source files, to which the spans of its parts refer.
+    pub(crate) fn with_sources(mut self, sources: SourceMap) -> Program {
+        if let Some(compiled) = Arc::get_mut(&mut self.0) {
+            compiled.sources = sources;
+        }
+        self
+    }
+
+    /// The source files of the program; none if it was made from a checked program.
+    pub fn sources(&self) -> &SourceMap {
+        &self.0.sources
+    }
+
     /// Generates executable code for a checked program.
     ///
     /// # Errors
@@ -137,7 +151,17 @@ impl Program {
         let (ingress, _) = lower::lower(&hir.ingress, &ingress)?;
         let (ingress_tables, egress_tables) = (tables(&hir.ingress), tables(&hir.egress));
         let room = room as usize;
-        Ok(Program(Arc::new(Compiled { hir, ingress, egress, ingress_tables, egress_tables, bindings, emitted, room })))
+        Ok(Program(Arc::new(Compiled {
+            hir,
+            ingress,
+            egress,
+            ingress_tables,
+            egress_tables,
+            bindings,
+            emitted,
+            room,
+            sources: SourceMap::default(),
+        })))
     }
 
     /// Returns the checked program in the high-level intermediate representation, from which the code was generated.

@@ -1,5 +1,6 @@
 //! Constructs of the language that are translated before code is generated: conditional compilation, functions, default
-//! values, constructor parameters, `verify`, `static_assert`, priorities of entries.
+//! values, constructor parameters, `verify`, `static_assert`, priorities of entries, header stacks, lookahead, tuples,
+//! generic structs.
 
 use rnic_nano::source::SourceFile;
 use rnic_nano::{NicParameters, P4Pipeline, compile};
@@ -9,6 +10,7 @@ use rnic_transport::message::{
 };
 
 const TEXT: &str = include_str!("programs/language.p4");
+const STACKS: &str = include_str!("programs/stacks.p4");
 
 /// The control packets that a program sends.
 #[derive(Default)]
@@ -32,7 +34,13 @@ fn response(a: u32, b: u32, kind: u8) -> Option<(u32, u32, u32)> {
 
 /// Like [`response`], for a packet with another number after its header.
 fn with_more(a: u32, b: u32, kind: u8, c: u16) -> Option<(u32, u32, u32)> {
-    let main = SourceFile { name: "language.p4".into(), text: TEXT.into() };
+    let departure = Departure { pkt_offset: a, credit: b, rank: kind, src_context: c, ..Departure::default() };
+    sent(TEXT, &departure).map(|event| (event.msg_len, event.pkt_offset, event.credit))
+}
+
+/// The control packet that a program sends when the packet of a departure arrives.
+fn sent(text: &str, departure: &Departure) -> Option<CtrlPktEvent> {
+    let main = SourceFile { name: "main.p4".into(), text: text.into() };
     let program = compile(main, &|_| None, &[]).unwrap_or_else(|rejected| panic!("{rejected}"));
     let nic = NicParameters {
         mac: 1,
@@ -44,13 +52,12 @@ fn with_more(a: u32, b: u32, kind: u8, c: u16) -> Option<(u32, u32, u32)> {
         base_rtt_ns: 525,
     };
     let mut pipeline = P4Pipeline::<64>::new(&program, &nic).expect("room for its header");
-    let departure = Departure { pkt_offset: a, credit: b, rank: kind, src_context: c, ..Departure::default() };
-    let header = pipeline.egress(&departure).header;
+    let header = pipeline.egress(departure).header;
     let (trimmed, returned, marked, telemetry) = Default::default();
     let arrival = Arrival { now: Time::ZERO, frame_bytes: 64, trimmed, returned, marked, telemetry };
     let mut sent = Sent::default();
     pipeline.ingress(&mut sent, &header, &arrival);
-    sent.0.first().map(|event| (event.msg_len, event.pkt_offset, event.credit))
+    sent.0.first().copied()
 }
 
 /// The parser adds 1 to `b` after the first `verify`; the control swaps `a` and `b`, so a' = b + 1 and b' = a. The
@@ -81,6 +88,71 @@ fn a_parser_within_a_parser() {
     assert_eq!(with_more(50, 9, 9, 20), Some((30, 210, 7)));
     assert_eq!(with_more(50, 9, 2, 20), Some((10, 170, 5)));
     assert_eq!((with_more(50, 9, 9, 500), with_more(50, 9, 2, 500)), (None, Some((10, 170, 5))));
+}
+
+/// For a packet with `items` items of the values 10, 11 and so on: their sum, the item that `b` selects, the item that
+/// ends at index 1 after the selected one became 9 and all moved by -1, and which items were valid in between.
+fn items(b: u32, items: u8) -> Option<(u32, u16, u32, u8)> {
+    let departure = Departure { credit: b, rank: items, src_context: 10, ..Departure::default() };
+    let event = sent(STACKS, &departure)?;
+    assert_eq!(event.credit, 4, "the size of the stack");
+    Some((event.msg_len, event.dst_context, event.pkt_offset, event.rank))
+}
+
+#[test]
+fn stacks_have_elements() {
+    assert_eq!(items(1, 3), Some((33, 11, 12, 3)));
+    assert_eq!(items(2, 3), Some((33, 12, 9, 3)));
+    assert_eq!(items(2, 2), Some((21, 0, 9, 2)));
+    assert_eq!(items(0, 4), Some((46, 10, 12, 1)));
+    assert_eq!(items(3, 0), Some((0, 0, 0, 0)));
+}
+
+/// Five items do not fit in a stack of four.
+#[test]
+fn a_full_stack_rejects_packets() {
+    assert_eq!(items(1, 4).map(|found| found.0), Some(46));
+    assert_eq!(items(1, 5), None);
+}
+
+/// The third item begins with 0xff.
+#[test]
+fn lookahead_consumes_nothing() {
+    assert_eq!(items(0x88, 4).map(|found| found.0), Some(21));
+}
+
+/// One change in the program with stacks gives one error.
+#[test]
+fn mistakes_with_stacks_are_named() {
+    let index = "hdr.items[index].value = 9;";
+    let next = "packet.extract(hdr.items.next);";
+    let cases = [
+        ("item_t[ITEMS] items", "item_t[0] items", "a stack of 0 headers"),
+        ("item_t[ITEMS] items", "bit<8>[ITEMS] items", "not supported: an array of `bit<8>`"),
+        ("hdr.items[3].isValid()) { sum", "hdr.items[4].isValid()) { sum", "`item_t[4]` has no element 4"),
+        (index, "hdr.items[hdr.h.a > 3].value = 9;", "the index of a header stack cannot be of type `bool`"),
+        (index, "hdr.items.next.value = 9;", "`next` of a header stack outside of a parser"),
+        (index, "hdr.items.first.value = 9;", "`item_t[4]` has no member `first` here"),
+        (index, "hdr.items.push_front(index);", "must be a compile-time constant"),
+        (index, "both[index] = 9;", "cannot be assigned to"),
+        ("both[1], 0, 0", "both[index], 0, 0", "the index of a tuple must be a compile-time constant"),
+        ("both[1], 0, 0", "both[2], 0, 0", "has no element 2"),
+        ("both[1], 0, 0", "index[1], 0, 0", "`bit<2>` has no elements"),
+        (next, "if (hdr.h.a > 1) { packet.extract(hdr.items.next); }", "a branch takes an element of a header stack"),
+        ("lookahead<bit<8>>()", "lookahead<error>()", "`lookahead` cannot read `error`"),
+        ("lookahead<bit<8>>()", "lookahead()", "`lookahead` takes a type and no arguments"),
+        ("lookahead<bit<8>>()", "length()", "not supported: `packet_in.length`"),
+        ("pair_t<bit<32>, bit<16>> found", "pair_t<bit<32>> found", "`pair_t` takes 2 type arguments, found 1"),
+        ("pair_t<bit<32>, bit<16>> found", "pair_t found", "`pair_t` takes 2 type arguments, found 0"),
+        ("T first;", "T<bit<8>> first;", "`T`"),
+    ];
+    for (from, to, expected) in cases {
+        let text = STACKS.replacen(from, to, 1);
+        assert_ne!(text, STACKS, "{from}");
+        let main = SourceFile { name: "stacks.p4".into(), text };
+        let rejected = compile(main, &|_| None, &[]).expect_err(to).to_string();
+        assert!(rejected.contains(expected), "{to}: {rejected}");
+    }
 }
 
 /// One change in the program gives one error.

@@ -86,6 +86,7 @@ fn tree(expr: &Expr) -> String {
         ExprKind::TopName(name) => format!(".{}", name.name),
         ExprKind::Member(value, name) => format!("{}.{}", tree(value), name.name),
         ExprKind::Slice { value, high, low } => format!("{}[{}:{}]", tree(value), tree(high), tree(low)),
+        ExprKind::Index(value, index) => format!("{}[{}]", tree(value), tree(index)),
         ExprKind::Call { function, types, arguments } => {
             let types: String = types.iter().map(|ty| format!("<{}>", type_tree(&ty.kind))).collect();
             format!("{}{types}({})", tree(function), arguments_tree(arguments))
@@ -122,6 +123,8 @@ fn type_tree(ty: &TypeKind) -> String {
         TypeKind::Integer => "int".into(),
         TypeKind::Error => "error".into(),
         TypeKind::Any => "_".into(),
+        TypeKind::Stack(of, size) => format!("{}[{}]", type_tree(&of.kind), tree(size)),
+        TypeKind::Tuple(of) => of.iter().map(|ty| format!("<{}>", type_tree(&ty.kind))).collect(),
         TypeKind::Named { name, arguments } => {
             let arguments: String = arguments.iter().map(|ty| format!("<{}>", type_tree(&ty.kind))).collect();
             format!("{}{arguments}", name.name)
@@ -352,7 +355,7 @@ fn one_mistake_gives_one_error() {
         "switch x { 1: { y = 1; } }",
         "for (;;) { x = 1; }",
         "retrun;",
-        "x = y[1];",
+        "x = (y, 1);",
         "bit<8> = 1;",
         "bit<8 y = 1;",
         "x.1 = 2;",

@@ -7,10 +7,11 @@ use crate::error::CliError;
 use crate::format::Format;
 use crate::output;
 use comfy_table::Table;
+use rnic_hw::model::Design;
 use rnic_hw::nanotransport::{
     self, Block, CYCLES_PER_NS, Checked, Latency, Pair, PairMessage, PairParameters, Throughput, check, measure, period,
 };
-use rnic_hw::synthesis::{Xilinx, xilinx};
+use rnic_hw::synthesis::{Placed, Xilinx, ecp5, xilinx};
 use rnic_nano::cost::{Hardware, analyse};
 use rnic_nano::{CompileError, Program, compile_file, rtl};
 use serde_json::{Value, json};
@@ -18,6 +19,8 @@ use std::io::{self, Write};
 
 /// Steps of each block in `rnic reproduce hardware`, and with `--quick`.
 const STEPS: (u64, u64) = (10_000_000, 20_000);
+/// Registers in each array of messages of the programs whose pipelines are synthesised: one for each message of the NIC.
+const MESSAGES: u128 = 16;
 /// Lengths of messages whose throughput is measured, and how many pass: frames of 64 bytes, full frames, the longest
 /// messages.
 const SIZES: [(u32, usize); 3] = [(0, 2_000), (1_024, 300), (38_912, 24)];
@@ -76,8 +79,8 @@ pub(crate) fn nic(arguments: &HwNicArgs) -> Result<(), CliError> {
         Err(CompileError::Rejected(rejected)) => return Err(CliError::Program(Box::new(rejected))),
         Err(unreadable) => return Err(CliError::Input(unreadable.to_string())),
     };
-    let no_hardware = |error: String| CliError::Input(format!("{file} has no hardware form: {error}"));
-    let rtl = rtl::generate(&program, 64).map_err(|error| no_hardware(error.to_string()))?;
+    let rtl = rtl::generate(&program, program.header_room() as u32)
+        .map_err(|error| crate::p4::no_hardware(&file, &program, &error))?;
     let in_1024 = |per_mille: u32| (per_mille * 1_024).div_ceil(1_000);
     let parameters = PairParameters {
         log_slots: arguments.slots.ilog2(),
@@ -163,18 +166,25 @@ fn measured_table(rows: &[Measured]) -> Table {
     table
 }
 
-/// The cost of a design after synthesis, and the flip-flops and stages of the model, if it is a program.
+/// The cost of a design after synthesis; on ECP5 also after place and route.
 struct Synthesised {
     name: String,
     xilinx: Xilinx,
+    ecp5: Option<Placed>,
 }
 
-/// Stages of a program: of the cost model and of the generator.
-struct Stages {
+/// A program in the cost model of `rnic p4 check --cost`, and in the generated Verilog.
+struct Modelled {
     name: &'static str,
-    model: (u32, u32),
-    generated: (u32, u32),
-    model_latency_ns: (f64, f64),
+    /// Stages of (ingress, egress).
+    stages: [(u32, u32); 2],
+    /// Cycles between two packets.
+    interval: [u32; 2],
+    /// Bytes of registers and schedulers.
+    registers: [u64; 2],
+    /// Bits that the model has for the headers in all stages; the flip-flops are in the table of the cost.
+    header_bits: u64,
+    latency_ns: (f64, f64),
 }
 
 /// The part of `rnic reproduce hardware` about NanoTransport.
@@ -183,7 +193,7 @@ pub(crate) struct Nano {
     checked: Vec<Checked>,
     measured: Vec<Measured>,
     synthesised: Vec<Synthesised>,
-    stages: Vec<Stages>,
+    modelled: Vec<Modelled>,
 }
 
 /// Measures NanoTransport's blocks and NICs, as far as the programs for it are installed.
@@ -196,39 +206,53 @@ pub(crate) fn measured(quick: bool, notes: &mut Vec<String>) -> Result<Nano, Cli
         }
     }
     let refused = |error: rtl::RtlError| CliError::Input(error.to_string());
-    for (name, program) in rnic_hw::p4::programs()? {
-        let rtl = rtl::generate(&program, 64).map_err(refused)?;
-        nano.stages.push(stages(name, &program, &rtl));
+    let mut place = !quick;
+    for block in Block::ALL {
+        nano.synthesise(block.name().to_string(), &block.module(4), &block.place(), &mut place, notes)?;
+    }
+    for (name, program) in rnic_hw::p4::programs(MESSAGES)? {
+        let rtl = rtl::generate(&program, program.header_room() as u32).map_err(refused)?;
+        nano.modelled.push(modelled(name, &program, &rtl));
         if quick && name != "ndp" {
             continue;
         }
         let homa = name.starts_with("homa");
         let parameters = PairParameters { rtx_needs_credit: homa, ..PairParameters::default() };
-        if let Some((latency, throughput)) = installed(measure(&rtl, parameters, &SIZES), notes)? {
+        if let Err(error) = nanotransport::pair(&rtl, parameters) {
+            notes.push(format!("{name} is not in a NIC: {error}"));
+        } else if let Some((latency, throughput)) = installed(measure(&rtl, parameters, &SIZES), notes)? {
             nano.measured.push(Measured { name: name.to_string(), period: period(&rtl), latency, throughput });
         }
-        if !quick && let Some(row) = installed(xilinx(&nanotransport::pipelines_alone(&rtl)), notes)? {
-            nano.synthesised.push(Synthesised { name: format!("pipelines of {name}"), xilinx: row });
-        }
-    }
-    for block in Block::ALL {
-        match installed(xilinx(&block.module(4)), notes)? {
-            Some(row) => nano.synthesised.push(Synthesised { name: block.name().to_string(), xilinx: row }),
-            None => break,
+        if !quick {
+            let (alone, placed) = (nanotransport::pipelines_alone(&rtl), nanotransport::pipelines_in_registers(&rtl));
+            nano.synthesise(format!("pipelines of {name}"), &alone, &placed, &mut place, notes)?;
         }
     }
     notes.dedup();
     Ok(nano)
 }
 
-fn stages(name: &'static str, program: &Program, rtl: &rtl::Rtl) -> Stages {
-    let cost = analyse(program, &Hardware::default());
+fn modelled(name: &'static str, program: &Program, rtl: &rtl::Rtl) -> Modelled {
+    let hardware = Hardware::default();
+    let cost = analyse(program, &hardware);
     let ns = |picoseconds: u64| picoseconds as f64 / 1_000.0;
-    Stages {
+    let cycles = (cost.pipeline_interval as f64 * hardware.clock_hz as f64 / 1e12).round() as u32;
+    // An entry of a scheduler has its valid bit, id, rank, granted and grantable.
+    let bits = |instance: &rnic_nano::hir::Instance| match instance.kind.as_str() {
+        "PriorityScheduler" => 16 * 113,
+        _ => instance.types.iter().sum::<u32>() as u64 * instance.arguments.first().map_or(0, |size| *size as u64),
+    };
+    let registers: u64 = program.hir().instances.iter().map(bits).sum();
+    Modelled {
         name,
-        model: (cost.ingress.stages.len() as u32, cost.egress.stages.len() as u32),
-        generated: (rtl.ingress.stages, rtl.egress.stages),
-        model_latency_ns: (ns(cost.ingress.picoseconds), ns(cost.egress.picoseconds)),
+        stages: [
+            (cost.ingress.stages.len() as u32, cost.egress.stages.len() as u32),
+            (rtl.ingress.stages, rtl.egress.stages),
+        ],
+        interval: [cycles, rtl.ingress.distance.max(rtl.egress.distance)],
+        registers: [cost.memory.registers, registers.div_ceil(8)],
+        header_bits: 8 * cost.memory.headers,
+        latency_ns: (ns(cost.ingress.picoseconds), ns(cost.egress.picoseconds)),
     }
 }
 
@@ -240,6 +264,17 @@ message and ends when its header leaves; a round trip is from a complete data fr
 cycles of the design in a simulation, not of a device that reaches 3.2 GHz.";
 
 impl Nano {
+    /// Synthesises a design, and with `place` also places and routes it between registers.
+    fn synthesise(
+        &mut self, name: String, design: &Design, between: &Design, place: &mut bool, notes: &mut Vec<String>,
+    ) -> Result<(), CliError> {
+        let Some(xilinx) = installed(xilinx(design), notes)? else { return Ok(()) };
+        let ecp5 = if *place { installed(ecp5(design, between), notes)? } else { None };
+        *place &= ecp5.is_some();
+        self.synthesised.push(Synthesised { name, xilinx, ecp5 });
+        Ok(())
+    }
+
     pub(crate) fn print(&self, out: &mut dyn Write) -> io::Result<()> {
         if !self.checked.is_empty() {
             writeln!(out, "{}\n", checked_table(&self.checked))?;
@@ -248,22 +283,51 @@ impl Nano {
             writeln!(out, "{}\n{SOURCES}\n", measured_table(&self.measured))?;
         }
         if !self.synthesised.is_empty() {
-            let mut table = empty(&["NanoTransport, 16 messages", "LUT", "FF", "BRAM (18 Kb)", "DSP"]);
-            for Synthesised { name, xilinx } in &self.synthesised {
+            let header = [
+                "NanoTransport, 16 messages",
+                "LUT",
+                "FF",
+                "BRAM (18 Kb)",
+                "DSP",
+                "ECP5: LUT4",
+                "FF",
+                "BRAM (18 Kb)",
+                "MHz",
+            ];
+            let mut table = empty(&header);
+            for Synthesised { name, xilinx, ecp5 } in &self.synthesised {
                 let counts = [xilinx.luts, xilinx.flip_flops, xilinx.block_rams, xilinx.multipliers];
-                table.add_row([vec![name.clone()], counts.map(|count| count.to_string()).to_vec()].concat());
+                let mut row = vec![name.clone()];
+                row.extend(counts.map(|count| count.to_string()));
+                row.extend(match ecp5 {
+                    Some(placed) => {
+                        let counts = [placed.luts, placed.flip_flops, placed.block_rams].map(|count| count.to_string());
+                        [counts.to_vec(), vec![format!("{:.0}", placed.mhz)]].concat()
+                    }
+                    None => vec![String::new(); 4],
+                });
+                table.add_row(row);
             }
             writeln!(out, "{table}\n")?;
         }
-        let header =
-            ["program", "stages of the cost model: ingress, egress", "of the generator", "model's latency in ns"];
+        let header = [
+            "program: cost model, Verilog",
+            "stages (ingress, egress)",
+            "cycles between packets",
+            "registers (bytes)",
+            "model: bits of headers",
+            "model: latency (ns)",
+        ];
         let mut table = empty(&header);
-        for row in &self.stages {
+        for row in &self.modelled {
+            let [model, generated] = row.stages;
             table.add_row([
                 row.name.to_string(),
-                format!("{}, {}", row.model.0, row.model.1),
-                format!("{}, {}", row.generated.0, row.generated.1),
-                format!("{:.1}, {:.1}", row.model_latency_ns.0, row.model_latency_ns.1),
+                format!("{}+{}, {}+{}", model.0, model.1, generated.0, generated.1),
+                format!("{}, {}", row.interval[0], row.interval[1]),
+                format!("{}, {}", row.registers[0], row.registers[1]),
+                row.header_bits.to_string(),
+                format!("{:.1}, {:.1}", row.latency_ns.0, row.latency_ns.1),
             ]);
         }
         writeln!(out, "{table}\n")
@@ -278,17 +342,33 @@ impl Nano {
                 "throughput": row.throughput.iter().map(throughput_document).collect::<Vec<_>>(),
             })
         });
-        let synthesised = self.synthesised.iter().map(|Synthesised { name, xilinx }| {
-            json!({ "design": name, "luts": xilinx.luts, "flip_flops": xilinx.flip_flops, "block_rams": xilinx.block_rams, "multipliers": xilinx.multipliers })
+        let synthesised = self.synthesised.iter().map(|Synthesised { name, xilinx, ecp5 }| {
+            let placed = ecp5.map(|placed| {
+                json!({ "luts": placed.luts, "flip_flops": placed.flip_flops, "block_rams": placed.block_rams, "mhz": placed.mhz })
+            });
+            json!({
+                "design": name,
+                "luts": xilinx.luts,
+                "flip_flops": xilinx.flip_flops,
+                "block_rams": xilinx.block_rams,
+                "multipliers": xilinx.multipliers,
+                "ecp5": placed,
+            })
         });
-        let stages = self.stages.iter().map(|row| {
-            json!({ "program": row.name, "model": [row.model.0, row.model.1], "generated": [row.generated.0, row.generated.1] })
+        let model = self.modelled.iter().map(|row| {
+            json!({
+                "program": row.name,
+                "stages": { "model": row.stages[0], "generated": row.stages[1] },
+                "interval_cycles": { "model": row.interval[0], "generated": row.interval[1] },
+                "register_bytes": { "model": row.registers[0], "generated": row.registers[1] },
+                "header_bits": row.header_bits,
+            })
         });
         json!({
             "comparison": checked_document(&self.checked),
             "nics": measured.collect::<Vec<_>>(),
             "cost": synthesised.collect::<Vec<_>>(),
-            "stages": stages.collect::<Vec<_>>(),
+            "model": model.collect::<Vec<_>>(),
         })
     }
 }

@@ -48,6 +48,11 @@ impl Block {
         Design { top, files: super::sources(), parameters, words: (0, 0) }
     }
 
+    /// The block with 16 messages between registers, for place and route.
+    pub fn place(self) -> Design {
+        Design { top: "nt_place", words: (0, 0), ..self.bench(false) }
+    }
+
     /// The bench of the block; `rtx_needs_credit` is the setting of the same name of the core.
     fn bench(self, rtx_needs_credit: bool) -> Design {
         Design {

@@ -12,12 +12,12 @@ mod steps;
 pub use blocks::{Block, Checked, check, mutants, survives};
 pub use nic::{
     CYCLES_PER_NS, Delivery, Latency, Pair, PairMessage, PairParameters, Throughput, measure, pair, pipelines_alone,
-    single,
+    pipelines_in_registers, single,
 };
 pub use program::period;
 
 /// The source files in `hw/nanotransport`, as (name, text).
-pub const FILES: [(&str, &str); 10] = [
+pub const FILES: [(&str, &str); 11] = [
     ("nt_packetization.v", include_str!("../../../../hw/nanotransport/nt_packetization.v")),
     ("nt_reassembly.v", include_str!("../../../../hw/nanotransport/nt_reassembly.v")),
     ("nt_generator.v", include_str!("../../../../hw/nanotransport/nt_generator.v")),
@@ -28,6 +28,7 @@ pub const FILES: [(&str, &str); 10] = [
     ("nt_link.v", include_str!("../../../../hw/nanotransport/nt_link.v")),
     ("nt_pair.v", include_str!("../../../../hw/nanotransport/nt_pair.v")),
     ("nt_block_bench.v", include_str!("../../../../hw/nanotransport/nt_block_bench.v")),
+    ("nt_place.v", include_str!("../../../../hw/nanotransport/nt_place.v")),
 ];
 
 /// The source files of all blocks.

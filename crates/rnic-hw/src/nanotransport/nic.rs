@@ -74,7 +74,7 @@ pub struct Delivery {
 /// The program does not fit a NIC.
 pub fn pair(rtl: &Rtl, parameters: PairParameters) -> Result<Design, HwError> {
     let mut files = super::sources();
-    files.retain(|(name, _)| name != "nt_block_bench.v");
+    files.retain(|(name, _)| !matches!(name.as_str(), "nt_block_bench.v" | "nt_place.v"));
     files.extend([("nt_program.v".to_string(), program(rtl)?), ("p4_nic.v".to_string(), rtl.nic.clone())]);
     Ok(Design {
         top: "nt_pair",
@@ -107,6 +107,54 @@ pub fn pipelines_alone(rtl: &Rtl) -> Design {
     Design { top: "p4_nic", files, parameters: Vec::new(), words: (0, 0) }
 }
 
+/// The pipelines of a program between shift registers, with four pins: for place and route, where all paths are from
+/// register to register.
+pub fn pipelines_in_registers(rtl: &Rtl) -> Design {
+    let (mut inputs, mut outputs, mut connections) = (0, 0, vec!["        .clk(clk)".to_string()]);
+    let mut input = |name: String, width: u32, connections: &mut Vec<String>| {
+        connections.push(format!("        .{name}(in[{inputs} +: {width}])"));
+        inputs += width;
+    };
+    let mut output = |name: String, width: u32, connections: &mut Vec<String>| {
+        connections.push(format!("        .{name}(out[{outputs} +: {width}])"));
+        outputs += width;
+    };
+    for pipeline in [&rtl.ingress, &rtl.egress] {
+        let name = pipeline.name;
+        input(format!("{name}_valid"), 1, &mut connections);
+        output(format!("{name}_done"), 1, &mut connections);
+        for port in &pipeline.inputs {
+            input(format!("{name}_{}", port.name), port.width, &mut connections);
+        }
+        for port in &pipeline.outputs {
+            output(format!("{name}_{}", port.name), port.width, &mut connections);
+        }
+        for (number, call) in pipeline.calls.iter().enumerate() {
+            let call_name = format!("{name}_call{number}");
+            output(format!("{call_name}_valid"), 1, &mut connections);
+            let (arguments, results) = (call.arguments.iter().sum::<u32>(), call.results.iter().sum::<u32>());
+            if arguments > 0 {
+                output(format!("{call_name}_arguments"), arguments, &mut connections);
+            }
+            if results > 0 {
+                input(format!("{call_name}_results"), results, &mut connections);
+            }
+        }
+    }
+    let text = format!(
+        "// Generated: the pipelines between shift registers.\nmodule p4_place (\n    input  wire clk,\n    input  wire shift_in,\n    \
+         input  wire capture,\n    output wire shift_out\n);\n    reg  [{high_in}:0] in;\n    reg  [{high_out}:0] captured;\n    \
+         wire [{high_out}:0] out;\n    p4_nic nic (\n{}\n    );\n    always @(posedge clk) begin\n        \
+         in <= {{in, shift_in}};\n        captured <= capture ? out : {{captured, 1'b0}};\n    end\n    \
+         assign shift_out = captured[{high_out}];\nendmodule\n",
+        connections.join(",\n"),
+        high_in = inputs - 1,
+        high_out = outputs - 1,
+    );
+    let files = vec![("p4_place.v".to_string(), text), ("p4_nic.v".to_string(), rtl.nic.clone())];
+    Design { top: "p4_place", files, parameters: Vec::new(), words: (0, 0) }
+}
+
 /// Two NICs in Verilator.
 #[derive(Debug)]
 pub struct Pair {
@@ -120,7 +168,15 @@ impl Pair {
     /// # Errors
     /// The program does not fit a NIC; Verilator is not installed or refuses the design.
     pub fn start(rtl: &Rtl, parameters: PairParameters, vcd: Option<&Path>) -> Result<Pair, HwError> {
-        let bench = Model::build(&pair(rtl, parameters)?, vcd.is_some())?.start(vcd)?;
+        Pair::of(&pair(rtl, parameters)?, vcd)
+    }
+
+    /// Compiles and starts a design of two NICs, which may be a mutant.
+    ///
+    /// # Errors
+    /// Verilator is not installed or refuses the design.
+    pub fn of(design: &Design, vcd: Option<&Path>) -> Result<Pair, HwError> {
+        let bench = Model::build(design, vcd.is_some())?.start(vcd)?;
         Ok(Pair { bench, sent: 0 })
     }
 

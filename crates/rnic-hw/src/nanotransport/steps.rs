@@ -111,6 +111,8 @@ pub(super) struct Source {
     tags: BTreeMap<u32, u32>,
     next_tag: u32,
     senders: BTreeMap<(u32, u16), Sending>,
+    /// How often another sender or slot took over a row of the table, by low bits of sender and slot.
+    takers: BTreeMap<(u32, u16), u32>,
     /// Message that each slot of the receiver has.
     receiving: BTreeMap<u16, (u32, u32, u32)>,
     /// Control packets that wait in the generator, at most.
@@ -144,6 +146,7 @@ impl Source {
             tags: BTreeMap::new(),
             next_tag: 0,
             senders: BTreeMap::new(),
+            takers: BTreeMap::new(),
             receiving: BTreeMap::new(),
             waiting: 0,
             seen: BTreeMap::new(),
@@ -328,8 +331,23 @@ impl Source {
         self.wait(steps, ns);
         let now = self.now as u32;
         // Few senders at a time are busy, so that messages get complete.
-        let src_ip = 0x0a00_0100 + self.below(if self.now % 100_000 < 50_000 { 3 } else { 16 }) as u32;
-        let slot = self.below(if self.now % 70_000 < 35_000 { 2 } else { 16 }) as u16;
+        let low_ip = self.below(if self.now % 100_000 < 50_000 { 3 } else { 16 }) as u32;
+        let low_slot = self.below(if self.now % 70_000 < 35_000 { 2 } else { 16 }) as u16;
+        // The table has a row for the low bits of both. Now and then another sender, or another slot, takes over a row
+        // whose message has ended; the earlier one does not return, because only the core would still know it.
+        let takes_over = self.below(150) == 0;
+        let turn = self.takers.get(&(low_ip, low_slot)).copied().unwrap_or(0);
+        let place = |turn: u32| {
+            let (ip, slot) = (turn.div_ceil(2) << 8, ((turn / 2) << 4) as u16 & 0xfff0);
+            (0x0a00_0100 + low_ip + ip, low_slot + slot)
+        };
+        let (mut src_ip, mut slot) = place(turn);
+        let is_active = |(ip, id, _): &(u32, u32, u32)| *ip == src_ip && *id as u16 == slot;
+        if takes_over && !self.receiving.values().any(is_active) {
+            self.takers.insert((low_ip, low_slot), turn + 1);
+            self.senders.remove(&(src_ip, slot));
+            (src_ip, slot) = place(turn + 1);
+        }
         let mut known = self.senders.get(&(src_ip, slot)).copied();
         let begins = known.is_none() || self.below(40) == 0;
         if begins {
@@ -416,6 +434,9 @@ impl Source {
         self.push(steps, kind, &words, &[1, wrong | stored << 2 | last << 3]);
         if let Some(completed) = received.completed {
             self.receiving.remove(&info.rx_msg_id);
+            // A complete message does not expire, although it is still in its buffer.
+            let later = (self.now + 1_000 * self.below(100)) as u32;
+            self.push(steps, "timer", &[3, later, 0, 0, 0, 0, id], &[3]);
             let words = [2, now, 0, 0, 0, 0, id];
             let expected = [2, 0, 0, 0, completed.src_ip, completed.tx_msg_id, completed.bytes];
             self.push(steps, "complete", &words, &expected);

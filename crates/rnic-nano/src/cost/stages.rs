@@ -159,7 +159,7 @@ impl Analysis<'_> {
             }
             Stmt::Apply { table, hit, action } => return self.apply(*table, [*hit, *action], known),
             Stmt::Extern(call) => self.call(call, &mut known),
-            Stmt::Extract(_) | Stmt::Advance(_) | Stmt::Emit(_) => {}
+            Stmt::Extract(_) | Stmt::Advance(_) | Stmt::Lookahead(_) | Stmt::Emit(_) => {}
         }
         Some(known)
     }

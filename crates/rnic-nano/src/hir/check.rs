@@ -184,6 +184,10 @@ impl Checker<'_> {
             Stmt::Advance(bits) => {
                 ensure(location == Location::State && bits % 8 == 0, || format!("advance by {bits}"))
             }
+            Stmt::Lookahead(slots) => {
+                ensure(location == Location::State, || "lookahead outside of a parser".to_string())?;
+                slots.iter().try_for_each(|slot| self.width(*slot).map(|_| ()))
+            }
             Stmt::Emit(header) => {
                 ensure(location == Location::Deparser, || "emit outside of a deparser".to_string())?;
                 self.header(*header)
@@ -393,6 +397,7 @@ mod tests {
             Stmt::Extract(HeaderId(0)),
             Stmt::Emit(HeaderId(0)),
             Stmt::Advance(8),
+            Stmt::Lookahead(vec![SlotId(0)]),
         ];
         for one in broken {
             assert!(statement(one.clone()).is_err(), "{one:?}");
@@ -414,7 +419,7 @@ mod tests {
             |pipeline| pipeline.tables[0].size = 0,
             |pipeline| {
                 let transition = Transition::To(Target::State(StateId(1)));
-                pipeline.states = vec![State { name: String::new(), body: vec![], transition }];
+                pipeline.states = vec![State { name: String::new(), span: Span::default(), body: vec![], transition }];
             },
         ];
         for (number, change) in changes.into_iter().enumerate() {

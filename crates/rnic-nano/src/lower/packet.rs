@@ -7,7 +7,7 @@
 use super::code::Op;
 use super::{Label, Lowering, TELEMETRY_BYTES};
 use crate::arithmetic;
-use crate::hir::{Expr, Header, HeaderId, Pattern, StateId, Target, Transition};
+use crate::hir::{Expr, Header, HeaderId, Pattern, SlotId, StateId, Target, Transition};
 use std::collections::BTreeMap;
 
 /// The parser states for which code has not been generated yet.
@@ -130,12 +130,29 @@ impl Lowering<'_> {
 
     pub(super) fn extract(&mut self, header: HeaderId) {
         let header = &self.pipeline.headers[header.0 as usize];
-        let (mut bit, bytes) = (8 * self.position, self.bytes(header));
+        let (bit, bytes) = (8 * self.position, self.bytes(header));
         self.advance(bytes);
         if bit / 8 + bytes > self.position {
             return;
         }
-        for slot in &header.fields {
+        self.load_fields(&header.fields, bit);
+        let (valid, one) = (self.slots[header.valid.0 as usize].lo, self.constant(1));
+        self.copy_to(one, Some(valid));
+    }
+
+    /// Reads the next bits of the packet without consuming them.
+    pub(super) fn lookahead(&mut self, slots: &[SlotId]) {
+        let start = self.position;
+        let bits: u32 = slots.iter().map(|slot| self.pipeline.slots[slot.0 as usize].width).sum();
+        self.advance(bits.div_ceil(8));
+        if start + bits.div_ceil(8) <= self.position {
+            self.load_fields(slots, 8 * start);
+        }
+        self.position = start;
+    }
+
+    fn load_fields(&mut self, fields: &[SlotId], mut bit: u32) {
+        for slot in fields {
             let (register, width) = (self.slots[slot.0 as usize], self.pipeline.slots[slot.0 as usize].width);
             if width > 64 {
                 self.load(register.hi, bit, width - 64);
@@ -145,8 +162,6 @@ impl Lowering<'_> {
             }
             bit += width;
         }
-        let (valid, one) = (self.slots[header.valid.0 as usize].lo, self.constant(1));
-        self.copy_to(one, Some(valid));
     }
 
     /// Emits a load of `width` bits, at most 64, that start at any bit of the packet.

@@ -32,6 +32,7 @@ impl Lowering<'_> {
             Stmt::Extern(call) => self.call(call),
             Stmt::Extract(header) => self.extract(*header),
             Stmt::Advance(bits) => self.advance(bits / 8),
+            Stmt::Lookahead(slots) => self.lookahead(slots),
             Stmt::Emit(header) => self.emit_header(*header),
         }
     }

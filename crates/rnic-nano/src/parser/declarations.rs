@@ -198,19 +198,14 @@ impl Parser {
         self.bump();
         let name = self.ident(what)?;
         self.types.insert(name.name.clone());
-        if self.is("<") {
-            return self.unsupported(
-                "type parameters of headers and structs",
-                Some("hardware has wires of a fixed width: write one for each type"),
-            );
-        }
+        let type_parameters = self.type_parameters()?;
         let mut fields = Vec::new();
         self.braces(&format!("{what} `{}`", name.name), |parser| {
             fields.push(parser.field()?);
             Ok(())
         })?;
         self.eat(";");
-        Ok(Struct { name, fields })
+        Ok(Struct { name, type_parameters, fields })
     }
 
     fn field(&mut self) -> Parsed<Field> {
@@ -353,11 +348,17 @@ impl Parser {
     pub(super) fn instance(&mut self, annotations: Vec<Annotation>, ty: crate::ast::Type) -> Parsed<Instance> {
         let arguments = self.arguments()?;
         if self.is("{") {
-            return self.unsupported("functions", Some("write an action with an `out` parameter for the result"));
+            return self.unsupported(
+                "functions of an instance",
+                Some("the blocks of the NIC are fixed: write a function, and call it"),
+            );
         }
         let name = self.ident("the instance")?;
         if self.is("=") {
-            return self.unsupported("instances with an initialiser", Some("remove the part that begins with `=`"));
+            return self.unsupported(
+                "instances with an initialiser",
+                Some("the blocks of the NIC are fixed: remove the part that begins with `=`"),
+            );
         }
         self.semicolon("the instance")?;
         Ok(Instance { annotations, ty, arguments, name })

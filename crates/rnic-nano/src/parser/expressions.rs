@@ -174,11 +174,6 @@ impl Parser {
     fn member(&mut self, value: Expr) -> Parsed<Expr> {
         self.count_operator()?;
         self.bump();
-        let called = matches!(self.ahead(1).kind, TokenKind::Punctuation("(" | "<"));
-        if called && self.is_word("lookahead") {
-            let instead = "extract the header, and read its fields";
-            return self.unsupported("`lookahead`", Some(instead));
-        }
         let name = self.ident("a member")?;
         Ok(Expr { span: value.span.to(name.span), kind: ExprKind::Member(Box::new(value), name) })
     }
@@ -187,10 +182,9 @@ impl Parser {
         self.count_operator()?;
         let open = self.bump();
         let high = self.expr()?;
-        if self.is("]") {
-            let place = open.to(self.span());
-            let instead = "`value[high:low]` is a slice of bits; header stacks are not supported";
-            return self.fail(Diagnostic::unsupported(place, "array elements", Some(instead)));
+        if self.eat("]").is_some() {
+            let span = value.span.to(self.last_span());
+            return Ok(Expr { span, kind: ExprKind::Index(Box::new(value), Box::new(high)) });
         }
         self.expect(":", "between the highest and the lowest bit")?;
         let low = self.expr()?;
@@ -259,7 +253,7 @@ impl Parser {
         let open = self.bump();
         let inner = self.expr()?;
         if self.is(",") {
-            return self.unsupported("tuples", Some("write a struct: `{a, b}`"));
+            return self.unsupported("tuples in parentheses", Some("write braces: `{a, b}`"));
         }
         let close = self.close(")", open, "an expression")?;
         Ok(Expr { span: open.to(close), ..inner })
@@ -300,7 +294,9 @@ impl Parser {
                 "strings outside of annotations and `static_assert`",
                 Some("a packet has no strings: use a number of fixed width"),
             ),
-            TokenKind::Keyword("this") => self.unsupported("`this`", None),
+            TokenKind::Keyword("this") => {
+                self.unsupported("`this`", Some("the blocks of the NIC are fixed: call an object by its name"))
+            }
             TokenKind::Punctuation("...") => self.unsupported("`...` as a value", Some("give every field a value")),
             TokenKind::Keyword("select") => {
                 let error = self.unexpected_error("a value");

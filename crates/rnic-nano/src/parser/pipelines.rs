@@ -84,7 +84,11 @@ impl Parser {
     fn head_with_body(&mut self, head: Prototype, what: &str) -> Parsed<Prototype> {
         if let (Some(first), true) = (head.type_parameters.first(), self.is("{")) {
             let what = format!("type parameters of {what} with a body");
-            return self.fail(Diagnostic::unsupported(first.span, &what, Some("write the actual types instead")));
+            return self.fail(Diagnostic::unsupported(
+                first.span,
+                &what,
+                Some("hardware has wires of a fixed width: write the actual types"),
+            ));
         }
         if !self.is("{") {
             return self.unexpected(&format!("`{{` or `;` after the parameters of `{}`", head.name.name));

@@ -132,7 +132,9 @@ impl Parser {
     }
 
     fn no_effect<T>(&mut self, value: &Expr) -> Parsed<T> {
-        if matches!(value.kind, ExprKind::Name(_) | ExprKind::Member(..) | ExprKind::Slice { .. }) && !self.is(";") {
+        if matches!(value.kind, ExprKind::Name(_) | ExprKind::Member(..) | ExprKind::Slice { .. } | ExprKind::Index(..))
+            && !self.is(";")
+        {
             return self.unexpected("`=` or `(` in a statement");
         }
         let error = Diagnostic::new(value.span, "this statement has no effect", "the value is not used");

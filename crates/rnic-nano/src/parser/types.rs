@@ -32,6 +32,10 @@ impl Parser {
                 self.bits(false)?.map_or(TypeKind::Integer, |width| TypeKind::Int(Box::new(width)))
             }
             TokenKind::Keyword("_") => self.simple_type(TypeKind::Any),
+            TokenKind::Keyword("tuple") => {
+                self.bump();
+                TypeKind::Tuple(self.type_arguments()?)
+            }
             TokenKind::Ident(_) => {
                 let name = self.ident("a type")?;
                 let arguments = if self.is("<") { self.type_arguments()? } else { Vec::new() };
@@ -43,13 +47,11 @@ impl Parser {
             TokenKind::Keyword(keyword) => return self.no_type(keyword),
             _ => return self.unexpected("a type"),
         };
-        if self.is("[") {
-            return self.unsupported(
-                "header stacks",
-                Some("declare one header for each element, or give a header wider fields"),
-            );
-        }
-        Ok(Type { span: start.to(self.last_span()), kind })
+        let ty = Type { span: start.to(self.last_span()), kind };
+        let Some(open) = self.eat("[") else { return Ok(ty) };
+        let size = self.expr()?;
+        self.close("]", open, "the number of elements")?;
+        Ok(Type { span: start.to(self.last_span()), kind: TypeKind::Stack(Box::new(ty), Box::new(size)) })
     }
 
     fn simple_type(&mut self, kind: TypeKind) -> TypeKind {
@@ -59,11 +61,16 @@ impl Parser {
 
     fn no_type<T>(&mut self, keyword: &str) -> Parsed<T> {
         match keyword {
-            "varbit" => self.unsupported("`varbit`", Some("use headers of fixed size, one for each size")),
-            "tuple" => self.unsupported("tuples", Some("declare a struct")),
-            "list" => self.unsupported("`list`", None),
-            "string" => self.unsupported("strings", None),
-            "match_kind" => self.unsupported("`match_kind` as a type", None),
+            "varbit" => self.unsupported(
+                "`varbit`",
+                Some("the fields behind it would have no fixed wires: use headers of fixed size, one for each size"),
+            ),
+            "list" => self.unsupported("`list`", Some("wires have no variable number: use a tuple or a struct")),
+            "string" => self.unsupported("strings", Some("a packet has no strings: use a number of fixed width")),
+            "match_kind" => self.unsupported(
+                "`match_kind` as a type",
+                Some("the comparators of a table are wired: write the match kind in the table's key"),
+            ),
             "void" => {
                 let error = self.unexpected_error("a type");
                 self.fail(error.with_help("`void` is only allowed as the return type of a function or method"))
@@ -229,15 +236,26 @@ impl Parser {
         match &self.ahead(1).kind {
             TokenKind::Ident(_) => true,
             TokenKind::Punctuation("<") => {
-                self.type_arguments_len(1).is_some_and(|len| matches!(self.ahead(len + 1).kind, TokenKind::Ident(_)))
+                self.type_arguments_len(1).is_some_and(|len| match self.ahead(len + 1).kind {
+                    TokenKind::Ident(_) => true,
+                    TokenKind::Punctuation("[") => self.stack_follows(len + 1),
+                    _ => false,
+                })
             }
-            // `T[4] name` declares a header stack.
-            TokenKind::Punctuation("[") => {
-                matches!(self.ahead(2).kind, TokenKind::Number(..) | TokenKind::Ident(_))
-                    && is_punctuation(self.ahead(3), "]")
-                    && matches!(self.ahead(4).kind, TokenKind::Ident(_))
-            }
+            TokenKind::Punctuation("[") => self.stack_follows(1),
             _ => false,
         }
+    }
+
+    /// Whether the tokens from index `from` on are `[size] name`: the declaration of a header stack.
+    fn stack_follows(&self, from: usize) -> bool {
+        for count in from + 1..from + MAX_LOOKAHEAD {
+            match self.ahead(count).kind {
+                TokenKind::Punctuation("]") => return matches!(self.ahead(count + 1).kind, TokenKind::Ident(_)),
+                TokenKind::End | TokenKind::Punctuation("[" | ";" | ":" | "{" | "}") => return false,
+                _ => {}
+            }
+        }
+        false
     }
 }

@@ -2,10 +2,13 @@
 
 use super::RtlError;
 use super::net::{Access, Netlist, NodeId, What};
+use crate::arithmetic;
 use crate::hir::BinaryOp;
 use crate::hir::{
-    Entry, Expr, ExprKind, ExternCall, HeaderId, Instance, Pattern, Pipeline, SlotId, Stmt, Target, Transition,
+    Entry, Expr, ExprKind, ExternCall, HeaderId, Instance, Pattern, Pipeline, SlotId, Stmt, Table, Target, Transition,
 };
+use crate::source::Span;
+use std::collections::BTreeSet;
 
 /// A pipeline as data flow.
 #[derive(Debug, Default)]
@@ -15,9 +18,21 @@ pub(super) struct Flow {
     pub(super) accepted: NodeId,
     /// The pipeline's outputs, as (name, value).
     pub(super) outputs: Vec<(String, NodeId)>,
-    /// The headers that the deparser emits, from the first bit on.
-    pub(super) emitted: Vec<NodeId>,
+    /// The headers that the deparser emits, in order.
+    pub(super) emitted: Vec<Emission>,
 }
+
+/// A header that the deparser emits.
+#[derive(Debug)]
+pub(super) struct Emission {
+    /// Whether the packet has the header; `None`: every packet has it.
+    pub(super) present: Option<NodeId>,
+    /// The fields of the header, from the first bit on.
+    pub(super) fields: Vec<NodeId>,
+}
+
+/// Maximum number of emitted headers whose presence depends on the packet: a stage shifts the bytes behind each of them.
+const MAX_OPTIONAL: usize = 12;
 
 struct Builder<'p> {
     pipeline: &'p Pipeline,
@@ -29,8 +44,15 @@ struct Builder<'p> {
     alive: NodeId,
     /// For each enclosing scope: the predicate under which it was left.
     left: Vec<NodeId>,
-    emitted: Vec<NodeId>,
+    emitted: Vec<Emission>,
     modified: Vec<u32>,
+    /// In the parser: the bits that are consumed so far; `None` if their number depends on the packet.
+    position: Option<u32>,
+    /// The first bytes of the packet, which the parser sees.
+    room: u32,
+    /// The name of the parser's state, and where it is in the source text.
+    state: String,
+    span: Option<Span>,
 }
 
 /// Bytes of a header buffer, which limits where a parser may extract headers.
@@ -46,9 +68,21 @@ pub(super) fn build(pipeline: &Pipeline, instances: &[Instance], room: u32) -> R
         slots[slot.0 as usize] = net.input(&name.replace('.', "_"), width);
     }
     let alive = net.constant(1, 1);
-    let mut builder =
-        Builder { pipeline, instances, net, slots, alive, left: Vec::new(), emitted: Vec::new(), modified: Vec::new() };
-    let accepted = builder.parser(room)?;
+    let mut builder = Builder {
+        pipeline,
+        instances,
+        net,
+        slots,
+        alive,
+        left: Vec::new(),
+        emitted: Vec::new(),
+        modified: Vec::new(),
+        position: Some(0),
+        room,
+        state: String::new(),
+        span: None,
+    };
+    let accepted = builder.parser()?;
     builder.alive = accepted;
     builder.body(&pipeline.control)?;
     builder.alive = accepted;
@@ -73,8 +107,8 @@ impl Builder<'_> {
                     let message = format!("the parser's state `{}` leads back to itself", pipeline.states[state].name);
                     return Err(RtlError::new(
                         message,
-                        "a pipeline has a fixed length: write one state for each round",
-                        None,
+                        "a pipeline has a fixed length: write one state for each round, or extract into a header stack",
+                        Some(pipeline.states[state].span),
                     ));
                 }
                 _ => {}
@@ -102,7 +136,7 @@ impl Builder<'_> {
     }
 
     /// Builds the parser and returns whether it accepts the packet.
-    fn parser(&mut self, room: u32) -> Result<NodeId, RtlError> {
+    fn parser(&mut self) -> Result<NodeId, RtlError> {
         let pipeline = self.pipeline;
         if pipeline.states.is_empty() {
             return Ok(self.alive);
@@ -116,25 +150,11 @@ impl Builder<'_> {
         for index in self.order()? {
             let state = &pipeline.states[index];
             self.alive = entered[index];
-            let mut position = positions[index].unwrap_or(Some(0));
-            for statement in &state.body {
-                match statement {
-                    Stmt::Extract(_) | Stmt::Advance(_) if position.is_none() => {
-                        let name = &state.name;
-                        let message = format!("the parser reaches its state `{name}` after different numbers of bytes");
-                        return Err(RtlError::new(message, "write one state for each position in the packet", None));
-                    }
-                    Stmt::Extract(header) => {
-                        position = Some(self.extract(*header, position.unwrap_or_default(), room)?);
-                    }
-                    Stmt::Advance(bits) => {
-                        let end = position.unwrap_or_default() + bits;
-                        self.need(end, room)?;
-                        position = Some(end);
-                    }
-                    other => self.statement(other)?,
-                }
-            }
+            self.state.clone_from(&state.name);
+            self.span = Some(state.span);
+            self.position = positions[index].unwrap_or(Some(0));
+            self.body(&state.body)?;
+            let position = self.position;
             let mut go = |builder: &mut Self, target: Target, predicate: NodeId| match target {
                 Target::Reject => Ok(()),
                 Target::Accept => {
@@ -168,11 +188,21 @@ impl Builder<'_> {
         Ok(accepted)
     }
 
+    /// Where the parser is in the packet, in bits.
+    fn place(&self) -> Result<u32, RtlError> {
+        self.position.ok_or_else(|| {
+            let message =
+                format!("the parser reads the packet in its state `{}` after different numbers of bytes", self.state);
+            RtlError::new(message, "write one state for each position in the packet", self.span)
+        })
+    }
+
     /// The packet must have `bits` bits, or it is rejected.
-    fn need(&mut self, bits: u32, room: u32) -> Result<(), RtlError> {
+    fn need(&mut self, bits: u32) -> Result<(), RtlError> {
+        let room = self.room;
         if bits > 8 * room {
             let message = format!("the parser reads {} bytes, and the pipeline sees {room}", bits.div_ceil(8));
-            return Err(RtlError::new(message, "shorter headers fit", None));
+            return Err(RtlError::new(message, "shorter headers fit", self.span));
         }
         let (length, bytes) = (self.net.input(LENGTH_PORT, 16), self.net.constant(u128::from(bits.div_ceil(8)), 16));
         let enough = self.net.binary(BinaryOp::Le, bytes, length);
@@ -180,21 +210,28 @@ impl Builder<'_> {
         Ok(())
     }
 
-    fn extract(&mut self, header: HeaderId, position: u32, room: u32) -> Result<u32, RtlError> {
-        let header = &self.pipeline.headers[header.0 as usize];
-        let bits: u32 = header.fields.iter().map(|field| self.pipeline.slots[field.0 as usize].width).sum();
-        self.need(position + bits, room)?;
-        let packet = self.net.input(HEADER_PORT, 8 * room);
+    /// Assigns the next bits of the packet to slots, and returns the position behind them.
+    fn read(&mut self, fields: &[SlotId]) -> Result<u32, RtlError> {
+        let position = self.place()?;
+        let bits: u32 = fields.iter().map(|field| self.pipeline.slots[field.0 as usize].width).sum();
+        self.need(position + bits)?;
+        let packet = self.net.input(HEADER_PORT, 8 * self.room);
         let mut at = position;
-        for field in &header.fields {
+        for field in fields {
             let width = self.pipeline.slots[field.0 as usize].width;
             at += width;
-            let value = self.net.slice(packet, 8 * room - at, width);
+            let value = self.net.slice(packet, 8 * self.room - at, width);
             self.assign(*field, value);
         }
+        Ok(at)
+    }
+
+    fn extract(&mut self, header: HeaderId) -> Result<(), RtlError> {
+        let header = &self.pipeline.headers[header.0 as usize];
+        self.position = Some(self.read(&header.fields)?);
         let valid = self.net.constant(1, 1);
         self.assign(header.valid, valid);
-        Ok(position + bits)
+        Ok(())
     }
 
     fn all_match(&mut self, patterns: &[Pattern], keys: &[NodeId]) -> NodeId {
@@ -224,12 +261,14 @@ impl Builder<'_> {
         body.iter().try_for_each(|statement| self.statement(statement))
     }
 
-    /// Runs a body under a further condition and returns the predicate after it.
-    fn branch(&mut self, condition: NodeId, body: &[Stmt]) -> Result<NodeId, RtlError> {
-        let before = self.alive;
-        self.alive = self.net.and(before, condition);
+    /// Runs a body under a further condition. Returns the predicate after it, and the position in the packet.
+    fn branch(&mut self, condition: NodeId, body: &[Stmt]) -> Result<(NodeId, Option<u32>), RtlError> {
+        let before = (self.alive, self.position);
+        self.alive = self.net.and(before.0, condition);
         self.body(body)?;
-        Ok(std::mem::replace(&mut self.alive, before))
+        let after = (self.alive, self.position);
+        (self.alive, self.position) = before;
+        Ok(after)
     }
 
     fn statement(&mut self, statement: &Stmt) -> Result<(), RtlError> {
@@ -255,15 +294,17 @@ impl Builder<'_> {
             }
             Stmt::If { condition, then, otherwise } => {
                 let condition = self.value(condition);
-                let yes = self.branch(condition, then)?;
+                let (yes, position) = self.branch(condition, then)?;
                 let opposite = self.net.not(condition);
-                let no = self.branch(opposite, otherwise)?;
+                let (no, other) = self.branch(opposite, otherwise)?;
+                self.position = position.filter(|_| position == other);
                 self.alive = self.net.or(yes, no);
             }
             Stmt::Switch { value, cases, default } => {
                 let value = self.value(value);
                 let mut open = self.net.constant(1, 1);
                 let mut after = self.net.constant(0, 1);
+                let mut positions = Vec::new();
                 for (labels, body) in cases {
                     let patterns = labels.iter().map(|label| Pattern::Masked { value: *label, mask: u128::MAX });
                     let mut listed = self.net.constant(0, 1);
@@ -271,12 +312,14 @@ impl Builder<'_> {
                         let one = self.all_match(&[pattern], &[value]);
                         listed = self.net.or(listed, one);
                     }
-                    let end = self.branch(listed, body)?;
+                    let (end, position) = self.branch(listed, body)?;
+                    positions.push(position);
                     after = self.net.or(after, end);
                     let other = self.net.not(listed);
                     open = self.net.and(open, other);
                 }
-                let end = self.branch(open, default)?;
+                let (end, position) = self.branch(open, default)?;
+                self.position = position.filter(|_| positions.iter().all(|other| *other == position));
                 self.alive = self.net.or(after, end);
             }
             Stmt::Scope(body) => {
@@ -297,7 +340,15 @@ impl Builder<'_> {
             Stmt::Apply { table, hit, action } => self.apply(table.0 as usize, *hit, *action)?,
             Stmt::Extern(call) => self.external(call)?,
             Stmt::Emit(header) => self.emit(*header)?,
-            Stmt::Extract(_) | Stmt::Advance(_) => {}
+            Stmt::Extract(header) => self.extract(*header)?,
+            Stmt::Advance(bits) => {
+                let end = self.place()? + bits;
+                self.need(end)?;
+                self.position = Some(end);
+            }
+            Stmt::Lookahead(slots) => {
+                self.read(slots)?;
+            }
         }
         Ok(())
     }
@@ -305,17 +356,22 @@ impl Builder<'_> {
     fn apply(&mut self, table: usize, hit: Option<SlotId>, action: Option<SlotId>) -> Result<(), RtlError> {
         let table = &self.pipeline.tables[table];
         let keys: Vec<NodeId> = table.keys.iter().map(|(key, _)| self.value(key)).collect();
-        // The entry that matches first; then the default action.
+        // The entry that matches first; then the default action. Different exact entries never match together, so they
+        // need no order.
+        let exclusive = exclusive(table, &keys.iter().map(|key| self.net.width(*key)).collect::<Vec<_>>());
         let mut open = self.net.constant(1, 1);
         let mut chosen: Vec<(NodeId, usize, &[u128])> = Vec::new();
         for Entry { keys: patterns, action, arguments } in &table.entries {
             let matches = self.all_match(patterns, &keys);
-            let taken = self.net.and(open, matches);
+            let taken = if exclusive { matches } else { self.net.and(open, matches) };
             chosen.push((taken, *action, arguments));
-            let other = self.net.not(matches);
-            open = self.net.and(open, other);
+            if !exclusive {
+                let other = self.net.not(matches);
+                open = self.net.and(open, other);
+            }
         }
-        let matched = self.net.not(open);
+        let matched = self.any(chosen.iter().map(|(taken, ..)| *taken).collect());
+        let open = self.net.not(matched);
         if let Some((action, arguments)) = &table.default {
             chosen.push((open, *action, arguments));
         }
@@ -324,29 +380,28 @@ impl Builder<'_> {
         }
         if let Some(slot) = action {
             let width = self.pipeline.slots[slot.0 as usize].width;
-            let mut value = self.net.constant(table.actions.len() as u128, width);
-            for (taken, action, _) in &chosen {
-                let number = self.net.constant(*action as u128, width);
-                value = self.net.mux(*taken, number, value);
+            let mut choices: Vec<(NodeId, u128)> =
+                chosen.iter().map(|(taken, action, _)| (*taken, *action as u128)).collect();
+            if table.default.is_none() {
+                choices.push((open, table.actions.len() as u128));
             }
+            let value = self.one_of(&choices, width);
             self.assign(slot, value);
         }
-        let ran = chosen.iter().map(|(taken, ..)| *taken).collect::<Vec<_>>();
-        let any = ran.into_iter().fold(self.net.constant(0, 1), |any, taken| self.net.or(any, taken));
-        let none = self.net.not(any);
+        let none = if table.default.is_some() { self.net.constant(0, 1) } else { open };
         let mut after = self.net.and(self.alive, none);
         for (index, action) in table.actions.iter().enumerate() {
             let mine: Vec<_> = chosen.iter().filter(|(_, action, _)| *action == index).collect();
-            let runs = mine.iter().fold(self.net.constant(0, 1), |any, (taken, ..)| self.net.or(any, *taken));
+            let runs = self.any(mine.iter().map(|(taken, ..)| *taken).collect());
             let before = self.alive;
             self.alive = self.net.and(before, runs);
             for (number, slot) in action.parameters.iter().enumerate() {
                 let width = self.pipeline.slots[slot.0 as usize].width;
-                let mut value = self.net.constant(0, width);
-                for (taken, _, arguments) in &mine {
-                    let argument = self.net.constant(arguments.get(number).copied().unwrap_or_default(), width);
-                    value = self.net.mux(*taken, argument, value);
-                }
+                let choices: Vec<(NodeId, u128)> = mine
+                    .iter()
+                    .map(|(taken, _, arguments)| (*taken, arguments.get(number).copied().unwrap_or_default()))
+                    .collect();
+                let value = self.one_of(&choices, width);
                 self.assign(*slot, value);
             }
             self.body(&action.body)?;
@@ -413,17 +468,48 @@ impl Builder<'_> {
     fn emit(&mut self, header: HeaderId) -> Result<(), RtlError> {
         let header = &self.pipeline.headers[header.0 as usize];
         let valid = self.net.and(self.slots[header.valid.0 as usize], self.alive);
-        match self.net.value(valid) {
-            Some(0) => Ok(()),
-            Some(_) => {
-                self.emitted.extend(header.fields.iter().map(|field| self.slots[field.0 as usize]));
-                Ok(())
-            }
-            None => {
-                let message = format!("whether header `{}` is emitted depends on the packet", header.name);
-                Err(RtlError::new(message, "emit the same headers for every packet", None))
-            }
+        let present = match self.net.value(valid) {
+            Some(0) => return Ok(()),
+            Some(_) => None,
+            None => Some(valid),
+        };
+        let fields = header.fields.iter().map(|field| self.slots[field.0 as usize]).collect();
+        self.emitted.push(Emission { present, fields });
+        if self.emitted.iter().filter(|emission| emission.present.is_some()).count() > MAX_OPTIONAL {
+            let message = format!(
+                "whether header `{}` and {MAX_OPTIONAL} before it are emitted depends on the packet",
+                header.name
+            );
+            let help = "one stage aligns them: emit fewer optional headers";
+            return Err(RtlError::new(message, help, None));
         }
+        Ok(())
+    }
+
+    /// Whether any of some conditions holds: a tree, so that its depth grows with the logarithm of their number.
+    fn any(&mut self, mut conditions: Vec<NodeId>) -> NodeId {
+        while conditions.len() > 1 {
+            let pairs = conditions.chunks(2).map(|pair| match *pair {
+                [a, b] => self.net.or(a, b),
+                _ => pair[0],
+            });
+            conditions = pairs.collect();
+        }
+        conditions.pop().unwrap_or_else(|| self.net.constant(0, 1))
+    }
+
+    /// The value of the choice that holds, of which at most one does; 0 if none does.
+    fn one_of(&mut self, choices: &[(NodeId, u128)], width: u32) -> NodeId {
+        let zero = self.net.constant(0, width);
+        let chosen: Vec<NodeId> = choices
+            .iter()
+            .map(|(holds, value)| {
+                let value = self.net.constant(*value, width);
+                self.net.mux(*holds, value, zero)
+            })
+            .filter(|value| *value != zero)
+            .collect();
+        if chosen.is_empty() { zero } else { self.any(chosen) }
     }
 
     fn value(&mut self, expr: &Expr) -> NodeId {
@@ -456,4 +542,20 @@ impl Builder<'_> {
             }
         }
     }
+}
+
+/// Whether at most one entry of a table matches any key: each compares all bits of all keys with other values.
+fn exclusive(table: &Table, widths: &[u32]) -> bool {
+    let values = |entry: &Entry| -> Option<Vec<u128>> {
+        let value = |(pattern, width): (&Pattern, &u32)| match *pattern {
+            Pattern::Masked { value, mask } if mask & arithmetic::ones(*width) == arithmetic::ones(*width) => {
+                Some(value)
+            }
+            Pattern::Range { low, high } if low == high => Some(low),
+            _ => None,
+        };
+        entry.keys.iter().zip(widths).map(value).collect()
+    };
+    let mut seen = BTreeSet::new();
+    table.entries.iter().all(|entry| values(entry).is_some_and(|values| seen.insert(values)))
 }

@@ -16,7 +16,9 @@ mod verilog;
 pub use bench::OutputWords;
 pub use verilog::{CallSite, PipelineRtl, Port, Rtl, generate};
 
+use crate::diagnostic::Diagnostic;
 use crate::source::Span;
+use crate::{Program, Rejected};
 
 /// A construct without hardware form.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -33,5 +35,13 @@ pub struct RtlError {
 impl RtlError {
     fn new(message: impl Into<String>, help: &'static str, span: Option<Span>) -> RtlError {
         RtlError { message: message.into(), help, span }
+    }
+
+    /// The error with its position in the source text of `program`; `None` if the position is not known.
+    pub fn rejected(&self, program: &Program) -> Option<Rejected> {
+        let error =
+            Diagnostic::new(self.span?, format!("no hardware form: {}", self.message), "in a pipeline of fixed length");
+        let sources = program.sources().clone();
+        (!sources.files.is_empty()).then(|| Rejected { errors: vec![error.with_help(self.help)], sources })
     }
 }

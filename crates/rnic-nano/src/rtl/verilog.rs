@@ -2,7 +2,7 @@
 
 use super::RtlError;
 use super::bench::bench;
-use super::flow::{Flow, build};
+use super::flow::{Emission, Flow, build};
 use super::net::{Access, Kind, Netlist, NodeId, Un, What, bin_op};
 use crate::Program;
 use crate::hir::{BinaryOp, Instance};
@@ -166,7 +166,8 @@ impl Part {
         for access in &net.accesses {
             access.values.iter().chain([&access.predicate, &access.index]).for_each(|id| need(*id, access.stage));
         }
-        let results = flow.outputs.iter().map(|(_, id)| id).chain(&flow.emitted).chain([&flow.accepted]);
+        let emitted = flow.emitted.iter().flat_map(|emission| emission.fields.iter().chain(&emission.present));
+        let results = flow.outputs.iter().map(|(_, id)| id).chain(emitted).chain([&flow.accepted]);
         results.for_each(|id| need(*id, last));
         let inputs = net.nodes.iter().filter_map(|node| match &node.kind {
             Kind::Input(name) => Some(Port { name: name.clone(), width: node.width }),
@@ -175,9 +176,12 @@ impl Part {
         let port = |(name, id): &(String, NodeId)| Port { name: format!("out_{name}"), width: net.width(*id) };
         let mut outputs = vec![Port { name: "out_accepted".into(), width: 1 }];
         outputs.extend(flow.outputs.iter().map(port));
-        let emitted: u32 = flow.emitted.iter().map(|id| net.width(*id)).sum();
+        let emitted: u32 = flow.emitted.iter().map(|emission| width_of(net, emission)).sum();
         if emitted > 0 {
             outputs.push(Port { name: "out_header".into(), width: emitted });
+        }
+        if flow.emitted.iter().any(|emission| emission.present.is_some()) {
+            outputs.push(Port { name: "out_header_bytes".into(), width: 16 });
         }
         let calls = net.calls.iter().map(|call| CallSite {
             function: call.function.clone(),
@@ -380,16 +384,54 @@ impl Part {
             }
         }
         self.accesses(text, instances);
+        let header = self.header(text);
         let _ = writeln!(text, "    always @(posedge clk) begin\n        {name}_done <= {};", self.valid(self.last));
         let _ = writeln!(text, "        {name}_out_accepted <= {};", self.at(self.flow.accepted, self.last));
         for (output, id) in &self.flow.outputs {
             let _ = writeln!(text, "        {name}_out_{output} <= {};", self.at(*id, self.last));
         }
-        if !self.flow.emitted.is_empty() {
-            let fields: Vec<String> = self.flow.emitted.iter().map(|id| self.at(*id, self.last)).collect();
-            let _ = writeln!(text, "        {name}_out_header <= {{{}}};", fields.join(", "));
+        for (output, value) in header {
+            let _ = writeln!(text, "        {name}_{output} <= {value};");
         }
         text.push_str("    end\n");
+    }
+
+    /// Writes the alignment of the emitted headers, and returns the outputs with their values. A header that the packet
+    /// does not have leaves its place to the bytes behind it.
+    fn header(&self, text: &mut String) -> Vec<(&'static str, String)> {
+        let (name, last, net) = (self.rtl.name, self.last, self.net());
+        let emissions = &self.flow.emitted;
+        let fields = |from: usize, to: usize| {
+            let ids = emissions[from..to].iter().flat_map(|emission| &emission.fields);
+            ids.map(|id| self.at(*id, last)).collect::<Vec<_>>().join(", ")
+        };
+        let Some(optional) = emissions.iter().rposition(|emission| emission.present.is_some()) else {
+            let all = (!emissions.is_empty()).then(|| ("out_header", format!("{{{}}}", fields(0, emissions.len()))));
+            return all.into_iter().collect();
+        };
+        // From the last header to the first: the bytes of the rest, aligned at the left.
+        let mut rest =
+            (optional + 1 < emissions.len()).then(|| format!("{{{}}}", fields(optional + 1, emissions.len())));
+        let mut width: u32 = emissions[optional + 1..].iter().map(|emission| width_of(net, emission)).sum();
+        let mut bytes = format!("16'd{}", width / 8);
+        for (index, emission) in emissions.iter().enumerate().take(optional + 1).rev() {
+            let own = width_of(net, emission);
+            let behind = rest.as_ref().map_or(String::new(), |rest| format!(", {rest}"));
+            let mut value = format!("{{{}{behind}}}", fields(index, index + 1));
+            let mut length = format!("16'd{}", own / 8);
+            if let Some(present) = emission.present {
+                let present = self.at(present, last);
+                let before = rest.as_ref().map_or(String::new(), |rest| format!("{rest}, "));
+                value = format!("{present} ? {value} : {{{before}{{{own}{{1'b0}}}}}}");
+                length = format!("({present} ? {length} : 16'd0)");
+            }
+            width += own;
+            let wire = format!("{name}_emitted{index}");
+            let _ = writeln!(text, "    wire {}{wire} = {value};", range(width));
+            rest = Some(wire);
+            bytes = format!("{bytes} + {length}");
+        }
+        vec![("out_header", rest.unwrap_or_default()), ("out_header_bytes", bytes)]
     }
 
     fn declare_access(&self, text: &mut String, number: usize, instances: &[Instance]) {
@@ -483,6 +525,11 @@ impl Part {
             let _ = write!(text, "    always @(posedge clk) begin\n{lines}    end\n");
         }
     }
+}
+
+/// Width of an emitted header in bits.
+fn width_of(net: &Netlist, emission: &Emission) -> u32 {
+    emission.fields.iter().map(|id| net.width(*id)).sum()
 }
 
 fn number_zero(width: u32) -> String {

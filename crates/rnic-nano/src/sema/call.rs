@@ -401,6 +401,8 @@ pub(super) fn written(ty: &ast::Type) -> String {
         TypeKind::Integer => "int".to_string(),
         TypeKind::Error => "error".to_string(),
         TypeKind::Any => "_".to_string(),
+        TypeKind::Stack(of, size) => format!("{}[{}]", written(of), width(size)),
+        TypeKind::Tuple(of) => format!("tuple<{}>", of.iter().map(written).collect::<Vec<_>>().join(", ")),
         TypeKind::Named { name, arguments } if arguments.is_empty() => name.name.to_string(),
         TypeKind::Named { name, arguments } => {
             let arguments: Vec<String> = arguments.iter().map(written).collect();

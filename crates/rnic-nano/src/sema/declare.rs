@@ -115,19 +115,18 @@ impl<'a> Analyser<'a> {
     }
 
     fn declare_struct(&mut self, of: &'a ast::Struct, header: bool) {
-        let fields = self.fields(&of.fields, header);
-        let Some(mut info) = fields else { return self.declare(&of.name, Symbol::Broken) };
-        (info.name, info.span) = (of.name.name.clone(), of.name.span);
-        if header && info.bits % 8 != 0 {
-            let message =
-                format!("the header `{}` has {} bits, which is not a whole number of bytes", info.name, info.bits);
-            let missing = super::convert::count(8 - (info.bits % 8) as usize, "bit");
-            let what = Diagnostic::new(of.name.span, message, format!("{missing} missing"));
-            self.report(what.with_help(format!("add a padding field: `bit<{}> reserved;`", 8 - info.bits % 8)));
-        }
-        let number = self.types.structs.len() as u32;
-        self.types.structs.push(info);
-        self.declare(&of.name, Symbol::Type(if header { Type::Header(number) } else { Type::Struct(number) }));
+        // In the check of a generic type each type argument is unknown.
+        let bindings = of.type_parameters.iter().map(|parameter| (&*parameter.name, Some(Type::Error))).collect();
+        let Some(ty) = self.structure(of, of.name.name.clone(), header, &bindings) else {
+            return self.declare(&of.name, Symbol::Broken);
+        };
+        let symbol = if of.type_parameters.is_empty() {
+            Symbol::Type(ty)
+        } else {
+            self.generics.push(super::Generic { of, header, made: Vec::new() });
+            Symbol::Generic(self.generics.len() as u32 - 1)
+        };
+        self.declare(&of.name, symbol);
     }
 
     fn declare_enum(&mut self, of: &'a ast::Enum) {

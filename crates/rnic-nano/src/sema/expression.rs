@@ -4,7 +4,7 @@
 use super::call::Want;
 use super::integer::Integer;
 use super::typed::{Typed, Value};
-use super::types::Type;
+use super::types::{Shape, Type};
 use super::{Analyser, Symbol, fold};
 use crate::ast::{BinaryOp, Expr, ExprKind, Ident};
 use crate::diagnostic::{Diagnostic, nearest};
@@ -25,7 +25,11 @@ impl<'a> Analyser<'a> {
             ExprKind::Number { value, width } => self.number(*value, *width, span),
             ExprKind::Bool(value) => Typed::scalar(Type::Bool, fold::constant(u128::from(*value), 1), span),
             ExprKind::String(_) => {
-                self.unsupported(span, "a string outside of an annotation", None);
+                self.unsupported(
+                    span,
+                    "a string outside of an annotation",
+                    Some("a packet has no strings: use a number of fixed width"),
+                );
                 Typed::error(span)
             }
             ExprKind::Name(name) => {
@@ -38,6 +42,7 @@ impl<'a> Analyser<'a> {
             }
             ExprKind::Member(base, member) => self.member(expr, base, member),
             ExprKind::Slice { value, high, low } => self.slice(value, high, low, span),
+            ExprKind::Index(base, index) => self.element(expr, base, index),
             ExprKind::Call { .. } => self.call(expr, Want::Value),
             ExprKind::List(items) => self.list(items, span),
             ExprKind::Cast(ty, value) => {
@@ -104,6 +109,9 @@ impl<'a> Analyser<'a> {
         }
         if let Some(value) = self.apply_member(base, member, span) {
             return value;
+        }
+        if let Some(stack) = self.lvalue_of(base).filter(|lvalue| self.types.shape(lvalue.ty) == Some(Shape::Stack)) {
+            return self.stack_property(stack, member, span);
         }
         let value = self.expression(base);
         if value.is_error() {

@@ -1,7 +1,7 @@
 //! Part of the semantic analysis of P4: lvalues, which are variables and parts of variables that a program can assign.
 
 use super::typed::{Typed, Value};
-use super::types::Type;
+use super::types::{Shape, Type};
 use super::{Analyser, Symbol, fold};
 use crate::ast::{Expr, ExprKind, Ident};
 use crate::diagnostic::{Diagnostic, nearest};
@@ -161,8 +161,15 @@ impl<'a> Analyser<'a> {
             },
             ExprKind::Member(base, member) => {
                 let lvalue = self.lvalue_of(base)?;
-                self.types.info(lvalue.ty)?;
-                Some(self.field(lvalue, member))
+                match self.types.info(lvalue.ty)?.shape {
+                    Shape::Fields => Some(self.field(lvalue, member)),
+                    Shape::Stack => self.stack_member(lvalue, member),
+                    Shape::Tuple => None,
+                }
+            }
+            ExprKind::Index(base, index) => {
+                let lvalue = self.lvalue_of(base)?;
+                self.element_of(lvalue, index)
             }
             _ => None,
         }
@@ -245,6 +252,10 @@ impl<'a> Analyser<'a> {
                     return self.report(what.with_related(first, "declared here"));
                 }
             },
+            ExprKind::Index(..) | ExprKind::Member(..) if self.variable_index(expr).is_some() => (
+                "an element of a header stack with a variable index cannot be passed on",
+                "it can be read, assigned to, and made valid or invalid; elsewhere use a constant index",
+            ),
             ExprKind::Member(..) => {
                 let before = self.errors.len();
                 let value = self.discarded(|this| this.expression(expr));

@@ -94,6 +94,20 @@ impl<'a> Analyser<'a> {
             self.no_such_method(&format!("`{}`", of.name.name), method, &names);
             return Typed::error(span);
         }
+        if &*method.name == "lookahead" {
+            return self.lookahead(types, arguments, span);
+        }
+        if &*method.name == "length" {
+            let instead = "the pipeline sees the headers only: `arrival_t.frame_bytes` has the size of the frame";
+            self.unsupported(method.span, "`packet_in.length`", Some(instead));
+            return Typed::error(span);
+        }
+        if let ("extract", [_, _]) = (&*method.name, arguments) {
+            let instead =
+                "the fields behind it would have no fixed wires: use headers of fixed size, one for each size";
+            self.unsupported(span, "`extract` of a header with a variable size", Some(instead));
+            return Typed::error(span);
+        }
         let [Argument { value: Some(argument), .. }] = arguments else {
             self.error(span, format!("`{}` takes 1 argument", method.name), "wrong number of arguments");
             return Typed::error(span);
@@ -118,11 +132,50 @@ impl<'a> Analyser<'a> {
 
     fn extract(&mut self, argument: &'a Expr, span: Span) {
         let Some(lvalue) = self.writable_lvalue(argument) else { return };
+        if self.pipe.overflow {
+            return;
+        }
         let (Type::Header(_), Some(&header)) = (lvalue.ty, self.pipe.header_at.get(&SlotId(lvalue.slot))) else {
             let message = format!("`extract` takes a header, not `{}`", self.types.display(lvalue.ty));
             return self.error(argument.span, message, "not a header");
         };
         self.emit(Stmt::Extract(header), span);
+        self.count_next(argument);
+    }
+
+    /// Translates `packet.lookahead<T>()`: the next bits of the packet as a value of type T, without consuming them.
+    fn lookahead(&mut self, types: &'a [ast::Type], arguments: &'a [Argument], span: Span) -> Typed {
+        let ([given], []) = (types, arguments) else {
+            let what = Diagnostic::new(span, "`lookahead` takes a type and no arguments", "wrong arguments");
+            self.report(what.with_help("write `packet.lookahead<bit<16>>()`"));
+            return Typed::error(span);
+        };
+        let ty = self.stored_type(given);
+        if ty == Type::Error {
+            return Typed::error(span);
+        }
+        let leaves = self.types.leaves(ty, "");
+        let known = |ty: Type| {
+            matches!(ty, Type::Failure)
+                || matches!(ty, Type::Enum(number) if self.types.enums[number as usize].representation.is_none())
+        };
+        let stack = self.types.shape(ty) == Some(super::types::Shape::Stack);
+        if known(ty) || stack || self.types.bits(ty) == 0 {
+            let message = format!("`lookahead` cannot read `{}`", self.types.display(ty));
+            self.error(given.span, message, "expected a number, a `bool`, a header, or a struct of them");
+            return Typed::error(span);
+        }
+        let result = self.temporary(ty, "lookahead", span);
+        if self.stopped {
+            return Typed::error(span);
+        }
+        let slots = (result.slot..).zip(&leaves);
+        let (valid, bits): (Vec<_>, Vec<_>) = slots.partition(|(_, leaf)| leaf.header.is_some());
+        self.emit(Stmt::Lookahead(bits.into_iter().map(|(slot, _)| SlotId(slot)).collect()), span);
+        for (slot, _) in valid {
+            self.emit(Stmt::Assign { slot: SlotId(slot), value: fold::constant(1, 1) }, span);
+        }
+        self.read(result, span)
     }
 
     fn advance(&mut self, argument: &'a Expr, span: Span) {
@@ -190,6 +243,11 @@ impl<'a> Analyser<'a> {
         if ty == Type::Error {
             return Typed::error(span);
         }
+        if let (Some(lvalue), Some(super::types::Shape::Stack)) = (lvalue, self.types.shape(ty))
+            && matches!(&*method.name, "push_front" | "pop_front")
+        {
+            return self.shift_stack(lvalue, base, method, arguments, span);
+        }
         let header = matches!(ty, Type::Header(_));
         let names = if header { &known[..] } else { &known[3..] };
         if !names.contains(&&*method.name) || self.types.bits(ty) == 0 && !header {
@@ -215,7 +273,11 @@ impl<'a> Analyser<'a> {
     }
 
     fn set_valid(&mut self, base: &'a Expr, valid: u128, span: Span) -> Typed {
-        if let Some(lvalue) = self.writable_lvalue(base) {
+        if self.variable_index(base).is_some() {
+            self.each_element(base, span, |this, lvalue| {
+                this.emit(Stmt::Assign { slot: SlotId(lvalue.slot), value: fold::constant(valid, 1) }, span);
+            });
+        } else if let Some(lvalue) = self.writable_lvalue(base) {
             self.emit(Stmt::Assign { slot: SlotId(lvalue.slot), value: fold::constant(valid, 1) }, span);
         }
         Typed { ty: Type::Void, value: Value::Nothing, span }

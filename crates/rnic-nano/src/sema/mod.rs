@@ -17,6 +17,8 @@
 //!   power of two.
 //! - Unreachable parser states are removed. Every cycle of parser states must consume bytes of the packet.
 //! - A table without `size` has a size of 1024. The key of a table cannot contain a call.
+//! - The number of elements of a header stack is known at each state of a parser: the parser has a copy of a state for each
+//!   number. So `next` and `last` stand outside of blocks and branches.
 //! - A parser is applied within another parser only in a statement of a state, outside of blocks.
 //! - `exit` is not supported in an action if a table of an inner control runs the action and this control has `out` or
 //!   `inout` parameters.
@@ -29,6 +31,7 @@
 //! | `typed`, `lvalue` | values and lvalues |
 //! | `expression`, `operators`, `convert` | expressions; typing rules of operators; casts |
 //! | `call`, `methods` | arguments, calls of the architecture's functions and methods; `apply`, `isValid` |
+//! | `stack` | header stacks and tuples |
 //! | `statement`, `control`, `table`, `states` | statements; inlining of actions and controls; tables; parser states |
 //! | `declare`, `package` | top-level declarations; the package instance `main` |
 
@@ -45,6 +48,7 @@ mod operators;
 mod package;
 mod resolve;
 mod scope;
+mod stack;
 mod statement;
 mod states;
 mod table;
@@ -135,12 +139,23 @@ struct Analyser<'a> {
     /// Whether a declaration is only being checked, so that its translation will be discarded.
     checking: bool,
     context: Context,
+    /// The generic types of the program.
+    generics: Vec<Generic<'a>>,
+    /// The variable index of a header stack that stands for an element just now.
+    chosen: Option<(&'a crate::ast::Expr, u32)>,
     /// Whether the code that is being translated may run more than once for a packet. Then a variable must be set to
     /// zero where it is declared.
     again: bool,
     /// Whether the table that is being translated belongs to a control that another control applies, and that control
     /// has `out` or `inout` parameters. Their values are copied back to the caller when the control ends.
     inner_table: bool,
+}
+
+/// A generic struct or header type, with the types that were made of it so far.
+struct Generic<'a> {
+    of: &'a crate::ast::Struct,
+    header: bool,
+    made: Vec<(Vec<types::Type>, types::Type)>,
 }
 
 /// The construct that contains the current statement or expression.
@@ -163,6 +178,11 @@ struct Pipe {
     temporary: Vec<bool>,
     /// For each slot (scalar variable) that is the validity bit of a header: the header.
     header_at: BTreeMap<SlotId, HeaderId>,
+    /// In a parser: the number of elements that were extracted into each header stack, by the stack's first slot. A
+    /// stack without an entry has none.
+    counts: stack::Counts,
+    /// In a parser: the state names an element that its stack does not have, so it rejects the packet.
+    overflow: bool,
 }
 
 impl<'a> Analyser<'a> {
@@ -191,6 +211,8 @@ impl<'a> Analyser<'a> {
             main: None,
             checking: true,
             context: Context::Top,
+            generics: Vec::new(),
+            chosen: None,
             again: false,
             inner_table: false,
         }

@@ -228,7 +228,7 @@ impl<'a> Analyser<'a> {
             Symbol::Parser(parser) => {
                 let (given, span) = block.constructor;
                 let constants = self.constructor(&parser.name, &parser.constructor, given, span).unwrap_or_default();
-                let states = self.parser(parser, symbols, constants);
+                let (states, _) = self.parser(parser, symbols, constants, super::stack::Counts::new());
                 self.pipe.code.states = states;
             }
             Symbol::Control(id) => {

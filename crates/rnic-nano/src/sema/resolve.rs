@@ -1,12 +1,13 @@
 //! Part of the semantic analysis of P4: resolves the types in the source text, such as `bit<8>` or a name, to
 //! [`Type`]s.
 
-use super::types::Type;
+use super::types::{FieldInfo, Shape, StructInfo, Type};
 use super::{Analyser, Symbol};
 use crate::ast::{self, Expr, ExprKind, TypeKind};
 use crate::diagnostic::Diagnostic;
 use crate::source::Span;
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 /// The types that are bound to type parameters, by the name of the type parameter. `None` means that the type has not
 /// been inferred yet.
@@ -32,17 +33,30 @@ impl<'a> Analyser<'a> {
             }
             TypeKind::Named { name, arguments } => {
                 if let Some((_, bound)) = bindings.iter().find(|(parameter, _)| **parameter == *name.name) {
+                    if let Some(argument) = arguments.first() {
+                        let message = format!("`{}` is a type parameter", name.name);
+                        self.error(argument.span, message, "takes no type arguments");
+                    }
                     return bound.unwrap_or(Type::Error);
                 }
                 let symbol = self.lookup(name);
-                self.named(name, symbol, arguments)
+                self.named(name, symbol, arguments, bindings)
+            }
+            TypeKind::Stack(of, size) => self.stack_type(of, size, bindings),
+            TypeKind::Tuple(of) => {
+                let members: Vec<Type> = of.iter().map(|ty| self.stored_with(ty, bindings)).collect();
+                let names: Vec<String> = members.iter().map(|ty| self.types.display(*ty)).collect();
+                self.composite(format!("tuple<{}>", names.join(", ")), Shape::Tuple, &members, ty.span)
             }
         }
     }
 
-    fn named(&mut self, name: &ast::Ident, symbol: Symbol<'a>, arguments: &[ast::Type]) -> Type {
+    fn named(
+        &mut self, name: &ast::Ident, symbol: Symbol<'a>, arguments: &'a [ast::Type], bindings: &Bindings<'a>,
+    ) -> Type {
         match symbol {
             Symbol::Broken => Type::Error,
+            Symbol::Generic(number) => self.specialised(number, name, arguments, bindings),
             Symbol::Type(ty) if arguments.is_empty() => ty,
             Symbol::Type(_) => {
                 self.error(name.span, format!("`{}` has no type parameters", name.name), "takes no type arguments");
@@ -54,6 +68,102 @@ impl<'a> Analyser<'a> {
                 Type::Error
             }
         }
+    }
+
+    /// A header stack: `T[size]`.
+    fn stack_type(&mut self, of: &'a ast::Type, size: &'a Expr, bindings: &Bindings<'a>) -> Type {
+        let element = self.type_with(of, bindings);
+        let Some(number) = self.constant_integer(size, "the number of elements") else { return Type::Error };
+        let Some(count @ 1..=MAX_STACK) = number.to_u32() else {
+            let what = Diagnostic::new(size.span, format!("a stack of {number} headers"), "out of range");
+            self.report(what.with_help(format!("1 to {MAX_STACK} elements: each has wires of its own")));
+            return Type::Error;
+        };
+        match element {
+            Type::Header(_) | Type::Error => {}
+            ty => {
+                let what = format!("an array of `{}`", self.types.display(ty));
+                self.unsupported(of.span, &what, Some("declare a stack of headers, a struct, or registers"));
+                return Type::Error;
+            }
+        }
+        let name = format!("{}[{count}]", self.types.display(element));
+        self.composite(name, Shape::Stack, &vec![element; count as usize], of.span)
+    }
+
+    /// The type with the fields `[0]`, `[1]` and so on, which have the given types.
+    fn composite(&mut self, name: String, shape: Shape, members: &[Type], span: Span) -> Type {
+        self.search(self.types.structs.len() + members.len(), span);
+        if members.contains(&Type::Error) || self.stopped {
+            return Type::Error;
+        }
+        let same = |info: &StructInfo| {
+            info.shape == shape && info.fields.iter().map(|field| field.ty).eq(members.iter().copied())
+        };
+        if let Some(number) = self.types.structs.iter().position(same) {
+            return Type::Struct(number as u32);
+        }
+        let mut info =
+            StructInfo { name: name.into(), shape, span, fields: Vec::new(), size: 0, bits: 0, depth: 1, parts: 1 };
+        for (number, ty) in members.iter().enumerate() {
+            if !self.append(&mut info, FieldInfo { name: format!("[{number}]").into(), ty: *ty, offset: 0 }, span) {
+                return Type::Error;
+            }
+        }
+        self.types.structs.push(info);
+        Type::Struct(self.types.structs.len() as u32 - 1)
+    }
+
+    /// A generic struct or header type with type arguments.
+    fn specialised(
+        &mut self, number: u32, name: &ast::Ident, arguments: &'a [ast::Type], bindings: &Bindings<'a>,
+    ) -> Type {
+        let (of, header) = (self.generics[number as usize].of, self.generics[number as usize].header);
+        if arguments.len() != of.type_parameters.len() {
+            let expected = super::convert::count(of.type_parameters.len(), "type argument");
+            let message = format!("`{}` takes {expected}, found {}", name.name, arguments.len());
+            let what = Diagnostic::new(name.span, message, "wrong number of type arguments");
+            self.report(what.with_help(format!("write, for example, `{}<bit<32>>`", name.name)));
+            return Type::Error;
+        }
+        let types: Vec<Type> = arguments.iter().map(|ty| self.stored_with(ty, bindings)).collect();
+        if types.contains(&Type::Error) {
+            return Type::Error;
+        }
+        let made = &self.generics[number as usize].made;
+        self.spend(made.len() as u32 / 16, name.span);
+        let made = &self.generics[number as usize].made;
+        if let Some((_, ty)) = made.iter().find(|(given, _)| *given == types) {
+            return *ty;
+        }
+        let names: Vec<String> = types.iter().map(|ty| self.types.display(*ty)).collect();
+        let full: Rc<str> = format!("{}<{}>", of.name.name, names.join(", ")).into();
+        let parameters = of.type_parameters.iter().map(|parameter| &*parameter.name);
+        let bindings = parameters.zip(types.iter().map(|ty| Some(*ty))).collect();
+        // The fields are those of the declaration, at the top level.
+        let scope = std::mem::replace(&mut self.scope, 0);
+        let ty = self.structure(of, full, header, &bindings).unwrap_or(Type::Error);
+        self.scope = scope;
+        self.generics[number as usize].made.push((types, ty));
+        ty
+    }
+
+    /// Creates the type of a declared struct or header.
+    pub(super) fn structure(
+        &mut self, of: &'a ast::Struct, name: Rc<str>, header: bool, bindings: &Bindings<'a>,
+    ) -> Option<Type> {
+        let mut info = self.fields(&of.fields, header, bindings)?;
+        (info.name, info.span) = (name, of.name.span);
+        if header && info.bits % 8 != 0 {
+            let message =
+                format!("the header `{}` has {} bits, which is not a whole number of bytes", info.name, info.bits);
+            let missing = super::convert::count(8 - (info.bits % 8) as usize, "bit");
+            let what = Diagnostic::new(of.name.span, message, format!("{missing} missing"));
+            self.report(what.with_help(format!("add a padding field: `bit<{}> reserved;`", 8 - info.bits % 8)));
+        }
+        let number = self.types.structs.len() as u32;
+        self.types.structs.push(info);
+        Some(if header { Type::Header(number) } else { Type::Struct(number) })
     }
 
     /// Resolves a type for a variable, field or parameter. Such a type cannot be `int` or an extern type.
@@ -138,9 +248,10 @@ impl<'a> Analyser<'a> {
     }
 
     /// Resolves the fields of a header type or struct type.
-    pub(super) fn fields(&mut self, fields: &'a [ast::Field], header: bool) -> Option<super::types::StructInfo> {
-        let mut info = super::types::StructInfo {
+    fn fields(&mut self, fields: &'a [ast::Field], header: bool, bindings: &Bindings<'a>) -> Option<StructInfo> {
+        let mut info = StructInfo {
             name: "".into(),
+            shape: Shape::Fields,
             span: Span::default(),
             fields: Vec::new(),
             size: u32::from(header),
@@ -160,18 +271,10 @@ impl<'a> Analyser<'a> {
                 self.report(twice.with_related(first, "declared here first"));
                 continue;
             }
-            let ty = self.field_type(field, header);
+            let ty = self.field_type(field, header, bindings);
             whole &= ty != Type::Error;
-            info.fields.push(super::types::FieldInfo { name: field.name.name.clone(), ty, offset: info.size });
-            info.size = info.size.saturating_add(self.types.size(ty));
-            info.bits = info.bits.saturating_add(self.types.bits(ty));
-            info.depth = info.depth.max(1 + self.types.info(ty).map_or(0, |inner| inner.depth));
-            info.parts = info.parts.saturating_add(self.types.info(ty).map_or(1, |inner| inner.parts));
-            if info.depth > MAX_STRUCT_DEPTH || info.parts > MAX_FIELDS {
-                let message = format!(
-                    "a struct has at most {MAX_FIELDS} scalars and {MAX_STRUCT_DEPTH} levels of nested structs"
-                );
-                self.error(field.name.span, message, "exceeded by this field");
+            let info_of = FieldInfo { name: field.name.name.clone(), ty, offset: 0 };
+            if !self.append(&mut info, info_of, field.name.span) {
                 return None;
             }
         }
@@ -182,8 +285,25 @@ impl<'a> Analyser<'a> {
         Some(info)
     }
 
-    fn field_type(&mut self, field: &'a ast::Field, header: bool) -> Type {
-        let ty = self.stored_type(&field.ty);
+    /// Appends a field to a type. Returns false and reports an error if the type becomes too large.
+    fn append(&mut self, info: &mut StructInfo, field: FieldInfo, span: Span) -> bool {
+        let ty = field.ty;
+        info.fields.push(FieldInfo { offset: info.size, ..field });
+        info.size = info.size.saturating_add(self.types.size(ty));
+        info.bits = info.bits.saturating_add(self.types.bits(ty));
+        info.depth = info.depth.max(1 + self.types.info(ty).map_or(0, |inner| inner.depth));
+        info.parts = info.parts.saturating_add(self.types.info(ty).map_or(1, |inner| inner.parts));
+        let fits = info.depth <= MAX_STRUCT_DEPTH && info.parts <= MAX_FIELDS;
+        if !fits {
+            let message =
+                format!("a struct has at most {MAX_FIELDS} scalars and {MAX_STRUCT_DEPTH} levels of nested structs");
+            self.error(span, message, "exceeded by this field");
+        }
+        fits
+    }
+
+    fn field_type(&mut self, field: &'a ast::Field, header: bool, bindings: &Bindings<'a>) -> Type {
+        let ty = self.stored_with(&field.ty, bindings);
         let fits = match ty {
             Type::Enum(number) => self.types.enums[number as usize].representation.is_some(),
             Type::Header(_) | Type::Struct(_) | Type::Failure => false,
@@ -219,6 +339,8 @@ impl<'a> Analyser<'a> {
     }
 }
 
+/// Maximum number of elements of a header stack.
+const MAX_STACK: u32 = 64;
 /// Maximum nesting depth of structs in a program.
 const MAX_STRUCT_DEPTH: u32 = 32;
 /// Maximum number of scalars in a struct, including the scalars of its inner structs.

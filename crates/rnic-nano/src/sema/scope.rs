@@ -21,6 +21,8 @@ pub(super) enum Symbol<'a> {
     /// A parameter of an extern type, such as `packet_in`: the index of the extern type.
     Object(u32),
     Type(Type),
+    /// A generic struct or header type, by its index among them.
+    Generic(u32),
     Function(&'a ast::Prototype),
     ParserType(&'a ast::Prototype),
     ControlType(&'a ast::Prototype),
@@ -61,6 +63,7 @@ impl Symbol<'_> {
             Symbol::Variable(_) => "a variable",
             Symbol::Object(_) | Symbol::Extern(_) => "an object",
             Symbol::Type(_) => "a type",
+            Symbol::Generic(_) => "a generic type",
             Symbol::Function(_) | Symbol::Inlined(_) => "a function",
             Symbol::ParserType(_) => "the type of a parser",
             Symbol::ControlType(_) => "the type of a control",

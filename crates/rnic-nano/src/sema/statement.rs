@@ -8,7 +8,7 @@ use super::methods::Applied;
 use super::scope::Symbol;
 use super::typed::Typed;
 use super::types::Type;
-use super::{Analyser, fold};
+use super::{Analyser, Context, fold};
 use crate::ast::{self, Expr, ExprKind, StmtKind, SwitchCase};
 use crate::diagnostic::{Diagnostic, nearest};
 use crate::hir::{self, Stmt};
@@ -35,6 +35,9 @@ impl<'a> Analyser<'a> {
         match &statement.kind {
             StmtKind::Variable(variable) => self.variable(variable),
             StmtKind::Const(constant) => self.local_constant(constant),
+            StmtKind::Assign { target, value } if self.variable_index(target).is_some() => {
+                self.assign_element(target, value, span);
+            }
             StmtKind::Assign { target, value } => match self.writable_lvalue(target) {
                 Some(lvalue) => self.assign(lvalue, value, span),
                 None => {
@@ -70,11 +73,16 @@ impl<'a> Analyser<'a> {
     }
 
     fn assign(&mut self, lvalue: LValue, value: &'a Expr, span: Span) {
+        // In a parser the number of elements of a header stack is assigned with it.
+        let from = if self.context == Context::Parser { self.lvalue_of(value) } else { None };
         let value = match value.kind {
             ExprKind::Call { .. } => self.call(value, Want::Into(lvalue)),
             _ => self.expression(value),
         };
         let Some(scalars) = self.scalars(value, lvalue.ty) else { return };
+        if let Some(from) = from {
+            self.copy_counts(from, lvalue);
+        }
         let unchanged = |(slot, value): (u32, &hir::Expr)| value.kind == hir::ExprKind::Slot(hir::SlotId(slot));
         if lvalue.low.is_some() || !(lvalue.slot..).zip(&scalars).all(unchanged) {
             self.write(lvalue, scalars, span);
@@ -92,8 +100,11 @@ impl<'a> Analyser<'a> {
 
     fn choice(&mut self, condition: &'a Expr, then: &'a ast::Stmt, otherwise: Option<&'a ast::Stmt>, span: Span) {
         let condition = self.condition(condition);
+        let counts = self.pipe.counts.clone();
+        let overflow = self.pipe.overflow;
         let then = self.branch(then);
         let otherwise = otherwise.map_or(Vec::new(), |statement| self.branch(statement));
+        self.same_counts(counts, overflow, span);
         let Some(condition) = condition else { return };
         match fold::known(&condition) {
             Some(0) => self.code.extend(otherwise),
@@ -147,6 +158,7 @@ impl<'a> Analyser<'a> {
         &mut self, value: hir::Expr, cases: &'a [SwitchCase], span: Span,
         mut label_of: impl FnMut(&mut Self, &'a Expr) -> Option<u128>,
     ) {
+        let (counts, overflow) = (self.pipe.counts.clone(), self.pipe.overflow);
         let mut lowered = Vec::new();
         let (mut default, mut default_at) = (None, None);
         let mut seen: BTreeMap<u128, Span> = BTreeMap::new();
@@ -185,6 +197,7 @@ impl<'a> Analyser<'a> {
                 lowered.push((labels, code));
             }
         }
+        self.same_counts(counts, overflow, span);
         let default = default.unwrap_or_default();
         self.emit(Stmt::Switch { value, cases: lowered, default }, span);
     }

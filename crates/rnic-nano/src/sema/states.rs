@@ -1,15 +1,63 @@
 //! Part of the semantic analysis of P4: translates parsers with their states.
 
 use super::scope::Symbol;
+use super::stack::Counts;
 use super::types::Type;
 use super::{Analyser, Context};
 use crate::ast::{self, Ident, KeySet};
 use crate::diagnostic::{Diagnostic, nearest};
 use crate::hir::{self, Pattern, StateId, Stmt, Target, Transition};
+use crate::source::Span;
 use std::collections::BTreeMap;
 
 /// The index of each state in its parser, by name.
 type Names<'a> = BTreeMap<&'a str, usize>;
+
+/// The states of a parser that is being translated. A state has a copy for each number of elements that its header
+/// stacks may have.
+struct Copies<'a> {
+    names: Names<'a>,
+    /// The index of each copy, by state and numbers of elements.
+    indices: BTreeMap<(usize, Counts), usize>,
+    /// The translated states: the copies, and the parts of states that follow a `verify` or a sub-parser. `None`: not
+    /// translated yet.
+    states: Vec<Option<hir::State>>,
+    /// The state of the program from which each of them comes.
+    origins: Vec<usize>,
+    /// Copies that are not translated yet, as (state, numbers of elements, index).
+    open: Vec<(usize, Counts, usize)>,
+    /// The numbers of elements where the parser accepts.
+    exit: Option<Counts>,
+    /// Whether it accepts with different numbers of elements.
+    exits_differ: bool,
+}
+
+impl Copies<'_> {
+    /// The index of the copy of a state.
+    fn copy(&mut self, state: usize, counts: &Counts) -> usize {
+        if let Some(index) = self.indices.get(&(state, counts.clone())) {
+            return *index;
+        }
+        let index = self.reserve(state);
+        self.indices.insert((state, counts.clone()), index);
+        self.open.push((state, counts.clone(), index));
+        index
+    }
+
+    fn reserve(&mut self, state: usize) -> usize {
+        self.states.push(None);
+        self.origins.push(state);
+        self.states.len() - 1
+    }
+
+    /// Notes the numbers of elements with which the parser accepts.
+    fn accepts(&mut self, counts: &Counts) {
+        match &self.exit {
+            None => self.exit = Some(counts.clone()),
+            Some(exit) => self.exits_differ |= exit != counts,
+        }
+    }
+}
 
 impl<'a> Analyser<'a> {
     /// Checks a parser and declares its name.
@@ -18,16 +66,19 @@ impl<'a> Analyser<'a> {
         self.scratch(|this| {
             let parameters = this.fresh_parameters(&parser.parameters, "");
             let constants = parser.constructor.iter().map(|parameter| this.some_constant(parameter)).collect();
-            this.parser(parser, parameters, constants);
+            this.parser(parser, parameters, constants, Counts::new());
         });
         let broken = self.errors.len() > before;
         self.declare(&parser.name, if broken { Symbol::Broken } else { Symbol::Parser(parser) });
     }
 
-    /// Translates a parser, and returns its reachable states. The state `start` comes first.
+    /// Translates a parser whose header stacks have the given numbers of elements at first, and returns its reachable
+    /// states. The state `start` comes first. Afterwards the stacks have the numbers of elements where the parser accepts;
+    /// false: they depend on the packet.
     pub(super) fn parser(
-        &mut self, parser: &'a ast::Parser, parameters: Vec<Symbol<'a>>, constants: Vec<Symbol<'a>>,
-    ) -> Vec<hir::State> {
+        &mut self, parser: &'a ast::Parser, parameters: Vec<Symbol<'a>>, constants: Vec<Symbol<'a>>, counts: Counts,
+    ) -> (Vec<hir::State>, bool) {
+        self.pipe.counts = counts;
         let before = self.open_scope(0, self.declarations);
         let context = std::mem::replace(&mut self.context, Context::Parser);
         self.declare_parameters(&parser.parameters, parameters);
@@ -41,21 +92,50 @@ impl<'a> Analyser<'a> {
         });
         let again = std::mem::replace(&mut self.again, true);
         let names = self.state_names(parser);
-        let mut states: Vec<hir::State> = Vec::new();
-        // The parts of states that follow a `verify` or a sub-parser are states of their own, after those of the
-        // program.
-        let mut parts: Vec<hir::State> = Vec::new();
-        for state in &parser.states {
-            let first = self.state(&names, state, parser.states.len(), &mut parts);
-            states.push(first);
+        let start = names.get("start").copied();
+        let entry = self.pipe.counts.clone();
+        let mut copies = Copies {
+            names,
+            indices: BTreeMap::new(),
+            states: Vec::new(),
+            origins: Vec::new(),
+            open: Vec::new(),
+            exit: None,
+            exits_differ: false,
+        };
+        // The copies that are reached come first. Then the mistakes in the other states are found, too.
+        let rest = (0..parser.states.len()).map(|state| (state, entry.clone()));
+        for (state, counts) in start.map(|start| (start, entry.clone())).into_iter().chain(rest) {
+            if self.stopped || copies.origins.contains(&state) {
+                continue;
+            }
+            let reached = copies.exit.clone().map(|exit| (exit, copies.exits_differ));
+            copies.copy(state, &counts);
+            while let Some((state, counts, index)) = copies.open.pop() {
+                self.pipe.counts = counts;
+                let translated = self.state(&mut copies, &parser.states[state], state);
+                copies.states[index] = Some(translated);
+                if self.stopped {
+                    break;
+                }
+            }
+            // What states do that are never reached does not count.
+            if start.is_some_and(|start| start != state) {
+                (copies.exit, copies.exits_differ) =
+                    reached.map_or((None, false), |(exit, differ)| (Some(exit), differ));
+            }
         }
-        states.append(&mut parts);
         self.again = again;
         self.context = context;
         self.close_scope(before);
-        self.check_loops(parser, &states);
-        match names.get("start") {
-            Some(start) => reached(states, *start, first),
+        let states: Vec<hir::State> =
+            copies.states.iter_mut().map(|state| state.take().unwrap_or_else(empty_state)).collect();
+        self.check_loops(parser, &states, &copies.origins);
+        self.pipe.counts = copies.exit.unwrap_or_default();
+        let start = start.and_then(|start| copies.indices.get(&(start, entry)).copied());
+        match start {
+            Some(start) => (reached(states, start, first), !copies.exits_differ),
+            None if self.stopped => (Vec::new(), true),
             None => {
                 let what = Diagnostic::new(
                     parser.name.span,
@@ -63,7 +143,7 @@ impl<'a> Analyser<'a> {
                     "`start` is missing",
                 );
                 self.report(what.with_help("a parser begins in `state start { ... }`"));
-                Vec::new()
+                (Vec::new(), true)
             }
         }
     }
@@ -88,44 +168,63 @@ impl<'a> Analyser<'a> {
         names
     }
 
-    /// Translates a state up to its first `verify` or sub-parser, and appends the parts after it, and the states of the
-    /// sub-parsers, to `parts`. The first of those has the index `base`.
-    fn state(
-        &mut self, names: &Names<'a>, state: &'a ast::State, base: usize, parts: &mut Vec<hir::State>,
-    ) -> hir::State {
+    /// Translates a state up to its first `verify` or sub-parser, and adds the parts after it, and the states of the
+    /// sub-parsers, to `copies`.
+    fn state(&mut self, copies: &mut Copies<'a>, state: &'a ast::State, origin: usize) -> hir::State {
         let before = self.open_block();
-        let name = state.name.name.to_string();
+        let mut name = state.name.name.to_string();
+        for (slot, count) in &self.pipe.counts {
+            let stack = self.pipe.code.slots.get(*slot as usize).map_or("", |slot| slot.name.as_str());
+            name = format!("{name}, {count} in {}", stack.trim_end_matches("[0].$valid"));
+        }
+        self.pipe.overflow = false;
         let (mut body, (cuts, transition)) = self.collected(|this| {
             // Where each `verify` and each sub-parser divides the statements.
             let mut cuts: Vec<(usize, Cut)> = Vec::new();
             for statement in &state.body {
+                // The rest of a state that exceeds a stack is never reached.
+                if this.pipe.overflow {
+                    break;
+                }
                 if let Some(condition) = this.verified(statement) {
                     cuts.extend(condition.map(|condition| (this.code.len(), Cut::Verify(condition))));
                 } else if !this.sub_parser(statement, &mut cuts) {
                     this.statement(statement);
                 }
             }
-            (cuts, this.transition(names, state.transition.as_ref()))
+            let overflow = this.pipe.overflow;
+            let transition = if overflow {
+                Transition::To(Target::Reject)
+            } else {
+                this.transition(copies, state.transition.as_ref())
+            };
+            let overflow = std::mem::take(&mut this.pipe.overflow);
+            (cuts, if overflow { Transition::To(Target::Reject) } else { transition })
         });
         self.close_scope(before);
         let mut last = transition;
         for (number, (end, cut)) in cuts.into_iter().enumerate().rev() {
             let name = format!("{name}, part {}", number + 2);
-            parts.push(hir::State { name, body: body.split_off(end), transition: last });
-            let next = Target::State(StateId((base + parts.len() - 1) as u32));
+            let part = copies.reserve(origin);
+            copies.states[part] =
+                Some(hir::State { name, span: state.name.span, body: body.split_off(end), transition: last });
+            let next = Target::State(StateId(part as u32));
             last = match cut {
                 Cut::Verify(condition) => {
                     let holds = vec![Pattern::Masked { value: 1, mask: 1 }];
                     Transition::Select { keys: vec![condition], cases: vec![(holds, next)] }
                 }
                 Cut::Parser(states) => {
-                    let first = (base + parts.len()) as u32;
-                    parts.extend(states.into_iter().map(|state| moved(state, first, next)));
+                    let first = copies.states.len() as u32;
+                    for state in states {
+                        let index = copies.reserve(origin);
+                        copies.states[index] = Some(moved(state, first, next));
+                    }
                     Transition::To(Target::State(StateId(first)))
                 }
             };
         }
-        hir::State { name, body, transition: last }
+        hir::State { name, span: state.name.span, body, transition: last }
     }
 
     /// Translates a statement `instance.apply(arguments);` of a parser within this parser. False: another statement.
@@ -172,9 +271,34 @@ impl<'a> Analyser<'a> {
         }
         let Some(copies) = self.copy_in(&kept, &types, &lvalues, &given) else { return true };
         let end = self.code.len();
-        let states = self.nested(span, Vec::new(), |this| this.parser(parser, symbols, constants));
+        if self.pipe.overflow {
+            return true;
+        }
+        // The header stacks among the parameters have the elements of the arguments, unless they are `out`.
+        let outer = self.pipe.counts.clone();
+        for ((parameter, lvalue), argument) in kept.iter().zip(&lvalues).zip(&given) {
+            let argument = argument.value.as_ref().filter(|_| parameter.direction != ast::Direction::Out);
+            if let Some(argument) = argument.and_then(|value| self.lvalue_of(value)) {
+                self.copy_counts(argument, *lvalue);
+            }
+        }
+        let counts = self.pipe.counts.clone();
+        let (states, same) =
+            self.nested(span, (Vec::new(), true), |this| this.parser(parser, symbols, constants, counts));
         if !states.is_empty() {
             cuts.push((end, Cut::Parser(states)));
+        }
+        if !same {
+            let message = format!("`{}` accepts with different numbers of elements in its header stacks", name.name);
+            let what = Diagnostic::new(span, message, "the number depends on the packet");
+            self.report(what.with_help("write its states in this parser: each state knows the number of elements"));
+        }
+        let inner = std::mem::replace(&mut self.pipe.counts, outer);
+        for (target, parameter) in &copies {
+            let size = self.types.size(target.ty);
+            self.pipe.counts.retain(|slot, _| !(target.slot..target.slot + size).contains(slot));
+            let changed = inner.range(parameter.slot..parameter.slot + size);
+            self.pipe.counts.extend(changed.map(|(slot, count)| (slot - parameter.slot + target.slot, *count)));
         }
         self.copy_out(&copies, span);
         true
@@ -208,24 +332,27 @@ impl<'a> Analyser<'a> {
         Some(condition.filter(|condition| super::fold::known(condition) != Some(1)))
     }
 
-    fn transition(&mut self, names: &Names<'a>, transition: Option<&'a ast::Transition>) -> Transition {
+    fn transition(&mut self, copies: &mut Copies<'a>, transition: Option<&'a ast::Transition>) -> Transition {
         match transition {
             None => Transition::To(Target::Reject),
-            Some(ast::Transition::To(name)) => Transition::To(self.target_state(names, name)),
-            Some(ast::Transition::Select { keys, cases, .. }) => self.select(names, keys, cases),
+            Some(ast::Transition::To(name)) => Transition::To(self.target_state(copies, name)),
+            Some(ast::Transition::Select { keys, cases, .. }) => self.select(copies, keys, cases),
         }
     }
 
-    fn target_state(&mut self, names: &Names<'a>, name: &Ident) -> Target {
+    fn target_state(&mut self, copies: &mut Copies<'a>, name: &Ident) -> Target {
         match &*name.name {
-            "accept" => return Target::Accept,
+            "accept" => {
+                copies.accepts(&self.pipe.counts);
+                return Target::Accept;
+            }
             "reject" => return Target::Reject,
             _ => {}
         }
-        match names.get(&*name.name) {
-            Some(number) => Target::State(StateId(*number as u32)),
+        match copies.names.get(&*name.name) {
+            Some(number) => Target::State(StateId(copies.copy(*number, &self.pipe.counts) as u32)),
             None => {
-                let names = names.keys().copied().chain(["accept", "reject"]);
+                let names = copies.names.keys().copied().chain(["accept", "reject"]);
                 let what = Diagnostic::new(name.span, format!("there is no state `{}`", name.name), "unknown state");
                 self.report(match nearest(&name.name, names) {
                     Some(near) => what.with_help(format!("did you mean `{near}`?")),
@@ -236,7 +363,7 @@ impl<'a> Analyser<'a> {
         }
     }
 
-    fn select(&mut self, names: &Names<'a>, keys: &'a [ast::Expr], cases: &'a [ast::SelectCase]) -> Transition {
+    fn select(&mut self, copies: &mut Copies<'a>, keys: &'a [ast::Expr], cases: &'a [ast::SelectCase]) -> Transition {
         let mut lowered: Vec<Option<(hir::Expr, Type)>> = Vec::new();
         for expr in keys {
             let position = self.code.len();
@@ -254,10 +381,13 @@ impl<'a> Analyser<'a> {
             }
             lowered.push(scalar.map(|scalar| (scalar, ty)));
         }
+        if self.pipe.overflow {
+            return Transition::To(Target::Reject);
+        }
         let types: Vec<Option<Type>> = lowered.iter().map(|key| key.as_ref().map(|(_, ty)| *ty)).collect();
         let mut result = Vec::new();
         for case in cases {
-            let target = self.target_state(names, &case.next);
+            let target = self.target_state(copies, &case.next);
             if let Some(patterns) = self.case_patterns(case, &types) {
                 result.push((patterns, target));
             }
@@ -282,13 +412,13 @@ impl<'a> Analyser<'a> {
     }
 
     /// Checks that every cycle of states consumes bytes of the packet. Otherwise parsing might never end.
-    fn check_loops(&mut self, parser: &'a ast::Parser, states: &[hir::State]) {
+    fn check_loops(&mut self, parser: &'a ast::Parser, states: &[hir::State], origins: &[usize]) {
         if self.stopped {
             return;
         }
         let idle: Vec<bool> = states.iter().map(|state| !self.takes_bytes(&state.body)).collect();
         let Some(first) = loop_within(states, &idle) else { return };
-        let Some(ast::State { name, .. }) = parser.states.get(first) else { return };
+        let Some(ast::State { name, .. }) = parser.states.get(origins[first]) else { return };
         let message = format!("the parser may loop forever through the state `{}`", name.name);
         let what = Diagnostic::new(name.span, message, "an iteration may consume no bytes of the packet");
         self.report(what.with_help("extract a header unconditionally in every iteration"));
@@ -302,6 +432,11 @@ impl<'a> Analyser<'a> {
             _ => false,
         })
     }
+}
+
+fn empty_state() -> hir::State {
+    let transition = Transition::To(Target::Reject);
+    hir::State { name: String::new(), span: Span::default(), body: Vec::new(), transition }
 }
 
 /// What divides the statements of a state.
@@ -390,10 +525,7 @@ fn reached(mut states: Vec<hir::State>, start: usize, first: Vec<Stmt>) -> Vec<h
     };
     let mut result = Vec::new();
     for state in order {
-        let mut state = std::mem::replace(
-            &mut states[state],
-            hir::State { name: String::new(), body: Vec::new(), transition: Transition::To(Target::Reject) },
-        );
+        let mut state = std::mem::replace(&mut states[state], empty_state());
         match &mut state.transition {
             Transition::To(target) => renumber(target),
             Transition::Select { cases, .. } => cases.iter_mut().for_each(|(_, target)| renumber(target)),
@@ -402,7 +534,8 @@ fn reached(mut states: Vec<hir::State>, start: usize, first: Vec<Stmt>) -> Vec<h
     }
     if before == 1 {
         let transition = Transition::To(Target::State(StateId(1)));
-        result.insert(0, hir::State { name: "before start".to_string(), body: first, transition });
+        let span = result[0].span;
+        result.insert(0, hir::State { name: "before start".to_string(), span, body: first, transition });
     } else {
         result[0].body.splice(0..0, first);
     }

@@ -29,9 +29,21 @@ pub(super) enum Type {
     Extern(u32),
 }
 
-/// A declared header type or struct type.
+/// What the fields of a [`StructInfo`] are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Shape {
+    /// The named fields of a declared struct or header.
+    Fields,
+    /// The members of a tuple, whose names are `[0]`, `[1]` and so on.
+    Tuple,
+    /// The elements of a header stack, with names like those of a tuple.
+    Stack,
+}
+
+/// A declared header type or struct type, a tuple type, or the type of a header stack.
 pub(super) struct StructInfo {
     pub(super) name: Rc<str>,
+    pub(super) shape: Shape,
     pub(super) span: Span,
     pub(super) fields: Vec<FieldInfo>,
     /// Number of slots (scalar variables) that a value of the type occupies. In a header, the slot of the validity bit
@@ -126,6 +138,22 @@ impl Types<'_> {
         }
     }
 
+    /// What the fields of a struct type are; `None` for other types.
+    pub(super) fn shape(&self, ty: Type) -> Option<Shape> {
+        match ty {
+            Type::Struct(_) => self.info(ty).map(|info| info.shape),
+            _ => None,
+        }
+    }
+
+    /// Number of elements of a header stack or members of a tuple; 0 for other types.
+    pub(super) fn elements(&self, ty: Type) -> u32 {
+        match self.shape(ty) {
+            Some(Shape::Stack | Shape::Tuple) => self.info(ty).map_or(0, |info| info.fields.len() as u32),
+            _ => 0,
+        }
+    }
+
     pub(super) fn has_header(&self, ty: Type) -> bool {
         match ty {
             Type::Header(_) => true,
@@ -150,7 +178,8 @@ impl Types<'_> {
             leaves.push(Leaf { name: format!("{name}.$valid"), width: 1, signed: false, header: Some(number) });
         }
         for field in self.info(ty).map_or(&[][..], |info| &info.fields) {
-            self.collect(field.ty, &format!("{name}.{}", field.name), leaves);
+            let dot = if field.name.starts_with('[') { "" } else { "." };
+            self.collect(field.ty, &format!("{name}{dot}{}", field.name), leaves);
         }
     }
 

@@ -179,6 +179,19 @@ impl<'p, E: Externs> Interpreter<'p, E> {
                 }
                 self.position += *bits as usize;
             }
+            Stmt::Lookahead(slots) => {
+                let bits: u32 = slots.iter().map(|slot| self.pipeline.slots[slot.0 as usize].width).sum();
+                if self.position + bits as usize > 8 * self.packet.len() {
+                    return Flow::TooShort;
+                }
+                let mut at = self.position;
+                for slot in slots {
+                    let width = self.pipeline.slots[slot.0 as usize].width as usize;
+                    let value = self.bits(at, width);
+                    self.assign(*slot, value);
+                    at += width;
+                }
+            }
             Stmt::Emit(header) => self.emit(*header),
         }
         Flow::Next
@@ -223,16 +236,19 @@ impl<'p, E: Externs> Interpreter<'p, E> {
             return Flow::TooShort;
         }
         for field in &header.fields {
-            let mut value = 0;
-            for _ in 0..self.pipeline.slots[field.0 as usize].width {
-                let bit = self.packet[self.position / 8] >> (7 - self.position % 8) & 1;
-                value = value << 1 | u128::from(bit);
-                self.position += 1;
-            }
+            let width = self.pipeline.slots[field.0 as usize].width as usize;
+            let value = self.bits(self.position, width);
+            self.position += width;
             self.assign(*field, value);
         }
         self.assign(header.valid, 1);
         Flow::Next
+    }
+
+    /// Bits of the packet from bit `at` on.
+    fn bits(&self, at: usize, width: usize) -> u128 {
+        let bit = |at: usize| u128::from(self.packet[at / 8] >> (7 - at % 8) & 1);
+        (at..at + width).fold(0, |value, at| value << 1 | bit(at))
     }
 
     fn emit(&mut self, header: HeaderId) {

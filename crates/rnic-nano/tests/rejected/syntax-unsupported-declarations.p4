@@ -1,7 +1,7 @@
 header_union u_t { h_t a; }
-struct pair_t<T> { T a; T b; }
+bit<8> generic<T>(in T x) { return 1; }
 header v_t { varbit<320> options; }
-struct s_t { h_t[4] stack; tuple<bit<8>, bool> two; string name; list<bit<8>> all; match_kind kind; }
+struct s_t { h_t[] stack; tuple<> two; string name; list<bit<8>> all; match_kind kind; }
 value_set<bit<8>>(4) known;
 extern E { abstract void f(in bit<8> x); }
 control C(in bit<8> x = 1) { apply { } }

@@ -3,6 +3,7 @@
 
 use crate::arithmetic::ones;
 use crate::hir::*;
+use crate::source::Span;
 
 /// The slots (scalar variables) of a random program: each pair has a width in bits and the number of slots of that
 /// width.
@@ -272,6 +273,12 @@ impl Generator {
             if self.roll(4) == 0 {
                 body.push(Stmt::Advance(8 * self.roll(4)));
             }
+            if self.roll(4) == 0 {
+                let count = 1 + self.roll(2);
+                body.push(Stmt::Lookahead(
+                    (0..count).map(|_| SlotId(self.roll(self.pipeline.slots.len() as u32))).collect(),
+                ));
+            }
             body.extend((0..self.roll(3)).map(|_| self.stmt(0, 0)));
             let transition = match self.roll(3) {
                 0 => Transition::To(self.target(count)),
@@ -290,7 +297,7 @@ impl Generator {
                     Transition::Select { keys, cases }
                 }
             };
-            self.pipeline.states.push(State { name: format!("p{number}"), body, transition });
+            self.pipeline.states.push(State { name: format!("p{number}"), span: Span::default(), body, transition });
         }
     }
 
