@@ -637,6 +637,12 @@ impl Manager {
                 }
                 self.forget(id);
             }
+            // The peer has waited for the RTU in vain.
+            (Message::Reject(reject), State::Established)
+                if connection.active && reject.about == About::Reply && reject.reason == reason::TIMEOUT =>
+            {
+                self.ended(now, id, false);
+            }
             (Message::Disconnect { remote_qpn, .. }, _) => {
                 // Of a connection that was never established, or with the QPN of an older one.
                 let is_connected = matches!(

@@ -59,6 +59,7 @@ pub(crate) unsafe fn bind(id: *mut rdma_cm_id, address: SocketAddr) -> Result<()
     if inner.local.is_some() {
         return Err(libc::EINVAL);
     }
+    let address = SocketAddr::new(local_device(address.ip()).unwrap_or(address.ip()), address.port());
     let devices = if address.ip().is_unspecified() {
         let all = device::all()?;
         let admits = |ip: IpAddr| ip.is_ipv4() == address.is_ipv4() || address.is_ipv6() && !inner.family_only;
@@ -93,12 +94,21 @@ pub(crate) unsafe fn bind(id: *mut rdma_cm_id, address: SocketAddr) -> Result<()
     Ok(())
 }
 
+/// The address of the first device, if `ip` is a loopback address that is no device: as Linux does, loopback stands for
+/// a device of this host then.
+fn local_device(ip: IpAddr) -> Option<IpAddr> {
+    let own = device::addresses();
+    let first = || own.iter().find(|own| own.is_ipv4() == ip.is_ipv4()).or(own.first()).copied();
+    if ip.is_loopback() && !own.contains(&ip) { first() } else { None }
+}
+
 /// The device by which this host reaches `remote`, and the address of the peer.
 fn route(inner: &Inner, remote: SocketAddr) -> Result<(&'static Device, SocketAddr), c_int> {
     if let Some(device) = inner.device {
         return if device.ip.is_ipv4() == remote.is_ipv4() { Ok((device, remote)) } else { Err(libc::EAFNOSUPPORT) };
     }
     let own = device::addresses();
+    let remote = SocketAddr::new(local_device(remote.ip()).unwrap_or(remote.ip()), remote.port());
     if remote.ip().is_unspecified() {
         let ip = own.iter().find(|ip| ip.is_ipv4() == remote.is_ipv4()).ok_or(libc::ENODEV)?;
         return Ok((device::of(*ip)?, SocketAddr::new(*ip, remote.port())));

@@ -19,6 +19,9 @@ const GRACE: Duration = Duration::from_secs(10);
 const BACKLOG: usize = 8 << 20;
 /// Service IDs that all managers of the address may have together.
 const SERVICES: usize = 65_536;
+/// Time after which a broker answers messages to nobody. Before it, managers of other processes may not have joined yet
+/// that an earlier broker served; the messages are retransmitted.
+const SILENT: Duration = Duration::from_secs(1);
 /// Messages to nobody that are answered per arrival. Further ones get no answer.
 const STRAYS: usize = 64;
 
@@ -78,6 +81,7 @@ pub(super) struct Broker {
     /// Slots that processes of an earlier broker have until this time, if they have not joined.
     inherited: Option<Instant>,
     own: u32,
+    born: Instant,
     /// The managers that get the requests for these service IDs.
     services: BTreeMap<u64, u16>,
     /// Answers to messages for no manager.
@@ -98,6 +102,7 @@ impl Broker {
             directory,
             inherited,
             own,
+            born: Instant::now(),
             services: BTreeMap::new(),
             answers: Vec::new(),
             dropped: 0,
@@ -244,6 +249,7 @@ impl Broker {
         let members = Members {
             members: &mut self.members,
             services: &self.services,
+            is_silent: self.born.elapsed() < SILENT,
             answers: &mut self.answers,
             dropped: &mut self.dropped,
         };
@@ -255,6 +261,7 @@ impl Broker {
 pub(super) struct Members<'a> {
     members: &'a mut Vec<Member>,
     services: &'a BTreeMap<u64, u16>,
+    is_silent: bool,
     answers: &'a mut Vec<(IpAddr, MadBytes)>,
     dropped: &'a mut u64,
 }
@@ -292,7 +299,7 @@ impl Members<'_> {
         let member = mark.and_then(|mark| self.members.iter_mut().find(|member| member.manager == Some(mark)));
         if let Some(member) = member {
             *self.dropped += u64::from(!member.put(message::packets(&arrival.meta, bytes.len(), bytes)));
-        } else if self.answers.len() < STRAYS {
+        } else if !self.is_silent && self.answers.len() < STRAYS {
             self.answers.extend(stray::answer(&parsed).map(|answer| (source.ip(), answer.emit())));
         }
     }
