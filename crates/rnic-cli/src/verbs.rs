@@ -1,4 +1,5 @@
-//! The command `rnic verbs`: RDMA programs without an RDMA NIC, by a `libibverbs.so.1` of rnic.
+//! The command `rnic verbs`: RDMA programs without an RDMA NIC, by a `libibverbs.so.1` and a `librdmacm.so.1` of
+//! rnic.
 
 use crate::error::CliError;
 use clap::{Args, Subcommand};
@@ -14,7 +15,7 @@ use std::process::Command;
 
 /// Arguments of `rnic verbs`.
 ///
-/// The library takes the place of the distribution's libibverbs in programs that are started with it. They then see a
+/// The libraries take the place of the distribution's libibverbs and librdmacm in programs that are started with them. They then see a
 /// device for each address of this host. No root, kernel module or RDMA NIC is needed. The environment variables
 /// RNIC_DEVICES, RNIC_FAULTS, RNIC_PCAP and RNIC_TRACE set it up.
 #[derive(Args, Debug)]
@@ -29,9 +30,9 @@ use std::process::Command;
     rnic verbs doctor"
 )]
 pub(crate) struct VerbsArgs {
-    /// Print the folder of the library, for LD_LIBRARY_PATH
+    /// Print the folder of the libraries, for LD_LIBRARY_PATH
     ///
-    /// If the library is not there yet, a C compiler (cc) links it first.
+    /// If the libraries are not there yet, a C compiler (cc) links them first.
     #[arg(long)]
     path: bool,
 
@@ -41,13 +42,13 @@ pub(crate) struct VerbsArgs {
 
 #[derive(Subcommand, Debug)]
 enum VerbsCommand {
-    /// Run a program with the library
+    /// Run a program with the libraries
     Run {
         /// The program and its arguments
         #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "PROGRAM")]
         program: Vec<OsString>,
     },
-    /// Copy the library into a folder, for an image of a container for example
+    /// Copy the libraries into a folder, for an image of a container for example
     Install {
         /// The folder
         #[arg(value_name = "DIR")]
@@ -76,61 +77,31 @@ fn failed(doing: String) -> impl Fn(io::Error) -> CliError {
     move |error| CliError::Io { doing: doing.clone(), error }
 }
 
-/// The folder with the library; makes the library if it is missing or older than the static library.
+/// The folder with the libraries; makes those that are missing or older than their static library.
 fn folder() -> Result<PathBuf, CliError> {
     let program = std::env::current_exe().map_err(failed("finding this program".into()))?;
     let here = program.parent().unwrap_or(Path::new("/")).to_path_buf();
-    let installed = here.join("../lib/rnic").join(library::NAME);
-    let archive = archive(&here);
-    let Some(archive) = archive else {
-        if installed.exists() {
-            return Ok(installed.parent().map(Path::to_path_buf).unwrap_or(here));
-        }
-        return Err(CliError::Input(format!(
-            "{} has no librnic_ibverbs.a, of which the library is made: build it with `cargo build --release`",
-            here.display()
-        )));
-    };
+    let installed = here.join("../lib/rnic");
     let folder = here.join("rnic-verbs");
-    let out = folder.join(library::NAME);
     let time = |path: &Path| fs::metadata(path).and_then(|about| about.modified()).ok();
-    if time(&out) < time(&archive) {
-        make(&archive, &folder, &out)?;
+    let folders = [here.clone(), here.join("deps")];
+    let archives: Vec<_> = library::ALL.iter().map(|library| (library, library.find(&folders))).collect();
+    if archives.iter().all(|(_, archive)| archive.is_none()) && installed.join(library::NAME).exists() {
+        return Ok(installed);
+    }
+    for (library, archive) in archives {
+        let Some(archive) = archive else {
+            return Err(CliError::Input(format!(
+                "{} has no {}.a, of which the library is made: build it with `cargo build --release`",
+                here.display(),
+                library.archive
+            )));
+        };
+        if time(&folder.join(library.name)) < time(&archive) {
+            library.link(&archive, &folder).map_err(|error| CliError::Failed(vec![error]))?;
+        }
     }
     Ok(folder)
-}
-
-/// The newest static library: beside this program, or among the libraries of a build.
-fn archive(here: &Path) -> Option<PathBuf> {
-    let entries = [here.to_path_buf(), here.join("deps")].into_iter().filter_map(|folder| fs::read_dir(folder).ok());
-    let archives = entries.flatten().filter_map(|entry| entry.ok()).filter(|entry| {
-        let name = entry.file_name();
-        let name = name.to_string_lossy();
-        name.starts_with("librnic_ibverbs") && name.ends_with(".a")
-    });
-    let newest = archives.max_by_key(|entry| entry.metadata().and_then(|about| about.modified()).ok())?;
-    Some(newest.path())
-}
-
-/// Links the library. Several processes may do so at the same time: each takes a file of its own, and the last one
-/// replaces the others.
-fn make(archive: &Path, folder: &Path, out: &Path) -> Result<(), CliError> {
-    fs::create_dir_all(folder).map_err(failed(format!("making {}", folder.display())))?;
-    let own = |name: &str| folder.join(format!("{}-{name}", std::process::id()));
-    let (versions, script, so) = (own("versions.c"), own("libibverbs.map"), own(library::NAME));
-    let write = |path: &Path, text| fs::write(path, text).map_err(failed(format!("writing {}", path.display())));
-    write(&versions, library::VERSIONS_SOURCE)?;
-    write(&script, library::VERSION_SCRIPT)?;
-    let linked = Command::new("cc").args(library::link(archive, &versions, &script, &so)).output();
-    let _ = (fs::remove_file(&versions), fs::remove_file(&script));
-    let linked = linked.map_err(|error| {
-        CliError::Input(format!("the C compiler `cc`, which links {}, cannot be run: {error}", library::NAME))
-    })?;
-    if !linked.status.success() {
-        let said = String::from_utf8_lossy(&linked.stderr);
-        return Err(CliError::Failed(vec![format!("cc could not link {}: {}", library::NAME, said.trim())]));
-    }
-    fs::rename(&so, out).map_err(failed(format!("writing {}", out.display())))
 }
 
 fn run(program: &[OsString]) -> Result<(), CliError> {
@@ -145,11 +116,14 @@ fn run(program: &[OsString]) -> Result<(), CliError> {
 }
 
 fn install(dir: &Path) -> Result<(), CliError> {
-    let from = folder()?.join(library::NAME);
+    let folder = folder()?;
     fs::create_dir_all(dir).map_err(failed(format!("making {}", dir.display())))?;
-    let to = dir.join(library::NAME);
-    fs::copy(&from, &to).map_err(failed(format!("copying {} to {}", from.display(), to.display())))?;
-    print_line(&format!("{}: start programs with LD_LIBRARY_PATH={}", to.display(), dir.display()))
+    for library in library::ALL {
+        let (from, to) = (folder.join(library.name), dir.join(library.name));
+        fs::copy(&from, &to).map_err(failed(format!("copying {} to {}", from.display(), to.display())))?;
+        print_line(&to.display().to_string())?;
+    }
+    print_line(&format!("start programs with LD_LIBRARY_PATH={}", dir.display()))
 }
 
 /// Prints what programs will see. Fails if they will see no device that can be opened.
@@ -157,7 +131,11 @@ fn doctor() -> Result<(), CliError> {
     let mut problems = Vec::new();
     let say = |line: String| print_line(&line);
     match folder() {
-        Ok(folder) => say(format!("library     {}", folder.join(library::NAME).display()))?,
+        Ok(folder) => {
+            for library in library::ALL {
+                say(format!("library     {}", folder.join(library.name).display()))?;
+            }
+        }
         Err(error) => {
             say("library     missing".to_string())?;
             problems.push(error.to_string());

@@ -7,7 +7,8 @@ use crate::domain;
 use crate::entry::{Unacknowledged, entry, lock, object, set_errno, status};
 use crate::environment::Environment;
 use crate::hosts::HostAddress;
-use crate::port::{CaptureFile, CapturePort, SLOTS, SharedPort, begin};
+use crate::manager::Mads;
+use crate::port::{CaptureFile, CapturePort, Claims, MadPort, MadSender, SLOTS, SharedPort, begin};
 use crate::progress::Progress;
 use crate::{cq, cq_ex, post, qp, srq, trace};
 use libc::{c_int, size_t, ssize_t};
@@ -50,9 +51,6 @@ pub(crate) struct Events {
     mailbox: Mailbox<ibv_async_event>,
     objects: Mutex<Objects>,
 }
-
-// SAFETY: the pointers in events are only handed to the program.
-unsafe impl Send for ibv_async_event {}
 
 #[derive(Default)]
 struct Objects {
@@ -200,23 +198,39 @@ fn idle() -> IdleConfig {
 
 /// Opens the endpoint's device of an address.
 fn open(address: &HostAddress) -> Result<rnic_endpoint::Device, String> {
-    let environment = Environment::get().as_ref().map_err(Clone::clone)?;
     let port = SharedPort::open(address.ip).map_err(|error| error.to_string())?;
     let mut config = Config { mode: Mode::Polled, idle: idle(), security: Security::None, ..Config::default() };
     config.verbs.late_memory_checks = true;
     config.verbs.shard = Shard { index: port.slot(), count: SLOTS };
     let config = config.fitted_to(port.own()).map_err(|error| error.to_string())?;
     let slot = port.slot();
+    rnic_endpoint::Device::on_port(as_the_environment_says(port, slot)?, config).map_err(|error| error.to_string())
+}
+
+/// A port with the faults and the capture that the environment asks for. Ports with another `lane` lose other packets.
+fn as_the_environment_says(port: impl Port + 'static, lane: u32) -> Result<Box<dyn Port>, String> {
+    let environment = Environment::get().as_ref().map_err(Clone::clone)?;
     let mut port: Box<dyn Port> = Box::new(port);
     if let Some((faults, seed)) = environment.faults {
-        // Devices must not lose the same packets.
-        let seed = seed.wrapping_mul(u64::from(SLOTS)).wrapping_add(slot.into());
+        let seed = seed.wrapping_mul(u64::from(SLOTS)).wrapping_add(lane.into());
         port = Box::new(FaultyPort::with_clock(port, Faults::default(), faults, seed, Clock::start()));
     }
     if let Some(file) = capture()? {
         port = Box::new(CapturePort::new(port, file));
     }
-    rnic_endpoint::Device::on_port(port, config).map_err(|error| error.to_string())
+    Ok(port)
+}
+
+impl ContextState {
+    /// Opens queue pair 1 of the device for the communication manager of this process.
+    pub(crate) fn open_manager(&self) -> Result<Mads, String> {
+        let sender = MadSender::open(self.address.ip, capture()?)?;
+        let claims = Arc::<Claims>::default();
+        let port = MadPort::open(self.address.ip, sender.mark(), claims.clone()).map_err(|error| error.to_string())?;
+        // The faults of the manager are others than those of the device, which has the lane of its slot.
+        let receiver = as_the_environment_says(port, SLOTS / 2)?;
+        Ok(Mads::new(sender, receiver, claims))
+    }
 }
 
 /// # Safety

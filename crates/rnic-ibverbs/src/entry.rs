@@ -2,44 +2,8 @@
 
 use libc::c_int;
 use rnic_verbs::VerbsError;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-/// Runs the body of a function that C calls. A panic, which is an error of this library, becomes the result `failed`.
-pub(crate) fn entry<R>(failed: R, body: impl FnOnce() -> R) -> R {
-    catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|_| {
-        set_errno(libc::EIO);
-        failed
-    })
-}
-
-/// Sets `errno`.
-pub(crate) fn set_errno(value: c_int) {
-    // SAFETY: the function returns the address of this thread's `errno`.
-    unsafe { *libc::__errno_location() = value };
-}
-
-/// Runs the body of a function that returns a new object, or null and an error in `errno`.
-pub(crate) fn object<T>(body: impl FnOnce() -> Result<*mut T, c_int>) -> *mut T {
-    entry(std::ptr::null_mut(), || {
-        body().unwrap_or_else(|error| {
-            set_errno(error);
-            std::ptr::null_mut()
-        })
-    })
-}
-
-/// Runs the body of a function that returns 0 or an error, as most verbs do.
-pub(crate) fn status(body: impl FnOnce() -> Result<(), c_int>) -> c_int {
-    entry(libc::EIO, || match body() {
-        Ok(()) => 0,
-        Err(error) => {
-            // Programs look at both.
-            set_errno(error);
-            error
-        }
-    })
-}
+pub(crate) use rnic_cabi::entry::{Unacknowledged, entry, lock, object, set_errno, status};
 
 /// The number of an error in C.
 pub(crate) fn number(error: &VerbsError) -> c_int {
@@ -57,36 +21,5 @@ pub(crate) fn refused(verb: &str) -> impl Fn(VerbsError) -> c_int + '_ {
     move |error| {
         crate::trace::line(format_args!("{verb} refused: {error}"));
         number(&error)
-    }
-}
-
-/// Locks, whether or not another thread panicked with the lock.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Counts the events of an object that the program has got and not acknowledged. An object is destroyed only after they
-/// are acknowledged.
-#[derive(Default)]
-pub(crate) struct Unacknowledged {
-    count: Mutex<u32>,
-    acknowledged: Condvar,
-}
-
-impl Unacknowledged {
-    pub(crate) fn add(&self) {
-        *lock(&self.count) += 1;
-    }
-
-    pub(crate) fn acknowledge(&self, events: u32) {
-        let mut count = lock(&self.count);
-        *count = count.saturating_sub(events);
-        self.acknowledged.notify_all();
-    }
-
-    /// Waits until all events are acknowledged.
-    pub(crate) fn wait(&self) {
-        let count = lock(&self.count);
-        drop(self.acknowledged.wait_while(count, |count| *count > 0));
     }
 }

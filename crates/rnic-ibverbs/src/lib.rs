@@ -2,14 +2,13 @@
 //! `LD_LIBRARY_PATH=$(rnic verbs --path) ib_write_bw`.
 //!
 //! The crate is compiled to a static library. `rnic verbs` links it to `libibverbs.so.1`, with the symbol versions of
-//! the distribution's library, which a Rust `cdylib` cannot have. [`library`] holds what the linker needs.
+//! the distribution's library, which a Rust `cdylib` cannot have ([`library`]).
 //!
 //! | module | contents |
 //! |---|---|
-//! | [`library`] | the files that the linker needs besides the static library |
+//! | [`library`] | linking of the static libraries to shared ones |
 //! | [`environment`] | the environment variables `RNIC_...` |
 //! | [`hosts`] | the addresses of this host, each of which is a device |
-//! | `abi` | the structures of `infiniband/verbs.h` |
 //! | `entry`, `trace` | what each exported function begins with: panics, errors, trace |
 //! | `progress` | who moves packets: the program while it polls, or a thread |
 //! | `port` | many processes on one address; captures |
@@ -18,6 +17,7 @@
 //! | `channel`, `cq`, `cq_ex` | completion channels and queues, extended completion queues |
 //! | `qp`, `states`, `srq` | queue pairs, the masks of their attributes, shared receive queues |
 //! | `post`, `qp_ex` | work requests; those of extended queue pairs (`ibv_wr_*`) |
+//! | `manager` | what rnic's librdmacm gets from this library: queue pair 1, the trace |
 //! | `names`, `absent` | names and rates; functions of which only the symbol exists |
 //!
 //! # Unsafe code
@@ -34,7 +34,6 @@
 
 #![allow(unreachable_pub, reason = "the exported functions are public in C")]
 
-pub mod abi;
 mod absent;
 mod ah;
 mod channel;
@@ -47,6 +46,7 @@ mod entry;
 pub mod environment;
 pub mod hosts;
 pub mod library;
+mod manager;
 mod names;
 mod port;
 mod post;
@@ -56,3 +56,5 @@ mod qp_ex;
 mod srq;
 mod states;
 mod trace;
+
+use rnic_cabi::verbs as abi;

@@ -12,3 +12,6 @@ mod ladder;
 mod processes;
 mod pyverbs;
 mod ucx;
+
+/// The libraries that the programs get.
+const LIBRARIES: &[rnic_ibverbs::library::Library] = &[rnic_ibverbs::library::IBVERBS];

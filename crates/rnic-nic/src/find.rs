@@ -2,7 +2,7 @@
 
 use crate::library::Functions;
 use crate::{MAX_DATAGRAM, NicError};
-use rnic_ibverbs::abi::*;
+use rnic_cabi::verbs::*;
 use std::collections::BTreeSet;
 use std::ffi::CStr;
 use std::net::IpAddr;

@@ -21,7 +21,7 @@ use library::Functions;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
-use rnic_ibverbs::abi::*;
+use rnic_cabi::verbs::*;
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::collections::BTreeMap;
 use std::net::IpAddr;

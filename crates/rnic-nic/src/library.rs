@@ -1,7 +1,7 @@
 //! The functions of `libibverbs.so.1`, by name.
 
 use libc::{c_char, c_int, c_uint, c_void, size_t};
-use rnic_ibverbs::abi::*;
+use rnic_cabi::verbs::*;
 
 /// Name of the library.
 const NAME: &str = "libibverbs.so.1";

@@ -2,11 +2,14 @@
 //! pairs over to them.
 
 use super::message::{self, Directory, Message};
-use super::{SLOTS, slot_of, socket};
+use super::{MANAGERS, SLOTS, slot_of, socket};
 use nix::errno::Errno;
+use rnic_cm::message::MadBytes;
+use rnic_cm::{Message as CmMessage, Parsed, packet, stray};
 use rnic_endpoint::UdpPort;
 use rnic_endpoint::port::Arrival;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
+use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
@@ -14,12 +17,21 @@ use std::time::{Duration, Instant};
 const GRACE: Duration = Duration::from_secs(10);
 /// Bytes that wait for a process that does not take them. Beyond that they are dropped, as in a full receive buffer.
 const BACKLOG: usize = 8 << 20;
+/// Service IDs that all managers of the address may have together.
+const SERVICES: usize = 65_536;
+/// Time after which a broker answers messages to nobody. Before it, managers of other processes may not have joined yet
+/// that an earlier broker served; the messages are retransmitted.
+const SILENT: Duration = Duration::from_secs(1);
+/// Messages to nobody that are answered per arrival. Further ones get no answer.
+const STRAYS: usize = 64;
 
 /// A process that has joined.
 struct Member {
     link: OwnedFd,
-    /// Its slot, once it has introduced itself.
+    /// Its slot, once it has introduced itself as a device.
     slot: Option<u32>,
+    /// The lower half of its communication IDs, once it has introduced itself as a communication manager.
+    manager: Option<u16>,
     /// Messages for which its socket had no room.
     backlog: VecDeque<Vec<u8>>,
     waiting: usize,
@@ -69,6 +81,11 @@ pub(super) struct Broker {
     /// Slots that processes of an earlier broker have until this time, if they have not joined.
     inherited: Option<Instant>,
     own: u32,
+    born: Instant,
+    /// The managers that get the requests for these service IDs.
+    services: BTreeMap<u64, u16>,
+    /// Answers to messages for no manager.
+    pub(super) answers: Vec<(IpAddr, MadBytes)>,
     /// Number of packets that could not be handed over.
     pub(super) dropped: u64,
 }
@@ -78,7 +95,18 @@ impl Broker {
     pub(super) fn new(public: UdpPort, listener: OwnedFd, directory: Box<Directory>, own: u32) -> Broker {
         let others = directory.iter().enumerate().any(|(slot, port)| *port != 0 && slot as u32 != own);
         let inherited = others.then(|| Instant::now() + GRACE);
-        Broker { public, listener, members: Vec::new(), directory, inherited, own, dropped: 0 }
+        Broker {
+            public,
+            listener,
+            members: Vec::new(),
+            directory,
+            inherited,
+            own,
+            born: Instant::now(),
+            services: BTreeMap::new(),
+            answers: Vec::new(),
+            dropped: 0,
+        }
     }
 
     /// What the process has to wait for besides its own packets.
@@ -95,43 +123,51 @@ impl Broker {
     /// Lets processes join and leave.
     pub(super) fn serve(&mut self, buffer: &mut [u8]) {
         while let Some(link) = socket::accept(&self.listener) {
-            self.members.push(Member { link, slot: None, backlog: VecDeque::new(), waiting: 0, gone: false });
+            let backlog = VecDeque::new();
+            self.members.push(Member { link, slot: None, manager: None, backlog, waiting: 0, gone: false });
         }
         let mut changed = false;
         for at in 0..self.members.len() {
             let member = &mut self.members[at];
             member.flush();
-            let hello = match socket::take(&member.link, buffer) {
-                Ok(0) => None,
-                Ok(len) => match message::read(&buffer[..len]) {
-                    Some(Message::Hello { slot, port }) if member.slot.is_none() && port != 0 => Some((slot, port)),
-                    _ => None,
-                },
+            let message = match socket::take(&member.link, buffer) {
+                Ok(len) => message::read(&buffer[..len]),
                 Err(Errno::EAGAIN) => continue,
                 Err(_) => None,
             };
-            let Some((wish, port)) = hello else {
-                // It has gone, or it does not speak the protocol.
-                member.gone = true;
-                continue;
-            };
-            match self.slot(wish, port) {
-                Some(slot) => {
-                    self.directory[slot as usize] = port;
-                    self.members[at].slot = Some(slot);
-                    changed = true;
-                }
-                None => {
+            let is_new = member.slot.is_none() && member.manager.is_none();
+            match message {
+                Some(Message::Hello { slot, port }) if is_new && port != 0 => changed |= self.join(at, slot, port),
+                Some(Message::Manager { mark }) if is_new => {
+                    let is_taken = self.members.iter().any(|member| member.manager == Some(mark));
                     let member = &mut self.members[at];
-                    member.put(message::refused());
-                    member.gone = true;
+                    member.manager = Some(mark);
+                    member.gone = is_taken;
+                    member.put(message::joined());
                 }
+                Some(Message::Claim { service }) if member.manager.is_some() => {
+                    let granted = !self.services.contains_key(&service) && self.services.len() < SERVICES;
+                    if granted {
+                        self.services.extend(member.manager.map(|mark| (service, mark)));
+                    }
+                    member.put(message::claimed(service, granted));
+                }
+                Some(Message::Release { service }) if member.manager.is_some() => {
+                    if self.services.get(&service) == member.manager.as_ref() {
+                        self.services.remove(&service);
+                    }
+                }
+                // It has gone, or it does not speak the protocol.
+                _ => member.gone = true,
             }
         }
         for member in self.members.iter().filter(|member| member.gone) {
             if let Some(slot) = member.slot {
                 self.directory[slot as usize] = 0;
                 changed = true;
+            }
+            if let Some(mark) = member.manager {
+                self.services.retain(|_, manager| *manager != mark);
             }
         }
         self.members.retain(|member| !member.gone);
@@ -150,6 +186,22 @@ impl Broker {
                 }
             }
         }
+    }
+
+    /// Lets the member `at`, which wishes the slot `wish` and receives at `port`, join as a device, or refuses it.
+    /// Returns whether the directory has changed.
+    fn join(&mut self, at: usize, wish: Option<u32>, port: u16) -> bool {
+        let slot = self.slot(wish, port);
+        let member = &mut self.members[at];
+        member.slot = slot;
+        match slot {
+            Some(slot) => self.directory[slot as usize] = port,
+            None => {
+                member.put(message::refused());
+                member.gone = true;
+            }
+        }
+        slot.is_some()
     }
 
     /// A slot for a process that wishes the slot `wish`, which it had before, and receives at `port`.
@@ -194,22 +246,61 @@ impl Broker {
 
     /// The port of the address, and apart from it the processes to which its packets may go.
     pub(super) fn parts(&mut self) -> (&mut UdpPort, Members<'_>) {
-        (&mut self.public, Members { members: &mut self.members, dropped: &mut self.dropped })
+        let members = Members {
+            members: &mut self.members,
+            services: &self.services,
+            is_silent: self.born.elapsed() < SILENT,
+            answers: &mut self.answers,
+            dropped: &mut self.dropped,
+        };
+        (&mut self.public, members)
     }
 }
 
 /// The processes that have joined.
 pub(super) struct Members<'a> {
     members: &'a mut Vec<Member>,
+    services: &'a BTreeMap<u64, u16>,
+    is_silent: bool,
+    answers: &'a mut Vec<(IpAddr, MadBytes)>,
     dropped: &'a mut u64,
 }
 
 impl Members<'_> {
     fn put(&mut self, slot: Option<u32>, arrival: &Arrival<'_>, data: &[u8]) {
+        if slot == Some(MANAGERS) {
+            data.chunks(arrival.segment.max(1)).for_each(|packet| self.put_mad(arrival, packet));
+            return;
+        }
         let member = slot.and_then(|slot| self.members.iter_mut().find(|member| member.slot == Some(slot)));
         let sent = member.is_some_and(|member| member.put(message::packets(&arrival.meta, arrival.segment, data)));
         if !sent {
             *self.dropped += data.len().div_ceil(arrival.segment.max(1)) as u64;
+        }
+    }
+
+    /// Hands a packet to queue pair 1 over to the manager that has the service ID or the communication ID in its
+    /// message.
+    fn put_mad(&mut self, arrival: &Arrival<'_>, bytes: &[u8]) {
+        let source = arrival.meta.source;
+        let mad = packet::parse(bytes, source, arrival.meta.destination);
+        let Some(parsed) = mad.as_ref().and_then(Parsed::parse) else { return };
+        let mark = match (&parsed.message, parsed.message.service()) {
+            (_, Some(service)) => self.services.get(&service).copied(),
+            // Who has waited for a response in vain does not know the communication ID of the other side.
+            (CmMessage::Reject(reject), None) if reject.remote_id == 0 => {
+                for member in self.members.iter_mut().filter(|member| member.manager.is_some()) {
+                    member.put(message::packets(&arrival.meta, bytes.len(), bytes));
+                }
+                return;
+            }
+            (message, None) => message.receiver().map(|id| id as u16),
+        };
+        let member = mark.and_then(|mark| self.members.iter_mut().find(|member| member.manager == Some(mark)));
+        if let Some(member) = member {
+            *self.dropped += u64::from(!member.put(message::packets(&arrival.meta, bytes.len(), bytes)));
+        } else if !self.is_silent && self.answers.len() < STRAYS {
+            self.answers.extend(stray::answer(&parsed).map(|answer| (source.ip(), answer.emit())));
         }
     }
 }

@@ -70,6 +70,13 @@ fn capture(file: &CaptureFile, frame: &mut [u8], path: &Route, packets: impl Ite
     }
 }
 
+/// Captures one packet that was sent.
+pub(super) fn sent(file: &CaptureFile, source: SocketAddr, destination: SocketAddr, packet: &[u8]) {
+    // Ethernet, IPv6 and UDP headers are shorter than 128 bytes.
+    let mut frame = vec![0; packet.len() + 128];
+    capture(file, &mut frame, &Route { source, destination, class: 0 }, std::iter::once(packet));
+}
+
 impl<P: Port> Port for CapturePort<P> {
     fn local_addr(&self) -> SocketAddr {
         self.inner.local_addr()

@@ -8,7 +8,7 @@ use rnic_endpoint::port::{Arrival, Meta, TrafficClass};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// The version of the messages, which is part of the socket's name: other versions do not meet.
-pub(super) const VERSION: u32 = 1;
+pub(super) const VERSION: u32 = 2;
 
 /// Maximum bytes of a message: the head of a relayed arrival, and the datagrams that one system call can receive.
 pub(super) const LONGEST: usize = HEAD + 65_535;
@@ -19,6 +19,11 @@ const HELLO: u8 = 1;
 const DIRECTORY: u8 = 2;
 const PACKETS: u8 = 3;
 const REFUSED: u8 = 4;
+const MANAGER: u8 = 5;
+const CLAIM: u8 = 6;
+const CLAIMED: u8 = 7;
+const RELEASE: u8 = 8;
+const JOINED: u8 = 9;
 
 /// The UDP ports at which the processes of an address receive from processes of the same host, by slot; 0: the slot is
 /// free.
@@ -35,6 +40,16 @@ pub(super) enum Message<'a> {
     Packets(Arrival<'a>),
     /// From the broker: there is no slot for the process.
     Refused,
+    /// To the broker: a communication manager introduces itself by the lower half of its communication IDs.
+    Manager { mark: u16 },
+    /// From the broker: the manager has joined.
+    Joined,
+    /// To the broker: the manager wants the requests for a service ID.
+    Claim { service: u64 },
+    /// From the broker: whether the manager gets them.
+    Claimed { service: u64, granted: bool },
+    /// To the broker: it wants them no longer.
+    Release { service: u64 },
 }
 
 pub(super) fn hello(slot: Option<u32>, port: u16) -> Vec<u8> {
@@ -53,6 +68,36 @@ pub(super) fn directory(slot: u32, ports: &Directory) -> Vec<u8> {
 
 pub(super) fn refused() -> Vec<u8> {
     vec![REFUSED]
+}
+
+pub(super) fn manager(mark: u16) -> Vec<u8> {
+    let mut out = vec![MANAGER];
+    out.extend(mark.to_le_bytes());
+    out
+}
+
+pub(super) fn joined() -> Vec<u8> {
+    vec![JOINED]
+}
+
+pub(super) fn claim(service: u64) -> Vec<u8> {
+    of_service(CLAIM, service)
+}
+
+pub(super) fn release(service: u64) -> Vec<u8> {
+    of_service(RELEASE, service)
+}
+
+pub(super) fn claimed(service: u64, granted: bool) -> Vec<u8> {
+    let mut out = of_service(CLAIMED, service);
+    out.push(u8::from(granted));
+    out
+}
+
+fn of_service(kind: u8, service: u64) -> Vec<u8> {
+    let mut out = vec![kind];
+    out.extend(service.to_le_bytes());
+    out
 }
 
 /// The message that carries the datagrams `data`, which arrived with `meta` and have `segment` bytes each.
@@ -119,6 +164,18 @@ pub(super) fn read(bytes: &[u8]) -> Option<Message<'_>> {
             Some(Message::Packets(Arrival { meta, segment, data }))
         }
         REFUSED => Some(Message::Refused),
+        JOINED => Some(Message::Joined),
+        MANAGER => Some(Message::Manager { mark: u16::from_le_bytes(rest.try_into().ok()?) }),
+        CLAIM => Some(Message::Claim { service: u64::from_le_bytes(rest.try_into().ok()?) }),
+        RELEASE => Some(Message::Release { service: u64::from_le_bytes(rest.try_into().ok()?) }),
+        CLAIMED => {
+            let (service, granted) = rest.split_first_chunk()?;
+            let granted = match granted {
+                [granted @ (0 | 1)] => *granted == 1,
+                _ => return None,
+            };
+            Some(Message::Claimed { service: u64::from_le_bytes(*service), granted })
+        }
         _ => None,
     }
 }
@@ -131,6 +188,13 @@ mod tests {
     fn messages_are_read_as_they_were_written() {
         assert!(matches!(read(&hello(None, 7)), Some(Message::Hello { slot: None, port: 7 })));
         assert!(matches!(read(&hello(Some(9), 8)), Some(Message::Hello { slot: Some(9), port: 8 })));
+        assert!(matches!(read(&manager(40_000)), Some(Message::Manager { mark: 40_000 })));
+        assert!(matches!(read(&claim(u64::MAX)), Some(Message::Claim { service: u64::MAX })));
+        assert!(matches!(read(&release(7)), Some(Message::Release { service: 7 })));
+        for granted in [false, true] {
+            let bytes = claimed(7, granted);
+            assert!(matches!(read(&bytes), Some(Message::Claimed { service: 7, granted: read }) if read == granted));
+        }
         let mut ports = [0; SLOTS as usize];
         (ports[0], ports[1_023]) = (1, 65_535);
         match read(&directory(1_023, &ports)) {
@@ -161,8 +225,17 @@ mod tests {
             traffic_class: TrafficClass::default(),
             identification: None,
         };
-        let whole = [hello(None, 7), directory(0, &[1; SLOTS as usize]), packets(&meta, 1, b"")];
+        let whole = [
+            hello(None, 7),
+            directory(0, &[1; SLOTS as usize]),
+            packets(&meta, 1, b""),
+            manager(7),
+            claim(7),
+            release(7),
+            claimed(7, true),
+        ];
         assert!(read(&[]).is_none() && read(&[0]).is_none() && read(&[9, 1, 2]).is_none());
+        assert!(read(&[CLAIMED, 0, 0, 0, 0, 0, 0, 0, 0, 2]).is_none());
         for bytes in whole {
             for len in 0..bytes.len() {
                 assert!(read(&bytes[..len]).is_none(), "{len} of {}", bytes.len());

@@ -10,6 +10,10 @@
 //!   socket.
 //! - Every process sends by itself, from source ports of its own.
 //!
+//! Packets to queue pair 1 are for the communication managers of the processes ([`MadPort`]), which are members of the
+//! broker as well. The broker hands them over by the service ID or the communication ID in their message, and answers
+//! those that nobody wants.
+//!
 //! If the broker ends, the processes notice it at once by their sockets, and the first of them takes its place. Packets
 //! that arrive in between are lost, and loss recovery retransmits them. `docs/adr/0028-verbs-of-many-processes.md`
 //! compares this design with others.
@@ -18,10 +22,12 @@
 
 mod broker;
 mod capture;
+mod mads;
 mod message;
 mod socket;
 
 pub(crate) use capture::{CaptureFile, CapturePort, begin};
+pub(crate) use mads::{Claims, MadPort, MadSender};
 
 use broker::Broker;
 use message::{Directory, Message};
@@ -47,9 +53,15 @@ const PAUSE: Duration = Duration::from_millis(5);
 /// Calls of `receive` after which a port under load looks at its Unix sockets.
 const TURNS: u32 = 64;
 
-/// The slot of the process for which a packet is; `None` if it is too short for a packet.
+/// Stands for a slot: the packet is for queue pair 1, and the broker looks for the communication manager.
+const MANAGERS: u32 = u32::MAX;
+
+/// The slot of the process for which a packet is, or [`MANAGERS`]; `None` if it is too short for a packet.
 fn slot_of(packet: &[u8]) -> Option<u32> {
     let qpn = packet.get(5..8)?;
+    if rnic_cm::packet::is_for_manager(packet) {
+        return Some(MANAGERS);
+    }
     Some(u32::from_be_bytes([0, qpn[0], qpn[1], qpn[2]]) % SLOTS)
 }
 
@@ -244,6 +256,9 @@ impl SharedPort {
     /// Where a packet to the address itself goes: the port of the process with this slot. `None`: there is none.
     fn local_port(&self, slot: Option<u32>) -> Option<u16> {
         let slot = slot?;
+        if slot == MANAGERS {
+            return Some(ROCE_PORT);
+        }
         match self.directory[slot as usize] {
             0 if matches!(self.role, Role::Broker(_)) => None,
             // The process may be so new that only the broker knows it.
@@ -322,6 +337,10 @@ impl Port for SharedPort {
                         return Ok(Some(arrival));
                     }
                     let Arrival { meta, segment, .. } = arrival;
+                    for (peer, mad) in broker.answers.drain(..) {
+                        // As all answers, it may be lost.
+                        let _ = mads::send(&mut self.own, peer, &mad, 0);
+                    }
                     let own = self.buffer.len();
                     self.buffer.resize(message::LONGEST, 0);
                     return Ok(Some(Arrival { meta, segment, data: &self.buffer[..own] }));

@@ -11,19 +11,17 @@ use std::time::{Duration, Instant};
 /// Time after which a program that is still running has failed. A program takes a second; a busy machine takes longer.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// The folder with the library, which is linked once per test run.
+/// The folder with the libraries, which are linked once per test run.
 pub(crate) fn library() -> &'static Path {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     FOLDER.get_or_init(|| {
-        let archive = archive();
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("verbs-{}", std::process::id()));
-        fs::create_dir_all(&folder).unwrap();
-        let (versions, script) = (folder.join("versions.c"), folder.join("libibverbs.map"));
-        fs::write(&versions, library::VERSIONS_SOURCE).unwrap();
-        fs::write(&script, library::VERSION_SCRIPT).unwrap();
-        let out = folder.join(library::NAME);
-        let linked = Command::new("cc").args(library::link(&archive, &versions, &script, &out)).output().unwrap();
-        assert!(linked.status.success(), "{}", String::from_utf8_lossy(&linked.stderr));
+        let here = std::env::current_exe().unwrap().parent().unwrap().to_path_buf();
+        for library in crate::LIBRARIES {
+            let archive = library.find(std::slice::from_ref(&here));
+            let archive = archive.expect("Cargo builds the static library before the tests");
+            library.link(&archive, &folder).unwrap();
+        }
         // Folders of earlier test runs, whose processes have ended.
         for old in fs::read_dir(env!("CARGO_TARGET_TMPDIR")).unwrap().flatten() {
             let name = old.file_name().to_string_lossy().to_string();
@@ -34,18 +32,6 @@ pub(crate) fn library() -> &'static Path {
         }
         folder
     })
-}
-
-/// The static library, which Cargo has built beside this test.
-fn archive() -> PathBuf {
-    let program = std::env::current_exe().unwrap();
-    let entries = fs::read_dir(program.parent().unwrap()).unwrap().flatten();
-    let archives = entries.filter(|entry| {
-        let name = entry.file_name().to_string_lossy().to_string();
-        name.starts_with("librnic_ibverbs-") && name.ends_with(".a")
-    });
-    let newest = archives.max_by_key(|entry| entry.metadata().unwrap().modified().unwrap());
-    newest.expect("Cargo builds the static library before the tests").path()
 }
 
 /// Whether a program is installed. Says that the test is skipped if not.

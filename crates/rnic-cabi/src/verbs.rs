@@ -12,7 +12,7 @@
 
 use libc::{c_char, c_int, c_uint, c_void, pthread_cond_t, pthread_mutex_t, size_t};
 
-/// A pointer to a function that this library does not provide; always null, which tells programs so.
+/// A pointer to a function that rnic does not provide; always null, which tells programs so.
 pub type Absent = usize;
 
 /// The value of `ibv_context::abi_compat` that tells the header that the context is part of a [`verbs_context`].
@@ -164,6 +164,9 @@ pub struct ibv_async_event {
     pub element: *mut c_void,
     pub event_type: c_int,
 }
+
+// SAFETY: the pointers in events are only handed to the program.
+unsafe impl Send for ibv_async_event {}
 
 pub const IBV_EVENT_CQ_ERR: c_int = 0;
 pub const IBV_EVENT_QP_FATAL: c_int = 1;

@@ -1,0 +1,14 @@
+//! The border to C that `rnic-ibverbs` and `rnic-rdmacm` share: the structures of the headers, what each exported
+//! function begins with, and queues with a file descriptor.
+//!
+//! | module | contents |
+//! |---|---|
+//! | [`verbs`] | the structures and constants of `infiniband/verbs.h` |
+//! | [`cma`] | those of `rdma/rdma_cma.h` |
+//! | [`entry`] | panics, errors, events that are not acknowledged |
+//! | [`mailbox`] | queues with a file descriptor by which programs wait |
+
+pub mod cma;
+pub mod entry;
+pub mod mailbox;
+pub mod verbs;

@@ -1,0 +1,71 @@
+//! The state of one connection, or of one look-up of a service.
+
+use crate::message::MadBytes;
+use rnic_transport::time::Time;
+use std::net::IpAddr;
+
+/// States, as in figures 125 and 126 of section 12.9.7.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum State {
+    /// The REQ waits for its REP.
+    RequestSent,
+    /// A REP has come; the program has not confirmed it yet.
+    ReplyReceived,
+    /// A REQ has come; the program has not responded yet.
+    RequestReceived,
+    /// The REP waits for its RTU.
+    ReplySent,
+    /// Both sides may send.
+    Established,
+    /// The DREQ waits for its DREP.
+    DisconnectSent,
+    /// The connection has ended. Its packets may still be on their way, so its queue pair number rests.
+    TimeWait,
+    /// The SIDR_REQ waits for its SIDR_REP.
+    ServiceSent,
+    /// A SIDR_REQ has come; the program has not responded yet.
+    ServiceReceived,
+    /// The SIDR_REP is remembered for a while, for the case that it is lost.
+    ServiceAnswered,
+}
+
+/// A message that is retransmitted until its response comes.
+#[derive(Debug)]
+pub(crate) struct Waiting {
+    pub(crate) mad: Box<MadBytes>,
+    /// Retransmissions that are left.
+    pub(crate) retries: u8,
+}
+
+#[derive(Debug)]
+pub(crate) struct Connection {
+    pub(crate) peer: IpAddr,
+    /// Communication ID of the peer; `None` as long as it is unknown.
+    pub(crate) remote_id: Option<u32>,
+    pub(crate) transaction: u64,
+    pub(crate) state: State,
+    /// What the program calls the connection; the listener's token until it is adopted.
+    pub(crate) token: u64,
+    /// Whether the program has forgotten the connection, and wants no events.
+    pub(crate) orphan: bool,
+    /// Whether this side has sent the REQ.
+    pub(crate) active: bool,
+    /// The service of the REQ or SIDR_REQ.
+    pub(crate) service: u64,
+    /// Own queue pair number, which a DREQ must name.
+    pub(crate) qpn: u32,
+    /// Queue pair number of the peer.
+    pub(crate) remote_qpn: u32,
+    /// How often a message may be retransmitted.
+    pub(crate) retries: u8,
+    pub(crate) waiting: Option<Waiting>,
+    /// The response to the peer's latest message, for the case that it is lost.
+    pub(crate) response: Option<Box<MadBytes>>,
+    pub(crate) deadline: Option<Time>,
+}
+
+/// The time that a code of 5 bits stands for: 4.096 us times 2 to the power of the code; at most 275 s, so that no peer
+/// can make this side wait for hours.
+pub(crate) fn time_of(code: u8) -> Time {
+    Time::from_ns(4_096 << u32::from(code.min(26)))
+}

@@ -1,0 +1,26 @@
+//! The communication manager (CM) of InfiniBand: it sets up and ends the connections of queue pairs, by management
+//! datagrams (MADs) to queue pair 1 (InfiniBand volume 1, chapter 12), with the private header of the RDMA IP CM service
+//! (annex A11). The crate has no sockets and no clocks: [`Manager`] takes received MADs and the time, and yields MADs to
+//! send and events.
+//!
+//! | module | contents |
+//! |---|---|
+//! | [`message`] | the messages as plain structs; their bytes |
+//! | [`ip`] | service IDs of port numbers; the header in which a REQ carries IP addresses |
+//! | [`packet`] | the RoCEv2 packet that carries a MAD |
+//! | [`manager`] | the state machine of all connections of an address |
+//! | [`stray`] | what a host answers to messages that belong to no connection |
+//!
+//! A peer may send anything. All state that it can create is bounded ([`manager::Limits`]); messages of a connection
+//! must come from the address of its peer, and with both communication IDs, of which half the bits of each are random.
+#![forbid(unsafe_code)]
+
+mod connection;
+pub mod ip;
+pub mod manager;
+pub mod message;
+pub mod packet;
+pub mod stray;
+
+pub use manager::{Event, Manager, ManagerError, Transmit};
+pub use message::{Message, Parsed};

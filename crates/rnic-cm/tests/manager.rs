@@ -1,0 +1,475 @@
+//! The state machine: two managers that exchange messages in virtual time, with losses, and strangers that send what
+//! they like.
+
+use proptest::prelude::*;
+use rnic_cm::ip;
+use rnic_cm::manager::{Limits, padded};
+use rnic_cm::message::{About, MadBytes, Path, Reject, Reply, Request, private, reason, service_status};
+use rnic_cm::{Event, Manager, ManagerError, Message, Parsed};
+use rnic_transport::Time;
+use std::collections::VecDeque;
+use std::net::IpAddr;
+
+const SERVICE: u64 = ip::service(0x0106, 7_174);
+const LISTENER: u64 = 100;
+
+fn addresses() -> [IpAddr; 2] {
+    ["10.0.0.1", "10.0.0.2"].map(|text| text.parse().unwrap())
+}
+
+fn request(service: u64) -> Request {
+    let [a, b] = addresses();
+    Request {
+        local_id: 0,
+        service,
+        ca_guid: 1,
+        qkey: 0,
+        qpn: 0x111,
+        responder_resources: 4,
+        initiator_depth: 4,
+        remote_response_timeout: 0,
+        transport: 0,
+        flow_control: false,
+        psn: 7,
+        local_response_timeout: 0,
+        retry_count: 7,
+        pkey: 0xffff,
+        mtu: 3,
+        rnr_retry_count: 7,
+        max_cm_retries: 0,
+        srq: false,
+        path: Path {
+            lids: [0xffff; 2],
+            local_gid: ip::gid(a),
+            remote_gid: ip::gid(b),
+            flow_label: 0,
+            rate: 7,
+            traffic_class: 0,
+            hop_limit: 64,
+            service_level: 0,
+            subnet_local: false,
+            ack_timeout: 17,
+        },
+        private: padded(b"ask").unwrap(),
+    }
+}
+
+fn reply() -> Reply {
+    Reply {
+        local_id: 0,
+        remote_id: 0,
+        qkey: 0,
+        qpn: 0x222,
+        psn: 8,
+        responder_resources: 4,
+        initiator_depth: 4,
+        ack_delay: 15,
+        flow_control: false,
+        rnr_retry_count: 7,
+        srq: false,
+        ca_guid: 2,
+        private: padded(b"answer").unwrap(),
+    }
+}
+
+/// Two hosts. `lost` says whether the next message is lost.
+struct Net {
+    sides: [Manager; 2],
+    events: [Vec<Event>; 2],
+    now: Time,
+    lost: Box<dyn FnMut(&MadBytes) -> bool>,
+    messages: usize,
+}
+
+impl Net {
+    fn new(lost: impl FnMut(&MadBytes) -> bool + 'static) -> Net {
+        let ips = addresses();
+        let side = |at: usize| Manager::new(ips[at], 50_000 + at as u16, Limits::default(), [at as u8; 32]);
+        let (sides, events) = ([side(0), side(1)], [Vec::new(), Vec::new()]);
+        Net { sides, events, now: Time::ZERO, lost: Box::new(lost), messages: 0 }
+    }
+
+    /// Moves all messages that are on their way.
+    fn settle(&mut self) {
+        let ips = addresses();
+        loop {
+            let mut moved = false;
+            for at in 0..2 {
+                while let Some(message) = self.sides[at].poll_transmit() {
+                    moved = true;
+                    self.messages += 1;
+                    assert_eq!(message.peer, ips[1 - at]);
+                    if !(self.lost)(&message.mad) {
+                        self.sides[1 - at].handle(self.now, ips[at], &message.mad);
+                    }
+                }
+                let side = &mut self.sides[at];
+                self.events[at].extend(std::iter::from_fn(|| side.poll_event()));
+            }
+            if !moved {
+                return;
+            }
+        }
+    }
+
+    /// Lets time pass until the next deadline; `false` if there is none.
+    fn wait(&mut self) -> bool {
+        let Some(next) = self.sides.iter().filter_map(Manager::deadline).min() else { return false };
+        self.now = self.now.max(next);
+        let now = self.now;
+        self.sides.iter_mut().for_each(|side| side.on_deadline(now));
+        self.settle();
+        true
+    }
+
+    fn connect(&mut self) -> u32 {
+        let peer = addresses()[1];
+        let id = self.sides[0].connect(self.now, 1, peer, request(SERVICE)).unwrap();
+        self.settle();
+        id
+    }
+
+    /// The events of a side, which are then forgotten.
+    fn take(&mut self, at: usize) -> Vec<Event> {
+        std::mem::take(&mut self.events[at])
+    }
+
+    /// Waits for an event of a side.
+    fn expect(&mut self, at: usize) -> Event {
+        for _ in 0..200 {
+            if !self.events[at].is_empty() {
+                return self.events[at].remove(0);
+            }
+            if !self.wait() {
+                break;
+            }
+        }
+        panic!("no event of side {at}");
+    }
+
+    /// Establishes a connection; returns its IDs.
+    fn established(&mut self) -> [u32; 2] {
+        self.sides[1].listen(SERVICE, LISTENER, 0).unwrap();
+        let a = self.connect();
+        let Event::Request { listener: LISTENER, connection: b, request, .. } = self.expect(1) else { panic!() };
+        assert_eq!((&request.private[..4], request.qpn), (&b"ask\0"[..], 0x111));
+        self.sides[1].adopt(b, 2);
+        self.sides[1].accept(self.now, b, reply()).unwrap();
+        self.settle();
+        let Event::Reply { token: 1, connection, reply, .. } = self.expect(0) else { panic!() };
+        assert_eq!((connection, reply.qpn, reply.psn, &reply.private[..6]), (a, 0x222, 8, &b"answer"[..]));
+        self.sides[0].establish(a).unwrap();
+        self.settle();
+        assert!(matches!(self.expect(1), Event::Established { token: 2, .. }));
+        [a, b]
+    }
+}
+
+#[test]
+fn a_connection_is_set_up_and_ends() {
+    let mut net = Net::new(|_| false);
+    let [a, b] = net.established();
+    assert_eq!((a as u16, b as u16), (50_000, 50_001), "the lower half of an ID tells the process");
+    assert!(net.sides[0].is_established(a) && net.sides[1].is_established(b));
+    assert_eq!(net.messages, 3, "REQ, REP, RTU");
+    assert_eq!(net.sides[0].deadline(), None);
+    net.sides[0].disconnect(net.now, a).unwrap();
+    net.settle();
+    assert_eq!(net.take(0), [Event::Disconnected { token: 1, connection: a, silent: false }]);
+    assert_eq!(net.take(1), [Event::Disconnected { token: 2, connection: b, silent: false }]);
+    assert_eq!(net.sides[0].disconnect(net.now, a), Err(ManagerError::State(a)));
+    assert!(matches!(net.expect(0), Event::Rested { token: 1, .. }));
+    assert!(matches!(net.expect(1), Event::Rested { token: 2, .. }));
+    assert!(net.sides.iter().all(Manager::is_empty));
+    assert_eq!(net.now, Time::from_ms(2_000));
+}
+
+/// Each message is lost once, or many times: the connection is there in the end, and its events come once.
+#[test]
+fn lost_messages_are_retransmitted() {
+    for attribute in [0x10, 0x13, 0x14, 0x15, 0x16] {
+        for losses in [1, 5] {
+            let mut left = losses;
+            let mut net = Net::new(move |mad| {
+                let lost = mad[17] == attribute && left > 0;
+                left -= i32::from(lost);
+                lost
+            });
+            let [a, b] = net.established();
+            net.sides[1].disconnect(net.now, b).unwrap();
+            net.settle();
+            assert!(
+                matches!(net.expect(0), Event::Disconnected { connection, .. } if connection == a),
+                "{attribute:#x}"
+            );
+            assert!(matches!(net.expect(1), Event::Disconnected { connection, silent: false, .. } if connection == b));
+            while net.wait() {}
+            assert_eq!((net.take(0).len(), net.take(1).len()), (1, 1), "both have rested");
+            assert!(net.sides.iter().all(Manager::is_empty));
+        }
+    }
+}
+
+#[test]
+fn silent_peers_are_unreachable() {
+    let mut net = Net::new(|_| true);
+    let a = net.connect();
+    assert_eq!(net.expect(0), Event::Unreachable { token: 1, connection: a });
+    // 16 REQs, each after 4.096 us * 2^17, and a REJ that nobody gets.
+    assert_eq!((net.messages, net.now), (17, Time::from_ns(16 * (4_096 << 17))));
+    assert!(net.sides[0].is_empty());
+    // The peer dies when the connection is established.
+    let mut dead = Net::new(|_| false);
+    let [a, _] = dead.established();
+    dead.lost = Box::new(|_| true);
+    dead.sides[0].disconnect(dead.now, a).unwrap();
+    assert_eq!(dead.expect(0), Event::Disconnected { token: 1, connection: a, silent: true });
+    // The RTU never comes, since the peer has died after its REQ.
+    let mut half = Net::new(|mad| mad[17] == 0x13);
+    half.sides[1].listen(SERVICE, LISTENER, 0).unwrap();
+    half.connect();
+    let Event::Request { connection: b, .. } = half.expect(1) else { panic!() };
+    half.lost = Box::new(|_| true);
+    half.sides[1].accept(half.now, b, reply()).unwrap();
+    assert_eq!(half.expect(1), Event::Unreachable { token: LISTENER, connection: b });
+    assert!(half.sides[1].is_empty());
+}
+
+#[test]
+fn a_program_that_needs_time_gets_it() {
+    let mut net = Net::new(|_| false);
+    net.sides[1].listen(SERVICE, LISTENER, 0).unwrap();
+    let a = net.connect();
+    let Event::Request { connection: b, .. } = net.expect(1) else { panic!() };
+    // The REQ is retransmitted once, and the MRA asks for 68.7 s.
+    assert!(net.wait());
+    assert_eq!(net.messages, 3);
+    let asked = Time::from_ns(4_096 << 24);
+    assert!(net.sides[0].deadline().unwrap() > net.now.saturating_add(asked));
+    net.sides[1].accept(net.now, b, reply()).unwrap();
+    net.settle();
+    assert!(matches!(net.expect(0), Event::Reply { connection, .. } if connection == a));
+    // The other side needs time too: the REP is answered by an MRA, and later by the RTU.
+    assert!(net.wait());
+    net.sides[0].establish(a).unwrap();
+    net.settle();
+    assert!(matches!(net.expect(1), Event::Established { .. }));
+    assert!(net.take(0).is_empty() && net.take(1).is_empty(), "nothing came twice");
+}
+
+#[test]
+fn requests_are_refused() {
+    let mut net = Net::new(|_| false);
+    let a = net.connect();
+    let refused = |event, why| matches!(event, Event::Rejected { token: 1, reason, .. } if reason == why);
+    assert!(refused(net.expect(0), reason::INVALID_SERVICE), "nobody listens");
+    assert_eq!(net.sides[0].establish(a), Err(ManagerError::Unknown(a)));
+    net.sides[1].listen(SERVICE, LISTENER, 0).unwrap();
+    assert_eq!(net.sides[1].listen(SERVICE, 5, 0), Err(ManagerError::InUse(SERVICE)));
+    net.connect();
+    let Event::Request { connection: b, .. } = net.expect(1) else { panic!() };
+    net.sides[1].reject(net.now, b, reason::CONSUMER, b"no").unwrap();
+    net.settle();
+    let event = net.expect(0);
+    assert!(matches!(&event, Event::Rejected { private, .. } if &private[..3] == b"no\0"));
+    assert!(refused(event, reason::CONSUMER));
+    // The active side refuses the acceptance.
+    let a = net.connect();
+    let Event::Request { connection: b, .. } = net.expect(1) else { panic!() };
+    net.sides[1].accept(net.now, b, reply()).unwrap();
+    net.settle();
+    net.expect(0);
+    net.sides[0].reject(net.now, a, reason::CONSUMER, &[]).unwrap();
+    net.settle();
+    assert!(matches!(net.expect(1), Event::Rejected { connection, .. } if connection == b));
+    for (change, why) in [
+        (&|request: &mut Request| request.transport = 2, reason::INVALID_TRANSPORT),
+        (&|request: &mut Request| request.mtu = 6, reason::INVALID_MTU),
+        (&|request: &mut Request| request.qpn = 1, reason::INVALID_GID),
+        (&|request: &mut Request| request.path.local_gid[15] ^= 1, reason::INVALID_GID),
+        (&|request: &mut Request| request.path.remote_gid[15] ^= 1, reason::INVALID_GID),
+    ] as [(&dyn Fn(&mut Request), u16); 5]
+    {
+        let mut request = request(SERVICE);
+        change(&mut request);
+        net.sides[0].connect(net.now, 1, addresses()[1], request).unwrap();
+        net.settle();
+        assert!(refused(net.expect(0), why));
+    }
+    let long = net.sides[0].look_up(net.now, 1, addresses()[1], SERVICE, &[0; 217]);
+    assert_eq!(long, Err(ManagerError::Private { len: 217, max: 216 }));
+    assert!(net.sides.iter().all(Manager::is_empty));
+}
+
+#[test]
+fn services_are_looked_up() {
+    let mut lost = 1;
+    let mut net = Net::new(move |mad| {
+        let drop = mad[17] == 0x18 && lost > 0;
+        lost -= i32::from(drop);
+        drop
+    });
+    net.sides[1].listen(SERVICE, LISTENER, 0).unwrap();
+    let peer = addresses()[1];
+    let id = net.sides[0].look_up(net.now, 1, peer, SERVICE, b"who").unwrap();
+    net.settle();
+    let Event::ServiceRequest { connection, private, .. } = net.expect(1) else { panic!() };
+    assert_eq!(&private[..4], b"who\0");
+    let valid = service_status::VALID;
+    net.sides[1].reply_service(net.now, connection, valid, 0x333, 0x0123_4567, b"me").unwrap();
+    net.settle();
+    // The reply is lost, and repeated for the next request without the program.
+    let Event::ServiceReply { token: 1, connection, reply } = net.expect(0) else { panic!() };
+    assert_eq!((connection, reply.qpn, reply.qkey, reply.status), (id, 0x333, 0x0123_4567, valid));
+    assert!(net.take(1).is_empty());
+    while net.wait() {}
+    net.sides[1].stop_listening(SERVICE);
+    net.sides[0].look_up(net.now, 1, peer, SERVICE, b"who").unwrap();
+    net.settle();
+    let Event::ServiceReply { reply, .. } = net.expect(0) else { panic!() };
+    assert_eq!(reply.status, service_status::UNSUPPORTED);
+    assert!(net.sides.iter().all(Manager::is_empty));
+}
+
+#[test]
+fn the_program_forgets_a_connection_in_any_state() {
+    let peer = addresses()[1];
+    // The REQ is on its way.
+    let mut net = Net::new(|_| false);
+    net.sides[1].listen(SERVICE, LISTENER, 0).unwrap();
+    let a = net.connect();
+    net.sides[0].destroy(net.now, a);
+    net.settle();
+    // The REJ of a sender that does not know the other's ID belongs to the request of this peer.
+    assert!(matches!(&net.take(1)[..], [Event::Request { .. }, Event::Rejected { reason: reason::TIMEOUT, .. }]));
+    // The request is not answered.
+    net.connect();
+    let Event::Request { connection: b, .. } = net.expect(1) else { panic!() };
+    net.sides[1].destroy(net.now, b);
+    net.settle();
+    assert!(matches!(net.expect(0), Event::Rejected { reason: reason::CONSUMER, .. }));
+    net.sides[1].stop_listening(SERVICE);
+    // Established: the peer gets a DREQ, this side no event.
+    let [a, b] = net.established();
+    net.sides[0].destroy(net.now, a);
+    net.settle();
+    assert!(net.take(0).is_empty());
+    assert!(matches!(net.expect(1), Event::Disconnected { connection, .. } if connection == b));
+    while net.wait() {}
+    net.sides[0].look_up(net.now, 1, peer, SERVICE, &[]).unwrap();
+    net.settle();
+    net.sides[0].end_all(net.now);
+    net.sides[1].end_all(net.now);
+    while net.wait() {}
+    assert!(net.sides.iter().all(Manager::is_empty));
+}
+
+/// Strangers neither get state beyond the limits, nor end or change the connections of others.
+#[test]
+fn strangers_are_bounded() {
+    let mut net = Net::new(|_| false);
+    let [a, b] = net.established();
+    let stranger: IpAddr = "10.0.0.9".parse().unwrap();
+    let ends = [
+        Message::Disconnect { local_id: b, remote_id: a, remote_qpn: 0x111, private: [0; private::DISCONNECT] },
+        Message::Disconnected { local_id: b, remote_id: a, private: [0; private::READY] },
+        Message::Reject(Reject {
+            local_id: b,
+            remote_id: a,
+            about: About::Reply,
+            reason: reason::TIMEOUT,
+            info_len: 0,
+            info: [0; 72],
+            private: [0; private::REJECT],
+        }),
+    ];
+    for message in ends {
+        // The right IDs from another address, and another ID from the right address.
+        net.sides[0].handle(net.now, stranger, &Parsed { transaction: 1, message }.emit());
+        let mut guessed = Parsed { transaction: 1, message }.emit();
+        guessed[24] ^= 1;
+        net.sides[0].handle(net.now, addresses()[1], &guessed);
+        assert!(net.sides[0].is_established(a) && net.sides[0].poll_event().is_none());
+    }
+    let wrong_qpn =
+        Message::Disconnect { local_id: b, remote_id: a, remote_qpn: 0x112, private: [0; private::DISCONNECT] };
+    net.sides[0].handle(net.now, addresses()[1], &Parsed { transaction: 1, message: wrong_qpn }.emit());
+    assert!(net.sides[0].is_established(a));
+    // Requests beyond the backlog leave nothing.
+    let mut side = Manager::new(addresses()[1], 1, Limits::default(), [3; 32]);
+    side.listen(SERVICE, LISTENER, 10).unwrap();
+    for id in 1..=1_000 {
+        let mut request = request(SERVICE);
+        request.local_id = id;
+        request.path.local_gid = ip::gid(stranger);
+        side.handle(Time::ZERO, stranger, &Parsed { transaction: 1, message: Message::Request(request) }.emit());
+    }
+    assert_eq!((side.len(), side.poll_transmit()), (10, None));
+    // And a full table refuses the program's own wishes in a sentence.
+    let limits = Limits { connections: 2, ..Limits::default() };
+    let mut full = Manager::new(addresses()[0], 1, limits, [4; 32]);
+    for _ in 0..2 {
+        full.connect(Time::ZERO, 1, addresses()[1], request(SERVICE)).unwrap();
+    }
+    let error = full.connect(Time::ZERO, 1, addresses()[1], request(SERVICE)).unwrap_err();
+    assert_eq!(error.to_string(), "2 connections are open, and no more are possible");
+}
+
+proptest! {
+    /// Any bytes, and any changes of a right message, never panic, and state stays bounded. Each message has one answer
+    /// at most.
+    #[test]
+    fn hostile_messages_are_survived(seed: u64, changes in proptest::collection::vec((0_usize..256, any::<u8>()), 0..6)) {
+        let mut net = Net::new(|_| false);
+        let [a, b] = net.established();
+        let ips = addresses();
+        let ids = [a, b];
+        let mut queue: VecDeque<MadBytes> = VecDeque::new();
+        for attribute in 0x10..=0x19_u8 {
+            let mut mad = Parsed { transaction: seed, message: Message::Request(request(SERVICE)) }.emit();
+            mad[17] = attribute;
+            mad[24..28].copy_from_slice(&ids[1].to_be_bytes());
+            mad[28..32].copy_from_slice(&ids[0].to_be_bytes());
+            changes.iter().for_each(|(at, value)| mad[*at] = *value);
+            queue.push_back(mad);
+        }
+        for mad in queue {
+            net.sides[0].handle(net.now, ips[1], &mad);
+            let answers = std::iter::from_fn(|| net.sides[0].poll_transmit()).count();
+            prop_assert!(answers <= 1);
+            prop_assert!(net.sides[0].len() <= 2);
+        }
+    }
+
+    /// Whatever is lost, nobody believes in a connection of which the other side does not know; and in the end both sides
+    /// are without state. If all RTUs and the last REJ are lost, the side that has sent the REQ learns from its queue
+    /// pair that the other one has given up.
+    #[test]
+    fn losses_leave_no_half_connection(pattern in proptest::collection::vec(any::<bool>(), 0..60)) {
+        let mut pattern = pattern.into_iter();
+        let mut net = Net::new(move |_| pattern.next().unwrap_or(false));
+        net.sides[1].listen(SERVICE, LISTENER, 0).unwrap();
+        net.connect();
+        for _ in 0..200 {
+            for event in net.take(1) {
+                if let Event::Request { connection, .. } = event {
+                    net.sides[1].accept(net.now, connection, reply()).unwrap();
+                }
+            }
+            for event in net.take(0) {
+                if let Event::Reply { connection, .. } = event {
+                    net.sides[0].establish(connection).unwrap();
+                }
+            }
+            net.settle();
+            if !net.wait() {
+                break;
+            }
+        }
+        let established = [0, 1].map(|at| net.sides[at].len());
+        prop_assert!(established[1] <= established[0], "{established:?}");
+        net.sides[0].end_all(net.now);
+        while net.wait() {}
+        prop_assert!(net.sides.iter().all(Manager::is_empty));
+    }
+}

@@ -1,0 +1,372 @@
+//! The queue pairs of identifiers: creation, their states, shared receive queues.
+
+use crate::id::{self, Connect, HOP_LIMIT, Inner};
+use crate::verbs::*;
+use libc::{c_int, c_void};
+use rnic_cabi::cma::*;
+use rnic_cabi::entry::{entry, lock};
+use rnic_cabi::verbs::*;
+use rnic_cm::ip;
+
+/// RNR timer of connections: 0.64 ms.
+const RNR_TIMER: u8 = 12;
+
+/// The completion queues of a queue pair, which the program gives or which are made with channels of their own.
+///
+/// # Safety
+/// The identifier is one of this library with an open device.
+unsafe fn make_queues(
+    id: *mut rdma_cm_id, send: &mut *mut ibv_cq, send_wr: u32, recv: &mut *mut ibv_cq, recv_wr: u32,
+) -> Result<(), c_int> {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let (context, about) = ((*id).verbs, id.cast::<c_void>());
+        let make = |size: u32| -> Result<(*mut ibv_comp_channel, *mut ibv_cq), c_int> {
+            let channel = made(ibv_create_comp_channel(context))?;
+            let size = c_int::try_from(size.max(1)).map_err(|_| libc::EINVAL)?;
+            match made(ibv_create_cq(context, size, about, channel, 0)) {
+                Ok(cq) => Ok((channel, cq)),
+                Err(error) => {
+                    ibv_destroy_comp_channel(channel);
+                    Err(error)
+                }
+            }
+        };
+        if recv.is_null() {
+            if (*id).recv_cq.is_null() {
+                ((*id).recv_cq_channel, (*id).recv_cq) = make(recv_wr)?;
+            }
+            *recv = (*id).recv_cq;
+        }
+        if send.is_null() {
+            if (*id).send_cq.is_null() {
+                ((*id).send_cq_channel, (*id).send_cq) = make(send_wr)?;
+            }
+            *send = (*id).send_cq;
+        }
+    }
+    Ok(())
+}
+
+/// # Safety
+/// The identifier is one of this library.
+unsafe fn destroy_queues(id: *mut rdma_cm_id) {
+    // SAFETY: the caller's promise. The queues and channels are those that `make_queues` has made.
+    unsafe {
+        for (cq, channel) in [
+            (&raw mut (*id).recv_cq, &raw mut (*id).recv_cq_channel),
+            (&raw mut (*id).send_cq, &raw mut (*id).send_cq_channel),
+        ] {
+            // A queue without a channel is the program's.
+            if !(*channel).is_null() {
+                ibv_destroy_cq(*cq);
+                ibv_destroy_comp_channel(*channel);
+            }
+            (*cq, *channel) = (std::ptr::null_mut(), std::ptr::null_mut());
+        }
+    }
+}
+
+/// Makes the queue pair of an identifier with `make`, and brings it into its first state.
+///
+/// # Safety
+/// By the contract of librdmacm.
+unsafe fn create(
+    id: *mut rdma_cm_id, pd: *mut ibv_pd, queues: (*mut ibv_cq, *mut ibv_cq), kind: c_int,
+    make: impl FnOnce() -> *mut ibv_qp,
+) -> Result<(), c_int> {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let state = id::state(id);
+        let qp = made(make())?;
+        (*id).qp_type = kind;
+        let inner = lock(&state.inner);
+        let first = if kind == IBV_QPT_UD {
+            [IBV_QPS_INIT, IBV_QPS_RTR, IBV_QPS_RTS].iter().try_for_each(|next| modify(qp, id, &inner, *next))
+        } else {
+            modify(qp, id, &inner, IBV_QPS_INIT)
+        };
+        if let Err(error) = first {
+            ibv_destroy_qp(qp);
+            return Err(error);
+        }
+        (*id).qp = qp;
+        (*id).pd = pd;
+        // Where the queue pair completes; the channels tell which queues are this library's.
+        ((*id).send_cq, (*id).recv_cq) = queues;
+        trace(format_args!("rdma_create_qp {:#x}", (*qp).qp_num));
+    }
+    Ok(())
+}
+
+/// The protection domain of a new queue pair.
+///
+/// # Safety
+/// By the contract of librdmacm.
+unsafe fn domain(id: *mut rdma_cm_id, pd: *mut ibv_pd) -> Result<*mut ibv_pd, c_int> {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let device = lock(&id::state(id).inner).device.ok_or(libc::EINVAL)?;
+        if !(*id).qp.is_null() {
+            return Err(libc::EINVAL);
+        }
+        match pd {
+            pd if pd.is_null() && !(*id).pd.is_null() => Ok((*id).pd),
+            pd if pd.is_null() => device.pd(),
+            pd if (*pd).context == (*id).verbs => Ok(pd),
+            _ => {
+                trace(format_args!("rdma_create_qp refused: the protection domain belongs to another device"));
+                Err(libc::EINVAL)
+            }
+        }
+    }
+}
+
+/// # Safety
+/// By the contract of librdmacm.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rdma_create_qp(
+    id: *mut rdma_cm_id, pd: *mut ibv_pd, attributes: *mut ibv_qp_init_attr,
+) -> c_int {
+    call(|| {
+        // SAFETY: by the contract of librdmacm.
+        unsafe {
+            let pd = domain(id, pd)?;
+            let attr = &mut *attributes;
+            let given = [attr.send_cq, attr.recv_cq];
+            let cap = attr.cap;
+            make_queues(id, &mut attr.send_cq, cap.max_send_wr, &mut attr.recv_cq, cap.max_recv_wr)?;
+            if attr.srq.is_null() {
+                attr.srq = (*id).srq;
+            }
+            let queues = (attr.send_cq, attr.recv_cq);
+            let kind = attr.qp_type;
+            create(id, pd, queues, kind, || ibv_create_qp(pd, attributes)).inspect_err(|_| {
+                if given.iter().any(|cq| cq.is_null()) {
+                    destroy_queues(id);
+                }
+            })
+        }
+    })
+}
+
+/// # Safety
+/// By the contract of librdmacm.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rdma_create_qp_ex(id: *mut rdma_cm_id, attributes: *mut ibv_qp_init_attr_ex) -> c_int {
+    call(|| {
+        // SAFETY: by the contract of librdmacm.
+        unsafe {
+            let attr = &mut *attributes;
+            let given = if attr.comp_mask & IBV_QP_INIT_ATTR_PD == 0 { std::ptr::null_mut() } else { attr.pd };
+            attr.pd = domain(id, given)?;
+            attr.comp_mask |= IBV_QP_INIT_ATTR_PD;
+            let cap = attr.cap;
+            make_queues(id, &mut attr.send_cq, cap.max_send_wr, &mut attr.recv_cq, cap.max_recv_wr)?;
+            if attr.srq.is_null() {
+                attr.srq = (*id).srq;
+            }
+            let (pd, queues, kind) = (attr.pd, (attr.send_cq, attr.recv_cq), attr.qp_type);
+            let context = (*id).verbs;
+            let make = (*extended(context)).create_qp_ex.ok_or(libc::EOPNOTSUPP)?;
+            create(id, pd, queues, kind, || make(context, attributes))
+        }
+    })
+}
+
+/// # Safety
+/// By the contract of librdmacm.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rdma_destroy_qp(id: *mut rdma_cm_id) {
+    // SAFETY: by the contract of librdmacm.
+    entry((), || unsafe {
+        let qp = std::mem::replace(&mut (*id).qp, std::ptr::null_mut());
+        if !qp.is_null() {
+            ibv_destroy_qp(qp);
+        }
+        destroy_queues(id);
+    });
+}
+
+/// The attributes for a change to the state `to`, and their mask.
+///
+/// # Errors
+/// `EINVAL` for a state to which the communication manager brings no queue pair, or without a device.
+pub(crate) fn attributes(kind: c_int, inner: &Inner, to: c_int) -> Result<(ibv_qp_attr, c_int), c_int> {
+    let device = inner.device.ok_or(libc::EINVAL)?;
+    let mut attr = ibv_qp_attr { qp_state: to, port_num: 1, ..ibv_qp_attr::default() };
+    let Connect { psn, peer_psn, peer_qpn, mtu, responder_resources, initiator_depth, .. } = inner.connect;
+    let datagrams = kind == IBV_QPT_UD;
+    let mask = match to {
+        IBV_QPS_INIT if datagrams => {
+            attr.qkey = RDMA_UDP_QKEY;
+            IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY
+        }
+        IBV_QPS_INIT => {
+            attr.qp_access_flags = REMOTE;
+            if kind == IBV_QPT_RC && responder_resources > 0 {
+                attr.qp_access_flags |= IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
+            }
+            IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS
+        }
+        IBV_QPS_RTR if datagrams => 0,
+        IBV_QPS_RTR => {
+            let peer = inner.remote.ok_or(libc::EINVAL)?;
+            attr.path_mtu = c_int::from(mtu.min(device.mtu));
+            attr.dest_qp_num = peer_qpn;
+            attr.rq_psn = peer_psn;
+            attr.ah_attr = path(inner, ip::gid(peer.ip()));
+            let usual = IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
+            if kind == IBV_QPT_RC {
+                attr.max_dest_rd_atomic = responder_resources;
+                attr.min_rnr_timer = RNR_TIMER;
+                usual | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER
+            } else {
+                usual
+            }
+        }
+        IBV_QPS_RTS => {
+            attr.sq_psn = psn;
+            if kind == IBV_QPT_RC {
+                attr.timeout = inner.connect.ack_timeout;
+                attr.retry_cnt = inner.connect.retry_count;
+                attr.rnr_retry = inner.connect.rnr_retry_count;
+                attr.max_rd_atomic = initiator_depth;
+                let timers = IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY;
+                IBV_QP_SQ_PSN | timers | IBV_QP_MAX_QP_RD_ATOMIC
+            } else {
+                IBV_QP_SQ_PSN
+            }
+        }
+        IBV_QPS_ERR => 0,
+        _ => return Err(libc::EINVAL),
+    };
+    Ok((attr, mask | IBV_QP_STATE))
+}
+
+/// The path to the peer with this GID.
+pub(crate) fn path(inner: &Inner, gid: [u8; 16]) -> ibv_ah_attr {
+    let grh = ibv_global_route {
+        dgid: ibv_gid { raw: gid },
+        hop_limit: HOP_LIMIT,
+        traffic_class: inner.tos,
+        ..ibv_global_route::default()
+    };
+    ibv_ah_attr { grh, is_global: 1, port_num: 1, ..ibv_ah_attr::default() }
+}
+
+/// Brings a queue pair into a state.
+///
+/// # Safety
+/// The pointers are valid.
+unsafe fn modify(qp: *mut ibv_qp, id: *mut rdma_cm_id, inner: &Inner, to: c_int) -> Result<(), c_int> {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let (mut attr, mask) = attributes((*id).qp_type, inner, to)?;
+        check(ibv_modify_qp(qp, &mut attr, mask))
+    }
+}
+
+/// Connects the queue pair of an identifier, if it has one, as `inner.connect` says.
+///
+/// # Safety
+/// The identifier is one of this library.
+pub(crate) unsafe fn connect(id: *mut rdma_cm_id, inner: &Inner) -> Result<(), c_int> {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let qp = (*id).qp;
+        if qp.is_null() {
+            return Ok(());
+        }
+        // The rights follow from the resources of the connection.
+        [IBV_QPS_INIT, IBV_QPS_RTR, IBV_QPS_RTS].iter().try_for_each(|next| modify(qp, id, inner, *next))
+    }
+}
+
+/// Ends the work of the queue pair of an identifier, if it has one.
+///
+/// # Safety
+/// The identifier is one of this library.
+pub(crate) unsafe fn fail(id: *mut rdma_cm_id) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let qp = (*id).qp;
+        if !qp.is_null() {
+            let mut attr = ibv_qp_attr { qp_state: IBV_QPS_ERR, ..ibv_qp_attr::default() };
+            ibv_modify_qp(qp, &mut attr, IBV_QP_STATE);
+        }
+    }
+}
+
+/// # Safety
+/// By the contract of librdmacm.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rdma_init_qp_attr(
+    id: *mut rdma_cm_id, attributes_out: *mut ibv_qp_attr, mask: *mut c_int,
+) -> c_int {
+    call(|| {
+        // SAFETY: by the contract of librdmacm.
+        unsafe {
+            let inner = lock(&id::state(id).inner);
+            let (attr, needed) = attributes((*id).qp_type, &inner, (*attributes_out).qp_state)?;
+            attributes_out.write(attr);
+            mask.write(needed);
+        }
+        Ok(())
+    })
+}
+
+/// # Safety
+/// By the contract of librdmacm.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rdma_create_srq(
+    id: *mut rdma_cm_id, pd: *mut ibv_pd, attributes: *mut ibv_srq_init_attr,
+) -> c_int {
+    call(|| {
+        // SAFETY: by the contract of librdmacm.
+        unsafe {
+            let pd = domain(id, pd)?;
+            if !(*id).srq.is_null() {
+                return Err(libc::EINVAL);
+            }
+            (*id).srq = made(ibv_create_srq(pd, attributes))?;
+            (*id).pd = pd;
+        }
+        Ok(())
+    })
+}
+
+/// # Safety
+/// By the contract of librdmacm.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rdma_create_srq_ex(id: *mut rdma_cm_id, attributes: *mut ibv_srq_init_attr_ex) -> c_int {
+    call(|| {
+        // SAFETY: by the contract of librdmacm.
+        unsafe {
+            let attr = &mut *attributes;
+            if attr.comp_mask & IBV_SRQ_INIT_ATTR_TYPE != 0 && attr.srq_type != IBV_SRQT_BASIC {
+                trace(format_args!("rdma_create_srq_ex refused: there are basic shared receive queues alone"));
+                return Err(libc::EOPNOTSUPP);
+            }
+            let pd = if attr.comp_mask & IBV_SRQ_INIT_ATTR_PD == 0 { std::ptr::null_mut() } else { attr.pd };
+            let mut usual = ibv_srq_init_attr { srq_context: attr.srq_context, attr: attr.attr };
+            match rdma_create_srq(id, pd, &mut usual) {
+                0 => Ok(()),
+                _ => Err(errno()),
+            }
+        }
+    })
+}
+
+/// # Safety
+/// By the contract of librdmacm.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rdma_destroy_srq(id: *mut rdma_cm_id) {
+    // SAFETY: by the contract of librdmacm.
+    entry((), || unsafe {
+        let srq = std::mem::replace(&mut (*id).srq, std::ptr::null_mut());
+        if !srq.is_null() {
+            ibv_destroy_srq(srq);
+        }
+    });
+}

@@ -1,0 +1,203 @@
+//! Programs of the distribution that connect by `rdma_cm`.
+
+use crate::common::{Running, alone, command, has, linked, start};
+use rnic_netns::{Namespace, Pair};
+use std::time::{Duration, Instant};
+
+/// Runs a server and, as soon as it has had time to listen, its client; returns the output of both. Programs that
+/// connect by `rdma_cm` say nowhere that they listen. A client that comes too early is refused: then it is run again.
+fn both(namespaces: [&Namespace; 2], server: &str, client: &str, devices: [&str; 2]) -> [String; 2] {
+    let with = |line: &str, device: &str| {
+        let mut command = command(line);
+        command.env("RNIC_DEVICES", device);
+        command
+    };
+    let server = start(namespaces[0], &mut with(server, devices[0]));
+    await_listener(namespaces[0]);
+    let client = start(namespaces[1], &mut with(client, devices[1])).end();
+    if !client.status.success() {
+        let output = server.output();
+        server.kill();
+        panic!("{}: {}\nserver: {output}", client.status, client.output);
+    }
+    [server.end().success(), client.output]
+}
+
+/// Waits until a process has the UDP port of RoCE, and a moment more until it listens.
+fn await_listener(namespace: &Namespace) {
+    let begin = Instant::now();
+    let has_port = || {
+        let table = |name: &str| std::fs::read_to_string(format!("/proc/thread-self/net/{name}")).unwrap_or_default();
+        [table("udp"), table("udp6")].concat().contains(":12B7 ")
+    };
+    while !namespace.run(has_port) {
+        assert!(begin.elapsed() < Duration::from_secs(60), "the server does not open its device");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    std::thread::sleep(Duration::from_millis(300));
+}
+
+const LOCAL: [&str; 2] = ["127.0.0.1"; 2];
+
+fn here(server: &str, client: &str) -> [String; 2] {
+    let mut outputs = Default::default();
+    alone(|namespace| outputs = both([namespace; 2], server, client, LOCAL));
+    outputs
+}
+
+#[test]
+fn rping_runs() {
+    if !has("rping") {
+        return;
+    }
+    let [server, client] = here("rping -s -a 127.0.0.1 -v -V -C 20", "rping -c -a 127.0.0.1 -v -V -C 20");
+    assert!(server.contains("server ping data: rdma-ping-19:"), "{server}");
+    assert!(client.contains("ping data: rdma-ping-19:"), "{client}");
+    // Many connections to one server, each in a thread of it.
+    alone(|namespace| {
+        let server = start(namespace, &mut command("rping -s -P -a 127.0.0.1"));
+        await_listener(namespace);
+        let line = "rping -c -a 127.0.0.1 -C 10 -S 1000";
+        let clients: Vec<Running> = (0..4).map(|_| start(namespace, &mut command(line))).collect();
+        for client in clients {
+            client.end().success();
+        }
+        server.kill();
+    });
+}
+
+#[test]
+fn examples_of_librdmacm_run() {
+    if !has("ucmatose") {
+        return;
+    }
+    for (server, client) in [
+        ("ucmatose", "ucmatose -s 127.0.0.1"),
+        ("ucmatose -c 20 -C 10 -S 3000", "ucmatose -c 20 -C 10 -S 3000 -s 127.0.0.1"),
+        ("udaddy -c 4", "udaddy -c 4 -s 127.0.0.1"),
+    ] {
+        for output in here(server, client) {
+            assert!(output.contains("data transfers complete") && output.contains("return status 0"), "{output}");
+        }
+    }
+    let [server, client] = here("rdma_server", "rdma_client -s 127.0.0.1");
+    assert!(server.contains("rdma_server: end 0") && client.contains("rdma_client: end 0"), "{server}{client}");
+    let [server, client] = here("rdma_xserver", "rdma_xclient -s 127.0.0.1");
+    assert!(server.contains("rdma_xserver: end 0") && client.contains("rdma_xclient: end 0"), "{server}{client}");
+}
+
+/// What is missing is refused: multicast and rsockets.
+#[test]
+fn refusals_are_sentences() {
+    if !has("mckey") || !has("rstream") {
+        return;
+    }
+    alone(|namespace| {
+        let mut multicast = command("mckey -m 239.1.1.1 -b 127.0.0.1");
+        multicast.env("RNIC_TRACE", "1");
+        let ended = start(namespace, &mut multicast).end();
+        assert!(ended.output.contains("rdma_join_multicast") && ended.output.contains("no multicast"), "{ended:?}");
+        let ended = start(namespace, &mut command("rstream -s 127.0.0.1")).end();
+        assert!(ended.output.contains("has no rsockets"), "{ended:?}");
+    });
+}
+
+#[test]
+fn perftest_connects_by_rdma_cm() {
+    if !has("ib_write_bw") {
+        return;
+    }
+    for line in ["ib_write_bw -n 200", "ib_send_lat -n 100", "ib_send_bw -n 200 -c UD", "ib_read_bw -n 200 -q 2"] {
+        let [_, client] = here(&format!("{line} -R"), &format!("{line} -R 127.0.0.1"));
+        assert!(client.contains("#bytes") && client.contains("rdma_cm QPs\t : ON"), "{line}: {client}");
+    }
+}
+
+#[test]
+fn qperf_runs() {
+    if !has("qperf") {
+        return;
+    }
+    alone(|namespace| {
+        // qperf's server runs until it is killed. Its tests of UC and UD know no GIDs, which RoCE needs.
+        let mut server = start(namespace, &mut command("qperf"));
+        crate::common::await_port(namespace, 19_765, &mut server);
+        let tests = "rc_lat rc_bw rc_bi_bw rc_rdma_write_bw rc_rdma_read_bw rc_rdma_read_lat rc_rdma_write_lat \
+                     rc_rdma_write_poll_lat rc_compare_swap_mr rc_fetch_add_mr ver_rc_compare_swap ver_rc_fetch_add";
+        let client = start(namespace, &mut command(&format!("qperf -t 1 -cm1 127.0.0.1 {tests}"))).end().success();
+        server.kill();
+        for test in tests.split_whitespace() {
+            assert!(client.contains(&format!("{test}:")), "{test}: {client}");
+        }
+    });
+}
+
+#[test]
+fn fio_runs() {
+    if !has("fio") {
+        return;
+    }
+    let common = "--ioengine=rdma --hostname=127.0.0.1 --port=16789 --mem=malloc --bs=64k --size=4m --iodepth=8";
+    for verb in ["write", "read", "send"] {
+        let kind = if verb == "read" { "read" } else { "write" };
+        let server = format!("fio --name=receiver --rw=read {common}");
+        let client = format!("fio --name=sender --rw={kind} --verb={verb} {common}");
+        let [_, client] = here(&server, &client);
+        assert!(client.contains("io=4096KiB"), "{verb}: {client}");
+    }
+}
+
+/// libfabric's provider `verbs`, over a link, because it leaves loopback interfaces out.
+#[test]
+fn libfabric_runs() {
+    if !has("fi_pingpong") {
+        return;
+    }
+    linked(|pair| {
+        let (a, b) = (Pair::A4.to_string(), Pair::B4.to_string());
+        for kind in ["-p verbs -e msg", "-p verbs;ofi_rxm -e rdm"] {
+            let line = format!("fi_pingpong {kind} -I 10 -S 4096");
+            let [_, client] = both([&pair.b, &pair.a], &line, &format!("{line} {b}"), [&b, &a]);
+            assert!(client.contains("=10"), "{kind}: {client}");
+        }
+    });
+}
+
+/// Two hosts over IPv4 and IPv6.
+#[test]
+fn two_hosts_connect_over_a_link() {
+    if !has("rping") {
+        return;
+    }
+    linked(|pair| {
+        for (own, peer) in [(Pair::A4.to_string(), Pair::B4.to_string()), (Pair::A6.to_string(), Pair::B6.to_string())]
+        {
+            let server = format!("rping -s -a {peer} -C 20 -v -V");
+            let client = format!("rping -c -a {peer} -C 20 -v -V");
+            let [server, _] = both([&pair.b, &pair.a], &server, &client, [&peer, &own]);
+            assert!(server.contains("rdma-ping-19:"), "{server}");
+        }
+    });
+}
+
+/// Lost, repeated and damaged messages delay a connection, and change nothing else.
+#[test]
+fn connections_survive_faults() {
+    if !has("ucmatose") {
+        return;
+    }
+    alone(|namespace| {
+        let faults = "loss=10%,duplicate=10%,corrupt=5%,seed=3";
+        let set = |line: &str| {
+            let mut command = command(line);
+            command.env("RNIC_FAULTS", faults);
+            command
+        };
+        let server = start(namespace, &mut set("ucmatose -c 8 -C 5"));
+        await_listener(namespace);
+        let client = start(namespace, &mut set("ucmatose -c 8 -C 5 -s 127.0.0.1")).end().success();
+        for output in [client, server.end().success()] {
+            assert!(output.contains("return status 0"), "{output}");
+        }
+    });
+}

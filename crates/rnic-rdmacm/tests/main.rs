@@ -1,0 +1,15 @@
+//! Unmodified programs that connect by `rdma_cm`: those of the distribution, and C programs that are compiled here.
+//!
+//! Each test skips itself, and says so, if a program or the header of librdmacm is not installed.
+
+#![allow(clippy::disallowed_methods, reason = "the tests look for programs, and wait for them")]
+
+#[allow(dead_code, reason = "the tests of libibverbs use more of it")]
+#[path = "../../rnic-ibverbs/tests/common/mod.rs"]
+mod common;
+mod hostile;
+mod interface;
+mod ladder;
+
+/// The libraries that the programs get.
+const LIBRARIES: &[rnic_ibverbs::library::Library] = &rnic_ibverbs::library::ALL;
