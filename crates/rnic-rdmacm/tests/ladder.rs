@@ -149,9 +149,9 @@ fn fio_runs() {
     }
     let common = "--ioengine=rdma --hostname=127.0.0.1 --port=16789 --mem=malloc --bs=64k --size=4m --iodepth=8";
     for verb in ["write", "read", "send"] {
-        let kind = if verb == "read" { "read" } else { "write" };
+        // The job that reads is the server, whatever the verb of the other one.
         let server = format!("fio --name=receiver --rw=read {common}");
-        let client = format!("fio --name=sender --rw={kind} {common} --verb={verb}");
+        let client = format!("fio --name=sender --rw=write {common} --verb={verb}");
         let [_, client] = here(&server, &client);
         assert!(client.contains("io=4096KiB"), "{verb}: {client}");
     }
