@@ -128,6 +128,8 @@ pub struct Manager {
     /// Connections that peers have asked for, by address and communication ID of the peer.
     requests: BTreeMap<(IpAddr, u32), u32>,
     listeners: BTreeMap<u64, Listener>,
+    /// Services of programs that do not listen yet.
+    expected: BTreeSet<u64>,
     deadlines: BTreeSet<(Time, u32)>,
     out: VecDeque<Transmit>,
     events: VecDeque<Event>,
@@ -155,6 +157,7 @@ impl Manager {
             connections: BTreeMap::new(),
             requests: BTreeMap::new(),
             listeners: BTreeMap::new(),
+            expected: BTreeSet::new(),
             deadlines: BTreeSet::new(),
             out: VecDeque::new(),
             events: VecDeque::new(),
@@ -173,6 +176,16 @@ impl Manager {
         let backlog = if backlog == 0 { BACKLOG } else { backlog.min(BACKLOG) };
         self.listeners.insert(service, Listener { token, backlog, pending: 0 });
         Ok(())
+    }
+
+    /// A program will listen on a service ID soon, or not any more. Until it listens, requests are ignored and not
+    /// refused, so that their senders try again: some servers tell their port before they listen.
+    pub fn expect_listener(&mut self, service: u64, soon: bool) {
+        if soon {
+            self.expected.insert(service);
+        } else {
+            self.expected.remove(&service);
+        }
     }
 
     /// Listens no more. Requests that wait for the program stay.
@@ -502,6 +515,9 @@ impl Manager {
             manager.out.push_back(Transmit { peer, mad: answer.emit() });
         };
         let Some((token, is_full)) = self.listeners.get(&request.service).map(Listener::state) else {
+            if self.expected.contains(&request.service) {
+                return;
+            }
             return self.answer_stray(peer, parsed);
         };
         if request.transport > 1 {

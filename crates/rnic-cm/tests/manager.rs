@@ -264,6 +264,12 @@ fn requests_are_refused() {
     let refused = |event, why| matches!(event, Event::Rejected { token: 1, reason, .. } if reason == why);
     assert!(refused(net.expect(0), reason::INVALID_SERVICE), "nobody listens");
     assert_eq!(net.sides[0].establish(a), Err(ManagerError::Unknown(a)));
+    // A program that has the port, but does not listen yet: the request comes again.
+    net.sides[1].expect_listener(SERVICE, true);
+    let early = net.connect();
+    assert!(net.take(0).is_empty() && net.take(1).is_empty());
+    net.sides[0].destroy(net.now, early);
+    net.settle();
     net.sides[1].listen(SERVICE, LISTENER, 0).unwrap();
     assert_eq!(net.sides[1].listen(SERVICE, 5, 0), Err(ManagerError::InUse(SERVICE)));
     net.connect();

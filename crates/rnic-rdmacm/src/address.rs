@@ -84,6 +84,9 @@ pub(crate) unsafe fn bind(id: *mut rdma_cm_id, address: SocketAddr) -> Result<()
         }
     };
     inner.bound = devices.iter().map(|device| (*device, service(port))).collect();
+    for (device, service) in &inner.bound {
+        device.with(|manager, _| manager.expect_listener(*service, true));
+    }
     inner.local = Some(SocketAddr::new(address.ip(), port));
     if !address.ip().is_unspecified() {
         inner.device = Some(devices[0]);

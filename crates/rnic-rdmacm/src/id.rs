@@ -191,9 +191,12 @@ impl IdState {
             (std::mem::take(&mut inner.bound), std::mem::take(&mut inner.listening))
         };
         for (device, service) in bound {
-            if listening {
-                device.with(|manager, _| manager.stop_listening(service));
-            }
+            device.with(|manager, _| {
+                manager.expect_listener(service, false);
+                if listening {
+                    manager.stop_listening(service);
+                }
+            });
             device.release(service);
         }
     }

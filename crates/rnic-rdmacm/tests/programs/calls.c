@@ -196,6 +196,7 @@ static void connections(void)
     /* Accepted. */
     CHECK(rdma_create_id(client, &a, NULL, RDMA_PS_TCP) == 0);
     resolve(a, client, 7100);
+    attributes(&attr);
     CHECK(rdma_create_qp(a, NULL, &attr) == 0);
     CHECK(rdma_connect(a, &param) == 0);
     event = next(server, RDMA_CM_EVENT_CONNECT_REQUEST);
