@@ -1,4 +1,5 @@
-//! The C structures and constants of `rdma/rdma_cma.h`, with the names that the header gives them. The layouts are those
+//! The C structures and constants of `rdma/rdma_cma.h`, with the names that the header gives them. The layouts are
+//! those
 //! of rdma-core 44 on 64-bit systems; a test compares them with the header.
 #![allow(non_camel_case_types, missing_docs, reason = "the header documents them")]
 

@@ -31,7 +31,8 @@ pub struct Limits {
 }
 
 impl Default for Limits {
-    /// 32,768 connections; a peer that is silent for 8.6 s (15 retransmissions, each after 0.54 s) is unreachable; ended
+    /// 32,768 connections; a peer that is silent for 8.6 s (15 retransmissions, each after 0.54 s) is unreachable;
+    /// ended
     /// connections and answered look-ups rest for two seconds.
     fn default() -> Limits {
         Limits { connections: MAX_CONNECTIONS, retries: 15, response_timeout: 17, time_wait: Time::from_ms(2_000) }
@@ -146,7 +147,8 @@ pub fn padded<const N: usize>(data: &[u8]) -> Result<[u8; N], ManagerError> {
 }
 
 impl Manager {
-    /// The manager of the address `local`. All its communication IDs have the lower half `mark`, so that processes which
+    /// The manager of the address `local`. All its communication IDs have the lower half `mark`, so that processes
+    /// which
     /// share the address can tell whose they are; the upper half is random, from `seed`, which must be unpredictable.
     pub fn new(local: IpAddr, mark: u16, limits: Limits, seed: [u8; 32]) -> Manager {
         Manager {

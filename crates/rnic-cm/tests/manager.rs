@@ -447,7 +447,8 @@ proptest! {
         }
     }
 
-    /// Whatever is lost, nobody believes in a connection of which the other side does not know; and in the end both sides
+    /// Whatever is lost, nobody believes in a connection of which the other side does not know; and in the end both
+    /// sides
     /// are without state. If all RTUs and the last REJ are lost, the side that has sent the REQ learns from its queue
     /// pair that the other one has given up.
     #[test]

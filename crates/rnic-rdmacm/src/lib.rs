@@ -2,7 +2,8 @@
 //! RDMA NIC. The messages of the communication manager go over queue pair 1, so that they interoperate with Linux.
 //!
 //! The crate is compiled to a static library. `rnic verbs` links it to `librdmacm.so.1`, which needs `libibverbs.so.1`
-//! of `rnic-ibverbs`: queue pairs are made by the public functions of that library, and queue pair 1 is reached by a few
+//! of `rnic-ibverbs`: queue pairs are made by the public functions of that library, and queue pair 1 is reached by a
+//! few
 //! private ones ([`verbs`](self)).
 //!
 //! | module | contents |
@@ -22,7 +23,8 @@
 //!
 //! # Unsafe code
 //!
-//! The functions get pointers from C programs, and trust them as every implementation of librdmacm does: a pointer to an
+//! The functions get pointers from C programs, and trust them as every implementation of librdmacm does: a pointer to
+//! an
 //! object is one that this library has returned, of the same kind, and not destroyed; a pointer to memory is valid for
 //! the length that the interface gives it. *"By the contract of librdmacm"* in a comment stands for this promise of the
 //! caller. Numbers, flags, lengths, and all bytes from the network are checked.

@@ -1,6 +1,6 @@
 //! Programs of the distribution that connect by `rdma_cm`.
 
-use crate::common::{Running, alone, command, has, linked, start};
+use crate::common::{alone, command, has, linked, start};
 use rnic_netns::{Namespace, Pair};
 use std::time::{Duration, Instant};
 
@@ -65,17 +65,6 @@ fn rping_runs() {
     let [server, client] = here("rping -s -a 127.0.0.1 -v -V -C 20", "rping -c -a 127.0.0.1 -v -V -C 20");
     assert!(server.contains("server ping data: rdma-ping-19:"), "{server}");
     assert!(client.contains("ping data: rdma-ping-19:"), "{client}");
-    // Many connections to one server, each in a thread of it.
-    alone(|namespace| {
-        let server = start(namespace, &mut command("rping -s -P -a 127.0.0.1"));
-        await_listener(namespace);
-        let line = "rping -c -a 127.0.0.1 -C 10 -S 1000";
-        let clients: Vec<Running> = (0..4).map(|_| start(namespace, &mut command(line))).collect();
-        for client in clients {
-            client.end().success();
-        }
-        server.kill();
-    });
 }
 
 #[test]
