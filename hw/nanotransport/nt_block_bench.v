@@ -22,7 +22,11 @@ module nt_block_bench #(
             // A poll that met the id of an ended message is repeated.
             wire        repeats = valid && op == 3'd3 && again;
             reg  [31:0] time_of;
-            always @(posedge clk) time_of <= repeats ? time_of : `IN(1);
+            reg         both;          // the poll that is repeated had a packet, too
+            always @(posedge clk) begin
+                time_of <= repeats ? time_of : `IN(1);
+                both <= repeats && (ok || both);
+            end
             assign in_ready = !repeats;
             nt_packetization #(.RTX_NEEDS_CREDIT(RTX_NEEDS_CREDIT)) block (
                 .clk(clk), .now(repeats ? time_of : `IN(1)), .rtt_pkts(32'd9), .timeout(32'd7000), .max_timeouts(8'd3),
@@ -38,7 +42,7 @@ module nt_block_bench #(
             assign out = {32'd0, poll ? {16'd0, is_rtx, is_new, 3'd0, payload} : 32'd0, poll ? credit : 32'd0, poll ? offset : 32'd0,
                           poll ? bytes : 32'd0, poll ? {src_context, dst_context} : 32'd0, poll ? dst_ip : 32'd0,
                           poll || (op == 3'd0 && ok) ? id : 32'd0,
-                          29'd0, timer && resends, timer && again, !timer && ok, 29'd0, op};
+                          28'd0, both, timer && resends, timer && again, !timer && ok, 29'd0, op};
         end else if (BLOCK == 1) begin : of_reassembly
             wire [1:0]  op;
             wire        fail, is_new_msg, is_new_pkt, is_last, marked, expired;
@@ -58,20 +62,20 @@ module nt_block_bench #(
             assign out = {96'd0, names ? bytes : 32'd0, names ? tx_msg_id : 32'd0, names ? src_ip : 32'd0, ack_no,
                           16'd0, op == 2'd0 ? id : 16'd0, 26'd0, expired, marked, is_last, is_new_pkt, is_new_msg, fail, 30'd0, op};
         end else if (BLOCK == 2) begin : of_generator
-            wire         valid;
+            wire         valid, full;
             wire [199:0] fields;
             wire [7:0]   flags;
             assign in_ready = 1'b1;
             nt_generator block (
                 .clk(clk), .now(`IN(1)), .pace(32'd40), .event_valid(in_valid && in[1:0] == 2'd1), .event_fields(in[96 +: 200]),
                 .event_immediate(in[64 +: 8]), .event_paced(in[72 +: 8]), .pop(in_valid && in[1:0] == 2'd2 && valid),
-                .head_valid(valid), .head_fields(fields), .head_flags(flags), .full()
+                .head_valid(valid), .head_fields(fields), .head_flags(flags), .full(full)
             );
             reg          done;
             reg  [319:0] result;
             always @(posedge clk) begin
                 done <= in_valid;
-                result <= in_valid && in[1:0] == 2'd2 && valid ? {24'd0, fields, 32'd0, 24'd0, flags, 31'd0, 1'b1} : 320'd0;
+                result <= in_valid && in[1:0] == 2'd3 ? {319'd0, full} : in_valid && in[1:0] == 2'd2 && valid ? {24'd0, fields, 32'd0, 24'd0, flags, 31'd0, 1'b1} : 320'd0;
             end
             assign out_valid = done;
             assign out = result;

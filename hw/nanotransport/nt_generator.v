@@ -53,7 +53,7 @@ module nt_generator #(
             // Without idle time the next release is one `pace` after this one was due.
             pacer_at <= pacer_at + pace;
             pacer_free <= 1'b0;
-        end else if (!paced_valid && !waits)
+        end else
             pacer_free <= free;
     end
 endmodule

@@ -40,12 +40,14 @@ fn pipelines_do_what_the_machine_does() {
         let program = program(name);
         let room = program.header_room() as u32;
         let rtl = rtl::generate(&program, room).unwrap_or_else(|error| panic!("{name}: {error}"));
+        // HPCC has many stages, and takes a packet in every 36 cycles only.
+        let packets = if name == "hpcc.p4" { 1_000 } else { 20_000 };
         let verified =
-            verify(&program, &rtl, &bench(&rtl, None), 20_000, 1, None).unwrap_or_else(|e| panic!("{name}: {e}"));
+            verify(&program, &rtl, &bench(&rtl, None), packets, 1, None).unwrap_or_else(|e| panic!("{name}: {e}"));
         let (ingress, egress) = (&rtl.ingress, &rtl.egress);
         let shape = (ingress.stages, ingress.distance, egress.stages, egress.distance);
         assert_eq!(shape, expected, "{name}");
-        assert!(verified.accepted > 5_000 && verified.calls > 5_000, "{name}: {verified:?}");
+        assert!(verified.accepted > packets / 4 && verified.calls > packets / 4, "{name}: {verified:?}");
     }
 }
 

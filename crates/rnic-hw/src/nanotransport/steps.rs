@@ -444,51 +444,28 @@ impl Source {
     }
 
     fn generator(&mut self, steps: &mut Vec<Step>) {
+        let is_idle = self.nic.next_transmit().is_none();
+        if is_idle && self.below(40) == 0 {
+            // A pause longer than half of the range of times.
+            for _ in 0..4 {
+                self.now += 900_000_000;
+                self.push(steps, "pause", &[0, self.now as u32], &[]);
+            }
+            return self.control(steps, 0, 1);
+        }
+        if is_idle && self.below(40) == 0 {
+            return self.full_queue(steps);
+        }
         // Between two steps the pacer releases one packet at most.
-        self.now += match self.below(20) {
-            0 if self.nic.next_transmit().is_none() => self.below(1_000_000_000),
-            1..6 => self.below(40),
-            _ => 0,
-        };
+        self.now += if self.below(4) == 0 { self.below(40) } else { 0 };
         let now = self.now as u32;
         self.push(steps, "pacer", &[0, now], &[]);
-        if self.waiting < 24 && self.below(5) < 2 {
+        // Without events for some time, all packets leave.
+        let is_busy = self.seen["pacer"] % 1_000 < 500;
+        if self.waiting < 24 && self.below(if is_busy { 5 } else { 50 }) < 2 {
             let mut flag = || if self.below(3) == 0 { 0 } else { 1 << self.below(8) };
             let (immediate, paced) = (flag(), flag());
-            let event = CtrlPktEvent {
-                dst_ip: self.random.next_u32(),
-                dst_context: self.random.next_u32() as u16,
-                src_context: self.random.next_u32() as u16,
-                tx_msg_id: self.random.next_u32(),
-                msg_len: self.random.next_u32(),
-                pkt_offset: self.random.next_u32(),
-                credit: self.random.next_u32(),
-                rank: self.random.next_u32() as u8,
-                immediate,
-                paced,
-            };
-            self.receive(Scripted::Control(event));
-            self.waiting += u32::from(immediate != 0) + u32::from(paced != 0);
-            let mut words = vec![1, now, u32::from(immediate) | u32::from(paced) << 8];
-            words.extend(fields(&Departure {
-                dst_ip: event.dst_ip,
-                dst_context: event.dst_context,
-                src_context: event.src_context,
-                tx_msg_id: event.tx_msg_id,
-                msg_len: event.msg_len,
-                pkt_offset: event.pkt_offset,
-                credit: event.credit,
-                rank: event.rank,
-                ..Departure::default()
-            }));
-            let kind = match (immediate, paced) {
-                (0, 0) => "event without flags",
-                (0, _) => "paced",
-                (_, 0) => "immediate",
-                _ => "immediate and paced",
-            };
-            self.push(steps, kind, &words, &[]);
-            return;
+            return self.control(steps, immediate, paced);
         }
         match self.nic.poll_transmit(&self.cfg, Time::from_ns(self.now)).map(|packet| packet.header) {
             Some(Scripted::Departed(d)) => {
@@ -499,6 +476,59 @@ impl Source {
             }
             _ => self.push(steps, "nothing to send", &[2, now], &[]),
         }
+    }
+
+    /// Fills a queue up to the bound from which the generator wants no further events: 60 of 64 packets.
+    fn full_queue(&mut self, steps: &mut Vec<Step>) {
+        self.now += 1_000;
+        self.push(steps, "pacer", &[0, self.now as u32], &[]);
+        let (immediate, paced) = if self.below(2) == 0 { (1, 0) } else { (0, 1) };
+        // The pacer is free, so the first paced packet does not wait.
+        for _ in 0..59 + u32::from(paced) {
+            self.control(steps, immediate, paced);
+        }
+        let now = self.now as u32;
+        self.push(steps, "room in a queue", &[3, now], &[]);
+        self.control(steps, immediate, paced);
+        self.push(steps, "full queue", &[3, now], &[1]);
+    }
+
+    /// An event with a random packet.
+    fn control(&mut self, steps: &mut Vec<Step>, immediate: u8, paced: u8) {
+        let now = self.now as u32;
+        let event = CtrlPktEvent {
+            dst_ip: self.random.next_u32(),
+            dst_context: self.random.next_u32() as u16,
+            src_context: self.random.next_u32() as u16,
+            tx_msg_id: self.random.next_u32(),
+            msg_len: self.random.next_u32(),
+            pkt_offset: self.random.next_u32(),
+            credit: self.random.next_u32(),
+            rank: self.random.next_u32() as u8,
+            immediate,
+            paced,
+        };
+        self.receive(Scripted::Control(event));
+        self.waiting += u32::from(immediate != 0) + u32::from(paced != 0);
+        let mut words = vec![1, now, u32::from(immediate) | u32::from(paced) << 8];
+        words.extend(fields(&Departure {
+            dst_ip: event.dst_ip,
+            dst_context: event.dst_context,
+            src_context: event.src_context,
+            tx_msg_id: event.tx_msg_id,
+            msg_len: event.msg_len,
+            pkt_offset: event.pkt_offset,
+            credit: event.credit,
+            rank: event.rank,
+            ..Departure::default()
+        }));
+        let kind = match (immediate, paced) {
+            (0, 0) => "event without flags",
+            (0, _) => "paced",
+            (_, 0) => "immediate",
+            _ => "immediate and paced",
+        };
+        self.push(steps, kind, &words, &[]);
     }
 
     fn arbiter(&mut self, steps: &mut Vec<Step>) {
