@@ -15,9 +15,9 @@ use std::process::Command;
 
 /// Arguments of `rnic verbs`.
 ///
-/// The libraries take the place of the distribution's libibverbs and librdmacm in programs that are started with them. They then see a
-/// device for each address of this host. No root, kernel module or RDMA NIC is needed. The environment variables
-/// RNIC_DEVICES, RNIC_FAULTS, RNIC_PCAP and RNIC_TRACE set it up.
+/// The libraries take the place of the distribution's libibverbs and librdmacm in programs that are started with them.
+/// They then see a device for each address of this host. No root, kernel module or RDMA NIC is needed. The environment
+/// variables RNIC_DEVICES, RNIC_FAULTS, RNIC_PCAP and RNIC_TRACE set it up.
 #[derive(Args, Debug)]
 #[command(
     arg_required_else_help = true,

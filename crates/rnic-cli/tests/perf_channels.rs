@@ -64,8 +64,8 @@ fn document(output: &Output) -> Value {
 }
 
 /// The peer's process is stopped (SIGSTOP) for 5 s in the middle of a measurement, and goes on (SIGCONT): with the
-/// default settings the measurement completes. Without `--verify` there is always a message outstanding, so a queue pair
-/// or a path fails meanwhile.
+/// default settings the measurement completes. Without `--verify` there is always a message outstanding, so a queue
+/// pair or a path fails meanwhile.
 #[test]
 fn a_peer_that_is_stopped_for_5_s_is_survived() {
     let run = |service: &'static str| {

@@ -3,7 +3,7 @@
 //! The program asks for connections ([`Manager::connect`]) or listens ([`Manager::listen`]), hands over received MADs
 //! ([`Manager::handle`]), sends those of [`Manager::poll_transmit`], and gets to know what happened from
 //! [`Manager::poll_event`]. It calls [`Manager::on_deadline`] at the time of [`Manager::deadline`], at which
-//! messages are retransmitted or given up.
+//! messages are retransmitted or their connection ends.
 
 use crate::connection::{Connection, State, Waiting, time_of};
 use crate::message::{

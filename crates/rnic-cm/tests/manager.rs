@@ -448,9 +448,8 @@ proptest! {
     }
 
     /// Whatever is lost, nobody believes in a connection of which the other side does not know; and in the end both
-    /// sides
-    /// are without state. If all RTUs and the last REJ are lost, the side that has sent the REQ learns from its queue
-    /// pair that the other one has given up.
+    /// sides are without state. If all RTUs and the last REJ are lost, the side that has sent the REQ learns from its
+    /// queue pair that the other one has ended.
     #[test]
     fn losses_leave_no_half_connection(pattern in proptest::collection::vec(any::<bool>(), 0..60)) {
         let mut pattern = pattern.into_iter();

@@ -51,8 +51,8 @@ fn pipelines_do_what_the_machine_does() {
     }
 }
 
-/// Functions, inner controls and parsers, `verify`, priorities of entries, header stacks and `lookahead` have a hardware
-/// form.
+/// Functions, inner controls and parsers, `verify`, priorities of entries, header stacks and `lookahead` have a
+/// hardware form.
 #[test]
 fn constructs_of_the_language_do_what_the_machine_does() {
     if !verilator() {

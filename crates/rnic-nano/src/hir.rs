@@ -283,8 +283,8 @@ pub enum Stmt {
     Extract(HeaderId),
     /// Parser only: skips this number of bits of the packet, a multiple of 8. A packet with too few bytes is dropped.
     Advance(u32),
-    /// Parser only: assigns the next bits of the packet to slots, from the first bit on, without consuming them. A packet
-    /// with too few bits is dropped.
+    /// Parser only: assigns the next bits of the packet to slots, from the first bit on, without consuming them. A
+    /// packet with too few bits is dropped.
     Lookahead(Vec<SlotId>),
     /// Deparser only: appends the header's bytes to the packet if the header is valid.
     Emit(HeaderId),

@@ -365,7 +365,7 @@ fn one_mistake_gives_one_error() {
         "action a() { x = 1; }",
         "x;",
         "x = a ? b;",
-        "h_t[2] h;",
+        "h_t[2 h;",
         "x = {#};",
         "tuple<bit<8>> t = {1};",
         "@name(\"x\" x = 1;",

@@ -8,7 +8,7 @@
 //! # Unsafe code
 //!
 //! This crate is a border to C, as `rnic-ibverbs` is on the other side of it
-//! ([decision 30](../../../docs/adr/0030-a-nic-at-run-time.md)), and nothing but this border. It relies on the contract
+//! ([decision 29](../../../docs/adr/0029-a-nic-at-run-time.md)), and nothing but this border. It relies on the contract
 //! of libibverbs: the functions have the types of the header `infiniband/verbs.h` of rdma-core; an object stays valid
 //! until it is destroyed here; a completed work request does not touch its memory any more. Memory that the NIC may
 //! write at any time is read and written through raw pointers only.

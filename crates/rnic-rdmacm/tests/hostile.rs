@@ -1,6 +1,7 @@
 //! Strangers that send messages to queue pair 1.
 
 use crate::common::{alone, command, has, start};
+use crate::ladder::await_listener;
 use rnic_cm::ip::{self, IpHeader};
 use rnic_cm::message::{MadBytes, Path, Request, private};
 use rnic_cm::{Message, Parsed, packet};
@@ -70,8 +71,8 @@ fn strangers_messages_change_nothing() {
         return;
     }
     alone(|namespace| {
-        let server = start(namespace, &mut command("ucmatose -c 40 -C 20"));
-        std::thread::sleep(Duration::from_millis(500));
+        let server = start(namespace, command("ucmatose -c 40 -C 20").env("RNIC_TRACE", "1"));
+        await_listener(&server);
         let client = start(namespace, &mut command("ucmatose -c 40 -C 20 -s 127.0.0.1"));
         let sent = namespace.run(|| {
             let socket = UdpSocket::bind("127.0.0.1:0").unwrap();

@@ -1,25 +1,26 @@
 //! Programs of the distribution that connect by `rdma_cm`.
 
-use crate::common::{alone, command, has, linked, start};
+use crate::common::{Running, alone, command, has, linked, start};
 use rnic_netns::{Namespace, Pair};
 use std::time::{Duration, Instant};
 
-/// Runs a server and, as soon as it has had time to listen, its client; returns the output of both.
+/// Runs a server and, as soon as it listens, its client; returns the output of both.
 fn both(namespaces: [&Namespace; 2], server: &str, client: &str, devices: [&str; 2]) -> [String; 2] {
-    both_after(&await_listener, namespaces, server, client, devices)
+    both_after(&|_, server| await_listener(server), namespaces, server, client, devices)
 }
 
 /// As [`both`]; `await_server` waits until the server is ready.
 fn both_after(
-    await_server: &dyn Fn(&Namespace), namespaces: [&Namespace; 2], server: &str, client: &str, devices: [&str; 2],
+    await_server: &dyn Fn(&Namespace, &Running), namespaces: [&Namespace; 2], server: &str, client: &str,
+    devices: [&str; 2],
 ) -> [String; 2] {
     let with = |line: &str, device: &str| {
         let mut command = command(line);
         command.env("RNIC_DEVICES", device);
         command
     };
-    let server = start(namespaces[0], &mut with(server, devices[0]));
-    await_server(namespaces[0]);
+    let server = start(namespaces[0], with(server, devices[0]).env("RNIC_TRACE", "1"));
+    await_server(namespaces[0], &server);
     let client = start(namespaces[1], &mut with(client, devices[1])).end();
     if !client.status.success() {
         let output = server.output();
@@ -29,11 +30,14 @@ fn both_after(
     [server.end().success(), client.output]
 }
 
-/// Waits until a process has the UDP port of RoCE, and a moment more until it listens: programs that connect by
-/// `rdma_cm` say nowhere that they do.
-fn await_listener(namespace: &Namespace) {
-    await_entry(namespace, ["udp", "udp6"], ":12B7 ");
-    std::thread::sleep(Duration::from_millis(300));
+/// Waits until a program that writes its trace to standard error listens: programs that connect by `rdma_cm` say
+/// nowhere that they do.
+pub(crate) fn await_listener(server: &Running) {
+    let begin = Instant::now();
+    while !server.output().contains("rdma_listen") {
+        assert!(begin.elapsed() < Duration::from_secs(60), "the server does not listen: {}", server.output());
+        std::thread::sleep(Duration::from_millis(20));
+    }
 }
 
 /// Waits until a table of sockets has an entry.
@@ -157,7 +161,7 @@ fn libfabric_runs() {
         for kind in ["-p verbs -e msg", "-p verbs;ofi_rxm -e rdm"] {
             let line = format!("fi_pingpong {kind} -I 10 -S 4096");
             // The server opens its device after the client has come by TCP, to port 47592.
-            let ready = |namespace: &Namespace| await_entry(namespace, ["tcp", "tcp6"], ":B9E8 ");
+            let ready = |namespace: &Namespace, _: &Running| await_entry(namespace, ["tcp", "tcp6"], ":B9E8 ");
             let client = format!("{line} {b}");
             let [_, client] = both_after(&ready, [&pair.b, &pair.a], &line, &client, [&b, &a]);
             assert!(client.contains("=10"), "{kind}: {client}");
@@ -195,8 +199,8 @@ fn connections_survive_faults() {
             command.env("RNIC_FAULTS", faults);
             command
         };
-        let server = start(namespace, &mut set("ucmatose -c 8 -C 5"));
-        await_listener(namespace);
+        let server = start(namespace, set("ucmatose -c 8 -C 5").env("RNIC_TRACE", "1"));
+        await_listener(&server);
         let client = start(namespace, &mut set("ucmatose -c 8 -C 5 -s 127.0.0.1")).end().success();
         for output in [client, server.end().success()] {
             assert!(output.contains("return status 0"), "{output}");

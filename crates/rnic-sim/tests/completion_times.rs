@@ -246,7 +246,8 @@ fn small_packets_of_a_queue_pair_wait_for_its_operations() {
     // At 4 ns per cycle an operation of the queue pair takes less time than a frame on the link.
     run.transport.set("nic_cycle", Time::from_ns(4)).unwrap();
     assert_eq!(last(&run, &flows[..1]), [19 * FRAME + 24_000]);
-    // Two senders have one receiver, whose block has operations of both in turn. The link of the receiver is the bottleneck.
+    // Two senders have one receiver, whose block has operations of both in turn. The link of the receiver is the
+    // bottleneck.
     let flows = [flow(0, 0, 2, 20 * 64), flow(0, 1, 2, 20 * 64)];
     let both = last(&run, &flows);
     assert_eq!(*both.iter().max().unwrap(), 39 * FRAME + 24_000, "{both:?}");

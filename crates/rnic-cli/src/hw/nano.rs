@@ -19,7 +19,8 @@ use std::io::{self, Write};
 
 /// Steps of each block in `rnic reproduce hardware`, and with `--quick`.
 const STEPS: (u64, u64) = (10_000_000, 20_000);
-/// Registers in each array of messages of the programs whose pipelines are synthesised: one for each message of the NIC.
+/// Registers in each array of messages of the programs whose pipelines are synthesised: one for each message of the
+/// NIC.
 const MESSAGES: u128 = 16;
 /// Lengths of messages whose throughput is measured, and how many pass: frames of 64 bytes, full frames, the longest
 /// messages.

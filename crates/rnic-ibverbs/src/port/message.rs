@@ -163,8 +163,8 @@ pub(super) fn read(bytes: &[u8]) -> Option<Message<'_>> {
             };
             Some(Message::Packets(Arrival { meta, segment, data }))
         }
-        REFUSED => Some(Message::Refused),
-        JOINED => Some(Message::Joined),
+        REFUSED if rest.is_empty() => Some(Message::Refused),
+        JOINED if rest.is_empty() => Some(Message::Joined),
         MANAGER => Some(Message::Manager { mark: u16::from_le_bytes(rest.try_into().ok()?) }),
         CLAIM => Some(Message::Claim { service: u64::from_le_bytes(rest.try_into().ok()?) }),
         RELEASE => Some(Message::Release { service: u64::from_le_bytes(rest.try_into().ok()?) }),
@@ -234,7 +234,8 @@ mod tests {
             release(7),
             claimed(7, true),
         ];
-        assert!(read(&[]).is_none() && read(&[0]).is_none() && read(&[9, 1, 2]).is_none());
+        assert!(read(&[]).is_none() && read(&[0]).is_none() && read(&[10, 1, 2]).is_none());
+        assert!(read(&[REFUSED, 1]).is_none() && read(&[JOINED, 1]).is_none(), "too long");
         assert!(read(&[CLAIMED, 0, 0, 0, 0, 0, 0, 0, 0, 2]).is_none());
         for bytes in whole {
             for len in 0..bytes.len() {

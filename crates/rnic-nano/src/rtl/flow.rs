@@ -31,7 +31,8 @@ pub(super) struct Emission {
     pub(super) fields: Vec<NodeId>,
 }
 
-/// Maximum number of emitted headers whose presence depends on the packet: a stage shifts the bytes behind each of them.
+/// Maximum number of emitted headers whose presence depends on the packet: a stage shifts the bytes behind each of
+/// them.
 const MAX_OPTIONAL: usize = 12;
 
 struct Builder<'p> {

@@ -17,8 +17,8 @@
 //!   power of two.
 //! - Unreachable parser states are removed. Every cycle of parser states must consume bytes of the packet.
 //! - A table without `size` has a size of 1024. The key of a table cannot contain a call.
-//! - The number of elements of a header stack is known at each state of a parser: the parser has a copy of a state for each
-//!   number. So `next` and `last` stand outside of blocks and branches.
+//! - The number of elements of a header stack is known at each state of a parser: the parser has a copy of a state for
+//!   each number. So `next` and `last` stand outside of blocks and branches.
 //! - A parser is applied within another parser only in a statement of a state, outside of blocks.
 //! - `exit` is not supported in an action if a table of an inner control runs the action and this control has `out` or
 //!   `inout` parameters.

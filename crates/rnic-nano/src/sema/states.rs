@@ -73,8 +73,8 @@ impl<'a> Analyser<'a> {
     }
 
     /// Translates a parser whose header stacks have the given numbers of elements at first, and returns its reachable
-    /// states. The state `start` comes first. Afterwards the stacks have the numbers of elements where the parser accepts;
-    /// false: they depend on the packet.
+    /// states. The state `start` comes first. Afterwards the stacks have the numbers of elements where the parser
+    /// accepts; false: they depend on the packet.
     pub(super) fn parser(
         &mut self, parser: &'a ast::Parser, parameters: Vec<Symbol<'a>>, constants: Vec<Symbol<'a>>, counts: Counts,
     ) -> (Vec<hir::State>, bool) {
