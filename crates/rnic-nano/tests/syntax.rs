@@ -367,7 +367,7 @@ fn one_mistake_gives_one_error() {
         "x = a ? b;",
         "h_t[2 h;",
         "x = {#};",
-        "tuple<bit<8>> t = {1};",
+        "tuple<bit<8>> t = {1;",
         "@name(\"x\" x = 1;",
         "foo { x = 1; }",
     ];
