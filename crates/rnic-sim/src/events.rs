@@ -14,7 +14,7 @@ type ProbeSink<'e> = &'e mut dyn FnMut(MeshProbe);
 /// The result of a probe of a mesh.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MeshProbe {
-    /// Index of the mesh in [`FabricSpec::meshes`](rnic_run::FabricSpec::meshes).
+    /// Index of the mesh in the list of the run's fabric.
     pub mesh: usize,
     /// Indices of the probing and of the responding host.
     pub ends: (u32, u32),
