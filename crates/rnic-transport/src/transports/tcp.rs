@@ -10,7 +10,7 @@
 //!   Arrakis, OSDI 2014). Quoted from memory, not checked.
 //! - CPU time of a segment of 64 KB: about 42 Gbps on one core that receives one long flow, and about 89 Gbps on one
 //!   core that sends eight flows (Cai et al., Understanding Host Network Stack Overheads, SIGCOMM 2021). Compared with
-//!   quotations of the paper's sections 3.1 and 3.4 by others, which have both figures.
+//!   quotations of the paper by others, which have both figures.
 //!
 //! The segments of 64 KB are those that TCP exchanges with the NIC, which divides them into packets (segmentation
 //! offload) and merges packets (receive offload). A packet has its share of the cost of such a segment.
