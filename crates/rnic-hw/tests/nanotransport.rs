@@ -170,11 +170,14 @@ fn a_nic_sends_at_line_rate() {
         return;
     }
     let (latency, throughput) =
-        measure(&rtl("ndp.p4"), PairParameters::default(), &[(0, 800), (1_024, 160)]).unwrap_or_else(|e| panic!("{e}"));
+        measure(&rtl("ndp.p4"), PairParameters::default(), &[(0, 800), (1_024, 160), (5_120, 40)])
+            .unwrap_or_else(|e| panic!("{e}"));
     // The paper's 7.2, 3.8 and 11 ns at 3.2 GHz.
     assert!(latency.rx <= 23 && latency.tx <= 12 && latency.round_trip <= 35, "{latency:?}");
     for row in &throughput {
-        assert!((198.0..202.0).contains(&row.gbps), "{row:?}");
+        // Messages of several frames count from the first header on, when the link is not full.
+        let least = if row.bytes > 1_024 { 195.0 } else { 198.0 };
+        assert!((least..200.5).contains(&row.gbps), "{row:?}");
     }
 }
 

@@ -256,11 +256,19 @@ pub fn measure(
     for (bytes, count) in sizes {
         let messages = vec![PairMessage { sender: 0, bytes: *bytes }; *count];
         let delivered = pair.run(&messages)?;
-        // The first and the last sixteenth, when the link is not full, are left out.
-        let (from, to) = (count / 16, count - count / 16 - 1);
-        let cycles = f64::from(delivered[to].delivered - delivered[from].delivered);
-        let per_cycle = (to - from) as f64 / cycles;
         let frames = f64::from(bytes.div_ceil(1_024).max(1));
+        let mut ends: Vec<u32> = delivered.iter().map(|message| message.delivered).collect();
+        ends.sort_unstable();
+        let per_cycle = if frames > 1.0 {
+            // Messages of several frames share the link, and several end at about the same time: all count, from the
+            // first header on.
+            let first = delivered.iter().map(|message| message.departed).min().unwrap_or_default();
+            *count as f64 / f64::from(ends[count - 1] - first)
+        } else {
+            // The first and the last sixteenth, when the link is not full, are left out.
+            let (from, to) = (count / 16, count - count / 16 - 1);
+            (to - from) as f64 / f64::from(ends[to] - ends[from])
+        };
         let bits = 8.0 * (f64::from(*bytes) + 64.0 * frames);
         throughputs.push(Throughput {
             bytes: *bytes,
