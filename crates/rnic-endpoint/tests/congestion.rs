@@ -2,12 +2,10 @@
 //! for another.
 
 use rnic_endpoint::{CompletionQueue, Config, Device, MemoryRegion, Mode, PathOptions, QpOptions, QueuePair};
-use rnic_netns::{Namespace, Pair, with_pair};
+use rnic_netns::{Namespace, Pair, mark_some_packets, with_pair};
 use rnic_transport::{BitRate, Time};
 use rnic_verbs::{Access, Completion, Congestion, SendOp, Service, Status};
-use std::io::Write;
 use std::net::IpAddr;
-use std::process::{Command, Stdio};
 
 const BYTES: usize = 2 << 20;
 
@@ -32,26 +30,6 @@ fn end(namespace: &Namespace, address: IpAddr, service: Service, control: &str) 
     })
 }
 
-/// Sets up the packet filter of a namespace: every tenth outgoing ECN-capable packet gets a CE mark. Returns `false` if
-/// there is no `nft`.
-fn mark(namespace: &Namespace) -> bool {
-    let rules = "table inet marking {
-        chain leaving {
-            type filter hook postrouting priority 0;
-            ip ecn ect0 numgen inc mod 10 == 3 ip ecn set ce
-            ip6 ecn ect0 numgen inc mod 10 == 3 ip6 ecn set ce
-        }
-    }";
-    let nft = || Command::new("nft").args(["-f", "-"]).stdin(Stdio::piped()).spawn();
-    let Ok(mut child) = namespace.run(nft) else {
-        eprintln!("skipped: `nft` (package nftables) is not installed");
-        return false;
-    };
-    child.stdin.take().unwrap().write_all(rules.as_bytes()).unwrap();
-    assert!(child.wait().unwrap().success(), "nft takes the rules");
-    true
-}
-
 /// Connects two ends, and writes all bytes of one end's region to the other by RDMA Writes.
 fn transfer(a: &End, b: &End) {
     let options = PathOptions::default();
@@ -70,7 +48,7 @@ fn transfer(a: &End, b: &End) {
 #[test]
 fn marks_of_the_network_come_back_as_notifications() {
     with_pair(1_500, |pair| {
-        if !mark(&pair.a) {
+        if !mark_some_packets(&pair.a) {
             return;
         }
         for (from, to) in [(Pair::A4, Pair::B4), (Pair::A6, Pair::B6)] {

@@ -11,11 +11,10 @@ use rnic_endpoint::{
     Access, Arrival, BitRate, Completion, Config, Device, MemoryRegion, Port, ProtectionDomain, SendOp, Status, Time,
     UdpPort,
 };
-use rnic_netns::{Namespace, Pair, with_pair};
+use rnic_netns::{Pair, mark_some_packets, with_pair};
 use std::collections::BTreeSet;
-use std::io::{self, Write};
+use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::Waker;
@@ -175,32 +174,12 @@ fn the_paths_of_one_queue_pair_have_source_ports_of_their_own() {
     assert!(sides[1].gate.sources.lock().unwrap().len() <= 2);
 }
 
-/// Sets up the packet filter of a namespace: every tenth outgoing ECN-capable packet gets a CE mark. Returns `false` if
-/// there is no `nft`.
-fn mark(namespace: &Namespace) -> bool {
-    let rules = "table inet marking {
-        chain leaving {
-            type filter hook postrouting priority 0;
-            ip ecn ect0 numgen inc mod 10 == 3 ip ecn set ce
-            ip6 ecn ect0 numgen inc mod 10 == 3 ip6 ecn set ce
-        }
-    }";
-    let nft = || Command::new("nft").args(["-f", "-"]).stdin(Stdio::piped()).spawn();
-    let Ok(mut child) = namespace.run(nft) else {
-        eprintln!("skipped: `nft` (package nftables) is not installed");
-        return false;
-    };
-    child.stdin.take().unwrap().write_all(rules.as_bytes()).unwrap();
-    assert!(child.wait().unwrap().success(), "nft takes the rules");
-    true
-}
-
 /// CE marks of the network reach the sender's congestion control above unreliable connections, over IPv4 and IPv6, with
 /// one queue pair for each path and with one for all. Without the setting, packets are not ECN-capable.
 #[test]
 fn marks_of_the_network_reach_the_software() {
     with_pair(1_500, |pair| {
-        if !mark(&pair.a) {
+        if !mark_some_packets(&pair.a) {
             return;
         }
         let open = |from: IpAddr, to: IpAddr| {

@@ -20,7 +20,7 @@ compile_error!("rnic-netns needs Linux: it uses network namespaces");
 mod test;
 mod wire;
 
-pub use test::with_pair;
+pub use test::{mark_some_packets, with_pair};
 pub use wire::{Fault, Wire};
 
 use nix::sched::{CloneFlags, setns, unshare};

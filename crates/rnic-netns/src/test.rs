@@ -1,7 +1,8 @@
 //! Runs tests that need network namespaces, or skips them with a message.
 
-use crate::{NetnsError, Pair};
-use std::process::Command;
+use crate::{Namespace, NetnsError, Pair};
+use std::io::Write;
+use std::process::{Command, Stdio};
 use std::thread;
 
 /// Runs a test with two connected namespaces.
@@ -56,4 +57,28 @@ fn run_again() -> Option<bool> {
     let program = std::env::current_exe().ok()?;
     let status = unshare(program.to_str()?).args(["--exact", name, "--nocapture"]).status();
     status.ok().map(|status| status.success())
+}
+
+/// Sets up the packet filter of a namespace: every tenth outgoing ECN-capable packet gets a CE mark. Returns `false` if
+/// there is no `nft`.
+///
+/// # Panics
+/// If `nft` fails.
+pub fn mark_some_packets(namespace: &Namespace) -> bool {
+    let rules = "table inet marking {
+        chain leaving {
+            type filter hook postrouting priority 0;
+            ip ecn ect0 numgen inc mod 10 == 3 ip ecn set ce
+            ip6 ecn ect0 numgen inc mod 10 == 3 ip6 ecn set ce
+        }
+    }";
+    let nft = || Command::new("nft").args(["-f", "-"]).stdin(Stdio::piped()).spawn();
+    let Ok(mut child) = namespace.run(nft) else {
+        eprintln!("skipped: `nft` (package nftables) is not installed");
+        return false;
+    };
+    let written = child.stdin.take().map(|mut input| input.write_all(rules.as_bytes()));
+    let took = matches!(written, Some(Ok(()))) && child.wait().is_ok_and(|status| status.success());
+    assert!(took, "nft takes the rules");
+    true
 }
