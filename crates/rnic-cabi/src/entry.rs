@@ -40,6 +40,30 @@ pub fn status(body: impl FnOnce() -> Result<(), c_int>) -> c_int {
     })
 }
 
+/// A list of pointers for C that ends with null; [`free_list`] frees it.
+pub fn list<T>(items: impl Iterator<Item = *mut T>) -> *mut *mut T {
+    let list: Box<[*mut T]> = items.chain([std::ptr::null_mut()]).collect();
+    Box::into_raw(list).cast()
+}
+
+/// Frees a list of [`list`]; null is no list.
+///
+/// # Safety
+/// The list is null, or was made by [`list`], still ends with null, and was not freed.
+pub unsafe fn free_list<T>(list: *mut *mut T) {
+    if list.is_null() {
+        return;
+    }
+    let mut len = 0;
+    // SAFETY: the list ends with null, and its memory was a boxed slice with this length.
+    unsafe {
+        while !(*list.add(len)).is_null() {
+            len += 1;
+        }
+        drop(Box::from_raw(std::ptr::slice_from_raw_parts_mut(list, len + 1)));
+    }
+}
+
 /// Locks, whether or not another thread panicked with the lock.
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)

@@ -1,7 +1,7 @@
 //! The list of devices: one for each address of this host.
 
 use crate::abi::{IBV_NODE_CA, IBV_TRANSPORT_IB, ibv_device};
-use crate::entry::{entry, lock, set_errno};
+use crate::entry::{entry, free_list, list, lock, set_errno};
 use crate::environment::Environment;
 use crate::hosts::{self, HostAddress};
 use crate::trace;
@@ -111,10 +111,7 @@ pub unsafe extern "C" fn ibv_get_device_list(count: *mut c_int) -> *mut *mut ibv
             // SAFETY: by the contract of libibverbs the pointer is null or valid.
             unsafe { *count = devices.len() as c_int };
         }
-        let mut list: Vec<*mut ibv_device> =
-            devices.into_iter().map(|device| std::ptr::from_ref(device).cast_mut().cast()).collect();
-        list.push(std::ptr::null_mut());
-        Box::into_raw(list.into_boxed_slice()).cast()
+        list(devices.into_iter().map(|device| std::ptr::from_ref(device).cast_mut().cast()))
     })
 }
 
@@ -122,18 +119,8 @@ pub unsafe extern "C" fn ibv_get_device_list(count: *mut c_int) -> *mut *mut ibv
 /// By the contract of libibverbs.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_free_device_list(list: *mut *mut ibv_device) {
-    if list.is_null() {
-        return;
-    }
-    let mut len = 0;
-    // SAFETY: by the contract of libibverbs the list is one of `ibv_get_device_list`, which ends with null. Its memory
-    // was a boxed slice with this length.
-    unsafe {
-        while !(*list.add(len)).is_null() {
-            len += 1;
-        }
-        drop(Box::from_raw(std::ptr::slice_from_raw_parts_mut(list, len + 1)));
-    }
+    // SAFETY: by the contract of libibverbs the list is one of `ibv_get_device_list`.
+    unsafe { free_list(list) }
 }
 
 /// # Safety

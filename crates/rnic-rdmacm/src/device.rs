@@ -3,7 +3,7 @@
 use crate::channel;
 use crate::verbs::*;
 use libc::c_int;
-use rnic_cabi::entry::{entry, lock, set_errno};
+use rnic_cabi::entry::{entry, free_list, list, lock, set_errno};
 use rnic_cabi::verbs::*;
 use rnic_cm::ip;
 use rnic_cm::manager::{Limits, Manager};
@@ -246,8 +246,7 @@ pub unsafe extern "C" fn rdma_get_devices(count: *mut c_int) -> *mut *mut ibv_co
             // SAFETY: by the contract of librdmacm.
             unsafe { count.write(devices.len() as c_int) };
         }
-        let list = devices.iter().map(|device| device.context).chain([std::ptr::null_mut()]);
-        Box::into_raw(list.collect::<Box<[*mut ibv_context]>>()).cast()
+        list(devices.iter().map(|device| device.context))
     })
 }
 
@@ -255,15 +254,6 @@ pub unsafe extern "C" fn rdma_get_devices(count: *mut c_int) -> *mut *mut ibv_co
 /// By the contract of librdmacm.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rdma_free_devices(list: *mut *mut ibv_context) {
-    if list.is_null() {
-        return;
-    }
-    let mut len = 0;
-    // SAFETY: by the contract of librdmacm the list is one of `rdma_get_devices`, which ends with null.
-    unsafe {
-        while !(*list.add(len)).is_null() {
-            len += 1;
-        }
-        drop(Box::from_raw(std::ptr::slice_from_raw_parts_mut(list, len + 1)));
-    }
+    // SAFETY: by the contract of librdmacm the list is one of `rdma_get_devices`.
+    unsafe { free_list(list) }
 }
