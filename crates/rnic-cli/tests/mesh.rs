@@ -178,13 +178,17 @@ fn prometheus_scrapes_a_mesh_of_rdma_writes() {
     });
     let lost: u64 = view["cells"].as_array().unwrap().iter().map(|cell| cell[4].as_u64().unwrap()).sum();
     assert!(lost <= 3, "{view}");
-    // The responder's software answers the first datagram of each connection, and no probe.
-    let agents = json(&page, "/api/agents").unwrap();
-    let health = |key: &str| -> Vec<u64> {
+    // The responder's software answers the first datagram of each connection, and no probe. An agent's health comes with
+    // its next fetch of the pinglist, so later than the results.
+    let health = |agents: &serde_json::Value, key: &str| -> Vec<u64> {
         agents.as_array().unwrap().iter().map(|agent| agent["health"][key].as_u64().unwrap()).collect()
     };
-    assert!(health("answered").iter().all(|answered| (4..=12).contains(answered)), "{agents}");
-    assert!(health("strange").iter().all(|strange| *strange == 0), "{agents}");
+    let agents = wait_for("the health of all agents", 60, || {
+        let agents = json(&page, "/api/agents")?;
+        health(&agents, "answered").iter().all(|answered| *answered >= 4).then_some(agents)
+    });
+    assert!(health(&agents, "answered").iter().all(|answered| *answered <= 12), "{agents}");
+    assert!(health(&agents, "strange").iter().all(|strange| *strange == 0), "{agents}");
     let Some((_prometheus, own)) = prometheus(&folder.path, page.strip_prefix("http://").unwrap()) else { return };
     wait_for("a scrape", 60, || {
         let (_, _, body) = get(&own, "/api/v1/query?query=rpingmesh_probe_success_total", "")?;
