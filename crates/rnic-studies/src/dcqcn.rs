@@ -1,6 +1,8 @@
 //! Study of "Congestion Control for Large-Scale RDMA Deployments" (DCQCN; Zhu et al., SIGCOMM 2015): the experiments of
 //! the paper's sections 2.2, 5 and 6.
 
+mod rows;
+
 use super::figures::{Chart, Pick};
 use super::measured::{Case, Measured, Metric, divide, each, largest, smallest};
 use super::verdict::{Claim, Row, Sample, Unit};
@@ -105,7 +107,7 @@ const EXPERIMENTS: &[Experiment] = &[
             curve("bytes of 16 messages", &HOSTS, Metric::SendingCpu(CORES), ""),
             curve("bytes of 16 messages", &HOSTS, Metric::ReceivingCpu(CORES), ""),
         ],
-        rows: hosts,
+        rows: rows::hosts,
     },
     Experiment {
         name: "fig3",
@@ -118,7 +120,7 @@ const EXPERIMENTS: &[Experiment] = &[
             bars: SENDERS,
             traffic: "",
         }],
-        rows: unfairness,
+        rows: rows::unfairness,
     },
     Experiment {
         name: "fig4",
@@ -138,7 +140,7 @@ const EXPERIMENTS: &[Experiment] = &[
             bars: &[("victim", VICTIM)],
             traffic: "",
         }],
-        rows: victim,
+        rows: rows::victim,
     },
     Experiment {
         name: "incast",
@@ -150,7 +152,7 @@ const EXPERIMENTS: &[Experiment] = &[
             curve("senders", &INCAST, Metric::QueueMax, ""),
             curve("senders", &INCAST, Metric::FluidQueue, ""),
         ],
-        rows: incast,
+        rows: rows::incast,
     },
     Experiment {
         name: "fig10",
@@ -160,7 +162,7 @@ const EXPERIMENTS: &[Experiment] = &[
         charts: &[Chart::Fluid {
             picks: &[pick("Short links", SHORT_LINKS), pick("A round trip of 50 us", LONG_LINKS)],
         }],
-        rows: fluid,
+        rows: rows::fluid,
     },
     Experiment {
         name: "fig13",
@@ -178,7 +180,7 @@ const EXPERIMENTS: &[Experiment] = &[
             ],
             flows: &["first flow", "cross traffic at 300 ms", "second flow"],
         }],
-        rows: validation,
+        rows: rows::validation,
     },
     Experiment {
         name: "fig15",
@@ -191,7 +193,7 @@ const EXPERIMENTS: &[Experiment] = &[
             curve("incast degree", &BENCHMARK, Metric::MedianGbps, RECOVERY),
             curve("incast degree", &BENCHMARK, Metric::LowGbps, RECOVERY),
         ],
-        rows: benchmark,
+        rows: rows::benchmark,
     },
     Experiment {
         name: "fig17",
@@ -199,7 +201,7 @@ const EXPERIMENTS: &[Experiment] = &[
         seeds: 10,
         sources: &[Source::all("benchmark-pairs.toml").quick(SHORT, &["5", "80"])],
         charts: &[curve("pairs", &PAIRS, Metric::MedianGbps, USERS), curve("pairs", &PAIRS, Metric::LowGbps, RECOVERY)],
-        rows: pairs,
+        rows: rows::pairs,
     },
     Experiment {
         name: "fig18",
@@ -215,7 +217,7 @@ const EXPERIMENTS: &[Experiment] = &[
                 traffic: RECOVERY,
             },
         ],
-        rows: need,
+        rows: rows::need,
     },
     Experiment {
         name: "fig19",
@@ -232,7 +234,7 @@ const EXPERIMENTS: &[Experiment] = &[
             ],
             traffic: "",
         }],
-        rows: queue,
+        rows: rows::queue,
     },
     Experiment {
         name: "fig20",
@@ -248,7 +250,7 @@ const EXPERIMENTS: &[Experiment] = &[
             ],
             flows: &["f1", "f2", "f3"],
         }],
-        rows: two_bottlenecks,
+        rows: rows::two_bottlenecks,
     },
     Experiment {
         name: "fig21",
@@ -270,7 +272,7 @@ const EXPERIMENTS: &[Experiment] = &[
             Metric::PooledGbps,
             "",
         )],
-        rows: random_loss,
+        rows: rows::random_loss,
     },
 ];
 
@@ -333,435 +335,4 @@ const STRAWMAN_RED_LIKE: Case<'_> = dcqcn("parking-lot.toml", "").run("strawman,
 
 const fn curve(axis: &'static str, picks: &'static [Pick], metric: Metric, traffic: &'static str) -> Chart {
     Chart::Curves { axis, picks, metric, traffic }
-}
-
-/// Converts goodput to throughput on the link, where 1,438 of the 1,520 bytes of a packet are payload.
-fn on_the_link(sample: Sample) -> Sample {
-    each(sample, |gbps| gbps * 1_520.0 / 1_438.0)
-}
-
-/// Note in rows of verdicts that combine the values of all seeds. Each seed gives another ECMP placement of the flows.
-const ONE: &str = "one value over all seeds";
-/// Flows have equal shares if the smallest share is at least this fraction of the largest.
-const EQUAL: f64 = 0.9;
-/// Maximum difference, in Gbps, between two goodputs that count as equal.
-const TIE: f64 = 0.1;
-
-/// Combines the values of all seeds into one value. `pick` selects it from the sorted values: median, minimum or
-/// maximum.
-fn over_seeds(sample: Sample, pick: fn(&[f64]) -> Option<f64>) -> Sample {
-    let mut values = sample?;
-    values.sort_unstable_by(f64::total_cmp);
-    pick(&values).map(|value| vec![value]).ok_or_else(|| "there is no value".to_string())
-}
-
-fn median(sorted: &[f64]) -> Option<f64> {
-    rnic_results::stats::nearest_rank(sorted, 500)
-}
-
-fn minimum(sorted: &[f64]) -> Option<f64> {
-    sorted.first().copied()
-}
-
-fn maximum(sorted: &[f64]) -> Option<f64> {
-    sorted.last().copied()
-}
-
-fn difference(above: Sample, below: Sample) -> Sample {
-    Ok(above?.into_iter().zip(below?).map(|(a, b)| a - b).collect())
-}
-
-fn hosts(m: &Measured<'_>) -> Vec<Row> {
-    let note = "by declared costs with sources of their own";
-    let latency = |run| m.values(host(LATENCY, run, ""), Metric::Fct);
-    let us = |what: &str, stated: &str, value: f64, sample: Sample| {
-        Row::new(what, stated, size(value), Unit::Microseconds, sample).note(note)
-    };
-    let ratio = latency("TCP").and_then(|tcp| divide(tcp, &latency("RDMA")?));
-    let mut rows = vec![
-        us("latency of 2 KB, TCP", "25.4 us", 25.4, latency("TCP")),
-        us("latency of 2 KB, RDMA", "2.8 us (Send)", 2.8, latency("RDMA")),
-        Row::new("latency of 2 KB, TCP / RDMA", "25.4 us / 2.8 us", about(25.4 / 2.8, 1.0), Unit::Ratio, ratio)
-            .note(note),
-    ];
-    for (point, name) in SIZES.into_iter().filter(|(point, _)| m.points(THROUGHPUT).contains(point)) {
-        for run in ["TCP", "RDMA"] {
-            let of = |metric| m.values(host(THROUGHPUT, run, point), metric);
-            let label = format!("{run}, messages of {name}: goodput");
-            rows.push(Row::new(label, "nothing in numbers", Claim::Open, Unit::Gbps, of(Metric::Goodput(false))));
-            let (stated, claim) = match (run, name) {
-                ("TCP", "4 MB") => ("above 20 %", Claim::Within { low: 0.2, high: 1.0 }),
-                ("RDMA", "4 MB") => ("below 3 %", Claim::Within { low: 0.0, high: 0.03 }),
-                _ => ("nothing in numbers", Claim::Open),
-            };
-            let label = format!("{run}, messages of {name}: CPU of the sender, of {CORES} cores");
-            rows.push(Row::new(label, stated, claim, Unit::Percent, of(Metric::SendingCpu(CORES))).note(note));
-            let label = format!("{run}, messages of {name}: CPU of the receiver, of {CORES} cores");
-            let receiver = of(Metric::ReceivingCpu(CORES));
-            rows.push(Row::new(label, "nothing in numbers", Claim::Open, Unit::Percent, receiver).note(note));
-        }
-    }
-    rows
-}
-
-fn unfairness(m: &Measured<'_>) -> Vec<Row> {
-    let near = |case| m.values(case, Metric::FlowGbps(3));
-    let far = |case| m.values(case, Metric::MaxGbps(3));
-    let spread = |case| difference(m.values(case, Metric::MaxGbps(4)), m.values(case, Metric::MinGbps(4)));
-    let (pfc, dcqcn) = (pfc("unfairness.toml", ""), dcqcn("unfairness.toml", ""));
-    let narrower = spread(pfc).and_then(|pfc| divide(pfc, &spread(dcqcn)?));
-    let share = m.values(dcqcn, Metric::MinGbps(4)).and_then(|l| divide(l, &m.values(dcqcn, Metric::MaxGbps(4))?));
-    vec![
-        Row::new(
-            "PFC only: H4's goodput, largest over placements",
-            "H4 up to 20 Gbps",
-            about(20.0, 10.0),
-            Unit::Gbps,
-            on_the_link(over_seeds(near(pfc), maximum)),
-        )
-        .note(ONE),
-        Row::new(
-            "PFC only: H4's smallest goodput above the largest of the others, over all placements",
-            "its minimum is above the others' maximum",
-            at_least(TIE),
-            Unit::Gbps,
-            difference(over_seeds(near(pfc), minimum), over_seeds(far(pfc), maximum)),
-        )
-        .note("one value over all seeds; a flow that has one of the ToR's uplinks to itself gets as much as H4"),
-        Row::new(
-            "PFC only: H4's goodput above the largest of the others, placement by placement",
-            "H4 is always ahead",
-            at_least(TIE),
-            Unit::Gbps,
-            difference(near(pfc), far(pfc)),
-        ),
-        Row::new(
-            "DCQCN: smallest / largest of the four goodputs",
-            "four equal shares, little variance",
-            Claim::Within { low: EQUAL, high: 1.0 },
-            Unit::Ratio,
-            share,
-        ),
-        Row::new(
-            "difference of largest and smallest goodput: PFC only / DCQCN",
-            "PFC alone is unfair, DCQCN fair",
-            Claim::Above(1.0),
-            Unit::Ratio,
-            narrower,
-        ),
-    ]
-}
-
-fn victim(m: &Measured<'_>) -> Vec<Row> {
-    let of = |case| m.values(case, VICTIM);
-    let change = |of_run: fn(&'static str, &'static str) -> Case<'static>| {
-        divide(of(of_run("victim.toml", VICTIMS[2]))?, &of(of_run("victim.toml", VICTIMS[0]))?)
-    };
-    vec![
-        Row::new(
-            "PFC only: victim's goodput without senders under T3, median over placements",
-            "10 Gbps where 20 are expected",
-            about(10.0, 20.0),
-            Unit::Gbps,
-            on_the_link(over_seeds(of(pfc("victim.toml", VICTIMS[0])), median)),
-        )
-        .note(ONE),
-        Row::new(
-            "PFC only: with two senders under T3, median over placements",
-            "4.5 Gbps",
-            about(4.5, 20.0),
-            Unit::Gbps,
-            on_the_link(over_seeds(of(pfc("victim.toml", VICTIMS[2])), median)),
-        )
-        .note(ONE),
-        Row::new(
-            "PFC only: lost by the victim to two senders under T3",
-            "4.5 of 10 Gbps are left",
-            about(0.55, 0.0),
-            Unit::Percent,
-            each(change(pfc), |ratio| 1.0 - ratio),
-        ),
-        Row::new(
-            "DCQCN: victim's goodput with two senders under T3 / without",
-            "independent of senders under T3",
-            size(1.0),
-            Unit::Ratio,
-            change(dcqcn),
-        ),
-        Row::new(
-            "victim's goodput with two senders under T3: DCQCN / PFC only",
-            "DCQCN protects the victim",
-            Claim::Above(1.0),
-            Unit::Ratio,
-            m.ratio(dcqcn("victim.toml", VICTIMS[2]), pfc("victim.toml", VICTIMS[2]), VICTIM),
-        ),
-    ]
-}
-
-/// The ratio of a metric between two cases (`above` / `below`) for one traffic source, one value per seed.
-fn ratio(m: &Measured<'_>, above: Case<'_>, below: Case<'_>, traffic: &str, metric: Metric) -> Sample {
-    m.ratio_of(above, below, traffic, metric)
-}
-
-fn incast(m: &Measured<'_>) -> Vec<Row> {
-    let cases = |run, metric: Metric| -> Vec<(String, Sample)> {
-        let points = m.points("incast.toml").into_iter();
-        points
-            .map(|point| {
-                (format!("K = {point}"), m.values(Case { point, ..dcqcn("incast.toml", "").run(run) }, metric))
-            })
-            .collect()
-    };
-    let mut rows = Vec::new();
-    for run in [DCQCN, ON_ARRIVAL] {
-        let (slowest, at) = smallest(cases(run, Metric::TotalGbps));
-        let (longest, longest_at) = largest(cases(run, Metric::QueueMax));
-        let throughput = Row::new(
-            format!("{run}: smallest throughput of the receiver's link over K"),
-            "always more than 39 Gbps",
-            Claim::Above(39.0),
-            Unit::Gbps,
-            on_the_link(slowest),
-        );
-        let queue = Row::new(
-            format!("{run}: longest queue over K, after the first 50 ms"),
-            "never more than 100 KB",
-            at_most(100_000.0),
-            Unit::Kilobytes,
-            longest,
-        );
-        rows.extend([throughput.note(at), queue.note(longest_at)]);
-    }
-    rows
-}
-
-fn fluid(m: &Measured<'_>) -> Vec<Row> {
-    let mut rows = Vec::new();
-    for (name, case) in [("short links", SHORT_LINKS), ("round trip of 50 us", LONG_LINKS)] {
-        let row = |metric: Metric, stated: &str, claim, unit| {
-            Row::new(format!("{name}: second flow, {}", metric.text()), stated, claim, unit, m.values(case, metric))
-        };
-        rows.push(row(Metric::FluidRate, "the model matches the implementation", size(1.0), Unit::Ratio));
-        rows.push(row(Metric::FluidDifference, "", Claim::Open, Unit::Percent));
-        rows.push(row(Metric::FluidQueue, "", Claim::Open, Unit::Ratio));
-    }
-    rows
-}
-
-fn validation(m: &Measured<'_>) -> Vec<Row> {
-    let gap = |case| m.values(case, Metric::LateGap(0, 2));
-    let jitter = |case| m.values(case, Metric::LateJitter(2));
-    let calmer = jitter(RED).and_then(|red| divide(red, &jitter(DEPLOYED)?));
-    let row = |metric: &str, stated: &str, claim, unit, sample| Row::new(metric, stated, claim, unit, sample);
-    // The goodput gap with the strawman parameters is nearly 100 %. The gap counts as closed if it shrinks by more than
-    // 50 %.
-    let apart = "gap between the two goodputs as part of their sum, last quarter";
-    vec![
-        row(&format!("{apart}: strawman"), "unfair", at_least(0.5), Unit::Percent, gap(STRAWMAN)),
-        row(&format!("{apart}: deployed parameters"), "fair", at_most(1.0 - EQUAL), Unit::Percent, gap(DEPLOYED)),
-        row(
-            &format!("{apart}: strawman less timer of 55 us"),
-            "a timer of 55 us mends the strawman",
-            at_least(0.5),
-            Unit::Percent,
-            difference(gap(STRAWMAN), gap(TIMER)),
-        )
-        .note("the byte counter is still 150 KB"),
-        row(
-            &format!("{apart}: strawman less byte counter of 10 MB"),
-            "a slower byte counter mends it",
-            at_least(0.5),
-            Unit::Percent,
-            difference(gap(STRAWMAN), gap(COUNTER)),
-        )
-        .note("the timer is still 1.5 ms"),
-        row(
-            &format!("{apart}: strawman less timer of 55 us with a byte counter of 10 MB"),
-            "both mend it",
-            at_least(0.5),
-            Unit::Percent,
-            difference(gap(STRAWMAN), gap(BOTH)),
-        ),
-        row(
-            &format!("{apart}: strawman less RED-like marking"),
-            "RED-like marking mends it too",
-            at_least(0.5),
-            Unit::Percent,
-            difference(gap(STRAWMAN), gap(RED)),
-        ),
-        row(
-            "deviation of the second flow's goodput over time: RED-like marking / deployed",
-            "RED-like marking alone is jittery, both together best",
-            Claim::Above(1.0),
-            Unit::Ratio,
-            calmer,
-        ),
-    ]
-}
-
-fn benchmark(m: &Measured<'_>) -> Vec<Row> {
-    let (pfc, dcqcn) = (|point| pfc("benchmark.toml", point), |point| dcqcn("benchmark.toml", point));
-    let low = |case| on_the_link(m.values_of(case, RECOVERY, Metric::LowGbps));
-    let users = |metric: Metric, stated: &str| {
-        let sample = ratio(m, dcqcn("10"), pfc("10"), USERS, metric);
-        Row::new(
-            format!("users' {} at degree 10: DCQCN / PFC only", metric.text()),
-            stated,
-            Claim::Above(1.0),
-            Unit::Ratio,
-            sample,
-        )
-    };
-    vec![
-        Row::new(
-            "pauses received by spines at degree 10: DCQCN / PFC only",
-            "about 3,000 against more than 6 million",
-            at_most(0.0005),
-            Unit::Percent,
-            m.ratio(dcqcn("10"), pfc("10"), Metric::Pauses("s")),
-        ),
-        users(Metric::MedianGbps, "without DCQCN it collapses"),
-        users(Metric::LowGbps, "without DCQCN it collapses"),
-        Row::new(
-            "users' median goodput with DCQCN: degree 10 / degree 2",
-            "flat",
-            size(1.0),
-            Unit::Ratio,
-            ratio(m, dcqcn("10"), dcqcn("2"), USERS, Metric::MedianGbps),
-        ),
-        Row::new(
-            "recovery's 10th percentile at degree 10: PFC only",
-            "1.12 Gbps",
-            size(1.12),
-            Unit::Gbps,
-            low(pfc("10")),
-        ),
-        Row::new(
-            "recovery's 10th percentile at degree 10: DCQCN",
-            "3.43 Gbps",
-            size(3.43),
-            Unit::Gbps,
-            low(dcqcn("10")),
-        ),
-        Row::new(
-            "recovery's 10th percentile at degree 10: DCQCN / PFC only",
-            "3.43 against 1.12 Gbps",
-            about(3.43 / 1.12, 1.0),
-            Unit::Ratio,
-            ratio(m, dcqcn("10"), pfc("10"), RECOVERY, Metric::LowGbps),
-        ),
-    ]
-}
-
-fn pairs(m: &Measured<'_>) -> Vec<Row> {
-    let (many, few) = (dcqcn("benchmark-pairs.toml", "80"), pfc("benchmark-pairs.toml", "5"));
-    let of = |case, metric| over_seeds(m.values_of(case, USERS, metric), median);
-    let row = |metric: Metric| {
-        Row::new(
-            format!("users' {}, median over placements: 80 pairs with DCQCN / 5 pairs with PFC only", metric.text()),
-            "the same: 16 times the load",
-            size(1.0),
-            Unit::Ratio,
-            of(many, metric).and_then(|many| divide(many, &of(few, metric)?)),
-        )
-        .note(ONE)
-    };
-    let at_80 = ratio(m, many, pfc("benchmark-pairs.toml", "80"), USERS, Metric::MedianGbps);
-    vec![
-        row(Metric::MedianGbps),
-        row(Metric::LowGbps),
-        Row::new(
-            "users' median goodput at 80 pairs: DCQCN / PFC only",
-            "DCQCN carries more users",
-            Claim::Above(1.0),
-            Unit::Ratio,
-            at_80,
-        ),
-    ]
-}
-
-fn need(m: &Measured<'_>) -> Vec<Row> {
-    let low = |case, traffic| m.values_of(case, traffic, Metric::LowGbps);
-    let (pfc, dcqcn) = (pfc("benchmark-need.toml", ""), dcqcn("benchmark-need.toml", ""));
-    let mut rows = vec![Row::new(
-        "recovery's 10th percentile: DCQCN without PFC",
-        "0 Gbps",
-        at_most(TIE),
-        Unit::Gbps,
-        low(WITHOUT_PFC, RECOVERY),
-    )];
-    for (whose, traffic) in [("users'", USERS), ("recovery's", RECOVERY)] {
-        let stated = "misconfigured thresholds lie between PFC only and DCQCN";
-        let row = |pair: &str, above, below| {
-            let sample = difference(low(above, traffic), low(below, traffic));
-            Row::new(format!("{whose} 10th percentile: {pair}"), stated, Claim::Above(0.0), Unit::Gbps, sample)
-        };
-        rows.push(row("DCQCN less misconfigured", dcqcn, MISCONFIGURED));
-        rows.push(row("misconfigured less PFC only", MISCONFIGURED, pfc));
-    }
-    rows
-}
-
-fn queue(m: &Measured<'_>) -> Vec<Row> {
-    let high = |case| m.values(case, Metric::QueueHigh);
-    let dcqcn = dcqcn("queue.toml", "");
-    vec![
-        Row::new("95th percentile of the queue: DCQCN", "76.6 KB", size(76_600.0), Unit::Kilobytes, high(dcqcn)),
-        Row::new("95th percentile of the queue: DCTCP", "162.9 KB", size(162_900.0), Unit::Kilobytes, high(DCTCP)),
-        Row::new(
-            "95th percentile of the queue: DCTCP / DCQCN",
-            "162.9 against 76.6 KB",
-            about(162.9 / 76.6, 1.0),
-            Unit::Ratio,
-            m.ratio(DCTCP, dcqcn, Metric::QueueHigh),
-        ),
-    ]
-}
-
-fn two_bottlenecks(m: &Measured<'_>) -> Vec<Row> {
-    let middle = |case| on_the_link(m.values(case, Metric::LateGbps(1)));
-    let mut rows = Vec::new();
-    for (name, cut_off, red_like) in
-        [("deployed timers", CUT_OFF, RED_LIKE), ("strawman's", STRAWMAN_CUT_OFF, STRAWMAN_RED_LIKE)]
-    {
-        let row = |metric: &str, stated: &str, claim, sample| {
-            Row::new(format!("f2, {name}: {metric}"), stated, claim, Unit::Gbps, sample)
-        };
-        rows.push(row("cut-off marking", "starved, of an ideal 20 Gbps", at_most(10.0), middle(cut_off)));
-        rows.push(row("RED-like marking", "", Claim::Open, middle(red_like)));
-        let gain = difference(middle(red_like), middle(cut_off));
-        rows.push(row("RED-like less cut-off marking", "RED-like marking mitigates", Claim::Above(0.0), gain));
-    }
-    rows
-}
-
-fn random_loss(m: &Measured<'_>) -> Vec<Row> {
-    let kept = |run, loss: &str| {
-        let of = |loss: &str| {
-            let point = format!("{loss}, fixed 4 MB");
-            m.values(Case { point: &point, ..lossy(run, "") }, Metric::PooledGbps)
-        };
-        divide(of(loss)?, &of("0.0")?)
-    };
-    let gain = |size: &str| {
-        let point = format!("1e-2, fixed {size}");
-        let case = |run| Case { point: &point, ..lossy(run, "") };
-        m.ratio(case("IRN"), case("RoCE"), Metric::PooledGbps)
-    };
-    let row = |metric: &str, stated: &str, claim, unit, sample| Row::new(metric, stated, claim, unit, sample);
-    let collapse = "collapses above a loss of 0.1 %";
-    let mut rows = Vec::new();
-    for (name, run) in [("go-back-N", "RoCE"), ("go-back-N, timeout of 67 ms", TIMEOUT)] {
-        let percent = |metric: &str, stated, claim, sample| {
-            row(&format!("{name}, 4 MB: {metric}"), stated, claim, Unit::Percent, sample)
-        };
-        rows.push(percent("kept at 0.01 % loss", "no collapse yet", at_least(0.5), kept(run, "1e-4")));
-        rows.push(percent("kept at 0.1 % loss", "", Claim::Open, kept(run, "1e-3")));
-        rows.push(percent("kept at 1 % loss", collapse, at_most(0.5), kept(run, "1e-2")));
-    }
-    rows.push(row("IRN, 4 MB: kept at 1 % loss", "", Claim::Open, Unit::Percent, kept("IRN", "1e-2")));
-    for size in ["64 KB", "1 MB", "4 MB"] {
-        rows.push(row(&format!("{size} at 1 % loss: IRN / go-back-N"), "", Claim::Open, Unit::Ratio, gain(size)));
-    }
-    rows
 }

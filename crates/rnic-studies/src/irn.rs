@@ -1,6 +1,9 @@
 //! Study of "Revisiting Network Support for RDMA" (IRN; Mittal et al., SIGCOMM 2018): the experiments of the paper's
 //! sections 4.2 to 4.6.
 
+mod rows;
+
+use self::rows::{LITTLE, range, ratio_row, three};
 use super::figures::Chart;
 use super::measured::{Case, Measured, Metric, THREE, cc_text, divide, each, farthest, largest, smallest};
 use super::verdict::{Claim, Row, Sample, Unit};
@@ -112,7 +115,7 @@ const EXPERIMENTS: &[Experiment] = &[
         seeds: 5,
         sources: &[CONGESTION.runs(&[IRN, IRN_PFC]).ccs(&["none"])],
         charts: &[basic(&[D_IRN, D_IRN_PFC], &["none"])],
-        rows: fig2,
+        rows: rows::fig2,
     },
     Experiment {
         name: "fig3",
@@ -140,7 +143,7 @@ const EXPERIMENTS: &[Experiment] = &[
         seeds: 5,
         sources: &[CONGESTION.runs(&[IRN, IRN_PFC]).ccs(&EXPLICIT)],
         charts: &[basic(&[D_IRN, D_IRN_PFC], &EXPLICIT)],
-        rows: fig5,
+        rows: rows::fig5,
     },
     Experiment {
         name: "fig6",
@@ -165,7 +168,7 @@ const EXPERIMENTS: &[Experiment] = &[
         seeds: 5,
         sources: &[CONGESTION],
         charts: &[basic(&[D_ROCE_PFC, D_ROCE, D_IRN, D_IRN_PFC], &CCS)],
-        rows: takeaways,
+        rows: rows::takeaways,
     },
     Experiment {
         name: "fig7",
@@ -173,7 +176,7 @@ const EXPERIMENTS: &[Experiment] = &[
         seeds: 5,
         sources: &[ABLATION.runs(&[IRN, GO_BACK_N, NO_BDP_FC])],
         charts: &[average(&[A_IRN, A_GO_BACK_N, A_NO_BDP_FC], &CCS)],
-        rows: fig7,
+        rows: rows::fig7,
     },
     Experiment {
         name: "backoff",
@@ -181,7 +184,7 @@ const EXPERIMENTS: &[Experiment] = &[
         seeds: 5,
         sources: &[ABLATION.runs(&[IRN, GO_BACK_N]).ccs(&EXPLICIT), BACKING_OFF],
         charts: &[average(&[A_IRN, A_GO_BACK_N, ("back-off.toml", BACK_OFF)], &EXPLICIT)],
-        rows: backoff,
+        rows: rows::backoff,
     },
     Experiment {
         name: "no-sack",
@@ -189,7 +192,7 @@ const EXPERIMENTS: &[Experiment] = &[
         seeds: 5,
         sources: &[ABLATION.runs(&[IRN, GO_BACK_N, NO_SACK])],
         charts: &[average(&[A_IRN, A_GO_BACK_N, ("ablation.toml", NO_SACK)], &CCS)],
-        rows: no_sack,
+        rows: rows::no_sack,
     },
     Experiment {
         name: "dynamic-rto",
@@ -218,7 +221,7 @@ const EXPERIMENTS: &[Experiment] = &[
         seeds: 3,
         sources: &[Source::all("load.toml").quick(FEW, &["0.3", "0.9"])],
         charts: &[swept("load.toml", "utilisation")],
-        rows: |m| with_trend(m, "load.toml", "PFC's cost grows with utilisation", true),
+        rows: |m| rows::with_trend(m, "load.toml", "PFC's cost grows with utilisation", true),
     },
     Experiment {
         name: "bandwidth",
@@ -226,7 +229,7 @@ const EXPERIMENTS: &[Experiment] = &[
         seeds: 3,
         sources: &[Source::all("bandwidth.toml").quick(FEW, &["10 Gbps", "100 Gbps"])],
         charts: &[swept("bandwidth.toml", "Gbps")],
-        rows: |m| with_trend(m, "bandwidth.toml", "PFC's cost falls with bandwidth", false),
+        rows: |m| rows::with_trend(m, "bandwidth.toml", "PFC's cost falls with bandwidth", false),
     },
     Experiment {
         name: "scale",
@@ -237,7 +240,7 @@ const EXPERIMENTS: &[Experiment] = &[
             &["8", "10"],
         )],
         charts: &[swept("scale.toml", "k of the fat-tree")],
-        rows: |m| robustness(m, "scale.toml"),
+        rows: |m| rows::robustness(m, "scale.toml"),
     },
     Experiment {
         name: "uniform",
@@ -245,7 +248,7 @@ const EXPERIMENTS: &[Experiment] = &[
         seeds: 3,
         sources: &[Source::all("uniform.toml").quick(&[("traffic.flows", "300"), ("traffic.warmup", "30")], &[])],
         charts: &[basic(&[("uniform.toml", ROCE_PFC), ("uniform.toml", IRN), ("uniform.toml", IRN_PFC)], &CCS)],
-        rows: |m| robustness(m, "uniform.toml"),
+        rows: |m| rows::robustness(m, "uniform.toml"),
     },
     Experiment {
         name: "buffers",
@@ -253,7 +256,7 @@ const EXPERIMENTS: &[Experiment] = &[
         seeds: 3,
         sources: &[Source::all("buffers.toml").quick(FEW, &["60 KB", "480 KB"])],
         charts: &[swept("buffers.toml", "KB per port")],
-        rows: |m| with_trend(m, "buffers.toml", "PFC's cost grows as buffers shrink", false),
+        rows: |m| rows::with_trend(m, "buffers.toml", "PFC's cost grows as buffers shrink", false),
     },
     Experiment {
         name: "rto-high",
@@ -261,7 +264,7 @@ const EXPERIMENTS: &[Experiment] = &[
         seeds: 3,
         sources: &[Source::all("rto-high.toml").quick(FEW, &["320 us", "1280 us"])],
         charts: &[swept("rto-high.toml", "RTO_high, us")],
-        rows: |m| with_sensitivity(m, "rto-high.toml"),
+        rows: |m| rows::with_sensitivity(m, "rto-high.toml"),
     },
     Experiment {
         name: "rto-low-n",
@@ -269,7 +272,7 @@ const EXPERIMENTS: &[Experiment] = &[
         seeds: 3,
         sources: &[Source::all("rto-low-n.toml").quick(FEW, &["3", "15"])],
         charts: &[swept("rto-low-n.toml", "N")],
-        rows: |m| with_sensitivity(m, "rto-low-n.toml"),
+        rows: |m| rows::with_sensitivity(m, "rto-low-n.toml"),
     },
     Experiment {
         name: "fig8",
@@ -277,7 +280,7 @@ const EXPERIMENTS: &[Experiment] = &[
         seeds: 5,
         sources: &[CONGESTION.runs(&[ROCE_PFC, IRN, IRN_PFC])],
         charts: &[Chart::Tails { file: "congestion.toml", runs: &[ROCE_PFC, IRN, IRN_PFC], ccs: &CCS }],
-        rows: fig8,
+        rows: rows::fig8,
     },
     Experiment {
         name: "fig9",
@@ -291,7 +294,7 @@ const EXPERIMENTS: &[Experiment] = &[
             ccs: &CCS,
             metrics: &[Metric::Rct],
         }],
-        rows: fig9,
+        rows: rows::fig9,
     },
     Experiment {
         name: "incast-variants",
@@ -302,7 +305,7 @@ const EXPERIMENTS: &[Experiment] = &[
             Source::all("incast-connections.toml").quick(FEW_REQUESTS, &["30"]),
         ],
         charts: &[variants("incast-rate.toml"), variants("incast-connections.toml")],
-        rows: incast_variants,
+        rows: rows::incast_variants,
     },
     Experiment {
         name: "incast-cross",
@@ -323,7 +326,7 @@ const EXPERIMENTS: &[Experiment] = &[
             metrics: &[Metric::Rct, Metric::Slowdown, Metric::Fct, Metric::FctP99],
             traffic: "background",
         }],
-        rows: incast_cross,
+        rows: rows::incast_cross,
     },
     Experiment {
         name: "window-cc",
@@ -331,7 +334,7 @@ const EXPERIMENTS: &[Experiment] = &[
         seeds: 5,
         sources: &[Source::all("window.toml").quick(FEW, &[]), CONGESTION.runs(&[IRN, IRN_PFC]).ccs(&["none"])],
         charts: &[basic(&[("window.toml", IRN), ("window.toml", IRN_PFC)], &WINDOW)],
-        rows: window_cc,
+        rows: rows::window_cc,
     },
     Experiment {
         name: "fig10",
@@ -339,7 +342,7 @@ const EXPERIMENTS: &[Experiment] = &[
         seeds: 5,
         sources: &[CONGESTION.runs(&[ROCE]).ccs(&["dcqcn"]), CONGESTION.runs(&[IRN]).ccs(&["none"])],
         charts: &[basic(&[D_ROCE, D_IRN], &["none", "dcqcn"])],
-        rows: fig10,
+        rows: rows::fig10,
     },
     Experiment {
         name: "fig11",
@@ -350,372 +353,9 @@ const EXPERIMENTS: &[Experiment] = &[
             &[("iwarp.toml", "iWARP"), ("iwarp.toml", IRN), ("iwarp.toml", "IRN + AIMD")],
             &["none", "aimd"],
         )],
-        rows: fig11,
+        rows: rows::fig11,
     },
 ];
 
 const QUICK_SCALE: &str = "[2000, 2000, 2000, 4000, 4000, 4000, 8000, 8000, 8000]";
 const QUICK_SCALE_WARMUP: &str = "[200, 200, 200, 400, 400, 400, 800, 800, 800]";
-
-/// A claim that a ratio lies between `low` and `high`.
-const fn range(low: f64, high: f64) -> Claim {
-    Claim::Between { low, high, neutral: 1.0 }
-}
-
-/// A claim that a relative change lies between `low` and `high`.
-const fn change(low: f64, high: f64) -> Claim {
-    Claim::Between { low, high, neutral: 0.0 }
-}
-
-fn case<'c>(file: &'c str, run: &'c str, cc: &'c str) -> Case<'c> {
-    Case { file, run, cc, point: "" }
-}
-
-/// A row of verdicts about the ratio of two runs (`above` / `below`) of a scenario file under one congestion control.
-fn ratio_row(
-    m: &Measured<'_>, (file, cc): (&str, &str), above: &str, below: &str, metric: Metric, stated: &str, claim: Claim,
-) -> Row {
-    let sample = m.ratio(case(file, above, cc), case(file, below, cc), metric);
-    Row::new(format!("{}, {}: {above} / {below}", metric.text(), cc_text(cc)), stated, claim, Unit::Ratio, sample)
-}
-
-/// A row of verdicts for each of the metrics [`THREE`] and each congestion control, in the default case of the paper.
-fn three(m: &Measured<'_>, ccs: &[&str], above: &str, below: &str, stated: &str, claim: Claim) -> Vec<Row> {
-    let rows =
-        |cc: &&str| THREE.map(|metric| ratio_row(m, ("congestion.toml", cc), above, below, metric, stated, claim));
-    ccs.iter().flat_map(rows).collect()
-}
-
-fn fig2(m: &Measured<'_>) -> Vec<Row> {
-    let mut rows = three(m, &["none"], IRN_PFC, IRN, "PFC increases each metric by about 1.5-2x", range(1.5, 2.0));
-    let dropped = m.values(case("congestion.toml", IRN, "none"), Metric::Dropped);
-    let claim = Claim::Exactly { value: 0.085, neutral: 0.0 };
-    rows.push(Row::new("data packets dropped: IRN", "8.5 % without PFC", claim, Unit::Percent, dropped));
-    rows
-}
-
-/// The ratios of two runs (`above` / `below`) for each congestion control, point of the sweep and metric. The name of
-/// each ratio contains its metric, congestion control and point, if they vary.
-fn ratios(
-    m: &Measured<'_>, file: &str, ccs: &[&str], (above, below): (&str, &str), metrics: &[Metric],
-) -> Vec<(String, Sample)> {
-    let points = m.points(file);
-    let points = if points.is_empty() { vec![""] } else { points };
-    let mut cases = Vec::new();
-    for cc in m.ccs(file, ccs) {
-        for point in &points {
-            let at = |run| Case { file, run, cc, point };
-            for metric in metrics {
-                let mut name = Vec::new();
-                name.extend((metrics.len() > 1).then(|| metric.text()));
-                name.extend((ccs.len() > 1).then(|| cc_text(cc)));
-                name.extend((!point.is_empty()).then(|| point.to_string()));
-                cases.push((name.join(", "), m.ratio(at(above), at(below), *metric)));
-            }
-        }
-    }
-    cases
-}
-
-fn changed(cases: Vec<(String, Sample)>, change: fn(f64) -> f64) -> Vec<(String, Sample)> {
-    cases.into_iter().map(|(name, sample)| (name, each(sample, change))).collect()
-}
-
-/// Converts a ratio to a relative increase: 1.2 becomes 0.2.
-fn increase(ratio: f64) -> f64 {
-    ratio - 1.0
-}
-
-/// Converts a ratio to the relative reduction from its numerator to its denominator: 2 becomes 0.5.
-fn reduction(ratio: f64) -> f64 {
-    1.0 - 1.0 / ratio
-}
-
-/// A row of verdicts about the sample with the largest mean among several cases. The row's note names the case.
-fn max_row(metric: &str, stated: &str, claim: Claim, unit: Unit, cases: Vec<(String, Sample)>) -> Row {
-    let (sample, note) = largest(cases);
-    Row::new(metric, stated, claim, unit, sample).note(note)
-}
-
-/// A row of verdicts about the sample with the smallest mean among several cases. The row's note names the case.
-fn min_row(metric: &str, stated: &str, claim: Claim, unit: Unit, cases: Vec<(String, Sample)>) -> Row {
-    let (sample, note) = smallest(cases);
-    Row::new(metric, stated, claim, unit, sample).note(note)
-}
-
-fn fig5(m: &Measured<'_>) -> Vec<Row> {
-    let cases = || ratios(m, "congestion.toml", &EXPLICIT, (IRN_PFC, IRN), &THREE);
-    let gain = changed(cases(), |ratio| 1.0 - ratio);
-    let loss = changed(cases(), increase);
-    vec![
-        max_row("largest gain of IRN by PFC", "less than 1 %", Claim::AtMost(LITTLE), Unit::Percent, gain),
-        max_row("largest loss of IRN by PFC", "about 3.4 %", Claim::AtMost(0.034), Unit::Percent, loss),
-    ]
-}
-
-/// Relative gain by PFC below which the paper counts PFC as no gain (figure 5).
-const LITTLE: f64 = 0.01;
-
-fn takeaways(m: &Measured<'_>) -> Vec<Row> {
-    let mut rows = Vec::new();
-    for cc in CCS {
-        let smallest_of = |stated: &str, claim: Claim, runs: (&str, &str)| {
-            let cases = ratios(m, "congestion.toml", &[cc], runs, &THREE);
-            let (above, below) = runs;
-            min_row(
-                &format!("smallest of three metrics, {}: {above} / {below}", cc_text(cc)),
-                stated,
-                claim,
-                Unit::Ratio,
-                cases,
-            )
-        };
-        rows.push(smallest_of("(1) IRN performs better than RoCE with PFC", Claim::Above(1.0), (ROCE_PFC, IRN)));
-        rows.push(smallest_of("(2) IRN does not require PFC", Claim::Above(1.0 - LITTLE), (IRN_PFC, IRN)));
-        rows.push(smallest_of("(3) RoCE requires PFC", Claim::Above(1.0), (ROCE, ROCE_PFC)));
-    }
-    rows
-}
-
-fn fig7(m: &Measured<'_>) -> Vec<Row> {
-    let mut rows = Vec::new();
-    for cc in CCS {
-        let row = |above, below, stated| {
-            ratio_row(m, ("ablation.toml", cc), above, below, Metric::Fct, stated, Claim::Above(1.0))
-        };
-        rows.push(row(GO_BACK_N, IRN, "go-back-N significantly worse"));
-        rows.push(row(NO_BDP_FC, IRN, "BDP-FC significantly improves performance"));
-        rows.push(row(GO_BACK_N, NO_BDP_FC, "go-back-N generally worse than no BDP-FC"));
-    }
-    rows
-}
-
-fn backoff(m: &Measured<'_>) -> Vec<Row> {
-    let cost = |cc: &'static str| {
-        each(m.ratio(case("back-off.toml", BACK_OFF, cc), case("ablation.toml", IRN, cc), Metric::Fct), increase)
-    };
-    let gain = |cc: &'static str| {
-        m.ratio(case("ablation.toml", GO_BACK_N, cc), case("back-off.toml", BACK_OFF, cc), Metric::Fct)
-    };
-    vec![
-        Row::new(
-            "average FCT, TIMELY: go-back-N with back-off above IRN",
-            "20-50 % worse than SACK",
-            change(0.2, 0.5),
-            Unit::Percent,
-            cost("timely"),
-        ),
-        Row::new(
-            "average FCT, DCQCN: go-back-N with back-off above IRN",
-            "significantly worse than SACK",
-            Claim::Above(0.0),
-            Unit::Percent,
-            cost("dcqcn"),
-        ),
-        Row::new(
-            "average FCT, TIMELY: go-back-N without / with back-off",
-            "back-off improves go-back-N for Timely",
-            Claim::Above(1.0),
-            Unit::Ratio,
-            gain("timely"),
-        ),
-        Row::new(
-            "average FCT, DCQCN: go-back-N without / with back-off",
-            "but not for DCQCN",
-            Claim::AtMost(1.0),
-            Unit::Ratio,
-            gain("dcqcn"),
-        ),
-    ]
-}
-
-fn no_sack(m: &Measured<'_>) -> Vec<Row> {
-    let mut rows = Vec::new();
-    for cc in m.ccs("ablation.toml", &CCS) {
-        let at = |run| case("ablation.toml", run, cc);
-        let cost = each(m.ratio(at(NO_SACK), at(IRN), Metric::Fct), increase);
-        let metric = format!("average FCT, {}: without SACK above IRN", cc_text(cc));
-        rows.push(Row::new(metric, "worse by < 1 % up to 75 %", change(0.0, 0.75), Unit::Percent, cost));
-        let stated = "better than go-back-N";
-        rows.push(ratio_row(m, ("ablation.toml", cc), GO_BACK_N, NO_SACK, Metric::Fct, stated, Claim::Above(1.0)));
-    }
-    rows
-}
-
-/// Rows of verdicts that compare the paper's conclusions from all its robustness experiments with the results of the
-/// one in `file`.
-fn robustness(m: &Measured<'_>, file: &str) -> Vec<Row> {
-    let better = || changed(ratios(m, file, &CCS, (ROCE_PFC, IRN), &THREE), reduction);
-    let pfc = |cc| ratios(m, file, &[cc], (IRN_PFC, IRN), &THREE);
-    let stated = "IRN better by 6-83 % in all cases";
-    let mut rows = vec![
-        min_row("smallest gain of IRN over RoCE + PFC", stated, change(0.06, 0.83), Unit::Percent, better()),
-        max_row("largest gain of IRN over RoCE + PFC", stated, change(0.06, 0.83), Unit::Percent, better()),
-        min_row("smallest IRN + PFC / IRN, no cc", "PFC always degrades", Claim::Above(1.0), Unit::Ratio, pfc("none")),
-        max_row("largest IRN + PFC / IRN, no cc", "up to 2.4x", Claim::AtMost(2.4), Unit::Ratio, pfc("none")),
-    ];
-    for (cc, loss, gain) in [("timely", 0.39, 0.016), ("dcqcn", 0.20, 0.05)] {
-        let percent = |share: f64| format!("at most {} %", (share * 1_000.0).round() / 10.0);
-        let losses = changed(pfc(cc), increase);
-        let gains = changed(pfc(cc), |ratio| 1.0 - ratio);
-        let name = |what: &str| format!("largest {what} of IRN by PFC, {}", cc_text(cc));
-        rows.push(max_row(&name("loss"), &percent(loss), Claim::AtMost(loss), Unit::Percent, losses));
-        rows.push(max_row(&name("gain"), &percent(gain), Claim::AtMost(gain), Unit::Percent, gains));
-    }
-    rows
-}
-
-/// The rows of verdicts of [`robustness`], and rows about a trend. The cost of PFC is the ratio of the results of IRN +
-/// PFC and IRN, without congestion control. The trend is how this cost changes from the first point of the sweep to the
-/// last.
-fn with_trend(m: &Measured<'_>, file: &str, stated: &str, grows: bool) -> Vec<Row> {
-    let mut rows = robustness(m, file);
-    let points = m.points(file);
-    let (first, last) = (points.first().copied().unwrap_or(""), points.last().copied().unwrap_or(""));
-    for metric in THREE {
-        let cost = |point| {
-            let at = |run| Case { file, run, cc: "none", point };
-            m.ratio(at(IRN_PFC), at(IRN), metric)
-        };
-        let (above, below) = if grows { (last, first) } else { (first, last) };
-        let sample = cost(above).and_then(|above| divide(above, &cost(below)?));
-        let name = format!("{}, no cc: (IRN + PFC / IRN) at {above} / at {below}", metric.text());
-        rows.push(Row::new(name, stated, Claim::Above(1.0), Unit::Ratio, sample));
-    }
-    rows
-}
-
-/// The rows of verdicts of [`robustness`], and a row about the largest change of IRN's results between the first point
-/// of the sweep and any other point.
-fn with_sensitivity(m: &Measured<'_>, file: &str) -> Vec<Row> {
-    let mut rows = robustness(m, file);
-    let points = m.points(file);
-    let mut cases = Vec::new();
-    for cc in m.ccs(file, &CCS) {
-        for (point, metric) in points.iter().skip(1).flat_map(|point| THREE.map(|metric| (*point, metric))) {
-            let at = |point| Case { file, run: IRN, cc, point };
-            let sample = each(m.ratio(at(point), at(points[0]), metric), increase);
-            cases.push((format!("{}, {}, {point}", metric.text(), cc_text(cc)), sample));
-        }
-    }
-    let (sample, note) = farthest(cases);
-    rows.push(Row::new("largest change of IRN", "very small", Claim::Open, Unit::Percent, sample).note(note));
-    rows
-}
-
-/// The percentiles of the completion time of single-packet messages in the paper's figure 8.
-const TAIL: [Metric; 4] = [Metric::Tail(900), Metric::Tail(950), Metric::Tail(990), Metric::Tail(999)];
-
-fn fig8(m: &Measured<'_>) -> Vec<Row> {
-    let mut rows = Vec::new();
-    for cc in CCS {
-        let tail = |runs| ratios(m, "congestion.toml", &[cc], runs, &TAIL);
-        let name = |above: &str| format!("90 to 99.9 %ile of single packets, {}: smallest {above} / IRN", cc_text(cc));
-        let stated = "IRN significantly better than RoCE";
-        rows.push(min_row(&name(ROCE_PFC), stated, Claim::Above(1.0), Unit::Ratio, tail((ROCE_PFC, IRN))));
-        let stated = "similar or longer with PFC";
-        rows.push(min_row(&name(IRN_PFC), stated, Claim::Above(1.0 - LITTLE), Unit::Ratio, tail((IRN_PFC, IRN))));
-    }
-    rows
-}
-
-fn fig9(m: &Measured<'_>) -> Vec<Row> {
-    let mut rows = Vec::new();
-    for cc in CCS {
-        let cases = |below| changed(ratios(m, "incast.toml", &[cc], (IRN, below), &[Metric::Rct]), increase);
-        let name = |below: &str| format!("average RCT, {}: largest increase of IRN above {below}", cc_text(cc));
-        rows.push(max_row(&name(ROCE_PFC), "within 2.5 %", Claim::AtMost(0.025), Unit::Percent, cases(ROCE_PFC)));
-        rows.push(max_row(&name(IRN_PFC), "very similar", Claim::Open, Unit::Percent, cases(IRN_PFC)));
-    }
-    rows
-}
-
-fn incast_variants(m: &Measured<'_>) -> Vec<Row> {
-    let mut rows = Vec::new();
-    for (file, what) in [("incast-rate.toml", "10 and 100 Gbps"), ("incast-connections.toml", "several connections")] {
-        for cc in CCS {
-            // The paper's text is about disabling PFC with IRN, but its figure compares IRN with RoCE. Each has its own
-            // row.
-            for below in [ROCE_PFC, IRN_PFC] {
-                let cases = changed(ratios(m, file, &[cc], (IRN, below), &[Metric::Rct]), increase);
-                let name = format!("average RCT, {what}, {}: largest increase of IRN above {below}", cc_text(cc));
-                rows.push(max_row(&name, "within 9 %", Claim::AtMost(0.09), Unit::Percent, cases));
-            }
-        }
-    }
-    rows
-}
-
-fn incast_cross(m: &Measured<'_>) -> Vec<Row> {
-    const FILE: &str = "incast-cross.toml";
-    let background = |cc, runs: (&str, &str), metric| {
-        m.ratio_of(case(FILE, runs.0, cc), case(FILE, runs.1, cc), "background", metric)
-    };
-    let mut rows = Vec::new();
-    let mut pfc = Vec::new();
-    for cc in CCS {
-        let rct = |above, below| m.ratio(case(FILE, above, cc), case(FILE, below, cc), Metric::Rct);
-        let name = format!("average RCT, {}: IRN below RoCE + PFC", cc_text(cc));
-        let sample = each(rct(ROCE_PFC, IRN), reduction);
-        rows.push(Row::new(name, "IRN lower by 4-30 %", change(0.04, 0.30), Unit::Percent, sample));
-        pfc.push((format!("average RCT, {}", cc_text(cc)), rct(IRN_PFC, IRN)));
-        for metric in THREE {
-            let name = format!("background {}, {}: IRN below RoCE + PFC", metric.text(), cc_text(cc));
-            let sample = each(background(cc, (ROCE_PFC, IRN), metric), reduction);
-            rows.push(Row::new(name, "IRN better by 32-87 %", change(0.32, 0.87), Unit::Percent, sample));
-            let name = format!("background {}, {}", metric.text(), cc_text(cc));
-            pfc.push((name, background(cc, (IRN_PFC, IRN), metric)));
-        }
-    }
-    let loss = changed(pfc.clone(), increase);
-    let gain = changed(pfc, |ratio| 1.0 - ratio);
-    rows.push(max_row("largest loss of IRN by PFC", "1-75 % worse", change(0.01, 0.75), Unit::Percent, loss));
-    let stated = "better in one case only, by 1.13 %";
-    rows.push(max_row("largest gain of IRN by PFC", stated, Claim::AtMost(0.0113), Unit::Percent, gain));
-    rows
-}
-
-fn window_cc(m: &Measured<'_>) -> Vec<Row> {
-    let mut rows = Vec::new();
-    for cc in WINDOW {
-        for metric in THREE {
-            let stated = "similar trends: PFC not required";
-            rows.push(ratio_row(m, ("window.toml", cc), IRN_PFC, IRN, metric, stated, Claim::Above(1.0 - LITTLE)));
-        }
-    }
-    for metric in THREE {
-        let with = |file, cc| m.ratio(case(file, IRN_PFC, cc), case(file, IRN, cc), metric);
-        let sample = with("window.toml", "aimd").and_then(|aimd| divide(aimd, &with("congestion.toml", "none")?));
-        let name = format!("{}: (IRN + PFC / IRN) under AIMD / without cc", metric.text());
-        rows.push(Row::new(name, "disabling PFC helps AIMD even more", Claim::Above(1.0), Unit::Ratio, sample));
-    }
-    rows
-}
-
-fn fig10(m: &Measured<'_>) -> Vec<Row> {
-    let row = |metric: Metric| {
-        let sample = m.ratio(case("congestion.toml", ROCE, "dcqcn"), case("congestion.toml", IRN, "none"), metric);
-        let name = format!("{}: Resilient RoCE / IRN without cc", metric.text());
-        Row::new(name, "IRN significantly better", Claim::Above(1.0), Unit::Ratio, sample)
-    };
-    THREE.map(row).to_vec()
-}
-
-fn fig11(m: &Measured<'_>) -> Vec<Row> {
-    const FILE: &str = "iwarp.toml";
-    let below = |run: &'static str, cc: &'static str, metric| {
-        each(m.ratio(case(FILE, "iWARP", "none"), case(FILE, run, cc), metric), reduction)
-    };
-    let row = |metric: Metric, run: &'static str, cc: &'static str, stated: &str, claim: Claim| {
-        let name = format!("{}: {run} below iWARP", metric.text());
-        Row::new(name, stated, claim, Unit::Percent, below(run, cc, metric))
-    };
-    let exactly = |value| Claim::Exactly { value, neutral: 0.0 };
-    vec![
-        row(Metric::Slowdown, IRN, "none", "21 % smaller", exactly(0.21)),
-        row(Metric::Fct, IRN, "none", "comparable", Claim::Open),
-        row(Metric::FctP99, IRN, "none", "comparable", Claim::Open),
-        row(Metric::Slowdown, "IRN + AIMD", "aimd", "44 % smaller", exactly(0.44)),
-        row(Metric::Fct, "IRN + AIMD", "aimd", "11 % smaller", exactly(0.11)),
-    ]
-}
