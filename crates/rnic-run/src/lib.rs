@@ -4,6 +4,7 @@
 //! types depends on the simulator. Crates that describe runs (scenario files), distribute runs (campaigns) or evaluate
 //! results therefore need this crate alone.
 
+mod beside;
 mod check;
 mod congestion;
 mod document;
@@ -21,6 +22,7 @@ mod stored;
 mod transport;
 mod vocabulary;
 
+pub use beside::*;
 pub use check::{MAX_JITTER, MAX_PAIRS, MAX_SKEW_PPM};
 pub use congestion::*;
 pub use document::*;

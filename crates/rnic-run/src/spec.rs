@@ -3,6 +3,7 @@
 //! A setting that is `None` is not given in the scenario: the simulator then derives its value, as the scenario
 //! reference documents.
 
+use crate::beside::Beside;
 use crate::faults::{Faults, Watchdogs};
 use crate::flow::FlowSpec;
 use crate::mesh::Mesh;
@@ -54,10 +55,17 @@ pub struct RunSpec<T = TransportSpec> {
     pub traffic: Vec<Traffic>,
     /// Transport and congestion control of the hosts.
     pub transport: T,
+    /// Transports that the hosts have beside `transport`, each for the traffic of one priority.
+    #[serde(default = "no_others::<T>", skip_serializing_if = "Vec::is_empty")]
+    pub beside: Vec<Beside<T>>,
     /// Simulated times at which the run completes or fails.
     pub limits: Limits,
     /// Queues, flows and pauses to sample during the run; `None` samples nothing.
     pub watch: Option<Watch>,
+}
+
+fn no_others<T>() -> Vec<Beside<T>> {
+    Vec::new()
 }
 
 /// The network of a run: the `[fabric]` table of a scenario.
@@ -276,6 +284,14 @@ pub struct Traffic {
     pub cooldown: u64,
     /// Simulated time at which the source starts its first flows.
     pub start: Time,
+    /// Priority of the source's packets, 0 to 7. A run without a transport for this priority (`[[run.beside]]`) uses
+    /// its own.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub priority: u8,
+}
+
+fn is_zero(priority: &u8) -> bool {
+    *priority == 0
 }
 
 /// The pattern in which a traffic source starts flows.
