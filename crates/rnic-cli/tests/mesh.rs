@@ -229,7 +229,7 @@ fn agents_probe_through_libibverbs() {
     };
     let agents = [start(&mut agent(1, "require")), start(&mut agent(2, "auto")), start(&mut agent(3, "never"))];
     for agent in &agents[..2] {
-        agent.line("the NIC rnic0 carries the probes");
+        agent.line("the NIC rnic0 carries the probes, with time stamps of its hardware");
     }
     let view = namespace.run(|| {
         wait_for("probes of all pairs", 60, || {
@@ -243,6 +243,9 @@ fn agents_probe_through_libibverbs() {
     // Each agent answers the others, whatever carries their probes.
     let states = namespace.run(|| json(&page, "/api/agents")).unwrap();
     assert!(states.as_array().unwrap().iter().all(|agent| agent["health"]["answered"].as_u64() > Some(10)), "{states}");
+    let by_hardware: Vec<_> =
+        states.as_array().unwrap().iter().map(|agent| &agent["health"]["hardware_times"]).collect();
+    assert_eq!(by_hardware, [true, true, false], "{states}");
 
     // Another address than that of a device, and no library.
     let output = |command: &mut Command| {
@@ -272,6 +275,9 @@ fn a_simulated_incident_is_shown() {
     let (flooding, drop) = (print("flooding"), print("drop"));
     assert!(flooding.contains("\nalarm: heavy-loss of T0 to T1"), "{flooding}");
     assert!(!drop.contains("\nalarm: heavy-loss") && !drop.contains("suspect: "), "{drop}");
+    // Pause counters name the loop, as the simulator knows it, where probes name nobody.
+    let cycle = "deadlock in priority 0: La -> T1 -> Lb -> T0 -> La wait for each other";
+    assert!(flooding.contains(&format!("suspect by pause counters: {cycle}")), "{flooding}");
     assert_eq!(flooding, print("flooding"), "the same each time");
     let page =
         Process::new(show(&["at-scale/deadlock", "--run", "flooding", "--page", "127.0.0.1:0"]).spawn().unwrap());
