@@ -61,9 +61,12 @@ pub(super) struct ShowArgs {
 /// Simulates the run, and serves or prints its page.
 pub(super) fn show(arguments: &ShowArgs, catalogue: &Catalogue) -> Result<(), CliError> {
     let interruption = Interruption::listen()?;
-    let (recording, pauses) = simulate(arguments, catalogue, &interruption)?;
+    let (mut recording, pauses) = simulate(arguments, catalogue, &interruption)?;
     if arguments.print {
         return print(&recording, &pauses);
+    }
+    for pause in &pauses {
+        recording.note += &format!("; pause counters: {pause}");
     }
     let note = recording.note.clone();
     let opened = |page| super::say(&format!("{note}; page at http://{page}/"));
@@ -138,16 +141,13 @@ fn simulate(
     // The last tenth of the run stands for the interval between two readings of the counters.
     let transmitters = suspects::of_run(&run, resolved.topology.hosts, end.scale(0.1));
     let pauses: Vec<String> = suspects::suspects(&transmitters).iter().map(PauseSuspect::text).collect();
-    let mut note = format!(
+    let note = format!(
         "Simulated: {}, run \"{}\", mesh \"{}\"; one second here is {} of the run",
         scenario.title,
         spec.name,
         meshes[mesh].name,
         Time::from_ps((1e12 / stretch) as u64)
     );
-    for pause in &pauses {
-        note += &format!("; pause counters: {pause}");
-    }
     Ok((record(&inventory, probes, (end, patience), stretch, &note), pauses))
 }
 
