@@ -15,20 +15,21 @@
 
 mod find;
 mod library;
+mod memory;
 mod stamps;
 
 use find::{Found, find, gid};
 use library::Functions;
+use memory::Memory;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use rnic_cabi::verbs::*;
 pub use stamps::StampClock;
-use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::ptr::{NonNull, null_mut};
+use std::ptr::null_mut;
 use std::sync::Arc;
 
 /// Number of receives that are posted.
@@ -110,54 +111,6 @@ pub enum Event {
 /// that does not use the flow label, such as `rdma_rxe`, has one port for all.
 pub const fn source_port(flow: u32) -> u16 {
     (((flow & 0x3fff) ^ ((flow & 0xf_c000) >> 14)) | 0xc000) as u16
-}
-
-/// Memory that the NIC reads and writes.
-struct Memory {
-    start: NonNull<u8>,
-    layout: Layout,
-}
-
-impl Memory {
-    fn new(len: usize) -> Option<Memory> {
-        let layout = Layout::from_size_align(len, 4_096).ok().filter(|layout| layout.size() > 0)?;
-        // SAFETY: the layout has a size above 0.
-        let start = NonNull::new(unsafe { alloc_zeroed(layout) })?;
-        Some(Memory { start, layout })
-    }
-
-    fn check(&self, at: usize, len: usize) {
-        assert!(at.checked_add(len).is_some_and(|end| end <= self.layout.size()), "{at} + {len} bytes are outside");
-    }
-
-    fn write(&self, at: usize, bytes: &[u8]) {
-        self.check(at, bytes.len());
-        // SAFETY: the bytes are inside the allocation, and no reference to it exists.
-        unsafe { self.start.as_ptr().add(at).copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) }
-    }
-
-    fn clear(&self, at: usize, len: usize) {
-        self.check(at, len);
-        // SAFETY: as above.
-        unsafe { self.start.as_ptr().add(at).write_bytes(0, len) }
-    }
-
-    fn read(&self, at: usize, bytes: &mut [u8]) {
-        self.check(at, bytes.len());
-        // SAFETY: as above.
-        unsafe { self.start.as_ptr().add(at).copy_to_nonoverlapping(bytes.as_mut_ptr(), bytes.len()) }
-    }
-
-    fn address(&self, at: usize) -> u64 {
-        self.start.as_ptr() as u64 + at as u64
-    }
-}
-
-impl Drop for Memory {
-    fn drop(&mut self) {
-        // SAFETY: it was allocated with this layout.
-        unsafe { dealloc(self.start.as_ptr(), self.layout) }
-    }
 }
 
 /// Objects of libibverbs, destroyed in reverse order of their creation.
