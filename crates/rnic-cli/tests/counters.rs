@@ -234,8 +234,8 @@ fn suspects(metrics: &Path) -> Vec<String> {
     String::from_utf8(output.stdout).unwrap().lines().map(str::to_string).collect()
 }
 
-/// The origin of pauses by the counters of all nodes is that which the simulator knows: the cycle of a deadlock, the NIC
-/// of a storm, and nobody in a run whose pauses dissolve.
+/// The origin of pauses by the counters of all nodes is that which the simulator knows: the cycle of a deadlock, the
+/// NIC of a storm, and nobody in a run whose pauses dissolve.
 #[test]
 fn the_origin_of_pauses_is_found() {
     let folder = tempfile::tempdir().unwrap();

@@ -5,6 +5,9 @@ use std::mem::offset_of;
 use std::ptr::null_mut;
 use std::time::Duration;
 
+/// Vendor of devices in software, such as `rdma_rxe` and those of rnic's own libibverbs. Their time stamps are those of
+/// software: a send has its stamp when the system call is over, which may be after its response has arrived.
+const SOFTWARE: u32 = 0xff_ffff;
 /// What is read of a completion besides its identifier and status.
 const FIELDS: u64 = IBV_WC_EX_WITH_BYTE_LEN | IBV_WC_EX_WITH_SRC_QP | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP;
 const IBV_WC_EX_WITH_BYTE_LEN: u64 = 1;
@@ -45,7 +48,7 @@ unsafe fn extended(context: *mut ibv_context, offset: usize) -> Option<*mut verb
     }
 }
 
-/// The clock of a device's time stamps; `None` if it has none.
+/// The clock of the time stamps of a device's hardware; `None` if it has none.
 ///
 /// # Safety
 /// The context is open.
@@ -60,7 +63,8 @@ pub(crate) unsafe fn clock(context: *mut ibv_context) -> Option<StampClock> {
         attributes
     };
     let (mask, khz) = (attributes.completion_timestamp_mask, attributes.hca_core_clock);
-    (mask != 0 && khz != 0).then_some(StampClock { mask, khz })
+    let in_hardware = attributes.orig_attr.vendor_id != SOFTWARE;
+    (in_hardware && mask != 0 && khz != 0).then_some(StampClock { mask, khz })
 }
 
 /// Creates a completion queue whose completions have time stamps; `None` if the driver does not.

@@ -1,21 +1,8 @@
 //! Several transports in one run, each for the traffic of one priority.
 
-use crate::spec::{QueueingSetup, RunSpec};
+use crate::spec::{Beside, QueueingSetup, RunSpec};
 use crate::transport::TransportSpec;
 use rnic_transport::transports::TransportKind;
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-
-/// A transport that the hosts of a run have beside the run's own (`[[run.beside]]`): all traffic sources of its
-/// priority use it.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Beside<T = TransportSpec> {
-    /// Priority of all packets of the transport, 1 to 7; priority 0 is that of the run's own transport.
-    pub priority: u8,
-    /// Transport and congestion control. Its `pfc` says whether the priority is lossless.
-    pub transport: T,
-}
 
 impl RunSpec {
     /// The transport of the traffic sources of `priority`.

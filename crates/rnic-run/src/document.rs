@@ -1,10 +1,9 @@
 //! Reads and writes run specifications ([`RunSpec`]) as JSON documents.
 
-use crate::beside::Beside;
 use crate::check::check;
 use crate::congestion::CongestionSpec;
 use crate::p4::{P4Program, P4Source};
-use crate::spec::RunSpec;
+use crate::spec::{Beside, RunSpec};
 use crate::transport::TransportSpec;
 use crate::vocabulary::Vocabulary;
 use rnic_transport::settings::{Settings, Value};

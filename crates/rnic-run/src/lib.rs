@@ -22,7 +22,6 @@ mod stored;
 mod transport;
 mod vocabulary;
 
-pub use beside::*;
 pub use check::{MAX_JITTER, MAX_PAIRS, MAX_SKEW_PPM};
 pub use congestion::*;
 pub use document::*;

@@ -3,7 +3,6 @@
 //! A setting that is `None` is not given in the scenario: the simulator then derives its value, as the scenario
 //! reference documents.
 
-use crate::beside::Beside;
 use crate::faults::{Faults, Watchdogs};
 use crate::flow::FlowSpec;
 use crate::mesh::Mesh;
@@ -62,6 +61,17 @@ pub struct RunSpec<T = TransportSpec> {
     pub limits: Limits,
     /// Queues, flows and pauses to sample during the run; `None` samples nothing.
     pub watch: Option<Watch>,
+}
+
+/// A transport that the hosts of a run have beside the run's own (`[[run.beside]]`): all traffic sources of its
+/// priority use it.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Beside<T = TransportSpec> {
+    /// Priority of all packets of the transport, 1 to 7; priority 0 is that of the run's own transport.
+    pub priority: u8,
+    /// Transport and congestion control. Its `pfc` says whether the priority is lossless.
+    pub transport: T,
 }
 
 fn no_others<T>() -> Vec<Beside<T>> {

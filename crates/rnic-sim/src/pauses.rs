@@ -107,7 +107,7 @@ impl<'e> PauseWatch<'e> {
         }
         if paused > 0 {
             let (topology, routes) = (fabric.topology().clone(), fabric.routes().clone());
-            // For each port and priority that a pause keeps from sending, the index of the transmitter in the pause tree.
+            // For each port and priority that a pause keeps from sending, the index of the transmitter in the tree.
             let held: BTreeMap<(PortId, u8), usize> = tree.ports[..paused as usize]
                 .iter()
                 .enumerate()

@@ -42,8 +42,8 @@ const TO_ONE: &str = "[[traffic]]\nname = \"a\"\npattern = \"incast\"\nsenders =
 /// 25 and 75 MB, less the gaps of 20 bytes for 1,106.
 #[test]
 fn two_priorities_share_a_link_by_their_weights() {
-    // Both lossless and with the same transport; a lossless one and TCP, whose windows are large enough after some time,
-    // and not so large that packets are dropped.
+    // Both lossless and with the same transport; a lossless one and TCP, whose windows are large enough after some
+    // time, and not so large that packets are dropped.
     for (beside, tolerance) in
         [("", 0.01), ("[[run.beside]]\npriority = 1\ntransport = \"iwarp\"\nreceive_window = \"1 MB\"", 0.03)]
     {

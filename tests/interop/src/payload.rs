@@ -31,8 +31,8 @@ pub(crate) fn append(initramfs: &Path, files: &[GuestFile], path: &Path) -> Resu
     entry(&mut out, "TRAILER!!!", 0, &[]).map_err(Error::file(path))
 }
 
-/// Writes an entry of a cpio archive in the format "newc": a header of 110 hexadecimal digits, the name with a zero, and
-/// the content, both padded to a multiple of four bytes.
+/// Writes an entry of a cpio archive in the format "newc": a header of 110 hexadecimal digits, the name with a zero,
+/// and the content, both padded to a multiple of four bytes.
 fn entry(out: &mut impl Write, name: &str, mode: u32, bytes: &[u8]) -> io::Result<()> {
     let fields = [0, mode, 0, 0, 1, 0, bytes.len() as u32, 0, 0, 0, 0, name.len() as u32 + 1, 0];
     let header: String = fields.iter().map(|field| format!("{field:08x}")).collect();

@@ -1,8 +1,8 @@
 //! The device of an agent on a real NIC, through libibverbs.
 //!
 //! If completions have time stamps of the hardware, the differences T5 - T2 and T4 - T3 are those of time stamps.
-//! Otherwise the times are those at which the software sees the completions. Only differences are used, so the clocks of
-//! hardware and software are never compared: a response arrives at the software's T2 plus the hardware's T5 - T2.
+//! Otherwise the times are those at which the software sees the completions. Only differences are used, so the clocks
+//! of hardware and software are never compared: a response arrives at the software's T2 plus the hardware's T5 - T2.
 
 use super::{NicChoice, Shared, random};
 use crate::agent::ProbeId;

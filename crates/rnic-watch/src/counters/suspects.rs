@@ -2,15 +2,15 @@
 //!
 //! A probe says that a part of the network is bad; when pauses have spread, nearly all parts are, and probes name none.
 //! Counters of pauses say more, because a pause has a direction: a transmitter that is paused waits for the node at the
-//! other end of its link. A link whose transmitter was paused for (nearly) the whole interval is *blocked*. Blocked links
-//! are the edges of a graph of nodes, in which each node waits for others:
+//! other end of its link. A link whose transmitter was paused for (nearly) the whole interval is *blocked*. Blocked
+//! links are the edges of a graph of nodes, in which each node waits for others:
 //!
 //! - nodes that wait for each other in a circle are a **deadlock**: it does not dissolve by itself;
 //! - a node that others wait for and that waits for nobody is an **origin**: a host whose NIC pauses without end (a
 //!   storm), or a switch whose packets do not leave in time.
 //!
-//! Counters do not say for which output the packets of an input wait. So a circle is an inference: each of its links was
-//! blocked for the whole interval, which pauses of congestion that dissolve do not bring about.
+//! Counters do not say for which output the packets of an input wait. So a circle is an inference: each of its links
+//! was blocked for the whole interval, which pauses of congestion that dissolve do not bring about.
 
 use rnic_run::RunRecord;
 use rnic_transport::Time;
