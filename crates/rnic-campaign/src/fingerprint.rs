@@ -51,14 +51,14 @@ impl Fingerprint {
     /// controls of the same name. `program` is empty for the standard catalogue.
     pub fn of(run: &RunSpec, program: &str) -> Fingerprint {
         // Names do not influence the result of a run.
-        let RunSpec { name: _, base: _, point: _, seed, fabric, traffic, transport, limits, watch } =
+        let RunSpec { name: _, base: _, point: _, seed, fabric, traffic, transport, beside, limits, watch } =
             &run.to_document();
         let parts = [
             ("program", hash(&(CODE, program))),
             ("seed", hash(seed)),
             ("[fabric]", hash(fabric)),
             ("[traffic]", hash_traffic(traffic)),
-            ("transport or transport setting", hash(transport)),
+            ("transport or transport setting", hash(&(transport, beside))),
             ("[limits]", hash(limits)),
             ("[watch]", hash(watch)),
         ];
@@ -93,8 +93,8 @@ fn write_to_hash(write: impl FnOnce(&mut Fnv1a) -> io::Result<()>) -> u128 {
 fn hash_traffic(traffic: &[Traffic]) -> u128 {
     write_to_hash(|hash| {
         for source in traffic {
-            let Traffic { name, pattern, warmup, cooldown, start } = source;
-            serde_json::to_writer(&mut *hash, &(name, warmup, cooldown, start))?;
+            let Traffic { name, pattern, warmup, cooldown, start, priority } = source;
+            serde_json::to_writer(&mut *hash, &(name, warmup, cooldown, start, priority))?;
             match pattern {
                 TrafficPattern::List { flows } => {
                     hash.absorb(&flows.len().to_le_bytes());

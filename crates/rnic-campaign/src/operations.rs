@@ -21,6 +21,12 @@ pub struct Operations {
     pub dropped: u64,
     /// Payload bytes that receivers have of all flows, finished or not.
     pub delivered_bytes: u64,
+    /// The same for the flows of each traffic source, by its name.
+    #[serde(default)]
+    pub delivered_of: BTreeMap<String, u64>,
+    /// Packets that switches dropped in each priority.
+    #[serde(default)]
+    pub dropped_in: Vec<u64>,
     /// Payload bytes of the finished flows.
     pub finished_bytes: u64,
     /// Number of flows that finished in each of [`INTERVALS`] equal intervals of the run.
@@ -72,9 +78,14 @@ impl Operations {
         let end = output.end.as_ps().max(1);
         let mut finished = vec![0; INTERVALS];
         let (mut delivered_bytes, mut finished_bytes) = (0, 0);
+        let mut delivered_of = vec![0; run.traffic.len()];
         for flow in &output.flows {
             let FlowRecord { finish, bytes, delivered, .. } = flow;
-            delivered_bytes += if finish.is_some() { bytes } else { delivered };
+            let arrived = if finish.is_some() { bytes } else { delivered };
+            delivered_bytes += arrived;
+            if let Some(sum) = delivered_of.get_mut(usize::from(flow.traffic)) {
+                *sum += arrived;
+            }
             if let Some(finish) = finish {
                 finished_bytes += bytes;
                 let interval = (u128::from(finish.as_ps()) * INTERVALS as u128 / u128::from(end)) as usize;
@@ -94,6 +105,8 @@ impl Operations {
             retransmitted: output.totals.retransmitted,
             dropped: output.totals.dropped_data,
             delivered_bytes,
+            delivered_of: run.traffic.iter().map(|source| source.name.clone()).zip(delivered_of).collect(),
+            dropped_in: dropped_in(output),
             finished_bytes,
             finished,
             busiest_host: round6(busiest as f64 / end as f64),
@@ -112,6 +125,18 @@ impl Operations {
             meshes: output.meshes.iter().map(|mesh| (mesh.name.clone(), Rtt::of(&mesh.total))).collect(),
         }
     }
+}
+
+/// The packets that switches dropped, by priority.
+fn dropped_in(output: &RunOutput) -> Vec<u64> {
+    let mut sums = Vec::new();
+    for port in &output.ports {
+        sums.resize(port.priorities.len().max(sums.len()), 0);
+        for (sum, counters) in sums.iter_mut().zip(&port.priorities) {
+            *sum += counters.drops;
+        }
+    }
+    sums
 }
 
 impl Rtt {

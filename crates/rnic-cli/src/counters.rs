@@ -4,7 +4,7 @@ use crate::error::CliError;
 use crate::interrupt::Interruption;
 use crate::{output, service};
 use clap::Args;
-use rnic_watch::counters::{Host, Reading, Recorder, Sonic};
+use rnic_watch::counters::{Host, Reading, Recorder, Sonic, pause_metrics, suspects};
 use rnic_watch::exposition::Metrics;
 use rnic_watch::serve::{Limits, Page, Server};
 use std::io::{self, Write};
@@ -17,7 +17,8 @@ use std::time::Duration;
 #[command(after_help = "Examples:\n  \
     rnic counters --listen 0.0.0.0:9478                      # on a host\n  \
     rnic counters --redis unix:///var/run/redis/redis.sock   # on a SONiC switch\n  \
-    rnic counters --root examples/fleet/devices/gpu1 --once\n\n\
+    rnic counters --root examples/fleet/devices/gpu1 --once\n  \
+    rnic counters --suspects leaf1.txt spine1.txt --cabling cabling.csv   # what pauses the network\n\n\
     examples/prometheus has a configuration of Prometheus and alert rules.\n\
     Exit codes: 0 ended by a signal, or --once; 1 the address is in use, or --once could not read; 2 invalid input.")]
 pub(crate) struct CountersArgs {
@@ -40,6 +41,14 @@ pub(crate) struct CountersArgs {
     /// Address at which the page /metrics is served
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:9478")]
     listen: SocketAddr,
+
+    /// Read metrics that exporters have served from files instead, and name what pauses the network
+    #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with_all = ["root", "redis", "node", "every", "listen", "once"])]
+    suspects: Vec<PathBuf>,
+
+    /// File with all links (device,port,device,port in each line), from which --suspects knows the peers of ports
+    #[arg(long, value_name = "FILE", requires = "suspects")]
+    cabling: Option<PathBuf>,
 
     /// Print the metrics once instead of serving them; pause shares need two readings, which are --every apart
     #[arg(long, conflicts_with = "listen")]
@@ -77,6 +86,9 @@ impl Source {
 
 /// Serves the counters, or prints them once.
 pub(crate) fn counters(arguments: &CountersArgs) -> Result<(), CliError> {
+    if !arguments.suspects.is_empty() {
+        return suspects(arguments);
+    }
     let mut source = Source::open(arguments)?;
     let node = arguments.node.clone().unwrap_or_else(service::host_name);
     let mut recorder = Recorder::new(node);
@@ -112,6 +124,33 @@ pub(crate) fn counters(arguments: &CountersArgs) -> Result<(), CliError> {
         service::wait(arguments.every, &interruption);
     }
     Ok(())
+}
+
+/// Prints what pauses the network, by the metrics of all nodes.
+fn suspects(arguments: &CountersArgs) -> Result<(), CliError> {
+    let read = pause_metrics::read(&arguments.suspects, arguments.cabling.as_deref());
+    let runs = read.map_err(|error| CliError::Input(error.to_string()))?;
+    output::print(|out| {
+        for (run, transmitters) in &runs {
+            let run = if run.is_empty() { String::new() } else { format!("run \"{run}\": ") };
+            let found = suspects::suspects(transmitters);
+            for suspect in &found {
+                writeln!(out, "{run}{}", suspect.text())?;
+            }
+            if found.is_empty() {
+                let most = transmitters.iter().map(|one| one.paused).fold(0.0, f64::max) * 100.0;
+                let links = transmitters.len();
+                writeln!(
+                    out,
+                    "{run}no link is blocked: of {links} transmitters none was paused for more than {most:.0} %"
+                )?;
+            }
+        }
+        if runs.is_empty() {
+            writeln!(out, "the files have no pause times; they need two readings of an exporter")?;
+        }
+        Ok(())
+    })
 }
 
 fn once(

@@ -221,7 +221,10 @@ fn agent(arguments: &AgentArgs) -> Result<(), CliError> {
     };
     let event = |event: host::Event| match event {
         host::Event::Open(address) => say(&format!("probes at {address}")),
-        host::Event::Nic(name) => say(&format!("the NIC {name} carries the probes")),
+        host::Event::Nic(name, stamps) => {
+            let times = if stamps { "of its hardware" } else { "of the software that sees its completions" };
+            say(&format!("the NIC {name} carries the probes, with time stamps {times}"));
+        }
         host::Event::NoNic(why) => say(&format!("the endpoint in software carries the probes: {why}")),
         host::Event::List(targets, probers) => say(&format!("pinglist: {targets} targets, {probers} probers")),
         host::Event::Away(why) => say(&format!("error: {why}")),

@@ -204,3 +204,60 @@ fn a_run_writes_the_same_metrics() {
         assert!(good, "{text}");
     }
 }
+
+/// Runs a scenario, and returns its warnings and the file with its metrics.
+fn simulated(folder: &Path, scenario: &str, run: &str, set: &[&str]) -> (String, PathBuf) {
+    let out = folder.join(scenario.replace('/', "-")).join(run);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_rnic"));
+    command.args(["run", scenario, "--run", run, "--metrics", "--quiet", "--format", "json", "--out"]).arg(&out);
+    command.args(set.iter().flat_map(|set| ["--set", set]));
+    let output = command.stdin(Stdio::null()).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let mut folders = vec![out];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+            if entry.is_dir() {
+                folders.push(entry);
+            } else if entry.ends_with("metrics.txt") {
+                return (String::from_utf8(output.stdout).unwrap(), entry);
+            }
+        }
+    }
+    panic!("no metrics.txt");
+}
+
+/// What pause counters say about a run, in lines.
+fn suspects(metrics: &Path) -> Vec<String> {
+    let output =
+        Command::new(env!("CARGO_BIN_EXE_rnic")).args(["counters", "--suspects"]).arg(metrics).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap().lines().map(str::to_string).collect()
+}
+
+/// The origin of pauses by the counters of all nodes is that which the simulator knows: the cycle of a deadlock, the
+/// NIC of a storm, and nobody in a run whose pauses dissolve.
+#[test]
+fn the_origin_of_pauses_is_found() {
+    let folder = tempfile::tempdir().unwrap();
+    let (result, metrics) = simulated(folder.path(), "at-scale/deadlock", "flooding", &[]);
+    // The simulator names the ports of the cycle, as NODE:PEER.
+    let truth = result.split("a cycle of pauses at the end of the run: through ").nth(1).unwrap();
+    let truth: std::collections::BTreeSet<&str> =
+        truth.split('"').next().unwrap().split(", ").map(|port| port.split(':').next().unwrap()).collect();
+    let found = suspects(&metrics);
+    let loop_of = found.iter().find_map(|line| line.split("deadlock in priority 0: ").nth(1)).unwrap();
+    let nodes: std::collections::BTreeSet<&str> =
+        loop_of.split(" wait for each other").next().unwrap().split(" -> ").collect();
+    assert_eq!(nodes, truth, "{found:?}");
+
+    let (_, metrics) = simulated(folder.path(), "at-scale/deadlock", "drop", &[]);
+    let found = suspects(&metrics);
+    assert!(found.iter().all(|line| !line.contains("deadlock")), "{found:?}");
+
+    let short = ["limits.duration=60 ms", "traffic.pairs.pairs=32"];
+    let (_, metrics) = simulated(folder.path(), "at-scale/storm", "storm", &short);
+    let found = suspects(&metrics);
+    assert!(found.len() == 1 && found[0].contains("the NIC of h0 pauses priority 0 without end"), "{found:?}");
+    let (_, metrics) = simulated(folder.path(), "at-scale/storm", "no storm", &short);
+    assert!(suspects(&metrics)[0].contains("no link is blocked"), "{:?}", suspects(&metrics));
+}

@@ -178,8 +178,8 @@ fn prometheus_scrapes_a_mesh_of_rdma_writes() {
     });
     let lost: u64 = view["cells"].as_array().unwrap().iter().map(|cell| cell[4].as_u64().unwrap()).sum();
     assert!(lost <= 3, "{view}");
-    // The responder's software answers the first datagram of each connection, and no probe. An agent's health comes with
-    // its next fetch of the pinglist, so later than the results.
+    // The responder's software answers the first datagram of each connection, and no probe. An agent's health comes
+    // with its next fetch of the pinglist, so later than the results.
     let health = |agents: &serde_json::Value, key: &str| -> Vec<u64> {
         agents.as_array().unwrap().iter().map(|agent| agent["health"][key].as_u64().unwrap()).collect()
     };
@@ -229,7 +229,7 @@ fn agents_probe_through_libibverbs() {
     };
     let agents = [start(&mut agent(1, "require")), start(&mut agent(2, "auto")), start(&mut agent(3, "never"))];
     for agent in &agents[..2] {
-        agent.line("the NIC rnic0 carries the probes");
+        agent.line("the NIC rnic0 carries the probes, with time stamps of the software");
     }
     let view = namespace.run(|| {
         wait_for("probes of all pairs", 60, || {
@@ -243,6 +243,8 @@ fn agents_probe_through_libibverbs() {
     // Each agent answers the others, whatever carries their probes.
     let states = namespace.run(|| json(&page, "/api/agents")).unwrap();
     assert!(states.as_array().unwrap().iter().all(|agent| agent["health"]["answered"].as_u64() > Some(10)), "{states}");
+    // A device in software has no time stamps of hardware, whatever it says.
+    assert!(states.as_array().unwrap().iter().all(|agent| agent["health"]["hardware_times"] == false), "{states}");
 
     // Another address than that of a device, and no library.
     let output = |command: &mut Command| {
@@ -272,6 +274,9 @@ fn a_simulated_incident_is_shown() {
     let (flooding, drop) = (print("flooding"), print("drop"));
     assert!(flooding.contains("\nalarm: heavy-loss of T0 to T1"), "{flooding}");
     assert!(!drop.contains("\nalarm: heavy-loss") && !drop.contains("suspect: "), "{drop}");
+    // Pause counters name the loop, as the simulator knows it, where probes name nobody.
+    let cycle = "deadlock in priority 0: La -> T1 -> Lb -> T0 -> La wait for each other";
+    assert!(flooding.contains(&format!("suspect by pause counters: {cycle}")), "{flooding}");
     assert_eq!(flooding, print("flooding"), "the same each time");
     let page =
         Process::new(show(&["at-scale/deadlock", "--run", "flooding", "--page", "127.0.0.1:0"]).spawn().unwrap());

@@ -154,6 +154,7 @@ pub struct NamedRoute {
 ///     threshold: PauseThreshold::Dynamic { beta: 8.0 },
 ///     xon_offset: Bytes(3_000),
 ///     headroom: Bytes(22_400),
+///     lossless: u8::MAX,
 /// };
 /// let buffer = BufferSpec::Shared(SharedSpec { buffer: Bytes(12_000_000), limits: SharedLimits::Pfc(pfc) });
 /// let marking = Marking { kmin: Bytes(5_000), kmax: Bytes(200_000), pmax: 0.01 };

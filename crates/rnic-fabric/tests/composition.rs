@@ -249,7 +249,7 @@ proptest! {
         let headroom = lossless_headroom(&topology, u32::from(FRAME), 20, &clocks);
         let pfc = PfcThresholds { xoff: Bytes(xoff * F), xon: Bytes(xon.min(xoff) * F), headroom };
         let shared = |threshold| {
-            let limits = SharedLimits::Pfc(SharedPfc { threshold, xon_offset: Bytes(2 * F), headroom });
+            let limits = SharedLimits::Pfc(SharedPfc { threshold, xon_offset: Bytes(2 * F), headroom, lossless: u8::MAX });
             BufferSpec::Shared(SharedSpec { buffer: Bytes(20 * F + 6 * 3 * headroom.0), limits })
         };
         let inputs = arbiters(0).map(|input| BufferSpec::Input(InputSpec { pfc: Some(pfc), ..input }));

@@ -17,7 +17,7 @@ fn shared(hosts: u32, buffer: u64, xoff: u64, beta: Option<f64>) -> FabricSpec {
     let topology = rnic_fabric::Topology::build(&spec).unwrap();
     let headroom = lossless_headroom(&topology, u32::from(FRAME), spec.frame_gap, &ClockSpec::default());
     let threshold = beta.map_or(PauseThreshold::Static(Bytes(xoff)), |beta| PauseThreshold::Dynamic { beta });
-    let limits = SharedLimits::Pfc(SharedPfc { threshold, xon_offset: Bytes(2 * F), headroom });
+    let limits = SharedLimits::Pfc(SharedPfc { threshold, xon_offset: Bytes(2 * F), headroom, lossless: u8::MAX });
     spec.switch.buffer =
         BufferSpec::Shared(SharedSpec { buffer: Bytes(buffer + headroom.0 * u64::from(hosts)), limits });
     spec

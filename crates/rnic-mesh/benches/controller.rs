@@ -9,6 +9,7 @@ use rnic_mesh::evaluation::Evaluation;
 use rnic_mesh::host::Client;
 use rnic_mesh::inventory::Inventory;
 use rnic_mesh::pinglist::Pinglists;
+use rnic_mesh::presence::Presence;
 use rnic_mesh::record::{Batch, Health, PROTOCOL, ProbeRecord, ProbeResult, Registration};
 use rnic_mesh::verdict::Mesh;
 use std::fmt::Write;
@@ -105,7 +106,7 @@ fn main() {
     let all = batches.len() * PROBES;
     let (_, seconds) = timed("a report of every host, in the verdicts", || {
         for bytes in &batches {
-            mesh.add(&Batch::parse(bytes).expect("it is a batch"), 8_000_000, |_, _| true);
+            mesh.add(&Batch::parse(bytes).expect("it is a batch"), 8_000_000, |_, _| Presence::Up);
         }
     });
     println!("  {:.0} probes/s, {} bytes per probe", all as f64 / seconds, batches[0].len() / PROBES);

@@ -217,10 +217,10 @@ async function refresh() {
     // Agents that need attention first; a page of ten thousand rows helps nobody.
     const order = { silent: 0, 'never seen': 1, up: 2 };
     const sorted = [...agents].sort((a, b) => order[a.state] - order[b.state]);
-    $('agents').replaceChildren(table(['Host', 'ToR', 'State', '#Seen', '#Probes', '#Answered', '#Waiting', '#Strangers', '#Prober', '#Responder'], sorted.slice(0, 200).map((agent) => {
+    $('agents').replaceChildren(table(['Host', 'ToR', 'State', 'Times', '#Seen', '#Probes', '#Answered', '#Waiting', '#Strangers', '#Prober', '#Responder'], sorted.slice(0, 200).map((agent) => {
       const health = agent.health || {};
       const text = element('span', { class: agent.state === 'up' ? 'good' : 'bad' }, agent.state);
-      return [agent.host, agent.tor, text, number(agent.seen_ms === undefined ? '\u2013' : age(agent.seen_ms)), number(health.probes ?? '\u2013'),
+      return [agent.host, agent.tor, text, health.hardware_times ? 'hardware' : 'software', number(agent.seen_ms === undefined ? '\u2013' : age(agent.seen_ms)), number(health.probes ?? '\u2013'),
         number(health.answered ?? '\u2013'), number(health.waiting ?? '\u2013'), number(health.strange ?? '\u2013'), number(time(agent.prober_us)), number(time(agent.responder_us))];
     })));
     await detail(false);

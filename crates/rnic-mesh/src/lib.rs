@@ -33,6 +33,7 @@ pub mod inventory;
 pub mod localise;
 mod parts;
 pub mod pinglist;
+pub mod presence;
 pub mod record;
 pub mod recorded;
 pub mod registry;

@@ -55,6 +55,9 @@ pub struct Health {
     pub throttled: u64,
     /// Whether the agent can trace the paths of its probes.
     pub traces: bool,
+    /// Whether the times of its probes are time stamps of a NIC's hardware.
+    #[serde(default)]
+    pub hardware_times: bool,
 }
 
 /// The answer to a registration.

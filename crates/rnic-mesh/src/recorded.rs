@@ -5,6 +5,7 @@
 
 use crate::evaluation::evaluate;
 use crate::inventory::Inventory;
+use crate::presence::Presence;
 use crate::record::{Health, PROTOCOL, ProbeResult, Registration};
 use crate::registry::Registry;
 use crate::verdict::Mesh;
@@ -63,7 +64,7 @@ pub fn record(
             None if probe.at + patience > end => continue,
             None => ProbeResult::Timeout,
         };
-        mesh.restore((probe.prober, probe.target), (0, 0), result, at);
+        mesh.restore((probe.prober, probe.target), (0, 0), result, at, Presence::Up);
     }
     let now = ms(end);
     while evaluated + every <= now {

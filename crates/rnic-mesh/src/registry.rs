@@ -6,6 +6,7 @@
 
 use crate::inventory::Inventory;
 use crate::pinglist::Pinglists;
+use crate::presence::Presence;
 use crate::record::{Admit, Fetched, PROTOCOL, Pinglist, Registration, Target};
 use aws_lc_rs::hmac;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -16,8 +17,10 @@ use std::sync::Arc;
 pub struct Agent {
     /// What it said last.
     pub registration: Registration,
-    /// When it spoke last, in ms of a clock that does not go back.
+    /// When it spoke last, in ms of a clock that does not go back; of an agent that was restored, when it was restored.
     pub seen_ms: u64,
+    /// Whether it has spoken to this controller.
+    pub heard: bool,
     /// [`Registry::version`] when it registered with its present address.
     version: u64,
 }
@@ -53,7 +56,7 @@ impl Registry {
             let version = self.version;
             // It admits everybody that the earlier controller knew.
             let registration = Registration { have: u64::MAX, ..registration };
-            self.agents[index as usize] = Some(Agent { registration, seen_ms: now, version });
+            self.agents[index as usize] = Some(Agent { registration, seen_ms: now, heard: false, version });
         }
     }
 
@@ -92,7 +95,8 @@ impl Registry {
             Some((_, u64::MAX)) if registration.have != 0 => u64::MAX,
             _ => registration.have.min(self.version),
         };
-        *slot = Some(Agent { registration: Registration { have, ..registration }, seen_ms: now, version });
+        let registration = Registration { have, ..registration };
+        *slot = Some(Agent { registration, seen_ms: now, heard: true, version });
         let list = self.list(index, now);
         if list.digest == digest {
             if let Some(agent) = &mut self.agents[index as usize] {
@@ -134,12 +138,22 @@ impl Registry {
     }
 
     /// Whether a host's agent has this incarnation and was heard of lately. Otherwise its silence is no loss of the
-    /// network.
-    pub fn is_up(&self, host: u32, incarnation: u64, now: u64) -> bool {
+    /// network. Of an agent that was restored this is not known until it speaks.
+    pub fn presence(&self, host: u32, incarnation: u64, now: u64) -> Presence {
         let patience = 3 * self.inventory.settings.refresh.as_ps() / 1_000_000_000;
-        self.agent(host).is_some_and(|agent| {
+        let fits = |agent: &&Agent| {
             agent.registration.incarnation == incarnation && now.saturating_sub(agent.seen_ms) <= patience
-        })
+        };
+        match self.agent(host).filter(fits) {
+            Some(agent) if agent.heard => Presence::Up,
+            Some(_) => Presence::Unknown,
+            None => Presence::Down,
+        }
+    }
+
+    /// Whether a host's agent with this incarnation is up, as far as is known.
+    pub fn is_up(&self, host: u32, incarnation: u64, now: u64) -> bool {
+        self.presence(host, incarnation, now) != Presence::Down
     }
 
     fn session(&self, prober: &Registration, target: &Registration) -> u64 {
@@ -280,6 +294,23 @@ mod tests {
                 assert!(matches!(fetched, Fetched::Unchanged(_)) && !is_new, "{turn} {n}");
             }
         }
+    }
+
+    /// A controller that comes back does not know which agents are up: one that stays silent is down after a while.
+    #[test]
+    fn a_restored_agent_is_unknown_until_it_speaks() {
+        let mut registry = Registry::new(inventory(), &[1; 32]);
+        registry.restore(registration(1, 9, (0, 0)), 1_000);
+        registry.restore(registration(2, 9, (0, 0)), 1_000);
+        assert_eq!(
+            (registry.presence(0, 9, 1_000), registry.presence(0, 8, 1_000)),
+            (Presence::Unknown, Presence::Down)
+        );
+        registry.fetch(registration(1, 9, (0, 0)), 2_000).unwrap();
+        assert_eq!((registry.presence(0, 9, 2_000), registry.presence(1, 9, 2_000)), (Presence::Up, Presence::Unknown));
+        // Three fetches, one every 5 s, have passed.
+        assert_eq!((registry.presence(0, 9, 16_001), registry.presence(1, 9, 16_001)), (Presence::Up, Presence::Down));
+        assert_eq!(registry.presence(2, 9, 1_000), Presence::Down);
     }
 
     #[test]

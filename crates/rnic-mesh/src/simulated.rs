@@ -4,6 +4,7 @@
 use crate::agent::{Agent, Limits, ProbeId};
 use crate::evaluation::evaluate;
 use crate::inventory::Inventory;
+use crate::presence::Presence;
 use crate::record::{Fetched, Health, PROTOCOL, Registration};
 use crate::registry::Registry;
 use crate::verdict::Mesh;
@@ -207,7 +208,7 @@ impl Hosts<'_> {
             node.agent.close_batch(|at| at.as_ps() / 1_000_000);
             while let Some(batch) = node.agent.batch() {
                 let sequence = batch.sequence;
-                self.mesh.add(batch, ms, |_, _| true);
+                self.mesh.add(batch, ms, |_, _| Presence::Up);
                 node.agent.confirmed(sequence);
             }
         }

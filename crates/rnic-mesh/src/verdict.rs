@@ -6,6 +6,7 @@ use crate::alarm::Alarms;
 use crate::histogram::Histogram;
 use crate::inventory::{Inventory, Scope};
 use crate::parts::{Parts, Routes, UNTRACED};
+use crate::presence::{Held, Presence, Waiting};
 use crate::record::{Batch, ProbeResult, Trace};
 use crate::window::{Cell, Series, Window};
 use std::collections::{BTreeMap, VecDeque};
@@ -207,6 +208,8 @@ pub struct Mesh {
     pub(crate) slow_ns: [f64; 4],
     pub(crate) alarms: Alarms,
     pub(crate) findings: Vec<Finding>,
+    /// Probes without a response whose targets may be up or down.
+    waiting: Waiting,
     probes: u64,
     gone: u64,
 }
@@ -226,6 +229,7 @@ impl Mesh {
             slow_ns: [f64::INFINITY; 4],
             alarms: Alarms::default(),
             findings: Vec::new(),
+            waiting: Waiting::default(),
             probes: 0,
             gone: 0,
         }
@@ -241,29 +245,29 @@ impl Mesh {
         self.parts.name(part)
     }
 
-    /// Counts a batch that the controller received at `now`; a batch that was counted before is ignored. `is_up` says
-    /// whether the agent of a host is up with an incarnation: if it is not, its silence is no loss.
-    pub fn add(&mut self, batch: &Batch, now: u64, is_up: impl Fn(u32, u64) -> bool) {
+    /// Counts a batch that the controller received at `now`; a batch that was counted before is ignored. `presence`
+    /// says whether the agent of a host is up with an incarnation: if it is not, its silence is no loss. While this is not
+    /// known, the probe waits for [`Mesh::settle`].
+    pub fn add(&mut self, batch: &Batch, now: u64, presence: impl Fn(u32, u64) -> Presence) {
         let Some(prober) = self.inventory.index(&batch.host) else { return };
         let last = self.counted.get(&prober);
         if last.is_some_and(|(incarnation, last)| *incarnation == batch.incarnation && batch.sequence <= *last) {
             return;
         }
         self.counted.insert(prober, (batch.incarnation, batch.sequence));
-        let targets: Vec<Option<(u32, bool)>> = batch
-            .targets
-            .iter()
-            .map(|(name, incarnation)| self.inventory.index(name).map(|target| (target, is_up(target, *incarnation))))
-            .collect();
+        let known = |(name, incarnation): &(String, u64)| {
+            let target = self.inventory.index(name)?;
+            Some((target, *incarnation, presence(target, *incarnation)))
+        };
+        let targets: Vec<Option<(u32, u64, Presence)>> = batch.targets.iter().map(known).collect();
         for probe in &batch.probes {
             // A target that has left the inventory tells nothing any more.
-            let Some((target, up)) = targets[usize::from(probe.target)] else { continue };
-            let result = if probe.result == ProbeResult::Timeout && !up { ProbeResult::Gone } else { probe.result };
-            let source_port = batch.source_ports[usize::from(probe.path)];
-            self.probe((prober, target), (probe.path, source_port), result, now);
+            let Some((target, incarnation, presence)) = targets[usize::from(probe.target)] else { continue };
+            let path = (probe.path, batch.source_ports[usize::from(probe.path)]);
+            self.judge(Held { ends: (prober, target), incarnation, path, at: now }, probe.result, presence);
         }
         for trace in &batch.traces {
-            if let Some((target, _)) = targets[usize::from(trace.target)] {
+            if let Some((target, ..)) = targets[usize::from(trace.target)] {
                 self.trace(prober, target, trace);
             }
         }
@@ -276,9 +280,36 @@ impl Mesh {
         }
     }
 
-    /// Counts a result that an earlier controller received, at a time that is not before that of an earlier result.
-    pub fn restore(&mut self, (prober, target): (u32, u32), path: (u16, u16), result: ProbeResult, now: u64) {
-        self.probe((prober, target), path, result, now);
+    /// Counts a result that an earlier controller received, at a time that is not before that of an earlier result, if
+    /// `presence` is known about the target.
+    pub fn restore(&mut self, ends: (u32, u32), path: (u16, u16), result: ProbeResult, now: u64, presence: Presence) {
+        self.judge(Held { ends, incarnation: 0, path, at: now }, result, presence);
+    }
+
+    /// Counts a result, or holds it back if only the presence of the target can tell what it means.
+    fn judge(&mut self, probe: Held, result: ProbeResult, presence: Presence) {
+        let Held { ends, path, at, .. } = probe;
+        match (result, presence) {
+            (ProbeResult::Timeout, Presence::Down) => self.probe(ends, path, ProbeResult::Gone, at),
+            (ProbeResult::Timeout, Presence::Unknown) => {
+                if let Some(Held { ends, path, .. }) = self.waiting.hold(probe) {
+                    self.probe(ends, path, ProbeResult::Gone, at);
+                }
+            }
+            (result, _) => self.probe(ends, path, result, at),
+        }
+    }
+
+    /// Counts the probes that were held back, as far as `presence` knows their targets at `now`.
+    pub fn settle(&mut self, now: u64, presence: impl Fn(&Held) -> Presence) {
+        for (held, presence) in self.waiting.settled(presence) {
+            self.judge(Held { at: now, ..held }, ProbeResult::Timeout, presence);
+        }
+    }
+
+    /// Target and incarnation of each probe that is held back, without repetitions.
+    pub fn held(&self) -> std::collections::BTreeSet<(u32, u64)> {
+        self.waiting.iter().map(|held| (held.ends.1, held.incarnation)).collect()
     }
 
     fn probe(&mut self, (prober, target): (u32, u32), (path, source_port): (u16, u16), result: ProbeResult, now: u64) {

@@ -5,11 +5,12 @@ use opentelemetry_proto::tonic::collector::metrics::v1::{
 };
 use opentelemetry_proto::tonic::metrics::v1::{metric, number_data_point};
 use prost::Message;
+use rnic_endpoint::DatagramAddress;
 use rnic_mesh::controller::{Clock, Event, Options, run};
 use rnic_mesh::credentials::{Files, make};
 use rnic_mesh::host::Client;
 use rnic_mesh::inventory::Inventory;
-use rnic_mesh::record::{Batch, PROTOCOL, ProbeRecord, ProbeResult};
+use rnic_mesh::record::{Batch, Health, PROTOCOL, ProbeRecord, ProbeResult, Registration};
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -23,7 +24,7 @@ const HOUR: u64 = 3_600_000_000;
 /// 2026-01-01 at 10:30.
 const START: u64 = 1_767_225_600_000_000 + 10 * HOUR + HOUR / 2;
 
-const INVENTORY: &str = "[mesh]\nevaluate = \"500 ms\"\nretention_hours = 100\n\
+const INVENTORY: &str = "[mesh]\nevaluate = \"500 ms\"\nrefresh = \"300 ms\"\nreport = \"300 ms\"\nretention_hours = 100\n\
     [[host]]\nname = \"a\"\naddress = \"127.0.0.1\"\ntor = \"t1\"\n\
     [[host]]\nname = \"b\"\naddress = \"127.0.0.2\"\ntor = \"t2\"\n";
 
@@ -70,7 +71,11 @@ impl Controller {
     }
 
     fn client(&self, folder: &Path) -> Client {
-        Client::new(&format!("https://{}", self.agents), &files(folder, "a")).unwrap()
+        self.client_of(folder, "a")
+    }
+
+    fn client_of(&self, folder: &Path, host: &str) -> Client {
+        Client::new(&format!("https://{}", self.agents), &files(folder, host)).unwrap()
     }
 
     fn event(&mut self, wanted: impl Fn(&Event) -> bool) -> Event {
@@ -201,6 +206,71 @@ fn clock_steps_lose_nothing() {
     // A report that is on disk already is stored once more by nobody.
     client.report(&batch(4, 80)).unwrap();
     assert_eq!(controller.probes("1h"), 27);
+    controller.end();
+}
+
+/// A target that was down when the controller was started again is no loss of the network, neither in what is reported
+/// then nor in what an earlier controller has stored. One that is up is.
+#[test]
+fn a_target_that_was_down_at_a_restart_is_no_loss() {
+    let folder = folder();
+    let folder = folder.path();
+    let now = Arc::new(AtomicU64::new(START));
+    let register = |controller: &Controller, host: &str| {
+        let address = if host == "a" { [127, 0, 0, 1] } else { [127, 0, 0, 2] };
+        let address = DatagramAddress { addr: (address, 4_791).into(), qpn: 5, qkey: 6 };
+        let (protocol, incarnation, have, digest, health) = (PROTOCOL, 1, 0, 0, Health::default());
+        let registration =
+            Registration { protocol, host: host.to_string(), incarnation, address, have, digest, health };
+        controller.client_of(folder, host).fetch(&registration).unwrap();
+    };
+    let report = |controller: &Controller, host: &str, sequence: u64, timeouts: usize| {
+        let mut batch = Batch::parse(&batch(sequence, 1)).unwrap();
+        batch.host = host.to_string();
+        batch.targets[0].0 = if host == "a" { "b" } else { "a" }.to_string();
+        batch.probes.extend(vec![ProbeRecord { result: ProbeResult::Timeout, ..batch.probes[0] }; timeouts]);
+        controller.client_of(folder, host).report(&batch.emit()).unwrap();
+    };
+    // Lost probes from t1 to t2, and results that say nothing.
+    let counts = |controller: &Controller| {
+        let view = controller.view("1h");
+        let cells = view["cells"].as_array().unwrap();
+        let lost = cells.iter().find(|cell| cell[0] == 0).map_or(0, |cell| cell[4].as_u64().unwrap());
+        (lost, view["gone"].as_u64().unwrap())
+    };
+    let controller = Controller::start(folder, &now, None);
+    register(&controller, "a");
+    register(&controller, "b");
+    report(&controller, "b", 1, 0);
+    report(&controller, "a", 1, 5);
+    assert_eq!(counts(&controller), (5, 0));
+    // Both hosts are known, and b goes down: after three fetches its silence says nothing.
+    wait_for("the end of b", || {
+        report(&controller, "a", 2, 0);
+        (controller.view("1h")["agents"]["up"] == 0).then_some(())
+    });
+    register(&controller, "a");
+    now.store(START + 10_000_000, Ordering::Relaxed);
+    report(&controller, "a", 3, 7);
+    assert_eq!(counts(&controller), (5, 7));
+    controller.end();
+
+    now.store(START + 20_000_000, Ordering::Relaxed);
+    let controller = Controller::start(folder, &now, None);
+    assert_eq!(counts(&controller), (5, 7), "as the earlier controller has counted");
+    // It has restored both, and only a speaks.
+    register(&controller, "a");
+    report(&controller, "a", 4, 11);
+    assert_eq!(counts(&controller).0, 5, "it is not known yet whether b is up");
+    wait_for("the end of the patience with b", || (counts(&controller) == (5, 18)).then_some(()));
+    controller.end();
+
+    // The same with b, which speaks in time.
+    let controller = Controller::start(folder, &now, None);
+    register(&controller, "a");
+    report(&controller, "a", 5, 13);
+    register(&controller, "b");
+    wait_for("losses", || (counts(&controller) == (18, 18)).then_some(()));
     controller.end();
 }
 

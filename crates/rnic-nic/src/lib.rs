@@ -15,18 +15,21 @@
 
 mod find;
 mod library;
+mod memory;
+mod stamps;
 
 use find::{Found, find, gid};
 use library::Functions;
+use memory::Memory;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use rnic_cabi::verbs::*;
-use std::alloc::{Layout, alloc_zeroed, dealloc};
+pub use stamps::StampClock;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::ptr::{NonNull, null_mut};
+use std::ptr::null_mut;
 use std::sync::Arc;
 
 /// Number of receives that are posted.
@@ -90,13 +93,16 @@ pub struct Received {
     pub len: usize,
     /// The first bytes of the payload; zeros behind its end.
     pub head: [u8; HEAD],
+    /// Time stamp of the hardware ([`Nic::clock`]); `None` without such a clock.
+    pub stamp: Option<u64>,
 }
 
 /// What has happened.
 #[derive(Clone, Copy, Debug)]
 pub enum Event {
-    /// The datagram with this token has left; `false`: the NIC has failed to send it.
-    Sent(u64, bool),
+    /// The datagram with this token has left, with a time stamp of the hardware ([`Nic::clock`]), if the NIC makes
+    /// some; `false`: the NIC has failed to send it.
+    Sent(u64, bool, Option<u64>),
     /// A datagram was received.
     Received(Received),
 }
@@ -105,54 +111,6 @@ pub enum Event {
 /// that does not use the flow label, such as `rdma_rxe`, has one port for all.
 pub const fn source_port(flow: u32) -> u16 {
     (((flow & 0x3fff) ^ ((flow & 0xf_c000) >> 14)) | 0xc000) as u16
-}
-
-/// Memory that the NIC reads and writes.
-struct Memory {
-    start: NonNull<u8>,
-    layout: Layout,
-}
-
-impl Memory {
-    fn new(len: usize) -> Option<Memory> {
-        let layout = Layout::from_size_align(len, 4_096).ok().filter(|layout| layout.size() > 0)?;
-        // SAFETY: the layout has a size above 0.
-        let start = NonNull::new(unsafe { alloc_zeroed(layout) })?;
-        Some(Memory { start, layout })
-    }
-
-    fn check(&self, at: usize, len: usize) {
-        assert!(at.checked_add(len).is_some_and(|end| end <= self.layout.size()), "{at} + {len} bytes are outside");
-    }
-
-    fn write(&self, at: usize, bytes: &[u8]) {
-        self.check(at, bytes.len());
-        // SAFETY: the bytes are inside the allocation, and no reference to it exists.
-        unsafe { self.start.as_ptr().add(at).copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) }
-    }
-
-    fn clear(&self, at: usize, len: usize) {
-        self.check(at, len);
-        // SAFETY: as above.
-        unsafe { self.start.as_ptr().add(at).write_bytes(0, len) }
-    }
-
-    fn read(&self, at: usize, bytes: &mut [u8]) {
-        self.check(at, bytes.len());
-        // SAFETY: as above.
-        unsafe { self.start.as_ptr().add(at).copy_to_nonoverlapping(bytes.as_mut_ptr(), bytes.len()) }
-    }
-
-    fn address(&self, at: usize) -> u64 {
-        self.start.as_ptr() as u64 + at as u64
-    }
-}
-
-impl Drop for Memory {
-    fn drop(&mut self) {
-        // SAFETY: it was allocated with this layout.
-        unsafe { dealloc(self.start.as_ptr(), self.layout) }
-    }
 }
 
 /// Objects of libibverbs, destroyed in reverse order of their creation.
@@ -224,6 +182,8 @@ pub struct Nic {
     /// Token of each send that has not left.
     sends: Vec<u64>,
     free: Vec<usize>,
+    /// Clock of the time stamps of completions; `None`: they have none.
+    clock: Option<StampClock>,
     /// Recipients for which there was no address handle, and how many datagrams to them are dropped before another try.
     unreachable: BTreeMap<IpAddr, u32>,
 }
@@ -256,6 +216,7 @@ impl Nic {
         let mut objects = Objects { functions, context, pd, mr, channel, cq, qp, handles, memory };
         let failed = |doing| NicError::Failed { device: name.clone(), doing, error: Errno::last() };
         let (o, len) = (&mut objects, RECEIVES * RECEIVE + SENDS * MAX_DATAGRAM);
+        let mut clock;
         // SAFETY: each function gets objects that exist, and structures that live for the call.
         unsafe {
             let f = o.functions;
@@ -271,7 +232,15 @@ impl Nic {
             if o.channel.is_null() {
                 return Err(failed("cannot create a completion channel"));
             }
-            o.cq = (f.create_cq)(o.context, (RECEIVES + SENDS) as i32, null_mut(), o.channel, 0);
+            clock = stamps::clock(o.context);
+            let stamped = clock.and_then(|_| stamps::create(o.context, o.channel, (RECEIVES + SENDS) as u32));
+            o.cq = match stamped {
+                Some(cq) => cq.cast(),
+                None => {
+                    clock = None;
+                    (f.create_cq)(o.context, (RECEIVES + SENDS) as i32, null_mut(), o.channel, 0)
+                }
+            };
             if o.cq.is_null() {
                 return Err(failed("cannot create a completion queue"));
             }
@@ -310,7 +279,7 @@ impl Nic {
         let waker = EventFd::from_value_and_flags(0, EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC);
         let waker = Waker(Arc::new(waker.map_err(|_| failed("cannot make an event file"))?));
         let (sends, free, unreachable) = (vec![0; SENDS], (0..SENDS).collect(), BTreeMap::new());
-        let nic = Nic { objects, name, local: ip, port, gid_index, mtu, qkey, waker, sends, free, unreachable };
+        let nic = Nic { objects, name, local: ip, port, gid_index, mtu, qkey, waker, sends, free, clock, unreachable };
         for slot in 0..RECEIVES {
             nic.receive_into(slot)?;
         }
@@ -326,6 +295,11 @@ impl Nic {
     pub fn address(&self) -> (u32, u32) {
         // SAFETY: the queue pair exists, and its number does not change.
         (unsafe { (*self.objects.qp).qp_num }, self.qkey)
+    }
+
+    /// The clock of the hardware's time stamps; `None` if completions have none.
+    pub fn clock(&self) -> Option<StampClock> {
+        self.clock
     }
 
     /// Maximum payload bytes of a datagram.
@@ -452,32 +426,51 @@ impl Nic {
     /// If the NIC fails.
     pub fn poll(&mut self, mut tell: impl FnMut(Event)) -> Result<(), NicError> {
         loop {
-            let mut found = [ibv_wc::default(); 32];
-            // SAFETY: the context and the queue exist, and the array has this length.
-            let count = unsafe {
-                match (*self.objects.context).ops.poll_cq {
-                    Some(poll) => poll(self.objects.cq, found.len() as i32, found.as_mut_ptr()),
-                    None => -libc::ENOSYS,
-                }
-            };
-            if count < 0 {
-                return Err(self.failed("cannot poll the completion queue", -count));
+            let mut found = [(ibv_wc::default(), 0); 32];
+            let count = self.take(&mut found)?;
+            for (wc, stamp) in &found[..count] {
+                let stamp = self.clock.filter(|_| wc.status == IBV_WC_SUCCESS).map(|_| *stamp);
+                self.completed(wc, stamp, &mut tell)?;
             }
-            for wc in &found[..(count as usize).min(found.len())] {
-                self.completed(wc, &mut tell)?;
-            }
-            if (count as usize) < found.len() {
+            if count < found.len() {
                 return Ok(());
             }
         }
     }
 
-    fn completed(&mut self, wc: &ibv_wc, tell: &mut impl FnMut(Event)) -> Result<(), NicError> {
+    /// Takes completions from the queue; returns their number.
+    fn take(&mut self, found: &mut [(ibv_wc, u64)]) -> Result<usize, NicError> {
+        let Objects { context, cq, .. } = self.objects;
+        if self.clock.is_some() {
+            // SAFETY: a queue of a NIC with such a clock was made with time stamps.
+            let taken = unsafe { stamps::poll(cq.cast(), found) };
+            return taken.map_err(|error| self.failed("cannot poll the completion queue", error));
+        }
+        let mut plain = [ibv_wc::default(); 32];
+        let most = plain.len().min(found.len());
+        // SAFETY: the context and the queue exist, and the array has at least this length.
+        let count = unsafe {
+            match (*context).ops.poll_cq {
+                Some(poll) => poll(cq, most as i32, plain.as_mut_ptr()),
+                None => -libc::ENOSYS,
+            }
+        };
+        if count < 0 {
+            return Err(self.failed("cannot poll the completion queue", -count));
+        }
+        let count = (count as usize).min(most);
+        for (to, wc) in found.iter_mut().zip(&plain[..count]) {
+            *to = (*wc, 0);
+        }
+        Ok(count)
+    }
+
+    fn completed(&mut self, wc: &ibv_wc, stamp: Option<u64>, tell: &mut impl FnMut(Event)) -> Result<(), NicError> {
         let slot = (wc.wr_id & 0xffff_ffff) as usize;
         if wc.wr_id & SEND != 0 {
             if slot < SENDS {
                 self.free.push(slot);
-                tell(Event::Sent(self.sends[slot], wc.status == IBV_WC_SUCCESS));
+                tell(Event::Sent(self.sends[slot], wc.status == IBV_WC_SUCCESS, stamp));
             }
             return Ok(());
         }
@@ -491,7 +484,7 @@ impl Nic {
             let mut head = [0; HEAD];
             self.objects.memory.read(slot * RECEIVE + GRH, &mut head[..len.min(HEAD)]);
             let source = source(&header, self.local.is_ipv4());
-            tell(Event::Received(Received { source, qpn: wc.src_qp & 0xff_ffff, len, head }));
+            tell(Event::Received(Received { source, qpn: wc.src_qp & 0xff_ffff, len, head, stamp }));
         }
         self.receive_into(slot)
     }

@@ -133,6 +133,7 @@ pub fn source(name: &str) -> Traffic {
         warmup: 0,
         cooldown: 0,
         start: Time::ZERO,
+        priority: 0,
     }
 }
 
@@ -161,6 +162,7 @@ pub fn run(name: &str, transport: &str, pfc: bool, traffic: &[Traffic]) -> RunSp
         },
         traffic: traffic.to_vec(),
         transport: transport_spec(transport, pfc),
+        beside: Vec::new(),
         limits: Limits { duration: None, max_time: None, stall_time: Time::from_ms(1_000) },
         watch: None,
     }

@@ -57,6 +57,7 @@ pub(crate) fn check(run: &RunSpec<TransportSpec>) -> Result<(), String> {
     for (index, source) in run.traffic.iter().enumerate() {
         traffic(&format!("run.traffic[{index}]"), source, hosts)?;
     }
+    beside(run)?;
     time("run.limits.duration", run.limits.duration, true)?;
     time("run.limits.max_time", run.limits.max_time, true)?;
     time("run.limits.stall_time", Some(run.limits.stall_time), true)?;
@@ -187,7 +188,20 @@ fn topology(topology: &TopologySpec) -> Result<(), String> {
     range("run.fabric.topology: number of hosts", crate::hosts(topology).into(), 1, 1 << 20)
 }
 
+/// Checks the transports beside the run's own: each is for another priority, and they can share the hosts.
+fn beside(run: &RunSpec<TransportSpec>) -> Result<(), String> {
+    for (index, beside) in run.beside.iter().enumerate() {
+        let name = format!("run.beside[{index}].priority");
+        range(&name, beside.priority.into(), 1, 7)?;
+        if run.beside[..index].iter().any(|other| other.priority == beside.priority) {
+            return Err(format!("{name} is {}, which another transport has; accepted: one for each", beside.priority));
+        }
+    }
+    run.cannot_share().map_or(Ok(()), |why| Err(format!("run.beside: {why}")))
+}
+
 fn traffic(at: &str, source: &Traffic, hosts: u32) -> Result<(), String> {
+    range(&format!("{at}.priority"), source.priority.into(), 0, 7)?;
     time(&format!("{at}.start"), Some(source.start), false)?;
     let count = |name: &str, value: u64| range(&format!("{at}.{name}"), value, 1, u32::MAX.into());
     let interval = |value: Time| time(&format!("{at}.interval"), Some(value), true);

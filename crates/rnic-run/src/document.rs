@@ -3,7 +3,7 @@
 use crate::check::check;
 use crate::congestion::CongestionSpec;
 use crate::p4::{P4Program, P4Source};
-use crate::spec::RunSpec;
+use crate::spec::{Beside, RunSpec};
 use crate::transport::TransportSpec;
 use crate::vocabulary::Vocabulary;
 use rnic_transport::settings::{Settings, Value};
@@ -12,6 +12,7 @@ use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 
 /// Version of the JSON format of run specifications that this program reads and writes. The version rises with every
 /// change that older programs would misunderstand.
@@ -104,10 +105,16 @@ struct Document {
 pub struct SpecError(pub String);
 
 impl<T> RunSpec<T> {
-    /// The same run, in which `transport` replaces the field `transport`, possibly with another type.
-    fn with_transport<U>(self, transport: U) -> RunSpec<U> {
-        let RunSpec { name, base, point, seed, fabric, traffic, transport: _, limits, watch } = self;
-        RunSpec { name, base, point, seed, fabric, traffic, transport, limits, watch }
+    /// The same run, in which `change` has changed every transport, possibly to another type.
+    fn with_transports<U, E>(self, change: impl Fn(&str, &T) -> Result<U, E>) -> Result<RunSpec<U>, E> {
+        let RunSpec { name, base, point, seed, fabric, traffic, transport, beside, limits, watch } = self;
+        let transport = change("run.transport", &transport)?;
+        let others = beside.iter().enumerate().map(|(index, Beside { priority, transport })| {
+            let transport = change(&format!("run.beside[{index}].transport"), transport)?;
+            Ok(Beside { priority: *priority, transport })
+        });
+        let beside = others.collect::<Result<_, E>>()?;
+        Ok(RunSpec { name, base, point, seed, fabric, traffic, transport, beside, limits, watch })
     }
 }
 
@@ -118,16 +125,19 @@ impl RunSpec {
         let given = |settings: &Settings| -> BTreeMap<String, Value> {
             settings.given().map(|(name, value)| (name.to_string(), value.clone())).collect()
         };
-        let transport = &self.transport;
-        let cc = CongestionDocument { name: transport.cc.name().to_string(), settings: given(&transport.cc.settings) };
-        let document = TransportDocument {
-            name: transport.name.clone(),
-            settings: given(&transport.settings),
-            pfc: transport.pfc,
-            cc,
-            program: transport.program.as_ref().map(|program| program.source.clone()),
+        let document = |_: &str, transport: &TransportSpec| {
+            let cc =
+                CongestionDocument { name: transport.cc.name().to_string(), settings: given(&transport.cc.settings) };
+            Ok::<_, Infallible>(TransportDocument {
+                name: transport.name.clone(),
+                settings: given(&transport.settings),
+                pfc: transport.pfc,
+                cc,
+                program: transport.program.as_ref().map(|program| program.source.clone()),
+            })
         };
-        self.clone().with_transport(document)
+        let Ok(run) = self.clone().with_transports(document);
+        run
     }
 
     /// The run as one JSON document: indented on several lines if `pretty`, else on one line.
@@ -162,8 +172,7 @@ impl RunSpec {
     /// # Errors
     /// The run names a transport, congestion control or setting that does not exist, or a value cannot be simulated.
     pub fn from_document(run: RunSpec<TransportDocument>, vocabulary: &Vocabulary) -> Result<RunSpec, SpecError> {
-        let transport = transport(&run.transport, vocabulary)?;
-        let run = run.with_transport(transport);
+        let run = run.with_transports(|at, document| transport(at, document, vocabulary))?;
         check(&run).map_err(SpecError)?;
         Ok(run)
     }
@@ -174,15 +183,11 @@ impl RunSpec {
     }
 }
 
-fn transport(document: &TransportDocument, vocabulary: &Vocabulary) -> Result<TransportSpec, SpecError> {
+fn transport(at: &str, document: &TransportDocument, vocabulary: &Vocabulary) -> Result<TransportSpec, SpecError> {
     let declaration = vocabulary.transport(&document.name).ok_or_else(|| {
         let names: Vec<&str> =
             vocabulary.transports().iter().map(|t| if t.name == "p4" { "p4:FILE" } else { t.name }).collect();
-        SpecError(format!(
-            "run.transport.name: there is no transport \"{}\"; there are: {}",
-            document.name,
-            names.join(", ")
-        ))
+        SpecError(format!("{at}.name: there is no transport \"{}\"; there are: {}", document.name, names.join(", ")))
     })?;
     let mut spec = TransportSpec::of(*declaration);
     spec.name = document.name.clone();
@@ -196,41 +201,33 @@ fn transport(document: &TransportDocument, vocabulary: &Vocabulary) -> Result<Tr
                 [other] => format!("; {other} has it"),
                 others => format!("; {} have it", others.join(", ")),
             };
-            let message =
-                format!("run.transport.settings: transport \"{}\" has no setting `{name}`{hint}", document.name);
+            let message = format!("{at}.settings: transport \"{}\" has no setting `{name}`{hint}", document.name);
             return Err(SpecError(message));
         }
         let set = spec.settings.set(name, value.clone());
-        set.map_err(|error| SpecError(format!("run.transport.settings: {error}")))?;
+        set.map_err(|error| SpecError(format!("{at}.settings: {error}")))?;
     }
     spec.program = match (&document.program, declaration.name == "p4") {
         (Some(source), true) => Some(P4Program::compile(source).map_err(SpecError)?),
         (None, false) => None,
         (None, true) => {
-            return Err(SpecError(format!("run.transport.program is missing: \"{}\" needs one", document.name)));
+            return Err(SpecError(format!("{at}.program is missing: \"{}\" needs one", document.name)));
         }
         (Some(_), false) => {
-            return Err(SpecError(format!(
-                "run.transport.program has no effect: \"{}\" is no P4 program",
-                document.name
-            )));
+            return Err(SpecError(format!("{at}.program has no effect: \"{}\" is no P4 program", document.name)));
         }
     };
     let cc = vocabulary.congestion_control(&document.cc.name).ok_or_else(|| {
         let names: Vec<&str> = vocabulary.congestion_controls().iter().map(|cc| cc.name).collect();
-        SpecError(format!(
-            "run.transport.cc.name: there is no cc \"{}\"; there are: {}",
-            document.cc.name,
-            names.join(", ")
-        ))
+        SpecError(format!("{at}.cc.name: there is no cc \"{}\"; there are: {}", document.cc.name, names.join(", ")))
     })?;
     spec.cc = CongestionSpec::of(*cc);
     for (name, value) in &document.cc.settings {
         let set = spec.cc.settings.set(name, value.clone());
-        set.map_err(|error| SpecError(format!("run.transport.cc.settings: {error}")))?;
+        set.map_err(|error| SpecError(format!("{at}.cc.settings: {error}")))?;
     }
     if let Some(why) = spec.misfit() {
-        return Err(SpecError(format!("run.transport.cc: {why}")));
+        return Err(SpecError(format!("{at}.cc: {why}")));
     }
     Ok(spec)
 }

@@ -4,6 +4,7 @@
 //! types depends on the simulator. Crates that describe runs (scenario files), distribute runs (campaigns) or evaluate
 //! results therefore need this crate alone.
 
+mod beside;
 mod check;
 mod congestion;
 mod document;

@@ -54,10 +54,28 @@ pub struct RunSpec<T = TransportSpec> {
     pub traffic: Vec<Traffic>,
     /// Transport and congestion control of the hosts.
     pub transport: T,
+    /// Transports that the hosts have beside `transport`, each for the traffic of one priority.
+    #[serde(default = "no_others::<T>", skip_serializing_if = "Vec::is_empty")]
+    pub beside: Vec<Beside<T>>,
     /// Simulated times at which the run completes or fails.
     pub limits: Limits,
     /// Queues, flows and pauses to sample during the run; `None` samples nothing.
     pub watch: Option<Watch>,
+}
+
+/// A transport that the hosts of a run have beside the run's own (`[[run.beside]]`): all traffic sources of its
+/// priority use it.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Beside<T = TransportSpec> {
+    /// Priority of all packets of the transport, 1 to 7; priority 0 is that of the run's own transport.
+    pub priority: u8,
+    /// Transport and congestion control. Its `pfc` says whether the priority is lossless.
+    pub transport: T,
+}
+
+fn no_others<T>() -> Vec<Beside<T>> {
+    Vec::new()
 }
 
 /// The network of a run: the `[fabric]` table of a scenario.
@@ -276,6 +294,14 @@ pub struct Traffic {
     pub cooldown: u64,
     /// Simulated time at which the source starts its first flows.
     pub start: Time,
+    /// Priority of the source's packets, 0 to 7. A run without a transport for this priority (`[[run.beside]]`) uses
+    /// its own.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub priority: u8,
+}
+
+fn is_zero(priority: &u8) -> bool {
+    *priority == 0
 }
 
 /// The pattern in which a traffic source starts flows.

@@ -12,6 +12,7 @@
 //! A scenario with mistakes becomes a [`ScenarioError`], which points at the position of each mistake. Mistakes that
 //! may only be consequences of others are left out.
 
+mod beside;
 mod error;
 mod extends;
 mod fabric;

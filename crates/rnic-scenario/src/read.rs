@@ -1,6 +1,7 @@
 //! Reads a whole scenario: parses the text into a tree, applies the overrides (`--set`), then reads each run at each
 //! point of the sweep from its own copy of the tree.
 
+use super::beside;
 use super::error::{Mistake, ScenarioError};
 use super::extends::{self, Files};
 use super::fabric;
@@ -23,7 +24,7 @@ use std::path::Path;
 pub(super) const ROOT_KEYS: [&str; 10] =
     ["title", "seed", "fabric", "traffic", "transport", "run", "limits", "sweep", "extends", "watch"];
 /// Keys of a `[[run]]` table that are not settings of the run's transport.
-pub(super) const RUN_KEYS: [&str; 3] = ["name", "transport", "set"];
+pub(super) const RUN_KEYS: [&str; 4] = ["name", "transport", "set", "beside"];
 /// Keys of `[limits]`.
 pub(super) const LIMIT_KEYS: [&str; 3] = ["duration", "max_time", "stall_time"];
 /// Keys of `[watch]`.
@@ -223,6 +224,7 @@ fn run(tree: &Node, node: &Node, naming: &Naming<'_>, source: &Source<'_>) -> Re
         transport::check_defaults(defaults, source.vocabulary)?;
     }
     let transport = transport::read(&table, defaults.as_ref(), &RUN_KEYS, source.vocabulary, source.lists.files)?;
+    let beside = beside::read(&table, source.vocabulary, source.lists.files)?;
     note_uses(&fabric_table, transport.pfc, &fabric, source)?;
     let header = Bytes(transport.header_bytes());
     switch::check_buffer(&fabric_table, &fabric, header)?;
@@ -232,7 +234,10 @@ fn run(tree: &Node, node: &Node, naming: &Naming<'_>, source: &Source<'_>) -> Re
     traffic::check_end(&traffic_item, &traffic, limits.duration)?;
     let (name, base) = (naming.name.to_string(), naming.base.to_string());
     let seed = sweep.seed(documents, point, source.given_seed)?.unwrap_or(source.seed);
-    Ok(RunSpec { name, base, point: sweep.texts(documents, point), seed, fabric, traffic, transport, limits, watch })
+    let point = sweep.texts(documents, point);
+    let run = RunSpec { name, base, point, seed, fabric, traffic, transport, beside, limits, watch };
+    beside::check(&table, &traffic_item, &run)?;
+    Ok(run)
 }
 
 fn watch(item: &Item<'_>, duration: Option<Time>) -> Result<Watch> {

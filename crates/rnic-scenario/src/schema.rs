@@ -6,7 +6,7 @@
 
 use super::names::{PATTERNS, TOPOLOGIES, names};
 use super::reader::Variant;
-use super::{fabric, faults, mesh, output, overrides, read, sweep, switch, traffic, transport};
+use super::{beside, fabric, faults, mesh, output, overrides, read, sweep, switch, traffic, transport};
 use rnic_fabric::config::{PATHS, SCHEDULERS};
 use rnic_run::{P4_PREFIX, Vocabulary};
 use rnic_transport::settings::{self, Parameter};
@@ -282,6 +282,12 @@ const KEYS: &[Key] = &[
     Key("traffic", "warmup", Integer(0, 1_000_000_000), "number of first flows that do not count; default: 0"),
     Key("traffic", "cooldown", Integer(0, 1_000_000_000), "number of last flows that do not count; default: 0"),
     Key("traffic", "start", Time, "time at which the source starts its first flows; default: 0 us"),
+    Key(
+        "traffic",
+        "priority",
+        Integer(0, 7),
+        "priority of the packets, and of the transport that carries them; default: 0",
+    ),
     Key("traffic", "load", Number, "fraction of each host's link, more than 0 and at most 1"),
     Key(
         "traffic",
@@ -316,6 +322,9 @@ const KEYS: &[Key] = &[
     Key("run", "name", Text, "unique name of the run"),
     Key("run", "transport", Text, "transport of the run"),
     Key("run", "set", Table("set"), "changes for this run: dotted paths and values"),
+    Key("run", "beside", Tables("run.beside"), "further transports of the hosts, each for the traffic of one priority"),
+    Key("run.beside", "priority", Integer(1, 7), "priority of the traffic that uses this transport"),
+    Key("run.beside", "transport", Text, "transport of flows, such as tcp"),
     Key("limits", "duration", Time, "simulated time at which every run ends"),
     Key("limits", "max_time", Time, "simulated time after which a run has failed"),
     Key("limits", "stall_time", Time, "time without progress after which a run has failed; default: 1 s"),
@@ -401,7 +410,9 @@ pub fn schema(vocabulary: &Vocabulary) -> Value {
         definitions.insert(table.to_string(), schema);
     }
     definitions.insert("transport".to_string(), object(settings_of_all(vocabulary)));
-    definitions.insert("run".to_string(), run(vocabulary));
+    definitions.insert("run".to_string(), run(vocabulary, "run", &read::RUN_KEYS, &["name", "transport"]));
+    let beside = run(vocabulary, "run.beside", &beside::KEYS, &["priority", "transport"]);
+    definitions.insert("run.beside".to_string(), beside);
     definitions.insert("set".to_string(), paths(&overrides::RUN_MAY_SET));
     let swept: Vec<&str> = [&["mode", "seed", "run"], &sweep::SWEPT[..]].concat();
     let mut sweep = paths(&swept);
@@ -491,19 +502,20 @@ fn settings_of_all(vocabulary: &Vocabulary) -> Map<String, Value> {
     all
 }
 
-fn run(vocabulary: &Vocabulary) -> Value {
+/// The schema of a table with a transport and its settings: a run, or a transport beside the run's own.
+fn run(vocabulary: &Vocabulary, table: &str, own: &'static [&'static str], required: &[&str]) -> Value {
     let tables: Vec<&str> = transport::parameter_tables(vocabulary).collect();
     let names = || vocabulary.transports().iter().map(|transport| transport.name).filter(|name| *name != "p4");
-    let mut all = properties("run", &read::RUN_KEYS);
+    let mut all = properties(table, own);
     all["transport"] = json!({
         "anyOf": [{ "enum": names().collect::<Vec<_>>() }, { "type": "string", "pattern": format!("^{P4_PREFIX}.") }],
         "description": "transport of the run: a name, or p4:FILE",
     });
     all.extend(settings_of_all(vocabulary));
     let mut schema = object(all);
-    schema["required"] = json!(["name", "transport"]);
+    schema["required"] = json!(required);
     let declarations = vocabulary.transports().iter().filter(|transport| transport.name != "p4");
-    let keys = |own: Vec<&'static str>| [&read::RUN_KEYS[..], &transport::common_keys(), &tables, &own].concat();
+    let keys = |settings: Vec<&'static str>| [own, &transport::common_keys(), &tables, &settings].concat();
     let of_transport = declarations.map(|one| (one.name, keys(transport::keys(one)), Map::new()));
     schema["allOf"] = conditions("transport", of_transport);
     schema

@@ -17,7 +17,7 @@ use std::sync::Arc;
 /// Maximum number of flows of one traffic source, so that the flow ids of several sources fit into 32 bits.
 const MOST_FLOWS: u64 = 1_000_000_000;
 
-pub(super) const COMMON: [&str; 5] = ["pattern", "name", "warmup", "cooldown", "start"];
+pub(super) const COMMON: [&str; 6] = ["pattern", "name", "warmup", "cooldown", "start", "priority"];
 pub(super) const VARIANTS: [Variant; 6] = [
     Variant { name: "poisson", keys: &["load", "sizes", "flows"] },
     Variant {
@@ -83,6 +83,7 @@ fn read_source(table: &Table<'_>, context: &Context<'_>) -> Result<Traffic> {
         warmup: count("warmup")?,
         cooldown: count("cooldown")?,
         start: table.get("start").map_or(Ok(Time::ZERO), |item| item.time("0 us"))?,
+        priority: table.get("priority").map_or(Ok(0), |item| item.integer(0..=7))? as u8,
     };
     check_flows(table, &traffic, context.hosts)?;
     Ok(traffic)

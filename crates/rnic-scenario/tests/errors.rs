@@ -472,7 +472,7 @@ fn traffic() {
         ("load = 0.7", r#"load = "70 %""#,
             "a.toml:14:8: `load` must be a number, not a string; write for example `load = 0.7`"),
         ("load = 0.7", "load = 0.7\nsenders = 3",
-            r#"a.toml:15:1: `senders` belongs to pattern "incast", not to "poisson"; accepted here: pattern, name, warmup, cooldown, start, load, sizes, flows"#),
+            r#"a.toml:15:1: `senders` belongs to pattern "incast", not to "poisson"; accepted here: pattern, name, warmup, cooldown, start, priority, load, sizes, flows"#),
         ("flows = 100", "flows = 100\nwarmup = 100",
             "a.toml:17:10: a `warmup` of 100 leaves none of the 100 flows to measure; together they must be fewer than the flows"),
         ("flows = 100", "flows = 100\nwarmup = 60\ncooldown = 40",
@@ -480,7 +480,7 @@ fn traffic() {
         ("flows = 100", "flows = 0",
             "a.toml:16:9: `flows` is out of range: 0; accepted: 1 to 1000000000"),
         ("flows = 100", "flows = 100\nwarmpu = 10",
-            "a.toml:17:1: unknown key `warmpu` in [traffic]; did you mean `warmup`? accepted here: pattern, name, warmup, cooldown, start, load, sizes, flows"),
+            "a.toml:17:1: unknown key `warmpu` in [traffic]; did you mean `warmup`? accepted here: pattern, name, warmup, cooldown, start, priority, load, sizes, flows"),
         (r#"sizes = "irn-heavy-tailed""#, "sizes = 1000",
             r#"a.toml:15:9: `sizes` must be a string, not an integer; write for example `sizes = "irn-heavy-tailed"`"#),
         ("sizes = \"irn-heavy-tailed\"\n", "",
@@ -496,7 +496,7 @@ fn traffic() {
         ("pattern = \"poisson\"\nload = 0.7\nsizes = \"irn-heavy-tailed\"\nflows = 100", "pattern = \"incast\"\nsenders = 4\ntotal = \"1 MB\"\nrepeats = 400000000",
             "a.toml:12:1: this traffic has 1600000000 flows; accepted: at most 1000000000 flows in one source"),
         ("pattern = \"poisson\"\nload = 0.7\nsizes = \"irn-heavy-tailed\"\nflows = 100", "pattern = \"permutation\"\nsizes = \"fixed 1 MB\"\nflows = 3",
-            r#"a.toml:15:1: `flows` belongs to pattern "poisson", not to "permutation"; accepted here: pattern, name, warmup, cooldown, start, sizes, repeats, interval"#),
+            r#"a.toml:15:1: `flows` belongs to pattern "poisson", not to "permutation"; accepted here: pattern, name, warmup, cooldown, start, priority, sizes, repeats, interval"#),
         ("pattern = \"poisson\"\nload = 0.7\nsizes = \"irn-heavy-tailed\"\nflows = 100", "pattern = \"permutation\"\nsizes = \"fixed 1 MB\"\nrepeats = 1000\ninterval = \"30 s\"\nwarmup = 8000",
             "a.toml:17:10: a `warmup` of 8000 leaves none of the 8000 flows to measure; together they must be fewer than the flows"),
         ("pattern = \"poisson\"\nload = 0.7\nsizes = \"irn-heavy-tailed\"\nflows = 100", "pattern = \"permutation\"\nsizes = \"fixed 1 MB\"\nrepeats = 1000\ninterval = \"300000 s\"",
@@ -531,13 +531,13 @@ fn runs() {
         (r#"transport = "irn""#, "transport = \"irn\"\npfc = \"yes\"",
             "a.toml:23:7: `pfc` must be true or false, not a string; write for example `pfc = true`"),
         (r#"transport = "irn""#, "transport = \"irn\"\nbpd_cap = 50",
-            r#"a.toml:23:1: unknown key `bpd_cap` in run "IRN"; did you mean `bdp_cap`? accepted here: name, transport, set, cc, pfc, header, ack_size, dcqcn, timely, patched-timely, dctcp, aimd, cubic, swift, hpcc, rogue, rto_min, nack_size, cnp_size, control_priority, nic_burst, max_rate, recovery, timeouts, rto, rto_high, rto_low, rto_low_packets, timer_restart, nacks, bdp_fc, bdp_cap, nic_pipeline, nic_cycle"#),
+            r#"a.toml:23:1: unknown key `bpd_cap` in run "IRN"; did you mean `bdp_cap`? accepted here: name, transport, set, beside, cc, pfc, header, ack_size, dcqcn, timely, patched-timely, dctcp, aimd, cubic, swift, hpcc, rogue, rto_min, nack_size, cnp_size, control_priority, nic_burst, max_rate, recovery, timeouts, rto, rto_high, rto_low, rto_low_packets, timer_restart, nacks, bdp_fc, bdp_cap, nic_pipeline, nic_cycle"#),
         (r#"transport = "irn""#, "transport = \"irn\"\nbdp_cap = 0",
             "a.toml:23:11: `bdp_cap` is out of range: 0; accepted: 1 to 8388607"),
         (r#"transport = "irn""#, "transport = \"irn\"\nacks = true",
-            r#"a.toml:23:1: `acks` belongs to transport "roce", not to "irn"; accepted here: name, transport, set, cc, pfc, header, ack_size, dcqcn, timely, patched-timely, dctcp, aimd, cubic, swift, hpcc, rogue, rto_min, nack_size, cnp_size, control_priority, nic_burst, max_rate, recovery, timeouts, rto, rto_high, rto_low, rto_low_packets, timer_restart, nacks, bdp_fc, bdp_cap, nic_pipeline, nic_cycle"#),
+            r#"a.toml:23:1: `acks` belongs to transport "roce", not to "irn"; accepted here: name, transport, set, beside, cc, pfc, header, ack_size, dcqcn, timely, patched-timely, dctcp, aimd, cubic, swift, hpcc, rogue, rto_min, nack_size, cnp_size, control_priority, nic_burst, max_rate, recovery, timeouts, rto, rto_high, rto_low, rto_low_packets, timer_restart, nacks, bdp_fc, bdp_cap, nic_pipeline, nic_cycle"#),
         (r#"transport = "roce""#, "transport = \"roce\"\nrto_low = \"50 us\"",
-            r#"a.toml:20:1: `rto_low` belongs to transport "irn", not to "roce"; accepted here: name, transport, set, cc, pfc, header, ack_size, dcqcn, timely, patched-timely, dctcp, aimd, cubic, swift, hpcc, rogue, rto_min, nack_size, cnp_size, control_priority, nic_burst, max_rate, timeouts, rto, rto_high, acks, nacks, go_back, bdp_fc, bdp_cap"#),
+            r#"a.toml:20:1: `rto_low` belongs to transport "irn", not to "roce"; accepted here: name, transport, set, beside, cc, pfc, header, ack_size, dcqcn, timely, patched-timely, dctcp, aimd, cubic, swift, hpcc, rogue, rto_min, nack_size, cnp_size, control_priority, nic_burst, max_rate, timeouts, rto, rto_high, acks, nacks, go_back, bdp_fc, bdp_cap"#),
         (r#"transport = "irn""#, "transport = \"irn\"\nrto_low = \"400 us\"\nrto_high = \"320 us\"",
             "a.toml:24:12: `rto_low` of 400 us is above `rto_high` of 320 us; `rto_low` can be at most `rto_high`"),
         (r#"transport = "irn""#, "transport = \"irn\"\nmax_rate = \"0 Gbps\"",
@@ -647,11 +647,11 @@ fn overrides_are_checked_as_the_file_is() {
         ("run.0.pfc=1", "--set run.0.pfc=1: `pfc` must be true or false, not an integer; write for example `pfc = true`"),
         ("run.2.pfc=true", r#"--set run.2.pfc=true: nothing in `run` is called or numbered `2`; there are: 0 ("RoCE"), 1 ("IRN")"#),
         ("run.Irn.pfc=true", r#"--set run.Irn.pfc=true: nothing in `run` is called or numbered `Irn`; there are: 0 ("RoCE"), 1 ("IRN")"#),
-        ("run.IRN.bpd_cap=50", r#"--set run.IRN.bpd_cap=50: unknown key `bpd_cap` in run "IRN"; did you mean `bdp_cap`? accepted here: name, transport, set, cc, pfc, header, ack_size, dcqcn, timely, patched-timely, dctcp, aimd, cubic, swift, hpcc, rogue, rto_min, nack_size, cnp_size, control_priority, nic_burst, max_rate, recovery, timeouts, rto, rto_high, rto_low, rto_low_packets, timer_restart, nacks, bdp_fc, bdp_cap, nic_pipeline, nic_cycle"#),
-        ("run.RoCE.rto_low=50us", r#"--set run.RoCE.rto_low=50us: `rto_low` belongs to transport "irn", not to "roce"; accepted here: name, transport, set, cc, pfc, header, ack_size, dcqcn, timely, patched-timely, dctcp, aimd, cubic, swift, hpcc, rogue, rto_min, nack_size, cnp_size, control_priority, nic_burst, max_rate, timeouts, rto, rto_high, acks, nacks, go_back, bdp_fc, bdp_cap"#),
+        ("run.IRN.bpd_cap=50", r#"--set run.IRN.bpd_cap=50: unknown key `bpd_cap` in run "IRN"; did you mean `bdp_cap`? accepted here: name, transport, set, beside, cc, pfc, header, ack_size, dcqcn, timely, patched-timely, dctcp, aimd, cubic, swift, hpcc, rogue, rto_min, nack_size, cnp_size, control_priority, nic_burst, max_rate, recovery, timeouts, rto, rto_high, rto_low, rto_low_packets, timer_restart, nacks, bdp_fc, bdp_cap, nic_pipeline, nic_cycle"#),
+        ("run.RoCE.rto_low=50us", r#"--set run.RoCE.rto_low=50us: `rto_low` belongs to transport "irn", not to "roce"; accepted here: name, transport, set, beside, cc, pfc, header, ack_size, dcqcn, timely, patched-timely, dctcp, aimd, cubic, swift, hpcc, rogue, rto_min, nack_size, cnp_size, control_priority, nic_burst, max_rate, timeouts, rto, rto_high, acks, nacks, go_back, bdp_fc, bdp_cap"#),
         (r#"run."IRN.pfc=true"#, r#"--set run."IRN.pfc=true: the path `run."IRN.pfc` has an open quote; write a dotted path, for example `fabric.switch.buffer` or `run."IRN 2.0".bdp_cap`"#),
         ("title.x=1", "--set title.x=1: `title` is a string, so it has no `x`; set `title` itself"),
-        ("traffic.0.load=0.5", "--set traffic.0.load=0.5: unknown key `0` in [traffic]; accepted here: pattern, name, warmup, cooldown, start, load, sizes, flows"),
+        ("traffic.0.load=0.5", "--set traffic.0.load=0.5: unknown key `0` in [traffic]; accepted here: pattern, name, warmup, cooldown, start, priority, load, sizes, flows"),
         ("traffic.load=1.5", "--set traffic.load=1.5: `load` is out of range: 1.5; accepted: a fraction of the host links' rate, more than 0 and at most 1"),
         ("run=3", "--set run=3: `run` must be an array of tables, not an integer; write `[[run]]`"),
         (r#"traffic={pattern="incast",senders=9,total="1 MB"}"#, r#"--set traffic={pattern="incast",senders=9,total="1 MB"}: 9 senders do not fit: the fabric has 8 hosts and one receives; accepted: 1 to 7"#),
@@ -794,13 +794,37 @@ fn all_mistakes_are_reported_in_the_order_of_the_text() {
     );
 }
 
+/// Transports beside the run's own.
+#[test]
+fn beside() {
+    const RUN: &str = "name = \"RoCE\"\ntransport = \"roce\"\n";
+    let with = |beside: &str| format!("{RUN}[[run.beside]]\n{beside}\n");
+    check(&[
+        (
+            RUN,
+            &with("transport = \"tcp\""),
+            "a.toml:20:1: `priority` is missing in [[run.beside]]; write for example `priority = 1`",
+        ),
+        (
+            RUN,
+            &with("priority = 8\ntransport = \"tcp\""),
+            "a.toml:21:12: `priority` is out of range: 8; accepted: 1 to 7",
+        ),
+        (
+            RUN,
+            &with("priority = 1\ntransport = \"tcp\""),
+            "a.toml:20:1: transport \"tcp\" is for priority 1, and no traffic has it; see \"Several transports in one run\" in docs/reference/scenario.md",
+        ),
+    ]);
+}
+
 #[test]
 fn consequences_of_a_mistake_are_not_reported() {
     let unknown = |key: &str, place: &str, meant: &str, keys: &str| {
         format!("a.toml:{place}: unknown key `{key}` in {meant}accepted here: {keys}")
     };
     // `load` is not missing: it is misspelt.
-    let keys = "pattern, name, warmup, cooldown, start, load, sizes, flows";
+    let keys = "pattern, name, warmup, cooldown, start, priority, load, sizes, flows";
     check_all(&[("load = 0.7", "laod = 0.7")], &[&unknown("laod", "14:1", "[traffic]; did you mean `load`? ", keys)]);
     // The keys of the table depend on the topology, the buffer on the hosts.
     check_all(

@@ -5,7 +5,9 @@
 
 use crate::in_band::InBand;
 use crate::resolve::{CongestionNeeds, Demands, SetupError};
-use crate::run::{Job, Simulator, simulate_captured, simulate_host, simulate_messages};
+use crate::run::{
+    BuildStack, Job, Simulator, build_stack, simulate_captured, simulate_host, simulate_messages, simulate_several,
+};
 use rnic_host::{Control, RogueDelay};
 use rnic_run::{CongestionDeclaration, CongestionSpec, RunOutput, Vocabulary};
 use rnic_transport::FlowConfig;
@@ -23,6 +25,8 @@ pub struct CongestionEntry {
     pub declaration: CongestionDeclaration,
     pub(crate) demands: fn(&Settings, &FlowConfig) -> Result<Demands, String>,
     pub(crate) simulate: fn(Job<'_, '_>) -> RunOutput,
+    /// Makes the hosts of one of several transports of a run; `None` if the congestion control cannot share hosts.
+    pub(crate) build: Option<BuildStack>,
 }
 
 /// Two entries are equal if the names of their congestion controls are equal.
@@ -35,7 +39,7 @@ impl PartialEq for CongestionEntry {
 impl CongestionEntry {
     /// The catalogue entry of the congestion control `C`.
     pub fn of<C: CongestionControl>() -> CongestionEntry {
-        CongestionEntry::carrying::<C, ()>()
+        CongestionEntry { build: Some(build_stack::<C>), ..CongestionEntry::carrying::<C, ()>() }
     }
 
     /// The catalogue entry of the congestion control `C`, which needs in-band telemetry in packets.
@@ -46,7 +50,7 @@ impl CongestionEntry {
     /// The catalogue entry of the congestion control `C`, which only transports in host software use.
     pub fn of_host<C: CongestionControl>() -> CongestionEntry {
         let declaration = CongestionDeclaration::of_host::<C>();
-        CongestionEntry { declaration, demands: demands::<C>, simulate: simulate_in_host::<C> }
+        CongestionEntry { declaration, demands: demands::<C>, simulate: simulate_in_host::<C>, build: None }
     }
 
     fn carrying<C: CongestionControl, T: InBand>() -> CongestionEntry {
@@ -54,6 +58,7 @@ impl CongestionEntry {
             declaration: CongestionDeclaration::of::<C>(T::TELEMETRY),
             demands: demands::<C>,
             simulate: simulate_named::<C, T>,
+            build: None,
         }
     }
 }
@@ -105,7 +110,7 @@ impl<C: CongestionControl, T: InBand> ProtocolVisitor for Flows<'_, '_, C, T> {
     type Output = RunOutput;
 
     fn visit<P: Protocol>(self) -> RunOutput {
-        let Job { resolved, seed, flows, loops, events, capture, sharing } = self.job;
+        let Job { resolved, seed, flows, loops, events, capture, sharing, .. } = self.job;
         let (flows, how) = ((flows, loops), (seed, sharing));
         simulate_captured::<P, C, _, T>(resolved, self.params, how, flows, events, capture)
     }
@@ -199,6 +204,9 @@ impl CongestionNeeds for Catalogue {
 
 impl Simulator for Catalogue {
     fn simulate(&self, job: Job<'_, '_>) -> RunOutput {
+        if !job.resolved.stacks.is_empty() {
+            return simulate_several(job, |cc| self.congestion_control(cc)?.build);
+        }
         let name = job.resolved.transport.cc.name();
         match self.congestion_control(name) {
             Some(entry) => (entry.simulate)(job),

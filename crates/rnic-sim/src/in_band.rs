@@ -19,6 +19,15 @@ impl InBand for () {
     const TELEMETRY: bool = false;
 }
 
+/// No telemetry, in a run with several transports. It is a type of its own, so that the code of such runs is compiled
+/// apart, and that of runs with one transport does not change.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct Several;
+
+impl InBand for Several {
+    const TELEMETRY: bool = false;
+}
+
 impl InBand for Telemetry {
     const TELEMETRY: bool = true;
     #[inline]

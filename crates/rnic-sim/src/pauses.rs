@@ -1,7 +1,7 @@
 //! Samples the PFC pauses of a run: the paused ports, the root (cause) of each pause, and the flows that are victims.
 
 use crate::events::Listener;
-use crate::host::{DATA_PRIORITY, FlowUnderWay, RunHosts};
+use crate::host::{FlowUnderWay, RunHosts};
 use rnic_fabric::{Body, BodyOf, Cause, Fabric, PauseTree, PortId, Wait, Watcher, pause_tree};
 use rnic_run::FlowLog;
 use rnic_run::{
@@ -107,19 +107,18 @@ impl<'e> PauseWatch<'e> {
         }
         if paused > 0 {
             let (topology, routes) = (fabric.topology().clone(), fabric.routes().clone());
-            // For each port that a pause keeps from sending data, the index of the port's data transmitter in the pause
-            // tree.
-            let held: BTreeMap<PortId, usize> = tree.ports[..paused as usize]
+            // For each port and priority that a pause keeps from sending, the index of the transmitter in the tree.
+            let held: BTreeMap<(PortId, u8), usize> = tree.ports[..paused as usize]
                 .iter()
                 .enumerate()
-                .filter(|(_, paused)| paused.priority == DATA_PRIORITY && paused.cause != Cause::Released)
-                .map(|(index, paused)| (paused.port, index))
+                .filter(|(_, paused)| paused.cause != Cause::Released)
+                .map(|(index, paused)| ((paused.port, paused.priority), index))
                 .collect();
             flows(&mut |flow| {
                 let path = routes.path(&topology, flow.src, flow.dst, flow.data_hash);
                 let innocent =
                     |index: &usize| !path.iter().any(|port| tree.is_at_root(tree.ports[*index].cause, *port));
-                let held = path.iter().filter_map(|port| held.get(port).copied());
+                let held = path.iter().filter_map(|port| held.get(&(*port, flow.priority)).copied());
                 if let Some(root) = held.filter(innocent).find_map(|index| roots[index]) {
                     self.victims.entry(flow.id).or_default().add(root);
                 }

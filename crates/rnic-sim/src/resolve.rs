@@ -8,6 +8,7 @@
 pub mod faults;
 pub(crate) mod host;
 pub(crate) mod message;
+pub(crate) mod stacks;
 mod switch;
 
 use crate::host::{HostConfig, PipelineConfig, ProcessingConfig, StackConfig};
@@ -26,6 +27,7 @@ use rnic_transport::settings::{Settings, Value};
 use rnic_transport::transports::FabricFacts;
 use rnic_transport::{Bytes, FlowConfig, Psn, Time};
 use rnic_workload::Network;
+pub(crate) use stacks::StackPlan;
 use std::sync::Arc;
 
 /// Why a run cannot be set up.
@@ -96,6 +98,8 @@ pub struct Resolved {
     pub(crate) messages: Option<MessagePlan>,
     /// Configuration of the transport in host software; `None` with another transport.
     pub(crate) software: Option<HostPlan>,
+    /// The transports of a run with traffic in several priorities, the run's own first; empty in other runs.
+    pub(crate) stacks: Vec<StackPlan>,
 }
 
 /// Computes the complete configuration of the run `run`. `congestion` is usually a [`Catalogue`](crate::Catalogue); it
@@ -164,6 +168,17 @@ fn topology(fabric: &FabricSpec, other: Option<&Resolved>) -> Result<Arc<Topolog
 }
 
 fn resolve_beside(
+    congestion: &dyn CongestionNeeds, run: &RunSpec, other: Option<&Resolved>,
+) -> Result<Resolved, SetupError> {
+    let resolved = resolve_own(congestion, run, other)?;
+    if run.priorities_of_traffic().len() == 1 && run.beside.is_empty() {
+        return Ok(resolved);
+    }
+    stacks::add(congestion, run, resolved)
+}
+
+/// Resolves a run with its own transport only.
+fn resolve_own(
     congestion: &dyn CongestionNeeds, run: &RunSpec, other: Option<&Resolved>,
 ) -> Result<Resolved, SetupError> {
     if let Some(why) = run.transport.misfit() {
@@ -318,6 +333,7 @@ fn resolve_beside(
         warnings,
         messages,
         software,
+        stacks: Vec::new(),
     })
 }
 

@@ -20,7 +20,7 @@ use std::ops::ControlFlow;
 const LEAST: u64 = 16_800;
 
 fn source(name: &str, pattern: TrafficPattern) -> Traffic {
-    Traffic { name: name.to_string(), pattern, warmup: 0, cooldown: 0, start: Time::ZERO }
+    Traffic { name: name.to_string(), pattern, warmup: 0, cooldown: 0, start: Time::ZERO, priority: 0 }
 }
 
 fn pairs(pairs: u32, bytes: (f64, f64), messages: Option<u32>, think_time: Time) -> Traffic {

@@ -26,6 +26,7 @@ fn poisson(mut run: RunSpec, name: &str) -> RunSpec {
         warmup: 0,
         cooldown: 0,
         start: Time::ZERO,
+        priority: 0,
     }];
     run
 }

@@ -59,6 +59,7 @@ fn write_results(flows: u32) {
         warmup: 0,
         cooldown: 0,
         start: Time::ZERO,
+        priority: 0,
     };
     let mut run = fat_tree("irn");
     run.traffic = vec![source("one"), source("other")];

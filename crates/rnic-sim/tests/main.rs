@@ -20,6 +20,7 @@ mod partitions;
 mod pathologies;
 mod random_scenarios;
 mod settings;
+mod several;
 mod stages;
 mod switches;
 mod watch;

@@ -160,6 +160,10 @@ pub enum Metric {
     MeshP99(&'static str),
     /// 99.9th percentile of the round-trip time of the probes of a mesh, in microseconds.
     MeshP999(&'static str),
+    /// Payload of this traffic source that the receivers have at the end of the run, per time of the run, in Gbps.
+    SourceGbps(&'static str),
+    /// Number of packets that switches dropped in this priority.
+    DroppedIn(usize),
     /// Probes of a mesh without a response before the end of the run, as a fraction of its probes.
     Unanswered(&'static str),
 }
@@ -225,6 +229,8 @@ impl Metric {
             Metric::MeshP50(mesh) => format!("median latency of {mesh}"),
             Metric::MeshP99(mesh) => format!("99th percentile latency of {mesh}"),
             Metric::MeshP999(mesh) => format!("99.9th percentile latency of {mesh}"),
+            Metric::SourceGbps(source) => format!("goodput of {source}"),
+            Metric::DroppedIn(priority) => format!("packets dropped in priority {priority}"),
             Metric::Unanswered(mesh) => format!("{mesh} without a response"),
         }
     }
@@ -327,6 +333,10 @@ impl Metric {
             Metric::MeshP50(name) => mesh(name).map(|rtt| rtt.p50),
             Metric::MeshP99(name) => mesh(name).map(|rtt| rtt.p99),
             Metric::MeshP999(name) => mesh(name).map(|rtt| rtt.p999),
+            Metric::SourceGbps(source) => {
+                Some(*operations.delivered_of.get(source)? as f64 * 8e-3 / result.sim_time_us)
+            }
+            Metric::DroppedIn(priority) => operations.dropped_in.get(priority).map(|packets| *packets as f64),
             Metric::Unanswered(name) => mesh(name).map(|rtt| rtt.unanswered as f64 / rtt.probes.max(1) as f64),
             _ => None,
         }

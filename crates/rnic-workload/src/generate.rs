@@ -123,7 +123,7 @@ fn request_count(pattern: &TrafficPattern) -> u64 {
 ///     think_time: Time::from_us(1),
 ///     persistent: false,
 /// };
-/// let traffic = Traffic { name: "pairs".into(), pattern, warmup: 0, cooldown: 0, start: Time::ZERO };
+/// let traffic = Traffic { name: "pairs".into(), pattern, warmup: 0, cooldown: 0, start: Time::ZERO, priority: 0 };
 /// let network = Network { hosts: 4, host_rate: vec![BitRate::from_gbps(40); 4], mtu: 1_000, wire_overhead: 82 };
 /// let mut loops = closed_loops(&[traffic], &network, 1).expect("a closed loop");
 ///
@@ -155,7 +155,7 @@ pub fn closed_loops(traffic: &[Traffic], network: &Network, seed: u64) -> Option
 ///
 /// let sizes = sizes::parse("irn-heavy-tailed", Path::new("."))?;
 /// let pattern = TrafficPattern::Poisson { load: 0.7, sizes, flows: 4 };
-/// let traffic = [Traffic { name: "poisson".into(), pattern, warmup: 0, cooldown: 0, start: Time::ZERO }];
+/// let traffic = [Traffic { name: "poisson".into(), pattern, warmup: 0, cooldown: 0, start: Time::ZERO, priority: 0 }];
 /// let network = Network { hosts: 54, host_rate: vec![BitRate::from_gbps(40); 54], mtu: 1_000, wire_overhead: 82 };
 /// check(&traffic, &network)?;
 /// let flows: Vec<_> = generate(&traffic, &network, 1).collect();

@@ -42,6 +42,8 @@ pub struct Loops {
     /// connections of this loop).
     connections: BTreeMap<(u32, u32, u32), u32>,
     next_request: u32,
+    /// Difference of the ids of consecutive requests.
+    request_step: u32,
 }
 
 /// The closed loop and the persistent connection to which a flow belongs.
@@ -141,6 +143,7 @@ impl Loops {
             flows: Vec::new(),
             connections: BTreeMap::new(),
             next_request: first_request,
+            request_step: 1,
         };
         for (index, source) in (0..u16::MAX).zip(traffic) {
             if source.pattern.is_closed() && Loops::check(source, network).is_ok() {
@@ -148,6 +151,12 @@ impl Loops {
             }
         }
         (!loops.members.is_empty()).then_some(loops)
+    }
+
+    /// The same loops, which use every `step`-th request id from the `offset`-th on, so that loops with other offsets
+    /// use other ids.
+    pub fn with_request_ids(self, offset: u32, step: u32) -> Loops {
+        Loops { next_request: self.next_request.saturating_add(offset), request_step: step, ..self }
     }
 
     fn add(&mut self, index: u16, traffic: &Traffic) {
@@ -305,7 +314,7 @@ impl Loops {
                 // There is one request at a time, so this is the latest scheduled round.
                 let mut stream = Stream::new(self.seed, source.traffic, u64::from(member.rounds - 1));
                 let request = self.next_request;
-                self.next_request = request.saturating_add(1).min(FlowSpec::NO_REQUEST - 1);
+                self.next_request = request.saturating_add(self.request_step).min(FlowSpec::NO_REQUEST - 1);
                 draw_incast(incast, &mut stream, self.hosts, FlowSpec { request, ..flow }, &mut flows);
                 // The sort is stable, so each sender's flows keep their order.
                 flows.make_contiguous().sort_by_key(|flow| flow.src);
@@ -346,7 +355,7 @@ mod tests {
     }
 
     fn traffic(pattern: TrafficPattern) -> Traffic {
-        Traffic { name: "t".into(), pattern, warmup: 2, cooldown: 3, start: Time::from_us(5) }
+        Traffic { name: "t".into(), pattern, warmup: 2, cooldown: 3, start: Time::from_us(5), priority: 0 }
     }
 
     fn pairs(pairs: u32, messages: Option<u32>) -> Traffic {

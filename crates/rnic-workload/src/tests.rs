@@ -13,7 +13,7 @@ fn network(hosts: u32) -> Network {
 }
 
 fn traffic(pattern: TrafficPattern) -> Traffic {
-    Traffic { name: "test".into(), pattern, warmup: 0, cooldown: 0, start: Time::ZERO }
+    Traffic { name: "test".into(), pattern, warmup: 0, cooldown: 0, start: Time::ZERO, priority: 0 }
 }
 
 fn sizes(text: &str) -> SizeDistribution {

@@ -5,6 +5,7 @@ use crate::fault::Faults;
 use crate::guest::{Guest, GuestOptions};
 use crate::image::GuestImage;
 use crate::link::{Link, Relay};
+use crate::payload::GuestFile;
 use crate::port::FramePort;
 use crate::tap::HostNetwork;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -56,7 +57,17 @@ impl Bench {
     /// # Errors
     /// If the guest does not boot; [`Error::Unavailable`] if the system allows no network namespace.
     pub fn guest_and_network(&self, to_guest: Faults, to_network: Faults) -> Result<(Guest, HostNetwork, Relay)> {
-        let options = GuestOptions { out_of_band: false, ..GuestOptions::default() };
+        self.guest_with_files(Vec::new(), to_guest, to_network)
+    }
+
+    /// As [`Bench::guest_and_network`], for a guest that has further files.
+    ///
+    /// # Errors
+    /// As [`Bench::guest_and_network`], or if a file cannot be read.
+    pub fn guest_with_files(
+        &self, files: Vec<GuestFile>, to_guest: Faults, to_network: Faults,
+    ) -> Result<(Guest, HostNetwork, Relay)> {
+        let options = GuestOptions { out_of_band: false, files, ..GuestOptions::default() };
         let (network, tap) = HostNetwork::new(options.mtu)?;
         let link = Link::new()?;
         let relay = Relay::new(tap, link.left, to_guest, to_network);
@@ -71,7 +82,7 @@ impl Bench {
     /// If one of the guests does not boot.
     pub fn two_guests(&self, mtu: u32) -> Result<[Guest; 2]> {
         let link = Link::new()?;
-        let options = |number| GuestOptions { number, mtu, out_of_band: false };
+        let options = |number| GuestOptions { number, mtu, out_of_band: false, files: Vec::new() };
         let mut first = Guest::start(&self.image, &options(1), link.left, &self.directory)?;
         let mut second = Guest::start(&self.image, &options(2), link.right, &self.directory)?;
         first.await_boot()?;
@@ -87,7 +98,7 @@ impl Bench {
     pub fn two_guests_with_faults(&self, mtu: u32, to_second: Faults, to_first: Faults) -> Result<([Guest; 2], Relay)> {
         let (left, right) = (Link::new()?, Link::new()?);
         let relay = Relay::new(left.right, right.left, to_second, to_first);
-        let options = |number| GuestOptions { number, mtu, out_of_band: false };
+        let options = |number| GuestOptions { number, mtu, out_of_band: false, files: Vec::new() };
         let mut first = Guest::start(&self.image, &options(1), left.left, &self.directory)?;
         let mut second = Guest::start(&self.image, &options(2), right.right, &self.directory)?;
         first.await_boot()?;

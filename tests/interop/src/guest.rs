@@ -4,6 +4,7 @@ use crate::error::{Error, Result};
 use crate::host::Host;
 use crate::image::GuestImage;
 use crate::link::LinkEnd;
+use crate::payload::{self, GuestFile};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Signal, set_parent_process_death_signal};
 use std::collections::BTreeMap;
@@ -54,11 +55,13 @@ pub struct GuestOptions {
     pub mtu: u32,
     /// Whether the guest has a second Ethernet port for TCP connections to and from this machine.
     pub out_of_band: bool,
+    /// Files that the guest has in addition to those of its image.
+    pub files: Vec<GuestFile>,
 }
 
 impl Default for GuestOptions {
     fn default() -> GuestOptions {
-        GuestOptions { number: 1, mtu: 1500, out_of_band: true }
+        GuestOptions { number: 1, mtu: 1500, out_of_band: true, files: Vec::new() }
     }
 }
 
@@ -110,14 +113,22 @@ impl Guest {
         let messages = File::create(file("qemu")).map_err(Error::file(&file("qemu")))?;
         let forwarded = if options.out_of_band { Some(free_port()?) } else { None };
 
+        let mut initramfs = image.initramfs();
+        if !options.files.is_empty() {
+            payload::append(&image.initramfs(), &options.files, &file("initramfs"))?;
+            initramfs = file("initramfs");
+        }
+        // The archive is unpacked into memory, and is in memory itself until then.
+        let memory = if options.files.is_empty() { "384" } else { "768" };
+
         let mut command = Command::new(QEMU);
         command
-            .args(["-accel", "tcg", "-cpu", "max", "-smp", "1", "-m", "384"])
+            .args(["-accel", "tcg", "-cpu", "max", "-smp", "1", "-m", memory])
             .args(["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"])
             .arg("-kernel")
             .arg(image.kernel())
             .arg("-initrd")
-            .arg(image.initramfs())
+            .arg(initramfs)
             .args(["-append", &kernel_command_line(&name, host, options)])
             .args(["-serial", &format!("file:{}", escaped(&file("console")))])
             // qemu gets two sockets without names: its standard output is the control channel, and its standard input

@@ -9,6 +9,7 @@
 //! |---|---|
 //! | [`image`] | the guest's kernel and initramfs, made by `build_guest.py` |
 //! | [`guest`] | one running virtual machine: it boots, runs commands, and ends |
+//! | [`payload`] | files that a case adds to its guest |
 //! | [`link`] | links, and the relay that joins two links |
 //! | [`fault`] | seeded or scripted loss, reordering, duplication and corruption of frames |
 //! | [`frame`] | Ethernet, ARP, IPv4, IPv6, neighbour discovery and UDP, as bytes |
@@ -33,6 +34,7 @@ pub mod guest;
 pub mod host;
 pub mod image;
 pub mod link;
+pub mod payload;
 pub mod pcap;
 pub mod port;
 pub mod roce;

@@ -10,6 +10,7 @@ use rustix::io::Errno;
 use rustix::ioctl::{Setter, ioctl, opcode};
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -76,6 +77,27 @@ impl HostNetwork {
             read(stderr, Stream::Messages, send);
         }
         Ok(Program { child, name, lines, output: String::new(), messages: String::new() })
+    }
+}
+
+impl HostNetwork {
+    /// The body of a page that a program in the namespace serves at `address`.
+    ///
+    /// # Errors
+    /// If nobody answers.
+    pub fn get(&self, address: &str, path: &str) -> Result<String> {
+        let request = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
+        let answer = self.namespace.run(|| -> io::Result<String> {
+            let mut stream = TcpStream::connect(address)?;
+            stream.set_read_timeout(Some(COMMAND_PATIENCE))?;
+            stream.write_all(request.as_bytes())?;
+            let mut text = String::new();
+            stream.read_to_string(&mut text)?;
+            Ok(text)
+        });
+        let answer = answer.map_err(Error::io(address))?;
+        let body = answer.split_once("\r\n\r\n").map(|(_, body)| body.to_owned());
+        body.ok_or_else(|| Error::Check(format!("{address} has no answer for {path}")))
     }
 }
 
@@ -159,7 +181,7 @@ impl Program {
 }
 
 /// Finds the command `rnic` in the directory of the running program, or in the parent of that directory.
-fn rnic() -> Result<PathBuf> {
+pub(crate) fn rnic() -> Result<PathBuf> {
     let here = std::env::current_exe().map_err(Error::io("this program"))?;
     // Test programs are one directory deeper than commands.
     let found = here.ancestors().skip(1).take(2).map(|directory| directory.join("rnic")).find(|path| path.is_file());

@@ -18,6 +18,7 @@ use rnic_run::{RunEvent, RunStatus};
 use rnic_sim::resolve::resolve;
 use rnic_sim::{Catalogue, Events, MeshProbe, Sharing};
 use rnic_transport::Time;
+use rnic_watch::counters::suspects::{self, PauseSuspect};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -60,9 +61,12 @@ pub(super) struct ShowArgs {
 /// Simulates the run, and serves or prints its page.
 pub(super) fn show(arguments: &ShowArgs, catalogue: &Catalogue) -> Result<(), CliError> {
     let interruption = Interruption::listen()?;
-    let recording = simulate(arguments, catalogue, &interruption)?;
+    let (mut recording, pauses) = simulate(arguments, catalogue, &interruption)?;
     if arguments.print {
-        return print(&recording);
+        return print(&recording, &pauses);
+    }
+    for pause in &pauses {
+        recording.note += &format!("; pause counters: {pause}");
     }
     let note = recording.note.clone();
     let opened = |page| super::say(&format!("{note}; page at http://{page}/"));
@@ -72,7 +76,10 @@ pub(super) fn show(arguments: &ShowArgs, catalogue: &Catalogue) -> Result<(), Cl
     })
 }
 
-fn simulate(arguments: &ShowArgs, catalogue: &Catalogue, interruption: &Interruption) -> Result<Recording, CliError> {
+/// Simulates the run. Returns what the page shows, and a sentence for each origin of its pauses.
+fn simulate(
+    arguments: &ShowArgs, catalogue: &Catalogue, interruption: &Interruption,
+) -> Result<(Recording, Vec<String>), CliError> {
     let scenario = load_selected(catalogue, &arguments.selection)?;
     let spec = select(&scenario, arguments.run.as_deref())?;
     let meshes = &spec.fabric.meshes;
@@ -131,6 +138,9 @@ fn simulate(arguments: &ShowArgs, catalogue: &Catalogue, interruption: &Interrup
     times.sort_unstable();
     // A probe that was posted just before the end had no time for a response.
     let patience = times.get(times.len() / 2).map_or(Time::ZERO, |median| median.scale(20.0));
+    // The last tenth of the run stands for the interval between two readings of the counters.
+    let transmitters = suspects::of_run(&run, resolved.topology.hosts, end.scale(0.1));
+    let pauses: Vec<String> = suspects::suspects(&transmitters).iter().map(PauseSuspect::text).collect();
     let note = format!(
         "Simulated: {}, run \"{}\", mesh \"{}\"; one second here is {} of the run",
         scenario.title,
@@ -138,11 +148,11 @@ fn simulate(arguments: &ShowArgs, catalogue: &Catalogue, interruption: &Interrup
         meshes[mesh].name,
         Time::from_ps((1e12 / stretch) as u64)
     );
-    Ok(record(&inventory, probes, (end, patience), stretch, &note))
+    Ok((record(&inventory, probes, (end, patience), stretch, &note), pauses))
 }
 
 /// Prints what the page would show first.
-fn print(recording: &Recording) -> Result<(), CliError> {
+fn print(recording: &Recording, pauses: &[String]) -> Result<(), CliError> {
     let Recording { mesh, now, note, .. } = recording;
     output::print(|out| {
         writeln!(out, "{note}")?;
@@ -164,6 +174,9 @@ fn print(recording: &Recording) -> Result<(), CliError> {
             let what = if *symptom == Symptom::Loss { "lost" } else { "slow" };
             writeln!(out, "suspect: {}: {bad} of {probes} probes through it are {what}", parts.join(" or "))?;
         }
+        for pause in pauses {
+            writeln!(out, "suspect by pause counters: {pause}")?;
+        }
         for alarm in mesh.alarms().on() {
             let since = (now - alarm.since_ms) / 1_000;
             writeln!(
@@ -179,7 +192,7 @@ fn print(recording: &Recording) -> Result<(), CliError> {
             let (since, end) = ((now - alarm.since_ms) / 1_000, (now - end) / 1_000);
             writeln!(out, "ended alarm: {} of {}: from {since} s to {end} s before the end", alarm.rule, alarm.about)?;
         }
-        if mesh.findings().is_empty() && mesh.alarms().on().next().is_none() {
+        if mesh.findings().is_empty() && pauses.is_empty() && mesh.alarms().on().next().is_none() {
             writeln!(out, "no part of the network explains failures, and no alarm is on")?;
         }
         Ok(())

@@ -48,6 +48,15 @@ impl BufferSpec {
         }
     }
 
+    /// Bitmap of the priorities that PFC protects; 0 without PFC.
+    pub fn lossless_priorities(&self) -> u8 {
+        match self {
+            BufferSpec::Shared(SharedSpec { limits: SharedLimits::Pfc(pfc), .. }) => pfc.lossless,
+            other if other.has_pfc() => u8::MAX,
+            _ => 0,
+        }
+    }
+
     /// Whether the switch sends PFC pauses.
     pub fn has_pfc(&self) -> bool {
         self.pfc_headroom().is_some()

@@ -10,6 +10,8 @@
 //! the pool is zero or at least `xon_offset` below the threshold. The switch drops a packet for which neither the pool
 //! nor the headroom has room.
 //!
+//! PFC may protect only some of the priorities. The others have no headroom: what is beyond the threshold is dropped.
+//!
 //! Without PFC there is no headroom, and a queue may be limited to a multiple of the pool's free bytes.
 
 use super::output_queues::OutputQueues;
@@ -59,6 +61,16 @@ pub struct SharedPfc {
     pub xon_offset: Bytes,
     /// Bytes reserved for each (port, priority), for packets that arrive beyond the threshold.
     pub headroom: Bytes,
+    /// Bitmap of the priorities that PFC protects, normally all (255). In the others there is no headroom: the switch
+    /// drops packets beyond the threshold and pauses nobody.
+    pub lossless: u8,
+}
+
+impl SharedPfc {
+    /// Number of those of `priorities` priorities that PFC protects.
+    pub fn protected(&self, priorities: usize) -> u64 {
+        (0..priorities).filter(|priority| self.lossless & (1 << priority) != 0).count() as u64
+    }
 }
 
 /// PFC's pause threshold in a shared buffer.
@@ -103,7 +115,7 @@ impl<B: Copy> SharedBuffer<B> {
             SharedLimits::Pfc(pfc) => (Some(pfc), None),
             SharedLimits::Lossy { egress_alpha } => (None, egress_alpha),
         };
-        let reserved = pfc.map_or(0, |pfc| pfc.headroom.0 * (ports * priorities) as u64);
+        let reserved = pfc.map_or(0, |pfc| pfc.headroom.0 * ports as u64 * pfc.protected(priorities));
         SharedBuffer {
             priorities,
             pool: spec.buffer.0.saturating_sub(reserved),
@@ -150,7 +162,9 @@ impl<B: Copy> Buffer<B> for SharedBuffer<B> {
                 return false;
             }
         }
-        self.fits_in_pool(charge, bytes) || self.pfc.is_some_and(|pfc| charge.headroom + bytes <= pfc.headroom.0)
+        let has_headroom =
+            |pfc: SharedPfc| charge.headroom + bytes <= pfc.headroom.0 && pfc.lossless & (1 << priority) != 0;
+        self.fits_in_pool(charge, bytes) || self.pfc.is_some_and(has_headroom)
     }
 
     #[inline(always)]
@@ -231,7 +245,7 @@ mod tests {
     }
 
     fn with_pfc(buffer: u64, threshold: PauseThreshold, xon_offset: u64) -> SharedSpec {
-        let pfc = SharedPfc { threshold, xon_offset: Bytes(xon_offset), headroom: Bytes(HEADROOM) };
+        let pfc = SharedPfc { threshold, xon_offset: Bytes(xon_offset), headroom: Bytes(HEADROOM), lossless: u8::MAX };
         SharedSpec { buffer: Bytes(buffer), limits: SharedLimits::Pfc(pfc) }
     }
 
@@ -266,6 +280,19 @@ mod tests {
         }
         let by_hand = [(2_000, 2_000, false), (1_000, 2_000, false), (0, 2_000, false), (0, 1_000, true), (0, 0, true)];
         assert_eq!(resumes, by_hand);
+    }
+
+    #[test]
+    fn a_priority_without_pfc_drops_beyond_the_threshold() {
+        // Two ports, two priorities, PFC in the first only: 10,000 bytes less twice 3,000 make a pool of 4,000.
+        let SharedSpec { buffer, limits } = with_pfc(10_000, PauseThreshold::Static(Bytes(1_500)), 1_000);
+        let SharedLimits::Pfc(pfc) = limits else { panic!("a buffer with PFC") };
+        let spec = SharedSpec { buffer, limits: SharedLimits::Pfc(SharedPfc { lossless: 0b01, ..pfc }) };
+        let mut buffer = SharedBuffer::new(&spec, shape(2, 2));
+        assert_eq!(buffer.pool, 4_000);
+        let mut offers = |priority| [(); 3].map(|_| offer(&mut buffer, 0, 1, priority));
+        assert_eq!(offers(0), [Some(false), Some(true), Some(true)]);
+        assert_eq!(offers(1), [Some(false), None, None]);
     }
 
     #[test]

@@ -11,11 +11,13 @@ mod writer;
 use crate::credentials::Files;
 use crate::evaluation::Evaluation;
 use crate::inventory::Inventory;
+use crate::presence::{Heard, Held, Presence};
 use crate::recorded::Recording;
 use crate::registry::Registry;
 pub use crate::store::Earlier;
 use crate::store::{Converter, State, Store, StoreError, earlier};
 use crate::verdict::Mesh;
+use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -208,16 +210,26 @@ impl Shared {
 
     /// Counts a batch in the verdicts.
     fn count(&self, batch: &crate::record::Batch, now: u64) {
+        let index = |(name, incarnation): &(String, u64)| Some((self.view.inventory.index(name)?, *incarnation));
+        let peers = self.presences(batch.targets.iter().filter_map(index), now);
+        let presence = |host, incarnation| peers.get(&(host, incarnation)).copied().unwrap_or(Presence::Down);
+        lock(&self.view.mesh).add(batch, now, presence);
+    }
+
+    /// Counts the results that were held back until it was known whether their targets are up.
+    fn settle(&self, now: u64) {
+        let held = lock(&self.view.mesh).held();
+        if !held.is_empty() {
+            let known = self.presences(held.into_iter(), now);
+            let presence = |held: &Held| known.get(&(held.ends.1, held.incarnation)).copied();
+            lock(&self.view.mesh).settle(now, |held| presence(held).unwrap_or(Presence::Unknown));
+        }
+    }
+
+    /// What is known about agents, given by host and incarnation.
+    fn presences(&self, agents: impl Iterator<Item = (u32, u64)>, now: u64) -> BTreeMap<(u32, u64), Presence> {
         let registry = lock(&self.view.registry);
-        let peers: std::collections::BTreeMap<(u32, u64), bool> = batch
-            .targets
-            .iter()
-            .filter_map(|(name, incarnation)| Some((self.view.inventory.index(name)?, *incarnation)))
-            .map(|key| (key, registry.is_up(key.0, key.1, now)))
-            .collect();
-        drop(registry);
-        let is_up = |host, incarnation| peers.get(&(host, incarnation)).copied().unwrap_or(false);
-        lock(&self.view.mesh).add(batch, now, is_up);
+        agents.map(|agent| (agent, registry.presence(agent.0, agent.1, now))).collect()
     }
 }
 
@@ -245,6 +257,7 @@ pub fn run(options: &Options, stop: &AtomicBool, mut event: impl FnMut(Event)) -
         let now = shared.view.now();
         if now >= evaluated + every {
             evaluated = now;
+            shared.settle(now);
             shared.evaluate(now);
             if let Some(exporter) = &mut exporter {
                 exporter.push(&shared, |why| event(Event::Otlp(why)));
@@ -281,7 +294,8 @@ fn open(
     let inventory = options.inventory.clone();
     let mut mesh = Mesh::new(inventory.clone());
     let wall = options.clock.unix_us();
-    let refilled = refill(options, &mut mesh, wall)?;
+    let mut replay = Replay::new(&mut mesh);
+    let refilled = refill(options, &mut replay, wall)?;
     let mut replayed = 0;
     let retention = inventory.settings.retention_hours as usize;
     let (store, mut state) = Store::open(&options.folder, retention, |entry| {
@@ -289,9 +303,10 @@ fn open(
         // A clock that went back, or an hour of long ago: the age is not known or of no interest.
         let age = wall.checked_sub(entry.received_us).map_or(0, |us| us / 1_000);
         if let Some(at) = BEFORE_MS.checked_sub(age) {
-            mesh.add(&entry.batch, at, |_, _| true);
+            replay.batch(&entry.batch, at);
         }
     })?;
+    replay.end();
     if state.secret.len() < 32 {
         state.secret = crate::host::random::<32>()?.to_vec();
     }
@@ -373,15 +388,61 @@ pub fn show(
     Ok(())
 }
 
+/// Counts the results of an earlier controller, in order of arrival.
+struct Replay<'m> {
+    mesh: &'m mut Mesh,
+    heard: Heard,
+    /// When the results that are held back were looked at last.
+    settled: u64,
+}
+
+impl Replay<'_> {
+    fn new(mesh: &mut Mesh) -> Replay<'_> {
+        let settings = &mesh.inventory().settings;
+        // As in the registry; a report comes as often as a fetch, or less often.
+        let patience = 3 * settings.refresh.max(settings.report).as_ps() / 1_000_000_000;
+        let heard = Heard::new(mesh.inventory().hosts.len(), patience);
+        Replay { mesh, heard, settled: 0 }
+    }
+
+    /// A host's report arrived at `at`.
+    fn heard(&mut self, host: u32, at: u64) {
+        self.heard.note(host, at);
+        if at >= self.settled + 1_000 {
+            self.settled = at;
+            let heard = &self.heard;
+            self.mesh.settle(at, |held| heard.presence(held.ends.1, held.at, at));
+        }
+    }
+
+    fn batch(&mut self, batch: &crate::record::Batch, at: u64) {
+        if let Some(host) = self.mesh.inventory().index(&batch.host) {
+            self.heard(host, at);
+        }
+        let heard = &self.heard;
+        self.mesh.add(batch, at, |target, _| heard.presence(target, at, at));
+    }
+
+    fn result(&mut self, ends: (u32, u32), path: (u16, u16), result: crate::record::ProbeResult, at: u64) {
+        self.heard(ends.0, at);
+        self.mesh.restore(ends, path, result, at, self.heard.presence(ends.1, at, at));
+    }
+
+    /// There are no more results. Nothing tells whether the targets of the last ones were up.
+    fn end(self) {
+        self.mesh.settle(BEFORE_MS, |_| Presence::Down);
+    }
+}
+
 /// Fills the windows with the results of the last hour.
-fn refill(options: &Options, mesh: &mut Mesh, wall: u64) -> Result<Earlier, StoreError> {
+fn refill(options: &Options, replay: &mut Replay<'_>, wall: u64) -> Result<Earlier, StoreError> {
     let since = wall.saturating_sub(HOUR_MS * 1_000);
     earlier(&options.folder, (since, wall), REFILL, |stored| {
         let index = |name: &[u8]| options.inventory.index(std::str::from_utf8(name).ok()?);
         // Hosts that have left the inventory tell nothing any more.
         if let (Some(prober), Some(target)) = (index(stored.prober.data()), index(stored.target.data())) {
             let age = (wall - stored.received_us) / 1_000;
-            mesh.restore((prober, target), stored.path, stored.result, BEFORE_MS - age);
+            replay.result((prober, target), stored.path, stored.result, BEFORE_MS - age);
         }
     })
 }

@@ -57,8 +57,8 @@ pub enum NicChoice {
 pub enum Event {
     /// The device is open: where it receives.
     Open(SocketAddr),
-    /// A real NIC carries the probes: its name.
-    Nic(String),
+    /// A real NIC carries the probes: its name, and whether its hardware makes time stamps.
+    Nic(String, bool),
     /// There is no real NIC for the probes; the reason.
     NoNic(String),
     /// A new pinglist: number of targets and of admitted probers.
@@ -127,6 +127,14 @@ impl Device {
         match self {
             Device::Endpoint(device) => device.source_ports(paths),
             Device::Nic(device) => device.source_ports(paths),
+        }
+    }
+
+    /// Whether the times of probes are time stamps of the NIC's hardware.
+    fn has_hardware_times(&self) -> bool {
+        match self {
+            Device::Endpoint(_) => false,
+            Device::Nic(device) => device.clock.is_some(),
         }
     }
 
@@ -202,7 +210,7 @@ pub fn run(options: &Options, stop: &AtomicBool, mut event: impl FnMut(Event)) -
     let system = |doing| move |error| HostError::System { doing, error };
     let device = match nic::Device::open(options.address, options.nic)? {
         Ok(nic) => {
-            event(Event::Nic(nic.name.clone()));
+            event(Event::Nic(nic.name.clone(), nic.clock.is_some()));
             Device::Nic(Box::new(nic))
         }
         Err(why) => {
@@ -335,7 +343,11 @@ impl Talk<'_> {
             address: self.shared.device.address(),
             have,
             digest,
-            health: crate::record::Health { traces: self.traces, ..health },
+            health: crate::record::Health {
+                traces: self.traces,
+                hardware_times: self.shared.device.has_hardware_times(),
+                ..health
+            },
         };
         match self.client.fetch(&registration)? {
             Fetched::Unchanged(version) => {

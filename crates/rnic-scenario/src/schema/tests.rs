@@ -22,7 +22,8 @@ fn keys_of_the_reader() -> BTreeSet<(&'static str, &'static str)> {
         let own = variants.iter().flat_map(|variant| variant.keys);
         common.iter().chain(own).map(move |key| (table, *key)).collect::<Vec<_>>()
     });
-    plain.chain(varying).chain(read::RUN_KEYS.map(|key| ("run", key))).collect()
+    let beside = beside::KEYS.map(|key| ("run.beside", key));
+    plain.chain(varying).chain(read::RUN_KEYS.map(|key| ("run", key))).chain(beside).collect()
 }
 
 #[test]

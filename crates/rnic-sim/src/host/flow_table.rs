@@ -15,11 +15,11 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 /// Maximum number of windows of simulated time (the steps of the parallel simulation) between two progress events.
-const WINDOWS_PER_REPORT: u32 = 256;
+pub(super) const WINDOWS_PER_REPORT: u32 = 256;
 
 /// Number of packet-hops after which a progress event follows earlier. In a large fabric a single window has many
 /// thousands of them, so that [`WINDOWS_PER_REPORT`] windows would take several seconds.
-const HOPS_PER_REPORT: u64 = 1 << 19;
+pub(super) const HOPS_PER_REPORT: u64 = 1 << 19;
 
 /// The reason why the hosts ended a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -133,6 +133,26 @@ impl<'a, S: Iterator<Item = FlowSpec>> FlowTable<'a, S> {
     /// Start of the next flow that will start; [`Time::MAX`] if none is known.
     pub(crate) fn next_start(&self) -> Time {
         self.next_start
+    }
+    /// Number of flows that have finished.
+    pub(super) fn finished(&self) -> u64 {
+        self.finished
+    }
+    /// Id of the next flow that starts.
+    pub(super) fn started(&self) -> u32 {
+        self.started
+    }
+    /// Makes `started` the id of the next flow: the flows before it are of other tables.
+    pub(super) fn count_from(&mut self, started: u32) {
+        self.started = started;
+    }
+    /// Exchanges the log of retired flows with `log`.
+    pub(super) fn exchange_log(&mut self, log: &mut FlowLog) {
+        std::mem::swap(&mut self.log, log);
+    }
+    /// Time of the latest progress of a flow.
+    pub(super) fn last_progress(&self) -> Time {
+        self.last_progress
     }
     /// Notes that a flow has progressed at `now`, for the detection of stalled runs.
     #[inline]

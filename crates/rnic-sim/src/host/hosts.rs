@@ -1,7 +1,7 @@
 //! All simulated hosts of a run. Between two windows of simulated time, the hosts start flows, process the notes (about
 //! finished flows) that NICs left during the last window, and retire flows.
 
-use super::config::HostTotals;
+use super::config::{DATA_PRIORITY, HostTotals};
 use super::ends::{EndLocation, FlowEnds, FlowHashes, ReceivingEnd, SendingEnd};
 use super::flow_table::{FlowTable, Stop};
 use super::ids::FlowId;
@@ -59,6 +59,8 @@ pub(crate) struct FlowUnderWay {
     pub(crate) dst: HostId,
     /// Hash of the flow's data packets.
     pub(crate) data_hash: u32,
+    /// Priority of the flow's data packets.
+    pub(crate) priority: u8,
 }
 
 /// The interface through which the code that runs and samples the simulation accesses the hosts.
@@ -70,10 +72,10 @@ pub(crate) trait RunHosts: PartitionedHosts {
     /// Number of flows that have started and not finished.
     fn unfinished(&self) -> u64;
     /// The flows that started before `now` and have not finished.
-    fn under_way(&self, now: Time) -> impl Iterator<Item = FlowUnderWay>;
+    fn under_way(&mut self, now: Time) -> impl Iterator<Item = FlowUnderWay>;
     /// For each flow that started before `now` and has not finished: the id of its record, and the payload bytes that
     /// have arrived.
-    fn delivered(&self, now: Time) -> impl Iterator<Item = (u32, u64)>;
+    fn delivered(&mut self, now: Time) -> impl Iterator<Item = (u32, u64)>;
     /// Takes the flow records at the end of the run: one per flow that has started, in order of start.
     fn take_records(&mut self) -> FlowLog;
 }
@@ -173,6 +175,16 @@ impl<'a, K: NicKind, S: Iterator<Item = FlowSpec>> Hosts<'a, K, S> {
         self.table.retire(flow, retransmitted, timeouts);
     }
 
+    /// Completes the records of the flows that have not retired at the end of the run, and writes them to the flow log.
+    pub(super) fn truncate_open(&mut self) {
+        let open: Vec<(FlowId, u64)> = self.table.open_flows().map(|(flow, record)| (flow, record.bytes)).collect();
+        for (flow, bytes) in open {
+            let (retransmitted, timeouts) = self.losses(flow);
+            let delivered = K::delivered(self.shared(), self.receive_end(flow), bytes);
+            self.table.truncate(flow, delivered, retransmitted, timeouts);
+        }
+    }
+
     /// Processes the notes that NICs left during the window of simulated time, in order of host, then of time.
     fn process_notices(&mut self) {
         let mut notices = std::mem::take(&mut self.notices);
@@ -254,25 +266,21 @@ where
     fn unfinished(&self) -> u64 {
         self.table.active()
     }
-    fn under_way(&self, now: Time) -> impl Iterator<Item = FlowUnderWay> {
+    fn under_way(&mut self, now: Time) -> impl Iterator<Item = FlowUnderWay> {
         self.open_flows(now).map(|(flow, record)| FlowUnderWay {
             id: record.id,
             src: HostId(record.src),
             dst: HostId(record.dst),
             data_hash: self.send_end(flow).data_hash(),
+            priority: DATA_PRIORITY,
         })
     }
-    fn delivered(&self, now: Time) -> impl Iterator<Item = (u32, u64)> {
+    fn delivered(&mut self, now: Time) -> impl Iterator<Item = (u32, u64)> {
         let delivered = |flow, bytes| K::delivered(self.shared(), self.receive_end(flow), bytes);
         self.open_flows(now).map(move |(flow, record)| (record.id, delivered(flow, record.bytes)))
     }
     fn take_records(&mut self) -> FlowLog {
-        let open: Vec<(FlowId, u64)> = self.table.open_flows().map(|(flow, record)| (flow, record.bytes)).collect();
-        for (flow, bytes) in open {
-            let (retransmitted, timeouts) = self.losses(flow);
-            let delivered = K::delivered(self.shared(), self.receive_end(flow), bytes);
-            self.table.truncate(flow, delivered, retransmitted, timeouts);
-        }
+        self.truncate_open();
         self.table.take_log()
     }
 }

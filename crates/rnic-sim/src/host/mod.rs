@@ -17,6 +17,7 @@ mod messages;
 mod partition;
 mod rc;
 mod slab;
+mod stacks;
 mod verbs;
 
 pub(crate) use config::DATA_PRIORITY;
@@ -31,4 +32,5 @@ pub(crate) use ids::EndSlot;
 pub(crate) use message::{Framing, MessageHosts, MessageSegment};
 pub(crate) use rc::RcHosts;
 pub use rc::segment::Segment;
+pub(crate) use stacks::{SharedHosts, Sharing as LinkSharing, StackHosts};
 pub(crate) use verbs::{HostChannel, MultipathSettings, NicTiming, VerbsConfig, VerbsHosts, try_out};

@@ -17,7 +17,8 @@ const MAX_PRIORITIES: u8 = 8;
 
 /// Number of priorities of a run's switches: the number that the scenario gives, else the number that the run needs.
 pub(super) fn priorities(run: &RunSpec) -> Result<u8, SetupError> {
-    let probed = run.fabric.meshes.iter().map(|mesh| mesh.priority + 1).max().unwrap_or(1);
+    let of_traffic = run.traffic.iter().map(|source| source.priority + 1);
+    let probed = run.fabric.meshes.iter().map(|mesh| mesh.priority + 1).chain(of_traffic).max().unwrap_or(1);
     let used = run.transport.priorities().unwrap_or(if run.transport.control_priority() { 2 } else { 1 }).max(probed);
     let used = match run.fabric.switch.queueing {
         QueueingSetup::Output(output) => output.needed_priorities(&run.transport).max(probed),
@@ -34,7 +35,7 @@ pub(super) fn priorities(run: &RunSpec) -> Result<u8, SetupError> {
             let why = match run.transport.priorities() {
                 Some(_) => format!("transport \"{}\"", run.transport.name),
                 None if run.transport.control_priority() => "`control_priority`".to_string(),
-                None if probed > 1 => "[[fabric.mesh]]".to_string(),
+                None if probed > 1 => "[[fabric.mesh]] and [[traffic]]".to_string(),
                 None => "`trim`".to_string(),
             };
             return Err(SetupError::Impossible(format!("`priorities` = {given}, but with {why} {used} are in use")));
@@ -64,10 +65,11 @@ pub(super) fn ecn(run: &RunSpec, marking: Marking) -> EcnSpec {
 pub(super) fn control_priority(run: &RunSpec, switch: &SwitchSpec) -> u8 {
     match switch.buffer {
         BufferSpec::Output(_) if !run.transport.control_priority() => DATA_PRIORITY,
-        // The further priorities are those of probes.
+        // The further priorities are those of probes, or of other traffic.
         _ if !run.transport.control_priority()
             && !run.transport.is_message()
-            && run.fabric.meshes.iter().any(|mesh| mesh.priority > 0) =>
+            && (run.fabric.meshes.iter().any(|mesh| mesh.priority > 0)
+                || run.traffic.iter().any(|source| source.priority > 0)) =>
         {
             DATA_PRIORITY
         }
@@ -157,14 +159,16 @@ fn shared_buffer(
     let setup = &run.fabric.switch;
     let impossible = |message: String| Err(SetupError::Impossible(message));
     let buffer = setup.buffer.unwrap_or(SHARED_BUFFER);
-    let cells = ports * u64::from(priorities);
+    let lossless = run.lossless_priorities();
+    let protected = (lossless & (u8::MAX >> (8 - priorities))).count_ones();
+    let cells = ports * u64::from(protected);
     let xon_offset = shared.xon_offset.unwrap_or(Bytes(2 * u64::from(frames.longest)));
     if run.transport.pfc {
         let headroom = setup.headroom.unwrap_or(needed);
         let reserved = Bytes(headroom.0.saturating_mul(cells));
         if reserved.0 + u64::from(frames.longest) > buffer.0 {
             return impossible(format!(
-                "a shared buffer of {buffer} has no room for a headroom of {headroom} for each of {ports} ports in {priorities} priorities, {reserved} in all; set a larger `buffer`, fewer `priorities` or a smaller `headroom`"
+                "a shared buffer of {buffer} has no room for a headroom of {headroom} for each of {ports} ports in {protected} priorities, {reserved} in all; set a larger `buffer`, fewer `priorities` or a smaller `headroom`"
             ));
         }
         let pool = Bytes(buffer.0 - reserved.0);
@@ -180,7 +184,10 @@ fn shared_buffer(
             Some(xoff) => PauseThreshold::Static(xoff),
             None => PauseThreshold::Dynamic { beta: shared.beta.unwrap_or(SHARED_BETA) },
         };
-        return Ok(SharedSpec { buffer, limits: SharedLimits::Pfc(SharedPfc { threshold, xon_offset, headroom }) });
+        return Ok(SharedSpec {
+            buffer,
+            limits: SharedLimits::Pfc(SharedPfc { threshold, xon_offset, headroom, lossless }),
+        });
     }
     if buffer.0 < u64::from(frames.longest) {
         return impossible(format!("a shared buffer of {buffer} cannot hold one packet of {} bytes", frames.longest));
@@ -255,7 +262,7 @@ pub(super) fn warn_of_late_marks(switch: &SwitchSpec, ports: u64, warnings: &mut
     let BufferSpec::Shared(SharedSpec { buffer, limits: SharedLimits::Pfc(pfc) }) = switch.buffer else { return };
     let Some(EcnSpec { marking, .. }) = switch.ecn else { return };
     let priorities = u64::from(switch.priorities);
-    let pool = buffer.0.saturating_sub(pfc.headroom.0 * ports * priorities) as f64;
+    let pool = buffer.0.saturating_sub(pfc.headroom.0 * ports * pfc.protected(switch.priorities.into())) as f64;
     // ECN compares its thresholds with the length of an egress queue, which may hold packets from all inputs. `bound`
     // is the queue length at which each input may have reached its PFC pause threshold.
     let bound = match pfc.threshold {
@@ -343,6 +350,10 @@ fn put_shared(shared: &SharedSpec, priorities: u8, put: &mut impl FnMut(&str, St
             }
             put("xon_offset", pfc.xon_offset.to_string());
             put("headroom", pfc.headroom.to_string());
+            if pfc.protected(priorities.into()) < u64::from(priorities) {
+                let protected = (0..priorities).filter(|priority| pfc.lossless & (1 << priority) != 0);
+                put("lossless priorities", format!("{:?}", protected.collect::<Vec<_>>()));
+            }
         }
         SharedLimits::Lossy { egress_alpha: Some(alpha) } => put("egress_alpha", alpha.to_string()),
         SharedLimits::Lossy { egress_alpha: None } => {}

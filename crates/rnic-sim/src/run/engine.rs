@@ -10,7 +10,7 @@ use crate::storm::Storms;
 use crate::watch::Recorder;
 use crate::watchdog::Watchdog;
 use rnic_fabric::{Body, BodyOf, Cause, Ending, Fabric, PortId, ProbeResult, Watcher, pause_tree};
-use rnic_run::{RunOutput, RunStatus, Totals, Truncation};
+use rnic_run::{PortRecord, RunOutput, RunStatus, Totals, Truncation};
 use rnic_transport::Time;
 
 /// Simulates the hosts on the fabric until all flows have finished or the run's `duration` is over.
@@ -53,8 +53,9 @@ pub(super) fn run_hosts<H: RunHosts>(
     let flows = hosts.take_records();
     let status = flows.error().map_or(status, |error| RunStatus::Failed(error.to_string()));
     let mut warnings = resolved.warnings.clone();
-    if resolved.fabric.switch.buffer.has_pfc() && totals.dropped > 0 {
-        warnings.push(format!("PFC did not prevent loss: {} packets were dropped", totals.dropped));
+    let dropped = dropped_despite_pfc(resolved.fabric.switch.buffer.lossless_priorities(), &ports);
+    if dropped > 0 {
+        warnings.push(format!("PFC did not prevent loss: {dropped} packets were dropped"));
     }
     let interrupted = status == RunStatus::Interrupted;
     let truncated = (ending == Ending::TimeUp || interrupted).then_some(Truncation { at: end, not_started: None });
@@ -103,6 +104,15 @@ fn accounts(resolved: &Resolved, totals: &Totals) -> Option<String> {
     }
     (resolved.lossless && totals.dropped > 0)
         .then(|| format!("internal error: a lossless fabric dropped {} packets", totals.dropped))
+}
+
+/// Number of packets that were dropped in the priorities of the bitmap `lossless`, which PFC protects.
+fn dropped_despite_pfc(lossless: u8, ports: &[PortRecord]) -> u64 {
+    let of_port = |port: &PortRecord| {
+        let protected = port.priorities.iter().enumerate().filter(|(priority, _)| lossless & (1 << priority) != 0);
+        protected.map(|(_, counters)| counters.drops).sum::<u64>()
+    };
+    ports.iter().map(of_port).sum()
 }
 
 /// The ports that form a cycle of PFC pauses, as the text "through PORT, PORT"; `None` if there is no such cycle.

@@ -5,25 +5,29 @@ mod host;
 mod message;
 mod rc;
 mod records;
+mod several;
 mod sharing;
 
 pub(crate) use host::simulate_host;
 pub(crate) use message::simulate_messages;
 pub(crate) use rc::simulate_captured;
 pub use rc::{simulate, simulate_on};
+pub(crate) use several::{BuildStack, build_stack, simulate_several};
 pub use sharing::Sharing;
 
 use crate::capture::Capture;
 use crate::events::{Events, Listener};
 use crate::resolve::Resolved;
 use cpu_time::ThreadTime;
-use rnic_run::{RunEvent, RunOutput, RunProgress, RunRecord, RunSpec, RunStatus, Truncation};
+use rnic_run::{RunEvent, RunOutput, RunProgress, RunRecord, RunSpec, RunStatus, Traffic, Truncation};
 use rnic_transport::Time;
 use rnic_workload::{FlowStream, Loops};
 
 /// The inputs of the simulation of one run, for the code that is compiled for the run's transport.
 pub struct Job<'a, 'o> {
     pub(crate) resolved: &'a Resolved,
+    /// The traffic sources of `flows` and `loops`.
+    pub(crate) traffic: &'a [Traffic],
     pub(crate) seed: u64,
     pub(crate) flows: FlowStream,
     pub(crate) loops: Option<Loops>,
@@ -131,7 +135,7 @@ fn simulate_with(
     let total = loops.as_ref().map_or(Some(0), Loops::total).map(|looped| looped.saturating_add(stream.total()));
     let duration = resolved.host_config.duration;
     events.estimate_flows(duration, move |progress| expected(total, duration, progress));
-    let job = Job { resolved, seed, flows: stream, loops, events, capture, sharing };
+    let job = Job { resolved, traffic: &spec.traffic, seed, flows: stream, loops, events, capture, sharing };
     let output = simulator.simulate(job);
     let started = output.flows.len() as u64;
     if let Some(truncation) = output.truncated {

@@ -45,6 +45,7 @@ pub(crate) fn run_on(topology: TopologySpec, transport: &str) -> RunSpec {
         },
         traffic: Vec::new(),
         transport: TransportSpec::named(transport).expect("a built-in transport"),
+        beside: Vec::new(),
         limits: Limits { duration: None, max_time: None, stall_time: Time::from_ms(1_000) },
         watch: None,
     }
@@ -100,6 +101,7 @@ pub(crate) fn list(flows: &[FlowSpec]) -> Vec<Traffic> {
         warmup: 0,
         cooldown: 0,
         start: Time::ZERO,
+        priority: 0,
     }]
 }
 

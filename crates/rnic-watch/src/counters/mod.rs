@@ -4,9 +4,11 @@
 //! a dashboard or an alert rule that works on a simulation works on the real network.
 
 mod host;
+pub mod pause_metrics;
 mod recorder;
 pub mod simulated;
 mod sonic;
+pub mod suspects;
 
 pub use host::Host;
 pub use recorder::Recorder;

@@ -44,6 +44,15 @@ pub(crate) fn parse_ethtool_statistics(text: &str) -> Option<std::collections::B
     host::ethtool::parse_statistics(text, "ethtool -S").ok()
 }
 
+/// A device and its port.
+pub(crate) type LinkEnd = (String, String);
+
+/// The links in a file with all links.
+pub(crate) fn links(text: &str, file: &str) -> Result<Vec<[LinkEnd; 2]>, crate::input::InputError> {
+    let links = neighbours::parse_links(text, file)?;
+    Ok(links.into_iter().map(|link| link.ends.map(|end| (end.device, end.port))).collect())
+}
+
 /// Name of a switch or host.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Device(pub String);

@@ -23,6 +23,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
 /// Settings that all RC-like NICs of the run share.
+#[derive(Clone)]
 pub(crate) struct RcShared<C: CongestionControl> {
     pub(crate) cfg: FlowConfig,
     pub(crate) params: C::Params,

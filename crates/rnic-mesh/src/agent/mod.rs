@@ -1,0 +1,217 @@
+//! The agent of a host: it probes the targets of its pinglist and answers the probers that the list admits. It uses
+//! neither sockets nor clocks, so that a simulated host runs the same code as a real one.
+//!
+//! An agent does not trust its list with the network: each pair and the whole host have rates that no list can exceed
+//! ([`Limits`]). After three fetches in a row without an answer of the controller the agent stops probing, until a
+//! fetch succeeds again.
+
+mod batches;
+mod list;
+mod probes;
+#[cfg(test)]
+mod tests;
+
+use crate::record::{Batch, Health, Pinglist, ProbeRecord, Target, Trace};
+use rnic_endpoint::DatagramAddress;
+use rnic_perf::ping::Carrier;
+use rnic_perf::ping::message::Message;
+use rnic_perf::ping::prober::Prober;
+use rnic_perf::ping::responder::Responder;
+use rnic_transport::Time;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+/// Number of fetches without an answer after which an agent stops probing.
+pub const MAX_FAILED_FETCHES: u32 = 3;
+
+/// Bounds that no pinglist can exceed.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Limits {
+    /// Maximum probes per second of this host.
+    pub rate: f64,
+    /// Minimum time between two probes of a pair.
+    pub interval: Time,
+    /// Maximum number of results that wait for the controller; beyond it the oldest are thrown away.
+    pub waiting: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits { rate: 1_000.0, interval: Time::from_ms(10), waiting: 1_000_000 }
+    }
+}
+
+/// A probe to be sent now.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Outgoing {
+    /// Identifies the probe in [`Agent::sent`].
+    pub id: ProbeId,
+    /// The target.
+    pub to: DatagramAddress,
+    /// What carries the probe.
+    pub carrier: Carrier,
+    /// Flow label, which selects the UDP source port.
+    pub path: u16,
+    /// Differentiated services code point.
+    pub dscp: u8,
+    /// The message.
+    pub message: Message,
+    /// Payload bytes of the datagram.
+    pub len: usize,
+}
+
+/// A probe of an agent.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct ProbeId {
+    /// Session with the target.
+    pub session: u64,
+    /// Number of the probe in the session.
+    pub sequence: u64,
+}
+
+struct Series {
+    target: Target,
+    prober: Prober,
+    due: Option<Time>,
+    /// Number of the target in [`Agent::targets`].
+    number: u16,
+    /// Numbers of the paths.
+    paths: Vec<u16>,
+}
+
+/// The state of an agent.
+pub struct Agent {
+    host: String,
+    incarnation: u64,
+    limits: Limits,
+    version: u64,
+    list: Option<Pinglist>,
+    failed_fetches: u32,
+    /// The targets, by session.
+    series: BTreeMap<u64, Series>,
+    /// When each series wants to be looked at next.
+    due: BTreeSet<(Time, u64)>,
+    responder: Responder,
+    /// Probes that may leave, and when this was computed.
+    allowance: (f64, Time),
+    source_ports: Vec<u16>,
+    /// Maximum bytes of a probe, if the device has no reliable connections.
+    only_datagrams: Option<usize>,
+    /// Names and incarnations of targets that records refer to.
+    targets: Vec<(String, u64)>,
+    records: VecDeque<ProbeRecord>,
+    traces: VecDeque<Trace>,
+    /// Batches that the controller has not confirmed, in order.
+    batches: VecDeque<Batch>,
+    in_batches: usize,
+    next_batch: u64,
+    health: Health,
+}
+
+impl Agent {
+    /// An agent without a pinglist. `source_ports` has the UDP source port of each path; `incarnation` is random.
+    pub fn new(host: &str, incarnation: u64, source_ports: Vec<u16>, limits: Limits, now: Time) -> Agent {
+        Agent {
+            host: host.to_string(),
+            incarnation,
+            limits,
+            version: 0,
+            list: None,
+            failed_fetches: 0,
+            series: BTreeMap::new(),
+            due: BTreeSet::new(),
+            responder: Responder::new(now),
+            allowance: (1.0, now),
+            source_ports,
+            only_datagrams: None,
+            targets: Vec::new(),
+            records: VecDeque::new(),
+            traces: VecDeque::new(),
+            batches: VecDeque::new(),
+            in_batches: 0,
+            next_batch: 1,
+            health: Health::default(),
+        }
+    }
+
+    /// The device has no reliable connections, and datagrams of at most this many bytes; `None`: no such bounds.
+    pub fn only_datagrams(&mut self, max: Option<usize>) {
+        self.only_datagrams = max;
+    }
+
+    /// The controller confirmed that the list is current.
+    pub fn unchanged(&mut self, version: u64) {
+        self.version = version;
+        let stopped = self.stopped();
+        self.failed_fetches = 0;
+        if stopped {
+            self.schedule();
+        }
+    }
+
+    /// The controller did not answer a fetch.
+    pub fn fetch_failed(&mut self) {
+        self.failed_fetches = self.failed_fetches.saturating_add(1);
+        if self.stopped() {
+            self.schedule();
+        }
+    }
+
+    /// Whether the agent does not probe because the controller is away.
+    pub fn stopped(&self) -> bool {
+        self.failed_fetches >= MAX_FAILED_FETCHES
+    }
+
+    /// Version and digest of the list, for the registration; zeros without a list.
+    pub fn have(&self) -> (u64, u64) {
+        (self.version, self.list.as_ref().map_or(0, |list| list.digest))
+    }
+
+    /// The list.
+    pub fn list(&self) -> Option<&Pinglist> {
+        self.list.as_ref()
+    }
+
+    /// The counters.
+    pub fn health(&self) -> Health {
+        let counters = self.responder.counters();
+        Health {
+            waiting: (self.records.len() + self.in_batches) as u64,
+            answered: counters.answered,
+            limited: counters.limited,
+            strange: counters.strange,
+            ..self.health
+        }
+    }
+
+    /// When the owner should call [`Agent::poll_send`] next.
+    pub fn next_time(&self) -> Option<Time> {
+        self.due.first().map(|(at, _)| *at)
+    }
+
+    /// The targets: session, address, and numbers of the paths in use.
+    pub fn paths(&self) -> Vec<(u64, std::net::SocketAddr, Vec<u16>)> {
+        let of = |(session, series): (&u64, &Series)| (*session, series.target.address.addr, series.paths.clone());
+        self.series.iter().map(of).collect()
+    }
+
+    /// The UDP source port of a path.
+    pub fn source_port(&self, path: u16) -> u16 {
+        self.source_ports.get(usize::from(path)).copied().unwrap_or(0)
+    }
+
+    /// Ends the agent: probes that wait get no result.
+    pub fn end(&mut self) {
+        self.series.clear();
+        self.due.clear();
+    }
+
+    fn schedule(&mut self) {
+        self.due.clear();
+        let stopped = self.stopped();
+        for (session, series) in &mut self.series {
+            // A stopped agent only waits for the probes that are under way.
+            series.due = if stopped { None } else { series.prober.next_time() };
+            self.due.extend(series.due.map(|due| (due, *session)));
+        }
+    }
+}

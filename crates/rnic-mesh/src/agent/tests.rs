@@ -1,0 +1,178 @@
+//! Tests of the agent.
+
+use super::*;
+use crate::record::{Admit, MAX_PATHS, ProbeResult};
+use crate::rotation;
+use rnic_perf::ping::message::Kind;
+
+const SECOND: Time = Time::from_ms(1_000);
+
+fn address(last: u8) -> DatagramAddress {
+    DatagramAddress { addr: ([10, 0, 0, last], 4_791).into(), qpn: last.into(), qkey: 9 }
+}
+
+fn list(targets: &[u8], interval_ms: u64) -> Pinglist {
+    let target = |last: &u8| Target {
+        host: format!("h{last}"),
+        incarnation: 1,
+        address: address(*last),
+        session: u64::from(*last),
+        interval_ms,
+    };
+    Pinglist {
+        version: 3,
+        digest: 4,
+        refresh_ms: 1_000,
+        report_ms: 1_000,
+        trace_ms: 1_000,
+        timeout_ms: 500,
+        size: 512,
+        paths: 2,
+        rotation: 0,
+        transport: Carrier::Ud,
+        dscp: 0,
+        targets: targets.iter().map(target).collect(),
+        admit: vec![Admit { session: 77, prober: address(9) }],
+    }
+}
+
+fn agent(limits: Limits) -> Agent {
+    Agent::new("h1", 5, vec![50_000, 50_001], limits, Time::ZERO)
+}
+
+/// Runs the agent until `end`; every probe leaves at once, and `answers` decides which ones are answered.
+fn run(agent: &mut Agent, end: Time, answers: impl Fn(&Outgoing) -> bool) -> Vec<(Time, Outgoing)> {
+    let mut sent = Vec::new();
+    while let Some(now) = agent.next_time().filter(|next| *next < end) {
+        while let Some(probe) = agent.poll_send(now) {
+            agent.sent(probe.id, now);
+            if answers(&probe) {
+                let source = (probe.to.addr.ip(), probe.to.qpn);
+                for kind in [Kind::Response, Kind::Report { delay: Time::from_us(3) }] {
+                    let bytes = Message { kind, ..probe.message }.emit();
+                    assert_eq!(agent.received(now + Time::from_us(10), now + Time::from_us(11), source, &bytes), None);
+                }
+            }
+            sent.push((now, probe));
+        }
+    }
+    sent
+}
+
+#[test]
+fn probes_are_sent_and_reported() {
+    let mut agent = agent(Limits::default());
+    agent.set_pinglist(list(&[2, 3], 100), Time::ZERO, || 0.5).unwrap();
+    let sent = run(&mut agent, SECOND, |probe| probe.to.qpn == 2);
+    assert_eq!(sent.len(), 20);
+    agent.close_batch(|time| time.as_ps() / 1_000_000 + 7);
+    let batch = agent.batch().unwrap().clone();
+    let of = |target: u16| batch.probes.iter().filter(move |probe| probe.target == target).collect::<Vec<_>>();
+    let answered = ProbeResult::Answered { total_ns: 11_000, prober_ns: 1_000, split_ns: Some((3_000, 7_000)) };
+    assert_eq!(of(0).len(), 10);
+    assert!(of(0).iter().all(|probe| probe.result == answered));
+    assert!(of(1).len() >= 4 && of(1).iter().all(|probe| probe.result == ProbeResult::Timeout));
+    assert_eq!((batch.sequence, batch.targets[1].0.as_str()), (1, "h3"));
+    assert_eq!(Batch::parse(&batch.emit()), Ok(batch));
+    agent.confirmed(1);
+    assert_eq!((agent.batch(), agent.health().waiting), (None, 0));
+}
+
+#[test]
+fn an_agent_without_controller_stops_and_resumes() {
+    let mut agent = agent(Limits::default());
+    agent.set_pinglist(list(&[2], 100), Time::ZERO, || 0.0).unwrap();
+    agent.fetch_failed();
+    agent.fetch_failed();
+    assert!(agent.next_time().is_some(), "two failures are no reason to stop");
+    agent.fetch_failed();
+    assert!(agent.stopped() && agent.next_time().is_none() && agent.poll_send(SECOND).is_none());
+    agent.unchanged(9);
+    assert!(agent.poll_send(SECOND).is_some());
+    assert_eq!(agent.have(), (9, 4));
+}
+
+/// A list that asks for a flood is obeyed within the agent's own limits.
+#[test]
+fn no_list_exceeds_the_limits() {
+    let mut agent = agent(Limits { rate: 50.0, ..Limits::default() });
+    let targets: Vec<u8> = (2..102).collect();
+    agent.set_pinglist(list(&targets, 0), Time::ZERO, || 0.0).unwrap();
+    let sent = run(&mut agent, Time::from_ms(2_000), |_| true);
+    assert!((90..=110).contains(&sent.len()), "{}", sent.len());
+    assert!(agent.health().throttled > 0);
+    for wrong in [Pinglist { size: 100, ..list(&[2], 1) }, Pinglist { paths: 3, ..list(&[2], 1) }] {
+        assert!(agent.set_pinglist(wrong, SECOND, || 0.0).unwrap_err().contains("the pinglist has"));
+    }
+}
+
+#[test]
+fn only_admitted_probers_are_answered() {
+    let mut agent = agent(Limits::default());
+    let mut probe = Message { kind: Kind::Probe, path: 0, session: 77, sequence: 0 }.emit().to_vec();
+    probe.resize(512, 0);
+    let from = |last: u8| (address(last).addr.ip(), u32::from(last));
+    assert_eq!(agent.received(SECOND, SECOND, from(9), &probe), None, "without a list nobody is answered");
+    agent.set_pinglist(list(&[], 100), Time::ZERO, || 0.0).unwrap();
+    assert!(agent.received(SECOND, SECOND, from(9), &probe).is_some());
+    assert_eq!(agent.received(SECOND, SECOND, from(8), &probe), None);
+    let empty = Pinglist { admit: Vec::new(), ..list(&[], 100) };
+    agent.set_pinglist(empty, SECOND, || 0.0).unwrap();
+    assert_eq!(agent.received(SECOND, SECOND, from(9), &probe), None);
+    assert_eq!(agent.health().strange, 3);
+}
+
+/// Without a controller the results wait, up to a bound; the oldest go first, and are counted.
+#[test]
+fn what_waits_is_bounded() {
+    let mut agent = agent(Limits { waiting: 50, rate: 1_000.0, ..Limits::default() });
+    agent.set_pinglist(list(&[2], 10), Time::ZERO, || 0.0).unwrap();
+    for turn in 1..=5 {
+        run(&mut agent, Time::from_ms(200 * turn), |_| true);
+        agent.close_batch(|_| 0);
+    }
+    let health = agent.health();
+    assert_eq!((health.probes, health.waiting + health.discarded), (100, 100));
+    assert!(health.waiting <= 50 && agent.batch().unwrap().sequence > 1);
+}
+
+/// A rotation changes the paths of a target, and nothing else: probes that are under way keep theirs.
+#[test]
+fn a_rotation_changes_the_paths() {
+    let ports: Vec<u16> = (0..MAX_PATHS).map(|path| 50_000 + path).collect();
+    let mut agent = Agent::new("h1", 5, ports, Limits::default(), Time::ZERO);
+    let mut used = std::collections::BTreeSet::new();
+    for rotation in 1..=10 {
+        let list = Pinglist { rotation, digest: rotation, ..list(&[2], 100) };
+        agent.set_pinglist(list, Time::from_ms(1_000 * rotation), || 0.0).unwrap();
+        let expected = rotation::paths("h1", "h2", rotation, 2);
+        let sent = run(&mut agent, Time::from_ms(1_000 * rotation + 400), |_| true);
+        assert!(!sent.is_empty() && sent.iter().all(|(_, probe)| expected.contains(&probe.path)));
+        assert!(sent.iter().all(|(_, probe)| probe.message.path == probe.path));
+        used.extend(expected);
+    }
+    assert!(used.len() >= 4, "{used:?}");
+    agent.close_batch(|_| 0);
+    let batch = agent.batch().unwrap();
+    assert!(batch.probes.iter().all(|probe| probe.result != ProbeResult::Gone), "nothing was interrupted");
+    assert!(Batch::parse(&batch.emit()).is_ok());
+    let mut small = Agent::new("h1", 5, vec![1, 2], Limits::default(), Time::ZERO);
+    let refused = small.set_pinglist(Pinglist { rotation: 1, ..list(&[2], 100) }, Time::ZERO, || 0.0);
+    assert!(refused.unwrap_err().contains("changes source ports"));
+}
+
+/// A target that starts anew is a new target; the probes of the old one are no losses.
+#[test]
+fn a_new_incarnation_ends_the_old_probes() {
+    let mut agent = agent(Limits::default());
+    agent.set_pinglist(list(&[2], 100), Time::ZERO, || 0.0).unwrap();
+    run(&mut agent, Time::from_ms(150), |_| false);
+    let mut new = list(&[2], 100);
+    new.targets[0].incarnation = 2;
+    new.targets[0].session = 99;
+    agent.set_pinglist(new, Time::from_ms(200), || 0.0).unwrap();
+    agent.close_batch(|_| 0);
+    let batch = agent.batch().unwrap();
+    assert!(batch.probes.iter().all(|probe| probe.result == ProbeResult::Gone) && batch.probes.len() == 2);
+    assert_eq!(batch.targets, [("h2".to_string(), 1), ("h2".to_string(), 2)]);
+}

@@ -1,0 +1,141 @@
+//! Simulates runs with traffic in several priorities, each of which may have its own transport.
+//!
+//! The engine is compiled once for all such runs: it calls the hosts of each transport through a trait object. The
+//! hosts of a transport are compiled for its loss recovery and its congestion control.
+
+use super::Job;
+use super::engine::run_hosts;
+use crate::events::Events;
+use crate::events::Listener;
+use crate::host::{FlowTable, LinkSharing, RcHosts, Segment, SharedHosts, StackHosts};
+use crate::in_band::Several;
+use crate::resolve::StackPlan;
+use rnic_fabric::Fabric;
+use rnic_fabric::config::FabricSpec;
+use rnic_run::{FlowSpec, RunOutput, Traffic, TrafficPattern};
+use rnic_transport::congestion::CongestionControl;
+use rnic_transport::recovery::Protocol;
+use rnic_transport::registry::visit_transports;
+use rnic_transport::transports::{FlowTransport, MessageTransport, ProtocolVisitor, TransportVisitor};
+use rnic_workload::{FlowStream, Loops, Network};
+use std::marker::PhantomData;
+
+/// The flows of a stream that belong to some of its traffic sources.
+pub(crate) struct FlowsOf {
+    all: FlowStream,
+    /// Whether the flows of each source belong.
+    sources: Vec<bool>,
+}
+
+impl Iterator for FlowsOf {
+    type Item = FlowSpec;
+
+    fn next(&mut self) -> Option<FlowSpec> {
+        let FlowsOf { all, sources } = self;
+        all.find(|flow| sources[usize::from(flow.traffic)])
+    }
+}
+
+/// What the hosts of one transport of a run are made of.
+pub(crate) struct StackJob<'a, 'f> {
+    plan: &'a StackPlan,
+    fabric: &'f Fabric<Segment<Several>>,
+    flows: FlowsOf,
+    loops: Option<Loops>,
+    events: &'a dyn Listener,
+}
+
+/// The function that makes the hosts of one transport, compiled for its congestion control.
+pub(crate) type BuildStack = for<'a, 'f> fn(StackJob<'a, 'f>) -> Result<Box<dyn StackHosts + 'a>, String>;
+
+/// Simulates a run with several transports. `build` returns the function that makes hosts with the congestion control
+/// of this name.
+pub(crate) fn simulate_several(job: Job<'_, '_>, build: impl Fn(&str) -> Option<BuildStack>) -> RunOutput {
+    let Job { resolved, traffic, seed, events, capture, sharing, .. } = job;
+    if capture.is_some() {
+        return RunOutput::not_started("a capture needs a run whose traffic has one priority".to_string());
+    }
+    let mut fabric = match sharing.fabric(resolved, seed) {
+        Ok(fabric) => fabric,
+        Err(error) => return RunOutput::not_started(error.to_string()),
+    };
+    // The hosts of the single transports tell nobody of their progress.
+    let quiet = Events::ignored();
+    let count = resolved.stacks.len() as u32;
+    let mut stacks = Vec::new();
+    for (index, plan) in (0..count).zip(&resolved.stacks) {
+        let loops = closed_loops(traffic, plan.priority, &resolved.network, seed);
+        let sources = traffic.iter().map(|source| source.priority == plan.priority).collect();
+        let flows = FlowsOf { all: rnic_workload::generate(traffic, &resolved.network, seed), sources };
+        let loops = loops.map(|loops| loops.with_request_ids(index, count));
+        let stack = StackJob { plan, fabric: &fabric, flows, loops, events: &quiet };
+        let cc = plan.transport.cc.name();
+        match build(cc).ok_or_else(|| format!("there is no cc \"{cc}\"")).and_then(|build| build(stack)) {
+            Ok(hosts) => stacks.push((plan.priority, hosts)),
+            Err(error) => return RunOutput::not_started(error),
+        }
+    }
+    let FabricSpec { switch, .. } = &resolved.fabric;
+    let priorities: Vec<u8> = resolved.stacks.iter().map(|plan| plan.priority).collect();
+    let link = LinkSharing::new(&switch.scheduler, &priorities);
+    let mut hosts = SharedHosts::new(stacks, link, &fabric.plan().clone(), events);
+    let output = run_hosts(&mut fabric, resolved, &mut hosts, events);
+    sharing.done(&fabric);
+    output
+}
+
+/// The closed loops of the sources of one priority. Their random numbers and the indices of the sources are those that
+/// they have among all sources.
+fn closed_loops(traffic: &[Traffic], priority: u8, network: &Network, seed: u64) -> Option<Loops> {
+    let without_flows = || TrafficPattern::List { flows: [].into() };
+    let own = |source: &Traffic| match source.pattern.is_closed() && source.priority != priority {
+        true => Traffic { pattern: without_flows(), ..source.clone() },
+        false => source.clone(),
+    };
+    rnic_workload::closed_loops(&traffic.iter().map(own).collect::<Vec<_>>(), network, seed)
+}
+
+/// Makes the hosts of one transport with the congestion control `C`.
+pub(crate) fn build_stack<'a, C: CongestionControl>(job: StackJob<'a, '_>) -> Result<Box<dyn StackHosts + 'a>, String> {
+    let StackPlan { transport, flow, .. } = job.plan;
+    let params = C::params(&transport.cc.settings, flow)?;
+    let name = transport.declaration.name;
+    let mut choice = Choice { build: Some(Build::<C> { job, params, congestion: PhantomData }), hosts: None };
+    visit_transports(&mut choice);
+    choice.hosts.ok_or_else(|| format!("there is no transport \"{name}\" of flows"))
+}
+
+/// The hosts of a transport, before the code for its loss recovery has been selected.
+struct Build<'a, 'f, C: CongestionControl> {
+    job: StackJob<'a, 'f>,
+    params: C::Params,
+    congestion: PhantomData<C>,
+}
+
+impl<'a, C: CongestionControl> ProtocolVisitor for Build<'a, '_, C> {
+    type Output = Box<dyn StackHosts + 'a>;
+
+    fn visit<P: Protocol>(self) -> Box<dyn StackHosts + 'a> {
+        let StackJob { plan, fabric, flows, loops, events } = self.job;
+        let (cfg, config) = (plan.flow.clone(), plan.host_config);
+        let table = FlowTable::new(config, cfg.mtu, fabric, flows, loops, events);
+        Box::new(RcHosts::<P, C, FlowsOf, Several>::new(cfg, self.params, config, fabric.plan().clone(), table))
+    }
+}
+
+/// A visitor that is shown all transports, and makes hosts when it is shown the transport of the job.
+struct Choice<'a, 'f, C: CongestionControl> {
+    build: Option<Build<'a, 'f, C>>,
+    hosts: Option<Box<dyn StackHosts + 'a>>,
+}
+
+impl<C: CongestionControl> TransportVisitor for Choice<'_, '_, C> {
+    fn flow_transport<F: FlowTransport>(&mut self) {
+        if let Some(build) = self.build.take_if(|build| build.job.plan.transport.declaration.name == F::NAME) {
+            let settings = &build.job.plan.transport.settings;
+            self.hosts = Some(F::select(settings, build));
+        }
+    }
+
+    fn message_transport<M: MessageTransport>(&mut self) {}
+}
