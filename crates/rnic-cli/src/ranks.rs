@@ -30,10 +30,7 @@ pub(crate) fn run(arguments: &RunArgs, catalogue: &Catalogue, group: &RankGroup)
     let agreed = agree(group, told, program.as_deref().unwrap_or_default(), threads);
     let (scenario, resolved) = match (prepared, agreed) {
         (Ok(prepared), Ok(())) => prepared,
-        // Every rank has an error, mostly the same one. One of them tells.
-        (_, _) if !group.is_root() => return Err(CliError::Told),
-        (Err(error), _) => return Err(error),
-        (_, Err(why)) => return Err(CliError::Input(why)),
+        (prepared, agreed) => return Err(refused(prepared.err(), agreed.err().unwrap_or_default(), group)),
     };
     if arguments.print_spec {
         return if group.is_root() { exec::print_specs(&scenario.runs) } else { Ok(()) };
@@ -91,6 +88,17 @@ pub(crate) fn run(arguments: &RunArgs, catalogue: &Catalogue, group: &RankGroup)
     drop(interruption);
     let reports: Vec<RunRecord> = records.into_iter().flatten().collect();
     conclude(arguments, &scenario, &reports, Vec::new)
+}
+
+/// Tells on rank 0 why the ranks simulate nothing: its own error, or what the ranks have found together. The others wait
+/// until it has, because a launcher ends all processes as soon as one of them ends with an error.
+fn refused(own: Option<CliError>, found: String, group: &RankGroup) -> CliError {
+    if group.is_root() {
+        own.unwrap_or(CliError::Input(found)).report();
+    }
+    // The ranks end with an error anyway.
+    let _ = group.sum(&mut []);
+    CliError::Told
 }
 
 /// Reads the scenario and derives all settings of its runs; refuses what several ranks cannot do.

@@ -9,6 +9,7 @@ mod session;
 #[cfg(feature = "mpi")]
 pub use session::Session;
 
+#[cfg(not(feature = "mpi"))]
 use rnic_fabric::RankGroup;
 use std::fmt;
 
@@ -64,7 +65,7 @@ pub fn start() -> Result<Option<Session>, NoRank> {
         #[cfg(not(feature = "mpi"))]
         Some(size) => Err(NoRank(format!(
             "{size} processes were started together ({}), but this rnic was built without MPI: build it with `cargo build \
-             --release --features mpi`, or start each process for itself with `env -u {} -u {}`",
+             -p rnic-cli --release --features mpi`, or start each process for itself with `env -u {} -u {}`",
             SIZES[0], SIZES[0], SIZES[1]
         ))),
     }

@@ -122,8 +122,8 @@ impl Ranks for MpiRanks {
                     sends.push(world.process_at_rank(rank as i32).immediate_send(scope, piece));
                 }
             }
-            receives.into_iter().for_each(|request| drop(request.wait()));
-            sends.into_iter().for_each(|request| drop(request.wait()));
+            receives.into_iter().for_each(|request| request.wait_without_status());
+            sends.into_iter().for_each(|request| request.wait_without_status());
         });
         Ok(())
     }
