@@ -1,5 +1,5 @@
-//! `rnic run` as one of several processes that simulate each run together (`mpirun -n 4 rnic run ...`). Every rank reads the
-//! scenario; rank 0 prints the results and writes the files.
+//! `rnic run` as one of several processes that simulate each run together (`mpirun -n 4 rnic run ...`). Every rank
+//! reads the scenario; rank 0 prints the results and writes the files.
 
 use crate::args::RunArgs;
 use crate::error::CliError;
@@ -90,8 +90,8 @@ pub(crate) fn run(arguments: &RunArgs, catalogue: &Catalogue, group: &RankGroup)
     conclude(arguments, &scenario, &reports, Vec::new)
 }
 
-/// Tells on rank 0 why the ranks simulate nothing: its own error, or what the ranks have found together. The others wait
-/// until it has, because a launcher ends all processes as soon as one of them ends with an error.
+/// Tells on rank 0 why the ranks simulate nothing: its own error, or what the ranks have found together. The others
+/// wait until it has, because a launcher ends all processes as soon as one of them ends with an error.
 fn refused(own: Option<CliError>, found: String, group: &RankGroup) -> CliError {
     if group.is_root() {
         own.unwrap_or(CliError::Input(found)).report();

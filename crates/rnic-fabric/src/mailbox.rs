@@ -54,8 +54,8 @@ impl<B: Body> Mailbox<B> {
         std::mem::replace(&mut self.first_at, u64::MAX)
     }
 
-    /// Appends the frames of a message that [`Mailbox::write`] has made. `None`: the message is damaged, or names a port
-    /// beyond the `ports` ports of the partition.
+    /// Appends the frames of a message that [`Mailbox::write`] has made. `None`: the message is damaged, or names a
+    /// port beyond the `ports` ports of the partition.
     pub(crate) fn read(&mut self, message: &mut Reader<'_>, ports: usize, priorities: usize) -> Option<()> {
         for _ in 0..message.u32()? {
             let (port, at, dst, flow_hash) = (message.u32()?, message.u64()?, HostId(message.u32()?), message.u32()?);

@@ -124,7 +124,8 @@ impl PartitionPlan {
     }
 
     /// The same plan on rank `rank` of `ranks`: the rank has consecutive partitions, and the others are empty for it.
-    /// The locations of all nodes and ports remain known. If there are fewer partitions than ranks, some ranks have none.
+    /// The locations of all nodes and ports remain known. If there are fewer partitions than ranks, some ranks have
+    /// none.
     pub fn on_rank(mut self, rank: usize, ranks: usize) -> PartitionPlan {
         let first = |rank: usize| (rank * self.partitions()).div_ceil(ranks);
         self.own = first(rank) as u32..first(rank + 1) as u32;

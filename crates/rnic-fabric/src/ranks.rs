@@ -25,8 +25,8 @@ pub trait Ranks: Send {
     /// # Errors
     /// Another rank cannot be reached.
     fn gather(&mut self, own: &[u8], all: &mut Vec<Vec<u8>>) -> Result<(), RankError>;
-    /// Sends `out[r]` to each rank `r` for which it is not empty, and stores in `into[r]` the message of rank `r`, which
-    /// has `lengths[r]` bytes; no message arrives from a rank whose length is 0.
+    /// Sends `out[r]` to each rank `r` for which it is not empty, and stores in `into[r]` the message of rank `r`,
+    /// which has `lengths[r]` bytes; no message arrives from a rank whose length is 0.
     ///
     /// # Errors
     /// Another rank cannot be reached.
@@ -42,8 +42,8 @@ struct LocalRank {
     from: Vec<Receiver<Vec<u8>>>,
 }
 
-/// `count` ranks for threads of this process, in order of their numbers. They serve tests, and programs that want to see
-/// what ranks would do without a cluster.
+/// `count` ranks for threads of this process, in order of their numbers. They serve tests, and programs that want to
+/// see what ranks would do without a cluster.
 pub fn local_ranks(count: usize) -> Vec<Box<dyn Ranks>> {
     let mut to: Vec<Vec<Sender<Vec<u8>>>> = (0..count).map(|_| Vec::new()).collect();
     let mut from: Vec<Vec<Receiver<Vec<u8>>>> = (0..count).map(|_| Vec::new()).collect();

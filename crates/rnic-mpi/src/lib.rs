@@ -50,8 +50,8 @@ fn launched() -> Option<usize> {
     SIZES.iter().find_map(|name| std::env::var(name).ok()?.trim().parse().ok())
 }
 
-/// This process's connection to the other processes of its MPI job; `None` if no launcher of MPI has started it. Must be
-/// called at most once, on the thread that will simulate runs.
+/// This process's connection to the other processes of its MPI job; `None` if no launcher of MPI has started it. Must
+/// be called at most once, on the thread that will simulate runs.
 ///
 /// # Errors
 /// The process is one of several, but this program was built without MPI, or MPI cannot be used.

@@ -1,5 +1,5 @@
-//! One fabric on several ranks: the round of messages at the end of each window of simulated time, and the collection of
-//! counters on rank 0 at the end of a run.
+//! One fabric on several ranks: the round of messages at the end of each window of simulated time, and the collection
+//! of counters on rank 0 at the end of a run.
 //!
 //! Every rank has all partitions of the plan, but those of other ranks are empty: a frame for such a partition reaches
 //! its mailbox, as between the partitions of one process, and leaves from there for the other rank. In a round, each
@@ -251,8 +251,8 @@ impl<B: Body> Fabric<B> {
         Some(())
     }
 
-    /// Collects the counters and the state of all ranks on rank 0, at the end of a run. Afterwards rank 0 can access the
-    /// counters and pauses of all ports. Returns whether this is rank 0, or a fabric of one process.
+    /// Collects the counters and the state of all ranks on rank 0, at the end of a run. Afterwards rank 0 can access
+    /// the counters and pauses of all ports. Returns whether this is rank 0, or a fabric of one process.
     ///
     /// # Errors
     /// Another rank cannot be reached.

@@ -27,8 +27,8 @@ pub(crate) trait NicKind: Sized {
     /// Settings and state that the NICs of one fabric partition share.
     type Shared;
 
-    /// Creates both ends of the flow `spec` with [`Hosts::insert_here`], and returns the id of the flow. `connection` is the
-    /// index of the persistent connection of the flow, or [`Loops::NONE`](rnic_workload::Loops::NONE).
+    /// Creates both ends of the flow `spec` with [`Hosts::insert_here`], and returns the id of the flow. `connection`
+    /// is the index of the persistent connection of the flow, or [`Loops::NONE`](rnic_workload::Loops::NONE).
     fn open<S: Iterator<Item = FlowSpec>>(
         hosts: &mut Hosts<'_, Self, S>, spec: &FlowSpec, hashes: FlowHashes, connection: u32,
     ) -> FlowId;

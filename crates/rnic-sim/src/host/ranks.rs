@@ -2,8 +2,9 @@
 //!
 //! Every rank starts every flow and knows the record of every open flow, so that all ranks assign the same ids and
 //! slots. An end of a flow exists only on the rank of its host. After each window of simulated time the ranks tell each
-//! other what their NICs noted, and which senders are done; then every rank processes the notes of all hosts in the same
-//! order. At the end of a run, rank 0 collects the counters of all hosts and the state of the flows that are still open.
+//! other what their NICs noted, and which senders are done; then every rank processes the notes of all hosts in the
+//! same order. At the end of a run, rank 0 collects the counters of all hosts and the state of the flows that are still
+//! open.
 
 use super::config::HostTotals;
 use super::ends::{EndLocation, FlowEnds, FlowHashes, ReceivingEnd, SendingEnd};
@@ -217,8 +218,8 @@ impl<K: NicKind, S: Iterator<Item = FlowSpec>> Hosts<'_, K, S> {
         }
     }
 
-    /// What this rank tells the others after a window: progress, whether it wants the run to end, the notes of its NICs,
-    /// and the flows whose senders are done.
+    /// What this rank tells the others after a window: progress, whether it wants the run to end, the notes of its
+    /// NICs, and the flows whose senders are done.
     pub(super) fn tell_ranks(&mut self, out: &mut Vec<u8>) {
         let progress = self.partitions.iter().map(|partition| partition.last_progress).max();
         put_u64(out, progress.unwrap_or_default().as_ps());

@@ -20,9 +20,9 @@ pub struct RankReport {
 
 /// Efficiency of a run on several ranks: predicted from the work per window and the cost of a round, and reached.
 ///
-/// A window of simulated time takes the work of all nodes, `work_s`, which the ranks share; the work that each rank does
-/// for the flows of all ranks, `replicated_s`; and a round, `round_s`. The efficiency on `n` ranks is the time of one
-/// rank, divided by `n` times the time of `n` ranks.
+/// A window of simulated time takes the work of all nodes, `work_s`, which the ranks share; the work that each rank
+/// does for the flows of all ranks, `replicated_s`; and a round, `round_s`. The efficiency on `n` ranks is the time of
+/// one rank, divided by `n` times the time of `n` ranks.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct RankEfficiency {
     /// Frames transmitted per window.

@@ -82,8 +82,8 @@ impl<'s> Sharing<'s> {
         Ok(fabric)
     }
 
-    /// After a run has ended: adds the CPU time of the fabric's worker threads to the sum of all runs, and collects what
-    /// the ranks have spent.
+    /// After a run has ended: adds the CPU time of the fabric's worker threads to the sum of all runs, and collects
+    /// what the ranks have spent.
     pub(super) fn done<B: Body>(&self, fabric: &Fabric<B>) {
         *self.reports.borrow_mut() = collect_reports(fabric).unwrap_or_default();
         self.workers_cpu_s.set(self.workers_cpu_s.get() + fabric.workers_cpu_s());
