@@ -18,6 +18,7 @@ mod hash;
 pub mod jobs;
 pub mod measurement;
 pub mod operations;
+pub mod ranks;
 mod run_cache;
 pub mod statistics;
 mod store;

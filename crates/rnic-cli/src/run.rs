@@ -8,7 +8,7 @@ use crate::interrupt::Interruption;
 use crate::progress::Bars;
 use crate::provenance::Provenance;
 use crate::resume::{Resumable, Storing};
-use crate::{cannot_be_set_up_all, is_called, load_selected, output, select, set_up};
+use crate::{cannot_be_set_up_all, is_called, load_selected, output, ranks, select, set_up};
 use rnic_campaign::{Ignore, RunListener, execute_remaining};
 use rnic_results::files::{FlowFormat, write_all, write_atomically};
 use rnic_results::summary::{ScenarioSummary, summarise};
@@ -27,11 +27,10 @@ use std::path::{Path, PathBuf};
 
 /// Simulates the selected runs of a scenario, prints the results and writes the result files.
 pub(crate) fn run(arguments: &RunArgs, catalogue: &Catalogue) -> Result<(), CliError> {
-    let mut scenario = load_selected(catalogue, &arguments.selection)?;
-    for name in &arguments.runs {
-        select(&scenario, Some(name))?;
+    if let Some(session) = rnic_mpi::start().map_err(|error| CliError::Input(error.to_string()))? {
+        return ranks::run(arguments, catalogue, &session.group());
     }
-    scenario.runs.retain(|run| arguments.runs.is_empty() || arguments.runs.iter().any(|name| is_called(run, name)));
+    let scenario = load(arguments, catalogue)?;
     if arguments.print_spec {
         return exec::print_specs(&scenario.runs);
     }
@@ -64,15 +63,36 @@ pub(crate) fn run(arguments: &RunArgs, catalogue: &Catalogue) -> Result<(), CliE
     // All runs have ended. From here on a signal ends the program as usual.
     drop(interruption);
     let reports: Vec<RunRecord> = records.into_iter().flatten().collect();
-    let summary = summarise(&scenario, &reports);
+    conclude(arguments, &scenario, &reports, || {
+        resumable.iter().for_each(Resumable::close);
+        pcap.into_iter().collect()
+    })
+}
+
+/// Reads the scenario of the command line, with the runs that it selects.
+pub(crate) fn load(arguments: &RunArgs, catalogue: &Catalogue) -> Result<Scenario, CliError> {
+    let mut scenario = load_selected(catalogue, &arguments.selection)?;
+    for name in &arguments.runs {
+        select(&scenario, Some(name))?;
+    }
+    scenario.runs.retain(|run| arguments.runs.is_empty() || arguments.runs.iter().any(|name| is_called(run, name)));
+    Ok(scenario)
+}
+
+/// Prints the results of all runs of the scenario and writes the result files. `written` is called when these are
+/// written, and returns further files.
+pub(crate) fn conclude(
+    arguments: &RunArgs, scenario: &Scenario, reports: &[RunRecord], written: impl FnOnce() -> Vec<PathBuf>,
+) -> Result<(), CliError> {
+    let summary = summarise(scenario, reports);
     print(arguments.format, &summary)?;
-    let mut files = write_files(arguments, &folder, &scenario, &reports, &summary)?;
-    resumable.iter().for_each(Resumable::close);
-    files.extend(pcap);
+    let folder = arguments.out.join(&scenario.name);
+    let mut files = write_files(arguments, &folder, scenario, reports, &summary)?;
+    files.extend(written());
     if !arguments.quiet {
         print_files(&files);
     }
-    let failures = failures(&scenario, &reports);
+    let failures = failures(scenario, reports);
     match (failures.len(), arguments.format) {
         (0, _) => Ok(()),
         // The table has said why.
@@ -84,7 +104,7 @@ pub(crate) fn run(arguments: &RunArgs, catalogue: &Catalogue) -> Result<(), CliE
 
 /// Prints and writes the results of the runs that an interruption left: complete and partial ones. Returns the paths of
 /// the files.
-fn conclude_partial(
+pub(crate) fn conclude_partial(
     arguments: &RunArgs, mut scenario: Scenario, records: Vec<Option<RunRecord>>, folder: &Path,
 ) -> Result<Vec<PathBuf>, CliError> {
     let (started, not_started): (Vec<_>, Vec<_>) =
@@ -166,7 +186,7 @@ fn simulate_with_capture(
 
 /// Creates the folder for the result files. This happens before the simulation, so that a wrong path fails early.
 /// Creates the folder for the results, and says so if results of another command in it will be replaced.
-fn make_folder(arguments: &RunArgs, scenario: &Scenario) -> Result<(), CliError> {
+pub(crate) fn make_folder(arguments: &RunArgs, scenario: &Scenario) -> Result<(), CliError> {
     let folder = arguments.out.join(&scenario.name);
     if let Some(message) = Provenance::of(arguments).replaced(&folder).filter(|_| !arguments.quiet) {
         // If standard error is closed, nobody reads the message.
@@ -218,7 +238,7 @@ fn print(format: Format, summary: &ScenarioSummary) -> Result<(), CliError> {
     output::print(|out| writeln!(out, "{}", text.trim_end()))
 }
 
-fn print_files(files: &[PathBuf]) {
+pub(crate) fn print_files(files: &[PathBuf]) {
     let names: Vec<String> = files.iter().map(|file| file.display().to_string()).collect();
     // If standard error is closed, this message is lost.
     let _ = writeln!(std::io::stderr(), "wrote {}", names.join(", "));

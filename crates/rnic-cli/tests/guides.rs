@@ -25,6 +25,7 @@ const GUIDES: &[&str] = &[
     "reproduce-irn",
     "python",
     "campaigns",
+    "one-run-on-several-machines",
     "write-a-transport-in-p4",
     "write-a-congestion-control",
     "write-a-path-selection",
@@ -201,6 +202,12 @@ fn python() {
 #[test]
 fn campaigns_with_and_without_python() {
     follow("campaigns", Kind::Fast);
+}
+
+/// None of its blocks is run: they need MPI, and `.ci/ranks` has such runs.
+#[test]
+fn one_run_on_several_machines() {
+    follow("one-run-on-several-machines", Kind::Fast);
 }
 
 #[test]

@@ -48,6 +48,14 @@ pub trait PartitionedHosts {
     /// Called after each window of simulated time, when every event before its end, `end`, has been processed. `hops`
     /// is the number of packets that all ports have transmitted so far. `Break` ends the run.
     fn close_window(&mut self, end: Time, hops: u64) -> ControlFlow<()>;
+    /// On several ranks, called before [`PartitionedHosts::close_window`]: appends to `out` what all ranks must know of
+    /// this rank's hosts. Every rank has hosts in its own partitions only; its other partitions are empty.
+    fn tell(&mut self, _out: &mut Vec<u8>) {}
+    /// On several ranks, called after [`PartitionedHosts::tell`] for every rank, its own included, in order of rank:
+    /// takes what rank `rank` has told. Returns false if the message is damaged.
+    fn hear(&mut self, _rank: usize, _message: &[u8]) -> bool {
+        true
+    }
 }
 
 /// The part of a packet that the hosts `H` understand.

@@ -28,6 +28,8 @@ pub struct PartitionPlan {
     hosts: Vec<Vec<HostId>>,
     node_locations: Vec<Location>,
     port_locations: Vec<Location>,
+    /// The partitions of this rank: all of them unless several ranks simulate the fabric.
+    own: Range<u32>,
 }
 
 impl PartitionPlan {
@@ -117,12 +119,40 @@ impl PartitionPlan {
                 ports[partition] += 1;
             }
         }
-        PartitionPlan { nodes, hosts, node_locations, port_locations }
+        let own = 0..nodes.len() as u32;
+        PartitionPlan { nodes, hosts, node_locations, port_locations, own }
+    }
+
+    /// The same plan on rank `rank` of `ranks`: the rank has consecutive partitions, and the others are empty for it.
+    /// The locations of all nodes and ports remain known. If there are fewer partitions than ranks, some ranks have
+    /// none.
+    pub fn on_rank(mut self, rank: usize, ranks: usize) -> PartitionPlan {
+        let first = |rank: usize| (rank * self.partitions()).div_ceil(ranks);
+        self.own = first(rank) as u32..first(rank + 1) as u32;
+        for partition in 0..self.partitions() {
+            if !self.is_here(partition as u32) {
+                (self.nodes[partition], self.hosts[partition]) = (Vec::new(), Vec::new());
+            }
+        }
+        self
     }
 
     /// Number of partitions, at least 1.
     pub fn partitions(&self) -> usize {
         self.nodes.len()
+    }
+    /// Whether this rank simulates the partition.
+    #[inline]
+    pub fn is_here(&self, partition: u32) -> bool {
+        self.own.contains(&partition)
+    }
+    /// The rank that simulates a partition, on `ranks` ranks.
+    pub(crate) fn rank_of(&self, partition: usize, ranks: usize) -> usize {
+        partition * ranks / self.partitions()
+    }
+    /// Number of ports of a partition of any rank.
+    pub(crate) fn port_count(&self, partition: u32) -> usize {
+        self.port_locations.iter().filter(|location| location.partition == partition).count()
     }
     /// The partition of a node, and its slot there.
     pub fn node(&self, node: NodeId) -> Location {
@@ -262,5 +292,21 @@ mod tests {
         assert_eq!(plan.port(PortId(3)), Location { partition: 0, slot: SlotId(1) });
         assert_eq!((plan.switches_of(1), plan.ports_of(&topology, 4)), (&[4][..], 2..6));
         assert_eq!(PartitionPlan::whole(&topology).partitions(), 1);
+    }
+
+    #[test]
+    fn each_partition_is_on_one_rank() {
+        let topology = build(TopologySpec::FatTree { k: 4 });
+        for (partitions, ranks) in [(8, 1), (8, 2), (8, 3), (8, 5), (2, 4), (1, 3)] {
+            let plan = PartitionPlan::balanced(&topology, partitions);
+            let parts: Vec<PartitionPlan> = (0..ranks).map(|rank| plan.clone().on_rank(rank, ranks)).collect();
+            for partition in 0..plan.partitions() {
+                let here: Vec<usize> = (0..ranks).filter(|rank| parts[*rank].is_here(partition as u32)).collect();
+                assert_eq!(here, [plan.rank_of(partition, ranks)], "{partitions} partitions, {ranks} ranks");
+                assert_eq!(parts[here[0]].nodes_of(partition), plan.nodes_of(partition));
+            }
+            assert_eq!(parts.iter().map(|plan| plan.hosts.iter().flatten().count()).sum::<usize>(), 16);
+            assert!(parts.iter().all(|part| (0..36).all(|node| part.node(node) == plan.node(node))));
+        }
     }
 }

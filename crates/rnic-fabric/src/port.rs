@@ -3,6 +3,7 @@
 use crate::clocks::{ClockSpec, Jitter};
 use crate::config::FabricSpec;
 use crate::ids::{PortId, SlotId};
+use crate::mailbox::{Crossing, Mailbox};
 use crate::packet::{Body, PAUSE_FRAME, Packet};
 use crate::partition_plan::{Location, PartitionPlan};
 use crate::prefetch::prefetch;
@@ -138,39 +139,6 @@ impl<B: Copy + Default> LinkQueue<B> {
         self.len -= 1;
         self.first_at = if self.len == 0 { u64::MAX } else { self.slots[self.slot(0)].at };
         packet
-    }
-}
-
-/// A packet that goes from one partition of the fabric to another.
-struct Crossing<B> {
-    /// The port at which the packet arrives, numbered within the receiving partition.
-    port: u32,
-    at: u64,
-    packet: Packet<B>,
-}
-
-/// The frames that one partition of the fabric has sent to another in the current window of simulated time.
-pub(crate) struct Mailbox<B> {
-    /// Arrival time of the first frame, `u64::MAX` if there is none.
-    pub(crate) first_at: u64,
-    frames: Vec<Crossing<B>>,
-}
-
-impl<B> Mailbox<B> {
-    fn new() -> Mailbox<B> {
-        Mailbox { first_at: u64::MAX, frames: Vec::new() }
-    }
-
-    /// Moves all frames from this outbox to the inbox `to` of the receiving partition, behind the frames that `to`
-    /// still holds.
-    pub(crate) fn deliver(&mut self, to: &mut Mailbox<B>) {
-        to.first_at = to.first_at.min(self.first_at);
-        self.first_at = u64::MAX;
-        if to.frames.is_empty() {
-            std::mem::swap(&mut self.frames, &mut to.frames);
-        } else {
-            to.frames.append(&mut self.frames);
-        }
     }
 }
 

@@ -7,6 +7,8 @@ use crate::runtime::{State, Table, TableError, TableHandle};
 use crate::vm::{self, Context, Frame, Outcome};
 
 use rnic_transport::Time;
+use rnic_transport::codec::{Reader, put_u16};
+use rnic_transport::message::PacketHeader;
 use rnic_transport::message::{
     Arrival, Blocks, CreditToBtxEvent, CtrlPktEvent, DeliveredEvent, Departure, Framed, Pipeline, RxMsgInfo,
     RxMsgInfoRequest, Verdict,
@@ -20,6 +22,18 @@ pub struct P4Header<const N: usize> {
     pub bytes: [u8; N],
     /// The total length of the headers in bytes, at most `N`.
     pub len: u16,
+}
+
+impl<const N: usize> PacketHeader for P4Header<N> {
+    fn write(&self, out: &mut Vec<u8>) {
+        put_u16(out, self.len);
+        out.extend_from_slice(&self.bytes[..usize::from(self.len).min(N)]);
+    }
+    fn read(message: &mut Reader<'_>) -> Option<P4Header<N>> {
+        let mut header = P4Header { len: message.u16()?, ..P4Header::default() };
+        header.bytes.get_mut(..usize::from(header.len))?.copy_from_slice(message.bytes(usize::from(header.len))?);
+        Some(header)
+    }
 }
 
 impl<const N: usize> Default for P4Header<N> {

@@ -1,6 +1,7 @@
 //! In-band telemetry (INT) in simulated packets. The simulation is compiled twice: with a telemetry field in packets,
 //! and without.
 
+use rnic_transport::codec::Reader;
 use rnic_transport::telemetry::{HopRecord, Telemetry};
 
 /// The type of a simulated packet's telemetry field: `()` for no telemetry, or [`Telemetry`].
@@ -13,10 +14,18 @@ pub trait InBand: Copy + Default + Send {
     fn telemetry(&self) -> Option<&Telemetry> {
         None
     }
+    /// Appends the field to a message for another rank.
+    fn write(&self, out: &mut Vec<u8>);
+    /// The field that [`InBand::write`] has written; `None` if the message is damaged.
+    fn read(message: &mut Reader<'_>) -> Option<Self>;
 }
 
 impl InBand for () {
     const TELEMETRY: bool = false;
+    fn write(&self, _out: &mut Vec<u8>) {}
+    fn read(_message: &mut Reader<'_>) -> Option<()> {
+        Some(())
+    }
 }
 
 /// No telemetry, in a run with several transports. It is a type of its own, so that the code of such runs is compiled
@@ -26,6 +35,10 @@ pub(crate) struct Several;
 
 impl InBand for Several {
     const TELEMETRY: bool = false;
+    fn write(&self, _out: &mut Vec<u8>) {}
+    fn read(_message: &mut Reader<'_>) -> Option<Several> {
+        Some(Several)
+    }
 }
 
 impl InBand for Telemetry {
@@ -37,5 +50,11 @@ impl InBand for Telemetry {
     #[inline]
     fn telemetry(&self) -> Option<&Telemetry> {
         (!self.hops().is_empty()).then_some(self)
+    }
+    fn write(&self, out: &mut Vec<u8>) {
+        Telemetry::write(self, out);
+    }
+    fn read(message: &mut Reader<'_>) -> Option<Telemetry> {
+        Telemetry::read(message)
     }
 }

@@ -114,7 +114,8 @@ impl<'p> Recorder<'p> {
 impl Recorder<'_> {
     /// Tells the listener, if there is one, which packets were dropped or lost since the last sample.
     pub(crate) fn tell_drops<B: Body>(&mut self, now: Time, fabric: &Fabric<B>) {
-        if !self.events.wants_details() {
+        // On several ranks, a rank has the counters of its own ports only.
+        if !self.events.wants_details() || fabric.ranks().is_some() {
             return;
         }
         let priorities = usize::from(fabric.priorities());
@@ -144,9 +145,16 @@ impl<H: RunHosts> Watcher<H> for Recorder<'_> {
 
     fn observe(&mut self, now: Time, fabric: &mut Fabric<BodyOf<H>>, hosts: &mut H) {
         let priorities = usize::from(fabric.priorities());
-        for (queue, (_, ports)) in self.samples.queues.iter_mut().zip(&self.plan.queues) {
-            let of_port = |port: &PortId| (0..priorities).map(|priority| fabric.egress(*port, priority)).sum::<u64>();
-            let bytes: u64 = ports.iter().map(of_port).sum();
+        let of_port = |port: &PortId| (0..priorities).map(|priority| fabric.egress(*port, priority)).sum::<u64>();
+        let mut lengths: Vec<u64> = self.plan.queues.iter().map(|(_, ports)| ports.iter().map(of_port).sum()).collect();
+        if let Some(group) = fabric.ranks() {
+            // A rank has the queues of its own switches; the others are empty for it. The group remembers an error.
+            let _ = group.sum(&mut lengths);
+            if self.plan.flows {
+                hosts.share_progress();
+            }
+        }
+        for (queue, bytes) in self.samples.queues.iter_mut().zip(lengths) {
             queue.bytes.push(bytes.try_into().unwrap_or(u32::MAX));
         }
         self.values += self.samples.queues.len();

@@ -3,13 +3,13 @@
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
-use rnic_fabric::{PartitionPlan, Topology};
+use rnic_fabric::{PartitionPlan, RankGroup, Topology, local_ranks};
 use rnic_run::RunOutput;
 use rnic_run::Scenario;
 use rnic_scenario::from_str;
 use rnic_sim::Catalogue;
 use rnic_sim::resolve::resolve;
-use rnic_sim::run::{Sharing, simulate_run_shared};
+use rnic_sim::run::{Sharing, check_ranks, simulate_run_shared};
 use std::cell::Cell;
 use std::path::Path;
 
@@ -158,6 +158,69 @@ fn same(case: &Case, seen: &dyn Fn(&RunOutput)) -> Result<(), String> {
     }
     seen(&alone);
     Ok(())
+}
+
+/// The output on `count` ranks, which are threads of this process, with `threads` threads each.
+fn on_ranks(scenario: &Scenario, case: &Case, count: usize, threads: usize) -> RunOutput {
+    let rank = |ranks| {
+        move || {
+            let plan = |topology: &Topology| cut(case, topology);
+            let sharing = Sharing::in_parts(threads, &plan).on_ranks(RankGroup::new(ranks));
+            output(scenario, &sharing)
+        }
+    };
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = local_ranks(count).into_iter().map(|ranks| scope.spawn(rank(ranks))).collect();
+        let mut outputs = threads.into_iter().map(|thread| thread.join().unwrap().unwrap());
+        let first = outputs.next().unwrap();
+        assert!(outputs.all(|other| other.flows.is_empty() && other.ports.is_empty()), "rank 0 has the records");
+        first
+    })
+}
+
+fn same_on_ranks(case: &Case, count: usize, seen: &dyn Fn(&RunOutput)) -> Result<(), String> {
+    let Ok(scenario) = load(&case.text) else { return Ok(()) };
+    let Ok(resolved) = resolve(&Catalogue::standard(), &scenario.runs[0]) else { return Ok(()) };
+    if check_ranks(&resolved).is_err() {
+        return Ok(());
+    }
+    let alone = output(&scenario, &Sharing::among(1)).unwrap();
+    let shared = on_ranks(&scenario, case, count, case.threads - 1);
+    if shared != alone {
+        let flow = shared.flows.iter().zip(&alone.flows).find(|(a, b)| a != b);
+        return Err(format!(
+            "{count} ranks: {:?} {:?} {:?}; alone {:?} {:?} {:?}; first flow: {flow:?}",
+            shared.status, shared.totals, shared.warnings, alone.status, alone.totals, alone.warnings
+        ));
+    }
+    seen(&alone);
+    Ok(())
+}
+
+#[test]
+fn no_rank_changes_a_result() {
+    let cases = if cfg!(debug_assertions) { 500 } else { 5_000 };
+    let config = Config { cases, failure_persistence: None, ..Config::default() };
+    let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &[12; 32]);
+    let counts: [Cell<u32>; 7] = Default::default();
+    let seen = |output: &RunOutput| {
+        for (count, happened) in counts.iter().zip([
+            true,
+            output.totals.pause_frames > 0,
+            output.totals.dropped > 0,
+            output.totals.retransmitted > 0,
+            output.samples.is_some(),
+            output.truncated.is_some(),
+            output.totals.aborted > 0,
+        ]) {
+            count.set(count.get() + u32::from(happened));
+        }
+    };
+    let check = |(case, ranks): (Case, usize)| same_on_ranks(&case, ranks, &seen).map_err(TestCaseError::fail);
+    TestRunner::new_with_rng(config, rng).run(&(case(), 1usize..5), check).unwrap();
+    let counts = counts.map(|count| count.get());
+    println!("runs, with pauses, drops, retransmissions, samples, truncated, aborted: {counts:?}");
+    assert!(counts.iter().all(|count| *count > cases / 60), "the scenarios are worth it: {counts:?}");
 }
 
 #[test]

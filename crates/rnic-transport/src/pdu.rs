@@ -121,6 +121,15 @@ impl Pdu {
         self
     }
 
+    /// The descriptor as three words, which [`Pdu::from_words`] turns back.
+    pub const fn to_words(self) -> [u32; 3] {
+        [self.head, self.trigger, self.stamp.0]
+    }
+    /// The descriptor of which [`Pdu::to_words`] returned `words`.
+    pub const fn from_words([head, trigger, stamp]: [u32; 3]) -> Pdu {
+        Pdu { head, trigger, stamp: Stamp(stamp) }
+    }
+
     /// The kind of the packet.
     pub const fn kind(self) -> PduKind {
         match (self.head >> Pdu::KIND_SHIFT) & 3 {
@@ -207,6 +216,7 @@ mod tests {
         assert!(nack.mark_echo() && !nack.is_last());
         assert_eq!(Pdu::cnp().kind(), PduKind::Cnp);
         assert_eq!(std::mem::size_of::<Pdu>(), 12);
+        assert_eq!(Pdu::from_words(nack.to_words()), nack);
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! In-band network telemetry (INT): records about output ports that switches write into passing data packets.
 
+use crate::codec::{Reader, put_u32};
+
 /// The telemetry record that a switch writes into a data packet when it transmits the packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct HopRecord {
@@ -50,6 +52,27 @@ impl Telemetry {
         }
     }
 
+    /// Appends the records to a message between processes.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        out.extend([self.len, u8::from(self.truncated)]);
+        for hop in self.hops() {
+            for word in [hop.timestamp_ns, hop.tx_bytes, hop.queue_bytes, hop.rate_mbps] {
+                put_u32(out, word);
+            }
+        }
+    }
+    /// The records that [`Telemetry::write`] has written; `None` if the message is damaged.
+    pub fn read(message: &mut Reader<'_>) -> Option<Telemetry> {
+        let (hops, truncated) = (message.u8()?, message.u8()? != 0);
+        let mut telemetry = Telemetry { truncated, ..Telemetry::default() };
+        for _ in 0..hops {
+            let (timestamp_ns, tx_bytes) = (message.u32()?, message.u32()?);
+            let (queue_bytes, rate_mbps) = (message.u32()?, message.u32()?);
+            telemetry.push(HopRecord { timestamp_ns, tx_bytes, queue_bytes, rate_mbps });
+        }
+        Some(telemetry)
+    }
+
     /// The records in the order of the hops.
     #[inline]
     pub fn hops(&self) -> &[HopRecord] {
@@ -76,5 +99,19 @@ mod tests {
         }
         assert!(telemetry.is_truncated());
         assert!(telemetry.hops().iter().map(|hop| hop.timestamp_ns).eq(0..Telemetry::MAX_HOPS as u32));
+    }
+
+    #[test]
+    fn records_survive_the_way_to_another_process() {
+        let mut telemetry = Telemetry::default();
+        for number in 0..=Telemetry::MAX_HOPS as u32 + 1 {
+            let mut message = Vec::new();
+            telemetry.write(&mut message);
+            let mut reader = Reader::new(&message);
+            assert_eq!(Telemetry::read(&mut reader), Some(telemetry));
+            assert!(reader.is_empty());
+            assert_eq!(Telemetry::read(&mut Reader::new(&message[..message.len() - 1])), None);
+            telemetry.push(HopRecord { timestamp_ns: number, tx_bytes: 7, queue_bytes: 8, rate_mbps: 9 });
+        }
     }
 }

@@ -54,25 +54,29 @@ impl<B: Body> Fabric<B> {
     /// Whether the peer of a switch port pauses a priority, whether or not the switch obeys; and since when it does, or
     /// does not.
     pub fn peer_pauses(&mut self, port: PortId, priority: u8) -> (bool, Time) {
-        let (pauses, since) = self.guard_at(port, |guard, number| guard.told(number, priority as usize));
+        let told = self.guard_at(port, |guard, number| guard.told(number, priority as usize));
+        let (pauses, since) = told.unwrap_or_default();
         (pauses, Time::from_ps(since))
     }
 
     /// Packets of a priority to and from a switch port that its mitigations have dropped so far.
     pub fn discarded(&mut self, port: PortId, priority: u8) -> u64 {
-        self.guard_at(port, |guard, number| guard.discarded(number, priority as usize))
+        self.guard_at(port, |guard, number| guard.discarded(number, priority as usize)).unwrap_or_default()
     }
 
     /// Number of packets that flooding has added: copies made, minus packets copied.
     pub fn flooded_copies(&self) -> u64 {
-        self.partitions.iter().map(|partition| partition.copies()).sum::<i64>().unsigned_abs()
+        let own = || self.partitions.iter().map(|partition| partition.copies()).sum::<i64>();
+        self.collected().map_or_else(own, |collected| collected.copies).unsigned_abs()
     }
 
     /// Gives the NIC of a host a receive pipeline that caches entries of its memory translation table. Must be called
     /// before the run begins.
     pub fn set_receiver(&mut self, host: HostId, spec: ReceiverSpec) {
         let Location { partition, slot } = self.plan.node(host.0);
-        self.partitions[partition as usize].stage(slot, |stage| stage.set_receiver(spec));
+        if self.plan.is_here(partition) {
+            self.partitions[partition as usize].stage(slot, |stage| stage.set_receiver(spec));
+        }
     }
 
     /// Makes hosts probe each other. Must be called at most once, before the run begins.
@@ -85,18 +89,26 @@ impl<B: Body> Fabric<B> {
         let all: Arc<[ProbeSpec]> = probes.into();
         for (host, own) in own {
             let Location { partition, slot } = self.plan.node(host.0);
-            self.partitions[partition as usize].stage(slot, |stage| stage.set_probes(&all, &own));
+            if self.plan.is_here(partition) {
+                self.partitions[partition as usize].stage(slot, |stage| stage.set_probes(&all, &own));
+            }
         }
     }
 
     /// Packets of probes that hosts have sent and received.
     pub fn probe_packets(&self) -> (u64, u64) {
+        if let Some(collected) = self.collected() {
+            return collected.probe_packets;
+        }
         let packets = self.partitions.iter().flat_map(|partition| partition.stages()).map(Stage::probe_packets);
         packets.fold((0, 0), |(sent, received), of| (sent + of.0, received + of.1))
     }
 
     /// The results of all probes so far, in order of time.
     pub fn probe_results(&self) -> Vec<ProbeResult> {
+        if let Some(collected) = self.collected() {
+            return collected.probe_results.clone();
+        }
         let mut results = Vec::new();
         for stage in self.partitions.iter().flat_map(|partition| partition.stages()) {
             stage.results(self.now(), &mut results);
@@ -105,13 +117,14 @@ impl<B: Body> Fabric<B> {
         results
     }
 
-    fn guard_of<R>(&mut self, node: u32, change: impl FnOnce(&mut Guard) -> R) -> R {
+    /// Calls `change` with the guard of a switch; `None` if another rank simulates the switch.
+    fn guard_of<R>(&mut self, node: u32, change: impl FnOnce(&mut Guard) -> R) -> Option<R> {
         let Location { partition, slot } = self.plan.node(node);
-        self.partitions[partition as usize].guard(slot.index(), change)
+        self.plan.is_here(partition).then(|| self.partitions[partition as usize].guard(slot.index(), change))
     }
 
     /// Calls `change` with the guard of a port's switch, and the number of the port within the switch.
-    fn guard_at<R>(&mut self, port: PortId, change: impl FnOnce(&mut Guard, usize) -> R) -> R {
+    fn guard_at<R>(&mut self, port: PortId, change: impl FnOnce(&mut Guard, usize) -> R) -> Option<R> {
         let number = self.topology.port_in_node(port) as usize;
         self.guard_of(self.topology.port(port).node, |guard| change(guard, number))
     }

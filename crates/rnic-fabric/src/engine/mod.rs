@@ -12,6 +12,7 @@
 //! reached the end of the window.
 
 mod faults;
+mod ranks;
 mod watcher;
 
 pub use watcher::Watcher;
@@ -29,6 +30,7 @@ use crate::port::{Pause, PriorityCounters, Tapped};
 use crate::routing::Routes;
 use crate::topology::{Topology, TopologyError};
 use crate::worker_pool::{Leader, WorkerPool};
+use ranks::RankState;
 use rnic_transport::{Bytes, Time};
 use std::sync::Arc;
 
@@ -41,6 +43,8 @@ pub enum Ending {
     Idle,
     /// The simulated time reached the end time that the caller gave.
     TimeUp,
+    /// Another rank cannot be reached; [`RankGroup::error`](crate::RankGroup::error) says why.
+    RankLost,
 }
 
 /// Minimum number of packet transmissions in a window of simulated time for which waking other threads saves time.
@@ -80,6 +84,8 @@ pub struct Fabric<B> {
     lookahead: u64,
     now: u64,
     workers_cpu_s: f64,
+    /// The other ranks that simulate partitions of the fabric; `None` for a fabric of one process.
+    ranks: Option<Box<RankState>>,
 }
 
 impl<B: Body> Fabric<B> {
@@ -118,6 +124,7 @@ impl<B: Body> Fabric<B> {
             lookahead: lookahead.max(1),
             now: 0,
             workers_cpu_s: 0.0,
+            ranks: None,
         })
     }
 
@@ -167,7 +174,11 @@ impl<B: Body> Fabric<B> {
         E::Partition: HostPartition<Body = B>,
     {
         let mut next_observation = watcher.next().as_ps();
+        self.meet(hosts, None, false);
         loop {
+            if self.has_lost_a_rank() {
+                return Ending::RankLost;
+            }
             let next_start = hosts.next_start().as_ps();
             let mut start = self.next().min(next_start);
             if start == u64::MAX && next_observation < until && watcher.acts() {
@@ -196,11 +207,15 @@ impl<B: Body> Fabric<B> {
                 });
             }
             while next_observation < end {
+                let began = self.begin_work();
                 self.run_partitions(hosts, leader, start, next_observation);
+                self.meet(hosts, began, false);
                 next_observation = self.watch(hosts, watcher, next_observation);
             }
+            let began = self.begin_work();
             self.run_partitions(hosts, leader, start, end);
             self.now = end;
+            self.meet(hosts, began, true);
             if hosts.close_window(Time::from_ps(end), self.hops()).is_break() {
                 return Ending::Stopped;
             }
@@ -209,6 +224,9 @@ impl<B: Body> Fabric<B> {
 
     /// Time of the earliest event of any node.
     fn next(&self) -> u64 {
+        if let Some(ranks) = &self.ranks {
+            return ranks.next;
+        }
         self.partitions.iter().map(|partition| partition.next).fold(u64::MAX, u64::min)
     }
 
@@ -219,6 +237,8 @@ impl<B: Body> Fabric<B> {
     {
         self.now = at;
         watcher.observe(Time::from_ps(at), self, hosts);
+        // The watcher may have caused events on one of several ranks.
+        self.meet(hosts, None, false);
         watcher.next().as_ps().max(at + 1)
     }
 
@@ -330,12 +350,19 @@ impl<B: Body> Fabric<B> {
     }
     /// Frames transmitted so far, pause frames not included.
     pub fn hops(&self) -> u64 {
+        if let Some(ranks) = &self.ranks {
+            return ranks.hops;
+        }
         self.partitions.iter().map(|partition| partition.links.hops).sum()
     }
     /// The partition of a port and the port's index there.
     fn at(&self, port: PortId) -> (&Partition<B>, usize) {
         let Location { partition, slot } = self.plan.port(port);
         (&self.partitions[partition as usize], slot.index())
+    }
+    /// Whether this rank simulates the node of the port; true for every port of a fabric of one process.
+    fn is_here(&self, port: PortId) -> bool {
+        self.plan.is_here(self.plan.port(port).partition)
     }
     fn at_mut(&mut self, port: PortId) -> (&mut Partition<B>, usize) {
         let Location { partition, slot } = self.plan.port(port);
@@ -362,8 +389,11 @@ impl<B: Body> Fabric<B> {
     /// the pause frame as soon as its transmitter is free, ahead of data. The switch obeys the pause frame whether or
     /// not its own buffer has PFC.
     pub fn pause_from_host(&mut self, host: HostId, mask: u8) {
-        let now = self.now;
-        let (partition, port) = self.at_mut(self.topology.host_port(host));
+        let (now, port) = (self.now, self.topology.host_port(host));
+        if !self.is_here(port) {
+            return;
+        }
+        let (partition, port) = self.at_mut(port);
         partition.links.pause_from_host(port, now, mask);
         partition.next = partition.links.earliest();
         self.exchange();
@@ -381,6 +411,9 @@ impl<B: Body> Fabric<B> {
     }
     /// Time for which a port was transmitting frames, pause frames not included.
     pub fn busy(&self, port: PortId) -> Time {
+        if let Some(collected) = self.collected() {
+            return Time::from_ps(collected.busy[port.index()]);
+        }
         let (partition, port) = self.at(port);
         Time::from_ps(partition.links.busy_ps(port))
     }
@@ -390,15 +423,24 @@ impl<B: Body> Fabric<B> {
     }
     /// Number of packets in switches or on links, pause frames not included.
     pub fn in_flight(&self) -> u64 {
-        self.partitions.iter().map(|partition| partition.in_flight() as u64).sum()
+        match self.collected() {
+            Some(collected) => collected.in_flight,
+            None => self.partitions.iter().map(|partition| partition.in_flight() as u64).sum(),
+        }
     }
     /// Bitmap of the priorities in which a port's transmitter is paused by the port's peer.
     pub fn paused(&self, port: PortId) -> u8 {
+        if let Some(collected) = self.collected() {
+            return collected.pause(port).paused;
+        }
         let (partition, port) = self.at(port);
         partition.links.ports[port].paused
     }
     /// Bytes in a switch's buffer that arrived on an input port in a priority; 0 for a host's port.
     pub fn occupancy(&self, port: PortId, priority: usize) -> u64 {
+        if let Some(collected) = self.collected() {
+            return collected.occupancy.get(&(port, priority as u8)).copied().unwrap_or(0);
+        }
         self.inspect(port, |buffer, input| buffer.occupancy(input, priority)).unwrap_or(0)
     }
     /// Bytes in a switch's buffer that wait for an output port in a priority; 0 for a host's port.
@@ -407,26 +449,42 @@ impl<B: Body> Fabric<B> {
     }
     /// Bytes in a switch's buffer that arrived on an input port in a priority and wait for an output port.
     pub fn held(&self, input: PortId, output: PortId, priority: usize) -> u64 {
+        if let Some(collected) = self.collected() {
+            return collected.held.get(&(input, output, priority as u8)).copied().unwrap_or(0);
+        }
         let output = self.topology.port_in_node(output) as usize;
         self.inspect(input, |buffer, input| buffer.held(input, output, priority)).unwrap_or(0)
     }
     /// Whether any transmitter is paused.
     pub fn any_paused(&self) -> bool {
-        self.partitions.iter().any(|partition| partition.links.paused_ports > 0)
+        match self.collected() {
+            Some(collected) => collected.any_paused,
+            None => self.partitions.iter().any(|partition| partition.links.paused_ports > 0),
+        }
     }
     /// Time at which a port's transmitter was last paused in a priority; zero if never.
     pub fn paused_since(&self, port: PortId, priority: usize) -> Time {
+        if let Some(collected) = self.collected() {
+            return Time::from_ps(collected.pause_times(port, priority).0);
+        }
         let (partition, port) = self.at(port);
         Time::from_ps(partition.links.paused_since(port, priority))
     }
     /// Time at which a port's transmitter was last resumed in a priority; `None` if never.
     pub fn resumed_at(&self, port: PortId, priority: usize) -> Option<Time> {
-        let (partition, port) = self.at(port);
-        let at = partition.links.resumed_at(port, priority);
+        let at = if let Some(collected) = self.collected() {
+            collected.pause_times(port, priority).1
+        } else {
+            let (partition, port) = self.at(port);
+            partition.links.resumed_at(port, priority)
+        };
         (at > 0).then_some(Time::from_ps(at))
     }
     /// Bitmap of the priorities in which a port wants its peer to pause, whether or not the pause frame has left.
     pub fn pauses_peer(&self, port: PortId) -> u8 {
+        if let Some(collected) = self.collected() {
+            return collected.pause(port).wanted;
+        }
         let (partition, port) = self.at(port);
         partition.links.ports[port].pause_wanted
     }
@@ -450,6 +508,9 @@ impl<B: Body> Fabric<B> {
         let node = self.topology.port(port).node;
         let number = self.topology.port_in_node(port) as usize;
         let Location { partition, slot } = self.plan.node(node);
+        if !self.plan.is_here(partition) {
+            return None;
+        }
         self.partitions[partition as usize].inspect(slot.index(), |buffer| inspect(buffer, number))
     }
 }

@@ -7,6 +7,7 @@ use super::blocks::Block;
 use rand_core::Rng;
 use rand_pcg::Pcg64Mcg;
 use rnic_transport::Time;
+use rnic_transport::message::PacketHeader;
 use rnic_transport::message::{
     Arrival, Blocks, BufferClass, CreditToBtxEvent, CtrlPktEvent, DeliveredEvent, Departure, Framed, Message,
     MessageNic, NicConfig, NicEvent, Pipeline, RxMsgInfo, RxMsgInfoRequest, Verdict,
@@ -57,6 +58,8 @@ struct Script {
     verdict: Option<(u16, u32, bool)>,
     expired: Vec<u16>,
 }
+
+impl PacketHeader for Scripted {}
 
 impl Pipeline for Script {
     type Header = Scripted;

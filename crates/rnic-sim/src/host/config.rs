@@ -123,6 +123,38 @@ pub struct HostTotals {
 }
 
 impl HostTotals {
+    /// The counters, in the order of their declaration.
+    pub(crate) fn fields(&self) -> [u64; 10] {
+        [
+            self.data,
+            self.control,
+            self.retransmitted,
+            self.delivered,
+            self.marked,
+            self.notifications,
+            self.timeouts,
+            self.aborted,
+            self.cpu_send,
+            self.cpu_receive,
+        ]
+    }
+    /// The counters of which [`HostTotals::fields`] returned `fields`.
+    pub(crate) fn of_fields(fields: [u64; 10]) -> HostTotals {
+        let [data, control, retransmitted, delivered, marked, notifications, timeouts, aborted, cpu_send, cpu_receive] =
+            fields;
+        HostTotals {
+            data,
+            control,
+            retransmitted,
+            delivered,
+            marked,
+            notifications,
+            timeouts,
+            aborted,
+            cpu_send,
+            cpu_receive,
+        }
+    }
     /// Adds the counters of other hosts to this sum.
     pub(crate) fn add(&mut self, other: &HostTotals) {
         let HostTotals {

@@ -89,6 +89,18 @@ pub(crate) struct FlowTable<'a, S: Iterator<Item = FlowSpec>> {
     reported_hops: u64,
     /// Start of the latest flow of each sending host.
     last_start: Vec<LastStart>,
+    /// On several ranks: how they agree on the end of the run.
+    ranks: Option<RankStop>,
+}
+
+/// State of a flow table on one of several ranks.
+#[derive(Clone, Copy, Default)]
+struct RankStop {
+    /// Whether this rank keeps the records of retired flows.
+    keeps_records: bool,
+    /// Whether this rank wants the run to end, and whether a rank has told that it wants it.
+    asks: bool,
+    must: bool,
 }
 
 impl<'a, S: Iterator<Item = FlowSpec>> FlowTable<'a, S> {
@@ -117,11 +129,30 @@ impl<'a, S: Iterator<Item = FlowSpec>> FlowTable<'a, S> {
             events,
             windows: 0,
             reported_hops: 0,
+            ranks: None,
         };
         table.next_start = table.known_start();
         table
     }
 
+    /// Number of hosts of the fabric.
+    pub(crate) fn hosts(&self) -> u32 {
+        self.topology.hosts
+    }
+    /// Makes this the flow table of one of several ranks, of which one keeps the records of retired flows.
+    pub(crate) fn join(&mut self, keeps_records: bool) {
+        self.ranks = Some(RankStop { keeps_records, ..RankStop::default() });
+    }
+    /// Whether the listener of this rank has cancelled the run, or a flow record could not be stored.
+    pub(crate) fn asks_to_stop(&self) -> bool {
+        self.ranks.is_some_and(|ranks| ranks.asks)
+    }
+    /// Notes that a rank asks all ranks to stop: the run ends with this window.
+    pub(crate) fn must_stop(&mut self) {
+        if let Some(ranks) = &mut self.ranks {
+            ranks.must = true;
+        }
+    }
     /// The reason why the hosts ended the run; `None` while the run goes on.
     pub(crate) fn stop(&self) -> Option<Stop> {
         self.stop
@@ -255,7 +286,9 @@ impl<'a, S: Iterator<Item = FlowSpec>> FlowTable<'a, S> {
     /// Completes the record of a flow that retires and moves the record to the log. Another flow may take the flow's id
     /// afterwards.
     pub(crate) fn retire(&mut self, flow: FlowId, retransmitted: u32, timeouts: u32) {
-        if let Some(record) = self.open[flow.index()].take() {
+        if let Some(record) = self.open[flow.index()].take()
+            && self.ranks.is_none_or(|ranks| ranks.keeps_records)
+        {
             self.log.put(FlowRecord { retransmitted, timeouts, ..record });
         }
     }
@@ -326,7 +359,13 @@ impl<'a, S: Iterator<Item = FlowSpec>> FlowTable<'a, S> {
             (self.windows, self.reported_hops) = (0, hops);
         }
         // If the flow records cannot be stored, the run has failed and need not go on.
-        if reports && (self.report_progress(end, hops).is_break() || self.log.error().is_some()) {
+        let mut cancelled = reports && (self.report_progress(end, hops).is_break() || self.log.error().is_some());
+        if let Some(ranks) = &mut self.ranks {
+            // All ranks end the run after the same window: the next one.
+            ranks.asks |= cancelled;
+            cancelled = ranks.must;
+        }
+        if cancelled {
             self.stop = Some(Stop::Cancelled);
         } else if end >= self.config.max_time {
             self.stop = Some(Stop::TimeLimit);

@@ -6,8 +6,9 @@ use super::ends::{EndLocation, FlowEnds, FlowHashes, ReceivingEnd, SendingEnd};
 use super::flow_table::{FlowTable, Stop};
 use super::ids::FlowId;
 use super::partition::{Host, NicPartition, Notice, Start};
+use super::ranks::RankHosts;
 use super::slab::Slab;
-use rnic_fabric::{HostId, HostPartition, Location, PartitionPlan, PartitionedHosts};
+use rnic_fabric::{HostId, HostPartition, Location, PartitionPlan, PartitionedHosts, RankError, RankGroup};
 use rnic_run::{FlowLog, FlowRecord, FlowSpec};
 use rnic_transport::Time;
 use std::ops::ControlFlow;
@@ -26,8 +27,8 @@ pub(crate) trait NicKind: Sized {
     /// Settings and state that the NICs of one fabric partition share.
     type Shared;
 
-    /// Creates both ends of the flow `spec` with [`Hosts::insert`], and returns the id of the flow. `connection` is the
-    /// index of the persistent connection of the flow, or [`Loops::NONE`](rnic_workload::Loops::NONE).
+    /// Creates both ends of the flow `spec` with [`Hosts::insert_here`], and returns the id of the flow. `connection`
+    /// is the index of the persistent connection of the flow, or [`Loops::NONE`](rnic_workload::Loops::NONE).
     fn open<S: Iterator<Item = FlowSpec>>(
         hosts: &mut Hosts<'_, Self, S>, spec: &FlowSpec, hashes: FlowHashes, connection: u32,
     ) -> FlowId;
@@ -38,6 +39,11 @@ pub(crate) trait NicKind: Sized {
     /// Retires the flows whose sender and receiver are done with them, after all notes of the window have been
     /// processed.
     fn retire<S: Iterator<Item = FlowSpec>>(hosts: &mut Hosts<'_, Self, S>);
+    /// On several ranks: the flows whose senders are on this rank and are done with them, without the first `known` of
+    /// the flows that wait for this. Only the senders of RC-like transports are asked; others leave a note.
+    fn senders_done<S: Iterator<Item = FlowSpec>>(_hosts: &Hosts<'_, Self, S>, _known: usize) -> Vec<FlowId> {
+        Vec::new()
+    }
     /// Whether the senders of all finished flows are done with these flows.
     fn is_idle(&self) -> bool;
     /// Whether the sender of the flow has aborted it.
@@ -67,6 +73,18 @@ pub(crate) struct FlowUnderWay {
 pub(crate) trait RunHosts: PartitionedHosts {
     /// Counters of packets and timeouts, summed over all hosts.
     fn totals(&self) -> HostTotals;
+    /// Makes these hosts the hosts of one of several ranks. Must be called before the run begins. Hosts that need one
+    /// process, for which [`check_ranks`](crate::run::check_ranks) refuses such a run, have no use for it.
+    fn join_ranks(&mut self, _group: RankGroup) {}
+    /// On several ranks: collects the counters of all hosts and the state of open flows on rank 0, at the end of a run.
+    ///
+    /// # Errors
+    /// Another rank cannot be reached.
+    fn collect(&mut self) -> Result<(), RankError> {
+        Ok(())
+    }
+    /// On several ranks: tells all of them which bytes of open flows have arrived, before flows are sampled.
+    fn share_progress(&mut self) {}
     /// The reason why the hosts ended the run; `None` if they did not end it.
     fn stop(&self) -> Option<Stop>;
     /// Number of flows that have started and not finished.
@@ -90,6 +108,8 @@ pub(crate) struct Hosts<'a, K: NicKind, S: Iterator<Item = FlowSpec>> {
     pub(super) kind: K,
     /// Buffer for the notes of NICs while they are processed; empty at other times.
     notices: Vec<(HostId, Notice)>,
+    /// The other ranks that simulate hosts of the run; `None` for a run in one process.
+    pub(super) ranks: Option<Box<RankHosts>>,
 }
 
 impl<'a, K: NicKind, S: Iterator<Item = FlowSpec>> Hosts<'a, K, S> {
@@ -104,7 +124,7 @@ impl<'a, K: NicKind, S: Iterator<Item = FlowSpec>> Hosts<'a, K, S> {
             NicPartition::new(hosts.collect(), shared())
         };
         let partitions = (0..plan.partitions()).map(partition).collect();
-        Hosts { partitions, plan, table, flows: Slab::new(), kind, notices: Vec::new() }
+        Hosts { partitions, plan, table, flows: Slab::new(), kind, notices: Vec::new(), ranks: None }
     }
 
     /// The settings that the NICs of all partitions share.
@@ -130,9 +150,12 @@ impl<'a, K: NicKind, S: Iterator<Item = FlowSpec>> Hosts<'a, K, S> {
         &self.host(host).receivers[slot]
     }
 
-    /// The locations at which [`Hosts::insert`] will put both ends of the flow `spec` if no other flow is inserted
+    /// The locations at which [`Hosts::insert_here`] will put both ends of the flow `spec` if no other flow is inserted
     /// before.
     pub(super) fn next_ends(&self, spec: &FlowSpec) -> FlowEnds {
+        if self.ranks.is_some() {
+            return self.next_ends_on_ranks(spec);
+        }
         let (sender, receiver) = (self.plan.node(spec.src), self.plan.node(spec.dst));
         FlowEnds {
             sender: EndLocation { host: sender, slot: self.host(sender).senders.next_id() },
@@ -140,19 +163,12 @@ impl<'a, K: NicKind, S: Iterator<Item = FlowSpec>> Hosts<'a, K, S> {
         }
     }
 
-    /// Stores the sending and the receiving end of a flow in their slots on the hosts; `ends` must be the result of
-    /// [`Hosts::next_ends`].
-    pub(super) fn insert(&mut self, flow: FlowId, ends: FlowEnds, send: K::SendEnd, receive: K::ReceiveEnd) {
-        let slot = self.host_mut(ends.sender.host).senders.insert(send);
-        debug_assert_eq!(slot, ends.sender.slot);
-        let slot = self.host_mut(ends.receiver.host).receivers.insert(receive);
-        debug_assert_eq!(slot, ends.receiver.slot);
-        self.flows[flow] = ends;
-    }
-
     /// Frees the slots of a flow's two ends on their hosts. Late packets and timers of the flow no longer match the
     /// slots.
     pub(super) fn release_ends(&mut self, flow: FlowId) {
+        if self.ranks.is_some() {
+            return self.release_ends_on_ranks(flow);
+        }
         let FlowEnds { sender, receiver } = self.flows[flow];
         let host = self.host_mut(sender.host);
         host.senders[sender.slot].forget();
@@ -165,6 +181,9 @@ impl<'a, K: NicKind, S: Iterator<Item = FlowSpec>> Hosts<'a, K, S> {
     /// Number of retransmissions of a flow so far, and number of its timeouts so far: those at the sender plus those at
     /// the receiver.
     pub(super) fn losses(&self, flow: FlowId) -> (u32, u32) {
+        if let Some(ranks) = &self.ranks {
+            return ranks.losses(flow);
+        }
         let (send, receive) = (self.send_end(flow), self.receive_end(flow));
         (send.retransmitted(), send.timeouts() + receive.timeouts())
     }
@@ -180,7 +199,7 @@ impl<'a, K: NicKind, S: Iterator<Item = FlowSpec>> Hosts<'a, K, S> {
         let open: Vec<(FlowId, u64)> = self.table.open_flows().map(|(flow, record)| (flow, record.bytes)).collect();
         for (flow, bytes) in open {
             let (retransmitted, timeouts) = self.losses(flow);
-            let delivered = K::delivered(self.shared(), self.receive_end(flow), bytes);
+            let delivered = self.delivered_of(flow, bytes);
             self.table.truncate(flow, delivered, retransmitted, timeouts);
         }
     }
@@ -190,6 +209,9 @@ impl<'a, K: NicKind, S: Iterator<Item = FlowSpec>> Hosts<'a, K, S> {
         let mut notices = std::mem::take(&mut self.notices);
         for partition in &mut self.partitions {
             notices.append(&mut partition.notices);
+        }
+        if let Some(ranks) = &mut self.ranks {
+            notices.append(&mut ranks.notices);
         }
         notices.sort_by_key(|(host, _)| *host); // stable: each host's in order of time
         for (_, notice) in notices.drain(..) {
@@ -202,7 +224,7 @@ impl<'a, K: NicKind, S: Iterator<Item = FlowSpec>> Hosts<'a, K, S> {
     /// simulated time that a flow has finished, so the flow's receiving end is asked too.
     fn open_flows(&self, now: Time) -> impl Iterator<Item = (FlowId, &FlowRecord)> {
         let open = self.table.open_flows().filter(move |(_, record)| record.finish.is_none() && record.start < now);
-        open.filter(move |(flow, _)| !self.kind.is_aborted(*flow) && !self.receive_end(*flow).is_done())
+        open.filter(move |(flow, _)| !self.kind.is_aborted(*flow) && !self.is_done(*flow))
     }
 }
 
@@ -224,13 +246,15 @@ where
         while let Some((spec, origin)) = self.table.next_flow(end) {
             let hashes = self.table.hashes(&spec);
             let flow = K::open(self, &spec, hashes, origin.connection);
-            self.table.start(&spec, self.send_end(flow).data_hash(), flow);
+            self.table.start(&spec, self.hashes(flow).data, flow);
             self.table.assign(flow, origin);
             let FlowEnds { sender, receiver } = self.flows[flow];
             let start = Start { at: spec.start, slot: sender.slot, receiving: false };
-            self.host_mut(sender.host).starts.push_back(start);
-            wake(HostId(spec.src), spec.start);
-            if K::wakes_receivers(self.shared()) {
+            if self.is_here(HostId(spec.src)) {
+                self.host_mut(sender.host).starts.push_back(start);
+                wake(HostId(spec.src), spec.start);
+            }
+            if K::wakes_receivers(self.shared()) && self.is_here(HostId(spec.dst)) {
                 let start = Start { slot: receiver.slot, receiving: true, ..start };
                 self.host_mut(receiver.host).starts.push_back(start);
                 wake(HostId(spec.dst), spec.start);
@@ -242,11 +266,21 @@ where
     fn close_window(&mut self, end: Time, hops: u64) -> ControlFlow<()> {
         let progress = self.partitions.iter().map(|partition| partition.last_progress).max();
         self.table.progress(progress.unwrap_or_default());
-        if self.partitions.iter().any(|partition| !partition.notices.is_empty()) {
+        if let Some(ranks) = &self.ranks {
+            self.table.progress(ranks.progress);
+            self.process_notices();
+        } else if self.partitions.iter().any(|partition| !partition.notices.is_empty()) {
             self.process_notices();
         }
         K::retire(self);
         self.table.close_window(end, hops, self.kind.is_idle())
+    }
+
+    fn tell(&mut self, out: &mut Vec<u8>) {
+        self.tell_ranks(out);
+    }
+    fn hear(&mut self, _rank: usize, message: &[u8]) -> bool {
+        self.hear_rank(message).is_some()
     }
 }
 
@@ -256,9 +290,22 @@ where
 {
     fn totals(&self) -> HostTotals {
         let mut totals = HostTotals::default();
-        self.partitions.iter().for_each(|partition| totals.add(&partition.totals));
+        match self.collected_totals() {
+            Some(collected) => totals = collected,
+            None => self.partitions.iter().for_each(|partition| totals.add(&partition.totals)),
+        }
         totals.aborted += self.kind.aborted();
         totals
+    }
+    fn join_ranks(&mut self, group: RankGroup) {
+        self.join(group);
+    }
+    fn collect(&mut self) -> Result<(), RankError> {
+        self.collect_on_root()
+    }
+    fn share_progress(&mut self) {
+        // The group remembers an error, and the engine asks for it.
+        let _ = self.share_delivered();
     }
     fn stop(&self) -> Option<Stop> {
         self.table.stop()
@@ -271,13 +318,12 @@ where
             id: record.id,
             src: HostId(record.src),
             dst: HostId(record.dst),
-            data_hash: self.send_end(flow).data_hash(),
+            data_hash: self.hashes(flow).data,
             priority: DATA_PRIORITY,
         })
     }
     fn delivered(&mut self, now: Time) -> impl Iterator<Item = (u32, u64)> {
-        let delivered = |flow, bytes| K::delivered(self.shared(), self.receive_end(flow), bytes);
-        self.open_flows(now).map(move |(flow, record)| (record.id, delivered(flow, record.bytes)))
+        self.open_flows(now).map(|(flow, record)| (record.id, self.delivered_of(flow, record.bytes)))
     }
     fn take_records(&mut self) -> FlowLog {
         self.truncate_open();

@@ -7,6 +7,7 @@ use super::ids::{EndSlot, FlowId};
 use super::partition::Notice;
 use rnic_fabric::HostId;
 use rnic_run::FlowSpec;
+use rnic_workload::Loops;
 use std::collections::BTreeSet;
 
 /// The sending end of a message, on the sending host.
@@ -117,7 +118,9 @@ impl<K: CarriesMessages, S: Iterator<Item = FlowSpec>> Hosts<'_, K, S> {
             ended: false,
         };
         let receive = ReceiveEnd { flow, bytes: spec.bytes, data_hash: hashes.data, delivered: 0, done: false };
-        self.insert(flow, ends, send, receive);
+        self.note(flow, spec, FlowHashes { control: hashes.data, ..hashes }, Loops::NONE);
+        let (sends, receives) = (self.is_here(HostId(spec.src)), self.is_here(HostId(spec.dst)));
+        self.insert_here(flow, spec, ends, sends.then_some(send), receives.then_some(receive));
         self.kind.messages().sending += 1;
         (flow, ends)
     }
@@ -128,7 +131,7 @@ impl<K: CarriesMessages, S: Iterator<Item = FlowSpec>> Hosts<'_, K, S> {
             // A message that its sender has aborted counts as unfinished even if all its bytes have arrived.
             Notice::Finished { flow, .. } if self.kind.messages().is_aborted(flow) => {}
             Notice::Finished { flow, at } => {
-                let control_hash = self.send_end(flow).control_hash();
+                let control_hash = self.hashes(flow).control;
                 self.table.finish(flow, control_hash, at);
                 self.retire_flow(flow);
             }
@@ -151,12 +154,16 @@ impl<K: CarriesMessages, S: Iterator<Item = FlowSpec>> Hosts<'_, K, S> {
     /// Records that the NIC of the sender is done with the flow.
     fn end_sending(&mut self, flow: FlowId) {
         self.kind.messages().sending -= 1;
-        self.send_end_mut(flow).ended = true;
+        match &mut self.ranks {
+            Some(ranks) => ranks.flow_mut(flow).ended = true,
+            None => self.send_end_mut(flow).ended = true,
+        }
     }
 
     /// Retires a flow if both its sender and its receiver are done with it.
     fn retire_flow(&mut self, flow: FlowId) {
-        if self.send_end(flow).ended && self.table.record(flow).finish.is_some() {
+        let ended = self.ranks.as_ref().map_or_else(|| self.send_end(flow).ended, |ranks| ranks.flow(flow).ended);
+        if ended && self.table.record(flow).finish.is_some() {
             self.retire_record(flow);
             self.release_ends(flow);
             self.flows.release(flow);

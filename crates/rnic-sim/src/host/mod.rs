@@ -15,6 +15,7 @@ mod ids;
 mod message;
 mod messages;
 mod partition;
+mod ranks;
 mod rc;
 mod slab;
 mod stacks;

@@ -18,6 +18,9 @@ pub(super) fn run_hosts<H: RunHosts>(
     fabric: &mut Fabric<BodyOf<H>>, resolved: &Resolved, hosts: &mut H, events: &dyn Listener,
 ) -> RunOutput {
     let until = resolved.host_config.duration.unwrap_or(Time::MAX);
+    if let Some(group) = fabric.ranks().cloned() {
+        hosts.join_ranks(group);
+    }
     let mut recorder = resolved.watch.as_ref().map(|plan| Recorder::new(plan, events));
     let mut storms = Storms::new(&resolved.storms);
     let mut pauses = resolved.watch_pauses.map(|(start, interval)| PauseWatch::new(start, interval, events));
@@ -43,6 +46,12 @@ pub(super) fn run_hosts<H: RunHosts>(
     let ending = fabric.run_watched(hosts, &mut watchers, until);
     let end = fabric.now();
     fabric.close_counters(end);
+    match fabric.collect().and_then(|is_root| hosts.collect().map(|()| is_root)) {
+        Ok(true) => {}
+        // Rank 0 has the results.
+        Ok(false) => return RunOutput { status: RunStatus::Completed, ..RunOutput::not_started(String::new()) },
+        Err(error) => return RunOutput::not_started(error.to_string()),
+    }
     if let Some(recorder) = &mut recorder {
         recorder.tell_drops(end, fabric);
     }
@@ -135,7 +144,7 @@ fn status<B: Body>(fabric: &Fabric<B>, ending: Ending, stop: Option<Stop>, unfin
         (_, Some(Stop::Stalled)) => {
             format!("no flow has progressed for a long time at {end}; {flows} not finished")
         }
-        (Ending::Stopped, None) => format!("stopped at {end}; {flows} not finished"),
+        (Ending::Stopped | Ending::RankLost, None) => format!("stopped at {end}; {flows} not finished"),
     };
     RunStatus::Failed(what + &blocked(fabric))
 }

@@ -3,6 +3,7 @@
 mod engine;
 mod host;
 mod message;
+mod ranks;
 mod rc;
 mod records;
 mod several;
@@ -10,6 +11,7 @@ mod sharing;
 
 pub(crate) use host::simulate_host;
 pub(crate) use message::simulate_messages;
+pub use ranks::{RankEfficiency, RankReport, check_ranks};
 pub(crate) use rc::simulate_captured;
 pub use rc::{simulate, simulate_on};
 pub(crate) use several::{BuildStack, build_stack, simulate_several};
@@ -136,7 +138,15 @@ fn simulate_with(
     let duration = resolved.host_config.duration;
     events.estimate_flows(duration, move |progress| expected(total, duration, progress));
     let job = Job { resolved, traffic: &spec.traffic, seed, flows: stream, loops, events, capture, sharing };
+    if sharing.has_ranks()
+        && let Err(reason) = check_ranks(resolved)
+    {
+        return RunOutput::not_started(reason);
+    }
     let output = simulator.simulate(job);
+    if !sharing.is_root() {
+        return output;
+    }
     let started = output.flows.len() as u64;
     if let Some(truncation) = output.truncated {
         let not_started = total.map(|total| total.saturating_sub(started));

@@ -1,8 +1,9 @@
 //! Division of the simulation of one run among threads.
 
+use super::ranks::{RankReport, collect_reports};
 use crate::resolve::Resolved;
-use rnic_fabric::{Body, Fabric, PartitionPlan, Topology, TopologyError};
-use std::cell::Cell;
+use rnic_fabric::{Body, Fabric, PartitionPlan, RankGroup, Topology};
+use std::cell::{Cell, RefCell};
 
 /// Number of fabric partitions (parts of the fabric that one thread at a time simulates) per thread. More partitions
 /// balance the load of the threads better, but more packets cross from one partition to another.
@@ -23,12 +24,15 @@ pub struct Sharing<'s> {
     threads: usize,
     plan: Option<&'s dyn Fn(&Topology) -> PartitionPlan>,
     workers_cpu_s: Cell<f64>,
+    ranks: Option<RankGroup>,
+    reports: RefCell<Vec<RankReport>>,
 }
 
 impl<'s> Sharing<'s> {
     /// Divides a run among up to `threads` threads, at most 32; a small run uses fewer.
     pub fn among(threads: usize) -> Sharing<'s> {
-        Sharing { threads: threads.min(MAX_THREADS), plan: None, workers_cpu_s: Cell::new(0.0) }
+        let reports = RefCell::new(Vec::new());
+        Sharing { threads: threads.min(MAX_THREADS), plan: None, workers_cpu_s: Cell::new(0.0), ranks: None, reports }
     }
     /// Divides a run of any size among `threads` threads. `plan` assigns the hosts and switches of the topology to
     /// fabric partitions.
@@ -36,22 +40,52 @@ impl<'s> Sharing<'s> {
         Sharing { plan: Some(plan), ..Sharing::among(threads) }
     }
 
+    /// Divides runs among the ranks of `group` too: processes that execute the same runs in the same order, each on its
+    /// own threads. Rank 0 gets the output of a run; the output of the other ranks has no records.
+    pub fn on_ranks(self, group: RankGroup) -> Sharing<'s> {
+        Sharing { ranks: Some(group), ..self }
+    }
+    /// What each rank has spent on the latest run, in order of rank: on rank 0, after a run on several ranks.
+    pub fn reports(&self) -> Vec<RankReport> {
+        self.reports.borrow().clone()
+    }
+    /// Whether this process gets the output of runs.
+    pub(super) fn is_root(&self) -> bool {
+        self.ranks.as_ref().is_none_or(RankGroup::is_root)
+    }
+    /// Whether several ranks share a run.
+    pub(super) fn has_ranks(&self) -> bool {
+        self.ranks.is_some()
+    }
+
     /// Builds the fabric of a run, divided into partitions for the threads.
-    pub(super) fn fabric<B: Body>(&self, resolved: &Resolved, seed: u64) -> Result<Fabric<B>, TopologyError> {
+    pub(super) fn fabric<B: Body>(&self, resolved: &Resolved, seed: u64) -> Result<Fabric<B>, String> {
+        let (rank, ranks) = self.ranks.as_ref().map_or((0, 1), |group| (group.rank(), group.size()));
+        let per_rank = if self.threads > 1 { PARTITIONS_PER_THREAD * self.threads } else { 1 };
         let plan = |topology: &Topology| match self.plan {
             Some(plan) => plan(topology),
-            None if self.threads > 1 => PartitionPlan::balanced(topology, PARTITIONS_PER_THREAD * self.threads),
+            None if per_rank * ranks > 1 => PartitionPlan::balanced(topology, per_rank * ranks),
             None => PartitionPlan::whole(topology),
         };
-        let mut fabric = Fabric::partitioned(resolved.topology.clone(), &resolved.fabric, seed, self.threads, plan)?;
+        let plan = |topology: &Topology| match ranks {
+            1 => plan(topology),
+            _ => plan(topology).on_rank(rank, ranks),
+        };
+        let mut fabric = Fabric::partitioned(resolved.topology.clone(), &resolved.fabric, seed, self.threads, plan)
+            .map_err(|error| error.to_string())?;
+        if let Some(group) = &self.ranks {
+            fabric.join(group.clone()).map_err(|error| error.to_string())?;
+        }
         if self.plan.is_some() {
             fabric.share_always();
         }
         Ok(fabric)
     }
 
-    /// After a run has ended: adds the CPU time of the fabric's worker threads to the sum of all runs.
+    /// After a run has ended: adds the CPU time of the fabric's worker threads to the sum of all runs, and collects
+    /// what the ranks have spent.
     pub(super) fn done<B: Body>(&self, fabric: &Fabric<B>) {
+        *self.reports.borrow_mut() = collect_reports(fabric).unwrap_or_default();
         self.workers_cpu_s.set(self.workers_cpu_s.get() + fabric.workers_cpu_s());
     }
 

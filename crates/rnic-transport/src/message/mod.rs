@@ -53,6 +53,7 @@ pub use buffers::{BufferClass, NoBuffer};
 pub use nic::{Completed, Counters, Message, MessageNic, NicConfig, NicEvent, Order, Outgoing, Received};
 
 use crate::Time;
+use crate::codec::Reader;
 use crate::telemetry::Telemetry;
 
 /// The flags of a packet; their values are those of the public NanoTransport prototype.
@@ -264,6 +265,17 @@ pub trait Blocks {
     fn ctrl_pkt(&mut self, event: &CtrlPktEvent);
 }
 
+/// The header of a transport's packets.
+pub trait PacketHeader: Copy + Default + Send {
+    /// Appends the header to a message between processes that simulate one fabric together. A header without an
+    /// implementation cannot go from one process to another.
+    fn write(&self, _out: &mut Vec<u8>) {}
+    /// The header that [`PacketHeader::write`] has written; `None` if the message is damaged.
+    fn read(_message: &mut Reader<'_>) -> Option<Self> {
+        None
+    }
+}
+
 /// A transport program: the ingress and egress pipelines of a NIC, and the state that they share.
 ///
 /// Each NIC has its own value of the program's type, which contains the program's registers. A program indexes its
@@ -271,7 +283,7 @@ pub trait Blocks {
 /// `rx_msg_id`. Both indices begin at 0, and the NIC gives a new message the lowest free index.
 pub trait Pipeline: Send {
     /// The header of the transport's packets.
-    type Header: Copy + Default + Send;
+    type Header: PacketHeader;
 
     /// Processes an arriving packet.
     fn ingress<B: Blocks>(&mut self, blocks: &mut B, header: &Self::Header, arrival: &Arrival<'_>) -> Verdict;

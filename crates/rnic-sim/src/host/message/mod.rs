@@ -15,12 +15,15 @@ use super::partition::{Host, Notice};
 use crate::in_band::InBand;
 use nic::{HostNic, InvalidActions, MessageShared};
 use packet::ip;
-use rnic_fabric::PartitionPlan;
+use rnic_fabric::{HostId, PartitionPlan};
 use rnic_run::FlowSpec;
 use rnic_transport::message::Pipeline;
 use rnic_transport::message::nic::{Counters, NicConfig};
 use std::marker::PhantomData;
 use std::sync::Arc;
+
+/// Maximum number of kinds of faults that a transport program counts.
+const MAX_FAULTS: usize = 16;
 
 /// The kind of NIC that sends messages, with the state of the run's flows that only this kind needs.
 pub(crate) struct MessageNics<P, T> {
@@ -44,14 +47,16 @@ impl<'a, P: Pipeline, T: InBand, S: Iterator<Item = FlowSpec>> MessageHosts<'a, 
         cfg: NicConfig, framing: Framing, program: impl Fn(u32) -> P, plan: Arc<PartitionPlan>, table: FlowTable<'a, S>,
     ) -> Self {
         let kind = MessageNics { messages: Messages::default(), nics: PhantomData };
-        let all_hosts = (0..plan.partitions()).map(|partition| plan.hosts_of(partition).len() as u32).sum();
+        let all_hosts = table.hosts();
         let shared = || MessageShared { cfg: cfg.clone(), framing, all_hosts, invalid: InvalidActions::default() };
         Hosts::with(kind, plan, table, shared, |host| HostNic::new(&cfg, program(ip(host))))
     }
 
     /// All hosts of the run, in order of their ids.
     fn in_order(&self) -> impl Iterator<Item = &Host<MessageNics<P, T>>> {
-        (0..self.shared().all_hosts).map(|host| self.host(self.plan.node(host)))
+        (0..self.shared().all_hosts)
+            .filter(|host| self.is_here(HostId(*host)))
+            .map(|host| self.host(self.plan.node(host)))
     }
 
     /// Adds warnings of aborted messages, missing message buffers and faults of the transport programs.
@@ -60,6 +65,24 @@ impl<'a, P: Pipeline, T: InBand, S: Iterator<Item = FlowSpec>> MessageHosts<'a, 
         let invalid = |of: fn(&InvalidActions) -> u64| -> u64 {
             self.partitions.iter().map(|partition| of(&partition.shared.invalid)).sum()
         };
+        let mut counts = [
+            sum(|counters| counters.rx_failures),
+            sum(|counters| counters.expired),
+            sum(|counters| counters.program_errors),
+            invalid(|invalid| invalid.unknown_address),
+            invalid(|invalid| invalid.invalid_priority),
+            invalid(|invalid| invalid.unknown_flow),
+        ];
+        let mut faults = self.program_faults();
+        if let Some(ranks) = &self.ranks {
+            // The programs of all hosts have the same list of faults. An error ends the run elsewhere.
+            let mut of_program = [0; MAX_FAULTS];
+            of_program.iter_mut().zip(&faults).for_each(|(sum, (count, _))| *sum = *count);
+            let _ = ranks.group.sum(&mut counts);
+            let _ = ranks.group.sum(&mut of_program);
+            faults.iter_mut().zip(of_program).for_each(|((count, _), sum)| *count = sum);
+        }
+        let [rx_failures, expired, program_errors, unknown_address, invalid_priority, unknown_flow] = counts;
         let aborted = self.kind.messages.aborted();
         if aborted > 0 {
             let messages = if aborted == 1 { "1 message was".to_string() } else { format!("{aborted} messages were") };
@@ -67,21 +90,18 @@ impl<'a, P: Pipeline, T: InBand, S: Iterator<Item = FlowSpec>> MessageHosts<'a, 
             warnings.push(format!("{messages} aborted after {timeouts} timeouts in a row without a response"));
         }
         for (count, what) in [
-            (sum(|counters| counters.rx_failures), "packets found no buffer for their message"),
-            (sum(|counters| counters.expired), "messages expired at their receivers"),
-            (
-                sum(|counters| counters.program_errors),
-                "packets got a verdict from the program that contradicts the reassembly block",
-            ),
-            (invalid(|invalid| invalid.unknown_address), "packets of the program were for no host"),
-            (invalid(|invalid| invalid.invalid_priority), "packets of the program had a priority beyond the last one"),
-            (invalid(|invalid| invalid.unknown_flow), "packets or messages of the program belong to no flow"),
+            (rx_failures, "packets found no buffer for their message"),
+            (expired, "messages expired at their receivers"),
+            (program_errors, "packets got a verdict from the program that contradicts the reassembly block"),
+            (unknown_address, "packets of the program were for no host"),
+            (invalid_priority, "packets of the program had a priority beyond the last one"),
+            (unknown_flow, "packets or messages of the program belong to no flow"),
         ] {
             if count > 0 {
                 warnings.push(format!("{count} {what}"));
             }
         }
-        for (count, what) in self.program_faults().into_iter().filter(|(count, _)| *count > 0) {
+        for (count, what) in faults.into_iter().filter(|(count, _)| *count > 0) {
             warnings.push(format!("{count} {what}"));
         }
     }

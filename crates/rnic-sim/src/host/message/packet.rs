@@ -4,6 +4,8 @@ use crate::host::ids::EndSlot;
 use crate::in_band::InBand;
 use rnic_fabric::Body;
 use rnic_fabric::HostId;
+use rnic_transport::codec::{Reader, put_u32};
+use rnic_transport::message::PacketHeader;
 use rnic_transport::telemetry::HopRecord;
 
 /// The IP address of host 0 (10.0.0.0) for message transports. The other hosts have the following addresses.
@@ -32,7 +34,7 @@ pub(crate) struct MessageSegment<H, T> {
     pub(super) in_band: T,
 }
 
-impl<H: Copy + Default + Send, T: InBand> Body for MessageSegment<H, T> {
+impl<H: PacketHeader, T: InBand> Body for MessageSegment<H, T> {
     const TELEMETRY: bool = T::TELEMETRY;
     #[inline]
     fn stamp(&mut self, hop: HopRecord) {
@@ -40,6 +42,17 @@ impl<H: Copy + Default + Send, T: InBand> Body for MessageSegment<H, T> {
     }
     fn source(&self) -> Option<HostId> {
         Some(self.src)
+    }
+    const CROSSES_RANKS: bool = true;
+    fn write(&self, out: &mut Vec<u8>) {
+        put_u32(out, self.src.0);
+        put_u32(out, self.slot.0);
+        self.header.write(out);
+        self.in_band.write(out);
+    }
+    fn read(message: &mut Reader<'_>) -> Option<Self> {
+        let (src, slot) = (HostId(message.u32()?), EndSlot(message.u32()?));
+        Some(MessageSegment { src, slot, header: H::read(message)?, in_band: T::read(message)? })
     }
 }
 

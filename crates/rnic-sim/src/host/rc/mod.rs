@@ -13,7 +13,7 @@ pub(crate) mod segment;
 mod stack;
 
 use super::config::HostConfig;
-use super::ends::{EndAddress, FlowAddress, FlowEnds, FlowHashes, SendingEnd};
+use super::ends::{EndAddress, FlowAddress, FlowEnds, FlowHashes};
 use super::flow_table::FlowTable;
 use super::hosts::{Hosts, NicKind};
 use super::ids::FlowId;
@@ -23,6 +23,7 @@ use ends::{Connection, Peer, Phase, ReceiveEnd, SendEnd};
 use nic::{RcNic, RcShared};
 use rnic_fabric::{HostId, PartitionPlan};
 use rnic_run::FlowSpec;
+use rnic_transport::codec::Reader;
 use rnic_transport::congestion::CongestionControl;
 use rnic_transport::recovery::Protocol;
 use rnic_transport::{FlowConfig, Psn, Receiver, Sender, TcpConfig, Time};
@@ -49,6 +50,10 @@ pub(crate) struct RcNics<P: Protocol, C: CongestionControl, T> {
     closing: Vec<FlowId>,
     /// Packet addresses of every started flow, in order of start; `None` unless a capture needs them.
     addresses: Option<Vec<FlowAddress>>,
+    /// On several ranks, for each persistent connection: PSN of the first packet of its next flow.
+    psns: Vec<Psn>,
+    /// Number of flows in `closing` at the end of the previous window.
+    told: usize,
     nics: TypesOfNic<P, C, T>,
 }
 
@@ -60,7 +65,14 @@ impl<'a, P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>, T: InB
     pub(crate) fn new(
         cfg: FlowConfig, params: C::Params, config: HostConfig, plan: Arc<PartitionPlan>, table: FlowTable<'a, S>,
     ) -> Self {
-        let kind = RcNics { connections: Vec::new(), closing: Vec::new(), addresses: None, nics: PhantomData };
+        let kind = RcNics {
+            connections: Vec::new(),
+            closing: Vec::new(),
+            addresses: None,
+            psns: Vec::new(),
+            told: 0,
+            nics: PhantomData,
+        };
         let shared = || RcShared { cfg: cfg.clone(), params: params.clone(), host: config };
         Hosts::with(kind, plan, table, shared, |_| RcNic::new(&config))
     }
@@ -79,20 +91,33 @@ impl<'a, P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>, T: InB
     }
 
     /// PSN of the first packet of the next flow on a persistent connection.
-    fn next_psn(&self, connection: PersistentConnection) -> Psn {
+    fn next_psn(&self, number: u32, connection: PersistentConnection) -> Psn {
+        if self.ranks.is_some() {
+            return self.kind.psns[number as usize];
+        }
         let sender = self.flows[connection.flow].sender;
         self.host(sender.host).nic.connections[connection.index as usize].next
     }
 
-    /// Creates the sender and the receiver of `spec`, the next flow on a persistent connection. They continue with the
-    /// next PSN of the connection, and with state of the connection's latest flow, such as its congestion control and
-    /// pacing.
-    fn following(&self, spec: &FlowSpec, connection: PersistentConnection) -> (Sender<P, C>, Receiver<P>) {
+    /// Creates the sender and the receiver of `spec`, those that are on this rank. In the next flow of the persistent
+    /// connection `before`, they continue with the next PSN of the connection, `first_psn`, and with state of the
+    /// connection's latest flow, such as its congestion control and pacing.
+    fn new_ends(
+        &self, spec: &FlowSpec, before: Option<PersistentConnection>, first_psn: Psn,
+    ) -> (Option<Sender<P, C>>, Option<Receiver<P>>) {
+        let (sends, receives) = (self.is_here(HostId(spec.src)), self.is_here(HostId(spec.dst)));
+        let Some(PersistentConnection { flow, .. }) = before else {
+            let RcShared { cfg, params, .. } = self.shared();
+            return (
+                sends.then(|| Sender::new(cfg, params, spec.bytes, spec.start)),
+                receives.then(|| Receiver::new(cfg, spec.bytes, spec.start)),
+            );
+        };
         let tcp = TcpConfig { handshake: false, ..self.cfg().tcp };
-        let cfg = FlowConfig { first_psn: self.next_psn(connection), tcp, ..self.cfg().clone() };
+        let cfg = FlowConfig { first_psn, tcp, ..self.cfg().clone() };
         (
-            self.send_end(connection.flow).sender.following(&cfg, spec.bytes, spec.start),
-            self.receive_end(connection.flow).receiver.following(&cfg, spec.bytes, spec.start),
+            sends.then(|| self.send_end(flow).sender.following(&cfg, spec.bytes, spec.start)),
+            receives.then(|| self.receive_end(flow).receiver.following(&cfg, spec.bytes, spec.start)),
         )
     }
 
@@ -100,6 +125,11 @@ impl<'a, P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>, T: InB
     /// the id of that flow, whose slots are released. Otherwise the new flow gets a free id.
     fn claim_id(&mut self, before: Option<PersistentConnection>) -> FlowId {
         let kept = before.map(|connection| connection.flow).filter(|flow| {
+            if let Some(ranks) = &self.ranks
+                && (ranks.flow(*flow).retired || !self.plan.is_here(self.flows[*flow].sender.host.partition))
+            {
+                return ranks.flow(*flow).retired;
+            }
             let end = self.send_end_mut(*flow);
             let retired = end.phase == Phase::Idle;
             if !retired {
@@ -118,6 +148,19 @@ impl<'a, P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>, T: InB
     /// will begin with the PSN `next`.
     fn connect(&mut self, connection: u32, flow: FlowId, next: Psn) {
         let sender = self.flows[flow].sender;
+        if self.ranks.is_some() {
+            match self.kind.psns.get_mut(connection as usize) {
+                Some(psn) => *psn = next,
+                None => self.kind.psns.push(next),
+            }
+            if !self.plan.is_here(sender.host.partition) {
+                match self.kind.connections.get_mut(connection as usize) {
+                    Some(connection) => connection.flow = flow,
+                    None => self.kind.connections.push(PersistentConnection { flow, index: Loops::NONE }),
+                }
+                return;
+            }
+        }
         let known = self.kind.connections.get_mut(connection as usize).map(|connection| {
             connection.flow = flow;
             connection.index
@@ -142,12 +185,19 @@ impl<'a, P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>, T: InB
 
     /// Retires a finished flow if its sender is done with it; returns whether the flow has retired.
     fn close(&mut self, flow: FlowId, learns_completion: bool) -> bool {
-        let end = self.send_end_mut(flow);
-        // Without ACKs the sender does not learn that the flow is complete. Then it is done when its queued packets
-        // have left.
-        let done = !end.queued && (!learns_completion || end.sender.is_complete());
+        let is_here = self.plan.is_here(self.flows[flow].sender.host.partition);
+        let done = match &mut self.ranks {
+            None => self.is_sender_done(flow, learns_completion),
+            Some(ranks) => {
+                let flow = ranks.flow_mut(flow);
+                flow.retired = flow.ended;
+                flow.ended
+            }
+        };
         if done {
-            end.phase = Phase::Idle;
+            if is_here {
+                self.send_end_mut(flow).phase = Phase::Idle;
+            }
             self.retire_record(flow);
             if !self.is_latest_of_its_connection(flow) {
                 self.flows.release(flow);
@@ -156,8 +206,48 @@ impl<'a, P: Protocol, C: CongestionControl, S: Iterator<Item = FlowSpec>, T: InB
         done
     }
 
+    /// Whether the sender of a finished flow, which is on this rank, is done with the flow.
+    fn is_sender_done(&self, flow: FlowId, learns_completion: bool) -> bool {
+        let end = self.send_end(flow);
+        // Without ACKs the sender does not learn that the flow is complete. Then it is done when its queued packets
+        // have left.
+        !end.queued && (!learns_completion || end.sender.is_complete())
+    }
+
+    /// On several ranks: asks all of them which senders are done with flows that have finished in this window. A sender
+    /// that learns of the completion does so in a later window.
+    fn ask_new_senders(&mut self) {
+        let known = self.kind.told;
+        if P::sender_learns_completion(self.cfg()) || self.kind.closing.len() == known {
+            return;
+        }
+        let Some(group) = self.ranks.as_ref().map(|ranks| ranks.group.clone()) else { return };
+        let (mut own, mut all) = (Vec::new(), Vec::new());
+        self.write_done(&Self::done(self, known), &mut own);
+        // The group remembers an error, and the engine asks for it.
+        if group.gather(&own, &mut all).is_ok() {
+            for message in &all {
+                if self.read_done(&mut Reader::new(message)).is_none() {
+                    group.fail("senders that are done");
+                }
+            }
+        }
+    }
+
+    /// Of the finished flows, without the first `known`: those whose senders are on this rank and done.
+    fn done(hosts: &Self, known: usize) -> Vec<FlowId> {
+        let learns_completion = P::sender_learns_completion(hosts.cfg());
+        let closing = hosts.kind.closing[known..].iter().copied();
+        let own = closing.filter(|flow| hosts.plan.is_here(hosts.flows[*flow].sender.host.partition));
+        own.filter(|flow| hosts.is_sender_done(*flow, learns_completion)).collect()
+    }
+
     /// Whether the flow is the latest of a persistent connection, so that its slot holds the state of the connection.
     fn is_latest_of_its_connection(&self, flow: FlowId) -> bool {
+        if self.ranks.is_some() {
+            let connection = self.connection_on_ranks(flow);
+            return connection.is_some_and(|number| self.kind.connections[number as usize].flow == flow);
+        }
         let sender = self.flows[flow].sender;
         let host = self.host(sender.host);
         let connection = host.nic.connections.get(host.senders[sender.slot].connection as usize);
@@ -175,18 +265,13 @@ impl<P: Protocol, C: CongestionControl, T: InBand> NicKind for RcNics<P, C, T> {
         hosts: &mut RcHosts<'_, P, C, S, T>, spec: &FlowSpec, hashes: FlowHashes, connection: u32,
     ) -> FlowId {
         let before = hosts.kind.connections.get(connection as usize).copied();
-        let first_psn = before.map_or(hosts.cfg().first_psn, |before| hosts.next_psn(before));
-        let hashes = before.map_or(hashes, |before| hosts.send_end(before.flow).peer.hashes);
-        let (sender, receiver) = match before {
-            Some(connection) => hosts.following(spec, connection),
-            None => {
-                let RcShared { cfg, params, .. } = hosts.shared();
-                (Sender::new(cfg, params, spec.bytes, spec.start), Receiver::new(cfg, spec.bytes, spec.start))
-            }
-        };
+        let first_psn = before.map_or(hosts.cfg().first_psn, |before| hosts.next_psn(connection, before));
+        let hashes = before.map_or(hashes, |before| hosts.hashes(before.flow));
+        let (sender, receiver) = hosts.new_ends(spec, before, first_psn);
         let flow = hosts.claim_id(before);
+        hosts.note(flow, spec, hashes, connection);
         let ends = hosts.next_ends(spec);
-        let send = SendEnd {
+        let send = sender.map(|sender| SendEnd {
             sender,
             peer: Peer { flow, host: HostId(spec.dst), slot: ends.receiver.slot, hashes },
             armed: Time::MAX,
@@ -195,10 +280,10 @@ impl<P: Protocol, C: CongestionControl, T: InBand> NicKind for RcNics<P, C, T> {
             connection: Loops::NONE,
             retransmitted: 0,
             timeouts: 0,
-        };
+        });
         let peer = Peer { flow, host: HostId(spec.src), slot: ends.sender.slot, hashes };
-        let receive = ReceiveEnd { receiver, peer, armed: Time::MAX, done: false, timeouts: 0 };
-        hosts.insert(flow, ends, send, receive);
+        let new = |receiver| ReceiveEnd { receiver, peer, armed: Time::MAX, done: false, timeouts: 0 };
+        hosts.insert_here(flow, spec, ends, send, receiver.map(new));
         if connection != Loops::NONE {
             let packets = hosts.cfg().packets(spec.bytes) as u32;
             hosts.connect(connection, flow, first_psn.plus(packets));
@@ -218,7 +303,7 @@ impl<P: Protocol, C: CongestionControl, T: InBand> NicKind for RcNics<P, C, T> {
     fn process<S: Iterator<Item = FlowSpec>>(hosts: &mut RcHosts<'_, P, C, S, T>, notice: Notice) {
         // The NICs of RC-like transports leave no other notes.
         if let Notice::Finished { flow, at } = notice {
-            let control_hash = hosts.send_end(flow).control_hash();
+            let control_hash = hosts.hashes(flow).control;
             hosts.table.finish(flow, control_hash, at);
             hosts.kind.closing.push(flow);
         }
@@ -229,9 +314,17 @@ impl<P: Protocol, C: CongestionControl, T: InBand> NicKind for RcNics<P, C, T> {
             return;
         }
         let learns_completion = P::sender_learns_completion(hosts.cfg());
+        if hosts.ranks.is_some() {
+            hosts.ask_new_senders();
+        }
         let mut closing = std::mem::take(&mut hosts.kind.closing);
         closing.retain(|flow| !hosts.close(*flow, learns_completion));
+        hosts.kind.told = closing.len();
         hosts.kind.closing = closing;
+    }
+
+    fn senders_done<S: Iterator<Item = FlowSpec>>(hosts: &RcHosts<'_, P, C, S, T>, known: usize) -> Vec<FlowId> {
+        RcHosts::done(hosts, known)
     }
 
     fn is_idle(&self) -> bool {

@@ -6,6 +6,8 @@
 //! table of 256 entries, which is indexed by the leading bits of the divisor; its relative error is at most 0.2 %.
 
 use super::NativeHeader;
+use crate::codec::Reader;
+use crate::message::PacketHeader;
 use crate::message::flags::{ACK, DATA, NACK};
 use crate::message::primitives::DualPort;
 use crate::message::{
@@ -61,6 +63,16 @@ pub struct HpccHeader {
     pub native: NativeHeader,
     /// ACK and NACK: the telemetry of the data packet that caused the ACK or NACK.
     pub echo: Telemetry,
+}
+
+impl PacketHeader for HpccHeader {
+    fn write(&self, out: &mut Vec<u8>) {
+        self.native.write(out);
+        self.echo.write(out);
+    }
+    fn read(message: &mut Reader<'_>) -> Option<HpccHeader> {
+        Some(HpccHeader { native: NativeHeader::read(message)?, echo: Telemetry::read(message)? })
+    }
 }
 
 /// Length in bytes of a header without telemetry: Ethernet, IPv4, and 23 bytes of HPCC, as in the equivalent P4
