@@ -37,6 +37,8 @@ pub mod reason {
     pub const NO_RESOURCES: u16 = 3;
     /// The sender waited for a message in vain.
     pub const TIMEOUT: u16 = 4;
+    /// Nobody knows the communication ID.
+    pub const INVALID_ID: u16 = 6;
     /// Nobody listens on the service ID.
     pub const INVALID_SERVICE: u16 = 8;
     /// The transport service type is not supported.

@@ -74,7 +74,6 @@ fn open_mpi_runs() {
 }
 
 #[test]
-#[ignore = "an assertion of UCX (ud_ep.c) failed in one of four runs, for a reason that is not known yet"]
 fn mpich_runs() {
     if !has("mpiexec.mpich") || !has("mpicc.mpich") || !has("ucx_info") || !may_mount() {
         return;

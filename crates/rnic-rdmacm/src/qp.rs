@@ -129,6 +129,7 @@ pub unsafe extern "C" fn rdma_create_qp(
     id: *mut rdma_cm_id, pd: *mut ibv_pd, attributes: *mut ibv_qp_init_attr,
 ) -> c_int {
     call(|| {
+        id::check(id)?;
         // SAFETY: by the contract of librdmacm.
         unsafe {
             let pd = domain(id, pd)?;
@@ -155,6 +156,7 @@ pub unsafe extern "C" fn rdma_create_qp(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rdma_create_qp_ex(id: *mut rdma_cm_id, attributes: *mut ibv_qp_init_attr_ex) -> c_int {
     call(|| {
+        id::check(id)?;
         // SAFETY: by the contract of librdmacm.
         unsafe {
             let attr = &mut *attributes;
@@ -178,6 +180,9 @@ pub unsafe extern "C" fn rdma_create_qp_ex(id: *mut rdma_cm_id, attributes: *mut
 /// By the contract of librdmacm.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rdma_destroy_qp(id: *mut rdma_cm_id) {
+    if id::check(id).is_err() {
+        return;
+    }
     // SAFETY: by the contract of librdmacm.
     entry((), || unsafe {
         let qp = std::mem::replace(&mut (*id).qp, std::ptr::null_mut());
@@ -305,6 +310,7 @@ pub unsafe extern "C" fn rdma_init_qp_attr(
     id: *mut rdma_cm_id, attributes_out: *mut ibv_qp_attr, mask: *mut c_int,
 ) -> c_int {
     call(|| {
+        id::check(id)?;
         // SAFETY: by the contract of librdmacm.
         unsafe {
             let inner = lock(&id::state(id).inner);
@@ -323,6 +329,7 @@ pub unsafe extern "C" fn rdma_create_srq(
     id: *mut rdma_cm_id, pd: *mut ibv_pd, attributes: *mut ibv_srq_init_attr,
 ) -> c_int {
     call(|| {
+        id::check(id)?;
         // SAFETY: by the contract of librdmacm.
         unsafe {
             let pd = domain(id, pd)?;
@@ -341,6 +348,7 @@ pub unsafe extern "C" fn rdma_create_srq(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rdma_create_srq_ex(id: *mut rdma_cm_id, attributes: *mut ibv_srq_init_attr_ex) -> c_int {
     call(|| {
+        id::check(id)?;
         // SAFETY: by the contract of librdmacm.
         unsafe {
             let attr = &mut *attributes;
@@ -362,6 +370,9 @@ pub unsafe extern "C" fn rdma_create_srq_ex(id: *mut rdma_cm_id, attributes: *mu
 /// By the contract of librdmacm.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rdma_destroy_srq(id: *mut rdma_cm_id) {
+    if id::check(id).is_err() {
+        return;
+    }
     // SAFETY: by the contract of librdmacm.
     entry((), || unsafe {
         let srq = std::mem::replace(&mut (*id).srq, std::ptr::null_mut());
