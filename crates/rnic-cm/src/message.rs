@@ -139,7 +139,7 @@ pub struct Request {
     pub transport: u8,
     /// Whether the sender's queue pair has end-to-end credits.
     pub flow_control: bool,
-    /// First PSN of the sender.
+    /// PSN at which the receiver begins to send.
     pub psn: u32,
     /// How long the receiver should wait for the sender's CM; code as above.
     pub local_response_timeout: u8,
@@ -172,7 +172,7 @@ pub struct Reply {
     pub qkey: u32,
     /// QPN of the sender.
     pub qpn: u32,
-    /// First PSN of the sender.
+    /// PSN at which the receiver begins to send.
     pub psn: u32,
     /// Reads and atomics that the sender responds to at the same time.
     pub responder_resources: u8,

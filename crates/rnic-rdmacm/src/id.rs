@@ -68,8 +68,9 @@ unsafe impl Send for Template {}
 /// What both sides of a connection have agreed on.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Connect {
-    /// First PSN of this side.
+    /// First PSN of the peer's packets, which this side has chosen.
     pub(crate) psn: u32,
+    /// First PSN of this side's packets, which the peer has chosen.
     pub(crate) peer_psn: u32,
     pub(crate) peer_qpn: u32,
     /// Path MTU: 1 (256 bytes) to 5 (4096 bytes).

@@ -219,7 +219,8 @@ pub(crate) fn attributes(kind: c_int, inner: &Inner, to: c_int) -> Result<(ibv_q
             let peer = inner.remote.ok_or(libc::EINVAL)?;
             attr.path_mtu = c_int::from(mtu.min(device.mtu));
             attr.dest_qp_num = peer_qpn;
-            attr.rq_psn = peer_psn;
+            // A side says at which PSN its peer begins to send.
+            attr.rq_psn = psn;
             attr.ah_attr = path(inner, ip::gid(peer.ip()));
             let usual = IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
             if kind == IBV_QPT_RC {
@@ -231,7 +232,7 @@ pub(crate) fn attributes(kind: c_int, inner: &Inner, to: c_int) -> Result<(ibv_q
             }
         }
         IBV_QPS_RTS => {
-            attr.sq_psn = psn;
+            attr.sq_psn = peer_psn;
             if kind == IBV_QPT_RC {
                 attr.timeout = inner.connect.ack_timeout;
                 attr.retry_cnt = inner.connect.retry_count;
