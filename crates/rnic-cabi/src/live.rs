@@ -1,5 +1,5 @@
-//! The objects of one kind that exist. A pointer from C is looked up here before it is read, so that one which was freed,
-//! or never was an object, is an error and no crash.
+//! The objects of one kind that exist. A pointer from C is looked up here before it is read, so that one which was
+//! freed, or never was an object, is an error and no crash.
 
 use crate::entry::lock;
 use std::collections::BTreeSet;
@@ -19,8 +19,8 @@ impl Live {
         lock(&self.0).insert(object.addr());
     }
 
-    /// An object is going to be freed; `false` if there is none at this address. Of several threads that free an object,
-    /// one gets `true`.
+    /// An object is going to be freed; `false` if there is none at this address. Of several threads that free an
+    /// object, one gets `true`.
     pub fn remove<T>(&self, object: *mut T) -> bool {
         lock(&self.0).remove(&object.addr())
     }
