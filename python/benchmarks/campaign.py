@@ -1,14 +1,16 @@
 """The cost of engines: a campaign of short runs on each of them, beside a bare loop over the same runs.
 
-    python3 python/benchmarks/campaign.py [RUNS [ENGINE ...]]
+    python3 python/benchmarks/campaign.py [--workers N] [RUNS [ENGINE ...]]
 
+With one worker less than processors, the engine's own processes (schedulers, servers) do not take the workers' time.
 It prints a Markdown table. The time outside of simulations is that for reading specifications, statistics, files, and
-the engine; the bare loop has the first two of these as well. It fails if an engine has other results than the others. Engines whose packages are
-missing are left out.
+the engine; the bare loop has the first two of these as well. It fails if an engine has other results than the others. Engines whose
+packages are missing are left out.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import sys
 import tempfile
@@ -82,6 +84,7 @@ def execute(engine: str, runs: int, store: str) -> float:
         work.save(f"{store}.jsonl")
         start = time.monotonic()
         command = [sys.executable, "-m", "rnic", "campaign", "run", f"{store}.jsonl", "--store", store, "--quiet"]
+        command.append(f"--threads={WORKERS}")
         if os.spawnv(os.P_WAIT, sys.executable, command) != 0:
             raise RuntimeError("rnic campaign run failed")
         return time.monotonic() - start
@@ -91,8 +94,14 @@ def execute(engine: str, runs: int, store: str) -> float:
 
 
 def main() -> None:
-    runs = int(sys.argv[1]) if len(sys.argv) > 1 else 2000
-    runs -= runs % 4
+    global WORKERS
+    parser = argparse.ArgumentParser(description="The cost of a campaign's engines.")
+    parser.add_argument("runs", nargs="?", type=int, default=2000)
+    parser.add_argument("engines", nargs="*", choices=[*ENGINES, []])
+    parser.add_argument("--workers", type=int, default=WORKERS, help="workers of each engine (default: processors)")
+    arguments = parser.parse_args()
+    WORKERS = arguments.workers
+    runs = max(arguments.runs - arguments.runs % 4, 4)
     start = time.monotonic()
     bare(runs)
     loop = time.monotonic() - start
@@ -102,7 +111,7 @@ def main() -> None:
     print(f"| bare loop, one thread | {loop:.2f} | {loop / runs * 1e3:.2f} ms | | |")
     contents = {}
     with tempfile.TemporaryDirectory() as folder:
-        for engine in sys.argv[2:] or ENGINES:
+        for engine in arguments.engines or ENGINES:
             store = str(Path(folder) / engine)
             try:
                 seconds = execute(engine, runs, store)

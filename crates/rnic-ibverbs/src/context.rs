@@ -14,7 +14,7 @@ use crate::{cq, cq_ex, post, qp, srq, trace};
 use libc::{c_int, size_t, ssize_t};
 use rnic_endpoint::idle::IdleConfig;
 use rnic_endpoint::port::{Faults, FaultyPort, Port};
-use rnic_endpoint::{Clock, Config, DeviceClock, Mode, Security, Time, TimeSource};
+use rnic_endpoint::{Acknowledge, Clock, Config, DeviceClock, Mode, Security, Time, TimeSource};
 use rnic_verbs::{Completion, CqId, Event, Notify, Qpn, Shard, SrqId, Status, VerbsError};
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -200,6 +200,9 @@ fn idle() -> IdleConfig {
 fn open(address: &HostAddress) -> Result<rnic_endpoint::Device, String> {
     let port = SharedPort::open(address.ip).map_err(|error| error.to_string())?;
     let mut config = Config { mode: Mode::Polled, idle: idle(), security: Security::None, ..Config::default() };
+    // The program's next poll sends the ACKs, and the reply to a message leaves before them. If there is no poll, the
+    // library's thread sends them ([`crate::progress`]).
+    config.acknowledge = Acknowledge::WithNextPoll;
     config.verbs.late_memory_checks = true;
     config.verbs.shard = Shard { index: port.slot(), count: SLOTS };
     let config = config.fitted_to(port.own()).map_err(|error| error.to_string())?;

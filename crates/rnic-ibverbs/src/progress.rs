@@ -20,9 +20,8 @@ use std::time::Duration;
 
 /// Polls in vain after which the program gets the work: at first, and at most.
 const PATIENCE: (u32, u32) = (16, 1 << 16);
-/// The program has stopped polling if it has not polled for this time.
-const QUIET: Time = Time::from_us(100);
-/// Pauses between two looks at a program that polls: at first, and at most.
+/// Pauses between two looks at a program that polls: at first, and at most. It has stopped polling if it has not polled
+/// between two looks.
 const NAP: (Duration, Duration) = (Duration::from_micros(100), Duration::from_millis(1));
 /// How long the program must have moved the packets for the patience to be that of the beginning again.
 const STEADY: Time = Time::from_ms(10);
@@ -34,8 +33,8 @@ struct State {
     clock: Clock,
     /// Whether the program's threads move the packets while they poll.
     program_leads: AtomicBool,
-    /// When the program polled last, in picoseconds of the clock.
-    polled: AtomicU64,
+    /// Number of the program's polls while it leads. Threads that poll at the same time may count as one.
+    polls: AtomicU64,
     /// Polls in a row that found nothing.
     vain: AtomicU32,
     /// Polls in vain after which the program gets the work.
@@ -56,7 +55,7 @@ impl Progress {
             device,
             clock: Clock::start(),
             program_leads: AtomicBool::new(false),
-            polled: AtomicU64::new(0),
+            polls: AtomicU64::new(0),
             vain: AtomicU32::new(0),
             patience: AtomicU32::new(PATIENCE.0),
             closing: AtomicBool::new(false),
@@ -70,7 +69,7 @@ impl Progress {
     pub(crate) fn poll(&self, cq: CqId, out: &mut [Completion]) -> Result<usize, VerbsError> {
         let state = &self.state;
         if state.program_leads.load(Ordering::Acquire) {
-            state.polled.store(state.clock.now().as_ps(), Ordering::Relaxed);
+            state.polls.store(state.polls.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
             if let Err(rnic_endpoint::Error::Closed(why)) = state.device.progress() {
                 return Err(VerbsError::Closed(why));
             }
@@ -81,7 +80,6 @@ impl Progress {
             state.vain.store(0, Ordering::Relaxed);
         } else if state.vain.fetch_add(1, Ordering::Relaxed) >= state.patience.load(Ordering::Relaxed) {
             state.vain.store(0, Ordering::Relaxed);
-            state.polled.store(state.clock.now().as_ps(), Ordering::Relaxed);
             state.program_leads.store(true, Ordering::Release);
             // The thread sleeps with the lock of the port.
             state.device.interrupt();
@@ -129,11 +127,11 @@ impl State {
     fn watch_program(&self) {
         let since = self.clock.now();
         let mut nap = NAP.0;
+        let mut polls = self.polls.load(Ordering::Relaxed);
         while self.program_leads.load(Ordering::Acquire) && !self.closing.load(Ordering::Acquire) {
             std::thread::park_timeout(nap);
-            let polled = Time::from_ps(self.polled.load(Ordering::Relaxed));
-            let now = self.clock.now();
-            if now.saturating_sub(polled) < QUIET {
+            let before = std::mem::replace(&mut polls, self.polls.load(Ordering::Relaxed));
+            if polls != before {
                 nap = (nap * 2).min(NAP.1);
                 continue;
             }
@@ -144,7 +142,7 @@ impl State {
             let neglected = matches!(self.device.progress(), Ok(true));
             if neglected {
                 self.patience.store((patience * 4).min(PATIENCE.1), Ordering::Relaxed);
-            } else if now.saturating_sub(since) > STEADY {
+            } else if self.clock.now().saturating_sub(since) > STEADY {
                 self.patience.store(PATIENCE.0, Ordering::Relaxed);
             }
         }

@@ -53,6 +53,9 @@ const PATIENCE: Duration = Duration::from_secs(3);
 const PAUSE: Duration = Duration::from_millis(5);
 /// Calls of `receive` after which a port under load looks at its Unix sockets.
 const TURNS: u32 = 64;
+/// Calls of `receive` that look only where the last packet came from, between two that look at both sources. Each look
+/// is a system call, which a ping-pong would wait for at each poll.
+const FAITHFUL: u32 = 7;
 
 /// Stands for a slot: the packet is for queue pair 1, and the broker looks for the communication manager.
 const MANAGERS: u32 = u32::MAX;
@@ -154,6 +157,10 @@ pub(crate) struct SharedPort {
     /// A message of the broker, or datagrams of a mixed arrival.
     buffer: Vec<u8>,
     turn: u32,
+    /// Whether the last packet came from another host, by way of the broker's socket or link.
+    outside: bool,
+    /// Calls of `receive` that may still look at one source only.
+    faithful: u32,
 }
 
 impl SharedPort {
@@ -175,6 +182,8 @@ impl SharedPort {
             directory: Box::new([0; SLOTS as usize]),
             buffer: vec![0; message::LONGEST],
             turn: 0,
+            outside: false,
+            faithful: 0,
         };
         let until = Instant::now() + PATIENCE;
         loop {
@@ -339,10 +348,14 @@ impl Port for SharedPort {
         if self.turn.is_multiple_of(TURNS) {
             self.look_around();
         }
-        // Packets from this host and from others, in turns.
-        for source in [self.turn, self.turn + 1] {
-            if source.is_multiple_of(2) {
+        // A source that has packets comes first, and at most `FAITHFUL` times in a row alone.
+        let first = self.outside;
+        let both = self.faithful == 0;
+        self.faithful = if both { FAITHFUL } else { self.faithful - 1 };
+        for outside in [!first, first].into_iter().skip(usize::from(!both)) {
+            if !outside {
                 if let Some(arrival) = self.own.receive()? {
+                    self.outside = false;
                     // SAFETY: the arrival is returned, and its lifetime is that of the borrow of `self`, so that nobody
                     // uses the port until it ends. The compiler does not accept the conditional return without it.
                     return Ok(Some(unsafe { outlive(arrival) }));
@@ -355,6 +368,7 @@ impl Port for SharedPort {
                     let Some(arrival) = public.receive()? else { continue };
                     // SAFETY: as above; `members` and `buffer` are not parts of the port.
                     let arrival: Arrival<'_> = unsafe { outlive(arrival) };
+                    self.outside = true;
                     if Broker::hand_over(&mut members, &arrival, self.slot, &mut self.buffer) {
                         return Ok(Some(arrival));
                     }
@@ -366,6 +380,7 @@ impl Port for SharedPort {
                 }
                 Role::Member(..) => {
                     let Some(len) = self.look_at_link() else { continue };
+                    self.outside = true;
                     match message::read(&self.buffer[..len]) {
                         // SAFETY: as above, for the buffer.
                         Some(Message::Packets(arrival)) => return Ok(Some(unsafe { outlive(arrival) })),
@@ -388,6 +403,7 @@ impl Port for SharedPort {
             Role::Orphan(_) => (Vec::new(), Some(pause)),
         };
         self.own.wait_too(interest, [timeout, most].into_iter().flatten().min(), &others)?;
+        self.faithful = 0;
         self.look_around();
         Ok(())
     }
